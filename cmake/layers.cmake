@@ -1,0 +1,37 @@
+# gemmtune_layer(NAME SOURCES a.cpp … [LINKS lib …]): one static library a folder of src/. Folders are linked
+# as src/LAYERS allows; tools/check_layers.py checks the includes.
+
+add_library(gemmtune_options INTERFACE)
+target_include_directories(gemmtune_options INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+target_compile_options(gemmtune_options INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)
+target_compile_definitions(gemmtune_options INTERFACE FMT_HEADER_ONLY=1)
+if(GEMMTUNE_WARNINGS_AS_ERRORS)
+  target_compile_options(gemmtune_options INTERFACE -Werror)
+endif()
+if(GEMMTUNE_SANITIZE)
+  target_compile_options(gemmtune_options INTERFACE -fsanitize=${GEMMTUNE_SANITIZE} -fno-omit-frame-pointer
+                         -fno-sanitize-recover=all)
+  target_link_options(gemmtune_options INTERFACE -fsanitize=${GEMMTUNE_SANITIZE})
+endif()
+
+function(gemmtune_layer name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
+  add_library(gemmtune_${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(gemmtune_${name} PUBLIC gemmtune_options ${ARG_LINKS})
+endfunction()
+
+# gemmtune_test(NAME SOURCES a.cpp … LINKS lib … [TIMEOUT seconds]): a GoogleTest program, one CTest entry.
+function(gemmtune_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LINKS} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(${name} PRIVATE GEMMTUNE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
+                             GEMMTUNE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+endfunction()

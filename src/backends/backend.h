@@ -1,0 +1,178 @@
+// backend.h: what gemmtune asks of a machine. A backend finds devices; a device holds memory, kernel families and a
+// clock; a family says which problems it takes and builds kernels; a kernel runs. Backends time, measure/ decides.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "candidates/config.h"
+#include "candidates/space.h"
+#include "problem/problem.h"
+
+namespace gemmtune {
+
+/// A library that a backend looked for.
+struct Library {
+  std::string name;
+  std::string version;  // empty where it was not found
+  std::string why;      // why it is missing and how to get it; empty where it was found
+};
+
+struct DeviceInfo {
+  std::string backend;  // "cpu", "cuda", "hip"
+  std::string name;     // what --device takes: "cpu:0-1"
+  std::string model;    // "AMD EPYC …"
+  std::string gfx;      // the tables' architecture: x86-avx2, sm_90, gfx942
+  int cu_num = 0;       // compute units: cores in the set, multiprocessors
+  std::vector<Library> libraries;
+};
+
+/// Pointers of one call; all live on the kernel's device. Leading dimensions are in elements; weights are dense.
+/// m == 0 never reaches a kernel.
+struct Operands {
+  const void* x = nullptr;
+  const void* w = nullptr;     // in the kernel's weight layout
+  const void* bias = nullptr;  // [N] of y's type; null where the problem has none
+  const float* x_scale = nullptr;
+  const float* w_scale = nullptr;
+  void* y = nullptr;
+  std::int64_t ldx = 0;  // ≥ k
+  std::int64_t ldy = 0;  // ≥ n
+};
+
+/// Where a call runs. A CPU's handle is an Executor (backends/cpu); a GPU's is its stream. Null: the device's own.
+struct Stream {
+  void* handle = nullptr;
+};
+
+/// A kernel bound to one problem (its M included) and one config. Immutable: any number of threads may call run at
+/// once, each with a workspace of its own.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual std::size_t workspace_bytes() const = 0;  // 64-byte aligned by the caller
+  virtual WeightLayout weight_layout() const = 0;
+  /// y = x · wᵀ (+ bias). A CPU's kernel has finished on return, a GPU's is enqueued. Allocates nothing, takes no
+  /// lock that it holds while computing. Operands were checked by the caller.
+  virtual Status run(const Operands& operands, void* workspace, Stream stream) const = 0;
+};
+
+/// A group of related kernels: the libtype of a tuned file.
+class KernelFamily {
+ public:
+  virtual ~KernelFamily() = default;
+  virtual std::string_view name() const = 0;
+  /// Raised whenever a config's text would mean another kernel than before.
+  virtual int revision() const { return 1; }
+  /// Vendor libraries before ours before plain references: decides ties.
+  virtual int tie_rank() const = 0;
+  /// ok, or `unsupported` with the reason in words of a fixed vocabulary. A problem with weight_layout `any` is taken
+  /// where any packed layout of the family fits.
+  virtual Status accepts(const Problem& problem) const = 0;
+  /// The packed layout that this family reads for a pre-shuffled problem; nullopt: plain weights only.
+  virtual std::optional<WeightLayout> packed_layout(const Problem& problem) const = 0;
+  /// Requires accepts(problem).ok(). The keys do not depend on the problem.
+  virtual Space space(const Problem& problem) const = 0;
+  virtual Config default_config(const Problem& problem) const = 0;
+  /// Compiles or creates; may be slow. The config must be allowed by the space (else `unsupported` with the reason).
+  virtual Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const = 0;
+  /// For the cost model: a config's rank before it is measured, smaller is tried first. 0: no opinion.
+  virtual double predicted_microseconds(const Problem&, const Config&) const { return 0; }
+  /// Resources for ties: smaller wins (threads, workspace, splits).
+  virtual std::int64_t resources(const Problem&, const Config&) const { return 0; }
+  /// Kernels of one pool are measured together: a pool's idle spin poisons the next one ("own", "openmp", "openblas").
+  virtual std::string_view thread_pool() const { return "own"; }
+};
+
+enum class Placement {
+  plain,
+  guarded,   // canary bands before and after; see Buffer::guards_intact
+  page_end,  // the last byte lies before an unreadable page: a read past the end faults
+  pool,      // huge pages where there are, touched once: the cold weights
+};
+
+/// Device memory; freed by the destructor. Host-visible on a CPU only.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual void* data() const = 0;
+  virtual std::size_t bytes() const = 0;
+  /// ok, or how many bytes before or after the buffer were overwritten. Always ok for other placements.
+  virtual Status guards_intact() const { return {}; }
+};
+
+/// How one sample is taken: `launches` back-to-back calls over the rotation, one after another.
+struct SampleRequest {
+  const Kernel* kernel = nullptr;
+  std::span<const Operands> rotation;  // call i uses rotation[(first + i) % size]
+  std::size_t first = 0;
+  int launches = 1;
+  void* workspace = nullptr;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceInfo& info() const = 0;
+  virtual std::span<const KernelFamily* const> families() const = 0;
+  const KernelFamily* find_family(std::string_view name) const;
+
+  virtual Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes, Placement placement) = 0;
+  virtual Status copy_in(void* device, const void* host, std::size_t bytes) = 0;
+  virtual Status copy_out(void* host, const void* device, std::size_t bytes) = 0;
+  virtual Status fill(void* device, int byte, std::size_t bytes) = 0;
+  /// Waits for all work and reports a fault that happened since the last call.
+  virtual Status synchronize() = 0;
+
+  /// Bytes of a weight in `layout`, and the packing itself (both pointers on the device).
+  virtual Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const = 0;
+  virtual Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain, void* packed) = 0;
+
+  /// One sample: the time of one launch in microseconds, averaged over request.launches.
+  virtual Result<double> sample(const SampleRequest& request) = 0;
+  /// The effective last-level cache in bytes, probed once a process; the cold pool is twice that.
+  virtual std::size_t last_level_cache_bytes() = 0;
+  virtual std::size_t free_memory_bytes() = 0;
+  /// Called before a group of samples of this pool: parks the others and waits until they are idle.
+  virtual void quiesce(std::string_view thread_pool) { (void)thread_pool; }
+
+  /// What a user without gemmtune gets; speed-ups are against it. `not_found` where there is no vendor kernel.
+  virtual Result<Candidate> baseline(const Problem& problem) const = 0;
+  /// What dispatch runs on a miss; for every accepted problem there is one. Never `reference`.
+  virtual Result<Candidate> fallback(const Problem& problem) const = 0;
+
+  /// Resolves a kernelName of a table: the family and its config for this problem, or why it cannot run here.
+  Result<Candidate> resolve(std::string_view kernel_name, const Problem& problem) const;
+  Result<std::unique_ptr<Kernel>> build(const Candidate& candidate, const Problem& problem) const;
+};
+
+struct DeviceRequest {
+  std::string text;  // "cpu", "cpu:0-15", "cuda:0"; empty: the backend's default
+  int threads = 0;   // 0: all cores of the set
+  std::string isa_cap;      // GEMMTUNE_CPU_ISA
+  std::string library_folder;
+  bool pin_threads = false;  // the tuner pins, service never does
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;
+  /// ok, or why there is no device of this backend here.
+  virtual Status available() const = 0;
+  virtual std::vector<DeviceInfo> devices(const DeviceRequest& request) const = 0;
+  virtual Result<std::unique_ptr<Device>> open(const DeviceRequest& request) const = 0;
+};
+
+/// Every backend of this build, the preferred one first (GPU backends that are not available are listed too).
+std::span<const Backend* const> all_backends();
+/// By --backend ("auto": the first available) and --device.
+Result<std::unique_ptr<Device>> open_device(std::string_view backend, const DeviceRequest& request);
+
+}  // namespace gemmtune

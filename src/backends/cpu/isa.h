@@ -1,0 +1,26 @@
+// The instruction-set levels of x86-64 CPUs that kernels are written for, found at run time.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+namespace gemmtune::cpu {
+
+/// Ordered: a higher level includes every lower one.
+enum class Isa {
+  scalar,      // any x86-64 (or any CPU): portable C++
+  avx2,        // AVX2, FMA, F16C
+  avx512,      // AVX-512 F, BW, VL, DQ
+  avx512bf16,  // and BF16, VNNI
+  amx,         // and AMX tile, bf16, int8, with the kernel's permission (ARCH_REQ_XCOMP_PERM 18) granted
+};
+
+std::string_view to_string(Isa isa);  // "scalar", "avx2" …
+std::optional<Isa> parse_isa(std::string_view text);
+/// The architecture name of tuned tables: x86-scalar, x86-avx2, x86-avx512, x86-avx512bf16, x86-amx.
+std::string_view gfx_name(Isa isa);
+/// What this CPU and operating system allow, asked once; AMX permission is requested here. `cap` (GEMMTUNE_CPU_ISA)
+/// lowers the answer, never raises it.
+Isa detect_isa(std::optional<Isa> cap = std::nullopt);
+
+}  // namespace gemmtune::cpu

@@ -1,0 +1,25 @@
+// Strict reading of numbers and words out of text: the whole text must be the value.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gemmtune {
+
+/// Without blanks, tabs and carriage returns at both ends.
+std::string_view trim(std::string_view text);
+std::vector<std::string_view> split(std::string_view text, char separator);
+std::string to_lower(std::string_view text);
+/// Decimal with optional sign; nothing else in the text, no overflow; "12.0" is accepted as 12.
+std::optional<std::int64_t> parse_integer(std::string_view text);
+/// Decimal or scientific; "inf", "nan" (any case) are accepted as such.
+std::optional<double> parse_number(std::string_view text);
+/// True/true/TRUE/1 and False/false/FALSE/0.
+std::optional<bool> parse_bool(std::string_view text);
+/// Python's spelling of a float rounded to `digits` decimals: shortest text that reads back, always with a point.
+std::string python_float(double value, int digits);
+
+}  // namespace gemmtune

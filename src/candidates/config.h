@@ -1,0 +1,55 @@
+// Config: one setting of a family's parameters. Its text is stable and is a promise: it stands in users' tables.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace gemmtune {
+
+/// Ordered key → value. Keys are lower-case letters; values are of [A-Za-z0-9.+-], the first character of a numeric
+/// value is a digit.
+class Config {
+ public:
+  void set(std::string key, std::string value);
+  void set(std::string key, std::int64_t value) { set(std::move(key), std::to_string(value)); }
+  /// nullptr where the key is absent.
+  const std::string* find(std::string_view key) const;
+  /// The value as a number; `absent` where the key is not there. Requires a numeric value.
+  std::int64_t number(std::string_view key, std::int64_t absent = 0) const;
+  /// The value; `absent` where the key is not there.
+  std::string_view word(std::string_view key, std::string_view absent = {}) const;
+  const std::vector<std::pair<std::string, std::string>>& settings() const { return settings_; }
+  /// "mr8_nr32_kc512"; empty for an empty config.
+  std::string text() const;
+  friend bool operator==(const Config&, const Config&) = default;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> settings_;
+};
+
+/// One thing to try: a family and a config.
+struct Candidate {
+  std::string family;
+  int revision = 1;
+  Config config;
+
+  /// "<family>_r<revision>_<key><value>_…": the kernelName of tuned files. Holds everything needed to build the
+  /// kernel again; never contains "_ZN".
+  std::string kernel_name() const;
+  friend bool operator==(const Candidate&, const Candidate&) = default;
+};
+
+/// The family part of a kernelName ("tiled" of "tiled_r1_mr8…"), nullopt where the text is none of ours.
+std::optional<std::string> family_of_kernel_name(std::string_view kernel_name);
+
+/// Reads a kernelName of ours. `keys` are the family's parameter keys in their fixed order (absent ones are legal,
+/// unknown ones and repeated ones are an error that names them).
+Result<Candidate> parse_kernel_name(std::string_view kernel_name, const std::vector<std::string>& keys);
+
+}  // namespace gemmtune

@@ -1,0 +1,47 @@
+// Space: a family's parameters and their constraints for one problem.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "candidates/config.h"
+
+namespace gemmtune {
+
+/// One tunable parameter. A key that a kernelName lacks means `absent`: what kernels did before the key existed.
+struct Parameter {
+  std::string key;
+  std::vector<std::string> values;
+  std::string absent;
+  std::string meaning;  // a phrase for `gemmtune explain`
+};
+
+/// A rule over a full config: empty text = allowed, else the reason for the refusal (fixed wording a rule).
+struct Constraint {
+  std::string name;
+  std::function<std::string(const Config&)> refusal;
+};
+
+/// Parameters (in kernelName order) and constraints for one problem on one device.
+class Space {
+ public:
+  void add(Parameter parameter) { parameters_.push_back(std::move(parameter)); }
+  void add(Constraint constraint) { constraints_.push_back(std::move(constraint)); }
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const std::vector<Constraint>& constraints() const { return constraints_; }
+  std::vector<std::string> keys() const;
+  /// Product of the parameters' value counts; 1 for a space without parameters.
+  std::int64_t points() const;
+  /// The first refusal over all constraints; empty where the config is allowed.
+  std::string refusal(const Config& config) const;
+  /// All allowed configs, last parameter fastest; stops at `limit`.
+  std::vector<Config> enumerate(std::size_t limit = static_cast<std::size_t>(-1)) const;
+
+ private:
+  std::vector<Parameter> parameters_;
+  std::vector<Constraint> constraints_;
+};
+
+}  // namespace gemmtune

@@ -1,0 +1,57 @@
+// Strategy: which candidate to try next. One file a strategy, listed in all_strategies.cpp. Knows no machine: it
+// sees candidates, predicted costs and times.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/random.h"
+#include "base/status.h"
+#include "candidates/config.h"
+
+namespace gemmtune {
+
+/// What a strategy knows of one candidate.
+struct SearchPoint {
+  Candidate candidate;
+  double predicted = 0;         // family's cost model, microseconds; 0: no opinion
+  std::vector<double> samples;  // microseconds so far
+  bool failed = false;
+};
+
+/// The next step: take `samples` more of these candidates (indices into the points). Empty: the search is over.
+struct SearchStep {
+  std::vector<std::size_t> candidates;
+  int samples = 1;
+};
+
+struct SearchLimits {
+  int screening_samples = 3;
+  double seconds = 0;  // 0: none; how much time this problem has
+  std::uint64_t seed = 1;
+};
+
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+  virtual std::string_view name() const = 0;
+  /// Called until it answers an empty step. `seconds_left` is infinite without a budget.
+  virtual SearchStep next(std::span<const SearchPoint> points, double seconds_left) = 0;
+};
+
+/// One phrase a strategy for --help.
+struct StrategyInfo {
+  std::string_view name;
+  std::string_view summary;
+  std::unique_ptr<Strategy> (*make)(const SearchLimits& limits);
+};
+
+std::span<const StrategyInfo> all_strategies();
+Result<std::unique_ptr<Strategy>> make_strategy(std::string_view name, const SearchLimits& limits);
+
+}  // namespace gemmtune

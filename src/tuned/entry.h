@@ -1,0 +1,43 @@
+// TunedEntry: what was learnt about one problem on one device.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "problem/problem.h"
+
+namespace gemmtune {
+
+enum class Verdict { none, win, tie, keep_default, undecided, only };  // keep_default prints as "default"
+std::string_view to_string(Verdict verdict);
+std::optional<Verdict> parse_verdict(std::string_view text);
+
+struct TunedEntry {
+  std::string gfx;     // empty: the file has no gfx column (AMD devices only)
+  int cu_num = 0;
+  Problem problem;     // weight_layout: `any` where bpreshuffle and read from a file (the kernel name holds it)
+  std::string libtype;
+  std::int64_t solidx = 0;
+  std::int64_t split_k = 0;
+  double us = 0;
+  std::string kernel_name;
+  double err_ratio = 0;
+  // gemmtune's own columns; nullopt: an empty cell
+  std::optional<double> spread;
+  std::optional<double> default_us;
+  std::string default_kernel;
+  std::optional<double> speedup;  // paired median ratio default/us, not their quotient
+  Verdict verdict = Verdict::none;
+  std::optional<std::int64_t> m_from;
+  std::optional<double> regret;
+  std::string pdl_kernel_name;
+  std::optional<double> pdl_us;
+  std::string env;
+  std::size_t line = 0;  // of the file it was read from, 1-based; 0: not from a file
+};
+
+/// A time that may be chosen: finite and above 0.
+bool valid_time(double us);
+
+}  // namespace gemmtune

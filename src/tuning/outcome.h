@@ -1,0 +1,29 @@
+// Outcome: what became of one candidate. A failure is data, not an exception.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "candidates/config.h"
+
+namespace gemmtune {
+
+enum class OutcomeKind { ok, refused, build_failed, launch_failed, wrong, too_slow, timed_out, crashed };
+std::string_view to_string(OutcomeKind kind);
+
+struct Outcome {
+  OutcomeKind kind = OutcomeKind::ok;
+  std::string reason;                 // always there unless ok
+  std::vector<double> microseconds;   // samples; a sample is the mean of one batch
+  double err_ratio = 1;
+  bool deterministic = true;          // two runs on the same data agreed bit for bit
+};
+
+/// One candidate with what is known of it.
+struct Trial {
+  Candidate candidate;
+  Outcome outcome;
+};
+
+}  // namespace gemmtune

@@ -1,0 +1,38 @@
+// The reference of verification: float64, independent of every kernel family.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "problem/problem.h"
+#include "verify/inputs.h"
+
+namespace gemmtune {
+
+/// Elements of y in float64 (before rounding to y's type, bias included) with the magnitude that bounds their
+/// rounding error: sum over k of |x|·|w|. For large problems only some rows and columns are there, plus what a
+/// random-vector (Freivalds) check of the whole result needs.
+struct Reference {
+  bool complete = true;               // every element of y is in `values`
+  std::vector<std::int64_t> rows;     // sampled rows (all columns of each), where not complete
+  std::vector<std::int64_t> columns;  // sampled columns (all rows of each), where not complete
+  std::vector<double> values;         // complete: [M, N]; else rows × N, then columns × M
+  std::vector<double> magnitudes;     // as values
+  std::vector<double> vector;         // Freivalds: random ±1 of length N
+  std::vector<double> product;        // Freivalds: y · vector, [M], in float64
+  std::vector<double> product_magnitudes;
+};
+
+struct ReferenceOptions {
+  int threads = 1;
+  double largest_complete_flops = 4e9;  // above: sampled
+  std::int64_t sampled_rows = 8;
+  std::int64_t sampled_columns = 32;
+  std::uint64_t seed = 0x5eed;
+};
+
+Result<Reference> compute_reference(const Problem& problem, const HostOperands& operands,
+                                    const ReferenceOptions& options);
+
+}  // namespace gemmtune
