@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <new>
 #include <numeric>
 #include <thread>
@@ -11,7 +12,7 @@
 #include "verify/element.h"
 
 // Blocked so that operands are widened to float64 once for each block and stay in the nearest caches: columns of w are
-// packed four and four, interleaved over k, rows of x two and two. Products of two 24-bit numbers are exact in float64
+// packed eight and eight, interleaved over k. Products of two 24-bit numbers are exact in float64
 // and sums over k of them lose less than K · 2⁻⁵³. The magnitudes are bounds and are summed in float32.
 
 namespace gemmtune {
@@ -20,7 +21,8 @@ namespace {
 constexpr std::int64_t k_block = 512;
 constexpr std::int64_t column_block = 64;  // 64 × 512 doubles of w: 256 KiB
 constexpr std::int64_t row_block = 32;
-constexpr std::int64_t tile_columns = 4;
+constexpr std::int64_t tile_columns = 8;
+constexpr std::int64_t tile_rows = 4;
 
 // Which rows of x and which rows of w (columns of y) are multiplied.
 struct Selection {
@@ -51,45 +53,53 @@ struct Scratch {
   std::vector<float> magnitude;
 };
 
-// Two rows of x times four columns of w over one block of k.
-void multiply_tile(const double* x, const double* w, std::int64_t depth, double* sum, std::int64_t sum_stride) {
-  double a[tile_columns] = {};
-  double b[tile_columns] = {};
-  const double* x1 = x + k_block;
-  for (std::int64_t k = 0; k < depth; ++k) {
-    const double* column = w + tile_columns * k;
-    const double left = x[k];
-    const double right = x1[k];
-    for (int j = 0; j < tile_columns; ++j) a[j] += left * column[j];
-    for (int j = 0; j < tile_columns; ++j) b[j] += right * column[j];
-  }
-  for (int j = 0; j < tile_columns; ++j) sum[j] += a[j];
-  for (int j = 0; j < tile_columns; ++j) sum[sum_stride + j] += b[j];
+// Baseline instruction sets have 16-byte vectors; wider ones are not worth code that runs on some machines only.
+using Double2 = double __attribute__((vector_size(16)));
+using Float4 = float __attribute__((vector_size(16)));
+
+template <typename Vector, typename Element>
+Vector load(const Element* from) {
+  Vector vector;
+  std::memcpy(&vector, from, sizeof(vector));
+  return vector;
 }
 
-void magnitude_tile(const float* x, const float* w, std::int64_t depth, float* sum, std::int64_t sum_stride) {
-  float a[tile_columns] = {};
-  float b[tile_columns] = {};
-  const float* x1 = x + k_block;
+template <typename Vector, typename Element>
+void add_to(Element* to, Vector vector) {
+  vector += load<Vector>(to);
+  std::memcpy(to, &vector, sizeof(vector));
+}
+
+// Four rows of x (k_block apart) times two vectors of columns of w (tile_columns apart) over one block of k, added to
+// four rows of `sum` (column_block apart).
+template <typename Vector, typename Element>
+void multiply_tile(const Element* x, const Element* w, std::int64_t depth, Element* sum) {
+  constexpr std::int64_t width = sizeof(Vector) / sizeof(Element);
+  Vector low[4] = {};
+  Vector high[4] = {};
   for (std::int64_t k = 0; k < depth; ++k) {
-    const float* column = w + tile_columns * k;
-    const float left = x[k];
-    const float right = x1[k];
-    for (int j = 0; j < tile_columns; ++j) a[j] += left * column[j];
-    for (int j = 0; j < tile_columns; ++j) b[j] += right * column[j];
+    const auto left = load<Vector>(w + tile_columns * k);
+    const auto right = load<Vector>(w + tile_columns * k + width);
+    for (int i = 0; i < 4; ++i) {
+      const Element value = x[i * k_block + k];
+      low[i] += left * value;
+      high[i] += right * value;
+    }
   }
-  for (int j = 0; j < tile_columns; ++j) sum[j] += a[j];
-  for (int j = 0; j < tile_columns; ++j) sum[sum_stride + j] += b[j];
+  for (int i = 0; i < 4; ++i) {
+    add_to(sum + i * column_block, low[i]);
+    add_to(sum + i * column_block + width, high[i]);
+  }
 }
 
 void pack_w(const Source& source, std::span<const std::int64_t> columns, std::int64_t k0, std::int64_t depth,
             Scratch& scratch) {
   const auto count = static_cast<std::int64_t>(columns.size());
-  for (std::int64_t j = 0; j < column_block; ++j) {
+  const std::int64_t padded = (count + tile_columns - 1) / tile_columns * tile_columns;
+  for (std::int64_t j = 0; j < padded; ++j) {
     double* wide = scratch.w.data() + j / tile_columns * tile_columns * k_block + j % tile_columns;
     float* absolute = scratch.w_abs.data() + j / tile_columns * tile_columns * k_block + j % tile_columns;
     if (j >= count) {
-      if (j >= (count + tile_columns - 1) / tile_columns * tile_columns) break;
       for (std::int64_t k = 0; k < depth; ++k) wide[tile_columns * k] = absolute[tile_columns * k] = 0;
       continue;
     }
@@ -115,22 +125,24 @@ void multiply_columns(const Source& source, std::span<const std::int64_t> rows,
                       std::span<const std::int64_t> columns, Scratch& scratch) {
   const auto row_count = static_cast<std::int64_t>(rows.size());
   const auto count = static_cast<std::int64_t>(columns.size());
-  scratch.sum.assign(static_cast<std::size_t>((row_count + 1) * column_block), 0);
-  scratch.magnitude.assign(static_cast<std::size_t>((row_count + 1) * column_block), 0);
+  scratch.sum.assign(static_cast<std::size_t>((row_count + tile_rows) * column_block), 0);
+  scratch.magnitude.assign(static_cast<std::size_t>((row_count + tile_rows) * column_block), 0);
   for (std::int64_t k0 = 0; k0 < source.problem.k; k0 += k_block) {
     const std::int64_t depth = std::min(k_block, source.problem.k - k0);
     pack_w(source, columns, k0, depth, scratch);
     for (std::int64_t i0 = 0; i0 < row_count; i0 += row_block) {
       const std::int64_t block = std::min(row_block, row_count - i0);
       pack_x(source, rows.subspan(static_cast<std::size_t>(i0), static_cast<std::size_t>(block)), k0, depth, scratch);
-      // An odd last row is multiplied together with what the scratch holds behind it; that sum is not read.
-      for (std::int64_t i = 0; i < block; i += 2)
-        for (std::int64_t j = 0; j < count; j += tile_columns) {
+      // Rows that are missing to a multiple of four are whatever the scratch holds there; their sums are not read.
+      for (std::int64_t j = 0; j < count; j += tile_columns)
+        for (std::int64_t i = 0; i < block; i += tile_rows) {
           const std::int64_t at = (i0 + i) * column_block + j;
-          multiply_tile(scratch.x.data() + i * k_block, scratch.w.data() + j * k_block, depth,
-                        scratch.sum.data() + at, column_block);
-          magnitude_tile(scratch.x_abs.data() + i * k_block, scratch.w_abs.data() + j * k_block, depth,
-                         scratch.magnitude.data() + at, column_block);
+          const double* x = scratch.x.data() + i * k_block;
+          const double* w = scratch.w.data() + j * k_block;
+          multiply_tile<Double2>(x, w, depth, scratch.sum.data() + at);
+          multiply_tile<Double2>(x, w + 4, depth, scratch.sum.data() + at + 4);
+          multiply_tile<Float4>(scratch.x_abs.data() + i * k_block, scratch.w_abs.data() + j * k_block, depth,
+                                scratch.magnitude.data() + at);
         }
     }
   }
