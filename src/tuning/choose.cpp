@@ -13,9 +13,9 @@
 // Why the declared ties are wider than the band within which the fixed order decides. A second run has other
 // noise, in its times and in its noise floor, and with that another band and threshold: a candidate inside of
 // the band today may be outside tomorrow. `ties` therefore holds all that cannot be told from the winner by
-// more than the band and the floor together, with 99.5 % confidence; the order itself looks at medians.
-// (Simulated, 4000 double runs with 5 candidates within 20 %, jitter up to 3.5 % and stalls: 99.9 % agree,
-// with the band alone 99.3 %.)
+// more than the band and the floor together, with 99.5 % confidence, and did not leave the race; the order
+// itself looks at medians. (Simulated, 4000 double runs with 5 candidates within 20 %, jitter up to 3.5 % and
+// stalls: 99.9 % agree, with the band alone 99.3 %.)
 
 namespace gemmtune {
 namespace {
@@ -228,7 +228,7 @@ std::vector<std::size_t> Chooser::tie_set(std::size_t winner) const {
       ties.push_back(i);
       continue;
     }
-    if (!alive_[i] || first_[i].empty()) continue;
+    if (!in_race_[i] || first_[i].empty()) continue;
     std::vector<double> ratios = first_ratios(i, winner);
     // The two that were tested are known better from the test.
     const bool tested = !test_challenger_.empty() && (i == baseline_ || i == challenger_) &&
