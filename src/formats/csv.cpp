@@ -59,9 +59,9 @@ std::optional<std::size_t> CsvFile::header() const {
 std::string CsvFile::content() const {
   std::string text;
   if (byte_order_mark) text += mark;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    text += lines[i].raw;
-    if (i + 1 < lines.size() || final_newline) text += line_ending;
+  for (const CsvLine& line : lines) {
+    text += line.raw;
+    text += line.ending;
   }
   return text;
 }
@@ -73,25 +73,19 @@ Result<CsvFile> split_csv(const std::string& path, std::string_view text) {
     file.byte_order_mark = true;
     text.remove_prefix(mark.size());
   }
-  const auto first_end = text.find('\n');
-  const bool carriage = first_end != std::string_view::npos && first_end > 0 && text[first_end - 1] == '\r';
-  if (carriage) file.line_ending = "\r\n";
-  file.final_newline = text.empty() || text.back() == '\n';
   while (!text.empty()) {
     const auto end = text.find('\n');
     std::string_view line = text.substr(0, end);
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    if (carriage && line.ends_with('\r')) {
-      // A file of mixed endings keeps its odd lines: only the common ending is taken off.
-      line.remove_suffix(1);
-    }
-    const std::size_t number = file.lines.size() + 1;
-    GEMMTUNE_RETURN_IF_ERROR(check_line(path, number, line));
     CsvLine& added = file.lines.emplace_back();
-    added.number = number;
+    if (end != std::string_view::npos) added.ending = line.ends_with('\r') ? "\r\n" : "\n";
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (added.ending == "\r\n") line.remove_suffix(1);
+    added.number = file.lines.size();
+    GEMMTUNE_RETURN_IF_ERROR(check_line(path, added.number, line));
     added.raw = line;
     if (!trim(line).empty()) added.cells = split_cells(line);
   }
+  if (!file.lines.empty() && !file.lines.front().ending.empty()) file.line_ending = file.lines.front().ending;
   return file;
 }
 

@@ -17,6 +17,7 @@ inline constexpr std::size_t max_line_bytes = std::size_t{1} << 20;
 struct CsvLine {
   std::size_t number = 0;          // 1-based line of the file
   std::string raw;                 // without its line ending
+  std::string ending;              // "\n", "\r\n" or nothing at the end of the file
   std::vector<std::string> cells;  // trimmed, quotes removed; empty for a blank line
   bool blank() const { return cells.empty(); }
 };
@@ -25,9 +26,8 @@ struct CsvLine {
 struct CsvFile {
   std::string path;
   bool byte_order_mark = false;
-  std::string line_ending = "\n";  // of the first line: "\n" or "\r\n"
-  bool final_newline = true;
-  std::vector<CsvLine> lines;  // blank ones included
+  std::string line_ending = "\n";  // of the first line: what added lines get
+  std::vector<CsvLine> lines;      // blank ones included
 
   /// Index into `lines` of the first line that is not blank (the header); nullopt for an empty file.
   std::optional<std::size_t> header() const;
