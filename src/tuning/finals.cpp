@@ -181,18 +181,6 @@ void trim(FinalsTask& task, const Deadline& deadline) {
   task.baseline = baseline;
 }
 
-/// Empty where the candidate is right at every other M of its row, or is not taken there (dispatch then goes
-/// on to the next level).
-std::string neighbour_failure(const Problem& problem, const Candidate& candidate, Evaluator& evaluator) {
-  for (const std::int64_t m : neighbour_ms(problem)) {
-    const Outcome outcome = evaluator.check_neighbour_m(problem, candidate, m);
-    if (outcome.kind == OutcomeKind::ok || outcome.kind == OutcomeKind::refused) continue;
-    return fmt::format("at M = {}, which its row answers too: {}: {}", m, to_string(outcome.kind),
-                       outcome.reason);
-  }
-  return {};
-}
-
 void remove_entrant(FinalsTask& task, std::size_t index) {
   task.entrants.erase(task.entrants.begin() + static_cast<std::ptrdiff_t>(index));
   if (!task.baseline) return;
@@ -289,6 +277,16 @@ std::vector<std::int64_t> neighbour_ms(const Problem& problem) {
   while (lands(smallest - 1)) --smallest;
   if (smallest < problem.m) others.insert(smallest);
   return {others.begin(), others.end()};
+}
+
+std::string neighbour_failure(const Problem& problem, const Candidate& candidate, Evaluator& evaluator) {
+  for (const std::int64_t m : neighbour_ms(problem)) {
+    const Outcome outcome = evaluator.check_neighbour_m(problem, candidate, m);
+    if (outcome.kind == OutcomeKind::ok || outcome.kind == OutcomeKind::refused) continue;
+    return fmt::format("at M = {}, which its row answers too: {}: {}", m, to_string(outcome.kind),
+                       outcome.reason);
+  }
+  return {};
 }
 
 }  // namespace gemmtune

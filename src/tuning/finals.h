@@ -51,4 +51,8 @@ Settled run_finals(const FinalsTask& task, Evaluator& evaluator, const Deadline&
 /// row (fine or coarse). Ascending, without M itself.
 std::vector<std::int64_t> neighbour_ms(const Problem& problem);
 
+/// Empty where the candidate is right at every other M of its row, or is not taken there (dispatch then goes
+/// on to the next level); else the M and what went wrong.
+std::string neighbour_failure(const Problem& problem, const Candidate& candidate, Evaluator& evaluator);
+
 }  // namespace gemmtune
