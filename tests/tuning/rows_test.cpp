@@ -118,9 +118,7 @@ TEST_F(Rows, WrongResultsAndErrorsAreStates) {
   EXPECT_EQ(wrong.reason, "err_ratio 0.5");
   EXPECT_EQ(wrong.verdict, BenchVerdict::none);
   EXPECT_EQ(bench(16, &table).status, BenchStatus::error);
-  Problem zero = problem_of(8);
-  zero.m = 0;
-  BenchRequest request{{ShapeRow{.problem = zero}}, &table, nullptr, 5};
+  const BenchRequest request{{shape_of(0)}, &table, nullptr, 5};
   EXPECT_THAT(bench_operator(device_, evaluator_, request, {}).front().reason, HasSubstr("M"));
 }
 
