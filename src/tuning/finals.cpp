@@ -176,21 +176,26 @@ Decision within_layout(const FinalsTask& task, const Contest& contest, const Dec
   return within;
 }
 
-/// Entrants that fit into the time: the baseline, and as many of the best as can be measured in the first
-/// rounds.
+/// Entrants that fit into the time: the baseline and the best, which meet in the test too, and as many others
+/// as can be measured up to the first look.
 void trim(FinalsTask& task, const Deadline& deadline) {
   if (!std::isfinite(deadline.seconds_left())) return;
-  double left = std::max(0.0, deadline.seconds_left()) * 1e6;
+  const int rounds = round_looks(task.policy.round_limit).front();
+  const auto cost = [&](const Entrant& entrant) {
+    return 1e-6 * rounds * std::max(entrant.screened_microseconds, task.policy.sample_microseconds);
+  };
+  double left = deadline.seconds_left();
+  if (task.baseline) left -= 2 * cost(task.entrants[*task.baseline]);
   std::vector<Entrant> kept;
   std::optional<std::size_t> baseline;
   std::size_t others = 0;
   for (std::size_t i = 0; i < task.entrants.size(); ++i) {
     const Entrant& entrant = task.entrants[i];
-    left -= selection_rounds * std::max(entrant.screened_microseconds, task.policy.sample_microseconds);
     if (task.baseline == i) {
       baseline = kept.size();
-    } else if (others++ > 0 && left < 0) {
-      continue;
+    } else {
+      left -= others == 0 ? 2 * cost(entrant) : cost(entrant);
+      if (others++ > 0 && left < 0) continue;
     }
     kept.push_back(entrant);
   }

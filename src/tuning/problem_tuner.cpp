@@ -10,7 +10,7 @@
 namespace gemmtune {
 namespace {
 
-constexpr double search_share = 0.6;  // of a problem's time; the rest goes to finals
+constexpr double search_share = 0.5;  // of a problem's time; the rest goes to finals
 
 double round4(double value) { return std::round(value * 1e4) / 1e4; }
 
