@@ -85,15 +85,16 @@ int main(int argc, char** argv) {
               std::string(to_string(info.match)).c_str(), std::string(info.rule).c_str());
 
   const auto workspace = aligned<unsigned char>(info.workspace_bytes);
-  const auto ran = plan->run(
-      {.x = layer.x.get(), .w = layer.w.get(), .bias = layer.bias.get(), .y = layer.y.get()}, workspace.get());
+  const auto ran =
+      plan->run({.x = layer.x.get(), .w = layer.w.get(), .bias = layer.bias.get(), .y = layer.y.get()},
+                workspace.get());
   if (!ran) return fail(ran);
   const int wrong_by_plan = layer.wrong();
 
   // The same in one call. Without `.context` it takes the process's own, made from the environment.
-  const auto called = gemmtune::gemm_a16w16(
-      gemmtune::bf16(layer.x.get()), gemmtune::bf16(layer.w.get()), gemmtune::bf16(layer.y.get()), layer.m,
-      layer.n, layer.k, {.bias = layer.bias.get(), .context = &*context});
+  const auto called = gemmtune::gemm_a16w16(gemmtune::bf16(layer.x.get()), gemmtune::bf16(layer.w.get()),
+                                            gemmtune::bf16(layer.y.get()), layer.m, layer.n, layer.k,
+                                            {.bias = layer.bias.get(), .context = &*context});
   if (!called) return fail(called);
   const int wrong_by_call = layer.wrong();
   std::printf("wrong elements: %d by the plan, %d by the one call\n", wrong_by_plan, wrong_by_call);
