@@ -18,7 +18,7 @@ std::string text_at(const json& object, const char* key) {
 
 RowEnvironmentNote read_note(const json& object) {
   RowEnvironmentNote note;
-  note.model = text_at(object, "model");
+  note.model = text_at(object, "device");
   const auto libraries = object.find("libraries");
   if (libraries == object.end() || !libraries->is_object()) return note;
   for (const auto& [name, version] : libraries->items()) {

@@ -134,7 +134,7 @@ TEST_F(Planner, PackedWeightWithoutAFallbackIsAnErrorThatSaysWhy) {
 TEST_F(Planner, OtherEnvironmentAnswersUnlessStrict) {
   TunedEntry other = row(small_problem(8), "alpha_r1_a1");
   other.env = "0123456789";
-  folder_.write("tuned.csv.env.json", R"({"0123456789": {"model": "Fake 2"}})");
+  folder_.write("tuned.csv.env.json", R"({"0123456789": {"device": "Fake 2"}})");
   const PlanRef made = plan({other}, small_problem(8));
   EXPECT_EQ(made->account().match, Match::exact);
   EXPECT_EQ(made->account().other_environment, "measured on 'Fake 2', this is 'Fake 1'");

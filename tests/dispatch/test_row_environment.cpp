@@ -25,21 +25,21 @@ std::string difference(const std::string& json, const std::string& env = "abc") 
 TEST(RowEnvironment, RowsThatNameNoneAreAtHome) { EXPECT_EQ(difference("{}", ""), ""); }
 
 TEST(RowEnvironment, SameModelAndMajorVersionsAreTheSame) {
-  EXPECT_EQ(difference(R"({"abc": {"model": "Model A", "libraries": {"fastlib": "2.9", "absent": "1.0"}}})"),
+  EXPECT_EQ(difference(R"({"abc": {"device": "Model A", "libraries": {"fastlib": "2.9", "absent": "1.0"}}})"),
             "");
 }
 
 TEST(RowEnvironment, AnotherModelIsNamed) {
-  EXPECT_EQ(difference(R"({"abc": {"model": "Model B"}})"), "measured on 'Model B', this is 'Model A'");
+  EXPECT_EQ(difference(R"({"abc": {"device": "Model B"}})"), "measured on 'Model B', this is 'Model A'");
 }
 
 TEST(RowEnvironment, AnotherMajorVersionIsNamed) {
-  EXPECT_EQ(difference(R"({"abc": {"model": "Model A", "libraries": {"fastlib": "3.0"}}})"),
+  EXPECT_EQ(difference(R"({"abc": {"device": "Model A", "libraries": {"fastlib": "3.0"}}})"),
             "measured with fastlib 3.0, here is 2.6.3");
 }
 
 TEST(RowEnvironment, AHashWithoutANoteIsAnother) {
-  EXPECT_THAT(difference(R"({"xyz": {"model": "Model A"}})"), HasSubstr("abc is not described"));
+  EXPECT_THAT(difference(R"({"xyz": {"device": "Model A"}})"), HasSubstr("abc is not described"));
 }
 
 TEST(RowEnvironment, DamageIsAnErrorAndAbsenceIsNot) {
