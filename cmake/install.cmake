@@ -1,5 +1,5 @@
-# What `make install` puts where: the shared library, its loadable modules, the headers, the command line, the CMake
-# package and the pkg-config file. Included by the root CMakeLists.txt after src/.
+# What `make install` puts where: the shared library, the headers, the command line, the CMake package and the
+# pkg-config file; src/backends installs its loadable modules itself. Included by the root CMakeLists.txt after src/.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS gemmtune EXPORT gemmtuneTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
@@ -21,11 +21,6 @@ string(REGEX REPLACE "/$" "" pc_up "${pc_up}")
 configure_file(${PROJECT_SOURCE_DIR}/cmake/gemmtune.pc.in ${PROJECT_BINARY_DIR}/gemmtune.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/gemmtune.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-# Modules that are loaded at run time (adapters of vendor libraries) lie beside the shared library.
-get_property(gemmtune_modules GLOBAL PROPERTY GEMMTUNE_MODULES)
-foreach(module IN LISTS gemmtune_modules)
-  install(TARGETS ${module} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-endforeach()
 if(TARGET gemmtune_cli)
   install(TARGETS gemmtune_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
