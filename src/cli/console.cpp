@@ -1,5 +1,8 @@
 #include "cli/console.h"
 
+#include <fmt/format.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -9,10 +12,6 @@
 #include <cstdlib>
 #include <memory>
 #include <numeric>
-
-#include <fmt/format.h>
-#include <spdlog/sinks/base_sink.h>
-#include <spdlog/spdlog.h>
 
 #include "base/log.h"
 #include "cli/command.h"
@@ -66,9 +65,10 @@ class ConsoleSink final : public spdlog::sinks::base_sink<std::mutex> {
 };
 
 void log_to_spdlog(LogLevel level, std::string_view line, void*) {
-  constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
-                                                  spdlog::level::err};
-  spdlog::default_logger_raw()->log(levels[static_cast<int>(level)], spdlog::string_view_t(line.data(), line.size()));
+  constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info,
+                                                  spdlog::level::warn, spdlog::level::err};
+  spdlog::default_logger_raw()->log(levels[static_cast<int>(level)],
+                                    spdlog::string_view_t(line.data(), line.size()));
 }
 
 }  // namespace
@@ -89,7 +89,8 @@ bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
 std::size_t stdout_columns() { return std::min<std::size_t>(120, terminal_columns(STDOUT_FILENO)); }
 
 Console::Console(bool quiet) : quiet_(quiet), live_(!quiet && isatty(STDERR_FILENO) == 1) {
-  spdlog::set_default_logger(std::make_shared<spdlog::logger>("gemmtune", std::make_shared<ConsoleSink>(*this)));
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("gemmtune", std::make_shared<ConsoleSink>(*this)));
   set_log_sink(log_to_spdlog, nullptr);
 }
 

@@ -1,15 +1,18 @@
 #include "cli/device_options.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
 
 namespace gemmtune::cli {
 
 void declare_device_options(CLI::App& app, DeviceOptions& options) {
   app.add_option("--backend", options.backend, "auto, cpu, cuda or hip")->capture_default_str();
-  app.add_option("--device", options.device, "A device of the backend: cpu, cpu:0-15 (a set of cores), cuda:0");
-  app.add_option("--threads", options.threads,
-                 "CPU threads, the first N cores of the set (default: all, or GEMMTUNE_NUM_THREADS); part of cu_num")
+  app.add_option("--device", options.device,
+                 "A device of the backend: cpu, cpu:0-15 (a set of cores), cuda:0");
+  app.add_option(
+         "--threads", options.threads,
+         "CPU threads, the first N cores of the set (default: all, or GEMMTUNE_NUM_THREADS); part of cu_num")
       ->check(CLI::PositiveNumber);
 }
 
@@ -22,10 +25,12 @@ DeviceRequest device_request(const DeviceOptions& options, const Environment& en
   return request;
 }
 
-Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, const Environment& environment, bool pin) {
-  if (options.device.find(',') != std::string::npos && options.device.find(':') != options.device.rfind(':')) {
-    return Status::unsupported("--device {}: several devices need worker processes; this version takes one device",
-                               options.device);
+Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, const Environment& environment,
+                                            bool pin) {
+  if (options.device.find(',') != std::string::npos &&
+      options.device.find(':') != options.device.rfind(':')) {
+    return Status::unsupported(
+        "--device {}: several devices need worker processes; this version takes one device", options.device);
   }
   DeviceRequest request = device_request(options, environment);
   request.pin_threads = pin;

@@ -23,7 +23,8 @@ struct DeviceOptions {
 void declare_device_options(CLI::App& app, DeviceOptions& options);
 DeviceRequest device_request(const DeviceOptions& options, const Environment& environment);
 /// `pin`: for measuring; a command that only looks does not pin. Messages name the option at fault.
-Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, const Environment& environment, bool pin);
+Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, const Environment& environment,
+                                            bool pin);
 /// "cpu:0-1, AMD EPYC (x86-avx2, 2 cores)".
 std::string device_line(const DeviceInfo& info);
 

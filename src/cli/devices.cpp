@@ -1,9 +1,10 @@
 // gemmtune devices: what was found on this machine, and what is missing and why.
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <memory>
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
@@ -26,7 +27,8 @@ Json device_json(const DeviceInfo& info) {
   Json json = {{"name", info.name}, {"model", info.model}, {"gfx", info.gfx}, {"cu_num", info.cu_num}};
   json["libraries"] = Json::array();
   for (const Library& library : info.libraries) {
-    json["libraries"].push_back({{"name", library.name}, {"version", library.version}, {"missing", library.why}});
+    json["libraries"].push_back(
+        {{"name", library.name}, {"version", library.version}, {"missing", library.why}});
   }
   return json;
 }

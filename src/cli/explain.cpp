@@ -1,10 +1,11 @@
 // gemmtune explain: which kernel families take a problem, their spaces, and why the others refuse.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
@@ -35,7 +36,8 @@ struct ExplainOptions {
 std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, " ")); }
 
 std::string default_kernel(const KernelFamily& family, const Problem& problem) {
-  return Candidate{std::string(family.name()), family.revision(), family.default_config(problem)}.kernel_name();
+  return Candidate{std::string(family.name()), family.revision(), family.default_config(problem)}
+      .kernel_name();
 }
 
 Json space_json(const Space& space) {
@@ -112,7 +114,8 @@ int run(const ExplainOptions& options) {
       for (const KernelFamily* family : device.families()) {
         known += fmt::format("{}{}", known.empty() ? "" : ", ", family->name());
       }
-      return usage_error("explain", fmt::format("--space {}: unknown family (known: {})", options.space, known));
+      return usage_error("explain",
+                         fmt::format("--space {}: unknown family (known: {})", options.space, known));
     }
     if (const Status accepted = shown->accepts(*problem); !accepted.ok()) {
       return usage_error("explain", fmt::format("--space {}: the family does not take {}: {}", options.space,
@@ -128,7 +131,8 @@ int run(const ExplainOptions& options) {
     json["baseline"] = candidate_json(device.baseline(*problem));
     json["fallback"] = candidate_json(device.fallback(*problem));
     json["families"] = Json::array();
-    for (const KernelFamily* family : device.families()) json["families"].push_back(family_json(*family, *problem));
+    for (const KernelFamily* family : device.families())
+      json["families"].push_back(family_json(*family, *problem));
     if (shown != nullptr) json["space"] = space_json(shown->space(*problem));
     fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
     return exit_done;

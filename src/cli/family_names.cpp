@@ -1,9 +1,9 @@
 #include "cli/family_names.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
-
-#include <fmt/format.h>
 
 #include "base/text.h"
 
@@ -17,9 +17,12 @@ struct Alias {
 };
 
 constexpr std::array aliases = {
-    Alias{"cpu", "hipblaslt", "onednn"},     Alias{"cpu", "hipblast", "onednn"},
-    Alias{"cpu", "triton", "tiled,skinny"},  Alias{"cpu", "ck", "tiled,skinny"},
-    Alias{"cpu", "cktile", "tiled,skinny"},  Alias{"cpu", "asm", "tiled,skinny"},
+    Alias{"cpu", "hipblaslt", "onednn"},
+    Alias{"cpu", "hipblast", "onednn"},
+    Alias{"cpu", "triton", "tiled,skinny"},
+    Alias{"cpu", "ck", "tiled,skinny"},
+    Alias{"cpu", "cktile", "tiled,skinny"},
+    Alias{"cpu", "asm", "tiled,skinny"},
     // The baseline is the vendor library's own choice; both libraries are needed to cover every type.
     Alias{"cpu", "torch", "onednn,openblas"},
 };
@@ -28,7 +31,8 @@ std::string known_names(const Device& device) {
   std::string text = "all";
   for (const KernelFamily* family : device.families()) text += fmt::format(", {}", family->name());
   for (const Alias& alias : aliases) {
-    if (alias.backend == device.info().backend) text += fmt::format(", {} (= {})", alias.word, alias.families);
+    if (alias.backend == device.info().backend)
+      text += fmt::format(", {} (= {})", alias.word, alias.families);
   }
   return text;
 }
@@ -37,8 +41,8 @@ std::string known_names(const Device& device) {
 Status missing_family(std::string_view name, const Device& device) {
   for (const Library& library : device.info().libraries) {
     if (to_lower(library.name) == name && !library.why.empty()) {
-      return Status::not_found("--libtype: the family '{}' is not available on {}: {}", name, device.info().name,
-                               library.why);
+      return Status::not_found("--libtype: the family '{}' is not available on {}: {}", name,
+                               device.info().name, library.why);
     }
   }
   return Status::not_found("--libtype: unknown kernel family '{}' on {}; known: {}", name, device.info().name,

@@ -13,21 +13,23 @@ InterruptibleEvaluator::InterruptibleEvaluator(Evaluator& inner, std::function<b
     : inner_(inner), interrupted_(std::move(interrupted)) {}
 
 Result<std::vector<Outcome>> InterruptibleEvaluator::screen(const Problem& problem,
-                                                            std::span<const Candidate> candidates, int samples,
-                                                            const std::function<bool()>& stop) {
+                                                            std::span<const Candidate> candidates,
+                                                            int samples, const std::function<bool()>& stop) {
   if (interrupted_()) return interrupted_status();
-  auto outcomes = inner_.screen(problem, candidates, samples, [&] { return interrupted_() || (stop && stop()); });
+  auto outcomes =
+      inner_.screen(problem, candidates, samples, [&] { return interrupted_() || (stop && stop()); });
   if (interrupted_()) return interrupted_status();
   return outcomes;
 }
 
-Result<FinalsResult> InterruptibleEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
-                                                    int rounds) {
+Result<FinalsResult> InterruptibleEvaluator::finals(const Problem& problem,
+                                                    std::span<const Candidate> candidates, int rounds) {
   if (interrupted_()) return interrupted_status();
   return inner_.finals(problem, candidates, rounds);
 }
 
-Outcome InterruptibleEvaluator::check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) {
+Outcome InterruptibleEvaluator::check_neighbour_m(const Problem& problem, const Candidate& candidate,
+                                                  std::int64_t m) {
   return inner_.check_neighbour_m(problem, candidate, m);
 }
 

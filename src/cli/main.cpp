@@ -1,4 +1,6 @@
 // gemmtune COMMAND [options]
+#include <fmt/format.h>
+
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -8,7 +10,6 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
 #include "cli/argv_words.h"
 #include "cli/command.h"
@@ -39,15 +40,17 @@ std::string command_of(const std::vector<std::string>& words) {
 int parse_error(const CLI::App& app, const CLI::ParseError& error, const std::string& command) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
   std::string text = error.what();
-  for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at)) text.replace(at, 1, " ");
+  for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at))
+    text.replace(at, 1, " ");
   const std::string name = command.empty() ? "gemmtune" : "gemmtune " + command;
   fmt::print(stderr, "{}: {} (see {} --help)\n", name, text, name);
   return exit_usage;
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Finds the fastest verified kernel for every GEMM of a model on this machine, and says which one runs.",
-               "gemmtune");
+  CLI::App app(
+      "Finds the fastest verified kernel for every GEMM of a model on this machine, and says which one runs.",
+      "gemmtune");
   app.set_version_flag("--version", "gemmtune " GEMMTUNE_VERSION);
   app.require_subcommand(1);
   app.footer(std::string(footer));
@@ -69,7 +72,7 @@ int run(int argc, char** argv) {
     return exit_usage;
   }
   try {
-    app.parse({words.rbegin(), words.rend()});  // CLI11 takes its words last first
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes its words last first
   } catch (const CLI::ParseError& error) {
     return parse_error(app, error, command);
   }

@@ -8,7 +8,8 @@
 namespace gemmtune::cli {
 namespace {
 
-/// A whole number of at least 1 of an option, or of the environment where the option is empty, or `otherwise`.
+/// A whole number of at least 1 of an option, or of the environment where the option is empty, or
+/// `otherwise`.
 Result<std::int64_t> positive(std::string_view option, const std::string& text,
                               const std::optional<std::int64_t>& from_environment, std::int64_t otherwise) {
   const auto value = text.empty() ? from_environment.value_or(otherwise) : parse_integer(text);
@@ -37,7 +38,8 @@ Result<std::vector<std::int64_t>> token_counts(const std::string& text) {
 void declare_model_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--model-dir", options.folder,
                  "Shapes of a model: a folder with Hugging Face's config.json (default: GTUNE_MODEL)");
-  app.add_option("--tp", options.tensor_parallel, "Tensor parallelism of the model's shapes (GTUNE_TP, else 1)");
+  app.add_option("--tp", options.tensor_parallel,
+                 "Tensor parallelism of the model's shapes (GTUNE_TP, else 1)");
   app.add_option("--nsets", options.tokens,
                  "Token counts, comma list (default 1,512,1024,2048,3072,4096,8192,16384)");
   app.add_option("--batch-size", options.batch_size, "Factor of the token counts (GTUNE_BATCH_SIZE, else 1)");
@@ -47,8 +49,8 @@ std::string model_folder(const ModelOptions& options, const Environment& environ
   return options.folder.empty() ? environment.model_folder : options.folder;
 }
 
-Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions& size, const Environment& environment,
-                                  bool layer_names) {
+Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions& size,
+                                  const Environment& environment, bool layer_names) {
   const auto tensor_parallel = positive("--tp", options.tensor_parallel, environment.tensor_parallel, 1);
   const auto batch_size = positive("--batch_size", options.batch_size, environment.batch_size, 1);
   const auto tokens = token_counts(options.tokens);

@@ -14,7 +14,8 @@ class App;
 
 namespace gemmtune::cli {
 
-/// Texts as given; empty: from the environment (GTUNE_MODEL, GTUNE_TP, GTUNE_BATCH_SIZE), else AITER's defaults.
+/// Texts as given; empty: from the environment (GTUNE_MODEL, GTUNE_TP, GTUNE_BATCH_SIZE), else AITER's
+/// defaults.
 struct ModelOptions {
   std::string folder;
   std::string tensor_parallel;
@@ -25,7 +26,7 @@ struct ModelOptions {
 void declare_model_options(CLI::App& app, ModelOptions& options);
 /// The folder given, else GTUNE_MODEL, else empty.
 std::string model_folder(const ModelOptions& options, const Environment& environment);
-Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions& size, const Environment& environment,
-                                  bool layer_names);
+Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions& size,
+                                  const Environment& environment, bool layer_names);
 
 }  // namespace gemmtune::cli

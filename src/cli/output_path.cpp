@@ -1,6 +1,7 @@
 #include "cli/output_path.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,16 +10,14 @@
 #include <cstring>
 #include <filesystem>
 
-#include <fmt/format.h>
-
 #include "base/file.h"
 #include "base/text.h"
 
 namespace gemmtune::cli {
 namespace {
 
-/// Writes a block into a new file of the folder and takes it away again: a full disk, a limit on file sizes and a
-/// read-only file system show now and not after an hour of tuning.
+/// Writes a block into a new file of the folder and takes it away again: a full disk, a limit on file sizes
+/// and a read-only file system show now and not after an hour of tuning.
 Status probe_folder(const std::string& folder) {
   const std::string probe = fmt::format("{}/.gemmtune-probe-{}.tmp", folder, getpid());
   const int descriptor = open(probe.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);

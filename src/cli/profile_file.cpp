@@ -1,11 +1,11 @@
 #include "cli/profile_file.h"
 
+#include <fmt/format.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -30,8 +30,12 @@ std::string header(CsvSchema schema) {
 
 }  // namespace
 
-ProfileFile::ProfileFile(std::string path, const DeviceInfo& device, std::string environment_hash, CsvSchema schema)
-    : path_(std::move(path)), device_(device), environment_hash_(std::move(environment_hash)), schema_(schema) {}
+ProfileFile::ProfileFile(std::string path, const DeviceInfo& device, std::string environment_hash,
+                         CsvSchema schema)
+    : path_(std::move(path)),
+      device_(device),
+      environment_hash_(std::move(environment_hash)),
+      schema_(schema) {}
 
 Status ProfileFile::check_header() const {
   if (!file_exists(path_)) return {};
@@ -60,7 +64,8 @@ std::string ProfileFile::lines_of(const ProblemReport& report) const {
     entry.env = environment_hash_;
     const std::string text = write_tuned_csv({entry}, schema_);
     const std::string_view row = trim(std::string_view(text).substr(text.find('\n') + 1));
-    lines += fmt::format("{},{},{}\n", row.substr(0, row.find('\n')), to_string(outcome.kind), cell(outcome.reason));
+    lines += fmt::format("{},{},{}\n", row.substr(0, row.find('\n')), to_string(outcome.kind),
+                         cell(outcome.reason));
   }
   return lines;
 }

@@ -10,8 +10,8 @@
 
 namespace gemmtune::cli {
 
-/// Columns of a tuned file (spread among them), then `outcome` and `reason`. A candidate without a time has us = -1.
-/// Lines are appended to what the file holds.
+/// Columns of a tuned file (spread among them), then `outcome` and `reason`. A candidate without a time has
+/// us = -1. Lines are appended to what the file holds.
 class ProfileFile {
  public:
   ProfileFile(std::string path, const DeviceInfo& device, std::string environment_hash, CsvSchema schema);

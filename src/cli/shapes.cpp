@@ -1,10 +1,11 @@
 // gemmtune shapes: shapes of a model or a file, as an untuned CSV.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
@@ -109,8 +110,9 @@ std::function<int()> declare_shapes(CLI::App& app) {
   app.add_option("--indtype", options->size.x_type, "Type of x and w (default: the model's or the file's)");
   app.add_option("--outdtype", options->size.y_type, "Type of y (default: the model's or the file's)");
   app.add_flag("--layers", options->layers, "With the name of each layer of the model");
-  app.add_option("-i,--input,--untune-file,--input-file,--gemm-size-file", options->input,
-                 "Shapes of a file instead of a model (CSV, YAML, tuned file, - for stdin), duplicates removed");
+  app.add_option(
+      "-i,--input,--untune-file,--input-file,--gemm-size-file", options->input,
+      "Shapes of a file instead of a model (CSV, YAML, tuned file, - for stdin), duplicates removed");
   app.add_option("-o,--output", options->output, "Where the CSV goes (default: stdout)");
   app.add_flag("--strict", options->strict, "A row that cannot be read is an error");
   app.add_flag("--json", options->json, "One JSON document on stdout");

@@ -1,13 +1,14 @@
 // gemmtune tune: shapes in, tuned file out.
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <memory>
 #include <utility>
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
-#include "cli/commands.h"
 #include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/interrupt.h"
 #include "cli/interruptible_evaluator.h"
@@ -37,12 +38,14 @@ Examples:
   gemmtune tune --run_config tuned.csv)";
 
 void declare_files(CLI::App& app, TuneOptions& options) {
-  app.add_option("-i,--input,--untune-file,--input-file,--gemm-size-file", options.input,
-                 "Shapes: CSV, YAML of gemm sizes, - for stdin (default: the config folder's bf16_untuned_gemm.csv)");
+  app.add_option(
+      "-i,--input,--untune-file,--input-file,--gemm-size-file", options.input,
+      "Shapes: CSV, YAML of gemm sizes, - for stdin (default: the config folder's bf16_untuned_gemm.csv)");
   app.add_option("--limit", options.limit, "Only the first N shapes");
-  app.add_option("-o,--output,--tune-file,--tuned-file", options.output,
-                 "The tuned file; a colon list: all are read, the first is written (default: the config folder's "
-                 "bf16_tuned_gemm.csv)");
+  app.add_option(
+      "-o,--output,--tune-file,--tuned-file", options.output,
+      "The tuned file; a colon list: all are read, the first is written (default: the config folder's "
+      "bf16_tuned_gemm.csv)");
   app.add_option("--profile-file", options.profile,
                  "-o2 FILE: append all candidates with time, spread, error, outcome and reason");
   app.add_option("--csv-schema", options.schema, "Of a new output: aiter (leading gfx) or seed (without)")
@@ -67,26 +70,32 @@ void declare_search(CLI::App& app, TuneOptions& options) {
   app.add_option("--budget", options.budget_seconds, "Seconds for the whole run (default: none)");
   app.add_option("--errRatio", options.largest_err_ratio, "Share of elements that may be outside tolerance")
       ->capture_default_str();
-  app.add_option("--prefer-ratio", options.prefer_ratio, "Keep the default kernel unless beaten by this ratio")
+  app.add_option("--prefer-ratio", options.prefer_ratio,
+                 "Keep the default kernel unless beaten by this ratio")
       ->capture_default_str();
 }
 
 void declare_measuring(CLI::App& app, TuneOptions& options) {
-  app.add_option("--cache", options.cache, "warm, weights-cold or cold: what lies in the cache when a call begins")
+  app.add_option("--cache", options.cache,
+                 "warm, weights-cold or cold: what lies in the cache when a call begins")
       ->capture_default_str();
   app.add_option("--warmup", options.warmup, "Least warm-up calls")->capture_default_str();
-  app.add_option("--iters", options.iterations, "Most timed calls of a finalist in a round")->capture_default_str();
+  app.add_option("--iters", options.iterations, "Most timed calls of a finalist in a round")
+      ->capture_default_str();
   app.add_option("--batch", options.batch, "Accepted; in one process each shape is prepared by itself")
       ->capture_default_str();
   app.add_option("--mp", options.workers, "Worker processes: 1, the tuner's own");
+  app.add_option("--timeout", options.timeout, "none: this process cannot be replaced");
   app.add_option("--pdl", options.pdl, "off: programmatic dependent launch is a GPU's");
 }
 
-void declare_operator(CLI::App& app, TuneOptions& options, std::string& run_config, CLI::Option*& run_config_option) {
-  run_config_option = app.add_option("--run-config", run_config,
-                                     "Time the production operator on the shapes of a tuned file (or, bare, of the "
-                                     "input with defaults), and end")
-                          ->expected(0, 1);
+void declare_operator(CLI::App& app, TuneOptions& options, std::string& run_config,
+                      CLI::Option*& run_config_option) {
+  run_config_option =
+      app.add_option("--run-config", run_config,
+                     "Time the production operator on the shapes of a tuned file (or, bare, of the "
+                     "input with defaults), and end")
+          ->expected(0, 1);
   app.add_flag("--compare", options.compare, "Time the operator before and after tuning, and report");
   app.add_flag("--update-improved", options.update_improved, "With --compare: write only rows that improved");
   app.add_option("--min-improvement-pct", options.least_improvement, "What counts as improved, percent")
@@ -98,7 +107,8 @@ void say_complaints(Console& console, const ShapeList& shapes) {
 }
 
 /// The usual run: everything but --run_config and --compare.
-int tune_shapes(const TuneOptions& options, const Environment& environment, Device& device, const ShapeList& shapes) {
+int tune_shapes(const TuneOptions& options, const Environment& environment, Device& device,
+                const ShapeList& shapes) {
   auto outputs = outputs_of(options, environment, device.info());
   if (!outputs.ok()) return usage_error("tune", outputs.message());
   auto request = request_of(options, shapes, *outputs, device);
@@ -106,7 +116,8 @@ int tune_shapes(const TuneOptions& options, const Environment& environment, Devi
   const std::string environment_hash = row_environment(device, request->policy).hash;
   const ProfileFile profile(outputs->profile, device.info(), environment_hash, request->publish.schema);
   if (!outputs->profile.empty()) {
-    if (const Status status = profile.check_header(); !status.ok()) return usage_error("tune", status.message());
+    if (const Status status = profile.check_header(); !status.ok())
+      return usage_error("tune", status.message());
   }
   Console console(options.quiet);
   say_complaints(console, shapes);
@@ -118,7 +129,8 @@ int tune_shapes(const TuneOptions& options, const Environment& environment, Devi
   in_process.reference_threads = device.info().backend == "cpu" ? device.info().cu_num : 1;
   InProcessEvaluator evaluator(device, in_process);
   InterruptibleEvaluator interruptible(evaluator, interrupted);
-  TuneProgress progress(console, device, outputs->profile.empty() ? nullptr : &profile, *request, options.verbose);
+  TuneProgress progress(console, device, outputs->profile.empty() ? nullptr : &profile, *request,
+                        options.verbose);
   const auto summary = tune(device, interruptible, *request, progress);
   console.clear_live_line();
   if (!summary.ok()) return usage_error("tune", summary.message());
@@ -128,7 +140,8 @@ int tune_shapes(const TuneOptions& options, const Environment& environment, Devi
 }
 
 int run(const TuneOptions& options) {
-  if (const Status status = check_options(options); !status.ok()) return usage_error("tune", status.message());
+  if (const Status status = check_options(options); !status.ok())
+    return usage_error("tune", status.message());
   const Environment environment = read_environment();
   auto device = open_device(options.device, environment, true);
   if (!device.ok()) return usage_error("tune", device.message());

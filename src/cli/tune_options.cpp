@@ -1,9 +1,9 @@
 #include "cli/tune_options.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "base/file.h"
 #include "cli/family_names.h"
@@ -49,7 +49,8 @@ Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& 
   if (path.empty()) {
     path = environment.config_folder + "/" + untuned_file_name;
     if (!file_exists(path)) {
-      return Status::not_found("no shapes: give -i FILE, --model_dir DIR or -m -n -k ({} does not exist)", path);
+      return Status::not_found("no shapes: give -i FILE, --model_dir DIR or -m -n -k ({} does not exist)",
+                               path);
     }
   }
   const auto outputs = path_list(options.output);
@@ -70,7 +71,8 @@ Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& 
   return read_shape_list(path, list);
 }
 
-Result<ShapeList> all_shapes(const TuneOptions& options, const Environment& environment, const DeviceInfo& device) {
+Result<ShapeList> all_shapes(const TuneOptions& options, const Environment& environment,
+                             const DeviceInfo& device) {
   if (options.size.any()) {
     const auto problem = problem_of(options.size);
     if (!problem.ok()) return problem.status();
@@ -126,7 +128,8 @@ Status check_numbers(const TuneOptions& options) {
   return {};
 }
 
-/// Rows of a device that is not AMD's never go into a file without gfx: its readers would take them for AMD's.
+/// Rows of a device that is not AMD's never go into a file without gfx: its readers would take them for
+/// AMD's.
 Status check_schema(const TuneOptions& options, const std::string& path, const DeviceInfo& device) {
   if (is_amd(device)) return {};
   if (file_exists(path)) {
@@ -139,7 +142,8 @@ Status check_schema(const TuneOptions& options, const std::string& path, const D
     return {};
   }
   if (options.schema == "seed") {
-    return Status::invalid("--csv-schema seed has no gfx column, and rows of {} need one; use aiter", device.gfx);
+    return Status::invalid("--csv-schema seed has no gfx column, and rows of {} need one; use aiter",
+                           device.gfx);
   }
   return {};
 }
@@ -163,7 +167,8 @@ Status check_options(const TuneOptions& options) {
   return check_numbers(options);
 }
 
-Result<ShapeList> shapes_of(const TuneOptions& options, const Environment& environment, const DeviceInfo& device) {
+Result<ShapeList> shapes_of(const TuneOptions& options, const Environment& environment,
+                            const DeviceInfo& device) {
   auto list = all_shapes(options, environment, device);
   if (!list.ok()) return list;
   if (options.limit > 0 && static_cast<std::size_t>(options.limit) < list->rows.size()) {
@@ -172,7 +177,8 @@ Result<ShapeList> shapes_of(const TuneOptions& options, const Environment& envir
   return list;
 }
 
-Result<Outputs> outputs_of(const TuneOptions& options, const Environment& environment, const DeviceInfo& device) {
+Result<Outputs> outputs_of(const TuneOptions& options, const Environment& environment,
+                           const DeviceInfo& device) {
   Outputs outputs;
   outputs.also_read = path_list(options.output);
   if (outputs.also_read.empty()) {

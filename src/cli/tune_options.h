@@ -23,7 +23,7 @@ struct TuneOptions {
   ModelOptions model;
   std::string input;       // empty: the config folder's untuned file
   std::int64_t limit = 0;  // 0: all
-  std::string output;     // colon list; empty: the config folder's tuned file
+  std::string output;      // colon list; empty: the config folder's tuned file
   std::string profile;
   std::string schema = "aiter";
   std::string sort;  // "true", "false"; empty: off
@@ -49,6 +49,7 @@ struct TuneOptions {
   bool json = false;
   std::string workers;  // --mp: only "1" comes this far, see unavailable_flags.cpp
   std::string pdl;      // --pdl: only "off" comes this far
+  std::string timeout;  // --timeout: only "none" comes this far
 };
 
 /// Names in the config folder (AITER's).
@@ -59,17 +60,19 @@ inline constexpr const char* tuned_file_name = "bf16_tuned_gemm.csv";
 Status check_options(const TuneOptions& options);
 
 /// The shapes asked for: of a single size, a model, a file or the config folder, cut to --limit.
-Result<ShapeList> shapes_of(const TuneOptions& options, const Environment& environment, const DeviceInfo& device);
+Result<ShapeList> shapes_of(const TuneOptions& options, const Environment& environment,
+                            const DeviceInfo& device);
 
-/// Where the results go; the config folder's file where no -o was given (its folder is made). Checked for writing;
-/// a file or schema without gfx is refused for a device that needs it.
+/// Where the results go; the config folder's file where no -o was given (its folder is made). Checked for
+/// writing; a file or schema without gfx is refused for a device that needs it.
 struct Outputs {
   std::string tuned;
   std::vector<std::string> also_read;
   std::string profile;
   bool is_config_file = false;
 };
-Result<Outputs> outputs_of(const TuneOptions& options, const Environment& environment, const DeviceInfo& device);
+Result<Outputs> outputs_of(const TuneOptions& options, const Environment& environment,
+                           const DeviceInfo& device);
 
 Policy policy_of(const TuneOptions& options);
 Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shapes, const Outputs& outputs,

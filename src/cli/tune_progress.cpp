@@ -1,16 +1,16 @@
 #include "cli/tune_progress.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "cli/tune_report.h"
 #include "measure/statistics.h"
 
 namespace gemmtune::cli {
 
-TuneProgress::TuneProgress(Console& console, const Device& device, ProfileFile* profile, const TuneRequest& request,
-                           bool verbose)
+TuneProgress::TuneProgress(Console& console, const Device& device, ProfileFile* profile,
+                           const TuneRequest& request, bool verbose)
     : console_(console),
       device_(device),
       profile_(profile),
@@ -26,7 +26,8 @@ std::string TuneProgress::remaining() const {
   const double gone = seconds_since_start();
   std::optional<double> left;
   if (tuned_problems_ > 0) {
-    left = gone / static_cast<double>(tuned_problems_) * static_cast<double>(count_ - std::min(index_, count_));
+    left =
+        gone / static_cast<double>(tuned_problems_) * static_cast<double>(count_ - std::min(index_, count_));
   }
   if (budget_seconds_ > 0) {
     const double of_budget = std::max(0.0, budget_seconds_ - gone);
@@ -55,11 +56,12 @@ void TuneProgress::candidate_done(const Trial& trial, std::int64_t candidates_so
     if (trial.candidate.kernel_name() == baseline_) baseline_microseconds_ = time;
   }
   if (verbose_) {
-    console_.line(timed ? fmt::format("  {} {:.2f} µs ±{:.2f}, err_ratio {:.4f}", trial.candidate.kernel_name(),
-                                      median(trial.outcome.microseconds), spread(trial.outcome.microseconds),
-                                      trial.outcome.err_ratio)
-                        : fmt::format("  {} {}{}{}", trial.candidate.kernel_name(), to_string(trial.outcome.kind),
-                                      trial.outcome.reason.empty() ? "" : ": ", trial.outcome.reason));
+    console_.line(timed ? fmt::format("  {} {:.2f} µs ±{:.2f}, err_ratio {:.4f}",
+                                      trial.candidate.kernel_name(), median(trial.outcome.microseconds),
+                                      spread(trial.outcome.microseconds), trial.outcome.err_ratio)
+                        : fmt::format("  {} {}{}{}", trial.candidate.kernel_name(),
+                                      to_string(trial.outcome.kind), trial.outcome.reason.empty() ? "" : ": ",
+                                      trial.outcome.reason));
   }
   // Ten times a second is enough for a reader, and nothing is written while something is timed.
   if (Clock::now() - shown_at_ > std::chrono::milliseconds(100)) show();
@@ -91,7 +93,8 @@ void TuneProgress::problem_done(std::size_t index, const ProblemReport& report) 
   index_ = index + 1;
   if (report.state != ProblemState::skipped_done) ++tuned_problems_;
   if (report.state == ProblemState::skipped_done && !verbose_) return;
-  std::string line = fmt::format("[{}/{}] {}: {}", index + 1, count_, shape_text(report.shape), result_text(report));
+  std::string line =
+      fmt::format("[{}/{}] {}: {}", index + 1, count_, shape_text(report.shape), result_text(report));
   if (verbose_) {
     for (const std::string& refusal : report.refusals) line += fmt::format("\n  {}", refusal);
   }

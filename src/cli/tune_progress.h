@@ -1,5 +1,5 @@
-// What a running `tune` shows: one live line on a terminal, a plain line a problem elsewhere; and, on the way, the
-// profile file.
+// What a running `tune` shows: one live line on a terminal, a plain line a problem elsewhere; and, on the
+// way, the profile file.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,8 @@ namespace gemmtune::cli {
 class TuneProgress final : public TuneObserver {
  public:
   /// `profile` may be null. All must outlive this.
-  TuneProgress(Console& console, const Device& device, ProfileFile* profile, const TuneRequest& request, bool verbose);
+  TuneProgress(Console& console, const Device& device, ProfileFile* profile, const TuneRequest& request,
+               bool verbose);
 
   void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) override;
   void candidate_done(const Trial& trial, std::int64_t candidates_so_far) override;

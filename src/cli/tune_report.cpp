@@ -1,9 +1,10 @@
 #include "cli/tune_report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -24,8 +25,9 @@ bool has_row(const ProblemReport& report) {
 }
 
 std::size_t count_of(const TuneSummary& summary, ProblemState state) {
-  return static_cast<std::size_t>(std::count_if(summary.problems.begin(), summary.problems.end(),
-                                                [&](const ProblemReport& report) { return report.state == state; }));
+  return static_cast<std::size_t>(
+      std::count_if(summary.problems.begin(), summary.problems.end(),
+                    [&](const ProblemReport& report) { return report.state == state; }));
 }
 
 std::string result_table(const TuneSummary& summary) {
@@ -59,17 +61,18 @@ std::string reasons(const TuneSummary& summary, ProblemState state, std::string_
 
 std::string counts(const TuneEnding& ending) {
   const TuneSummary& summary = ending.summary;
-  std::string text =
-      fmt::format("{} in {}: {} tuned, {} kept at default, {} failed", counted(summary.problems.size(), "shape"),
-                  duration(summary.seconds), count_of(summary, ProblemState::tuned),
-                  count_of(summary, ProblemState::kept_default), count_of(summary, ProblemState::failed));
+  std::string text = fmt::format(
+      "{} in {}: {} tuned, {} kept at default, {} failed", counted(summary.problems.size(), "shape"),
+      duration(summary.seconds), count_of(summary, ProblemState::tuned),
+      count_of(summary, ProblemState::kept_default), count_of(summary, ProblemState::failed));
   const std::pair<ProblemState, std::string_view> rare[] = {
       {ProblemState::unsupported, "that no family takes"},
       {ProblemState::skipped_done, "already in the file"},
       {ProblemState::out_of_budget, "not reached"},
   };
   for (const auto& [state, words] : rare) {
-    if (const std::size_t count = count_of(summary, state); count > 0) text += fmt::format(", {} {}", count, words);
+    if (const std::size_t count = count_of(summary, state); count > 0)
+      text += fmt::format(", {} {}", count, words);
   }
   if (!ending.shapes.complaints.empty()) {
     text += fmt::format("; {} could not be read", counted(ending.shapes.complaints.size(), "row"));
@@ -88,8 +91,8 @@ std::string files_and_next_step(const TuneEnding& ending) {
   text += ending.outputs.is_config_file
               ? "\nnext: programs that use gemmtune find this file by themselves"
               : fmt::format("\nnext: set GEMMTUNE_CONFIG_A16W16={} for programs that use gemmtune", path);
-  return fmt::format("{}; see gemmtune lookup -m {} -n {} -k {} --table {}\n", text, problem.m, problem.n, problem.k,
-                     path);
+  return fmt::format("{}; see gemmtune lookup -m {} -n {} -k {} --table {}\n", text, problem.m, problem.n,
+                     problem.k, path);
 }
 
 Json problem_json(const ProblemReport& report) {
@@ -146,11 +149,13 @@ std::string ending_text(const TuneEnding& ending) {
   const std::size_t skipped = count_of(summary, ProblemState::skipped_done);
   if (skipped == summary.problems.size() && !ending.interrupted) {
     return fmt::format("nothing to do: {} in {} already (use --all to tune again)\n",
-                       skipped == 1 ? "the shape is" : fmt::format("all {} shapes are", skipped), ending.outputs.tuned);
+                       skipped == 1 ? "the shape is" : fmt::format("all {} shapes are", skipped),
+                       ending.outputs.tuned);
   }
   std::string text = result_table(summary) + counts(ending);
   if (summary.geometric_mean_speedup > 0) {
-    text += fmt::format("geometric-mean speed-up over the default: {:.3f}x\n", summary.geometric_mean_speedup);
+    text +=
+        fmt::format("geometric-mean speed-up over the default: {:.3f}x\n", summary.geometric_mean_speedup);
   }
   text += reasons(summary, ProblemState::failed, "failed");
   text += reasons(summary, ProblemState::unsupported, "no kernel family takes");
@@ -170,7 +175,8 @@ std::string ending_json(const TuneEnding& ending) {
                     {"gfx", ending.device.gfx},
                     {"cu_num", ending.device.cu_num}};
   json["problems"] = Json::array();
-  for (const ProblemReport& report : ending.summary.problems) json["problems"].push_back(problem_json(report));
+  for (const ProblemReport& report : ending.summary.problems)
+    json["problems"].push_back(problem_json(report));
   std::map<std::string, std::size_t> states;
   for (const ProblemReport& report : ending.summary.problems) ++states[std::string(to_string(report.state))];
   json["states"] = states;
@@ -186,7 +192,8 @@ std::string ending_json(const TuneEnding& ending) {
 int ending_code(const TuneEnding& ending) {
   if (ending.interrupted) return exit_interrupted;
   const bool findings = count_of(ending.summary, ProblemState::failed) > 0 ||
-                        count_of(ending.summary, ProblemState::unsupported) > 0 || !ending.shapes.complaints.empty();
+                        count_of(ending.summary, ProblemState::unsupported) > 0 ||
+                        !ending.shapes.complaints.empty();
   return findings ? exit_findings : exit_done;
 }
 

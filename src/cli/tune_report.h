@@ -22,7 +22,8 @@ struct TuneEnding {
   bool interrupted = false;
 };
 
-/// Table and summary, as wide as stdout (at most 120 columns; kernel names are whole where stdout is no terminal).
+/// Table and summary, as wide as stdout (at most 120 columns; kernel names are whole where stdout is no
+/// terminal).
 std::string ending_text(const TuneEnding& ending);
 std::string ending_json(const TuneEnding& ending);
 /// exit_interrupted, exit_findings (failed or unsupported shapes, rows that could not be read) or exit_done.

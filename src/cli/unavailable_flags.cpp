@@ -1,8 +1,8 @@
 #include "cli/unavailable_flags.h"
 
-#include <array>
-
 #include <fmt/format.h>
+
+#include <array>
 
 #include "cli/argv_words.h"
 
@@ -16,11 +16,13 @@ struct UnavailableFlag {
 };
 
 constexpr std::array<UnavailableFlag, 11> flags = {{
-    {"--mp", "1", "several worker processes, one a device; this version measures in its own process (--mp 1)"},
+    {"--mp", "1",
+     "several worker processes, one a device; this version measures in its own process (--mp 1)"},
     {"--timeout", "none", "a worker process that can be replaced; this version measures in its own process"},
     {"--record", "", "a recording of measurements; this version measures on a machine only"},
     {"--replay", "", "a recording of measurements; this version measures on a machine only"},
-    {"--resume", "", "the journal of measurements; without it a run goes on after the last finished shape by itself"},
+    {"--resume", "",
+     "the journal of measurements; without it a run goes on after the last finished shape by itself"},
     {"--no-resume", "", "the journal of measurements; use --all to tune shapes again"},
     {"--retry-failed", "", "the journal of measurements; failed candidates are tried again by every run"},
     {"--shape-grouped", "", "several devices; on one device all candidates of a shape run there anyway"},

@@ -1,4 +1,5 @@
-// Flags of `tune` that need parts which this version does not have: known by name, answered with what they need.
+// Flags of `tune` that need parts which this version does not have: known by name, answered with what they
+// need.
 #pragma once
 
 #include <optional>
