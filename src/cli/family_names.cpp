@@ -13,7 +13,7 @@ namespace {
 struct Alias {
   std::string_view backend;
   std::string_view word;
-  std::string_view families;  // comma list; the first of `any_of` rows that is there would be enough
+  std::string_view families;  // comma list; those that are there are taken, and one must be
 };
 
 constexpr std::array aliases = {

@@ -7,9 +7,11 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/bench_report.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/family_names.h"
 #include "cli/interrupt.h"
 #include "cli/interruptible_evaluator.h"
 #include "cli/profile_file.h"
@@ -114,7 +116,7 @@ int tune_shapes(const TuneOptions& options, const Environment& environment, Devi
   auto request = request_of(options, shapes, *outputs, device);
   if (!request.ok()) return usage_error("tune", request.message());
   const std::string environment_hash = row_environment(device, request->policy).hash;
-  const ProfileFile profile(outputs->profile, device.info(), environment_hash, request->publish.schema);
+  ProfileFile profile(outputs->profile, device.info(), environment_hash, request->publish.schema);
   if (!outputs->profile.empty()) {
     if (const Status status = profile.check_header(); !status.ok())
       return usage_error("tune", status.message());
@@ -123,11 +125,8 @@ int tune_shapes(const TuneOptions& options, const Environment& environment, Devi
   say_complaints(console, shapes);
   console.line(fmt::format("{} on {}", counted(shapes.rows.size(), "shape"), device_line(device.info())));
   watch_for_interrupts();
-  InProcessOptions in_process;
-  in_process.policy = request->policy;
-  in_process.largest_err_ratio = request->largest_err_ratio;
-  in_process.reference_threads = device.info().backend == "cpu" ? device.info().cu_num : 1;
-  InProcessEvaluator evaluator(device, in_process);
+  InProcessEvaluator evaluator(device,
+                               in_process_options(device, request->policy, request->largest_err_ratio));
   InterruptibleEvaluator interruptible(evaluator, interrupted);
   TuneProgress progress(console, device, outputs->profile.empty() ? nullptr : &profile, *request,
                         options.verbose);
@@ -149,7 +148,7 @@ int run(const TuneOptions& options) {
     return usage_error("tune", families.message());
   }
   if (options.run_config && !options.run_config->empty()) {
-    return run_operator_on_file(options, environment, **device);
+    return run_operator_on_file(options, **device);
   }
   auto shapes = shapes_of(options, environment, (*device)->info());
   if (!shapes.ok()) return usage_error("tune", shapes.message());
