@@ -10,14 +10,17 @@ namespace {
 constexpr std::size_t line_bytes = 64;
 constexpr std::size_t page_bytes = 4096;
 
-std::size_t round_up(std::size_t value, std::size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+std::size_t round_up(std::size_t value, std::size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 }  // namespace
 
 PoolShape pool_shape(std::size_t tensor_bytes, std::size_t target_bytes, std::size_t limit_bytes) {
   PoolShape shape;
   shape.tensor_bytes = tensor_bytes;
-  // A page more than needed keeps the copies of a weight with a power of two of bytes off the same cache sets.
+  // A page more than needed keeps the copies of a weight with a power of two of bytes off the same cache
+  // sets.
   shape.stride_bytes = tensor_bytes < page_bytes ? std::max(line_bytes, round_up(tensor_bytes, line_bytes))
                                                  : round_up(tensor_bytes, page_bytes) + page_bytes;
   const std::size_t footprint = std::max(line_bytes, round_up(tensor_bytes, line_bytes));
@@ -27,7 +30,9 @@ PoolShape pool_shape(std::size_t tensor_bytes, std::size_t target_bytes, std::si
   return shape;
 }
 
-std::size_t pool_target_bytes(Device& device, bool cold) { return cold ? 2 * device.last_level_cache_bytes() : 0; }
+std::size_t pool_target_bytes(Device& device, bool cold) {
+  return cold ? 2 * device.last_level_cache_bytes() : 0;
+}
 
 std::size_t pool_limit_bytes(Device& device, const Policy& policy) {
   return policy.pool_limit_bytes > 0 ? policy.pool_limit_bytes : device.free_memory_bytes() / 4;

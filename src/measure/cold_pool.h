@@ -1,5 +1,5 @@
-// The weights that a timed loop rotates over, so that each call finds its weight in memory and not in a cache, as every
-// layer of a model does.
+// The weights that a timed loop rotates over, so that each call finds its weight in memory and not in a
+// cache, as every layer of a model does.
 #pragma once
 
 #include <cstddef>
@@ -44,8 +44,9 @@ class ColdPool {
   std::size_t copies() const { return shape_.copies; }
   const PoolShape& shape() const { return shape_; }
   void* copy(std::size_t index) const;
-  /// Frees the memory and takes it anew, with the same content: physical placement is luck, and one draw of it must
-  /// not decide for a layout. Pointers from before are dangling. On an error the pool is empty and must not be used.
+  /// Frees the memory and takes it anew, with the same content: physical placement is luck, and one draw of
+  /// it must not decide for a layout. Pointers from before are dangling. On an error the pool is empty and
+  /// must not be used.
   Status place_again();
 
  private:

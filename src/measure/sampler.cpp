@@ -40,7 +40,8 @@ Status Sampler::prepare(Timed& timed) {
 
 void Sampler::calibrate(Timed& timed, double call_microseconds) const {
   const double wanted = std::ceil(policy_.sample_microseconds / call_microseconds);
-  timed.launches = static_cast<int>(std::clamp(wanted, 1.0, static_cast<double>(std::max(1, policy_.iterations))));
+  timed.launches =
+      static_cast<int>(std::clamp(wanted, 1.0, static_cast<double>(std::max(1, policy_.iterations))));
 }
 
 Result<double> Sampler::sample(const Timed& timed) { return launch(timed, timed.launches); }

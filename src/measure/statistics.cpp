@@ -22,7 +22,8 @@ double median(std::span<const double> samples) {
   std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(middle), sorted.end());
   const double upper = sorted[middle];
   if (sorted.size() % 2 == 1) return upper;
-  const double lower = *std::max_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(middle));
+  const double lower =
+      *std::max_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(middle));
   return lower + (upper - lower) / 2;
 }
 
@@ -50,8 +51,8 @@ double spread(std::span<const double> samples) {
 
 double sign_test_below(std::span<const double> ratios, double limit) {
   const std::size_t n = ratios.size();
-  const auto below =
-      static_cast<std::size_t>(std::count_if(ratios.begin(), ratios.end(), [&](double r) { return r < limit; }));
+  const auto below = static_cast<std::size_t>(
+      std::count_if(ratios.begin(), ratios.end(), [&](double r) { return r < limit; }));
   double probability = 0;
   for (std::size_t k = n + 1; k-- > below;) probability += binomial_half(n, k);
   return std::min(probability, 1.0);

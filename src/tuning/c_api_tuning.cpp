@@ -157,7 +157,8 @@ Result<TuneSummary> run(const gemmtune_tuning_options& options) {
   request.budget_seconds = options.budget_seconds;
   request.all = options.all != 0;
   if (options.search != nullptr) request.strategy = options.search;
-  for (const std::string_view libtype : split(text_of(options.libtypes), ',')) {
+  const std::string libtypes = text_of(options.libtypes);
+  for (const std::string_view libtype : split(libtypes, ',')) {
     if (!trim(libtype).empty()) request.libtypes.emplace_back(trim(libtype));
   }
   if (options.threads < 0) return Status::invalid("threads is {}, expected at least 0", options.threads);

@@ -69,15 +69,16 @@ class Chooser {
 
   void select();
   void look();
+  void drop(std::size_t finalist);
   double noise_floor() const;
   double tie_band() const;
-  bool alive(std::size_t finalist) const { return alive_[finalist]; }
   bool before_in_order(std::size_t a, std::size_t b) const;
-  std::vector<std::size_t> pick_ties(std::size_t reference, bool certain) const;
-  Decision settled(std::size_t winner, Verdict verdict) const;
+  std::vector<double> first_ratios(std::size_t numerator, std::size_t denominator) const;
+  std::vector<std::size_t> tie_set(std::size_t winner) const;
+  Decision settle(std::size_t winner, Verdict verdict) const;
 
   std::vector<Finalist> finalists_;
-  std::optional<std::size_t> baseline_;
+  std::optional<std::size_t> baseline_;  // empty where it failed, too
   Policy policy_;
   Stage stage_ = Stage::selecting;
   std::vector<bool> alive_;
@@ -88,13 +89,16 @@ class Chooser {
   std::vector<double> test_baseline_;
   std::vector<double> same_ratios_;  // A against A, all rounds
   double reported_floor_ = 0;        // of an evaluator that gives no same_ratios
-  std::optional<Verdict> verdict_;
+  Verdict verdict_ = Verdict::none;  // once decided
   int rounds_ = 0;
 };
 
-/// Rounds of the first stage, and the number of fresh rounds at which the test is looked at (clipped to
-/// `round_limit`; a limit below the first look is the only look).
+/// Rounds of the first stage.
 inline constexpr int selection_rounds = 15;
+/// The numbers of fresh rounds after which the test is looked at: 15, 30 and 60 as far as `round_limit`
+/// allows; a smaller limit is the only look.
 std::vector<int> test_looks(int round_limit);
+/// Chance that a challenger which is not below the limit passes the test, over all looks together.
+inline constexpr double test_alpha = 0.01;
 
 }  // namespace gemmtune

@@ -16,17 +16,19 @@ namespace gemmtune {
 struct InProcessOptions {
   Policy policy;
   double largest_err_ratio = 0.05;  // --errRatio
-  int reference_threads = 1;        // of the float64 reference; never while something is timed
-  /// Screening gives up on a candidate whose first calls are this many times slower than the fastest verified
+  int reference_threads = 1;        // of the float64 reference, which never runs while something is timed
+  /// Screening gives up on a candidate whose first calls are this many times slower than the fastest
   /// candidate of the problem so far (`too_slow`). 0: never.
   double too_slow_factor = 8;
 };
 
 /// Keeps the operands, references, buffers and kernels of the latest problem; another problem replaces them.
-/// One thread at a time. Errors (a Status instead of outcomes) are such that no candidate of the problem can
-/// be judged: operands do not fit into memory, an operation without a reference.
+/// One thread at a time. A Status instead of outcomes means that no candidate of the problem can be judged:
+/// its operands do not fit into memory, there is no reference for it. Memory that one candidate lacks is that
+/// candidate's outcome.
 class InProcessEvaluator final : public Evaluator {
  public:
+  /// The device must outlive the evaluator.
   InProcessEvaluator(Device& device, const InProcessOptions& options);
   ~InProcessEvaluator() override;
 
@@ -35,17 +37,15 @@ class InProcessEvaluator final : public Evaluator {
                                       int samples, const std::function<bool()>& stop) override;
   Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
                               int rounds) override;
+  /// Frees what is kept of the latest problem first: both would not always fit.
+  Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;
 
-  /// Is the candidate right for the same problem with `m` rows? For winners, whose row answers other M too:
-  /// the tuner asks for M − 1 and for the smallest M that lands on the row. Both seeds and all checks of the
-  /// full gate, no times.
-  Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m);
-
-  /// Of the latest problem's plain or only weight pool: what the policy asked for and what memory allowed.
+  /// Of the latest problem's weights (the larger pool, where two layouts were measured): what the policy
+  /// asked for and what memory allowed.
   struct PoolReport {
-    std::size_t wanted_bytes = 0;
-    std::size_t bytes = 0;
+    std::size_t wanted_copies = 0;
     std::size_t copies = 0;
+    std::size_t bytes = 0;
   };
   PoolReport pool() const;
 

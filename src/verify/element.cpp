@@ -14,8 +14,8 @@ namespace {
 
 using Table8 = std::array<float, 256>;
 
-// OCP 8-bit floating point, E4M3: bias 7, no infinity, NaN is S.1111.111. The fnuz form of AMD gfx94x: bias 8, no
-// negative zero, NaN is 0x80.
+// OCP 8-bit floating point, E4M3: bias 7, no infinity, NaN is S.1111.111. The fnuz form of AMD gfx94x: bias
+// 8, no negative zero, NaN is 0x80.
 Table8 decode_table(bool fnuz) {
   Table8 table{};
   for (int bits = 0; bits < 256; ++bits) {
@@ -57,7 +57,8 @@ std::size_t element_bytes(DataType type) {
   return type == DataType::f16 || type == DataType::bf16 ? 2 : 1;
 }
 
-void read_elements(DataType type, std::span<const std::byte> bytes, std::int64_t first, std::span<float> out) {
+void read_elements(DataType type, std::span<const std::byte> bytes, std::int64_t first,
+                   std::span<float> out) {
   const std::byte* source = bytes.data() + static_cast<std::size_t>(first) * element_bytes(type);
   if (type == DataType::f32) {
     std::memcpy(out.data(), source, out.size_bytes());

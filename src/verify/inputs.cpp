@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::size_t table_size = 4096;
 
-// Sum of four uniform 16-bit numbers, centred and scaled to σ = 1: close to normal, in exact integer arithmetic up to
-// one division, so that it is the same on every machine. |value| ≤ 3.47.
+// Sum of four uniform 16-bit numbers, centred and scaled to σ = 1: close to normal, in exact integer
+// arithmetic up to one division, so that it is the same on every machine. |value| ≤ 3.47.
 float near_normal(Random& random) {
   const std::uint64_t bits = random.next();
   std::int64_t sum = 0;
@@ -25,9 +25,9 @@ float near_normal(Random& random) {
   return static_cast<float>((static_cast<double>(sum) - 131070.0) / sigma);
 }
 
-// Every element is drawn from a table of 4096 values (each with its negative, so that the mean is exactly 0) by 12
-// random bits: no period, four elements for one step of the generator. Drawing each element anew would take ten times
-// as long, which counts for weights of 10⁸ elements.
+// Every element is drawn from a table of 4096 values (each with its negative, so that the mean is exactly 0)
+// by 12 random bits: no period, four elements for one step of the generator. Drawing each element anew would
+// take ten times as long, which counts for weights of 10⁸ elements.
 template <typename Element>
 void fill(std::span<std::byte> bytes, DataType type, double sigma, Random random) {
   std::array<Element, table_size> table;
@@ -40,18 +40,25 @@ void fill(std::span<std::byte> bytes, DataType type, double sigma, Random random
   std::byte* out = bytes.data();
   for (std::size_t i = 0; i < count; i += 4) {
     const std::uint64_t bits = random.next();
-    const std::array<Element, 4> four = {table[bits & 4095], table[(bits >> 16) & 4095], table[(bits >> 32) & 4095],
-                                         table[(bits >> 48) & 4095]};
-    std::memcpy(out + i * sizeof(Element), four.data(), std::min<std::size_t>(4, count - i) * sizeof(Element));
+    const std::array<Element, 4> four = {table[bits & 4095], table[(bits >> 16) & 4095],
+                                         table[(bits >> 32) & 4095], table[(bits >> 48) & 4095]};
+    std::memcpy(out + i * sizeof(Element), four.data(),
+                std::min<std::size_t>(4, count - i) * sizeof(Element));
   }
 }
 
 std::vector<std::byte> tensor(std::int64_t elements, DataType type, double sigma, Random random) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(elements) * element_bytes(type));
   switch (element_bytes(type)) {
-    case 4: fill<std::uint32_t>(bytes, type, sigma, random); break;
-    case 2: fill<std::uint16_t>(bytes, type, sigma, random); break;
-    default: fill<std::uint8_t>(bytes, type, sigma, random); break;
+    case 4:
+      fill<std::uint32_t>(bytes, type, sigma, random);
+      break;
+    case 2:
+      fill<std::uint16_t>(bytes, type, sigma, random);
+      break;
+    default:
+      fill<std::uint8_t>(bytes, type, sigma, random);
+      break;
   }
   return bytes;
 }
@@ -64,13 +71,16 @@ Result<HostOperands> make_inputs(const Problem& problem, std::uint64_t seed) {
                                to_string(problem.w_type));
   if (problem.batch != 1) return Status::unsupported("no test data for batch = {}", problem.batch);
   // Layout is left out: one weight serves all layouts.
-  const std::string text = fmt::format("{} {} {} {}", problem.m, problem.n, problem.k, to_string(problem.x_type));
-  const auto stream = [&](const char* name) { return Random(hash64(fmt::format("{} {} {}", text, name, seed))); };
+  const std::string text =
+      fmt::format("{} {} {} {}", problem.m, problem.n, problem.k, to_string(problem.x_type));
+  const auto stream = [&](const char* name) {
+    return Random(hash64(fmt::format("{} {} {}", text, name, seed)));
+  };
   HostOperands operands;
   double w_sigma = 8 / std::sqrt(static_cast<double>(problem.k));
   if (problem.scale_ab) {
-    // The weight's range goes into its scale, as quantizers do. The scales lie in ranges that do not meet: a kernel that
-    // mistakes one for the other is seen.
+    // The weight's range goes into its scale, as quantizers do. The scales lie in ranges that do not meet: a
+    // kernel that mistakes one for the other is seen.
     Random random = stream("scales");
     operands.x_scale = static_cast<float>(4 + 2 * random.uniform());
     operands.w_scale = static_cast<float>(w_sigma / 5 * (0.75 + 0.5 * random.uniform()));

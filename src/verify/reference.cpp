@@ -11,8 +11,8 @@
 #include "base/random.h"
 #include "verify/element.h"
 
-// Blocked so that operands are widened to float64 once for each block and stay in the nearest caches: columns of w are
-// packed eight and eight, interleaved over k. Products of two 24-bit numbers are exact in float64
+// Blocked so that operands are widened to float64 once for each block and stay in the nearest caches: columns
+// of w are packed eight and eight, interleaved over k. Products of two 24-bit numbers are exact in float64
 // and sums over k of them lose less than K · 2⁻⁵³. The magnitudes are bounds and are summed in float32.
 
 namespace gemmtune {
@@ -49,11 +49,12 @@ struct Scratch {
   std::vector<float> w_abs = std::vector<float>(column_block * k_block);
   std::vector<double> x = std::vector<double>(row_block * k_block);
   std::vector<float> x_abs = std::vector<float>(row_block * k_block);
-  std::vector<double> sum;      // rows × column_block
+  std::vector<double> sum;  // rows × column_block
   std::vector<float> magnitude;
 };
 
-// Baseline instruction sets have 16-byte vectors; wider ones are not worth code that runs on some machines only.
+// Baseline instruction sets have 16-byte vectors; wider ones are not worth code that runs on some machines
+// only.
 using Double2 = double __attribute__((vector_size(16)));
 using Float4 = float __attribute__((vector_size(16)));
 
@@ -70,8 +71,8 @@ void add_to(Element* to, Vector vector) {
   std::memcpy(to, &vector, sizeof(vector));
 }
 
-// Four rows of x (k_block apart) times two vectors of columns of w (tile_columns apart) over one block of k, added to
-// four rows of `sum` (column_block apart).
+// Four rows of x (k_block apart) times two vectors of columns of w (tile_columns apart) over one block of k,
+// added to four rows of `sum` (column_block apart).
 template <typename Vector, typename Element>
 void multiply_tile(const Element* x, const Element* w, std::int64_t depth, Element* sum) {
   constexpr std::int64_t width = sizeof(Vector) / sizeof(Element);
@@ -116,7 +117,8 @@ void pack_x(const Source& source, std::span<const std::int64_t> rows, std::int64
     const std::span<float> line(scratch.line.data(), static_cast<std::size_t>(depth));
     read_elements(source.problem.x_type, source.operands.x, rows[i] * source.problem.k + k0, line);
     std::copy(line.begin(), line.end(), scratch.x.data() + i * k_block);
-    std::transform(line.begin(), line.end(), scratch.x_abs.data() + i * k_block, [](float v) { return std::fabs(v); });
+    std::transform(line.begin(), line.end(), scratch.x_abs.data() + i * k_block,
+                   [](float v) { return std::fabs(v); });
   }
 }
 
@@ -132,8 +134,10 @@ void multiply_columns(const Source& source, std::span<const std::int64_t> rows,
     pack_w(source, columns, k0, depth, scratch);
     for (std::int64_t i0 = 0; i0 < row_count; i0 += row_block) {
       const std::int64_t block = std::min(row_block, row_count - i0);
-      pack_x(source, rows.subspan(static_cast<std::size_t>(i0), static_cast<std::size_t>(block)), k0, depth, scratch);
-      // Rows that are missing to a multiple of four are whatever the scratch holds there; their sums are not read.
+      pack_x(source, rows.subspan(static_cast<std::size_t>(i0), static_cast<std::size_t>(block)), k0, depth,
+             scratch);
+      // Rows that are missing to a multiple of four are whatever the scratch holds there; their sums are not
+      // read.
       for (std::int64_t j = 0; j < count; j += tile_columns)
         for (std::int64_t i = 0; i < block; i += tile_rows) {
           const std::int64_t at = (i0 + i) * column_block + j;
@@ -177,11 +181,14 @@ class Multiplication {
     const std::size_t from = i * column_block + j;
     const std::int64_t to = static_cast<std::int64_t>(i) * output_.row_stride +
                             (j0 + static_cast<std::int64_t>(j)) * output_.column_stride;
-    const double scale = static_cast<double>(source_.operands.x_scale) * static_cast<double>(source_.operands.w_scale);
+    const double scale =
+        static_cast<double>(source_.operands.x_scale) * static_cast<double>(source_.operands.w_scale);
     float bias = 0;
-    if (source_.problem.bias) read_elements(source_.problem.y_type, source_.operands.bias, column, {&bias, 1});
+    if (source_.problem.bias)
+      read_elements(source_.problem.y_type, source_.operands.bias, column, {&bias, 1});
     output_.values[to] = scratch.sum[from] * scale + static_cast<double>(bias);
-    output_.magnitudes[to] = static_cast<double>(scratch.magnitude[from]) * std::fabs(scale) + std::fabs(bias);
+    output_.magnitudes[to] =
+        static_cast<double>(scratch.magnitude[from]) * std::fabs(scale) + std::fabs(bias);
   }
 
   Source source_;
@@ -196,8 +203,8 @@ std::vector<std::int64_t> all_of(std::int64_t count) {
   return indices;
 }
 
-// `wanted` different indices below `count`, ascending, the first and the last always among them: edges are where
-// kernels go wrong.
+// `wanted` different indices below `count`, ascending, the first and the last always among them: edges are
+// where kernels go wrong.
 std::vector<std::int64_t> sample_indices(std::int64_t count, std::int64_t wanted, Random& random) {
   if (wanted >= count) return all_of(count);
   std::vector<std::int64_t> indices = {0, count - 1};
@@ -256,7 +263,8 @@ void add_product(const Source& source, Random& random, int threads, Reference& r
     value = (random.next() & 1) != 0 ? size : -size;
   }
   const Folded folded = fold_w(source, reference.vector, threads);
-  const double scale = static_cast<double>(source.operands.x_scale) * static_cast<double>(source.operands.w_scale);
+  const double scale =
+      static_cast<double>(source.operands.x_scale) * static_cast<double>(source.operands.w_scale);
   double bias_product = 0;
   double bias_squares = 0;
   for (std::int64_t column = 0; problem.bias && column < problem.n; ++column) {
@@ -303,7 +311,8 @@ Reference sampled_reference(const Source& source, const ReferenceOptions& option
   reference.rows = sample_indices(problem.m, options.sampled_rows, random);
   reference.columns = sample_indices(problem.n, options.sampled_columns, random);
   const auto row_values = static_cast<std::int64_t>(reference.rows.size()) * problem.n;
-  const auto all = static_cast<std::size_t>(row_values + static_cast<std::int64_t>(reference.columns.size()) * problem.m);
+  const auto all =
+      static_cast<std::size_t>(row_values + static_cast<std::int64_t>(reference.columns.size()) * problem.m);
   reference.values.resize(all);
   reference.magnitudes.resize(all);
   const std::vector<std::int64_t> every_row = all_of(problem.m);
@@ -311,8 +320,9 @@ Reference sampled_reference(const Source& source, const ReferenceOptions& option
   Multiplication(source, {reference.rows, every_column},
                  {reference.values.data(), reference.magnitudes.data(), problem.n, 1})
       .run(threads);
-  Multiplication(source, {every_row, reference.columns},
-                 {reference.values.data() + row_values, reference.magnitudes.data() + row_values, 1, problem.m})
+  Multiplication(
+      source, {every_row, reference.columns},
+      {reference.values.data() + row_values, reference.magnitudes.data() + row_values, 1, problem.m})
       .run(threads);
   add_product(source, random, threads, reference);
   return reference;
@@ -326,14 +336,16 @@ Result<Reference> compute_reference(const Problem& problem, const HostOperands& 
   const Source source{problem, operands};
   try {
     const bool few_rows = problem.m <= options.sampled_rows;  // then sampling rows would be the whole anyway
-    if (!few_rows && flops(problem) > options.largest_complete_flops) return sampled_reference(source, options);
+    if (!few_rows && flops(problem) > options.largest_complete_flops)
+      return sampled_reference(source, options);
     Reference reference;
     const auto count = static_cast<std::size_t>(problem.m * problem.n);
     reference.values.resize(count);
     reference.magnitudes.resize(count);
     const std::vector<std::int64_t> rows = all_of(problem.m);
     const std::vector<std::int64_t> columns = all_of(problem.n);
-    Multiplication(source, {rows, columns}, {reference.values.data(), reference.magnitudes.data(), problem.n, 1})
+    Multiplication(source, {rows, columns},
+                   {reference.values.data(), reference.magnitudes.data(), problem.n, 1})
         .run(std::max(1, options.threads));
     return reference;
   } catch (const std::bad_alloc&) {

@@ -1,10 +1,10 @@
 #include "verify/verdict.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
-#include <fmt/format.h>
 
 #include "verify/element.h"
 
@@ -30,8 +30,8 @@ struct Place {
 
 class Checker {
  public:
-  Checker(const Problem& problem, const Reference& reference, std::span<const std::byte> output, std::int64_t ldy,
-          const Tolerance& tolerance)
+  Checker(const Problem& problem, const Reference& reference, std::span<const std::byte> output,
+          std::int64_t ldy, const Tolerance& tolerance)
       : problem_(problem), reference_(reference), output_(output), ldy_(ldy), tolerance_(tolerance) {}
 
   CheckReport run() {
@@ -66,7 +66,8 @@ class Checker {
   bool is_poison(std::int64_t row, std::int64_t column) const {
     const std::size_t size = element_bytes(problem_.y_type);
     const auto element = output_.subspan(static_cast<std::size_t>(row * ldy_ + column) * size, size);
-    return std::all_of(element.begin(), element.end(), [](std::byte b) { return b == std::byte{poison_byte}; });
+    return std::all_of(element.begin(), element.end(),
+                       [](std::byte b) { return b == std::byte{poison_byte}; });
   }
 
   bool infinity_expected(std::int64_t row, std::int64_t column, float value) const {
@@ -80,7 +81,8 @@ class Checker {
     read_row(row);
     Norms norms;
     for (std::int64_t column = 0; column < problem_.n; ++column)
-      check_element({row, column}, line_[static_cast<std::size_t>(column)], static_cast<std::size_t>(at + column), norms);
+      check_element({row, column}, line_[static_cast<std::size_t>(column)],
+                    static_cast<std::size_t>(at + column), norms);
     finish_row(row, norms);
   }
 
@@ -94,7 +96,8 @@ class Checker {
       for (std::size_t j = 0; j < reference_.columns.size(); ++j) {
         const std::int64_t column = reference_.columns[j];
         check_element({row, column}, line_[static_cast<std::size_t>(column)],
-                      static_cast<std::size_t>(columns_at + static_cast<std::int64_t>(j) * problem_.m + row), norms);
+                      static_cast<std::size_t>(columns_at + static_cast<std::int64_t>(j) * problem_.m + row),
+                      norms);
       }
       finish_row(row, norms);
       check_product(row);
@@ -128,7 +131,8 @@ class Checker {
 
   double bound_of(const Norms& norms, double elements) const {
     return tolerance_.largest_frobenius * std::sqrt(norms.reference) +
-           tolerance_.accumulation * std::sqrt(norms.magnitude) + tolerance_.output_tiny * std::sqrt(elements);
+           tolerance_.accumulation * std::sqrt(norms.magnitude) +
+           tolerance_.output_tiny * std::sqrt(elements);
   }
 
   void finish_row(std::int64_t row, const Norms& norms) {
@@ -141,9 +145,9 @@ class Checker {
     all_.add(norms);
   }
 
-  // y[row] · vector against the reference's. The roundings of the elements are independent and have random signs in
-  // this sum: their root sum of squares counts, 7 standard deviations of it (a rounding has about 0.43·epsilon). Uses
-  // the row in line_.
+  // y[row] · vector against the reference's. The roundings of the elements are independent and have random
+  // signs in this sum: their root sum of squares counts, 7 standard deviations of it (a rounding has about
+  // 0.43·epsilon). Uses the row in line_.
   void check_product(std::int64_t row) {
     double product = 0;
     double squares = 0;
@@ -169,12 +173,13 @@ class Checker {
     return expected + 3 * std::sqrt(expected) + 2;
   }
 
-  // compatibility: the share, rounded to four decimals; 1 for results that are hopeless (NaN, or an error above half of
-  // the largest output) although the share is small.
+  // compatibility: the share, rounded to four decimals; 1 for results that are hopeless (NaN, or an error
+  // above half of the largest output) although the share is small.
   double aiter_err_ratio() const {
     if (not_finite_ > 0) return 1;
     const double ratio = checked_ == 0 ? 0 : static_cast<double>(outside_) / static_cast<double>(checked_);
-    if (ratio < tolerance_.largest_err_ratio && largest_error_ > 0.5 * std::max(largest_output_, 1.0)) return 1;
+    if (ratio < tolerance_.largest_err_ratio && largest_error_ > 0.5 * std::max(largest_output_, 1.0))
+      return 1;
     return std::round(ratio * 1e4) / 1e4;
   }
 
@@ -183,15 +188,18 @@ class Checker {
       return fmt::format("{}: {} of {}, the first at row {}, column {}", check_phrase::unwritten, unwritten_,
                          problem_.m * problem_.n, first_not_finite_.row, first_not_finite_.column);
     if (not_finite_ > 0)
-      return fmt::format("{}: {} of {}, the first at row {}, column {}", check_phrase::not_finite, not_finite_,
-                         problem_.m * problem_.n, first_not_finite_.row, first_not_finite_.column);
+      return fmt::format("{}: {} of {}, the first at row {}, column {}", check_phrase::not_finite,
+                         not_finite_, problem_.m * problem_.n, first_not_finite_.row,
+                         first_not_finite_.column);
     if (!(worst_element_ <= 1))
       return fmt::format("{}: {:.6g} instead of {:.6g} at row {}, column {} ({:.3g} times the bound)",
                          check_phrase::element, worst_values_.first, worst_values_.second, worst_place_.row,
                          worst_place_.column, worst_element_);
     if (!(worst_row_excess_ <= 1))
-      return fmt::format("{}: row {} ({:.3g} times the bound)", check_phrase::row, worst_row_, worst_row_excess_);
-    if (const double excess = std::sqrt(all_.error) / bound_of(all_, static_cast<double>(checked_)); !(excess <= 1))
+      return fmt::format("{}: row {} ({:.3g} times the bound)", check_phrase::row, worst_row_,
+                         worst_row_excess_);
+    if (const double excess = std::sqrt(all_.error) / bound_of(all_, static_cast<double>(checked_));
+        !(excess <= 1))
       return fmt::format("{}: {:.3g} times the bound", check_phrase::whole, excess);
     if (!(worst_product_ <= 1))
       return fmt::format("{}: row {} ({:.3g} times the bound)", check_phrase::product, worst_product_row_,
@@ -243,8 +251,8 @@ class Checker {
 
 }  // namespace
 
-CheckReport check_output(const Problem& problem, const Reference& reference, std::span<const std::byte> output,
-                         std::int64_t ldy, const Tolerance& tolerance) {
+CheckReport check_output(const Problem& problem, const Reference& reference,
+                         std::span<const std::byte> output, std::int64_t ldy, const Tolerance& tolerance) {
   return Checker(problem, reference, output, ldy, tolerance).run();
 }
 

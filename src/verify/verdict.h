@@ -33,7 +33,8 @@ struct CheckReport {
   double err_ratio = 1;  // AITER's column: four decimals, 1 where an element is NaN or infinite
   double frobenius = 0;  // ‖out − ref‖ / ‖ref‖ of the elements that the reference has
   double misrounded = 0;
-  std::int64_t worst_row = -1;  // of the element with the largest error for its bound, or the first without a number
+  std::int64_t worst_row =
+      -1;  // of the element with the largest error for its bound, or the first without a number
   std::int64_t worst_column = -1;
 };
 
@@ -52,10 +53,10 @@ inline constexpr const char* err_ratio = "err_ratio is above the limit";
 /// What outputs are filled with before a run: every byte of it. As an element of any type it is a NaN.
 inline constexpr int poison_byte = 0xff;
 
-/// `output` is y as [M, ldy] elements of y's type, of which the first N of each row count. NaN or infinity where the
-/// reference has none is wrong whatever the ratios say; this is looked for in all of y, also where the reference is
-/// sampled. Requires a reference of this problem and (M − 1)·ldy + N elements.
-CheckReport check_output(const Problem& problem, const Reference& reference, std::span<const std::byte> output,
-                         std::int64_t ldy, const Tolerance& tolerance);
+/// `output` is y as [M, ldy] elements of y's type, of which the first N of each row count. NaN or infinity
+/// where the reference has none is wrong whatever the ratios say; this is looked for in all of y, also where
+/// the reference is sampled. Requires a reference of this problem and (M − 1)·ldy + N elements.
+CheckReport check_output(const Problem& problem, const Reference& reference,
+                         std::span<const std::byte> output, std::int64_t ldy, const Tolerance& tolerance);
 
 }  // namespace gemmtune

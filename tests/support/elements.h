@@ -25,7 +25,8 @@ inline float load_element(DataType type, const void* base, std::int64_t index) {
 }
 
 inline void load_row(DataType type, const void* base, std::int64_t first, std::vector<float>& row) {
-  for (std::size_t i = 0; i < row.size(); ++i) row[i] = load_element(type, base, first + static_cast<std::int64_t>(i));
+  for (std::size_t i = 0; i < row.size(); ++i)
+    row[i] = load_element(type, base, first + static_cast<std::int64_t>(i));
 }
 
 inline void store(DataType type, void* base, std::int64_t index, float value) {
@@ -38,8 +39,8 @@ inline void store(DataType type, void* base, std::int64_t index, float value) {
 }
 
 /// Scales, adds the bias and rounds, as every kernel does at its end.
-inline void store_element(const Problem& problem, const Operands& operands, std::int64_t row, std::int64_t column,
-                          float sum) {
+inline void store_element(const Problem& problem, const Operands& operands, std::int64_t row,
+                          std::int64_t column, float sum) {
   if (problem.scale_ab) sum = sum * *operands.x_scale * *operands.w_scale;
   if (problem.bias) sum += load_element(problem.y_type, operands.bias, column);
   store(problem.y_type, operands.y, row * operands.ldy + column, sum);

@@ -16,7 +16,9 @@ constexpr std::size_t band_bytes = 256;
 constexpr int band_byte = 0xc5;
 constexpr std::size_t alignment = 64;
 
-std::size_t round_up(std::size_t value, std::size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+std::size_t round_up(std::size_t value, std::size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 class FakeBuffer final : public Buffer {
  public:
@@ -60,7 +62,8 @@ class FakeBuffer final : public Buffer {
 
 class FakeKernel final : public Kernel {
  public:
-  FakeKernel(const FakeFamilyOptions& options, const Problem& problem) : options_(options), problem_(problem) {}
+  FakeKernel(const FakeFamilyOptions& options, const Problem& problem)
+      : options_(options), problem_(problem) {}
   std::size_t workspace_bytes() const override { return options_.workspace_bytes; }
   WeightLayout weight_layout() const override { return options_.layout; }
   Status run(const Operands& operands, void* workspace, Stream) const override {
@@ -150,7 +153,8 @@ Candidate FakeDevice::add(FakeFamilyOptions options) {
 }
 
 Result<std::unique_ptr<Buffer>> FakeDevice::allocate(std::size_t bytes, Placement placement) {
-  if (live_bytes + bytes > free_bytes) return Status::out_of_memory("{} bytes asked, {} free", bytes, free_bytes);
+  if (live_bytes + bytes > free_bytes)
+    return Status::out_of_memory("{} bytes asked, {} free", bytes, free_bytes);
   return std::unique_ptr<Buffer>(std::make_unique<FakeBuffer>(*this, bytes, placement));
 }
 
@@ -171,13 +175,16 @@ Status FakeDevice::fill(void* device, int byte, std::size_t bytes) {
 
 Result<std::size_t> FakeDevice::packed_bytes(const Problem& problem, WeightLayout layout) const {
   if (layout != WeightLayout::panel16) return Status::unsupported("the fake device packs panel16 only");
-  const Panel16 shape{problem.n, problem.k, element_size(problem.w_type), problem.w_type == DataType::bf16 ? 2 : 1};
+  const Panel16 shape{problem.n, problem.k, element_size(problem.w_type),
+                      problem.w_type == DataType::bf16 ? 2 : 1};
   return static_cast<std::size_t>(shape.bytes());
 }
 
-Status FakeDevice::shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain, void* packed) {
+Status FakeDevice::shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
+                                  void* packed) {
   if (layout != WeightLayout::panel16) return Status::unsupported("the fake device packs panel16 only");
-  const Panel16 shape{problem.n, problem.k, element_size(problem.w_type), problem.w_type == DataType::bf16 ? 2 : 1};
+  const Panel16 shape{problem.n, problem.k, element_size(problem.w_type),
+                      problem.w_type == DataType::bf16 ? 2 : 1};
   pack_panel16(shape, plain, packed);
   return {};
 }

@@ -1,5 +1,5 @@
-// A device over host memory whose families are lambdas and whose clock is simulated: verification is real, times are
-// what a test says they are, and the same in every run.
+// A device over host memory whose families are lambdas and whose clock is simulated: verification is real,
+// times are what a test says they are, and the same in every run.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ using FakeRun = std::function<void(const Problem& problem, const Operands& opera
 /// Microseconds of one launch; the device's generator is there for noise, its clock (microseconds) for drift.
 using FakeCost = std::function<double(const Problem& problem, Random& noise, double now_microseconds)>;
 
-/// One family with one kernel (its space has the values of `variants`, passed to neither function; tests that need
-/// different kernels add families).
+/// One family with one kernel (its space has the values of `variants`, passed to neither function; tests that
+/// need different kernels add families).
 struct FakeFamilyOptions {
   std::string name;
-  FakeRun run;                              // empty: writes the right result (float32 sums)
-  FakeCost cost;                            // empty: 100 µs
+  FakeRun run;    // empty: writes the right result (float32 sums)
+  FakeCost cost;  // empty: 100 µs
   std::size_t workspace_bytes = 0;
   WeightLayout layout = WeightLayout::plain;
   int tie_rank = 1;
@@ -35,7 +35,8 @@ struct FakeFamilyOptions {
   Status run_status;                              // not ok: run answers it
 };
 
-/// y = x · wᵀ (+ bias) for every type combination: float32, one chain of additions over k. `layout` plain only.
+/// y = x · wᵀ (+ bias) for every type combination: float32, one chain of additions over k. `layout` plain
+/// only.
 void right_gemm(const Problem& problem, const Operands& operands, void* workspace);
 
 class FakeDevice final : public Device {
@@ -56,7 +57,8 @@ class FakeDevice final : public Device {
   Status synchronize() override { return {}; }
   /// panel16 only.
   Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const override;
-  Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain, void* packed) override;
+  Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
+                        void* packed) override;
   Result<double> sample(const SampleRequest& request) override;
   std::size_t last_level_cache_bytes() override { return cache_bytes; }
   std::size_t free_memory_bytes() override { return free_bytes; }
@@ -68,9 +70,9 @@ class FakeDevice final : public Device {
   std::size_t free_bytes = std::size_t{1} << 30;
   double now_microseconds = 0;
   Random noise{1};
-  std::vector<std::string> quiesced;              // thread pools, in the order of the calls
-  std::vector<const void*> sampled_weights;       // w of the first launch of each sample
-  std::map<std::string, std::int64_t> launches;   // of samples, by family
+  std::vector<std::string> quiesced;             // thread pools, in the order of the calls
+  std::vector<const void*> sampled_weights;      // w of the first launch of each sample
+  std::map<std::string, std::int64_t> launches;  // of samples, by family
   int builds = 0;
   std::size_t live_bytes = 0;
   std::size_t most_live_bytes = 0;

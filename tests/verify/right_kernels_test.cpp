@@ -1,10 +1,11 @@
-// No false alarms: float32 accumulation in any order passes, on awkward shapes, deep K and all type combinations.
+// No false alarms: float32 accumulation in any order passes, on awkward shapes, deep K and all type
+// combinations.
+#include <gtest/gtest.h>
+
 #include <bit>
 #include <cmath>
 #include <functional>
 #include <string>
-
-#include <gtest/gtest.h>
 
 #include "support/elements.h"
 #include "verify/inputs.h"
@@ -40,14 +41,17 @@ float lanes(const float* x, const float* w, std::int64_t k) {
   return lane[0];
 }
 
-// Blocks of 256 over k, each summed apart and then added: a blocked kernel or split-K with float32 partial sums.
+// Blocks of 256 over k, each summed apart and then added: a blocked kernel or split-K with float32 partial
+// sums.
 float blocks(const float* x, const float* w, std::int64_t k) {
   float sum = 0;
-  for (std::int64_t at = 0; at < k; at += 256) sum += forward(x + at, w + at, std::min<std::int64_t>(256, k - at));
+  for (std::int64_t at = 0; at < k; at += 256)
+    sum += forward(x + at, w + at, std::min<std::int64_t>(256, k - at));
   return sum;
 }
 
-// vdpbf16ps: pairs, subnormal results flushed to zero after each step (Intel SDM, VDPBF16PS: DAZ and FTZ, RNE).
+// vdpbf16ps: pairs, subnormal results flushed to zero after each step (Intel SDM, VDPBF16PS: DAZ and FTZ,
+// RNE).
 float pairs_flushed(const float* x, const float* w, std::int64_t k) {
   const auto flush = [](float value) { return std::fabs(value) < 0x1p-126F ? 0.0F : value; };
   float lane[16] = {};
@@ -77,8 +81,9 @@ struct Order {
   Dot dot;
 };
 
-constexpr Order orders[] = {{"forward", forward}, {"backward_fma", backward_fma},   {"lanes", lanes},
-                            {"blocks", blocks},   {"pairs_flushed", pairs_flushed}, {"pair_first", pair_first}};
+constexpr Order orders[] = {
+    {"forward", forward}, {"backward_fma", backward_fma},   {"lanes", lanes},
+    {"blocks", blocks},   {"pairs_flushed", pairs_flushed}, {"pair_first", pair_first}};
 
 std::vector<std::byte> multiply(const Problem& problem, const HostOperands& host, Dot dot) {
   std::vector<std::byte> y(static_cast<std::size_t>(bytes_of(problem.y_type, problem.m * problem.n)));
@@ -103,9 +108,9 @@ struct Shape {
   std::int64_t m, n, k;
 };
 
-constexpr Shape shapes[] = {{1, 1, 1},    {1, 1, 16384}, {1, 3, 2},     {2, 1, 7},     {7, 5, 15},    {1, 257, 16},
-                            {15, 17, 31}, {33, 9, 63},   {3, 65, 100},  {16, 31, 129}, {64, 33, 255}, {5, 127, 257},
-                            {4, 40, 4096}, {3, 16, 16384}};
+constexpr Shape shapes[] = {{1, 1, 1},     {1, 1, 16384}, {1, 3, 2},     {2, 1, 7},     {7, 5, 15},
+                            {1, 257, 16},  {15, 17, 31},  {33, 9, 63},   {3, 65, 100},  {16, 31, 129},
+                            {64, 33, 255}, {5, 127, 257}, {4, 40, 4096}, {3, 16, 16384}};
 constexpr DataType types[] = {DataType::bf16, DataType::f16, DataType::f32};
 
 void expect_right(const Problem& problem, std::uint64_t seed) {
@@ -117,7 +122,8 @@ void expect_right(const Problem& problem, std::uint64_t seed) {
   for (const Order& order : orders) {
     const std::vector<std::byte> y = multiply(problem, *operands, order.dot);
     const CheckReport report = check_output(problem, *reference, y, problem.n, tolerance);
-    EXPECT_TRUE(report.right) << print(problem) << " " << order.name << " seed " << seed << ": " << report.reason;
+    EXPECT_TRUE(report.right) << print(problem) << " " << order.name << " seed " << seed << ": "
+                              << report.reason;
     EXPECT_EQ(report.err_ratio, 0) << print(problem) << " " << order.name;
   }
 }
