@@ -1,5 +1,6 @@
-// backend.h: what gemmtune asks of a machine. A backend finds devices; a device holds memory, kernel families and a
-// clock; a family says which problems it takes and builds kernels; a kernel runs. Backends time, measure/ decides.
+// backend.h: what gemmtune asks of a machine. A backend finds devices; a device holds memory, kernel families
+// and a clock; a family says which problems it takes and builds kernels; a kernel runs. Backends time,
+// measure/ decides.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +34,8 @@ struct DeviceInfo {
   std::vector<Library> libraries;
 };
 
-/// Pointers of one call; all live on the kernel's device. Leading dimensions are in elements; weights are dense.
-/// m == 0 never reaches a kernel.
+/// Pointers of one call; all live on the kernel's device. Leading dimensions are in elements; weights are
+/// dense. m == 0 never reaches a kernel.
 struct Operands {
   const void* x = nullptr;
   const void* w = nullptr;     // in the kernel's weight layout
@@ -46,20 +47,21 @@ struct Operands {
   std::int64_t ldy = 0;  // ≥ n
 };
 
-/// Where a call runs. A CPU's handle is an Executor (backends/cpu); a GPU's is its stream. Null: the device's own.
+/// Where a call runs. A CPU's handle is an Executor (backends/cpu); a GPU's is its stream. Null: the device's
+/// own.
 struct Stream {
   void* handle = nullptr;
 };
 
-/// A kernel bound to one problem (its M included) and one config. Immutable: any number of threads may call run at
-/// once, each with a workspace of its own.
+/// A kernel bound to one problem (its M included) and one config. Immutable: any number of threads may call
+/// run at once, each with a workspace of its own.
 class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual std::size_t workspace_bytes() const = 0;  // 64-byte aligned by the caller
   virtual WeightLayout weight_layout() const = 0;
-  /// y = x · wᵀ (+ bias). A CPU's kernel has finished on return, a GPU's is enqueued. Allocates nothing, takes no
-  /// lock that it holds while computing. Operands were checked by the caller.
+  /// y = x · wᵀ (+ bias). A CPU's kernel has finished on return, a GPU's is enqueued. Allocates nothing,
+  /// takes no lock that it holds while computing. Operands were checked by the caller.
   virtual Status run(const Operands& operands, void* workspace, Stream stream) const = 0;
 };
 
@@ -72,21 +74,23 @@ class KernelFamily {
   virtual int revision() const { return 1; }
   /// Vendor libraries before ours before plain references: decides ties.
   virtual int tie_rank() const = 0;
-  /// ok, or `unsupported` with the reason in words of a fixed vocabulary. A problem with weight_layout `any` is taken
-  /// where any packed layout of the family fits.
+  /// ok, or `unsupported` with the reason in words of a fixed vocabulary. A problem with weight_layout `any`
+  /// is taken where any packed layout of the family fits.
   virtual Status accepts(const Problem& problem) const = 0;
   /// The packed layout that this family reads for a pre-shuffled problem; nullopt: plain weights only.
   virtual std::optional<WeightLayout> packed_layout(const Problem& problem) const = 0;
   /// Requires accepts(problem).ok(). The keys do not depend on the problem.
   virtual Space space(const Problem& problem) const = 0;
   virtual Config default_config(const Problem& problem) const = 0;
-  /// Compiles or creates; may be slow. The config must be allowed by the space (else `unsupported` with the reason).
+  /// Compiles or creates; may be slow. The config must be allowed by the space (else `unsupported` with the
+  /// reason).
   virtual Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const = 0;
   /// For the cost model: a config's rank before it is measured, smaller is tried first. 0: no opinion.
   virtual double predicted_microseconds(const Problem&, const Config&) const { return 0; }
   /// Resources for ties: smaller wins (threads, workspace, splits).
   virtual std::int64_t resources(const Problem&, const Config&) const { return 0; }
-  /// Kernels of one pool are measured together: a pool's idle spin poisons the next one ("own", "openmp", "openblas").
+  /// Kernels of one pool are measured together: a pool's idle spin poisons the next one ("own", "openmp",
+  /// "openblas").
   virtual std::string_view thread_pool() const { return "own"; }
 };
 
@@ -132,7 +136,8 @@ class Device {
 
   /// Bytes of a weight in `layout`, and the packing itself (both pointers on the device).
   virtual Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const = 0;
-  virtual Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain, void* packed) = 0;
+  virtual Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
+                                void* packed) = 0;
 
   /// One sample: the time of one launch in microseconds, averaged over request.launches.
   virtual Result<double> sample(const SampleRequest& request) = 0;
@@ -142,7 +147,8 @@ class Device {
   /// Called before a group of samples of this pool: parks the others and waits until they are idle.
   virtual void quiesce(std::string_view thread_pool) { (void)thread_pool; }
 
-  /// What a user without gemmtune gets; speed-ups are against it. `not_found` where there is no vendor kernel.
+  /// What a user without gemmtune gets; speed-ups are against it. `not_found` where there is no vendor
+  /// kernel.
   virtual Result<Candidate> baseline(const Problem& problem) const = 0;
   /// What dispatch runs on a miss; for every accepted problem there is one. Never `reference`.
   virtual Result<Candidate> fallback(const Problem& problem) const = 0;
@@ -153,9 +159,9 @@ class Device {
 };
 
 struct DeviceRequest {
-  std::string text;  // "cpu", "cpu:0-15", "cuda:0"; empty: the backend's default
-  int threads = 0;   // 0: all cores of the set
-  std::string isa_cap;      // GEMMTUNE_CPU_ISA
+  std::string text;     // "cpu", "cpu:0-15", "cuda:0"; empty: the backend's default
+  int threads = 0;      // 0: all cores of the set
+  std::string isa_cap;  // GEMMTUNE_CPU_ISA
   std::string library_folder;
   bool pin_threads = false;  // the tuner pins, service never does
 };

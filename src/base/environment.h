@@ -9,15 +9,16 @@ namespace gemmtune {
 
 /// Values as set; an empty variable counts as unset. The gemmtune name wins over AITER's.
 struct Environment {
-  std::string config_folder;     // GEMMTUNE_CONFIG_DIR, else $XDG_CONFIG_HOME/gemmtune, else ~/.config/gemmtune
-  std::string config_a16w16;     // GEMMTUNE_CONFIG_A16W16, AITER_CONFIG_GEMM_BF16: colon-separated paths
-  bool log_config = false;       // GEMMTUNE_LOG_CONFIG, AITER_LOG_TUNED_CONFIG
-  std::optional<int> threads;    // GEMMTUNE_NUM_THREADS
-  std::string cpu_isa;           // GEMMTUNE_CPU_ISA: caps the instruction-set level
-  std::string model_folder;      // GTUNE_MODEL: default of --model_dir
+  std::string config_folder;   // GEMMTUNE_CONFIG_DIR, else $XDG_CONFIG_HOME/gemmtune, else ~/.config/gemmtune
+  std::string config_a16w16;   // GEMMTUNE_CONFIG_A16W16, AITER_CONFIG_GEMM_BF16: colon-separated paths
+  bool log_config = false;     // GEMMTUNE_LOG_CONFIG, AITER_LOG_TUNED_CONFIG
+  std::optional<int> threads;  // GEMMTUNE_NUM_THREADS
+  std::string cpu_isa;         // GEMMTUNE_CPU_ISA: caps the instruction-set level
+  std::string model_folder;    // GTUNE_MODEL: default of --model_dir
   std::optional<std::int64_t> batch_size;       // GTUNE_BATCH_SIZE: default of --batch_size
   std::optional<std::int64_t> tensor_parallel;  // GTUNE_TP: default of --tp
-  std::string library_folder;    // GEMMTUNE_LIBRARY_DIR: where the loadable family modules lie (default: beside us)
+  std::string
+      library_folder;  // GEMMTUNE_LIBRARY_DIR: where the loadable family modules lie (default: beside us)
 };
 
 Environment read_environment();

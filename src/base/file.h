@@ -11,12 +11,13 @@ namespace gemmtune {
 
 inline constexpr std::size_t max_file_bytes = std::size_t{1} << 30;
 
-/// The whole file. Errors name the path and the operating system's reason; a folder, a device and a file above
-/// `limit` bytes are refused. "-" reads standard input.
+/// The whole file. Errors name the path and the operating system's reason; a folder, a device and a file
+/// above `limit` bytes are refused. "-" reads standard input.
 Result<std::string> read_file(const std::string& path, std::size_t limit = max_file_bytes);
 
-/// Writes `content` to a temporary file beside `path` (links resolved), syncs it, keeps the mode of an existing
-/// file, renames it over `path` and syncs the folder. On any error `path` is as it was and no temporary stays.
+/// Writes `content` to a temporary file beside `path` (links resolved), syncs it, keeps the mode of an
+/// existing file, renames it over `path` and syncs the folder. On any error `path` is as it was and no
+/// temporary stays.
 Status write_file_atomically(const std::string& path, std::string_view content);
 
 /// Creates the folder and its parents where missing.

@@ -5,8 +5,8 @@
 namespace gemmtune {
 
 std::uint64_t hash64(std::string_view text) {
-  // FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/), then the finalizer of SplitMix64: FNV alone mixes the
-  // last bytes badly into the high bits, which short_hash keeps.
+  // FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/), then the finalizer of SplitMix64: FNV alone mixes
+  // the last bytes badly into the high bits, which short_hash keeps.
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (const char character : text) {
     hash ^= static_cast<unsigned char>(character);

@@ -1,10 +1,11 @@
-// The log sink: the library never prints; it hands lines to the sink that its host installs (none by default).
+// The log sink: the library never prints; it hands lines to the sink that its host installs (none by
+// default).
 #pragma once
+
+#include <fmt/format.h>
 
 #include <string_view>
 #include <utility>
-
-#include <fmt/format.h>
 
 namespace gemmtune {
 
@@ -12,7 +13,8 @@ enum class LogLevel { debug, info, warning, error };
 
 using LogSink = void (*)(LogLevel level, std::string_view line, void* context);
 
-/// Replaces the process's sink; nullptr drops all lines. Safe from any thread; the sink may be called from any.
+/// Replaces the process's sink; nullptr drops all lines. Safe from any thread; the sink may be called from
+/// any.
 void set_log_sink(LogSink sink, void* context);
 /// True where a sink is installed: callers use it to skip formatting.
 bool log_enabled();

@@ -5,7 +5,8 @@
 
 namespace gemmtune {
 
-/// SplitMix64 (Steele, Lea, Flood 2014): one 64-bit state, full period, good enough for test data and shuffles.
+/// SplitMix64 (Steele, Lea, Flood 2014): one 64-bit state, full period, good enough for test data and
+/// shuffles.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}

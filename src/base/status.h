@@ -1,23 +1,24 @@
 // Status and Result: how every fallible function of gemmtune answers. No exception leaves a public function.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 
-#include <fmt/format.h>
-
 namespace gemmtune {
 
 enum class StatusCode {
   ok,
-  invalid_argument,  // the caller or an input file is at fault; the text names the value and what was expected
+  invalid_argument,  // the caller or an input file is at fault; the text names the value and what was
+                     // expected
   not_found,         // a file, row, family or library is not there
   unsupported,       // legal, but this family, device or build cannot do it
   io_error,          // the operating system refused
   out_of_memory,
-  internal,          // a bug of ours
+  internal,  // a bug of ours
 };
 
 /// "ok" or a code and a sentence that names the value at fault. Cheap to copy when ok.
@@ -64,8 +65,8 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : content_(std::move(value)) {}            // NOLINT(google-explicit-constructor)
-  Result(Status status) : content_(std::move(status)) {}     // NOLINT(google-explicit-constructor)
+  Result(T value) : content_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
+  Result(Status status) : content_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return std::holds_alternative<T>(content_); }
   /// Requires ok().
@@ -91,8 +92,8 @@ class [[nodiscard]] Result {
 }  // namespace gemmtune
 
 // Leaves the enclosing function with the Status of `expression` unless it is ok.
-#define GEMMTUNE_RETURN_IF_ERROR(expression)                   \
-  do {                                                         \
-    if (auto gemmtune_status = (expression); !gemmtune_status.ok()) \
+#define GEMMTUNE_RETURN_IF_ERROR(expression)                                        \
+  do {                                                                              \
+    if (auto gemmtune_status = (expression); !gemmtune_status.ok())                 \
       return ::gemmtune::Status(gemmtune_status.code(), gemmtune_status.message()); \
   } while (false)

@@ -19,7 +19,8 @@ std::optional<std::int64_t> parse_integer(std::string_view text);
 std::optional<double> parse_number(std::string_view text);
 /// True/true/TRUE/1 and False/false/FALSE/0.
 std::optional<bool> parse_bool(std::string_view text);
-/// Python's spelling of a float rounded to `digits` decimals: shortest text that reads back, always with a point.
+/// Python's spelling of a float rounded to `digits` decimals: shortest text that reads back, always with a
+/// point.
 std::string python_float(double value, int digits);
 
 }  // namespace gemmtune

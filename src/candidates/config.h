@@ -1,4 +1,5 @@
-// Config: one setting of a family's parameters. Its text is stable and is a promise: it stands in users' tables.
+// Config: one setting of a family's parameters. Its text is stable and is a promise: it stands in users'
+// tables.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,8 @@
 
 namespace gemmtune {
 
-/// Ordered key → value. Keys are lower-case letters; values are of [A-Za-z0-9.+-], the first character of a numeric
-/// value is a digit.
+/// Ordered key → value. Keys are lower-case letters; values are of [A-Za-z0-9.+-], the first character of a
+/// numeric value is a digit.
 class Config {
  public:
   void set(std::string key, std::string value);
@@ -39,8 +40,8 @@ struct Candidate {
   int revision = 1;
   Config config;
 
-  /// "<family>_r<revision>_<key><value>_…": the kernelName of tuned files. Holds everything needed to build the
-  /// kernel again; never contains "_ZN".
+  /// "<family>_r<revision>_<key><value>_…": the kernelName of tuned files. Holds everything needed to build
+  /// the kernel again; never contains "_ZN".
   std::string kernel_name() const;
   friend bool operator==(const Candidate&, const Candidate&) = default;
 };
@@ -48,8 +49,8 @@ struct Candidate {
 /// The family part of a kernelName ("tiled" of "tiled_r1_mr8…"), nullopt where the text is none of ours.
 std::optional<std::string> family_of_kernel_name(std::string_view kernel_name);
 
-/// Reads a kernelName of ours. `keys` are the family's parameter keys in their fixed order (absent ones are legal,
-/// unknown ones and repeated ones are an error that names them).
+/// Reads a kernelName of ours. `keys` are the family's parameter keys in their fixed order (absent ones are
+/// legal, unknown ones and repeated ones are an error that names them).
 Result<Candidate> parse_kernel_name(std::string_view kernel_name, const std::vector<std::string>& keys);
 
 }  // namespace gemmtune

@@ -10,7 +10,8 @@
 
 namespace gemmtune {
 
-/// One tunable parameter. A key that a kernelName lacks means `absent`: what kernels did before the key existed.
+/// One tunable parameter. A key that a kernelName lacks means `absent`: what kernels did before the key
+/// existed.
 struct Parameter {
   std::string key;
   std::vector<std::string> values;

@@ -21,9 +21,9 @@ struct ModelShapeOptions {
   bool layer_names = false;
 };
 
-/// Llama-like models: fused QKV, attention output, fused gate+up, down, lm_head; M = tokens · batch size, N = out
-/// features, K = in features; head_dim and vocab_size honoured; calls = layers. MoE and MLA models and sizes that
-/// tensor parallelism does not divide are errors that name the field and the value.
+/// Llama-like models: fused QKV, attention output, fused gate+up, down, lm_head; M = tokens · batch size, N =
+/// out features, K = in features; head_dim and vocab_size honoured; calls = layers. MoE and MLA models and
+/// sizes that tensor parallelism does not divide are errors that name the field and the value.
 Result<ShapeList> model_shapes(const std::string& model_folder, const ModelShapeOptions& options);
 
 }  // namespace gemmtune

@@ -1,4 +1,5 @@
-// Order statistics and paired tests: distribution-free, so that one stall of a shared machine decides nothing.
+// Order statistics and paired tests: distribution-free, so that one stall of a shared machine decides
+// nothing.
 #pragma once
 
 #include <cstddef>
@@ -7,20 +8,21 @@
 
 namespace gemmtune {
 
-double median(std::span<const double> samples);  // requires samples; the mean of the middle two for an even count
+double median(
+    std::span<const double> samples);  // requires samples; the mean of the middle two for an even count
 
 struct Interval {
   double low = 0;
   double high = 0;
 };
 
-/// Interval of the median from order statistics with at least `confidence` coverage (binomial(n, ½)); with too few
-/// samples for it, the whole range.
+/// Interval of the median from order statistics with at least `confidence` coverage (binomial(n, ½)); with
+/// too few samples for it, the whole range.
 Interval median_interval(std::span<const double> samples, double confidence);
 /// Half of the width of the 95 % interval: the `spread` column.
 double spread(std::span<const double> samples);
-/// One-sided sign test: the probability, under "the median ratio is not below `limit`", of at least as many ratios
-/// below it as were seen. Ratios equal to the limit count as not below.
+/// One-sided sign test: the probability, under "the median ratio is not below `limit`", of at least as many
+/// ratios below it as were seen. Ratios equal to the limit count as not below.
 double sign_test_below(std::span<const double> ratios, double limit);
 
 }  // namespace gemmtune

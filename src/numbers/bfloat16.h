@@ -6,7 +6,9 @@
 
 namespace gemmtune {
 
-inline float bf16_to_f32(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+inline float bf16_to_f32(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
 
 /// Round to nearest, ties to even; a NaN stays a (quiet) NaN, overflow becomes infinity.
 inline std::uint16_t f32_to_bf16(float value) {
@@ -21,7 +23,8 @@ inline float f16_to_f32(std::uint16_t bits) {
   const std::uint32_t magnitude = bits & 0x7fffU;
   if (magnitude >= 0x7c00U) return std::bit_cast<float>(sign | 0x7f800000U | (magnitude & 0x3ffU) << 13);
   // The exponents differ by 112: scaling by 2¹¹² as a float handles subnormals too, and exactly.
-  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude << 13) * 0x1.0p112f));
+  return std::bit_cast<float>(
+      sign | std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude << 13) * 0x1.0p112f));
 }
 
 /// Round to nearest, ties to even; above 65504 + half a step becomes infinity; NaN stays NaN.

@@ -1,5 +1,5 @@
-// The layouts of a weight [N, K] in memory. The layout belongs to the weight, not to a kernel: a model holds one
-// copy and calls it with many M.
+// The layouts of a weight [N, K] in memory. The layout belongs to the weight, not to a kernel: a model holds
+// one copy and calls it with many M.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,10 @@ enum class WeightLayout {
 std::string_view to_string(WeightLayout layout);
 std::optional<WeightLayout> parse_weight_layout(std::string_view text);
 
-/// panel16: [ceil(N/16)][Kp/pair][16][pair] elements, pair = 2 for 2-byte bf16 and 1 for fp16 and fp32, Kp = K
-/// rounded up to 32; columns past N and steps past K are zero. One panel holds 16 output features over all of K
-/// contiguously, so a kernel reads it front to back; for bf16 each run of 32 k is one 1 KiB AMX B tile and one row
-/// of 16 pairs is one operand of vdpbf16ps.
+/// panel16: [ceil(N/16)][Kp/pair][16][pair] elements, pair = 2 for 2-byte bf16 and 1 for fp16 and fp32, Kp =
+/// K rounded up to 32; columns past N and steps past K are zero. One panel holds 16 output features over all
+/// of K contiguously, so a kernel reads it front to back; for bf16 each run of 32 k is one 1 KiB AMX B tile
+/// and one row of 16 pairs is one operand of vdpbf16ps.
 struct Panel16 {
   std::int64_t n = 0;
   std::int64_t k = 0;

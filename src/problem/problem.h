@@ -44,10 +44,11 @@ struct Problem {
   DataType x_type = DataType::bf16;  // of the weight too, for a16w16
   DataType w_type = DataType::bf16;
   DataType y_type = DataType::bf16;
-  bool bias = false;       // [N], of y's type
-  bool scale_ab = false;   // AITER's scaleAB: fp8 operands with one float32 scale each
+  bool bias = false;         // [N], of y's type
+  bool scale_ab = false;     // AITER's scaleAB: fp8 operands with one float32 scale each
   bool bpreshuffle = false;  // the weight was packed once; then `weight_layout` is not plain
-  WeightLayout weight_layout = WeightLayout::plain;  // `any` while a pre-shuffled weight's layout is not decided
+  WeightLayout weight_layout =
+      WeightLayout::plain;  // `any` while a pre-shuffled weight's layout is not decided
   Order x_order = Order::row_major;
   Order w_order = Order::row_major;
   Order y_order = Order::row_major;
@@ -56,12 +57,12 @@ struct Problem {
   friend bool operator==(const Problem&, const Problem&) = default;
 };
 
-/// Sizes within the limits (dimensions ≥ 1 and ≤ 2³¹ − 1, tensors ≤ 2⁴⁷ bytes), types the operation allows, layout
-/// and bpreshuffle in agreement. The text names the field, its value and what was expected.
+/// Sizes within the limits (dimensions ≥ 1 and ≤ 2³¹ − 1, tensors ≤ 2⁴⁷ bytes), types the operation allows,
+/// layout and bpreshuffle in agreement. The text names the field, its value and what was expected.
 Status check(const Problem& problem);
 
-/// One line, stable: "a16w16 m=1 n=2048 k=2048 x=bf16 w=bf16 y=bf16 bias=0 scale_ab=0 layout=plain"; fields at
-/// their default (batch, orders, alignment) are left out. parse_problem(print(p)) == p.
+/// One line, stable: "a16w16 m=1 n=2048 k=2048 x=bf16 w=bf16 y=bf16 bias=0 scale_ab=0 layout=plain"; fields
+/// at their default (batch, orders, alignment) are left out. parse_problem(print(p)) == p.
 std::string print(const Problem& problem);
 Result<Problem> parse_problem(std::string_view text);
 

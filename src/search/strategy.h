@@ -1,5 +1,5 @@
-// Strategy: which candidate to try next. One file a strategy, listed in all_strategies.cpp. Knows no machine: it
-// sees candidates, predicted costs and times.
+// Strategy: which candidate to try next. One file a strategy, listed in all_strategies.cpp. Knows no machine:
+// it sees candidates, predicted costs and times.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,8 @@ struct SearchPoint {
   bool failed = false;
 };
 
-/// The next step: take `samples` more of these candidates (indices into the points). Empty: the search is over.
+/// The next step: take `samples` more of these candidates (indices into the points). Empty: the search is
+/// over.
 struct SearchStep {
   std::vector<std::size_t> candidates;
   int samples = 1;

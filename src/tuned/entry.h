@@ -14,9 +14,9 @@ std::string_view to_string(Verdict verdict);
 std::optional<Verdict> parse_verdict(std::string_view text);
 
 struct TunedEntry {
-  std::string gfx;     // empty: the file has no gfx column (AMD devices only)
+  std::string gfx;  // empty: the file has no gfx column (AMD devices only)
   int cu_num = 0;
-  Problem problem;     // weight_layout: `any` where bpreshuffle and read from a file (the kernel name holds it)
+  Problem problem;  // weight_layout: `any` where bpreshuffle and read from a file (the kernel name holds it)
   std::string libtype;
   std::int64_t solidx = 0;
   std::int64_t split_k = 0;

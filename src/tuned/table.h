@@ -40,8 +40,9 @@ class TunedTable {
   TunedTable& operator=(TunedTable&&) noexcept;
 
   const std::vector<TunedEntry>& entries() const;
-  /// The hits in AITER's order (exact, range, fine, coarse), at most one a level: the caller takes the first that it
-  /// can run. Rows without gfx match AMD architectures (gfx…) only. Rows with an invalid time do not answer.
+  /// The hits in AITER's order (exact, range, fine, coarse), at most one a level: the caller takes the first
+  /// that it can run. Rows without gfx match AMD architectures (gfx…) only. Rows with an invalid time do not
+  /// answer.
   std::vector<LookupHit> lookup(const LookupKey& key) const;
   /// Duplicate keys met while making the table (indices into the given entries).
   const std::vector<std::size_t>& duplicates() const;

@@ -1,5 +1,5 @@
-// The seam for measuring: plain problems, candidates and numbers in, outcomes out. Implementations: in process, a
-// worker process, a replayed recording.
+// The seam for measuring: plain problems, candidates and numbers in, outcomes out. Implementations: in
+// process, a worker process, a replayed recording.
 #pragma once
 
 #include <functional>
@@ -16,21 +16,22 @@ namespace gemmtune {
 
 /// Interleaved rounds: times[r][c] is the time of candidate c in round r, microseconds.
 struct FinalsResult {
-  std::vector<Outcome> outcomes;           // one a candidate, the full correctness gate applied; times in the rounds
+  std::vector<Outcome> outcomes;  // one a candidate, the full correctness gate applied; times in the rounds
   std::vector<std::vector<double>> times;  // rounds × candidates; a candidate that failed has NaN
-  double noise_floor = 0;                  // of A against A in these rounds: half-width of the ratio's interval
+  double noise_floor = 0;  // of A against A in these rounds: half-width of the ratio's interval
 };
 
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
-  /// Builds, checks (quick gate) and takes `samples` samples of each candidate, in order. `stop` is asked between
-  /// candidates; the rest are then missing from the answer.
+  /// Builds, checks (quick gate) and takes `samples` samples of each candidate, in order. `stop` is asked
+  /// between candidates; the rest are then missing from the answer.
   virtual Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                               int samples, const std::function<bool()>& stop) = 0;
-  /// Full gate (once a candidate and problem), then `rounds` interleaved rounds in random order in one process.
-  /// Called again it goes on with fresh rounds.
-  virtual Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates, int rounds) = 0;
+  /// Full gate (once a candidate and problem), then `rounds` interleaved rounds in random order in one
+  /// process. Called again it goes on with fresh rounds.
+  virtual Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
+                                      int rounds) = 0;
 };
 
 }  // namespace gemmtune

@@ -14,10 +14,10 @@ std::string_view to_string(OutcomeKind kind);
 
 struct Outcome {
   OutcomeKind kind = OutcomeKind::ok;
-  std::string reason;                 // always there unless ok
-  std::vector<double> microseconds;   // samples; a sample is the mean of one batch
+  std::string reason;                // always there unless ok
+  std::vector<double> microseconds;  // samples; a sample is the mean of one batch
   double err_ratio = 1;
-  bool deterministic = true;          // two runs on the same data agreed bit for bit
+  bool deterministic = true;  // two runs on the same data agreed bit for bit
 };
 
 /// One candidate with what is known of it.

@@ -1,5 +1,5 @@
-// The tuner: shapes in, tuned entries out. It knows the order of the steps and nothing else; every step is a part of
-// its own.
+// The tuner: shapes in, tuned entries out. It knows the order of the steps and nothing else; every step is a
+// part of its own.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,16 @@ namespace gemmtune {
 
 struct TuneRequest {
   std::vector<ShapeRow> shapes;
-  std::string output;                 // tuned file, published after each problem; empty: nowhere
+  std::string output;  // tuned file, published after each problem; empty: nowhere
   PublishOptions publish;
   std::vector<std::string> libtypes;  // empty: all families (`reference` only where named)
   bool split_k = true;
   double largest_err_ratio = 0.05;
   Policy policy;
   std::string strategy = "staged";
-  double budget_seconds = 0;          // 0: none
-  bool all = false;                   // retune what the output already has
-  bool stale = false;                 // retune rows whose env is not today's
+  double budget_seconds = 0;           // 0: none
+  bool all = false;                    // retune what the output already has
+  bool stale = false;                  // retune rows whose env is not today's
   std::vector<std::string> also_read;  // further tuned files that count as done
 };
 
@@ -38,9 +38,9 @@ std::string_view to_string(ProblemState state);
 struct ProblemReport {
   ShapeRow shape;
   ProblemState state = ProblemState::failed;
-  std::string reason;                // for skipped_done, unsupported, failed, out_of_budget
-  std::optional<TunedEntry> entry;   // for tuned and kept_default
-  std::vector<Trial> trials;         // every candidate that was looked at, for --profile_file and --verbose
+  std::string reason;                 // for skipped_done, unsupported, failed, out_of_budget
+  std::optional<TunedEntry> entry;    // for tuned and kept_default
+  std::vector<Trial> trials;          // every candidate that was looked at, for --profile_file and --verbose
   std::vector<std::string> refusals;  // "family: why it does not take the problem"
   double seconds = 0;
 };
@@ -48,7 +48,7 @@ struct ProblemReport {
 struct TuneSummary {
   std::vector<ProblemReport> problems;  // in the order of the request
   double seconds = 0;
-  double geometric_mean_speedup = 0;    // over rows with a baseline; 0: none
+  double geometric_mean_speedup = 0;  // over rows with a baseline; 0: none
   std::int64_t candidates = 0;
 };
 
@@ -61,13 +61,14 @@ class TuneObserver {
   virtual void problem_done(std::size_t index, const ProblemReport& report) = 0;
 };
 
-/// Tunes every shape of the request on `device` through `evaluator`. Problems of one pre-shuffled weight (N, K,
-/// types) share one layout, chosen over all their M weighted by calls. An error is one that stops the run (the output
-/// cannot be written …); failed shapes are in the summary.
-Result<TuneSummary> tune(Device& device, Evaluator& evaluator, const TuneRequest& request, TuneObserver& observer);
+/// Tunes every shape of the request on `device` through `evaluator`. Problems of one pre-shuffled weight (N,
+/// K, types) share one layout, chosen over all their M weighted by calls. An error is one that stops the run
+/// (the output cannot be written …); failed shapes are in the summary.
+Result<TuneSummary> tune(Device& device, Evaluator& evaluator, const TuneRequest& request,
+                         TuneObserver& observer);
 
-/// The environment of rows made by this request on this device: its hash (the `env` column) and the JSON object
-/// behind it.
+/// The environment of rows made by this request on this device: its hash (the `env` column) and the JSON
+/// object behind it.
 struct RowEnvironment {
   std::string hash;
   std::string json;

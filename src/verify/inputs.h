@@ -18,8 +18,8 @@ struct HostOperands {
   float w_scale = 1.0F;
 };
 
-/// Approximately normal values (x: σ = 1, w: σ = 1/√K·8, so that outputs have a realistic range in fp16 too), fresh
-/// for each seed and problem, the same on every machine. `out_of_memory` where they do not fit.
+/// Approximately normal values (x: σ = 1, w: σ = 1/√K·8, so that outputs have a realistic range in fp16 too),
+/// fresh for each seed and problem, the same on every machine. `out_of_memory` where they do not fit.
 Result<HostOperands> make_inputs(const Problem& problem, std::uint64_t seed);
 
 }  // namespace gemmtune

@@ -11,8 +11,8 @@
 namespace gemmtune {
 
 /// Elements of y in float64 (before rounding to y's type, bias included) with the magnitude that bounds their
-/// rounding error: sum over k of |x|·|w|. For large problems only some rows and columns are there, plus what a
-/// random-vector (Freivalds) check of the whole result needs.
+/// rounding error: sum over k of |x|·|w|. For large problems only some rows and columns are there, plus what
+/// a random-vector (Freivalds) check of the whole result needs.
 struct Reference {
   bool complete = true;               // every element of y is in `values`
   std::vector<std::int64_t> rows;     // sampled rows (all columns of each), where not complete

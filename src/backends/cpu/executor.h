@@ -1,5 +1,5 @@
-// Executor: who runs the parts of a CPU kernel. The caller is thread 0; the tuner's workers are pinned, service's
-// never are (docs/measuring.md, "Threads").
+// Executor: who runs the parts of a CPU kernel. The caller is thread 0; the tuner's workers are pinned,
+// service's never are (docs/measuring.md, "Threads").
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,9 @@
 
 namespace gemmtune::cpu {
 
-/// Runs `body(context, part)` for every part in [0, parts), the caller among the workers, and returns when all are
-/// done. Parts may run one after another on one thread: a body must not wait for another part. No allocation.
+/// Runs `body(context, part)` for every part in [0, parts), the caller among the workers, and returns when
+/// all are done. Parts may run one after another on one thread: a body must not wait for another part. No
+/// allocation.
 class Executor {
  public:
   using Body = void (*)(void* context, std::int64_t part);
@@ -22,7 +23,10 @@ class Executor {
   template <typename Callable>
   void run_parts(std::int64_t parts, Callable&& callable) {
     parallel_for(
-        parts, [](void* context, std::int64_t part) { (*static_cast<std::remove_reference_t<Callable>*>(context))(part); },
+        parts,
+        [](void* context, std::int64_t part) {
+          (*static_cast<std::remove_reference_t<Callable>*>(context))(part);
+        },
         &callable);
   }
 };

@@ -19,8 +19,8 @@ std::string_view to_string(Isa isa);  // "scalar", "avx2" …
 std::optional<Isa> parse_isa(std::string_view text);
 /// The architecture name of tuned tables: x86-scalar, x86-avx2, x86-avx512, x86-avx512bf16, x86-amx.
 std::string_view gfx_name(Isa isa);
-/// What this CPU and operating system allow, asked once; AMX permission is requested here. `cap` (GEMMTUNE_CPU_ISA)
-/// lowers the answer, never raises it.
+/// What this CPU and operating system allow, asked once; AMX permission is requested here. `cap`
+/// (GEMMTUNE_CPU_ISA) lowers the answer, never raises it.
 Isa detect_isa(std::optional<Isa> cap = std::nullopt);
 
 }  // namespace gemmtune::cpu

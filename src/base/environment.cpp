@@ -1,0 +1,51 @@
+#include "base/environment.h"
+
+#include <cstdlib>
+#include <initializer_list>
+
+#include "base/text.h"
+
+namespace gemmtune {
+namespace {
+
+/// The first of the names that is set and not empty.
+std::string first_set(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (const char* value = std::getenv(name); value != nullptr && *value != '\0') return value;
+  }
+  return {};
+}
+
+/// AITER reads its switches as integers: anything but 0 is on.
+bool is_on(const std::string& value) {
+  if (const auto word = parse_bool(value)) return *word;
+  const auto number = parse_integer(value);
+  return number && *number != 0;
+}
+
+std::string default_config_folder() {
+  if (const auto folder = first_set({"GEMMTUNE_CONFIG_DIR"}); !folder.empty()) return folder;
+  if (const auto base = first_set({"XDG_CONFIG_HOME"}); !base.empty()) return base + "/gemmtune";
+  if (const auto home = first_set({"HOME"}); !home.empty()) return home + "/.config/gemmtune";
+  return ".gemmtune";
+}
+
+}  // namespace
+
+Environment read_environment() {
+  Environment environment;
+  environment.config_folder = default_config_folder();
+  environment.config_a16w16 = first_set({"GEMMTUNE_CONFIG_A16W16", "AITER_CONFIG_GEMM_BF16"});
+  environment.log_config = is_on(first_set({"GEMMTUNE_LOG_CONFIG", "AITER_LOG_TUNED_CONFIG"}));
+  if (const auto threads = parse_integer(first_set({"GEMMTUNE_NUM_THREADS"}))) {
+    environment.threads = static_cast<int>(*threads);
+  }
+  environment.cpu_isa = first_set({"GEMMTUNE_CPU_ISA"});
+  environment.model_folder = first_set({"GTUNE_MODEL"});
+  environment.batch_size = parse_integer(first_set({"GTUNE_BATCH_SIZE"}));
+  environment.tensor_parallel = parse_integer(first_set({"GTUNE_TP"}));
+  environment.library_folder = first_set({"GEMMTUNE_LIBRARY_DIR"});
+  return environment;
+}
+
+}  // namespace gemmtune

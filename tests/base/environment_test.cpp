@@ -1,0 +1,63 @@
+#include "base/environment.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <initializer_list>
+
+#include "base/hash.h"
+
+namespace gemmtune {
+namespace {
+
+class EnvironmentTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name :
+         {"GEMMTUNE_CONFIG_DIR", "XDG_CONFIG_HOME", "HOME", "GEMMTUNE_CONFIG_A16W16",
+          "AITER_CONFIG_GEMM_BF16", "GEMMTUNE_LOG_CONFIG", "AITER_LOG_TUNED_CONFIG", "GEMMTUNE_NUM_THREADS",
+          "GEMMTUNE_CPU_ISA", "GTUNE_MODEL", "GTUNE_BATCH_SIZE", "GTUNE_TP"}) {
+      ::unsetenv(name);
+    }
+  }
+};
+
+TEST_F(EnvironmentTest, OurNameWinsOverAiters) {
+  ::setenv("AITER_CONFIG_GEMM_BF16", "/a.csv", 1);
+  EXPECT_EQ(read_environment().config_a16w16, "/a.csv");
+  ::setenv("GEMMTUNE_CONFIG_A16W16", "/b.csv:/c.csv", 1);
+  EXPECT_EQ(read_environment().config_a16w16, "/b.csv:/c.csv");
+  ::setenv("GEMMTUNE_CONFIG_A16W16", "", 1);
+  EXPECT_EQ(read_environment().config_a16w16, "/a.csv");
+}
+
+TEST_F(EnvironmentTest, ConfigFolderInOrder) {
+  ::setenv("HOME", "/h", 1);
+  EXPECT_EQ(read_environment().config_folder, "/h/.config/gemmtune");
+  ::setenv("XDG_CONFIG_HOME", "/x", 1);
+  EXPECT_EQ(read_environment().config_folder, "/x/gemmtune");
+  ::setenv("GEMMTUNE_CONFIG_DIR", "/g", 1);
+  EXPECT_EQ(read_environment().config_folder, "/g");
+}
+
+TEST_F(EnvironmentTest, SwitchesAndNumbers) {
+  EXPECT_FALSE(read_environment().log_config);
+  ::setenv("AITER_LOG_TUNED_CONFIG", "2", 1);
+  EXPECT_TRUE(read_environment().log_config);
+  ::setenv("GEMMTUNE_LOG_CONFIG", "0", 1);
+  EXPECT_FALSE(read_environment().log_config);
+  ::setenv("GEMMTUNE_NUM_THREADS", "4", 1);
+  ::setenv("GTUNE_TP", "8", 1);
+  EXPECT_EQ(read_environment().threads, 4);
+  EXPECT_EQ(read_environment().tensor_parallel, 8);
+}
+
+TEST(Hash, IsStable) {
+  // These values may stand in users' files: they must never change.
+  EXPECT_EQ(hash64(""), 0xf52a15e9a9b5e89bULL);
+  EXPECT_EQ(short_hash("gemmtune").size(), 10U);
+  EXPECT_NE(short_hash("a"), short_hash("b"));
+}
+
+}  // namespace
+}  // namespace gemmtune

@@ -1,0 +1,56 @@
+#include "base/text.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace gemmtune {
+namespace {
+
+TEST(Text, IntegersAreWholeTexts) {
+  EXPECT_EQ(parse_integer(" 12 "), 12);
+  EXPECT_EQ(parse_integer("12.0"), 12);
+  EXPECT_EQ(parse_integer("-3"), -3);
+  EXPECT_EQ(parse_integer("9223372036854775807"), INT64_MAX);
+  for (const char* bad :
+       {"", " ", "12x", "1e3", "12.5", "9223372036854775808", "+-3", "0x10", "1 2", ".0", "12."}) {
+    EXPECT_EQ(parse_integer(bad), std::nullopt) << bad;
+  }
+}
+
+TEST(Text, NumbersReadScientificAndInfinity) {
+  EXPECT_EQ(parse_number("1e3"), 1000.0);
+  EXPECT_EQ(parse_number("7.9191"), 7.9191);
+  EXPECT_TRUE(std::isinf(*parse_number("inf")));
+  EXPECT_TRUE(std::isnan(*parse_number("NaN")));
+  for (const char* bad : {"", "abc", "1.2.3", "1,5", "1e999"})
+    EXPECT_EQ(parse_number(bad), std::nullopt) << bad;
+}
+
+TEST(Text, BoolsInEverySpelling) {
+  for (const char* yes : {"True", "true", "TRUE", "1", " True\t"}) EXPECT_EQ(parse_bool(yes), true) << yes;
+  for (const char* no : {"False", "false", "FALSE", "0"}) EXPECT_EQ(parse_bool(no), false) << no;
+  for (const char* bad : {"", "yes", "2"}) EXPECT_EQ(parse_bool(bad), std::nullopt) << bad;
+}
+
+TEST(Text, FloatsPrintAsPythonPrintsThem) {
+  EXPECT_EQ(python_float(7.91909, 4), "7.9191");
+  EXPECT_EQ(python_float(10, 4), "10.0");
+  EXPECT_EQ(python_float(0.125, 2), "0.12");  // half to even on the binary value
+  EXPECT_EQ(python_float(2.675, 2), "2.67");  // 2.675 is below the half in binary
+  EXPECT_EQ(python_float(0, 2), "0.0");
+  EXPECT_EQ(python_float(INFINITY, 4), "inf");
+  EXPECT_EQ(python_float(0.00004, 4), "0.0");
+  EXPECT_EQ(python_float(0.0001, 4), "0.0001");
+  EXPECT_EQ(python_float(123456789.5, 1), "123456789.5");
+}
+
+TEST(Text, SplitKeepsEmptyParts) {
+  const auto parts = split("a::b:", ':');
+  ASSERT_EQ(parts.size(), 4U);
+  EXPECT_EQ(parts[1], "");
+  EXPECT_EQ(parts[3], "");
+}
+
+}  // namespace
+}  // namespace gemmtune

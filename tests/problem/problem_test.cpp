@@ -1,0 +1,97 @@
+#include "problem/problem.h"
+
+#include <gtest/gtest.h>
+
+namespace gemmtune {
+namespace {
+
+Problem valid() {
+  Problem problem;
+  problem.m = 3;
+  problem.n = 2048;
+  problem.k = 64;
+  return problem;
+}
+
+TEST(Problem, PrintAndParseAreInverse) {
+  Problem problem = valid();
+  EXPECT_EQ(print(problem), "a16w16 m=3 n=2048 k=64 x=bf16 w=bf16 y=bf16 bias=0 scale_ab=0 layout=plain");
+  EXPECT_EQ(*parse_problem(print(problem)), problem);
+  problem.bias = true;
+  problem.y_type = DataType::f32;
+  problem.bpreshuffle = true;
+  problem.weight_layout = WeightLayout::panel16;
+  problem.w_order = Order::column_major;
+  problem.alignment = 64;
+  problem.batch = 2;
+  EXPECT_EQ(*parse_problem(print(problem)), problem);
+}
+
+TEST(Problem, ParseNamesWhatIsWrong) {
+  EXPECT_NE(parse_problem("gemm m=1").message().find("'gemm'"), std::string::npos);
+  EXPECT_NE(parse_problem("a16w16 m=x").message().find("'x'"), std::string::npos);
+  EXPECT_NE(parse_problem("a16w16 q=1").message().find("'q'"), std::string::npos);
+  EXPECT_FALSE(parse_problem("").ok());
+  EXPECT_FALSE(parse_problem("a16w16 m").ok());
+}
+
+TEST(Problem, CheckNamesFieldAndValue) {
+  EXPECT_TRUE(check(valid()).ok());
+  Problem problem = valid();
+  problem.m = 0;
+  EXPECT_NE(check(problem).message().find("M = 0"), std::string::npos);
+  problem = valid();
+  problem.k = std::int64_t{1} << 40;
+  EXPECT_NE(check(problem).message().find("K = 1099511627776"), std::string::npos);
+  problem = valid();
+  problem.m = problem.n = problem.k = max_dimension;
+  EXPECT_NE(check(problem).message().find("2^47"), std::string::npos);
+  problem = valid();
+  problem.w_type = DataType::f32;
+  EXPECT_NE(check(problem).message().find("dtype of w is f32"), std::string::npos);
+  problem = valid();
+  problem.bpreshuffle = true;
+  EXPECT_NE(check(problem).message().find("bpreshuffle"), std::string::npos);
+  problem = valid();
+  problem.scale_ab = true;
+  EXPECT_NE(check(problem).message().find("scaleAB"), std::string::npos);
+  problem = valid();
+  problem.operation = Operation::a8w8;
+  EXPECT_EQ(check(problem).code(), StatusCode::unsupported);
+}
+
+TEST(Problem, OperationsParseWithAliases) {
+  EXPECT_EQ(parse_operation("bf16"), Operation::a16w16);
+  EXPECT_EQ(parse_operation("A8W8-Blockscale"), Operation::a8w8_blockscale);
+  EXPECT_EQ(parse_operation("fmoe"), Operation::fused_moe);
+  EXPECT_EQ(parse_operation("a4w4"), Operation::a4w4_blockscale);
+  EXPECT_EQ(parse_operation("nonsense"), std::nullopt);
+  for (int i = 0; i < 9; ++i) {
+    const auto operation = static_cast<Operation>(i);
+    EXPECT_EQ(parse_operation(to_string(operation)), operation);
+  }
+}
+
+TEST(Problem, CountsOperationsAndBytes) {
+  EXPECT_EQ(flops(valid()), 2.0 * 3 * 2048 * 64);
+  EXPECT_EQ(bytes(valid()), 2.0 * (3 * 64 + 2048 * 64 + 3 * 2048));
+  EXPECT_EQ(weight_bytes(valid()), 2 * 2048 * 64);
+}
+
+TEST(DataTypes, EverySpelling) {
+  for (int i = 0; i < 9; ++i) {
+    const auto type = static_cast<DataType>(i);
+    EXPECT_EQ(parse_data_type(to_string(type)), type);
+    EXPECT_EQ(parse_data_type(torch_name(type)), type);
+  }
+  EXPECT_EQ(parse_data_type("dtypes.bf16"), DataType::bf16);
+  EXPECT_EQ(parse_data_type("FP16"), DataType::f16);
+  EXPECT_EQ(parse_data_type("float32"), DataType::f32);
+  EXPECT_EQ(parse_data_type("fp8"), DataType::f8_e4m3fn);
+  EXPECT_EQ(parse_data_type("torch."), std::nullopt);
+  EXPECT_EQ(parse_data_type("bfloat"), std::nullopt);
+  EXPECT_EQ(bytes_of(DataType::f4_e2m1, 3), 2);
+}
+
+}  // namespace
+}  // namespace gemmtune
