@@ -67,7 +67,10 @@ class Chooser {
  private:
   enum class Stage { selecting, testing, decided };
 
-  void select();
+  std::optional<std::size_t> fastest() const;
+  void narrow();
+  bool selection_is_over() const;
+  void pick_challenger();
   void look();
   void drop(std::size_t finalist);
   double noise_floor() const;
@@ -81,8 +84,10 @@ class Chooser {
   std::optional<std::size_t> baseline_;  // empty where it failed, too
   Policy policy_;
   Stage stage_ = Stage::selecting;
-  std::vector<bool> alive_;
+  std::vector<bool> alive_;                 // did not fail
+  std::vector<bool> in_race_;               // still measured in the first stage
   std::vector<std::vector<double>> first_;  // a finalist's times in the first rounds
+  int first_rounds_ = 0;
   std::size_t challenger_ = 0;
   bool tied_ = false;                    // the challenger was taken from several by the fixed order
   std::vector<double> test_challenger_;  // fresh rounds
@@ -93,11 +98,9 @@ class Chooser {
   int rounds_ = 0;
 };
 
-/// Rounds of the first stage.
-inline constexpr int selection_rounds = 15;
-/// The numbers of fresh rounds after which the test is looked at: 15, 30 and 60 as far as `round_limit`
-/// allows; a smaller limit is the only look.
-std::vector<int> test_looks(int round_limit);
+/// How many rounds each stage may have, and the only numbers of rounds after which it is looked at: 15, 30
+/// and 60 as far as `round_limit` allows; a smaller limit is the only look.
+std::vector<int> round_looks(int round_limit);
 /// Chance that a challenger which is not below the limit passes the test, over all looks together.
 inline constexpr double test_alpha = 0.01;
 

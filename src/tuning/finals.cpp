@@ -60,18 +60,10 @@ class Contest {
 
   /// Rounds until the decision stands or the time is over. An error only where nothing was measured.
   Status run(const Deadline& deadline) {
-    bool measured = false;
-    double seconds_a_round = 0;
+    seconds_a_round_ = expected_round_seconds();
     for (FinalsPlan plan = chooser_.next(); plan.rounds > 0; plan = chooser_.next()) {
-      if (measured && deadline.over()) break;
-      if (!measured) seconds_a_round = expected_round_seconds();
-      plan.rounds = fitting_rounds(plan.rounds, seconds_a_round, deadline);
-      const double before = deadline.seconds_left();
-      auto result = evaluator_.finals(task_.problem, candidates(plan), plan.rounds);
-      if (!result.ok()) return measured ? Status() : result.status();
-      if (std::isfinite(before)) seconds_a_round = (before - deadline.seconds_left()) / plan.rounds;
-      measured = true;
-      add(plan, *result);
+      if (measured_ && deadline.over()) break;
+      if (const Status status = measure(plan, deadline); !status.ok()) return measured_ ? Status() : status;
     }
     return {};
   }
@@ -106,18 +98,41 @@ class Contest {
     return microseconds * 1e-6 * warm_up_and_gaps;
   }
 
-  static int fitting_rounds(int wanted, double seconds_a_round, const Deadline& deadline) {
-    const double fitting = deadline.seconds_left() / std::max(seconds_a_round, 1e-9);
-    if (fitting >= wanted) return wanted;
-    return std::min(wanted, std::max(least_rounds, static_cast<int>(std::max(0.0, fitting))));
+  /// As many as fit into the time, at least a few, at most all.
+  int fitting_rounds(int wanted, const Deadline& deadline) const {
+    const double fitting = std::max(0.0, deadline.seconds_left() / std::max(seconds_a_round_, 1e-9));
+    return fitting >= wanted ? wanted : std::min(wanted, std::max(least_rounds, static_cast<int>(fitting)));
   }
 
-  void add(const FinalsPlan& plan, const FinalsResult& result) {
-    for (std::size_t i = 0; i < plan.candidates.size() && i < result.outcomes.size(); ++i) {
-      outcomes_[plan.candidates[i]] = result.outcomes[i];
+  /// One plan, in pieces where the time is short. The chooser sees the pieces as one, because each look that
+  /// it takes has its share of the error probability.
+  Status measure(const FinalsPlan& plan, const Deadline& deadline) {
+    FinalsResult all;
+    int done = 0;
+    Status status;
+    while (done < plan.rounds && (done == 0 || !deadline.over())) {
+      const int rounds = fitting_rounds(plan.rounds - done, deadline);
+      const double before = deadline.seconds_left();
+      auto piece = evaluator_.finals(task_.problem, candidates(plan), rounds);
+      if (!piece.ok()) {
+        status = piece.status();
+        break;
+      }
+      if (std::isfinite(before)) seconds_a_round_ = (before - deadline.seconds_left()) / rounds;
+      done += rounds;
+      all.outcomes = std::move(piece->outcomes);
+      all.times.insert(all.times.end(), piece->times.begin(), piece->times.end());
+      all.same_ratios.insert(all.same_ratios.end(), piece->same_ratios.begin(), piece->same_ratios.end());
+      all.noise_floor = std::max(all.noise_floor, piece->noise_floor);
     }
-    log_.add(plan, result);
-    chooser_.add(plan, result);
+    if (done == 0) return status;
+    for (std::size_t i = 0; i < plan.candidates.size() && i < all.outcomes.size(); ++i) {
+      outcomes_[plan.candidates[i]] = all.outcomes[i];
+    }
+    log_.add(plan, all);
+    chooser_.add(plan, all);
+    measured_ = true;
+    return status;
   }
 
   const FinalsTask& task_;
@@ -125,6 +140,8 @@ class Contest {
   Chooser chooser_;
   RoundLog log_;
   std::vector<Outcome> outcomes_;
+  bool measured_ = false;
+  double seconds_a_round_ = 0;
 };
 
 /// The best entrant that reads the wanted layout, by the median of its rounds.

@@ -19,20 +19,19 @@ using FakeRun = std::function<void(const Problem& problem, const Operands& opera
 /// Microseconds of one launch; the device's generator is there for noise, its clock (microseconds) for drift.
 using FakeCost = std::function<double(const Problem& problem, Random& noise, double now_microseconds)>;
 
-/// One family with one kernel (its space has the values of `variants`, passed to neither function; tests that
-/// need different kernels add families).
+/// One family with one kernel and no parameters; tests that need different kernels add families.
 struct FakeFamilyOptions {
-  std::string name;
-  FakeRun run;    // empty: writes the right result (float32 sums)
-  FakeCost cost;  // empty: 100 µs
+  std::string name = {};
+  FakeRun run = {};    // empty: writes the right result (float32 sums)
+  FakeCost cost = {};  // empty: 100 µs
   std::size_t workspace_bytes = 0;
   WeightLayout layout = WeightLayout::plain;
   int tie_rank = 1;
   std::int64_t resources = 0;
   std::string thread_pool = "own";
-  std::function<Status(const Problem&)> accepts;  // empty: all
-  Status build_status;                            // not ok: build answers it
-  Status run_status;                              // not ok: run answers it
+  std::function<Status(const Problem&)> accepts = {};  // empty: all
+  Status build_status = {};                            // not ok: build answers it
+  Status run_status = {};                              // not ok: run answers it
 };
 
 /// y = x · wᵀ (+ bias) for every type combination: float32, one chain of additions over k. `layout` plain

@@ -80,7 +80,7 @@ TEST(CandidateList, ReferenceOnlyWhereItIsNamed) {
   EXPECT_THAT(names(list_candidates(device, problem_of(1, 8, 8), {{"reference", "narrow"}, true})),
               ElementsAre("narrow_r1", "reference_r1"));
   EXPECT_THAT(names(list_candidates(device, problem_of(1, 8, 8), {{"all"}, true})),
-              Not(Contains("reference_r1")));
+              ::testing::Not(::testing::Contains("reference_r1")));
 }
 
 TEST(CandidateList, PackedProblemsNameTheLayoutOfEachCandidate) {
