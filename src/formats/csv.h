@@ -1,0 +1,60 @@
+// A small CSV splitter that keeps the raw lines, so that a file can be rewritten without touching a byte of
+// the rows that stay.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace gemmtune {
+
+inline constexpr std::size_t max_line_bytes = std::size_t{1} << 20;
+
+/// One line as it stands in the file.
+struct CsvLine {
+  std::size_t number = 0;  // 1-based
+  std::string_view text;   // without its end
+  std::string_view end;    // "\n", "\r\n" or, for an unfinished last line, empty
+};
+
+/// A file and its lines. The views stay good while the document lives, moved or not.
+struct CsvDocument {
+  std::string source;
+  std::unique_ptr<const std::string> content;
+  std::vector<CsvLine> lines;
+};
+
+/// NUL bytes (UTF-16, binary files) and lines above max_line_bytes are errors that name source:line.
+Result<CsvDocument> parse_csv(std::string source, std::string content);
+
+/// The cells of one line, blanks around them and quotes removed. Reused from line to line.
+class CsvCells {
+ public:
+  /// False where a quote is not closed on its line or has text behind it; the cells are then useless.
+  bool split(std::string_view line);
+  std::size_t size() const { return cells_.size(); }
+  /// An empty text for a cell that a short row does not have.
+  std::string_view operator[](std::size_t index) const {
+    return index < cells_.size() ? cells_[index] : std::string_view();
+  }
+
+ private:
+  std::vector<std::string_view> cells_;
+  std::deque<std::string> unescaped_;  // cells with doubled quotes
+};
+
+/// Blank, or a comment that begins with '#'.
+bool is_blank_or_comment(std::string_view line);
+/// Index of the first line that is neither; lines.size() where there is none.
+std::size_t header_line(const CsvDocument& document);
+/// Without a byte-order mark.
+std::string_view without_mark(std::string_view line);
+/// `text` as a cell: quoted where it holds a comma, a quote, or blanks at its ends; line ends become blanks.
+std::string csv_cell(std::string_view text);
+
+}  // namespace gemmtune

@@ -1,0 +1,167 @@
+#include "formats/shape_list.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "formats/columns.h"
+#include "formats/complaints.h"
+#include "formats/csv.h"
+#include "formats/operation_header.h"
+#include "formats/problem_cells.h"
+#include "formats/shape_collector.h"
+
+namespace gemmtune {
+namespace {
+
+/// Names the missing key columns, if any.
+Status check_key_columns(const std::string& source, std::size_t line, const Columns& columns,
+                         const ShapeListOptions& options) {
+  std::string missing;
+  for (const Column column : {Column::m, Column::n, Column::k, Column::dtype}) {
+    if (columns.has(column) || (column == Column::dtype && options.x_type)) continue;
+    missing += (missing.empty() ? "" : ", ") + std::string(to_string(column));
+  }
+  if (missing.empty()) return {};
+  const bool only_type = missing == "dtype";
+  return Status::invalid("{}:{}: no column {}; a shape list of a16w16 needs M, N, K and dtype{}", source,
+                         line, missing, only_type ? " (or --indtype)" : "");
+}
+
+bool read_calls(const CsvCells& cells, const Columns& columns, ShapeRow& row, Complaints& complaints) {
+  const std::string_view cell = columns.cell(cells, Column::calls);
+  if (is_missing(cell)) return true;
+  const auto calls = parse_integer(cell);
+  if (calls && *calls >= 1) {
+    row.calls = *calls;
+    return true;
+  }
+  complaints.cell(row.line, "calls", cell, "a whole number of at least 1");
+  return false;
+}
+
+void read_row(const CsvLine& line, const Columns& columns, ProblemReader& reader, ShapeCollector& shapes,
+              Complaints& complaints) {
+  if (is_blank_or_comment(line.text)) return;
+  CsvCells cells;
+  if (!cells.split(line.text)) {
+    complaints.row(line.number, "a quote that does not end, expected comma-separated cells");
+    return;
+  }
+  if (is_empty_row(cells)) return;
+  if (cells.size() > columns.width()) {
+    complaints.row(line.number,
+                   fmt::format("{} cells, expected at most the header's {}", cells.size(), columns.width()));
+    return;
+  }
+  ShapeRow row;
+  row.line = line.number;
+  row.layer = columns.cell(cells, Column::layer);
+  bool good = reader.read(cells, line.number, row.problem, &complaints);
+  good = read_calls(cells, columns, row, complaints) && good;
+  if (!good) return;
+  if (const Status status = check(row.problem); !status.ok()) {
+    complaints.row(line.number, status.message());
+    return;
+  }
+  shapes.add(std::move(row));
+}
+
+Result<ShapeList> parse_shape_csv(const std::string& source, std::string content,
+                                  const ShapeListOptions& options) {
+  auto parsed = parse_csv(source, std::move(content));
+  if (!parsed.ok()) return parsed.status();
+  const CsvDocument& document = *parsed;
+  const std::size_t header_index = header_line(document);
+  if (header_index == document.lines.size()) {
+    return Status::invalid("{}: empty, expected a header with M, N, K and dtype", source);
+  }
+  const CsvLine& header_text = document.lines[header_index];
+  CsvCells header;
+  if (!header.split(without_mark(header_text.text))) {
+    return Status::invalid("{}:{}: a quote that does not end, expected a header", source, header_text.number);
+  }
+  const auto operation = detect_operation(source, header, options.operation);
+  if (!operation.ok()) return operation.status();
+  const Columns columns(header);
+  GEMMTUNE_RETURN_IF_ERROR(check_key_columns(source, header_text.number, columns, options));
+
+  Complaints complaints(source);
+  ProblemReader reader(columns, {options.x_type, options.y_type});
+  // The rows of a tuned file are devices, not calls.
+  ShapeCollector shapes(columns.has(Column::calls) || !columns.has(Column::us));
+  for (std::size_t index = header_index + 1; index < document.lines.size(); ++index) {
+    read_row(document.lines[index], columns, reader, shapes, complaints);
+  }
+  ShapeList list;
+  list.source = source;
+  list.rows = shapes.take();
+  list.complaints = complaints.take();
+  return list;
+}
+
+bool ends_with(const std::string& path, std::string_view end) { return to_lower(path).ends_with(end); }
+
+bool is_yaml(const std::string& path, std::string_view content) {
+  if (ends_with(path, ".yaml") || ends_with(path, ".yml")) return true;
+  if (ends_with(path, ".csv")) return false;
+  for (const std::string_view line : split(without_mark(content), '\n')) {
+    if (is_blank_or_comment(line)) continue;
+    const char first = trim(line).front();
+    return first == '-' || first == '[' || first == '{';
+  }
+  return false;
+}
+
+}  // namespace
+
+void ShapeCollector::add(ShapeRow row) {
+  const auto [at, made] = index_.try_emplace(print(row.problem), rows_.size());
+  if (made) {
+    rows_.push_back(std::move(row));
+    return;
+  }
+  if (!add_calls_) return;
+  std::int64_t& calls = rows_[at->second].calls;
+  const std::int64_t room = std::numeric_limits<std::int64_t>::max() - calls;
+  calls += std::min(room, row.calls);
+}
+
+Result<ShapeList> read_shape_list(const std::string& path, const ShapeListOptions& options) {
+  const std::string source = path == "-" ? "standard input" : path;
+  auto content = read_file(path);
+  if (!content.ok()) return content.status();
+  auto list = is_yaml(path, *content) ? parse_shape_yaml(source, *content, options)
+                                      : parse_shape_csv(source, std::move(*content), options);
+  if (!list.ok()) return list;
+  if (options.strict && !list->complaints.empty()) {
+    return Status::invalid("{}", list->complaints.front());
+  }
+  if (list->rows.empty()) {
+    const std::string why = list->complaints.empty() ? "no rows" : list->complaints.front();
+    return Status::invalid("{}: no usable shape: {}", source, why);
+  }
+  return list;
+}
+
+std::string write_shape_list(const std::vector<ShapeRow>& rows) {
+  bool layers = false;
+  for (const ShapeRow& row : rows) layers = layers || !row.layer.empty();
+  std::string text = "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,calls";
+  text += layers ? ",layer\n" : "\n";
+  for (const ShapeRow& row : rows) {
+    const Problem& problem = row.problem;
+    text += fmt::format("{},{},{},{},{},{},{},{},{}", problem.m, problem.n, problem.k,
+                        python_bool(problem.bias), torch_name(problem.x_type), torch_name(problem.y_type),
+                        python_bool(problem.scale_ab), python_bool(problem.bpreshuffle), row.calls);
+    if (layers) text += "," + csv_cell(row.layer);
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace gemmtune
