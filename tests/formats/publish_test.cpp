@@ -92,7 +92,7 @@ TEST_F(Publish, OtherBytesStay) {
   EXPECT_THAT(text(), StartsWith(expected));
   EXPECT_EQ(text().substr(expected.size()),
             "x86-avx512,2,16,2048,1024,False,torch.bfloat16,torch.bfloat16,False,False,tiled,0,0,5.0,"
-            "tiled_r1_mr8,0.0,13.42,855.64,,,,,,win,,,,,abc12345\r\n");
+            "tiled_r1_mr8,0.0,13.42,858.52,,,,,,win,,,,,abc12345\r\n");
 }
 
 TEST_F(Publish, AReplacedRowKeepsItsPlaceAndItsUnknownCells) {
@@ -104,7 +104,7 @@ TEST_F(Publish, AReplacedRowKeepsItsPlaceAndItsUnknownCells) {
   EXPECT_EQ(text(),
             aiter_header + ",note\n" + other_row + ",x\n" +
                 "gfx942,80,16,2048,1024,False,torch.bfloat16,torch.bfloat16,False,False,tiled,0,0,4.0,"
-                "tiled_r1_mr8,0.0,16.78,1069.55,\"a,b\"\n" +
+                "tiled_r1_mr8,0.0,16.78,1073.15,\"a,b\"\n" +
                 other_row.substr(0, 4) + "42" + other_row.substr(6) + ",last");
 }
 
@@ -134,7 +134,7 @@ TEST_F(Publish, OldHeadersGetTheColumnsThatTheKeyNeeds) {
   EXPECT_TRUE(read->entries[1].problem.bpreshuffle);
   EXPECT_EQ(read->entries[1].kernel_name, "tiled_r1_mr8");
   EXPECT_THAT(text(), StartsWith("M,N,K,bias,dtype,outdtype,scaleAB,cu_num,libtype,solidx,splitK,us,"
-                                 "bpreshuffle,kernelName\n"));
+                                 "bpreshuffle,kernelName,err_ratio\n"));
 }
 
 TEST_F(Publish, OneRowAKey) {
@@ -164,7 +164,9 @@ TEST_F(Publish, SortOrdersRowsAndLeavesTheOtherLines) {
   options.sort = true;
   publish_ok({wide, amd_row(8, 1), amd_row(2, 1), cpu_row(1, 1)}, options);
   std::string order;
-  for (const TunedEntry& entry : read_tuned_csv(file())->entries) {
+  const auto sorted = read_tuned_csv(file());
+  ASSERT_TRUE(sorted.ok());
+  for (const TunedEntry& entry : sorted->entries) {
     order += entry.gfx + ":" + std::to_string(entry.problem.n) + ":" + std::to_string(entry.problem.m) + " ";
   }
   EXPECT_EQ(order, "gfx942:2048:2 gfx942:2048:8 gfx942:4096:4 gfx950:2048:16 x86-avx512:2048:1 ");
