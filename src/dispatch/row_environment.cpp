@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "formats/environment_json.h"
 
 namespace gemmtune {
 namespace {
@@ -32,7 +33,7 @@ std::string_view major_version(std::string_view version) { return version.substr
 }  // namespace
 
 Result<EnvironmentNotes> EnvironmentNotes::read(const std::string& path) {
-  const std::string source = path + ".env.json";
+  const std::string source = environment_path(path);
   const auto content = read_file(source);
   if (content.code() == StatusCode::not_found) return EnvironmentNotes();
   if (!content.ok()) return content.status();
