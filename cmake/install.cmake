@@ -2,7 +2,7 @@
 # pkg-config file; src/backends installs its loadable modules itself. Included by the root CMakeLists.txt after src/.
 include(CMakePackageConfigHelpers)
 
-install(TARGETS gemmtune EXPORT gemmtuneTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+install(TARGETS gemmtune gemmtune_tuning_shared EXPORT gemmtuneTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/gemmtune DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h")
@@ -20,7 +20,3 @@ file(RELATIVE_PATH pc_up /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" pc_up "${pc_up}")
 configure_file(${PROJECT_SOURCE_DIR}/cmake/gemmtune.pc.in ${PROJECT_BINARY_DIR}/gemmtune.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/gemmtune.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-
-if(TARGET gemmtune_cli)
-  install(TARGETS gemmtune_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()

@@ -142,6 +142,9 @@ class Device {
   virtual Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const = 0;
   virtual Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
                                 void* packed) = 0;
+  /// The inverse: the packed weight as plain [N, K].
+  virtual Status unshuffle_weight(const Problem& problem, WeightLayout layout, const void* packed,
+                                  void* plain) const;
 
   /// One sample: the time of one launch in microseconds, averaged over request.launches.
   virtual Result<double> sample(const SampleRequest& request) = 0;

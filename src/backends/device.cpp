@@ -59,6 +59,11 @@ const KernelFamily* Device::find_family(std::string_view name) const {
   return nullptr;
 }
 
+Status Device::unshuffle_weight(const Problem& problem, WeightLayout layout, const void*, void*) const {
+  return Status::unsupported("weight layout {} of {} has no inverse on {}", to_string(layout),
+                             short_name(problem), info().name);
+}
+
 Status Device::missing_family(std::string_view name) const {
   for (const Library& library : info().libraries) {
     if (to_lower(library.name) == name && !library.why.empty()) {

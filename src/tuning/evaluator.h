@@ -2,6 +2,7 @@
 // process, a worker process, a replayed recording.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -18,7 +19,8 @@ namespace gemmtune {
 struct FinalsResult {
   std::vector<Outcome> outcomes;  // one a candidate, the full correctness gate applied; times in the rounds
   std::vector<std::vector<double>> times;  // rounds × candidates; a candidate that failed has NaN
-  double noise_floor = 0;  // of A against A in these rounds: half-width of the ratio's interval
+  double noise_floor = 0;           // of A against A in these rounds: half-width of the ratio's interval
+  std::vector<double> same_ratios;  // A against A, one a round, so that a chooser can pool several calls
 };
 
 class Evaluator {
@@ -32,6 +34,9 @@ class Evaluator {
   /// process. Called again it goes on with fresh rounds.
   virtual Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
                                       int rounds) = 0;
+  /// Is the candidate right for the same problem with `m` rows? For winners, whose row answers other M too.
+  /// Both seeds and all checks of the full gate, no times; `refused` where the family does not take that M.
+  virtual Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) = 0;
 };
 
 }  // namespace gemmtune

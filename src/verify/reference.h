@@ -19,19 +19,20 @@ struct Reference {
   std::vector<std::int64_t> columns;  // sampled columns (all rows of each), where not complete
   std::vector<double> values;         // complete: [M, N]; else rows × N, then columns × M
   std::vector<double> magnitudes;     // as values
-  std::vector<double> vector;         // Freivalds: random ±1 of length N
+  std::vector<double> vector;         // Freivalds: ±(½ … 1½) at random, length N; empty where complete
   std::vector<double> product;        // Freivalds: y · vector, [M], in float64
-  std::vector<double> product_magnitudes;
+  std::vector<double> product_magnitudes;  // of each row: a bound of √(Σ over n of magnitude²)
 };
 
 struct ReferenceOptions {
   int threads = 1;
-  double largest_complete_flops = 4e9;  // above: sampled
+  double largest_complete_flops = 6e9;  // 2·M·N·K above this: sampled
   std::int64_t sampled_rows = 8;
   std::int64_t sampled_columns = 32;
   std::uint64_t seed = 0x5eed;
 };
 
+/// `unsupported` for an operation, an operand type or an order that has no reference here; `out_of_memory`.
 Result<Reference> compute_reference(const Problem& problem, const HostOperands& operands,
                                     const ReferenceOptions& options);
 

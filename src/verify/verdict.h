@@ -12,12 +12,16 @@ namespace gemmtune {
 
 /// Tolerances of a problem: one row a rule in tolerance.cpp, with its reasoning.
 struct Tolerance {
-  double absolute = 0.01;  // AITER's element test: |out − ref| > absolute + relative · |ref|
+  // AITER's gate: share of elements with |out − ref| > absolute + relative · |out|.
+  double absolute = 0.01;
   double relative = 0.01;
   double largest_err_ratio = 0.05;  // --errRatio
-  double largest_frobenius = 0;     // ‖out − ref‖ / ‖ref‖
-  double element_factor = 0;        // |out − ref| ≤ element_factor · Σ|x||w| + rounding of y's type
-  double output_epsilon = 0;        // half a unit in the last place of y's type
+  // Our gate. Bounds are sums of a part for rounding to y's type and a part for float32 accumulation.
+  double output_epsilon = 0;      // half a unit in the last place of y's type, relative
+  double output_tiny = 0;         // and absolute, where y's type has no smaller steps
+  double element_factor = 0;      // one element: … + element_factor · Σ|x||w|
+  double largest_frobenius = 0;   // a row, and all: ‖out − ref‖ ≤ largest_frobenius · ‖ref‖
+  double accumulation = 0;        //                                + accumulation · ‖Σ|x||w|‖
   double largest_misrounded = 1;  // share of elements that differ from the rounded reference (16-bit outputs)
 };
 
@@ -26,15 +30,32 @@ Tolerance tolerance_for(const Problem& problem, double largest_err_ratio);
 struct CheckReport {
   bool right = false;
   std::string reason;    // why it is wrong: a fixed phrase, then numbers; empty where right
-  double err_ratio = 1;  // AITER's column
-  double frobenius = 0;
+  double err_ratio = 1;  // AITER's column: four decimals, 1 where an element is NaN or infinite
+  double frobenius = 0;  // ‖out − ref‖ / ‖ref‖ of the elements that the reference has
   double misrounded = 0;
-  std::int64_t worst_row = -1;  // of the element with the largest excess
+  std::int64_t worst_row =
+      -1;  // of the element with the largest error for its bound, or the first without a number
   std::int64_t worst_column = -1;
 };
 
+/// The fixed phrases with which CheckReport::reason begins, in the order in which they are looked for.
+namespace check_phrase {
+inline constexpr const char* unwritten = "elements were not written";  // they still hold the poison
+inline constexpr const char* not_finite = "NaN or infinity where the reference has none";
+inline constexpr const char* element = "an element is outside of its error bound";
+inline constexpr const char* row = "a row is outside of its error bound";
+inline constexpr const char* whole = "the whole is outside of its error bound";
+inline constexpr const char* product = "the random-vector check failed";
+inline constexpr const char* misrounded = "too many elements are not the rounded reference";
+inline constexpr const char* err_ratio = "err_ratio is above the limit";
+}  // namespace check_phrase
+
+/// What outputs are filled with before a run: every byte of it. As an element of any type it is a NaN.
+inline constexpr int poison_byte = 0xff;
+
 /// `output` is y as [M, ldy] elements of y's type, of which the first N of each row count. NaN or infinity
-/// where the reference has none is wrong whatever the ratios say.
+/// where the reference has none is wrong whatever the ratios say; this is looked for in all of y, also where
+/// the reference is sampled. Requires a reference of this problem and (M − 1)·ldy + N elements.
 CheckReport check_output(const Problem& problem, const Reference& reference,
                          std::span<const std::byte> output, std::int64_t ldy, const Tolerance& tolerance);
 

@@ -129,7 +129,7 @@ class Call {
     add(DNNL_ARG_DST, y_);
     add(DNNL_ARG_SCRATCHPAD, scratch_);
     if (bias) {
-      bias_.emplace(dnnl::memory::desc(description.bias_desc()), cpu_engine(), DNNL_MEMORY_NONE);
+      bias_ = memory(description.bias_desc(), cpu_engine(), DNNL_MEMORY_NONE);
       add(DNNL_ARG_BIAS, *bias_);
     }
   }

@@ -1,0 +1,62 @@
+// The evaluator that builds, verifies and measures in this process. A kernel that crashes takes the process
+// along; the worker process, which survives that, runs this one inside.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backends/backend.h"
+#include "measure/policy.h"
+#include "tuning/evaluator.h"
+
+namespace gemmtune {
+
+struct InProcessOptions {
+  Policy policy;
+  double largest_err_ratio = 0.05;  // --errRatio
+  int reference_threads = 1;        // of the float64 reference, which never runs while something is timed
+  /// Screening gives up on a candidate whose first calls are this many times slower than the fastest
+  /// candidate of the problem so far (`too_slow`). 0: never.
+  double too_slow_factor = 8;
+};
+
+/// Keeps the operands, references, buffers and kernels of the latest problem; another problem replaces them.
+/// One thread at a time. A Status instead of outcomes means that no candidate of the problem can be judged:
+/// its operands do not fit into memory, there is no reference for it. Memory that one candidate lacks is that
+/// candidate's outcome.
+class InProcessEvaluator final : public Evaluator {
+ public:
+  /// The device must outlive the evaluator.
+  InProcessEvaluator(Device& device, const InProcessOptions& options);
+  ~InProcessEvaluator() override;
+
+  /// A candidate that was screened before is not built or checked again: it only gets its further samples.
+  Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
+                                      int samples, const std::function<bool()>& stop) override;
+  Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
+                              int rounds) override;
+  /// Frees what is kept of the latest problem first: both would not always fit.
+  Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;
+
+  /// Of the latest problem's weights (the larger pool, where two layouts were measured): what the policy
+  /// asked for and what memory allowed.
+  struct PoolReport {
+    std::size_t wanted_copies = 0;
+    std::size_t copies = 0;
+    std::size_t bytes = 0;
+  };
+  PoolReport pool() const;
+
+ private:
+  class Bench;
+
+  Result<Bench*> bench_for(const Problem& problem);
+
+  Device& device_;
+  InProcessOptions options_;
+  std::unique_ptr<Bench> bench_;
+};
+
+}  // namespace gemmtune

@@ -1,0 +1,78 @@
+// Tolerances, and why they are what they are.
+//
+// y is a float32 sum of K products, rounded once to y's type. Two things may differ from the float64
+// reference:
+//
+// 1. The rounding to y's type: at most `output_epsilon` · |y| (2⁻⁸ for bf16, 2⁻¹¹ for fp16, 2⁻²⁴ for
+//    fp32), or `output_tiny` near zero. As it holds for each element, it holds for the
+//    norm of a row and of the whole: ‖error‖ ≤ output_epsilon · ‖ref‖; right kernels show about 0.43 of it.
+//
+// 2. The accumulation. With u = 2⁻²⁴ and any order of K additions, K products and a few steps for bias and
+// scales,
+//    |error| ≤ (K + 4)·u·Σ|x||w| (Higham, Accuracy and Stability, 3.1; first order in u). That is
+//    `element_factor`: no right kernel can pass it, whatever its order. It is a worst case; for rounding to
+//    nearest and random data the errors of a chain of K additions add up like a random walk: u·√(K/6)·σ(y),
+//    which is 0.64·u·Σ|x||w| whatever K is, as Σ|x||w| = 0.64·√K·σ(y) for normal data; shorter chains
+//    (blocks, vectors, pairs) have less. `accumulation` is 25 times that, for rows as short as one element.
+//    It is what makes fp32 outputs strict.
+//
+// A kernel that leaves out one step of k, rounds operands or partial sums to bf16 or fp16, or forgets a bias
+// has an error of at least 2⁻¹²·‖ref‖: far outside for fp32 and, but for rounded partial sums, for 16-bit
+// outputs. Partial sums rounded to y's type (split-K through a bf16 buffer) have only two or three times the
+// error of one rounding. Norms tell that badly, the share of outputs that are not the correctly rounded
+// reference tells it well: 0.25 to 0.42 for such kernels. For right ones an output flips to its neighbour
+// where the accumulated error e crosses a boundary: with probability E|e| / ulp(y), summed over y near normal
+// about 6·e/(ε·σ(y)); with a single chain of K additions that is 0.0005 for bf16 and 0.003 for fp16 at K =
+// 4096 and grows with √K. Hence 5 %, and beyond K = 2¹⁶ (fp16) or 2²² (bf16) in proportion to √K, never more
+// than 20 %. Tests hold right kernels of many orders against these numbers.
+//
+// AITER's gate (aiter/test_common.py, checkAllclose): 0.05 for bf16 outputs of a16w16, 0.01 for the others.
+
+#include <algorithm>
+#include <cmath>
+
+#include "verify/verdict.h"
+
+namespace gemmtune {
+namespace {
+
+struct OutputRule {
+  DataType type;
+  double aiter_tolerance;
+  double epsilon;
+  double tiny;        // half of the smallest step; for bf16 and fp32 the smallest normal: flushing is allowed
+  double misrounded;  // largest share at small K; 1: not looked at
+  double misrounded_from_k;  // from here on it grows with √K
+};
+
+constexpr OutputRule output_rules[] = {
+    {DataType::bf16, 0.05, 0x1p-8, 0x1p-126, 0.05, 0x1p22},
+    {DataType::f16, 0.01, 0x1p-11, 0x1p-25, 0.05, 0x1p16},
+    {DataType::f32, 0.01, 0x1p-24, 0x1p-126, 1, 1},
+};
+
+constexpr double unit = 0x1p-24;  // half a unit in the last place of float32, relative
+
+}  // namespace
+
+Tolerance tolerance_for(const Problem& problem, double largest_err_ratio) {
+  const auto* rule = std::find_if(std::begin(output_rules), std::end(output_rules),
+                                  [&](const OutputRule& r) { return r.type == problem.y_type; });
+  if (rule == std::end(output_rules))
+    rule = std::end(output_rules) - 1;  // compute_reference refuses such problems
+  const auto k = static_cast<double>(problem.k);
+  Tolerance tolerance;
+  tolerance.absolute = tolerance.relative = rule->aiter_tolerance;
+  tolerance.largest_err_ratio = largest_err_ratio;
+  tolerance.output_epsilon = rule->epsilon;
+  tolerance.output_tiny = rule->tiny;
+  tolerance.element_factor = (k + 4) * unit;
+  tolerance.largest_frobenius = rule->epsilon;
+  tolerance.accumulation = 16 * unit;
+  if (rule->misrounded < 1)
+    tolerance.largest_misrounded =
+        std::min(0.2, rule->misrounded * std::max(1.0, std::sqrt(k / rule->misrounded_from_k)));
+  return tolerance;
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,163 @@
+#include "verify/reference.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/elements.h"
+
+namespace gemmtune {
+namespace {
+
+using testing::load_element;
+
+struct Exact {
+  double value = 0;
+  double magnitude = 0;
+};
+
+// One element by the definition.
+Exact element(const Problem& problem, const HostOperands& operands, std::int64_t row, std::int64_t column) {
+  Exact exact;
+  for (std::int64_t k = 0; k < problem.k; ++k) {
+    const double product =
+        static_cast<double>(load_element(problem.x_type, operands.x.data(), row * problem.k + k)) *
+        static_cast<double>(load_element(problem.w_type, operands.w.data(), column * problem.k + k));
+    exact.value += product;
+    exact.magnitude += std::fabs(product);
+  }
+  const double scale = static_cast<double>(operands.x_scale) * static_cast<double>(operands.w_scale);
+  exact.value *= scale;
+  exact.magnitude *= scale;
+  if (problem.bias) {
+    const auto bias = static_cast<double>(load_element(problem.y_type, operands.bias.data(), column));
+    exact.value += bias;
+    exact.magnitude += std::fabs(bias);
+  }
+  return exact;
+}
+
+void expect_near(const Exact& exact, double value, double magnitude) {
+  EXPECT_NEAR(value, exact.value, 1e-12 * exact.magnitude);
+  EXPECT_NEAR(magnitude, exact.magnitude, 1e-3 * exact.magnitude);
+}
+
+Problem problem_of(std::int64_t m, std::int64_t n, std::int64_t k, DataType type) {
+  Problem problem;
+  problem.m = m;
+  problem.n = n;
+  problem.k = k;
+  problem.x_type = problem.w_type = problem.y_type = type;
+  return problem;
+}
+
+TEST(Reference, is_the_definition_on_awkward_shapes) {
+  const struct {
+    std::int64_t m, n, k;
+  } shapes[] = {{1, 1, 1}, {1, 3, 2}, {2, 65, 7}, {5, 63, 511}, {33, 64, 513}, {34, 129, 31}, {70, 9, 1030}};
+  int variant = 0;
+  for (const auto& shape : shapes)
+    for (const DataType type : {DataType::bf16, DataType::f16, DataType::f32}) {
+      Problem problem = problem_of(shape.m, shape.n, shape.k, type);
+      problem.bias = variant % 2 == 0;
+      problem.scale_ab = variant++ % 3 == 0;
+      const auto operands = make_inputs(problem, 1);
+      const auto reference = compute_reference(problem, *operands, {.threads = 1 + variant % 3});
+      ASSERT_TRUE(reference.ok()) << reference.message();
+      EXPECT_TRUE(reference->complete);
+      ASSERT_EQ(reference->values.size(), static_cast<std::size_t>(shape.m * shape.n));
+      for (std::int64_t row = 0; row < shape.m; ++row)
+        for (std::int64_t column = 0; column < shape.n; ++column) {
+          const auto at = static_cast<std::size_t>(row * shape.n + column);
+          expect_near(element(problem, *operands, row, column), reference->values[at],
+                      reference->magnitudes[at]);
+        }
+    }
+}
+
+TEST(Reference, does_not_depend_on_the_number_of_threads) {
+  const Problem problem = problem_of(9, 500, 200, DataType::bf16);
+  const auto operands = make_inputs(problem, 1);
+  const auto one = compute_reference(problem, *operands, {.threads = 1});
+  const auto five = compute_reference(problem, *operands, {.threads = 5});
+  EXPECT_EQ(one->values, five->values);
+  EXPECT_EQ(one->magnitudes, five->magnitudes);
+}
+
+TEST(Reference, of_a_large_problem_is_sampled) {
+  Problem problem = problem_of(41, 150, 90, DataType::bf16);
+  problem.bias = true;
+  const auto operands = make_inputs(problem, 1);
+  const auto reference =
+      compute_reference(problem, *operands,
+                        {.threads = 2, .largest_complete_flops = 1, .sampled_rows = 4, .sampled_columns = 6});
+  ASSERT_TRUE(reference.ok()) << reference.message();
+  EXPECT_FALSE(reference->complete);
+  ASSERT_EQ(reference->rows.size(), 4U);
+  ASSERT_EQ(reference->columns.size(), 6U);
+  EXPECT_EQ(reference->rows.front(), 0);
+  EXPECT_EQ(reference->rows.back(), 40);
+  EXPECT_EQ(reference->columns.back(), 149);
+  std::size_t at = 0;
+  for (const std::int64_t row : reference->rows)
+    for (std::int64_t column = 0; column < problem.n; ++column, ++at)
+      expect_near(element(problem, *operands, row, column), reference->values[at], reference->magnitudes[at]);
+  for (const std::int64_t column : reference->columns)
+    for (std::int64_t row = 0; row < problem.m; ++row, ++at)
+      expect_near(element(problem, *operands, row, column), reference->values[at], reference->magnitudes[at]);
+  EXPECT_EQ(at, reference->values.size());
+  ASSERT_EQ(reference->product.size(), 41U);
+  for (std::int64_t row = 0; row < problem.m; ++row) {
+    double product = 0;
+    double squares = 0;
+    for (std::int64_t column = 0; column < problem.n; ++column) {
+      const Exact exact = element(problem, *operands, row, column);
+      product += exact.value * reference->vector[static_cast<std::size_t>(column)];
+      squares += exact.magnitude * exact.magnitude;
+    }
+    EXPECT_NEAR(reference->product[static_cast<std::size_t>(row)], product, 1e-9 * std::sqrt(squares));
+    EXPECT_GE(reference->product_magnitudes[static_cast<std::size_t>(row)], std::sqrt(squares));
+  }
+}
+
+TEST(Reference, few_rows_are_never_sampled) {
+  const Problem problem = problem_of(8, 50, 20, DataType::bf16);
+  const auto operands = make_inputs(problem, 1);
+  EXPECT_TRUE(compute_reference(problem, *operands, {.largest_complete_flops = 1})->complete);
+}
+
+TEST(Reference, reads_fp8_operands) {
+  Problem problem = problem_of(2, 3, 40, DataType::f8_e4m3fn);
+  problem.y_type = DataType::bf16;
+  problem.scale_ab = true;
+  HostOperands operands = *make_inputs(problem, 1);
+  EXPECT_EQ(operands.x.size(), 80U);
+  // 0x38 is 1, 0x40 is 2, 0x01 is 2^-9, 0x7e is 448 (OCP 8-bit floating point, E4M3).
+  std::fill(operands.x.begin(), operands.x.end(), std::byte{0});
+  std::fill(operands.w.begin(), operands.w.end(), std::byte{0x38});
+  operands.x[0] = std::byte{0x40};
+  operands.x[1] = std::byte{0x01};
+  operands.x[2] = std::byte{0xfe};
+  operands.x_scale = 2;
+  operands.w_scale = 0.5;
+  const auto reference = compute_reference(problem, operands, {});
+  ASSERT_TRUE(reference.ok()) << reference.message();
+  EXPECT_EQ(reference->values[0], 2 + 0x1p-9 - 448);
+}
+
+TEST(Reference, refuses_what_it_does_not_know) {
+  Problem problem = problem_of(2, 2, 2, DataType::bf16);
+  const auto operands = make_inputs(problem, 1);
+  Problem other = problem;
+  other.operation = Operation::a8w8;
+  EXPECT_EQ(compute_reference(other, *operands, {}).code(), StatusCode::unsupported);
+  other = problem;
+  other.w_order = Order::column_major;
+  EXPECT_EQ(compute_reference(other, *operands, {}).code(), StatusCode::unsupported);
+  other = problem;
+  other.y_type = DataType::i8;
+  EXPECT_EQ(compute_reference(other, *operands, {}).code(), StatusCode::unsupported);
+}
+
+}  // namespace
+}  // namespace gemmtune
