@@ -89,8 +89,7 @@ Result<TunedHeader> read_tuned_header(const CsvDocument& document) {
   const CsvLine& line = document.lines[header.index];
   CsvCells cells;
   if (!cells.split(without_mark(line.text))) {
-    return Status::invalid("{}:{}: a quote that does not end, expected a header", document.source,
-                           line.number);
+    return Status::invalid("{}:{}: {}", document.source, line.number, unclosed_quote);
   }
   header.columns = Columns(cells);
   const std::string missing = missing_columns(header.columns);
