@@ -23,6 +23,7 @@ struct Library {
   std::string name;
   std::string version;  // empty where it was not found
   std::string why;      // why it is missing and how to get it; empty where it was found
+  std::string path;     // the file; empty where it was not found
 };
 
 struct DeviceInfo {
@@ -126,6 +127,9 @@ class Device {
   virtual const DeviceInfo& info() const = 0;
   virtual std::span<const KernelFamily* const> families() const = 0;
   const KernelFamily* find_family(std::string_view name) const;
+  /// Why there is no family of this name: its library is missing, or no backend has it (then it names those
+  /// there are).
+  Status missing_family(std::string_view name) const;
 
   virtual Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes, Placement placement) = 0;
   virtual Status copy_in(void* device, const void* host, std::size_t bytes) = 0;
@@ -138,6 +142,9 @@ class Device {
   virtual Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const = 0;
   virtual Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
                                 void* packed) = 0;
+  /// The inverse: the packed weight as plain [N, K].
+  virtual Status unshuffle_weight(const Problem& problem, WeightLayout layout, const void* packed,
+                                  void* plain) const;
 
   /// One sample: the time of one launch in microseconds, averaged over request.launches.
   virtual Result<double> sample(const SampleRequest& request) = 0;

@@ -1,9 +1,10 @@
-// A small CSV splitter that keeps the raw lines: other programs' rows must leave a file byte for byte as they
-// came.
+// A small CSV splitter that keeps the raw lines, so that a file can be rewritten without touching a byte of
+// the rows that stay.
 #pragma once
 
 #include <cstddef>
-#include <optional>
+#include <deque>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,50 +15,46 @@ namespace gemmtune {
 
 inline constexpr std::size_t max_line_bytes = std::size_t{1} << 20;
 
+/// One line as it stands in the file.
 struct CsvLine {
-  std::size_t number = 0;          // 1-based line of the file
-  std::string raw;                 // without its line ending
-  std::string ending;              // "\n", "\r\n" or nothing at the end of the file
-  std::vector<std::string> cells;  // trimmed, quotes removed; empty for a blank line
-  bool blank() const { return cells.empty(); }
+  std::size_t number = 0;  // 1-based
+  std::string_view text;   // without its end
+  std::string_view end;    // "\n", "\r\n" or, for an unfinished last line, empty
 };
 
-/// A file as lines. content() gives back the bytes that were split, edits of `raw` included.
-struct CsvFile {
-  std::string path;
-  bool byte_order_mark = false;
-  std::string line_ending = "\n";  // of the first line: what added lines get
-  std::vector<CsvLine> lines;      // blank ones included
-
-  /// Index into `lines` of the first line that is not blank (the header); nullopt for an empty file.
-  std::optional<std::size_t> header() const;
-  std::string content() const;
+/// A file and its lines. The views stay good while the document lives, moved or not.
+struct CsvDocument {
+  std::string source;
+  std::unique_ptr<const std::string> content;
+  std::vector<CsvLine> lines;
 };
 
-/// Splits the text of `path` (named in errors only). NUL bytes, lines above 1 MiB and an unclosed quote are
-/// errors with file:line.
-Result<CsvFile> split_csv(const std::string& path, std::string_view text);
-/// Cells of one line: separated by commas, blanks and tabs around them dropped, "…" with doubled quotes
-/// inside.
-std::vector<std::string> split_cells(std::string_view line);
-/// The cell as it must stand in a line: quoted where it holds a comma, a quote or an end of line.
-std::string csv_cell(std::string_view value);
+/// NUL bytes (UTF-16, binary files) and lines above max_line_bytes are errors that name source:line.
+Result<CsvDocument> parse_csv(std::string source, std::string content);
 
-/// The columns of a header by name; unknown names are kept for errors. Names are compared without case.
-class CsvHeader {
+/// The cells of one line, blanks around them and quotes removed. Reused from line to line.
+class CsvCells {
  public:
-  explicit CsvHeader(const std::vector<std::string>& names);
-  /// The first of the given names that is there.
-  std::optional<std::size_t> find(std::initializer_list<std::string_view> names) const;
-  std::size_t size() const { return names_.size(); }
-  const std::vector<std::string>& names() const { return names_; }
+  /// False where a quote is not closed on its line or has text behind it; the cells are then useless.
+  bool split(std::string_view line);
+  std::size_t size() const { return cells_.size(); }
+  /// An empty text for a cell that a short row does not have.
+  std::string_view operator[](std::size_t index) const {
+    return index < cells_.size() ? cells_[index] : std::string_view();
+  }
 
  private:
-  std::vector<std::string> names_;  // lower case
+  std::vector<std::string_view> cells_;
+  std::deque<std::string> unescaped_;  // cells with doubled quotes
 };
 
-/// "file:line: column M: value 'x', expected a whole number of at least 1".
-std::string complaint(const std::string& path, std::size_t line, std::string_view column,
-                      std::string_view value, std::string_view expected);
+/// Blank, or a comment that begins with '#'.
+bool is_blank_or_comment(std::string_view line);
+/// Index of the first line that is neither; lines.size() where there is none.
+std::size_t header_line(const CsvDocument& document);
+/// Without a byte-order mark.
+std::string_view without_mark(std::string_view line);
+/// `text` as a cell: quoted where it holds a comma, a quote, or blanks at its ends; line ends become blanks.
+std::string csv_cell(std::string_view text);
 
 }  // namespace gemmtune

@@ -1,55 +1,111 @@
 #include "formats/operation_header.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <filesystem>
-#include <utility>
-#include <vector>
+#include <initializer_list>
+
+#include "base/text.h"
 
 namespace gemmtune {
 namespace {
 
-// Longest names first: "a8w8_blockscale_bpreshuffle" holds "a8w8_blockscale". AITER names files
-// <prefix>_tuned_gemm, <prefix>_untuned_gemm and puts model names around them.
-constexpr std::array<std::pair<std::string_view, Operation>, 11> base_names{{
+struct BaseName {
+  std::string_view text;
+  Operation operation;
+};
+
+// A longer name stands before any that it contains.
+constexpr std::array<BaseName, 11> base_names{{
     {"a8w8_blockscale_bpreshuffle", Operation::a8w8_blockscale_bpreshuffle},
+    {"a8w8_blockscale", Operation::a8w8_blockscale},
+    {"a8w8_bpreshuffle", Operation::a8w8_bpreshuffle},
+    {"a4w4_blockscale", Operation::a4w4_blockscale},
     {"a8w8_tuned_batched", Operation::batched_a8w8},
     {"a8w8_untuned_batched", Operation::batched_a8w8},
     {"bf16_tuned_batched", Operation::batched_bf16},
     {"bf16_untuned_batched", Operation::batched_bf16},
-    {"a8w8_bpreshuffle", Operation::a8w8_bpreshuffle},
-    {"a8w8_blockscale", Operation::a8w8_blockscale},
-    {"a4w4_blockscale", Operation::a4w4_blockscale},
-    {"fmoe", Operation::fused_moe},
-    {"a8w8", Operation::a8w8},
+    {"tuned_fmoe", Operation::fused_moe},
     {"bf16", Operation::a16w16},
+    {"a8w8", Operation::a8w8},
 }};
 
-std::vector<Operation> operations_of_header(const CsvHeader& header) {
-  const auto has = [&](std::string_view name) { return header.find({name}).has_value(); };
-  if (has("token") || has("model_dim")) return {Operation::fused_moe};
-  if (has("b")) return {Operation::batched_bf16, Operation::batched_a8w8};
-  if (has("outdtype") || has("scaleab") || has("dtype") || has("bias")) return {Operation::a16w16};
-  if (has("q_dtype_w")) return {Operation::a8w8, Operation::a8w8_bpreshuffle};
-  return {Operation::a16w16, Operation::a8w8_blockscale, Operation::a8w8_blockscale_bpreshuffle,
-          Operation::a4w4_blockscale};
+bool has(const CsvCells& header, std::string_view name) {
+  for (std::size_t index = 0; index < header.size(); ++index) {
+    if (header[index] == name) return true;
+  }
+  return false;
+}
+
+bool has_any_case(const CsvCells& header, std::initializer_list<std::string_view> names) {
+  for (std::size_t index = 0; index < header.size(); ++index) {
+    const std::string cell = to_lower(header[index]);
+    for (const std::string_view name : names) {
+      if (cell == name) return true;
+    }
+  }
+  return false;
+}
+
+std::string names_of(const std::vector<Operation>& operations) {
+  std::string text;
+  for (const Operation operation : operations) {
+    if (!text.empty()) text += ", ";
+    text += to_string(operation);
+  }
+  return text;
 }
 
 }  // namespace
 
-Result<Operation> operation_of(const std::string& path, const CsvHeader& header,
-                               std::optional<Operation> asked) {
-  if (asked) return *asked;
-  const auto candidates = operations_of_header(header);
-  if (candidates.size() == 1) return candidates.front();
-  const std::string name = std::filesystem::path(path).filename().string();
-  for (const auto& [base, operation] : base_names) {
-    if (name.find(base) != std::string::npos) return operation;
+std::vector<Operation> operations_of_header(const CsvCells& header) {
+  using enum Operation;
+  if (has_any_case(header, {"token", "model_dim", "inter_dim"})) return {fused_moe};
+  const bool dimensions =
+      has_any_case(header, {"m"}) && has_any_case(header, {"n"}) && has_any_case(header, {"k"});
+  if (!dimensions) return {};
+  if (has(header, "B")) return {batched_bf16, batched_a8w8};
+  if (has(header, "b")) return {batched_a8w8};
+  if (has_any_case(header, {"bias", "dtype", "outdtype", "scaleab", "bpreshuffle"})) return {a16w16};
+  if (has_any_case(header, {"q_dtype_w"})) return {a8w8, a8w8_bpreshuffle};
+  return {a16w16, a8w8, a8w8_blockscale, a8w8_blockscale_bpreshuffle, a4w4_blockscale};
+}
+
+std::optional<Operation> operation_of_file_name(const std::string& path) {
+  const std::string name = to_lower(std::filesystem::path(path).filename().string());
+  const bool table = name.find("tuned") != std::string::npos;  // "untuned" too
+  for (const BaseName& base : base_names) {
+    if (table && name.find(base.text) != std::string::npos) return base.operation;
   }
-  std::string list;
-  for (const Operation operation : candidates)
-    list += fmt::format("{}{}", list.empty() ? "" : ", ", to_string(operation));
+  return std::nullopt;
+}
+
+Status check_readable(const std::string& source, Operation operation) {
+  if (operation == Operation::a16w16) return {};
+  return Status::unsupported(
+      "{}: a table of {}, which comes with a later version; this one reads a16w16 (bf16)", source,
+      to_string(operation));
+}
+
+Result<Operation> detect_operation(const std::string& source, const CsvCells& header,
+                                   std::optional<Operation> wanted) {
+  std::optional<Operation> found = wanted;
+  const auto candidates = operations_of_header(header);
+  if (!found && candidates.size() == 1) found = candidates.front();
+  if (!found && !candidates.empty()) found = operation_of_file_name(source);
+  if (found) {
+    GEMMTUNE_RETURN_IF_ERROR(check_readable(source, *found));
+    return *found;
+  }
+  if (candidates.empty()) {
+    return Status::invalid(
+        "{}: the header is none of a shape list or tuned file: expected columns M, N, K, dtype", source);
+  }
   return Status::invalid(
-      "{}: neither the header nor the file name tells the operation; name it with --op ({})", path, list);
+      "{}: the header fits more than one operation ({}) and the file name names none; "
+      "give --op (a16w16 needs --indtype too where there is no column dtype)",
+      source, names_of(candidates));
 }
 
 }  // namespace gemmtune

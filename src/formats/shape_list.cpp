@@ -1,219 +1,165 @@
 #include "formats/shape_list.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <filesystem>
+#include <limits>
+#include <utility>
 
 #include "base/file.h"
 #include "base/text.h"
+#include "formats/columns.h"
+#include "formats/complaints.h"
 #include "formats/csv.h"
-#include "formats/gemm_size_yaml.h"
 #include "formats/operation_header.h"
+#include "formats/problem_cells.h"
+#include "formats/shape_collector.h"
 
 namespace gemmtune {
 namespace {
 
-/// Where the columns of a16w16 stand. Every header state of AITER is read: columns in any order, old files
-/// without outdtype, scaleAB or bpreshuffle.
-struct Columns {
-  std::optional<std::size_t> m, n, k, bias, x_type, y_type, scale_ab, bpreshuffle, calls, layer;
-};
-
-class CsvShapeReader {
- public:
-  CsvShapeReader(const CsvFile& file, std::size_t header, const ShapeListOptions& options, ShapeList& list)
-      : file_(file),
-        first_row_(header + 1),
-        header_(file.lines[header].cells),
-        options_(options),
-        list_(list) {}
-
-  Status read() {
-    GEMMTUNE_RETURN_IF_ERROR(find_columns());
-    for (std::size_t i = first_row_; i < file_.lines.size(); ++i) {
-      if (file_.lines[i].blank()) continue;
-      line_ = &file_.lines[i];
-      ShapeRow row;
-      row.line = line_->number;
-      if (const Status status = read_row(row); !status.ok()) {
-        if (options_.strict) return status;
-        list_.complaints.push_back(status.message());
-        continue;
-      }
-      list_.rows.push_back(std::move(row));
-    }
-    return {};
+/// Names the missing key columns, if any.
+Status check_key_columns(const std::string& source, std::size_t line, const Columns& columns,
+                         const ShapeListOptions& options) {
+  std::string missing;
+  for (const Column column : {Column::m, Column::n, Column::k, Column::dtype}) {
+    if (columns.has(column) || (column == Column::dtype && options.x_type)) continue;
+    missing += (missing.empty() ? "" : ", ") + std::string(to_string(column));
   }
-
- private:
-  Status find_columns() {
-    columns_ = {header_.find({"M"}),       header_.find({"N"}),           header_.find({"K"}),
-                header_.find({"bias"}),    header_.find({"dtype"}),       header_.find({"outdtype"}),
-                header_.find({"scaleAB"}), header_.find({"bpreshuffle"}), header_.find({"calls"}),
-                header_.find({"layer"})};
-    std::string missing;
-    const auto require = [&](const std::optional<std::size_t>& column, std::string_view name) {
-      if (!column) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", name);
-    };
-    require(columns_.m, "M");
-    require(columns_.n, "N");
-    require(columns_.k, "K");
-    if (!options_.x_type) require(columns_.x_type, "dtype");
-    if (missing.empty()) return {};
-    return Status::invalid("{}:{}: the header '{}' has no column {}{}", file_.path,
-                           file_.lines[first_row_ - 1].number, file_.lines[first_row_ - 1].raw, missing,
-                           missing == "dtype" ? " (or give --indtype)" : "");
-  }
-
-  std::string_view cell(const std::optional<std::size_t>& column) const {
-    return column && *column < line_->cells.size() ? std::string_view(line_->cells[*column])
-                                                   : std::string_view();
-  }
-
-  Status bad(std::string_view column, std::string_view value, std::string_view expected) const {
-    return {StatusCode::invalid_argument, complaint(file_.path, line_->number, column, value, expected)};
-  }
-
-  Status read_dimension(const std::optional<std::size_t>& column, std::string_view name,
-                        std::int64_t& target) const {
-    const auto value = parse_integer(cell(column));
-    if (!value || *value < 1 || *value > max_dimension) {
-      return bad(name, cell(column), fmt::format("a whole number from 1 to {}", max_dimension));
-    }
-    target = *value;
-    return {};
-  }
-
-  Status read_type(const std::optional<std::size_t>& column, std::string_view name, DataType& target) const {
-    const auto value = parse_data_type(cell(column));
-    if (!value)
-      return bad(name, cell(column), "a data type such as torch.bfloat16, torch.float16, torch.float32");
-    target = *value;
-    return {};
-  }
-
-  Status read_bool(const std::optional<std::size_t>& column, std::string_view name, bool& target) const {
-    if (!column || cell(column).empty()) return {};
-    const auto value = parse_bool(cell(column));
-    if (!value) return bad(name, cell(column), "True or False");
-    target = *value;
-    return {};
-  }
-
-  Status read_row(ShapeRow& row) const {
-    Problem& problem = row.problem;
-    GEMMTUNE_RETURN_IF_ERROR(read_dimension(columns_.m, "M", problem.m));
-    GEMMTUNE_RETURN_IF_ERROR(read_dimension(columns_.n, "N", problem.n));
-    GEMMTUNE_RETURN_IF_ERROR(read_dimension(columns_.k, "K", problem.k));
-    if (options_.x_type) {
-      problem.x_type = *options_.x_type;
-    } else {
-      GEMMTUNE_RETURN_IF_ERROR(read_type(columns_.x_type, "dtype", problem.x_type));
-    }
-    problem.w_type = problem.x_type;
-    // An old file without outdtype means: as dtype.
-    problem.y_type = problem.x_type;
-    if (options_.y_type) {
-      problem.y_type = *options_.y_type;
-    } else if (!cell(columns_.y_type).empty()) {
-      GEMMTUNE_RETURN_IF_ERROR(read_type(columns_.y_type, "outdtype", problem.y_type));
-    }
-    GEMMTUNE_RETURN_IF_ERROR(read_bool(columns_.bias, "bias", problem.bias));
-    GEMMTUNE_RETURN_IF_ERROR(read_bool(columns_.scale_ab, "scaleAB", problem.scale_ab));
-    GEMMTUNE_RETURN_IF_ERROR(read_bool(columns_.bpreshuffle, "bpreshuffle", problem.bpreshuffle));
-    problem.weight_layout = problem.bpreshuffle ? WeightLayout::any : WeightLayout::plain;
-    if (!cell(columns_.calls).empty()) {
-      const auto calls = parse_integer(cell(columns_.calls));
-      if (!calls || *calls < 0) return bad("calls", cell(columns_.calls), "a whole number of at least 0");
-      row.calls = *calls;
-    }
-    row.layer = cell(columns_.layer);
-    if (const Status status = check(problem); !status.ok()) {
-      return Status(status.code(), fmt::format("{}:{}: {}", file_.path, line_->number, status.message()));
-    }
-    return {};
-  }
-
-  const CsvFile& file_;
-  std::size_t first_row_;
-  CsvHeader header_;
-  const ShapeListOptions& options_;
-  ShapeList& list_;
-  Columns columns_;
-  const CsvLine* line_ = nullptr;
-};
-
-void drop_duplicates(std::vector<ShapeRow>& rows) {
-  std::vector<ShapeRow> kept;
-  std::vector<std::pair<std::string, std::size_t>> order;
-  for (std::size_t i = 0; i < rows.size(); ++i) order.emplace_back(print(rows[i].problem), i);
-  std::sort(order.begin(), order.end());
-  std::vector<bool> drop(rows.size(), false);
-  for (std::size_t i = 0; i < order.size();) {
-    std::size_t j = i + 1;
-    for (; j < order.size() && order[j].first == order[i].first; ++j) {
-      rows[order[i].second].calls += rows[order[j].second].calls;
-      drop[order[j].second] = true;
-    }
-    i = j;
-  }
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (!drop[i]) kept.push_back(std::move(rows[i]));
-  }
-  rows = std::move(kept);
+  if (missing.empty()) return {};
+  const bool only_type = missing == "dtype";
+  return Status::invalid("{}:{}: no column {}; a shape list of a16w16 needs M, N, K and dtype{}", source,
+                         line, missing, only_type ? " (or --indtype)" : "");
 }
 
-Status read_csv_shapes(const std::string& path, const std::string& content, const ShapeListOptions& options,
-                       ShapeList& list) {
-  const auto file = split_csv(path, content);
-  if (!file.ok()) return file.status();
-  const auto header = file->header();
-  if (!header) return Status::invalid("{}: is empty, expected a header and shapes", path);
-  const auto operation = operation_of(path, CsvHeader(file->lines[*header].cells), options.operation);
+bool read_calls(const CsvCells& cells, const Columns& columns, ShapeRow& row, Complaints& complaints) {
+  const std::string_view cell = columns.cell(cells, Column::calls);
+  if (is_missing(cell)) return true;
+  const auto calls = parse_integer(cell);
+  if (calls && *calls >= 1) {
+    row.calls = *calls;
+    return true;
+  }
+  complaints.cell(row.line, "calls", cell, "a whole number of at least 1");
+  return false;
+}
+
+void read_row(const CsvLine& line, const Columns& columns, ProblemReader& reader, ShapeCollector& shapes,
+              Complaints& complaints) {
+  if (is_blank_or_comment(line.text)) return;
+  CsvCells cells;
+  if (!cells.split(line.text)) {
+    complaints.row(line.number, "a quote that does not end, expected comma-separated cells");
+    return;
+  }
+  if (is_empty_row(cells)) return;
+  if (cells.size() > columns.width()) {
+    complaints.row(line.number,
+                   fmt::format("{} cells, expected at most the header's {}", cells.size(), columns.width()));
+    return;
+  }
+  ShapeRow row;
+  row.line = line.number;
+  row.layer = columns.cell(cells, Column::layer);
+  bool good = reader.read(cells, line.number, row.problem, &complaints);
+  good = read_calls(cells, columns, row, complaints) && good;
+  if (!good) return;
+  if (const Status status = check(row.problem); !status.ok()) {
+    complaints.row(line.number, status.message());
+    return;
+  }
+  shapes.add(std::move(row));
+}
+
+Result<ShapeList> parse_shape_csv(const std::string& source, std::string content,
+                                  const ShapeListOptions& options) {
+  auto parsed = parse_csv(source, std::move(content));
+  if (!parsed.ok()) return parsed.status();
+  const CsvDocument& document = *parsed;
+  const std::size_t header_index = header_line(document);
+  if (header_index == document.lines.size()) {
+    return Status::invalid("{}: empty, expected a header with M, N, K and dtype", source);
+  }
+  const CsvLine& header_text = document.lines[header_index];
+  CsvCells header;
+  if (!header.split(without_mark(header_text.text))) {
+    return Status::invalid("{}:{}: a quote that does not end, expected a header", source, header_text.number);
+  }
+  const auto operation = detect_operation(source, header, options.operation);
   if (!operation.ok()) return operation.status();
-  if (*operation != Operation::a16w16) {
-    return Status::unsupported(
-        "{}: holds shapes of {}, which comes with a later version; this one tunes a16w16", path,
-        to_string(*operation));
+  const Columns columns(header);
+  GEMMTUNE_RETURN_IF_ERROR(check_key_columns(source, header_text.number, columns, options));
+
+  Complaints complaints(source);
+  ProblemReader reader(columns, {options.x_type, options.y_type});
+  // The rows of a tuned file are devices, not calls.
+  ShapeCollector shapes(columns.has(Column::calls) || !columns.has(Column::us));
+  for (std::size_t index = header_index + 1; index < document.lines.size(); ++index) {
+    read_row(document.lines[index], columns, reader, shapes, complaints);
   }
-  return CsvShapeReader(*file, *header, options, list).read();
+  ShapeList list;
+  list.source = source;
+  list.rows = shapes.take();
+  list.complaints = complaints.take();
+  return list;
 }
 
-bool is_yaml(const std::string& path) {
-  const std::string extension = to_lower(std::filesystem::path(path).extension().string());
-  return extension == ".yaml" || extension == ".yml";
+bool ends_with(const std::string& path, std::string_view end) { return to_lower(path).ends_with(end); }
+
+bool is_yaml(const std::string& path, std::string_view content) {
+  if (ends_with(path, ".yaml") || ends_with(path, ".yml")) return true;
+  if (ends_with(path, ".csv")) return false;
+  for (const std::string_view line : split(without_mark(content), '\n')) {
+    if (is_blank_or_comment(line)) continue;
+    const char first = trim(line).front();
+    return first == '-' || first == '[' || first == '{';
+  }
+  return false;
 }
 
 }  // namespace
 
-Result<ShapeList> read_shape_list(const std::string& path, const ShapeListOptions& options) {
-  const auto content = read_file(path);
-  if (!content.ok()) return content.status();
-  ShapeList list;
-  list.source = path;
-  const Status status = is_yaml(path) ? read_gemm_size_yaml(path, *content, options, list)
-                                      : read_csv_shapes(path, *content, options, list);
-  GEMMTUNE_RETURN_IF_ERROR(status);
-  if (list.rows.empty()) {
-    if (list.complaints.empty()) return Status::invalid("{}: has no shapes", path);
-    return Status::invalid("{}: no row is usable; the first complaint: {}", path, list.complaints.front());
+void ShapeCollector::add(ShapeRow row) {
+  const auto [at, made] = index_.try_emplace(print(row.problem), rows_.size());
+  if (made) {
+    rows_.push_back(std::move(row));
+    return;
   }
-  drop_duplicates(list.rows);
+  if (!add_calls_) return;
+  std::int64_t& calls = rows_[at->second].calls;
+  const std::int64_t room = std::numeric_limits<std::int64_t>::max() - calls;
+  calls += std::min(room, row.calls);
+}
+
+Result<ShapeList> read_shape_list(const std::string& path, const ShapeListOptions& options) {
+  const std::string source = path == "-" ? "standard input" : path;
+  auto content = read_file(path);
+  if (!content.ok()) return content.status();
+  auto list = is_yaml(path, *content) ? parse_shape_yaml(source, *content, options)
+                                      : parse_shape_csv(source, std::move(*content), options);
+  if (!list.ok()) return list;
+  if (options.strict && !list->complaints.empty()) {
+    return Status::invalid("{}", list->complaints.front());
+  }
+  if (list->rows.empty()) {
+    const std::string why = list->complaints.empty() ? "no rows" : list->complaints.front();
+    return Status::invalid("{}: no usable shape: {}", source, why);
+  }
   return list;
 }
 
 std::string write_shape_list(const std::vector<ShapeRow>& rows) {
-  const bool layers =
-      std::any_of(rows.begin(), rows.end(), [](const ShapeRow& row) { return !row.layer.empty(); });
+  bool layers = false;
+  for (const ShapeRow& row : rows) layers = layers || !row.layer.empty();
   std::string text = "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,calls";
   text += layers ? ",layer\n" : "\n";
-  const auto word = [](bool value) { return value ? "True" : "False"; };
   for (const ShapeRow& row : rows) {
     const Problem& problem = row.problem;
-    text += fmt::format("{},{},{},{},{},{},{},{},{}", problem.m, problem.n, problem.k, word(problem.bias),
-                        torch_name(problem.x_type), torch_name(problem.y_type), word(problem.scale_ab),
-                        word(problem.bpreshuffle), row.calls);
+    text += fmt::format("{},{},{},{},{},{},{},{},{}", problem.m, problem.n, problem.k,
+                        python_bool(problem.bias), torch_name(problem.x_type), torch_name(problem.y_type),
+                        python_bool(problem.scale_ab), python_bool(problem.bpreshuffle), row.calls);
     if (layers) text += "," + csv_cell(row.layer);
-    text += '\n';
+    text += "\n";
   }
   return text;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,20 +21,25 @@ struct ShapeRow {
 struct ShapeList {
   std::string source;
   std::vector<ShapeRow> rows;  // duplicates removed, first kept, calls added up
-  std::vector<std::string>
-      complaints;  // "file:line: column M: value '-3', expected a whole number of at least 1"
+  // "file:line: column M: value '-3', expected a whole number from 1 to 2147483647"
+  std::vector<std::string> complaints;
 };
 
 struct ShapeListOptions {
   std::optional<Operation> operation;  // --op; nullopt: from header or file name
-  std::optional<DataType> x_type;      // --indtype
-  std::optional<DataType> y_type;      // --outdtype
+  std::optional<DataType> x_type;      // --indtype; wins over the file's dtype
+  std::optional<DataType> y_type;      // --outdtype; wins over the file's outdtype
   bool strict = false;                 // a bad row is an error
 };
 
-/// A missing key column, an unreadable file and a file without any good row are errors; single bad rows
-/// become complaints (M = 0, negative, above 2³¹ − 1 …) and the rest is used. A tuned file may serve as a
-/// shape list.
+/// Reads a CSV, or a YAML list of sizes (by its extension; without one, by its first character), "-" is
+/// standard input. A missing key column, an unreadable file, an operation that comes later and a file without
+/// any good row are errors; single bad rows become complaints (M = 0, negative, above 2³¹ − 1 …) and the rest
+/// is used. A tuned file may serve as a shape list: its devices do not add up as calls.
+///
+/// YAML (tune_gemm): maps with M, N, K; rowMajorA and rowMajorB where given. tune_gemm's B is [K, N]: its
+/// column-major 'N' is our row-major weight [N, K], its 'T' our column-major one. Other keys are ignored.
+/// Types: x_type, else bf16; y_type, else as x.
 Result<ShapeList> read_shape_list(const std::string& path, const ShapeListOptions& options);
 /// As AITER's untuned CSV plus `calls` (and `layer` where any row has one).
 std::string write_shape_list(const std::vector<ShapeRow>& rows);

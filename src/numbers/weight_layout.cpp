@@ -1,83 +1,89 @@
 #include "numbers/weight_layout.h"
 
-#include <array>
+#include <algorithm>
 #include <cstring>
-#include <utility>
 
 namespace gemmtune {
 namespace {
 
-constexpr std::array<std::pair<WeightLayout, std::string_view>, 4> names{{
+struct Row {
+  WeightLayout layout;
+  std::string_view name;
+};
+
+constexpr Row rows[] = {
     {WeightLayout::any, "any"},
     {WeightLayout::plain, "plain"},
     {WeightLayout::panel16, "panel16"},
     {WeightLayout::onednn, "onednn"},
-}};
+};
 
-}  // namespace
-
-std::string_view to_string(WeightLayout layout) { return names[static_cast<std::size_t>(layout)].second; }
-
-std::optional<WeightLayout> parse_weight_layout(std::string_view text) {
-  for (const auto& [layout, name] : names) {
-    if (name == text) return layout;
-  }
-  return std::nullopt;
+/// Element (k, column) of a panel: pairs of k stand side by side.
+std::int64_t panel_index(const Panel16& shape, std::int64_t k, std::int64_t column) {
+  return (k / shape.pair * Panel16::columns + column) * shape.pair + k % shape.pair;
 }
 
-namespace {
-
-/// Calls visit(plain element index, packed element index) for every element of the weight.
-template <typename Visit>
-void for_each_element(const Panel16& shape, Visit visit) {
-  const std::int64_t panel_elements = shape.padded_k() * Panel16::columns;
-  for (std::int64_t column = 0; column < shape.n; ++column) {
-    const std::int64_t panel = column / Panel16::columns * panel_elements;
-    const std::int64_t lane = column % Panel16::columns * shape.pair;
-    for (std::int64_t step = 0; step < shape.k; ++step) {
-      visit(column * shape.k + step,
-            panel + step / shape.pair * Panel16::columns * shape.pair + lane + step % shape.pair);
-    }
+/// `copy(element index in the panel, element index in the plain weight)` for every real element of a panel.
+template <typename Copy>
+void for_each_element(const Panel16& shape, std::int64_t panel, Copy copy) {
+  const std::int64_t first = panel * Panel16::columns;
+  const std::int64_t columns = std::min(Panel16::columns, shape.n - first);
+  constexpr std::int64_t block = 128;  // of k: its part of a panel stays in the first-level cache
+  for (std::int64_t begin = 0; begin < shape.k; begin += block) {
+    const std::int64_t end = std::min(begin + block, shape.k);
+    for (std::int64_t column = 0; column < columns; ++column)
+      for (std::int64_t k = begin; k < end; ++k)
+        copy(panel_index(shape, k, column), (first + column) * shape.k + k);
   }
 }
 
 template <typename Element>
 void pack(const Panel16& shape, const void* plain, void* destination) {
-  const auto* from = static_cast<const Element*>(plain);
-  auto* to = static_cast<Element*>(destination);
-  for_each_element(shape, [&](std::int64_t source, std::int64_t target) { to[target] = from[source]; });
+  const auto* source = static_cast<const char*>(plain);
+  auto* packed = static_cast<char*>(destination);
+  std::memset(packed, 0, static_cast<std::size_t>(shape.bytes()));
+  constexpr auto size = static_cast<std::int64_t>(sizeof(Element));
+  for (std::int64_t panel = 0; panel < shape.panels(); ++panel, packed += shape.panel_bytes())
+    for_each_element(shape, panel, [&](std::int64_t to, std::int64_t from) {
+      std::memcpy(packed + to * size, source + from * size, sizeof(Element));
+    });
 }
 
 template <typename Element>
 void unpack(const Panel16& shape, const void* packed, void* destination) {
-  const auto* from = static_cast<const Element*>(packed);
-  auto* to = static_cast<Element*>(destination);
-  for_each_element(shape, [&](std::int64_t target, std::int64_t source) { to[target] = from[source]; });
+  const auto* source = static_cast<const char*>(packed);
+  auto* plain = static_cast<char*>(destination);
+  constexpr auto size = static_cast<std::int64_t>(sizeof(Element));
+  for (std::int64_t panel = 0; panel < shape.panels(); ++panel, source += shape.panel_bytes())
+    for_each_element(shape, panel, [&](std::int64_t from, std::int64_t to) {
+      std::memcpy(plain + to * size, source + from * size, sizeof(Element));
+    });
 }
 
 }  // namespace
 
+std::string_view to_string(WeightLayout layout) {
+  for (const Row& row : rows)
+    if (row.layout == layout) return row.name;
+  return "unknown";
+}
+
+std::optional<WeightLayout> parse_weight_layout(std::string_view text) {
+  for (const Row& row : rows)
+    if (row.name == text) return row.layout;
+  return std::nullopt;
+}
+
 void pack_panel16(const Panel16& shape, const void* plain, void* destination) {
-  std::memset(destination, 0, static_cast<std::size_t>(shape.bytes()));
-  switch (shape.element_bytes) {
-    case 1:
-      return pack<std::uint8_t>(shape, plain, destination);
-    case 2:
-      return pack<std::uint16_t>(shape, plain, destination);
-    default:
-      return pack<std::uint32_t>(shape, plain, destination);
-  }
+  if (shape.element_bytes == 4) return pack<std::uint32_t>(shape, plain, destination);
+  if (shape.element_bytes == 1) return pack<std::uint8_t>(shape, plain, destination);
+  pack<std::uint16_t>(shape, plain, destination);
 }
 
 void unpack_panel16(const Panel16& shape, const void* packed, void* destination) {
-  switch (shape.element_bytes) {
-    case 1:
-      return unpack<std::uint8_t>(shape, packed, destination);
-    case 2:
-      return unpack<std::uint16_t>(shape, packed, destination);
-    default:
-      return unpack<std::uint32_t>(shape, packed, destination);
-  }
+  if (shape.element_bytes == 4) return unpack<std::uint32_t>(shape, packed, destination);
+  if (shape.element_bytes == 1) return unpack<std::uint8_t>(shape, packed, destination);
+  unpack<std::uint16_t>(shape, packed, destination);
 }
 
 }  // namespace gemmtune

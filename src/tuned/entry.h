@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "problem/problem.h"
 
@@ -20,9 +21,9 @@ struct TunedEntry {
   std::string libtype;
   std::int64_t solidx = 0;
   std::int64_t split_k = 0;
-  double us = 0;
+  double us = 0;  // NaN: an empty cell
   std::string kernel_name;
-  double err_ratio = 0;
+  double err_ratio = 0;  // NaN: an empty cell
   // gemmtune's own columns; nullopt: an empty cell
   std::optional<double> spread;
   std::optional<double> default_us;
@@ -35,9 +36,13 @@ struct TunedEntry {
   std::optional<double> pdl_us;
   std::string env;
   std::size_t line = 0;  // of the file it was read from, 1-based; 0: not from a file
+  std::uint32_t source = 0;  // which file, where several were read into one table: the reader's index
 };
 
 /// A time that may be chosen: finite and above 0.
 bool valid_time(double us);
+
+/// gfx942, gfx950 …: only these may be meant by a file without a gfx column.
+bool amd_architecture(std::string_view gfx);
 
 }  // namespace gemmtune

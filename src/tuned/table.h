@@ -39,22 +39,27 @@ class TunedTable {
   TunedTable(TunedTable&&) noexcept;
   TunedTable& operator=(TunedTable&&) noexcept;
 
+  /// All entries as given, those that never answer included.
   const std::vector<TunedEntry>& entries() const;
-  /// The hits in AITER's order (exact, range, fine, coarse), at most one a level: the caller takes the first
-  /// that it can run. Rows without gfx match AMD architectures (gfx…) only. Rows with an invalid time do not
-  /// answer.
+  /// The hits in AITER's order (exact, range, fine, coarse), at most one a level and none twice: the caller
+  /// takes the first that it can run. Rows without gfx match AMD architectures (gfx…) only, and only where no
+  /// row with gfx has that M. Of overlapping ranges the one with the smallest M answers. Rows with an invalid
+  /// time do not answer.
   std::vector<LookupHit> lookup(const LookupKey& key) const;
-  /// Duplicate keys met while making the table (indices into the given entries).
+  /// The losers among entries of one key (indices into the given entries, ascending).
   const std::vector<std::size_t>& duplicates() const;
 
-  /// The hot path (decisions 33): one (device, operation, types, N, K, layout flags) resolved once.
+  /// The hot path: one (device, operation, types, N, K, batch, orders, layout flags) resolved once. Lives as
+  /// long as the table.
   class Group;
-  /// nullptr where no row has this key with any M.
+  /// nullptr where no row that may answer has this key with any M. Allocates nothing, takes no lock.
   const Group* find_group(const LookupKey& key_without_m) const;
-  /// The level and entry index of M in a group, or {untuned, -1}: allocates nothing, takes no lock.
+  /// The first level that answers M in a group, and the index of its entry, or {untuned, -1}. A binary search
+  /// in a flat list: allocates nothing, takes no lock, formats nothing; any thread.
   struct Answer {
     Match match = Match::untuned;
     std::int32_t entry = -1;
+    friend bool operator==(const Answer&, const Answer&) = default;
   };
   static Answer lookup(const Group& group, std::int64_t m);
 

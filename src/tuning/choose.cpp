@@ -267,6 +267,10 @@ Decision Chooser::decision() const {
       std::any_of(first_.begin(), first_.end(), [](const auto& times) { return !times.empty(); });
   const bool any_alive = std::find(alive_.begin(), alive_.end(), true) != alive_.end();
   if (!measured || !any_alive) return {};
+  if (stage_ != Stage::decided && !baseline_) {  // the time was over before the selection was
+    const auto best = fastest();
+    return best ? settle(*best, Verdict::only) : Decision{};
+  }
   if (stage_ != Stage::decided || verdict_ == Verdict::undecided)
     return settle(*baseline_, Verdict::undecided);
   if (verdict_ == Verdict::keep_default) return settle(*baseline_, Verdict::keep_default);

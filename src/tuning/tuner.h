@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -68,11 +69,13 @@ Result<TuneSummary> tune(Device& device, Evaluator& evaluator, const TuneRequest
                          TuneObserver& observer);
 
 /// The environment of rows made by this request on this device: its hash (the `env` column) and the JSON
-/// object behind it.
+/// object behind it. The hash covers device, libraries, families and policy; the object holds observations
+/// beside them (the date, and what the caller gives), which it does not cover.
 struct RowEnvironment {
   std::string hash;
   std::string json;
 };
-RowEnvironment row_environment(const Device& device, const Policy& policy);
+RowEnvironment row_environment(const Device& device, const Policy& policy,
+                               const std::map<std::string, double>& observations = {});
 
 }  // namespace gemmtune

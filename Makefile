@@ -1,0 +1,74 @@
+# The two commands and the daily ones. Everything real happens in CMakePresets.json and tools/.
+
+PREFIX ?= /usr/local
+JOBS   ?= $(shell nproc)
+BUDGET ?= 110
+
+SHAPES := shapes/llama-3.2-1b.csv
+TUNED  := build/llama-3.2-1b_bf16_tuned_gemm.csv
+
+.PHONY: help deps program build tune test bench test-gpu format check install soak clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "gemmtune: finds the fastest verified kernel for every GEMM of a model and dispatches to it"
+	@echo
+	@echo "  make tune      install what is missing, build, tune Llama-3.2-1B on this CPU (BUDGET=$(BUDGET) seconds)"
+	@echo "  make test      build and run all tests"
+	@echo
+	@echo "  make deps      install the dependencies from the distribution's archive"
+	@echo "  make build     build everything into build/ (the program is build/gemmtune)"
+	@echo "  make bench     run the benchmarks"
+	@echo "  make test-gpu  run the tests that need a GPU"
+	@echo "  make check     layers, formatting, clang-tidy on what changed"
+	@echo "  make format    format all sources"
+	@echo "  make install   install into PREFIX ($(PREFIX))"
+	@echo "  make soak      the long tests: a fresh machine, full counts"
+	@echo "  make clean     remove the build folders"
+
+deps:
+	@tools/install_dependencies.sh
+
+build/build.ninja: CMakeLists.txt CMakePresets.json | deps
+	cmake --preset release
+
+# What tuning needs: the program and the modules that it loads.
+program: deps build/build.ninja
+	cmake --build --preset release -j $(JOBS) --target gemmtune_program
+
+build: deps build/build.ninja
+	cmake --build --preset release -j $(JOBS)
+
+tune: program
+	build/gemmtune tune -i $(SHAPES) -o $(TUNED) --budget $(BUDGET)
+
+test: build
+	@tools/run_tests.py build -LE gpu
+
+bench: build
+	@tools/run_benchmarks.sh build
+
+test-gpu: build
+	@echo "test-gpu: this version has no GPU backend; tests with the label gpu come with one"
+	@ctest --test-dir build -L gpu --no-tests=ignore --output-on-failure
+
+format:
+	@tools/install_dependencies.sh check
+	@tools/format.sh
+
+check:
+	@tools/install_dependencies.sh check
+	@tools/check_layers.py
+	@tools/format.sh --check
+	@[ -f build/build.ninja ] || cmake --preset release
+	@tools/tidy.sh build
+
+install: build
+	cmake --install build --prefix $(PREFIX)
+
+soak:
+	@tools/install_dependencies.sh soak
+	@tools/soak.sh
+
+clean:
+	rm -rf build build-dev build-asan build-tsan

@@ -1,0 +1,128 @@
+// What a look-up costs in a table of 54,000 rows, and what reading such a file costs.
+//
+// A clock read alone is about 19 ns, so batches of 64 look-ups over 200 problems are timed; `per_lookup` is
+// the time of one. The group path is a handle resolved ahead and an M; the whole path hashes the problem as
+// well.
+#include <benchmark/benchmark.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/random.h"
+#include "formats/tuned_csv.h"
+#include "tuned/table.h"
+
+namespace gemmtune {
+namespace {
+
+constexpr std::size_t groups = 540;
+constexpr std::size_t rows_a_group = 100;
+constexpr std::size_t batch = 64;
+constexpr std::size_t problems = 200;
+
+constexpr const char* gfx = "x86-avx2";
+
+/// 540 weights × 100 M: small M dense, then the steps of padding, as shipped tables have them.
+std::vector<TunedEntry> synthetic_rows() {
+  Random random(1);
+  std::vector<TunedEntry> rows;
+  for (std::size_t group = 0; group < groups; ++group) {
+    Problem problem;
+    problem.n = static_cast<std::int64_t>(64 * (1 + group));
+    problem.k = static_cast<std::int64_t>(128 * (1 + random.below(200)));
+    for (std::size_t i = 0; i < rows_a_group; ++i) {
+      problem.m = static_cast<std::int64_t>(i < 32 ? i + 1 : 32 + (i - 31) * 32);
+      TunedEntry row;
+      row.gfx = gfx;
+      row.cu_num = 2;
+      row.problem = problem;
+      row.libtype = "tiled";
+      row.kernel_name = "tiled_r1_mr8_nr32_kc512_mc128_t2";
+      row.us = 10 + random.uniform();
+      rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
+struct Workload {
+  TunedTable table{synthetic_rows()};
+  std::array<LookupKey, problems> keys;
+  std::array<const TunedTable::Group*, problems> handles{};
+
+  Workload() {
+    Random random(2);
+    for (std::size_t i = 0; i < problems; ++i) {
+      const TunedEntry& row = table.entries()[random.below(table.entries().size())];
+      keys[i] = {gfx, 2, row.problem};
+      keys[i].problem.m = static_cast<std::int64_t>(1 + random.below(3000));
+      handles[i] = table.find_group(keys[i]);
+      if (handles[i] == nullptr) std::abort();
+    }
+  }
+};
+
+const Workload& workload() {
+  static const Workload one;
+  return one;
+}
+
+void set_per_lookup(benchmark::State& state) {
+  state.counters["per_lookup"] =
+      benchmark::Counter(static_cast<double>(state.iterations()) * batch,
+                         benchmark::Counter::kAvgThreadsRate | benchmark::Counter::kInvert);
+}
+
+void group_path(benchmark::State& state) {
+  const Workload& work = workload();
+  std::size_t at = static_cast<std::size_t>(state.thread_index()) * 37;
+  for (auto _ : state) {
+    for (std::size_t i = 0; i < batch; ++i) {
+      at = at + 1 < problems ? at + 1 : 0;
+      benchmark::DoNotOptimize(TunedTable::lookup(*work.handles[at], work.keys[at].problem.m));
+    }
+  }
+  set_per_lookup(state);
+}
+BENCHMARK(group_path)->Threads(1)->Threads(2)->UseRealTime();
+
+void whole_path(benchmark::State& state) {
+  const Workload& work = workload();
+  std::size_t at = static_cast<std::size_t>(state.thread_index()) * 37;
+  for (auto _ : state) {
+    for (std::size_t i = 0; i < batch; ++i) {
+      at = at + 1 < problems ? at + 1 : 0;
+      const TunedTable::Group* group = work.table.find_group(work.keys[at]);
+      benchmark::DoNotOptimize(TunedTable::lookup(*group, work.keys[at].problem.m));
+    }
+  }
+  set_per_lookup(state);
+}
+BENCHMARK(whole_path)->Threads(1)->Threads(2)->UseRealTime();
+
+/// From the file in the page cache to a table that answers.
+void load_54000_rows(benchmark::State& state) {
+  std::string folder = (std::filesystem::temp_directory_path() / "gemmtune_bench_XXXXXX").string();
+  if (::mkdtemp(folder.data()) == nullptr) std::abort();
+  const std::string path = folder + "/bf16_tuned_gemm.csv";
+  if (!write_file_atomically(path, write_tuned_csv(synthetic_rows(), CsvSchema::aiter)).ok()) std::abort();
+  for (auto _ : state) {
+    auto file = read_tuned_csv(path);
+    if (!file.ok() || file->entries.size() != groups * rows_a_group) {
+      state.SkipWithError("the file was not read");
+      break;
+    }
+    const TunedTable table(std::move(file->entries));
+    benchmark::DoNotOptimize(table.entries().data());
+  }
+  std::filesystem::remove_all(folder);
+}
+BENCHMARK(load_54000_rows)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace gemmtune

@@ -1,0 +1,253 @@
+/* gemmtune's C interface: open tuned files, plan a matrix multiplication, run it.
+ *
+ *   y[M, N] = x[M, K] . w[N, K]^T (+ bias[N]), row-major, accumulated in float32.
+ *
+ * Conventions
+ *   - Every structure begins with `size`: set it to sizeof the structure and everything you do not use to
+ * zero. A program built against an older header passes a smaller size; what it does not know keeps its
+ * default.
+ *   - Every function that can fail returns a gemmtune_status; gemmtune_last_error() holds the sentence.
+ * Nothing prints, nothing throws.
+ *   - All functions are safe to call from any thread. Environment variables are read once, when a context is
+ * made.
+ */
+#ifndef GEMMTUNE_C_H
+#define GEMMTUNE_C_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define GEMMTUNE_API __attribute__((visibility("default")))
+#else
+#define GEMMTUNE_API
+#endif
+
+typedef enum gemmtune_status {
+  GEMMTUNE_OK = 0,
+  GEMMTUNE_INVALID_ARGUMENT = 1, /* a value, size or leading dimension is out of range */
+  GEMMTUNE_NOT_FOUND = 2,        /* a file, family, library or device is not there */
+  GEMMTUNE_UNSUPPORTED = 3,      /* legal, but this device or build cannot do it */
+  GEMMTUNE_IO_ERROR = 4,
+  GEMMTUNE_OUT_OF_MEMORY = 5,
+  GEMMTUNE_INTERNAL = 6,
+  GEMMTUNE_NULL_POINTER = 7, /* a required pointer is null */
+  GEMMTUNE_MISALIGNED = 8    /* an operand or the workspace breaks its promised alignment */
+} gemmtune_status;
+
+/* A word for a code ("misaligned"); never null. */
+GEMMTUNE_API const char* gemmtune_status_text(gemmtune_status status);
+/* The sentence of this thread's last failure, naming the value and what was expected; "" before the first
+ * one. Valid until this thread's next failure. */
+GEMMTUNE_API const char* gemmtune_last_error(void);
+/* "0.1.0" */
+GEMMTUNE_API const char* gemmtune_version(void);
+
+typedef enum gemmtune_type {
+  GEMMTUNE_TYPE_UNSET = 0, /* of w and y: the type of x */
+  GEMMTUNE_BF16 = 1,
+  GEMMTUNE_F16 = 2,
+  GEMMTUNE_F32 = 3,
+  GEMMTUNE_F8_E4M3FN = 4,
+  GEMMTUNE_F8_E4M3FNUZ = 5,
+  GEMMTUNE_I8 = 6
+} gemmtune_type;
+
+typedef enum gemmtune_operation { GEMMTUNE_A16W16 = 0 } gemmtune_operation;
+
+/* How a weight lies in memory. It belongs to the weight: one copy serves every M. */
+typedef enum gemmtune_layout {
+  GEMMTUNE_LAYOUT_PLAIN = 0,   /* row-major [N, K], as a checkpoint holds it */
+  GEMMTUNE_LAYOUT_PANEL16 = 1, /* gemmtune's own: panels of 16 output features, contiguous over K */
+  GEMMTUNE_LAYOUT_ONEDNN = 2   /* what oneDNN asks for; opaque */
+} gemmtune_layout;
+
+/* How well the tuned files knew a problem. */
+typedef enum gemmtune_match {
+  GEMMTUNE_MATCH_EXACT = 0,  /* a row of this M */
+  GEMMTUNE_MATCH_RANGE = 1,  /* a row whose interval holds this M */
+  GEMMTUNE_MATCH_FINE = 2,   /* M padded, fine step */
+  GEMMTUNE_MATCH_COARSE = 3, /* M padded, coarse step */
+  GEMMTUNE_MATCH_UNTUNED = 4 /* no row: the fallback */
+} gemmtune_match;
+
+typedef struct gemmtune_context gemmtune_context;
+typedef struct gemmtune_plan gemmtune_plan;
+
+/* ---- context
+ * ------------------------------------------------------------------------------------------------ */
+
+/* One part of a kernel's work. */
+typedef void (*gemmtune_task)(void* task_context, int64_t part);
+/* Runs task(task_context, part) for every part in [0, parts), on whatever threads it likes, and returns when
+ * all are done. Must not throw. Parts may run one after another. */
+typedef void (*gemmtune_parallel_for)(void* context, int64_t parts, gemmtune_task task, void* task_context);
+/* level: 0 debug, 1 info, 2 warning, 3 error. May be called from any thread. */
+typedef void (*gemmtune_log)(void* context, int level, const char* line);
+
+typedef struct gemmtune_context_options {
+  size_t size;
+  /* Folder of the tuned files; null: GEMMTUNE_CONFIG_DIR, else $XDG_CONFIG_HOME/gemmtune, else
+   * ~/.config/gemmtune. */
+  const char* config_folder;
+  /* Tuned files of a16w16, colon-separated, merged; replaces the default. Null: GEMMTUNE_CONFIG_A16W16, else
+   * AITER_CONFIG_GEMM_BF16, else bf16_tuned_gemm.csv of the config folder merged with model_configs/ beside
+   * it. */
+  const char* tuned_files_a16w16;
+  const char* backend;        /* "auto", "cpu" …; null: "auto" */
+  const char* device;         /* "cpu", "cpu:0-15"; null: the backend's default */
+  int32_t threads;            /* 0: GEMMTUNE_NUM_THREADS, else all cores of the device */
+  int32_t strict_environment; /* not 0: rows measured in another environment do not answer */
+  int32_t log_config; /* not 0: a line a problem with its row or rule. 0: GEMMTUNE_LOG_CONFIG decides */
+  gemmtune_parallel_for
+      parallel_for; /* null: gemmtune's own threads. `threads` then says how many run at once */
+  void* parallel_for_context;
+  gemmtune_log log; /* null: no log lines of this context */
+  void* log_context;
+} gemmtune_context_options;
+
+/* Opens the device and reads the tuned files (missing ones are not an error). `options` may be null: all
+ * defaults. The caller owns *context. Takes milliseconds. */
+GEMMTUNE_API gemmtune_status gemmtune_context_create(const gemmtune_context_options* options,
+                                                     gemmtune_context** context);
+/* Plans made from it stay valid until they are released. No other call on this context may be running. Null
+ * is ignored. */
+GEMMTUNE_API void gemmtune_context_destroy(gemmtune_context* context);
+/* The process's context with all defaults, made at the first call; owned by gemmtune, never destroyed. */
+GEMMTUNE_API gemmtune_status gemmtune_default_context(gemmtune_context** context);
+/* Reads the tuned files again and swaps them in; plans in use stay valid. Where a file cannot be read the old
+ * rows stay and the error is returned. */
+GEMMTUNE_API gemmtune_status gemmtune_context_reload(gemmtune_context* context);
+/* The tuned files, one line each: path, and rows read or why there are none. Writes at most `capacity` bytes
+ * with the final 0; *needed (may be null) is the full length with it. `text` may be null where capacity is 0.
+ */
+GEMMTUNE_API gemmtune_status gemmtune_context_sources(const gemmtune_context* context, char* text,
+                                                      size_t capacity, size_t* needed);
+
+typedef struct gemmtune_device_info {
+  size_t size;
+  const char* backend; /* "cpu"; all texts live as long as the context */
+  const char* name;    /* "cpu:0-1" */
+  const char* model;
+  const char* gfx; /* the tables' architecture: "x86-avx2" */
+  int32_t cu_num;  /* compute units: the threads of a CPU */
+} gemmtune_device_info;
+
+GEMMTUNE_API gemmtune_status gemmtune_context_device(const gemmtune_context* context,
+                                                     gemmtune_device_info* info);
+
+/* How plan requests (gemmtune_plan_create and the one-call form, cached answers included) were served. */
+typedef struct gemmtune_counters {
+  size_t size;
+  uint64_t exact;
+  uint64_t range;
+  uint64_t fine;
+  uint64_t coarse;
+  uint64_t untuned;
+  uint64_t other_environment; /* of those above: by a row measured in another environment */
+  uint64_t plans_made;        /* requests that the plan cache could not answer */
+  uint64_t invalid_rows;      /* rows that were passed over because their kernel cannot run here */
+} gemmtune_counters;
+
+GEMMTUNE_API gemmtune_status gemmtune_context_counters(const gemmtune_context* context,
+                                                       gemmtune_counters* counters);
+
+/* ---- problems and plans
+ * ------------------------------------------------------------------------------------- */
+
+typedef struct gemmtune_problem {
+  size_t size;
+  gemmtune_operation operation;
+  gemmtune_type x_type;
+  gemmtune_type w_type; /* unset: x_type */
+  gemmtune_type y_type; /* unset: x_type */
+  int64_t m;            /* rows of x; 0 is legal: nothing is read or written */
+  int64_t n;            /* rows of w */
+  int64_t k;
+  int32_t bias;     /* not 0: a bias [N] of y's type is added in float32 before rounding */
+  int32_t scale_ab; /* not 0: fp8 operands with one float32 scale each */
+  gemmtune_layout weight_layout;
+  int32_t alignment; /* bytes, a power of two, promised for x, w, bias and y; 0: 16 */
+} gemmtune_problem;
+
+/* Pointers of one call, on the context's device. Weights are dense. y must not overlap an input. */
+typedef struct gemmtune_operands {
+  size_t size;
+  const void* x;        /* [M, K], rows ldx elements apart */
+  const void* w;        /* [N, K] in the problem's weight layout */
+  const void* bias;     /* [N]; required where the problem has a bias, ignored elsewhere */
+  void* y;              /* [M, N], rows ldy elements apart */
+  int64_t ldx;          /* elements, >= k; 0: k */
+  int64_t ldy;          /* elements, >= n; 0: n */
+  const float* x_scale; /* with scale_ab */
+  const float* w_scale;
+} gemmtune_operands;
+
+/* Binds a problem to the kernel that the tuned files name, or to the fallback. Answers come from a cache of
+ * 4096 problems; else the kernel is created, which may take milliseconds. The caller owns one reference of
+ * *plan. */
+GEMMTUNE_API gemmtune_status gemmtune_plan_create(gemmtune_context* context, const gemmtune_problem* problem,
+                                                  gemmtune_plan** plan);
+/* One more reference. */
+GEMMTUNE_API void gemmtune_plan_retain(gemmtune_plan* plan);
+/* Gives one reference back; the last one frees the plan. Null is ignored. */
+GEMMTUNE_API void gemmtune_plan_release(gemmtune_plan* plan);
+
+typedef struct gemmtune_plan_info {
+  size_t size;
+  gemmtune_match match;
+  int32_t other_environment; /* 1: the row was measured with another device model or library version */
+  int64_t hit_m;             /* M of the row that answered; 0 where untuned */
+  const char* kernel_name;   /* as in tuned files; all texts live as long as the plan */
+  const char* family;        /* the kernel's family: libtype */
+  const char* rule;          /* what decided, in words, with the rows that were passed over and why */
+  const char* file;          /* of the row; "" where untuned */
+  size_t line;               /* of the row, 1-based; 0 where untuned */
+  size_t workspace_bytes;
+} gemmtune_plan_info;
+
+GEMMTUNE_API gemmtune_status gemmtune_plan_get_info(const gemmtune_plan* plan, gemmtune_plan_info* info);
+
+/* Runs the plan. Any number of threads may run one plan at once, each with a workspace of its own of
+ * workspace_bytes, 64-byte aligned (null where that is 0). On a CPU `stream` is null and the result is
+ * complete on return; on a GPU the work is enqueued on the stream. Allocates nothing. On an error nothing was
+ * written. */
+GEMMTUNE_API gemmtune_status gemmtune_plan_run(const gemmtune_plan* plan, const gemmtune_operands* operands,
+                                               void* workspace, void* stream);
+
+/* The short form: plan from the cache, workspace kept by the context for each thread and stream. `context`
+ * null: the default context. */
+GEMMTUNE_API gemmtune_status gemmtune_gemm_a16w16(gemmtune_context* context, const gemmtune_problem* problem,
+                                                  const gemmtune_operands* operands, void* stream);
+
+/* ---- weights that are packed once
+ * ---------------------------------------------------------------------------- `problem` describes the
+ * weight: operation, n, k, types, bias; m and weight_layout are ignored. */
+
+/* The layout that the tuned files were made for on this device: plain where no row of a packed weight can
+ * run. */
+GEMMTUNE_API gemmtune_status gemmtune_weight_layout(const gemmtune_context* context,
+                                                    const gemmtune_problem* problem, gemmtune_layout* layout);
+/* Bytes of the weight in `layout`. */
+GEMMTUNE_API gemmtune_status gemmtune_packed_weight_bytes(const gemmtune_context* context,
+                                                          const gemmtune_problem* problem,
+                                                          gemmtune_layout layout, size_t* bytes);
+/* plain [N, K] into `packed`, which holds gemmtune_packed_weight_bytes, 64-byte aligned; no overlap. */
+GEMMTUNE_API gemmtune_status gemmtune_shuffle_weight(const gemmtune_context* context,
+                                                     const gemmtune_problem* problem, gemmtune_layout layout,
+                                                     const void* plain, void* packed);
+/* The inverse, for layouts that have one (panel16). */
+GEMMTUNE_API gemmtune_status gemmtune_unshuffle_weight(const gemmtune_context* context,
+                                                       const gemmtune_problem* problem,
+                                                       gemmtune_layout layout, const void* packed,
+                                                       void* plain);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* GEMMTUNE_C_H */

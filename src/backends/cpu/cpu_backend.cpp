@@ -1,0 +1,58 @@
+#include "backends/cpu/cpu_backend.h"
+
+#include <optional>
+#include <utility>
+
+#include "backends/cpu/core_set.h"
+#include "backends/cpu/cpu_device.h"
+#include "backends/cpu/system_limits.h"
+
+namespace gemmtune::cpu {
+namespace {
+
+Result<CpuDeviceOptions> read_request(const DeviceRequest& request) {
+  CpuDeviceOptions options;
+  auto cores = choose_cores(request.text, request.threads, thread_affinity(), cpu_quota());
+  if (!cores.ok()) return cores.status();
+  options.cores = std::move(*cores);
+  if (!request.isa_cap.empty()) {
+    options.isa_cap = parse_isa(request.isa_cap);
+    if (!options.isa_cap) {
+      return Status::invalid("instruction-set level '{}', expected scalar, avx2, avx512, avx512bf16 or amx",
+                             request.isa_cap);
+    }
+  }
+  options.library_folder = request.library_folder;
+  options.pin_threads = request.pin_threads;
+  return options;
+}
+
+class CpuBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "cpu"; }
+  Status available() const override { return {}; }
+
+  std::vector<DeviceInfo> devices(const DeviceRequest& request) const override {
+    const auto options = read_request(request);
+    if (!options.ok()) return {};
+    const Isa isa = detect_isa(options->isa_cap);
+    FamilyList list;
+    add_vendor_families({isa, options->isa_cap, options->cores.cores, options->library_folder}, list);
+    return {describe_device(options->cores.cores, isa, std::move(list.libraries))};
+  }
+
+  Result<std::unique_ptr<Device>> open(const DeviceRequest& request) const override {
+    auto options = read_request(request);
+    if (!options.ok()) return options.status();
+    return std::unique_ptr<Device>(std::make_unique<CpuDevice>(*options));
+  }
+};
+
+}  // namespace
+
+const Backend& cpu_backend() {
+  static const CpuBackend backend;
+  return backend;
+}
+
+}  // namespace gemmtune::cpu

@@ -1,0 +1,180 @@
+#include "backends/cpu/cpu_device.h"
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "backends/cpu/cache_probe.h"
+#include "backends/cpu/defaults.h"
+#include "backends/cpu/kernels/own_families.h"
+#include "backends/cpu/memory.h"
+#include "backends/cpu/system_limits.h"
+#include "backends/cpu/timer.h"
+
+namespace gemmtune::cpu {
+namespace {
+
+/// libgomp spins for about 4 ms after its last region; OpenBLAS and our pool are asleep long before.
+constexpr auto pool_gap = std::chrono::milliseconds(5);
+
+PoolOptions pool_options(const CpuDeviceOptions& options) {
+  PoolOptions pool;
+  pool.threads = static_cast<int>(options.cores.cores.size());
+  pool.pin = options.pin_threads;
+  if (options.cores.named || options.pin_threads) pool.cores = options.cores.cores;
+  return pool;
+}
+
+FamilyRequest family_request(const CpuDeviceOptions& options) {
+  return {detect_isa(options.isa_cap), options.isa_cap, options.cores.cores, options.library_folder};
+}
+
+Status check_pointers(const void* a, const void* b, std::size_t bytes) {
+  if (bytes == 0 || (a != nullptr && b != nullptr)) return {};
+  return Status::invalid("copy of {} bytes from or to a null pointer", bytes);
+}
+
+/// The problem of a weight in oneDNN's form; its M does not matter.
+Problem as_onednn_weight(Problem problem) {
+  problem.m = 1;
+  problem.bpreshuffle = true;
+  problem.weight_layout = WeightLayout::onednn;
+  return problem;
+}
+
+}  // namespace
+
+DeviceInfo describe_device(const CoreList& cores, Isa isa, std::vector<Library> libraries) {
+  DeviceInfo info;
+  info.backend = "cpu";
+  info.name = "cpu:" + print_core_list(cores);
+  info.model = cpu_model_name();
+  info.gfx = gfx_name(isa);
+  info.cu_num = static_cast<int>(cores.size());
+  info.libraries = std::move(libraries);
+  return info;
+}
+
+CpuDevice::CpuDevice(const CpuDeviceOptions& options)
+    : cores_(options.cores.cores),
+      pin_threads_(options.pin_threads),
+      executor_(pool_options(options)),
+      families_(make_families(family_request(options), executor_)),
+      info_(describe_device(cores_, detect_isa(options.isa_cap), families_.libraries)) {
+  for (const auto& family : families_.families) family_pointers_.push_back(family.get());
+}
+
+Result<std::unique_ptr<Buffer>> CpuDevice::allocate(std::size_t bytes, Placement placement) {
+  return allocate_memory(bytes, placement);
+}
+
+Status CpuDevice::copy_in(void* device, const void* host, std::size_t bytes) {
+  GEMMTUNE_RETURN_IF_ERROR(check_pointers(device, host, bytes));
+  if (bytes > 0) std::memcpy(device, host, bytes);
+  return {};
+}
+
+Status CpuDevice::copy_out(void* host, const void* device, std::size_t bytes) {
+  return copy_in(host, device, bytes);
+}
+
+Status CpuDevice::fill(void* device, int byte, std::size_t bytes) {
+  GEMMTUNE_RETURN_IF_ERROR(check_pointers(device, device, bytes));
+  if (bytes > 0) std::memset(device, byte, bytes);
+  return {};
+}
+
+/// ok where a weight of the problem (its M left out) can be in `layout` here.
+Status CpuDevice::check_layout(const Problem& problem, WeightLayout layout) const {
+  Problem weight = problem;
+  weight.m = 1;
+  weight.bpreshuffle = layout != WeightLayout::plain;
+  weight.weight_layout = layout;
+  GEMMTUNE_RETURN_IF_ERROR(check(weight));
+  if (layout == WeightLayout::any)
+    return Status::invalid("weight layout any: a packed weight needs one of plain, panel16, onednn");
+  if (layout == WeightLayout::panel16 && problem.scale_ab) {
+    return Status::unsupported("weight layout panel16 of {}: only bf16, fp16 and fp32",
+                               to_string(problem.w_type));
+  }
+  if (layout == WeightLayout::onednn && families_.onednn == nullptr) {
+    return Status::unsupported("weight layout onednn: oneDNN is not on this machine: {}",
+                               info_.libraries.front().why);
+  }
+  return {};
+}
+
+Result<std::size_t> CpuDevice::packed_bytes(const Problem& problem, WeightLayout layout) const {
+  GEMMTUNE_RETURN_IF_ERROR(check_layout(problem, layout));
+  if (layout == WeightLayout::onednn) return families_.onednn->packed_bytes(as_onednn_weight(problem));
+  // check() holds a plain weight below 2⁴⁷ bytes; panel16 pads it to at most 512 times that: no overflow.
+  const std::int64_t bytes =
+      layout == WeightLayout::plain ? weight_bytes(problem) : panel16_of(problem).bytes();
+  if (bytes > max_tensor_bytes) {
+    return Status::invalid("a weight of {} x {} in layout {} needs {} bytes, more than 2^47", problem.n,
+                           problem.k, to_string(layout), bytes);
+  }
+  return static_cast<std::size_t>(bytes);
+}
+
+Status CpuDevice::shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
+                                 void* packed) {
+  const auto bytes = packed_bytes(problem, layout);
+  if (!bytes.ok()) return bytes.status();
+  GEMMTUNE_RETURN_IF_ERROR(check_pointers(plain, packed, *bytes));
+  if (layout == WeightLayout::onednn) return families_.onednn->pack(as_onednn_weight(problem), plain, packed);
+  if (layout == WeightLayout::plain) return copy_in(packed, plain, *bytes);
+  pack_panel16(panel16_of(problem), plain, packed);
+  return {};
+}
+
+Status CpuDevice::unshuffle_weight(const Problem& problem, WeightLayout layout, const void* packed,
+                                   void* plain) const {
+  const auto bytes = packed_bytes(problem, layout);
+  if (!bytes.ok()) return bytes.status();
+  GEMMTUNE_RETURN_IF_ERROR(check_pointers(plain, packed, *bytes));
+  if (layout == WeightLayout::onednn)
+    return families_.onednn->unpack(as_onednn_weight(problem), packed, plain);
+  if (layout == WeightLayout::panel16) {
+    unpack_panel16(panel16_of(problem), packed, plain);
+  } else {
+    std::memcpy(plain, packed, *bytes);
+  }
+  return {};
+}
+
+Result<double> CpuDevice::sample(const SampleRequest& request) {
+  const std::lock_guard lock(sampling_);
+  const Stream stream{static_cast<Executor*>(&executor_)};
+  if (!pin_threads_) return time_batch(request, stream);
+  const ScopedAffinity on_first_core({cores_.front()});
+  // libgomp may start workers in the middle of a sample, and they inherit the caller's cores: so it keeps the
+  // whole set. It stays on the first core all the same, for the workers are pinned to the others.
+  const ScopedAffinity for_new_workers(active_pool_ == "openmp" ? cores_ : CoreList());
+  return time_batch(request, stream);
+}
+
+std::size_t CpuDevice::last_level_cache_bytes() { return effective_last_level_cache(cores_); }
+
+std::size_t CpuDevice::free_memory_bytes() { return cpu::free_memory_bytes(); }
+
+void CpuDevice::quiesce(std::string_view thread_pool) {
+  const std::lock_guard lock(sampling_);
+  if (active_pool_ == thread_pool) return;
+  active_pool_ = thread_pool;
+  std::this_thread::sleep_for(pool_gap);
+  if (pin_threads_ && thread_pool == "openmp" && families_.onednn != nullptr) {
+    families_.onednn->pin_team(cores_);
+  }
+}
+
+Result<Candidate> CpuDevice::baseline(const Problem& problem) const {
+  return choose_baseline(family_pointers_, problem);
+}
+
+Result<Candidate> CpuDevice::fallback(const Problem& problem) const {
+  return choose_fallback(family_pointers_, problem);
+}
+
+}  // namespace gemmtune::cpu

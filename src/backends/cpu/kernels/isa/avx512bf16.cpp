@@ -1,0 +1,48 @@
+// AVX-512 with BF16: vdpbf16ps multiplies pairs of bf16 and adds both products to a float32 lane.
+// The vector header comes first, the others are written over it.
+// clang-format off
+#include "backends/cpu/kernels/isa/vector_avx512.h"
+#include "backends/cpu/kernels/isa/vector_kernels.h"
+#include "backends/cpu/kernels/isa/vector_pack.h"
+#include "backends/cpu/kernels/isa/vector_tables_avx512.h"
+// clang-format on
+
+namespace gemmtune::cpu {
+namespace {
+
+/// Interface of vector_sources.h; x stays bf16, one broadcast covers the pair.
+struct PairSource {
+  using V = __m512i;
+  static constexpr int steps = 1, k_per_line = 2, line_bytes = 64, x_bytes = 2, w_bytes = 2,
+                       row_elements = 32;
+  static void load_line(const char* line, int, V out[steps]) { out[0] = load_as<__m512i>(line); }
+  static V broadcast_x(const char* x) {
+    int pair;
+    __builtin_memcpy(&pair, x, sizeof(pair));
+    return _mm512_set1_epi32(pair);
+  }
+  static V load_row(const char* w) { return load_as<__m512i>(w); }
+  static V load_x(const char* x) { return load_as<__m512i>(x); }
+  static Vec multiply(V x, V w, Vec sum) {
+    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(w), reinterpret_cast<__m512bh>(x));
+  }
+};
+
+using Wide = WideTables<PairSource>;
+using Rows = RowTables<PairSource>;
+
+}  // namespace
+
+constexpr IsaKernels avx512bf16_kernels = {
+    .bf16_compute = true,
+    .rows_read_x_panels = false,
+    .panels = {{nullptr, 0}, {Wide::panels, Wide::panel_count}, {nullptr, 0}},
+    .rows = {{nullptr, 0}, {Rows::rows, Rows::row_count}, {nullptr, 0}},
+    .pack_x = {nullptr, pack_x<ReadPairs>, nullptr},
+    .pack_panel = {nullptr, pack_panel<ReadPairs>, nullptr},
+    .store = {store_tile<WriteF32>, store_tile<WriteBf16>, store_tile<WriteF16>},
+    .begin = nullptr,
+    .end = nullptr,
+};
+
+}  // namespace gemmtune::cpu

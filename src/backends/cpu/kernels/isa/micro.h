@@ -1,0 +1,123 @@
+// The seam between portable code and the files that are compiled for one instruction set: plain structs and
+// function pointers. Nothing here emits a symbol, and no standard template is used (such a symbol would be
+// weak, and the linker could hand a baseline machine the copy that was compiled for another one).
+//
+// Formats: K is cut into chunks of 32 elements, zero-padded at the end. Packed x is [chunk][mr][32] in the
+// compute type, a weight panel is panel16 (numbers/weight_layout.h).
+#pragma once
+
+namespace gemmtune::cpu {
+
+/// Storage types; also the index into the tables below.
+enum class Element : unsigned char { f32, bf16, f16 };
+inline constexpr int element_types = 3;
+
+inline constexpr long chunk_elements = 32;
+inline constexpr long panel_columns = 16;
+
+/// c[mr][16 · panels] (+)= packed x · panels.
+struct PanelArgs {
+  const void* x;  // [chunks][mr][32]
+  const void* w;  // the first panel at its first chunk
+  long w_stride;  // bytes from panel to panel
+  long chunks;
+  float* c;  // dense tile
+  bool accumulate;
+  long prefetch;    // bytes ahead of the weight line being read; 0: nothing ahead
+  long prefetch_x;  // chunks of x ahead (tile units only)
+};
+using PanelKernel = void (*)(const PanelArgs&);
+
+/// c[m · ldc + row] (+)= packed x[m] · w[row] for rows of a plain weight; m runs over all mr, row over `rows`
+/// ≤ nr.
+struct RowArgs {
+  const void* x;  // [chunks][mr][32]; where rows_read_x_panels: mr / 16 panels of x, x_stride bytes apart
+  long x_stride;
+  const void* w;
+  long w_stride;  // bytes from row to row
+  long rows;
+  long k;  // elements of each row; nothing beyond them is read
+  float* c;
+  long ldc;
+  bool accumulate;
+  long prefetch;  // bytes ahead in each row
+};
+using RowKernel = void (*)(const RowArgs&);
+
+/// `rows` rows of x, k elements each, into [chunks][mr][32]; missing rows and elements become zero.
+struct PackXArgs {
+  const void* x;
+  long ldx;  // bytes from row to row
+  long rows;
+  long mr;
+  long k;
+  long chunks;
+  void* out;
+};
+using PackX = void (*)(const PackXArgs&);
+
+/// Up to 16 rows of a row-major matrix, k elements each, into one panel of the compute type.
+struct PackPanelArgs {
+  const void* rows;
+  long stride;  // bytes from row to row
+  long count;   // rows, ≤ 16
+  long k;
+  long chunks;
+  void* out;
+};
+using PackPanel = void (*)(const PackPanelArgs&);
+
+/// Tile + bias, rounded to y's type. Writes rows × columns elements of y and nothing else.
+struct StoreArgs {
+  const float* tile;
+  long ldt;  // elements
+  long rows;
+  long columns;
+  const void* bias = nullptr;  // of y's type, `columns` elements; may be null
+  void* y = nullptr;
+  long ldy = 0;  // elements
+};
+using Store = void (*)(const StoreArgs&);
+
+struct PanelEntry {
+  int mr;
+  int panels;
+  PanelKernel run;
+};
+struct RowEntry {
+  int mr;
+  int nr;
+  RowKernel run;
+};
+struct PanelList {
+  const PanelEntry* entries;
+  int count;
+};
+struct RowList {
+  const RowEntry* entries;
+  int count;
+};
+
+/// What one instruction set offers, for one compute type: float32, or bf16 pairs with float32 accumulators.
+/// Indexed by storage type; an empty entry means that the set does not read this type.
+struct IsaKernels {
+  bool bf16_compute;
+  bool rows_read_x_panels;
+  PanelList panels[element_types];  // weight panels of this storage type
+  RowList rows[element_types];      // plain weight rows of this storage type
+  PackX pack_x[element_types];
+  PackPanel pack_panel[element_types];
+  Store store[element_types];
+  void (*begin)();  // on each thread before panel and row kernels of a call; null where nothing is to be done
+  void (*end)();
+};
+
+extern const IsaKernels scalar_kernels;
+#if defined(GEMMTUNE_X86_KERNELS)
+extern const IsaKernels avx2_kernels;
+extern const IsaKernels avx512_kernels;
+extern const IsaKernels avx512bf16_kernels;
+extern const IsaKernels amx_kernels;
+#endif
+
+}  // namespace gemmtune::cpu

@@ -1,0 +1,133 @@
+// AMX kernels over a tile unit: static functions zero<I>, load<I>(address, stride), multiply<C, A, B>,
+// store<I>. amx.cpp gives the hardware's, the tests one in plain C++, so that indexing is tested on any
+// machine. Tiles 0-3 accumulate, 4-5 hold x (or w rows), 6-7 hold panels; a tile is 16 rows of 64 bytes.
+#pragma once
+
+#include "backends/cpu/kernels/isa/micro.h"
+
+namespace gemmtune::cpu {
+namespace {
+
+constexpr long tile_bytes = 1024;  // one chunk of a panel, one chunk of 16 packed rows of x
+
+/// The same position (a, b) of a grid of accumulators, as types: tile numbers must be constants.
+template <int value>
+struct Number {
+  static constexpr int get = value;
+};
+
+/// Calls visit(Number<a>, Number<b>) for a < rows within b < columns.
+template <int rows, int columns, int index = 0, typename Visit>
+inline __attribute__((always_inline)) void for_tiles(Visit visit) {
+  if constexpr (index < rows * columns) {
+    visit(Number<index % rows>{}, Number<index / rows>{});
+    for_tiles<rows, columns, index + 1>(visit);
+  }
+}
+
+/// x tiles: `tiles_m` · 16 rows, chunk after chunk; panels: `tiles_n`. Up to two x tiles stay loaded, more
+/// are loaded in turn (then there is one panel only).
+template <typename Tile, int tiles_m, int tiles_n>
+void tile_panel_kernel(const PanelArgs& args) {
+  static_assert(tiles_m * tiles_n <= 4 && (tiles_m <= 2 || tiles_n == 1));
+  constexpr long c_stride = tiles_n * 64;
+  char* c = reinterpret_cast<char*>(args.c);
+  for_tiles<tiles_m, tiles_n>([&](auto m, auto n) {
+    constexpr int tile = decltype(m)::get * tiles_n + decltype(n)::get;
+    if (args.accumulate)
+      Tile::template load<tile>(c + m.get * 16 * c_stride + n.get * 64, c_stride);
+    else
+      Tile::template zero<tile>();
+  });
+  const char* x = static_cast<const char*>(args.x);
+  const char* w = static_cast<const char*>(args.w);
+  const long x_ahead = args.prefetch_x * tiles_m * tile_bytes;
+  for (long chunk = 0; chunk < args.chunks; ++chunk, x += tiles_m * tile_bytes, w += tile_bytes) {
+    for_tiles<tiles_m, tiles_n>([&](auto m, auto n) {
+      constexpr int x_tile = 4 + decltype(m)::get % 2;
+      constexpr int w_tile = 6 + decltype(n)::get % 2;
+      if constexpr (decltype(m)::get == 0) {
+        const char* line = w + n.get * args.w_stride;
+        for (int row = 0; row < 16; ++row) __builtin_prefetch(line + row * 64 + args.prefetch);
+        Tile::template load<w_tile>(line, 64);
+      }
+      if constexpr (decltype(n)::get == 0) {
+        if (x_ahead != 0)
+          for (int row = 0; row < 16; ++row) __builtin_prefetch(x + m.get * tile_bytes + row * 64 + x_ahead);
+        Tile::template load<x_tile>(x + m.get * tile_bytes, 64);
+      }
+      Tile::template multiply<decltype(m)::get * tiles_n + decltype(n)::get, x_tile, w_tile>();
+    });
+  }
+  for_tiles<tiles_m, tiles_n>([&](auto m, auto n) {
+    constexpr int tile = decltype(m)::get * tiles_n + decltype(n)::get;
+    Tile::template store<tile>(c + m.get * 16 * c_stride + n.get * 64, c_stride);
+  });
+}
+
+/// One chunk: yᵀ += w rows · xᵀ, the rows straight from memory, x as panels.
+template <typename Tile, int row_tiles, int x_panels>
+inline __attribute__((always_inline)) void tile_row_chunk(const char* x, long x_stride, const char* w,
+                                                          long w_stride) {
+  for_tiles<row_tiles, x_panels>([&](auto r, auto p) {
+    constexpr int w_tile = 4 + decltype(r)::get % 2;
+    constexpr int x_tile = 6 + decltype(p)::get % 2;
+    if constexpr (decltype(r)::get == 0) Tile::template load<x_tile>(x + p.get * x_stride, 64);
+    if constexpr (decltype(p)::get == 0) Tile::template load<w_tile>(w + r.get * 16 * w_stride, w_stride);
+    Tile::template multiply<decltype(r)::get * x_panels + decltype(p)::get, w_tile, x_tile>();
+  });
+}
+
+template <typename Tile, int row_tiles, int x_panels>
+void tile_row_kernel(const RowArgs& args) {
+  static_assert(row_tiles <= 2 && x_panels <= 2);
+  for_tiles<row_tiles, x_panels>(
+      [&](auto r, auto p) { Tile::template zero<decltype(r)::get * x_panels + decltype(p)::get>(); });
+  const char* x = static_cast<const char*>(args.x);
+  const char* w = static_cast<const char*>(args.w);
+  const long chunks = (args.k + 31) / 32;
+  // Blocks that are cut off on either side go through a zero-padded copy: tiles read whole rows.
+  const long whole = args.rows == row_tiles * 16 ? args.k / 32 : 0;
+  for (long chunk = 0; chunk < chunks; ++chunk, x += tile_bytes, w += 64) {
+    if (chunk < whole) {
+      for (int row = 0; row < row_tiles * 16; ++row)
+        __builtin_prefetch(w + row * args.w_stride + args.prefetch);
+      tile_row_chunk<Tile, row_tiles, x_panels>(x, args.x_stride, w, args.w_stride);
+      continue;
+    }
+    char copy[row_tiles * 16][64];
+    __builtin_memset(copy, 0, sizeof(copy));
+    const long left = args.k - chunk * 32;
+    for (long row = 0; row < args.rows; ++row)
+      __builtin_memcpy(copy[row], w + row * args.w_stride,
+                       static_cast<unsigned long>(left < 32 ? left : 32) * 2);
+    tile_row_chunk<Tile, row_tiles, x_panels>(x, args.x_stride, copy[0], 64);
+  }
+  for_tiles<row_tiles, x_panels>([&](auto r, auto p) {
+    float block[16][16];  // [row of w][row of x]
+    Tile::template store<decltype(r)::get * x_panels + decltype(p)::get>(block, 64);
+    for (long row = 0; row < 16 && r.get * 16 + row < args.rows; ++row)
+      for (long m = 0; m < 16; ++m) {
+        float* c = args.c + (p.get * 16 + m) * args.ldc + r.get * 16 + row;
+        *c = (args.accumulate ? *c : 0.0F) + block[row][m];
+      }
+  });
+}
+
+template <typename Tile>
+struct TileTables {
+  static constexpr PanelEntry panels[] = {
+      {16, 1, tile_panel_kernel<Tile, 1, 1>}, {16, 2, tile_panel_kernel<Tile, 1, 2>},
+      {16, 3, tile_panel_kernel<Tile, 1, 3>}, {16, 4, tile_panel_kernel<Tile, 1, 4>},
+      {32, 1, tile_panel_kernel<Tile, 2, 1>}, {32, 2, tile_panel_kernel<Tile, 2, 2>},
+      {48, 1, tile_panel_kernel<Tile, 3, 1>}, {64, 1, tile_panel_kernel<Tile, 4, 1>}};
+  static constexpr int panel_count = 8;
+  static constexpr RowEntry rows[] = {{16, 16, tile_row_kernel<Tile, 1, 1>},
+                                      {16, 32, tile_row_kernel<Tile, 2, 1>},
+                                      {32, 16, tile_row_kernel<Tile, 1, 2>},
+                                      {32, 32, tile_row_kernel<Tile, 2, 2>}};
+  static constexpr int row_count = 4;
+};
+
+}  // namespace
+}  // namespace gemmtune::cpu

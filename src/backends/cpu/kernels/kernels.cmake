@@ -1,0 +1,31 @@
+# gemmtune_cpu_kernels: our own CPU kernel families (own_families.h). Included by src/backends/CMakeLists.txt.
+set(gemmtune_kernels_folder ${CMAKE_CURRENT_LIST_DIR})
+
+# One file an instruction set, apart from everything else: a test reads these objects' symbols.
+add_library(gemmtune_cpu_isa OBJECT ${gemmtune_kernels_folder}/isa/scalar.cpp)
+target_link_libraries(gemmtune_cpu_isa PRIVATE gemmtune_options)
+# -O3 also where the rest is built for speed with -O2; GCC 12's intrinsics trip its own warnings about
+# uninitialized values.
+target_compile_options(gemmtune_cpu_isa PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O3> -Wno-uninitialized
+                       -Wno-maybe-uninitialized)
+
+add_library(gemmtune_cpu_kernels STATIC
+            ${gemmtune_kernels_folder}/../isa.cpp ${gemmtune_kernels_folder}/kernel_set.cpp
+            ${gemmtune_kernels_folder}/reference/reference.cpp ${gemmtune_kernels_folder}/skinny/skinny.cpp
+            ${gemmtune_kernels_folder}/skinny/skinny_kernel.cpp ${gemmtune_kernels_folder}/tiled/tiled.cpp
+            ${gemmtune_kernels_folder}/tiled/tiled_kernel.cpp $<TARGET_OBJECTS:gemmtune_cpu_isa>)
+target_link_libraries(gemmtune_cpu_kernels PUBLIC gemmtune_options gemmtune_candidates)
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  set(gemmtune_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c)
+  foreach(isa avx2 avx512 avx512bf16 amx)
+    target_sources(gemmtune_cpu_isa PRIVATE ${gemmtune_kernels_folder}/isa/${isa}.cpp)
+  endforeach()
+  set_source_files_properties(${gemmtune_kernels_folder}/isa/avx2.cpp PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
+  set_source_files_properties(${gemmtune_kernels_folder}/isa/avx512.cpp ${gemmtune_kernels_folder}/isa/amx.cpp
+                              PROPERTIES COMPILE_OPTIONS "${gemmtune_avx512}")
+  set_source_files_properties(${gemmtune_kernels_folder}/isa/avx512bf16.cpp PROPERTIES
+                              COMPILE_OPTIONS "${gemmtune_avx512};-mavx512bf16")
+  target_compile_definitions(gemmtune_cpu_isa PRIVATE GEMMTUNE_X86_KERNELS)
+  target_compile_definitions(gemmtune_cpu_kernels PRIVATE GEMMTUNE_X86_KERNELS)
+endif()

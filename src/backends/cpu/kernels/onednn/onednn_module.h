@@ -1,0 +1,97 @@
+/* The table of functions that the loadable module libgemmtune_onednn.so hands out. Plain C, so that a module
+ * built against another oneDNN (2.x or 3.x) or by another compiler fits. No exception crosses it. Functions
+ * that can fail return 0 for success and write a sentence into `why` otherwise. */
+#ifndef GEMMTUNE_ONEDNN_MODULE_H
+#define GEMMTUNE_ONEDNN_MODULE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GEMMTUNE_ONEDNN_ABI 1
+
+typedef enum {
+  gemmtune_onednn_f32 = 0,
+  gemmtune_onednn_bf16 = 1,
+  gemmtune_onednn_f16 = 2
+} gemmtune_onednn_type;
+
+/* Values of cap_isa: what the instruction-set levels of gemmtune are to oneDNN. */
+typedef enum {
+  gemmtune_onednn_sse41 = 0,
+  gemmtune_onednn_avx2 = 1,
+  gemmtune_onednn_avx512 = 2,
+  gemmtune_onednn_avx512_bf16 = 3,
+  gemmtune_onednn_amx = 4
+} gemmtune_onednn_isa;
+
+/* A weight [n, k]; the bytes of its packed form depend on these and on `threads` alone. */
+typedef struct {
+  int64_t n, k;
+  gemmtune_onednn_type type;
+  int threads;
+} gemmtune_onednn_weight;
+
+/* y[m, n] = x[m, k] * w[n, k]^T (+ bias[n] of y's type), all dense and row-major. */
+typedef struct {
+  gemmtune_onednn_weight weight;
+  int64_t m;
+  gemmtune_onednn_type y_type;
+  int bias;
+  int packed; /* the weight is in its packed form */
+} gemmtune_onednn_problem;
+
+typedef struct {
+  const void* x;
+  const void* w;
+  const void* bias;
+  void* y;
+  void* scratch; /* scratch_bytes(), 64-byte aligned */
+} gemmtune_onednn_arguments;
+
+typedef struct {
+  char* text;
+  size_t size;
+} gemmtune_onednn_why;
+
+/* A primitive. Immutable; execute may be called by any number of threads at once, each with its own scratch.
+ */
+typedef struct gemmtune_onednn_matmul gemmtune_onednn_matmul;
+
+typedef struct {
+  uint32_t abi; /* GEMMTUNE_ONEDNN_ABI */
+  const char* (*version)(void);
+  /* A function of libdnnl, by whose address the library's file is found. */
+  const void* (*library_address)(void);
+  /* Limits oneDNN in this process. Fails once oneDNN has made its first primitive with another limit. */
+  int (*cap_isa)(gemmtune_onednn_isa isa, gemmtune_onednn_why why);
+  int (*create)(const gemmtune_onednn_problem* problem, gemmtune_onednn_matmul** matmul,
+                gemmtune_onednn_why why);
+  void (*destroy)(gemmtune_onednn_matmul* matmul);
+  /* oneDNN's name for the code that runs, "brg:avx512_core" for example. */
+  const char* (*implementation)(const gemmtune_onednn_matmul* matmul);
+  size_t (*scratch_bytes)(const gemmtune_onednn_matmul* matmul);
+  int (*execute)(const gemmtune_onednn_matmul* matmul, const gemmtune_onednn_arguments* arguments,
+                 gemmtune_onednn_why why);
+  int (*packed_bytes)(const gemmtune_onednn_weight* weight, size_t* bytes, gemmtune_onednn_why why);
+  /* Row-major [n, k] into the packed form and back. */
+  int (*pack)(const gemmtune_onednn_weight* weight, const void* plain, void* packed, gemmtune_onednn_why why);
+  int (*unpack)(const gemmtune_onednn_weight* weight, const void* packed, void* plain,
+                gemmtune_onednn_why why);
+  /* Starts the calling thread's OpenMP team of `count` threads and puts its workers (1 …) on cores[i], each
+   * from inside the team. The calling thread is left alone. */
+  void (*pin_team)(const int* cores, int count);
+} gemmtune_onednn_table;
+
+/* The module's one exported function. */
+#define GEMMTUNE_ONEDNN_ENTRY "gemmtune_onednn_module"
+typedef const gemmtune_onednn_table* (*gemmtune_onednn_entry)(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,24 @@
+// The kernel families that gemmtune brings along for CPUs. Each factory takes the instruction-set level that
+// the device may use (already capped) and how many threads its executor offers; both bound the family's
+// space.
+#pragma once
+
+#include <memory>
+
+#include "backends/backend.h"
+#include "backends/cpu/isa.h"
+
+namespace gemmtune::cpu {
+
+/// Plain loops, float64 accumulation: the obvious answer, never a fallback.
+std::unique_ptr<KernelFamily> make_reference_family(Isa level);
+/// Cache-blocked GEMM for any M.
+std::unique_ptr<KernelFamily> make_tiled_family(Isa level, int threads);
+/// M ≤ 32: every weight byte is read from memory once.
+std::unique_ptr<KernelFamily> make_skinny_family(Isa level, int threads);
+
+/// The panel16 shape of a problem's weight (pair is 2 for bf16, 1 for fp16 and fp32). Requires an x_type of
+/// these.
+Panel16 panel16_of(const Problem& problem);
+
+}  // namespace gemmtune::cpu

@@ -1,0 +1,267 @@
+#include "backends/cpu/kernels/tiled/tiled.h"
+
+#include <set>
+
+#include "backends/cpu/kernels/own_families.h"
+
+namespace gemmtune::cpu {
+namespace {
+
+constexpr std::int64_t mc_values[] = {128, 512};
+constexpr std::int64_t nc_values[] = {128, 512};
+constexpr std::int64_t kc_values[] = {256, 512, 2048};
+constexpr std::int64_t max_partial_bytes = std::int64_t{64} << 20;
+
+std::int64_t default_block(const std::int64_t (&values)[2], std::int64_t size) {
+  return size > values[0] ? values[1] : values[0];
+}
+
+/// The largest divisor of `threads` up to its square root.
+std::int64_t square_divisor(std::int64_t threads) {
+  std::int64_t best = 1;
+  for (std::int64_t i = 2; i * i <= threads; ++i)
+    if (threads % i == 0) best = i;
+  return best;
+}
+
+struct Choice {
+  TiledSettings settings;
+  std::string_view split = "n";
+};
+
+class TiledFamily final : public KernelFamily {
+ public:
+  TiledFamily(const KernelSet& set, int threads) : set_(set), threads_(std::max(threads, 1)) {}
+
+  std::string_view name() const override { return "tiled"; }
+  int tie_rank() const override { return 11; }
+  Status accepts(const Problem& problem) const override { return accepts_a16w16(problem); }
+  std::optional<WeightLayout> packed_layout(const Problem&) const override { return WeightLayout::panel16; }
+
+  Space space(const Problem& problem) const override;
+  Config default_config(const Problem& problem) const override;
+
+  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
+    GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
+    GEMMTUNE_RETURN_IF_ERROR(check_config(space(problem), config));
+    return make_tiled_kernel(set_, problem, choice_of(problem, config).settings);
+  }
+
+  double predicted_microseconds(const Problem& problem, const Config& config) const override {
+    return cost(problem, choice_of(problem, config));
+  }
+  std::int64_t resources(const Problem& problem, const Config& config) const override {
+    const TiledSettings settings = choice_of(problem, config).settings;
+    return settings.splits * problem.m * problem.n + settings.mc * problem.k;
+  }
+
+ private:
+  Choice choice_of(const Problem& problem, const Config& config) const;
+  void lay_grid(const Problem& problem, Choice& choice) const;
+  std::string refuse_tile(const Problem& problem, const Choice& choice) const;
+  std::string refuse_split(const Problem& problem, const Choice& choice) const;
+  double cost(const Problem& problem, const Choice& choice) const;
+
+  KernelSet set_;
+  int threads_;
+};
+
+void TiledFamily::lay_grid(const Problem& problem, Choice& choice) const {
+  TiledSettings& settings = choice.settings;
+  const std::int64_t threads =
+      std::max<std::int64_t>(worthwhile_threads(problem, threads_) / settings.splits, 1);
+  if (choice.split == "m") settings.row_threads = threads;
+  if (choice.split == "mn") settings.row_threads = square_divisor(threads);
+  settings.row_threads = std::min(settings.row_threads, ceil_div(problem.m, settings.mr));
+  settings.column_threads = std::min(threads / settings.row_threads, ceil_div(problem.n, settings.nr));
+}
+
+Choice TiledFamily::choice_of(const Problem& problem, const Config& config) const {
+  Choice choice{.settings = {.isa = parse_isa(config.word("isa")).value_or(Isa::scalar),
+                             .mr = config.number("mr", 1),
+                             .nr = config.number("nr", 16),
+                             .mc = config.number("mc", 128),
+                             .nc = config.number("nc", 128),
+                             .kc = config.number("kc", 256),
+                             .prefetch = config.number("pf", 0),
+                             .splits = config.number("sk", 1)},
+                .split = config.word("split", "n")};
+  lay_grid(problem, choice);
+  return choice;
+}
+
+std::string TiledFamily::refuse_tile(const Problem& problem, const Choice& choice) const {
+  const TiledSettings& settings = choice.settings;
+  const IsaKernels* kernels = set_.at(settings.isa);
+  if (kernels == nullptr) return "the device does not have this isa";
+  const PanelList& list = tiled_panels(*kernels, problem);
+  const std::int64_t panels = settings.nr / panel_columns;
+  if (find(list, settings.mr, panels) == nullptr) return "mr x nr is no register tile of this isa and layout";
+  const std::int64_t enough = fitting(list, problem.m, panels)->mr;
+  if (settings.mr > enough) return "mr leaves rows of the register tile empty";
+  // Small tiles load more than they multiply; they are for the ends of m only.
+  std::int64_t largest = 0;
+  for (int i = 0; i < list.count; ++i) {
+    const std::int64_t useful =
+        std::min<std::int64_t>(list.entries[i].mr, fitting(list, problem.m, list.entries[i].panels)->mr);
+    if (useful == list.entries[i].mr)
+      largest = std::max<std::int64_t>(largest, useful * list.entries[i].panels);
+  }
+  if (settings.mr * panels * 3 < largest * 2) return "mr x nr uses too few registers";
+  const bool preferred = settings.isa == useful_levels(set_, problem.x_type).front();
+  if (!preferred && (settings.mc != default_block(mc_values, problem.m) ||
+                     settings.nc != default_block(nc_values, problem.n)))
+    return "a lower isa is tried with one mc and nc only";
+  if (settings.prefetch == 2 && !kernels->rows_read_x_panels) return "pf 2 is for tile units";
+  return {};
+}
+
+std::string TiledFamily::refuse_split(const Problem& problem, const Choice& choice) const {
+  const TiledSettings& settings = choice.settings;
+  const std::int64_t threads = worthwhile_threads(problem, threads_) / settings.splits;
+  if (settings.splits > 1) {
+    if (settings.splits > threads_) return "sk is more than the threads";
+    if (problem.k / settings.splits < 512) return "sk leaves less than 512 elements of k a split";
+    if (settings.splits * problem.m * problem.n * 4 > max_partial_bytes)
+      return "sk needs more than 64 MiB for partial sums";
+  }
+  if (choice.split != "n" && (threads < 2 || problem.m <= settings.mr))
+    return "split by rows has nothing to split";
+  if (choice.split == "mn" && square_divisor(threads) == 1) return "split mn means the same as split n";
+  return {};
+}
+
+/// A blocking value is a limit: above the first that holds `size`, all mean the same.
+template <std::size_t count>
+std::string refuse_block(const std::int64_t (&values)[count], std::int64_t value, std::int64_t size) {
+  for (const std::int64_t smaller : values)
+    if (smaller < value && smaller >= size) return "a blocking value means the same as a smaller one";
+  return {};
+}
+
+Space TiledFamily::space(const Problem& problem) const {
+  Parameter isa{.key = "isa", .values = {}, .absent = "scalar", .meaning = "instruction set"};
+  std::set<std::int64_t> rows;
+  std::set<std::int64_t> columns;
+  for (const Isa level : useful_levels(set_, problem.x_type)) {
+    isa.values.emplace_back(to_string(level));
+    const PanelList& list = tiled_panels(*set_.at(level), problem);
+    for (int i = 0; i < list.count; ++i) {
+      rows.insert(list.entries[i].mr);
+      columns.insert(list.entries[i].panels * panel_columns);
+    }
+  }
+  const auto texts = [](const auto& numbers) {
+    std::vector<std::string> values;
+    for (const std::int64_t number : numbers) values.push_back(std::to_string(number));
+    return values;
+  };
+  Space space;
+  space.add(std::move(isa));
+  space.add(Parameter{.key = "w",
+                      .values = {std::string(to_string(layout_of(problem)))},
+                      .absent = "plain",
+                      .meaning = "weight layout"});
+  space.add(
+      Parameter{.key = "mr", .values = texts(rows), .absent = "1", .meaning = "rows of the register tile"});
+  space.add(Parameter{
+      .key = "nr", .values = texts(columns), .absent = "16", .meaning = "columns of the register tile"});
+  space.add(Parameter{.key = "mc", .values = texts(mc_values), .absent = "128", .meaning = "rows a block"});
+  space.add(
+      Parameter{.key = "nc", .values = texts(nc_values), .absent = "128", .meaning = "columns a block"});
+  space.add(Parameter{
+      .key = "kc", .values = texts(kc_values), .absent = "256", .meaning = "elements of k a block"});
+  space.add(
+      Parameter{.key = "pf", .values = {"0", "1", "2"}, .absent = "0", .meaning = "prefetch: panels, and x"});
+  space.add(
+      Parameter{.key = "split", .values = {"n", "m", "mn"}, .absent = "n", .meaning = "what threads divide"});
+  space.add(Parameter{.key = "sk", .values = {"1", "2", "4"}, .absent = "1", .meaning = "splits of k"});
+  space.add(Constraint{
+      "tile", [this, problem](const Config& c) { return refuse_tile(problem, choice_of(problem, c)); }});
+  space.add(Constraint{
+      "mc", [problem](const Config& c) { return refuse_block(mc_values, c.number("mc"), problem.m); }});
+  space.add(Constraint{
+      "nc", [problem](const Config& c) { return refuse_block(nc_values, c.number("nc"), problem.n); }});
+  space.add(Constraint{
+      "kc", [problem](const Config& c) { return refuse_block(kc_values, c.number("kc"), problem.k); }});
+  space.add(Constraint{
+      "split", [this, problem](const Config& c) { return refuse_split(problem, choice_of(problem, c)); }});
+  return space;
+}
+
+double TiledFamily::cost(const Problem& problem, const Choice& choice) const {
+  const TiledSettings& s = choice.settings;
+  const Machine machine = machine_model(s.isa, problem.x_type);
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const PanelList& list = tiled_panels(*set_.at(s.isa), problem);
+  const std::int64_t rest = problem.m - (ceil_div(problem.m, s.mr) - 1) * s.mr;
+  const std::int64_t padded_m =
+      (ceil_div(problem.m, s.mr) - 1) * s.mr + fitting(list, rest, s.nr / panel_columns)->mr;
+  const double padded_n = real(round_up(problem.n, panel_columns));
+  const double k = real(round_up(problem.k, chunk_elements));
+  // Loads a multiplication, in units of the widest tile's.
+  const double loads = 1.0 / real(s.mr) + 16.0 / real(s.nr) * 0.06;
+  double work = 2 * real(padded_m) * padded_n * k / machine.flops_per_microsecond * (0.85 + loads);
+  // Tiles of sums are loaded and stored once a block of k.
+  work += real(padded_m) * padded_n * real(ceil_div(problem.k, s.kc) - 1) * 8 / 60e3;
+  // Plain weights are packed again for every block of rows.
+  const double weights = real(weight_bytes(problem));
+  const double blocks = real(ceil_div(problem.m, std::max(s.mc, s.mr) * s.row_threads));
+  if (layout_of(problem) == WeightLayout::plain) work += weights * blocks * real(s.row_threads) / 8e3;
+  const double memory = weights * blocks / machine.bytes_per_microsecond;
+  const std::int64_t row_share = ceil_div(ceil_div(problem.m, s.mr), s.row_threads) * s.mr * s.row_threads;
+  const std::int64_t column_share =
+      ceil_div(ceil_div(problem.n, s.nr), s.column_threads) * s.nr * s.column_threads;
+  const double uneven = real(std::max(row_share, problem.m)) /
+                        real(std::max<std::int64_t>(padded_m, problem.m)) *
+                        real(std::max(column_share, problem.n)) / padded_n;
+  const double threads = real(s.row_threads * s.column_threads * s.splits);
+  const double sums =
+      s.splits == 1 ? 0 : real(s.splits * problem.m * problem.n) / 4e3 + machine.wake_microseconds;
+  const double fetched = s.prefetch == 0 ? 1.02 : 1.0;
+  return std::max(work, memory * fetched) * std::max(uneven, 1.0) / threads + memory * 0.02 * (fetched - 1) +
+         sums + (threads > 1 ? 2 * machine.wake_microseconds : 0);
+}
+
+Config TiledFamily::default_config(const Problem& problem) const {
+  Choice best;
+  double best_cost = 0;
+  for (const Isa isa : useful_levels(set_, problem.x_type)) {
+    const PanelList& list = tiled_panels(*set_.at(isa), problem);
+    for (int i = 0; i < list.count; ++i) {
+      Choice choice{
+          .settings = {.isa = isa, .mr = list.entries[i].mr, .nr = list.entries[i].panels * panel_columns}};
+      choice.settings.mc = default_block(mc_values, problem.m);
+      choice.settings.nc = default_block(nc_values, problem.n);
+      choice.settings.kc = problem.k > kc_values[0] ? kc_values[1] : kc_values[0];
+      choice.settings.prefetch = 1;
+      lay_grid(problem, choice);
+      if (!refuse_tile(problem, choice).empty()) continue;
+      const double microseconds = cost(problem, choice);
+      if (best_cost != 0 && microseconds >= best_cost) continue;
+      best_cost = microseconds;
+      best = choice;
+    }
+  }
+  const TiledSettings& s = best.settings;
+  Config config;
+  config.set("isa", std::string(to_string(s.isa)));
+  config.set("w", std::string(to_string(layout_of(problem))));
+  const std::pair<const char*, std::int64_t> numbers[] = {{"mr", s.mr}, {"nr", s.nr}, {"mc", s.mc},
+                                                          {"nc", s.nc}, {"kc", s.kc}, {"pf", s.prefetch}};
+  for (const auto& [key, value] : numbers) config.set(key, value);
+  config.set("split", std::string(best.split));
+  config.set("sk", s.splits);
+  return config;
+}
+
+}  // namespace
+
+std::unique_ptr<KernelFamily> make_tiled_family(const KernelSet& set, int threads) {
+  return std::make_unique<TiledFamily>(set, threads);
+}
+std::unique_ptr<KernelFamily> make_tiled_family(Isa level, int threads) {
+  return make_tiled_family(kernel_set(level), threads);
+}
+
+}  // namespace gemmtune::cpu

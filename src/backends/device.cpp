@@ -1,0 +1,99 @@
+// The parts of Device that are the same on every backend.
+#include <algorithm>
+#include <string>
+
+#include "backends/backend.h"
+#include "base/text.h"
+
+namespace gemmtune {
+namespace {
+
+/// The config with every absent key at what its absence means, keys in the space's order: what constraints
+/// and kernels are written for.
+Config complete(const Space& space, const Config& config) {
+  Config full;
+  for (const Parameter& parameter : space.parameters()) {
+    full.set(parameter.key, std::string(config.word(parameter.key, parameter.absent)));
+  }
+  return full;
+}
+
+/// Empty, or why the space does not hold the complete config.
+std::string refusal_of(const Space& space, const Config& full) {
+  for (const Parameter& parameter : space.parameters()) {
+    const std::string_view value = full.word(parameter.key);
+    // What absence means need not be among the values that are tried.
+    if (value == parameter.absent) continue;
+    if (std::find(parameter.values.begin(), parameter.values.end(), value) != parameter.values.end())
+      continue;
+    std::string known;
+    for (const std::string& one : parameter.values) known += (known.empty() ? "" : ", ") + one;
+    return fmt::format("{} ({}) is {}, expected one of {}", parameter.key, parameter.meaning, value, known);
+  }
+  return space.refusal(full);
+}
+
+Status check_candidate(const KernelFamily& family, const Candidate& candidate, const Problem& problem) {
+  if (candidate.revision != family.revision()) {
+    return Status::unsupported("{}: revision {} of {}, this build has {}", candidate.kernel_name(),
+                               candidate.revision, family.name(), family.revision());
+  }
+  const Space space = family.space(problem);
+  for (const auto& [key, value] : candidate.config.settings()) {
+    const auto keys = space.keys();
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
+      return Status::invalid("{}: {} has no parameter {}", candidate.kernel_name(), family.name(), key);
+    }
+  }
+  const std::string refusal = refusal_of(space, complete(space, candidate.config));
+  if (refusal.empty()) return {};
+  return Status::unsupported("{}: {}", candidate.kernel_name(), refusal);
+}
+
+}  // namespace
+
+const KernelFamily* Device::find_family(std::string_view name) const {
+  for (const KernelFamily* family : families()) {
+    if (family->name() == name) return family;
+  }
+  return nullptr;
+}
+
+Status Device::unshuffle_weight(const Problem& problem, WeightLayout layout, const void*, void*) const {
+  return Status::unsupported("weight layout {} of {} has no inverse on {}", to_string(layout),
+                             short_name(problem), info().name);
+}
+
+Status Device::missing_family(std::string_view name) const {
+  for (const Library& library : info().libraries) {
+    if (to_lower(library.name) == name && !library.why.empty()) {
+      return Status::not_found("family {} is not here: {}", name, library.why);
+    }
+  }
+  std::string known;
+  for (const KernelFamily* family : families())
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", family->name());
+  return Status::not_found("'{}' is no kernel family of {}; it has {}", name, info().name, known);
+}
+
+Result<Candidate> Device::resolve(std::string_view kernel_name, const Problem& problem) const {
+  const auto family_name = family_of_kernel_name(kernel_name);
+  if (!family_name) return Status::not_found("kernelName '{}' is none of gemmtune's", kernel_name);
+  const KernelFamily* family = find_family(*family_name);
+  if (family == nullptr) return missing_family(*family_name);
+  GEMMTUNE_RETURN_IF_ERROR(family->accepts(problem));
+  auto candidate = parse_kernel_name(kernel_name, family->space(problem).keys());
+  if (!candidate.ok()) return candidate.status();
+  GEMMTUNE_RETURN_IF_ERROR(check_candidate(*family, *candidate, problem));
+  return candidate;
+}
+
+Result<std::unique_ptr<Kernel>> Device::build(const Candidate& candidate, const Problem& problem) const {
+  const KernelFamily* family = find_family(candidate.family);
+  if (family == nullptr) return missing_family(candidate.family);
+  GEMMTUNE_RETURN_IF_ERROR(family->accepts(problem));
+  GEMMTUNE_RETURN_IF_ERROR(check_candidate(*family, candidate, problem));
+  return family->build(problem, complete(family->space(problem), candidate.config));
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,23 @@
+#include <array>
+
+#include "cli/command.h"
+#include "cli/commands.h"
+
+namespace gemmtune::cli {
+
+std::span<const Command> all_commands() {
+  static constexpr std::array commands = {
+      Command{"tune", "Find the fastest verified kernel for each shape and write a tuned file", declare_tune},
+      Command{"shapes", "Shapes of a model, or of a file: list, remove duplicates, convert", declare_shapes},
+      Command{"lookup", "Which row or rule a problem gets from tuned files, and why", declare_lookup},
+      Command{"explain", "Which kernel families take a problem, their spaces, and why others refuse",
+              declare_explain},
+      Command{"bench", "Time the production operator on the shapes of a file", declare_bench},
+      Command{"check", "Check every row of a tuned file for correctness, without tuning", declare_check},
+      Command{"devices", "Backends, devices and libraries that were found, and what is missing",
+              declare_devices},
+  };
+  return commands;
+}
+
+}  // namespace gemmtune::cli

@@ -1,0 +1,29 @@
+// A command of the program: one file a command, listed in all_commands.cpp.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string_view>
+
+namespace CLI {
+class App;
+}
+
+namespace gemmtune::cli {
+
+/// Exit codes of every command.
+inline constexpr int exit_done = 0;
+inline constexpr int exit_findings = 1;       // finished, with failed shapes or other findings
+inline constexpr int exit_usage = 2;          // usage or input: one line on stderr says what
+inline constexpr int exit_interrupted = 130;  // Ctrl-C; what was decided by then is published
+
+struct Command {
+  std::string_view name;
+  std::string_view summary;
+  /// Declares the command's options on `app` and answers what runs once they are parsed (its exit code).
+  std::function<int()> (*declare)(CLI::App& app);
+};
+
+std::span<const Command> all_commands();
+
+}  // namespace gemmtune::cli

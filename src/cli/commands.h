@@ -1,0 +1,20 @@
+// The commands' declarations; see Command::declare.
+#pragma once
+
+#include <functional>
+
+namespace CLI {
+class App;
+}
+
+namespace gemmtune::cli {
+
+std::function<int()> declare_tune(CLI::App& app);
+std::function<int()> declare_shapes(CLI::App& app);
+std::function<int()> declare_lookup(CLI::App& app);
+std::function<int()> declare_explain(CLI::App& app);
+std::function<int()> declare_bench(CLI::App& app);
+std::function<int()> declare_check(CLI::App& app);
+std::function<int()> declare_devices(CLI::App& app);
+
+}  // namespace gemmtune::cli

@@ -1,0 +1,77 @@
+// What is shown to a person: lines and one live line on stderr, log lines through spdlog, tables on stdout.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gemmtune::cli {
+
+/// How many columns a text takes on a terminal (code points; the texts here hold no wide characters).
+std::size_t width(std::string_view text);
+/// At most `columns` wide, with "…" in the middle where something was left out.
+std::string shortened(std::string_view text, std::size_t columns);
+
+bool stdout_is_terminal();
+/// Columns of the terminal behind stdout, at most 120; 120 where there is none.
+std::size_t stdout_columns();
+
+/// stderr. Safe from any thread: log lines may come from any.
+class Console {
+ public:
+  explicit Console(bool quiet);
+  ~Console();
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+
+  bool quiet() const { return quiet_; }
+  /// True where one line may be rewritten: stderr is a terminal and nobody asked for quiet.
+  bool is_live() const { return live_; }
+  /// A line of its own, unless quiet.
+  void line(std::string_view text);
+  /// A line of its own, also when quiet: errors and warnings.
+  void urgent_line(std::string_view text);
+  /// Replaces the live line; nothing where there is none.
+  void live_line(std::string_view text);
+  void clear_live_line();
+
+ private:
+  void write_line(std::string_view text);
+
+  std::mutex mutex_;
+  bool quiet_;
+  bool live_;
+  std::string shown_;
+};
+
+/// "gemmtune COMMAND: text" on stderr; answers exit_usage, for `return usage_error(…)`.
+int usage_error(std::string_view command, std::string_view text);
+
+/// Columns padded to their widest cell, two blanks between; numbers to the right.
+class TextTable {
+ public:
+  struct Column {
+    std::string title;
+    bool right = false;
+    bool may_shrink = false;  // shortened in the middle where the table is wider than allowed
+  };
+  explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  bool empty() const { return rows_.empty(); }
+  /// `columns`: the widest that it may be; 0: as wide as it is.
+  std::string text(std::size_t columns) const;
+
+ private:
+  std::vector<std::size_t> widths(std::size_t columns) const;
+
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// "12.34 s", "3 min 5 s".
+std::string duration(double seconds);
+/// "1 shape", "2 shapes".
+std::string counted(std::size_t count, std::string_view thing);
+
+}  // namespace gemmtune::cli

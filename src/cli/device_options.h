@@ -1,0 +1,31 @@
+// --backend, --device, --threads: the same on each command that needs a machine.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backends/backend.h"
+#include "base/environment.h"
+#include "base/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace gemmtune::cli {
+
+struct DeviceOptions {
+  std::string backend = "auto";
+  std::string device;
+  int threads = 0;  // 0: GEMMTUNE_NUM_THREADS, else all cores of the set
+};
+
+void declare_device_options(CLI::App& app, DeviceOptions& options);
+DeviceRequest device_request(const DeviceOptions& options, const Environment& environment);
+/// `pin`: for measuring; a command that only looks does not pin. Messages name the option at fault.
+Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, const Environment& environment,
+                                            bool pin);
+/// "cpu:0-1, AMD EPYC (x86-avx2, 2 cores)".
+std::string device_line(const DeviceInfo& info);
+
+}  // namespace gemmtune::cli

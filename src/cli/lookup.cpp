@@ -1,0 +1,184 @@
+// gemmtune lookup: which row or rule a problem gets, and why.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/environment.h"
+#include "base/text.h"
+#include "cli/bench_report.h"
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/console.h"
+#include "cli/device_options.h"
+#include "cli/size_options.h"
+#include "dispatch/lookup_report.h"
+
+namespace gemmtune::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* footer = R"(
+M is tried exactly, then by ranges, then padded finely and coarsely; then the fallback runs. With --gfx or --cu_num
+only the table is asked, for that device, and whether its row could run here is said beside it; --runnable applies
+the rule of dispatch all the same (rows that cannot run are passed over).
+
+Exit codes: 0 answered (also where no row knew the problem), 2 usage or input.
+
+Examples:
+  gemmtune lookup -m 3 -n 2048 -k 2048 --table tuned.csv
+  gemmtune lookup -m 3 -n 2048 -k 2048 --table a.csv:b.csv --gfx gfx942 --cu_num 80 --json)";
+
+struct LookupOptions {
+  SizeOptions size;
+  DeviceOptions device;
+  std::string table;
+  std::string gfx;
+  std::string cu_num;
+  bool runnable = false;
+  bool strict = false;
+  bool json = false;
+};
+
+Result<LookupRequest> request_of(const LookupOptions& options) {
+  auto problem = problem_of(options.size);
+  if (!problem.ok()) return problem.status();
+  LookupRequest request;
+  request.problem = *problem;
+  request.runnable = options.runnable;
+  request.strict_environment = options.strict;
+  if (!options.gfx.empty()) request.gfx = options.gfx;
+  if (!options.cu_num.empty()) {
+    const auto value = parse_integer(options.cu_num);
+    if (!value || *value < 1 || *value > 1'000'000) {
+      return Status::invalid("--cu_num {}: expected a whole number of at least 1", options.cu_num);
+    }
+    request.cu_num = static_cast<int>(*value);
+  }
+  return request;
+}
+
+Json row_json(const TunedEntry& row, const std::string& file) {
+  const auto or_null = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
+  return {{"file", file},
+          {"line", row.line},
+          {"gfx", row.gfx},
+          {"cu_num", row.cu_num},
+          {"M", row.problem.m},
+          {"N", row.problem.n},
+          {"K", row.problem.k},
+          {"us", row.us},
+          {"kernelName", row.kernel_name},
+          {"libtype", row.libtype},
+          {"splitK", row.split_k},
+          {"err_ratio", row.err_ratio},
+          {"default_us", or_null(row.default_us)},
+          {"speedup", or_null(row.speedup)},
+          {"verdict", to_string(row.verdict)},
+          {"env", row.env}};
+}
+
+std::string json_text(const LookupReport& report, const TableSet& tables) {
+  Json json;
+  json["index"] = 0;
+  json["level"] = to_string(report.level);
+  json["hit_m"] = report.row != nullptr ? Json(report.hit_m) : Json();
+  json["row"] = report.row != nullptr ? row_json(*report.row, report.file) : Json();
+  json["kernelName"] = report.kernel_name;
+  json["libtype"] = report.libtype;
+  json["runnable"] = report.runnable;
+  json["why"] = report.why;
+  json["rule"] = report.rule;
+  json["problem"] = print(report.problem);
+  json["gfx"] = report.gfx;
+  json["cu_num"] = report.cu_num;
+  json["levels"] = Json::array();
+  for (const LookupLevel& level : report.levels) {
+    json["levels"].push_back({{"level", to_string(level.level)},
+                              {"tried_m", level.tried_m},
+                              {"hit_m", level.row != nullptr ? Json(level.hit_m) : Json()},
+                              {"kernelName", level.row != nullptr ? Json(level.row->kernel_name) : Json()},
+                              {"runnable", level.runnable},
+                              {"other_environment", level.other_environment},
+                              {"why", level.why}});
+  }
+  json["sources"] = Json::array();
+  for (const TableSource& source : tables.sources) {
+    json["sources"].push_back(
+        {{"path", source.path}, {"rows", source.rows}, {"why", source.state.message()}});
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string level_text(const LookupLevel& level, const TableSet& tables) {
+  std::string text = fmt::format("  {:<7} M={}: ", to_string(level.level), level.tried_m);
+  if (level.row == nullptr) return text + "no row\n";
+  text += fmt::format("row of M={} ({}:{}), {}", level.hit_m, tables.path_of(*level.row), level.row->line,
+                      level.row->kernel_name);
+  if (!level.runnable) return text + fmt::format("\n          cannot run here: {}\n", level.why);
+  if (level.other_environment)
+    text += fmt::format("\n          measured in another environment: {}", level.why);
+  return text + "\n";
+}
+
+std::string text_of(const LookupReport& report, const TableSet& tables) {
+  std::string text = fmt::format("{}\nfor {}, cu_num {}\n", print(report.problem), report.gfx, report.cu_num);
+  for (const std::string_view line : split(tables.describe(), '\n')) {
+    if (!line.empty()) text += fmt::format("from {}\n", line);
+  }
+  for (const LookupLevel& level : report.levels) text += level_text(level, tables);
+  text += fmt::format("answer: {}\n", report.rule);
+  if (report.row != nullptr) {
+    text += fmt::format("  {} ({}), {} µs, {}:{}\n", report.kernel_name, report.libtype, report.row->us,
+                        report.file, report.line);
+  } else if (!report.kernel_name.empty()) {
+    text += fmt::format("  {} ({})\n", report.kernel_name, report.libtype);
+  }
+  if (!report.runnable && !report.why.empty()) text += fmt::format("  cannot run here: {}\n", report.why);
+  return text;
+}
+
+int run(const LookupOptions& options) {
+  const auto request = request_of(options);
+  if (!request.ok()) return usage_error("lookup", request.message());
+  const Environment environment = read_environment();
+  auto device = open_device(options.device, environment, false);
+  const bool needs_device = (!request->gfx && !request->cu_num) || options.runnable;
+  if (!device.ok() && needs_device) return usage_error("lookup", device.message());
+  const TableSet tables =
+      options.table.empty() ? production_tables(environment) : load_table_set(split_paths(options.table));
+  Status fault = tables.first_fault();
+  // A path that was named must be there; the default ones may be missing.
+  for (const TableSource& source : tables.sources) {
+    if (fault.ok() && !options.table.empty()) fault = source.state;
+  }
+  if (!fault.ok()) return usage_error("lookup", fault.message());
+  const auto report = explain_lookup(tables, device.ok() ? device->get() : nullptr, *request);
+  if (!report.ok()) return usage_error("lookup", report.message());
+  fmt::print("{}", options.json ? json_text(*report, tables) : text_of(*report, tables));
+  return exit_done;
+}
+
+}  // namespace
+
+std::function<int()> declare_lookup(CLI::App& app) {
+  auto options = std::make_shared<LookupOptions>();
+  declare_size_options(app, options->size);
+  app.add_option(
+      "--table", options->table,
+      "Tuned files, colon-separated, merged (default: GEMMTUNE_CONFIG_A16W16, else the config folder's)");
+  app.add_option("--gfx", options->gfx, "Ask the table for this architecture: gfx942, x86-avx2, sm_90 …");
+  app.add_option("--cu-num", options->cu_num, "Ask the table for this number of compute units");
+  app.add_flag("--runnable", options->runnable, "Pass over rows that cannot run here, as dispatch does");
+  app.add_flag("--strict", options->strict, "Rows of another environment do not answer");
+  declare_device_options(app, options->device);
+  app.add_flag("--json", options->json, "One JSON document on stdout");
+  app.footer(footer);
+  return [options] { return run(*options); };
+}
+
+}  // namespace gemmtune::cli

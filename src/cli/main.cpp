@@ -1,0 +1,94 @@
+// gemmtune COMMAND [options]
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/argv_words.h"
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/unavailable_flags.h"
+
+namespace gemmtune::cli {
+namespace {
+
+constexpr std::string_view footer = R"(
+In option names '-' and '_' are equal. Exit codes: 0 done, 1 finished with findings (failed shapes, wrong rows),
+2 usage or input. Each command has its own help: gemmtune COMMAND --help
+
+Examples:
+  gemmtune tune --model_dir Llama-3.2-1B --nsets 1,16,128 -o tuned.csv
+  gemmtune lookup -m 3 -n 2048 -k 2048 --table tuned.csv
+  gemmtune explain -m 1 -n 2048 -k 2048)";
+
+/// The command that the words begin with, or an empty text.
+std::string command_of(const std::vector<std::string>& words) {
+  for (const Command& command : all_commands()) {
+    if (!words.empty() && words[0] == command.name) return words[0];
+  }
+  return {};
+}
+
+/// One line and exit code 2; help and version are no errors.
+int parse_error(const CLI::App& app, const CLI::ParseError& error, const std::string& command) {
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
+  std::string text = error.what();
+  for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at))
+    text.replace(at, 1, " ");
+  const std::string name = command.empty() ? "gemmtune" : "gemmtune " + command;
+  fmt::print(stderr, "{}: {} (see {} --help)\n", name, text, name);
+  return exit_usage;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app(
+      "Finds the fastest verified kernel for every GEMM of a model on this machine, and says which one runs.",
+      "gemmtune");
+  app.set_version_flag("--version", "gemmtune " GEMMTUNE_VERSION);
+  app.require_subcommand(1);
+  app.footer(std::string(footer));
+  app.set_help_flag("-h,--help", "Print this help and exit");
+  std::map<const CLI::App*, std::function<int()>> actions;
+  for (const Command& command : all_commands()) {
+    CLI::App* sub = app.add_subcommand(std::string(command.name), std::string(command.summary));
+    sub->set_help_flag("-h,--help", "Print this help and exit");
+    actions[sub] = command.declare(*sub);
+  }
+  const std::vector<std::string> raw(argv + 1, argv + argc);
+  std::vector<std::string> words = argv_words(raw);
+  const std::string command = command_of(words);
+  if (command == "tune") {
+    if (const auto complaint = unavailable_flag(words)) return usage_error(command, *complaint);
+  }
+  if (words.empty()) {
+    fmt::print("{}", app.help());
+    return exit_usage;
+  }
+  try {
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes its words last first
+  } catch (const CLI::ParseError& error) {
+    return parse_error(app, error, command);
+  }
+  return actions.at(app.get_subcommands().front())();
+}
+
+}  // namespace
+}  // namespace gemmtune::cli
+
+int main(int argc, char** argv) {
+  // A full disk or a file size limit is an error of write(), not the end of the process.
+  std::signal(SIGXFSZ, SIG_IGN);
+  try {
+    return gemmtune::cli::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "gemmtune: {}\n", error.what());
+    return gemmtune::cli::exit_usage;
+  }
+}

@@ -1,0 +1,32 @@
+// --model_dir and what belongs to it: the same on tune and shapes.
+#pragma once
+
+#include <string>
+
+#include "base/environment.h"
+#include "base/status.h"
+#include "cli/size_options.h"
+#include "formats/shape_list.h"
+
+namespace CLI {
+class App;
+}
+
+namespace gemmtune::cli {
+
+/// Texts as given; empty: from the environment (GTUNE_MODEL, GTUNE_TP, GTUNE_BATCH_SIZE), else AITER's
+/// defaults.
+struct ModelOptions {
+  std::string folder;
+  std::string tensor_parallel;
+  std::string tokens;  // --nsets: comma list
+  std::string batch_size;
+};
+
+void declare_model_options(CLI::App& app, ModelOptions& options);
+/// The folder given, else GTUNE_MODEL, else empty.
+std::string model_folder(const ModelOptions& options, const Environment& environment);
+Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions& size,
+                                  const Environment& environment, bool layer_names);
+
+}  // namespace gemmtune::cli

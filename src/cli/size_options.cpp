@@ -1,0 +1,130 @@
+#include "cli/size_options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "base/text.h"
+
+namespace gemmtune::cli {
+namespace {
+
+Result<std::optional<DataType>> data_type_of(std::string_view option, const std::string& text) {
+  if (text.empty()) return std::optional<DataType>();
+  const auto type = parse_data_type(text);
+  if (!type) {
+    return Status::invalid("{}: unknown data type '{}' (known: f32, f16, bf16, fp8, int8 and torch's names)",
+                           option, text);
+  }
+  return type;
+}
+
+/// Two spellings of one thing: both may be given only where they agree.
+Result<std::optional<DataType>> one_of(const Result<std::optional<DataType>>& first,
+                                       std::string_view first_name,
+                                       const Result<std::optional<DataType>>& second,
+                                       std::string_view second_name) {
+  if (!first.ok()) return first.status();
+  if (!second.ok()) return second.status();
+  if (*first && *second && **first != **second) {
+    return Status::invalid("{} {} and {} {} contradict each other", first_name, to_string(**first),
+                           second_name, to_string(**second));
+  }
+  return *first ? *first : *second;
+}
+
+Result<std::int64_t> dimension(std::string_view option, const std::string& text) {
+  const auto value = parse_integer(text);
+  if (!value || *value < 1 || *value > max_dimension) {
+    return Status::invalid("{} {}: expected a whole number from 1 to {}", option, text, max_dimension);
+  }
+  return *value;
+}
+
+}  // namespace
+
+void declare_size_options(CLI::App& app, SizeOptions& options) {
+  app.add_option("--op", options.operation,
+                 "The operation: a16w16 (also: bf16); others are known but not tuned yet");
+  app.add_option("-m", options.m, "Rows of x: tokens");
+  app.add_option("-n", options.n, "Rows of w: output features");
+  app.add_option("-k", options.k, "The reduction; with -m and -n a single size");
+  app.add_option("--indtype", options.x_type,
+                 "Type of x and w: f32, f16, bf16 (also torch's names); default bf16");
+  app.add_option("--outdtype", options.y_type, "Type of y; default: as x");
+  app.add_flag("--bias", options.bias, "With a bias [N] of y's type (for -m -n -k)");
+  app.add_flag("--bpreshuffle", options.bpreshuffle, "The weight was packed once (for -m -n -k)");
+  app.add_flag("--scaleAB", options.scale_ab, "fp8 operands with one float32 scale each (for -m -n -k)");
+  app.add_option("--dtype-a", options.type_a, "tune_gemm's -dtype_a: type of x")->group("tune_gemm's words");
+  app.add_option("--dtype-b", options.type_b, "tune_gemm's -dtype_b: type of w")->group("tune_gemm's words");
+  app.add_option("--dtype-c", options.type_c, "tune_gemm's -dtype_c: type of y")->group("tune_gemm's words");
+  app.add_flag("--col-a", options.column_a, "tune_gemm's -col_a: x is column-major")
+      ->group("tune_gemm's words");
+  app.add_flag(
+         "--col-b", options.column_b,
+         "tune_gemm's -col_b: B [K, N] is column-major, which is w [N, K] row-major: gemmtune's default")
+      ->group("tune_gemm's words");
+}
+
+Result<std::optional<Operation>> operation_of(const SizeOptions& options) {
+  if (options.operation.empty()) return std::optional<Operation>();
+  const auto operation = parse_operation(options.operation);
+  if (!operation) {
+    return Status::invalid(
+        "--op {}: unknown operation (known: a16w16, a8w8, a8w8_bpreshuffle, a8w8_blockscale, "
+        "a8w8_blockscale_bpreshuffle, a4w4_blockscale, batched_bf16, batched_a8w8, fused_moe)",
+        options.operation);
+  }
+  if (*operation != Operation::a16w16) {
+    return Status::unsupported(
+        "--op {}: this version tunes and dispatches a16w16 only; no kernel family takes {}",
+        options.operation, to_string(*operation));
+  }
+  return operation;
+}
+
+Result<std::optional<DataType>> x_type_of(const SizeOptions& options) {
+  const auto of_a = one_of(data_type_of("--indtype", options.x_type), "--indtype",
+                           data_type_of("-dtype_a", options.type_a), "-dtype_a");
+  return one_of(of_a, options.x_type.empty() ? "-dtype_a" : "--indtype",
+                data_type_of("-dtype_b", options.type_b), "-dtype_b");
+}
+
+Result<std::optional<DataType>> y_type_of(const SizeOptions& options) {
+  return one_of(data_type_of("--outdtype", options.y_type), "--outdtype",
+                data_type_of("-dtype_c", options.type_c), "-dtype_c");
+}
+
+Result<Problem> problem_of(const SizeOptions& options) {
+  std::string missing;
+  for (const auto& [name, text] : {std::pair("-m", &options.m), {"-n", &options.n}, {"-k", &options.k}}) {
+    if (text->empty()) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", name);
+  }
+  if (!missing.empty()) return Status::invalid("a single size needs -m, -n and -k; missing: {}", missing);
+  const auto operation = operation_of(options);
+  const auto x_type = x_type_of(options);
+  const auto y_type = y_type_of(options);
+  const auto m = dimension("-m", options.m);
+  const auto n = dimension("-n", options.n);
+  const auto k = dimension("-k", options.k);
+  for (const Status& status :
+       {operation.status(), x_type.status(), y_type.status(), m.status(), n.status(), k.status()}) {
+    if (!status.ok()) return status;
+  }
+  Problem problem;
+  problem.m = *m;
+  problem.n = *n;
+  problem.k = *k;
+  problem.x_type = x_type->value_or(DataType::bf16);
+  problem.w_type = problem.x_type;
+  problem.y_type = y_type->value_or(problem.x_type);
+  problem.bias = options.bias;
+  problem.scale_ab = options.scale_ab;
+  problem.bpreshuffle = options.bpreshuffle;
+  if (options.bpreshuffle) problem.weight_layout = WeightLayout::any;
+  if (options.column_a) problem.x_order = Order::column_major;
+  GEMMTUNE_RETURN_IF_ERROR(check(problem));
+  return problem;
+}
+
+}  // namespace gemmtune::cli

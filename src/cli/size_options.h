@@ -1,0 +1,46 @@
+// -m -n -k and what else says which problem is meant: the same on tune, lookup and explain.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "problem/problem.h"
+
+namespace CLI {
+class App;
+}
+
+namespace gemmtune::cli {
+
+/// Texts as given; read by problem_of, so that every mistake is told in our words.
+struct SizeOptions {
+  std::string operation;
+  std::string m;
+  std::string n;
+  std::string k;
+  std::string x_type;  // --indtype
+  std::string y_type;  // --outdtype
+  std::string type_a;  // -dtype_a, -dtype_b, -dtype_c of tune_gemm
+  std::string type_b;
+  std::string type_c;
+  bool column_a = false;
+  bool column_b = false;
+  bool bias = false;
+  bool bpreshuffle = false;
+  bool scale_ab = false;
+
+  bool any() const { return !m.empty() || !n.empty() || !k.empty(); }
+};
+
+void declare_size_options(CLI::App& app, SizeOptions& options);
+
+/// --op where given: parsed, and refused with the reason where this version does not tune it.
+Result<std::optional<Operation>> operation_of(const SizeOptions& options);
+/// --indtype (or -dtype_a, -dtype_b) and --outdtype (or -dtype_c); nullopt where not given.
+Result<std::optional<DataType>> x_type_of(const SizeOptions& options);
+Result<std::optional<DataType>> y_type_of(const SizeOptions& options);
+/// The problem of -m -n -k, checked. Types default to bf16 in, and out as in.
+Result<Problem> problem_of(const SizeOptions& options);
+
+}  // namespace gemmtune::cli

@@ -1,0 +1,81 @@
+// What the user of `gemmtune tune` asked for, and the steps from there to a TuneRequest.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "base/environment.h"
+#include "base/status.h"
+#include "cli/device_options.h"
+#include "cli/model_options.h"
+#include "cli/size_options.h"
+#include "formats/shape_list.h"
+#include "tuning/tuner.h"
+
+namespace gemmtune::cli {
+
+struct TuneOptions {
+  SizeOptions size;
+  DeviceOptions device;
+  ModelOptions model;
+  std::string input;       // empty: the config folder's untuned file
+  std::int64_t limit = 0;  // 0: all
+  std::string output;      // colon list; empty: the config folder's tuned file
+  std::string profile;
+  std::string schema = "aiter";
+  std::string sort;  // "true", "false"; empty: off
+  double largest_err_ratio = 0.05;
+  int batch = 100;
+  bool all = false;
+  bool stale = false;
+  int warmup = 5;
+  int iterations = 101;
+  bool split_k = true;
+  std::string families = "all";
+  std::string search = "staged";
+  double budget_seconds = 0;
+  double prefer_ratio = 0.995;
+  std::string cache = "weights-cold";
+  std::optional<std::string> run_config;  // an empty text: the input with defaults
+  bool compare = false;
+  bool update_improved = false;
+  double least_improvement = 3.0;  // percent
+  bool verbose = false;
+  bool quiet = false;
+  bool strict = false;
+  bool json = false;
+  std::string workers;  // --mp: only "1" comes this far, see unavailable_flags.cpp
+  std::string pdl;      // --pdl: only "off" comes this far
+  std::string timeout;  // --timeout: only "none" comes this far
+};
+
+/// Names in the config folder (AITER's).
+inline constexpr const char* untuned_file_name = "bf16_untuned_gemm.csv";
+inline constexpr const char* tuned_file_name = "bf16_tuned_gemm.csv";
+
+/// Contradictions that need no machine and no file; a word list for each value that has one.
+Status check_options(const TuneOptions& options);
+
+/// The shapes asked for: of a single size, a model, a file or the config folder, cut to --limit.
+Result<ShapeList> shapes_of(const TuneOptions& options, const Environment& environment,
+                            const DeviceInfo& device);
+
+/// Where the results go; the config folder's file where no -o was given (its folder is made). Checked for
+/// writing; a file or schema without gfx is refused for a device that needs it.
+struct Outputs {
+  std::string tuned;
+  std::vector<std::string> also_read;
+  std::string profile;
+  bool is_config_file = false;
+};
+Result<Outputs> outputs_of(const TuneOptions& options, const Environment& environment,
+                           const DeviceInfo& device);
+
+Policy policy_of(const TuneOptions& options);
+Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shapes, const Outputs& outputs,
+                               const Device& device);
+
+}  // namespace gemmtune::cli

@@ -1,0 +1,106 @@
+#include "cli/tune_progress.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/tune_report.h"
+#include "measure/statistics.h"
+
+namespace gemmtune::cli {
+
+TuneProgress::TuneProgress(Console& console, const Device& device, ProfileFile* profile,
+                           const TuneRequest& request, bool verbose)
+    : console_(console),
+      device_(device),
+      profile_(profile),
+      budget_seconds_(request.budget_seconds),
+      verbose_(verbose) {}
+
+double TuneProgress::seconds_since_start() const {
+  return std::chrono::duration<double>(Clock::now() - start_).count();
+}
+
+/// From the problems so far, and never more than the budget has left.
+std::string TuneProgress::remaining() const {
+  const double gone = seconds_since_start();
+  std::optional<double> left;
+  if (tuned_problems_ > 0) {
+    left =
+        gone / static_cast<double>(tuned_problems_) * static_cast<double>(count_ - std::min(index_, count_));
+  }
+  if (budget_seconds_ > 0) {
+    const double of_budget = std::max(0.0, budget_seconds_ - gone);
+    left = left ? std::min(*left, of_budget) : of_budget;
+  }
+  return left ? fmt::format(", ETA {}", duration(*left)) : std::string();
+}
+
+void TuneProgress::problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) {
+  index_ = index;
+  count_ = count;
+  shape_ = shape_text(shape);
+  baseline_microseconds_.reset();
+  best_microseconds_.reset();
+  const auto baseline = device_.baseline(shape.problem);
+  baseline_ = baseline.ok() ? baseline->kernel_name() : std::string();
+  show();
+}
+
+void TuneProgress::candidate_done(const Trial& trial, std::int64_t candidates_so_far) {
+  candidates_ = candidates_so_far;
+  const bool timed = trial.outcome.kind == OutcomeKind::ok && !trial.outcome.microseconds.empty();
+  if (timed) {
+    const double time = median(trial.outcome.microseconds);
+    best_microseconds_ = std::min(time, best_microseconds_.value_or(time));
+    if (trial.candidate.kernel_name() == baseline_) baseline_microseconds_ = time;
+  }
+  if (verbose_) {
+    console_.line(timed ? fmt::format("  {} {:.2f} µs ±{:.2f}, err_ratio {:.4f}",
+                                      trial.candidate.kernel_name(), median(trial.outcome.microseconds),
+                                      spread(trial.outcome.microseconds), trial.outcome.err_ratio)
+                        : fmt::format("  {} {}{}{}", trial.candidate.kernel_name(),
+                                      to_string(trial.outcome.kind), trial.outcome.reason.empty() ? "" : ": ",
+                                      trial.outcome.reason));
+  }
+  // Ten times a second is enough for a reader, and nothing is written while something is timed.
+  if (Clock::now() - shown_at_ > std::chrono::milliseconds(100)) show();
+}
+
+void TuneProgress::show() {
+  shown_at_ = Clock::now();
+  if (!console_.is_live()) return;
+  std::string line = fmt::format("[{}/{}] {}", index_ + 1, count_, shape_);
+  const double gone = seconds_since_start();
+  if (candidates_ > 0 && gone > 0) {
+    line += fmt::format(", {:.1f} candidates/s", static_cast<double>(candidates_) / gone);
+  }
+  if (best_microseconds_) line += fmt::format(", best {:.2f} µs", *best_microseconds_);
+  if (best_microseconds_ && baseline_microseconds_) {
+    line += fmt::format(" ({:.2f}x)", *baseline_microseconds_ / *best_microseconds_);
+  }
+  console_.live_line(line + remaining());
+}
+
+void TuneProgress::problem_done(std::size_t index, const ProblemReport& report) {
+  console_.clear_live_line();
+  if (profile_ != nullptr && !report.trials.empty()) {
+    if (const Status status = profile_->append(report); !status.ok()) {
+      console_.urgent_line(fmt::format("gemmtune tune: -o2: {}", status.message()));
+      profile_ = nullptr;  // said once
+    }
+  }
+  index_ = index + 1;
+  if (report.state != ProblemState::skipped_done) ++tuned_problems_;
+  if (report.state == ProblemState::skipped_done && !verbose_) return;
+  std::string line =
+      fmt::format("[{}/{}] {}: {}", index + 1, count_, shape_text(report.shape), result_text(report));
+  if (verbose_) {
+    for (const std::string& refusal : report.refusals) line += fmt::format("\n  {}", refusal);
+  }
+  // The rest of the time only where somebody reads along in a file.
+  if (!console_.is_live() && index + 1 < count_) line += remaining();
+  console_.line(line);
+}
+
+}  // namespace gemmtune::cli

@@ -1,0 +1,50 @@
+// What a running `tune` shows: one live line on a terminal, a plain line a problem elsewhere; and, on the
+// way, the profile file.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "backends/backend.h"
+#include "cli/console.h"
+#include "cli/profile_file.h"
+#include "tuning/tuner.h"
+
+namespace gemmtune::cli {
+
+class TuneProgress final : public TuneObserver {
+ public:
+  /// `profile` may be null. All must outlive this.
+  TuneProgress(Console& console, const Device& device, ProfileFile* profile, const TuneRequest& request,
+               bool verbose);
+
+  void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) override;
+  void candidate_done(const Trial& trial, std::int64_t candidates_so_far) override;
+  void problem_done(std::size_t index, const ProblemReport& report) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  double seconds_since_start() const;
+  std::string remaining() const;
+  void show();
+
+  Console& console_;
+  const Device& device_;
+  ProfileFile* profile_;
+  double budget_seconds_;
+  bool verbose_;
+  Clock::time_point start_ = Clock::now();
+  std::size_t index_ = 0;
+  std::size_t count_ = 0;
+  std::size_t tuned_problems_ = 0;  // that took time: skipped ones say nothing about the rest
+  std::string shape_;
+  std::string baseline_;
+  std::optional<double> baseline_microseconds_;
+  std::optional<double> best_microseconds_;
+  std::int64_t candidates_ = 0;
+  Clock::time_point shown_at_{};
+};
+
+}  // namespace gemmtune::cli

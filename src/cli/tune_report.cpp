@@ -1,0 +1,200 @@
+#include "cli/tune_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/console.h"
+
+namespace gemmtune::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string microseconds(const std::optional<double>& value) {
+  return value ? fmt::format("{:.2f}", *value) : std::string("-");
+}
+
+bool has_row(const ProblemReport& report) {
+  return report.entry && (report.state == ProblemState::tuned || report.state == ProblemState::kept_default);
+}
+
+std::size_t count_of(const TuneSummary& summary, ProblemState state) {
+  return static_cast<std::size_t>(
+      std::count_if(summary.problems.begin(), summary.problems.end(),
+                    [&](const ProblemReport& report) { return report.state == state; }));
+}
+
+std::string result_table(const TuneSummary& summary) {
+  TextTable table({{"shape (M x N x K)", false, true},
+                   {"default µs", true, false},
+                   {"tuned µs", true, false},
+                   {"speed-up", true, false},
+                   {"kernel", false, true},
+                   {"verdict", false, false}});
+  for (const ProblemReport& report : summary.problems) {
+    if (!has_row(report)) continue;
+    const TunedEntry& entry = *report.entry;
+    table.add({shape_text(report.shape), microseconds(entry.default_us), microseconds(entry.us),
+               entry.speedup ? fmt::format("{:.3f}x", *entry.speedup) : "-", entry.kernel_name,
+               std::string(to_string(entry.verdict))});
+  }
+  if (table.empty()) return {};
+  return table.text(stdout_is_terminal() ? stdout_columns() : 0) + "\n";
+}
+
+/// "failed:" and one line for each such shape.
+std::string reasons(const TuneSummary& summary, ProblemState state, std::string_view title) {
+  std::string text;
+  for (const ProblemReport& report : summary.problems) {
+    if (report.state != state) continue;
+    text += fmt::format("  {}: {}\n", shape_text(report.shape), report.reason);
+    for (const std::string& refusal : report.refusals) text += fmt::format("    {}\n", refusal);
+  }
+  return text.empty() ? text : fmt::format("{}:\n{}", title, text);
+}
+
+std::string counts(const TuneEnding& ending) {
+  const TuneSummary& summary = ending.summary;
+  std::string text = fmt::format(
+      "{} in {}: {} tuned, {} kept at default, {} failed", counted(summary.problems.size(), "shape"),
+      duration(summary.seconds), count_of(summary, ProblemState::tuned),
+      count_of(summary, ProblemState::kept_default), count_of(summary, ProblemState::failed));
+  const std::pair<ProblemState, std::string_view> rare[] = {
+      {ProblemState::unsupported, "that no family takes"},
+      {ProblemState::skipped_done, "already in the file"},
+      {ProblemState::out_of_budget, "not reached"},
+  };
+  for (const auto& [state, words] : rare) {
+    if (const std::size_t count = count_of(summary, state); count > 0)
+      text += fmt::format(", {} {}", count, words);
+  }
+  if (!ending.shapes.complaints.empty()) {
+    text += fmt::format("; {} could not be read", counted(ending.shapes.complaints.size(), "row"));
+  }
+  return fmt::format("{}; {}\n", text, counted(static_cast<std::size_t>(summary.candidates), "candidate"));
+}
+
+std::string files_and_next_step(const TuneEnding& ending) {
+  const auto row = std::find_if(ending.summary.problems.begin(), ending.summary.problems.end(), has_row);
+  if (row == ending.summary.problems.end()) return {};
+  const std::string& path = ending.outputs.tuned;
+  std::string text = fmt::format("written: {}", path);
+  if (file_exists(path + ".env.json")) text += fmt::format(" and {}.env.json", path);
+  if (!ending.outputs.profile.empty()) text += fmt::format("; all candidates: {}", ending.outputs.profile);
+  const Problem& problem = row->shape.problem;
+  text += ending.outputs.is_config_file
+              ? "\nnext: programs that use gemmtune find this file by themselves"
+              : fmt::format("\nnext: set GEMMTUNE_CONFIG_A16W16={} for programs that use gemmtune", path);
+  return fmt::format("{}; see gemmtune lookup -m {} -n {} -k {} --table {}\n", text, problem.m, problem.n,
+                     problem.k, path);
+}
+
+Json problem_json(const ProblemReport& report) {
+  Json json;
+  json["m"] = report.shape.problem.m;
+  json["n"] = report.shape.problem.n;
+  json["k"] = report.shape.problem.k;
+  json["problem"] = print(report.shape.problem);
+  if (!report.shape.layer.empty()) json["layer"] = report.shape.layer;
+  json["calls"] = report.shape.calls;
+  json["state"] = to_string(report.state);
+  if (!report.reason.empty()) json["reason"] = report.reason;
+  if (!report.refusals.empty()) json["refusals"] = report.refusals;
+  if (report.entry) {
+    const TunedEntry& entry = *report.entry;
+    json["libtype"] = entry.libtype;
+    json["kernelName"] = entry.kernel_name;
+    json["us"] = entry.us;
+    json["spread"] = entry.spread ? Json(*entry.spread) : Json();
+    json["default_us"] = entry.default_us ? Json(*entry.default_us) : Json();
+    json["default_kernel"] = entry.default_kernel;
+    json["speedup"] = entry.speedup ? Json(*entry.speedup) : Json();
+    json["verdict"] = to_string(entry.verdict);
+    json["err_ratio"] = entry.err_ratio;
+    json["env"] = entry.env;
+  }
+  json["candidates"] = report.trials.size();
+  json["seconds"] = report.seconds;
+  return json;
+}
+
+}  // namespace
+
+std::string shape_text(const ShapeRow& shape) {
+  std::string text = short_name(shape.problem);
+  if (!shape.layer.empty()) text += fmt::format(" ({})", shape.layer);
+  return text;
+}
+
+std::string result_text(const ProblemReport& report) {
+  if (has_row(report)) {
+    const TunedEntry& entry = *report.entry;
+    std::string text = fmt::format("{} {:.2f} µs", entry.kernel_name, entry.us);
+    if (entry.speedup) text += fmt::format(", {:.3f}x", *entry.speedup);
+    return fmt::format("{}, {}", text, to_string(entry.verdict));
+  }
+  std::string text(to_string(report.state));
+  std::replace(text.begin(), text.end(), '_', ' ');
+  return report.reason.empty() ? text : fmt::format("{}: {}", text, report.reason);
+}
+
+std::string ending_text(const TuneEnding& ending) {
+  const TuneSummary& summary = ending.summary;
+  const std::size_t skipped = count_of(summary, ProblemState::skipped_done);
+  if (skipped == summary.problems.size() && !ending.interrupted) {
+    return fmt::format("nothing to do: {} in {} already (use --all to tune again)\n",
+                       skipped == 1 ? "the shape is" : fmt::format("all {} shapes are", skipped),
+                       ending.outputs.tuned);
+  }
+  std::string text = result_table(summary) + counts(ending);
+  if (summary.geometric_mean_speedup > 0) {
+    text +=
+        fmt::format("geometric-mean speed-up over the default: {:.3f}x\n", summary.geometric_mean_speedup);
+  }
+  text += reasons(summary, ProblemState::failed, "failed");
+  text += reasons(summary, ProblemState::unsupported, "no kernel family takes");
+  if (ending.interrupted) {
+    text += "interrupted: what was decided by then is in the file; the same command goes on from there\n";
+  } else if (count_of(summary, ProblemState::out_of_budget) > 0) {
+    text += "the budget ended before all shapes were tuned; the same command goes on from there\n";
+  }
+  return text + files_and_next_step(ending);
+}
+
+std::string ending_json(const TuneEnding& ending) {
+  Json json;
+  json["command"] = "tune";
+  json["device"] = {{"name", ending.device.name},
+                    {"model", ending.device.model},
+                    {"gfx", ending.device.gfx},
+                    {"cu_num", ending.device.cu_num}};
+  json["problems"] = Json::array();
+  for (const ProblemReport& report : ending.summary.problems)
+    json["problems"].push_back(problem_json(report));
+  std::map<std::string, std::size_t> states;
+  for (const ProblemReport& report : ending.summary.problems) ++states[std::string(to_string(report.state))];
+  json["states"] = states;
+  json["complaints"] = ending.shapes.complaints;
+  json["geometric_mean_speedup"] = ending.summary.geometric_mean_speedup;
+  json["candidates"] = ending.summary.candidates;
+  json["seconds"] = ending.summary.seconds;
+  json["output"] = ending.outputs.tuned;
+  json["interrupted"] = ending.interrupted;
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+int ending_code(const TuneEnding& ending) {
+  if (ending.interrupted) return exit_interrupted;
+  const bool findings = count_of(ending.summary, ProblemState::failed) > 0 ||
+                        count_of(ending.summary, ProblemState::unsupported) > 0 ||
+                        !ending.shapes.complaints.empty();
+  return findings ? exit_findings : exit_done;
+}
+
+}  // namespace gemmtune::cli

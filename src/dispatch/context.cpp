@@ -1,0 +1,132 @@
+#include "dispatch/context.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "dispatch/planner.h"
+
+namespace gemmtune {
+namespace {
+
+std::shared_ptr<const DispatchDevice> wrap_device(std::unique_ptr<Device> device, HostParallelFor host) {
+  auto wrapped = std::make_shared<DispatchDevice>();
+  wrapped->device = std::move(device);
+  if (host.function != nullptr && wrapped->device->info().backend == "cpu") {
+    host.threads = wrapped->device->info().cu_num;
+    wrapped->host_executor = make_host_executor(host);
+  }
+  return wrapped;
+}
+
+}  // namespace
+
+std::vector<std::string> context_table_paths(const ContextOptions& options, const Environment& environment) {
+  const std::string& list =
+      options.tuned_files_a16w16.empty() ? environment.config_a16w16 : options.tuned_files_a16w16;
+  if (!list.empty()) return split_paths(list);
+  return default_table_paths(options.config_folder.empty() ? environment.config_folder
+                                                           : options.config_folder);
+}
+
+Result<std::unique_ptr<Context>> Context::open(const ContextOptions& options) {
+  const Environment environment = read_environment();
+  DeviceRequest request;
+  request.text = options.device;
+  request.threads = options.threads > 0 ? options.threads : std::max(environment.threads.value_or(0), 0);
+  request.isa_cap = environment.cpu_isa;
+  request.library_folder = environment.library_folder;
+  auto device = open_device(options.backend.empty() ? "auto" : options.backend, request);
+  if (!device.ok()) return device.status();
+  return std::make_unique<Context>(options, environment, std::move(device).value());
+}
+
+Context::Context(const ContextOptions& options, const Environment& environment,
+                 std::unique_ptr<Device> device)
+    : options_(options),
+      environment_(environment),
+      device_(wrap_device(std::move(device), options.parallel_for)),
+      workspaces_(WorkspacePool::make(device_)),
+      tables_(std::make_shared<const TableSet>(load_table_set(table_paths()))) {
+  options_.log_config = options_.log_config || environment_.log_config;
+  log_tables(*tables_);
+}
+
+Result<PlanRef> Context::plan(const Problem& problem) {
+  const PlanKey key{problem, generation_.load(std::memory_order_acquire)};
+  PlanRef plan = cache_.find(key);
+  if (!plan) {
+    auto made = make(key);
+    if (!made.ok()) return made.status();
+    plan = std::move(made).value();
+  }
+  counters_.count_answer(*plan);
+  return plan;
+}
+
+Result<PlanRef> Context::make(const PlanKey& asked) {
+  const std::lock_guard planning(planning_mutex_);
+  std::shared_ptr<const TableSet> tables;
+  PlanKey key = asked;
+  {
+    const std::lock_guard lock(tables_mutex_);
+    tables = tables_;
+    key.generation = generation_.load(std::memory_order_relaxed);
+  }
+  if (PlanRef plan = cache_.find(key)) return plan;  // another thread made it meanwhile
+  auto plan = make_plan(device_, *tables, key.problem, options_.strict_environment);
+  if (!plan.ok()) return plan.status();
+  cache_.insert(key, *plan);
+  counters_.count_made(**plan);
+  log_plan(**plan);
+  return plan;
+}
+
+Status Context::reload() {
+  auto fresh = std::make_shared<const TableSet>(load_table_set(table_paths()));
+  GEMMTUNE_RETURN_IF_ERROR(fresh->first_fault());
+  log_tables(*fresh);
+  {
+    const std::lock_guard lock(tables_mutex_);
+    tables_.swap(fresh);
+    generation_.fetch_add(1, std::memory_order_release);
+  }
+  cache_.clear();
+  return {};
+}
+
+std::shared_ptr<const TableSet> Context::tables() const {
+  const std::lock_guard lock(tables_mutex_);
+  return tables_;
+}
+
+std::vector<std::string> Context::table_paths() const { return context_table_paths(options_, environment_); }
+
+void Context::say(LogLevel level, std::string_view line) const {
+  if (options_.log != nullptr) options_.log(level, line, options_.log_context);
+  log_line(level, line);
+}
+
+void Context::log_tables(const TableSet& tables) const {
+  for (const TableSource& source : tables.sources) {
+    const bool fault = !source.state.ok() && source.state.code() != StatusCode::not_found;
+    say(fault ? LogLevel::warning : LogLevel::info,
+        source.state.ok() ? fmt::format("{}: {} rows", source.path, source.rows) : source.state.message());
+    for (const std::string& complaint : source.complaints) say(LogLevel::warning, complaint);
+  }
+}
+
+void Context::log_plan(const Plan& plan) {
+  const PlanAccount& account = plan.account();
+  if (plan.kernel() == nullptr) return;
+  const auto level = account.invalid_rows > 0 ? LogLevel::warning : LogLevel::info;
+  if (options_.log_config || account.match == Match::untuned || account.invalid_rows > 0) {
+    say(level, fmt::format("{}: {} ({})", short_name(plan.problem()), account.kernel_name, account.rule));
+  }
+  if (!account.other_environment.empty() &&
+      environments_said_.insert(account.file + account.other_environment).second) {
+    say(LogLevel::warning,
+        fmt::format("{}: rows of another environment are used: {}", account.file, account.other_environment));
+  }
+}
+
+}  // namespace gemmtune

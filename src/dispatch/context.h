@@ -1,0 +1,83 @@
+// Context: a device, the tuned files of a process and the plans made from them. What users open first.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/environment.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "dispatch/counters.h"
+#include "dispatch/plan.h"
+#include "dispatch/plan_cache.h"
+#include "dispatch/table_set.h"
+#include "dispatch/workspace_pool.h"
+
+namespace gemmtune {
+
+/// What is set here wins over the environment.
+struct ContextOptions {
+  std::string config_folder;
+  std::string tuned_files_a16w16;  // colon-separated; replaces the default list
+  std::string backend;             // empty: "auto"
+  std::string device;
+  int threads = 0;
+  bool strict_environment = false;
+  bool log_config = false;
+  HostParallelFor parallel_for;
+  LogSink log = nullptr;
+  void* log_context = nullptr;
+};
+
+/// All members are safe from any thread.
+class Context {
+ public:
+  /// Reads the environment, opens the device, reads the tuned files.
+  static Result<std::unique_ptr<Context>> open(const ContextOptions& options);
+  /// On a device that is open already.
+  Context(const ContextOptions& options, const Environment& environment, std::unique_ptr<Device> device);
+
+  /// The plan of a problem (m = 0 is legal), from the cache where it is known. A cached answer allocates
+  /// nothing.
+  Result<PlanRef> plan(const Problem& problem);
+  /// Reads the tuned files again. Where one is there but cannot be read, the old rows stay and the error is
+  /// returned.
+  Status reload();
+
+  Device& device() const { return *device_->device; }
+  /// The tables of this moment; they stay readable as long as they are held.
+  std::shared_ptr<const TableSet> tables() const;
+  CounterValues counters() const { return counters_.read(); }
+  std::size_t cached_plans() const { return cache_.size(); }
+  WorkspacePool& workspaces() const { return *workspaces_; }
+
+ private:
+  Result<PlanRef> make(const PlanKey& key);
+  std::vector<std::string> table_paths() const;
+  void log_tables(const TableSet& tables) const;
+  void log_plan(const Plan& plan);
+  void say(LogLevel level, std::string_view line) const;
+
+  ContextOptions options_;
+  Environment environment_;
+  std::shared_ptr<const DispatchDevice> device_;
+  std::shared_ptr<WorkspacePool> workspaces_;
+  mutable std::mutex tables_mutex_;  // of tables_ and generation_ together
+  std::shared_ptr<const TableSet> tables_;
+  std::atomic<std::uint64_t> generation_{0};
+  PlanCache cache_;
+  Counters counters_;
+  std::mutex planning_mutex_;  // one kernel is made at a time
+  std::set<std::string> environments_said_;
+};
+
+/// The tuned files that a context with these options reads.
+std::vector<std::string> context_table_paths(const ContextOptions& options, const Environment& environment);
+
+}  // namespace gemmtune

@@ -1,0 +1,106 @@
+// Plan: a problem bound to a kernel, ready to run. Immutable and shared by threads; counts its references.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "backends/backend.h"
+#include "backends/host_executor.h"
+#include "candidates/config.h"
+#include "tuned/table.h"
+
+namespace gemmtune {
+
+/// Where kernels run. Plans keep it alive.
+struct DispatchDevice {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<HostExecutor> host_executor;  // null: the device's own threads
+
+  Stream default_stream() const { return host_executor ? host_executor->stream() : Stream{}; }
+};
+
+/// How a plan came about.
+struct PlanAccount {
+  Match match = Match::untuned;
+  std::int64_t hit_m = 0;
+  std::string kernel_name;
+  std::string family;
+  std::string rule;  // what decided, in words, rows passed over included
+  std::string file;  // of the row; empty where untuned
+  std::size_t line = 0;
+  std::string other_environment;  // what differs from the row's environment; empty: nothing
+  int invalid_rows = 0;           // rows passed over because their kernel cannot run here
+};
+
+class Plan {
+ public:
+  /// `kernel` is null for a problem of zero rows only.
+  Plan(std::shared_ptr<const DispatchDevice> device, const Problem& problem, PlanAccount account,
+       std::unique_ptr<Kernel> kernel)
+      : device_(std::move(device)),
+        problem_(problem),
+        account_(std::move(account)),
+        kernel_(std::move(kernel)),
+        workspace_bytes_(kernel_ ? kernel_->workspace_bytes() : 0),
+        on_cpu_(device_->device->info().backend == "cpu") {}
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  const Problem& problem() const { return problem_; }
+  const PlanAccount& account() const { return account_; }
+  const Kernel* kernel() const { return kernel_.get(); }
+  const DispatchDevice& device() const { return *device_; }
+  std::size_t workspace_bytes() const { return workspace_bytes_; }
+  bool on_cpu() const { return on_cpu_; }
+
+  void retain() const { references_.fetch_add(1, std::memory_order_relaxed); }
+  void release() const {
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+
+ private:
+  ~Plan() = default;
+
+  std::shared_ptr<const DispatchDevice> device_;  // before kernel_: outlives it
+  Problem problem_;
+  PlanAccount account_;
+  std::unique_ptr<Kernel> kernel_;
+  std::size_t workspace_bytes_;
+  bool on_cpu_;
+  mutable std::atomic<std::int64_t> references_{1};
+};
+
+/// One reference of a plan.
+class PlanRef {
+ public:
+  PlanRef() = default;
+  /// Takes over the caller's reference.
+  explicit PlanRef(const Plan* plan) : plan_(plan) {}
+  PlanRef(const PlanRef& other) : plan_(other.plan_) {
+    if (plan_) plan_->retain();
+  }
+  PlanRef(PlanRef&& other) noexcept : plan_(std::exchange(other.plan_, nullptr)) {}
+  PlanRef& operator=(PlanRef other) noexcept {
+    std::swap(plan_, other.plan_);
+    return *this;
+  }
+  ~PlanRef() {
+    if (plan_) plan_->release();
+  }
+
+  explicit operator bool() const { return plan_ != nullptr; }
+  const Plan* get() const { return plan_; }
+  const Plan* operator->() const { return plan_; }
+  const Plan& operator*() const { return *plan_; }
+  /// Hands the reference to the caller.
+  const Plan* release() { return std::exchange(plan_, nullptr); }
+
+ private:
+  const Plan* plan_ = nullptr;
+};
+
+}  // namespace gemmtune

@@ -1,0 +1,41 @@
+// Planner: problem → rows of the table, best level first → the first that can run here, else the fallback.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "backends/backend.h"
+#include "base/status.h"
+#include "dispatch/plan.h"
+#include "dispatch/table_set.h"
+
+namespace gemmtune {
+
+struct BoundKernel {
+  Candidate candidate;
+  std::unique_ptr<Kernel> kernel;
+};
+
+/// The kernel that a table's row names, for this problem; else why it cannot run here (unknown name, missing
+/// library, problem refused, another weight layout).
+Result<BoundKernel> bind_kernel_name(const Device& device, std::string_view kernel_name,
+                                     const Problem& problem);
+
+/// What runs where no row does.
+Result<BoundKernel> bind_fallback(const Device& device, const Problem& problem);
+
+/// "exact row, M = 16, tuned.csv:12".
+std::string describe_hit(const TableSet& tables, const LookupHit& hit);
+/// Why the fallback runs, in words.
+std::string describe_fallback(const Problem& problem, const Candidate& candidate);
+
+/// The plan of a checked problem (m = 0 is legal). `strict`: rows of another environment do not answer. May
+/// create a kernel and is then slow; not for two threads at once on one device.
+Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, const TableSet& tables,
+                          const Problem& problem, bool strict);
+
+/// check(), and zero rows are legal.
+Status check_runnable(const Problem& problem);
+
+}  // namespace gemmtune

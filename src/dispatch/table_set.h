@@ -1,0 +1,51 @@
+// The tuned files of an operation as one table, each row with the file it came from.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "dispatch/row_environment.h"
+#include "tuned/table.h"
+
+namespace gemmtune {
+
+/// One file that a table was to be read from.
+struct TableSource {
+  std::string path;
+  std::size_t rows = 0;
+  Status state;                         // why nothing was read; `not_found` is no fault
+  std::vector<std::string> complaints;  // rows that were left out: file:line, column, value, expected
+  EnvironmentNotes environments;
+};
+
+/// Immutable once loaded; shared by threads. TunedEntry::source of its rows is an index into `sources`.
+struct TableSet {
+  TunedTable table{{}};
+  std::vector<TableSource> sources;
+
+  const std::string& path_of(const TunedEntry& entry) const { return sources[entry.source].path; }
+  /// What differs between the row's environment and this device; empty: nothing.
+  std::string other_environment(const TunedEntry& entry, const DeviceInfo& device) const {
+    return sources[entry.source].environments.difference(entry.env, device);
+  }
+  /// "path: 12 rows" or "path: why not", one line a file.
+  std::string describe() const;
+  /// The first source that is there but could not be read; ok where all could.
+  Status first_fault() const;
+};
+
+/// The paths of a colon-separated list; empty ones are dropped.
+std::vector<std::string> split_paths(std::string_view list);
+
+/// AITER's rule for bf16: bf16_tuned_gemm.csv of the config folder, then every regular file
+/// model_configs/*bf16_tuned_gemm*.csv beside it whose name has no "untuned", sorted by name.
+std::vector<std::string> default_table_paths(const std::string& config_folder);
+
+/// Reads and merges: the smallest valid time of a key wins, ties keep the first file's row. A file that is
+/// missing or cannot be read is no failure of the set; its source says why.
+TableSet load_table_set(const std::vector<std::string>& paths);
+
+}  // namespace gemmtune

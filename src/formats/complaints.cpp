@@ -1,0 +1,45 @@
+#include "formats/complaints.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace gemmtune {
+namespace {
+
+/// A value as it is shown: long ones cut, control characters as '?'.
+std::string shown(std::string_view value) {
+  constexpr std::size_t at_most = 60;
+  std::string text(value.substr(0, at_most));
+  for (char& character : text) {
+    if (static_cast<unsigned char>(character) < 0x20 || character == 0x7f) character = '?';
+  }
+  return value.size() > at_most ? text + "…" : text;
+}
+
+}  // namespace
+
+void Complaints::cell(std::size_t line, std::string_view column, std::string_view value,
+                      std::string_view expected) {
+  add(fmt::format("{}:{}: column {}: value '{}', expected {}", source_, line, column, shown(value),
+                  expected));
+}
+
+void Complaints::row(std::size_t line, std::string_view text) {
+  add(fmt::format("{}:{}: {}", source_, line, text));
+}
+
+void Complaints::add(std::string text) {
+  ++count_;
+  if (texts_.size() < kept_at_most) texts_.push_back(std::move(text));
+}
+
+std::vector<std::string> Complaints::take() {
+  if (count_ > texts_.size()) {
+    texts_.push_back(fmt::format("{}: {} more like these", source_, count_ - texts_.size()));
+  }
+  count_ = 0;
+  return std::exchange(texts_, {});
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,33 @@
+// What is wrong with single rows: file:line, column, value, and what was expected.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gemmtune {
+
+class Complaints {
+ public:
+  /// More than this are counted, not kept: a file that is no table at all would fill the memory.
+  static constexpr std::size_t kept_at_most = 1000;
+
+  explicit Complaints(std::string source) : source_(std::move(source)) {}
+  /// "file:line: column M: value '-3', expected a whole number of at least 1"
+  void cell(std::size_t line, std::string_view column, std::string_view value, std::string_view expected);
+  /// "file:line: text"
+  void row(std::size_t line, std::string_view text);
+  std::size_t count() const { return count_; }
+  /// All of them, with a last one that tells how many were not kept.
+  std::vector<std::string> take();
+
+ private:
+  void add(std::string text);
+
+  std::string source_;
+  std::vector<std::string> texts_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace gemmtune

@@ -1,0 +1,42 @@
+// <file>.env.json beside a tuned file: the environment behind each hash in its `env` column.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace gemmtune {
+
+/// Beside the file that `tuned_path` resolves to.
+std::string environment_path(const std::string& tuned_path);
+
+using EnvironmentObjects = std::map<std::string, std::string, std::less<>>;  // env hash → JSON object text
+
+struct EnvironmentFile {
+  std::string path;
+  EnvironmentObjects objects;  // each on one line
+};
+
+/// A file that is not there has no objects; one that is no JSON object of objects is an error with file:line.
+Result<EnvironmentFile> read_environment_json(const std::string& tuned_path);
+
+/// A top-level value of an environment object: a string's text, anything else as JSON; nullopt where the key
+/// is absent or `object` is no JSON object. Dispatch compares device, library and policy of two environments
+/// by it.
+std::optional<std::string> environment_value(const std::string& object, std::string_view key);
+
+/// Merges objects (hash → object text) into the file: keys of a known hash are replaced, the rest stays. An
+/// unchanged file is not written. A damaged file is copied to <file>.damaged, said in the log, and begun
+/// anew. The caller holds the tuned file's lock.
+Status merge_environment_json(const std::string& tuned_path, const EnvironmentObjects& objects);
+
+/// `text` as the objects of `hashes`: with one hash the text is its object (or an object that holds it under
+/// the hash), with several it is an object of hash → object that has each of them.
+Result<EnvironmentObjects> environments_of(const std::string& text, const std::set<std::string>& hashes);
+
+}  // namespace gemmtune

@@ -1,0 +1,302 @@
+// Splices rows into a tuned file that other tools and other processes write too.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "formats/csv.h"
+#include "formats/environment_json.h"
+#include "formats/tuned_csv.h"
+#include "formats/tuned_row.h"
+
+namespace gemmtune {
+namespace {
+
+constexpr std::size_t no_line = static_cast<std::size_t>(-1);
+
+/// One line of the file to be written.
+struct OutputLine {
+  std::string text;
+  std::string end;
+  bool removed = false;
+  bool has_key = false;
+  TunedEntry key;  // gfx, cu_num and problem, where has_key
+};
+
+/// An entry that needs a line: a new one (no_line), or an existing one that says something else.
+struct Change {
+  const TunedEntry* entry = nullptr;
+  std::size_t line = no_line;
+};
+
+Status check_expressible(const TunedEntry& entry) {
+  const Problem& problem = entry.problem;
+  const bool row_major = problem.x_order == Order::row_major && problem.w_order == Order::row_major &&
+                         problem.y_order == Order::row_major;
+  if (problem.operation == Operation::a16w16 && problem.batch == 1 && row_major && problem.alignment <= 16) {
+    return {};
+  }
+  return Status::unsupported(
+      "{}: AITER's bf16 columns hold a16w16 of row-major operands aligned to 16 bytes only", print(problem));
+}
+
+/// The file's lines with ours spliced in.
+class Splice {
+ public:
+  Splice(const CsvDocument& document, const PublishOptions& options)
+      : document_(document), options_(options) {}
+  Result<std::string> run(const std::vector<TunedEntry>& entries);
+
+ private:
+  Status read();
+  void start_new();
+  Status check_device(const TunedEntry& entry) const;
+  void find_changes(const std::vector<TunedEntry>& entries);
+  bool line_says(std::size_t line, const TunedEntry& entry, bool& old_is_valid) const;
+  void extend_header();
+  bool wants(Column column) const;
+  void write_changes();
+  std::string row_text(const TunedEntry& entry, std::string_view old_text) const;
+  void sort_rows();
+
+  const CsvDocument& document_;
+  const PublishOptions& options_;
+  std::vector<OutputLine> lines_;
+  std::size_t header_ = 0;
+  Columns columns_;
+  bool has_gfx_ = true;
+  std::string line_end_ = "\n";
+  std::unordered_map<std::string, std::vector<std::size_t>> lines_of_key_;
+  std::vector<Change> changes_;
+};
+
+Status Splice::read() {
+  const auto header = read_tuned_header(document_);
+  if (!header.ok()) return header.status();
+  header_ = header->index;
+  columns_ = header->columns;
+  for (const CsvLine& line : document_.lines) {
+    lines_.push_back({std::string(line.text), std::string(line.end), false, false, {}});
+  }
+  if (header_ == lines_.size()) {
+    start_new();
+    return {};
+  }
+  has_gfx_ = columns_.has(Column::gfx);
+  if (!columns_.has(Column::cu_num)) {
+    return Status::invalid("{}: no column cu_num, so rows of this device could not be told from others",
+                           document_.source);
+  }
+  if (lines_[header_].end == "\r\n") line_end_ = "\r\n";
+  EntryReader reader(columns_);
+  CsvCells cells;
+  for (std::size_t index = header_ + 1; index < lines_.size(); ++index) {
+    OutputLine& line = lines_[index];
+    if (is_blank_or_comment(line.text) || !cells.split(line.text) || cells.size() > columns_.width())
+      continue;
+    line.has_key = reader.read_key(cells, index + 1, line.key, nullptr);
+    if (line.has_key) lines_of_key_[row_key(line.key, has_gfx_)].push_back(index);
+  }
+  return {};
+}
+
+/// A header of our own behind whatever comments there are.
+void Splice::start_new() {
+  if (!lines_.empty() && lines_.back().end.empty()) lines_.back().end = line_end_;
+  std::string text = write_tuned_csv({}, options_.schema);
+  text.pop_back();
+  CsvCells cells;
+  cells.split(text);
+  columns_ = Columns(cells);
+  has_gfx_ = columns_.has(Column::gfx);
+  lines_.push_back({std::move(text), line_end_, false, false, {}});
+}
+
+Status Splice::check_device(const TunedEntry& entry) const {
+  if (has_gfx_ || entry.gfx.empty() || amd_architecture(entry.gfx)) return {};
+  return Status::invalid(
+      "{}: has no column gfx, so a row of {} would pass for one of an AMD device; "
+      "write to a file with gfx",
+      document_.source, entry.gfx);
+}
+
+bool Splice::line_says(std::size_t line, const TunedEntry& entry, bool& old_is_valid) const {
+  CsvCells cells;
+  cells.split(lines_[line].text);
+  TunedEntry old_row = lines_[line].key;
+  old_is_valid = false;
+  if (!EntryReader(columns_).read_values(cells, line + 1, old_row, nullptr)) return false;
+  old_is_valid = valid_time(old_row.us);
+  return same_row(old_row, entry);
+}
+
+void Splice::find_changes(const std::vector<TunedEntry>& entries) {
+  std::unordered_map<std::string, std::size_t> last;
+  for (std::size_t index = 0; index < entries.size(); ++index)
+    last[row_key(entries[index], has_gfx_)] = index;
+  for (std::size_t index = 0; index < entries.size(); ++index) {
+    const TunedEntry& entry = entries[index];
+    const std::string key = row_key(entry, has_gfx_);
+    if (last[key] != index) continue;
+    const auto known = lines_of_key_.find(key);
+    if (known == lines_of_key_.end()) {
+      changes_.push_back({&entry, no_line});
+      continue;
+    }
+    const std::size_t line = known->second.front();
+    bool old_is_valid = false;
+    const bool same = line_says(line, entry, old_is_valid);
+    if (!same && old_is_valid && !valid_time(entry.us)) {
+      log(LogLevel::warning, "{}:{}: keeps its time; the new one, {} us, is not valid", document_.source,
+          line + 1, entry.us);
+      continue;
+    }
+    if (!same) changes_.push_back({&entry, line});
+    for (std::size_t further = 1; further < known->second.size(); ++further) {
+      lines_[known->second[further]].removed = true;
+    }
+  }
+}
+
+/// Something stands for the column in a row to be written, other than what a missing cell would mean.
+bool Splice::wants(Column column) const {
+  return std::any_of(changes_.begin(), changes_.end(), [&](const Change& change) {
+    const TunedEntry& entry = *change.entry;
+    switch (column) {
+      case Column::gfx:
+      case Column::tflops:
+      case Column::bw:
+        return false;
+      case Column::outdtype:
+        return entry.problem.y_type != entry.problem.x_type;
+      default:
+        break;
+    }
+    const std::string text = cell_text(entry, column).value_or(std::string());
+    return !text.empty() && text != "False" && text != "0";
+  });
+}
+
+void Splice::extend_header() {
+  std::vector<Column> added;
+  for (const Column column : aiter_columns()) {
+    if (!columns_.has(column) && wants(column)) added.push_back(column);
+  }
+  const auto own = own_columns();
+  const bool own_wanted = std::any_of(own.begin(), own.end(),
+                                      [&](Column column) { return !columns_.has(column) && wants(column); });
+  for (const Column column : own) {
+    if (own_wanted && !columns_.has(column)) added.push_back(column);
+  }
+  for (const Column column : added) {
+    columns_.append(column);
+    lines_[header_].text += "," + std::string(to_string(column));
+  }
+}
+
+std::string Splice::row_text(const TunedEntry& entry, std::string_view old_text) const {
+  CsvCells old_cells;
+  old_cells.split(old_text);
+  std::string text;
+  for (std::size_t position = 0; position < columns_.width(); ++position) {
+    if (position != 0) text += ',';
+    const Column* column = columns_.known_at(position);
+    const auto ours = column != nullptr ? cell_text(entry, *column) : std::nullopt;
+    text += csv_cell(ours ? std::string_view(*ours) : old_cells[position]);
+  }
+  return text;
+}
+
+void Splice::write_changes() {
+  for (const Change& change : changes_) {
+    if (change.line != no_line) {
+      lines_[change.line].text = row_text(*change.entry, lines_[change.line].text);
+      continue;
+    }
+    if (lines_.back().end.empty()) lines_.back().end = line_end_;
+    lines_.push_back({row_text(*change.entry, {}), line_end_, false, true, *change.entry});
+  }
+}
+
+/// Rows with a key change places among themselves; comments, blank lines and unreadable rows stay where they
+/// are.
+void Splice::sort_rows() {
+  std::vector<std::size_t> places;
+  for (std::size_t index = 0; index < lines_.size(); ++index) {
+    if (lines_[index].has_key && !lines_[index].removed) places.push_back(index);
+  }
+  const auto rank = [&](std::size_t index) {
+    const TunedEntry& key = lines_[index].key;
+    const Problem& problem = key.problem;
+    return std::tuple(std::string_view(key.gfx), key.cu_num, problem.n, problem.m, problem.k, problem.bias,
+                      problem.x_type, problem.y_type, problem.scale_ab, problem.bpreshuffle);
+  };
+  std::vector<std::size_t> sorted = places;
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [&](std::size_t a, std::size_t b) { return rank(a) < rank(b); });
+  std::vector<std::string> texts;
+  for (const std::size_t index : sorted) texts.push_back(lines_[index].text);
+  for (std::size_t index = 0; index < places.size(); ++index) {
+    lines_[places[index]].text = std::move(texts[index]);
+  }
+}
+
+Result<std::string> Splice::run(const std::vector<TunedEntry>& entries) {
+  GEMMTUNE_RETURN_IF_ERROR(read());
+  for (const TunedEntry& entry : entries) GEMMTUNE_RETURN_IF_ERROR(check_device(entry));
+  find_changes(entries);
+  extend_header();
+  write_changes();
+  if (options_.sort) sort_rows();
+  std::string content;
+  for (const OutputLine& line : lines_) {
+    if (!line.removed) content += line.text + line.end;
+  }
+  return content;
+}
+
+Status merge_environment(const std::string& target, const std::vector<TunedEntry>& entries,
+                         const std::string& environment_json) {
+  if (environment_json.empty()) return {};
+  std::set<std::string> hashes;
+  for (const TunedEntry& entry : entries) {
+    if (!entry.env.empty()) hashes.insert(entry.env);
+  }
+  const auto objects = environments_of(environment_json, hashes);
+  if (!objects.ok()) return objects.status();
+  return objects->empty() ? Status() : merge_environment_json(target, *objects);
+}
+
+}  // namespace
+
+Status publish(const std::string& path, const std::vector<TunedEntry>& entries,
+               const PublishOptions& options) {
+  for (const TunedEntry& entry : entries) GEMMTUNE_RETURN_IF_ERROR(check_expressible(entry));
+  const std::string target = resolve_links(path);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(target, ignored)) {
+    return Status::invalid("{}: is a folder, expected a file", path);
+  }
+  const auto lock = FileLock::acquire(target + ".lock");
+  if (!lock.ok()) return lock.status();
+  auto content = read_file(target);
+  const bool is_new = content.code() == StatusCode::not_found;
+  if (!content.ok() && !is_new) return content.status();
+  const std::string old_content = is_new ? std::string() : std::move(*content);
+  const auto document = parse_csv(target, old_content);
+  if (!document.ok()) return document.status();
+  const auto new_content = Splice(*document, options).run(entries);
+  if (!new_content.ok()) return new_content.status();
+  // First, so that no row ever names an environment that cannot be looked up.
+  GEMMTUNE_RETURN_IF_ERROR(merge_environment(target, entries, options.environment_json));
+  if (!is_new && *new_content == old_content) return {};
+  return write_file_atomically(target, *new_content);
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,38 @@
+#include "tuned/entry.h"
+
+#include <array>
+#include <cmath>
+
+namespace gemmtune {
+namespace {
+
+struct Row {
+  Verdict verdict;
+  std::string_view name;
+};
+
+constexpr std::array<Row, 6> rows{{
+    {Verdict::none, ""},
+    {Verdict::win, "win"},
+    {Verdict::tie, "tie"},
+    {Verdict::keep_default, "default"},
+    {Verdict::undecided, "undecided"},
+    {Verdict::only, "only"},
+}};
+
+}  // namespace
+
+std::string_view to_string(Verdict verdict) { return rows[static_cast<std::size_t>(verdict)].name; }
+
+std::optional<Verdict> parse_verdict(std::string_view text) {
+  for (const Row& row : rows) {
+    if (row.name == text) return row.verdict;
+  }
+  return std::nullopt;
+}
+
+bool valid_time(double us) { return std::isfinite(us) && us > 0; }
+
+bool amd_architecture(std::string_view gfx) { return gfx.starts_with("gfx"); }
+
+}  // namespace gemmtune

@@ -1,0 +1,23 @@
+#include <array>
+
+#include "tuned/table.h"
+
+namespace gemmtune {
+
+std::string_view to_string(Match match) {
+  static constexpr std::array<std::string_view, 5> names{"exact", "range", "fine", "coarse", "untuned"};
+  return names[static_cast<std::size_t>(match)];
+}
+
+std::int64_t padded_m(std::int64_t m, std::int64_t n, int level) {
+  if (level == 0) {
+    const std::int64_t step = m <= 256 ? 16 : m <= 1024 ? 32 : m <= 4096 ? 64 : 128;
+    return (m + step - 1) / step * step;
+  }
+  if (m > 8192 && n > 4096) return 8192;
+  std::int64_t power = 1;
+  while (power < m) power *= 2;
+  return power;
+}
+
+}  // namespace gemmtune

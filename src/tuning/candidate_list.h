@@ -1,0 +1,38 @@
+// Candidates of a problem: every config of every family that takes it, and why the other families do not.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "base/status.h"
+
+namespace gemmtune {
+
+struct CandidateFilter {
+  std::vector<std::string> libtypes;  // empty or "all": every family but `reference`, which must be named
+  bool split_k = true;                // false: no config whose `sk` is above 1
+};
+
+/// One thing to try, with what search, ties and weight layouts need to know of it.
+struct ListedCandidate {
+  Candidate candidate;
+  const KernelFamily* family = nullptr;       // owned by the device
+  WeightLayout layout = WeightLayout::plain;  // that it reads
+  double predicted = 0;                       // microseconds; 0: no opinion
+};
+
+struct CandidateList {
+  std::vector<ListedCandidate> candidates;  // family after family; a family's default config is its first
+  std::vector<std::string> refusals;        // "family: why it does not take the problem"
+};
+
+/// ok, or which name is no family of this device, with the known ones.
+Status check_libtypes(const Device& device, const std::vector<std::string>& libtypes);
+
+CandidateList list_candidates(const Device& device, const Problem& problem, const CandidateFilter& filter);
+
+/// What the list would hold for this one candidate; an error where its family is not on the device.
+Result<ListedCandidate> describe(const Device& device, const Problem& problem, const Candidate& candidate);
+
+}  // namespace gemmtune

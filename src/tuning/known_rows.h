@@ -1,0 +1,37 @@
+// The rows of tuned files that a run starts from: what is done already, and which weight layouts are decided.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "base/status.h"
+#include "tuned/entry.h"
+
+namespace gemmtune {
+
+/// Does this row speak of this device? Rows without gfx are of AMD devices.
+bool row_is_of(const TunedEntry& row, const DeviceInfo& device);
+/// AITER's key of a16w16 without the device: M, N, K, bias, dtype, outdtype, scaleAB, bpreshuffle.
+bool same_key(const Problem& a, const Problem& b);
+
+class KnownRows {
+ public:
+  /// Reads every file that exists; a file that does, but cannot be read, is an error. Rows of other devices
+  /// and rows without a valid time are left out.
+  static Result<KnownRows> read(const std::vector<std::string>& paths, const DeviceInfo& device);
+
+  struct Row {
+    TunedEntry entry;
+    std::string path;
+  };
+  /// The first row of this key; nullptr where there is none.
+  const Row* find(const Problem& problem) const;
+  const std::vector<Row>& rows() const { return rows_; }
+
+ private:
+  std::vector<Row> rows_;
+};
+
+}  // namespace gemmtune

@@ -1,0 +1,63 @@
+#include "tuning/layout_group.h"
+
+#include <algorithm>
+
+namespace gemmtune {
+namespace {
+
+struct Tally {
+  WeightLayout layout;
+  std::size_t served = 0;
+  double cost = 0;
+};
+
+Tally& tally_of(std::vector<Tally>& tallies, WeightLayout layout) {
+  for (Tally& tally : tallies) {
+    if (tally.layout == layout) return tally;
+  }
+  return tallies.emplace_back(Tally{layout});
+}
+
+}  // namespace
+
+bool share_weight(const Problem& a, const Problem& b) {
+  if (!a.bpreshuffle || !b.bpreshuffle) return false;
+  Problem same_m = a;
+  same_m.m = b.m;
+  same_m.weight_layout = b.weight_layout;
+  return same_m == b;
+}
+
+std::vector<std::vector<std::size_t>> layout_groups(std::span<const ShapeRow> shapes) {
+  std::vector<std::vector<std::size_t>> groups;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    const auto known = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
+      return share_weight(shapes[group.front()].problem, shapes[i].problem);
+    });
+    if (known == groups.end()) {
+      groups.push_back({i});
+    } else {
+      known->push_back(i);
+    }
+  }
+  return groups;
+}
+
+std::optional<WeightLayout> choose_layout(std::span<const GroupMember> members) {
+  std::vector<Tally> tallies;
+  for (const GroupMember& member : members) {
+    for (const LayoutTime& time : member.times) {
+      Tally& tally = tally_of(tallies, time.layout);
+      ++tally.served;
+      tally.cost += static_cast<double>(member.calls) * time.microseconds;
+    }
+  }
+  if (tallies.empty()) return std::nullopt;
+  return std::min_element(tallies.begin(), tallies.end(),
+                          [](const Tally& a, const Tally& b) {
+                            return a.served != b.served ? a.served > b.served : a.cost < b.cost;
+                          })
+      ->layout;
+}
+
+}  // namespace gemmtune

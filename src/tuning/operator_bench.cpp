@@ -1,0 +1,183 @@
+#include "tuning/operator_bench.h"
+
+#include <cmath>
+
+namespace gemmtune {
+namespace {
+
+constexpr double interval_confidence = 0.99;
+
+BenchStatus status_of(const Outcome& outcome) {
+  if (outcome.kind == OutcomeKind::ok) return BenchStatus::ok;
+  return outcome.kind == OutcomeKind::wrong ? BenchStatus::mismatch : BenchStatus::error;
+}
+
+std::vector<double> column(const FinalsResult& result, std::size_t index) {
+  std::vector<double> times;
+  for (const auto& round : result.times) {
+    if (index < round.size() && std::isfinite(round[index])) times.push_back(round[index]);
+  }
+  return times;
+}
+
+std::vector<double> paired_ratios(const FinalsResult& result) {
+  std::vector<double> ratios;
+  for (const auto& round : result.times) {
+    if (round.size() == 2 && std::isfinite(round[0] / round[1])) ratios.push_back(round[0] / round[1]);
+  }
+  return ratios;
+}
+
+/// Faster and slower need the whole interval beyond what A against A shows.
+BenchVerdict verdict_of(const Interval& interval, double noise_floor) {
+  if (interval.high < 1 - noise_floor) return BenchVerdict::faster;
+  if (interval.low > 1 + noise_floor) return BenchVerdict::slower;
+  return BenchVerdict::same;
+}
+
+Result<Candidate> other_candidate(const Device& device, const BenchRequest& request, const Problem& problem) {
+  if (request.against == nullptr) return device.baseline(problem);
+  auto production = production_kernel(device, request.against, problem);
+  if (!production.ok()) return production.status();
+  return std::move(production->candidate);
+}
+
+void fill_pair(const FinalsResult& result, BenchRow& row) {
+  const auto other = column(result, 1);
+  if (!other.empty()) row.other_microseconds = median(other);
+  if (result.outcomes.size() > 1 && result.outcomes[1].kind != OutcomeKind::ok) {
+    row.reason = fmt::format("{}: {}: {}", row.other_kernel, to_string(result.outcomes[1].kind),
+                             result.outcomes[1].reason);
+  }
+  const auto ratios = paired_ratios(result);
+  if (ratios.empty()) return;
+  row.ratio = median(ratios);
+  row.interval = median_interval(ratios, interval_confidence);
+  row.verdict = verdict_of(*row.interval, result.noise_floor);
+}
+
+/// Both are one kernel: nothing to compare, one time for both.
+void fill_same(BenchRow& row) {
+  if (!row.microseconds) return;
+  row.other_microseconds = row.microseconds;
+  row.ratio = 1;
+  row.interval = Interval{1, 1};
+  row.verdict = BenchVerdict::same;
+}
+
+BenchRow bench_one(const Device& device, Evaluator& evaluator, const BenchRequest& request,
+                   const ShapeRow& shape) {
+  BenchRow row;
+  row.shape = shape;
+  const auto production = production_kernel(device, request.table, shape.problem);
+  if (!production.ok()) {
+    row.reason = production.message();
+    return row;
+  }
+  row.kernel = production->candidate.kernel_name();
+  row.match = production->match;
+  row.hit_m = production->hit_m;
+  const auto other = other_candidate(device, request, shape.problem);
+  if (other.ok()) {
+    row.other_kernel = other->kernel_name();
+  } else {
+    row.reason = other.message();
+  }
+  std::vector<Candidate> candidates{production->candidate};
+  const bool same = other.ok() && *other == production->candidate;
+  if (other.ok() && !same) candidates.push_back(*other);
+  const auto result = evaluator.finals(shape.problem, candidates, request.rounds);
+  if (!result.ok() || result->outcomes.empty()) {
+    row.reason = result.ok() ? "no outcome" : result.message();
+    return row;
+  }
+  const Outcome& outcome = result->outcomes.front();
+  row.status = status_of(outcome);
+  row.err_ratio = outcome.err_ratio;
+  if (const auto times = column(*result, 0); !times.empty()) row.microseconds = median(times);
+  if (same) {
+    fill_same(row);
+  } else if (other.ok()) {
+    fill_pair(*result, row);
+  }
+  if (row.status != BenchStatus::ok) row.reason = outcome.reason;
+  return row;
+}
+
+}  // namespace
+
+Result<Production> production_kernel(const Device& device, const TunedTable* table, const Problem& problem) {
+  if (const Status status = check(problem); !status.ok()) return status;
+  if (table != nullptr) {
+    for (const LookupHit& hit : table->lookup({device.info().gfx, device.info().cu_num, problem})) {
+      auto candidate = device.resolve(hit.entry->kernel_name, problem);
+      if (candidate.ok()) return Production{std::move(*candidate), hit.match, hit.hit_m};
+    }
+  }
+  auto fallback = device.fallback(problem);
+  if (!fallback.ok()) return fallback.status();
+  return Production{std::move(*fallback), Match::untuned, 0};
+}
+
+std::vector<BenchRow> bench_operator(const Device& device, Evaluator& evaluator, const BenchRequest& request,
+                                     const std::function<void(std::size_t, const BenchRow&)>& on_row) {
+  std::vector<BenchRow> rows;
+  for (const ShapeRow& shape : request.shapes) {
+    rows.push_back(bench_one(device, evaluator, request, shape));
+    if (on_row) on_row(rows.size() - 1, rows.back());
+  }
+  return rows;
+}
+
+std::optional<double> improvement_percent(const BenchRow& row) {
+  if (!row.ratio) return std::nullopt;
+  return (1 - *row.ratio) * 100;
+}
+
+Improvement improvement_of(const BenchRow& row, double min_improvement_percent) {
+  if (row.status != BenchStatus::ok || !row.microseconds) return Improvement::keep;
+  const auto percent = improvement_percent(row);
+  if (!percent) return Improvement::fresh;
+  const bool enough = row.verdict == BenchVerdict::faster && *percent >= min_improvement_percent;
+  return enough ? Improvement::update : Improvement::keep;
+}
+
+std::string_view to_string(Improvement improvement) {
+  switch (improvement) {
+    case Improvement::update:
+      return "UPDATE";
+    case Improvement::fresh:
+      return "NEW";
+    case Improvement::keep:
+      return "KEEP";
+  }
+  return "UNKNOWN";
+}
+
+std::string_view to_string(BenchVerdict verdict) {
+  switch (verdict) {
+    case BenchVerdict::none:
+      return "";
+    case BenchVerdict::faster:
+      return "faster";
+    case BenchVerdict::slower:
+      return "slower";
+    case BenchVerdict::same:
+      return "same";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(BenchStatus status) {
+  switch (status) {
+    case BenchStatus::ok:
+      return "OK";
+    case BenchStatus::mismatch:
+      return "MISMATCH";
+    case BenchStatus::error:
+      return "ERROR";
+  }
+  return "UNKNOWN";
+}
+
+}  // namespace gemmtune

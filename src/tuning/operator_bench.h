@@ -1,0 +1,70 @@
+// Benchmark of the production operator: for each problem the kernel that a tuned table answers against the
+// baseline, or against what a second table answers, in interleaved paired rounds.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "formats/shape_list.h"
+#include "measure/statistics.h"
+#include "tuned/table.h"
+#include "tuning/evaluator.h"
+
+namespace gemmtune {
+
+enum class BenchVerdict { none, faster, slower, same };  // of A against B; none: one of them has no time
+std::string_view to_string(BenchVerdict verdict);
+enum class BenchStatus { ok, mismatch, error };  // mismatch: A's result is wrong
+std::string_view to_string(BenchStatus status);
+
+/// What an operator would run for a problem.
+struct Production {
+  Candidate candidate;
+  Match match = Match::untuned;
+  std::int64_t hit_m = 0;  // the row's M; 0: untuned
+};
+
+/// The first hit of the look-up whose kernel name resolves here, else the fallback. An error: not even that
+/// runs.
+Result<Production> production_kernel(const Device& device, const TunedTable* table, const Problem& problem);
+
+struct BenchRequest {
+  std::vector<ShapeRow> shapes;
+  const TunedTable* table = nullptr;  // of A; null: what runs untuned
+  const TunedTable* against =
+      nullptr;  // of B; null: B is the baseline (where there is none, A is timed alone)
+  int rounds = 30;
+};
+
+struct BenchRow {
+  ShapeRow shape;
+  std::string kernel;            // A
+  Match match = Match::untuned;  // how A's table knew the problem
+  std::int64_t hit_m = 0;
+  std::string other_kernel;  // B; empty where there is none
+  std::optional<double> microseconds;
+  std::optional<double> other_microseconds;
+  std::optional<double> ratio;       // paired median of A/B
+  std::optional<Interval> interval;  // of that median, 99 %
+  BenchVerdict verdict = BenchVerdict::none;
+  double err_ratio = 1;  // of A
+  BenchStatus status = BenchStatus::error;
+  std::string reason;  // unless ok; also why B has no time
+};
+
+/// One row a shape, in order. `on_row` may be empty.
+std::vector<BenchRow> bench_operator(const Device& device, Evaluator& evaluator, const BenchRequest& request,
+                                     const std::function<void(std::size_t index, const BenchRow&)>& on_row);
+
+/// AITER's --compare over rows of A = after, B = before: `update` where both ran right and A is faster by at
+/// least `min_improvement_percent` of B's time, `fresh` where B has no time and A is right, else `keep`.
+enum class Improvement { update, fresh, keep };
+std::string_view to_string(Improvement improvement);
+Improvement improvement_of(const BenchRow& row, double min_improvement_percent);
+/// (1 − paired median ratio) · 100; nullopt where one has no time.
+std::optional<double> improvement_percent(const BenchRow& row);
+
+}  // namespace gemmtune

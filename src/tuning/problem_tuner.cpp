@@ -1,0 +1,177 @@
+#include "tuning/problem_tuner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "measure/statistics.h"
+#include "tuning/problem_search.h"
+
+namespace gemmtune {
+namespace {
+
+constexpr double search_share = 0.5;  // of a problem's time; the rest goes to finals
+
+double round4(double value) { return std::round(value * 1e4) / 1e4; }
+
+std::optional<double> round4(std::optional<double> value) {
+  if (!value || !std::isfinite(*value)) return std::nullopt;
+  return round4(*value);
+}
+
+std::string join(const std::vector<std::string>& texts) {
+  std::string joined;
+  for (const std::string& text : texts) joined += (joined.empty() ? "" : "; ") + text;
+  return joined;
+}
+
+/// "12 candidates: 3 wrong, 9 build_failed; the first: …"
+std::string failure_text(const std::vector<Trial>& trials) {
+  std::map<OutcomeKind, int> counts;
+  for (const Trial& trial : trials) ++counts[trial.outcome.kind];
+  std::string text = fmt::format("{} candidates:", trials.size());
+  for (const auto& [kind, count] : counts) text += fmt::format(" {} {},", count, to_string(kind));
+  const Trial& first = trials.front();
+  return text + fmt::format(" the first, {}: {}", first.candidate.kernel_name(), first.outcome.reason);
+}
+
+/// The order in which candidates name their layouts.
+std::vector<WeightLayout> layouts_of(const std::vector<ListedCandidate>& candidates) {
+  std::vector<WeightLayout> layouts;
+  for (const ListedCandidate& listed : candidates) {
+    if (std::find(layouts.begin(), layouts.end(), listed.layout) == layouts.end()) {
+      layouts.push_back(listed.layout);
+    }
+  }
+  return layouts;
+}
+
+/// The best verified candidates of one layout by the median of their samples, at most policy.finalists.
+std::vector<Entrant> best_entrants(const std::vector<ListedCandidate>& candidates,
+                                   const std::vector<Trial>& trials, WeightLayout layout, int limit) {
+  std::map<std::string, double> medians;
+  for (const Trial& trial : trials) {
+    if (trial.outcome.kind != OutcomeKind::ok || trial.outcome.microseconds.empty()) continue;
+    medians[trial.candidate.kernel_name()] = median(trial.outcome.microseconds);
+  }
+  std::vector<Entrant> entrants;
+  for (const ListedCandidate& listed : candidates) {
+    const auto found = medians.find(listed.candidate.kernel_name());
+    if (listed.layout == layout && found != medians.end()) entrants.push_back({listed, found->second});
+  }
+  std::stable_sort(entrants.begin(), entrants.end(), [](const Entrant& a, const Entrant& b) {
+    return a.screened_microseconds < b.screened_microseconds;
+  });
+  if (entrants.size() > static_cast<std::size_t>(std::max(1, limit))) {
+    entrants.resize(static_cast<std::size_t>(std::max(1, limit)));
+  }
+  return entrants;
+}
+
+/// Puts the baseline among the entrants unless it is there already.
+std::optional<std::size_t> add_baseline(const Device& device, const Problem& problem,
+                                        const std::vector<Trial>& trials, std::vector<Entrant>& entrants) {
+  const auto baseline = device.baseline(problem);
+  if (!baseline.ok()) return std::nullopt;
+  for (std::size_t i = 0; i < entrants.size(); ++i) {
+    if (entrants[i].listed.candidate == *baseline) return i;
+  }
+  auto listed = describe(device, problem, *baseline);
+  if (!listed.ok()) return std::nullopt;
+  Entrant entrant{*listed, 0};
+  for (const Trial& trial : trials) {
+    if (trial.candidate == *baseline && !trial.outcome.microseconds.empty()) {
+      entrant.screened_microseconds = median(trial.outcome.microseconds);
+    }
+  }
+  entrants.push_back(std::move(entrant));
+  return entrants.size() - 1;
+}
+
+/// Failures of finals replace what screening said of a candidate; new candidates are added.
+void merge_trials(const std::vector<Trial>& finals, std::vector<Trial>& trials) {
+  for (const Trial& trial : finals) {
+    const auto known = std::find_if(trials.begin(), trials.end(),
+                                    [&](const Trial& other) { return other.candidate == trial.candidate; });
+    if (known == trials.end()) {
+      trials.push_back(trial);
+    } else if (trial.outcome.kind != OutcomeKind::ok || !trial.outcome.microseconds.empty()) {
+      known->outcome = trial.outcome;
+    }
+  }
+}
+
+}  // namespace
+
+ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const TuneRequest& request,
+                           const Problem& problem, std::optional<WeightLayout> layout,
+                           const Deadline& deadline, const std::function<void(const Trial&)>& on_trial) {
+  ProblemResult result;
+  CandidateList list = list_candidates(device, problem, {request.libtypes, request.split_k});
+  result.refusals = std::move(list.refusals);
+  if (layout) std::erase_if(list.candidates, [&](const auto& listed) { return listed.layout != *layout; });
+  if (list.candidates.empty()) {
+    result.failure = ProblemState::unsupported;
+    result.reason = join(result.refusals);
+    if (layout && result.reason.empty()) {
+      result.reason = fmt::format("no family reads the weight's layout, {}", to_string(*layout));
+    }
+    return result;
+  }
+  SearchLimits limits;
+  limits.screening_samples = request.policy.screening_samples;
+  limits.seed = request.policy.seed;
+  auto strategy = make_strategy(request.strategy, limits);
+  if (!strategy.ok()) {
+    result.reason = strategy.message();
+    return result;
+  }
+  auto trials =
+      search_problem(problem, list.candidates, evaluator, **strategy, deadline.part(search_share), on_trial);
+  if (!trials.ok()) {
+    result.reason = trials.message();
+    return result;
+  }
+  result.trials = std::move(*trials);
+  const auto layouts = layouts_of(list.candidates);
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    FinalsTask task{problem, {}, {}, layouts[i], request.policy};
+    task.entrants = best_entrants(list.candidates, result.trials, layouts[i], request.policy.finalists);
+    if (task.entrants.empty()) continue;
+    task.baseline = add_baseline(device, problem, result.trials, task.entrants);
+    const double share = 1.0 / static_cast<double>(layouts.size() - i);
+    Settled settled = run_finals(task, evaluator, deadline.part(share));
+    merge_trials(settled.trials, result.trials);
+    if (settled.winner) {
+      result.layouts.push_back({layouts[i], std::move(settled)});
+    } else {
+      result.reason = settled.reason;
+    }
+  }
+  if (result.layouts.empty() && result.reason.empty()) result.reason = failure_text(result.trials);
+  return result;
+}
+
+TunedEntry make_entry(const DeviceInfo& device, const Problem& problem, const Settled& settled,
+                      const std::string& environment_hash) {
+  const Candidate& winner = settled.winner->candidate;
+  TunedEntry entry;
+  entry.gfx = device.gfx;
+  entry.cu_num = device.cu_num;
+  entry.problem = problem;
+  if (problem.bpreshuffle) entry.problem.weight_layout = settled.winner->layout;
+  entry.libtype = winner.family;
+  entry.split_k = winner.config.number("sk", 0);
+  entry.us = round4(settled.microseconds);
+  entry.kernel_name = winner.kernel_name();
+  entry.err_ratio = round4(settled.err_ratio);
+  entry.spread = round4(std::optional(settled.spread));
+  entry.default_us = round4(settled.default_microseconds);
+  entry.default_kernel = settled.default_kernel;
+  entry.speedup = round4(settled.speedup);
+  entry.verdict = settled.verdict;
+  entry.env = environment_hash;
+  return entry;
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,39 @@
+// One problem from its candidates to a settled kernel in each weight layout.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tuning/candidate_list.h"
+#include "tuning/finals.h"
+#include "tuning/tuner.h"
+
+namespace gemmtune {
+
+struct LayoutResult {
+  WeightLayout layout = WeightLayout::plain;
+  Settled settled;
+};
+
+struct ProblemResult {
+  std::vector<LayoutResult> layouts;  // those with a winner, in the order in which candidates name them
+  std::vector<Trial> trials;
+  std::vector<std::string> refusals;
+  ProblemState failure = ProblemState::failed;  // where no layout has a winner …
+  std::string reason;                           // … and why
+};
+
+/// `layout`: the only one that counts, where the weight's layout is decided; nullopt: every layout of the
+/// candidates.
+ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const TuneRequest& request,
+                           const Problem& problem, std::optional<WeightLayout> layout,
+                           const Deadline& deadline, const std::function<void(const Trial&)>& on_trial);
+
+/// The row of a settled problem: numbers rounded to 4 decimals as AITER's tables hold them. Requires a
+/// winner.
+TunedEntry make_entry(const DeviceInfo& device, const Problem& problem, const Settled& settled,
+                      const std::string& environment_hash);
+
+}  // namespace gemmtune

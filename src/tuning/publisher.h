@@ -1,0 +1,36 @@
+// Publisher: entries on their way into the tuned file, at most once a second and all of them at the end.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "formats/tuned_csv.h"
+
+namespace gemmtune {
+
+class Publisher {
+ public:
+  /// An empty path publishes nowhere.
+  Publisher(std::string path, PublishOptions options)
+      : path_(std::move(path)), options_(std::move(options)) {}
+
+  /// The file can be written: asked before hours of tuning, not after. Errors name the path.
+  Status check_writable() const;
+  /// Replaces the object that the next publication writes beside the file.
+  void set_environment(std::string json) { options_.environment_json = std::move(json); }
+  Status add(TunedEntry entry);
+  /// Publishes what waits.
+  Status flush();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::string path_;
+  PublishOptions options_;
+  std::vector<TunedEntry> waiting_;
+  Clock::time_point last_{};  // the epoch: the first entry goes out at once
+};
+
+}  // namespace gemmtune

@@ -1,0 +1,36 @@
+// Correctness of every row of a tuned file, without tuning and without times.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "tuned/entry.h"
+#include "tuning/evaluator.h"
+
+namespace gemmtune {
+
+enum class RowCheckState {
+  right,
+  wrong,         // ran, and the result is not right (or it crashed, hung or failed to launch)
+  not_runnable,  // a row of another device, an unknown family, a name that does not resolve, no problem at
+                 // all
+};
+std::string_view to_string(RowCheckState state);
+
+struct RowCheck {
+  RowCheckState state = RowCheckState::not_runnable;
+  std::string reason;    // unless right
+  double err_ratio = 1;  // measured now; the row's own stands in the row
+  bool deterministic = true;
+};
+
+/// One check an entry, in order. Each runnable row's kernel passes the full gate at the row's M and at the
+/// other M that the row answers; the reason names the M. `on_row` may be empty.
+std::vector<RowCheck> check_rows(const Device& device, Evaluator& evaluator,
+                                 std::span<const TunedEntry> entries,
+                                 const std::function<void(std::size_t index, const RowCheck&)>& on_row);
+
+}  // namespace gemmtune

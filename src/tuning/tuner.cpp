@@ -1,0 +1,253 @@
+#include "tuning/tuner.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "measure/statistics.h"
+#include "search/strategy.h"
+#include "tuning/known_rows.h"
+#include "tuning/layout_group.h"
+#include "tuning/problem_tuner.h"
+#include "tuning/publisher.h"
+
+namespace gemmtune {
+namespace {
+
+class Run {
+ public:
+  Run(Device& device, Evaluator& evaluator, const TuneRequest& request, TuneObserver& observer)
+      : device_(device),
+        evaluator_(evaluator),
+        request_(request),
+        observer_(observer),
+        environment_(row_environment(device, request.policy)),
+        deadline_(request.budget_seconds > 0 ? Deadline::in(request.budget_seconds) : Deadline::never()),
+        publisher_(request.output, with_environment(request.publish, environment_)),
+        shares_({}) {}
+
+  Status prepare();
+  Status tune_group(const std::vector<std::size_t>& group);
+  Result<TuneSummary> finish();
+
+ private:
+  static PublishOptions with_environment(PublishOptions options, const RowEnvironment& environment) {
+    options.environment_json = environment.json;
+    return options;
+  }
+
+  bool waits(std::size_t index) const { return waiting_[index]; }
+  /// The reason to leave a shape out, recorded in its report; false where it must be tuned.
+  bool leave_out(std::size_t index);
+  bool is_done(const Problem& problem, std::string& reason) const;
+  /// The layout that a group must use because a row that stays, or a shape, has one already.
+  std::optional<WeightLayout> decided_layout(const std::vector<std::size_t>& group) const;
+  ProblemResult tune_one(std::size_t index, std::optional<WeightLayout> layout);
+  void conclude(std::size_t index, ProblemResult&& result, std::optional<WeightLayout> layout);
+
+  Device& device_;
+  Evaluator& evaluator_;
+  const TuneRequest& request_;
+  TuneObserver& observer_;
+  RowEnvironment environment_;
+  Deadline deadline_;
+  Publisher publisher_;
+  BudgetShares shares_;
+  KnownRows known_;
+  std::vector<bool> waiting_;
+  std::vector<double> noise_floors_;
+  TuneSummary summary_;
+};
+
+Status Run::prepare() {
+  GEMMTUNE_RETURN_IF_ERROR(check_libtypes(device_, request_.libtypes));
+  GEMMTUNE_RETURN_IF_ERROR(make_strategy(request_.strategy, {}).status());
+  GEMMTUNE_RETURN_IF_ERROR(publisher_.check_writable());
+  std::vector<std::string> paths{request_.output};
+  paths.insert(paths.end(), request_.also_read.begin(), request_.also_read.end());
+  auto known = KnownRows::read(paths, device_.info());
+  if (!known.ok()) return known.status();
+  known_ = std::move(*known);
+  std::vector<double> weights;
+  summary_.problems.resize(request_.shapes.size());
+  for (std::size_t i = 0; i < request_.shapes.size(); ++i) {
+    const ShapeRow& shape = request_.shapes[i];
+    summary_.problems[i].shape = shape;
+    waiting_.push_back(!leave_out(i));
+    const auto calls = static_cast<double>(std::max<std::int64_t>(1, shape.calls));
+    weights.push_back(waits(i) ? calls * expected_microseconds(shape.problem) : 0);
+  }
+  shares_ = BudgetShares(std::move(weights));
+  return {};
+}
+
+bool Run::is_done(const Problem& problem, std::string& reason) const {
+  if (request_.all) return false;
+  const KnownRows::Row* row = known_.find(problem);
+  if (row == nullptr) return false;
+  if (request_.stale && row->entry.env != environment_.hash) return false;
+  reason =
+      fmt::format("done already: {}:{} has {} at {} us{}", row->path, row->entry.line, row->entry.kernel_name,
+                  row->entry.us, request_.stale ? " of today's environment" : "");
+  return true;
+}
+
+bool Run::leave_out(std::size_t index) {
+  ProblemReport& report = summary_.problems[index];
+  const Problem& problem = report.shape.problem;
+  if (const Status status = check(problem); !status.ok()) {
+    report.state = ProblemState::unsupported;
+    report.reason = status.message();
+    return true;
+  }
+  for (std::size_t i = 0; i < index; ++i) {
+    if (!same_key(request_.shapes[i].problem, problem)) continue;
+    report.state = ProblemState::skipped_done;
+    report.reason = fmt::format("the same problem is number {} of this list", i + 1);
+    return true;
+  }
+  if (!is_done(problem, report.reason)) return false;
+  report.state = ProblemState::skipped_done;
+  return true;
+}
+
+std::optional<WeightLayout> Run::decided_layout(const std::vector<std::size_t>& group) const {
+  const Problem& first = request_.shapes[group.front()].problem;
+  if (!first.bpreshuffle) return WeightLayout::plain;
+  for (const std::size_t i : group) {
+    const WeightLayout asked = request_.shapes[i].problem.weight_layout;
+    if (asked != WeightLayout::any) return asked;
+  }
+  for (const KnownRows::Row& row : known_.rows()) {
+    if (!share_weight(row.entry.problem, first)) continue;
+    const bool replaced = std::any_of(group.begin(), group.end(), [&](std::size_t i) {
+      return waits(i) && same_key(request_.shapes[i].problem, row.entry.problem);
+    });
+    if (replaced) continue;
+    const auto candidate = device_.resolve(row.entry.kernel_name, row.entry.problem);
+    if (!candidate.ok()) continue;
+    const auto listed = describe(device_, row.entry.problem, *candidate);
+    if (listed.ok() && listed->layout != WeightLayout::any) return listed->layout;
+  }
+  return std::nullopt;
+}
+
+ProblemResult Run::tune_one(std::size_t index, std::optional<WeightLayout> layout) {
+  const Deadline clock = Deadline::never();
+  ProblemReport& report = summary_.problems[index];
+  observer_.problem_started(index, request_.shapes.size(), report.shape);
+  ProblemResult result;
+  const bool budgeted = std::isfinite(deadline_.seconds_left());
+  if (budgeted && deadline_.over()) {
+    result.failure = ProblemState::out_of_budget;
+    result.reason = fmt::format("the budget of {} s was spent before its turn", request_.budget_seconds);
+    return result;
+  }
+  const Deadline own =
+      budgeted ? Deadline::in(shares_.take(index, deadline_.seconds_left())) : Deadline::never();
+  result = tune_problem(device_, evaluator_, request_, report.shape.problem, layout, own,
+                        [&](const Trial& trial) { observer_.candidate_done(trial, ++summary_.candidates); });
+  report.seconds = clock.seconds_elapsed();
+  return result;
+}
+
+void Run::conclude(std::size_t index, ProblemResult&& result, std::optional<WeightLayout> layout) {
+  ProblemReport& report = summary_.problems[index];
+  report.trials = std::move(result.trials);
+  report.refusals = std::move(result.refusals);
+  const auto chosen = std::find_if(result.layouts.begin(), result.layouts.end(),
+                                   [&](const LayoutResult& candidate) { return candidate.layout == layout; });
+  if (chosen == result.layouts.end()) {
+    report.state = result.failure;
+    report.reason = result.reason;
+    if (!result.layouts.empty()) {
+      report.reason = fmt::format("no kernel for layout {}, which the other M of this weight use",
+                                  to_string(layout.value_or(WeightLayout::any)));
+    }
+    return;
+  }
+  const Settled& settled = chosen->settled;
+  report.entry = make_entry(device_.info(), report.shape.problem, settled, environment_.hash);
+  const bool kept = !settled.default_kernel.empty() && settled.default_kernel == report.entry->kernel_name;
+  report.state = kept ? ProblemState::kept_default : ProblemState::tuned;
+  noise_floors_.push_back(settled.noise_floor);
+  publisher_.set_environment(
+      row_environment(device_, request_.policy, {{"noise_floor", median(noise_floors_)}}).json);
+}
+
+Status Run::tune_group(const std::vector<std::size_t>& group) {
+  const auto decided = decided_layout(group);
+  std::vector<ProblemResult> results(group.size());
+  std::vector<GroupMember> members;
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    if (!waits(group[i])) continue;
+    results[i] = tune_one(group[i], decided);
+    GroupMember& member = members.emplace_back();
+    member.calls = std::max<std::int64_t>(1, request_.shapes[group[i]].calls);
+    for (const LayoutResult& candidate : results[i].layouts) {
+      member.times.push_back({candidate.layout, candidate.settled.microseconds});
+    }
+  }
+  const auto layout = decided ? decided : choose_layout(members);
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    const std::size_t index = group[i];
+    if (waits(index)) {
+      conclude(index, std::move(results[i]), layout);
+    } else {
+      observer_.problem_started(index, request_.shapes.size(), request_.shapes[index]);
+    }
+    const ProblemReport& report = summary_.problems[index];
+    if (report.entry) {
+      if (const Status status = publisher_.add(*report.entry); !status.ok()) return status;
+    }
+    observer_.problem_done(index, report);
+  }
+  return {};
+}
+
+Result<TuneSummary> Run::finish() {
+  GEMMTUNE_RETURN_IF_ERROR(publisher_.flush());
+  double logarithms = 0;
+  int rows = 0;
+  for (const ProblemReport& report : summary_.problems) {
+    if (!report.entry || !report.entry->speedup || *report.entry->speedup <= 0) continue;
+    logarithms += std::log(*report.entry->speedup);
+    ++rows;
+  }
+  if (rows > 0) summary_.geometric_mean_speedup = std::exp(logarithms / rows);
+  return std::move(summary_);
+}
+
+}  // namespace
+
+std::string_view to_string(ProblemState state) {
+  switch (state) {
+    case ProblemState::tuned:
+      return "tuned";
+    case ProblemState::kept_default:
+      return "default";
+    case ProblemState::skipped_done:
+      return "done already";
+    case ProblemState::unsupported:
+      return "unsupported";
+    case ProblemState::failed:
+      return "failed";
+    case ProblemState::out_of_budget:
+      return "out of budget";
+  }
+  return "unknown";
+}
+
+Result<TuneSummary> tune(Device& device, Evaluator& evaluator, const TuneRequest& request,
+                         TuneObserver& observer) {
+  const Deadline clock = Deadline::never();
+  Run run(device, evaluator, request, observer);
+  GEMMTUNE_RETURN_IF_ERROR(run.prepare());
+  for (const auto& group : layout_groups(request.shapes)) {
+    GEMMTUNE_RETURN_IF_ERROR(run.tune_group(group));
+  }
+  auto summary = run.finish();
+  if (summary.ok()) summary->seconds = clock.seconds_elapsed();
+  return summary;
+}
+
+}  // namespace gemmtune

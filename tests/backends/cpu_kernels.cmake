@@ -1,0 +1,8 @@
+gemmtune_test(backends_cpu_kernels SOURCES cpu_kernels_test.cpp ../support/emulated_tiles.cpp LINKS gemmtune_cpu_kernels
+              Threads::Threads)
+gemmtune_test(backends_cpu_kernels_symbols SOURCES cpu_kernels_symbols_test.cpp)
+file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/isa_objects.txt
+     CONTENT "$<JOIN:$<TARGET_OBJECTS:gemmtune_cpu_isa>,\n>\n")
+target_compile_definitions(backends_cpu_kernels_symbols PRIVATE
+                           GEMMTUNE_ISA_OBJECTS="${CMAKE_CURRENT_BINARY_DIR}/isa_objects.txt")
+add_dependencies(backends_cpu_kernels_symbols gemmtune_cpu_isa)

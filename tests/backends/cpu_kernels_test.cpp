@@ -1,0 +1,394 @@
+// Every own CPU family against float64, on awkward shapes, at every level of this machine (and emulated
+// tiles), with memory that ends (or begins) at an unreadable page.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/kernels/own_families.h"
+#include "backends/cpu/kernels/skinny/skinny.h"
+#include "backends/cpu/kernels/tiled/tiled.h"
+#include "base/random.h"
+#include "numbers/bfloat16.h"
+#include "support/emulated_tiles.h"
+#include "support/executors.h"
+#include "support/fenced_memory.h"
+
+namespace gemmtune::cpu {
+namespace {
+
+float load(DataType type, const unsigned char* base, std::int64_t index) {
+  if (type == DataType::f32) {
+    float value = 0;
+    std::memcpy(&value, base + index * 4, 4);
+    return value;
+  }
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, base + index * 2, 2);
+  return type == DataType::bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+}
+
+void put(DataType type, unsigned char* base, std::int64_t index, float value) {
+  const std::uint16_t bits = type == DataType::bf16 ? f32_to_bf16(value) : f32_to_f16(value);
+  if (type == DataType::f32)
+    std::memcpy(base + index * 4, &value, 4);
+  else
+    std::memcpy(base + index * 2, &bits, 2);
+}
+
+/// Dense operands of one size and type, and what float64 says of them.
+struct Truth {
+  std::vector<unsigned char> x;
+  std::vector<unsigned char> w;
+  std::vector<double> y;
+  std::vector<double> magnitude;  // Σ |x||w|
+};
+
+const Truth& truth_of(const Problem& p) {
+  static std::map<std::string, Truth> known;
+  const std::string key = std::to_string(p.m) + "," + std::to_string(p.n) + "," + std::to_string(p.k) + "," +
+                          std::string(to_string(p.x_type));
+  if (const auto found = known.find(key); found != known.end()) return found->second;
+  Truth& truth = known[key];
+  Random random(static_cast<std::uint64_t>(p.m * 131 + p.n * 17 + p.k));
+  truth.x.resize(static_cast<std::size_t>(bytes_of(p.x_type, p.m * p.k)));
+  truth.w.resize(static_cast<std::size_t>(bytes_of(p.x_type, p.n * p.k)));
+  for (std::int64_t i = 0; i < p.m * p.k; ++i)
+    put(p.x_type, truth.x.data(), i, static_cast<float>(random.uniform() * 2 - 1));
+  for (std::int64_t i = 0; i < p.n * p.k; ++i)
+    put(p.x_type, truth.w.data(), i, static_cast<float>(random.uniform() * 2 - 1));
+  std::vector<double> x(static_cast<std::size_t>(p.m * p.k));
+  std::vector<double> w(static_cast<std::size_t>(p.n * p.k));
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = load(p.x_type, truth.x.data(), static_cast<std::int64_t>(i));
+  for (std::size_t i = 0; i < w.size(); ++i)
+    w[i] = load(p.x_type, truth.w.data(), static_cast<std::int64_t>(i));
+  for (std::int64_t m = 0; m < p.m; ++m)
+    for (std::int64_t n = 0; n < p.n; ++n) {
+      double sum = 0;
+      double magnitude = 0;
+      for (std::int64_t k = 0; k < p.k; ++k) {
+        const double product =
+            x[static_cast<std::size_t>(m * p.k + k)] * w[static_cast<std::size_t>(n * p.k + k)];
+        sum += product;
+        magnitude += std::abs(product);
+      }
+      truth.y.push_back(sum);
+      truth.magnitude.push_back(magnitude);
+    }
+  return truth;
+}
+
+/// Half a unit in the last place, relative, and the smallest step.
+double rounding(DataType type, double value) {
+  if (type == DataType::f32) return std::abs(value) * 0x1p-23;
+  if (type == DataType::bf16) return std::abs(value) * 0x1p-8;
+  return std::abs(value) * 0x1p-10 + 0x1p-24;
+}
+
+struct Product {
+  std::unique_ptr<FencedMemory> y;
+  std::int64_t ldy = 0;
+};
+
+Product run_kernel(const Kernel& kernel, const Problem& p, Executor& executor, Fence fence) {
+  const Truth& truth = truth_of(p);
+  const std::int64_t ldx = p.k + (p.m % 2 == 0 ? 5 : 0);
+  const std::int64_t ldy = p.n + (p.n % 2 == 0 ? 3 : 0);
+  const auto size = [](DataType type, std::int64_t elements) {
+    return static_cast<std::size_t>(bytes_of(type, elements));
+  };
+  const FencedMemory x(size(p.x_type, (p.m - 1) * ldx + p.k), fence);
+  for (std::int64_t m = 0; m < p.m; ++m)
+    std::memcpy(x.data() + size(p.x_type, m * ldx), truth.x.data() + size(p.x_type, m * p.k),
+                size(p.x_type, p.k));
+  const bool packed = kernel.weight_layout() == WeightLayout::panel16;
+  const Panel16 panel = panel16_of(p);
+  const FencedMemory w(packed ? static_cast<std::size_t>(panel.bytes()) : truth.w.size(), fence);
+  if (packed)
+    pack_panel16(panel, truth.w.data(), w.data());
+  else
+    std::memcpy(w.data(), truth.w.data(), truth.w.size());
+  const FencedMemory bias(p.bias ? size(p.y_type, p.n) : 0, fence);
+  for (std::int64_t n = 0; p.bias && n < p.n; ++n)
+    put(p.y_type, bias.data(), n, static_cast<float>(n % 7) - 2.5F);
+  const FencedMemory workspace((kernel.workspace_bytes() + 63) / 64 * 64, fence);
+  Product run{std::make_unique<FencedMemory>(size(p.y_type, (p.m - 1) * ldy + p.n), fence), ldy};
+  const Operands operands{.x = x.data(),
+                          .w = w.data(),
+                          .bias = p.bias ? bias.data() : nullptr,
+                          .y = run.y->data(),
+                          .ldx = ldx,
+                          .ldy = ldy};
+  const Status status = kernel.run(operands, workspace.data(), Stream{&executor});
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(workspace.surroundings_intact()) << "workspace";
+  EXPECT_TRUE(run.y->surroundings_intact()) << "y";
+  return run;
+}
+
+/// The first wrong element in words; empty where all are right.
+std::string verdict(const Problem& p, const Product& run) {
+  const Truth& truth = truth_of(p);
+  const std::int64_t size = bytes_of(p.y_type, 1);
+  for (std::int64_t m = 0; m < p.m; ++m) {
+    for (std::int64_t n = 0; n < p.n; ++n) {
+      const auto i = static_cast<std::size_t>(m * p.n + n);
+      const double bias = p.bias ? static_cast<double>(n % 7) - 2.5 : 0;
+      const double expected = truth.y[i] + bias;
+      const double got = load(p.y_type, run.y->data(), m * run.ldy + n);
+      const double bound = static_cast<double>(p.k + 1) * 0x1p-24 * (truth.magnitude[i] + std::abs(bias)) +
+                           rounding(p.y_type, expected);
+      if (!(std::abs(got - expected) <= bound))
+        return fmt::format("y[{}][{}] = {}, expected {} ± {}", m, n, got, expected, bound);
+    }
+    for (std::int64_t byte = (m * run.ldy + p.n) * size; m + 1 < p.m && byte < (m + 1) * run.ldy * size;
+         ++byte)
+      if (run.y->data()[byte] != FencedMemory::poison)
+        return fmt::format("row {} wrote past its {} elements", m, p.n);
+  }
+  return {};
+}
+
+/// The default, and allowed configs at random.
+std::vector<Config> some_configs(const KernelFamily& family, const Problem& problem, int wanted,
+                                 Random& random) {
+  const Space space = family.space(problem);
+  std::vector<Config> configs{family.default_config(problem)};
+  for (int attempt = 0; attempt < 3000 && static_cast<int>(configs.size()) <= wanted; ++attempt) {
+    Config config;
+    for (const Parameter& parameter : space.parameters())
+      config.set(parameter.key, parameter.values[random.below(parameter.values.size())]);
+    if (space.refusal(config).empty()) configs.push_back(config);
+  }
+  return configs;
+}
+
+struct Shape {
+  std::int64_t m, n, k;
+};
+
+const Shape shapes[] = {{1, 1, 1},      {1, 257, 1},     {2, 1, 33},     {3, 7, 2},      {1, 100, 129},
+                        {7, 16, 31},    {15, 17, 63},    {16, 64, 64},   {17, 65, 100},  {31, 33, 127},
+                        {32, 129, 128}, {33, 15, 257},   {63, 1, 65},    {64, 100, 3},   {65, 63, 16},
+                        {100, 31, 15},  {127, 128, 129}, {129, 255, 32}, {257, 127, 17}, {8, 257, 1031},
+                        {5, 100, 2049}, {33, 129, 1100}, {128, 96, 256}, {14, 48, 7}};
+
+struct Level {
+  std::string name;
+  KernelSet set;
+};
+
+std::vector<Level> levels() {
+  std::vector<Level> all;
+  const Isa top = detect_isa();
+  for (int i = 0; i <= static_cast<int>(top); ++i)
+    all.push_back({std::string(to_string(static_cast<Isa>(i))), kernel_set(static_cast<Isa>(i))});
+  all.push_back({"emulated_amx", emulated_amx_set()});
+  return all;
+}
+
+class CpuKernels : public ::testing::TestWithParam<Level> {
+ protected:
+  void check(const KernelFamily& family, DataType type, int configs) {
+    Random random(7);
+    SerialExecutor serial(4);
+    int index = 0;
+    int runs = 0;
+    for (const Shape& shape : shapes)
+      for (const bool packed : {false, true}) {
+        const DataType outputs[] = {DataType::bf16, DataType::f16, DataType::f32};
+        ++index;
+        const Problem problem{.m = shape.m,
+                              .n = shape.n,
+                              .k = shape.k,
+                              .x_type = type,
+                              .w_type = type,
+                              .y_type = outputs[index % 3],
+                              .bias = index / 2 % 2 == 0,
+                              .bpreshuffle = packed,
+                              .weight_layout = packed ? WeightLayout::any : WeightLayout::plain};
+        if (!family.accepts(problem).ok()) continue;
+        for (const Config& config : some_configs(family, problem, configs, random)) {
+          SCOPED_TRACE(print(problem) + " " + std::string(family.name()) + "_" + config.text());
+          const auto kernel = family.build(problem, config);
+          ASSERT_TRUE(kernel.ok()) << kernel.message();
+          const Product run =
+              run_kernel(**kernel, problem, serial, ++runs % 2 == 0 ? Fence::before : Fence::after);
+          ASSERT_EQ(verdict(problem, run), "");
+        }
+      }
+    EXPECT_GT(runs, 24);
+  }
+};
+
+TEST_P(CpuKernels, TiledIsRight) {
+  const auto family = make_tiled_family(GetParam().set, 4);
+  for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16}) {
+    const bool tiles_matter = type == DataType::bf16 || GetParam().name != "emulated_amx";
+    if (tiles_matter) check(*family, type, 4);
+  }
+}
+
+TEST_P(CpuKernels, SkinnyIsRight) {
+  const auto family = make_skinny_family(GetParam().set, 4);
+  for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16}) {
+    const bool tiles_matter = type == DataType::bf16 || GetParam().name != "emulated_amx";
+    if (tiles_matter) check(*family, type, 6);
+  }
+}
+
+/// Every register tile of every list is reached, whatever the sampling above chose.
+TEST_P(CpuKernels, EveryRegisterTileIsRight) {
+  SerialExecutor serial(1);
+  const auto tiled = make_tiled_family(GetParam().set, 1);
+  const auto skinny = make_skinny_family(GetParam().set, 1);
+  for (const KernelFamily* family : {tiled.get(), skinny.get()})
+    for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16})
+      for (const bool packed : {false, true})
+        for (const std::int64_t m : {1, 2, 4, 6, 8, 12, 14, 16, 32, 48, 64}) {
+          const Problem problem{.m = m,
+                                .n = 71,
+                                .k = 70,
+                                .x_type = type,
+                                .w_type = type,
+                                .y_type = DataType::f32,
+                                .bpreshuffle = packed,
+                                .weight_layout = packed ? WeightLayout::panel16 : WeightLayout::plain};
+          if (!family->accepts(problem).ok()) continue;
+          const Space space = family->space(problem);
+          const std::vector<std::string>& rows = space.parameters()[2].values;
+          const std::vector<std::string>& columns = space.parameters()[3].values;
+          for (const std::string& isa : space.parameters()[0].values)
+            for (const std::string& mr : rows)
+              for (const std::string& nr : columns) {
+                Config config = family->default_config(problem);
+                Config chosen;
+                for (const auto& [key, value] : config.settings())
+                  chosen.set(key, key == "isa" ? isa : key == "mr" ? mr : key == "nr" ? nr : value);
+                const auto kernel = family->build(problem, chosen);
+                if (!kernel.ok()) continue;
+                ASSERT_EQ(verdict(problem, run_kernel(**kernel, problem, serial, Fence::after)), "")
+                    << print(problem) << " " << family->name() << " " << chosen.text();
+              }
+        }
+}
+
+TEST_P(CpuKernels, ResultsAreTheSameBitForBitOnOneTwoAndFourThreads) {
+  SerialExecutor one(1);
+  SerialExecutor four(4);
+  TwoThreadExecutor two;
+  const Problem problem{.m = 29, .n = 515, .k = 1100, .y_type = DataType::f32, .bias = true};
+  const auto tiled = make_tiled_family(GetParam().set, 4);
+  const auto skinny = make_skinny_family(GetParam().set, 4);
+  for (const KernelFamily* family : {tiled.get(), skinny.get()})
+    for (const std::int64_t splits : {1, 2}) {
+      Config config;
+      const Config standard = family->default_config(problem);
+      for (const auto& [key, value] : standard.settings())
+        config.set(key, key == "sk" ? std::to_string(splits) : value);
+      const auto kernel = family->build(problem, config);
+      ASSERT_TRUE(kernel.ok()) << kernel.message();
+      const Product first = run_kernel(**kernel, problem, one, Fence::after);
+      for (Executor* executor : {static_cast<Executor*>(&two), static_cast<Executor*>(&four)}) {
+        const Product again = run_kernel(**kernel, problem, *executor, Fence::after);
+        EXPECT_EQ(std::memcmp(first.y->data(), again.y->data(), first.y->bytes()), 0) << config.text();
+      }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Levels, CpuKernels, ::testing::ValuesIn(levels()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(CpuReference, IsRight) {
+  const auto family = make_reference_family(Isa::scalar);
+  SerialExecutor serial(4);
+  int index = 0;
+  for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16})
+    for (const DataType output : {DataType::f32, DataType::bf16, DataType::f16})
+      for (const bool packed : {false, true})
+        for (const Shape& shape :
+             {Shape{1, 1, 1}, Shape{3, 17, 33}, Shape{16, 31, 100}, Shape{100, 129, 128}}) {
+          const Problem problem{.m = shape.m,
+                                .n = shape.n,
+                                .k = shape.k,
+                                .x_type = type,
+                                .w_type = type,
+                                .y_type = output,
+                                .bias = ++index % 2 == 0,
+                                .bpreshuffle = packed,
+                                .weight_layout = packed ? WeightLayout::panel16 : WeightLayout::plain};
+          const auto kernel = family->build(problem, family->default_config(problem));
+          ASSERT_TRUE(kernel.ok()) << kernel.message();
+          ASSERT_EQ(verdict(problem, run_kernel(**kernel, problem, serial, Fence::after)), "")
+              << print(problem);
+        }
+}
+
+TEST(CpuFamilies, RefuseInWordsOfAFixedVocabulary) {
+  const auto skinny = make_skinny_family(Isa::scalar, 2);
+  const auto tiled = make_tiled_family(Isa::scalar, 2);
+  Problem problem{.m = 33, .n = 64, .k = 64};
+  EXPECT_EQ(skinny->accepts(problem).message(), "m: 33 is not taken, only up to 32");
+  EXPECT_TRUE(tiled->accepts(problem).ok());
+  problem.weight_layout = WeightLayout::onednn;
+  problem.bpreshuffle = true;
+  EXPECT_EQ(tiled->accepts(problem).message(), "layout: onednn is not taken, only plain and panel16");
+  problem = {.m = 1, .n = 64, .k = 64, .y_type = DataType::i8};
+  EXPECT_EQ(tiled->accepts(problem).message(), "types: y i8 is not taken, only f32, bf16 or f16");
+  problem = {.m = 1, .n = 64, .k = 64, .scale_ab = true};
+  EXPECT_EQ(tiled->accepts(problem).code(), StatusCode::unsupported);
+}
+
+TEST(CpuFamilies, BuildRefusesWhatTheSpaceDoesNotHold) {
+  const auto tiled = make_tiled_family(Isa::scalar, 2);
+  const Problem problem{.m = 40, .n = 64, .k = 64};
+  Config config = tiled->default_config(problem);
+  ASSERT_TRUE(tiled->build(problem, config).ok());
+  Config other;
+  for (const auto& [key, value] : config.settings()) other.set(key, key == "w" ? "panel16" : value);
+  EXPECT_EQ(tiled->build(problem, other).code(), StatusCode::unsupported);
+  other = {};
+  for (const auto& [key, value] : config.settings()) other.set(key, key == "isa" ? "avx512" : value);
+  EXPECT_EQ(tiled->build(problem, other).code(), StatusCode::unsupported);
+  config.set("bogus", 1);
+  EXPECT_EQ(tiled->build(problem, config).code(), StatusCode::unsupported);
+}
+
+/// Spaces stay worth searching, defaults are allowed and rank well in the family's own eyes, names read back.
+TEST(CpuFamilies, SpacesAreBoundedAndTheDefaultIsInThem) {
+  for (const int threads : {1, 2, 8})
+    for (const std::int64_t m : {1, 5, 16, 33, 512})
+      for (const bool packed : {false, true}) {
+        const Problem problem{.m = m,
+                              .n = 1536,
+                              .k = 4096,
+                              .bpreshuffle = packed,
+                              .weight_layout = packed ? WeightLayout::any : WeightLayout::plain};
+        const auto tiled = make_tiled_family(detect_isa(), threads);
+        const auto skinny = make_skinny_family(detect_isa(), threads);
+        for (const KernelFamily* family : {tiled.get(), skinny.get()}) {
+          if (!family->accepts(problem).ok()) continue;
+          const Space space = family->space(problem);
+          const std::vector<Config> configs = space.enumerate();
+          EXPECT_GE(configs.size(), 4U) << family->name() << " " << print(problem);
+          EXPECT_LE(configs.size(), 1000U) << family->name() << " " << print(problem);
+          const Config standard = family->default_config(problem);
+          EXPECT_NE(std::find(configs.begin(), configs.end(), standard), configs.end())
+              << family->name() << " " << standard.text() << " " << print(problem) << " "
+              << space.refusal(standard);
+          const Candidate candidate{std::string(family->name()), 1, standard};
+          const auto parsed = parse_kernel_name(candidate.kernel_name(), space.keys());
+          ASSERT_TRUE(parsed.ok()) << parsed.message();
+          EXPECT_EQ(*parsed, candidate);
+          for (const Config& config : configs) EXPECT_GT(family->predicted_microseconds(problem, config), 0);
+        }
+      }
+}
+
+}  // namespace
+}  // namespace gemmtune::cpu

@@ -1,0 +1,207 @@
+// Help, version and the commands that tune nothing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+
+namespace gemmtune::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+constexpr const char* llama_like = R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
+  "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+  "num_hidden_layers": 3, "vocab_size": 320, "torch_dtype": "bfloat16"})";
+
+class Commands : public ::testing::Test {
+ protected:
+  std::string model(const std::string& config) const {
+    std::filesystem::create_directories(program.file("model"));
+    program.folder().write("model/config.json", config);
+    return program.file("model");
+  }
+  Json json_of(const SubprocessResult& result) const {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return Json::parse(result.out, nullptr, false);
+  }
+
+  Program program;
+};
+
+TEST_F(Commands, VersionAndHelp) {
+  const auto version = program.run({"--version"});
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_EQ(version.out, "gemmtune " GEMMTUNE_VERSION "\n");
+  const auto help = program.run({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  for (const std::string command : {"tune", "shapes", "lookup", "explain", "bench", "check", "devices"}) {
+    EXPECT_THAT(help.out, HasSubstr("\n  " + command + " "));
+    const auto own = program.run({command, "--help"});
+    EXPECT_EQ(own.exit_code, 0) << command;
+    EXPECT_THAT(own.out, HasSubstr("Examples:")) << command;
+    EXPECT_THAT(own.out, HasSubstr("--json")) << command;
+    EXPECT_EQ(own.err, "") << command;
+  }
+}
+
+TEST_F(Commands, HelpOfTuneNamesEachOfItsFlags) {
+  const std::string help = program.run({"tune", "--help"}).out;
+  for (const std::string flag : {"--op",
+                                 "--backend",
+                                 "--device",
+                                 "--threads",
+                                 "--input",
+                                 "--untune-file",
+                                 "--gemm-size-file",
+                                 "--model-dir",
+                                 "--tp",
+                                 "--nsets",
+                                 "--batch-size",
+                                 "--indtype",
+                                 "--outdtype",
+                                 "--limit",
+                                 "--output",
+                                 "--tune-file",
+                                 "--tuned-file",
+                                 "-o2",
+                                 "--profile-file",
+                                 "--csv-schema",
+                                 "--sort",
+                                 "--errRatio",
+                                 "--batch",
+                                 "--all",
+                                 "--stale",
+                                 "--warmup",
+                                 "--iters",
+                                 "--splitK",
+                                 "--libtype",
+                                 "--search",
+                                 "--budget",
+                                 "--prefer-ratio",
+                                 "--cache",
+                                 "--run-config",
+                                 "--compare",
+                                 "--update-improved",
+                                 "--min-improvement-pct",
+                                 "--verbose",
+                                 "--strict",
+                                 "--quiet"}) {
+    EXPECT_THAT(help, HasSubstr(flag));
+  }
+}
+
+TEST_F(Commands, ShapesOfAModel) {
+  const auto result = program.run(
+      {"shapes", "--model_dir", model(llama_like), "--tp", "2", "--nsets", "1,16", "--batch_size", "2"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("M,N,K"));
+  // tokens x batch size, then out and in features of a rank: fused QKV, output, gate+up, down.
+  for (const std::string shape : {"2,64,64,", "32,64,64,", "32,64,32,", "2,128,64,", "32,64,64,"}) {
+    EXPECT_THAT(result.out, HasSubstr("\n" + shape));
+  }
+  EXPECT_THAT(result.out, Not(HasSubstr("qkv")));
+  EXPECT_THAT(program.run({"shapes", "--model_dir", model(llama_like), "--nsets", "1", "--layers"}).out,
+              HasSubstr("layer"));
+}
+
+TEST_F(Commands, ShapesTakeTheModelFromTheEnvironment) {
+  SubprocessOptions options = program.options();
+  options.environment["GTUNE_MODEL"] = model(llama_like);
+  options.environment["GTUNE_TP"] = "2";
+  const auto result = program.run({"shapes", "--nsets", "7"}, options);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("\n7,64,32,"));
+}
+
+TEST_F(Commands, ModelsThatAreNotLlamaLikeSaySo) {
+  const auto result = program.run({"shapes", "--model_dir", program.file("nowhere")});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("nowhere"));
+  const auto odd = program.run({"shapes", "--model_dir", model(llama_like), "--tp", "3"});
+  EXPECT_EQ(odd.exit_code, 2) << odd.out;
+}
+
+TEST_F(Commands, ShapesOfAFileAreListedOnce) {
+  const std::string path =
+      program.folder().write("shapes.csv",
+                             "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n"
+                             "1,64,32,False,torch.bfloat16,torch.bfloat16,False,False\n"
+                             "1,64,32,False,torch.bfloat16,torch.bfloat16,False,False\n");
+  const Json json = json_of(program.run({"shapes", "-i", path, "--json"}));
+  ASSERT_EQ(json["shapes"].size(), 1U);
+  EXPECT_EQ(json["shapes"][0]["calls"], 2);
+  const auto written = program.run(
+      {"shapes", "-i", path, "-o", program.file("out.csv"), "--indtype", "f32", "--outdtype", "f32"});
+  EXPECT_EQ(written.exit_code, 0) << written.err;
+  EXPECT_EQ(written.out, "");
+  EXPECT_THAT(read_text(program.file("out.csv")), HasSubstr("torch.float32,torch.float32"));
+}
+
+TEST_F(Commands, ShapesFromStandardInput) {
+  SubprocessOptions options = program.options();
+  options.input =
+      "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n5,64,32,False,torch.bfloat16,torch.bfloat16,False,"
+      "False\n";
+  EXPECT_THAT(program.run({"shapes", "-i", "-"}, options).out, HasSubstr("\n5,64,32,"));
+}
+
+TEST_F(Commands, DevicesNamesBackendsAndLibraries) {
+  const Json json = json_of(program.run({"devices", "--json"}));
+  ASSERT_FALSE(json["backends"].empty());
+  EXPECT_EQ(json["backends"][0]["name"], "cpu");
+  EXPECT_TRUE(json["backends"][0]["available"]);
+  EXPECT_FALSE(json["backends"][0]["devices"][0]["libraries"].empty());
+  EXPECT_THAT(program.run({"devices"}).out, HasSubstr("cpu"));
+}
+
+TEST_F(Commands, TheInstructionSetCanBeCapped) {
+  SubprocessOptions options = program.options();
+  options.environment["GEMMTUNE_CPU_ISA"] = "scalar";
+  const Json json = json_of(program.run({"devices", "--json"}, options));
+  EXPECT_EQ(json["backends"][0]["devices"][0]["gfx"], "x86-scalar");
+}
+
+TEST_F(Commands, ThreadsArePartOfTheDevice) {
+  const Json json = json_of(program.run({"devices", "--json", "--threads", "1"}));
+  EXPECT_EQ(json["backends"][0]["devices"][0]["cu_num"], 1);
+}
+
+TEST_F(Commands, ExplainListsFamiliesAndReasons) {
+  const Json json =
+      json_of(program.run({"explain", "-m", "3", "-n", "64", "-k", "64", "--indtype", "f16", "--json"}));
+  bool tiled_takes = false;
+  for (const Json& family : json["families"]) {
+    EXPECT_TRUE(family["takes"].get<bool>() || !family["why"].get<std::string>().empty());
+    if (family["name"] == "tiled") tiled_takes = family["takes"];
+  }
+  EXPECT_TRUE(tiled_takes);
+  EXPECT_TRUE(json["fallback"].is_string());
+}
+
+TEST_F(Commands, ExplainPrintsASpace) {
+  const auto result = program.run({"explain", "-m", "3", "-n", "64", "-k", "64", "--space", "tiled"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("space of tiled: "));
+  const Json json =
+      json_of(program.run({"explain", "-m", "3", "-n", "64", "-k", "64", "--space", "tiled", "--json"}));
+  EXPECT_GE(json["space"]["points"].get<std::int64_t>(), json["space"]["allowed"].get<std::int64_t>());
+  EXPECT_GT(json["space"]["allowed"].get<std::int64_t>(), 0);
+  EXPECT_EQ(program.run({"explain", "-m", "3", "-n", "64", "-k", "64", "--space", "fancy"}).exit_code, 2);
+}
+
+TEST_F(Commands, ColumnMajorOperandsAreRefusedWithReasons) {
+  const Json json = json_of(program.run({"explain", "-m", "3", "-n", "64", "-k", "64", "-col_a", "--json"}));
+  for (const Json& family : json["families"]) {
+    if (family["name"] != "tiled") continue;
+    EXPECT_FALSE(family["takes"].get<bool>());
+  }
+}
+
+}  // namespace
+}  // namespace gemmtune::test

@@ -1,0 +1,205 @@
+// What reads a tuned file afterwards: lookup, bench, check, tune --run_config and --compare.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+
+namespace gemmtune::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+/// A file tuned once for all tests here, with M = 16 and 3 of 64x64.
+class Operator : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    tuned_by = new Program;
+    const std::string shapes =
+        tuned_by->folder().write("shapes.csv",
+                                 "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n"
+                                 "16,64,64,False,torch.bfloat16,torch.bfloat16,False,False\n"
+                                 "3,64,64,False,torch.bfloat16,torch.bfloat16,False,False\n");
+    tuning = tuned_by->run({"tune", "-i", shapes, "-o", tuned_by->file("tuned.csv"), "--libtype",
+                            "tiled,skinny", "--budget", "5", "--iters", "5"});
+  }
+  static void TearDownTestSuite() {
+    delete tuned_by;
+    tuned_by = nullptr;
+  }
+  void SetUp() override {
+    ASSERT_EQ(tuning.exit_code, 0) << tuning.err;
+    tuned = program.folder().write("tuned.csv", read_text(tuned_by->file("tuned.csv")));
+    program.folder().write("tuned.csv.env.json", read_text(tuned_by->file("tuned.csv.env.json")));
+  }
+  Json json_of(const SubprocessResult& result, int code = 0) const {
+    EXPECT_EQ(result.exit_code, code) << result.err << result.out;
+    return Json::parse(result.out, nullptr, false);
+  }
+  /// The tuned file with `from` replaced by `to` everywhere.
+  std::string changed(const std::string& from, const std::string& to) const {
+    std::string text = read_text(tuned);
+    EXPECT_NE(text.find(from), std::string::npos) << from;
+    for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+      text.replace(at, from.size(), to);
+    }
+    return program.folder().write("changed.csv", text);
+  }
+  std::string kernel_of_m3() const {
+    return json_of(
+        program.run({"lookup", "-m", "3", "-n", "64", "-k", "64", "--table", tuned, "--json"}))["kernelName"];
+  }
+
+  static Program* tuned_by;
+  static SubprocessResult tuning;
+  Program program;
+  std::string tuned;
+};
+
+Program* Operator::tuned_by = nullptr;
+SubprocessResult Operator::tuning;
+
+TEST_F(Operator, LookupSaysWhichRowAndHow) {
+  const Json exact =
+      json_of(program.run({"lookup", "-m", "3", "-n", "64", "-k", "64", "--table", tuned, "--json"}));
+  EXPECT_EQ(exact["level"], "exact");
+  EXPECT_EQ(exact["hit_m"], 3);
+  EXPECT_EQ(exact["runnable"], true);
+  EXPECT_EQ(exact["row"]["N"], 64);
+  EXPECT_EQ(exact["row"]["kernelName"], exact["kernelName"]);
+  for (const std::string key :
+       {"index", "level", "hit_m", "row", "kernelName", "libtype", "runnable", "why"}) {
+    EXPECT_TRUE(exact.contains(key)) << key;
+  }
+  const Json fine =
+      json_of(program.run({"lookup", "-m", "5", "-n", "64", "-k", "64", "--table", tuned, "--json"}));
+  EXPECT_EQ(fine["level"], "fine");
+  EXPECT_EQ(fine["hit_m"], 16);
+  const Json none =
+      json_of(program.run({"lookup", "-m", "5", "-n", "65", "-k", "64", "--table", tuned, "--json"}));
+  EXPECT_EQ(none["level"], "untuned");
+  EXPECT_TRUE(none["row"].is_null());
+  EXPECT_NE(none["kernelName"], "");
+}
+
+TEST_F(Operator, LookupInWords) {
+  const auto result = program.run({"lookup", "-m", "5", "-n", "64", "-k", "64", "--table", tuned});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const std::string part : {"exact", "fine", "M=16", "answer:", "tuned.csv:2"}) {
+    EXPECT_THAT(result.out, HasSubstr(part));
+  }
+}
+
+TEST_F(Operator, LookupForADeviceThatIsNotHere) {
+  const Json other = json_of(program.run({"lookup", "-m", "3", "-n", "64", "-k", "64", "--table", tuned,
+                                          "--gfx", "gfx942", "--cu_num", "80", "--json"}));
+  EXPECT_EQ(other["level"], "untuned");
+  const std::string aiter = program.folder().write("aiter.csv",
+                                                   "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,"
+                                                   "libtype,solidx,splitK,us,kernelName,err_ratio,tflops,bw\n"
+                                                   "gfx942,80,3,64,64,False,torch.bfloat16,torch.bfloat16,"
+                                                   "False,False,asm,7,0,5.5,_ZN5aiter3fooE,0.0,1.0,1.0\n");
+  const Json row = json_of(program.run({"lookup", "-m", "3", "-n", "64", "-k", "64", "--table",
+                                        tuned + ":" + aiter, "--gfx", "gfx942", "--cu_num", "80", "--json"}));
+  EXPECT_EQ(row["level"], "exact");
+  EXPECT_EQ(row["libtype"], "asm");
+  EXPECT_EQ(row["runnable"], false);
+  EXPECT_NE(row["why"], "");
+}
+
+TEST_F(Operator, LookupTakesTheEnvironmentsTable) {
+  SubprocessOptions options = program.options();
+  options.environment["GEMMTUNE_CONFIG_A16W16"] = tuned;
+  EXPECT_EQ(json_of(program.run({"lookup", "-m", "3", "-n", "64", "-k", "64", "--json"}, options))["level"],
+            "exact");
+  EXPECT_EQ(json_of(program.run({"lookup", "-m", "3", "-n", "64", "-k", "64", "--json"}))["level"],
+            "untuned");
+}
+
+TEST_F(Operator, LookupOfARowWhoseKernelIsGone) {
+  const std::string path = changed(kernel_of_m3(), "tiled_r99_zz1");
+  const Json asked =
+      json_of(program.run({"lookup", "-m", "3", "-n", "64", "-k", "64", "--table", path, "--json"}));
+  EXPECT_NE(asked["kernelName"], "tiled_r99_zz1");
+  EXPECT_EQ(asked["levels"][0]["runnable"], false);
+}
+
+TEST_F(Operator, LookupErrors) {
+  EXPECT_EQ(program.run({"lookup", "-m", "3", "-n", "64", "-k", "64", "--table", program.file("gone.csv")})
+                .exit_code,
+            2);
+  EXPECT_EQ(program.run({"lookup", "-m", "3", "-n", "64", "-k", "64", "--cu_num", "x"}).exit_code, 2);
+}
+
+TEST_F(Operator, BenchOfATunedFile) {
+  const Json json = json_of(program.run({"bench", tuned, "--rounds", "5", "--json", "--quiet"}));
+  ASSERT_EQ(json["rows"].size(), 2U);
+  EXPECT_EQ(json["rows"][0]["match"], "exact");
+  EXPECT_EQ(json["rows"][0]["status"], "ok");
+  EXPECT_GT(json["rows"][0]["us"].get<double>(), 0);
+  const auto text = program.run({"bench", tuned, "--rounds", "5", "--against", tuned, "--limit", "1"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("other µs"));
+  EXPECT_THAT(text.err, HasSubstr("[1/1]"));
+}
+
+TEST_F(Operator, BenchOfAShapeList) {
+  const std::string shapes = program.folder().write("shapes.csv",
+                                                    "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n5,64,64,"
+                                                    "False,torch.bfloat16,torch.bfloat16,False,False\n");
+  const Json json = json_of(program.run({"bench", shapes, "--rounds", "5", "--json", "--quiet"}));
+  ASSERT_EQ(json["rows"].size(), 1U);
+  EXPECT_EQ(json["rows"][0]["match"], "untuned");
+  EXPECT_EQ(program.run({"bench", program.file("gone.csv")}).exit_code, 2);
+  EXPECT_EQ(program.run({"bench"}).exit_code, 2);
+}
+
+TEST_F(Operator, CheckOfARightFile) {
+  const auto result = program.run({"check", tuned});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("2 rows of this device: 2 right, 0 not"));
+  const Json json = json_of(program.run({"check", tuned, "--json"}));
+  EXPECT_EQ(json["rows"][0]["state"], "right");
+}
+
+TEST_F(Operator, CheckFindsWhatDoesNotExist) {
+  const std::string kernel = kernel_of_m3();
+  const auto result = program.run({"check", changed(kernel, "tiled_r99_zz1")});
+  EXPECT_EQ(result.exit_code, 1) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("changed.csv:"));
+  EXPECT_THAT(result.out, HasSubstr("tiled_r99_zz1"));
+  EXPECT_EQ(program.run({"check", program.file("gone.csv")}).exit_code, 2);
+}
+
+TEST_F(Operator, RunConfig) {
+  const Json file = json_of(program.run({"tune", "--run_config", tuned, "--json", "--quiet"}));
+  EXPECT_EQ(file["rows"].size(), 2U);
+  const Json shape =
+      json_of(program.run({"tune", "-m", "3", "-n", "64", "-k", "64", "--run_config", "--json", "--quiet"}));
+  ASSERT_EQ(shape["rows"].size(), 1U);
+  EXPECT_EQ(shape["rows"][0]["match"], "untuned");
+  EXPECT_EQ(program.run({"tune", "--run_config", program.file("gone.csv")}).exit_code, 2);
+}
+
+TEST_F(Operator, CompareReportsAndWritesOnlyWhenAsked) {
+  const std::string output = program.file("out.csv");
+  const auto report = program.run(program.quick_tune({"-o", output, "--compare"}));
+  EXPECT_EQ(report.exit_code, 0) << report.err << report.out;
+  EXPECT_THAT(report.out, HasSubstr("improvement"));
+  EXPECT_THAT(report.out, HasSubstr("nothing is written without --update_improved"));
+  EXPECT_FALSE(std::filesystem::exists(output));
+  // More than 100 % faster is impossible: nothing improves by that much.
+  const auto never = program.run(
+      program.quick_tune({"-o", output, "--compare", "--update_improved", "--min_improvement_pct", "101"}));
+  EXPECT_THAT(never.out, HasSubstr("nothing to write"));
+  EXPECT_FALSE(std::filesystem::exists(output));
+}
+
+}  // namespace
+}  // namespace gemmtune::test

@@ -1,0 +1,55 @@
+"""tools/run_tests.py counts what CTest and GoogleTest report."""
+
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+RUN_TESTS = Path(__file__).resolve().parents[2] / "tools" / "run_tests.py"
+
+# A stand-in for a GoogleTest program: writes the XML that it is asked for and exits with a code.
+PROGRAM = """
+import os, sys
+folder = os.environ["GTEST_OUTPUT"].removeprefix("xml:")
+if sys.argv[2]:
+    open(folder + sys.argv[1] + ".xml", "w").write("<testsuites><testsuite>" + sys.argv[2] + "</testsuite></testsuites>")
+sys.exit(int(sys.argv[3]))
+"""
+PASS = '<testcase name="a" status="run" result="completed"/>'
+FAIL = '<testcase name="b" status="run" result="completed"><failure message="x"/></testcase>'
+SKIP = '<testcase name="c" status="run" result="skipped"><skipped message="x"/></testcase>'
+OFF = '<testcase name="d" status="notrun" result="suppressed"/>'
+
+
+def run(entries):
+    """(exit status, last line) for CTest entries name -> (cases in the XML, exit code)."""
+    with tempfile.TemporaryDirectory() as folder:
+        build = Path(folder)
+        (build / "program.py").write_text(PROGRAM, encoding="utf-8")
+        lines = [
+            f'add_test({name} "{sys.executable}" "{build}/program.py" "{name}" [==[{cases}]==] "{code}")'
+            for name, (cases, code) in entries.items()
+        ]
+        (build / "CTestTestfile.cmake").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        done = subprocess.run([sys.executable, RUN_TESTS, build], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout.splitlines()[-1]
+
+
+class RunTests(unittest.TestCase):
+    def test_all_kinds_are_counted(self):
+        entries = {"one": (PASS + SKIP + OFF, 0), "two": (PASS + PASS + FAIL, 1), "plain": ("", 0)}
+        self.assertEqual(run(entries), (1, "4 passed, 1 failed, 1 skipped"))
+
+    def test_all_right(self):
+        self.assertEqual(run({"one": (PASS, 0), "plain": ("", 0)}), (0, "2 passed, 0 failed, 0 skipped"))
+
+    def test_a_crash_before_the_report_is_a_failure(self):
+        self.assertEqual(run({"one": (PASS, 0), "dead": ("", 7)}), (1, "1 passed, 1 failed, 0 skipped"))
+
+    def test_a_crash_after_a_clean_report_is_a_failure(self):
+        self.assertEqual(run({"dead": (PASS, 9)}), (1, "0 passed, 1 failed, 0 skipped"))
+
+
+if __name__ == "__main__":
+    unittest.main()

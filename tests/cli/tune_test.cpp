@@ -1,0 +1,339 @@
+// `gemmtune tune` end to end on tiny shapes: each flag has an effect that is seen from outside.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+
+namespace gemmtune::test {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+constexpr const char* key_header = "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n";
+
+std::string row(int m, int n, int k, const std::string& type = "torch.bfloat16") {
+  return std::to_string(m) + "," + std::to_string(n) + "," + std::to_string(k) + ",False," + type + "," +
+         type + ",False,False\n";
+}
+
+std::size_t lines(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+std::string line(const std::string& text, std::size_t number) {
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < number; ++i) begin = text.find('\n', begin) + 1;
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+class Tune : public ::testing::Test {
+ protected:
+  std::string output() const { return program.file("tuned.csv"); }
+  /// Tunes the rows with our own families, quickly.
+  SubprocessResult tune_rows(const std::string& rows, std::vector<std::string> more) const {
+    const std::string path = program.folder().write("shapes.csv", key_header + rows);
+    std::vector<std::string> words = {"tune",         "-i",       path, "-o",      output(), "--libtype",
+                                      "tiled,skinny", "--budget", "4",  "--iters", "5"};
+    words.insert(words.end(), more.begin(), more.end());
+    return program.run(words);
+  }
+  SubprocessResult tune_one(std::vector<std::string> more) const {
+    more.insert(more.end(), {"-o", output()});
+    return program.run(program.quick_tune(std::move(more)));
+  }
+
+  Program program;
+};
+
+TEST_F(Tune, OneShapeFromNothingToATunedFile) {
+  const auto result = tune_one({});
+  ASSERT_EQ(result.exit_code, 0) << result.err << result.out;
+  for (const std::string part :
+       {"3x64x64", "verdict", "1 shape in ", "written: " + output(), "gemmtune lookup"}) {
+    EXPECT_THAT(result.out, HasSubstr(part));
+  }
+  EXPECT_THAT(result.err, HasSubstr("[1/1] 3x64x64"));
+  EXPECT_THAT(result.err, Not(HasSubstr("\r")));
+  const std::string file = read_text(output());
+  EXPECT_EQ(lines(file), 2U) << file;
+  EXPECT_THAT(line(file, 0), HasSubstr("gfx,cu_num,M,N,K"));
+  EXPECT_THAT(line(file, 1), AnyOf(HasSubstr("tiled_r"), HasSubstr("skinny_r"), HasSubstr("onednn_r")));
+  EXPECT_TRUE(std::filesystem::exists(output() + ".env.json"));
+}
+
+TEST_F(Tune, AgainThereIsNothingToDoUnlessAll) {
+  ASSERT_EQ(tune_one({}).exit_code, 0);
+  const std::string before = read_text(output());
+  const auto again = tune_one({});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("nothing to do"));
+  EXPECT_THAT(again.out, HasSubstr("--all"));
+  EXPECT_EQ(read_text(output()), before);
+  const auto all = tune_one({"--all"});
+  EXPECT_EQ(all.exit_code, 0) << all.err;
+  EXPECT_THAT(all.out, HasSubstr("1 shape in "));
+  EXPECT_EQ(lines(read_text(output())), 2U);
+  // The output as the input: all its rows of this device.
+  const auto itself = program.run({"tune", "--all", "-i", output(), "-o", output(), "--libtype", "tiled",
+                                   "--budget", "3", "--iters", "5"});
+  EXPECT_EQ(itself.exit_code, 0) << itself.err;
+  EXPECT_THAT(itself.out, HasSubstr("1 shape in "));
+}
+
+TEST_F(Tune, RowsOfTheSameEnvironmentAreNotStale) {
+  ASSERT_EQ(tune_one({}).exit_code, 0);
+  EXPECT_THAT(tune_one({"--stale"}).out, HasSubstr("nothing to do"));
+  // Another policy is another environment.
+  EXPECT_THAT(tune_one({"--stale", "--cache", "warm"}).out, HasSubstr("1 shape in "));
+}
+
+TEST_F(Tune, FurtherOutputsCountAsDone) {
+  ASSERT_EQ(tune_one({}).exit_code, 0);
+  const auto result =
+      program.run(program.quick_tune({"--tuned_file", program.file("new.csv") + ":" + output()}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("nothing to do"));
+}
+
+TEST_F(Tune, TheConfigFolderIsTheDefault) {
+  std::filesystem::create_directories(program.config_folder());
+  program.folder().write("config/bf16_untuned_gemm.csv", key_header + row(3, 64, 64));
+  const auto result = program.run({"tune", "--libtype", "tiled", "--budget", "3", "--iters", "5"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(lines(read_text(program.config_folder() + "/bf16_tuned_gemm.csv")), 2U);
+}
+
+TEST_F(Tune, TheConfigFolderIsMade) {
+  const auto result = program.run(program.quick_tune({}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(std::filesystem::exists(program.config_folder() + "/bf16_tuned_gemm.csv"));
+}
+
+TEST_F(Tune, LimitTakesTheFirstShapes) {
+  const auto result = tune_rows(row(3, 64, 64) + row(5, 64, 64) + row(7, 64, 64), {"--limit", "2", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  ASSERT_EQ(json["problems"].size(), 2U);
+  EXPECT_EQ(json["problems"][1]["m"], 5);
+}
+
+TEST_F(Tune, ProfileHoldsEveryCandidate) {
+  ASSERT_EQ(tune_one({"-o2", program.file("profile.txt")}).exit_code, 0);
+  const std::string profile = read_text(program.file("profile.txt"));
+  EXPECT_THAT(line(profile, 0), HasSubstr("gfx,cu_num,M,N,K"));
+  EXPECT_THAT(line(profile, 0), HasSubstr("spread"));
+  EXPECT_THAT(line(profile, 0), HasSubstr(",outcome,reason"));
+  EXPECT_GT(lines(profile), 2U);
+  EXPECT_THAT(profile, HasSubstr(",ok,"));
+  ASSERT_EQ(tune_one({"--all", "--profile_file", program.file("profile.txt")}).exit_code, 0);
+  const std::string longer = read_text(program.file("profile.txt"));
+  EXPECT_EQ(longer.substr(0, profile.size()), profile);
+  EXPECT_EQ(longer.find("outcome", 200), std::string::npos) << "one header";
+  program.folder().write("other.csv", "a,b\n");
+  EXPECT_EQ(tune_one({"--all", "-o2", program.file("other.csv")}).exit_code, 2);
+}
+
+TEST_F(Tune, SortOrdersTheFile) {
+  ASSERT_EQ(tune_rows(row(7, 64, 64) + row(3, 64, 64), {"--sort"}).exit_code, 0);
+  const std::string sorted = read_text(output());
+  EXPECT_LT(sorted.find(",3,64,64,"), sorted.find(",7,64,64,"));
+  std::filesystem::remove(output());
+  ASSERT_EQ(tune_rows(row(7, 64, 64) + row(3, 64, 64), {"--sort", "False"}).exit_code, 0);
+  const std::string unsorted = read_text(output());
+  EXPECT_LT(unsorted.find(",7,64,64,"), unsorted.find(",3,64,64,"));
+}
+
+TEST_F(Tune, FamiliesAndTheirAliases) {
+  for (const std::string word : {"skinny", "reference", "triton", "ck", "cktile", "asm"}) {
+    const std::string profile = program.file(word + ".profile");
+    const auto result = tune_one({"--all", "--libtype", word, "-o2", profile, "--budget", "2"});
+    // quick_tune gives --libtype too: the later one is refused, so that nothing is decided by order.
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    const auto alone = program.run({"tune", "-m", "3", "-n", "64", "-k", "64", "--all", "--libtype", word,
+                                    "-o2", profile, "--budget", "2", "--iters", "5", "-o", output()});
+    EXPECT_EQ(alone.exit_code, 0) << word << alone.err;
+    const std::string text = read_text(profile);
+    EXPECT_EQ(text.find("tiled_r") != std::string::npos, word != "skinny" && word != "reference") << word;
+    EXPECT_EQ(text.find("reference_r") != std::string::npos, word == "reference") << word;
+  }
+}
+
+TEST_F(Tune, WithoutSplitKNoCandidateSplits) {
+  const auto candidates = [&](const std::vector<std::string>& more, const std::string& name) {
+    std::vector<std::string> words = {"tune",       "-m",      "1",         "-n",       "16",
+                                      "-k",         "4096",    "--libtype", "tiled",    "--search",
+                                      "exhaustive", "--iters", "1",         "--budget", "2",
+                                      "-o",         output(),  "--all",     "-o2",      program.file(name)};
+    words.insert(words.end(), more.begin(), more.end());
+    EXPECT_EQ(program.run(words).exit_code, 0);
+    return read_text(program.file(name));
+  };
+  const std::string without = candidates({"--no-splitK"}, "without");
+  for (const std::string split : {"_sk2", "_sk4", "_sk8"}) EXPECT_THAT(without, Not(HasSubstr(split)));
+  EXPECT_GT(lines(without), 1U);
+  EXPECT_GT(lines(candidates({"-k"}, "with")), 1U);
+}
+
+TEST_F(Tune, TypesAndBias) {
+  const auto result = program.run({"tune",      "-m",  "3",          "-n",  "64",     "-k",        "64",
+                                   "--indtype", "f16", "--outdtype", "f32", "--bias", "--libtype", "tiled",
+                                   "--budget",  "3",   "--iters",    "5",   "-o",     output()});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(read_text(output()), HasSubstr(",3,64,64,True,torch.float16,torch.float32,False,False,"));
+}
+
+TEST_F(Tune, WordsOfTuneGemm) {
+  const auto result =
+      program.run({"tune",     "-m",       "3",       "-n",       "64",   "-k",     "64",        "-dtype_a",
+                   "fp32",     "-dtype_b", "fp32",    "-dtype_c", "fp32", "-col_b", "--libtype", "tiled",
+                   "--budget", "3",        "--iters", "5",        "-o",   output()});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(read_text(output()), HasSubstr("torch.float32,torch.float32"));
+}
+
+TEST_F(Tune, ShapesOfAModel) {
+  std::filesystem::create_directories(program.file("model"));
+  program.folder().write("model/config.json",
+                         R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,
+      "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+      "num_hidden_layers": 3, "vocab_size": 320, "torch_dtype": "bfloat16"})");
+  const auto result =
+      program.run({"tune", "--model_dir", program.file("model"), "--tp", "2", "--nsets", "1", "--limit", "2",
+                   "--libtype", "skinny,tiled", "--budget", "4", "--iters", "5", "-o", output(), "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(Json::parse(result.out)["problems"].size(), 2U);
+}
+
+TEST_F(Tune, RowsThatCannotBeReadAreReported) {
+  const auto result =
+      tune_rows(row(3, 64, 64) + "x,64,64,False,torch.bfloat16,torch.bfloat16,False,False\n", {});
+  EXPECT_EQ(result.exit_code, 1) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("shapes.csv:3"));
+  EXPECT_THAT(result.out, HasSubstr("1 row could not be read"));
+  EXPECT_EQ(
+      tune_rows(row(3, 64, 64) + "x,64,64,False,torch.bfloat16,torch.bfloat16,False,False\n", {"--strict"})
+          .exit_code,
+      2);
+}
+
+TEST_F(Tune, RowsThatNoFamilyTakesAreReportedWithReasons) {
+  const std::string fp8 = "3,64,64,False,torch.float8_e4m3fnuz,torch.bfloat16,True,False\n";
+  const auto result = tune_rows(row(3, 64, 64) + fp8, {});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("no kernel family takes:"));
+  EXPECT_THAT(result.out, HasSubstr("tiled: "));
+  EXPECT_EQ(lines(read_text(output())), 2U);
+}
+
+TEST_F(Tune, VerboseQuietAndJson) {
+  const auto verbose = tune_one({"--all", "-v"});
+  EXPECT_THAT(verbose.err, HasSubstr("err_ratio"));
+  const auto quiet = tune_one({"--all", "--quiet"});
+  EXPECT_EQ(quiet.err, "");
+  const auto json = tune_one({"--all", "--json", "--quiet"});
+  const Json document = Json::parse(json.out, nullptr, false);
+  ASSERT_FALSE(document.is_discarded()) << json.out;
+  EXPECT_EQ(document["problems"][0]["m"], 3);
+  EXPECT_TRUE(document["problems"][0]["us"].get<double>() > 0);
+}
+
+TEST_F(Tune, EachStrategyAndCacheModeRuns) {
+  for (const std::string search : {"staged", "exhaustive", "random"}) {
+    EXPECT_EQ(tune_one({"--all", "--search", search}).exit_code, 0) << search;
+  }
+  for (const std::string cache : {"warm", "weights-cold", "cold"}) {
+    ASSERT_EQ(tune_one({"--all", "--cache", cache}).exit_code, 0) << cache;
+    EXPECT_THAT(read_text(output() + ".env.json"), HasSubstr(cache));
+  }
+}
+
+TEST_F(Tune, AnImpossiblePreferRatioKeepsTheDefault) {
+  const auto result =
+      program.run({"tune", "-m", "3", "-n", "64", "-k", "64", "--indtype", "f32", "--prefer-ratio", "0.001",
+                   "--budget", "4", "--iters", "5", "-o", output(), "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json document = Json::parse(result.out);
+  EXPECT_THAT(document["problems"][0]["verdict"].get<std::string>(), AnyOf("default", "undecided", "only"));
+}
+
+TEST_F(Tune, AnImpossibleErrorLimitFailsNoRightKernel) {
+  EXPECT_EQ(tune_one({"--errRatio", "0"}).exit_code, 0);
+}
+
+TEST_F(Tune, ThreadsAreThePartOfTheKeyThatTheySet) {
+  ASSERT_EQ(tune_one({"--threads", "1"}).exit_code, 0);
+  EXPECT_THAT(line(read_text(output()), 1), HasSubstr(",1,3,64,64,"));
+}
+
+TEST_F(Tune, KilledItLeavesAReadableFile) {
+  std::string rows;
+  for (int m = 1; m <= 40; ++m) rows += row(m, 64, 64);
+  const std::string path = program.folder().write("many.csv", key_header + rows);
+  const std::vector<std::string> words = {"tune",      "-i",    path,      "-o", output(),
+                                          "--libtype", "tiled", "--iters", "5"};
+  {
+    Subprocess process(Program::words(words), program.options());
+    for (int i = 0; i < 1500 && process.running() && !std::filesystem::exists(output()); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    process.send(SIGKILL);
+    process.wait();
+  }
+  ASSERT_TRUE(std::filesystem::exists(output()));
+  const auto read = program.run({"shapes", "-i", output()});
+  EXPECT_EQ(read.exit_code, 0) << read.err;
+  const std::size_t done = lines(read_text(output())) - 1;
+  EXPECT_GE(done, 1U);
+  // The same command goes on after what is there.
+  std::vector<std::string> more = words;
+  more.insert(more.end(), {"--budget", "1", "--json"});
+  const Json document = Json::parse(program.run(more).out);
+  EXPECT_GE(document["states"]["skipped_done"].get<std::size_t>(), done);
+}
+
+TEST_F(Tune, InterruptedItPublishesAndSaysSo) {
+  std::string rows;
+  for (int m = 1; m <= 60; ++m) rows += row(m, 64, 64);
+  const std::string path = program.folder().write("many.csv", key_header + rows);
+  Subprocess process(
+      Program::words({"tune", "-i", path, "-o", output(), "--libtype", "tiled", "--iters", "5"}),
+      program.options());
+  for (int i = 0; i < 1500 && process.running() && !std::filesystem::exists(output()); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  process.send(SIGINT);
+  const SubprocessResult result = process.wait();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("interrupted"));
+  EXPECT_GE(lines(read_text(output())), 2U);
+}
+
+TEST_F(Tune, AFileLimitMidwayIsOneLineAndLeavesTheOldFile) {
+  ASSERT_EQ(tune_one({}).exit_code, 0);
+  const std::string before = read_text(output());
+  SubprocessOptions options = program.options();
+  options.largest_file_bytes = before.size() + 4096 - before.size() % 4096 + 8;
+  std::string rows;
+  for (int m = 100; m < 140; ++m) rows += row(m, 64, 64);
+  const std::string path = program.folder().write("many.csv", key_header + rows);
+  const auto result = program.run(
+      {"tune", "-i", path, "-o", output(), "--libtype", "tiled", "--iters", "1", "--quiet", "--budget", "10"},
+      options);
+  EXPECT_EQ(result.signal, 0);
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_EQ(program.run({"shapes", "-i", output()}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace gemmtune::test

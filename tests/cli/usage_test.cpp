@@ -1,0 +1,174 @@
+// Wrong usage is answered in one clear line on stderr, with exit code 2 and nothing on stdout.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "cli/program.h"
+
+namespace gemmtune::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* key_header = "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n";
+constexpr const char* right_row = "3,64,64,False,torch.bfloat16,torch.bfloat16,False,False\n";
+
+void expect_one_line(const SubprocessResult& result, const std::string& part) {
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  EXPECT_THAT(result.err, HasSubstr(part));
+  EXPECT_EQ(result.out, "");
+}
+
+class Usage : public ::testing::Test {
+ protected:
+  std::string shapes(const std::string& content) const {
+    return program.folder().write("shapes.csv", content);
+  }
+  std::string right_shapes() const { return shapes(std::string(key_header) + right_row); }
+  std::string output() const { return program.file("out.csv"); }
+
+  Program program;
+};
+
+TEST_F(Usage, UnknownCommandOptionAndNoCommand) {
+  expect_one_line(program.run({"polish"}), "polish");
+  expect_one_line(program.run({"tune", "--polish"}), "--polish");
+  const auto none = program.run({});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.out, HasSubstr("gemmtune"));
+}
+
+TEST_F(Usage, MissingKeyColumn) {
+  const auto result = program.run({"tune", "-i", shapes("M,N,bias\n1,2,False\n"), "-o", output()});
+  expect_one_line(result, "shapes.csv");
+  EXPECT_THAT(result.err, HasSubstr("K"));
+}
+
+TEST_F(Usage, SizesOutOfRangeInAFile) {
+  for (const std::string m : {"0", "-3", "1099511627776"}) {
+    const std::string row = m + ",64,64,False,torch.bfloat16,torch.bfloat16,False,False\n";
+    const auto only = program.run({"shapes", "-i", shapes(key_header + row)});
+    expect_one_line(only, "shapes.csv");
+    EXPECT_THAT(only.err, HasSubstr(m));
+    // Beside a right row it is reported with its line, and the rest is used.
+    const auto beside = program.run({"shapes", "-i", shapes(key_header + row + right_row)});
+    EXPECT_EQ(beside.exit_code, 1) << beside.err;
+    EXPECT_THAT(beside.err, HasSubstr("shapes.csv:2"));
+    EXPECT_THAT(beside.err, HasSubstr(m));
+    EXPECT_THAT(beside.out, HasSubstr("3,64,64"));
+    expect_one_line(program.run({"shapes", "--strict", "-i", shapes(key_header + row + right_row)}),
+                    "shapes.csv:2");
+  }
+}
+
+TEST_F(Usage, SizesOutOfRangeOnTheCommandLine) {
+  for (const std::string m : {"0", "-3", "1099511627776", "1.5", "1e400"}) {
+    expect_one_line(program.run({"tune", "-m", m, "-n", "64", "-k", "64", "-o", output()}), "-m " + m);
+  }
+  expect_one_line(program.run({"tune", "-m", "3", "-n", "64", "-o", output()}), "missing: -k");
+  expect_one_line(program.run({"lookup", "-m", "3", "-n", "64"}), "-k");
+}
+
+TEST_F(Usage, UnreadableFile) {
+  expect_one_line(program.run({"tune", "-i", program.file("gone.csv"), "-o", output()}), "gone.csv");
+  expect_one_line(program.run({"tune", "-i", program.folder().path(), "-o", output()}),
+                  program.folder().path());
+  expect_one_line(program.run({"tune", "-i", shapes(""), "-o", output()}), "shapes.csv");
+  if (geteuid() != 0) {
+    const std::string path = right_shapes();
+    std::filesystem::permissions(path, std::filesystem::perms::none);
+    expect_one_line(program.run({"tune", "-i", path, "-o", output()}), "ermission");
+  }
+}
+
+TEST_F(Usage, NoShapesAtAll) {
+  expect_one_line(program.run({"tune", "-o", output()}), "bf16_untuned_gemm.csv");
+  expect_one_line(program.run({"shapes"}), "--model_dir");
+}
+
+TEST_F(Usage, OutputThatCannotBeWritten) {
+  expect_one_line(program.run({"tune", "-i", right_shapes(), "-o", program.folder().path()}),
+                  "is a directory");
+  expect_one_line(program.run({"tune", "-i", right_shapes(), "-o", program.file("no/such/out.csv")}),
+                  "no/such");
+  expect_one_line(program.run({"tune", "-i", right_shapes(), "-o", "/dev/null"}), "/dev/null");
+  expect_one_line(program.run({"tune", "-i", right_shapes(), "-o", output(), "-o2", program.folder().path()}),
+                  "-o2");
+}
+
+TEST_F(Usage, FullDiskIsSeenBeforeTuning) {
+  SubprocessOptions options = program.options();
+  options.largest_file_bytes = 0;
+  // The outputs of the test itself are files too: nothing arrives, the exit code says it all.
+  const auto result = program.run({"tune", "-i", right_shapes(), "-o", output()}, options);
+  EXPECT_EQ(result.signal, 0);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_FALSE(std::filesystem::exists(output()));
+
+  options.largest_file_bytes = 1000;
+  const auto small = program.run({"tune", "-i", right_shapes(), "-o", output()}, options);
+  expect_one_line(small, "cannot be written");
+  EXPECT_FALSE(std::filesystem::exists(output()));
+}
+
+TEST_F(Usage, FamiliesBackendsAndWords) {
+  const std::string path = right_shapes();
+  const auto family = program.run({"tune", "-i", path, "-o", output(), "--libtype", "tiled,fancy"});
+  expect_one_line(family, "'fancy'");
+  EXPECT_THAT(family.err, HasSubstr("skinny"));
+  expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--backend", "fancy"}), "fancy");
+  expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--backend", "cuda"}), "cuda");
+  expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--device", "cpu:0,cpu:1"}),
+                  "several devices");
+  expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--device", "cpu:9999"}), "9999");
+  expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--search", "guess"}), "exhaustive");
+  expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--cache", "hot"}), "weights-cold");
+  expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--csv-schema", "new"}), "aiter");
+  expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--sort=maybe"}), "--sort maybe");
+  expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--op", "gemm9"}), "gemm9");
+  expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--indtype", "bf17"}), "bf17");
+}
+
+TEST_F(Usage, NumbersOutOfRange) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"--errRatio", "1.5"}, {"--errRatio", "-1"}, {"--prefer-ratio", "0"}, {"--prefer-ratio", "2"},
+      {"--budget", "-1"},    {"--iters", "0"},     {"--warmup", "-1"},      {"--limit", "-1"},
+      {"--batch", "0"},      {"--threads", "0"},   {"--threads", "many"}};
+  for (const auto& [flag, value] : cases) {
+    expect_one_line(program.run({"tune", "-i", right_shapes(), "-o", output(), flag + "=" + value}), flag);
+  }
+}
+
+TEST_F(Usage, OtherOperationsAreKnownAndRefused) {
+  for (const std::string operation :
+       {"a8w8", "a8w8_bpreshuffle", "a8w8_blockscale", "a8w8_blockscale_bpreshuffle", "a4w4", "batched_bf16",
+        "batched_a8w8", "fmoe"}) {
+    expect_one_line(
+        program.run({"tune", "-m", "3", "-n", "64", "-k", "64", "--op", operation, "-o", output()}),
+        "this version tunes");
+  }
+}
+
+TEST_F(Usage, ContradictionsAndMissingParts) {
+  const std::string path = right_shapes();
+  expect_one_line(program.run({"tune", "-i", path, "-m", "3", "-n", "64", "-k", "64", "-o", output()}),
+                  "not several");
+  expect_one_line(program.run({"tune", "-i", path, "--update_improved", "-o", output()}), "--compare");
+  expect_one_line(program.run({"tune", "-i", path, "--mp", "4", "-o", output()}), "--mp");
+  expect_one_line(program.run({"tune", "-i", path, "--replay", "r.json", "-o", output()}), "--replay");
+  expect_one_line(program.run({"tune", "-i", path, "--csv-schema", "seed", "-o", output()}), "gfx");
+}
+
+TEST_F(Usage, NothingIsWrittenByWrongUsage) {
+  program.run({"tune", "-i", right_shapes(), "-o", output(), "--libtype", "fancy"});
+  EXPECT_FALSE(std::filesystem::exists(output()));
+  EXPECT_FALSE(std::filesystem::exists(output() + ".lock"));
+}
+
+}  // namespace
+}  // namespace gemmtune::test

@@ -1,0 +1,167 @@
+// The level that answers: exact, range, fine, coarse, fallback; rows that cannot run here.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dispatch/planner.h"
+#include "support/dispatch_fake_device.h"
+#include "support/dispatch_tables.h"
+
+namespace gemmtune {
+namespace {
+
+using test::packed;
+using test::row;
+using test::small_problem;
+using ::testing::HasSubstr;
+
+class Planner : public ::testing::Test {
+ protected:
+  PlanRef plan(const std::vector<TunedEntry>& rows, const Problem& problem, bool strict = false) {
+    file_ = test::write_rows(folder_, "tuned.csv", rows);
+    tables_ = load_table_set({file_});
+    auto made = make_plan(device_, tables_, problem, strict);
+    EXPECT_TRUE(made.ok()) << made.message();
+    return made.ok() ? *made : PlanRef();
+  }
+
+  static std::shared_ptr<DispatchDevice> open_fake() {
+    auto device = std::make_shared<DispatchDevice>();
+    device->device = std::make_unique<test::FakeDevice>();
+    return device;
+  }
+
+  test::TemporaryFolder folder_;
+  std::string file_;
+  TableSet tables_;
+  std::shared_ptr<DispatchDevice> device_ = open_fake();
+};
+
+TEST_F(Planner, ExactRowWinsOverEveryOtherLevel) {
+  TunedEntry range = row(small_problem(64), "alpha_r1_a2");
+  range.m_from = 2;
+  const PlanRef made = plan({row(small_problem(3), "alpha_r1_a1"), row(small_problem(16), "beta_r1_a1"),
+                             row(small_problem(4), "beta_r1_a2"), range},
+                            small_problem(3));
+  EXPECT_EQ(made->account().match, Match::exact);
+  EXPECT_EQ(made->account().hit_m, 3);
+  EXPECT_EQ(made->account().kernel_name, "alpha_r1_a1");
+  EXPECT_EQ(made->account().family, "alpha");
+  EXPECT_EQ(made->account().file, file_);
+  EXPECT_EQ(made->account().line, 2U);
+  EXPECT_THAT(made->account().rule, HasSubstr("exact row, M = 3"));
+  EXPECT_EQ(made->workspace_bytes(), 128U);
+}
+
+TEST_F(Planner, RangeWinsOverPadding) {
+  TunedEntry range = row(small_problem(64), "alpha_r1_a2");
+  range.m_from = 2;
+  const PlanRef made = plan({row(small_problem(16), "beta_r1_a1"), range}, small_problem(3));
+  EXPECT_EQ(made->account().match, Match::range);
+  EXPECT_EQ(made->account().hit_m, 64);
+}
+
+TEST_F(Planner, FineWinsOverCoarse) {
+  const std::vector<TunedEntry> rows{row(small_problem(16), "alpha_r1_a1"),
+                                     row(small_problem(4), "beta_r1_a1")};
+  const PlanRef fine = plan(rows, small_problem(3));
+  EXPECT_EQ(fine->account().match, Match::fine);
+  EXPECT_EQ(fine->account().hit_m, 16);
+  const PlanRef coarse = plan({rows[1]}, small_problem(3));
+  EXPECT_EQ(coarse->account().match, Match::coarse);
+  EXPECT_EQ(coarse->account().hit_m, 4);
+}
+
+TEST_F(Planner, KernelIsMadeForTheRealM) {
+  const PlanRef made = plan({row(small_problem(16), "alpha_r1_a1")}, small_problem(3));
+  EXPECT_EQ(made->problem().m, 3);
+}
+
+TEST_F(Planner, NoRowGetsTheFallbackAndTheRuleSaysSo) {
+  const PlanRef made = plan({row(small_problem(16, 64), "alpha_r1_a1")}, small_problem(3));
+  EXPECT_EQ(made->account().match, Match::untuned);
+  EXPECT_EQ(made->account().hit_m, 0);
+  EXPECT_EQ(made->account().kernel_name, "safe_r1_a1");
+  EXPECT_EQ(made->account().file, "");
+  EXPECT_THAT(made->account().rule, HasSubstr("fallback for a plain weight is safe"));
+}
+
+TEST_F(Planner, RowsThatCannotRunAreInvalidAndTheSearchGoesOn) {
+  // M = 9: beta refuses it, the fine row's name is of nobody, the coarse row runs.
+  const Problem coarse_only = small_problem(17);
+  const PlanRef made =
+      plan({row(small_problem(17), "beta_r1_a1"), row(small_problem(32), "alpha_r1_a2")}, coarse_only);
+  EXPECT_EQ(made->account().match, Match::fine);
+  EXPECT_EQ(made->account().invalid_rows, 1);
+  EXPECT_THAT(made->account().rule, HasSubstr("passed over exact row, M = 17"));
+  EXPECT_THAT(made->account().rule, HasSubstr("M above 8"));
+
+  const PlanRef fallback =
+      plan({row(small_problem(9), "beta_r1_a1"), row(small_problem(16), "stranger_r1_a2")}, small_problem(9));
+  EXPECT_EQ(fallback->account().match, Match::untuned);
+  EXPECT_EQ(fallback->account().invalid_rows, 2);
+  EXPECT_EQ(fallback->account().family, "safe");
+}
+
+TEST_F(Planner, UnknownParameterOfAKnownFamilyIsInvalid) {
+  const PlanRef made = plan({row(small_problem(9), "alpha_r1_zz7")}, small_problem(9));
+  EXPECT_EQ(made->account().match, Match::untuned);
+  EXPECT_EQ(made->account().invalid_rows, 1);
+}
+
+TEST_F(Planner, RowOfAnotherWeightLayoutIsAMiss) {
+  const Problem asked = packed(small_problem(8));
+  const PlanRef made = plan(
+      {row(packed(small_problem(8)), "gamma_r1_a1"), row(packed(small_problem(16)), "alpha_r1_a1")}, asked);
+  EXPECT_EQ(made->account().match, Match::fine);
+  EXPECT_EQ(made->account().invalid_rows, 1);
+  EXPECT_EQ(made->kernel()->weight_layout(), WeightLayout::panel16);
+}
+
+TEST_F(Planner, PlainRowsDoNotAnswerForAPackedWeight) {
+  const PlanRef made = plan({row(small_problem(8), "alpha_r1_a1")}, packed(small_problem(8)));
+  EXPECT_EQ(made->account().match, Match::untuned);
+  EXPECT_EQ(made->account().invalid_rows, 0);
+}
+
+TEST_F(Planner, PackedWeightWithoutAFallbackIsAnErrorThatSaysWhy) {
+  tables_ = load_table_set({});
+  const auto made = make_plan(device_, tables_, packed(small_problem(8), WeightLayout::onednn), false);
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.code(), StatusCode::unsupported);
+  EXPECT_THAT(made.message(), HasSubstr("no row and no fallback"));
+}
+
+TEST_F(Planner, OtherEnvironmentAnswersUnlessStrict) {
+  TunedEntry other = row(small_problem(8), "alpha_r1_a1");
+  other.env = "0123456789";
+  folder_.write("tuned.csv.env.json", R"({"0123456789": {"device": "Fake 2"}})");
+  const PlanRef made = plan({other}, small_problem(8));
+  EXPECT_EQ(made->account().match, Match::exact);
+  EXPECT_EQ(made->account().other_environment, "measured on 'Fake 2', this is 'Fake 1'");
+  const PlanRef strict = plan({other}, small_problem(8), true);
+  EXPECT_EQ(strict->account().match, Match::untuned);
+  EXPECT_EQ(strict->account().invalid_rows, 0);
+  EXPECT_THAT(strict->account().rule, HasSubstr("Fake 2"));
+}
+
+TEST_F(Planner, ZeroRowsNeedNoKernel) {
+  const PlanRef made = plan({}, small_problem(0));
+  EXPECT_EQ(made->kernel(), nullptr);
+  EXPECT_EQ(made->workspace_bytes(), 0U);
+}
+
+TEST_F(Planner, ProblemsAreChecked) {
+  const auto made = make_plan(device_, tables_, small_problem(-1), false);
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.code(), StatusCode::invalid_argument);
+  EXPECT_THAT(made.message(), HasSubstr("M = -1"));
+}
+
+TEST_F(Planner, RowsOfAnotherDeviceDoNotAnswer) {
+  TunedEntry wider = row(small_problem(8), "alpha_r1_a1");
+  wider.cu_num = 4;
+  EXPECT_EQ(plan({wider}, small_problem(8))->account().match, Match::untuned);
+}
+
+}  // namespace
+}  // namespace gemmtune

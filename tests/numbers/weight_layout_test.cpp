@@ -1,0 +1,66 @@
+#include "numbers/weight_layout.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <tuple>
+#include <vector>
+
+namespace gemmtune {
+namespace {
+
+TEST(WeightLayout, NamesReadBack) {
+  for (const auto layout :
+       {WeightLayout::any, WeightLayout::plain, WeightLayout::panel16, WeightLayout::onednn})
+    EXPECT_EQ(parse_weight_layout(to_string(layout)), layout);
+  EXPECT_EQ(to_string(WeightLayout::panel16), "panel16");
+  EXPECT_EQ(parse_weight_layout("panel"), std::nullopt);
+  EXPECT_EQ(parse_weight_layout(""), std::nullopt);
+}
+
+TEST(Panel16, SizesRoundUp) {
+  const Panel16 shape{.n = 17, .k = 33, .element_bytes = 2, .pair = 2};
+  EXPECT_EQ(shape.panels(), 2);
+  EXPECT_EQ(shape.padded_k(), 64);
+  EXPECT_EQ(shape.panel_bytes(), 64 * 16 * 2);
+  EXPECT_EQ(shape.bytes(), 2 * 64 * 16 * 2);
+}
+
+class Panel16Shapes : public ::testing::TestWithParam<std::tuple<int, int, int>> {};
+
+TEST_P(Panel16Shapes, EveryElementStandsWhereTheLayoutSaysAndComesBack) {
+  const auto [n, k, bytes] = GetParam();
+  const Panel16 shape{.n = n, .k = k, .element_bytes = bytes, .pair = bytes == 2 ? 2 : 1};
+  std::vector<unsigned char> plain(static_cast<std::size_t>(n) * k * bytes);
+  for (std::size_t i = 0; i < plain.size(); ++i) plain[i] = static_cast<unsigned char>(i * 7 % 255 + 1);
+  std::vector<unsigned char> packed(static_cast<std::size_t>(shape.bytes()), 0xee);
+  pack_panel16(shape, plain.data(), packed.data());
+
+  // By the header's words: [panel][step of `pair` k][column][k within the step].
+  const unsigned char* at = packed.data();
+  for (std::int64_t panel = 0; panel < shape.panels(); ++panel)
+    for (std::int64_t step = 0; step < shape.padded_k() / shape.pair; ++step)
+      for (std::int64_t column = 0; column < 16; ++column)
+        for (std::int64_t inner = 0; inner < shape.pair; ++inner, at += bytes) {
+          const std::int64_t row = panel * 16 + column;
+          const std::int64_t depth = step * shape.pair + inner;
+          const std::vector<unsigned char> zero(4, 0);
+          const bool real = row < n && depth < k;
+          const unsigned char* expected =
+              real ? &plain[static_cast<std::size_t>((row * k + depth) * bytes)] : zero.data();
+          ASSERT_EQ(std::memcmp(at, expected, static_cast<std::size_t>(bytes)), 0) << row << "," << depth;
+        }
+
+  std::vector<unsigned char> back(plain.size(), 0);
+  unpack_panel16(shape, packed.data(), back.data());
+  EXPECT_EQ(back, plain);
+}
+
+INSTANTIATE_TEST_SUITE_P(Awkward, Panel16Shapes,
+                         ::testing::Combine(::testing::Values(1, 15, 16, 17, 33),
+                                            ::testing::Values(1, 2, 31, 32, 33, 257),
+                                            ::testing::Values(1, 2, 4)));
+
+}  // namespace
+}  // namespace gemmtune

@@ -1,0 +1,78 @@
+// Tuned files of a test: rows for the fake (or any) device, written into a folder that goes with the test.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "formats/tuned_csv.h"
+
+namespace gemmtune::test {
+
+/// A fresh folder, removed by the destructor.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "gemmtune_dispatch_XXXXXX").string();
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~TemporaryFolder() {
+    std::error_code error;
+    std::filesystem::remove_all(path_, error);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+  /// Writes a file (its folders are made) and returns its path.
+  std::string write(const std::string& name, const std::string& content) const {
+    const std::filesystem::path path = path_ + "/" + name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << content;
+    return path.string();
+  }
+
+ private:
+  std::string path_;
+};
+
+inline Problem small_problem(std::int64_t m, std::int64_t n = 32, std::int64_t k = 48) {
+  Problem problem;
+  problem.m = m;
+  problem.n = n;
+  problem.k = k;
+  return problem;
+}
+
+inline Problem packed(Problem problem, WeightLayout layout = WeightLayout::panel16) {
+  problem.bpreshuffle = true;
+  problem.weight_layout = layout;
+  return problem;
+}
+
+/// A row for the fake device.
+inline TunedEntry row(const Problem& problem, std::string kernel_name, double us = 10) {
+  TunedEntry entry;
+  entry.gfx = "x86-fake";
+  entry.cu_num = 2;
+  entry.problem = problem;
+  if (problem.bpreshuffle) entry.problem.weight_layout = WeightLayout::any;
+  entry.libtype = family_of_kernel_name(kernel_name).value_or("");
+  entry.kernel_name = std::move(kernel_name);
+  entry.us = us;
+  return entry;
+}
+
+inline std::string write_rows(const TemporaryFolder& folder, const std::string& name,
+                              const std::vector<TunedEntry>& rows) {
+  return folder.write(name, write_tuned_csv(rows, CsvSchema::aiter));
+}
+
+}  // namespace gemmtune::test

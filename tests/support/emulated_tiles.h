@@ -1,0 +1,11 @@
+// The AMX kernels over a tile unit in plain C++: the same indexing, on any machine.
+#pragma once
+
+#include "backends/cpu/kernels/kernel_set.h"
+
+namespace gemmtune::cpu {
+
+/// The level `amx` with emulated tiles in its place; below it what this machine has.
+KernelSet emulated_amx_set();
+
+}  // namespace gemmtune::cpu

@@ -1,0 +1,151 @@
+#include "support/paper_device.h"
+
+#include <limits>
+
+namespace gemmtune::testing {
+namespace {
+
+class Family final : public KernelFamily {
+ public:
+  explicit Family(PaperFamily options) : options_(std::move(options)) {}
+
+  std::string_view name() const override { return options_.name; }
+  int revision() const override { return options_.revision; }
+  int tie_rank() const override { return options_.tie_rank; }
+  Status accepts(const Problem& problem) const override {
+    if (options_.refusal) {
+      if (const std::string reason = options_.refusal(problem); !reason.empty()) {
+        return Status::unsupported("{}", reason);
+      }
+    }
+    const bool fits = problem.weight_layout == WeightLayout::any || problem.weight_layout == options_.packed;
+    if (problem.bpreshuffle && !(options_.packed && fits)) return Status::unsupported("packed weights");
+    return {};
+  }
+  std::optional<WeightLayout> packed_layout(const Problem&) const override { return options_.packed; }
+  Space space(const Problem&) const override {
+    Space space;
+    for (const Parameter& parameter : options_.parameters) space.add(parameter);
+    return space;
+  }
+  Config default_config(const Problem&) const override {
+    Config config;
+    for (const Parameter& parameter : options_.parameters)
+      config.set(parameter.key, parameter.values.front());
+    return config;
+  }
+  Result<std::unique_ptr<Kernel>> build(const Problem&, const Config&) const override {
+    return Status::unsupported("a family on paper");
+  }
+  double predicted_microseconds(const Problem& problem, const Config& config) const override {
+    return options_.predicted ? options_.predicted(problem, config) : 0;
+  }
+
+ private:
+  PaperFamily options_;
+};
+
+Status no_memory() { return Status::unsupported("a device on paper has no memory"); }
+
+}  // namespace
+
+PaperDevice::PaperDevice() {
+  info_.backend = "paper";
+  info_.name = "paper:0";
+  info_.model = "Paper 9000";
+  info_.gfx = "x86-avx2";
+  info_.cu_num = 2;
+  info_.libraries = {{"vendorlib", "1.2.3", ""}, {"otherlib", "", "not installed"}};
+}
+
+PaperDevice::~PaperDevice() = default;
+
+void PaperDevice::add(PaperFamily family) {
+  families_.push_back(std::make_unique<Family>(std::move(family)));
+  pointers_.push_back(families_.back().get());
+}
+
+Result<std::unique_ptr<Buffer>> PaperDevice::allocate(std::size_t, Placement) { return no_memory(); }
+Status PaperDevice::copy_in(void*, const void*, std::size_t) { return no_memory(); }
+Status PaperDevice::copy_out(void*, const void*, std::size_t) { return no_memory(); }
+Status PaperDevice::fill(void*, int, std::size_t) { return no_memory(); }
+Result<std::size_t> PaperDevice::packed_bytes(const Problem&, WeightLayout) const { return no_memory(); }
+Status PaperDevice::shuffle_weight(const Problem&, WeightLayout, const void*, void*) { return no_memory(); }
+Result<double> PaperDevice::sample(const SampleRequest&) { return no_memory(); }
+
+Result<Candidate> PaperDevice::baseline(const Problem& problem) const {
+  if (baseline_of) {
+    if (auto candidate = baseline_of(problem)) return *candidate;
+  }
+  return Status::not_found("no vendor kernel");
+}
+
+Result<Candidate> PaperDevice::fallback(const Problem& problem) const {
+  for (const KernelFamily* family : pointers_) {
+    if (family->name() == "reference" || !family->accepts(problem).ok()) continue;
+    return Candidate{std::string(family->name()), family->revision(), family->default_config(problem)};
+  }
+  return Status::unsupported("no family takes it");
+}
+
+Outcome failure(OutcomeKind kind, std::string reason) {
+  Outcome outcome;
+  outcome.kind = kind;
+  outcome.reason = std::move(reason);
+  return outcome;
+}
+
+Result<std::vector<Outcome>> FakeEvaluator::screen(const Problem& problem,
+                                                   std::span<const Candidate> candidates, int samples,
+                                                   const std::function<bool()>& stop) {
+  if (status) {
+    if (const Status state = status(problem); !state.ok()) return state;
+  }
+  if (problems.empty() || !(problems.back() == problem)) problems.push_back(problem);
+  std::vector<Outcome> outcomes;
+  for (const Candidate& candidate : candidates) {
+    if (stop && stop()) break;
+    if (before) before(problem);
+    ++screened[candidate.kernel_name()];
+    Outcome result = outcome ? outcome(problem, candidate) : Outcome{};
+    if (result.kind == OutcomeKind::ok) {
+      result.err_ratio = 0.00123456;
+      for (int i = 0; i < samples; ++i) result.microseconds.push_back(noisy(time(problem, candidate)));
+    }
+    outcomes.push_back(std::move(result));
+  }
+  return outcomes;
+}
+
+Result<FinalsResult> FakeEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
+                                           int rounds) {
+  if (before) before(problem);
+  finals_calls.emplace_back();
+  finals_rounds.push_back(rounds);
+  FinalsResult result;
+  for (const Candidate& candidate : candidates) {
+    finals_calls.back().push_back(candidate.kernel_name());
+    const auto& gate = full_outcome ? full_outcome : outcome;
+    Outcome verdict = gate ? gate(problem, candidate) : Outcome{};
+    if (verdict.kind == OutcomeKind::ok) verdict.err_ratio = 0.00123456;
+    result.outcomes.push_back(std::move(verdict));
+  }
+  for (int round = 0; round < rounds; ++round) {
+    auto& times = result.times.emplace_back();
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      const bool right = result.outcomes[i].kind == OutcomeKind::ok;
+      times.push_back(right ? noisy(time(problem, candidates[i])) : std::numeric_limits<double>::quiet_NaN());
+    }
+    result.same_ratios.push_back(noisy(1));
+  }
+  result.noise_floor = 0.001;
+  return result;
+}
+
+Outcome FakeEvaluator::check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) {
+  Outcome result = at_m ? at_m(problem, candidate, m) : Outcome{};
+  if (result.kind == OutcomeKind::ok) result.err_ratio = 0.00123456;
+  return result;
+}
+
+}  // namespace gemmtune::testing

@@ -1,0 +1,260 @@
+#include "tuned/table.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/random.h"
+
+namespace gemmtune {
+namespace {
+
+TunedEntry row(std::int64_t m, double us, const std::string& kernel = "tiled_r1_mr8") {
+  TunedEntry entry;
+  entry.gfx = "gfx950";
+  entry.cu_num = 256;
+  entry.problem.m = m;
+  entry.problem.n = 2048;
+  entry.problem.k = 1024;
+  entry.us = us;
+  entry.kernel_name = kernel;
+  return entry;
+}
+
+LookupKey key_for(const TunedEntry& entry, std::int64_t m) {
+  LookupKey key{entry.gfx, entry.cu_num, entry.problem};
+  key.problem.m = m;
+  return key;
+}
+
+std::string levels(const std::vector<LookupHit>& hits) {
+  std::string text;
+  for (const LookupHit& hit : hits) {
+    text += std::string(to_string(hit.match)) + ":" + std::to_string(hit.hit_m) + " ";
+  }
+  return text;
+}
+
+TEST(Verdicts, EveryWordIsReadBack) {
+  for (const Verdict verdict : {Verdict::none, Verdict::win, Verdict::tie, Verdict::keep_default,
+                                Verdict::undecided, Verdict::only}) {
+    EXPECT_EQ(parse_verdict(to_string(verdict)), verdict);
+  }
+  EXPECT_EQ(to_string(Verdict::keep_default), "default");
+  EXPECT_FALSE(parse_verdict("Win").has_value());
+}
+
+TEST(Table, LevelsComeInAitersOrder) {
+  const TunedTable table({row(4, 1), row(16, 1), row(3, 1)});
+  EXPECT_EQ(levels(table.lookup(key_for(row(0, 1), 3))), "exact:3 fine:16 coarse:4 ");
+  EXPECT_EQ(levels(table.lookup(key_for(row(0, 1), 2))), "fine:16 ");
+  EXPECT_EQ(levels(table.lookup(key_for(row(0, 1), 16))), "exact:16 ");
+  EXPECT_EQ(levels(table.lookup(key_for(row(0, 1), 17))), "");
+}
+
+TEST(Table, CoarseRoundsDownAboveEightThousandForWideOutputsOnly) {
+  TunedEntry wide = row(8192, 1);
+  wide.problem.n = 8192;
+  const TunedTable table({wide, row(8192, 1)});
+  EXPECT_EQ(levels(table.lookup(key_for(wide, 20000))), "coarse:8192 ");
+  EXPECT_EQ(levels(table.lookup(key_for(wide, max_dimension))), "coarse:8192 ");
+  EXPECT_EQ(levels(table.lookup(key_for(row(0, 1), 20000))), "");
+  const auto answer = TunedTable::lookup(*table.find_group(key_for(wide, 1)), max_dimension);
+  EXPECT_EQ(answer.match, Match::coarse);
+  EXPECT_EQ(answer.entry, 0);
+}
+
+TEST(Table, RangeComesAfterExactAndBeforePadding) {
+  TunedEntry range = row(48, 1);
+  range.m_from = 20;
+  const TunedTable table({range, row(32, 1), row(64, 1)});
+  EXPECT_EQ(levels(table.lookup(key_for(range, 19))), "fine:32 ");
+  EXPECT_EQ(levels(table.lookup(key_for(range, 20))), "range:48 fine:32 ");
+  EXPECT_EQ(levels(table.lookup(key_for(range, 32))), "exact:32 range:48 ");
+  EXPECT_EQ(levels(table.lookup(key_for(range, 40))), "range:48 coarse:64 ");
+  EXPECT_EQ(levels(table.lookup(key_for(range, 49))), "fine:64 ");
+}
+
+TEST(Table, NonsenseRangesArePlainRows) {
+  TunedEntry above = row(48, 1);
+  above.m_from = 49;
+  TunedEntry negative = row(96, 1);
+  negative.m_from = -5;
+  const TunedTable table({above, negative});
+  EXPECT_EQ(levels(table.lookup(key_for(above, 48))), "exact:48 ");
+  EXPECT_EQ(levels(table.lookup(key_for(above, 1))), "");
+}
+
+TEST(Table, SmallestValidTimeWinsAndTiesKeepTheFirst) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const TunedTable table({row(1, 0, "a"), row(1, 5, "b"), row(1, 3, "c"), row(1, 3, "d"), row(1, -1, "e"),
+                          row(1, infinity, "f"), row(1, std::nan(""), "g"), row(2, 1, "h")});
+  const auto hits = table.lookup(key_for(row(0, 1), 1));
+  ASSERT_EQ(hits.size(), 1U);
+  EXPECT_EQ(hits[0].entry->kernel_name, "c");
+  EXPECT_EQ(table.duplicates(), (std::vector<std::size_t>{0, 1, 3, 4, 5, 6}));
+  EXPECT_EQ(table.entries().size(), 8U);
+}
+
+TEST(Table, InvalidTimesNeverAnswer) {
+  const TunedTable table({row(16, 0), row(32, -1), row(64, std::numeric_limits<double>::infinity())});
+  EXPECT_EQ(table.find_group(key_for(row(0, 1), 1)), nullptr);
+  EXPECT_TRUE(table.lookup(key_for(row(0, 1), 16)).empty());
+  EXPECT_TRUE(table.duplicates().empty());
+}
+
+TEST(Table, RowsWithoutGfxAnswerAmdDevicesOnly) {
+  TunedEntry legacy = row(16, 1, "legacy");
+  legacy.gfx.clear();
+  TunedEntry legacy_too = row(32, 1, "legacy32");
+  legacy_too.gfx.clear();
+  const TunedTable table({legacy, row(16, 9, "named"), legacy_too});
+  LookupKey key = key_for(row(0, 1), 16);
+  EXPECT_EQ(table.lookup(key)[0].entry->kernel_name, "named");
+  key.problem.m = 32;
+  EXPECT_EQ(table.lookup(key)[0].entry->kernel_name, "legacy32");
+  key.gfx = "gfx1250";
+  key.problem.m = 16;
+  EXPECT_EQ(table.lookup(key)[0].entry->kernel_name, "legacy");
+  for (const char* other : {"x86-avx2", "sm_90"}) {
+    key.gfx = other;
+    EXPECT_TRUE(table.lookup(key).empty()) << other;
+    EXPECT_EQ(table.find_group(key), nullptr) << other;
+  }
+  key.gfx = "gfx950";
+  key.cu_num = 80;
+  EXPECT_TRUE(table.lookup(key).empty());
+}
+
+TEST(Table, EveryKeyColumnSeparatesGroups) {
+  const TunedEntry base = row(16, 1);
+  const TunedTable table({base});
+  std::vector<LookupKey> others(10, key_for(base, 16));
+  others[0].gfx = "gfx942";
+  others[1].cu_num = 255;
+  others[2].problem.n = 2049;
+  others[3].problem.k = 1025;
+  others[4].problem.bias = true;
+  others[5].problem.x_type = others[5].problem.w_type = DataType::f16;
+  others[6].problem.y_type = DataType::f32;
+  others[7].problem.scale_ab = true;
+  others[8].problem.bpreshuffle = true;
+  others[9].problem.w_order = Order::column_major;
+  for (std::size_t index = 0; index < others.size(); ++index) {
+    EXPECT_TRUE(table.lookup(others[index]).empty()) << index;
+    EXPECT_EQ(table.find_group(others[index]), nullptr) << index;
+  }
+  // Layout and alignment are no part of the key: the kernel's name holds the layout.
+  LookupKey aligned = key_for(base, 16);
+  aligned.problem.alignment = 64;
+  EXPECT_EQ(table.lookup(aligned).size(), 1U);
+}
+
+TEST(Table, AnEmptyTableAndOutOfRangeMAreUntuned) {
+  const TunedTable empty({});
+  EXPECT_EQ(empty.find_group(key_for(row(0, 1), 1)), nullptr);
+  const TunedTable table({row(1, 1), row(max_dimension, 1)});
+  const auto* group = table.find_group(key_for(row(0, 1), 1));
+  ASSERT_NE(group, nullptr);
+  for (const std::int64_t m : {std::int64_t{0}, std::int64_t{-1}, max_dimension + 1}) {
+    EXPECT_EQ(TunedTable::lookup(*group, m).match, Match::untuned) << m;
+    EXPECT_TRUE(table.lookup(key_for(row(0, 1), m)).empty()) << m;
+  }
+  EXPECT_EQ(TunedTable::lookup(*group, max_dimension).match, Match::exact);
+  EXPECT_EQ(TunedTable::lookup(*group, max_dimension - 1).match, Match::untuned);
+}
+
+// ---- an independent model: the rules, row by row ----------------------------------------------------------
+
+std::int64_t model_fine(std::int64_t m) {
+  const std::int64_t step = m <= 256 ? 16 : m <= 1024 ? 32 : m <= 4096 ? 64 : 128;
+  while (m % step != 0) ++m;
+  return m;
+}
+
+std::int64_t model_coarse(std::int64_t m, std::int64_t n) {
+  if (m > 8192 && n > 4096) return 8192;
+  std::int64_t power = 1;
+  while (power < m) power <<= 1;
+  return power;
+}
+
+const TunedEntry* model_at(const std::vector<TunedEntry>& entries, std::int64_t m) {
+  const TunedEntry* best = nullptr;
+  for (const TunedEntry& entry : entries) {
+    if (entry.problem.m != m || !(entry.us > 0) || std::isinf(entry.us)) continue;
+    if (best == nullptr || entry.us < best->us) best = &entry;
+  }
+  return best;
+}
+
+std::vector<LookupHit> model(const std::vector<TunedEntry>& entries, std::int64_t m, std::int64_t n) {
+  std::vector<LookupHit> hits;
+  const auto add = [&](Match match, const TunedEntry* entry) {
+    if (entry == nullptr) return;
+    for (const LookupHit& hit : hits) {
+      if (hit.entry == entry) return;
+    }
+    hits.push_back({match, entry->problem.m, entry});
+  };
+  add(Match::exact, model_at(entries, m));
+  const TunedEntry* range = nullptr;
+  for (const TunedEntry& entry : entries) {
+    if (!entry.m_from || *entry.m_from > m || m > entry.problem.m) continue;
+    if (model_at(entries, entry.problem.m) != &entry) continue;
+    if (range == nullptr || entry.problem.m < range->problem.m) range = &entry;
+  }
+  add(Match::range, range);
+  add(Match::fine, model_at(entries, model_fine(m)));
+  add(Match::coarse, model_at(entries, model_coarse(m, n)));
+  return hits;
+}
+
+std::vector<TunedEntry> random_rows(Random& random, std::int64_t n) {
+  std::vector<TunedEntry> entries;
+  const auto count = 1 + random.below(40);
+  for (std::uint64_t index = 0; index < count; ++index) {
+    // Plain sizes, multiples of the steps and powers of two, so that every level has something to find.
+    std::int64_t m = 1 + static_cast<std::int64_t>(random.below(300));
+    const auto kind = random.below(4);
+    if (kind == 1) m *= 64;
+    if (kind == 2) m = std::int64_t{1} << random.below(15);
+    if (kind == 3) m *= 16;
+    const double times[] = {2, 1, 1, 3, 0};
+    TunedEntry entry = row(m, times[random.below(5)]);
+    entry.problem.n = n;
+    if (random.below(4) == 0) entry.m_from = 1 + static_cast<std::int64_t>(random.below(m));
+    entries.push_back(entry);
+  }
+  return entries;
+}
+
+TEST(Table, AgreesWithTheRulesOnRandomTables) {
+  Random random(17);
+  for (int round = 0; round < 25; ++round) {
+    const std::int64_t n = round % 2 == 0 ? 4096 : 4097;
+    const TunedTable table(random_rows(random, n));
+    const auto& entries = table.entries();
+    LookupKey key = key_for(entries[0], 1);
+    const auto* group = table.find_group(key);
+    const std::int64_t step = round < 3 ? 1 : 1 + static_cast<std::int64_t>(random.below(23));
+    for (std::int64_t m = 1; m <= 20000; m += step) {
+      key.problem.m = m;
+      const auto expected = model(entries, m, n);
+      const auto hits = table.lookup(key);
+      ASSERT_EQ(levels(hits), levels(expected)) << "round " << round << " m " << m;
+      const auto answer = group == nullptr ? TunedTable::Answer{} : TunedTable::lookup(*group, m);
+      if (expected.empty()) {
+        ASSERT_EQ(answer, TunedTable::Answer{}) << m;
+        continue;
+      }
+      ASSERT_EQ(hits[0].entry, expected[0].entry) << m;
+      ASSERT_EQ(answer.match, expected[0].match) << "round " << round << " m " << m;
+      ASSERT_EQ(&entries[static_cast<std::size_t>(answer.entry)], expected[0].entry) << m;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gemmtune

@@ -1,0 +1,56 @@
+#!/bin/bash
+# Installs what building, tuning and testing need from the distribution's archive (apt-get, as root or with sudo).
+# With everything installed it changes nothing and touches no network.
+#
+# Usage: install_dependencies.sh [build|check|soak]...   (default: build)
+#   build  compilers, libraries, kernels of others (oneDNN, OpenBLAS)
+#   check  build, and clang-format and clang-tidy
+#   soak   build, and debootstrap and qemu-user
+set -euo pipefail
+
+build=(cmake ninja-build g++ ccache python3
+       libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev
+       libdnnl-dev libopenblas-dev
+       libgtest-dev libgmock-dev libbenchmark-dev)
+check=(clang-format clang-tidy)
+soak=(debootstrap qemu-user)
+
+wanted=("${build[@]}")
+for group in "$@"; do
+  case "$group" in
+    build) ;;
+    check) wanted+=("${check[@]}") ;;
+    soak) wanted+=("${soak[@]}") ;;
+    *) echo "install_dependencies.sh: unknown group '$group' (build, check, soak)" >&2; exit 2 ;;
+  esac
+done
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  echo "install_dependencies.sh: this is no Debian-like system (no dpkg or apt-get). Install by hand: ${wanted[*]}" >&2
+  exit 1
+fi
+
+missing=()
+for package in "${wanted[@]}"; do
+  status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$status" = installed ] || missing+=("$package")
+done
+if [ ${#missing[@]} -eq 0 ]; then
+  exit 0
+fi
+
+echo "installing: ${missing[*]}" >&2
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "install_dependencies.sh: needs root or sudo to install: ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+install=(env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "${missing[@]}")
+# The package lists may be old or absent (a fresh machine has none): install, else refresh them and install.
+if ! "${as_root[@]}" "${install[@]}" >/dev/null 2>&1; then
+  "${as_root[@]}" apt-get update
+  "${as_root[@]}" "${install[@]}"
+fi

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Runs ctest in a build folder and prints 'N passed, N failed, N skipped' as its last line; exits 1 on failures.
+
+A GoogleTest program counts with each of its test cases (from the XML that it writes), any other CTest entry and a
+program that died before it could write counts as one.
+
+Usage: run_tests.py BUILD_FOLDER [ctest arguments ...]
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+
+def count_cases(report):
+    """(passed, failed, skipped) of one GoogleTest XML report, or None where it cannot be read."""
+    passed = failed = skipped = 0
+    try:
+        cases = xml.parse(report).getroot().iter("testcase")
+    except (OSError, xml.ParseError):
+        return None
+    for case in cases:
+        if case.get("status") != "run":
+            continue  # disabled
+        if case.find("failure") is not None or case.find("error") is not None:
+            failed += 1
+        elif case.find("skipped") is not None or case.get("result") == "skipped":
+            skipped += 1
+        else:
+            passed += 1
+    return passed, failed, skipped
+
+
+def count_entry(entry, reports):
+    """(passed, failed, skipped) of one CTest entry of the JUnit report."""
+    ok = entry.get("status") == "run"
+    if entry.get("status") in ("notrun", "disabled"):
+        return 0, 0, 1
+    cases = count_cases(reports / (entry.get("name") + ".xml"))
+    if cases is None or (not ok and cases[1] == 0):  # no GoogleTest, or it died (a crash, a timeout)
+        return (1, 0, 0) if ok else (0, 1, 0)
+    return cases
+
+
+def main():
+    if len(sys.argv) < 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    build = Path(sys.argv[1]).resolve()
+    reports = build / "test-reports"
+    shutil.rmtree(reports, ignore_errors=True)
+    reports.mkdir(parents=True)
+    junit = reports / "ctest-junit.xml"
+    environment = {**os.environ, "GTEST_OUTPUT": f"xml:{reports}/"}
+    jobs = str(os.cpu_count() or 1)
+    command = ["ctest", "--test-dir", str(build), "--output-on-failure", "--output-junit", str(junit), "-j", jobs]
+    code = subprocess.run(command + sys.argv[2:], env=environment, check=False).returncode
+    totals = [0, 0, 0]
+    try:
+        entries = list(xml.parse(junit).getroot().iter("testcase"))
+    except (OSError, xml.ParseError) as error:
+        print(f"run_tests.py: no report of ctest ({error})", file=sys.stderr)
+        return 1
+    for entry in entries:
+        totals = [a + b for a, b in zip(totals, count_entry(entry, reports))]
+    failed = totals[1] > 0 or code != 0
+    sys.stdout.flush()
+    print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

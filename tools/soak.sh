@@ -1,0 +1,22 @@
+#!/bin/bash
+# The long proofs, for a quiet machine (hours): the fresh machine, and the tests with their full counts. Figures of a
+# run belong into docs/benchmarks.md.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+echo "=== tests, full counts (GEMMTUNE_SOAK=1)"
+cmake --preset release
+cmake --build --preset release
+GEMMTUNE_SOAK=1 tools/run_tests.py build --timeout 3600
+
+echo "=== the same tuning twice"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+for run in 1 2; do
+  build/gemmtune tune -i shapes/llama-3.2-1b.csv -o "$folder/$run.csv" --all
+done
+# Names may differ only inside a declared tie (docs/measuring.md); the list is for reading.
+diff <(cut -d, -f3-12 "$folder/1.csv" | sort) <(cut -d, -f3-12 "$folder/2.csv" | sort) || true
+
+echo "=== a fresh machine"
+if [ "$(id -u)" -eq 0 ]; then tools/fresh_machine.sh; else sudo tools/fresh_machine.sh; fi

@@ -1,0 +1,70 @@
+#!/bin/sh
+# tools/test_install.sh BUILD_FOLDER: installs a finished build into a temporary prefix, builds an outside program
+# against the package (CMake, then pkg-config) and runs both.
+set -eu
+
+build=$(cd "$1" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/prefix
+
+cmake --install "$build" --prefix "$prefix" >"$work/install.log" || { cat "$work/install.log"; exit 1; }
+
+mkdir "$work/outside"
+cat >"$work/outside/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.25)
+project(outside LANGUAGES C CXX)
+find_package(gemmtune 0.1 REQUIRED)
+add_executable(outside main.cpp)
+target_compile_features(outside PRIVATE cxx_std_20)
+target_link_libraries(outside PRIVATE gemmtune::gemmtune)
+END
+cat >"$work/outside/main.cpp" <<'END'
+#include <gemmtune/gemmtune.h>
+
+#include <cstdio>
+
+int main() {
+  alignas(64) float x[2 * 8], w[3 * 8], y[2 * 3] = {};
+  for (float& value : x) value = 2;
+  for (float& value : w) value = 3;
+  const auto done = gemmtune::gemm_a16w16(gemmtune::f32(x), gemmtune::f32(w), gemmtune::f32(y), 2, 3, 8);
+  if (!done) return std::printf("%s\n", done.message().c_str()), 1;
+  for (const float value : y) {
+    if (value != 48) return std::printf("%g, expected 48\n", static_cast<double>(value)), 1;
+  }
+  std::printf("gemmtune %s\n", gemmtune_version());
+  return 0;
+}
+END
+cat >"$work/outside/main.c" <<'END'
+#include <gemmtune/c.h>
+#include <string.h>
+
+int main(void) { return strcmp(gemmtune_status_text(GEMMTUNE_OK), "ok"); }
+END
+
+mkdir "$work/config"
+export GEMMTUNE_CONFIG_DIR="$work/config"
+cmake -S "$work/outside" -B "$work/outside/build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/configure.log" 2>&1 ||
+  { cat "$work/configure.log"; exit 1; }
+cmake --build "$work/outside/build"
+"$work/outside/build/outside"
+
+package=$(find "$prefix" -name gemmtune.pc)
+if command -v pkg-config >/dev/null; then
+  PKG_CONFIG_PATH=$(dirname "$package")
+  export PKG_CONFIG_PATH
+  libraries=$(pkg-config --variable=libdir gemmtune)
+  # shellcheck disable=SC2046  # the flags are words
+  cc -std=c11 -Wall -Wextra -pedantic -Werror "$work/outside/main.c" -o "$work/outside/c_program" \
+    $(pkg-config --cflags --libs gemmtune) -Wl,-rpath,"$libraries"
+  "$work/outside/c_program"
+else
+  echo "pkg-config is not installed: its file was not tried"
+fi
+
+if [ -x "$prefix/bin/gemmtune" ]; then
+  "$prefix/bin/gemmtune" --help >/dev/null
+fi
+echo "the installed package works"
