@@ -17,8 +17,8 @@ struct ProblemReader::Row {
 
   std::string_view cell(Column column) const { return columns.cell(cells, column); }
   void bad(Column column, std::string_view expected) {
+    if (good && complaints != nullptr) complaints->cell(line, to_string(column), cell(column), expected);
     good = false;
-    if (complaints != nullptr) complaints->cell(line, to_string(column), cell(column), expected);
   }
   std::int64_t dimension(Column column) {
     const auto value = parse_integer(cell(column));
