@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
+#include "formats/environment_json.h"
 
 namespace gemmtune {
 namespace {
@@ -16,38 +16,31 @@ std::string text_at(const json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-RowEnvironmentNote read_note(const json& object) {
-  RowEnvironmentNote note;
-  note.model = text_at(object, "device");
-  const auto libraries = object.find("libraries");
-  if (libraries == object.end() || !libraries->is_object()) return note;
-  for (const auto& [name, version] : libraries->items()) {
-    if (version.is_string()) note.libraries[name] = version.get<std::string>();
-  }
-  return note;
-}
-
 std::string_view major_version(std::string_view version) { return version.substr(0, version.find('.')); }
 
 }  // namespace
 
 Result<EnvironmentNotes> EnvironmentNotes::read(const std::string& path) {
-  const std::string source = path + ".env.json";
-  const auto content = read_file(source);
-  if (content.code() == StatusCode::not_found) return EnvironmentNotes();
-  if (!content.ok()) return content.status();
-  return parse(*content, source);
+  const auto file = read_environment_json(path);
+  if (!file.ok()) return file.status();
+  EnvironmentNotes notes;
+  for (const auto& [env, object] : file->objects) notes.add(env, object);
+  return notes;
 }
 
-Result<EnvironmentNotes> EnvironmentNotes::parse(std::string_view text, const std::string& source) {
-  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!document.is_object())
-    return Status::invalid("{}: is no JSON object, expected hash: environment", source);
-  EnvironmentNotes notes;
-  for (const auto& [hash, object] : document.items()) {
-    if (object.is_object()) notes.notes_[hash] = read_note(object);
+void EnvironmentNotes::add(const std::string& env, std::string_view object) {
+  const json document = json::parse(object, nullptr, /*allow_exceptions=*/false);
+  RowEnvironmentNote note;
+  if (document.is_object()) {
+    note.model = text_at(document, "device");
+    const auto libraries = document.find("libraries");
+    if (libraries != document.end() && libraries->is_object()) {
+      for (const auto& [name, version] : libraries->items()) {
+        if (version.is_string()) note.libraries[name] = version.get<std::string>();
+      }
+    }
   }
-  return notes;
+  notes_[env] = std::move(note);
 }
 
 std::string EnvironmentNotes::difference(const std::string& env, const DeviceInfo& device) const {

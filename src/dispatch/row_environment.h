@@ -22,8 +22,8 @@ class EnvironmentNotes {
  public:
   /// Of the tuned file at `path`. A missing .env.json is no notes; a damaged one is an error that names it.
   static Result<EnvironmentNotes> read(const std::string& path);
-  /// {"<hash>": {"device": "…", "libraries": {"onednn": "2.6.3"}, …}, …}; `source` names it in errors.
-  static Result<EnvironmentNotes> parse(std::string_view json, const std::string& source);
+  /// `object`: {"device": "…", "libraries": {"onednn": "2.6.3"}, …}, as the tuner writes it.
+  void add(const std::string& env, std::string_view object);
 
   /// Empty where a row of this `env` was measured on such a device with the same library major versions, or
   /// names no environment (other tools' rows); else what differs, in words.

@@ -74,14 +74,7 @@ Status pack_weight(Device& device, const Problem& problem, WeightLayout layout, 
 Status unpack_weight(const Device& device, const Problem& problem, WeightLayout layout, const void* packed,
                      void* plain) {
   GEMMTUNE_RETURN_IF_ERROR(check_weight(problem, layout));
-  if (layout != WeightLayout::panel16 || device.info().backend != "cpu") {
-    return Status::unsupported("weight layout {} has no inverse on {}; keep the plain weight",
-                               to_string(layout), device.info().name);
-  }
-  const Panel16 shape{problem.n, problem.k, bits(problem.w_type) / 8,
-                      problem.w_type == DataType::bf16 ? 2 : 1};
-  unpack_panel16(shape, packed, plain);
-  return {};
+  return device.unshuffle_weight(weight_problem(problem, layout), layout, packed, plain);
 }
 
 }  // namespace gemmtune

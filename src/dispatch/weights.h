@@ -18,7 +18,7 @@ WeightLayout tuned_weight_layout(const Device& device, const TableSet& tables, c
 Result<std::size_t> packed_weight_bytes(const Device& device, const Problem& problem, WeightLayout layout);
 Status pack_weight(Device& device, const Problem& problem, WeightLayout layout, const void* plain,
                    void* packed);
-/// panel16 on a CPU only; others are `unsupported`.
+/// `unsupported` where the device has no inverse of the layout.
 Status unpack_weight(const Device& device, const Problem& problem, WeightLayout layout, const void* packed,
                      void* plain);
 

@@ -19,10 +19,15 @@ std::string shown(std::string_view value) {
 
 }  // namespace
 
+std::string complaint(const std::string& source, std::size_t line, std::string_view column,
+                      std::string_view value, std::string_view expected) {
+  return fmt::format("{}:{}: column {}: value '{}', expected {}", source, line, column, shown(value),
+                     expected);
+}
+
 void Complaints::cell(std::size_t line, std::string_view column, std::string_view value,
                       std::string_view expected) {
-  add(fmt::format("{}:{}: column {}: value '{}', expected {}", source_, line, column, shown(value),
-                  expected));
+  add(complaint(source_, line, column, value, expected));
 }
 
 void Complaints::row(std::size_t line, std::string_view text) {

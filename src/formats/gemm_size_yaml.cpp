@@ -6,7 +6,7 @@
 #include <exception>
 
 #include "base/text.h"
-#include "formats/csv.h"
+#include "formats/complaints.h"
 
 namespace gemmtune {
 namespace {

@@ -1,281 +1,259 @@
 #include "formats/model_config.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
-#include <set>
-#include <utility>
+#include <exception>
+#include <initializer_list>
+#include <string_view>
 
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "formats/shape_collector.h"
 
 namespace gemmtune {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t max_config_bytes = std::size_t{16} << 20;
-// Larger than any model's; products of three of them fit 64 bits.
-constexpr std::int64_t max_field = std::int64_t{1} << 20;
-
-/// Fields of config.json: a nested text model's where there is one, else the outer one's.
-class Fields {
- public:
-  Fields(std::string source, const Json& outer) : source_(std::move(source)), outer_(outer), inner_(&outer) {
-    const auto nested = outer.find("text_config");
-    if (nested != outer.end() && nested->is_object()) inner_ = &*nested;
-  }
-  const std::string& source() const { return source_; }
-  /// nullptr where the field is absent or null.
-  const Json* find(const char* name) const {
-    for (const Json* level : {inner_, &outer_}) {
-      const auto at = level->find(name);
-      if (at != level->end() && !at->is_null()) return &*at;
-    }
-    return nullptr;
-  }
-  /// A whole number ≥ 1; `absent` (an error where that is 0) where the field is not there.
-  Result<std::int64_t> size(const char* name, std::int64_t absent = 0) const {
-    const Json* value = find(name);
-    if (value == nullptr) {
-      if (absent != 0) return absent;
-      return Status::invalid("{}: no field {}, expected a Llama-like model", source_, name);
-    }
-    if (value->is_number_integer()) {
-      const auto number = value->get<std::int64_t>();
-      if (number >= 1 && number <= max_field) return number;
-    }
-    return Status::invalid("{}: {} = {}, expected a whole number from 1 to {}", source_, name, value->dump(),
-                           max_field);
-  }
-  bool flag(const char* name) const {
-    const Json* value = find(name);
-    return value != nullptr && value->is_boolean() && value->get<bool>();
-  }
-  std::string text(const char* name) const {
-    const Json* value = find(name);
-    return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
-  }
-
- private:
-  std::string source_;
-  const Json& outer_;
-  const Json* inner_;
-};
-
-/// One rank's sizes.
-struct RankSizes {
+/// The sizes that Llama-like models are made of.
+struct Sizes {
   std::int64_t hidden = 0;
+  std::int64_t intermediate = 0;
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
-  std::int64_t intermediate = 0;
-  std::int64_t layers = 0;
+  std::int64_t layers = 1;
+  std::int64_t vocabulary = 0;
 };
 
 struct Layer {
-  const char* name;
-  std::int64_t n;
-  std::int64_t k;
-  bool bias;
+  std::string name;
+  std::int64_t n = 0;  // out features of one rank
+  std::int64_t k = 0;  // in features of one rank
+  std::int64_t calls = 1;
 };
 
-Result<Json> parse(const std::string& source, const std::string& text) {
-  try {
-    Json json = Json::parse(text);
-    if (json.is_object()) return json;
-    return Status::invalid("{}:1: expected a JSON object", source);
-  } catch (const Json::parse_error& error) {
-    const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
-    return Status::invalid("{}:{}: no JSON: {}", source, std::count(text.begin(), end, '\n') + 1,
-                           error.what());
-  } catch (const std::exception& error) {
-    return Status::invalid("{}: no JSON: {}", source, error.what());
-  }
-}
+class ConfigReader {
+ public:
+  ConfigReader(std::string path, const Json& root)
+      : path_(std::move(path)), root_(root), config_(text_config(root)) {}
 
-Status check_kind(const Fields& fields, const ModelShapeOptions& options) {
-  for (const char* name : {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}) {
-    const Json* value = fields.find(name);
-    if (value == nullptr || !value->is_number() || value->get<double>() <= 1) continue;
-    return Status::unsupported("{}: {} = {}: mixture-of-experts models come with a later version",
-                               fields.source(), name, value->dump());
-  }
-  for (const char* name : {"kv_lora_rank", "q_lora_rank"}) {
-    const Json* value = fields.find(name);
-    if (value == nullptr) continue;
-    return Status::unsupported("{}: {} = {}: models with latent attention (MLA) come with a later version",
-                               fields.source(), name, value->dump());
-  }
-  const Json* types = fields.find("layer_types");
-  if (types != nullptr && types->is_array() &&
-      std::find(types->begin(), types->end(), "linear_attention") != types->end()) {
-    return Status::unsupported(
-        "{}: layer_types has linear_attention: hybrid models come with a later version", fields.source());
-  }
-  const Json* quantization = fields.find("quantization_config");
-  if (quantization != nullptr && !options.x_type) {
-    const auto method = quantization->is_object() ? quantization->value("quant_method", Json()) : Json();
-    return Status::unsupported(
-        "{}: quantization_config (quant_method {}): quantized models come with a later "
-        "version; --indtype bf16 takes the shapes of the unquantized model",
-        fields.source(), method.dump());
-  }
-  return {};
-}
-
-Status divide(const Fields& fields, const char* name, std::int64_t& value, std::int64_t ranks) {
-  if (value % ranks != 0) {
-    return Status::invalid("{}: {} = {} is not divisible by tp = {}", fields.source(), name, value, ranks);
-  }
-  value /= ranks;
-  return {};
-}
-
-/// Reads one size field into `value`.
-Status read_size(const Fields& fields, const char* name, std::int64_t& value, std::int64_t absent = 0) {
-  const auto size = fields.size(name, absent);
-  if (size.ok()) value = *size;
-  return size.status();
-}
-
-Result<RankSizes> rank_sizes(const Fields& fields, std::int64_t ranks) {
-  RankSizes sizes;
-  GEMMTUNE_RETURN_IF_ERROR(read_size(fields, "hidden_size", sizes.hidden));
-  GEMMTUNE_RETURN_IF_ERROR(read_size(fields, "num_attention_heads", sizes.heads));
-  GEMMTUNE_RETURN_IF_ERROR(read_size(fields, "num_key_value_heads", sizes.kv_heads, sizes.heads));
-  GEMMTUNE_RETURN_IF_ERROR(read_size(fields, "intermediate_size", sizes.intermediate));
-  GEMMTUNE_RETURN_IF_ERROR(read_size(fields, "num_hidden_layers", sizes.layers));
-  if (fields.find("head_dim") == nullptr && sizes.hidden % sizes.heads != 0) {
-    return Status::invalid("{}: no field head_dim, and hidden_size = {} is not divisible by {} heads",
-                           fields.source(), sizes.hidden, sizes.heads);
-  }
-  GEMMTUNE_RETURN_IF_ERROR(
-      read_size(fields, "head_dim", sizes.head_dim, std::max<std::int64_t>(1, sizes.hidden / sizes.heads)));
-
-  GEMMTUNE_RETURN_IF_ERROR(divide(fields, "num_attention_heads", sizes.heads, ranks));
-  if (sizes.kv_heads < ranks && ranks % sizes.kv_heads == 0) {
-    sizes.kv_heads = 1;  // each KV head lies on ranks / kv_heads ranks
-  } else {
-    GEMMTUNE_RETURN_IF_ERROR(divide(fields, "num_key_value_heads", sizes.kv_heads, ranks));
-  }
-  GEMMTUNE_RETURN_IF_ERROR(divide(fields, "intermediate_size", sizes.intermediate, ranks));
-  return sizes;
-}
-
-Result<Problem> typed_problem(const Fields& fields, const ModelShapeOptions& options) {
-  Problem problem;
-  if (options.x_type) {
-    problem.x_type = *options.x_type;
-  } else {
-    for (const char* name : {"dtype", "torch_dtype"}) {
-      const Json* value = fields.find(name);
-      if (value == nullptr) continue;
-      const auto type = value->is_string() ? parse_data_type(value->get<std::string>()) : std::nullopt;
-      if (!type) {
-        return Status::invalid("{}: {} = {}, expected bfloat16, float16 or float32; --indtype overrides it",
-                               fields.source(), name, value->dump());
+  Status check_kind() const {
+    for (const char* key : {"n_routed_experts", "num_local_experts", "num_experts"}) {
+      if (const auto count = number(key); count && *count > 1) {
+        return Status::unsupported("{}: {} = {}: mixture-of-experts models come with a later version", path_,
+                                   key, *count);
       }
-      problem.x_type = *type;
-      break;
     }
+    for (const char* key : {"kv_lora_rank", "q_lora_rank"}) {
+      if (const auto rank = number(key); rank && *rank > 0) {
+        return Status::unsupported(
+            "{}: {} = {}: models with multi-head latent attention (MLA) come with a later version", path_,
+            key, *rank);
+      }
+    }
+    for (const Json* json : {&root_, &config_}) {
+      if (json->contains("quantization_config") && !(*json)["quantization_config"].is_null()) {
+        return Status::unsupported(
+            "{}: quantization_config: quantized models come with a later version; this one "
+            "makes bf16, fp16 and fp32 shapes",
+            path_);
+      }
+    }
+    return {};
   }
-  problem.w_type = problem.x_type;
-  problem.scale_ab = problem.x_type == DataType::f8_e4m3fn || problem.x_type == DataType::f8_e4m3fnuz;
-  problem.y_type = options.y_type.value_or(problem.scale_ab ? DataType::bf16 : problem.x_type);
-  return problem;
+
+  Result<Sizes> sizes() const {
+    Sizes sizes;
+    GEMMTUNE_RETURN_IF_ERROR(require({"hidden_size", "n_embd"}, sizes.hidden));
+    GEMMTUNE_RETURN_IF_ERROR(require({"intermediate_size", "ffn_dim"}, sizes.intermediate));
+    GEMMTUNE_RETURN_IF_ERROR(require({"num_attention_heads", "n_head"}, sizes.heads));
+    GEMMTUNE_RETURN_IF_ERROR(require({"vocab_size"}, sizes.vocabulary));
+    GEMMTUNE_RETURN_IF_ERROR(require({"num_hidden_layers", "n_layer"}, sizes.layers));
+    sizes.kv_heads = sizes.heads;
+    sizes.head_dim = sizes.hidden / sizes.heads;
+    if (present("num_key_value_heads"))
+      GEMMTUNE_RETURN_IF_ERROR(require({"num_key_value_heads"}, sizes.kv_heads));
+    if (present("head_dim")) {
+      GEMMTUNE_RETURN_IF_ERROR(require({"head_dim"}, sizes.head_dim));
+    } else if (sizes.hidden % sizes.heads != 0) {
+      return Status::invalid(
+          "{}: hidden_size = {} is no multiple of num_attention_heads = {} and there is no head_dim", path_,
+          sizes.hidden, sizes.heads);
+    }
+    return sizes;
+  }
+
+  Result<DataType> type() const {
+    for (const char* key : {"torch_dtype", "dtype"}) {
+      for (const Json* json : {&config_, &root_}) {
+        const auto found = json->find(key);
+        if (found == json->end() || found->is_null()) continue;
+        const auto parsed = found->is_string() ? parse_data_type(found->get<std::string>()) : std::nullopt;
+        if (!parsed) {
+          return Status::invalid("{}: {} = {}, expected bfloat16, float16 or float32", path_, key,
+                                 found->dump());
+        }
+        return *parsed;
+      }
+    }
+    return DataType::bf16;
+  }
+
+ private:
+  /// Multimodal models keep the language model's sizes one level down.
+  static const Json& text_config(const Json& root) {
+    const auto nested = root.find("text_config");
+    return nested != root.end() && nested->is_object() && nested->contains("hidden_size") ? *nested : root;
+  }
+
+  bool present(const char* key) const {
+    const auto found = config_.find(key);
+    return found != config_.end() && !found->is_null();
+  }
+
+  std::optional<std::int64_t> number(const char* key) const {
+    const auto found = config_.find(key);
+    if (found == config_.end() || !found->is_number_integer()) return std::nullopt;
+    return found->get<std::int64_t>();
+  }
+
+  Status require(std::initializer_list<const char*> keys, std::int64_t& target) const {
+    for (const char* key : keys) {
+      if (!present(key)) continue;
+      const auto value = number(key);
+      if (!value || *value < 1 || *value > max_dimension) {
+        return Status::invalid("{}: {} = {}, expected a whole number from 1 to {}", path_, key,
+                               config_[key].dump(), max_dimension);
+      }
+      target = *value;
+      return {};
+    }
+    return Status::invalid("{}: has no {}: not the config of a Llama-like model", path_, *keys.begin());
+  }
+
+  std::string path_;
+  const Json& root_;
+  const Json& config_;
+};
+
+Status divide(const std::string& path, std::string_view field, std::int64_t value, std::int64_t ranks,
+              std::int64_t& share) {
+  if (value % ranks != 0) {
+    return Status::invalid("{}: {} = {} is not divisible by --tp {}", path, field, value, ranks);
+  }
+  share = value / ranks;
+  return {};
+}
+
+Result<std::vector<Layer>> layers_of(const std::string& path, const Sizes& sizes,
+                                     const ModelShapeOptions& options) {
+  const std::int64_t ranks = options.tensor_parallel;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t intermediate = 0;
+  std::int64_t vocabulary = 0;
+  GEMMTUNE_RETURN_IF_ERROR(divide(path, "num_attention_heads", sizes.heads, ranks, heads));
+  if (ranks > sizes.kv_heads && ranks % sizes.kv_heads == 0) {
+    kv_heads = 1;  // more ranks than KV heads: engines give each rank a copy of one
+  } else {
+    GEMMTUNE_RETURN_IF_ERROR(divide(path, "num_key_value_heads", sizes.kv_heads, ranks, kv_heads));
+  }
+  GEMMTUNE_RETURN_IF_ERROR(divide(path, "intermediate_size", sizes.intermediate, ranks, intermediate));
+  if (options.lm_head)
+    GEMMTUNE_RETURN_IF_ERROR(divide(path, "vocab_size", sizes.vocabulary, ranks, vocabulary));
+  std::vector<Layer> layers{
+      {"qkv_proj", (heads + 2 * kv_heads) * sizes.head_dim, sizes.hidden, sizes.layers},
+      {"o_proj", sizes.hidden, heads * sizes.head_dim, sizes.layers},
+      {"gate_up_proj", 2 * intermediate, sizes.hidden, sizes.layers},
+      {"down_proj", sizes.hidden, intermediate, sizes.layers},
+  };
+  if (options.lm_head) layers.push_back({"lm_head", vocabulary, sizes.hidden, 1});
+  return layers;
 }
 
 Status check_options(const ModelShapeOptions& options) {
-  if (options.tensor_parallel < 1 || options.tensor_parallel > max_field) {
-    return Status::invalid("tp = {}, expected a whole number of at least 1", options.tensor_parallel);
-  }
-  if (options.batch_size < 1 || options.batch_size > max_dimension) {
-    return Status::invalid("batch_size = {}, expected a whole number of at least 1", options.batch_size);
-  }
-  for (const std::int64_t tokens : options.tokens) {
-    if (tokens < 1 || tokens > max_dimension) {
-      return Status::invalid("nsets: {}, expected whole numbers of at least 1", tokens);
-    }
-  }
+  const auto positive = [](std::string_view flag, std::int64_t value) -> Status {
+    if (value >= 1 && value <= max_dimension) return {};
+    return Status::invalid("{} {}, expected a whole number of at least 1", flag, value);
+  };
+  GEMMTUNE_RETURN_IF_ERROR(positive("--tp", options.tensor_parallel));
+  GEMMTUNE_RETURN_IF_ERROR(positive("--batch_size", options.batch_size));
+  if (options.tokens.empty())
+    return Status::invalid("--nsets is empty, expected token counts such as 1,16,512");
+  for (const std::int64_t tokens : options.tokens) GEMMTUNE_RETURN_IF_ERROR(positive("--nsets", tokens));
   return {};
 }
 
-bool known_model_type(const std::string& type) {
-  static constexpr std::array<std::string_view, 18> known{
-      "llama",       "mistral", "mistral3", "ministral", "qwen2",     "qwen3", "gemma",   "gemma2", "gemma3",
-      "gemma3_text", "phi3",    "granite",  "internlm2", "internlm3", "olmo2", "smollm3", "exaone", "yi"};
-  return type.empty() || std::find(known.begin(), known.end(), type) != known.end();
+Result<Json> read_json(const std::string& path) {
+  const auto content = read_file(path, std::size_t{1} << 24);
+  if (!content.ok()) return content.status();
+  try {
+    Json json = Json::parse(*content);
+    if (!json.is_object()) return Status::invalid("{}: expected a JSON object", path);
+    return json;
+  } catch (const Json::parse_error& error) {
+    const auto end = content->begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, content->size()));
+    return Status::invalid("{}:{}: no JSON: {}", path, 1 + std::count(content->begin(), end, '\n'),
+                           error.what());
+  } catch (const std::exception& error) {
+    return Status::invalid("{}: no JSON: {}", path, error.what());
+  }
 }
 
-/// Adds one shape; an impossible one is an error of the whole list, since every shape comes from one config.
-Status add_shape(ShapeCollector& shapes, ShapeRow row, const Layer& layer) {
+ShapeRow make_row(const Layer& layer, std::int64_t m, DataType x_type, const ModelShapeOptions& options) {
+  ShapeRow row;
+  row.problem.m = m;
   row.problem.n = layer.n;
   row.problem.k = layer.k;
-  row.problem.bias = layer.bias;
-  if (const Status status = check(row.problem); !status.ok()) {
-    return Status(status.code(), fmt::format("{}: {}", layer.name, status.message()));
-  }
-  shapes.add(std::move(row));
-  return {};
-}
-
-Status add_layers(const Fields& fields, const ModelShapeOptions& options, const Problem& typed,
-                  ShapeCollector& shapes) {
-  const auto sizes = rank_sizes(fields, options.tensor_parallel);
-  if (!sizes.ok()) return sizes.status();
-  const bool attention_bias = fields.flag("attention_bias");
-  const bool mlp_bias = fields.flag("mlp_bias");
-  const bool qkv_bias = attention_bias || fields.text("model_type") == "qwen2";
-  const std::int64_t q_width = sizes->heads * sizes->head_dim;
-  const Layer layers[] = {
-      {"qkv_proj", q_width + 2 * sizes->kv_heads * sizes->head_dim, sizes->hidden, qkv_bias},
-      {"o_proj", sizes->hidden, q_width, attention_bias},
-      {"gate_up_proj", 2 * sizes->intermediate, sizes->hidden, mlp_bias},
-      {"down_proj", sizes->hidden, sizes->intermediate, mlp_bias}};
-  std::set<std::int64_t> rows_of_x;
-  for (const std::int64_t tokens : options.tokens) rows_of_x.insert(tokens * options.batch_size);
-  for (const std::int64_t m : rows_of_x) {
-    for (const Layer& layer : layers) {
-      ShapeRow row{typed, sizes->layers, options.layer_names ? layer.name : "", 0};
-      row.problem.m = m;
-      GEMMTUNE_RETURN_IF_ERROR(add_shape(shapes, std::move(row), layer));
-    }
-  }
-  if (!options.lm_head) return {};
-  Layer head{"lm_head", 0, sizes->hidden, false};
-  GEMMTUNE_RETURN_IF_ERROR(read_size(fields, "vocab_size", head.n));
-  GEMMTUNE_RETURN_IF_ERROR(divide(fields, "vocab_size", head.n, options.tensor_parallel));
-  ShapeRow row{typed, 1, options.layer_names ? head.name : "", 0};
-  row.problem.m = options.batch_size;
-  return add_shape(shapes, std::move(row), head);
+  row.problem.x_type = row.problem.w_type = options.x_type.value_or(x_type);
+  row.problem.y_type = options.y_type.value_or(row.problem.x_type);
+  row.calls = layer.calls;
+  if (options.layer_names) row.layer = layer.name;
+  return row;
 }
 
 }  // namespace
 
 Result<ShapeList> model_shapes(const std::string& model_folder, const ModelShapeOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(check_options(options));
-  const std::string path = model_folder.ends_with(".json") ? model_folder : model_folder + "/config.json";
-  const auto text = read_file(path, max_config_bytes);
-  if (!text.ok()) return text.status();
-  const auto json = parse(path, *text);
+  const std::string path = model_folder + "/config.json";
+  const auto json = read_json(path);
   if (!json.ok()) return json.status();
-  const Fields fields(path, *json);
-  GEMMTUNE_RETURN_IF_ERROR(check_kind(fields, options));
-  const auto typed = typed_problem(fields, options);
-  if (!typed.ok()) return typed.status();
+  const ConfigReader reader(path, *json);
+  GEMMTUNE_RETURN_IF_ERROR(reader.check_kind());
+  const auto sizes = reader.sizes();
+  if (!sizes.ok()) return sizes.status();
+  const auto type = reader.type();
+  if (!type.ok()) return type.status();
+  const auto layers = layers_of(path, *sizes, options);
+  if (!layers.ok()) return layers.status();
 
-  ShapeCollector shapes(true);
-  GEMMTUNE_RETURN_IF_ERROR(add_layers(fields, options, *typed, shapes));
+  std::vector<std::int64_t> rows_of_x;
+  for (const std::int64_t tokens : options.tokens) {
+    if (tokens > max_dimension / options.batch_size) {
+      return Status::invalid("--nsets {} times --batch_size {} is above {}", tokens, options.batch_size,
+                             max_dimension);
+    }
+    rows_of_x.push_back(tokens * options.batch_size);
+  }
+  std::sort(rows_of_x.begin(), rows_of_x.end());
+  rows_of_x.erase(std::unique(rows_of_x.begin(), rows_of_x.end()), rows_of_x.end());
+
   ShapeList list;
   list.source = path;
-  list.rows = shapes.take();
-  if (const std::string type = fields.text("model_type"); !known_model_type(type)) {
-    list.complaints.push_back(fmt::format(
-        "{}: model_type = \"{}\" is not known; the shapes are those of a Llama-like model", path, type));
+  // Logits are computed for the last token of each sequence only: one M, as in AITER's generator.
+  for (const Layer& layer : *layers) {
+    if (layer.name == "lm_head") list.rows.push_back(make_row(layer, options.batch_size, *type, options));
+  }
+  for (const std::int64_t m : rows_of_x) {
+    for (const Layer& layer : *layers) {
+      if (layer.name != "lm_head") list.rows.push_back(make_row(layer, m, *type, options));
+    }
+  }
+  for (const ShapeRow& row : list.rows) {
+    if (const Status status = check(row.problem); !status.ok()) {
+      return Status(status.code(), fmt::format("{}: {}", path, status.message()));
+    }
   }
   return list;
 }

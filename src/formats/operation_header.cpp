@@ -26,7 +26,7 @@ constexpr std::array<BaseName, 11> base_names{{
     {"a8w8_untuned_batched", Operation::batched_a8w8},
     {"bf16_tuned_batched", Operation::batched_bf16},
     {"bf16_untuned_batched", Operation::batched_bf16},
-    {"tuned_fmoe", Operation::fused_moe},
+    {"fmoe", Operation::fused_moe},
     {"bf16", Operation::a16w16},
     {"a8w8", Operation::a8w8},
 }};
@@ -62,12 +62,12 @@ std::string names_of(const std::vector<Operation>& operations) {
 std::vector<Operation> operations_of_header(const CsvCells& header) {
   using enum Operation;
   if (has_any_case(header, {"token", "model_dim", "inter_dim"})) return {fused_moe};
-  const bool dimensions =
-      has_any_case(header, {"m"}) && has_any_case(header, {"n"}) && has_any_case(header, {"k"});
-  if (!dimensions) return {};
   if (has(header, "B")) return {batched_bf16, batched_a8w8};
   if (has(header, "b")) return {batched_a8w8};
   if (has_any_case(header, {"bias", "dtype", "outdtype", "scaleab", "bpreshuffle"})) return {a16w16};
+  for (const std::string_view dimension : {"m", "n", "k"}) {
+    if (!has_any_case(header, {dimension})) return {};
+  }
   if (has_any_case(header, {"q_dtype_w"})) return {a8w8, a8w8_bpreshuffle};
   return {a16w16, a8w8, a8w8_blockscale, a8w8_blockscale_bpreshuffle, a4w4_blockscale};
 }
@@ -103,9 +103,8 @@ Result<Operation> detect_operation(const std::string& source, const CsvCells& he
         "{}: the header is none of a shape list or tuned file: expected columns M, N, K, dtype", source);
   }
   return Status::invalid(
-      "{}: the header fits more than one operation ({}) and the file name names none; "
-      "give --op (a16w16 needs --indtype too where there is no column dtype)",
-      source, names_of(candidates));
+      "{}: neither the header nor the file name tells the operation; name it with --op ({})", source,
+      names_of(candidates));
 }
 
 }  // namespace gemmtune

@@ -26,8 +26,9 @@ bool is_empty_row(const CsvCells& row);
 class ProblemReader {
  public:
   ProblemReader(const Columns& columns, TypeOverrides overrides) : columns_(columns), overrides_(overrides) {}
-  /// False where the row means no problem; then each bad cell has its complaint (none where `complaints` is
-  /// nullptr). Dimensions are within 1 … max_dimension; whether any kernel takes the types is not asked here.
+  /// False where the row means no problem; then its first bad cell has a complaint (none where `complaints`
+  /// is nullptr). Dimensions are within 1 … max_dimension; whether any kernel takes the types is not asked
+  /// here.
   bool read(const CsvCells& row, std::size_t line, Problem& problem, Complaints* complaints);
 
  private:

@@ -24,8 +24,4 @@ class ShapeCollector {
   std::unordered_map<std::string, std::size_t> index_;  // by the problem's text
 };
 
-/// YAML text of gemm sizes (shape_list.h). `source` names the file in messages.
-Result<ShapeList> parse_shape_yaml(const std::string& source, const std::string& content,
-                                   const ShapeListOptions& options);
-
 }  // namespace gemmtune

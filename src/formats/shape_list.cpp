@@ -11,6 +11,7 @@
 #include "formats/columns.h"
 #include "formats/complaints.h"
 #include "formats/csv.h"
+#include "formats/gemm_size_yaml.h"
 #include "formats/operation_header.h"
 #include "formats/problem_cells.h"
 #include "formats/shape_collector.h"
@@ -27,20 +28,19 @@ Status check_key_columns(const std::string& source, std::size_t line, const Colu
     missing += (missing.empty() ? "" : ", ") + std::string(to_string(column));
   }
   if (missing.empty()) return {};
-  const bool only_type = missing == "dtype";
-  return Status::invalid("{}:{}: no column {}; a shape list of a16w16 needs M, N, K and dtype{}", source,
-                         line, missing, only_type ? " (or --indtype)" : "");
+  return Status::invalid("{}:{}: the header has no column {}{}", source, line, missing,
+                         missing == "dtype" ? " (or give --indtype)" : "");
 }
 
 bool read_calls(const CsvCells& cells, const Columns& columns, ShapeRow& row, Complaints& complaints) {
   const std::string_view cell = columns.cell(cells, Column::calls);
   if (is_missing(cell)) return true;
   const auto calls = parse_integer(cell);
-  if (calls && *calls >= 1) {
+  if (calls && *calls >= 0) {
     row.calls = *calls;
     return true;
   }
-  complaints.cell(row.line, "calls", cell, "a whole number of at least 1");
+  complaints.cell(row.line, "calls", cell, "a whole number of at least 0");
   return false;
 }
 
@@ -49,7 +49,7 @@ void read_row(const CsvLine& line, const Columns& columns, ProblemReader& reader
   if (is_blank_or_comment(line.text)) return;
   CsvCells cells;
   if (!cells.split(line.text)) {
-    complaints.row(line.number, "a quote that does not end, expected comma-separated cells");
+    complaints.row(line.number, unclosed_quote);
     return;
   }
   if (is_empty_row(cells)) return;
@@ -61,9 +61,8 @@ void read_row(const CsvLine& line, const Columns& columns, ProblemReader& reader
   ShapeRow row;
   row.line = line.number;
   row.layer = columns.cell(cells, Column::layer);
-  bool good = reader.read(cells, line.number, row.problem, &complaints);
-  good = read_calls(cells, columns, row, complaints) && good;
-  if (!good) return;
+  if (!reader.read(cells, line.number, row.problem, &complaints)) return;
+  if (!read_calls(cells, columns, row, complaints)) return;
   if (const Status status = check(row.problem); !status.ok()) {
     complaints.row(line.number, status.message());
     return;
@@ -83,7 +82,7 @@ Result<ShapeList> parse_shape_csv(const std::string& source, std::string content
   const CsvLine& header_text = document.lines[header_index];
   CsvCells header;
   if (!header.split(without_mark(header_text.text))) {
-    return Status::invalid("{}:{}: a quote that does not end, expected a header", source, header_text.number);
+    return Status::invalid("{}:{}: {}", source, header_text.number, unclosed_quote);
   }
   const auto operation = detect_operation(source, header, options.operation);
   if (!operation.ok()) return operation.status();
@@ -101,6 +100,17 @@ Result<ShapeList> parse_shape_csv(const std::string& source, std::string content
   list.source = source;
   list.rows = shapes.take();
   list.complaints = complaints.take();
+  return list;
+}
+
+Result<ShapeList> parse_shape_yaml(const std::string& source, const std::string& content,
+                                   const ShapeListOptions& options) {
+  ShapeList list;
+  list.source = source;
+  GEMMTUNE_RETURN_IF_ERROR(read_gemm_size_yaml(source, content, options, list));
+  ShapeCollector shapes(true);
+  for (ShapeRow& row : list.rows) shapes.add(std::move(row));
+  list.rows = shapes.take();
   return list;
 }
 
@@ -142,8 +152,8 @@ Result<ShapeList> read_shape_list(const std::string& path, const ShapeListOption
     return Status::invalid("{}", list->complaints.front());
   }
   if (list->rows.empty()) {
-    const std::string why = list->complaints.empty() ? "no rows" : list->complaints.front();
-    return Status::invalid("{}: no usable shape: {}", source, why);
+    if (list->complaints.empty()) return Status::invalid("{}: has no shapes", source);
+    return Status::invalid("{}: no row is usable; the first complaint: {}", source, list->complaints.front());
   }
   return list;
 }

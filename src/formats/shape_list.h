@@ -34,12 +34,10 @@ struct ShapeListOptions {
 
 /// Reads a CSV, or a YAML list of sizes (by its extension; without one, by its first character), "-" is
 /// standard input. A missing key column, an unreadable file, an operation that comes later and a file without
-/// any good row are errors; single bad rows become complaints (M = 0, negative, above 2³¹ − 1 …) and the rest
-/// is used. A tuned file may serve as a shape list: its devices do not add up as calls.
+/// any good row are errors; single bad rows become complaints, one a row (M = 0, negative, above 2³¹ − 1 …)
+/// and the rest is used. A tuned file may serve as a shape list: its devices do not add up as calls.
 ///
-/// YAML (tune_gemm): maps with M, N, K; rowMajorA and rowMajorB where given. tune_gemm's B is [K, N]: its
-/// column-major 'N' is our row-major weight [N, K], its 'T' our column-major one. Other keys are ignored.
-/// Types: x_type, else bf16; y_type, else as x.
+/// YAML: gemm_size_yaml.h.
 Result<ShapeList> read_shape_list(const std::string& path, const ShapeListOptions& options);
 /// As AITER's untuned CSV plus `calls` (and `layer` where any row has one).
 std::string write_shape_list(const std::vector<ShapeRow>& rows);

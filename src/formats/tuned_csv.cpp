@@ -19,7 +19,7 @@ void read_row(const CsvLine& line, const Columns& columns, EntryReader& reader, 
               TunedFile& file, Complaints& complaints) {
   if (is_blank_or_comment(line.text)) return;
   if (!cells.split(line.text)) {
-    complaints.row(line.number, "a quote that does not end, expected comma-separated cells");
+    complaints.row(line.number, unclosed_quote);
     return;
   }
   if (is_empty_row(cells)) return;

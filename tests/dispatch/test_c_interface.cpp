@@ -281,7 +281,7 @@ TEST_F(CInterface, PackedWeightsGoThroughTheLayoutOfTheTable) {
   std::vector<float> back(n * k);
   ASSERT_EQ(gemmtune_unshuffle_weight(&handle_, &weight, layout, packed.data(), back.data()),
             GEMMTUNE_UNSUPPORTED)
-      << "the fake device is no CPU";
+      << "the fake device has no inverse";
 
   gemmtune_problem asked = problem(5);
   asked.weight_layout = layout;

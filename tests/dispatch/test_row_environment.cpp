@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "dispatch/row_environment.h"
 #include "support/dispatch_tables.h"
 
@@ -12,34 +14,38 @@ using ::testing::HasSubstr;
 DeviceInfo device() {
   DeviceInfo info;
   info.model = "Model A";
-  info.libraries = {{"fastlib", "2.6.3", ""}, {"absent", "", "not installed"}};
+  for (const auto& [name, version] : {std::pair{"fastlib", "2.6.3"}, std::pair{"absent", ""}}) {
+    Library library;
+    library.name = name;
+    library.version = version;
+    info.libraries.push_back(library);
+  }
   return info;
 }
 
-std::string difference(const std::string& json, const std::string& env = "abc") {
-  const auto notes = EnvironmentNotes::parse(json, "t.csv.env.json");
-  EXPECT_TRUE(notes.ok()) << notes.message();
-  return notes.ok() ? notes->difference(env, device()) : "";
+std::string difference(const std::string& object, const std::string& env = "abc") {
+  EnvironmentNotes notes;
+  notes.add("abc", object);
+  return notes.difference(env, device());
 }
 
 TEST(RowEnvironment, RowsThatNameNoneAreAtHome) { EXPECT_EQ(difference("{}", ""), ""); }
 
 TEST(RowEnvironment, SameModelAndMajorVersionsAreTheSame) {
-  EXPECT_EQ(difference(R"({"abc": {"device": "Model A", "libraries": {"fastlib": "2.9", "absent": "1.0"}}})"),
-            "");
+  EXPECT_EQ(difference(R"({"device": "Model A", "libraries": {"fastlib": "2.9", "absent": "1.0"}})"), "");
 }
 
 TEST(RowEnvironment, AnotherModelIsNamed) {
-  EXPECT_EQ(difference(R"({"abc": {"device": "Model B"}})"), "measured on 'Model B', this is 'Model A'");
+  EXPECT_EQ(difference(R"({"device": "Model B"})"), "measured on 'Model B', this is 'Model A'");
 }
 
 TEST(RowEnvironment, AnotherMajorVersionIsNamed) {
-  EXPECT_EQ(difference(R"({"abc": {"device": "Model A", "libraries": {"fastlib": "3.0"}}})"),
+  EXPECT_EQ(difference(R"({"device": "Model A", "libraries": {"fastlib": "3.0"}})"),
             "measured with fastlib 3.0, here is 2.6.3");
 }
 
 TEST(RowEnvironment, AHashWithoutANoteIsAnother) {
-  EXPECT_THAT(difference(R"({"xyz": {"device": "Model A"}})"), HasSubstr("abc is not described"));
+  EXPECT_THAT(difference("{}", "xyz"), HasSubstr("xyz is not described"));
 }
 
 TEST(RowEnvironment, DamageIsAnErrorAndAbsenceIsNot) {

@@ -137,7 +137,9 @@ class FakeDevice final : public Device {
     info_.model = "Fake 1";
     info_.gfx = "x86-fake";
     info_.cu_num = 2;
-    info_.libraries = {{"fastlib", "2.6.3", ""}};
+    info_.libraries.resize(1);
+    info_.libraries[0].name = "fastlib";
+    info_.libraries[0].version = "2.6.3";
     const FakeFamilyTraits traits[] = {{"alpha", WeightLayout::panel16, max_dimension, 128},
                                        {"beta", std::nullopt, 8, 0},
                                        {"gamma", WeightLayout::onednn, max_dimension, 0},
