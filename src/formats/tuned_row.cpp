@@ -31,8 +31,8 @@ struct ValueReader {
     if (is_missing(cell(column))) return 0;
     const auto value = parse_integer(cell(column));
     if (value) return *value;
+    if (good) complain(column, "a whole number");
     good = false;
-    complain(column, "a whole number");
     return 0;
   }
   double number(Column column, std::string_view expected) {
@@ -42,8 +42,8 @@ struct ValueReader {
     if (percent) text.remove_suffix(1);
     const auto value = parse_number(text);
     if (value) return percent ? *value / 100 : *value;
+    if (good) complain(column, expected);
     good = false;
-    complain(column, expected);
     return 0;
   }
   std::optional<double> own_number(Column column) const {
@@ -108,14 +108,14 @@ bool EntryReader::read_key(const CsvCells& row, std::size_t line, TunedEntry& en
   entry.line = line;
   entry.gfx = columns_.cell(row, Column::gfx);
   if (is_missing(entry.gfx)) entry.gfx.clear();
-  bool good = problems_.read(row, line, entry.problem, complaints);
+  if (!problems_.read(row, line, entry.problem, complaints)) return false;
   entry.cu_num = 0;
-  if (!columns_.has(Column::cu_num)) return good;
+  if (!columns_.has(Column::cu_num)) return true;
   const std::string_view cell = columns_.cell(row, Column::cu_num);
   const auto cu_num = parse_integer(cell);
   if (cu_num && *cu_num >= 1 && *cu_num <= std::numeric_limits<int>::max()) {
     entry.cu_num = static_cast<int>(*cu_num);
-    return good;
+    return true;
   }
   if (complaints != nullptr) complaints->cell(line, "cu_num", cell, "a whole number of at least 1");
   return false;

@@ -25,7 +25,7 @@ Result<TunedHeader> read_tuned_header(const CsvDocument& document);
 class EntryReader {
  public:
   explicit EntryReader(const Columns& columns) : columns_(columns), problems_(columns, {}) {}
-  /// gfx, cu_num and the problem; false (and complaints) where they mean nothing. cu_num is 0 where the
+  /// gfx, cu_num and the problem; false (and a complaint) where they mean nothing. cu_num is 0 where the
   /// header lacks it.
   bool read_key(const CsvCells& row, std::size_t line, TunedEntry& entry, Complaints* complaints);
   /// The rest. Missing cells: us and err_ratio NaN, solidx and splitK 0. A bad cell of AITER's columns makes

@@ -198,9 +198,6 @@ class Checker {
     if (!(worst_row_excess_ <= 1))
       return fmt::format("{}: row {} ({:.3g} times the bound)", check_phrase::row, worst_row_,
                          worst_row_excess_);
-    if (const double excess = std::sqrt(all_.error) / bound_of(all_, static_cast<double>(checked_));
-        !(excess <= 1))
-      return fmt::format("{}: {:.3g} times the bound", check_phrase::whole, excess);
     if (!(worst_product_ <= 1))
       return fmt::format("{}: row {} ({:.3g} times the bound)", check_phrase::product, worst_product_row_,
                          worst_product_);

@@ -17,11 +17,11 @@ struct Tolerance {
   double relative = 0.01;
   double largest_err_ratio = 0.05;  // --errRatio
   // Our gate. Bounds are sums of a part for rounding to y's type and a part for float32 accumulation.
-  double output_epsilon = 0;      // half a unit in the last place of y's type, relative
-  double output_tiny = 0;         // and absolute, where y's type has no smaller steps
-  double element_factor = 0;      // one element: … + element_factor · Σ|x||w|
-  double largest_frobenius = 0;   // a row, and all: ‖out − ref‖ ≤ largest_frobenius · ‖ref‖
-  double accumulation = 0;        //                                + accumulation · ‖Σ|x||w|‖
+  double output_epsilon = 0;     // half a unit in the last place of y's type, relative
+  double output_tiny = 0;        // and absolute, where y's type has no smaller steps
+  double element_factor = 0;     // one element: … + element_factor · Σ|x||w|
+  double largest_frobenius = 0;  // each row, and so all: ‖out − ref‖ ≤ largest_frobenius · ‖ref‖
+  double accumulation = 0;       //                                + accumulation · ‖Σ|x||w|‖
   double largest_misrounded = 1;  // share of elements that differ from the rounded reference (16-bit outputs)
 };
 
@@ -44,7 +44,6 @@ inline constexpr const char* unwritten = "elements were not written";  // they s
 inline constexpr const char* not_finite = "NaN or infinity where the reference has none";
 inline constexpr const char* element = "an element is outside of its error bound";
 inline constexpr const char* row = "a row is outside of its error bound";
-inline constexpr const char* whole = "the whole is outside of its error bound";
 inline constexpr const char* product = "the random-vector check failed";
 inline constexpr const char* misrounded = "too many elements are not the rounded reference";
 inline constexpr const char* err_ratio = "err_ratio is above the limit";

@@ -119,6 +119,24 @@ TEST(Choose, a_gain_inside_of_the_noise_stays_undecided) {
   EXPECT_GT(decision.noise_floor, 0.01);
 }
 
+TEST(Choose, the_threshold_is_never_inside_of_the_noise_floor) {
+  const auto verdict = [](double floor) {
+    Chooser chooser(finalists(2), 0, {});
+    for (FinalsPlan plan = chooser.next(); plan.rounds > 0; plan = chooser.next()) {
+      FinalsResult result;
+      for (int round = 0; round < plan.rounds; ++round) {
+        result.times.push_back({100, 98.5});
+        result.same_ratios.push_back(round % 2 == 0 ? 1 + floor : 1 - floor);
+      }
+      chooser.add(plan, result);
+    }
+    EXPECT_NEAR(chooser.decision().noise_floor, floor, 1e-9);
+    return chooser.decision().verdict;
+  };
+  EXPECT_EQ(verdict(0.01), Verdict::win);
+  EXPECT_EQ(verdict(0.02), Verdict::undecided);
+}
+
 TEST(Choose, ties_are_decided_by_the_fixed_order) {
   const auto winner = [](std::vector<Finalist> all) {
     Machine machine({100, 80, 80.2, 80.4}, 5);

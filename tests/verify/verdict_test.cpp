@@ -141,6 +141,18 @@ TEST(Verdict, a_wrong_row_does_not_hide_in_a_large_output) {
   }
 }
 
+// Errors that any order of additions could make in one element, but not in a whole row of them.
+TEST(Verdict, a_row_has_a_bound_of_its_own) {
+  Case c(problem_of(400, 8, 512, DataType::f32));
+  for (std::int64_t column = 0; column < 8; ++column) {
+    const auto at = static_cast<std::size_t>(123 * 8 + column);
+    c.set(123, column, c.complete.values[at] + 100 * 0x1p-24 * c.complete.magnitudes[at]);
+  }
+  const CheckReport report = c.check();
+  EXPECT_FALSE(report.right);
+  EXPECT_THAT(report.reason, StartsWith(std::string(check_phrase::row) + ": row 123"));
+}
+
 TEST(Verdict, the_random_vector_sees_what_the_samples_do_not) {
   for (const DataType type : types) {
     Case c(problem_of(60, 300, 64, type));

@@ -11,7 +11,7 @@ namespace gemmtune::cpu {
 namespace {
 
 constexpr std::string_view plain_word = "plain";
-constexpr std::string_view packed_word = "packed";
+constexpr std::string_view packed_word = "onednn";
 
 std::string_view layout_word(const Problem& problem) {
   return problem.weight_layout == WeightLayout::plain ? plain_word : packed_word;

@@ -17,7 +17,7 @@ class OnednnFamily final : public KernelFamily, public OnednnServices {
   int tie_rank() const override { return 0; }
   Status accepts(const Problem& problem) const override;
   std::optional<WeightLayout> packed_layout(const Problem& problem) const override;
-  /// One parameter, the weight's layout: w = plain or packed, as the problem has it.
+  /// One parameter, the weight's layout: w = plain or onednn, as the problem has it.
   Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;

@@ -1,0 +1,281 @@
+// The CPU device as its users see it: kernel names, weights, samples, defaults.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "backends/backend.h"
+#include "backends/cpu/affinity.h"
+#include "backends/cpu/defaults.h"
+
+namespace gemmtune {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Device& device() {
+  static const auto opened = open_device("cpu", {});
+  return **opened;
+}
+
+Problem problem_of(std::int64_t m, DataType type) {
+  Problem problem;
+  problem.m = m;
+  problem.n = 96;
+  problem.k = 64;
+  problem.x_type = problem.w_type = problem.y_type = type;
+  return problem;
+}
+
+Problem packed(Problem problem, WeightLayout layout) {
+  problem.bpreshuffle = true;
+  problem.weight_layout = layout;
+  return problem;
+}
+
+TEST(CpuDevice, DescribesItself) {
+  const DeviceInfo& info = device().info();
+  EXPECT_EQ(info.backend, "cpu");
+  EXPECT_GE(info.cu_num, 1);
+  EXPECT_FALSE(info.model.empty());
+  EXPECT_GT(device().free_memory_bytes(), std::size_t{1} << 20);
+  for (const char* name : {"tiled", "skinny", "reference"})
+    EXPECT_NE(device().find_family(name), nullptr) << name;
+  EXPECT_EQ(device().find_family("nonsense"), nullptr);
+  EXPECT_EQ(device().families().back()->name(), "reference");
+}
+
+TEST(CpuDevice, UsesTheFirstThreadsOfTheSet) {
+  DeviceRequest request;
+  request.threads = 1;
+  const auto one = open_device("cpu", request);
+  ASSERT_TRUE(one.ok()) << one.message();
+  EXPECT_EQ((*one)->info().cu_num, 1);
+  request.text = (*one)->info().name;
+  const auto again = open_device("cpu", request);
+  ASSERT_TRUE(again.ok()) << again.message();
+  EXPECT_EQ((*again)->info().name, (*one)->info().name);
+}
+
+TEST(CpuDevice, ResolvesTheNameOfEveryDefault) {
+  for (const KernelFamily* family : device().families()) {
+    for (const DataType type : {DataType::f32, DataType::bf16}) {
+      for (const std::int64_t m : {1, 16, 100}) {
+        const Problem problem = problem_of(m, type);
+        if (!family->accepts(problem).ok()) continue;
+        const Candidate candidate{std::string(family->name()), family->revision(),
+                                  family->default_config(problem)};
+        const auto resolved = device().resolve(candidate.kernel_name(), problem);
+        ASSERT_TRUE(resolved.ok()) << resolved.message();
+        EXPECT_EQ(*resolved, candidate);
+        EXPECT_TRUE(device().build(*resolved, problem).ok());
+      }
+    }
+  }
+}
+
+TEST(CpuDevice, RefusesOtherNamesWithAReason) {
+  const Problem problem = problem_of(16, DataType::f32);
+  const auto why = [&](const std::string& name) { return device().resolve(name, problem).message(); };
+  EXPECT_THAT(why("_ZN7ck_tile6kernelE"), HasSubstr("none of gemmtune's"));
+  EXPECT_THAT(why(""), HasSubstr("none of gemmtune's"));
+  EXPECT_THAT(why("wgmma_r1_bm64"), AllOf(HasSubstr("'wgmma'"), HasSubstr("tiled")));
+  EXPECT_THAT(why("tiled_r999"), HasSubstr("revision 999"));
+  EXPECT_THAT(why("tiled_r1_nosuchkey8"), HasSubstr("nosuchkey8"));
+  EXPECT_THAT(why("tiled_r1_mr77777"), AllOf(HasSubstr("mr"), HasSubstr("77777")));
+  EXPECT_EQ(device().resolve("skinny_r1", problem_of(4096, DataType::f32)).code(), StatusCode::unsupported);
+  Candidate stranger{"tiled", 1, {}};
+  stranger.config.set("zz", std::string("1"));
+  EXPECT_THAT(device().build(stranger, problem).message(), HasSubstr("no parameter zz"));
+  EXPECT_EQ(device().build({"wgmma", 1, {}}, problem).code(), StatusCode::not_found);
+}
+
+TEST(CpuDevice, PacksAndUnpacksEveryLayout) {
+  for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16}) {
+    Problem problem = problem_of(0, type);  // a weight has no M
+    std::vector<unsigned char> plain(static_cast<std::size_t>(weight_bytes(problem)));
+    for (std::size_t i = 0; i < plain.size(); ++i) plain[i] = static_cast<unsigned char>(i * 31 % 113);
+    for (const WeightLayout layout : {WeightLayout::plain, WeightLayout::panel16, WeightLayout::onednn}) {
+      const auto bytes = device().packed_bytes(problem, layout);
+      if (layout == WeightLayout::onednn && !bytes.ok()) {
+        EXPECT_EQ(bytes.code(), StatusCode::unsupported) << bytes.message();
+        continue;
+      }
+      ASSERT_TRUE(bytes.ok()) << bytes.message();
+      EXPECT_GE(*bytes, plain.size());
+      auto weight = device().allocate(*bytes, Placement::guarded);
+      ASSERT_TRUE(device().shuffle_weight(problem, layout, plain.data(), (*weight)->data()).ok());
+      EXPECT_TRUE((*weight)->guards_intact().ok());
+      std::vector<unsigned char> back(plain.size());
+      ASSERT_TRUE(device().unshuffle_weight(problem, layout, (*weight)->data(), back.data()).ok());
+      EXPECT_EQ(back, plain);
+    }
+  }
+}
+
+TEST(CpuDevice, RefusesWeightsThatCannotBe) {
+  Problem problem = problem_of(1, DataType::f32);
+  EXPECT_THAT(device().packed_bytes(problem, WeightLayout::any).message(), HasSubstr("any"));
+  EXPECT_THAT(device().shuffle_weight(problem, WeightLayout::panel16, nullptr, nullptr).message(),
+              HasSubstr("null"));
+  problem.n = problem.k = max_dimension;
+  EXPECT_EQ(device().packed_bytes(problem, WeightLayout::panel16).code(), StatusCode::invalid_argument);
+  problem.n = std::int64_t{1} << 31;
+  EXPECT_EQ(device().packed_bytes(problem, WeightLayout::plain).code(), StatusCode::invalid_argument);
+  problem.n = max_dimension;
+  problem.k = 16000;  // plain fits into 2⁴⁷ bytes
+  EXPECT_TRUE(device().packed_bytes(problem, WeightLayout::plain).ok());
+}
+
+/// Operands of a problem on the device, dense.
+struct Prepared {
+  std::unique_ptr<Kernel> kernel;
+  std::vector<std::unique_ptr<Buffer>> buffers;
+  std::vector<Operands> rotation;
+  SampleRequest request;
+};
+
+Prepared prepare(Device& on, const Problem& problem, const Candidate& candidate) {
+  Prepared made;
+  made.kernel = on.build(candidate, problem).value();
+  const auto add = [&](std::size_t bytes) {
+    made.buffers.push_back(on.allocate(bytes, Placement::plain).value());
+    EXPECT_TRUE(on.fill(made.buffers.back()->data(), 0, bytes).ok());
+    return made.buffers.back()->data();
+  };
+  for (int copy = 0; copy < 3; ++copy) {
+    Operands operands;
+    operands.x = add(static_cast<std::size_t>(bytes_of(problem.x_type, problem.m * problem.k)));
+    operands.w = add(static_cast<std::size_t>(weight_bytes(problem)));
+    operands.y = add(static_cast<std::size_t>(bytes_of(problem.y_type, problem.m * problem.n)));
+    operands.ldx = problem.k;
+    operands.ldy = problem.n;
+    made.rotation.push_back(operands);
+  }
+  made.request = {made.kernel.get(), made.rotation, 0, 4, add(made.kernel->workspace_bytes())};
+  return made;
+}
+
+TEST(CpuDevice, SamplesTakeTime) {
+  const Problem problem = problem_of(16, DataType::f32);
+  for (const KernelFamily* family : device().families()) {
+    if (!family->accepts(problem).ok()) continue;
+    auto prepared =
+        prepare(device(), problem,
+                {std::string(family->name()), family->revision(), family->default_config(problem)});
+    prepared.request.rotation = prepared.rotation;
+    device().quiesce(family->thread_pool());
+    const auto microseconds = device().sample(prepared.request);
+    ASSERT_TRUE(microseconds.ok()) << microseconds.message();
+    EXPECT_GT(*microseconds, 0.0) << family->name();
+    EXPECT_LT(*microseconds, 1e6) << family->name();
+  }
+}
+
+TEST(CpuDevice, SamplesOfPinnedDevicesLeaveTheCallerAsItWas) {
+  DeviceRequest request;
+  request.pin_threads = true;
+  const auto pinned = open_device("cpu", request);
+  ASSERT_TRUE(pinned.ok()) << pinned.message();
+  const auto cores = cpu::thread_affinity();
+  const Problem problem = problem_of(16, DataType::f32);
+  for (const KernelFamily* family : (*pinned)->families()) {
+    if (!family->accepts(problem).ok()) continue;
+    auto prepared =
+        prepare(**pinned, problem,
+                {std::string(family->name()), family->revision(), family->default_config(problem)});
+    prepared.request.rotation = prepared.rotation;
+    (*pinned)->quiesce(family->thread_pool());
+    EXPECT_TRUE((*pinned)->sample(prepared.request).ok());
+    EXPECT_EQ(cpu::thread_affinity(), cores) << family->name();
+  }
+}
+
+TEST(CpuDevice, RefusesEmptySamples) {
+  const Problem problem = problem_of(4, DataType::f32);
+  auto prepared = prepare(device(), problem, *device().fallback(problem));
+  SampleRequest request = prepared.request;
+  request.rotation = prepared.rotation;
+  EXPECT_TRUE(device().sample(request).ok());
+  request.launches = 0;
+  EXPECT_THAT(device().sample(request).message(), HasSubstr("launches = 0"));
+  request.launches = 1;
+  request.rotation = {};
+  EXPECT_THAT(device().sample(request).message(), HasSubstr("rotation"));
+  EXPECT_THAT(device().sample({}).message(), HasSubstr("no kernel"));
+}
+
+/// A family of a name that takes what it is told to.
+class PaperFamily final : public KernelFamily {
+ public:
+  PaperFamily(std::string_view name, bool takes) : name_(name), takes_(takes) {}
+  std::string_view name() const override { return name_; }
+  int tie_rank() const override { return 0; }
+  Status accepts(const Problem&) const override {
+    return takes_ ? Status() : Status::unsupported("{}: data types: none", name_);
+  }
+  std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
+  Space space(const Problem&) const override { return {}; }
+  Config default_config(const Problem&) const override { return {}; }
+  Result<std::unique_ptr<Kernel>> build(const Problem&, const Config&) const override {
+    return Status::internal("never built");
+  }
+
+ private:
+  std::string_view name_;
+  bool takes_;
+};
+
+/// The families that take the problem, by name; the others are there too and refuse it.
+std::string chosen(bool baseline, std::vector<std::string_view> takers, std::int64_t m) {
+  std::vector<std::unique_ptr<PaperFamily>> families;
+  std::vector<const KernelFamily*> list;
+  for (const std::string_view name : {"reference", "tiled", "skinny", "openblas", "onednn"}) {
+    const bool takes = std::find(takers.begin(), takers.end(), name) != takers.end();
+    families.push_back(std::make_unique<PaperFamily>(name, takes));
+    list.push_back(families.back().get());
+  }
+  const Problem problem = problem_of(m, DataType::f32);
+  const auto candidate = baseline ? cpu::choose_baseline(list, problem) : cpu::choose_fallback(list, problem);
+  return candidate.ok() ? candidate->family : candidate.message();
+}
+
+TEST(Defaults, BaselineIsWhatAUserHasWithoutUs) {
+  EXPECT_EQ(chosen(true, {"onednn", "openblas", "tiled"}, 4), "onednn");
+  EXPECT_EQ(chosen(true, {"openblas", "tiled", "reference"}, 4), "openblas");
+  EXPECT_THAT(chosen(true, {"tiled", "skinny", "reference"}, 4),
+              AllOf(HasSubstr("onednn: data types: none"), HasSubstr("openblas: data types: none")));
+}
+
+TEST(Defaults, FallbackIsOnednnThenOursNeverTheReference) {
+  EXPECT_EQ(chosen(false, {"onednn", "openblas", "tiled", "skinny"}, 4), "onednn");
+  EXPECT_EQ(chosen(false, {"openblas", "tiled", "skinny", "reference"}, 4), "skinny");
+  EXPECT_EQ(chosen(false, {"openblas", "tiled", "skinny", "reference"}, 64), "tiled");
+  EXPECT_EQ(chosen(false, {"tiled"}, 1), "tiled");
+  EXPECT_THAT(chosen(false, {"openblas", "reference"}, 1), HasSubstr("skinny: data types: none"));
+}
+
+TEST(Defaults, FollowTheWeightsLayoutOnThisDevice) {
+  const Problem panels = packed(problem_of(4, DataType::bf16), WeightLayout::panel16);
+  EXPECT_EQ(device().fallback(panels)->family, "skinny");
+  EXPECT_EQ(device().fallback(packed(problem_of(64, DataType::bf16), WeightLayout::panel16))->family,
+            "tiled");
+  EXPECT_EQ(device().fallback(problem_of(64, DataType::f16))->family,
+            device().find_family("onednn") != nullptr &&
+                    device().find_family("onednn")->accepts(problem_of(64, DataType::f16)).ok()
+                ? "onednn"
+                : "tiled");
+  if (device().find_family("onednn") == nullptr) GTEST_SKIP() << device().missing_family("onednn").message();
+  const Problem undecided = packed(problem_of(4, DataType::f32), WeightLayout::any);
+  const auto baseline = device().baseline(undecided);
+  ASSERT_TRUE(baseline.ok()) << baseline.message();
+  EXPECT_EQ(baseline->kernel_name(), "onednn_r1_wonednn");
+  EXPECT_EQ(device().baseline(problem_of(4, DataType::f32))->kernel_name(), "onednn_r1_wplain");
+  EXPECT_EQ((*device().build(*baseline, undecided))->weight_layout(), WeightLayout::onednn);
+}
+
+}  // namespace
+}  // namespace gemmtune

@@ -1,0 +1,314 @@
+#include "formats/tuned_csv.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/text.h"
+#include "scratch_folder.h"
+#include "support/fixtures.h"
+#include "tuned/table.h"
+
+namespace gemmtune {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::string data(const std::string& name) { return std::string(GEMMTUNE_TEST_DATA) + "/tuned/" + name; }
+
+TunedFile read_data(const std::string& name) {
+  auto file = read_tuned_csv(data(name));
+  EXPECT_TRUE(file.ok()) << file.message();
+  return file.ok() ? std::move(*file) : TunedFile();
+}
+
+TEST(TunedCsv, ReadsTodaysEighteenColumns) {
+  const TunedFile file = read_data("today_18.csv");
+  EXPECT_TRUE(file.has_gfx);
+  EXPECT_THAT(file.complaints, IsEmpty());
+  ASSERT_EQ(file.entries.size(), 4U);
+  const TunedEntry& first = file.entries[0];
+  EXPECT_EQ(first.gfx, "gfx950");
+  EXPECT_EQ(first.cu_num, 256);
+  EXPECT_EQ(print(first.problem),
+            "a16w16 m=64 n=256 k=5120 x=bf16 w=bf16 y=f32 bias=0 scale_ab=0 layout=plain");
+  EXPECT_EQ(first.libtype, "asm");
+  EXPECT_EQ(first.solidx, 5);
+  EXPECT_EQ(first.split_k, 13);
+  EXPECT_EQ(first.us, 7.9191);
+  EXPECT_EQ(first.kernel_name, "_ZN5aiter39bf16gemm_fp32bf16_tn_64x64_splitk_cleanE");
+  EXPECT_EQ(first.err_ratio, 0);
+  EXPECT_EQ(first.line, 2U);
+  EXPECT_EQ(first.verdict, Verdict::none);
+  EXPECT_FALSE(first.spread.has_value());
+  EXPECT_EQ(print(file.entries[1].problem),
+            "a16w16 m=1 n=2048 k=2048 x=bf16 w=bf16 y=bf16 bias=1 scale_ab=0 layout=any");
+  // Rows with times that can never be chosen are kept.
+  EXPECT_EQ(file.entries[2].us, 0);
+  EXPECT_TRUE(std::isinf(file.entries[3].us));
+}
+
+TEST(TunedCsv, ReadsSeventeenColumnsWithoutGfxAndAShortLastRow) {
+  const TunedFile file = read_data("january_17.csv");
+  EXPECT_FALSE(file.has_gfx);
+  EXPECT_THAT(file.complaints, IsEmpty());
+  ASSERT_EQ(file.entries.size(), 2U);
+  EXPECT_EQ(file.entries[0].gfx, "");
+  EXPECT_EQ(file.entries[0].solidx, -1);
+  EXPECT_EQ(file.entries[0].kernel_name, "");
+  EXPECT_EQ(file.entries[1].solidx, 3);
+  EXPECT_EQ(file.entries[1].cu_num, 304);
+}
+
+TEST(TunedCsv, ReadsTheOlderHeaders) {
+  const TunedFile november = read_data("november_16.csv");
+  ASSERT_EQ(november.entries.size(), 1U);
+  EXPECT_EQ(november.entries[0].cu_num, 256);
+  EXPECT_EQ(november.entries[0].us, 4.4021);
+  EXPECT_FALSE(november.entries[0].problem.bpreshuffle);
+  const TunedFile december = read_data("december_2024.csv");
+  ASSERT_EQ(december.entries.size(), 1U);
+  EXPECT_EQ(december.entries[0].us, 19.1353);
+  EXPECT_EQ(december.entries[0].solidx, 441325);
+  EXPECT_EQ(december.entries[0].cu_num, 0);
+  EXPECT_TRUE(std::isnan(december.entries[0].err_ratio));
+  EXPECT_THAT(december.complaints, ElementsAre(HasSubstr("december_2024.csv:1: no column cu_num")));
+}
+
+TEST(TunedCsv, MissingCellsHaveMeanings) {
+  const TunedFile file = read_data("missing_cells.csv");
+  EXPECT_THAT(file.complaints, IsEmpty());
+  ASSERT_EQ(file.entries.size(), 4U);
+  EXPECT_EQ(file.entries[0].solidx, 0);
+  EXPECT_EQ(file.entries[0].split_k, 0);
+  EXPECT_DOUBLE_EQ(file.entries[0].err_ratio, 0.005);
+  EXPECT_TRUE(std::isnan(file.entries[1].us));
+  EXPECT_EQ(file.entries[1].problem.y_type, DataType::bf16);
+  EXPECT_TRUE(std::isnan(file.entries[2].us));
+  EXPECT_TRUE(std::isnan(file.entries[2].err_ratio));
+  EXPECT_EQ(file.entries[3].cu_num, 256);
+  const TunedTable table(file.entries);
+  LookupKey key{"gfx950", 256, file.entries[1].problem};
+  // M = 2 itself has no time, and neither 16 nor 2 answers as its padding.
+  EXPECT_THAT(table.lookup(key), IsEmpty());
+}
+
+TEST(TunedCsv, BadRowsAreReportedAndTheRestIsUsed) {
+  const TunedFile file = read_data("bad_rows.csv");
+  ASSERT_EQ(file.entries.size(), 1U);
+  EXPECT_EQ(file.entries[0].problem.m, 8);
+  EXPECT_FALSE(file.entries[0].spread.has_value());
+  EXPECT_FALSE(file.entries[0].m_from.has_value());
+  EXPECT_THAT(
+      file.complaints,
+      ElementsAre(HasSubstr("bad_rows.csv:2: column cu_num: value 'many', expected a whole number"),
+                  HasSubstr(":3: column M: value '', expected a whole number from 1 to 2147483647"),
+                  HasSubstr(":4: column us: value 'fast', expected microseconds"),
+                  HasSubstr(":5: column solidx: value 'one'"), HasSubstr(":6: column M: value 'x'"),
+                  HasSubstr(":7: column spread: value 'wide'"),
+                  HasSubstr(":7: column verdict: value 'perhaps'"),
+                  HasSubstr(":7: column m_from: value '9', expected a whole number from 1 to the row's M"),
+                  HasSubstr(":8: 22 cells, expected at most the header's 21")));
+  const auto strict = read_tuned_csv(data("bad_rows.csv"), true);
+  EXPECT_EQ(strict.code(), StatusCode::invalid_argument);
+  EXPECT_THAT(strict.message(), HasSubstr("bad_rows.csv:2"));
+}
+
+TEST(TunedCsv, ReadsOurOwnColumns) {
+  const TunedFile file = read_data("own_columns.csv");
+  ASSERT_EQ(file.entries.size(), 1U);
+  EXPECT_THAT(file.complaints, IsEmpty());
+  const TunedEntry& entry = file.entries[0];
+  EXPECT_EQ(entry.gfx, "x86-avx512");
+  EXPECT_EQ(entry.spread, 3.25);
+  EXPECT_EQ(entry.default_us, 1203.4);
+  EXPECT_EQ(entry.default_kernel, "onednn_r1");
+  EXPECT_EQ(entry.speedup, 1.4811);
+  EXPECT_EQ(entry.verdict, Verdict::win);
+  EXPECT_EQ(entry.m_from, 97);
+  EXPECT_EQ(entry.regret, 0.012);
+  EXPECT_FALSE(entry.pdl_us.has_value());
+  EXPECT_EQ(entry.env, "3f2a9c01");
+}
+
+class TunedCsvFiles : public ScratchTest {};
+
+TEST_F(TunedCsvFiles, EmptyAndHeaderOnlyFilesHaveNoEntries) {
+  const std::string header =
+      "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName";
+  for (const std::string& text : {std::string(), std::string("\n\n"), header, header + "\r\n\r\n"}) {
+    const auto file = read_tuned_csv(write("t.csv", text));
+    ASSERT_TRUE(file.ok()) << file.message();
+    EXPECT_THAT(file->entries, IsEmpty());
+    EXPECT_THAT(file->complaints, IsEmpty());
+  }
+}
+
+TEST_F(TunedCsvFiles, OtherFilesAreNamed) {
+  EXPECT_THAT(read_tuned_csv(write("t.csv", "M,N,bias\n")).message(),
+              HasSubstr("t.csv:1: no column K, dtype, us"));
+  EXPECT_THAT(read_tuned_csv(write("t.csv", "M,N,K,bias,dtype\n")).message(), HasSubstr("no column us"));
+  EXPECT_THAT(read_tuned_csv(write("t.csv", "hello\n")).message(), HasSubstr("no column M, N, K, dtype, us"));
+  const auto moe = read_tuned_csv(write("t.csv", "cu_num,token,model_dim,inter_dim,us\n"));
+  EXPECT_EQ(moe.code(), StatusCode::unsupported);
+  EXPECT_THAT(moe.message(), HasSubstr("fused_moe"));
+  const auto blockscale =
+      read_tuned_csv(write("x_a8w8_blockscale_tuned_gemm.csv", "gfx,cu_num,M,N,K,libtype,kernelId,us\n"));
+  EXPECT_THAT(blockscale.message(), HasSubstr("a8w8_blockscale, which comes with a later version"));
+  EXPECT_EQ(read_tuned_csv(path("missing.csv")).code(), StatusCode::not_found);
+  EXPECT_EQ(read_tuned_csv(folder_.string()).code(), StatusCode::invalid_argument);
+}
+
+TEST_F(TunedCsvFiles, DirtIsSurvived) {
+  const auto file = read_tuned_csv(write("t.csv",
+                                         "\xEF\xBB\xBF us ,KERNELNAME,K, N,M,dtype,cu_num,gfx,note\r\n"
+                                         "# by hand\r\n\r\n,,,,,,,,\r\n"
+                                         "4.5 ,\"a,b\", 64, 32, 16,torch.bfloat16\t,256,gfx950,\"x\"\r\n"));
+  ASSERT_TRUE(file.ok()) << file.message();
+  EXPECT_THAT(file->complaints, IsEmpty());
+  ASSERT_EQ(file->entries.size(), 1U);
+  EXPECT_EQ(file->entries[0].kernel_name, "a,b");
+  EXPECT_EQ(file->entries[0].problem.k, 64);
+  EXPECT_EQ(file->entries[0].us, 4.5);
+}
+
+TEST_F(TunedCsvFiles, ComplaintsHaveAnEnd) {
+  std::string text = "M,N,K,dtype,cu_num,us\n";
+  for (int row = 0; row < 1500; ++row) text += "garbage\n";
+  const auto file = read_tuned_csv(write("t.csv", text));
+  ASSERT_TRUE(file.ok());
+  ASSERT_EQ(file->complaints.size(), 1001U);
+  EXPECT_THAT(file->complaints.back(), HasSubstr("500 more"));
+}
+
+TEST_F(TunedCsvFiles, WhatIsWrittenIsReadBack) {
+  std::vector<TunedEntry> entries = read_data("own_columns.csv").entries;
+  TunedEntry odd = entries[0];
+  odd.problem.m = 7;
+  odd.problem.y_type = DataType::f32;
+  odd.kernel_name = "a,\"b\"";
+  odd.us = 0.12345;
+  odd.err_ratio = std::numeric_limits<double>::quiet_NaN();
+  odd.verdict = Verdict::keep_default;
+  odd.m_from.reset();
+  odd.regret.reset();
+  odd.pdl_us = 99;
+  odd.pdl_kernel_name = "other";
+  entries.push_back(odd);
+  for (const CsvSchema schema : {CsvSchema::aiter, CsvSchema::seed}) {
+    const auto file = read_tuned_csv(write("t.csv", write_tuned_csv(entries, schema)));
+    ASSERT_TRUE(file.ok()) << file.message();
+    EXPECT_THAT(file->complaints, IsEmpty());
+    EXPECT_EQ(file->has_gfx, schema == CsvSchema::aiter);
+    ASSERT_EQ(file->entries.size(), 2U);
+    const TunedEntry& read = file->entries[1];
+    EXPECT_EQ(read.gfx, schema == CsvSchema::aiter ? "x86-avx512" : "");
+    EXPECT_EQ(read.problem, odd.problem);
+    EXPECT_EQ(read.kernel_name, odd.kernel_name);
+    EXPECT_EQ(read.us, 0.1235);  // Python rounds the binary value: 0.12345 lies above the tie
+    EXPECT_TRUE(std::isnan(read.err_ratio));
+    EXPECT_EQ(read.verdict, Verdict::keep_default);
+    EXPECT_FALSE(read.m_from.has_value());
+    EXPECT_EQ(read.pdl_us, 99);
+    EXPECT_EQ(read.env, "3f2a9c01");
+  }
+}
+
+TEST_F(TunedCsvFiles, TheTextIsAiters) {
+  TunedEntry entry = read_data("today_18.csv").entries[0];
+  entry.us = 10;
+  entry.speedup = 1.25;
+  EXPECT_EQ(write_tuned_csv({entry}, CsvSchema::aiter),
+            "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,"
+            "err_ratio,tflops,bw,spread,default_us,default_kernel,speedup,verdict,m_from,regret,"
+            "pdl_kernelName,pdl_us,env\n"
+            "gfx950,256,64,256,5120,False,torch.bfloat16,torch.float32,False,False,asm,5,13,10.0,"
+            "_ZN5aiter39bf16gemm_fp32bf16_tn_64x64_splitk_cleanE,0.0,16.78,330.96,,,,1.25,,,,,,\n");
+}
+
+TEST(TunedCsvColumns, RatesOfInvalidTimesAreZero) {
+  Problem problem;
+  problem.m = problem.n = problem.k = 1024;
+  for (const double us : {0.0, -1.0, std::numeric_limits<double>::infinity(), std::nan("")}) {
+    EXPECT_EQ(tflops_column(problem, us), 0);
+    EXPECT_EQ(bandwidth_column(problem, us), 0);
+  }
+  EXPECT_EQ(tflops_column(problem, 100), 21.47);
+  EXPECT_EQ(bandwidth_column(problem, 100), 62.91);
+}
+
+// ---- real tables ------------------------------------------------------------------------------------------
+
+TEST(TunedCsvFixtures, RatesAreTheTablesOwn) {
+  GEMMTUNE_NEEDS_FIXTURES(folder);
+  int rows = 0;
+  for (const char* name :
+       {"aiter/configs/bf16_tuned_gemm.csv", "aiter/configs/model_configs/dsv3_bf16_tuned_gemm.csv",
+        "aiter/configs/model_configs/gptoss_bf16_tuned_gemm.csv"}) {
+    const auto content = read_file(folder + "/" + name);
+    const auto file = read_tuned_csv(folder + "/" + name);
+    ASSERT_TRUE(content.ok() && file.ok());
+    EXPECT_THAT(file->complaints, IsEmpty());
+    const auto lines = split(*content, '\n');
+    for (const TunedEntry& entry : file->entries) {
+      const auto cells = split(lines[entry.line - 1], ',');
+      EXPECT_EQ(tflops_column(entry.problem, entry.us), parse_number(cells[16])) << lines[entry.line - 1];
+      EXPECT_EQ(bandwidth_column(entry.problem, entry.us), parse_number(cells[17])) << lines[entry.line - 1];
+      EXPECT_EQ(python_float(entry.us, 4), python_float(*parse_number(cells[13]), 9));
+      ++rows;
+    }
+  }
+  EXPECT_EQ(rows, 232 + 176 + 260);
+}
+
+TEST(TunedCsvFixtures, LookUpsAgreeWithTheOracle) {
+  GEMMTUNE_NEEDS_FIXTURES(folder);
+  const auto oracle = read_file(folder + "/oracle_lookup.csv");
+  ASSERT_TRUE(oracle.ok());
+  int checked = 0;
+  for (const std::string_view line : split(*oracle, '\n')) {
+    const auto cells = split(trim(line), ',');
+    if (cells[0] != "bf16") continue;
+    const auto file = read_tuned_csv(folder + "/" + std::string(cells[1]));
+    ASSERT_TRUE(file.ok());
+    const TunedTable table(file->entries);
+    LookupKey key;
+    for (const std::string_view pair : split(cells[2], ';')) {
+      const auto equals = pair.find('=');
+      const auto name = pair.substr(0, equals);
+      const auto value = pair.substr(equals + 1);
+      if (name == "gfx") key.gfx = value;
+      if (name == "cu_num") key.cu_num = static_cast<int>(*parse_integer(value));
+      if (name == "M") key.problem.m = *parse_integer(value);
+      if (name == "N") key.problem.n = *parse_integer(value);
+      if (name == "K") key.problem.k = *parse_integer(value);
+      if (name == "dtype") key.problem.x_type = key.problem.w_type = *parse_data_type(value);
+      if (name == "outdtype") key.problem.y_type = *parse_data_type(value);
+      if (name == "bias") key.problem.bias = *parse_bool(value);
+    }
+    ++checked;
+    const auto hits = table.lookup(key);
+    if (cells[3] == "miss") {
+      EXPECT_THAT(hits, IsEmpty()) << line;
+      continue;
+    }
+    ASSERT_FALSE(hits.empty()) << line;
+    const Match expected = cells[3] == "exact" ? Match::exact
+                           : cells[3] == "gl0" ? Match::fine
+                                               : Match::coarse;
+    EXPECT_EQ(hits[0].match, expected) << line;
+    EXPECT_EQ(hits[0].hit_m, parse_integer(cells[4])) << line;
+    EXPECT_EQ(hits[0].entry->libtype, cells[5]) << line;
+    EXPECT_EQ(hits[0].entry->solidx, parse_integer(cells[6])) << line;
+    EXPECT_EQ(hits[0].entry->split_k, parse_integer(cells[7])) << line;
+    EXPECT_EQ(hits[0].entry->kernel_name, cells[8]) << line;
+  }
+  EXPECT_GE(checked, 15);
+}
+
+}  // namespace
+}  // namespace gemmtune
