@@ -48,7 +48,8 @@ void tile_panel_kernel(const PanelArgs& args) {
       constexpr int w_tile = 6 + decltype(n)::get % 2;
       if constexpr (decltype(m)::get == 0) {
         const char* line = w + n.get * args.w_stride;
-        for (int row = 0; row < 16; ++row) __builtin_prefetch(line + row * 64 + args.prefetch);
+        if (args.prefetch != 0)
+          for (int row = 0; row < 16; ++row) __builtin_prefetch(line + row * 64 + args.prefetch);
         Tile::template load<w_tile>(line, 64);
       }
       if constexpr (decltype(n)::get == 0) {
