@@ -91,7 +91,7 @@ void tile_row_kernel(const RowArgs& args) {
   const long whole = args.rows == row_tiles * 16 ? args.k / 32 : 0;
   for (long chunk = 0; chunk < chunks; ++chunk, x += tile_bytes, w += 64) {
     if (chunk < whole) {
-      for (int row = 0; row < row_tiles * 16; ++row)
+      for (int row = 0; args.prefetch != 0 && row < row_tiles * 16; ++row)
         __builtin_prefetch(w + row * args.w_stride + args.prefetch);
       tile_row_chunk<Tile, row_tiles, x_panels>(x, args.x_stride, w, args.w_stride);
       continue;
