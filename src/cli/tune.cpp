@@ -41,8 +41,8 @@ Examples:
 
 void declare_files(CLI::App& app, TuneOptions& options) {
   app.add_option(
-      "-i,--input,--untune-file,--input-file,--gemm-size-file", options.input,
-      "Shapes: CSV, YAML of gemm sizes, - for stdin (default: the config folder's bf16_untuned_gemm.csv)")
+         "-i,--input,--untune-file,--input-file,--gemm-size-file", options.input,
+         "Shapes: CSV, YAML of gemm sizes, - for stdin (default: the config folder's bf16_untuned_gemm.csv)")
       ->type_name("FILE");
   app.add_option("--limit", options.limit, "Only the first N shapes")->type_name("N");
   app.add_option(
