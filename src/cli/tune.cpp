@@ -41,9 +41,10 @@ Examples:
 
 void declare_files(CLI::App& app, TuneOptions& options) {
   app.add_option(
-      "-i,--input,--untune-file,--input-file,--gemm-size-file", options.input,
-      "Shapes: CSV, YAML of gemm sizes, - for stdin (default: the config folder's bf16_untuned_gemm.csv)");
-  app.add_option("--limit", options.limit, "Only the first N shapes");
+         "-i,--input,--untune-file,--input-file,--gemm-size-file", options.input,
+         "Shapes: CSV, YAML of gemm sizes, - for stdin (default: the config folder's bf16_untuned_gemm.csv)")
+      ->type_name("FILE");
+  app.add_option("--limit", options.limit, "Only the first N shapes")->type_name("N");
   app.add_option(
       "-o,--output,--tune-file,--tuned-file", options.output,
       "The tuned file; a colon list: all are read, the first is written (default: the config folder's "

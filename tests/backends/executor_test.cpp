@@ -97,6 +97,23 @@ TEST(ThreadPoolExecutor, UsesItsWorkers) {
   EXPECT_EQ(begun.load(), 2);
 }
 
+TEST(ThreadPoolExecutor, WaitsForTheSlowestWorker) {
+  ThreadPoolExecutor pool(PoolOptions{2, {}, false});
+  const auto caller = std::this_thread::get_id();
+  for (int round = 0; round < 3; ++round) {
+    std::atomic<int> begun{0};
+    bool worker_done = false;
+    pool.run_parts(2, [&](std::int64_t) {
+      begun.fetch_add(1);
+      while (begun.load() < 2) std::this_thread::yield();
+      if (std::this_thread::get_id() == caller) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      worker_done = true;
+    });
+    EXPECT_TRUE(worker_done);
+  }
+}
+
 TEST(ThreadPoolExecutor, PinsEachWorkerToItsCore) {
   const CoreList cores = thread_affinity();
   if (cores.size() < 2) GTEST_SKIP() << "one core only";
