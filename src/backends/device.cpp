@@ -30,7 +30,7 @@ std::string refusal_of(const Space& space, const Config& full) {
     for (const std::string& one : parameter.values) known += (known.empty() ? "" : ", ") + one;
     return fmt::format("{} ({}) is {}, expected one of {}", parameter.key, parameter.meaning, value, known);
   }
-  return space.refusal(full);
+  return space.build_refusal(full);
 }
 
 Status check_candidate(const KernelFamily& family, const Candidate& candidate, const Problem& problem) {

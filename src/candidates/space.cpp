@@ -23,12 +23,16 @@ std::int64_t Space::points() const {
   return points;
 }
 
-std::string Space::refusal(const Config& config) const {
+std::string Space::first_refusal(const Config& config, bool search_rules) const {
   for (const Constraint& constraint : constraints_) {
+    if (constraint.rule == Rule::search && !search_rules) continue;
     if (std::string reason = constraint.refusal(config); !reason.empty()) return reason;
   }
   return {};
 }
+
+std::string Space::refusal(const Config& config) const { return first_refusal(config, true); }
+std::string Space::build_refusal(const Config& config) const { return first_refusal(config, false); }
 
 std::vector<Config> Space::enumerate(std::size_t limit) const {
   std::vector<Config> configs;

@@ -19,10 +19,18 @@ struct Parameter {
   std::string meaning;  // a phrase for `gemmtune explain`
 };
 
+/// What a constraint is about. A row tuned for one M serves other M through padding: rules of the search must
+/// not stand in the way of running it there.
+enum class Rule {
+  build,   // the kernel cannot be built or would be wrong
+  search,  // it can, but trying it is a waste: the same as another config, or never good
+};
+
 /// A rule over a full config: empty text = allowed, else the reason for the refusal (fixed wording a rule).
 struct Constraint {
   std::string name;
   std::function<std::string(const Config&)> refusal;
+  Rule rule = Rule::build;
 };
 
 /// Parameters (in kernelName order) and constraints for one problem on one device.
@@ -35,12 +43,16 @@ class Space {
   std::vector<std::string> keys() const;
   /// Product of the parameters' value counts; 1 for a space without parameters.
   std::int64_t points() const;
-  /// The first refusal over all constraints; empty where the config is allowed.
+  /// The first refusal over all constraints; empty where the config is worth trying.
   std::string refusal(const Config& config) const;
+  /// The first refusal of a build rule; empty where the config can be built.
+  std::string build_refusal(const Config& config) const;
   /// All allowed configs, last parameter fastest; stops at `limit`.
   std::vector<Config> enumerate(std::size_t limit = static_cast<std::size_t>(-1)) const;
 
  private:
+  std::string first_refusal(const Config& config, bool search_rules) const;
+
   std::vector<Parameter> parameters_;
   std::vector<Constraint> constraints_;
 };

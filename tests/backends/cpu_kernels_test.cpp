@@ -301,6 +301,33 @@ TEST_P(CpuKernels, ResultsAreTheSameBitForBitOnOneTwoAndFourThreads) {
     }
 }
 
+/// Padded look-ups give a row tuned for M = 16 to M = 1 … 15: every config of the search at 16 must run
+/// there.
+TEST_P(CpuKernels, ConfigsTunedForTheTileRunForFewerRows) {
+  SerialExecutor serial(2);
+  const auto tiled = make_tiled_family(GetParam().set, 2);
+  const auto skinny = make_skinny_family(GetParam().set, 2);
+  for (const KernelFamily* family : {tiled.get(), skinny.get()})
+    for (const bool packed : {false, true}) {
+      Problem problem{.m = 16,
+                      .n = 130,
+                      .k = 1100,
+                      .bpreshuffle = packed,
+                      .weight_layout = packed ? WeightLayout::panel16 : WeightLayout::plain};
+      std::int64_t index = 0;
+      for (const Config& config : family->space(problem).enumerate()) {
+        Problem fewer = problem;
+        fewer.m = 1 + ++index % 15;
+        const auto kernel = family->build(fewer, config);
+        ASSERT_TRUE(kernel.ok()) << family->name() << " m=" << fewer.m << " " << kernel.message();
+        if (index % 7 != 0) continue;  // building is what was wrong; running is sampled
+        ASSERT_EQ(verdict(fewer, run_kernel(**kernel, fewer, serial, Fence::after)), "")
+            << print(fewer) << " " << family->name() << " " << config.text();
+      }
+      EXPECT_GT(index, 3);
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Levels, CpuKernels, ::testing::ValuesIn(levels()),
                          [](const auto& test) { return test.param.name; });
 

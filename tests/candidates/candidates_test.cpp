@@ -45,6 +45,14 @@ TEST(Space, EnumeratesWhatTheConstraintsAllow) {
   space.add(Constraint{"sum", [](const Config& config) {
                          return config.number("a") + config.number("b") == 4 ? std::string("a + b is 4") : "";
                        }});
+  space.add(Constraint{
+      "waste", [](const Config& config) { return config.number("a") == 9 ? std::string("a is 9") : ""; },
+      Rule::search});
+  Config wasteful;
+  wasteful.set("a", 9);
+  wasteful.set("b", 1);
+  EXPECT_EQ(space.refusal(wasteful), "a is 9");
+  EXPECT_EQ(space.build_refusal(wasteful), "");
   EXPECT_EQ(space.points(), 6);
   const auto configs = space.enumerate();
   ASSERT_EQ(configs.size(), 4U);

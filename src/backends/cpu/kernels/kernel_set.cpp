@@ -120,7 +120,7 @@ Status check_config(const Space& space, const Config& config) {
   }
   for (const auto& [key, value] : config.settings())
     if (full.find(key) == nullptr) return Status::unsupported("{}: is no parameter of this family", key);
-  const std::string refusal = space.refusal(full);
+  const std::string refusal = space.build_refusal(full);
   if (!refusal.empty()) return Status::unsupported("{}: {}", config.text(), refusal);
   return {};
 }

@@ -95,6 +95,7 @@ class SkinnyFamily final : public KernelFamily {
     return enough != 0 ? enough : largest;
   }
   std::string refuse_tile(const Problem& problem, const SkinnySettings& settings) const;
+  std::string refuse_waste(const Problem& problem, const SkinnySettings& settings) const;
   std::string refuse_split(const Problem& problem, const SkinnySettings& settings) const;
   double cost(const Problem& problem, const SkinnySettings& settings) const;
 
@@ -108,7 +109,11 @@ std::string SkinnyFamily::refuse_tile(const Problem& problem, const SkinnySettin
   bool known = false;
   for (const Tile& tile : tiles_of(*kernels, problem))
     known = known || (tile.mr == settings.mr && tile.nr == settings.nr);
-  if (!known) return "mr x nr is no register tile of this isa and layout";
+  return known ? "" : "mr x nr is no register tile of this isa and layout";
+}
+
+/// Requires a register tile that the isa has.
+std::string SkinnyFamily::refuse_waste(const Problem& problem, const SkinnySettings& settings) const {
   const std::int64_t enough = enough_rows(problem, settings.isa, settings.nr);
   if (settings.mr > enough) return "mr leaves rows of the register tile empty";
   if (settings.mr * 4 < std::min(problem.m, enough)) return "mr makes more than four passes over the weights";
@@ -169,9 +174,13 @@ Space SkinnyFamily::space(const Problem& problem) const {
   space.add(Parameter{.key = "sk", .values = {"1", "2", "4", "8"}, .absent = "1", .meaning = "splits of k"});
   space.add(
       Constraint{"tile", [this, problem](const Config& c) { return refuse_tile(problem, settings_of(c)); }});
-  space.add(Constraint{"kc", [problem](const Config& c) { return refuse_kc(problem, settings_of(c)); }});
   space.add(
       Constraint{"sk", [this, problem](const Config& c) { return refuse_split(problem, settings_of(c)); }});
+  space.add(Constraint{"waste",
+                       [this, problem](const Config& c) { return refuse_waste(problem, settings_of(c)); },
+                       Rule::search});
+  space.add(Constraint{"kc", [problem](const Config& c) { return refuse_kc(problem, settings_of(c)); },
+                       Rule::search});
   return space;
 }
 
@@ -212,7 +221,7 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
         if (problem.k <= kc_values[0]) settings.kc = kc_values[0];
         settings.prefetch = 0;
       }
-      if (!refuse_tile(problem, settings).empty()) continue;
+      if (!refuse_tile(problem, settings).empty() || !refuse_waste(problem, settings).empty()) continue;
       const double microseconds = cost(problem, settings);
       if (best_cost != 0 && microseconds >= best_cost) continue;
       best_cost = microseconds;

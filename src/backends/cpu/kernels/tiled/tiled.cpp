@@ -59,6 +59,8 @@ class TiledFamily final : public KernelFamily {
   Choice choice_of(const Problem& problem, const Config& config) const;
   void lay_grid(const Problem& problem, Choice& choice) const;
   std::string refuse_tile(const Problem& problem, const Choice& choice) const;
+  std::string refuse_waste(const Problem& problem, const Choice& choice) const;
+  std::string refuse_split_k(const Problem& problem, const Choice& choice) const;
   std::string refuse_split(const Problem& problem, const Choice& choice) const;
   double cost(const Problem& problem, const Choice& choice) const;
 
@@ -97,6 +99,15 @@ std::string TiledFamily::refuse_tile(const Problem& problem, const Choice& choic
   const PanelList& list = tiled_panels(*kernels, problem);
   const std::int64_t panels = settings.nr / panel_columns;
   if (find(list, settings.mr, panels) == nullptr) return "mr x nr is no register tile of this isa and layout";
+  if (settings.prefetch == 2 && !kernels->rows_read_x_panels) return "pf 2 is for tile units";
+  return {};
+}
+
+/// Requires a register tile that the isa has.
+std::string TiledFamily::refuse_waste(const Problem& problem, const Choice& choice) const {
+  const TiledSettings& settings = choice.settings;
+  const PanelList& list = tiled_panels(*set_.at(settings.isa), problem);
+  const std::int64_t panels = settings.nr / panel_columns;
   const std::int64_t enough = fitting(list, problem.m, panels)->mr;
   if (settings.mr > enough) return "mr leaves rows of the register tile empty";
   // Small tiles load more than they multiply; they are for the ends of m only.
@@ -112,19 +123,22 @@ std::string TiledFamily::refuse_tile(const Problem& problem, const Choice& choic
   if (!preferred && (settings.mc != default_block(mc_values, problem.m) ||
                      settings.nc != default_block(nc_values, problem.n)))
     return "a lower isa is tried with one mc and nc only";
-  if (settings.prefetch == 2 && !kernels->rows_read_x_panels) return "pf 2 is for tile units";
+  return {};
+}
+
+std::string TiledFamily::refuse_split_k(const Problem& problem, const Choice& choice) const {
+  const TiledSettings& settings = choice.settings;
+  if (settings.splits == 1) return {};
+  if (settings.splits > threads_) return "sk is more than the threads";
+  if (problem.k / settings.splits < 512) return "sk leaves less than 512 elements of k a split";
+  if (settings.splits * problem.m * problem.n * 4 > max_partial_bytes)
+    return "sk needs more than 64 MiB for partial sums";
   return {};
 }
 
 std::string TiledFamily::refuse_split(const Problem& problem, const Choice& choice) const {
   const TiledSettings& settings = choice.settings;
   const std::int64_t threads = worthwhile_threads(problem, threads_) / settings.splits;
-  if (settings.splits > 1) {
-    if (settings.splits > threads_) return "sk is more than the threads";
-    if (problem.k / settings.splits < 512) return "sk leaves less than 512 elements of k a split";
-    if (settings.splits * problem.m * problem.n * 4 > max_partial_bytes)
-      return "sk needs more than 64 MiB for partial sums";
-  }
   if (choice.split != "n" && (threads < 2 || problem.m <= settings.mr))
     return "split by rows has nothing to split";
   if (choice.split == "mn" && square_divisor(threads) == 1) return "split mn means the same as split n";
@@ -176,16 +190,26 @@ Space TiledFamily::space(const Problem& problem) const {
   space.add(
       Parameter{.key = "split", .values = {"n", "m", "mn"}, .absent = "n", .meaning = "what threads divide"});
   space.add(Parameter{.key = "sk", .values = {"1", "2", "4"}, .absent = "1", .meaning = "splits of k"});
+  const auto rule = [&](std::string name, Rule kind, auto refusal) {
+    space.add(Constraint{std::move(name),
+                         [this, problem, refusal](const Config& config) -> std::string {
+                           return (this->*refusal)(problem, choice_of(problem, config));
+                         },
+                         kind});
+  };
+  rule("tile", Rule::build, &TiledFamily::refuse_tile);
+  rule("sk", Rule::build, &TiledFamily::refuse_split_k);
+  rule("waste", Rule::search, &TiledFamily::refuse_waste);
   space.add(Constraint{
-      "tile", [this, problem](const Config& c) { return refuse_tile(problem, choice_of(problem, c)); }});
+      "mc", [problem](const Config& c) { return refuse_block(mc_values, c.number("mc"), problem.m); },
+      Rule::search});
   space.add(Constraint{
-      "mc", [problem](const Config& c) { return refuse_block(mc_values, c.number("mc"), problem.m); }});
+      "nc", [problem](const Config& c) { return refuse_block(nc_values, c.number("nc"), problem.n); },
+      Rule::search});
   space.add(Constraint{
-      "nc", [problem](const Config& c) { return refuse_block(nc_values, c.number("nc"), problem.n); }});
-  space.add(Constraint{
-      "kc", [problem](const Config& c) { return refuse_block(kc_values, c.number("kc"), problem.k); }});
-  space.add(Constraint{
-      "split", [this, problem](const Config& c) { return refuse_split(problem, choice_of(problem, c)); }});
+      "kc", [problem](const Config& c) { return refuse_block(kc_values, c.number("kc"), problem.k); },
+      Rule::search});
+  rule("split", Rule::search, &TiledFamily::refuse_split);
   return space;
 }
 
@@ -238,7 +262,7 @@ Config TiledFamily::default_config(const Problem& problem) const {
                                                       : kc_values[0];
       choice.settings.prefetch = 1;
       lay_grid(problem, choice);
-      if (!refuse_tile(problem, choice).empty()) continue;
+      if (!refuse_tile(problem, choice).empty() || !refuse_waste(problem, choice).empty()) continue;
       const double microseconds = cost(problem, choice);
       if (best_cost != 0 && microseconds >= best_cost) continue;
       best_cost = microseconds;
