@@ -114,6 +114,7 @@ TEST_F(Planner, RowOfAnotherWeightLayoutIsAMiss) {
       {row(packed(small_problem(8)), "gamma_r1_a1"), row(packed(small_problem(16)), "alpha_r1_a1")}, asked);
   EXPECT_EQ(made->account().match, Match::fine);
   EXPECT_EQ(made->account().invalid_rows, 1);
+  EXPECT_THAT(made->account().rule, HasSubstr("reads weight layout onednn, the weight has panel16"));
   EXPECT_EQ(made->kernel()->weight_layout(), WeightLayout::panel16);
 }
 

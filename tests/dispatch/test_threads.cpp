@@ -97,6 +97,7 @@ TEST_F(Threads, OnePlanRunByAllWithWorkspacesOfTheirOwn) {
 }
 
 TEST_F(Threads, AProblemAskedByAllAtOnceIsBuiltOnce) {
+  fake_->build_milliseconds = 30;
   std::atomic<int> ready{0};
   std::vector<const Plan*> plans(threads);
   together([&](int thread) {

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,14 +21,15 @@ namespace gemmtune::test {
 struct FakeLog {
   std::atomic<int> builds{0};
   std::atomic<int> runs{0};
+  std::atomic<int> build_milliseconds{0};  // how long a build takes, so that others ask meanwhile
 };
 
 class FakeKernel final : public Kernel {
  public:
-  FakeKernel(const Problem& problem, std::size_t workspace, std::shared_ptr<FakeLog> log)
-      : problem_(problem), workspace_(workspace), log_(std::move(log)) {}
+  FakeKernel(const Problem& problem, WeightLayout layout, std::size_t workspace, std::shared_ptr<FakeLog> log)
+      : problem_(problem), layout_(layout), workspace_(workspace), log_(std::move(log)) {}
   std::size_t workspace_bytes() const override { return workspace_; }
-  WeightLayout weight_layout() const override { return problem_.weight_layout; }
+  WeightLayout weight_layout() const override { return layout_; }
   Status run(const Operands& operands, void* workspace, Stream) const override {
     if (workspace_ > 0) std::memset(workspace, 0, workspace_);
     for (std::int64_t row = 0; row < problem_.m; ++row) {
@@ -63,6 +66,7 @@ class FakeKernel final : public Kernel {
   }
 
   Problem problem_;
+  WeightLayout layout_;
   std::size_t workspace_;
   std::shared_ptr<FakeLog> log_;
 };
@@ -73,6 +77,7 @@ struct FakeFamilyTraits {
   std::optional<WeightLayout> packed;
   std::int64_t largest_m = max_dimension;
   std::size_t workspace = 0;
+  bool takes_any_layout = false;  // accepts what its kernels then do not read
 };
 
 class FakeFamily final : public KernelFamily {
@@ -86,7 +91,7 @@ class FakeFamily final : public KernelFamily {
     const bool packed_here = problem.weight_layout == WeightLayout::any
                                  ? traits_.packed.has_value()
                                  : traits_.packed == problem.weight_layout;
-    if (problem.weight_layout != WeightLayout::plain && !packed_here) {
+    if (problem.weight_layout != WeightLayout::plain && !packed_here && !traits_.takes_any_layout) {
       return Status::unsupported("weight layout {}", to_string(problem.weight_layout));
     }
     return {};
@@ -104,7 +109,11 @@ class FakeFamily final : public KernelFamily {
   }
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config&) const override {
     log_->builds.fetch_add(1);
-    return std::unique_ptr<Kernel>(std::make_unique<FakeKernel>(problem, traits_.workspace, log_));
+    if (const int wait = log_->build_milliseconds; wait > 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(wait));
+    }
+    const auto layout = problem.bpreshuffle ? *traits_.packed : WeightLayout::plain;
+    return std::unique_ptr<Kernel>(std::make_unique<FakeKernel>(problem, layout, traits_.workspace, log_));
   }
 
  private:
@@ -140,10 +149,10 @@ class FakeDevice final : public Device {
     info_.libraries.resize(1);
     info_.libraries[0].name = "fastlib";
     info_.libraries[0].version = "2.6.3";
-    const FakeFamilyTraits traits[] = {{"alpha", WeightLayout::panel16, max_dimension, 128},
-                                       {"beta", std::nullopt, 8, 0},
-                                       {"gamma", WeightLayout::onednn, max_dimension, 0},
-                                       {"safe", WeightLayout::panel16, max_dimension, 0}};
+    const FakeFamilyTraits traits[] = {{"alpha", WeightLayout::panel16, max_dimension, 128, false},
+                                       {"beta", std::nullopt, 8, 0, false},
+                                       {"gamma", WeightLayout::onednn, max_dimension, 0, true},
+                                       {"safe", WeightLayout::panel16, max_dimension, 0, false}};
     for (const FakeFamilyTraits& one : traits) families_.push_back(std::make_unique<FakeFamily>(one, log));
     for (const auto& family : families_) listed_.push_back(family.get());
   }
