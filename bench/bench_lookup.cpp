@@ -75,7 +75,7 @@ const Workload& workload() {
 void set_per_lookup(benchmark::State& state) {
   state.counters["per_lookup"] =
       benchmark::Counter(static_cast<double>(state.iterations()) * batch,
-                         benchmark::Counter::kAvgThreadsRate | benchmark::Counter::kInvert);
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
 void group_path(benchmark::State& state) {

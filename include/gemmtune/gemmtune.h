@@ -90,11 +90,13 @@ struct View {
   std::int64_t leading = 0;
 };
 
-/// An output, likewise.
+/// An output, likewise; it may serve as an input, too.
 struct MutableView {
   void* data = nullptr;
   Type type = Type::unset;
   std::int64_t leading = 0;
+
+  operator View() const { return {data, type, leading}; }  // NOLINT(google-explicit-constructor)
 };
 
 inline View bf16(const void* data, std::int64_t leading = 0) { return {data, Type::bf16, leading}; }

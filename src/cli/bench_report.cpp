@@ -29,13 +29,6 @@ std::string match_text(const BenchRow& row) {
                        : std::string(to_string(row.match));
 }
 
-std::string status_text(BenchStatus status) {
-  std::string text(to_string(status));
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](char c) { return static_cast<char>(std::toupper(c)); });
-  return text;
-}
-
 double geometric_mean_speedup(const std::vector<BenchRow>& rows) {
   double sum = 0;
   int count = 0;
@@ -77,7 +70,7 @@ std::vector<BenchRow> run_bench(const Device& device, Evaluator& evaluator, cons
       console.clear_live_line();
       console.line(fmt::format("[{}/{}] {}: {} µs, {}", i + 1, request.shapes.size(),
                                short_name(row.shape.problem), time_text(row.microseconds),
-                               status_text(row.status)));
+                               std::string(to_string(row.status))));
       rows.push_back(std::move(row));
     }
   }
@@ -97,7 +90,7 @@ std::string bench_text(const std::vector<BenchRow>& rows, const BenchNames& name
   for (const BenchRow& row : rows) {
     table.add({short_name(row.shape.problem), time_text(row.other_microseconds), time_text(row.microseconds),
                speedup_text(row), std::string(to_string(row.verdict)), match_text(row),
-               status_text(row.status), row.kernel});
+               std::string(to_string(row.status)), row.kernel});
     if (!row.reason.empty()) notes += fmt::format("{}: {}\n", short_name(row.shape.problem), row.reason);
   }
   std::string text = table.text(stdout_is_terminal() ? stdout_columns() : 0) + "\n" + notes;

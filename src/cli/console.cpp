@@ -103,7 +103,7 @@ Console::~Console() {
 void Console::write_line(std::string_view text) {
   const std::lock_guard lock(mutex_);
   if (!shown_.empty()) std::fputs("\r\x1b[K", stderr);
-  fmt::print(stderr, "{}\n", text);
+  std::fputs(fmt::format("{}\n", text).c_str(), stderr);
   if (!shown_.empty()) std::fputs(shown_.c_str(), stderr);
   std::fflush(stderr);
 }
@@ -118,7 +118,7 @@ void Console::live_line(std::string_view text) {
   if (!live_) return;
   const std::lock_guard lock(mutex_);
   shown_ = shortened(text, terminal_columns(STDERR_FILENO) - 1);
-  fmt::print(stderr, "\r{}\x1b[K", shown_);
+  std::fputs(fmt::format("\r{}\x1b[K", shown_).c_str(), stderr);
   std::fflush(stderr);
 }
 
@@ -133,7 +133,8 @@ void Console::clear_live_line() {
 int usage_error(std::string_view command, std::string_view text) {
   std::string line(text);
   std::replace(line.begin(), line.end(), '\n', ' ');
-  fmt::print(stderr, "gemmtune {}: {}\n", command, line);
+  // Not fmt::print, which throws where stderr is full.
+  std::fputs(fmt::format("gemmtune {}: {}\n", command, line).c_str(), stderr);
   return exit_usage;
 }
 

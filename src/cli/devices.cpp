@@ -56,7 +56,8 @@ int run(const DeviceOptions& options, bool as_json) {
     const Status available = backend->available();
     Json entry = {{"name", backend->name()}, {"available", available.ok()}, {"why", available.message()}};
     entry["devices"] = Json::array();
-    text += fmt::format("{}: {}\n", backend->name(), available.ok() ? "available" : available.message());
+    text += available.ok() ? fmt::format("{}: available\n", backend->name())
+                           : fmt::format("{}\n", available.message());
     if (available.ok()) {
       for (const DeviceInfo& info : backend->devices(request)) {
         entry["devices"].push_back(device_json(info));

@@ -43,7 +43,7 @@ int parse_error(const CLI::App& app, const CLI::ParseError& error, const std::st
   for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at))
     text.replace(at, 1, " ");
   const std::string name = command.empty() ? "gemmtune" : "gemmtune " + command;
-  fmt::print(stderr, "{}: {} (see {} --help)\n", name, text, name);
+  std::fputs(fmt::format("{}: {} (see {} --help)\n", name, text, name).c_str(), stderr);
   return exit_usage;
 }
 
@@ -64,6 +64,13 @@ int run(int argc, char** argv) {
   const std::vector<std::string> raw(argv + 1, argv + argc);
   std::vector<std::string> words = argv_words(raw);
   const std::string command = command_of(words);
+  if (command.empty() && !words.empty() && words[0].substr(0, 1) != "-") {
+    std::string known;
+    for (const Command& one : all_commands())
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", one.name);
+    std::fputs(fmt::format("gemmtune: unknown command '{}' (known: {})\n", words[0], known).c_str(), stderr);
+    return exit_usage;
+  }
   if (command == "tune") {
     if (const auto complaint = unavailable_flag(words)) return usage_error(command, *complaint);
   }
@@ -86,9 +93,16 @@ int main(int argc, char** argv) {
   // A full disk or a file size limit is an error of write(), not the end of the process.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
-    return gemmtune::cli::run(argc, argv);
+    const int code = gemmtune::cli::run(argc, argv);
+    if (std::fflush(stdout) != 0) {
+      std::fputs("gemmtune: standard output: cannot be written\n", stderr);
+      return gemmtune::cli::exit_usage;
+    }
+    return code;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "gemmtune: {}\n", error.what());
+    std::fputs("gemmtune: ", stderr);
+    std::fputs(error.what(), stderr);
+    std::fputs("\n", stderr);
     return gemmtune::cli::exit_usage;
   }
 }

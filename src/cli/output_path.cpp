@@ -55,7 +55,7 @@ Status check_writable(const std::string& option, const std::string& path) {
     return Status::io("{} {}: cannot be written: {}", option, path, std::strerror(errno));
   }
   std::string folder = std::filesystem::path(target).parent_path().string();
-  if (folder.empty()) folder = ".";
+  if (folder.empty()) folder.push_back('.');
   if (stat(folder.c_str(), &found) != 0) {
     return Status::io("{} {}: the folder {}: {}", option, path, folder, std::strerror(errno));
   }

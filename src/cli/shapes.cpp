@@ -85,13 +85,15 @@ int run(const ShapesOptions& options) {
   if (!options.layers && options.input.empty()) {
     for (ShapeRow& row : list->rows) row.layer.clear();
   }
-  for (const std::string& complaint : list->complaints) fmt::print(stderr, "{}\n", complaint);
+  for (const std::string& complaint : list->complaints)
+    std::fputs(fmt::format("{}\n", complaint).c_str(), stderr);
   const std::string csv = write_shape_list(list->rows);
   if (!options.output.empty()) {
     Status status = check_writable("-o", options.output);
     if (status.ok()) status = write_file_atomically(options.output, csv);
     if (!status.ok()) return usage_error("shapes", status.message());
-    fmt::print(stderr, "{} in {}\n", counted(list->rows.size(), "shape"), options.output);
+    std::fputs(fmt::format("{} in {}\n", counted(list->rows.size(), "shape"), options.output).c_str(),
+               stderr);
   }
   if (options.json) {
     fmt::print("{}", json_text(*list));

@@ -77,14 +77,6 @@ Result<EnvironmentFile> read_environment_json(const std::string& tuned_path) {
   return file;
 }
 
-std::optional<std::string> environment_value(const std::string& object, std::string_view key) {
-  const auto json = parse_object("environment", object);
-  if (!json.ok()) return std::nullopt;
-  const auto at = json->find(key);
-  if (at == json->end()) return std::nullopt;
-  return at->is_string() ? at->get<std::string>() : dumped(*at, -1);
-}
-
 Status merge_environment_json(const std::string& tuned_path, const EnvironmentObjects& objects) {
   const std::string path = environment_path(tuned_path);
   std::string old_text;

@@ -3,10 +3,8 @@
 
 #include <functional>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 
 #include "base/status.h"
 
@@ -24,11 +22,6 @@ struct EnvironmentFile {
 
 /// A file that is not there has no objects; one that is no JSON object of objects is an error with file:line.
 Result<EnvironmentFile> read_environment_json(const std::string& tuned_path);
-
-/// A top-level value of an environment object: a string's text, anything else as JSON; nullopt where the key
-/// is absent or `object` is no JSON object. Dispatch compares device, library and policy of two environments
-/// by it.
-std::optional<std::string> environment_value(const std::string& object, std::string_view key);
 
 /// Merges objects (hash → object text) into the file: keys of a known hash are replaced, the rest stays. An
 /// unchanged file is not written. A damaged file is copied to <file>.damaged, said in the log, and begun

@@ -27,6 +27,9 @@ struct ProblemReader::Row {
     return 0;
   }
   bool flag(Column column) {
+    // The two spellings of all but every file, without the detour.
+    if (cell(column) == python_bool(false)) return false;
+    if (cell(column) == python_bool(true)) return true;
     if (is_missing(cell(column))) return false;
     const auto value = parse_bool(cell(column));
     if (value) return *value;
@@ -42,6 +45,7 @@ bool is_missing(std::string_view cell) {
   static constexpr std::array<std::string_view, 8> words{"Null", "NULL", "null", "NA",
                                                          "NaN",  "nan",  "None", "<NA>"};
   if (cell.empty()) return true;
+  if (cell.front() != 'N' && cell.front() != 'n' && cell.front() != '<') return false;
   for (const std::string_view word : words) {
     if (cell == word) return true;
   }

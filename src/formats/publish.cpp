@@ -25,8 +25,7 @@ struct OutputLine {
   std::string text;
   std::string end;
   bool removed = false;
-  bool has_key = false;
-  TunedEntry key;  // gfx, cu_num and problem, where has_key
+  bool is_row = false;  // has a key
 };
 
 /// An entry that needs a line: a new one (no_line), or an existing one that says something else.
@@ -54,7 +53,8 @@ class Splice {
   Result<std::string> run(const std::vector<TunedEntry>& entries);
 
  private:
-  Status read();
+  Status read(const std::vector<TunedEntry>& entries);
+  void read_keys();
   void start_new();
   Status check_device(const TunedEntry& entry) const;
   void find_changes(const std::vector<TunedEntry>& entries);
@@ -72,17 +72,18 @@ class Splice {
   Columns columns_;
   bool has_gfx_ = true;
   std::string line_end_ = "\n";
+  // Of the published keys only, in file order.
   std::unordered_map<std::string, std::vector<std::size_t>> lines_of_key_;
   std::vector<Change> changes_;
 };
 
-Status Splice::read() {
+Status Splice::read(const std::vector<TunedEntry>& entries) {
   const auto header = read_tuned_header(document_);
   if (!header.ok()) return header.status();
   header_ = header->index;
   columns_ = header->columns;
   for (const CsvLine& line : document_.lines) {
-    lines_.push_back({std::string(line.text), std::string(line.end), false, false, {}});
+    lines_.push_back({std::string(line.text), std::string(line.end)});
   }
   if (header_ == lines_.size()) {
     start_new();
@@ -94,16 +95,24 @@ Status Splice::read() {
                            document_.source);
   }
   if (lines_[header_].end == "\r\n") line_end_ = "\r\n";
+  for (const TunedEntry& entry : entries) lines_of_key_[row_key(entry, has_gfx_)];
+  read_keys();
+  return {};
+}
+
+void Splice::read_keys() {
   EntryReader reader(columns_);
   CsvCells cells;
+  TunedEntry row;
   for (std::size_t index = header_ + 1; index < lines_.size(); ++index) {
     OutputLine& line = lines_[index];
     if (is_blank_or_comment(line.text) || !cells.split(line.text) || cells.size() > columns_.width())
       continue;
-    line.has_key = reader.read_key(cells, index + 1, line.key, nullptr);
-    if (line.has_key) lines_of_key_[row_key(line.key, has_gfx_)].push_back(index);
+    line.is_row = reader.read_key(cells, index + 1, row, nullptr);
+    if (!line.is_row) continue;
+    const auto published = lines_of_key_.find(row_key(row, has_gfx_));
+    if (published != lines_of_key_.end()) published->second.push_back(index);
   }
-  return {};
 }
 
 /// A header of our own behind whatever comments there are.
@@ -115,7 +124,7 @@ void Splice::start_new() {
   cells.split(text);
   columns_ = Columns(cells);
   has_gfx_ = columns_.has(Column::gfx);
-  lines_.push_back({std::move(text), line_end_, false, false, {}});
+  lines_.push_back({std::move(text), line_end_});
 }
 
 Status Splice::check_device(const TunedEntry& entry) const {
@@ -129,9 +138,11 @@ Status Splice::check_device(const TunedEntry& entry) const {
 bool Splice::line_says(std::size_t line, const TunedEntry& entry, bool& old_is_valid) const {
   CsvCells cells;
   cells.split(lines_[line].text);
-  TunedEntry old_row = lines_[line].key;
+  TunedEntry old_row;
+  EntryReader reader(columns_);
   old_is_valid = false;
-  if (!EntryReader(columns_).read_values(cells, line + 1, old_row, nullptr)) return false;
+  if (!reader.read_key(cells, line + 1, old_row, nullptr)) return false;
+  if (!reader.read_values(cells, line + 1, old_row, nullptr)) return false;
   old_is_valid = valid_time(old_row.us);
   return same_row(old_row, entry);
 }
@@ -145,7 +156,7 @@ void Splice::find_changes(const std::vector<TunedEntry>& entries) {
     const std::string key = row_key(entry, has_gfx_);
     if (last[key] != index) continue;
     const auto known = lines_of_key_.find(key);
-    if (known == lines_of_key_.end()) {
+    if (known == lines_of_key_.end() || known->second.empty()) {
       changes_.push_back({&entry, no_line});
       continue;
     }
@@ -220,35 +231,43 @@ void Splice::write_changes() {
       continue;
     }
     if (lines_.back().end.empty()) lines_.back().end = line_end_;
-    lines_.push_back({row_text(*change.entry, {}), line_end_, false, true, *change.entry});
+    lines_.push_back({row_text(*change.entry, {}), line_end_, false, true});
   }
 }
 
 /// Rows with a key change places among themselves; comments, blank lines and unreadable rows stay where they
 /// are.
 void Splice::sort_rows() {
-  std::vector<std::size_t> places;
-  for (std::size_t index = 0; index < lines_.size(); ++index) {
-    if (lines_[index].has_key && !lines_[index].removed) places.push_back(index);
-  }
-  const auto rank = [&](std::size_t index) {
-    const TunedEntry& key = lines_[index].key;
-    const Problem& problem = key.problem;
-    return std::tuple(std::string_view(key.gfx), key.cu_num, problem.n, problem.m, problem.k, problem.bias,
-                      problem.x_type, problem.y_type, problem.scale_ab, problem.bpreshuffle);
+  struct Row {
+    TunedEntry key;
+    std::string text;
   };
-  std::vector<std::size_t> sorted = places;
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [&](std::size_t a, std::size_t b) { return rank(a) < rank(b); });
-  std::vector<std::string> texts;
-  for (const std::size_t index : sorted) texts.push_back(lines_[index].text);
+  std::vector<std::size_t> places;
+  std::vector<Row> rows;
+  EntryReader reader(columns_);
+  CsvCells cells;
+  for (std::size_t index = 0; index < lines_.size(); ++index) {
+    OutputLine& line = lines_[index];
+    if (!line.is_row || line.removed) continue;
+    places.push_back(index);
+    Row& row = rows.emplace_back();
+    cells.split(line.text);
+    reader.read_key(cells, index + 1, row.key, nullptr);
+    row.text = std::move(line.text);
+  }
+  const auto rank = [](const Row& row) {
+    const Problem& problem = row.key.problem;
+    return std::tuple(std::string_view(row.key.gfx), row.key.cu_num, problem.n, problem.m, problem.k,
+                      problem.bias, problem.x_type, problem.y_type, problem.scale_ab, problem.bpreshuffle);
+  };
+  std::stable_sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) { return rank(a) < rank(b); });
   for (std::size_t index = 0; index < places.size(); ++index) {
-    lines_[places[index]].text = std::move(texts[index]);
+    lines_[places[index]].text = std::move(rows[index].text);
   }
 }
 
 Result<std::string> Splice::run(const std::vector<TunedEntry>& entries) {
-  GEMMTUNE_RETURN_IF_ERROR(read());
+  GEMMTUNE_RETURN_IF_ERROR(read(entries));
   for (const TunedEntry& entry : entries) GEMMTUNE_RETURN_IF_ERROR(check_device(entry));
   find_changes(entries);
   extend_header();

@@ -12,7 +12,8 @@
 namespace gemmtune {
 namespace {
 
-constexpr int least_rounds = 3;  // of one call, however little time is left
+constexpr int least_rounds = 3;         // of one call, however little time is left
+constexpr double warm_up_and_gaps = 2;  // a sample's share of a round's time, inverted
 
 /// All rounds of one set of entrants: a column each, aligned by round, NaN where it was not measured.
 class RoundLog {
@@ -90,7 +91,6 @@ class Contest {
   }
 
   double expected_round_seconds() const {
-    constexpr double warm_up_and_gaps = 2;
     double microseconds = 0;
     for (const Entrant& entrant : task_.entrants) {
       microseconds += std::max(entrant.screened_microseconds, task_.policy.sample_microseconds);
@@ -182,7 +182,8 @@ void trim(FinalsTask& task, const Deadline& deadline) {
   if (!std::isfinite(deadline.seconds_left())) return;
   const int rounds = round_looks(task.policy.round_limit).front();
   const auto cost = [&](const Entrant& entrant) {
-    return 1e-6 * rounds * std::max(entrant.screened_microseconds, task.policy.sample_microseconds);
+    return 1e-6 * warm_up_and_gaps * rounds *
+           std::max(entrant.screened_microseconds, task.policy.sample_microseconds);
   };
   double left = deadline.seconds_left();
   if (task.baseline) left -= 2 * cost(task.entrants[*task.baseline]);

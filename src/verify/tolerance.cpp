@@ -3,11 +3,12 @@
 // y is a float32 sum of K products, rounded once to y's type. Two things may differ from the float64
 // reference:
 //
-// 1. The rounding to y's type: at most `output_epsilon` · |y| (2⁻⁸ for bf16, 2⁻¹¹ for fp16, 2⁻²⁴ for
-//    fp32), or `output_tiny` near zero. As it holds for each element, it holds for the
-//    norm of a row and of the whole: ‖error‖ ≤ output_epsilon · ‖ref‖; right kernels show about 0.43 of it.
+// 1. The rounding to y's type: at most `output_epsilon` · |y| (2⁻⁸ for bf16, 2⁻¹¹ for fp16, 2⁻²⁴ for fp32),
+// or
+//    `output_tiny` near zero. What holds for each element holds for the norm of a row, and so of the whole:
+//    ‖error‖ ≤ output_epsilon · ‖ref‖; right kernels show about 0.43 of it.
 //
-// 2. The accumulation. With u = 2⁻²⁴ and any order of K additions, K products and a few steps for bias and
+// 2. The accumulation. With u = 2⁻²⁴, any order of K additions, K products and a few steps for bias and
 // scales,
 //    |error| ≤ (K + 4)·u·Σ|x||w| (Higham, Accuracy and Stability, 3.1; first order in u). That is
 //    `element_factor`: no right kernel can pass it, whatever its order. It is a worst case; for rounding to

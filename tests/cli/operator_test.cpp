@@ -141,7 +141,7 @@ TEST_F(Operator, BenchOfATunedFile) {
   const Json json = json_of(program.run({"bench", tuned, "--rounds", "5", "--json", "--quiet"}));
   ASSERT_EQ(json["rows"].size(), 2U);
   EXPECT_EQ(json["rows"][0]["match"], "exact");
-  EXPECT_EQ(json["rows"][0]["status"], "ok");
+  EXPECT_EQ(json["rows"][0]["status"], "OK");
   EXPECT_GT(json["rows"][0]["us"].get<double>(), 0);
   const auto text = program.run({"bench", tuned, "--rounds", "5", "--against", tuned, "--limit", "1"});
   EXPECT_EQ(text.exit_code, 0) << text.err;

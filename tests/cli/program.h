@@ -38,7 +38,7 @@ class Program {
   std::vector<std::string> quick_tune(std::vector<std::string> more) const {
     std::vector<std::string> arguments = {"tune", "-m",      "3",         "-n",           "64",
                                           "-k",   "64",      "--libtype", "tiled,skinny", "--budget",
-                                          "3",    "--iters", "5"};
+                                          "1",    "--iters", "5"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }

@@ -55,7 +55,13 @@ PaperDevice::PaperDevice() {
   info_.model = "Paper 9000";
   info_.gfx = "x86-avx2";
   info_.cu_num = 2;
-  info_.libraries = {{"vendorlib", "1.2.3", ""}, {"otherlib", "", "not installed"}};
+  Library found;
+  found.name = "vendorlib";
+  found.version = "1.2.3";
+  Library missing;
+  missing.name = "otherlib";
+  missing.why = "not installed";
+  info_.libraries = {found, missing};
 }
 
 PaperDevice::~PaperDevice() = default;

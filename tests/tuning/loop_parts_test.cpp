@@ -17,6 +17,7 @@
 #include "tuning/finals.h"
 #include "tuning/known_rows.h"
 #include "tuning/layout_group.h"
+#include "tuning/problem_search.h"
 #include "tuning/tuner.h"
 
 namespace gemmtune {
@@ -161,6 +162,46 @@ TEST(ChooseLayout, ServingMoreMembersComesFirst) {
   const std::vector<GroupMember> members{{1, {{panel, 8}}}, {1, {{panel, 900}, {vendor_layout, 1}}}};
   EXPECT_EQ(choose_layout(members), panel);
   EXPECT_EQ(choose_layout(std::vector<GroupMember>{{1, {}}}), std::nullopt);
+}
+
+/// Asks for the first candidate that did not fail, again and again.
+class Insisting final : public Strategy {
+ public:
+  std::string_view name() const override { return "insisting"; }
+  SearchStep next(std::span<const SearchPoint> points, double) override {
+    SearchStep step;
+    for (std::size_t i = 0; i < points.size() && steps_ < 4 && step.candidates.empty(); ++i) {
+      if (!points[i].failed) step.candidates.push_back(i);
+    }
+    ++steps_;
+    return step;
+  }
+
+ private:
+  int steps_ = 0;
+};
+
+TEST(SearchProblem, AFailureInALaterStepCountsAndSamplesAddUp) {
+  testing::PaperDevice device;
+  add_families(device);
+  testing::FakeEvaluator evaluator;
+  evaluator.time = [](const Problem&, const Candidate&) { return 10.0; };
+  evaluator.outcome = [&](const Problem&, const Candidate& candidate) {
+    const bool second = candidate.family == "vendor" && evaluator.screened["vendor_r1"] == 2;
+    return second ? testing::failure(OutcomeKind::crashed, "signal 11") : Outcome{};
+  };
+  const auto list = list_candidates(device, problem_of(8, 64, 64), {});
+  Insisting strategy;
+  int looked_at = 0;
+  const auto trials = search_problem(problem_of(8, 64, 64), list.candidates, evaluator, strategy,
+                                     Deadline::never(), [&](const Trial&) { ++looked_at; });
+  ASSERT_TRUE(trials.ok());
+  ASSERT_EQ(trials->size(), 2U);
+  EXPECT_EQ(looked_at, 2);
+  EXPECT_EQ((*trials)[0].outcome.kind, OutcomeKind::crashed);
+  EXPECT_EQ((*trials)[0].outcome.microseconds.size(), 1U);
+  EXPECT_EQ((*trials)[1].outcome.kind, OutcomeKind::ok);
+  EXPECT_EQ((*trials)[1].outcome.microseconds.size(), 2U);
 }
 
 TEST(NeighbourMs, AreOneLessAndTheSmallestThatLandsOnTheRow) {

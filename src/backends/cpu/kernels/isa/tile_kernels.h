@@ -48,7 +48,8 @@ void tile_panel_kernel(const PanelArgs& args) {
       constexpr int w_tile = 6 + decltype(n)::get % 2;
       if constexpr (decltype(m)::get == 0) {
         const char* line = w + n.get * args.w_stride;
-        for (int row = 0; row < 16; ++row) __builtin_prefetch(line + row * 64 + args.prefetch);
+        if (args.prefetch != 0)
+          for (int row = 0; row < 16; ++row) __builtin_prefetch(line + row * 64 + args.prefetch);
         Tile::template load<w_tile>(line, 64);
       }
       if constexpr (decltype(n)::get == 0) {
@@ -90,7 +91,7 @@ void tile_row_kernel(const RowArgs& args) {
   const long whole = args.rows == row_tiles * 16 ? args.k / 32 : 0;
   for (long chunk = 0; chunk < chunks; ++chunk, x += tile_bytes, w += 64) {
     if (chunk < whole) {
-      for (int row = 0; row < row_tiles * 16; ++row)
+      for (int row = 0; args.prefetch != 0 && row < row_tiles * 16; ++row)
         __builtin_prefetch(w + row * args.w_stride + args.prefetch);
       tile_row_chunk<Tile, row_tiles, x_panels>(x, args.x_stride, w, args.w_stride);
       continue;

@@ -177,20 +177,25 @@ Space SkinnyFamily::space(const Problem& problem) const {
 
 double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings) const {
   const Machine machine = machine_model(settings.isa, problem.x_type);
-  const double passes = static_cast<double>(ceil_div(problem.m, settings.mr));
-  const double multiplied = passes * static_cast<double>(settings.mr) * static_cast<double>(problem.n) *
-                            static_cast<double>(problem.k) * 2;
-  // Loads a multiplication: broadcasts or vectors of x for each nr, weights for each mr.
-  const double loads = 1.0 / static_cast<double>(settings.mr) + 1.0 / static_cast<double>(settings.nr);
-  const double compute = multiplied / machine.flops_per_microsecond * (0.8 + 0.5 * loads);
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const bool panels = layout_of(problem) == WeightLayout::panel16;
+  const double passes = real(ceil_div(problem.m, settings.mr));
+  const std::int64_t rest = problem.m % settings.mr == 0 ? settings.mr : problem.m % settings.mr;
+  const double rows = (passes - 1) * real(settings.mr) + real((rest + settings.mr) / 2);
+  // Vector loads a multiplication: of x for each vector of features, of weights for each row of x.
+  const double vectors = panels ? real(settings.nr) / 16 : real(settings.nr);
+  const double loads = 1 / real(settings.mr) + 1 / vectors;
+  const double compute =
+      rows * real(problem.n) * real(problem.k) * 2 / machine.flops_per_microsecond * (0.75 + 0.5 * loads);
+  // Several streams and a prefetch draw the weights a little faster.
+  const double draw = 1 + 0.15 / vectors + (settings.prefetch == 0 ? 0.02 : 0.0);
+  const double memory = real(weight_bytes(problem)) / machine.bytes_per_microsecond * draw;
   // The first pass waits for memory, the others find the weights in a cache.
-  const double memory = static_cast<double>(weight_bytes(problem)) / machine.bytes_per_microsecond;
+  const double waiting = passes > 1 ? compute / passes * 0.2 : 0;
   const double threads = worthwhile_threads(problem, threads_);
-  const double streams = settings.prefetch == 0 ? 1.02 : 1.0;
-  const double sums =
-      settings.splits == 1 ? 0 : static_cast<double>(settings.splits * problem.m * problem.n) / 4e3 + 3;
-  const double waiting = passes > 1 ? compute / passes * (passes - 1) * 0.5 : 0;
-  return (std::max(compute, memory * streams) + waiting) / threads + sums +
+  const double sums = settings.splits == 1 ? 0 : real(settings.splits * problem.m * problem.n) / 4e3 + 3;
+  const double kc = passes > 1 && settings.kc == kc_values[2] ? 1.05 : 1.0;
+  return (std::max(compute, memory) + waiting) * kc / threads + sums +
          (threads > 1 ? machine.wake_microseconds : 0);
 }
 
@@ -201,7 +206,12 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
     for (const Tile& tile : tiles_of(*set_.at(isa), problem)) {
       SkinnySettings settings{
           .isa = isa, .mr = tile.mr, .nr = tile.nr, .kc = kc_values[2], .prefetch = 1024, .splits = 1};
-      if (problem.m > settings.mr) settings.kc = problem.k > kc_values[0] ? kc_values[1] : kc_values[0];
+      if (problem.m > settings.mr) {
+        // Several passes: a block of weights stays in a cache, and the passes hide the fetching.
+        settings.kc = layout_of(problem) == WeightLayout::panel16 ? kc_values[0] : kc_values[1];
+        if (problem.k <= kc_values[0]) settings.kc = kc_values[0];
+        settings.prefetch = 0;
+      }
       if (!refuse_tile(problem, settings).empty()) continue;
       const double microseconds = cost(problem, settings);
       if (best_cost != 0 && microseconds >= best_cost) continue;

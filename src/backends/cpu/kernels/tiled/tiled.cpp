@@ -233,7 +233,9 @@ Config TiledFamily::default_config(const Problem& problem) const {
           .settings = {.isa = isa, .mr = list.entries[i].mr, .nr = list.entries[i].panels * panel_columns}};
       choice.settings.mc = default_block(mc_values, problem.m);
       choice.settings.nc = default_block(nc_values, problem.n);
-      choice.settings.kc = problem.k > kc_values[0] ? kc_values[1] : kc_values[0];
+      choice.settings.kc = problem.k > kc_values[1]   ? kc_values[2]
+                           : problem.k > kc_values[0] ? kc_values[1]
+                                                      : kc_values[0];
       choice.settings.prefetch = 1;
       lay_grid(problem, choice);
       if (!refuse_tile(problem, choice).empty()) continue;
