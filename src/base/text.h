@@ -1,6 +1,7 @@
 // Strict reading of numbers and words out of text: the whole text must be the value.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,6 +13,11 @@ namespace gemmtune {
 /// Without blanks, tabs and carriage returns at both ends.
 std::string_view trim(std::string_view text);
 std::vector<std::string_view> split(std::string_view text, char separator);
+/// The answers are views into their argument: a temporary string would leave them dangling.
+template <std::same_as<std::string> Temporary>
+std::string_view trim(Temporary&& text) = delete;
+template <std::same_as<std::string> Temporary>
+std::vector<std::string_view> split(Temporary&& text, char separator) = delete;
 std::string to_lower(std::string_view text);
 /// Decimal with optional sign; nothing else in the text, no overflow; "12.0" is accepted as 12.
 std::optional<std::int64_t> parse_integer(std::string_view text);

@@ -127,7 +127,8 @@ std::string level_text(const LookupLevel& level, const TableSet& tables) {
 
 std::string text_of(const LookupReport& report, const TableSet& tables) {
   std::string text = fmt::format("{}\nfor {}, cu_num {}\n", print(report.problem), report.gfx, report.cu_num);
-  for (const std::string_view line : split(tables.describe(), '\n')) {
+  const std::string sources = tables.describe();
+  for (const std::string_view line : split(sources, '\n')) {
     if (!line.empty()) text += fmt::format("from {}\n", line);
   }
   for (const LookupLevel& level : report.levels) text += level_text(level, tables);

@@ -25,7 +25,7 @@ std::string cell(std::string text) {
 
 std::string header(CsvSchema schema) {
   const std::string text = write_tuned_csv({}, schema);
-  return std::string(trim(text.substr(0, text.find('\n')))) + ",outcome,reason\n";
+  return std::string(trim(std::string_view(text).substr(0, text.find('\n')))) + ",outcome,reason\n";
 }
 
 }  // namespace

@@ -93,6 +93,7 @@ TEST_F(Operator, LookupInWords) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   for (const std::string part : {"exact", "fine", "M=16", "answer:", "tuned.csv:2"}) {
     EXPECT_THAT(result.out, HasSubstr(part));
+    EXPECT_THAT(result.out, HasSubstr("\nfrom " + tuned + ": "));
   }
 }
 

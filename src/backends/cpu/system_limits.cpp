@@ -20,7 +20,8 @@ std::string text_of(const std::string& path) {
 }
 
 std::optional<std::int64_t> number_in(const std::string& path) {
-  return parse_integer(trim(split(text_of(path), '\n').front()));
+  const std::string text = text_of(path);
+  return parse_integer(split(text, '\n').front());
 }
 
 /// The number after `key` in lines "key value" or "key: value kB"; nullopt where there is no such line.
