@@ -35,7 +35,7 @@ struct TunedEntry {
   std::string pdl_kernel_name;
   std::optional<double> pdl_us;
   std::string env;
-  std::size_t line = 0;  // of the file it was read from, 1-based; 0: not from a file
+  std::size_t line = 0;      // of the file it was read from, 1-based; 0: not from a file
   std::uint32_t source = 0;  // which file, where several were read into one table: the reader's index
 };
 

@@ -20,8 +20,8 @@ struct FamilyRequest {
   std::string library_folder;
 };
 
-/// What a device asks of oneDNN beside its kernels. The problem's M does not matter. Errors: `unsupported` with
-/// oneDNN's reason.
+/// What a device asks of oneDNN beside its kernels. The problem's M does not matter. Errors: `unsupported`
+/// with oneDNN's reason.
 class OnednnServices {
  public:
   virtual ~OnednnServices() = default;
