@@ -169,7 +169,7 @@ struct DeviceRequest {
   std::string text;     // "cpu", "cpu:0-15", "cuda:0"; empty: the backend's default
   int threads = 0;      // 0: all cores of the set
   std::string isa_cap;  // GEMMTUNE_CPU_ISA
-  std::string library_folder;
+  std::string module_folder;
   bool pin_threads = false;  // the tuner pins, service never does
 };
 

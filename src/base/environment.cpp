@@ -44,7 +44,7 @@ Environment read_environment() {
   environment.model_folder = first_set({"GTUNE_MODEL"});
   environment.batch_size = parse_integer(first_set({"GTUNE_BATCH_SIZE"}));
   environment.tensor_parallel = parse_integer(first_set({"GTUNE_TP"}));
-  environment.library_folder = first_set({"GEMMTUNE_LIBRARY_DIR"});
+  environment.module_folder = first_set({"GEMMTUNE_LIBRARY_DIR"});
   return environment;
 }
 

@@ -18,7 +18,7 @@ struct Environment {
   std::optional<std::int64_t> batch_size;       // GTUNE_BATCH_SIZE: default of --batch_size
   std::optional<std::int64_t> tensor_parallel;  // GTUNE_TP: default of --tp
   std::string
-      library_folder;  // GEMMTUNE_LIBRARY_DIR: where the loadable family modules lie (default: beside us)
+      module_folder;  // GEMMTUNE_LIBRARY_DIR: where the loadable family modules lie (default: beside us)
 };
 
 Environment read_environment();

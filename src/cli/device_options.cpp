@@ -21,7 +21,7 @@ DeviceRequest device_request(const DeviceOptions& options, const Environment& en
   request.text = options.device;
   request.threads = options.threads > 0 ? options.threads : environment.threads.value_or(0);
   request.isa_cap = environment.cpu_isa;
-  request.library_folder = environment.library_folder;
+  request.module_folder = environment.module_folder;
   return request;
 }
 

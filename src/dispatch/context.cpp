@@ -34,7 +34,7 @@ Result<std::unique_ptr<Context>> Context::open(const ContextOptions& options) {
   request.text = options.device;
   request.threads = options.threads > 0 ? options.threads : std::max(environment.threads.value_or(0), 0);
   request.isa_cap = environment.cpu_isa;
-  request.library_folder = environment.library_folder;
+  request.module_folder = environment.module_folder;
   auto device = open_device(options.backend.empty() ? "auto" : options.backend, request);
   if (!device.ok()) return device.status();
   return std::make_unique<Context>(options, environment, std::move(device).value());

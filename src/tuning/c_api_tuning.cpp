@@ -145,7 +145,7 @@ Result<std::unique_ptr<Device>> open(const gemmtune_tuning_options& options, con
   request.text = text_of(options.device);
   request.threads = options.threads != 0 ? options.threads : environment.threads.value_or(0);
   request.isa_cap = environment.cpu_isa;
-  request.library_folder = environment.library_folder;
+  request.module_folder = environment.module_folder;
   request.pin_threads = options.pin_threads != 0;
   const std::string backend = text_of(options.backend);
   return open_device(backend.empty() ? "auto" : backend, request);

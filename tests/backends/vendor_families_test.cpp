@@ -277,7 +277,7 @@ TEST(OnednnFamily, RefusesInWordsOfItsVocabulary) {
 
 TEST(OnednnFamily, IsMissingWithAReasonWhereItsModuleIsNot) {
   DeviceRequest request;
-  request.library_folder = "/nonexistent";
+  request.module_folder = "/nonexistent";
   const auto bare = open_device("cpu", request);
   ASSERT_TRUE(bare.ok()) << bare.message();
   EXPECT_EQ((*bare)->find_family("onednn"), nullptr);

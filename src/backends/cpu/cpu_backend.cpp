@@ -22,7 +22,7 @@ Result<CpuDeviceOptions> read_request(const DeviceRequest& request) {
                              request.isa_cap);
     }
   }
-  options.library_folder = request.library_folder;
+  options.module_folder = request.module_folder;
   options.pin_threads = request.pin_threads;
   return options;
 }
@@ -37,7 +37,7 @@ class CpuBackend final : public Backend {
     if (!options.ok()) return {};
     const Isa isa = detect_isa(options->isa_cap);
     FamilyList list;
-    add_vendor_families({isa, options->isa_cap, options->cores.cores, options->library_folder}, list);
+    add_vendor_families({isa, options->isa_cap, options->cores.cores, options->module_folder}, list);
     return {describe_device(options->cores.cores, isa, std::move(list.libraries))};
   }
 

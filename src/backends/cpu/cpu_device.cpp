@@ -27,7 +27,7 @@ PoolOptions pool_options(const CpuDeviceOptions& options) {
 }
 
 FamilyRequest family_request(const CpuDeviceOptions& options) {
-  return {detect_isa(options.isa_cap), options.isa_cap, options.cores.cores, options.library_folder};
+  return {detect_isa(options.isa_cap), options.isa_cap, options.cores.cores, options.module_folder};
 }
 
 Status check_pointers(const void* a, const void* b, std::size_t bytes) {

@@ -18,7 +18,7 @@ namespace gemmtune::cpu {
 struct CpuDeviceOptions {
   CoreSet cores;
   std::optional<Isa> isa_cap;
-  std::string library_folder;
+  std::string module_folder;
   bool pin_threads = false;
 };
 

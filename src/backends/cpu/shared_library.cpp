@@ -49,8 +49,8 @@ std::string SharedLibrary::file_of(const void* address) {
   return resolve_links(information.dli_fname);
 }
 
-std::vector<std::string> module_paths(const std::string& file_name, const std::string& library_folder) {
-  if (!library_folder.empty()) return {(fs::path(library_folder) / file_name).string()};
+std::vector<std::string> module_paths(const std::string& file_name, const std::string& module_folder) {
+  if (!module_folder.empty()) return {(fs::path(module_folder) / file_name).string()};
   const fs::path folder = fs::path(own_file()).parent_path();
   std::vector<std::string> paths;
   for (const char* beside :

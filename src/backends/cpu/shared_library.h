@@ -31,8 +31,8 @@ class SharedLibrary {
   void* handle_;
 };
 
-/// Where a loadable module of ours may lie: `library_folder` alone where it is not empty; else around the
+/// Where a loadable module of ours may lie: `module_folder` alone where it is not empty; else around the
 /// program or library that this code is in (beside it, as in a build folder and as installed).
-std::vector<std::string> module_paths(const std::string& file_name, const std::string& library_folder);
+std::vector<std::string> module_paths(const std::string& file_name, const std::string& module_folder);
 
 }  // namespace gemmtune::cpu

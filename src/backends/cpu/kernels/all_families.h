@@ -17,7 +17,7 @@ struct FamilyRequest {
   Isa isa = Isa::scalar;
   std::optional<Isa> cap;  // asked for by the user: vendor libraries are held to it too
   CoreList cores;          // one thread a core
-  std::string library_folder;
+  std::string module_folder;
 };
 
 /// What a device asks of oneDNN beside its kernels. The problem's M does not matter. Errors: `unsupported`

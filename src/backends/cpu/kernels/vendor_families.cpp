@@ -10,7 +10,7 @@ namespace gemmtune::cpu {
 
 void add_vendor_families(const FamilyRequest& request, FamilyList& list) {
   const auto threads = static_cast<int>(request.cores.size());
-  if (auto onednn = OnednnLibrary::load(request.library_folder, request.cap); onednn.ok()) {
+  if (auto onednn = OnednnLibrary::load(request.module_folder, request.cap); onednn.ok()) {
     list.libraries.push_back({"oneDNN", (*onednn)->version(), "", (*onednn)->path()});
     auto family = std::make_unique<OnednnFamily>(std::move(*onednn), threads);
     list.onednn = family.get();

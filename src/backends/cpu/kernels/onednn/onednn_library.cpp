@@ -34,9 +34,9 @@ std::optional<gemmtune_onednn_type> onednn_type(DataType type) {
   return std::nullopt;
 }
 
-Result<std::shared_ptr<const OnednnLibrary>> OnednnLibrary::load(const std::string& library_folder,
+Result<std::shared_ptr<const OnednnLibrary>> OnednnLibrary::load(const std::string& module_folder,
                                                                  std::optional<Isa> cap) {
-  const auto module = SharedLibrary::open(module_paths("libgemmtune_onednn.so", library_folder));
+  const auto module = SharedLibrary::open(module_paths("libgemmtune_onednn.so", module_folder));
   if (!module.ok()) return Status::not_found("{} ({})", module.message(), how_to_get);
   gemmtune_onednn_entry entry = nullptr;
   if (!module->find(GEMMTUNE_ONEDNN_ENTRY, entry)) {

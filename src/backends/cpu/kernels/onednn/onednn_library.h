@@ -17,7 +17,7 @@ class OnednnLibrary {
  public:
   /// Loads libgemmtune_onednn.so and with it libdnnl. Fails with what is missing and how to get it. `cap`
   /// limits oneDNN in the whole process and must come before its first use.
-  static Result<std::shared_ptr<const OnednnLibrary>> load(const std::string& library_folder,
+  static Result<std::shared_ptr<const OnednnLibrary>> load(const std::string& module_folder,
                                                            std::optional<Isa> cap);
 
   std::string version() const { return table_->version(); }
