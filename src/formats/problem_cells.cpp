@@ -52,9 +52,19 @@ bool is_missing(std::string_view cell) {
   return false;
 }
 
-bool is_empty_row(const CsvCells& row) {
-  for (std::size_t index = 0; index < row.size(); ++index) {
-    if (!row[index].empty()) return false;
+bool split_row(const CsvLine& line, const Columns& columns, CsvCells& cells, Complaints& complaints) {
+  if (is_blank_or_comment(line.text)) return false;
+  if (!cells.split(line.text)) {
+    complaints.row(line.number, unclosed_quote);
+    return false;
+  }
+  bool empty = true;
+  for (std::size_t index = 0; index < cells.size(); ++index) empty = empty && cells[index].empty();
+  if (empty) return false;
+  if (cells.size() > columns.width()) {
+    complaints.row(line.number,
+                   fmt::format("{} cells, expected at most the header's {}", cells.size(), columns.width()));
+    return false;
   }
   return true;
 }

@@ -18,8 +18,9 @@ struct TypeOverrides {
 
 /// Empty, or one of the words that pandas and AITER write for a missing cell (Null, NA, nan …).
 bool is_missing(std::string_view cell);
-/// No cell holds anything.
-bool is_empty_row(const CsvCells& row);
+/// The cells of a row that means something. False for a blank line, a comment, a row of empty cells, and for
+/// a row that is none (an unclosed quote, more cells than the header), which has a complaint then.
+bool split_row(const CsvLine& line, const Columns& columns, CsvCells& cells, Complaints& complaints);
 
 /// Reads problems row by row. A column that the header lacks, or a missing cell: bias, scaleAB, bpreshuffle
 /// False; outdtype as dtype. A pre-shuffled weight's layout is `any`.

@@ -46,18 +46,8 @@ bool read_calls(const CsvCells& cells, const Columns& columns, ShapeRow& row, Co
 
 void read_row(const CsvLine& line, const Columns& columns, ProblemReader& reader, ShapeCollector& shapes,
               Complaints& complaints) {
-  if (is_blank_or_comment(line.text)) return;
   CsvCells cells;
-  if (!cells.split(line.text)) {
-    complaints.row(line.number, unclosed_quote);
-    return;
-  }
-  if (is_empty_row(cells)) return;
-  if (cells.size() > columns.width()) {
-    complaints.row(line.number,
-                   fmt::format("{} cells, expected at most the header's {}", cells.size(), columns.width()));
-    return;
-  }
+  if (!split_row(line, columns, cells, complaints)) return;
   ShapeRow row;
   row.line = line.number;
   row.layer = columns.cell(cells, Column::layer);

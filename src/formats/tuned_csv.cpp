@@ -17,17 +17,7 @@ double rounded(double value) { return *parse_number(python_float(value, 2)); }
 
 void read_row(const CsvLine& line, const Columns& columns, EntryReader& reader, CsvCells& cells,
               TunedFile& file, Complaints& complaints) {
-  if (is_blank_or_comment(line.text)) return;
-  if (!cells.split(line.text)) {
-    complaints.row(line.number, unclosed_quote);
-    return;
-  }
-  if (is_empty_row(cells)) return;
-  if (cells.size() > columns.width()) {
-    complaints.row(line.number,
-                   fmt::format("{} cells, expected at most the header's {}", cells.size(), columns.width()));
-    return;
-  }
+  if (!split_row(line, columns, cells, complaints)) return;
   TunedEntry entry;
   if (!reader.read_key(cells, line.number, entry, &complaints)) return;
   if (!reader.read_values(cells, line.number, entry, &complaints)) return;

@@ -103,6 +103,13 @@ WeightLayout layout_of(const Problem& problem) {
   return packed ? WeightLayout::panel16 : WeightLayout::plain;
 }
 
+Parameter layout_parameter(const Problem& problem) {
+  return {.key = "w",
+          .values = {std::string(to_string(layout_of(problem)))},
+          .absent = "plain",
+          .meaning = "weight layout"};
+}
+
 Panel16 panel16_of(const Problem& problem) {
   const bool pairs = problem.w_type == DataType::bf16;
   return {

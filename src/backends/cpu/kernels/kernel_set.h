@@ -42,6 +42,15 @@ const RowEntry* fitting(const RowList& list, std::int64_t rows, std::int64_t nr)
 Status accepts_a16w16(const Problem& problem);
 /// panel16 for a problem whose weight is or may be packed, else plain.
 WeightLayout layout_of(const Problem& problem);
+/// The values of a parameter of numbers.
+template <typename Numbers>
+std::vector<std::string> number_texts(const Numbers& numbers) {
+  std::vector<std::string> values;
+  for (const std::int64_t number : numbers) values.push_back(std::to_string(number));
+  return values;
+}
+/// The parameter w: the one layout that the problem's weight has.
+Parameter layout_parameter(const Problem& problem);
 /// ok where every setting is a known key with one of its values and no constraint refuses.
 Status check_config(const Space& space, const Config& config);
 /// A stream's executor; never null in a kernel.

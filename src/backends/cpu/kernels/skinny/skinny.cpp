@@ -152,23 +152,15 @@ Space SkinnyFamily::space(const Problem& problem) const {
       columns.insert(tile.nr);
     }
   }
-  const auto texts = [](const auto& numbers) {
-    std::vector<std::string> values;
-    for (const std::int64_t number : numbers) values.push_back(std::to_string(number));
-    return values;
-  };
   Space space;
   space.add(std::move(isa));
-  space.add(Parameter{.key = "w",
-                      .values = {std::string(to_string(layout_of(problem)))},
-                      .absent = "plain",
-                      .meaning = "weight layout"});
-  space.add(
-      Parameter{.key = "mr", .values = texts(rows), .absent = "1", .meaning = "rows of x in registers"});
-  space.add(
-      Parameter{.key = "nr", .values = texts(columns), .absent = "16", .meaning = "output features at once"});
+  space.add(layout_parameter(problem));
   space.add(Parameter{
-      .key = "kc", .values = texts(kc_values), .absent = "16384", .meaning = "elements of k a pass"});
+      .key = "mr", .values = number_texts(rows), .absent = "1", .meaning = "rows of x in registers"});
+  space.add(Parameter{
+      .key = "nr", .values = number_texts(columns), .absent = "16", .meaning = "output features at once"});
+  space.add(Parameter{
+      .key = "kc", .values = number_texts(kc_values), .absent = "16384", .meaning = "elements of k a pass"});
   space.add(Parameter{
       .key = "pf", .values = {"0", "1024", "4096"}, .absent = "0", .meaning = "prefetch distance in bytes"});
   space.add(Parameter{.key = "sk", .values = {"1", "2", "4", "8"}, .absent = "1", .meaning = "splits of k"});

@@ -165,26 +165,21 @@ Space TiledFamily::space(const Problem& problem) const {
       columns.insert(list.entries[i].panels * panel_columns);
     }
   }
-  const auto texts = [](const auto& numbers) {
-    std::vector<std::string> values;
-    for (const std::int64_t number : numbers) values.push_back(std::to_string(number));
-    return values;
-  };
   Space space;
   space.add(std::move(isa));
-  space.add(Parameter{.key = "w",
-                      .values = {std::string(to_string(layout_of(problem)))},
-                      .absent = "plain",
-                      .meaning = "weight layout"});
-  space.add(
-      Parameter{.key = "mr", .values = texts(rows), .absent = "1", .meaning = "rows of the register tile"});
+  space.add(layout_parameter(problem));
   space.add(Parameter{
-      .key = "nr", .values = texts(columns), .absent = "16", .meaning = "columns of the register tile"});
-  space.add(Parameter{.key = "mc", .values = texts(mc_values), .absent = "128", .meaning = "rows a block"});
+      .key = "mr", .values = number_texts(rows), .absent = "1", .meaning = "rows of the register tile"});
+  space.add(Parameter{.key = "nr",
+                      .values = number_texts(columns),
+                      .absent = "16",
+                      .meaning = "columns of the register tile"});
   space.add(
-      Parameter{.key = "nc", .values = texts(nc_values), .absent = "128", .meaning = "columns a block"});
+      Parameter{.key = "mc", .values = number_texts(mc_values), .absent = "128", .meaning = "rows a block"});
   space.add(Parameter{
-      .key = "kc", .values = texts(kc_values), .absent = "256", .meaning = "elements of k a block"});
+      .key = "nc", .values = number_texts(nc_values), .absent = "128", .meaning = "columns a block"});
+  space.add(Parameter{
+      .key = "kc", .values = number_texts(kc_values), .absent = "256", .meaning = "elements of k a block"});
   space.add(
       Parameter{.key = "pf", .values = {"0", "1", "2"}, .absent = "0", .meaning = "prefetch: panels, and x"});
   space.add(
