@@ -92,6 +92,8 @@ TEST(ModelConfig, DamagedConfigsAreNamedWithTheLine) {
             std::string::npos);
   EXPECT_FALSE(with_config("[1]").ok());
   EXPECT_FALSE(with_config("").ok());
+  EXPECT_NE(with_config(R"({"a": )" + std::string(100000, '[')).message().find("config.json:1: nested deeper"),
+            std::string::npos);
   EXPECT_NE(with_config(R"({"hidden_size": "big"})").message().find("hidden_size = \"big\""),
             std::string::npos);
   EXPECT_NE(with_config(R"({"hidden_size": 0})").message().find("hidden_size = 0"), std::string::npos);
