@@ -131,11 +131,12 @@ class ResultReader {
     return true;
   }
 
-  /// yaml-cpp drops comments: this one is looked for in the line on which the map begins.
+  /// yaml-cpp drops comments: this one is looked for in the line on which the map begins, behind its braces.
   void read_comment(GemmResult& result) {
     const std::string_view line = result.line <= lines_.size() ? lines_[result.line - 1] : std::string_view();
     const auto at = line.rfind("# TFLOPS:");
-    if (at == std::string_view::npos) return;
+    const auto brace = line.rfind('}');
+    if (at == std::string_view::npos || (brace != std::string_view::npos && brace > at)) return;
     const std::string_view comment = line.substr(at);
     const auto tflops = number_behind(comment, "TFLOPS:");
     const auto us = number_behind(comment, "time(us):");

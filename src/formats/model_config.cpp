@@ -163,6 +163,12 @@ Result<std::vector<Layer>> layers_of(const std::string& path, const Sizes& sizes
   GEMMTUNE_RETURN_IF_ERROR(divide(path, "intermediate_size", sizes.intermediate, ranks, intermediate));
   if (options.lm_head)
     GEMMTUNE_RETURN_IF_ERROR(divide(path, "vocab_size", sizes.vocabulary, ranks, vocabulary));
+  if (heads + 2 * kv_heads > max_dimension / sizes.head_dim) {
+    return Status::invalid(
+        "{}: num_attention_heads = {}, num_key_value_heads = {} and head_dim = {} make more "
+        "than {} features",
+        path, sizes.heads, sizes.kv_heads, sizes.head_dim, max_dimension);
+  }
   std::vector<Layer> layers{
       {"qkv_proj", (heads + 2 * kv_heads) * sizes.head_dim, sizes.hidden, sizes.layers},
       {"o_proj", sizes.hidden, heads * sizes.head_dim, sizes.layers},

@@ -110,6 +110,14 @@ TEST(GemmResults, DirtIsReportedAndTheRestIsUsed) {
   }
 }
 
+TEST(GemmResults, ATextIsNoComment) {
+  const GemmResultFile file =
+      parse("- {'M': 1, 'N': 2, 'K': 3, 'a': '# TFLOPS: x', 'b} # TFLOPS: 1 time(us): 2': 0}\n");
+  EXPECT_THAT(file.complaints, IsEmpty());
+  ASSERT_THAT(file.results, SizeIs(1));
+  EXPECT_EQ(file.results[0].us, std::nullopt);
+}
+
 TEST(GemmResults, BenchmarkTable) {
   EXPECT_EQ(write_gemm_benchmark_csv(read_data("results_v3_4.yaml").results),
             "trans,M,N,K,TFLOPS,us\n"
