@@ -377,7 +377,7 @@ std::string write_triton_json(const TritonFile& file) {
   std::string text = "{";
   const char* separator = "\n";
   for (const std::string& member : members) {
-    text += separator + indent + member;
+    text.append(separator).append(indent).append(member);
     separator = ",\n";
   }
   text += members.empty() ? "}" : "\n}";
