@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <initializer_list>
 
 #include "base/text.h"
 
@@ -33,36 +34,121 @@ Status check_tensor(std::string_view name, DataType type, const std::array<std::
                          sizes[1], sizes[2], to_string(type));
 }
 
-bool is_float_type(DataType type) {
-  return type == DataType::f32 || type == DataType::f16 || type == DataType::bf16;
+/// `types` in words, for a message.
+Status check_type(std::string_view what, DataType type, std::initializer_list<DataType> expected) {
+  for (const DataType allowed : expected) {
+    if (type == allowed) return {};
+  }
+  std::string names;
+  for (const DataType allowed : expected) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", to_string(allowed));
+  }
+  return Status::invalid("{} is {}, expected one of {}", what, to_string(type), names);
 }
 
+constexpr auto bf16 = DataType::bf16;
+constexpr auto f16 = DataType::f16;
+constexpr auto f32 = DataType::f32;
+constexpr auto i8 = DataType::i8;
+constexpr auto fn = DataType::f8_e4m3fn;
+constexpr auto fnuz = DataType::f8_e4m3fnuz;
+constexpr auto f4 = DataType::f4_e2m1;
+
 Status check_a16w16_types(const Problem& problem) {
-  const bool fp8 = problem.x_type == DataType::f8_e4m3fn || problem.x_type == DataType::f8_e4m3fnuz;
+  const bool fp8 = problem.x_type == fn || problem.x_type == fnuz;
   if (problem.scale_ab != fp8) {
     return Status::invalid("scaleAB = {} with x of {}: expected scaleAB with fp8 operands and only with them",
                            problem.scale_ab ? "True" : "False", to_string(problem.x_type));
   }
-  if (!fp8 && !is_float_type(problem.x_type)) {
-    return Status::invalid("dtype of x is {}, expected bf16, fp16 or fp32 for a16w16",
-                           to_string(problem.x_type));
+  if (!fp8) GEMMTUNE_RETURN_IF_ERROR(check_type("dtype of x", problem.x_type, {bf16, f16, f32}));
+  return check_type("outdtype", problem.y_type, {bf16, f16, f32});
+}
+
+Status check_moe(const Problem& problem) {
+  GEMMTUNE_RETURN_IF_ERROR(check_dimension("experts", problem.moe.experts));
+  if (problem.moe.topk < 1 || problem.moe.topk > problem.moe.experts) {
+    return Status::invalid("topk = {}, expected a whole number from 1 to the {} experts", problem.moe.topk,
+                           problem.moe.experts);
   }
+  GEMMTUNE_RETURN_IF_ERROR(check_type("q_dtype_a", problem.x_type, {bf16, f16, i8, fn, fnuz, f4}));
+  GEMMTUNE_RETURN_IF_ERROR(
+      check_type("q_dtype_w", problem.w_type, {bf16, f16, i8, fn, fnuz, f4, DataType::i4, DataType::u8}));
+  GEMMTUNE_RETURN_IF_ERROR(check_type("dtype of y", problem.y_type, {bf16, f16}));
+  return check_tensor("w1 and w2", problem.w_type,
+                      {std::int64_t{3} * problem.moe.experts, problem.n, problem.k});
+}
+
+Status check_types(const Problem& problem) {
+  if (problem.operation == Operation::fused_moe) return check_moe(problem);
   if (problem.w_type != problem.x_type) {
     return Status::invalid("dtype of w is {}, expected the type of x, {}", to_string(problem.w_type),
                            to_string(problem.x_type));
   }
-  if (!is_float_type(problem.y_type)) {
-    return Status::invalid("outdtype is {}, expected bf16, fp16 or fp32", to_string(problem.y_type));
+  switch (problem.operation) {
+    case Operation::a16w16:
+      return check_a16w16_types(problem);
+    case Operation::a8w8:
+    case Operation::a8w8_bpreshuffle:
+      GEMMTUNE_RETURN_IF_ERROR(check_type("type of x", problem.x_type, {i8, fn, fnuz}));
+      return check_type("type of y", problem.y_type, {bf16, f16});
+    case Operation::a8w8_blockscale:
+    case Operation::a8w8_blockscale_bpreshuffle:
+      GEMMTUNE_RETURN_IF_ERROR(check_type("type of x", problem.x_type, {fn, fnuz}));
+      return check_type("type of y", problem.y_type, {bf16, f16});
+    case Operation::a4w4_blockscale:
+      if (problem.k % 32 != 0) return Status::invalid("K = {}, expected a multiple of 32 for fp4", problem.k);
+      GEMMTUNE_RETURN_IF_ERROR(check_type("type of x", problem.x_type, {f4}));
+      return check_type("type of y", problem.y_type, {bf16, f16});
+    case Operation::batched_bf16:
+      GEMMTUNE_RETURN_IF_ERROR(check_type("type of x", problem.x_type, {bf16}));
+      return check_type("type of y", problem.y_type, {bf16});
+    case Operation::batched_a8w8:
+      GEMMTUNE_RETURN_IF_ERROR(check_type("type of x", problem.x_type, {i8, fn, fnuz}));
+      return check_type("type of y", problem.y_type, {bf16});
+    case Operation::fused_moe:
+      break;
+  }
+  return {};
+}
+
+/// What an operation does not have must be at its default: it would be ignored, or reach no row.
+Status check_unused(const Problem& problem) {
+  const Operation operation = problem.operation;
+  const bool batched = operation == Operation::batched_bf16 || operation == Operation::batched_a8w8;
+  if (!batched && problem.batch != 1) {
+    return Status::invalid("batch = {}, expected 1 for {}", problem.batch, to_string(operation));
+  }
+  if (operation != Operation::a16w16 && problem.scale_ab) {
+    return Status::invalid("scaleAB = True, expected it with a16w16 only, not {}", to_string(operation));
+  }
+  if (problem.bias && (operation == Operation::a4w4_blockscale || operation == Operation::fused_moe ||
+                       operation == Operation::batched_a8w8 || operation == Operation::a8w8_blockscale ||
+                       operation == Operation::a8w8_blockscale_bpreshuffle)) {
+    return Status::invalid("bias = True, expected none with {}", to_string(operation));
+  }
+  if (operation != Operation::fused_moe && problem.moe != MoeShape()) {
+    return Status::invalid("experts = {}: expected nothing of a mixture of experts with {}",
+                           problem.moe.experts, to_string(operation));
   }
   return {};
 }
 
 Status check_layout(const Problem& problem) {
   const bool plain = problem.weight_layout == WeightLayout::plain;
-  if (plain == !problem.bpreshuffle) return {};
-  return Status::invalid("bpreshuffle = {} with weight layout {}: expected {}",
-                         problem.bpreshuffle ? "True" : "False", to_string(problem.weight_layout),
-                         problem.bpreshuffle ? "a packed layout" : "plain");
+  if (plain == problem.bpreshuffle) {
+    return Status::invalid("bpreshuffle = {} with weight layout {}: expected {}",
+                           problem.bpreshuffle ? "True" : "False", to_string(problem.weight_layout),
+                           problem.bpreshuffle ? "a packed layout" : "plain");
+  }
+  const bool needs = problem.operation == Operation::a8w8_bpreshuffle ||
+                     problem.operation == Operation::a8w8_blockscale_bpreshuffle;
+  const bool refuses =
+      problem.operation == Operation::a8w8 || problem.operation == Operation::a8w8_blockscale;
+  if ((needs && plain) || (refuses && !plain)) {
+    return Status::invalid("weight layout {}: expected {} for {}", to_string(problem.weight_layout),
+                           needs ? "a packed one" : "plain", to_string(problem.operation));
+  }
+  return {};
 }
 
 struct Field {
@@ -70,13 +156,26 @@ struct Field {
   std::function<bool(Problem&, std::string_view)> read;
 };
 
+/// False where the value does not fit its member.
+template <typename Value, typename Parsed>
+bool assign(Value& member, const Parsed& value) {
+  member = static_cast<Value>(value);
+  return static_cast<Parsed>(member) == value;
+}
+
 template <typename Value, typename Parse>
 std::function<bool(Problem&, std::string_view)> reader(Value Problem::*member, Parse parse) {
   return [member, parse](Problem& problem, std::string_view text) {
     const auto value = parse(text);
-    if (!value) return false;
-    problem.*member = static_cast<Value>(*value);
-    return true;
+    return value && assign(problem.*member, *value);
+  };
+}
+
+template <typename Value, typename Parse>
+std::function<bool(Problem&, std::string_view)> moe_reader(Value MoeShape::*member, Parse parse) {
+  return [member, parse](Problem& problem, std::string_view text) {
+    const auto value = parse(text);
+    return value && assign(problem.moe.*member, *value);
   };
 }
 
@@ -96,6 +195,12 @@ const std::vector<Field>& fields() {
       {"w_order", reader(&Problem::w_order, parse_order)},
       {"y_order", reader(&Problem::y_order, parse_order)},
       {"alignment", reader(&Problem::alignment, parse_integer)},
+      {"experts", moe_reader(&MoeShape::experts, parse_integer)},
+      {"topk", moe_reader(&MoeShape::topk, parse_integer)},
+      {"act", moe_reader(&MoeShape::activation, parse_activation)},
+      {"quant", moe_reader(&MoeShape::quant_type, parse_quant_type)},
+      {"gated", moe_reader(&MoeShape::gated, parse_bool)},
+      {"doweight_stage1", moe_reader(&MoeShape::doweight_stage1, parse_bool)},
   };
   return list;
 }
@@ -128,12 +233,39 @@ Status check(const Problem& problem) {
   if (problem.alignment < 1 || (problem.alignment & (problem.alignment - 1)) != 0) {
     return Status::invalid("alignment = {}, expected a power of two of bytes", problem.alignment);
   }
-  if (problem.operation != Operation::a16w16) {
-    return Status::unsupported("operation {} comes with a later version; this one runs a16w16",
-                               to_string(problem.operation));
-  }
-  GEMMTUNE_RETURN_IF_ERROR(check_a16w16_types(problem));
+  GEMMTUNE_RETURN_IF_ERROR(check_types(problem));
+  GEMMTUNE_RETURN_IF_ERROR(check_unused(problem));
   return check_layout(problem);
+}
+
+Problem default_problem(Operation operation) {
+  Problem problem;
+  problem.operation = operation;
+  switch (operation) {
+    case Operation::a8w8:
+    case Operation::a8w8_bpreshuffle:
+    case Operation::batched_a8w8:
+      problem.x_type = problem.w_type = i8;
+      break;
+    case Operation::a8w8_blockscale:
+    case Operation::a8w8_blockscale_bpreshuffle:
+      problem.x_type = problem.w_type = fn;
+      break;
+    case Operation::a4w4_blockscale:
+      problem.x_type = problem.w_type = f4;
+      break;
+    case Operation::a16w16:
+    case Operation::batched_bf16:
+      break;
+    case Operation::fused_moe:
+      problem.moe.activation = Activation::silu;
+      problem.moe.gated = true;
+      break;
+  }
+  problem.bpreshuffle =
+      operation == Operation::a8w8_bpreshuffle || operation == Operation::a8w8_blockscale_bpreshuffle;
+  if (problem.bpreshuffle) problem.weight_layout = WeightLayout::any;
+  return problem;
 }
 
 std::string print(const Problem& problem) {
@@ -148,6 +280,12 @@ std::string print(const Problem& problem) {
   if (problem.w_order != plain.w_order) text += fmt::format(" w_order={}", order_letter(problem.w_order));
   if (problem.y_order != plain.y_order) text += fmt::format(" y_order={}", order_letter(problem.y_order));
   if (problem.alignment != plain.alignment) text += fmt::format(" alignment={}", problem.alignment);
+  if (problem.operation == Operation::fused_moe) {
+    const MoeShape& moe = problem.moe;
+    text += fmt::format(" experts={} topk={} act={} quant={} gated={} doweight_stage1={}", moe.experts,
+                        moe.topk, to_string(moe.activation), to_string(moe.quant_type), moe.gated ? 1 : 0,
+                        moe.doweight_stage1 ? 1 : 0);
+  }
   return text;
 }
 
@@ -173,6 +311,11 @@ Result<Problem> parse_problem(std::string_view text) {
 std::string short_name(const Problem& problem) {
   std::string text = fmt::format("{}x{}x{} {}", problem.m, problem.n, problem.k, to_string(problem.x_type));
   if (problem.operation != Operation::a16w16) text = fmt::format("{} {}", to_string(problem.operation), text);
+  if (problem.batch != 1) text = fmt::format("{} batch {}", text, problem.batch);
+  if (problem.operation == Operation::fused_moe) {
+    text += fmt::format("·{} {} experts top {}", to_string(problem.w_type), problem.moe.experts,
+                        problem.moe.topk);
+  }
   if (problem.y_type != problem.x_type) text += fmt::format("→{}", to_string(problem.y_type));
   if (problem.bias) text += "+bias";
   if (problem.bpreshuffle) text += " packed";
@@ -180,19 +323,29 @@ std::string short_name(const Problem& problem) {
 }
 
 double flops(const Problem& problem) {
-  return 2.0 * static_cast<double>(problem.m) * static_cast<double>(problem.n) *
-         static_cast<double>(problem.k) * static_cast<double>(problem.batch);
+  const double one_gemm =
+      2.0 * static_cast<double>(problem.m) * static_cast<double>(problem.n) * static_cast<double>(problem.k);
+  if (problem.operation != Operation::fused_moe) return one_gemm * static_cast<double>(problem.batch);
+  return one_gemm * problem.moe.topk * (problem.moe.gated ? 3 : 2);
 }
 
 double bytes(const Problem& problem) {
   const auto m = static_cast<double>(problem.m);
   const auto n = static_cast<double>(problem.n);
   const auto k = static_cast<double>(problem.k);
+  if (problem.operation == Operation::fused_moe) {
+    return m * k * (bits(problem.x_type) + bits(problem.y_type)) / 8 +
+           static_cast<double>(weight_bytes(problem));
+  }
   return static_cast<double>(problem.batch) *
          (m * k * bits(problem.x_type) + n * k * bits(problem.w_type) + m * n * bits(problem.y_type)) / 8;
 }
 
 std::int64_t weight_bytes(const Problem& problem) {
+  if (problem.operation == Operation::fused_moe) {
+    return bytes_of(problem.w_type,
+                    problem.moe.experts * problem.n * problem.k * (problem.moe.gated ? 3 : 2));
+  }
   return bytes_of(problem.w_type, problem.batch * problem.n * problem.k);
 }
 

@@ -28,20 +28,47 @@ std::string_view to_string(Operation operation);
 /// Our names and AITER's aliases (bf16, a4w4, fmoe …), any case, '-' as '_'.
 std::optional<Operation> parse_operation(std::string_view text);
 
+/// How operands are quantized, in AITER's words (QuantType.per_1x128 …). Of the dense operations it follows
+/// from the operation; fused_moe carries it.
+enum class QuantType { none, per_tensor, per_token, per_1x32, per_1x128, per_128x128 };
+/// "No", "per_Tensor", "per_1x128" …: AITER's words without "QuantType.".
+std::string_view to_string(QuantType type);
+/// With or without "QuantType.", any case.
+std::optional<QuantType> parse_quant_type(std::string_view text);
+
+/// What stands between the two GEMMs of a mixture of experts (ActivationType.Silu …).
+enum class Activation { none, silu, gelu, swiglu, situv2 };
+/// "No", "Silu" …: AITER's words without "ActivationType.".
+std::string_view to_string(Activation activation);
+/// With or without "ActivationType.", any case.
+std::optional<Activation> parse_activation(std::string_view text);
+
+/// What fused_moe has beside the sizes; all zero elsewhere.
+struct MoeShape {
+  std::int32_t experts = 0;
+  std::int32_t topk = 0;  // experts a token is sent to
+  Activation activation = Activation::none;
+  QuantType quant_type = QuantType::none;
+  bool gated = false;            // AITER's use_g1u1: w1 holds a gate and an up half
+  bool doweight_stage1 = false;  // the routing weight is applied after the first GEMM
+  friend bool operator==(const MoeShape&, const MoeShape&) = default;
+};
+
 /// T of tune_gemm's files: row-major; N: column-major.
 enum class Order { row_major, column_major };
 
 inline constexpr std::int64_t max_dimension = (std::int64_t{1} << 31) - 1;
 inline constexpr std::int64_t max_tensor_bytes = std::int64_t{1} << 47;
 
-/// y[M, N] = x[M, K] · w[N, K]ᵀ (+ bias[N]); see docs/guide.md for each operation's operands.
+/// y[M, N] = x[M, K] · w[N, K]ᵀ (+ bias[N]); see docs/guide.md for each operation's operands. Of fused_moe M
+/// is the number of tokens, N inter_dim (of one half, where gated) and K model_dim.
 struct Problem {
   Operation operation = Operation::a16w16;
-  std::int64_t m = 0;  // rows of x: tokens
-  std::int64_t n = 0;  // rows of w: output features
-  std::int64_t k = 0;  // reduction
-  std::int64_t batch = 1;
-  DataType x_type = DataType::bf16;  // of the weight too, for a16w16
+  std::int64_t m = 0;                // rows of x: tokens
+  std::int64_t n = 0;                // rows of w: output features
+  std::int64_t k = 0;                // reduction
+  std::int64_t batch = 1;            // of the batched operations; 1 elsewhere
+  DataType x_type = DataType::bf16;  // of the weight too, but for fused_moe
   DataType w_type = DataType::bf16;
   DataType y_type = DataType::bf16;
   bool bias = false;         // [N], of y's type
@@ -53,6 +80,7 @@ struct Problem {
   Order w_order = Order::row_major;
   Order y_order = Order::row_major;
   std::int32_t alignment = 16;  // bytes, promised for every operand pointer
+  MoeShape moe;
 
   friend bool operator==(const Problem&, const Problem&) = default;
 };
@@ -61,19 +89,26 @@ struct Problem {
 /// layout and bpreshuffle in agreement. The text names the field, its value and what was expected.
 Status check(const Problem& problem);
 
+/// The problem of an operation with the types and the layout that its tables mean where they do not say: bf16
+/// for a16w16 and batched_bf16, fp8 e4m3fn for the block-scaled ones, int8 for the other a8w8, fp4 for a4w4,
+/// y bf16; layout `any` for the pre-shuffled ones.
+Problem default_problem(Operation operation);
+
 /// One line, stable: "a16w16 m=1 n=2048 k=2048 x=bf16 w=bf16 y=bf16 bias=0 scale_ab=0 layout=plain"; fields
-/// at their default (batch, orders, alignment) are left out. parse_problem(print(p)) == p.
+/// at their default (batch, orders, alignment, those of fused_moe) are left out. parse_problem(print(p)) ==
+/// p.
 std::string print(const Problem& problem);
 Result<Problem> parse_problem(std::string_view text);
 
 /// Short form for tables and messages: "1x2048x2048 bf16" (+ "+bias", "→f32", "packed").
 std::string short_name(const Problem& problem);
 
-/// 2·M·N·K·batch.
+/// 2·M·N·K·batch; of fused_moe both GEMMs of every (token, expert) pair.
 double flops(const Problem& problem);
-/// Bytes of x, w and y, each once, at their types; scales and bias are not counted.
+/// Bytes of x, w and y, each once, at their types; scales and bias are not counted. Of fused_moe all experts'
+/// weights.
 double bytes(const Problem& problem);
-/// Bytes of the plain weight.
+/// Bytes of the plain weight (of both weights of all experts).
 std::int64_t weight_bytes(const Problem& problem);
 
 }  // namespace gemmtune

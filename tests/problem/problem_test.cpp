@@ -27,6 +27,75 @@ TEST(Problem, PrintAndParseAreInverse) {
   EXPECT_EQ(*parse_problem(print(problem)), problem);
 }
 
+constexpr Operation all_operations[] = {
+    Operation::a16w16,
+    Operation::a8w8,
+    Operation::a8w8_bpreshuffle,
+    Operation::a8w8_blockscale,
+    Operation::a8w8_blockscale_bpreshuffle,
+    Operation::a4w4_blockscale,
+    Operation::batched_bf16,
+    Operation::batched_a8w8,
+    Operation::fused_moe,
+};
+
+TEST(Problem, EveryOperationIsCheckedPrintedAndParsed) {
+  for (const Operation operation : all_operations) {
+    Problem problem = default_problem(operation);
+    problem.m = 3;
+    problem.n = 2048;
+    problem.k = 64;
+    if (operation == Operation::fused_moe)
+      problem.moe = {256, 8, Activation::swiglu, QuantType::per_1x128, true, true};
+    EXPECT_TRUE(check(problem).ok()) << check(problem).message();
+    const auto parsed = parse_problem(print(problem));
+    ASSERT_TRUE(parsed.ok()) << parsed.message();
+    EXPECT_EQ(*parsed, problem) << print(problem);
+  }
+}
+
+TEST(Problem, WhatAFormatCannotExpressIsNamed) {
+  Problem problem = default_problem(Operation::a4w4_blockscale);
+  problem.m = problem.n = 16;
+  problem.k = 48;
+  EXPECT_NE(check(problem).message().find("K = 48, expected a multiple of 32"), std::string::npos);
+  problem = default_problem(Operation::a8w8_bpreshuffle);
+  problem.m = problem.n = problem.k = 16;
+  problem.bpreshuffle = false;
+  problem.weight_layout = WeightLayout::plain;
+  EXPECT_NE(check(problem).message().find("expected a packed one for a8w8_bpreshuffle"), std::string::npos);
+  problem = default_problem(Operation::fused_moe);
+  problem.m = problem.n = problem.k = 16;
+  problem.moe.experts = 4;
+  problem.moe.topk = 5;
+  EXPECT_NE(check(problem).message().find("topk = 5"), std::string::npos);
+  EXPECT_FALSE(parse_problem("fused_moe experts=4294967297").ok());  // would be 1 in 32 bits
+}
+
+TEST(Problem, WorkOfAMixtureOfExperts) {
+  Problem problem = default_problem(Operation::fused_moe);
+  problem.m = 10;
+  problem.n = 20;
+  problem.k = 30;
+  problem.moe.experts = 4;
+  problem.moe.topk = 2;
+  EXPECT_EQ(flops(problem), 3 * 2.0 * 10 * 20 * 30 * 2);
+  EXPECT_EQ(weight_bytes(problem), 4 * 3 * 20 * 30 * 2);
+  EXPECT_EQ(bytes(problem), 4 * 3 * 20 * 30 * 2 + 2 * 10 * 30 * 2);
+  problem.moe.gated = false;
+  EXPECT_EQ(flops(problem), 2 * 2.0 * 10 * 20 * 30 * 2);
+}
+
+TEST(Problem, AitersWordsOfExperts) {
+  EXPECT_EQ(parse_quant_type("QuantType.per_1x128"), QuantType::per_1x128);
+  EXPECT_EQ(parse_quant_type("per_token"), QuantType::per_token);
+  EXPECT_EQ(to_string(QuantType::per_tensor), "per_Tensor");
+  EXPECT_FALSE(parse_quant_type("QuantType.").has_value());
+  EXPECT_EQ(parse_activation("ActivationType.Silu"), Activation::silu);
+  EXPECT_EQ(parse_activation("swiglu"), Activation::swiglu);
+  EXPECT_FALSE(parse_activation("Relu").has_value());
+}
+
 TEST(Problem, ParseNamesWhatIsWrong) {
   EXPECT_NE(parse_problem("gemm m=1").message().find("'gemm'"), std::string::npos);
   EXPECT_NE(parse_problem("a16w16 m=x").message().find("'x'"), std::string::npos);
@@ -56,8 +125,14 @@ TEST(Problem, CheckNamesFieldAndValue) {
   problem.scale_ab = true;
   EXPECT_NE(check(problem).message().find("scaleAB"), std::string::npos);
   problem = valid();
+  problem.batch = 2;
+  EXPECT_NE(check(problem).message().find("batch = 2"), std::string::npos);
+  problem = valid();
+  problem.moe.experts = 8;
+  EXPECT_NE(check(problem).message().find("experts = 8"), std::string::npos);
+  problem = valid();
   problem.operation = Operation::a8w8;
-  EXPECT_EQ(check(problem).code(), StatusCode::unsupported);
+  EXPECT_NE(check(problem).message().find("type of x is bf16"), std::string::npos);
 }
 
 TEST(Problem, OperationsParseWithAliases) {
