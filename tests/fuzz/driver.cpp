@@ -5,9 +5,10 @@
 // Seeds are files or folders; --fixture names some below GEMMTUNE_FIXTURES, which may be absent. Without
 // --seconds and --runs each seed is replayed once, whole; with them, mutations of the seeds are run until one
 // of the two is used up, the same ones for the same --seed. An input that crashes, takes more than 2 s of
-// processor time or more than 256 MiB is kept as FILE.
+// processor time, more than 256 MiB or more than 1 MiB of stack is kept as FILE.
 #include <fcntl.h>
 #include <malloc.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -42,6 +43,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t most_memory = std::size_t{256} << 20;
+constexpr rlim_t most_stack = rlim_t{1} << 20;
 constexpr long most_seconds = 2;
 
 struct Options {
@@ -198,6 +200,8 @@ int main(int count, char** words) {
     return 2;
   }
   failing_path = options->failing.c_str();
+  const rlimit stack{most_stack, most_stack};
+  ::setrlimit(RLIMIT_STACK, &stack);
   watch_signals();
   const std::vector<std::string> seeds = read_seeds(options->seeds);
   if (seeds.empty()) {

@@ -50,7 +50,7 @@ class Mutator {
       case 5:
         return repeat_line(text);
       case 6:
-        return insert(text, repeated(pick(openers), 1 + below(below(2) == 0 ? 20 : 3000)));
+        return insert(text, repeated(pick(openers), 1 + below(below(2) == 0 ? 20 : most_bytes)));
       case 7:
         return insert(text, std::string(pick(words)));
       case 8:
@@ -76,9 +76,16 @@ class Mutator {
     const std::size_t begin = text.find_first_of("0123456789", below(text.size() + 1));
     if (begin == std::string::npos) return insert(text, std::string(pick(numbers)));
     const std::size_t end = std::min(text.find_first_not_of("0123456789", begin), text.size());
-    const bool long_one = below(8) == 0;
-    text.replace(begin, end - begin,
-                 long_one ? std::string(1 + below(5000), '9') : std::string(pick(numbers)));
+    text.replace(begin, end - begin, number());
+  }
+
+  /// What stands in a number's place: another one, one of many digits, or lists in lists.
+  std::string number() {
+    const std::size_t kind = below(8);
+    if (kind == 0) return std::string(1 + below(5000), '9');
+    if (kind > 1) return std::string(pick(numbers));
+    const std::size_t depth = 1 + below(below(2) == 0 ? 100 : most_bytes);
+    return repeated("[", depth) + "1" + repeated("]", depth);
   }
 
   void repeat_line(std::string& text) {
