@@ -2,7 +2,10 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <map>
 #include <memory>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -16,6 +19,7 @@
 #include "cli/device_options.h"
 #include "cli/size_options.h"
 #include "dispatch/lookup_report.h"
+#include "formats/lookup_requests.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -31,12 +35,18 @@ Exit codes: 0 answered (also where no row knew the problem), 2 usage or input.
 
 Examples:
   gemmtune lookup -m 3 -n 2048 -k 2048 --table tuned.csv
-  gemmtune lookup -m 3 -n 2048 -k 2048 --table a.csv:b.csv --gfx gfx942 --cu_num 80 --json)";
+  gemmtune lookup -m 3 -n 2048 -k 2048 --table a.csv:b.csv --gfx gfx942 --cu_num 80 --json
+  gemmtune lookup --requests requests.csv --json
+
+--requests takes a CSV with the columns family (the operation), file (relative to the list) and request
+(gfx=gfx950;cu_num=256;M=1;N=2048;K=3072 …, the key columns of the operation's tuned file); the tables alone are asked,
+and each request has one line of answer: a JSON object a line with --json.)";
 
 struct LookupOptions {
   SizeOptions size;
   DeviceOptions device;
   std::string table;
+  std::string requests;
   std::string gfx;
   std::string cu_num;
   bool runnable = false;
@@ -75,6 +85,8 @@ Json row_json(const TunedEntry& row, const std::string& file) {
           {"kernelName", row.kernel_name},
           {"libtype", row.libtype},
           {"splitK", row.split_k},
+          {"solidx", row.solidx},
+          {"kernelName2", row.stages != nullptr ? Json(row.stages->kernel_name2) : Json()},
           {"err_ratio", row.err_ratio},
           {"default_us", or_null(row.default_us)},
           {"speedup", or_null(row.speedup)},
@@ -82,9 +94,10 @@ Json row_json(const TunedEntry& row, const std::string& file) {
           {"env", row.env}};
 }
 
-std::string json_text(const LookupReport& report, const TableSet& tables) {
+/// Decision 18's fields: what every answer has.
+Json answer_json(const LookupReport& report, std::size_t index) {
   Json json;
-  json["index"] = 0;
+  json["index"] = index;
   json["level"] = to_string(report.level);
   json["hit_m"] = report.row != nullptr ? Json(report.hit_m) : Json();
   json["row"] = report.row != nullptr ? row_json(*report.row, report.file) : Json();
@@ -96,6 +109,11 @@ std::string json_text(const LookupReport& report, const TableSet& tables) {
   json["problem"] = print(report.problem);
   json["gfx"] = report.gfx;
   json["cu_num"] = report.cu_num;
+  return json;
+}
+
+std::string json_text(const LookupReport& report, const TableSet& tables) {
+  Json json = answer_json(report, 0);
   json["levels"] = Json::array();
   for (const LookupLevel& level : report.levels) {
     json["levels"].push_back({{"level", to_string(level.level)},
@@ -143,7 +161,72 @@ std::string text_of(const LookupReport& report, const TableSet& tables) {
   return text;
 }
 
+std::string answer_line(const LookupReport& report) {
+  const Problem& problem = report.problem;
+  std::string text = fmt::format("{} on {}, {}: ", short_name(problem), report.gfx, report.cu_num);
+  if (report.row == nullptr) return text + "untuned\n";
+  return text + fmt::format("{} M={} {} ({}:{}){}\n", to_string(report.level), report.hit_m,
+                            report.kernel_name, report.file, report.line,
+                            report.runnable ? "" : ", cannot run here");
+}
+
+/// The tables of a list of requests, each read once.
+class RequestedTables {
+ public:
+  explicit RequestedTables(const std::string& list) : folder_(std::filesystem::path(list).parent_path()) {}
+  /// The error names the file.
+  Result<const TableSet*> of(const TableRequest& request) {
+    const Operation operation = request.key.problem.operation;
+    const std::string path = (folder_ / request.file).string();
+    const auto [at, made] = sets_.try_emplace({operation, path});
+    if (made) at->second = load_table_set({{operation, path}});
+    const Status& state = at->second.sources.front().state;
+    if (!state.ok()) return state;
+    return &at->second;
+  }
+
+ private:
+  std::filesystem::path folder_;
+  std::map<std::pair<Operation, std::string>, TableSet> sets_;
+};
+
+int run_requests(const LookupOptions& options) {
+  const auto requests = read_table_requests(options.requests);
+  if (!requests.ok()) return usage_error("lookup", requests.message());
+  auto device = open_device(options.device, read_environment(), false);
+  RequestedTables tables(options.requests);
+  std::string text;
+  std::size_t index = 0;
+  for (const TableRequest& request : requests->rows) {
+    const auto set = tables.of(request);
+    LookupRequest asked;
+    asked.problem = request.key.problem;
+    asked.gfx = request.key.gfx;
+    asked.cu_num = request.key.cu_num;
+    const auto report = set.ok() ? explain_lookup(**set, device.ok() ? device->get() : nullptr, asked)
+                                 : Result<LookupReport>(set.status());
+    if (!report.ok()) {
+      return usage_error("lookup",
+                         fmt::format("{}:{}: {}", options.requests, request.line, report.message()));
+    }
+    text += options.json
+                ? answer_json(*report, index).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"
+                : answer_line(*report);
+    ++index;
+  }
+  fmt::print("{}", text);
+  return exit_done;
+}
+
 int run(const LookupOptions& options) {
+  if (!options.requests.empty()) {
+    if (options.size.any() || !options.table.empty() || !options.gfx.empty() || !options.cu_num.empty()) {
+      return usage_error(
+          "lookup",
+          "--requests: the list says sizes, tables and devices; drop -m -n -k --table --gfx --cu_num");
+    }
+    return run_requests(options);
+  }
   const auto request = request_of(options);
   if (!request.ok()) return usage_error("lookup", request.message());
   const Environment environment = read_environment();
@@ -170,9 +253,10 @@ int run(const LookupOptions& options) {
 std::function<int()> declare_lookup(CLI::App& app) {
   auto options = std::make_shared<LookupOptions>();
   declare_size_options(app, options->size);
-  app.add_option(
-      "--table", options->table,
-      "Tuned files, colon-separated, merged (default: GEMMTUNE_CONFIG_A16W16, else the config folder's)");
+  app.add_option("--table", options->table,
+                 "Tuned files of the operation, colon-separated, merged (default: "
+                 "GEMMTUNE_CONFIG_<operation>, else the config "
+                 "folder's)");
   app.add_option("--gfx", options->gfx, "Ask the table for this architecture: gfx942, x86-avx2, sm_90 …");
   app.add_option("--cu-num", options->cu_num, "Ask the table for this number of compute units");
   app.add_flag("--runnable", options->runnable, "Pass over rows that cannot run here, as dispatch does");

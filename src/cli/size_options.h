@@ -24,6 +24,14 @@ struct SizeOptions {
   std::string type_a;  // -dtype_a, -dtype_b, -dtype_c of tune_gemm
   std::string type_b;
   std::string type_c;
+  std::string batch;    // of the batched operations
+  std::string w_type;   // --q_dtype_w; --q_dtype_a is --indtype
+  std::string experts;  // fused MoE, as the next five
+  std::string topk;
+  std::string activation;
+  std::string quant_type;
+  std::string gated;
+  std::string doweight_stage1;
   bool column_a = false;
   bool column_b = false;
   bool bias = false;
@@ -35,12 +43,13 @@ struct SizeOptions {
 
 void declare_size_options(CLI::App& app, SizeOptions& options);
 
-/// --op where given: parsed, and refused with the reason where this version does not tune it.
+/// --op where given.
 Result<std::optional<Operation>> operation_of(const SizeOptions& options);
 /// --indtype (or -dtype_a, -dtype_b) and --outdtype (or -dtype_c); nullopt where not given.
 Result<std::optional<DataType>> x_type_of(const SizeOptions& options);
 Result<std::optional<DataType>> y_type_of(const SizeOptions& options);
-/// The problem of -m -n -k, checked. Types default to bf16 in, and out as in.
+/// The problem of -m -n -k, checked. Types default to those of the operation (default_problem); of a16w16 y
+/// is as x.
 Result<Problem> problem_of(const SizeOptions& options);
 
 }  // namespace gemmtune::cli

@@ -3,27 +3,41 @@
 #include <utility>
 
 #include "dispatch/planner.h"
+#include "tuned/key.h"
 
 namespace gemmtune {
 namespace {
 
-/// The four levels with the M each looks for, no row yet.
+/// The levels with the M each looks for, no row yet. Those that the operation's look-up does not have look
+/// for its own M and never find one.
 std::vector<LookupLevel> levels_of(const Problem& problem) {
   std::vector<LookupLevel> levels(4);
   levels[0].level = Match::exact;
-  levels[0].tried_m = problem.m;
   levels[1].level = Match::range;
-  levels[1].tried_m = problem.m;
   levels[2].level = Match::fine;
-  levels[2].tried_m = padded_m(problem.m, problem.n, 0);
   levels[3].level = Match::coarse;
-  levels[3].tried_m = padded_m(problem.m, problem.n, 1);
+  for (LookupLevel& level : levels) level.tried_m = problem.m;
+  const Padding padding = padding_of(problem.operation);
+  if (padding == Padding::two_levels) {
+    levels[2].tried_m = padded_m(problem.m, problem.n, 0);
+    levels[3].tried_m = padded_m(problem.m, problem.n, 1);
+  } else if (padding == Padding::token_tiers) {
+    levels[3].tried_m = token_tier(problem.m);
+  }
   return levels;
 }
 
 void judge_row(LookupLevel& level, const TableSet& tables, const Device* device, const Problem& problem) {
   if (device == nullptr) {
     level.why = "no device of this backend is open here";
+    return;
+  }
+  const DeviceInfo& info = device->info();
+  const bool other_device =
+      !level.row->gfx.empty() && (level.row->gfx != info.gfx || level.row->cu_num != info.cu_num);
+  if (other_device) {
+    level.why = fmt::format("the row is of {} with cu_num {}, this is {} with {}", level.row->gfx,
+                            level.row->cu_num, info.gfx, info.cu_num);
     return;
   }
   const auto bound = bind_kernel_name(*device, level.row->kernel_name, problem);
