@@ -114,10 +114,10 @@ TEST_F(ModelLayers, DenseAndSparseLayersAreCountedApart) {
   };
   for (const Case& expected : {Case{"", 0, 6}, Case{R"(, "first_k_dense_replace": 2)", 2, 4},
                                Case{R"(, "decoder_sparse_step": 2)", 3, 3},
-                               Case{R"(, "decoder_sparse_step": 2, "mlp_only_layers": [0, 5])", 4, 2},
+                               Case{R"(, "decoder_sparse_step": 2, "mlp_only_layers": [0, 4, 5])", 4, 2},
                                Case{R"(, "moe_layer_freq": 2, "first_k_dense_replace": 1)", 4, 2},
                                Case{R"(, "moe_layer_freq": [0, 1, 1, 1, 1, 0])", 2, 4},
-                               Case{R"(, "interleave_moe_layer_step": 3)", 4, 2},
+                               Case{R"(, "interleave_moe_layer_step": 4)", 5, 1},
                                Case{R"(, "moe_layer_start_index": 1, "moe_layer_end_index": 3)", 3, 3},
                                Case{R"(, "first_k_dense_replace": 6)", 6, 0}}) {
     const auto lines = brief(shapes_of(std::string(sparse_start) + expected.fields + "}"));
@@ -137,6 +137,12 @@ TEST_F(ModelLayers, SharedExpertsOfQwenHaveTheirOwnSizeAndGate) {
   EXPECT_THAT(lines, Contains("shared_down_proj 6 a16w16 64x48"));
   EXPECT_THAT(lines, Contains("shared_expert_gate 6 a16w16 1x64"));
   EXPECT_THAT(lines, Contains("qkv_proj 6 a16w16 96x64+bias"));
+}
+
+TEST_F(ModelLayers, ActivationOfTheExperts) {
+  EXPECT_THAT(
+      problem_of(shapes_of(std::string(sparse_start) + R"(, "hidden_act": "gelu_pytorch_tanh"})"), "experts"),
+      HasSubstr("act=Gelu"));
 }
 
 TEST_F(ModelLayers, SharedExpertsAreOneLayer) {
