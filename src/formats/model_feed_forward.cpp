@@ -146,7 +146,7 @@ Experts experts_of(ModelFields& fields, const char* count_field) {
   Experts experts;
   experts.count = fields.number({count_field});
   experts.topk = fields.number({"num_experts_per_tok", "num_experts_per_token", "moe_k"});
-  if (experts.topk > experts.count || experts.count > std::numeric_limits<std::int32_t>::max()) {
+  if (experts.topk > experts.count) {
     fields.refuse(fmt::format("{}: num_experts_per_tok = {}, expected at most {} = {}", fields.path(),
                               experts.topk, count_field, experts.count));
   }
@@ -179,6 +179,7 @@ ModelLayer expert_layer(ModelFields& fields, const FeedForwardTraits& traits, co
   for (const std::string& part : traits.expert) {
     layer.modules.push_back(traits.block + ".experts.0." + part);
   }
+  // Both are at most max_dimension, int32's largest.
   layer.moe = MoeShape{.experts = static_cast<std::int32_t>(experts.count),
                        .topk = static_cast<std::int32_t>(experts.topk),
                        .activation = activation_of(fields, traits),

@@ -128,7 +128,7 @@ bool ModelFields::flag(const char* key) {
 }
 
 std::string ModelFields::text(const char* key) {
-  const Json* value = find(key);
+  const Json* value = find_anywhere(key);
   if (value == nullptr) return {};
   if (!value->is_string()) refuse(named(key, "a text"));
   return value->is_string() ? value->get<std::string>() : std::string();

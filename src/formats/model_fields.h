@@ -38,7 +38,7 @@ class ModelFields {
   std::int64_t number_or(const char* key, std::int64_t otherwise, std::int64_t least = 1);
   /// false where absent.
   bool flag(const char* key);
-  /// Empty where absent.
+  /// Of the language model, else of the whole; empty where absent.
   std::string text(const char* key);
   /// Whole numbers of at least 0; empty where absent.
   std::vector<std::int64_t> numbers(const char* key);

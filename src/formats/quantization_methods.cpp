@@ -96,7 +96,8 @@ Result<std::optional<WeightFormat>> format_of(const Scheme& weight, const Scheme
   if (same && weight.bits == 8 && weight.is_float && weight.granularity == "block") {
     return std::optional<WeightFormat>(fp8_block);
   }
-  const bool plain = weight.granularity == "tensor" || weight.granularity == "channel";
+  const bool plain = (weight.granularity == "tensor" || weight.granularity == "channel") &&
+                     activation.granularity != "group" && activation.granularity != "block";
   if (same && weight.bits == 8 && plain) {
     const bool tensor = weight.granularity == "tensor" && activation.granularity == "tensor";
     if (weight.is_float) return std::optional<WeightFormat>(tensor ? fp8_tensor : fp8_token);

@@ -152,8 +152,7 @@ TEST_F(ModelLayers, SharedExpertsAreOneLayer) {
 }
 
 TEST_F(ModelLayers, Llama4HasItsOwnWords) {
-  const auto list =
-      shapes_of(R"({"model_type": "llama4", "text_config": {"model_type": "llama4_text", "hidden_size": 64,
+  const auto list = shapes_of(R"({"model_type": "llama4", "text_config": {"hidden_size": 64,
     "intermediate_size": 32, "intermediate_size_mlp": 256, "num_attention_heads": 4, "num_hidden_layers": 4,
     "vocab_size": 128, "num_local_experts": 16, "num_experts_per_tok": 1, "interleave_moe_layer_step": 2}})");
   const auto lines = brief(list);

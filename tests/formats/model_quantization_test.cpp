@@ -165,6 +165,8 @@ TEST_F(ModelQuantization, WhatNoOperationHasIsNamed) {
                  "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128}}}})",
              "config_groups.g: weights int4 per group with activations none: no operation has these"},
         Case{compressed("float", "group", "group"), "float8 per group"},
+        Case{compressed("int", "channel", "group"),
+             "weights int8 per channel with activations int8 per group"},
         Case{R"({"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {}}}})",
              "has no num_bits"},
         Case{quark(R"({"dtype": "int4", "qscheme": "per_group"})", "null"),
