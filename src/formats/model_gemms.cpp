@@ -50,25 +50,25 @@ Problem linear_problem(const ModelLayer& layer, const std::optional<WeightFormat
   return problem;
 }
 
-Problem problem_of(const ModelLayer& layer, const std::optional<WeightFormat>& format, DataType model_type,
+Problem problem_of(const ModelLayer& layer, const std::optional<WeightFormat>& format, DataType dtype,
                    const ModelShapeOptions& options) {
   Problem problem = layer.moe ? expert_problem(layer, format) : linear_problem(layer, format, options);
-  problem.x_type = problem.w_type = chosen_type(format ? format->type : model_type, options);
-  const DataType otherwise = format ? model_type : problem.x_type;
+  problem.x_type = problem.w_type = chosen_type(format ? format->type : dtype, options);
+  const DataType otherwise = format ? dtype : problem.x_type;
   problem.y_type = options.y_type.value_or(otherwise);
   return problem;
 }
 
 }  // namespace
 
-Status add_gemms(const ModelLayer& layer, const Quantization& quantization, DataType model_type,
+Status add_gemms(const ModelLayer& layer, const Quantization& quantization, DataType dtype,
                  const ModelShapeOptions& options, std::vector<ModelGemm>& gemms) {
   const std::size_t first = gemms.size();
   const std::vector<std::int64_t> once{0};
   for (const std::int64_t index : layer.at.empty() ? once : layer.at) {
     const auto format = quantization.format_of(layer, index);
     if (!format.ok()) return format.status();
-    const Problem problem = problem_of(layer, *format, model_type, options);
+    const Problem problem = problem_of(layer, *format, dtype, options);
     const auto same = std::find_if(gemms.begin() + static_cast<std::ptrdiff_t>(first), gemms.end(),
                                    [&](const ModelGemm& gemm) { return gemm.problem == problem; });
     if (same != gemms.end()) {

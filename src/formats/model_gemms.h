@@ -22,7 +22,7 @@ struct ModelGemm {
 
 /// A layer that is quantized in some transformer layers and not in others becomes a GEMM of each kind. Errors
 /// lack the file's name.
-Status add_gemms(const ModelLayer& layer, const Quantization& quantization, DataType model_type,
+Status add_gemms(const ModelLayer& layer, const Quantization& quantization, DataType dtype,
                  const ModelShapeOptions& options, std::vector<ModelGemm>& gemms);
 
 }  // namespace gemmtune
