@@ -30,12 +30,28 @@ std::string default_config_folder() {
   return ".gemmtune";
 }
 
+TunedFileLists tuned_file_lists() {
+  TunedFileLists lists;
+  lists.a16w16 = first_set({"GEMMTUNE_CONFIG_A16W16", "AITER_CONFIG_GEMM_BF16"});
+  lists.a8w8 = first_set({"GEMMTUNE_CONFIG_A8W8", "AITER_CONFIG_GEMM_A8W8"});
+  lists.a8w8_bpreshuffle =
+      first_set({"GEMMTUNE_CONFIG_A8W8_BPRESHUFFLE", "AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE"});
+  lists.a8w8_blockscale = first_set({"GEMMTUNE_CONFIG_A8W8_BLOCKSCALE", "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE"});
+  lists.a8w8_blockscale_bpreshuffle = first_set(
+      {"GEMMTUNE_CONFIG_A8W8_BLOCKSCALE_BPRESHUFFLE", "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE"});
+  lists.a4w4_blockscale = first_set({"GEMMTUNE_CONFIG_A4W4_BLOCKSCALE", "AITER_CONFIG_GEMM_A4W4"});
+  lists.batched_bf16 = first_set({"GEMMTUNE_CONFIG_BATCHED_BF16", "AITER_CONFIG_BF16_BATCHED_GEMM"});
+  lists.batched_a8w8 = first_set({"GEMMTUNE_CONFIG_BATCHED_A8W8", "AITER_CONFIG_A8W8_BATCHED_GEMM"});
+  lists.fused_moe = first_set({"GEMMTUNE_CONFIG_FUSED_MOE", "AITER_CONFIG_FMOE"});
+  return lists;
+}
+
 }  // namespace
 
 Environment read_environment() {
   Environment environment;
   environment.config_folder = default_config_folder();
-  environment.config_a16w16 = first_set({"GEMMTUNE_CONFIG_A16W16", "AITER_CONFIG_GEMM_BF16"});
+  environment.tuned_files = tuned_file_lists();
   environment.log_config = is_on(first_set({"GEMMTUNE_LOG_CONFIG", "AITER_LOG_TUNED_CONFIG"}));
   if (const auto threads = parse_integer(first_set({"GEMMTUNE_NUM_THREADS"}))) {
     environment.threads = static_cast<int>(*threads);

@@ -53,8 +53,7 @@ InProcessOptions in_process_options(const Device& device, const Policy& policy, 
 }
 
 TableSet production_tables(const Environment& environment) {
-  return load_table_set(environment.config_a16w16.empty() ? default_table_paths(environment.config_folder)
-                                                          : split_paths(environment.config_a16w16));
+  return load_table_set(all_table_paths({}, environment.tuned_files, environment.config_folder));
 }
 
 std::vector<BenchRow> run_bench(const Device& device, Evaluator& evaluator, const BenchRequest& request,

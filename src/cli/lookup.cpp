@@ -127,7 +127,7 @@ std::string level_text(const LookupLevel& level, const TableSet& tables) {
 
 std::string text_of(const LookupReport& report, const TableSet& tables) {
   std::string text = fmt::format("{}\nfor {}, cu_num {}\n", print(report.problem), report.gfx, report.cu_num);
-  const std::string sources = tables.describe();
+  const std::string sources = tables.describe(report.problem.operation);
   for (const std::string_view line : split(sources, '\n')) {
     if (!line.empty()) text += fmt::format("from {}\n", line);
   }
@@ -150,8 +150,9 @@ int run(const LookupOptions& options) {
   auto device = open_device(options.device, environment, false);
   const bool needs_device = (!request->gfx && !request->cu_num) || options.runnable;
   if (!device.ok() && needs_device) return usage_error("lookup", device.message());
-  const TableSet tables =
-      options.table.empty() ? production_tables(environment) : load_table_set(split_paths(options.table));
+  const TableSet tables = options.table.empty()
+                              ? production_tables(environment)
+                              : load_table_set(table_paths_of(request->problem.operation, options.table));
   Status fault = tables.first_fault();
   // A path that was named must be there; the default ones may be missing.
   for (const TableSource& source : tables.sources) {

@@ -24,7 +24,7 @@ std::string cell(std::string text) {
 }
 
 std::string header(CsvSchema schema) {
-  const std::string text = write_tuned_csv({}, schema);
+  const std::string text = write_tuned_csv(Operation::a16w16, {}, schema);
   return std::string(trim(std::string_view(text).substr(0, text.find('\n')))) + ",outcome,reason\n";
 }
 
@@ -62,7 +62,7 @@ std::string ProfileFile::lines_of(const ProblemReport& report) const {
     entry.err_ratio = outcome.err_ratio;
     if (timed) entry.spread = spread(outcome.microseconds);
     entry.env = environment_hash_;
-    const std::string text = write_tuned_csv({entry}, schema_);
+    const std::string text = write_tuned_csv(entry.problem.operation, {entry}, schema_);
     const std::string_view row = trim(std::string_view(text).substr(text.find('\n') + 1));
     lines += fmt::format("{},{},{}\n", row.substr(0, row.find('\n')), to_string(outcome.kind),
                          cell(outcome.reason));

@@ -4,13 +4,13 @@
 
 #include <filesystem>
 #include <map>
-#include <string_view>
 #include <utility>
 
 #include "base/file.h"
 #include "cli/console.h"
 #include "cli/output_path.h"
 #include "formats/model_config.h"
+#include "formats/schema.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -21,31 +21,6 @@ RowsByOperation by_operation(const std::vector<ShapeRow>& rows) {
   RowsByOperation parts;
   for (const ShapeRow& row : rows) parts[row.problem.operation].push_back(row);
   return parts;
-}
-
-/// AITER's names.
-std::string_view untuned_name(Operation operation) {
-  switch (operation) {
-    case Operation::a16w16:
-      return "bf16_untuned_gemm.csv";
-    case Operation::a8w8:
-      return "a8w8_untuned_gemm.csv";
-    case Operation::a8w8_bpreshuffle:
-      return "a8w8_bpreshuffle_untuned_gemm.csv";
-    case Operation::a8w8_blockscale:
-      return "a8w8_blockscale_untuned_gemm.csv";
-    case Operation::a8w8_blockscale_bpreshuffle:
-      return "a8w8_blockscale_bpreshuffle_untuned_gemm.csv";
-    case Operation::a4w4_blockscale:
-      return "a4w4_blockscale_untuned_gemm.csv";
-    case Operation::batched_bf16:
-      return "bf16_untuned_batched_gemm.csv";
-    case Operation::batched_a8w8:
-      return "a8w8_untuned_batched_gemm.csv";
-    case Operation::fused_moe:
-      return "untuned_fmoe.csv";
-  }
-  return "untuned_gemm.csv";
 }
 
 bool is_folder(const std::string& output) {
@@ -81,7 +56,7 @@ Result<std::string> write_shapes(const std::vector<ShapeRow>& rows, const std::s
   GEMMTUNE_RETURN_IF_ERROR(make_folders(output));
   std::string said;
   for (const auto& [operation, part] : parts) {
-    const std::string path = (std::filesystem::path(output) / untuned_name(operation)).string();
+    const std::string path = (std::filesystem::path(output) / untuned_file_name(operation)).string();
     const auto written = write_file(part, path);
     if (!written.ok()) return written.status();
     said += (said.empty() ? "" : "\n") + *written;

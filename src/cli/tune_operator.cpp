@@ -145,7 +145,7 @@ int compare_rows(const TuneOptions& options, const Outputs& outputs, Device& dev
 }  // namespace
 
 int run_operator_on_file(const TuneOptions& options, Device& device) {
-  auto file = read_tuned_csv(*options.run_config, options.strict);
+  auto file = read_tuned_csv(*options.run_config, {.strict = options.strict});
   if (!file.ok()) return usage_error("tune", fmt::format("--run_config {}", file.message()));
   const TunedTable table(file->entries);
   BenchRequest request;

@@ -24,7 +24,7 @@ bool is_amd(const DeviceInfo& device) { return device.gfx.rfind("gfx", 0) == 0; 
 
 /// The rows of a tuned file that belong to this device, as shapes: `--all` with the output as input.
 Result<ShapeList> own_rows_of(const std::string& path, const DeviceInfo& device, bool strict) {
-  auto file = read_tuned_csv(path, strict);
+  auto file = read_tuned_csv(path, {.strict = strict});
   if (!file.ok()) return file.status();
   ShapeList list;
   list.source = path;
@@ -193,7 +193,8 @@ Result<Outputs> outputs_of(const TuneOptions& options, const Environment& enviro
   GEMMTUNE_RETURN_IF_ERROR(check_writable("-o", outputs.tuned));
   GEMMTUNE_RETURN_IF_ERROR(check_schema(options, outputs.tuned, device));
   for (const std::string& path : outputs.also_read) {
-    if (file_exists(path)) GEMMTUNE_RETURN_IF_ERROR(read_tuned_csv(path, options.strict).status());
+    if (file_exists(path))
+      GEMMTUNE_RETURN_IF_ERROR(read_tuned_csv(path, {.strict = options.strict}).status());
   }
   if (!outputs.profile.empty()) {
     GEMMTUNE_RETURN_IF_ERROR(check_writable("-o2", outputs.profile));

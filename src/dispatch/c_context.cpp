@@ -23,7 +23,7 @@ void write_log(LogLevel level, std::string_view line, void* handle) {
 ContextOptions options_of(const gemmtune_context_options& given) {
   ContextOptions options;
   options.config_folder = text_or_empty(given.config_folder);
-  options.tuned_files_a16w16 = text_or_empty(given.tuned_files_a16w16);
+  options.tuned_files.a16w16 = text_or_empty(given.tuned_files_a16w16);
   options.backend = text_or_empty(given.backend);
   options.device = text_or_empty(given.device);
   options.threads = given.threads;

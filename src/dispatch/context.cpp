@@ -20,12 +20,9 @@ std::shared_ptr<const DispatchDevice> wrap_device(std::unique_ptr<Device> device
 
 }  // namespace
 
-std::vector<std::string> context_table_paths(const ContextOptions& options, const Environment& environment) {
-  const std::string& list =
-      options.tuned_files_a16w16.empty() ? environment.config_a16w16 : options.tuned_files_a16w16;
-  if (!list.empty()) return split_paths(list);
-  return default_table_paths(options.config_folder.empty() ? environment.config_folder
-                                                           : options.config_folder);
+std::vector<TablePath> context_table_paths(const ContextOptions& options, const Environment& environment) {
+  return all_table_paths(options.tuned_files, environment.tuned_files,
+                         options.config_folder.empty() ? environment.config_folder : options.config_folder);
 }
 
 Result<std::unique_ptr<Context>> Context::open(const ContextOptions& options) {
@@ -99,7 +96,7 @@ std::shared_ptr<const TableSet> Context::tables() const {
   return tables_;
 }
 
-std::vector<std::string> Context::table_paths() const { return context_table_paths(options_, environment_); }
+std::vector<TablePath> Context::table_paths() const { return context_table_paths(options_, environment_); }
 
 void Context::say(LogLevel level, std::string_view line) const {
   if (options_.log != nullptr) options_.log(level, line, options_.log_context);
@@ -108,8 +105,10 @@ void Context::say(LogLevel level, std::string_view line) const {
 
 void Context::log_tables(const TableSet& tables) const {
   for (const TableSource& source : tables.sources) {
-    const bool fault = !source.state.ok() && source.state.code() != StatusCode::not_found;
-    say(fault ? LogLevel::warning : LogLevel::info,
+    const bool missing = source.state.code() == StatusCode::not_found;
+    say(source.state.ok() ? LogLevel::info
+        : missing         ? LogLevel::debug
+                          : LogLevel::warning,
         source.state.ok() ? fmt::format("{}: {} rows", source.path, source.rows) : source.state.message());
     for (const std::string& complaint : source.complaints) say(LogLevel::warning, complaint);
   }

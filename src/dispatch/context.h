@@ -24,8 +24,8 @@ namespace gemmtune {
 /// What is set here wins over the environment.
 struct ContextOptions {
   std::string config_folder;
-  std::string tuned_files_a16w16;  // colon-separated; replaces the default list
-  std::string backend;             // empty: "auto"
+  TunedFileLists tuned_files;  // each replaces its operation's default list
+  std::string backend;         // empty: "auto"
   std::string device;
   int threads = 0;
   bool strict_environment = false;
@@ -59,7 +59,7 @@ class Context {
 
  private:
   Result<PlanRef> make(const PlanKey& key);
-  std::vector<std::string> table_paths() const;
+  std::vector<TablePath> table_paths() const;
   void log_tables(const TableSet& tables) const;
   void log_plan(const Plan& plan);
   void say(LogLevel level, std::string_view line) const;
@@ -78,6 +78,6 @@ class Context {
 };
 
 /// The tuned files that a context with these options reads.
-std::vector<std::string> context_table_paths(const ContextOptions& options, const Environment& environment);
+std::vector<TablePath> context_table_paths(const ContextOptions& options, const Environment& environment);
 
 }  // namespace gemmtune

@@ -15,9 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view base_name = "bf16_tuned_gemm";
-
-bool is_model_table(const fs::directory_entry& file) {
+bool is_model_table(const fs::directory_entry& file, std::string_view base_name) {
   std::error_code error;
   if (!file.is_regular_file(error)) return false;
   const std::string name = file.path().filename().string();
@@ -31,7 +29,7 @@ void read_source(TableSource& source, std::uint32_t index, std::vector<TunedEntr
     source.state = Status::not_found("{}: no such file", source.path);
     return;
   }
-  auto file = read_tuned_csv(source.path);
+  auto file = read_tuned_csv(source.path, {.operation = source.operation});
   if (!file.ok()) {
     source.state = file.status();
     return;
@@ -50,9 +48,10 @@ void read_source(TableSource& source, std::uint32_t index, std::vector<TunedEntr
 
 }  // namespace
 
-std::string TableSet::describe() const {
+std::string TableSet::describe(std::optional<Operation> operation) const {
   std::string text;
   for (const TableSource& source : sources) {
+    if (operation && source.operation != *operation) continue;
     if (!text.empty()) text += '\n';
     text += source.state.ok() ? fmt::format("{}: {} rows", source.path, source.rows) : source.state.message();
     if (!source.complaints.empty()) {
@@ -77,25 +76,69 @@ std::vector<std::string> split_paths(std::string_view list) {
   return paths;
 }
 
-std::vector<std::string> default_table_paths(const std::string& config_folder) {
+std::vector<TablePath> table_paths_of(Operation operation, std::string_view list) {
+  std::vector<TablePath> paths;
+  for (std::string& path : split_paths(list)) paths.push_back({operation, std::move(path)});
+  return paths;
+}
+
+std::vector<TablePath> default_table_paths(const std::string& config_folder, Operation operation) {
   std::vector<std::string> models;
   std::error_code error;
   fs::directory_iterator file(fs::path(config_folder) / "model_configs", error);
   for (; !error && file != fs::directory_iterator(); file.increment(error)) {
-    if (is_model_table(*file)) models.push_back(file->path().string());
+    if (is_model_table(*file, schema_of(operation).tuned_name)) models.push_back(file->path().string());
   }
   std::sort(models.begin(), models.end());
-  std::vector<std::string> paths{(fs::path(config_folder) / (std::string(base_name) + ".csv")).string()};
-  std::move(models.begin(), models.end(), std::back_inserter(paths));
+  std::vector<TablePath> paths{{operation, (fs::path(config_folder) / tuned_file_name(operation)).string()}};
+  for (std::string& model : models) paths.push_back({operation, std::move(model)});
   return paths;
 }
 
-TableSet load_table_set(const std::vector<std::string>& paths) {
+const std::string& tuned_files_of(const TunedFileLists& lists, Operation operation) {
+  switch (operation) {
+    case Operation::a8w8:
+      return lists.a8w8;
+    case Operation::a8w8_bpreshuffle:
+      return lists.a8w8_bpreshuffle;
+    case Operation::a8w8_blockscale:
+      return lists.a8w8_blockscale;
+    case Operation::a8w8_blockscale_bpreshuffle:
+      return lists.a8w8_blockscale_bpreshuffle;
+    case Operation::a4w4_blockscale:
+      return lists.a4w4_blockscale;
+    case Operation::batched_bf16:
+      return lists.batched_bf16;
+    case Operation::batched_a8w8:
+      return lists.batched_a8w8;
+    case Operation::fused_moe:
+      return lists.fused_moe;
+    case Operation::a16w16:
+      break;
+  }
+  return lists.a16w16;
+}
+
+std::vector<TablePath> all_table_paths(const TunedFileLists& first, const TunedFileLists& second,
+                                       const std::string& config_folder) {
+  std::vector<TablePath> paths;
+  for (const Operation operation : all_operations()) {
+    const std::string& wanted = tuned_files_of(first, operation);
+    const std::string& list = wanted.empty() ? tuned_files_of(second, operation) : wanted;
+    auto of_operation =
+        list.empty() ? default_table_paths(config_folder, operation) : table_paths_of(operation, list);
+    std::move(of_operation.begin(), of_operation.end(), std::back_inserter(paths));
+  }
+  return paths;
+}
+
+TableSet load_table_set(const std::vector<TablePath>& paths) {
   TableSet set;
   set.sources.resize(paths.size());
   std::vector<TunedEntry> entries;
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    set.sources[i].path = paths[i];
+    set.sources[i].path = paths[i].path;
+    set.sources[i].operation = paths[i].operation;
     read_source(set.sources[i], static_cast<std::uint32_t>(i), entries);
   }
   set.table = TunedTable(std::move(entries));

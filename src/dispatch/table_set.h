@@ -1,20 +1,29 @@
-// The tuned files of an operation as one table, each row with the file it came from.
+// The tuned files of all operations as one table, each row with the file it came from.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/environment.h"
 #include "base/status.h"
 #include "dispatch/row_environment.h"
 #include "tuned/table.h"
 
 namespace gemmtune {
 
+/// One file that is to be read, as a table of an operation.
+struct TablePath {
+  Operation operation = Operation::a16w16;
+  std::string path;
+};
+
 /// One file that a table was to be read from.
 struct TableSource {
   std::string path;
+  Operation operation = Operation::a16w16;
   std::size_t rows = 0;
   Status state;                         // why nothing was read; `not_found` is no fault
   std::vector<std::string> complaints;  // rows that were left out: file:line, column, value, expected
@@ -31,8 +40,8 @@ struct TableSet {
   std::string other_environment(const TunedEntry& entry, const DeviceInfo& device) const {
     return sources[entry.source].environments.difference(entry.env, device);
   }
-  /// "path: 12 rows" or "path: why not", one line a file.
-  std::string describe() const;
+  /// "path: 12 rows" or "path: why not", one line a file; with `operation` its files only.
+  std::string describe(std::optional<Operation> operation = std::nullopt) const;
   /// The first source that is there but could not be read; ok where all could.
   Status first_fault() const;
 };
@@ -40,12 +49,21 @@ struct TableSet {
 /// The paths of a colon-separated list; empty ones are dropped.
 std::vector<std::string> split_paths(std::string_view list);
 
-/// AITER's rule for bf16: bf16_tuned_gemm.csv of the config folder, then every regular file
-/// model_configs/*bf16_tuned_gemm*.csv beside it whose name has no "untuned", sorted by name.
-std::vector<std::string> default_table_paths(const std::string& config_folder);
+/// The files of a colon-separated list, each as a table of `operation`.
+std::vector<TablePath> table_paths_of(Operation operation, std::string_view list);
+
+/// AITER's rule: <base name>.csv of the config folder (bf16_tuned_gemm.csv …), then every regular file
+/// model_configs/*<base name>*.csv beside it whose name has no "untuned", sorted by name.
+std::vector<TablePath> default_table_paths(const std::string& config_folder, Operation operation);
+
+/// The files of each operation: a list of `first`, else one of `second`, else the default ones.
+std::vector<TablePath> all_table_paths(const TunedFileLists& first, const TunedFileLists& second,
+                                       const std::string& config_folder);
+/// The operation's list.
+const std::string& tuned_files_of(const TunedFileLists& lists, Operation operation);
 
 /// Reads and merges: the smallest valid time of a key wins, ties keep the first file's row. A file that is
 /// missing or cannot be read is no failure of the set; its source says why.
-TableSet load_table_set(const std::vector<std::string>& paths);
+TableSet load_table_set(const std::vector<TablePath>& paths);
 
 }  // namespace gemmtune

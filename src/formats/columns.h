@@ -1,87 +1,55 @@
-// The columns of AITER's bf16 tables and gemmtune's own: names, older names, and where a header has them.
+// Where the header of one file has the columns of its table.
 #pragma once
 
 #include <array>
 #include <cstddef>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "formats/csv.h"
+#include "formats/schema.h"
 
 namespace gemmtune {
 
-/// In the order in which a new tuned file has them; calls and layer belong to shape lists.
-enum class Column {
-  gfx,
-  cu_num,
-  m,
-  n,
-  k,
-  bias,
-  dtype,
-  outdtype,
-  scale_ab,
-  bpreshuffle,
-  libtype,
-  solidx,
-  split_k,
-  us,
-  kernel_name,
-  err_ratio,
-  tflops,
-  bw,
-  spread,
-  default_us,
-  default_kernel,
-  speedup,
-  verdict,
-  m_from,
-  regret,
-  pdl_kernel_name,
-  pdl_us,
-  env,
-  calls,
-  layer,
-};
-inline constexpr std::size_t column_count = 30;
-
-/// AITER's spelling.
-std::string_view to_string(Column column);
-/// The 18 columns of AITER, gfx first.
-std::span<const Column> aiter_columns();
-/// The 10 that gemmtune adds.
-std::span<const Column> own_columns();
-
-/// Where a header has the known columns. Any order, any case, older names (soltimes, errRatio) included; the
-/// first of two equal ones counts, unknown ones are kept apart.
+/// Any order, any case, older names included; the first of two equal ones counts, unknown ones are kept
+/// apart.
 class Columns {
  public:
   static constexpr int absent = -1;
 
   Columns() { position_.fill(absent); }
-  explicit Columns(const CsvCells& header);
+  Columns(const CsvCells& header, const Schema& schema);
 
+  const Schema& schema() const { return *schema_; }
   bool has(Column column) const { return position_[static_cast<std::size_t>(column)] != absent; }
   /// The cell of a row; an empty text where the header or the row lacks it.
   std::string_view cell(const CsvCells& row, Column column) const {
     const int at = position_[static_cast<std::size_t>(column)];
     return at == absent ? std::string_view() : row[static_cast<std::size_t>(at)];
   }
+  /// As the header spells it, else as the table does.
+  std::string_view name(Column column) const;
   /// The known column at a position, nullptr where the header's name there is not known.
   const Column* known_at(std::size_t position) const;
+  /// The header's text at a position.
+  const std::string& name_at(std::size_t position) const { return at_position_[position].name; }
   /// Cells in the header.
   std::size_t width() const { return at_position_.size(); }
   void append(Column column);
+  /// "shared_expert_id=384 gate_mode=…": the cells of the table's further keys; empty where it has none.
+  std::string further_key(const CsvCells& row) const;
 
  private:
   struct Place {
     bool known = false;
     Column column = Column::gfx;
+    std::string name;
   };
+  const Schema* schema_ = &schema_of(TableKind::bf16);
   std::array<int, column_count> position_{};
   std::vector<Place> at_position_;
+  std::vector<std::size_t> further_keys_;  // positions
 };
 
 }  // namespace gemmtune

@@ -1,4 +1,4 @@
-// The problem that a row of a bf16 table stands for: what shape lists and tuned files have in common.
+// The problem that a row of a table stands for: what shape lists and tuned files have in common.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace gemmtune {
 
 /// Types that the caller wants instead of the file's.
 struct TypeOverrides {
-  std::optional<DataType> x_type;
+  std::optional<DataType> x_type;  // of x and w
   std::optional<DataType> y_type;
 };
 
@@ -23,7 +23,9 @@ bool is_missing(std::string_view cell);
 bool split_row(const CsvLine& line, const Columns& columns, CsvCells& cells, Complaints& complaints);
 
 /// Reads problems row by row. A column that the header lacks, or a missing cell: bias, scaleAB, bpreshuffle
-/// False; outdtype as dtype. A pre-shuffled weight's layout is `any`.
+/// False; outdtype as dtype; q_dtype_w int8 for a8w8 and the device's fp8 for a8w8_bpreshuffle. Types that a
+/// table does not hold: y bf16, x of the block-scaled operations the device's fp8 (fnuz for gfx942). The
+/// layout of a pre-shuffled weight is `any`.
 class ProblemReader {
  public:
   ProblemReader(const Columns& columns, TypeOverrides overrides) : columns_(columns), overrides_(overrides) {}
@@ -35,6 +37,10 @@ class ProblemReader {
  private:
   struct Row;
   std::optional<DataType> type_of(std::string_view text);
+  void read_dense_types(Row& row, Problem& problem);
+  void read_quantized_types(Row& row, Problem& problem);
+  void read_moe(Row& row, Problem& problem);
+  bool read_type(Row& row, Column column, DataType& type);
 
   const Columns& columns_;
   TypeOverrides overrides_;
@@ -45,5 +51,8 @@ class ProblemReader {
 
 /// A bool as AITER writes it.
 std::string_view python_bool(bool value);
+
+/// The cell of a key column for a problem; nullopt for columns that no problem holds.
+std::optional<std::string> problem_cell(const Problem& problem, Column column);
 
 }  // namespace gemmtune

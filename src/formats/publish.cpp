@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -38,11 +37,9 @@ Status check_expressible(const TunedEntry& entry) {
   const Problem& problem = entry.problem;
   const bool row_major = problem.x_order == Order::row_major && problem.w_order == Order::row_major &&
                          problem.y_order == Order::row_major;
-  if (problem.operation == Operation::a16w16 && problem.batch == 1 && row_major && problem.alignment <= 16) {
-    return {};
-  }
-  return Status::unsupported(
-      "{}: AITER's bf16 columns hold a16w16 of row-major operands aligned to 16 bytes only", print(problem));
+  if (entry.other_key.empty() && row_major && problem.alignment <= 16) return {};
+  return Status::unsupported("{}: AITER's columns hold row-major operands aligned to 16 bytes only",
+                             print(problem));
 }
 
 /// The file's lines with ours spliced in.
@@ -55,7 +52,7 @@ class Splice {
  private:
   Status read(const std::vector<TunedEntry>& entries);
   void read_keys();
-  void start_new();
+  void start_new(Operation operation);
   Status check_device(const TunedEntry& entry) const;
   void find_changes(const std::vector<TunedEntry>& entries);
   bool line_says(std::size_t line, const TunedEntry& entry, bool& old_is_valid) const;
@@ -78,15 +75,25 @@ class Splice {
 };
 
 Status Splice::read(const std::vector<TunedEntry>& entries) {
-  const auto header = read_tuned_header(document_);
+  const Operation operation = entries.front().problem.operation;
+  for (const TunedEntry& entry : entries) {
+    if (entry.problem.operation == operation) continue;
+    return Status::invalid("{}: rows of {} and of {}, expected those of one operation", document_.source,
+                           to_string(operation), to_string(entry.problem.operation));
+  }
+  const auto header = read_tuned_header(document_, operation);
   if (!header.ok()) return header.status();
   header_ = header->index;
   columns_ = header->columns;
+  if (!columns_.schema().dispatched) {
+    return Status::unsupported("{}: is a table of {}, which is only read", document_.source,
+                               columns_.schema().name);
+  }
   for (const CsvLine& line : document_.lines) {
     lines_.push_back({std::string(line.text), std::string(line.end)});
   }
   if (header_ == lines_.size()) {
-    start_new();
+    start_new(operation);
     return {};
   }
   has_gfx_ = columns_.has(Column::gfx);
@@ -95,7 +102,7 @@ Status Splice::read(const std::vector<TunedEntry>& entries) {
                            document_.source);
   }
   if (lines_[header_].end == "\r\n") line_end_ = "\r\n";
-  for (const TunedEntry& entry : entries) lines_of_key_[row_key(entry, has_gfx_)];
+  for (const TunedEntry& entry : entries) lines_of_key_[row_key(entry, columns_.schema(), has_gfx_)];
   read_keys();
   return {};
 }
@@ -110,19 +117,19 @@ void Splice::read_keys() {
       continue;
     line.is_row = reader.read_key(cells, index + 1, row, nullptr);
     if (!line.is_row) continue;
-    const auto published = lines_of_key_.find(row_key(row, has_gfx_));
+    const auto published = lines_of_key_.find(row_key(row, columns_.schema(), has_gfx_));
     if (published != lines_of_key_.end()) published->second.push_back(index);
   }
 }
 
 /// A header of our own behind whatever comments there are.
-void Splice::start_new() {
+void Splice::start_new(Operation operation) {
   if (!lines_.empty() && lines_.back().end.empty()) lines_.back().end = line_end_;
-  std::string text = write_tuned_csv({}, options_.schema);
+  std::string text = write_tuned_csv(operation, {}, options_.schema);
   text.pop_back();
   CsvCells cells;
   cells.split(text);
-  columns_ = Columns(cells);
+  columns_ = Columns(cells, schema_of(operation));
   has_gfx_ = columns_.has(Column::gfx);
   lines_.push_back({std::move(text), line_end_});
 }
@@ -150,10 +157,10 @@ bool Splice::line_says(std::size_t line, const TunedEntry& entry, bool& old_is_v
 void Splice::find_changes(const std::vector<TunedEntry>& entries) {
   std::unordered_map<std::string, std::size_t> last;
   for (std::size_t index = 0; index < entries.size(); ++index)
-    last[row_key(entries[index], has_gfx_)] = index;
+    last[row_key(entries[index], columns_.schema(), has_gfx_)] = index;
   for (std::size_t index = 0; index < entries.size(); ++index) {
     const TunedEntry& entry = entries[index];
-    const std::string key = row_key(entry, has_gfx_);
+    const std::string key = row_key(entry, columns_.schema(), has_gfx_);
     if (last[key] != index) continue;
     const auto known = lines_of_key_.find(key);
     if (known == lines_of_key_.end() || known->second.empty()) {
@@ -190,24 +197,26 @@ bool Splice::wants(Column column) const {
         break;
     }
     const std::string text = cell_text(entry, column).value_or(std::string());
-    return !text.empty() && text != "False" && text != "0";
+    return !text.empty() && text != "False" && text != "0" && text != "0.0%";
   });
 }
 
 void Splice::extend_header() {
   std::vector<Column> added;
-  for (const Column column : aiter_columns()) {
-    if (!columns_.has(column) && wants(column)) added.push_back(column);
+  const auto lacks_wanted = [&](const SchemaColumn& column) {
+    return !columns_.has(column.column) && wants(column.column);
+  };
+  for (const SchemaColumn& column : columns_.schema().columns) {
+    if (lacks_wanted(column)) added.push_back(column.column);
   }
   const auto own = own_columns();
-  const bool own_wanted = std::any_of(own.begin(), own.end(),
-                                      [&](Column column) { return !columns_.has(column) && wants(column); });
-  for (const Column column : own) {
-    if (own_wanted && !columns_.has(column)) added.push_back(column);
+  const bool own_wanted = std::any_of(own.begin(), own.end(), lacks_wanted);
+  for (const SchemaColumn& column : own) {
+    if (own_wanted && !columns_.has(column.column)) added.push_back(column.column);
   }
   for (const Column column : added) {
     columns_.append(column);
-    lines_[header_].text += "," + std::string(to_string(column));
+    lines_[header_].text += "," + std::string(columns_.name(column));
   }
 }
 
@@ -255,12 +264,8 @@ void Splice::sort_rows() {
     reader.read_key(cells, index + 1, row.key, nullptr);
     row.text = std::move(line.text);
   }
-  const auto rank = [](const Row& row) {
-    const Problem& problem = row.key.problem;
-    return std::tuple(std::string_view(row.key.gfx), row.key.cu_num, problem.n, problem.m, problem.k,
-                      problem.bias, problem.x_type, problem.y_type, problem.scale_ab, problem.bpreshuffle);
-  };
-  std::stable_sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) { return rank(a) < rank(b); });
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Row& a, const Row& b) { return sorts_before(a.key, b.key); });
   for (std::size_t index = 0; index < places.size(); ++index) {
     lines_[places[index]].text = std::move(rows[index].text);
   }
@@ -296,6 +301,7 @@ Status merge_environment(const std::string& target, const std::vector<TunedEntry
 
 Status publish(const std::string& path, const std::vector<TunedEntry>& entries,
                const PublishOptions& options) {
+  if (entries.empty()) return {};
   for (const TunedEntry& entry : entries) GEMMTUNE_RETURN_IF_ERROR(check_expressible(entry));
   const std::string target = resolve_links(path);
   std::error_code ignored;

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "base/file.h"
@@ -19,13 +21,24 @@
 namespace gemmtune {
 namespace {
 
-/// Names the missing key columns, if any.
+/// Names the missing key columns, if any: those without which no problem can be told.
 Status check_key_columns(const std::string& source, std::size_t line, const Columns& columns,
                          const ShapeListOptions& options) {
+  static constexpr std::array dense{Column::m, Column::n, Column::k, Column::dtype};
+  static constexpr std::array sizes{Column::m, Column::n, Column::k};
+  static constexpr std::array batched{Column::batch, Column::m, Column::n, Column::k};
+  static constexpr std::array moe{Column::m,    Column::k,     Column::n,         Column::experts,
+                                  Column::topk, Column::dtype, Column::q_dtype_a, Column::q_dtype_w};
+  const Schema& schema = columns.schema();
+  const std::span<const Column> needed =
+      schema.operation == Operation::fused_moe ? std::span<const Column>(moe)
+      : schema.operation == Operation::a16w16  ? std::span<const Column>(dense)
+      : schema.has(Column::batch)              ? std::span<const Column>(batched)
+                                               : std::span<const Column>(sizes);
   std::string missing;
-  for (const Column column : {Column::m, Column::n, Column::k, Column::dtype}) {
+  for (const Column column : needed) {
     if (columns.has(column) || (column == Column::dtype && options.x_type)) continue;
-    missing += (missing.empty() ? "" : ", ") + std::string(to_string(column));
+    missing += (missing.empty() ? "" : ", ") + std::string(schema.column_name(column));
   }
   if (missing.empty()) return {};
   return Status::invalid("{}:{}: the header has no column {}{}", source, line, missing,
@@ -67,16 +80,16 @@ Result<ShapeList> parse_shape_csv(const std::string& source, std::string content
   const CsvDocument& document = *parsed;
   const std::size_t header_index = header_line(document);
   if (header_index == document.lines.size()) {
-    return Status::invalid("{}: empty, expected a header with M, N, K and dtype", source);
+    return Status::invalid("{}: empty, expected a header such as M, N, K and dtype", source);
   }
   const CsvLine& header_text = document.lines[header_index];
   CsvCells header;
   if (!header.split(without_mark(header_text.text))) {
     return Status::invalid("{}:{}: {}", source, header_text.number, unclosed_quote);
   }
-  const auto operation = detect_operation(source, header, options.operation);
-  if (!operation.ok()) return operation.status();
-  const Columns columns(header);
+  const auto schema = detect_schema(source, header, options.operation);
+  if (!schema.ok()) return schema.status();
+  const Columns columns(header, **schema);
   GEMMTUNE_RETURN_IF_ERROR(check_key_columns(source, header_text.number, columns, options));
 
   Complaints complaints(source);
@@ -88,6 +101,7 @@ Result<ShapeList> parse_shape_csv(const std::string& source, std::string content
   }
   ShapeList list;
   list.source = source;
+  list.operation = columns.schema().operation;
   list.rows = shapes.take();
   list.complaints = complaints.take();
   return list;
@@ -131,33 +145,42 @@ void ShapeCollector::add(ShapeRow row) {
   calls += std::min(room, row.calls);
 }
 
-Result<ShapeList> read_shape_list(const std::string& path, const ShapeListOptions& options) {
-  const std::string source = path == "-" ? "standard input" : path;
-  auto content = read_file(path);
-  if (!content.ok()) return content.status();
-  auto list = is_yaml(path, *content) ? parse_shape_yaml(source, *content, options)
-                                      : parse_shape_csv(source, std::move(*content), options);
+Result<ShapeList> parse_shape_list(const std::string& source, std::string content,
+                                   const ShapeListOptions& options) {
+  auto list = is_yaml(source, content) ? parse_shape_yaml(source, content, options)
+                                       : parse_shape_csv(source, std::move(content), options);
   if (!list.ok()) return list;
   if (options.strict && !list->complaints.empty()) {
     return Status::invalid("{}", list->complaints.front());
   }
-  if (list->rows.empty()) {
-    if (list->complaints.empty()) return Status::invalid("{}: has no shapes", source);
+  if (list->rows.empty() && !list->complaints.empty()) {
     return Status::invalid("{}: no row is usable; the first complaint: {}", source, list->complaints.front());
   }
   return list;
 }
 
+Result<ShapeList> read_shape_list(const std::string& path, const ShapeListOptions& options) {
+  auto content = read_file(path);
+  if (!content.ok()) return content.status();
+  return parse_shape_list(path == "-" ? "standard input" : path, std::move(*content), options);
+}
+
 std::string write_shape_list(const std::vector<ShapeRow>& rows) {
-  bool layers = false;
-  for (const ShapeRow& row : rows) layers = layers || !row.layer.empty();
-  std::string text = "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,calls";
-  text += layers ? ",layer\n" : "\n";
+  const bool layers =
+      std::any_of(rows.begin(), rows.end(), [](const ShapeRow& row) { return !row.layer.empty(); });
+  const Schema& schema = schema_of(rows.empty() ? Operation::a16w16 : rows.front().problem.operation);
+  std::vector<SchemaColumn> columns;
+  for (const SchemaColumn& column : schema.key()) {
+    if (column.column != Column::gfx && column.column != Column::cu_num) columns.push_back(column);
+  }
+  std::string text;
+  for (const SchemaColumn& column : columns) text += std::string(column.name) + ",";
+  text += layers ? "calls,layer\n" : "calls\n";
   for (const ShapeRow& row : rows) {
-    const Problem& problem = row.problem;
-    text += fmt::format("{},{},{},{},{},{},{},{},{}", problem.m, problem.n, problem.k,
-                        python_bool(problem.bias), torch_name(problem.x_type), torch_name(problem.y_type),
-                        python_bool(problem.scale_ab), python_bool(problem.bpreshuffle), row.calls);
+    for (const SchemaColumn& column : columns) {
+      text += problem_cell(row.problem, column.column).value_or(std::string()) + ",";
+    }
+    text += std::to_string(row.calls);
     if (layers) text += "," + csv_cell(row.layer);
     text += "\n";
   }

@@ -1,4 +1,5 @@
-// Shape lists in: AITER's untuned CSV of bf16 (every header state), YAML of gemm sizes, standard input.
+// Shape lists in: AITER's untuned CSVs of every operation (every header state), YAML of gemm sizes, standard
+// input.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ struct ShapeRow {
 
 struct ShapeList {
   std::string source;
-  std::vector<ShapeRow> rows;  // duplicates removed, first kept, calls added up
+  Operation operation = Operation::a16w16;  // of every row, where the list is a file's
+  std::vector<ShapeRow> rows;               // duplicates removed, first kept, calls added up
   // "file:line: column M: value '-3', expected a whole number from 1 to 2147483647"
   std::vector<std::string> complaints;
 };
@@ -33,13 +35,17 @@ struct ShapeListOptions {
 };
 
 /// Reads a CSV, or a YAML list of sizes (by its extension; without one, by its first character), "-" is
-/// standard input. A missing key column, an unreadable file, an operation that comes later and a file without
+/// standard input. A missing key column, an unreadable file, a header of another operation and a file without
 /// any good row are errors; single bad rows become complaints, one a row (M = 0, negative, above 2³¹ − 1 …)
 /// and the rest is used. A tuned file may serve as a shape list: its devices do not add up as calls.
 ///
 /// YAML: gemm_size_yaml.h.
 Result<ShapeList> read_shape_list(const std::string& path, const ShapeListOptions& options);
-/// As AITER's untuned CSV plus `calls` (and `layer` where any row has one).
+/// The same from memory; `source` stands for the path.
+Result<ShapeList> parse_shape_list(const std::string& source, std::string content,
+                                   const ShapeListOptions& options);
+/// As AITER's untuned CSV of the rows' operation, which all have, plus `calls` (and `layer` where any row has
+/// one). No rows: the header of a16w16.
 std::string write_shape_list(const std::vector<ShapeRow>& rows);
 
 }  // namespace gemmtune

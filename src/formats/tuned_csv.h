@@ -1,4 +1,4 @@
-// AITER's tuned CSV of bf16 (a16w16): every header state in, rows of others byte for byte out.
+// AITER's tuned CSVs of every operation: every header state in, rows of others byte for byte out.
 #pragma once
 
 #include <optional>
@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "base/status.h"
+#include "formats/columns.h"
+#include "formats/csv.h"
 #include "tuned/entry.h"
 
 namespace gemmtune {
@@ -13,14 +15,28 @@ namespace gemmtune {
 struct TunedFile {
   std::string path;
   bool has_gfx = true;
+  Columns columns;                      // of its header; columns.schema() is its table
   std::vector<TunedEntry> entries;      // rows that mean something; invalid times included
   std::vector<std::string> complaints;  // file:line, column, value, expected
+  CsvDocument document;                 // its bytes and lines
+  std::size_t header = 0;               // index of the header in document.lines; lines.size(): none
+
+  const Schema& schema() const { return columns.schema(); }
 };
 
-/// A zero-byte or header-only file has no entries. A header without the key columns (M, N, K, dtype) or
-/// without a time is an error that names them; one without cu_num (2024) has entries that answer no device.
-/// With `strict` a bad row is an error.
-Result<TunedFile> read_tuned_csv(const std::string& path, bool strict = false);
+struct TunedReadOptions {
+  std::optional<Operation> operation{};  // nullopt: from the header or the file name
+  bool strict = false;                   // a bad row is an error
+};
+
+/// A zero-byte or header-only file has no entries. A header without the columns that tell its problems, or
+/// without a time, is an error that names them; one without cu_num (2024) has entries that answer no device.
+/// Rows with a time that can never be chosen are kept.
+Result<TunedFile> read_tuned_csv(const std::string& path, const TunedReadOptions& options = {});
+/// The same from memory; `source` stands for the path in messages, and tells the table where the header does
+/// not.
+Result<TunedFile> parse_tuned_csv(std::string source, std::string content,
+                                  const TunedReadOptions& options = {});
 
 enum class CsvSchema { aiter, seed };  // with and without a leading gfx column
 
@@ -41,18 +57,13 @@ struct PublishOptions {
 ///
 /// A key has one row: further rows of a published key are removed, and of two entries with one key the later
 /// counts. An entry without a valid time never replaces a row with one. Errors (the file is then as it was):
-/// a non-AMD row into a file without gfx, a file without cu_num, a problem that AITER's columns cannot hold
-/// (other operations, column-major operands, alignment above 16), and what the operating system refuses.
+/// entries of several operations, or of another one than the file's, a non-AMD row into a file without gfx, a
+/// file without cu_num, a problem that AITER's columns cannot hold (column-major operands, alignment above
+/// 16), and what the operating system refuses.
 Status publish(const std::string& path, const std::vector<TunedEntry>& entries,
                const PublishOptions& options);
 
-/// The text of a new file (header and rows); for stdout and tests.
-std::string write_tuned_csv(const std::vector<TunedEntry>& entries, CsvSchema schema);
-
-/// AITER's columns as its multi-backend bf16 tuner computes them: 2·M·N·K / (us · 10⁶) and
-/// (M·K + N·K + M·N) · 2 bytes / us, whatever the types (its other bf16 tuner, gradlib, takes the types'
-/// bytes); both rounded to 2 decimals, half to even on the binary value; 0 where the time is not valid.
-double tflops_column(const Problem& problem, double us);     // TFLOP/s
-double bandwidth_column(const Problem& problem, double us);  // GB/s (10⁹)
+/// The text of a new file (header and rows) of an operation, which all entries have.
+std::string write_tuned_csv(Operation operation, const std::vector<TunedEntry>& entries, CsvSchema schema);
 
 }  // namespace gemmtune

@@ -1,4 +1,4 @@
-// One row of a tuned bf16 file: cells to TunedEntry and back.
+// One row of a tuned file: cells to TunedEntry and back.
 #pragma once
 
 #include <cstddef>
@@ -18,29 +18,38 @@ struct TunedHeader {
   Columns columns;
 };
 
-/// A header without M, N, K, dtype and a time is an error that names them; so is another operation's.
-Result<TunedHeader> read_tuned_header(const CsvDocument& document);
+/// Tells the table (see detect_schema). A header without the columns that tell its problems, or without a
+/// time, is an error that names them.
+Result<TunedHeader> read_tuned_header(const CsvDocument& document, std::optional<Operation> wanted);
 
 /// Reads entries row by row; `columns` must outlive it.
 class EntryReader {
  public:
   explicit EntryReader(const Columns& columns) : columns_(columns), problems_(columns, {}) {}
-  /// gfx, cu_num and the problem; false (and a complaint) where they mean nothing. cu_num is 0 where the
-  /// header lacks it.
+  /// gfx, cu_num, the problem and other_key; false (and a complaint) where they mean nothing. cu_num is 0
+  /// where the header lacks it.
   bool read_key(const CsvCells& row, std::size_t line, TunedEntry& entry, Complaints* complaints);
   /// The rest. Missing cells: us and err_ratio NaN, solidx and splitK 0. A bad cell of AITER's columns makes
-  /// the row useless; one of gemmtune's columns has its complaint and counts as empty.
+  /// the row useless; one of gemmtune's columns, or of a fused MoE's switches (a
+  /// short row shifts them), has its complaint and counts as empty.
   bool read_values(const CsvCells& row, std::size_t line, TunedEntry& entry, Complaints* complaints) const;
 
  private:
+  struct Values;
+  void read_own(Values& values, TunedEntry& entry) const;
+  void read_stages(Values& values, TunedEntry& entry) const;
+
   const Columns& columns_;
   ProblemReader problems_;
 };
 
-/// AITER's key of a row as text; without gfx where the file has none.
-std::string row_key(const TunedEntry& entry, bool with_gfx);
+/// AITER's key of a row as text (the tag of a fused MoE row included); without gfx where the file has none.
+std::string row_key(const TunedEntry& entry, const Schema& schema, bool with_gfx);
 /// The cell as it is written (not yet quoted); nullopt for columns that are none of a tuned file's.
 std::optional<std::string> cell_text(const TunedEntry& entry, Column column);
+/// The cells that make a row the same row as another, in the order by which AITER sorts: gfx, cu_num, N, M, K
+/// and the rest of the key; of fused MoE the key as it stands.
+bool sorts_before(const TunedEntry& a, const TunedEntry& b);
 /// True where a file that holds `old_row` need not change to hold `entry`: all values are equal, at full
 /// precision or as rounded for writing. tflops and bw are no values (AITER's own files hold wrong ones).
 bool same_row(const TunedEntry& old_row, const TunedEntry& entry);

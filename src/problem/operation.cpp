@@ -29,6 +29,15 @@ constexpr std::array<Row, 9> rows{{
 
 }  // namespace
 
+std::span<const Operation> all_operations() {
+  static constexpr auto list = [] {
+    std::array<Operation, rows.size()> operations{};
+    for (std::size_t index = 0; index < rows.size(); ++index) operations[index] = rows[index].operation;
+    return operations;
+  }();
+  return list;
+}
+
 std::string_view to_string(Operation operation) { return rows[static_cast<std::size_t>(operation)].name; }
 
 std::optional<Operation> parse_operation(std::string_view text) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,8 @@ enum class Operation {
   fused_moe,
 };
 
+/// All of them, in order.
+std::span<const Operation> all_operations();
 std::string_view to_string(Operation operation);
 /// Our names and AITER's aliases (bf16, a4w4, fmoe …), any case, '-' as '_'.
 std::optional<Operation> parse_operation(std::string_view text);
@@ -80,7 +83,7 @@ struct Problem {
   Order w_order = Order::row_major;
   Order y_order = Order::row_major;
   std::int32_t alignment = 16;  // bytes, promised for every operand pointer
-  MoeShape moe;
+  MoeShape moe{};
 
   friend bool operator==(const Problem&, const Problem&) = default;
 };

@@ -33,6 +33,12 @@ std::optional<Verdict> parse_verdict(std::string_view text) {
 
 bool valid_time(double us) { return std::isfinite(us) && us > 0; }
 
+bool is_of_look_up(const TunedEntry& entry) {
+  if (!entry.other_key.empty()) return false;
+  if (entry.stages != nullptr && entry.stages->tag == "flydsl_fallback") return false;
+  return entry.problem.m >= 1 && entry.problem.m <= max_dimension;
+}
+
 bool amd_architecture(std::string_view gfx) { return gfx.starts_with("gfx"); }
 
 }  // namespace gemmtune

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,21 @@ namespace gemmtune {
 enum class Verdict { none, win, tie, keep_default, undecided, only };  // keep_default prints as "default"
 std::string_view to_string(Verdict verdict);
 std::optional<Verdict> parse_verdict(std::string_view text);
+
+/// What a fused MoE row has beside a plain one; kernel_name and err_ratio of the entry are the first stage's
+/// name and the larger error.
+struct MoeStages {
+  std::int64_t block_m = 0;
+  double us1 = 0;  // NaN: an empty cell; so are the others
+  double us2 = 0;
+  double err1 = 0;  // share, 0 … 1
+  double err2 = 0;
+  std::string kernel_name2;  // empty where one kernel does both
+  bool run_1stage = false;
+  bool xbf16 = false;
+  bool flat = false;
+  std::string tag;  // AITER's _tag
+};
 
 struct TunedEntry {
   std::string gfx;  // empty: the file has no gfx column (AMD devices only)
@@ -35,12 +51,20 @@ struct TunedEntry {
   std::string pdl_kernel_name;
   std::optional<double> pdl_us;
   std::string env;
+  std::shared_ptr<const MoeStages> stages;  // fused MoE only
+  // What else tells the row from others, in a table that no look-up asks (mxscale, heterogeneous and grouped
+  // MoE).
+  std::string other_key;
   std::size_t line = 0;      // of the file it was read from, 1-based; 0: not from a file
   std::uint32_t source = 0;  // which file, where several were read into one table: the reader's index
 };
 
 /// A time that may be chosen: finite and above 0.
 bool valid_time(double us);
+
+/// False for rows that no look-up may ever ask for: of tables that are only read, those that AITER's dispatch
+/// drops (tag flydsl_fallback), and M out of range. The time is not asked.
+bool is_of_look_up(const TunedEntry& entry);
 
 /// gfx942, gfx950 …: only these may be meant by a file without a gfx column.
 bool amd_architecture(std::string_view gfx);

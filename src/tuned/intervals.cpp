@@ -62,6 +62,19 @@ std::vector<Reach> reaches_of_level(const std::vector<GroupRow>& rows, std::int6
   return reaches;
 }
 
+std::vector<Reach> reaches_of_tiers(const std::vector<GroupRow>& rows) {
+  std::vector<Reach> reaches;
+  for (const GroupRow& row : rows) {
+    const auto reach = tier_reach(row.m);
+    if (!reach) continue;
+    if (row.m == upper_token_tier && !reaches.empty()) {
+      reaches.back().last = std::min(reaches.back().last, row.m - 1);
+    }
+    reaches.push_back({reach->first, reach->last, row.entry});
+  }
+  return reaches;
+}
+
 void add_bounds(const std::vector<Reach>& reaches, std::vector<std::uint32_t>& bounds) {
   for (const Reach& reach : reaches) {
     bounds.push_back(reach.first);
@@ -81,17 +94,27 @@ std::optional<PaddedReach> padded_reach(std::uint32_t row_m, std::int64_t n, int
   return PaddedReach{row_m / 2 + 1, row_m == 8192 && n > 4096 ? last_m : row_m};
 }
 
-Intervals lay_out_intervals(const std::vector<GroupRow>& rows, std::int64_t n) {
+std::optional<PaddedReach> tier_reach(std::uint32_t row_m) {
+  if (token_tier(row_m) != row_m) return std::nullopt;
+  if (row_m == upper_token_tier) return PaddedReach{row_m, last_m};
+  return PaddedReach{row_m / 2 + 1, row_m == lower_token_tier ? last_m : row_m};
+}
+
+Intervals lay_out_intervals(const std::vector<GroupRow>& rows, std::int64_t n, Padding padding) {
+  const bool tiers = padding == Padding::token_tiers;
   std::vector<Reach> exact_reaches;
   std::vector<Reach> range_reaches;
   for (const GroupRow& row : rows) {
-    exact_reaches.push_back({row.m, row.m, row.entry});
+    if (!tiers || tier_reach(row.m)) exact_reaches.push_back({row.m, row.m, row.entry});
     if (row.m_from != 0) range_reaches.push_back({row.m_from, row.m, row.entry});
   }
   DisjointCursor exact(std::move(exact_reaches));
   OverlapCursor range(std::move(range_reaches));
-  DisjointCursor fine(reaches_of_level(rows, n, 0));
-  DisjointCursor coarse(reaches_of_level(rows, n, 1));
+  const bool levels = padding == Padding::two_levels;
+  DisjointCursor fine(levels ? reaches_of_level(rows, n, 0) : std::vector<Reach>());
+  DisjointCursor coarse(tiers    ? reaches_of_tiers(rows)
+                        : levels ? reaches_of_level(rows, n, 1)
+                                 : std::vector<Reach>());
 
   std::vector<std::uint32_t> bounds{0};
   add_bounds(exact.reaches(), bounds);
@@ -103,12 +126,12 @@ Intervals lay_out_intervals(const std::vector<GroupRow>& rows, std::int64_t n) {
 
   Intervals intervals;
   for (const std::uint32_t bound : bounds) {
-    const std::pair<Match, std::int32_t> levels[] = {{Match::exact, exact.at(bound)},
-                                                     {Match::range, range.at(bound)},
-                                                     {Match::fine, fine.at(bound)},
-                                                     {Match::coarse, coarse.at(bound)}};
+    const std::pair<Match, std::int32_t> found[] = {{Match::exact, exact.at(bound)},
+                                                    {Match::range, range.at(bound)},
+                                                    {Match::fine, fine.at(bound)},
+                                                    {Match::coarse, coarse.at(bound)}};
     TunedTable::Answer answer;
-    for (const auto& [match, entry] : levels) {
+    for (const auto& [match, entry] : found) {
       if (entry < 0) continue;
       answer = {match, entry};
       break;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "tuned/key.h"
 #include "tuned/table.h"
 
 namespace gemmtune {
@@ -29,7 +30,11 @@ struct PaddedReach {
 /// nullopt where no M is padded to the row's M at that level.
 std::optional<PaddedReach> padded_reach(std::uint32_t row_m, std::int64_t n, int level);
 
+/// The values of M that token_tier() sends to a row of a fused MoE, the row of 32768 as if there were none of
+/// 131072; nullopt where there is none.
+std::optional<PaddedReach> tier_reach(std::uint32_t row_m);
+
 /// `rows` ascending in M, no M twice. Cost: O(rows · log rows), once when a table is made.
-Intervals lay_out_intervals(const std::vector<GroupRow>& rows, std::int64_t n);
+Intervals lay_out_intervals(const std::vector<GroupRow>& rows, std::int64_t n, Padding padding);
 
 }  // namespace gemmtune

@@ -9,59 +9,22 @@
 #include <utility>
 
 #include "tuned/intervals.h"
+#include "tuned/key.h"
 
 namespace gemmtune {
 namespace {
 
-/// What the rows of a group share. `gfx` is a view: into an entry of the table, or into the key looked up.
-struct GroupKey {
-  std::string_view gfx;
-  int cu_num = 0;
-  Operation operation = Operation::a16w16;
-  DataType x_type = DataType::bf16;
-  DataType w_type = DataType::bf16;
-  DataType y_type = DataType::bf16;
-  std::int64_t n = 0;
-  std::int64_t k = 0;
-  std::int64_t batch = 1;
-  std::uint32_t flags = 0;
-
-  friend bool operator==(const GroupKey&, const GroupKey&) = default;
-};
-
-std::uint32_t flags_of(const Problem& problem) {
-  const bool bits[] = {problem.bias,
-                       problem.scale_ab,
-                       problem.bpreshuffle,
-                       problem.x_order == Order::column_major,
-                       problem.w_order == Order::column_major,
-                       problem.y_order == Order::column_major};
-  std::uint32_t flags = 0;
-  for (const bool bit : bits) flags = flags << 1 | (bit ? 1U : 0U);
-  return flags;
+/// The architecture that an entry is kept under. AITER gives a fused MoE row without gfx the one that its
+/// cu_num belongs to; other tables without gfx match every AMD architecture.
+std::string_view table_gfx(const TunedEntry& entry) {
+  if (!entry.gfx.empty() || entry.problem.operation != Operation::fused_moe) return entry.gfx;
+  if (entry.cu_num == 256) return "gfx950";
+  return entry.cu_num == 80 || entry.cu_num == 304 ? "gfx942" : "";
 }
 
 GroupKey group_key(std::string_view gfx, int cu_num, const Problem& problem) {
-  return {gfx,       cu_num,    problem.operation, problem.x_type,   problem.w_type, problem.y_type,
-          problem.n, problem.k, problem.batch,     flags_of(problem)};
+  return {gfx, cu_num, group_of(problem)};
 }
-
-struct GroupKeyHash {
-  std::size_t operator()(const GroupKey& key) const {
-    std::uint64_t hash = std::hash<std::string_view>{}(key.gfx);
-    const std::uint64_t words[] = {
-        static_cast<std::uint64_t>(key.cu_num),
-        static_cast<std::uint64_t>(key.operation) << 32 | static_cast<std::uint64_t>(key.x_type) << 16 |
-            static_cast<std::uint64_t>(key.w_type) << 8 | static_cast<std::uint64_t>(key.y_type),
-        static_cast<std::uint64_t>(key.n), static_cast<std::uint64_t>(key.k),
-        static_cast<std::uint64_t>(key.batch) << 8 | key.flags};
-    for (const std::uint64_t word : words) {
-      hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
-      hash ^= hash >> 32;
-    }
-    return static_cast<std::size_t>(hash);
-  }
-};
 
 /// One entry on its way into a group.
 struct Item {
@@ -101,6 +64,7 @@ class TunedTable::Group {
   std::uint32_t row_count = 0;
   const GroupRow* rows = nullptr;  // ascending in M
   std::int64_t n = 0;
+  Padding padding = Padding::two_levels;
 };
 
 struct TunedTable::State {
@@ -114,7 +78,11 @@ struct TunedTable::State {
 
   std::vector<GroupKey> number_groups(std::vector<Item>& items);
   std::vector<std::vector<GroupRow>> choose_rows(std::vector<Item> items, std::size_t group_count);
+  void add_wild_groups(std::vector<GroupKey>& keys, std::vector<std::vector<GroupRow>>& chosen);
+  std::vector<GroupRow> rows_of(const GroupKey& key, const std::vector<GroupRow>& own,
+                                const std::vector<std::vector<GroupRow>>& chosen) const;
   void lay_out(const std::vector<GroupKey>& keys, const std::vector<std::vector<GroupRow>>& chosen);
+  const Group* find(const GroupKey& key) const;
 };
 
 std::vector<GroupKey> TunedTable::State::number_groups(std::vector<Item>& items) {
@@ -122,8 +90,8 @@ std::vector<GroupKey> TunedTable::State::number_groups(std::vector<Item>& items)
   items.reserve(entries.size());
   for (std::size_t index = 0; index < entries.size(); ++index) {
     const TunedEntry& entry = entries[index];
-    if (entry.problem.m < 1 || entry.problem.m > max_dimension) continue;
-    const GroupKey key = group_key(entry.gfx, entry.cu_num, entry.problem);
+    if (!is_of_look_up(entry)) continue;
+    const GroupKey key = group_key(table_gfx(entry), entry.cu_num, entry.problem);
     const auto [at, made] = numbers.try_emplace(key, static_cast<std::uint32_t>(keys.size()));
     if (made) keys.push_back(key);
     items.push_back(
@@ -159,27 +127,64 @@ std::vector<std::vector<GroupRow>> TunedTable::State::choose_rows(std::vector<It
   return chosen;
 }
 
+/// A fused MoE without a row of its own activation takes the first row of any: one more group for each,
+/// without the activation.
+void TunedTable::State::add_wild_groups(std::vector<GroupKey>& keys,
+                                        std::vector<std::vector<GroupRow>>& chosen) {
+  for (std::size_t index = 0; index < entries.size(); ++index) {
+    const TunedEntry& entry = entries[index];
+    if (entry.problem.operation != Operation::fused_moe || !is_of_look_up(entry)) continue;
+    if (!valid_time(entry.us)) continue;
+    GroupKey key = group_key(table_gfx(entry), entry.cu_num, entry.problem);
+    key.any_activation = true;
+    key.group.moe.activation = Activation::none;
+    const auto [at, made] = numbers.try_emplace(key, static_cast<std::uint32_t>(keys.size()));
+    if (made) {
+      keys.push_back(key);
+      chosen.emplace_back();
+    }
+    chosen[at->second].push_back({static_cast<std::uint32_t>(entry.problem.m), usable_m_from(entry),
+                                  static_cast<std::int32_t>(index)});
+  }
+  for (std::size_t index = 0; index < keys.size(); ++index) {
+    if (!keys[index].any_activation) continue;
+    std::vector<GroupRow>& rows_of_group = chosen[index];
+    const auto less = [](const GroupRow& a, const GroupRow& b) { return a.m < b.m; };
+    std::stable_sort(rows_of_group.begin(), rows_of_group.end(), less);
+    const auto same = [](const GroupRow& a, const GroupRow& b) { return a.m == b.m; };
+    rows_of_group.erase(std::unique(rows_of_group.begin(), rows_of_group.end(), same), rows_of_group.end());
+  }
+}
+
+/// A group's own rows, and at other M those that answer in their place.
+std::vector<GroupRow> TunedTable::State::rows_of(const GroupKey& key, const std::vector<GroupRow>& own,
+                                                 const std::vector<std::vector<GroupRow>>& chosen) const {
+  GroupKey other = key;
+  if (key.group.operation == Operation::fused_moe) {
+    if (key.any_activation) return own;
+    other.any_activation = true;
+    other.group.moe.activation = Activation::none;
+  } else {
+    if (!amd_architecture(key.gfx)) return own;
+    other.gfx = {};
+  }
+  const auto at = numbers.find(other);
+  return at == numbers.end() ? own : merge_rows(own, chosen[at->second]);
+}
+
 void TunedTable::State::lay_out(const std::vector<GroupKey>& keys,
                                 const std::vector<std::vector<GroupRow>>& chosen) {
   groups.resize(keys.size());
   for (std::size_t index = 0; index < keys.size(); ++index) {
-    std::vector<GroupRow> merged;
-    const std::vector<GroupRow>* own = &chosen[index];
-    if (amd_architecture(keys[index].gfx)) {
-      GroupKey without_gfx = keys[index];
-      without_gfx.gfx = {};
-      const auto legacy = numbers.find(without_gfx);
-      if (legacy != numbers.end()) {
-        merged = merge_rows(*own, chosen[legacy->second]);
-        own = &merged;
-      }
-    }
-    const Intervals intervals = lay_out_intervals(*own, keys[index].n);
+    const std::vector<GroupRow> own = rows_of(keys[index], chosen[index], chosen);
+    const Padding padding = padding_of(keys[index].group.operation);
+    const Intervals intervals = lay_out_intervals(own, keys[index].group.n, padding);
     Group& group = groups[index];
-    group.n = keys[index].n;
-    group.row_count = static_cast<std::uint32_t>(own->size());
+    group.n = keys[index].group.n;
+    group.padding = padding;
+    group.row_count = static_cast<std::uint32_t>(own.size());
     group.interval_count = static_cast<std::uint32_t>(intervals.starts.size());
-    rows.insert(rows.end(), own->begin(), own->end());
+    rows.insert(rows.end(), own.begin(), own.end());
     starts.insert(starts.end(), intervals.starts.begin(), intervals.starts.end());
     answers.insert(answers.end(), intervals.answers.begin(), intervals.answers.end());
   }
@@ -198,8 +203,10 @@ void TunedTable::State::lay_out(const std::vector<GroupKey>& keys,
 TunedTable::TunedTable(std::vector<TunedEntry> entries) : state_(std::make_unique<State>()) {
   state_->entries = std::move(entries);
   std::vector<Item> items;
-  const auto keys = state_->number_groups(items);
-  state_->lay_out(keys, state_->choose_rows(std::move(items), keys.size()));
+  auto keys = state_->number_groups(items);
+  auto chosen = state_->choose_rows(std::move(items), keys.size());
+  state_->add_wild_groups(keys, chosen);
+  state_->lay_out(keys, chosen);
 }
 
 TunedTable::~TunedTable() = default;
@@ -209,16 +216,27 @@ TunedTable& TunedTable::operator=(TunedTable&&) noexcept = default;
 const std::vector<TunedEntry>& TunedTable::entries() const { return state_->entries; }
 const std::vector<std::size_t>& TunedTable::duplicates() const { return state_->duplicates; }
 
+const TunedTable::Group* TunedTable::State::find(const GroupKey& key) const {
+  const auto at = numbers.find(key);
+  if (at == numbers.end() || groups[at->second].row_count == 0) return nullptr;
+  return &groups[at->second];
+}
+
 const TunedTable::Group* TunedTable::find_group(const LookupKey& key_without_m) const {
   GroupKey key = group_key(key_without_m.gfx, key_without_m.cu_num, key_without_m.problem);
-  auto at = state_->numbers.find(key);
-  if (at == state_->numbers.end() && amd_architecture(key.gfx)) {
+  const bool moe = key.group.operation == Operation::fused_moe;
+  for (int wild = 0; wild <= (moe ? 1 : 0); ++wild) {
+    if (wild == 1) {
+      key.any_activation = true;
+      key.group.moe.activation = Activation::none;
+    }
+    key.gfx = key_without_m.gfx;
+    if (const Group* group = state_->find(key)) return group;
+    if (!amd_architecture(key.gfx)) continue;
     key.gfx = {};
-    at = state_->numbers.find(key);
+    if (const Group* group = state_->find(key)) return group;
   }
-  if (at == state_->numbers.end()) return nullptr;
-  const Group& group = state_->groups[at->second];
-  return group.row_count == 0 ? nullptr : &group;
+  return nullptr;
 }
 
 TunedTable::Answer TunedTable::lookup(const Group& group, std::int64_t m) {
@@ -256,14 +274,27 @@ std::vector<LookupHit> TunedTable::lookup(const LookupKey& key) const {
     const GroupRow* row = first_not_below(row_m);
     if (row != end && row->m == row_m) add(match, *row);
   };
-  add_at(Match::exact, m);
-  for (const GroupRow* row = first_not_below(m); row != end; ++row) {
-    if (row->m_from == 0 || row->m_from > m) continue;
-    add(Match::range, *row);
-    break;
+  const auto add_range = [&] {
+    for (const GroupRow* row = first_not_below(m); row != end; ++row) {
+      if (row->m_from == 0 || row->m_from > m) continue;
+      add(Match::range, *row);
+      break;
+    }
+  };
+  if (group->padding == Padding::token_tiers) {
+    const std::int64_t tier = token_tier(m);
+    if (tier == m) add_at(Match::exact, m);
+    add_range();
+    add_at(Match::coarse, tier);
+    if (tier == upper_token_tier && hits.empty()) add_at(Match::coarse, lower_token_tier);
+    return hits;
   }
-  add_at(Match::fine, padded_m(m, group->n, 0));
-  add_at(Match::coarse, padded_m(m, group->n, 1));
+  add_at(Match::exact, m);
+  add_range();
+  if (group->padding == Padding::two_levels) {
+    add_at(Match::fine, padded_m(m, group->n, 0));
+    add_at(Match::coarse, padded_m(m, group->n, 1));
+  }
   return hits;
 }
 

@@ -42,9 +42,11 @@ class TunedTable {
   /// All entries as given, those that never answer included.
   const std::vector<TunedEntry>& entries() const;
   /// The hits in AITER's order (exact, range, fine, coarse), at most one a level and none twice: the caller
-  /// takes the first that it can run. Rows without gfx match AMD architectures (gfx…) only, and only where no
-  /// row with gfx has that M. Of overlapping ranges the one with the smallest M answers. Rows with an invalid
-  /// time do not answer.
+  /// takes the first that it can run. Batched operations are not padded. A fused MoE is looked up by its
+  /// token tier (`exact` where that is M, else `coarse`), and where no row has its activation, by the first
+  /// row in file order that has all the rest. Rows without gfx match AMD architectures (gfx…) only, and only
+  /// where no row with gfx has that M. Of overlapping ranges the one with the smallest M answers. Rows with
+  /// an invalid time do not answer.
   std::vector<LookupHit> lookup(const LookupKey& key) const;
   /// The losers among entries of one key (indices into the given entries, ascending).
   const std::vector<std::size_t>& duplicates() const;

@@ -10,12 +10,6 @@ bool row_is_of(const TunedEntry& row, const DeviceInfo& device) {
   return row.gfx.empty() ? device.gfx.starts_with("gfx") : row.gfx == device.gfx;
 }
 
-bool same_key(const Problem& a, const Problem& b) {
-  return a.operation == b.operation && a.m == b.m && a.n == b.n && a.k == b.k && a.bias == b.bias &&
-         a.x_type == b.x_type && a.y_type == b.y_type && a.scale_ab == b.scale_ab &&
-         a.bpreshuffle == b.bpreshuffle;
-}
-
 Result<KnownRows> KnownRows::read(const std::vector<std::string>& paths, const DeviceInfo& device) {
   KnownRows known;
   for (const std::string& path : paths) {

@@ -8,13 +8,12 @@
 #include "backends/backend.h"
 #include "base/status.h"
 #include "tuned/entry.h"
+#include "tuned/key.h"
 
 namespace gemmtune {
 
 /// Does this row speak of this device? Rows without gfx are of AMD devices.
 bool row_is_of(const TunedEntry& row, const DeviceInfo& device);
-/// AITER's key of a16w16 without the device: M, N, K, bias, dtype, outdtype, scaleAB, bpreshuffle.
-bool same_key(const Problem& a, const Problem& b);
 
 class KnownRows {
  public:

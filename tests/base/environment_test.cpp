@@ -24,11 +24,11 @@ class EnvironmentTest : public testing::Test {
 
 TEST_F(EnvironmentTest, OurNameWinsOverAiters) {
   ::setenv("AITER_CONFIG_GEMM_BF16", "/a.csv", 1);
-  EXPECT_EQ(read_environment().config_a16w16, "/a.csv");
+  EXPECT_EQ(read_environment().tuned_files.a16w16, "/a.csv");
   ::setenv("GEMMTUNE_CONFIG_A16W16", "/b.csv:/c.csv", 1);
-  EXPECT_EQ(read_environment().config_a16w16, "/b.csv:/c.csv");
+  EXPECT_EQ(read_environment().tuned_files.a16w16, "/b.csv:/c.csv");
   ::setenv("GEMMTUNE_CONFIG_A16W16", "", 1);
-  EXPECT_EQ(read_environment().config_a16w16, "/a.csv");
+  EXPECT_EQ(read_environment().tuned_files.a16w16, "/a.csv");
 }
 
 TEST_F(EnvironmentTest, ConfigFolderInOrder) {

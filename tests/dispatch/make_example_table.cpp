@@ -37,8 +37,8 @@ int main(int argc, char** argv) {
     row.us = 10;
     rows.push_back(row);
   }
-  const auto written =
-      gemmtune::write_file_atomically(argv[1], gemmtune::write_tuned_csv(rows, gemmtune::CsvSchema::aiter));
+  const auto written = gemmtune::write_file_atomically(
+      argv[1], gemmtune::write_tuned_csv(gemmtune::Operation::a16w16, rows, gemmtune::CsvSchema::aiter));
   if (!written.ok()) std::fprintf(stderr, "%s\n", written.message().c_str());
   return written.ok() ? 0 : 1;
 }

@@ -22,7 +22,7 @@ class Report : public ::testing::Test {
   }
   void load(const std::vector<TunedEntry>& rows) {
     file_ = test::write_rows(folder_, "t.csv", rows);
-    tables_ = load_table_set({file_});
+    tables_ = load_table_set({test::table(file_)});
   }
   static LookupRequest request(std::int64_t m) {
     LookupRequest asked;

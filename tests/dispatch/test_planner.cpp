@@ -18,7 +18,7 @@ class Planner : public ::testing::Test {
  protected:
   PlanRef plan(const std::vector<TunedEntry>& rows, const Problem& problem, bool strict = false) {
     file_ = test::write_rows(folder_, "tuned.csv", rows);
-    tables_ = load_table_set({file_});
+    tables_ = load_table_set({test::table(file_)});
     auto made = make_plan(device_, tables_, problem, strict);
     EXPECT_TRUE(made.ok()) << made.message();
     return made.ok() ? *made : PlanRef();

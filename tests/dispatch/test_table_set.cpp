@@ -16,6 +16,16 @@ using test::small_problem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+/// The paths of an operation's tables.
+std::vector<std::string> paths_of(const std::vector<TablePath>& tables,
+                                  Operation operation = Operation::a16w16) {
+  std::vector<std::string> paths;
+  for (const TablePath& table : tables) {
+    if (table.operation == operation) paths.push_back(table.path);
+  }
+  return paths;
+}
+
 TEST(TablePaths, DefaultIsTheFolderAndItsModelFiles) {
   const test::TemporaryFolder folder;
   folder.write("model_configs/llama_bf16_tuned_gemm.csv", "");
@@ -25,7 +35,7 @@ TEST(TablePaths, DefaultIsTheFolderAndItsModelFiles) {
   folder.write("model_configs/a8w8_tuned_gemm.csv", "");
   folder.write("model_configs/bf16_tuned_gemm.txt", "");
   folder.write("model_configs/bf16_tuned_gemm_folder.csv/inside", "");
-  EXPECT_THAT(default_table_paths(folder.path()),
+  EXPECT_THAT(paths_of(default_table_paths(folder.path(), Operation::a16w16)),
               ElementsAre(folder / "bf16_tuned_gemm.csv", folder / "model_configs/bf16_tuned_gemm_qwen.csv",
                           folder / "model_configs/llama_bf16_tuned_gemm.csv"));
 }
@@ -34,21 +44,65 @@ TEST(TablePaths, OptionsWinOverTheVariableWhichReplacesTheDefault) {
   ContextOptions options;
   Environment environment;
   environment.config_folder = "/env";
-  EXPECT_THAT(context_table_paths(options, environment), ElementsAre("/env/bf16_tuned_gemm.csv"));
+  EXPECT_THAT(paths_of(context_table_paths(options, environment)), ElementsAre("/env/bf16_tuned_gemm.csv"));
   options.config_folder = "/option";
-  EXPECT_THAT(context_table_paths(options, environment), ElementsAre("/option/bf16_tuned_gemm.csv"));
-  environment.config_a16w16 = "/a.csv:/b.csv";
-  EXPECT_THAT(context_table_paths(options, environment), ElementsAre("/a.csv", "/b.csv"));
-  options.tuned_files_a16w16 = ":/c.csv:";
-  EXPECT_THAT(context_table_paths(options, environment), ElementsAre("/c.csv"));
+  EXPECT_THAT(paths_of(context_table_paths(options, environment)),
+              ElementsAre("/option/bf16_tuned_gemm.csv"));
+  environment.tuned_files.a16w16 = "/a.csv:/b.csv";
+  EXPECT_THAT(paths_of(context_table_paths(options, environment)), ElementsAre("/a.csv", "/b.csv"));
+  options.tuned_files.a16w16 = ":/c.csv:";
+  EXPECT_THAT(paths_of(context_table_paths(options, environment)), ElementsAre("/c.csv"));
+}
+
+TEST(TablePaths, EveryOperationHasItsFileItsVariablesAndItsModelFiles) {
+  struct Case {
+    Operation operation;
+    const char* ours;
+    const char* aiters;
+    const char* file;
+  };
+  const Case cases[] = {
+      {Operation::a16w16, "GEMMTUNE_CONFIG_A16W16", "AITER_CONFIG_GEMM_BF16", "bf16_tuned_gemm"},
+      {Operation::a8w8, "GEMMTUNE_CONFIG_A8W8", "AITER_CONFIG_GEMM_A8W8", "a8w8_tuned_gemm"},
+      {Operation::a8w8_bpreshuffle, "GEMMTUNE_CONFIG_A8W8_BPRESHUFFLE", "AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE",
+       "a8w8_bpreshuffle_tuned_gemm"},
+      {Operation::a8w8_blockscale, "GEMMTUNE_CONFIG_A8W8_BLOCKSCALE", "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE",
+       "a8w8_blockscale_tuned_gemm"},
+      {Operation::a8w8_blockscale_bpreshuffle, "GEMMTUNE_CONFIG_A8W8_BLOCKSCALE_BPRESHUFFLE",
+       "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE", "a8w8_blockscale_bpreshuffle_tuned_gemm"},
+      {Operation::a4w4_blockscale, "GEMMTUNE_CONFIG_A4W4_BLOCKSCALE", "AITER_CONFIG_GEMM_A4W4",
+       "a4w4_blockscale_tuned_gemm"},
+      {Operation::batched_bf16, "GEMMTUNE_CONFIG_BATCHED_BF16", "AITER_CONFIG_BF16_BATCHED_GEMM",
+       "bf16_tuned_batched_gemm"},
+      {Operation::batched_a8w8, "GEMMTUNE_CONFIG_BATCHED_A8W8", "AITER_CONFIG_A8W8_BATCHED_GEMM",
+       "a8w8_tuned_batched_gemm"},
+      {Operation::fused_moe, "GEMMTUNE_CONFIG_FUSED_MOE", "AITER_CONFIG_FMOE", "tuned_fmoe"},
+  };
+  const test::TemporaryFolder folder;
+  for (const Case& one : cases) folder.write(std::string("model_configs/m_") + one.file + ".csv", "");
+  Environment empty;
+  empty.config_folder = folder.path();
+  for (const Case& one : cases) {
+    EXPECT_THAT(paths_of(context_table_paths({}, empty), one.operation),
+                ElementsAre(folder / (std::string(one.file) + ".csv"),
+                            folder / (std::string("model_configs/m_") + one.file + ".csv")));
+    ::setenv(one.aiters, "/theirs.csv", 1);
+    EXPECT_THAT(paths_of(context_table_paths({}, read_environment()), one.operation),
+                ElementsAre("/theirs.csv"));
+    ::setenv(one.ours, "/ours.csv", 1);
+    EXPECT_THAT(paths_of(context_table_paths({}, read_environment()), one.operation),
+                ElementsAre("/ours.csv"));
+    ::unsetenv(one.aiters);
+    ::unsetenv(one.ours);
+  }
 }
 
 TEST(TablePaths, BothVariableNamesWorkAndOursWins) {
   ::setenv("AITER_CONFIG_GEMM_BF16", "/theirs.csv", 1);
   ::unsetenv("GEMMTUNE_CONFIG_A16W16");
-  EXPECT_THAT(context_table_paths({}, read_environment()), ElementsAre("/theirs.csv"));
+  EXPECT_THAT(paths_of(context_table_paths({}, read_environment())), ElementsAre("/theirs.csv"));
   ::setenv("GEMMTUNE_CONFIG_A16W16", "/ours.csv", 1);
-  EXPECT_THAT(context_table_paths({}, read_environment()), ElementsAre("/ours.csv"));
+  EXPECT_THAT(paths_of(context_table_paths({}, read_environment())), ElementsAre("/ours.csv"));
   ::unsetenv("AITER_CONFIG_GEMM_BF16");
   ::unsetenv("GEMMTUNE_CONFIG_A16W16");
 }
@@ -57,7 +111,7 @@ TEST(TableSets, MergeTakesTheSmallestTimeAndRemembersTheFile) {
   const test::TemporaryFolder folder;
   const auto slow = test::write_rows(folder, "slow.csv", {row(small_problem(8), "alpha_r1_a1", 20)});
   const auto fast = test::write_rows(folder, "fast.csv", {row(small_problem(8), "alpha_r1_a2", 10)});
-  const TableSet set = load_table_set({slow, fast});
+  const TableSet set = load_table_set({test::table(slow), test::table(fast)});
   const auto hits = set.table.lookup({"x86-fake", 2, small_problem(8)});
   ASSERT_EQ(hits.size(), 1U);
   EXPECT_EQ(hits[0].entry->kernel_name, "alpha_r1_a2");
@@ -67,7 +121,7 @@ TEST(TableSets, MergeTakesTheSmallestTimeAndRemembersTheFile) {
 TEST(TableSets, MissingFilesAreListedAndNoFault) {
   const test::TemporaryFolder folder;
   const auto file = test::write_rows(folder, "t.csv", {row(small_problem(8), "alpha_r1_a1")});
-  const TableSet set = load_table_set({folder / "none.csv", file});
+  const TableSet set = load_table_set({test::table(folder / "none.csv"), test::table(file)});
   EXPECT_TRUE(set.first_fault().ok());
   EXPECT_EQ(set.sources[0].state.code(), StatusCode::not_found);
   EXPECT_EQ(set.sources[1].rows, 1U);
@@ -77,7 +131,7 @@ TEST(TableSets, MissingFilesAreListedAndNoFault) {
 TEST(TableSets, AFileThatIsNoTunedFileIsAFaultThatNamesIt) {
   const test::TemporaryFolder folder;
   const auto file = folder.write("t.csv", "colour,size\nred,3\n");
-  const TableSet set = load_table_set({file});
+  const TableSet set = load_table_set({test::table(file)});
   EXPECT_EQ(set.first_fault().code(), StatusCode::invalid_argument);
   EXPECT_THAT(set.first_fault().message(), HasSubstr("t.csv"));
   EXPECT_TRUE(set.table.entries().empty());

@@ -143,7 +143,7 @@ TEST_F(PublishFailure, KillsLeaveAReadableFile) {
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status)) << "the child had stopped by itself";
-    const auto read = read_tuned_csv(file(), true);
+    const auto read = read_tuned_csv(file(), {.strict = true});
     ASSERT_TRUE(read.ok()) << read.message();
     EXPECT_GE(read->entries.size(), 500U);
     EXPECT_TRUE(read_environment_json(file()).ok());
@@ -176,7 +176,7 @@ TEST_F(PublishFailure, FourProcessesLoseNoRow) {
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   }
-  const auto read = read_tuned_csv(file(), true);
+  const auto read = read_tuned_csv(file(), {.strict = true});
   ASSERT_TRUE(read.ok()) << read.message();
   std::set<std::pair<int, std::int64_t>> seen;
   for (const TunedEntry& entry : read->entries) seen.emplace(entry.cu_num, entry.problem.m);

@@ -67,7 +67,7 @@ class Publish : public ScratchTest {
 
 TEST_F(Publish, ANewFileIsWhatTheWriterGives) {
   publish_ok({cpu_row(1, 5), cpu_row(16, 6)});
-  EXPECT_EQ(text(), write_tuned_csv({cpu_row(1, 5), cpu_row(16, 6)}, CsvSchema::aiter));
+  EXPECT_EQ(text(), write_tuned_csv(Operation::a16w16, {cpu_row(1, 5), cpu_row(16, 6)}, CsvSchema::aiter));
   EXPECT_THAT(text(), StartsWith(aiter_header + own_names + "\n"));
 }
 

@@ -21,6 +21,8 @@ struct ShippedList {
 
 constexpr ShippedList of_models[] = {
     {"deepseek-v3_tp8_bf16_untuned_gemm.csv", "deepseek-v3", 8, Operation::a16w16},
+    {"deepseek-v3_tp8_a8w8_blockscale_untuned_gemm.csv", "deepseek-v3", 8, Operation::a8w8_blockscale},
+    {"deepseek-v3_tp8_untuned_fmoe.csv", "deepseek-v3", 8, Operation::fused_moe},
     {"llama-3.1-70b_tp8_bf16_untuned_gemm.csv", "llama-3.1-70b", 8, Operation::a16w16},
     {"llama-3.1-405b_tp8_bf16_untuned_gemm.csv", "llama-3.1-405b", 8, Operation::a16w16},
     {"qwen3-32b_tp1_bf16_untuned_gemm.csv", "qwen3-32b", 1, Operation::a16w16},

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/text.h"
+#include "formats/rates.h"
 #include "scratch_folder.h"
 #include "support/fixtures.h"
 #include "tuned/table.h"
@@ -113,7 +114,7 @@ TEST(TunedCsv, BadRowsAreReportedAndTheRestIsUsed) {
                   HasSubstr(":7: column verdict: value 'perhaps'"),
                   HasSubstr(":7: column m_from: value '9', expected a whole number from 1 to the row's M"),
                   HasSubstr(":8: 22 cells, expected at most the header's 21")));
-  const auto strict = read_tuned_csv(data("bad_rows.csv"), true);
+  const auto strict = read_tuned_csv(data("bad_rows.csv"), {.strict = true});
   EXPECT_EQ(strict.code(), StatusCode::invalid_argument);
   EXPECT_THAT(strict.message(), HasSubstr("bad_rows.csv:2"));
 }
@@ -200,7 +201,7 @@ TEST_F(TunedCsvFiles, WhatIsWrittenIsReadBack) {
   odd.pdl_kernel_name = "other";
   entries.push_back(odd);
   for (const CsvSchema schema : {CsvSchema::aiter, CsvSchema::seed}) {
-    const auto file = read_tuned_csv(write("t.csv", write_tuned_csv(entries, schema)));
+    const auto file = read_tuned_csv(write("t.csv", write_tuned_csv(Operation::a16w16, entries, schema)));
     ASSERT_TRUE(file.ok()) << file.message();
     EXPECT_THAT(file->complaints, IsEmpty());
     EXPECT_EQ(file->has_gfx, schema == CsvSchema::aiter);
@@ -222,7 +223,7 @@ TEST_F(TunedCsvFiles, TheTextIsAiters) {
   TunedEntry entry = read_data("today_18.csv").entries[0];
   entry.us = 10;
   entry.speedup = 1.25;
-  EXPECT_EQ(write_tuned_csv({entry}, CsvSchema::aiter),
+  EXPECT_EQ(write_tuned_csv(Operation::a16w16, {entry}, CsvSchema::aiter),
             "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,"
             "err_ratio,tflops,bw,spread,default_us,default_kernel,speedup,verdict,m_from,regret,"
             "pdl_kernelName,pdl_us,env\n"

@@ -27,20 +27,8 @@ TEST(Problem, PrintAndParseAreInverse) {
   EXPECT_EQ(*parse_problem(print(problem)), problem);
 }
 
-constexpr Operation all_operations[] = {
-    Operation::a16w16,
-    Operation::a8w8,
-    Operation::a8w8_bpreshuffle,
-    Operation::a8w8_blockscale,
-    Operation::a8w8_blockscale_bpreshuffle,
-    Operation::a4w4_blockscale,
-    Operation::batched_bf16,
-    Operation::batched_a8w8,
-    Operation::fused_moe,
-};
-
 TEST(Problem, EveryOperationIsCheckedPrintedAndParsed) {
-  for (const Operation operation : all_operations) {
+  for (const Operation operation : all_operations()) {
     Problem problem = default_problem(operation);
     problem.m = 3;
     problem.n = 2048;

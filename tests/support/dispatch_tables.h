@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "dispatch/table_set.h"
 #include "formats/tuned_csv.h"
 
 namespace gemmtune::test {
@@ -70,9 +71,12 @@ inline TunedEntry row(const Problem& problem, std::string kernel_name, double us
   return entry;
 }
 
+/// A file as a table of bf16.
+inline TablePath table(const std::string& path) { return {Operation::a16w16, path}; }
+
 inline std::string write_rows(const TemporaryFolder& folder, const std::string& name,
                               const std::vector<TunedEntry>& rows) {
-  return folder.write(name, write_tuned_csv(rows, CsvSchema::aiter));
+  return folder.write(name, write_tuned_csv(Operation::a16w16, rows, CsvSchema::aiter));
 }
 
 }  // namespace gemmtune::test

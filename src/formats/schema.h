@@ -1,0 +1,127 @@
+// The CSV tables of AITER, one row of a list each: which columns, in which order, under which names.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "problem/problem.h"
+
+namespace gemmtune {
+
+/// What a column means. Its name differs from table to table (M is `token` for fused MoE, an error `errRatio`
+/// or `err_ratio`).
+enum class Column {
+  gfx,
+  cu_num,
+  batch,
+  m,
+  n,
+  k,
+  bias,
+  dtype,
+  outdtype,
+  scale_ab,
+  bpreshuffle,
+  q_dtype_a,
+  q_dtype_w,
+  q_type,
+  experts,
+  topk,
+  act_type,
+  use_g1u1,
+  doweight_stage1,
+  libtype,
+  solidx,  // kernelId
+  block_m,
+  split_k,  // ksplit
+  us,
+  us1,
+  us2,
+  kernel_name,  // kernelName1
+  kernel_name2,
+  err_ratio,
+  err1,
+  err2,
+  run_1stage,
+  xbf16,
+  flat,
+  tflops,
+  bw,
+  tag,
+  // gemmtune's own
+  spread,
+  default_us,
+  default_kernel,
+  speedup,
+  verdict,
+  m_from,
+  regret,
+  pdl_kernel_name,
+  pdl_us,
+  env,
+  // of shape lists
+  calls,
+  layer,
+};
+inline constexpr std::size_t column_count = static_cast<std::size_t>(Column::layer) + 1;
+
+enum class TableKind {
+  bf16,
+  a8w8,
+  a8w8_bpreshuffle,
+  a8w8_blockscale,
+  a8w8_blockscale_bpreshuffle,
+  a4w4_blockscale,
+  batched_bf16,
+  batched_a8w8,
+  fused_moe,
+  batched_mxscale,  // read only, as the next two
+  heterogeneous_moe,
+  grouped_moe,
+};
+
+struct SchemaColumn {
+  Column column = Column::gfx;
+  std::string_view name;
+  std::array<std::string_view, 2> older_names;
+};
+
+/// One table. The columns of the key come first and in the key's order.
+struct Schema {
+  TableKind kind = TableKind::bf16;
+  std::string_view name;  // of the table, for people: that of its operation, or its own
+  Operation operation = Operation::a16w16;
+  std::string_view tuned_name;            // AITER's base name: "bf16_tuned_gemm"
+  std::string_view untuned_name;          // "bf16_untuned_gemm"
+  std::span<const SchemaColumn> columns;  // AITER's, in the order of a new file
+  std::size_t key_columns = 0;            // so many of them are the key
+  std::span<const std::string_view>
+      further_keys;  // key columns that no Problem holds; their cells are kept as text
+  /// Rows answer look-ups and can be written; else the table is only read.
+  bool dispatched = true;
+
+  std::span<const SchemaColumn> key() const { return columns.first(key_columns); }
+  bool has(Column column) const;
+  bool in_key(Column column) const;
+  /// The name of a column in this table; gemmtune's own and those of shape lists have one name everywhere.
+  std::string_view column_name(Column column) const;
+  std::optional<Column> column_of(std::string_view name) const;
+};
+
+/// One a table, those that are dispatched first, in the order of Operation.
+std::span<const Schema> all_schemas();
+const Schema& schema_of(Operation operation);
+const Schema& schema_of(TableKind kind);
+
+/// The 10 columns that gemmtune adds behind AITER's.
+std::span<const SchemaColumn> own_columns();
+
+/// "bf16_tuned_gemm.csv" and "bf16_untuned_gemm.csv": AITER's names, and those of the config folder.
+std::string tuned_file_name(Operation operation);
+std::string untuned_file_name(Operation operation);
+
+}  // namespace gemmtune

@@ -1,0 +1,118 @@
+#include "tuned/key.h"
+
+#include <functional>
+
+namespace gemmtune {
+namespace {
+
+/// What an operation's key holds beside N and K.
+struct KeyFields {
+  bool all_types = false;
+  bool w_type = false;
+  bool switches = false;  // bias, scaleAB, bpreshuffle and the orders
+  bool batch = false;
+};
+
+KeyFields fields_of(Operation operation) {
+  switch (operation) {
+    case Operation::a16w16:
+      return {.all_types = true, .switches = true};
+    case Operation::a8w8:
+    case Operation::a8w8_bpreshuffle:
+      return {.w_type = true};
+    case Operation::batched_bf16:
+    case Operation::batched_a8w8:
+      return {.batch = true};
+    case Operation::fused_moe:
+      return {.all_types = true};
+    case Operation::a8w8_blockscale:
+    case Operation::a8w8_blockscale_bpreshuffle:
+    case Operation::a4w4_blockscale:
+      break;
+  }
+  return {};
+}
+
+std::uint32_t switches_of(const Problem& problem) {
+  const bool bits[] = {problem.bias,
+                       problem.scale_ab,
+                       problem.bpreshuffle,
+                       problem.x_order == Order::column_major,
+                       problem.w_order == Order::column_major,
+                       problem.y_order == Order::column_major,
+                       problem.moe.gated,
+                       problem.moe.doweight_stage1};
+  std::uint32_t switches = 0;
+  for (const bool bit : bits) switches = switches << 1 | (bit ? 1U : 0U);
+  return switches;
+}
+
+}  // namespace
+
+Problem group_of(const Problem& problem) {
+  const KeyFields fields = fields_of(problem.operation);
+  Problem group;
+  group.operation = problem.operation;
+  group.n = problem.n;
+  group.k = problem.k;
+  if (fields.batch) group.batch = problem.batch;
+  if (fields.w_type) group.w_type = problem.w_type;
+  if (fields.all_types) {
+    group.x_type = problem.x_type;
+    group.w_type = problem.w_type;
+    group.y_type = problem.y_type;
+  }
+  if (fields.switches) {
+    group.bias = problem.bias;
+    group.scale_ab = problem.scale_ab;
+    group.bpreshuffle = problem.bpreshuffle;
+    group.x_order = problem.x_order;
+    group.w_order = problem.w_order;
+    group.y_order = problem.y_order;
+  }
+  if (problem.operation == Operation::fused_moe) group.moe = problem.moe;
+  return group;
+}
+
+bool same_key(const Problem& a, const Problem& b) { return a.m == b.m && group_of(a) == group_of(b); }
+
+std::size_t GroupKeyHash::operator()(const GroupKey& key) const {
+  const Problem& group = key.group;
+  std::uint64_t hash = std::hash<std::string_view>{}(key.gfx);
+  const std::uint64_t words[] = {
+      static_cast<std::uint64_t>(key.cu_num) << 32 | static_cast<std::uint64_t>(group.operation) << 24 |
+          static_cast<std::uint64_t>(group.x_type) << 16 | static_cast<std::uint64_t>(group.w_type) << 8 |
+          static_cast<std::uint64_t>(group.y_type),
+      static_cast<std::uint64_t>(group.n) << 32 ^ static_cast<std::uint64_t>(group.k),
+      static_cast<std::uint64_t>(group.batch) << 8 | switches_of(group),
+      static_cast<std::uint64_t>(group.moe.experts) << 32 | static_cast<std::uint64_t>(group.moe.topk) << 16 |
+          static_cast<std::uint64_t>(group.moe.activation) << 8 |
+          static_cast<std::uint64_t>(group.moe.quant_type)};
+  for (const std::uint64_t word : words) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
+    hash ^= hash >> 32;
+  }
+  return static_cast<std::size_t>(hash);
+}
+
+Padding padding_of(Operation operation) {
+  switch (operation) {
+    case Operation::batched_bf16:
+    case Operation::batched_a8w8:
+      return Padding::none;
+    case Operation::fused_moe:
+      return Padding::token_tiers;
+    default:
+      return Padding::two_levels;
+  }
+}
+
+std::int64_t token_tier(std::int64_t tokens) {
+  if (tokens >= upper_token_tier) return upper_token_tier;
+  if (tokens >= lower_token_tier) return lower_token_tier;
+  std::int64_t power = 1;
+  while (power < tokens) power *= 2;
+  return power;
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,49 @@
+// The key by which tables are asked: what AITER's key columns say of a problem, and nothing else.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "problem/problem.h"
+
+namespace gemmtune {
+
+/// The problem with all that its operation's key does not hold at the default: M, the weight's layout and the
+/// alignment always; of a8w8 every type but the weight's, of the block-scaled operations all types. Two
+/// problems with one answer are one row of a tuned file (with their M).
+///
+/// Keys: a16w16 (N, K, bias, dtype, outdtype, scaleAB, bpreshuffle, orders), a8w8 and a8w8_bpreshuffle (N, K,
+/// q_dtype_w), block-scaled ones (N, K), batched ones (B, N, K), fused_moe (all of it).
+Problem group_of(const Problem& problem);
+/// One key, M included.
+bool same_key(const Problem& a, const Problem& b);
+
+/// A group on a device. `gfx` is a view: into an entry of the table, or into the key looked up.
+struct GroupKey {
+  std::string_view gfx;
+  int cu_num = 0;
+  Problem group;                // as group_of() makes it
+  bool any_activation = false;  // fused MoE: the rows of every activation, which `group` then does not hold
+
+  friend bool operator==(const GroupKey&, const GroupKey&) = default;
+};
+struct GroupKeyHash {
+  std::size_t operator()(const GroupKey& key) const;
+};
+
+/// How a look-up goes on where a table has no row of M itself.
+enum class Padding {
+  none,         // batched operations
+  two_levels,   // padded_m(…, 0), then padded_m(…, 1)
+  token_tiers,  // fused MoE: see token_tier()
+};
+Padding padding_of(Operation operation);
+
+/// The M that a fused MoE of `tokens` is looked up with: the next power of two below 32768, else the larger
+/// of 32768 and 131072 that is not above it. Where 131072 has no row, 32768 is asked next. Source: AITER's
+/// get_padded_M in fused_moe.py.
+std::int64_t token_tier(std::int64_t tokens);
+inline constexpr std::int64_t lower_token_tier = 32768;
+inline constexpr std::int64_t upper_token_tier = 131072;
+
+}  // namespace gemmtune
