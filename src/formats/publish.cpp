@@ -37,7 +37,7 @@ Status check_expressible(const TunedEntry& entry) {
   const Problem& problem = entry.problem;
   const bool row_major = problem.x_order == Order::row_major && problem.w_order == Order::row_major &&
                          problem.y_order == Order::row_major;
-  if (entry.other_key.empty() && row_major && problem.alignment <= 16) return {};
+  if (entry.other_key.empty() && row_major && problem.alignment <= 16) return check(problem);
   return Status::unsupported("{}: AITER's columns hold row-major operands aligned to 16 bytes only",
                              print(problem));
 }

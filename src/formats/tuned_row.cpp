@@ -102,6 +102,7 @@ bool EntryReader::read_key(const CsvCells& row, std::size_t line, TunedEntry& en
   entry.cu_num = 0;
   if (!columns_.has(Column::cu_num)) return true;
   const std::string_view cell = columns_.cell(row, Column::cu_num);
+  if (is_missing(cell)) return true;
   const auto cu_num = parse_integer(cell);
   if (cu_num && *cu_num >= 1 && *cu_num <= std::numeric_limits<int>::max()) {
     entry.cu_num = static_cast<int>(*cu_num);
@@ -305,7 +306,7 @@ std::optional<std::string> cell_text(const TunedEntry& entry, Column column) {
     case Column::gfx:
       return entry.gfx;
     case Column::cu_num:
-      return std::to_string(entry.cu_num);
+      return entry.cu_num == 0 ? std::string() : std::to_string(entry.cu_num);
     case Column::libtype:
       return entry.libtype;
     case Column::solidx:

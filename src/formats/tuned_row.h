@@ -27,7 +27,7 @@ class EntryReader {
  public:
   explicit EntryReader(const Columns& columns) : columns_(columns), problems_(columns, {}) {}
   /// gfx, cu_num, the problem and other_key; false (and a complaint) where they mean nothing. cu_num is 0
-  /// where the header lacks it.
+  /// where the header lacks it or the cell is empty: such a row answers no device.
   bool read_key(const CsvCells& row, std::size_t line, TunedEntry& entry, Complaints* complaints);
   /// The rest. Missing cells: us and err_ratio NaN, solidx and splitK 0. A bad cell of AITER's columns makes
   /// the row useless; one of gemmtune's columns, or of a fused MoE's switches (a

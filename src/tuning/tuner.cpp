@@ -99,6 +99,13 @@ bool Run::leave_out(std::size_t index) {
     report.reason = status.message();
     return true;
   }
+  const Operation operation = request_.shapes.front().problem.operation;
+  if (problem.operation != operation) {
+    report.state = ProblemState::unsupported;
+    report.reason = fmt::format("{}: a tuned file is of one operation, and this list begins with {}",
+                                to_string(problem.operation), to_string(operation));
+    return true;
+  }
   for (std::size_t i = 0; i < index; ++i) {
     if (!same_key(request_.shapes[i].problem, problem)) continue;
     report.state = ProblemState::skipped_done;

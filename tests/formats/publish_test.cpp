@@ -199,12 +199,13 @@ TEST_F(Publish, WhatTheColumnsCannotHoldIsRefused) {
   odd[2].problem.operation = Operation::a8w8;
   odd[3].problem.alignment = 64;
   for (const TunedEntry& entry : odd) {
-    EXPECT_EQ(publish(file(), {entry}, {}).code(), StatusCode::unsupported) << print(entry.problem);
+    EXPECT_FALSE(publish(file(), {entry}, {}).ok()) << print(entry.problem);
   }
   put("M,N,K,bias,dtype,outdtype,libtype,solidx,soltimes\n");
   EXPECT_THAT(publish(file(), {amd_row(1, 5)}, {}).message(), HasSubstr("no column cu_num"));
   put("token,model_dim,us\n");
-  EXPECT_EQ(publish(file(), {amd_row(1, 5)}, {}).code(), StatusCode::unsupported);
+  EXPECT_THAT(publish(file(), {amd_row(1, 5)}, {}).message(),
+              HasSubstr("is that of a table of fused_moe, expected a16w16"));
 }
 
 TEST_F(Publish, ModeAndLinksStay) {

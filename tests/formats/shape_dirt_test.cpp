@@ -88,25 +88,32 @@ TEST(ShapeDirt, TypesCanBeGiven) {
   EXPECT_EQ(list.rows[1].problem.y_type, DataType::f32);
 }
 
-TEST(ShapeDirt, OtherOperationsAreNamed) {
+TEST(ShapeDirt, EveryOperationsListIsRead) {
   const struct {
     const char* name;
-    const char* operation;
-  } cases[] = {{"a8w8_bpreshuffle_untuned_gemm.csv", "a8w8_bpreshuffle"},
-               {"bf16_untuned_batched_gemm.csv", "batched_bf16"},
-               {"untuned_fmoe.csv", "fused_moe"}};
+    const char* first;
+  } cases[] = {
+      {"a8w8_bpreshuffle_untuned_gemm.csv",
+       "a8w8_bpreshuffle m=1 n=1280 k=8192 x=i8 w=i8 y=bf16 bias=0 scale_ab=0 layout=any"},
+      {"bf16_untuned_batched_gemm.csv",
+       "batched_bf16 m=1 n=1280 k=8192 x=bf16 w=bf16 y=bf16 bias=0 scale_ab=0 layout=plain batch=16"},
+      {"untuned_fmoe.csv",
+       "fused_moe m=64 n=1024 k=2048 x=f8_e4m3fn w=f8_e4m3fn y=bf16 bias=0 scale_ab=0 layout=plain experts=8 "
+       "topk=2 "
+       "act=Silu quant=per_1x128 gated=1 doweight_stage1=0"},
+  };
   for (const auto& one : cases) {
     const auto list = read_shape_list(data(one.name), {});
-    EXPECT_EQ(list.code(), StatusCode::unsupported) << one.name;
-    EXPECT_THAT(list.message(),
-                HasSubstr(std::string("a table of ") + one.operation + ", which comes with a later"));
+    ASSERT_TRUE(list.ok()) << list.message();
+    EXPECT_THAT(list->complaints, IsEmpty());
+    EXPECT_EQ(print(list->rows.at(0).problem), one.first);
   }
   EXPECT_THAT(read_shape_list(data("quantized.csv"), {}).message(),
               HasSubstr("name it with --op (a8w8, a8w8_bpreshuffle)"));
   EXPECT_THAT(read_shape_list(data("sizes_only.csv"), {}).message(), HasSubstr("a4w4_blockscale"));
   ShapeListOptions options;
   options.operation = Operation::a4w4_blockscale;
-  EXPECT_EQ(read_shape_list(data("sizes_only.csv"), options).code(), StatusCode::unsupported);
+  EXPECT_EQ(read_shape_list(data("sizes_only.csv"), options)->rows.at(0).problem.x_type, DataType::f4_e2m1);
 }
 
 TEST(ShapeDirt, SizesOfTuneGemm) {
@@ -179,12 +186,29 @@ TEST(ShapeFixtures, RealFilesAreReadWhole) {
   ASSERT_TRUE(yaml.ok()) << yaml.message();
   EXPECT_THAT(yaml->complaints, IsEmpty());
   EXPECT_THAT(yaml->rows, SizeIs(63));
-  for (const char* name : {"a4w4_blockscale_untuned_gemm.csv", "a8w8_blockscale_bpreshuffle_untuned_gemm.csv",
-                           "a8w8_bpreshuffle_untuned_gemm.csv", "a8w8_untuned_batched_gemm.csv",
-                           "a8w8_untuned_gemm.csv", "bf16_untuned_batched_gemm.csv", "untuned_fmoe.csv",
-                           "a8w8_blockscale_tuned_gemm.csv", "tuned_fmoe.csv"}) {
-    const auto other = read_shape_list(folder + "/aiter/configs/" + name, {});
-    EXPECT_EQ(other.code(), StatusCode::unsupported) << name << ": " << other.message();
+  const struct {
+    const char* name;
+    Operation operation;
+    std::int64_t rows;
+  } others[] = {{"a4w4_blockscale_untuned_gemm.csv", Operation::a4w4_blockscale, 194},
+                {"a8w8_blockscale_bpreshuffle_untuned_gemm.csv", Operation::a8w8_blockscale_bpreshuffle, 0},
+                {"a8w8_blockscale_untuned_gemm.csv", Operation::a8w8_blockscale, 80},
+                {"a8w8_bpreshuffle_untuned_gemm.csv", Operation::a8w8_bpreshuffle, 32},
+                {"a8w8_untuned_batched_gemm.csv", Operation::batched_a8w8, 26},
+                {"a8w8_untuned_gemm.csv", Operation::a8w8, 66},
+                {"bf16_untuned_batched_gemm.csv", Operation::batched_bf16, 26},
+                {"untuned_fmoe.csv", Operation::fused_moe, 13},
+                {"model_configs/a8w8_blockscale_bpreshuffle_untuned_gemm_mm2.5.csv",
+                 Operation::a8w8_blockscale_bpreshuffle, 16}};
+  for (const auto& other : others) {
+    ShapeListOptions by_name;
+    const auto list = read_shape_list(folder + "/aiter/configs/" + other.name, by_name);
+    ASSERT_TRUE(list.ok()) << list.message();
+    EXPECT_THAT(list->complaints, IsEmpty()) << other.name;
+    EXPECT_EQ(list->operation, other.operation) << other.name;
+    std::int64_t rows = 0;
+    for (const ShapeRow& row : list->rows) rows += row.calls;
+    EXPECT_EQ(rows, other.rows) << other.name;
   }
 }
 

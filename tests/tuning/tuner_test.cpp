@@ -250,15 +250,17 @@ TEST_F(Tuner, RowsThatNobodyTakesAreReportedNotDropped) {
   fp8.w_type = DataType::f8_e4m3fnuz;
   Problem moe = problem_of(8);
   moe.operation = Operation::fused_moe;
-  ask({fp8, moe, problem_of(8), problem_of(8)});
+  moe.moe.experts = 8;
+  moe.moe.topk = 2;
+  ask({problem_of(8), fp8, moe, problem_of(8)});
   request_.libtypes = {"tiled"};
   const TuneSummary summary = run();
   ASSERT_EQ(summary.problems.size(), 4U);
-  EXPECT_EQ(summary.problems[0].state, ProblemState::unsupported);
-  EXPECT_THAT(summary.problems[0].reason, HasSubstr("scaleAB"));
+  EXPECT_EQ(summary.problems[0].state, ProblemState::tuned);
   EXPECT_EQ(summary.problems[1].state, ProblemState::unsupported);
-  EXPECT_THAT(summary.problems[1].reason, HasSubstr("fused_moe"));
-  EXPECT_EQ(summary.problems[2].state, ProblemState::tuned);
+  EXPECT_THAT(summary.problems[1].reason, HasSubstr("scaleAB"));
+  EXPECT_EQ(summary.problems[2].state, ProblemState::unsupported);
+  EXPECT_THAT(summary.problems[2].reason, HasSubstr("fused_moe"));
   EXPECT_EQ(summary.problems[3].state, ProblemState::skipped_done) << "twice in the list";
   EXPECT_THAT(observer_.done, ElementsAre(0, 1, 2, 3));
 }
