@@ -257,6 +257,7 @@ std::function<int()> declare_lookup(CLI::App& app) {
                  "Tuned files of the operation, colon-separated, merged (default: "
                  "GEMMTUNE_CONFIG_<operation>, else the config "
                  "folder's)");
+  app.add_option("--requests", options->requests, "Answer every row of a CSV (family, file, request)");
   app.add_option("--gfx", options->gfx, "Ask the table for this architecture: gfx942, x86-avx2, sm_90 …");
   app.add_option("--cu-num", options->cu_num, "Ask the table for this number of compute units");
   app.add_flag("--runnable", options->runnable, "Pass over rows that cannot run here, as dispatch does");

@@ -1,5 +1,10 @@
 #include "cli/model_options.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
@@ -33,6 +38,13 @@ Result<std::vector<std::int64_t>> token_counts(const std::string& text) {
   return tokens;
 }
 
+/// --op, of any operation: a model has rows of several, whichever of them are tuned.
+Result<std::optional<Operation>> any_operation(const SizeOptions& size) {
+  if (size.operation.empty()) return std::optional<Operation>();
+  if (const auto operation = parse_operation(size.operation)) return operation;
+  return operation_of(size);  // the error lists what is known
+}
+
 }  // namespace
 
 void declare_model_options(CLI::App& app, ModelOptions& options) {
@@ -56,8 +68,9 @@ Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions
   const auto tokens = token_counts(options.tokens);
   const auto x_type = x_type_of(size);
   const auto y_type = y_type_of(size);
-  for (const Status& status :
-       {tensor_parallel.status(), batch_size.status(), tokens.status(), x_type.status(), y_type.status()}) {
+  const auto operation = any_operation(size);
+  for (const Status& status : {tensor_parallel.status(), batch_size.status(), tokens.status(),
+                               x_type.status(), y_type.status(), operation.status()}) {
     if (!status.ok()) return status;
   }
   ModelShapeOptions shape_options;
@@ -66,8 +79,30 @@ Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions
   shape_options.tokens = *tokens;
   shape_options.x_type = *x_type;
   shape_options.y_type = *y_type;
+  shape_options.operation = *operation;
+  shape_options.bpreshuffle = size.bpreshuffle;
   shape_options.layer_names = layer_names;
   return model_shapes(model_folder(options, environment), shape_options);
+}
+
+Result<ShapeList> tunable_shapes_of_model(const ModelOptions& options, const SizeOptions& size,
+                                          const Environment& environment) {
+  auto list = shapes_of_model(options, size, environment, true);
+  if (!list.ok()) return list;
+  const auto others = std::stable_partition(list->rows.begin(), list->rows.end(), [](const ShapeRow& row) {
+    return row.problem.operation == Operation::a16w16;
+  });
+  const std::string left_out = operation_counts(std::vector<ShapeRow>(others, list->rows.end()));
+  list->rows.erase(others, list->rows.end());
+  if (list->rows.empty()) {
+    return Status::unsupported("{}: no row of a16w16, which is what is tuned; there are {}", list->source,
+                               left_out);
+  }
+  if (!left_out.empty()) {
+    std::fputs(fmt::format("{}: left out, a16w16 is tuned only: {}\n", list->source, left_out).c_str(),
+               stderr);
+  }
+  return list;
 }
 
 }  // namespace gemmtune::cli

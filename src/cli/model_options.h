@@ -26,7 +26,11 @@ struct ModelOptions {
 void declare_model_options(CLI::App& app, ModelOptions& options);
 /// The folder given, else GTUNE_MODEL, else empty.
 std::string model_folder(const ModelOptions& options, const Environment& environment);
+/// All GEMMs of the model, of the operation in `size` where one is given.
 Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions& size,
                                   const Environment& environment, bool layer_names);
+/// Those that are tuned, a16w16; a line on stderr counts the others. An error where there are none.
+Result<ShapeList> tunable_shapes_of_model(const ModelOptions& options, const SizeOptions& size,
+                                          const Environment& environment);
 
 }  // namespace gemmtune::cli

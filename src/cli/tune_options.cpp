@@ -83,7 +83,7 @@ Result<ShapeList> all_shapes(const TuneOptions& options, const Environment& envi
   }
   if (options.input.empty() && !model_folder(options.model, environment).empty()) {
     GEMMTUNE_RETURN_IF_ERROR(operation_of(options.size).status());
-    return shapes_of_model(options.model, options.size, environment, true);
+    return tunable_shapes_of_model(options.model, options.size, environment);
   }
   return shapes_of_file(options, environment, device);
 }

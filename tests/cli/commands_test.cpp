@@ -126,12 +126,66 @@ TEST_F(Commands, ShapesTakeTheModelFromTheEnvironment) {
   EXPECT_THAT(result.out, HasSubstr("\n7,64,32,"));
 }
 
-TEST_F(Commands, ModelsThatAreNotLlamaLikeSaySo) {
+constexpr const char* quantized_experts =
+    R"({"model_type": "deepseek_v3", "hidden_size": 64, "intermediate_size": 128,
+  "moe_intermediate_size": 32, "n_routed_experts": 8, "num_experts_per_tok": 2, "first_k_dense_replace": 1,
+  "num_attention_heads": 4, "num_hidden_layers": 3, "vocab_size": 320, "torch_dtype": "bfloat16",
+  "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}})";
+
+TEST_F(Commands, ModelsThatCannotBeSplitSaySo) {
   const auto result = program.run({"shapes", "--model_dir", program.file("nowhere")});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("nowhere"));
   const auto odd = program.run({"shapes", "--model_dir", model(llama_like), "--tp", "3"});
   EXPECT_EQ(odd.exit_code, 2) << odd.out;
+  EXPECT_THAT(odd.err,
+              HasSubstr("num_attention_heads = 4, num_key_value_heads = 2, intermediate_size = 128"));
+}
+
+TEST_F(Commands, ShapesOfSeveralOperationsAreApart) {
+  const std::vector<std::string> shapes = {"shapes", "--model_dir", model(quantized_experts), "--nsets", "4"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), shapes.begin(), shapes.end());
+    return program.run(more);
+  };
+  const auto all = with({});
+  EXPECT_EQ(all.exit_code, 0) << all.err;
+  for (const std::string part : {"# a16w16\n", "\n# a8w8_blockscale\n", "\n# fused_moe\n"}) {
+    EXPECT_THAT(all.out, HasSubstr(part));
+  }
+  const auto one = with({"--op", "a8w8_blockscale", "--bpreshuffle"});
+  EXPECT_EQ(one.exit_code, 2);
+  EXPECT_THAT(one.err, HasSubstr("no row of a8w8_blockscale; there are 2 rows of a16w16, 4 of "
+                                 "a8w8_blockscale_bpreshuffle, 1 of fused_moe"));
+  EXPECT_THAT(with({"--op", "a8w8_blockscale"}).out, Not(HasSubstr("#")));
+  const Json json = json_of(with({"--op", "fmoe", "--json"}));
+  ASSERT_EQ(json["shapes"].size(), 1U);
+  EXPECT_EQ(json["shapes"][0]["operation"], "fused_moe");
+  EXPECT_EQ(json["shapes"][0]["calls"], 2);
+}
+
+TEST_F(Commands, ShapesOfSeveralOperationsGoIntoAFolder) {
+  const std::vector<std::string> shapes = {"shapes",  "--model_dir", model(quantized_experts),
+                                           "--nsets", "4",           "-o"};
+  const auto to = [&](const std::string& output) {
+    auto words = shapes;
+    words.push_back(output);
+    return program.run(words);
+  };
+  const auto file = to(program.file("out.csv"));
+  EXPECT_EQ(file.exit_code, 2);
+  EXPECT_THAT(
+      file.err,
+      HasSubstr("there are 2 rows of a16w16, 4 of a8w8_blockscale, 1 of fused_moe: give --op, or a folder"));
+  EXPECT_FALSE(std::filesystem::exists(program.file("out.csv")));
+  const auto folder = to(program.file("new/lists/"));
+  EXPECT_EQ(folder.exit_code, 0) << folder.err;
+  for (const std::string name :
+       {"bf16_untuned_gemm.csv", "a8w8_blockscale_untuned_gemm.csv", "untuned_fmoe.csv"}) {
+    EXPECT_TRUE(std::filesystem::exists(program.file("new/lists/" + name))) << name;
+    EXPECT_THAT(folder.err, HasSubstr(name));
+  }
+  EXPECT_EQ(to(program.file("new/lists")).exit_code, 0);  // one that is there needs no slash
 }
 
 TEST_F(Commands, ShapesOfAFileAreListedOnce) {

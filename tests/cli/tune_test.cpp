@@ -215,6 +215,25 @@ TEST_F(Tune, ShapesOfAModel) {
   EXPECT_EQ(Json::parse(result.out)["problems"].size(), 2U);
 }
 
+TEST_F(Tune, OfAModelTheRowsThatAreNotTunedAreCounted) {
+  std::filesystem::create_directories(program.file("model"));
+  program.folder().write("model/config.json",
+                         R"({"hidden_size": 64, "moe_intermediate_size": 32, "num_experts": 8,
+      "num_experts_per_tok": 2, "num_attention_heads": 4, "num_hidden_layers": 3, "vocab_size": 320,
+      "quantization_config": {"quant_method": "fp8"}})");
+  std::vector<std::string> words = {"tune",         "--model_dir", program.file("model"),
+                                    "--nsets",      "1",           "--libtype",
+                                    "skinny,tiled", "--budget",    "2",
+                                    "--iters",      "5",           "-o",
+                                    output(),       "--json"};
+  const auto result = program.run(words);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(Json::parse(result.out)["problems"].size(), 2U);  // lm_head and router
+  EXPECT_THAT(result.err, HasSubstr("left out, a16w16 is tuned only: 2 rows of a8w8, 1 of fused_moe"));
+  words.insert(words.end(), {"--op", "a16w16"});
+  EXPECT_THAT(program.run(words).err, Not(HasSubstr("left out")));
+}
+
 TEST_F(Tune, RowsThatCannotBeReadAreReported) {
   const auto result =
       tune_rows(row(3, 64, 64) + "x,64,64,False,torch.bfloat16,torch.bfloat16,False,False\n", {});

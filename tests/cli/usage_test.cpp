@@ -144,14 +144,15 @@ TEST_F(Usage, NumbersOutOfRange) {
   }
 }
 
-TEST_F(Usage, OtherOperationsAreKnownAndRefused) {
-  for (const std::string operation :
-       {"a8w8", "a8w8_bpreshuffle", "a8w8_blockscale", "a8w8_blockscale_bpreshuffle", "a4w4", "batched_bf16",
-        "batched_a8w8", "fmoe"}) {
-    expect_one_line(
-        program.run({"tune", "-m", "3", "-n", "64", "-k", "64", "--op", operation, "-o", output()}),
-        "this version tunes");
-  }
+TEST_F(Usage, AnOperationThatNoFamilyTakesIsAFinding) {
+  const auto result = program.run({"tune", "-m", "3", "-n", "64", "-k", "64", "--op", "a8w8", "-o", output()});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, HasSubstr("1 that no family takes"));
+  EXPECT_FALSE(std::filesystem::exists(output()));
+  expect_one_line(program.run({"tune", "-m", "3", "-n", "64", "-k", "64", "--op", "fmoe", "-o", output()}),
+                  "experts = 0");
+  expect_one_line(program.run({"tune", "-m", "3", "-n", "64", "-k", "64", "--op", "fancy", "-o", output()}),
+                  "unknown operation");
 }
 
 TEST_F(Usage, ContradictionsAndMissingParts) {

@@ -58,7 +58,8 @@ TEST(ModelConfig, TensorParallelDividesAndReplicatesKvHeads) {
   options.tensor_parallel = 3;
   EXPECT_NE(model_shapes(models + "tiny", options)
                 .message()
-                .find("num_attention_heads = 8 is not divisible by --tp 3"),
+                .find("num_attention_heads = 8, num_key_value_heads = 2, intermediate_size = 1024: not "
+                      "divisible by --tp 3"),
             std::string::npos);
   options.tensor_parallel = 16;
   EXPECT_FALSE(model_shapes(models + "tiny", options).ok());
@@ -76,35 +77,27 @@ TEST(ModelConfig, NestedTextConfigAndDefaults) {
   EXPECT_EQ(list->rows[1].problem.n, 3 * 256);  // no num_key_value_heads: as many as heads
 }
 
-TEST(ModelConfig, OtherModelsAreNamed) {
-  EXPECT_EQ(model_shapes(models + "moe", {}).code(), StatusCode::unsupported);
-  EXPECT_NE(model_shapes(models + "moe", {}).message().find("num_experts = 8"), std::string::npos);
-  EXPECT_NE(with_config(R"({"kv_lora_rank": 512})").message().find("MLA"), std::string::npos);
-  EXPECT_NE(with_config(R"({"quantization_config": {"quant_method": "fp8"}})")
-                .message()
-                .find("quantization_config"),
-            std::string::npos);
-  EXPECT_NE(with_config("{}").message().find("has no hidden_size"), std::string::npos);
-}
-
 TEST(ModelConfig, DamagedConfigsAreNamedWithTheLine) {
   EXPECT_NE(with_config("{\n\"hidden_size\": 25").message().find("config.json:2: no JSON"),
             std::string::npos);
   EXPECT_FALSE(with_config("[1]").ok());
   EXPECT_FALSE(with_config("").ok());
+  EXPECT_NE(with_config(R"({"hidden_size": "big", "num_hidden_layers": 1})")
+                .message()
+                .find("hidden_size = \"big\""),
+            std::string::npos);
+  EXPECT_NE(with_config(R"({"hidden_size": 0, "num_hidden_layers": 1})").message().find("hidden_size = 0"),
+            std::string::npos);
+  EXPECT_NE(with_config(R"({"hidden_size": 1e30, "num_hidden_layers": 1})").message().find("hidden_size"),
+            std::string::npos);
+  EXPECT_NE(with_config("{}").message().find("has no num_hidden_layers"), std::string::npos);
   EXPECT_NE(
       with_config(R"({"a": )" + std::string(100000, '[')).message().find("config.json:1: nested deeper"),
       std::string::npos);
-  EXPECT_NE(with_config(R"({"hidden_size": "big"})").message().find("hidden_size = \"big\""),
-            std::string::npos);
-  EXPECT_NE(with_config(R"({"hidden_size": 0})").message().find("hidden_size = 0"), std::string::npos);
-  EXPECT_NE(with_config(R"({"hidden_size": 1e30})").message().find("hidden_size"), std::string::npos);
-  EXPECT_NE(
+  EXPECT_FALSE(
       with_config(R"({"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "vocab_size": 64,
-                            "num_attention_heads": 2147483647, "head_dim": 2147483647})")
-          .message()
-          .find("head_dim = 2147483647 make more than"),
-      std::string::npos);
+                      "num_attention_heads": 2147483647, "head_dim": 2147483647})")
+          .ok());
   EXPECT_EQ(model_shapes("/no/such/folder", {}).code(), StatusCode::not_found);
 }
 
