@@ -5,7 +5,9 @@
 // well.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -50,8 +52,22 @@ std::vector<TunedEntry> synthetic_rows() {
   return rows;
 }
 
+/// The same rows, a third each of bf16, a8w8 and block-scaled a8w8: one table holds every operation.
+std::vector<TunedEntry> mixed_rows() {
+  static constexpr std::array operations{Operation::a16w16, Operation::a8w8, Operation::a8w8_blockscale};
+  std::vector<TunedEntry> rows = synthetic_rows();
+  for (std::size_t index = 0; index < rows.size(); ++index) {
+    Problem problem = default_problem(operations[index / rows_a_group % operations.size()]);
+    problem.m = rows[index].problem.m;
+    problem.n = rows[index].problem.n;
+    problem.k = rows[index].problem.k;
+    rows[index].problem = problem;
+  }
+  return rows;
+}
+
 struct Workload {
-  TunedTable table{synthetic_rows()};
+  TunedTable table{mixed_rows()};
   std::array<LookupKey, problems> keys;
   std::array<const TunedTable::Group*, problems> handles{};
 
@@ -89,7 +105,30 @@ void group_path(benchmark::State& state) {
   }
   set_per_lookup(state);
 }
-BENCHMARK(group_path)->Threads(1)->Threads(2)->UseRealTime();
+BENCHMARK(group_path)->Threads(1)->Threads(2)->Threads(4)->Threads(8)->Threads(16)->UseRealTime();
+
+/// What the slowest look-ups cost: the median and the 99th percentile of batches, by the look-up.
+void group_path_percentiles(benchmark::State& state) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::size_t samples = 100'000;
+  const Workload& work = workload();
+  std::vector<double> nanoseconds(samples);
+  std::size_t at = 0;
+  for (auto _ : state) {
+    for (double& sample : nanoseconds) {
+      const auto begin = Clock::now();
+      for (std::size_t i = 0; i < batch; ++i) {
+        at = at + 1 < problems ? at + 1 : 0;
+        benchmark::DoNotOptimize(TunedTable::lookup(*work.handles[at], work.keys[at].problem.m));
+      }
+      sample = std::chrono::duration<double, std::nano>(Clock::now() - begin).count() / batch;
+    }
+  }
+  std::sort(nanoseconds.begin(), nanoseconds.end());
+  state.counters["p50_ns"] = nanoseconds[samples / 2];
+  state.counters["p99_ns"] = nanoseconds[samples / 100 * 99];
+}
+BENCHMARK(group_path_percentiles)->Iterations(1);
 
 void whole_path(benchmark::State& state) {
   const Workload& work = workload();
@@ -110,7 +149,9 @@ void load_54000_rows(benchmark::State& state) {
   std::string folder = (std::filesystem::temp_directory_path() / "gemmtune_bench_XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr) std::abort();
   const std::string path = folder + "/bf16_tuned_gemm.csv";
-  if (!write_file_atomically(path, write_tuned_csv(Operation::a16w16, synthetic_rows(), CsvSchema::aiter)).ok()) std::abort();
+  if (!write_file_atomically(path, write_tuned_csv(Operation::a16w16, synthetic_rows(), CsvSchema::aiter))
+           .ok())
+    std::abort();
   for (auto _ : state) {
     auto file = read_tuned_csv(path);
     if (!file.ok() || file->entries.size() != groups * rows_a_group) {
