@@ -42,7 +42,8 @@ TEST(Capture, WhatWasCapturedIsTunedAndAnswersExactly) {
       program.run({"tune", "--libtype", "tiled,skinny", "--budget", "4", "--iters", "5", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   std::vector<int> calls;
-  for (const auto& shape : nlohmann::json::parse(result.out)["problems"]) calls.push_back(shape["calls"]);
+  const auto report = nlohmann::json::parse(result.out);
+  for (const auto& shape : report["problems"]) calls.push_back(shape["calls"]);
   EXPECT_EQ(calls, (std::vector{5, 1}));
   EXPECT_EQ(plan_all(program, false), (std::vector{Match::exact, Match::exact}));
 }
