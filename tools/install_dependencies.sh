@@ -5,7 +5,7 @@
 # Usage: install_dependencies.sh [build|check|soak]...   (default: build)
 #   build  compilers, libraries, kernels of others (oneDNN, OpenBLAS)
 #   check  build, and clang-format and clang-tidy
-#   soak   build, and debootstrap and qemu-user
+#   soak   build, and debootstrap, qemu-user and clang (libFuzzer)
 set -euo pipefail
 
 build=(cmake ninja-build g++ ccache python3
@@ -13,7 +13,7 @@ build=(cmake ninja-build g++ ccache python3
        libdnnl-dev libopenblas-dev
        libgtest-dev libgmock-dev libbenchmark-dev)
 check=(clang-format clang-tidy)
-soak=(debootstrap qemu-user)
+soak=(debootstrap qemu-user clang)
 
 wanted=("${build[@]}")
 for group in "$@"; do

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The long proofs, for a quiet machine (hours): the fresh machine, and the tests with their full counts. Figures of a
-# run belong into docs/benchmarks.md.
+# The long proofs, for a quiet machine (hours): the fresh machine, the tests with their full counts, and ten minutes of
+# fuzzing for each parser. Figures of a run belong into docs/benchmarks.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,6 +8,9 @@ echo "=== tests"
 cmake --preset release
 cmake --build --preset release
 tools/run_tests.py build --timeout 3600
+
+echo "=== every parser on ten minutes of damaged files"
+tools/fuzz.sh 600
 
 echo "=== the same tuning twice"
 folder=$(mktemp -d)

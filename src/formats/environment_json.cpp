@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "formats/json_text.h"
 
 namespace gemmtune {
 namespace {
@@ -21,23 +22,8 @@ std::string dumped(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-/// A JSON object, or why the text is none. nlohmann reports by exceptions; none leaves this function.
-Result<Json> parse_object(const std::string& source, const std::string& text) {
-  try {
-    Json json = Json::parse(text);
-    if (json.is_object()) return json;
-    return Status::invalid("{}:1: expected a JSON object", source);
-  } catch (const Json::parse_error& error) {
-    const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
-    return Status::invalid("{}:{}: no JSON: {}", source, std::count(text.begin(), end, '\n') + 1,
-                           error.what());
-  } catch (const std::exception& error) {
-    return Status::invalid("{}: no JSON: {}", source, error.what());
-  }
-}
-
 Result<Json> parse_environments(const std::string& path, const std::string& text) {
-  auto json = parse_object(path, text);
+  auto json = parse_json_object(path, text);
   if (!json.ok()) return json;
   for (const auto& [hash, object] : json->items()) {
     if (!object.is_object()) return Status::invalid("{}: '{}' is no JSON object", path, hash);
@@ -71,8 +57,14 @@ Result<EnvironmentFile> read_environment_json(const std::string& tuned_path) {
   const auto text = read_file(file.path, max_environment_bytes);
   if (text.code() == StatusCode::not_found) return file;
   if (!text.ok()) return text.status();
-  const auto json = parse_environments(file.path, *text);
+  return parse_environment_json(file.path, *text);
+}
+
+Result<EnvironmentFile> parse_environment_json(const std::string& source, const std::string& content) {
+  const auto json = parse_environments(source, content);
   if (!json.ok()) return json.status();
+  EnvironmentFile file;
+  file.path = source;
   for (const auto& [hash, object] : json->items()) file.objects[hash] = dumped(object, -1);
   return file;
 }
@@ -83,7 +75,7 @@ Status merge_environment_json(const std::string& tuned_path, const EnvironmentOb
   auto all = load_for_merge(path, old_text);
   if (!all.ok()) return all.status();
   for (const auto& [hash, text] : objects) {
-    const auto object = parse_object("environment " + hash, text);
+    const auto object = parse_json_object("environment " + hash, text);
     if (!object.ok()) return object.status();
     Json& known = (*all)[hash];
     if (known.is_null()) known = Json::object();
@@ -95,7 +87,7 @@ Status merge_environment_json(const std::string& tuned_path, const EnvironmentOb
 }
 
 Result<EnvironmentObjects> environments_of(const std::string& text, const std::set<std::string>& hashes) {
-  const auto json = parse_object("environment", text);
+  const auto json = parse_json_object("environment", text);
   if (!json.ok()) return json.status();
   const bool by_hash = !hashes.empty() && std::all_of(hashes.begin(), hashes.end(), [&](const auto& hash) {
     const auto at = json->find(hash);

@@ -22,6 +22,8 @@ struct EnvironmentFile {
 
 /// A file that is not there has no objects; one that is no JSON object of objects is an error with file:line.
 Result<EnvironmentFile> read_environment_json(const std::string& tuned_path);
+/// The same for a text; `source` stands in messages and as the path.
+Result<EnvironmentFile> parse_environment_json(const std::string& source, const std::string& content);
 
 /// Merges objects (hash → object text) into the file: keys of a known hash are replaced, the rest stays. An
 /// unchanged file is not written. A damaged file is copied to <file>.damaged, said in the log, and begun

@@ -1,49 +1,22 @@
 #include "formats/gemm_size_yaml.h"
 
-#include <yaml-cpp/yaml.h>
+#include <fmt/format.h>
 
-#include <algorithm>
-#include <exception>
+#include <utility>
 
 #include "base/text.h"
 #include "formats/complaints.h"
+#include "formats/yaml_guard.h"
 
 namespace gemmtune {
 namespace {
-
-constexpr std::size_t max_depth = 16;  // of brackets or indentation; a list of maps needs two
-
-/// yaml-cpp recurses once a level: deep nesting is refused before it overflows the stack.
-Status check_depth(const std::string& path, const std::string& content) {
-  std::size_t depth = 0;
-  std::size_t line = 1;
-  std::size_t run = 0;  // of "- " at the beginning of a line: each opens a level
-  bool at_begin = true;
-  for (const char character : content) {
-    if (character == '\n') {
-      ++line;
-      run = 0;
-      at_begin = true;
-      continue;
-    }
-    if (character == '[' || character == '{') ++depth;
-    if ((character == ']' || character == '}') && depth > 0) --depth;
-    if (at_begin && (character == '-' || character == '?')) ++run;
-    if (character != ' ' && character != '-' && character != '?') at_begin = false;
-    if (depth > max_depth || run > max_depth) {
-      return Status::invalid("{}:{}: nested deeper than {} levels, expected a list of maps", path, line,
-                             max_depth);
-    }
-  }
-  return {};
-}
 
 class SizeReader {
  public:
   SizeReader(const std::string& path, const ShapeListOptions& options) : path_(path), options_(options) {}
 
   Status read(const YAML::Node& node, ShapeRow& row) {
-    row.line = static_cast<std::size_t>(std::max(0, node.Mark().line)) + 1;
+    row.line = yaml_line(node);
     line_ = row.line;
     if (!node.IsMap())
       return {StatusCode::invalid_argument, complaint(path_, line_, "-", "", "a map with M, N and K")};
@@ -101,28 +74,32 @@ Status read_gemm_size_yaml(const std::string& path, const std::string& content,
     return Status::unsupported("{}: a YAML of gemm sizes is of a16w16, not {}", path,
                                to_string(*options.operation));
   }
-  GEMMTUNE_RETURN_IF_ERROR(check_depth(path, content));
-  try {
-    const YAML::Node root = YAML::Load(content);
-    if (!root.IsSequence()) return Status::invalid("{}: expected a list of maps with M, N and K", path);
-    SizeReader reader(path, options);
-    for (const YAML::Node& node : root) {
-      ShapeRow row;
-      const Status status = reader.read(node, row);
-      if (status.ok()) {
-        list.rows.push_back(std::move(row));
-      } else if (options.strict) {
-        return status;
-      } else {
-        list.complaints.push_back(status.message());
-      }
+  const auto root = load_yaml_list(path, content);
+  if (!root.ok()) return root.status();
+  SizeReader reader(path, options);
+  for (const YAML::Node& node : *root) {
+    ShapeRow row;
+    const Status status = reader.read(node, row);
+    if (status.ok()) {
+      list.rows.push_back(std::move(row));
+    } else if (options.strict) {
+      return status;
+    } else {
+      list.complaints.push_back(status.message());
     }
-    return {};
-  } catch (const YAML::Exception& error) {
-    return Status::invalid("{}:{}: no YAML: {}", path, error.mark.line + 1, error.msg);
-  } catch (const std::exception& error) {
-    return Status::invalid("{}: no YAML: {}", path, error.what());
   }
+  return {};
+}
+
+std::string write_gemm_size_yaml(const std::vector<ShapeRow>& rows) {
+  std::string text;
+  for (const ShapeRow& row : rows) {
+    const Problem& problem = row.problem;
+    text += fmt::format("- {{'M': {}, 'N': {}, 'K': {}, 'rowMajorA': '{}', 'rowMajorB': '{}'}}\n", problem.m,
+                        problem.n, problem.k, problem.x_order == Order::row_major ? 'T' : 'N',
+                        problem.w_order == Order::row_major ? 'N' : 'T');
+  }
+  return text;
 }
 
 }  // namespace gemmtune

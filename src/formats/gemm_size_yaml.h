@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "formats/shape_list.h"
@@ -13,5 +14,9 @@ namespace gemmtune {
 /// our plain [N, K].
 Status read_gemm_size_yaml(const std::string& path, const std::string& content,
                            const ShapeListOptions& options, ShapeList& list);
+
+/// One line a row as tune_gemm reads it, which since v3.4 insists on both orders. Types, calls and layers
+/// have no place there.
+std::string write_gemm_size_yaml(const std::vector<ShapeRow>& rows);
 
 }  // namespace gemmtune

@@ -1,18 +1,20 @@
 #include "formats/model_config.h"
 
 #include <algorithm>
-#include <exception>
 #include <initializer_list>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "formats/json_text.h"
 
 namespace gemmtune {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr std::size_t max_config_bytes = std::size_t{1} << 24;
 
 /// The sizes that Llama-like models are made of.
 struct Sizes {
@@ -161,6 +163,12 @@ Result<std::vector<Layer>> layers_of(const std::string& path, const Sizes& sizes
   GEMMTUNE_RETURN_IF_ERROR(divide(path, "intermediate_size", sizes.intermediate, ranks, intermediate));
   if (options.lm_head)
     GEMMTUNE_RETURN_IF_ERROR(divide(path, "vocab_size", sizes.vocabulary, ranks, vocabulary));
+  if (heads + 2 * kv_heads > max_dimension / sizes.head_dim) {
+    return Status::invalid(
+        "{}: num_attention_heads = {}, num_key_value_heads = {} and head_dim = {} make more "
+        "than {} features",
+        path, sizes.heads, sizes.kv_heads, sizes.head_dim, max_dimension);
+  }
   std::vector<Layer> layers{
       {"qkv_proj", (heads + 2 * kv_heads) * sizes.head_dim, sizes.hidden, sizes.layers},
       {"o_proj", sizes.hidden, heads * sizes.head_dim, sizes.layers},
@@ -184,22 +192,6 @@ Status check_options(const ModelShapeOptions& options) {
   return {};
 }
 
-Result<Json> read_json(const std::string& path) {
-  const auto content = read_file(path, std::size_t{1} << 24);
-  if (!content.ok()) return content.status();
-  try {
-    Json json = Json::parse(*content);
-    if (!json.is_object()) return Status::invalid("{}: expected a JSON object", path);
-    return json;
-  } catch (const Json::parse_error& error) {
-    const auto end = content->begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, content->size()));
-    return Status::invalid("{}:{}: no JSON: {}", path, 1 + std::count(content->begin(), end, '\n'),
-                           error.what());
-  } catch (const std::exception& error) {
-    return Status::invalid("{}: no JSON: {}", path, error.what());
-  }
-}
-
 ShapeRow make_row(const Layer& layer, std::int64_t m, DataType x_type, const ModelShapeOptions& options) {
   ShapeRow row;
   row.problem.m = m;
@@ -215,9 +207,16 @@ ShapeRow make_row(const Layer& layer, std::int64_t m, DataType x_type, const Mod
 }  // namespace
 
 Result<ShapeList> model_shapes(const std::string& model_folder, const ModelShapeOptions& options) {
-  GEMMTUNE_RETURN_IF_ERROR(check_options(options));
   const std::string path = model_folder + "/config.json";
-  const auto json = read_json(path);
+  const auto content = read_file(path, max_config_bytes);
+  if (!content.ok()) return content.status();
+  return parse_model_config(path, *content, options);
+}
+
+Result<ShapeList> parse_model_config(const std::string& path, const std::string& content,
+                                     const ModelShapeOptions& options) {
+  GEMMTUNE_RETURN_IF_ERROR(check_options(options));
+  const auto json = parse_json_object(path, content);
   if (!json.ok()) return json.status();
   const ConfigReader reader(path, *json);
   GEMMTUNE_RETURN_IF_ERROR(reader.check_kind());

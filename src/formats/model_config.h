@@ -25,5 +25,8 @@ struct ModelShapeOptions {
 /// out features, K = in features; head_dim and vocab_size honoured; calls = layers. MoE and MLA models and
 /// sizes that tensor parallelism does not divide are errors that name the field and the value.
 Result<ShapeList> model_shapes(const std::string& model_folder, const ModelShapeOptions& options);
+/// The same for the text of a config.json; `path` stands in messages.
+Result<ShapeList> parse_model_config(const std::string& path, const std::string& content,
+                                     const ModelShapeOptions& options);
 
 }  // namespace gemmtune

@@ -92,10 +92,19 @@ TEST(ModelConfig, DamagedConfigsAreNamedWithTheLine) {
             std::string::npos);
   EXPECT_FALSE(with_config("[1]").ok());
   EXPECT_FALSE(with_config("").ok());
+  EXPECT_NE(
+      with_config(R"({"a": )" + std::string(100000, '[')).message().find("config.json:1: nested deeper"),
+      std::string::npos);
   EXPECT_NE(with_config(R"({"hidden_size": "big"})").message().find("hidden_size = \"big\""),
             std::string::npos);
   EXPECT_NE(with_config(R"({"hidden_size": 0})").message().find("hidden_size = 0"), std::string::npos);
   EXPECT_NE(with_config(R"({"hidden_size": 1e30})").message().find("hidden_size"), std::string::npos);
+  EXPECT_NE(
+      with_config(R"({"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "vocab_size": 64,
+                            "num_attention_heads": 2147483647, "head_dim": 2147483647})")
+          .message()
+          .find("head_dim = 2147483647 make more than"),
+      std::string::npos);
   EXPECT_EQ(model_shapes("/no/such/folder", {}).code(), StatusCode::not_found);
 }
 

@@ -1,0 +1,63 @@
+#include "formats/json_text.h"
+
+#include <algorithm>
+#include <exception>
+
+#include <nlohmann/json.hpp>
+
+namespace gemmtune {
+namespace {
+
+using Json = nlohmann::json;
+
+std::size_t line_at(std::string_view text, std::size_t byte) {
+  const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(byte, text.size()));
+  return 1 + static_cast<std::size_t>(std::count(text.begin(), end, '\n'));
+}
+
+Status check_depth(const std::string& source, std::string_view text) {
+  std::size_t depth = 0;
+  bool in_string = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char character = text[at];
+    if (in_string) {
+      if (character == '\\') ++at;
+      if (character == '"') in_string = false;
+      continue;
+    }
+    if (character == '"') in_string = true;
+    if (character == '[' || character == '{') ++depth;
+    if ((character == ']' || character == '}') && depth > 0) --depth;
+    if (depth > max_json_depth) {
+      return Status::invalid("{}:{}: nested deeper than {} levels", source, line_at(text, at),
+                             max_json_depth);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status no_json(const std::string& source, std::string_view text, std::size_t byte, std::string_view why) {
+  constexpr std::size_t at_most = 200;  // the parser quotes what it read last, which may be all of the file
+  const bool cut = why.size() > at_most;
+  return Status::invalid("{}:{}: no JSON: {}{}", source, line_at(text, byte), why.substr(0, at_most),
+                         cut ? "…" : "");
+}
+
+Result<Json> parse_json_object(const std::string& source, const std::string& text) {
+  GEMMTUNE_RETURN_IF_ERROR(check_depth(source, text));
+  try {
+    Json json = Json::parse(text);
+    if (json.is_object()) return json;
+    return Status::invalid("{}:1: expected a JSON object", source);
+  } catch (const Json::parse_error& error) {
+    return no_json(source, text, error.byte, error.what());
+  } catch (const Json::out_of_range& error) {  // a number such as 1e999: without a place
+    return no_json(source, text, 0, error.what());
+  } catch (const std::exception& error) {
+    return Status::invalid("{}: no JSON: {}", source, error.what());
+  }
+}
+
+}  // namespace gemmtune

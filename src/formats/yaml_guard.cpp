@@ -1,0 +1,106 @@
+#include "formats/yaml_guard.h"
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <exception>
+#include <sstream>
+
+namespace gemmtune {
+namespace {
+
+constexpr std::size_t max_depth = 16;  // of brackets or indentation; a list of maps needs two
+
+/// yaml-cpp recurses once a level: deep nesting is refused before it overflows the stack.
+Status check_text(const std::string& source, const std::string& content) {
+  std::size_t depth = 0;
+  std::size_t line = 1;
+  std::size_t run = 0;  // of "- " at the beginning of a line: each opens a level
+  bool at_begin = true;
+  for (const char character : content) {
+    if (character == '\0') return Status::invalid("{}:{}: a NUL byte, expected text", source, line);
+    if (character == '\n') {
+      ++line;
+      run = 0;
+      at_begin = true;
+      continue;
+    }
+    if (character == '[' || character == '{') ++depth;
+    if ((character == ']' || character == '}') && depth > 0) --depth;
+    if (at_begin && (character == '-' || character == '?')) ++run;
+    if (character != ' ' && character != '-' && character != '?') at_begin = false;
+    if (depth > max_depth || run > max_depth) {
+      return Status::invalid("{}:{}: nested deeper than {} levels, expected a list of maps", source, line,
+                             max_depth);
+    }
+  }
+  return {};
+}
+
+/// Finds the first anchor or alias, by which a short text becomes a huge tree.
+class AliasFinder : public YAML::EventHandler {
+ public:
+  std::size_t line() const { return line_; }  // 0: there is none
+
+  void OnDocumentStart(const YAML::Mark& /*mark*/) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { see(mark, anchor); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override { see(mark, anchor); }
+  void OnScalar(const YAML::Mark& mark, const std::string& /*tag*/, YAML::anchor_t anchor,
+                const std::string& /*value*/) override {
+    see(mark, anchor);
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& /*tag*/, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value /*style*/) override {
+    see(mark, anchor);
+  }
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark& mark, const std::string& /*tag*/, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value /*style*/) override {
+    see(mark, anchor);
+  }
+  void OnMapEnd() override {}
+
+ private:
+  void see(const YAML::Mark& mark, YAML::anchor_t anchor) {
+    if (anchor != 0 && line_ == 0) line_ = static_cast<std::size_t>(std::max(0, mark.line)) + 1;
+  }
+
+  std::size_t line_ = 0;
+};
+
+}  // namespace
+
+Result<YAML::Node> load_yaml_list(const std::string& source, const std::string& content) {
+  if (content.size() > max_yaml_bytes) {
+    return Status::invalid("{}: {} bytes, expected at most {} of YAML", source, content.size(),
+                           max_yaml_bytes);
+  }
+  GEMMTUNE_RETURN_IF_ERROR(check_text(source, content));
+  try {
+    std::istringstream stream(content);
+    YAML::Parser parser(stream);
+    AliasFinder finder;
+    parser.HandleNextDocument(finder);
+    if (finder.line() != 0) {
+      return Status::invalid("{}:{}: an anchor or alias, expected a list of maps", source, finder.line());
+    }
+    YAML::Node root = YAML::Load(content);
+    if (root.IsNull()) return YAML::Node(YAML::NodeType::Sequence);
+    if (!root.IsSequence()) {
+      return Status::invalid("{}:{}: expected a list of maps with M, N and K", source, yaml_line(root));
+    }
+    return root;
+  } catch (const YAML::Exception& error) {
+    return Status::invalid("{}:{}: no YAML: {}", source, error.mark.line + 1, error.msg);
+  } catch (const std::exception& error) {
+    return Status::invalid("{}: no YAML: {}", source, error.what());
+  }
+}
+
+std::size_t yaml_line(const YAML::Node& node) {
+  return static_cast<std::size_t>(std::max(0, node.Mark().line)) + 1;
+}
+
+}  // namespace gemmtune
