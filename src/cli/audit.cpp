@@ -131,7 +131,8 @@ void print_text(const AuditOptions& options, const std::vector<TunedFile>& files
   fmt::print("{}", text);
 }
 
-void print_json(const std::vector<TunedFile>& files, const std::vector<Finding>& findings, const Json& fixed) {
+void print_json(const std::vector<TunedFile>& files, const std::vector<Finding>& findings,
+                const Json& fixed) {
   Json json;
   json["command"] = "audit";
   json["files"] = Json::array();
@@ -193,8 +194,8 @@ void say_fixed(const Json& fixed) {
   for (const auto& [kind, count] : fixed["dropped"].items()) {
     text += fmt::format(", {} dropped ({})", counted(count.get<std::size_t>(), "row"), kind);
   }
-  std::fputs(fmt::format("{}: written{}, rates of {} computed again\n", fixed["path"].get<std::string>(), text,
-                         counted(fixed["recomputed"].get<std::size_t>(), "row"))
+  std::fputs(fmt::format("{}: written{}, rates of {} computed again\n", fixed["path"].get<std::string>(),
+                         text, counted(fixed["recomputed"].get<std::size_t>(), "row"))
                  .c_str(),
              stderr);
 }
@@ -207,7 +208,8 @@ int run(const AuditOptions& options) {
   if (!shown.ok()) return usage_error("audit", shown.message());
   if (!more.ok()) return usage_error("audit", more.message());
   if (options.fix == "-") return usage_error("audit", "--fix -: expected a file");
-  if (options.fix.empty() && !options.fix_kinds.empty()) return usage_error("audit", "--fix-kinds needs --fix");
+  if (options.fix.empty() && !options.fix_kinds.empty())
+    return usage_error("audit", "--fix-kinds needs --fix");
   auto files = read_tables(options.files, *operation);
   if (!files.ok()) return usage_error("audit", files.message());
   std::vector<Finding> findings = all_findings(options, *files);
@@ -240,8 +242,9 @@ std::function<int()> declare_audit(CLI::App& app) {
   app.add_option("FILE", options->files, "Tuned files, or colon-separated lists of them")->required();
   app.add_option("--op", options->operation, "The operation, where header and file name do not tell it");
   app.add_option("--kinds", options->kinds, "Only these kinds of findings, comma-separated");
-  auto* err_ratio = app.add_option("--errRatio", options->err_ratio,
-                                   "Largest stored error (default: 0.05, of either stage of a fused MoE 0.1)");
+  auto* err_ratio =
+      app.add_option("--errRatio", options->err_ratio,
+                     "Largest stored error (default: 0.05, of either stage of a fused MoE 0.1)");
   app.add_option("--dominated", options->dominated,
                  "A row is dominated where a larger M is this many percent faster (default: 5)")
       ->check(CLI::NonNegativeNumber);

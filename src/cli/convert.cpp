@@ -127,7 +127,8 @@ Status write(const ConvertOptions& options, const std::string& text) {
     return {};
   }
   if (resolve_links(options.output) == resolve_links(options.file)) {
-    return Status::invalid("-o {}: is the input, which is never changed; write to another file", options.output);
+    return Status::invalid("-o {}: is the input, which is never changed; write to another file",
+                           options.output);
   }
   GEMMTUNE_RETURN_IF_ERROR(check_writable("-o", options.output));
   return write_file_atomically(options.output, text);

@@ -1,4 +1,6 @@
 // gemmtune coverage: how tuned files serve a captured workload, by calls and by time.
+#include "tuned/coverage.h"
+
 #include <fmt/format.h>
 
 #include <array>
@@ -18,7 +20,6 @@
 #include "cli/table_files.h"
 #include "dispatch/table_set.h"
 #include "formats/shape_list.h"
-#include "tuned/coverage.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -72,7 +73,8 @@ Result<Target> target_of(const CoverageOptions& options, const Environment& envi
   return target;
 }
 
-Result<TableSet> tables_of(const CoverageOptions& options, Operation operation, const Environment& environment) {
+Result<TableSet> tables_of(const CoverageOptions& options, Operation operation,
+                           const Environment& environment) {
   TableSet tables = options.table.empty() ? production_tables(environment)
                                           : load_table_set(table_paths_of(operation, options.table));
   GEMMTUNE_RETURN_IF_ERROR(tables.first_fault());
@@ -94,12 +96,17 @@ std::string text_of(const Coverage& coverage, const Target& target, const std::s
   std::string text =
       fmt::format("{}, {:.0f} calls, asked for {} cu_num {}\n", counted(coverage.shapes.size(), "shape"),
                   coverage.total.calls, target.gfx, target.cu_num);
-  TextTable table({{"level"}, {"shapes", true}, {"calls", true}, {"% of calls", true}, {"ms", true},
+  TextTable table({{"level"},
+                   {"shapes", true},
+                   {"calls", true},
+                   {"% of calls", true},
+                   {"ms", true},
                    {"% of time", true}});
   for (const Match match : levels) {
     const LevelShare& level = coverage.at(match);
     const bool estimate = match == Match::untuned && level.us > 0;
-    table.add({std::string(to_string(match)), std::to_string(level.shapes), fmt::format("{:.0f}", level.calls),
+    table.add({std::string(to_string(match)), std::to_string(level.shapes),
+               fmt::format("{:.0f}", level.calls),
                fmt::format("{:.1f}", share(level.calls, coverage.total.calls)),
                fmt::format("{}{:.3f}", estimate ? "~" : "", level.us / 1000),
                fmt::format("{}{:.1f}", estimate ? "~" : "", share(level.us, coverage.total.us))});
@@ -164,7 +171,8 @@ int run(const CoverageOptions& options) {
   const Coverage coverage = cover(tables->table, target->gfx, target->cu_num, workload);
   const std::string command = tune_command(options, list->operation);
   if (options.json) {
-    fmt::print("{}\n", json_of(coverage, *target, command).dump(2, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n",
+               json_of(coverage, *target, command).dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
     fmt::print("{}", text_of(coverage, *target, command));
   }
@@ -178,9 +186,11 @@ std::function<int()> declare_coverage(CLI::App& app) {
   auto options = std::make_shared<CoverageOptions>();
   app.add_option("CAPTURE", options->capture, "The workload: an untuned CSV with a column calls")->required();
   app.add_option("--op", options->operation, "The operation, where header and file name do not tell it");
-  app.add_option("--table", options->table, "Tuned files, colon-separated (default: those that dispatch reads)");
+  app.add_option("--table", options->table,
+                 "Tuned files, colon-separated (default: those that dispatch reads)");
   app.add_option("--gfx", options->gfx, "Ask for this architecture (default: this machine's)");
-  app.add_option("--cu-num", options->cu_num, "Ask for this number of compute units (default: this machine's)");
+  app.add_option("--cu-num", options->cu_num,
+                 "Ask for this number of compute units (default: this machine's)");
   declare_device_options(app, options->device);
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(footer);

@@ -106,7 +106,11 @@ void print_text(const DiffOptions& options, const Difference& difference, const 
   for (const RowChange& change : difference.changes) {
     if (!options.quiet) text += change_text(change, before, after);
   }
-  TextTable table({{"operation"}, {"added", true}, {"removed", true}, {"winner", true}, {"faster", true},
+  TextTable table({{"operation"},
+                   {"added", true},
+                   {"removed", true},
+                   {"winner", true},
+                   {"faster", true},
                    {"slower", true}});
   for (const auto& [operation, counts] : summary_of(difference)) {
     std::vector<std::string> cells{std::string(to_string(operation))};
@@ -180,7 +184,8 @@ std::function<int()> declare_diff(CLI::App& app) {
   app.add_option("BEFORE", options->before, "A tuned file, or a colon-separated list")->required();
   app.add_option("AFTER", options->after, "A tuned file, or a colon-separated list")->required();
   app.add_option("--op", options->operation, "The operation, where header and file name do not tell it");
-  app.add_option("--tolerance", options->tolerance, "Percent that a time may move without a spread (default: 3)")
+  app.add_option("--tolerance", options->tolerance,
+                 "Percent that a time may move without a spread (default: 3)")
       ->check(CLI::NonNegativeNumber);
   app.add_flag("--quiet", options->quiet, "Only the summary");
   app.add_flag("--json", options->json, "One JSON document on stdout");

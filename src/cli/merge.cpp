@@ -59,12 +59,13 @@ Result<std::string> compressed(const MergedTable& merged, const TunedFile& first
   auto ranges = compress_table(*table);
   if (!ranges.ok()) return ranges.status();
   const std::size_t saved = ranges->rows_before - ranges->rows_after;
-  say(fmt::format("{} became {}: {} saved ({:.1f} %); every tuned M has the same winner, which AITER, that reads "
-                  "no ranges, does not see",
-                  counted(ranges->rows_before, "row"), ranges->rows_after, counted(saved, "row"),
-                  ranges->rows_before == 0 ? 0.0
-                                           : 100.0 * static_cast<double>(saved) /
-                                                 static_cast<double>(ranges->rows_before)));
+  say(fmt::format(
+      "{} became {}: {} saved ({:.1f} %); every tuned M has the same winner, which AITER, that reads "
+      "no ranges, does not see",
+      counted(ranges->rows_before, "row"), ranges->rows_after, counted(saved, "row"),
+      ranges->rows_before == 0
+          ? 0.0
+          : 100.0 * static_cast<double>(saved) / static_cast<double>(ranges->rows_before)));
   return std::move(ranges->text);
 }
 
@@ -110,7 +111,8 @@ std::function<int()> declare_merge(CLI::App& app) {
   app.add_option("--op", options->operation, "The operation, where header and file name do not tell it");
   app.add_option("-o,--output", options->output, "Where the table goes (default: - for stdout)");
   app.add_flag("--compress", options->compress, "Neighbours in M with one winner become one row with m_from");
-  app.add_option("--csv-schema", options->schema, "aiter (leading gfx) or seed (without); default: as the inputs");
+  app.add_option("--csv-schema", options->schema,
+                 "aiter (leading gfx) or seed (without); default: as the inputs");
   app.add_flag("--quiet", options->quiet, "Only unreadable rows and the summary on stderr");
   app.footer(footer);
   return [options] { return run(*options); };

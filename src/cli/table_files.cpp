@@ -37,7 +37,8 @@ Status check_no_input(const std::string& option, const std::string& output,
   const std::string target = resolve_links(output);
   for (const TunedFile& input : inputs) {
     if (resolve_links(input.path) != target) continue;
-    return Status::invalid("{} {}: is an input, which is never changed; write to another file", option, output);
+    return Status::invalid("{} {}: is an input, which is never changed; write to another file", option,
+                           output);
   }
   return {};
 }

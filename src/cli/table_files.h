@@ -21,8 +21,8 @@ Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words
 Status check_no_input(const std::string& option, const std::string& output,
                       const std::vector<TunedFile>& inputs);
 
-/// Writes `text` to `path` at once; "" and "-" are stdout. The environments that the inputs' rows name go into
-/// <path>.env.json.
+/// Writes `text` to `path` at once; "" and "-" are stdout. The environments that the inputs' rows name go
+/// into <path>.env.json.
 Status write_table(const std::string& option, const std::string& path, const std::string& text,
                    const std::vector<TunedFile>& inputs);
 

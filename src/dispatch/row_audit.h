@@ -1,5 +1,5 @@
-// What only a present device can say of a tuned file's rows: whether their kernels are known, and whether they
-// were measured in this environment.
+// What only a present device can say of a tuned file's rows: whether their kernels are known, and whether
+// they were measured in this environment.
 #pragma once
 
 #include <span>

@@ -59,7 +59,8 @@ Result<CompressedTable> compress_table(const TunedFile& file) {
   auto again = parse_tuned_csv(file.path, compressed.text, {.operation = file.schema().operation});
   if (!again.ok()) return Status::internal("the compressed table cannot be read: {}", again.message());
   const Status same = check_same_winners(file.entries, std::move(again->entries));
-  if (!same.ok()) return Status::internal("{}: the compressed table is not written: {}", file.path, same.message());
+  if (!same.ok())
+    return Status::internal("{}: the compressed table is not written: {}", file.path, same.message());
   return compressed;
 }
 

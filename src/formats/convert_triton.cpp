@@ -1,5 +1,5 @@
-// AITER's Triton configs among the formats. A bucket is a row at its largest M, without a time; its kernelName
-// is its parameters: BLOCK_SIZE_M=16;num_warps=4;cache_modifier=.cg
+// AITER's Triton configs among the formats. A bucket is a row at its largest M, without a time; its
+// kernelName is its parameters: BLOCK_SIZE_M=16;num_warps=4;cache_modifier=.cg
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -56,8 +56,8 @@ std::optional<std::int64_t> largest_m(const TritonBucket& bucket, TritonScheme s
 /// A text that reads back as itself without quotes.
 bool is_plain(const std::string& text) {
   const bool word = text != "null" && text != "true" && text != "false";
-  return !text.empty() && word && !parse_integer(text) && text.find_first_of(";=\"\\,") == std::string::npos &&
-         trim(text) == text;
+  return !text.empty() && word && !parse_integer(text) &&
+         text.find_first_of(";=\"\\,") == std::string::npos && trim(text) == text;
 }
 
 std::string value_text(const TritonValue& value) {
@@ -126,7 +126,8 @@ Result<Problem> problem_of(const TritonFile& file, const ConversionOptions& opti
     if (!operation && file.name.family == family) operation = known;
   }
   if (!operation) {
-    return Status::invalid("{}: family '{}' is none that tuned files hold; give --op", file.path, file.name.family);
+    return Status::invalid("{}: family '{}' is none that tuned files hold; give --op", file.path,
+                           file.name.family);
   }
   Problem problem = default_problem(*operation);
   const auto n = file.name.n ? file.name.n : options.n;
@@ -189,12 +190,14 @@ std::map<std::int64_t, TritonConfig> rows_of_first_file(ConversionRows& rows) {
     auto config = entry.libtype == "triton" ? config_of(entry.kernel_name) : std::nullopt;
     if (!config) {
       leave_out(rows, entry,
-                fmt::format("kernel '{}' ({}): no parameters of a Triton kernel", entry.kernel_name, entry.libtype));
+                fmt::format("kernel '{}' ({}): no parameters of a Triton kernel", entry.kernel_name,
+                            entry.libtype));
       continue;
     }
     if (first == nullptr) first = &entry;
     if (!same_file(*first, entry)) {
-      leave_out(rows, entry, fmt::format("a file holds one (N, K): {} is another one's", short_name(entry.problem)));
+      leave_out(rows, entry,
+                fmt::format("a file holds one (N, K): {} is another one's", short_name(entry.problem)));
     } else if (!configs.try_emplace(entry.problem.m, std::move(*config)).second) {
       leave_out(rows, entry, fmt::format("another row of M = {} comes first", entry.problem.m));
     }
@@ -253,9 +256,9 @@ Result<std::string> write_triton_rows(ConversionRows& rows, const ConversionOpti
   file.scheme = options.thirds ? TritonScheme::thirds : TritonScheme::bounds;
   file.buckets = options.thirds ? buckets_by_thirds(rows, configs) : buckets_by_bounds(rows, configs);
   if (file.buckets.empty()) {
-    return Status::invalid("{}: no row that a Triton config can hold{}{}", rows.source,
-                           rows.left_out.empty() ? "" : "; the first: ",
-                           rows.left_out.empty() ? "" : rows.left_out.front());
+    return Status::invalid(
+        "{}: no row that a Triton config can hold{}{}", rows.source,
+        rows.left_out.empty() ? "" : "; the first: ", rows.left_out.empty() ? "" : rows.left_out.front());
   }
   // Without it AITER raises an error for a larger M.
   if (!options.thirds) file.buckets.push_back({"any", BucketKind::any, 0, file.buckets.back().config});

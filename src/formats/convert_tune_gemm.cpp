@@ -100,8 +100,8 @@ TunedEntry entry_of(const GemmResult& result, const ConversionOptions& options) 
 }
 
 bool is_tune_gemm_problem(const Problem& problem) {
-  return problem.operation == Operation::a16w16 && !problem.bias && !problem.scale_ab && !problem.bpreshuffle &&
-         problem.y_order == Order::row_major;
+  return problem.operation == Operation::a16w16 && !problem.bias && !problem.scale_ab &&
+         !problem.bpreshuffle && problem.y_order == Order::row_major;
 }
 
 GemmResult result_of(const TunedEntry& entry) {
@@ -110,8 +110,7 @@ GemmResult result_of(const TunedEntry& entry) {
   result.n = entry.problem.n;
   result.k = entry.problem.k;
   result.a_order = entry.problem.x_order;
-  result.b_order =
-      entry.problem.w_order == Order::row_major ? Order::column_major : Order::row_major;
+  result.b_order = entry.problem.w_order == Order::row_major ? Order::column_major : Order::row_major;
   return result;
 }
 
@@ -124,8 +123,9 @@ Result<std::string> write_results(ConversionRows& rows, TuneGemmVersion version)
     }
     std::vector<GemmParameter> parameters = parameters_of(entry.kernel_name);
     if (entry.libtype != "triton" || parameters.empty()) {
-      leave_out(rows, entry, fmt::format("kernel '{}' ({}): no configuration of tune_gemm", entry.kernel_name,
-                                         entry.libtype));
+      leave_out(
+          rows, entry,
+          fmt::format("kernel '{}' ({}): no configuration of tune_gemm", entry.kernel_name, entry.libtype));
       continue;
     }
     GemmResult result = result_of(entry);

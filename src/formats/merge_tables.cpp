@@ -74,9 +74,8 @@ class MergedHeader {
                         [&](const MergedColumn& one) { return one.known == column; });
   }
   void add(const TunedFile& file, std::size_t position, bool first) {
-    const bool present = std::any_of(columns_.begin(), columns_.end(), [&](const MergedColumn& one) {
-      return one.is(file.columns, position);
-    });
+    const bool present = std::any_of(columns_.begin(), columns_.end(),
+                                     [&](const MergedColumn& one) { return one.is(file.columns, position); });
     if (present && !first) return;
     const Column* known = file.columns.known_at(position);
     MergedColumn column{file.columns.name_at(position),
@@ -172,8 +171,9 @@ Status Merge::settle_gfx(const MergeOptions& options) {
   if (options.schema != CsvSchema::seed) return {};
   for (const TunedEntry& entry : entries_) {
     if (entry.gfx.empty() || amd_architecture(entry.gfx)) continue;
-    return Status::invalid("{}: a row of {}, which needs the column gfx; a table without it speaks of AMD devices",
-                           place(entry), entry.gfx);
+    return Status::invalid(
+        "{}: a row of {}, which needs the column gfx; a table without it speaks of AMD devices", place(entry),
+        entry.gfx);
   }
   header_.remove_gfx();
   return {};
@@ -188,7 +188,8 @@ void Merge::fill_gfx() {
     entry.gfx = gfx_of_cu_num(entry.cu_num);
     gfx_filled_[index] = !entry.gfx.empty();
     if (entry.gfx.empty()) {
-      merged_.notes.push_back(fmt::format("{}: no gfx, and cu_num {} tells none", place(entry), entry.cu_num));
+      merged_.notes.push_back(
+          fmt::format("{}: no gfx, and cu_num {} tells none", place(entry), entry.cu_num));
     }
   }
 }
@@ -198,8 +199,8 @@ void Merge::drop_layouts() {
   for (const LayoutChoice& choice : choose_layouts(kept_)) {
     for (const TunedEntry* row : choice.dropped) {
       dropped.insert(row);
-      merged_.notes.push_back(fmt::format("{}: left out: its group keeps the weight as {}", place(*row),
-                                          to_string(choice.kept)));
+      merged_.notes.push_back(
+          fmt::format("{}: left out: its group keeps the weight as {}", place(*row), to_string(choice.kept)));
     }
   }
   std::erase_if(kept_, [&](const TunedEntry* row) { return dropped.count(row) != 0; });
@@ -215,17 +216,16 @@ void Merge::drop_duplicates() {
     gone.insert(loser);
     auto& place_of_winner = stands_at.try_emplace(winner, winner).first->second;
     if (loser < place_of_winner) place_of_winner = loser;
-    merged_.notes.push_back(fmt::format("{}: left out: {} µs, but {} µs for the same key at {}", place(*loser),
-                                        loser->us, winner->us, place(*winner)));
+    merged_.notes.push_back(fmt::format("{}: left out: {} µs, but {} µs for the same key at {}",
+                                        place(*loser), loser->us, winner->us, place(*winner)));
   }
   std::erase_if(kept_, [&](const TunedEntry* row) { return gone.count(row) != 0; });
   const auto position = [&](const TunedEntry* row) {
     const auto at = stands_at.find(row);
     return at == stands_at.end() ? row : at->second;
   };
-  std::sort(kept_.begin(), kept_.end(), [&](const TunedEntry* a, const TunedEntry* b) {
-    return position(a) < position(b);
-  });
+  std::sort(kept_.begin(), kept_.end(),
+            [&](const TunedEntry* a, const TunedEntry* b) { return position(a) < position(b); });
 }
 
 void Merge::write() {
@@ -236,7 +236,8 @@ void Merge::write() {
     const bool filled = gfx_filled_[static_cast<std::size_t>(row - entries_.data())];
     merged_.text += writers[row->source].text(*row, filled) + header_.line_end();
     if (valid_time(row->us) || !files_[row->source].columns.has(Column::us)) continue;
-    merged_.notes.push_back(fmt::format("{}: kept without a valid time: its key has no other row", place(*row)));
+    merged_.notes.push_back(
+        fmt::format("{}: kept without a valid time: its key has no other row", place(*row)));
   }
   merged_.rows = kept_.size();
 }
@@ -252,7 +253,8 @@ Result<MergedTable> Merge::run(const MergeOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(settle_gfx(options));
   fill_gfx();
   if (header_.columns().empty()) {
-    merged_.text = write_tuned_csv(files_.front().schema().operation, {}, options.schema.value_or(CsvSchema::aiter));
+    merged_.text =
+        write_tuned_csv(files_.front().schema().operation, {}, options.schema.value_or(CsvSchema::aiter));
     return std::move(merged_);
   }
   kept_ = rows_of(entries_);

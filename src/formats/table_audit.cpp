@@ -58,7 +58,9 @@ void check_stored_rates(const TunedFile& file, std::uint32_t source,
   if (!file.columns.has(Column::tflops) && !file.columns.has(Column::bw)) return;
   CsvCells cells;
   for (const TunedEntry& row : file.entries) {
-    if (!valid_time(row.us) || malformed.count(row.line) != 0 || !cells.split(file.document.lines[row.line - 1].text)) continue;
+    if (!valid_time(row.us) || malformed.count(row.line) != 0 ||
+        !cells.split(file.document.lines[row.line - 1].text))
+      continue;
     std::string text = wrong_rate_text(row, cells, file.columns);
     if (!text.empty()) findings.push_back({FindingKind::wrong_rate, source, row.line, std::move(text)});
   }

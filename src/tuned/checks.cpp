@@ -18,7 +18,9 @@ class Collector {
   void add(FindingKind kind, const TunedEntry& row, std::string text) {
     findings_.push_back({kind, row.source, row.line, std::move(text)});
   }
-  std::string place(const TunedEntry& row) const { return fmt::format("{}:{}", paths_[row.source], row.line); }
+  std::string place(const TunedEntry& row) const {
+    return fmt::format("{}:{}", paths_[row.source], row.line);
+  }
   std::vector<Finding> take() { return std::move(findings_); }
 
  private:
@@ -145,9 +147,9 @@ std::vector<Finding> check_rows(std::span<const TunedEntry* const> rows, std::sp
   }
   const std::vector<Rows> groups = rows_by_group(rows);
   for (const auto& [loser, winner] : duplicate_rows(groups)) {
-    found.add(FindingKind::duplicate_key, *loser,
-              fmt::format("{} µs, but {} µs for the same key at {}", loser->us, winner->us,
-                          found.place(*winner)));
+    found.add(
+        FindingKind::duplicate_key, *loser,
+        fmt::format("{} µs, but {} µs for the same key at {}", loser->us, winner->us, found.place(*winner)));
   }
   for (const Rows& group : groups) {
     const Rows chosen = chosen_rows(group);

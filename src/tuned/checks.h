@@ -1,4 +1,5 @@
-// What is wrong with rows that can be read: the checks of `gemmtune audit` that need neither files nor devices.
+// What is wrong with rows that can be read: the checks of `gemmtune audit` that need neither files nor
+// devices.
 #pragma once
 
 #include <span>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "tuned/checks.h"
 #include "tuned/groups.h"
@@ -11,30 +12,41 @@
 namespace gemmtune {
 namespace {
 
-/// A fused MoE without a row of its own activation takes a row of another one: the first in the file at the
-/// looked-up M, which ranges would change.
-GroupKey key_without_activation(const TunedEntry& row) {
-  GroupKey key{table_gfx(row), row.cu_num, group_of(row.problem)};
-  key.group.moe.activation = Activation::none;
-  return key;
-}
-
-class SharedActivations {
+/// Groups whose requests other groups answer, too: rows without gfx beside rows with it, and the activations
+/// of one fused MoE (a request without rows of its own takes the first in the file). Ranges of one would hide
+/// rows of the other.
+class SharedGroups {
  public:
-  explicit SharedActivations(std::span<const Rows> groups) {
+  explicit SharedGroups(std::span<const Rows> groups) {
     for (const Rows& group : groups) {
-      if (group.front()->problem.operation == Operation::fused_moe) {
-        ++count_[key_without_activation(*group.front())];
-      }
+      const TunedEntry& row = *group.front();
+      ++activations_[without_activation(row)];
+      const GroupKey any_gfx = without_gfx(row);
+      ++architectures_[any_gfx];
+      if (table_gfx(row).empty()) lacks_gfx_.insert(any_gfx);
     }
   }
-  bool holds(const TunedEntry& row) const {
-    const auto at = count_.find(key_without_activation(row));
-    return at != count_.end() && at->second > 1;
+  bool hold(const TunedEntry& row) const {
+    if (activations_.at(without_activation(row)) > 1) return true;
+    const GroupKey any_gfx = without_gfx(row);
+    return architectures_.at(any_gfx) > 1 && lacks_gfx_.count(any_gfx) != 0;
   }
 
  private:
-  std::unordered_map<GroupKey, int, GroupKeyHash> count_;
+  static GroupKey without_activation(const TunedEntry& row) {
+    GroupKey key{table_gfx(row), row.cu_num, group_of(row.problem)};
+    key.group.moe.activation = Activation::none;
+    return key;
+  }
+  static GroupKey without_gfx(const TunedEntry& row) {
+    GroupKey key = without_activation(row);
+    if (amd_architecture(key.gfx)) key.gfx = {};
+    return key;
+  }
+
+  std::unordered_map<GroupKey, int, GroupKeyHash> activations_;
+  std::unordered_map<GroupKey, int, GroupKeyHash> architectures_;
+  std::unordered_set<GroupKey, GroupKeyHash> lacks_gfx_;
 };
 
 bool can_merge(const TunedEntry& row) {
@@ -69,9 +81,9 @@ std::vector<RangeRow> compress(const std::vector<TunedEntry>& entries) {
   for (std::size_t index = 0; index < kept.size(); ++index) kept[index].entry = index;
   const Rows rows = rows_of(entries);
   const std::vector<Rows> groups = rows_by_group(rows);
-  const SharedActivations shared(groups);
+  const SharedGroups shared(groups);
   for (const Rows& group : groups) {
-    if (!shared.holds(*group.front())) compress_group(group, entries.data(), kept);
+    if (!shared.hold(*group.front())) compress_group(group, entries.data(), kept);
   }
   std::erase_if(kept, [](const RangeRow& row) { return row.merged == 0; });
   return kept;

@@ -19,9 +19,10 @@ struct RangeRow {
 };
 
 /// `entries`: one row a key. Consecutive rows of a group (ascending in M) with the same winner become the one
-/// of the largest M; rows that never answer, and fused MoE rows whose problem other activations share, stay
-/// as they are. In the order of `entries`. Answers every M of the table as before; an M between two merged
-/// rows, which padding answered, is now answered by their range.
+/// of the largest M; rows that never answer, and groups whose requests other groups answer too (rows
+/// without gfx beside rows with it, activations of one fused MoE), stay as they are. In the order of
+/// `entries`. Answers every M of the table as before; an M between two merged rows, which padding answered,
+/// is now answered by their range.
 std::vector<RangeRow> compress(const std::vector<TunedEntry>& entries);
 
 /// ok where `after` answers every key of `before` that a look-up reaches with the same winner; else names the

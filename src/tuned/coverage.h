@@ -33,7 +33,7 @@ struct LevelShare {
 };
 
 struct Coverage {
-  std::vector<ServedShape> shapes;  // as given
+  std::vector<ServedShape> shapes;     // as given
   std::array<LevelShare, 5> levels{};  // by Match
   LevelShare total;
   double median_tflops = 0;  // that the table's rows achieve; 0: none

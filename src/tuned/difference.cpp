@@ -58,8 +58,7 @@ std::optional<ChangeKind> change_of(const TunedEntry& before, const TunedEntry& 
     if (valid_time(before.us) == valid_time(after.us)) return std::nullopt;
     return valid_time(after.us) ? ChangeKind::faster : ChangeKind::slower;
   }
-  const double noise =
-      before.spread && after.spread ? *before.spread + *after.spread : tolerance * before.us;
+  const double noise = before.spread && after.spread ? *before.spread + *after.spread : tolerance * before.us;
   if (std::abs(after.us - before.us) <= noise) return std::nullopt;
   return after.us < before.us ? ChangeKind::faster : ChangeKind::slower;
 }

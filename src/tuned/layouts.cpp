@@ -45,7 +45,8 @@ std::vector<double> common_sums(const std::vector<LayoutRows>& layouts) {
                                     [&](const LayoutRows& one) { return one.best_us.count(key) != 0; });
     if (!common) continue;
     sums.resize(layouts.size());
-    for (std::size_t index = 0; index < layouts.size(); ++index) sums[index] += layouts[index].best_us.at(key);
+    for (std::size_t index = 0; index < layouts.size(); ++index)
+      sums[index] += layouts[index].best_us.at(key);
   }
   return sums;
 }
