@@ -110,9 +110,7 @@ void load_54000_rows(benchmark::State& state) {
   std::string folder = (std::filesystem::temp_directory_path() / "gemmtune_bench_XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr) std::abort();
   const std::string path = folder + "/bf16_tuned_gemm.csv";
-  if (!write_file_atomically(path, write_tuned_csv(Operation::a16w16, synthetic_rows(), CsvSchema::aiter))
-           .ok())
-    std::abort();
+  if (!write_file_atomically(path, write_tuned_csv(Operation::a16w16, synthetic_rows(), CsvSchema::aiter)).ok()) std::abort();
   for (auto _ : state) {
     auto file = read_tuned_csv(path);
     if (!file.ok() || file->entries.size() != groups * rows_a_group) {

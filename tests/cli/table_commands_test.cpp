@@ -71,7 +71,7 @@ TEST_F(TableCommands, AuditFixesIntoAnotherFile) {
   EXPECT_THAT(result.err, HasSubstr("1 row dropped (duplicate_key)"));
   EXPECT_THAT(result.err, HasSubstr("rates of 1 row computed again"));
   const auto again = program.run({"audit", program.file("clean_bf16_tuned_gemm.csv"), "--quiet"});
-  EXPECT_THAT(again.out, StartsWith("8 rows in 1 file, 3 findings"));
+  EXPECT_THAT(again.out, StartsWith("9 rows in 1 file, 3 findings"));
   const std::string input = write("bf16_tuned_gemm.csv", header + row(1, "5.0", "a"));
   const auto refused = program.run({"audit", input, "--fix", input});
   EXPECT_EQ(refused.exit_code, 2);
