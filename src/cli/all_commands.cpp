@@ -14,6 +14,11 @@ std::span<const Command> all_commands() {
               declare_explain},
       Command{"bench", "Time the production operator on the shapes of a file", declare_bench},
       Command{"check", "Check every row of a tuned file for correctness, without tuning", declare_check},
+      Command{"audit", "Defects of tuned files, row by row, and a clean copy", declare_audit},
+      Command{"merge", "Several tuned files as one; dense tables as ranges", declare_merge},
+      Command{"convert", "Tuned files and shapes from one format into another", declare_convert},
+      Command{"diff", "What changed from one tuned file to another", declare_diff},
+      Command{"coverage", "How tuned files serve a captured workload", declare_coverage},
       Command{"devices", "Backends, devices and libraries that were found, and what is missing",
               declare_devices},
   };

@@ -17,4 +17,10 @@ double tflops_column(const Problem& problem, double us);
 /// int4 (½). Scales and bias are not counted. Rounded as tflops.
 double bandwidth_column(const Problem& problem, double us);
 
+/// Whether a stored cell is what a tuner of AITER may have computed from the row's own time, up to the
+/// rounding of both: for a16w16 also the bytes of the types, for batched a8w8 also the older (2, 2, 2).
+/// Requires a valid time.
+bool agrees_with_tflops(const Problem& problem, double us, double stored);
+bool agrees_with_bandwidth(const Problem& problem, double us, double stored);
+
 }  // namespace gemmtune

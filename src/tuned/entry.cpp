@@ -41,4 +41,25 @@ bool is_of_look_up(const TunedEntry& entry) {
 
 bool amd_architecture(std::string_view gfx) { return gfx.starts_with("gfx"); }
 
+std::string_view gfx_of_cu_num(int cu_num) {
+  if (cu_num == 256) return "gfx950";
+  return cu_num == 80 || cu_num == 304 ? "gfx942" : "";
+}
+
+std::string_view table_gfx(const TunedEntry& entry) {
+  if (!entry.gfx.empty() || entry.problem.operation != Operation::fused_moe) return entry.gfx;
+  return gfx_of_cu_num(entry.cu_num);
+}
+
+bool same_winner(const TunedEntry& a, const TunedEntry& b) {
+  if (a.libtype != b.libtype || a.kernel_name != b.kernel_name) return false;
+  if (a.split_k != b.split_k || a.solidx != b.solidx) return false;
+  const MoeStages* first = a.stages.get();
+  const MoeStages* second = b.stages.get();
+  if (first == nullptr || second == nullptr) return first == second;
+  return first->block_m == second->block_m && first->kernel_name2 == second->kernel_name2 &&
+         first->run_1stage == second->run_1stage && first->xbf16 == second->xbf16 &&
+         first->flat == second->flat;
+}
+
 }  // namespace gemmtune

@@ -68,5 +68,13 @@ bool is_of_look_up(const TunedEntry& entry);
 
 /// gfx942, gfx950 …: only these may be meant by a file without a gfx column.
 bool amd_architecture(std::string_view gfx);
+/// The architecture that AITER takes for a row without gfx: 256 is gfx950, 80 and 304 are gfx942; else empty.
+std::string_view gfx_of_cu_num(int cu_num);
+/// The architecture that a row is kept under. A fused MoE row without gfx has the one of its cu_num, as in
+/// AITER; other rows without gfx match every AMD architecture.
+std::string_view table_gfx(const TunedEntry& entry);
+
+/// Both rows run the same kernel in the same way: all that dispatch takes from a row.
+bool same_winner(const TunedEntry& a, const TunedEntry& b);
 
 }  // namespace gemmtune

@@ -14,14 +14,6 @@
 namespace gemmtune {
 namespace {
 
-/// The architecture that an entry is kept under. AITER gives a fused MoE row without gfx the one that its
-/// cu_num belongs to; other tables without gfx match every AMD architecture.
-std::string_view table_gfx(const TunedEntry& entry) {
-  if (!entry.gfx.empty() || entry.problem.operation != Operation::fused_moe) return entry.gfx;
-  if (entry.cu_num == 256) return "gfx950";
-  return entry.cu_num == 80 || entry.cu_num == 304 ? "gfx942" : "";
-}
-
 GroupKey group_key(std::string_view gfx, int cu_num, const Problem& problem) {
   return {gfx, cu_num, group_of(problem)};
 }

@@ -1,0 +1,163 @@
+#include "tuned/checks.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "tuned/layouts.h"
+#include "tuned/peaks.h"
+
+namespace gemmtune {
+namespace {
+
+/// Collects findings and names places.
+class Collector {
+ public:
+  explicit Collector(std::span<const std::string> paths) : paths_(paths) {}
+  void add(FindingKind kind, const TunedEntry& row, std::string text) {
+    findings_.push_back({kind, row.source, row.line, std::move(text)});
+  }
+  std::string place(const TunedEntry& row) const {
+    return fmt::format("{}:{}", paths_[row.source], row.line);
+  }
+  std::vector<Finding> take() { return std::move(findings_); }
+
+ private:
+  std::span<const std::string> paths_;
+  std::vector<Finding> findings_;
+};
+
+void check_time(const TunedEntry& row, Collector& found) {
+  if (valid_time(row.us)) return;
+  found.add(FindingKind::failed_time, row,
+            std::isnan(row.us) ? std::string("no time") : fmt::format("a time of {} µs", row.us));
+}
+
+void check_error(const TunedEntry& row, const CheckOptions& options, Collector& found) {
+  if (row.stages == nullptr) {
+    if (!(row.err_ratio > options.err_ratio)) return;
+    found.add(FindingKind::over_tolerance, row,
+              fmt::format("an error of {}, expected at most {}", row.err_ratio, options.err_ratio));
+    return;
+  }
+  const double limit = options.moe_err_ratio;
+  std::string text;
+  if (row.stages->err1 > limit) text = fmt::format("stage 1 has an error of {:.3g}", row.stages->err1);
+  if (row.stages->err2 > limit) {
+    text += fmt::format("{}stage 2 has an error of {:.3g}", text.empty() ? "" : ", ", row.stages->err2);
+  }
+  if (text.empty()) return;
+  found.add(FindingKind::over_tolerance, row, fmt::format("{}, expected at most {}", text, limit));
+}
+
+void check_rate(const TunedEntry& row, Collector& found) {
+  if (!valid_time(row.us)) return;
+  const double rate = flops(row.problem) / (row.us * 1e6);
+  const double peak = peak_tflops(row.gfx, row.cu_num, row.problem);
+  if (rate <= peak) return;
+  found.add(FindingKind::impossible_rate, row,
+            fmt::format("{} µs would be {:.6g} TFLOP/s, the device's peak is {:.6g}", row.us, rate, peak));
+}
+
+void check_reach(const TunedEntry& row, Collector& found) {
+  std::string why = why_unreachable(row);
+  if (!why.empty()) found.add(FindingKind::unreachable, row, std::move(why));
+}
+
+void check_dominated(std::span<const TunedEntry* const> chosen, double percent, Collector& found) {
+  const TunedEntry* fastest = nullptr;  // of the rows behind
+  for (std::size_t index = chosen.size(); index-- > 0;) {
+    const TunedEntry& row = *chosen[index];
+    if (!valid_time(row.us)) continue;
+    if (fastest != nullptr && fastest->us * (1 + percent / 100) <= row.us) {
+      found.add(FindingKind::dominated, row,
+                fmt::format("{} µs for M = {}, but {} µs for M = {} ({})", row.us, row.problem.m, fastest->us,
+                            fastest->problem.m, found.place(*fastest)));
+    }
+    if (fastest == nullptr || row.us < fastest->us) fastest = &row;
+  }
+}
+
+void check_redundant(std::span<const TunedEntry* const> chosen, Collector& found) {
+  Rows valid;
+  for (const TunedEntry* row : chosen) {
+    if (valid_time(row->us)) valid.push_back(row);
+  }
+  for (std::size_t index = 1; index + 1 < valid.size(); ++index) {
+    const TunedEntry& row = *valid[index];
+    if (!same_winner(row, *valid[index - 1]) || !same_winner(row, *valid[index + 1])) continue;
+    found.add(FindingKind::redundant, row,
+              fmt::format("the same winner as M = {} and M = {}", valid[index - 1]->problem.m,
+                          valid[index + 1]->problem.m));
+  }
+}
+
+void check_layouts(std::span<const TunedEntry* const> rows, Collector& found) {
+  for (const LayoutChoice& choice : choose_layouts(rows)) {
+    for (const TunedEntry* row : choice.dropped) {
+      const auto layout = layout_of_kernel_name(row->kernel_name);
+      found.add(FindingKind::mixed_layout, *row,
+                fmt::format("wants the weight as {}, its group's other rows as {} ({})",
+                            to_string(layout.value_or(WeightLayout::any)), to_string(choice.kept),
+                            found.place(*choice.example)));
+    }
+  }
+}
+
+}  // namespace
+
+std::string why_unreachable(const TunedEntry& row) {
+  if (!row.other_key.empty()) return {};
+  if (row.cu_num < 1) return "no cu_num: it answers no device";
+  if (row.gfx.find(':') != std::string::npos) {
+    return fmt::format("gfx '{}': devices are asked for without features", row.gfx);
+  }
+  if (!is_of_look_up(row)) {
+    return fmt::format("tag '{}': left out by dispatch", row.stages != nullptr ? row.stages->tag : "");
+  }
+  if (padding_of(row.problem.operation) == Padding::token_tiers && !row.m_from &&
+      token_tier(row.problem.m) != row.problem.m) {
+    return fmt::format("{} tokens are looked up as {}", row.problem.m, token_tier(row.problem.m));
+  }
+  return check(row.problem).message();
+}
+
+std::vector<Duplicate> duplicate_rows(std::span<const Rows> groups) {
+  std::vector<Duplicate> duplicates;
+  for (const Rows& group : groups) {
+    const Rows chosen = chosen_rows(group);
+    auto winner = chosen.begin();
+    for (const TunedEntry* row : group) {
+      while ((*winner)->problem.m != row->problem.m) ++winner;
+      if (row != *winner) duplicates.push_back({row, *winner});
+    }
+  }
+  return duplicates;
+}
+
+std::vector<Finding> check_rows(std::span<const TunedEntry* const> rows, std::span<const std::string> paths,
+                                const CheckOptions& options) {
+  Collector found(paths);
+  for (const TunedEntry* row : rows) {
+    check_time(*row, found);
+    check_error(*row, options, found);
+    check_rate(*row, found);
+    check_reach(*row, found);
+  }
+  const std::vector<Rows> groups = rows_by_group(rows);
+  for (const auto& [loser, winner] : duplicate_rows(groups)) {
+    found.add(
+        FindingKind::duplicate_key, *loser,
+        fmt::format("{} µs, but {} µs for the same key at {}", loser->us, winner->us, found.place(*winner)));
+  }
+  for (const Rows& group : groups) {
+    const Rows chosen = chosen_rows(group);
+    check_dominated(chosen, options.dominated_percent, found);
+    check_redundant(chosen, found);
+  }
+  check_layouts(rows, found);
+  return found.take();
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,36 @@
+// What is wrong with rows that can be read: the checks of `gemmtune audit` that need neither files nor
+// devices.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tuned/finding.h"
+#include "tuned/groups.h"
+
+namespace gemmtune {
+
+struct CheckOptions {
+  double err_ratio = 0.05;     // largest share of elements outside the tolerance
+  double moe_err_ratio = 0.1;  // of either stage of a fused MoE
+  double dominated_percent = 5;
+};
+
+/// failed_time, over_tolerance, impossible_rate, duplicate_key, mixed_layout, dominated, unreachable and
+/// redundant of rows of any files and operations; in no particular order. paths[row.source] names a row's
+/// file in messages. Cost: O(rows · log rows).
+std::vector<Finding> check_rows(std::span<const TunedEntry* const> rows, std::span<const std::string> paths,
+                                const CheckOptions& options);
+
+/// Why no request can look the row up; empty where one can, and for rows of tables that are only read.
+std::string why_unreachable(const TunedEntry& row);
+
+/// The rows that lose against another of their key, each with its winner.
+struct Duplicate {
+  const TunedEntry* loser = nullptr;
+  const TunedEntry* winner = nullptr;
+};
+std::vector<Duplicate> duplicate_rows(std::span<const Rows> groups);
+
+}  // namespace gemmtune

@@ -1,0 +1,93 @@
+#include "tuned/coverage.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace gemmtune {
+namespace {
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// The rates that the rows of one operation achieve, TFLOP/s.
+class MedianRates {
+ public:
+  MedianRates(const TunedTable& table, const std::string& gfx, int cu_num)
+      : table_(table), gfx_(gfx), cu_num_(cu_num) {}
+  double of(Operation operation) {
+    const auto [at, made] = rates_.try_emplace(operation, 0.0);
+    if (made) at->second = compute(operation);
+    return at->second;
+  }
+
+ private:
+  double compute(Operation operation) const {
+    std::vector<double> here;
+    std::vector<double> anywhere;
+    for (const TunedEntry& row : table_.entries()) {
+      if (row.problem.operation != operation || !valid_time(row.us) || !is_of_look_up(row)) continue;
+      const double rate = flops(row.problem) / (row.us * 1e6);
+      anywhere.push_back(rate);
+      if (row.gfx == gfx_ && row.cu_num == cu_num_) here.push_back(rate);
+    }
+    return median(here.empty() ? std::move(anywhere) : std::move(here));
+  }
+
+  const TunedTable& table_;
+  const std::string& gfx_;
+  int cu_num_;
+  std::map<Operation, double> rates_;
+};
+
+void add(LevelShare& share, const ServedShape& served) {
+  const auto calls = static_cast<double>(served.shape->calls);
+  ++share.shapes;
+  share.calls += calls;
+  share.us += calls * served.us;
+}
+
+}  // namespace
+
+Coverage cover(const TunedTable& table, std::string gfx, int cu_num,
+               std::span<const WorkloadShape> workload) {
+  Coverage coverage;
+  MedianRates rates(table, gfx, cu_num);
+  LookupKey key{gfx, cu_num, {}};
+  for (const WorkloadShape& shape : workload) {
+    key.problem = shape.problem;
+    ServedShape served{&shape};
+    const auto hits = table.lookup(key);
+    if (!hits.empty()) {
+      served.match = hits.front().match;
+      served.row = hits.front().entry;
+      served.us = served.row->us;
+    } else if (const double rate = rates.of(shape.problem.operation); rate > 0) {
+      served.us = flops(shape.problem) / (rate * 1e6);
+      served.estimated = true;
+    }
+    add(coverage.levels[static_cast<std::size_t>(served.match)], served);
+    add(coverage.total, served);
+    coverage.shapes.push_back(served);
+  }
+  if (!workload.empty()) coverage.median_tflops = rates.of(workload.front().problem.operation);
+  return coverage;
+}
+
+std::vector<const ServedShape*> worst_misses(const Coverage& coverage, std::size_t count) {
+  std::vector<const ServedShape*> misses;
+  for (const ServedShape& served : coverage.shapes) {
+    if (served.match == Match::untuned) misses.push_back(&served);
+  }
+  std::stable_sort(misses.begin(), misses.end(), [](const ServedShape* a, const ServedShape* b) {
+    return a->shape->calls > b->shape->calls;
+  });
+  if (misses.size() > count) misses.resize(count);
+  return misses;
+}
+
+}  // namespace gemmtune

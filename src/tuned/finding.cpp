@@ -1,0 +1,54 @@
+#include "tuned/finding.h"
+
+#include <array>
+
+namespace gemmtune {
+namespace {
+
+struct Row {
+  FindingKind kind;
+  std::string_view name;
+  std::string_view meaning;
+};
+
+constexpr std::array<Row, finding_kind_count> rows{{
+    {FindingKind::malformed, "malformed", "a row or a cell that cannot be read"},
+    {FindingKind::failed_time, "failed_time", "a time at or below 0, or not finite: never chosen"},
+    {FindingKind::over_tolerance, "over_tolerance", "a stored error above --errRatio"},
+    {FindingKind::impossible_rate, "impossible_rate", "faster than the device can compute"},
+    {FindingKind::wrong_rate, "wrong_rate", "tflops or bw are not what the row's own time gives"},
+    {FindingKind::duplicate_key, "duplicate_key", "another row of the same key is chosen"},
+    {FindingKind::mixed_layout, "mixed_layout", "wants another packed weight than its group's other rows"},
+    {FindingKind::dominated, "dominated", "a row with a larger M is faster"},
+    {FindingKind::unreachable, "unreachable", "no request can look this row up"},
+    {FindingKind::redundant, "redundant", "the same winner as both neighbours in M"},
+    {FindingKind::unknown_kernel, "unknown_kernel", "the kernel's name does not resolve on this device"},
+    {FindingKind::stale, "stale", "measured on another device model or library than this machine's"},
+}};
+
+constexpr std::array<FindingKind, finding_kind_count> kinds = [] {
+  std::array<FindingKind, finding_kind_count> all{};
+  for (std::size_t index = 0; index < rows.size(); ++index) all[index] = rows[index].kind;
+  return all;
+}();
+
+}  // namespace
+
+std::string_view to_string(FindingKind kind) { return rows[static_cast<std::size_t>(kind)].name; }
+std::string_view describe(FindingKind kind) { return rows[static_cast<std::size_t>(kind)].meaning; }
+std::span<const FindingKind> all_finding_kinds() { return kinds; }
+
+std::optional<FindingKind> parse_finding_kind(std::string_view text) {
+  for (const Row& row : rows) {
+    if (row.name == text) return row.kind;
+  }
+  return std::nullopt;
+}
+
+FindingKinds FindingKinds::all() {
+  FindingKinds all;
+  for (const FindingKind kind : kinds) all.add(kind);
+  return all;
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,60 @@
+// Finding: one defect of one row of a tuned file; the kinds, one row each in finding.cpp.
+#pragma once
+
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace gemmtune {
+
+enum class FindingKind {
+  malformed,
+  failed_time,
+  over_tolerance,
+  impossible_rate,
+  wrong_rate,
+  duplicate_key,
+  mixed_layout,
+  dominated,
+  unreachable,
+  redundant,
+  unknown_kernel,
+  stale,
+};
+inline constexpr std::size_t finding_kind_count = static_cast<std::size_t>(FindingKind::stale) + 1;
+
+std::string_view to_string(FindingKind kind);
+std::optional<FindingKind> parse_finding_kind(std::string_view text);
+/// What the kind means, in one line.
+std::string_view describe(FindingKind kind);
+std::span<const FindingKind> all_finding_kinds();
+
+/// A set of kinds.
+class FindingKinds {
+ public:
+  FindingKinds() = default;
+  FindingKinds(std::initializer_list<FindingKind> kinds) {
+    for (const FindingKind kind : kinds) add(kind);
+  }
+  static FindingKinds all();
+  void add(FindingKind kind) { bits_.set(static_cast<std::size_t>(kind)); }
+  bool has(FindingKind kind) const { return bits_.test(static_cast<std::size_t>(kind)); }
+  bool empty() const { return bits_.none(); }
+
+ private:
+  std::bitset<finding_kind_count> bits_;
+};
+
+struct Finding {
+  FindingKind kind = FindingKind::malformed;
+  std::uint32_t source = 0;  // TunedEntry::source of the row
+  std::size_t line = 0;      // 1-based
+  std::string text;
+};
+
+}  // namespace gemmtune

@@ -1,0 +1,78 @@
+#include "tuned/groups.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <unordered_map>
+
+namespace gemmtune {
+namespace {
+
+struct FullKey {
+  GroupKey group;
+  std::string_view tag;
+  std::string_view other_key;
+  friend bool operator==(const FullKey&, const FullKey&) = default;
+};
+
+struct FullKeyHash {
+  std::size_t operator()(const FullKey& key) const {
+    const std::hash<std::string_view> text;
+    return GroupKeyHash{}(key.group) ^ (text(key.tag) * 31 + text(key.other_key));
+  }
+};
+
+FullKey key_of(const TunedEntry& row) {
+  return {{table_gfx(row), row.cu_num, group_of(row.problem)},
+          row.stages != nullptr ? std::string_view(row.stages->tag) : std::string_view(),
+          row.other_key};
+}
+
+}  // namespace
+
+Rows rows_of(const std::vector<TunedEntry>& entries) {
+  Rows rows;
+  rows.reserve(entries.size());
+  for (const TunedEntry& entry : entries) rows.push_back(&entry);
+  return rows;
+}
+
+std::vector<Rows> rows_by_group(std::span<const TunedEntry* const> rows) {
+  std::vector<Rows> groups;
+  std::unordered_map<FullKey, std::size_t, FullKeyHash> numbers;
+  for (const TunedEntry* row : rows) {
+    const auto [at, made] = numbers.try_emplace(key_of(*row), groups.size());
+    if (made) groups.emplace_back();
+    groups[at->second].push_back(row);
+  }
+  for (Rows& group : groups) {
+    std::stable_sort(group.begin(), group.end(),
+                     [](const TunedEntry* a, const TunedEntry* b) { return a->problem.m < b->problem.m; });
+  }
+  return groups;
+}
+
+bool better_row(const TunedEntry& a, const TunedEntry& b) {
+  if (!valid_time(a.us)) return false;
+  return !valid_time(b.us) || a.us < b.us;
+}
+
+Rows chosen_rows(std::span<const TunedEntry* const> group) {
+  Rows chosen;
+  for (const TunedEntry* row : group) {
+    if (chosen.empty() || chosen.back()->problem.m != row->problem.m) {
+      chosen.push_back(row);
+    } else if (better_row(*row, *chosen.back())) {
+      chosen.back() = row;
+    }
+  }
+  return chosen;
+}
+
+std::string describe_row(const TunedEntry& row) {
+  return fmt::format("{} cu_num={} {}", row.gfx.empty() ? "(no gfx)" : row.gfx, row.cu_num,
+                     print(row.problem));
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,33 @@
+// The rows of tuned files by what makes them neighbours: one key without M, on one device.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tuned/entry.h"
+#include "tuned/key.h"
+
+namespace gemmtune {
+
+/// Owned by whoever read the files.
+using Rows = std::vector<const TunedEntry*>;
+
+Rows rows_of(const std::vector<TunedEntry>& entries);
+
+/// The rows of each group in the order of its first row; within a group ascending in M, equal M as given. One
+/// group: the device as the table keeps it (table_gfx), group_of(), the tag and other_key.
+std::vector<Rows> rows_by_group(std::span<const TunedEntry* const> rows);
+
+/// True where `a` is chosen over `b`, which came first.
+bool better_row(const TunedEntry& a, const TunedEntry& b);
+
+/// Of a group as above: the chosen row of each M, ascending. Rows whose time is not valid count only where no
+/// other row has their M.
+Rows chosen_rows(std::span<const TunedEntry* const> group);
+
+/// "gfx950 cu_num=256 M=1 N=2048 …": a row's device and problem for messages.
+std::string describe_row(const TunedEntry& row);
+
+}  // namespace gemmtune

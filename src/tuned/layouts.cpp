@@ -1,0 +1,102 @@
+#include "tuned/layouts.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+
+#include "base/text.h"
+
+namespace gemmtune {
+namespace {
+
+/// What tells the rows of one weight apart.
+using CallKey = std::tuple<std::int64_t, bool, bool>;  // M, bias, scaleAB
+
+struct LayoutRows {
+  WeightLayout layout = WeightLayout::any;
+  Rows rows;
+  std::map<CallKey, double> best_us;
+};
+
+GroupKey weight_key(const TunedEntry& row) {
+  GroupKey key{table_gfx(row), row.cu_num, group_of(row.problem)};
+  key.group.bias = false;
+  key.group.scale_ab = false;
+  return key;
+}
+
+void add(std::vector<LayoutRows>& layouts, WeightLayout layout, const TunedEntry& row) {
+  auto at = std::find_if(layouts.begin(), layouts.end(),
+                         [&](const LayoutRows& known) { return known.layout == layout; });
+  if (at == layouts.end()) at = layouts.insert(layouts.end(), LayoutRows{layout, {}, {}});
+  at->rows.push_back(&row);
+  if (!valid_time(row.us)) return;
+  const CallKey key{row.problem.m, row.problem.bias, row.problem.scale_ab};
+  const auto [best, made] = at->best_us.try_emplace(key, row.us);
+  if (!made) best->second = std::min(best->second, row.us);
+}
+
+/// The sum of each layout over the keys that all have; empty where there is none.
+std::vector<double> common_sums(const std::vector<LayoutRows>& layouts) {
+  std::vector<double> sums;
+  for (const auto& [key, unused] : layouts.front().best_us) {
+    const bool common = std::all_of(layouts.begin(), layouts.end(),
+                                    [&](const LayoutRows& one) { return one.best_us.count(key) != 0; });
+    if (!common) continue;
+    sums.resize(layouts.size());
+    for (std::size_t index = 0; index < layouts.size(); ++index)
+      sums[index] += layouts[index].best_us.at(key);
+  }
+  return sums;
+}
+
+std::size_t kept_layout(const std::vector<LayoutRows>& layouts) {
+  const std::vector<double> sums = common_sums(layouts);
+  if (!sums.empty()) {
+    return static_cast<std::size_t>(std::min_element(sums.begin(), sums.end()) - sums.begin());
+  }
+  const auto most = std::max_element(
+      layouts.begin(), layouts.end(),
+      [](const LayoutRows& a, const LayoutRows& b) { return a.best_us.size() < b.best_us.size(); });
+  return static_cast<std::size_t>(most - layouts.begin());
+}
+
+}  // namespace
+
+std::optional<WeightLayout> layout_of_kernel_name(std::string_view kernel_name) {
+  for (const std::string_view part : split(kernel_name, '_')) {
+    if (part.empty() || part.front() != 'w') continue;
+    const auto layout = parse_weight_layout(part.substr(1));
+    if (layout && *layout != WeightLayout::any) return layout;
+  }
+  return std::nullopt;
+}
+
+std::vector<LayoutChoice> choose_layouts(std::span<const TunedEntry* const> rows) {
+  std::vector<std::vector<LayoutRows>> groups;
+  std::unordered_map<GroupKey, std::size_t, GroupKeyHash> numbers;
+  for (const TunedEntry* row : rows) {
+    if (!row->problem.bpreshuffle) continue;
+    const auto layout = layout_of_kernel_name(row->kernel_name);
+    if (!layout) continue;
+    const auto [at, made] = numbers.try_emplace(weight_key(*row), groups.size());
+    if (made) groups.emplace_back();
+    add(groups[at->second], *layout, *row);
+  }
+  std::vector<LayoutChoice> choices;
+  for (const std::vector<LayoutRows>& layouts : groups) {
+    if (layouts.size() < 2) continue;
+    const std::size_t kept = kept_layout(layouts);
+    LayoutChoice& choice = choices.emplace_back();
+    choice.kept = layouts[kept].layout;
+    choice.example = layouts[kept].rows.front();
+    for (std::size_t index = 0; index < layouts.size(); ++index) {
+      if (index == kept) continue;
+      choice.dropped.insert(choice.dropped.end(), layouts[index].rows.begin(), layouts[index].rows.end());
+    }
+  }
+  return choices;
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,219 @@
+// audit, merge, convert, diff and coverage from outside.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+#include "support/fixtures.h"
+
+namespace gemmtune::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+const std::string every_kind = GEMMTUNE_TEST_DATA "/audit/every_kind_bf16_tuned_gemm.csv";
+const std::string header =
+    "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,"
+    "tflops,bw\n";
+
+std::string row(int m, const std::string& us, const std::string& kernel) {
+  return "gfx950,256," + std::to_string(m) +
+         ",64,128,False,torch.bfloat16,torch.bfloat16,False,False,asm,0,0," + us + "," + kernel + ",0.0,,\n";
+}
+
+class TableCommands : public testing::Test {
+ protected:
+  std::string write(const std::string& name, const std::string& content) const {
+    return program.folder().write(name, content);
+  }
+  Program program;
+};
+
+TEST_F(TableCommands, AuditSaysPlaceKindAndReason) {
+  const auto result = program.run({"audit", every_kind});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(every_kind + ":3: failed_time: a time of 0 µs\n"));
+  EXPECT_THAT(result.out, HasSubstr("14 rows in 1 file, 10 findings\n"));
+  EXPECT_THAT(result.out, HasSubstr("duplicate_key           1  another row"));
+}
+
+TEST_F(TableCommands, AuditShowsTheKindsThatWereAskedFor) {
+  const auto quiet = program.run({"audit", every_kind, "--kinds", "dominated,stale", "--quiet"});
+  EXPECT_EQ(quiet.exit_code, 1);
+  EXPECT_THAT(quiet.out, StartsWith("14 rows in 1 file, 1 finding\n"));
+  EXPECT_EQ(program.run({"audit", every_kind, "--kinds", "dominated", "--dominated", "150"}).exit_code, 0);
+  EXPECT_EQ(program.run({"audit", every_kind, "--kinds", "over_tolerance", "--errRatio", "0.2"}).exit_code,
+            0);
+  const auto wrong = program.run({"audit", every_kind, "--kinds", "ugly"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("--kinds ugly: no kind (known: malformed,"));
+}
+
+TEST_F(TableCommands, AuditAsJson) {
+  const json report = json::parse(program.run({"audit", every_kind, "--json"}).out);
+  EXPECT_EQ(report["summary"]["wrong_rate"], 1);
+  EXPECT_EQ(report["summary"]["unknown_kernel"], 0);
+  EXPECT_EQ(report["findings"].size(), 10U);
+  EXPECT_EQ(report["findings"][0]["line"], 2);
+  EXPECT_TRUE(report["fix"].is_null());
+}
+
+TEST_F(TableCommands, AuditFixesIntoAnotherFile) {
+  const auto result =
+      program.run({"audit", every_kind, "--quiet", "--fix", program.file("clean_bf16_tuned_gemm.csv")});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("1 row dropped (duplicate_key)"));
+  EXPECT_THAT(result.err, HasSubstr("rates of 1 row computed again"));
+  const auto again = program.run({"audit", program.file("clean_bf16_tuned_gemm.csv"), "--quiet"});
+  EXPECT_THAT(again.out, StartsWith("9 rows in 1 file, 3 findings"));
+  const std::string input = write("bf16_tuned_gemm.csv", header + row(1, "5.0", "a"));
+  const auto refused = program.run({"audit", input, "--fix", input});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("is an input"));
+  EXPECT_EQ(program.run({"audit", input, "--fix-kinds", "stale"}).exit_code, 2);
+}
+
+TEST_F(TableCommands, AuditMergesWhatItFixes) {
+  const std::string a = write("a_bf16_tuned_gemm.csv", header + row(1, "5.0", "a") + row(2, "0.0", "a"));
+  const std::string b = write("b_bf16_tuned_gemm.csv", header + row(1, "4.0", "b"));
+  const auto result = program.run({"audit", a + ":" + b, "--fix", program.file("clean.csv")});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_EQ(read_text(program.file("clean.csv")), header + row(1, "4.0", "b"));
+  EXPECT_EQ(read_text(a), header + row(1, "5.0", "a") + row(2, "0.0", "a"));
+}
+
+TEST_F(TableCommands, AuditAsksThePresentDeviceForItsKernels) {
+  const json devices = json::parse(program.run({"devices", "--json"}).out);
+  const auto lookup = json::parse(
+      program.run({"lookup", "-m", "1", "-n", "64", "-k", "128", "--device", "cpu:0", "--json"}).out);
+  const std::string gfx = lookup["gfx"];
+  const std::string start = gfx + ",1,";
+  const auto device_row = [&](int m, const std::string& kernel, const std::string& env) {
+    return start + std::to_string(m) + ",64,128,False,bf16,bf16,False,False,x,0,0,5.0," + kernel + ",0.0,,," +
+           env + "\n";
+  };
+  const std::string with_env = header.substr(0, header.size() - 1) + ",env\n";
+  const std::string file = write("bf16_tuned_gemm.csv", with_env + device_row(1, "reference_r1", "") +
+                                                            device_row(2, "gone_r1_a1", "") +
+                                                            device_row(4, "reference_r1", "abc"));
+  write("bf16_tuned_gemm.csv.env.json", R"({"abc": {"device": "another machine"}})");
+  const json report = json::parse(program.run({"audit", file, "--device", "cpu:0", "--json"}).out);
+  ASSERT_EQ(report["findings"].size(), 2U) << report.dump(2);
+  EXPECT_EQ(report["findings"][0]["kind"], "unknown_kernel");
+  EXPECT_EQ(report["findings"][0]["line"], 3);
+  EXPECT_EQ(report["findings"][1]["kind"], "stale");
+  EXPECT_EQ(report["findings"][1]["line"], 4);
+}
+
+TEST_F(TableCommands, MergeWritesStdoutOrAFile) {
+  const std::string a = write("a_bf16_tuned_gemm.csv", header + row(1, "5.0", "a"));
+  const std::string b = write("b_bf16_tuned_gemm.csv", header + row(1, "4.0", "b") + row(2, "4.0", "b"));
+  const auto result = program.run({"merge", a, b});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out, header + row(1, "4.0", "b") + row(2, "4.0", "b"));
+  EXPECT_THAT(result.err, HasSubstr("a_bf16_tuned_gemm.csv:2: left out: 5 µs, but 4 µs"));
+  write("b_bf16_tuned_gemm.csv.env.json", R"({"abc": {"device": "x"}})");
+  EXPECT_EQ(program.run({"merge", a + ":" + b, "-o", program.file("m.csv")}).exit_code, 0);
+  EXPECT_EQ(read_text(program.file("m.csv")), result.out);
+  EXPECT_THAT(read_text(program.file("m.csv.env.json")), HasSubstr("abc"));
+  EXPECT_EQ(program.run({"merge", a, b, "-o", b}).exit_code, 2);
+  EXPECT_EQ(program.run({"merge", a, program.file("absent.csv")}).exit_code, 2);
+}
+
+TEST_F(TableCommands, MergeCompresses) {
+  const std::string file =
+      write("bf16_tuned_gemm.csv", header + row(1, "5.0", "a") + row(2, "6.0", "a") + row(4, "7.0", "b"));
+  const auto result = program.run({"merge", file, "--compress", "-o", program.file("ranges.csv")});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("3 rows became 2: 1 row saved"));
+  const json hit =
+      json::parse(program
+                      .run({"lookup", "-m", "1", "-n", "64", "-k", "128", "--table",
+                            program.file("ranges.csv"), "--gfx", "gfx950", "--cu_num", "256", "--json"})
+                      .out);
+  EXPECT_EQ(hit["level"], "range");
+  EXPECT_EQ(hit["kernelName"], "a");
+}
+
+TEST_F(TableCommands, DiffAnswersByItsExitCode) {
+  const std::string a = write("a_bf16_tuned_gemm.csv", header + row(1, "5.0", "a") + row(2, "5.0", "a"));
+  const std::string b = write("b_bf16_tuned_gemm.csv", header + row(1, "4.0", "a") + row(2, "5.1", "a"));
+  EXPECT_EQ(program.run({"diff", a, a}).exit_code, 0);
+  const auto result = program.run({"diff", a, b});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, HasSubstr("faster: gfx950 cu_num=256 a16w16 m=1"));
+  EXPECT_THAT(result.out, HasSubstr("4 µs, before 5 µs (-20.0 %)"));
+  EXPECT_THAT(result.out, HasSubstr("1 difference, 1 key as before"));
+  const json report = json::parse(program.run({"diff", a, b, "--tolerance", "1", "--json"}).out);
+  EXPECT_EQ(report["summary"]["a16w16"]["slower"], 1);
+  EXPECT_EQ(report["changes"].size(), 2U);
+}
+
+TEST_F(TableCommands, CoverageWeighsCalls) {
+  const std::string table = write("bf16_tuned_gemm.csv", header + row(1, "5.0", "a") + row(16, "6.0", "a"));
+  const std::string capture = write("bf16_untuned_gemm.csv",
+                                    "M,N,K,dtype,calls\n1,64,128,bf16,90\n3,64,128,bf16,9\n"
+                                    "3,96,128,bf16,1\n");
+  const std::vector<std::string> words{"coverage", capture,  "--table",  table,
+                                       "--gfx",    "gfx950", "--cu_num", "256"};
+  const auto result = program.run(words);
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("n=96"));
+  EXPECT_THAT(result.out, HasSubstr("to tune them: gemmtune tune -i " + capture));
+  auto as_json = words;
+  as_json.emplace_back("--json");
+  const json report = json::parse(program.run(as_json).out);
+  EXPECT_EQ(report["levels"]["exact"]["calls_percent"], 90);
+  EXPECT_EQ(report["levels"]["exact"]["us"], 450);
+  EXPECT_EQ(report["levels"]["fine"]["us"], 54);
+  EXPECT_EQ(report["misses"].size(), 1U);
+  EXPECT_EQ(program
+                .run({"coverage", capture, "--table", program.file("absent.csv"), "--gfx", "gfx950",
+                      "--cu_num", "256"})
+                .exit_code,
+            2);
+}
+
+TEST_F(TableCommands, ConvertListsFormatsAndSaysWhatItLeavesOut) {
+  const auto list = program.run({"convert", "--list"});
+  EXPECT_EQ(list.exit_code, 0);
+  for (const char* name : {"aiter", "seed", "untuned", "triton_json", "tune_gemm_yaml_v2", "hipblaslt_csv"}) {
+    EXPECT_THAT(list.out, HasSubstr(name));
+  }
+  const std::string file = write("bf16_tuned_gemm.csv", header + row(1, "5.0", "a"));
+  const auto sizes = program.run({"convert", file, "--to", "untuned"});
+  EXPECT_EQ(sizes.exit_code, 0) << sizes.err;
+  EXPECT_THAT(sizes.out, HasSubstr("1,64,128,False,torch.bfloat16,torch.bfloat16,False,False,1\n"));
+  const auto lossy = program.run({"convert", file, "--to", "hipblaslt_csv"});
+  EXPECT_EQ(lossy.exit_code, 1);
+  EXPECT_THAT(lossy.err, HasSubstr("bf16_tuned_gemm.csv:2: libtype 'asm', expected hipblaslt"));
+  const auto strict =
+      program.run({"convert", file, "--to", "hipblaslt_csv", "--strict", "-o", program.file("h.csv")});
+  EXPECT_EQ(strict.exit_code, 2);
+  EXPECT_FALSE(std::filesystem::exists(program.file("h.csv")));
+  EXPECT_EQ(program.run({"convert", file}).exit_code, 2);
+  EXPECT_EQ(program.run({"convert", file, "--to", "untuned", "-o", file}).exit_code, 2);
+}
+
+TEST_F(TableCommands, EveryTunedFixtureCanBeAudited) {
+  GEMMTUNE_NEEDS_FIXTURES(fixtures);
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(fixtures)) {
+    const std::string path = entry.path().string();
+    const bool tuned = path.find("tuned") != std::string::npos && path.find("untuned") == std::string::npos;
+    if (!path.ends_with(".csv") || !tuned) continue;
+    const auto result = program.run({"audit", path, "--quiet"});
+    EXPECT_THAT(result.exit_code, testing::AnyOf(0, 1)) << path << result.err;
+    ++files;
+  }
+  EXPECT_GT(files, 20U);
+}
+
+}  // namespace
+}  // namespace gemmtune::test

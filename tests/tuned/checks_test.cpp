@@ -1,0 +1,225 @@
+#include "tuned/checks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tuned/layouts.h"
+#include "tuned/peaks.h"
+
+namespace gemmtune {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TunedEntry row(std::int64_t m, double us, const std::string& kernel = "asm_a") {
+  TunedEntry entry;
+  entry.gfx = "gfx950";
+  entry.cu_num = 256;
+  entry.problem.m = m;
+  entry.problem.n = 2048;
+  entry.problem.k = 1024;
+  entry.us = us;
+  entry.libtype = "asm";
+  entry.kernel_name = kernel;
+  return entry;
+}
+
+TunedEntry moe_row(std::int64_t tokens, double err1, double err2) {
+  TunedEntry entry = row(tokens, 50);
+  entry.problem = default_problem(Operation::fused_moe);
+  entry.problem.m = tokens;
+  entry.problem.n = 512;
+  entry.problem.k = 7168;
+  entry.problem.moe = {8, 2, Activation::silu, QuantType::none, true, false};
+  auto stages = std::make_shared<MoeStages>();
+  stages->err1 = err1;
+  stages->err2 = err2;
+  entry.stages = stages;
+  return entry;
+}
+
+/// "kind:line" of each finding; lines are the rows' places, from 1.
+std::vector<std::string> found(std::vector<TunedEntry> entries, const CheckOptions& options = {}) {
+  for (std::size_t index = 0; index < entries.size(); ++index) entries[index].line = index + 1;
+  const std::vector<std::string> paths{"t.csv"};
+  std::vector<std::string> texts;
+  for (const Finding& finding : check_rows(rows_of(entries), paths, options)) {
+    texts.push_back(std::string(to_string(finding.kind)) + ":" + std::to_string(finding.line));
+  }
+  return texts;
+}
+
+TEST(FindingKinds, EveryNameIsReadBack) {
+  for (const FindingKind kind : all_finding_kinds()) {
+    EXPECT_EQ(parse_finding_kind(to_string(kind)), kind);
+    EXPECT_FALSE(describe(kind).empty());
+  }
+  EXPECT_FALSE(parse_finding_kind("Malformed"));
+}
+
+TEST(Checks, GoodRowsHaveNoFindings) {
+  EXPECT_THAT(found({row(1, 5), row(2, 5, "asm_b"), row(4, 6)}), IsEmpty());
+}
+
+TEST(Checks, TimesThatCanNeverBeChosen) {
+  const double infinite = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(found({row(1, 0)}), ElementsAre("failed_time:1"));
+  EXPECT_THAT(found({row(1, -1)}), ElementsAre("failed_time:1"));
+  EXPECT_THAT(found({row(1, infinite)}), ElementsAre("failed_time:1"));
+  EXPECT_THAT(found({row(1, std::nan(""))}), ElementsAre("failed_time:1"));
+}
+
+TEST(Checks, TheErrorMayEqualTheLimit) {
+  TunedEntry entry = row(1, 5);
+  entry.err_ratio = 0.05;
+  EXPECT_THAT(found({entry}), IsEmpty());
+  entry.err_ratio = 0.0501;
+  EXPECT_THAT(found({entry}), ElementsAre("over_tolerance:1"));
+  CheckOptions loose;
+  loose.err_ratio = 0.1;
+  EXPECT_THAT(found({entry}, loose), IsEmpty());
+}
+
+TEST(Checks, BothStagesOfAFusedMoeHaveALimitOfTheirOwn) {
+  EXPECT_THAT(found({moe_row(16, 0.09, 0.1)}), IsEmpty());
+  EXPECT_THAT(found({moe_row(16, 0.11, 0)}), ElementsAre("over_tolerance:1"));
+  EXPECT_THAT(found({moe_row(16, 0, 0.11)}), ElementsAre("over_tolerance:1"));
+}
+
+TEST(Checks, RatesAboveThePeak) {
+  TunedEntry entry = row(8192, 0);
+  entry.problem.n = entry.problem.k = 8192;
+  const double at_peak = flops(entry.problem) / 2516.6e6;
+  entry.us = at_peak * 1.001;
+  EXPECT_THAT(found({entry}), IsEmpty());
+  entry.us = at_peak * 0.999;
+  EXPECT_THAT(found({entry}), ElementsAre("impossible_rate:1"));
+}
+
+TEST(Peaks, ScaleWithTypesAndComputeUnits) {
+  Problem problem;
+  EXPECT_DOUBLE_EQ(peak_tflops("gfx942", 304, problem), 1307.4);
+  EXPECT_DOUBLE_EQ(peak_tflops("gfx942", 152, problem), 1307.4 / 2);
+  EXPECT_DOUBLE_EQ(peak_tflops("", 256, problem), 2516.6);
+  EXPECT_DOUBLE_EQ(peak_tflops("x86-amx", 16, problem), unknown_device_peak);
+  problem.x_type = problem.w_type = DataType::f8_e4m3fn;
+  EXPECT_DOUBLE_EQ(peak_tflops("sm_90", 132, problem), 1978.9);
+  problem.w_type = DataType::f4_e2m1;
+  EXPECT_DOUBLE_EQ(peak_tflops("gfx950", 256, problem), 10066.3);
+}
+
+TEST(Checks, TheBestOfAKeyIsNoDuplicate) {
+  EXPECT_THAT(found({row(1, 5), row(1, 4, "asm_b"), row(1, 4, "asm_c")}),
+              ElementsAre("duplicate_key:1", "duplicate_key:3"));
+  EXPECT_THAT(found({row(1, 5), row(1, -1)}), ElementsAre("failed_time:2", "duplicate_key:2"));
+}
+
+TEST(Checks, RowsOfOtherKeysAreNoDuplicates) {
+  TunedEntry other = row(1, 5);
+  other.problem.bias = true;
+  TunedEntry device = row(1, 5);
+  device.cu_num = 128;
+  TunedEntry tagged = moe_row(16, 0, 0);
+  auto stages = std::make_shared<MoeStages>(*tagged.stages);
+  stages->tag = "exact-m4096-a";
+  tagged.stages = stages;
+  EXPECT_THAT(found({row(1, 5), other, device, moe_row(16, 0, 0), tagged}), IsEmpty());
+}
+
+TEST(Checks, AFusedMoeWithoutGfxHasTheOneOfItsComputeUnits) {
+  TunedEntry without = moe_row(16, 0, 0);
+  without.gfx.clear();
+  EXPECT_THAT(found({without, moe_row(16, 0, 0)}), ElementsAre("duplicate_key:2"));
+}
+
+TEST(Checks, DominatedCountsFromTheGivenPercent) {
+  EXPECT_THAT(found({row(1, 10.49), row(2, 10, "asm_b")}), IsEmpty());
+  EXPECT_THAT(found({row(1, 10.5), row(2, 10, "asm_b")}), ElementsAre("dominated:1"));
+  // The faster row need not be the next one, and failed rows dominate nobody.
+  EXPECT_THAT(found({row(1, 20), row(2, 21, "asm_b"), row(4, 10)}),
+              ElementsAre("dominated:2", "dominated:1"));
+  EXPECT_THAT(found({row(1, 20), row(2, 0, "asm_b")}), ElementsAre("failed_time:2"));
+  CheckOptions options;
+  options.dominated_percent = 200;
+  EXPECT_THAT(found({row(1, 20), row(2, 10, "asm_b")}, options), IsEmpty());
+}
+
+TEST(Checks, RedundantNeedsBothNeighbours) {
+  EXPECT_THAT(found({row(1, 5), row(2, 5), row(4, 5), row(8, 5, "asm_b")}), ElementsAre("redundant:2"));
+  TunedEntry split = row(2, 5);
+  split.split_k = 4;
+  EXPECT_THAT(found({row(1, 5), split, row(4, 5)}), IsEmpty());
+}
+
+TEST(Checks, RowsThatNoRequestFinds) {
+  EXPECT_EQ(why_unreachable(row(3, 5)), "");
+  TunedEntry no_units = row(1, 5);
+  no_units.cu_num = 0;
+  EXPECT_THAT(why_unreachable(no_units), HasSubstr("cu_num"));
+  TunedEntry features = row(1, 5);
+  features.gfx = "gfx942:sramecc+:xnack-";
+  EXPECT_THAT(why_unreachable(features), HasSubstr("without features"));
+  EXPECT_EQ(why_unreachable(moe_row(64, 0, 0)), "");
+  EXPECT_THAT(why_unreachable(moe_row(56, 0, 0)), HasSubstr("looked up as 64"));
+  TunedEntry range = moe_row(56, 0, 0);
+  range.m_from = 40;
+  EXPECT_EQ(why_unreachable(range), "");
+  TunedEntry tagged = moe_row(64, 0, 0);
+  auto stages = std::make_shared<MoeStages>(*tagged.stages);
+  stages->tag = "flydsl_fallback";
+  tagged.stages = stages;
+  EXPECT_THAT(why_unreachable(tagged), HasSubstr("flydsl_fallback"));
+  TunedEntry fp4 = row(1, 5);
+  fp4.problem = default_problem(Operation::a4w4_blockscale);
+  fp4.problem.m = 1;
+  fp4.problem.n = 512;
+  fp4.problem.k = 48;
+  EXPECT_THAT(why_unreachable(fp4), HasSubstr("multiple of 32"));
+}
+
+TunedEntry packed(std::int64_t m, double us, const std::string& layout) {
+  TunedEntry entry = row(m, us, "tiled_r1_mr8_w" + layout);
+  entry.problem.bpreshuffle = true;
+  entry.problem.weight_layout = WeightLayout::any;
+  return entry;
+}
+
+TEST(Layouts, AreToldByTheNameOfTheKernel) {
+  EXPECT_EQ(layout_of_kernel_name("tiled_r1_mr8_wpanel16"), WeightLayout::panel16);
+  EXPECT_EQ(layout_of_kernel_name("onednn_r1_wonednn"), WeightLayout::onednn);
+  EXPECT_FALSE(layout_of_kernel_name("tiled_r1_mr8"));
+  EXPECT_FALSE(layout_of_kernel_name("flydsl_gemm5_block_m_warp1_w4"));
+}
+
+TEST(Layouts, TheFastestSumOverCommonRowsIsKept) {
+  const std::vector<TunedEntry> entries{packed(1, 5, "panel16"), packed(1, 6, "onednn"),
+                                        packed(2, 9, "panel16"), packed(2, 7, "onednn"),
+                                        packed(4, 100, "onednn")};
+  const auto choices = choose_layouts(rows_of(entries));
+  ASSERT_EQ(choices.size(), 1U);
+  EXPECT_EQ(choices[0].kept, WeightLayout::onednn);
+  EXPECT_THAT(choices[0].dropped, ElementsAre(&entries[0], &entries[2]));
+}
+
+TEST(Layouts, WithoutCommonRowsTheOneWithMostIsKept) {
+  const std::vector<TunedEntry> entries{packed(1, 5, "panel16"), packed(2, 6, "onednn"),
+                                        packed(4, 9, "onednn")};
+  const auto choices = choose_layouts(rows_of(entries));
+  ASSERT_EQ(choices.size(), 1U);
+  EXPECT_EQ(choices[0].kept, WeightLayout::onednn);
+}
+
+TEST(Layouts, PlainProblemsHaveNone) {
+  EXPECT_THAT(
+      choose_layouts(rows_of(std::vector{row(1, 5, "tiled_r1_wpanel16"), row(2, 5, "onednn_r1_wonednn")})),
+      IsEmpty());
+  EXPECT_THAT(found({packed(1, 5, "panel16"), packed(2, 6, "onednn")}), ElementsAre("mixed_layout:2"));
+}
+
+}  // namespace
+}  // namespace gemmtune
