@@ -54,10 +54,43 @@ typedef enum gemmtune_type {
   GEMMTUNE_F32 = 3,
   GEMMTUNE_F8_E4M3FN = 4,
   GEMMTUNE_F8_E4M3FNUZ = 5,
-  GEMMTUNE_I8 = 6
+  GEMMTUNE_I8 = 6,
+  GEMMTUNE_F4_E2M1 = 7, /* two in a byte */
+  GEMMTUNE_U8 = 8,
+  GEMMTUNE_I4 = 9 /* two in a byte */
 } gemmtune_type;
 
-typedef enum gemmtune_operation { GEMMTUNE_A16W16 = 0 } gemmtune_operation;
+/* What is multiplied, one for each of AITER's tables. */
+typedef enum gemmtune_operation {
+  GEMMTUNE_A16W16 = 0,           /* bf16, fp16, fp32; fp8 with scale_ab */
+  GEMMTUNE_A8W8 = 1,             /* int8 or fp8, a scale for each row of x and of w */
+  GEMMTUNE_A8W8_BPRESHUFFLE = 2, /* the same with a packed weight */
+  GEMMTUNE_A8W8_BLOCKSCALE = 3,  /* fp8, x scaled in blocks of 1 x 128, w of 128 x 128 */
+  GEMMTUNE_A8W8_BLOCKSCALE_BPRESHUFFLE = 4,
+  GEMMTUNE_A4W4_BLOCKSCALE = 5, /* fp4 with a scale for every 32 of K */
+  GEMMTUNE_BATCHED_BF16 = 6,
+  GEMMTUNE_BATCHED_A8W8 = 7,
+  GEMMTUNE_FUSED_MOE = 8 /* both GEMMs of a mixture of experts */
+} gemmtune_operation;
+
+/* How the operands of a mixture of experts are quantized: AITER's QuantType. */
+typedef enum gemmtune_quant_type {
+  GEMMTUNE_QUANT_NONE = 0,
+  GEMMTUNE_QUANT_PER_TENSOR = 1,
+  GEMMTUNE_QUANT_PER_TOKEN = 2,
+  GEMMTUNE_QUANT_PER_1X32 = 3,
+  GEMMTUNE_QUANT_PER_1X128 = 4,
+  GEMMTUNE_QUANT_PER_128X128 = 5
+} gemmtune_quant_type;
+
+/* What stands between the two GEMMs of a mixture of experts: AITER's ActivationType. */
+typedef enum gemmtune_activation {
+  GEMMTUNE_ACTIVATION_NONE = 0,
+  GEMMTUNE_ACTIVATION_SILU = 1,
+  GEMMTUNE_ACTIVATION_GELU = 2,
+  GEMMTUNE_ACTIVATION_SWIGLU = 3,
+  GEMMTUNE_ACTIVATION_SITUV2 = 4
+} gemmtune_activation;
 
 /* How a weight lies in memory. It belongs to the weight: one copy serves every M. */
 typedef enum gemmtune_layout {
@@ -108,6 +141,20 @@ typedef struct gemmtune_context_options {
   void* parallel_for_context;
   gemmtune_log log; /* null: no log lines of this context */
   void* log_context;
+  /* Tuned files of the other operations, as tuned_files_a16w16; null: GEMMTUNE_CONFIG_A8W8 …, else AITER's
+   * variable, else the operation's file of the config folder. */
+  const char* tuned_files_a8w8;
+  const char* tuned_files_a8w8_bpreshuffle;
+  const char* tuned_files_a8w8_blockscale;
+  const char* tuned_files_a8w8_blockscale_bpreshuffle;
+  const char* tuned_files_a4w4_blockscale;
+  const char* tuned_files_batched_bf16;
+  const char* tuned_files_batched_a8w8;
+  const char* tuned_files_fused_moe;
+  /* Not 0: record every problem that is planned, with its match and how often, in the untuned files of
+   * capture_folder. 0: GEMMTUNE_CAPTURE, else AITER_TUNE_GEMM decides. See gemmtune_capture_flush. */
+  int32_t capture;
+  const char* capture_folder; /* null: the folder that the variable names, else the config folder */
 } gemmtune_context_options;
 
 /* Opens the device and reads the tuned files (missing ones are not an error). `options` may be null: all
@@ -140,6 +187,18 @@ typedef struct gemmtune_device_info {
 GEMMTUNE_API gemmtune_status gemmtune_context_device(const gemmtune_context* context,
                                                      gemmtune_device_info* info);
 
+/* Capture: each problem that is planned (m = 0 excepted) gets one line in its operation's untuned CSV
+ * (bf16_untuned_gemm.csv …, the input of `gemmtune tune`), and its calls and matches are added up in
+ * <file>.calls.json beside it. Any number of processes may write the same files; what was there stays. A
+ * thread of the context writes every second; the rest is written by this function, by
+ * gemmtune_context_destroy and, for the default context, when the process exits. A process that is killed
+ * loses what the last second brought. In a child made by fork() the parent's contexts record and write
+ * nothing: make a context in the child.
+ *
+ * Writes what is not written yet; GEMMTUNE_OK where capture is off. On an error it stays and is tried again.
+ */
+GEMMTUNE_API gemmtune_status gemmtune_capture_flush(gemmtune_context* context);
+
 /* How plan requests (gemmtune_plan_create and the one-call form, cached answers included) were served. */
 typedef struct gemmtune_counters {
   size_t size;
@@ -147,7 +206,7 @@ typedef struct gemmtune_counters {
   uint64_t range;
   uint64_t fine;
   uint64_t coarse;
-  uint64_t untuned;
+  uint64_t untuned;           /* those that failed because nothing could run the problem, too */
   uint64_t other_environment; /* of those above: by a row measured in another environment */
   uint64_t plans_made;        /* requests that the plan cache could not answer */
   uint64_t invalid_rows;      /* rows that were passed over because their kernel cannot run here */
@@ -164,14 +223,21 @@ typedef struct gemmtune_problem {
   gemmtune_operation operation;
   gemmtune_type x_type;
   gemmtune_type w_type; /* unset: x_type */
-  gemmtune_type y_type; /* unset: x_type */
-  int64_t m;            /* rows of x; 0 is legal: nothing is read or written */
-  int64_t n;            /* rows of w */
-  int64_t k;
-  int32_t bias;     /* not 0: a bias [N] of y's type is added in float32 before rounding */
-  int32_t scale_ab; /* not 0: fp8 operands with one float32 scale each */
-  gemmtune_layout weight_layout;
-  int32_t alignment; /* bytes, a power of two, promised for x, w, bias and y; 0: 16 */
+  gemmtune_type y_type; /* unset: x_type of a16w16 and batched_bf16, bf16 of the others */
+  int64_t m;            /* rows of x; 0 is legal: nothing is read or written. Tokens of a fused_moe */
+  int64_t n;            /* rows of w; inter_dim of a fused_moe (of one half, where gated) */
+  int64_t k;            /* model_dim of a fused_moe */
+  int32_t bias;         /* not 0: a bias [N] of y's type is added in float32 before rounding */
+  int32_t scale_ab;     /* not 0: fp8 operands with one float32 scale each */
+  gemmtune_layout weight_layout; /* plain with the _BPRESHUFFLE operations: packed, the layout is open */
+  int32_t alignment;             /* bytes, a power of two, promised for x, w, bias and y; 0: 16 */
+  int64_t batch;                 /* of the batched operations; 0: 1 */
+  int32_t experts;               /* of a fused_moe, as are all below */
+  int32_t topk;                  /* experts that a token is sent to */
+  gemmtune_activation activation;
+  gemmtune_quant_type quant_type;
+  int32_t gated;           /* not 0: w1 holds a gate and an up half (AITER's use_g1u1) */
+  int32_t doweight_stage1; /* not 0: the routing weight is applied after the first GEMM */
 } gemmtune_problem;
 
 /* Pointers of one call, on the context's device. Weights are dense. y must not overlap an input. */

@@ -62,9 +62,23 @@ class [[nodiscard]] Result {
   Status status_;
 };
 
-enum class Type { unset, bf16, f16, f32, f8_e4m3fn, f8_e4m3fnuz, i8 };  // values of gemmtune_type
-enum class Layout { plain, panel16, onednn };                           // values of gemmtune_layout
-enum class Match { exact, range, fine, coarse, untuned };               // values of gemmtune_match
+// The values of gemmtune_type, gemmtune_operation and so on.
+enum class Type { unset, bf16, f16, f32, f8_e4m3fn, f8_e4m3fnuz, i8, f4_e2m1, u8, i4 };
+enum class Operation {
+  a16w16,
+  a8w8,
+  a8w8_bpreshuffle,
+  a8w8_blockscale,
+  a8w8_blockscale_bpreshuffle,
+  a4w4_blockscale,
+  batched_bf16,
+  batched_a8w8,
+  fused_moe,
+};
+enum class QuantType { none, per_tensor, per_token, per_1x32, per_1x128, per_128x128 };
+enum class Activation { none, silu, gelu, swiglu, situv2 };
+enum class Layout { plain, panel16, onednn };
+enum class Match { exact, range, fine, coarse, untuned };
 
 inline std::string_view to_string(Match match) {
   switch (match) {
@@ -106,23 +120,39 @@ inline MutableView bf16(void* data, std::int64_t leading = 0) { return {data, Ty
 inline MutableView f16(void* data, std::int64_t leading = 0) { return {data, Type::f16, leading}; }
 inline MutableView f32(float* data, std::int64_t leading = 0) { return {data, Type::f32, leading}; }
 
+/// What a mixture of experts has beside the sizes.
+struct MoeShape {
+  int experts = 0;
+  int topk = 0;  // experts that a token is sent to
+  Activation activation = Activation::none;
+  QuantType quant_type = QuantType::none;
+  bool gated = false;            // w1 holds a gate and an up half
+  bool doweight_stage1 = false;  // the routing weight is applied after the first GEMM
+};
+
 /// y[M, N] = x[M, K] · w[N, K]ᵀ (+ bias[N]), row-major, accumulated in float32. Sizes in elements; m = 0 is
-/// legal.
+/// legal. What else an operation has is said in gemmtune/c.h.
 struct Problem {
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
   Type x_type = Type::bf16;
-  Type y_type = Type::unset;  // unset: x_type; the weight has x_type
+  Type y_type = Type::unset;  // unset: x_type of a16w16 and batched_bf16, bf16 of the others
   bool bias = false;          // of y's type
   Layout weight_layout = Layout::plain;
   int alignment = 16;  // bytes, a power of two, promised for all four pointers
+  Operation operation = Operation::a16w16;
+  Type w_type = Type::unset;  // unset: x_type
+  bool scale_ab = false;      // fp8 operands of a16w16
+  std::int64_t batch = 1;     // of the batched operations
+  MoeShape moe{};             // of fused_moe
 
   gemmtune_problem to_c() const {
     gemmtune_problem problem{};
     problem.size = sizeof problem;
-    problem.operation = GEMMTUNE_A16W16;
+    problem.operation = static_cast<gemmtune_operation>(operation);
     problem.x_type = static_cast<gemmtune_type>(x_type);
+    problem.w_type = static_cast<gemmtune_type>(w_type);
     problem.y_type = static_cast<gemmtune_type>(y_type);
     problem.m = m;
     problem.n = n;
@@ -130,6 +160,14 @@ struct Problem {
     problem.bias = bias ? 1 : 0;
     problem.weight_layout = static_cast<gemmtune_layout>(weight_layout);
     problem.alignment = alignment;
+    problem.scale_ab = scale_ab ? 1 : 0;
+    problem.batch = batch;
+    problem.experts = moe.experts;
+    problem.topk = moe.topk;
+    problem.activation = static_cast<gemmtune_activation>(moe.activation);
+    problem.quant_type = static_cast<gemmtune_quant_type>(moe.quant_type);
+    problem.gated = moe.gated ? 1 : 0;
+    problem.doweight_stage1 = moe.doweight_stage1 ? 1 : 0;
     return problem;
   }
 };
@@ -214,7 +252,7 @@ class Plan {
 /// What a context is opened with; empty and 0: the environment's value, else the default (gemmtune/c.h).
 struct Options {
   std::string config_folder;
-  std::string tuned_files;  // colon-separated
+  std::string tuned_files;  // of a16w16, colon-separated; those of the other operations are below
   std::string backend;
   std::string device;
   int threads = 0;
@@ -224,6 +262,16 @@ struct Options {
   void* parallel_for_context = nullptr;
   gemmtune_log log = nullptr;
   void* log_context = nullptr;
+  std::string tuned_files_a8w8;
+  std::string tuned_files_a8w8_bpreshuffle;
+  std::string tuned_files_a8w8_blockscale;
+  std::string tuned_files_a8w8_blockscale_bpreshuffle;
+  std::string tuned_files_a4w4_blockscale;
+  std::string tuned_files_batched_bf16;
+  std::string tuned_files_batched_a8w8;
+  std::string tuned_files_fused_moe;
+  bool capture = false;  // record what is planned: gemmtune_capture_flush in gemmtune/c.h says how
+  std::string capture_folder;
 };
 
 /// A device and its tuned files. Move-only; plans outlive it.
@@ -244,6 +292,16 @@ class Context {
     given.parallel_for_context = options.parallel_for_context;
     given.log = options.log;
     given.log_context = options.log_context;
+    given.tuned_files_a8w8 = text(options.tuned_files_a8w8);
+    given.tuned_files_a8w8_bpreshuffle = text(options.tuned_files_a8w8_bpreshuffle);
+    given.tuned_files_a8w8_blockscale = text(options.tuned_files_a8w8_blockscale);
+    given.tuned_files_a8w8_blockscale_bpreshuffle = text(options.tuned_files_a8w8_blockscale_bpreshuffle);
+    given.tuned_files_a4w4_blockscale = text(options.tuned_files_a4w4_blockscale);
+    given.tuned_files_batched_bf16 = text(options.tuned_files_batched_bf16);
+    given.tuned_files_batched_a8w8 = text(options.tuned_files_batched_a8w8);
+    given.tuned_files_fused_moe = text(options.tuned_files_fused_moe);
+    given.capture = options.capture ? 1 : 0;
+    given.capture_folder = text(options.capture_folder);
     gemmtune_context* context = nullptr;
     if (Status status(gemmtune_context_create(&given, &context)); !status.ok()) return status;
     return Context(context);
@@ -263,6 +321,8 @@ class Context {
   }
   /// Reads the tuned files again; plans in use stay valid.
   Status reload() const { return Status(gemmtune_context_reload(context_)); }
+  /// Writes what capture has not written yet; ok where capture is off.
+  Status flush_capture() const { return Status(gemmtune_capture_flush(context_)); }
   /// One line a tuned file: rows read, or why there are none.
   std::string sources() const {
     std::size_t needed = 0;
@@ -336,10 +396,9 @@ struct GemmOptions {
 /// w have one type of bf16, f16, f32; y any of them. The weight is dense. Errors as Plan::run.
 inline Status gemm_a16w16(View x, View w, MutableView y, std::int64_t m, std::int64_t n, std::int64_t k,
                           const GemmOptions& options = {}) {
-  gemmtune_problem problem =
-      Problem{m, n, k, x.type, y.type, options.bias != nullptr, options.weight_layout, options.alignment}
-          .to_c();
-  problem.w_type = static_cast<gemmtune_type>(w.type);
+  Problem asked{m, n, k, x.type, y.type, options.bias != nullptr, options.weight_layout, options.alignment};
+  asked.w_type = w.type;
+  const gemmtune_problem problem = asked.to_c();
   const gemmtune_operands operands =
       Operands{x.data, w.data, options.bias, y.data, x.leading, y.leading}.to_c();
   return Status(gemmtune_gemm_a16w16(options.context == nullptr ? nullptr : options.context->get(), &problem,

@@ -16,11 +16,22 @@ std::string first_set(std::initializer_list<const char*> names) {
   return {};
 }
 
-/// AITER reads its switches as integers: anything but 0 is on.
-bool is_on(const std::string& value) {
-  if (const auto word = parse_bool(value)) return *word;
-  const auto number = parse_integer(value);
-  return number && *number != 0;
+/// AITER reads its switches as integers: anything but 0 is on. nullopt: no word of a switch.
+std::optional<bool> parse_switch(const std::string& value) {
+  if (const auto number = parse_integer(value)) return *number != 0;
+  const std::string word = to_lower(value);
+  if (word == "true" || word == "on" || word == "yes") return true;
+  if (word == "false" || word == "off" || word == "no") return false;
+  return std::nullopt;
+}
+
+bool is_on(const std::string& value) { return parse_switch(value).value_or(false); }
+
+void read_capture_switch(const std::string& value, Environment& environment) {
+  if (value.empty()) return;
+  const auto on = parse_switch(value);
+  environment.capture = on.value_or(true);
+  if (!on) environment.capture_folder = value;
 }
 
 std::string default_config_folder() {
@@ -53,6 +64,7 @@ Environment read_environment() {
   environment.config_folder = default_config_folder();
   environment.tuned_files = tuned_file_lists();
   environment.log_config = is_on(first_set({"GEMMTUNE_LOG_CONFIG", "AITER_LOG_TUNED_CONFIG"}));
+  read_capture_switch(first_set({"GEMMTUNE_CAPTURE", "AITER_TUNE_GEMM"}), environment);
   if (const auto threads = parse_integer(first_set({"GEMMTUNE_NUM_THREADS"}))) {
     environment.threads = static_cast<int>(*threads);
   }

@@ -162,7 +162,10 @@ FileLock& FileLock::operator=(FileLock&& other) noexcept {
 }
 
 FileLock::~FileLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);  // closing releases the flock
+  if (descriptor_ < 0) return;
+  // Closing would not do where another thread has forked meanwhile: the child holds the same lock.
+  ::flock(descriptor_, LOCK_UN);
+  ::close(descriptor_);
 }
 
 }  // namespace gemmtune

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "cli/family_names.h"
 #include "cli/output_path.h"
+#include "formats/capture_file.h"
 #include "search/strategy.h"
 
 namespace gemmtune::cli {
@@ -68,7 +69,9 @@ Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& 
   list.x_type = *x_type;
   list.y_type = *y_type;
   list.strict = options.strict;
-  return read_shape_list(path, list);
+  auto shapes = read_shape_list(path, list);
+  if (shapes.ok() && options.input.empty()) take_captured_calls(path, *shapes);
+  return shapes;
 }
 
 Result<ShapeList> all_shapes(const TuneOptions& options, const Environment& environment,

@@ -1,6 +1,7 @@
 // The C functions of contexts and of packed weights.
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -20,15 +21,31 @@ void write_log(LogLevel level, std::string_view line, void* handle) {
   opened->log(opened->log_context, static_cast<int>(level), std::string(line).c_str());
 }
 
+TunedFileLists tuned_files_of(const gemmtune_context_options& given) {
+  TunedFileLists lists;
+  lists.a16w16 = text_or_empty(given.tuned_files_a16w16);
+  lists.a8w8 = text_or_empty(given.tuned_files_a8w8);
+  lists.a8w8_bpreshuffle = text_or_empty(given.tuned_files_a8w8_bpreshuffle);
+  lists.a8w8_blockscale = text_or_empty(given.tuned_files_a8w8_blockscale);
+  lists.a8w8_blockscale_bpreshuffle = text_or_empty(given.tuned_files_a8w8_blockscale_bpreshuffle);
+  lists.a4w4_blockscale = text_or_empty(given.tuned_files_a4w4_blockscale);
+  lists.batched_bf16 = text_or_empty(given.tuned_files_batched_bf16);
+  lists.batched_a8w8 = text_or_empty(given.tuned_files_batched_a8w8);
+  lists.fused_moe = text_or_empty(given.tuned_files_fused_moe);
+  return lists;
+}
+
 ContextOptions options_of(const gemmtune_context_options& given) {
   ContextOptions options;
   options.config_folder = text_or_empty(given.config_folder);
-  options.tuned_files.a16w16 = text_or_empty(given.tuned_files_a16w16);
+  options.tuned_files = tuned_files_of(given);
   options.backend = text_or_empty(given.backend);
   options.device = text_or_empty(given.device);
   options.threads = given.threads;
   options.strict_environment = given.strict_environment != 0;
   options.log_config = given.log_config != 0;
+  options.capture = given.capture != 0;
+  options.capture_folder = text_or_empty(given.capture_folder);
   options.parallel_for.function = given.parallel_for;
   options.parallel_for.context = given.parallel_for_context;
   return options;
@@ -53,6 +70,16 @@ gemmtune_status open_context(const gemmtune_context_options& given, gemmtune_con
   return GEMMTUNE_OK;
 }
 
+std::atomic<gemmtune_context*> default_context{nullptr};
+
+/// At the process's exit, or where the library is unloaded: nobody destroys the default context.
+void end_default_context() {
+  guarded([] {
+    default_context.load()->context->stop_capture();
+    return GEMMTUNE_OK;
+  });
+}
+
 /// Runs `body(context, problem)` for a function about one weight.
 template <typename Body>
 gemmtune_status with_weight(const char* function, const gemmtune_context* context,
@@ -60,6 +87,12 @@ gemmtune_status with_weight(const char* function, const gemmtune_context* contex
   if (context == nullptr) return fail_null(function, "context");
   Problem problem;
   if (const auto status = read_problem(given, problem); status != GEMMTUNE_OK) return status;
+  if (problem.operation != Operation::a16w16) {
+    return guarded([&] {
+      return fail(GEMMTUNE_UNSUPPORTED,
+                  fmt::format("{}: operation {}, expected a16w16", function, to_string(problem.operation)));
+    });
+  }
   return guarded([&] { return body(*context->context, problem); });
 }
 
@@ -84,8 +117,8 @@ gemmtune_status gemmtune_context_create(const gemmtune_context_options* options,
 void gemmtune_context_destroy(gemmtune_context* context) { delete context; }
 
 gemmtune_status gemmtune_default_context(gemmtune_context** context) {
-  static std::atomic<gemmtune_context*> shared{nullptr};
   static std::mutex mutex;
+  std::atomic<gemmtune_context*>& shared = c::default_context;
   if (context == nullptr) return c::fail_null("gemmtune_default_context", "context");
   *context = shared.load(std::memory_order_acquire);
   if (*context != nullptr) return GEMMTUNE_OK;
@@ -94,7 +127,10 @@ gemmtune_status gemmtune_default_context(gemmtune_context** context) {
     *context = shared.load(std::memory_order_acquire);
     if (*context != nullptr) return GEMMTUNE_OK;
     const auto status = gemmtune_context_create(nullptr, context);
-    if (status == GEMMTUNE_OK) shared.store(*context, std::memory_order_release);
+    if (status != GEMMTUNE_OK) return status;
+    shared.store(*context, std::memory_order_release);
+    // Without it (no memory) capture loses at most what the last second brought.
+    (void)std::atexit(c::end_default_context);
     return status;
   });
 }
@@ -119,6 +155,14 @@ gemmtune_status gemmtune_context_sources(const gemmtune_context* context, char* 
     std::memcpy(text, all.data(), length);
     text[length] = '\0';
     return GEMMTUNE_OK;
+  });
+}
+
+gemmtune_status gemmtune_capture_flush(gemmtune_context* context) {
+  if (context == nullptr) return c::fail_null("gemmtune_capture_flush", "context");
+  return c::guarded([&]() -> gemmtune_status {
+    const gemmtune::Status status = context->context->flush_capture();
+    return status.ok() ? GEMMTUNE_OK : c::fail(status);
   });
 }
 

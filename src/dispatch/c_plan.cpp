@@ -179,6 +179,9 @@ gemmtune_status gemmtune_gemm_a16w16(gemmtune_context* context, const gemmtune_p
                                      const gemmtune_operands* operands, void* stream) {
   gemmtune::Problem asked;
   if (const auto status = c::read_problem(problem, asked); status != GEMMTUNE_OK) return status;
+  if (asked.operation != gemmtune::Operation::a16w16) {
+    return c::fail(GEMMTUNE_INVALID_ARGUMENT, "gemmtune_gemm_a16w16: operation, expected GEMMTUNE_A16W16");
+  }
   if (asked.m == 0) return GEMMTUNE_OK;
   gemmtune_operands known;
   if (const auto status = c::read_operands(operands, known); status != GEMMTUNE_OK) return status;

@@ -35,8 +35,54 @@ bool read_type(gemmtune_type given, DataType absent, DataType& type) {
     case GEMMTUNE_I8:
       type = DataType::i8;
       return true;
+    case GEMMTUNE_F4_E2M1:
+      type = DataType::f4_e2m1;
+      return true;
+    case GEMMTUNE_U8:
+      type = DataType::u8;
+      return true;
+    case GEMMTUNE_I4:
+      type = DataType::i4;
+      return true;
   }
   return false;
+}
+
+static_assert(static_cast<int>(Operation::fused_moe) == GEMMTUNE_FUSED_MOE);
+static_assert(static_cast<int>(QuantType::per_128x128) == GEMMTUNE_QUANT_PER_128X128);
+static_assert(static_cast<int>(Activation::situv2) == GEMMTUNE_ACTIVATION_SITUV2);
+
+/// Takes one of the enumerations whose values are ours; false where it is none of them.
+template <typename Given, typename Value>
+bool read_word(Given given, Value last, Value& value) {
+  const auto number = static_cast<std::int64_t>(given);
+  if (number < 0 || number > static_cast<std::int64_t>(last)) return false;
+  value = static_cast<Value>(number);
+  return true;
+}
+
+gemmtune_status read_types(const gemmtune_problem& known, Problem& problem) noexcept {
+  const bool as_x = problem.operation == Operation::a16w16 || problem.operation == Operation::batched_bf16;
+  if (known.x_type != GEMMTUNE_TYPE_UNSET && read_type(known.x_type, DataType::bf16, problem.x_type) &&
+      read_type(known.w_type, problem.x_type, problem.w_type) &&
+      read_type(known.y_type, as_x ? problem.x_type : DataType::bf16, problem.y_type)) {
+    return GEMMTUNE_OK;
+  }
+  return fail(GEMMTUNE_INVALID_ARGUMENT, "a type is none of enum gemmtune_type (x_type must be set)");
+}
+
+gemmtune_status read_moe(const gemmtune_problem& known, MoeShape& moe) noexcept {
+  moe.experts = known.experts;
+  moe.topk = known.topk;
+  moe.gated = known.gated != 0;
+  moe.doweight_stage1 = known.doweight_stage1 != 0;
+  if (!read_word(known.activation, Activation::situv2, moe.activation)) {
+    return fail(GEMMTUNE_INVALID_ARGUMENT, "activation is none of enum gemmtune_activation");
+  }
+  if (!read_word(known.quant_type, QuantType::per_128x128, moe.quant_type)) {
+    return fail(GEMMTUNE_INVALID_ARGUMENT, "quant_type is none of enum gemmtune_quant_type");
+  }
+  return GEMMTUNE_OK;
 }
 
 }  // namespace
@@ -102,21 +148,23 @@ gemmtune_status read_problem(const gemmtune_problem* given, Problem& problem) no
   const auto status =
       read_struct(given, known, "gemmtune_problem", offsetof(gemmtune_problem, k) + sizeof known.k);
   if (status != GEMMTUNE_OK) return status;
-  if (known.operation != GEMMTUNE_A16W16) {
-    return fail(GEMMTUNE_UNSUPPORTED, "operation: this version runs GEMMTUNE_A16W16");
+  if (!read_word(known.operation, Operation::fused_moe, problem.operation)) {
+    return fail(GEMMTUNE_INVALID_ARGUMENT, "operation is none of enum gemmtune_operation");
   }
-  if (known.x_type == GEMMTUNE_TYPE_UNSET || !read_type(known.x_type, DataType::bf16, problem.x_type) ||
-      !read_type(known.w_type, problem.x_type, problem.w_type) ||
-      !read_type(known.y_type, problem.x_type, problem.y_type)) {
-    return fail(GEMMTUNE_INVALID_ARGUMENT, "a type is none of enum gemmtune_type (x_type must be set)");
-  }
+  if (const auto bad = read_types(known, problem); bad != GEMMTUNE_OK) return bad;
+  if (const auto bad = read_moe(known, problem.moe); bad != GEMMTUNE_OK) return bad;
   problem.m = known.m;
   problem.n = known.n;
   problem.k = known.k;
+  if (known.batch != 0) problem.batch = known.batch;
   problem.bias = known.bias != 0;
   problem.scale_ab = known.scale_ab != 0;
   if (known.alignment != 0) problem.alignment = known.alignment;
   const auto layout_status = read_layout(known.weight_layout, problem.weight_layout);
+  const bool always_packed = problem.operation == Operation::a8w8_bpreshuffle ||
+                             problem.operation == Operation::a8w8_blockscale_bpreshuffle;
+  if (always_packed && problem.weight_layout == WeightLayout::plain)
+    problem.weight_layout = WeightLayout::any;
   problem.bpreshuffle = problem.weight_layout != WeightLayout::plain;
   return layout_status;
 }

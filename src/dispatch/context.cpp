@@ -18,11 +18,15 @@ std::shared_ptr<const DispatchDevice> wrap_device(std::unique_ptr<Device> device
   return wrapped;
 }
 
+const std::string& config_folder_of(const ContextOptions& options, const Environment& environment) {
+  return options.config_folder.empty() ? environment.config_folder : options.config_folder;
+}
+
 }  // namespace
 
 std::vector<TablePath> context_table_paths(const ContextOptions& options, const Environment& environment) {
   return all_table_paths(options.tuned_files, environment.tuned_files,
-                         options.config_folder.empty() ? environment.config_folder : options.config_folder);
+                         config_folder_of(options, environment));
 }
 
 Result<std::unique_ptr<Context>> Context::open(const ContextOptions& options) {
@@ -46,6 +50,16 @@ Context::Context(const ContextOptions& options, const Environment& environment,
       tables_(std::make_shared<const TableSet>(load_table_set(table_paths()))) {
   options_.log_config = options_.log_config || environment_.log_config;
   log_tables(*tables_);
+  start_capture();
+}
+
+void Context::start_capture() {
+  if (!options_.capture && !environment_.capture) return;
+  std::string folder = options_.capture_folder;
+  if (folder.empty()) folder = environment_.capture_folder;
+  if (folder.empty()) folder = config_folder_of(options_, environment_);
+  capture_ = std::make_unique<CaptureRecorder>(
+      std::move(folder), [this](LogLevel level, std::string_view line) { say(level, line); });
 }
 
 Result<PlanRef> Context::plan(const Problem& problem) {
@@ -57,6 +71,7 @@ Result<PlanRef> Context::plan(const Problem& problem) {
     plan = std::move(made).value();
   }
   counters_.count_answer(*plan);
+  if (CallCounts* calls = plan->call_counts()) calls->count(plan->account().match);
   return plan;
 }
 
@@ -70,12 +85,29 @@ Result<PlanRef> Context::make(const PlanKey& asked) {
     key.generation = generation_.load(std::memory_order_relaxed);
   }
   if (PlanRef plan = cache_.find(key)) return plan;  // another thread made it meanwhile
-  auto plan = make_plan(device_, *tables, key.problem, options_.strict_environment);
-  if (!plan.ok()) return plan.status();
+  PlanAccount unanswered;
+  auto plan = make_plan(device_, *tables, key.problem, options_.strict_environment, &unanswered);
+  if (!plan.ok()) {
+    if (check_runnable(key.problem).ok()) count_unanswered(key.problem, unanswered.invalid_rows);
+    return plan.status();
+  }
+  if (capture_) (*plan)->count_calls_in(capture_->counts_of(key.problem));
   cache_.insert(key, *plan);
   counters_.count_made(**plan);
   log_plan(**plan);
   return plan;
+}
+
+void Context::count_unanswered(const Problem& problem, int rows_passed_over) {
+  counters_.count_unanswered(rows_passed_over);
+  CallCounts* calls = capture_ ? capture_->counts_of(problem) : nullptr;
+  if (calls != nullptr) calls->count(Match::untuned);
+}
+
+Status Context::flush_capture() { return capture_ ? capture_->flush() : Status(); }
+
+void Context::stop_capture() {
+  if (capture_) capture_->stop();
 }
 
 Status Context::reload() {

@@ -13,6 +13,7 @@
 #include "base/environment.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "dispatch/capture.h"
 #include "dispatch/counters.h"
 #include "dispatch/plan.h"
 #include "dispatch/plan_cache.h"
@@ -30,6 +31,8 @@ struct ContextOptions {
   int threads = 0;
   bool strict_environment = false;
   bool log_config = false;
+  bool capture = false;
+  std::string capture_folder;  // empty: the environment's, else the config folder
   HostParallelFor parallel_for;
   LogSink log = nullptr;
   void* log_context = nullptr;
@@ -50,6 +53,11 @@ class Context {
   /// returned.
   Status reload();
 
+  /// Writes what capture has not written yet; ok where capture is off.
+  Status flush_capture();
+  /// The same, and capture has no thread from then on. For the end of a process that keeps the context.
+  void stop_capture();
+
   Device& device() const { return *device_->device; }
   /// The tables of this moment; they stay readable as long as they are held.
   std::shared_ptr<const TableSet> tables() const;
@@ -59,6 +67,8 @@ class Context {
 
  private:
   Result<PlanRef> make(const PlanKey& key);
+  void count_unanswered(const Problem& problem, int rows_passed_over);
+  void start_capture();
   std::vector<TablePath> table_paths() const;
   void log_tables(const TableSet& tables) const;
   void log_plan(const Plan& plan);
@@ -75,6 +85,7 @@ class Context {
   Counters counters_;
   std::mutex planning_mutex_;  // one kernel is made at a time
   std::set<std::string> environments_said_;
+  std::unique_ptr<CaptureRecorder> capture_;  // last: it speaks through say(); null: off
 };
 
 /// The tuned files that a context with these options reads.

@@ -27,6 +27,13 @@ class Counters {
       slot.values[other_environment].fetch_add(1, std::memory_order_relaxed);
     }
   }
+  /// A plan request that neither a row nor the fallback could answer.
+  void count_unanswered(int rows_passed_over) {
+    Slot& slot = slots_[slot_of_this_thread()];
+    slot.values[static_cast<std::size_t>(Match::untuned)].fetch_add(1, std::memory_order_relaxed);
+    slot.values[invalid_rows].fetch_add(static_cast<std::uint64_t>(rows_passed_over),
+                                        std::memory_order_relaxed);
+  }
   /// A plan that the cache did not have.
   void count_made(const Plan& plan) {
     Slot& slot = slots_[slot_of_this_thread()];

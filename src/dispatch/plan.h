@@ -36,6 +36,8 @@ struct PlanAccount {
   int invalid_rows = 0;           // rows passed over because their kernel cannot run here
 };
 
+class CallCounts;
+
 class Plan {
  public:
   /// `kernel` is null for a problem of zero rows only.
@@ -56,6 +58,10 @@ class Plan {
   const DispatchDevice& device() const { return *device_; }
   std::size_t workspace_bytes() const { return workspace_bytes_; }
   bool on_cpu() const { return on_cpu_; }
+  /// Where the context that made the plan counts its calls; null: nowhere.
+  CallCounts* call_counts() const { return call_counts_; }
+  /// Before any other thread sees the plan.
+  void count_calls_in(CallCounts* counts) const { call_counts_ = counts; }
 
   void retain() const { references_.fetch_add(1, std::memory_order_relaxed); }
   void release() const {
@@ -71,6 +77,7 @@ class Plan {
   std::unique_ptr<Kernel> kernel_;
   std::size_t workspace_bytes_;
   bool on_cpu_;
+  mutable CallCounts* call_counts_ = nullptr;  // the context's
   mutable std::atomic<std::int64_t> references_{1};
 };
 

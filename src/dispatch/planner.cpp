@@ -93,7 +93,7 @@ std::string describe_fallback(const Problem& problem, const Candidate& candidate
 }
 
 Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, const TableSet& tables,
-                          const Problem& problem, bool strict) {
+                          const Problem& problem, bool strict, PlanAccount* unanswered) {
   GEMMTUNE_RETURN_IF_ERROR(check_runnable(problem));
   PlanAccount account;
   if (problem.m == 0) {
@@ -103,6 +103,7 @@ Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, c
   if (PlanRef plan = plan_from_rows(device, tables, problem, strict, account)) return plan;
   auto bound = bind_fallback(*device->device, problem);
   if (!bound.ok()) {
+    if (unanswered != nullptr) *unanswered = account;
     return Status(bound.code(), fmt::format("{}: no row and no fallback: {}{}", short_name(problem),
                                             bound.message(), account.rule));
   }

@@ -31,9 +31,10 @@ std::string describe_hit(const TableSet& tables, const LookupHit& hit);
 std::string describe_fallback(const Problem& problem, const Candidate& candidate);
 
 /// The plan of a checked problem (m = 0 is legal). `strict`: rows of another environment do not answer. May
-/// create a kernel and is then slow; not for two threads at once on one device.
+/// create a kernel and is then slow; not for two threads at once on one device. Where neither a row nor the
+/// fallback can run, `unanswered` (may be null) tells of the rows that were passed over.
 Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, const TableSet& tables,
-                          const Problem& problem, bool strict);
+                          const Problem& problem, bool strict, PlanAccount* unanswered = nullptr);
 
 /// check(), and zero rows are legal.
 Status check_runnable(const Problem& problem);

@@ -13,10 +13,10 @@ namespace {
 class EnvironmentTest : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* name :
-         {"GEMMTUNE_CONFIG_DIR", "XDG_CONFIG_HOME", "HOME", "GEMMTUNE_CONFIG_A16W16",
-          "AITER_CONFIG_GEMM_BF16", "GEMMTUNE_LOG_CONFIG", "AITER_LOG_TUNED_CONFIG", "GEMMTUNE_NUM_THREADS",
-          "GEMMTUNE_CPU_ISA", "GTUNE_MODEL", "GTUNE_BATCH_SIZE", "GTUNE_TP"}) {
+    for (const char* name : {"GEMMTUNE_CONFIG_DIR", "XDG_CONFIG_HOME", "HOME", "GEMMTUNE_CONFIG_A16W16",
+                             "AITER_CONFIG_GEMM_BF16", "GEMMTUNE_LOG_CONFIG", "AITER_LOG_TUNED_CONFIG",
+                             "GEMMTUNE_NUM_THREADS", "GEMMTUNE_CPU_ISA", "GEMMTUNE_CAPTURE",
+                             "AITER_TUNE_GEMM", "GTUNE_MODEL", "GTUNE_BATCH_SIZE", "GTUNE_TP"}) {
       ::unsetenv(name);
     }
   }
@@ -50,6 +50,22 @@ TEST_F(EnvironmentTest, SwitchesAndNumbers) {
   ::setenv("GTUNE_TP", "8", 1);
   EXPECT_EQ(read_environment().threads, 4);
   EXPECT_EQ(read_environment().tensor_parallel, 8);
+}
+
+TEST_F(EnvironmentTest, CaptureIsASwitchOrAFolder) {
+  EXPECT_FALSE(read_environment().capture);
+  const auto expect = [](const char* name, const char* value, bool on, const char* folder) {
+    ::setenv(name, value, 1);
+    EXPECT_EQ(read_environment().capture, on) << name << '=' << value;
+    EXPECT_EQ(read_environment().capture_folder, folder) << name << '=' << value;
+  };
+  expect("AITER_TUNE_GEMM", "1", true, "");
+  expect("AITER_TUNE_GEMM", "2", true, "");
+  expect("AITER_TUNE_GEMM", "/shapes", true, "/shapes");
+  expect("GEMMTUNE_CAPTURE", "0", false, "");  // ours wins
+  expect("GEMMTUNE_CAPTURE", "off", false, "");
+  expect("GEMMTUNE_CAPTURE", "True", true, "");
+  expect("GEMMTUNE_CAPTURE", "folder", true, "folder");
 }
 
 TEST(Hash, IsStable) {

@@ -68,6 +68,24 @@ TEST_F(Allocation, TheShortFormAllocatesOnItsFirstCallOnly) {
   EXPECT_EQ(test::allocations(), before);
 }
 
+TEST_F(Allocation, ACachedPlanAllocatesNothingWhileItIsCaptured) {
+  ContextOptions options;
+  options.capture = true;
+  options.capture_folder = folder_ / "captured";
+  Context context(options, Environment(), std::make_unique<test::FakeDevice>());
+  const Problem problem = small_problem(4, 16, 16);
+  ASSERT_TRUE(context.plan(problem).ok());
+  context.stop_capture();  // its thread would be counted, too
+  const long before = test::allocations();
+  for (int i = 0; i < 100; ++i) {
+    if (!context.plan(problem).ok()) FAIL();
+  }
+  EXPECT_EQ(test::allocations(), before);
+  ASSERT_TRUE(context.flush_capture().ok());
+  EXPECT_EQ(read_capture(folder_ / "captured/bf16_untuned_gemm.csv", Operation::a16w16)->problems[0].calls,
+            101U);
+}
+
 TEST_F(Allocation, ALookupInAGroupAllocatesNothing) {
   const auto tables = handle_.context->tables();
   const auto* group = tables->table.find_group({"x86-fake", 2, small_problem(0, 16, 16)});
