@@ -19,6 +19,7 @@
 #include "cli/device_options.h"
 #include "cli/table_files.h"
 #include "dispatch/table_set.h"
+#include "formats/capture_file.h"
 #include "formats/shape_list.h"
 
 namespace gemmtune::cli {
@@ -27,8 +28,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* footer = R"(
-CAPTURE is an untuned CSV of any operation; its column calls weights the shapes (1 where it is absent). The time of an
-answered call is its row's; that of an untuned call is an estimate: its operations at the median rate that the table's
+CAPTURE is an untuned CSV of any operation; its column calls, or what capture counted beside it, weights the shapes (1
+where neither is there). The time of an answered call is its row's; that of an untuned call is an estimate: its operations at the median rate that the table's
 rows achieve. Only the table is asked, not whether a row's kernel can run here.
 
 Exit codes: 0 every shape is answered, 1 some are untuned or could not be read, 2 usage or input.
@@ -158,8 +159,9 @@ int run(const CoverageOptions& options) {
   if (!operation.ok()) return usage_error("coverage", operation.message());
   ShapeListOptions list_options;
   list_options.operation = *operation;
-  const auto list = read_shape_list(options.capture, list_options);
+  auto list = read_shape_list(options.capture, list_options);
   if (!list.ok()) return usage_error("coverage", list.message());
+  take_captured_calls(options.capture, *list);
   for (const std::string& complaint : list->complaints) fmt::print(stderr, "{}\n", complaint);
   const Environment environment = read_environment();
   const auto target = target_of(options, environment);

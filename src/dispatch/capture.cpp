@@ -142,6 +142,7 @@ Status CaptureRecorder::write(Operation operation, const Unwritten& unwritten) {
   const std::string path = folder_ + "/" + untuned_file_name(operation);
   const auto merged = merge_capture(path, unwritten.seen);
   if (!merged.ok()) return merged.status();
+  if (!merged->damage.empty()) say_(LogLevel::warning, "capture: " + merged->damage);
   if (!merged->complaint.empty()) say_once(LogLevel::error, path, "capture: " + merged->complaint);
   for (std::size_t index = 0; index < unwritten.entries.size(); ++index) {
     MatchCounts& written = unwritten.entries[index]->written;

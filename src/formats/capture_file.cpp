@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "base/log.h"
 #include "formats/columns.h"
 #include "formats/csv.h"
 #include "formats/operation_header.h"
@@ -95,8 +94,8 @@ Result<Store> read_store(const std::string& path) {
   return parse_store(path, *text);
 }
 
-/// As read_store(); a damaged one is put aside.
-Result<Store> load_for_merge(const std::string& path) {
+/// As read_store(); a damaged one is put aside, which `damage` tells.
+Result<Store> load_for_merge(const std::string& path, std::string& damage) {
   const auto text = read_file(path);
   if (text.code() == StatusCode::not_found) return Store();
   if (!text.ok()) return text.status();
@@ -104,12 +103,12 @@ Result<Store> load_for_merge(const std::string& path) {
   if (store.ok()) return store;
   const std::string aside = path + ".damaged";
   GEMMTUNE_RETURN_IF_ERROR(write_file_atomically(aside, *text));
-  log(LogLevel::warning, "{}; kept as {} and begun anew", store.message(), aside);
+  damage = fmt::format("{}; kept as {} and begun anew", store.message(), aside);
   return Store();
 }
 
-Status merge_store(const std::string& path, const std::vector<CapturedProblem>& seen) {
-  auto store = load_for_merge(path);
+Status merge_store(const std::string& path, const std::vector<CapturedProblem>& seen, std::string& damage) {
+  auto store = load_for_merge(path, damage);
   if (!store.ok()) return store.status();
   for (const CapturedProblem& one : seen) {
     CapturedProblem& counted = (*store)[print(one.problem)];
@@ -287,7 +286,7 @@ Result<CaptureMerge> merge_capture(const std::string& untuned_path,
   if (!lock.ok()) return lock.status();
   auto merge = merge_rows(target, seen);
   if (!merge.ok()) return merge;
-  GEMMTUNE_RETURN_IF_ERROR(merge_store(calls_path(target), seen));
+  GEMMTUNE_RETURN_IF_ERROR(merge_store(calls_path(target), seen, merge->damage));
   return merge;
 }
 

@@ -44,12 +44,13 @@ Problem problem_of_row(const Problem& problem);
 struct CaptureMerge {
   std::size_t added = 0;  // lines
   std::string complaint;  // why problems stand in the side store only; empty: all have a line
+  std::string damage;     // of a side store that was put aside; empty: there was none
 };
 
 /// Adds what was seen to an operation's files, under <file>.lock (links resolved first); many processes may.
 /// A problem that the CSV lacks gets one line in the order of the file's own columns, and every byte that was
 /// there stays; a file that is not there begins with AITER's header. Calls are added up in the side store; a
-/// damaged one is kept as <file>.calls.json.damaged, said in the log, and begun anew. Each file is replaced
+/// damaged one is kept as <file>.calls.json.damaged and begun anew. Each file is replaced
 /// whole, the CSV first. `seen` holds problems of problem_of_row(), of one operation. On an error no call was
 /// counted, and the same may be tried again.
 Result<CaptureMerge> merge_capture(const std::string& untuned_path, const std::vector<CapturedProblem>& seen);

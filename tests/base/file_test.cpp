@@ -1,6 +1,8 @@
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -104,6 +106,24 @@ TEST_F(FileTest, LocksExcludeProcesses) {
     EXPECT_EQ(result, 0);
   }
   EXPECT_EQ(*read_file(counter), std::to_string(processes * rounds));
+}
+
+TEST_F(FileTest, AChildForkedMeanwhileDoesNotKeepTheLock) {
+  pid_t child = 0;
+  {
+    const auto lock = FileLock::acquire(path("lock"));
+    ASSERT_TRUE(lock.ok()) << lock.message();
+    child = ::fork();
+    if (child == 0) {
+      ::pause();
+      ::_exit(0);
+    }
+  }
+  const int descriptor = ::open(path("lock").c_str(), O_RDWR);
+  EXPECT_EQ(::flock(descriptor, LOCK_EX | LOCK_NB), 0);
+  ::close(descriptor);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
 }
 
 }  // namespace

@@ -180,6 +180,19 @@ TEST_F(TableCommands, CoverageWeighsCalls) {
             2);
 }
 
+TEST_F(TableCommands, CoverageTakesTheCallsThatCaptureCounted) {
+  const std::string capture = write("bf16_untuned_gemm.csv", "M,N,K,dtype\n1,64,128,bf16\n3,96,128,bf16\n");
+  write("bf16_untuned_gemm.csv.calls.json",
+        R"({"a16w16 m=1 n=64 k=128 x=bf16 w=bf16 y=bf16 bias=0 scale_ab=0 layout=plain": )"
+        R"({"calls": 99, "exact": 0, "range": 0, "fine": 0, "coarse": 0, "untuned": 99, "last_seen": ""}})");
+  const std::string table = write("bf16_tuned_gemm.csv", header + row(1, "5.0", "a"));
+  const std::vector<std::string> words{"coverage", capture,    "--table", table,   "--gfx",
+                                       "gfx950",   "--cu_num", "256",     "--json"};
+  const json report = json::parse(program.run(words).out);
+  EXPECT_EQ(report["levels"]["exact"]["calls"], 99);
+  EXPECT_EQ(report["levels"]["exact"]["us"], 495);
+}
+
 TEST_F(TableCommands, ConvertListsFormatsAndSaysWhatItLeavesOut) {
   const auto list = program.run({"convert", "--list"});
   EXPECT_EQ(list.exit_code, 0);

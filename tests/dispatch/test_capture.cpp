@@ -193,6 +193,15 @@ TEST_F(CaptureContext, WhatAHeaderCannotExpressIsAnErrorSaidOnce) {
   EXPECT_EQ(captured().problems[0].calls, 3U);
 }
 
+TEST_F(CaptureContext, ADamagedSideStoreIsSaid) {
+  folder_.write("bf16_untuned_gemm.csv.calls.json", "{");
+  auto context = open();
+  ASSERT_TRUE(context->plan(small_problem(4)).ok());
+  context.reset();
+  EXPECT_EQ(lines_with("begun anew"), 1U);
+  EXPECT_EQ(captured().problems[0].calls, 1U);
+}
+
 TEST_F(CaptureContext, ManyThreadsLoseNoCall) {
   auto context = open();
   constexpr int threads = 8;
