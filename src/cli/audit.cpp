@@ -10,14 +10,17 @@
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/device_options.h"
+#include "cli/output_path.h"
 #include "cli/table_files.h"
 #include "dispatch/row_audit.h"
 #include "formats/merge_tables.h"
+#include "formats/other_complaints.h"
 #include "formats/table_audit.h"
 
 namespace gemmtune::cli {
@@ -200,6 +203,34 @@ void say_fixed(const Json& fixed) {
              stderr);
 }
 
+/// Tuned files whole; of other formats what is malformed, without rows. `others` counts those.
+Result<std::vector<TunedFile>> read_files(const AuditOptions& options, std::optional<Operation> operation,
+                                          std::size_t& others) {
+  std::vector<TunedFile> files;
+  for (const std::string& word : options.files) {
+    for (const std::string& path : path_list(word)) {
+      const auto content = read_file(path);
+      if (!content.ok()) return content.status();
+      if (!is_other_format(path, *content)) {
+        auto file = parse_tuned_csv(path, *content, {.operation = operation});
+        if (!file.ok()) return file.status();
+        files.push_back(std::move(*file));
+        continue;
+      }
+      ShapeListOptions list;
+      list.operation = operation;
+      auto complaints = complaints_of(path, *content, list);
+      if (!complaints.ok()) return complaints.status();
+      TunedFile& file = files.emplace_back();
+      file.path = path;
+      file.complaints = std::move(*complaints);
+      ++others;
+    }
+  }
+  if (files.empty()) return Status::invalid("no files: give at least one");
+  return files;
+}
+
 int run(const AuditOptions& options) {
   const auto operation = operation_word(options.operation);
   if (!operation.ok()) return usage_error("audit", operation.message());
@@ -210,8 +241,12 @@ int run(const AuditOptions& options) {
   if (options.fix == "-") return usage_error("audit", "--fix -: expected a file");
   if (options.fix.empty() && !options.fix_kinds.empty())
     return usage_error("audit", "--fix-kinds needs --fix");
-  auto files = read_tables(options.files, *operation);
+  std::size_t others = 0;
+  auto files = read_files(options, *operation, others);
   if (!files.ok()) return usage_error("audit", files.message());
+  if (others != 0 && !options.fix.empty()) {
+    return usage_error("audit", "--fix: only tuned files can be written again; name no others beside it");
+  }
   std::vector<Finding> findings = all_findings(options, *files);
   Json fixed;
   if (!options.fix.empty()) {
@@ -239,7 +274,11 @@ int run(const AuditOptions& options) {
 
 std::function<int()> declare_audit(CLI::App& app) {
   auto options = std::make_shared<AuditOptions>();
-  app.add_option("FILE", options->files, "Tuned files, or colon-separated lists of them")->required();
+  app.add_option(
+         "FILE", options->files,
+         "Tuned files, or colon-separated lists of them; of files of other formats (untuned CSV, Triton "
+         "JSON, tune_gemm YAML, hipBLASLt CSV) what is malformed is told")
+      ->required();
   app.add_option("--op", options->operation, "The operation, where header and file name do not tell it");
   app.add_option("--kinds", options->kinds, "Only these kinds of findings, comma-separated");
   auto* err_ratio =

@@ -112,7 +112,7 @@ void say_complaints(Console& console, const ShapeList& shapes) {
 /// The usual run: everything but --run_config and --compare.
 int tune_shapes(const TuneOptions& options, const Environment& environment, Device& device,
                 const ShapeList& shapes) {
-  auto outputs = outputs_of(options, environment, device.info());
+  auto outputs = outputs_of(options, environment, device.info(), shapes);
   if (!outputs.ok()) return usage_error("tune", outputs.message());
   auto request = request_of(options, shapes, *outputs, device);
   if (!request.ok()) return usage_error("tune", request.message());

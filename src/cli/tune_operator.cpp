@@ -176,7 +176,7 @@ int run_operator_on_shapes(const TuneOptions& options, const Environment& enviro
 
 int compare_operator(const TuneOptions& options, const Environment& environment, Device& device,
                      const ShapeList& shapes) {
-  auto outputs = outputs_of(options, environment, device.info());
+  auto outputs = outputs_of(options, environment, device.info(), shapes);
   if (!outputs.ok()) return usage_error("tune", outputs.message());
   const CandidateFile candidate(outputs->tuned);
   if (const Status status = candidate.make(); !status.ok()) return usage_error("tune", status.message());

@@ -9,6 +9,7 @@
 #include "cli/family_names.h"
 #include "cli/output_path.h"
 #include "formats/capture_file.h"
+#include "formats/schema.h"
 #include "search/strategy.h"
 
 namespace gemmtune::cli {
@@ -48,7 +49,9 @@ Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& 
                                  const DeviceInfo& device) {
   std::string path = options.input;
   if (path.empty()) {
-    path = environment.config_folder + "/" + untuned_file_name;
+    const auto operation = operation_of(options.size);
+    if (!operation.ok()) return operation.status();
+    path = environment.config_folder + "/" + untuned_file_name(operation->value_or(Operation::a16w16));
     if (!file_exists(path)) {
       return Status::not_found("no shapes: give -i FILE, --model_dir DIR or -m -n -k ({} does not exist)",
                                path);
@@ -181,13 +184,15 @@ Result<ShapeList> shapes_of(const TuneOptions& options, const Environment& envir
 }
 
 Result<Outputs> outputs_of(const TuneOptions& options, const Environment& environment,
-                           const DeviceInfo& device) {
+                           const DeviceInfo& device, const ShapeList& shapes) {
   Outputs outputs;
   outputs.also_read = path_list(options.output);
   if (outputs.also_read.empty()) {
     if (!options.output.empty()) return Status::invalid("-o '{}': no file name in it", options.output);
     GEMMTUNE_RETURN_IF_ERROR(make_folders(environment.config_folder));
-    outputs.also_read.push_back(environment.config_folder + "/" + tuned_file_name);
+    const Operation operation =
+        shapes.rows.empty() ? shapes.operation : shapes.rows.front().problem.operation;
+    outputs.also_read.push_back(environment.config_folder + "/" + tuned_file_name(operation));
     outputs.is_config_file = true;
   }
   outputs.tuned = outputs.also_read.front();

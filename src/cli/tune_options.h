@@ -52,10 +52,6 @@ struct TuneOptions {
   std::string timeout;  // --timeout: only "none" comes this far
 };
 
-/// Names in the config folder (AITER's).
-inline constexpr const char* untuned_file_name = "bf16_untuned_gemm.csv";
-inline constexpr const char* tuned_file_name = "bf16_tuned_gemm.csv";
-
 /// Contradictions that need no machine and no file; a word list for each value that has one.
 Status check_options(const TuneOptions& options);
 
@@ -63,8 +59,9 @@ Status check_options(const TuneOptions& options);
 Result<ShapeList> shapes_of(const TuneOptions& options, const Environment& environment,
                             const DeviceInfo& device);
 
-/// Where the results go; the config folder's file where no -o was given (its folder is made). Checked for
-/// writing; a file or schema without gfx is refused for a device that needs it.
+/// Where the results go; the config folder's file of the operation (that of the shapes) where no -o was given
+/// (its folder is made). Checked for writing; a file or schema without gfx is refused for a device that needs
+/// it.
 struct Outputs {
   std::string tuned;
   std::vector<std::string> also_read;
@@ -72,7 +69,7 @@ struct Outputs {
   bool is_config_file = false;
 };
 Result<Outputs> outputs_of(const TuneOptions& options, const Environment& environment,
-                           const DeviceInfo& device);
+                           const DeviceInfo& device, const ShapeList& shapes);
 
 Policy policy_of(const TuneOptions& options);
 Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shapes, const Outputs& outputs,

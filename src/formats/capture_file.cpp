@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "formats/columns.h"
 #include "formats/csv.h"
+#include "formats/json_text.h"
 #include "formats/operation_header.h"
 #include "formats/problem_cells.h"
 
@@ -36,8 +37,8 @@ constexpr std::array<Match, 5> matches{Match::exact, Match::range, Match::fine, 
                                        Match::untuned};
 
 /// Takes the counts of one member; false where it is no object of them.
-bool read_counts(const Json& json, CapturedProblem& counted) {
-  if (!json.is_object() || !json.value("last_seen", Json("")).is_string()) return false;
+bool read_counts(const nlohmann::json& json, CapturedProblem& counted) {
+  if (!json.is_object()) return false;
   const auto number = [&](std::string_view name, std::uint64_t& value) {
     const auto at = json.find(name);
     if (at == json.end() || !at->is_number_unsigned()) return false;
@@ -47,28 +48,26 @@ bool read_counts(const Json& json, CapturedProblem& counted) {
   for (const Match match : matches) {
     if (!number(to_string(match), counted.by_match[static_cast<std::size_t>(match)])) return false;
   }
-  counted.last_seen = json.value("last_seen", "");
+  if (const auto seen = json.find("last_seen"); seen != json.end()) {
+    if (!seen->is_string()) return false;
+    counted.last_seen = seen->get<std::string>();
+  }
   return number("calls", counted.calls);
 }
 
-/// nlohmann reports by exceptions; none leaves this function.
 Result<Store> parse_store(const std::string& path, const std::string& text) {
-  try {
-    const Json json = Json::parse(text);
-    if (!json.is_object()) return Status::invalid("{}: expected a JSON object", path);
-    Store store;
-    for (const auto& [key, counts] : json.items()) {
-      auto problem = parse_problem(key);
-      if (!problem.ok()) return Status::invalid("{}: {}", path, problem.message());
-      CapturedProblem& counted = store[key];
-      counted.problem = std::move(*problem);
-      if (read_counts(counts, counted)) continue;
-      return Status::invalid("{}: '{}': expected calls and the counts of each match", path, key);
-    }
-    return store;
-  } catch (const std::exception& error) {
-    return Status::invalid("{}: no JSON: {}", path, error.what());
+  const auto json = parse_json_object(path, text);
+  if (!json.ok()) return json.status();
+  Store store;
+  for (const auto& [key, counts] : json->items()) {
+    auto problem = parse_problem(key);
+    if (!problem.ok()) return Status::invalid("{}: {}", path, problem.message());
+    CapturedProblem& counted = store[key];
+    counted.problem = std::move(*problem);
+    if (read_counts(counts, counted)) continue;
+    return Status::invalid("{}: '{}': expected calls and the counts of each match", path, key);
   }
+  return store;
 }
 
 /// One line a problem, so that people can read it and tools can search it.

@@ -43,6 +43,35 @@ TEST_F(TableCommands, AuditSaysPlaceKindAndReason) {
   EXPECT_THAT(result.out, HasSubstr("duplicate_key           1  another row"));
 }
 
+TEST_F(TableCommands, AuditOfOtherFormatsTellsWhatIsMalformed) {
+  const std::string list = write("a4w4_blockscale_untuned_gemm.csv", "M,N,K\n1,512,512\n0,512,512\n");
+  const std::string config = GEMMTUNE_TEST_DATA "/triton/unknown_keys.json";
+  const auto result = program.run({"audit", list, config});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(list + ":3: malformed: "));
+  EXPECT_THAT(result.out, HasSubstr(config + ":"));
+  EXPECT_EQ(program.run({"audit", write("clean_a4w4_untuned_gemm.csv", "M,N,K\n1,512,512\n")}).exit_code, 0);
+  const auto fix = program.run({"audit", list, "--fix", program.file("fixed.csv")});
+  EXPECT_EQ(fix.exit_code, 2);
+  EXPECT_THAT(fix.err, HasSubstr("only tuned files"));
+  const auto broken = program.run({"audit", GEMMTUNE_TEST_DATA "/triton/truncated.json"});
+  EXPECT_EQ(broken.exit_code, 2);
+  EXPECT_THAT(broken.err, HasSubstr("truncated.json:"));
+}
+
+TEST_F(TableCommands, AuditReadsEveryFixture) {
+  GEMMTUNE_NEEDS_FIXTURES(folder);
+  int files = 0;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(folder)) {
+    const std::string name = file.path().filename().string();
+    if (!file.is_regular_file() || name == "MANIFEST.csv" || name.starts_with("oracle_")) continue;
+    const auto result = program.run({"audit", "--quiet", file.path().string()});
+    EXPECT_LT(result.exit_code, 2) << result.err;
+    ++files;
+  }
+  EXPECT_EQ(files, 48);
+}
+
 TEST_F(TableCommands, AuditShowsTheKindsThatWereAskedFor) {
   const auto quiet = program.run({"audit", every_kind, "--kinds", "dominated,stale", "--quiet"});
   EXPECT_EQ(quiet.exit_code, 1);

@@ -1,0 +1,21 @@
+// What is wrong with files that hold no tuned rows: shape lists, Triton configs, tune_gemm's YAML,
+// hipBLASLt's table.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "formats/shape_list.h"
+
+namespace gemmtune {
+
+/// True for a file of another format than AITER's tuned CSV, by its extension and what it begins with.
+bool is_other_format(const std::string& source, const std::string& content);
+
+/// "file:line: what is wrong" for each part of the file that means nothing; an error where the whole means
+/// nothing.
+Result<std::vector<std::string>> complaints_of(const std::string& source, const std::string& content,
+                                               const ShapeListOptions& options);
+
+}  // namespace gemmtune
