@@ -16,6 +16,8 @@ std::span<const Command> all_commands() {
       Command{"check", "Check every row of a tuned file for correctness, without tuning", declare_check},
       Command{"devices", "Backends, devices and libraries that were found, and what is missing",
               declare_devices},
+      Command{"journal", "The journal of measurements beside a tuned file: list, export, prune",
+              declare_journal},
   };
   return commands;
 }

@@ -16,5 +16,6 @@ std::function<int()> declare_explain(CLI::App& app);
 std::function<int()> declare_bench(CLI::App& app);
 std::function<int()> declare_check(CLI::App& app);
 std::function<int()> declare_devices(CLI::App& app);
+std::function<int()> declare_journal(CLI::App& app);
 
 }  // namespace gemmtune::cli
