@@ -153,12 +153,11 @@ Status as_journal_error(const Status& status) {
 }
 
 Result<SqlDatabase> open_or_replace(const std::string& path) {
-  auto database = open_whole(path);
-  if (database.ok() || !is_damage(database.status())) return database;
-  // Of several processes that meet the damage one moves the file; the others find the new one.
+  // One process at a time: the first one makes the tables, or moves a damaged file; the others find the new
+  // one.
   const auto lock = FileLock::acquire(path + ".lock");
   if (!lock.ok()) return lock.status();
-  database = open_whole(path);
+  auto database = open_whole(path);
   if (database.ok() || !is_damage(database.status())) return database;
   log(LogLevel::warning, "{}; moved to {}.damaged, a new journal is begun", database.message(), path);
   GEMMTUNE_RETURN_IF_ERROR(move_aside(path));

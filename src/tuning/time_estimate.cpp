@@ -15,7 +15,7 @@ constexpr double candidates_of_finals = 60;    // what finals cost, in candidate
 
 // Two observations of the imagined machine, each with this weight of a finished shape, keep the fit away from
 // what few shapes suggest by chance.
-constexpr double belief = 0.3;
+constexpr double belief = 0.1;
 
 struct Fit {
   double constant = 0;

@@ -1,5 +1,5 @@
-// The journal from outside: runs killed at random moments go on, nothing is measured twice, `journal` shows and
-// forgets runs, recordings replay to the same text. GEMMTUNE_SOAK=1 kills 100 times instead of 5.
+// The journal from outside: runs killed at random moments go on, nothing is measured twice, `journal` shows
+// and forgets runs, recordings replay to the same text. GEMMTUNE_SOAK=1 kills 100 times instead of 5.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,9 +39,10 @@ class JournalCli : public ::testing::Test {
     std::string rows = "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n";
     for (int m = 1; m <= shapes; ++m)
       rows += std::to_string(m) + ",64,64,False,torch.bfloat16,torch.bfloat16,False,False\n";
-    std::vector<std::string> words = {
-        "tune",   "-i",          program.folder().write("shapes.csv", rows), "-o", output(), "--libtype",
-        "skinny", "--search",    "exhaustive",                               "--iters",      "1"};
+    std::vector<std::string> words = {"tune",    "-i",       program.folder().write("shapes.csv", rows),
+                                      "-o",      output(),   "--libtype",
+                                      "skinny",  "--search", "exhaustive",
+                                      "--iters", "1"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -81,7 +82,7 @@ class JournalCli : public ::testing::Test {
 TEST_F(JournalCli, KilledAtRandomMomentsTheRunGoesOnAndMeasuresNothingTwice) {
   const char* soak = std::getenv("GEMMTUNE_SOAK");
   const int kills = soak != nullptr && std::string(soak) != "0" ? 100 : 5;
-  const int shapes = kills == 5 ? 3 : 30;
+  const int shapes = kills == 5 ? 8 : 60;
   const auto words = tune_words({"-o2", program.file("profile.txt")}, shapes);
   Random random(7);
   int killed = 0;
@@ -169,8 +170,8 @@ TEST_F(JournalCli, ARecordingReplaysToTheSameTextTwice) {
   for (const std::string name : {"a", "b"}) {
     const std::string folder = program.file(name);
     std::filesystem::create_directories(folder);
-    const auto replay = program.run({"tune", "--replay", recording, "-o", folder + "/replayed.csv", "--libtype",
-                                     "skinny", "--json", "--quiet"});
+    const auto replay = program.run({"tune", "--replay", recording, "-o", folder + "/replayed.csv",
+                                     "--libtype", "skinny", "--json", "--quiet"});
     ASSERT_EQ(replay.exit_code, 0) << replay.err;
     Json json = Json::parse(replay.out);
     json.erase("output");
@@ -203,8 +204,11 @@ TEST_F(JournalCli, AnInterruptedRunKeepsItsProfileAndGoesOn) {
     EXPECT_EQ(process.wait().exit_code, 130);
   }
   const std::string text = read_text(profile);
-  for (const Json& line : exported())
-    if (line["stage"] == "screen") EXPECT_THAT(text, HasSubstr(line["candidate"].get<std::string>()));
+  for (const Json& line : exported()) {
+    if (line["stage"] == "screen") {
+      EXPECT_THAT(text, HasSubstr(line["candidate"].get<std::string>()));
+    }
+  }
   EXPECT_EQ(runs()[0]["state"], "unfinished");
   const auto fresh = program.run(tune_words({"--no-resume", "--budget", "1"}, 20));
   EXPECT_THAT(fresh.err, Not(HasSubstr("going on with")));
