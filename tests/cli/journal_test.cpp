@@ -37,8 +37,9 @@ class JournalCli : public ::testing::Test {
   std::string journal() const { return output() + ".journal"; }
   std::vector<std::string> tune_words(std::vector<std::string> more, int shapes = 3) const {
     std::string rows = "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n";
-    for (int m = 1; m <= shapes; ++m)
-      rows += std::to_string(m) + ",64,64,False,torch.bfloat16,torch.bfloat16,False,False\n";
+    for (int i = 0; i < shapes; ++i)
+      rows += std::to_string(i % 8 + 1) + "," + std::to_string(64 + 16 * (i / 8)) +
+              ",64,False,torch.bfloat16,torch.bfloat16,False,False\n";
     std::vector<std::string> words = {"tune",    "-i",       program.folder().write("shapes.csv", rows),
                                       "-o",      output(),   "--libtype",
                                       "skinny",  "--search", "exhaustive",
@@ -89,7 +90,7 @@ TEST_F(JournalCli, KilledAtRandomMomentsTheRunGoesOnAndMeasuresNothingTwice) {
   std::map<std::string, std::string> before;
   for (int i = 0; i < kills; ++i) {
     Subprocess process(Program::words(words), program.options());
-    std::this_thread::sleep_for(std::chrono::milliseconds(50 + random.below(1000)));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50 + random.below(kills == 5 ? 1000 : 300)));
     process.send(SIGKILL);
     killed += process.wait().signal == SIGKILL;
     const auto now = winners();
