@@ -21,5 +21,6 @@ std::function<int()> declare_convert(CLI::App& app);
 std::function<int()> declare_diff(CLI::App& app);
 std::function<int()> declare_coverage(CLI::App& app);
 std::function<int()> declare_devices(CLI::App& app);
+std::function<int()> declare_journal(CLI::App& app);
 
 }  // namespace gemmtune::cli

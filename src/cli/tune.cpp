@@ -15,9 +15,11 @@
 #include "cli/interrupt.h"
 #include "cli/interruptible_evaluator.h"
 #include "cli/profile_file.h"
+#include "cli/tune_journal.h"
 #include "cli/tune_operator.h"
 #include "cli/tune_options.h"
 #include "cli/tune_progress.h"
+#include "cli/tune_replay.h"
 #include "cli/tune_report.h"
 #include "search/strategy.h"
 #include "tuning/in_process_evaluator.h"
@@ -28,7 +30,8 @@ namespace {
 constexpr const char* footer = R"(
 Shapes come from -i (AITER's untuned CSV, a tuned file, a YAML of gemm sizes, - for stdin), from -m -n -k, from
 --model_dir, or from the config folder. Shapes that the output already has for this device are skipped (--all tunes
-them again), so an unfinished run is continued by the same command. The output is written after each shape.
+them again). The output is written after each shape, every measurement into OUTPUT.journal: an interrupted or killed
+run is continued by the same command and measures nothing twice.
 
 Exit codes: 0 done, 1 finished but some shapes failed, were taken by no family or could not be read, 2 usage or
 input, 130 Ctrl-C (what was decided is in the file).
@@ -37,7 +40,9 @@ Examples:
   gemmtune tune -i shapes/llama-3.2-1b.csv -o tuned.csv --budget 110
   gemmtune tune -m 16 -n 2048 -k 8192 -o tuned.csv -o2 all_candidates.csv
   gemmtune tune --model_dir Llama-3.2-1B --tp 2 --nsets 1,16,512 --libtype onednn,tiled -o tuned.csv
-  gemmtune tune --run_config tuned.csv)";
+  gemmtune tune --run_config tuned.csv
+  gemmtune tune -i shapes.csv -o tuned.csv --search exhaustive --record run.jsonl
+  gemmtune tune --replay run.jsonl -o replayed.csv)";
 
 void declare_files(CLI::App& app, TuneOptions& options) {
   app.add_option(
@@ -55,6 +60,14 @@ void declare_files(CLI::App& app, TuneOptions& options) {
       ->capture_default_str();
   app.add_option("--sort", options.sort, "Sort the output by gfx, cu_num, N, M, K (bare, or True or False)");
   app.add_flag("--all", options.all, "Tune again what the output has");
+  app.add_flag("--resume,!--no-resume", options.resume,
+               "Go on with an unfinished run of the same request (on; its journal is OUTPUT.journal)");
+  app.add_flag("--retry-failed", options.retry_failed,
+               "Try candidates again that failed before; without it only repaired kernels are");
+  app.add_option("--record", options.record, "Write everything that is measured into a recording")
+      ->type_name("FILE");
+  app.add_option("--replay", options.replay, "Answer from a recording instead of a machine")
+      ->type_name("FILE");
   app.add_flag("--stale", options.stale, "Tune again the rows that were measured in another environment");
   app.add_flag("--strict", options.strict, "A row that cannot be read is an error");
 }
@@ -123,15 +136,19 @@ int tune_shapes(const TuneOptions& options, const Environment& environment, Devi
       return usage_error("tune", status.message());
   }
   Console console(options.quiet);
+  auto journal = TuneJournal::open(options, *outputs, device, *request);
+  if (!journal.ok()) return usage_error("tune", journal.message());
   say_complaints(console, shapes);
-  console.line(fmt::format("{} on {}", counted(shapes.rows.size(), "shape"), device_line(device.info())));
+  console.line(fmt::format("{} on {}{}", counted(shapes.rows.size(), "shape"), device_line(device.info()),
+                           (*journal)->goes_on() ? ", going on with an unfinished run" : ""));
   watch_for_interrupts();
   InProcessEvaluator evaluator(device,
                                in_process_options(device, request->policy, request->largest_err_ratio));
-  InterruptibleEvaluator interruptible(evaluator, interrupted);
+  InterruptibleEvaluator interruptible((*journal)->around(evaluator), interrupted);
   TuneProgress progress(console, device, outputs->profile.empty() ? nullptr : &profile, *request,
                         options.verbose);
-  const auto summary = tune(device, interruptible, *request, progress);
+  const auto summary = tune(device, interruptible, *request, (*journal)->around(progress));
+  (*journal)->end(summary.ok() ? &*summary : nullptr, interrupted());
   console.clear_live_line();
   if (!summary.ok()) return usage_error("tune", summary.message());
   const TuneEnding ending{*summary, shapes, *outputs, device.info(), interrupted()};
@@ -143,6 +160,7 @@ int run(const TuneOptions& options) {
   if (const Status status = check_options(options); !status.ok())
     return usage_error("tune", status.message());
   const Environment environment = read_environment();
+  if (!options.replay.empty()) return replay_tuning(options, environment);
   auto device = open_device(options.device, environment, true);
   if (!device.ok()) return usage_error("tune", device.message());
   if (const auto families = resolve_families(options.families, **device); !families.ok()) {

@@ -134,6 +134,23 @@ Status check_numbers(const TuneOptions& options) {
   return {};
 }
 
+/// The journal and recordings are of plain tuning; a replay measures nothing that could be written down.
+Status check_journal(const TuneOptions& options) {
+  const std::string_view flag = !options.record.empty()   ? "--record"
+                                : !options.replay.empty() ? "--replay"
+                                : options.retry_failed    ? "--retry-failed"
+                                                          : "";
+  if (!flag.empty() && (options.compare || options.run_config)) {
+    return Status::invalid("{}: not with {}", flag, options.compare ? "--compare" : "--run_config");
+  }
+  if (options.replay.empty()) return {};
+  if (!options.record.empty()) return Status::invalid("--record and --replay: give one of them, not both");
+  if (options.device.backend != "auto" || !options.device.device.empty() || options.device.threads != 0) {
+    return Status::invalid("--replay: the device is the recording's; drop --backend, --device and --threads");
+  }
+  return {};
+}
+
 /// Rows of a device that is not AMD's never go into a file without gfx: its readers would take them for
 /// AMD's.
 Status check_schema(const TuneOptions& options, const std::string& path, const DeviceInfo& device) {
@@ -169,6 +186,7 @@ Status check_options(const TuneOptions& options) {
   if (options.run_config && options.compare) {
     return Status::invalid("--run_config and --compare: give one of them, not both");
   }
+  GEMMTUNE_RETURN_IF_ERROR(check_journal(options));
   GEMMTUNE_RETURN_IF_ERROR(check_words(options));
   return check_numbers(options);
 }

@@ -43,6 +43,10 @@ struct TuneOptions {
   bool compare = false;
   bool update_improved = false;
   double least_improvement = 3.0;  // percent
+  bool resume = true;
+  bool retry_failed = false;
+  std::string record;  // file; empty: none
+  std::string replay;
   bool verbose = false;
   bool quiet = false;
   bool strict = false;

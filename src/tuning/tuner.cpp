@@ -21,7 +21,8 @@ class Run {
         request_(request),
         observer_(observer),
         environment_(row_environment(device, request.policy)),
-        deadline_(request.budget_seconds > 0 ? Deadline::in(request.budget_seconds) : Deadline::never()),
+        deadline_(request.budget_seconds > 0 ? Deadline::in(request.budget_seconds, request.clock)
+                                             : Deadline::never(request.clock)),
         publisher_(request.output, with_environment(request.publish, environment_)),
         shares_({}) {}
 
@@ -77,6 +78,11 @@ Status Run::prepare() {
     weights.push_back(waits(i) ? calls * expected_microseconds(shape.problem) : 0);
   }
   shares_ = BudgetShares(std::move(weights));
+  std::vector<std::size_t> waiting;
+  for (std::size_t i = 0; i < waiting_.size(); ++i) {
+    if (waiting_[i]) waiting.push_back(i);
+  }
+  observer_.run_started(waiting);
   return {};
 }
 
@@ -139,7 +145,7 @@ std::optional<WeightLayout> Run::decided_layout(const std::vector<std::size_t>& 
 }
 
 ProblemResult Run::tune_one(std::size_t index, std::optional<WeightLayout> layout) {
-  const Deadline clock = Deadline::never();
+  const Deadline clock = Deadline::never(request_.clock);
   ProblemReport& report = summary_.problems[index];
   observer_.problem_started(index, request_.shapes.size(), report.shape);
   ProblemResult result;
@@ -149,8 +155,8 @@ ProblemResult Run::tune_one(std::size_t index, std::optional<WeightLayout> layou
     result.reason = fmt::format("the budget of {} s was spent before its turn", request_.budget_seconds);
     return result;
   }
-  const Deadline own =
-      budgeted ? Deadline::in(shares_.take(index, deadline_.seconds_left())) : Deadline::never();
+  const Deadline own = budgeted ? Deadline::in(shares_.take(index, deadline_.seconds_left()), request_.clock)
+                                : Deadline::never(request_.clock);
   result = tune_problem(device_, evaluator_, request_, report.shape.problem, layout, own,
                         [&](const Trial& trial) { observer_.candidate_done(trial, ++summary_.candidates); });
   report.seconds = clock.seconds_elapsed();
@@ -246,7 +252,7 @@ std::string_view to_string(ProblemState state) {
 
 Result<TuneSummary> tune(Device& device, Evaluator& evaluator, const TuneRequest& request,
                          TuneObserver& observer) {
-  const Deadline clock = Deadline::never();
+  const Deadline clock = Deadline::never(request.clock);
   Run run(device, evaluator, request, observer);
   GEMMTUNE_RETURN_IF_ERROR(run.prepare());
   for (const auto& group : layout_groups(request.shapes)) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "formats/tuned_csv.h"
 #include "measure/policy.h"
 #include "tuned/entry.h"
+#include "tuning/budget.h"
 #include "tuning/evaluator.h"
 
 namespace gemmtune {
@@ -27,10 +29,11 @@ struct TuneRequest {
   double largest_err_ratio = 0.05;
   Policy policy;
   std::string strategy = "staged";
-  double budget_seconds = 0;           // 0: none
-  bool all = false;                    // retune what the output already has
-  bool stale = false;                  // retune rows whose env is not today's
-  std::vector<std::string> also_read;  // further tuned files that count as done
+  double budget_seconds = 0;            // 0: none
+  bool all = false;                     // retune what the output already has
+  bool stale = false;                   // retune rows whose env is not today's
+  std::vector<std::string> also_read;   // further tuned files that count as done
+  SecondsClock clock = steady_seconds;  // of budgets and of the seconds that are reported
 };
 
 enum class ProblemState { tuned, kept_default, skipped_done, unsupported, failed, out_of_budget };
@@ -57,6 +60,9 @@ struct TuneSummary {
 class TuneObserver {
  public:
   virtual ~TuneObserver() = default;
+  /// Once, before all else: the shapes that will be tuned, by index into the request; the others are left
+  /// out.
+  virtual void run_started(std::span<const std::size_t> /*waiting*/) {}
   virtual void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) = 0;
   virtual void candidate_done(const Trial& trial, std::int64_t candidates_so_far) = 0;
   virtual void problem_done(std::size_t index, const ProblemReport& report) = 0;
