@@ -63,7 +63,7 @@ Result<Store> parse_store(const std::string& path, const std::string& text) {
     auto problem = parse_problem(key);
     if (!problem.ok()) return Status::invalid("{}: {}", path, problem.message());
     CapturedProblem& counted = store[key];
-    counted.problem = std::move(*problem);
+    counted.problem = *problem;
     if (read_counts(counts, counted)) continue;
     return Status::invalid("{}: '{}': expected calls and the counts of each match", path, key);
   }
