@@ -26,6 +26,7 @@ struct TunedFileLists {
 struct Environment {
   std::string config_folder;  // GEMMTUNE_CONFIG_DIR, else $XDG_CONFIG_HOME/gemmtune, else ~/.config/gemmtune
   TunedFileLists tuned_files;
+  std::string runtime_folder;  // $XDG_RUNTIME_DIR/gemmtune, else /tmp/gemmtune-<user number>: locks of a machine
   bool log_config = false;                      // GEMMTUNE_LOG_CONFIG, AITER_LOG_TUNED_CONFIG
   std::optional<int> threads;                   // GEMMTUNE_NUM_THREADS
   std::string cpu_isa;                          // GEMMTUNE_CPU_ISA: caps the instruction-set level
