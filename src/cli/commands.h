@@ -17,4 +17,7 @@ std::function<int()> declare_bench(CLI::App& app);
 std::function<int()> declare_check(CLI::App& app);
 std::function<int()> declare_devices(CLI::App& app);
 
+/// The hidden command: the worker process of `tune`. Takes no options.
+int run_worker_command();
+
 }  // namespace gemmtune::cli

@@ -7,17 +7,17 @@
 #include <thread>
 #include <utility>
 
-#include "backends/cpu/system_limits.h"
+#include "backends/host.h"
 
 namespace gemmtune {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double look_seconds = 0.1;       // between two looks at a busy worker
-constexpr double attention_seconds = 10;   // until a worker has begun a request, or sent what it has
+constexpr double look_seconds = 0.1;              // between two looks at a busy worker
+constexpr double attention_seconds = 10;          // until a worker has begun a request, or sent what it has
 constexpr double pauses_seconds[] = {0, 0.5, 2};  // before each try to replace a worker
-constexpr int most_tries = 3;              // of a request whose worker is lost for reasons outside
+constexpr int most_tries = 3;                     // of a request whose worker is lost for reasons outside
 
 double seconds_since(Clock::time_point then) {
   return std::chrono::duration<double>(Clock::now() - then).count();
@@ -66,10 +66,11 @@ class WorkerEvaluator::Watch {
       prepared_seconds_ = seconds_since(begin_);
     }
     if (const std::size_t resident = process_.resident_bytes(); resident > limits_.memory_bytes) {
-      return failed(OutcomeKind::crashed,
-                    fmt::format("its worker held {:.0f} MiB of memory, more than the limit of {:.0f} MiB, and "
-                                "was killed",
-                                mebibytes(resident), mebibytes(limits_.memory_bytes)));
+      return failed(
+          OutcomeKind::crashed,
+          fmt::format("its worker held {:.0f} MiB of memory, more than the limit of {:.0f} MiB, and "
+                      "was killed",
+                      mebibytes(resident), mebibytes(limits_.memory_bytes)));
     }
     if (const double limit = step_limit(now); seconds_since(since_) > limit) {
       return failed(OutcomeKind::timed_out,
@@ -112,7 +113,7 @@ Status WorkerEvaluator::start_worker() {
     process_ = std::move(process).value();
     requests_ = 0;
     memory_limit_ =
-        options_.memory_limit_bytes > 0 ? options_.memory_limit_bytes : cpu::free_memory_bytes() / 2;
+        options_.memory_limit_bytes > 0 ? options_.memory_limit_bytes : free_host_memory_bytes() / 2;
     const auto answer = ask(OpenRequest{options_.backend, options_.device, options_.evaluation});
     if (answer.ok() && std::holds_alternative<WorkerReply>(*answer)) {
       had_worker_ = true;

@@ -16,7 +16,9 @@ constexpr int request_bits = 16;
 constexpr int candidate_bits = 16;
 constexpr int steps_bits = 28;
 
-constexpr std::uint64_t low(std::uint64_t value, int bits) { return value & ((std::uint64_t{1} << bits) - 1); }
+constexpr std::uint64_t low(std::uint64_t value, int bits) {
+  return value & ((std::uint64_t{1} << bits) - 1);
+}
 
 std::uint64_t pack(const WorkerState& state) {
   std::uint64_t word = static_cast<std::uint64_t>(state.step);

@@ -99,9 +99,10 @@ struct ChildEnds {
 std::string signal_name(int signal) {
   const char* abbreviation = sigabbrev_np(signal);
   const char* description = sigdescr_np(signal);
-  return fmt::format("{} ({})", abbreviation == nullptr ? fmt::format("signal {}", signal)
-                                                        : fmt::format("SIG{}", abbreviation),
-                     description == nullptr ? "unknown" : description);
+  return fmt::format(
+      "{} ({})",
+      abbreviation == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", abbreviation),
+      description == nullptr ? "unknown" : description);
 }
 
 }  // namespace
@@ -139,7 +140,8 @@ WorkerProcess::~WorkerProcess() {
 }
 
 WorkerProcess::Event WorkerProcess::wait(double seconds, std::string& message) {
-  std::array<pollfd, 2> waiting{{{channel_.descriptor(), POLLIN, 0}, {outputs_ended_ ? -1 : outputs_, POLLIN, 0}}};
+  std::array<pollfd, 2> waiting{
+      {{channel_.descriptor(), POLLIN, 0}, {outputs_ended_ ? -1 : outputs_, POLLIN, 0}}};
   poll(waiting.data(), waiting.size(), static_cast<int>(seconds * 1e3));
   read_outputs();
   const bool connected = channel_.read_some();

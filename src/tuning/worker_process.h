@@ -23,8 +23,8 @@ struct WorkerLaunch {
 
 /// How a worker ended.
 struct WorkerEnding {
-  int signal = 0;          // that ended it; 0: it ended itself
-  int exit_code = 0;       // where it ended itself
+  int signal = 0;     // that ended it; 0: it ended itself
+  int exit_code = 0;  // where it ended itself
   bool killed_by_us = false;
   std::string last_words;  // the end of what it wrote to its outputs
 };

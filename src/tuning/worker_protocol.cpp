@@ -139,7 +139,8 @@ struct RequestPrinter {
 WorkerRequest content_in(const Json& json) {
   const std::string ask = json.at("ask");
   if (ask == "open")
-    return OpenRequest{json.at("backend"), device_in(json.at("device")), evaluation_in(json.at("evaluation"))};
+    return OpenRequest{json.at("backend"), device_in(json.at("device")),
+                       evaluation_in(json.at("evaluation"))};
   const Problem problem = problem_in(json.at("problem"));
   if (ask == "screen") return ScreenRequest{problem, candidate_in(json.at("candidate")), json.at("samples")};
   if (ask == "neighbour")

@@ -1,5 +1,5 @@
-// What the tuner and its worker say to each other: requests and replies as JSON texts, and a page of memory on
-// which the worker notes what it is at. The page costs the worker one store a step, and outlives it.
+// What the tuner and its worker say to each other: requests and replies as JSON texts, and a page of memory
+// on which the worker notes what it is at. The page costs the worker one store a step, and outlives it.
 #pragma once
 
 #include <atomic>
@@ -71,8 +71,8 @@ Result<WorkerReply> parse_reply(std::string_view text);
 
 /// What a worker is at.
 struct WorkerState {
-  std::uint32_t request = 0;             // number of the request, modulo 2^16; 0: none yet
-  std::uint32_t steps = 0;               // how many were begun, modulo 2^28
+  std::uint32_t request = 0;  // number of the request, modulo 2^16; 0: none yet
+  std::uint32_t steps = 0;    // how many were begun, modulo 2^28
   Step step = Step::idle;
   std::optional<std::size_t> candidate;  // of the request's; empty where none is concerned
   friend bool operator==(const WorkerState&, const WorkerState&) = default;

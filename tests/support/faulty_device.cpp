@@ -61,24 +61,28 @@ void add_good(FakeDevice& device) {
   device.add({.name = "vendor", .cost = always(100), .tie_rank = 0});
   device.add({.name = "good_slow", .cost = always(200)});
   device.add({.name = "good_fast", .cost = always(50)});
-  device.add({.name = "dawdling", .run = after([] { std::this_thread::sleep_for(milliseconds(20)); }),
+  device.add({.name = "dawdling",
+              .run = after([] { std::this_thread::sleep_for(milliseconds(20)); }),
               .cost = always(120)});
-  device.add({.name = "slow_build", .cost = always(150),
-              .on_build = [] { std::this_thread::sleep_for(milliseconds(500)); }});
+  device.add({.name = "slow_build", .cost = always(150), .on_build = [] {
+                std::this_thread::sleep_for(milliseconds(500));
+              }});
 }
 
 void add_faults_of_later(FakeDevice& device) {
   device.add({.name = "late_crash",
-              .run = [runs = 0](const Problem& problem, const Operands& operands, void* workspace) mutable {
-                if (++runs > 1) segfault();
-                right_gemm(problem, operands, workspace);
-              },
+              .run =
+                  [runs = 0](const Problem& problem, const Operands& operands, void* workspace) mutable {
+                    if (++runs > 1) segfault();
+                    right_gemm(problem, operands, workspace);
+                  },
               .cost = always(20)});
   device.add({.name = "crash_at_m1",
-              .run = [](const Problem& problem, const Operands& operands, void* workspace) {
-                if (problem.m == 1) segfault();
-                right_gemm(problem, operands, workspace);
-              },
+              .run =
+                  [](const Problem& problem, const Operands& operands, void* workspace) {
+                    if (problem.m == 1) segfault();
+                    right_gemm(problem, operands, workspace);
+                  },
               .cost = always(30)});
 }
 

@@ -137,8 +137,9 @@ TEST(WorkerPage, BothSidesSeeOneState) {
   ASSERT_TRUE(other.ok()) << other.message();
   EXPECT_EQ(page->read(), WorkerState());
   for (const WorkerState& state :
-       {WorkerState{1, 1, Step::preparing, std::nullopt}, WorkerState{65535, (1U << 28) - 1, Step::candidate, 4},
-        WorkerState{2, 7, Step::waiting, 0}, WorkerState{2, 8, Step::idle, std::nullopt}}) {
+       {WorkerState{1, 1, Step::preparing, std::nullopt},
+        WorkerState{65535, (1U << 28) - 1, Step::candidate, 4}, WorkerState{2, 7, Step::waiting, 0},
+        WorkerState{2, 8, Step::idle, std::nullopt}}) {
     other->write(state);
     EXPECT_EQ(page->read(), state);
   }

@@ -11,8 +11,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <thread>
 
+#include "base/file.h"
 #include "formats/tuned_csv.h"
 #include "support/faulty_device.h"
 #include "tuning/tuner.h"
@@ -22,11 +24,11 @@ namespace gemmtune {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::candidate_of;
 using ::testing::Each;
+using testing::Fault;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
-using testing::candidate_of;
-using testing::Fault;
 
 using Clock = std::chrono::steady_clock;
 
@@ -241,7 +243,8 @@ TEST(Worker, KilledFromOutsideTheCandidateGetsAnotherTry) {
       std::this_thread::sleep_for(milliseconds(5 + 7 * i));  // while it runs, which takes at least 20 ms
       kill(pid, SIGKILL);
     });
-    const auto outcomes = evaluator.screen(small_problem(40 + i), candidates_of({"dawdling", "good_fast"}), 2, {});
+    const auto outcomes =
+        evaluator.screen(small_problem(40 + i), candidates_of({"dawdling", "good_fast"}), 2, {});
     killer.join();
     ASSERT_TRUE(outcomes.ok()) << outcomes.message();
     for (const Outcome& outcome : *outcomes) EXPECT_EQ(outcome.kind, OutcomeKind::ok) << outcome.reason;
@@ -330,6 +333,55 @@ TEST(Worker, DiesWithItsParent) {
   int status = 0;
   waitpid(parent, &status, 0);
   EXPECT_TRUE(is_gone(worker));
+}
+
+TEST(Worker, WaitsForWhoeverIsTimingAndIsNotBlamedForIt) {
+  WorkerOptions options = worker_options();
+  options.least_deadline_seconds = 0.2;
+  std::string pattern = ::testing::TempDir() + "gemmtune_lock_XXXXXX";
+  const std::string folder = mkdtemp(pattern.data());
+  options.evaluation.timing_lock = folder + "/timing.lock";
+  WorkerEvaluator evaluator(options);
+  ASSERT_TRUE(evaluator.screen(small_problem(), candidates_of({"vendor"}), 1, {}).ok());
+  std::atomic<bool> done = false;
+  std::optional<FileLock> lock = FileLock::acquire(options.evaluation.timing_lock).value();
+  std::thread measuring([&] {
+    const auto outcomes = evaluator.screen(small_problem(), candidates_of({"good_fast"}), 2, {});
+    EXPECT_TRUE(outcomes.ok() && outcomes->front().kind == OutcomeKind::ok);
+    done = true;
+  });
+  std::this_thread::sleep_for(milliseconds(1500));  // far above the deadline of a candidate
+  EXPECT_FALSE(done);
+  lock.reset();
+  measuring.join();
+  EXPECT_TRUE(done);
+  EXPECT_EQ(evaluator.losses(), 0);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Worker, SeveralOfThemShareOutTheShapesOfARun) {
+  const auto device = testing::make_faulty_device();
+  WorkerEvaluator first(worker_options());
+  WorkerEvaluator second(worker_options());
+  Evaluator* const evaluators[] = {&first, &second};
+  TuneRequest request;
+  request.policy = worker_options().evaluation.policy;
+  request.libtypes = {"vendor", "good_fast", "good_slow", "segfault", "dawdling"};
+  for (const std::int64_t m : {5, 9, 11, 13, 17}) {
+    ShapeRow row;
+    row.problem = small_problem(m);
+    request.shapes.push_back(row);
+  }
+  SilentObserver observer;
+  const auto summary = tune(*device, evaluators, request, observer);
+  ASSERT_TRUE(summary.ok()) << summary.message();
+  for (const ProblemReport& report : summary->problems) {
+    ASSERT_TRUE(report.entry.has_value()) << report.reason;
+    EXPECT_EQ(report.entry->libtype, "good_fast");
+  }
+  EXPECT_GE(first.losses(), 1);
+  EXPECT_GE(second.losses(), 1);
+  EXPECT_EQ(first.losses() + second.losses(), 5);
 }
 
 TEST(Worker, AProgramThatIsNoWorkerIsAnError) {
