@@ -70,8 +70,8 @@ class TuneObserver {
 Result<TuneSummary> tune(Device& device, Evaluator& evaluator, const TuneRequest& request,
                          TuneObserver& observer);
 
-/// The same with several evaluators, one thread each, of devices that are equal to `device` in gfx and cu_num.
-/// Shapes of one layout group stay with one evaluator; publishing and observing happen here.
+/// The same with several evaluators, one thread each, of devices that are equal to `device` in gfx and
+/// cu_num. Shapes of one layout group stay with one evaluator; publishing and observing happen here.
 Result<TuneSummary> tune(Device& device, std::span<Evaluator* const> evaluators, const TuneRequest& request,
                          TuneObserver& observer);
 

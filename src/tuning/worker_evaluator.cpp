@@ -180,7 +180,8 @@ Result<WorkerEvaluator::Answer> WorkerEvaluator::ask_stubbornly(const WorkerRequ
     auto answer = ask(request);
     if (!answer.ok() || std::holds_alternative<WorkerReply>(*answer)) return answer;
     loss = std::get<Loss>(std::move(answer).value());
-    if (!loss.may_try_again) break;
+    // What all candidates share may have been stopped from outside too: once more, not for ever.
+    if (!loss.may_try_again && (loss.candidate || attempt > 0)) break;
   }
   if (loss.candidate) return Answer(std::move(loss));
   return Status::internal("the worker was lost before a candidate ran: {}", loss.outcome.reason);

@@ -71,8 +71,8 @@ class WorkerEvaluator final : public Evaluator {
   Status start_worker();
   /// Of the worker that runs. An error: the request as a whole failed there, or was cancelled.
   Result<Answer> ask(const WorkerRequest& request);
-  /// Starts a worker where there is none, and asks again where the cause of a loss lay outside. A loss that
-  /// it answers names a candidate.
+  /// Starts a worker where there is none, and asks again where the cause of a loss lay outside or no
+  /// candidate was running. A loss that it answers names a candidate.
   Result<Answer> ask_stubbornly(const WorkerRequest& request);
   /// `killed_for`: why it must be killed; empty where it ended by itself.
   Loss lose(const Watch& watch, std::optional<Outcome> killed_for);

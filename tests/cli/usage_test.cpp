@@ -125,6 +125,12 @@ TEST_F(Usage, FamiliesBackendsAndWords) {
   expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--backend", "cuda"}), "cuda");
   expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--device", "cpu:0,cpu:0"}), "twice");
   expect_one_line(program.run({"bench", path, "--device", "cpu:0,cpu:1"}), "several devices");
+  if (sysconf(_SC_NPROCESSORS_ONLN) >= 2) {
+    expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--device", "cpu:0-1,cpu:1,0"}),
+                    "share core");
+    expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--device", "cpu:0-1,cpu:1"}),
+                    "not equal");
+  }
   expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--device", "cpu:9999"}), "9999");
   expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--search", "guess"}), "exhaustive");
   expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--cache", "hot"}), "weights-cold");
