@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
-#include "cli/bench_report.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/console.h"
@@ -21,11 +21,13 @@
 #include "cli/tune_progress.h"
 #include "cli/tune_replay.h"
 #include "cli/tune_report.h"
+#include "cli/tune_workers.h"
 #include "search/strategy.h"
-#include "tuning/in_process_evaluator.h"
 
 namespace gemmtune::cli {
 namespace {
+
+using Devices = std::vector<std::unique_ptr<Device>>;
 
 constexpr const char* footer = R"(
 Shapes come from -i (AITER's untuned CSV, a tuned file, a YAML of gemm sizes, - for stdin), from -m -n -k, from
@@ -98,10 +100,19 @@ void declare_measuring(CLI::App& app, TuneOptions& options) {
   app.add_option("--warmup", options.warmup, "Least warm-up calls")->capture_default_str();
   app.add_option("--iters", options.iterations, "Most timed calls of a finalist in a round")
       ->capture_default_str();
-  app.add_option("--batch", options.batch, "Accepted; in one process each shape is prepared by itself")
+  app.add_option("--batch", options.batch, "Most shapes that are with workers at once")
       ->capture_default_str();
-  app.add_option("--mp", options.workers, "Worker processes: 1, the tuner's own");
-  app.add_option("--timeout", options.timeout, "none: this process cannot be replaced");
+  app.add_option("--mp", options.workers,
+                 "Worker processes, one a device (default: all that --device names)");
+  app.add_option(
+         "--timeout", options.timeout,
+         "Seconds for a step of one candidate before its worker is replaced, or none; in screening the "
+         "other candidates' times set a nearer limit")
+      ->capture_default_str();
+  app.add_flag("--shape-grouped", options.shape_grouped,
+               "Accepted: all candidates of a shape run on one device anyway");
+  app.add_flag("--in-process", options.in_process,
+               "Measure in this process, for debugging: a kernel that crashes ends the run");
   app.add_option("--pdl", options.pdl, "off: programmatic dependent launch is a GPU's");
 }
 
@@ -123,8 +134,9 @@ void say_complaints(Console& console, const ShapeList& shapes) {
 }
 
 /// The usual run: everything but --run_config and --compare.
-int tune_shapes(const TuneOptions& options, const Environment& environment, Device& device,
+int tune_shapes(const TuneOptions& options, const Environment& environment, const Devices& devices,
                 const ShapeList& shapes) {
+  Device& device = *devices.front();
   auto outputs = outputs_of(options, environment, device.info(), shapes);
   if (!outputs.ok()) return usage_error("tune", outputs.message());
   auto request = request_of(options, shapes, *outputs, device);
@@ -139,15 +151,24 @@ int tune_shapes(const TuneOptions& options, const Environment& environment, Devi
   auto journal = TuneJournal::open(options, *outputs, device, *request);
   if (!journal.ok()) return usage_error("tune", journal.message());
   say_complaints(console, shapes);
-  console.line(fmt::format("{} on {}{}", counted(shapes.rows.size(), "shape"), device_line(device.info()),
+  std::string device_names;
+  for (const auto& each : devices)
+    device_names += (device_names.empty() ? "" : "; ") + device_line(each->info());
+  console.line(fmt::format("{} on {}{}", counted(shapes.rows.size(), "shape"), device_names,
                            (*journal)->goes_on() ? ", going on with an unfinished run" : ""));
   watch_for_interrupts();
-  InProcessEvaluator evaluator(device,
-                               in_process_options(device, request->policy, request->largest_err_ratio));
-  InterruptibleEvaluator interruptible((*journal)->around(evaluator), interrupted);
+  const auto evaluators = make_evaluators(options, environment, devices, *request);
+  std::vector<std::unique_ptr<InterruptibleEvaluator>> interruptible;
+  std::vector<Evaluator*> measuring;
+  for (const auto& evaluator : evaluators) {
+    const auto journaled = (*journal)->around(*evaluator);
+    if (!journaled.ok()) return usage_error("tune", journaled.message());
+    interruptible.push_back(std::make_unique<InterruptibleEvaluator>(**journaled, interrupted));
+    measuring.push_back(interruptible.back().get());
+  }
   TuneProgress progress(console, device, outputs->profile.empty() ? nullptr : &profile, *request,
                         options.verbose);
-  const auto summary = tune(device, interruptible, *request, (*journal)->around(progress));
+  const auto summary = tune(device, measuring, *request, (*journal)->around(progress));
   (*journal)->end(summary.ok() ? &*summary : nullptr, interrupted());
   console.clear_live_line();
   if (!summary.ok()) return usage_error("tune", summary.message());
@@ -161,19 +182,20 @@ int run(const TuneOptions& options) {
     return usage_error("tune", status.message());
   const Environment environment = read_environment();
   if (!options.replay.empty()) return replay_tuning(options, environment);
-  auto device = open_device(options.device, environment, true);
-  if (!device.ok()) return usage_error("tune", device.message());
-  if (const auto families = resolve_families(options.families, **device); !families.ok()) {
+  const auto devices = open_tune_devices(options, environment);
+  if (!devices.ok()) return usage_error("tune", devices.message());
+  Device& device = *devices->front();
+  if (const auto families = resolve_families(options.families, device); !families.ok()) {
     return usage_error("tune", families.message());
   }
   if (options.run_config && !options.run_config->empty()) {
-    return run_operator_on_file(options, **device);
+    return run_operator_on_file(options, device);
   }
-  auto shapes = shapes_of(options, environment, (*device)->info());
+  auto shapes = shapes_of(options, environment, device.info());
   if (!shapes.ok()) return usage_error("tune", shapes.message());
-  if (options.run_config) return run_operator_on_shapes(options, environment, **device, *shapes);
-  if (options.compare) return compare_operator(options, environment, **device, *shapes);
-  return tune_shapes(options, environment, **device, *shapes);
+  if (options.run_config) return run_operator_on_shapes(options, environment, device, *shapes);
+  if (options.compare) return compare_operator(options, environment, *devices, *shapes);
+  return tune_shapes(options, environment, *devices, *shapes);
 }
 
 }  // namespace

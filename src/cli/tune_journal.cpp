@@ -93,8 +93,9 @@ RunText run_text(const Device& device, const TuneRequest& request) {
   return text;
 }
 
-TuneJournal::TuneJournal(Journal journal, RunStart run, const Device& device, const TuneRequest& request)
-    : journal_(std::move(journal)), run_(run), device_(device), request_(request) {}
+TuneJournal::TuneJournal(std::string path, Journal journal, RunStart run, const Device& device,
+                         const TuneRequest& request)
+    : path_(std::move(path)), journal_(std::move(journal)), run_(run), device_(device), request_(request) {}
 
 TuneJournal::~TuneJournal() = default;
 
@@ -114,20 +115,25 @@ Result<std::unique_ptr<TuneJournal>> TuneJournal::open(const TuneOptions& option
   const RunText text = run_text(device, request);
   const auto run = journal->begin_run(text, go_on);
   if (!run.ok()) return Status(run.code(), fmt::format("the journal of measurements: {}", run.message()));
-  auto opened = std::unique_ptr<TuneJournal>(new TuneJournal(std::move(*journal), *run, device, request));
+  auto opened = std::unique_ptr<TuneJournal>(
+      new TuneJournal(journal_path(outputs.tuned), std::move(*journal), *run, device, request));
   opened->options_ = {run->id, text.policy, text.device, options.retry_failed};
   opened->recording_ = std::move(recording);
   return opened;
 }
 
-Evaluator& TuneJournal::around(Evaluator& inner) {
+Result<Evaluator*> TuneJournal::around(Evaluator& inner) {
   Evaluator* measured = &inner;
   if (recording_) {
+    if (recorder_ != nullptr) return Status::invalid("--record: one device can be recorded at a time");
     recorder_ = std::make_unique<RecordingEvaluator>(inner, *recording_, device_, request_.shapes);
     measured = recorder_.get();
   }
-  evaluator_ = std::make_unique<JournaledEvaluator>(*measured, journal_, device_, options_);
-  return *evaluator_;
+  auto journal = Journal::open(path_);
+  if (!journal.ok()) return journal.status();
+  Journaled& journaled = evaluators_.emplace_back(Journaled{std::move(*journal), nullptr});
+  journaled.evaluator = std::make_unique<JournaledEvaluator>(*measured, journaled.journal, device_, options_);
+  return journaled.evaluator.get();
 }
 
 TuneObserver& TuneJournal::around(TuneObserver& inner) {

@@ -1,6 +1,7 @@
 // The journal and the recording of one `tune`: around its evaluator and its observer.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 
@@ -20,8 +21,9 @@ class TuneJournal {
 
   /// An unfinished run goes on.
   bool goes_on() const { return run_.goes_on; }
-  /// `inner` with both around it. Called once; `inner` must outlive this.
-  Evaluator& around(Evaluator& inner);
+  /// `inner` with both around it; once an evaluator. Each has a connection of its own, so that several may
+  /// measure at once; a recording takes one evaluator only. `inner` must outlive this.
+  Result<Evaluator*> around(Evaluator& inner);
   /// `inner`, and decisions into the journal. A problem that ends here without trials (it was interrupted, or
   /// a killed process had published it) gets those that the journal has, so that a profile misses none.
   TuneObserver& around(TuneObserver& inner);
@@ -31,8 +33,10 @@ class TuneJournal {
  private:
   class Observer;
 
-  TuneJournal(Journal journal, RunStart run, const Device& device, const TuneRequest& request);
+  TuneJournal(std::string path, Journal journal, RunStart run, const Device& device,
+              const TuneRequest& request);
 
+  const std::string path_;
   Journal journal_;
   RunStart run_;
   const Device& device_;
@@ -40,7 +44,11 @@ class TuneJournal {
   JournalOptions options_;
   std::optional<RecordingWriter> recording_;
   std::unique_ptr<RecordingEvaluator> recorder_;
-  std::unique_ptr<JournaledEvaluator> evaluator_;
+  struct Journaled {
+    Journal journal;
+    std::unique_ptr<JournaledEvaluator> evaluator;
+  };
+  std::deque<Journaled> evaluators_;  // addresses stay
   std::unique_ptr<Observer> observer_;
 
  public:

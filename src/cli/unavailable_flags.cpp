@@ -15,11 +15,7 @@ struct UnavailableFlag {
   std::string_view needs;
 };
 
-constexpr std::array<UnavailableFlag, 6> flags = {{
-    {"--mp", "1",
-     "several worker processes, one a device; this version measures in its own process (--mp 1)"},
-    {"--timeout", "none", "a worker process that can be replaced; this version measures in its own process"},
-    {"--shape-grouped", "", "several devices; on one device all candidates of a shape run there anyway"},
+constexpr std::array<UnavailableFlag, 3> flags = {{
     {"--m-range", "", "rows that stand for ranges of M; this version tunes single M"},
     {"--launch", "", "a GPU (graph or eager launches); a CPU's calls are timed as they are"},
     {"--pdl", "off", "a GPU (programmatic dependent launch)"},

@@ -33,6 +33,7 @@ struct TuneRequest {
   bool all = false;                     // retune what the output already has
   bool stale = false;                   // retune rows whose env is not today's
   std::vector<std::string> also_read;   // further tuned files that count as done
+  int shapes_at_once = 100;             // never more than this many are in the hands of evaluators
   SecondsClock clock = steady_seconds;  // of budgets and of the seconds that are reported
 };
 
@@ -56,7 +57,7 @@ struct TuneSummary {
   std::int64_t candidates = 0;
 };
 
-/// Called on the tuning thread.
+/// Called by one thread at a time; where several evaluators work, by each of their threads.
 class TuneObserver {
  public:
   virtual ~TuneObserver() = default;
@@ -72,6 +73,11 @@ class TuneObserver {
 /// K, types) share one layout, chosen over all their M weighted by calls. An error is one that stops the run
 /// (the output cannot be written …); failed shapes are in the summary.
 Result<TuneSummary> tune(Device& device, Evaluator& evaluator, const TuneRequest& request,
+                         TuneObserver& observer);
+
+/// The same with several evaluators, one thread each, of devices that are equal to `device` in gfx and
+/// cu_num. Shapes of one layout group stay with one evaluator; publishing and observing happen here.
+Result<TuneSummary> tune(Device& device, std::span<Evaluator* const> evaluators, const TuneRequest& request,
                          TuneObserver& observer);
 
 /// The environment of rows made by this request on this device: its hash (the `env` column) and the JSON
