@@ -17,6 +17,7 @@
 #include "cli/console.h"
 #include "cli/device_options.h"
 #include "cli/output_path.h"
+#include "cli/size_options.h"
 #include "cli/table_files.h"
 #include "dispatch/row_audit.h"
 #include "formats/merge_tables.h"
@@ -209,10 +210,10 @@ Result<std::vector<TunedFile>> read_files(const AuditOptions& options, std::opti
   std::vector<TunedFile> files;
   for (const std::string& word : options.files) {
     for (const std::string& path : path_list(word)) {
-      const auto content = read_file(path);
+      auto content = read_file(path);
       if (!content.ok()) return content.status();
       if (!is_other_format(path, *content)) {
-        auto file = parse_tuned_csv(path, *content, {.operation = operation});
+        auto file = parse_tuned_csv(path, std::move(*content), {.operation = operation});
         if (!file.ok()) return file.status();
         files.push_back(std::move(*file));
         continue;

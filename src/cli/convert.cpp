@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/output_path.h"
+#include "cli/size_options.h"
 #include "cli/table_files.h"
 #include "formats/all_formats.h"
 

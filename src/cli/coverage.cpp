@@ -17,6 +17,7 @@
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/device_options.h"
+#include "cli/size_options.h"
 #include "cli/table_files.h"
 #include "dispatch/table_set.h"
 #include "formats/capture_file.h"

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/size_options.h"
 #include "cli/table_files.h"
 #include "tuned/difference.h"
 

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/size_options.h"
 #include "cli/table_files.h"
 #include "formats/merge_tables.h"
 

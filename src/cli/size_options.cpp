@@ -128,16 +128,18 @@ void declare_size_options(CLI::App& app, SizeOptions& options) {
       ->group("tune_gemm's words");
 }
 
-Result<std::optional<Operation>> operation_of(const SizeOptions& options) {
-  if (options.operation.empty()) return std::optional<Operation>();
-  const auto operation = parse_operation(options.operation);
-  if (!operation) {
-    return Status::invalid(
-        "--op {}: unknown operation (known: a16w16, a8w8, a8w8_bpreshuffle, a8w8_blockscale, "
-        "a8w8_blockscale_bpreshuffle, a4w4_blockscale, batched_bf16, batched_a8w8, fused_moe)",
-        options.operation);
+Result<std::optional<Operation>> operation_word(const std::string& text) {
+  if (text.empty()) return std::optional<Operation>();
+  if (const auto operation = parse_operation(text)) return operation;
+  std::string known;
+  for (const Operation operation : all_operations()) {
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", to_string(operation));
   }
-  return operation;
+  return Status::invalid("--op {}: unknown operation (known: {})", text, known);
+}
+
+Result<std::optional<Operation>> operation_of(const SizeOptions& options) {
+  return operation_word(options.operation);
 }
 
 Result<std::optional<DataType>> x_type_of(const SizeOptions& options) {

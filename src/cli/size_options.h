@@ -43,6 +43,8 @@ struct SizeOptions {
 
 void declare_size_options(CLI::App& app, SizeOptions& options);
 
+/// The text of --op, parsed; nullopt where it is empty.
+Result<std::optional<Operation>> operation_word(const std::string& text);
 /// --op where given.
 Result<std::optional<Operation>> operation_of(const SizeOptions& options);
 /// --indtype (or -dtype_a, -dtype_b) and --outdtype (or -dtype_c); nullopt where not given.

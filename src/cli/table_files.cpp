@@ -10,13 +10,6 @@
 
 namespace gemmtune::cli {
 
-Result<std::optional<Operation>> operation_word(const std::string& text) {
-  if (text.empty()) return std::optional<Operation>();
-  const auto operation = parse_operation(text);
-  if (!operation) return Status::invalid("--op {}: no operation, expected one such as a16w16 or a8w8", text);
-  return std::optional<Operation>(*operation);
-}
-
 Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words,
                                            std::optional<Operation> operation) {
   std::vector<TunedFile> files;

@@ -10,9 +10,6 @@
 
 namespace gemmtune::cli {
 
-/// --op, parsed; nullopt where it is empty.
-Result<std::optional<Operation>> operation_word(const std::string& text);
-
 /// Every file of the words, each a path or a colon-separated list. A path that was named must be there.
 Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words,
                                            std::optional<Operation> operation);

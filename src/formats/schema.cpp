@@ -30,13 +30,28 @@ constexpr std::array<SchemaColumn, 18> bf16_columns{{
     {Column::bw, "bw", {}},
 }};
 
-constexpr std::array<SchemaColumn, 13> a8w8_columns{{
-    {Column::gfx, "gfx", {}},
-    {Column::cu_num, "cu_num", {}},
-    {Column::m, "M", {}},
-    {Column::n, "N", {}},
-    {Column::k, "K", {}},
-    {Column::q_dtype_w, "q_dtype_w", {}},
+/// The lists one behind another.
+template <std::size_t... counts>
+constexpr auto joined(const std::array<SchemaColumn, counts>&... lists) {
+  std::array<SchemaColumn, (counts + ...)> all{};
+  std::size_t at = 0;
+  const auto append = [&](const auto& list) {
+    for (const SchemaColumn& column : list) all[at++] = column;
+  };
+  (append(lists), ...);
+  return all;
+}
+
+constexpr std::array<SchemaColumn, 2> device{{{Column::gfx, "gfx", {}}, {Column::cu_num, "cu_num", {}}}};
+constexpr std::array<SchemaColumn, 3> sizes{
+    {{Column::m, "M", {}}, {Column::n, "N", {}}, {Column::k, "K", {}}}};
+constexpr std::array<SchemaColumn, 1> batch{{{Column::batch, "B", {}}}};
+constexpr std::array<SchemaColumn, 1> weight_type{{{Column::q_dtype_w, "q_dtype_w", {}}}};
+constexpr std::array<SchemaColumn, 1> library{{{Column::libtype, "libtype", {}}}};
+
+/// What follows the key, and libtype where there is one, in the tables of all quantized and batched
+/// operations.
+constexpr std::array<SchemaColumn, 7> winner{{
     {Column::solidx, "kernelId", {}},
     {Column::split_k, "splitK", {}},
     {Column::us, "us", {}},
@@ -46,85 +61,20 @@ constexpr std::array<SchemaColumn, 13> a8w8_columns{{
     {Column::err_ratio, "errRatio", {"err_ratio", "err1"}},
 }};
 
-constexpr std::array<SchemaColumn, 14> a8w8_bpreshuffle_columns{{
-    {Column::gfx, "gfx", {}},
-    {Column::cu_num, "cu_num", {}},
-    {Column::m, "M", {}},
-    {Column::n, "N", {}},
-    {Column::k, "K", {}},
-    {Column::q_dtype_w, "q_dtype_w", {}},
-    {Column::libtype, "libtype", {}},
-    {Column::solidx, "kernelId", {}},
-    {Column::split_k, "splitK", {}},
-    {Column::us, "us", {}},
-    {Column::kernel_name, "kernelName", {}},
-    {Column::tflops, "tflops", {}},
-    {Column::bw, "bw", {}},
-    {Column::err_ratio, "errRatio", {"err_ratio", "err1"}},
-}};
+constexpr auto a8w8_columns = joined(device, sizes, weight_type, winner);
+constexpr auto a8w8_bpreshuffle_columns = joined(device, sizes, weight_type, library, winner);
+constexpr auto blockscale_columns = joined(device, sizes, library, winner);
+constexpr auto a4w4_columns = joined(device, sizes, winner);
+constexpr auto batched_columns = joined(device, batch, sizes, winner);
 
-constexpr std::array<SchemaColumn, 13> blockscale_columns{{
-    {Column::gfx, "gfx", {}},
-    {Column::cu_num, "cu_num", {}},
-    {Column::m, "M", {}},
-    {Column::n, "N", {}},
-    {Column::k, "K", {}},
-    {Column::libtype, "libtype", {}},
-    {Column::solidx, "kernelId", {}},
-    {Column::split_k, "splitK", {}},
-    {Column::us, "us", {}},
-    {Column::kernel_name, "kernelName", {}},
-    {Column::tflops, "tflops", {}},
-    {Column::bw, "bw", {}},
-    {Column::err_ratio, "errRatio", {"err_ratio", "err1"}},
-}};
-
-constexpr std::array<SchemaColumn, 12> a4w4_columns{{
-    {Column::gfx, "gfx", {}},
-    {Column::cu_num, "cu_num", {}},
-    {Column::m, "M", {}},
-    {Column::n, "N", {}},
-    {Column::k, "K", {}},
-    {Column::solidx, "kernelId", {}},
-    {Column::split_k, "splitK", {}},
-    {Column::us, "us", {}},
-    {Column::kernel_name, "kernelName", {}},
-    {Column::tflops, "tflops", {}},
-    {Column::bw, "bw", {}},
-    {Column::err_ratio, "errRatio", {"err_ratio", "err1"}},
-}};
-
-constexpr std::array<SchemaColumn, 13> batched_columns{{
-    {Column::gfx, "gfx", {}},
-    {Column::cu_num, "cu_num", {}},
-    {Column::batch, "B", {}},
-    {Column::m, "M", {}},
-    {Column::n, "N", {}},
-    {Column::k, "K", {}},
-    {Column::solidx, "kernelId", {}},
-    {Column::split_k, "splitK", {}},
-    {Column::us, "us", {}},
-    {Column::kernel_name, "kernelName", {}},
-    {Column::tflops, "tflops", {}},
-    {Column::bw, "bw", {}},
-    {Column::err_ratio, "errRatio", {"err_ratio", "err1"}},
-}};
-
-constexpr std::array<SchemaColumn, 13> mxscale_columns{{
+constexpr std::array<SchemaColumn, 5> mxscale_key{{
     {Column::gfx, "gfx", {}},
     {Column::batch, "b", {}},
     {Column::m, "m", {}},
     {Column::n, "n", {}},
     {Column::k, "k", {}},
-    {Column::libtype, "libtype", {}},
-    {Column::solidx, "kernelId", {}},
-    {Column::split_k, "splitK", {}},
-    {Column::us, "us", {}},
-    {Column::kernel_name, "kernelName", {}},
-    {Column::tflops, "tflops", {}},
-    {Column::bw, "bw", {}},
-    {Column::err_ratio, "errRatio", {"err_ratio", "err1"}},
 }};
+constexpr auto mxscale_columns = joined(mxscale_key, library, winner);
 
 // The tag is no column of a new file, but known where a file has it.
 constexpr std::array<SchemaColumn, 29> moe_columns{{

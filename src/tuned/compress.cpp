@@ -34,9 +34,7 @@ class SharedGroups {
 
  private:
   static GroupKey without_activation(const TunedEntry& row) {
-    GroupKey key{table_gfx(row), row.cu_num, group_of(row.problem)};
-    key.group.moe.activation = Activation::none;
-    return key;
+    return of_any_activation({table_gfx(row), row.cu_num, group_of(row.problem)});
   }
   static GroupKey without_gfx(const TunedEntry& row) {
     GroupKey key = without_activation(row);

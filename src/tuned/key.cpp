@@ -76,6 +76,12 @@ Problem group_of(const Problem& problem) {
 
 bool same_key(const Problem& a, const Problem& b) { return a.m == b.m && group_of(a) == group_of(b); }
 
+GroupKey of_any_activation(GroupKey key) {
+  key.any_activation = true;
+  key.group.moe.activation = Activation::none;
+  return key;
+}
+
 std::size_t GroupKeyHash::operator()(const GroupKey& key) const {
   const Problem& group = key.group;
   std::uint64_t hash = std::hash<std::string_view>{}(key.gfx);

@@ -27,6 +27,8 @@ struct GroupKey {
 
   friend bool operator==(const GroupKey&, const GroupKey&) = default;
 };
+/// The key of the rows of every activation of a fused MoE.
+GroupKey of_any_activation(GroupKey key);
 struct GroupKeyHash {
   std::size_t operator()(const GroupKey& key) const;
 };

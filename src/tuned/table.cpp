@@ -127,9 +127,7 @@ void TunedTable::State::add_wild_groups(std::vector<GroupKey>& keys,
     const TunedEntry& entry = entries[index];
     if (entry.problem.operation != Operation::fused_moe || !is_of_look_up(entry)) continue;
     if (!valid_time(entry.us)) continue;
-    GroupKey key = group_key(table_gfx(entry), entry.cu_num, entry.problem);
-    key.any_activation = true;
-    key.group.moe.activation = Activation::none;
+    const GroupKey key = of_any_activation(group_key(table_gfx(entry), entry.cu_num, entry.problem));
     const auto [at, made] = numbers.try_emplace(key, static_cast<std::uint32_t>(keys.size()));
     if (made) {
       keys.push_back(key);
@@ -154,8 +152,7 @@ std::vector<GroupRow> TunedTable::State::rows_of(const GroupKey& key, const std:
   GroupKey other = key;
   if (key.group.operation == Operation::fused_moe) {
     if (key.any_activation) return own;
-    other.any_activation = true;
-    other.group.moe.activation = Activation::none;
+    other = of_any_activation(key);
   } else {
     if (!amd_architecture(key.gfx)) return own;
     other.gfx = {};
@@ -218,10 +215,7 @@ const TunedTable::Group* TunedTable::find_group(const LookupKey& key_without_m) 
   GroupKey key = group_key(key_without_m.gfx, key_without_m.cu_num, key_without_m.problem);
   const bool moe = key.group.operation == Operation::fused_moe;
   for (int wild = 0; wild <= (moe ? 1 : 0); ++wild) {
-    if (wild == 1) {
-      key.any_activation = true;
-      key.group.moe.activation = Activation::none;
-    }
+    if (wild == 1) key = of_any_activation(key);
     key.gfx = key_without_m.gfx;
     if (const Group* group = state_->find(key)) return group;
     if (!amd_architecture(key.gfx)) continue;
