@@ -77,7 +77,9 @@ typedef struct gemmtune_tuning_options {
   const char* search;    /* NULL: "staged" */
   void (*progress)(const gemmtune_tuning_progress* progress, void* context); /* may be NULL */
   void* context;
-  int32_t pin_threads; /* not 0: bind the tuner's threads to cores, as the command line does */
+  int32_t pin_threads;        /* not 0: bind the tuner's threads to cores, as the command line does */
+  const char* worker_program; /* path of the gemmtune program: measure in a process of it, so that a kernel
+                                 that crashes or hangs ends that process; NULL: measure in this process */
 } gemmtune_tuning_options;
 
 typedef struct gemmtune_tuning_summary {

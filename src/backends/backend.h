@@ -73,6 +73,9 @@ class KernelFamily {
   virtual std::string_view name() const = 0;
   /// Raised whenever a config's text would mean another kernel than before.
   virtual int revision() const { return 1; }
+  /// What a kernel of this family is made of beside its config: changes whenever its source or its compiler
+  /// flags do. A failure that was met under another identity may be gone.
+  virtual std::string identity() const { return std::string(name()) + " r" + std::to_string(revision()); }
   /// Vendor libraries before ours before plain references: decides ties.
   virtual int tie_rank() const = 0;
   /// ok, or `unsupported` with the reason in words of a fixed vocabulary. A problem with weight_layout `any`
@@ -130,6 +133,10 @@ class Device {
   /// Why there is no family of this name: its library is missing, or no backend has it (then it names those
   /// there are).
   Status missing_family(std::string_view name) const;
+
+  /// KernelFamily::identity() with the version of the library behind the family; the bare name where there is
+  /// no such family.
+  std::string family_identity(std::string_view name) const;
 
   virtual Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes, Placement placement) = 0;
   virtual Status copy_in(void* device, const void* host, std::size_t bytes) = 0;

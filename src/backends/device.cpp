@@ -59,6 +59,16 @@ const KernelFamily* Device::find_family(std::string_view name) const {
   return nullptr;
 }
 
+std::string Device::family_identity(std::string_view name) const {
+  const KernelFamily* family = find_family(name);
+  if (family == nullptr) return std::string(name);
+  std::string identity = family->identity();
+  for (const Library& library : info().libraries) {
+    if (to_lower(library.name) == name) identity += fmt::format(" {}", library.version);
+  }
+  return identity;
+}
+
 Status Device::unshuffle_weight(const Problem& problem, WeightLayout layout, const void*, void*) const {
   return Status::unsupported("weight layout {} of {} has no inverse on {}", to_string(layout),
                              short_name(problem), info().name);

@@ -1,5 +1,7 @@
 #include "base/environment.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <initializer_list>
 
@@ -41,6 +43,11 @@ std::string default_config_folder() {
   return ".gemmtune";
 }
 
+std::string default_runtime_folder() {
+  if (const auto base = first_set({"XDG_RUNTIME_DIR"}); !base.empty()) return base + "/gemmtune";
+  return "/tmp/gemmtune-" + std::to_string(geteuid());
+}
+
 TunedFileLists tuned_file_lists() {
   TunedFileLists lists;
   lists.a16w16 = first_set({"GEMMTUNE_CONFIG_A16W16", "AITER_CONFIG_GEMM_BF16"});
@@ -62,6 +69,7 @@ TunedFileLists tuned_file_lists() {
 Environment read_environment() {
   Environment environment;
   environment.config_folder = default_config_folder();
+  environment.runtime_folder = default_runtime_folder();
   environment.tuned_files = tuned_file_lists();
   environment.log_config = is_on(first_set({"GEMMTUNE_LOG_CONFIG", "AITER_LOG_TUNED_CONFIG"}));
   read_capture_switch(first_set({"GEMMTUNE_CAPTURE", "AITER_TUNE_GEMM"}), environment);

@@ -21,5 +21,9 @@ std::function<int()> declare_convert(CLI::App& app);
 std::function<int()> declare_diff(CLI::App& app);
 std::function<int()> declare_coverage(CLI::App& app);
 std::function<int()> declare_devices(CLI::App& app);
+std::function<int()> declare_journal(CLI::App& app);
+
+/// The hidden command: the worker process of `tune`. Takes no options.
+int run_worker_command();
 
 }  // namespace gemmtune::cli

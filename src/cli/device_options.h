@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/backend.h"
 #include "base/environment.h"
@@ -22,6 +23,8 @@ struct DeviceOptions {
 
 void declare_device_options(CLI::App& app, DeviceOptions& options);
 DeviceRequest device_request(const DeviceOptions& options, const Environment& environment);
+/// "cpu:0,cpu:1" → cpu:0 and cpu:1; "cpu:0,2-3" is one device. An empty text is one too: the default.
+std::vector<std::string> split_devices(const std::string& text);
 /// `pin`: for measuring; a command that only looks does not pin. Messages name the option at fault.
 Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, const Environment& environment,
                                             bool pin);

@@ -13,6 +13,7 @@
 
 #include "cli/argv_words.h"
 #include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/unavailable_flags.h"
 
@@ -62,6 +63,7 @@ int run(int argc, char** argv) {
     actions[sub] = command.declare(*sub);
   }
   const std::vector<std::string> raw(argv + 1, argv + argc);
+  if (raw == std::vector<std::string>{"worker"}) return run_worker_command();
   std::vector<std::string> words = argv_words(raw);
   const std::string command = command_of(words);
   if (command.empty() && !words.empty() && words[0].substr(0, 1) != "-") {

@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
-#include "cli/bench_report.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/console.h"
@@ -15,20 +15,25 @@
 #include "cli/interrupt.h"
 #include "cli/interruptible_evaluator.h"
 #include "cli/profile_file.h"
+#include "cli/tune_journal.h"
 #include "cli/tune_operator.h"
 #include "cli/tune_options.h"
 #include "cli/tune_progress.h"
+#include "cli/tune_replay.h"
 #include "cli/tune_report.h"
+#include "cli/tune_workers.h"
 #include "search/strategy.h"
-#include "tuning/in_process_evaluator.h"
 
 namespace gemmtune::cli {
 namespace {
 
+using Devices = std::vector<std::unique_ptr<Device>>;
+
 constexpr const char* footer = R"(
 Shapes come from -i (AITER's untuned CSV, a tuned file, a YAML of gemm sizes, - for stdin), from -m -n -k, from
 --model_dir, or from the config folder. Shapes that the output already has for this device are skipped (--all tunes
-them again), so an unfinished run is continued by the same command. The output is written after each shape.
+them again). The output is written after each shape, every measurement into OUTPUT.journal: an interrupted or killed
+run is continued by the same command and measures nothing twice.
 
 Exit codes: 0 done, 1 finished but some shapes failed, were taken by no family or could not be read, 2 usage or
 input, 130 Ctrl-C (what was decided is in the file).
@@ -37,7 +42,9 @@ Examples:
   gemmtune tune -i shapes/llama-3.2-1b.csv -o tuned.csv --budget 110
   gemmtune tune -m 16 -n 2048 -k 8192 -o tuned.csv -o2 all_candidates.csv
   gemmtune tune --model_dir Llama-3.2-1B --tp 2 --nsets 1,16,512 --libtype onednn,tiled -o tuned.csv
-  gemmtune tune --run_config tuned.csv)";
+  gemmtune tune --run_config tuned.csv
+  gemmtune tune -i shapes.csv -o tuned.csv --search exhaustive --record run.jsonl
+  gemmtune tune --replay run.jsonl -o replayed.csv)";
 
 void declare_files(CLI::App& app, TuneOptions& options) {
   app.add_option(
@@ -55,6 +62,14 @@ void declare_files(CLI::App& app, TuneOptions& options) {
       ->capture_default_str();
   app.add_option("--sort", options.sort, "Sort the output by gfx, cu_num, N, M, K (bare, or True or False)");
   app.add_flag("--all", options.all, "Tune again what the output has");
+  app.add_flag("--resume,!--no-resume", options.resume,
+               "Go on with an unfinished run of the same request (on; its journal is OUTPUT.journal)");
+  app.add_flag("--retry-failed", options.retry_failed,
+               "Try candidates again that failed before; without it only repaired kernels are");
+  app.add_option("--record", options.record, "Write everything that is measured into a recording")
+      ->type_name("FILE");
+  app.add_option("--replay", options.replay, "Answer from a recording instead of a machine")
+      ->type_name("FILE");
   app.add_flag("--stale", options.stale, "Tune again the rows that were measured in another environment");
   app.add_flag("--strict", options.strict, "A row that cannot be read is an error");
 }
@@ -85,10 +100,19 @@ void declare_measuring(CLI::App& app, TuneOptions& options) {
   app.add_option("--warmup", options.warmup, "Least warm-up calls")->capture_default_str();
   app.add_option("--iters", options.iterations, "Most timed calls of a finalist in a round")
       ->capture_default_str();
-  app.add_option("--batch", options.batch, "Accepted; in one process each shape is prepared by itself")
+  app.add_option("--batch", options.batch, "Most shapes that are with workers at once")
       ->capture_default_str();
-  app.add_option("--mp", options.workers, "Worker processes: 1, the tuner's own");
-  app.add_option("--timeout", options.timeout, "none: this process cannot be replaced");
+  app.add_option("--mp", options.workers,
+                 "Worker processes, one a device (default: all that --device names)");
+  app.add_option(
+         "--timeout", options.timeout,
+         "Seconds for a step of one candidate before its worker is replaced, or none; in screening the "
+         "other candidates' times set a nearer limit")
+      ->capture_default_str();
+  app.add_flag("--shape-grouped", options.shape_grouped,
+               "Accepted: all candidates of a shape run on one device anyway");
+  app.add_flag("--in-process", options.in_process,
+               "Measure in this process, for debugging: a kernel that crashes ends the run");
   app.add_option("--pdl", options.pdl, "off: programmatic dependent launch is a GPU's");
 }
 
@@ -110,8 +134,9 @@ void say_complaints(Console& console, const ShapeList& shapes) {
 }
 
 /// The usual run: everything but --run_config and --compare.
-int tune_shapes(const TuneOptions& options, const Environment& environment, Device& device,
+int tune_shapes(const TuneOptions& options, const Environment& environment, const Devices& devices,
                 const ShapeList& shapes) {
+  Device& device = *devices.front();
   auto outputs = outputs_of(options, environment, device.info(), shapes);
   if (!outputs.ok()) return usage_error("tune", outputs.message());
   auto request = request_of(options, shapes, *outputs, device);
@@ -123,15 +148,28 @@ int tune_shapes(const TuneOptions& options, const Environment& environment, Devi
       return usage_error("tune", status.message());
   }
   Console console(options.quiet);
+  auto journal = TuneJournal::open(options, *outputs, device, *request);
+  if (!journal.ok()) return usage_error("tune", journal.message());
   say_complaints(console, shapes);
-  console.line(fmt::format("{} on {}", counted(shapes.rows.size(), "shape"), device_line(device.info())));
+  std::string device_names;
+  for (const auto& each : devices)
+    device_names += (device_names.empty() ? "" : "; ") + device_line(each->info());
+  console.line(fmt::format("{} on {}{}", counted(shapes.rows.size(), "shape"), device_names,
+                           (*journal)->goes_on() ? ", going on with an unfinished run" : ""));
   watch_for_interrupts();
-  InProcessEvaluator evaluator(device,
-                               in_process_options(device, request->policy, request->largest_err_ratio));
-  InterruptibleEvaluator interruptible(evaluator, interrupted);
+  const auto evaluators = make_evaluators(options, environment, devices, *request);
+  std::vector<std::unique_ptr<InterruptibleEvaluator>> interruptible;
+  std::vector<Evaluator*> measuring;
+  for (const auto& evaluator : evaluators) {
+    const auto journaled = (*journal)->around(*evaluator);
+    if (!journaled.ok()) return usage_error("tune", journaled.message());
+    interruptible.push_back(std::make_unique<InterruptibleEvaluator>(**journaled, interrupted));
+    measuring.push_back(interruptible.back().get());
+  }
   TuneProgress progress(console, device, outputs->profile.empty() ? nullptr : &profile, *request,
                         options.verbose);
-  const auto summary = tune(device, interruptible, *request, progress);
+  const auto summary = tune(device, measuring, *request, (*journal)->around(progress));
+  (*journal)->end(summary.ok() ? &*summary : nullptr, interrupted());
   console.clear_live_line();
   if (!summary.ok()) return usage_error("tune", summary.message());
   const TuneEnding ending{*summary, shapes, *outputs, device.info(), interrupted()};
@@ -143,19 +181,21 @@ int run(const TuneOptions& options) {
   if (const Status status = check_options(options); !status.ok())
     return usage_error("tune", status.message());
   const Environment environment = read_environment();
-  auto device = open_device(options.device, environment, true);
-  if (!device.ok()) return usage_error("tune", device.message());
-  if (const auto families = resolve_families(options.families, **device); !families.ok()) {
+  if (!options.replay.empty()) return replay_tuning(options, environment);
+  const auto devices = open_tune_devices(options, environment);
+  if (!devices.ok()) return usage_error("tune", devices.message());
+  Device& device = *devices->front();
+  if (const auto families = resolve_families(options.families, device); !families.ok()) {
     return usage_error("tune", families.message());
   }
   if (options.run_config && !options.run_config->empty()) {
-    return run_operator_on_file(options, **device);
+    return run_operator_on_file(options, device);
   }
-  auto shapes = shapes_of(options, environment, (*device)->info());
+  auto shapes = shapes_of(options, environment, device.info());
   if (!shapes.ok()) return usage_error("tune", shapes.message());
-  if (options.run_config) return run_operator_on_shapes(options, environment, **device, *shapes);
-  if (options.compare) return compare_operator(options, environment, **device, *shapes);
-  return tune_shapes(options, environment, **device, *shapes);
+  if (options.run_config) return run_operator_on_shapes(options, environment, device, *shapes);
+  if (options.compare) return compare_operator(options, environment, *devices, *shapes);
+  return tune_shapes(options, environment, *devices, *shapes);
 }
 
 }  // namespace

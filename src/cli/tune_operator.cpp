@@ -15,6 +15,7 @@
 #include "cli/interruptible_evaluator.h"
 #include "cli/tune_progress.h"
 #include "cli/tune_report.h"
+#include "cli/tune_workers.h"
 #include "tuning/known_rows.h"
 
 namespace gemmtune::cli {
@@ -174,8 +175,10 @@ int run_operator_on_shapes(const TuneOptions& options, const Environment& enviro
   return run_and_report(options, device, request, {"operator", "default"});
 }
 
-int compare_operator(const TuneOptions& options, const Environment& environment, Device& device,
-                     const ShapeList& shapes) {
+int compare_operator(const TuneOptions& options, const Environment& environment,
+                     const std::vector<std::unique_ptr<Device>>& devices, const ShapeList& shapes) {
+  if (devices.size() > 1) return usage_error("tune", "--compare takes one device");
+  Device& device = *devices.front();
   auto outputs = outputs_of(options, environment, device.info(), shapes);
   if (!outputs.ok()) return usage_error("tune", outputs.message());
   const CandidateFile candidate(outputs->tuned);
@@ -188,8 +191,8 @@ int compare_operator(const TuneOptions& options, const Environment& environment,
   Console console(options.quiet);
   for (const std::string& complaint : shapes.complaints) console.urgent_line(complaint);
   watch_for_interrupts();
-  InProcessEvaluator evaluator(device,
-                               in_process_options(device, request->policy, request->largest_err_ratio));
+  const auto evaluators = make_evaluators(options, environment, devices, *request);
+  Evaluator& evaluator = *evaluators.front();
   InterruptibleEvaluator interruptible(evaluator, interrupted);
   TuneProgress progress(console, device, nullptr, *request, options.verbose);
   const auto summary = tune(device, interruptible, *request, progress);

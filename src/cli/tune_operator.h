@@ -1,6 +1,9 @@
 // `tune --run_config` and `tune --compare`: the production operator, timed instead of or around tuning.
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "backends/backend.h"
 #include "base/environment.h"
 #include "cli/tune_options.h"
@@ -16,7 +19,7 @@ int run_operator_on_shapes(const TuneOptions& options, const Environment& enviro
 /// --compare: tunes into a file of its own, times the operator with the output's rows before and with the new
 /// ones after, in interleaved rounds. Writes only with --update_improved, and only rows that improved or had
 /// no time.
-int compare_operator(const TuneOptions& options, const Environment& environment, Device& device,
-                     const ShapeList& shapes);
+int compare_operator(const TuneOptions& options, const Environment& environment,
+                     const std::vector<std::unique_ptr<Device>>& devices, const ShapeList& shapes);
 
 }  // namespace gemmtune::cli

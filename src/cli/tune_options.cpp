@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "cli/family_names.h"
 #include "cli/output_path.h"
 #include "formats/capture_file.h"
@@ -124,12 +126,31 @@ Status check_numbers(const TuneOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(at_least("--warmup", options.warmup, 0));
   GEMMTUNE_RETURN_IF_ERROR(at_least("--iters", options.iterations, 1));
   GEMMTUNE_RETURN_IF_ERROR(at_least("--budget", options.budget_seconds, 0));
+  GEMMTUNE_RETURN_IF_ERROR(at_least("--mp", options.workers, 0));
+  GEMMTUNE_RETURN_IF_ERROR(timeout_of(options).status());
   GEMMTUNE_RETURN_IF_ERROR(at_least("--min_improvement_pct", options.least_improvement, 0));
   if (!(options.largest_err_ratio >= 0 && options.largest_err_ratio <= 1)) {
     return Status::invalid("--errRatio {}: expected a share from 0 to 1", options.largest_err_ratio);
   }
   if (!(options.prefer_ratio > 0 && options.prefer_ratio <= 1)) {
     return Status::invalid("--prefer-ratio {}: expected a ratio above 0, up to 1", options.prefer_ratio);
+  }
+  return {};
+}
+
+/// The journal and recordings are of plain tuning; a replay measures nothing that could be written down.
+Status check_journal(const TuneOptions& options) {
+  const std::string_view flag = !options.record.empty()   ? "--record"
+                                : !options.replay.empty() ? "--replay"
+                                : options.retry_failed    ? "--retry-failed"
+                                                          : "";
+  if (!flag.empty() && (options.compare || options.run_config)) {
+    return Status::invalid("{}: not with {}", flag, options.compare ? "--compare" : "--run_config");
+  }
+  if (options.replay.empty()) return {};
+  if (!options.record.empty()) return Status::invalid("--record and --replay: give one of them, not both");
+  if (options.device.backend != "auto" || !options.device.device.empty() || options.device.threads != 0) {
+    return Status::invalid("--replay: the device is the recording's; drop --backend, --device and --threads");
   }
   return {};
 }
@@ -166,9 +187,13 @@ Status check_options(const TuneOptions& options) {
   if (options.update_improved && !options.compare) {
     return Status::invalid("--update_improved needs --compare");
   }
+  if (options.in_process && options.workers > 1) {
+    return Status::invalid("--in-process and --mp {}: one process measures on one device", options.workers);
+  }
   if (options.run_config && options.compare) {
     return Status::invalid("--run_config and --compare: give one of them, not both");
   }
+  GEMMTUNE_RETURN_IF_ERROR(check_journal(options));
   GEMMTUNE_RETURN_IF_ERROR(check_words(options));
   return check_numbers(options);
 }
@@ -213,6 +238,13 @@ Result<Outputs> outputs_of(const TuneOptions& options, const Environment& enviro
   return outputs;
 }
 
+Result<double> timeout_of(const TuneOptions& options) {
+  if (options.timeout == "none") return std::numeric_limits<double>::infinity();
+  const auto seconds = parse_number(options.timeout);
+  if (seconds && std::isfinite(*seconds) && *seconds > 0) return *seconds;
+  return Status::invalid("--timeout {}: expected seconds above 0, or none", options.timeout);
+}
+
 Policy policy_of(const TuneOptions& options) {
   Policy policy;
   policy.cache = parse_cache_mode(options.cache).value_or(CacheMode::weights_cold);
@@ -240,6 +272,7 @@ Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shap
   request.budget_seconds = options.budget_seconds;
   request.all = options.all;
   request.stale = options.stale;
+  request.shapes_at_once = options.batch;
   return request;
 }
 

@@ -43,13 +43,19 @@ struct TuneOptions {
   bool compare = false;
   bool update_improved = false;
   double least_improvement = 3.0;  // percent
+  bool resume = true;
+  bool retry_failed = false;
+  std::string record;  // file; empty: none
+  std::string replay;
   bool verbose = false;
   bool quiet = false;
   bool strict = false;
   bool json = false;
-  std::string workers;  // --mp: only "1" comes this far, see unavailable_flags.cpp
-  std::string pdl;      // --pdl: only "off" comes this far
-  std::string timeout;  // --timeout: only "none" comes this far
+  int workers = 0;               // --mp; 0: one a device
+  std::string timeout = "1800";  // seconds, or none
+  bool shape_grouped = false;    // accepted: shapes are never split among devices
+  bool in_process = false;
+  std::string pdl;  // --pdl: only "off" comes this far
 };
 
 /// Contradictions that need no machine and no file; a word list for each value that has one.
@@ -72,6 +78,8 @@ Result<Outputs> outputs_of(const TuneOptions& options, const Environment& enviro
                            const DeviceInfo& device, const ShapeList& shapes);
 
 Policy policy_of(const TuneOptions& options);
+/// --timeout in seconds; infinity for none.
+Result<double> timeout_of(const TuneOptions& options);
 Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shapes, const Outputs& outputs,
                                const Device& device);
 

@@ -14,31 +14,24 @@ TuneProgress::TuneProgress(Console& console, const Device& device, ProfileFile* 
     : console_(console),
       device_(device),
       profile_(profile),
-      budget_seconds_(request.budget_seconds),
-      verbose_(verbose) {}
+      estimate_(device, request),
+      clock_(request.clock),
+      verbose_(verbose),
+      start_(clock_()) {}
 
-double TuneProgress::seconds_since_start() const {
-  return std::chrono::duration<double>(Clock::now() - start_).count();
-}
+double TuneProgress::seconds_since_start() const { return clock_() - start_; }
 
-/// From the problems so far, and never more than the budget has left.
 std::string TuneProgress::remaining() const {
-  const double gone = seconds_since_start();
-  std::optional<double> left;
-  if (tuned_problems_ > 0) {
-    left =
-        gone / static_cast<double>(tuned_problems_) * static_cast<double>(count_ - std::min(index_, count_));
-  }
-  if (budget_seconds_ > 0) {
-    const double of_budget = std::max(0.0, budget_seconds_ - gone);
-    left = left ? std::min(*left, of_budget) : of_budget;
-  }
+  const auto left = estimate_.remaining();
   return left ? fmt::format(", ETA {}", duration(*left)) : std::string();
 }
+
+void TuneProgress::run_started(std::span<const std::size_t> waiting) { estimate_.begin(waiting); }
 
 void TuneProgress::problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) {
   index_ = index;
   count_ = count;
+  estimate_.started(index);
   shape_ = shape_text(shape);
   baseline_microseconds_.reset();
   best_microseconds_.reset();
@@ -91,7 +84,7 @@ void TuneProgress::problem_done(std::size_t index, const ProblemReport& report) 
     }
   }
   index_ = index + 1;
-  if (report.state != ProblemState::skipped_done) ++tuned_problems_;
+  estimate_.done(index, report.seconds);
   if (report.state == ProblemState::skipped_done && !verbose_) return;
   std::string line =
       fmt::format("[{}/{}] {}: {}", index + 1, count_, shape_text(report.shape), result_text(report));

@@ -9,6 +9,7 @@
 #include "backends/backend.h"
 #include "cli/console.h"
 #include "cli/profile_file.h"
+#include "tuning/time_estimate.h"
 #include "tuning/tuner.h"
 
 namespace gemmtune::cli {
@@ -19,6 +20,7 @@ class TuneProgress final : public TuneObserver {
   TuneProgress(Console& console, const Device& device, ProfileFile* profile, const TuneRequest& request,
                bool verbose);
 
+  void run_started(std::span<const std::size_t> waiting) override;
   void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) override;
   void candidate_done(const Trial& trial, std::int64_t candidates_so_far) override;
   void problem_done(std::size_t index, const ProblemReport& report) override;
@@ -33,12 +35,12 @@ class TuneProgress final : public TuneObserver {
   Console& console_;
   const Device& device_;
   ProfileFile* profile_;
-  double budget_seconds_;
+  RunEstimate estimate_;
+  SecondsClock clock_;
   bool verbose_;
-  Clock::time_point start_ = Clock::now();
+  double start_;
   std::size_t index_ = 0;
   std::size_t count_ = 0;
-  std::size_t tuned_problems_ = 0;  // that took time: skipped ones say nothing about the rest
   std::string shape_;
   std::string baseline_;
   std::optional<double> baseline_microseconds_;

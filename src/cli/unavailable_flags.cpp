@@ -15,17 +15,7 @@ struct UnavailableFlag {
   std::string_view needs;
 };
 
-constexpr std::array<UnavailableFlag, 11> flags = {{
-    {"--mp", "1",
-     "several worker processes, one a device; this version measures in its own process (--mp 1)"},
-    {"--timeout", "none", "a worker process that can be replaced; this version measures in its own process"},
-    {"--record", "", "a recording of measurements; this version measures on a machine only"},
-    {"--replay", "", "a recording of measurements; this version measures on a machine only"},
-    {"--resume", "",
-     "the journal of measurements; without it a run goes on after the last finished shape by itself"},
-    {"--no-resume", "", "the journal of measurements; use --all to tune shapes again"},
-    {"--retry-failed", "", "the journal of measurements; failed candidates are tried again by every run"},
-    {"--shape-grouped", "", "several devices; on one device all candidates of a shape run there anyway"},
+constexpr std::array<UnavailableFlag, 3> flags = {{
     {"--m-range", "", "rows that stand for ranges of M; this version tunes single M"},
     {"--launch", "", "a GPU (graph or eager launches); a CPU's calls are timed as they are"},
     {"--pdl", "off", "a GPU (programmatic dependent launch)"},

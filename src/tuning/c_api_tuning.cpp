@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "tuning/in_process_evaluator.h"
 #include "tuning/tuner.h"
+#include "tuning/worker_evaluator.h"
 
 namespace gemmtune {
 namespace {
@@ -140,15 +141,32 @@ gemmtune_tuning_summary counts_of(const TuneSummary& summary) {
   return counts;
 }
 
-Result<std::unique_ptr<Device>> open(const gemmtune_tuning_options& options, const Environment& environment) {
+DeviceRequest device_request(const gemmtune_tuning_options& options, const Environment& environment) {
   DeviceRequest request;
   request.text = text_of(options.device);
   request.threads = options.threads != 0 ? options.threads : environment.threads.value_or(0);
   request.isa_cap = environment.cpu_isa;
   request.module_folder = environment.module_folder;
   request.pin_threads = options.pin_threads != 0;
+  return request;
+}
+
+std::string backend_of(const gemmtune_tuning_options& options) {
   const std::string backend = text_of(options.backend);
-  return open_device(backend.empty() ? "auto" : backend, request);
+  return backend.empty() ? "auto" : backend;
+}
+
+/// In this process, or in one of the worker program. The device must outlive it.
+std::unique_ptr<Evaluator> make_evaluator(const gemmtune_tuning_options& options, Device& device,
+                                          const DeviceRequest& device_request,
+                                          const InProcessOptions& evaluation) {
+  if (options.worker_program == nullptr) return std::make_unique<InProcessEvaluator>(device, evaluation);
+  WorkerOptions worker;
+  worker.launch = {options.worker_program, {"worker"}};
+  worker.backend = backend_of(options);
+  worker.device = device_request;
+  worker.evaluation = evaluation;
+  return std::make_unique<WorkerEvaluator>(std::move(worker));
 }
 
 Result<TuneSummary> run(const gemmtune_tuning_options& options) {
@@ -168,15 +186,18 @@ Result<TuneSummary> run(const gemmtune_tuning_options& options) {
   auto shapes = read_shapes(options);
   if (!shapes.ok()) return shapes.status();
   request.shapes = std::move(*shapes);
-  auto device = open(options, read_environment());
+  DeviceRequest listing = device_request(options, read_environment());
+  const DeviceRequest measuring = listing;
+  if (options.worker_program != nullptr) listing.pin_threads = false;
+  auto device = open_device(backend_of(options), listing);
   if (!device.ok()) return device.status();
   InProcessOptions evaluation;
   evaluation.policy = request.policy;
   evaluation.largest_err_ratio = request.largest_err_ratio;
   evaluation.reference_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  InProcessEvaluator evaluator(**device, evaluation);
+  const auto evaluator = make_evaluator(options, **device, measuring, evaluation);
   CallbackObserver observer(options);
-  return tune(**device, evaluator, request, observer);
+  return tune(**device, *evaluator, request, observer);
 }
 
 int fail(const Status& status) {

@@ -167,16 +167,23 @@ Outcome CorrectnessGate::check_repeated(const Kernel& kernel, DeviceOperands& op
   return worst;
 }
 
-Result<std::vector<Outcome>> CorrectnessGate::full(std::span<const Kernel* const> kernels) {
+Result<std::vector<Outcome>> CorrectnessGate::full(std::span<const Kernel* const> kernels,
+                                                   const std::function<void(const Kernel*)>& on_kernel) {
+  const auto announce = [&](const Kernel* kernel) {
+    if (on_kernel) on_kernel(kernel);
+  };
+  announce(nullptr);
   auto edge = DeviceOperands::make(*device_, problem_, Placement::page_end);
   if (!edge.ok()) return edge.status();
   GEMMTUNE_RETURN_IF_ERROR(edge->fill(operands_));
   std::vector<Outcome> outcomes;
   for (const Kernel* kernel : kernels) {
+    announce(kernel);
     outcomes.push_back(check_dense(*kernel, *edge, reference_));
     if (outcomes.back().kind == OutcomeKind::ok) outcomes.back() = check_padded(*kernel, *edge);
   }
   // Other data behind the same pointers: a kernel that keeps something of an earlier call is found out.
+  announce(nullptr);
   Reference second;
   {
     const auto host = make_inputs(problem_, options_.seed + second_seed_offset);
@@ -191,6 +198,7 @@ Result<std::vector<Outcome>> CorrectnessGate::full(std::span<const Kernel* const
   }
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     if (outcomes[i].kind != OutcomeKind::ok) continue;
+    announce(kernels[i]);
     const double err_ratio = outcomes[i].err_ratio;
     outcomes[i] = check_repeated(*kernels[i], *edge, second);
     outcomes[i].err_ratio = std::max(outcomes[i].err_ratio, err_ratio);

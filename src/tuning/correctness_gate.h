@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -70,7 +71,10 @@ class CorrectnessGate {
   /// For kernels that passed the quick one: operands that end at an unreadable page, a padded output, other
   /// data at the same addresses (a second seed), runs repeated on the same data. One outcome a kernel. A read
   /// past the end of an operand kills the process: that is its point, and the worker's parent sees it.
-  Result<std::vector<Outcome>> full(std::span<const Kernel* const> kernels);
+  /// `on_kernel` is called before a kernel's code runs, and with nullptr before the gate prepares what all
+  /// kernels share.
+  Result<std::vector<Outcome>> full(std::span<const Kernel* const> kernels,
+                                    const std::function<void(const Kernel* kernel)>& on_kernel = {});
 
   /// The first seed's operands: what is timed runs on them too.
   DeviceOperands& operands() { return operands_; }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/random.h"
 #include "measure/sampler.h"
@@ -57,6 +58,16 @@ GateOptions gate_options(const InProcessOptions& options) {
   return {options.largest_err_ratio, options.reference_threads, options.policy.seed};
 }
 
+/// Nothing where no lock is asked for, or where it cannot be had: times are then as good as the machine is
+/// quiet.
+std::optional<FileLock> lock_for_timing(const InProcessOptions& options, std::string_view kernel_name) {
+  if (options.timing_lock.empty()) return std::nullopt;
+  if (options.on_step) options.on_step(Step::waiting, kernel_name);
+  auto lock = FileLock::acquire(options.timing_lock);
+  if (!lock.ok()) return std::nullopt;
+  return std::move(lock).value();
+}
+
 }  // namespace
 
 // One problem's workplace.
@@ -78,6 +89,7 @@ class InProcessEvaluator::Bench {
 
  private:
   struct Entry {
+    std::string name;
     BuiltKernel built;
     Outcome checked;  // by the quick gate; then by the full one. No times.
     bool fully_checked = false;
@@ -90,6 +102,9 @@ class InProcessEvaluator::Bench {
     std::size_t column = 0;
   };
 
+  void step(Step step, std::string_view kernel_name = {}) const {
+    if (options_.on_step) options_.on_step(step, kernel_name);
+  }
   Entry& entry_of(const Candidate& candidate);
   Status set_up_timing(Entry& entry);
   Outcome take_samples(Entry& entry, int samples);
@@ -113,6 +128,8 @@ InProcessEvaluator::Bench::Entry& InProcessEvaluator::Bench::entry_of(const Cand
   const auto [found, is_new] = entries_.try_emplace(candidate.kernel_name());
   Entry& entry = found->second;
   if (!is_new) return entry;
+  entry.name = found->first;
+  step(Step::candidate, entry.name);
   entry.checked = build(device_, problem_, candidate, entry.built);
   if (entry.checked.kind == OutcomeKind::ok) entry.checked = gate_.quick(*entry.built.kernel);
   if (entry.checked.kind != OutcomeKind::ok) entry.built.kernel.reset();
@@ -121,6 +138,7 @@ InProcessEvaluator::Bench::Entry& InProcessEvaluator::Bench::entry_of(const Cand
 
 Status InProcessEvaluator::Bench::set_up_timing(Entry& entry) {
   const Kernel& kernel = *entry.built.kernel;
+  step(Step::preparing, entry.name);
   const auto rotation = pools_.rotation(kernel.weight_layout(), gate_.operands());
   if (!rotation.ok()) return rotation.status();
   Timed timed;
@@ -142,12 +160,17 @@ Outcome InProcessEvaluator::Bench::take_samples(Entry& entry, int samples) {
   const auto not_measured = [](const Status& status) {
     return failed(OutcomeKind::launch_failed, status.message());
   };
+  const bool first_time = !entry.timed;
+  if (first_time) {
+    if (const Status status = set_up_timing(entry); !status.ok()) return not_measured(status);
+  }
+  const auto lock = lock_for_timing(options_, entry.name);
+  step(Step::candidate, entry.name);
   if (entry.built.thread_pool != current_pool_) {
     current_pool_ = entry.built.thread_pool;
     device_.quiesce(current_pool_);
   }
-  if (!entry.timed) {
-    if (const Status status = set_up_timing(entry); !status.ok()) return not_measured(status);
+  if (first_time) {
     const double limit = options_.too_slow_factor * fastest_microseconds_;
     const auto look = sampler_.first_look(*entry.timed, limit);
     if (!look.ok()) return not_measured(look.status());
@@ -192,7 +215,14 @@ Status InProcessEvaluator::Bench::check_fully(std::span<Entry* const> entries) {
     kernels.push_back(entry->built.kernel.get());
   }
   if (pending.empty()) return {};
-  const auto outcomes = gate_.full(kernels);
+  const auto outcomes = gate_.full(kernels, [&](const Kernel* kernel) {
+    const auto at = std::find(kernels.begin(), kernels.end(), kernel);
+    if (at == kernels.end()) {
+      step(Step::preparing);
+    } else {
+      step(Step::candidate, pending[static_cast<std::size_t>(at - kernels.begin())]->name);
+    }
+  });
   if (!outcomes.ok()) return outcomes.status();
   for (std::size_t i = 0; i < pending.size(); ++i) {
     const double err_ratio = std::max(pending[i]->checked.err_ratio, (*outcomes)[i].err_ratio);
@@ -223,9 +253,11 @@ std::vector<InProcessEvaluator::Bench::Entrant> InProcessEvaluator::Bench::round
 
 // `times` has a place for each entrant's column. An entrant that fails is taken out.
 void InProcessEvaluator::Bench::run_round(std::vector<Entrant>& entrants, std::vector<double>& times) {
+  const auto lock = lock_for_timing(options_, {});
   for (const Entrant& entrant : round_order(entrants)) {
     Entry& entry = *entrant.entry;
     if (entry.checked.kind != OutcomeKind::ok) continue;
+    step(Step::candidate, entry.name);
     if (entry.built.thread_pool != current_pool_) {
       current_pool_ = entry.built.thread_pool;
       device_.quiesce(current_pool_);
@@ -244,12 +276,14 @@ Result<FinalsResult> InProcessEvaluator::Bench::finals(std::span<const Candidate
   std::vector<Entry*> entries;
   for (const Candidate& candidate : candidates) entries.push_back(&entry_of(candidate));
   GEMMTUNE_RETURN_IF_ERROR(check_fully(entries));
+  step(Step::preparing);
   GEMMTUNE_RETURN_IF_ERROR(pools_.place_packed_again());
   std::vector<Entrant> entrants;
   for (std::size_t column = 0; column < entries.size(); ++column) {
     Entry& entry = *entries[column];
     if (entry.checked.kind != OutcomeKind::ok) continue;
     Status ready = entry.timed ? Status() : set_up_timing(entry);
+    step(Step::candidate, entry.name);
     if (ready.ok()) ready = sampler_.prepare(*entry.timed);
     if (!ready.ok()) {
       entry.checked = failed(OutcomeKind::launch_failed, ready.message());
@@ -294,6 +328,7 @@ InProcessEvaluator::~InProcessEvaluator() = default;
 Result<InProcessEvaluator::Bench*> InProcessEvaluator::bench_for(const Problem& problem) {
   if (bench_ && bench_->problem() == problem) return bench_.get();
   bench_.reset();
+  step(Step::preparing);
   auto gate = CorrectnessGate::make(device_, problem, gate_options(options_));
   if (!gate.ok()) return gate.status();
   bench_ = std::make_unique<Bench>(device_, problem, options_, std::move(gate).value());
@@ -336,20 +371,30 @@ Outcome InProcessEvaluator::check_neighbour_m(const Problem& problem, const Cand
   Problem neighbour = problem;
   neighbour.m = m;
   try {
-    BuiltKernel built;
-    if (Outcome outcome = build(device_, neighbour, candidate, built); outcome.kind != OutcomeKind::ok)
-      return outcome;
-    auto gate = CorrectnessGate::make(device_, neighbour, gate_options(options_));
-    if (!gate.ok()) return failed(OutcomeKind::launch_failed, gate.message());
-    Outcome outcome = gate->quick(*built.kernel);
-    if (outcome.kind != OutcomeKind::ok) return outcome;
-    const Kernel* kernels[] = {built.kernel.get()};
-    const auto outcomes = gate->full(kernels);
-    if (!outcomes.ok()) return failed(OutcomeKind::launch_failed, outcomes.message());
-    return outcomes->front();
+    return check_at(neighbour, candidate);
   } catch (const std::bad_alloc&) {
     return failed(OutcomeKind::launch_failed, fmt::format("no memory to judge {}", print(neighbour)));
   }
+}
+
+Outcome InProcessEvaluator::check_at(const Problem& problem, const Candidate& candidate) {
+  const std::string name = candidate.kernel_name();
+  step(Step::candidate, name);
+  BuiltKernel built;
+  if (Outcome outcome = build(device_, problem, candidate, built); outcome.kind != OutcomeKind::ok)
+    return outcome;
+  step(Step::preparing, name);
+  auto gate = CorrectnessGate::make(device_, problem, gate_options(options_));
+  if (!gate.ok()) return failed(OutcomeKind::launch_failed, gate.message());
+  step(Step::candidate, name);
+  Outcome outcome = gate->quick(*built.kernel);
+  if (outcome.kind != OutcomeKind::ok) return outcome;
+  const Kernel* kernels[] = {built.kernel.get()};
+  const auto outcomes = gate->full(kernels, [&](const Kernel* kernel) {
+    step(kernel == nullptr ? Step::preparing : Step::candidate, name);
+  });
+  if (!outcomes.ok()) return failed(OutcomeKind::launch_failed, outcomes.message());
+  return outcomes->front();
 }
 
 InProcessEvaluator::PoolReport InProcessEvaluator::pool() const {

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "backends/backend.h"
@@ -13,6 +16,14 @@
 
 namespace gemmtune {
 
+/// What an evaluator is at, for whoever watches it from outside.
+enum class Step {
+  idle,       // nothing to do
+  preparing,  // operands, references, pools: as long as the problem needs
+  waiting,    // for another process that is timing on this machine
+  candidate,  // a candidate is built, or its code runs
+};
+
 struct InProcessOptions {
   Policy policy;
   double largest_err_ratio = 0.05;  // --errRatio
@@ -20,6 +31,11 @@ struct InProcessOptions {
   /// Screening gives up on a candidate whose first calls are this many times slower than the fastest
   /// candidate of the problem so far (`too_slow`). 0: never.
   double too_slow_factor = 8;
+  /// Held while something is timed, so that partitions of one machine do not disturb each other. Empty: none.
+  std::string timing_lock;
+  /// Called before each step, with the kernel's name where one candidate is concerned. Must be cheap: it is
+  /// called between samples.
+  std::function<void(Step step, std::string_view kernel_name)> on_step;
 };
 
 /// Keeps the operands, references, buffers and kernels of the latest problem; another problem replaces them.
@@ -53,6 +69,10 @@ class InProcessEvaluator final : public Evaluator {
   class Bench;
 
   Result<Bench*> bench_for(const Problem& problem);
+  Outcome check_at(const Problem& problem, const Candidate& candidate);
+  void step(Step step, std::string_view kernel_name = {}) const {
+    if (options_.on_step) options_.on_step(step, kernel_name);
+  }
 
   Device& device_;
   InProcessOptions options_;

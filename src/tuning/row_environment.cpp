@@ -1,26 +1,12 @@
-#include <ctime>
 #include <map>
 
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "tuning/tuner.h"
 
 namespace gemmtune {
-namespace {
-
-/// UTC, to the second, ISO 8601.
-std::string now_text() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  const std::size_t length = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return {text, length};
-}
-
-}  // namespace
-
 RowEnvironment row_environment(const Device& device, const Policy& policy,
                                const std::map<std::string, double>& observations) {
   const DeviceInfo& info = device.info();
@@ -41,7 +27,7 @@ RowEnvironment row_environment(const Device& device, const Policy& policy,
   RowEnvironment environment;
   constexpr auto replace = nlohmann::json::error_handler_t::replace;  // a model name that is no UTF-8
   environment.hash = short_hash(meaning.dump(-1, ' ', false, replace));
-  meaning["observations"] = {{"recorded", now_text()}};
+  meaning["observations"] = {{"recorded", utc_text()}};
   for (const auto& [name, value] : observations) meaning["observations"][name] = value;
   environment.json = meaning.dump(-1, ' ', false, replace);
   return environment;

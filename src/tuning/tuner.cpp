@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 
 #include "measure/statistics.h"
 #include "search/strategy.h"
@@ -9,24 +10,27 @@
 #include "tuning/layout_group.h"
 #include "tuning/problem_tuner.h"
 #include "tuning/publisher.h"
+#include "tuning/worker_pool.h"
 
 namespace gemmtune {
 namespace {
 
 class Run {
  public:
-  Run(Device& device, Evaluator& evaluator, const TuneRequest& request, TuneObserver& observer)
+  Run(Device& device, std::size_t evaluators, const TuneRequest& request, TuneObserver& observer)
       : device_(device),
-        evaluator_(evaluator),
+        evaluators_(evaluators),
         request_(request),
         observer_(observer),
         environment_(row_environment(device, request.policy)),
-        deadline_(request.budget_seconds > 0 ? Deadline::in(request.budget_seconds) : Deadline::never()),
+        deadline_(request.budget_seconds > 0 ? Deadline::in(request.budget_seconds, request.clock)
+                                             : Deadline::never(request.clock)),
         publisher_(request.output, with_environment(request.publish, environment_)),
         shares_({}) {}
 
   Status prepare();
-  Status tune_group(const std::vector<std::size_t>& group);
+  /// Several groups at once, each with an evaluator of its own.
+  Status tune_group(const std::vector<std::size_t>& group, Evaluator& evaluator);
   Result<TuneSummary> finish();
 
  private:
@@ -41,11 +45,13 @@ class Run {
   bool is_done(const Problem& problem, std::string& reason) const;
   /// The layout that a group must use because a row that stays, or a shape, has one already.
   std::optional<WeightLayout> decided_layout(const std::vector<std::size_t>& group) const;
-  ProblemResult tune_one(std::size_t index, std::optional<WeightLayout> layout);
+  ProblemResult tune_one(std::size_t index, std::optional<WeightLayout> layout, Evaluator& evaluator);
+  /// The shape's time, or nothing where the budget is spent. Requires the lock.
+  std::optional<Deadline> take_time(std::size_t index);
   void conclude(std::size_t index, ProblemResult&& result, std::optional<WeightLayout> layout);
 
   Device& device_;
-  Evaluator& evaluator_;
+  std::size_t evaluators_;
   const TuneRequest& request_;
   TuneObserver& observer_;
   RowEnvironment environment_;
@@ -56,6 +62,7 @@ class Run {
   std::vector<bool> waiting_;
   std::vector<double> noise_floors_;
   TuneSummary summary_;
+  std::mutex lock_;  // of the observer, the budget, the publisher and what counts over all problems
 };
 
 Status Run::prepare() {
@@ -77,6 +84,11 @@ Status Run::prepare() {
     weights.push_back(waits(i) ? calls * expected_microseconds(shape.problem) : 0);
   }
   shares_ = BudgetShares(std::move(weights));
+  std::vector<std::size_t> waiting;
+  for (std::size_t i = 0; i < waiting_.size(); ++i) {
+    if (waiting_[i]) waiting.push_back(i);
+  }
+  observer_.run_started(waiting);
   return {};
 }
 
@@ -138,21 +150,34 @@ std::optional<WeightLayout> Run::decided_layout(const std::vector<std::size_t>& 
   return std::nullopt;
 }
 
-ProblemResult Run::tune_one(std::size_t index, std::optional<WeightLayout> layout) {
-  const Deadline clock = Deadline::never();
+std::optional<Deadline> Run::take_time(std::size_t index) {
+  if (!std::isfinite(deadline_.seconds_left())) return Deadline::never(request_.clock);
+  if (deadline_.over()) return std::nullopt;
+  const double left = deadline_.seconds_left();
+  return Deadline::in(std::min(left, shares_.take(index, left * static_cast<double>(evaluators_))),
+                      request_.clock);
+}
+
+ProblemResult Run::tune_one(std::size_t index, std::optional<WeightLayout> layout, Evaluator& evaluator) {
+  const Deadline clock = Deadline::never(request_.clock);
   ProblemReport& report = summary_.problems[index];
-  observer_.problem_started(index, request_.shapes.size(), report.shape);
+  std::optional<Deadline> own;
+  {
+    const std::lock_guard guard(lock_);
+    observer_.problem_started(index, request_.shapes.size(), report.shape);
+    own = take_time(index);
+  }
   ProblemResult result;
-  const bool budgeted = std::isfinite(deadline_.seconds_left());
-  if (budgeted && deadline_.over()) {
+  if (!own) {
     result.failure = ProblemState::out_of_budget;
     result.reason = fmt::format("the budget of {} s was spent before its turn", request_.budget_seconds);
     return result;
   }
-  const Deadline own =
-      budgeted ? Deadline::in(shares_.take(index, deadline_.seconds_left())) : Deadline::never();
-  result = tune_problem(device_, evaluator_, request_, report.shape.problem, layout, own,
-                        [&](const Trial& trial) { observer_.candidate_done(trial, ++summary_.candidates); });
+  const auto on_trial = [&](const Trial& trial) {
+    const std::lock_guard guard(lock_);
+    observer_.candidate_done(trial, ++summary_.candidates);
+  };
+  result = tune_problem(device_, evaluator, request_, report.shape.problem, layout, *own, on_trial);
   report.seconds = clock.seconds_elapsed();
   return result;
 }
@@ -181,13 +206,13 @@ void Run::conclude(std::size_t index, ProblemResult&& result, std::optional<Weig
       row_environment(device_, request_.policy, {{"noise_floor", median(noise_floors_)}}).json);
 }
 
-Status Run::tune_group(const std::vector<std::size_t>& group) {
+Status Run::tune_group(const std::vector<std::size_t>& group, Evaluator& evaluator) {
   const auto decided = decided_layout(group);
   std::vector<ProblemResult> results(group.size());
   std::vector<GroupMember> members;
   for (std::size_t i = 0; i < group.size(); ++i) {
     if (!waits(group[i])) continue;
-    results[i] = tune_one(group[i], decided);
+    results[i] = tune_one(group[i], decided, evaluator);
     GroupMember& member = members.emplace_back();
     member.calls = std::max<std::int64_t>(1, request_.shapes[group[i]].calls);
     for (const LayoutResult& candidate : results[i].layouts) {
@@ -195,6 +220,7 @@ Status Run::tune_group(const std::vector<std::size_t>& group) {
     }
   }
   const auto layout = decided ? decided : choose_layout(members);
+  const std::lock_guard guard(lock_);
   for (std::size_t i = 0; i < group.size(); ++i) {
     const std::size_t index = group[i];
     if (waits(index)) {
@@ -244,17 +270,27 @@ std::string_view to_string(ProblemState state) {
   return "unknown";
 }
 
-Result<TuneSummary> tune(Device& device, Evaluator& evaluator, const TuneRequest& request,
+Result<TuneSummary> tune(Device& device, std::span<Evaluator* const> evaluators, const TuneRequest& request,
                          TuneObserver& observer) {
-  const Deadline clock = Deadline::never();
-  Run run(device, evaluator, request, observer);
+  const Deadline clock = Deadline::never(request.clock);
+  if (evaluators.empty()) return Status::invalid("no evaluator: expected at least one");
+  const auto at_once = static_cast<std::size_t>(std::max(1, request.shapes_at_once));
+  const std::size_t workers = std::min(evaluators.size(), at_once);
+  Run run(device, workers, request, observer);
   GEMMTUNE_RETURN_IF_ERROR(run.prepare());
-  for (const auto& group : layout_groups(request.shapes)) {
-    GEMMTUNE_RETURN_IF_ERROR(run.tune_group(group));
-  }
+  const auto groups = layout_groups(request.shapes);
+  GEMMTUNE_RETURN_IF_ERROR(share_out(groups.size(), workers, [&](std::size_t worker, std::size_t group) {
+    return run.tune_group(groups[group], *evaluators[worker]);
+  }));
   auto summary = run.finish();
   if (summary.ok()) summary->seconds = clock.seconds_elapsed();
   return summary;
+}
+
+Result<TuneSummary> tune(Device& device, Evaluator& evaluator, const TuneRequest& request,
+                         TuneObserver& observer) {
+  Evaluator* const evaluators[] = {&evaluator};
+  return tune(device, evaluators, request, observer);
 }
 
 }  // namespace gemmtune

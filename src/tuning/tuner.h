@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "formats/tuned_csv.h"
 #include "measure/policy.h"
 #include "tuned/entry.h"
+#include "tuning/budget.h"
 #include "tuning/evaluator.h"
 
 namespace gemmtune {
@@ -27,10 +29,12 @@ struct TuneRequest {
   double largest_err_ratio = 0.05;
   Policy policy;
   std::string strategy = "staged";
-  double budget_seconds = 0;           // 0: none
-  bool all = false;                    // retune what the output already has
-  bool stale = false;                  // retune rows whose env is not today's
-  std::vector<std::string> also_read;  // further tuned files that count as done
+  double budget_seconds = 0;            // 0: none
+  bool all = false;                     // retune what the output already has
+  bool stale = false;                   // retune rows whose env is not today's
+  std::vector<std::string> also_read;   // further tuned files that count as done
+  int shapes_at_once = 100;             // never more than this many are in the hands of evaluators
+  SecondsClock clock = steady_seconds;  // of budgets and of the seconds that are reported
 };
 
 enum class ProblemState { tuned, kept_default, skipped_done, unsupported, failed, out_of_budget };
@@ -53,10 +57,13 @@ struct TuneSummary {
   std::int64_t candidates = 0;
 };
 
-/// Called on the tuning thread.
+/// Called by one thread at a time; where several evaluators work, by each of their threads.
 class TuneObserver {
  public:
   virtual ~TuneObserver() = default;
+  /// Once, before all else: the shapes that will be tuned, by index into the request; the others are left
+  /// out.
+  virtual void run_started(std::span<const std::size_t> /*waiting*/) {}
   virtual void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) = 0;
   virtual void candidate_done(const Trial& trial, std::int64_t candidates_so_far) = 0;
   virtual void problem_done(std::size_t index, const ProblemReport& report) = 0;
@@ -66,6 +73,11 @@ class TuneObserver {
 /// K, types) share one layout, chosen over all their M weighted by calls. An error is one that stops the run
 /// (the output cannot be written …); failed shapes are in the summary.
 Result<TuneSummary> tune(Device& device, Evaluator& evaluator, const TuneRequest& request,
+                         TuneObserver& observer);
+
+/// The same with several evaluators, one thread each, of devices that are equal to `device` in gfx and
+/// cu_num. Shapes of one layout group stay with one evaluator; publishing and observing happen here.
+Result<TuneSummary> tune(Device& device, std::span<Evaluator* const> evaluators, const TuneRequest& request,
                          TuneObserver& observer);
 
 /// The environment of rows made by this request on this device: its hash (the `env` column) and the JSON

@@ -123,8 +123,14 @@ TEST_F(Usage, FamiliesBackendsAndWords) {
   EXPECT_THAT(family.err, HasSubstr("skinny"));
   expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--backend", "fancy"}), "fancy");
   expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--backend", "cuda"}), "cuda");
-  expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--device", "cpu:0,cpu:1"}),
-                  "several devices");
+  expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--device", "cpu:0,cpu:0"}), "twice");
+  expect_one_line(program.run({"bench", path, "--device", "cpu:0,cpu:1"}), "several devices");
+  if (sysconf(_SC_NPROCESSORS_ONLN) >= 2) {
+    expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--device", "cpu:0-1,cpu:1,0"}),
+                    "share core");
+    expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--device", "cpu:0-1,cpu:1"}),
+                    "not equal");
+  }
   expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--device", "cpu:9999"}), "9999");
   expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--search", "guess"}), "exhaustive");
   expect_one_line(program.run({"tune", "-i", path, "-o", output(), "--cache", "hot"}), "weights-cold");
@@ -138,7 +144,8 @@ TEST_F(Usage, NumbersOutOfRange) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"--errRatio", "1.5"}, {"--errRatio", "-1"}, {"--prefer-ratio", "0"}, {"--prefer-ratio", "2"},
       {"--budget", "-1"},    {"--iters", "0"},     {"--warmup", "-1"},      {"--limit", "-1"},
-      {"--batch", "0"},      {"--threads", "0"},   {"--threads", "many"}};
+      {"--batch", "0"},      {"--mp", "-1"},       {"--timeout", "soon"},   {"--timeout", "0"},
+      {"--threads", "0"},    {"--threads", "many"}};
   for (const auto& [flag, value] : cases) {
     expect_one_line(program.run({"tune", "-i", right_shapes(), "-o", output(), flag + "=" + value}), flag);
   }
@@ -161,7 +168,10 @@ TEST_F(Usage, ContradictionsAndMissingParts) {
   expect_one_line(program.run({"tune", "-i", path, "-m", "3", "-n", "64", "-k", "64", "-o", output()}),
                   "not several");
   expect_one_line(program.run({"tune", "-i", path, "--update_improved", "-o", output()}), "--compare");
-  expect_one_line(program.run({"tune", "-i", path, "--mp", "4", "-o", output()}), "--mp");
+  expect_one_line(program.run({"tune", "-i", path, "--mp", "4", "-o", output()}), "--mp 4");
+  expect_one_line(
+      program.run({"tune", "-i", path, "--device", "cpu:0,cpu:1", "--in-process", "-o", output()}),
+      "--in-process");
   expect_one_line(program.run({"tune", "-i", path, "--replay", "r.json", "-o", output()}), "--replay");
   expect_one_line(program.run({"tune", "-i", path, "--csv-schema", "seed", "-o", output()}), "gfx");
 }

@@ -107,6 +107,7 @@ class FakeFamily final : public KernelFamily {
   Config default_config(const Problem&) const override { return {}; }
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config&) const override {
     ++device_.builds;
+    if (options_.on_build) options_.on_build();
     if (!options_.build_status.ok()) return options_.build_status;
     return std::unique_ptr<Kernel>(std::make_unique<FakeKernel>(options_, problem));
   }

@@ -30,6 +30,7 @@ struct FakeFamilyOptions {
   std::int64_t resources = 0;
   std::string thread_pool = "own";
   std::function<Status(const Problem&)> accepts = {};  // empty: all
+  std::function<void()> on_build = {};                 // called by build
   Status build_status = {};                            // not ok: build answers it
   Status run_status = {};                              // not ok: run answers it
 };

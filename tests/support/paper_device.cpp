@@ -11,6 +11,7 @@ class Family final : public KernelFamily {
 
   std::string_view name() const override { return options_.name; }
   int revision() const override { return options_.revision; }
+  std::string identity() const override { return options_.name + " " + options_.source; }
   int tie_rank() const override { return options_.tie_rank; }
   Status accepts(const Problem& problem) const override {
     if (options_.refusal) {

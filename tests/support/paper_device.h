@@ -19,6 +19,7 @@ struct PaperFamily {
   std::string name = {};
   int revision = 1;
   int tie_rank = 1;
+  std::string source = {};                  // part of identity()
   std::vector<Parameter> parameters = {};   // the first values are the default config
   std::optional<WeightLayout> packed = {};  // of pre-shuffled problems; empty: takes plain ones only
   std::function<std::string(const Problem&)> refusal = {};  // empty text or function: takes the problem

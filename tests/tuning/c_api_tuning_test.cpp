@@ -75,6 +75,18 @@ TEST_F(CApiTuning, WrongRequestsAreAnsweredWithTheValueAtFault) {
   EXPECT_THAT(gemmtune_tuning_last_error(), HasSubstr("/no/such/file.csv"));
 }
 
+TEST_F(CApiTuning, MeasuresInAWorkerWhereAProgramIsGiven) {
+  options_.libtypes = "reference";
+  options_.budget_seconds = 2;
+  options_.threads = 1;
+  options_.worker_program = "/no/such/gemmtune";
+  ASSERT_EQ(run(), GEMMTUNE_TUNING_OK) << gemmtune_tuning_last_error();
+  EXPECT_EQ(summary_.failed, 1);
+  options_.worker_program = GEMMTUNE_PROGRAM;
+  ASSERT_EQ(run(), GEMMTUNE_TUNING_OK) << gemmtune_tuning_last_error();
+  EXPECT_EQ(summary_.tuned + summary_.kept_default, 1);
+}
+
 TEST_F(CApiTuning, TunesAShapeOnTheCpuAndSkipsItAfterwards) {
   std::vector<std::string> kernels;
   options_.libtypes = "reference";

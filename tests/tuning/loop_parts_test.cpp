@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <mutex>
 #include <set>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
@@ -19,6 +23,7 @@
 #include "tuning/layout_group.h"
 #include "tuning/problem_search.h"
 #include "tuning/tuner.h"
+#include "tuning/worker_pool.h"
 
 namespace gemmtune {
 namespace {
@@ -293,6 +298,51 @@ TEST(RowEnvironment, TheHashCoversMeaningAndNoObservation) {
   const auto model = row_environment(device, policy);
   device.add({.name = "fresh", .revision = 2, .parameters = {}});
   EXPECT_NE(row_environment(device, policy).hash, model.hash);
+}
+
+TEST(ShareOut, EachItemOnceAndEachWorkerOneAtATime) {
+  std::vector<std::atomic<int>> done(50);
+  std::vector<std::atomic<int>> busy(3);
+  std::set<std::size_t> seen;
+  std::mutex lock;
+  const Status status =
+      share_out(done.size(), busy.size(), [&](std::size_t worker, std::size_t item) -> Status {
+        EXPECT_EQ(busy[worker].fetch_add(1), 0);
+        ++done[item];
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        {
+          const std::lock_guard guard(lock);
+          seen.insert(worker);
+        }
+        --busy[worker];
+        return {};
+      });
+  EXPECT_TRUE(status.ok());
+  for (const auto& count : done) EXPECT_EQ(count.load(), 1);
+  EXPECT_EQ(seen.size(), 3U);
+}
+
+TEST(ShareOut, TheFirstErrorEndsHandingOut) {
+  std::atomic<int> begun = 0;
+  const Status status = share_out(1000, 2, [&](std::size_t, std::size_t item) {
+    ++begun;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return item == 4 ? Status::io("the disk is full") : Status();
+  });
+  EXPECT_EQ(status.message(), "the disk is full");
+  EXPECT_LT(begun.load(), 20);
+}
+
+TEST(ShareOut, ASingleWorkerIsTheCaller) {
+  std::vector<std::size_t> order;
+  const auto caller = std::this_thread::get_id();
+  EXPECT_TRUE(share_out(3, 1, [&](std::size_t worker, std::size_t item) -> Status {
+                EXPECT_EQ(worker, 0U);
+                EXPECT_EQ(std::this_thread::get_id(), caller);
+                order.push_back(item);
+                return {};
+              }).ok());
+  EXPECT_THAT(order, ElementsAre(0, 1, 2));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "backends/cpu/kernels/source_hash.h"
+
 namespace gemmtune::cpu {
 namespace {
 
@@ -29,6 +31,9 @@ class BoundFamily final : public KernelFamily {
 
   std::string_view name() const override { return family_->name(); }
   int revision() const override { return family_->revision(); }
+  std::string identity() const override {
+    return fmt::format("{} source {}", family_->identity(), kernel_source_hash());
+  }
   int tie_rank() const override { return family_->tie_rank(); }
   Status accepts(const Problem& problem) const override { return family_->accepts(problem); }
   std::optional<WeightLayout> packed_layout(const Problem& problem) const override {

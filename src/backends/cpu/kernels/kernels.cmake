@@ -13,7 +13,8 @@ add_library(gemmtune_cpu_kernels STATIC
             ${gemmtune_kernels_folder}/../isa.cpp ${gemmtune_kernels_folder}/kernel_set.cpp
             ${gemmtune_kernels_folder}/reference/reference.cpp ${gemmtune_kernels_folder}/skinny/skinny.cpp
             ${gemmtune_kernels_folder}/skinny/skinny_kernel.cpp ${gemmtune_kernels_folder}/tiled/tiled.cpp
-            ${gemmtune_kernels_folder}/tiled/tiled_kernel.cpp $<TARGET_OBJECTS:gemmtune_cpu_isa>)
+            ${gemmtune_kernels_folder}/tiled/tiled_kernel.cpp $<TARGET_OBJECTS:gemmtune_cpu_isa>
+            ${CMAKE_CURRENT_BINARY_DIR}/kernel_source_hash.cpp)
 target_link_libraries(gemmtune_cpu_kernels PUBLIC gemmtune_options gemmtune_candidates)
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
@@ -29,3 +30,17 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   target_compile_definitions(gemmtune_cpu_isa PRIVATE GEMMTUNE_X86_KERNELS)
   target_compile_definitions(gemmtune_cpu_kernels PRIVATE GEMMTUNE_X86_KERNELS)
 endif()
+
+# kernel_source_hash(): over the sources of our own families and what compiles them, made anew by the build whenever one
+# of them changes.
+file(GLOB_RECURSE gemmtune_kernel_sources CONFIGURE_DEPENDS ${gemmtune_kernels_folder}/*.cpp ${gemmtune_kernels_folder}/*.h)
+list(FILTER gemmtune_kernel_sources EXCLUDE REGEX "/(onednn|openblas)/")
+string(TOUPPER "${CMAKE_BUILD_TYPE}" gemmtune_build_type)
+add_custom_command(
+  OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/kernel_source_hash.cpp
+  COMMAND ${CMAKE_COMMAND} -D "OUTPUT=${CMAKE_CURRENT_BINARY_DIR}/kernel_source_hash.cpp"
+          -D "SOURCES=${gemmtune_kernel_sources}"
+          -D "FLAGS=${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${gemmtune_build_type}}"
+          -P ${gemmtune_kernels_folder}/hash_sources.cmake
+  DEPENDS ${gemmtune_kernel_sources} ${gemmtune_kernels_folder}/kernels.cmake ${gemmtune_kernels_folder}/hash_sources.cmake
+  VERBATIM)

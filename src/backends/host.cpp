@@ -1,0 +1,31 @@
+#include "backends/host.h"
+
+#include <algorithm>
+
+#include "backends/cpu/core_set.h"
+#include "backends/cpu/system_limits.h"
+
+namespace gemmtune {
+namespace {
+
+constexpr std::string_view cpu_prefix = "cpu:";
+
+cpu::CoreList cores_of(const DeviceInfo& device) {
+  if (!device.name.starts_with(cpu_prefix)) return {};
+  const auto cores = cpu::parse_core_list(std::string_view(device.name).substr(cpu_prefix.size()));
+  return cores.ok() ? *cores : cpu::CoreList{};
+}
+
+}  // namespace
+
+std::size_t free_host_memory_bytes() { return cpu::free_memory_bytes(); }
+
+int shared_core(const DeviceInfo& first, const DeviceInfo& second) {
+  const cpu::CoreList others = cores_of(second);
+  for (const int core : cores_of(first)) {
+    if (std::find(others.begin(), others.end(), core) != others.end()) return core;
+  }
+  return -1;
+}
+
+}  // namespace gemmtune

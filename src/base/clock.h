@@ -1,0 +1,15 @@
+// Two clocks: one for people, one for durations.
+#pragma once
+
+#include <string>
+
+namespace gemmtune {
+
+/// UTC, to the second, ISO 8601: "2025-01-31T23:59:59Z".
+std::string utc_text();
+/// The same of a moment `seconds` ago.
+std::string utc_text_before(double seconds);
+/// Seconds of a clock that only goes forward; only differences mean something.
+double steady_seconds();
+
+}  // namespace gemmtune

@@ -1,0 +1,119 @@
+#include "tuning/time_estimate.h"
+
+#include <algorithm>
+
+#include "tuning/candidate_list.h"
+
+namespace gemmtune {
+namespace {
+
+// The imagined machine. Only the proportion of the two matters, and only until shapes of several sizes are
+// done.
+constexpr double seconds_a_candidate = 0.006;  // build, check and a few samples of the least length
+constexpr double calls_a_candidate = 30;       // check, first look, warm-up, samples
+constexpr double candidates_of_finals = 60;    // what finals cost, in candidates
+
+// Two observations of the imagined machine, each with this weight of a finished shape, keep the fit away from
+// what few shapes suggest by chance.
+constexpr double belief = 0.1;
+
+struct Fit {
+  double constant = 0;
+  double growing = 0;
+};
+
+/// Weighted least squares in two unknowns that may not be negative. A shape's weight is 1/seconds: between
+/// equal relative errors (small shapes decide) and equal absolute ones (large shapes decide).
+Fit fit(std::span<const DoneShape> done) {
+  double cc = 0, cg = 0, gg = 0, cs = 0, gs = 0;
+  const auto add = [&](const ShapeCost& cost, double seconds, double weight) {
+    cc += weight * cost.constant * cost.constant;
+    cg += weight * cost.constant * cost.growing;
+    gg += weight * cost.growing * cost.growing;
+    cs += weight * cost.constant * seconds;
+    gs += weight * cost.growing * seconds;
+  };
+  ShapeCost all;
+  double seconds = 0;
+  for (const DoneShape& shape : done) {
+    all.constant += shape.cost.constant;
+    all.growing += shape.cost.growing;
+    seconds += shape.seconds;
+    if (shape.seconds > 0) add(shape.cost, shape.seconds, 1 / shape.seconds);
+  }
+  const double speed = seconds / std::max(all.constant + all.growing, 1e-12);
+  const double mean = 1 / static_cast<double>(done.size());
+  for (const ShapeCost& cost : {ShapeCost{all.constant * mean, 0}, ShapeCost{0, all.growing * mean}}) {
+    const double imagined = speed * (cost.constant + cost.growing);
+    if (imagined > 0) add(cost, imagined, belief / imagined);
+  }
+  const double determinant = cc * gg - cg * cg;
+  if (determinant <= 1e-12 * cc * gg) return {speed, speed};
+  Fit solved{(cs * gg - gs * cg) / determinant, (gs * cc - cs * cg) / determinant};
+  if (solved.constant < 0) return {0, gs / gg};
+  if (solved.growing < 0) return {cs / cc, 0};
+  return solved;
+}
+
+}  // namespace
+
+ShapeCost shape_cost(const Problem& problem, std::size_t candidates) {
+  const double tried = static_cast<double>(candidates) + candidates_of_finals;
+  return {tried * seconds_a_candidate, tried * calls_a_candidate * expected_microseconds(problem) * 1e-6};
+}
+
+std::optional<double> estimate_remaining(std::span<const DoneShape> done,
+                                         std::span<const ShapeCost> remaining,
+                                         std::optional<double> budget_left) {
+  std::optional<double> seconds;
+  if (remaining.empty()) {
+    seconds = 0;
+  } else if (!done.empty()) {
+    const Fit speeds = fit(done);
+    seconds = 0;
+    for (const ShapeCost& cost : remaining) {
+      *seconds += speeds.constant * cost.constant + speeds.growing * cost.growing;
+    }
+  }
+  if (!budget_left) return seconds;
+  return std::min(seconds.value_or(*budget_left), std::max(0.0, *budget_left));
+}
+
+void RunEstimate::begin(std::span<const std::size_t> waiting) {
+  begin_ = request_.clock();
+  shapes_.assign(request_.shapes.size(), {});
+  for (const std::size_t index : waiting) {
+    const Problem& problem = request_.shapes[index].problem;
+    const CandidateList list = list_candidates(device_, problem, {request_.libtypes, request_.split_k});
+    shapes_[index] = {shape_cost(problem, list.candidates.size()), !list.candidates.empty()};
+  }
+}
+
+void RunEstimate::started(std::size_t index) {
+  current_ = index;
+  current_begin_ = request_.clock();
+}
+
+void RunEstimate::done(std::size_t index, double seconds) {
+  if (index >= shapes_.size() || !shapes_[index].waiting) return;
+  shapes_[index].waiting = false;
+  if (seconds > 0) done_.push_back({shapes_[index].cost, seconds});
+}
+
+std::optional<double> RunEstimate::remaining() const {
+  std::vector<ShapeCost> waiting;
+  for (const Shape& shape : shapes_) {
+    if (shape.waiting) waiting.push_back(shape.cost);
+  }
+  std::optional<double> budget_left;
+  if (request_.budget_seconds > 0) budget_left = request_.budget_seconds - (request_.clock() - begin_);
+  auto seconds = estimate_remaining(done_, waiting, budget_left);
+  if (!seconds || !current_ || *current_ >= shapes_.size() || !shapes_[*current_].waiting || done_.empty())
+    return seconds;
+  // What the shape in work has used is no longer to come, up to all that it was thought to need.
+  const ShapeCost& cost = shapes_[*current_].cost;
+  const double own = estimate_remaining(done_, {&cost, 1}, std::nullopt).value_or(0);
+  return std::max(0.0, *seconds - std::min(own, request_.clock() - current_begin_));
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,60 @@
+// How long a run still takes, from what its finished shapes cost and took.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "backends/backend.h"
+#include "tuning/tuner.h"
+
+namespace gemmtune {
+
+/// What tuning one shape costs, before it is known how fast the machine is: both in seconds of an imagined
+/// one.
+struct ShapeCost {
+  double constant = 0;  // of its candidates: building, short samples, rounds of finals
+  double growing = 0;   // with the problem: checking, warming up, calls longer than a sample's least length
+};
+ShapeCost shape_cost(const Problem& problem, std::size_t candidates);
+
+struct DoneShape {
+  ShapeCost cost;
+  double seconds = 0;
+};
+
+/// Seconds for what remains: Σ a · constant + b · growing, with a and b ≥ 0 fitted to the finished shapes.
+/// While those are few (one shape, or shapes of one size) the imagined machine's own proportion of the two
+/// decides. `budget_left` caps the answer. nullopt: nothing is known yet.
+std::optional<double> estimate_remaining(std::span<const DoneShape> done,
+                                         std::span<const ShapeCost> remaining,
+                                         std::optional<double> budget_left);
+
+/// The estimate of one run of the tuner. The first question lists the candidates of every waiting shape.
+class RunEstimate {
+ public:
+  /// Both must outlive this.
+  RunEstimate(const Device& device, const TuneRequest& request) : device_(device), request_(request) {}
+
+  /// The shapes that will be tuned, by index into the request; all of them where it is not called.
+  void begin(std::span<const std::size_t> waiting);
+  void started(std::size_t index);
+  void done(std::size_t index, double seconds);
+  std::optional<double> remaining() const;
+
+ private:
+  struct Shape {
+    ShapeCost cost;
+    bool waiting = false;
+  };
+
+  const Device& device_;
+  const TuneRequest& request_;
+  std::vector<Shape> shapes_;
+  std::vector<DoneShape> done_;
+  double begin_ = 0;
+  double current_begin_ = 0;
+  std::optional<std::size_t> current_;
+};
+
+}  // namespace gemmtune

@@ -1,0 +1,219 @@
+// The journal from outside: runs killed at random moments go on, nothing is measured twice, `journal` shows
+// and forgets runs, recordings replay to the same text. GEMMTUNE_SOAK=1 kills 100 times instead of 5.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "base/random.h"
+#include "cli/program.h"
+
+namespace gemmtune::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+class JournalCli : public ::testing::Test {
+ protected:
+  std::string output() const { return program.file("tuned.csv"); }
+  std::string journal() const { return output() + ".journal"; }
+  std::vector<std::string> tune_words(std::vector<std::string> more, int shapes = 3) const {
+    std::string rows = "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n";
+    for (int i = 0; i < shapes; ++i)
+      rows += std::to_string(i % 8 + 1) + "," + std::to_string(64 + 16 * (i / 8)) +
+              ",64,False,torch.bfloat16,torch.bfloat16,False,False\n";
+    std::vector<std::string> words = {"tune",    "-i",       program.folder().write("shapes.csv", rows),
+                                      "-o",      output(),   "--libtype",
+                                      "skinny",  "--search", "exhaustive",
+                                      "--iters", "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  std::vector<Json> exported() const {
+    std::vector<Json> lines;
+    const auto result = program.run({"journal", "export", output(), "--json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    for (const std::string& line : lines_of(result.out)) lines.push_back(Json::parse(line));
+    return lines;
+  }
+  Json runs() const {
+    const auto result = program.run({"journal", "list", journal(), "--json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return Json::parse(result.out)["runs"];
+  }
+  /// "M,N,K" → kernelName of the tuned file; every line must be whole.
+  std::map<std::string, std::string> winners() const {
+    std::map<std::string, std::string> rows;
+    if (!std::filesystem::exists(output())) return rows;
+    const std::string text = read_text(output());
+    EXPECT_EQ(text.back(), '\n') << "half a file";
+    const auto lines = lines_of(text);
+    const auto columns = std::count(lines[0].begin(), lines[0].end(), ',');
+    for (std::size_t i = 1; i < lines.size(); ++i) {
+      EXPECT_EQ(std::count(lines[i].begin(), lines[i].end(), ','), columns) << lines[i];
+      std::vector<std::string> cells;
+      std::istringstream stream(lines[i]);
+      for (std::string cell; std::getline(stream, cell, ',');) cells.push_back(cell);
+      rows[cells[2] + "," + cells[3] + "," + cells[4]] = cells[14];
+    }
+    return rows;
+  }
+
+  Program program;
+};
+
+TEST_F(JournalCli, KilledAtRandomMomentsTheRunGoesOnAndMeasuresNothingTwice) {
+  const char* soak = std::getenv("GEMMTUNE_SOAK");
+  const int kills = soak != nullptr && std::string(soak) != "0" ? 100 : 5;
+  const int shapes = kills == 5 ? 8 : 60;
+  const auto words = tune_words({"-o2", program.file("profile.txt")}, shapes);
+  Random random(7);
+  int killed = 0;
+  std::map<std::string, std::string> before;
+  for (int i = 0; i < kills; ++i) {
+    Subprocess process(Program::words(words), program.options());
+    std::this_thread::sleep_for(std::chrono::milliseconds(50 + random.below(kills == 5 ? 1000 : 300)));
+    process.send(SIGKILL);
+    killed += process.wait().signal == SIGKILL;
+    const auto now = winners();
+    for (const auto& [key, kernel] : before) EXPECT_EQ(now.at(key), kernel) << "a published winner stays";
+    before = now;
+  }
+  EXPECT_GT(killed, 0);
+  const auto last = program.run(words);
+  ASSERT_EQ(last.exit_code, 0) << last.err << last.out;
+  EXPECT_EQ(winners().size(), static_cast<std::size_t>(shapes));
+  EXPECT_EQ(runs().size(), 1U) << "one run, gone on with";
+  EXPECT_EQ(runs()[0]["state"], "finished");
+  std::map<std::string, std::size_t> samples;
+  const std::string profile = read_text(program.file("profile.txt"));
+  for (const Json& line : exported()) {
+    const std::string candidate = line["candidate"];
+    if (line["stage"] != "screen") continue;
+    samples[line["problem"].get<std::string>() + " " + candidate] += line["samples"].size();
+    EXPECT_THAT(profile, HasSubstr(candidate));
+  }
+  EXPECT_GT(samples.size(), static_cast<std::size_t>(shapes));
+  for (const auto& [candidate, count] : samples) EXPECT_LE(count, 3U) << candidate;
+}
+
+TEST_F(JournalCli, ListExportPrune) {
+  ASSERT_EQ(program.run(tune_words({"--budget", "2"}, 2)).exit_code, 0);
+  ASSERT_EQ(program.run(tune_words({"--budget", "2", "--all"}, 2)).exit_code, 0);
+  ASSERT_EQ(program.run(tune_words({"--budget", "2"}, 2)).exit_code, 0) << "nothing to do: no run of its own";
+  const Json all = runs();
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0]["problems"], 2);
+  EXPECT_EQ(all[0]["decided"], 2);
+  EXPECT_GT(all[0]["candidates"].get<int>(), 2);
+  const auto table = program.run({"journal", "list", output()});
+  EXPECT_THAT(table.out, HasSubstr("finished"));
+  const auto csv = program.run({"journal", "export", journal()});
+  EXPECT_EQ(csv.exit_code, 0);
+  EXPECT_THAT(csv.out, HasSubstr("run,at,device,env,problem,stage,m,candidate,source,kind,reason"));
+  EXPECT_EQ(lines_of(csv.out).size(), exported().size() + 1);
+  EXPECT_THAT(csv.out, HasSubstr(" source ")) << "own kernels are known by their source";
+  EXPECT_THAT(program.run({"journal", "prune", journal(), "--keep", "1"}).out, HasSubstr("1 run forgotten"));
+  EXPECT_EQ(runs().size(), 1U);
+  EXPECT_THAT(program.run({"journal", "prune", journal(), "--older-than", "1"}).out, HasSubstr("0 runs"));
+  EXPECT_EQ(program.run({"journal", "prune", journal()}).exit_code, 2);
+  EXPECT_EQ(program.run({"journal", "list", program.file("gone.csv")}).exit_code, 2);
+  EXPECT_EQ(program.run({"journal", "burn", journal()}).exit_code, 2);
+}
+
+TEST_F(JournalCli, ADamagedJournalIsMovedAsideAndSaid) {
+  program.folder().write("tuned.csv.journal", std::string(5000, 'x'));
+  const auto result = program.run(tune_words({"--budget", "1"}, 1));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("tuned.csv.journal.damaged"));
+  EXPECT_EQ(read_text(journal() + ".damaged"), std::string(5000, 'x'));
+  EXPECT_EQ(runs().size(), 1U);
+}
+
+TEST_F(JournalCli, AJournalThatCannotBeWrittenIsSaidBeforeAnythingSlow) {
+  std::filesystem::create_directories(journal());
+  const auto folder = program.run(tune_words({}, 1));
+  EXPECT_EQ(folder.exit_code, 2);
+  EXPECT_EQ(lines_of(folder.err).size(), 1U) << folder.err;
+  EXPECT_THAT(folder.err, HasSubstr("the journal of measurements"));
+  std::filesystem::remove(journal());
+  SubprocessOptions full = program.options();
+  full.largest_file_bytes = 20000;
+  const auto result = program.run(tune_words({}, 1), full);
+  EXPECT_EQ(result.exit_code, 2) << result.out;
+  EXPECT_EQ(lines_of(result.err).size(), 1U) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("tuned.csv.journal"));
+}
+
+TEST_F(JournalCli, ARecordingReplaysToTheSameTextTwice) {
+  const std::string recording = program.file("run.jsonl");
+  ASSERT_EQ(program.run(tune_words({"--record", recording}, 2)).exit_code, 0);
+  std::set<std::string> texts;
+  std::set<std::string> tables;
+  for (const std::string name : {"a", "b"}) {
+    const std::string folder = program.file(name);
+    std::filesystem::create_directories(folder);
+    const auto replay = program.run({"tune", "--replay", recording, "-o", folder + "/replayed.csv",
+                                     "--libtype", "skinny", "--json", "--quiet"});
+    ASSERT_EQ(replay.exit_code, 0) << replay.err;
+    Json json = Json::parse(replay.out);
+    json.erase("output");
+    texts.insert(json.dump());
+    tables.insert(read_text(folder + "/replayed.csv"));
+    EXPECT_FALSE(std::filesystem::exists(folder + "/replayed.csv.journal"));
+  }
+  EXPECT_EQ(texts.size(), 1U);
+  EXPECT_EQ(tables.size(), 1U);
+  EXPECT_EQ(lines_of(*tables.begin()).size(), 3U);
+  const auto wrong = program.run(
+      {"tune", "--replay", recording, "-o", program.file("c.csv"), "--cache", "warm", "--libtype", "skinny"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("was recorded with"));
+  EXPECT_EQ(program.run({"tune", "--replay", recording, "--record", recording}).exit_code, 2);
+  EXPECT_EQ(program.run({"tune", "--replay", recording, "--threads", "1"}).exit_code, 2);
+  const auto other = program.run(tune_words({"--all", "--record", recording, "--cache", "warm"}, 1));
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("another device, build or policy"));
+}
+
+TEST_F(JournalCli, AnInterruptedRunKeepsItsProfileAndGoesOn) {
+  const std::string profile = program.file("profile.txt");
+  const auto words = tune_words({"-o2", profile}, 20);
+  {
+    Subprocess process(Program::words(words), program.options());
+    for (int i = 0; i < 1000 && process.running() && !std::filesystem::exists(output()); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    process.send(SIGINT);
+    EXPECT_EQ(process.wait().exit_code, 130);
+  }
+  const std::string text = read_text(profile);
+  for (const Json& line : exported()) {
+    if (line["stage"] == "screen") {
+      EXPECT_THAT(text, HasSubstr(line["candidate"].get<std::string>()));
+    }
+  }
+  EXPECT_EQ(runs()[0]["state"], "unfinished");
+  const auto fresh = program.run(tune_words({"--no-resume", "--budget", "1"}, 20));
+  EXPECT_THAT(fresh.err, Not(HasSubstr("going on with")));
+}
+
+}  // namespace
+}  // namespace gemmtune::test

@@ -1,0 +1,152 @@
+// `gemmtune tune` measures in worker processes: what becomes of them is seen from outside.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+
+namespace gemmtune::test {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+/// Processes that run `gemmtune worker` as children of a process that runs in `folder`.
+std::set<pid_t> workers_in(const std::string& folder) {
+  std::set<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::error_code gone;
+    if (std::filesystem::read_symlink(entry.path() / "cwd", gone) != folder || gone) continue;
+    const std::string words = read_text(entry.path() / "cmdline");
+    if (words.ends_with(std::string("\0worker\0", 8))) found.insert(static_cast<pid_t>(std::stol(name)));
+  }
+  return found;
+}
+
+class WorkerProgram : public ::testing::Test {
+ protected:
+  std::string output() const { return program.file("tuned.csv"); }
+  std::string shapes(int count) const {
+    std::string text = "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n";
+    for (int i = 0; i < count; ++i)
+      text += std::to_string(33 + i) + "," + std::to_string(256 + 16 * i) +
+              ",512,False,torch.bfloat16,torch.bfloat16,False,False\n";
+    return program.folder().write("shapes.csv", text);
+  }
+  std::vector<std::string> tune(int count, std::vector<std::string> more) const {
+    std::vector<std::string> words = {"tune",      "-i",           shapes(count), "-o", output(),
+                                      "--libtype", "tiled,skinny", "--iters",     "5"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  /// Until a worker runs, at most ten seconds.
+  std::set<pid_t> wait_for_workers() const {
+    const std::string folder = std::filesystem::canonical(program.folder().path());
+    for (int i = 0; i < 1000; ++i) {
+      if (auto found = workers_in(folder); !found.empty()) return found;
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    return {};
+  }
+
+  Program program;
+};
+
+TEST_F(WorkerProgram, IsNotForPeople) {
+  const auto alone = program.run({"worker"});
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_THAT(alone.err, HasSubstr("gemmtune tune"));
+  EXPECT_THAT(program.run({"--help"}).out, Not(HasSubstr("worker ")));
+}
+
+TEST_F(WorkerProgram, InProcessMeansNoWorker) {
+  Subprocess run(Program::words(tune(2, {"--in-process"})), program.options());
+  bool seen = false;
+  const std::string folder = std::filesystem::canonical(program.folder().path());
+  while (run.running()) {
+    seen = seen || !workers_in(folder).empty();
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  EXPECT_EQ(run.wait().exit_code, 0);
+  EXPECT_FALSE(seen);
+}
+
+TEST_F(WorkerProgram, KilledAgainAndAgainTheRunEndsRight) {
+  Subprocess run(Program::words(tune(3, {"--json"})), program.options());
+  std::set<pid_t> killed;
+  while (run.running() && killed.size() < 3) {
+    for (const pid_t worker : wait_for_workers()) {
+      std::this_thread::sleep_for(milliseconds(400));
+      if (kill(worker, SIGKILL) == 0) killed.insert(worker);
+    }
+  }
+  const auto result = run.wait();
+  EXPECT_GE(killed.size(), 2U);
+  EXPECT_EQ(result.exit_code, 0) << result.err << result.out;
+  const std::string file = read_text(output());
+  EXPECT_EQ(std::count(file.begin(), file.end(), '\n'), 4) << file;
+}
+
+TEST_F(WorkerProgram, AWorkerThatIsStoppedIsReplaced) {
+  Subprocess run(Program::words(tune(2, {"--timeout", "3"})), program.options());
+  const auto workers = wait_for_workers();
+  ASSERT_EQ(workers.size(), 1U);
+  std::this_thread::sleep_for(milliseconds(300));
+  kill(*workers.begin(), SIGSTOP);
+  const auto result = run.wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err << result.out;
+  const std::string file = read_text(output());
+  EXPECT_EQ(std::count(file.begin(), file.end(), '\n'), 3) << file;
+}
+
+TEST_F(WorkerProgram, DiesWithTheTuner) {
+  Subprocess run(Program::words(tune(3, {})), program.options());
+  ASSERT_FALSE(wait_for_workers().empty());
+  run.send(SIGKILL);
+  run.wait();
+  const std::string folder = std::filesystem::canonical(program.folder().path());
+  for (int i = 0; i < 500 && !workers_in(folder).empty(); ++i) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_TRUE(workers_in(folder).empty());
+}
+
+TEST_F(WorkerProgram, CtrlCEndsTheRunAndItsWorker) {
+  Subprocess run(Program::words(tune(8, {})), program.options());
+  ASSERT_FALSE(wait_for_workers().empty());
+  std::this_thread::sleep_for(milliseconds(500));
+  run.send(SIGINT);
+  EXPECT_EQ(run.wait().exit_code, 130);
+}
+
+TEST_F(WorkerProgram, SeveralDevicesShareOutTheShapes) {
+  if (sysconf(_SC_NPROCESSORS_ONLN) < 2) GTEST_SKIP() << "one core only";
+  Subprocess run(Program::words(tune(4, {"--device", "cpu:0,cpu:1", "--shape_grouped", "--json"})),
+                 program.options());
+  std::size_t most = 0;
+  const std::string folder = std::filesystem::canonical(program.folder().path());
+  while (run.running()) {
+    most = std::max(most, workers_in(folder).size());
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  const auto result = run.wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err << result.out;
+  EXPECT_EQ(most, 2U);
+  const std::string file = read_text(output());
+  EXPECT_EQ(std::count(file.begin(), file.end(), '\n'), 5) << file;
+}
+
+}  // namespace
+}  // namespace gemmtune::test

@@ -1,0 +1,11 @@
+// The worker program of the isolation tests: as `gemmtune worker`, on the faulty device.
+#include "support/faulty_device.h"
+#include "tuning/worker_main.h"
+
+int main() {
+  return gemmtune::run_worker(
+      [](const std::string&,
+         const gemmtune::DeviceRequest&) -> gemmtune::Result<std::unique_ptr<gemmtune::Device>> {
+        return std::unique_ptr<gemmtune::Device>(gemmtune::testing::make_faulty_device());
+      });
+}
