@@ -37,6 +37,8 @@ class PlanCache {
   /// Keeps a reference of `plan`; what was there for the key stays.
   void insert(const PlanKey& key, const PlanRef& plan);
   void clear();
+  /// Drops the plans that no row answered.
+  void drop_untuned();
   std::size_t size() const { return size_.load(std::memory_order_relaxed); }
 
  private:
