@@ -326,7 +326,8 @@ typedef struct gemmtune_miss_handler {
 /* Replaces the context's handler; null takes it away (rows that were read stay). */
 GEMMTUNE_API gemmtune_status gemmtune_context_set_miss_handler(gemmtune_context* context,
                                                                const gemmtune_miss_handler* handler);
-/* Reads the online file again: problems that no row answered are planned anew, all other plans stay. */
+/* Reads the online file again: problems that no row answered and that it has now are planned anew; all other
+ * plans stay. */
 GEMMTUNE_API gemmtune_status gemmtune_context_reload_online(gemmtune_context* context);
 /* Writes a line into the context's log; level as of gemmtune_log. */
 GEMMTUNE_API gemmtune_status gemmtune_context_log(gemmtune_context* context, int32_t level, const char* line);

@@ -185,10 +185,11 @@ void Context::set_miss_handler(std::shared_ptr<MissHandler> handler, std::option
       online_ = std::move(rows);
     }
   }
-  cache_.drop_untuned();
+  cache_.drop_untuned([](const Problem&) { return true; });
 }
 
 Status Context::reload_online() {
+  const std::lock_guard reading(online_reading_mutex_);
   std::optional<OnlineFile> file;
   {
     const std::lock_guard lock(tables_mutex_);
@@ -200,9 +201,9 @@ Status Context::reload_online() {
   const std::lock_guard planning(planning_mutex_);
   {
     const std::lock_guard lock(tables_mutex_);
-    online_.swap(rows);
+    online_ = rows;
   }
-  cache_.drop_untuned();
+  cache_.drop_untuned([&](const Problem& problem) { return has_row(*rows, *device_->device, problem); });
   return {};
 }
 

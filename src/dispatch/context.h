@@ -65,8 +65,9 @@ class Context {
   /// Who is told of problems that no row answers; null: nobody. The one before is gone once no thread is in
   /// it. `file` (where given) replaces the online file and is read.
   void set_miss_handler(std::shared_ptr<MissHandler> handler, std::optional<OnlineFile> file);
-  /// Reads the online file again (nothing where there is none): problems that no row answered are planned
-  /// anew, all other plans stay. An error where it is there but cannot be read; the old rows then stay.
+  /// Reads the online file again (nothing where there is none): problems that no row answered and that it has
+  /// now are planned anew, all other plans stay. An error where it is there but cannot be read; the old rows
+  /// then stay.
   Status reload_online();
   OnlineTuning online_tuning() const { return environment_.online_tuning; }
   /// What the switch means for this context's config folder. Requires that it is not off.
@@ -100,6 +101,7 @@ class Context {
   std::shared_ptr<WorkspacePool> workspaces_;
   mutable std::mutex tables_mutex_;  // of tables_, online_… and generation_ together, and of the handler
   std::shared_ptr<const TableSet> tables_;
+  std::mutex online_reading_mutex_;  // what was read later is swapped in later
   std::optional<OnlineFile> online_file_;
   std::shared_ptr<const TableSet> online_;
   std::shared_ptr<MissHandler> miss_handler_;

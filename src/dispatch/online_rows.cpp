@@ -1,6 +1,7 @@
 #include "dispatch/online_rows.h"
 
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/file.h"
@@ -60,7 +61,10 @@ TableSet load_hipblaslt_table(const std::string& path, const Device& device) {
 
 OnlineFile default_online_file(OnlineTuning switched_by, const std::string& config_folder) {
   if (switched_by == OnlineTuning::aiter) {
-    return {"hip_online_tuning_res.csv", OnlineFormat::hipblaslt_table};
+    // The working folder of this moment, whatever the program makes of it later.
+    std::error_code error;
+    const fs::path folder = fs::current_path(error);
+    return {(folder / "hip_online_tuning_res.csv").string(), OnlineFormat::hipblaslt_table};
   }
   return {(fs::path(config_folder) / "online_tuning.csv").string(), OnlineFormat::gemmtune_csv};
 }

@@ -1,5 +1,6 @@
 #include "dispatch/planner.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace gemmtune {
@@ -73,6 +74,12 @@ Result<BoundKernel> bind_kernel_name(const Device& device, std::string_view kern
                                to_string(problem.weight_layout));
   }
   return BoundKernel{std::move(candidate).value(), std::move(kernel).value()};
+}
+
+bool has_row(const TableSet& tables, const Device& device, const Problem& problem) {
+  const std::vector<LookupHit> hits = tables.table.lookup(key_of(device, problem));
+  return std::any_of(hits.begin(), hits.end(),
+                     [&](const LookupHit& hit) { return !tables.exact_only || hit.match == Match::exact; });
 }
 
 Result<BoundKernel> bind_fallback(const Device& device, const Problem& problem) {

@@ -22,6 +22,9 @@ struct BoundKernel {
 Result<BoundKernel> bind_kernel_name(const Device& device, std::string_view kernel_name,
                                      const Problem& problem);
 
+/// Has the table a row for this problem (whether or not its kernel can run here)?
+bool has_row(const TableSet& tables, const Device& device, const Problem& problem);
+
 /// What runs where no row does.
 Result<BoundKernel> bind_fallback(const Device& device, const Problem& problem);
 

@@ -7,6 +7,8 @@ namespace {
 
 struct Stopped {};
 
+constexpr std::int64_t no_run = 0;  // runs are numbered from 1
+
 constexpr const char* stopped_text = "online tuning was stopped";
 
 Outcome crashed_here() {
@@ -66,15 +68,15 @@ JournaledOutcome OnlineEvaluator::record(const Trial& trial, Outcome outcome) co
 std::optional<Outcome> OnlineEvaluator::earlier_failure(const Problem& problem, const Candidate& candidate) {
   if (options_.trusted.contains(candidate.kernel_name())) return std::nullopt;
   const std::string key = key_of(problem, candidate);
-  const auto ask = [&](Journal& journal) -> std::optional<Outcome> {
-    const auto failure = journal.earlier_failure(key, run_);
+  const auto ask = [&](Journal& journal, std::int64_t not_of_run) -> std::optional<Outcome> {
+    const auto failure = journal.earlier_failure(key, not_of_run);
     if (!failure.ok() || !*failure) return std::nullopt;
     return failed((*failure)->outcome.kind, fmt::format("{} (known from {}, {})", (*failure)->outcome.reason,
                                                         journal.path(), (*failure)->at));
   };
-  if (auto known = ask(journal_)) return known;
+  if (auto known = ask(journal_, run_)) return known;
   for (Journal& other : others_) {
-    if (auto known = ask(other)) return known;
+    if (auto known = ask(other, no_run)) return known;
   }
   return std::nullopt;
 }

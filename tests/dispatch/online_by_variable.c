@@ -1,6 +1,7 @@
 /* A program that links libgemmtune alone, with online tuning asked for by the environment.
  * online_by_variable FOLDER row|missing: waits until an online row answers, or expects the line that
  * libgemmtune_tuning is missing and a fallback that goes on. Exit status 0: it was so. */
+#define _POSIX_C_SOURCE 199309L
 #include <gemmtune/c.h>
 #include <stdio.h>
 #include <string.h>

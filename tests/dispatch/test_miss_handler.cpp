@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -28,10 +29,8 @@ using ::testing::SizeIs;
 class CapturingDevice final : public test::FakeDevice {
  public:
   bool is_capturing(Stream stream) const override { return stream.handle == captured; }
-  static inline void* const captured = &captured_stream;
-
- private:
   static inline int captured_stream = 0;
+  static inline void* const captured = &captured_stream;
 };
 
 class Recorder final : public MissHandler {
@@ -119,7 +118,8 @@ TEST_F(MissHandlers, ANewRowReplacesTheUntunedPlanAndNoOther) {
   context->set_miss_handler(recorder_, file());
   const auto tuned = context->plan(small_problem(8));
   const auto untuned = context->plan(small_problem(100, 64));
-  ASSERT_TRUE(tuned.ok() && untuned.ok());
+  const auto unknown = context->plan(small_problem(100, 128));
+  ASSERT_TRUE(tuned.ok() && untuned.ok() && unknown.ok());
   online({row(small_problem(100, 64), "alpha_r1_a2")});
   EXPECT_EQ(context->plan(small_problem(100, 64))->get(), untuned->get());  // nobody said so
   ASSERT_TRUE(context->reload_online().ok());
@@ -129,8 +129,9 @@ TEST_F(MissHandlers, ANewRowReplacesTheUntunedPlanAndNoOther) {
   EXPECT_EQ((*after)->account().match, Match::exact);
   EXPECT_EQ((*after)->account().file, folder_ / "online_tuning.csv");
   EXPECT_EQ(context->plan(small_problem(8))->get(), tuned->get());
+  EXPECT_EQ(context->plan(small_problem(100, 128))->get(), unknown->get());
   EXPECT_EQ((*untuned)->account().kernel_name, "safe_r1_a1");  // still held, still whole
-  EXPECT_THAT(recorder_->misses, SizeIs(1));
+  EXPECT_THAT(recorder_->misses, SizeIs(2));
 }
 
 TEST_F(MissHandlers, AHandlerThatSaysSoIsFollowedAtOnce) {
@@ -181,7 +182,8 @@ TEST_F(MissHandlers, OtherOperationsHaveFilesOfTheirOwn) {
   EXPECT_EQ(online_path(file(), Operation::a16w16), folder_ / "online_tuning.csv");
   EXPECT_EQ(online_path(file(), Operation::a8w8), folder_ / "online_tuning.a8w8.csv");
   EXPECT_EQ(online_path({"t.csv", OnlineFormat::hipblaslt_table}, Operation::a8w8), "");
-  EXPECT_EQ(default_online_file(OnlineTuning::aiter, "/config").path, "hip_online_tuning_res.csv");
+  EXPECT_EQ(default_online_file(OnlineTuning::aiter, "/config").path,
+            (std::filesystem::current_path() / "hip_online_tuning_res.csv").string());
   EXPECT_EQ(default_online_file(OnlineTuning::gemmtune, "/config").path, "/config/online_tuning.csv");
 }
 

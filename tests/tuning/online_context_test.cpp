@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -228,7 +230,8 @@ TEST(OnlineContext, AnUnwritableFolderIsOneLineAndServiceGoesOn) {
   const auto end = std::chrono::steady_clock::now() + patience;
   std::int64_t m = 1;
   while (service.lines.count("online tuning is off") == 0 && std::chrono::steady_clock::now() < end) {
-    expect_right(service.plan(1 + m++ % 8), 1 + (m - 1) % 8);
+    m = m % 8 + 1;
+    expect_right(service.plan(m), m);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   for (m = 9; m < 12; ++m) expect_right(service.plan(m), m);
@@ -279,7 +282,7 @@ TEST(OnlineChild, WaitsForItsRow) {
   ASSERT_EQ(gemmtune_enable_online_tuning(service.context, &by_environment), GEMMTUNE_TUNING_OK);
   const auto plan = service.plan(12);  // the very first one
   EXPECT_EQ(Service::info(plan).match, GEMMTUNE_MATCH_EXACT);
-  EXPECT_STREQ(Service::info(plan).file, "hip_online_tuning_res.csv");
+  EXPECT_THAT(Service::info(plan).file, ::testing::EndsWith("/hip_online_tuning_res.csv"));
   expect_right(plan, 12);
 }
 

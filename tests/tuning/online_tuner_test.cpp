@@ -1,6 +1,7 @@
 // Online tuning on a simulated device: what is tried, what is kept, who tunes, when it ends.
 #include "tuning/online_tuner.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -18,130 +19,27 @@
 #include <vector>
 
 #include "base/file.h"
-#include "formats/hipblaslt_csv.h"
 #include "formats/tuned_csv.h"
-#include "support/fake_device.h"
+#include "support/online_tuning.h"
 #include "tuning/journal.h"
 #include "tuning/journal_texts.h"
-#include "tuning/online_claim.h"
 
 namespace gemmtune {
 namespace {
 
 using gemmtune::testing::FakeDevice;
 using gemmtune::testing::FakeFamilyOptions;
+using gemmtune::testing::OnlineTuning;
+using gemmtune::testing::patience;
 using gemmtune::testing::right_gemm;
+using gemmtune::testing::small;
+using gemmtune::testing::zeros;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
-
-constexpr double patience = 60;  // seconds; nothing here takes one
-
-Problem small(std::int64_t m = 4) {
-  Problem problem;
-  problem.m = m;
-  problem.n = 32;
-  problem.k = 48;
-  return problem;
-}
-
-void zeros(const Problem& problem, const Operands& operands, void*) {
-  for (std::int64_t row = 0; row < problem.m; ++row) {
-    std::memset(static_cast<std::uint16_t*>(operands.y) + row * operands.ldy, 0,
-                static_cast<std::size_t>(problem.n) * 2);
-  }
-}
-
-/// Tuners of one online file, and what became known of them.
-class OnlineTuning : public ::testing::Test {
- protected:
-  OnlineTuning() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "gemmtune_online_XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-    file_ = folder_ + "/config/online_tuning.csv";
-    add("vendor", 0, 100);
-    add("fast", 1, 50);
-  }
-  ~OnlineTuning() override { std::filesystem::remove_all(folder_); }
-
-  /// `run` empty: right. Built kernels are counted by family.
-  void add(const std::string& name, int tie_rank, double microseconds, testing::FakeRun run = {}) {
-    FakeFamilyOptions family;
-    family.name = name;
-    family.tie_rank = tie_rank;
-    family.run = std::move(run);
-    family.cost = [microseconds](const Problem&, Random&, double) { return microseconds; };
-    add(std::move(family));
-  }
-  void add(FakeFamilyOptions family) {
-    family.on_build = [this, name = family.name, before = family.on_build] {
-      if (before) before();
-      const std::lock_guard lock(mutex_);
-      ++builds_[name];
-    };
-    families_.push_back(std::move(family));
-  }
-
-  std::unique_ptr<OnlineTuner> tuner() {
-    OnlineHost host;
-    host.open_device = [this]() -> Result<std::unique_ptr<Device>> {
-      auto device = std::make_unique<FakeDevice>();
-      for (const FakeFamilyOptions& family : families_) device->add(family);
-      device->set_baseline(Candidate{"vendor", 1, {}});
-      device->free_bytes = free_bytes_;
-      device_.store(device.get());
-      ++opened_;
-      return std::unique_ptr<Device>(std::move(device));
-    };
-    host.rows_changed = [this] {
-      ++changes_;
-      return Status();
-    };
-    host.say = [this](LogLevel level, const std::string& line) {
-      const std::lock_guard lock(mutex_);
-      (level == LogLevel::warning ? warnings_ : lines_).push_back(line);
-    };
-    return std::make_unique<OnlineTuner>(std::move(host), options_);
-  }
-  OnlineProblem asked(const Problem& problem = small()) const {
-    return {problem, file_, "vendor_r1", proven_, tuned_files_};
-  }
-  /// A tuner's whole life for one problem.
-  void tune(const Problem& problem = small()) {
-    const auto one = tuner();
-    one->missed(asked(problem));
-    ASSERT_TRUE(one->wait_until_idle(patience));
-  }
-  std::vector<std::string> kernels() const {
-    std::vector<std::string> names;
-    const auto file = read_tuned_csv(file_, {.operation = Operation::a16w16, .strict = true});
-    if (!file.ok()) return names;
-    for (const TunedEntry& entry : file->entries) names.push_back(entry.kernel_name);
-    return names;
-  }
-  int builds(const std::string& family) {
-    const std::lock_guard lock(mutex_);
-    return builds_[family];
-  }
-
-  std::string folder_;
-  std::string file_;
-  std::vector<FakeFamilyOptions> families_;
-  OnlineTunerOptions options_;
-  std::vector<std::string> proven_{"vendor"};
-  std::vector<std::string> tuned_files_;
-  std::size_t free_bytes_ = std::size_t{1} << 30;
-  std::atomic<FakeDevice*> device_{nullptr};
-  std::atomic<int> opened_{0};
-  std::atomic<int> changes_{0};
-  std::mutex mutex_;
-  std::map<std::string, int> builds_;
-  std::vector<std::string> lines_;
-  std::vector<std::string> warnings_;
-};
 
 TEST_F(OnlineTuning, TheFastestRightKernelIsKept) {
   add("liar", 0, 10, zeros);
@@ -208,7 +106,6 @@ TEST_F(OnlineTuning, AClaimedProblemWaitsForItsOwnersEnd) {
   tune(small(64));  // makes the folder
   changes_ = 0;
   const auto other = tuner();
-  std::vector<OnlineClaim> everything;
   {
     // The claim's place is the tuner's affair: hold its whole file by hand.
     const int descriptor = ::open((file_ + ".claims").c_str(), O_RDWR | O_CLOEXEC);
@@ -297,17 +194,14 @@ TEST_F(OnlineTuning, TheBudgetBoundsTheSearch) {
     return device == nullptr ? 0 : device->now_microseconds * 1e-6;
   };
   options_.settings.budget_seconds = 1;
-  double spent = 0;
   const auto one = tuner();
-  FakeFamilyOptions& last = families_.back();
-  (void)last;
   one->missed(asked());
   ASSERT_TRUE(one->wait_until_idle(patience));
   ASSERT_THAT(lines_, SizeIs(1));
   // "…: tuned online in 1.23 s: …", by the simulated clock.
   const std::size_t at = lines_.front().find(" in ");
   ASSERT_NE(at, std::string::npos);
-  spent = std::stod(lines_.front().substr(at + 4));
+  const double spent = std::stod(lines_.front().substr(at + 4));
   EXPECT_GT(spent, 0.2);
   EXPECT_LT(spent, 2.5);
   EXPECT_LT(builds("slow59"), 1);  // all of them would have taken 60 x 3 samples and more
@@ -389,84 +283,6 @@ TEST_F(OnlineTuning, AMissingKernelForAllIsAFailureWithItsReason) {
   tune();
   EXPECT_THAT(warnings_, ElementsAre(AllOf(HasSubstr("not tuned online"), HasSubstr("wrong"))));
   EXPECT_EQ(changes_, 0);
-}
-
-class AitersTable : public OnlineTuning {
- protected:
-  AitersTable() {
-    file_ = folder_ + "/hip_online_tuning_res.csv";
-    options_.settings.hipblaslt_table = true;
-  }
-  std::string text() const {
-    const auto content = read_file(file_);
-    return content.ok() ? *content : std::string();
-  }
-};
-
-TEST_F(AitersTable, IsWrittenAsAiterWritesIt) {
-  tune();
-  EXPECT_EQ(
-      text(),
-      "preshuffle, use_rowwise, trans_a, trans_b, m, n, k, A_data_type, lda, stride_a, B_data_type, ldb, "
-      "stride_b, C_data_type, ldc, stride_c, compute_type, batch_count, algo_index, kernel_name\n"
-      "false,false,T,N,32,4,48,bf16_r,48,0,bf16_r,48,0,bf16_r,32,0,f32_r,1,-1,fast_r1\n");
-  const auto back = read_hipblaslt_csv(file_);
-  ASSERT_TRUE(back.ok());
-  const HipblasltRow* row = find_row(*back, small());
-  ASSERT_NE(row, nullptr);
-  EXPECT_EQ(row->kernel_name, "fast_r1");
-}
-
-TEST_F(AitersTable, ARowOfAnotherDeviceDoesNotStandInTheWay) {
-  auto row = to_hipblaslt_row(small());
-  ASSERT_TRUE(row.ok());
-  row->algo_index = 4711;
-  row->kernel_name = "Cijk_Alik_Bljk_of_another_machine";
-  ASSERT_TRUE(append_hipblaslt_row(file_, *row).ok());
-  tune();
-  EXPECT_THAT(text(), HasSubstr(",4711,Cijk"));
-  EXPECT_THAT(text(), HasSubstr(",-1,fast_r1"));
-  const std::string once = text();
-  tune();  // known now
-  EXPECT_EQ(text(), once);
-  EXPECT_EQ(changes_, 2);
-}
-
-TEST_F(AitersTable, AKernelThatIsWrongWithABiasIsNotKept) {
-  families_.clear();
-  add("vendor", 0, 10, [](const Problem& problem, const Operands& operands, void* workspace) {
-    problem.bias ? zeros(problem, operands, workspace) : right_gemm(problem, operands, workspace);
-  });
-  tune();
-  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("with a bias")));
-  EXPECT_THAT(text(), IsEmpty());
-}
-
-TEST_F(AitersTable, LargeMIsDeclinedAsInAiter) {
-  tune(small(513));
-  EXPECT_THAT(lines_, ElementsAre(HasSubstr("M = 513")));
-  EXPECT_THAT(text(), IsEmpty());
-}
-
-TEST(OnlineClaims, ExcludeEachOtherByProblem) {
-  std::string pattern = (std::filesystem::temp_directory_path() / "gemmtune_claims_XXXXXX").string();
-  const std::string folder = ::mkdtemp(pattern.data());
-  const std::string path = folder + "/claims";
-  {
-    auto first = OnlineClaim::take(path, 8);
-    ASSERT_TRUE(first.ok() && first->has_value());
-    auto same = OnlineClaim::take(path, 8);
-    ASSERT_TRUE(same.ok());
-    EXPECT_FALSE(same->has_value());
-    auto other = OnlineClaim::take(path, std::uint64_t{8} << 40);
-    ASSERT_TRUE(other.ok());
-    EXPECT_TRUE(other->has_value());
-    first->reset();
-    same = OnlineClaim::take(path, 8);
-    EXPECT_TRUE(same.ok() && same->has_value());
-  }
-  EXPECT_FALSE(OnlineClaim::take(folder + "/none/claims", 1).ok());
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
