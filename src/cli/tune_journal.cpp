@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "tuning/journal_texts.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -25,14 +26,6 @@ JournaledDecision decision_of(const ProblemReport& report) {
   decision.speedup = report.entry->speedup;
   decision.verdict = to_string(report.entry->verdict);
   return decision;
-}
-
-std::string device_text(const DeviceInfo& info) {
-  return fmt::format("{} {} {} {}", info.backend, info.gfx, info.cu_num, info.model);
-}
-
-std::string policy_text(const TuneRequest& request) {
-  return fmt::format("{} errRatio={}", request.policy.text(), request.largest_err_ratio);
 }
 
 }  // namespace
@@ -79,9 +72,9 @@ class TuneJournal::Observer final : public TuneObserver {
 
 RunText run_text(const Device& device, const TuneRequest& request) {
   RunText text;
-  text.policy = policy_text(request);
+  text.policy = journal_policy_text(request.policy, request.largest_err_ratio);
   text.environment = row_environment(device, request.policy).hash;
-  text.device = device_text(device.info());
+  text.device = journal_device_text(device.info());
   std::string families;
   for (const std::string& family : request.libtypes) families += (families.empty() ? "" : ",") + family;
   text.command = fmt::format("search={} libtypes={} splitK={} prefer_ratio={} shapes={}", request.strategy,
