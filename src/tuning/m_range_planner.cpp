@@ -9,8 +9,9 @@
 
 // A segment lies between two neighbouring points, M at which kernels were compared. A kernel answers it where
 // it fits at both ends and at a mid-point; the mid-point of [a, b] is √(ab), which is rarely a multiple of a
-// step, so that kernels which round M up are also met where they waste work. Where no kernel fits at both
-// ends, the boundary is looked for among multiples of the step, and within one step M by M.
+// step. Kernels that round M up to a tile waste most just above a multiple of it, so where a is a multiple of
+// the step they must fit at a + 1 before. Where no kernel fits at both ends, the boundary is looked for among
+// multiples of the step, and within one step M by M.
 
 namespace gemmtune {
 namespace {
@@ -32,6 +33,12 @@ double log_of(std::int64_t m) { return std::log(static_cast<double>(m)); }
 std::int64_t geometric_mean(std::int64_t a, std::int64_t b) {
   const auto mean = std::llround(std::sqrt(static_cast<double>(a) * static_cast<double>(b)));
   return std::clamp<std::int64_t>(mean, a + 1, b - 1);
+}
+
+/// Where kernels that fit at a and b > a + 1 are verified.
+std::int64_t verifying_probe(std::int64_t a, std::int64_t b) {
+  const std::int64_t step = m_step(b);
+  return step > 1 && a % step == 0 ? a + 1 : geometric_mean(a, b);
 }
 
 /// Where to look for the boundary between a and b > a + 1.
@@ -150,7 +157,7 @@ MQuestion MRangePlanner::boundary_question(std::int64_t a, std::int64_t b) const
 }
 
 MQuestion MRangePlanner::verifying_question(std::int64_t a, std::int64_t b, const Kernels& both) const {
-  MQuestion question{MQuestion::Kind::compare, geometric_mean(a, b), {}, 0};
+  MQuestion question{MQuestion::Kind::compare, verifying_probe(a, b), {}, 0};
   for (const std::int64_t m : {a, b}) {
     for (const std::string& kernel : best_fitting(m)) {
       if (both.contains(kernel)) add_kernel(question.kernels, kernel, most_shared);
@@ -205,7 +212,8 @@ void MRangePlanner::note_inner(std::int64_t m) {
         intersection(fitting(a), here).empty() && intersection(fitting(b), here).empty();
   } else {
     at->second.needs_tuning = intersection(both, here).empty();
-    if (!at->second.needs_tuning) halves_[{a, m}] = halves_[{m, b}] = {a, m, b};
+    const bool middle = m == geometric_mean(a, b);
+    if (middle && !at->second.needs_tuning) halves_[{a, m}] = halves_[{m, b}] = {a, m, b};
   }
 }
 

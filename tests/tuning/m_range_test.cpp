@@ -130,7 +130,7 @@ TEST_F(MRangeTest, FindsTheCrossingsAndLookUpAnswersEveryM) {
   EXPECT_EQ(report.state, ProblemState::tuned) << report.reason;
   EXPECT_EQ(report.settled_share, 1);
   EXPECT_EQ(report.tuned, 14U);
-  EXPECT_LE(report.compared, 14U + 12U + 3U * 16U);
+  EXPECT_LE(report.compared, 14U + 12U + 9U + 3U * 16U);
   EXPECT_LE(report.finals_calls, 2 * static_cast<int>(report.compared));
   EXPECT_THAT(spans(), rows_of_steps);
   const TunedTable table(published());
