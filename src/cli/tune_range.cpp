@@ -10,6 +10,7 @@
 #include "cli/interruptible_evaluator.h"
 #include "cli/profile_file.h"
 #include "cli/range_progress.h"
+#include "cli/tune_events.h"
 #include "cli/tune_journal.h"
 #include "cli/tune_workers.h"
 
@@ -63,7 +64,9 @@ int tune_ranges(const TuneOptions& options, const Environment& environment,
     measuring.push_back(interruptible.back().get());
   }
   RangeProgress progress(console, profiled ? &profile : nullptr, options.verbose);
-  const auto summary = tune_m_ranges(device, measuring, *request, progress, (*journal)->around(progress));
+  const auto events = TuneEvents::open(options.events, progress);
+  if (!events.ok()) return usage_error("tune", events.message());
+  const auto summary = tune_m_ranges(device, measuring, *request, progress, (*journal)->around(**events));
   const TuneSummary problems = summary.ok() ? as_problems(*summary) : TuneSummary();
   (*journal)->end(summary.ok() ? &problems : nullptr, interrupted());
   console.clear_live_line();
@@ -84,7 +87,9 @@ int replay_ranges(const TuneOptions& options, const RangeReplay& replay, Device&
   InterruptibleEvaluator interruptible(evaluator, interrupted);
   Evaluator* const evaluators[] = {&interruptible};
   RangeProgress progress(console, profiled ? &profile : nullptr, options.verbose);
-  const auto summary = tune_m_ranges(device, evaluators, replay.request, progress, progress);
+  const auto events = TuneEvents::open(options.events, progress);
+  if (!events.ok()) return usage_error("tune", events.message());
+  const auto summary = tune_m_ranges(device, evaluators, replay.request, progress, **events);
   console.clear_live_line();
   if (!summary.ok()) return usage_error("tune", summary.message());
   return end(options, {*summary, replay.shapes, replay.outputs, device.info(), replay.request.m_range->range,

@@ -10,6 +10,7 @@
 #include "cli/interrupt.h"
 #include "cli/interruptible_evaluator.h"
 #include "cli/profile_file.h"
+#include "cli/tune_events.h"
 #include "cli/tune_progress.h"
 #include "cli/tune_range.h"
 #include "cli/tune_report.h"
@@ -74,7 +75,9 @@ int run_replay(const TuneOptions& options, Replay& replay, ReplayDevice& device)
   InterruptibleEvaluator interruptible(evaluator, interrupted);
   TuneProgress progress(console, device, replay.outputs.profile.empty() ? nullptr : &profile, replay.request,
                         options.verbose);
-  const auto summary = tune(device, interruptible, replay.request, progress);
+  const auto events = TuneEvents::open(options.events, progress);
+  if (!events.ok()) return usage_error("tune", events.message());
+  const auto summary = tune(device, interruptible, replay.request, **events);
   console.clear_live_line();
   if (!summary.ok()) return usage_error("tune", summary.message());
   const TuneEnding ending{*summary, replay.shapes, replay.outputs, device.info(), interrupted()};
