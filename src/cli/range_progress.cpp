@@ -28,7 +28,8 @@ std::string progress_text(const MRangeMoment& moment) {
     std::string text = fmt::format("{} of the first {} M searched", moment.tuned, moment.first_ms);
     if (moment.tuned > 0) {
       const double each = moment.group_seconds / static_cast<double>(moment.tuned);
-      text += fmt::format(", {} for these", duration(each * static_cast<double>(moment.first_ms - moment.tuned)));
+      text +=
+          fmt::format(", {} for these", duration(each * static_cast<double>(moment.first_ms - moment.tuned)));
     }
     return text;
   }
@@ -36,7 +37,8 @@ std::string progress_text(const MRangeMoment& moment) {
       fmt::format("{:.0f} % of the M axis settled, {} M searched", 100 * moment.settled_share, moment.tuned);
   const double spent = moment.group_seconds - moment.settling_begin;
   if (moment.settled_share >= 0.1 && moment.settled_share < 1 && spent > 0) {
-    text += fmt::format(", about {} left", duration(spent * (1 - moment.settled_share) / moment.settled_share));
+    text +=
+        fmt::format(", about {} left", duration(spent * (1 - moment.settled_share) / moment.settled_share));
   }
   return text;
 }

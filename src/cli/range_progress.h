@@ -35,8 +35,8 @@ class RangeProgress final : public MRangeObserver, public TuneObserver {
   int said_tenths_ = 0;  // of the axis, where lines are plain
 };
 
-/// "45 % of the M axis settled, 16 M searched, about 2 min left": the rest of this group at the rate so far; no
-/// time before a tenth of the axis was settled by questions between the first M.
+/// "45 % of the M axis settled, 16 M searched, about 2 min left": the rest of this group at the rate so far;
+/// no time before a tenth of the axis was settled by questions between the first M.
 std::string progress_text(const MRangeMoment& moment);
 
 }  // namespace gemmtune::cli

@@ -32,7 +32,8 @@ std::string result_table(const MRangeSummary& summary) {
                    {"verdict", false, false}});
   for (const MRangeReport& report : summary.groups) {
     for (const TunedEntry& row : report.rows) {
-      table.add({weight_text(row.problem), fmt::format("{} to {}", row.m_from.value_or(row.problem.m), row.problem.m),
+      table.add({weight_text(row.problem),
+                 fmt::format("{} to {}", row.m_from.value_or(row.problem.m), row.problem.m),
                  fmt::format("{:.2f}", row.us), row.speedup ? fmt::format("{:.3f}x", *row.speedup) : "-",
                  fmt::format("{:.2f} %", 100 * row.regret.value_or(0)), row.kernel_name,
                  std::string(to_string(row.verdict))});
@@ -130,8 +131,9 @@ std::string weight_text(const Problem& problem) {
 }
 
 std::string group_text(const MRangeReport& report) {
-  const std::string work = fmt::format("{}, {} M searched, {} compared, {}", counted(report.rows.size(), "row"),
-                                       report.tuned, report.compared, duration(report.seconds));
+  const std::string work =
+      fmt::format("{}, {} M searched, {} compared, {}", counted(report.rows.size(), "row"), report.tuned,
+                  report.compared, duration(report.seconds));
   if (report.state == ProblemState::tuned || report.state == ProblemState::kept_default) return work;
   std::string text(to_string(report.state));
   if (!report.reason.empty()) text += ": " + report.reason;
@@ -141,9 +143,10 @@ std::string group_text(const MRangeReport& report) {
 std::string ending_text(const RangeEnding& ending) {
   const MRangeSummary& summary = ending.summary;
   if (count_of(summary, ProblemState::skipped_done) == summary.groups.size() && !ending.interrupted) {
-    return fmt::format("nothing to do: ranges of M = {} to {} of {} are in {} already (use --all to tune again)\n",
-                       ending.range.first, ending.range.last, counted(summary.groups.size(), "weight"),
-                       ending.outputs.tuned);
+    return fmt::format(
+        "nothing to do: ranges of M = {} to {} of {} are in {} already (use --all to tune again)\n",
+        ending.range.first, ending.range.last, counted(summary.groups.size(), "weight"),
+        ending.outputs.tuned);
   }
   std::string text = result_table(summary) + counts(ending);
   if (summary.geometric_mean_speedup > 0) {

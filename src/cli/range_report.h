@@ -24,8 +24,8 @@ struct RangeEnding {
 
 std::string ending_text(const RangeEnding& ending);
 std::string ending_json(const RangeEnding& ending);
-/// exit_interrupted, exit_findings (weights without a row, M without a kernel, rows that could not be read) or
-/// exit_done.
+/// exit_interrupted, exit_findings (weights without a row, M without a kernel, rows that could not be read)
+/// or exit_done.
 int ending_code(const RangeEnding& ending);
 
 /// The groups as a list of problems, for the end of a journal's run.

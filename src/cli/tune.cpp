@@ -187,8 +187,7 @@ int tune_shapes(const TuneOptions& options, const Environment& environment, cons
 }
 
 int run(TuneOptions options) {
-  if (const Status status = take_m_range(options); !status.ok())
-    return usage_error("tune", status.message());
+  if (const Status status = take_m_range(options); !status.ok()) return usage_error("tune", status.message());
   if (const Status status = check_options(options); !status.ok())
     return usage_error("tune", status.message());
   const Environment environment = read_environment();

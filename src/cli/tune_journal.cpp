@@ -89,7 +89,8 @@ RunText run_text(const Device& device, const TuneRequest& request) {
                              request.policy.prefer_ratio, request.shapes.size());
   if (request.m_range) {
     const MRange& range = request.m_range->range;
-    text.command += fmt::format(" m_range={}:{} m_regret={}", range.first, range.last, request.m_range->regret);
+    text.command +=
+        fmt::format(" m_range={}:{} m_regret={}", range.first, range.last, request.m_range->regret);
   }
   std::string all = fmt::format("{}\n{}\n{}\n{}\n", text.device, text.environment, text.policy, text.command);
   for (const ShapeRow& shape : request.shapes) all += print(shape.problem) + "\n";

@@ -198,14 +198,12 @@ void Splice::find_changes(const std::vector<TunedEntry>& entries) {
 void Splice::keep_latest_ranges(const std::vector<TunedEntry>& entries) {
   std::unordered_map<std::string, std::vector<RowSpan>> later;
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-    entries_.push_back(*entry);
-    if (!entry->m_from) continue;
     std::vector<RowSpan>& spans = later[group_key(*entry)];
-    const RangeUpdate update = update_range({*entry->m_from, entry->problem.m}, spans);
-    if (update.removed) {
-      entries_.pop_back();
-      continue;
-    }
+    const std::int64_t first = entry->m_from.value_or(0);
+    const RangeUpdate update = update_range({first, entry->problem.m}, spans);
+    if (first != 0 && update.removed) continue;
+    entries_.push_back(*entry);
+    if (first == 0) continue;
     entries_.back().m_from = update.m_from;
     spans.push_back({update.m_from, entry->problem.m});
   }
@@ -233,7 +231,8 @@ void Splice::update_ranges() {
     if (group == fresh.end()) continue;
     const RangeUpdate update = update_range({*row.m_from, row.problem.m}, group->second);
     for (const RowSpan& lost : update.lost) {
-      log(LogLevel::warning, "{}:{}: M = {} to {} have no range any more: new rows replace the one they were in",
+      log(LogLevel::warning,
+          "{}:{}: M = {} to {} have no range any more: new rows replace the one they were in",
           document_.source, index + 1, lost.m_from, lost.m);
     }
     // Where the key is the same, the new row stands in its place.
@@ -247,7 +246,8 @@ void Splice::update_range_line(std::size_t line, const TunedEntry& row, const Ra
   } else if (update.m_from != *row.m_from) {
     RawRow cells(lines_[line].text);
     std::size_t position = 0;
-    while (columns_.known_at(position) == nullptr || *columns_.known_at(position) != Column::m_from) ++position;
+    while (columns_.known_at(position) == nullptr || *columns_.known_at(position) != Column::m_from)
+      ++position;
     cells.set(position, std::to_string(update.m_from));
     lines_[line].text = cells.text();
   }

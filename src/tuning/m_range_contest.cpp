@@ -17,7 +17,8 @@ constexpr int rounds_a_piece = 5;  // of one call where the time is limited
 
 class Rounds {
  public:
-  Rounds(const Device& device, Evaluator& evaluator, const MContest& contest) : evaluator_(evaluator), contest_(contest) {
+  Rounds(const Device& device, Evaluator& evaluator, const MContest& contest)
+      : evaluator_(evaluator), contest_(contest) {
     for (const std::string& name : contest.kernels) {
       const auto candidate = device.resolve(name, contest.problem);
       if (candidate.ok()) add(device, *candidate);

@@ -27,11 +27,11 @@ struct MComparison {
 };
 
 /// Names that do not resolve or fail the full gate have no standing. Kernels of another weight layout than
-/// the contest's, and kernels slower than a default that could have the row by more than the tie band, may not
-/// answer. 15 rounds; where these leave open whether a kernel is within `regret` of the fastest, up to 15 more
-/// of those kernels. Verdicts: `default` for the default itself; `win` and `tie` (the fastest, and another)
-/// where the default is beaten by policy.prefer_ratio in a sign test; else `undecided`; `only` without a
-/// default. An error where nothing could be measured.
+/// the contest's, and kernels slower than a default that could have the row by more than the tie band, may
+/// not answer. 15 rounds; where these leave open whether a kernel is within `regret` of the fastest, up to 15
+/// more of those kernels. Verdicts: `default` for the default itself; `win` and `tie` (the fastest, and
+/// another) where the default is beaten by policy.prefer_ratio in a sign test; else `undecided`; `only`
+/// without a default. An error where nothing could be measured.
 Result<MComparison> compare_kernels(const Device& device, Evaluator& evaluator, const MContest& contest,
                                     const Deadline& deadline);
 

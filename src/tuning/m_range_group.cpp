@@ -18,7 +18,8 @@ std::vector<std::string> runners_up(const Settled& settled, double regret) {
   const std::string winner = settled.winner->candidate.kernel_name();
   for (const Trial& trial : settled.trials) {
     const std::string name = trial.candidate.kernel_name();
-    if (name == winner || trial.outcome.kind != OutcomeKind::ok || trial.outcome.microseconds.empty()) continue;
+    if (name == winner || trial.outcome.kind != OutcomeKind::ok || trial.outcome.microseconds.empty())
+      continue;
     const double time = median(trial.outcome.microseconds);
     if (time <= settled.microseconds * (1 + regret)) close.emplace_back(time, name);
   }
@@ -81,9 +82,8 @@ bool MRangeGroup::search(std::int64_t m, const Deadline& deadline) {
   if (searches_.contains(m)) return true;
   say({MQuestion::Kind::tune, m, {}, 0});
   const std::size_t first = first_ms(request_.m_range->range).size();
-  const double share = searches_.size() < first
-                           ? first_share / static_cast<double>(first - searches_.size())
-                           : later_share;
+  const double share =
+      searches_.size() < first ? first_share / static_cast<double>(first - searches_.size()) : later_share;
   ProblemReport searched;
   searched.shape = task_.shape;
   searched.shape.problem = problem_at(m);
@@ -247,12 +247,14 @@ Status MRangeGroup::publish(bool complete) {
 
 void MRangeGroup::finish(bool complete) {
   report_.tuned = planner_.tuned_count();
-  report_.settled_share = report_.tuned < first_ms(request_.m_range->range).size() ? 0 : planner_.settled_share();
+  report_.settled_share =
+      report_.tuned < first_ms(request_.m_range->range).size() ? 0 : planner_.settled_share();
   report_.seconds = clock_() - begin_;
   if (!complete) {
     report_.state = ProblemState::out_of_budget;
-    report_.reason = fmt::format("{} with {:.0f} % of the M axis settled", stopped() ? "interrupted" : "the time was over",
-                                 100 * report_.settled_share);
+    report_.reason =
+        fmt::format("{} with {:.0f} % of the M axis settled", stopped() ? "interrupted" : "the time was over",
+                    100 * report_.settled_share);
     return;
   }
   if (report_.rows.empty()) {
@@ -261,9 +263,8 @@ void MRangeGroup::finish(bool complete) {
     report_.reason = last.reason.empty() ? "no kernel stood the checks at any M" : last.reason;
     return;
   }
-  const bool kept = std::all_of(report_.rows.begin(), report_.rows.end(), [](const TunedEntry& row) {
-    return row.kernel_name == row.default_kernel;
-  });
+  const bool kept = std::all_of(report_.rows.begin(), report_.rows.end(),
+                                [](const TunedEntry& row) { return row.kernel_name == row.default_kernel; });
   report_.state = kept ? ProblemState::kept_default : ProblemState::tuned;
 }
 

@@ -29,11 +29,11 @@ struct MGroupEvents {
 };
 
 struct MGroupTask {
-  ShapeRow shape;                             // M is not asked
-  std::optional<WeightLayout> layout{};       // decided before
+  ShapeRow shape;                                // M is not asked
+  std::optional<WeightLayout> layout{};          // decided before
   std::map<std::int64_t, std::int64_t> calls{};  // by M, of the shapes: for the choice of a layout
-  std::set<std::int64_t> kept_ms{};           // M with a row that rows of one M do not replace
-  std::string environment;                    // hash
+  std::set<std::int64_t> kept_ms{};              // M with a row that rows of one M do not replace
+  std::string environment;                       // hash
 };
 
 class MRangeGroup {

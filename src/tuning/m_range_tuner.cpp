@@ -172,7 +172,8 @@ MGroupTask RangeRun::task_of(const MRangeReport& report) const {
       task.calls[shape.problem.m] += shape.calls;
   }
   for (const KnownRows::Row& row : known_.rows()) {
-    if (group_of(row.entry.problem) == group_of(report.shape.problem)) task.kept_ms.insert(row.entry.problem.m);
+    if (group_of(row.entry.problem) == group_of(report.shape.problem))
+      task.kept_ms.insert(row.entry.problem.m);
   }
   return task;
 }
@@ -294,10 +295,9 @@ Result<MRangeSummary> tune_m_ranges(Device& device, std::span<Evaluator* const> 
   }
   RangeRun run(device, evaluators.size(), request, observer, problems);
   GEMMTUNE_RETURN_IF_ERROR(run.prepare());
-  GEMMTUNE_RETURN_IF_ERROR(
-      share_out(run.groups(), evaluators.size(), [&](std::size_t worker, std::size_t group) {
-        return run.tune_group(group, *evaluators[worker]);
-      }));
+  GEMMTUNE_RETURN_IF_ERROR(share_out(
+      run.groups(), evaluators.size(),
+      [&](std::size_t worker, std::size_t group) { return run.tune_group(group, *evaluators[worker]); }));
   auto summary = run.finish();
   if (summary.ok()) summary->seconds = clock.seconds_elapsed();
   return summary;

@@ -28,16 +28,16 @@ struct MRangeMoment {
 
 /// A weight and what became of its axis.
 struct MRangeReport {
-  ShapeRow shape;                            // M: the last of the range; calls of all its shapes
+  ShapeRow shape;                             // M: the last of the range; calls of all its shapes
   ProblemState state = ProblemState::failed;  // kept_default: every row has the default kernel
-  std::string reason;                        // for all but tuned and kept_default
-  std::vector<TunedEntry> rows;              // published, ascending in M; each has m_from and regret
-  std::vector<std::string> failures;         // "M = 17: why no kernel runs there"
-  std::vector<std::string> refusals;         // "family: why it does not take the problem", of the last M
-  std::size_t tuned = 0;                     // M with the full search
-  std::size_t compared = 0;                  // M with paired rounds of known kernels
-  int finals_calls = 0;                      // of those rounds
-  double settled_share = 0;                  // 1: the whole axis
+  std::string reason;                         // for all but tuned and kept_default
+  std::vector<TunedEntry> rows;               // published, ascending in M; each has m_from and regret
+  std::vector<std::string> failures;          // "M = 17: why no kernel runs there"
+  std::vector<std::string> refusals;          // "family: why it does not take the problem", of the last M
+  std::size_t tuned = 0;                      // M with the full search
+  std::size_t compared = 0;                   // M with paired rounds of known kernels
+  int finals_calls = 0;                       // of those rounds
+  double settled_share = 0;                   // 1: the whole axis
   double seconds = 0;
 };
 

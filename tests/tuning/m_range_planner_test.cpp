@@ -20,7 +20,9 @@ constexpr double cannot = std::numeric_limits<double>::infinity();
 /// Kernels with a cost at each M; infinite: does not run.
 struct Landscape {
   std::map<std::string, std::function<double(std::int64_t)>> kernels;
-  std::function<bool(const std::string&, std::int64_t)> right = [](const std::string&, std::int64_t) { return true; };
+  std::function<bool(const std::string&, std::int64_t)> right = [](const std::string&, std::int64_t) {
+    return true;
+  };
 
   double best(std::int64_t m) const {
     double least = cannot;
@@ -84,7 +86,8 @@ std::function<double(std::int64_t)> flat(double cost) {
   return [cost](std::int64_t) { return cost; };
 }
 /// `inside` for first ≤ M ≤ last, else `outside`.
-std::function<double(std::int64_t)> within(std::int64_t first, std::int64_t last, double inside, double outside) {
+std::function<double(std::int64_t)> within(std::int64_t first, std::int64_t last, double inside,
+                                           double outside) {
   return [=](std::int64_t m) { return m >= first && m <= last ? inside : outside; };
 }
 
@@ -130,7 +133,8 @@ TEST(MRangePlanner, ASteepCrossingIsFoundToTheM) {
     const Landscape land{{{"a", within(1, last, 1, 2)}, {"b", within(1, last, 1.5, 1)}}};
     MRangePlanner planner({1, 8192}, 0.02);
     const Counts counts = settle(planner, land);
-    EXPECT_THAT(planner.intervals(), ElementsAre(interval(1, last, "a"), interval(last + 1, 8192, "b"))) << last;
+    EXPECT_THAT(planner.intervals(), ElementsAre(interval(1, last, "a"), interval(last + 1, 8192, "b")))
+        << last;
     EXPECT_EQ(counts.questions.at(Kind::tune), 14) << last;
     EXPECT_LE(counts.questions.at(Kind::compare), 14 + 12 + 9 + 28) << last;
   }
@@ -138,7 +142,8 @@ TEST(MRangePlanner, ASteepCrossingIsFoundToTheM) {
 
 TEST(MRangePlanner, AFlatCrossingNeedsNoExactBoundary) {
   // a is better by (M − 1000) / 100000: within 2 % of b from M = 1 to 3000.
-  const Landscape land{{{"a", [](std::int64_t m) { return 1 + static_cast<double>(m - 1000) / 1e5; }}, {"b", flat(1)}}};
+  const Landscape land{
+      {{"a", [](std::int64_t m) { return 1 + static_cast<double>(m - 1000) / 1e5; }}, {"b", flat(1)}}};
   MRangePlanner planner({1, 8192}, 0.02);
   const Counts counts = settle(planner, land);
   const auto rows = planner.intervals();
@@ -163,9 +168,8 @@ TEST(MRangePlanner, AMidPointWhereTheWinnerIsBadIsSearchedAndSplit) {
   MRangePlanner planner({1, 256}, 0.02);
   const Counts counts = settle(planner, land);
   EXPECT_EQ(counts.questions.at(Kind::tune), 9 + 1);
-  EXPECT_THAT(planner.intervals(),
-              ElementsAre(interval(1, 7, "a"), interval(8, 8, "b"), interval(9, 79, "a"), interval(80, 100, "b"),
-                          interval(101, 256, "a")));
+  EXPECT_THAT(planner.intervals(), ElementsAre(interval(1, 7, "a"), interval(8, 8, "b"), interval(9, 79, "a"),
+                                               interval(80, 100, "b"), interval(101, 256, "a")));
 }
 
 TEST(MRangePlanner, AFamilyOfSmallMSplits) {
@@ -235,7 +239,9 @@ TEST(MRangePlanner, AWildLandscapeEndsToo) {
   // Another winner at each M: no range is right, and most winners are never met.
   Landscape land;
   for (int kernel = 0; kernel < 6; ++kernel) {
-    land.kernels["k" + std::to_string(kernel)] = [kernel](std::int64_t m) { return m % 6 == kernel ? 1.0 : 2.0; };
+    land.kernels["k" + std::to_string(kernel)] = [kernel](std::int64_t m) {
+      return m % 6 == kernel ? 1.0 : 2.0;
+    };
   }
   MRangePlanner planner({1, 2048}, 0.02);
   const Counts counts = settle(planner, land);

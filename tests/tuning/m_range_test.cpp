@@ -23,8 +23,8 @@ namespace gemmtune {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::FakeEvaluator;
+using ::testing::HasSubstr;
 using testing::PaperDevice;
 
 struct Watcher final : MRangeObserver, TuneObserver {
@@ -62,15 +62,13 @@ class MRangeTest : public ::testing::Test {
     problem.k = k;
     return problem;
   }
-  void ask(std::int64_t n, std::int64_t k) {
-    request_.shapes.push_back({problem_of(1, n, k), 1, {}, 0});
-  }
-  /// vendor, the default; small for M ≤ 16; large with kc 1 and 2. Crossings at 16 | 17, 100 | 101, 2000 | 2001.
+  void ask(std::int64_t n, std::int64_t k) { request_.shapes.push_back({problem_of(1, n, k), 1, {}, 0}); }
+  /// vendor, the default; small for M ≤ 16; large with kc 1 and 2. Crossings at 16 | 17, 100 | 101, 2000 |
+  /// 2001.
   void steps() {
     device_.add({.name = "vendor", .tie_rank = 0});
-    device_.add({.name = "small", .refusal = [](const Problem& problem) {
-                   return problem.m > 16 ? "M above 16" : "";
-                 }});
+    device_.add({.name = "small",
+                 .refusal = [](const Problem& problem) { return problem.m > 16 ? "M above 16" : ""; }});
     device_.add({.name = "large", .parameters = {{"kc", {"1", "2"}, "", ""}}});
     device_.baseline_of = [](const Problem&) { return Candidate{"vendor", 1, {}}; };
     evaluator_.time = time_of_steps;
@@ -106,7 +104,8 @@ class MRangeTest : public ::testing::Test {
       list.push_back(fmt::format("{}-{} {}", row.m_from.value_or(0), row.problem.m, row.kernel_name));
     return list;
   }
-  static LookupHit look_up(const TunedTable& table, std::int64_t m, std::int64_t n = 64, std::int64_t k = 64) {
+  static LookupHit look_up(const TunedTable& table, std::int64_t m, std::int64_t n = 64,
+                           std::int64_t k = 64) {
     const auto hits = table.lookup({"x86-avx2", 2, problem_of(m, n, k)});
     return hits.empty() ? LookupHit{} : hits.front();
   }
@@ -274,7 +273,8 @@ TEST_F(MRangeTest, RangesOfAnEarlierRunGoAsTheyAreCovered) {
   request_.publish.sort = true;
   run();
   // 17 to 49 were a part of 17 to 100, whose row is gone; 301 to 700 stay.
-  EXPECT_THAT(spans(), ElementsAre("1-16 small_r1", "50-100 large_r1_kc2", "101-300 vendor_r1", "301-700 vendor_r1"));
+  EXPECT_THAT(spans(),
+              ElementsAre("1-16 small_r1", "50-100 large_r1_kc2", "101-300 vendor_r1", "301-700 vendor_r1"));
 }
 
 TEST_F(MRangeTest, ABudgetThatEndsLeavesVerifiedRowsOnly) {
