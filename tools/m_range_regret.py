@@ -85,7 +85,8 @@ def main():
         points = held_out(first, last, options.points, tops, options.seed)
         shapes, dense = Path(folder) / "shapes.csv", Path(folder) / "dense.csv"
         shapes.write_text("M,N,K\n" + "".join(f"{m},{options.n},{options.k}\n" for m in points), encoding="utf-8")
-        call([options.program, "tune", "-i", str(shapes), "--op", "a16w16", "-o", str(dense), "-q",
+        types = [] if "--indtype" in more else ["--indtype", "bf16"]
+        call([options.program, "tune", "-i", str(shapes), "--op", "a16w16", *types, "-o", str(dense), "-q",
               "--budget", str(options.seconds * DENSE_SHARE), *more], good=(0, 1))
         answer = json.loads(call([options.program, "bench", str(dense), "--against", str(ranges), "--json", "-q",
                                   "--rounds", str(options.rounds)], good=(0, 1)))
