@@ -33,7 +33,9 @@ class PublishRanges : public ScratchTest {
   }
   static TunedEntry exact(std::int64_t m, double us = 5) { return range(0, m, us); }
   void publish_ok(const std::vector<TunedEntry>& entries, const std::string& name = "tuned.csv") const {
-    const Status status = publish(path(name), entries, {.sort = true});
+    PublishOptions options;
+    options.sort = true;
+    const Status status = publish(path(name), entries, options);
     ASSERT_TRUE(status.ok()) << status.message();
   }
   std::vector<std::string> rows(const std::string& name = "tuned.csv") const {
