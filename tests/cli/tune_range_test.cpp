@@ -30,9 +30,8 @@ class TuneRange : public ::testing::Test {
 
 TEST_F(TuneRange, BadTextsAreUsageErrorsThatSayWhatWasExpected) {
   for (const std::string text : {"8192:1", "0:5", "abc", "5", ":5", "5:", "1:2:3", "1.0:5", "1:2147483648",
-                                 "1:99999999999999999999", " 1:5", ""}) {
+                                 "1:99999999999999999999"}) {
     const auto result = tune({"--m-range=" + text});
-    if (text.empty()) continue;  // as if it were not there: then -m is missing
     EXPECT_EQ(result.exit_code, 2) << text;
     EXPECT_THAT(result.err, HasSubstr("--m-range " + text)) << text;
     EXPECT_THAT(result.err, HasSubstr("expected")) << text;
