@@ -14,12 +14,14 @@
 #include "cli/family_names.h"
 #include "cli/interrupt.h"
 #include "cli/interruptible_evaluator.h"
+#include "cli/m_range_options.h"
 #include "cli/profile_file.h"
 #include "cli/tune_events.h"
 #include "cli/tune_journal.h"
 #include "cli/tune_operator.h"
 #include "cli/tune_options.h"
 #include "cli/tune_progress.h"
+#include "cli/tune_range.h"
 #include "cli/tune_replay.h"
 #include "cli/tune_report.h"
 #include "cli/tune_workers.h"
@@ -43,6 +45,7 @@ Examples:
   gemmtune tune -i shapes/llama-3.2-1b.csv -o tuned.csv --budget 110
   gemmtune tune -m 16 -n 2048 -k 8192 -o tuned.csv -o2 all_candidates.csv
   gemmtune tune --model_dir Llama-3.2-1B --tp 2 --nsets 1,16,512 --libtype onednn,tiled -o tuned.csv
+  gemmtune tune -n 2048 -k 2048 --m-range 1:8192 -o ranges.csv
   gemmtune tune --run_config tuned.csv
   gemmtune tune -i shapes.csv -o tuned.csv --search exhaustive --record run.jsonl
   gemmtune tune --replay run.jsonl -o replayed.csv)";
@@ -183,7 +186,8 @@ int tune_shapes(const TuneOptions& options, const Environment& environment, cons
   return ending_code(ending);
 }
 
-int run(const TuneOptions& options) {
+int run(TuneOptions options) {
+  if (const Status status = take_m_range(options); !status.ok()) return usage_error("tune", status.message());
   if (const Status status = check_options(options); !status.ok())
     return usage_error("tune", status.message());
   const Environment environment = read_environment();
@@ -201,6 +205,7 @@ int run(const TuneOptions& options) {
   if (!shapes.ok()) return usage_error("tune", shapes.message());
   if (options.run_config) return run_operator_on_shapes(options, environment, device, *shapes);
   if (options.compare) return compare_operator(options, environment, *devices, *shapes);
+  if (!options.m_range.empty()) return tune_ranges(options, environment, *devices, *shapes);
   return tune_shapes(options, environment, *devices, *shapes);
 }
 
@@ -214,6 +219,7 @@ std::function<int()> declare_tune(CLI::App& app) {
   declare_size_options(app, options->size);
   declare_model_options(app, options->model);
   declare_device_options(app, options->device);
+  declare_m_range(app, *options);
   declare_search(app, *options);
   declare_measuring(app, *options);
   declare_operator(app, *options, *run_config, run_config_option);

@@ -80,6 +80,11 @@ RunText run_text(const Device& device, const TuneRequest& request) {
   text.command = fmt::format("search={} libtypes={} splitK={} prefer_ratio={} shapes={}", request.strategy,
                              families.empty() ? "all" : families, request.split_k ? 1 : 0,
                              request.policy.prefer_ratio, request.shapes.size());
+  if (request.m_range) {
+    const MRange& range = request.m_range->range;
+    text.command +=
+        fmt::format(" m_range={}:{} m_regret={}", range.first, range.last, request.m_range->regret);
+  }
   std::string all = fmt::format("{}\n{}\n{}\n{}\n", text.device, text.environment, text.policy, text.command);
   for (const ShapeRow& shape : request.shapes) all += print(shape.problem) + "\n";
   text.request = short_hash(all, 16);

@@ -12,6 +12,7 @@
 #include "cli/profile_file.h"
 #include "cli/tune_events.h"
 #include "cli/tune_progress.h"
+#include "cli/tune_range.h"
 #include "cli/tune_report.h"
 #include "tuning/replay_device.h"
 #include "tuning/replay_evaluator.h"
@@ -99,6 +100,11 @@ int replay_tuning(const TuneOptions& options, const Environment& environment) {
   if (!request.ok()) return usage_error("tune", request.message());
   if (const Status status = take_policy(recording->run, options, *request); !status.ok())
     return usage_error("tune", status.message());
+  if (request->m_range) {
+    ReplayEvaluator evaluator(*recording, request->policy.seed);
+    request->clock = [&evaluator] { return evaluator.seconds(); };
+    return replay_ranges(options, {*request, *shapes, *outputs}, device, evaluator);
+  }
   Replay replay{*recording, *shapes, *outputs, *request};
   return run_replay(options, replay, device);
 }

@@ -17,6 +17,7 @@
 #include "tuned/entry.h"
 #include "tuning/budget.h"
 #include "tuning/evaluator.h"
+#include "tuning/m_range.h"
 
 namespace gemmtune {
 
@@ -29,12 +30,13 @@ struct TuneRequest {
   double largest_err_ratio = 0.05;
   Policy policy;
   std::string strategy = "staged";
-  double budget_seconds = 0;            // 0: none
-  bool all = false;                     // retune what the output already has
-  bool stale = false;                   // retune rows whose env is not today's
-  std::vector<std::string> also_read;   // further tuned files that count as done
-  int shapes_at_once = 100;             // never more than this many are in the hands of evaluators
-  SecondsClock clock = steady_seconds;  // of budgets and of the seconds that are reported
+  double budget_seconds = 0;               // 0: none
+  bool all = false;                        // retune what the output already has
+  bool stale = false;                      // retune rows whose env is not today's
+  std::vector<std::string> also_read;      // further tuned files that count as done
+  int shapes_at_once = 100;                // never more than this many are in the hands of evaluators
+  SecondsClock clock = steady_seconds;     // of budgets and of the seconds that are reported
+  std::optional<MRangeRequest> m_range{};  // of tune_m_ranges alone
 };
 
 enum class ProblemState { tuned, kept_default, skipped_done, unsupported, failed, out_of_budget };
