@@ -235,6 +235,9 @@ Settled settled_from(const FinalsTask& task, const Contest& contest, const Decis
   settled.speedup = decision.speedup;
   settled.err_ratio = contest.outcome(*decision.winner).err_ratio;
   settled.noise_floor = decision.noise_floor;
+  for (const std::size_t tie : decision.ties) {
+    settled.ties.push_back(task.entrants[tie].listed.candidate.kernel_name());
+  }
   if (task.baseline && decision.default_microseconds) {
     settled.default_kernel = task.entrants[*task.baseline].listed.candidate.kernel_name();
   }

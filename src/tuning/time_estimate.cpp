@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "search/strategy.h"
 #include "tuning/candidate_list.h"
 
 namespace gemmtune {
@@ -85,7 +86,8 @@ void RunEstimate::begin(std::span<const std::size_t> waiting) {
   for (const std::size_t index : waiting) {
     const Problem& problem = request_.shapes[index].problem;
     const CandidateList list = list_candidates(device_, problem, {request_.libtypes, request_.split_k});
-    shapes_[index] = {shape_cost(problem, list.candidates.size()), !list.candidates.empty()};
+    const std::size_t trials = expected_trials(request_.strategy, list.candidates.size());
+    shapes_[index] = {shape_cost(problem, trials), !list.candidates.empty()};
   }
 }
 

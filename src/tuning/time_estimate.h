@@ -10,7 +10,7 @@
 
 namespace gemmtune {
 
-/// What tuning one shape costs, before it is known how fast the machine is: both in seconds of an imagined
+/// What tuning one shape costs with so many candidates that are tried, before it is known how fast the machine is: both in seconds of an imagined
 /// one.
 struct ShapeCost {
   double constant = 0;  // of its candidates: building, short samples, rounds of finals

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -35,6 +36,9 @@ struct TuneRequest {
   std::vector<std::string> also_read;   // further tuned files that count as done
   int shapes_at_once = 100;             // never more than this many are in the hands of evaluators
   SecondsClock clock = steady_seconds;  // of budgets and of the seconds that are reported
+  /// Kernel names that were good for a problem, or for others like it, in earlier runs: the best first. They
+  /// only decide what is tried first. May be empty; called by one thread at a time.
+  std::function<std::vector<std::string>(const Problem&)> earlier_winners;
 };
 
 enum class ProblemState { tuned, kept_default, skipped_done, unsupported, failed, out_of_budget };
