@@ -8,9 +8,11 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <numeric>
 
 #include "measure/statistics.h"
 #include "tuning/problem_search.h"
+#include "tuning/problem_tuner.h"
 #include "tuning/replay_device.h"
 #include "tuning/replay_evaluator.h"
 #include "tuning/time_estimate.h"
@@ -56,6 +58,12 @@ double fastest(const std::map<std::string, double>& times) {
   double least = INFINITY;
   for (const auto& [name, time] : times) least = std::min(least, time);
   return least;
+}
+
+/// Figures, where somebody asks for them.
+template <typename... Values>
+void say(fmt::format_string<Values...> text, Values&&... values) {
+  if (std::getenv("GEMMTUNE_VERBOSE") != nullptr) fmt::print("{}\n", fmt::format(text, std::forward<Values>(values)...));
 }
 
 struct Searched {
@@ -134,21 +142,167 @@ TEST(StagedSearch, FindsWhatTheExhaustiveFindsInATenthOfItsTime) {
         transfer.learn(problem.problem, few.found);
         exhaustive.add(all);
         staged.add(few);
-        if (std::getenv("GEMMTUNE_VERBOSE") != nullptr) {
-          fmt::print("{} seed {}: {} of {} candidates, {:.3f} of the time ({:.2f} s), quality {:.4f} (all {:.4f}) {}\n",
-                     print(problem.problem), seed, few.candidates, all.candidates, few.seconds / all.seconds,
-                     all.seconds, few.quality, all.quality, few.found.kernel_name());
-        }
+        say("{} seed {}: {} of {} candidates, {:.3f} of {:.2f} s, quality {:.4f} (all {:.4f}) {}",
+            print(problem.problem), seed, few.candidates, all.candidates, few.seconds / all.seconds, all.seconds,
+            few.quality, all.quality, few.found.kernel_name());
       }
     }
-    if (std::getenv("GEMMTUNE_VERBOSE") != nullptr)
-      fmt::print("seed {}: mean {:.4f} worst {:.4f} time {:.4f}; exhaustive mean {:.4f} worst {:.4f}\n", seed,
-                 staged.mean(), staged.worst, staged.seconds / exhaustive.seconds, exhaustive.mean(),
-                 exhaustive.worst);
+    say("seed {}: mean {:.4f} worst {:.4f} time {:.4f}; exhaustive mean {:.4f} worst {:.4f}", seed, staged.mean(),
+        staged.worst, staged.seconds / exhaustive.seconds, exhaustive.mean(), exhaustive.worst);
     EXPECT_GE(staged.mean(), 0.98) << "seed " << seed;
     EXPECT_GE(staged.worst, 0.95) << "seed " << seed;
     EXPECT_LE(staged.seconds, 0.10 * exhaustive.seconds) << "seed " << seed;
   }
+}
+
+TEST(StagedSearch, BeatsRandomAtEqualTime) {
+  Bars staged;
+  Bars random;
+  for (const Recording& recording : recordings()) {
+    for (const RecordedProblem& problem : recording.problems) {
+      for (const std::uint64_t seed : {1, 2, 3, 4}) {
+        const Searched few = search(recording, problem, "staged", seed);
+        staged.add(few);
+        random.add(search(recording, problem, "random", seed, {}, few.seconds));
+      }
+    }
+  }
+  say("staged without hints: mean {:.4f} worst {:.4f}; random in the same time: mean {:.4f} worst {:.4f}",
+      staged.mean(), staged.worst, random.mean(), random.worst);
+  EXPECT_GT(staged.mean(), random.mean() + 0.02);
+  EXPECT_GT(staged.worst, random.worst);
+}
+
+/// design: names equal, or each in the other's tie set.
+TEST(StagedSearch, TwoRunsNameTheSameWinner) {
+  int pairs = 0;
+  int same = 0;
+  for (const Recording& recording : recordings()) {
+    ReplayDevice device(recording);
+    TuneRequest request;
+    request.strategy = "staged";
+    for (const RecordedProblem& problem : recording.problems) {
+      const auto run = [&](std::uint64_t seed) {
+        ReplayEvaluator evaluator(recording, seed, true);
+        request.policy.seed = seed;
+        const Deadline never = Deadline::never([&] { return evaluator.seconds(); });
+        return tune_problem(device, evaluator, request, problem.problem, std::nullopt, never, [](const Trial&) {});
+      };
+      for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6}) {
+        const ProblemResult first = run(seed);
+        const ProblemResult second = run(seed + 100);
+        ASSERT_EQ(first.layouts.size(), second.layouts.size());
+        for (std::size_t i = 0; i < first.layouts.size(); ++i) {
+          const Settled& a = first.layouts[i].settled;
+          const Settled& b = second.layouts[i].settled;
+          const std::string name_a = a.winner->candidate.kernel_name();
+          const std::string name_b = b.winner->candidate.kernel_name();
+          const bool tied = std::count(a.ties.begin(), a.ties.end(), name_b) > 0 &&
+                            std::count(b.ties.begin(), b.ties.end(), name_a) > 0;
+          ++pairs;
+          same += name_a == name_b || tied ? 1 : 0;
+          if (name_a != name_b && !tied)
+            say("{} seed {}: {} {:.2f} ({}) and {} {:.2f} ({})", print(problem.problem), seed, name_a, a.microseconds,
+                to_string(a.verdict), name_b, b.microseconds, to_string(b.verdict));
+        }
+      }
+    }
+  }
+  say("same winner: {} of {}", same, pairs);
+  EXPECT_GE(pairs, 60);
+  EXPECT_GE(same, 0.99 * pairs);
+}
+
+/// What was thought to be left when each shape ended.
+struct EstimateObserver final : TuneObserver {
+  EstimateObserver(const Device& device, const TuneRequest& request) : estimate(device, request) {}
+  void run_started(std::span<const std::size_t> waiting) override { estimate.begin(waiting); }
+  void problem_started(std::size_t index, std::size_t, const ShapeRow&) override { estimate.started(index); }
+  void candidate_done(const Trial&, std::int64_t) override {}
+  void problem_done(std::size_t index, const ProblemReport& report) override {
+    estimate.done(index, report.seconds);
+    gone += report.seconds;
+    estimates.emplace_back(gone, estimate.remaining().value_or(-1));
+  }
+  RunEstimate estimate;
+  double gone = 0;
+  std::vector<std::pair<double, double>> estimates;  // seconds gone, seconds that were thought to be left
+};
+
+TEST(RemainingTime, IsWithinAQuarterAfterTheFirstTenth) {
+  for (const std::string strategy : {"staged", "exhaustive"}) {
+    for (const Recording& recording : recordings()) {
+      ReplayDevice device(recording);
+      ReplayEvaluator evaluator(recording, 1, true);
+      TuneRequest request;
+      request.strategy = strategy;
+      request.clock = [&] { return evaluator.seconds(); };
+      for (const RecordedProblem& problem : recording.problems) {
+        request.shapes.emplace_back();
+        request.shapes.back().problem = problem.problem;
+      }
+      EstimateObserver observer(device, request);
+      ASSERT_TRUE(tune(device, evaluator, request, observer).ok());
+      const auto after_a_tenth =
+          std::find_if(observer.estimates.begin(), observer.estimates.end(),
+                       [&](const auto& at) { return at.first >= 0.1 * observer.gone; });
+      ASSERT_NE(after_a_tenth, observer.estimates.end());
+      const double left = observer.gone - after_a_tenth->first;
+      say("{}: after {:.1f} of {:.1f} s, thought {:.1f} left, were {:.1f}", strategy, after_a_tenth->first,
+          observer.gone, after_a_tenth->second, left);
+      EXPECT_NEAR(after_a_tenth->second, left, 0.25 * left) << strategy;
+    }
+  }
+}
+
+double rank_correlation(std::vector<double> a, std::vector<double> b) {
+  const auto ranks = [](std::vector<double>& values) {
+    std::vector<std::size_t> order(values.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) { return values[i] < values[j]; });
+    std::vector<double> rank(values.size());
+    for (std::size_t i = 0; i < order.size(); ++i) rank[order[i]] = static_cast<double>(i);
+    values = std::move(rank);
+  };
+  ranks(a);
+  ranks(b);
+  const double middle = static_cast<double>(a.size() - 1) / 2;
+  double covariance = 0;
+  double variance = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    covariance += (a[i] - middle) * (b[i] - middle);
+    variance += (a[i] - middle) * (a[i] - middle);
+  }
+  return covariance / variance;
+}
+
+/// The recorded predictions are those of the families' cost models (`record_spaces --repredict` renews them).
+TEST(CostModels, RankTheRecordedSpaces) {
+  std::map<std::string, std::vector<double>> correlations;
+  for (const Recording& recording : recordings()) {
+    for (const RecordedProblem& problem : recording.problems) {
+      const auto truth = true_times(problem);
+      for (const RecordedSpace& space : problem.spaces) {
+        std::vector<double> predicted;
+        std::vector<double> measured;
+        for (const RecordedConfig& config : space.configs) {
+          const auto time = truth.find(config.kernel_name);
+          if (time == truth.end()) continue;
+          predicted.push_back(config.predicted);
+          measured.push_back(time->second);
+        }
+        if (measured.size() < 100) continue;
+        correlations[space.family].push_back(rank_correlation(predicted, measured));
+      }
+    }
+  }
+  for (auto& [family, values] : correlations) {
+    say("{}: rank correlation {:.2f} in the median, least {:.2f}", family, median(values),
+        *std::min_element(values.begin(), values.end()));
+    EXPECT_GE(median(values), 0.7) << family;
+    EXPECT_GE(*std::min_element(values.begin(), values.end()), 0.35) << family;
+  }
+  EXPECT_GE(correlations.size(), 2U);
 }
 
 }  // namespace
