@@ -2,11 +2,12 @@
 // record_spaces --repredict IN.jsonl OUT.jsonl DEVICE
 //
 // Records whole spaces of kernel families for tests of search
-// strategies (tests/data/recordings). Every candidate is screened in several passes over the space, so that its
-// samples are far apart and their median does not hang on one slow moment; a canary kernel between candidates
-// tells slow moments of the machine, which are measured again. Then the fastest and the default
-// kernel meet in interleaved rounds. `gemmtune tune --search exhaustive --record` records what one run measures. With --repredict, the
-// times of a recording stay and today's cost models say their predictions anew.
+// strategies (tests/data/recordings). Every candidate is screened in several passes over the space, so that
+// its samples are far apart and their median does not hang on one slow moment; a canary kernel between
+// candidates tells slow moments of the machine, which are measured again. Then the fastest and the default
+// kernel meet in interleaved rounds. `gemmtune tune --search exhaustive --record` records what one run
+// measures. With --repredict, the times of a recording stay and today's cost models say their predictions
+// anew.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -30,15 +31,18 @@ using namespace gemmtune;
 constexpr std::size_t finalists = 8;
 constexpr int rounds = 60;
 
-// A candidate's samples count when the canary kernel, sampled before and after them, was not slower than its own
-// quiet level by more than this; otherwise they are taken again, a few times, and the quietest are kept.
+// A candidate's samples count when the canary kernel, sampled before and after them, was not slower than its
+// own quiet level by more than this; otherwise they are taken again, a few times, and the quietest are kept.
 constexpr double quiet_share = 0.05;
 constexpr int most_tries = 3;
 
 class SpaceRecorder {
  public:
   SpaceRecorder(Device& device, InProcessOptions options, RecordingWriter& writer, int passes)
-      : device_(device), evaluator_(device, options), writer_(writer), samples_(options.policy.screening_samples),
+      : device_(device),
+        evaluator_(device, options),
+        writer_(writer),
+        samples_(options.policy.screening_samples),
         passes_(passes) {}
 
   Status record(const ShapeRow& shape) {
@@ -81,7 +85,8 @@ class SpaceRecorder {
         const Outcome& outcome = screening.outcome;
         if (pass == 0) {
           GEMMTUNE_RETURN_IF_ERROR(writer_.add(number, screening));
-          if (outcome.kind == OutcomeKind::ok) later.emplace(screening.candidate, RecordedScreening{screening.candidate, {}, 0});
+          if (outcome.kind == OutcomeKind::ok)
+            later.emplace(screening.candidate, RecordedScreening{screening.candidate, {}, 0});
           continue;
         }
         const auto known = later.find(screening.candidate);
@@ -217,7 +222,8 @@ int main(int count, char** words) {
   const auto shapes = read_shape_list(words[1], {});
   if (!shapes.ok()) return fail(shapes.status());
   InProcessOptions options;
-  auto writer = RecordingWriter::open(words[2], recorded_run(**device, options.policy, options.largest_err_ratio));
+  auto writer =
+      RecordingWriter::open(words[2], recorded_run(**device, options.policy, options.largest_err_ratio));
   if (!writer.ok()) return fail(writer.status());
   SpaceRecorder recorder(**device, options, *writer, count > 4 ? std::max(2, std::atoi(words[4])) : 3);
   for (const ShapeRow& shape : shapes->rows) {

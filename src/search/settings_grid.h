@@ -1,5 +1,5 @@
-// The settings of one family's candidates as places on axes, one axis a parameter: what "one step further" and
-// "close by" mean for a search.
+// The settings of one family's candidates as places on axes, one axis a parameter: what "one step further"
+// and "close by" mean for a search.
 #pragma once
 
 #include <cstddef>

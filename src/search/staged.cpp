@@ -1,15 +1,18 @@
 // staged: few candidates, chosen one after the other, then more samples for the better ones.
 //
 // 1. Seeds: hints, every family's default, and what its cost model likes best.
-// 2. Exploration: a surrogate a family learns from the times; the candidate with the largest expected improvement
+// 2. Exploration: a surrogate a family learns from the times; the candidate with the largest expected
+// improvement
 //    over the fastest so far (Jones, Schonlau and Welch 1998) is measured next, once each, until nothing is
 //    expected any more. A small space is simply measured.
-// 3. Halving (Jamieson and Talwalkar 2016): more samples for fewer candidates; what is clearly slower than the
+// 3. Halving (Jamieson and Talwalkar 2016): more samples for fewer candidates; what is clearly slower than
+// the
 //    fastest is dropped at once.
 //
 // Every family keeps its best candidate to the end, because a weight layout is decided later over several
 // problems.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -21,21 +24,22 @@
 namespace gemmtune {
 namespace {
 
-constexpr std::size_t small_space = 60;       // is measured whole
-constexpr std::size_t seeds_a_family = 4;     // its default among them
+constexpr std::size_t small_space = 60;    // is measured whole
+constexpr std::size_t seeds_a_family = 4;  // its default among them
 constexpr std::size_t most_hints = 6;
-constexpr std::size_t least_explored = 40;
-constexpr std::size_t most_explored = 120;
-constexpr double explored_share = 0.08;       // of the space
-constexpr double worthwhile = 0.001;          // expected improvement, as a share of the time
-constexpr double clearly_slower = 4;          // times above this multiple of the fastest teach no more than this
-constexpr std::size_t survivors_wanted = 8;   // more than the finalists: a finalist may fail the full gate
-constexpr double exploring_share = 0.7;       // of the problem's time; the rest goes to halving
-constexpr std::size_t budget_step = 16;       // candidates between two looks at the clock
+constexpr std::size_t least_explored = 60;
+constexpr std::size_t most_explored = 150;
+constexpr double explored_share = 0.12;  // of the space
+constexpr double worthwhile = 0.001;     // expected improvement, as a share of the time
+constexpr double clearly_slower = 4;     // times above this multiple of the fastest teach no more than this
+constexpr std::size_t survivors_wanted =
+    16;                                  // of the usual number of samples; half of them get twice as many
+constexpr double exploring_share = 0.7;  // of the problem's time; the rest goes to halving
+constexpr std::size_t budget_step = 16;  // candidates between two looks at the clock
 // A candidate is dropped at once when even its fastest sample is slower than the incumbent's slowest by this
 // share. One or two samples may hold a stall of a shared machine, hence the wider margin.
-constexpr double few_samples_margin = 0.25;
-constexpr double margin = 0.05;
+constexpr double few_samples_margin = 0.5;
+constexpr double margin = 0.15;
 
 double median_of(std::vector<double> samples) {
   std::sort(samples.begin(), samples.end());
@@ -69,7 +73,8 @@ struct Explored {
 };
 
 /// Members by prediction, those without an opinion last, else in their order.
-std::vector<std::size_t> by_prediction(std::span<const SearchPoint> points, std::vector<std::size_t> members) {
+std::vector<std::size_t> by_prediction(std::span<const SearchPoint> points,
+                                       std::vector<std::size_t> members) {
   const auto cost = [&](std::size_t i) { return points[i].predicted > 0 ? points[i].predicted : HUGE_VAL; };
   std::stable_sort(members.begin(), members.end(),
                    [&](std::size_t a, std::size_t b) { return cost(a) < cost(b); });
@@ -113,7 +118,8 @@ class Staged final : public Strategy {
       of.push_back(i);
     }
     families_.reserve(names.size());  // surrogates point to their grids
-    for (const std::string& name : names) families_.push_back(std::make_unique<Explored>(points, members[name]));
+    for (const std::string& name : names)
+      families_.push_back(std::make_unique<Explored>(points, members[name]));
     exploring_ends_ = seconds_left * (1 - exploring_share);
     limit_ = exploration_limit(points.size());
     taken_.assign(points.size(), false);
@@ -164,7 +170,9 @@ class Staged final : public Strategy {
     }
   }
 
-  bool open(std::span<const SearchPoint> points, std::size_t i) const { return !taken_[i] && !points[i].failed; }
+  bool open(std::span<const SearchPoint> points, std::size_t i) const {
+    return !taken_[i] && !points[i].failed;
+  }
 
   SearchStep take(std::vector<std::size_t> candidates) {
     for (const std::size_t i : candidates) taken_[i] = true;
@@ -186,7 +194,7 @@ class Staged final : public Strategy {
   SearchStep most_promising(std::span<const SearchPoint> points) {
     if (count_ >= limit_ || !std::isfinite(fastest_)) return {};
     const double best = std::log(fastest_);
-    double most = worthwhile;
+    double most = count_ < least_explored ? 0 : worthwhile;
     std::optional<std::size_t> chosen;
     for (const auto& family : families_) {
       for (std::size_t member = 0; member < family->members.size(); ++member) {
@@ -200,15 +208,20 @@ class Staged final : public Strategy {
     return chosen ? take({*chosen}) : SearchStep{};
   }
 
+  /// Rungs: how many samples the survivors get, and how many survive. The last one is beyond the usual
+  /// number, because the best of many single samples is the luckiest as often as the fastest.
   SearchStep halving(std::span<const SearchPoint> points) {
     if (!halving_) {
       halving_ = true;
       for (std::size_t i = 0; i < points.size(); ++i) survivors_.push_back(i);
     }
-    while (target_ < samples_) {
-      target_ = std::min(samples_, std::max(2, 2 * target_));
-      reduce(points, target_ < samples_ ? 2 * survivors_wanted : survivors_wanted);
-      if (SearchStep step = missing_samples(points); !step.candidates.empty()) return step;
+    const std::array<std::pair<int, std::size_t>, 3> rungs{{{std::min(2, samples_), 2 * survivors_wanted},
+                                                            {samples_, survivors_wanted},
+                                                            {2 * samples_, survivors_wanted / 2}}};
+    while (rung_ < rungs.size()) {
+      const auto [samples, survivors] = rungs[rung_++];
+      reduce(points, survivors);
+      if (SearchStep step = missing_samples(points, samples); !step.candidates.empty()) return step;
     }
     return {};
   }
@@ -234,12 +247,11 @@ class Staged final : public Strategy {
     survivors_ = std::move(kept);
   }
 
-  /// Of those that have the fewest.
-  SearchStep missing_samples(std::span<const SearchPoint> points) const {
+  SearchStep missing_samples(std::span<const SearchPoint> points, int target) const {
     SearchStep step;
     step.samples = 0;
     for (const std::size_t i : survivors_) {
-      const int missing = target_ - static_cast<int>(points[i].samples.size());
+      const int missing = target - static_cast<int>(points[i].samples.size());
       if (missing <= 0) continue;
       step.candidates.push_back(i);
       step.samples = std::max(step.samples, missing);
@@ -251,15 +263,15 @@ class Staged final : public Strategy {
   std::vector<std::unique_ptr<Explored>> families_;
   std::vector<std::size_t> first_;  // seeds, in their order
   std::size_t cursor_ = 0;
-  std::vector<bool> taken_;           // was asked for
-  std::vector<std::size_t> learnt_;   // samples that the surrogate has seen
-  std::size_t count_ = 0;             // asked for
+  std::vector<bool> taken_;          // was asked for
+  std::vector<std::size_t> learnt_;  // samples that the surrogate has seen
+  std::size_t count_ = 0;            // asked for
   std::size_t limit_ = 0;
-  double fastest_ = HUGE_VAL;         // median of a candidate
-  double exploring_ends_ = 0;         // seconds left at which it does
+  double fastest_ = HUGE_VAL;  // median of a candidate
+  double exploring_ends_ = 0;  // seconds left at which it does
   bool halving_ = false;
   std::vector<std::size_t> survivors_;
-  int target_ = 0;  // samples of each survivor
+  std::size_t rung_ = 0;
 };
 
 }  // namespace

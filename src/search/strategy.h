@@ -19,8 +19,8 @@ namespace gemmtune {
 /// What a strategy knows of one candidate. A family's points stand together, its default first.
 struct SearchPoint {
   Candidate candidate;
-  double predicted = 0;         // family's cost model, microseconds; 0: no opinion
-  int hint = 0;                 // 1: was good for a neighbour of this problem, tried first; 2 …: after that; 0: no
+  double predicted = 0;  // family's cost model, microseconds; 0: no opinion
+  int hint = 0;          // 1: was good for a neighbour of this problem, tried first; 2 …: after that; 0: no
   std::vector<double> samples;  // microseconds so far
   bool failed = false;
 };

@@ -12,7 +12,7 @@ constexpr double additive = 0.6;
 constexpr double joint = 0.4;
 constexpr double reach = 0.7;  // in widths of an axis
 constexpr double offset = 1.0;
-constexpr double noise = 0.004;  // variance of an observation, in units of the signal's
+constexpr double noise = 0.1;  // variance of an observation, in units of the signal's
 
 // The variance's own prior: this many observations of a standard deviation of 20 %.
 constexpr double prior_observations = 4;

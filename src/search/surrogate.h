@@ -11,8 +11,8 @@ namespace gemmtune {
 /// A Gaussian process over the settings of one family (Rasmussen and Williams 2006, chapter 2), of the
 /// logarithm of a time over the cost model's. Two candidates have the covariance
 ///   1 + trust · q(a) q(b) + additive · mean_j c_j(a, b) + joint · Π_j c_j(a, b),   c_j = exp(−d_j / reach)
-/// with d_j their distance on axis j and q the centred logarithm of the cost model: an offset, a correction of
-/// the model's slope, effects of single parameters, and what parameters do together. All of it times one
+/// with d_j their distance on axis j and q the centred logarithm of the cost model: an offset, a correction
+/// of the model's slope, effects of single parameters, and what parameters do together. All of it times one
 /// variance that is estimated from the observations.
 ///
 /// An observation costs members × observations; nothing is inverted, because the factor of the covariance is

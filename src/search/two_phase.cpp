@@ -1,5 +1,5 @@
-// two_phase: a fast pass over all candidates, one sample each, then an accurate pass over the best 20, as AITER's
-// tuner screens the solutions of a vendor library.
+// two_phase: a fast pass over all candidates, one sample each, then an accurate pass over the best 20, as
+// AITER's tuner screens the solutions of a vendor library.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -26,7 +26,8 @@ class TwoPhase final : public Strategy {
       fast_.emplace(std::move(order), 1);
       fast_ends_ = std::isfinite(seconds_left) ? seconds_left * (1 - fast_share) : 0;
     }
-    if (SearchStep step = fast_->next(points, seconds_left - fast_ends_); !step.candidates.empty()) return step;
+    if (SearchStep step = fast_->next(points, seconds_left - fast_ends_); !step.candidates.empty())
+      return step;
     if (accurate_ || seconds_left <= 0) return {};
     accurate_ = true;
     return accurate_pass(points);

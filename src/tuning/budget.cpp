@@ -7,7 +7,7 @@ namespace gemmtune {
 
 double expected_microseconds(const Problem& problem) {
   constexpr double bytes_a_microsecond = 2e4;  // 20 GB/s
-  constexpr double flops_a_microsecond = 2e5;  // 200 GFLOP/s
+  constexpr double flops_a_microsecond = 4e5;  // 400 GFLOP/s
   return std::max(bytes(problem) / bytes_a_microsecond, flops(problem) / flops_a_microsecond);
 }
 

@@ -51,8 +51,8 @@ struct BudgetItem {
 };
 
 /// Shares out what is left: a part equally, so that every problem can pay for its fixed costs, the rest by
-/// calls × expected time × expected gain. The gain of a problem is that of the problems done so far, the nearer
-/// in log M, N, K the more. Time that a problem did not use goes to those after it.
+/// calls × expected time × expected gain. The gain of a problem is that of the problems done so far, the
+/// nearer in log M, N, K the more. Time that a problem did not use goes to those after it.
 class BudgetShares {
  public:
   explicit BudgetShares(std::vector<BudgetItem> items) : items_(std::move(items)) {}

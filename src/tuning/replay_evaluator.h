@@ -15,8 +15,8 @@ namespace gemmtune {
 /// Rounds are drawn whole, from those in which all the asked candidates met: pairs stay pairs. Candidates
 /// that never met get samples of their own. What was not recorded is `refused`.
 ///
-/// `shuffled`: samples of a candidate and rounds come in an order drawn from the seed, so that two seeds are two
-/// runs on the same machine with the same noise.
+/// `shuffled`: samples of a candidate and rounds come in an order drawn from the seed, so that two seeds are
+/// two runs on the same machine with the same noise.
 class ReplayEvaluator final : public Evaluator {
  public:
   /// The recording must outlive this.

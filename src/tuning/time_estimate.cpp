@@ -11,7 +11,7 @@ namespace {
 // The imagined machine. Only the proportion of the two matters, and only until shapes of several sizes are
 // done.
 constexpr double seconds_a_candidate = 0.006;  // build, check and a few samples of the least length
-constexpr double calls_a_candidate = 30;       // check, first look, warm-up, samples
+constexpr double calls_a_candidate = 12;       // check, first look, warm-up, samples
 constexpr double candidates_of_finals = 60;    // what finals cost, in candidates
 
 // Two observations of the imagined machine, each with this weight of a finished shape, keep the fit away from

@@ -15,8 +15,8 @@ class Transfer {
  public:
   /// `winner` was chosen for `problem`; a later one for the same problem stands beside it.
   void learn(const Problem& problem, const Candidate& winner);
-  /// Winners of the problems that differ from this one in M, N and K only, each once: first those of the same N
-  /// and K, by |ln M/M'|; then by |ln M/M'| + |ln N/N'| + |ln K/K'|.
+  /// Winners of the problems that differ from this one in M, N and K only, each once: first those of the same
+  /// N and K, by |ln M/M'|; then by |ln M/M'| + |ln N/N'| + |ln K/K'|.
   std::vector<Candidate> winners_near(const Problem& problem) const;
 
  private:
@@ -32,9 +32,9 @@ class Transfer {
 std::vector<Candidate> candidates_named(const std::vector<std::string>& kernel_names, const Device& device,
                                         const Problem& problem);
 
-/// Numbers the listed candidates that the hints mean: 1 for the first. A hint that is not in the list (a block
-/// that this K makes the same as a smaller one, say) means the candidate of its family that shares the most
-/// settings with it.
+/// Numbers the listed candidates that the hints mean: 1 for the first. A hint that is not in the list (a
+/// block that this K makes the same as a smaller one, say) means the candidate of its family that shares the
+/// most settings with it.
 void mark_hints(const std::vector<Candidate>& hints, std::vector<ListedCandidate>& candidates);
 
 }  // namespace gemmtune

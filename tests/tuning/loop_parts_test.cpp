@@ -136,7 +136,8 @@ TEST(Budget, TimeGoesWhereNearbyProblemsGained) {
   shares.learn(0, 2.0);  // half of the time saved
   shares.take(2, 100);
   shares.learn(2, 0.9);  // nothing
-  EXPECT_GT(shares.expected_gain(problem_of(2, 64, 64)), 1.5 * shares.expected_gain(problem_of(1024, 64, 64)));
+  EXPECT_GT(shares.expected_gain(problem_of(2, 64, 64)),
+            1.5 * shares.expected_gain(problem_of(1024, 64, 64)));
   EXPECT_GT(shares.expected_gain(problem_of(1024, 64, 64)), 0) << "nobody is left without time";
   const double near_the_gain = shares.take(1, 100);
   EXPECT_GT(near_the_gain, 58);

@@ -109,8 +109,9 @@ void reduce_splits(const SplitSums& sums, const Operands& operands, Executor& ex
 
 /// A rough core for the cost model: it only has to rank configs of one problem.
 MachineRates machine_rates(Isa isa, DataType type);
-/// The share of the multiplications' peak that a register tile reaches: loads of x for every row and of weights
-/// for every vector of features beside its rows × vectors multiplications, and enough sums to hide latency.
+/// The share of the multiplications' peak that a register tile reaches: loads of x for every row and of
+/// weights for every vector of features beside its rows × vectors multiplications, and enough sums to hide
+/// latency.
 double tile_efficiency(std::int64_t rows, std::int64_t vectors);
 
 }  // namespace gemmtune::cpu

@@ -166,11 +166,14 @@ Space SkinnyFamily::space(const Problem& problem) const {
       .key = "nr", .values = number_texts(columns), .absent = "16", .meaning = "output features at once"});
   space.add(Parameter{
       .key = "kc", .values = number_texts(kc_values), .absent = "16384", .meaning = "elements of k a pass"});
-  space.add(Parameter{
-      .key = "pf", .values = number_texts(pf_values), .absent = "0", .meaning = "prefetch distance in bytes"});
+  space.add(Parameter{.key = "pf",
+                      .values = number_texts(pf_values),
+                      .absent = "0",
+                      .meaning = "prefetch distance in bytes"});
   space.add(Parameter{.key = "sk", .values = {"1", "2", "4", "8"}, .absent = "1", .meaning = "splits of k"});
   const auto rule = [&](const char* name, Rule kind, auto refusal, std::vector<std::string> reads) {
-    space.add(Constraint{name, [problem, refusal](const Config& c) { return refusal(problem, settings_of(c)); },
+    space.add(Constraint{name,
+                         [problem, refusal](const Config& c) { return refusal(problem, settings_of(c)); },
                          kind, std::move(reads)});
   };
   const auto own = [this](auto refusal) {
@@ -198,7 +201,8 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
   work.tiles = ceil_div(problem.n, settings.nr) * settings.splits;
   work.tiles_at_once = worthwhile_threads(problem, threads_);
   work.flops = 2 * rows * real(problem.n) * real(problem.k);
-  // Dot products along k have a vector of sums for each row of x and each feature, and add them up at the end.
+  // Dot products along k have a vector of sums for each row of x and each feature, and add them up at the
+  // end.
   work.efficiency = panels ? tile_efficiency(settings.mr, settings.nr / panel_columns)
                            : 1 / (1 + 2 / real(settings.mr) + 1 / real(settings.nr));
   work.memory_bytes = weights;

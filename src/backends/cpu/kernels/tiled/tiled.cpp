@@ -223,8 +223,10 @@ Space TiledFamily::space(const Problem& problem) const {
   };
   const auto block_rule = [&](const char* key, const auto& values, std::int64_t size) {
     space.add(Constraint{
-        key, [key, &values, size](const Config& c) { return refuse_block(values, c.number(key), size); },
-        Rule::search, {key}});
+        key,
+        [key, &values, size](const Config& c) { return refuse_block(values, c.number(key), size); },
+        Rule::search,
+        {key}});
   };
   rule("tile", Rule::build, &TiledFamily::refuse_tile, {"isa", "mr", "nr"});
   rule("pf", Rule::build, &TiledFamily::refuse_prefetch, {"isa", "pf"});
@@ -265,7 +267,8 @@ double TiledFamily::cost(const Problem& problem, const Choice& choice) const {
   work.cache_bytes += padded_m * padded_n * 8 * real(ceil_div(problem.k, s.kc) - 1);
   // x is read again for every column of tiles; beyond the inner cache that counts.
   const double rows = real(ceil_div(problem.m, rounds * s.row_threads));
-  if (rows * k_block * 2 > inner_cache_bytes) work.cache_bytes += padded_m * padded_k * 2 * real(column_tiles);
+  if (rows * k_block * 2 > inner_cache_bytes)
+    work.cache_bytes += padded_m * padded_k * 2 * real(column_tiles);
   if (packed) {
     work.exposed = s.prefetch == 0 ? 1.0 : 0.3;
   } else {
