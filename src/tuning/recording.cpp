@@ -23,10 +23,10 @@ constexpr std::array<std::pair<std::string_view, CacheMode>, 3> cache_modes = {
 
 // ---- to JSON
 
-/// Six digits are more than a time has.
+/// Eight digits: a row says four decimals of a time.
 double brief(double value) {
   if (value == 0 || !std::isfinite(value)) return value;
-  const double unit = std::pow(10, std::floor(std::log10(std::abs(value))) - 5);
+  const double unit = std::pow(10, std::floor(std::log10(std::abs(value))) - 7);
   return unit < 1 ? std::round(value / unit) / std::round(1 / unit) : std::round(value / unit) * unit;
 }
 
