@@ -157,6 +157,7 @@ int tune_shapes(const TuneOptions& options, const Environment& environment, cons
   Console console(options.quiet);
   auto journal = TuneJournal::open(options, *outputs, device, *request);
   if (!journal.ok()) return usage_error("tune", journal.message());
+  request->earlier_winners = [&](const Problem& problem) { return (*journal)->earlier_winners(problem); };
   say_complaints(console, shapes);
   std::string device_names;
   for (const auto& each : devices)

@@ -139,6 +139,16 @@ TuneObserver& TuneJournal::around(TuneObserver& inner) {
   return *observer_;
 }
 
+std::vector<std::string> TuneJournal::earlier_winners(const Problem& problem) {
+  constexpr std::size_t most_hints = 4;
+  auto hints = journal_.hints(options_.device, problem, most_hints, run_.id);
+  warn(hints.status());
+  std::vector<std::string> names;
+  if (!hints.ok()) return names;
+  for (const JournalHint& hint : *hints) names.push_back(hint.candidate);
+  return names;
+}
+
 void TuneJournal::end(const TuneSummary* summary, bool interrupted) {
   const bool complete =
       summary != nullptr && !interrupted &&

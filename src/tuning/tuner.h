@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -30,12 +31,15 @@ struct TuneRequest {
   double largest_err_ratio = 0.05;
   Policy policy;
   std::string strategy = "staged";
-  double budget_seconds = 0;               // 0: none
-  bool all = false;                        // retune what the output already has
-  bool stale = false;                      // retune rows whose env is not today's
-  std::vector<std::string> also_read;      // further tuned files that count as done
-  int shapes_at_once = 100;                // never more than this many are in the hands of evaluators
-  SecondsClock clock = steady_seconds;     // of budgets and of the seconds that are reported
+  double budget_seconds = 0;            // 0: none
+  bool all = false;                     // retune what the output already has
+  bool stale = false;                   // retune rows whose env is not today's
+  std::vector<std::string> also_read;   // further tuned files that count as done
+  int shapes_at_once = 100;             // never more than this many are in the hands of evaluators
+  SecondsClock clock = steady_seconds;  // of budgets and of the seconds that are reported
+  /// Kernel names that were good for a problem, or for others like it, in earlier runs: the best first. They
+  /// only decide what is tried first. May be empty; called by one thread at a time.
+  std::function<std::vector<std::string>(const Problem&)> earlier_winners;
   std::optional<MRangeRequest> m_range{};  // of tune_m_ranges alone
 };
 
