@@ -90,13 +90,17 @@ bool MRangeGroup::search(std::int64_t m, const Deadline& deadline) {
   const double begin = clock_();
   events_.search_begins(searched.shape);
   ProblemResult result = tune_problem(device_, evaluator_, request_, searched.shape.problem, task_.layout,
-                                      deadline.part(share), events_.trial);
+                                      deadline.part(share), events_.trial,
+                                      transfer_.winners_near(searched.shape.problem));
   if (stopped()) return false;
   searched.seconds = clock_() - begin;
   searched.trials = std::move(result.trials);
   report_.refusals = searched.refusals = std::move(result.refusals);
   searched.state = result.layouts.empty() ? result.failure : ProblemState::tuned;
   searched.reason = result.reason;
+  for (const LayoutResult& each : result.layouts) {
+    transfer_.learn(searched.shape.problem, each.settled.winner->candidate);
+  }
   if (!result.layouts.empty()) {
     const Settled& settled = result.layouts.front().settled;
     searched.entry = make_entry(device_.info(), searched.shape.problem, settled, task_.environment);

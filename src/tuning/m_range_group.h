@@ -15,6 +15,7 @@
 #include "tuning/m_range_contest.h"
 #include "tuning/m_range_tuner.h"
 #include "tuning/problem_tuner.h"
+#include "tuning/transfer.h"
 
 namespace gemmtune {
 
@@ -77,6 +78,7 @@ class MRangeGroup {
   MGroupEvents events_;
   MRangePlanner planner_;
   std::map<std::int64_t, Search> searches_;
+  Transfer transfer_;  // what won at other M goes first
   std::map<std::int64_t, std::map<std::string, Settled>> compared_;
   std::set<std::tuple<std::int64_t, std::int64_t, std::string>> published_;
   std::vector<double> noise_floors_;

@@ -83,7 +83,7 @@ Status RangeRun::prepare() {
   auto known = KnownRows::read(paths, device_.info());
   if (!known.ok()) return known.status();
   known_ = std::move(*known);
-  std::vector<double> weights;
+  std::vector<BudgetItem> items;
   for (ShapeRow& shape : weights_of(request_.shapes, range().last)) {
     MRangeReport& report = reports_.emplace_back();
     report.shape = std::move(shape);
@@ -94,9 +94,10 @@ Status RangeRun::prepare() {
       problem.m = m;
       microseconds += expected_microseconds(problem);
     }
-    weights.push_back(waiting_.back() ? static_cast<double>(report.shape.calls) * microseconds : 0);
+    items.push_back({report.shape.problem,
+                     waiting_.back() ? static_cast<double>(report.shape.calls) * microseconds : 0});
   }
-  shares_ = BudgetShares(std::move(weights));
+  shares_ = BudgetShares(std::move(items));
   return {};
 }
 
