@@ -12,6 +12,7 @@ std::vector<std::string> Space::keys() const {
 }
 
 std::int64_t Space::points() const {
+  if (listed_) return static_cast<std::int64_t>(listed_->size());
   std::int64_t points = 1;
   for (const Parameter& parameter : parameters_) {
     const auto count = static_cast<std::int64_t>(parameter.values.size());
@@ -37,6 +38,12 @@ std::string Space::build_refusal(const Config& config) const { return first_refu
 std::vector<Config> Space::enumerate(std::size_t limit) const {
   std::vector<Config> configs;
   if (points() == 0) return configs;
+  if (listed_) {
+    for (const Config& config : *listed_) {
+      if (configs.size() < limit && refusal(config).empty()) configs.push_back(config);
+    }
+    return configs;
+  }
   std::vector<std::size_t> position(parameters_.size(), 0);
   while (configs.size() < limit) {
     Config config;

@@ -15,13 +15,7 @@ std::size_t round_up(std::size_t value, std::size_t multiple) {
 }  // namespace
 
 Status copy_on_device(Device& device, void* to, const void* from, std::size_t bytes) {
-  std::vector<std::byte> piece(std::min<std::size_t>(bytes, std::size_t{1} << 24));
-  for (std::size_t at = 0; at < bytes; at += piece.size()) {
-    const std::size_t size = std::min(piece.size(), bytes - at);
-    GEMMTUNE_RETURN_IF_ERROR(device.copy_out(piece.data(), static_cast<const std::byte*>(from) + at, size));
-    GEMMTUNE_RETURN_IF_ERROR(device.copy_in(static_cast<std::byte*>(to) + at, piece.data(), size));
-  }
-  return {};
+  return device.copy_within(to, from, bytes);
 }
 
 Result<DeviceOperands> DeviceOperands::make(Device& device, const Problem& problem, Placement placement) {

@@ -202,8 +202,9 @@ void Run::conclude(std::size_t index, ProblemResult&& result, std::optional<Weig
   const bool kept = !settled.default_kernel.empty() && settled.default_kernel == report.entry->kernel_name;
   report.state = kept ? ProblemState::kept_default : ProblemState::tuned;
   noise_floors_.push_back(settled.noise_floor);
-  publisher_.set_environment(
-      row_environment(device_, request_.policy, {{"noise_floor", median(noise_floors_)}}).json);
+  std::map<std::string, double> observations = device_.observe();
+  observations["noise_floor"] = median(noise_floors_);
+  publisher_.set_environment(row_environment(device_, request_.policy, observations).json);
 }
 
 Status Run::tune_group(const std::vector<std::size_t>& group, Evaluator& evaluator) {
