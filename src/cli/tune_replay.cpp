@@ -90,7 +90,7 @@ int replay_tuning(const TuneOptions& options, const Environment& environment) {
   auto shapes = names_shapes(options) ? shapes_of(options, environment, device.info())
                                       : Result<ShapeList>(shapes_of_recording(options, *recording));
   if (!shapes.ok()) return usage_error("tune", shapes.message());
-  auto outputs = outputs_of(options, environment, device.info());
+  auto outputs = outputs_of(options, environment, device.info(), {});
   if (!outputs.ok()) return usage_error("tune", outputs.message());
   auto request = request_of(options, *shapes, *outputs, device);
   if (!request.ok()) return usage_error("tune", request.message());

@@ -97,7 +97,32 @@ TEST(GpuCompile, ASpillIsRefused) {
                            "spill"};
   const auto program = runtime.load(source);
   ASSERT_FALSE(program.ok());
-  EXPECT_THAT(program.message(), HasSubstr("spilling: the compiler spills"));
+  EXPECT_THAT(program.message(), HasSubstr("spilling: the compiler keeps"));
+}
+
+TEST(GpuCompile, ResourcesAreReadFromTheMachineCode) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const gpu::Source source{"small",
+                           "extern \"C\" __global__ void f(float* p) {\n"
+                           "  __shared__ float s[256];\n"
+                           "  s[threadIdx.x] = p[threadIdx.x];\n"
+                           "  __syncthreads();\n"
+                           "  p[threadIdx.x] = s[255 - threadIdx.x];\n"
+                           "}\n",
+                           {},
+                           "f"};
+  ASSERT_TRUE(runtime.load(source).ok());
+  EXPECT_EQ(runtime.last.static_shared_bytes, 1024U);
+  EXPECT_GT(runtime.last.registers, 3);
+  EXPECT_LT(runtime.last.registers, 33);
+  const auto binary = compiler.compile(source, "sm_90a");
+  ASSERT_TRUE(binary.ok());
+  EXPECT_FALSE(cuda::read_cubin("no cubin").ok());
+  // Cut anywhere, it is refused or read in part, and nothing outside of it is touched.
+  for (std::size_t bytes = 0; bytes < binary->code.size(); bytes += 7)
+    (void)cuda::read_cubin(std::string(binary->code.substr(0, bytes)));
+  EXPECT_FALSE(cuda::read_cubin(std::string_view(binary->code).substr(0, 1000)).ok());
 }
 
 TEST(GpuCompile, AnErrorShowsTheCompilersWords) {

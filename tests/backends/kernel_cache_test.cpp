@@ -145,21 +145,5 @@ TEST(KernelCache, ListAndClear) {
   EXPECT_TRUE(file_exists(folder.path() + "/notes.txt"));
 }
 
-TEST(Resources, AreReadFromPtxasWords) {
-  const auto resources = read_resources(
-      "ptxas info    : 0 bytes gmem\n"
-      "ptxas info    : Compiling entry function 'k' for 'sm_90a'\n"
-      "ptxas info    : Function properties for k\n"
-      "    16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\n"
-      "ptxas info    : Used 58 registers, used 2 barriers, 4096 bytes smem, 400 bytes cmem[0]\n");
-  ASSERT_TRUE(resources.ok());
-  EXPECT_EQ(resources->registers, 58);
-  EXPECT_EQ(resources->stack_bytes, 16);
-  EXPECT_EQ(resources->spill_bytes, 20);
-  EXPECT_EQ(resources->static_shared_bytes, 4096U);
-  EXPECT_THAT(resources->acceptable("k").message(), testing::HasSubstr("k: the compiler spills 20 bytes"));
-  EXPECT_FALSE(read_resources("nothing of the kind").ok());
-}
-
 }  // namespace
 }  // namespace gemmtune::gpu

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/cuda/cubin.h"
 #include "backends/cuda/nvrtc_compiler.h"
 #include "backends/gpu/compiler.h"
 #include "backends/gpu/runtime.h"
@@ -50,7 +51,7 @@ class CompileOnlyRuntime final : public gpu::Runtime {
     const auto binary = compiler_.compile(source, architecture_);
     if (!binary.ok()) return binary.status();
     log = binary->log;
-    const auto resources = gpu::read_resources(binary->log);
+    const auto resources = cuda::read_cubin(binary->code);
     if (!resources.ok()) return resources.status();
     GEMMTUNE_RETURN_IF_ERROR(resources->acceptable(source.name));
     ++compiled;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "backends/cuda/cubin.h"
 #include "backends/cuda/nvrtc_compiler.h"
 
 namespace gemmtune::cuda {
@@ -137,7 +138,7 @@ Result<std::shared_ptr<gpu::Program>> CudaRuntime::load(const gpu::Source& sourc
   }
   const auto binary = cache_.get(*compiler_, source, architecture_);
   if (!binary.ok()) return binary.status();
-  const auto resources = gpu::read_resources(binary->log);
+  const auto resources = read_cubin(binary->code);
   if (!resources.ok()) return resources.status();
   GEMMTUNE_RETURN_IF_ERROR(resources->acceptable(source.name));
   auto program = std::make_shared<CudaProgram>(*this, *resources);

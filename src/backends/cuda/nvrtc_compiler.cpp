@@ -22,7 +22,7 @@ class NvrtcCompiler final : public gpu::Compiler {
  private:
   static std::vector<std::string> options(std::string_view architecture) {
     return {fmt::format("--gpu-architecture={}", architecture), "--std=c++17", "--ptxas-options=-v",
-            "--no-source-include", "--device-as-default-execution-space"};
+            "--diag-suppress=177"};
   }
   std::string log_of(api::Program program) const;
 

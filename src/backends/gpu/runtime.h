@@ -30,20 +30,15 @@ struct Source {
   std::string kernel;                // extern "C" name
 };
 
-/// What the compiler says that a kernel uses.
+/// What a compiled kernel uses.
 struct Resources {
-  int registers = 0;
-  int stack_bytes = 0;
-  int spill_bytes = 0;  // stores and loads
+  int registers = 0;    // of a thread
+  int stack_bytes = 0;  // of a thread: spilled registers, arrays that are indexed at run time
   std::size_t static_shared_bytes = 0;
 
-  /// ok, or why such a kernel must not be used: it spills.
+  /// ok, or why such a kernel is not used: what it keeps in its stack lies in device memory.
   Status acceptable(std::string_view name) const;
 };
-
-/// Reads the last kernel's figures out of ptxas's words ("Used 40 registers, …"); `internal` where they are
-/// not there.
-Result<Resources> read_resources(std::string_view compiler_log);
 
 struct LaunchShape {
   std::array<unsigned, 3> grid{1, 1, 1};
