@@ -131,6 +131,7 @@ struct Driver {
   Result (*capture_begin)(CudaStream, int);
   Result (*capture_end)(CudaStream, Graph*);
   Result (*graph_instantiate)(GraphExec*, Graph, unsigned long long);
+  Result (*graph_upload)(GraphExec, CudaStream);
   Result (*graph_launch)(GraphExec, CudaStream);
   Result (*graph_destroy)(Graph);
   Result (*graph_exec_destroy)(GraphExec);

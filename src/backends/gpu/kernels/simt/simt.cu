@@ -16,7 +16,7 @@ struct Arguments {
   long long m, n, k, ldx, ldy;
 };
 
-extern "C" __global__ void __launch_bounds__(256) simt(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(256, 1) simt(const Arguments a) {
   __shared__ float x_tile[TILE_K][TILE_M + 1];
   __shared__ float w_tile[TILE_K][TILE_N + 1];
   const int thread = threadIdx.x;
