@@ -88,10 +88,9 @@ TEST(GpuCompile, ASpillIsRefused) {
                            "extern \"C\" __global__ void __launch_bounds__(1024) spill(float* p) {\n"
                            "  float v[96];\n"
                            "#pragma unroll\n"
-                           "  for (int i = 0; i < 96; ++i) v[i] = p[i * 1024 + threadIdx.x];\n"
-                           "  __syncthreads();\n"
+                           "  for (int i = 0; i < 96; ++i) asm volatile(\"mov.f32 %0, %1;\" : \"=f\"(v[i]) : \"f\"(p[i]));\n"
                            "#pragma unroll\n"
-                           "  for (int i = 0; i < 96; ++i) p[i * 1024 + threadIdx.x] = v[95 - i] * v[i];\n"
+                           "  for (int i = 0; i < 96; ++i) p[i * 1024 + threadIdx.x] = v[95 - i];\n"
                            "}\n",
                            {},
                            "spill"};

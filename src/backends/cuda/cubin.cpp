@@ -12,6 +12,8 @@ namespace {
 constexpr std::uint8_t format_sized = 4;  // two bytes of length, then the value
 constexpr std::uint8_t attribute_registers = 0x2f;
 constexpr std::uint8_t attribute_frame = 0x11;
+/// What sm_90 and later keep for themselves; a kernel's section counts it, the limit of a block does not.
+constexpr std::size_t reserved_bytes = 1024;
 
 /// The object at `offset`; false where it does not lie in the text.
 template <typename T>
@@ -63,16 +65,20 @@ Result<gpu::Resources> read_cubin(std::string_view code) {
   if (!section(header.e_shstrndx, names)) return refuse("no section names");
   const std::string_view texts = part(code, names.sh_offset, names.sh_size);
   gpu::Resources resources;
+  std::size_t reserved = 0;
   for (std::uint64_t index = 0; index < header.e_shnum; ++index) {
     Elf64_Shdr one{};
     if (!section(index, one) || one.sh_name >= texts.size()) return refuse("a section lies outside of it");
     const std::string_view rest = texts.substr(one.sh_name);
     const std::string_view name = rest.substr(0, rest.find('\0'));
     if (name == ".nv.info") read_attributes(part(code, one.sh_offset, one.sh_size), resources);
-    // sm_90 and later keep 1 KiB of it for themselves; it is no request of the kernel.
-    if (name.starts_with(".nv.shared.") && name != ".nv.shared.reserved.0")
+    if (name == ".nv.shared.reserved.0") {
+      reserved = reserved_bytes;
+    } else if (name.starts_with(".nv.shared.")) {
       resources.static_shared_bytes = std::max<std::size_t>(resources.static_shared_bytes, one.sh_size);
+    }
   }
+  resources.static_shared_bytes -= std::min(resources.static_shared_bytes, reserved);
   if (resources.registers == 0) return refuse("no count of registers in it");
   return resources;
 }

@@ -66,7 +66,7 @@ struct LaunchConfig {
   unsigned attribute_count;
 };
 
-struct alignas(64) TensorMap {
+struct alignas(128) TensorMap {
   std::uint64_t opaque[16];
 };
 // CUtensorMapDataType and its neighbours

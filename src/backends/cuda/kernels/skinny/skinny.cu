@@ -61,7 +61,7 @@
                : "l"(a), "l"(b))
 #endif
 
-struct alignas(64) TensorMap {
+struct alignas(128) TensorMap {
   unsigned long long opaque[16];
 };
 
@@ -104,10 +104,15 @@ static __device__ inline void barrier_wait(unsigned barrier, unsigned parity) {
       "r"(parity)
       : "memory");
 }
-static __device__ inline void copy_box(unsigned to, const TensorMap* map, int column, int row, unsigned barrier) {
+static __device__ inline void prefetch_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+// `policy`: how long the second-level cache should keep it.
+static __device__ inline void copy_box(unsigned to, const TensorMap* map, int column, int row, unsigned barrier, unsigned long long policy) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
-      "l"(map), "r"(column), "r"(row), "r"(barrier)
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+      "l"(map), "r"(column), "r"(row), "r"(barrier), "l"(policy)
       : "memory");
 }
 // Rows of 128 bytes, swizzled in groups of 8 rows.
@@ -124,26 +129,43 @@ struct Layout {
   unsigned arrived;
 };
 
+// The weight is read once: it goes first; x is read by every block: it stays.
+struct Policies {
+  unsigned long long w, x;
+};
+static __device__ inline Policies make_policies() {
+  Policies policies;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policies.w));
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policies.x));
+  return policies;
+}
+
 // One thread fills the ring: x right behind each piece of the weight, so that the first product need not wait for
 // the whole first burst of weights.
-static __device__ inline void produce(const Arguments& a, const Layout& at, int row, int begin, int end) {
-  int stage = 0;
-  unsigned parity = 1;
-  for (int step = begin; step < end; ++step) {
-    const unsigned w = at.ring + (unsigned)stage * STAGE_BYTES;
-    const unsigned full = at.full + 8u * (unsigned)stage;
-    barrier_wait(at.empty + 8u * (unsigned)stage, parity);
-    barrier_expect(full, STAGE_BYTES);
+static __device__ inline void load_stage(const Arguments& a, const Layout& at, const Policies& policies, int row, int step, int stage) {
+  const unsigned w = at.ring + (unsigned)stage * STAGE_BYTES;
+  const unsigned full = at.full + 8u * (unsigned)stage;
+  barrier_expect(full, STAGE_BYTES);
 #pragma unroll
-    for (int i = 0; i < PIECES; ++i) {
-      const int k = (step * PIECES + i) * PIECE_ELEMENTS;
-      copy_box(w + (unsigned)i * W_PIECE, &a.w, k, row, full);
-      copy_box(w + PIECES * W_PIECE + (unsigned)i * X_PIECE, &a.x, k, 0, full);
-    }
-    if (++stage == a.stages) {
+  for (int i = 0; i < PIECES; ++i) {
+    const int k = (step * PIECES + i) * PIECE_ELEMENTS;
+    copy_box(w + (unsigned)i * W_PIECE, &a.w, k, row, full, policies.w);
+    copy_box(w + PIECES * W_PIECE + (unsigned)i * X_PIECE, &a.x, k, 0, full, policies.x);
+  }
+}
+
+static __device__ inline void produce(const Arguments& a, const Layout& at, const Policies& policies, int row, int begin, int end,
+                                      int loaded) {
+  int stage = loaded;
+  unsigned parity = 1;
+  for (int step = begin + loaded; step < end; ++step) {
+    if (stage == a.stages) {
       stage = 0;
       parity ^= 1u;
     }
+    barrier_wait(at.empty + 8u * (unsigned)stage, parity);
+    load_stage(a, at, policies, row, step, stage);
+    ++stage;
   }
 }
 
@@ -179,20 +201,13 @@ static __device__ inline void consume(float (&d)[ROWS / 64][COLUMNS / 2], const 
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
-// Two neighbouring columns of one row of the product, to the block that adds up this row.
-static __device__ inline void send(unsigned to, unsigned barrier, int block, int blocks, float left, float right) {
-  if (blocks == 1) {
-    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(left), "f"(right) : "memory");
-    return;
-  }
-  unsigned remote, remote_barrier;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(to), "r"(block));
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote_barrier) : "r"(barrier), "r"(block));
-  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(remote),
-               "f"(left), "f"(right), "r"(remote_barrier)
-               : "memory");
+static __device__ inline unsigned remote_address(unsigned address, int block) {
+  unsigned remote;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(block));
+  return remote;
 }
 
+// Each row of the product goes to the block that adds up this row, two neighbouring columns at a time.
 static __device__ inline void exchange(const float (&d)[ROWS / 64][COLUMNS / 2], const Layout& at, int rank, int blocks) {
   const int lane = threadIdx.x % 32;
   const int most = (GROUPS + blocks - 1) / blocks;
@@ -204,9 +219,21 @@ static __device__ inline void exchange(const float (&d)[ROWS / 64][COLUMNS / 2],
       const int owner = group * blocks / GROUPS;
       const int slot = group - first_group(owner, blocks);
       const unsigned row = at.exchange + 4u * (unsigned)((((rank * most + slot) * 8) + lane / 4) * PITCH + 2 * (lane % 4));
+      if (blocks == 1) {
 #pragma unroll
-      for (int j = 0; j < COLUMNS / 8; ++j)
-        send(row + 32u * j, at.arrived, owner, blocks, d[r][4 * j + 2 * half], d[r][4 * j + 2 * half + 1]);
+        for (int j = 0; j < COLUMNS / 8; ++j)
+          asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(row + 32u * j), "f"(d[r][4 * j + 2 * half]),
+                       "f"(d[r][4 * j + 2 * half + 1])
+                       : "memory");
+      } else {
+        const unsigned to = remote_address(row, owner);
+        const unsigned arrived = remote_address(at.arrived, owner);
+#pragma unroll
+        for (int j = 0; j < COLUMNS / 8; ++j)
+          asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to + 32u * j),
+                       "f"(d[r][4 * j + 2 * half]), "f"(d[r][4 * j + 2 * half + 1]), "r"(arrived)
+                       : "memory");
+      }
     }
   }
 }
@@ -236,21 +263,23 @@ static __device__ inline void store_pair(const Arguments& a, int m, long long n,
   *(Pair*)(a.y + m * a.ldy + n) = Pair{round_output(first), round_output(second)};
 }
 
-static __device__ inline void finish(const Arguments& a, const float* sums, long long row, int rank, int blocks) {
+static __device__ inline void finish(const Arguments& a, const float* sums, long long row, int rank, int blocks, float scale) {
   const int most = (GROUPS + blocks - 1) / blocks;
   const int first = first_group(rank, blocks);
   const int pairs = (first_group(rank + 1, blocks) - first) * 4;
-  const float scale = a.x_scale ? *a.x_scale * *a.w_scale : 1.0f;
   const bool aligned = (a.ldy % 2 == 0) && (((unsigned long long)a.y) % (2 * sizeof(output)) == 0);
   for (int item = threadIdx.x; item < pairs * a.m; item += CONSUMERS) {
     const int m = item / pairs;
     const int local = item % pairs * 2;
     float left = 0.0f;
     float right = 0.0f;
-    for (int block = 0; block < blocks; ++block) {
-      const float* at = sums + ((block * most * 8) + local) * PITCH + m;
-      left += at[0];
-      right += at[PITCH];
+#pragma unroll
+    for (int block = 0; block < 8; ++block) {
+      if (block < blocks) {
+        const float* at = sums + ((block * most * 8) + local) * PITCH + m;
+        left += at[0];
+        right += at[PITCH];
+      }
     }
     const long long n = row + first * 8 + local;
     if (aligned && n + 1 < a.n) {
@@ -273,28 +302,37 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 32) skinny(const __grid
   at.full = at.exchange + 4u * (unsigned)(blocks * most * 8 * PITCH);
   at.empty = at.full + 8u * (unsigned)a.stages;
   at.arrived = at.empty + 8u * (unsigned)a.stages;
-  if (threadIdx.x == 0) {
+  const long long row = (long long)(blockIdx.x / (unsigned)blocks) * ROWS;
+  const int begin = (int)((long long)a.steps * rank / blocks);
+  const int end = (int)((long long)a.steps * (rank + 1) / blocks);
+  // The first weights are on their way before the others know of the barriers.
+  const int early = min(min(a.stages, end - begin), 4);
+  Policies policies{};
+  if (threadIdx.x == CONSUMERS) {
+    prefetch_map(&a.w);
+    prefetch_map(&a.x);
+    policies = make_policies();
     for (int i = 0; i < a.stages; ++i) {
       barrier_init(at.full + 8u * (unsigned)i, 1);
       barrier_init(at.empty + 8u * (unsigned)i, CONSUMERS / 32);
     }
     barrier_init(at.arrived, 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    for (int i = 0; i < early; ++i) load_stage(a, at, policies, (int)row, begin + i, i);
     const int own = first_group(rank + 1, blocks) - first_group(rank, blocks);
     if (blocks > 1) barrier_expect(at.arrived, (unsigned)(blocks * own * 8 * COLUMNS * 4));
   }
   __syncthreads();
   if (blocks > 1) asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 
-  const long long row = (long long)(blockIdx.x / (unsigned)blocks) * ROWS;
-  const int begin = (int)((long long)a.steps * rank / blocks);
-  const int end = (int)((long long)a.steps * (rank + 1) / blocks);
   if (threadIdx.x >= CONSUMERS) {
-    if (threadIdx.x == CONSUMERS) produce(a, at, (int)row, begin, end);
+    if (threadIdx.x == CONSUMERS) produce(a, at, policies, (int)row, begin, end, early);
     __syncwarp();
     if (blocks > 1) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
     return;
   }
+  const float scale = a.x_scale ? *a.x_scale * *a.w_scale : 1.0f;
   float d[ROWS / 64][COLUMNS / 2] = {};
   consume(d, a, at, begin, end);
   // The others' barriers exist from here on.
@@ -305,5 +343,5 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 32) skinny(const __grid
   } else {
     barrier_wait(at.arrived, 0);
   }
-  finish(a, (const float*)(memory + (at.exchange - base)), row, rank, blocks);
+  finish(a, (const float*)(memory + (at.exchange - base)), row, rank, blocks, scale);
 }
