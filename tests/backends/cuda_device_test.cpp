@@ -110,7 +110,8 @@ void expect_right(const KernelFamily& family, const Problem& problem, std::size_
     auto kernel = family.build(problem, config);
     ASSERT_TRUE(kernel.ok()) << print(problem) << " " << config.text() << ": " << kernel.message();
     const Outcome quick = gate->quick(**kernel);
-    // The library also proposes splits of k whose partial sums are rounded to y's type: the gate is right to refuse them.
+    // The library also proposes splits of k whose partial sums are rounded to y's type: the gate is right to
+    // refuse them.
     const bool rounds_sums = family.name() == "cublaslt" && config.number("red") == 4;
     if (rounds_sums && quick.kind == OutcomeKind::wrong) continue;
     EXPECT_EQ(quick.kind, OutcomeKind::ok)

@@ -1,5 +1,5 @@
-// A kernel that faults: the device says so and stays lost for the process. A program of its own, because nothing on
-// the GPU works after it. Skips where there is no GPU.
+// A kernel that faults: the device says so and stays lost for the process. A program of its own, because
+// nothing on the GPU works after it. Skips where there is no GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -84,16 +84,17 @@ TEST(GpuCompile, ASpillIsRefused) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
   CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
   // 1024 threads leave 64 registers to each; this needs far more at once.
-  const gpu::Source source{"spilling",
-                           "extern \"C\" __global__ void __launch_bounds__(1024) spill(float* p) {\n"
-                           "  float v[96];\n"
-                           "#pragma unroll\n"
-                           "  for (int i = 0; i < 96; ++i) asm volatile(\"mov.f32 %0, %1;\" : \"=f\"(v[i]) : \"f\"(p[i]));\n"
-                           "#pragma unroll\n"
-                           "  for (int i = 0; i < 96; ++i) p[i * 1024 + threadIdx.x] = v[95 - i];\n"
-                           "}\n",
-                           {},
-                           "spill"};
+  const gpu::Source source{
+      "spilling",
+      "extern \"C\" __global__ void __launch_bounds__(1024) spill(float* p) {\n"
+      "  float v[96];\n"
+      "#pragma unroll\n"
+      "  for (int i = 0; i < 96; ++i) asm volatile(\"mov.f32 %0, %1;\" : \"=f\"(v[i]) : \"f\"(p[i]));\n"
+      "#pragma unroll\n"
+      "  for (int i = 0; i < 96; ++i) p[i * 1024 + threadIdx.x] = v[95 - i];\n"
+      "}\n",
+      {},
+      "spill"};
   const auto program = runtime.load(source);
   ASSERT_FALSE(program.ok());
   EXPECT_THAT(program.message(), HasSubstr("spilling: the compiler keeps"));

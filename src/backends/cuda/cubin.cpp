@@ -52,7 +52,9 @@ void read_attributes(std::string_view info, gpu::Resources& resources) {
 }  // namespace
 
 Result<gpu::Resources> read_cubin(std::string_view code) {
-  const auto refuse = [](std::string_view why) { return Status::internal("the compiler's machine code: {}", why); };
+  const auto refuse = [](std::string_view why) {
+    return Status::internal("the compiler's machine code: {}", why);
+  };
   Elf64_Ehdr header{};
   if (!read(code, 0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
       header.e_ident[EI_CLASS] != ELFCLASS64) {

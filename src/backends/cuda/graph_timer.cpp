@@ -45,7 +45,8 @@ Result<double> GraphTimer::time(const SampleRequest& request) {
   const auto graph = capture(request);
   if (!graph.ok()) return graph.status();
   const api::Driver& f = runtime_.driver();
-  // Else the first run also pays for bringing each node to the device: 1 µs a launch, which service does not see.
+  // Else the first run also pays for bringing each node to the device: 1 µs a launch, which service does not
+  // see.
   Status status = driver_status(f.graph_upload(*graph, runtime_.stream()), "cuGraphUpload");
   if (status.ok()) status = driver_status(f.graph_launch(*graph, runtime_.stream()), "cuGraphLaunch");
   if (status.ok()) status = driver_status(f.stream_synchronize(runtime_.stream()), "sample");

@@ -103,14 +103,14 @@ Result<Binary> KernelCache::get(const Compiler& compiler, const Source& source,
   return binary;
 }
 
-std::vector<KernelCache::Entry> KernelCache::list() const {
-  std::vector<Entry> entries;
+std::vector<CompiledKernel> KernelCache::list() const {
+  std::vector<CompiledKernel> entries;
   std::error_code ignored;
   for (const auto& file : fs::directory_iterator(folder_, ignored)) {
     if (file.path().extension() != extension) continue;
     const auto content = read_file(file.path().string());
     const auto parsed = content.ok() ? parse_file(*content) : std::nullopt;
-    Entry entry;
+    CompiledKernel entry;
     entry.file = file.path().filename().string();
     entry.title = parsed ? std::string(parsed->title) : "damaged";
     entry.bytes = content.ok() ? content->size() : 0;
@@ -121,7 +121,7 @@ std::vector<KernelCache::Entry> KernelCache::list() const {
 
 Result<int> KernelCache::clear() const {
   int removed = 0;
-  for (const Entry& entry : list()) {
+  for (const CompiledKernel& entry : list()) {
     std::error_code error;
     fs::remove(fs::path(folder_) / entry.file, error);
     if (error) return Status::io("{}/{}: {}", folder_, entry.file, error.message());

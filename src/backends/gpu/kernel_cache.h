@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/compiled_kernels.h"
 #include "backends/gpu/compiler.h"
 
 namespace gemmtune::gpu {
@@ -25,13 +26,8 @@ class KernelCache {
   Result<Binary> get(const Compiler& compiler, const Source& source, std::string_view architecture) const;
 
   const std::string& folder() const { return folder_; }
-  /// The kernels in the folder: name of the source, architecture, bytes.
-  struct Entry {
-    std::string file;
-    std::string title;  // "skinny sm_90a NVRTC 13.0 ROWS=64 …"
-    std::uint64_t bytes = 0;
-  };
-  std::vector<Entry> list() const;
+  /// The kernels in the folder, in no order.
+  std::vector<CompiledKernel> list() const;
   /// Removes all kernels; how many there were.
   Result<int> clear() const;
 

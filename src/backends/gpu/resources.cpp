@@ -4,8 +4,8 @@ namespace gemmtune::gpu {
 
 Status Resources::acceptable(std::string_view name) const {
   if (stack_bytes == 0) return {};
-  return Status::unsupported("{}: the compiler keeps {} bytes a thread in device memory (spilled registers)", name,
-                             stack_bytes);
+  return Status::unsupported("{}: the compiler keeps {} bytes a thread in device memory (spilled registers)",
+                             name, stack_bytes);
 }
 
 }  // namespace gemmtune::gpu
