@@ -50,7 +50,17 @@ class ReplayFamily final : public KernelFamily {
     Space space;
     const Answers* answers = find(problem);
     if (answers == nullptr) return space;
-    for (const Parameter& parameter : answers->space->parameters) space.add(parameter);
+    bool listed = false;
+    for (const Parameter& parameter : answers->space->parameters) {
+      listed = listed || parameter.open;
+      space.add(parameter);
+    }
+    if (listed) {
+      std::vector<Config> configs;
+      for (const RecordedConfig& config : answers->space->configs)
+        configs.push_back(config_of(config.kernel_name, answers->space->parameters));
+      space.list(std::move(configs));
+    }
     space.add(Constraint{"recorded",
                          [answers](const Config& config) {
                            return answers->configs.contains(config.text()) ? "" : "it was not in the space";

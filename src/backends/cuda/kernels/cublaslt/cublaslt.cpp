@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "backends/cuda/kernels/cublaslt/algorithm.h"
@@ -138,9 +139,14 @@ const Proposal* CublasLtFamily::find(const std::vector<Proposal>& list, const Co
 
 Space CublasLtFamily::space(const Problem& problem) const {
   Space space;
-  for (Parameter& parameter : algorithm_parameters()) space.add(std::move(parameter));
   std::vector<Config> configs;
   for (const Proposal& one : *proposals(problem)) configs.push_back(one.config);
+  for (Parameter& parameter : algorithm_parameters()) {
+    std::set<std::int64_t> proposed;
+    for (const Config& config : configs) proposed.insert(config.number(parameter.key));
+    for (const std::int64_t value : proposed) parameter.values.push_back(std::to_string(value));
+    space.add(std::move(parameter));
+  }
   space.list(std::move(configs));
   return space;
 }
