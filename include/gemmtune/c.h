@@ -290,6 +290,48 @@ GEMMTUNE_API gemmtune_status gemmtune_plan_run(const gemmtune_plan* plan, const 
 GEMMTUNE_API gemmtune_status gemmtune_gemm_a16w16(gemmtune_context* context, const gemmtune_problem* problem,
                                                   const gemmtune_operands* operands, void* stream);
 
+/* ---- problems that no row answers
+ * ---------------------------------------------------------------------------- The hook by which
+ * libgemmtune_tuning tunes online (gemmtune_enable_online_tuning in gemmtune/tuning.h); a program may have
+ * its own. */
+
+/* What was asked and is not known. All texts live until the call returns. */
+typedef struct gemmtune_miss {
+  size_t size;
+  const char* problem; /* "a16w16 m=1 n=2048 k=2048 x=bf16 w=bf16 y=bf16 bias=0 scale_ab=0 layout=plain …" */
+  const char* file; /* where a row of it belongs: the online file of its operation; "" where there is none */
+  const char* fallback;        /* name of the kernel that runs meanwhile */
+  const char* proven_families; /* comma list: those that rows of this device name, and the fallback's */
+  const char* tuned_files;     /* colon list: the tuned files that were asked; some may not exist */
+} gemmtune_miss;
+
+/* On the thread that plans, once a plan that no row answered; never while the stream of the call is recorded
+ * into a graph (as far as the device can tell). Must not throw. Not 0: gemmtune_context_reload_online was
+ * called, look once more. */
+typedef int32_t (*gemmtune_missed)(void* handler_context, const gemmtune_miss* miss);
+
+typedef struct gemmtune_miss_handler {
+  size_t size;
+  gemmtune_missed missed;
+  /* When no call of `missed` runs and none will come: the handler was replaced, the context destroyed, or the
+   * process exits. May call functions of the context. Null: nothing. */
+  void (*release)(void* handler_context);
+  void* handler_context;
+  /* Rows that the context looks up after the tuned files, from now on. Null: online_tuning.csv of the config
+   * folder, or hip_online_tuning_res.csv of the working folder with hipblaslt_table. */
+  const char* file;
+  int32_t hipblaslt_table; /* not 0: the file is AITER's table of hipBLASLt's online tuning (exact M only) */
+} gemmtune_miss_handler;
+
+/* Replaces the context's handler; null takes it away (rows that were read stay). */
+GEMMTUNE_API gemmtune_status gemmtune_context_set_miss_handler(gemmtune_context* context,
+                                                               const gemmtune_miss_handler* handler);
+/* Reads the online file again: problems that no row answered and that it has now are planned anew; all other
+ * plans stay. */
+GEMMTUNE_API gemmtune_status gemmtune_context_reload_online(gemmtune_context* context);
+/* Writes a line into the context's log; level as of gemmtune_log. */
+GEMMTUNE_API gemmtune_status gemmtune_context_log(gemmtune_context* context, int32_t level, const char* line);
+
 /* ---- weights that are packed once
  * ---------------------------------------------------------------------------- `problem` describes the
  * weight: operation, n, k, types, bias; m and weight_layout are ignored. */

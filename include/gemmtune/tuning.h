@@ -3,6 +3,7 @@
 #ifndef GEMMTUNE_TUNING_H
 #define GEMMTUNE_TUNING_H
 
+#include <gemmtune/c.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -99,6 +100,26 @@ typedef struct gemmtune_tuning_summary {
  * (may be NULL) counts them. One call at a time for a device. */
 GEMMTUNE_TUNING_API int gemmtune_tune(const gemmtune_tuning_options* options,
                                       gemmtune_tuning_summary* summary);
+
+/* Online tuning: problems that no row of a context answers are tuned beside it, in this process, and their
+ * rows kept in a file. Set `size` and clear the rest: every other field has a default at zero. */
+typedef struct gemmtune_online_options {
+  size_t size;             /* sizeof(gemmtune_online_options) */
+  const char* file;        /* NULL: online_tuning.csv of the context's config folder, or
+                              hip_online_tuning_res.csv of the working folder with hipblaslt_table */
+  int32_t hipblaslt_table; /* not 0: the file is AITER's table of hipBLASLt's online tuning: exact M, a16w16,
+                              M up to 512. 0 with file NULL: HIP_ONLINE_TUNING decides */
+  int32_t synchronous;     /* not 0: the call that plans waits, at most three budgets. 0: HIP_ONLINE_TUNING
+                              decides */
+  int64_t budget_milliseconds; /* of one problem; 0: GEMMTUNE_ONLINE_BUDGET_MS, else 2000 */
+} gemmtune_online_options;
+
+/* Takes the context's misses until the context is destroyed or gets another miss handler. The first plan of
+ * an unknown problem is the fallback's, at once; a thread beside measures the vendors' kernels and those of
+ * families that rows of this device name, checks them, writes the best one's row and lets the context plan
+ * the problem anew. Plans in hand stay valid. `options` may be NULL. */
+GEMMTUNE_TUNING_API int gemmtune_enable_online_tuning(gemmtune_context* context,
+                                                      const gemmtune_online_options* options);
 
 /* The text of this thread's last call that did not return OK; "" before. Valid until the thread's next call.
  */

@@ -168,6 +168,14 @@ class Device {
   /// Called before a group of samples of this pool: parks the others and waits until they are idle.
   virtual void quiesce(std::string_view thread_pool) { (void)thread_pool; }
 
+  /// True while `stream` is recorded into a graph; with a null handle: any stream of the calling thread, as
+  /// far as the device can tell. What would disturb the recording (online tuning) then waits for a later
+  /// call.
+  virtual bool is_capturing(Stream stream) const {
+    (void)stream;
+    return false;
+  }
+
   /// What a user without gemmtune gets; speed-ups are against it. `not_found` where there is no vendor
   /// kernel.
   virtual Result<Candidate> baseline(const Problem& problem) const = 0;

@@ -36,6 +36,14 @@ void read_capture_switch(const std::string& value, Environment& environment) {
   if (!on) environment.capture_folder = value;
 }
 
+OnlineTuning online_tuning() {
+  if (const auto own = first_set({"GEMMTUNE_ONLINE_TUNING"}); !own.empty()) {
+    return is_on(own) ? OnlineTuning::gemmtune : OnlineTuning::off;
+  }
+  const std::string aiters = first_set({"HIP_ONLINE_TUNING"});
+  return aiters == "1" || aiters == "true" ? OnlineTuning::aiter : OnlineTuning::off;
+}
+
 std::string default_config_folder() {
   if (const auto folder = first_set({"GEMMTUNE_CONFIG_DIR"}); !folder.empty()) return folder;
   if (const auto base = first_set({"XDG_CONFIG_HOME"}); !base.empty()) return base + "/gemmtune";
@@ -80,6 +88,8 @@ Environment read_environment() {
   environment.tuned_files = tuned_file_lists();
   environment.log_config = is_on(first_set({"GEMMTUNE_LOG_CONFIG", "AITER_LOG_TUNED_CONFIG"}));
   read_capture_switch(first_set({"GEMMTUNE_CAPTURE", "AITER_TUNE_GEMM"}), environment);
+  environment.online_tuning = online_tuning();
+  environment.online_budget_milliseconds = parse_integer(first_set({"GEMMTUNE_ONLINE_BUDGET_MS"}));
   if (const auto threads = parse_integer(first_set({"GEMMTUNE_NUM_THREADS"}))) {
     environment.threads = static_cast<int>(*threads);
   }

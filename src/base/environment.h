@@ -22,6 +22,13 @@ struct TunedFileLists {
   std::string fused_moe;
 };
 
+/// Whose name switched online tuning on, which decides its file and whether callers wait.
+enum class OnlineTuning {
+  off,
+  gemmtune,  // GEMMTUNE_ONLINE_TUNING
+  aiter,     // HIP_ONLINE_TUNING: exactly 1 or true, as AITER reads it
+};
+
 /// Values as set; an empty variable counts as unset. The gemmtune name wins over AITER's.
 struct Environment {
   std::string config_folder;  // GEMMTUNE_CONFIG_DIR, else $XDG_CONFIG_HOME/gemmtune, else ~/.config/gemmtune
@@ -30,15 +37,17 @@ struct Environment {
   // Of kernels compiled at run time: GEMMTUNE_CACHE_DIR, else $XDG_CACHE_HOME/gemmtune/kernels, else
   // ~/.cache/gemmtune/kernels; empty where there is no home.
   std::string kernel_cache_folder;
-  bool rebuild_kernels = false;                 // GEMMTUNE_REBUILD: compiles them again
-  bool log_config = false;                      // GEMMTUNE_LOG_CONFIG, AITER_LOG_TUNED_CONFIG
-  bool capture = false;                         // GEMMTUNE_CAPTURE, AITER_TUNE_GEMM: on, or a folder
-  std::string capture_folder;                   // that folder; empty: the config folder
-  std::optional<int> threads;                   // GEMMTUNE_NUM_THREADS
-  std::string cpu_isa;                          // GEMMTUNE_CPU_ISA: caps the instruction-set level
-  std::string model_folder;                     // GTUNE_MODEL: default of --model_dir
-  std::optional<std::int64_t> batch_size;       // GTUNE_BATCH_SIZE: default of --batch_size
-  std::optional<std::int64_t> tensor_parallel;  // GTUNE_TP: default of --tp
+  bool rebuild_kernels = false;  // GEMMTUNE_REBUILD: compiles them again
+  bool log_config = false;       // GEMMTUNE_LOG_CONFIG, AITER_LOG_TUNED_CONFIG
+  bool capture = false;          // GEMMTUNE_CAPTURE, AITER_TUNE_GEMM: on, or a folder
+  std::string capture_folder;    // that folder; empty: the config folder
+  OnlineTuning online_tuning = OnlineTuning::off;
+  std::optional<std::int64_t> online_budget_milliseconds;  // GEMMTUNE_ONLINE_BUDGET_MS
+  std::optional<int> threads;                              // GEMMTUNE_NUM_THREADS
+  std::string cpu_isa;                                     // GEMMTUNE_CPU_ISA: caps the instruction-set level
+  std::string model_folder;                                // GTUNE_MODEL: default of --model_dir
+  std::optional<std::int64_t> batch_size;                  // GTUNE_BATCH_SIZE: default of --batch_size
+  std::optional<std::int64_t> tensor_parallel;             // GTUNE_TP: default of --tp
   std::string
       module_folder;  // GEMMTUNE_LIBRARY_DIR: where the loadable family modules lie (default: beside us)
 };

@@ -1,5 +1,6 @@
 #include "candidates/space.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace gemmtune {
@@ -35,26 +36,47 @@ std::string Space::first_refusal(const Config& config, bool search_rules) const 
 std::string Space::refusal(const Config& config) const { return first_refusal(config, true); }
 std::string Space::build_refusal(const Config& config) const { return first_refusal(config, false); }
 
-std::vector<Config> Space::enumerate(std::size_t limit) const {
+std::size_t Space::parameters_before(const Constraint& constraint) const {
+  if (constraint.reads.empty()) return parameters_.size();
+  std::size_t before = 0;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& reads = constraint.reads;
+    if (std::find(reads.begin(), reads.end(), parameters_[i].key) != reads.end()) before = i + 1;
+  }
+  return before;
+}
+
+std::vector<Config> Space::enumerate_listed(std::size_t limit) const {
   std::vector<Config> configs;
-  if (points() == 0) return configs;
-  if (listed_) {
-    for (const Config& config : *listed_) {
-      if (configs.size() < limit && refusal(config).empty()) configs.push_back(config);
-    }
-    return configs;
+  for (const Config& config : *listed_) {
+    if (configs.size() < limit && refusal(config).empty()) configs.push_back(config);
   }
-  std::vector<std::size_t> position(parameters_.size(), 0);
-  while (configs.size() < limit) {
-    Config config;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      config.set(parameters_[i].key, parameters_[i].values[position[i]]);
+  return configs;
+}
+
+std::vector<Config> Space::enumerate(std::size_t limit) const {
+  if (listed_) return enumerate_listed(limit);
+  std::vector<std::vector<const Constraint*>> asked_after(parameters_.size() + 1);
+  for (const Constraint& constraint : constraints_)
+    asked_after[parameters_before(constraint)].push_back(&constraint);
+  const auto allowed = [&](const Config& config, std::size_t count) {
+    return std::all_of(asked_after[count].begin(), asked_after[count].end(),
+                       [&](const Constraint* constraint) { return constraint->refusal(config).empty(); });
+  };
+  std::vector<Config> configs;
+  const std::function<void(const Config&, std::size_t)> extend = [&](const Config& begun, std::size_t count) {
+    if (configs.size() >= limit || !allowed(begun, count)) return;
+    if (count == parameters_.size()) {
+      configs.push_back(begun);
+      return;
     }
-    if (refusal(config).empty()) configs.push_back(std::move(config));
-    std::size_t i = parameters_.size();
-    while (i > 0 && ++position[i - 1] == parameters_[i - 1].values.size()) position[--i] = 0;
-    if (i == 0) break;
-  }
+    Config longer = begun;
+    for (const std::string& value : parameters_[count].values) {
+      longer.set(parameters_[count].key, value);
+      extend(longer, count + 1);
+    }
+  };
+  extend({}, 0);
   return configs;
 }
 

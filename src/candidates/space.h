@@ -33,6 +33,9 @@ struct Constraint {
   std::string name;
   std::function<std::string(const Config&)> refusal;
   Rule rule = Rule::build;
+  /// The keys that decide it; it is then also asked of configs that hold these and those before them, so that
+  /// enumeration leaves out what they rule out at once. Empty: all keys.
+  std::vector<std::string> reads = {};
 };
 
 /// Parameters (in kernelName order) and constraints for one problem on one device.
@@ -56,9 +59,13 @@ class Space {
 
  private:
   std::string first_refusal(const Config& config, bool search_rules) const;
+  /// How many leading parameters must have their values before the constraint can be asked.
+  std::size_t parameters_before(const Constraint& constraint) const;
 
   std::vector<Parameter> parameters_;
   std::vector<Constraint> constraints_;
+  std::vector<Config> enumerate_listed(std::size_t limit) const;
+
   std::optional<std::vector<Config>> listed_;
 };
 

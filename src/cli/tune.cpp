@@ -14,11 +14,14 @@
 #include "cli/family_names.h"
 #include "cli/interrupt.h"
 #include "cli/interruptible_evaluator.h"
+#include "cli/m_range_options.h"
 #include "cli/profile_file.h"
+#include "cli/tune_events.h"
 #include "cli/tune_journal.h"
 #include "cli/tune_operator.h"
 #include "cli/tune_options.h"
 #include "cli/tune_progress.h"
+#include "cli/tune_range.h"
 #include "cli/tune_replay.h"
 #include "cli/tune_report.h"
 #include "cli/tune_workers.h"
@@ -42,6 +45,7 @@ Examples:
   gemmtune tune -i shapes/llama-3.2-1b.csv -o tuned.csv --budget 110
   gemmtune tune -m 16 -n 2048 -k 8192 -o tuned.csv -o2 all_candidates.csv
   gemmtune tune --model_dir Llama-3.2-1B --tp 2 --nsets 1,16,512 --libtype onednn,tiled -o tuned.csv
+  gemmtune tune -n 2048 -k 2048 --m-range 1:8192 -o ranges.csv
   gemmtune tune --run_config tuned.csv
   gemmtune tune -i shapes.csv -o tuned.csv --search exhaustive --record run.jsonl
   gemmtune tune --replay run.jsonl -o replayed.csv)";
@@ -67,6 +71,9 @@ void declare_files(CLI::App& app, TuneOptions& options) {
   app.add_flag("--retry-failed", options.retry_failed,
                "Try candidates again that failed before; without it only repaired kernels are");
   app.add_option("--record", options.record, "Write everything that is measured into a recording")
+      ->type_name("FILE");
+  app.add_option("--events", options.events,
+                 "Append what happens, as it happens, to a file or pipe: JSON, one object a line")
       ->type_name("FILE");
   app.add_option("--replay", options.replay, "Answer from a recording instead of a machine")
       ->type_name("FILE");
@@ -150,6 +157,7 @@ int tune_shapes(const TuneOptions& options, const Environment& environment, cons
   Console console(options.quiet);
   auto journal = TuneJournal::open(options, *outputs, device, *request);
   if (!journal.ok()) return usage_error("tune", journal.message());
+  request->earlier_winners = [&](const Problem& problem) { return (*journal)->earlier_winners(problem); };
   say_complaints(console, shapes);
   std::string device_names;
   for (const auto& each : devices)
@@ -168,7 +176,9 @@ int tune_shapes(const TuneOptions& options, const Environment& environment, cons
   }
   TuneProgress progress(console, device, outputs->profile.empty() ? nullptr : &profile, *request,
                         options.verbose);
-  const auto summary = tune(device, measuring, *request, (*journal)->around(progress));
+  const auto events = TuneEvents::open(options.events, progress);
+  if (!events.ok()) return usage_error("tune", events.message());
+  const auto summary = tune(device, measuring, *request, (*journal)->around(**events));
   (*journal)->end(summary.ok() ? &*summary : nullptr, interrupted());
   console.clear_live_line();
   if (!summary.ok()) return usage_error("tune", summary.message());
@@ -177,7 +187,8 @@ int tune_shapes(const TuneOptions& options, const Environment& environment, cons
   return ending_code(ending);
 }
 
-int run(const TuneOptions& options) {
+int run(TuneOptions options) {
+  if (const Status status = take_m_range(options); !status.ok()) return usage_error("tune", status.message());
   if (const Status status = check_options(options); !status.ok())
     return usage_error("tune", status.message());
   const Environment environment = read_environment();
@@ -195,6 +206,7 @@ int run(const TuneOptions& options) {
   if (!shapes.ok()) return usage_error("tune", shapes.message());
   if (options.run_config) return run_operator_on_shapes(options, environment, device, *shapes);
   if (options.compare) return compare_operator(options, environment, *devices, *shapes);
+  if (!options.m_range.empty()) return tune_ranges(options, environment, *devices, *shapes);
   return tune_shapes(options, environment, *devices, *shapes);
 }
 
@@ -208,6 +220,7 @@ std::function<int()> declare_tune(CLI::App& app) {
   declare_size_options(app, options->size);
   declare_model_options(app, options->model);
   declare_device_options(app, options->device);
+  declare_m_range(app, *options);
   declare_search(app, *options);
   declare_measuring(app, *options);
   declare_operator(app, *options, *run_config, run_config_option);

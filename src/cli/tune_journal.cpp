@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "tuning/journal_texts.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -25,14 +26,6 @@ JournaledDecision decision_of(const ProblemReport& report) {
   decision.speedup = report.entry->speedup;
   decision.verdict = to_string(report.entry->verdict);
   return decision;
-}
-
-std::string device_text(const DeviceInfo& info) {
-  return fmt::format("{} {} {} {}", info.backend, info.gfx, info.cu_num, info.model);
-}
-
-std::string policy_text(const TuneRequest& request) {
-  return fmt::format("{} errRatio={}", request.policy.text(), request.largest_err_ratio);
 }
 
 }  // namespace
@@ -79,14 +72,19 @@ class TuneJournal::Observer final : public TuneObserver {
 
 RunText run_text(const Device& device, const TuneRequest& request) {
   RunText text;
-  text.policy = policy_text(request);
+  text.policy = journal_policy_text(request.policy, request.largest_err_ratio);
   text.environment = row_environment(device, request.policy).hash;
-  text.device = device_text(device.info());
+  text.device = journal_device_text(device.info());
   std::string families;
   for (const std::string& family : request.libtypes) families += (families.empty() ? "" : ",") + family;
   text.command = fmt::format("search={} libtypes={} splitK={} prefer_ratio={} shapes={}", request.strategy,
                              families.empty() ? "all" : families, request.split_k ? 1 : 0,
                              request.policy.prefer_ratio, request.shapes.size());
+  if (request.m_range) {
+    const MRange& range = request.m_range->range;
+    text.command +=
+        fmt::format(" m_range={}:{} m_regret={}", range.first, range.last, request.m_range->regret);
+  }
   std::string all = fmt::format("{}\n{}\n{}\n{}\n", text.device, text.environment, text.policy, text.command);
   for (const ShapeRow& shape : request.shapes) all += print(shape.problem) + "\n";
   text.request = short_hash(all, 16);
@@ -139,6 +137,16 @@ Result<Evaluator*> TuneJournal::around(Evaluator& inner) {
 TuneObserver& TuneJournal::around(TuneObserver& inner) {
   observer_ = std::make_unique<Observer>(inner, *this);
   return *observer_;
+}
+
+std::vector<std::string> TuneJournal::earlier_winners(const Problem& problem) {
+  constexpr std::size_t most_hints = 4;
+  auto hints = journal_.hints(options_.device, problem, most_hints, run_.id);
+  warn(hints.status());
+  std::vector<std::string> names;
+  if (!hints.ok()) return names;
+  for (const JournalHint& hint : *hints) names.push_back(hint.candidate);
+  return names;
 }
 
 void TuneJournal::end(const TuneSummary* summary, bool interrupted) {

@@ -27,6 +27,8 @@ class TuneJournal {
   /// `inner`, and decisions into the journal. A problem that ends here without trials (it was interrupted, or
   /// a killed process had published it) gets those that the journal has, so that a profile misses none.
   TuneObserver& around(TuneObserver& inner);
+  /// What earlier runs on this device found good for a problem: kernel names, the best first.
+  std::vector<std::string> earlier_winners(const Problem& problem);
   /// The end of the run; `summary` null: it ended in an error.
   void end(const TuneSummary* summary, bool interrupted);
 

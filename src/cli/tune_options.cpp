@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/family_names.h"
+#include "cli/m_range_options.h"
 #include "cli/output_path.h"
 #include "formats/capture_file.h"
 #include "formats/schema.h"
@@ -142,6 +143,7 @@ Status check_numbers(const TuneOptions& options) {
 Status check_journal(const TuneOptions& options) {
   const std::string_view flag = !options.record.empty()   ? "--record"
                                 : !options.replay.empty() ? "--replay"
+                                : !options.events.empty() ? "--events"
                                 : options.retry_failed    ? "--retry-failed"
                                                           : "";
   if (!flag.empty() && (options.compare || options.run_config)) {
@@ -273,6 +275,11 @@ Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shap
   request.all = options.all;
   request.stale = options.stale;
   request.shapes_at_once = options.batch;
+  if (!options.m_range.empty()) {
+    auto range = m_range_of(options);
+    if (!range.ok()) return range.status();
+    request.m_range = std::move(*range);
+  }
   return request;
 }
 

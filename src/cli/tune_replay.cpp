@@ -10,7 +10,9 @@
 #include "cli/interrupt.h"
 #include "cli/interruptible_evaluator.h"
 #include "cli/profile_file.h"
+#include "cli/tune_events.h"
 #include "cli/tune_progress.h"
+#include "cli/tune_range.h"
 #include "cli/tune_report.h"
 #include "tuning/replay_device.h"
 #include "tuning/replay_evaluator.h"
@@ -73,7 +75,9 @@ int run_replay(const TuneOptions& options, Replay& replay, ReplayDevice& device)
   InterruptibleEvaluator interruptible(evaluator, interrupted);
   TuneProgress progress(console, device, replay.outputs.profile.empty() ? nullptr : &profile, replay.request,
                         options.verbose);
-  const auto summary = tune(device, interruptible, replay.request, progress);
+  const auto events = TuneEvents::open(options.events, progress);
+  if (!events.ok()) return usage_error("tune", events.message());
+  const auto summary = tune(device, interruptible, replay.request, **events);
   console.clear_live_line();
   if (!summary.ok()) return usage_error("tune", summary.message());
   const TuneEnding ending{*summary, replay.shapes, replay.outputs, device.info(), interrupted()};
@@ -90,12 +94,17 @@ int replay_tuning(const TuneOptions& options, const Environment& environment) {
   auto shapes = names_shapes(options) ? shapes_of(options, environment, device.info())
                                       : Result<ShapeList>(shapes_of_recording(options, *recording));
   if (!shapes.ok()) return usage_error("tune", shapes.message());
-  auto outputs = outputs_of(options, environment, device.info(), {});
+  auto outputs = outputs_of(options, environment, device.info(), *shapes);
   if (!outputs.ok()) return usage_error("tune", outputs.message());
   auto request = request_of(options, *shapes, *outputs, device);
   if (!request.ok()) return usage_error("tune", request.message());
   if (const Status status = take_policy(recording->run, options, *request); !status.ok())
     return usage_error("tune", status.message());
+  if (request->m_range) {
+    ReplayEvaluator evaluator(*recording, request->policy.seed);
+    request->clock = [&evaluator] { return evaluator.seconds(); };
+    return replay_ranges(options, {*request, *shapes, *outputs}, device, evaluator);
+  }
   Replay replay{*recording, *shapes, *outputs, *request};
   return run_replay(options, replay, device);
 }

@@ -1,8 +1,6 @@
 #include "cli/tune_workers.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -11,6 +9,7 @@
 #include "base/file.h"
 #include "cli/bench_report.h"
 #include "cli/interrupt.h"
+#include "measure/timing_lock.h"
 #include "tuning/in_process_evaluator.h"
 #include "tuning/worker_evaluator.h"
 
@@ -30,17 +29,6 @@ Status check_partners(const DeviceInfo& first, const DeviceInfo& second) {
     return Status::invalid("--device: {} and {} share core {}", first.name, second.name, core);
   }
   return {};
-}
-
-/// The file that is locked while something is timed: of this user, in a folder that nobody else can write.
-/// Empty where there is no such folder.
-std::string timing_lock(const Environment& environment) {
-  const std::string& folder = environment.runtime_folder;
-  mkdir(folder.c_str(), S_IRWXU);
-  struct stat status {};
-  if (lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != geteuid())
-    return {};
-  return folder + "/timing.lock";
 }
 
 }  // namespace
@@ -81,7 +69,7 @@ std::vector<std::unique_ptr<Evaluator>> make_evaluators(const TuneOptions& optio
   const std::size_t free_bytes = free_host_memory_bytes();
   for (const auto& device : devices) {
     InProcessOptions evaluation = in_process_options(*device, request.policy, request.largest_err_ratio);
-    evaluation.timing_lock = timing_lock(environment);
+    evaluation.timing_lock = timing_lock_path(environment.runtime_folder);
     if (options.in_process) {
       evaluators.push_back(std::make_unique<InProcessEvaluator>(*device, evaluation));
       continue;

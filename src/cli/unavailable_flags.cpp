@@ -15,8 +15,7 @@ struct UnavailableFlag {
   std::string_view needs;
 };
 
-constexpr std::array<UnavailableFlag, 3> flags = {{
-    {"--m-range", "", "rows that stand for ranges of M; this version tunes single M"},
+constexpr std::array<UnavailableFlag, 2> flags = {{
     {"--launch", "", "a GPU (graph or eager launches); a CPU's calls are timed as they are"},
     {"--pdl", "off", "a GPU (programmatic dependent launch)"},
 }};

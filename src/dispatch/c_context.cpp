@@ -67,6 +67,7 @@ gemmtune_status open_context(const gemmtune_context_options& given, gemmtune_con
   if (!context.ok()) return fail(context.status());
   handle->context = std::move(context).value();
   *opened = handle.release();
+  attach_online_tuning(*opened);
   return GEMMTUNE_OK;
 }
 
@@ -75,6 +76,7 @@ std::atomic<gemmtune_context*> default_context{nullptr};
 /// At the process's exit, or where the library is unloaded: nobody destroys the default context.
 void end_default_context() {
   guarded([] {
+    default_context.load()->context->set_miss_handler(nullptr, std::nullopt);
     default_context.load()->context->stop_capture();
     return GEMMTUNE_OK;
   });
@@ -114,7 +116,11 @@ gemmtune_status gemmtune_context_create(const gemmtune_context_options* options,
   return c::guarded([&] { return c::open_context(known, context); });
 }
 
-void gemmtune_context_destroy(gemmtune_context* context) { delete context; }
+void gemmtune_context_destroy(gemmtune_context* context) {
+  // The handler may still use the context while it comes to its end.
+  if (context != nullptr) context->context->set_miss_handler(nullptr, std::nullopt);
+  delete context;
+}
 
 gemmtune_status gemmtune_default_context(gemmtune_context** context) {
   static std::mutex mutex;
@@ -148,7 +154,8 @@ gemmtune_status gemmtune_context_sources(const gemmtune_context* context, char* 
   if (context == nullptr) return c::fail_null("gemmtune_context_sources", "context");
   if (text == nullptr && capacity > 0) return c::fail_null("gemmtune_context_sources", "text");
   return c::guarded([&]() -> gemmtune_status {
-    const std::string all = context->context->tables()->describe();
+    std::string all = context->context->tables()->describe();
+    if (const auto online = context->context->online_rows()) all += "\n" + online->describe();
     if (needed != nullptr) *needed = all.size() + 1;
     if (capacity == 0) return GEMMTUNE_OK;
     const std::size_t length = std::min(all.size(), capacity - 1);

@@ -107,7 +107,7 @@ gemmtune_plan_info info_of(const Plan& plan) {
 
 gemmtune_status run_short(Context& context, const Problem& problem, const gemmtune_operands& operands,
                           void* stream) {
-  auto plan = context.plan(problem);
+  auto plan = context.plan(problem, Stream{stream});
   if (!plan.ok()) return fail(plan.status());
   auto workspace = context.workspaces().get((*plan)->workspace_bytes(), stream);
   if (!workspace.ok()) return fail(workspace.status());

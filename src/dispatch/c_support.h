@@ -77,6 +77,10 @@ gemmtune_status guarded(Body&& body) noexcept {
   }
 }
 
+/// Where the environment switches online tuning on: lets libgemmtune_tuning (linked, or beside this library)
+/// take the context's misses, or says in the log that it is missing.
+void attach_online_tuning(gemmtune_context* context) noexcept;
+
 /// The problem of a descriptor; its sizes are not checked yet.
 gemmtune_status read_problem(const gemmtune_problem* given, Problem& problem) noexcept;
 gemmtune_status read_layout(gemmtune_layout given, WeightLayout& layout) noexcept;

@@ -1,6 +1,7 @@
 #include "dispatch/context.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "dispatch/planner.h"
@@ -52,8 +53,19 @@ Context::Context(const ContextOptions& options, const Environment& environment,
       tables_(std::make_shared<const TableSet>(load_table_set(table_paths()))) {
   options_.log_config = options_.log_config || environment_.log_config;
   log_tables(*tables_);
+  if (environment_.online_tuning != OnlineTuning::off) {
+    online_file_ = default_online_file(environment_.online_tuning);
+    online_ = load_online_rows(*online_file_, *device_->device);
+    log_tables(*online_);
+  }
   start_capture();
 }
+
+OnlineFile Context::default_online_file(OnlineTuning switched_by) const {
+  return gemmtune::default_online_file(switched_by, config_folder_of(options_, environment_));
+}
+
+Context::~Context() { set_miss_handler(nullptr, std::nullopt); }
 
 void Context::start_capture() {
   if (!options_.capture && !environment_.capture) return;
@@ -64,13 +76,18 @@ void Context::start_capture() {
       std::move(folder), [this](LogLevel level, std::string_view line) { say(level, line); });
 }
 
-Result<PlanRef> Context::plan(const Problem& problem) {
+Result<PlanRef> Context::plan(const Problem& problem, Stream stream) {
   const PlanKey key{problem, generation_.load(std::memory_order_acquire)};
   PlanRef plan = cache_.find(key);
   if (!plan) {
     auto made = make(key);
     if (!made.ok()) return made.status();
     plan = std::move(made).value();
+  }
+  if (tells_misses_.load(std::memory_order_relaxed) && plan->has_miss()) {
+    auto told = tell_miss(std::move(plan), stream);
+    if (!told.ok()) return told.status();
+    plan = std::move(told).value();
   }
   counters_.count_answer(*plan);
   if (CallCounts* calls = plan->call_counts()) calls->count(plan->account().match);
@@ -80,15 +97,18 @@ Result<PlanRef> Context::plan(const Problem& problem) {
 Result<PlanRef> Context::make(const PlanKey& asked) {
   const std::lock_guard planning(planning_mutex_);
   std::shared_ptr<const TableSet> tables;
+  std::shared_ptr<const TableSet> online;
   PlanKey key = asked;
   {
     const std::lock_guard lock(tables_mutex_);
     tables = tables_;
+    online = online_;
     key.generation = generation_.load(std::memory_order_relaxed);
   }
   if (PlanRef plan = cache_.find(key)) return plan;  // another thread made it meanwhile
   PlanAccount unanswered;
-  auto plan = make_plan(device_, *tables, key.problem, options_.strict_environment, &unanswered);
+  auto plan =
+      make_plan(device_, {*tables, online.get()}, key.problem, options_.strict_environment, &unanswered);
   if (!plan.ok()) {
     if (check_runnable(key.problem).ok()) count_unanswered(key.problem, unanswered.invalid_rows);
     return plan.status();
@@ -112,9 +132,87 @@ void Context::stop_capture() {
   if (capture_) capture_->stop();
 }
 
+Miss Context::miss_of(const Plan& plan) const {
+  Miss miss;
+  miss.problem = plan.problem();
+  miss.fallback = plan.account().kernel_name;
+  std::shared_ptr<const TableSet> tables;
+  {
+    const std::lock_guard lock(tables_mutex_);
+    tables = tables_;
+    if (online_file_) miss.file = online_path(*online_file_, miss.problem.operation);
+  }
+  const DeviceInfo& device = device_->device->info();
+  std::set<std::string> families{plan.account().family};
+  for (const TunedEntry& entry : tables->table.entries()) {
+    if (entry.gfx == device.gfx && valid_time(entry.us)) families.insert(entry.libtype);
+  }
+  for (const std::string& family : families) {
+    if (!family.empty()) miss.proven_families += (miss.proven_families.empty() ? "" : ",") + family;
+  }
+  for (const TableSource& source : tables->sources) {
+    if (source.operation != miss.problem.operation) continue;
+    miss.tuned_files += (miss.tuned_files.empty() ? "" : ":") + source.path;
+  }
+  return miss;
+}
+
+Result<PlanRef> Context::tell_miss(PlanRef plan, Stream stream) {
+  if (device_->device->is_capturing(stream)) return plan;
+  std::shared_ptr<MissHandler> handler;
+  {
+    const std::lock_guard lock(tables_mutex_);
+    handler = miss_handler_;
+  }
+  if (!handler || !plan->take_miss()) return plan;
+  if (!handler->missed(miss_of(*plan))) return plan;
+  const PlanKey key{plan->problem(), generation_.load(std::memory_order_acquire)};
+  if (PlanRef known = cache_.find(key)) return known;
+  return make(key);
+}
+
+void Context::set_miss_handler(std::shared_ptr<MissHandler> handler, std::optional<OnlineFile> file) {
+  std::shared_ptr<const TableSet> rows;
+  if (file) {
+    rows = load_online_rows(*file, *device_->device);
+    log_tables(*rows);
+  }
+  const std::lock_guard planning(planning_mutex_);  // or a plan of the old rows would be cached after them
+  {
+    const std::lock_guard lock(tables_mutex_);
+    miss_handler_.swap(handler);
+    tells_misses_ = miss_handler_ != nullptr;
+    if (file) {
+      online_file_ = std::move(file);
+      online_ = std::move(rows);
+    }
+  }
+  cache_.drop_untuned([](const Problem&) { return true; });
+}
+
+Status Context::reload_online() {
+  const std::lock_guard reading(online_reading_mutex_);
+  std::optional<OnlineFile> file;
+  {
+    const std::lock_guard lock(tables_mutex_);
+    file = online_file_;
+  }
+  if (!file) return {};
+  auto rows = load_online_rows(*file, *device_->device);
+  GEMMTUNE_RETURN_IF_ERROR(rows->first_fault());
+  const std::lock_guard planning(planning_mutex_);
+  {
+    const std::lock_guard lock(tables_mutex_);
+    online_ = rows;
+  }
+  cache_.drop_untuned([&](const Problem& problem) { return has_row(*rows, *device_->device, problem); });
+  return {};
+}
+
 Status Context::reload() {
   auto fresh = std::make_shared<const TableSet>(load_table_set(table_paths()));
   GEMMTUNE_RETURN_IF_ERROR(fresh->first_fault());
+  GEMMTUNE_RETURN_IF_ERROR(reload_online());
   log_tables(*fresh);
   {
     const std::lock_guard lock(tables_mutex_);
@@ -128,6 +226,11 @@ Status Context::reload() {
 std::shared_ptr<const TableSet> Context::tables() const {
   const std::lock_guard lock(tables_mutex_);
   return tables_;
+}
+
+std::shared_ptr<const TableSet> Context::online_rows() const {
+  const std::lock_guard lock(tables_mutex_);
+  return online_;
 }
 
 std::vector<TablePath> Context::table_paths() const { return context_table_paths(options_, environment_); }

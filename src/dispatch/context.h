@@ -15,6 +15,8 @@
 #include "base/status.h"
 #include "dispatch/capture.h"
 #include "dispatch/counters.h"
+#include "dispatch/miss_handler.h"
+#include "dispatch/online_rows.h"
 #include "dispatch/plan.h"
 #include "dispatch/plan_cache.h"
 #include "dispatch/table_set.h"
@@ -45,10 +47,12 @@ class Context {
   static Result<std::unique_ptr<Context>> open(const ContextOptions& options);
   /// On a device that is open already.
   Context(const ContextOptions& options, const Environment& environment, std::unique_ptr<Device> device);
+  ~Context();
 
   /// The plan of a problem (m = 0 is legal), from the cache where it is known. A cached answer allocates
-  /// nothing.
-  Result<PlanRef> plan(const Problem& problem);
+  /// nothing. `stream`: where it will run, as far as the caller knows; a problem that no row answers is told
+  /// to the miss handler unless the stream is being captured.
+  Result<PlanRef> plan(const Problem& problem, Stream stream = {});
   /// Reads the tuned files again. Where one is there but cannot be read, the old rows stay and the error is
   /// returned.
   Status reload();
@@ -58,9 +62,25 @@ class Context {
   /// The same, and capture has no thread from then on. For the end of a process that keeps the context.
   void stop_capture();
 
+  /// Who is told of problems that no row answers; null: nobody. The one before is gone once no thread is in
+  /// it. `file` (where given) replaces the online file and is read.
+  void set_miss_handler(std::shared_ptr<MissHandler> handler, std::optional<OnlineFile> file);
+  /// Reads the online file again (nothing where there is none): problems that no row answered and that it has
+  /// now are planned anew, all other plans stay. An error where it is there but cannot be read; the old rows
+  /// then stay.
+  Status reload_online();
+  OnlineTuning online_tuning() const { return environment_.online_tuning; }
+  /// What the switch means for this context's config folder. Requires that it is not off.
+  OnlineFile default_online_file(OnlineTuning switched_by) const;
+  const std::string& module_folder() const { return environment_.module_folder; }
+  /// A line for this context's log and the process's.
+  void say(LogLevel level, std::string_view line) const;
+
   Device& device() const { return *device_->device; }
   /// The tables of this moment; they stay readable as long as they are held.
   std::shared_ptr<const TableSet> tables() const;
+  /// The rows of online tuning, likewise; null: there is no online file.
+  std::shared_ptr<const TableSet> online_rows() const;
   CounterValues counters() const { return counters_.read(); }
   std::size_t cached_plans() const { return cache_.size(); }
   WorkspacePool& workspaces() const { return *workspaces_; }
@@ -72,14 +92,20 @@ class Context {
   std::vector<TablePath> table_paths() const;
   void log_tables(const TableSet& tables) const;
   void log_plan(const Plan& plan);
-  void say(LogLevel level, std::string_view line) const;
+  Result<PlanRef> tell_miss(PlanRef plan, Stream stream);
+  Miss miss_of(const Plan& plan) const;
 
   ContextOptions options_;
   Environment environment_;
   std::shared_ptr<const DispatchDevice> device_;
   std::shared_ptr<WorkspacePool> workspaces_;
-  mutable std::mutex tables_mutex_;  // of tables_ and generation_ together
+  mutable std::mutex tables_mutex_;  // of tables_, online_… and generation_ together, and of the handler
   std::shared_ptr<const TableSet> tables_;
+  std::mutex online_reading_mutex_;  // what was read later is swapped in later
+  std::optional<OnlineFile> online_file_;
+  std::shared_ptr<const TableSet> online_;
+  std::shared_ptr<MissHandler> miss_handler_;
+  std::atomic<bool> tells_misses_{false};
   std::atomic<std::uint64_t> generation_{0};
   PlanCache cache_;
   Counters counters_;

@@ -48,7 +48,8 @@ class Plan {
         account_(std::move(account)),
         kernel_(std::move(kernel)),
         workspace_bytes_(kernel_ ? kernel_->workspace_bytes() : 0),
-        on_cpu_(device_->device->info().backend == "cpu") {}
+        on_cpu_(device_->device->info().backend == "cpu"),
+        miss_(account_.match == Match::untuned && kernel_ != nullptr) {}
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
@@ -62,6 +63,10 @@ class Plan {
   CallCounts* call_counts() const { return call_counts_; }
   /// Before any other thread sees the plan.
   void count_calls_in(CallCounts* counts) const { call_counts_ = counts; }
+
+  /// True once for a plan that no row answered: who gets it tells the context's miss handler.
+  bool take_miss() const { return miss_.exchange(false, std::memory_order_relaxed); }
+  bool has_miss() const { return miss_.load(std::memory_order_relaxed); }
 
   void retain() const { references_.fetch_add(1, std::memory_order_relaxed); }
   void release() const {
@@ -78,6 +83,7 @@ class Plan {
   std::size_t workspace_bytes_;
   bool on_cpu_;
   mutable CallCounts* call_counts_ = nullptr;  // the context's
+  mutable std::atomic<bool> miss_;
   mutable std::atomic<std::int64_t> references_{1};
 };
 

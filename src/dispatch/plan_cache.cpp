@@ -1,6 +1,7 @@
 #include "dispatch/plan_cache.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace gemmtune {
 namespace {
@@ -67,6 +68,23 @@ void PlanCache::drop_one(const Shard& first) {
     shard.items.pop_back();
     size_.fetch_sub(1, std::memory_order_relaxed);
     return;
+  }
+}
+
+void PlanCache::drop_untuned(const std::function<bool(const Problem& problem)>& answered_now) {
+  for (std::size_t i = 0; i < shard_count_; ++i) {
+    Shard& shard = shards_[i];
+    std::list<Item> dropped;  // freed after the lock
+    const std::lock_guard lock(shard.mutex);
+    for (auto item = shard.items.begin(); item != shard.items.end();) {
+      const auto next = std::next(item);
+      if (item->plan->account().match == Match::untuned && answered_now(item->key.problem)) {
+        shard.index.erase(item->key);
+        dropped.splice(dropped.end(), shard.items, item);
+      }
+      item = next;
+    }
+    size_.fetch_sub(dropped.size(), std::memory_order_relaxed);
   }
 }
 

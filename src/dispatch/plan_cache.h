@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -37,6 +38,9 @@ class PlanCache {
   /// Keeps a reference of `plan`; what was there for the key stays.
   void insert(const PlanKey& key, const PlanRef& plan);
   void clear();
+  /// Drops the plans that no row answered and whose problem `answered_now` says yes to. It is called under a
+  /// lock of the cache.
+  void drop_untuned(const std::function<bool(const Problem& problem)>& answered_now);
   std::size_t size() const { return size_.load(std::memory_order_relaxed); }
 
  private:

@@ -1,5 +1,6 @@
 #include "dispatch/planner.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace gemmtune {
@@ -26,6 +27,7 @@ PlanAccount account_of(const TableSet& tables, const LookupHit& hit, const Candi
 PlanRef plan_from_rows(const std::shared_ptr<const DispatchDevice>& device, const TableSet& tables,
                        const Problem& problem, bool strict, PlanAccount& passed) {
   for (const LookupHit& hit : tables.table.lookup(key_of(*device->device, problem))) {
+    if (tables.exact_only && hit.match != Match::exact) continue;
     std::string other = tables.other_environment(*hit.entry, device->device->info());
     if (strict && !other.empty()) {
       passed.rule += fmt::format("; passed over {}: {}", describe_hit(tables, hit), other);
@@ -74,6 +76,12 @@ Result<BoundKernel> bind_kernel_name(const Device& device, std::string_view kern
   return BoundKernel{std::move(candidate).value(), std::move(kernel).value()};
 }
 
+bool has_row(const TableSet& tables, const Device& device, const Problem& problem) {
+  const std::vector<LookupHit> hits = tables.table.lookup(key_of(device, problem));
+  return std::any_of(hits.begin(), hits.end(),
+                     [&](const LookupHit& hit) { return !tables.exact_only || hit.match == Match::exact; });
+}
+
 Result<BoundKernel> bind_fallback(const Device& device, const Problem& problem) {
   auto candidate = device.fallback(problem);
   if (!candidate.ok()) return candidate.status();
@@ -92,7 +100,7 @@ std::string describe_fallback(const Problem& problem, const Candidate& candidate
                      candidate.family);
 }
 
-Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, const TableSet& tables,
+Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, const LookupTables& tables,
                           const Problem& problem, bool strict, PlanAccount* unanswered) {
   GEMMTUNE_RETURN_IF_ERROR(check_runnable(problem));
   PlanAccount account;
@@ -100,7 +108,10 @@ Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, c
     account.rule = "zero rows: nothing runs";
     return PlanRef(new Plan(device, problem, std::move(account), nullptr));
   }
-  if (PlanRef plan = plan_from_rows(device, tables, problem, strict, account)) return plan;
+  if (PlanRef plan = plan_from_rows(device, tables.tuned, problem, strict, account)) return plan;
+  if (tables.online != nullptr) {
+    if (PlanRef plan = plan_from_rows(device, *tables.online, problem, strict, account)) return plan;
+  }
   auto bound = bind_fallback(*device->device, problem);
   if (!bound.ok()) {
     if (unanswered != nullptr) *unanswered = account;

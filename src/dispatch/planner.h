@@ -22,6 +22,9 @@ struct BoundKernel {
 Result<BoundKernel> bind_kernel_name(const Device& device, std::string_view kernel_name,
                                      const Problem& problem);
 
+/// Has the table a row for this problem (whether or not its kernel can run here)?
+bool has_row(const TableSet& tables, const Device& device, const Problem& problem);
+
 /// What runs where no row does.
 Result<BoundKernel> bind_fallback(const Device& device, const Problem& problem);
 
@@ -30,10 +33,19 @@ std::string describe_hit(const TableSet& tables, const LookupHit& hit);
 /// Why the fallback runs, in words.
 std::string describe_fallback(const Problem& problem, const Candidate& candidate);
 
+/// What is asked for a row, in this order. Both must outlive the call.
+struct LookupTables {
+  LookupTables(const TableSet& tuned_files,
+               const TableSet* online_rows = nullptr)  // NOLINT(google-explicit-constructor)
+      : tuned(tuned_files), online(online_rows) {}
+  const TableSet& tuned;
+  const TableSet* online;  // null: none
+};
+
 /// The plan of a checked problem (m = 0 is legal). `strict`: rows of another environment do not answer. May
 /// create a kernel and is then slow; not for two threads at once on one device. Where neither a row nor the
 /// fallback can run, `unanswered` (may be null) tells of the rows that were passed over.
-Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, const TableSet& tables,
+Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, const LookupTables& tables,
                           const Problem& problem, bool strict, PlanAccount* unanswered = nullptr);
 
 /// check(), and zero rows are legal.

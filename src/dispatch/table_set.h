@@ -34,6 +34,7 @@ struct TableSource {
 struct TableSet {
   TunedTable table{{}};
   std::vector<TableSource> sources;
+  bool exact_only = false;  // rows answer their own M and no other
 
   const std::string& path_of(const TunedEntry& entry) const { return sources[entry.source].path; }
   /// What differs between the row's environment and this device; empty: nothing.

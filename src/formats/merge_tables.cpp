@@ -12,6 +12,7 @@
 #include "formats/tuned_row.h"
 #include "tuned/checks.h"
 #include "tuned/layouts.h"
+#include "tuned/range_rows.h"
 
 namespace gemmtune {
 namespace {
@@ -46,6 +47,10 @@ class MergedHeader {
   const std::vector<MergedColumn>& columns() const { return columns_; }
   const std::string& line_end() const { return line_end_; }
   bool has(Column column) const { return place_of(column) != columns_.end(); }
+  /// Requires has(column).
+  std::size_t position(Column column) const {
+    return static_cast<std::size_t>(place_of(column) - columns_.begin());
+  }
   void add_gfx() { columns_.insert(columns_.begin(), MergedColumn{"gfx", Column::gfx}); }
   void remove_gfx() {
     std::erase_if(columns_, [](const MergedColumn& column) { return column.known == Column::gfx; });
@@ -144,7 +149,9 @@ class Merge {
   void fill_gfx();
   void drop_layouts();
   void drop_duplicates();
+  void part_ranges();
   void write();
+  std::string row_text(const RowWriter& writer, const TunedEntry& row) const;
   std::string place(const TunedEntry& row) const {
     return fmt::format("{}:{}", files_[row.source].path, row.line);
   }
@@ -154,6 +161,7 @@ class Merge {
   std::vector<TunedEntry> entries_;
   std::vector<bool> gfx_filled_;
   Rows kept_;
+  std::unordered_map<const TunedEntry*, std::int64_t> starts_;  // m_from of ranges that were cut
   MergedTable merged_;
 };
 
@@ -228,13 +236,41 @@ void Merge::drop_duplicates() {
             [&](const TunedEntry* a, const TunedEntry* b) { return position(a) < position(b); });
 }
 
+/// Ranges of several files may overlap: each keeps the M that it answers.
+void Merge::part_ranges() {
+  for (const Rows& group : rows_by_group(kept_)) {
+    Rows rows;
+    std::vector<RowSpan> spans;
+    for (const TunedEntry* row : group) {
+      if (!row->m_from || !valid_time(row->us)) continue;
+      rows.push_back(row);
+      spans.push_back({*row->m_from, row->problem.m});
+    }
+    const auto starts = disjoint_starts(spans);
+    for (std::size_t index = 0; index < rows.size(); ++index) {
+      if (starts[index] == spans[index].m_from) continue;
+      starts_[rows[index]] = starts[index];
+      merged_.notes.push_back(fmt::format("{}: its range begins at M = {}, not {}: another one answers below",
+                                          place(*rows[index]), starts[index], spans[index].m_from));
+    }
+  }
+}
+
+std::string Merge::row_text(const RowWriter& writer, const TunedEntry& row) const {
+  const std::string text = writer.text(row, gfx_filled_[static_cast<std::size_t>(&row - entries_.data())]);
+  const auto start = starts_.find(&row);
+  if (start == starts_.end()) return text;
+  RawRow cells(text);
+  cells.set(header_.position(Column::m_from), std::to_string(start->second));
+  return cells.text();
+}
+
 void Merge::write() {
   std::vector<RowWriter> writers;
   for (const TunedFile& file : files_) writers.emplace_back(header_, file);
   merged_.text = header_.text();
   for (const TunedEntry* row : kept_) {
-    const bool filled = gfx_filled_[static_cast<std::size_t>(row - entries_.data())];
-    merged_.text += writers[row->source].text(*row, filled) + header_.line_end();
+    merged_.text += row_text(writers[row->source], *row) + header_.line_end();
     if (valid_time(row->us) || !files_[row->source].columns.has(Column::us)) continue;
     merged_.notes.push_back(
         fmt::format("{}: kept without a valid time: its key has no other row", place(*row)));
@@ -260,6 +296,7 @@ Result<MergedTable> Merge::run(const MergeOptions& options) {
   kept_ = rows_of(entries_);
   drop_layouts();
   drop_duplicates();
+  part_ranges();
   write();
   return std::move(merged_);
 }

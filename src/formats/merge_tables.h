@@ -27,8 +27,9 @@ struct MergedTable {
 /// where its key came first. Of pre-shuffled groups whose rows want several layouts one is kept
 /// (choose_layouts). Columns: the first file's; those of later files before tflops (else at the end), gfx in
 /// front, gemmtune's own at the end. Rows of a file with the same header keep every byte, others the bytes of
-/// each cell; a column that a row's file lacks holds what its absence means. Where the table has gfx, rows
-/// without it get the architecture of their cu_num. Comments and blank lines are not carried.
+/// each cell (but m_from where ranges of several files overlap: then each keeps the M that it answers); a
+/// column that a row's file lacks holds what its absence means. Where the table has gfx, rows without it get
+/// the architecture of their cu_num. Comments and blank lines are not carried.
 ///
 /// Errors: files of several tables; rows that are not AMD's where `schema` has no gfx.
 Result<MergedTable> merge_tables(std::span<const TunedFile> files, const MergeOptions& options);

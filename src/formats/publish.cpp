@@ -5,14 +5,17 @@
 #include <filesystem>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "formats/csv.h"
 #include "formats/environment_json.h"
+#include "formats/raw_row.h"
 #include "formats/tuned_csv.h"
 #include "formats/tuned_row.h"
+#include "tuned/range_rows.h"
 
 namespace gemmtune {
 namespace {
@@ -51,10 +54,18 @@ class Splice {
 
  private:
   Status read(const std::vector<TunedEntry>& entries);
+  void keep_latest_ranges(const std::vector<TunedEntry>& entries);
   void read_keys();
   void start_new(Operation operation);
   Status check_device(const TunedEntry& entry) const;
   void find_changes(const std::vector<TunedEntry>& entries);
+  void update_ranges();
+  void update_range_line(std::size_t line, const TunedEntry& row, const RangeUpdate& update);
+  /// The key without M.
+  std::string group_key(TunedEntry entry) const {
+    entry.problem.m = 0;
+    return row_key(entry, columns_.schema(), has_gfx_);
+  }
   bool line_says(std::size_t line, const TunedEntry& entry, bool& old_is_valid) const;
   void extend_header();
   bool wants(Column column) const;
@@ -64,6 +75,7 @@ class Splice {
 
   const CsvDocument& document_;
   const PublishOptions& options_;
+  std::vector<TunedEntry> entries_;
   std::vector<OutputLine> lines_;
   std::size_t header_ = 0;
   Columns columns_;
@@ -182,6 +194,65 @@ void Splice::find_changes(const std::vector<TunedEntry>& entries) {
   }
 }
 
+/// Of ranges that are published together the later ones count, as they would one after another.
+void Splice::keep_latest_ranges(const std::vector<TunedEntry>& entries) {
+  std::unordered_map<std::string, std::vector<RowSpan>> later;
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    std::vector<RowSpan>& spans = later[group_key(*entry)];
+    const std::int64_t first = entry->m_from.value_or(0);
+    const RangeUpdate update = update_range({first, entry->problem.m}, spans);
+    if (first != 0 && update.removed) continue;
+    entries_.push_back(*entry);
+    if (first == 0) continue;
+    entries_.back().m_from = update.m_from;
+    spans.push_back({update.m_from, entry->problem.m});
+  }
+  std::reverse(entries_.begin(), entries_.end());
+}
+
+/// Rows with m_from of the groups into which new ones come: M that the new ones answer are theirs.
+void Splice::update_ranges() {
+  std::unordered_map<std::string, std::vector<RowSpan>> fresh;
+  std::unordered_set<std::string> keys;
+  for (const TunedEntry& entry : entries_) {
+    keys.insert(row_key(entry, columns_.schema(), has_gfx_));
+    if (entry.m_from) fresh[group_key(entry)].push_back({*entry.m_from, entry.problem.m});
+  }
+  if (fresh.empty() || !columns_.has(Column::m_from)) return;
+  EntryReader reader(columns_);
+  CsvCells cells;
+  TunedEntry row;
+  for (std::size_t index = header_ + 1; index < lines_.size(); ++index) {
+    if (!lines_[index].is_row || lines_[index].removed) continue;
+    cells.split(lines_[index].text);
+    if (!reader.read_key(cells, index + 1, row, nullptr)) continue;
+    if (!reader.read_values(cells, index + 1, row, nullptr) || !row.m_from) continue;
+    const auto group = fresh.find(group_key(row));
+    if (group == fresh.end()) continue;
+    const RangeUpdate update = update_range({*row.m_from, row.problem.m}, group->second);
+    for (const RowSpan& lost : update.lost) {
+      log(LogLevel::warning,
+          "{}:{}: M = {} to {} have no range any more: new rows replace the one they were in",
+          document_.source, index + 1, lost.m_from, lost.m);
+    }
+    // Where the key is the same, the new row stands in its place.
+    if (!keys.contains(row_key(row, columns_.schema(), has_gfx_))) update_range_line(index, row, update);
+  }
+}
+
+void Splice::update_range_line(std::size_t line, const TunedEntry& row, const RangeUpdate& update) {
+  if (update.removed) {
+    lines_[line].removed = true;
+  } else if (update.m_from != *row.m_from) {
+    RawRow cells(lines_[line].text);
+    std::size_t position = 0;
+    while (columns_.known_at(position) == nullptr || *columns_.known_at(position) != Column::m_from)
+      ++position;
+    cells.set(position, std::to_string(update.m_from));
+    lines_[line].text = cells.text();
+  }
+}
+
 /// Something stands for the column in a row to be written, other than what a missing cell would mean.
 bool Splice::wants(Column column) const {
   return std::any_of(changes_.begin(), changes_.end(), [&](const Change& change) {
@@ -274,7 +345,9 @@ void Splice::sort_rows() {
 Result<std::string> Splice::run(const std::vector<TunedEntry>& entries) {
   GEMMTUNE_RETURN_IF_ERROR(read(entries));
   for (const TunedEntry& entry : entries) GEMMTUNE_RETURN_IF_ERROR(check_device(entry));
-  find_changes(entries);
+  keep_latest_ranges(entries);
+  update_ranges();
+  find_changes(entries_);
   extend_header();
   write_changes();
   if (options_.sort) sort_rows();

@@ -55,6 +55,10 @@ struct PublishOptions {
 /// for them; old rows stay short. <path>.env.json is merged and synced before the file is renamed; a damaged
 /// one is kept as <path>.env.json.damaged.
 ///
+/// Rows with m_from take over the M that they answer: other ranges of the same key without M are cut from
+/// below or removed (update_range), exact rows of other M stay. M that lose their range so are said in the
+/// log.
+///
 /// A key has one row: further rows of a published key are removed, and of two entries with one key the later
 /// counts. An entry without a valid time never replaces a row with one. Errors (the file is then as it was):
 /// entries of several operations, or of another one than the file's, a non-AMD row into a file without gfx, a

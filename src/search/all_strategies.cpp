@@ -4,13 +4,26 @@
 
 namespace gemmtune {
 
+namespace {
+std::size_t all_of(std::size_t candidates) { return candidates; }
+}  // namespace
+
 std::span<const StrategyInfo> all_strategies() {
-  static constexpr std::array<StrategyInfo, 3> list{{
-      {"staged", "one sample of all, then more of the better half again and again (default)", make_staged},
-      {"exhaustive", "the same samples of every candidate", make_exhaustive},
-      {"random", "candidates in a seeded random order, until the budget is spent", make_random},
+  static constexpr std::array<StrategyInfo, 4> list{{
+      {"staged", "few candidates, each chosen by what the times so far promise (default)", make_staged,
+       staged_trials},
+      {"exhaustive", "the same samples of every candidate", make_exhaustive, all_of},
+      {"two_phase", "one sample of every candidate, then more of the best 20", make_two_phase, all_of},
+      {"random", "candidates in a seeded random order, until the budget is spent", make_random, all_of},
   }};
   return list;
+}
+
+std::size_t expected_trials(std::string_view name, std::size_t candidates) {
+  for (const StrategyInfo& info : all_strategies()) {
+    if (info.name == name) return info.expected_trials(candidates);
+  }
+  return candidates;
 }
 
 Result<std::unique_ptr<Strategy>> make_strategy(std::string_view name, const SearchLimits& limits) {

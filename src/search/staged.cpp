@@ -1,23 +1,45 @@
-// staged: one sample of each candidate in the order of the cost model, then successive halving (Jamieson and
-// Talwalkar 2016) with more samples for fewer candidates. Every family takes turns in the first stage and
-// keeps its best candidate to the end, because cost models of different families are not comparable and a
-// weight layout is decided later over several problems.
+// staged: few candidates, chosen one after the other, then more samples for the better ones.
+//
+// 1. Seeds: hints, every family's default, and what its cost model likes best.
+// 2. Exploration: a surrogate a family learns from the times; the candidate with the largest expected
+// improvement
+//    over the fastest so far (Jones, Schonlau and Welch 1998) is measured next, once each, until nothing is
+//    expected any more. A small space is simply measured.
+// 3. Halving (Jamieson and Talwalkar 2016): more samples for fewer candidates; what is clearly slower than
+// the
+//    fastest is dropped at once.
+//
+// Every family keeps its best candidate to the end, because a weight layout is decided later over several
+// problems.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
+#include <numeric>
 
+#include "search/settings_grid.h"
 #include "search/strategies.h"
+#include "search/surrogate.h"
 
 namespace gemmtune {
 namespace {
 
-constexpr std::size_t survivors_wanted = 8;  // more than the finalists: a finalist may fail the full gate
-constexpr double first_stage_share = 0.6;    // of the problem's time; the rest goes to halving
-constexpr std::size_t budget_step = 16;      // candidates between two looks at the clock
+constexpr std::size_t small_space = 60;    // is measured whole
+constexpr std::size_t seeds_a_family = 4;  // its default among them
+constexpr std::size_t most_hints = 6;
+constexpr std::size_t least_explored = 60;
+constexpr std::size_t most_explored = 150;
+constexpr double explored_share = 0.12;  // of the space
+constexpr double worthwhile = 0.001;     // expected improvement, as a share of the time
+constexpr double clearly_slower = 4;     // times above this multiple of the fastest teach no more than this
+constexpr std::size_t survivors_wanted =
+    16;                                  // of the usual number of samples; half of them get twice as many
+constexpr double exploring_share = 0.7;  // of the problem's time; the rest goes to halving
+constexpr std::size_t budget_step = 16;  // candidates between two looks at the clock
 // A candidate is dropped at once when even its fastest sample is slower than the incumbent's slowest by this
 // share. One or two samples may hold a stall of a shared machine, hence the wider margin.
-constexpr double few_samples_margin = 0.25;
-constexpr double margin = 0.05;
+constexpr double few_samples_margin = 0.5;
+constexpr double margin = 0.15;
 
 double median_of(std::vector<double> samples) {
   std::sort(samples.begin(), samples.end());
@@ -27,28 +49,45 @@ double median_of(std::vector<double> samples) {
 
 bool usable(const SearchPoint& point) { return !point.failed && !point.samples.empty(); }
 
-/// Families take turns; within one the smaller prediction first, candidates without an opinion last, else the
-/// order in which they were given.
-std::vector<std::size_t> rank(std::span<const SearchPoint> points) {
-  std::vector<std::string> families;
-  std::map<std::string, std::vector<std::size_t>> by_family;
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    auto& members = by_family[points[i].candidate.family];
-    if (members.empty()) families.push_back(points[i].candidate.family);
-    members.push_back(i);
+std::size_t exploration_limit(std::size_t candidates) {
+  if (candidates <= small_space) return candidates;
+  const auto share = static_cast<std::size_t>(explored_share * static_cast<double>(candidates));
+  return std::clamp(share, least_explored, most_explored);
+}
+
+/// One family's candidates and what its times teach.
+struct Explored {
+  std::vector<std::size_t> members;  // indices into the points, in their order
+  SettingsGrid grid;
+  Surrogate surrogate;
+
+  Explored(std::span<const SearchPoint> points, std::vector<std::size_t> of)
+      : members(std::move(of)), grid(points, members), surrogate(grid, predictions(points, members)) {}
+
+  static std::vector<double> predictions(std::span<const SearchPoint> points,
+                                         const std::vector<std::size_t>& members) {
+    std::vector<double> predicted;
+    for (const std::size_t i : members) predicted.push_back(points[i].predicted);
+    return predicted;
   }
+};
+
+/// Members by prediction, those without an opinion last, else in their order.
+std::vector<std::size_t> by_prediction(std::span<const SearchPoint> points,
+                                       std::vector<std::size_t> members) {
   const auto cost = [&](std::size_t i) { return points[i].predicted > 0 ? points[i].predicted : HUGE_VAL; };
-  for (auto& [family, members] : by_family) {
-    std::stable_sort(members.begin(), members.end(),
-                     [&](std::size_t a, std::size_t b) { return cost(a) < cost(b); });
-  }
-  std::vector<std::size_t> order;
-  for (std::size_t turn = 0; order.size() < points.size(); ++turn) {
-    for (const std::string& family : families) {
-      if (turn < by_family[family].size()) order.push_back(by_family[family][turn]);
-    }
-  }
-  return order;
+  std::stable_sort(members.begin(), members.end(),
+                   [&](std::size_t a, std::size_t b) { return cost(a) < cost(b); });
+  return members;
+}
+
+/// E[max(0, best − t)] of a normal belief about log t, as a share of the time.
+double expected_improvement(const Surrogate::Belief& belief, double best) {
+  const double gain = best - belief.mean;
+  if (belief.deviation <= 0) return std::max(gain, 0.0);
+  const double z = gain / belief.deviation;
+  const double density = std::exp(-z * z / 2) / std::sqrt(2 * M_PI);
+  return gain * std::erfc(-z / M_SQRT2) / 2 + belief.deviation * density;
 }
 
 class Staged final : public Strategy {
@@ -58,54 +97,144 @@ class Staged final : public Strategy {
   std::string_view name() const override { return "staged"; }
 
   SearchStep next(std::span<const SearchPoint> points, double seconds_left) override {
-    if (order_.empty()) {
-      order_ = rank(points);
-      first_stage_ends_ = seconds_left * (1 - first_stage_share);
-    }
+    if (families_.empty()) begin(points, seconds_left);
+    learn(points);
     if (seconds_left <= 0) return {};
-    if (SearchStep step = first_stage(points, seconds_left); !step.candidates.empty()) return step;
+    const bool time_is_over = std::isfinite(seconds_left) && seconds_left < exploring_ends_;
+    if (!halving_ && !time_is_over) {
+      if (SearchStep step = first_ones(points, seconds_left); !step.candidates.empty()) return step;
+      if (SearchStep step = most_promising(points); !step.candidates.empty()) return step;
+    }
     return halving(points);
   }
 
  private:
-  SearchStep first_stage(std::span<const SearchPoint> points, double seconds_left) {
-    SearchStep step;
-    const bool budgeted = std::isfinite(seconds_left);
-    if (budgeted && seconds_left < first_stage_ends_) return step;
-    const std::size_t limit = budgeted ? budget_step : order_.size();
-    for (; cursor_ < order_.size() && step.candidates.size() < limit; ++cursor_) {
-      if (!points[order_[cursor_]].failed) step.candidates.push_back(order_[cursor_]);
+  void begin(std::span<const SearchPoint> points, double seconds_left) {
+    std::vector<std::string> names;
+    std::map<std::string, std::vector<std::size_t>> members;
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      auto& of = members[points[i].candidate.family];
+      if (of.empty()) names.push_back(points[i].candidate.family);
+      of.push_back(i);
     }
-    return step;
+    families_.reserve(names.size());  // surrogates point to their grids
+    for (const std::string& name : names)
+      families_.push_back(std::make_unique<Explored>(points, members[name]));
+    exploring_ends_ = seconds_left * (1 - exploring_share);
+    limit_ = exploration_limit(points.size());
+    taken_.assign(points.size(), false);
+    learnt_.assign(points.size(), 0);
+    seeds(points);
   }
 
+  /// Hints first, then the families in turns; all of a small space.
+  void seeds(std::span<const SearchPoint> points) {
+    std::vector<std::size_t> hinted;
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      if (points[i].hint > 0) hinted.push_back(i);
+    }
+    std::stable_sort(hinted.begin(), hinted.end(),
+                     [&](std::size_t a, std::size_t b) { return points[a].hint < points[b].hint; });
+    if (hinted.size() > most_hints) hinted.resize(most_hints);
+    first_ = hinted;
+    const bool all = points.size() <= small_space;
+    std::vector<std::vector<std::size_t>> queues;
+    std::size_t longest = 0;
+    for (const auto& family : families_) {
+      queues.push_back({family->members.front()});
+      for (const std::size_t i : by_prediction(points, family->members)) {
+        if (i == family->members.front()) continue;
+        if (all || queues.back().size() < seeds_a_family) queues.back().push_back(i);
+      }
+      longest = std::max(longest, queues.back().size());
+    }
+    for (std::size_t turn = 0; turn < longest; ++turn) {
+      for (const auto& queue : queues) {
+        if (turn < queue.size()) first_.push_back(queue[turn]);
+      }
+    }
+  }
+
+  void learn(std::span<const SearchPoint> points) {
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      if (usable(points[i])) fastest_ = std::min(fastest_, median_of(points[i].samples));
+    }
+    for (const auto& family : families_) {
+      for (std::size_t member = 0; member < family->members.size(); ++member) {
+        const std::size_t i = family->members[member];
+        const auto& samples = points[i].samples;
+        for (; learnt_[i] < samples.size(); ++learnt_[i]) {
+          family->surrogate.observe(member, std::min(samples[learnt_[i]], clearly_slower * fastest_));
+        }
+      }
+    }
+  }
+
+  bool open(std::span<const SearchPoint> points, std::size_t i) const {
+    return !taken_[i] && !points[i].failed;
+  }
+
+  SearchStep take(std::vector<std::size_t> candidates) {
+    for (const std::size_t i : candidates) taken_[i] = true;
+    count_ += candidates.size();
+    return {std::move(candidates), 1};
+  }
+
+  SearchStep first_ones(std::span<const SearchPoint> points, double seconds_left) {
+    std::vector<std::size_t> step;
+    const std::size_t limit = std::isfinite(seconds_left) ? budget_step : first_.size();
+    for (; cursor_ < first_.size() && step.size() < limit; ++cursor_) {
+      const std::size_t i = first_[cursor_];
+      if (open(points, i) && std::find(step.begin(), step.end(), i) == step.end()) step.push_back(i);
+    }
+    return take(std::move(step));
+  }
+
+  /// The candidate of all families from which most is expected; none where that is little.
+  SearchStep most_promising(std::span<const SearchPoint> points) {
+    if (count_ >= limit_ || !std::isfinite(fastest_)) return {};
+    const double best = std::log(fastest_);
+    double most = count_ < least_explored ? 0 : worthwhile;
+    std::optional<std::size_t> chosen;
+    for (const auto& family : families_) {
+      for (std::size_t member = 0; member < family->members.size(); ++member) {
+        if (!open(points, family->members[member])) continue;
+        const double expected = expected_improvement(family->surrogate.belief(member), best);
+        if (expected <= most) continue;
+        most = expected;
+        chosen = family->members[member];
+      }
+    }
+    return chosen ? take({*chosen}) : SearchStep{};
+  }
+
+  /// Rungs: how many samples the survivors get, and how many survive. The last one is beyond the usual
+  /// number, because the best of many single samples is the luckiest as often as the fastest.
   SearchStep halving(std::span<const SearchPoint> points) {
-    cursor_ = order_.size();  // the first stage does not come back
-    if (passes_ == 0) survivors_ = order_;
-    while (true) {
-      const std::size_t before = survivors_.size();
-      const std::size_t families = reduce(points);
-      const bool settled = survivors_.size() <= survivors_wanted + families || survivors_.size() == before;
-      if (passes_ > 0 && (settled && finished_)) return {};
-      ++passes_;
-      target_ += samples_;
-      if (settled) finished_ = true;
-      SearchStep step = missing_samples(points);
-      if (!step.candidates.empty()) return step;
-      if (finished_) return {};
+    if (!halving_) {
+      halving_ = true;
+      for (std::size_t i = 0; i < points.size(); ++i) survivors_.push_back(i);
     }
+    const std::array<std::pair<int, std::size_t>, 3> rungs{{{std::min(2, samples_), 2 * survivors_wanted},
+                                                            {samples_, survivors_wanted},
+                                                            {2 * samples_, survivors_wanted / 2}}};
+    while (rung_ < rungs.size()) {
+      const auto [samples, survivors] = rungs[rung_++];
+      reduce(points, survivors);
+      if (SearchStep step = missing_samples(points, samples); !step.candidates.empty()) return step;
+    }
+    return {};
   }
 
-  /// Drops what cannot win and, of the rest, the worse half. Returns how many families are left.
-  std::size_t reduce(std::span<const SearchPoint> points) {
+  /// Keeps the fastest `most` that may still win, and every family's best.
+  void reduce(std::span<const SearchPoint> points, std::size_t most) {
     std::erase_if(survivors_, [&](std::size_t i) { return !usable(points[i]); });
     const auto cost = [&](std::size_t i) { return median_of(points[i].samples); };
     std::stable_sort(survivors_.begin(), survivors_.end(),
                      [&](std::size_t a, std::size_t b) { return cost(a) < cost(b); });
-    if (survivors_.empty()) return 0;
+    if (survivors_.empty()) return;
     const auto& incumbent = points[survivors_.front()].samples;
     const double upper = *std::max_element(incumbent.begin(), incumbent.end());
-    const std::size_t half = std::max(survivors_wanted, (survivors_.size() + 1) / 2);
     std::vector<std::size_t> kept;
     std::map<std::string, bool> seen;
     for (const std::size_t i : survivors_) {
@@ -113,17 +242,16 @@ class Staged final : public Strategy {
       const double lower = *std::min_element(samples.begin(), samples.end());
       const double room = 1 + (samples.size() < 3 ? few_samples_margin : margin);
       const bool best_of_family = !std::exchange(seen[points[i].candidate.family], true);
-      if (best_of_family || (kept.size() < half && lower <= upper * room)) kept.push_back(i);
+      if (best_of_family || (kept.size() < most && lower <= upper * room)) kept.push_back(i);
     }
     survivors_ = std::move(kept);
-    return seen.size();
   }
 
-  SearchStep missing_samples(std::span<const SearchPoint> points) const {
+  SearchStep missing_samples(std::span<const SearchPoint> points, int target) const {
     SearchStep step;
     step.samples = 0;
     for (const std::size_t i : survivors_) {
-      const int missing = target_ - static_cast<int>(points[i].samples.size());
+      const int missing = target - static_cast<int>(points[i].samples.size());
       if (missing <= 0) continue;
       step.candidates.push_back(i);
       step.samples = std::max(step.samples, missing);
@@ -132,17 +260,24 @@ class Staged final : public Strategy {
   }
 
   int samples_;
-  std::vector<std::size_t> order_;
+  std::vector<std::unique_ptr<Explored>> families_;
+  std::vector<std::size_t> first_;  // seeds, in their order
   std::size_t cursor_ = 0;
-  double first_stage_ends_ = 0;  // seconds left at which it does
+  std::vector<bool> taken_;          // was asked for
+  std::vector<std::size_t> learnt_;  // samples that the surrogate has seen
+  std::size_t count_ = 0;            // asked for
+  std::size_t limit_ = 0;
+  double fastest_ = HUGE_VAL;  // median of a candidate
+  double exploring_ends_ = 0;  // seconds left at which it does
+  bool halving_ = false;
   std::vector<std::size_t> survivors_;
-  int target_ = 0;  // samples of each survivor
-  int passes_ = 0;
-  bool finished_ = false;
+  std::size_t rung_ = 0;
 };
 
 }  // namespace
 
 std::unique_ptr<Strategy> make_staged(const SearchLimits& limits) { return std::make_unique<Staged>(limits); }
+
+std::size_t staged_trials(std::size_t candidates) { return exploration_limit(candidates); }
 
 }  // namespace gemmtune

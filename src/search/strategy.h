@@ -16,10 +16,11 @@
 
 namespace gemmtune {
 
-/// What a strategy knows of one candidate.
+/// What a strategy knows of one candidate. A family's points stand together, its default first.
 struct SearchPoint {
   Candidate candidate;
-  double predicted = 0;         // family's cost model, microseconds; 0: no opinion
+  double predicted = 0;  // family's cost model, microseconds; 0: no opinion
+  int hint = 0;          // 1: was good for a neighbour of this problem, tried first; 2 …: after that; 0: no
   std::vector<double> samples;  // microseconds so far
   bool failed = false;
 };
@@ -50,9 +51,13 @@ struct StrategyInfo {
   std::string_view name;
   std::string_view summary;
   std::unique_ptr<Strategy> (*make)(const SearchLimits& limits);
+  /// About how many of `candidates` it will measure without a budget, for estimates of the time.
+  std::size_t (*expected_trials)(std::size_t candidates);
 };
 
 std::span<const StrategyInfo> all_strategies();
+/// StrategyInfo::expected_trials of the strategy of this name; all candidates where there is none.
+std::size_t expected_trials(std::string_view name, std::size_t candidates);
 Result<std::unique_ptr<Strategy>> make_strategy(std::string_view name, const SearchLimits& limits);
 
 }  // namespace gemmtune

@@ -44,17 +44,33 @@ class Deadline {
 /// ratios of it are used.
 double expected_microseconds(const Problem& problem);
 
+/// A problem as budgets see it.
+struct BudgetItem {
+  Problem problem;
+  double weight = 0;  // calls × expected time; 0: it needs no time
+};
+
 /// Shares out what is left: a part equally, so that every problem can pay for its fixed costs, the rest by
-/// weight (calls × expected time). Time that a problem did not use goes to those after it.
+/// calls × expected time × expected gain. The gain of a problem is that of the problems done so far, the
+/// nearer in log M, N, K the more. Time that a problem did not use goes to those after it.
 class BudgetShares {
  public:
-  /// `weights` of the problems still to do; 0 for one that needs no time.
-  explicit BudgetShares(std::vector<double> weights) : weights_(std::move(weights)) {}
+  explicit BudgetShares(std::vector<BudgetItem> items) : items_(std::move(items)) {}
   /// Of `seconds_left`, the seconds for `problem`; called once a problem, which then no longer waits.
   double take(std::size_t problem, double seconds_left);
+  /// The problem turned out `speedup` times faster than its default.
+  void learn(std::size_t problem, double speedup);
+  /// The share of its time that tuning is expected to save, 0 to 1.
+  double expected_gain(const Problem& problem) const;
 
  private:
-  std::vector<double> weights_;
+  struct Gain {
+    Problem problem;
+    double share;
+  };
+
+  std::vector<BudgetItem> items_;
+  std::vector<Gain> gains_;
 };
 
 }  // namespace gemmtune

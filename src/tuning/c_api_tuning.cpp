@@ -11,6 +11,7 @@
 
 #include "base/environment.h"
 #include "base/text.h"
+#include "tuning/c_api_error.h"
 #include "tuning/in_process_evaluator.h"
 #include "tuning/tuner.h"
 #include "tuning/worker_evaluator.h"
@@ -202,21 +203,17 @@ Result<TuneSummary> run(const gemmtune_tuning_options& options) {
   return tune(**device, *evaluator, request, observer);
 }
 
-int fail(const Status& status) {
-  last_error = status.message();
-  return code_of(status.code());
-}
-
 int tune_checked(const gemmtune_tuning_options* options, gemmtune_tuning_summary* summary) {
-  if (options == nullptr) return fail(Status::invalid("options is NULL"));
+  if (options == nullptr) return keep_tuning_error(Status::invalid("options is NULL"));
   constexpr std::size_t least = offsetof(gemmtune_tuning_options, backend);
   if (options->size < least) {
-    return fail(Status::invalid("options->size is {}, expected sizeof(gemmtune_tuning_options), {}",
-                                options->size, sizeof(gemmtune_tuning_options)));
+    return keep_tuning_error(
+        Status::invalid("options->size is {}, expected sizeof(gemmtune_tuning_options), {}", options->size,
+                        sizeof(gemmtune_tuning_options)));
   }
   const auto known = read_sized<gemmtune_tuning_options>(options, options->size);
   const auto result = run(known);
-  if (!result.ok()) return fail(result.status());
+  if (!result.ok()) return keep_tuning_error(result.status());
   if (summary == nullptr) return GEMMTUNE_TUNING_OK;
   gemmtune_tuning_summary counts = counts_of(*result);
   counts.size = summary->size;
@@ -225,6 +222,12 @@ int tune_checked(const gemmtune_tuning_options* options, gemmtune_tuning_summary
 }
 
 }  // namespace
+
+int keep_tuning_error(const Status& status) {
+  last_error = status.message();
+  return code_of(status.code());
+}
+
 }  // namespace gemmtune
 
 extern "C" int gemmtune_tune(const gemmtune_tuning_options* options, gemmtune_tuning_summary* summary) {

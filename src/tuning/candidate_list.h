@@ -20,6 +20,7 @@ struct ListedCandidate {
   const KernelFamily* family = nullptr;       // owned by the device
   WeightLayout layout = WeightLayout::plain;  // that it reads
   double predicted = 0;                       // microseconds; 0: no opinion
+  int hint = 0;                               // as SearchPoint::hint
 };
 
 struct CandidateList {

@@ -34,7 +34,8 @@ struct InProcessOptions {
   /// Held while something is timed, so that partitions of one machine do not disturb each other. Empty: none.
   std::string timing_lock;
   /// Called before each step, with the kernel's name where one candidate is concerned. Must be cheap: it is
-  /// called between samples.
+  /// called between samples. What it throws leaves the evaluator's call; the evaluator must then be
+  /// destroyed.
   std::function<void(Step step, std::string_view kernel_name)> on_step;
 };
 

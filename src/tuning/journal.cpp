@@ -285,14 +285,15 @@ Result<std::optional<FailureRecord>> Journal::earlier_failure(const std::string&
 }
 
 Result<std::vector<JournalHint>> Journal::hints(const std::string& device, const Problem& problem,
-                                                std::size_t limit) {
+                                                std::size_t limit, std::int64_t but_of) {
   auto rows = database_.prepare(
       "SELECT candidate, problems.m, canary_us, samples FROM outcomes "
       "JOIN problems ON problems.id = outcomes.problem JOIN runs ON runs.id = problems.run "
-      "WHERE any_m = ? AND device = ? AND stage = 'screen' AND kind = 'ok' AND canary_us > 0");
+      "WHERE any_m = ? AND device = ? AND stage = 'screen' AND kind = 'ok' AND canary_us > 0 "
+      "AND runs.id <> ?");
   if (!rows.ok()) return rows.status();
   std::map<std::pair<std::int64_t, std::string>, std::vector<double>> relative;
-  auto row = rows->bind(any_m(problem)).bind(device).step();
+  auto row = rows->bind(any_m(problem)).bind(device).bind(but_of).step();
   for (; row.ok() && *row; row = rows->step()) {
     for (const double sample : samples_of(*rows, 3)) {
       relative[{rows->integer(1), rows->text(0)}].push_back(sample / rows->number(2));

@@ -107,9 +107,10 @@ class Journal {
   Result<std::vector<JournaledOutcome>> undecided(std::int64_t run, const Problem& problem);
   /// The latest outcome of this key in other runs, where it is a failure that would come again.
   Result<std::optional<FailureRecord>> earlier_failure(const std::string& key, std::int64_t run);
-  /// The best candidates of earlier runs on `device`: of this problem first, then of the nearest M.
-  Result<std::vector<JournalHint>> hints(const std::string& device, const Problem& problem,
-                                         std::size_t limit);
+  /// The best candidates of earlier runs on `device`: of this problem first, then of the nearest M. Run
+  /// `but_of` is left out (0: none is): what it measured itself must not change its order when it goes on.
+  Result<std::vector<JournalHint>> hints(const std::string& device, const Problem& problem, std::size_t limit,
+                                         std::int64_t but_of = 0);
 
  private:
   explicit Journal(SqlDatabase database) : database_(std::move(database)) {}

@@ -31,7 +31,7 @@ Result<std::vector<Trial>> search_problem(const Problem& problem,
   State state;
   state.outcomes.resize(candidates.size());
   for (const ListedCandidate& listed : candidates) {
-    state.points.push_back({listed.candidate, listed.predicted, {}, false});
+    state.points.push_back({listed.candidate, listed.predicted, listed.hint, {}, false});
   }
   // One candidate is always looked at: a problem whose turn came gets an answer.
   bool any = false;

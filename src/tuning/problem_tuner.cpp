@@ -6,6 +6,7 @@
 
 #include "measure/statistics.h"
 #include "tuning/problem_search.h"
+#include "tuning/transfer.h"
 
 namespace gemmtune {
 namespace {
@@ -105,7 +106,8 @@ void merge_trials(const std::vector<Trial>& finals, std::vector<Trial>& trials) 
 
 ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const TuneRequest& request,
                            const Problem& problem, std::optional<WeightLayout> layout,
-                           const Deadline& deadline, const std::function<void(const Trial&)>& on_trial) {
+                           const Deadline& deadline, const std::function<void(const Trial&)>& on_trial,
+                           const std::vector<Candidate>& hints) {
   ProblemResult result;
   CandidateList list = list_candidates(device, problem, {request.libtypes, request.split_k});
   result.refusals = std::move(list.refusals);
@@ -118,6 +120,7 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
     }
     return result;
   }
+  mark_hints(hints, list.candidates);
   SearchLimits limits;
   limits.screening_samples = request.policy.screening_samples;
   limits.seed = request.policy.seed;

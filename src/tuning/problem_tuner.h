@@ -26,10 +26,11 @@ struct ProblemResult {
 };
 
 /// `layout`: the only one that counts, where the weight's layout is decided; nullopt: every layout of the
-/// candidates.
+/// candidates. `hints` go first in the search, in their order.
 ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const TuneRequest& request,
                            const Problem& problem, std::optional<WeightLayout> layout,
-                           const Deadline& deadline, const std::function<void(const Trial&)>& on_trial);
+                           const Deadline& deadline, const std::function<void(const Trial&)>& on_trial,
+                           const std::vector<Candidate>& hints = {});
 
 /// The row of a settled problem: numbers rounded to 4 decimals as AITER's tables hold them. Requires a
 /// winner.

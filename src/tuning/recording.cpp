@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -15,12 +16,46 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int recording_version = 1;
+constexpr int recording_version = 2;  // 2: candidates of screenings are numbers
 
 constexpr std::array<std::pair<std::string_view, CacheMode>, 3> cache_modes = {
     {{"warm", CacheMode::warm}, {"weights-cold", CacheMode::weights_cold}, {"cold", CacheMode::cold}}};
 
 // ---- to JSON
+
+/// Eight digits: a row says four decimals of a time.
+double brief(double value) {
+  if (value == 0 || !std::isfinite(value)) return value;
+  const double unit = std::pow(10, std::floor(std::log10(std::abs(value))) - 7);
+  return unit < 1 ? std::round(value / unit) / std::round(1 / unit) : std::round(value / unit) * unit;
+}
+
+void make_brief(std::vector<double>& values) {
+  for (double& value : values) value = brief(value);
+}
+
+Outcome brief(Outcome outcome) {
+  make_brief(outcome.microseconds);
+  outcome.err_ratio = brief(outcome.err_ratio);
+  return outcome;
+}
+
+FinalsResult brief(FinalsResult result) {
+  for (Outcome& outcome : result.outcomes) outcome = brief(std::move(outcome));
+  for (auto& round : result.times) make_brief(round);
+  make_brief(result.same_ratios);
+  result.noise_floor = brief(result.noise_floor);
+  return result;
+}
+
+/// The candidates of a problem in the order of its spaces.
+std::vector<std::string> numbered_candidates(const RecordedProblem& problem) {
+  std::vector<std::string> names;
+  for (const RecordedSpace& space : problem.spaces) {
+    for (const RecordedConfig& config : space.configs) names.push_back(config.kernel_name);
+  }
+  return names;
+}
 
 Json to_json(const DeviceInfo& device) {
   Json json = {{"backend", device.backend}, {"name", device.name},     {"model", device.model},
@@ -69,7 +104,7 @@ Json to_json(const RecordedSpace& space) {
     if (parameter.open) json["parameters"].back()["open"] = true;
   }
   for (const RecordedConfig& config : space.configs) {
-    json["configs"].push_back(Json::array({config.kernel_name, config.predicted, config.resources}));
+    json["configs"].push_back(Json::array({config.kernel_name, brief(config.predicted), config.resources}));
   }
   return json;
 }
@@ -158,10 +193,26 @@ Result<RecordedProblem> problem_from(const Json& json) {
 
 Status no_outcome() { return Status::invalid("expected an outcome (kind, us, err)"); }
 
+/// `candidate` is a name, or a number in the problem's candidates.
 Status read_screening(const Json& json, RecordedProblem& problem) {
   auto outcome = outcome_from_json(json.at("outcome"));
   if (!outcome) return no_outcome();
-  problem.screenings.push_back({json.at("candidate"), std::move(*outcome), json.at("seconds")});
+  const Json& candidate = json.at("candidate");
+  std::string name;
+  if (candidate.is_number()) {
+    std::size_t number = candidate;
+    for (const RecordedSpace& space : problem.spaces) {
+      if (number < space.configs.size()) {
+        name = space.configs[number].kernel_name;
+        break;
+      }
+      number -= space.configs.size();
+    }
+    if (name.empty()) return Status::invalid("candidate {}: the problem has fewer", candidate.dump());
+  } else {
+    name = candidate;
+  }
+  problem.screenings.push_back({std::move(name), std::move(*outcome), json.at("seconds")});
   return {};
 }
 
@@ -313,23 +364,28 @@ Status RecordingWriter::write(const std::string& line) {
 
 Result<std::size_t> RecordingWriter::add(const RecordedProblem& problem) {
   GEMMTUNE_RETURN_IF_ERROR(write(dump_line(to_json(problem))));
+  auto& numbers = numbers_[problems_];
+  for (std::string& name : numbered_candidates(problem)) numbers.emplace(std::move(name), numbers.size());
   return problems_++;
 }
 
 Status RecordingWriter::add(std::size_t problem, const RecordedScreening& screening) {
-  return write(dump_line({{"line", "screen"},
-                          {"problem", problem},
-                          {"candidate", screening.candidate},
-                          {"outcome", gemmtune::to_json(screening.outcome)},
-                          {"seconds", screening.seconds}}));
+  const auto& numbers = numbers_[problem];
+  const auto number = numbers.find(screening.candidate);
+  return write(
+      dump_line({{"line", "screen"},
+                 {"problem", problem},
+                 {"candidate", number == numbers.end() ? Json(screening.candidate) : Json(number->second)},
+                 {"outcome", gemmtune::to_json(brief(screening.outcome))},
+                 {"seconds", brief(screening.seconds)}}));
 }
 
 Status RecordingWriter::add(std::size_t problem, const RecordedFinals& finals) {
   return write(dump_line({{"line", "finals"},
                           {"problem", problem},
                           {"candidates", finals.candidates},
-                          {"result", gemmtune::to_json(finals.result)},
-                          {"seconds", finals.seconds}}));
+                          {"result", gemmtune::to_json(brief(finals.result))},
+                          {"seconds", brief(finals.seconds)}}));
 }
 
 Status RecordingWriter::add(std::size_t problem, const RecordedNeighbour& neighbour) {
@@ -337,8 +393,8 @@ Status RecordingWriter::add(std::size_t problem, const RecordedNeighbour& neighb
                           {"problem", problem},
                           {"candidate", neighbour.candidate},
                           {"m", neighbour.m},
-                          {"outcome", gemmtune::to_json(neighbour.outcome)},
-                          {"seconds", neighbour.seconds}}));
+                          {"outcome", gemmtune::to_json(brief(neighbour.outcome))},
+                          {"seconds", brief(neighbour.seconds)}}));
 }
 
 }  // namespace gemmtune

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -113,6 +114,7 @@ class RecordingWriter {
   std::unique_ptr<std::FILE, Close> file_;
   bool goes_on_ = false;
   std::size_t problems_ = 0;
+  std::map<std::size_t, std::map<std::string, std::size_t>> numbers_;  // of a problem's candidates
 };
 
 }  // namespace gemmtune

@@ -32,7 +32,9 @@ RecordedSpace record_space(const KernelFamily& family, const Problem& problem) {
   return record;
 }
 
-RecordedProblem record_problem(const Device& device, const Problem& problem, std::int64_t calls) {
+}  // namespace
+
+RecordedProblem recorded_problem(const Device& device, const Problem& problem, std::int64_t calls) {
   RecordedProblem record;
   record.problem = problem;
   record.calls = calls;
@@ -44,8 +46,6 @@ RecordedProblem record_problem(const Device& device, const Problem& problem, std
     record.spaces.push_back(record_space(*family, problem));
   return record;
 }
-
-}  // namespace
 
 RecordingEvaluator::RecordingEvaluator(Evaluator& inner, RecordingWriter& writer, const Device& device,
                                        const std::vector<ShapeRow>& shapes, SecondsClock clock)
@@ -65,7 +65,7 @@ std::size_t RecordingEvaluator::number_of(const Problem& problem) {
   if (known != numbers_.end()) return known->second;
   const auto calls = calls_.find(text);
   const auto number =
-      writer_.add(record_problem(device_, problem, calls == calls_.end() ? 1 : calls->second));
+      writer_.add(recorded_problem(device_, problem, calls == calls_.end() ? 1 : calls->second));
   written(number.status());
   return numbers_[text] = number.ok() ? *number : 0;
 }

@@ -11,6 +11,9 @@
 
 namespace gemmtune {
 
+/// What a device says of a problem now: spaces, predictions, default kernels; nothing measured.
+RecordedProblem recorded_problem(const Device& device, const Problem& problem, std::int64_t calls);
+
 /// Asks the inner evaluator for one candidate at a time. Where the file cannot be written any more, it is
 /// said once in the log and measuring goes on.
 class RecordingEvaluator final : public Evaluator {

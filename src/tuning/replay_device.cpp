@@ -1,5 +1,6 @@
 #include "tuning/replay_device.h"
 
+#include <set>
 #include <utility>
 
 namespace gemmtune {
@@ -14,11 +15,22 @@ Config config_of(const std::string& kernel_name, const std::vector<Parameter>& p
   return candidate.ok() ? candidate->config : Config();
 }
 
+/// The text of the first `count` settings.
+std::string beginning(const Config& config, std::size_t count) {
+  Config begun;
+  for (const auto& [key, value] : config.settings()) {
+    if (begun.settings().size() == count) break;
+    begun.set(key, value);
+  }
+  return begun.text();
+}
+
 /// One family's answers about one problem, made for look-ups.
 struct Answers {
   const RecordedSpace* space = nullptr;
   Config default_config;
   std::map<std::string, const RecordedConfig*> configs;  // by Config::text()
+  std::set<std::string> beginnings;                      // of these, for enumeration
 };
 
 class ReplayFamily final : public KernelFamily {
@@ -50,16 +62,18 @@ class ReplayFamily final : public KernelFamily {
     Space space;
     const Answers* answers = find(problem);
     if (answers == nullptr) return space;
-    bool listed = false;
+    std::size_t count = 0;
     for (const Parameter& parameter : answers->space->parameters) {
-      listed = listed || parameter.open;
       space.add(parameter);
-    }
-    if (listed) {
-      std::vector<Config> configs;
-      for (const RecordedConfig& config : answers->space->configs)
-        configs.push_back(config_of(config.kernel_name, answers->space->parameters));
-      space.list(std::move(configs));
+      ++count;
+      space.add(Constraint{"recorded",
+                           [answers, count](const Config& config) {
+                             return answers->beginnings.contains(beginning(config, count))
+                                        ? ""
+                                        : "it was not in the space";
+                           },
+                           Rule::search,
+                           {parameter.key}});
     }
     space.add(Constraint{"recorded",
                          [answers](const Config& config) {
@@ -88,7 +102,10 @@ class ReplayFamily final : public KernelFamily {
     answers.space = &space;
     answers.default_config = config_of(space.default_kernel, space.parameters);
     for (const RecordedConfig& config : space.configs) {
-      answers.configs.emplace(config_of(config.kernel_name, space.parameters).text(), &config);
+      const Config full = config_of(config.kernel_name, space.parameters);
+      answers.configs.emplace(full.text(), &config);
+      for (std::size_t count = 1; count <= full.settings().size(); ++count)
+        answers.beginnings.insert(beginning(full, count));
     }
     return answers;
   }

@@ -25,14 +25,19 @@ Outcome without_samples(const Outcome& outcome) {
   return copy;
 }
 
+template <typename Item>
+void shuffle(std::vector<Item>& items, Random& random) {
+  for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[random.below(i)]);
+}
+
 double draw(const std::vector<double>& samples, Random& random) {
   return samples[random.below(samples.size())];
 }
 
 }  // namespace
 
-ReplayEvaluator::ReplayEvaluator(const Recording& recording, std::uint64_t seed)
-    : recording_(recording), seed_(seed) {
+ReplayEvaluator::ReplayEvaluator(const Recording& recording, std::uint64_t seed, bool shuffled)
+    : recording_(recording), seed_(seed), shuffled_(shuffled) {
   for (const RecordedProblem& record : recording.problems) {
     benches_.emplace(print(record.problem), make_bench(record));
   }
@@ -70,6 +75,10 @@ ReplayEvaluator::Bench ReplayEvaluator::make_bench(const RecordedProblem& record
         if (std::isfinite(call.result.times[r][i])) round.times[call.candidates[i]] = call.result.times[r][i];
       }
     }
+  }
+  if (shuffled_) {
+    for (auto& [name, screened] : bench.screened) shuffle(screened.samples, bench.random);
+    shuffle(bench.rounds, bench.random);
   }
   return bench;
 }
@@ -186,6 +195,7 @@ Result<FinalsResult> ReplayEvaluator::finals(const Problem& problem, std::span<c
     }
   }
   for (int i = 0; i < rounds && running.empty(); ++i) result.times.emplace_back(names.size(), none);
+  result.quietness.rounds = static_cast<int>(result.times.size());
   if (!result.same_ratios.empty()) {
     const Interval interval = median_interval(result.same_ratios, 0.95);
     result.noise_floor = (interval.high - interval.low) / 2;

@@ -14,10 +14,13 @@ namespace gemmtune {
 /// from the recorded ones with a generator seeded by problem and `seed`, so that two replays are the same.
 /// Rounds are drawn whole, from those in which all the asked candidates met: pairs stay pairs. Candidates
 /// that never met get samples of their own. What was not recorded is `refused`.
+///
+/// `shuffled`: samples of a candidate and rounds come in an order drawn from the seed, so that two seeds are
+/// two runs on the same machine with the same noise.
 class ReplayEvaluator final : public Evaluator {
  public:
   /// The recording must outlive this.
-  ReplayEvaluator(const Recording& recording, std::uint64_t seed);
+  ReplayEvaluator(const Recording& recording, std::uint64_t seed, bool shuffled = false);
 
   /// What the answers so far would have taken: recorded times, and for drawn samples their share.
   double seconds() const { return seconds_; }
@@ -61,6 +64,7 @@ class ReplayEvaluator final : public Evaluator {
 
   const Recording& recording_;
   std::uint64_t seed_;
+  bool shuffled_;
   std::map<std::string, Bench> benches_;  // by problem text
   double seconds_ = 0;
 };

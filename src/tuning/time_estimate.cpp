@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "search/strategy.h"
 #include "tuning/candidate_list.h"
 
 namespace gemmtune {
@@ -10,7 +11,7 @@ namespace {
 // The imagined machine. Only the proportion of the two matters, and only until shapes of several sizes are
 // done.
 constexpr double seconds_a_candidate = 0.006;  // build, check and a few samples of the least length
-constexpr double calls_a_candidate = 30;       // check, first look, warm-up, samples
+constexpr double calls_a_candidate = 12;       // check, first look, warm-up, samples
 constexpr double candidates_of_finals = 60;    // what finals cost, in candidates
 
 // Two observations of the imagined machine, each with this weight of a finished shape, keep the fit away from
@@ -85,7 +86,8 @@ void RunEstimate::begin(std::span<const std::size_t> waiting) {
   for (const std::size_t index : waiting) {
     const Problem& problem = request_.shapes[index].problem;
     const CandidateList list = list_candidates(device_, problem, {request_.libtypes, request_.split_k});
-    shapes_[index] = {shape_cost(problem, list.candidates.size()), !list.candidates.empty()};
+    const std::size_t trials = expected_trials(request_.strategy, list.candidates.size());
+    shapes_[index] = {shape_cost(problem, trials), !list.candidates.empty()};
   }
 }
 

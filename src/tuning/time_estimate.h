@@ -10,8 +10,8 @@
 
 namespace gemmtune {
 
-/// What tuning one shape costs, before it is known how fast the machine is: both in seconds of an imagined
-/// one.
+/// What tuning one shape costs with so many candidates that are tried, before it is known how fast the
+/// machine is: both in seconds of an imagined one.
 struct ShapeCost {
   double constant = 0;  // of its candidates: building, short samples, rounds of finals
   double growing = 0;   // with the problem: checking, warming up, calls longer than a sample's least length

@@ -10,6 +10,7 @@
 #include "tuning/layout_group.h"
 #include "tuning/problem_tuner.h"
 #include "tuning/publisher.h"
+#include "tuning/transfer.h"
 #include "tuning/worker_pool.h"
 
 namespace gemmtune {
@@ -49,6 +50,9 @@ class Run {
   /// The shape's time, or nothing where the budget is spent. Requires the lock.
   std::optional<Deadline> take_time(std::size_t index);
   void conclude(std::size_t index, ProblemResult&& result, std::optional<WeightLayout> layout);
+  /// What was good nearby: in this run and in the rows that stay, then in earlier runs. Requires the lock.
+  std::vector<Candidate> hints_for(const Problem& problem) const;
+  void learn_from_row(const Problem& problem, const std::string& kernel_name);
 
   Device& device_;
   std::size_t evaluators_;
@@ -59,8 +63,10 @@ class Run {
   Publisher publisher_;
   BudgetShares shares_;
   KnownRows known_;
+  Transfer transfer_;
   std::vector<bool> waiting_;
   std::vector<double> noise_floors_;
+  int busy_rows_ = 0;  // measured while the machine was disturbed
   TuneSummary summary_;
   std::mutex lock_;  // of the observer, the budget, the publisher and what counts over all problems
 };
@@ -74,16 +80,16 @@ Status Run::prepare() {
   auto known = KnownRows::read(paths, device_.info());
   if (!known.ok()) return known.status();
   known_ = std::move(*known);
-  std::vector<double> weights;
+  std::vector<BudgetItem> items;
   summary_.problems.resize(request_.shapes.size());
   for (std::size_t i = 0; i < request_.shapes.size(); ++i) {
     const ShapeRow& shape = request_.shapes[i];
     summary_.problems[i].shape = shape;
     waiting_.push_back(!leave_out(i));
     const auto calls = static_cast<double>(std::max<std::int64_t>(1, shape.calls));
-    weights.push_back(waits(i) ? calls * expected_microseconds(shape.problem) : 0);
+    items.push_back({shape.problem, waits(i) ? calls * expected_microseconds(shape.problem) : 0});
   }
-  shares_ = BudgetShares(std::move(weights));
+  shares_ = BudgetShares(std::move(items));
   std::vector<std::size_t> waiting;
   for (std::size_t i = 0; i < waiting_.size(); ++i) {
     if (waiting_[i]) waiting.push_back(i);
@@ -126,7 +132,23 @@ bool Run::leave_out(std::size_t index) {
   }
   if (!is_done(problem, report.reason)) return false;
   report.state = ProblemState::skipped_done;
+  learn_from_row(problem, known_.find(problem)->entry.kernel_name);
   return true;
+}
+
+void Run::learn_from_row(const Problem& problem, const std::string& kernel_name) {
+  for (const Candidate& winner : candidates_named({kernel_name}, device_, problem)) {
+    transfer_.learn(problem, winner);
+  }
+}
+
+std::vector<Candidate> Run::hints_for(const Problem& problem) const {
+  std::vector<Candidate> hints = transfer_.winners_near(problem);
+  if (!request_.earlier_winners) return hints;
+  for (Candidate& earlier : candidates_named(request_.earlier_winners(problem), device_, problem)) {
+    hints.push_back(std::move(earlier));
+  }
+  return hints;
 }
 
 std::optional<WeightLayout> Run::decided_layout(const std::vector<std::size_t>& group) const {
@@ -162,10 +184,12 @@ ProblemResult Run::tune_one(std::size_t index, std::optional<WeightLayout> layou
   const Deadline clock = Deadline::never(request_.clock);
   ProblemReport& report = summary_.problems[index];
   std::optional<Deadline> own;
+  std::vector<Candidate> hints;
   {
     const std::lock_guard guard(lock_);
     observer_.problem_started(index, request_.shapes.size(), report.shape);
     own = take_time(index);
+    hints = hints_for(report.shape.problem);
   }
   ProblemResult result;
   if (!own) {
@@ -177,7 +201,12 @@ ProblemResult Run::tune_one(std::size_t index, std::optional<WeightLayout> layou
     const std::lock_guard guard(lock_);
     observer_.candidate_done(trial, ++summary_.candidates);
   };
-  result = tune_problem(device_, evaluator, request_, report.shape.problem, layout, *own, on_trial);
+  result = tune_problem(device_, evaluator, request_, report.shape.problem, layout, *own, on_trial, hints);
+  const std::lock_guard guard(lock_);
+  for (const LayoutResult& decided : result.layouts) {
+    transfer_.learn(report.shape.problem, decided.settled.winner->candidate);
+    if (decided.settled.speedup) shares_.learn(index, *decided.settled.speedup);
+  }
   report.seconds = clock.seconds_elapsed();
   return result;
 }
@@ -201,9 +230,13 @@ void Run::conclude(std::size_t index, ProblemResult&& result, std::optional<Weig
   report.entry = make_entry(device_.info(), report.shape.problem, settled, environment_.hash);
   const bool kept = !settled.default_kernel.empty() && settled.default_kernel == report.entry->kernel_name;
   report.state = kept ? ProblemState::kept_default : ProblemState::tuned;
+  report.quietness = settled.quietness;
+  report.ties = settled.ties;
   noise_floors_.push_back(settled.noise_floor);
+  busy_rows_ += settled.quietness.busy() ? 1 : 0;
   std::map<std::string, double> observations = device_.observe();
   observations["noise_floor"] = median(noise_floors_);
+  observations["busy_rows"] = static_cast<double>(busy_rows_);
   publisher_.set_environment(row_environment(device_, request_.policy, observations).json);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -17,6 +18,7 @@
 #include "tuned/entry.h"
 #include "tuning/budget.h"
 #include "tuning/evaluator.h"
+#include "tuning/m_range.h"
 
 namespace gemmtune {
 
@@ -35,6 +37,10 @@ struct TuneRequest {
   std::vector<std::string> also_read;   // further tuned files that count as done
   int shapes_at_once = 100;             // never more than this many are in the hands of evaluators
   SecondsClock clock = steady_seconds;  // of budgets and of the seconds that are reported
+  /// Kernel names that were good for a problem, or for others like it, in earlier runs: the best first. They
+  /// only decide what is tried first. May be empty; called by one thread at a time.
+  std::function<std::vector<std::string>(const Problem&)> earlier_winners;
+  std::optional<MRangeRequest> m_range{};  // of tune_m_ranges alone
 };
 
 enum class ProblemState { tuned, kept_default, skipped_done, unsupported, failed, out_of_budget };
@@ -47,6 +53,8 @@ struct ProblemReport {
   std::optional<TunedEntry> entry;    // for tuned and kept_default
   std::vector<Trial> trials;          // every candidate that was looked at, for --profile_file and --verbose
   std::vector<std::string> refusals;  // "family: why it does not take the problem"
+  Quietness quietness;
+  std::vector<std::string> ties;  // Settled::ties
   double seconds = 0;
 };
 

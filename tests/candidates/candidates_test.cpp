@@ -64,6 +64,30 @@ TEST(Space, EnumeratesWhatTheConstraintsAllow) {
   EXPECT_EQ(Space().enumerate().size(), 1U);
 }
 
+TEST(Space, ARuleIsAskedOnceItsKeysHaveValues) {
+  const auto make = [](std::vector<std::string> reads, int& asked) {
+    Space space;
+    space.add(Parameter{"a", {"1", "2", "3"}, "1", ""});
+    space.add(Parameter{"b", {"1", "2"}, "1", ""});
+    space.add(Parameter{"c", {"1", "2", "3", "4"}, "1", ""});
+    space.add(Constraint{"a is not 2",
+                         [&asked](const Config& config) {
+                           ++asked;
+                           return config.number("a") == 2 ? "a is 2" : "";
+                         },
+                         Rule::build, std::move(reads)});
+    return space;
+  };
+  int late = 0;
+  int early = 0;
+  const auto all = make({}, late).enumerate();
+  const auto pruned = make({"a"}, early).enumerate();
+  EXPECT_EQ(all.size(), 16U);
+  EXPECT_EQ(pruned, all) << "the same configs in the same order";
+  EXPECT_EQ(late, 24);
+  EXPECT_EQ(early, 3);
+}
+
 TEST(Space, ListedConfigsStandInsteadOfAllCombinations) {
   Space space;
   Parameter parameter = {

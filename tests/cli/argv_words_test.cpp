@@ -58,7 +58,7 @@ TEST(ArgvWords, NothingChangesAfterTwoDashes) {
 }
 
 TEST(UnavailableFlags, EachIsToldWhatItNeeds) {
-  for (const std::string flag : {"--m-range", "--launch", "--pdl"}) {
+  for (const std::string flag : {"--launch", "--pdl"}) {
     const auto text = unavailable_flag(argv_words(Words{"tune", flag, "1"}));
     ASSERT_TRUE(text.has_value()) << flag;
     EXPECT_THAT(*text, HasSubstr(" needs ")) << flag;

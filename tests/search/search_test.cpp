@@ -13,7 +13,8 @@ namespace {
 
 constexpr double endless = std::numeric_limits<double>::infinity();
 
-/// A space of two families over a smooth cost with one best point, and what was asked of it.
+/// A space of two families over a smooth cost with one best point (of family fast: best % 3 != 0), and what
+/// was asked of it.
 struct TinySpace {
   std::vector<SearchPoint> points;
   std::vector<double> cost;
@@ -28,7 +29,7 @@ struct TinySpace {
       point.candidate.config.set("kc", static_cast<std::int64_t>(i));
       points.push_back(point);
       const double distance = std::abs(static_cast<double>(i) - static_cast<double>(best));
-      cost.push_back(10 + distance + (i % 3 == 0 && i != best ? 40 : 0));
+      cost.push_back(10 + distance + (i % 3 == 0 ? 40 : 0));
     }
   }
 
@@ -84,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(All, EveryStrategy, testing::ValuesIn(strategies()),
                          [](const auto& instance) { return std::string(instance.param->name); });
 
 TEST_P(EveryStrategy, FindsTheKnownBest) {
-  for (const std::size_t best : {0U, 1U, 37U, 99U}) {
+  for (const std::size_t best : {1U, 37U, 50U, 98U}) {
     TinySpace space(100, best);
     EXPECT_EQ(space.search(*make()), best);
     EXPECT_GE(space.points[best].samples.size(), 3U) << "the best has all its screening samples";
@@ -139,13 +140,22 @@ TEST_P(EveryStrategy, TakesAnEmptySpaceAndOnePoint) {
 
 std::unique_ptr<Strategy> staged() { return make_strategy("staged", {}).value(); }
 
-TEST(Staged, TriesTheBestPredictedFirstWithinAFamily) {
-  TinySpace space(9, 0);  // 0, 3, 6: family slow; the rest: fast
+TEST(Staged, BeginsWithHintsThenDefaultsThenTheBestPredicted) {
+  TinySpace space(9, 1);  // 0, 3, 6: family slow; the rest: fast
   for (std::size_t i = 0; i < 9; ++i) space.points[i].predicted = 100 - static_cast<double>(i);
   space.points[8].predicted = 0;  // no opinion: last of its family
+  space.points[2].hint = 2;
+  space.points[5].hint = 1;
   const SearchStep step = staged()->next(space.points, endless);
-  EXPECT_THAT(step.candidates, testing::ElementsAre(6, 7, 3, 5, 0, 4, 2, 1, 8));
+  EXPECT_THAT(step.candidates, testing::ElementsAre(5, 2, 0, 1, 6, 7, 3, 4, 8));
   EXPECT_EQ(step.samples, 1);
+}
+
+TEST(Staged, AWrongHintCostsOneTry) {
+  TinySpace space(300, 200);
+  space.points[1].hint = 1;
+  EXPECT_EQ(space.search(*staged()), 200U);
+  EXPECT_EQ(space.asked.front(), 1U);
 }
 
 TEST(Staged, ABudgetStarvesNoFamily) {
@@ -159,23 +169,27 @@ TEST(Staged, ABudgetStarvesNoFamily) {
   space.search(*staged());
   std::map<std::string, int> measured;
   for (const SearchPoint& point : space.points) measured[point.candidate.family] += !point.samples.empty();
-  EXPECT_EQ(measured["late"], 10);
-  EXPECT_GE(measured["slow"], 10);
-  EXPECT_GE(measured["fast"], 10);
+  for (const char* family : {"late", "slow", "fast"}) EXPECT_GE(measured[family], 4) << family;
 }
 
-TEST(Staged, SpendsMoreSamplesOnTheBetterOnes) {
-  TinySpace space(200, 100);
-  space.search(*staged());
+TEST(Staged, LooksAtFewOfALargeSpaceAndTakesMoreSamplesOfTheBest) {
+  TinySpace space(2000, 1001);
+  EXPECT_NEAR(static_cast<double>(space.search(*staged())), 1001, 20) << "2 % slower at most";
+  std::size_t looked_at = 0;
   std::size_t total = 0;
-  std::size_t once = 0;
   for (const SearchPoint& point : space.points) {
+    looked_at += point.samples.empty() ? 0 : 1;
     total += point.samples.size();
-    once += point.samples.size() == 1 ? 1 : 0;
   }
-  EXPECT_LT(total, 200U * 3) << "cheaper than exhaustive";
-  EXPECT_GE(once, 100U);
-  EXPECT_EQ(space.points[100].samples.size(), 3U);
+  EXPECT_LE(looked_at, expected_trials("staged", 2000));
+  EXPECT_LE(total, looked_at + 80);
+  EXPECT_EQ(space.points[space.best()].samples.size(), 6U) << "twice the usual number";
+}
+
+TEST(Staged, MeasuresASmallSpaceWhole) {
+  TinySpace space(60, 20);
+  space.search(*staged());
+  for (std::size_t i = 0; i < 60; ++i) EXPECT_GE(space.points[i].samples.size(), 1U) << i;
 }
 
 TEST(Staged, KeepsTheBestOfEachFamilyToTheEnd) {
@@ -184,6 +198,15 @@ TEST(Staged, KeepsTheBestOfEachFamilyToTheEnd) {
   std::size_t most = 0;
   for (std::size_t i = 0; i < 100; i += 3) most = std::max(most, space.points[i].samples.size());
   EXPECT_GE(most, 3U);
+}
+
+TEST(TwoPhase, TakesOneSampleOfAllThenMoreOfTheBestTwenty) {
+  TinySpace space(300, 100);
+  auto strategy = make_strategy("two_phase", {}).value();
+  EXPECT_EQ(space.search(*strategy), 100U);
+  std::map<std::size_t, int> counts;
+  for (const SearchPoint& point : space.points) ++counts[point.samples.size()];
+  EXPECT_THAT(counts, testing::ElementsAre(testing::Pair(1U, 280), testing::Pair(3U, 20)));
 }
 
 TEST(Random, AnotherSeedAsksInAnotherOrder) {
@@ -198,7 +221,8 @@ TEST(Random, AnotherSeedAsksInAnotherOrder) {
 TEST(MakeStrategy, AnUnknownNameIsAnsweredWithTheKnownOnes) {
   const auto strategy = make_strategy("genetic", {});
   ASSERT_FALSE(strategy.ok());
-  EXPECT_EQ(strategy.message(), "search strategy 'genetic', expected one of staged, exhaustive, random");
+  EXPECT_EQ(strategy.message(),
+            "search strategy 'genetic', expected one of staged, exhaustive, two_phase, random");
 }
 
 }  // namespace

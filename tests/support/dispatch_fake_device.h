@@ -138,7 +138,7 @@ class FakeBuffer final : public Buffer {
 
 /// Families: alpha (plain and panel16, 128 bytes of workspace), beta (plain, M ≤ 8), gamma (reads the onednn
 /// layout only), safe (the fallback, all layouts of ours).
-class FakeDevice final : public Device {
+class FakeDevice : public Device {
  public:
   explicit FakeDevice(std::shared_ptr<FakeLog> log = std::make_shared<FakeLog>()) {
     info_.backend = "fake";

@@ -259,7 +259,8 @@ TEST_F(JournalTest, AFinalistThatFailedIsKnownToLaterRuns) {
 
 TEST_F(JournalTest, HintsAreTheBestOfThisProblemAndThenOfTheNearestM) {
   Journal journal = open();
-  auto evaluator = around(evaluator_, journal, begin(journal, true).id);
+  const std::int64_t run = begin(journal, true).id;
+  auto evaluator = around(evaluator_, journal, run);
   const std::vector<Candidate> all = {{"vendor", 1, {}}, tiled("256"), tiled("128")};
   for (const std::int64_t m : {8, 64, 4096}) screen(evaluator, problem_of(m), all, 3);
   const auto hints = journal.hints(device_text, problem_of(32), 4);
@@ -270,6 +271,8 @@ TEST_F(JournalTest, HintsAreTheBestOfThisProblemAndThenOfTheNearestM) {
   EXPECT_NEAR((*hints)[0].relative, 0.32, 0.01);
   EXPECT_EQ((*hints)[3].m, 8);
   EXPECT_TRUE(journal.hints("another device", problem_of(32), 4)->empty());
+  EXPECT_TRUE(journal.hints(device_text, problem_of(32), 4, run)->empty())
+      << "a run that goes on gets no hints from itself: the order of its search must stay as it was";
 }
 
 /// Tunes three problems into one journal, its evaluator ending the process at the `step`-th question. False:

@@ -109,8 +109,16 @@ TEST(CheckLibtypes, AnUnknownFamilyIsAnsweredWithTheKnownOnes) {
   EXPECT_THAT(status.message(), HasSubstr("vendor, tiled, narrow, reference"));
 }
 
+std::vector<BudgetItem> items_of(const std::vector<double>& weights) {
+  std::vector<BudgetItem> items;
+  for (const double weight : weights) {
+    items.push_back({problem_of(1 << items.size() * 4, 64, 64), weight});
+  }
+  return items;
+}
+
 TEST(Budget, SharesFollowWeightAndWhatIsLeft) {
-  BudgetShares shares({3, 1, 0, 4});
+  BudgetShares shares(items_of({3, 1, 0, 4}));
   const double first = shares.take(0, 100);
   EXPECT_NEAR(first, 100 * (0.3 / 3 + 0.7 * 3 / 8), 1e-9);
   EXPECT_EQ(shares.take(2, 100), 0) << "needs no time";
@@ -118,6 +126,22 @@ TEST(Budget, SharesFollowWeightAndWhatIsLeft) {
   EXPECT_NEAR(second, 90 * (0.3 / 2 + 0.7 * 1 / 5), 1e-9);
   EXPECT_NEAR(shares.take(3, 50), 50, 1e-9) << "the last gets all that is left";
   EXPECT_EQ(shares.take(3, 50), 0) << "only once";
+}
+
+TEST(Budget, TimeGoesWhereNearbyProblemsGained) {
+  std::vector<BudgetItem> items;
+  for (const std::int64_t m : {1, 2, 512, 1024}) items.push_back({problem_of(m, 64, 64), 1});
+  BudgetShares shares(std::move(items));
+  shares.take(0, 100);
+  shares.learn(0, 2.0);  // half of the time saved
+  shares.take(2, 100);
+  shares.learn(2, 0.9);  // nothing
+  EXPECT_GT(shares.expected_gain(problem_of(2, 64, 64)),
+            1.5 * shares.expected_gain(problem_of(1024, 64, 64)));
+  EXPECT_GT(shares.expected_gain(problem_of(1024, 64, 64)), 0) << "nobody is left without time";
+  const double near_the_gain = shares.take(1, 100);
+  EXPECT_GT(near_the_gain, 58);
+  EXPECT_LT(near_the_gain, 85);
 }
 
 TEST(Budget, ExpectedTimeGrowsWithBytesAndWithFlops) {

@@ -249,6 +249,8 @@ TEST(Worker, KilledFromOutsideTheCandidateGetsAnotherTry) {
     ASSERT_TRUE(outcomes.ok()) << outcomes.message();
     for (const Outcome& outcome : *outcomes) EXPECT_EQ(outcome.kind, OutcomeKind::ok) << outcome.reason;
   }
+  // On a busy machine the last one may have been killed after its work: that shows at the next request.
+  ASSERT_TRUE(evaluator.screen(small_problem(60), candidates_of({"good_fast"}), 1, {}).ok());
   EXPECT_EQ(evaluator.losses(), 3);
 }
 

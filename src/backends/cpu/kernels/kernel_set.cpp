@@ -168,11 +168,23 @@ void reduce_splits(const SplitSums& sums, const Operands& operands, Executor& ex
   });
 }
 
-Machine machine_model(Isa isa, DataType type) {
-  // Orders of magnitude of one core at 3.5 GHz; vdpbf16ps runs at half the rate of FMA on some cores.
-  constexpr double rates[] = {10e3, 55e3, 105e3, 130e3, 900e3};
-  const double widening = type == DataType::f32 || isa > Isa::avx512 ? 1.0 : 0.8;
-  return {.flops_per_microsecond = rates[static_cast<int>(isa)] * widening};
+MachineRates machine_rates(Isa isa, DataType type) {
+  // Orders of magnitude of one core at 3.5 GHz; below bf16 units, 16-bit types are widened on the way.
+  constexpr double rates[] = {10e3, 110e3, 220e3, 450e3, 2000e3};
+  const double widening = type == DataType::f32 || isa > Isa::avx512 ? 1.0 : 0.5;
+  return {.units = 1,
+          .flops_per_microsecond = rates[static_cast<int>(isa)] * widening,
+          .memory_bytes_per_microsecond = 10e3,
+          .shared_bytes_per_microsecond = 0,
+          .cache_bytes_per_microsecond = 30e3,
+          .start_microseconds = 0};
+}
+
+double tile_efficiency(std::int64_t rows, std::int64_t vectors) {
+  constexpr double sums_for_latency = 16;
+  const auto r = static_cast<double>(rows);
+  const auto v = static_cast<double>(vectors);
+  return std::min(1.0, r * v / sums_for_latency) / (1 + 1.5 / r + 0.35 / v);
 }
 
 }  // namespace gemmtune::cpu

@@ -13,6 +13,7 @@
 #include "backends/cpu/executor.h"
 #include "backends/cpu/isa.h"
 #include "backends/cpu/kernels/isa/micro.h"
+#include "candidates/cost_model.h"
 
 namespace gemmtune::cpu {
 
@@ -106,12 +107,11 @@ struct SplitSums {
 };
 void reduce_splits(const SplitSums& sums, const Operands& operands, Executor& executor, std::int64_t threads);
 
-/// A rough machine for the cost models: it only has to rank configs of one problem.
-struct Machine {
-  double flops_per_microsecond = 0;     // one thread, at this level
-  double bytes_per_microsecond = 15e3;  // one thread, from memory
-  double wake_microseconds = 3;
-};
-Machine machine_model(Isa isa, DataType type);
+/// A rough core for the cost model: it only has to rank configs of one problem.
+MachineRates machine_rates(Isa isa, DataType type);
+/// The share of the multiplications' peak that a register tile reaches: loads of x for every row and of
+/// weights for every vector of features beside its rows × vectors multiplications, and enough sums to hide
+/// latency.
+double tile_efficiency(std::int64_t rows, std::int64_t vectors);
 
 }  // namespace gemmtune::cpu

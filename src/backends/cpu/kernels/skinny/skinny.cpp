@@ -7,8 +7,13 @@
 namespace gemmtune::cpu {
 namespace {
 
-constexpr std::int64_t kc_values[] = {512, 2048, 16384};
+constexpr std::int64_t kc_values[] = {256, 512, 1024, 2048, 4096, 16384};
+constexpr std::int64_t whole_k = 16384;  // of one pass over x
+constexpr std::int64_t pf_values[] = {0, 256, 512, 1024, 2048, 4096};
 constexpr std::int64_t max_partial_bytes = std::int64_t{64} << 20;
+// For the cost model, of the machine that machine_rates describes.
+constexpr double inner_cache_bytes = 768e3;
+constexpr double wake_microseconds = 3;
 
 struct Tile {
   std::int64_t mr = 0;
@@ -132,11 +137,11 @@ std::string SkinnyFamily::refuse_split(const Problem& problem, const SkinnySetti
 /// kc is a limit: all values of at least k mean the same, and so do all where one row tile holds x.
 std::string refuse_kc(const Problem& problem, const SkinnySettings& settings) {
   const bool one_pass = problem.m <= settings.mr;
-  std::int64_t smallest_enough = kc_values[2];
+  std::int64_t smallest_enough = whole_k;
   if (!one_pass)
-    for (const std::int64_t value : {kc_values[1], kc_values[0]})
-      if (value >= problem.k) smallest_enough = value;
-  return settings.kc > smallest_enough || (one_pass && settings.kc != kc_values[2])
+    for (const std::int64_t value : kc_values)
+      if (value >= problem.k) smallest_enough = std::min(smallest_enough, value);
+  return settings.kc > smallest_enough || (one_pass && settings.kc != whole_k)
              ? "kc means the same as another value"
              : "";
 }
@@ -161,43 +166,53 @@ Space SkinnyFamily::space(const Problem& problem) const {
       .key = "nr", .values = number_texts(columns), .absent = "16", .meaning = "output features at once"});
   space.add(Parameter{
       .key = "kc", .values = number_texts(kc_values), .absent = "16384", .meaning = "elements of k a pass"});
-  space.add(Parameter{
-      .key = "pf", .values = {"0", "1024", "4096"}, .absent = "0", .meaning = "prefetch distance in bytes"});
+  space.add(Parameter{.key = "pf",
+                      .values = number_texts(pf_values),
+                      .absent = "0",
+                      .meaning = "prefetch distance in bytes"});
   space.add(Parameter{.key = "sk", .values = {"1", "2", "4", "8"}, .absent = "1", .meaning = "splits of k"});
-  space.add(
-      Constraint{"tile", [this, problem](const Config& c) { return refuse_tile(problem, settings_of(c)); }});
-  space.add(
-      Constraint{"sk", [this, problem](const Config& c) { return refuse_split(problem, settings_of(c)); }});
-  space.add(Constraint{"waste",
-                       [this, problem](const Config& c) { return refuse_waste(problem, settings_of(c)); },
-                       Rule::search});
-  space.add(Constraint{"kc", [problem](const Config& c) { return refuse_kc(problem, settings_of(c)); },
-                       Rule::search});
+  const auto rule = [&](const char* name, Rule kind, auto refusal, std::vector<std::string> reads) {
+    space.add(Constraint{name,
+                         [problem, refusal](const Config& c) { return refusal(problem, settings_of(c)); },
+                         kind, std::move(reads)});
+  };
+  const auto own = [this](auto refusal) {
+    return [this, refusal](const Problem& asked, const SkinnySettings& settings) {
+      return (this->*refusal)(asked, settings);
+    };
+  };
+  rule("tile", Rule::build, own(&SkinnyFamily::refuse_tile), {"isa", "mr", "nr"});
+  rule("sk", Rule::build, own(&SkinnyFamily::refuse_split), {"sk"});
+  rule("waste", Rule::search, own(&SkinnyFamily::refuse_waste), {"isa", "mr", "nr"});
+  rule("kc", Rule::search, refuse_kc, {"mr", "kc"});
   return space;
 }
 
 double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings) const {
-  const Machine machine = machine_model(settings.isa, problem.x_type);
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const bool panels = layout_of(problem) == WeightLayout::panel16;
-  const double passes = real(ceil_div(problem.m, settings.mr));
-  const std::int64_t rest = problem.m % settings.mr == 0 ? settings.mr : problem.m % settings.mr;
-  const double rows = (passes - 1) * real(settings.mr) + real((rest + settings.mr) / 2);
-  // Vector loads a multiplication: of x for each vector of features, of weights for each row of x.
-  const double vectors = panels ? real(settings.nr) / 16 : real(settings.nr);
-  const double loads = 1 / real(settings.mr) + 1 / vectors;
-  const double compute =
-      rows * real(problem.n) * real(problem.k) * 2 / machine.flops_per_microsecond * (0.75 + 0.5 * loads);
-  // Several streams and a prefetch draw the weights a little faster.
-  const double draw = 1 + 0.15 / vectors + (settings.prefetch == 0 ? 0.02 : 0.0);
-  const double memory = real(weight_bytes(problem)) / machine.bytes_per_microsecond * draw;
-  // The first pass waits for memory, the others find the weights in a cache.
-  const double waiting = passes > 1 ? compute / passes * 0.2 : 0;
-  const double threads = worthwhile_threads(problem, threads_);
-  const double sums = settings.splits == 1 ? 0 : real(settings.splits * problem.m * problem.n) / 4e3 + 3;
-  const double kc = passes > 1 && settings.kc == kc_values[2] ? 1.05 : 1.0;
-  return (std::max(compute, memory) + waiting) * kc / threads + sums +
-         (threads > 1 ? machine.wake_microseconds : 0);
+  const std::int64_t passes = ceil_div(problem.m, settings.mr);
+  const std::int64_t rest = problem.m - (passes - 1) * settings.mr;
+  const double rows = real((passes - 1) * settings.mr) + real(rest + settings.mr) / 2;
+  const double weights = real(weight_bytes(problem));
+  const double k_block = real(std::min(settings.kc, problem.k));
+
+  KernelWork work;
+  work.tiles = ceil_div(problem.n, settings.nr) * settings.splits;
+  work.tiles_at_once = worthwhile_threads(problem, threads_);
+  work.flops = 2 * rows * real(problem.n) * real(problem.k);
+  // Dot products along k have a vector of sums for each row of x and each feature, and add them up at the
+  // end.
+  work.efficiency = panels ? tile_efficiency(settings.mr, settings.nr / panel_columns)
+                           : 1 / (1 + 2 / real(settings.mr) + 1 / real(settings.nr));
+  work.memory_bytes = weights;
+  work.cache_bytes = real(problem.m * problem.n) * 8 * real(ceil_div(problem.k, settings.kc) - 1);
+  if (k_block * real(settings.nr) * 2 > inner_cache_bytes) work.cache_bytes += weights * real(passes - 1);
+  work.exposed = settings.prefetch >= 1024 ? 0.3 : settings.prefetch >= 512 ? 0.65 : 1.0;
+  if (settings.splits > 1)
+    work.tail_microseconds = real(settings.splits * problem.m * problem.n) / 4e3 + wake_microseconds;
+  if (work.tiles_at_once > 1) work.tail_microseconds += wake_microseconds;
+  return gemmtune::predicted_microseconds(work, machine_rates(settings.isa, problem.x_type));
 }
 
 Config SkinnyFamily::default_config(const Problem& problem) const {
@@ -206,11 +221,12 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
   for (const Isa isa : useful_levels(set_, problem.x_type))
     for (const Tile& tile : tiles_of(*set_.at(isa), problem)) {
       SkinnySettings settings{
-          .isa = isa, .mr = tile.mr, .nr = tile.nr, .kc = kc_values[2], .prefetch = 1024, .splits = 1};
+          .isa = isa, .mr = tile.mr, .nr = tile.nr, .kc = whole_k, .prefetch = 1024, .splits = 1};
       if (problem.m > settings.mr) {
         // Several passes: a block of weights stays in a cache, and the passes hide the fetching.
-        settings.kc = layout_of(problem) == WeightLayout::panel16 ? kc_values[0] : kc_values[1];
-        if (problem.k <= kc_values[0]) settings.kc = kc_values[0];
+        settings.kc = layout_of(problem) == WeightLayout::panel16 ? 512 : 2048;
+        for (const std::int64_t value : kc_values)
+          if (value >= problem.k) settings.kc = std::min(settings.kc, value);
         settings.prefetch = 0;
       }
       if (!refuse_tile(problem, settings).empty() || !refuse_waste(problem, settings).empty()) continue;

@@ -7,14 +7,27 @@
 namespace gemmtune::cpu {
 namespace {
 
-constexpr std::int64_t mc_values[] = {128, 512};
-constexpr std::int64_t nc_values[] = {128, 512};
-constexpr std::int64_t kc_values[] = {256, 512, 2048};
+constexpr std::int64_t mc_values[] = {64, 128, 256, 512};
+constexpr std::int64_t nc_values[] = {128, 256, 512, 1024, 2048};
+constexpr std::int64_t kc_values[] = {128, 256, 512, 1024, 2048, 4096};
+constexpr std::int64_t bound_by_weights = 128;  // rows
 constexpr std::int64_t max_partial_bytes = std::int64_t{64} << 20;
+// For the cost model, of the machine that machine_rates describes.
+constexpr double inner_cache_bytes = 768e3;
+constexpr double packing_passes = 10;  // what packing a plain weight costs, in passes over it through a cache
+constexpr double wake_microseconds = 3;
 
-std::int64_t default_block(const std::int64_t (&values)[2], std::int64_t size) {
-  return size > values[0] ? values[1] : values[0];
+/// The first value that holds `size`, at most `most`.
+template <std::size_t count>
+std::int64_t holding(const std::int64_t (&values)[count], std::int64_t size, std::int64_t most) {
+  for (const std::int64_t value : values)
+    if (value >= size || value == most) return value;
+  return most;
 }
+/// Blocks that are good without tuning.
+std::int64_t default_mc(const Problem& problem) { return holding(mc_values, problem.m, 512); }
+std::int64_t default_nc(const Problem& problem) { return holding(nc_values, problem.n, 512); }
+std::int64_t default_kc(const Problem& problem) { return holding(kc_values, problem.k, 2048); }
 
 /// The largest divisor of `threads` up to its square root.
 std::int64_t square_divisor(std::int64_t threads) {
@@ -59,7 +72,9 @@ class TiledFamily final : public KernelFamily {
   Choice choice_of(const Problem& problem, const Config& config) const;
   void lay_grid(const Problem& problem, Choice& choice) const;
   std::string refuse_tile(const Problem& problem, const Choice& choice) const;
+  std::string refuse_prefetch(const Problem& problem, const Choice& choice) const;
   std::string refuse_waste(const Problem& problem, const Choice& choice) const;
+  std::string refuse_lower_isa(const Problem& problem, const Choice& choice) const;
   std::string refuse_split_k(const Problem& problem, const Choice& choice) const;
   std::string refuse_split(const Problem& problem, const Choice& choice) const;
   double cost(const Problem& problem, const Choice& choice) const;
@@ -99,7 +114,13 @@ std::string TiledFamily::refuse_tile(const Problem& problem, const Choice& choic
   const PanelList& list = tiled_panels(*kernels, problem);
   const std::int64_t panels = settings.nr / panel_columns;
   if (find(list, settings.mr, panels) == nullptr) return "mr x nr is no register tile of this isa and layout";
-  if (settings.prefetch == 2 && !kernels->rows_read_x_panels) return "pf 2 is for tile units";
+  return {};
+}
+
+std::string TiledFamily::refuse_prefetch(const Problem&, const Choice& choice) const {
+  const IsaKernels* kernels = set_.at(choice.settings.isa);
+  if (choice.settings.prefetch == 2 && kernels != nullptr && !kernels->rows_read_x_panels)
+    return "pf 2 is for tile units";
   return {};
 }
 
@@ -118,10 +139,17 @@ std::string TiledFamily::refuse_waste(const Problem& problem, const Choice& choi
     if (useful == list.entries[i].mr)
       largest = std::max<std::int64_t>(largest, useful * list.entries[i].panels);
   }
-  if (settings.mr * panels * 3 < largest * 2) return "mr x nr uses too few registers";
+  // Where few rows meet each weight, memory decides and smaller tiles keep up.
+  const std::int64_t tile = settings.mr * panels;
+  const bool few = problem.m > bound_by_weights ? tile * 3 < largest * 2 : tile * 2 < largest;
+  if (few) return "mr x nr uses too few registers";
+  return {};
+}
+
+std::string TiledFamily::refuse_lower_isa(const Problem& problem, const Choice& choice) const {
+  const TiledSettings& settings = choice.settings;
   const bool preferred = settings.isa == useful_levels(set_, problem.x_type).front();
-  if (!preferred && (settings.mc != default_block(mc_values, problem.m) ||
-                     settings.nc != default_block(nc_values, problem.n)))
+  if (!preferred && (settings.mc != default_mc(problem) || settings.nc != default_nc(problem)))
     return "a lower isa is tried with one mc and nc only";
   return {};
 }
@@ -185,61 +213,74 @@ Space TiledFamily::space(const Problem& problem) const {
   space.add(
       Parameter{.key = "split", .values = {"n", "m", "mn"}, .absent = "n", .meaning = "what threads divide"});
   space.add(Parameter{.key = "sk", .values = {"1", "2", "4"}, .absent = "1", .meaning = "splits of k"});
-  const auto rule = [&](std::string name, Rule kind, auto refusal) {
+  using Keys = std::vector<std::string>;
+  const auto rule = [&](std::string name, Rule kind, auto refusal, Keys reads) {
     space.add(Constraint{std::move(name),
                          [this, problem, refusal](const Config& config) -> std::string {
                            return (this->*refusal)(problem, choice_of(problem, config));
                          },
-                         kind});
+                         kind, std::move(reads)});
   };
-  rule("tile", Rule::build, &TiledFamily::refuse_tile);
-  rule("sk", Rule::build, &TiledFamily::refuse_split_k);
-  rule("waste", Rule::search, &TiledFamily::refuse_waste);
-  space.add(Constraint{
-      "mc", [problem](const Config& c) { return refuse_block(mc_values, c.number("mc"), problem.m); },
-      Rule::search});
-  space.add(Constraint{
-      "nc", [problem](const Config& c) { return refuse_block(nc_values, c.number("nc"), problem.n); },
-      Rule::search});
-  space.add(Constraint{
-      "kc", [problem](const Config& c) { return refuse_block(kc_values, c.number("kc"), problem.k); },
-      Rule::search});
-  rule("split", Rule::search, &TiledFamily::refuse_split);
+  const auto block_rule = [&](const char* key, const auto& values, std::int64_t size) {
+    space.add(Constraint{
+        key,
+        [key, &values, size](const Config& c) { return refuse_block(values, c.number(key), size); },
+        Rule::search,
+        {key}});
+  };
+  rule("tile", Rule::build, &TiledFamily::refuse_tile, {"isa", "mr", "nr"});
+  rule("pf", Rule::build, &TiledFamily::refuse_prefetch, {"isa", "pf"});
+  rule("sk", Rule::build, &TiledFamily::refuse_split_k, {"sk"});
+  rule("waste", Rule::search, &TiledFamily::refuse_waste, {"isa", "mr", "nr"});
+  block_rule("mc", mc_values, problem.m);
+  block_rule("nc", nc_values, problem.n);
+  block_rule("kc", kc_values, problem.k);
+  rule("lower isa", Rule::search, &TiledFamily::refuse_lower_isa, {"isa", "mc", "nc"});
+  rule("split", Rule::search, &TiledFamily::refuse_split, {"mr", "split", "sk"});
   return space;
 }
 
 double TiledFamily::cost(const Problem& problem, const Choice& choice) const {
   const TiledSettings& s = choice.settings;
-  const Machine machine = machine_model(s.isa, problem.x_type);
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-  const PanelList& list = tiled_panels(*set_.at(s.isa), problem);
-  const std::int64_t rest = problem.m - (ceil_div(problem.m, s.mr) - 1) * s.mr;
-  const std::int64_t padded_m =
-      (ceil_div(problem.m, s.mr) - 1) * s.mr + fitting(list, rest, s.nr / panel_columns)->mr;
+  const bool packed = layout_of(problem) == WeightLayout::panel16;
+  const std::int64_t row_tiles = ceil_div(problem.m, s.mr);
+  const std::int64_t column_tiles = ceil_div(problem.n, s.nr);
+  const std::int64_t rest = problem.m - (row_tiles - 1) * s.mr;
+  const std::int64_t last = fitting(tiled_panels(*set_.at(s.isa), problem), rest, s.nr / panel_columns)->mr;
+  const double padded_m = real((row_tiles - 1) * s.mr + last);
   const double padded_n = real(round_up(problem.n, panel_columns));
-  const double k = real(round_up(problem.k, chunk_elements));
-  // Loads a multiplication, in units of the widest tile's.
-  const double loads = 1.0 / real(s.mr) + 16.0 / real(s.nr) * 0.06;
-  double work = 2 * real(padded_m) * padded_n * k / machine.flops_per_microsecond * (0.85 + loads);
-  // Tiles of sums are loaded and stored once a block of k.
-  work += real(padded_m) * padded_n * real(ceil_div(problem.k, s.kc) - 1) * 8 / 60e3;
-  // Plain weights are packed again for every block of rows.
+  const double padded_k = real(round_up(problem.k, chunk_elements));
+  const std::int64_t rounds = ceil_div(problem.m, std::max(s.mc, s.mr) * s.row_threads);
   const double weights = real(weight_bytes(problem));
-  const double blocks = real(ceil_div(problem.m, std::max(s.mc, s.mr) * s.row_threads));
-  if (layout_of(problem) == WeightLayout::plain) work += weights * blocks * real(s.row_threads) / 8e3;
-  const double memory = weights * blocks / machine.bytes_per_microsecond;
-  const std::int64_t row_share = ceil_div(ceil_div(problem.m, s.mr), s.row_threads) * s.mr * s.row_threads;
-  const std::int64_t column_share =
-      ceil_div(ceil_div(problem.n, s.nr), s.column_threads) * s.nr * s.column_threads;
-  const double uneven = real(std::max(row_share, problem.m)) /
-                        real(std::max<std::int64_t>(padded_m, problem.m)) *
-                        real(std::max(column_share, problem.n)) / padded_n;
-  const double threads = real(s.row_threads * s.column_threads * s.splits);
-  const double sums =
-      s.splits == 1 ? 0 : real(s.splits * problem.m * problem.n) / 4e3 + machine.wake_microseconds;
-  const double fetched = s.prefetch == 0 ? 1.02 : 1.0;
-  return std::max(work, memory * fetched) * std::max(uneven, 1.0) / threads + memory * 0.02 * (fetched - 1) +
-         sums + (threads > 1 ? 2 * machine.wake_microseconds : 0);
+  const double k_block = real(std::min(s.kc, problem.k));
+
+  KernelWork work;
+  work.tiles = row_tiles * column_tiles * s.splits;
+  work.tiles_at_once = s.row_threads * s.column_threads * s.splits;
+  work.busiest_tiles = ceil_div(row_tiles, s.row_threads) * ceil_div(column_tiles, s.column_threads);
+  work.flops = 2 * padded_m * padded_n * padded_k;
+  work.efficiency = tile_efficiency(s.mr, s.nr / panel_columns);
+  work.memory_bytes = weights;
+  // Later rounds of rows find the weights in an outer cache; sums are loaded and stored once a block of k.
+  work.cache_bytes = weights * real(rounds - 1);
+  work.cache_bytes += padded_m * padded_n * 8 * real(ceil_div(problem.k, s.kc) - 1);
+  // x is read again for every column of tiles; beyond the inner cache that counts.
+  const double rows = real(ceil_div(problem.m, rounds * s.row_threads));
+  if (rows * k_block * 2 > inner_cache_bytes)
+    work.cache_bytes += padded_m * padded_k * 2 * real(column_tiles);
+  if (packed) {
+    work.exposed = s.prefetch == 0 ? 1.0 : 0.3;
+  } else {
+    work.cache_bytes += weights * real(rounds * s.row_threads) * packing_passes;
+    if (real(std::min(s.nc, problem.n)) * k_block * 2 > inner_cache_bytes) {
+      work.cache_bytes += weights * real(row_tiles);
+    }
+    work.exposed = 0.6;
+  }
+  if (s.splits > 1) work.tail_microseconds = real(s.splits * problem.m * problem.n) / 4e3 + wake_microseconds;
+  if (work.tiles_at_once > 1) work.tail_microseconds += 2 * wake_microseconds;
+  return gemmtune::predicted_microseconds(work, machine_rates(s.isa, problem.x_type));
 }
 
 Config TiledFamily::default_config(const Problem& problem) const {
@@ -250,11 +291,9 @@ Config TiledFamily::default_config(const Problem& problem) const {
     for (int i = 0; i < list.count; ++i) {
       Choice choice{
           .settings = {.isa = isa, .mr = list.entries[i].mr, .nr = list.entries[i].panels * panel_columns}};
-      choice.settings.mc = default_block(mc_values, problem.m);
-      choice.settings.nc = default_block(nc_values, problem.n);
-      choice.settings.kc = problem.k > kc_values[1]   ? kc_values[2]
-                           : problem.k > kc_values[0] ? kc_values[1]
-                                                      : kc_values[0];
+      choice.settings.mc = default_mc(problem);
+      choice.settings.nc = default_nc(problem);
+      choice.settings.kc = default_kc(problem);
       choice.settings.prefetch = 1;
       lay_grid(problem, choice);
       if (!refuse_tile(problem, choice).empty() || !refuse_waste(problem, choice).empty()) continue;

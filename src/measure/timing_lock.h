@@ -1,0 +1,12 @@
+// The file that is locked while something is timed, so that processes of one machine do not time each other.
+#pragma once
+
+#include <string>
+
+namespace gemmtune {
+
+/// In `runtime_folder` (Environment::runtime_folder), which is made where missing: of this user, in a folder
+/// that nobody else can write. Empty where there is no such folder.
+std::string timing_lock_path(const std::string& runtime_folder);
+
+}  // namespace gemmtune

@@ -1,0 +1,62 @@
+// One problem tuned in the process that serves: within a budget, with proven kernels, into the online file.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "base/status.h"
+#include "measure/policy.h"
+#include "tuning/budget.h"
+
+namespace gemmtune {
+
+/// What dispatch tells of a problem that no row answered.
+struct OnlineProblem {
+  Problem problem;
+  std::string file;                          // that its row goes into
+  std::string fallback;                      // the kernel that runs meanwhile
+  std::vector<std::string> proven_families;  // beside the vendors': rows of this device name them
+  std::vector<std::string> tuned_files;      // whose journals know what fails
+};
+
+struct OnlineSettings {
+  double budget_seconds = 2;
+  bool hipblaslt_table = false;  // the file is AITER's hip_online_tuning_res.csv
+  Policy policy = online_policy();
+  double largest_err_ratio = 0.05;
+  std::string timing_lock;              // as InProcessOptions
+  SecondsClock clock = steady_seconds;  // of the budget
+
+  /// The policy of offline tuning, so that rows and failures of both mean the same, with fewer finalists and
+  /// rounds and a small pool.
+  static Policy online_policy();
+};
+
+enum class OnlineState {
+  tuned,     // a row was published
+  known,     // the file has a row of it that runs here
+  declined,  // it is not tuned online, and need not be asked again
+  failed,    // no candidate is right, or the file cannot be written
+  stopped,
+};
+
+struct OnlineResult {
+  OnlineState state = OnlineState::failed;
+  std::string text;       // for the log
+  bool hopeless = false;  // no other problem will fare better: the file cannot be written
+};
+
+/// A problem as its row will stand for it: the alignment is what AITER's columns hold.
+Problem online_key_problem(const Problem& problem);
+
+/// Requires the problem's claim. `device` is not used by anybody else. The result is checked by both gates,
+/// and at the other M that its row answers (for AITER's table: with and without a bias, which its key does
+/// not tell apart). What the budget cannot cut (the reference, one candidate, three rounds) may exceed it; a
+/// problem whose checks alone are estimated above it is declined.
+OnlineResult tune_online(Device& device, const OnlineProblem& asked, const OnlineSettings& settings,
+                         const std::atomic<bool>& stopping);
+
+}  // namespace gemmtune

@@ -1,0 +1,88 @@
+#include "tuning/transfer.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace gemmtune {
+namespace {
+
+/// Equal texts: the problems differ in sizes only. A pre-shuffled weight's layout is decided by tuning.
+std::string kind_of(const Problem& problem) {
+  Problem kind = problem;
+  kind.m = kind.n = kind.k = 1;
+  if (kind.bpreshuffle) kind.weight_layout = WeightLayout::any;
+  return print(kind);
+}
+
+double apart(std::int64_t a, std::int64_t b) {
+  return std::abs(std::log(static_cast<double>(a) / static_cast<double>(b)));
+}
+
+std::size_t shared_settings(const Config& a, const Config& b) {
+  std::size_t shared = 0;
+  for (const auto& [key, value] : a.settings()) shared += b.word(key) == value ? 1 : 0;
+  return shared;
+}
+
+}  // namespace
+
+void Transfer::learn(const Problem& problem, const Candidate& winner) {
+  winners_.push_back({problem, kind_of(problem), winner});
+}
+
+std::vector<Candidate> Transfer::winners_near(const Problem& problem) const {
+  struct Near {
+    bool other_weight;
+    double distance;
+    const Candidate* candidate;
+  };
+  const std::string kind = kind_of(problem);
+  std::vector<Near> near;
+  for (const Winner& winner : winners_) {
+    const Problem& other = winner.problem;
+    if (winner.kind != kind) continue;
+    near.push_back({other.n != problem.n || other.k != problem.k,
+                    apart(other.m, problem.m) + apart(other.n, problem.n) + apart(other.k, problem.k),
+                    &winner.candidate});
+  }
+  std::stable_sort(near.begin(), near.end(), [](const Near& a, const Near& b) {
+    return a.other_weight != b.other_weight ? b.other_weight : a.distance < b.distance;
+  });
+  std::vector<Candidate> candidates;
+  for (const Near& one : near) {
+    if (std::find(candidates.begin(), candidates.end(), *one.candidate) == candidates.end())
+      candidates.push_back(*one.candidate);
+  }
+  return candidates;
+}
+
+std::vector<Candidate> candidates_named(const std::vector<std::string>& kernel_names, const Device& device,
+                                        const Problem& problem) {
+  std::vector<Candidate> candidates;
+  for (const std::string& name : kernel_names) {
+    const auto family_name = family_of_kernel_name(name);
+    const KernelFamily* family = family_name ? device.find_family(*family_name) : nullptr;
+    if (family == nullptr || !family->accepts(problem).ok()) continue;
+    auto candidate = parse_kernel_name(name, family->space(problem).keys());
+    if (candidate.ok()) candidates.push_back(std::move(*candidate));
+  }
+  return candidates;
+}
+
+void mark_hints(const std::vector<Candidate>& hints, std::vector<ListedCandidate>& candidates) {
+  int rank = 0;
+  for (const Candidate& hint : hints) {
+    ListedCandidate* closest = nullptr;
+    std::size_t most = 0;
+    for (ListedCandidate& listed : candidates) {
+      if (listed.candidate.family != hint.family) continue;
+      const std::size_t shared = shared_settings(hint.config, listed.candidate.config);
+      if (closest != nullptr && shared <= most) continue;
+      closest = &listed;
+      most = shared;
+    }
+    if (closest != nullptr && closest->hint == 0) closest->hint = ++rank;
+  }
+}
+
+}  // namespace gemmtune
