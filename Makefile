@@ -49,8 +49,7 @@ bench: build
 	@tools/run_benchmarks.sh build
 
 test-gpu: build
-	@echo "test-gpu: this version has no GPU backend; tests with the label gpu come with one"
-	@ctest --test-dir build -L gpu --no-tests=ignore --output-on-failure
+	@ctest --test-dir build -L gpu --no-tests=error --output-on-failure
 
 format:
 	@tools/install_dependencies.sh check

@@ -42,5 +42,6 @@ function(gemmtune_test name)
                              GEMMTUNE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  # Tests mean the CPU where they name no device, on a machine with a GPU too; those of the GPU unset it.
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "CUDA_VISIBLE_DEVICES=")
 endfunction()

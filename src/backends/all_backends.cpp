@@ -5,6 +5,7 @@
 #include "backends/absent_backend.h"
 #include "backends/backend.h"
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cuda/cuda_backend.h"
 #include "base/file.h"
 
 namespace gemmtune {
@@ -37,9 +38,8 @@ std::string backend_names() {
 }  // namespace
 
 std::span<const Backend* const> all_backends() {
-  static const AbsentBackend cuda("cuda", why_no_gpu("/proc/driver/nvidia/version", "NVIDIA"));
   static const AbsentBackend hip("hip", why_no_gpu("/sys/module/amdgpu/initstate", "AMD GPU"));
-  static const std::array<const Backend*, 3> list{&cuda, &hip, &cpu::cpu_backend()};
+  static const std::array<const Backend*, 3> list{&cuda::cuda_backend(), &hip, &cpu::cpu_backend()};
   return list;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -141,9 +142,15 @@ class Device {
   virtual Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes, Placement placement) = 0;
   virtual Status copy_in(void* device, const void* host, std::size_t bytes) = 0;
   virtual Status copy_out(void* host, const void* device, std::size_t bytes) = 0;
+  /// Both on the device; they must not overlap. Through the host where a backend has no shorter way.
+  virtual Status copy_within(void* to, const void* from, std::size_t bytes);
   virtual Status fill(void* device, int byte, std::size_t bytes) = 0;
   /// Waits for all work and reports a fault that happened since the last call.
   virtual Status synchronize() = 0;
+  /// ok until a fault made the device unusable for the rest of the process; then that fault.
+  virtual Status health() const { return {}; }
+  /// What it does just now, for the record beside results: clocks in MHz, temperature, reasons to throttle.
+  virtual std::map<std::string, double> observe() { return {}; }
 
   /// Bytes of a weight in `layout`, and the packing itself (both pointers on the device).
   virtual Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const = 0;
@@ -185,7 +192,9 @@ struct DeviceRequest {
   int threads = 0;      // 0: all cores of the set
   std::string isa_cap;  // GEMMTUNE_CPU_ISA
   std::string module_folder;
-  bool pin_threads = false;  // the tuner pins, service never does
+  std::string kernel_cache_folder;  // of kernels compiled at run time; empty: none is kept
+  bool rebuild_kernels = false;     // GEMMTUNE_REBUILD: compiles although the cache has them
+  bool pin_threads = false;         // the tuner pins, service never does
 };
 
 class Backend {

@@ -24,6 +24,7 @@ std::string refusal_of(const Space& space, const Config& full) {
     const std::string_view value = full.word(parameter.key);
     // What absence means need not be among the values that are tried.
     if (value == parameter.absent) continue;
+    if (parameter.open && parse_integer(value)) continue;
     if (std::find(parameter.values.begin(), parameter.values.end(), value) != parameter.values.end())
       continue;
     std::string known;
@@ -72,6 +73,16 @@ std::string Device::family_identity(std::string_view name) const {
 Status Device::unshuffle_weight(const Problem& problem, WeightLayout layout, const void*, void*) const {
   return Status::unsupported("weight layout {} of {} has no inverse on {}", to_string(layout),
                              short_name(problem), info().name);
+}
+
+Status Device::copy_within(void* to, const void* from, std::size_t bytes) {
+  std::vector<std::byte> piece(std::min<std::size_t>(bytes, std::size_t{1} << 24));
+  for (std::size_t at = 0; at < bytes; at += piece.size()) {
+    const std::size_t size = std::min(piece.size(), bytes - at);
+    GEMMTUNE_RETURN_IF_ERROR(copy_out(piece.data(), static_cast<const std::byte*>(from) + at, size));
+    GEMMTUNE_RETURN_IF_ERROR(copy_in(static_cast<std::byte*>(to) + at, piece.data(), size));
+  }
+  return {};
 }
 
 Status Device::missing_family(std::string_view name) const {

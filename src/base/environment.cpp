@@ -51,6 +51,13 @@ std::string default_config_folder() {
   return ".gemmtune";
 }
 
+std::string default_kernel_cache_folder() {
+  if (const auto folder = first_set({"GEMMTUNE_CACHE_DIR"}); !folder.empty()) return folder;
+  if (const auto base = first_set({"XDG_CACHE_HOME"}); !base.empty()) return base + "/gemmtune/kernels";
+  if (const auto home = first_set({"HOME"}); !home.empty()) return home + "/.cache/gemmtune/kernels";
+  return {};
+}
+
 std::string default_runtime_folder() {
   if (const auto base = first_set({"XDG_RUNTIME_DIR"}); !base.empty()) return base + "/gemmtune";
   return "/tmp/gemmtune-" + std::to_string(geteuid());
@@ -90,6 +97,8 @@ Environment read_environment() {
   environment.model_folder = first_set({"GTUNE_MODEL"});
   environment.batch_size = parse_integer(first_set({"GTUNE_BATCH_SIZE"}));
   environment.tensor_parallel = parse_integer(first_set({"GTUNE_TP"}));
+  environment.kernel_cache_folder = default_kernel_cache_folder();
+  environment.rebuild_kernels = is_on(first_set({"GEMMTUNE_REBUILD"}));
   environment.module_folder = first_set({"GEMMTUNE_LIBRARY_DIR"});
   return environment;
 }

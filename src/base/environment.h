@@ -34,9 +34,13 @@ struct Environment {
   std::string config_folder;  // GEMMTUNE_CONFIG_DIR, else $XDG_CONFIG_HOME/gemmtune, else ~/.config/gemmtune
   TunedFileLists tuned_files;
   std::string runtime_folder;  // of a machine's locks: $XDG_RUNTIME_DIR/gemmtune, else /tmp/gemmtune-<user>
-  bool log_config = false;     // GEMMTUNE_LOG_CONFIG, AITER_LOG_TUNED_CONFIG
-  bool capture = false;        // GEMMTUNE_CAPTURE, AITER_TUNE_GEMM: on, or a folder
-  std::string capture_folder;  // that folder; empty: the config folder
+  // Of kernels compiled at run time: GEMMTUNE_CACHE_DIR, else $XDG_CACHE_HOME/gemmtune/kernels, else
+  // ~/.cache/gemmtune/kernels; empty where there is no home.
+  std::string kernel_cache_folder;
+  bool rebuild_kernels = false;  // GEMMTUNE_REBUILD: compiles them again
+  bool log_config = false;       // GEMMTUNE_LOG_CONFIG, AITER_LOG_TUNED_CONFIG
+  bool capture = false;          // GEMMTUNE_CAPTURE, AITER_TUNE_GEMM: on, or a folder
+  std::string capture_folder;    // that folder; empty: the config folder
   OnlineTuning online_tuning = OnlineTuning::off;
   std::optional<std::int64_t> online_budget_milliseconds;  // GEMMTUNE_ONLINE_BUDGET_MS
   std::optional<int> threads;                              // GEMMTUNE_NUM_THREADS

@@ -13,6 +13,7 @@ std::vector<std::string> Space::keys() const {
 }
 
 std::int64_t Space::points() const {
+  if (listed_) return static_cast<std::int64_t>(listed_->size());
   std::int64_t points = 1;
   for (const Parameter& parameter : parameters_) {
     const auto count = static_cast<std::int64_t>(parameter.values.size());
@@ -45,7 +46,16 @@ std::size_t Space::parameters_before(const Constraint& constraint) const {
   return before;
 }
 
+std::vector<Config> Space::enumerate_listed(std::size_t limit) const {
+  std::vector<Config> configs;
+  for (const Config& config : *listed_) {
+    if (configs.size() < limit && refusal(config).empty()) configs.push_back(config);
+  }
+  return configs;
+}
+
 std::vector<Config> Space::enumerate(std::size_t limit) const {
+  if (listed_) return enumerate_listed(limit);
   std::vector<std::vector<const Constraint*>> asked_after(parameters_.size() + 1);
   for (const Constraint& constraint : constraints_)
     asked_after[parameters_before(constraint)].push_back(&constraint);

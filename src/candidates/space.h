@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct Parameter {
   std::vector<std::string> values;
   std::string absent;
   std::string meaning;  // a phrase for `gemmtune explain`
+  bool open = false;    // any number is legal, not only `values`
 };
 
 /// What a constraint is about. A row tuned for one M serves other M through padding: rules of the search must
@@ -41,6 +43,8 @@ class Space {
  public:
   void add(Parameter parameter) { parameters_.push_back(std::move(parameter)); }
   void add(Constraint constraint) { constraints_.push_back(std::move(constraint)); }
+  /// The configs to try are these instead of all combinations of values: where a library proposes them.
+  void list(std::vector<Config> configs) { listed_ = std::move(configs); }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const std::vector<Constraint>& constraints() const { return constraints_; }
   std::vector<std::string> keys() const;
@@ -60,6 +64,9 @@ class Space {
 
   std::vector<Parameter> parameters_;
   std::vector<Constraint> constraints_;
+  std::vector<Config> enumerate_listed(std::size_t limit) const;
+
+  std::optional<std::vector<Config>> listed_;
 };
 
 }  // namespace gemmtune

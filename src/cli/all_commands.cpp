@@ -21,6 +21,8 @@ std::span<const Command> all_commands() {
       Command{"coverage", "How tuned files serve a captured workload", declare_coverage},
       Command{"devices", "Backends, devices and libraries that were found, and what is missing",
               declare_devices},
+      Command{"cache", "Kernels compiled at run time and kept on disk: list, compile ahead, remove",
+              declare_cache},
       Command{"journal", "The journal of measurements beside a tuned file: list, export, prune",
               declare_journal},
   };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
@@ -48,7 +49,10 @@ InProcessOptions in_process_options(const Device& device, const Policy& policy, 
   InProcessOptions options;
   options.policy = policy;
   options.largest_err_ratio = largest_err_ratio;
-  options.reference_threads = device.info().backend == "cpu" ? device.info().cu_num : 1;
+  // A GPU leaves the machine's cores to verification.
+  options.reference_threads = device.info().backend == "cpu"
+                                  ? device.info().cu_num
+                                  : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   return options;
 }
 

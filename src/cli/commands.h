@@ -21,6 +21,7 @@ std::function<int()> declare_convert(CLI::App& app);
 std::function<int()> declare_diff(CLI::App& app);
 std::function<int()> declare_coverage(CLI::App& app);
 std::function<int()> declare_devices(CLI::App& app);
+std::function<int()> declare_cache(CLI::App& app);
 std::function<int()> declare_journal(CLI::App& app);
 
 /// The hidden command: the worker process of `tune`. Takes no options.

@@ -28,6 +28,8 @@ DeviceRequest device_request(const DeviceOptions& options, const Environment& en
   request.threads = options.threads > 0 ? options.threads : environment.threads.value_or(0);
   request.isa_cap = environment.cpu_isa;
   request.module_folder = environment.module_folder;
+  request.kernel_cache_folder = environment.kernel_cache_folder;
+  request.rebuild_kernels = environment.rebuild_kernels;
   return request;
 }
 

@@ -37,6 +37,8 @@ Result<std::unique_ptr<Context>> Context::open(const ContextOptions& options) {
   request.threads = options.threads > 0 ? options.threads : std::max(environment.threads.value_or(0), 0);
   request.isa_cap = environment.cpu_isa;
   request.module_folder = environment.module_folder;
+  request.kernel_cache_folder = environment.kernel_cache_folder;
+  request.rebuild_kernels = environment.rebuild_kernels;
   auto device = open_device(options.backend.empty() ? "auto" : options.backend, request);
   if (!device.ok()) return device.status();
   return std::make_unique<Context>(options, environment, std::move(device).value());

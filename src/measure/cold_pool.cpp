@@ -44,9 +44,8 @@ Result<ColdPool> ColdPool::make(Device& device, const PoolShape& shape, const Fi
   GEMMTUNE_RETURN_IF_ERROR(fill(pool.copy(0)));
   if (shape.copies > 1) {
     try {
-      std::vector<std::byte> host(shape.tensor_bytes);
-      GEMMTUNE_RETURN_IF_ERROR(device.copy_out(host.data(), pool.copy(0), host.size()));
-      GEMMTUNE_RETURN_IF_ERROR(pool.write_copies(host, 1));
+      for (std::size_t i = 1; i < shape.copies; ++i)
+        GEMMTUNE_RETURN_IF_ERROR(device.copy_within(pool.copy(i), pool.copy(0), shape.tensor_bytes));
     } catch (const std::bad_alloc&) {
       return Status::out_of_memory("no memory to copy a weight of {} bytes", shape.tensor_bytes);
     }

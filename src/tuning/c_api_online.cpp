@@ -68,6 +68,8 @@ class Service {
     if (std::string_view(info.backend) == "cpu") request.threads = info.cu_num;
     request.isa_cap = environment_.cpu_isa;
     request.module_folder = environment_.module_folder;
+    request.kernel_cache_folder = environment_.kernel_cache_folder;
+    request.rebuild_kernels = environment_.rebuild_kernels;
     auto device = open_device(info.backend, request);
     if (!device.ok()) return device;
     const DeviceInfo& own = (*device)->info();

@@ -148,6 +148,8 @@ DeviceRequest device_request(const gemmtune_tuning_options& options, const Envir
   request.threads = options.threads != 0 ? options.threads : environment.threads.value_or(0);
   request.isa_cap = environment.cpu_isa;
   request.module_folder = environment.module_folder;
+  request.kernel_cache_folder = environment.kernel_cache_folder;
+  request.rebuild_kernels = environment.rebuild_kernels;
   request.pin_threads = options.pin_threads != 0;
   return request;
 }

@@ -109,7 +109,9 @@ Outcome CorrectnessGate::execute(Run& run, const Kernel& kernel) {
 }
 
 Outcome CorrectnessGate::judge(const Run& run, const Reference& reference) const {
-  const Tolerance tolerance = tolerance_for(problem_, options_.largest_err_ratio);
+  const Accumulator accumulator =
+      device_->info().backend == "cpu" ? Accumulator::float32 : Accumulator::matrix_unit;
+  const Tolerance tolerance = tolerance_for(problem_, options_.largest_err_ratio, accumulator);
   const CheckReport report = check_output(problem_, reference, run.output, run.operands.ldy, tolerance);
   Outcome outcome;
   if (!report.right) outcome = wrong(report.reason);

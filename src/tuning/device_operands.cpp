@@ -7,6 +7,8 @@ namespace gemmtune {
 namespace {
 
 constexpr std::size_t line_bytes = 64;
+/// Floats from one scale to the next: each has the alignment that a problem promises of every pointer.
+constexpr std::size_t scale_stride = 4;
 
 std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -15,13 +17,7 @@ std::size_t round_up(std::size_t value, std::size_t multiple) {
 }  // namespace
 
 Status copy_on_device(Device& device, void* to, const void* from, std::size_t bytes) {
-  std::vector<std::byte> piece(std::min<std::size_t>(bytes, std::size_t{1} << 24));
-  for (std::size_t at = 0; at < bytes; at += piece.size()) {
-    const std::size_t size = std::min(piece.size(), bytes - at);
-    GEMMTUNE_RETURN_IF_ERROR(device.copy_out(piece.data(), static_cast<const std::byte*>(from) + at, size));
-    GEMMTUNE_RETURN_IF_ERROR(device.copy_in(static_cast<std::byte*>(to) + at, piece.data(), size));
-  }
-  return {};
+  return device.copy_within(to, from, bytes);
 }
 
 Result<DeviceOperands> DeviceOperands::make(Device& device, const Problem& problem, Placement placement) {
@@ -35,7 +31,7 @@ Result<DeviceOperands> DeviceOperands::make(Device& device, const Problem& probl
   } wanted[] = {{operands.x_, x_bytes},
                 {operands.w_, static_cast<std::size_t>(weight_bytes(problem))},
                 {operands.bias_, bias_bytes},
-                {operands.scales_, 2 * sizeof(float)}};
+                {operands.scales_, 2 * scale_stride * sizeof(float)}};
   for (const auto& [tensor, bytes] : wanted) {
     if (bytes == 0) continue;
     auto made = operands.tensor(bytes);
@@ -66,7 +62,9 @@ Status DeviceOperands::fill(const HostOperands& host) {
   GEMMTUNE_RETURN_IF_ERROR(device_->copy_in(w_.data, host.w.data(), w_.bytes));
   if (bias_.data != nullptr)
     GEMMTUNE_RETURN_IF_ERROR(device_->copy_in(bias_.data, host.bias.data(), bias_.bytes));
-  const float scales[] = {host.x_scale, host.w_scale};
+  float scales[2 * scale_stride] = {};
+  scales[0] = host.x_scale;
+  scales[scale_stride] = host.w_scale;
   GEMMTUNE_RETURN_IF_ERROR(device_->copy_in(scales_.data, scales, sizeof(scales)));
   return repack();
 }
@@ -98,7 +96,7 @@ Result<Operands> DeviceOperands::operands(WeightLayout layout) {
   operands.ldx = problem_.k;
   if (problem_.scale_ab) {
     operands.x_scale = static_cast<const float*>(scales_.data);
-    operands.w_scale = operands.x_scale + 1;
+    operands.w_scale = operands.x_scale + scale_stride;
   }
   if (layout == WeightLayout::plain) return operands;
   auto found = packed_.find(layout);

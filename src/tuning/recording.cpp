@@ -101,6 +101,7 @@ Json to_json(const RecordedSpace& space) {
                                   {"values", parameter.values},
                                   {"absent", parameter.absent},
                                   {"meaning", parameter.meaning}});
+    if (parameter.open) json["parameters"].back()["open"] = true;
   }
   for (const RecordedConfig& config : space.configs) {
     json["configs"].push_back(Json::array({config.kernel_name, brief(config.predicted), config.resources}));
@@ -170,7 +171,7 @@ RecordedSpace space_from(const Json& json) {
   if (json.contains("packed")) space.packed = parse_weight_layout(json.at("packed").get<std::string>());
   for (const Json& one : json.at("parameters")) {
     space.parameters.push_back({one.at("key"), one.at("values").get<std::vector<std::string>>(),
-                                one.at("absent"), one.at("meaning")});
+                                one.at("absent"), one.at("meaning"), one.value("open", false)});
   }
   for (const Json& one : json.at("configs")) {
     space.configs.push_back({one.at(0), one.at(1), one.at(2)});

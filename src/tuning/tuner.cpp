@@ -234,10 +234,10 @@ void Run::conclude(std::size_t index, ProblemResult&& result, std::optional<Weig
   report.ties = settled.ties;
   noise_floors_.push_back(settled.noise_floor);
   busy_rows_ += settled.quietness.busy() ? 1 : 0;
-  publisher_.set_environment(row_environment(device_, request_.policy,
-                                             {{"noise_floor", median(noise_floors_)},
-                                              {"busy_rows", static_cast<double>(busy_rows_)}})
-                                 .json);
+  std::map<std::string, double> observations = device_.observe();
+  observations["noise_floor"] = median(noise_floors_);
+  observations["busy_rows"] = static_cast<double>(busy_rows_);
+  publisher_.set_environment(row_environment(device_, request_.policy, observations).json);
 }
 
 Status Run::tune_group(const std::vector<std::size_t>& group, Evaluator& evaluator) {

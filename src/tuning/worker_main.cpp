@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <utility>
 #include <variant>
@@ -18,6 +20,8 @@ namespace gemmtune {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr int exit_device_lost = 3;
 
 /// Notes each step on the page, and how long candidates took.
 class StepLog {
@@ -88,6 +92,7 @@ class Worker {
     WorkerReply reply;
     reply.number = request.number;
     auto result = std::visit([&](const auto& content) { return this->result_of(content); }, request.content);
+    leave_if_lost();
     steps_.end();
     reply.candidate_seconds = steps_.candidate_seconds();
     if (result.ok()) {
@@ -104,7 +109,10 @@ class Worker {
     if (!device.ok()) return device.status();
     device_ = std::move(device).value();
     InProcessOptions options = request.evaluation;
-    options.on_step = [this](Step step, std::string_view kernel_name) { steps_.note(step, kernel_name); };
+    options.on_step = [this](Step step, std::string_view kernel_name) {
+      leave_if_lost();
+      steps_.note(step, kernel_name);
+    };
     evaluator_ = std::make_unique<InProcessEvaluator>(*device_, options);
     const auto good = device_->fallback(probe_problem());
     if (!good.ok()) return good.status();
@@ -134,6 +142,17 @@ class Worker {
     FinalsResult result;
     result.outcomes.push_back(evaluator_->check_neighbour_m(request.problem, request.candidate, request.m));
     return result;
+  }
+
+  /// After a device fault nothing of this process can use the device any more: it ends while the page still
+  /// names the candidate that did it, and the parent starts another one.
+  void leave_if_lost() const {
+    if (!device_) return;
+    if (const Status health = device_->health(); !health.ok()) {
+      fmt::print(stderr, "the device was lost: {}\n", health.message());
+      std::fflush(stderr);
+      std::_Exit(exit_device_lost);
+    }
   }
 
   static Status not_open() { return Status::internal("the worker was asked before its device was opened"); }

@@ -86,6 +86,8 @@ Json to_json(const DeviceRequest& request) {
           {"threads", request.threads},
           {"isa_cap", request.isa_cap},
           {"module_folder", request.module_folder},
+          {"kernel_cache_folder", request.kernel_cache_folder},
+          {"rebuild_kernels", request.rebuild_kernels},
           {"pin_threads", request.pin_threads}};
 }
 
@@ -95,6 +97,8 @@ DeviceRequest device_in(const Json& json) {
   request.threads = json.at("threads");
   request.isa_cap = json.at("isa_cap");
   request.module_folder = json.at("module_folder");
+  request.kernel_cache_folder = json.at("kernel_cache_folder");
+  request.rebuild_kernels = json.at("rebuild_kernels");
   request.pin_threads = json.at("pin_threads");
   return request;
 }

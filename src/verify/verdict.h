@@ -25,7 +25,12 @@ struct Tolerance {
   double largest_misrounded = 1;  // share of elements that differ from the rounded reference (16-bit outputs)
 };
 
-Tolerance tolerance_for(const Problem& problem, double largest_err_ratio);
+/// Where the products are added up: exactly as float32 does, or in a GPU's matrix unit, which keeps fewer
+/// bits of fp8 products.
+enum class Accumulator { float32, matrix_unit };
+
+Tolerance tolerance_for(const Problem& problem, double largest_err_ratio,
+                        Accumulator accumulator = Accumulator::float32);
 
 struct CheckReport {
   bool right = false;

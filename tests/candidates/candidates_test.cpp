@@ -88,5 +88,28 @@ TEST(Space, ARuleIsAskedOnceItsKeysHaveValues) {
   EXPECT_EQ(early, 3);
 }
 
+TEST(Space, ListedConfigsStandInsteadOfAllCombinations) {
+  Space space;
+  Parameter parameter = {
+      .key = "a", .values = {"1", "2"}, .absent = "1", .meaning = "a number", .open = true};
+  space.add(parameter);
+  parameter.key = "b";
+  space.add(parameter);
+  space.add(
+      Constraint{"even", [](const Config& config) { return config.number("b") % 2 == 0 ? "" : "b is odd"; }});
+  std::vector<Config> configs(3);
+  for (std::size_t i = 0; i < configs.size(); ++i) {
+    configs[i].set("a", std::int64_t{7});
+    configs[i].set("b", static_cast<std::int64_t>(i));
+  }
+  space.list(configs);
+  EXPECT_EQ(space.points(), 3);
+  const auto allowed = space.enumerate();
+  ASSERT_EQ(allowed.size(), 2U);
+  EXPECT_EQ(allowed[0], configs[0]);
+  EXPECT_EQ(allowed[1], configs[2]);
+  EXPECT_EQ(space.enumerate(1).size(), 1U);
+}
+
 }  // namespace
 }  // namespace gemmtune

@@ -54,7 +54,10 @@ class FakeDevice final : public Device {
   Status copy_in(void* device, const void* host, std::size_t bytes) override;
   Status copy_out(void* host, const void* device, std::size_t bytes) override;
   Status fill(void* device, int byte, std::size_t bytes) override;
-  Status synchronize() override { return {}; }
+  Status synchronize() override { return fault_; }
+  /// From now on it answers as a device does after a fault.
+  void lose(const Status& fault) { fault_ = fault; }
+  Status health() const override { return fault_; }
   /// panel16 only.
   Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const override;
   Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
@@ -78,6 +81,7 @@ class FakeDevice final : public Device {
   std::size_t most_live_bytes = 0;
 
  private:
+  Status fault_;
   DeviceInfo info_;
   std::vector<std::unique_ptr<KernelFamily>> families_;
   std::vector<const KernelFamily*> family_pointers_;

@@ -97,6 +97,7 @@ const std::vector<Fault>& faults() {
       {"exit_3", OutcomeKind::crashed, "exit code 3"},
       {"memory_bomb", OutcomeKind::crashed, "MiB of memory"},
       {"stop", OutcomeKind::timed_out, "did not end within"},
+      {"device_fault", OutcomeKind::crashed, "the device was lost: illegal address"},
       {"wrong", OutcomeKind::wrong, "", false},
   };
   return list;
@@ -114,6 +115,11 @@ std::unique_ptr<FakeDevice> make_faulty_device() {
   device->add({.name = "memory_bomb", .run = after(eat_memory), .cost = always(10)});
   device->add({.name = "stop", .run = after([] { std::raise(SIGSTOP); }), .cost = always(10)});
   device->add({.name = "wrong", .run = write_nothing, .cost = always(10)});
+  // What a GPU's fault looks like: the run itself is only enqueued.
+  device->add({.name = "device_fault",
+               .run = [lost = device.get()](const Problem&, const Operands&,
+                                            void*) { lost->lose(Status::internal("illegal address")); },
+               .cost = always(10)});
   device->set_baseline(candidate_of("vendor"));
   return device;
 }

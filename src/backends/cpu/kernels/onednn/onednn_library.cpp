@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "backends/cpu/shared_library.h"
+#include "backends/shared_library.h"
 
 namespace gemmtune::cpu {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/cpu/shared_library.h"
+#include "backends/shared_library.h"
 
 namespace gemmtune::cpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "backends/cpu/shared_library.h"
+#include "backends/shared_library.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 
-namespace gemmtune::cpu {
+namespace gemmtune {
 namespace {
 
 namespace fs = std::filesystem;
@@ -60,4 +60,4 @@ std::vector<std::string> module_paths(const std::string& file_name, const std::s
   return paths;
 }
 
-}  // namespace gemmtune::cpu
+}  // namespace gemmtune

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-namespace gemmtune::cpu {
+namespace gemmtune {
 
 /// An open library. Copies share it; it is never closed, because vendor libraries leave threads behind that
 /// run their code.
@@ -35,4 +35,4 @@ class SharedLibrary {
 /// program or library that this code is in (beside it, as in a build folder and as installed).
 std::vector<std::string> module_paths(const std::string& file_name, const std::string& module_folder);
 
-}  // namespace gemmtune::cpu
+}  // namespace gemmtune

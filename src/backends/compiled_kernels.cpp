@@ -1,0 +1,19 @@
+#include "backends/compiled_kernels.h"
+
+#include <algorithm>
+
+#include "backends/gpu/kernel_cache.h"
+
+namespace gemmtune {
+
+std::vector<CompiledKernel> list_compiled_kernels(const std::string& folder) {
+  auto kernels = gpu::KernelCache(folder).list();
+  std::sort(kernels.begin(), kernels.end(), [](const CompiledKernel& a, const CompiledKernel& b) {
+    return a.title != b.title ? a.title < b.title : a.file < b.file;
+  });
+  return kernels;
+}
+
+Result<int> clear_compiled_kernels(const std::string& folder) { return gpu::KernelCache(folder).clear(); }
+
+}  // namespace gemmtune

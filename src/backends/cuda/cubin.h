@@ -1,0 +1,15 @@
+// What a compiled kernel uses, read out of its machine code's file.
+#pragma once
+
+#include <string_view>
+
+#include "backends/gpu/runtime.h"
+#include "base/status.h"
+
+namespace gemmtune::cuda {
+
+/// Requires a cubin (64-bit ELF) with one kernel. `internal` where it is none. Attributes as cuobjdump and
+/// nvdisasm name them: EIATTR_REGCOUNT, EIATTR_FRAME_SIZE of the section .nv.info.
+Result<gpu::Resources> read_cubin(std::string_view code);
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,263 @@
+// The declarations of NVIDIA's driver, NVRTC, cuBLASLt and NVML that gemmtune needs: no toolkit is needed to
+// build it. Names and values are those of NVIDIA's public interfaces; tests/backends checks them against the
+// toolkit's headers where one is installed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gemmtune::cuda::api {
+
+// ---- driver (cuda.h)
+
+using Result = int;
+using Device = int;
+using DevicePointer = unsigned long long;
+using MemoryHandle = unsigned long long;
+struct ContextTag;
+struct ModuleTag;
+struct FunctionTag;
+struct StreamTag;
+struct EventTag;
+struct GraphTag;
+struct GraphExecTag;
+using Context = ContextTag*;
+using Module = ModuleTag*;
+using Function = FunctionTag*;
+using CudaStream = StreamTag*;
+using Event = EventTag*;
+using Graph = GraphTag*;
+using GraphExec = GraphExecTag*;
+
+inline constexpr Result success = 0;
+inline constexpr Result error_out_of_memory = 2;
+
+// CUdevice_attribute
+inline constexpr int attribute_multiprocessors = 16;
+inline constexpr int attribute_l2_bytes = 38;
+inline constexpr int attribute_major = 75;
+inline constexpr int attribute_minor = 76;
+inline constexpr int attribute_shared_a_multiprocessor = 81;
+inline constexpr int attribute_shared_a_block_optin = 97;
+// CUfunction_attribute
+inline constexpr int function_max_dynamic_shared = 8;
+// flags
+inline constexpr unsigned event_default = 0;
+inline constexpr unsigned event_record_external = 1;
+inline constexpr unsigned stream_default = 0;
+inline constexpr int capture_mode_thread_local = 1;
+
+inline constexpr int launch_attribute_cluster = 4;
+struct LaunchAttribute {
+  int id;
+  int pad;
+  union {
+    char bytes[64];
+    unsigned cluster[3];
+    int number;
+  } value;
+};
+struct LaunchConfig {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared_bytes;
+  CudaStream stream;
+  LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+
+struct alignas(128) TensorMap {
+  std::uint64_t opaque[16];
+};
+// CUtensorMapDataType and its neighbours
+inline constexpr int tensor_uint8 = 0;
+inline constexpr int tensor_uint16 = 1;
+inline constexpr int tensor_interleave_none = 0;
+inline constexpr int tensor_swizzle_128 = 3;
+inline constexpr int tensor_promote_256 = 3;
+inline constexpr int tensor_fill_zero = 0;
+
+struct MemoryLocation {
+  int type;
+  int id;
+};
+inline constexpr int location_device = 1;
+struct MemoryProperties {
+  int type;
+  int handle_types;
+  MemoryLocation location;
+  void* win32;
+  unsigned char compression;
+  unsigned char rdma;
+  unsigned short usage;
+  unsigned char reserved[4];
+};
+inline constexpr int allocation_pinned = 1;
+struct MemoryAccess {
+  MemoryLocation location;
+  int flags;
+};
+inline constexpr int access_read_write = 3;
+
+struct Driver {
+  Result (*init)(unsigned);
+  Result (*driver_version)(int*);
+  Result (*error_name)(Result, const char**);
+  Result (*error_text)(Result, const char**);
+  Result (*device_count)(int*);
+  Result (*device_get)(Device*, int);
+  Result (*device_name)(char*, int, Device);
+  Result (*device_attribute)(int*, int, Device);
+  Result (*device_bus_id)(char*, int, Device);
+  Result (*context_retain)(Context*, Device);
+  Result (*context_release)(Device);
+  Result (*context_set)(Context);
+  Result (*memory_info)(std::size_t*, std::size_t*);
+  Result (*allocate)(DevicePointer*, std::size_t);
+  Result (*release)(DevicePointer);
+  Result (*copy_to_device)(DevicePointer, const void*, std::size_t);
+  Result (*copy_to_host)(void*, DevicePointer, std::size_t);
+  Result (*copy_on_device)(DevicePointer, DevicePointer, std::size_t);
+  Result (*fill_bytes)(DevicePointer, unsigned char, std::size_t);
+  Result (*stream_create)(CudaStream*, unsigned);
+  Result (*stream_destroy)(CudaStream);
+  Result (*stream_synchronize)(CudaStream);
+  Result (*context_synchronize)();
+  Result (*event_create)(Event*, unsigned);
+  Result (*event_destroy)(Event);
+  Result (*event_record)(Event, CudaStream, unsigned);
+  Result (*event_synchronize)(Event);
+  Result (*event_elapsed)(float*, Event, Event);
+  Result (*capture_begin)(CudaStream, int);
+  Result (*capture_end)(CudaStream, Graph*);
+  Result (*graph_instantiate)(GraphExec*, Graph, unsigned long long);
+  Result (*graph_upload)(GraphExec, CudaStream);
+  Result (*graph_launch)(GraphExec, CudaStream);
+  Result (*graph_destroy)(Graph);
+  Result (*graph_exec_destroy)(GraphExec);
+  Result (*module_load)(Module*, const void*);
+  Result (*module_unload)(Module);
+  Result (*module_function)(Function*, Module, const char*);
+  Result (*function_set)(Function, int, int);
+  Result (*launch)(const LaunchConfig*, Function, void**, void**);
+  Result (*address_reserve)(DevicePointer*, std::size_t, std::size_t, DevicePointer, unsigned long long);
+  Result (*address_free)(DevicePointer, std::size_t);
+  Result (*memory_create)(MemoryHandle*, std::size_t, const MemoryProperties*, unsigned long long);
+  Result (*memory_release)(MemoryHandle);
+  Result (*memory_map)(DevicePointer, std::size_t, std::size_t, MemoryHandle, unsigned long long);
+  Result (*memory_unmap)(DevicePointer, std::size_t);
+  Result (*memory_access)(DevicePointer, std::size_t, const MemoryAccess*, std::size_t);
+  Result (*memory_granularity)(std::size_t*, const MemoryProperties*, int);
+  // Hopper's copy engine; null where the driver is older.
+  Result (*tensor_map)(TensorMap*, int, std::uint32_t, void*, const std::uint64_t*, const std::uint64_t*,
+                       const std::uint32_t*, const std::uint32_t*, int, int, int, int);
+};
+
+// ---- NVRTC (nvrtc.h)
+
+struct ProgramTag;
+using Program = ProgramTag*;
+struct Nvrtc {
+  int (*version)(int*, int*);
+  const char* (*error_text)(int);
+  int (*create)(Program*, const char*, const char*, int, const char* const*, const char* const*);
+  int (*destroy)(Program*);
+  int (*compile)(Program, int, const char* const*);
+  int (*code_size)(Program, std::size_t*);
+  int (*code)(Program, char*);
+  int (*log_size)(Program, std::size_t*);
+  int (*log)(Program, char*);
+};
+
+// ---- cuBLASLt (cublasLt.h)
+
+struct LtTag;
+using LtHandle = LtTag*;
+struct LtMatmul {  // cublasLtMatmulDescOpaque_t
+  std::uint64_t opaque[32];
+};
+struct LtLayout {  // cublasLtMatrixLayoutOpaque_t
+  std::uint64_t opaque[8];
+};
+struct LtPreferenceTag;
+using LtPreference = LtPreferenceTag*;
+struct LtAlgorithm {
+  std::uint64_t opaque[8];
+};
+struct LtHeuristic {
+  LtAlgorithm algorithm;
+  std::size_t workspace_bytes;
+  int state;
+  float waves;
+  int reserved[4];
+};
+inline constexpr int lt_not_supported = 15;
+// cudaDataType
+inline constexpr int type_f32 = 0;
+inline constexpr int type_f16 = 2;
+inline constexpr int type_bf16 = 14;
+inline constexpr int type_e4m3 = 28;
+inline constexpr int compute_f32 = 68;
+inline constexpr int operation_none = 0;
+inline constexpr int operation_transpose = 1;
+inline constexpr int epilogue_bias = 4;
+// attributes of a matmul, a layout, a preference, an algorithm
+inline constexpr int matmul_transpose_a = 3;
+inline constexpr int matmul_transpose_b = 4;
+inline constexpr int matmul_epilogue = 7;
+inline constexpr int matmul_bias_pointer = 8;
+inline constexpr int matmul_a_scale_pointer = 17;
+inline constexpr int matmul_b_scale_pointer = 18;
+inline constexpr int matmul_bias_type = 26;
+inline constexpr int layout_leading_dimension = 4;
+inline constexpr int preference_workspace_bytes = 1;
+inline constexpr int preference_alignment_a = 5;  // b, c, d follow
+inline constexpr int algorithm_id = 0;
+inline constexpr int algorithm_tile = 1;
+inline constexpr int algorithm_split_k = 2;
+inline constexpr int algorithm_reduction = 3;
+inline constexpr int algorithm_swizzle = 4;
+inline constexpr int algorithm_custom = 5;
+inline constexpr int algorithm_stages = 6;
+inline constexpr int algorithm_inner_shape = 7;
+inline constexpr int algorithm_cluster = 8;
+
+struct CublasLt {
+  std::size_t (*version)();
+  const char* (*status_text)(int);
+  int (*create)(LtHandle*);
+  int (*destroy)(LtHandle);
+  int (*matmul_init)(LtMatmul*, std::size_t, int, int);
+  int (*matmul_set)(LtMatmul*, int, const void*, std::size_t);
+  int (*layout_init)(LtLayout*, std::size_t, int, std::uint64_t, std::uint64_t, std::int64_t);
+  int (*layout_set)(LtLayout*, int, const void*, std::size_t);
+  int (*preference_create)(LtPreference*);
+  int (*preference_destroy)(LtPreference);
+  int (*preference_set)(LtPreference, int, const void*, std::size_t);
+  int (*heuristic)(LtHandle, LtMatmul*, LtLayout*, LtLayout*, LtLayout*, LtLayout*, LtPreference, int,
+                   LtHeuristic*, int*);
+  int (*algorithm_init)(LtHandle, int, int, int, int, int, int, int, LtAlgorithm*);
+  int (*algorithm_check)(LtHandle, LtMatmul*, LtLayout*, LtLayout*, LtLayout*, LtLayout*, const LtAlgorithm*,
+                         LtHeuristic*);
+  int (*algorithm_set)(LtAlgorithm*, int, const void*, std::size_t);
+  int (*algorithm_get)(const LtAlgorithm*, int, void*, std::size_t, std::size_t*);
+  int (*matmul)(LtHandle, LtMatmul*, const void*, const void*, LtLayout*, const void*, LtLayout*, const void*,
+                const void*, LtLayout*, void*, LtLayout*, const LtAlgorithm*, void*, std::size_t, CudaStream);
+};
+
+// ---- NVML (nvml.h)
+
+struct NvmlDeviceTag;
+using NvmlDevice = NvmlDeviceTag*;
+inline constexpr int clock_sm = 1;
+inline constexpr int clock_memory = 2;
+struct Nvml {
+  int (*init)();
+  int (*shutdown)();
+  int (*by_bus_id)(const char*, NvmlDevice*);
+  int (*clock)(NvmlDevice, int, unsigned*);
+  int (*throttle_reasons)(NvmlDevice, unsigned long long*);
+  int (*temperature)(NvmlDevice, int, unsigned*);
+};
+
+}  // namespace gemmtune::cuda::api

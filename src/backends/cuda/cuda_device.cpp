@@ -1,0 +1,197 @@
+#include "backends/cuda/cuda_device.h"
+
+#include <array>
+#include <utility>
+
+#include "backends/cuda/device_memory.h"
+#include "backends/cuda/kernels/all_families.h"
+
+namespace gemmtune::cuda {
+namespace {
+
+api::DevicePointer address(const void* pointer) { return reinterpret_cast<api::DevicePointer>(pointer); }
+
+/// The first of `order` that takes the problem, at its default config; else the Status with every reason.
+Result<Candidate> first_that_accepts(const Device& device, std::span<const std::string_view> order,
+                                     const Problem& problem, StatusCode otherwise) {
+  std::string reasons;
+  for (const std::string_view name : order) {
+    const KernelFamily* family = device.find_family(name);
+    const Status status = family == nullptr ? device.missing_family(name) : family->accepts(problem);
+    if (status.ok()) {
+      return Candidate{std::string(name), family->revision(), family->default_config(problem)};
+    }
+    reasons += (reasons.empty() ? "" : "; ") + status.message();
+  }
+  return Status(otherwise, fmt::format("{}: {}", short_name(problem), reasons));
+}
+
+}  // namespace
+
+Result<DeviceInfo> describe_device(int ordinal, const std::string& library_folder) {
+  const auto& opened = driver();
+  if (!opened.ok()) return opened.found;
+  const api::Driver& f = opened.functions;
+  api::Device device = 0;
+  GEMMTUNE_RETURN_IF_ERROR(driver_status(f.device_get(&device, ordinal), fmt::format("cuda:{}", ordinal)));
+  std::array<char, 256> name{};
+  GEMMTUNE_RETURN_IF_ERROR(
+      driver_status(f.device_name(name.data(), static_cast<int>(name.size()), device), "cuDeviceGetName"));
+  int major = 0;
+  int minor = 0;
+  DeviceInfo info;
+  f.device_attribute(&major, api::attribute_major, device);
+  f.device_attribute(&minor, api::attribute_minor, device);
+  f.device_attribute(&info.cu_num, api::attribute_multiprocessors, device);
+  info.backend = "cuda";
+  info.name = fmt::format("cuda:{}", ordinal);
+  info.model = name.data();
+  info.gfx = fmt::format("sm_{}{}", major, minor);
+  info.libraries = {opened.description, nvrtc(library_folder).description,
+                    cublas_lt(library_folder).description, nvml().description};
+  return info;
+}
+
+Result<std::unique_ptr<Device>> CudaDevice::open(const RuntimeOptions& options) {
+  auto info = describe_device(options.ordinal, options.library_folder);
+  if (!info.ok()) return info.status();
+  auto runtime = CudaRuntime::open(options);
+  if (!runtime.ok()) return runtime.status();
+  auto device = std::make_unique<CudaDevice>(std::move(*runtime), options.library_folder);
+  device->info_ = std::move(*info);
+  return std::unique_ptr<Device>(std::move(device));
+}
+
+CudaDevice::CudaDevice(std::unique_ptr<CudaRuntime> runtime, const std::string& library_folder)
+    : runtime_(std::move(runtime)), families_(make_families(*runtime_, library_folder)), timer_(*runtime_) {
+  for (const auto& family : families_) family_pointers_.push_back(family.get());
+}
+
+Status CudaDevice::health() const {
+  const std::lock_guard lock(faults_);
+  return fault_;
+}
+
+/// Remembers an error that stays: after it the context answers nothing else.
+Status CudaDevice::watched(Status status) {
+  if (status.ok() || status.code() == StatusCode::out_of_memory) return status;
+  const api::Result after = runtime_->driver().context_synchronize();
+  if (after != api::success) {
+    const std::lock_guard lock(faults_);
+    if (fault_.ok()) fault_ = status;
+  }
+  return status;
+}
+
+std::map<std::string, double> CudaDevice::observe() {
+  const auto& opened = nvml();
+  std::map<std::string, double> seen;
+  std::array<char, 32> bus{};
+  api::NvmlDevice device = nullptr;
+  if (!opened.ok() ||
+      runtime_->driver().device_bus_id(bus.data(), static_cast<int>(bus.size()), runtime_->ordinal()) !=
+          api::success ||
+      opened.functions.by_bus_id(bus.data(), &device) != 0) {
+    return seen;
+  }
+  unsigned value = 0;
+  if (opened.functions.clock(device, api::clock_sm, &value) == 0) seen["sm_clock_mhz"] = value;
+  if (opened.functions.clock(device, api::clock_memory, &value) == 0) seen["memory_clock_mhz"] = value;
+  if (opened.functions.temperature(device, 0, &value) == 0) seen["temperature_celsius"] = value;
+  unsigned long long reasons = 0;
+  if (opened.functions.throttle_reasons(device, &reasons) == 0)
+    seen["throttle_reasons"] = static_cast<double>(reasons);
+  return seen;
+}
+
+Result<std::unique_ptr<Buffer>> CudaDevice::allocate(std::size_t bytes, Placement placement) {
+  return allocate_memory(*runtime_, bytes, placement);
+}
+
+Status CudaDevice::copy_in(void* device, const void* host, std::size_t bytes) {
+  if (bytes == 0) return {};
+  if (device == nullptr || host == nullptr)
+    return Status::invalid("copy of {} bytes from or to a null pointer", bytes);
+  runtime_->enter();
+  GEMMTUNE_RETURN_IF_ERROR(watched(
+      driver_status(runtime_->driver().copy_to_device(address(device), host, bytes), "copy to the device")));
+  return synchronize();
+}
+
+Status CudaDevice::copy_out(void* host, const void* device, std::size_t bytes) {
+  if (bytes == 0) return {};
+  if (device == nullptr || host == nullptr)
+    return Status::invalid("copy of {} bytes from or to a null pointer", bytes);
+  runtime_->enter();
+  return watched(
+      driver_status(runtime_->driver().copy_to_host(host, address(device), bytes), "copy from the device"));
+}
+
+Status CudaDevice::copy_within(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return {};
+  runtime_->enter();
+  GEMMTUNE_RETURN_IF_ERROR(watched(driver_status(
+      runtime_->driver().copy_on_device(address(to), address(from), bytes), "copy on the device")));
+  return synchronize();
+}
+
+Status CudaDevice::fill(void* device, int byte, std::size_t bytes) {
+  if (bytes == 0) return {};
+  if (device == nullptr) return Status::invalid("fill of {} bytes at a null pointer", bytes);
+  runtime_->enter();
+  GEMMTUNE_RETURN_IF_ERROR(watched(driver_status(
+      runtime_->driver().fill_bytes(address(device), static_cast<unsigned char>(byte), bytes), "fill")));
+  return synchronize();
+}
+
+Status CudaDevice::synchronize() {
+  runtime_->enter();
+  return watched(driver_status(runtime_->driver().context_synchronize(), "the device"));
+}
+
+Result<std::size_t> CudaDevice::packed_bytes(const Problem& problem, WeightLayout layout) const {
+  if (layout != WeightLayout::plain) {
+    return Status::unsupported("weight layout {}: the cuda backend has plain weights only",
+                               to_string(layout));
+  }
+  GEMMTUNE_RETURN_IF_ERROR(check(problem));
+  return static_cast<std::size_t>(weight_bytes(problem));
+}
+
+Status CudaDevice::shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
+                                  void* packed) {
+  const auto bytes = packed_bytes(problem, layout);
+  if (!bytes.ok()) return bytes.status();
+  return copy_within(packed, plain, *bytes);
+}
+
+Result<double> CudaDevice::sample(const SampleRequest& request) {
+  const std::lock_guard lock(sampling_);
+  auto time = timer_.time(request);
+  if (!time.ok()) return watched(time.status());
+  return time;
+}
+
+// A GPU's cache does not replace the least recently used line first: of a pool of twice its size some lines
+// are still there when their turn comes again. Two and a half times what the driver states stands for
+// "effective".
+std::size_t CudaDevice::last_level_cache_bytes() { return runtime_->limits().cache_bytes * 5 / 2; }
+
+std::size_t CudaDevice::free_memory_bytes() {
+  runtime_->enter();
+  std::size_t free = 0;
+  std::size_t total = 0;
+  return runtime_->driver().memory_info(&free, &total) == api::success ? free : 0;
+}
+
+Result<Candidate> CudaDevice::baseline(const Problem& problem) const {
+  constexpr std::array<std::string_view, 1> order{"cublaslt"};
+  return first_that_accepts(*this, order, problem, StatusCode::not_found);
+}
+
+Result<Candidate> CudaDevice::fallback(const Problem& problem) const {
+  constexpr std::array<std::string_view, 3> order{"cublaslt", "skinny", "simt"};
+  return first_that_accepts(*this, order, problem, StatusCode::unsupported);
+}
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,21 @@
+#include "backends/cuda/kernels/all_families.h"
+
+#include "backends/cuda/kernels/cublaslt/cublaslt.h"
+#include "backends/cuda/kernels/skinny/skinny.h"
+#include "backends/gpu/kernels/simt/simt.h"
+
+namespace gemmtune::cuda {
+
+std::vector<std::unique_ptr<KernelFamily>> make_families(CudaRuntime& runtime,
+                                                         const std::string& library_folder) {
+  std::vector<std::unique_ptr<KernelFamily>> families;
+  if (auto cublaslt = make_cublaslt_family(runtime, library_folder)) families.push_back(std::move(cublaslt));
+  if (!runtime.compiles().ok()) return families;
+  if (runtime.compute_capability() == 90 && runtime.driver().tensor_map != nullptr) {
+    families.push_back(make_skinny_family(runtime, runtime.driver()));
+  }
+  families.push_back(gpu::make_simt_family(runtime));
+  return families;
+}
+
+}  // namespace gemmtune::cuda

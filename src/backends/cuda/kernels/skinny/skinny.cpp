@@ -1,0 +1,271 @@
+#include "backends/cuda/kernels/skinny/skinny.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "backends/cuda/tensor_map.h"
+#include "backends/gpu/kernels/element_code.h"
+#include "base/hash.h"
+
+namespace gemmtune::cuda {
+namespace {
+
+constexpr std::int64_t most_rows = 64;     // of x
+constexpr std::int64_t piece_bytes = 128;  // of k, in one row
+constexpr std::int64_t most_blocks = 8;    // of a cluster, without asking for more than is portable
+constexpr unsigned threads = 160;
+constexpr std::int64_t shared_reserve = 2048;  // alignment of the ring, and barriers' slack
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// The classes of M: what x is padded to.
+std::int64_t columns_of(std::int64_t m) { return m <= 8 ? 8 : m <= 16 ? 16 : m <= 32 ? 32 : 64; }
+
+/// As in skinny.cu.
+struct Arguments {
+  api::TensorMap w;
+  api::TensorMap x;
+  const void* bias;
+  const float* x_scale;
+  const float* w_scale;
+  void* y;
+  long long ldy;
+  int m, n;
+  int steps;
+  int stages;
+  int blocks;
+};
+
+/// A config worked out for a problem.
+struct Plan {
+  std::int64_t rows = 64;  // of w, a block
+  std::int64_t pieces = 1;
+  std::int64_t blocks = 1;
+  std::int64_t columns = 8;
+  std::int64_t steps = 1;  // of all of k
+  std::int64_t stages = 0;
+  std::int64_t tiles = 1;  // clusters
+  std::int64_t stage_bytes = 0;
+  std::int64_t shared_bytes = 0;
+};
+
+Plan plan_of(const Problem& problem, const Config& config, const gpu::Limits& limits) {
+  Plan plan;
+  plan.rows = config.number("r", 64);
+  plan.pieces = config.number("ks", 1);
+  plan.blocks = config.number("c", 1);
+  plan.columns = columns_of(problem.m);
+  const std::int64_t k_bytes = bytes_of(problem.x_type, problem.k);
+  plan.steps = ceil_div(k_bytes, piece_bytes * plan.pieces);
+  plan.tiles = ceil_div(problem.n, plan.rows);
+  plan.stage_bytes = plan.pieces * (plan.rows + plan.columns) * piece_bytes;
+  const std::int64_t own_groups = ceil_div(plan.rows / 8, plan.blocks);
+  const std::int64_t exchange = plan.blocks * own_groups * 8 * (plan.columns + 2) * 4;
+  const std::int64_t most =
+      static_cast<std::int64_t>(limits.shared_bytes_a_block) - exchange - shared_reserve;
+  const std::int64_t wanted = std::min(config.number("ring", 110) * 1024, most);
+  plan.stages = std::min(wanted / plan.stage_bytes, ceil_div(plan.steps, plan.blocks));
+  plan.shared_bytes = plan.stages * plan.stage_bytes + exchange + shared_reserve;
+  return plan;
+}
+
+class SkinnyKernel final : public Kernel {
+ public:
+  SkinnyKernel(const api::Driver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
+               const Plan& plan)
+      : driver_(driver), program_(std::move(program)), problem_(problem), plan_(plan) {
+    shape_.threads = threads;
+    shape_.grid[0] = static_cast<unsigned>(plan.tiles * plan.blocks);
+    shape_.cluster = static_cast<unsigned>(plan.blocks);
+    shape_.shared_bytes = static_cast<std::size_t>(plan.shared_bytes);
+  }
+  std::size_t workspace_bytes() const override { return 0; }
+  WeightLayout weight_layout() const override { return WeightLayout::plain; }
+
+  Status run(const Operands& o, void*, Stream stream) const override {
+    Arguments values{};
+    const std::int64_t ldx = problem_.m == 1 ? problem_.k : o.ldx;
+    const int element_bytes = bits(problem_.x_type) / 8;
+    GEMMTUNE_RETURN_IF_ERROR(
+        encode(driver_, {o.w, element_bytes, problem_.n, problem_.k, problem_.k * element_bytes, plan_.rows},
+               values.w));
+    GEMMTUNE_RETURN_IF_ERROR(encode(
+        driver_, {o.x, element_bytes, problem_.m, problem_.k, ldx * element_bytes, plan_.columns}, values.x));
+    values.bias = o.bias;
+    values.x_scale = o.x_scale;
+    values.w_scale = o.w_scale;
+    values.y = o.y;
+    values.ldy = o.ldy;
+    values.m = static_cast<int>(problem_.m);
+    values.n = static_cast<int>(problem_.n);
+    values.steps = static_cast<int>(plan_.steps);
+    values.stages = static_cast<int>(plan_.stages);
+    values.blocks = static_cast<int>(plan_.blocks);
+    void* arguments[] = {&values};
+    return program_->launch(shape_, arguments, stream);
+  }
+
+ private:
+  const api::Driver& driver_;
+  std::shared_ptr<gpu::Program> program_;
+  Problem problem_;
+  Plan plan_;
+  gpu::LaunchShape shape_;
+};
+
+class SkinnyFamily final : public KernelFamily {
+ public:
+  SkinnyFamily(gpu::Runtime& runtime, const api::Driver& driver)
+      : runtime_(runtime),
+        driver_(driver),
+        source_(std::string(gpu::number_source()) + std::string(skinny_source())) {}
+
+  std::string_view name() const override { return "skinny"; }
+  std::string identity() const override {
+    return fmt::format("skinny r1 source {}", short_hash(source_, 12));
+  }
+  int tie_rank() const override { return 10; }
+  Status accepts(const Problem& problem) const override;
+  std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
+  Space space(const Problem& problem) const override;
+  Config default_config(const Problem& problem) const override;
+  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
+  double predicted_microseconds(const Problem& problem, const Config& config) const override;
+  std::int64_t resources(const Problem& problem, const Config& config) const override {
+    return plan_of(problem, config, runtime_.limits()).shared_bytes;
+  }
+  std::string_view thread_pool() const override { return "gpu"; }
+
+ private:
+  std::string refuse_build(const Problem& problem, const Config& config) const;
+  std::string refuse_waste(const Problem& problem, const Config& config) const;
+
+  gpu::Runtime& runtime_;
+  const api::Driver& driver_;
+  std::string source_;
+};
+
+Status SkinnyFamily::accepts(const Problem& problem) const {
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(name(), problem));
+  const auto refuse = [&](std::string_view subject, std::string detail) {
+    return Status::unsupported("skinny: {}: {}", subject, detail);
+  };
+  if (problem.x_type == DataType::f32) return refuse("data types", "f32 operands: the matrix unit has none");
+  if (problem.m > most_rows) return refuse("rows", fmt::format("m = {} is above {}", problem.m, most_rows));
+  if (bytes_of(problem.x_type, problem.k) % 16 != 0)
+    return refuse("alignment", fmt::format("rows of k = {} {} are no multiple of 16 bytes", problem.k,
+                                           to_string(problem.x_type)));
+  if (problem.alignment % 16 != 0)
+    return refuse("alignment",
+                  fmt::format("operands at multiples of {} bytes, 16 are needed", problem.alignment));
+  return {};
+}
+
+std::string SkinnyFamily::refuse_build(const Problem& problem, const Config& config) const {
+  const Plan plan = plan_of(problem, config, runtime_.limits());
+  if (plan.blocks > plan.steps) return "c is more than the steps of k";
+  if (plan.stages < std::min<std::int64_t>(2, ceil_div(plan.steps, plan.blocks)))
+    return "ring holds less than two stages";
+  if (plan.shared_bytes > static_cast<std::int64_t>(runtime_.limits().shared_bytes_a_block))
+    return "ring needs more shared memory than a block may have";
+  return {};
+}
+
+std::string SkinnyFamily::refuse_waste(const Problem& problem, const Config& config) const {
+  const Plan plan = plan_of(problem, config, runtime_.limits());
+  if (plan.rows > 64 && problem.n <= 64) return "r is more than the rows of w";
+  const std::int64_t processors = runtime_.limits().multiprocessors;
+  if (plan.blocks > 1 && plan.tiles * (plan.blocks - 1) >= processors * 4)
+    return "c makes more than four blocks a multiprocessor";
+  if (plan.pieces > 1 && plan.steps < plan.blocks * 2) return "ks leaves a block less than two steps";
+  // A smaller ring that already holds all of a block's share is the same.
+  const std::int64_t share = ceil_div(plan.steps, plan.blocks) * plan.stage_bytes;
+  for (const std::int64_t smaller : {50, 75, 110}) {
+    if (smaller < config.number("ring") && smaller * 1024 >= share)
+      return "ring means the same as a smaller one";
+  }
+  return {};
+}
+
+Space SkinnyFamily::space(const Problem& problem) const {
+  Space space;
+  space.add(Parameter{.key = "r", .values = {"64", "128"}, .absent = "64", .meaning = "rows of w a block"});
+  space.add(Parameter{
+      .key = "ks", .values = {"1", "2", "4"}, .absent = "1", .meaning = "pieces of 128 bytes of k a stage"});
+  space.add(Parameter{.key = "c",
+                      .values = {"1", "2", "3", "4", "5", "6", "7", "8"},
+                      .absent = "1",
+                      .meaning = "blocks of a cluster, which divide k"});
+  space.add(Parameter{.key = "ring",
+                      .values = {"50", "75", "110", "220"},
+                      .absent = "110",
+                      .meaning = "KiB of stages, at most"});
+  space.add(
+      Constraint{"fits", [this, problem](const Config& config) { return refuse_build(problem, config); }});
+  space.add(Constraint{"waste",
+                       [this, problem](const Config& config) { return refuse_waste(problem, config); },
+                       Rule::search});
+  return space;
+}
+
+// Enough blocks for every multiprocessor to have one or two; a ring of which two fit.
+Config SkinnyFamily::default_config(const Problem& problem) const {
+  const std::int64_t tiles = ceil_div(problem.n, 64);
+  Config config;
+  config.set("r", std::int64_t{64});
+  config.set("ks", std::int64_t{1});
+  std::int64_t blocks =
+      std::clamp<std::int64_t>(runtime_.limits().multiprocessors * 3 / 2 / tiles, 1, most_blocks);
+  blocks = std::min(blocks, ceil_div(bytes_of(problem.x_type, problem.k), piece_bytes));
+  config.set("c", blocks);
+  config.set("ring", std::int64_t{110});
+  return config;
+}
+
+Result<std::unique_ptr<Kernel>> SkinnyFamily::build(const Problem& problem, const Config& config) const {
+  GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
+  if (const std::string refusal = space(problem).build_refusal(config); !refusal.empty())
+    return Status::unsupported("skinny: {}", refusal);
+  const Plan plan = plan_of(problem, config, runtime_.limits());
+  gpu::Source source{"skinny", source_, gpu::type_defines(problem), "skinny"};
+  source.defines.push_back(fmt::format("ROWS={}", plan.rows));
+  source.defines.push_back(fmt::format("COLUMNS={}", plan.columns));
+  source.defines.push_back(fmt::format("PIECES={}", plan.pieces));
+  auto program = runtime_.load(source);
+  if (!program.ok()) return program.status();
+  GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(plan.shared_bytes)));
+  return std::unique_ptr<Kernel>(std::make_unique<SkinnyKernel>(driver_, std::move(*program), problem, plan));
+}
+
+/// A rank, not a time: what a sweep over eight (N, K) on one H200 taught. Best are about 200 blocks on 132
+/// multiprocessors and as many bytes in flight as fit beside another block; unequal shares of blocks and of k
+/// cost in proportion.
+double SkinnyFamily::predicted_microseconds(const Problem& problem, const Config& config) const {
+  const Plan plan = plan_of(problem, config, runtime_.limits());
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const double processors = real(runtime_.limits().multiprocessors);
+  const double grid = real(plan.tiles * plan.blocks);
+  const double resident =
+      std::clamp(std::floor(real(static_cast<std::int64_t>(runtime_.limits().shared_bytes_a_multiprocessor)) /
+                            (real(plan.shared_bytes) + 1024)),
+                 1.0, 12.0);
+  const double waves = grid / (processors * resident);
+  const double uneven = std::ceil(waves) / waves;
+  const double share = real(ceil_div(plan.steps, plan.blocks) * plan.blocks) / real(plan.steps);
+  const double in_flight = std::min(grid, processors * resident) * real(plan.stages * plan.stage_bytes);
+  const double few_bytes = std::max(1.0, 12e6 / std::max(in_flight, 1.0));
+  const double memory = bytes(problem) / 4.3e6;
+  const double few_blocks = std::max(1.0, 100 / grid);
+  return 2.2 +
+         memory * share * (1 + 0.08 * (std::min(uneven, 3.0) - 1)) * std::pow(few_bytes, 0.15) * few_blocks +
+         (plan.blocks > 1 ? 0.25 + 0.02 * real(plan.blocks) : 0) + 0.1 * std::abs(std::log2(grid / 200));
+}
+
+}  // namespace
+
+std::unique_ptr<KernelFamily> make_skinny_family(gpu::Runtime& runtime, const api::Driver& driver) {
+  return std::make_unique<SkinnyFamily>(runtime, driver);
+}
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,18 @@
+// skinny: few rows of x on Hopper; the weight is streamed once.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "backends/cuda/cuda_api.h"
+#include "backends/gpu/runtime.h"
+
+namespace gemmtune::cuda {
+
+/// The runtime must outlive the family and its kernels. `driver` makes tensor maps when a kernel runs;
+/// building needs none.
+std::unique_ptr<KernelFamily> make_skinny_family(gpu::Runtime& runtime, const api::Driver& driver);
+
+std::string_view skinny_source();  // skinny.cu
+
+}  // namespace gemmtune::cuda

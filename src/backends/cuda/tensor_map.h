@@ -1,0 +1,25 @@
+// Tensor maps: what Hopper's copy engine is told of a matrix.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/cuda_api.h"
+#include "base/status.h"
+
+namespace gemmtune::cuda {
+
+/// Row-major [rows, columns] of 1- or 2-byte elements; a box is box_rows x 128 bytes, written to shared
+/// memory with the swizzle of 128 bytes. What of a box lies outside of the matrix reads as zero.
+struct MatrixBox {
+  const void* data = nullptr;  // 16-byte aligned
+  int element_bytes = 2;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t row_bytes = 0;  // a multiple of 16
+  std::int64_t box_rows = 0;   // ≤ 256
+};
+
+/// `unsupported` where the matrix is not aligned as the engine needs it.
+Status encode(const api::Driver& driver, const MatrixBox& box, api::TensorMap& map);
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,30 @@
+// Compiling at run time, with and without the cache on disk.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backends/gpu/runtime.h"
+#include "base/status.h"
+
+namespace gemmtune::gpu {
+
+/// Machine code and what the compiler said of it.
+struct Binary {
+  std::string code;
+  std::string log;
+};
+
+/// A compiler for devices of any architecture it knows. Needs no device. Safe from any thread.
+class Compiler {
+ public:
+  virtual ~Compiler() = default;
+  /// "NVRTC 13.0": part of the cache's key.
+  virtual const std::string& version() const = 0;
+  /// Part of the cache's key too.
+  virtual std::string flags(std::string_view architecture) const = 0;
+  /// `invalid_argument` with the compiler's log where the source is refused.
+  virtual Result<Binary> compile(const Source& source, std::string_view architecture) const = 0;
+};
+
+}  // namespace gemmtune::gpu

@@ -1,0 +1,138 @@
+// The corner configs of every GPU family's space compile for the architectures that the family takes, fit,
+// and do not spill. Needs NVRTC, no GPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "backends/cuda/kernels/skinny/skinny.h"
+#include "backends/gpu/kernels/simt/simt.h"
+#include "support/nvrtc.h"
+
+namespace gemmtune {
+namespace {
+
+using testing::HasSubstr;
+
+Problem dense(std::int64_t m, std::int64_t n, std::int64_t k, DataType x, DataType y) {
+  Problem problem;
+  problem.m = m;
+  problem.n = n;
+  problem.k = k;
+  problem.x_type = problem.w_type = x;
+  problem.y_type = y;
+  problem.scale_ab = x == DataType::f8_e4m3fn;
+  return problem;
+}
+
+/// Configs in which each parameter is at its first or last allowed value: the corners of what enumerates.
+std::vector<Config> corners(const Space& space) {
+  std::vector<Config> found;
+  for (const Config& config : space.enumerate()) {
+    bool corner = true;
+    for (const Parameter& parameter : space.parameters()) {
+      const std::string_view value = config.word(parameter.key);
+      corner = corner && (value == parameter.values.front() || value == parameter.values.back());
+    }
+    if (corner) found.push_back(config);
+  }
+  return found;
+}
+
+void expect_compiles(const KernelFamily& family, CompileOnlyRuntime& runtime, const Problem& problem) {
+  ASSERT_TRUE(family.accepts(problem).ok()) << family.accepts(problem).message();
+  std::vector<Config> configs = corners(family.space(problem));
+  configs.push_back(family.default_config(problem));
+  ASSERT_GE(configs.size(), 2U);
+  std::set<std::string> seen;
+  for (const Config& config : configs) {
+    if (!seen.insert(config.text()).second) continue;
+    const auto kernel = family.build(problem, config);
+    ASSERT_TRUE(kernel.ok()) << runtime.architecture() << " " << print(problem) << " " << config.text()
+                             << ": " << kernel.message();
+    EXPECT_LE(runtime.last.registers, runtime.limits().registers_a_thread);
+    EXPECT_EQ(runtime.last.stack_bytes, 0) << config.text();
+    // ptxas says so where it has to wait after every matrix instruction.
+    EXPECT_EQ(runtime.log.find("serialized"), std::string::npos) << config.text() << ": " << runtime.log;
+  }
+}
+
+TEST(GpuCompile, SimtForEveryArchitectureAndType) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  for (const char* architecture : {"sm_80", "sm_90a", "sm_100a"}) {
+    CompileOnlyRuntime runtime(compiler, architecture, limits_of(architecture));
+    const auto family = gpu::make_simt_family(runtime);
+    for (const auto& [x, y] :
+         {std::pair{DataType::f32, DataType::f32}, std::pair{DataType::bf16, DataType::bf16},
+          std::pair{DataType::f16, DataType::f32}, std::pair{DataType::f8_e4m3fn, DataType::f16}})
+      expect_compiles(*family, runtime, dense(33, 65, 70, x, y));
+  }
+}
+
+TEST(GpuCompile, SkinnyForHopper) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const cuda::api::Driver no_driver{};
+  const auto family = cuda::make_skinny_family(runtime, no_driver);
+  expect_compiles(*family, runtime, dense(1, 1280, 8192, DataType::bf16, DataType::bf16));
+  expect_compiles(*family, runtime, dense(16, 1280, 8192, DataType::f16, DataType::f32));
+  expect_compiles(*family, runtime, dense(32, 1280, 8192, DataType::f8_e4m3fn, DataType::bf16));
+  expect_compiles(*family, runtime, dense(64, 1280, 8192, DataType::bf16, DataType::f16));
+}
+
+TEST(GpuCompile, ASpillIsRefused) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  // 1024 threads leave 64 registers to each; this needs far more at once.
+  const gpu::Source source{
+      "spilling",
+      "extern \"C\" __global__ void __launch_bounds__(1024) spill(float* p) {\n"
+      "  float v[96];\n"
+      "#pragma unroll\n"
+      "  for (int i = 0; i < 96; ++i) asm volatile(\"mov.f32 %0, %1;\" : \"=f\"(v[i]) : \"f\"(p[i]));\n"
+      "#pragma unroll\n"
+      "  for (int i = 0; i < 96; ++i) p[i * 1024 + threadIdx.x] = v[95 - i];\n"
+      "}\n",
+      {},
+      "spill"};
+  const auto program = runtime.load(source);
+  ASSERT_FALSE(program.ok());
+  EXPECT_THAT(program.message(), HasSubstr("spilling: the compiler keeps"));
+}
+
+TEST(GpuCompile, ResourcesAreReadFromTheMachineCode) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const gpu::Source source{"small",
+                           "extern \"C\" __global__ void f(float* p) {\n"
+                           "  __shared__ float s[256];\n"
+                           "  s[threadIdx.x] = p[threadIdx.x];\n"
+                           "  __syncthreads();\n"
+                           "  p[threadIdx.x] = s[255 - threadIdx.x];\n"
+                           "}\n",
+                           {},
+                           "f"};
+  ASSERT_TRUE(runtime.load(source).ok());
+  EXPECT_EQ(runtime.last.static_shared_bytes, 1024U);
+  EXPECT_GT(runtime.last.registers, 3);
+  EXPECT_LT(runtime.last.registers, 33);
+  const auto binary = compiler.compile(source, "sm_90a");
+  ASSERT_TRUE(binary.ok());
+  EXPECT_FALSE(cuda::read_cubin("no cubin").ok());
+  // Cut anywhere, it is refused or read in part, and nothing outside of it is touched.
+  for (std::size_t bytes = 0; bytes < binary->code.size(); bytes += 7)
+    (void)cuda::read_cubin(std::string(binary->code.substr(0, bytes)));
+  EXPECT_FALSE(cuda::read_cubin(std::string_view(binary->code).substr(0, 1000)).ok());
+}
+
+TEST(GpuCompile, AnErrorShowsTheCompilersWords) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  const auto binary =
+      compiler.compile({"broken", "extern \"C\" __global__ void f() { nonsense; }", {"A=1"}, "f"}, "sm_90a");
+  ASSERT_FALSE(binary.ok());
+  EXPECT_THAT(binary.message(), HasSubstr("broken for sm_90a A=1"));
+  EXPECT_THAT(binary.message(), HasSubstr("\"nonsense\" is undefined"));
+}
+
+}  // namespace
+}  // namespace gemmtune

@@ -1,0 +1,95 @@
+// A compile-only device: what NVRTC makes for an architecture, checked and never launched.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/cuda/cubin.h"
+#include "backends/cuda/nvrtc_compiler.h"
+#include "backends/gpu/compiler.h"
+#include "backends/gpu/runtime.h"
+
+namespace gemmtune {
+
+inline bool nvrtc_required() {
+  const char* required = std::getenv("GEMMTUNE_REQUIRE");
+  return required != nullptr && std::string(required).find("nvrtc") != std::string::npos;
+}
+
+class CompiledProgram final : public gpu::Program {
+ public:
+  CompiledProgram(gpu::Resources resources, std::size_t most) : resources_(resources), most_(most) {}
+  const gpu::Resources& resources() const override { return resources_; }
+  Status reserve_shared(std::size_t bytes) override {
+    if (bytes + resources_.static_shared_bytes <= most_) return {};
+    return Status::unsupported("{} bytes of shared memory, {} are there", bytes, most_);
+  }
+  Status launch(const gpu::LaunchShape&, void**, Stream) const override {
+    return Status::unsupported("compile-only device");
+  }
+
+ private:
+  gpu::Resources resources_;
+  std::size_t most_;
+};
+
+/// An H200 (or another architecture with its limits) without the GPU.
+class CompileOnlyRuntime final : public gpu::Runtime {
+ public:
+  CompileOnlyRuntime(const gpu::Compiler& compiler, std::string architecture, gpu::Limits limits)
+      : compiler_(compiler), architecture_(std::move(architecture)), limits_(limits) {}
+  const gpu::Limits& limits() const override { return limits_; }
+  const std::string& architecture() const override { return architecture_; }
+
+  Result<std::shared_ptr<gpu::Program>> load(const gpu::Source& source) override {
+    const auto binary = compiler_.compile(source, architecture_);
+    if (!binary.ok()) return binary.status();
+    log = binary->log;
+    const auto resources = cuda::read_cubin(binary->code);
+    if (!resources.ok()) return resources.status();
+    GEMMTUNE_RETURN_IF_ERROR(resources->acceptable(source.name));
+    ++compiled;
+    last = *resources;
+    return std::shared_ptr<gpu::Program>(
+        std::make_shared<CompiledProgram>(*resources, limits_.shared_bytes_a_block));
+  }
+
+  int compiled = 0;
+  gpu::Resources last;
+  std::string log;
+
+ private:
+  const gpu::Compiler& compiler_;
+  std::string architecture_;
+  gpu::Limits limits_;
+};
+
+/// The limits of an architecture's largest device: A100, H200, B200.
+inline gpu::Limits limits_of(const std::string& architecture) {
+  gpu::Limits limits;
+  const bool ampere = architecture == "sm_80";
+  limits.multiprocessors = ampere ? 108 : architecture == "sm_90a" ? 132 : 148;
+  limits.shared_bytes_a_block = ampere ? 166912 : 232448;
+  limits.shared_bytes_a_multiprocessor = ampere ? 167936 : 233472;
+  limits.cache_bytes = ampere ? 41943040 : 62914560;
+  return limits;
+}
+
+}  // namespace gemmtune
+
+// Declares `name`, NVRTC as a compiler; skips the test visibly where there is none, or fails it where
+// GEMMTUNE_REQUIRE names nvrtc.
+#define GEMMTUNE_NEEDS_NVRTC(name)                                                                \
+  const auto name##_result = ::gemmtune::cuda::make_nvrtc_compiler(                               \
+      std::getenv("GEMMTUNE_LIBRARY_DIR") != nullptr ? std::getenv("GEMMTUNE_LIBRARY_DIR") : ""); \
+  if (!name##_result.ok()) {                                                                      \
+    if (::gemmtune::nvrtc_required()) FAIL() << name##_result.message();                          \
+    GTEST_SKIP() << name##_result.message();                                                      \
+  }                                                                                               \
+  const ::gemmtune::gpu::Compiler& name = *name##_result.value()
