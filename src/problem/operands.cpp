@@ -1,5 +1,7 @@
 #include "problem/operands.h"
 
+#include <algorithm>
+
 namespace gemmtune {
 namespace {
 
@@ -32,7 +34,7 @@ Granularity of_quant_type(QuantType type, const MatrixShape& matrix, bool weight
     case QuantType::none:
       return {};
     case QuantType::per_tensor:
-      return {ScaleType::f32, matrix.rows, matrix.columns};
+      return {ScaleType::f32, std::max<std::int64_t>(matrix.rows, 1), matrix.columns};  // no rows are legal
     case QuantType::per_token:
       return {ScaleType::f32, 1, matrix.columns};
     case QuantType::per_1x32:

@@ -52,18 +52,8 @@ class Fenced {
 std::vector<std::byte> packed(const MatrixShape& shape, WeightLayout layout,
                               const std::vector<std::byte>& plain) {
   if (layout == WeightLayout::plain) return plain;
-  const std::int64_t stored = bytes_of(shape.type, shape.rows * shape.columns);
-  const std::int64_t size = layout_bytes(shape, layout);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(shape.count * size));
-  for (std::int64_t matrix = 0; matrix < shape.count; ++matrix) {
-    const std::byte* from = plain.data() + matrix * stored;
-    std::byte* to = bytes.data() + matrix * size;
-    if (layout == WeightLayout::panel16) {
-      pack_panel16(panel16_of(shape), from, to);
-    } else {
-      shuffle_tile16(tile16_of(shape), from, to);
-    }
-  }
+  std::vector<std::byte> bytes(static_cast<std::size_t>(shape.count * layout_bytes(shape, layout)));
+  pack_matrices(shape, layout, plain.data(), bytes.data());
   return bytes;
 }
 

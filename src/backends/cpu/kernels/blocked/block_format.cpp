@@ -81,6 +81,30 @@ std::int64_t layout_bytes(const MatrixShape& w, WeightLayout layout) {
   return bytes_of(w.type, w.rows * w.columns);
 }
 
+void pack_matrices(const MatrixShape& w, WeightLayout layout, const void* plain, void* packed) {
+  for (std::int64_t matrix = 0; matrix < w.count; ++matrix) {
+    const char* from = static_cast<const char*>(plain) + matrix * bytes_of(w.type, w.rows * w.columns);
+    char* to = static_cast<char*>(packed) + matrix * layout_bytes(w, layout);
+    if (layout == WeightLayout::panel16) {
+      pack_panel16(panel16_of(w), from, to);
+    } else {
+      shuffle_tile16(tile16_of(w), from, to);
+    }
+  }
+}
+
+void unpack_matrices(const MatrixShape& w, WeightLayout layout, const void* packed, void* plain) {
+  for (std::int64_t matrix = 0; matrix < w.count; ++matrix) {
+    const char* from = static_cast<const char*>(packed) + matrix * layout_bytes(w, layout);
+    char* to = static_cast<char*>(plain) + matrix * bytes_of(w.type, w.rows * w.columns);
+    if (layout == WeightLayout::panel16) {
+      unpack_panel16(panel16_of(w), from, to);
+    } else {
+      unshuffle_tile16(tile16_of(w), from, to);
+    }
+  }
+}
+
 Status check_layout(const MatrixShape& w, WeightLayout layout) {
   if (layout == WeightLayout::plain || layout == WeightLayout::panel16) return {};
   if (layout == WeightLayout::aiter16x16) {

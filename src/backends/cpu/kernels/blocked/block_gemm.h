@@ -43,6 +43,9 @@ std::vector<Isa> block_levels(const KernelSet& set, const BlockFormat& format);
 std::int64_t layout_bytes(const MatrixShape& w, WeightLayout layout);
 Panel16 panel16_of(const MatrixShape& w);
 Tile16 tile16_of(const MatrixShape& w);
+/// All matrices of a weight into panel16 or aiter16x16, and back. Require check_layout().
+void pack_matrices(const MatrixShape& w, WeightLayout layout, const void* plain, void* packed);
+void unpack_matrices(const MatrixShape& w, WeightLayout layout, const void* packed, void* plain);
 /// ok, or why a weight cannot be in the layout.
 Status check_layout(const MatrixShape& w, WeightLayout layout);
 
