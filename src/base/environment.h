@@ -27,12 +27,12 @@ struct Environment {
   std::string config_folder;  // GEMMTUNE_CONFIG_DIR, else $XDG_CONFIG_HOME/gemmtune, else ~/.config/gemmtune
   TunedFileLists tuned_files;
   std::string runtime_folder;  // of a machine's locks: $XDG_RUNTIME_DIR/gemmtune, else /tmp/gemmtune-<user>
-  bool log_config = false;                      // GEMMTUNE_LOG_CONFIG, AITER_LOG_TUNED_CONFIG
-  bool capture = false;                         // GEMMTUNE_CAPTURE, AITER_TUNE_GEMM: on, or a folder
-  std::string capture_folder;                   // that folder; empty: the config folder
-  std::optional<int> threads;                   // GEMMTUNE_NUM_THREADS
-  std::string cpu_isa;                          // GEMMTUNE_CPU_ISA: caps the instruction-set level
-  std::string model_folder;                     // GTUNE_MODEL: default of --model_dir
+  bool log_config = false;     // GEMMTUNE_LOG_CONFIG, AITER_LOG_TUNED_CONFIG
+  bool capture = false;        // GEMMTUNE_CAPTURE, AITER_TUNE_GEMM: on, or a folder
+  std::string capture_folder;  // that folder; empty: the config folder
+  std::optional<int> threads;  // GEMMTUNE_NUM_THREADS
+  std::string cpu_isa;         // GEMMTUNE_CPU_ISA: caps the instruction-set level
+  std::string model_folder;    // GTUNE_MODEL: default of --model_dir
   std::optional<std::int64_t> batch_size;       // GTUNE_BATCH_SIZE: default of --batch_size
   std::optional<std::int64_t> tensor_parallel;  // GTUNE_TP: default of --tp
   std::string

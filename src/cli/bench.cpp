@@ -26,7 +26,8 @@ gets), or against the rows of a second tuned file. Or FILE is a shape list: then
 use now (GEMMTUNE_CONFIG_A16W16, else the config folder's) are timed against the default kernel.
 Both sides run in interleaved rounds; the speed-up is the median of the ratios round by round.
 
-Exit codes: 0 all right, 1 a result was wrong or did not run, 2 usage or input.
+Exit codes: 0 all right, 1 a result was wrong or did not run, or FILE is slower somewhere by more than
+--max-regression with 99.9 % confidence (11 rounds or more), 2 usage or input. So it serves as a gate in CI.
 
 Examples:
   gemmtune bench tuned.csv
@@ -40,6 +41,7 @@ struct BenchOptions {
   int rounds = 30;
   int limit = 0;
   double largest_err_ratio = 0.05;
+  double most_regression = 1;
   bool quiet = false;
   bool json = false;
 };
@@ -110,7 +112,10 @@ int run(const BenchOptions& options) {
   }
   const BenchNames names{input->table ? "tuned" : "operator", against ? "other" : "default"};
   fmt::print("{}", options.json ? bench_json("bench", rows, (*device)->info()) : bench_text(rows, names));
-  return bench_code(rows);
+  const std::string regressions = regressions_text(rows, options.most_regression);
+  if (!options.json) fmt::print("{}", regressions);
+  const int code = bench_code(rows);
+  return code == exit_done && !regressions.empty() ? exit_findings : code;
 }
 
 }  // namespace
@@ -123,6 +128,10 @@ std::function<int()> declare_bench(CLI::App& app) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   app.add_option("--limit", options->limit, "Only the first N shapes")->check(CLI::NonNegativeNumber);
+  app.add_option("--max-regression", options->most_regression,
+                 "Percent by which a row may be slower than the other side before that is a finding")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e6));
   app.add_option("--errRatio", options->largest_err_ratio, "Share of elements that may be outside tolerance")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1.0));

@@ -121,11 +121,23 @@ std::string bench_json(const std::string& command, const std::vector<BenchRow>& 
                   {"err_ratio", row.err_ratio},
                   {"status", to_string(row.status)},
                   {"reason", row.reason}};
+    entry["certain_ratio"] = number_or_null(row.certain_ratio);
     entry["interval"] = row.interval ? Json({row.interval->low, row.interval->high}) : Json();
     json["rows"].push_back(std::move(entry));
   }
   json["geometric_mean_speedup"] = geometric_mean_speedup(rows);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string regressions_text(const std::vector<BenchRow>& rows, double percent) {
+  std::string text;
+  for (const BenchRow& row : rows) {
+    if (!is_regression(row, percent)) continue;
+    text += fmt::format(
+        "slower: {}: {} takes {:.3f} times as long as {} (at least {:.3f} with 99.9 % confidence)\n",
+        short_name(row.shape.problem), row.kernel, *row.ratio, row.other_kernel, *row.certain_ratio);
+  }
+  return text;
 }
 
 int bench_code(const std::vector<BenchRow>& rows) {

@@ -32,6 +32,8 @@ struct BenchNames {
 std::string bench_text(const std::vector<BenchRow>& rows, const BenchNames& names);
 std::string bench_json(const std::string& command, const std::vector<BenchRow>& rows,
                        const DeviceInfo& device);
+/// A line for each regression by more than `percent`; empty where there is none.
+std::string regressions_text(const std::vector<BenchRow>& rows, double percent);
 /// exit_findings where a result was wrong or did not run, exit_interrupted after Ctrl-C, else exit_done.
 int bench_code(const std::vector<BenchRow>& rows);
 

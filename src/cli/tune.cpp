@@ -15,6 +15,7 @@
 #include "cli/interrupt.h"
 #include "cli/interruptible_evaluator.h"
 #include "cli/profile_file.h"
+#include "cli/tune_events.h"
 #include "cli/tune_journal.h"
 #include "cli/tune_operator.h"
 #include "cli/tune_options.h"
@@ -67,6 +68,9 @@ void declare_files(CLI::App& app, TuneOptions& options) {
   app.add_flag("--retry-failed", options.retry_failed,
                "Try candidates again that failed before; without it only repaired kernels are");
   app.add_option("--record", options.record, "Write everything that is measured into a recording")
+      ->type_name("FILE");
+  app.add_option("--events", options.events,
+                 "Append what happens, as it happens, to a file or pipe: JSON, one object a line")
       ->type_name("FILE");
   app.add_option("--replay", options.replay, "Answer from a recording instead of a machine")
       ->type_name("FILE");
@@ -168,7 +172,9 @@ int tune_shapes(const TuneOptions& options, const Environment& environment, cons
   }
   TuneProgress progress(console, device, outputs->profile.empty() ? nullptr : &profile, *request,
                         options.verbose);
-  const auto summary = tune(device, measuring, *request, (*journal)->around(progress));
+  const auto events = TuneEvents::open(options.events, progress);
+  if (!events.ok()) return usage_error("tune", events.message());
+  const auto summary = tune(device, measuring, *request, (*journal)->around(**events));
   (*journal)->end(summary.ok() ? &*summary : nullptr, interrupted());
   console.clear_live_line();
   if (!summary.ok()) return usage_error("tune", summary.message());

@@ -142,6 +142,7 @@ Status check_numbers(const TuneOptions& options) {
 Status check_journal(const TuneOptions& options) {
   const std::string_view flag = !options.record.empty()   ? "--record"
                                 : !options.replay.empty() ? "--replay"
+                                : !options.events.empty() ? "--events"
                                 : options.retry_failed    ? "--retry-failed"
                                                           : "";
   if (!flag.empty() && (options.compare || options.run_config)) {

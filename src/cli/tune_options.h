@@ -46,6 +46,7 @@ struct TuneOptions {
   bool resume = true;
   bool retry_failed = false;
   std::string record;  // file; empty: none
+  std::string events;  // file; empty: none
   std::string replay;
   bool verbose = false;
   bool quiet = false;

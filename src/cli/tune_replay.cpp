@@ -10,6 +10,7 @@
 #include "cli/interrupt.h"
 #include "cli/interruptible_evaluator.h"
 #include "cli/profile_file.h"
+#include "cli/tune_events.h"
 #include "cli/tune_progress.h"
 #include "cli/tune_report.h"
 #include "tuning/replay_device.h"
@@ -73,7 +74,9 @@ int run_replay(const TuneOptions& options, Replay& replay, ReplayDevice& device)
   InterruptibleEvaluator interruptible(evaluator, interrupted);
   TuneProgress progress(console, device, replay.outputs.profile.empty() ? nullptr : &profile, replay.request,
                         options.verbose);
-  const auto summary = tune(device, interruptible, replay.request, progress);
+  const auto events = TuneEvents::open(options.events, progress);
+  if (!events.ok()) return usage_error("tune", events.message());
+  const auto summary = tune(device, interruptible, replay.request, **events);
   console.clear_live_line();
   if (!summary.ok()) return usage_error("tune", summary.message());
   const TuneEnding ending{*summary, replay.shapes, replay.outputs, device.info(), interrupted()};
@@ -90,7 +93,7 @@ int replay_tuning(const TuneOptions& options, const Environment& environment) {
   auto shapes = names_shapes(options) ? shapes_of(options, environment, device.info())
                                       : Result<ShapeList>(shapes_of_recording(options, *recording));
   if (!shapes.ok()) return usage_error("tune", shapes.message());
-  auto outputs = outputs_of(options, environment, device.info());
+  auto outputs = outputs_of(options, environment, device.info(), *shapes);
   if (!outputs.ok()) return usage_error("tune", outputs.message());
   auto request = request_of(options, *shapes, *outputs, device);
   if (!request.ok()) return usage_error("tune", request.message());

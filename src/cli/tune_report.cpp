@@ -59,6 +59,12 @@ std::string reasons(const TuneSummary& summary, ProblemState state, std::string_
   return text.empty() ? text : fmt::format("{}:\n{}", title, text);
 }
 
+std::size_t busy_shapes(const TuneSummary& summary) {
+  return static_cast<std::size_t>(
+      std::count_if(summary.problems.begin(), summary.problems.end(),
+                    [](const ProblemReport& report) { return report.quietness.busy(); }));
+}
+
 std::string counts(const TuneEnding& ending) {
   const TuneSummary& summary = ending.summary;
   std::string text = fmt::format(
@@ -118,6 +124,10 @@ Json problem_json(const ProblemReport& report) {
     json["verdict"] = to_string(entry.verdict);
     json["err_ratio"] = entry.err_ratio;
     json["env"] = entry.env;
+    json["ties"] = report.ties;
+    json["rounds"] = {{"used", report.quietness.rounds},
+                      {"disturbed", report.quietness.disturbed},
+                      {"repeated", report.quietness.repeated}};
   }
   json["candidates"] = report.trials.size();
   json["seconds"] = report.seconds;
@@ -137,11 +147,18 @@ std::string result_text(const ProblemReport& report) {
     const TunedEntry& entry = *report.entry;
     std::string text = fmt::format("{} {:.2f} µs", entry.kernel_name, entry.us);
     if (entry.speedup) text += fmt::format(", {:.3f}x", *entry.speedup);
+    if (report.quietness.busy()) text += ", busy machine";
     return fmt::format("{}, {}", text, to_string(entry.verdict));
   }
   std::string text(to_string(report.state));
   std::replace(text.begin(), text.end(), '_', ' ');
   return report.reason.empty() ? text : fmt::format("{}: {}", text, report.reason);
+}
+
+std::string problem_event(std::size_t index, const ProblemReport& report) {
+  Json json = {{"event", "problem_done"}, {"index", index}};
+  json.update(problem_json(report));
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string ending_text(const TuneEnding& ending) {
@@ -156,6 +173,12 @@ std::string ending_text(const TuneEnding& ending) {
   if (summary.geometric_mean_speedup > 0) {
     text +=
         fmt::format("geometric-mean speed-up over the default: {:.3f}x\n", summary.geometric_mean_speedup);
+  }
+  if (const auto busy = busy_shapes(summary); busy > 0) {
+    text += fmt::format(
+        "{} measured while the machine was busy (more than a quarter of the rounds): the rows hold, "
+        "a quiet machine may find better ones\n",
+        counted(busy, "shape"));
   }
   text += reasons(summary, ProblemState::failed, "failed");
   text += reasons(summary, ProblemState::unsupported, "no kernel family takes");

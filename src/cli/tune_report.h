@@ -14,6 +14,9 @@ std::string shape_text(const ShapeRow& shape);
 /// "tiled_r1_… 12.30 µs, 1.234x, win" or the state and its reason.
 std::string result_text(const ProblemReport& report);
 
+/// The line of --events about a shape that is done.
+std::string problem_event(std::size_t index, const ProblemReport& report);
+
 struct TuneEnding {
   const TuneSummary& summary;
   const ShapeList& shapes;

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "measure/policy.h"
+#include "measure/quietness.h"
 #include "problem/problem.h"
 #include "tuning/outcome.h"
 
@@ -21,6 +22,7 @@ struct FinalsResult {
   std::vector<std::vector<double>> times;  // rounds × candidates; a candidate that failed has NaN
   double noise_floor = 0;           // of A against A in these rounds: half-width of the ratio's interval
   std::vector<double> same_ratios;  // A against A, one a round, so that a chooser can pool several calls
+  Quietness quietness;              // of these rounds
 };
 
 class Evaluator {

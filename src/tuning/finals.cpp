@@ -72,6 +72,7 @@ class Contest {
   Decision decision() const { return chooser_.decision(); }
   const Outcome& outcome(std::size_t entrant) const { return outcomes_[entrant]; }
   const RoundLog& log() const { return log_; }
+  const Quietness& quietness() const { return quietness_; }
 
  private:
   static std::vector<Finalist> finalists(const FinalsTask& task) {
@@ -124,6 +125,7 @@ class Contest {
       all.times.insert(all.times.end(), piece->times.begin(), piece->times.end());
       all.same_ratios.insert(all.same_ratios.end(), piece->same_ratios.begin(), piece->same_ratios.end());
       all.noise_floor = std::max(all.noise_floor, piece->noise_floor);
+      quietness_ += piece->quietness;
     }
     if (done == 0) return status;
     for (std::size_t i = 0; i < plan.candidates.size() && i < all.outcomes.size(); ++i) {
@@ -140,6 +142,7 @@ class Contest {
   Chooser chooser_;
   RoundLog log_;
   std::vector<Outcome> outcomes_;
+  Quietness quietness_;
   bool measured_ = false;
   double seconds_a_round_ = 0;
 };
@@ -235,6 +238,10 @@ Settled settled_from(const FinalsTask& task, const Contest& contest, const Decis
   settled.speedup = decision.speedup;
   settled.err_ratio = contest.outcome(*decision.winner).err_ratio;
   settled.noise_floor = decision.noise_floor;
+  settled.quietness = contest.quietness();
+  for (const std::size_t tie : decision.ties) {
+    settled.ties.push_back(task.entrants[tie].listed.candidate.kernel_name());
+  }
   if (task.baseline && decision.default_microseconds) {
     settled.default_kernel = task.entrants[*task.baseline].listed.candidate.kernel_name();
   }

@@ -39,6 +39,9 @@ struct Settled {
   std::optional<double> speedup;
   double err_ratio = 1;
   double noise_floor = 0;
+  Quietness quietness;
+  std::vector<std::string>
+      ties;                   // kernel names that these rounds cannot tell from the winner, itself included
   std::vector<Trial> trials;  // of the entrants, with the outcome of the full gate or of the neighbouring M
 };
 

@@ -111,6 +111,8 @@ class InProcessEvaluator::Bench {
   Status check_fully(std::span<Entry* const> entries);
   std::vector<Entrant> round_order(std::vector<Entrant> entrants);
   void run_round(std::vector<Entrant>& entrants, std::vector<double>& times);
+  std::vector<std::vector<double>> quiet_rounds(std::vector<Entrant>& entrants, std::size_t columns,
+                                                int wanted, Quietness& quietness);
 
   Device& device_;
   Problem problem_;
@@ -272,6 +274,35 @@ void InProcessEvaluator::Bench::run_round(std::vector<Entrant>& entrants, std::v
   std::erase_if(entrants, [](const Entrant& e) { return e.entry->checked.kind != OutcomeKind::ok; });
 }
 
+// As many rounds as are wanted; those that the machine disturbed are repeated, once each at most. The canary
+// is the last column.
+std::vector<std::vector<double>> InProcessEvaluator::Bench::quiet_rounds(std::vector<Entrant>& entrants,
+                                                                         std::size_t columns, int wanted,
+                                                                         Quietness& quietness) {
+  std::vector<std::vector<double>> rounds;
+  std::vector<double> canary;
+  std::vector<std::size_t> disturbed;
+  const auto enough = static_cast<std::size_t>(std::max(0, wanted));
+  while (rounds.size() - disturbed.size() < enough && rounds.size() < 2 * enough) {
+    rounds.emplace_back(columns, std::numeric_limits<double>::quiet_NaN());
+    run_round(entrants, rounds.back());
+    canary.push_back(rounds.back().back());
+    if (rounds.size() >= enough) disturbed = disturbed_rounds(canary);
+  }
+  // Where quiet rounds are wanting, the least disturbed ones stand in for them.
+  std::vector<std::size_t> order = disturbed;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return canary[a] > canary[b]; });
+  order.resize(std::min(order.size(), rounds.size() - enough));
+  quietness = {wanted, static_cast<int>(disturbed.size() - order.size()),
+               static_cast<int>(rounds.size() - enough)};
+  std::sort(order.rbegin(), order.rend());
+  for (const std::size_t left_out : order)
+    rounds.erase(rounds.begin() + static_cast<std::ptrdiff_t>(left_out));
+  rounds.resize(enough);
+  return rounds;
+}
+
 Result<FinalsResult> InProcessEvaluator::Bench::finals(std::span<const Candidate> candidates, int rounds) {
   std::vector<Entry*> entries;
   for (const Candidate& candidate : candidates) entries.push_back(&entry_of(candidate));
@@ -297,9 +328,7 @@ Result<FinalsResult> InProcessEvaluator::Bench::finals(std::span<const Candidate
   if (!entrants.empty()) entrants.push_back({entrants.front().entry, again});
 
   FinalsResult result;
-  for (int round = 0; round < rounds; ++round) {
-    std::vector<double> times(entries.size() + 1, std::numeric_limits<double>::quiet_NaN());
-    run_round(entrants, times);
+  for (auto& times : quiet_rounds(entrants, again + 1, rounds, result.quietness)) {
     if (const double ratio = times[again] / times[first]; std::isfinite(ratio))
       result.same_ratios.push_back(ratio);
     times.pop_back();

@@ -6,6 +6,8 @@ namespace gemmtune {
 namespace {
 
 constexpr double interval_confidence = 0.99;
+constexpr double gate_confidence = 0.999;
+constexpr std::size_t gate_rounds = 11;  // fewer prove nothing at that confidence: 1 − 2·2⁻¹⁰ < 0.999
 
 BenchStatus status_of(const Outcome& outcome) {
   if (outcome.kind == OutcomeKind::ok) return BenchStatus::ok;
@@ -53,6 +55,7 @@ void fill_pair(const FinalsResult& result, BenchRow& row) {
   if (ratios.empty()) return;
   row.ratio = median(ratios);
   row.interval = median_interval(ratios, interval_confidence);
+  if (ratios.size() >= gate_rounds) row.certain_ratio = median_interval(ratios, gate_confidence).low;
   row.verdict = verdict_of(*row.interval, result.noise_floor);
 }
 
@@ -62,6 +65,7 @@ void fill_same(BenchRow& row) {
   row.other_microseconds = row.microseconds;
   row.ratio = 1;
   row.interval = Interval{1, 1};
+  row.certain_ratio = 1;
   row.verdict = BenchVerdict::same;
 }
 
@@ -105,6 +109,10 @@ BenchRow bench_one(const Device& device, Evaluator& evaluator, const BenchReques
 }
 
 }  // namespace
+
+bool is_regression(const BenchRow& row, double percent) {
+  return row.certain_ratio && *row.certain_ratio > 1 + percent / 100;
+}
 
 Result<Production> production_kernel(const Device& device, const TunedTable* table, const Problem& problem) {
   if (const Status status = check(problem); !status.ok()) return status;

@@ -47,8 +47,9 @@ struct BenchRow {
   std::string other_kernel;  // B; empty where there is none
   std::optional<double> microseconds;
   std::optional<double> other_microseconds;
-  std::optional<double> ratio;       // paired median of A/B
-  std::optional<Interval> interval;  // of that median, 99 %
+  std::optional<double> ratio;          // paired median of A/B
+  std::optional<Interval> interval;     // of that median, 99 %
+  std::optional<double> certain_ratio;  // its lower bound, 99.9 %; empty for fewer than 11 rounds
   BenchVerdict verdict = BenchVerdict::none;
   double err_ratio = 1;  // of A
   BenchStatus status = BenchStatus::error;
@@ -58,6 +59,10 @@ struct BenchRow {
 /// One row a shape, in order. `on_row` may be empty.
 std::vector<BenchRow> bench_operator(const Device& device, Evaluator& evaluator, const BenchRequest& request,
                                      const std::function<void(std::size_t index, const BenchRow&)>& on_row);
+
+/// A is slower than B by more than `percent` with 99.9 % confidence: what a gate must not let pass. False
+/// where one has no time.
+bool is_regression(const BenchRow& row, double percent);
 
 /// AITER's --compare over rows of A = after, B = before: `update` where both ran right and A is faster by at
 /// least `min_improvement_percent` of B's time, `fresh` where B has no time and A is right, else `keep`.

@@ -7,6 +7,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+/// A count that is only written where it is above 0.
+int count_from_json(const Json& json) { return json.is_number_integer() ? json.get<int>() : 0; }
+
 double number_from_json(const Json& json) {
   return json.is_number() ? json.get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
@@ -46,6 +49,8 @@ Json to_json(const FinalsResult& result) {
                {"times", Json::array()},
                {"noise_floor", result.noise_floor},
                {"same_ratios", to_json(result.same_ratios)}};
+  if (result.quietness.repeated > 0) json["repeated"] = result.quietness.repeated;
+  if (result.quietness.disturbed > 0) json["disturbed"] = result.quietness.disturbed;
   for (const Outcome& outcome : result.outcomes) json["outcomes"].push_back(to_json(outcome));
   for (const auto& round : result.times) json["times"].push_back(to_json(round));
   return json;
@@ -101,6 +106,8 @@ std::optional<FinalsResult> finals_from_json(const Json& json) {
   }
   result.noise_floor = number_from_json(member(json, "noise_floor"));
   result.same_ratios = std::move(*same_ratios);
+  result.quietness = {static_cast<int>(result.times.size()), count_from_json(member(json, "disturbed")),
+                      count_from_json(member(json, "repeated"))};
   return result;
 }
 

@@ -1,4 +1,4 @@
-// Outcomes and finals as JSON, for the journal and for recordings.
+// Outcomes and finals as JSON, for the journal, for recordings and between tuner and worker.
 #pragma once
 
 #include <optional>

@@ -186,6 +186,7 @@ Result<FinalsResult> ReplayEvaluator::finals(const Problem& problem, std::span<c
     }
   }
   for (int i = 0; i < rounds && running.empty(); ++i) result.times.emplace_back(names.size(), none);
+  result.quietness.rounds = static_cast<int>(result.times.size());
   if (!result.same_ratios.empty()) {
     const Interval interval = median_interval(result.same_ratios, 0.95);
     result.noise_floor = (interval.high - interval.low) / 2;

@@ -61,6 +61,7 @@ class Run {
   KnownRows known_;
   std::vector<bool> waiting_;
   std::vector<double> noise_floors_;
+  int busy_rows_ = 0;  // measured while the machine was disturbed
   TuneSummary summary_;
   std::mutex lock_;  // of the observer, the budget, the publisher and what counts over all problems
 };
@@ -201,9 +202,14 @@ void Run::conclude(std::size_t index, ProblemResult&& result, std::optional<Weig
   report.entry = make_entry(device_.info(), report.shape.problem, settled, environment_.hash);
   const bool kept = !settled.default_kernel.empty() && settled.default_kernel == report.entry->kernel_name;
   report.state = kept ? ProblemState::kept_default : ProblemState::tuned;
+  report.quietness = settled.quietness;
+  report.ties = settled.ties;
   noise_floors_.push_back(settled.noise_floor);
-  publisher_.set_environment(
-      row_environment(device_, request_.policy, {{"noise_floor", median(noise_floors_)}}).json);
+  busy_rows_ += settled.quietness.busy() ? 1 : 0;
+  publisher_.set_environment(row_environment(device_, request_.policy,
+                                             {{"noise_floor", median(noise_floors_)},
+                                              {"busy_rows", static_cast<double>(busy_rows_)}})
+                                 .json);
 }
 
 Status Run::tune_group(const std::vector<std::size_t>& group, Evaluator& evaluator) {

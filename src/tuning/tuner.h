@@ -47,6 +47,8 @@ struct ProblemReport {
   std::optional<TunedEntry> entry;    // for tuned and kept_default
   std::vector<Trial> trials;          // every candidate that was looked at, for --profile_file and --verbose
   std::vector<std::string> refusals;  // "family: why it does not take the problem"
+  Quietness quietness;
+  std::vector<std::string> ties;  // Settled::ties
   double seconds = 0;
 };
 

@@ -269,6 +269,7 @@ Result<FinalsResult> WorkerEvaluator::finals(const Problem& problem, std::span<c
     }
     result.noise_floor = part.noise_floor;
     result.same_ratios = std::move(part.same_ratios);
+    result.quietness = part.quietness;
     return result;
   }
   result.times.assign(static_cast<std::size_t>(std::max(0, rounds)), nothing);

@@ -1,26 +1,15 @@
 #include "tuning/worker_protocol.h"
 
-#include <cmath>
-#include <limits>
 #include <utility>
 
 #include <nlohmann/json.hpp>
+
+#include "tuning/outcome_json.h"
 
 namespace gemmtune {
 namespace {
 
 using Json = nlohmann::json;
-
-// JSON has no NaN: a time that is missing is null.
-double number_or_nan(const Json& value) {
-  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
-}
-
-std::vector<double> numbers(const Json& list) {
-  std::vector<double> values;
-  for (const Json& value : list) values.push_back(number_or_nan(value));
-  return values;
-}
 
 Json to_json(const Candidate& candidate) {
   return {{"family", candidate.family},
@@ -150,28 +139,6 @@ WorkerRequest content_in(const Json& json) {
   return finals;
 }
 
-Json to_json(const Outcome& outcome) {
-  return {{"kind", static_cast<int>(outcome.kind)},
-          {"reason", outcome.reason},
-          {"us", outcome.microseconds},
-          {"err_ratio", outcome.err_ratio},
-          {"deterministic", outcome.deterministic}};
-}
-
-Outcome outcome_in(const Json& json) {
-  Outcome outcome;
-  outcome.kind = static_cast<OutcomeKind>(json.at("kind").get<int>());
-  outcome.reason = json.at("reason");
-  outcome.microseconds = numbers(json.at("us"));
-  outcome.err_ratio = number_or_nan(json.at("err_ratio"));
-  outcome.deterministic = json.at("deterministic");
-  return outcome;
-}
-
-std::string text_of(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);  // a reason may hold what is no UTF-8
-}
-
 Status not_understood(const std::exception& error) {
   return Status::internal("a message between tuner and worker was not understood: {}", error.what());
 }
@@ -181,7 +148,7 @@ Status not_understood(const std::exception& error) {
 std::string print_request(const NumberedRequest& request) {
   Json json = std::visit(RequestPrinter(), request.content);
   json["number"] = request.number;
-  return text_of(json);
+  return dump_line(json);
 }
 
 Result<NumberedRequest> parse_request(std::string_view text) {
@@ -197,15 +164,11 @@ std::string print_reply(const WorkerReply& reply) {
   Json json = {{"number", reply.number}};
   if (!reply.status.ok()) {
     json["error"] = {{"code", static_cast<int>(reply.status.code())}, {"text", reply.status.message()}};
-    return text_of(json);
+    return dump_line(json);
   }
   json["candidate_seconds"] = reply.candidate_seconds;
-  json["outcomes"] = Json::array();
-  for (const Outcome& outcome : reply.result.outcomes) json["outcomes"].push_back(to_json(outcome));
-  json["times"] = reply.result.times;
-  json["noise_floor"] = reply.result.noise_floor;
-  json["same_ratios"] = reply.result.same_ratios;
-  return text_of(json);
+  json["result"] = to_json(reply.result);
+  return dump_line(json);
 }
 
 Result<WorkerReply> parse_reply(std::string_view text) {
@@ -219,10 +182,9 @@ Result<WorkerReply> parse_reply(std::string_view text) {
       return reply;
     }
     reply.candidate_seconds = json.at("candidate_seconds");
-    for (const Json& outcome : json.at("outcomes")) reply.result.outcomes.push_back(outcome_in(outcome));
-    for (const Json& round : json.at("times")) reply.result.times.push_back(numbers(round));
-    reply.result.noise_floor = number_or_nan(json.at("noise_floor"));
-    reply.result.same_ratios = numbers(json.at("same_ratios"));
+    auto result = finals_from_json(json.at("result"));
+    if (!result) return Status::internal("a worker's reply holds no result: {}", text.substr(0, 200));
+    reply.result = std::move(*result);
     return reply;
   } catch (const Json::exception& error) {
     return not_understood(error);

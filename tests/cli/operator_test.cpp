@@ -150,6 +150,30 @@ TEST_F(Operator, BenchOfATunedFile) {
   EXPECT_THAT(text.err, HasSubstr("[1/1]"));
 }
 
+TEST_F(Operator, BenchFindsARowThatIsSlower) {
+  // The same shape in two tables: one names the winner, the other one the plain loops.
+  const std::string shapes =
+      program.folder().write("one.csv",
+                             "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n"
+                             "32,512,512,False,torch.bfloat16,torch.bfloat16,False,False\n");
+  const std::string fast = program.file("fast.csv");
+  const auto tuning_one = program.run(
+      {"tune", "-i", shapes, "-o", fast, "--libtype", "tiled", "--budget", "2", "--iters", "2", "--json"});
+  const std::string winner = json_of(tuning_one)["problems"][0]["kernelName"];
+  std::string slow_text = read_text(fast);
+  slow_text.replace(slow_text.find(winner), winner.size(), "reference_r1");
+  const std::string slow = program.folder().write("slow.csv", slow_text);
+  const std::vector<std::string> words = {"bench", slow, "--against", fast, "--rounds", "11"};
+  const auto found = program.run(words);
+  EXPECT_EQ(found.exit_code, 1) << found.err;
+  EXPECT_THAT(found.out, HasSubstr("slower: 32x512x512"));
+  auto lenient = words;
+  lenient.insert(lenient.end(), {"--max-regression", "1000000"});
+  EXPECT_EQ(program.run(lenient).exit_code, 0);
+  EXPECT_EQ(program.run({"bench", fast, "--against", slow, "--rounds", "11"}).exit_code, 0)
+      << "the other way round";
+}
+
 TEST_F(Operator, BenchOfAShapeList) {
   const std::string shapes = program.folder().write("shapes.csv",
                                                     "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n5,64,64,"

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <sstream>
 #include <thread>
 
 #include <nlohmann/json.hpp>
@@ -70,6 +71,34 @@ TEST_F(Tune, OneShapeFromNothingToATunedFile) {
   EXPECT_THAT(line(file, 0), HasSubstr("gfx,cu_num,M,N,K"));
   EXPECT_THAT(line(file, 1), AnyOf(HasSubstr("tiled_r"), HasSubstr("skinny_r"), HasSubstr("onednn_r")));
   EXPECT_TRUE(std::filesystem::exists(output() + ".env.json"));
+}
+
+TEST_F(Tune, EventsSayWhatHappens) {
+  const std::string path = program.file("events.jsonl");
+  const auto result = tune_one({"--events", path});
+  ASSERT_EQ(result.exit_code, 0) << result.err << result.out;
+  std::vector<nlohmann::json> events;
+  std::istringstream text(read_text(path));
+  for (std::string line; std::getline(text, line);) events.push_back(nlohmann::json::parse(line));
+  ASSERT_GE(events.size(), 4U);
+  EXPECT_EQ(events[0]["event"], "run_started");
+  EXPECT_EQ(events[0]["waiting"], nlohmann::json::array({0}));
+  EXPECT_EQ(events[1]["event"], "problem_started");
+  EXPECT_EQ(events[2]["event"], "candidate");
+  EXPECT_GT(events[2]["us"].get<double>(), 0);
+  const auto& done = events.back();
+  EXPECT_EQ(done["event"], "problem_done");
+  EXPECT_EQ(done["m"], 3);
+  EXPECT_THAT(line(read_text(output()), 1), HasSubstr(done["kernelName"].get<std::string>()));
+  EXPECT_THAT(done["ties"].dump(), HasSubstr(done["kernelName"].get<std::string>()));
+  EXPECT_GT(done["rounds"]["used"].get<int>(), 0);
+}
+
+TEST_F(Tune, EventsThatCannotBeWrittenAreAnErrorBeforeAnything) {
+  const auto result = tune_one({"--events", "/no/such/folder/events"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--events /no/such/folder/events: No such file"));
+  EXPECT_FALSE(std::filesystem::exists(output()));
 }
 
 TEST_F(Tune, AgainThereIsNothingToDoUnlessAll) {

@@ -248,6 +248,43 @@ TEST_F(Evaluating, finals_interleave_and_measure_the_first_one_twice) {
   EXPECT_NEAR(median(result->outcomes[1].microseconds), 90, 2);
 }
 
+/// Every launch takes three times as long while `busy` says so.
+FakeCost disturbed(double microseconds, std::function<bool(double now)> busy) {
+  return [=](const Problem&, Random& noise, double now) {
+    return microseconds * (1 + 0.01 * (noise.uniform() - 0.5)) * (busy(now) ? 3 : 1);
+  };
+}
+
+TEST_F(Evaluating, disturbed_rounds_are_repeated) {
+  // One round is 3 samples of at least 2 ms: a neighbour is busy for two or three rounds of each fifteen.
+  const auto busy = [](double now) { return std::fmod(now, 100'000) < 15'000; };
+  const Candidate a = device.add({.name = "a", .cost = disturbed(100, busy)});
+  const Candidate b = device.add({.name = "b", .cost = disturbed(90, busy)});
+  const auto result = evaluator.finals(problem, std::vector{a, b}, 20);
+  ASSERT_TRUE(result.ok()) << result.message();
+  ASSERT_EQ(result->times.size(), 20U);
+  EXPECT_GE(result->quietness.repeated, 1);
+  EXPECT_LE(result->quietness.repeated, 8);
+  EXPECT_EQ(result->quietness.disturbed, 0);
+  EXPECT_EQ(result->quietness.rounds, 20);
+  const auto slow = std::count_if(result->times.begin(), result->times.end(),
+                                  [](const auto& times) { return times[0] > 150 || times[1] > 150; });
+  EXPECT_LE(slow, 3) << "a round that was disturbed in part may stay";
+}
+
+TEST_F(Evaluating, a_machine_that_stays_busy_is_marked_and_not_waited_for) {
+  // Two rounds in three are disturbed: twice as many rounds as wanted hold too few quiet ones.
+  const auto busy = [](double now) { return std::fmod(now, 240'000) > 36'000; };
+  const Candidate a = device.add({.name = "a", .cost = disturbed(100, busy)});
+  const Candidate b = device.add({.name = "b", .cost = disturbed(90, busy)});
+  const auto result = evaluator.finals(problem, std::vector{a, b}, 20);
+  ASSERT_TRUE(result.ok()) << result.message();
+  ASSERT_EQ(result->times.size(), 20U);
+  EXPECT_EQ(result->quietness.repeated, 20) << "each round once more at most";
+  EXPECT_GT(result->quietness.disturbed, 0);
+  EXPECT_EQ(result->same_ratios.size(), 20U);
+}
+
 TEST_F(Evaluating, finals_drop_a_wrong_candidate) {
   const Candidate a = device.add({.name = "a", .run = [](const Problem&, const Operands&, void*) {}});
   const Candidate b = device.add({.name = "b"});

@@ -92,6 +92,22 @@ TEST_F(Rows, ARowThatCannotRunIsPassedOver) {
   EXPECT_EQ(*untuned.ratio, 1);
 }
 
+TEST_F(Rows, ARegressionNeedsThePercentAndTheProof) {
+  const TunedTable table({row_of(8, "tiled_r1_kc256"), row_of(16, "tiled_r1_kc128")});
+  const BenchRow slower = bench(8, &table);
+  ASSERT_TRUE(slower.certain_ratio);
+  EXPECT_NEAR(*slower.certain_ratio, 1.25, 0.01);
+  EXPECT_LE(*slower.certain_ratio, *slower.ratio);
+  EXPECT_TRUE(is_regression(slower, 1));
+  EXPECT_FALSE(is_regression(slower, 30)) << "not by that much";
+  EXPECT_FALSE(is_regression(bench(16, &table), 1)) << "it is faster";
+  BenchRow unproven = slower;
+  unproven.certain_ratio = 1.005;
+  EXPECT_FALSE(is_regression(unproven, 1));
+  unproven.certain_ratio.reset();
+  EXPECT_FALSE(is_regression(unproven, 1)) << "one has no time";
+}
+
 TEST_F(Rows, EqualTimesAreTheSame) {
   times_["tiled_r1_kc128"] = 100;
   const TunedTable table({row_of(8, "tiled_r1_kc128")});

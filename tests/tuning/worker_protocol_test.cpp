@@ -90,6 +90,7 @@ TEST(WorkerProtocol, RepliesKeepEveryBitAndWhatIsMissing) {
   reply.candidate_seconds = 0.1;
   reply.result.times = {{1.0 / 3, missing}, {missing, 1e-9}};
   reply.result.same_ratios = {1.0 / 7};
+  reply.result.quietness = {static_cast<int>(reply.result.times.size()), 1, 2};
   reply.result.noise_floor = 0.001;
   Outcome outcome;
   outcome.kind = OutcomeKind::wrong;
@@ -105,6 +106,7 @@ TEST(WorkerProtocol, RepliesKeepEveryBitAndWhatIsMissing) {
   EXPECT_TRUE(std::isnan(parsed->result.times[0][1]));
   EXPECT_EQ(parsed->result.times[1][1], 1e-9);
   EXPECT_THAT(parsed->result.same_ratios, ElementsAre(1.0 / 7));
+  EXPECT_EQ(parsed->result.quietness, reply.result.quietness);
   EXPECT_EQ(parsed->result.outcomes[0].kind, OutcomeKind::wrong);
   EXPECT_THAT(parsed->result.outcomes[0].reason, HasSubstr("no UTF-8"));
   EXPECT_THAT(parsed->result.outcomes[0].microseconds, ElementsAre(0.1, 123456.789));

@@ -1,0 +1,58 @@
+#include "measure/quietness.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "base/random.h"
+
+namespace gemmtune {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST(Quietness, ASlowCanaryTellsItsRound) {
+  EXPECT_THAT(disturbed_rounds(std::vector<double>{100.0, 101, 250, 99, 100, 130, 102}), ElementsAre(2, 5));
+}
+
+TEST(Quietness, MostRoundsMayBeSlow) {
+  EXPECT_THAT(disturbed_rounds(std::vector<double>{200.0, 100, 210, 101, 190, 205, 100, 220}),
+              ElementsAre(0, 2, 4, 5, 7));
+}
+
+TEST(Quietness, WhatDiffersLittleIsNoDisturbance) {
+  EXPECT_THAT(disturbed_rounds(std::vector<double>{100.0, 104, 98, 107, 101, 99}), IsEmpty());
+}
+
+TEST(Quietness, AMachineThatIsNeverQuieterIsMeasuredByItsOwnNoise) {
+  Random random(3);
+  int told = 0;
+  for (int run = 0; run < 200; ++run) {
+    std::vector<double> canary;
+    for (int round = 0; round < 30; ++round) canary.push_back(100 * (1 + 0.1 * (random.uniform() - 0.5)));
+    told += static_cast<int>(disturbed_rounds(canary).size());
+  }
+  EXPECT_LE(told, 6) << "of 6000 rounds that differ by 10 %";
+}
+
+TEST(Quietness, FewRoundsAndMissingTimesAreNotJudged) {
+  EXPECT_THAT(disturbed_rounds(std::vector<double>{100.0, 900, 100, 100}), IsEmpty());
+  EXPECT_THAT(disturbed_rounds({}), IsEmpty());
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(disturbed_rounds(std::vector<double>{none, 100.0, 100, 900, 100, 100, none}), ElementsAre(3));
+  EXPECT_THAT(disturbed_rounds(std::vector<double>(9, none)), IsEmpty());
+}
+
+TEST(Quietness, BusyIsMoreThanAQuarter) {
+  EXPECT_FALSE((Quietness{12, 3, 0}).busy());
+  EXPECT_TRUE((Quietness{12, 4, 12}).busy());
+  EXPECT_FALSE(Quietness{}.busy());
+  Quietness sum{12, 4, 1};
+  sum += {8, 0, 2};
+  EXPECT_EQ(sum, (Quietness{20, 4, 3}));
+}
+
+}  // namespace
+}  // namespace gemmtune
