@@ -16,6 +16,7 @@ using Json = nlohmann::json;
 
 struct Case {
   std::string operation;
+  std::string file;  // AITER's name, which tells the operation
   std::string untuned;
   std::string tuned_header;  // its beginning
   std::string kernel;        // the beginning of the row's name
@@ -34,16 +35,22 @@ std::vector<Case> cases() {
     return more;
   };
   return {
-      {"a8w8", "M,N,K,q_dtype_w\n5,96,128,torch.int8\n", dense, "quantized_r1_", sizes},
-      {"a8w8_bpreshuffle", "M,N,K,q_dtype_w\n5,96,128,torch.int8\t\n", dense, "quantized_r1_",
-       with({"--indtype", "int8"})},
-      {"a8w8_blockscale", "M,N,K\n5,96,128\n", dense, "quantized_r1_", sizes},
-      {"a8w8_blockscale_bpreshuffle", "M,N,K,q_dtype_w\n5,96,128,torch.float8_e4m3fn\n", dense,
-       "quantized_r1_", sizes},
-      {"a4w4_blockscale", "M,N,K\n5,96,128\n", dense, "quantized_r1_", sizes},
-      {"batched_bf16", "B,M,N,K\n3,5,96,128\n", batched, "batched_r1_", with({"-b", "3"})},
-      {"batched_a8w8", "B,M,N,K\n3,5,96,128\n", batched, "batched_r1_", with({"-b", "3"})},
+      {"a8w8", "a8w8_tuned_gemm.csv", "M,N,K,q_dtype_w\n5,96,128,torch.int8\n", dense, "quantized_r1_",
+       sizes},
+      {"a8w8_bpreshuffle", "a8w8_bpreshuffle_tuned_gemm.csv", "M,N,K,q_dtype_w\n5,96,128,torch.int8\t\n",
+       dense, "quantized_r1_", with({"--indtype", "int8"})},
+      {"a8w8_blockscale", "a8w8_blockscale_tuned_gemm.csv", "M,N,K\n5,96,128\n", dense, "quantized_r1_",
+       sizes},
+      {"a8w8_blockscale_bpreshuffle", "a8w8_blockscale_bpreshuffle_tuned_gemm.csv",
+       "M,N,K,q_dtype_w\n5,96,128,torch.float8_e4m3fn\n", dense, "quantized_r1_", sizes},
+      {"a4w4_blockscale", "a4w4_blockscale_tuned_gemm.csv", "M,N,K\n5,96,128\n", dense, "quantized_r1_",
+       sizes},
+      {"batched_bf16", "bf16_tuned_batched_gemm.csv", "B,M,N,K\n3,5,96,128\n", batched, "batched_r1_",
+       with({"-b", "3"})},
+      {"batched_a8w8", "a8w8_tuned_batched_gemm.csv", "B,M,N,K\n3,5,96,128\n", batched, "batched_r1_",
+       with({"-b", "3"})},
       {"fused_moe",
+       "tuned_fmoe.csv",
        moe + "8,128,96,5,2,ActivationType.Silu,torch.bfloat16,torch.float8_e4m3fn,torch.float8_e4m3fn,"
              "QuantType.per_Token,1,0\n",
        "gfx,cu_num,token,model_dim,inter_dim,",
@@ -60,7 +67,7 @@ class TuneOperations : public ::testing::TestWithParam<Case> {
 TEST_P(TuneOperations, FromTheUntunedFileToARowThatRuns) {
   const Case& test = GetParam();
   const std::string input = program.folder().write("untuned.csv", test.untuned);
-  const std::string output = program.file("tuned.csv");
+  const std::string output = program.file(test.file);
   const std::vector<std::string> words = {"tune",     "--op", test.operation, "-i", input,   "-o", output,
                                           "--budget", "4",    "--iters",      "5",  "--json"};
   const auto tuned = program.run(words);
