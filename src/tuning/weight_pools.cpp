@@ -14,7 +14,7 @@ constexpr std::size_t line_bytes = 64;
 }  // namespace
 
 Result<std::size_t> WeightPools::weight_size(WeightLayout layout) const {
-  if (layout == WeightLayout::plain) return static_cast<std::size_t>(weight_bytes(problem_));
+  if (layout == WeightLayout::plain) return static_cast<std::size_t>(operand_shapes(problem_).w.bytes());
   return device_.packed_bytes(problem_, layout);
 }
 
