@@ -94,9 +94,10 @@ typedef enum gemmtune_activation {
 
 /* How a weight lies in memory. It belongs to the weight: one copy serves every M. */
 typedef enum gemmtune_layout {
-  GEMMTUNE_LAYOUT_PLAIN = 0,   /* row-major [N, K], as a checkpoint holds it */
-  GEMMTUNE_LAYOUT_PANEL16 = 1, /* gemmtune's own: panels of 16 output features, contiguous over K */
-  GEMMTUNE_LAYOUT_ONEDNN = 2   /* what oneDNN asks for; opaque */
+  GEMMTUNE_LAYOUT_PLAIN = 0,     /* row-major [N, K], as a checkpoint holds it */
+  GEMMTUNE_LAYOUT_PANEL16 = 1,   /* gemmtune's own: panels of 16 output features, contiguous over K */
+  GEMMTUNE_LAYOUT_ONEDNN = 2,    /* what oneDNN asks for; opaque */
+  GEMMTUNE_LAYOUT_AITER16X16 = 3 /* AITER's shuffle_weight(w, (16, 16)) */
 } gemmtune_layout;
 
 /* How well the tuned files knew a problem. */
@@ -240,17 +241,44 @@ typedef struct gemmtune_problem {
   int32_t doweight_stage1; /* not 0: the routing weight is applied after the first GEMM */
 } gemmtune_problem;
 
-/* Pointers of one call, on the context's device. Weights are dense. y must not overlap an input. */
+/* Pointers of one call, on the context's device. Weights and scales are dense. y must not overlap an input.
+ *
+ *   operation             x, y                  w            x_scale                   w_scale
+ *   a16w16 with scale_ab  [M, K], [M, N]        [N, K]       one float                 one float
+ *   a8w8                  [M, K], [M, N]        [N, K]       float [M] or one          float [N] or one
+ *   a8w8_blockscale       [M, K], [M, N]        [N, K]       float [M, ceil(K/128)]    float [ceil(N/128),
+ * ceil(K/128)] a4w4_blockscale       [M, K], [M, N]        [N, K]       e8m0 [M, K/32]            e8m0 [N,
+ * K/32] batched_bf16          [B, M, K], [B, M, N]  [B, N, K]    -                         - batched_a8w8 [B,
+ * M, K], [B, M, N]  [B, N, K]    float [B, M] or one       float [B, N] or one fused_moe             [T,
+ * model_dim] both   see below    by quant_type             by quant_type
+ *
+ * The _bpreshuffle operations are as those without, with a packed weight. fp4: two elements to a byte, the
+ * even one in the low half, K a multiple of 32. e8m0: a byte b is 2^(b - 127), 255 is NaN.
+ *
+ * fused_moe: w is w1 [E, inter_dim or, gated, 2 * inter_dim with the gate's rows first, model_dim], w2 is [E,
+ * model_dim, inter_dim]; n is inter_dim, k model_dim. Scales of x, w and w2 are for each expert: one of
+ * per_tensor, one a row of per_token, of 1 x 128 of x and 128 x 128 of the weights of per_1x128 and
+ * per_128x128, e8m0 of 1 x 32 of per_1x32; operands of 16 bits have none. y[t] = sum over t's experts of r *
+ * w2 * act(gate) * up; with doweight_stage1 the routing weight r scales gate and up before the activation
+ * instead. */
 typedef struct gemmtune_operands {
   size_t size;
-  const void* x;        /* [M, K], rows ldx elements apart */
-  const void* w;        /* [N, K] in the problem's weight layout */
-  const void* bias;     /* [N]; required where the problem has a bias, ignored elsewhere */
-  void* y;              /* [M, N], rows ldy elements apart */
-  int64_t ldx;          /* elements, >= k; 0: k */
-  int64_t ldy;          /* elements, >= n; 0: n */
-  const float* x_scale; /* with scale_ab */
-  const float* w_scale;
+  const void* x;       /* rows ldx elements apart */
+  const void* w;       /* in the problem's weight layout */
+  const void* bias;    /* [N] of y's type; required where the problem has a bias, ignored elsewhere */
+  void* y;             /* rows ldy elements apart */
+  int64_t ldx;         /* elements, >= k; 0: k */
+  int64_t ldy;         /* elements, >= the columns of y; 0: those */
+  const void* x_scale; /* required where the table above has one */
+  const void* w_scale;
+  int32_t x_scale_per_tensor; /* of a8w8 and batched_a8w8, not 0: x_scale is one float for all rows */
+  int32_t w_scale_per_tensor;
+  int64_t x_batch_stride; /* of batched operations: elements from batch to batch; 0: m * ldx */
+  int64_t y_batch_stride; /* 0: m * ldy */
+  const void* w2;         /* of fused_moe, as are all below */
+  const void* w2_scale;
+  const int32_t* topk_ids;   /* [T, topk]: 0 to experts - 1 */
+  const float* topk_weights; /* [T, topk] */
 } gemmtune_operands;
 
 /* Binds a problem to the kernel that the tuned files name, or to the fallback. Answers come from a cache of
@@ -285,10 +313,33 @@ GEMMTUNE_API gemmtune_status gemmtune_plan_get_info(const gemmtune_plan* plan, g
 GEMMTUNE_API gemmtune_status gemmtune_plan_run(const gemmtune_plan* plan, const gemmtune_operands* operands,
                                                void* workspace, void* stream);
 
-/* The short form: plan from the cache, workspace kept by the context for each thread and stream. `context`
- * null: the default context. */
+/* The short forms, one an operation: plan from the cache, workspace kept by the context for each thread and
+ * stream. `context` null: the default context. */
 GEMMTUNE_API gemmtune_status gemmtune_gemm_a16w16(gemmtune_context* context, const gemmtune_problem* problem,
                                                   const gemmtune_operands* operands, void* stream);
+GEMMTUNE_API gemmtune_status gemmtune_gemm_a8w8(gemmtune_context* context, const gemmtune_problem* problem,
+                                                const gemmtune_operands* operands, void* stream);
+GEMMTUNE_API gemmtune_status gemmtune_gemm_a8w8_bpreshuffle(gemmtune_context* context,
+                                                            const gemmtune_problem* problem,
+                                                            const gemmtune_operands* operands, void* stream);
+GEMMTUNE_API gemmtune_status gemmtune_gemm_a8w8_blockscale(gemmtune_context* context,
+                                                           const gemmtune_problem* problem,
+                                                           const gemmtune_operands* operands, void* stream);
+GEMMTUNE_API gemmtune_status gemmtune_gemm_a8w8_blockscale_bpreshuffle(gemmtune_context* context,
+                                                                       const gemmtune_problem* problem,
+                                                                       const gemmtune_operands* operands,
+                                                                       void* stream);
+GEMMTUNE_API gemmtune_status gemmtune_gemm_a4w4_blockscale(gemmtune_context* context,
+                                                           const gemmtune_problem* problem,
+                                                           const gemmtune_operands* operands, void* stream);
+GEMMTUNE_API gemmtune_status gemmtune_gemm_batched_bf16(gemmtune_context* context,
+                                                        const gemmtune_problem* problem,
+                                                        const gemmtune_operands* operands, void* stream);
+GEMMTUNE_API gemmtune_status gemmtune_gemm_batched_a8w8(gemmtune_context* context,
+                                                        const gemmtune_problem* problem,
+                                                        const gemmtune_operands* operands, void* stream);
+GEMMTUNE_API gemmtune_status gemmtune_fused_moe(gemmtune_context* context, const gemmtune_problem* problem,
+                                                const gemmtune_operands* operands, void* stream);
 
 /* ---- problems that no row answers
  * ---------------------------------------------------------------------------- The hook by which
@@ -348,7 +399,7 @@ GEMMTUNE_API gemmtune_status gemmtune_packed_weight_bytes(const gemmtune_context
 GEMMTUNE_API gemmtune_status gemmtune_shuffle_weight(const gemmtune_context* context,
                                                      const gemmtune_problem* problem, gemmtune_layout layout,
                                                      const void* plain, void* packed);
-/* The inverse, for layouts that have one (panel16). */
+/* The inverse, for layouts that have one (panel16, aiter16x16; onednn by its own reorder). */
 GEMMTUNE_API gemmtune_status gemmtune_unshuffle_weight(const gemmtune_context* context,
                                                        const gemmtune_problem* problem,
                                                        gemmtune_layout layout, const void* packed,

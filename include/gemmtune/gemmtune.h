@@ -8,6 +8,7 @@
 #pragma once
 
 #include <gemmtune/c.h>
+#include <gemmtune/problem.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -62,24 +63,6 @@ class [[nodiscard]] Result {
   Status status_;
 };
 
-// The values of gemmtune_type, gemmtune_operation and so on.
-enum class Type { unset, bf16, f16, f32, f8_e4m3fn, f8_e4m3fnuz, i8, f4_e2m1, u8, i4 };
-enum class Operation {
-  a16w16,
-  a8w8,
-  a8w8_bpreshuffle,
-  a8w8_blockscale,
-  a8w8_blockscale_bpreshuffle,
-  a4w4_blockscale,
-  batched_bf16,
-  batched_a8w8,
-  fused_moe,
-};
-enum class QuantType { none, per_tensor, per_token, per_1x32, per_1x128, per_128x128 };
-enum class Activation { none, silu, gelu, swiglu, situv2 };
-enum class Layout { plain, panel16, onednn };
-enum class Match { exact, range, fine, coarse, untuned };
-
 inline std::string_view to_string(Match match) {
   switch (match) {
     case Match::exact:
@@ -95,104 +78,6 @@ inline std::string_view to_string(Match match) {
   }
   return "untuned";
 }
-
-/// An input on the context's device: its pointer, its type, and how far its rows lie apart in elements (0:
-/// dense).
-struct View {
-  const void* data = nullptr;
-  Type type = Type::unset;
-  std::int64_t leading = 0;
-};
-
-/// An output, likewise; it may serve as an input, too.
-struct MutableView {
-  void* data = nullptr;
-  Type type = Type::unset;
-  std::int64_t leading = 0;
-
-  operator View() const { return {data, type, leading}; }  // NOLINT(google-explicit-constructor)
-};
-
-inline View bf16(const void* data, std::int64_t leading = 0) { return {data, Type::bf16, leading}; }
-inline View f16(const void* data, std::int64_t leading = 0) { return {data, Type::f16, leading}; }
-inline View f32(const float* data, std::int64_t leading = 0) { return {data, Type::f32, leading}; }
-inline MutableView bf16(void* data, std::int64_t leading = 0) { return {data, Type::bf16, leading}; }
-inline MutableView f16(void* data, std::int64_t leading = 0) { return {data, Type::f16, leading}; }
-inline MutableView f32(float* data, std::int64_t leading = 0) { return {data, Type::f32, leading}; }
-
-/// What a mixture of experts has beside the sizes.
-struct MoeShape {
-  int experts = 0;
-  int topk = 0;  // experts that a token is sent to
-  Activation activation = Activation::none;
-  QuantType quant_type = QuantType::none;
-  bool gated = false;            // w1 holds a gate and an up half
-  bool doweight_stage1 = false;  // the routing weight is applied after the first GEMM
-};
-
-/// y[M, N] = x[M, K] · w[N, K]ᵀ (+ bias[N]), row-major, accumulated in float32. Sizes in elements; m = 0 is
-/// legal. What else an operation has is said in gemmtune/c.h.
-struct Problem {
-  std::int64_t m = 0;
-  std::int64_t n = 0;
-  std::int64_t k = 0;
-  Type x_type = Type::bf16;
-  Type y_type = Type::unset;  // unset: x_type of a16w16 and batched_bf16, bf16 of the others
-  bool bias = false;          // of y's type
-  Layout weight_layout = Layout::plain;
-  int alignment = 16;  // bytes, a power of two, promised for all four pointers
-  Operation operation = Operation::a16w16;
-  Type w_type = Type::unset;  // unset: x_type
-  bool scale_ab = false;      // fp8 operands of a16w16
-  std::int64_t batch = 1;     // of the batched operations
-  MoeShape moe{};             // of fused_moe
-
-  gemmtune_problem to_c() const {
-    gemmtune_problem problem{};
-    problem.size = sizeof problem;
-    problem.operation = static_cast<gemmtune_operation>(operation);
-    problem.x_type = static_cast<gemmtune_type>(x_type);
-    problem.w_type = static_cast<gemmtune_type>(w_type);
-    problem.y_type = static_cast<gemmtune_type>(y_type);
-    problem.m = m;
-    problem.n = n;
-    problem.k = k;
-    problem.bias = bias ? 1 : 0;
-    problem.weight_layout = static_cast<gemmtune_layout>(weight_layout);
-    problem.alignment = alignment;
-    problem.scale_ab = scale_ab ? 1 : 0;
-    problem.batch = batch;
-    problem.experts = moe.experts;
-    problem.topk = moe.topk;
-    problem.activation = static_cast<gemmtune_activation>(moe.activation);
-    problem.quant_type = static_cast<gemmtune_quant_type>(moe.quant_type);
-    problem.gated = moe.gated ? 1 : 0;
-    problem.doweight_stage1 = moe.doweight_stage1 ? 1 : 0;
-    return problem;
-  }
-};
-
-/// Pointers of one call. Leading dimensions in elements, 0: dense; the weight is dense.
-struct Operands {
-  const void* x = nullptr;
-  const void* w = nullptr;
-  const void* bias = nullptr;
-  void* y = nullptr;
-  std::int64_t ldx = 0;
-  std::int64_t ldy = 0;
-
-  gemmtune_operands to_c() const {
-    gemmtune_operands operands{};
-    operands.size = sizeof operands;
-    operands.x = x;
-    operands.w = w;
-    operands.bias = bias;
-    operands.y = y;
-    operands.ldx = ldx;
-    operands.ldy = ldy;
-    return operands;
-  }
-};
 
 /// How a plan came about. The texts live as long as the plan.
 struct PlanInfo {
@@ -383,27 +268,7 @@ class Context {
   gemmtune_context* context_;
 };
 
-/// What gemm_a16w16 takes beside the matrices.
-struct GemmOptions {
-  const void* bias = nullptr;  // [N] of y's type
-  Layout weight_layout = Layout::plain;
-  int alignment = 16;                // bytes, promised for all pointers
-  const Context* context = nullptr;  // null: the process's context, made from the environment
-  void* stream = nullptr;            // null on a CPU
-};
-
-/// y[m, n] = x[m, k] · w[n, k]ᵀ (+ bias[n]) with the kernel that the config folder's tuned files name. x and
-/// w have one type of bf16, f16, f32; y any of them. The weight is dense. Errors as Plan::run.
-inline Status gemm_a16w16(View x, View w, MutableView y, std::int64_t m, std::int64_t n, std::int64_t k,
-                          const GemmOptions& options = {}) {
-  Problem asked{m, n, k, x.type, y.type, options.bias != nullptr, options.weight_layout, options.alignment};
-  asked.w_type = w.type;
-  const gemmtune_problem problem = asked.to_c();
-  const gemmtune_operands operands =
-      Operands{x.data, w.data, options.bias, y.data, x.leading, y.leading}.to_c();
-  return Status(gemmtune_gemm_a16w16(options.context == nullptr ? nullptr : options.context->get(), &problem,
-                                     &operands, options.stream));
-}
-
 }  // namespace api
 }  // namespace gemmtune
+
+#include <gemmtune/operations.h>  // needs what is above

@@ -36,17 +36,28 @@ struct DeviceInfo {
   std::vector<Library> libraries;
 };
 
-/// Pointers of one call; all live on the kernel's device. Leading dimensions are in elements; weights are
-/// dense. m == 0 never reaches a kernel.
+/// Pointers of one call; all live on the kernel's device. Leading dimensions are in elements; weights and
+/// scales are dense. Shapes and scale types: problem/operands.h. m == 0 never reaches a kernel.
 struct Operands {
   const void* x = nullptr;
-  const void* w = nullptr;     // in the kernel's weight layout
-  const void* bias = nullptr;  // [N] of y's type; null where the problem has none
-  const float* x_scale = nullptr;
-  const float* w_scale = nullptr;
+  const void* w = nullptr;        // in the kernel's weight layout; w1 of fused_moe
+  const void* bias = nullptr;     // [N] of y's type; null where the problem has none
+  const void* x_scale = nullptr;  // float32, or e8m0 bytes; null where the operand has no scales
+  const void* w_scale = nullptr;
   void* y = nullptr;
   std::int64_t ldx = 0;  // ≥ k
-  std::int64_t ldy = 0;  // ≥ n
+  std::int64_t ldy = 0;  // ≥ n; ≥ k of fused_moe
+  /// Of a8w8 and batched_a8w8: 1: a scale for each row. 0: one scale for all rows (of all batches).
+  std::int64_t x_scale_step = 1;
+  std::int64_t w_scale_step = 1;
+  /// Of batched operations: elements from batch to batch of x and y; ≥ m · ldx, m · ldy.
+  std::int64_t x_batch_stride = 0;
+  std::int64_t y_batch_stride = 0;
+  // Of fused_moe:
+  const void* w2 = nullptr;
+  const void* w2_scale = nullptr;
+  const std::int32_t* topk_ids = nullptr;  // [M, topk]: 0 … experts − 1
+  const float* topk_weights = nullptr;     // [M, topk]
 };
 
 /// Where a call runs. A CPU's handle is an Executor (backends/cpu); a GPU's is its stream. Null: the device's

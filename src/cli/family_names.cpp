@@ -16,13 +16,15 @@ struct Alias {
   std::string_view families;  // comma list; those that are there are taken, and one must be
 };
 
+constexpr std::string_view own = "tiled,skinny,quantized,batched,moe";
+
 constexpr std::array aliases = {
     Alias{"cpu", "hipblaslt", "onednn"},
     Alias{"cpu", "hipblast", "onednn"},
-    Alias{"cpu", "triton", "tiled,skinny"},
-    Alias{"cpu", "ck", "tiled,skinny"},
-    Alias{"cpu", "cktile", "tiled,skinny"},
-    Alias{"cpu", "asm", "tiled,skinny"},
+    Alias{"cpu", "triton", own},
+    Alias{"cpu", "ck", own},
+    Alias{"cpu", "cktile", own},
+    Alias{"cpu", "asm", own},
     // The baseline is the vendor library's own choice; both libraries are needed to cover every type.
     Alias{"cpu", "torch", "onednn,openblas"},
 };

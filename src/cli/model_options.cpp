@@ -89,18 +89,20 @@ Result<ShapeList> tunable_shapes_of_model(const ModelOptions& options, const Siz
                                           const Environment& environment) {
   auto list = shapes_of_model(options, size, environment, true);
   if (!list.ok()) return list;
-  const auto others = std::stable_partition(list->rows.begin(), list->rows.end(), [](const ShapeRow& row) {
-    return row.problem.operation == Operation::a16w16;
+  const auto asked = operation_of(size);
+  if (!asked.ok()) return asked.status();
+  const Operation tuned = asked->value_or(Operation::a16w16);
+  const auto others = std::stable_partition(list->rows.begin(), list->rows.end(), [&](const ShapeRow& row) {
+    return row.problem.operation == tuned;
   });
   const std::string left_out = operation_counts(std::vector<ShapeRow>(others, list->rows.end()));
   list->rows.erase(others, list->rows.end());
   if (list->rows.empty()) {
-    return Status::unsupported("{}: no row of a16w16, which is what is tuned; there are {}", list->source,
-                               left_out);
+    return Status::unsupported("{}: no row of {}; there are {}, tuned with --op", list->source,
+                               to_string(tuned), left_out);
   }
   if (!left_out.empty()) {
-    std::fputs(fmt::format("{}: left out, a16w16 is tuned only: {}\n", list->source, left_out).c_str(),
-               stderr);
+    std::fputs(fmt::format("{}: left out, tuned with --op: {}\n", list->source, left_out).c_str(), stderr);
   }
   return list;
 }

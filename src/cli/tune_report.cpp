@@ -86,6 +86,14 @@ std::string counts(const TuneEnding& ending) {
   return fmt::format("{}; {}\n", text, counted(static_cast<std::size_t>(summary.candidates), "candidate"));
 }
 
+/// The operation as its environment variable has it.
+std::string upper(std::string_view word) {
+  std::string text(word);
+  for (char& letter : text)
+    if (letter >= 'a' && letter <= 'z') letter = static_cast<char>(letter - 'a' + 'A');
+  return text;
+}
+
 std::string files_and_next_step(const TuneEnding& ending) {
   const auto row = std::find_if(ending.summary.problems.begin(), ending.summary.problems.end(), has_row);
   if (row == ending.summary.problems.end()) return {};
@@ -96,9 +104,12 @@ std::string files_and_next_step(const TuneEnding& ending) {
   const Problem& problem = row->shape.problem;
   text += ending.outputs.is_config_file
               ? "\nnext: programs that use gemmtune find this file by themselves"
-              : fmt::format("\nnext: set GEMMTUNE_CONFIG_A16W16={} for programs that use gemmtune", path);
-  return fmt::format("{}; see gemmtune lookup -m {} -n {} -k {} --table {}\n", text, problem.m, problem.n,
-                     problem.k, path);
+              : fmt::format("\nnext: set GEMMTUNE_CONFIG_{}={} for programs that use gemmtune",
+                            upper(to_string(problem.operation)), path);
+  const bool dense = problem.operation == Operation::a16w16;
+  return fmt::format("{}; see gemmtune lookup{} -m {} -n {} -k {} --table {}\n", text,
+                     dense ? std::string() : fmt::format(" --op {}", to_string(problem.operation)), problem.m,
+                     problem.n, problem.k, path);
 }
 
 Json problem_json(const ProblemReport& report) {

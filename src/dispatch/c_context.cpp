@@ -89,12 +89,6 @@ gemmtune_status with_weight(const char* function, const gemmtune_context* contex
   if (context == nullptr) return fail_null(function, "context");
   Problem problem;
   if (const auto status = read_problem(given, problem); status != GEMMTUNE_OK) return status;
-  if (problem.operation != Operation::a16w16) {
-    return guarded([&] {
-      return fail(GEMMTUNE_UNSUPPORTED,
-                  fmt::format("{}: operation {}, expected a16w16", function, to_string(problem.operation)));
-    });
-  }
   return guarded([&] { return body(*context->context, problem); });
 }
 

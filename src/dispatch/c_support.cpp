@@ -133,6 +133,9 @@ gemmtune_status read_layout(gemmtune_layout given, WeightLayout& layout) noexcep
     case GEMMTUNE_LAYOUT_ONEDNN:
       layout = WeightLayout::onednn;
       return GEMMTUNE_OK;
+    case GEMMTUNE_LAYOUT_AITER16X16:
+      layout = WeightLayout::aiter16x16;
+      return GEMMTUNE_OK;
   }
   return fail(GEMMTUNE_INVALID_ARGUMENT, "a weight layout is none of enum gemmtune_layout");
 }
@@ -140,6 +143,7 @@ gemmtune_status read_layout(gemmtune_layout given, WeightLayout& layout) noexcep
 gemmtune_layout layout_to_c(WeightLayout layout) {
   if (layout == WeightLayout::panel16) return GEMMTUNE_LAYOUT_PANEL16;
   if (layout == WeightLayout::onednn) return GEMMTUNE_LAYOUT_ONEDNN;
+  if (layout == WeightLayout::aiter16x16) return GEMMTUNE_LAYOUT_AITER16X16;
   return GEMMTUNE_LAYOUT_PLAIN;
 }
 

@@ -91,6 +91,8 @@ inline gemmtune_plan* plan_to_c(const Plan* plan) {
 }
 inline const Plan* plan_of_c(const gemmtune_plan* plan) { return reinterpret_cast<const Plan*>(plan); }
 
+gemmtune_status read_operands(const gemmtune_operands* given, gemmtune_operands& known) noexcept;
+
 /// Checks the operands and runs the plan (gemmtune_plan_run's contract).
 gemmtune_status run_plan(const Plan& plan, const gemmtune_operands& operands, void* workspace,
                          void* stream) noexcept;

@@ -23,6 +23,19 @@ struct DispatchDevice {
   Stream default_stream() const { return host_executor ? host_executor->stream() : Stream{}; }
 };
 
+/// What a call of a problem must bring, worked out once.
+struct OperandNeeds {
+  explicit OperandNeeds(const Problem& problem);
+
+  std::int64_t y_columns = 0;
+  bool x_scale = false;
+  bool w_scale = false;
+  bool w2_scale = false;
+  bool mixture = false;     // w2 and routes
+  bool per_tensor = false;  // one scale instead of a row's is allowed
+  bool halves = false;      // two elements to a byte of x: rows must begin at whole bytes
+};
+
 /// How a plan came about.
 struct PlanAccount {
   Match match = Match::untuned;
@@ -49,6 +62,7 @@ class Plan {
         kernel_(std::move(kernel)),
         workspace_bytes_(kernel_ ? kernel_->workspace_bytes() : 0),
         on_cpu_(device_->device->info().backend == "cpu"),
+        needs_(problem),
         miss_(account_.match == Match::untuned && kernel_ != nullptr) {}
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
@@ -59,6 +73,7 @@ class Plan {
   const DispatchDevice& device() const { return *device_; }
   std::size_t workspace_bytes() const { return workspace_bytes_; }
   bool on_cpu() const { return on_cpu_; }
+  const OperandNeeds& needs() const { return needs_; }
   /// Where the context that made the plan counts its calls; null: nowhere.
   CallCounts* call_counts() const { return call_counts_; }
   /// Before any other thread sees the plan.
@@ -82,6 +97,7 @@ class Plan {
   std::unique_ptr<Kernel> kernel_;
   std::size_t workspace_bytes_;
   bool on_cpu_;
+  OperandNeeds needs_;
   mutable CallCounts* call_counts_ = nullptr;  // the context's
   mutable std::atomic<bool> miss_;
   mutable std::atomic<std::int64_t> references_{1};

@@ -16,6 +16,7 @@ constexpr Row rows[] = {
     {WeightLayout::plain, "plain"},
     {WeightLayout::panel16, "panel16"},
     {WeightLayout::onednn, "onednn"},
+    {WeightLayout::aiter16x16, "aiter16x16"},
 };
 
 /// Element (k, column) of a panel: pairs of k stand side by side.
@@ -60,6 +61,15 @@ void unpack(const Panel16& shape, const void* packed, void* destination) {
     });
 }
 
+/// `copy(offset in the tiles, offset in the plain weight)` for every piece.
+template <typename Copy>
+void for_each_piece(const Tile16& shape, Copy copy) {
+  constexpr std::int64_t stride = Tile16::rows * Tile16::piece_bytes;
+  for (std::int64_t row = 0; row < shape.n; ++row)
+    for (std::int64_t at = 0; at < shape.row_bytes(); at += Tile16::piece_bytes)
+      copy(shape.row_offset(row) + at / Tile16::piece_bytes * stride, row * shape.row_bytes() + at);
+}
+
 }  // namespace
 
 std::string_view to_string(WeightLayout layout) {
@@ -84,6 +94,20 @@ void unpack_panel16(const Panel16& shape, const void* packed, void* destination)
   if (shape.element_bytes == 4) return unpack<std::uint32_t>(shape, packed, destination);
   if (shape.element_bytes == 1) return unpack<std::uint8_t>(shape, packed, destination);
   unpack<std::uint16_t>(shape, packed, destination);
+}
+
+void shuffle_tile16(const Tile16& shape, const void* plain, void* destination) {
+  for_each_piece(shape, [&](std::int64_t to, std::int64_t from) {
+    std::memcpy(static_cast<char*>(destination) + to, static_cast<const char*>(plain) + from,
+                Tile16::piece_bytes);
+  });
+}
+
+void unshuffle_tile16(const Tile16& shape, const void* shuffled, void* destination) {
+  for_each_piece(shape, [&](std::int64_t from, std::int64_t to) {
+    std::memcpy(static_cast<char*>(destination) + to, static_cast<const char*>(shuffled) + from,
+                Tile16::piece_bytes);
+  });
 }
 
 }  // namespace gemmtune

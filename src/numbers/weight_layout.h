@@ -10,16 +10,18 @@
 namespace gemmtune {
 
 enum class WeightLayout {
-  any,      // not decided yet: a problem whose weight may still be packed (bpreshuffle in a shape list)
-  plain,    // row-major [N, K], as a checkpoint holds it
-  panel16,  // ours: see below
-  onednn,   // what oneDNN's matmul asks for (opaque bytes, made and read by the onednn family)
+  any,         // not decided yet: a problem whose weight may still be packed (bpreshuffle in a shape list)
+  plain,       // row-major [N, K], as a checkpoint holds it
+  panel16,     // ours: see below
+  onednn,      // what oneDNN's matmul asks for (opaque bytes, made and read by the onednn family)
+  aiter16x16,  // AITER's shuffle_weight(w, (16, 16)): see Tile16
 };
 
 std::string_view to_string(WeightLayout layout);
 std::optional<WeightLayout> parse_weight_layout(std::string_view text);
 
-/// panel16: [ceil(N/16)][Kp/pair][16][pair] elements, pair = 2 for 2-byte bf16 and 1 for fp16 and fp32, Kp =
+/// panel16: [ceil(N/16)][Kp/pair][16][pair] elements, pair = 2 for 2-byte bf16, 1 for fp16 and fp32 and
+/// 4 for bytes (int8, fp8; of fp4 a byte, which holds two elements, counts as one element here), Kp =
 /// K rounded up to 32; columns past N and steps past K are zero. One panel holds 16 output features over all
 /// of K contiguously, so a kernel reads it front to back; for bf16 each run of 32 k is one 1 KiB AMX B tile
 /// and one row of 16 pairs is one operand of vdpbf16ps.
@@ -41,5 +43,29 @@ struct Panel16 {
 /// source and destination must not overlap.
 void pack_panel16(const Panel16& shape, const void* plain, void* destination);
 void unpack_panel16(const Panel16& shape, const void* packed, void* destination);
+
+/// aiter16x16: [N/16][K·bytes/16][16][16 bytes]: tiles of 16 rows by 16 bytes of K, one after another along
+/// K. As AITER has it, N must be a multiple of 16 and K of 32 elements (two tiles of 8-bit elements; of fp4,
+/// bytes are counted).
+struct Tile16 {
+  std::int64_t n = 0;
+  std::int64_t k = 0;  // elements of element_bytes
+  std::int64_t element_bytes = 1;
+
+  static constexpr std::int64_t rows = 16;
+  static constexpr std::int64_t piece_bytes = 16;
+  static constexpr std::int64_t k_multiple = 32;
+  bool fits() const { return n % rows == 0 && k % k_multiple == 0; }
+  std::int64_t row_bytes() const { return k * element_bytes; }
+  std::int64_t bytes() const { return n * row_bytes(); }
+  /// Where row `row`'s first piece begins; the next ones follow every rows · piece_bytes.
+  std::int64_t row_offset(std::int64_t row) const {
+    return row / rows * rows * row_bytes() + row % rows * piece_bytes;
+  }
+};
+
+/// Plain [N, K] into aiter16x16 and back. Require shape.fits(); source and destination must not overlap.
+void shuffle_tile16(const Tile16& shape, const void* plain, void* destination);
+void unshuffle_tile16(const Tile16& shape, const void* shuffled, void* destination);
 
 }  // namespace gemmtune

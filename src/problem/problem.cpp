@@ -74,6 +74,11 @@ Status check_moe(const Problem& problem) {
   GEMMTUNE_RETURN_IF_ERROR(
       check_type("q_dtype_w", problem.w_type, {bf16, f16, i8, fn, fnuz, f4, DataType::i4, DataType::u8}));
   GEMMTUNE_RETURN_IF_ERROR(check_type("dtype of y", problem.y_type, {bf16, f16}));
+  const bool fp4 = problem.x_type == f4 || problem.w_type == f4;
+  if (fp4 && (problem.k % 32 != 0 || problem.n % 32 != 0)) {
+    return Status::invalid("model_dim = {}, inter_dim = {}, expected multiples of 32 for fp4", problem.k,
+                           problem.n);
+  }
   return check_tensor("w1 and w2", problem.w_type,
                       {std::int64_t{3} * problem.moe.experts, problem.n, problem.k});
 }

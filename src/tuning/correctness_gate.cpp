@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "problem/operands.h"
 #include "verify/inputs.h"
 
 namespace gemmtune {
@@ -54,8 +55,8 @@ Result<CorrectnessGate> CorrectnessGate::make(Device& device, const Problem& pro
 
 Status CorrectnessGate::renew_y() {
   y_.reset();
-  auto y = device_->allocate(static_cast<std::size_t>(bytes_of(problem_.y_type, problem_.m * problem_.n)),
-                             Placement::guarded);
+  auto y =
+      device_->allocate(static_cast<std::size_t>(operand_shapes(problem_).y.bytes()), Placement::guarded);
   if (!y.ok()) return y.status();
   y_ = std::move(y).value();
   return {};
@@ -66,9 +67,11 @@ Status CorrectnessGate::prepare(Run& run, const Kernel& kernel, DeviceOperands& 
   if (!made.ok()) return made.status();
   run.operands = *made;
   run.operands.ldy = ldy;
+  run.operands.y_batch_stride = problem_.m * ldy;
   run.y = y_.get();
-  if (ldy != problem_.n) {
-    auto y = device_->allocate(static_cast<std::size_t>(bytes_of(problem_.y_type, problem_.m * ldy)),
+  if (ldy != output_columns(problem_)) {
+    const std::int64_t rows = problem_.batch * problem_.m;
+    auto y = device_->allocate(static_cast<std::size_t>(bytes_of(problem_.y_type, rows * ldy)),
                                Placement::guarded);
     if (!y.ok()) return y.status();
     run.padded_y = std::move(y).value();
@@ -122,7 +125,7 @@ Outcome CorrectnessGate::judge(const Run& run, const Reference& reference) const
 Outcome CorrectnessGate::check_dense(const Kernel& kernel, DeviceOperands& operands,
                                      const Reference& reference) {
   Run run;
-  if (const Status prepared = prepare(run, kernel, operands, problem_.n); !prepared.ok())
+  if (const Status prepared = prepare(run, kernel, operands, output_columns(problem_)); !prepared.ok())
     return not_launched(prepared);
   const Outcome ran = execute(run, kernel);
   return ran.kind == OutcomeKind::ok ? judge(run, reference) : ran;
@@ -133,13 +136,14 @@ Outcome CorrectnessGate::quick(const Kernel& kernel) { return check_dense(kernel
 // Rows of y that are longer than N: what lies between them belongs to somebody else.
 Outcome CorrectnessGate::check_padded(const Kernel& kernel, DeviceOperands& operands) {
   Run run;
-  if (const Status prepared = prepare(run, kernel, operands, problem_.n + pad_elements); !prepared.ok())
+  if (const Status prepared = prepare(run, kernel, operands, output_columns(problem_) + pad_elements);
+      !prepared.ok())
     return not_launched(prepared);
   const Outcome ran = execute(run, kernel);
   if (ran.kind != OutcomeKind::ok) return ran;
-  const auto used = static_cast<std::size_t>(bytes_of(problem_.y_type, problem_.n));
+  const auto used = static_cast<std::size_t>(bytes_of(problem_.y_type, output_columns(problem_)));
   const auto pitch = static_cast<std::size_t>(bytes_of(problem_.y_type, run.operands.ldy));
-  for (std::int64_t row = 0; row < problem_.m; ++row) {
+  for (std::int64_t row = 0; row < problem_.batch * problem_.m; ++row) {
     const auto pad =
         std::span(run.output).subspan(static_cast<std::size_t>(row) * pitch + used, pitch - used);
     if (std::any_of(pad.begin(), pad.end(), [](std::byte b) { return b != std::byte{poison_byte}; }))
@@ -151,7 +155,7 @@ Outcome CorrectnessGate::check_padded(const Kernel& kernel, DeviceOperands& oper
 Outcome CorrectnessGate::check_repeated(const Kernel& kernel, DeviceOperands& operands,
                                         const Reference& reference) {
   Run run;
-  if (const Status prepared = prepare(run, kernel, operands, problem_.n); !prepared.ok())
+  if (const Status prepared = prepare(run, kernel, operands, output_columns(problem_)); !prepared.ok())
     return not_launched(prepared);
   Outcome worst;
   worst.err_ratio = 0;

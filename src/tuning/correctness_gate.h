@@ -44,8 +44,17 @@ class DeviceOperands {
     std::size_t bytes = 0;
   };
 
+  /// One operand: where it is on the device, and what the host has of it.
+  struct Part {
+    Tensor DeviceOperands::*tensor;
+    std::size_t bytes = 0;
+    const void* host = nullptr;
+  };
+
   DeviceOperands(Device& device, const Problem& problem, Placement placement)
       : device_(&device), problem_(problem), placement_(placement) {}
+  /// Every operand that the problem has, with its content in `host` where there is one.
+  std::vector<Part> parts(const HostOperands* host) const;
   Result<Tensor> tensor(std::size_t bytes) const;
   Status pack(WeightLayout layout, const Tensor& packed);
   Status repack();
@@ -56,7 +65,12 @@ class DeviceOperands {
   Tensor x_;
   Tensor w_;
   Tensor bias_;
-  Tensor scales_;  // x_scale, w_scale
+  Tensor x_scale_;
+  Tensor w_scale_;
+  Tensor w2_;
+  Tensor w2_scale_;
+  Tensor topk_ids_;
+  Tensor topk_weights_;
   std::map<WeightLayout, Tensor> packed_;
 };
 

@@ -1,14 +1,13 @@
 #include <algorithm>
 #include <new>
 
+#include "problem/operands.h"
 #include "tuning/correctness_gate.h"
 
 namespace gemmtune {
 namespace {
 
 constexpr std::size_t line_bytes = 64;
-/// Floats from one scale to the next: each has the alignment that a problem promises of every pointer.
-constexpr std::size_t scale_stride = 4;
 
 std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -20,23 +19,33 @@ Status copy_on_device(Device& device, void* to, const void* from, std::size_t by
   return device.copy_within(to, from, bytes);
 }
 
+std::vector<DeviceOperands::Part> DeviceOperands::parts(const HostOperands* host) const {
+  const OperandShapes shapes = operand_shapes(problem_);
+  const auto pairs = routed_pairs(problem_);
+  const std::int64_t bias = problem_.bias ? bytes_of(problem_.y_type, problem_.n) : 0;
+  const auto size = [](std::int64_t bytes) { return static_cast<std::size_t>(bytes); };
+  const HostOperands none;
+  const HostOperands& content = host == nullptr ? none : *host;
+  std::vector<Part> all{
+      {&DeviceOperands::x_, size(shapes.x.bytes()), content.x.data()},
+      {&DeviceOperands::w_, size(shapes.w.bytes()), content.w.data()},
+      {&DeviceOperands::bias_, size(bias), content.bias.data()},
+      {&DeviceOperands::x_scale_, size(shapes.x.scale_bytes()), content.x_scale.data()},
+      {&DeviceOperands::w_scale_, size(shapes.w.scale_bytes()), content.w_scale.data()},
+      {&DeviceOperands::w2_, size(shapes.w2.bytes()), content.w2.data()},
+      {&DeviceOperands::w2_scale_, size(shapes.w2.scale_bytes()), content.w2_scale.data()},
+      {&DeviceOperands::topk_ids_, size(pairs) * sizeof(std::int32_t), content.topk_ids.data()},
+      {&DeviceOperands::topk_weights_, size(pairs) * sizeof(float), content.topk_weights.data()}};
+  std::erase_if(all, [](const Part& part) { return part.bytes == 0; });
+  return all;
+}
+
 Result<DeviceOperands> DeviceOperands::make(Device& device, const Problem& problem, Placement placement) {
   DeviceOperands operands(device, problem, placement);
-  const auto x_bytes = static_cast<std::size_t>(bytes_of(problem.x_type, problem.m * problem.k));
-  const std::size_t bias_bytes =
-      problem.bias ? static_cast<std::size_t>(bytes_of(problem.y_type, problem.n)) : std::size_t{0};
-  const struct {
-    Tensor& tensor;
-    std::size_t bytes;
-  } wanted[] = {{operands.x_, x_bytes},
-                {operands.w_, static_cast<std::size_t>(weight_bytes(problem))},
-                {operands.bias_, bias_bytes},
-                {operands.scales_, 2 * scale_stride * sizeof(float)}};
-  for (const auto& [tensor, bytes] : wanted) {
-    if (bytes == 0) continue;
-    auto made = operands.tensor(bytes);
+  for (const Part& part : operands.parts(nullptr)) {
+    auto made = operands.tensor(part.bytes);
     if (!made.ok()) return made.status();
-    tensor = std::move(made).value();
+    operands.*part.tensor = std::move(made).value();
   }
   return operands;
 }
@@ -58,23 +67,15 @@ Result<DeviceOperands::Tensor> DeviceOperands::tensor(std::size_t bytes) const {
 }
 
 Status DeviceOperands::fill(const HostOperands& host) {
-  GEMMTUNE_RETURN_IF_ERROR(device_->copy_in(x_.data, host.x.data(), x_.bytes));
-  GEMMTUNE_RETURN_IF_ERROR(device_->copy_in(w_.data, host.w.data(), w_.bytes));
-  if (bias_.data != nullptr)
-    GEMMTUNE_RETURN_IF_ERROR(device_->copy_in(bias_.data, host.bias.data(), bias_.bytes));
-  float scales[2 * scale_stride] = {};
-  scales[0] = host.x_scale;
-  scales[scale_stride] = host.w_scale;
-  GEMMTUNE_RETURN_IF_ERROR(device_->copy_in(scales_.data, scales, sizeof(scales)));
+  for (const Part& part : parts(&host))
+    GEMMTUNE_RETURN_IF_ERROR(device_->copy_in((this->*part.tensor).data, part.host, part.bytes));
   return repack();
 }
 
 Status DeviceOperands::fill(const DeviceOperands& other) {
-  GEMMTUNE_RETURN_IF_ERROR(copy_on_device(*device_, x_.data, other.x_.data, x_.bytes));
-  GEMMTUNE_RETURN_IF_ERROR(copy_on_device(*device_, w_.data, other.w_.data, w_.bytes));
-  if (bias_.data != nullptr)
-    GEMMTUNE_RETURN_IF_ERROR(copy_on_device(*device_, bias_.data, other.bias_.data, bias_.bytes));
-  GEMMTUNE_RETURN_IF_ERROR(copy_on_device(*device_, scales_.data, other.scales_.data, scales_.bytes));
+  for (const Part& part : parts(nullptr))
+    GEMMTUNE_RETURN_IF_ERROR(
+        copy_on_device(*device_, (this->*part.tensor).data, (other.*part.tensor).data, part.bytes));
   return repack();
 }
 
@@ -94,10 +95,13 @@ Result<Operands> DeviceOperands::operands(WeightLayout layout) {
   operands.w = w_.data;
   operands.bias = bias_.data;
   operands.ldx = problem_.k;
-  if (problem_.scale_ab) {
-    operands.x_scale = static_cast<const float*>(scales_.data);
-    operands.w_scale = operands.x_scale + scale_stride;
-  }
+  operands.x_batch_stride = problem_.m * problem_.k;
+  operands.x_scale = x_scale_.data;
+  operands.w_scale = w_scale_.data;
+  operands.w2 = w2_.data;
+  operands.w2_scale = w2_scale_.data;
+  operands.topk_ids = static_cast<const std::int32_t*>(topk_ids_.data);
+  operands.topk_weights = static_cast<const float*>(topk_weights_.data);
   if (layout == WeightLayout::plain) return operands;
   auto found = packed_.find(layout);
   if (found == packed_.end()) {

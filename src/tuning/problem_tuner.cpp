@@ -155,6 +155,21 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
   return result;
 }
 
+namespace {
+
+/// What a fused MoE row has beside the others: one call of ours does both stages, so its time and its error
+/// stand as the first stage's.
+std::shared_ptr<const MoeStages> stages_of(const Config& config, double microseconds, double err_ratio) {
+  auto stages = std::make_shared<MoeStages>();
+  stages->block_m = config.number("bm", 0);
+  stages->us1 = microseconds;
+  stages->err1 = err_ratio;
+  stages->run_1stage = true;
+  return stages;
+}
+
+}  // namespace
+
 TunedEntry make_entry(const DeviceInfo& device, const Problem& problem, const Settled& settled,
                       const std::string& environment_hash) {
   const Candidate& winner = settled.winner->candidate;
@@ -174,6 +189,8 @@ TunedEntry make_entry(const DeviceInfo& device, const Problem& problem, const Se
   entry.speedup = round4(settled.speedup);
   entry.verdict = settled.verdict;
   entry.env = environment_hash;
+  if (problem.operation == Operation::fused_moe)
+    entry.stages = stages_of(winner.config, entry.us, entry.err_ratio);
   return entry;
 }
 

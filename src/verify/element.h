@@ -21,7 +21,7 @@ void read_elements(DataType type, std::span<const std::byte> bytes, std::int64_t
 double round_to(DataType type, double value);
 /// The nearest element of any readable type, as its bits.
 std::uint32_t encode_element(DataType type, float value);
-/// Bytes of one element. Requires readable(type).
+/// Bytes of one element; 1 for f4_e2m1 too, of which two are in a byte. Requires readable(type).
 std::size_t element_bytes(DataType type);
 
 }  // namespace gemmtune

@@ -5,21 +5,29 @@
 #include <vector>
 
 #include "base/status.h"
+#include "problem/operands.h"
 #include "problem/problem.h"
 
 namespace gemmtune {
 
-/// Host operands in plain layouts: x [M, K], w [N, K], bias [N] of y's type, scales.
+/// Host operands in plain layouts, dense, with the shapes that problem/operands.h gives; what an operation
+/// does not have is empty.
 struct HostOperands {
   std::vector<std::byte> x;
   std::vector<std::byte> w;
-  std::vector<std::byte> bias;
-  float x_scale = 1.0F;
-  float w_scale = 1.0F;
+  std::vector<std::byte> bias;  // [N] of y's type
+  std::vector<std::byte> x_scale;
+  std::vector<std::byte> w_scale;
+  std::vector<std::byte> w2;
+  std::vector<std::byte> w2_scale;
+  std::vector<std::int32_t> topk_ids;  // [T, topk]: experts, each at most once a token
+  std::vector<float> topk_weights;     // [T, topk]: routing weights, positive, their sum 1 a token
 };
 
 /// Approximately normal values (x: σ = 1, w: σ = 1/√K·8, so that outputs have a realistic range in fp16 too),
-/// fresh for each seed and problem, the same on every machine. `out_of_memory` where they do not fit.
+/// fresh for each seed and problem, the same on every machine. Quantized elements fill their type's range,
+/// their scales are random and bring the products back to that size. Some experts get more tokens than
+/// others. `out_of_memory` where they do not fit.
 Result<HostOperands> make_inputs(const Problem& problem, std::uint64_t seed);
 
 }  // namespace gemmtune

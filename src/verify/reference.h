@@ -12,7 +12,8 @@ namespace gemmtune {
 
 /// Elements of y in float64 (before rounding to y's type, bias included) with the magnitude that bounds their
 /// rounding error: sum over k of |x|·|w|. For large problems only some rows and columns are there, plus what
-/// a random-vector (Freivalds) check of the whole result needs.
+/// a random-vector (Freivalds) check of the whole result needs. Of fused_moe only rows (tokens) are sampled,
+/// and N below is model_dim.
 struct Reference {
   bool complete = true;               // every element of y is in `values`
   std::vector<std::int64_t> rows;     // sampled rows (all columns of each), where not complete
@@ -22,6 +23,7 @@ struct Reference {
   std::vector<double> vector;         // Freivalds: ±(½ … 1½) at random, length N; empty where complete
   std::vector<double> product;        // Freivalds: y · vector, [M], in float64
   std::vector<double> product_magnitudes;  // of each row: a bound of √(Σ over n of magnitude²)
+  std::vector<Reference> batches;          // of batched operations, one each; then all else is empty
 };
 
 struct ReferenceOptions {

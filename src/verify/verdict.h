@@ -35,7 +35,8 @@ Tolerance tolerance_for(const Problem& problem, double largest_err_ratio,
 struct CheckReport {
   bool right = false;
   std::string reason;    // why it is wrong: a fixed phrase, then numbers; empty where right
-  double err_ratio = 1;  // AITER's column: four decimals, 1 where an element is NaN or infinite
+  double err_ratio = 1;  // AITER's column: four decimals, 1 where an element is NaN or infinite; of fused_moe
+                         // the cosine difference
   double frobenius = 0;  // ‖out − ref‖ / ‖ref‖ of the elements that the reference has
   double misrounded = 0;
   std::int64_t worst_row =
@@ -59,7 +60,8 @@ inline constexpr int poison_byte = 0xff;
 
 /// `output` is y as [M, ldy] elements of y's type, of which the first N of each row count. NaN or infinity
 /// where the reference has none is wrong whatever the ratios say; this is looked for in all of y, also where
-/// the reference is sampled. Requires a reference of this problem and (M − 1)·ldy + N elements.
+/// the reference is sampled. Of batched operations `output` is [B, M, ldy]. Requires a reference of this
+/// problem and (B·M − 1)·ldy + N elements (model_dim of fused_moe in place of N).
 CheckReport check_output(const Problem& problem, const Reference& reference,
                          std::span<const std::byte> output, std::int64_t ldy, const Tolerance& tolerance);
 

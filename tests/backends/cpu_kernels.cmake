@@ -1,5 +1,7 @@
 gemmtune_test(backends_cpu_kernels SOURCES cpu_kernels_test.cpp ../support/emulated_tiles.cpp LINKS gemmtune_cpu_kernels
               Threads::Threads)
+gemmtune_test(backends_operation_kernels SOURCES operation_kernels_test.cpp ../support/emulated_tiles.cpp
+              LINKS gemmtune_cpu_kernels gemmtune_verify Threads::Threads)
 gemmtune_test(backends_cpu_kernels_symbols SOURCES cpu_kernels_symbols_test.cpp)
 file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/isa_objects.txt
      CONTENT "$<JOIN:$<TARGET_OBJECTS:gemmtune_cpu_isa>,\n>\n")

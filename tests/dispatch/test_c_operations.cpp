@@ -125,7 +125,7 @@ TEST(COperations, TunedFilesOfEachOperationAreRead) {
   gemmtune_context_destroy(context);
 }
 
-TEST(COperations, TheOneCallFormAndWeightsAreThoseOfA16w16) {
+TEST(COperations, OneCallFormsAndWeightsAreThoseOfTheirOperation) {
   gemmtune_context* context = nullptr;
   ASSERT_EQ(gemmtune_context_create(nullptr, &context), GEMMTUNE_OK) << gemmtune_last_error();
   const auto asked = problem(GEMMTUNE_A8W8, GEMMTUNE_I8);
@@ -134,8 +134,12 @@ TEST(COperations, TheOneCallFormAndWeightsAreThoseOfA16w16) {
   EXPECT_EQ(gemmtune_gemm_a16w16(context, &asked, &operands, nullptr), GEMMTUNE_INVALID_ARGUMENT);
   EXPECT_THAT(gemmtune_last_error(), HasSubstr("GEMMTUNE_A16W16"));
   std::size_t bytes = 0;
+  // An a8w8 weight is plain; packed it belongs to a8w8_bpreshuffle.
   EXPECT_EQ(gemmtune_packed_weight_bytes(context, &asked, GEMMTUNE_LAYOUT_PANEL16, &bytes),
-            GEMMTUNE_UNSUPPORTED);
+            GEMMTUNE_INVALID_ARGUMENT);
+  const auto shuffled = problem(GEMMTUNE_A8W8_BPRESHUFFLE, GEMMTUNE_I8);
+  EXPECT_EQ(gemmtune_packed_weight_bytes(context, &shuffled, GEMMTUNE_LAYOUT_PANEL16, &bytes), GEMMTUNE_OK)
+      << gemmtune_last_error();
   gemmtune_context_destroy(context);
 }
 

@@ -11,8 +11,8 @@ namespace gemmtune {
 namespace {
 
 TEST(WeightLayout, NamesReadBack) {
-  for (const auto layout :
-       {WeightLayout::any, WeightLayout::plain, WeightLayout::panel16, WeightLayout::onednn})
+  for (const auto layout : {WeightLayout::any, WeightLayout::plain, WeightLayout::panel16,
+                            WeightLayout::onednn, WeightLayout::aiter16x16})
     EXPECT_EQ(parse_weight_layout(to_string(layout)), layout);
   EXPECT_EQ(to_string(WeightLayout::panel16), "panel16");
   EXPECT_EQ(parse_weight_layout("panel"), std::nullopt);
@@ -61,6 +61,37 @@ INSTANTIATE_TEST_SUITE_P(Awkward, Panel16Shapes,
                          ::testing::Combine(::testing::Values(1, 15, 16, 17, 33),
                                             ::testing::Values(1, 2, 31, 32, 33, 257),
                                             ::testing::Values(1, 2, 4)));
+
+/// AITER's shuffle_weight(w, (16, 16)) as it is written there: a view [N/16, 16, K/32, 32/P, P] with P = 16
+/// bytes, permuted to [N/16, K/32, 32/P, 16, P].
+TEST(Tile16, IsThePermutationOfAiterAndRoundTrips) {
+  for (const int size : {1, 2}) {
+    const Tile16 shape{.n = 48, .k = 96, .element_bytes = size};
+    ASSERT_TRUE(shape.fits());
+    const std::int64_t piece = 16 / size;
+    std::vector<unsigned char> plain(static_cast<std::size_t>(shape.bytes()));
+    for (std::size_t i = 0; i < plain.size(); ++i) plain[i] = static_cast<unsigned char>(i * 7 + i / 256);
+    std::vector<unsigned char> expected;
+    for (std::int64_t a = 0; a < shape.n / 16; ++a)
+      for (std::int64_t b = 0; b < shape.k / 32; ++b)
+        for (std::int64_t c = 0; c < 32 / piece; ++c)
+          for (std::int64_t row = 0; row < 16; ++row)
+            for (std::int64_t byte = 0; byte < 16; ++byte)
+              expected.push_back(plain[static_cast<std::size_t>(
+                  ((a * 16 + row) * shape.k + b * 32 + c * piece) * size + byte)]);
+    std::vector<unsigned char> shuffled(plain.size());
+    shuffle_tile16(shape, plain.data(), shuffled.data());
+    EXPECT_EQ(shuffled, expected);
+    std::vector<unsigned char> back(plain.size());
+    unshuffle_tile16(shape, shuffled.data(), back.data());
+    EXPECT_EQ(back, plain);
+  }
+}
+
+TEST(Tile16, RefusesWhatIsNoMultiple) {
+  EXPECT_FALSE((Tile16{.n = 24, .k = 64}).fits());
+  EXPECT_FALSE((Tile16{.n = 32, .k = 48}).fits());
+}
 
 }  // namespace
 }  // namespace gemmtune

@@ -41,7 +41,8 @@ inline void store(DataType type, void* base, std::int64_t index, float value) {
 /// Scales, adds the bias and rounds, as every kernel does at its end.
 inline void store_element(const Problem& problem, const Operands& operands, std::int64_t row,
                           std::int64_t column, float sum) {
-  if (problem.scale_ab) sum = sum * *operands.x_scale * *operands.w_scale;
+  if (problem.scale_ab)
+    sum = sum * *static_cast<const float*>(operands.x_scale) * *static_cast<const float*>(operands.w_scale);
   if (problem.bias) sum += load_element(problem.y_type, operands.bias, column);
   store(problem.y_type, operands.y, row * operands.ldy + column, sum);
 }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <vector>
 
 #include "support/elements.h"
 
@@ -16,6 +18,18 @@ struct Exact {
   double magnitude = 0;
 };
 
+std::vector<std::byte> scale_bytes(float scale) {
+  std::vector<std::byte> bytes(sizeof(scale));
+  std::memcpy(bytes.data(), &scale, sizeof(scale));
+  return bytes;
+}
+
+double scale_of(const std::vector<std::byte>& bytes) {
+  float scale = 1;
+  if (!bytes.empty()) std::memcpy(&scale, bytes.data(), sizeof(scale));
+  return static_cast<double>(scale);
+}
+
 // One element by the definition.
 Exact element(const Problem& problem, const HostOperands& operands, std::int64_t row, std::int64_t column) {
   Exact exact;
@@ -26,7 +40,7 @@ Exact element(const Problem& problem, const HostOperands& operands, std::int64_t
     exact.value += product;
     exact.magnitude += std::fabs(product);
   }
-  const double scale = static_cast<double>(operands.x_scale) * static_cast<double>(operands.w_scale);
+  const double scale = scale_of(operands.x_scale) * scale_of(operands.w_scale);
   exact.value *= scale;
   exact.magnitude *= scale;
   if (problem.bias) {
@@ -138,8 +152,8 @@ TEST(Reference, reads_fp8_operands) {
   operands.x[0] = std::byte{0x40};
   operands.x[1] = std::byte{0x01};
   operands.x[2] = std::byte{0xfe};
-  operands.x_scale = 2;
-  operands.w_scale = 0.5;
+  operands.x_scale = scale_bytes(2);
+  operands.w_scale = scale_bytes(0.5F);
   const auto reference = compute_reference(problem, operands, {});
   ASSERT_TRUE(reference.ok()) << reference.message();
   EXPECT_EQ(reference->values[0], 2 + 0x1p-9 - 448);
@@ -149,7 +163,11 @@ TEST(Reference, refuses_what_it_does_not_know) {
   Problem problem = problem_of(2, 2, 2, DataType::bf16);
   const auto operands = make_inputs(problem, 1);
   Problem other = problem;
-  other.operation = Operation::a8w8;
+  other.x_type = other.w_type = DataType::i4;
+  EXPECT_EQ(compute_reference(other, *operands, {}).code(), StatusCode::unsupported);
+  other = problem;
+  other.operation = Operation::fused_moe;
+  other.moe = {.experts = 2, .topk = 1, .activation = Activation::swiglu};
   EXPECT_EQ(compute_reference(other, *operands, {}).code(), StatusCode::unsupported);
   other = problem;
   other.w_order = Order::column_major;

@@ -89,8 +89,8 @@ std::vector<std::byte> multiply(const Problem& problem, const HostOperands& host
   std::vector<std::byte> y(static_cast<std::size_t>(bytes_of(problem.y_type, problem.m * problem.n)));
   Operands operands;
   operands.bias = host.bias.data();
-  operands.x_scale = &host.x_scale;
-  operands.w_scale = &host.w_scale;
+  operands.x_scale = host.x_scale.data();
+  operands.w_scale = host.w_scale.data();
   operands.y = y.data();
   operands.ldy = problem.n;
   std::vector<float> x(static_cast<std::size_t>(problem.m * problem.k));

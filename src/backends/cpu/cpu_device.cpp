@@ -7,6 +7,8 @@
 
 #include "backends/cpu/cache_probe.h"
 #include "backends/cpu/defaults.h"
+#include "backends/cpu/idle_threads.h"
+#include "backends/cpu/kernels/blocked/block_gemm.h"
 #include "backends/cpu/kernels/own_families.h"
 #include "backends/cpu/memory.h"
 #include "backends/cpu/system_limits.h"
@@ -17,6 +19,7 @@ namespace {
 
 /// libgomp spins for about 4 ms after its last region; OpenBLAS and our pool are asleep long before.
 constexpr auto pool_gap = std::chrono::milliseconds(5);
+constexpr auto longest_pool_gap = std::chrono::milliseconds(100);
 
 PoolOptions pool_options(const CpuDeviceOptions& options) {
   PoolOptions pool;
@@ -93,11 +96,13 @@ Status CpuDevice::check_layout(const Problem& problem, WeightLayout layout) cons
   weight.weight_layout = layout;
   GEMMTUNE_RETURN_IF_ERROR(check(weight));
   if (layout == WeightLayout::any)
-    return Status::invalid("weight layout any: a packed weight needs one of plain, panel16, onednn");
-  if (layout == WeightLayout::panel16 && problem.scale_ab) {
-    return Status::unsupported("weight layout panel16 of {}: only bf16, fp16 and fp32",
-                               to_string(problem.w_type));
+    return Status::invalid(
+        "weight layout any: a packed weight needs one of plain, panel16, onednn, aiter16x16");
+  if (layout != WeightLayout::plain && problem.operation == Operation::fused_moe) {
+    return Status::unsupported("weight layout {}: weights of fused_moe are plain", to_string(layout));
   }
+  const bool ours = layout == WeightLayout::panel16 || layout == WeightLayout::aiter16x16;
+  if (ours) GEMMTUNE_RETURN_IF_ERROR(cpu::check_layout(operand_shapes(problem).w, layout));
   if (layout == WeightLayout::onednn && families_.onednn == nullptr) {
     return Status::unsupported("weight layout onednn: oneDNN is not on this machine: {}",
                                info_.libraries.front().why);
@@ -109,8 +114,9 @@ Result<std::size_t> CpuDevice::packed_bytes(const Problem& problem, WeightLayout
   GEMMTUNE_RETURN_IF_ERROR(check_layout(problem, layout));
   if (layout == WeightLayout::onednn) return families_.onednn->packed_bytes(as_onednn_weight(problem));
   // check() holds a plain weight below 2⁴⁷ bytes; panel16 pads it to at most 512 times that: no overflow.
+  const MatrixShape shape = operand_shapes(problem).w;
   const std::int64_t bytes =
-      layout == WeightLayout::plain ? weight_bytes(problem) : panel16_of(problem).bytes();
+      layout == WeightLayout::plain ? weight_bytes(problem) : shape.count * layout_bytes(shape, layout);
   if (bytes > max_tensor_bytes) {
     return Status::invalid("a weight of {} x {} in layout {} needs {} bytes, more than 2^47", problem.n,
                            problem.k, to_string(layout), bytes);
@@ -125,7 +131,7 @@ Status CpuDevice::shuffle_weight(const Problem& problem, WeightLayout layout, co
   GEMMTUNE_RETURN_IF_ERROR(check_pointers(plain, packed, *bytes));
   if (layout == WeightLayout::onednn) return families_.onednn->pack(as_onednn_weight(problem), plain, packed);
   if (layout == WeightLayout::plain) return copy_in(packed, plain, *bytes);
-  pack_panel16(panel16_of(problem), plain, packed);
+  pack_matrices(operand_shapes(problem).w, layout, plain, packed);
   return {};
 }
 
@@ -136,10 +142,10 @@ Status CpuDevice::unshuffle_weight(const Problem& problem, WeightLayout layout, 
   GEMMTUNE_RETURN_IF_ERROR(check_pointers(plain, packed, *bytes));
   if (layout == WeightLayout::onednn)
     return families_.onednn->unpack(as_onednn_weight(problem), packed, plain);
-  if (layout == WeightLayout::panel16) {
-    unpack_panel16(panel16_of(problem), packed, plain);
-  } else {
+  if (layout == WeightLayout::plain) {
     std::memcpy(plain, packed, *bytes);
+  } else {
+    unpack_matrices(operand_shapes(problem).w, layout, packed, plain);
   }
   return {};
 }
@@ -164,6 +170,8 @@ void CpuDevice::quiesce(std::string_view thread_pool) {
   if (active_pool_ == thread_pool) return;
   active_pool_ = thread_pool;
   std::this_thread::sleep_for(pool_gap);
+  // The tuner has the process for itself; in a service other threads have other work.
+  if (pin_threads_) wait_until_other_threads_sleep(longest_pool_gap);
   if (pin_threads_ && thread_pool == "openmp" && families_.onednn != nullptr) {
     families_.onednn->pin_team(cores_);
   }

@@ -14,8 +14,8 @@ namespace gemmtune::cpu {
 Result<Candidate> choose_baseline(std::span<const KernelFamily* const> families, const Problem& problem);
 
 /// oneDNN where it takes the problem and its weight's layout; else our own at its default config: `skinny` up
-/// to 8 rows, `tiled` above, either where the other refuses. Never `reference`. `unsupported` with the
-/// reasons where none takes the problem.
+/// to 8 rows, `tiled` above, either where the other refuses, and `quantized`, `batched` or `moe` for the
+/// operations they are for. Never `reference`. `unsupported` with the reasons where none takes the problem.
 Result<Candidate> choose_fallback(std::span<const KernelFamily* const> families, const Problem& problem);
 
 }  // namespace gemmtune::cpu

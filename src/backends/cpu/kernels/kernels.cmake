@@ -2,7 +2,8 @@
 set(gemmtune_kernels_folder ${CMAKE_CURRENT_LIST_DIR})
 
 # One file an instruction set, apart from everything else: a test reads these objects' symbols.
-add_library(gemmtune_cpu_isa OBJECT ${gemmtune_kernels_folder}/isa/scalar.cpp)
+add_library(gemmtune_cpu_isa OBJECT ${gemmtune_kernels_folder}/isa/scalar.cpp
+            ${gemmtune_kernels_folder}/isa/scalar_decode.cpp)
 target_link_libraries(gemmtune_cpu_isa PRIVATE gemmtune_options)
 # -O3 also where the rest is built for speed with -O2; GCC 12's intrinsics trip its own warnings about
 # uninitialized values.
@@ -11,6 +12,11 @@ target_compile_options(gemmtune_cpu_isa PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O3> -W
 
 add_library(gemmtune_cpu_kernels STATIC
             ${gemmtune_kernels_folder}/../isa.cpp ${gemmtune_kernels_folder}/kernel_set.cpp
+            ${gemmtune_kernels_folder}/blocked/block_format.cpp ${gemmtune_kernels_folder}/blocked/block_gemm.cpp
+            ${gemmtune_kernels_folder}/blocked/block_space.cpp ${gemmtune_kernels_folder}/blocked/blocked_family.cpp
+            ${gemmtune_kernels_folder}/blocked/blocked_kernel.cpp
+            ${gemmtune_kernels_folder}/moe/moe_family.cpp ${gemmtune_kernels_folder}/moe/moe_kernel.cpp
+            ${gemmtune_kernels_folder}/moe/moe_order.cpp ${gemmtune_kernels_folder}/reference/operand.cpp
             ${gemmtune_kernels_folder}/reference/reference.cpp ${gemmtune_kernels_folder}/skinny/skinny.cpp
             ${gemmtune_kernels_folder}/skinny/skinny_kernel.cpp ${gemmtune_kernels_folder}/tiled/tiled.cpp
             ${gemmtune_kernels_folder}/tiled/tiled_kernel.cpp $<TARGET_OBJECTS:gemmtune_cpu_isa>
@@ -19,14 +25,18 @@ target_link_libraries(gemmtune_cpu_kernels PUBLIC gemmtune_options gemmtune_cand
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   set(gemmtune_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c)
-  foreach(isa avx2 avx512 avx512bf16 amx)
+  foreach(isa avx2 avx512 avx512bf16 amx avx2_decode avx512_decode avx512vnni_decode)
     target_sources(gemmtune_cpu_isa PRIVATE ${gemmtune_kernels_folder}/isa/${isa}.cpp)
   endforeach()
-  set_source_files_properties(${gemmtune_kernels_folder}/isa/avx2.cpp PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
+  set_source_files_properties(${gemmtune_kernels_folder}/isa/avx2.cpp ${gemmtune_kernels_folder}/isa/avx2_decode.cpp
+                              PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
   set_source_files_properties(${gemmtune_kernels_folder}/isa/avx512.cpp ${gemmtune_kernels_folder}/isa/amx.cpp
+                              ${gemmtune_kernels_folder}/isa/avx512_decode.cpp
                               PROPERTIES COMPILE_OPTIONS "${gemmtune_avx512}")
   set_source_files_properties(${gemmtune_kernels_folder}/isa/avx512bf16.cpp PROPERTIES
                               COMPILE_OPTIONS "${gemmtune_avx512};-mavx512bf16")
+  set_source_files_properties(${gemmtune_kernels_folder}/isa/avx512vnni_decode.cpp PROPERTIES
+                              COMPILE_OPTIONS "${gemmtune_avx512};-mavx512vnni")
   target_compile_definitions(gemmtune_cpu_isa PRIVATE GEMMTUNE_X86_KERNELS)
   target_compile_definitions(gemmtune_cpu_kernels PRIVATE GEMMTUNE_X86_KERNELS)
 endif()

@@ -17,6 +17,13 @@ std::unique_ptr<KernelFamily> make_tiled_family(Isa level, int threads);
 /// M ≤ 32: every weight byte is read from memory once.
 std::unique_ptr<KernelFamily> make_skinny_family(Isa level, int threads);
 
+/// Scaled operands (int8, fp8, block-scaled fp8, MXFP4), decoded while they are packed.
+std::unique_ptr<KernelFamily> make_quantized_family(Isa level, int threads);
+/// Batches of bf16, int8 or fp8, threads over batches and columns.
+std::unique_ptr<KernelFamily> make_batched_family(Isa level, int threads);
+/// A mixture of experts: tokens sorted by expert, two grouped multiplications, a weighted sum.
+std::unique_ptr<KernelFamily> make_moe_family(Isa level, int threads);
+
 /// The panel16 shape of a problem's weight (pair is 2 for bf16, 1 for fp16 and fp32). Requires an x_type of
 /// these.
 Panel16 panel16_of(const Problem& problem);

@@ -1,86 +1,168 @@
-#include <bit>
-#include <cstring>
+#include <cmath>
 
-#include "backends/cpu/kernels/kernel_set.h"
+#include "backends/cpu/kernels/blocked/blocked.h"
 #include "backends/cpu/kernels/own_families.h"
-#include "numbers/bfloat16.h"
+#include "backends/cpu/kernels/reference/operand.h"
 
 namespace gemmtune::cpu {
 namespace {
 
-float load(DataType type, const void* base, std::int64_t index) {
-  const auto* bytes = static_cast<const char*>(base);
-  if (type == DataType::f32) {
-    float value = 0;
-    std::memcpy(&value, bytes + index * 4, 4);
-    return value;
-  }
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, bytes + index * 2, 2);
-  return type == DataType::bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+struct ReferenceOperands {
+  ReferenceOperand x;
+  ReferenceOperand w;
+  ReferenceOperand w2;
+};
+
+ReferenceOperand dense(const MatrixShape& shape, const void* elements, const void* scales) {
+  return {.shape = shape,
+          .elements = elements,
+          .scales = scales,
+          .leading = shape.columns,
+          .batch_stride = shape.rows * shape.columns};
 }
 
-void store(DataType type, void* base, std::int64_t index, float value) {
-  auto* bytes = static_cast<char*>(base);
-  if (type == DataType::f32) {
-    std::memcpy(bytes + index * 4, &value, 4);
-    return;
-  }
-  const std::uint16_t bits = type == DataType::bf16 ? f32_to_bf16(value) : f32_to_f16(value);
-  std::memcpy(bytes + index * 2, &bits, 2);
+ReferenceOperands read_operands(const Problem& problem, const Operands& operands) {
+  const OperandShapes shapes = operand_shapes(problem);
+  ReferenceOperands all{dense(shapes.x, operands.x, operands.x_scale),
+                        dense(shapes.w, operands.w, operands.w_scale),
+                        dense(shapes.w2, operands.w2, operands.w2_scale)};
+  all.x.leading = operands.ldx;
+  all.x.batch_stride = operands.x_batch_stride;
+  all.x.scale_step = operands.x_scale_step;
+  all.w.scale_step = operands.w_scale_step;
+  all.w.layout = block_layout(problem);
+  return all;
+}
+
+/// Σ over k of x[row] · w[column].
+double dot(const ReferenceOperand& x, std::int64_t row, const ReferenceOperand& w, std::int64_t matrix,
+           std::int64_t column) {
+  double sum = 0;
+  const std::int64_t x_matrix = x.shape.count > 1 ? matrix : 0;
+  for (std::int64_t k = 0; k < x.shape.columns; ++k) sum += x.at(x_matrix, row, k) * w.at(matrix, column, k);
+  return sum;
+}
+
+double activate(Activation activation, double value) {
+  if (activation == Activation::silu) return value / (1 + std::exp(-value));
+  if (activation == Activation::gelu) return 0.5 * value * (1 + std::erf(value / std::sqrt(2.0)));
+  return value;
 }
 
 class ReferenceKernel final : public Kernel {
  public:
-  explicit ReferenceKernel(const Problem& problem) : problem_(problem), panel_(panel16_of(problem)) {}
+  explicit ReferenceKernel(const Problem& problem) : problem_(problem) {}
 
-  std::size_t workspace_bytes() const override { return 0; }
-  WeightLayout weight_layout() const override { return layout_of(problem_); }
+  std::size_t workspace_bytes() const override {
+    if (problem_.operation != Operation::fused_moe) return 0;
+    return static_cast<std::size_t>(problem_.m * problem_.moe.topk * problem_.n) * sizeof(double);
+  }
+  WeightLayout weight_layout() const override { return block_layout(problem_); }
 
-  Status run(const Operands& operands, void*, Stream stream) const override {
+  Status run(const Operands& operands, void* workspace, Stream stream) const override {
     Executor& executor = executor_of(stream);
-    const std::int64_t parts =
-        std::min<std::int64_t>(worthwhile_threads(problem_, executor.threads()), problem_.n);
-    run_on(executor, parts, [&](std::int64_t part) {
-      for (std::int64_t n = share(problem_.n, parts, part); n < share(problem_.n, parts, part + 1); ++n)
-        for (std::int64_t m = 0; m < problem_.m; ++m) compute(operands, m, n);
-    });
+    if (problem_.operation == Operation::fused_moe) {
+      for (std::int64_t i = 0; i < routed_pairs(problem_); ++i)
+        if (operands.topk_ids[i] < 0 || operands.topk_ids[i] >= problem_.moe.experts)
+          return Status::invalid("topk_ids[{}][{}] = {}, expected 0 to {}", i / problem_.moe.topk,
+                                 i % problem_.moe.topk, operands.topk_ids[i], problem_.moe.experts - 1);
+      run_mixture(operands, static_cast<double*>(workspace), executor);
+    } else {
+      run_dense(operands, executor);
+    }
     return {};
   }
 
  private:
-  void compute(const Operands& operands, std::int64_t m, std::int64_t n) const {
-    double sum = 0;
-    for (std::int64_t k = 0; k < problem_.k; ++k)
-      sum += static_cast<double>(load(problem_.x_type, operands.x, m * operands.ldx + k)) *
-             static_cast<double>(load(problem_.w_type, operands.w, weight_index(n, k)));
-    float result = static_cast<float>(sum);
-    if (problem_.bias) result += load(problem_.y_type, operands.bias, n);
-    store(problem_.y_type, operands.y, m * operands.ldy + n, result);
+  void run_dense(const Operands& operands, Executor& executor) const {
+    const ReferenceOperands all = read_operands(problem_, operands);
+    const std::int64_t parts =
+        std::min<std::int64_t>(worthwhile_threads(problem_, executor.threads()), problem_.n);
+    run_on(executor, parts, [&](std::int64_t part) {
+      for (std::int64_t n = share(problem_.n, parts, part); n < share(problem_.n, parts, part + 1); ++n)
+        for (std::int64_t batch = 0; batch < problem_.batch; ++batch)
+          for (std::int64_t m = 0; m < problem_.m; ++m) {
+            auto sum = static_cast<float>(dot(all.x, m, all.w, batch, n));
+            if (problem_.bias) sum += static_cast<float>(load_element(problem_.y_type, operands.bias, n));
+            store_element(problem_.y_type, operands.y, batch * operands.y_batch_stride + m * operands.ldy + n,
+                          static_cast<double>(sum));
+          }
+    });
   }
 
-  std::int64_t weight_index(std::int64_t n, std::int64_t k) const {
-    if (layout_of(problem_) == WeightLayout::plain) return n * problem_.k + k;
-    const std::int64_t panel = n / Panel16::columns * panel_.padded_k() * Panel16::columns;
-    return panel + (k / panel_.pair * Panel16::columns + n % Panel16::columns) * panel_.pair +
-           k % panel_.pair;
+  /// hidden [pairs, inter_dim]: float64, as all here.
+  void run_mixture(const Operands& operands, double* hidden, Executor& executor) const {
+    const ReferenceOperands all = read_operands(problem_, operands);
+    const MoeShape& moe = problem_.moe;
+    const std::int64_t parts = std::min<std::int64_t>(executor.threads(), routed_pairs(problem_));
+    run_on(executor, parts, [&](std::int64_t part) {
+      const std::int64_t end = share(routed_pairs(problem_), parts, part + 1);
+      for (std::int64_t pair = share(routed_pairs(problem_), parts, part); pair < end; ++pair) {
+        const std::int64_t expert = operands.topk_ids[pair];
+        const double weight = moe.doweight_stage1 ? static_cast<double>(operands.topk_weights[pair]) : 1;
+        for (std::int64_t i = 0; i < problem_.n; ++i) {
+          const double gate = weight * dot(all.x, pair / moe.topk, all.w, expert, i);
+          const double up =
+              moe.gated ? weight * dot(all.x, pair / moe.topk, all.w, expert, problem_.n + i) : 1;
+          hidden[pair * problem_.n + i] = activate(moe.activation, gate) * up;
+        }
+      }
+    });
+    const std::int64_t columns = problem_.k;
+    const std::int64_t column_parts = std::min<std::int64_t>(executor.threads(), columns);
+    run_on(executor, column_parts, [&](std::int64_t part) {
+      for (std::int64_t n = share(columns, column_parts, part); n < share(columns, column_parts, part + 1);
+           ++n)
+        for (std::int64_t token = 0; token < problem_.m; ++token)
+          store_element(problem_.y_type, operands.y, token * operands.ldy + n,
+                        sum_experts(all, operands, hidden, {token, n}));
+    });
+  }
+
+  struct Place {
+    std::int64_t token;
+    std::int64_t column;
+  };
+
+  double sum_experts(const ReferenceOperands& all, const Operands& operands, const double* hidden,
+                     const Place& place) const {
+    double sum = 0;
+    for (std::int64_t slot = 0; slot < problem_.moe.topk; ++slot) {
+      const std::int64_t pair = place.token * problem_.moe.topk + slot;
+      double product = 0;
+      for (std::int64_t i = 0; i < problem_.n; ++i)
+        product += hidden[pair * problem_.n + i] * all.w2.at(operands.topk_ids[pair], place.column, i);
+      sum +=
+          problem_.moe.doweight_stage1 ? product : product * static_cast<double>(operands.topk_weights[pair]);
+    }
+    return sum;
   }
 
   Problem problem_;
-  Panel16 panel_;
 };
 
 class ReferenceFamily final : public KernelFamily {
  public:
   std::string_view name() const override { return "reference"; }
   int tie_rank() const override { return 100; }
-  Status accepts(const Problem& problem) const override { return accepts_a16w16(problem); }
-  std::optional<WeightLayout> packed_layout(const Problem&) const override { return WeightLayout::panel16; }
+  Status accepts(const Problem& problem) const override {
+    GEMMTUNE_RETURN_IF_ERROR(accepts_blocked(problem));
+    const Activation activation = problem.moe.activation;
+    if (activation == Activation::swiglu || activation == Activation::situv2)
+      return Status::unsupported("activation: {} is not taken, only No, Silu and Gelu",
+                                 to_string(activation));
+    if (problem.operation == Operation::fused_moe && problem.weight_layout != WeightLayout::plain)
+      return Status::unsupported("layout: {} is not taken, only plain", to_string(problem.weight_layout));
+    return {};
+  }
+  std::optional<WeightLayout> packed_layout(const Problem& problem) const override {
+    return problem.bpreshuffle ? block_layout(problem) : WeightLayout::panel16;
+  }
 
   Space space(const Problem& problem) const override {
     Space space;
     space.add(Parameter{.key = "w",
-                        .values = {std::string(to_string(layout_of(problem)))},
+                        .values = {std::string(to_string(block_layout(problem)))},
                         .absent = "plain",
                         .meaning = "weight layout"});
     return space;
@@ -88,7 +170,7 @@ class ReferenceFamily final : public KernelFamily {
 
   Config default_config(const Problem& problem) const override {
     Config config;
-    config.set("w", std::string(to_string(layout_of(problem))));
+    config.set("w", std::string(to_string(block_layout(problem))));
     return config;
   }
 

@@ -93,8 +93,8 @@ class SkinnyKernel final : public Kernel {
     GEMMTUNE_RETURN_IF_ERROR(encode(
         driver_, {o.x, element_bytes, problem_.m, problem_.k, ldx * element_bytes, plan_.columns}, values.x));
     values.bias = o.bias;
-    values.x_scale = o.x_scale;
-    values.w_scale = o.w_scale;
+    values.x_scale = static_cast<const float*>(o.x_scale);
+    values.w_scale = static_cast<const float*>(o.w_scale);
     values.y = o.y;
     values.ldy = o.ldy;
     values.m = static_cast<int>(problem_.m);

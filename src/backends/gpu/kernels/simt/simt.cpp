@@ -34,7 +34,9 @@ class SimtKernel final : public Kernel {
   std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return WeightLayout::plain; }
   Status run(const Operands& o, void*, Stream stream) const override {
-    Arguments values{o.x, o.w, o.bias, o.x_scale, o.w_scale, o.y, m_, n_, k_, o.ldx, o.ldy};
+    const auto* x_scale = static_cast<const float*>(o.x_scale);
+    const auto* w_scale = static_cast<const float*>(o.w_scale);
+    Arguments values{o.x, o.w, o.bias, x_scale, w_scale, o.y, m_, n_, k_, o.ldx, o.ldy};
     void* arguments[] = {&values};
     return program_->launch(shape_, arguments, stream);
   }

@@ -1,0 +1,335 @@
+#include "backends/cpu/kernels/blocked/block_gemm.h"
+
+#include <cstring>
+
+namespace gemmtune::cpu {
+namespace {
+
+constexpr std::int64_t max_columns = 64;
+constexpr std::int64_t block_scale_chunks = 4;  // of 128 elements
+
+int stored_of(DataType type) {
+  switch (type) {
+    case DataType::f8_e4m3fn:
+      return static_cast<int>(Stored::f8_e4m3fn);
+    case DataType::f8_e4m3fnuz:
+      return static_cast<int>(Stored::f8_e4m3fnuz);
+    case DataType::i8:
+      return static_cast<int>(Stored::i8);
+    default:
+      return static_cast<int>(Stored::f4_e2m1);
+  }
+}
+
+bool wide(DataType type) { return bits(type) >= 16; }
+
+/// How a row packer or panel packer reads decoded or stored rows: the index of its table.
+Element packer_of(DataType type, Compute compute) {
+  if (wide(type)) return element_of(type);
+  return compute == Compute::bf16 ? Element::bf16 : Element::f32;
+}
+
+bool has_float_scale(const MatrixShape& matrix) { return matrix.scale.type == ScaleType::f32; }
+
+/// The e8m0 scales of a row; null where the operand has none.
+const unsigned char* exponents(const MatrixShape& matrix, const void* scales, std::int64_t row) {
+  if (matrix.scale.type != ScaleType::e8m0) return nullptr;
+  return static_cast<const unsigned char*>(scales) + row * matrix.scale.columns;
+}
+
+}  // namespace
+
+BlockGemm::BlockGemm(const KernelSet& set, const BlockFormat& format, const BlockTile& tile)
+    : isa_(*set.at(tile.isa)),
+      decode_(decode_kernels(tile.isa)),
+      format_(format),
+      tile_(tile),
+      compute_(*compute_type(set, tile.isa, format)),
+      panels_(block_panels(set, tile.isa, format)) {
+  compute_bytes_ = compute_ == Compute::f32 ? 4 : 2;
+  chunks_ = ceil_div(format.x.columns, chunk_elements);
+  tile_panels_ = tile.nr / panel_columns;
+  scaled_by_block_ = (has_float_scale(format.x) && format.x.scale.columns > 1) ||
+                     (has_float_scale(format.w) && format.w.scale.columns > 1);
+  // One block of k may also be the whole of it: then the scales are applied once, like any other.
+  scaled_at_end_ = !scaled_by_block_ &&
+                   (has_float_scale(format.x) || has_float_scale(format.w) || compute_ == Compute::i16);
+  kc_chunks_ = std::min(round_up(ceil_div(tile.kc, chunk_elements), block_scale_chunks), chunks_);
+  if (scaled_by_block_) scale_columns_ = ceil_div(format.x.columns, block_scale_chunks * chunk_elements);
+  in_place_ = format.layout == WeightLayout::panel16 && wide(format.w.type);
+  block_stride_ = in_place_ ? panel16_of(format.w).panel_bytes()
+                            : kc_chunks_ * chunk_elements * panel_columns * compute_bytes_;
+}
+
+RowTiles BlockGemm::row_tiles(std::int64_t rows) const {
+  RowTiles tiles;
+  tiles.rows = rows;
+  tiles.mr = tile_.mr;
+  const std::int64_t rest = rows - (tiles.count() - 1) * tile_.mr;
+  tiles.last_mr = fitting(panels_, rest, tile_panels_)->mr;
+  return tiles;
+}
+
+std::int64_t BlockGemm::packed_bytes(std::int64_t rows) const {
+  const std::int64_t tiles = ceil_div(rows, tile_.mr);
+  return round_up(tiles * tile_bytes() + tiles * tile_.mr * scale_columns_ * 4, 64);
+}
+
+/// Rows that are decoded before they are packed: mr of x over all of k, or 16 of w over a block of it, as
+/// stored and decoded.
+std::int64_t BlockGemm::row_scratch_bytes() const {
+  const std::int64_t x = tile_.mr * chunks_;
+  const std::int64_t w = panel_columns * kc_chunks_;
+  return round_up(std::max(x, w) * chunk_elements * 8, 64);
+}
+
+std::int64_t BlockGemm::scratch_bytes(std::int64_t rows) const {
+  const std::int64_t padded = ceil_div(rows, tile_.mr) * tile_.mr;
+  const std::int64_t sums = (padded + tile_.mr) * tile_.nr * 4;
+  const std::int64_t panels = in_place_ ? 0 : tile_panels_ * block_stride_;
+  return round_up(sums, 64) + round_up(panels, 64) + row_scratch_bytes() + max_columns * 4;
+}
+
+void BlockGemm::pack_scales(const BlockRows& rows, std::int64_t tile, float* out) const {
+  const MatrixShape& x = format_.x;
+  const auto* scales = static_cast<const float*>(rows.scale);
+  for (std::int64_t i = 0; i < tile_.mr; ++i) {
+    const std::int64_t at = tile * tile_.mr + i;
+    const bool there = at < rows.count && has_float_scale(x);
+    const std::int64_t row = !there ? 0 : rows.index == nullptr ? at : rows.index[at];
+    for (std::int64_t block = 0; block < scale_columns_; ++block) {
+      float scale = 1;
+      if (there) {
+        scale = x.scale.columns > 1               ? scales[row * x.scale.columns + block]
+                : x.scale.rows == 1 && x.rows > 1 ? scales[0]
+                                                  : scales[row * rows.scale_step];
+      }
+      *out++ = scale;
+    }
+  }
+}
+
+void BlockGemm::pack_tile(const BlockRows& rows, std::int64_t tile, char* packed, char* scratch) const {
+  const MatrixShape& x = format_.x;
+  const RowTiles tiles = row_tiles(rows.count);
+  const std::int64_t valid = tiles.valid(tile);
+  const std::int64_t first = tile * tile_.mr;
+  auto* scales = reinterpret_cast<float*>(packed + tiles.count() * tile_bytes()) + first * scale_columns_;
+  pack_scales(rows, tile, scales);
+  PackXArgs args{.x = static_cast<const char*>(rows.x) + first * rows.stride,
+                 .ldx = rows.stride,
+                 .rows = valid,
+                 .mr = tiles.size(tile),
+                 .k = x.columns,
+                 .chunks = chunks_,
+                 .out = packed + tile * tile_bytes()};
+  if (!wide(x.type) || rows.index != nullptr) {
+    args.x = scratch;
+    args.ldx = wide(x.type) ? bytes_of(x.type, x.columns) : chunks_ * chunk_elements * compute_bytes_;
+    for (std::int64_t i = 0; i < valid; ++i) {
+      const std::int64_t row = rows.index == nullptr ? first + i : rows.index[first + i];
+      const char* from = static_cast<const char*>(rows.x) + row * rows.stride;
+      char* to = scratch + i * args.ldx;
+      if (wide(x.type)) {
+        std::memcpy(to, from, static_cast<std::size_t>(args.ldx));
+      } else {
+        decode_.row[static_cast<int>(compute_)][stored_of(x.type)](
+            {.from = from, .count = x.columns, .to = to, .exponents = exponents(x, rows.scale, row)});
+      }
+    }
+  }
+  if (compute_ == Compute::i16) return decode_.pack_integer_x(args);
+  isa_.pack_x[static_cast<int>(packer_of(x.type, compute_))](args);
+}
+
+/// 16 rows of a weight that is not in panels, decoded and then packed.
+void BlockGemm::decode_rows_to_panel(const Block& block, std::int64_t panel, std::int64_t chunk,
+                                     std::int64_t chunks, char* out) const {
+  const MatrixShape& w = format_.w;
+  const std::int64_t first = block.first + panel * panel_columns;
+  const std::int64_t k = chunk * chunk_elements;
+  const std::int64_t count = std::min(w.columns - k, chunks * chunk_elements);
+  const std::int64_t row_bytes = bytes_of(w.type, w.columns);
+  PackPanelArgs args{
+      .rows = static_cast<const char*>(block.weight->w) + first * row_bytes + bytes_of(w.type, k),
+      .stride = row_bytes,
+      .count = std::min<std::int64_t>(panel_columns, w.rows - first),
+      .k = count,
+      .chunks = chunks,
+      .out = out};
+  const bool tiled = format_.layout == WeightLayout::aiter16x16;
+  const std::int64_t raw_bytes = bytes_of(w.type, chunks * chunk_elements);
+  char* raw = block.row_scratch;
+  if (tiled) {
+    const Tile16 shape = tile16_of(w);
+    constexpr std::int64_t step = Tile16::rows * Tile16::piece_bytes;
+    for (std::int64_t row = 0; row < args.count; ++row) {
+      const char* from = static_cast<const char*>(block.weight->w) + shape.row_offset(first + row) +
+                         bytes_of(w.type, k) / Tile16::piece_bytes * step;
+      for (std::int64_t at = 0; at < bytes_of(w.type, count); at += Tile16::piece_bytes, from += step)
+        std::memcpy(raw + row * raw_bytes + at, from, Tile16::piece_bytes);
+    }
+    args.rows = raw;
+    args.stride = raw_bytes;
+  }
+  if (!wide(w.type)) {
+    char* decoded = raw + (tiled ? panel_columns * raw_bytes : 0);
+    const std::int64_t stride = chunks * chunk_elements * compute_bytes_;
+    for (std::int64_t row = 0; row < args.count; ++row) {
+      const unsigned char* powers = exponents(w, block.weight->scale, first + row);
+      decode_.row[static_cast<int>(compute_)][stored_of(w.type)](
+          {.from = static_cast<const char*>(args.rows) + row * args.stride,
+           .count = count,
+           .to = decoded + row * stride,
+           .exponents = powers == nullptr ? nullptr : powers + chunk});
+    }
+    args.rows = decoded;
+    args.stride = stride;
+  }
+  if (compute_ == Compute::i16) return decode_.pack_integer_panel(args);
+  isa_.pack_panel[static_cast<int>(packer_of(w.type, compute_))](args);
+}
+
+/// The block's panels at `chunk` as the panel kernels read them, block_stride_ apart.
+const char* BlockGemm::decode_weights(const Block& block, std::int64_t chunk, std::int64_t chunks) const {
+  const MatrixShape& w = format_.w;
+  const std::int64_t first_panel = block.first / panel_columns;
+  const auto* stored = static_cast<const char*>(block.weight->w);
+  const Panel16 shape = panel16_of(w);
+  if (in_place_)
+    return stored + first_panel * block_stride_ +
+           chunk * chunk_elements * panel_columns * shape.element_bytes;
+  for (std::int64_t panel = 0; panel < block.panels; ++panel) {
+    char* out = block.panel_scratch + panel * block_stride_;
+    if (format_.layout != WeightLayout::panel16) {
+      decode_rows_to_panel(block, panel, chunk, chunks, out);
+      continue;
+    }
+    const std::int64_t column = block.first + panel * panel_columns;
+    const unsigned char* powers = exponents(w, block.weight->scale, column);
+    decode_.panel[static_cast<int>(compute_)][stored_of(w.type)](
+        {.from = stored + (first_panel + panel) * shape.panel_bytes() +
+                 bytes_of(w.type, chunk * chunk_elements) * panel_columns,
+         .chunks = chunks,
+         .to = out,
+         .exponents = powers == nullptr ? nullptr : powers + chunk,
+         .exponent_stride = w.scale.columns,
+         .columns = std::min<std::int64_t>(panel_columns, w.rows - column)});
+  }
+  return block.panel_scratch;
+}
+
+void BlockGemm::fill_column_scales(const Block& block, std::int64_t k_block) const {
+  const ScaleShape& scale = format_.w.scale;
+  const auto* scales = static_cast<const float*>(block.weight->scale);
+  for (std::int64_t i = 0; i < block.panels * panel_columns; ++i) {
+    const std::int64_t column = std::min(block.first + i, format_.w.rows - 1);
+    if (!has_float_scale(format_.w)) {
+      block.column_scales[i] = 1;
+    } else if (scale.columns > 1 || scale.row_block > 1) {
+      block.column_scales[i] =
+          scales[column / scale.row_block * scale.columns + (scale.columns > 1 ? k_block : 0)];
+    } else {
+      block.column_scales[i] = scales[column * block.weight->scale_step];
+    }
+  }
+}
+
+const float* BlockGemm::row_scales(const Block& block, std::int64_t tile) const {
+  const char* scales = block.packed + block.tiles.count() * tile_bytes();
+  return reinterpret_cast<const float*>(scales) + tile * tile_.mr * scale_columns_;
+}
+
+float* BlockGemm::tile_place(const Block& block, std::int64_t tile) const {
+  return block.sums + tile * tile_.mr * block.panels * panel_columns;
+}
+
+void BlockGemm::multiply_tile(const Block& block, std::int64_t tile, const char* w, std::int64_t chunk,
+                              std::int64_t chunks) const {
+  const std::int64_t mr = block.tiles.size(tile);
+  const PanelKernel kernel = find(panels_, mr, block.panels)->run;
+  const std::int64_t chunk_bytes = chunk_elements * mr * compute_bytes_;
+  const char* x = block.packed + tile * tile_bytes() + chunk * chunk_bytes;
+  float* sums = tile_place(block, tile);
+  PanelArgs args{.x = x,
+                 .w = w,
+                 .w_stride = block_stride_,
+                 .chunks = chunks,
+                 .c = sums,
+                 .accumulate = chunk > 0,
+                 .prefetch = 0,
+                 .prefetch_x = 0};
+  if (!scaled_by_block_) return kernel(args);
+  args.chunks = std::min(block_scale_chunks, chunks);
+  args.c = block.tile_sums;
+  args.accumulate = false;
+  kernel(args);
+  decode_.scale({.tile = block.tile_sums,
+                 .out = sums,
+                 .rows = block.tiles.valid(tile),
+                 .columns = block.panels * panel_columns,
+                 .row_scale = row_scales(block, tile) + chunk / block_scale_chunks,
+                 .row_stride = scale_columns_,
+                 .column_scale = block.column_scales,
+                 .add = chunk > 0});
+}
+
+BlockGemm::Block BlockGemm::accumulate(std::int64_t rows, const char* packed, const BlockWeight& weight,
+                                       std::int64_t first, char* scratch) const {
+  Block block;
+  block.tiles = row_tiles(rows);
+  block.rows = rows;
+  block.first = first;
+  block.columns = std::min(tile_.nr, format_.w.rows - first);
+  block.panels = ceil_div(block.columns, panel_columns);
+  block.packed = packed;
+  block.weight = &weight;
+  const std::int64_t padded = ceil_div(rows, tile_.mr) * tile_.mr;
+  block.sums = reinterpret_cast<float*>(scratch);
+  block.tile_sums = block.sums + padded * tile_.nr;
+  block.panel_scratch = scratch + round_up((padded + tile_.mr) * tile_.nr * 4, 64);
+  block.row_scratch = block.panel_scratch + (in_place_ ? 0 : round_up(tile_panels_ * block_stride_, 64));
+  block.column_scales = reinterpret_cast<float*>(block.row_scratch + row_scratch_bytes());
+  for (std::int64_t chunk = 0; chunk < chunks_; chunk += kc_chunks_) {
+    const std::int64_t depth = std::min(kc_chunks_, chunks_ - chunk);
+    const char* w = decode_weights(block, chunk, depth);
+    if (!scaled_by_block_) {
+      for (std::int64_t tile = 0; tile < block.tiles.count(); ++tile)
+        multiply_tile(block, tile, w, chunk, depth);
+      continue;
+    }
+    const std::int64_t chunk_bytes =
+        chunk_elements * panel_columns * (in_place_ ? panel16_of(format_.w).element_bytes : compute_bytes_);
+    for (std::int64_t at = 0; at < depth; at += block_scale_chunks) {
+      fill_column_scales(block, (chunk + at) / block_scale_chunks);
+      for (std::int64_t tile = 0; tile < block.tiles.count(); ++tile)
+        multiply_tile(block, tile, w + at * chunk_bytes, chunk + at, depth - at);
+    }
+  }
+  if (scaled_at_end_) fill_column_scales(block, 0);
+  return block;
+}
+
+BlockSums BlockGemm::finish(const Block& block, std::int64_t tile) const {
+  float* sums = tile_place(block, tile);
+  const std::int64_t ldt = block.panels * panel_columns;
+  if (scaled_at_end_) {
+    const Scale scale = compute_ == Compute::i16 ? decode_.scale_integer : decode_.scale;
+    scale({.tile = sums,
+           .out = sums,
+           .rows = block.tiles.valid(tile),
+           .columns = ldt,
+           .row_scale = row_scales(block, tile),
+           .row_stride = scale_columns_,
+           .column_scale = block.column_scales,
+           .add = false});
+  }
+  return {.sums = sums,
+          .ldt = ldt,
+          .first_row = tile * tile_.mr,
+          .rows = block.tiles.valid(tile),
+          .first_column = block.first,
+          .columns = block.columns};
+}
+
+}  // namespace gemmtune::cpu

@@ -1,0 +1,18 @@
+#include "dispatch/plan.h"
+#include "problem/operands.h"
+
+namespace gemmtune {
+
+OperandNeeds::OperandNeeds(const Problem& problem) {
+  const OperandShapes shapes = operand_shapes(problem);
+  y_columns = output_columns(problem);
+  x_scale = shapes.x.scale.type != ScaleType::none;
+  w_scale = shapes.w.scale.type != ScaleType::none;
+  w2_scale = shapes.w2.scale.type != ScaleType::none;
+  mixture = problem.operation == Operation::fused_moe;
+  per_tensor = problem.operation == Operation::a8w8 || problem.operation == Operation::a8w8_bpreshuffle ||
+               problem.operation == Operation::batched_a8w8;
+  halves = bits(problem.x_type) == 4;
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,71 @@
+// What the operands of a problem are in memory: the one place that knows the sizes of matrices and scales.
+#pragma once
+
+#include <cstdint>
+
+#include "problem/problem.h"
+
+namespace gemmtune {
+
+enum class ScaleType {
+  none,
+  f32,
+  e8m0,  // 2^(byte − 127)
+};
+
+/// The scales of one matrix [rows, columns], row-major: each holds for `row_block` rows and `k_block`
+/// elements.
+struct ScaleShape {
+  ScaleType type = ScaleType::none;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t row_block = 1;
+  std::int64_t k_block = 1;
+
+  std::int64_t elements() const { return rows * columns; }
+  std::int64_t bytes() const {
+    return type == ScaleType::none ? 0 : elements() * (type == ScaleType::f32 ? 4 : 1);
+  }
+  std::int64_t index(std::int64_t row, std::int64_t k) const {
+    return row / row_block * columns + k / k_block;
+  }
+};
+
+/// `count` matrices [rows, columns], one after another: batches, or experts; each with its scales. Rows begin
+/// at whole bytes (columns of 4-bit types are even).
+struct MatrixShape {
+  DataType type = DataType::bf16;
+  std::int64_t count = 1;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  ScaleShape scale;
+
+  std::int64_t elements() const { return count * rows * columns; }
+  std::int64_t bytes() const { return bytes_of(type, elements()); }
+  std::int64_t scale_bytes() const { return count * scale.bytes(); }
+};
+
+/// x [M, K] and y [M, N] (batched: B of each), w [N, K]. fused_moe: x [T, model_dim], y [T, model_dim], w
+/// (w1) [experts, inter_dim or, gated, 2·inter_dim with the gate's rows first, model_dim], w2 [experts,
+/// model_dim, inter_dim].
+///
+/// Scales: of a8w8 and batched_a8w8 one a row of x and of w (or one alone, see Operands::x_scale_step); of
+/// the block-scaled ones and of per_1x128 and per_128x128 one for 1 × 128 of x and 128 × 128 of w; of a4w4
+/// and per_1x32 e8m0 for 1 × 32 of both; of scaleAB and per_tensor one alone (an expert); of per_token one a
+/// row. Operands of fused_moe of a 16-bit type have none.
+struct OperandShapes {
+  MatrixShape x;
+  MatrixShape w;
+  MatrixShape w2;  // fused_moe only: count is 0 elsewhere
+  MatrixShape y;
+};
+
+/// Requires check(problem).ok().
+OperandShapes operand_shapes(const Problem& problem);
+
+/// Columns of y: N; model_dim of fused_moe.
+std::int64_t output_columns(const Problem& problem);
+/// (token, expert) pairs of fused_moe: M · topk.
+std::int64_t routed_pairs(const Problem& problem);
+
+}  // namespace gemmtune

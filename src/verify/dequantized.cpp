@@ -1,0 +1,55 @@
+#include "verify/dequantized.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "verify/element.h"
+
+namespace gemmtune {
+
+DequantizedMatrix::DequantizedMatrix(const MatrixShape& shape, std::span<const std::byte> elements,
+                                     std::span<const std::byte> scales, std::int64_t matrix)
+    : shape_(shape),
+      elements_(elements),
+      scales_(scales),
+      first_row_(matrix * shape.rows),
+      first_scale_(matrix * shape.scale.elements()) {}
+
+double DequantizedMatrix::scale_at(std::int64_t row, std::int64_t k) const {
+  const auto index = static_cast<std::size_t>(first_scale_ + shape_.scale.index(row, k));
+  if (shape_.scale.type == ScaleType::e8m0) {
+    const int exponent = std::to_integer<int>(scales_[index]);
+    return exponent == 255 ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, exponent - 127);
+  }
+  float scale = 0;
+  std::memcpy(&scale, scales_.data() + 4 * index, sizeof(scale));
+  return static_cast<double>(scale);
+}
+
+void DequantizedMatrix::read(std::int64_t row, std::int64_t first, std::span<double> out) const {
+  std::array<float, 256> elements;
+  const bool scaled = shape_.scale.type != ScaleType::none;
+  for (std::size_t done = 0; done < out.size();) {
+    const std::int64_t k = first + static_cast<std::int64_t>(done);
+    std::size_t count = std::min(elements.size(), out.size() - done);
+    double scale = 1;
+    if (scaled) {
+      // Elements of one scale at a time.
+      const std::int64_t left = shape_.scale.k_block - k % shape_.scale.k_block;
+      count = std::min(count, static_cast<std::size_t>(left));
+      scale = scale_at(row, k);
+    }
+    read_elements(shape_.type, elements_, (first_row_ + row) * shape_.columns + k, {elements.data(), count});
+    for (std::size_t i = 0; i < count; ++i) out[done + i] = static_cast<double>(elements[i]) * scale;
+    done += count;
+  }
+}
+
+void DoubleMatrix::read(std::int64_t row, std::int64_t first, std::span<double> out) const {
+  std::copy_n(values_.begin() + static_cast<std::ptrdiff_t>(row * columns_ + first), out.size(), out.begin());
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,53 @@
+// Operands as numbers: rows of float64, whatever type and scales they are stored in. Inside verify/ only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "problem/operands.h"
+
+namespace gemmtune {
+
+/// A matrix that can be read row by row, from several threads at once.
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  /// out[i] = element (row, first + i).
+  virtual void read(std::int64_t row, std::int64_t first, std::span<double> out) const = 0;
+};
+
+/// Matrix number `matrix` (a batch, an expert) of an operand: elements times their scales. Keeps the spans.
+class DequantizedMatrix final : public RowSource {
+ public:
+  DequantizedMatrix(const MatrixShape& shape, std::span<const std::byte> elements,
+                    std::span<const std::byte> scales, std::int64_t matrix);
+  void read(std::int64_t row, std::int64_t first, std::span<double> out) const override;
+
+ private:
+  double scale_at(std::int64_t row, std::int64_t k) const;
+
+  MatrixShape shape_;
+  std::span<const std::byte> elements_;
+  std::span<const std::byte> scales_;
+  std::int64_t first_row_;
+  std::int64_t first_scale_;
+};
+
+/// A dense matrix of float64.
+class DoubleMatrix final : public RowSource {
+ public:
+  DoubleMatrix(std::int64_t rows, std::int64_t columns)
+      : columns_(columns), values_(static_cast<std::size_t>(rows * columns)) {}
+  void read(std::int64_t row, std::int64_t first, std::span<double> out) const override;
+  double& at(std::int64_t row, std::int64_t column) {
+    return values_[static_cast<std::size_t>(row * columns_ + column)];
+  }
+
+ private:
+  std::int64_t columns_;
+  std::vector<double> values_;
+};
+
+}  // namespace gemmtune

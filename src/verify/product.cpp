@@ -1,0 +1,180 @@
+#include "verify/product.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+// Blocked so that operands are widened to float64 once for each block and stay in the nearest caches: columns
+// of w are packed eight and eight, interleaved over k. Products of two 24-bit numbers are exact in float64
+// and sums over k of them lose less than K · 2⁻⁵³. The magnitudes are bounds and are summed in float32.
+
+namespace gemmtune {
+namespace {
+
+constexpr std::int64_t k_block = 512;
+constexpr std::int64_t column_block = 64;  // 64 × 512 doubles of w: 256 KiB
+constexpr std::int64_t row_block = 32;
+constexpr std::int64_t tile_columns = 8;
+constexpr std::int64_t tile_rows = 4;
+
+// Everything one thread needs; made once a thread.
+struct Scratch {
+  std::vector<double> line = std::vector<double>(k_block);
+  std::vector<double> w = std::vector<double>(column_block * k_block);
+  std::vector<float> w_abs = std::vector<float>(column_block * k_block);
+  std::vector<double> x = std::vector<double>(row_block * k_block);
+  std::vector<float> x_abs = std::vector<float>(row_block * k_block);
+  std::vector<double> sum;  // rows × column_block
+  std::vector<float> magnitude;
+};
+
+// Baseline instruction sets have 16-byte vectors; wider ones are not worth code that runs on some machines
+// only.
+using Double2 = double __attribute__((vector_size(16)));
+using Float4 = float __attribute__((vector_size(16)));
+
+template <typename Vector, typename Element>
+Vector load(const Element* from) {
+  Vector vector;
+  std::memcpy(&vector, from, sizeof(vector));
+  return vector;
+}
+
+template <typename Vector, typename Element>
+void add_to(Element* to, Vector vector) {
+  vector += load<Vector>(to);
+  std::memcpy(to, &vector, sizeof(vector));
+}
+
+// Four rows of x (k_block apart) times two vectors of columns of w (tile_columns apart) over one block of k,
+// added to four rows of `sum` (column_block apart).
+template <typename Vector, typename Element>
+void multiply_tile(const Element* x, const Element* w, std::int64_t depth, Element* sum) {
+  constexpr std::int64_t width = sizeof(Vector) / sizeof(Element);
+  Vector low[4] = {};
+  Vector high[4] = {};
+  for (std::int64_t k = 0; k < depth; ++k) {
+    const auto left = load<Vector>(w + tile_columns * k);
+    const auto right = load<Vector>(w + tile_columns * k + width);
+    for (int i = 0; i < 4; ++i) {
+      const Element value = x[i * k_block + k];
+      low[i] += left * value;
+      high[i] += right * value;
+    }
+  }
+  for (int i = 0; i < 4; ++i) {
+    add_to(sum + i * column_block, low[i]);
+    add_to(sum + i * column_block + width, high[i]);
+  }
+}
+
+void pack_w(const ProductSource& source, std::span<const std::int64_t> columns, std::int64_t k0,
+            std::int64_t depth, Scratch& scratch) {
+  const auto count = static_cast<std::int64_t>(columns.size());
+  const std::int64_t padded = (count + tile_columns - 1) / tile_columns * tile_columns;
+  for (std::int64_t j = 0; j < padded; ++j) {
+    double* wide = scratch.w.data() + j / tile_columns * tile_columns * k_block + j % tile_columns;
+    float* absolute = scratch.w_abs.data() + j / tile_columns * tile_columns * k_block + j % tile_columns;
+    if (j >= count) {
+      for (std::int64_t k = 0; k < depth; ++k) wide[tile_columns * k] = absolute[tile_columns * k] = 0;
+      continue;
+    }
+    const std::span<double> line(scratch.line.data(), static_cast<std::size_t>(depth));
+    source.w.read(columns[j], k0, line);
+    for (std::int64_t k = 0; k < depth; ++k) wide[tile_columns * k] = line[k];
+    for (std::int64_t k = 0; k < depth; ++k)
+      absolute[tile_columns * k] = static_cast<float>(std::fabs(line[k]));
+  }
+}
+
+void pack_x(const ProductSource& source, std::span<const std::int64_t> rows, std::int64_t k0,
+            std::int64_t depth, Scratch& scratch) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::span<double> line(scratch.x.data() + i * k_block, static_cast<std::size_t>(depth));
+    source.x.read(rows[i], k0, line);
+    std::transform(line.begin(), line.end(), scratch.x_abs.data() + i * k_block,
+                   [](double v) { return static_cast<float>(std::fabs(v)); });
+  }
+}
+
+// All selected rows times one block of columns, without bias.
+void multiply_columns(const ProductSource& source, std::span<const std::int64_t> rows,
+                      std::span<const std::int64_t> columns, Scratch& scratch) {
+  const auto row_count = static_cast<std::int64_t>(rows.size());
+  const auto count = static_cast<std::int64_t>(columns.size());
+  scratch.sum.assign(static_cast<std::size_t>((row_count + tile_rows) * column_block), 0);
+  scratch.magnitude.assign(static_cast<std::size_t>((row_count + tile_rows) * column_block), 0);
+  for (std::int64_t k0 = 0; k0 < source.k; k0 += k_block) {
+    const std::int64_t depth = std::min(k_block, source.k - k0);
+    pack_w(source, columns, k0, depth, scratch);
+    for (std::int64_t i0 = 0; i0 < row_count; i0 += row_block) {
+      const std::int64_t block = std::min(row_block, row_count - i0);
+      pack_x(source, rows.subspan(static_cast<std::size_t>(i0), static_cast<std::size_t>(block)), k0, depth,
+             scratch);
+      // Rows that are missing to a multiple of four are whatever the scratch holds there; their sums are not
+      // read.
+      for (std::int64_t j = 0; j < count; j += tile_columns)
+        for (std::int64_t i = 0; i < block; i += tile_rows) {
+          const std::int64_t at = (i0 + i) * column_block + j;
+          const double* x = scratch.x.data() + i * k_block;
+          const double* w = scratch.w.data() + j * k_block;
+          multiply_tile<Double2>(x, w, depth, scratch.sum.data() + at);
+          multiply_tile<Double2>(x, w + 4, depth, scratch.sum.data() + at + 4);
+          multiply_tile<Float4>(scratch.x_abs.data() + i * k_block, scratch.w_abs.data() + j * k_block, depth,
+                                scratch.magnitude.data() + at);
+        }
+    }
+  }
+}
+
+class Multiplication {
+ public:
+  Multiplication(const ProductSource& source, const Selection& selection, const ProductOutput& output)
+      : source_(source), selection_(selection), output_(output) {}
+
+  void run(int threads) {
+    std::vector<std::thread> others;
+    for (int t = 1; t < threads; ++t) others.emplace_back([this] { work(); });
+    work();
+    for (std::thread& other : others) other.join();
+  }
+
+ private:
+  void work() {
+    Scratch scratch;
+    const auto total = static_cast<std::int64_t>(selection_.columns.size());
+    for (std::int64_t j0 = next_.fetch_add(column_block); j0 < total; j0 = next_.fetch_add(column_block)) {
+      const auto columns = selection_.columns.subspan(
+          static_cast<std::size_t>(j0), static_cast<std::size_t>(std::min(column_block, total - j0)));
+      multiply_columns(source_, selection_.rows, columns, scratch);
+      for (std::size_t i = 0; i < selection_.rows.size(); ++i)
+        for (std::size_t j = 0; j < columns.size(); ++j) finish(i, j0, j, columns[j], scratch);
+    }
+  }
+
+  void finish(std::size_t i, std::int64_t j0, std::size_t j, std::int64_t column, const Scratch& scratch) {
+    const std::size_t from = i * column_block + j;
+    const std::int64_t to = static_cast<std::int64_t>(i) * output_.row_stride +
+                            (j0 + static_cast<std::int64_t>(j)) * output_.column_stride;
+    const double bias = source_.bias.empty() ? 0 : source_.bias[static_cast<std::size_t>(column)];
+    output_.values[to] = scratch.sum[from] + bias;
+    output_.magnitudes[to] = static_cast<double>(scratch.magnitude[from]) + std::fabs(bias);
+  }
+
+  ProductSource source_;
+  Selection selection_;
+  ProductOutput output_;
+  std::atomic<std::int64_t> next_{0};
+};
+
+}  // namespace
+
+void multiply_selected(const ProductSource& source, const Selection& selection, const ProductOutput& output,
+                       int threads) {
+  Multiplication(source, selection, output).run(threads);
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,347 @@
+// The families of scaled, batched and mixed operations against the float64 reference: every operation, every
+// level of this machine (and emulated tiles), every layout, awkward shapes, with memory that ends at an
+// unreadable page.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/kernels/blocked/blocked.h"
+#include "backends/cpu/kernels/moe/moe.h"
+#include "backends/cpu/kernels/own_families.h"
+#include "base/random.h"
+#include "support/emulated_tiles.h"
+#include "support/executors.h"
+#include "support/fenced_memory.h"
+#include "support/operation_problems.h"
+#include "verify/inputs.h"
+#include "verify/reference.h"
+#include "verify/verdict.h"
+
+namespace gemmtune::cpu {
+namespace {
+
+using namespace testing_problems;
+
+constexpr std::int64_t pad = 6;  // of rows of x and y, in elements
+
+struct Truth {
+  HostOperands host;
+  Reference reference;
+};
+
+Truth truth_of(const Problem& problem) {
+  auto host = make_inputs(problem, 9);
+  EXPECT_TRUE(host.ok()) << host.message();
+  auto reference = compute_reference(problem, *host, {});
+  EXPECT_TRUE(reference.ok()) << reference.message();
+  return {std::move(*host), std::move(*reference)};
+}
+
+/// Bytes that end at an unreadable page.
+class Fenced {
+ public:
+  explicit Fenced(const std::vector<std::byte>& bytes) : memory_(bytes.size(), Fence::after) {
+    if (!bytes.empty()) std::memcpy(memory_.data(), bytes.data(), bytes.size());
+  }
+  const void* data() const { return memory_.data(); }
+
+ private:
+  FencedMemory memory_;
+};
+
+std::vector<std::byte> packed(const MatrixShape& shape, WeightLayout layout,
+                              const std::vector<std::byte>& plain) {
+  if (layout == WeightLayout::plain) return plain;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(shape.count * layout_bytes(shape, layout)));
+  pack_matrices(shape, layout, plain.data(), bytes.data());
+  return bytes;
+}
+
+/// Rows of x `pad` elements further apart than they are long; nothing behind the last one.
+std::vector<std::byte> with_gaps(const MatrixShape& x, const std::vector<std::byte>& dense) {
+  const std::int64_t row = bytes_of(x.type, x.columns);
+  const std::int64_t stride = bytes_of(x.type, x.columns + pad);
+  std::vector<std::byte> bytes(static_cast<std::size_t>((x.count * x.rows - 1) * stride + row),
+                               std::byte{0xff});
+  for (std::int64_t i = 0; i < x.count * x.rows; ++i)
+    std::memcpy(bytes.data() + i * stride, dense.data() + i * row, static_cast<std::size_t>(row));
+  return bytes;
+}
+
+/// y of a run, dense; empty where the kernel failed or wrote elsewhere.
+std::vector<std::byte> run_kernel(const Kernel& kernel, const Problem& problem, const Truth& truth,
+                                  Executor& executor) {
+  const OperandShapes shapes = operand_shapes(problem);
+  const HostOperands& host = truth.host;
+  const Fenced x(with_gaps(shapes.x, host.x));
+  const Fenced w(packed(shapes.w, kernel.weight_layout(), host.w));
+  const Fenced w2(host.w2);
+  const Fenced bias(host.bias);
+  const Fenced x_scale(host.x_scale);
+  const Fenced w_scale(host.w_scale);
+  const Fenced w2_scale(host.w2_scale);
+  const std::int64_t columns = output_columns(problem);
+  const std::int64_t ldy = columns + pad;
+  const std::int64_t size = bytes_of(problem.y_type, 1);
+  const std::int64_t rows = problem.batch * problem.m;
+  FencedMemory y(static_cast<std::size_t>(((rows - 1) * ldy + columns) * size), Fence::after);
+  FencedMemory workspace((kernel.workspace_bytes() + 63) / 64 * 64, Fence::after);
+  const auto or_null = [](const Fenced& memory, const std::vector<std::byte>& bytes) {
+    return bytes.empty() ? nullptr : memory.data();
+  };
+  const Operands operands{.x = x.data(),
+                          .w = w.data(),
+                          .bias = or_null(bias, host.bias),
+                          .x_scale = or_null(x_scale, host.x_scale),
+                          .w_scale = or_null(w_scale, host.w_scale),
+                          .y = y.data(),
+                          .ldx = problem.k + pad,
+                          .ldy = ldy,
+                          .x_batch_stride = problem.m * (problem.k + pad),
+                          .y_batch_stride = problem.m * ldy,
+                          .w2 = or_null(w2, host.w2),
+                          .w2_scale = or_null(w2_scale, host.w2_scale),
+                          .topk_ids = host.topk_ids.data(),
+                          .topk_weights = host.topk_weights.data()};
+  const Status status = kernel.run(operands, workspace.data(), Stream{&executor});
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(workspace.surroundings_intact()) << "workspace";
+  EXPECT_TRUE(y.surroundings_intact()) << "y";
+  std::vector<std::byte> dense(static_cast<std::size_t>(rows * columns * size));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::memcpy(dense.data() + row * columns * size, y.data() + row * ldy * size,
+                static_cast<std::size_t>(columns * size));
+    for (std::int64_t byte = columns * size; row + 1 < rows && byte < ldy * size; ++byte)
+      EXPECT_EQ(y.data()[row * ldy * size + byte], FencedMemory::poison) << "behind row " << row;
+  }
+  return dense;
+}
+
+std::string verdict(const Problem& problem, const Truth& truth, const std::vector<std::byte>& y) {
+  const CheckReport report =
+      check_output(problem, truth.reference, y, output_columns(problem), tolerance_for(problem, 0.05));
+  return report.right ? "" : report.reason;
+}
+
+/// The default, and allowed configs at random.
+std::vector<Config> some_configs(const KernelFamily& family, const Problem& problem, int wanted,
+                                 Random& random) {
+  const Space space = family.space(problem);
+  std::vector<Config> configs{family.default_config(problem)};
+  for (int attempt = 0; attempt < 300 && static_cast<int>(configs.size()) <= wanted; ++attempt) {
+    Config config;
+    for (const Parameter& parameter : space.parameters())
+      config.set(parameter.key, parameter.values[random.below(parameter.values.size())]);
+    if (space.refusal(config).empty()) configs.push_back(config);
+  }
+  return configs;
+}
+
+struct Level {
+  std::string name;
+  KernelSet set;
+};
+
+std::vector<Level> levels() {
+  std::vector<Level> all;
+  for (int i = 0; i <= static_cast<int>(detect_isa()); ++i)
+    all.push_back({std::string(to_string(static_cast<Isa>(i))), kernel_set(static_cast<Isa>(i))});
+  all.push_back({"emulated_amx", emulated_amx_set()});
+  return all;
+}
+
+class OperationKernels : public ::testing::TestWithParam<Level> {
+ protected:
+  void check_all(const KernelFamily& family, const Problem& problem, int configs) {
+    if (!family.accepts(problem).ok()) return;
+    const Truth truth = truth_of(problem);
+    for (const Config& config : some_configs(family, problem, configs, random_)) {
+      SCOPED_TRACE(print(problem) + " " + std::string(family.name()) + "_" + config.text());
+      const auto kernel = family.build(problem, config);
+      ASSERT_TRUE(kernel.ok()) << kernel.message();
+      ASSERT_EQ(verdict(problem, truth, run_kernel(**kernel, problem, truth, serial_)), "");
+      ++runs_;
+    }
+  }
+
+  Random random_{5};
+  SerialExecutor serial_{3};
+  int runs_ = 0;
+};
+
+constexpr Shape dense_shapes[] = {{1, 1, 1},    {1, 257, 130}, {2, 16, 32},   {5, 65, 384},   {17, 48, 129},
+                                  {33, 80, 64}, {64, 96, 288}, {70, 33, 600}, {13, 144, 1100}};
+
+TEST_P(OperationKernels, DenseOperationsAreRight) {
+  const auto quantized = make_quantized_family(GetParam().set, 3);
+  const auto batched = make_batched_family(GetParam().set, 3);
+  for (const Shape& shape : dense_shapes)
+    for (const Problem& plain : dense_problems(shape))
+      for (const auto layout : {WeightLayout::plain, WeightLayout::panel16, WeightLayout::aiter16x16}) {
+        Problem problem = plain;
+        if (!in_layout(problem, layout)) continue;
+        ASSERT_TRUE(check(problem).ok()) << check(problem).message();
+        check_all(*quantized, problem, 2);
+        check_all(*batched, problem, 2);
+      }
+  EXPECT_GT(runs_, 200);
+}
+
+constexpr Shape moe_shapes[] = {{1, 7, 33}, {3, 64, 96}, {29, 40, 160}, {70, 130, 257}};
+
+TEST_P(OperationKernels, MixturesAreRight) {
+  const auto family = make_moe_family(GetParam().set, 3);
+  for (const Shape& shape : moe_shapes)
+    for (const Problem& problem : mixtures(shape)) {
+      ASSERT_TRUE(check(problem).ok()) << check(problem).message();
+      ASSERT_TRUE(family->accepts(problem).ok() || GetParam().name == "emulated_amx")
+          << family->accepts(problem).message();
+      check_all(*family, problem, 3);
+    }
+  EXPECT_GT(runs_, 60);
+}
+
+/// One scale for all rows is one number, wherever the operation allows it.
+TEST_P(OperationKernels, AScaleOfTheWholeTensorIsReadOnce) {
+  Problem problem = problem_of(Operation::batched_a8w8, DataType::i8, {9, 40, 70});
+  problem.batch = 2;
+  Truth truth = truth_of(problem);
+  const float x_scale = 0.03F;
+  const float w_scale = 0.004F;
+  for (std::size_t at = 0; at < truth.host.x_scale.size(); at += 4)
+    std::memcpy(truth.host.x_scale.data() + at, &x_scale, 4);
+  for (std::size_t at = 0; at < truth.host.w_scale.size(); at += 4)
+    std::memcpy(truth.host.w_scale.data() + at, &w_scale, 4);
+  const auto reference = compute_reference(problem, truth.host, {});
+  const auto batched = make_batched_family(GetParam().set, 2);
+  const auto plain = make_reference_family(Isa::scalar);
+  for (const KernelFamily* family : {batched.get(), plain.get()}) {
+    const auto kernel = family->build(problem, family->default_config(problem));
+    ASSERT_TRUE(kernel.ok());
+    std::vector<std::byte> y(static_cast<std::size_t>(operand_shapes(problem).y.bytes()));
+    std::vector<std::byte> workspace((*kernel)->workspace_bytes() + 64);
+    const Operands operands{.x = truth.host.x.data(),
+                            .w = truth.host.w.data(),
+                            .x_scale = &x_scale,
+                            .w_scale = &w_scale,
+                            .y = y.data(),
+                            .ldx = problem.k,
+                            .ldy = problem.n,
+                            .x_scale_step = 0,
+                            .w_scale_step = 0,
+                            .x_batch_stride = problem.m * problem.k,
+                            .y_batch_stride = problem.m * problem.n};
+    void* aligned = workspace.data();
+    std::size_t space = workspace.size();
+    std::align(64, (*kernel)->workspace_bytes(), aligned, space);
+    ASSERT_TRUE((*kernel)->run(operands, aligned, Stream{&serial_}).ok());
+    EXPECT_EQ(verdict(problem, {truth.host, *reference}, y), "") << family->name();
+  }
+}
+
+TEST_P(OperationKernels, ResultsAreTheSameBitForBitOnOneTwoAndFourThreads) {
+  SerialExecutor one(1);
+  SerialExecutor four(4);
+  TwoThreadExecutor two;
+  const Problem problems[] = {problem_of(Operation::a8w8, DataType::i8, {70, 515, 700}),
+                              problem_of(Operation::a4w4_blockscale, DataType::f4_e2m1, {9, 515, 700}),
+                              moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {40, 150, 300})};
+  for (const Problem& problem : problems)
+    for (const auto& family :
+         {make_quantized_family(GetParam().set, 4), make_moe_family(GetParam().set, 4)}) {
+      if (!family->accepts(problem).ok()) continue;
+      const Truth truth = truth_of(problem);
+      const auto kernel = family->build(problem, family->default_config(problem));
+      ASSERT_TRUE(kernel.ok()) << kernel.message();
+      const auto first = run_kernel(**kernel, problem, truth, one);
+      EXPECT_EQ(run_kernel(**kernel, problem, truth, two), first);
+      EXPECT_EQ(run_kernel(**kernel, problem, truth, four), first);
+    }
+}
+
+/// Padded look-ups give a row tuned for one M to smaller ones.
+TEST_P(OperationKernels, ConfigsTunedForMoreRowsRunForFewer) {
+  const auto quantized = make_quantized_family(GetParam().set, 2);
+  const auto moe = make_moe_family(GetParam().set, 2);
+  const std::pair<const KernelFamily*, Problem> cases[] = {
+      {quantized.get(), problem_of(Operation::a8w8_blockscale, DataType::f8_e4m3fn, {128, 130, 300})},
+      {moe.get(), moe_problem(DataType::i8, DataType::i8, QuantType::per_token, {64, 40, 64})}};
+  for (const auto& [family, problem] : cases) {
+    std::int64_t index = 0;
+    for (const Config& config : family->space(problem).enumerate()) {
+      Problem fewer = problem;
+      fewer.m = 1 + ++index * 7 % problem.m;
+      const auto kernel = family->build(fewer, config);
+      ASSERT_TRUE(kernel.ok()) << family->name() << " m=" << fewer.m << " " << kernel.message();
+      if (index % 9 != 0) continue;
+      const Truth truth = truth_of(fewer);
+      ASSERT_EQ(verdict(fewer, truth, run_kernel(**kernel, fewer, truth, serial_)), "")
+          << print(fewer) << " " << config.text();
+    }
+    EXPECT_GT(index, 3);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Levels, OperationKernels, ::testing::ValuesIn(levels()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(ReferenceFamily, TakesEveryOperation) {
+  const auto family = make_reference_family(Isa::scalar);
+  SerialExecutor serial(2);
+  std::vector<Problem> problems = dense_problems({5, 48, 192});
+  for (const Problem& plain : dense_problems({5, 48, 192}))
+    for (const auto layout : {WeightLayout::panel16, WeightLayout::aiter16x16}) {
+      problems.push_back(plain);
+      if (!in_layout(problems.back(), layout)) problems.pop_back();
+    }
+  for (const Problem& problem : mixtures({6, 36, 70})) problems.push_back(problem);
+  for (const Problem& problem : problems) {
+    ASSERT_TRUE(family->accepts(problem).ok()) << print(problem) << family->accepts(problem).message();
+    const Truth truth = truth_of(problem);
+    const auto kernel = family->build(problem, family->default_config(problem));
+    ASSERT_TRUE(kernel.ok()) << kernel.message();
+    EXPECT_EQ(verdict(problem, truth, run_kernel(**kernel, problem, truth, serial)), "") << print(problem);
+  }
+}
+
+TEST(MoeFamily, ExpertsOutOfRangeAreNamedAndNothingIsWritten) {
+  const Problem problem = moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {2, 8, 32});
+  for (const auto& family : {make_moe_family(Isa::scalar, 1), make_reference_family(Isa::scalar)}) {
+    Truth truth = truth_of(problem);
+    truth.host.topk_ids[4] = 5;
+    SerialExecutor serial(1);
+    const auto kernel = family->build(problem, family->default_config(problem));
+    std::vector<std::byte> y(static_cast<std::size_t>(operand_shapes(problem).y.bytes()), std::byte{7});
+    const std::vector<std::byte> before = y;
+    std::vector<std::byte> workspace((*kernel)->workspace_bytes() + 64);
+    const Operands operands{.x = truth.host.x.data(),
+                            .w = truth.host.w.data(),
+                            .y = y.data(),
+                            .ldx = problem.k,
+                            .ldy = problem.k,
+                            .w2 = truth.host.w2.data(),
+                            .topk_ids = truth.host.topk_ids.data(),
+                            .topk_weights = truth.host.topk_weights.data()};
+    const Status status = (*kernel)->run(operands, workspace.data(), Stream{&serial});
+    EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+    EXPECT_EQ(status.message(), "topk_ids[1][1] = 5, expected 0 to 4");
+    EXPECT_EQ(y, before);
+  }
+}
+
+TEST(MoeFamily, RefusesWhatItHasNoDefinitionFor) {
+  const auto family = make_moe_family(Isa::scalar, 1);
+  Problem problem = moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {2, 8, 32});
+  problem.moe.activation = Activation::swiglu;
+  EXPECT_NE(family->accepts(problem).message().find("activation"), std::string::npos);
+  problem = moe_problem(DataType::bf16, DataType::i4, QuantType::per_token, {2, 8, 32});
+  EXPECT_NE(family->accepts(problem).message().find("types"), std::string::npos);
+  problem = problem_of(Operation::a8w8, DataType::i8, {2, 8, 32});
+  EXPECT_NE(family->accepts(problem).message().find("operation"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace gemmtune::cpu

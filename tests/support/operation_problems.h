@@ -1,0 +1,95 @@
+// One problem of each operation, type and layout, for tests of kernels.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backends/cpu/kernels/blocked/block_gemm.h"
+#include "problem/operands.h"
+
+namespace gemmtune::testing_problems {
+
+struct Shape {
+  std::int64_t m, n, k;
+};
+
+inline Problem problem_of(Operation operation, DataType type, const Shape& shape) {
+  Problem p = default_problem(operation);
+  p.m = shape.m;
+  p.n = shape.n;
+  p.k = type == DataType::f4_e2m1 ? (shape.k + 31) / 32 * 32 : shape.k;
+  p.x_type = p.w_type = type;
+  if (operation == Operation::a16w16) p.scale_ab = true;
+  p.y_type = shape.n % 2 == 0 && operation != Operation::batched_bf16 && operation != Operation::batched_a8w8
+                 ? DataType::f16
+                 : DataType::bf16;
+  return p;
+}
+
+/// Every dense operation with each of its types.
+inline std::vector<Problem> dense_problems(const Shape& shape) {
+  std::vector<Problem> all;
+  for (const DataType type : {DataType::f8_e4m3fn, DataType::f8_e4m3fnuz}) {
+    all.push_back(problem_of(Operation::a16w16, type, shape));
+    all.push_back(problem_of(Operation::a8w8, type, shape));
+    all.push_back(problem_of(Operation::a8w8_blockscale, type, shape));
+  }
+  all.push_back(problem_of(Operation::a8w8, DataType::i8, shape));
+  all.back().bias = true;
+  all.push_back(problem_of(Operation::a4w4_blockscale, DataType::f4_e2m1, shape));
+  all.push_back(problem_of(Operation::batched_bf16, DataType::bf16, shape));
+  all.back().bias = true;
+  all.push_back(problem_of(Operation::batched_a8w8, DataType::i8, shape));
+  all.push_back(problem_of(Operation::batched_a8w8, DataType::f8_e4m3fnuz, shape));
+  for (Problem& p : all)
+    if (p.operation == Operation::batched_bf16 || p.operation == Operation::batched_a8w8) p.batch = 3;
+  return all;
+}
+
+/// The same with a weight in a layout; false where the operation has none.
+inline bool in_layout(Problem& p, WeightLayout layout) {
+  if (layout == WeightLayout::plain) return true;
+  if (p.operation == Operation::a8w8) p.operation = Operation::a8w8_bpreshuffle;
+  if (p.operation == Operation::a8w8_blockscale) p.operation = Operation::a8w8_blockscale_bpreshuffle;
+  p.bpreshuffle = true;
+  p.weight_layout = layout;
+  return cpu::check_layout(operand_shapes(p).w, layout).ok();
+}
+
+inline Problem moe_problem(DataType x, DataType w, QuantType quant, const Shape& shape) {
+  Problem p = default_problem(Operation::fused_moe);
+  const bool fp4 = x == DataType::f4_e2m1 || w == DataType::f4_e2m1;
+  p.m = shape.m;
+  p.n = fp4 ? (shape.n + 31) / 32 * 32 : shape.n;
+  p.k = fp4 ? (shape.k + 31) / 32 * 32 : shape.k;
+  p.x_type = x;
+  p.w_type = w;
+  p.moe = {.experts = 5, .topk = 3, .activation = Activation::silu, .quant_type = quant, .gated = true};
+  return p;
+}
+
+inline std::vector<Problem> mixtures(const Shape& shape) {
+  constexpr auto bf16 = DataType::bf16;
+  constexpr auto fn = DataType::f8_e4m3fn;
+  constexpr auto fnuz = DataType::f8_e4m3fnuz;
+  std::vector<Problem> all{moe_problem(bf16, bf16, QuantType::none, shape),
+                           moe_problem(DataType::f16, DataType::f16, QuantType::none, shape),
+                           moe_problem(DataType::i8, DataType::i8, QuantType::per_tensor, shape),
+                           moe_problem(DataType::i8, DataType::i8, QuantType::per_token, shape),
+                           moe_problem(fnuz, fnuz, QuantType::per_token, shape),
+                           moe_problem(fn, fn, QuantType::per_1x128, shape),
+                           moe_problem(fn, fn, QuantType::per_1x32, shape),
+                           moe_problem(DataType::f4_e2m1, DataType::f4_e2m1, QuantType::per_1x32, shape),
+                           moe_problem(bf16, DataType::f4_e2m1, QuantType::per_1x32, shape),
+                           moe_problem(bf16, fn, QuantType::per_128x128, shape)};
+  all[1].moe.gated = false;
+  all[1].moe.activation = Activation::gelu;
+  all[1].y_type = DataType::f16;
+  all[3].moe.doweight_stage1 = true;
+  all[4].moe.activation = Activation::gelu;
+  all[5].moe.doweight_stage1 = true;
+  all[9].moe.activation = Activation::none;
+  return all;
+}
+
+}  // namespace gemmtune::testing_problems

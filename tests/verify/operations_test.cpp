@@ -1,0 +1,315 @@
+// Every operation's definition, written down once more element by element, against its reference; and that
+// the verdict sees kernels that are broken in ways that only scales, batches and experts allow.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "numbers/bfloat16.h"
+#include "numbers/minifloat.h"
+#include "problem/operands.h"
+#include "verify/inputs.h"
+#include "verify/reference.h"
+#include "verify/verdict.h"
+
+namespace gemmtune {
+namespace {
+
+enum class Fault {
+  none,
+  swapped_scales,   // x's and w's of the same place
+  neighbour_scale,  // of the next block, row or column
+  first_scale,      // one scale for all
+  short_k,          // without the last 32 of K
+  wrong_batch,      // weights of the first batch for all
+  wrong_expert,     // the next expert for one route
+  no_activation,    // the gate as it is
+  no_up,            // the up half forgotten
+  swapped_halves,   // act(up) · gate
+  no_routing_weight,
+  short_hidden,  // without the last 32 of inter_dim
+};
+
+double element(DataType type, const std::vector<std::byte>& bytes, std::int64_t index) {
+  const auto byte = [&](std::int64_t at) {
+    return std::to_integer<std::uint8_t>(bytes[static_cast<std::size_t>(at)]);
+  };
+  switch (type) {
+    case DataType::f4_e2m1:
+      return static_cast<double>(e2m1_to_f32(
+          static_cast<std::uint8_t>(index % 2 == 0 ? byte(index / 2) & 15 : byte(index / 2) >> 4)));
+    case DataType::i8:
+      return static_cast<std::int8_t>(byte(index));
+    case DataType::f8_e4m3fn:
+      return static_cast<double>(f8_e4m3fn_to_f32(byte(index)));
+    case DataType::f8_e4m3fnuz:
+      return static_cast<double>(f8_e4m3fnuz_to_f32(byte(index)));
+    default:
+      break;
+  }
+  const auto word = static_cast<std::uint16_t>(byte(2 * index) | byte(2 * index + 1) << 8);
+  return static_cast<double>(type == DataType::bf16 ? bf16_to_f32(word) : f16_to_f32(word));
+}
+
+double scale(const ScaleShape& shape, const std::vector<std::byte>& bytes, std::int64_t index) {
+  if (shape.type == ScaleType::e8m0)
+    return std::ldexp(1.0, std::to_integer<int>(bytes[static_cast<std::size_t>(index)]) - 127);
+  float value = 0;
+  std::memcpy(&value, bytes.data() + 4 * index, 4);
+  return static_cast<double>(value);
+}
+
+struct Tensor {
+  const MatrixShape& shape;
+  const std::vector<std::byte>& elements;
+  const std::vector<std::byte>& scales;
+
+  double at(std::int64_t matrix, std::int64_t row, std::int64_t k) const {
+    return element(shape.type, elements, (matrix * shape.rows + row) * shape.columns + k);
+  }
+  double scale_at(std::int64_t matrix, std::int64_t row, std::int64_t k, Fault fault) const {
+    if (shape.scale.type == ScaleType::none) return 1;
+    std::int64_t index = matrix * shape.scale.elements() + shape.scale.index(row, k);
+    const std::int64_t all = shape.count * shape.scale.elements();
+    if (fault == Fault::neighbour_scale) index = (index + 1) % all;
+    if (fault == Fault::first_scale) index = 0;
+    return scale(shape.scale, scales, index);
+  }
+};
+
+/// Σ over k of x[row] · w[column], scaled where the blocks end.
+double dot(const Tensor& x, std::int64_t x_matrix, std::int64_t row, const Tensor& w, std::int64_t w_matrix,
+           std::int64_t column, Fault fault) {
+  double sum = 0;
+  const std::int64_t depth = x.shape.columns - (fault == Fault::short_k ? 32 : 0);
+  for (std::int64_t k = 0; k < depth; ++k) {
+    double x_scale = x.scale_at(x_matrix, row, k, fault == Fault::neighbour_scale ? Fault::none : fault);
+    double w_scale = w.scale_at(w_matrix, column, k, fault);
+    if (fault == Fault::swapped_scales) {
+      // x's scale read as w's and the other way round, where the tensors have them.
+      const std::int64_t x_index = x.shape.scale.index(row, k) % (w.shape.scale.elements() * w.shape.count);
+      const std::int64_t w_index =
+          w.shape.scale.index(column, k) % (x.shape.scale.elements() * x.shape.count);
+      x_scale = scale(w.shape.scale, w.scales, x_index);
+      w_scale = scale(x.shape.scale, x.scales, w_index);
+    }
+    sum += x.at(x_matrix, row, k) * w.at(w_matrix, column, k) * x_scale * w_scale;
+  }
+  return sum;
+}
+
+void put(DataType type, std::vector<std::byte>& y, std::int64_t index, double value) {
+  const auto single = static_cast<float>(value);
+  const std::uint16_t bits = type == DataType::bf16 ? f32_to_bf16(single) : f32_to_f16(single);
+  std::memcpy(y.data() + 2 * index, &bits, 2);
+}
+
+double activate(Activation activation, double v) {
+  if (activation == Activation::silu) return v / (1 + std::exp(-v));
+  return activation == Activation::gelu ? v / 2 * std::erfc(-v / std::sqrt(2.0)) : v;
+}
+
+std::vector<std::byte> dense(const Problem& p, const HostOperands& host, Fault fault) {
+  const OperandShapes shapes = operand_shapes(p);
+  const Tensor x{shapes.x, host.x, host.x_scale};
+  const Tensor w{shapes.w, host.w, host.w_scale};
+  std::vector<std::byte> y(static_cast<std::size_t>(shapes.y.bytes()));
+  for (std::int64_t b = 0; b < p.batch; ++b)
+    for (std::int64_t m = 0; m < p.m; ++m)
+      for (std::int64_t n = 0; n < p.n; ++n) {
+        double sum = dot(x, b, m, w, fault == Fault::wrong_batch ? 0 : b, n, fault);
+        if (p.bias) sum += element(p.y_type, host.bias, n);
+        put(p.y_type, y, (b * p.m + m) * p.n + n, sum);
+      }
+  return y;
+}
+
+std::vector<std::byte> mixture(const Problem& p, const HostOperands& host, Fault fault) {
+  const OperandShapes shapes = operand_shapes(p);
+  const Tensor x{shapes.x, host.x, host.x_scale};
+  const Tensor w1{shapes.w, host.w, host.w_scale};
+  const Tensor w2{shapes.w2, host.w2, host.w2_scale};
+  MatrixShape hidden_shape{DataType::bf16, 1, 1, p.n, {}};
+  std::vector<std::byte> y(static_cast<std::size_t>(shapes.y.bytes()));
+  for (std::int64_t t = 0; t < p.m; ++t) {
+    std::vector<double> sums(static_cast<std::size_t>(p.k));
+    for (std::int64_t slot = 0; slot < p.moe.topk; ++slot) {
+      const auto at = static_cast<std::size_t>(t * p.moe.topk + slot);
+      std::int64_t expert = host.topk_ids[at];
+      if (fault == Fault::wrong_expert && at == 3) expert = (expert + 1) % p.moe.experts;
+      double r = static_cast<double>(host.topk_weights[at]);
+      if (fault == Fault::no_routing_weight) r = 1;
+      const double before = p.moe.doweight_stage1 ? r : 1;
+      std::vector<std::byte> hidden(static_cast<std::size_t>(2 * p.n));
+      for (std::int64_t i = 0; i < p.n; ++i) {
+        double gate = before * dot(x, 0, t, w1, expert, i, fault);
+        double up = p.moe.gated ? before * dot(x, 0, t, w1, expert, p.n + i, fault) : 1;
+        if (fault == Fault::swapped_halves) std::swap(gate, up);
+        if (fault == Fault::no_up) up = 1;
+        const double h = (fault == Fault::no_activation ? gate : activate(p.moe.activation, gate)) * up;
+        put(DataType::bf16, hidden, i, h);  // as a kernel may
+      }
+      const std::vector<std::byte> none;
+      const Tensor h{hidden_shape, hidden, none};
+      for (std::int64_t j = 0; j < p.k; ++j)
+        sums[static_cast<std::size_t>(j)] +=
+            (p.moe.doweight_stage1 ? 1 : r) *
+            dot(h, 0, 0, w2, expert, j, fault == Fault::short_hidden ? Fault::short_k : Fault::none);
+    }
+    for (std::int64_t j = 0; j < p.k; ++j) put(p.y_type, y, t * p.k + j, sums[static_cast<std::size_t>(j)]);
+  }
+  return y;
+}
+
+struct Case {
+  std::string name;
+  Problem problem;
+  std::vector<Fault> faults;
+};
+
+Problem dense_problem(Operation operation, DataType type) {
+  Problem p = default_problem(operation);
+  p.m = 9;
+  p.n = 260;
+  p.k = 320;
+  p.x_type = p.w_type = type;
+  if (operation == Operation::batched_bf16 || operation == Operation::batched_a8w8) p.batch = 3;
+  if (p.bpreshuffle) p.weight_layout = WeightLayout::panel16;
+  return p;
+}
+
+Problem moe_problem(DataType x, DataType w, QuantType quant) {
+  Problem p = default_problem(Operation::fused_moe);
+  p.m = 7;
+  p.n = 96;
+  p.k = 160;
+  p.x_type = x;
+  p.w_type = w;
+  p.moe = {.experts = 5, .topk = 2, .activation = Activation::silu, .quant_type = quant, .gated = true};
+  return p;
+}
+
+std::vector<Case> cases() {
+  const std::vector<Fault> rows{Fault::swapped_scales, Fault::neighbour_scale, Fault::first_scale,
+                                Fault::short_k};
+  std::vector<Case> all;
+  for (const DataType type : {DataType::i8, DataType::f8_e4m3fn, DataType::f8_e4m3fnuz})
+    all.push_back({"a8w8_" + std::string(to_string(type)), dense_problem(Operation::a8w8, type), rows});
+  all.push_back({"a8w8_bpreshuffle", dense_problem(Operation::a8w8_bpreshuffle, DataType::i8), rows});
+  all.push_back({"a8w8_blockscale", dense_problem(Operation::a8w8_blockscale, DataType::f8_e4m3fn), rows});
+  all.push_back({"a8w8_blockscale_bpreshuffle",
+                 dense_problem(Operation::a8w8_blockscale_bpreshuffle, DataType::f8_e4m3fnuz), rows});
+  all.push_back({"a4w4_blockscale", dense_problem(Operation::a4w4_blockscale, DataType::f4_e2m1), rows});
+  all.push_back({"batched_bf16",
+                 dense_problem(Operation::batched_bf16, DataType::bf16),
+                 {Fault::short_k, Fault::wrong_batch}});
+  all.push_back({"batched_a8w8",
+                 dense_problem(Operation::batched_a8w8, DataType::i8),
+                 {Fault::wrong_batch, Fault::neighbour_scale, Fault::short_k}});
+  all[0].problem.bias = all[7].problem.bias = true;
+  all[1].problem.y_type = DataType::f16;
+  const std::vector<Fault> moe{Fault::wrong_expert, Fault::no_activation,  Fault::no_up,
+                               Fault::short_k,      Fault::swapped_halves, Fault::no_routing_weight,
+                               Fault::short_hidden};
+  std::vector<Fault> scaled = moe;
+  scaled.push_back(Fault::neighbour_scale);
+  all.push_back({"moe_bf16", moe_problem(DataType::bf16, DataType::bf16, QuantType::none), moe});
+  all.push_back({"moe_per_tensor", moe_problem(DataType::i8, DataType::i8, QuantType::per_tensor), scaled});
+  all.push_back({"moe_per_token",
+                 moe_problem(DataType::f8_e4m3fnuz, DataType::f8_e4m3fnuz, QuantType::per_token), scaled});
+  all.push_back(
+      {"moe_1x128", moe_problem(DataType::f8_e4m3fn, DataType::f8_e4m3fn, QuantType::per_1x128), scaled});
+  all.push_back({"moe_1x32", moe_problem(DataType::f4_e2m1, DataType::f4_e2m1, QuantType::per_1x32), scaled});
+  all.push_back(
+      {"moe_weight_only", moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32), scaled});
+  all.back().problem.moe.doweight_stage1 = true;
+  all.push_back(
+      {"moe_plain", moe_problem(DataType::f16, DataType::f16, QuantType::none), {Fault::wrong_expert}});
+  all.back().problem.moe.gated = false;
+  all.back().problem.moe.activation = Activation::gelu;
+  all.back().problem.y_type = DataType::f16;
+  return all;
+}
+
+class Operations : public ::testing::TestWithParam<Case> {
+ protected:
+  CheckReport judge(std::uint64_t seed, Fault fault, const ReferenceOptions& options = {}) {
+    const Problem& p = GetParam().problem;
+    EXPECT_TRUE(check(p).ok()) << check(p).message();
+    const auto host = make_inputs(p, seed);
+    EXPECT_TRUE(host.ok()) << host.message();
+    const auto reference = compute_reference(p, *host, options);
+    EXPECT_TRUE(reference.ok()) << reference.message();
+    const auto y = p.operation == Operation::fused_moe ? mixture(p, *host, fault) : dense(p, *host, fault);
+    return check_output(p, *reference, y, output_columns(p), tolerance_for(p, 0.05));
+  }
+};
+
+TEST_P(Operations, TheDefinitionIsRight) {
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    const CheckReport report = judge(seed, Fault::none);
+    EXPECT_TRUE(report.right) << report.reason;
+    EXPECT_LE(report.err_ratio, 0.0001);
+  }
+}
+
+TEST_P(Operations, TheDefinitionIsRightBySamples) {
+  const ReferenceOptions options{.largest_complete_flops = 1, .sampled_rows = 3, .sampled_columns = 5};
+  const CheckReport report = judge(1, Fault::none, options);
+  EXPECT_TRUE(report.right) << report.reason;
+}
+
+TEST_P(Operations, BrokenKernelsAreWrong) {
+  for (const Fault fault : GetParam().faults) {
+    const CheckReport report = judge(1, fault);
+    EXPECT_FALSE(report.right) << "fault " << static_cast<int>(fault);
+    EXPECT_FALSE(report.reason.empty());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Operations, ::testing::ValuesIn(cases()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(OperandShapes, AreThoseOfTheOperations) {
+  Problem p = dense_problem(Operation::a8w8_blockscale, DataType::f8_e4m3fn);
+  EXPECT_EQ(operand_shapes(p).x.scale.bytes(), 9 * 3 * 4);
+  EXPECT_EQ(operand_shapes(p).w.scale.bytes(), 3 * 3 * 4);
+  p = dense_problem(Operation::a4w4_blockscale, DataType::f4_e2m1);
+  EXPECT_EQ(operand_shapes(p).x.bytes(), 9 * 160);
+  EXPECT_EQ(operand_shapes(p).w.scale.bytes(), 260 * 10);
+  p = dense_problem(Operation::batched_a8w8, DataType::i8);
+  EXPECT_EQ(operand_shapes(p).w.scale_bytes(), 3 * 260 * 4);
+  p = moe_problem(DataType::bf16, DataType::f8_e4m3fn, QuantType::per_1x128);
+  EXPECT_EQ(operand_shapes(p).x.scale_bytes(), 0);
+  EXPECT_EQ(operand_shapes(p).w.rows, 192);
+  EXPECT_EQ(operand_shapes(p).w.scale_bytes(), 5 * 2 * 2 * 4);
+  EXPECT_EQ(operand_shapes(p).w2.scale_bytes(), 5 * 2 * 1 * 4);
+  EXPECT_EQ(output_columns(p), 160);
+  EXPECT_EQ(routed_pairs(p), 14);
+  p.w_type = DataType::f4_e2m1;
+  p.n = 40;
+  EXPECT_EQ(check(p).code(), StatusCode::invalid_argument);
+}
+
+TEST(Inputs, RoutesNameEachExpertOnceAndWeighOne) {
+  Problem p = moe_problem(DataType::bf16, DataType::bf16, QuantType::none);
+  p.m = 64;
+  p.moe.topk = 5;
+  const auto host = make_inputs(p, 4);
+  ASSERT_TRUE(host.ok());
+  for (std::size_t token = 0; token < 64; ++token) {
+    std::vector<bool> seen(5);
+    double sum = 0;
+    for (std::size_t slot = 0; slot < 5; ++slot) {
+      seen[static_cast<std::size_t>(host->topk_ids[token * 5 + slot])] = true;
+      sum += static_cast<double>(host->topk_weights[token * 5 + slot]);
+    }
+    EXPECT_EQ(seen, std::vector<bool>(5, true));
+    EXPECT_NEAR(sum, 1, 1e-5);
+  }
+}
+
+}  // namespace
+}  // namespace gemmtune
