@@ -112,7 +112,7 @@ BlockTile default_tile(const KernelSet& set, const BlockWork& work) {
 double block_microseconds(const BlockWork& work, const BlockTile& tile) {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const MatrixShape& w = work.format.w;
-  const Machine machine = machine_model(tile.isa, bits(w.type) == 32 ? DataType::f32 : DataType::bf16);
+  const MachineRates machine = machine_rates(tile.isa, bits(w.type) == 32 ? DataType::f32 : DataType::bf16);
   const double rows = real(round_up(work.rows, tile.mr));
   const double weights = real(round_up(w.rows, tile.nr)) * real(w.columns);
   const double loads = 1.0 / real(tile.mr) + 16.0 / real(tile.nr) * 0.06;
@@ -122,7 +122,7 @@ double block_microseconds(const BlockWork& work, const BlockTile& tile) {
       (work.format.layout == WeightLayout::panel16 ? 8e3 : 4e3) * (tile.isa == Isa::scalar ? 0.2 : 1);
   const double blocks = real(ceil_div(w.columns, tile.kc));
   const double carrying = rows * real(w.rows) * (blocks - 1) * 8 / 60e3;
-  const double memory = weights * bits(w.type) / 8 / machine.bytes_per_microsecond;
+  const double memory = weights * bits(w.type) / 8 / machine.memory_bytes_per_microsecond;
   return std::max(multiplying + weights / rate + carrying, memory);
 }
 
