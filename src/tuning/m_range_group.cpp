@@ -89,9 +89,9 @@ bool MRangeGroup::search(std::int64_t m, const Deadline& deadline) {
   searched.shape.problem = problem_at(m);
   const double begin = clock_();
   events_.search_begins(searched.shape);
-  ProblemResult result = tune_problem(device_, evaluator_, request_, searched.shape.problem, task_.layout,
-                                      deadline.part(share), events_.trial,
-                                      transfer_.winners_near(searched.shape.problem));
+  ProblemResult result =
+      tune_problem(device_, evaluator_, request_, searched.shape.problem, task_.layout, deadline.part(share),
+                   events_.trial, transfer_.winners_near(searched.shape.problem));
   if (stopped()) return false;
   searched.seconds = clock_() - begin;
   searched.trials = std::move(result.trials);

@@ -94,8 +94,8 @@ Status RangeRun::prepare() {
       problem.m = m;
       microseconds += expected_microseconds(problem);
     }
-    items.push_back({report.shape.problem,
-                     waiting_.back() ? static_cast<double>(report.shape.calls) * microseconds : 0});
+    items.push_back(
+        {report.shape.problem, waiting_.back() ? static_cast<double>(report.shape.calls) * microseconds : 0});
   }
   shares_ = BudgetShares(std::move(items));
   return {};

@@ -82,7 +82,7 @@ TEST_P(TuneOperations, FromTheUntunedFileToARowThatRuns) {
   // The row reads back: there is nothing left to do.
   const auto again = program.run(words);
   ASSERT_EQ(again.exit_code, 0) << again.err;
-  EXPECT_EQ(Json::parse(again.out)["problems"][0]["state"], "skipped_done") << again.out;
+  EXPECT_EQ(Json::parse(again.out)["problems"][0]["state"], "done already") << again.out;
 
   const auto checked = program.run({"check", output});
   EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.err;

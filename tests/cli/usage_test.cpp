@@ -152,8 +152,8 @@ TEST_F(Usage, NumbersOutOfRange) {
 }
 
 TEST_F(Usage, AnOperationThatNoFamilyTakesIsAFinding) {
-  const auto result =
-      program.run({"tune", "-m", "3", "-n", "64", "-k", "64", "--op", "a8w8", "-o", output()});
+  const auto result = program.run(
+      {"tune", "-m", "3", "-n", "64", "-k", "64", "--op", "a8w8", "--libtype", "skinny", "-o", output()});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.out, HasSubstr("1 that no family takes"));
   EXPECT_FALSE(std::filesystem::exists(output()));

@@ -228,12 +228,6 @@ TEST_F(Evaluating, another_problem_frees_the_first) {
   EXPECT_EQ(device.live_bytes, one);
 }
 
-TEST_F(Evaluating, an_operation_without_a_reference_is_refused) {
-  const Candidate a = device.add({.name = "a"});
-  problem.operation = Operation::batched_bf16;
-  EXPECT_EQ(evaluator.screen(problem, std::vector{a}, 1, {}).code(), StatusCode::unsupported);
-}
-
 TEST_F(Evaluating, finals_interleave_and_measure_the_first_one_twice) {
   const Candidate a = device.add({.name = "a", .cost = noisy(100, 0.02)});
   const Candidate b = device.add({.name = "b", .cost = noisy(90, 0.02)});

@@ -1,5 +1,5 @@
-// Whether a pool that was just left still spins: how long it does is its own matter (libgomp counts turns of a
-// loop, whose length differs from processor to processor), so it is observed instead of assumed.
+// Whether a pool that was just left still spins: how long it does is its own matter (libgomp counts turns of
+// a loop, whose length differs from processor to processor), so it is observed instead of assumed.
 #pragma once
 
 #include <chrono>
