@@ -9,10 +9,12 @@
 #include <utility>
 
 #include "measure/statistics.h"
+#include "problem/operands.h"
 #include "support/elements.h"
 #include "support/fake_device.h"
 #include "tuning/choose.h"
 #include "tuning/in_process_evaluator.h"
+#include "tuning/weight_pools.h"
 
 namespace gemmtune {
 namespace {
@@ -206,6 +208,32 @@ TEST_F(Evaluating, packed_weights_are_checked_and_timed) {
   EXPECT_EQ(result->times.size(), 3U);
   // Placed anew in a further call, and still right.
   EXPECT_TRUE(evaluator.finals(problem, std::vector{a}, 3).ok());
+}
+
+// It once counted the second weight into the first one's size, and read past the first one's end.
+TEST_F(Evaluating, the_pool_of_a_mixture_holds_each_weight_once) {
+  problem = default_problem(Operation::fused_moe);
+  problem.m = 4;
+  problem.n = 64;
+  problem.k = 64;
+  problem.moe.experts = 8;
+  problem.moe.topk = 2;
+  problem.moe.gated = true;
+  const OperandShapes shapes = operand_shapes(problem);
+  const auto first = static_cast<std::size_t>(shapes.w.bytes());
+  const auto both = static_cast<std::size_t>(shapes.w.bytes() + shapes.w2.bytes() + shapes.w.scale_bytes() +
+                                             shapes.w2.scale_bytes());
+  auto operands = DeviceOperands::make(device, problem, Placement::plain);
+  ASSERT_TRUE(operands.ok()) << operands.message();
+  WeightPools pools(device, problem, {});
+  const auto rotation = pools.rotation(WeightLayout::plain, *operands);
+  ASSERT_TRUE(rotation.ok()) << rotation.message();
+  EXPECT_GE(pools.largest().stride_bytes, both);
+  EXPECT_LT(pools.largest().stride_bytes, both + first / 4) << "nothing is there twice";
+  for (const Operands& copy : (*rotation)->operands) {
+    const auto apart = static_cast<const char*>(copy.w2) - static_cast<const char*>(copy.w);
+    EXPECT_GE(apart, static_cast<std::ptrdiff_t>(first));
+  }
 }
 
 TEST_F(Evaluating, memory_that_is_not_there_is_an_error_of_the_problem) {
