@@ -35,8 +35,8 @@ std::string describe_fallback(const Problem& problem, const Candidate& candidate
 
 /// What is asked for a row, in this order. Both must outlive the call.
 struct LookupTables {
-  LookupTables(const TableSet& tuned_files,
-               const TableSet* online_rows = nullptr)  // NOLINT(google-explicit-constructor)
+  // Implicit: a table set alone is a whole answer. NOLINTNEXTLINE(google-explicit-constructor)
+  LookupTables(const TableSet& tuned_files, const TableSet* online_rows = nullptr)
       : tuned(tuned_files), online(online_rows) {}
   const TableSet& tuned;
   const TableSet* online;  // null: none

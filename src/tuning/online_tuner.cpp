@@ -117,8 +117,9 @@ bool OnlineTuner::missed(OnlineProblem problem) {
   State& state = *state_;
   std::unique_lock lock(state.mutex);
   if (state.stopping || state.gave_up || state.problems.size() >= most_problems) return false;
-  const auto [asked, is_new] = state.problems.try_emplace(key, State::Progress::waiting);
-  if (is_new) {
+  const auto inserted = state.problems.try_emplace(key, State::Progress::waiting);
+  const auto asked = inserted.first;
+  if (inserted.second) {
     state.queue.push_back({std::move(problem), {}});
     if (!start_thread()) {
       state.gave_up = true;
