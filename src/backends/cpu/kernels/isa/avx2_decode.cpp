@@ -10,19 +10,7 @@
 namespace gemmtune::cpu {
 namespace {
 
-/// Interface of vector_sources.h over int16 pairs; the sums are int32 lanes in registers that are called
-/// float.
-struct IntegerPairs {
-  using V = IVec;
-  static constexpr int steps = 1, k_per_line = 2, line_bytes = 64, x_bytes = 2;
-  static void load_line(const char* line, int vector, V out[steps]) {
-    out[0] = load_as<IVec>(line + vector * static_cast<int>(sizeof(IVec)));
-  }
-  static V broadcast_x(const char* x) {
-    int pair;
-    __builtin_memcpy(&pair, x, sizeof(pair));
-    return IVec{} + pair;
-  }
+struct IntegerPairs : PairLines {
   static Vec multiply(V x, V w, Vec sum) {
     const __m256i both = _mm256_madd_epi16(reinterpret_cast<__m256i>(w), reinterpret_cast<__m256i>(x));
     return reinterpret_cast<Vec>(_mm256_add_epi32(reinterpret_cast<__m256i>(sum), both));

@@ -6,6 +6,21 @@
 namespace gemmtune::cpu {
 namespace {
 
+/// Interface of vector_sources.h over int16 pairs, but for its multiply, which an instruction set adds; the
+/// sums are int32 lanes in registers that are called float.
+struct PairLines {
+  using V = IVec;
+  static constexpr int steps = 1, k_per_line = 2, line_bytes = 64, x_bytes = 2;
+  static void load_line(const char* line, int vector, V out[steps]) {
+    out[0] = load_as<IVec>(line + vector * static_cast<int>(sizeof(IVec)));
+  }
+  static V broadcast_x(const char* x) {
+    int pair;
+    __builtin_memcpy(&pair, x, sizeof(pair));
+    return IVec{} + pair;
+  }
+};
+
 typedef unsigned char BVec __attribute__((vector_size(lanes)));
 
 constexpr unsigned nan_bits = 0x7fc00000U;
