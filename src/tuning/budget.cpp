@@ -51,4 +51,16 @@ double BudgetShares::expected_gain(const Problem& problem) const {
   return std::max(least_gain, sum / weights);
 }
 
+RunBudget::RunBudget(double seconds, SecondsClock clock, std::size_t evaluators)
+    : clock_(std::move(clock)),
+      deadline_(seconds > 0 ? Deadline::in(seconds, clock_) : Deadline::never(clock_)),
+      evaluators_(evaluators) {}
+
+std::optional<Deadline> RunBudget::take(std::size_t problem) {
+  if (!std::isfinite(deadline_.seconds_left())) return Deadline::never(clock_);
+  if (deadline_.over()) return std::nullopt;
+  const double left = deadline_.seconds_left();
+  return Deadline::in(std::min(left, shares_.take(problem, left * static_cast<double>(evaluators_))), clock_);
+}
+
 }  // namespace gemmtune

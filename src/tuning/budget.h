@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -71,6 +72,25 @@ class BudgetShares {
 
   std::vector<BudgetItem> items_;
   std::vector<Gain> gains_;
+};
+
+/// The budget of one run over several problems, or none. One thread at a time.
+class RunBudget {
+ public:
+  /// `seconds` 0: none. So many evaluators work at once.
+  RunBudget(double seconds, SecondsClock clock, std::size_t evaluators);
+  /// The problems that will ask, before the first one does.
+  void share_among(std::vector<BudgetItem> items) { shares_ = BudgetShares(std::move(items)); }
+  /// The problem's time, or nothing where the budget is spent; called once a problem.
+  std::optional<Deadline> take(std::size_t problem);
+  /// As BudgetShares::learn.
+  void learn(std::size_t problem, double speedup) { shares_.learn(problem, speedup); }
+
+ private:
+  SecondsClock clock_;
+  Deadline deadline_;
+  std::size_t evaluators_;
+  BudgetShares shares_{{}};
 };
 
 }  // namespace gemmtune

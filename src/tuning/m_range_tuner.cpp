@@ -25,15 +25,12 @@ class RangeRun {
   RangeRun(Device& device, std::size_t evaluators, const TuneRequest& request, MRangeObserver& observer,
            TuneObserver& problems)
       : device_(device),
-        evaluators_(evaluators),
         request_(request),
         observer_(observer),
         problems_(problems),
         environment_(row_environment(device, request.policy)),
-        deadline_(request.budget_seconds > 0 ? Deadline::in(request.budget_seconds, request.clock)
-                                             : Deadline::never(request.clock)),
-        publisher_(request.output, with_environment(request.publish, environment_)),
-        shares_({}) {}
+        budget_(request.budget_seconds, request.clock, evaluators),
+        publisher_(request.output, with_environment(request.publish, environment_)) {}
 
   Status prepare();
   std::size_t groups() const { return reports_.size(); }
@@ -54,17 +51,14 @@ class RangeRun {
   MGroupTask task_of(const MRangeReport& report) const;
   MGroupEvents events_of(std::size_t index);
   Status publish(std::vector<TunedEntry>&& rows, double noise_floor);
-  std::optional<Deadline> take_time(std::size_t index);
 
   Device& device_;
-  std::size_t evaluators_;
   const TuneRequest& request_;
   MRangeObserver& observer_;
   TuneObserver& problems_;
   RowEnvironment environment_;
-  Deadline deadline_;
+  RunBudget budget_;
   Publisher publisher_;
-  BudgetShares shares_;
   KnownRows known_;
   std::vector<MRangeReport> reports_;
   std::vector<bool> waiting_;
@@ -97,7 +91,7 @@ Status RangeRun::prepare() {
     items.push_back(
         {report.shape.problem, waiting_.back() ? static_cast<double>(report.shape.calls) * microseconds : 0});
   }
-  shares_ = BudgetShares(std::move(items));
+  budget_.share_among(std::move(items));
   return {};
 }
 
@@ -215,21 +209,13 @@ Status RangeRun::publish(std::vector<TunedEntry>&& rows, double noise_floor) {
   return {};
 }
 
-std::optional<Deadline> RangeRun::take_time(std::size_t index) {
-  if (!std::isfinite(deadline_.seconds_left())) return Deadline::never(request_.clock);
-  if (deadline_.over()) return std::nullopt;
-  const double left = deadline_.seconds_left();
-  return Deadline::in(std::min(left, shares_.take(index, left * static_cast<double>(evaluators_))),
-                      request_.clock);
-}
-
 Status RangeRun::tune_group(std::size_t index, Evaluator& evaluator) {
   MRangeReport& report = reports_[index];
   if (waiting_[index]) {
     std::optional<Deadline> own;
     {
       const std::lock_guard guard(lock_);
-      own = take_time(index);
+      own = budget_.take(index);
     }
     if (own) {
       MRangeGroup group(device_, evaluator, request_, task_of(report), events_of(index));

@@ -20,14 +20,11 @@ class Run {
  public:
   Run(Device& device, std::size_t evaluators, const TuneRequest& request, TuneObserver& observer)
       : device_(device),
-        evaluators_(evaluators),
         request_(request),
         observer_(observer),
         environment_(row_environment(device, request.policy)),
-        deadline_(request.budget_seconds > 0 ? Deadline::in(request.budget_seconds, request.clock)
-                                             : Deadline::never(request.clock)),
-        publisher_(request.output, with_environment(request.publish, environment_)),
-        shares_({}) {}
+        budget_(request.budget_seconds, request.clock, evaluators),
+        publisher_(request.output, with_environment(request.publish, environment_)) {}
 
   Status prepare();
   /// Several groups at once, each with an evaluator of its own.
@@ -47,21 +44,17 @@ class Run {
   /// The layout that a group must use because a row that stays, or a shape, has one already.
   std::optional<WeightLayout> decided_layout(const std::vector<std::size_t>& group) const;
   ProblemResult tune_one(std::size_t index, std::optional<WeightLayout> layout, Evaluator& evaluator);
-  /// The shape's time, or nothing where the budget is spent. Requires the lock.
-  std::optional<Deadline> take_time(std::size_t index);
   void conclude(std::size_t index, ProblemResult&& result, std::optional<WeightLayout> layout);
   /// What was good nearby: in this run and in the rows that stay, then in earlier runs. Requires the lock.
   std::vector<Candidate> hints_for(const Problem& problem) const;
   void learn_from_row(const Problem& problem, const std::string& kernel_name);
 
   Device& device_;
-  std::size_t evaluators_;
   const TuneRequest& request_;
   TuneObserver& observer_;
   RowEnvironment environment_;
-  Deadline deadline_;
+  RunBudget budget_;
   Publisher publisher_;
-  BudgetShares shares_;
   KnownRows known_;
   Transfer transfer_;
   std::vector<bool> waiting_;
@@ -89,7 +82,7 @@ Status Run::prepare() {
     const auto calls = static_cast<double>(std::max<std::int64_t>(1, shape.calls));
     items.push_back({shape.problem, waits(i) ? calls * expected_microseconds(shape.problem) : 0});
   }
-  shares_ = BudgetShares(std::move(items));
+  budget_.share_among(std::move(items));
   std::vector<std::size_t> waiting;
   for (std::size_t i = 0; i < waiting_.size(); ++i) {
     if (waiting_[i]) waiting.push_back(i);
@@ -172,14 +165,6 @@ std::optional<WeightLayout> Run::decided_layout(const std::vector<std::size_t>& 
   return std::nullopt;
 }
 
-std::optional<Deadline> Run::take_time(std::size_t index) {
-  if (!std::isfinite(deadline_.seconds_left())) return Deadline::never(request_.clock);
-  if (deadline_.over()) return std::nullopt;
-  const double left = deadline_.seconds_left();
-  return Deadline::in(std::min(left, shares_.take(index, left * static_cast<double>(evaluators_))),
-                      request_.clock);
-}
-
 ProblemResult Run::tune_one(std::size_t index, std::optional<WeightLayout> layout, Evaluator& evaluator) {
   const Deadline clock = Deadline::never(request_.clock);
   ProblemReport& report = summary_.problems[index];
@@ -188,7 +173,7 @@ ProblemResult Run::tune_one(std::size_t index, std::optional<WeightLayout> layou
   {
     const std::lock_guard guard(lock_);
     observer_.problem_started(index, request_.shapes.size(), report.shape);
-    own = take_time(index);
+    own = budget_.take(index);
     hints = hints_for(report.shape.problem);
   }
   ProblemResult result;
@@ -205,7 +190,7 @@ ProblemResult Run::tune_one(std::size_t index, std::optional<WeightLayout> layou
   const std::lock_guard guard(lock_);
   for (const LayoutResult& decided : result.layouts) {
     transfer_.learn(report.shape.problem, decided.settled.winner->candidate);
-    if (decided.settled.speedup) shares_.learn(index, *decided.settled.speedup);
+    if (decided.settled.speedup) budget_.learn(index, *decided.settled.speedup);
   }
   report.seconds = clock.seconds_elapsed();
   return result;
