@@ -173,6 +173,9 @@ class Device {
 
   /// One sample: the time of one launch in microseconds, averaged over request.launches.
   virtual Result<double> sample(const SampleRequest& request) = 0;
+  /// True where the time of one call alone means something: samples are then taken call by call, kernels in
+  /// turns. A GPU times a graph of many launches instead.
+  virtual bool times_single_calls() const { return false; }
   /// The effective last-level cache in bytes, probed once a process; the cold pool is twice that.
   virtual std::size_t last_level_cache_bytes() = 0;
   virtual std::size_t free_memory_bytes() = 0;

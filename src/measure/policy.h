@@ -12,14 +12,14 @@ struct Policy {
   CacheMode cache = CacheMode::weights_cold;
   int warmup = 5;                     // least warm-up calls
   int iterations = 101;               // most timed calls of a finalist in a round
-  double sample_microseconds = 2000;  // a sample lasts at least this long (a batch of calls)
+  double sample_microseconds = 3000;  // a sample lasts at least this long (turns of a call, or a batch)
   int screening_samples = 3;          // of the first pass
   std::size_t pool_limit_bytes = 0;   // 0: a quarter of free memory
   double prefer_ratio = 0.995;
   double tie_band = 0.01;
   int round_limit = 60;  // looks at 15, 30, 60
   std::uint64_t seed = 1;
-  int finalists = 5;
+  int finalists = 12;
 
   /// What changes the meaning of a stored time: cache, warm-up, iterations, sample length, data. Part of
   /// `env`.

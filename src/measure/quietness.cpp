@@ -12,17 +12,36 @@ Quietness& Quietness::operator+=(const Quietness& other) {
   return *this;
 }
 
-std::vector<std::size_t> disturbed_rounds(std::span<const double> canary_microseconds) {
-  constexpr double least_excess = 0.10;
-  constexpr double natural_widths = 4;
+namespace {
+
+std::vector<double> sorted_times(std::span<const double> microseconds) {
   std::vector<double> sorted;
-  for (const double time : canary_microseconds) {
+  for (const double time : microseconds) {
     if (std::isfinite(time)) sorted.push_back(time);
   }
-  if (sorted.size() < least_rounds_to_judge) return {};
   std::sort(sorted.begin(), sorted.end());
+  return sorted;
+}
+
+}  // namespace
+
+double quiet_level(std::span<const double> canary_microseconds) {
+  const std::vector<double> sorted = sorted_times(canary_microseconds);
+  if (sorted.size() < least_rounds_to_judge) return std::numeric_limits<double>::infinity();
+  return sorted[sorted.size() / 4];
+}
+
+std::vector<std::size_t> disturbed_rounds(std::span<const double> canary_microseconds,
+                                          double known_microseconds) {
+  constexpr double least_excess = 0.10;
+  constexpr double natural_widths = 4;
+  constexpr double level_margin = 1.05;
+  const std::vector<double> sorted = sorted_times(canary_microseconds);
+  if (sorted.size() < least_rounds_to_judge) return {};
   const double quiet = sorted[sorted.size() / 4];
-  const double limit = quiet + std::max(least_excess * quiet, natural_widths * (quiet - sorted.front()));
+  double limit = quiet + std::max(least_excess * quiet, natural_widths * (quiet - sorted.front()));
+  if (known_microseconds * level_margin < quiet)
+    limit = std::min(limit, known_microseconds * level_margin * (1 + least_excess));
   std::vector<std::size_t> rounds;
   for (std::size_t i = 0; i < canary_microseconds.size(); ++i) {
     if (canary_microseconds[i] > limit) rounds.push_back(i);  // false for NaN

@@ -2,8 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "measure/statistics.h"
 
 namespace gemmtune {
+namespace {
+
+constexpr double least_turn_microseconds = 20;  // a thousand times what reading the clock takes
+
+}  // namespace
 
 Result<double> Sampler::launch(const Timed& timed, int launches) {
   SampleRequest request;
@@ -32,9 +41,19 @@ Result<std::optional<double>> Sampler::first_look(const Timed& timed, double lim
 }
 
 Status Sampler::prepare(Timed& timed) {
-  const Result<double> time = launch(timed, std::max(1, policy_.warmup));
-  if (!time.ok()) return time.status();
-  calibrate(timed, *time);
+  if (!device_.times_single_calls()) {
+    const Result<double> time = launch(timed, std::max(1, policy_.warmup));
+    if (!time.ok()) return time.status();
+    calibrate(timed, *time);
+    return {};
+  }
+  std::vector<double> calls;
+  for (int i = 0; i < std::max(1, policy_.warmup); ++i) {
+    const Result<double> time = launch(timed, 1);
+    if (!time.ok()) return time.status();
+    calls.push_back(*time);
+  }
+  calibrate(timed, lower_quartile(calls));
   return {};
 }
 
@@ -42,16 +61,53 @@ void Sampler::calibrate(Timed& timed, double call_microseconds) const {
   const double wanted = std::ceil(policy_.sample_microseconds / call_microseconds);
   timed.launches =
       static_cast<int>(std::clamp(wanted, 1.0, static_cast<double>(std::max(1, policy_.iterations))));
+  const double a_turn = std::ceil(least_turn_microseconds / call_microseconds);
+  timed.launches_a_turn = static_cast<int>(std::clamp(a_turn, 1.0, static_cast<double>(timed.launches)));
 }
 
-Result<double> Sampler::sample(const Timed& timed) { return launch(timed, timed.launches); }
+int Sampler::turns(const Timed& timed) { return (timed.launches - 1) / timed.launches_a_turn + 1; }
 
-Result<double> Sampler::sample_interleaved(const Timed& timed) {
+Result<double> Sampler::sample(const Timed& timed) {
+  if (!device_.times_single_calls()) return launch(timed, timed.launches);
+  const Timed* const kernels[] = {&timed};
+  return sample_in_turns(kernels, turns(timed)).front();
+}
+
+Result<double> Sampler::batch(const Timed& timed) {
   if (timed.launches > 1) {
     const Result<double> uncounted = launch(timed, 1);
     if (!uncounted.ok()) return uncounted;
   }
   return launch(timed, timed.launches);
+}
+
+std::vector<Result<double>> Sampler::sample_in_turns(std::span<const Timed* const> kernels, int turns,
+                                                     const BeforeTurn& before_turn) {
+  std::vector<Result<double>> samples(kernels.size(), Result<double>(0.0));
+  std::vector<std::size_t> order(kernels.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  if (!device_.times_single_calls()) {
+    for (const std::size_t i : order) {
+      if (before_turn) before_turn(i);
+      samples[i] = batch(*kernels[i]);
+    }
+    return samples;
+  }
+  std::vector<std::vector<double>> times(kernels.size());
+  for (int turn = -1; turn < turns; ++turn) {
+    for (std::size_t i = order.size(); i > 1; --i)
+      std::swap(order[i - 1], order[random_.below(static_cast<std::uint64_t>(i))]);
+    for (const std::size_t i : order) {
+      if (!samples[i].ok()) continue;
+      if (before_turn) before_turn(i);
+      const Result<double> time = launch(*kernels[i], kernels[i]->launches_a_turn);
+      if (!time.ok()) samples[i] = time;
+      if (time.ok() && turn >= 0) times[i].push_back(*time);
+    }
+  }
+  for (const std::size_t i : order)
+    if (samples[i].ok()) samples[i] = lower_quartile(times[i]);
+  return samples;
 }
 
 }  // namespace gemmtune

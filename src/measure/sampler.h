@@ -1,12 +1,21 @@
-// Taking samples of one kernel over a rotation: warm-up, how many launches a sample holds, samples.
+// Taking samples of kernels over a rotation: warm-up, how many launches a sample holds, samples.
+//
+// On shared machines the speed of memory changes by tens of per cent from one millisecond to the next, and
+// the change lasts: of two samples of 2 ms right after one another, one is often 10 % longer. Where a device
+// can time single calls, kernels therefore take turns of a call each, and slow stretches meet all of them
+// alike. (Streaming reads on 2 cores of such a machine, 16 calls of 0.1 ms each: the ratio of two equal
+// kernels has a standard deviation of 0.13 from the means of two batches after one another, 0.035 from calls
+// in turns.)
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "backends/backend.h"
+#include "base/random.h"
 #include "base/status.h"
 #include "measure/policy.h"
 
@@ -25,13 +34,14 @@ struct Timed {
   const Kernel* kernel = nullptr;
   Rotation* rotation = nullptr;
   void* workspace = nullptr;
-  int launches = 1;  // of one sample
+  int launches = 1;         // of one sample
+  int launches_a_turn = 1;  // more than one where a call is too short for the clock
 };
 
 /// Everything goes through Device::sample; no clock of its own.
 class Sampler {
  public:
-  Sampler(Device& device, const Policy& policy) : device_(device), policy_(policy) {}
+  Sampler(Device& device, const Policy& policy) : device_(device), policy_(policy), random_(policy.seed) {}
 
   /// Quick look at a kernel that nobody knows: the mean of its first calls, microseconds; empty (and no more
   /// calls) where the first two both took longer than `limit_microseconds` (0: no limit).
@@ -39,19 +49,31 @@ class Sampler {
   /// The policy's warm-up calls, then sets `launches` so that a sample lasts policy.sample_microseconds,
   /// within policy.iterations.
   Status prepare(Timed& timed);
-  /// Sets `launches` from a known time of one call.
+  /// Sets `launches` and `launches_a_turn` from a known time of one call.
   void calibrate(Timed& timed, double call_microseconds) const;
-  /// One sample: the mean time of one launch, microseconds; an error where it is not a time (not above 0).
+  /// Turns that a sample of this kernel takes.
+  static int turns(const Timed& timed);
+  /// One sample of a kernel alone: sample_in_turns with the kernel's own number of turns.
   Result<double> sample(const Timed& timed);
-  /// A sample right after another kernel: one call that is not counted goes first, unless a call is long
-  /// enough to be a sample of its own.
-  Result<double> sample_interleaved(const Timed& timed);
+
+  /// Called before each turn with the index of the kernel whose turn it is. Must be cheap.
+  using BeforeTurn = std::function<void(std::size_t)>;
+  /// A sample of each kernel (all of one thread pool), microseconds a launch. They take `turns` turns, in
+  /// another random order each time; a first turn is not counted. The sample is the lower quartile of a
+  /// kernel's turns: what disturbs a call only makes it longer. All kernels whose samples are compared must
+  /// have the same number of turns. A kernel that fails has no further turns, and its error as its sample.
+  /// Where the device cannot time single calls, each kernel's sample is the mean of its launches, one kernel
+  /// after the other, each with one uncounted launch in front.
+  std::vector<Result<double>> sample_in_turns(std::span<const Timed* const> kernels, int turns,
+                                              const BeforeTurn& before_turn = {});
 
  private:
   Result<double> launch(const Timed& timed, int launches);
+  Result<double> batch(const Timed& timed);
 
   Device& device_;
   const Policy& policy_;
+  Random random_;
 };
 
 }  // namespace gemmtune

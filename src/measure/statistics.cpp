@@ -27,6 +27,15 @@ double median(std::span<const double> samples) {
   return lower + (upper - lower) / 2;
 }
 
+double lower_quartile(std::span<const double> samples) {
+  std::vector<double> sorted(samples.begin(), samples.end());
+  std::sort(sorted.begin(), sorted.end());
+  const double place = static_cast<double>(sorted.size() - 1) / 4;
+  const auto below = static_cast<std::size_t>(place);
+  const double above = sorted[std::min(below + 1, sorted.size() - 1)];
+  return sorted[below] + (place - static_cast<double>(below)) * (above - sorted[below]);
+}
+
 Interval median_interval(std::span<const double> samples, double confidence) {
   std::vector<double> sorted(samples.begin(), samples.end());
   std::sort(sorted.begin(), sorted.end());

@@ -11,6 +11,9 @@ namespace gemmtune {
 double median(
     std::span<const double> samples);  // requires samples; the mean of the middle two for an even count
 
+/// Lower quartile, between order statistics where it falls between two; requires samples.
+double lower_quartile(std::span<const double> samples);
+
 struct Interval {
   double low = 0;
   double high = 0;

@@ -13,14 +13,16 @@
 // Why the declared ties are wider than the band within which the fixed order decides. A second run has other
 // noise, in its times and in its noise floor, and with that another band and threshold: a candidate inside of
 // the band today may be outside tomorrow. `ties` therefore holds all that cannot be told from the winner by
-// more than the band and the floor together with 99.5 % confidence; the order itself looks at medians.
-// (Simulated, 4000 double runs with 5 candidates within 20 %, jitter up to 3.5 % and stalls: 99.7 % agree,
-// with 0.8 declared ties beside the winner.)
+// more than the band and the floor together with 99.5 % confidence, allowing for the drift of ratios between
+// batches of rounds; the order itself looks at medians. (Simulated, 4000 double runs with 5 candidates within
+// 20 %, jitter up to 3.5 % and stalls: 99.7 % agree, with 0.8 declared ties beside the winner.)
 
 namespace gemmtune {
 namespace {
 
 constexpr double tie_confidence = 0.995;
+constexpr double one_sided_tie = 2.576;   // of the normal distribution, for the same confidence
+constexpr std::size_t batch_rounds = 15;  // that the machine's drift is seen between
 constexpr double floor_confidence = 0.95;
 constexpr int quiet_selection_rounds = 30;  // enough on a machine whose noise is below the tie band
 
@@ -221,14 +223,67 @@ void Chooser::look() {
   }
 }
 
+namespace {
+
+// What the median of a batch's log ratios would vary by, were the rounds independent: π/2 σ²/n, σ from the
+// median absolute deviation within each batch.
+double variance_of_batch(std::span<const double> ratios) {
+  std::vector<double> deviations;
+  for (std::size_t begin = 0; begin + batch_rounds <= ratios.size(); begin += batch_rounds) {
+    const auto batch = ratios.subspan(begin, batch_rounds);
+    const double middle = median(batch);
+    for (const double ratio : batch) deviations.push_back(std::fabs(std::log(ratio / middle)));
+  }
+  if (deviations.empty()) return 0;
+  const double deviation = 1.4826 * median(deviations);
+  return M_PI / 2 * deviation * deviation / static_cast<double>(batch_rounds);
+}
+
+}  // namespace
+
+// Rounds that follow one another meet the same neighbours on a shared machine: their ratios agree better with
+// each other than with those of half a minute later, and an interval that takes them for independent is too
+// narrow. Batches of rounds show by how much.
+double Chooser::drift() const {
+  const auto reference = fastest();
+  if (!reference) return 0;
+  double squares = 0;
+  double freedom = 0;
+  for (std::size_t i = 0; i < finalists_.size(); ++i) {
+    if (!alive_[i] || i == baseline_ || i == *reference) continue;
+    const std::vector<double> ratios = first_ratios(i, *reference);
+    std::vector<double> batches;
+    for (std::size_t begin = 0; begin + batch_rounds <= ratios.size(); begin += batch_rounds) {
+      batches.push_back(std::log(median(std::span(ratios).subspan(begin, batch_rounds))));
+    }
+    if (batches.size() < 2) continue;
+    double mean = 0;
+    for (const double batch : batches) mean += batch / static_cast<double>(batches.size());
+    const auto free_batches = static_cast<double>(batches.size() - 1);
+    for (const double batch : batches) squares += (batch - mean) * (batch - mean);
+    squares -= free_batches * variance_of_batch(ratios);
+    freedom += free_batches;
+  }
+  return freedom == 0 ? 0 : std::sqrt(std::max(0.0, squares / freedom));
+}
+
+bool Chooser::may_tie(const std::vector<double>& ratios, double drift) const {
+  if (ratios.empty()) return false;
+  const double limit = 1 + tie_band() + noise_floor();
+  if (median_interval(ratios, tie_confidence).low <= limit) return true;
+  const double batches = std::max(1.0, std::floor(static_cast<double>(ratios.size()) / batch_rounds));
+  return median(ratios) <= limit * std::exp(one_sided_tie * drift / std::sqrt(batches));
+}
+
 std::vector<std::size_t> Chooser::tie_set(std::size_t winner) const {
   std::vector<std::size_t> ties;
+  const double between_batches = drift();
   for (std::size_t i = 0; i < finalists_.size(); ++i) {
     if (i == winner) {
       ties.push_back(i);
       continue;
     }
-    if (!in_race_[i] || first_[i].empty()) continue;
+    if (!alive_[i] || first_[i].empty()) continue;
     std::vector<double> ratios = first_ratios(i, winner);
     // The two that were tested are known better from the test.
     const bool tested = !test_challenger_.empty() && (i == baseline_ || i == challenger_) &&
@@ -238,7 +293,7 @@ std::vector<std::size_t> Chooser::tie_set(std::size_t winner) const {
       if (i == challenger_)
         for (double& ratio : ratios) ratio = 1 / ratio;
     }
-    if (median_interval(ratios, tie_confidence).low <= 1 + tie_band() + noise_floor()) ties.push_back(i);
+    if (may_tie(ratios, between_batches)) ties.push_back(i);
   }
   return ties;
 }
@@ -258,6 +313,7 @@ Decision Chooser::settle(std::size_t winner, Verdict verdict) const {
   }
   decision.ties = tie_set(winner);
   decision.noise_floor = noise_floor();
+  decision.drift = drift();
   decision.rounds = rounds_;
   return decision;
 }

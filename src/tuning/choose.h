@@ -39,7 +39,10 @@ struct Decision {
   /// included: what a second run may name instead. Ascending.
   std::vector<std::size_t> ties;
   double noise_floor = 0;  // A against A
-  int rounds = 0;          // all that were measured
+  /// Standard deviation, in logarithms, of a ratio of two finalists from one batch of 15 rounds to another:
+  /// how far a ratio hangs on what the machine does in those seconds. 0 where there was one batch.
+  double drift = 0;
+  int rounds = 0;  // all that were measured
 };
 
 /// The state of one problem's finals:
@@ -77,6 +80,8 @@ class Chooser {
   double tie_band() const;
   bool before_in_order(std::size_t a, std::size_t b) const;
   std::vector<double> first_ratios(std::size_t numerator, std::size_t denominator) const;
+  double drift() const;
+  bool may_tie(const std::vector<double>& ratios, double drift) const;
   std::vector<std::size_t> tie_set(std::size_t winner) const;
   Decision settle(std::size_t winner, Verdict verdict) const;
 

@@ -165,6 +165,7 @@ std::optional<std::size_t> best_of_layout(const FinalsTask& task, const Contest&
 Decision within_layout(const FinalsTask& task, const Contest& contest, const Decision& decision) {
   Decision within;
   within.noise_floor = decision.noise_floor;
+  within.drift = decision.drift;
   within.winner = best_of_layout(task, contest);
   if (!within.winner) return within;
   const auto times = contest.log().times(*within.winner);
@@ -238,6 +239,7 @@ Settled settled_from(const FinalsTask& task, const Contest& contest, const Decis
   settled.speedup = decision.speedup;
   settled.err_ratio = contest.outcome(*decision.winner).err_ratio;
   settled.noise_floor = decision.noise_floor;
+  settled.drift = decision.drift;
   settled.quietness = contest.quietness();
   for (const std::size_t tie : decision.ties) {
     settled.ties.push_back(task.entrants[tie].listed.candidate.kernel_name());

@@ -39,6 +39,7 @@ struct Settled {
   std::optional<double> speedup;
   double err_ratio = 1;
   double noise_floor = 0;
+  double drift = 0;  // of ratios between batches of rounds, Decision::drift
   Quietness quietness;
   std::vector<std::string> ties;  // kernels that the rounds cannot tell from the winner, it included
   std::vector<Trial> trials;  // of the entrants, with the outcome of the full gate or of the neighbouring M

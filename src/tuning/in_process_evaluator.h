@@ -12,32 +12,11 @@
 
 #include "backends/backend.h"
 #include "measure/policy.h"
+#include "tuning/evaluation_step.h"
 #include "tuning/evaluator.h"
+#include "tuning/problem_bench.h"
 
 namespace gemmtune {
-
-/// What an evaluator is at, for whoever watches it from outside.
-enum class Step {
-  idle,       // nothing to do
-  preparing,  // operands, references, pools: as long as the problem needs
-  waiting,    // for another process that is timing on this machine
-  candidate,  // a candidate is built, or its code runs
-};
-
-struct InProcessOptions {
-  Policy policy;
-  double largest_err_ratio = 0.05;  // --errRatio
-  int reference_threads = 1;        // of the float64 reference, which never runs while something is timed
-  /// Screening gives up on a candidate whose first calls are this many times slower than the fastest
-  /// candidate of the problem so far (`too_slow`). 0: never.
-  double too_slow_factor = 8;
-  /// Held while something is timed, so that partitions of one machine do not disturb each other. Empty: none.
-  std::string timing_lock;
-  /// Called before each step, with the kernel's name where one candidate is concerned. Must be cheap: it is
-  /// called between samples. What it throws leaves the evaluator's call; the evaluator must then be
-  /// destroyed.
-  std::function<void(Step step, std::string_view kernel_name)> on_step;
-};
 
 /// Keeps the operands, references, buffers and kernels of the latest problem; another problem replaces them.
 /// One thread at a time. A Status instead of outcomes means that no candidate of the problem can be judged:
@@ -67,9 +46,7 @@ class InProcessEvaluator final : public Evaluator {
   PoolReport pool() const;
 
  private:
-  class Bench;
-
-  Result<Bench*> bench_for(const Problem& problem);
+  Result<ProblemBench*> bench_for(const Problem& problem);
   Outcome check_at(const Problem& problem, const Candidate& candidate);
   void step(Step step, std::string_view kernel_name = {}) const {
     if (options_.on_step) options_.on_step(step, kernel_name);
@@ -77,7 +54,7 @@ class InProcessEvaluator final : public Evaluator {
 
   Device& device_;
   InProcessOptions options_;
-  std::unique_ptr<Bench> bench_;
+  std::unique_ptr<ProblemBench> bench_;
 };
 
 }  // namespace gemmtune

@@ -141,6 +141,17 @@ TEST(CacheProbe, FindsTheStep) {
   EXPECT_EQ(first_uncached_bytes({}), 0U);
 }
 
+// A neighbour that filled the cache for the moment of the probe made pools too small, and weights warm.
+TEST(CacheProbe, DoesNotMakeASmallReportSmaller) {
+  const std::size_t mib = 1U << 20;
+  EXPECT_EQ(believable_cache_bytes(32 * mib, 4 * mib), 32 * mib);
+  EXPECT_EQ(believable_cache_bytes(480 * mib, 4 * mib), 64 * mib);
+  EXPECT_EQ(believable_cache_bytes(480 * mib, 128 * mib), 128 * mib);
+  EXPECT_EQ(believable_cache_bytes(96 * mib, 256 * mib), 96 * mib);
+  EXPECT_EQ(believable_cache_bytes(96 * mib, 0), 96 * mib);
+  EXPECT_EQ(believable_cache_bytes(0, 8 * mib), 64 * mib);
+}
+
 TEST(CacheProbe, AnswersTheSameWithinItsBounds) {
   const CoreList cores = thread_affinity();
   const std::size_t bytes = effective_last_level_cache(cores);

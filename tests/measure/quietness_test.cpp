@@ -37,6 +37,17 @@ TEST(Quietness, AMachineThatIsNeverQuieterIsMeasuredByItsOwnNoise) {
   EXPECT_LE(told, 6) << "of 6000 rounds that differ by 10 %";
 }
 
+TEST(Quietness, AMachineThatIsSlowAllTheTimeIsSeenByWhatTheCanaryTookBefore) {
+  const std::vector<double> slow{170.0, 171, 169, 170, 172, 170};
+  EXPECT_THAT(disturbed_rounds(slow), IsEmpty());
+  EXPECT_THAT(disturbed_rounds(slow, 100), ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(disturbed_rounds(std::vector<double>{170.0, 101, 169, 170, 104, 170}, 100),
+              ElementsAre(0, 2, 3, 5));
+  EXPECT_THAT(disturbed_rounds(slow, 165), IsEmpty()) << "3 % is no other state";
+  EXPECT_EQ(quiet_level(slow), 170);
+  EXPECT_EQ(quiet_level(std::vector<double>{1.0, 2}), std::numeric_limits<double>::infinity());
+}
+
 TEST(Quietness, FewRoundsAndMissingTimesAreNotJudged) {
   EXPECT_THAT(disturbed_rounds(std::vector<double>{100.0, 900, 100, 100}), IsEmpty());
   EXPECT_THAT(disturbed_rounds({}), IsEmpty());

@@ -37,7 +37,7 @@ class Sampling : public ::testing::Test {
 TEST_F(Sampling, calibrates_to_the_length_of_a_sample_within_the_iterations) {
   Timed one = timed(1);
   sampler.calibrate(one, 150);
-  EXPECT_EQ(one.launches, 14);  // ceil(2000 / 150)
+  EXPECT_EQ(one.launches, 20);  // 3000 / 150
   sampler.calibrate(one, 1e6);
   EXPECT_EQ(one.launches, 1);
   sampler.calibrate(one, 0.5);
@@ -48,9 +48,9 @@ TEST_F(Sampling, warms_up_before_it_calibrates) {
   Timed one = timed(1);
   ASSERT_TRUE(sampler.prepare(one).ok());
   EXPECT_EQ(device.launches["k"], policy.warmup);
-  EXPECT_EQ(one.launches, 20);
+  EXPECT_EQ(one.launches, 30);
   EXPECT_EQ(*sampler.sample(one), 100);
-  EXPECT_EQ(device.launches["k"], policy.warmup + 20);
+  EXPECT_EQ(device.launches["k"], policy.warmup + 30);
 }
 
 TEST_F(Sampling, goes_on_in_the_rotation_where_the_last_sample_ended) {
@@ -61,14 +61,80 @@ TEST_F(Sampling, goes_on_in_the_rotation_where_the_last_sample_ended) {
             (std::vector<const void*>{&weights[0], &weights[3], &weights[6], &weights[2]}));
 }
 
-TEST_F(Sampling, an_interleaved_sample_has_an_uncounted_call_in_front) {
+TEST_F(Sampling, a_batch_after_another_kernel_has_an_uncounted_call_in_front) {
   Timed one = timed(1);
+  const Timed* const kernels[] = {&one};
   one.launches = 4;
-  ASSERT_TRUE(sampler.sample_interleaved(one).ok());
+  ASSERT_TRUE(sampler.sample_in_turns(kernels, 9).front().ok());
   EXPECT_EQ(device.launches["k"], 5);
   one.launches = 1;
-  ASSERT_TRUE(sampler.sample_interleaved(one).ok());
+  ASSERT_TRUE(sampler.sample_in_turns(kernels, 9).front().ok());
   EXPECT_EQ(device.launches["k"], 6);
+}
+
+TEST_F(Sampling, turns_are_one_call_each_with_one_round_of_them_uncounted) {
+  device.single_calls = true;
+  const Timed one = timed(7);
+  const Timed* const kernels[] = {&one, &one};
+  std::vector<std::size_t> whose;
+  const auto samples = sampler.sample_in_turns(kernels, 3, [&](std::size_t i) { whose.push_back(i); });
+  ASSERT_EQ(samples.size(), 2U);
+  EXPECT_EQ(*samples[0], 100);
+  EXPECT_EQ(*samples[1], 100);
+  EXPECT_EQ(device.launches["k"], 8);
+  ASSERT_EQ(whose.size(), 8U);
+  for (std::size_t turn = 0; turn < 8; turn += 2) EXPECT_NE(whose[turn], whose[turn + 1]);
+  // Both go through one rotation: no call finds the weight that the call before it has just read.
+  for (std::size_t call = 0; call < 8; ++call) EXPECT_EQ(device.sampled_weights[call], &weights[call % 7]);
+}
+
+TEST_F(Sampling, a_short_call_is_repeated_within_a_turn) {
+  device.single_calls = true;
+  cost = 2;
+  Timed one = timed(1);
+  sampler.calibrate(one, cost);
+  EXPECT_EQ(one.launches_a_turn, 10);  // 20 us
+  EXPECT_EQ(Sampler::turns(one), (one.launches - 1) / 10 + 1);
+  EXPECT_EQ(*sampler.sample(one), 2);
+  EXPECT_EQ(device.launches["k"], 10 * (Sampler::turns(one) + 1));
+}
+
+// A machine that is half as fast in every other stretch of ten calls: batches after one another see different
+// stretches, turns see the same ones.
+TEST_F(Sampling, kernels_that_take_turns_meet_slow_stretches_alike) {
+  device.single_calls = true;
+  int calls = 0;
+  const auto stretch = [&calls](double least) {
+    return
+        [&calls, least](const Problem&, Random&, double) { return least * (calls++ / 10 % 2 == 0 ? 1 : 2); };
+  };
+  device.add({.name = "a", .cost = stretch(100)});
+  device.add({.name = "b", .cost = stretch(110)});
+  const auto a = std::move(device.families()[0]->build({}, {})).value();
+  const auto b = std::move(device.families()[1]->build({}, {})).value();
+  weights.resize(3);
+  rotation.operands.resize(3);
+  const Timed timed_a{a.get(), &rotation, nullptr, 1};
+  const Timed timed_b{b.get(), &rotation, nullptr, 1};
+  const Timed* const kernels[] = {&timed_a, &timed_b};
+  for (int round = 0; round < 10; ++round) {
+    const auto samples = sampler.sample_in_turns(kernels, 10);
+    EXPECT_NEAR(*samples[1] / *samples[0], 1.1, 1e-9) << round;
+  }
+}
+
+TEST_F(Sampling, a_kernel_that_fails_leaves_the_others_their_turns) {
+  device.single_calls = true;
+  const Timed good = timed(1);
+  device.add({.name = "bad", .cost = [](const Problem&, Random&, double) { return 0.0; }});
+  const auto bad = std::move(device.families().back()->build({}, {})).value();
+  const Timed failing{bad.get(), &rotation, nullptr, 1};
+  const Timed* const kernels[] = {&failing, &good};
+  const auto samples = sampler.sample_in_turns(kernels, 5);
+  EXPECT_EQ(samples[0].code(), StatusCode::internal);
+  EXPECT_EQ(*samples[1], 100);
+  EXPECT_EQ(device.launches["k"], 6);
+  EXPECT_EQ(device.launches["bad"], 1);
 }
 
 TEST_F(Sampling, first_look_gives_up_only_after_two_slow_calls) {

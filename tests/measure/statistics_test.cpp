@@ -87,7 +87,7 @@ TEST(Statistics, sign_test_is_the_binomial_tail) {
 TEST(Policy, text_names_what_a_time_means_and_nothing_else) {
   Policy policy;
   const std::string text = policy.text();
-  EXPECT_EQ(text, "cache=weights-cold warmup=5 iters=101 sample_us=2000 data=normal1");
+  EXPECT_EQ(text, "cache=weights-cold warmup=5 iters=101 sample_us=3000 data=normal1");
   Policy other = policy;
   other.seed = 9;
   other.round_limit = 12;
@@ -98,6 +98,13 @@ TEST(Policy, text_names_what_a_time_means_and_nothing_else) {
   other = policy;
   other.iterations = 50;
   EXPECT_NE(other.text(), text);
+}
+
+TEST(LowerQuartile, lies_between_order_statistics) {
+  EXPECT_EQ(lower_quartile(std::vector<double>{7}), 7);
+  EXPECT_EQ(lower_quartile(std::vector<double>{5, 1, 3, 2, 4}), 2);
+  EXPECT_EQ(lower_quartile(std::vector<double>{4, 2}), 2.5);
+  EXPECT_EQ(lower_quartile(std::vector<double>{1, 2, 3, 1000}), 1.75);
 }
 
 }  // namespace

@@ -63,6 +63,7 @@ class FakeDevice final : public Device {
   Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
                         void* packed) override;
   Result<double> sample(const SampleRequest& request) override;
+  bool times_single_calls() const override { return single_calls; }
   std::size_t last_level_cache_bytes() override { return cache_bytes; }
   std::size_t free_memory_bytes() override { return free_bytes; }
   void quiesce(std::string_view thread_pool) override { quiesced.emplace_back(thread_pool); }
@@ -72,6 +73,7 @@ class FakeDevice final : public Device {
   std::size_t cache_bytes = 1 << 16;
   std::size_t free_bytes = std::size_t{1} << 30;
   double now_microseconds = 0;
+  bool single_calls = false;  // what times_single_calls answers
   Random noise{1};
   std::vector<std::string> quiesced;             // thread pools, in the order of the calls
   std::vector<const void*> sampled_weights;      // w of the first launch of each sample

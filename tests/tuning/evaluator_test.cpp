@@ -73,9 +73,38 @@ TEST_F(Evaluating, a_sample_lasts_long_enough_within_iterations) {
   const Candidate slow = device.add({.name = "slow", .cost = constant(400)});
   const Candidate quick = device.add({.name = "quick", .cost = constant(1)});
   screen(slow, 1);
-  EXPECT_EQ(device.launches["slow"], 1 + options.policy.warmup + 5);  // 2000 us of 400 us each
+  EXPECT_EQ(device.launches["slow"], 1 + options.policy.warmup + 8);  // 3000 us of 400 us each
   screen(quick, 1);
   EXPECT_EQ(device.launches["quick"], 1 + options.policy.warmup + options.policy.iterations);
+}
+
+// The machine becomes slower from sample to sample: measured one after the other, the last would look
+// slowest.
+TEST_F(Evaluating, screened_candidates_are_compared_through_the_canary_of_their_pool) {
+  device.single_calls = true;
+  const auto drifting = [](double least) {
+    return [least](const Problem&, Random&, double now) { return least * (1 + now * 1e-4); };
+  };
+  const Candidate a = device.add({.name = "a", .cost = drifting(50)});
+  const Candidate b = device.add({.name = "b", .cost = drifting(40)});
+  const Candidate other = device.add({.name = "other", .cost = constant(45), .thread_pool = "openmp"});
+  const double first = median(screen(a).microseconds);
+  EXPECT_NEAR(median(screen(b).microseconds) / first, 0.8, 0.01);
+  EXPECT_NEAR(median(screen(a).microseconds) / first, 1, 0.01);
+  EXPECT_EQ(median(screen(other).microseconds), 45) << "another pool has its own canary";
+}
+
+TEST_F(Evaluating, a_canary_that_fails_is_replaced) {
+  device.single_calls = true;
+  int calls = 0;
+  const Candidate first = device.add({.name = "first", .cost = [&calls](const Problem&, Random&, double) {
+                                        return ++calls > 60 ? 0.0 : 500.0;  // no time from some call on
+                                      }});
+  const Candidate next = device.add({.name = "next", .cost = constant(400)});
+  EXPECT_EQ(screen(first, 1).kind, OutcomeKind::ok);
+  calls = 1000;
+  EXPECT_EQ(screen(next, 1).microseconds, std::vector<double>{400}) << "its own sample stands";
+  EXPECT_EQ(screen(next, 2).microseconds, (std::vector<double>{400, 400}));
 }
 
 TEST_F(Evaluating, stop_ends_screening_between_candidates) {

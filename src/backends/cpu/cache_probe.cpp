@@ -17,6 +17,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t mebibyte = std::size_t{1} << 20;
 constexpr std::size_t smallest_answer = 4 * mebibyte;
 constexpr std::size_t largest_answer = 512 * mebibyte;
+constexpr std::size_t believed_report = 64 * mebibyte;  // a pool of twice that costs next to nothing
 constexpr std::size_t largest_set = 256 * mebibyte;
 constexpr double time_limit_seconds = 0.3;
 constexpr int passes = 3;
@@ -70,12 +71,12 @@ std::vector<ReadRate> measure_rates(std::size_t largest) {
 
 std::size_t probe(const CoreList& cores) {
   const ReportedCaches reported = reported_caches(cores);
-  std::size_t largest = largest_set;
-  if (reported.last_bytes > 0)
-    largest = std::min(largest, 4 * std::max(reported.last_bytes, smallest_answer));
-  std::size_t one = first_uncached_bytes(measure_rates(largest));
-  if (one == 0) one = reported.last_bytes;
-  if (reported.last_bytes > 0) one = std::min(one, reported.last_bytes);
+  std::size_t seen = 0;
+  if (reported.last_bytes == 0 || reported.last_bytes > believed_report) {
+    const std::size_t largest = reported.last_bytes == 0 ? largest_set : 4 * reported.last_bytes;
+    seen = first_uncached_bytes(measure_rates(std::min(largest, largest_set)));
+  }
+  const std::size_t one = believable_cache_bytes(reported.last_bytes, seen);
   const std::size_t all = one * static_cast<std::size_t>(reported.last_instances);
   return std::clamp(all, smallest_answer, largest_answer);
 }
@@ -93,6 +94,12 @@ std::size_t first_uncached_bytes(std::span<const ReadRate> rates) {
     answer = rates[i].bytes;
   }
   return 0;
+}
+
+std::size_t believable_cache_bytes(std::size_t reported, std::size_t seen) {
+  if (reported == 0) return std::max(seen, believed_report);
+  if (reported <= believed_report || seen == 0) return reported;
+  return std::clamp(seen, believed_report, reported);
 }
 
 std::size_t effective_last_level_cache(const CoreList& cores) {

@@ -18,9 +18,16 @@ struct ReadRate {
 /// what a cache has no part in any more. 0 where no such step is seen. Requires rising sizes.
 std::size_t first_uncached_bytes(std::span<const ReadRate> rates);
 
-/// Bytes from which on a working set of these cores cannot stay in the last-level cache, measured once a
-/// process and list of cores by streaming reads over growing sets, in less than half a second. At most what
-/// the operating system reports, where it reports anything; from 4 MiB to 512 MiB.
+/// What is taken for the size of one last-level cache: `reported` by the operating system (0: unknown),
+/// `seen` by a probe (0: no step). Neighbours that fill a shared cache while it is probed make it look small,
+/// and they may leave a moment later; the weights of a pool for that size would then be warm. So a probe
+/// corrects only reports above 64 MiB, and not to less than that.
+std::size_t believable_cache_bytes(std::size_t reported, std::size_t seen);
+
+/// Bytes from which on a working set of these cores cannot stay in the last-level cache, found once a process
+/// and list of cores: believable_cache_bytes of what the operating system reports (a virtual machine reports
+/// what it does not own) and, where that is large, of streaming reads over growing sets, which take less than
+/// half a second. From 4 MiB to 512 MiB.
 std::size_t effective_last_level_cache(const CoreList& cores);
 
 }  // namespace gemmtune::cpu

@@ -161,6 +161,10 @@ Result<double> CpuDevice::sample(const SampleRequest& request) {
   return time_batch(request, stream);
 }
 
+std::map<std::string, double> CpuDevice::observe() {
+  return {{"last_level_cache_mib", static_cast<double>(last_level_cache_bytes()) / (1 << 20)}};
+}
+
 std::size_t CpuDevice::last_level_cache_bytes() { return effective_last_level_cache(cores_); }
 
 std::size_t CpuDevice::free_memory_bytes() { return cpu::free_memory_bytes(); }

@@ -49,6 +49,9 @@ class CpuDevice final : public Device {
                           void* plain) const override;
 
   Result<double> sample(const SampleRequest& request) override;
+  bool times_single_calls() const override { return true; }
+  /// `last_level_cache_mib`: half of what the cold pools are asked to hold.
+  std::map<std::string, double> observe() override;
   std::size_t last_level_cache_bytes() override;
   std::size_t free_memory_bytes() override;
   void quiesce(std::string_view thread_pool) override;

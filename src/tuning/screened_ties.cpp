@@ -1,0 +1,52 @@
+#include "tuning/screened_ties.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "measure/statistics.h"
+
+namespace gemmtune {
+namespace {
+
+constexpr double one_sided_99_5 = 2.576;                 // of the normal distribution
+constexpr double deviation_of_median_absolute = 1.4826;  // of the normal distribution
+
+bool usable(const Trial& trial) {
+  return trial.outcome.kind == OutcomeKind::ok && !trial.outcome.microseconds.empty();
+}
+
+}  // namespace
+
+double screening_deviation(const std::vector<Trial>& trials) {
+  std::vector<double> changes;
+  for (const Trial& trial : trials) {
+    if (!usable(trial)) continue;
+    const auto& samples = trial.outcome.microseconds;
+    for (std::size_t i = 1; i < samples.size(); ++i)
+      changes.push_back(std::fabs(std::log(samples[i] / samples[i - 1])));
+  }
+  if (changes.empty()) return 0;
+  return median(changes) * deviation_of_median_absolute / std::sqrt(2.0);
+}
+
+std::vector<std::string> screened_ties(const std::vector<Trial>& trials, const std::string& reference,
+                                       const TieMargin& margin) {
+  const auto won = std::find_if(trials.begin(), trials.end(), [&](const Trial& trial) {
+    return usable(trial) && trial.candidate.kernel_name() == reference;
+  });
+  if (won == trials.end()) return {};
+  const double deviation = screening_deviation(trials);
+  const auto& best = won->outcome.microseconds;
+  std::vector<std::string> ties;
+  for (const Trial& trial : trials) {
+    if (&trial == &*won || !usable(trial)) continue;
+    const auto& samples = trial.outcome.microseconds;
+    const double of_samples = deviation * std::sqrt(1.0 / static_cast<double>(samples.size()) +
+                                                    1.0 / static_cast<double>(best.size()));
+    const double limit = (1 + margin.band) * std::exp(one_sided_99_5 * std::hypot(of_samples, margin.drift));
+    if (median(samples) <= limit * median(best)) ties.push_back(trial.candidate.kernel_name());
+  }
+  return ties;
+}
+
+}  // namespace gemmtune
