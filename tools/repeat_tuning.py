@@ -65,6 +65,7 @@ def main():
             result = call([options.program, "tune", "-i", options.shapes, "-o", tuned, "--all", "--no-resume", "--json",
                            "-q", *more])
             rows = {row["problem"]: row for row in result["problems"] if "kernelName" in row}
+            (folder / f"run{number}.json").write_text(json.dumps(result), encoding="utf-8")
             runs.append(rows)
             busy = sum(4 * row["rounds"]["disturbed"] > row["rounds"]["used"] for row in rows.values())
             print(f"run {number}: {len(rows)} rows, {result['candidates']} candidates, {result['seconds']:.0f} s, "
