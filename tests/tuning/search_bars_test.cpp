@@ -177,7 +177,7 @@ TEST(StagedSearch, BeatsRandomAtEqualTime) {
 
 /// Two runs agree where the names are equal or each stands in the other's tie set. In these recordings dozens
 /// of candidates are within the noise of the fastest, and finalists of one search may be unknown to the
-/// other: names agree in seven of ten pairs, speeds in nineteen of twenty. The limits below guard that; they
+/// other: winners agree in eight of ten pairs, speeds in nine of ten. The limits below guard that; they
 /// are no promise.
 TEST(StagedSearch, TwoRunsNameWinnersThatAreAsFast) {
   int pairs = 0;
@@ -222,8 +222,8 @@ TEST(StagedSearch, TwoRunsNameWinnersThatAreAsFast) {
   }
   say("same winner: {} of {}; within 5 %: {}, most apart {:.3f}", same, pairs, as_fast, most_apart);
   EXPECT_GE(pairs, 60);
-  EXPECT_GE(same, 0.6 * pairs);
-  EXPECT_GE(as_fast, 0.9 * pairs);
+  EXPECT_GE(same, 0.7 * pairs);
+  EXPECT_GE(as_fast, 0.85 * pairs);
 }
 
 /// What was thought to be left when each shape ended.
@@ -242,8 +242,6 @@ struct EstimateObserver final : TuneObserver {
   std::vector<std::pair<double, double>> estimates;  // seconds gone, seconds that were thought to be left
 };
 
-/// A staged run of so few shapes spends most of its time in finals, whose rounds depend on luck: after the
-/// first shape its estimate is only asked to be of the right size.
 TEST(RemainingTime, IsWithinAQuarterAfterTheFirstTenth) {
   for (const std::string strategy : {"staged", "exhaustive"}) {
     for (const Recording& recording : recordings()) {
@@ -265,12 +263,7 @@ TEST(RemainingTime, IsWithinAQuarterAfterTheFirstTenth) {
       const double left = observer.gone - after_a_tenth->first;
       say("{}: after {:.1f} of {:.1f} s, thought {:.1f} left, were {:.1f}", strategy, after_a_tenth->first,
           observer.gone, after_a_tenth->second, left);
-      if (strategy == "exhaustive") {
-        EXPECT_NEAR(after_a_tenth->second, left, 0.25 * left);
-      } else {
-        EXPECT_LT(after_a_tenth->second, 2 * left);
-        EXPECT_GT(after_a_tenth->second, left / 2);
-      }
+      EXPECT_NEAR(after_a_tenth->second, left, 0.25 * left) << strategy;
     }
   }
 }
