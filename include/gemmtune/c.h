@@ -239,6 +239,10 @@ typedef struct gemmtune_problem {
   gemmtune_quant_type quant_type;
   int32_t gated;           /* not 0: w1 holds a gate and an up half (AITER's use_g1u1) */
   int32_t doweight_stage1; /* not 0: the routing weight is applied after the first GEMM */
+  /* Promises of every call, for rows with a pdl_kernelName (NVIDIA's programmatic dependent launch). Both not
+   * 0: that kernel runs, and reads the weight while the kernel in front of it on the stream still runs. */
+  int32_t constant_weights;     /* the kernel in front does not write w */
+  int32_t predecessor_triggers; /* it executes griddepcontrol.launch_dependents; else little is gained */
 } gemmtune_problem;
 
 /* Pointers of one call, on the context's device. Weights and scales are dense. y must not overlap an input.

@@ -72,10 +72,12 @@ struct Problem {
   Layout weight_layout = Layout::plain;
   int alignment = 16;  // bytes, a power of two, promised for all four pointers
   Operation operation = Operation::a16w16;
-  Type w_type = Type::unset;  // unset: x_type
-  bool scale_ab = false;      // fp8 operands of a16w16
-  std::int64_t batch = 1;     // of the batched operations
-  MoeShape moe{};             // of fused_moe
+  Type w_type = Type::unset;      // unset: x_type
+  bool scale_ab = false;          // fp8 operands of a16w16
+  std::int64_t batch = 1;         // of the batched operations
+  MoeShape moe{};                 // of fused_moe
+  bool constant_weights = false;  // these two together allow a programmatic dependent launch: gemmtune/c.h
+  bool predecessor_triggers = false;
 
   gemmtune_problem to_c() const {
     gemmtune_problem problem{};
@@ -92,6 +94,8 @@ struct Problem {
     problem.alignment = alignment;
     problem.scale_ab = scale_ab ? 1 : 0;
     problem.batch = batch;
+    problem.constant_weights = constant_weights ? 1 : 0;
+    problem.predecessor_triggers = predecessor_triggers ? 1 : 0;
     problem.experts = moe.experts;
     problem.topk = moe.topk;
     problem.activation = static_cast<gemmtune_activation>(moe.activation);

@@ -97,6 +97,9 @@ class KernelFamily {
   virtual std::optional<WeightLayout> packed_layout(const Problem& problem) const = 0;
   /// Requires accepts(problem).ok(). The keys do not depend on the problem.
   virtual Space space(const Problem& problem) const = 0;
+  /// What an exhaustive search goes through: wider than space() where a library knows more than it proposes.
+  /// All of it can be built.
+  virtual Space exhaustive_space(const Problem& problem) const { return space(problem); }
   virtual Config default_config(const Problem& problem) const = 0;
   /// Compiles or creates; may be slow. The config must be allowed by the space (else `unsupported` with the
   /// reason).

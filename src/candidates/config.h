@@ -46,6 +46,10 @@ struct Candidate {
   friend bool operator==(const Candidate&, const Candidate&) = default;
 };
 
+/// A programmatic dependent launch: such a kernel reads its weight before the kernel in front of it has
+/// ended. Only for callers who say that this is safe.
+inline bool is_dependent(const Config& config) { return config.number("pdl", 0) != 0; }
+
 /// The family part of a kernelName ("tiled" of "tiled_r1_mr8…"), nullopt where the text is none of ours.
 std::optional<std::string> family_of_kernel_name(std::string_view kernel_name);
 

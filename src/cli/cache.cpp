@@ -73,20 +73,24 @@ int clear(const std::string& folder, bool as_json) {
   return exit_done;
 }
 
-/// Builds the kernel of every row of this device, on all cores; what could not be built, a line each.
+/// Builds the kernels of every row of this device, on all cores; what could not be built, a line each.
 std::vector<std::string> build_all(const Device& device, const std::vector<const TunedEntry*>& rows) {
   std::atomic<std::size_t> next{0};
   std::mutex lock;
   std::vector<std::string> failures;
+  const auto build = [&](const TunedEntry& row, const std::string& name) {
+    const auto candidate = device.resolve(name, row.problem);
+    const Status status =
+        candidate.ok() ? device.build(*candidate, row.problem).status() : candidate.status();
+    if (status.ok()) return true;
+    const std::lock_guard held(lock);
+    failures.push_back(fmt::format("line {}: {}: {}", row.line, short_name(row.problem), status.message()));
+    return false;
+  };
   const auto work = [&] {
     for (std::size_t i = next++; i < rows.size(); i = next++) {
-      const auto candidate = device.resolve(rows[i]->kernel_name, rows[i]->problem);
-      const Status status =
-          candidate.ok() ? device.build(*candidate, rows[i]->problem).status() : candidate.status();
-      if (status.ok()) continue;
-      const std::lock_guard held(lock);
-      failures.push_back(
-          fmt::format("line {}: {}: {}", rows[i]->line, short_name(rows[i]->problem), status.message()));
+      if (build(*rows[i], rows[i]->kernel_name) && !rows[i]->pdl_kernel_name.empty())
+        build(*rows[i], rows[i]->pdl_kernel_name);
     }
   };
   std::vector<std::thread> threads;

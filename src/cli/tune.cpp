@@ -120,7 +120,10 @@ void declare_measuring(CLI::App& app, TuneOptions& options) {
                "Accepted: all candidates of a shape run on one device anyway");
   app.add_flag("--in-process", options.in_process,
                "Measure in this process, for debugging: a kernel that crashes ends the run");
-  app.add_option("--pdl", options.pdl, "off: programmatic dependent launch is a GPU's");
+  app.add_option("--pdl", options.pdl,
+                 "allow: also find the best kernel that is launched before the one in front of it has ended "
+                 "(programmatic dependent launch, NVIDIA), in columns of its own; off: none")
+      ->capture_default_str();
 }
 
 void declare_operator(CLI::App& app, TuneOptions& options, std::string& run_config,

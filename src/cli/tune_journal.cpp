@@ -80,6 +80,7 @@ RunText run_text(const Device& device, const TuneRequest& request) {
   text.command = fmt::format("search={} libtypes={} splitK={} prefer_ratio={} shapes={}", request.strategy,
                              families.empty() ? "all" : families, request.split_k ? 1 : 0,
                              request.policy.prefer_ratio, request.shapes.size());
+  if (request.pdl) text.command += " pdl=allow";
   if (request.m_range) {
     const MRange& range = request.m_range->range;
     text.command +=

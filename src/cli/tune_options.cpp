@@ -108,6 +108,12 @@ Status check_words(const TuneOptions& options) {
   if (!parse_cache_mode(options.cache)) {
     return Status::invalid("--cache {}: expected warm, weights-cold or cold", options.cache);
   }
+  if (options.pdl != "off" && options.pdl != "allow") {
+    return Status::invalid("--pdl {}: expected off or allow", options.pdl);
+  }
+  if (options.pdl == "allow" && !options.m_range.empty()) {
+    return Status::invalid("--pdl allow: rows of --m-range have no dependent launches");
+  }
   std::string known;
   for (const StrategyInfo& strategy : all_strategies()) {
     if (strategy.name == options.search) return {};
@@ -268,6 +274,9 @@ Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shap
   request.publish.sort = options.sort == "true";
   request.libtypes = std::move(families).value();
   request.split_k = options.split_k;
+  request.pdl = options.pdl == "allow";
+  if (request.pdl && device.info().backend == "cpu")
+    return Status::invalid("--pdl allow: {} has no dependent launches; a GPU has", device.info().name);
   request.largest_err_ratio = options.largest_err_ratio;
   request.policy = policy_of(options);
   request.strategy = options.search;

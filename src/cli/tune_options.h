@@ -56,9 +56,9 @@ struct TuneOptions {
   std::string timeout = "1800";  // seconds, or none
   bool shape_grouped = false;    // accepted: shapes are never split among devices
   bool in_process = false;
-  std::string m_range;    // A:B; empty: tune the M of the shapes
-  double m_regret = 2.0;  // percent
-  std::string pdl;        // --pdl: only "off" comes this far
+  std::string m_range;      // A:B; empty: tune the M of the shapes
+  double m_regret = 2.0;    // percent
+  std::string pdl = "off";  // --pdl: off, allow
 };
 
 /// Contradictions that need no machine and no file; a word list for each value that has one.

@@ -15,9 +15,8 @@ struct UnavailableFlag {
   std::string_view needs;
 };
 
-constexpr std::array<UnavailableFlag, 2> flags = {{
+constexpr std::array<UnavailableFlag, 1> flags = {{
     {"--launch", "", "a GPU (graph or eager launches); a CPU's calls are timed as they are"},
-    {"--pdl", "off", "a GPU (programmatic dependent launch)"},
 }};
 
 }  // namespace

@@ -15,9 +15,14 @@ struct Asked {
   const gemmtune_operands* operands;
 };
 
-gemmtune_status run_short(Context& context, const Problem& problem, const gemmtune_operands& operands,
+struct Planned {
+  const Problem& problem;
+  LaunchPromises promises;
+};
+
+gemmtune_status run_short(Context& context, const Planned& asked, const gemmtune_operands& operands,
                           void* stream) {
-  auto plan = context.plan(problem, Stream{stream});
+  auto plan = context.plan(asked.problem, Stream{stream}, asked.promises);
   if (!plan.ok()) return fail(plan.status());
   auto workspace = context.workspaces().get((*plan)->workspace_bytes(), stream);
   if (!workspace.ok()) return fail(workspace.status());
@@ -40,7 +45,8 @@ gemmtune_status run_operation(const OneCall& call, gemmtune_context* context, co
   if (context == nullptr) {
     if (const auto status = gemmtune_default_context(&context); status != GEMMTUNE_OK) return status;
   }
-  return guarded([&] { return run_short(*context->context, problem, known, stream); });
+  const Planned planned{problem, read_promises(asked.problem)};
+  return guarded([&] { return run_short(*context->context, planned, known, stream); });
 }
 
 }  // namespace

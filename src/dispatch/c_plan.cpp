@@ -34,7 +34,7 @@ gemmtune_status gemmtune_plan_create(gemmtune_context* context, const gemmtune_p
   gemmtune::Problem asked;
   if (const auto status = c::read_problem(problem, asked); status != GEMMTUNE_OK) return status;
   return c::guarded([&]() -> gemmtune_status {
-    auto made = context->context->plan(asked);
+    auto made = context->context->plan(asked, {}, c::read_promises(problem));
     if (!made.ok()) return c::fail(made.status());
     *plan = c::plan_to_c(made->release());
     return GEMMTUNE_OK;

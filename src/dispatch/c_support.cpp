@@ -173,6 +173,14 @@ gemmtune_status read_problem(const gemmtune_problem* given, Problem& problem) no
   return layout_status;
 }
 
+LaunchPromises read_promises(const gemmtune_problem* given) noexcept {
+  gemmtune_problem known;
+  if (read_struct(given, known, "gemmtune_problem", offsetof(gemmtune_problem, k) + sizeof known.k) !=
+      GEMMTUNE_OK)
+    return {};
+  return {known.constant_weights != 0, known.predecessor_triggers != 0};
+}
+
 }  // namespace gemmtune::c
 
 extern "C" {

@@ -76,8 +76,8 @@ void Context::start_capture() {
       std::move(folder), [this](LogLevel level, std::string_view line) { say(level, line); });
 }
 
-Result<PlanRef> Context::plan(const Problem& problem, Stream stream) {
-  const PlanKey key{problem, generation_.load(std::memory_order_acquire)};
+Result<PlanRef> Context::plan(const Problem& problem, Stream stream, LaunchPromises promises) {
+  const PlanKey key{problem, generation_.load(std::memory_order_acquire), promises.dependent()};
   PlanRef plan = cache_.find(key);
   if (!plan) {
     auto made = make(key);
@@ -85,7 +85,7 @@ Result<PlanRef> Context::plan(const Problem& problem, Stream stream) {
     plan = std::move(made).value();
   }
   if (tells_misses_.load(std::memory_order_relaxed) && plan->has_miss()) {
-    auto told = tell_miss(std::move(plan), stream);
+    auto told = tell_miss(std::move(plan), stream, key);
     if (!told.ok()) return told.status();
     plan = std::move(told).value();
   }
@@ -107,8 +107,8 @@ Result<PlanRef> Context::make(const PlanKey& asked) {
   }
   if (PlanRef plan = cache_.find(key)) return plan;  // another thread made it meanwhile
   PlanAccount unanswered;
-  auto plan =
-      make_plan(device_, {*tables, online.get()}, key.problem, options_.strict_environment, &unanswered);
+  auto plan = make_plan(device_, {*tables, online.get()}, key.problem,
+                        {options_.strict_environment, key.dependent}, &unanswered);
   if (!plan.ok()) {
     if (check_runnable(key.problem).ok()) count_unanswered(key.problem, unanswered.invalid_rows);
     return plan.status();
@@ -157,7 +157,7 @@ Miss Context::miss_of(const Plan& plan) const {
   return miss;
 }
 
-Result<PlanRef> Context::tell_miss(PlanRef plan, Stream stream) {
+Result<PlanRef> Context::tell_miss(PlanRef plan, Stream stream, PlanKey key) {
   if (device_->device->is_capturing(stream)) return plan;
   std::shared_ptr<MissHandler> handler;
   {
@@ -166,7 +166,7 @@ Result<PlanRef> Context::tell_miss(PlanRef plan, Stream stream) {
   }
   if (!handler || !plan->take_miss()) return plan;
   if (!handler->missed(miss_of(*plan))) return plan;
-  const PlanKey key{plan->problem(), generation_.load(std::memory_order_acquire)};
+  key.generation = generation_.load(std::memory_order_acquire);
   if (PlanRef known = cache_.find(key)) return known;
   return make(key);
 }

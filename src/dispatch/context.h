@@ -52,7 +52,8 @@ class Context {
   /// The plan of a problem (m = 0 is legal), from the cache where it is known. A cached answer allocates
   /// nothing. `stream`: where it will run, as far as the caller knows; a problem that no row answers is told
   /// to the miss handler unless the stream is being captured.
-  Result<PlanRef> plan(const Problem& problem, Stream stream = {});
+  /// `promises`: what a row's programmatic dependent launch needs; without them its plain kernel runs.
+  Result<PlanRef> plan(const Problem& problem, Stream stream = {}, LaunchPromises promises = {});
   /// Reads the tuned files again. Where one is there but cannot be read, the old rows stay and the error is
   /// returned.
   Status reload();
@@ -92,7 +93,7 @@ class Context {
   std::vector<TablePath> table_paths() const;
   void log_tables(const TableSet& tables) const;
   void log_plan(const Plan& plan);
-  Result<PlanRef> tell_miss(PlanRef plan, Stream stream);
+  Result<PlanRef> tell_miss(PlanRef plan, Stream stream, PlanKey key);
   Miss miss_of(const Plan& plan) const;
 
   ContextOptions options_;

@@ -18,6 +18,7 @@ namespace gemmtune {
 struct PlanKey {
   Problem problem;
   std::uint64_t generation = 0;
+  bool dependent = false;  // LaunchPromises::dependent
   friend bool operator==(const PlanKey&, const PlanKey&) = default;
 };
 

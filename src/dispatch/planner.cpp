@@ -14,26 +14,38 @@ PlanAccount account_of(const TableSet& tables, const LookupHit& hit, const Candi
   PlanAccount account;
   account.match = hit.match;
   account.hit_m = hit.hit_m;
-  account.kernel_name = hit.entry->kernel_name;
+  const bool dependent = is_dependent(candidate.config);
+  account.kernel_name = dependent ? hit.entry->pdl_kernel_name : hit.entry->kernel_name;
   account.family = candidate.family;
-  account.rule = describe_hit(tables, hit);
+  account.rule = describe_hit(tables, hit) + (dependent ? ", programmatic dependent launch" : "");
   account.file = tables.path_of(*hit.entry);
   account.line = hit.entry->line;
   return account;
 }
 
+/// The kernel of a row: that of dependent launches where they are allowed, the row has one and it can run
+/// here, else the plain one.
+Result<BoundKernel> bind_row(const Device& device, const TunedEntry& row, const Problem& problem,
+                             bool dependent) {
+  if (dependent && !row.pdl_kernel_name.empty()) {
+    auto bound = bind_kernel_name(device, row.pdl_kernel_name, problem, true);
+    if (bound.ok()) return bound;
+  }
+  return bind_kernel_name(device, row.kernel_name, problem);
+}
+
 /// The first row that runs; `account.rule` and `invalid_rows` tell of those passed over, also where none
 /// runs.
 PlanRef plan_from_rows(const std::shared_ptr<const DispatchDevice>& device, const TableSet& tables,
-                       const Problem& problem, bool strict, PlanAccount& passed) {
+                       const Problem& problem, PlanRules rules, PlanAccount& passed) {
   for (const LookupHit& hit : tables.table.lookup(key_of(*device->device, problem))) {
     if (tables.exact_only && hit.match != Match::exact) continue;
     std::string other = tables.other_environment(*hit.entry, device->device->info());
-    if (strict && !other.empty()) {
+    if (rules.strict && !other.empty()) {
       passed.rule += fmt::format("; passed over {}: {}", describe_hit(tables, hit), other);
       continue;
     }
-    auto bound = bind_kernel_name(*device->device, hit.entry->kernel_name, problem);
+    auto bound = bind_row(*device->device, *hit.entry, problem, rules.dependent);
     if (!bound.ok()) {
       passed.rule += fmt::format("; passed over {}, kernel '{}': {}", describe_hit(tables, hit),
                                  hit.entry->kernel_name, bound.message());
@@ -59,9 +71,14 @@ Status check_runnable(const Problem& problem) {
 }
 
 Result<BoundKernel> bind_kernel_name(const Device& device, std::string_view kernel_name,
-                                     const Problem& problem) {
+                                     const Problem& problem, bool dependent) {
   auto candidate = device.resolve(kernel_name, problem);
   if (!candidate.ok()) return candidate.status();
+  if (!dependent && is_dependent(candidate->config)) {
+    return Status::unsupported(
+        "a programmatic dependent launch, which only constant_weights and predecessor_triggers "
+        "together allow");
+  }
   const KernelFamily* family = device.find_family(candidate->family);
   if (family == nullptr)
     return Status::not_found("family {} is not on {}", candidate->family, device.info().name);
@@ -101,16 +118,16 @@ std::string describe_fallback(const Problem& problem, const Candidate& candidate
 }
 
 Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, const LookupTables& tables,
-                          const Problem& problem, bool strict, PlanAccount* unanswered) {
+                          const Problem& problem, PlanRules rules, PlanAccount* unanswered) {
   GEMMTUNE_RETURN_IF_ERROR(check_runnable(problem));
   PlanAccount account;
   if (problem.m == 0) {
     account.rule = "zero rows: nothing runs";
     return PlanRef(new Plan(device, problem, std::move(account), nullptr));
   }
-  if (PlanRef plan = plan_from_rows(device, tables.tuned, problem, strict, account)) return plan;
+  if (PlanRef plan = plan_from_rows(device, tables.tuned, problem, rules, account)) return plan;
   if (tables.online != nullptr) {
-    if (PlanRef plan = plan_from_rows(device, *tables.online, problem, strict, account)) return plan;
+    if (PlanRef plan = plan_from_rows(device, *tables.online, problem, rules, account)) return plan;
   }
   auto bound = bind_fallback(*device->device, problem);
   if (!bound.ok()) {

@@ -18,9 +18,10 @@ struct BoundKernel {
 };
 
 /// The kernel that a table's row names, for this problem; else why it cannot run here (unknown name, missing
-/// library, problem refused, another weight layout).
+/// library, problem refused, another weight layout). `dependent`: whether the caller allows a programmatic
+/// dependent launch; without that a kernel that is one is refused.
 Result<BoundKernel> bind_kernel_name(const Device& device, std::string_view kernel_name,
-                                     const Problem& problem);
+                                     const Problem& problem, bool dependent = false);
 
 /// Has the table a row for this problem (whether or not its kernel can run here)?
 bool has_row(const TableSet& tables, const Device& device, const Problem& problem);
@@ -42,11 +43,20 @@ struct LookupTables {
   const TableSet* online;  // null: none
 };
 
-/// The plan of a checked problem (m = 0 is legal). `strict`: rows of another environment do not answer. May
-/// create a kernel and is then slow; not for two threads at once on one device. Where neither a row nor the
-/// fallback can run, `unanswered` (may be null) tells of the rows that were passed over.
+/// How a problem is planned.
+struct PlanRules {
+  // Implicit: most callers promise nothing. NOLINTNEXTLINE(google-explicit-constructor)
+  PlanRules(bool strict_environment, bool dependent_launches = false)
+      : strict(strict_environment), dependent(dependent_launches) {}
+  bool strict;     // rows of another environment do not answer
+  bool dependent;  // a row's pdl_kernelName goes before its kernelName
+};
+
+/// The plan of a checked problem (m = 0 is legal). May create a kernel and is then slow; not for two threads
+/// at once on one device. Where neither a row nor the fallback can run, `unanswered` (may be null) tells of
+/// the rows that were passed over.
 Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, const LookupTables& tables,
-                          const Problem& problem, bool strict, PlanAccount* unanswered = nullptr);
+                          const Problem& problem, PlanRules rules, PlanAccount* unanswered = nullptr);
 
 /// check(), and zero rows are legal.
 Status check_runnable(const Problem& problem);

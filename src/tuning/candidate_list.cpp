@@ -25,17 +25,22 @@ ListedCandidate list_one(const KernelFamily& family, const Problem& problem, con
 
 bool splits_k(const Config& config) { return config.number("sk", 1) > 1; }
 
-void list_family(const KernelFamily& family, const Problem& problem, bool split_k, CandidateList& list) {
+bool passes(const Config& config, const CandidateFilter& filter) {
+  return (filter.split_k || !splits_k(config)) && filter.dependent == is_dependent(config);
+}
+
+void list_family(const KernelFamily& family, const Problem& problem, const CandidateFilter& filter,
+                 CandidateList& list) {
   if (const Status accepted = family.accepts(problem); !accepted.ok()) {
     list.refusals.push_back(fmt::format("{}: {}", family.name(), accepted.message()));
     return;
   }
-  const Space space = family.space(problem);
+  const Space space = filter.exhaustive ? family.exhaustive_space(problem) : family.space(problem);
   std::vector<Config> configs = space.enumerate();
   const Config first = family.default_config(problem);
   std::erase(configs, first);
   if (space.refusal(first).empty()) configs.insert(configs.begin(), first);
-  if (!split_k) std::erase_if(configs, splits_k);
+  std::erase_if(configs, [&](const Config& config) { return !passes(config, filter); });
   if (configs.empty()) {
     list.refusals.push_back(fmt::format("{}: no config is allowed for this problem", family.name()));
   }
@@ -61,7 +66,7 @@ Status check_libtypes(const Device& device, const std::vector<std::string>& libt
 CandidateList list_candidates(const Device& device, const Problem& problem, const CandidateFilter& filter) {
   CandidateList list;
   for (const KernelFamily* family : device.families()) {
-    if (wanted(*family, filter.libtypes)) list_family(*family, problem, filter.split_k, list);
+    if (wanted(*family, filter.libtypes)) list_family(*family, problem, filter, list);
   }
   return list;
 }

@@ -12,6 +12,8 @@ namespace gemmtune {
 struct CandidateFilter {
   std::vector<std::string> libtypes;  // empty or "all": every family but `reference`, which must be named
   bool split_k = true;                // false: no config whose `sk` is above 1
+  bool exhaustive = false;            // of KernelFamily::exhaustive_space
+  bool dependent = false;  // only configs of programmatic dependent launches (`pdl` is 1), else none of them
 };
 
 /// One thing to try, with what search, ties and weight layouts need to know of it.

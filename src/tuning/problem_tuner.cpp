@@ -18,6 +18,8 @@ namespace {
 constexpr std::size_t least_finalists = 5;
 constexpr double first_look_seconds = 2;  // of the finals' rounds before anyone is dropped
 constexpr double search_share = 0.5;      // of a problem's time; the rest goes to finals
+constexpr double plain_share =
+    0.6;  // of a problem's time, where dependent launches have a contest of their own
 
 double round4(double value) { return std::round(value * 1e4) / 1e4; }
 
@@ -165,6 +167,48 @@ void merge_trials(const std::vector<Trial>& finals, std::vector<Trial>& trials) 
   }
 }
 
+/// What tune_problem was given.
+struct Turn {
+  const Device& device;
+  Evaluator& evaluator;
+  const TuneRequest& request;
+  const Problem& problem;
+  const Deadline& deadline;
+  const std::function<void(const Trial&)>& on_trial;
+};
+
+Result<std::vector<Trial>> screen(const Turn& turn, const std::vector<ListedCandidate>& candidates) {
+  SearchLimits limits;
+  limits.screening_samples = turn.request.policy.screening_samples;
+  limits.seed = turn.request.policy.seed;
+  auto strategy = make_strategy(turn.request.strategy, limits);
+  if (!strategy.ok()) return strategy.status();
+  return search_problem(turn.problem, candidates, turn.evaluator, **strategy,
+                        turn.deadline.part(search_share), turn.on_trial);
+}
+
+/// A second contest, of programmatic dependent launches with the plain winner as their default. The plain row
+/// stands whatever becomes of it.
+void add_dependent(const Turn& turn, LayoutResult& plain, std::vector<Trial>& trials) {
+  CandidateList list = list_candidates(turn.device, turn.problem, candidate_filter(turn.request, true));
+  std::erase_if(list.candidates, [&](const auto& listed) { return listed.layout != plain.layout; });
+  if (list.candidates.empty()) return;
+  Candidate like_winner = plain.settled.winner->candidate;
+  if (like_winner.config.find("pdl") != nullptr) like_winner.config.set("pdl", std::int64_t{1});
+  mark_hints({like_winner}, list.candidates);
+  auto screened = screen(turn, list.candidates);
+  if (!screened.ok()) return;
+  FinalsTask task{turn.problem, {}, {}, plain.layout, turn.request.policy};
+  task.entrants = best_entrants(list.candidates, *screened, plain.layout, turn.request.policy.finalists);
+  trials.insert(trials.end(), screened->begin(), screened->end());
+  if (task.entrants.empty()) return;
+  task.baseline = task.entrants.size();
+  task.entrants.push_back({*plain.settled.winner, plain.settled.microseconds});
+  Settled settled = run_finals(task, turn.evaluator, turn.deadline);
+  merge_trials(settled.trials, trials);
+  if (settled.winner && is_dependent(settled.winner->candidate.config)) plain.dependent = std::move(settled);
+}
+
 }  // namespace
 
 ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const TuneRequest& request,
@@ -172,7 +216,7 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
                            const Deadline& deadline, const std::function<void(const Trial&)>& on_trial,
                            const std::vector<Candidate>& hints) {
   ProblemResult result;
-  CandidateList list = list_candidates(device, problem, {request.libtypes, request.split_k});
+  CandidateList list = list_candidates(device, problem, candidate_filter(request));
   result.refusals = std::move(list.refusals);
   if (layout) std::erase_if(list.candidates, [&](const auto& listed) { return listed.layout != *layout; });
   if (list.candidates.empty()) {
@@ -184,16 +228,8 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
     return result;
   }
   mark_hints(hints, list.candidates);
-  SearchLimits limits;
-  limits.screening_samples = request.policy.screening_samples;
-  limits.seed = request.policy.seed;
-  auto strategy = make_strategy(request.strategy, limits);
-  if (!strategy.ok()) {
-    result.reason = strategy.message();
-    return result;
-  }
-  auto trials =
-      search_problem(problem, list.candidates, evaluator, **strategy, deadline.part(search_share), on_trial);
+  const Deadline plain_deadline = request.pdl ? deadline.part(plain_share) : deadline;
+  auto trials = screen({device, evaluator, request, problem, plain_deadline, on_trial}, list.candidates);
   if (!trials.ok()) {
     result.reason = trials.message();
     return result;
@@ -206,7 +242,7 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
     if (task.entrants.empty()) continue;
     task.baseline = add_baseline(device, problem, result.trials, task.entrants);
     const double share = 1.0 / static_cast<double>(layouts.size() - i);
-    Settled settled = run_finals(task, evaluator, deadline.part(share));
+    Settled settled = run_finals(task, evaluator, plain_deadline.part(share));
     if (settled.winner) {
       add_screened_ties(of_layout(list.candidates, result.trials, layouts[i]), request.policy, settled);
     }
@@ -216,6 +252,10 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
     } else {
       result.reason = settled.reason;
     }
+  }
+  if (request.pdl) {
+    const Turn turn{device, evaluator, request, problem, deadline, on_trial};
+    for (LayoutResult& plain : result.layouts) add_dependent(turn, plain, result.trials);
   }
   if (result.layouts.empty() && result.reason.empty()) result.reason = failure_text(result.trials);
   return result;

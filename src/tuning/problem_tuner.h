@@ -15,6 +15,9 @@ namespace gemmtune {
 struct LayoutResult {
   WeightLayout layout = WeightLayout::plain;
   Settled settled;
+  /// The best programmatic dependent launch, where it was asked for and is faster than `settled`'s kernel;
+  /// its default is that kernel.
+  std::optional<Settled> dependent = std::nullopt;
 };
 
 struct ProblemResult {
@@ -24,6 +27,11 @@ struct ProblemResult {
   ProblemState failure = ProblemState::failed;  // where no layout has a winner …
   std::string reason;                           // … and why
 };
+
+/// Which candidates a request wants.
+inline CandidateFilter candidate_filter(const TuneRequest& request, bool dependent = false) {
+  return {request.libtypes, request.split_k, request.strategy == "exhaustive", dependent};
+}
 
 /// `layout`: the only one that counts, where the weight's layout is decided; nullopt: every layout of the
 /// candidates. `hints` go first in the search, in their order.

@@ -85,6 +85,8 @@ void RunEstimate::begin(std::span<const std::size_t> waiting) {
   shapes_.assign(request_.shapes.size(), {});
   for (const std::size_t index : waiting) {
     const Problem& problem = request_.shapes[index].problem;
+    // Without exhaustive_space(): to ask a library for all it has takes seconds a shape, and speeds are
+    // learnt anyway.
     const CandidateList list = list_candidates(device_, problem, {request_.libtypes, request_.split_k});
     const std::size_t trials = expected_trials(request_.strategy, list.candidates.size());
     shapes_[index] = {shape_cost(problem, trials), !list.candidates.empty()};

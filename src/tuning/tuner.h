@@ -28,6 +28,7 @@ struct TuneRequest {
   PublishOptions publish;
   std::vector<std::string> libtypes;  // empty: all families (`reference` only where named)
   bool split_k = true;
+  bool pdl = false;  // also looks for the best programmatic dependent launch
   double largest_err_ratio = 0.05;
   Policy policy;
   std::string strategy = "staged";

@@ -30,7 +30,9 @@ TEST(CudaApi, DriverValues) {
   EXPECT_EQ(api::event_record_external, static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL));
   EXPECT_EQ(api::stream_default, static_cast<unsigned>(CU_STREAM_DEFAULT));
   EXPECT_EQ(api::capture_mode_thread_local, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  EXPECT_EQ(api::capture_none, CU_STREAM_CAPTURE_STATUS_NONE);
   EXPECT_EQ(api::launch_attribute_cluster, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+  EXPECT_EQ(api::launch_attribute_programmatic, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
   EXPECT_EQ(api::tensor_uint8, CU_TENSOR_MAP_DATA_TYPE_UINT8);
   EXPECT_EQ(api::tensor_uint16, CU_TENSOR_MAP_DATA_TYPE_UINT16);
   EXPECT_EQ(api::tensor_interleave_none, CU_TENSOR_MAP_INTERLEAVE_NONE);
@@ -96,6 +98,14 @@ TEST(CudaApi, CublasLt) {
   EXPECT_EQ(api::algorithm_stages, CUBLASLT_ALGO_CONFIG_STAGES_ID);
   EXPECT_EQ(api::algorithm_inner_shape, CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID);
   EXPECT_EQ(api::algorithm_cluster, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID);
+  EXPECT_EQ(api::capability_split_k, CUBLASLT_ALGO_CAP_SPLITK_SUPPORT);
+  EXPECT_EQ(api::capability_reductions, CUBLASLT_ALGO_CAP_REDUCTION_SCHEME_MASK);
+  EXPECT_EQ(api::capability_swizzle, CUBLASLT_ALGO_CAP_CTA_SWIZZLING_SUPPORT);
+  EXPECT_EQ(api::capability_tiles, CUBLASLT_ALGO_CAP_TILE_IDS);
+  EXPECT_EQ(api::capability_custom, CUBLASLT_ALGO_CAP_CUSTOM_OPTION_MAX);
+  EXPECT_EQ(api::capability_stages, CUBLASLT_ALGO_CAP_STAGES_IDS);
+  EXPECT_EQ(api::reduction_in_place, CUBLASLT_REDUCTION_SCHEME_INPLACE);
+  EXPECT_EQ(api::reduction_compute_type, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
 }
 
 }  // namespace

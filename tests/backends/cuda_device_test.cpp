@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "backends/backend.h"
 #include "base/random.h"
 #include "tuning/correctness_gate.h"
+#include "verify/inputs.h"
 
 namespace gemmtune {
 namespace {
@@ -19,6 +22,7 @@ Device* gpu() {
   static const std::unique_ptr<Device> device = [] {
     DeviceRequest request;
     request.text = "cuda:0";
+    if (const char* folder = std::getenv("GEMMTUNE_CACHE_DIR")) request.kernel_cache_folder = folder;
     auto opened = open_device("cuda", request);
     return opened.ok() ? std::move(*opened) : nullptr;
   }();
@@ -99,14 +103,14 @@ std::vector<Config> some_configs(const KernelFamily& family, const Problem& prob
   return all;
 }
 
-void expect_right(const KernelFamily& family, const Problem& problem, std::size_t configs) {
+void expect_right(const KernelFamily& family, const Problem& problem, const std::vector<Config>& configs) {
   GateOptions options;
   options.reference_threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   auto gate = CorrectnessGate::make(*gpu(), problem, options);
   ASSERT_TRUE(gate.ok()) << gate.message();
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::vector<std::string> names;
-  for (const Config& config : some_configs(family, problem, configs)) {
+  for (const Config& config : configs) {
     auto kernel = family.build(problem, config);
     ASSERT_TRUE(kernel.ok()) << print(problem) << " " << config.text() << ": " << kernel.message();
     const Outcome quick = gate->quick(**kernel);
@@ -148,18 +152,190 @@ TEST_F(CudaDevice, EveryFamilyOnAwkwardShapesIsRight) {
       {DataType::f8_e4m3fn, DataType::bf16}, {DataType::f8_e4m3fn, DataType::f16}};
   int taken = 0;
   for (const KernelFamily* family : gpu()->families()) {
+    if (family->name() == "wgmma") continue;  // has tests of its own below
     for (const Size& size : sizes) {
       int turn = 0;
       for (const auto& [x, y] : types) {
         const Problem problem = dense(size.m, size.n, size.k, x, y, ++turn % 2 == 0);
         if (!family->accepts(problem).ok()) continue;
         ++taken;
-        expect_right(*family, problem, 12);
+        expect_right(*family, problem, some_configs(*family, problem, 12));
         ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
       }
     }
   }
   EXPECT_GT(taken, 60);
+}
+
+/// Each way through the kernel at least twice: tiles, warpgroups, turns, both orders of the operands,
+/// clusters that share and clusters that divide k.
+std::vector<Config> wgmma_configs(const KernelFamily& family, const Problem& problem) {
+  const char* names[] = {
+      "wgmma_r1_sw0_ta64_tb64_wg1_turn0_ks1_ca1_cb1_c1_ring112",
+      "wgmma_r1_sw0_ta128_tb128_wg2_turn0_ks1_ca1_cb1_c1_ring226",
+      "wgmma_r1_sw0_ta128_tb256_wg2_turn0_ks1_ca2_cb1_c1_ring226",
+      "wgmma_r1_sw0_ta256_tb128_wg2_turn0_ks1_ca1_cb2_c1_ring226",
+      "wgmma_r1_sw0_ta128_tb128_wg2_turn1_ks1_ca2_cb1_c1_ring226",
+      "wgmma_r1_sw0_ta64_tb256_wg2_turn1_ks1_ca1_cb2_c1_ring226",
+      "wgmma_r1_sw0_ta64_tb96_wg1_turn0_ks2_ca1_cb1_c3_ring226",
+      "wgmma_r1_sw0_ta128_tb128_wg2_turn0_ks1_ca1_cb1_c8_ring226",
+      "wgmma_r1_sw0_ta128_tb64_wg1_turn0_ks1_ca1_cb1_c2_ring112_pdl1",
+      "wgmma_r1_sw0_ta128_tb192_wg2_turn0_ks1_ca1_cb1_c1_ring226_pdl1",
+      "wgmma_r1_sw1_ta64_tb16_wg1_turn0_ks2_ca1_cb1_c2_ring112",
+      "wgmma_r1_sw1_ta64_tb32_wg1_turn0_ks1_ca2_cb1_c1_ring112_pdl1",
+      "wgmma_r1_sw1_ta64_tb64_wg1_turn0_ks2_ca1_cb1_c7_ring112",
+      "wgmma_r1_sw1_ta128_tb64_wg2_turn0_ks1_ca1_cb1_c4_ring226_pdl1",
+      "wgmma_r1_sw1_ta128_tb128_wg2_turn0_ks1_ca1_cb1_c5_ring226",
+      "wgmma_r1_sw1_ta64_tb128_wg2_turn1_ks1_ca1_cb2_c1_ring226",
+      "wgmma_r1_sw1_ta128_tb96_wg2_turn0_ks1_ca1_cb2_c1_ring226",
+  };
+  const Space space = family.space(problem);
+  std::vector<Config> configs{family.default_config(problem)};
+  for (const char* name : names) {
+    const auto candidate = parse_kernel_name(name, space.keys());
+    EXPECT_TRUE(candidate.ok()) << candidate.message();
+    if (space.build_refusal(candidate->config).empty()) configs.push_back(candidate->config);
+  }
+  return configs;
+}
+
+TEST_F(CudaDevice, EveryWayThroughWgmmaIsRight) {
+  const KernelFamily* family = gpu()->find_family("wgmma");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("wgmma").message();
+  const Size sizes[] = {{1, 8, 16},       {3, 130, 4096},   {17, 100, 208},  {33, 1280, 1032},
+                        {64, 2112, 640},  {65, 129, 80},    {96, 264, 520},  {129, 777, 576},
+                        {300, 520, 2048}, {513, 1000, 776}, {700, 4099, 144}};
+  const std::pair<DataType, DataType> types[] = {{DataType::bf16, DataType::bf16},
+                                                 {DataType::f8_e4m3fn, DataType::bf16},
+                                                 {DataType::bf16, DataType::f32},
+                                                 {DataType::f16, DataType::f16},
+                                                 {DataType::f8_e4m3fn, DataType::f16}};
+  int taken = 0;
+  int turn = 0;
+  for (const Size& size : sizes) {
+    // bf16 always, and one of the others in turn.
+    for (const auto& [x, y] : {types[0], types[1 + turn % 4]}) {
+      const Problem problem = dense(size.m, size.n, size.k, x, y, ++turn % 3 == 0);
+      if (!family->accepts(problem).ok()) continue;
+      ++taken;
+      expect_right(*family, problem, wgmma_configs(*family, problem));
+      ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+    }
+  }
+  EXPECT_GE(taken, 18);
+}
+
+/// y = x · wᵀ by kernels that each read what the one in front of them has written.
+class DependentChain {
+ public:
+  static constexpr std::int64_t size = 1024;
+
+  DependentChain() {
+    const Problem problem = shape();
+    auto operands = DeviceOperands::make(*gpu(), problem, Placement::plain);
+    const auto host = make_inputs(problem, 3);
+    EXPECT_TRUE(operands.ok() && host.ok());
+    EXPECT_TRUE(operands->fill(*host).ok());
+    operands_.emplace(std::move(*operands));
+    for (auto& buffer : outputs_) {
+      auto made = gpu()->allocate(bytes(), Placement::plain);
+      EXPECT_TRUE(made.ok());
+      buffer = std::move(*made);
+    }
+  }
+  static Problem shape() { return dense(16, size, size, DataType::bf16, DataType::bf16, false); }
+
+  /// `links` products, the weight the same in all; the last result.
+  std::vector<unsigned short> run(const Kernel& kernel, int links) {
+    auto made = operands_->operands(WeightLayout::plain);
+    EXPECT_TRUE(made.ok());
+    Operands call = *made;
+    for (int i = 0; i < links; ++i) {
+      call.y = outputs_[i % 2]->data();
+      call.ldy = size;
+      EXPECT_TRUE(kernel.run(call, nullptr, {}).ok());
+      call.x = call.y;
+      call.ldx = size;
+    }
+    EXPECT_TRUE(gpu()->synchronize().ok());
+    std::vector<unsigned short> result(bytes() / 2);
+    EXPECT_TRUE(gpu()->copy_out(result.data(), outputs_[(links - 1) % 2]->data(), bytes()).ok());
+    return result;
+  }
+
+ private:
+  static std::size_t bytes() { return 16 * size * 2; }
+  std::optional<DeviceOperands> operands_;
+  std::unique_ptr<Buffer> outputs_[2];
+};
+
+TEST_F(CudaDevice, ADependentLaunchSeesWhatTheKernelInFrontWrote) {
+  const char* pairs[][2] = {{"skinny_r1_r64_ks1_c4_ring110", "skinny_r1_r64_ks1_c4_ring110_pdl1"},
+                            {"skinny_r1_r64_ks2_c1_ring50", "skinny_r1_r64_ks2_c1_ring50_pdl1"},
+                            {"wgmma_r1_sw1_ta64_tb16_wg1_turn0_ks1_ca1_cb1_c2_ring112",
+                             "wgmma_r1_sw1_ta64_tb16_wg1_turn0_ks1_ca1_cb1_c2_ring112_pdl1"},
+                            {"wgmma_r1_sw1_ta64_tb16_wg1_turn0_ks1_ca2_cb1_c1_ring112",
+                             "wgmma_r1_sw1_ta64_tb16_wg1_turn0_ks1_ca2_cb1_c1_ring112_pdl1"}};
+  if (gpu()->find_family("skinny") == nullptr) GTEST_SKIP() << gpu()->missing_family("skinny").message();
+  DependentChain chain;
+  for (const auto& [plain, dependent] : pairs) {
+    const auto build = [&](const char* name) {
+      const auto candidate = gpu()->resolve(name, DependentChain::shape());
+      EXPECT_TRUE(candidate.ok()) << candidate.message();
+      return gpu()->build(*candidate, DependentChain::shape());
+    };
+    const auto first = build(plain);
+    const auto second = build(dependent);
+    ASSERT_TRUE(first.ok() && second.ok()) << first.message() << second.message();
+    const auto expected = chain.run(**first, 12);
+    for (int repeat = 0; repeat < 20; ++repeat) EXPECT_EQ(chain.run(**second, 12), expected) << dependent;
+  }
+}
+
+/// Asks the device whether it is being captured while a sample captures it.
+class AskingKernel final : public Kernel {
+ public:
+  std::size_t workspace_bytes() const override { return 0; }
+  WeightLayout weight_layout() const override { return WeightLayout::plain; }
+  Status run(const Operands&, void*, Stream stream) const override {
+    capturing = gpu()->is_capturing(stream);
+    return {};
+  }
+  mutable bool capturing = false;
+};
+
+TEST_F(CudaDevice, KnowsThatAStreamIsBeingCaptured) {
+  EXPECT_FALSE(gpu()->is_capturing({}));
+  const AskingKernel kernel;
+  const Operands rotation[] = {Operands{}};
+  (void)gpu()->sample({&kernel, rotation, 0, 1, nullptr});
+  EXPECT_TRUE(kernel.capturing);
+  EXPECT_FALSE(gpu()->is_capturing({}));
+}
+
+TEST_F(CudaDevice, ASampleOfDependentLaunches) {
+  if (gpu()->find_family("skinny") == nullptr) GTEST_SKIP() << gpu()->missing_family("skinny").message();
+  const Problem problem = dense(16, 8192, 8192, DataType::bf16, DataType::bf16, false);
+  auto operands = DeviceOperands::make(*gpu(), problem, Placement::plain);
+  auto y = gpu()->allocate(16 * 8192 * 2, Placement::plain);
+  ASSERT_TRUE(operands.ok() && y.ok());
+  auto made = operands->operands(WeightLayout::plain);
+  ASSERT_TRUE(made.ok());
+  made->y = (*y)->data();
+  made->ldy = problem.n;
+  const Operands rotation[] = {*made};
+  for (const char* name : {"skinny_r1_r64_ks1_c2_ring110", "skinny_r1_r64_ks1_c2_ring110_pdl1"}) {
+    const auto candidate = gpu()->resolve(name, problem);
+    ASSERT_TRUE(candidate.ok()) << candidate.message();
+    const auto kernel = gpu()->build(*candidate, problem);
+    ASSERT_TRUE(kernel.ok()) << kernel.message();
+    const SampleRequest request{kernel->get(), rotation, 0, 50, nullptr};
+    ASSERT_TRUE(gpu()->sample(request).ok());
+    const auto time = gpu()->sample(request);
+    ASSERT_TRUE(time.ok()) << time.message();
+    EXPECT_GT(*time, 13);
+    EXPECT_LT(*time, 1000);
+  }
 }
 
 TEST_F(CudaDevice, ASampleIsTheTimeOfOneLaunch) {

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "backends/cuda/kernels/skinny/skinny.h"
+#include "backends/cuda/kernels/wgmma/wgmma.h"
 #include "backends/gpu/kernels/simt/simt.h"
 #include "support/nvrtc.h"
 
@@ -39,14 +41,31 @@ std::vector<Config> corners(const Space& space) {
   return found;
 }
 
+/// Of the wgmma family: for each shape of the loop the widest tile, which needs most registers.
+std::vector<Config> widest_tiles(const Space& space) {
+  std::map<std::string, Config> found;
+  for (const Config& config : space.enumerate()) {
+    std::string shape;
+    for (const char* key : {"sw", "ta", "wg", "turn", "ks"}) shape += std::string(config.word(key)) + " ";
+    shape += config.number("c") > 1 ? "split" : "";
+    Config& widest = found.try_emplace(shape, config).first->second;
+    if (config.number("tb") > widest.number("tb")) widest = config;
+  }
+  std::vector<Config> configs;
+  for (const auto& [shape, config] : found) configs.push_back(config);
+  return configs;
+}
+
 void expect_compiles(const KernelFamily& family, CompileOnlyRuntime& runtime, const Problem& problem) {
   ASSERT_TRUE(family.accepts(problem).ok()) << family.accepts(problem).message();
-  std::vector<Config> configs = corners(family.space(problem));
+  const Space space = family.space(problem);
+  std::vector<Config> configs = family.name() == "wgmma" ? widest_tiles(space) : corners(space);
   configs.push_back(family.default_config(problem));
   ASSERT_GE(configs.size(), 2U);
   std::set<std::string> seen;
   for (const Config& config : configs) {
-    if (!seen.insert(config.text()).second) continue;
+    // A dependent launch is decided at run time: the source is the same.
+    if (is_dependent(config) || !seen.insert(config.text()).second) continue;
     const auto kernel = family.build(problem, config);
     ASSERT_TRUE(kernel.ok()) << runtime.architecture() << " " << print(problem) << " " << config.text()
                              << ": " << kernel.message();
@@ -78,6 +97,18 @@ TEST(GpuCompile, SkinnyForHopper) {
   expect_compiles(*family, runtime, dense(16, 1280, 8192, DataType::f16, DataType::f32));
   expect_compiles(*family, runtime, dense(32, 1280, 8192, DataType::f8_e4m3fn, DataType::bf16));
   expect_compiles(*family, runtime, dense(64, 1280, 8192, DataType::bf16, DataType::f16));
+}
+
+TEST(GpuCompile, WgmmaForHopper) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const cuda::api::Driver no_driver{};
+  const auto family = cuda::make_wgmma_family(runtime, no_driver);
+  expect_compiles(*family, runtime, dense(96, 4096, 7168, DataType::bf16, DataType::bf16));
+  expect_compiles(*family, runtime, dense(512, 2112, 7168, DataType::f8_e4m3fn, DataType::f16));
+  Problem biased = dense(4096, 7168, 2048, DataType::f16, DataType::f32);
+  biased.bias = true;
+  expect_compiles(*family, runtime, biased);
 }
 
 TEST(GpuCompile, ASpillIsRefused) {

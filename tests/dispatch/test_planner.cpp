@@ -52,6 +52,34 @@ TEST_F(Planner, ExactRowWinsOverEveryOtherLevel) {
   EXPECT_EQ(made->workspace_bytes(), 128U);
 }
 
+TEST_F(Planner, ADependentLaunchNeedsTheCallersPromises) {
+  TunedEntry both = row(small_problem(3), "alpha_r1_a1");
+  both.pdl_kernel_name = "alpha_r1_a2_pdl1";
+  both.pdl_us = 1;
+  const PlanRef plain = plan({both}, small_problem(3));
+  EXPECT_EQ(plain->account().kernel_name, "alpha_r1_a1");
+  const auto early = make_plan(device_, tables_, small_problem(3), {false, true});
+  ASSERT_TRUE(early.ok()) << early.message();
+  EXPECT_EQ((*early)->account().kernel_name, "alpha_r1_a2_pdl1");
+  EXPECT_THAT((*early)->account().rule, HasSubstr("programmatic dependent launch"));
+}
+
+TEST_F(Planner, APlainRowNeverLaunchesEarly) {
+  const PlanRef made = plan({row(small_problem(3), "alpha_r1_a2_pdl1")}, small_problem(3));
+  EXPECT_EQ(made->account().match, Match::untuned);
+  EXPECT_THAT(made->account().rule, HasSubstr("constant_weights and predecessor_triggers"));
+}
+
+TEST_F(Planner, ARowWhoseDependentKernelIsUnknownRunsItsPlainOne) {
+  TunedEntry both = row(small_problem(3), "alpha_r1_a1");
+  both.pdl_kernel_name = "gone_r1_pdl1";
+  both.pdl_us = 1;
+  (void)plan({both}, small_problem(3));
+  const auto made = make_plan(device_, tables_, small_problem(3), {false, true});
+  ASSERT_TRUE(made.ok()) << made.message();
+  EXPECT_EQ((*made)->account().kernel_name, "alpha_r1_a1");
+}
+
 TEST_F(Planner, RangeWinsOverPadding) {
   TunedEntry range = row(small_problem(64), "alpha_r1_a2");
   range.m_from = 2;

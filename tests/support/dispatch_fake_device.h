@@ -100,6 +100,7 @@ class FakeFamily final : public KernelFamily {
   Space space(const Problem&) const override {
     Space space;
     space.add(Parameter{"a", {"1", "2"}, "1", "which"});
+    space.add(Parameter{"pdl", {"0", "1"}, "0", "launched early"});
     return space;
   }
   Config default_config(const Problem&) const override {

@@ -351,6 +351,44 @@ TEST_F(Tuner, SplitKOff) {
     EXPECT_EQ(name.find("sk2"), std::string::npos) << name;
 }
 
+class TunerOfDependentLaunches : public Tuner {
+ protected:
+  TunerOfDependentLaunches() {
+    device_.add({.name = "stream", .parameters = {{"pdl", {"0", "1"}, "0", ""}}, .packed = std::nullopt});
+    times_["stream_r1_pdl0"] = 60;
+    times_["stream_r1_pdl1"] = 40;
+  }
+};
+
+TEST_F(TunerOfDependentLaunches, AreNotTriedUnlessAllowed) {
+  ask({problem_of(8)});
+  const auto entry = run().problems[0].entry;
+  EXPECT_EQ(entry->kernel_name, "tiled_r1_kc128_sk2");
+  EXPECT_EQ(entry->pdl_kernel_name, "");
+  EXPECT_FALSE(entry->pdl_us.has_value());
+  EXPECT_EQ(evaluator_.screened.count("stream_r1_pdl1"), 0U);
+}
+
+TEST_F(TunerOfDependentLaunches, HaveColumnsOfTheirOwn) {
+  request_.pdl = true;
+  ask({problem_of(8)});
+  const auto entry = run().problems[0].entry;
+  EXPECT_EQ(entry->kernel_name, "tiled_r1_kc128_sk2");
+  EXPECT_EQ(entry->us, 50);
+  EXPECT_EQ(entry->pdl_kernel_name, "stream_r1_pdl1");
+  EXPECT_EQ(entry->pdl_us, 40);
+}
+
+TEST_F(TunerOfDependentLaunches, StandOnlyWhereTheyBeatThePlainWinner) {
+  request_.pdl = true;
+  times_["stream_r1_pdl1"] = 50;
+  ask({problem_of(8)});
+  const auto entry = run().problems[0].entry;
+  EXPECT_EQ(entry->kernel_name, "tiled_r1_kc128_sk2");
+  EXPECT_EQ(entry->pdl_kernel_name, "");
+  EXPECT_FALSE(entry->pdl_us.has_value());
+}
+
 TEST_F(Tuner, WrongRequestsAreRefusedBeforeAnythingIsMeasured) {
   ask({problem_of(8)});
   request_.libtypes = {"asm"};

@@ -46,8 +46,11 @@ inline constexpr unsigned event_default = 0;
 inline constexpr unsigned event_record_external = 1;
 inline constexpr unsigned stream_default = 0;
 inline constexpr int capture_mode_thread_local = 1;
+inline constexpr int capture_none = 0;
 
 inline constexpr int launch_attribute_cluster = 4;
+inline constexpr int launch_attribute_programmatic =
+    6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 struct LaunchAttribute {
   int id;
   int pad;
@@ -130,6 +133,7 @@ struct Driver {
   Result (*event_elapsed)(float*, Event, Event);
   Result (*capture_begin)(CudaStream, int);
   Result (*capture_end)(CudaStream, Graph*);
+  Result (*capture_status)(CudaStream, int*);
   Result (*graph_instantiate)(GraphExec*, Graph, unsigned long long);
   Result (*graph_upload)(GraphExec, CudaStream);
   Result (*graph_launch)(GraphExec, CudaStream);
@@ -221,6 +225,15 @@ inline constexpr int algorithm_custom = 5;
 inline constexpr int algorithm_stages = 6;
 inline constexpr int algorithm_inner_shape = 7;
 inline constexpr int algorithm_cluster = 8;
+// what an algorithm can be set to
+inline constexpr int capability_split_k = 0;
+inline constexpr int capability_reductions = 1;
+inline constexpr int capability_swizzle = 2;
+inline constexpr int capability_tiles = 6;
+inline constexpr int capability_custom = 7;
+inline constexpr int capability_stages = 13;
+inline constexpr int reduction_in_place = 1;
+inline constexpr int reduction_compute_type = 2;
 
 struct CublasLt {
   std::size_t (*version)();
@@ -237,6 +250,8 @@ struct CublasLt {
   int (*heuristic)(LtHandle, LtMatmul*, LtLayout*, LtLayout*, LtLayout*, LtLayout*, LtPreference, int,
                    LtHeuristic*, int*);
   int (*algorithm_init)(LtHandle, int, int, int, int, int, int, int, LtAlgorithm*);
+  int (*algorithm_ids)(LtHandle, int, int, int, int, int, int, int, int*, int*);
+  int (*algorithm_capability)(const LtAlgorithm*, int, void*, std::size_t, std::size_t*);
   int (*algorithm_check)(LtHandle, LtMatmul*, LtLayout*, LtLayout*, LtLayout*, LtLayout*, const LtAlgorithm*,
                          LtHeuristic*);
   int (*algorithm_set)(LtAlgorithm*, int, const void*, std::size_t);

@@ -184,6 +184,13 @@ std::size_t CudaDevice::free_memory_bytes() {
   return runtime_->driver().memory_info(&free, &total) == api::success ? free : 0;
 }
 
+bool CudaDevice::is_capturing(Stream stream) const {
+  runtime_->enter();
+  int status = api::capture_none;
+  return runtime_->driver().capture_status(runtime_->stream_of(stream), &status) == api::success &&
+         status != api::capture_none;
+}
+
 Result<Candidate> CudaDevice::baseline(const Problem& problem) const {
   constexpr std::array<std::string_view, 1> order{"cublaslt"};
   return first_that_accepts(*this, order, problem, StatusCode::not_found);

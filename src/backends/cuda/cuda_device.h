@@ -42,6 +42,8 @@ class CudaDevice final : public Device {
   std::size_t last_level_cache_bytes() override;
   std::size_t free_memory_bytes() override;
 
+  bool is_capturing(Stream stream) const override;
+
   Result<Candidate> baseline(const Problem& problem) const override;
   Result<Candidate> fallback(const Problem& problem) const override;
 

@@ -1,5 +1,6 @@
 #include "backends/cuda/cuda_runtime.h"
 
+#include <array>
 #include <utility>
 
 #include "backends/cuda/cubin.h"
@@ -46,18 +47,27 @@ class CudaProgram final : public gpu::Program {
 
   Status launch(const gpu::LaunchShape& shape, void** arguments, Stream stream) const override {
     runtime_.enter();
-    api::LaunchAttribute cluster{};
-    cluster.id = api::launch_attribute_cluster;
-    cluster.value.cluster[0] = shape.cluster;
-    cluster.value.cluster[1] = cluster.value.cluster[2] = 1;
+    std::array<api::LaunchAttribute, 2> attributes{};
+    unsigned count = 0;
+    if (shape.cluster > 1) {
+      api::LaunchAttribute& cluster = attributes[count++];
+      cluster.id = api::launch_attribute_cluster;
+      cluster.value.cluster[0] = shape.cluster;
+      cluster.value.cluster[1] = cluster.value.cluster[2] = 1;
+    }
+    if (shape.dependent) {
+      api::LaunchAttribute& programmatic = attributes[count++];
+      programmatic.id = api::launch_attribute_programmatic;
+      programmatic.value.number = 1;
+    }
     api::LaunchConfig config{};
     for (int i = 0; i < 3; ++i) config.grid[i] = shape.grid[static_cast<std::size_t>(i)];
     config.block[0] = shape.threads;
     config.block[1] = config.block[2] = 1;
     config.shared_bytes = static_cast<unsigned>(shape.shared_bytes);
     config.stream = runtime_.stream_of(stream);
-    config.attributes = &cluster;
-    config.attribute_count = shape.cluster > 1 ? 1 : 0;
+    config.attributes = attributes.data();
+    config.attribute_count = count;
     const api::Result result = runtime_.driver().launch(&config, function_, arguments, nullptr);
     if (result == api::success) return {};
     return driver_status(

@@ -52,7 +52,8 @@ void bind(Finder& find, api::Driver& f) {
   find(f.event_create, "cuEventCreate")(f.event_destroy, "cuEventDestroy_v2");
   find(f.event_record, "cuEventRecordWithFlags")(f.event_synchronize, "cuEventSynchronize");
   find(f.event_elapsed, "cuEventElapsedTime")(f.capture_begin, "cuStreamBeginCapture_v2");
-  find(f.capture_end, "cuStreamEndCapture")(f.graph_instantiate, "cuGraphInstantiateWithFlags");
+  find(f.capture_end, "cuStreamEndCapture")(f.capture_status, "cuStreamIsCapturing")(
+      f.graph_instantiate, "cuGraphInstantiateWithFlags");
   find(f.graph_upload, "cuGraphUpload")(f.graph_launch, "cuGraphLaunch")(f.graph_destroy, "cuGraphDestroy");
   find(f.graph_exec_destroy, "cuGraphExecDestroy")(f.module_load, "cuModuleLoadData");
   find(f.module_unload, "cuModuleUnload")(f.module_function, "cuModuleGetFunction");
@@ -77,7 +78,8 @@ void bind(Finder& find, api::CublasLt& f) {
   find(f.preference_destroy, "cublasLtMatmulPreferenceDestroy");
   find(f.preference_set, "cublasLtMatmulPreferenceSetAttribute");
   find(f.heuristic, "cublasLtMatmulAlgoGetHeuristic")(f.algorithm_init, "cublasLtMatmulAlgoInit");
-  find(f.algorithm_check, "cublasLtMatmulAlgoCheck");
+  find(f.algorithm_check, "cublasLtMatmulAlgoCheck")(f.algorithm_ids, "cublasLtMatmulAlgoGetIds");
+  find(f.algorithm_capability, "cublasLtMatmulAlgoCapGetAttribute");
   find(f.algorithm_set, "cublasLtMatmulAlgoConfigSetAttribute");
   find(f.algorithm_get, "cublasLtMatmulAlgoConfigGetAttribute")(f.matmul, "cublasLtMatmul");
 }

@@ -22,4 +22,23 @@ struct MatrixBox {
 /// `unsupported` where the matrix is not aligned as the engine needs it.
 Status encode(const api::Driver& driver, const MatrixBox& box, api::TensorMap& map);
 
+/// A map that was encoded once, for matrices of one size at any address: a call then copies 128 bytes instead
+/// of asking the driver. That a map holds its matrix's address in its first word and nowhere else is no
+/// promise of the driver, so it is found out for this one; where it is otherwise, or rows lie another
+/// distance apart, each call encodes. Immutable.
+class MovableMap {
+ public:
+  /// `box.data` does not matter. `driver` must outlive the map; without a driver nothing can be encoded.
+  MovableMap(const api::Driver& driver, const MatrixBox& box);
+  /// The map of the matrix at `data`; as encode().
+  Status at(const void* data, std::int64_t row_bytes, api::TensorMap& map) const;
+  bool is_movable() const { return movable_; }
+
+ private:
+  const api::Driver& driver_;
+  MatrixBox box_;
+  api::TensorMap encoded_{};
+  bool movable_ = false;
+};
+
 }  // namespace gemmtune::cuda

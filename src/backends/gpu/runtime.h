@@ -45,6 +45,9 @@ struct LaunchShape {
   unsigned threads = 1;
   unsigned cluster = 1;          // blocks a cluster, along x
   std::size_t shared_bytes = 0;  // dynamic
+  /// May start while the kernel before it on the stream still runs: the program waits for what it needs of
+  /// it.
+  bool dependent = false;
 };
 
 /// A loaded kernel. Immutable; launches from any number of threads.

@@ -2,6 +2,7 @@
 
 #include "backends/cuda/kernels/cublaslt/cublaslt.h"
 #include "backends/cuda/kernels/skinny/skinny.h"
+#include "backends/cuda/kernels/wgmma/wgmma.h"
 #include "backends/gpu/kernels/simt/simt.h"
 
 namespace gemmtune::cuda {
@@ -13,6 +14,7 @@ std::vector<std::unique_ptr<KernelFamily>> make_families(CudaRuntime& runtime,
   if (!runtime.compiles().ok()) return families;
   if (runtime.compute_capability() == 90 && runtime.driver().tensor_map != nullptr) {
     families.push_back(make_skinny_family(runtime, runtime.driver()));
+    families.push_back(make_wgmma_family(runtime, runtime.driver()));
   }
   families.push_back(gpu::make_simt_family(runtime));
   return families;

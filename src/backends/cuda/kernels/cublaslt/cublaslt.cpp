@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backends/cuda/kernels/cublaslt/algorithm.h"
+#include "backends/cuda/kernels/cublaslt/enumeration.h"
 #include "backends/gpu/kernels/element_code.h"
 
 namespace gemmtune::cuda {
@@ -85,7 +86,8 @@ class CublasLtFamily final : public KernelFamily {
   int tie_rank() const override { return 0; }
   Status accepts(const Problem& problem) const override;
   std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
-  Space space(const Problem& problem) const override;
+  Space space(const Problem& problem) const override { return space_of(proposed(problem)); }
+  Space exhaustive_space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override { return proposals(problem)->front().config; }
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
   double predicted_microseconds(const Problem& problem, const Config& config) const override;
@@ -95,6 +97,8 @@ class CublasLtFamily final : public KernelFamily {
  private:
   using Proposals = std::shared_ptr<const std::vector<Proposal>>;
   Proposals proposals(const Problem& problem) const;
+  std::vector<Config> proposed(const Problem& problem) const;
+  static Space space_of(std::vector<Config> configs);
   const Proposal* find(const std::vector<Proposal>& list, const Config& config) const;
 
   CudaRuntime& runtime_;
@@ -137,10 +141,31 @@ const Proposal* CublasLtFamily::find(const std::vector<Proposal>& list, const Co
   return nullptr;
 }
 
-Space CublasLtFamily::space(const Problem& problem) const {
-  Space space;
+std::vector<Config> CublasLtFamily::proposed(const Problem& problem) const {
   std::vector<Config> configs;
   for (const Proposal& one : *proposals(problem)) configs.push_back(one.config);
+  return configs;
+}
+
+/// The library's proposals first, in its order.
+Space CublasLtFamily::exhaustive_space(const Problem& problem) const {
+  std::vector<Config> configs = proposed(problem);
+  runtime_.enter();
+  if (auto described = describe(lt_, problem); described.ok()) {
+    const std::set<std::string> known = [&] {
+      std::set<std::string> texts;
+      for (const Config& config : configs) texts.insert(config.text());
+      return texts;
+    }();
+    for (Config& config : enumerate_algorithms(lt_, handle_, *described, workspace_limit)) {
+      if (!known.contains(config.text())) configs.push_back(std::move(config));
+    }
+  }
+  return space_of(std::move(configs));
+}
+
+Space CublasLtFamily::space_of(std::vector<Config> configs) {
+  Space space;
   for (Parameter& parameter : algorithm_parameters()) {
     std::set<std::int64_t> proposed;
     for (const Config& config : configs) proposed.insert(config.number(parameter.key));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "backends/cuda/kernels/hopper.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/kernels/element_code.h"
 #include "base/hash.h"
@@ -35,6 +36,7 @@ struct Arguments {
   int steps;
   int stages;
   int blocks;
+  int dependent;
 };
 
 /// A config worked out for a problem.
@@ -48,6 +50,7 @@ struct Plan {
   std::int64_t tiles = 1;  // clusters
   std::int64_t stage_bytes = 0;
   std::int64_t shared_bytes = 0;
+  bool dependent = false;  // a programmatic dependent launch
 };
 
 Plan plan_of(const Problem& problem, const Config& config, const gpu::Limits& limits) {
@@ -56,6 +59,7 @@ Plan plan_of(const Problem& problem, const Config& config, const gpu::Limits& li
   plan.pieces = config.number("ks", 1);
   plan.blocks = config.number("c", 1);
   plan.columns = columns_of(problem.m);
+  plan.dependent = config.number("pdl", 0) != 0;
   const std::int64_t k_bytes = bytes_of(problem.x_type, problem.k);
   plan.steps = ceil_div(k_bytes, piece_bytes * plan.pieces);
   plan.tiles = ceil_div(problem.n, plan.rows);
@@ -74,11 +78,19 @@ class SkinnyKernel final : public Kernel {
  public:
   SkinnyKernel(const api::Driver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
                const Plan& plan)
-      : driver_(driver), program_(std::move(program)), problem_(problem), plan_(plan) {
+      : program_(std::move(program)),
+        problem_(problem),
+        plan_(plan),
+        element_bytes_(bits(problem.x_type) / 8),
+        w_map_(driver,
+               {nullptr, element_bytes_, problem.n, problem.k, problem.k * element_bytes_, plan.rows}),
+        x_map_(driver,
+               {nullptr, element_bytes_, problem.m, problem.k, problem.k * element_bytes_, plan.columns}) {
     shape_.threads = threads;
     shape_.grid[0] = static_cast<unsigned>(plan.tiles * plan.blocks);
     shape_.cluster = static_cast<unsigned>(plan.blocks);
     shape_.shared_bytes = static_cast<std::size_t>(plan.shared_bytes);
+    shape_.dependent = plan.dependent;
   }
   std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return WeightLayout::plain; }
@@ -86,12 +98,8 @@ class SkinnyKernel final : public Kernel {
   Status run(const Operands& o, void*, Stream stream) const override {
     Arguments values{};
     const std::int64_t ldx = problem_.m == 1 ? problem_.k : o.ldx;
-    const int element_bytes = bits(problem_.x_type) / 8;
-    GEMMTUNE_RETURN_IF_ERROR(
-        encode(driver_, {o.w, element_bytes, problem_.n, problem_.k, problem_.k * element_bytes, plan_.rows},
-               values.w));
-    GEMMTUNE_RETURN_IF_ERROR(encode(
-        driver_, {o.x, element_bytes, problem_.m, problem_.k, ldx * element_bytes, plan_.columns}, values.x));
+    GEMMTUNE_RETURN_IF_ERROR(w_map_.at(o.w, problem_.k * element_bytes_, values.w));
+    GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * element_bytes_, values.x));
     values.bias = o.bias;
     values.x_scale = static_cast<const float*>(o.x_scale);
     values.w_scale = static_cast<const float*>(o.w_scale);
@@ -102,15 +110,18 @@ class SkinnyKernel final : public Kernel {
     values.steps = static_cast<int>(plan_.steps);
     values.stages = static_cast<int>(plan_.stages);
     values.blocks = static_cast<int>(plan_.blocks);
+    values.dependent = plan_.dependent ? 1 : 0;
     void* arguments[] = {&values};
     return program_->launch(shape_, arguments, stream);
   }
 
  private:
-  const api::Driver& driver_;
   std::shared_ptr<gpu::Program> program_;
   Problem problem_;
   Plan plan_;
+  int element_bytes_;
+  MovableMap w_map_;
+  MovableMap x_map_;
   gpu::LaunchShape shape_;
 };
 
@@ -119,7 +130,8 @@ class SkinnyFamily final : public KernelFamily {
   SkinnyFamily(gpu::Runtime& runtime, const api::Driver& driver)
       : runtime_(runtime),
         driver_(driver),
-        source_(std::string(gpu::number_source()) + std::string(skinny_source())) {}
+        source_(std::string(gpu::number_source()) + std::string(hopper_source()) +
+                std::string(skinny_source())) {}
 
   std::string_view name() const override { return "skinny"; }
   std::string identity() const override {
@@ -201,6 +213,10 @@ Space SkinnyFamily::space(const Problem& problem) const {
                       .values = {"50", "75", "110", "220"},
                       .absent = "110",
                       .meaning = "KiB of stages, at most"});
+  space.add(Parameter{.key = "pdl",
+                      .values = {"0", "1"},
+                      .absent = "0",
+                      .meaning = "1: launched before the kernel before it has ended"});
   space.add(
       Constraint{"fits", [this, problem](const Config& config) { return refuse_build(problem, config); }});
   space.add(Constraint{"waste",
@@ -220,6 +236,7 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
   blocks = std::min(blocks, ceil_div(bytes_of(problem.x_type, problem.k), piece_bytes));
   config.set("c", blocks);
   config.set("ring", std::int64_t{110});
+  config.set("pdl", std::int64_t{0});
   return config;
 }
 

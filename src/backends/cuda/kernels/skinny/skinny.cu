@@ -7,12 +7,10 @@
 // ELEMENT, OUTPUT.
 #define GROUPS (ROWS / 8)
 #define PITCH (COLUMNS + 2)  // floats; even, so that pairs are aligned, and no multiple of the banks
-#define PIECE_BYTES 128
 #define W_PIECE (ROWS * PIECE_BYTES)
 #define X_PIECE (COLUMNS * PIECE_BYTES)
 #define STAGE_BYTES (PIECES * (W_PIECE + X_PIECE))
 #define CONSUMERS 128
-#define PIECE_ELEMENTS (PIECE_BYTES / (int)sizeof(element))
 
 #if ELEMENT == 3
 #define SHAPE_K "32.f32.e4m3.e4m3"
@@ -61,10 +59,6 @@
                : "l"(a), "l"(b))
 #endif
 
-struct alignas(128) TensorMap {
-  unsigned long long opaque[16];
-};
-
 struct Arguments {
   TensorMap w;
   TensorMap x;
@@ -77,36 +71,9 @@ struct Arguments {
   int steps;   // of all of k: PIECES pieces each; what lies past its end reads as zero
   int stages;
   int blocks;  // of a cluster
+  int dependent;  // launched before the kernel before it has ended: the weight alone may be read at once
 };
 
-static __device__ inline unsigned shared_address(const void* pointer) {
-  return (unsigned)__cvta_generic_to_shared(pointer);
-}
-static __device__ inline void barrier_init(unsigned barrier, unsigned arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
-}
-static __device__ inline void barrier_expect(unsigned barrier, unsigned bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-static __device__ inline void barrier_arrive(unsigned barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-static __device__ inline void barrier_wait(unsigned barrier, unsigned parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
-      "@done bra finished;\n"
-      "bra again;\n"
-      "finished:\n"
-      "}" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
-}
-static __device__ inline void prefetch_map(const TensorMap* map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
 // `policy`: how long the second-level cache should keep it.
 static __device__ inline void copy_box(unsigned to, const TensorMap* map, int column, int row, unsigned barrier, unsigned long long policy) {
   asm volatile(
@@ -114,10 +81,6 @@ static __device__ inline void copy_box(unsigned to, const TensorMap* map, int co
       "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
       "l"(map), "r"(column), "r"(row), "r"(barrier), "l"(policy)
       : "memory");
-}
-// Rows of 128 bytes, swizzled in groups of 8 rows.
-static __device__ inline unsigned long long matrix_descriptor(unsigned address) {
-  return (unsigned long long)((address & 0x3ffffu) >> 4) | (1ull << 16) | (64ull << 32) | (1ull << 62);
 }
 static __device__ inline int first_group(int block, int blocks) { return (block * GROUPS + blocks - 1) / blocks; }
 
@@ -140,27 +103,47 @@ static __device__ inline Policies make_policies() {
   return policies;
 }
 
-// One thread fills the ring: x right behind each piece of the weight, so that the first product need not wait for
-// the whole first burst of weights.
-static __device__ inline void load_stage(const Arguments& a, const Layout& at, const Policies& policies, int row, int step, int stage) {
-  const unsigned w = at.ring + (unsigned)stage * STAGE_BYTES;
-  const unsigned full = at.full + 8u * (unsigned)stage;
-  barrier_expect(full, STAGE_BYTES);
-#pragma unroll
-  for (int i = 0; i < PIECES; ++i) {
-    const int k = (step * PIECES + i) * PIECE_ELEMENTS;
-    copy_box(w + (unsigned)i * W_PIECE, &a.w, k, row, full, policies.w);
-    copy_box(w + PIECES * W_PIECE + (unsigned)i * X_PIECE, &a.x, k, 0, full, policies.x);
-  }
+// What a stage takes of the weight and of x.
+static __device__ inline void load_weight(const Arguments& a, const Layout& at, const Policies& policies, int row, int step, int stage, int i) {
+  copy_box(at.ring + (unsigned)stage * STAGE_BYTES + (unsigned)i * W_PIECE, &a.w, (step * PIECES + i) * PIECE_ELEMENTS, row,
+           at.full + 8u * (unsigned)stage, policies.w);
+}
+static __device__ inline void load_x(const Arguments& a, const Layout& at, const Policies& policies, int step, int stage, int i) {
+  copy_box(at.ring + (unsigned)stage * STAGE_BYTES + PIECES * W_PIECE + (unsigned)i * X_PIECE, &a.x,
+           (step * PIECES + i) * PIECE_ELEMENTS, 0, at.full + 8u * (unsigned)stage, policies.x);
 }
 
+// A dependent launch fills the whole ring with the weight while the kernel before still runs; x follows when it may.
+static __device__ inline int load_early(const Arguments& a, const Layout& at, const Policies& policies, int row, int begin, int end) {
+  const int early = end - begin < a.stages ? end - begin : a.stages;
+  for (int stage = 0; stage < early; ++stage) {
+    barrier_expect(at.full + 8u * (unsigned)stage, STAGE_BYTES);
+#pragma unroll
+    for (int i = 0; i < PIECES; ++i) load_weight(a, at, policies, row, begin + stage, stage, i);
+  }
+  wait_for_predecessor();
+  for (int stage = 0; stage < early; ++stage) {
+#pragma unroll
+    for (int i = 0; i < PIECES; ++i) load_x(a, at, policies, begin + stage, stage, i);
+  }
+  return early;
+}
+
+// One thread fills the ring: x right behind each piece of the weight, so that the first product need not wait for
+// the whole first burst of weights.
 static __device__ inline void produce(const Arguments& a, const Layout& at, int row, int begin, int end) {
   const Policies policies = make_policies();
-  int stage = 0;
-  unsigned parity = 1;
-  for (int step = begin; step < end; ++step) {
+  const int early = a.dependent ? load_early(a, at, policies, row, begin, end) : 0;
+  int stage = early == a.stages ? 0 : early;
+  unsigned parity = early == a.stages ? 0 : 1;
+  for (int step = begin + early; step < end; ++step) {
     barrier_wait(at.empty + 8u * (unsigned)stage, parity);
-    load_stage(a, at, policies, row, step, stage);
+    barrier_expect(at.full + 8u * (unsigned)stage, STAGE_BYTES);
+#pragma unroll
+    for (int i = 0; i < PIECES; ++i) {
+      load_weight(a, at, policies, row, step, stage, i);
+      load_x(a, at, policies, step, stage, i);
+    }
     if (++stage == a.stages) {
       stage = 0;
       parity ^= 1u;
@@ -198,12 +181,6 @@ static __device__ inline void consume(float (&d)[ROWS / 64][COLUMNS / 2], const 
     }
   }
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-}
-
-static __device__ inline unsigned remote_address(unsigned address, int block) {
-  unsigned remote;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(block));
-  return remote;
 }
 
 // Each row of the product goes to the block that adds up this row, two neighbouring columns at a time.
@@ -291,6 +268,7 @@ static __device__ inline void finish(const Arguments& a, const float* sums, long
 
 extern "C" __global__ void __launch_bounds__(CONSUMERS + 32) skinny(const __grid_constant__ Arguments a) {
   extern __shared__ unsigned char memory[];
+  if (a.dependent) release_dependents();
   const int blocks = a.blocks;
   const int rank = (int)(blockIdx.x % (unsigned)blocks);
   const int most = (GROUPS + blocks - 1) / blocks;
@@ -319,19 +297,21 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 32) skinny(const __grid
     if (blocks > 1) barrier_expect(at.arrived, (unsigned)(blocks * own * 8 * COLUMNS * 4));
   }
   __syncthreads();
-  if (blocks > 1) asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  if (blocks > 1) cluster_arrive();
 
   if (threadIdx.x >= CONSUMERS) {
     if (threadIdx.x == CONSUMERS) produce(a, at, (int)row, begin, end);
     __syncwarp();
-    if (blocks > 1) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    if (blocks > 1) cluster_wait();
     return;
   }
+  // Nothing but the weight is read, and nothing written, before the kernel before has ended.
+  if (a.dependent) wait_for_predecessor();
   const float scale = a.x_scale ? *a.x_scale * *a.w_scale : 1.0f;
   float d[ROWS / 64][COLUMNS / 2] = {};
   consume(d, a, at, begin, end);
   // The others' barriers exist from here on.
-  if (blocks > 1) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  if (blocks > 1) cluster_wait();
   exchange(d, at, rank, blocks);
   if (blocks == 1) {
     asm volatile("bar.sync 1, 128;" ::: "memory");

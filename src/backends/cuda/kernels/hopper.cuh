@@ -1,0 +1,52 @@
+// What kernels for Hopper share: barriers in shared memory, the copy engine's maps, the matrix unit's descriptors, clusters, dependent
+// launches.
+#define PIECE_BYTES 128  // of k, in one row: as wide as the swizzle
+#define PIECE_ELEMENTS (PIECE_BYTES / (int)sizeof(element))
+
+struct alignas(128) TensorMap {
+  unsigned long long opaque[16];
+};
+
+static __device__ inline unsigned shared_address(const void* pointer) { return (unsigned)__cvta_generic_to_shared(pointer); }
+static __device__ inline void barrier_init(unsigned barrier, unsigned arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
+}
+static __device__ inline void barrier_expect(unsigned barrier, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+static __device__ inline unsigned remote_address(unsigned address, int block) {
+  unsigned remote;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(block));
+  return remote;
+}
+static __device__ inline void barrier_arrive_at(unsigned barrier, int block) {
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(remote_address(barrier, block)) : "memory");
+}
+static __device__ inline void barrier_arrive(unsigned barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+static __device__ inline void barrier_wait(unsigned barrier, unsigned parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra finished;\n"
+      "bra again;\n"
+      "finished:\n"
+      "}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+static __device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+static __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+// The next kernel of the stream may start, where it was launched as a dependent one.
+static __device__ inline void release_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+// Returns once the kernel in front has ended and what it wrote is visible; at once where there is nothing to wait for.
+static __device__ inline void wait_for_predecessor() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+static __device__ inline void prefetch_map(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
+
+// Rows of 128 bytes, swizzled in groups of 8 rows.
+static __device__ inline unsigned long long matrix_descriptor(unsigned address) {
+  return (unsigned long long)((address & 0x3ffffu) >> 4) | (1ull << 16) | (64ull << 32) | (1ull << 62);
+}

@@ -1,0 +1,218 @@
+#include "backends/cuda/kernels/wgmma/wgmma.h"
+
+#include <utility>
+
+#include "backends/cuda/kernels/hopper.h"
+#include "backends/cuda/kernels/wgmma/wgmma_plan.h"
+#include "backends/cuda/tensor_map.h"
+#include "backends/gpu/kernels/element_code.h"
+#include "base/hash.h"
+
+namespace gemmtune::cuda {
+namespace {
+
+/// As in wgmma.cu.
+struct Arguments {
+  api::TensorMap a;
+  api::TensorMap b;
+  const void* bias;
+  const float* x_scale;
+  const float* w_scale;
+  void* y;
+  long long ldy;
+  int m, n;
+  int steps;
+  int stages;
+  int split;
+  int ca, cb;
+  int tiles_a, tiles_b;
+  int band;
+  int once;
+  int dependent;
+};
+
+int narrow(std::int64_t value) { return static_cast<int>(value); }
+
+class WgmmaKernel final : public Kernel {
+ public:
+  WgmmaKernel(const api::Driver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
+              const WgmmaPlan& plan)
+      : program_(std::move(program)),
+        problem_(problem),
+        plan_(plan),
+        element_bytes_(bits(problem.x_type) / 8),
+        x_map_(driver, {nullptr, element_bytes_, problem.m, problem.k, problem.k * element_bytes_,
+                        plan.swapped ? plan.b_rows / plan.ca : plan.a_rows / plan.cb}),
+        w_map_(driver, {nullptr, element_bytes_, problem.n, problem.k, problem.k * element_bytes_,
+                        plan.swapped ? plan.a_rows / plan.cb : plan.b_rows / plan.ca}) {
+    shape_.threads = static_cast<unsigned>(plan.threads());
+    shape_.grid[0] = static_cast<unsigned>(plan.blocks);
+    shape_.cluster = static_cast<unsigned>(plan.cluster());
+    shape_.shared_bytes = static_cast<std::size_t>(plan.shared_bytes);
+    shape_.dependent = plan.dependent;
+  }
+  std::size_t workspace_bytes() const override { return 0; }
+  WeightLayout weight_layout() const override { return WeightLayout::plain; }
+
+  Status run(const Operands& o, void*, Stream stream) const override {
+    Arguments values{};
+    const std::int64_t ldx = problem_.m == 1 ? problem_.k : o.ldx;
+    GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * element_bytes_, plan_.swapped ? values.b : values.a));
+    GEMMTUNE_RETURN_IF_ERROR(
+        w_map_.at(o.w, problem_.k * element_bytes_, plan_.swapped ? values.a : values.b));
+    values.bias = o.bias;
+    values.x_scale = static_cast<const float*>(o.x_scale);
+    values.w_scale = static_cast<const float*>(o.w_scale);
+    values.y = o.y;
+    values.ldy = o.ldy;
+    values.m = narrow(problem_.m);
+    values.n = narrow(problem_.n);
+    values.steps = narrow(plan_.steps);
+    values.stages = narrow(plan_.stages);
+    values.split = narrow(plan_.split);
+    values.ca = narrow(plan_.ca);
+    values.cb = narrow(plan_.cb);
+    values.tiles_a = narrow(plan_.tiles_a);
+    values.tiles_b = narrow(plan_.tiles_b);
+    values.band = narrow(plan_.band);
+    values.once = plan_.once ? 1 : 0;
+    values.dependent = plan_.dependent ? 1 : 0;
+    void* arguments[] = {&values};
+    return program_->launch(shape_, arguments, stream);
+  }
+
+ private:
+  std::shared_ptr<gpu::Program> program_;
+  Problem problem_;
+  WgmmaPlan plan_;
+  int element_bytes_;
+  MovableMap x_map_;
+  MovableMap w_map_;
+  gpu::LaunchShape shape_;
+};
+
+class WgmmaFamily final : public KernelFamily {
+ public:
+  WgmmaFamily(gpu::Runtime& runtime, const api::Driver& driver)
+      : runtime_(runtime),
+        driver_(driver),
+        source_(std::string(gpu::number_source()) + std::string(hopper_source()) +
+                std::string(wgmma_load_source()) + std::string(wgmma_source())) {}
+
+  std::string_view name() const override { return "wgmma"; }
+  std::string identity() const override {
+    return fmt::format("wgmma r1 source {}", short_hash(source_ + multiply_source(DataType::bf16, 16), 12));
+  }
+  int tie_rank() const override { return 11; }
+  Status accepts(const Problem& problem) const override;
+  std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
+  Space space(const Problem& problem) const override;
+  Config default_config(const Problem& problem) const override {
+    return default_wgmma_config(problem, runtime_.limits());
+  }
+  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
+  double predicted_microseconds(const Problem& problem, const Config& config) const override {
+    return predicted_wgmma(problem, plan(problem, config), runtime_.limits());
+  }
+  std::int64_t resources(const Problem& problem, const Config& config) const override {
+    return plan(problem, config).shared_bytes;
+  }
+  std::string_view thread_pool() const override { return "gpu"; }
+
+ private:
+  WgmmaPlan plan(const Problem& problem, const Config& config) const {
+    return wgmma_plan(problem, config, runtime_.limits());
+  }
+
+  gpu::Runtime& runtime_;
+  const api::Driver& driver_;
+  std::string source_;
+};
+
+Status WgmmaFamily::accepts(const Problem& problem) const {
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(name(), problem));
+  const auto refuse = [&](std::string_view subject, std::string detail) {
+    return Status::unsupported("wgmma: {}: {}", subject, detail);
+  };
+  if (problem.x_type == DataType::f32) return refuse("data types", "f32 operands: the matrix unit has none");
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  if (problem.m > most || problem.n > most || problem.k > most)
+    return refuse("size",
+                  fmt::format("{} x {} x {}, at most {} each", problem.m, problem.n, problem.k, most));
+  if (bytes_of(problem.x_type, problem.k) % 16 != 0)
+    return refuse("alignment", fmt::format("rows of k = {} {} are no multiple of 16 bytes", problem.k,
+                                           to_string(problem.x_type)));
+  if (problem.alignment % 16 != 0)
+    return refuse("alignment",
+                  fmt::format("operands at multiples of {} bytes, 16 are needed", problem.alignment));
+  return {};
+}
+
+Space WgmmaFamily::space(const Problem& problem) const {
+  Space space;
+  for (Parameter& parameter : wgmma_parameters()) space.add(std::move(parameter));
+  const auto limits = runtime_.limits();
+  const auto rule = [&](std::string name, Rule kind, auto refusal, std::vector<std::string> reads) {
+    space.add(Constraint{std::move(name),
+                         [problem, limits, refusal](const Config& config) -> std::string {
+                           const WgmmaPlan plan = wgmma_plan(problem, config, limits);
+                           return refusal(problem, config, plan, limits);
+                         },
+                         kind, std::move(reads)});
+  };
+  rule("tile", Rule::build,
+       [](auto&, auto&, const WgmmaPlan& plan, auto&) { return refuse_wgmma_tile(plan); },
+       {"ta", "tb", "wg", "turn"});
+  rule("tile waste", Rule::search,
+       [](const Problem& of, auto&, const WgmmaPlan& plan, auto&) {
+         return refuse_wgmma_tile_waste(of, plan);
+       },
+       {"sw", "ta", "tb"});
+  rule("cluster", Rule::build,
+       [](auto&, auto&, const WgmmaPlan& plan, auto&) { return refuse_wgmma_cluster(plan); },
+       {"ca", "cb", "c"});
+  rule("fits", Rule::build,
+       [](auto&, auto&, const WgmmaPlan& plan, const gpu::Limits& most) { return refuse_wgmma(plan, most); },
+       {});
+  rule("waste", Rule::search,
+       [](const Problem& of, auto&, const WgmmaPlan& plan, const gpu::Limits& most) {
+         return refuse_wgmma_waste(of, plan, most);
+       },
+       {});
+  rule("ring", Rule::search,
+       [](const Problem& of, const Config& config, auto&, const gpu::Limits& most) {
+         return refuse_wgmma_ring(of, config, most);
+       },
+       {});
+  return space;
+}
+
+Result<std::unique_ptr<Kernel>> WgmmaFamily::build(const Problem& problem, const Config& config) const {
+  GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
+  if (const std::string refusal = space(problem).build_refusal(config); !refusal.empty())
+    return Status::unsupported("wgmma: {}", refusal);
+  const WgmmaPlan planned = plan(problem, config);
+  gpu::Source source{"wgmma", multiply_source(problem.x_type, planned.b_rows) + source_,
+                     gpu::type_defines(problem), "wgmma"};
+  source.defines.push_back(fmt::format("A_ROWS={}", planned.a_rows));
+  source.defines.push_back(fmt::format("B_ROWS={}", planned.b_rows));
+  source.defines.push_back(fmt::format("WARPGROUPS={}", planned.warpgroups));
+  source.defines.push_back(fmt::format("TURNS={}", planned.turns ? 1 : 0));
+  source.defines.push_back(fmt::format("SWAP={}", planned.swapped ? 1 : 0));
+  source.defines.push_back(fmt::format("SPLIT={}", planned.split > 1 ? 1 : 0));
+  source.defines.push_back(fmt::format("PIECES={}", planned.pieces));
+  source.defines.push_back(fmt::format("BIAS={}", problem.bias ? 1 : 0));
+  auto program = runtime_.load(source);
+  if (!program.ok()) return program.status();
+  GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(planned.shared_bytes)));
+  return std::unique_ptr<Kernel>(
+      std::make_unique<WgmmaKernel>(driver_, std::move(*program), problem, planned));
+}
+
+}  // namespace
+
+std::unique_ptr<KernelFamily> make_wgmma_family(gpu::Runtime& runtime, const api::Driver& driver) {
+  return std::make_unique<WgmmaFamily>(runtime, driver);
+}
+
+}  // namespace gemmtune::cuda

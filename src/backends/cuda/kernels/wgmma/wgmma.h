@@ -1,0 +1,19 @@
+// wgmma: tiles of any size on Hopper: copy engine, matrix unit, one warp that loads and one or two warpgroups
+// that multiply.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "backends/cuda/cuda_api.h"
+#include "backends/gpu/runtime.h"
+
+namespace gemmtune::cuda {
+
+/// The runtime must outlive the family and its kernels. `driver` makes tensor maps; building needs none.
+std::unique_ptr<KernelFamily> make_wgmma_family(gpu::Runtime& runtime, const api::Driver& driver);
+
+std::string_view wgmma_load_source();  // wgmma_load.cuh
+std::string_view wgmma_source();       // wgmma.cu, which follows it
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,199 @@
+// y[m, n] = sum over k of x[m, k] * w[n, k] on Hopper. D = A * B^T with A, B = x, w or, SWAP, w, x. One warp feeds a ring of stages
+// through the copy engine; one or two warpgroups multiply. Either both have their half of the rows of each tile, or
+// (TURNS) they take whole tiles in turn, so that one stores while the other multiplies.
+//
+// A cluster either shares operands (`ca` blocks along A's rows have the same rows of B, `cb` along B's rows the same of A: each
+// loads its part of what is shared and sends it to all), or divides k into `split` parts and adds them up in a fixed order.
+//
+// Set from outside: A_ROWS, B_ROWS of a tile, WARPGROUPS (1, 2), TURNS, SWAP, SPLIT (1: blocks divide k), PIECES of 128 bytes of k
+// a stage, BIAS, ELEMENT, OUTPUT, MULTIPLY(d, a, b): one instruction, 64 x B_ROWS, 32 bytes of k, added to d, and SETTLE(d): the
+// compiler neither moves a use of d across this nor keeps a copy.
+#define A_PIECE (A_ROWS * PIECE_BYTES)
+#define B_PIECE (B_ROWS * PIECE_BYTES)
+#define STAGE_BYTES (PIECES * (A_PIECE + B_PIECE))
+#define CONSUMERS (128 * WARPGROUPS)
+#define GROUP_ROWS (TURNS ? A_ROWS : A_ROWS / WARPGROUPS)  // of a warpgroup
+#define BLOCKS64 (GROUP_ROWS / 64)
+#define WARPS_A_STAGE (TURNS ? 4 : 4 * WARPGROUPS)  // that read it
+#define UNITS ((SWAP ? B_ROWS : A_ROWS) / 8)  // groups of 8 rows of y; what the parts of k are shared out by
+#define ACROSS (SWAP ? A_ROWS : B_ROWS)       // columns of y
+
+struct Arguments {
+  TensorMap a;
+  TensorMap b;
+  const output* bias;
+  const float* x_scale;
+  const float* w_scale;
+  output* y;
+  long long ldy;
+  int m, n;
+  int steps;             // of all of k: PIECES pieces each; what lies past its end reads as zero
+  int stages;
+  int split;             // blocks that divide k
+  int ca, cb;            // blocks that share rows of B, of A; one of the three at most is above 1
+  int tiles_a, tiles_b;  // of clusters
+  int band;              // tiles along A that are worked on together
+  int once;              // the weight is read by one tile alone
+  int dependent;         // launched before the kernel before it has ended: the weight alone may be read at once
+};
+
+// `policy`: how long the second-level cache should keep it. `blocks`: the blocks of the cluster that get it, each at the same place
+// and told by its own barrier.
+static __device__ inline void copy_box(unsigned to, const TensorMap* map, int column, int row, unsigned barrier, unsigned blocks,
+                                       unsigned long long policy) {
+  if (blocks == 0) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
+        "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+        "l"(map), "r"(column), "r"(row), "r"(barrier), "l"(policy)
+        : "memory");
+  } else {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+        "[%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(to),
+        "l"(map), "r"(column), "r"(row), "r"(barrier), "h"((unsigned short)blocks), "l"(policy)
+        : "memory");
+  }
+}
+
+struct Layout {
+  unsigned ring;     // stages x STAGE_BYTES: for each piece of a stage the rows of A, then for each those of B
+  unsigned scratch;  // what is being stored, or what the parts of k send each other
+  unsigned full;     // a barrier a stage
+  unsigned empty;
+  unsigned arrived;
+};
+
+struct Tile {
+  int a, b;  // first rows
+};
+
+// Neighbours in order lie in a band of tiles along A, so that what is worked on at a time shares operands in the second-level
+// cache.
+static __device__ inline Tile tile_at(const Arguments& a, int index, int ra, int rb) {
+  const int in_band = a.band * a.tiles_b;
+  const int first = index / in_band * a.band;
+  const int within = index % in_band;
+  const int height = a.tiles_a - first < a.band ? a.tiles_a - first : a.band;
+  Tile tile;
+  tile.a = ((first + within % height) * a.ca + ra) * A_ROWS;
+  tile.b = (within / height * a.cb + rb) * B_ROWS;
+  return tile;
+}
+
+// What this block does.
+struct Part {
+  int rank;              // in the cluster
+  int ra, rb;            // its place among those that share
+  int unit, units;       // the cluster's tiles: unit, unit + units, …
+  int begin, end;        // steps of k
+};
+
+static __device__ inline Part part_of(const Arguments& a) {
+  const int cluster = a.split * a.ca * a.cb;
+  Part part;
+  part.rank = (int)(blockIdx.x % (unsigned)cluster);
+  part.unit = (int)(blockIdx.x / (unsigned)cluster);
+  part.units = (int)(gridDim.x / (unsigned)cluster);
+  const int place = SPLIT ? 0 : part.rank;
+  part.ra = place % a.ca;
+  part.rb = place / a.ca;
+  const int k_part = SPLIT ? part.rank : 0;
+  part.begin = (int)((long long)a.steps * k_part / a.split);
+  part.end = (int)((long long)a.steps * (k_part + 1) / a.split);
+  return part;
+}
+
+// ---- the warp that loads
+
+// Both operands as the loading thread sees them: its part of what the cluster shares.
+struct Feed {
+  int a_rows, b_rows;      // from which row of the tile this block loads
+  unsigned a_blocks, b_blocks;  // that get them; 0: itself alone
+  unsigned long long a_policy, b_policy;
+};
+
+static __device__ inline Feed feed_of(const Arguments& a, const Part& part) {
+  unsigned long long normal, first, last;
+  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(normal));
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(last));
+  const unsigned long long weight = a.once ? first : normal;
+  const unsigned long long x = a.once ? last : normal;
+  Feed feed;
+  feed.a_rows = part.rb * (A_ROWS / a.cb);
+  feed.b_rows = part.ra * (B_ROWS / a.ca);
+  feed.a_blocks = 0;
+  feed.b_blocks = 0;
+  if (a.cb > 1) {
+    for (int i = 0; i < a.cb; ++i) feed.a_blocks |= 1u << (part.ra + a.ca * i);
+  }
+  if (a.ca > 1) feed.b_blocks = ((1u << a.ca) - 1u) << (a.ca * part.rb);
+  feed.a_policy = SWAP ? weight : x;
+  feed.b_policy = SWAP ? x : weight;
+  return feed;
+}
+
+static __device__ inline void load_a(const Arguments& a, const Layout& at, const Feed& feed, const Tile& tile, int step, int stage, int i) {
+  copy_box(at.ring + (unsigned)stage * STAGE_BYTES + (unsigned)(i * A_PIECE + feed.a_rows * PIECE_BYTES), &a.a,
+           (step * PIECES + i) * PIECE_ELEMENTS, tile.a + feed.a_rows, at.full + 8u * (unsigned)stage, feed.a_blocks, feed.a_policy);
+}
+static __device__ inline void load_b(const Arguments& a, const Layout& at, const Feed& feed, const Tile& tile, int step, int stage, int i) {
+  copy_box(at.ring + (unsigned)stage * STAGE_BYTES + (unsigned)(PIECES * A_PIECE + i * B_PIECE + feed.b_rows * PIECE_BYTES), &a.b,
+           (step * PIECES + i) * PIECE_ELEMENTS, tile.b + feed.b_rows, at.full + 8u * (unsigned)stage, feed.b_blocks, feed.b_policy);
+}
+
+// A dependent launch fills the whole ring with the weight while the kernel before still runs; x follows when it may.
+static __device__ inline int load_early(const Arguments& a, const Layout& at, const Feed& feed, const Part& part) {
+  const int steps = part.end - part.begin;
+  const int early = steps < a.stages ? steps : a.stages;
+  const Tile tile = tile_at(a, part.unit, part.ra, part.rb);
+  for (int stage = 0; stage < early; ++stage) {
+    barrier_expect(at.full + 8u * (unsigned)stage, STAGE_BYTES);
+#pragma unroll
+    for (int i = 0; i < PIECES; ++i) {
+      if (SWAP) {
+        load_a(a, at, feed, tile, part.begin + stage, stage, i);
+      } else {
+        load_b(a, at, feed, tile, part.begin + stage, stage, i);
+      }
+    }
+  }
+  wait_for_predecessor();
+  for (int stage = 0; stage < early; ++stage) {
+#pragma unroll
+    for (int i = 0; i < PIECES; ++i) {
+      if (SWAP) {
+        load_b(a, at, feed, tile, part.begin + stage, stage, i);
+      } else {
+        load_a(a, at, feed, tile, part.begin + stage, stage, i);
+      }
+    }
+  }
+  return early;
+}
+
+static __device__ inline void produce(const Arguments& a, const Layout& at, const Part& part) {
+  const Feed feed = feed_of(a, part);
+  const int early = a.dependent ? load_early(a, at, feed, part) : 0;
+  int stage = early == a.stages ? 0 : early;
+  unsigned parity = early == a.stages ? 0 : 1;
+  int begin = part.begin + early;
+  for (int index = part.unit; index < a.tiles_a * a.tiles_b; index += part.units) {
+    const Tile tile = tile_at(a, index, part.ra, part.rb);
+    for (int step = begin; step < part.end; ++step) {
+      barrier_wait(at.empty + 8u * (unsigned)stage, parity);
+      barrier_expect(at.full + 8u * (unsigned)stage, STAGE_BYTES);
+#pragma unroll
+      for (int i = 0; i < PIECES; ++i) {
+        load_a(a, at, feed, tile, step, stage, i);
+        load_b(a, at, feed, tile, step, stage, i);
+      }
+      if (++stage == a.stages) {
+        stage = 0;
+        parity ^= 1u;
+      }
+    }
+    begin = part.begin;
+  }
+}

@@ -1,0 +1,65 @@
+// A config of the wgmma family worked out for a problem: tiles, memory, grid, and what is refused before it
+// is compiled.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backends/gpu/runtime.h"
+#include "candidates/space.h"
+#include "problem/problem.h"
+
+namespace gemmtune::cuda {
+
+/// The product is D = A · Bᵀ with A = x, B = w, or, swapped, A = w, B = x.
+struct WgmmaPlan {
+  bool swapped = false;
+  std::int64_t a_rows = 128;  // of a tile
+  std::int64_t b_rows = 128;
+  std::int64_t warpgroups = 2;  // that multiply
+  bool turns = false;           // each takes whole tiles, in turn
+  std::int64_t pieces = 1;      // of 128 bytes of k a stage
+  std::int64_t ca = 1;          // blocks of a cluster along A, which share rows of B
+  std::int64_t cb = 1;          // along B, which share rows of A
+  std::int64_t split = 1;       // blocks of a cluster that divide k
+  bool dependent = false;       // a programmatic dependent launch
+
+  std::int64_t steps = 1;  // of all of k
+  std::int64_t stages = 0;
+  std::int64_t stage_bytes = 0;
+  std::int64_t shared_bytes = 0;
+  std::int64_t tiles_a = 1;  // of clusters
+  std::int64_t tiles_b = 1;
+  std::int64_t band = 1;      // tiles along A that are worked on together
+  std::int64_t resident = 1;  // blocks a multiprocessor, by shared memory and threads
+  std::int64_t blocks = 1;    // of the grid
+  bool once = false;          // the weight is read by one tile alone
+
+  std::int64_t cluster() const { return ca * cb * split; }
+  std::int64_t tiles() const { return tiles_a * tiles_b; }
+  std::int64_t threads() const { return 128 * warpgroups + 32; }
+  /// Sums that a thread holds.
+  std::int64_t accumulators() const { return (turns ? a_rows : a_rows / warpgroups) / 64 * b_rows / 2; }
+};
+
+WgmmaPlan wgmma_plan(const Problem& problem, const Config& config, const gpu::Limits& limits);
+
+std::vector<Parameter> wgmma_parameters();
+// Each empty, or why such a kernel cannot be built or run: for what sw, ta, tb, wg and turn say, for ca, cb
+// and c, and for the rest.
+std::string refuse_wgmma_tile(const WgmmaPlan& plan);
+std::string refuse_wgmma_cluster(const WgmmaPlan& plan);
+std::string refuse_wgmma(const WgmmaPlan& plan, const gpu::Limits& limits);
+// Each empty, or why it is not worth a try: for sw, ta and tb, for the whole config, for its ring.
+std::string refuse_wgmma_tile_waste(const Problem& problem, const WgmmaPlan& plan);
+std::string refuse_wgmma_waste(const Problem& problem, const WgmmaPlan& plan, const gpu::Limits& limits);
+std::string refuse_wgmma_ring(const Problem& problem, const Config& config, const gpu::Limits& limits);
+Config default_wgmma_config(const Problem& problem, const gpu::Limits& limits);
+/// A rank, not a time.
+double predicted_wgmma(const Problem& problem, const WgmmaPlan& plan, const gpu::Limits& limits);
+
+/// The definitions of MULTIPLY for b_rows rows of B, one instruction and its operands, and of SETTLE.
+std::string multiply_source(DataType element, std::int64_t b_rows);
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,256 @@
+// The wgmma family without a GPU: grids, memory and refusals by arithmetic, the instruction's text, and maps
+// that move.
+#include "backends/cuda/kernels/wgmma/wgmma_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "backends/cuda/kernels/wgmma/wgmma.h"
+#include "backends/cuda/tensor_map.h"
+#include "support/nvrtc.h"
+
+namespace gemmtune::cuda {
+namespace {
+
+using testing::HasSubstr;
+
+Problem dense(std::int64_t m, std::int64_t n, std::int64_t k, DataType type = DataType::bf16) {
+  Problem problem;
+  problem.m = m;
+  problem.n = n;
+  problem.k = k;
+  problem.x_type = problem.w_type = type;
+  problem.y_type = DataType::bf16;
+  problem.scale_ab = type == DataType::f8_e4m3fn;
+  return problem;
+}
+
+Config config_of(const std::string& settings) {
+  const auto candidate = parse_kernel_name(
+      "wgmma_r1_" + settings, {"sw", "ta", "tb", "wg", "turn", "ks", "ca", "cb", "c", "ring", "pdl"});
+  EXPECT_TRUE(candidate.ok()) << candidate.message();
+  return candidate->config;
+}
+
+/// A family that compiles nothing.
+class NoCompiler final : public gpu::Runtime {
+ public:
+  const gpu::Limits& limits() const override { return limits_; }
+  const std::string& architecture() const override { return architecture_; }
+  Result<std::shared_ptr<gpu::Program>> load(const gpu::Source& source) override {
+    source_ = source;
+    return Status::unsupported("no compiler");
+  }
+  const gpu::Source& last() const { return source_; }
+
+ private:
+  gpu::Limits limits_ = limits_of("sm_90a");
+  std::string architecture_ = "sm_90a";
+  gpu::Source source_;
+};
+
+const gpu::Limits h200 = limits_of("sm_90a");
+
+TEST(WgmmaPlan, TilesAndStagesOfALargeProblem) {
+  const WgmmaPlan plan = wgmma_plan(dense(4096, 7168, 2048), config_of("sw0_ta128_tb256_wg2_ring226"), h200);
+  EXPECT_EQ(plan.tiles_a, 32);
+  EXPECT_EQ(plan.tiles_b, 28);
+  EXPECT_EQ(plan.stage_bytes, (128 + 256) * 128);
+  EXPECT_EQ(plan.stages, 4);
+  EXPECT_EQ(plan.accumulators(), 128);
+  EXPECT_EQ(plan.threads(), 288);
+  EXPECT_EQ(plan.blocks, 132);
+  EXPECT_FALSE(plan.once);
+  EXPECT_LE(plan.shared_bytes, 232448);
+}
+
+TEST(WgmmaPlan, ASwappedProblemReadsTheWeightOnce) {
+  const WgmmaPlan plan = wgmma_plan(dense(60, 1280, 8192), config_of("sw1_ta64_tb64_wg1_c6_ring112"), h200);
+  EXPECT_EQ(plan.tiles_a, 20);
+  EXPECT_EQ(plan.tiles_b, 1);
+  EXPECT_EQ(plan.blocks, 120);
+  EXPECT_TRUE(plan.once);
+  EXPECT_EQ(plan.steps, 128);
+  EXPECT_EQ(plan.resident, 2);
+}
+
+TEST(WgmmaPlan, ClustersRoundTheTilesUp) {
+  const WgmmaPlan plan = wgmma_plan(dense(129, 128, 512), config_of("sw0_ta64_tb128_wg1_ca2_ring112"), h200);
+  EXPECT_EQ(plan.tiles_a, 2);  // of 128 rows
+  EXPECT_EQ(plan.blocks, 4);
+  EXPECT_EQ(plan.cluster(), 2);
+}
+
+TEST(WgmmaPlan, EveryBandIsWithinTheTiles) {
+  for (const std::int64_t m : {1, 64, 300, 4096}) {
+    const Problem problem = dense(m, 1280, 8192);
+    NoCompiler runtime;
+    const api::Driver no_driver{};
+    const auto family = make_wgmma_family(runtime, no_driver);
+    const std::vector<Config> configs = family->space(problem).enumerate();
+    EXPECT_GE(configs.size(), 8U);
+    for (const Config& config : configs) {
+      const WgmmaPlan plan = wgmma_plan(problem, config, h200);
+      EXPECT_GE(plan.band, 1);
+      EXPECT_LE(plan.band, plan.tiles_a);
+      EXPECT_EQ(plan.blocks % plan.cluster(), 0);
+      EXPECT_LE(plan.blocks, plan.tiles() * plan.cluster());
+      EXPECT_LE(plan.shared_bytes, 232448);
+      EXPECT_GT(family->predicted_microseconds(problem, config), 0);
+    }
+  }
+}
+
+std::string refusal(const Problem& problem, const std::string& settings) {
+  NoCompiler runtime;
+  const api::Driver no_driver{};
+  const auto family = make_wgmma_family(runtime, no_driver);
+  return family->space(problem).build_refusal(config_of(settings));
+}
+
+TEST(WgmmaPlan, RefusesBeforeItCompiles) {
+  const Problem problem = dense(512, 4096, 4096);
+  EXPECT_EQ(refusal(problem, "sw0_ta128_tb128_wg2_ring226"), "");
+  EXPECT_THAT(refusal(problem, "sw0_ta64_tb128_wg2_ring226"), HasSubstr("less than 64 rows"));
+  EXPECT_THAT(refusal(problem, "sw0_ta256_tb256_wg2_ring226"), HasSubstr("registers"));
+  EXPECT_THAT(refusal(problem, "sw0_ta128_tb128_wg1_turn1_ring226"), HasSubstr("two warpgroups"));
+  EXPECT_THAT(refusal(problem, "sw0_ta128_tb128_wg2_ca2_cb2_ring226"), HasSubstr("one of c, ca and cb"));
+  EXPECT_THAT(refusal(problem, "sw0_ta128_tb128_wg2_ca2_c2_ring226"), HasSubstr("one of c, ca and cb"));
+  EXPECT_THAT(refusal(problem, "sw0_ta128_tb128_wg2_turn1_c2_ring226"), HasSubstr("turn does not go with c"));
+  EXPECT_THAT(refusal(problem, "sw1_ta64_tb16_wg1_c4_ring112"), HasSubstr("eight rows"));
+  EXPECT_THAT(refusal(dense(512, 4096, 128), "sw0_ta128_tb128_wg2_c8_ring226"), HasSubstr("steps of k"));
+  EXPECT_THAT(refusal(problem, "sw0_ta128_tb256_wg2_ks2_ring112"), HasSubstr("two stages"));
+}
+
+TEST(WgmmaPlan, AnyProblemHasADefaultThatCanBeBuilt) {
+  NoCompiler runtime;
+  const api::Driver no_driver{};
+  const auto family = make_wgmma_family(runtime, no_driver);
+  for (const std::int64_t m : {1, 17, 64, 100, 512, 513, 8192}) {
+    for (const std::int64_t n : {8, 1280, 24576}) {
+      for (const std::int64_t k : {8, 144, 7168}) {
+        const Problem problem = dense(m, n, k);
+        ASSERT_TRUE(family->accepts(problem).ok());
+        EXPECT_EQ(family->space(problem).build_refusal(family->default_config(problem)), "")
+            << m << " " << n << " " << k << " " << family->default_config(problem).text();
+      }
+    }
+  }
+}
+
+TEST(WgmmaPlan, RefusesWhatTheMatrixUnitOrTheCopyEngineCannot) {
+  NoCompiler runtime;
+  const api::Driver no_driver{};
+  const auto family = make_wgmma_family(runtime, no_driver);
+  EXPECT_THAT(family->accepts(dense(64, 64, 20)).message(), HasSubstr("no multiple of 16 bytes"));
+  Problem single = dense(64, 64, 64, DataType::f32);
+  single.y_type = DataType::f32;
+  EXPECT_THAT(family->accepts(single).message(), HasSubstr("data types"));
+  Problem unaligned = dense(64, 64, 64);
+  unaligned.alignment = 8;
+  EXPECT_THAT(family->accepts(unaligned).message(), HasSubstr("alignment"));
+}
+
+TEST(WgmmaPlan, WhatIsCompiledDependsOnTheTileAlone) {
+  NoCompiler runtime;
+  const api::Driver no_driver{};
+  const auto family = make_wgmma_family(runtime, no_driver);
+  const auto source_of = [&](const char* settings) {
+    EXPECT_FALSE(family->build(dense(512, 4096, 4096), config_of(settings)).ok());
+    return runtime.last();
+  };
+  const gpu::Source plain = source_of("sw0_ta128_tb128_wg2_turn0_ks1_ca1_cb1_c1_ring226_pdl0");
+  const gpu::Source shared = source_of("sw0_ta128_tb128_wg2_turn0_ks1_ca2_cb1_c1_ring112_pdl1");
+  const gpu::Source split = source_of("sw0_ta128_tb128_wg2_turn0_ks1_ca1_cb1_c3_ring226_pdl0");
+  EXPECT_EQ(plain.defines, shared.defines);
+  EXPECT_EQ(plain.text, shared.text);
+  EXPECT_NE(plain.defines, split.defines);
+}
+
+TEST(WgmmaPlan, OneInstructionNamesAllItsRegisters) {
+  const std::string text = multiply_source(DataType::bf16, 16);
+  EXPECT_THAT(text,
+              HasSubstr("m64n16k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, 1, 1, 1, 0, 0;"));
+  EXPECT_THAT(text, HasSubstr("\"+f\"(d[7])"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("d[8]")));
+  const std::string small = multiply_source(DataType::f8_e4m3fn, 256);
+  EXPECT_THAT(small, HasSubstr("m64n256k32.f32.e4m3.e4m3"));
+  EXPECT_THAT(small, HasSubstr("}, %128, %129, 1, 1, 1;"));
+  EXPECT_EQ(std::count(small.begin(), small.end(), '\n'), 2);
+}
+
+// ---- maps
+
+/// A driver whose maps hold the address in their first word, the rest of the box in the others.
+int encodings = 0;
+bool address_twice = false;
+api::Result fake_encode(api::TensorMap* map, int type, std::uint32_t, void* data, const std::uint64_t* sizes,
+                        const std::uint64_t* strides, const std::uint32_t* extent, const std::uint32_t*, int,
+                        int, int, int) {
+  ++encodings;
+  *map = {};
+  map->opaque[0] = reinterpret_cast<std::uintptr_t>(data);
+  map->opaque[1] = sizes[0] ^ sizes[1] << 32;
+  map->opaque[2] = strides[0];
+  map->opaque[3] =
+      extent[0] ^ static_cast<std::uint64_t>(extent[1]) << 32 ^ static_cast<std::uint64_t>(type) << 60;
+  if (address_twice) map->opaque[4] = map->opaque[0] >> 8;
+  return api::success;
+}
+
+class MovableMapTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    encodings = 0;
+    address_twice = false;
+    driver_.tensor_map = fake_encode;
+  }
+  static const void* at(std::uintptr_t address) { return reinterpret_cast<const void*>(address); }
+  api::Driver driver_{};
+  MatrixBox box_{nullptr, 2, 100, 64, 128, 64};
+};
+
+TEST_F(MovableMapTest, IsEncodedOnce) {
+  const MovableMap map(driver_, box_);
+  ASSERT_TRUE(map.is_movable());
+  const int before = encodings;
+  api::TensorMap moved{};
+  ASSERT_TRUE(map.at(at(0x7f0000001230), 128, moved).ok());
+  EXPECT_EQ(encodings, before);
+  api::TensorMap expected{};
+  MatrixBox there = box_;
+  there.data = at(0x7f0000001230);
+  ASSERT_TRUE(encode(driver_, there, expected).ok());
+  EXPECT_TRUE(std::equal(std::begin(moved.opaque), std::end(moved.opaque), std::begin(expected.opaque)));
+}
+
+TEST_F(MovableMapTest, OtherRowsAreEncodedEachTime) {
+  const MovableMap map(driver_, box_);
+  const int before = encodings;
+  api::TensorMap moved{};
+  ASSERT_TRUE(map.at(at(0x7f0000001230), 256, moved).ok());
+  EXPECT_EQ(encodings, before + 1);
+  EXPECT_EQ(moved.opaque[2], 256U);
+}
+
+TEST_F(MovableMapTest, ADriverThatHidesTheAddressIsAskedEachTime) {
+  address_twice = true;
+  const MovableMap map(driver_, box_);
+  EXPECT_FALSE(map.is_movable());
+  const int before = encodings;
+  api::TensorMap moved{};
+  ASSERT_TRUE(map.at(at(0x7f0000001230), 128, moved).ok());
+  EXPECT_EQ(encodings, before + 1);
+  EXPECT_EQ(moved.opaque[4], std::uintptr_t{0x7f0000001230} >> 8);
+}
+
+TEST_F(MovableMapTest, RefusesWhatIsNotAligned) {
+  const MovableMap map(driver_, box_);
+  api::TensorMap moved{};
+  EXPECT_THAT(map.at(at(0x7f0000001238), 128, moved).message(), HasSubstr("multiples of 16 bytes"));
+}
+
+}  // namespace
+}  // namespace gemmtune::cuda
