@@ -286,9 +286,9 @@ TEST_P(OperationKernels, ConfigsTunedForMoreRowsRunForFewer) {
   }
 }
 
-constexpr Shape streaming_shapes[] = {{1, 1, 32},    {1, 257, 130},  {2, 16, 32},   {3, 65, 384},
-                                      {5, 130, 129}, {8, 80, 64},    {11, 49, 160}, {16, 95, 96},
-                                      {17, 33, 600}, {32, 144, 1100}};
+constexpr Shape streaming_shapes[] = {{1, 1, 32},    {1, 257, 130},   {2, 16, 32},   {3, 65, 384},
+                                      {5, 130, 129}, {8, 80, 64},     {11, 49, 160}, {16, 95, 96},
+                                      {17, 33, 600}, {32, 144, 1100}, {301, 70, 160}};
 
 /// Every config, for the kernels differ in their row tiles; levels without them take nothing.
 TEST_P(OperationKernels, StreamedWeightsAreRight) {
@@ -307,7 +307,7 @@ TEST_P(OperationKernels, StreamedWeightsAreRight) {
 TEST_P(OperationKernels, EveryConfigOfStreamedWeightsIsRight) {
   const auto family = make_streaming_family(GetParam().set.level, 2);
   for (const auto type : {DataType::i8, DataType::f8_e4m3fn, DataType::f8_e4m3fnuz, DataType::f4_e2m1})
-    for (const std::int64_t m : {2, 6, 13, 29}) {
+    for (const std::int64_t m : {2, 6, 13, 29, 125}) {
       Problem problem =
           problem_of(type == DataType::f4_e2m1 ? Operation::a4w4_blockscale : Operation::a8w8_bpreshuffle,
                      type, {m, 100, 1088});

@@ -22,11 +22,22 @@ struct StreamTable {
   static constexpr int count = 12;
 };
 
+/// int8 needs no registers for decoding, so that taller tiles of two panels fit.
+struct IntegerTable {
+  static constexpr StreamEntry entries[] = {
+      {1, 1, StreamI8::kernel<1, 1>},   {1, 2, StreamI8::kernel<1, 2>},   {1, 4, StreamI8::kernel<1, 4>},
+      {2, 1, StreamI8::kernel<2, 1>},   {2, 2, StreamI8::kernel<2, 2>},   {4, 1, StreamI8::kernel<4, 1>},
+      {4, 2, StreamI8::kernel<4, 2>},   {4, 4, StreamI8::kernel<4, 4>},   {6, 1, StreamI8::kernel<6, 1>},
+      {6, 4, StreamI8::kernel<6, 4>},   {8, 1, StreamI8::kernel<8, 1>},   {8, 2, StreamI8::kernel<8, 2>},
+      {12, 1, StreamI8::kernel<12, 1>}, {12, 2, StreamI8::kernel<12, 2>}, {16, 1, StreamI8::kernel<16, 1>}};
+  static constexpr int count = 15;
+};
+
 using Fn = StreamTable<StreamFp8<E4m3fnBytes, false>>;
 using Fnuz = StreamTable<StreamFp8<E4m3fnuzBytes, false>>;
 using FnBlock = StreamTable<StreamFp8<E4m3fnBytes, true>>;
 using FnuzBlock = StreamTable<StreamFp8<E4m3fnuzBytes, true>>;
-using I8 = StreamTable<StreamI8>;
+using I8 = IntegerTable;
 using F4 = StreamTable<StreamF4>;
 
 }  // namespace

@@ -33,7 +33,7 @@ class StreamingFamily final : public KernelFamily {
       return Status::unsupported(
           "operation: {} of {} is not taken, only int8, fp8 and fp4 with scales of both and one batch",
           to_string(problem.operation), to_string(problem.x_type));
-    if (problem.m > streaming_max_m)
+    if (problem.m > streaming_max_m && problem.x_type != DataType::i8)
       return Status::unsupported("m: {} is not taken, only up to {}", problem.m, streaming_max_m);
     if (problem.x_order != Order::row_major || problem.w_order != Order::row_major ||
         problem.y_order != Order::row_major)

@@ -10,7 +10,9 @@
 
 namespace gemmtune::cpu {
 
-inline constexpr std::int64_t streaming_max_m = 32;
+/// Rows of x; more of fp8 and fp4 are better off with weights decoded once for all of them. int8 has no
+/// limit.
+inline constexpr std::int64_t streaming_max_m = 128;
 
 struct StreamingSettings {
   Isa isa = Isa::scalar;

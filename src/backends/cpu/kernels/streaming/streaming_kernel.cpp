@@ -5,7 +5,8 @@ namespace gemmtune::cpu {
 namespace {
 
 constexpr std::int64_t max_block_columns = 64;
-constexpr std::int64_t max_tile_rows = streaming_max_m + 16;
+/// Rows of x that one block of columns meets before its sums are stored.
+constexpr std::int64_t rows_at_once = 256;
 constexpr std::int64_t elements_worth_a_thread = 32768;
 /// fp4 elements are counted in halves, in x and in w.
 constexpr float f4_unit = 0.25F;
@@ -44,6 +45,7 @@ class StreamingKernel final : public Kernel {
     row_step_bytes_ = type_ == Streamed::i8 ? integer_x_bytes : decoded_x_bytes;
     if (type_ == Streamed::f4_e2m1) scales_ = steps_ * scales_of_step;
     if (is_block_scaled(type_)) scales_ = ceil_div(steps_, steps_of_scale);
+    tiles_at_once_ = std::min(std::max<std::int64_t>(rows_at_once / settings.mr, 1), tiles_.count());
     lay_out();
   }
 
@@ -73,7 +75,10 @@ class StreamingKernel final : public Kernel {
   struct Block {
     std::int64_t first_panel;
     std::int64_t panels;
+    std::int64_t first_tile;  // of rows
+    std::int64_t last_tile;
     float* c;
+    const float* w_scales;  // as the kernels read them, of all of k
     std::int64_t ldc() const { return panels * panel_columns; }
     std::int64_t first_column() const { return first_panel * panel_columns; }
   };
@@ -90,8 +95,10 @@ class StreamingKernel final : public Kernel {
     x_scales_at_ = take(rows * scales_ * 4);
     w_scale_bytes_ = type_ == Streamed::f4_e2m1 ? panels_ * scales_ * panel_columns * 4 : 0;
     w_scales_at_ = take(threads_ * w_scale_bytes_);
+    sums_at_ = take(threads_ * sums_bytes());
   }
 
+  std::int64_t sums_bytes() const { return tiles_at_once_ * tiles_.mr * panels_ * panel_columns * 4; }
   std::int64_t x_offset(std::int64_t tile) const { return tile * tiles_.mr * steps_ * row_step_bytes_; }
   /// Of tile `tile` from scale `scale` on, in start and in x's scales.
   std::int64_t scale_offset(std::int64_t tile, std::int64_t scale) const {
@@ -101,13 +108,15 @@ class StreamingKernel final : public Kernel {
   float* x_scales(const Call& call) const { return reinterpret_cast<float*>(call.workspace + x_scales_at_); }
 
   void pack(const Call& call, Executor& executor) const {
+    const bool worth_threads = problem_.m * problem_.k >= elements_worth_a_thread;
     // int8 packs one number for all of k beside the elements, so its steps stay together.
-    const bool worth_threads = type_ != Streamed::i8 && problem_.m * problem_.k >= elements_worth_a_thread;
-    const std::int64_t parts = worth_threads ? std::min(threads_, steps_) : 1;
+    const std::int64_t cuts =
+        worth_threads && type_ != Streamed::i8 && tiles_.count() < threads_ ? std::min(threads_, steps_) : 1;
+    const std::int64_t items = tiles_.count() * cuts;
+    const std::int64_t parts = worth_threads ? std::min(threads_, items) : 1;
     run_on(executor, parts, [&](std::int64_t part) {
-      const std::int64_t begin = share(steps_, parts, part);
-      const std::int64_t end = share(steps_, parts, part + 1);
-      for (std::int64_t tile = 0; tile < tiles_.count(); ++tile) pack_steps(call, tile, begin, end);
+      for (std::int64_t i = share(items, parts, part); i < share(items, parts, part + 1); ++i)
+        pack_steps(call, i / cuts, share(steps_, cuts, i % cuts), share(steps_, cuts, i % cuts + 1));
     });
     for (std::int64_t tile = 0; scales_ > 0 && tile < tiles_.count(); ++tile) pack_scales(call, tile);
   }
@@ -145,19 +154,23 @@ class StreamingKernel final : public Kernel {
   }
 
   void compute_block(const Call& call, std::int64_t index, std::int64_t part) const {
-    alignas(64) float c[max_tile_rows * max_block_columns];
     const std::int64_t first = index * panels_;
     const std::int64_t last = std::min(first + panels_, panel_.panels());
+    auto* c = reinterpret_cast<float*>(call.workspace + sums_at_ + part * sums_bytes());
     // There are kernels for one panel at every height, not for three: an end goes panel by panel.
     const std::int64_t step = last - first == panels_ ? panels_ : 1;
     for (std::int64_t panel = first; panel < last; panel += step) {
-      const Block block{panel, step, c};
-      multiply(call, block, part);
-      emit(call, block);
+      Block block{panel, step, 0, 0, c, nullptr};
+      block.w_scales = w_scales(call, block, part);
+      for (; block.first_tile < tiles_.count(); block.first_tile = block.last_tile) {
+        block.last_tile = std::min(block.first_tile + tiles_at_once_, tiles_.count());
+        multiply(call, block);
+        emit(call, block);
+      }
     }
   }
 
-  /// Weight scales as the kernels read them, from scale `first` on.
+  /// Weight scales as the kernels read them.
   const float* w_scales(const Call& call, const Block& block, std::int64_t part) const {
     if (is_block_scaled(type_)) {
       const ScaleShape& scale = shapes_.w.scale;
@@ -180,58 +193,72 @@ class StreamingKernel final : public Kernel {
     return out;
   }
 
-  void multiply(const Call& call, const Block& block, std::int64_t part) const {
-    const std::int64_t bytes = panel_.panel_bytes();
-    const char* w = static_cast<const char*>(call.operands.w) + block.first_panel * bytes;
-    const float* scales = w_scales(call, block, part);
+  void multiply(const Call& call, const Block& block) const {
     for (std::int64_t step = 0; step < steps_; step += kc_steps_)
-      for (std::int64_t tile = 0; tile < tiles_.count(); ++tile) {
-        const std::int64_t mr = tiles_.size(tile);
-        const std::int64_t scale = scales_ == 0             ? 0
-                                   : is_block_scaled(type_) ? step / steps_of_scale
-                                                            : step * scales_of_step;
-        const std::int64_t w_scale = type_ == Streamed::f4_e2m1 ? scale * panel_columns : scale;
-        find(kernels_, type_, mr, block.panels)
-            ->run({.x = call.x() + x_offset(tile) + step * mr * row_step_bytes_,
-                   .w = w + step * step_bytes * panel_columns,
-                   .w_stride = bytes,
-                   .steps = std::min(kc_steps_, steps_ - step),
-                   .c = block.c + tile * tiles_.mr * block.ldc(),
-                   .accumulate = step > 0,
-                   .prefetch = tile == 0 ? prefetch_ : 0,
-                   .start = start(call) + scale_offset(tile, scale),
-                   .x_scales = x_scales(call) + scale_offset(tile, scale),
-                   .w_scales = scales == nullptr ? nullptr : scales + w_scale,
-                   .w_scale_stride = scales_ * panel_columns});
-      }
+      for (std::int64_t tile = block.first_tile; tile < block.last_tile; ++tile)
+        multiply_tile(call, block, tile, step);
+  }
+
+  /// The scale of k that a step begins with.
+  std::int64_t scale_of(std::int64_t step) const {
+    if (scales_ == 0) return 0;
+    return is_block_scaled(type_) ? step / steps_of_scale : step * scales_of_step;
+  }
+
+  void multiply_tile(const Call& call, const Block& block, std::int64_t tile, std::int64_t step) const {
+    const std::int64_t mr = tiles_.size(tile);
+    const std::int64_t bytes = panel_.panel_bytes();
+    const std::int64_t scale = scale_of(step);
+    const std::int64_t w_scale = type_ == Streamed::f4_e2m1 ? scale * panel_columns : scale;
+    find(kernels_, type_, mr, block.panels)
+        ->run({.x = call.x() + x_offset(tile) + step * mr * row_step_bytes_,
+               .w = static_cast<const char*>(call.operands.w) + block.first_panel * bytes +
+                    step * step_bytes * panel_columns,
+               .w_stride = bytes,
+               .steps = std::min(kc_steps_, steps_ - step),
+               .c = block.c + (tile - block.first_tile) * tiles_.mr * block.ldc(),
+               .accumulate = step > 0,
+               // The first rows draw the weights from memory.
+               .prefetch = tile == 0 ? prefetch_ : 0,
+               .start = start(call) + scale_offset(tile, scale),
+               .x_scales = x_scales(call) + scale_offset(tile, scale),
+               .w_scales = block.w_scales == nullptr ? nullptr : block.w_scales + w_scale,
+               .w_scale_stride = scales_ * panel_columns});
   }
 
   /// Scales of whole rows and columns.
   void scale(const Call& call, const Block& block) const {
     alignas(64) float column_scales[max_block_columns];
     const auto* w_scale = static_cast<const float*>(call.operands.w_scale);
+    const std::int64_t x_step = shapes_.x.scale.rows == 1 ? 0 : call.operands.x_scale_step;
     const std::int64_t w_step = shapes_.w.scale.rows == 1 ? 0 : call.operands.w_scale_step;
     for (std::int64_t i = 0; i < block.ldc(); ++i)
       column_scales[i] = w_scale[std::min(block.first_column() + i, problem_.n - 1) * w_step];
     const Scale apply = type_ == Streamed::i8 ? decode_.scale_integer : decode_.scale;
     apply({.tile = block.c,
            .out = block.c,
-           .rows = problem_.m,
+           .rows = rows_of(block),
            .columns = block.ldc(),
-           .row_scale = static_cast<const float*>(call.operands.x_scale),
-           .row_stride = shapes_.x.scale.rows == 1 ? 0 : call.operands.x_scale_step,
+           .row_scale =
+               static_cast<const float*>(call.operands.x_scale) + block.first_tile * tiles_.mr * x_step,
+           .row_stride = x_step,
            .column_scale = column_scales,
            .add = false});
+  }
+
+  std::int64_t rows_of(const Block& block) const {
+    return std::min(block.last_tile * tiles_.mr, problem_.m) - block.first_tile * tiles_.mr;
   }
 
   void emit(const Call& call, const Block& block) const {
     if (scales_ == 0) scale(call, block);
     const std::int64_t size = bytes_of(problem_.y_type, 1);
+    const std::int64_t at = block.first_tile * tiles_.mr * call.operands.ldy + block.first_column();
     StoreArgs args{.tile = block.c,
                    .ldt = block.ldc(),
-                   .rows = problem_.m,
+                   .rows = rows_of(block),
                    .columns = std::min(block.ldc(), problem_.n - block.first_column()),
-                   .y = static_cast<char*>(call.operands.y) + block.first_column() * size,
+                   .y = static_cast<char*>(call.operands.y) + at * size,
                    .ldy = call.operands.ldy};
     if (problem_.bias) args.bias = static_cast<const char*>(call.operands.bias) + block.first_column() * size;
     store_(args);
@@ -249,6 +276,8 @@ class StreamingKernel final : public Kernel {
   RowTiles tiles_;
   std::int64_t panels_ = 1;  // at once
   std::int64_t steps_ = 0;   // of k
+  std::int64_t tiles_at_once_ = 1;
+  std::int64_t sums_at_ = 0;
   std::int64_t kc_steps_ = 1;
   std::int64_t scales_ = 0;  // of k; 0: rows and columns have one each
   std::int64_t row_step_bytes_ = 0;
