@@ -7,7 +7,7 @@ BUDGET ?= 110
 SHAPES := shapes/llama-3.2-1b.csv
 TUNED  := build/llama-3.2-1b_bf16_tuned_gemm.csv
 
-.PHONY: help deps program build tune test bench test-gpu format check install soak clean
+.PHONY: help deps program build tune test bench bench-speed test-gpu format check install soak clean
 .DEFAULT_GOAL := help
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo "  make deps      install the dependencies from the distribution's archive"
 	@echo "  make build     build everything into build/ (the program is build/gemmtune)"
 	@echo "  make bench     run the benchmarks"
+	@echo "  make bench-speed  our CPU kernels against the roofline and oneDNN, quick (all: build/bench/speed_table --help)"
 	@echo "  make test-gpu  run the tests that need a GPU"
 	@echo "  make check     layers, formatting, clang-tidy on what changed"
 	@echo "  make format    format all sources"
@@ -47,6 +48,9 @@ test: build
 
 bench: build
 	@tools/run_benchmarks.sh build
+
+bench-speed: build
+	@build/bench/speed_table --quick
 
 test-gpu: build
 	@ctest --test-dir build -L gpu --no-tests=error --output-on-failure

@@ -5,7 +5,7 @@ set -euo pipefail
 build=$1
 shift
 found=no
-for program in "$build"/bench/*; do
+for program in "$build"/bench/bench_*; do
   [ -f "$program" ] && [ -x "$program" ] || continue
   found=yes
   echo "--- $(basename "$program")"

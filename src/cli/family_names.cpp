@@ -16,7 +16,7 @@ struct Alias {
   std::string_view families;  // comma list; those that are there are taken, and one must be
 };
 
-constexpr std::string_view own = "tiled,skinny,quantized,batched,moe";
+constexpr std::string_view own = "tiled,skinny,quantized,streaming,batched,moe";
 
 constexpr std::array aliases = {
     Alias{"cpu", "hipblaslt", "onednn"},

@@ -11,6 +11,7 @@
 #include "backends/cpu/kernels/blocked/blocked.h"
 #include "backends/cpu/kernels/moe/moe.h"
 #include "backends/cpu/kernels/own_families.h"
+#include "backends/cpu/kernels/streaming/streaming.h"
 #include "base/random.h"
 #include "support/emulated_tiles.h"
 #include "support/executors.h"
@@ -283,6 +284,49 @@ TEST_P(OperationKernels, ConfigsTunedForMoreRowsRunForFewer) {
     }
     EXPECT_GT(index, 3);
   }
+}
+
+constexpr Shape streaming_shapes[] = {{1, 1, 32},    {1, 257, 130},   {2, 16, 32},   {3, 65, 384},
+                                      {5, 130, 129}, {8, 80, 64},     {11, 49, 160}, {16, 95, 96},
+                                      {17, 33, 600}, {32, 144, 1100}, {301, 70, 160}};
+
+/// Every config, for the kernels differ in their row tiles; levels without them take nothing.
+TEST_P(OperationKernels, StreamedWeightsAreRight) {
+  const auto family = make_streaming_family(GetParam().set.level, 3);
+  const bool there = stream_kernels(GetParam().set.level) != nullptr;
+  for (const Shape& shape : streaming_shapes)
+    for (const Problem& plain : dense_problems(shape)) {
+      Problem problem = plain;
+      if (!in_layout(problem, WeightLayout::panel16)) continue;
+      ASSERT_TRUE(check(problem).ok()) << check(problem).message();
+      check_all(*family, problem, 4);
+    }
+  EXPECT_EQ(runs_ > 300, there) << runs_;
+}
+
+TEST_P(OperationKernels, EveryConfigOfStreamedWeightsIsRight) {
+  const auto family = make_streaming_family(GetParam().set.level, 2);
+  for (const auto type : {DataType::i8, DataType::f8_e4m3fn, DataType::f8_e4m3fnuz, DataType::f4_e2m1})
+    for (const std::int64_t m : {2, 6, 13, 29, 125}) {
+      Problem problem =
+          problem_of(type == DataType::f4_e2m1 ? Operation::a4w4_blockscale : Operation::a8w8_bpreshuffle,
+                     type, {m, 100, 1088});
+      problem.bpreshuffle = true;
+      problem.weight_layout = WeightLayout::panel16;
+      if (!family->accepts(problem).ok()) continue;
+      const Truth truth = truth_of(problem);
+      for (const Config& config : family->space(problem).enumerate()) {
+        if (config.number("pf") != 512) continue;
+        const auto kernel = family->build(problem, config);
+        ASSERT_TRUE(kernel.ok()) << kernel.message();
+        const auto y = run_kernel(**kernel, problem, truth, serial_);
+        ASSERT_EQ(verdict(problem, truth, y), "") << print(problem) << " " << config.text();
+        TwoThreadExecutor two;
+        ASSERT_EQ(run_kernel(**kernel, problem, truth, two), y) << config.text();
+        ++runs_;
+      }
+    }
+  EXPECT_EQ(runs_ > 40, stream_kernels(GetParam().set.level) != nullptr) << runs_;
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, OperationKernels, ::testing::ValuesIn(levels()),

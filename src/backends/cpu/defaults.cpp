@@ -41,9 +41,9 @@ Result<Candidate> choose_baseline(std::span<const KernelFamily* const> families,
 }
 
 Result<Candidate> choose_fallback(std::span<const KernelFamily* const> families, const Problem& problem) {
-  constexpr std::array<std::string_view, 6> few_rows{"onednn",    "skinny",  "tiled",
+  constexpr std::array<std::string_view, 7> few_rows{"onednn",    "skinny",  "tiled", "streaming",
                                                      "quantized", "batched", "moe"};
-  constexpr std::array<std::string_view, 6> many_rows{"onednn",    "tiled",   "skinny",
+  constexpr std::array<std::string_view, 7> many_rows{"onednn",    "tiled",   "skinny", "streaming",
                                                       "quantized", "batched", "moe"};
   return first_that_accepts(families, problem.m <= most_skinny_rows ? few_rows : many_rows, problem,
                             StatusCode::unsupported);

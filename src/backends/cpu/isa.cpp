@@ -105,4 +105,13 @@ Isa detect_isa(std::optional<Isa> cap) {
   return without_tiles < limit ? without_tiles : limit;
 }
 
+bool has_byte_permutes() {
+#if defined(__x86_64__)
+  static const bool found = detect_isa(Isa::avx512bf16) >= Isa::avx512bf16 && has(cpuid(7, 0).ecx, 1U << 1);
+  return found;
+#else
+  return false;
+#endif
+}
+
 }  // namespace gemmtune::cpu

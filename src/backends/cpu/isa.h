@@ -22,5 +22,7 @@ std::string_view gfx_name(Isa isa);
 /// What this CPU and operating system allow, asked once; AMX permission is requested here. `cap`
 /// (GEMMTUNE_CPU_ISA) lowers the answer, never raises it.
 Isa detect_isa(std::optional<Isa> cap = std::nullopt);
+/// This CPU also permutes bytes of 64-byte vectors (VBMI), and detect_isa() says avx512bf16 or more.
+bool has_byte_permutes();
 
 }  // namespace gemmtune::cpu

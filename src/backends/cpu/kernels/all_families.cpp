@@ -17,6 +17,7 @@ FamilyList make_families(const FamilyRequest& request, Executor& executor) {
   add(make_tiled_family(request.isa, threads));
   add(make_skinny_family(request.isa, threads));
   add(make_quantized_family(request.isa, threads));
+  add(make_streaming_family(request.isa, threads));
   add(make_batched_family(request.isa, threads));
   add(make_moe_family(request.isa, threads));
   add(make_reference_family(request.isa));

@@ -52,6 +52,19 @@ const PanelList& block_panels(const KernelSet& set, Isa isa, const BlockFormat& 
   return set.at(isa)->panels[static_cast<int>(compute == Compute::bf16 ? Element::bf16 : Element::f32)];
 }
 
+RowList block_rows(const KernelSet& set, Isa isa, const BlockFormat& format) {
+  const MatrixShape& w = format.w;
+  const IsaKernels* kernels = set.at(isa);
+  const bool stored = w.type == DataType::bf16 || w.type == DataType::f32;
+  const bool unscaled = w.scale.type == ScaleType::none && format.x.scale.type == ScaleType::none;
+  // Tile units read x in panels, which rows of x are not packed into here.
+  if (kernels == nullptr || kernels->rows_read_x_panels || format.layout != WeightLayout::plain || !stored ||
+      !unscaled)
+    return {nullptr, 0};
+  if (kernels->bf16_compute != (w.type == DataType::bf16)) return {nullptr, 0};
+  return kernels->rows[static_cast<int>(element_of(w.type))];
+}
+
 std::vector<Isa> block_levels(const KernelSet& set, const BlockFormat& format) {
   std::vector<Isa> levels;
   for (int i = static_cast<int>(set.level); i >= 0 && levels.size() < 2; --i) {

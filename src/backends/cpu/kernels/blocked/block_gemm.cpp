@@ -45,10 +45,12 @@ BlockGemm::BlockGemm(const KernelSet& set, const BlockFormat& format, const Bloc
       format_(format),
       tile_(tile),
       compute_(*compute_type(set, tile.isa, format)),
-      panels_(block_panels(set, tile.isa, format)) {
+      panels_(block_panels(set, tile.isa, format)),
+      rows_(tile.rows ? block_rows(set, tile.isa, format) : RowList{nullptr, 0}) {
   compute_bytes_ = compute_ == Compute::f32 ? 4 : 2;
   chunks_ = ceil_div(format.x.columns, chunk_elements);
-  tile_panels_ = tile.nr / panel_columns;
+  block_columns_ = tile.rows ? max_columns : tile.nr;
+  tile_panels_ = block_columns_ / panel_columns;
   scaled_by_block_ = (has_float_scale(format.x) && format.x.scale.columns > 1) ||
                      (has_float_scale(format.w) && format.w.scale.columns > 1);
   // One block of k may also be the whole of it: then the scales are applied once, like any other.
@@ -66,7 +68,7 @@ RowTiles BlockGemm::row_tiles(std::int64_t rows) const {
   tiles.rows = rows;
   tiles.mr = tile_.mr;
   const std::int64_t rest = rows - (tiles.count() - 1) * tile_.mr;
-  tiles.last_mr = fitting(panels_, rest, tile_panels_)->mr;
+  tiles.last_mr = tile_.rows ? fitting(rows_, rest, tile_.nr)->mr : fitting(panels_, rest, tile_panels_)->mr;
   return tiles;
 }
 
@@ -85,8 +87,8 @@ std::int64_t BlockGemm::row_scratch_bytes() const {
 
 std::int64_t BlockGemm::scratch_bytes(std::int64_t rows) const {
   const std::int64_t padded = ceil_div(rows, tile_.mr) * tile_.mr;
-  const std::int64_t sums = (padded + tile_.mr) * tile_.nr * 4;
-  const std::int64_t panels = in_place_ ? 0 : tile_panels_ * block_stride_;
+  const std::int64_t sums = (padded + tile_.mr) * block_columns_ * 4;
+  const std::int64_t panels = packs_nothing() ? 0 : tile_panels_ * block_stride_;
   return round_up(sums, 64) + round_up(panels, 64) + row_scratch_bytes() + max_columns * 4;
 }
 
@@ -280,16 +282,21 @@ BlockGemm::Block BlockGemm::accumulate(std::int64_t rows, const char* packed, co
   block.tiles = row_tiles(rows);
   block.rows = rows;
   block.first = first;
-  block.columns = std::min(tile_.nr, format_.w.rows - first);
+  block.columns = std::min(block_columns_, format_.w.rows - first);
   block.panels = ceil_div(block.columns, panel_columns);
   block.packed = packed;
   block.weight = &weight;
   const std::int64_t padded = ceil_div(rows, tile_.mr) * tile_.mr;
   block.sums = reinterpret_cast<float*>(scratch);
-  block.tile_sums = block.sums + padded * tile_.nr;
-  block.panel_scratch = scratch + round_up((padded + tile_.mr) * tile_.nr * 4, 64);
-  block.row_scratch = block.panel_scratch + (in_place_ ? 0 : round_up(tile_panels_ * block_stride_, 64));
+  block.tile_sums = block.sums + padded * block_columns_;
+  block.panel_scratch = scratch + round_up((padded + tile_.mr) * block_columns_ * 4, 64);
+  block.row_scratch =
+      block.panel_scratch + (packs_nothing() ? 0 : round_up(tile_panels_ * block_stride_, 64));
   block.column_scales = reinterpret_cast<float*>(block.row_scratch + row_scratch_bytes());
+  if (tile_.rows) {
+    multiply_rows(block);
+    return block;
+  }
   for (std::int64_t chunk = 0; chunk < chunks_; chunk += kc_chunks_) {
     const std::int64_t depth = std::min(kc_chunks_, chunks_ - chunk);
     const char* w = decode_weights(block, chunk, depth);
@@ -308,6 +315,27 @@ BlockGemm::Block BlockGemm::accumulate(std::int64_t rows, const char* packed, co
   }
   if (scaled_at_end_) fill_column_scales(block, 0);
   return block;
+}
+
+/// All row tiles meet a few rows of the weight before the next ones are read.
+void BlockGemm::multiply_rows(const Block& block) const {
+  const std::int64_t stride = bytes_of(format_.w.type, format_.w.columns);
+  const char* w = static_cast<const char*>(block.weight->w) + block.first * stride;
+  const std::int64_t ldc = block.panels * panel_columns;
+  for (std::int64_t row = 0; row < block.columns; row += tile_.nr)
+    for (std::int64_t tile = 0; tile < block.tiles.count(); ++tile)
+      find(rows_, block.tiles.size(tile), tile_.nr)
+          ->run({.x = block.packed + tile * tile_bytes(),
+                 .x_stride = 0,
+                 .w = w + row * stride,
+                 .w_stride = stride,
+                 .rows = std::min(tile_.nr, block.columns - row),
+                 .k = format_.w.columns,
+                 .c = tile_place(block, tile) + row,
+                 .ldc = ldc,
+                 .accumulate = false,
+                 // The next rows, while the first row tile draws these ones from memory.
+                 .prefetch = tile == 0 ? tile_.nr * stride : 0});
 }
 
 BlockSums BlockGemm::finish(const Block& block, std::int64_t tile) const {

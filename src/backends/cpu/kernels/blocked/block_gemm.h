@@ -18,6 +18,7 @@ struct BlockTile {
   std::int64_t mr = 1;
   std::int64_t nr = 16;
   std::int64_t kc = 512;  // elements
+  bool rows = false;      // dot products with the weight's rows as they lie, nothing is packed
 };
 
 /// Types, scales and layout of one multiplication x [rows, k] · w [n, k]ᵀ; counts of the shapes are not
@@ -36,6 +37,9 @@ bool integer_sums(const BlockFormat& format);
 std::optional<Compute> compute_type(const KernelSet& set, Isa isa, const BlockFormat& format);
 /// The register tiles of a level; requires a compute type.
 const PanelList& block_panels(const KernelSet& set, Isa isa, const BlockFormat& format);
+/// The register tiles of a level for rows of the weight as they lie; empty where they cannot be read so: the
+/// weight is not plain, has scales or is of another type than the products.
+RowList block_rows(const KernelSet& set, Isa isa, const BlockFormat& format);
 /// The levels worth trying, the preferred one first.
 std::vector<Isa> block_levels(const KernelSet& set, const BlockFormat& format);
 /// Bytes of one weight matrix [n, k] in the layout, and the shape that panel16 and aiter16x16 have for its
@@ -79,12 +83,14 @@ struct BlockSums {
 /// Immutable; any number of threads may use it at once.
 class BlockGemm {
  public:
-  /// Requires a compute type and a register tile that is among block_panels().
+  /// Requires a compute type and a register tile that is among block_panels(), or block_rows() for a tile of
+  /// rows.
   BlockGemm(const KernelSet& set, const BlockFormat& format, const BlockTile& tile);
 
   const IsaKernels& isa() const { return isa_; }
   std::int64_t mr() const { return tile_.mr; }
-  std::int64_t nr() const { return tile_.nr; }
+  /// Columns of one multiply().
+  std::int64_t nr() const { return block_columns_; }
   std::int64_t columns() const { return format_.w.rows; }
   /// Tiles of mr rows.
   RowTiles row_tiles(std::int64_t rows) const;
@@ -123,6 +129,7 @@ class BlockGemm {
 
   Block accumulate(std::int64_t rows, const char* packed, const BlockWeight& weight, std::int64_t first,
                    char* scratch) const;
+  void multiply_rows(const Block& block) const;
   BlockSums finish(const Block& block, std::int64_t tile) const;
   void multiply_tile(const Block& block, std::int64_t tile, const char* w, std::int64_t chunk,
                      std::int64_t chunks) const;
@@ -133,6 +140,7 @@ class BlockGemm {
   const float* row_scales(const Block& block, std::int64_t tile) const;
   float* tile_place(const Block& block, std::int64_t tile) const;
   void pack_scales(const BlockRows& rows, std::int64_t tile, float* out) const;
+  bool packs_nothing() const { return in_place_ || tile_.rows; }
   std::int64_t tile_bytes() const { return tile_.mr * chunks_ * chunk_elements * compute_bytes_; }
   std::int64_t row_scratch_bytes() const;
 
@@ -142,10 +150,12 @@ class BlockGemm {
   BlockTile tile_;
   Compute compute_;
   const PanelList& panels_;
+  RowList rows_;
   std::int64_t compute_bytes_ = 4;
   std::int64_t chunks_ = 0;  // of 32 elements, of k
   std::int64_t kc_chunks_ = 1;
   std::int64_t tile_panels_ = 1;
+  std::int64_t block_columns_ = 16;
   std::int64_t scale_columns_ = 1;  // float32 scales of a packed row
   bool in_place_ = false;           // the packed weight is what panel kernels read
   bool scaled_by_block_ = false;    // float32 scales of blocks of k

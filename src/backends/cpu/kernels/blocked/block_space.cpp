@@ -10,13 +10,28 @@ constexpr std::int64_t kc_values[] = {256, 512, 2048};
 std::string refuse_tile(const KernelSet& set, const BlockFormat& format, const BlockTile& tile) {
   if (!compute_type(set, tile.isa, format))
     return "the device does not have this isa, or it cannot multiply the types";
-  if (find(block_panels(set, tile.isa, format), tile.mr, tile.nr / panel_columns) == nullptr)
+  if (tile.rows)
+    return find(block_rows(set, tile.isa, format), tile.mr, tile.nr) == nullptr
+               ? "mr x nr is no register tile of this isa for rows of the weight as they lie"
+               : "";
+  if (tile.nr % panel_columns != 0 ||
+      find(block_panels(set, tile.isa, format), tile.mr, tile.nr / panel_columns) == nullptr)
     return "mr x nr is no register tile of this isa and layout";
+  return {};
+}
+
+/// Rows as they lie are for few rows of x: beyond two tiles of them, packed weights are read less often.
+std::string refuse_rows(const KernelSet& set, const BlockWork& work, const BlockTile& tile) {
+  const RowList list = block_rows(set, tile.isa, work.format);
+  if (tile.mr > fitting(list, work.rows, tile.nr)->mr) return "mr leaves rows of the register tile empty";
+  if (work.rows > 4 * tile.mr) return "rows takes more than four passes over the weight";
+  if (tile.kc != kc_values[0]) return "kc means the same as another value";
   return {};
 }
 
 /// Requires a register tile that the isa has.
 std::string refuse_waste(const KernelSet& set, const BlockWork& work, const BlockTile& tile) {
+  if (tile.rows) return refuse_rows(set, work, tile);
   const PanelList& list = block_panels(set, tile.isa, work.format);
   const std::int64_t panels = tile.nr / panel_columns;
   const std::int64_t enough = fitting(list, work.rows, panels)->mr;
@@ -36,7 +51,7 @@ std::string refuse_waste(const KernelSet& set, const BlockWork& work, const Bloc
 
 }  // namespace
 
-void add_tile_parameters(const KernelSet& set, const BlockFormat& format, Space& space) {
+void add_tile_parameters(const KernelSet& set, const BlockFormat& format, Space& space, bool with_rows) {
   Parameter isa{.key = "isa", .values = {}, .absent = "scalar", .meaning = "instruction set"};
   std::set<std::int64_t> rows;
   std::set<std::int64_t> columns;
@@ -46,6 +61,12 @@ void add_tile_parameters(const KernelSet& set, const BlockFormat& format, Space&
     for (int i = 0; i < list.count; ++i) {
       rows.insert(list.entries[i].mr);
       columns.insert(list.entries[i].panels * panel_columns);
+    }
+    if (!with_rows) continue;
+    const RowList plain = block_rows(set, level, format);
+    for (int i = 0; i < plain.count; ++i) {
+      rows.insert(plain.entries[i].mr);
+      columns.insert(plain.entries[i].nr);
     }
   }
   space.add(std::move(isa));
@@ -65,6 +86,17 @@ void add_tile_parameters(const KernelSet& set, const BlockFormat& format, Space&
                       .meaning = "elements of k decoded at once"});
 }
 
+void add_rows_parameter(const KernelSet& set, const BlockFormat& format, Space& space) {
+  bool any = false;
+  for (const Isa level : block_levels(set, format)) any = any || block_rows(set, level, format).count > 0;
+  std::vector<std::string> values{"0"};
+  if (any) values.emplace_back("1");
+  space.add(Parameter{.key = "rows",
+                      .values = std::move(values),
+                      .absent = "0",
+                      .meaning = "1: the weight's rows are read as they lie, 0: packed"});
+}
+
 void add_tile_constraints(const KernelSet& set, const BlockWork& work, Space& space) {
   space.add(
       Constraint{"tile", [set, work](const Config& c) { return refuse_tile(set, work.format, tile_of(c)); }});
@@ -76,7 +108,8 @@ BlockTile tile_of(const Config& config) {
   return {.isa = parse_isa(config.word("isa")).value_or(Isa::scalar),
           .mr = config.number("mr", 1),
           .nr = config.number("nr", 16),
-          .kc = config.number("kc", 512)};
+          .kc = config.number("kc", 512),
+          .rows = config.number("rows", 0) == 1};
 }
 
 Config tile_config(const BlockTile& tile, const BlockFormat& format) {
@@ -122,6 +155,11 @@ double block_microseconds(const BlockWork& work, const BlockTile& tile) {
       (work.format.layout == WeightLayout::panel16 ? 8e3 : 4e3) * (tile.isa == Isa::scalar ? 0.2 : 1);
   const double blocks = real(ceil_div(w.columns, tile.kc));
   const double carrying = rows * real(w.rows) * (blocks - 1) * 8 / 60e3;
+  if (tile.rows) {
+    const double passes = rows / real(tile.mr);
+    const double dots = multiplying * (1 + 0.5 / real(tile.nr)) + passes * weights / 40e3;
+    return std::max(dots, weights * bits(w.type) / 8 / machine.memory_bytes_per_microsecond);
+  }
   const double memory = weights * bits(w.type) / 8 / machine.memory_bytes_per_microsecond;
   return std::max(multiplying + weights / rate + carrying, memory);
 }

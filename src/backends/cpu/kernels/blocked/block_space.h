@@ -12,8 +12,11 @@ struct BlockWork {
   std::int64_t rows = 1;
 };
 
-/// isa, w, mr, nr, kc.
-void add_tile_parameters(const KernelSet& set, const BlockFormat& format, Space& space);
+/// isa, w, mr, nr, kc. `with_rows`: of the tiles for rows as they lie too.
+void add_tile_parameters(const KernelSet& set, const BlockFormat& format, Space& space,
+                         bool with_rows = false);
+/// rows: 1 reads the weight's rows as they lie. Before add_tile_constraints().
+void add_rows_parameter(const KernelSet& set, const BlockFormat& format, Space& space);
 void add_tile_constraints(const KernelSet& set, const BlockWork& work, Space& space);
 BlockTile tile_of(const Config& config);
 Config tile_config(const BlockTile& tile, const BlockFormat& format);

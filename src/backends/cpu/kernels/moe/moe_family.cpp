@@ -39,7 +39,7 @@ class MoeFamily final : public KernelFamily {
 
   Space space(const Problem& problem) const override {
     Space space;
-    add_tile_parameters(set_, tile_format(problem), space);
+    add_tile_parameters(set_, tile_format(problem), space, true);
     space.add(Parameter{
         .key = "bm", .values = number_texts(block_values), .absent = "32", .meaning = "tokens of a block"});
     space.add(Parameter{
@@ -47,12 +47,18 @@ class MoeFamily final : public KernelFamily {
         .values = {"1", "2"},
         .absent = "2",
         .meaning = "stages: blocks through both multiplications, or all blocks through one, then the other"});
+    add_rows_parameter(set_, tile_format(problem), space);
     add_tile_constraints(set_, {tile_format(problem), usual_rows(problem)}, space);
     space.add(Constraint{"second", [this, problem](const Config& config) -> std::string {
                            const BlockTile tile = tile_of(config);
                            const MoeFormats formats = moe_formats(set_, tile.isa, problem);
                            if (!compute_type(set_, tile.isa, formats.second))
                              return "this isa cannot multiply the hidden layer";
+                           if (tile.rows)
+                             return find(block_rows(set_, tile.isa, formats.second), tile.mr, tile.nr) ==
+                                            nullptr
+                                        ? "mr x nr is no register tile for rows of the second weight"
+                                        : "";
                            const PanelList& list = block_panels(set_, tile.isa, formats.second);
                            return find(list, tile.mr, tile.nr / panel_columns) == nullptr
                                       ? "mr x nr is no register tile of the second multiplication"
@@ -72,7 +78,8 @@ class MoeFamily final : public KernelFamily {
 
   Config default_config(const Problem& problem) const override {
     const BlockFormat format = tile_format(problem);
-    Config config = tile_config(default_tile(set_, {format, usual_rows(problem)}), format);
+    Config config = tile_config(default_tile(problem), format);
+    config.set("rows", few_rows_tile(problem) ? 1 : 0);
     config.set("bm", usual_rows(problem) > 32 ? 64 : 32);
     config.set("st", 2);
     return config;
@@ -106,6 +113,24 @@ class MoeFamily final : public KernelFamily {
     for (const Isa isa : block_levels(set_, tile_format(problem)))
       if (compute_type(set_, isa, moe_formats(set_, isa, problem).second)) both.push_back(isa);
     return both;
+  }
+  /// A tile for rows of the weights as they lie, where blocks have so few tokens that packing them would cost
+  /// more than it saves.
+  std::optional<BlockTile> few_rows_tile(const Problem& problem) const {
+    constexpr std::int64_t few = 8;
+    const std::int64_t rows = usual_rows(problem);
+    if (rows > few) return std::nullopt;
+    for (const Isa isa : levels(problem)) {
+      const RowList list = block_rows(set_, isa, tile_format(problem));
+      const std::int64_t nr = rows <= 2 ? 8 : rows <= 6 ? 4 : 2;
+      if (const RowEntry* entry = fitting(list, rows, nr); entry != nullptr)
+        return BlockTile{.isa = isa, .mr = entry->mr, .nr = nr, .kc = 256, .rows = true};
+    }
+    return std::nullopt;
+  }
+  BlockTile default_tile(const Problem& problem) const {
+    const std::optional<BlockTile> few = few_rows_tile(problem);
+    return few ? *few : cpu::default_tile(set_, {tile_format(problem), usual_rows(problem)});
   }
   static BlockFormat tile_format(const Problem& problem) {
     const OperandShapes shapes = operand_shapes(problem);

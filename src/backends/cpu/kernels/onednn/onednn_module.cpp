@@ -59,6 +59,10 @@ memory::data_type type_of(gemmtune_onednn_type type) {
       return memory::data_type::bf16;
     case gemmtune_onednn_f16:
       return memory::data_type::f16;
+    case gemmtune_onednn_s8:
+      return memory::data_type::s8;
+    case gemmtune_onednn_s32:
+      return memory::data_type::s32;
     default:
       return memory::data_type::f32;
   }
@@ -110,7 +114,7 @@ memory::desc packed_weight(const gemmtune_onednn_weight& weight) {
   gemmtune_onednn_problem problem{};
   problem.weight = weight;
   problem.m = packing_rows;
-  problem.y_type = weight.type;
+  problem.y_type = weight.type == gemmtune_onednn_s8 ? gemmtune_onednn_s32 : weight.type;
   const memory::desc any({weight.k, weight.n}, type_of(weight.type), memory::format_tag::any);
   return describe(problem, any).weights_desc();
 }

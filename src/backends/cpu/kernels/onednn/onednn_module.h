@@ -16,7 +16,9 @@ extern "C" {
 typedef enum {
   gemmtune_onednn_f32 = 0,
   gemmtune_onednn_bf16 = 1,
-  gemmtune_onednn_f16 = 2
+  gemmtune_onednn_f16 = 2,
+  gemmtune_onednn_s8 = 3, /* of x and w; y is s32 then */
+  gemmtune_onednn_s32 = 4
 } gemmtune_onednn_type;
 
 /* Values of cap_isa: what the instruction-set levels of gemmtune are to oneDNN. */

@@ -1,0 +1,81 @@
+// What the speed table times: operands of one problem in cold pools, the kernel of ours that is fastest
+// there, and the kernels that it is held against.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "measure/policy.h"
+#include "measure/sampler.h"
+#include "tuning/correctness_gate.h"
+#include "tuning/weight_pools.h"
+
+namespace gemmtune::speed {
+
+/// One thing that is sampled in every round.
+struct Contestant {
+  std::string name;
+  std::unique_ptr<Kernel> kernel;
+  std::string thread_pool = "own";
+  std::unique_ptr<Buffer> workspace;
+  Timed timed;
+  std::shared_ptr<void> holds = {};  // what the kernel's rotation is made of, where no workplace has it
+};
+
+/// Operands of one problem, which also serve any smaller M.
+class Workplace {
+ public:
+  static Result<std::unique_ptr<Workplace>> make(Device& device, const Problem& largest,
+                                                 const Policy& policy);
+
+  const Problem& largest() const { return largest_; }
+  Device& device() { return device_; }
+  /// Of the plain weight.
+  Result<Operands> operands() { return operands_.operands(WeightLayout::plain); }
+  const Policy& policy() const { return policy_; }
+  /// Over the weights in the kernel's layout; warmed up, its sample length set.
+  Status enter(Contestant& contestant);
+  /// Workspace, warm-up and sample length of a contestant that has a rotation.
+  Status prepare(Contestant& contestant);
+  /// The fastest of our families' kernels for `m` rows by two short looks at the `tries` configs that the
+  /// cost model likes best of each family.
+  Result<Contestant> fastest(std::int64_t m, int tries);
+  /// The library's kernel; `not_found` where there is none.
+  Result<Contestant> library(std::int64_t m, WeightLayout layout);
+  /// A streaming read of the weights in `layout`, by all threads.
+  Result<Contestant> roofline(WeightLayout layout);
+  Result<double> sample(Contestant& contestant);
+
+ private:
+  Workplace(Device& device, const Problem& largest, const Policy& policy, DeviceOperands operands)
+      : device_(device),
+        largest_(largest),
+        policy_(policy),
+        operands_(std::move(operands)),
+        pools_(device, largest, policy_),
+        sampler_(device, policy_) {}
+  Result<Contestant> contestant(const KernelFamily& family, const Problem& problem, const Config& config);
+
+  Device& device_;
+  Problem largest_;
+  Policy policy_;
+  DeviceOperands operands_;
+  WeightPools pools_;
+  Sampler sampler_;
+};
+
+/// Tells the device whose turn it is; waits where the thread pool changes.
+class PoolTurns {
+ public:
+  explicit PoolTurns(Device& device) : device_(device) {}
+  void next(const Contestant& contestant);
+
+ private:
+  Device& device_;
+  std::string current_;
+};
+
+}  // namespace gemmtune::speed
