@@ -138,7 +138,7 @@ Result<Contestant> Workplace::roofline(WeightLayout layout) {
 }
 
 Result<double> Workplace::sample(Contestant& contestant) {
-  return sampler_.sample_interleaved(contestant.timed);
+  return sampler_.sample(contestant.timed);
 }
 
 }  // namespace gemmtune::speed

@@ -199,7 +199,7 @@ void add_dependent(const Turn& turn, LayoutResult& plain, std::vector<Trial>& tr
   auto screened = screen(turn, list.candidates);
   if (!screened.ok()) return;
   FinalsTask task{turn.problem, {}, {}, plain.layout, turn.request.policy};
-  task.entrants = best_entrants(list.candidates, *screened, plain.layout, turn.request.policy.finalists);
+  task.entrants = best_entrants(list.candidates, *screened, plain.layout, turn.request.policy);
   trials.insert(trials.end(), screened->begin(), screened->end());
   if (task.entrants.empty()) return;
   task.baseline = task.entrants.size();
