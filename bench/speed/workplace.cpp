@@ -137,8 +137,6 @@ Result<Contestant> Workplace::roofline(WeightLayout layout) {
   return std::move(*best);
 }
 
-Result<double> Workplace::sample(Contestant& contestant) {
-  return sampler_.sample(contestant.timed);
-}
+Result<double> Workplace::sample(Contestant& contestant) { return sampler_.sample(contestant.timed); }
 
 }  // namespace gemmtune::speed

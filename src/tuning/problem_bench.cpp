@@ -12,7 +12,8 @@
 namespace gemmtune {
 namespace {
 
-constexpr int canary_samples = 4;  // that its time is taken from
+constexpr int most_samples_of_a_slow_kernel = 8;  // that a round may take of it for the sake of a fast one
+constexpr int canary_samples = 4;                 // that its time is taken from
 
 /// Nothing where no lock is asked for, or where it cannot be had: times are then as good as the machine is
 /// quiet.
@@ -238,8 +239,13 @@ void ProblemBench::run_round(std::vector<Entrant>& entrants, std::vector<double>
   std::vector<Entrant> order = entrants;
   for (std::size_t i = order.size(); i > 1; --i)
     std::swap(order[i - 1], order[random_.below(static_cast<std::uint64_t>(i))]);
-  int turns = 1;
-  for (const Entrant& entrant : order) turns = std::max(turns, Sampler::turns(*entrant.entry->timed));
+  int most = 1;
+  int fewest = std::numeric_limits<int>::max();
+  for (const Entrant& entrant : order) {
+    most = std::max(most, Sampler::turns(*entrant.entry->timed));
+    fewest = std::min(fewest, Sampler::turns(*entrant.entry->timed));
+  }
+  const int turns = std::min(most, most_samples_of_a_slow_kernel * fewest);
   const std::span<Entrant> all = order;
   for (std::size_t begin = 0; begin < all.size();) {
     const auto rest = all.subspan(begin);

@@ -118,7 +118,8 @@ TEST(WgmmaPlan, RefusesBeforeItCompiles) {
   EXPECT_THAT(refusal(problem, "sw0_ta128_tb128_wg1_turn1_ring226"), HasSubstr("two warpgroups"));
   EXPECT_THAT(refusal(problem, "sw0_ta128_tb128_wg2_ca2_cb2_ring226"), HasSubstr("one of c, ca and cb"));
   EXPECT_THAT(refusal(problem, "sw0_ta128_tb128_wg2_ca2_c2_ring226"), HasSubstr("one of c, ca and cb"));
-  EXPECT_THAT(refusal(problem, "sw0_ta128_tb128_wg2_turn1_c2_ring226"), HasSubstr("turn does not go with c"));
+  EXPECT_THAT(refusal(problem, "sw0_ta64_tb128_wg2_turn1_c2_ring226"), HasSubstr("turn does not go with c"));
+  EXPECT_THAT(refusal(problem, "sw0_ta256_tb128_wg2_turn0_ring226"), HasSubstr("more registers"));
   EXPECT_THAT(refusal(problem, "sw1_ta64_tb16_wg1_c4_ring112"), HasSubstr("eight rows"));
   EXPECT_THAT(refusal(dense(512, 4096, 128), "sw0_ta128_tb128_wg2_c8_ring226"), HasSubstr("steps of k"));
   EXPECT_THAT(refusal(problem, "sw0_ta128_tb256_wg2_ks2_ring112"), HasSubstr("two stages"));

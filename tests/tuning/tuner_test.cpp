@@ -374,9 +374,9 @@ TEST_F(TunerOfDependentLaunches, HaveColumnsOfTheirOwn) {
   ask({problem_of(8)});
   const auto entry = run().problems[0].entry;
   EXPECT_EQ(entry->kernel_name, "tiled_r1_kc128_sk2");
-  EXPECT_EQ(entry->us, 50);
+  EXPECT_NEAR(entry->us, 50, 0.5);
   EXPECT_EQ(entry->pdl_kernel_name, "stream_r1_pdl1");
-  EXPECT_EQ(entry->pdl_us, 40);
+  EXPECT_NEAR(entry->pdl_us.value_or(0), 40, 0.4);
 }
 
 TEST_F(TunerOfDependentLaunches, StandOnlyWhereTheyBeatThePlainWinner) {

@@ -9,6 +9,7 @@ namespace {
 constexpr std::int64_t piece_bytes = 128;      // of k, in one row
 constexpr std::int64_t shared_reserve = 2048;  // alignment of the ring, and barriers
 constexpr std::int64_t most_accumulators = 128;
+constexpr std::int64_t most_accumulators_of_two_blocks = 96;
 constexpr std::int64_t registers = 65536;  // of a multiprocessor
 constexpr std::int64_t most_stages = 32;
 constexpr std::int64_t small_ring = 112;  // KiB: two blocks a multiprocessor
@@ -116,7 +117,9 @@ std::string refuse_wgmma_tile(const WgmmaPlan& plan) {
   if (plan.turns && plan.warpgroups < 2) return "turn needs two warpgroups";
   const std::int64_t rows = plan.turns ? plan.a_rows : plan.a_rows / plan.warpgroups;
   if (rows % 64 != 0 || rows == 0) return "ta leaves a warpgroup less than 64 rows";
-  if (plan.accumulators() > most_accumulators) return "tile needs more registers than a thread has";
+  // Two blocks of 64 rows need addresses of their own: some epilogues then spill.
+  const std::int64_t most = rows > 64 ? most_accumulators_of_two_blocks : most_accumulators;
+  if (plan.accumulators() > most) return "tile needs more registers than a thread has";
   return {};
 }
 
