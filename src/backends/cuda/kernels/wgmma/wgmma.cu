@@ -2,6 +2,13 @@
 // in front of this.
 static __device__ inline void group_sync(int group) { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
 
+#if TURNS
+// A warpgroup begins with its tile when the other has met all stages of the tile before. Without that it would look at a stage
+// that is a whole ring behind, where the parity of the phase is the same as of the one it waits for.
+static __device__ inline void wait_for_turn(int group) { asm volatile("bar.sync %0, 256;" ::"r"(group + 3) : "memory"); }
+static __device__ inline void pass_turn(int group) { asm volatile("bar.arrive %0, 256;" ::"r"(group + 3) : "memory"); }
+#endif
+
 // ---- the warpgroups that multiply
 
 typedef float Accumulators[BLOCKS64][B_ROWS / 2];
@@ -296,15 +303,24 @@ static __device__ __forceinline__ void consume(const Arguments& a, const Layout&
   const bool aligned = (a.ldy % CHUNK_ELEMENTS == 0) && (((unsigned long long)a.y) % CHUNK_BYTES == 0);
   const int steps = part.end - part.begin;
   Place place = {0, 0};
-  int turn = 0;
-  for (int index = part.unit; index < a.tiles_a * a.tiles_b; index += part.units) {
-    if (TURNS && turn++ % WARPGROUPS != group) {
+  const int tiles = a.tiles_a * a.tiles_b;
+#if TURNS
+  int turn = -1;
+#endif
+  for (int index = part.unit; index < tiles; index += part.units) {
+#if TURNS
+    if (++turn % 2 != group) {
       skip(place, steps, a.stages);
       continue;
     }
+    if (turn > 0) wait_for_turn(group);
+#endif
     const Tile tile = tile_at(a, index, part.ra, part.rb);
     Accumulators d = {};
     multiply(d, a, at, row, steps, place);
+#if TURNS
+    if (index + part.units < tiles) pass_turn(1 - group);
+#endif
 #if SPLIT
     // One tile a cluster. The others' barriers exist from here on.
     cluster_wait();
