@@ -12,8 +12,9 @@
 namespace gemmtune {
 namespace {
 
-constexpr int least_rounds = 3;         // of one call, however little time is left
-constexpr double warm_up_and_gaps = 2;  // a sample's share of a round's time, inverted
+constexpr int least_rounds = 3;               // of one call, however little time is left
+constexpr double pool_change_seconds = 0.02;  // of a round that leaves one thread pool for another
+constexpr double warm_up_and_gaps = 2;        // a sample's share of a round's time, inverted
 
 /// All rounds of one set of entrants: a column each, aligned by round, NaN where it was not measured.
 class RoundLog {
@@ -208,6 +209,28 @@ void trim(FinalsTask& task, const Deadline& deadline) {
   task.baseline = baseline;
 }
 
+/// Where the time is too short for all looks of both stages, each has one: a test that is reached is worth
+/// more than a finer choice of whom to test. The slowest entrants give way to that.
+void fit_looks(FinalsTask& task, const Deadline& deadline) {
+  if (!std::isfinite(deadline.seconds_left())) return;
+  const auto round_seconds = [&] {
+    double seconds = pool_change_seconds;
+    for (const Entrant& entrant : task.entrants)
+      seconds +=
+          1e-6 * warm_up_and_gaps * std::max(entrant.screened_microseconds, task.policy.sample_microseconds);
+    return seconds;
+  };
+  const auto looks = round_looks(task.policy.round_limit);
+  if (round_seconds() * looks.back() < deadline.seconds_left() / 2) return;
+  task.policy.round_limit = looks.front();
+  while (task.entrants.size() > 3 && round_seconds() * looks.front() > deadline.seconds_left() / 2) {
+    const std::size_t last = task.entrants.size() - 1;
+    const std::size_t slowest = task.baseline == last ? last - 1 : last;
+    task.entrants.erase(task.entrants.begin() + static_cast<std::ptrdiff_t>(slowest));
+    if (task.baseline && *task.baseline > slowest) --*task.baseline;
+  }
+}
+
 void remove_entrant(FinalsTask& task, std::size_t index) {
   task.entrants.erase(task.entrants.begin() + static_cast<std::ptrdiff_t>(index));
   if (!task.baseline) return;
@@ -255,6 +278,7 @@ Settled settled_from(const FinalsTask& task, const Contest& contest, const Decis
 Settled run_finals(const FinalsTask& given, Evaluator& evaluator, const Deadline& deadline) {
   FinalsTask task = given;
   trim(task, deadline);
+  fit_looks(task, deadline);
   std::vector<Trial> lost;
   while (!task.entrants.empty()) {
     Contest contest(task, evaluator);
