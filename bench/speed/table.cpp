@@ -57,7 +57,7 @@ Result<Times> run_rounds(Workplace& workplace, Field& field, int rounds) {
   Random random(7);
   PoolTurns pools(workplace.device());
   for (int round = 0; round < rounds; ++round) {
-    for (std::size_t i = turns.size(); i > 1; --i) std::swap(turns[i - 1], turns[random.below(i)]);
+    shuffle(turns, random);
     // One change of thread pools a round: those of others come last.
     std::stable_partition(turns.begin(), turns.end(),
                           [](const Turn& turn) { return turn.contestant->thread_pool == "own"; });

@@ -1,7 +1,9 @@
 // A small seeded generator whose numbers are the same on every machine (std distributions are not).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace gemmtune {
 
@@ -25,5 +27,12 @@ class Random {
  private:
   std::uint64_t state_;
 };
+
+/// Fisher and Yates: every order is as likely.
+template <typename Items>
+void shuffle(Items& items, Random& random) {
+  for (std::size_t i = items.size(); i > 1; --i)
+    std::swap(items[i - 1], items[random.below(static_cast<std::uint64_t>(i))]);
+}
 
 }  // namespace gemmtune

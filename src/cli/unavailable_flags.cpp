@@ -11,12 +11,11 @@ namespace {
 
 struct UnavailableFlag {
   std::string_view name;
-  std::string_view allowed;  // a value that asks for nothing special; empty: none
   std::string_view needs;
 };
 
 constexpr std::array<UnavailableFlag, 1> flags = {{
-    {"--launch", "", "a GPU (graph or eager launches); a CPU's calls are timed as they are"},
+    {"--launch", "a GPU (graph or eager launches); a CPU's calls are timed as they are"},
 }};
 
 }  // namespace
@@ -24,7 +23,7 @@ constexpr std::array<UnavailableFlag, 1> flags = {{
 std::optional<std::string> unavailable_flag(std::span<const std::string> words) {
   for (const LongOption& option : long_options(words)) {
     for (const UnavailableFlag& flag : flags) {
-      if (option.name != flag.name || (!flag.allowed.empty() && option.value == flag.allowed)) continue;
+      if (option.name != flag.name) continue;
       return fmt::format("{} needs {}", flag.name, flag.needs);
     }
   }

@@ -32,7 +32,9 @@ gemmtune_status run_short(Context& context, const Planned& asked, const gemmtune
 gemmtune_status run_operation(const OneCall& call, gemmtune_context* context, const Asked& asked,
                               void* stream) {
   Problem problem;
-  if (const auto status = read_problem(asked.problem, problem); status != GEMMTUNE_OK) return status;
+  LaunchPromises promises;
+  if (const auto status = read_problem(asked.problem, problem, promises); status != GEMMTUNE_OK)
+    return status;
   if (problem.operation != call.operation) {
     return guarded([&] {
       return fail(GEMMTUNE_INVALID_ARGUMENT, fmt::format("{}: operation {}, expected {}", call.function,
@@ -45,7 +47,7 @@ gemmtune_status run_operation(const OneCall& call, gemmtune_context* context, co
   if (context == nullptr) {
     if (const auto status = gemmtune_default_context(&context); status != GEMMTUNE_OK) return status;
   }
-  const Planned planned{problem, read_promises(asked.problem)};
+  const Planned planned{problem, promises};
   return guarded([&] { return run_short(*context->context, planned, known, stream); });
 }
 

@@ -32,9 +32,10 @@ gemmtune_status gemmtune_plan_create(gemmtune_context* context, const gemmtune_p
   if (plan == nullptr) return c::fail_null("gemmtune_plan_create", "plan");
   *plan = nullptr;
   gemmtune::Problem asked;
-  if (const auto status = c::read_problem(problem, asked); status != GEMMTUNE_OK) return status;
+  gemmtune::LaunchPromises promises;
+  if (const auto status = c::read_problem(problem, asked, promises); status != GEMMTUNE_OK) return status;
   return c::guarded([&]() -> gemmtune_status {
-    auto made = context->context->plan(asked, {}, c::read_promises(problem));
+    auto made = context->context->plan(asked, {}, promises);
     if (!made.ok()) return c::fail(made.status());
     *plan = c::plan_to_c(made->release());
     return GEMMTUNE_OK;

@@ -147,7 +147,8 @@ gemmtune_layout layout_to_c(WeightLayout layout) {
   return GEMMTUNE_LAYOUT_PLAIN;
 }
 
-gemmtune_status read_problem(const gemmtune_problem* given, Problem& problem) noexcept {
+gemmtune_status read_problem(const gemmtune_problem* given, Problem& problem,
+                             LaunchPromises& promises) noexcept {
   gemmtune_problem known;
   const auto status =
       read_struct(given, known, "gemmtune_problem", offsetof(gemmtune_problem, k) + sizeof known.k);
@@ -163,6 +164,7 @@ gemmtune_status read_problem(const gemmtune_problem* given, Problem& problem) no
   if (known.batch != 0) problem.batch = known.batch;
   problem.bias = known.bias != 0;
   problem.scale_ab = known.scale_ab != 0;
+  promises = {known.constant_weights != 0, known.predecessor_triggers != 0};
   if (known.alignment != 0) problem.alignment = known.alignment;
   const auto layout_status = read_layout(known.weight_layout, problem.weight_layout);
   const bool always_packed = problem.operation == Operation::a8w8_bpreshuffle ||
@@ -173,12 +175,9 @@ gemmtune_status read_problem(const gemmtune_problem* given, Problem& problem) no
   return layout_status;
 }
 
-LaunchPromises read_promises(const gemmtune_problem* given) noexcept {
-  gemmtune_problem known;
-  if (read_struct(given, known, "gemmtune_problem", offsetof(gemmtune_problem, k) + sizeof known.k) !=
-      GEMMTUNE_OK)
-    return {};
-  return {known.constant_weights != 0, known.predecessor_triggers != 0};
+gemmtune_status read_problem(const gemmtune_problem* given, Problem& problem) noexcept {
+  LaunchPromises unused;
+  return read_problem(given, problem, unused);
 }
 
 }  // namespace gemmtune::c

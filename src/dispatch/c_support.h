@@ -83,8 +83,9 @@ void attach_online_tuning(gemmtune_context* context) noexcept;
 
 /// The problem of a descriptor; its sizes are not checked yet.
 gemmtune_status read_problem(const gemmtune_problem* given, Problem& problem) noexcept;
-/// What the same struct promises of launches. Requires that read_problem took it.
-LaunchPromises read_promises(const gemmtune_problem* given) noexcept;
+/// The same, with what the descriptor promises of launches.
+gemmtune_status read_problem(const gemmtune_problem* given, Problem& problem,
+                             LaunchPromises& promises) noexcept;
 gemmtune_status read_layout(gemmtune_layout given, WeightLayout& layout) noexcept;
 gemmtune_layout layout_to_c(WeightLayout layout);
 

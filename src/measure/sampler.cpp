@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <utility>
 
 #include "measure/statistics.h"
 
@@ -95,8 +94,7 @@ std::vector<Result<double>> Sampler::sample_in_turns(std::span<const Timed* cons
   }
   std::vector<std::vector<double>> times(kernels.size());
   for (int turn = -1; turn < turns; ++turn) {
-    for (std::size_t i = order.size(); i > 1; --i)
-      std::swap(order[i - 1], order[random_.below(static_cast<std::uint64_t>(i))]);
+    shuffle(order, random_);
     for (const std::size_t i : order) {
       if (!samples[i].ok()) continue;
       if (before_turn) before_turn(i);

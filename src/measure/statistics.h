@@ -11,6 +11,11 @@ namespace gemmtune {
 double median(
     std::span<const double> samples);  // requires samples; the mean of the middle two for an even count
 
+/// The median absolute deviation times this is the standard deviation, in a normal distribution.
+inline constexpr double deviation_of_median_absolute = 1.4826;
+/// Standard deviations above the mean that 99.5 % of a normal distribution lie below.
+inline constexpr double normal_99_5 = 2.576;
+
 /// Lower quartile, between order statistics where it falls between two; requires samples.
 double lower_quartile(std::span<const double> samples);
 

@@ -23,7 +23,7 @@ class RandomOrder final : public Strategy {
   std::vector<std::size_t> shuffled(std::size_t count) {
     std::vector<std::size_t> order(count);
     std::iota(order.begin(), order.end(), std::size_t{0});
-    for (std::size_t i = count; i > 1; --i) std::swap(order[i - 1], order[random_.below(i)]);
+    shuffle(order, random_);
     return order;
   }
 

@@ -21,7 +21,6 @@ namespace gemmtune {
 namespace {
 
 constexpr double tie_confidence = 0.995;
-constexpr double one_sided_tie = 2.576;   // of the normal distribution, for the same confidence
 constexpr std::size_t batch_rounds = 15;  // that the machine's drift is seen between
 constexpr double floor_confidence = 0.95;
 constexpr int quiet_selection_rounds = 30;  // enough on a machine whose noise is below the tie band
@@ -235,7 +234,7 @@ double variance_of_batch(std::span<const double> ratios) {
     for (const double ratio : batch) deviations.push_back(std::fabs(std::log(ratio / middle)));
   }
   if (deviations.empty()) return 0;
-  const double deviation = 1.4826 * median(deviations);
+  const double deviation = deviation_of_median_absolute * median(deviations);
   return M_PI / 2 * deviation * deviation / static_cast<double>(batch_rounds);
 }
 
@@ -272,12 +271,11 @@ bool Chooser::may_tie(const std::vector<double>& ratios, double drift) const {
   const double limit = 1 + tie_band() + noise_floor();
   if (median_interval(ratios, tie_confidence).low <= limit) return true;
   const double batches = std::max(1.0, std::floor(static_cast<double>(ratios.size()) / batch_rounds));
-  return median(ratios) <= limit * std::exp(one_sided_tie * drift / std::sqrt(batches));
+  return median(ratios) <= limit * std::exp(normal_99_5 * drift / std::sqrt(batches));
 }
 
-std::vector<std::size_t> Chooser::tie_set(std::size_t winner) const {
+std::vector<std::size_t> Chooser::tie_set(std::size_t winner, double drift) const {
   std::vector<std::size_t> ties;
-  const double between_batches = drift();
   for (std::size_t i = 0; i < finalists_.size(); ++i) {
     if (i == winner) {
       ties.push_back(i);
@@ -293,7 +291,7 @@ std::vector<std::size_t> Chooser::tie_set(std::size_t winner) const {
       if (i == challenger_)
         for (double& ratio : ratios) ratio = 1 / ratio;
     }
-    if (may_tie(ratios, between_batches)) ties.push_back(i);
+    if (may_tie(ratios, drift)) ties.push_back(i);
   }
   return ties;
 }
@@ -311,9 +309,9 @@ Decision Chooser::settle(std::size_t winner, Verdict verdict) const {
     decision.default_microseconds = median(default_times);
     decision.speedup = winner == *baseline_ ? 1 : median(quotients(default_times, times));
   }
-  decision.ties = tie_set(winner);
-  decision.noise_floor = noise_floor();
   decision.drift = drift();
+  decision.ties = tie_set(winner, decision.drift);
+  decision.noise_floor = noise_floor();
   decision.rounds = rounds_;
   return decision;
 }

@@ -82,7 +82,7 @@ class Chooser {
   std::vector<double> first_ratios(std::size_t numerator, std::size_t denominator) const;
   double drift() const;
   bool may_tie(const std::vector<double>& ratios, double drift) const;
-  std::vector<std::size_t> tie_set(std::size_t winner) const;
+  std::vector<std::size_t> tie_set(std::size_t winner, double drift) const;
   Decision settle(std::size_t winner, Verdict verdict) const;
 
   std::vector<Finalist> finalists_;

@@ -16,6 +16,17 @@ constexpr int least_rounds = 3;               // of one call, however little tim
 constexpr double pool_change_seconds = 0.02;  // of a round that leaves one thread pool for another
 constexpr double warm_up_and_gaps = 2;        // a sample's share of a round's time, inverted
 
+/// What an entrant adds to a round, as far as screening knows.
+double round_share_seconds(const Entrant& entrant, const Policy& policy) {
+  return 1e-6 * warm_up_and_gaps * std::max(entrant.screened_microseconds, policy.sample_microseconds);
+}
+
+double round_seconds(const FinalsTask& task) {
+  double seconds = 0;
+  for (const Entrant& entrant : task.entrants) seconds += round_share_seconds(entrant, task.policy);
+  return seconds;
+}
+
 /// All rounds of one set of entrants: a column each, aligned by round, NaN where it was not measured.
 class RoundLog {
  public:
@@ -62,7 +73,7 @@ class Contest {
 
   /// Rounds until the decision stands or the time is over. An error only where nothing was measured.
   Status run(const Deadline& deadline) {
-    seconds_a_round_ = expected_round_seconds();
+    seconds_a_round_ = round_seconds(task_);
     for (FinalsPlan plan = chooser_.next(); plan.rounds > 0; plan = chooser_.next()) {
       if (measured_ && deadline.over()) break;
       if (const Status status = measure(plan, deadline); !status.ok()) return measured_ ? Status() : status;
@@ -90,14 +101,6 @@ class Contest {
     std::vector<Candidate> list;
     for (const std::size_t i : plan.candidates) list.push_back(task_.entrants[i].listed.candidate);
     return list;
-  }
-
-  double expected_round_seconds() const {
-    double microseconds = 0;
-    for (const Entrant& entrant : task_.entrants) {
-      microseconds += std::max(entrant.screened_microseconds, task_.policy.sample_microseconds);
-    }
-    return microseconds * 1e-6 * warm_up_and_gaps;
   }
 
   /// As many as fit into the time, at least a few, at most all.
@@ -187,8 +190,7 @@ void trim(FinalsTask& task, const Deadline& deadline) {
   if (!std::isfinite(deadline.seconds_left())) return;
   const int rounds = round_looks(task.policy.round_limit).front();
   const auto cost = [&](const Entrant& entrant) {
-    return 1e-6 * warm_up_and_gaps * rounds *
-           std::max(entrant.screened_microseconds, task.policy.sample_microseconds);
+    return rounds * round_share_seconds(entrant, task.policy);
   };
   double left = deadline.seconds_left();
   if (task.baseline) left -= 2 * cost(task.entrants[*task.baseline]);
@@ -209,28 +211,6 @@ void trim(FinalsTask& task, const Deadline& deadline) {
   task.baseline = baseline;
 }
 
-/// Where the time is too short for all looks of both stages, each has one: a test that is reached is worth
-/// more than a finer choice of whom to test. The slowest entrants give way to that.
-void fit_looks(FinalsTask& task, const Deadline& deadline) {
-  if (!std::isfinite(deadline.seconds_left())) return;
-  const auto round_seconds = [&] {
-    double seconds = pool_change_seconds;
-    for (const Entrant& entrant : task.entrants)
-      seconds +=
-          1e-6 * warm_up_and_gaps * std::max(entrant.screened_microseconds, task.policy.sample_microseconds);
-    return seconds;
-  };
-  const auto looks = round_looks(task.policy.round_limit);
-  if (round_seconds() * looks.back() < deadline.seconds_left() / 2) return;
-  task.policy.round_limit = looks.front();
-  while (task.entrants.size() > 3 && round_seconds() * looks.front() > deadline.seconds_left() / 2) {
-    const std::size_t last = task.entrants.size() - 1;
-    const std::size_t slowest = task.baseline == last ? last - 1 : last;
-    task.entrants.erase(task.entrants.begin() + static_cast<std::ptrdiff_t>(slowest));
-    if (task.baseline && *task.baseline > slowest) --*task.baseline;
-  }
-}
-
 void remove_entrant(FinalsTask& task, std::size_t index) {
   task.entrants.erase(task.entrants.begin() + static_cast<std::ptrdiff_t>(index));
   if (!task.baseline) return;
@@ -238,6 +218,20 @@ void remove_entrant(FinalsTask& task, std::size_t index) {
     task.baseline.reset();
   } else if (*task.baseline > index) {
     --*task.baseline;
+  }
+}
+
+/// Where the time is too short for all looks of both stages, each has one: a test that is reached is worth
+/// more than a finer choice of whom to test. The slowest entrants give way to that.
+void fit_looks(FinalsTask& task, const Deadline& deadline) {
+  if (!std::isfinite(deadline.seconds_left())) return;
+  const auto seconds_of = [&](int rounds) { return rounds * (round_seconds(task) + pool_change_seconds); };
+  const auto looks = round_looks(task.policy.round_limit);
+  if (seconds_of(looks.back()) < deadline.seconds_left() / 2) return;
+  task.policy.round_limit = looks.front();
+  while (task.entrants.size() > 3 && seconds_of(looks.front()) > deadline.seconds_left() / 2) {
+    const std::size_t last = task.entrants.size() - 1;
+    remove_entrant(task, task.baseline == last ? last - 1 : last);
   }
 }
 

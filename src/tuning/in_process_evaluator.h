@@ -2,16 +2,12 @@
 // along; the worker process, which survives that, runs this one inside.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "backends/backend.h"
-#include "measure/policy.h"
 #include "tuning/evaluation_step.h"
 #include "tuning/evaluator.h"
 #include "tuning/problem_bench.h"

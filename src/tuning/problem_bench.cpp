@@ -237,8 +237,7 @@ void ProblemBench::run_group(std::span<const Entrant> group, int turns, std::vec
 void ProblemBench::run_round(std::vector<Entrant>& entrants, std::vector<double>& times) {
   const auto lock = lock_for_timing(options_, {});
   std::vector<Entrant> order = entrants;
-  for (std::size_t i = order.size(); i > 1; --i)
-    std::swap(order[i - 1], order[random_.below(static_cast<std::uint64_t>(i))]);
+  shuffle(order, random_);
   int most = 1;
   int fewest = std::numeric_limits<int>::max();
   for (const Entrant& entrant : order) {

@@ -300,4 +300,9 @@ TunedEntry make_entry(const DeviceInfo& device, const Problem& problem, const Se
   return entry;
 }
 
+void set_dependent(const Settled& dependent, TunedEntry& entry) {
+  entry.pdl_kernel_name = dependent.winner->candidate.kernel_name();
+  entry.pdl_us = round4(dependent.microseconds);
+}
+
 }  // namespace gemmtune

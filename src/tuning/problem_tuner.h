@@ -44,5 +44,7 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
 /// winner.
 TunedEntry make_entry(const DeviceInfo& device, const Problem& problem, const Settled& settled,
                       const std::string& environment_hash);
+/// The columns of the row's programmatic dependent launch. Requires a winner.
+void set_dependent(const Settled& dependent, TunedEntry& entry);
 
 }  // namespace gemmtune

@@ -25,11 +25,6 @@ Outcome without_samples(const Outcome& outcome) {
   return copy;
 }
 
-template <typename Item>
-void shuffle(std::vector<Item>& items, Random& random) {
-  for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[random.below(i)]);
-}
-
 double draw(const std::vector<double>& samples, Random& random) {
   return samples[random.below(samples.size())];
 }

@@ -8,9 +8,6 @@
 namespace gemmtune {
 namespace {
 
-constexpr double one_sided_99_5 = 2.576;                 // of the normal distribution
-constexpr double deviation_of_median_absolute = 1.4826;  // of the normal distribution
-
 bool usable(const Trial& trial) {
   return trial.outcome.kind == OutcomeKind::ok && !trial.outcome.microseconds.empty();
 }
@@ -43,7 +40,7 @@ std::vector<std::string> screened_ties(const std::vector<Trial>& trials, const s
     const auto& samples = trial.outcome.microseconds;
     const double of_samples = deviation * std::sqrt(1.0 / static_cast<double>(samples.size()) +
                                                     1.0 / static_cast<double>(best.size()));
-    const double limit = (1 + margin.band) * std::exp(one_sided_99_5 * std::hypot(of_samples, margin.drift));
+    const double limit = (1 + margin.band) * std::exp(normal_99_5 * std::hypot(of_samples, margin.drift));
     if (median(samples) <= limit * median(best)) ties.push_back(trial.candidate.kernel_name());
   }
   return ties;

@@ -213,10 +213,7 @@ void Run::conclude(std::size_t index, ProblemResult&& result, std::optional<Weig
   }
   const Settled& settled = chosen->settled;
   report.entry = make_entry(device_.info(), report.shape.problem, settled, environment_.hash);
-  if (chosen->dependent) {
-    report.entry->pdl_kernel_name = chosen->dependent->winner->candidate.kernel_name();
-    report.entry->pdl_us = std::round(chosen->dependent->microseconds * 1e4) / 1e4;
-  }
+  if (chosen->dependent) set_dependent(*chosen->dependent, *report.entry);
   const bool kept = !settled.default_kernel.empty() && settled.default_kernel == report.entry->kernel_name;
   report.state = kept ? ProblemState::kept_default : ProblemState::tuned;
   report.quietness = settled.quietness;

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 
@@ -327,6 +328,11 @@ TEST_F(JournalTest, KilledAtEveryQuestionNothingIsMeasuredTwice) {
 
 TEST_F(JournalTest, TwoProcessesShareAJournal) {
   open();
+  // Neither screens before both have begun: one that begins after the other's end goes on with its run.
+  std::array<int, 2> begun{};
+  std::array<int, 2> start{};
+  ASSERT_EQ(pipe(begun.data()), 0);
+  ASSERT_EQ(pipe(start.data()), 0);
   std::vector<pid_t> children;
   for (int child = 0; child < 2; ++child) {
     children.push_back(fork());
@@ -335,12 +341,19 @@ TEST_F(JournalTest, TwoProcessesShareAJournal) {
     bool ok = journal.ok();
     if (ok) {
       const auto run = journal->begin_run({"r", "", "policy", "env", device_text}, true);
+      close(start[1]);
+      char byte = 0;
+      ok = run.ok() && write(begun[1], &byte, 1) == 1 && read(start[0], &byte, 1) == 0;
       JournaledEvaluator evaluator(evaluator_, *journal, device_, {run->id, "policy", device_text, false});
       for (std::int64_t m = 1; m <= 50; ++m)
         ok = ok && evaluator.screen(problem_of(m), std::vector{tiled("128"), tiled("256")}, 2, {}).ok();
     }
     _exit(ok ? 0 : 1);
   }
+  close(begun[1]);
+  char byte = 0;
+  for (int child = 0; child < 2; ++child) EXPECT_EQ(read(begun[0], &byte, 1), 1);
+  for (const int end : {begun[0], start[0], start[1]}) close(end);
   for (const pid_t child : children) {
     int status = 0;
     waitpid(child, &status, 0);

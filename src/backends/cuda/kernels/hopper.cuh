@@ -45,6 +45,14 @@ static __device__ inline void release_dependents() { asm volatile("griddepcontro
 // Returns once the kernel in front has ended and what it wrote is visible; at once where there is nothing to wait for.
 static __device__ inline void wait_for_predecessor() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 static __device__ inline void prefetch_map(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
+// `policy`: how long the second-level cache should keep it.
+static __device__ inline void copy_box(unsigned to, const TensorMap* map, int column, int row, unsigned barrier, unsigned long long policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+      "l"(map), "r"(column), "r"(row), "r"(barrier), "l"(policy)
+      : "memory");
+}
 
 // Rows of 128 bytes, swizzled in groups of 8 rows.
 static __device__ inline unsigned long long matrix_descriptor(unsigned address) {

@@ -1,11 +1,19 @@
-// The device code that kernels for Hopper share.
+// What kernels for Hopper share: device code, what the copy engine can read, parameters.
 #pragma once
 
 #include <string_view>
+
+#include "backends/backend.h"
 
 namespace gemmtune::cuda {
 
 /// The text of hopper.cuh. Comes after gpu::number_source().
 std::string_view hopper_source();
+
+/// `unsupported` where rows or pointers are not at multiples of 16 bytes, which the copy engine needs.
+Status accepts_alignment(std::string_view family, const Problem& problem);
+
+/// `pdl`: is_dependent().
+Parameter dependent_parameter();
 
 }  // namespace gemmtune::cuda

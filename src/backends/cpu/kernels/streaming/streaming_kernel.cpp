@@ -1,5 +1,6 @@
 #include "backends/cpu/kernels/blocked/block_gemm.h"
 #include "backends/cpu/kernels/streaming/streaming.h"
+#include "numbers/minifloat.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -13,13 +14,6 @@ constexpr float f4_unit = 0.25F;
 
 bool is_block_scaled(Streamed type) {
   return type == Streamed::f8_e4m3fn_block || type == Streamed::f8_e4m3fnuz_block;
-}
-
-float power_of_two(unsigned char exponent) {
-  const std::uint32_t bits = exponent == 255 ? 0x7fc00000U
-                             : exponent == 0 ? 0x00400000U
-                                             : static_cast<std::uint32_t>(exponent) << 23;
-  return __builtin_bit_cast(float, bits);
 }
 
 class StreamingKernel final : public Kernel {
@@ -147,7 +141,7 @@ class StreamingKernel final : public Kernel {
         const std::int64_t at = row + std::min(scale, there - 1);
         out[scale * mr + m] =
             type_ == Streamed::f4_e2m1
-                ? power_of_two(static_cast<const unsigned char*>(call.operands.x_scale)[at]) * f4_unit
+                ? e8m0_to_f32(static_cast<const unsigned char*>(call.operands.x_scale)[at]) * f4_unit
                 : static_cast<const float*>(call.operands.x_scale)[at];
       }
     }

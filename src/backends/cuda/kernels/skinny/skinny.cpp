@@ -59,7 +59,7 @@ Plan plan_of(const Problem& problem, const Config& config, const gpu::Limits& li
   plan.pieces = config.number("ks", 1);
   plan.blocks = config.number("c", 1);
   plan.columns = columns_of(problem.m);
-  plan.dependent = config.number("pdl", 0) != 0;
+  plan.dependent = is_dependent(config);
   const std::int64_t k_bytes = bytes_of(problem.x_type, problem.k);
   plan.steps = ceil_div(k_bytes, piece_bytes * plan.pieces);
   plan.tiles = ceil_div(problem.n, plan.rows);
@@ -165,13 +165,7 @@ Status SkinnyFamily::accepts(const Problem& problem) const {
   };
   if (problem.x_type == DataType::f32) return refuse("data types", "f32 operands: the matrix unit has none");
   if (problem.m > most_rows) return refuse("rows", fmt::format("m = {} is above {}", problem.m, most_rows));
-  if (bytes_of(problem.x_type, problem.k) % 16 != 0)
-    return refuse("alignment", fmt::format("rows of k = {} {} are no multiple of 16 bytes", problem.k,
-                                           to_string(problem.x_type)));
-  if (problem.alignment % 16 != 0)
-    return refuse("alignment",
-                  fmt::format("operands at multiples of {} bytes, 16 are needed", problem.alignment));
-  return {};
+  return accepts_alignment(name(), problem);
 }
 
 std::string SkinnyFamily::refuse_build(const Problem& problem, const Config& config) const {
@@ -213,10 +207,7 @@ Space SkinnyFamily::space(const Problem& problem) const {
                       .values = {"50", "75", "110", "220"},
                       .absent = "110",
                       .meaning = "KiB of stages, at most"});
-  space.add(Parameter{.key = "pdl",
-                      .values = {"0", "1"},
-                      .absent = "0",
-                      .meaning = "1: launched before the kernel before it has ended"});
+  space.add(dependent_parameter());
   space.add(
       Constraint{"fits", [this, problem](const Config& config) { return refuse_build(problem, config); }});
   space.add(Constraint{"waste",

@@ -74,14 +74,6 @@ struct Arguments {
   int dependent;  // launched before the kernel before it has ended: the weight alone may be read at once
 };
 
-// `policy`: how long the second-level cache should keep it.
-static __device__ inline void copy_box(unsigned to, const TensorMap* map, int column, int row, unsigned barrier, unsigned long long policy) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
-      "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
-      "l"(map), "r"(column), "r"(row), "r"(barrier), "l"(policy)
-      : "memory");
-}
 static __device__ inline int first_group(int block, int blocks) { return (block * GROUPS + blocks - 1) / blocks; }
 
 struct Layout {

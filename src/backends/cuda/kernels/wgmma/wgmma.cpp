@@ -139,13 +139,7 @@ Status WgmmaFamily::accepts(const Problem& problem) const {
   if (problem.m > most || problem.n > most || problem.k > most)
     return refuse("size",
                   fmt::format("{} x {} x {}, at most {} each", problem.m, problem.n, problem.k, most));
-  if (bytes_of(problem.x_type, problem.k) % 16 != 0)
-    return refuse("alignment", fmt::format("rows of k = {} {} are no multiple of 16 bytes", problem.k,
-                                           to_string(problem.x_type)));
-  if (problem.alignment % 16 != 0)
-    return refuse("alignment",
-                  fmt::format("operands at multiples of {} bytes, 16 are needed", problem.alignment));
-  return {};
+  return accepts_alignment(name(), problem);
 }
 
 Space WgmmaFamily::space(const Problem& problem) const {

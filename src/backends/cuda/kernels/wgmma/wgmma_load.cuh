@@ -37,16 +37,12 @@ struct Arguments {
   int dependent;         // launched before the kernel before it has ended: the weight alone may be read at once
 };
 
-// `policy`: how long the second-level cache should keep it. `blocks`: the blocks of the cluster that get it, each at the same place
+// `blocks`: the blocks of the cluster that get it, each at the same place
 // and told by its own barrier.
 static __device__ inline void copy_box(unsigned to, const TensorMap* map, int column, int row, unsigned barrier, unsigned blocks,
                                        unsigned long long policy) {
   if (blocks == 0) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
-        "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
-        "l"(map), "r"(column), "r"(row), "r"(barrier), "l"(policy)
-        : "memory");
+    copy_box(to, map, column, row, barrier, policy);
   } else {
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/cuda/kernels/hopper.h"
+
 namespace gemmtune::cuda {
 namespace {
 
@@ -71,7 +73,7 @@ WgmmaPlan wgmma_plan(const Problem& problem, const Config& config, const gpu::Li
   plan.ca = config.number("ca", 1);
   plan.cb = config.number("cb", 1);
   plan.split = config.number("c", 1);
-  plan.dependent = config.number("pdl", 0) != 0;
+  plan.dependent = is_dependent(config);
   plan.steps = ceil_div(bytes_of(problem.x_type, problem.k), piece_bytes * plan.pieces);
   plan.stage_bytes = plan.pieces * (plan.a_rows + plan.b_rows) * piece_bytes;
   const std::int64_t fixed = scratch_bytes(plan, bits(problem.y_type) / 8) + shared_reserve;
@@ -106,10 +108,7 @@ std::vector<Parameter> wgmma_parameters() {
        .absent = "1",
        .meaning = "blocks of a cluster, which divide k"},
       {.key = "ring", .values = {"112", "226"}, .absent = "226", .meaning = "KiB of shared memory, at most"},
-      {.key = "pdl",
-       .values = {"0", "1"},
-       .absent = "0",
-       .meaning = "1: launched before the kernel before it has ended"},
+      dependent_parameter(),
   };
 }
 
