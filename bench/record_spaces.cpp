@@ -28,13 +28,13 @@ namespace {
 
 using namespace gemmtune;
 
-constexpr std::size_t finalists = 8;
+constexpr std::size_t finalists = 40;  // those of any search, nearly always, are among them
 constexpr int rounds = 60;
 
 // A candidate's samples count when the canary kernel, sampled before and after them, was not slower than its
 // own quiet level by more than this; otherwise they are taken again, a few times, and the quietest are kept.
-constexpr double quiet_share = 0.05;
-constexpr int most_tries = 3;
+constexpr double quiet_share = 0.1;
+constexpr int most_tries = 2;
 
 class SpaceRecorder {
  public:

@@ -64,6 +64,16 @@ void Config::set(std::string key, std::string value) {
   settings_.emplace_back(std::move(key), std::move(value));
 }
 
+int settings_apart(const Config& a, const Config& b) {
+  int apart = 0;
+  for (const auto& [key, value] : a.settings()) {
+    const std::string* other = b.find(key);
+    apart += other == nullptr || *other != value ? 1 : 0;
+  }
+  for (const auto& [key, value] : b.settings()) apart += a.find(key) == nullptr ? 1 : 0;
+  return apart;
+}
+
 const std::string* Config::find(std::string_view key) const {
   for (const auto& [known, value] : settings_) {
     if (known == key) return &value;

@@ -34,6 +34,9 @@ class Config {
   std::vector<std::pair<std::string, std::string>> settings_;
 };
 
+/// How many keys have another value in `b` than in `a`, or stand in one of them alone.
+int settings_apart(const Config& a, const Config& b);
+
 /// One thing to try: a family and a config.
 struct Candidate {
   std::string family;

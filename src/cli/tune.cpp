@@ -107,6 +107,11 @@ void declare_measuring(CLI::App& app, TuneOptions& options) {
   app.add_option("--warmup", options.warmup, "Least warm-up calls")->capture_default_str();
   app.add_option("--iters", options.iterations, "Most timed calls of a finalist in a round")
       ->capture_default_str();
+  app.add_option(
+         "--looks", options.looks,
+         "How often each shape is looked at, 1 or 2: neighbours on a shared machine change which kernel is "
+         "fastest, so its finalists meet again once all shapes are settled (default: 2 on a CPU, else 1)")
+      ->check(CLI::Range(1, 2));
   app.add_option("--batch", options.batch, "Most shapes that are with workers at once")
       ->capture_default_str();
   app.add_option("--mp", options.workers,

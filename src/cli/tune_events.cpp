@@ -63,8 +63,17 @@ void TuneEvents::candidate_done(const Trial& trial, std::int64_t candidates_so_f
 }
 
 void TuneEvents::problem_done(std::size_t index, const ProblemReport& report) {
-  write(problem_event(index, report));
+  write(problem_event("problem_done", index, report));
   inner_.problem_done(index, report);
+}
+
+void TuneEvents::looking_again(std::size_t index, std::size_t done, std::size_t count) {
+  inner_.looking_again(index, done, count);
+}
+
+void TuneEvents::problem_revised(std::size_t index, const ProblemReport& report) {
+  write(problem_event("problem_revised", index, report));
+  inner_.problem_revised(index, report);
 }
 
 }  // namespace gemmtune::cli

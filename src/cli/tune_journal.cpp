@@ -52,6 +52,13 @@ class TuneJournal::Observer final : public TuneObserver {
     // lines from the run that goes on.
     warn(owner_.journal_.add(owner_.run_.id, report.shape.problem, decision_of(report)));
   }
+  void looking_again(std::size_t index, std::size_t done, std::size_t count) override {
+    inner_.looking_again(index, done, count);
+  }
+  void problem_revised(std::size_t index, const ProblemReport& report) override {
+    inner_.problem_revised(index, report);
+    warn(owner_.journal_.add(owner_.run_.id, report.shape.problem, decision_of(report)));
+  }
 
  private:
   std::vector<Trial> undecided_trials(const Problem& problem) const {

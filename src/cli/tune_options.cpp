@@ -111,6 +111,9 @@ Status check_words(const TuneOptions& options) {
   if (options.pdl != "off" && options.pdl != "allow") {
     return Status::invalid("--pdl {}: expected off or allow", options.pdl);
   }
+  if (options.looks > 1 && !options.m_range.empty()) {
+    return Status::invalid("--looks {}: rows of --m-range are looked at once", options.looks);
+  }
   if (options.pdl == "allow" && !options.m_range.empty()) {
     return Status::invalid("--pdl allow: rows of --m-range have no dependent launches");
   }
@@ -283,6 +286,8 @@ Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shap
   request.budget_seconds = options.budget_seconds;
   request.all = options.all;
   request.stale = options.stale;
+  // A GPU is not shared while it is tuned; a CPU has neighbours.
+  request.looks = options.looks > 0 ? options.looks : device.info().backend == "cpu" ? 2 : 1;
   request.shapes_at_once = options.batch;
   if (!options.m_range.empty()) {
     auto range = m_range_of(options);

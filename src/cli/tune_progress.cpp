@@ -33,6 +33,8 @@ void TuneProgress::problem_started(std::size_t index, std::size_t count, const S
   count_ = count;
   estimate_.started(index);
   shape_ = shape_text(shape);
+  shapes_.resize(count);
+  shapes_[index] = shape_;
   baseline_microseconds_.reset();
   best_microseconds_.reset();
   const auto baseline = device_.baseline(shape.problem);
@@ -94,6 +96,15 @@ void TuneProgress::problem_done(std::size_t index, const ProblemReport& report) 
   // The rest of the time only where somebody reads along in a file.
   if (!console_.is_live() && index + 1 < count_) line += remaining();
   console_.line(line);
+}
+
+void TuneProgress::looking_again(std::size_t index, std::size_t done, std::size_t count) {
+  estimate_.looking_again(done, count);
+  if (!console_.is_live()) {
+    if (done == 0) console_.line(fmt::format("second look at {} shapes{}", count, remaining()));
+    return;
+  }
+  console_.live_line(fmt::format("second look [{}/{}] {}{}", done + 1, count, shapes_[index], remaining()));
 }
 
 }  // namespace gemmtune::cli

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "backends/backend.h"
 #include "cli/console.h"
@@ -24,6 +25,7 @@ class TuneProgress final : public TuneObserver {
   void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) override;
   void candidate_done(const Trial& trial, std::int64_t candidates_so_far) override;
   void problem_done(std::size_t index, const ProblemReport& report) override;
+  void looking_again(std::size_t index, std::size_t done, std::size_t count) override;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -41,6 +43,7 @@ class TuneProgress final : public TuneObserver {
   double start_;
   std::size_t index_ = 0;
   std::size_t count_ = 0;
+  std::vector<std::string> shapes_;  // texts of those that were started
   std::string shape_;
   std::string baseline_;
   std::optional<double> baseline_microseconds_;

@@ -166,8 +166,8 @@ std::string result_text(const ProblemReport& report) {
   return report.reason.empty() ? text : fmt::format("{}: {}", text, report.reason);
 }
 
-std::string problem_event(std::size_t index, const ProblemReport& report) {
-  Json json = {{"event", "problem_done"}, {"index", index}};
+std::string problem_event(std::string_view event, std::size_t index, const ProblemReport& report) {
+  Json json = {{"event", event}, {"index", index}};
   json.update(problem_json(report));
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -184,6 +184,12 @@ std::string ending_text(const TuneEnding& ending) {
   if (summary.geometric_mean_speedup > 0) {
     text +=
         fmt::format("geometric-mean speed-up over the default: {:.3f}x\n", summary.geometric_mean_speedup);
+  }
+  if (summary.looked_again > 0) {
+    text += fmt::format("second look at {}: {} another kernel; ratios of kernels moved by ±{:.1f} %\n",
+                        counted(summary.looked_again, "shape"),
+                        summary.revised == 1 ? "1 has" : fmt::format("{} have", summary.revised),
+                        100 * summary.look_deviation);
   }
   if (const auto busy = busy_shapes(summary); busy > 0) {
     text += fmt::format(
@@ -217,6 +223,11 @@ std::string ending_json(const TuneEnding& ending) {
   json["complaints"] = ending.shapes.complaints;
   json["geometric_mean_speedup"] = ending.summary.geometric_mean_speedup;
   json["candidates"] = ending.summary.candidates;
+  if (ending.summary.looked_again > 0) {
+    json["second_looks"] = {{"shapes", ending.summary.looked_again},
+                            {"revised", ending.summary.revised},
+                            {"deviation", ending.summary.look_deviation}};
+  }
   json["seconds"] = ending.summary.seconds;
   json["output"] = ending.outputs.tuned;
   json["interrupted"] = ending.interrupted;

@@ -15,7 +15,7 @@ std::string shape_text(const ShapeRow& shape);
 std::string result_text(const ProblemReport& report);
 
 /// The line of --events about a shape that is done.
-std::string problem_event(std::size_t index, const ProblemReport& report);
+std::string problem_event(std::string_view event, std::size_t index, const ProblemReport& report);
 
 struct TuneEnding {
   const TuneSummary& summary;

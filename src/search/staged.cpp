@@ -9,6 +9,9 @@
 // the
 //    fastest is dropped at once.
 //
+// 4. Before the last of the halving, a walk from the fastest of each family that is close towards its default
+// (plainer_walk.h).
+//
 // Every family keeps its best candidate to the end, because a weight layout is decided later over several
 // problems.
 #include <algorithm>
@@ -17,6 +20,8 @@
 #include <map>
 #include <numeric>
 
+#include "search/plainer_walk.h"
+#include "search/samples.h"
 #include "search/settings_grid.h"
 #include "search/strategies.h"
 #include "search/surrogate.h"
@@ -40,12 +45,9 @@ constexpr std::size_t budget_step = 16;  // candidates between two looks at the 
 // share. One or two samples may hold a stall of a shared machine, hence the wider margin.
 constexpr double few_samples_margin = 0.5;
 constexpr double margin = 0.15;
-
-double median_of(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
-  const std::size_t half = samples.size() / 2;
-  return samples.size() % 2 == 1 ? samples[half] : (samples[half - 1] + samples[half]) / 2;
-}
+constexpr double walked_within = 1.1;  // of the fastest: families whose best is slower are not walked
+constexpr double least_room = 0.01;    // of a walk, as a share of the time; the noise comes on top
+constexpr double most_noise = 0.1;
 
 bool usable(const SearchPoint& point) { return !point.failed && !point.samples.empty(); }
 
@@ -157,7 +159,7 @@ class Staged final : public Strategy {
 
   void learn(std::span<const SearchPoint> points) {
     for (std::size_t i = 0; i < points.size(); ++i) {
-      if (usable(points[i])) fastest_ = std::min(fastest_, median_of(points[i].samples));
+      if (usable(points[i])) fastest_ = std::min(fastest_, sample_median(points[i].samples));
     }
     for (const auto& family : families_) {
       for (std::size_t member = 0; member < family->members.size(); ++member) {
@@ -219,6 +221,9 @@ class Staged final : public Strategy {
                                                             {samples_, survivors_wanted},
                                                             {2 * samples_, survivors_wanted / 2}}};
     while (rung_ < rungs.size()) {
+      if (rung_ + 1 == rungs.size()) {
+        if (SearchStep step = walk(points); !step.candidates.empty()) return step;
+      }
       const auto [samples, survivors] = rungs[rung_++];
       reduce(points, survivors);
       if (SearchStep step = missing_samples(points, samples); !step.candidates.empty()) return step;
@@ -226,10 +231,48 @@ class Staged final : public Strategy {
     return {};
   }
 
+  /// The next step of the families' walks; none once all have ended, with what they reached among the
+  /// survivors.
+  SearchStep walk(std::span<const SearchPoint> points) {
+    if (!walks_) begin_walks(points);
+    const auto wanted = static_cast<std::size_t>(samples_);
+    for (; walk_ < walks_->size(); ++walk_) {
+      PlainerWalk& walk = (*walks_)[walk_];
+      if (const auto next = walk.next(points, wanted)) {
+        taken_[*next] = true;
+        return {{*next}, samples_ - static_cast<int>(points[*next].samples.size())};
+      }
+      if (std::find(survivors_.begin(), survivors_.end(), walk.reached()) == survivors_.end())
+        survivors_.push_back(walk.reached());
+    }
+    return {};
+  }
+
+  void begin_walks(std::span<const SearchPoint> points) {
+    walks_.emplace();
+    double fastest = HUGE_VAL;
+    for (const std::size_t i : survivors_) {
+      if (usable(points[i])) fastest = std::min(fastest, sample_median(points[i].samples));
+    }
+    const double deviation = sample_deviation(points);
+    for (const auto& family : families_) {
+      std::optional<std::size_t> best;
+      for (const std::size_t i : family->members) {
+        if (std::find(survivors_.begin(), survivors_.end(), i) == survivors_.end() || !usable(points[i]))
+          continue;
+        if (!best || sample_median(points[i].samples) < sample_median(points[*best].samples)) best = i;
+      }
+      if (!best || sample_median(points[*best].samples) > walked_within * fastest) continue;
+      // Two medians of so many samples.
+      const double noise = 2 * deviation * std::sqrt(2.0 / static_cast<double>(samples_));
+      walks_->emplace_back(points, family->members, *best, least_room + std::min(noise, most_noise));
+    }
+  }
+
   /// Keeps the fastest `most` that may still win, and every family's best.
   void reduce(std::span<const SearchPoint> points, std::size_t most) {
     std::erase_if(survivors_, [&](std::size_t i) { return !usable(points[i]); });
-    const auto cost = [&](std::size_t i) { return median_of(points[i].samples); };
+    const auto cost = [&](std::size_t i) { return sample_median(points[i].samples); };
     std::stable_sort(survivors_.begin(), survivors_.end(),
                      [&](std::size_t a, std::size_t b) { return cost(a) < cost(b); });
     if (survivors_.empty()) return;
@@ -272,6 +315,8 @@ class Staged final : public Strategy {
   bool halving_ = false;
   std::vector<std::size_t> survivors_;
   std::size_t rung_ = 0;
+  std::optional<std::vector<PlainerWalk>> walks_;  // once begun: one a family
+  std::size_t walk_ = 0;
 };
 
 }  // namespace

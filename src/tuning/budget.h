@@ -83,6 +83,8 @@ class RunBudget {
   void share_among(std::vector<BudgetItem> items) { shares_ = BudgetShares(std::move(items)); }
   /// The problem's time, or nothing where the budget is spent; called once a problem.
   std::optional<Deadline> take(std::size_t problem);
+  /// All that is left of it.
+  Deadline rest() const { return deadline_; }
   /// As BudgetShares::learn.
   void learn(std::size_t problem, double speedup) { shares_.learn(problem, speedup); }
 

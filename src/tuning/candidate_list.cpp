@@ -14,12 +14,14 @@ bool wanted(const KernelFamily& family, const std::vector<std::string>& libtypes
   return names_all(libtypes) && family.name() != "reference";
 }
 
-ListedCandidate list_one(const KernelFamily& family, const Problem& problem, const Config& config) {
+ListedCandidate list_one(const KernelFamily& family, const Problem& problem, const Config& config,
+                         const Config& usual) {
   ListedCandidate listed;
   listed.candidate = {std::string(family.name()), family.revision(), config};
   listed.family = &family;
   if (problem.bpreshuffle) listed.layout = family.packed_layout(problem).value_or(WeightLayout::any);
   listed.predicted = family.predicted_microseconds(problem, config);
+  listed.departures = settings_apart(config, usual);
   return listed;
 }
 
@@ -44,7 +46,7 @@ void list_family(const KernelFamily& family, const Problem& problem, const Candi
   if (configs.empty()) {
     list.refusals.push_back(fmt::format("{}: no config is allowed for this problem", family.name()));
   }
-  for (const Config& config : configs) list.candidates.push_back(list_one(family, problem, config));
+  for (const Config& config : configs) list.candidates.push_back(list_one(family, problem, config, first));
 }
 
 }  // namespace
@@ -76,7 +78,7 @@ Result<ListedCandidate> describe(const Device& device, const Problem& problem, c
   if (family == nullptr) {
     return Status::not_found("{} has no kernel family {}", device.info().name, candidate.family);
   }
-  return list_one(*family, problem, candidate.config);
+  return list_one(*family, problem, candidate.config, family->default_config(problem));
 }
 
 }  // namespace gemmtune

@@ -23,6 +23,7 @@ struct ListedCandidate {
   WeightLayout layout = WeightLayout::plain;  // that it reads
   double predicted = 0;                       // microseconds; 0: no opinion
   int hint = 0;                               // as SearchPoint::hint
+  int departures = 0;                         // settings that differ from the family's default config
 };
 
 struct CandidateList {

@@ -44,6 +44,13 @@ double sign_test_above(const std::vector<double>& ratios, double limit) {
 
 }  // namespace
 
+bool before_in_order(const Finalist& a, const Finalist& b) {
+  if (a.tie_rank != b.tie_rank) return a.tie_rank < b.tie_rank;
+  if (a.departures != b.departures) return a.departures < b.departures;
+  if (a.resources != b.resources) return a.resources < b.resources;
+  return a.kernel_name < b.kernel_name;
+}
+
 std::vector<int> round_looks(int round_limit) {
   std::vector<int> looks;
   for (const int look : {15, 30, 60})
@@ -125,25 +132,25 @@ double Chooser::noise_floor() const {
 
 double Chooser::tie_band() const { return std::max(policy_.tie_band, noise_floor()); }
 
-bool Chooser::before_in_order(std::size_t a, std::size_t b) const {
-  const Finalist& left = finalists_[a];
-  const Finalist& right = finalists_[b];
-  if (left.tie_rank != right.tie_rank) return left.tie_rank < right.tie_rank;
-  if (left.resources != right.resources) return left.resources < right.resources;
-  return left.kernel_name < right.kernel_name;
-}
-
 std::vector<double> Chooser::first_ratios(std::size_t numerator, std::size_t denominator) const {
   return quotients(first_[numerator], first_[denominator]);
 }
 
-// The fastest that is still in the race; these have all first rounds in common.
-std::optional<std::size_t> Chooser::fastest() const {
+// Those still in the race have all first rounds in common.
+std::vector<bool> Chooser::racing() const {
+  std::vector<bool> racing = in_race_;
+  if (baseline_) racing[*baseline_] = false;
+  return racing;
+}
+
+std::optional<std::size_t> Chooser::fastest_of(const std::vector<bool>& candidates) const {
   std::optional<std::size_t> best;
   for (std::size_t i = 0; i < finalists_.size(); ++i)
-    if (in_race_[i] && i != baseline_ && (!best || median(first_[i]) < median(first_[*best]))) best = i;
+    if (candidates[i] && (!best || median(first_[i]) < median(first_[*best]))) best = i;
   return best;
 }
+
+std::optional<std::size_t> Chooser::fastest() const { return fastest_of(racing()); }
 
 // Takes out of the race whoever is surely slower than the fastest by more than the tie band. The default
 // stays in: the others are compared with it.
@@ -192,7 +199,7 @@ void Chooser::pick_challenger() {
     if (!in_race_[i] || i == baseline_ || i == *best) continue;
     if (median(first_ratios(i, *best)) > 1 + tie_band() || (fastest_beats && !beats(i))) continue;
     tied_ = true;
-    if (before_in_order(i, challenger_)) challenger_ = i;
+    if (before_in_order(finalists_[i], finalists_[challenger_])) challenger_ = i;
   }
   if (!baseline_) {
     verdict_ = Verdict::only;
@@ -313,6 +320,26 @@ Decision Chooser::settle(std::size_t winner, Verdict verdict) const {
   decision.ties = tie_set(winner, decision.drift);
   decision.noise_floor = noise_floor();
   decision.rounds = rounds_;
+  return decision;
+}
+
+Decision Chooser::decision_among(const std::vector<bool>& allowed) const {
+  std::vector<bool> measured = alive_;
+  std::vector<bool> racing = in_race_;
+  for (std::size_t i = 0; i < finalists_.size(); ++i) {
+    measured[i] = measured[i] && allowed[i] && !first_[i].empty();
+    racing[i] = racing[i] && measured[i];
+  }
+  auto best = fastest_of(racing);
+  if (!best) best = fastest_of(measured);  // these were slower, but are what there is
+  if (!best) return {};
+  std::size_t chosen = *best;
+  for (std::size_t i = 0; i < finalists_.size(); ++i) {
+    if (!measured[i] || i == *best || median(first_ratios(i, *best)) > 1 + tie_band()) continue;
+    if (before_in_order(finalists_[i], finalists_[chosen])) chosen = i;
+  }
+  Decision decision = settle(chosen, Verdict::undecided);
+  std::erase_if(decision.ties, [&](std::size_t tie) { return !measured[tie]; });
   return decision;
 }
 

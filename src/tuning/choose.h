@@ -19,8 +19,12 @@ namespace gemmtune {
 struct Finalist {
   std::string kernel_name;
   int tie_rank = 0;            // KernelFamily::tie_rank: vendor libraries first
+  int departures = 0;          // ListedCandidate::departures: the plainer first
   std::int64_t resources = 0;  // KernelFamily::resources: fewer first
 };
+
+/// The fixed order of a tie.
+bool before_in_order(const Finalist& a, const Finalist& b);
 
 /// What the next call of Evaluator::finals should measure. No rounds: the decision stands.
 struct FinalsPlan {
@@ -66,11 +70,16 @@ class Chooser {
   /// May be asked at any time; before the plan is empty (a budget ran out) what is not proven counts as
   /// undecided.
   Decision decision() const;
+  /// The best of those finalists alone, ties decided by the same order, as `undecided`: for callers that
+  /// cannot use the others. Its ties are of `allowed` too. Empty where none of them was measured.
+  Decision decision_among(const std::vector<bool>& allowed) const;
 
  private:
   enum class Stage { selecting, testing, decided };
 
   std::optional<std::size_t> fastest() const;
+  std::optional<std::size_t> fastest_of(const std::vector<bool>& candidates) const;
+  std::vector<bool> racing() const;
   void narrow();
   bool selection_is_over() const;
   void pick_challenger();
@@ -78,7 +87,6 @@ class Chooser {
   void drop(std::size_t finalist);
   double noise_floor() const;
   double tie_band() const;
-  bool before_in_order(std::size_t a, std::size_t b) const;
   std::vector<double> first_ratios(std::size_t numerator, std::size_t denominator) const;
   double drift() const;
   bool may_tie(const std::vector<double>& ratios, double drift) const;

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <set>
 
 #include "measure/statistics.h"
 #include "tuned/table.h"
 #include "tuning/choose.h"
+#include "tuning/round_log.h"
 
 namespace gemmtune {
 namespace {
@@ -26,40 +26,6 @@ double round_seconds(const FinalsTask& task) {
   for (const Entrant& entrant : task.entrants) seconds += round_share_seconds(entrant, task.policy);
   return seconds;
 }
-
-/// All rounds of one set of entrants: a column each, aligned by round, NaN where it was not measured.
-class RoundLog {
- public:
-  explicit RoundLog(std::size_t entrants) : columns_(entrants) {}
-
-  void add(const FinalsPlan& plan, const FinalsResult& result) {
-    for (const auto& round : result.times) {
-      for (auto& column : columns_) column.push_back(std::numeric_limits<double>::quiet_NaN());
-      for (std::size_t i = 0; i < plan.candidates.size() && i < round.size(); ++i) {
-        columns_[plan.candidates[i]].back() = round[i];
-      }
-    }
-  }
-
-  std::vector<double> times(std::size_t entrant) const {
-    std::vector<double> times = columns_[entrant];
-    std::erase_if(times, [](double time) { return !std::isfinite(time); });
-    return times;
-  }
-
-  /// a / b of the rounds that measured both.
-  std::vector<double> ratios(std::size_t a, std::size_t b) const {
-    std::vector<double> ratios;
-    for (std::size_t round = 0; round < columns_[a].size(); ++round) {
-      const double ratio = columns_[a][round] / columns_[b][round];
-      if (std::isfinite(ratio)) ratios.push_back(ratio);
-    }
-    return ratios;
-  }
-
- private:
-  std::vector<std::vector<double>> columns_;
-};
 
 /// One try with one set of entrants.
 class Contest {
@@ -82,6 +48,15 @@ class Contest {
   }
 
   Decision decision() const { return chooser_.decision(); }
+  /// What stands where the chooser's own winner reads another layout than the row must have.
+  Decision decision_of_layout() const {
+    std::vector<bool> allowed;
+    for (std::size_t i = 0; i < task_.entrants.size(); ++i) {
+      allowed.push_back(task_.entrants[i].listed.layout == task_.layout &&
+                        outcomes_[i].kind == OutcomeKind::ok);
+    }
+    return chooser_.decision_among(allowed);
+  }
   const Outcome& outcome(std::size_t entrant) const { return outcomes_[entrant]; }
   const RoundLog& log() const { return log_; }
   const Quietness& quietness() const { return quietness_; }
@@ -89,11 +64,7 @@ class Contest {
  private:
   static std::vector<Finalist> finalists(const FinalsTask& task) {
     std::vector<Finalist> list;
-    for (const Entrant& entrant : task.entrants) {
-      const ListedCandidate& listed = entrant.listed;
-      list.push_back({listed.candidate.kernel_name(), listed.family->tie_rank(),
-                      listed.family->resources(task.problem, listed.candidate.config)});
-    }
+    for (const Entrant& entrant : task.entrants) list.push_back(finalist_of(task.problem, entrant.listed));
     return list;
   }
 
@@ -135,7 +106,7 @@ class Contest {
     for (std::size_t i = 0; i < plan.candidates.size() && i < all.outcomes.size(); ++i) {
       outcomes_[plan.candidates[i]] = all.outcomes[i];
     }
-    log_.add(plan, all);
+    log_.add(plan.candidates, all.times);
     chooser_.add(plan, all);
     measured_ = true;
     return status;
@@ -150,39 +121,6 @@ class Contest {
   bool measured_ = false;
   double seconds_a_round_ = 0;
 };
-
-/// The best entrant that reads the wanted layout, by the median of its rounds.
-std::optional<std::size_t> best_of_layout(const FinalsTask& task, const Contest& contest) {
-  std::optional<std::size_t> best;
-  double least = std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < task.entrants.size(); ++i) {
-    const auto times = contest.log().times(i);
-    if (task.entrants[i].listed.layout != task.layout || times.empty()) continue;
-    if (contest.outcome(i).kind != OutcomeKind::ok || median(times) >= least) continue;
-    best = i;
-    least = median(times);
-  }
-  return best;
-}
-
-/// What stands where the chooser's own winner reads another layout.
-Decision within_layout(const FinalsTask& task, const Contest& contest, const Decision& decision) {
-  Decision within;
-  within.noise_floor = decision.noise_floor;
-  within.drift = decision.drift;
-  within.winner = best_of_layout(task, contest);
-  if (!within.winner) return within;
-  const auto times = contest.log().times(*within.winner);
-  within.verdict = Verdict::undecided;
-  within.microseconds = median(times);
-  within.spread = spread(times);
-  const auto ratios = contest.log().ratios(*task.baseline, *within.winner);
-  if (!ratios.empty()) {
-    within.speedup = median(ratios);
-    within.default_microseconds = median(contest.log().times(*task.baseline));
-  }
-  return within;
-}
 
 /// Entrants that fit into the time: the baseline and the best, which meet in the test too, and as many others
 /// as can be measured up to the first look.
@@ -264,10 +202,20 @@ Settled settled_from(const FinalsTask& task, const Contest& contest, const Decis
   if (task.baseline && decision.default_microseconds) {
     settled.default_kernel = task.entrants[*task.baseline].listed.candidate.kernel_name();
   }
+  for (std::size_t i = 0; i < task.entrants.size(); ++i) {
+    const auto ratios = contest.log().ratios(i, *decision.winner);
+    if (contest.outcome(i).kind != OutcomeKind::ok || ratios.empty()) continue;
+    settled.standings.push_back({task.entrants[i].listed, median(ratios), 1});
+  }
   return settled;
 }
 
 }  // namespace
+
+Finalist finalist_of(const Problem& problem, const ListedCandidate& listed) {
+  return {listed.candidate.kernel_name(), listed.family->tie_rank(), listed.departures,
+          listed.family->resources(problem, listed.candidate.config)};
+}
 
 Settled run_finals(const FinalsTask& given, Evaluator& evaluator, const Deadline& deadline) {
   FinalsTask task = given;
@@ -284,7 +232,7 @@ Settled run_finals(const FinalsTask& given, Evaluator& evaluator, const Deadline
     }
     Decision decision = contest.decision();
     if (decision.winner && task.entrants[*decision.winner].listed.layout != task.layout) {
-      decision = within_layout(task, contest, decision);
+      decision = contest.decision_of_layout();
     }
     std::string failure;
     if (decision.winner) {

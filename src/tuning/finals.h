@@ -2,6 +2,7 @@
 // winner's trial at the other M that its row will answer.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "tuned/entry.h"
 #include "tuning/budget.h"
 #include "tuning/candidate_list.h"
+#include "tuning/choose.h"
 #include "tuning/evaluator.h"
 
 namespace gemmtune {
@@ -28,6 +30,14 @@ struct FinalsTask {
   Policy policy;
 };
 
+/// Where a finalist stood beside the winner.
+struct Standing {
+  ListedCandidate listed;
+  double ratio =
+      1;          // its time over the winner's: the median of paired rounds, the geometric mean of the looks
+  int looks = 1;  // how many looks at the problem it stems from
+};
+
 struct Settled {
   std::optional<ListedCandidate> winner;  // empty: `reason` says why there is none
   std::string reason;
@@ -41,9 +51,18 @@ struct Settled {
   double noise_floor = 0;
   double drift = 0;  // of ratios between batches of rounds, Decision::drift
   Quietness quietness;
-  std::vector<std::string> ties;  // kernels that the rounds cannot tell from the winner, it included
+  std::vector<std::string> ties;    // kernels that the rounds cannot tell from the winner, it included
+  std::vector<Standing> standings;  // of all that were measured beside the winner, it included
   std::vector<Trial> trials;  // of the entrants, with the outcome of the full gate or of the neighbouring M
 };
+
+/// How much slower than the winner, as a share, a tie may be before statistics: the tie band and, because the
+/// noise of another run moves the band and the times, the floor.
+inline double tie_limit(const Policy& policy, double noise_floor) {
+  return std::max(policy.tie_band, noise_floor) + noise_floor;
+}
+
+Finalist finalist_of(const Problem& problem, const ListedCandidate& listed);
 
 /// Never slower than the deadline asks by more than one short call of finals. Where the default kernel is not
 /// beaten but reads another layout than the row must have, the best kernel of that layout stands with the

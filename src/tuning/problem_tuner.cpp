@@ -7,7 +7,7 @@
 #include <set>
 
 #include "measure/statistics.h"
-#include "tuning/choose.h"
+#include "tuning/entrants.h"
 #include "tuning/problem_search.h"
 #include "tuning/screened_ties.h"
 #include "tuning/transfer.h"
@@ -15,9 +15,7 @@
 namespace gemmtune {
 namespace {
 
-constexpr std::size_t least_finalists = 5;
-constexpr double first_look_seconds = 2;  // of the finals' rounds before anyone is dropped
-constexpr double search_share = 0.5;      // of a problem's time; the rest goes to finals
+constexpr double search_share = 0.5;  // of a problem's time; the rest goes to finals
 constexpr double plain_share =
     0.6;  // of a problem's time, where dependent launches have a contest of their own
 
@@ -55,61 +53,6 @@ std::vector<WeightLayout> layouts_of(const std::vector<ListedCandidate>& candida
   return layouts;
 }
 
-/// How many of `entrants`, best first, go to the finals: policy.finalists, and fewer where a kernel is slow.
-std::size_t finalists_of(const std::vector<Entrant>& entrants, const Policy& policy) {
-  const auto most = static_cast<std::size_t>(std::max(1, policy.finalists));
-  double seconds = 0;
-  std::size_t count = 0;
-  while (count < std::min(most, entrants.size())) {
-    seconds += 1e-6 * round_looks(policy.round_limit).front() *
-               std::max(entrants[count].screened_microseconds, policy.sample_microseconds);
-    if (count >= least_finalists && seconds > first_look_seconds) break;
-    ++count;
-  }
-  return count;
-}
-
-/// The best verified candidates of one layout by the median of their samples.
-std::vector<Entrant> best_entrants(const std::vector<ListedCandidate>& candidates,
-                                   const std::vector<Trial>& trials, WeightLayout layout,
-                                   const Policy& policy) {
-  std::map<std::string, double> medians;
-  for (const Trial& trial : trials) {
-    if (trial.outcome.kind != OutcomeKind::ok || trial.outcome.microseconds.empty()) continue;
-    medians[trial.candidate.kernel_name()] = median(trial.outcome.microseconds);
-  }
-  std::vector<Entrant> entrants;
-  for (const ListedCandidate& listed : candidates) {
-    const auto found = medians.find(listed.candidate.kernel_name());
-    if (listed.layout == layout && found != medians.end()) entrants.push_back({listed, found->second});
-  }
-  std::stable_sort(entrants.begin(), entrants.end(), [](const Entrant& a, const Entrant& b) {
-    return a.screened_microseconds < b.screened_microseconds;
-  });
-  entrants.resize(finalists_of(entrants, policy));
-  return entrants;
-}
-
-/// Puts the baseline among the entrants unless it is there already.
-std::optional<std::size_t> add_baseline(const Device& device, const Problem& problem,
-                                        const std::vector<Trial>& trials, std::vector<Entrant>& entrants) {
-  const auto baseline = device.baseline(problem);
-  if (!baseline.ok()) return std::nullopt;
-  for (std::size_t i = 0; i < entrants.size(); ++i) {
-    if (entrants[i].listed.candidate == *baseline) return i;
-  }
-  auto listed = describe(device, problem, *baseline);
-  if (!listed.ok()) return std::nullopt;
-  Entrant entrant{*listed, 0};
-  for (const Trial& trial : trials) {
-    if (trial.candidate == *baseline && !trial.outcome.microseconds.empty()) {
-      entrant.screened_microseconds = median(trial.outcome.microseconds);
-    }
-  }
-  entrants.push_back(std::move(entrant));
-  return entrants.size() - 1;
-}
-
 /// The trials of candidates that read `layout`.
 std::vector<Trial> of_layout(const std::vector<ListedCandidate>& candidates, const std::vector<Trial>& trials,
                              WeightLayout layout) {
@@ -122,36 +65,6 @@ std::vector<Trial> of_layout(const std::vector<ListedCandidate>& candidates, con
     if (names.count(trial.candidate.kernel_name()) > 0) kept.push_back(trial);
   }
   return kept;
-}
-
-/// With whom the screened candidates are compared: the winner; where that is the default kernel, whose
-/// samples come from another thread pool, the fastest of its ties.
-std::string screening_reference(const std::vector<Trial>& screened, const Settled& settled) {
-  const std::string winner = settled.winner->candidate.kernel_name();
-  if (winner != settled.default_kernel) return winner;
-  std::string fastest = winner;
-  double least = std::numeric_limits<double>::infinity();
-  for (const Trial& trial : screened) {
-    const std::string name = trial.candidate.kernel_name();
-    const bool tie = std::find(settled.ties.begin(), settled.ties.end(), name) != settled.ties.end();
-    if (!tie || name == winner || trial.outcome.microseconds.empty()) continue;
-    if (median(trial.outcome.microseconds) >= least) continue;
-    least = median(trial.outcome.microseconds);
-    fastest = name;
-  }
-  return fastest;
-}
-
-/// Finalists were compared with the winner in the finals: what screening said of them no longer counts.
-void add_screened_ties(const std::vector<Trial>& screened, const Policy& policy, Settled& settled) {
-  const double band = std::max(policy.tie_band, settled.noise_floor) + settled.noise_floor;
-  const std::string reference = screening_reference(screened, settled);
-  for (const std::string& name : screened_ties(screened, reference, {band, settled.drift})) {
-    const bool finalist = std::any_of(settled.trials.begin(), settled.trials.end(), [&](const Trial& trial) {
-      return trial.candidate.kernel_name() == name;
-    });
-    if (!finalist) settled.ties.push_back(name);
-  }
 }
 
 /// Failures of finals replace what screening said of a candidate; new candidates are added.
@@ -244,12 +157,12 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
     const double share = 1.0 / static_cast<double>(layouts.size() - i);
     Settled settled = run_finals(task, evaluator, plain_deadline.part(share));
     if (settled.winner) {
-      add_screened_ties(of_layout(list.candidates, result.trials, layouts[i]), request.policy, settled);
-    }
-    merge_trials(settled.trials, result.trials);
-    if (settled.winner) {
-      result.layouts.push_back({layouts[i], std::move(settled)});
+      auto screened = of_layout(list.candidates, result.trials, layouts[i]);
+      add_screened_ties(screened, {tie_limit(request.policy, settled.noise_floor), settled.drift}, settled);
+      result.layouts.push_back({layouts[i], std::move(settled), std::move(screened)});
+      merge_trials(result.layouts.back().settled.trials, result.trials);
     } else {
+      merge_trials(settled.trials, result.trials);
       result.reason = settled.reason;
     }
   }

@@ -15,6 +15,7 @@ namespace gemmtune {
 struct LayoutResult {
   WeightLayout layout = WeightLayout::plain;
   Settled settled;
+  std::vector<Trial> screened{};  // its candidates before the finals
   /// The best programmatic dependent launch, where it was asked for and is faster than `settled`'s kernel;
   /// its default is that kernel.
   std::optional<Settled> dependent = std::nullopt;

@@ -137,12 +137,12 @@ ReplayEvaluator::Round ReplayEvaluator::next_round(Bench& bench, const std::vect
     const bool exact = *round.asked == candidates;
     if (unused == nullptr || (exact && *unused->asked != candidates)) unused = &round;
   }
-  if (unused != nullptr) {
-    unused->used = true;
-    return *unused;
-  }
-  if (!fitting.empty()) return *fitting[bench.random.below(fitting.size())];
-  return unpaired_round(bench, candidates);
+  if (fitting.empty()) return unpaired_round(bench, candidates);
+  if (unused != nullptr) unused->used = true;
+  Round round = unused != nullptr ? *unused : *fitting[bench.random.below(fitting.size())];
+  // Its recorded time is that of all who took part.
+  round.seconds *= static_cast<double>(candidates.size()) / static_cast<double>(round.times.size());
+  return round;
 }
 
 ReplayEvaluator::Round ReplayEvaluator::unpaired_round(Bench& bench,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <set>
 
 #include "measure/statistics.h"
 
@@ -26,6 +28,22 @@ double screening_deviation(const std::vector<Trial>& trials) {
   return median(changes) * deviation_of_median_absolute / std::sqrt(2.0);
 }
 
+std::string screening_reference(const std::vector<Trial>& screened, const Settled& settled) {
+  const std::string winner = settled.winner->candidate.kernel_name();
+  if (winner != settled.default_kernel) return winner;
+  std::string fastest = winner;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Trial& trial : screened) {
+    const std::string name = trial.candidate.kernel_name();
+    const bool tie = std::find(settled.ties.begin(), settled.ties.end(), name) != settled.ties.end();
+    if (!tie || name == winner || trial.outcome.microseconds.empty()) continue;
+    if (median(trial.outcome.microseconds) >= least) continue;
+    least = median(trial.outcome.microseconds);
+    fastest = name;
+  }
+  return fastest;
+}
+
 std::vector<std::string> screened_ties(const std::vector<Trial>& trials, const std::string& reference,
                                        const TieMargin& margin) {
   const auto won = std::find_if(trials.begin(), trials.end(), [&](const Trial& trial) {
@@ -44,6 +62,14 @@ std::vector<std::string> screened_ties(const std::vector<Trial>& trials, const s
     if (median(samples) <= limit * median(best)) ties.push_back(trial.candidate.kernel_name());
   }
   return ties;
+}
+
+void add_screened_ties(const std::vector<Trial>& screened, const TieMargin& margin, Settled& settled) {
+  std::set<std::string> known(settled.ties.begin(), settled.ties.end());
+  for (const Standing& standing : settled.standings) known.insert(standing.listed.candidate.kernel_name());
+  for (const std::string& name : screened_ties(screened, screening_reference(screened, settled), margin)) {
+    if (known.insert(name).second) settled.ties.push_back(name);
+  }
 }
 
 }  // namespace gemmtune

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tuning/evaluator.h"
+#include "tuning/finals.h"
 #include "tuning/outcome.h"
 
 namespace gemmtune {
@@ -18,6 +18,15 @@ struct TieMargin {
   double band = 0;   // a share: tie band and noise floor
   double drift = 0;  // of ratios between batches of rounds, Decision::drift
 };
+
+/// With whom the screened candidates are compared: the winner; where that is the default kernel, whose
+/// samples come from another thread pool, the fastest of its ties.
+std::string screening_reference(const std::vector<Trial>& screened, const Settled& settled);
+
+/// Adds to the ties of a settled problem the screened candidates (all of the winner's layout) that `margin`
+/// allows. Finalists were compared with the winner in the finals: what screening said of them no longer
+/// counts.
+void add_screened_ties(const std::vector<Trial>& screened, const TieMargin& margin, Settled& settled);
 
 /// Names, in the order of the trials, without `reference`: right candidates with samples whose median is not
 /// above the reference's by more than the band with 99.5 % confidence, by screening_deviation and drift.

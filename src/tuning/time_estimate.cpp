@@ -13,6 +13,7 @@ namespace {
 constexpr double seconds_a_candidate = 0.006;  // build, check and a few samples of the least length
 constexpr double calls_a_candidate = 12;       // check, first look, warm-up, samples
 constexpr double candidates_of_finals = 60;    // what finals cost, in candidates
+constexpr double second_look_share = 0.35;     // of what the first took
 
 // Two observations of the imagined machine, each with this weight of a finished shape, keep the fit away from
 // what few shapes suggest by chance.
@@ -104,7 +105,36 @@ void RunEstimate::done(std::size_t index, double seconds) {
   if (seconds > 0) done_.push_back({shapes_[index].cost, seconds});
 }
 
+void RunEstimate::looking_again(std::size_t done, std::size_t count) {
+  const double now = request_.clock();
+  if (looks_ == 0) {
+    looks_begin_ = now;
+    first_looks_seconds_ = now - begin_;
+  }
+  looks_ = count;
+  looks_done_ = done;
+}
+
 std::optional<double> RunEstimate::remaining() const {
+  std::optional<double> budget_left;
+  if (request_.budget_seconds > 0) budget_left = request_.budget_seconds - (request_.clock() - begin_);
+  std::optional<double> seconds;
+  if (looks_ > 0) {
+    // One imagined look beside those that were measured.
+    const auto done = static_cast<double>(looks_done_);
+    const auto all = static_cast<double>(looks_);
+    const double imagined = second_look_share * first_looks_seconds_ / all;
+    const double gone = request_.clock() - looks_begin_;
+    seconds = std::max(0.0, (gone + imagined) / (done + 1) * all - gone);
+  } else {
+    seconds = first_looks_remaining();
+    if (seconds && request_.looks > 1 && !budget_left)
+      *seconds += second_look_share * (request_.clock() - begin_ + *seconds);
+  }
+  return seconds && budget_left ? std::min(*seconds, std::max(0.0, *budget_left)) : seconds;
+}
+
+std::optional<double> RunEstimate::first_looks_remaining() const {
   std::vector<ShapeCost> waiting;
   for (const Shape& shape : shapes_) {
     if (shape.waiting) waiting.push_back(shape.cost);

@@ -40,6 +40,8 @@ class RunEstimate {
   void begin(std::span<const std::size_t> waiting);
   void started(std::size_t index);
   void done(std::size_t index, double seconds);
+  /// Second looks: as TuneObserver::looking_again.
+  void looking_again(std::size_t done, std::size_t count);
   std::optional<double> remaining() const;
 
  private:
@@ -55,6 +57,12 @@ class RunEstimate {
   double begin_ = 0;
   double current_begin_ = 0;
   std::optional<std::size_t> current_;
+  std::size_t looks_done_ = 0;
+  std::size_t looks_ = 0;  // 0: none has begun
+  double looks_begin_ = 0;
+  double first_looks_seconds_ = 0;  // that all of them took
+
+  std::optional<double> first_looks_remaining() const;
 };
 
 }  // namespace gemmtune

@@ -10,6 +10,7 @@
 #include "tuning/layout_group.h"
 #include "tuning/problem_tuner.h"
 #include "tuning/publisher.h"
+#include "tuning/second_look.h"
 #include "tuning/transfer.h"
 #include "tuning/worker_pool.h"
 
@@ -29,6 +30,11 @@ class Run {
   Status prepare();
   /// Several groups at once, each with an evaluator of its own.
   Status tune_group(const std::vector<std::size_t>& group, Evaluator& evaluator);
+  std::size_t settled() const { return settled_.size(); }
+  /// The second look at the problem that was settled as number `which`. Several at once, as groups.
+  Status look_again(std::size_t which, Evaluator& evaluator);
+  /// After the last second look: how far ratios moved between looks decides who is a tie.
+  void widen_all_ties();
   Result<TuneSummary> finish();
 
  private:
@@ -42,9 +48,16 @@ class Run {
   bool leave_out(std::size_t index);
   bool is_done(const Problem& problem, std::string& reason) const;
   /// The layout that a group must use because a row that stays, or a shape, has one already.
+  /// A row that may be looked at again.
+  struct SettledRow {
+    std::size_t index;
+    LayoutResult result;
+    double settled_at;  // of the request's clock
+  };
   std::optional<WeightLayout> decided_layout(const std::vector<std::size_t>& group) const;
   ProblemResult tune_one(std::size_t index, std::optional<WeightLayout> layout, Evaluator& evaluator);
   void conclude(std::size_t index, ProblemResult&& result, std::optional<WeightLayout> layout);
+  void set_row(std::size_t index, const LayoutResult& result);
   /// What was good nearby: in this run and in the rows that stay, then in earlier runs. Requires the lock.
   std::vector<Candidate> hints_for(const Problem& problem) const;
   void learn_from_row(const Problem& problem, const std::string& kernel_name);
@@ -59,7 +72,9 @@ class Run {
   Transfer transfer_;
   std::vector<bool> waiting_;
   std::vector<double> noise_floors_;
-  int busy_rows_ = 0;  // measured while the machine was disturbed
+  std::vector<SettledRow> settled_;
+  std::vector<double> changes_;  // between looks, SecondLook::changes of all
+  int busy_rows_ = 0;            // measured while the machine was disturbed
   TuneSummary summary_;
   std::mutex lock_;  // of the observer, the budget, the publisher and what counts over all problems
 };
@@ -211,19 +226,62 @@ void Run::conclude(std::size_t index, ProblemResult&& result, std::optional<Weig
     }
     return;
   }
+  set_row(index, *chosen);
   const Settled& settled = chosen->settled;
-  report.entry = make_entry(device_.info(), report.shape.problem, settled, environment_.hash);
-  if (chosen->dependent) set_dependent(*chosen->dependent, *report.entry);
-  const bool kept = !settled.default_kernel.empty() && settled.default_kernel == report.entry->kernel_name;
-  report.state = kept ? ProblemState::kept_default : ProblemState::tuned;
-  report.quietness = settled.quietness;
-  report.ties = settled.ties;
   noise_floors_.push_back(settled.noise_floor);
   busy_rows_ += settled.quietness.busy() ? 1 : 0;
   std::map<std::string, double> observations = device_.observe();
   observations["noise_floor"] = median(noise_floors_);
   observations["busy_rows"] = static_cast<double>(busy_rows_);
   publisher_.set_environment(row_environment(device_, request_.policy, observations).json);
+  if (request_.looks > 1) settled_.push_back({index, std::move(*chosen), request_.clock()});
+}
+
+void Run::set_row(std::size_t index, const LayoutResult& result) {
+  ProblemReport& report = summary_.problems[index];
+  const Settled& settled = result.settled;
+  report.entry = make_entry(device_.info(), report.shape.problem, settled, environment_.hash);
+  if (result.dependent) set_dependent(*result.dependent, *report.entry);
+  const bool kept = !settled.default_kernel.empty() && settled.default_kernel == report.entry->kernel_name;
+  report.state = kept ? ProblemState::kept_default : ProblemState::tuned;
+  report.quietness = settled.quietness;
+  report.ties = settled.ties;
+}
+
+Status Run::look_again(std::size_t which, Evaluator& evaluator) {
+  SettledRow& row = settled_[which];
+  const ShapeRow& shape = request_.shapes[row.index];
+  const double begin = request_.clock();
+  std::optional<Deadline> deadline;
+  {
+    const std::lock_guard guard(lock_);
+    if (begin - row.settled_at < request_.seconds_between_looks || budget_.rest().over()) return {};
+    observer_.looking_again(row.index, which, settled_.size());
+    deadline = budget_.rest();
+  }
+  SecondLook look = gemmtune::look_again(shape.problem, row.result.layout, request_.policy,
+                                         row.result.settled, evaluator, *deadline);
+  const std::lock_guard guard(lock_);
+  if (look.changes.empty()) return {};
+  changes_.insert(changes_.end(), look.changes.begin(), look.changes.end());
+  ++summary_.looked_again;
+  if (!(look.settled.winner->candidate == row.result.settled.winner->candidate)) ++summary_.revised;
+  row.result.settled = std::move(look.settled);
+  set_row(row.index, row.result);
+  ProblemReport& report = summary_.problems[row.index];
+  report.seconds += request_.clock() - begin;
+  GEMMTUNE_RETURN_IF_ERROR(publisher_.add(*report.entry));
+  observer_.problem_revised(row.index, report);
+  return {};
+}
+
+void Run::widen_all_ties() {
+  const double deviation = summary_.look_deviation = look_deviation(changes_);
+  if (deviation == 0) return;
+  for (SettledRow& row : settled_) {
+    widen_ties(row.result.screened, request_.policy, deviation, row.result.settled);
+    summary_.problems[row.index].ties = row.result.settled.ties;
+  }
 }
 
 Status Run::tune_group(const std::vector<std::size_t>& group, Evaluator& evaluator) {
@@ -302,6 +360,12 @@ Result<TuneSummary> tune(Device& device, std::span<Evaluator* const> evaluators,
   GEMMTUNE_RETURN_IF_ERROR(share_out(groups.size(), workers, [&](std::size_t worker, std::size_t group) {
     return run.tune_group(groups[group], *evaluators[worker]);
   }));
+  if (request.looks > 1) {
+    GEMMTUNE_RETURN_IF_ERROR(share_out(run.settled(), workers, [&](std::size_t worker, std::size_t which) {
+      return run.look_again(which, *evaluators[worker]);
+    }));
+    run.widen_all_ties();
+  }
   auto summary = run.finish();
   if (summary.ok()) summary->seconds = clock.seconds_elapsed();
   return summary;

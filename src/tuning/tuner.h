@@ -41,6 +41,10 @@ struct TuneRequest {
   /// Kernel names that were good for a problem, or for others like it, in earlier runs: the best first. They
   /// only decide what is tried first. May be empty; called by one thread at a time.
   std::function<std::vector<std::string>(const Problem&)> earlier_winners;
+  /// 2: once all shapes are settled, each is looked at again (second_look.h) where its first look is at least
+  /// `seconds_between_looks` ago; under a budget as far as time is left.
+  int looks = 1;
+  double seconds_between_looks = 30;
   std::optional<MRangeRequest> m_range{};  // of tune_m_ranges alone
 };
 
@@ -64,6 +68,9 @@ struct TuneSummary {
   double seconds = 0;
   double geometric_mean_speedup = 0;  // over rows with a baseline; 0: none
   std::int64_t candidates = 0;
+  std::size_t looked_again = 0;  // rows that had a second look …
+  std::size_t revised = 0;       // … and those that have another kernel after it
+  double look_deviation = 0;     // of a ratio between looks, second_look.h
 };
 
 /// Called by one thread at a time; where several evaluators work, by each of their threads.
@@ -76,6 +83,10 @@ class TuneObserver {
   virtual void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) = 0;
   virtual void candidate_done(const Trial& trial, std::int64_t candidates_so_far) = 0;
   virtual void problem_done(std::size_t index, const ProblemReport& report) = 0;
+  /// A second look begins: number `done` of `count`, from 0.
+  virtual void looking_again(std::size_t /*index*/, std::size_t /*done*/, std::size_t /*count*/) {}
+  /// The second look changed the row of a problem that was done.
+  virtual void problem_revised(std::size_t /*index*/, const ProblemReport& /*report*/) {}
 };
 
 /// Tunes every shape of the request on `device` through `evaluator`. Problems of one pre-shuffled weight (N,

@@ -146,9 +146,11 @@ TEST(Choose, ties_are_decided_by_the_fixed_order) {
     EXPECT_THAT(decision.ties, ElementsAre(1U, 2U, 3U));
     return *decision.winner;
   };
-  EXPECT_EQ(winner({{"d", 1, 0}, {"c", 1, 0}, {"b", 1, 0}, {"a", 0, 9}}), 3U) << "vendor first";
-  EXPECT_EQ(winner({{"d", 1, 0}, {"a", 1, 9}, {"b", 1, 4}, {"c", 1, 8}}), 2U) << "fewer resources";
-  EXPECT_EQ(winner({{"d", 1, 0}, {"c", 1, 0}, {"b", 1, 0}, {"a", 1, 0}}), 3U) << "text";
+  EXPECT_EQ(winner({{"d", 1, 0, 0}, {"c", 1, 0, 0}, {"b", 1, 0, 0}, {"a", 0, 9, 9}}), 3U) << "vendor first";
+  EXPECT_EQ(winner({{"d", 1, 3, 0}, {"a", 1, 1, 9}, {"b", 1, 2, 4}, {"c", 1, 4, 8}}), 1U) << "plainer";
+  EXPECT_EQ(winner({{"d", 1, 2, 0}, {"a", 1, 1, 9}, {"b", 1, 1, 4}, {"c", 1, 1, 8}}), 2U)
+      << "fewer resources";
+  EXPECT_EQ(winner({{"d", 1, 0, 0}, {"c", 1, 0, 0}, {"b", 1, 0, 0}, {"a", 1, 0, 0}}), 3U) << "text";
 }
 
 TEST(Choose, a_tie_does_not_cost_the_win) {
@@ -156,7 +158,7 @@ TEST(Choose, a_tie_does_not_cost_the_win) {
   Machine machine({100, 99.0, 99.8}, 6);
   machine.jitter = 0.001;
   machine.stall_share = 0;
-  const Decision decision = decide(machine, {{"d", 1, 0}, {"a", 1, 0}, {"b", 0, 0}}, 0);
+  const Decision decision = decide(machine, {{"d", 1, 0, 0}, {"a", 1, 0, 0}, {"b", 0, 0, 0}}, 0);
   EXPECT_EQ(decision.winner, 1U);
   EXPECT_EQ(decision.verdict, Verdict::win);
 }

@@ -213,9 +213,31 @@ TEST(StagedSearch, TwoRunsNameWinnersThatAreAsFast) {
           const double apart = std::abs(std::log(truth.at(name_a) / truth.at(name_b)));
           as_fast += apart <= 0.05 ? 1 : 0;
           most_apart = std::max(most_apart, apart);
-          if (name_a != name_b && !tied)
+          if (name_a != name_b && !tied) {
+            const auto why = [&](const ProblemResult& r, const Settled& st, const std::string& name) {
+              const auto in_ties = std::count(st.ties.begin(), st.ties.end(), name) > 0;
+              std::string text = in_ties ? "tie" : "NOT";
+              bool fin = false;
+              for (const auto& t : st.trials) fin = fin || t.candidate.kernel_name() == name;
+              text += fin ? " finalist" : "";
+              bool tried = false;
+              for (const auto& t : r.trials)
+                if (t.candidate.kernel_name() == name) {
+                  tried = true;
+                  text += fmt::format(" n={} med={:.2f}", t.outcome.microseconds.size(),
+                                      t.outcome.microseconds.empty() ? 0 : median(t.outcome.microseconds));
+                }
+              if (!tried) text += " UNTRIED";
+              text +=
+                  fmt::format(" winner {:.2f} nf {:.4f} drift {:.4f} ties {} true {:.2f}/{:.2f} best {:.2f}",
+                              st.microseconds, st.noise_floor, st.drift, st.ties.size(), truth.at(name),
+                              truth.at(st.winner->candidate.kernel_name()), fastest(truth));
+              return text;
+            };
+            say("MISS b in a: {} | a in b: {}", why(first, a, name_b), why(second, b, name_a));
             say("{} seed {}: {} {:.2f} ({}) and {} {:.2f} ({})", print(problem.problem), seed, name_a,
                 a.microseconds, to_string(a.verdict), name_b, b.microseconds, to_string(b.verdict));
+          }
         }
       }
     }
