@@ -286,8 +286,7 @@ Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shap
   request.budget_seconds = options.budget_seconds;
   request.all = options.all;
   request.stale = options.stale;
-  // A GPU is not shared while it is tuned; a CPU has neighbours.
-  request.looks = options.looks > 0 ? options.looks : device.info().backend == "cpu" ? 2 : 1;
+  request.looks = options.looks > 0 ? options.looks : usual_looks(device.info());
   request.shapes_at_once = options.batch;
   if (!options.m_range.empty()) {
     auto range = m_range_of(options);

@@ -31,22 +31,21 @@ double quiet_level(std::span<const double> canary_microseconds) {
   return sorted[sorted.size() / 4];
 }
 
-std::vector<std::size_t> disturbed_rounds(std::span<const double> canary_microseconds,
-                                          double known_microseconds) {
-  constexpr double least_excess = 0.10;
+std::vector<double> disturbance(std::span<const double> canary_microseconds, double known_microseconds,
+                                double least_excess) {
   constexpr double natural_widths = 4;
   constexpr double level_margin = 1.05;
+  std::vector<double> shares(canary_microseconds.size(), 0);
   const std::vector<double> sorted = sorted_times(canary_microseconds);
-  if (sorted.size() < least_rounds_to_judge) return {};
+  if (sorted.size() < least_rounds_to_judge) return shares;
   const double quiet = sorted[sorted.size() / 4];
   double limit = quiet + std::max(least_excess * quiet, natural_widths * (quiet - sorted.front()));
   if (known_microseconds * level_margin < quiet)
     limit = std::min(limit, known_microseconds * level_margin * (1 + least_excess));
-  std::vector<std::size_t> rounds;
-  for (std::size_t i = 0; i < canary_microseconds.size(); ++i) {
-    if (canary_microseconds[i] > limit) rounds.push_back(i);  // false for NaN
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    if (std::isfinite(canary_microseconds[i])) shares[i] = canary_microseconds[i] / limit;
   }
-  return rounds;
+  return shares;
 }
 
 }  // namespace gemmtune

@@ -22,17 +22,18 @@ struct Quietness {
   friend bool operator==(const Quietness&, const Quietness&) = default;
 };
 
-/// Which rounds were disturbed, ascending: those whose canary took longer than the quiet rounds' by more than
-/// 10 %, or by more than quiet rounds differ, where that is larger. The quiet level is the first quartile,
-/// so that it holds while up to three quarters of the rounds are slow; what quiet rounds differ by is four
-/// times the distance from there to the fastest. A canary that is not finite says nothing of its round.
-/// Fewer than `least_rounds_to_judge` rounds are not judged. `known_microseconds` is the quiet level of the
-/// same canary in earlier rounds (infinite: none): where it is lower by more than 5 %, it counts, so that a
-/// machine that is slow from the first round to the last is seen too.
-std::vector<std::size_t> disturbed_rounds(
-    std::span<const double> canary_microseconds,
-    double known_microseconds = std::numeric_limits<double>::infinity());
-/// The level that disturbed_rounds compares with: the first quartile; infinite where there are too few
+/// How disturbed each round was: its canary's time as a share of the longest that counts as quiet, which is
+/// the quiet rounds' and 10 % (`least_excess`) more, or what quiet rounds differ by, where that is larger.
+/// The quiet level is the first quartile, so that it holds while up to three quarters of the rounds are slow;
+/// what quiet rounds differ by is four times the distance from there to the fastest. 0 for a canary that is
+/// not finite, which says nothing of its round, and where fewer than `least_rounds_to_judge` are there.
+/// `known_microseconds` is the quiet level of the same canary in earlier rounds (infinite: none): where it is
+/// lower by more than 5 %, it counts, so that a machine that is slow from the first round to the last is seen
+/// too.
+std::vector<double> disturbance(std::span<const double> canary_microseconds,
+                                double known_microseconds = std::numeric_limits<double>::infinity(),
+                                double least_excess = 0.10);
+/// The level that disturbance compares with: the first quartile; infinite where there are too few
 /// rounds.
 double quiet_level(std::span<const double> canary_microseconds);
 inline constexpr std::size_t least_rounds_to_judge = 5;

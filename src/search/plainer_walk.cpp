@@ -15,14 +15,25 @@ PlainerWalk::PlainerWalk(std::span<const SearchPoint> points, std::span<const st
 
 std::optional<std::size_t> PlainerWalk::step(std::span<const SearchPoint> points,
                                              const std::string& key) const {
+  const Config& usual = points[default_].candidate.config;
   Config config = points[reached_].candidate.config;
-  const std::string* here = config.find(key);
-  const std::string* usual = points[default_].candidate.config.find(key);
-  if (here == nullptr || usual == nullptr || *here == *usual) return std::nullopt;
-  config.set(key, *usual);
-  const auto found = by_text_.find(config.text());
-  if (found == by_text_.end()) return std::nullopt;
-  return found->second;
+  const auto give_up = [&](const std::string& what) {
+    const std::string* here = config.find(what);
+    const std::string* there = usual.find(what);
+    if (here == nullptr || there == nullptr || *here == *there) return false;
+    config.set(what, *there);
+    return true;
+  };
+  if (!give_up(key)) return std::nullopt;
+  if (const auto found = by_text_.find(config.text()); found != by_text_.end()) return found->second;
+  // A wide tile that fits beside this number of rows only: both at once.
+  const Config alone = config;
+  for (const std::string& other : keys_) {
+    config = alone;
+    if (!give_up(other)) continue;
+    if (const auto found = by_text_.find(config.text()); found != by_text_.end()) return found->second;
+  }
+  return std::nullopt;
 }
 
 std::optional<std::size_t> PlainerWalk::next(std::span<const SearchPoint> points, std::size_t samples) {

@@ -27,7 +27,8 @@ class PlainerWalk {
   std::size_t reached() const { return reached_; }
 
  private:
-  /// `reached_` with the default's value of this key, where there is such a member.
+  /// `reached_` with the default's value of this key, where there is such a member; else of this one and
+  /// another, where there is.
   std::optional<std::size_t> step(std::span<const SearchPoint> points, const std::string& key) const;
 
   std::unordered_map<std::string, std::size_t> by_text_;  // of the config

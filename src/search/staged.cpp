@@ -46,7 +46,8 @@ constexpr std::size_t budget_step = 16;  // candidates between two looks at the 
 constexpr double few_samples_margin = 0.5;
 constexpr double margin = 0.15;
 constexpr double walked_within = 1.1;  // of the fastest: families whose best is slower are not walked
-constexpr double least_room = 0.01;    // of a walk, as a share of the time; the noise comes on top
+constexpr std::size_t walks_a_family = 2;
+constexpr double least_room = 0.01;  // of a walk, as a share of the time; the noise comes on top
 constexpr double most_noise = 0.1;
 
 bool usable(const SearchPoint& point) { return !point.failed && !point.samples.empty(); }
@@ -250,22 +251,21 @@ class Staged final : public Strategy {
 
   void begin_walks(std::span<const SearchPoint> points) {
     walks_.emplace();
-    double fastest = HUGE_VAL;
-    for (const std::size_t i : survivors_) {
-      if (usable(points[i])) fastest = std::min(fastest, sample_median(points[i].samples));
-    }
-    const double deviation = sample_deviation(points);
+    const auto cost = [&](std::size_t i) { return sample_median(points[i].samples); };
+    std::vector<std::size_t> fastest = survivors_;
+    std::erase_if(fastest, [&](std::size_t i) { return !usable(points[i]); });
+    std::stable_sort(fastest.begin(), fastest.end(),
+                     [&](std::size_t a, std::size_t b) { return cost(a) < cost(b); });
+    // Two medians of so many samples.
+    const double noise = 2 * sample_deviation(points) * std::sqrt(2.0 / static_cast<double>(samples_));
+    const double room = least_room + std::min(noise, most_noise);
     for (const auto& family : families_) {
-      std::optional<std::size_t> best;
-      for (const std::size_t i : family->members) {
-        if (std::find(survivors_.begin(), survivors_.end(), i) == survivors_.end() || !usable(points[i]))
-          continue;
-        if (!best || sample_median(points[i].samples) < sample_median(points[*best].samples)) best = i;
+      std::size_t walks = 0;
+      for (const std::size_t i : fastest) {
+        if (points[i].candidate.family != points[family->members.front()].candidate.family) continue;
+        if (cost(i) > walked_within * cost(fastest.front()) || walks++ == walks_a_family) break;
+        walks_->emplace_back(points, family->members, i, room);
       }
-      if (!best || sample_median(points[*best].samples) > walked_within * fastest) continue;
-      // Two medians of so many samples.
-      const double noise = 2 * deviation * std::sqrt(2.0 / static_cast<double>(samples_));
-      walks_->emplace_back(points, family->members, *best, least_room + std::min(noise, most_noise));
     }
   }
 
@@ -276,8 +276,11 @@ class Staged final : public Strategy {
     std::stable_sort(survivors_.begin(), survivors_.end(),
                      [&](std::size_t a, std::size_t b) { return cost(a) < cost(b); });
     if (survivors_.empty()) return;
-    const auto& incumbent = points[survivors_.front()].samples;
-    const double upper = *std::max_element(incumbent.begin(), incumbent.end());
+    // Of three, because a single sample that is far too low would end the search.
+    std::vector<double> uppers;
+    for (std::size_t i = 0; i < std::min<std::size_t>(3, survivors_.size()); ++i)
+      uppers.push_back(std::ranges::max(points[survivors_[i]].samples));
+    const double upper = sample_median(std::move(uppers));
     std::vector<std::size_t> kept;
     std::map<std::string, bool> seen;
     for (const std::size_t i : survivors_) {

@@ -183,6 +183,9 @@ Result<TuneSummary> run(const gemmtune_tuning_options& options) {
     if (!trim(libtype).empty()) request.libtypes.emplace_back(trim(libtype));
   }
   if (options.threads < 0) return Status::invalid("threads is {}, expected at least 0", options.threads);
+  if (options.looks < 0 || options.looks > 2) {
+    return Status::invalid("looks is {}, expected 1, 2 or 0", options.looks);
+  }
   if (!(options.budget_seconds >= 0)) {
     return Status::invalid("budget_seconds is {}, expected at least 0", options.budget_seconds);
   }
@@ -194,6 +197,7 @@ Result<TuneSummary> run(const gemmtune_tuning_options& options) {
   if (options.worker_program != nullptr) listing.pin_threads = false;
   auto device = open_device(backend_of(options), listing);
   if (!device.ok()) return device.status();
+  request.looks = options.looks == 0 ? usual_looks((*device)->info()) : options.looks;
   InProcessOptions evaluation;
   evaluation.policy = request.policy;
   evaluation.largest_err_ratio = request.largest_err_ratio;

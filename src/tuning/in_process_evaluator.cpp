@@ -25,7 +25,8 @@ Result<ProblemBench*> InProcessEvaluator::bench_for(const Problem& problem) {
   step(Step::preparing);
   auto gate = CorrectnessGate::make(device_, problem, gate_options(options_));
   if (!gate.ok()) return gate.status();
-  bench_ = std::make_unique<ProblemBench>(device_, problem, options_, std::move(gate).value());
+  bench_ = std::make_unique<ProblemBench>(device_, problem, options_, std::move(gate).value(),
+                                          quiet_levels_[print(problem)]);
   return bench_.get();
 }
 

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backends/backend.h"
@@ -50,6 +52,7 @@ class InProcessEvaluator final : public Evaluator {
 
   Device& device_;
   InProcessOptions options_;
+  std::map<std::string, QuietLevels> quiet_levels_;  // by problem
   std::unique_ptr<ProblemBench> bench_;
 };
 

@@ -14,6 +14,10 @@ namespace {
 
 constexpr int most_samples_of_a_slow_kernel = 8;  // that a round may take of it for the sake of a fast one
 constexpr int canary_samples = 4;                 // that its time is taken from
+constexpr double canary_excess = 0.1;             // as a share: longer, and a round was disturbed
+constexpr double contestant_excess = 0.3;         // the same of the first kernel of another thread pool
+constexpr double sample_excess = 0.3;             // the same of a screening sample's canary …
+constexpr int sample_tries = 3;                   // … which is then taken again
 
 /// Nothing where no lock is asked for, or where it cannot be had: times are then as good as the machine is
 /// quiet.
@@ -60,10 +64,11 @@ Outcome build_kernel(Device& device, const Problem& problem, const Candidate& ca
 }
 
 ProblemBench::ProblemBench(Device& device, const Problem& problem, const InProcessOptions& options,
-                           CorrectnessGate gate)
+                           CorrectnessGate gate, QuietLevels& quiet_levels)
     : device_(device),
       problem_(problem),
       options_(options),
+      quiet_levels_(quiet_levels),
       gate_(std::move(gate)),
       sampler_(device, options_.policy),
       pools_(device, problem, options_.policy),
@@ -139,11 +144,20 @@ Result<double> ProblemBench::screening_sample(Entry& entry) {
   Entry* const pair[] = {&entry, (*canary)->entry};
   const Timed* const timed[] = {&*pair[0]->timed, &*pair[1]->timed};
   const int turns = (Sampler::turns(*timed[0]) + 1) / 2;
-  const auto samples =
-      sampler_.sample_in_turns(timed, turns, [&](std::size_t i) { step(Step::candidate, pair[i]->name); });
-  if (samples[0].ok() && samples[1].ok()) return *samples[0] / *samples[1] * (*canary)->microseconds;
-  if (!samples[1].ok()) canaries_.erase(entry.built.thread_pool);  // the next candidate takes its place
-  return samples[0];
+  // Where the canary is slow, the machine does not treat the two alike: of a few tries the quietest counts.
+  const double level = (*canary)->microseconds;
+  double least = std::numeric_limits<double>::infinity();
+  Result<double> sample = 0.0;
+  for (int attempt = 0; attempt < sample_tries && least > (1 + sample_excess) * level; ++attempt) {
+    const auto samples =
+        sampler_.sample_in_turns(timed, turns, [&](std::size_t i) { step(Step::candidate, pair[i]->name); });
+    if (!samples[1].ok()) canaries_.erase(entry.built.thread_pool);  // the next candidate takes its place
+    if (!samples[0].ok() || !samples[1].ok()) return samples[0];
+    if (*samples[1] >= least) continue;
+    least = *samples[1];
+    sample = *samples[0] / least * level;
+  }
+  return sample;
 }
 
 Outcome ProblemBench::take_samples(Entry& entry, int samples) {
@@ -259,27 +273,52 @@ void ProblemBench::run_round(std::vector<Entrant>& entrants, std::vector<double>
   std::erase_if(entrants, [](const Entrant& e) { return e.entry->checked.kind != OutcomeKind::ok; });
 }
 
-// As many rounds as are wanted; those that the machine disturbed are repeated, once each at most. The canary
-// is the last column.
+double ProblemBench::quiet_level_of(const Entry& entry) const {
+  const auto known = quiet_levels_.find(entry.name);
+  return known == quiet_levels_.end() ? std::numeric_limits<double>::infinity() : known->second;
+}
+
+// A machine that takes a core from one pool of threads for a second may leave the other alone.
+std::vector<double> ProblemBench::disturbances(std::span<const Entrant> entrants,
+                                               const std::vector<std::vector<double>>& rounds) const {
+  std::vector<double> worst(rounds.size(), 0);
+  std::vector<std::string> seen;
+  for (std::size_t i = entrants.size(); i-- > 0;) {
+    const Entry& entry = *entrants[i].entry;
+    const bool canary = i + 1 == entrants.size();
+    if (std::find(seen.begin(), seen.end(), entry.built.thread_pool) != seen.end()) continue;
+    seen.push_back(entry.built.thread_pool);
+    std::vector<double> times;
+    for (const auto& round : rounds) times.push_back(round[entrants[i].column]);
+    // A contestant's own changes are no disturbance unless they are large.
+    const auto shares = disturbance(times, quiet_level_of(entry), canary ? canary_excess : contestant_excess);
+    for (std::size_t r = 0; r < worst.size(); ++r) worst[r] = std::max(worst[r], shares[r]);
+  }
+  return worst;
+}
+
+// As many rounds as are wanted; those that the machine disturbed are repeated, once each at most.
 std::vector<std::vector<double>> ProblemBench::quiet_rounds(std::vector<Entrant>& entrants,
                                                             std::size_t columns, int wanted,
                                                             Quietness& quietness) {
   std::vector<std::vector<double>> rounds;
-  std::vector<double> canary;
+  std::vector<double> shares;
   std::vector<std::size_t> disturbed;
   const auto enough = static_cast<std::size_t>(std::max(0, wanted));
-  const double known =
-      entrants.empty() ? std::numeric_limits<double>::infinity() : entrants.back().entry->quiet_microseconds;
   while (rounds.size() - disturbed.size() < enough && rounds.size() < 2 * enough) {
     rounds.emplace_back(columns, std::numeric_limits<double>::quiet_NaN());
     run_round(entrants, rounds.back());
-    canary.push_back(rounds.back().back());
-    if (rounds.size() >= enough) disturbed = disturbed_rounds(canary, known);
+    if (rounds.size() < enough) continue;
+    shares = disturbances(entrants, rounds);
+    disturbed.clear();
+    for (std::size_t r = 0; r < shares.size(); ++r) {
+      if (shares[r] > 1) disturbed.push_back(r);
+    }
   }
   // Where quiet rounds are wanting, the least disturbed ones stand in for them.
   std::vector<std::size_t> order = disturbed;
   std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return canary[a] > canary[b]; });
+                   [&](std::size_t a, std::size_t b) { return shares[a] > shares[b]; });
   order.resize(std::min(order.size(), rounds.size() - enough));
   quietness = {wanted, static_cast<int>(disturbed.size() - order.size()),
                static_cast<int>(rounds.size() - enough)};
@@ -313,8 +352,8 @@ void ProblemBench::learn_quiet_levels(std::span<Entry* const> entries,
   for (std::size_t column = 0; column < entries.size(); ++column) {
     std::vector<double> times;
     for (const auto& round : rounds) times.push_back(round[column]);
-    double& level = entries[column]->quiet_microseconds;
-    level = std::min(level, quiet_level(times));
+    const double level = std::min(quiet_level_of(*entries[column]), quiet_level(times));
+    if (std::isfinite(level)) quiet_levels_[entries[column]->name] = level;
   }
 }
 

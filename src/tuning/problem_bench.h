@@ -31,10 +31,15 @@ Outcome build_kernel(Device& device, const Problem& problem, const Candidate& ca
 /// An outcome without times.
 Outcome failed_outcome(OutcomeKind kind, std::string reason);
 
+/// What kernels of one problem took in quiet rounds of finals, microseconds, by name. It outlives a bench:
+/// the same problem is looked at again minutes later.
+using QuietLevels = std::map<std::string, double>;
+
 class ProblemBench {
  public:
-  /// The device and the options must outlive it.
-  ProblemBench(Device& device, const Problem& problem, const InProcessOptions& options, CorrectnessGate gate);
+  /// The device, the options and the levels must outlive it.
+  ProblemBench(Device& device, const Problem& problem, const InProcessOptions& options, CorrectnessGate gate,
+               QuietLevels& quiet_levels);
 
   const Problem& problem() const { return problem_; }
   const WeightPools& pools() const { return pools_; }
@@ -54,7 +59,6 @@ class ProblemBench {
     bool fully_checked = false;
     std::optional<Timed> timed;  // once it was looked at
     std::unique_ptr<Buffer> workspace;
-    double quiet_microseconds = std::numeric_limits<double>::infinity();  // in rounds of finals so far
   };
   struct Canary {
     Entry* entry = nullptr;
@@ -81,14 +85,19 @@ class ProblemBench {
   std::vector<Entrant> make_ready(std::span<Entry* const> entries);
   void run_group(std::span<const Entrant> group, int turns, std::vector<double>& times);
   void run_round(std::vector<Entrant>& entrants, std::vector<double>& times);
-  static void learn_quiet_levels(std::span<Entry* const> entries,
-                                 const std::vector<std::vector<double>>& rounds);
+  void learn_quiet_levels(std::span<Entry* const> entries, const std::vector<std::vector<double>>& rounds);
+  double quiet_level_of(const Entry& entry) const;
+  /// How disturbed each round was, by the canary (the last entrant) and by the first entrant of each other
+  /// pool.
+  std::vector<double> disturbances(std::span<const Entrant> entrants,
+                                   const std::vector<std::vector<double>>& rounds) const;
   std::vector<std::vector<double>> quiet_rounds(std::vector<Entrant>& entrants, std::size_t columns,
                                                 int wanted, Quietness& quietness);
 
   Device& device_;
   Problem problem_;
   const InProcessOptions& options_;
+  QuietLevels& quiet_levels_;
   CorrectnessGate gate_;
   Sampler sampler_;
   WeightPools pools_;

@@ -1,6 +1,7 @@
 #include "tuning/second_look.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -14,6 +15,7 @@ namespace {
 constexpr std::size_t most_again = 8;  // finalists that meet again, default and winner among them
 constexpr int rounds_again = 30;       // of all of them
 constexpr int rounds_a_call = 15;      // between two looks at the clock
+constexpr std::array<int, 2> further_rounds = {15, 30};  // of a test against the default
 constexpr double normal_95 = 1.645;
 
 /// One of those that meet again.
@@ -133,17 +135,20 @@ std::size_t Looker::best() const {
   return chosen;
 }
 
+// The rounds in which all met are fresh too: the first look said who takes part. That the best of several was
+// picked from them is allowed for.
 bool Looker::passes_test(std::size_t entry, const Deadline& deadline) {
   if (!default_) return true;
   const Candidate both[] = {entries_[*default_].standing.listed.candidate,
                             entries_[entry].standing.listed.candidate};
-  const auto looks = round_looks(std::min(policy_.round_limit, rounds_again));
-  const double alpha = test_alpha / static_cast<double>(looks.size());
   const double limit = std::min(policy_.prefer_ratio, 1 - first_.noise_floor);
-  std::vector<double> ratios;
-  for (const int look : looks) {
+  const auto looks = static_cast<double>(further_rounds.size() + 1);
+  const double alpha = test_alpha / (looks * static_cast<double>(entries_.size()));
+  std::vector<double> ratios = log_.ratios(entry, *default_);
+  if (sign_test_below(ratios, limit) <= alpha) return true;
+  for (const int rounds : further_rounds) {
     if (deadline.over()) return false;
-    const auto result = evaluator_.finals(problem_, both, look - static_cast<int>(ratios.size()));
+    const auto result = evaluator_.finals(problem_, both, rounds);
     if (!result.ok()) return false;
     for (const auto& round : result->times) {
       if (!std::isfinite(round[0]) || !std::isfinite(round[1])) return false;
@@ -187,8 +192,9 @@ Settled Looker::settle(std::size_t winner, Verdict verdict) const {
 
 SecondLook Looker::run(const Deadline& deadline) {
   enter();
-  if (entries_.size() < 2 || !measure(deadline)) return {first_, {}};
+  if (entries_.size() < 2 || !measure(deadline)) return {first_, {}, quietness_};
   SecondLook result;
+  result.quietness = quietness_;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (i == reference_ || !entries_[i].alive) continue;
     result.changes.push_back(entries_[i].now - entries_[i].before);
@@ -200,7 +206,7 @@ SecondLook Looker::run(const Deadline& deadline) {
   } else if (wanted != default_ && passes_test(wanted, deadline) && is_right_elsewhere(wanted)) {
     result.settled = settle(wanted, default_ ? Verdict::tie : Verdict::only);
   } else if (winner_ == default_ || stands || !default_ || !usable(*default_)) {
-    if (!entries_[winner_].alive) return {first_, {}};
+    if (!entries_[winner_].alive) return {first_, {}, quietness_};
     result.settled = settle(winner_, first_.verdict);
   } else {
     result.settled = settle(*default_, Verdict::undecided);

@@ -13,15 +13,15 @@ namespace gemmtune {
 
 struct SecondLook {
   Settled settled;  // what both looks say together; the first as it was where nothing was measured
-  std::vector<double>
-      changes;  // of each finalist's log ratio to the first winner, from one look to the other
+  std::vector<double> changes;  // of each finalist's log ratio to the first winner, between the looks
+  Quietness quietness;          // of the second look's rounds
 };
 
 /// Measures the winner, the default and those that the first look could not tell from the winner in fresh
 /// rounds. The winner is the fastest in the geometric mean of both looks, a tie decided by the fixed order;
-/// one that was not the winner before has to pass the test against the default in fresh rounds of its own
-/// (and at the other M of its row). A winner that both looks together no longer see ahead of the default
-/// gives way to it, as `undecided`.
+/// one that was not the winner before has to pass a test against the default, in these rounds and further
+/// ones (and be right at the other M of its row). A winner that both looks together no longer see ahead of
+/// the default gives way to it, as `undecided`.
 SecondLook look_again(const Problem& problem, WeightLayout layout, const Policy& policy, const Settled& first,
                       Evaluator& evaluator, const Deadline& deadline);
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <mutex>
+#include <numeric>
+#include <utility>
 
 #include "measure/statistics.h"
 #include "search/strategy.h"
@@ -32,7 +34,10 @@ class Run {
   Status tune_group(const std::vector<std::size_t>& group, Evaluator& evaluator);
   std::size_t settled() const { return settled_.size(); }
   /// The second look at the problem that was settled as number `which`. Several at once, as groups.
-  Status look_again(std::size_t which, Evaluator& evaluator);
+  /// `last`: what a busy machine says counts too.
+  Status look_again(std::size_t which, Evaluator& evaluator, bool last);
+  /// The rows whose second look met a busy machine and did not count; they are then forgotten.
+  std::vector<std::size_t> take_disturbed() { return std::exchange(disturbed_, {}); }
   /// After the last second look: how far ratios moved between looks decides who is a tie.
   void widen_all_ties();
   Result<TuneSummary> finish();
@@ -73,6 +78,7 @@ class Run {
   std::vector<bool> waiting_;
   std::vector<double> noise_floors_;
   std::vector<SettledRow> settled_;
+  std::vector<std::size_t> disturbed_;
   std::vector<double> changes_;  // between looks, SecondLook::changes of all
   int busy_rows_ = 0;            // measured while the machine was disturbed
   TuneSummary summary_;
@@ -248,7 +254,7 @@ void Run::set_row(std::size_t index, const LayoutResult& result) {
   report.ties = settled.ties;
 }
 
-Status Run::look_again(std::size_t which, Evaluator& evaluator) {
+Status Run::look_again(std::size_t which, Evaluator& evaluator, bool last) {
   SettledRow& row = settled_[which];
   const ShapeRow& shape = request_.shapes[row.index];
   const double begin = request_.clock();
@@ -263,6 +269,10 @@ Status Run::look_again(std::size_t which, Evaluator& evaluator) {
                                          row.result.settled, evaluator, *deadline);
   const std::lock_guard guard(lock_);
   if (look.changes.empty()) return {};
+  if (look.quietness.busy() && !last) {
+    disturbed_.push_back(which);
+    return {};
+  }
   changes_.insert(changes_.end(), look.changes.begin(), look.changes.end());
   ++summary_.looked_again;
   if (!(look.settled.winner->candidate == row.result.settled.winner->candidate)) ++summary_.revised;
@@ -330,6 +340,8 @@ Result<TuneSummary> Run::finish() {
 
 }  // namespace
 
+int usual_looks(const DeviceInfo& device) { return device.backend == "cpu" ? 2 : 1; }
+
 std::string_view to_string(ProblemState state) {
   switch (state) {
     case ProblemState::tuned:
@@ -348,6 +360,25 @@ std::string_view to_string(ProblemState state) {
   return "unknown";
 }
 
+namespace {
+
+/// Rows that meet a busy machine wait until the others are done, twice at most.
+Status second_looks(Run& run, std::span<Evaluator* const> evaluators) {
+  std::vector<std::size_t> rows(run.settled());
+  std::iota(rows.begin(), rows.end(), std::size_t{0});
+  for (int tries = 3; tries > 0 && !rows.empty(); --tries) {
+    GEMMTUNE_RETURN_IF_ERROR(
+        share_out(rows.size(), evaluators.size(), [&](std::size_t worker, std::size_t i) {
+          return run.look_again(rows[i], *evaluators[worker], tries == 1);
+        }));
+    rows = run.take_disturbed();
+  }
+  run.widen_all_ties();
+  return {};
+}
+
+}  // namespace
+
 Result<TuneSummary> tune(Device& device, std::span<Evaluator* const> evaluators, const TuneRequest& request,
                          TuneObserver& observer) {
   const Deadline clock = Deadline::never(request.clock);
@@ -360,12 +391,7 @@ Result<TuneSummary> tune(Device& device, std::span<Evaluator* const> evaluators,
   GEMMTUNE_RETURN_IF_ERROR(share_out(groups.size(), workers, [&](std::size_t worker, std::size_t group) {
     return run.tune_group(groups[group], *evaluators[worker]);
   }));
-  if (request.looks > 1) {
-    GEMMTUNE_RETURN_IF_ERROR(share_out(run.settled(), workers, [&](std::size_t worker, std::size_t which) {
-      return run.look_again(which, *evaluators[worker]);
-    }));
-    run.widen_all_ties();
-  }
+  if (request.looks > 1) GEMMTUNE_RETURN_IF_ERROR(second_looks(run, evaluators.first(workers)));
   auto summary = run.finish();
   if (summary.ok()) summary->seconds = clock.seconds_elapsed();
   return summary;

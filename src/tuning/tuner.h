@@ -48,6 +48,9 @@ struct TuneRequest {
   std::optional<MRangeRequest> m_range{};  // of tune_m_ranges alone
 };
 
+/// A GPU is not shared while it is tuned; a CPU has neighbours: 2.
+int usual_looks(const DeviceInfo& device);
+
 enum class ProblemState { tuned, kept_default, skipped_done, unsupported, failed, out_of_budget };
 std::string_view to_string(ProblemState state);
 

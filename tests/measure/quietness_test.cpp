@@ -13,8 +13,23 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+std::vector<std::size_t> disturbed_rounds(const std::vector<double>& canary,
+                                          double known = std::numeric_limits<double>::infinity(),
+                                          double least_excess = 0.1) {
+  const auto shares = disturbance(canary, known, least_excess);
+  std::vector<std::size_t> rounds;
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    if (shares[i] > 1) rounds.push_back(i);
+  }
+  return rounds;
+}
+
 TEST(Quietness, ASlowCanaryTellsItsRound) {
   EXPECT_THAT(disturbed_rounds(std::vector<double>{100.0, 101, 250, 99, 100, 130, 102}), ElementsAre(2, 5));
+}
+
+TEST(Quietness, AContestantMayBeGivenMoreRoom) {
+  EXPECT_THAT(disturbed_rounds({100.0, 101, 250, 99, 100, 125, 102}, 100, 0.3), ElementsAre(2));
 }
 
 TEST(Quietness, MostRoundsMayBeSlow) {

@@ -175,6 +175,20 @@ TEST(StagedSearch, BeatsRandomAtEqualTime) {
   EXPECT_GT(staged.worst, random.worst);
 }
 
+/// A run's winner, and what it knew of another run's.
+std::string beside(const ProblemResult& run, const Settled& settled, const std::string& other) {
+  std::string text =
+      fmt::format("{} {:.2f} ({}, noise floor {:.3f}, {} ties)", settled.winner->candidate.kernel_name(),
+                  settled.microseconds, to_string(settled.verdict), settled.noise_floor, settled.ties.size());
+  const bool tie = std::count(settled.ties.begin(), settled.ties.end(), other) > 0;
+  for (const Trial& trial : run.trials) {
+    if (trial.candidate.kernel_name() != other || trial.outcome.microseconds.empty()) continue;
+    return text + fmt::format(", the other {:.2f} of {} samples, {}", median(trial.outcome.microseconds),
+                              trial.outcome.microseconds.size(), tie ? "a tie" : "no tie");
+  }
+  return text + ", the other never tried";
+}
+
 /// Two runs agree where the names are equal or each stands in the other's tie set. In these recordings dozens
 /// of candidates are within the noise of the fastest, and finalists of one search may be unknown to the
 /// other: winners agree in eight of ten pairs, speeds in nine of ten. The limits below guard that; they
@@ -213,31 +227,9 @@ TEST(StagedSearch, TwoRunsNameWinnersThatAreAsFast) {
           const double apart = std::abs(std::log(truth.at(name_a) / truth.at(name_b)));
           as_fast += apart <= 0.05 ? 1 : 0;
           most_apart = std::max(most_apart, apart);
-          if (name_a != name_b && !tied) {
-            const auto why = [&](const ProblemResult& r, const Settled& st, const std::string& name) {
-              const auto in_ties = std::count(st.ties.begin(), st.ties.end(), name) > 0;
-              std::string text = in_ties ? "tie" : "NOT";
-              bool fin = false;
-              for (const auto& t : st.trials) fin = fin || t.candidate.kernel_name() == name;
-              text += fin ? " finalist" : "";
-              bool tried = false;
-              for (const auto& t : r.trials)
-                if (t.candidate.kernel_name() == name) {
-                  tried = true;
-                  text += fmt::format(" n={} med={:.2f}", t.outcome.microseconds.size(),
-                                      t.outcome.microseconds.empty() ? 0 : median(t.outcome.microseconds));
-                }
-              if (!tried) text += " UNTRIED";
-              text +=
-                  fmt::format(" winner {:.2f} nf {:.4f} drift {:.4f} ties {} true {:.2f}/{:.2f} best {:.2f}",
-                              st.microseconds, st.noise_floor, st.drift, st.ties.size(), truth.at(name),
-                              truth.at(st.winner->candidate.kernel_name()), fastest(truth));
-              return text;
-            };
-            say("MISS b in a: {} | a in b: {}", why(first, a, name_b), why(second, b, name_a));
-            say("{} seed {}: {} {:.2f} ({}) and {} {:.2f} ({})", print(problem.problem), seed, name_a,
-                a.microseconds, to_string(a.verdict), name_b, b.microseconds, to_string(b.verdict));
-          }
+          if (name_a != name_b && !tied)
+            say("{} seed {}: {} | {}", print(problem.problem), seed, beside(first, a, name_b),
+                beside(second, b, name_a));
         }
       }
     }
