@@ -5,6 +5,7 @@
 
 #include "backends/cuda/device_memory.h"
 #include "backends/cuda/kernels/all_families.h"
+#include "backends/gpu/compiled_family.h"
 
 namespace gemmtune::cuda {
 namespace {
@@ -163,6 +164,17 @@ Status CudaDevice::shuffle_weight(const Problem& problem, WeightLayout layout, c
   const auto bytes = packed_bytes(problem, layout);
   if (!bytes.ok()) return bytes.status();
   return copy_within(packed, plain, *bytes);
+}
+
+void CudaDevice::compile_ahead(const Problem& problem, std::span<const Candidate> candidates) {
+  std::vector<gpu::Source> sources;
+  for (const Candidate& candidate : candidates) {
+    const auto* family = dynamic_cast<const gpu::CompiledFamily*>(find_family(candidate.family));
+    if (family == nullptr || candidate.revision != family->revision()) continue;
+    auto source = family->source(problem, candidate.config);
+    if (source.ok()) sources.push_back(std::move(*source));
+  }
+  runtime_->compile_ahead(std::move(sources));
 }
 
 Result<double> CudaDevice::sample(const SampleRequest& request) {

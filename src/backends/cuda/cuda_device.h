@@ -38,6 +38,8 @@ class CudaDevice final : public Device {
   Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
                         void* packed) override;
 
+  void compile_ahead(const Problem& problem, std::span<const Candidate> candidates) override;
+
   Result<double> sample(const SampleRequest& request) override;
   std::size_t last_level_cache_bytes() override;
   std::size_t free_memory_bytes() override;

@@ -6,6 +6,7 @@
 
 #include "backends/cuda/kernels/hopper.h"
 #include "backends/cuda/tensor_map.h"
+#include "backends/gpu/compiled_family.h"
 #include "backends/gpu/kernels/element_code.h"
 #include "base/hash.h"
 
@@ -125,7 +126,7 @@ class SkinnyKernel final : public Kernel {
   gpu::LaunchShape shape_;
 };
 
-class SkinnyFamily final : public KernelFamily {
+class SkinnyFamily final : public gpu::CompiledFamily {
  public:
   SkinnyFamily(gpu::Runtime& runtime, const api::Driver& driver)
       : runtime_(runtime),
@@ -142,6 +143,7 @@ class SkinnyFamily final : public KernelFamily {
   std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
   Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
+  Result<gpu::Source> source(const Problem& problem, const Config& config) const override;
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
   double predicted_microseconds(const Problem& problem, const Config& config) const override;
   std::int64_t resources(const Problem& problem, const Config& config) const override {
@@ -231,7 +233,7 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
   return config;
 }
 
-Result<std::unique_ptr<Kernel>> SkinnyFamily::build(const Problem& problem, const Config& config) const {
+Result<gpu::Source> SkinnyFamily::source(const Problem& problem, const Config& config) const {
   GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
   if (const std::string refusal = space(problem).build_refusal(config); !refusal.empty())
     return Status::unsupported("skinny: {}", refusal);
@@ -240,8 +242,15 @@ Result<std::unique_ptr<Kernel>> SkinnyFamily::build(const Problem& problem, cons
   source.defines.push_back(fmt::format("ROWS={}", plan.rows));
   source.defines.push_back(fmt::format("COLUMNS={}", plan.columns));
   source.defines.push_back(fmt::format("PIECES={}", plan.pieces));
-  auto program = runtime_.load(source);
+  return source;
+}
+
+Result<std::unique_ptr<Kernel>> SkinnyFamily::build(const Problem& problem, const Config& config) const {
+  const auto needed = source(problem, config);
+  if (!needed.ok()) return needed.status();
+  auto program = runtime_.load(*needed);
   if (!program.ok()) return program.status();
+  const Plan plan = plan_of(problem, config, runtime_.limits());
   GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(plan.shared_bytes)));
   return std::unique_ptr<Kernel>(std::make_unique<SkinnyKernel>(driver_, std::move(*program), problem, plan));
 }

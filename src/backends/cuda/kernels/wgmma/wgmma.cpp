@@ -5,6 +5,7 @@
 #include "backends/cuda/kernels/hopper.h"
 #include "backends/cuda/kernels/wgmma/wgmma_plan.h"
 #include "backends/cuda/tensor_map.h"
+#include "backends/gpu/compiled_family.h"
 #include "backends/gpu/kernels/element_code.h"
 #include "base/hash.h"
 
@@ -91,7 +92,7 @@ class WgmmaKernel final : public Kernel {
   gpu::LaunchShape shape_;
 };
 
-class WgmmaFamily final : public KernelFamily {
+class WgmmaFamily final : public gpu::CompiledFamily {
  public:
   WgmmaFamily(gpu::Runtime& runtime, const api::Driver& driver)
       : runtime_(runtime),
@@ -110,6 +111,7 @@ class WgmmaFamily final : public KernelFamily {
   Config default_config(const Problem& problem) const override {
     return default_wgmma_config(problem, runtime_.limits());
   }
+  Result<gpu::Source> source(const Problem& problem, const Config& config) const override;
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     return predicted_wgmma(problem, plan(problem, config), runtime_.limits());
@@ -181,7 +183,7 @@ Space WgmmaFamily::space(const Problem& problem) const {
   return space;
 }
 
-Result<std::unique_ptr<Kernel>> WgmmaFamily::build(const Problem& problem, const Config& config) const {
+Result<gpu::Source> WgmmaFamily::source(const Problem& problem, const Config& config) const {
   GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
   if (const std::string refusal = space(problem).build_refusal(config); !refusal.empty())
     return Status::unsupported("wgmma: {}", refusal);
@@ -196,8 +198,15 @@ Result<std::unique_ptr<Kernel>> WgmmaFamily::build(const Problem& problem, const
   source.defines.push_back(fmt::format("SPLIT={}", planned.split > 1 ? 1 : 0));
   source.defines.push_back(fmt::format("PIECES={}", planned.pieces));
   source.defines.push_back(fmt::format("BIAS={}", problem.bias ? 1 : 0));
-  auto program = runtime_.load(source);
+  return source;
+}
+
+Result<std::unique_ptr<Kernel>> WgmmaFamily::build(const Problem& problem, const Config& config) const {
+  const auto needed = source(problem, config);
+  if (!needed.ok()) return needed.status();
+  auto program = runtime_.load(*needed);
   if (!program.ok()) return program.status();
+  const WgmmaPlan planned = plan(problem, config);
   GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(planned.shared_bytes)));
   return std::unique_ptr<Kernel>(
       std::make_unique<WgmmaKernel>(driver_, std::move(*program), problem, planned));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/gpu/compiled_family.h"
 #include "backends/gpu/kernels/element_code.h"
 #include "base/hash.h"
 
@@ -49,7 +50,7 @@ class SimtKernel final : public Kernel {
   LaunchShape shape_;
 };
 
-class SimtFamily final : public KernelFamily {
+class SimtFamily final : public CompiledFamily {
  public:
   explicit SimtFamily(Runtime& runtime)
       : runtime_(runtime), source_(std::string(number_source()) + std::string(simt_source())) {}
@@ -77,15 +78,21 @@ class SimtFamily final : public KernelFamily {
     config.set("tm", std::int64_t{problem.m <= 16 ? 16 : 64});
     return config;
   }
-  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
+  Result<Source> source(const Problem& problem, const Config& config) const override {
     GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
     const std::int64_t tile_m = config.number("tm", 16);
     if (tile_m != 16 && tile_m != 64) return Status::unsupported("simt: tm is {}, expected 16 or 64", tile_m);
     Source source{"simt", source_, type_defines(problem), "simt"};
     source.defines.push_back(fmt::format("TILE_M={}", tile_m));
-    auto program = runtime_.load(source);
+    return source;
+  }
+  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
+    const auto needed = source(problem, config);
+    if (!needed.ok()) return needed.status();
+    auto program = runtime_.load(*needed);
     if (!program.ok()) return program.status();
-    return std::unique_ptr<Kernel>(std::make_unique<SimtKernel>(std::move(*program), problem, tile_m));
+    return std::unique_ptr<Kernel>(
+        std::make_unique<SimtKernel>(std::move(*program), problem, config.number("tm", 16)));
   }
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     // Far from any limit of the device: 10 TFLOP/s, and rows that a tile wastes.
