@@ -23,7 +23,7 @@ help:
 	@echo "  make test-gpu  run the tests that need a GPU"
 	@echo "  make check     layers, formatting, clang-tidy on what changed"
 	@echo "  make format    format all sources"
-	@echo "  make install   install into PREFIX ($(PREFIX))"
+	@echo "  make install   install into PREFIX ($(PREFIX)); GEMMTUNE_PREBUILD=1: compile the kernels of the tuned files too"
 	@echo "  make soak      the long tests: a fresh machine, full counts"
 	@echo "  make clean     remove the build folders"
 
@@ -68,6 +68,7 @@ check:
 
 install: build
 	cmake --install build --prefix $(PREFIX)
+	@tools/prebuild_kernels.sh $(PREFIX)/bin/gemmtune
 
 soak:
 	@tools/install_dependencies.sh soak
