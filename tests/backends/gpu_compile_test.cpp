@@ -56,6 +56,12 @@ std::vector<Config> widest_tiles(const Space& space) {
   return configs;
 }
 
+Problem packed(Problem problem) {
+  problem.bpreshuffle = true;
+  problem.weight_layout = WeightLayout::any;
+  return problem;
+}
+
 void expect_compiles(const KernelFamily& family, CompileOnlyRuntime& runtime, const Problem& problem) {
   ASSERT_TRUE(family.accepts(problem).ok()) << family.accepts(problem).message();
   const Space space = family.space(problem);
@@ -84,7 +90,8 @@ TEST(GpuCompile, SimtForEveryArchitectureAndType) {
     for (const auto& [x, y] :
          {std::pair{DataType::f32, DataType::f32}, std::pair{DataType::bf16, DataType::bf16},
           std::pair{DataType::f16, DataType::f32}, std::pair{DataType::f8_e4m3fn, DataType::f16}})
-      expect_compiles(*family, runtime, dense(33, 65, 70, x, y));
+      for (const Problem& problem : {dense(33, 65, 70, x, y), packed(dense(17, 65, 70, x, y))})
+        expect_compiles(*family, runtime, problem);
   }
 }
 
@@ -97,6 +104,8 @@ TEST(GpuCompile, SkinnyForHopper) {
   expect_compiles(*family, runtime, dense(16, 1280, 8192, DataType::f16, DataType::f32));
   expect_compiles(*family, runtime, dense(32, 1280, 8192, DataType::f8_e4m3fn, DataType::bf16));
   expect_compiles(*family, runtime, dense(64, 1280, 8192, DataType::bf16, DataType::f16));
+  expect_compiles(*family, runtime, packed(dense(16, 1280, 8192, DataType::bf16, DataType::bf16)));
+  expect_compiles(*family, runtime, packed(dense(64, 1280, 8192, DataType::f8_e4m3fn, DataType::f16)));
 }
 
 TEST(GpuCompile, WgmmaForHopper) {
@@ -109,6 +118,7 @@ TEST(GpuCompile, WgmmaForHopper) {
   Problem biased = dense(4096, 7168, 2048, DataType::f16, DataType::f32);
   biased.bias = true;
   expect_compiles(*family, runtime, biased);
+  expect_compiles(*family, runtime, packed(dense(96, 4096, 7168, DataType::bf16, DataType::bf16)));
 }
 
 TEST(GpuCompile, ASpillIsRefused) {

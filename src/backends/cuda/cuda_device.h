@@ -37,6 +37,8 @@ class CudaDevice final : public Device {
   Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const override;
   Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
                         void* packed) override;
+  Status unshuffle_weight(const Problem& problem, WeightLayout layout, const void* packed,
+                          void* plain) const override;
 
   void compile_ahead(const Problem& problem, std::span<const Candidate> candidates) override;
 

@@ -38,6 +38,7 @@ struct Arguments {
   int stages;
   int blocks;
   int dependent;
+  PackedWeight packed;
 };
 
 /// A config worked out for a problem.
@@ -94,12 +95,16 @@ class SkinnyKernel final : public Kernel {
     shape_.dependent = plan.dependent;
   }
   std::size_t workspace_bytes() const override { return 0; }
-  WeightLayout weight_layout() const override { return WeightLayout::plain; }
+  WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
 
   Status run(const Operands& o, void*, Stream stream) const override {
     Arguments values{};
     const std::int64_t ldx = problem_.m == 1 ? problem_.k : o.ldx;
-    GEMMTUNE_RETURN_IF_ERROR(w_map_.at(o.w, problem_.k * element_bytes_, values.w));
+    if (problem_.bpreshuffle) {
+      values.packed = packed_weight(problem_, o.w);
+    } else {
+      GEMMTUNE_RETURN_IF_ERROR(w_map_.at(o.w, problem_.k * element_bytes_, values.w));
+    }
     GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * element_bytes_, values.x));
     values.bias = o.bias;
     values.x_scale = static_cast<const float*>(o.x_scale);
@@ -140,7 +145,9 @@ class SkinnyFamily final : public gpu::CompiledFamily {
   }
   int tie_rank() const override { return 10; }
   Status accepts(const Problem& problem) const override;
-  std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
+  std::optional<WeightLayout> packed_layout(const Problem&) const override {
+    return WeightLayout::tile64x128;
+  }
   Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
   Result<gpu::Source> source(const Problem& problem, const Config& config) const override;
@@ -161,7 +168,7 @@ class SkinnyFamily final : public gpu::CompiledFamily {
 };
 
 Status SkinnyFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(name(), problem));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(name(), problem, gpu::Weights::packed_too));
   const auto refuse = [&](std::string_view subject, std::string detail) {
     return Status::unsupported("skinny: {}: {}", subject, detail);
   };
@@ -242,6 +249,7 @@ Result<gpu::Source> SkinnyFamily::source(const Problem& problem, const Config& c
   source.defines.push_back(fmt::format("ROWS={}", plan.rows));
   source.defines.push_back(fmt::format("COLUMNS={}", plan.columns));
   source.defines.push_back(fmt::format("PIECES={}", plan.pieces));
+  source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
   return source;
 }
 

@@ -30,6 +30,7 @@ struct Arguments {
   int band;
   int once;
   int dependent;
+  PackedWeight packed;
 };
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
@@ -53,14 +54,18 @@ class WgmmaKernel final : public Kernel {
     shape_.dependent = plan.dependent;
   }
   std::size_t workspace_bytes() const override { return 0; }
-  WeightLayout weight_layout() const override { return WeightLayout::plain; }
+  WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
 
   Status run(const Operands& o, void*, Stream stream) const override {
     Arguments values{};
     const std::int64_t ldx = problem_.m == 1 ? problem_.k : o.ldx;
     GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * element_bytes_, plan_.swapped ? values.b : values.a));
-    GEMMTUNE_RETURN_IF_ERROR(
-        w_map_.at(o.w, problem_.k * element_bytes_, plan_.swapped ? values.a : values.b));
+    if (problem_.bpreshuffle) {
+      values.packed = packed_weight(problem_, o.w);
+    } else {
+      GEMMTUNE_RETURN_IF_ERROR(
+          w_map_.at(o.w, problem_.k * element_bytes_, plan_.swapped ? values.a : values.b));
+    }
     values.bias = o.bias;
     values.x_scale = static_cast<const float*>(o.x_scale);
     values.w_scale = static_cast<const float*>(o.w_scale);
@@ -106,7 +111,9 @@ class WgmmaFamily final : public gpu::CompiledFamily {
   }
   int tie_rank() const override { return 11; }
   Status accepts(const Problem& problem) const override;
-  std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
+  std::optional<WeightLayout> packed_layout(const Problem&) const override {
+    return WeightLayout::tile64x128;
+  }
   Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override {
     return default_wgmma_config(problem, runtime_.limits());
@@ -132,7 +139,7 @@ class WgmmaFamily final : public gpu::CompiledFamily {
 };
 
 Status WgmmaFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(name(), problem));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(name(), problem, gpu::Weights::packed_too));
   const auto refuse = [&](std::string_view subject, std::string detail) {
     return Status::unsupported("wgmma: {}: {}", subject, detail);
   };
@@ -167,6 +174,11 @@ Space WgmmaFamily::space(const Problem& problem) const {
   rule("cluster", Rule::build,
        [](auto&, auto&, const WgmmaPlan& plan, auto&) { return refuse_wgmma_cluster(plan); },
        {"ca", "cb", "c"});
+  if (problem.bpreshuffle) {
+    rule("packed", Rule::build,
+         [](auto&, auto&, const WgmmaPlan& plan, auto&) { return refuse_wgmma_packed(plan); },
+         {"sw", "ta", "tb", "ca", "cb"});
+  }
   rule("fits", Rule::build,
        [](auto&, auto&, const WgmmaPlan& plan, const gpu::Limits& most) { return refuse_wgmma(plan, most); },
        {});
@@ -198,6 +210,7 @@ Result<gpu::Source> WgmmaFamily::source(const Problem& problem, const Config& co
   source.defines.push_back(fmt::format("SPLIT={}", planned.split > 1 ? 1 : 0));
   source.defines.push_back(fmt::format("PIECES={}", planned.pieces));
   source.defines.push_back(fmt::format("BIAS={}", problem.bias ? 1 : 0));
+  source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
   return source;
 }
 

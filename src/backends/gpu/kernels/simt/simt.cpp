@@ -22,22 +22,28 @@ struct Arguments {
   const float* w_scale;
   void* y;
   long long m, n, k, ldx, ldy;
+  long long pieces;
 };
 
 class SimtKernel final : public Kernel {
  public:
   SimtKernel(std::shared_ptr<Program> program, const Problem& problem, std::int64_t tile_m)
-      : program_(std::move(program)), m_(problem.m), n_(problem.n), k_(problem.k) {
+      : program_(std::move(program)),
+        m_(problem.m),
+        n_(problem.n),
+        k_(problem.k),
+        pieces_(tiles_of(problem).pieces()),
+        layout_(weight_layout_of(problem)) {
     shape_.threads = 256;
     shape_.grid[0] = static_cast<unsigned>((n_ + tile_n - 1) / tile_n);
     shape_.grid[1] = static_cast<unsigned>(std::min((m_ + tile_m - 1) / tile_m, most_grid_rows));
   }
   std::size_t workspace_bytes() const override { return 0; }
-  WeightLayout weight_layout() const override { return WeightLayout::plain; }
+  WeightLayout weight_layout() const override { return layout_; }
   Status run(const Operands& o, void*, Stream stream) const override {
     const auto* x_scale = static_cast<const float*>(o.x_scale);
     const auto* w_scale = static_cast<const float*>(o.w_scale);
-    Arguments values{o.x, o.w, o.bias, x_scale, w_scale, o.y, m_, n_, k_, o.ldx, o.ldy};
+    Arguments values{o.x, o.w, o.bias, x_scale, w_scale, o.y, m_, n_, k_, o.ldx, o.ldy, pieces_};
     void* arguments[] = {&values};
     return program_->launch(shape_, arguments, stream);
   }
@@ -47,6 +53,8 @@ class SimtKernel final : public Kernel {
   std::int64_t m_;
   std::int64_t n_;
   std::int64_t k_;
+  std::int64_t pieces_;
+  WeightLayout layout_;
   LaunchShape shape_;
 };
 
@@ -58,8 +66,12 @@ class SimtFamily final : public CompiledFamily {
   std::string_view name() const override { return "simt"; }
   std::string identity() const override { return fmt::format("simt r1 source {}", short_hash(source_, 12)); }
   int tie_rank() const override { return 30; }
-  Status accepts(const Problem& problem) const override { return accepts_dense(name(), problem); }
-  std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
+  Status accepts(const Problem& problem) const override {
+    return accepts_dense(name(), problem, Weights::packed_too);
+  }
+  std::optional<WeightLayout> packed_layout(const Problem&) const override {
+    return WeightLayout::tile64x128;
+  }
 
   Space space(const Problem& problem) const override {
     Space space;
@@ -84,6 +96,7 @@ class SimtFamily final : public CompiledFamily {
     if (tile_m != 16 && tile_m != 64) return Status::unsupported("simt: tm is {}, expected 16 or 64", tile_m);
     Source source{"simt", source_, type_defines(problem), "simt"};
     source.defines.push_back(fmt::format("TILE_M={}", tile_m));
+    source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
     return source;
   }
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
