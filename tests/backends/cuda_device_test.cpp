@@ -301,6 +301,35 @@ TEST_F(CudaDevice, WgmmaOnPackedWeightsIsRight) {
   }
 }
 
+TEST_F(CudaDevice, EveryWayThroughMmaIsRight) {
+  const KernelFamily* family = gpu()->find_family("mma");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mma").message();
+  const char* names[] = {"mma_r1_tm16_tn64_wp4_st2_sk1",   "mma_r1_tm16_tn128_wp8_st6_sk3",
+                         "mma_r1_tm32_tn64_wp4_st4_sk1",   "mma_r1_tm32_tn128_wp4_st3_sk16",
+                         "mma_r1_tm64_tn64_wp4_st6_sk2",   "mma_r1_tm64_tn128_wp8_st3_sk1",
+                         "mma_r1_tm128_tn64_wp4_st2_sk8",  "mma_r1_tm64_tn128_wp4_st3_sk1",
+                         "mma_r1_tm128_tn128_wp8_st4_sk1", "mma_r1_tm128_tn128_wp8_st2_sk4"};
+  const Size sizes[] = {{1, 8, 16},      {3, 130, 4096}, {17, 100, 208},  {33, 1280, 1032},
+                        {64, 2112, 640}, {65, 129, 80},  {129, 777, 576}, {300, 520, 2048}};
+  for (const Size& size : sizes) {
+    for (const auto& [x, y] :
+         {std::pair{DataType::bf16, DataType::bf16}, std::pair{DataType::f16, DataType::f32},
+          std::pair{DataType::f8_e4m3fn, DataType::f16}}) {
+      const Problem problem = dense(size.m, size.n, size.k, x, y, size.m % 2 == 0);
+      if (!family->accepts(problem).ok()) continue;
+      const Space space = family->space(problem);
+      std::vector<Config> configs{family->default_config(problem)};
+      for (const char* name : names) {
+        const auto candidate = parse_kernel_name(name, space.keys());
+        ASSERT_TRUE(candidate.ok()) << candidate.message();
+        if (space.build_refusal(candidate->config).empty()) configs.push_back(candidate->config);
+      }
+      expect_right(*family, problem, configs);
+      ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+    }
+  }
+}
+
 /// y = x · wᵀ by kernels that each read what the one in front of them has written.
 class DependentChain {
  public:

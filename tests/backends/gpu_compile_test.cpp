@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "backends/cuda/kernels/mma/mma.h"
 #include "backends/cuda/kernels/skinny/skinny.h"
 #include "backends/cuda/kernels/wgmma/wgmma.h"
 #include "backends/gpu/kernels/simt/simt.h"
@@ -106,6 +107,22 @@ TEST(GpuCompile, SkinnyForHopper) {
   expect_compiles(*family, runtime, dense(64, 1280, 8192, DataType::bf16, DataType::f16));
   expect_compiles(*family, runtime, packed(dense(16, 1280, 8192, DataType::bf16, DataType::bf16)));
   expect_compiles(*family, runtime, packed(dense(64, 1280, 8192, DataType::f8_e4m3fn, DataType::f16)));
+}
+
+TEST(GpuCompile, MmaFromAmpereOn) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  for (const char* architecture : {"sm_80", "sm_90a", "sm_100a"}) {
+    CompileOnlyRuntime runtime(compiler, architecture, limits_of(architecture));
+    const auto family = cuda::make_mma_family(runtime);
+    expect_compiles(*family, runtime, dense(16, 1280, 8192, DataType::bf16, DataType::bf16));
+    expect_compiles(*family, runtime, dense(2048, 4096, 7168, DataType::f16, DataType::f32));
+    const Problem fp8 = dense(96, 4096, 7168, DataType::f8_e4m3fn, DataType::bf16);
+    if (std::string(architecture) == "sm_80") {
+      EXPECT_THAT(family->accepts(fp8).message(), HasSubstr("from sm_89 on"));
+    } else {
+      expect_compiles(*family, runtime, fp8);
+    }
+  }
 }
 
 TEST(GpuCompile, WgmmaForHopper) {

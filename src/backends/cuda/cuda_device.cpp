@@ -242,7 +242,7 @@ Result<Candidate> CudaDevice::baseline(const Problem& problem) const {
 }
 
 Result<Candidate> CudaDevice::fallback(const Problem& problem) const {
-  constexpr std::array<std::string_view, 4> order{"cublaslt", "skinny", "wgmma", "simt"};
+  constexpr std::array<std::string_view, 5> order{"cublaslt", "skinny", "wgmma", "mma", "simt"};
   return first_that_accepts(*this, order, problem, StatusCode::unsupported);
 }
 
