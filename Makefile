@@ -7,7 +7,7 @@ BUDGET ?= 110
 SHAPES := shapes/llama-3.2-1b.csv
 TUNED  := build/llama-3.2-1b_bf16_tuned_gemm.csv
 
-.PHONY: help deps program build tune test bench bench-speed test-gpu format check install soak clean
+.PHONY: help deps program build tune test bench bench-speed bench-gpu test-gpu format check install soak clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,10 +20,11 @@ help:
 	@echo "  make build     build everything into build/ (the program is build/gemmtune)"
 	@echo "  make bench     run the benchmarks"
 	@echo "  make bench-speed  our CPU kernels against the roofline and oneDNN, quick (all: build/bench/speed_table --help)"
+	@echo "  make bench-gpu tune the dense shapes of shapes/ on a GPU, print speed-ups, clocks, overheads (ARGS=\"--limit-seconds 240\")"
 	@echo "  make test-gpu  run the tests that need a GPU"
 	@echo "  make check     layers, formatting, clang-tidy on what changed"
 	@echo "  make format    format all sources"
-	@echo "  make install   install into PREFIX ($(PREFIX))"
+	@echo "  make install   install into PREFIX ($(PREFIX)); GEMMTUNE_PREBUILD=1: compile the kernels of the tuned files too"
 	@echo "  make soak      the long tests: a fresh machine, full counts"
 	@echo "  make clean     remove the build folders"
 
@@ -52,6 +53,9 @@ bench: build
 bench-speed: build
 	@build/bench/speed_table --quick
 
+bench-gpu: build
+	@tools/bench_gpu.py build $(ARGS)
+
 test-gpu: build
 	@ctest --test-dir build -L gpu --no-tests=error --output-on-failure
 
@@ -68,6 +72,7 @@ check:
 
 install: build
 	cmake --install build --prefix $(PREFIX)
+	@tools/prebuild_kernels.sh $(PREFIX)/bin/gemmtune
 
 soak:
 	@tools/install_dependencies.sh soak

@@ -6,18 +6,21 @@
 // its samples are far apart and their median does not hang on one slow moment; a canary kernel between
 // candidates tells slow moments of the machine, which are measured again. Then the fastest and the default
 // kernel meet in interleaved rounds. `gemmtune tune --search exhaustive --record` records what one run
-// measures. With --repredict, the times of a recording stay and today's cost models say their predictions
-// anew.
+// measures. A file that exists is gone on with: shapes whose rounds it has are left out. With --repredict,
+// the times of a recording stay and today's cost models say their predictions anew.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "backends/backend.h"
 #include "base/clock.h"
+#include "base/environment.h"
+#include "base/file.h"
 #include "formats/shape_list.h"
 #include "measure/statistics.h"
 #include "tuning/in_process_evaluator.h"
@@ -54,16 +57,15 @@ class SpaceRecorder {
     if (!number.ok()) return number.status();
     std::vector<Candidate> candidates;
     for (const RecordedSpace& space : recorded.spaces) {
-      if (space.family == "reference") continue;
+      if (space.family == "reference" || space.family == "simt") continue;  // for being right
       for (const RecordedConfig& config : space.configs) {
         auto candidate = device_.resolve(config.kernel_name, problem_);
         if (candidate.ok()) candidates.push_back(std::move(*candidate));
       }
     }
-    // Of the thread pool that nearly all candidates have: changing pools costs a pause.
-    const KernelFamily* family = device_.find_family("tiled");
-    canary_ = {std::string(family->name()), family->revision(), family->default_config(problem_)};
+    GEMMTUNE_RETURN_IF_ERROR(choose_canary());
     canary_times_.clear();
+    evaluator_.announce(problem_, candidates);
     for (int i = 0; i < 30; ++i) canary_sample();
     GEMMTUNE_RETURN_IF_ERROR(record_screening(*number, candidates));
     GEMMTUNE_RETURN_IF_ERROR(record_finals(*number, candidates));
@@ -102,6 +104,18 @@ class SpaceRecorder {
       medians_.emplace_back(median(screening.outcome.microseconds), name);
       GEMMTUNE_RETURN_IF_ERROR(writer_.add(number, screening));
     }
+    return {};
+  }
+
+  /// On a CPU of the thread pool that nearly all candidates have: changing pools costs a pause.
+  Status choose_canary() {
+    if (const KernelFamily* tiled = device_.find_family("tiled")) {
+      canary_ = {std::string(tiled->name()), tiled->revision(), tiled->default_config(problem_)};
+      return {};
+    }
+    auto fallback = device_.fallback(problem_);
+    if (!fallback.ok()) return fallback.status();
+    canary_ = std::move(*fallback);
     return {};
   }
 
@@ -200,6 +214,17 @@ Status repredict(const std::string& from, const std::string& to, const Device& d
   return {};
 }
 
+/// Problems that `path` has whole: their rounds are there.
+Result<std::set<std::string>> recorded_problems(const std::string& path) {
+  std::set<std::string> whole;
+  if (!file_exists(path)) return whole;
+  const auto recording = read_recording(path);
+  if (!recording.ok()) return recording.status();
+  for (const RecordedProblem& problem : recording->problems)
+    if (!problem.finals.empty()) whole.insert(print(problem.problem));
+  return whole;
+}
+
 int fail(const Status& status) {
   std::fprintf(stderr, "record_spaces: %s\n", status.message().c_str());
   return 2;
@@ -213,7 +238,10 @@ int main(int count, char** words) {
   DeviceRequest request;
   request.text = words[predictions_only ? 4 : 3];
   request.pin_threads = true;
-  auto device = open_device("auto", request);
+  const Environment environment = read_environment();
+  request.kernel_cache_folder = environment.kernel_cache_folder;
+  request.module_folder = environment.module_folder;
+  auto device = open_device(request.text.substr(0, request.text.find(':')), request);
   if (!device.ok()) return fail(device.status());
   if (predictions_only) {
     const Status status = repredict(words[2], words[3], **device);
@@ -222,11 +250,14 @@ int main(int count, char** words) {
   const auto shapes = read_shape_list(words[1], {});
   if (!shapes.ok()) return fail(shapes.status());
   InProcessOptions options;
+  const auto whole = recorded_problems(words[2]);
+  if (!whole.ok()) return fail(whole.status());
   auto writer =
       RecordingWriter::open(words[2], recorded_run(**device, options.policy, options.largest_err_ratio));
   if (!writer.ok()) return fail(writer.status());
   SpaceRecorder recorder(**device, options, *writer, count > 4 ? std::max(2, std::atoi(words[4])) : 3);
   for (const ShapeRow& shape : shapes->rows) {
+    if (whole->count(print(shape.problem)) > 0) continue;
     if (const Status status = recorder.record(shape); !status.ok()) return fail(status);
   }
   return 0;

@@ -23,7 +23,7 @@ enum class Operation {
 };
 enum class QuantType { none, per_tensor, per_token, per_1x32, per_1x128, per_128x128 };
 enum class Activation { none, silu, gelu, swiglu, situv2 };
-enum class Layout { plain, panel16, onednn, aiter16x16 };
+enum class Layout { plain, panel16, onednn, aiter16x16, tile64x128 };
 enum class Match { exact, range, fine, coarse, untuned };
 
 /// An input on the context's device: its pointer, its type, and how far its rows lie apart in elements (0:

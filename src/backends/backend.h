@@ -174,6 +174,14 @@ class Device {
   virtual Status unshuffle_weight(const Problem& problem, WeightLayout layout, const void* packed,
                                   void* plain) const;
 
+  /// The candidates of `problem` that will be built next, in this order: a device that compiles at run time
+  /// begins with them on other cores. Replaces what an earlier call named and has not begun; none: nothing
+  /// more is begun. Returns at once; what fails, fails in build().
+  virtual void compile_ahead(const Problem& problem, std::span<const Candidate> candidates) {
+    (void)problem;
+    (void)candidates;
+  }
+
   /// One sample: the time of one launch in microseconds, averaged over request.launches.
   virtual Result<double> sample(const SampleRequest& request) = 0;
   /// True where the time of one call alone means something: samples are then taken call by call, kernels in

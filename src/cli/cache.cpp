@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -13,10 +14,12 @@
 
 #include "backends/compiled_kernels.h"
 #include "base/environment.h"
+#include "base/file.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/device_options.h"
+#include "dispatch/table_set.h"
 #include "formats/tuned_csv.h"
 #include "tuning/known_rows.h"
 
@@ -28,14 +31,15 @@ using Json = nlohmann::ordered_json;
 constexpr const char* footer = R"(
 GPU kernels are compiled for the device at hand the first time they are needed and kept in a folder
 (GEMMTUNE_CACHE_DIR, else ~/.cache/gemmtune/kernels) that processes share. `warm` compiles those that the rows of a tuned
-file name, on all cores, so that a program that uses the file compiles nothing. GEMMTUNE_REBUILD=1 compiles again
-what is there.
+file name, on all cores, so that a program that uses the file compiles nothing; without a file, those of all files
+that programs use here (GEMMTUNE_CONFIG_…, else the config folder). GEMMTUNE_REBUILD=1 compiles again what is there.
 
 Exit codes: 0 done, 1 a row's kernel cannot be built here, 2 usage or input.
 
 Examples:
   gemmtune cache list
   gemmtune cache warm tuned.csv --backend cuda
+  gemmtune cache warm
   gemmtune cache clear)";
 
 struct CacheOptions {
@@ -73,24 +77,31 @@ int clear(const std::string& folder, bool as_json) {
   return exit_done;
 }
 
-/// Builds the kernels of every row of this device, on all cores; what could not be built, a line each.
-std::vector<std::string> build_all(const Device& device, const std::vector<const TunedEntry*>& rows) {
+struct Row {
+  std::string path;
+  TunedEntry entry;
+};
+
+/// Builds the kernels of every row, on all cores; what could not be built, a line each.
+std::vector<std::string> build_all(const Device& device, const std::vector<Row>& rows) {
   std::atomic<std::size_t> next{0};
   std::mutex lock;
   std::vector<std::string> failures;
-  const auto build = [&](const TunedEntry& row, const std::string& name) {
-    const auto candidate = device.resolve(name, row.problem);
-    const Status status =
-        candidate.ok() ? device.build(*candidate, row.problem).status() : candidate.status();
+  const auto build = [&](const Row& row, const std::string& name) {
+    const Problem& problem = row.entry.problem;
+    const auto candidate = device.resolve(name, problem);
+    const Status status = candidate.ok() ? device.build(*candidate, problem).status() : candidate.status();
     if (status.ok()) return true;
     const std::lock_guard held(lock);
-    failures.push_back(fmt::format("line {}: {}: {}", row.line, short_name(row.problem), status.message()));
+    failures.push_back(
+        fmt::format("{}: line {}: {}: {}", row.path, row.entry.line, short_name(problem), status.message()));
     return false;
   };
   const auto work = [&] {
     for (std::size_t i = next++; i < rows.size(); i = next++) {
-      if (build(*rows[i], rows[i]->kernel_name) && !rows[i]->pdl_kernel_name.empty())
-        build(*rows[i], rows[i]->pdl_kernel_name);
+      const TunedEntry& entry = rows[i].entry;
+      if (build(rows[i], entry.kernel_name) && !entry.pdl_kernel_name.empty())
+        build(rows[i], entry.pdl_kernel_name);
     }
   };
   std::vector<std::thread> threads;
@@ -100,14 +111,32 @@ std::vector<std::string> build_all(const Device& device, const std::vector<const
   return failures;
 }
 
+/// Of this device: the rows of the file that was named, else those of every file that dispatch would read.
+Result<std::vector<Row>> rows_for(const CacheOptions& options, const Environment& environment,
+                                  const DeviceInfo& device) {
+  std::vector<Row> rows;
+  const auto add = [&](const std::string& path, std::optional<Operation> operation) -> Status {
+    const auto file = read_tuned_csv(path, {.operation = operation});
+    if (!file.ok()) return file.status();
+    for (const TunedEntry& entry : file->entries)
+      if (row_is_of(entry, device)) rows.push_back({path, entry});
+    return {};
+  };
+  if (!options.table.empty()) {
+    GEMMTUNE_RETURN_IF_ERROR(add(options.table, std::nullopt));
+    return rows;
+  }
+  for (const TablePath& table : all_table_paths(environment.tuned_files, {}, environment.config_folder))
+    if (file_exists(table.path)) GEMMTUNE_RETURN_IF_ERROR(add(table.path, table.operation));
+  return rows;
+}
+
 int warm(const CacheOptions& options, const Environment& environment) {
   auto device = open_device(options.device, environment, false);
   if (!device.ok()) return usage_error("cache", device.message());
-  const auto file = read_tuned_csv(options.table);
-  if (!file.ok()) return usage_error("cache", file.message());
-  std::vector<const TunedEntry*> rows;
-  for (const TunedEntry& entry : file->entries)
-    if (row_is_of(entry, (*device)->info())) rows.push_back(&entry);
+  const auto found = rows_for(options, environment, (*device)->info());
+  if (!found.ok()) return usage_error("cache", found.message());
+  const std::vector<Row>& rows = *found;
   const std::vector<std::string> failures = build_all(**device, rows);
   Json json = {{"command", "cache"},
                {"action", "warm"},
@@ -115,7 +144,7 @@ int warm(const CacheOptions& options, const Environment& environment) {
                {"rows", rows.size()},
                {"failures", failures}};
   std::string text;
-  for (const std::string& failure : failures) text += fmt::format("{}: {}\n", options.table, failure);
+  for (const std::string& failure : failures) text += failure + "\n";
   text += fmt::format("{} rows of {}: {} built, {} not\n", rows.size(), (*device)->info().name,
                       rows.size() - failures.size(), failures.size());
   fmt::print("{}", options.json ? json_line(json) : text);
@@ -131,7 +160,6 @@ int run(const CacheOptions& options) {
   if (options.action == "clear") return clear(folder, options.json);
   if (options.action != "warm")
     return usage_error("cache", fmt::format("'{}': expected list, warm or clear", options.action));
-  if (options.table.empty()) return usage_error("cache", "warm: which tuned file?");
   return warm(options, environment);
 }
 
@@ -140,7 +168,7 @@ int run(const CacheOptions& options) {
 std::function<int()> declare_cache(CLI::App& app) {
   auto options = std::make_shared<CacheOptions>();
   app.add_option("ACTION", options->action, "list, warm or clear")->required();
-  app.add_option("TABLE", options->table, "warm: the tuned file");
+  app.add_option("TABLE", options->table, "warm: the tuned file (default: all that programs use here)");
   declare_device_options(app, options->device);
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(footer);

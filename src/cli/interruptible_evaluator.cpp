@@ -12,6 +12,10 @@ Status interrupted_status() { return Status::unsupported("interrupted"); }
 InterruptibleEvaluator::InterruptibleEvaluator(Evaluator& inner, std::function<bool()> interrupted)
     : inner_(inner), interrupted_(std::move(interrupted)) {}
 
+void InterruptibleEvaluator::announce(const Problem& problem, std::span<const Candidate> candidates) {
+  inner_.announce(problem, candidates);
+}
+
 Result<std::vector<Outcome>> InterruptibleEvaluator::screen(const Problem& problem,
                                                             std::span<const Candidate> candidates,
                                                             int samples, const std::function<bool()>& stop) {

@@ -136,6 +136,9 @@ gemmtune_status read_layout(gemmtune_layout given, WeightLayout& layout) noexcep
     case GEMMTUNE_LAYOUT_AITER16X16:
       layout = WeightLayout::aiter16x16;
       return GEMMTUNE_OK;
+    case GEMMTUNE_LAYOUT_TILE64X128:
+      layout = WeightLayout::tile64x128;
+      return GEMMTUNE_OK;
   }
   return fail(GEMMTUNE_INVALID_ARGUMENT, "a weight layout is none of enum gemmtune_layout");
 }
@@ -144,6 +147,7 @@ gemmtune_layout layout_to_c(WeightLayout layout) {
   if (layout == WeightLayout::panel16) return GEMMTUNE_LAYOUT_PANEL16;
   if (layout == WeightLayout::onednn) return GEMMTUNE_LAYOUT_ONEDNN;
   if (layout == WeightLayout::aiter16x16) return GEMMTUNE_LAYOUT_AITER16X16;
+  if (layout == WeightLayout::tile64x128) return GEMMTUNE_LAYOUT_TILE64X128;
   return GEMMTUNE_LAYOUT_PLAIN;
 }
 

@@ -45,7 +45,7 @@ WeightLayout layout_of_row(const Device& device, const TunedEntry& row) {
 
 WeightLayout tuned_weight_layout(const Device& device, const TableSet& tables, const Problem& problem) {
   const DeviceInfo& info = device.info();
-  constexpr std::size_t layouts = static_cast<std::size_t>(WeightLayout::aiter16x16) + 1;
+  constexpr std::size_t layouts = static_cast<std::size_t>(WeightLayout::tile64x128) + 1;
   std::array<int, layouts> rows{};
   for (const TunedEntry& row : tables.table.entries()) {
     if (row.gfx != info.gfx || row.cu_num != info.cu_num || !same_weight(row.problem, problem)) continue;

@@ -17,6 +17,7 @@ constexpr Row rows[] = {
     {WeightLayout::panel16, "panel16"},
     {WeightLayout::onednn, "onednn"},
     {WeightLayout::aiter16x16, "aiter16x16"},
+    {WeightLayout::tile64x128, "tile64x128"},
 };
 
 /// Element (k, column) of a panel: pairs of k stand side by side.
@@ -70,6 +71,15 @@ void for_each_piece(const Tile16& shape, Copy copy) {
       copy(shape.row_offset(row) + at / Tile16::piece_bytes * stride, row * shape.row_bytes() + at);
 }
 
+/// `copy(offset in the tiles, offset in the plain weight, bytes)` for every unit.
+template <typename Copy>
+void for_each_unit(const Tile64& shape, Copy copy) {
+  for (std::int64_t row = 0; row < shape.n; ++row)
+    for (std::int64_t at = 0; at < shape.row_bytes(); at += Tile64::unit_bytes)
+      copy(shape.offset(row, at), row * shape.row_bytes() + at,
+           std::min(Tile64::unit_bytes, shape.row_bytes() - at));
+}
+
 }  // namespace
 
 std::string_view to_string(WeightLayout layout) {
@@ -107,6 +117,21 @@ void unshuffle_tile16(const Tile16& shape, const void* shuffled, void* destinati
   for_each_piece(shape, [&](std::int64_t from, std::int64_t to) {
     std::memcpy(static_cast<char*>(destination) + to, static_cast<const char*>(shuffled) + from,
                 Tile16::piece_bytes);
+  });
+}
+
+void pack_tile64(const Tile64& shape, const void* plain, void* destination) {
+  std::memset(destination, 0, static_cast<std::size_t>(shape.bytes()));
+  for_each_unit(shape, [&](std::int64_t to, std::int64_t from, std::int64_t bytes) {
+    std::memcpy(static_cast<char*>(destination) + to, static_cast<const char*>(plain) + from,
+                static_cast<std::size_t>(bytes));
+  });
+}
+
+void unpack_tile64(const Tile64& shape, const void* packed, void* destination) {
+  for_each_unit(shape, [&](std::int64_t from, std::int64_t to, std::int64_t bytes) {
+    std::memcpy(static_cast<char*>(destination) + to, static_cast<const char*>(packed) + from,
+                static_cast<std::size_t>(bytes));
   });
 }
 

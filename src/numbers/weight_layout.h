@@ -15,6 +15,7 @@ enum class WeightLayout {
   panel16,     // ours: see below
   onednn,      // what oneDNN's matmul asks for (opaque bytes, made and read by the onednn family)
   aiter16x16,  // AITER's shuffle_weight(w, (16, 16)): see Tile16
+  tile64x128,  // ours, for GPUs: see Tile64
 };
 
 std::string_view to_string(WeightLayout layout);
@@ -63,6 +64,39 @@ struct Tile16 {
     return row / rows * rows * row_bytes() + row % rows * piece_bytes;
   }
 };
+
+/// tile64x128: [ceil(N/64)][P][64][128 bytes]: tiles of 64 rows by 128 bytes of K, 8 KiB each, one after
+/// another along K; P = the pieces of 128 bytes in a row, rounded up to a multiple of 4; rows past N and
+/// bytes past K are zero. Within row r of a tile, the 16 bytes at 16·c stand at 16·(c ^ (r mod 8)): as
+/// Hopper's copy engine writes a matrix to shared memory with its swizzle of 128 bytes (PTX ISA, "Swizzling
+/// modes"), so that a plain copy of a tile is what its matrix unit reads.
+struct Tile64 {
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::int64_t element_bytes = 2;
+
+  static constexpr std::int64_t rows = 64;
+  static constexpr std::int64_t piece_bytes = 128;
+  static constexpr std::int64_t unit_bytes = 16;
+  static constexpr std::int64_t piece_multiple = 4;
+  std::int64_t row_bytes() const { return k * element_bytes; }
+  std::int64_t tiles() const { return (n + rows - 1) / rows; }
+  std::int64_t pieces() const {
+    constexpr std::int64_t step = piece_bytes * piece_multiple;
+    return (row_bytes() + step - 1) / step * piece_multiple;
+  }
+  std::int64_t bytes() const { return tiles() * pieces() * rows * piece_bytes; }
+  /// Where byte `at` of row `row` stands.
+  std::int64_t offset(std::int64_t row, std::int64_t at) const {
+    const std::int64_t tile = row / rows * pieces() + at / piece_bytes;
+    const std::int64_t unit = (at % piece_bytes / unit_bytes) ^ (row % 8);
+    return (tile * rows + row % rows) * piece_bytes + unit * unit_bytes + at % unit_bytes;
+  }
+};
+
+/// Plain [N, K] into tile64x128 and back. Source and destination must not overlap.
+void pack_tile64(const Tile64& shape, const void* plain, void* destination);
+void unpack_tile64(const Tile64& shape, const void* packed, void* destination);
 
 /// Plain [N, K] into aiter16x16 and back. Require shape.fits(); source and destination must not overlap.
 void shuffle_tile16(const Tile16& shape, const void* plain, void* destination);

@@ -28,6 +28,12 @@ struct FinalsResult {
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
+  /// The candidates that the next calls of screen will ask for, in this order; replaces what was announced
+  /// before. A hint: what they need may be compiled beside the measuring.
+  virtual void announce(const Problem& problem, std::span<const Candidate> candidates) {
+    (void)problem;
+    (void)candidates;
+  }
   /// Builds, checks (quick gate) and takes `samples` samples of each candidate, in order. `stop` is asked
   /// between candidates; the rest are then missing from the answer.
   virtual Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,

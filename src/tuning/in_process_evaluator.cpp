@@ -30,6 +30,10 @@ Result<ProblemBench*> InProcessEvaluator::bench_for(const Problem& problem) {
   return bench_.get();
 }
 
+void InProcessEvaluator::announce(const Problem& problem, std::span<const Candidate> candidates) {
+  device_.compile_ahead(problem, candidates);
+}
+
 Result<std::vector<Outcome>> InProcessEvaluator::screen(const Problem& problem,
                                                         std::span<const Candidate> candidates, int samples,
                                                         const std::function<bool()>& stop) {

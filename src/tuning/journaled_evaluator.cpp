@@ -131,6 +131,18 @@ void JournaledEvaluator::note_canary(Bench& bench, const Candidate& candidate,
   written(journal_.set_canary(bench.id, median(bench.canary_samples)));
 }
 
+void JournaledEvaluator::announce(const Problem& problem, std::span<const Candidate> candidates) {
+  const Bench& bench = bench_of(problem);
+  std::vector<Candidate> unknown;
+  for (const Candidate& candidate : candidates) {
+    const auto past = bench.screened.find(candidate.kernel_name());
+    const bool known = past != bench.screened.end() && (past->second.used < past->second.samples.size() ||
+                                                        past->second.latest.kind != OutcomeKind::ok);
+    if (!known) unknown.push_back(candidate);
+  }
+  inner_.announce(problem, unknown);
+}
+
 Result<std::vector<Outcome>> JournaledEvaluator::screen(const Problem& problem,
                                                         std::span<const Candidate> candidates, int samples,
                                                         const std::function<bool()>& stop) {

@@ -43,11 +43,13 @@ Result<std::vector<Trial>> search_problem(const Problem& problem,
        step = strategy.next(state.points, seconds_left())) {
     std::vector<Candidate> batch;
     for (const std::size_t i : step.candidates) batch.push_back(candidates[i].candidate);
+    evaluator.announce(problem, batch);
     auto outcomes = evaluator.screen(problem, batch, step.samples, [&] {
       const bool stopping = stop();
       any = true;
       return stopping;
     });
+    if (!outcomes.ok() || outcomes->size() < batch.size()) evaluator.announce(problem, {});
     if (!outcomes.ok()) return outcomes.status();
     any = true;
     for (std::size_t i = 0; i < outcomes->size(); ++i) {

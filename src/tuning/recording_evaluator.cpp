@@ -70,6 +70,10 @@ std::size_t RecordingEvaluator::number_of(const Problem& problem) {
   return numbers_[text] = number.ok() ? *number : 0;
 }
 
+void RecordingEvaluator::announce(const Problem& problem, std::span<const Candidate> candidates) {
+  inner_.announce(problem, candidates);
+}
+
 Result<std::vector<Outcome>> RecordingEvaluator::screen(const Problem& problem,
                                                         std::span<const Candidate> candidates, int samples,
                                                         const std::function<bool()>& stop) {

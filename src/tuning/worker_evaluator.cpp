@@ -17,6 +17,7 @@ using Clock = std::chrono::steady_clock;
 constexpr double look_seconds = 0.1;              // between two looks at a busy worker
 constexpr double attention_seconds = 10;          // until a worker has begun a request, or sent what it has
 constexpr double pauses_seconds[] = {0, 0.5, 2};  // before each try to replace a worker
+constexpr std::size_t announced_at_once = 64;     // candidates; half of them are told before they run out
 constexpr int most_tries = 3;                     // of a request whose worker is lost for reasons outside
 
 double seconds_since(Clock::time_point then) {
@@ -170,6 +171,8 @@ WorkerEvaluator::Loss WorkerEvaluator::lose(const Watch& watch, std::optional<Ou
   loss.may_try_again = !begun || killed_from_outside;
   process_.reset();
   ++losses_;
+  announced_.clear();
+  told_ = 0;
   return loss;
 }
 
@@ -217,6 +220,26 @@ void WorkerEvaluator::learn(const Problem& problem, const WorkerReply& reply) {
   ++learnt_count_;
 }
 
+void WorkerEvaluator::announce(const Problem& problem, std::span<const Candidate> candidates) {
+  const bool cancels = candidates.empty() && told_ > 0 && process_ != nullptr;
+  announced_problem_ = problem;
+  announced_.assign(candidates.begin(), candidates.end());
+  told_ = 0;
+  // Whether it arrives does not matter: a worker that is lost is missed by the next request.
+  if (cancels) (void)ask(AnnounceRequest{problem, {}});
+}
+
+void WorkerEvaluator::announce_from(const Candidate& candidate) {
+  const auto found = std::find(announced_.begin(), announced_.end(), candidate);
+  if (found == announced_.end() || told_ == announced_.size()) return;
+  const auto at = static_cast<std::size_t>(found - announced_.begin());
+  if (told_ > at + announced_at_once / 2) return;
+  if (!process_ && !start_worker().ok()) return;
+  told_ = std::min(announced_.size(), at + announced_at_once);
+  (void)ask(
+      AnnounceRequest{announced_problem_, {found, announced_.begin() + static_cast<std::ptrdiff_t>(told_)}});
+}
+
 Result<std::vector<Outcome>> WorkerEvaluator::screen(const Problem& problem,
                                                      std::span<const Candidate> candidates, int samples,
                                                      const std::function<bool()>& stop) {
@@ -224,6 +247,7 @@ Result<std::vector<Outcome>> WorkerEvaluator::screen(const Problem& problem,
   std::vector<Outcome> outcomes;
   for (const Candidate& candidate : candidates) {
     if (stop && stop()) break;
+    announce_from(candidate);
     auto reply = ask_of_one(ScreenRequest{problem, candidate, samples}, key_of(problem, candidate));
     if (!reply.ok()) return reply.status();
     learn(problem, *reply);

@@ -44,6 +44,9 @@ class WorkerEvaluator final : public Evaluator {
   explicit WorkerEvaluator(WorkerOptions options);
   ~WorkerEvaluator() override;
 
+  /// Tells the worker in pieces, as screening goes on. Where a worker is lost, the rest is not announced to
+  /// the next one: if the compiler did it, that one meets it while its own candidate is built.
+  void announce(const Problem& problem, std::span<const Candidate> candidates) override;
   /// A candidate that cost a worker is not tried again by this evaluator: it keeps its outcome.
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override;
@@ -79,6 +82,8 @@ class WorkerEvaluator final : public Evaluator {
   /// For requests of one candidate; `key` is its place among the lost ones.
   Result<WorkerReply> ask_of_one(const WorkerRequest& request, const std::string& key);
   void learn(const Problem& problem, const WorkerReply& reply);
+  /// Before `candidate` is screened: announces the next ones, where that is due.
+  void announce_from(const Candidate& candidate);
 
   WorkerOptions options_;
   std::unique_ptr<WorkerProcess> process_;
@@ -87,6 +92,9 @@ class WorkerEvaluator final : public Evaluator {
   bool had_worker_ = false;  // that opened the device
   int losses_ = 0;
   std::map<std::string, Outcome> lost_;  // by problem and kernel name
+  Problem announced_problem_;
+  std::vector<Candidate> announced_;
+  std::size_t told_ = 0;  // of the announced ones, the worker knows so many
   std::string learnt_problem_;
   double learnt_seconds_ = 0;  // sum over
   int learnt_count_ = 0;       // … so many candidates of that problem

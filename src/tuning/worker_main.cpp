@@ -61,6 +61,7 @@ class StepLog {
 
 struct NamesOf {
   std::vector<std::string> operator()(const OpenRequest&) const { return {}; }
+  std::vector<std::string> operator()(const AnnounceRequest&) const { return {}; }
   std::vector<std::string> operator()(const ScreenRequest& request) const {
     return {request.candidate.kernel_name()};
   }
@@ -120,6 +121,12 @@ class Worker {
     if (outcome.kind == OutcomeKind::ok) return FinalsResult();
     return Status::unsupported("{}: a kernel that is known to be good, {}, is {}: {}", device_->info().name,
                                good->kernel_name(), to_string(outcome.kind), outcome.reason);
+  }
+
+  Result<FinalsResult> result_of(const AnnounceRequest& request) {
+    if (!evaluator_) return not_open();
+    evaluator_->announce(request.problem, request.candidates);
+    return FinalsResult();
   }
 
   Result<FinalsResult> result_of(const ScreenRequest& request) {

@@ -110,6 +110,11 @@ struct RequestPrinter {
             {"device", to_json(open.device)},
             {"evaluation", to_json(open.evaluation)}};
   }
+  Json operator()(const AnnounceRequest& announce) const {
+    Json json = {{"ask", "announce"}, {"problem", print(announce.problem)}, {"candidates", Json::array()}};
+    for (const Candidate& candidate : announce.candidates) json["candidates"].push_back(to_json(candidate));
+    return json;
+  }
   Json operator()(const ScreenRequest& screen) const {
     return {{"ask", "screen"},
             {"problem", print(screen.problem)},
@@ -138,6 +143,12 @@ WorkerRequest content_in(const Json& json) {
   if (ask == "screen") return ScreenRequest{problem, candidate_in(json.at("candidate")), json.at("samples")};
   if (ask == "neighbour")
     return NeighbourRequest{problem, candidate_in(json.at("candidate")), json.at("m").get<std::int64_t>()};
+  if (ask == "announce") {
+    AnnounceRequest announce{problem, {}};
+    for (const Json& candidate : json.at("candidates"))
+      announce.candidates.push_back(candidate_in(candidate));
+    return announce;
+  }
   FinalsRequest finals{problem, {}, json.at("rounds")};
   for (const Json& candidate : json.at("candidates")) finals.candidates.push_back(candidate_in(candidate));
   return finals;

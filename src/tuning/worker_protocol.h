@@ -30,6 +30,12 @@ struct OpenRequest {
   InProcessOptions evaluation;  // without on_step
 };
 
+/// What the next requests will screen, as Evaluator::announce.
+struct AnnounceRequest {
+  Problem problem;
+  std::vector<Candidate> candidates;
+};
+
 /// One candidate, so that what a death costs is one candidate.
 struct ScreenRequest {
   Problem problem;
@@ -49,7 +55,8 @@ struct NeighbourRequest {
   std::int64_t m = 0;
 };
 
-using WorkerRequest = std::variant<OpenRequest, ScreenRequest, FinalsRequest, NeighbourRequest>;
+using WorkerRequest =
+    std::variant<OpenRequest, AnnounceRequest, ScreenRequest, FinalsRequest, NeighbourRequest>;
 
 /// Requests are numbered from 1 in each worker; a reply carries the number of its request.
 struct NumberedRequest {
@@ -61,7 +68,7 @@ struct WorkerReply {
   std::uint32_t number = 0;
   Status status;                 // of the whole request; then the rest is empty
   double candidate_seconds = 0;  // spent in Step::candidate
-  FinalsResult result;           // outcomes alone, but for finals; empty for open
+  FinalsResult result;           // outcomes alone, but for finals; empty for open and announce
 };
 
 std::string print_request(const NumberedRequest& request);

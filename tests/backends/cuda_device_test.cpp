@@ -167,6 +167,67 @@ TEST_F(CudaDevice, EveryFamilyOnAwkwardShapesIsRight) {
   EXPECT_GT(taken, 60);
 }
 
+Problem packed(Problem problem) {
+  problem.bpreshuffle = true;
+  problem.weight_layout = WeightLayout::tile64x128;
+  return problem;
+}
+
+TEST_F(CudaDevice, AWeightIsPackedAndComesBack) {
+  const Problem problem = packed(dense(1, 130, 72, DataType::bf16, DataType::bf16, false));
+  const auto bytes = gpu()->packed_bytes(problem, WeightLayout::tile64x128);
+  ASSERT_TRUE(bytes.ok()) << bytes.message();
+  EXPECT_EQ(*bytes, 3U * 4 * 8192);
+  std::vector<unsigned char> host(130 * 72 * 2);
+  for (std::size_t i = 0; i < host.size(); ++i) host[i] = static_cast<unsigned char>(i * 7 + 1);
+  auto plain = gpu()->allocate(host.size(), Placement::plain);
+  auto tiles = gpu()->allocate(*bytes, Placement::plain);
+  auto again = gpu()->allocate(host.size(), Placement::plain);
+  ASSERT_TRUE(plain.ok() && tiles.ok() && again.ok());
+  ASSERT_TRUE(gpu()->copy_in((*plain)->data(), host.data(), host.size()).ok());
+  const Status there =
+      gpu()->shuffle_weight(problem, WeightLayout::tile64x128, (*plain)->data(), (*tiles)->data());
+  ASSERT_TRUE(there.ok()) << there.message();
+  const Status back =
+      gpu()->unshuffle_weight(problem, WeightLayout::tile64x128, (*tiles)->data(), (*again)->data());
+  ASSERT_TRUE(back.ok()) << back.message();
+  std::vector<unsigned char> result(host.size());
+  ASSERT_TRUE(gpu()->copy_out(result.data(), (*again)->data(), result.size()).ok());
+  EXPECT_EQ(result, host);
+  EXPECT_FALSE(gpu()->packed_bytes(problem, WeightLayout::panel16).ok());
+}
+
+TEST_F(CudaDevice, PackedWeightsOnAwkwardShapesAreRight) {
+  const Size sizes[] = {{1, 65, 144},   {16, 1280, 8192}, {31, 72, 2064},
+                        {64, 264, 640}, {5, 7, 3},        {65, 129, 80}};
+  int taken = 0;
+  for (const char* name : {"simt", "skinny"}) {
+    const KernelFamily* family = gpu()->find_family(name);
+    if (family == nullptr) continue;
+    for (const Size& size : sizes) {
+      for (const DataType x : {DataType::bf16, DataType::f16, DataType::f8_e4m3fn}) {
+        const Problem problem = packed(dense(size.m, size.n, size.k, x, DataType::bf16, size.m % 2 == 0));
+        if (!family->accepts(problem).ok()) continue;
+        ++taken;
+        expect_right(*family, problem, some_configs(*family, problem, 12));
+        ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+      }
+    }
+  }
+  EXPECT_GT(taken, 15);
+}
+
+TEST_F(CudaDevice, APackedWeightHasAFallbackForEveryM) {
+  for (const std::int64_t m : {1, 64, 65, 4096}) {
+    const Problem problem = packed(dense(m, 1280, 512, DataType::bf16, DataType::bf16, false));
+    const auto fallback = gpu()->fallback(problem);
+    ASSERT_TRUE(fallback.ok()) << fallback.message();
+    const auto kernel = gpu()->build(*fallback, problem);
+    ASSERT_TRUE(kernel.ok()) << kernel.message();
+    EXPECT_EQ((*kernel)->weight_layout(), WeightLayout::tile64x128);
+  }
+}
+
 /// Each way through the kernel at least twice: tiles, warpgroups, turns, both orders of the operands,
 /// clusters that share and clusters that divide k.
 std::vector<Config> wgmma_configs(const KernelFamily& family, const Problem& problem) {
@@ -223,6 +284,50 @@ TEST_F(CudaDevice, EveryWayThroughWgmmaIsRight) {
     }
   }
   EXPECT_GE(taken, 18);
+}
+
+TEST_F(CudaDevice, WgmmaOnPackedWeightsIsRight) {
+  const KernelFamily* family = gpu()->find_family("wgmma");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("wgmma").message();
+  const Size sizes[] = {{1, 8, 16},      {17, 100, 208},   {64, 2112, 640},
+                        {129, 777, 576}, {300, 520, 2048}, {700, 4099, 144}};
+  for (const Size& size : sizes) {
+    for (const DataType x : {DataType::bf16, DataType::f8_e4m3fn}) {
+      const Problem problem = packed(dense(size.m, size.n, size.k, x, DataType::bf16, size.m % 2 == 0));
+      ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
+      expect_right(*family, problem, wgmma_configs(*family, problem));
+      ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+    }
+  }
+}
+
+TEST_F(CudaDevice, EveryWayThroughMmaIsRight) {
+  const KernelFamily* family = gpu()->find_family("mma");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mma").message();
+  const char* names[] = {"mma_r1_tm16_tn64_wp4_st2_sk1",   "mma_r1_tm16_tn128_wp8_st6_sk3",
+                         "mma_r1_tm32_tn64_wp4_st4_sk1",   "mma_r1_tm32_tn128_wp4_st3_sk16",
+                         "mma_r1_tm64_tn64_wp4_st6_sk2",   "mma_r1_tm64_tn128_wp8_st3_sk1",
+                         "mma_r1_tm128_tn64_wp4_st2_sk8",  "mma_r1_tm64_tn128_wp4_st3_sk1",
+                         "mma_r1_tm128_tn128_wp8_st4_sk1", "mma_r1_tm128_tn128_wp8_st2_sk4"};
+  const Size sizes[] = {{1, 8, 16},      {3, 130, 4096}, {17, 100, 208},  {33, 1280, 1032},
+                        {64, 2112, 640}, {65, 129, 80},  {129, 777, 576}, {300, 520, 2048}};
+  for (const Size& size : sizes) {
+    for (const auto& [x, y] :
+         {std::pair{DataType::bf16, DataType::bf16}, std::pair{DataType::f16, DataType::f32},
+          std::pair{DataType::f8_e4m3fn, DataType::f16}}) {
+      const Problem problem = dense(size.m, size.n, size.k, x, y, size.m % 2 == 0);
+      if (!family->accepts(problem).ok()) continue;
+      const Space space = family->space(problem);
+      std::vector<Config> configs{family->default_config(problem)};
+      for (const char* name : names) {
+        const auto candidate = parse_kernel_name(name, space.keys());
+        ASSERT_TRUE(candidate.ok()) << candidate.message();
+        if (space.build_refusal(candidate->config).empty()) configs.push_back(candidate->config);
+      }
+      expect_right(*family, problem, configs);
+      ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+    }
+  }
 }
 
 /// y = x · wᵀ by kernels that each read what the one in front of them has written.

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "backends/cuda/kernels/mma/mma.h"
 #include "backends/cuda/kernels/skinny/skinny.h"
 #include "backends/cuda/kernels/wgmma/wgmma.h"
 #include "backends/gpu/kernels/simt/simt.h"
@@ -41,6 +42,23 @@ std::vector<Config> corners(const Space& space) {
   return found;
 }
 
+/// The same of what can be built, whether a search would try it or not.
+std::vector<Config> corners_that_build(const Space& space) {
+  std::vector<Config> found{Config()};
+  for (const Parameter& parameter : space.parameters()) {
+    std::vector<Config> longer;
+    for (const Config& config : found) {
+      for (const std::string& value : {parameter.values.front(), parameter.values.back()}) {
+        longer.push_back(config);
+        longer.back().set(parameter.key, value);
+      }
+    }
+    found = std::move(longer);
+  }
+  std::erase_if(found, [&](const Config& config) { return !space.build_refusal(config).empty(); });
+  return found;
+}
+
 /// Of the wgmma family: for each shape of the loop the widest tile, which needs most registers.
 std::vector<Config> widest_tiles(const Space& space) {
   std::map<std::string, Config> found;
@@ -56,10 +74,18 @@ std::vector<Config> widest_tiles(const Space& space) {
   return configs;
 }
 
+Problem packed(Problem problem) {
+  problem.bpreshuffle = true;
+  problem.weight_layout = WeightLayout::any;
+  return problem;
+}
+
 void expect_compiles(const KernelFamily& family, CompileOnlyRuntime& runtime, const Problem& problem) {
   ASSERT_TRUE(family.accepts(problem).ok()) << family.accepts(problem).message();
   const Space space = family.space(problem);
-  std::vector<Config> configs = family.name() == "wgmma" ? widest_tiles(space) : corners(space);
+  std::vector<Config> configs = family.name() == "wgmma" ? widest_tiles(space)
+                                : family.name() == "mma" ? corners_that_build(space)
+                                                         : corners(space);
   configs.push_back(family.default_config(problem));
   ASSERT_GE(configs.size(), 2U);
   std::set<std::string> seen;
@@ -84,7 +110,8 @@ TEST(GpuCompile, SimtForEveryArchitectureAndType) {
     for (const auto& [x, y] :
          {std::pair{DataType::f32, DataType::f32}, std::pair{DataType::bf16, DataType::bf16},
           std::pair{DataType::f16, DataType::f32}, std::pair{DataType::f8_e4m3fn, DataType::f16}})
-      expect_compiles(*family, runtime, dense(33, 65, 70, x, y));
+      for (const Problem& problem : {dense(33, 65, 70, x, y), packed(dense(17, 65, 70, x, y))})
+        expect_compiles(*family, runtime, problem);
   }
 }
 
@@ -97,6 +124,29 @@ TEST(GpuCompile, SkinnyForHopper) {
   expect_compiles(*family, runtime, dense(16, 1280, 8192, DataType::f16, DataType::f32));
   expect_compiles(*family, runtime, dense(32, 1280, 8192, DataType::f8_e4m3fn, DataType::bf16));
   expect_compiles(*family, runtime, dense(64, 1280, 8192, DataType::bf16, DataType::f16));
+  expect_compiles(*family, runtime, packed(dense(16, 1280, 8192, DataType::bf16, DataType::bf16)));
+  expect_compiles(*family, runtime, packed(dense(64, 1280, 8192, DataType::f8_e4m3fn, DataType::f16)));
+}
+
+TEST(GpuCompile, MmaFromAmpereOn) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  for (const char* architecture : {"sm_80", "sm_90a", "sm_100a"}) {
+    CompileOnlyRuntime runtime(compiler, architecture, limits_of(architecture));
+    const auto family = cuda::make_mma_family(runtime);
+    expect_compiles(*family, runtime, dense(512, 1280, 8192, DataType::bf16, DataType::bf16));
+    EXPECT_GE(runtime.compiled, 20);
+    EXPECT_TRUE(family
+                    ->build(dense(2048, 4096, 7168, DataType::f16, DataType::f32),
+                            family->default_config(dense(2048, 4096, 7168, DataType::f16, DataType::f32)))
+                    .ok());
+    const Problem fp8 = dense(96, 4096, 7168, DataType::f8_e4m3fn, DataType::bf16);
+    if (std::string(architecture) == "sm_80") {
+      EXPECT_THAT(family->accepts(fp8).message(), HasSubstr("from sm_89 on"));
+    } else {
+      const auto kernel = family->build(fp8, family->default_config(fp8));
+      EXPECT_TRUE(kernel.ok()) << kernel.message();
+    }
+  }
 }
 
 TEST(GpuCompile, WgmmaForHopper) {
@@ -109,6 +159,7 @@ TEST(GpuCompile, WgmmaForHopper) {
   Problem biased = dense(4096, 7168, 2048, DataType::f16, DataType::f32);
   biased.bias = true;
   expect_compiles(*family, runtime, biased);
+  expect_compiles(*family, runtime, packed(dense(96, 4096, 7168, DataType::bf16, DataType::bf16)));
 }
 
 TEST(GpuCompile, ASpillIsRefused) {

@@ -63,9 +63,29 @@ TEST_F(Cache, WarmBuildsTheRowsOfThisDeviceAndNamesThoseItCannot) {
   EXPECT_THAT(bad.out, HasSubstr("revision 9"));
 }
 
+// What GEMMTUNE_PREBUILD=1 does at `make install`.
+TEST_F(Cache, WarmWithoutAFileTakesTheFilesThatProgramsUse) {
+  ASSERT_EQ(program
+                .run({"tune", "-m", "1", "-n", "32", "-k", "32", "--libtype", "tiled", "--backend", "cpu",
+                      "-o", program.file("t.csv")})
+                .exit_code,
+            0);
+  SubprocessOptions options = program.options();
+  options.environment["GEMMTUNE_CONFIG_DIR"] = program.file("config");
+  const auto warm = [&] { return program.run({"cache", "warm", "--backend", "cpu"}, options); };
+  EXPECT_THAT(warm().out, HasSubstr("0 rows of"));
+  options.environment["GEMMTUNE_CONFIG_A16W16"] = program.file("none.csv") + ":" + program.file("t.csv");
+  EXPECT_THAT(warm().out, HasSubstr("1 rows of"));
+  options.environment.erase("GEMMTUNE_CONFIG_A16W16");
+  std::filesystem::create_directories(program.file("config"));
+  program.folder().write("config/bf16_tuned_gemm.csv", read_text(program.file("t.csv")));
+  const auto result = warm();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("1 built, 0 not"));
+}
+
 TEST_F(Cache, WrongWords) {
   for (const auto& [words, part] : {std::pair<std::vector<std::string>, std::string>{{"melt"}, "'melt'"},
-                                    {{"warm"}, "which tuned file"},
                                     {{"list", "x.csv"}, "x.csv"},
                                     {{"warm", program.file("none.csv"), "--backend", "cpu"}, "none.csv"}}) {
     const auto result = run(words);

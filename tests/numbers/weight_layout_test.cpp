@@ -12,7 +12,7 @@ namespace {
 
 TEST(WeightLayout, NamesReadBack) {
   for (const auto layout : {WeightLayout::any, WeightLayout::plain, WeightLayout::panel16,
-                            WeightLayout::onednn, WeightLayout::aiter16x16})
+                            WeightLayout::onednn, WeightLayout::aiter16x16, WeightLayout::tile64x128})
     EXPECT_EQ(parse_weight_layout(to_string(layout)), layout);
   EXPECT_EQ(to_string(WeightLayout::panel16), "panel16");
   EXPECT_EQ(parse_weight_layout("panel"), std::nullopt);
@@ -92,6 +92,41 @@ TEST(Tile16, RefusesWhatIsNoMultiple) {
   EXPECT_FALSE((Tile16{.n = 24, .k = 64}).fits());
   EXPECT_FALSE((Tile16{.n = 32, .k = 48}).fits());
 }
+
+class Tile64Shapes : public ::testing::TestWithParam<std::tuple<int, int, int>> {};
+
+TEST_P(Tile64Shapes, EveryByteStandsWhereTheLayoutSaysAndComesBack) {
+  const auto [n, k, bytes] = GetParam();
+  const Tile64 shape{.n = n, .k = k, .element_bytes = bytes};
+  EXPECT_EQ(shape.bytes() % (4 * 8192), 0);
+  std::vector<unsigned char> plain(static_cast<std::size_t>(n) * k * bytes);
+  for (std::size_t i = 0; i < plain.size(); ++i) plain[i] = static_cast<unsigned char>(i * 7 % 255 + 1);
+  std::vector<unsigned char> packed(static_cast<std::size_t>(shape.bytes()), 0xee);
+  pack_tile64(shape, plain.data(), packed.data());
+
+  // By the header's words: [tile of 64 rows][piece of 128 bytes][row][unit of 16 bytes, swizzled].
+  const unsigned char* at = packed.data();
+  const std::int64_t row_bytes = std::int64_t{k} * bytes;
+  for (std::int64_t tile = 0; tile < (n + 63) / 64; ++tile)
+    for (std::int64_t piece = 0; piece < shape.pieces(); ++piece)
+      for (std::int64_t row = tile * 64; row < tile * 64 + 64; ++row)
+        for (std::int64_t place = 0; place < 128; ++place, ++at) {
+          const std::int64_t of_row = piece * 128 + ((place / 16) ^ (row % 8)) * 16 + place % 16;
+          const bool real = row < n && of_row < row_bytes;
+          const int expected = real ? plain[static_cast<std::size_t>(row * row_bytes + of_row)] : 0;
+          ASSERT_EQ(*at, expected) << row << "," << of_row;
+        }
+  EXPECT_EQ(at, packed.data() + packed.size());
+
+  std::vector<unsigned char> back(plain.size(), 0);
+  unpack_tile64(shape, packed.data(), back.data());
+  EXPECT_EQ(back, plain);
+}
+
+INSTANTIATE_TEST_SUITE_P(Awkward, Tile64Shapes,
+                         ::testing::Values(std::tuple{1, 1, 2}, std::tuple{64, 256, 2},
+                                           std::tuple{65, 257, 2}, std::tuple{130, 512, 1},
+                                           std::tuple{7, 77, 4}, std::tuple{200, 8, 1}));
 
 }  // namespace
 }  // namespace gemmtune

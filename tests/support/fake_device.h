@@ -62,6 +62,9 @@ class FakeDevice final : public Device {
   Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const override;
   Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
                         void* packed) override;
+  void compile_ahead(const Problem&, std::span<const Candidate> candidates) override {
+    ahead.emplace_back(candidates.begin(), candidates.end());
+  }
   Result<double> sample(const SampleRequest& request) override;
   bool times_single_calls() const override { return single_calls; }
   std::size_t last_level_cache_bytes() override { return cache_bytes; }
@@ -78,6 +81,7 @@ class FakeDevice final : public Device {
   std::vector<std::string> quiesced;             // thread pools, in the order of the calls
   std::vector<const void*> sampled_weights;      // w of the first launch of each sample
   std::map<std::string, std::int64_t> launches;  // of samples, by family
+  std::vector<std::vector<Candidate>> ahead;     // what compile_ahead was given
   int builds = 0;
   std::size_t live_bytes = 0;
   std::size_t most_live_bytes = 0;

@@ -120,6 +120,14 @@ std::unique_ptr<FakeDevice> make_faulty_device() {
                .run = [lost = device.get()](const Problem&, const Operands&,
                                             void*) { lost->lose(Status::internal("illegal address")); },
                .cost = always(10)});
+  // Fails where it was not announced before it is built.
+  device->add(
+      {.name = "announced", .cost = always(110), .accepts = [told = device.get()](const Problem&) -> Status {
+         for (const auto& list : told->ahead)
+           for (const Candidate& candidate : list)
+             if (candidate.family == "announced") return {};
+         return Status::unsupported("announced: nobody said that it would come");
+       }});
   device->set_baseline(candidate_of("vendor"));
   return device;
 }

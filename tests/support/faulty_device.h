@@ -26,7 +26,8 @@ const std::vector<Fault>& faults();
 
 /// Good families are good_slow (200 µs), vendor (100 µs, the baseline and the known-good kernel) and
 /// good_fast (50 µs). Further ones: dawdling (right, 20 ms of real time a run), late_crash (right once, then
-/// a crash), crash_at_m1 (at M = 1 only), slow_build (half a second, then right, 150 µs).
+/// a crash), crash_at_m1 (at M = 1 only), slow_build (half a second, then right, 150 µs), announced (refused
+/// unless compile_ahead named it, then right, 110 µs).
 std::unique_ptr<FakeDevice> make_faulty_device();
 
 Candidate candidate_of(const std::string& family);

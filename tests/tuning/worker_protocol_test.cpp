@@ -82,6 +82,10 @@ TEST(WorkerProtocol, RequestsArriveAsTheyWereSent) {
   EXPECT_THAT(finals.candidates, ElementsAre(tiled(), Candidate{"vendor", 1, {}}));
   EXPECT_EQ(finals.rounds, 15);
   EXPECT_EQ(sent(NeighbourRequest{problem(), tiled(), 2}).m, 2);
+  const AnnounceRequest announce = sent(AnnounceRequest{problem(), {tiled(), Candidate{"vendor", 1, {}}}});
+  EXPECT_EQ(announce.problem, problem());
+  EXPECT_THAT(announce.candidates, ElementsAre(tiled(), Candidate{"vendor", 1, {}}));
+  EXPECT_THAT(sent(AnnounceRequest{problem(), {}}).candidates, ElementsAre());
 }
 
 TEST(WorkerProtocol, RepliesKeepEveryBitAndWhatIsMissing) {

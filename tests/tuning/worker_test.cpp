@@ -116,6 +116,35 @@ TEST_P(FaultyKernel, AsTheFirstCandidateOfAllToo) {
 INSTANTIATE_TEST_SUITE_P(Worker, FaultyKernel, ::testing::ValuesIn(testing::faults()),
                          [](const auto& each) { return each.param.family; });
 
+TEST(Worker, HearsOfCandidatesBeforeTheirTurn) {
+  WorkerEvaluator evaluator(worker_options());
+  const auto candidates = candidates_of({"vendor", "announced"});
+  const auto unheard = evaluator.screen(small_problem(4), candidates, 2, {});
+  ASSERT_TRUE(unheard.ok()) << unheard.message();
+  EXPECT_EQ((*unheard)[1].kind, OutcomeKind::refused);
+  evaluator.announce(small_problem(), candidates);
+  const auto heard = evaluator.screen(small_problem(), candidates, 2, {});
+  ASSERT_TRUE(heard.ok()) << heard.message();
+  EXPECT_EQ((*heard)[0].kind, OutcomeKind::ok) << (*heard)[0].reason;
+  EXPECT_EQ((*heard)[1].kind, OutcomeKind::ok) << (*heard)[1].reason;
+}
+
+// In pieces, each sent before the last one runs out; a list of which some were told is replaced by another.
+TEST(Worker, HearsOfLongListsInPieces) {
+  WorkerEvaluator evaluator(worker_options());
+  std::vector<Candidate> list(100, candidate_of("vendor"));
+  for (std::size_t i = 0; i < list.size(); ++i) list[i].config.set("place", static_cast<std::int64_t>(i));
+  list.push_back(candidate_of("announced"));
+  evaluator.announce(small_problem(), list);
+  ASSERT_TRUE(evaluator.screen(small_problem(), {&list[0], 1}, 1, {}).ok());
+  const std::vector<Candidate> ends{list[60], list[100]};
+  const auto outcomes = evaluator.screen(small_problem(), ends, 1, {});
+  ASSERT_TRUE(outcomes.ok()) << outcomes.message();
+  EXPECT_EQ((*outcomes)[1].kind, OutcomeKind::ok) << (*outcomes)[1].reason;
+  evaluator.announce(small_problem(), {});
+  EXPECT_EQ(evaluator.losses(), 0);
+}
+
 TEST(Worker, AnswersWhatTheEvaluatorInProcessAnswers) {
   const auto device = testing::make_faulty_device();
   const WorkerOptions options = worker_options();

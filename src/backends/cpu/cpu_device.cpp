@@ -101,8 +101,8 @@ Status CpuDevice::check_layout(const Problem& problem, WeightLayout layout) cons
   if (layout != WeightLayout::plain && problem.operation == Operation::fused_moe) {
     return Status::unsupported("weight layout {}: weights of fused_moe are plain", to_string(layout));
   }
-  const bool ours = layout == WeightLayout::panel16 || layout == WeightLayout::aiter16x16;
-  if (ours) GEMMTUNE_RETURN_IF_ERROR(cpu::check_layout(operand_shapes(problem).w, layout));
+  if (layout != WeightLayout::onednn)
+    GEMMTUNE_RETURN_IF_ERROR(cpu::check_layout(operand_shapes(problem).w, layout));
   if (layout == WeightLayout::onednn && families_.onednn == nullptr) {
     return Status::unsupported("weight layout onednn: oneDNN is not on this machine: {}",
                                info_.libraries.front().why);

@@ -5,6 +5,8 @@
 
 #include "backends/cuda/device_memory.h"
 #include "backends/cuda/kernels/all_families.h"
+#include "backends/gpu/compiled_family.h"
+#include "backends/gpu/kernels/element_code.h"
 
 namespace gemmtune::cuda {
 namespace {
@@ -150,19 +152,62 @@ Status CudaDevice::synchronize() {
 }
 
 Result<std::size_t> CudaDevice::packed_bytes(const Problem& problem, WeightLayout layout) const {
-  if (layout != WeightLayout::plain) {
-    return Status::unsupported("weight layout {}: the cuda backend has plain weights only",
+  if (layout != WeightLayout::plain && layout != WeightLayout::tile64x128) {
+    return Status::unsupported("weight layout {}: the cuda backend has plain and tile64x128",
                                to_string(layout));
   }
+  if (layout != WeightLayout::plain && (problem.operation != Operation::a16w16 || problem.batch != 1)) {
+    return Status::unsupported("weight layout {}: of a16w16 alone, not of {}", to_string(layout),
+                               short_name(problem));
+  }
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
-  return static_cast<std::size_t>(weight_bytes(problem));
+  const std::int64_t bytes =
+      layout == WeightLayout::plain ? weight_bytes(problem) : gpu::tiles_of(problem).bytes();
+  return static_cast<std::size_t>(bytes);
 }
 
 Status CudaDevice::shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
                                   void* packed) {
   const auto bytes = packed_bytes(problem, layout);
   if (!bytes.ok()) return bytes.status();
-  return copy_within(packed, plain, *bytes);
+  if (layout == WeightLayout::plain) return copy_within(packed, plain, *bytes);
+  // Once for each weight: by way of the host.
+  std::vector<std::byte> from(static_cast<std::size_t>(weight_bytes(problem)));
+  std::vector<std::byte> to(*bytes);
+  GEMMTUNE_RETURN_IF_ERROR(copy_out(from.data(), plain, from.size()));
+  pack_tile64(gpu::tiles_of(problem), from.data(), to.data());
+  return copy_in(packed, to.data(), to.size());
+}
+
+Status CudaDevice::unshuffle_weight(const Problem& problem, WeightLayout layout, const void* packed,
+                                    void* plain) const {
+  const auto bytes = packed_bytes(problem, layout);
+  if (!bytes.ok()) return bytes.status();
+  std::vector<std::byte> from(*bytes);
+  std::vector<std::byte> to(static_cast<std::size_t>(weight_bytes(problem)));
+  runtime_->enter();
+  const api::Driver& f = runtime_->driver();
+  GEMMTUNE_RETURN_IF_ERROR(
+      driver_status(f.copy_to_host(from.data(), address(packed), from.size()), "copy from the device"));
+  if (layout == WeightLayout::plain) {
+    to = std::move(from);
+  } else {
+    unpack_tile64(gpu::tiles_of(problem), from.data(), to.data());
+  }
+  GEMMTUNE_RETURN_IF_ERROR(
+      driver_status(f.copy_to_device(address(plain), to.data(), to.size()), "copy to the device"));
+  return driver_status(f.context_synchronize(), "the device");
+}
+
+void CudaDevice::compile_ahead(const Problem& problem, std::span<const Candidate> candidates) {
+  std::vector<gpu::Source> sources;
+  for (const Candidate& candidate : candidates) {
+    const auto* family = dynamic_cast<const gpu::CompiledFamily*>(find_family(candidate.family));
+    if (family == nullptr || candidate.revision != family->revision()) continue;
+    auto source = family->source(problem, candidate.config);
+    if (source.ok()) sources.push_back(std::move(*source));
+  }
+  runtime_->compile_ahead(std::move(sources));
 }
 
 Result<double> CudaDevice::sample(const SampleRequest& request) {
@@ -197,7 +242,7 @@ Result<Candidate> CudaDevice::baseline(const Problem& problem) const {
 }
 
 Result<Candidate> CudaDevice::fallback(const Problem& problem) const {
-  constexpr std::array<std::string_view, 3> order{"cublaslt", "skinny", "simt"};
+  constexpr std::array<std::string_view, 5> order{"cublaslt", "skinny", "wgmma", "mma", "simt"};
   return first_that_accepts(*this, order, problem, StatusCode::unsupported);
 }
 

@@ -37,6 +37,10 @@ class CudaDevice final : public Device {
   Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const override;
   Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
                         void* packed) override;
+  Status unshuffle_weight(const Problem& problem, WeightLayout layout, const void* packed,
+                          void* plain) const override;
+
+  void compile_ahead(const Problem& problem, std::span<const Candidate> candidates) override;
 
   Result<double> sample(const SampleRequest& request) override;
   std::size_t last_level_cache_bytes() override;

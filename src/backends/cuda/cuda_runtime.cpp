@@ -1,6 +1,8 @@
 #include "backends/cuda/cuda_runtime.h"
 
+#include <algorithm>
 #include <array>
+#include <thread>
 #include <utility>
 
 #include "backends/cuda/cubin.h"
@@ -127,11 +129,17 @@ Status CudaRuntime::start() {
   GEMMTUNE_RETURN_IF_ERROR(check(driver_.stream_create(&stream_, api::stream_default), "cuStreamCreate"));
   auto compiler = make_nvrtc_compiler(options_.library_folder);
   compiler_status_ = compiler.status();
-  if (compiler.ok()) compiler_ = std::move(*compiler);
+  if (!compiler.ok()) return {};
+  compiler_ = std::move(*compiler);
+  // One core is for whoever measures.
+  const unsigned cores = std::max(2U, std::thread::hardware_concurrency());
+  queue_ = std::make_unique<gpu::CompileQueue>(
+      [this](const gpu::Source& source) { return cache_.get(*compiler_, source, architecture_); }, cores - 1);
   return {};
 }
 
 CudaRuntime::~CudaRuntime() {
+  queue_.reset();
   programs_.clear();
   if (context_ == nullptr) return;
   enter();
@@ -146,7 +154,7 @@ Result<std::shared_ptr<gpu::Program>> CudaRuntime::load(const gpu::Source& sourc
     const std::lock_guard lock(loading_);
     if (const auto found = programs_.find(key); found != programs_.end()) return found->second;
   }
-  const auto binary = cache_.get(*compiler_, source, architecture_);
+  const auto binary = queue_->take({key, source});
   if (!binary.ok()) return binary.status();
   const auto resources = read_cubin(binary->code);
   if (!resources.ok()) return resources.status();
@@ -155,6 +163,17 @@ Result<std::shared_ptr<gpu::Program>> CudaRuntime::load(const gpu::Source& sourc
   GEMMTUNE_RETURN_IF_ERROR(program->load(binary->code, source));
   const std::lock_guard lock(loading_);
   return programs_.try_emplace(key, std::move(program)).first->second;
+}
+
+void CudaRuntime::compile_ahead(std::vector<gpu::Source> sources) {
+  if (!queue_) return;
+  std::vector<gpu::KeyedSource> missing;
+  for (gpu::Source& source : sources) {
+    std::string key = gpu::cache_key(*compiler_, source, architecture_);
+    const std::lock_guard lock(loading_);
+    if (programs_.count(key) == 0) missing.push_back({std::move(key), std::move(source)});
+  }
+  queue_->order(std::move(missing));
 }
 
 }  // namespace gemmtune::cuda

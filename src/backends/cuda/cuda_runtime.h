@@ -5,8 +5,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "backends/cuda/libraries.h"
+#include "backends/gpu/compile_queue.h"
 #include "backends/gpu/kernel_cache.h"
 #include "backends/gpu/runtime.h"
 
@@ -30,6 +32,9 @@ class CudaRuntime final : public gpu::Runtime {
   const gpu::Limits& limits() const override { return limits_; }
   const std::string& architecture() const override { return architecture_; }
   Result<std::shared_ptr<gpu::Program>> load(const gpu::Source& source) override;
+  /// These will be loaded next, in this order: they are compiled on other cores. Replaces what was asked for
+  /// before and has not begun.
+  void compile_ahead(std::vector<gpu::Source> sources);
 
   /// Makes the context the calling thread's.
   void enter() const { driver_.context_set(context_); }
@@ -59,6 +64,7 @@ class CudaRuntime final : public gpu::Runtime {
   std::unique_ptr<gpu::Compiler> compiler_;
   Status compiler_status_;
   gpu::KernelCache cache_;
+  std::unique_ptr<gpu::CompileQueue> queue_;  // where there is a compiler
   std::mutex loading_;
   std::map<std::string, std::shared_ptr<gpu::Program>> programs_;  // by cache key; guarded by loading_
 };

@@ -92,7 +92,7 @@ Status accepts_a16w16(const Problem& problem) {
   if (problem.x_order != Order::row_major || problem.w_order != Order::row_major ||
       problem.y_order != Order::row_major)
     return Status::unsupported("order: column-major operands are not taken");
-  if (problem.weight_layout == WeightLayout::onednn)
+  if (problem.weight_layout == WeightLayout::onednn || problem.weight_layout == WeightLayout::tile64x128)
     return Status::unsupported("layout: {} is not taken, only plain and panel16",
                                to_string(problem.weight_layout));
   return {};

@@ -1,6 +1,7 @@
 #include "backends/cuda/kernels/all_families.h"
 
 #include "backends/cuda/kernels/cublaslt/cublaslt.h"
+#include "backends/cuda/kernels/mma/mma.h"
 #include "backends/cuda/kernels/skinny/skinny.h"
 #include "backends/cuda/kernels/wgmma/wgmma.h"
 #include "backends/gpu/kernels/simt/simt.h"
@@ -16,6 +17,7 @@ std::vector<std::unique_ptr<KernelFamily>> make_families(CudaRuntime& runtime,
     families.push_back(make_skinny_family(runtime, runtime.driver()));
     families.push_back(make_wgmma_family(runtime, runtime.driver()));
   }
+  if (runtime.compute_capability() >= 80) families.push_back(make_mma_family(runtime));
   families.push_back(gpu::make_simt_family(runtime));
   return families;
 }

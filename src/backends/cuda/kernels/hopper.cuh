@@ -54,6 +54,39 @@ static __device__ inline void copy_box(unsigned to, const TensorMap* map, int co
       : "memory");
 }
 
+// A weight in tiles of 64 rows x 128 bytes, swizzled already (layout tile64x128).
+struct PackedWeight {
+  const unsigned char* data;
+  int tiles;   // of 64 rows
+  int pieces;  // of 128 bytes of k, in a row
+};
+
+// `rows` rows, from `row` on, of piece `piece` of k: a multiple of 64, or a part of one tile. In place of rows past the
+// last tile come rows of the last one: what they make is not stored. `blocks`: the blocks of the cluster that get it, each at the
+// same place and told by its own barrier; 0: this one alone.
+static __device__ inline void copy_packed(unsigned to, const PackedWeight& w, int rows, int piece, int row, unsigned barrier, unsigned blocks,
+                                          unsigned long long policy) {
+  for (int done = 0; done < rows; done += 64) {
+    int tile = (row + done) / 64;
+    tile = tile < w.tiles ? tile : w.tiles - 1;
+    const unsigned char* from = w.data + (((long long)tile * w.pieces + piece) * 64 + (row + done) % 64) * PIECE_BYTES;
+    const unsigned bytes = (unsigned)(rows - done < 64 ? rows - done : 64) * PIECE_BYTES;
+    const unsigned there = to + (unsigned)done * PIECE_BYTES;
+    if (blocks == 0) {
+      asm volatile(
+          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(there),
+          "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
+          : "memory");
+    } else {
+      asm volatile(
+          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+          "[%0], [%1], %2, [%3], %4, %5;" ::"r"(there),
+          "l"(from), "r"(bytes), "r"(barrier), "h"((unsigned short)blocks), "l"(policy)
+          : "memory");
+    }
+  }
+}
+
 // Rows of 128 bytes, swizzled in groups of 8 rows.
 static __device__ inline unsigned long long matrix_descriptor(unsigned address) {
   return (unsigned long long)((address & 0x3ffffu) >> 4) | (1ull << 16) | (64ull << 32) | (1ull << 62);

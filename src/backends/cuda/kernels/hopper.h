@@ -13,6 +13,14 @@ std::string_view hopper_source();
 /// `unsupported` where rows or pointers are not at multiples of 16 bytes, which the copy engine needs.
 Status accepts_alignment(std::string_view family, const Problem& problem);
 
+/// As in hopper.cuh.
+struct PackedWeight {
+  const void* data;
+  int tiles;
+  int pieces;
+};
+PackedWeight packed_weight(const Problem& problem, const void* data);
+
 /// `pdl`: is_dependent().
 Parameter dependent_parameter();
 

@@ -1,4 +1,5 @@
 #include "backends/cuda/kernels/hopper.h"
+#include "backends/gpu/kernels/element_code.h"
 
 namespace gemmtune::cuda {
 
@@ -10,6 +11,11 @@ Status accepts_alignment(std::string_view family, const Problem& problem) {
     return Status::unsupported("{}: alignment: operands at multiples of {} bytes, 16 are needed", family,
                                problem.alignment);
   return {};
+}
+
+PackedWeight packed_weight(const Problem& problem, const void* data) {
+  const Tile64 tiles = gpu::tiles_of(problem);
+  return {data, static_cast<int>(tiles.tiles()), static_cast<int>(tiles.pieces())};
 }
 
 Parameter dependent_parameter() {

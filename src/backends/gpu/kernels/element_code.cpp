@@ -22,7 +22,7 @@ std::vector<std::string> type_defines(const Problem& problem) {
           fmt::format("OUTPUT={}", element_code(problem.y_type))};
 }
 
-Status accepts_dense(std::string_view family, const Problem& problem) {
+Status accepts_dense(std::string_view family, const Problem& problem, Weights weights) {
   const auto refuse = [&](std::string_view subject, std::string detail) {
     return Status::unsupported("{}: {}: {}", family, subject, detail);
   };
@@ -38,9 +38,20 @@ Status accepts_dense(std::string_view family, const Problem& problem) {
   if (problem.x_order != Order::row_major || problem.w_order != Order::row_major ||
       problem.y_order != Order::row_major)
     return refuse("operand order", "only row-major operands");
-  if (problem.weight_layout != WeightLayout::plain)
-    return refuse("weight layout", fmt::format("{}, only plain", to_string(problem.weight_layout)));
+  const WeightLayout layout = problem.weight_layout;
+  const bool tiles = layout == WeightLayout::any || layout == WeightLayout::tile64x128;
+  if (layout != WeightLayout::plain && (weights == Weights::plain || !tiles))
+    return refuse("weight layout", fmt::format("{}, only plain{}", to_string(layout),
+                                               weights == Weights::plain ? "" : " and tile64x128"));
   return {};
+}
+
+WeightLayout weight_layout_of(const Problem& problem) {
+  return problem.bpreshuffle ? WeightLayout::tile64x128 : WeightLayout::plain;
+}
+
+Tile64 tiles_of(const Problem& problem) {
+  return {.n = problem.n, .k = problem.k, .element_bytes = bits(problem.w_type) / 8};
 }
 
 }  // namespace gemmtune::gpu

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/gpu/runtime.h"
+#include "numbers/weight_layout.h"
 #include "problem/problem.h"
 
 namespace gemmtune::gpu {
@@ -17,8 +18,14 @@ int element_code(DataType type);
 std::string_view number_source();
 std::vector<std::string> type_defines(const Problem& problem);
 
-/// ok for a16w16 on plain row-major operands of these types; else `unsupported`: "<family>: <subject>:
-/// <detail>".
-Status accepts_dense(std::string_view family, const Problem& problem);
+enum class Weights { plain, packed_too };
+
+/// ok for a16w16 on row-major operands of these types, with a weight that is plain or, where the family reads
+/// them, packed in tile64x128 (or `any`: it will be); else `unsupported`: "<family>: <subject>: <detail>".
+Status accepts_dense(std::string_view family, const Problem& problem, Weights weights = Weights::plain);
+
+/// plain, or where the problem's weight is packed, tile64x128.
+WeightLayout weight_layout_of(const Problem& problem);
+Tile64 tiles_of(const Problem& problem);
 
 }  // namespace gemmtune::gpu

@@ -6,6 +6,7 @@
 
 #include "backends/cuda/kernels/hopper.h"
 #include "backends/cuda/tensor_map.h"
+#include "backends/gpu/compiled_family.h"
 #include "backends/gpu/kernels/element_code.h"
 #include "base/hash.h"
 
@@ -37,6 +38,7 @@ struct Arguments {
   int stages;
   int blocks;
   int dependent;
+  PackedWeight packed;
 };
 
 /// A config worked out for a problem.
@@ -93,12 +95,16 @@ class SkinnyKernel final : public Kernel {
     shape_.dependent = plan.dependent;
   }
   std::size_t workspace_bytes() const override { return 0; }
-  WeightLayout weight_layout() const override { return WeightLayout::plain; }
+  WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
 
   Status run(const Operands& o, void*, Stream stream) const override {
     Arguments values{};
     const std::int64_t ldx = problem_.m == 1 ? problem_.k : o.ldx;
-    GEMMTUNE_RETURN_IF_ERROR(w_map_.at(o.w, problem_.k * element_bytes_, values.w));
+    if (problem_.bpreshuffle) {
+      values.packed = packed_weight(problem_, o.w);
+    } else {
+      GEMMTUNE_RETURN_IF_ERROR(w_map_.at(o.w, problem_.k * element_bytes_, values.w));
+    }
     GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * element_bytes_, values.x));
     values.bias = o.bias;
     values.x_scale = static_cast<const float*>(o.x_scale);
@@ -125,7 +131,7 @@ class SkinnyKernel final : public Kernel {
   gpu::LaunchShape shape_;
 };
 
-class SkinnyFamily final : public KernelFamily {
+class SkinnyFamily final : public gpu::CompiledFamily {
  public:
   SkinnyFamily(gpu::Runtime& runtime, const api::Driver& driver)
       : runtime_(runtime),
@@ -139,9 +145,12 @@ class SkinnyFamily final : public KernelFamily {
   }
   int tie_rank() const override { return 10; }
   Status accepts(const Problem& problem) const override;
-  std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
+  std::optional<WeightLayout> packed_layout(const Problem&) const override {
+    return WeightLayout::tile64x128;
+  }
   Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
+  Result<gpu::Source> source(const Problem& problem, const Config& config) const override;
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
   double predicted_microseconds(const Problem& problem, const Config& config) const override;
   std::int64_t resources(const Problem& problem, const Config& config) const override {
@@ -159,7 +168,7 @@ class SkinnyFamily final : public KernelFamily {
 };
 
 Status SkinnyFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(name(), problem));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(name(), problem, gpu::Weights::packed_too));
   const auto refuse = [&](std::string_view subject, std::string detail) {
     return Status::unsupported("skinny: {}: {}", subject, detail);
   };
@@ -231,7 +240,7 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
   return config;
 }
 
-Result<std::unique_ptr<Kernel>> SkinnyFamily::build(const Problem& problem, const Config& config) const {
+Result<gpu::Source> SkinnyFamily::source(const Problem& problem, const Config& config) const {
   GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
   if (const std::string refusal = space(problem).build_refusal(config); !refusal.empty())
     return Status::unsupported("skinny: {}", refusal);
@@ -240,8 +249,16 @@ Result<std::unique_ptr<Kernel>> SkinnyFamily::build(const Problem& problem, cons
   source.defines.push_back(fmt::format("ROWS={}", plan.rows));
   source.defines.push_back(fmt::format("COLUMNS={}", plan.columns));
   source.defines.push_back(fmt::format("PIECES={}", plan.pieces));
-  auto program = runtime_.load(source);
+  source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
+  return source;
+}
+
+Result<std::unique_ptr<Kernel>> SkinnyFamily::build(const Problem& problem, const Config& config) const {
+  const auto needed = source(problem, config);
+  if (!needed.ok()) return needed.status();
+  auto program = runtime_.load(*needed);
   if (!program.ok()) return program.status();
+  const Plan plan = plan_of(problem, config, runtime_.limits());
   GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(plan.shared_bytes)));
   return std::unique_ptr<Kernel>(std::make_unique<SkinnyKernel>(driver_, std::move(*program), problem, plan));
 }

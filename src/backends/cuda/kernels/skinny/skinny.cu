@@ -4,7 +4,7 @@
 // have for its share of the rows.
 //
 // Set from outside: ROWS of the weight a block (64, 128), COLUMNS (8, 16, 32, 64), PIECES of 128 bytes of k a stage,
-// ELEMENT, OUTPUT.
+// ELEMENT, OUTPUT, PACKED: the weight lies in tiles.
 #define GROUPS (ROWS / 8)
 #define PITCH (COLUMNS + 2)  // floats; even, so that pairs are aligned, and no multiple of the banks
 #define W_PIECE (ROWS * PIECE_BYTES)
@@ -72,6 +72,7 @@ struct Arguments {
   int stages;
   int blocks;  // of a cluster
   int dependent;  // launched before the kernel before it has ended: the weight alone may be read at once
+  PackedWeight packed;  // PACKED: in the place of w
 };
 
 static __device__ inline int first_group(int block, int blocks) { return (block * GROUPS + blocks - 1) / blocks; }
@@ -97,8 +98,13 @@ static __device__ inline Policies make_policies() {
 
 // What a stage takes of the weight and of x.
 static __device__ inline void load_weight(const Arguments& a, const Layout& at, const Policies& policies, int row, int step, int stage, int i) {
-  copy_box(at.ring + (unsigned)stage * STAGE_BYTES + (unsigned)i * W_PIECE, &a.w, (step * PIECES + i) * PIECE_ELEMENTS, row,
-           at.full + 8u * (unsigned)stage, policies.w);
+  const unsigned to = at.ring + (unsigned)stage * STAGE_BYTES + (unsigned)i * W_PIECE;
+  const unsigned barrier = at.full + 8u * (unsigned)stage;
+#if PACKED
+  copy_packed(to, a.packed, ROWS, step * PIECES + i, row, barrier, 0, policies.w);
+#else
+  copy_box(to, &a.w, (step * PIECES + i) * PIECE_ELEMENTS, row, barrier, policies.w);
+#endif
 }
 static __device__ inline void load_x(const Arguments& a, const Layout& at, const Policies& policies, int step, int stage, int i) {
   copy_box(at.ring + (unsigned)stage * STAGE_BYTES + PIECES * W_PIECE + (unsigned)i * X_PIECE, &a.x,
@@ -276,7 +282,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 32) skinny(const __grid
   const int end = (int)((long long)a.steps * (rank + 1) / blocks);
   // Loading here already, before the others know of the barriers, costs 0.2 µs instead of gaining some.
   if (threadIdx.x == CONSUMERS) {
-    prefetch_map(&a.w);
+    if (!PACKED) prefetch_map(&a.w);
     prefetch_map(&a.x);
     for (int i = 0; i < a.stages; ++i) {
       barrier_init(at.full + 8u * (unsigned)i, 1);

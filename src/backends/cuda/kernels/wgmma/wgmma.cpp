@@ -5,6 +5,7 @@
 #include "backends/cuda/kernels/hopper.h"
 #include "backends/cuda/kernels/wgmma/wgmma_plan.h"
 #include "backends/cuda/tensor_map.h"
+#include "backends/gpu/compiled_family.h"
 #include "backends/gpu/kernels/element_code.h"
 #include "base/hash.h"
 
@@ -29,6 +30,7 @@ struct Arguments {
   int band;
   int once;
   int dependent;
+  PackedWeight packed;
 };
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
@@ -52,14 +54,18 @@ class WgmmaKernel final : public Kernel {
     shape_.dependent = plan.dependent;
   }
   std::size_t workspace_bytes() const override { return 0; }
-  WeightLayout weight_layout() const override { return WeightLayout::plain; }
+  WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
 
   Status run(const Operands& o, void*, Stream stream) const override {
     Arguments values{};
     const std::int64_t ldx = problem_.m == 1 ? problem_.k : o.ldx;
     GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * element_bytes_, plan_.swapped ? values.b : values.a));
-    GEMMTUNE_RETURN_IF_ERROR(
-        w_map_.at(o.w, problem_.k * element_bytes_, plan_.swapped ? values.a : values.b));
+    if (problem_.bpreshuffle) {
+      values.packed = packed_weight(problem_, o.w);
+    } else {
+      GEMMTUNE_RETURN_IF_ERROR(
+          w_map_.at(o.w, problem_.k * element_bytes_, plan_.swapped ? values.a : values.b));
+    }
     values.bias = o.bias;
     values.x_scale = static_cast<const float*>(o.x_scale);
     values.w_scale = static_cast<const float*>(o.w_scale);
@@ -91,7 +97,7 @@ class WgmmaKernel final : public Kernel {
   gpu::LaunchShape shape_;
 };
 
-class WgmmaFamily final : public KernelFamily {
+class WgmmaFamily final : public gpu::CompiledFamily {
  public:
   WgmmaFamily(gpu::Runtime& runtime, const api::Driver& driver)
       : runtime_(runtime),
@@ -105,11 +111,14 @@ class WgmmaFamily final : public KernelFamily {
   }
   int tie_rank() const override { return 11; }
   Status accepts(const Problem& problem) const override;
-  std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
+  std::optional<WeightLayout> packed_layout(const Problem&) const override {
+    return WeightLayout::tile64x128;
+  }
   Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override {
     return default_wgmma_config(problem, runtime_.limits());
   }
+  Result<gpu::Source> source(const Problem& problem, const Config& config) const override;
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     return predicted_wgmma(problem, plan(problem, config), runtime_.limits());
@@ -130,7 +139,7 @@ class WgmmaFamily final : public KernelFamily {
 };
 
 Status WgmmaFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(name(), problem));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(name(), problem, gpu::Weights::packed_too));
   const auto refuse = [&](std::string_view subject, std::string detail) {
     return Status::unsupported("wgmma: {}: {}", subject, detail);
   };
@@ -165,6 +174,11 @@ Space WgmmaFamily::space(const Problem& problem) const {
   rule("cluster", Rule::build,
        [](auto&, auto&, const WgmmaPlan& plan, auto&) { return refuse_wgmma_cluster(plan); },
        {"ca", "cb", "c"});
+  if (problem.bpreshuffle) {
+    rule("packed", Rule::build,
+         [](auto&, auto&, const WgmmaPlan& plan, auto&) { return refuse_wgmma_packed(plan); },
+         {"sw", "ta", "tb", "ca", "cb"});
+  }
   rule("fits", Rule::build,
        [](auto&, auto&, const WgmmaPlan& plan, const gpu::Limits& most) { return refuse_wgmma(plan, most); },
        {});
@@ -181,7 +195,7 @@ Space WgmmaFamily::space(const Problem& problem) const {
   return space;
 }
 
-Result<std::unique_ptr<Kernel>> WgmmaFamily::build(const Problem& problem, const Config& config) const {
+Result<gpu::Source> WgmmaFamily::source(const Problem& problem, const Config& config) const {
   GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
   if (const std::string refusal = space(problem).build_refusal(config); !refusal.empty())
     return Status::unsupported("wgmma: {}", refusal);
@@ -196,8 +210,16 @@ Result<std::unique_ptr<Kernel>> WgmmaFamily::build(const Problem& problem, const
   source.defines.push_back(fmt::format("SPLIT={}", planned.split > 1 ? 1 : 0));
   source.defines.push_back(fmt::format("PIECES={}", planned.pieces));
   source.defines.push_back(fmt::format("BIAS={}", problem.bias ? 1 : 0));
-  auto program = runtime_.load(source);
+  source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
+  return source;
+}
+
+Result<std::unique_ptr<Kernel>> WgmmaFamily::build(const Problem& problem, const Config& config) const {
+  const auto needed = source(problem, config);
+  if (!needed.ok()) return needed.status();
+  auto program = runtime_.load(*needed);
   if (!program.ok()) return program.status();
+  const WgmmaPlan planned = plan(problem, config);
   GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(planned.shared_bytes)));
   return std::unique_ptr<Kernel>(
       std::make_unique<WgmmaKernel>(driver_, std::move(*program), problem, planned));

@@ -347,8 +347,8 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 32, 1) wgmma(const __gr
   at.scratch = (at.arrived + 8u + 15u) & ~15u;
   const int sharing = a.ca * a.cb;
   if (threadIdx.x == CONSUMERS) {
-    prefetch_map(&a.a);
-    prefetch_map(&a.b);
+    if (!(PACKED && SWAP)) prefetch_map(&a.a);
+    if (!PACKED || SWAP) prefetch_map(&a.b);
     for (int i = 0; i < a.stages; ++i) {
       barrier_init(at.full + 8u * (unsigned)i, 1);
       barrier_init(at.empty + 8u * (unsigned)i, (unsigned)(WARPS_A_STAGE * sharing));

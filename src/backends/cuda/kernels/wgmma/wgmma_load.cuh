@@ -6,7 +6,7 @@
 // loads its part of what is shared and sends it to all), or divides k into `split` parts and adds them up in a fixed order.
 //
 // Set from outside: A_ROWS, B_ROWS of a tile, WARPGROUPS (1, 2), TURNS, SWAP, SPLIT (1: blocks divide k), PIECES of 128 bytes of k
-// a stage, BIAS, ELEMENT, OUTPUT, MULTIPLY(d, a, b): one instruction, 64 x B_ROWS, 32 bytes of k, added to d, and SETTLE(d): the
+// a stage, BIAS, PACKED: the weight lies in tiles, ELEMENT, OUTPUT, MULTIPLY(d, a, b): one instruction, 64 x B_ROWS, 32 bytes of k, added to d, and SETTLE(d): the
 // compiler neither moves a use of d across this nor keeps a copy.
 #define A_PIECE (A_ROWS * PIECE_BYTES)
 #define B_PIECE (B_ROWS * PIECE_BYTES)
@@ -35,6 +35,7 @@ struct Arguments {
   int band;              // tiles along A that are worked on together
   int once;              // the weight is read by one tile alone
   int dependent;         // launched before the kernel before it has ended: the weight alone may be read at once
+  PackedWeight packed;   // PACKED: in the place of the weight's map
 };
 
 // `blocks`: the blocks of the cluster that get it, each at the same place
@@ -131,12 +132,24 @@ static __device__ inline Feed feed_of(const Arguments& a, const Part& part) {
 }
 
 static __device__ inline void load_a(const Arguments& a, const Layout& at, const Feed& feed, const Tile& tile, int step, int stage, int i) {
-  copy_box(at.ring + (unsigned)stage * STAGE_BYTES + (unsigned)(i * A_PIECE + feed.a_rows * PIECE_BYTES), &a.a,
-           (step * PIECES + i) * PIECE_ELEMENTS, tile.a + feed.a_rows, at.full + 8u * (unsigned)stage, feed.a_blocks, feed.a_policy);
+  const unsigned to = at.ring + (unsigned)stage * STAGE_BYTES + (unsigned)(i * A_PIECE + feed.a_rows * PIECE_BYTES);
+  const int piece = step * PIECES + i;
+  const unsigned barrier = at.full + 8u * (unsigned)stage;
+#if PACKED && SWAP
+  copy_packed(to, a.packed, A_ROWS / a.cb, piece, tile.a + feed.a_rows, barrier, feed.a_blocks, feed.a_policy);
+#else
+  copy_box(to, &a.a, piece * PIECE_ELEMENTS, tile.a + feed.a_rows, barrier, feed.a_blocks, feed.a_policy);
+#endif
 }
 static __device__ inline void load_b(const Arguments& a, const Layout& at, const Feed& feed, const Tile& tile, int step, int stage, int i) {
-  copy_box(at.ring + (unsigned)stage * STAGE_BYTES + (unsigned)(PIECES * A_PIECE + i * B_PIECE + feed.b_rows * PIECE_BYTES), &a.b,
-           (step * PIECES + i) * PIECE_ELEMENTS, tile.b + feed.b_rows, at.full + 8u * (unsigned)stage, feed.b_blocks, feed.b_policy);
+  const unsigned to = at.ring + (unsigned)stage * STAGE_BYTES + (unsigned)(PIECES * A_PIECE + i * B_PIECE + feed.b_rows * PIECE_BYTES);
+  const int piece = step * PIECES + i;
+  const unsigned barrier = at.full + 8u * (unsigned)stage;
+#if PACKED && !SWAP
+  copy_packed(to, a.packed, B_ROWS / a.ca, piece, tile.b + feed.b_rows, barrier, feed.b_blocks, feed.b_policy);
+#else
+  copy_box(to, &a.b, piece * PIECE_ELEMENTS, tile.b + feed.b_rows, barrier, feed.b_blocks, feed.b_policy);
+#endif
 }
 
 // A dependent launch fills the whole ring with the weight while the kernel before still runs; x follows when it may.

@@ -140,6 +140,12 @@ std::string refuse_wgmma(const WgmmaPlan& plan, const gpu::Limits& limits) {
   return {};
 }
 
+std::string refuse_wgmma_packed(const WgmmaPlan& plan) {
+  const std::int64_t rows = plan.swapped ? plan.a_rows / plan.cb : plan.b_rows / plan.ca;
+  if (rows % 64 != 0 && 64 % rows != 0) return "tile divides the packed weight's tiles of 64 rows";
+  return {};
+}
+
 std::string refuse_wgmma_tile_waste(const Problem& problem, const WgmmaPlan& plan) {
   const std::int64_t rows_a = plan.swapped ? problem.n : problem.m;
   const std::int64_t rows_b = plan.swapped ? problem.m : problem.n;

@@ -51,6 +51,8 @@ std::vector<Parameter> wgmma_parameters();
 std::string refuse_wgmma_tile(const WgmmaPlan& plan);
 std::string refuse_wgmma_cluster(const WgmmaPlan& plan);
 std::string refuse_wgmma(const WgmmaPlan& plan, const gpu::Limits& limits);
+/// The same for a weight in tiles of 64 rows, of which copies are whole tiles or parts of one.
+std::string refuse_wgmma_packed(const WgmmaPlan& plan);
 // Each empty, or why it is not worth a try: for sw, ta and tb, for the whole config, for its ring.
 std::string refuse_wgmma_tile_waste(const Problem& problem, const WgmmaPlan& plan);
 std::string refuse_wgmma_waste(const Problem& problem, const WgmmaPlan& plan, const gpu::Limits& limits);

@@ -14,7 +14,20 @@ struct Arguments {
   const float* w_scale;
   output* y;
   long long m, n, k, ldx, ldy;
+  long long pieces;  // of a row of a packed weight
 };
+
+#if PACKED
+// Tiles of 64 rows x 128 bytes, the 16 bytes at 16 c of row r at 16 (c ^ r % 8): layout tile64x128.
+static __device__ inline element weight_at(const Arguments& a, long long row, long long column) {
+  const long long at = column * (long long)sizeof(element);
+  const long long tile = row / 64 * a.pieces + at / 128;
+  const long long unit = (at % 128 / 16) ^ (row % 8);
+  return a.w[((tile * 64 + row % 64) * 128 + unit * 16 + at % 16) / (long long)sizeof(element)];
+}
+#else
+static __device__ inline element weight_at(const Arguments& a, long long row, long long column) { return a.w[row * a.k + column]; }
+#endif
 
 extern "C" __global__ void __launch_bounds__(256, 1) simt(const Arguments a) {
   __shared__ float x_tile[TILE_K][TILE_M + 1];
@@ -33,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) simt(const Arguments a) {
       for (int i = thread; i < TILE_N * TILE_K; i += 256) {
         const long long row = first_n + i / TILE_K;
         const long long column = first_k + i % TILE_K;
-        w_tile[i % TILE_K][i / TILE_K] = row < a.n && column < a.k ? read_element(a.w[row * a.k + column]) : 0.0f;
+        w_tile[i % TILE_K][i / TILE_K] = row < a.n && column < a.k ? read_element(weight_at(a, row, column)) : 0.0f;
       }
       __syncthreads();
 #pragma unroll

@@ -1,0 +1,15 @@
+// Families whose kernels are compiled at run time: what they compile can be had without building.
+#pragma once
+
+#include "backends/backend.h"
+#include "backends/gpu/runtime.h"
+
+namespace gemmtune::gpu {
+
+class CompiledFamily : public KernelFamily {
+ public:
+  /// What build() gives to Runtime::load. The same errors as build(), before anything is compiled.
+  virtual Result<Source> source(const Problem& problem, const Config& config) const = 0;
+};
+
+}  // namespace gemmtune::gpu

@@ -1,0 +1,123 @@
+// A worker program whose GPU has two families more: `illegal` writes where nothing is mapped, `endless` never
+// ends. Everything else is the GPU's own.
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "backends/backend.h"
+#include "backends/cuda/cuda_runtime.h"
+#include "tuning/worker_main.h"
+
+namespace gemmtune {
+namespace {
+
+class FaultyKernel final : public Kernel {
+ public:
+  FaultyKernel(std::shared_ptr<gpu::Program> program, bool ends)
+      : program_(std::move(program)), ends_(ends) {}
+  std::size_t workspace_bytes() const override { return 0; }
+  WeightLayout weight_layout() const override { return WeightLayout::plain; }
+  Status run(const Operands& operands, void*, Stream stream) const override {
+    // An address that no allocation has.
+    void* at = ends_ ? reinterpret_cast<void*>(std::uintptr_t{0x10}) : operands.y;
+    void* arguments[] = {&at};
+    return program_->launch({}, arguments, stream);
+  }
+
+ private:
+  std::shared_ptr<gpu::Program> program_;
+  bool ends_;
+};
+
+class FaultyFamily final : public KernelFamily {
+ public:
+  FaultyFamily(gpu::Runtime& runtime, std::string name, std::string text, bool ends)
+      : runtime_(runtime), name_(std::move(name)), text_(std::move(text)), ends_(ends) {}
+  std::string_view name() const override { return name_; }
+  int tie_rank() const override { return 99; }
+  Status accepts(const Problem&) const override { return {}; }
+  std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
+  Space space(const Problem&) const override { return {}; }
+  Config default_config(const Problem&) const override { return {}; }
+  Result<std::unique_ptr<Kernel>> build(const Problem&, const Config&) const override {
+    auto program = runtime_.load({name_, text_, {}, "k"});
+    if (!program.ok()) return program.status();
+    return std::unique_ptr<Kernel>(std::make_unique<FaultyKernel>(std::move(*program), ends_));
+  }
+  std::string_view thread_pool() const override { return "gpu"; }
+
+ private:
+  gpu::Runtime& runtime_;
+  std::string name_;
+  std::string text_;
+  bool ends_;
+};
+
+/// Another device with families added.
+class FaultyGpu final : public Device {
+ public:
+  FaultyGpu(std::unique_ptr<Device> real, std::unique_ptr<cuda::CudaRuntime> runtime)
+      : runtime_(std::move(runtime)), real_(std::move(real)) {
+    faulty_.push_back(std::make_unique<FaultyFamily>(
+        *runtime_, "illegal", "extern \"C\" __global__ void k(int* p) { *p = 1; }\n", true));
+    faulty_.push_back(std::make_unique<FaultyFamily>(
+        *runtime_, "endless",
+        "extern \"C\" __global__ void k(volatile int* p) { while (*p != 0x7fedcba9) __nanosleep(1000); }\n",
+        false));
+    for (const KernelFamily* family : real_->families()) families_.push_back(family);
+    for (const auto& family : faulty_) families_.push_back(family.get());
+  }
+  const DeviceInfo& info() const override { return real_->info(); }
+  std::span<const KernelFamily* const> families() const override { return families_; }
+  Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes, Placement placement) override {
+    return real_->allocate(bytes, placement);
+  }
+  Status copy_in(void* device, const void* host, std::size_t bytes) override {
+    return real_->copy_in(device, host, bytes);
+  }
+  Status copy_out(void* host, const void* device, std::size_t bytes) override {
+    return real_->copy_out(host, device, bytes);
+  }
+  Status copy_within(void* to, const void* from, std::size_t bytes) override {
+    return real_->copy_within(to, from, bytes);
+  }
+  Status fill(void* device, int byte, std::size_t bytes) override { return real_->fill(device, byte, bytes); }
+  Status synchronize() override { return real_->synchronize(); }
+  Status health() const override { return real_->health(); }
+  Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const override {
+    return real_->packed_bytes(problem, layout);
+  }
+  Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
+                        void* packed) override {
+    return real_->shuffle_weight(problem, layout, plain, packed);
+  }
+  void compile_ahead(const Problem& problem, std::span<const Candidate> candidates) override {
+    real_->compile_ahead(problem, candidates);
+  }
+  Result<double> sample(const SampleRequest& request) override { return real_->sample(request); }
+  std::size_t last_level_cache_bytes() override { return real_->last_level_cache_bytes(); }
+  std::size_t free_memory_bytes() override { return real_->free_memory_bytes(); }
+  Result<Candidate> baseline(const Problem& problem) const override { return real_->baseline(problem); }
+  Result<Candidate> fallback(const Problem& problem) const override { return real_->fallback(problem); }
+
+ private:
+  std::unique_ptr<cuda::CudaRuntime> runtime_;
+  std::unique_ptr<Device> real_;
+  std::vector<std::unique_ptr<KernelFamily>> faulty_;
+  std::vector<const KernelFamily*> families_;
+};
+
+Result<std::unique_ptr<Device>> open_faulty(const std::string& backend, const DeviceRequest& request) {
+  auto device = open_device(backend, request);
+  if (!device.ok()) return device.status();
+  cuda::RuntimeOptions options;
+  options.library_folder = request.module_folder;
+  auto runtime = cuda::CudaRuntime::open(options);
+  if (!runtime.ok()) return runtime.status();
+  return std::unique_ptr<Device>(std::make_unique<FaultyGpu>(std::move(*device), std::move(*runtime)));
+}
+
+}  // namespace
+}  // namespace gemmtune
+
+int main() { return gemmtune::run_worker(gemmtune::open_faulty); }
