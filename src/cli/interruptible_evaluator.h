@@ -14,6 +14,7 @@ class InterruptibleEvaluator final : public Evaluator {
  public:
   InterruptibleEvaluator(Evaluator& inner, std::function<bool()> interrupted);
 
+  bool compiles_ahead() const override { return inner_.compiles_ahead(); }
   void announce(const Problem& problem, std::span<const Candidate> candidates) override;
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override;

@@ -77,7 +77,7 @@ std::vector<std::unique_ptr<Evaluator>> make_evaluators(const TuneOptions& optio
     if (devices.size() > 1) evaluation.policy.pool_limit_bytes = free_bytes / 4 / devices.size();
     WorkerOptions worker;
     worker.launch = {"/proc/self/exe", {"worker"}};
-    worker.backend = options.device.backend;
+    worker.backend = device->info().backend;
     worker.device = device_request(options.device, environment);
     worker.device.text = device->info().name;
     worker.device.threads = 0;  // the name holds the cores that were chosen

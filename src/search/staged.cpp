@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 
@@ -40,6 +41,7 @@ constexpr double clearly_slower = 4;     // times above this multiple of the fas
 constexpr std::size_t survivors_wanted =
     16;                                  // of the usual number of samples; half of them get twice as many
 constexpr double exploring_share = 0.7;  // of the problem's time; the rest goes to halving
+constexpr std::size_t most_likely = 16;  // candidates that are named before they are asked for
 constexpr std::size_t budget_step = 16;  // candidates between two looks at the clock
 // A candidate is dropped at once when even its fastest sample is slower than the incumbent's slowest by this
 // share. One or two samples may hold a stall of a shared machine, hence the wider margin.
@@ -109,6 +111,24 @@ class Staged final : public Strategy {
       if (SearchStep step = most_promising(points); !step.candidates.empty()) return step;
     }
     return halving(points);
+  }
+
+  std::vector<std::size_t> likely_next(std::span<const SearchPoint> points) const override {
+    std::vector<std::pair<double, std::size_t>> expected;
+    if (halving_ || !std::isfinite(fastest_)) return {};
+    for (const auto& family : families_) {
+      for (std::size_t member = 0; member < family->members.size(); ++member) {
+        const std::size_t i = family->members[member];
+        if (!open(points, i)) continue;
+        expected.emplace_back(expected_improvement(family->surrogate.belief(member), std::log(fastest_)), i);
+      }
+    }
+    const std::size_t count = std::min(most_likely, expected.size());
+    std::partial_sort(expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(count), expected.end(),
+                      std::greater<>());
+    std::vector<std::size_t> likely;
+    for (std::size_t i = 0; i < count; ++i) likely.push_back(expected[i].second);
+    return likely;
   }
 
  private:

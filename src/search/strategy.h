@@ -44,6 +44,11 @@ class Strategy {
   virtual std::string_view name() const = 0;
   /// Called until it answers an empty step. `seconds_left` is infinite without a budget.
   virtual SearchStep next(std::span<const SearchPoint> points, double seconds_left) = 0;
+  /// What steps after this one may ask for, the likeliest first: worth compiling beside the measuring.
+  virtual std::vector<std::size_t> likely_next(std::span<const SearchPoint> points) const {
+    (void)points;
+    return {};
+  }
 };
 
 /// One phrase a strategy for --help.

@@ -28,6 +28,8 @@ struct FinalsResult {
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
+  /// Whether announcing candidates is of any use.
+  virtual bool compiles_ahead() const { return false; }
   /// The candidates that the next calls of screen will ask for, in this order; replaces what was announced
   /// before. A hint: what they need may be compiled beside the measuring.
   virtual void announce(const Problem& problem, std::span<const Candidate> candidates) {

@@ -26,6 +26,7 @@ class InProcessEvaluator final : public Evaluator {
   InProcessEvaluator(Device& device, const InProcessOptions& options);
   ~InProcessEvaluator() override;
 
+  bool compiles_ahead() const override { return device_.info().backend != "cpu"; }
   void announce(const Problem& problem, std::span<const Candidate> candidates) override;
   /// A candidate that was screened before is not built or checked again: it only gets its further samples.
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,

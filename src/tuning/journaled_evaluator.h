@@ -30,6 +30,7 @@ class JournaledEvaluator final : public Evaluator {
   /// All must outlive this.
   JournaledEvaluator(Evaluator& inner, Journal& journal, const Device& device, JournalOptions options);
 
+  bool compiles_ahead() const override { return inner_.compiles_ahead(); }
   void announce(const Problem& problem, std::span<const Candidate> candidates) override;
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override;

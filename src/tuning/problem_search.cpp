@@ -43,7 +43,11 @@ Result<std::vector<Trial>> search_problem(const Problem& problem,
        step = strategy.next(state.points, seconds_left())) {
     std::vector<Candidate> batch;
     for (const std::size_t i : step.candidates) batch.push_back(candidates[i].candidate);
-    evaluator.announce(problem, batch);
+    if (evaluator.compiles_ahead()) {
+      std::vector<Candidate> ahead = batch;
+      for (const std::size_t i : strategy.likely_next(state.points)) ahead.push_back(candidates[i].candidate);
+      evaluator.announce(problem, ahead);
+    }
     auto outcomes = evaluator.screen(problem, batch, step.samples, [&] {
       const bool stopping = stop();
       any = true;

@@ -22,6 +22,7 @@ class RecordingEvaluator final : public Evaluator {
   RecordingEvaluator(Evaluator& inner, RecordingWriter& writer, const Device& device,
                      const std::vector<ShapeRow>& shapes, SecondsClock clock = steady_seconds);
 
+  bool compiles_ahead() const override { return inner_.compiles_ahead(); }
   void announce(const Problem& problem, std::span<const Candidate> candidates) override;
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override;

@@ -44,6 +44,7 @@ class WorkerEvaluator final : public Evaluator {
   explicit WorkerEvaluator(WorkerOptions options);
   ~WorkerEvaluator() override;
 
+  bool compiles_ahead() const override { return options_.backend != "cpu"; }
   /// Tells the worker in pieces, as screening goes on. Where a worker is lost, the rest is not announced to
   /// the next one: if the compiler did it, that one meets it while its own candidate is built.
   void announce(const Problem& problem, std::span<const Candidate> candidates) override;

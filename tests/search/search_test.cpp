@@ -186,6 +186,30 @@ TEST(Staged, LooksAtFewOfALargeSpaceAndTakesMoreSamplesOfTheBest) {
   EXPECT_EQ(space.points[space.best()].samples.size(), 6U) << "twice the usual number";
 }
 
+TEST(Staged, NamesAheadWhatItAsksForLater) {
+  TinySpace space(600, 301);
+  auto strategy = staged();
+  std::set<std::size_t> named;
+  int explored = 0;
+  int foreseen = 0;
+  for (SearchStep step = strategy->next(space.points, endless); !step.candidates.empty();
+       step = strategy->next(space.points, endless)) {
+    const bool exploring = step.candidates.size() == 1 && space.points[step.candidates[0]].samples.empty();
+    if (exploring && !named.empty()) {
+      ++explored;
+      foreseen += named.contains(step.candidates[0]) ? 1 : 0;
+    }
+    const auto likely = strategy->likely_next(space.points);
+    EXPECT_LE(likely.size(), 16U);
+    for (const std::size_t i : likely) EXPECT_TRUE(space.points[i].samples.empty()) << i;
+    named.insert(likely.begin(), likely.end());
+    for (const std::size_t i : step.candidates)
+      space.points[i].samples.insert(space.points[i].samples.end(), static_cast<std::size_t>(step.samples), space.cost[i]);
+  }
+  EXPECT_GE(explored, 20);
+  EXPECT_GE(foreseen, explored / 2);
+}
+
 TEST(Staged, MeasuresASmallSpaceWhole) {
   TinySpace space(60, 20);
   space.search(*staged());

@@ -83,7 +83,7 @@ TEST_F(Evaluating, a_sample_lasts_long_enough_within_iterations) {
 TEST_F(Evaluating, screened_candidates_are_compared_through_the_canary_of_their_pool) {
   device.single_calls = true;
   const auto drifting = [](double least) {
-    return [least](const Problem&, Random&, double now) { return least * (1 + now * 1e-4); };
+    return [least](const Problem&, Random&, double now) { return least * (1 + now * 1e-5); };
   };
   const Candidate a = device.add({.name = "a", .cost = drifting(50)});
   const Candidate b = device.add({.name = "b", .cost = drifting(40)});
