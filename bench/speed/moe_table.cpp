@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <numeric>
 
 #include "base/random.h"
 #include "measure/statistics.h"
@@ -225,13 +226,21 @@ class TokenRun {
   Result<MoeRow> rounds(std::vector<Contestant>& field) {
     std::vector<std::vector<double>> times(field.size());
     PoolTurns pools(device_);
-    for (int round = 0; round < plan_.rounds; ++round)
-      for (std::size_t i = 0; i < field.size(); ++i) {
+    std::vector<std::size_t> order(field.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    Random random(5);
+    for (int round = 0; round < plan_.rounds; ++round) {
+      // One change of thread pools a round: those of others come last.
+      shuffle(order, random);
+      std::stable_partition(order.begin(), order.end(),
+                            [&](std::size_t i) { return field[i].thread_pool == "own"; });
+      for (const std::size_t i : order) {
         pools.next(field[i]);
         const auto time = sampler_.sample(field[i].timed);
         if (!time.ok()) return time.status();
         times[i].push_back(*time);
       }
+    }
     MoeRow row;
     row.threads = plan_.threads;
     row.tokens = problem_.m;

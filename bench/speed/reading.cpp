@@ -8,16 +8,31 @@ namespace {
 constexpr std::size_t line_bytes = 64;
 typedef std::uint64_t Line __attribute__((vector_size(line_bytes)));
 
-/// Four lines a step, so that four sums hide the latency of their additions.
+/// Four lines a step, so that four sums hide the latency of their additions. With loads of whole lines where
+/// the machine has them: smaller ones draw a quarter less from memory.
+#if defined(__x86_64__)
+__attribute__((target_clones("avx512f", "avx2", "default")))
+#endif
 void read_lines(const char* from, std::size_t lines, std::size_t ahead) {
-  Line sums[4] = {};
-  for (std::size_t line = 0; line + 4 <= lines; line += 4, from += 4 * line_bytes) {
-    for (std::size_t i = 0; i < 4; ++i) {
-      if (ahead != 0) __builtin_prefetch(from + ahead + i * line_bytes);
-      sums[i] ^= *reinterpret_cast<const Line*>(from + i * line_bytes);
+  // Names of their own: an array of sums would live in memory.
+  Line a{};
+  Line b{};
+  Line c{};
+  Line d{};
+  for (std::size_t at = 0; at + 4 <= lines; at += 4, from += 4 * line_bytes) {
+    if (ahead != 0) {
+      __builtin_prefetch(from + ahead);
+      __builtin_prefetch(from + ahead + line_bytes);
+      __builtin_prefetch(from + ahead + 2 * line_bytes);
+      __builtin_prefetch(from + ahead + 3 * line_bytes);
     }
+    const auto* line = reinterpret_cast<const Line*>(from);
+    a ^= line[0];
+    b ^= line[1];
+    c ^= line[2];
+    d ^= line[3];
   }
-  const Line all = sums[0] ^ sums[1] ^ sums[2] ^ sums[3];
+  const Line all = a ^ b ^ c ^ d;
   __asm__ volatile("" : : "m"(all));
 }
 

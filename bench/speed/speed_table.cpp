@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "speed/moe_table.h"
 #include "speed/table.h"
 
@@ -36,6 +37,7 @@ void print_row(const Row& row) {
               static_cast<long>(row.size.k), row.microseconds, row.gigabytes_per_second, row.share,
               row.share_spread);
   if (row.over_library) std::printf("  library %.3f ±%.3f", *row.over_library, row.library_spread);
+  if (row.over_blas) std::printf("  openblas %.3f ±%.3f", *row.over_blas, row.blas_spread);
   if (row.over_bf16) std::printf("  bf16 %.3f ±%.3f", *row.over_bf16, row.bf16_spread);
   std::printf("  %s\n", row.kernel.c_str());
   std::fflush(stdout);
@@ -57,6 +59,10 @@ nlohmann::json json_row(const Row& row) {
     out["library"] = row.library;
     out["over_library"] = *row.over_library;
     out["over_library_spread"] = row.library_spread;
+  }
+  if (row.over_blas) {
+    out["over_openblas"] = *row.over_blas;
+    out["over_openblas_spread"] = row.blas_spread;
   }
   if (row.over_bf16) {
     out["over_bf16"] = *row.over_bf16;
@@ -82,6 +88,7 @@ class GeometricMean {
 struct Means {
   GeometricMean share;
   GeometricMean library;
+  GeometricMean blas;
   GeometricMean bf16;
 };
 
@@ -96,12 +103,14 @@ void print_means(const std::vector<Row>& rows) {
     Means& means = all[row.line + " T=" + std::to_string(row.threads) + " " + range_of(row.m)];
     means.share.add(row.share);
     if (row.over_library) means.library.add(*row.over_library);
+    if (row.over_blas) means.blas.add(*row.over_blas);
     if (row.over_bf16) means.bf16.add(*row.over_bf16);
   }
   std::printf("\ngeometric means\n");
   for (const auto& [name, means] : all) {
     std::printf("%-26s roofline %.3f", name.c_str(), means.share.value());
     if (!means.library.empty()) std::printf("  library %.3f", means.library.value());
+    if (!means.blas.empty()) std::printf("  openblas %.3f", means.blas.value());
     if (!means.bf16.empty()) std::printf("  bf16 %.3f", means.bf16.value());
     std::printf("\n");
   }
@@ -118,11 +127,35 @@ Plan plan_of(const Options& options, int threads) {
   return plan;
 }
 
+/// The words of --ops: the dense operations (none where only mixtures are asked for) and whether mixtures
+/// are.
+struct Asked {
+  std::vector<Line> lines;
+  bool mixtures = false;
+};
+
+Result<Asked> asked_of(const std::string& operations) {
+  Asked asked{{}, operations.empty()};
+  std::string dense;
+  for (const std::string_view word : split(operations, ',')) {
+    if (word == "moe") {
+      asked.mixtures = true;
+      continue;
+    }
+    if (!dense.empty()) dense += ',';
+    dense += word;
+  }
+  if (asked.mixtures && dense.empty() && !operations.empty()) return asked;
+  auto lines = lines_named(dense);
+  if (!lines.ok()) return lines.status();
+  asked.lines = std::move(*lines);
+  return asked;
+}
+
 /// The rows of the dense operations in `rows`, those of mixtures are printed as they come.
 Status run(const Options& options, std::vector<Row>& rows, nlohmann::json& mixtures) {
-  const bool moe = options.operations == "moe";
-  const auto lines = lines_named(moe ? "bf16" : options.operations);
-  if (!lines.ok()) return lines.status();
+  const auto asked = asked_of(options.operations);
+  if (!asked.ok()) return asked.status();
   for (const int threads : options.threads) {
     DeviceRequest request;
     request.text = "cpu";
@@ -131,8 +164,8 @@ Status run(const Options& options, std::vector<Row>& rows, nlohmann::json& mixtu
     auto device = open_device("cpu", request);
     if (!device.ok()) return device.status();
     Plan plan = plan_of(options, threads);
-    plan.lines = *lines;
-    if (moe) {
+    plan.lines = asked->lines;
+    if (asked->mixtures) {
       GEMMTUNE_RETURN_IF_ERROR(run_mixtures(**device, plan, [&](const MoeRow& row) {
         if (options.json) {
           mixtures.push_back(json_row(row));
@@ -140,7 +173,6 @@ Status run(const Options& options, std::vector<Row>& rows, nlohmann::json& mixtu
           print_row(row);
         }
       }));
-      continue;
     }
     GEMMTUNE_RETURN_IF_ERROR(run_plan(**device, plan, [&](const Row& row) {
       rows.push_back(row);
@@ -158,9 +190,8 @@ int main(int argc, char** argv) {
       "own "
       "bf16, side by side, with cold weights.");
   Options options;
-  app.add_option(
-      "--ops", options.operations,
-      "bf16, f32, int8, fp8, blockscale, mxfp4, separated by commas (default: all of these); or moe");
+  app.add_option("--ops", options.operations,
+                 "bf16, f32, int8, fp8, blockscale, mxfp4, moe, separated by commas (default: all of these)");
   app.add_option("--m", options.ms, "rows of x, separated by commas")->delimiter(',')->capture_default_str();
   app.add_option("--threads", options.threads, "numbers of threads, separated by commas")
       ->delimiter(',')
@@ -177,7 +208,7 @@ int main(int argc, char** argv) {
   app.add_option("--ms", options.milliseconds, "length of a sample, milliseconds")
       ->check(CLI::Range(0.01, 1000.0))
       ->capture_default_str();
-  app.add_flag("--quick", options.quick, "one size, M = 1 and 16, few rounds: under a minute");
+  app.add_flag("--quick", options.quick, "one size, M = 1 and 16, few rounds: two minutes");
   app.add_flag("--json", options.json, "one JSON document instead of lines");
   CLI11_PARSE(app, argc, argv);
   std::vector<Row> rows;

@@ -34,6 +34,7 @@ struct Field {
   Contestant ours;
   Contestant* read = nullptr;
   std::optional<Contestant> library;
+  std::optional<Contestant> blas;
   std::optional<Contestant> bf16;
 };
 
@@ -41,6 +42,7 @@ struct Times {
   std::vector<double> ours;
   std::vector<double> read;
   std::vector<double> library;
+  std::vector<double> blas;
   std::vector<double> bf16;
 };
 
@@ -52,15 +54,20 @@ Result<Times> run_rounds(Workplace& workplace, Field& field, int rounds) {
   };
   std::vector<Turn> turns{{&field.ours, &Times::ours}, {field.read, &Times::read}};
   if (field.library) turns.push_back({&*field.library, &Times::library});
+  if (field.blas) turns.push_back({&*field.blas, &Times::blas});
   if (field.bf16) turns.push_back({&*field.bf16, &Times::bf16});
   Times times;
   Random random(7);
   PoolTurns pools(workplace.device());
   for (int round = 0; round < rounds; ++round) {
     shuffle(turns, random);
-    // One change of thread pools a round: those of others come last.
-    std::stable_partition(turns.begin(), turns.end(),
-                          [](const Turn& turn) { return turn.contestant->thread_pool == "own"; });
+    // One change to each thread pool a round: those of others come last.
+    std::stable_sort(turns.begin(), turns.end(), [](const Turn& a, const Turn& b) {
+      const auto rank = [](const Turn& turn) {
+        return turn.contestant->thread_pool == "own" ? 0 : turn.contestant->thread_pool == "openmp" ? 1 : 2;
+      };
+      return rank(a) < rank(b);
+    });
     for (const Turn& turn : turns) {
       pools.next(*turn.contestant);
       const auto time = workplace.sample(*turn.contestant);
@@ -95,6 +102,11 @@ Row make_row(const Field& field, const Times& times) {
     row.library = field.library->name;
     row.over_library = over.median;
     row.library_spread = over.spread;
+  }
+  if (field.blas) {
+    const Ratio over = ratio_of(times.blas, times.ours);
+    row.over_blas = over.median;
+    row.blas_spread = over.spread;
   }
   if (field.bf16) {
     const Ratio over = ratio_of(times.bf16, times.ours);
@@ -154,6 +166,10 @@ class SizeRun {
     auto library =
         line_.name == "int8" ? int8_library(own, m, plan_.threads) : own.library(m, WeightLayout::onednn);
     if (library.ok()) field.library = std::move(*library);
+    if (line_.name == "f32") {
+      auto blas = own.blas(m);
+      if (blas.ok()) field.blas = std::move(*blas);
+    }
     if (bf16 == nullptr) return {};
     auto wide = bf16->fastest(m, plan_.tries);
     if (!wide.ok()) return wide.status();

@@ -51,6 +51,8 @@ struct Row {
   std::string library;
   std::optional<double> over_library;  // library / ours
   double library_spread = 0;
+  std::optional<double> over_blas;  // OpenBLAS on the plain weight / ours
+  double blas_spread = 0;
   std::optional<double> over_bf16;  // our bf16 / ours
   double bf16_spread = 0;
 };

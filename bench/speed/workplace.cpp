@@ -112,6 +112,18 @@ Result<Contestant> Workplace::library(std::int64_t m, WeightLayout layout) {
   return contestant(*family, problem, candidate->config);
 }
 
+Result<Contestant> Workplace::blas(std::int64_t m) {
+  Problem problem = largest_;
+  problem.m = m;
+  problem.weight_layout = WeightLayout::plain;
+  problem.bpreshuffle = false;
+  const KernelFamily* family = device_.find_family("openblas");
+  if (family == nullptr) return Status::not_found("no OpenBLAS on this machine");
+  GEMMTUNE_RETURN_IF_ERROR(family->accepts(problem));
+  device_.quiesce(family->thread_pool());
+  return contestant(*family, problem, family->default_config(problem));
+}
+
 Result<Contestant> Workplace::roofline(WeightLayout layout) {
   const auto bytes = device_.packed_bytes(largest_, layout);
   if (!bytes.ok()) return bytes.status();

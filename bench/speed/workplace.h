@@ -45,6 +45,8 @@ class Workplace {
   Result<Contestant> fastest(std::int64_t m, int tries);
   /// The library's kernel; `not_found` where there is none.
   Result<Contestant> library(std::int64_t m, WeightLayout layout);
+  /// OpenBLAS on the plain weight (it knows no packed one); `not_found` where there is none.
+  Result<Contestant> blas(std::int64_t m);
   /// A streaming read of the weights in `layout`, by all threads.
   Result<Contestant> roofline(WeightLayout layout);
   Result<double> sample(Contestant& contestant);

@@ -132,6 +132,14 @@ std::vector<Config> some_configs(const KernelFamily& family, const Problem& prob
                                  Random& random) {
   const Space space = family.space(problem);
   std::vector<Config> configs{family.default_config(problem)};
+  // A name is a promise: it reads back.
+  std::vector<std::string> keys;
+  for (const Parameter& parameter : space.parameters()) keys.push_back(parameter.key);
+  std::size_t at = 0;
+  for (const auto& [key, value] : configs[0].settings()) {
+    while (at < keys.size() && keys[at] != key) ++at;
+    EXPECT_LT(at, keys.size()) << key << " stands out of order in " << configs[0].text();
+  }
   for (int attempt = 0; attempt < 300 && static_cast<int>(configs.size()) <= wanted; ++attempt) {
     Config config;
     for (const Parameter& parameter : space.parameters())
@@ -203,6 +211,25 @@ TEST_P(OperationKernels, MixturesAreRight) {
       check_all(*family, problem, 3);
     }
   EXPECT_GT(runs_, 60);
+}
+
+/// Rows of the weight as they lie: k in several pieces, blocks with one row and with several tiles of them.
+TEST_P(OperationKernels, EveryConfigOfRowsAsTheyLieIsRight) {
+  const auto family = make_moe_family(GetParam().set, 2);
+  const Problem problem = moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {40, 66, 1100});
+  const Truth truth = truth_of(problem);
+  for (const Config& config : family->space(problem).enumerate()) {
+    if (config.number("rows") != 1) continue;
+    const auto kernel = family->build(problem, config);
+    ASSERT_TRUE(kernel.ok()) << kernel.message();
+    const auto y = run_kernel(**kernel, problem, truth, serial_);
+    ASSERT_EQ(verdict(problem, truth, y), "") << config.text();
+    TwoThreadExecutor two;
+    ASSERT_EQ(run_kernel(**kernel, problem, truth, two), y) << config.text();
+    ++runs_;
+  }
+  const bool there = GetParam().set.at(Isa::avx512bf16) != nullptr;
+  EXPECT_EQ(runs_ > 10, there) << runs_;
 }
 
 /// One scale for all rows is one number, wherever the operation allows it.

@@ -204,7 +204,8 @@ TEST(Staged, NamesAheadWhatItAsksForLater) {
     for (const std::size_t i : likely) EXPECT_TRUE(space.points[i].samples.empty()) << i;
     named.insert(likely.begin(), likely.end());
     for (const std::size_t i : step.candidates)
-      space.points[i].samples.insert(space.points[i].samples.end(), static_cast<std::size_t>(step.samples), space.cost[i]);
+      space.points[i].samples.insert(space.points[i].samples.end(), static_cast<std::size_t>(step.samples),
+                                     space.cost[i]);
   }
   EXPECT_GE(explored, 20);
   EXPECT_GE(foreseen, explored / 2);

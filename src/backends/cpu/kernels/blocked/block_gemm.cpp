@@ -7,6 +7,9 @@ namespace {
 
 constexpr std::int64_t max_columns = 64;
 constexpr std::int64_t block_scale_chunks = 4;  // of 128 elements
+// Of rows as they lie: half of an inner cache of 48 KiB, and what hides the latency of memory.
+constexpr std::int64_t inner_cache_x_bytes = 24 << 10;
+constexpr std::int64_t rows_ahead_bytes = 8 << 10;
 
 int stored_of(DataType type) {
   switch (type) {
@@ -317,25 +320,37 @@ BlockGemm::Block BlockGemm::accumulate(std::int64_t rows, const char* packed, co
   return block;
 }
 
-/// All row tiles meet a few rows of the weight before the next ones are read.
+/// All row tiles meet a few rows of the weight before the next ones are read. Of each row a piece is taken
+/// for which x's stays in the inner cache; the first row tile draws it from memory and fetches the rows that
+/// follow.
 void BlockGemm::multiply_rows(const Block& block) const {
   const std::int64_t stride = bytes_of(format_.w.type, format_.w.columns);
   const char* w = static_cast<const char*>(block.weight->w) + block.first * stride;
-  const std::int64_t ldc = block.panels * panel_columns;
-  for (std::int64_t row = 0; row < block.columns; row += tile_.nr)
-    for (std::int64_t tile = 0; tile < block.tiles.count(); ++tile)
-      find(rows_, block.tiles.size(tile), tile_.nr)
-          ->run({.x = block.packed + tile * tile_bytes(),
-                 .x_stride = 0,
-                 .w = w + row * stride,
-                 .w_stride = stride,
-                 .rows = std::min(tile_.nr, block.columns - row),
-                 .k = format_.w.columns,
-                 .c = tile_place(block, tile) + row,
-                 .ldc = ldc,
-                 .accumulate = false,
-                 // The next rows, while the first row tile draws these ones from memory.
-                 .prefetch = tile == 0 ? tile_.nr * stride : 0});
+  const std::int64_t x_bytes = block.tiles.count() * tile_bytes();
+  const std::int64_t pieces = ceil_div(x_bytes, inner_cache_x_bytes);
+  const std::int64_t piece = round_up(ceil_div(chunks_, pieces), block_scale_chunks);
+  const std::int64_t ahead = ceil_div(rows_ahead_bytes, tile_.nr * bytes_of(format_.w.type, piece * 32));
+  const std::int64_t at_once = block.tiles.count() == 1 ? block.columns : tile_.nr;
+  const RowKernel kernels[] = {find(rows_, tile_.mr, tile_.nr)->run,
+                               find(rows_, block.tiles.last_mr, tile_.nr)->run};
+  for (std::int64_t chunk = 0; chunk < chunks_; chunk += piece) {
+    const std::int64_t k = chunk * chunk_elements;
+    const std::int64_t count = std::min(piece * chunk_elements, format_.w.columns - k);
+    const char* from = w + bytes_of(format_.w.type, k);
+    for (std::int64_t row = 0; row < block.columns; row += at_once)
+      for (std::int64_t tile = 0; tile < block.tiles.count(); ++tile)
+        kernels[tile + 1 == block.tiles.count()](
+            {.x = block.packed + tile * tile_bytes() + k * block.tiles.size(tile) * compute_bytes_,
+             .x_stride = 0,
+             .w = from + row * stride,
+             .w_stride = stride,
+             .rows = std::min(at_once, block.columns - row),
+             .k = count,
+             .c = tile_place(block, tile) + row,
+             .ldc = block.panels * panel_columns,
+             .accumulate = chunk > 0,
+             .prefetch = tile == 0 ? ahead * tile_.nr * stride : 0});
+  }
 }
 
 BlockSums BlockGemm::finish(const Block& block, std::int64_t tile) const {

@@ -72,7 +72,7 @@ struct BlockWeight {
 
 /// Sums of one register tile, scaled: rows × columns of them, rows ldt floats apart.
 struct BlockSums {
-  const float* sums = nullptr;
+  float* sums = nullptr;  // the receiver may write over them
   std::int64_t ldt = 0;
   std::int64_t first_row = 0;
   std::int64_t rows = 0;

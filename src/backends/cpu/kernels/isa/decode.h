@@ -1,5 +1,6 @@
 // The second seam between portable code and the files of one instruction set: decoding of small types,
-// integer panels and scales. Rules as in micro.h: plain structs and function pointers, no standard template.
+// integer panels, scales, and what mixtures of experts do beside multiplying. Rules as in micro.h: plain
+// structs and function pointers, no standard template.
 //
 // A small type is decoded to the compute type, exactly, before panel kernels meet it: int8 pairs to int16 for
 // integer arithmetic, all else to bf16 or float32, which hold every value (and its e8m0 scale) without
@@ -54,6 +55,27 @@ struct ScaleArgs {
 };
 using Scale = void (*)(const ScaleArgs&);
 
+/// out[i] = silu(gate[i] · weight) · up[i] · weight, with silu(v) = v / (1 + e^−v); without `up` (null) its
+/// factor and weight are left out. `out` may be one of the others.
+struct SiluArgs {
+  const float* gate;
+  const float* up;
+  float weight;
+  long count;
+  float* out;
+};
+using Silu = void (*)(const SiluArgs&);
+
+/// sum[i] = or += row[i] · factor; `row` may be `sum`.
+struct AddRowArgs {
+  const float* row;
+  float factor;
+  long count;
+  float* sum;
+  bool add;
+};
+using AddRow = void (*)(const AddRowArgs&);
+
 struct DecodeKernels {
   DecodeRow row[compute_types][stored_types];  // null where the pair makes no sense
   DecodePanel panel[compute_types][stored_types];
@@ -62,6 +84,8 @@ struct DecodeKernels {
   PackPanel pack_integer_panel;
   Scale scale;
   Scale scale_integer;
+  Silu silu;
+  AddRow add_row;
 };
 
 extern const DecodeKernels scalar_decode_kernels;

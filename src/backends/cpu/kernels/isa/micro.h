@@ -29,7 +29,7 @@ struct PanelArgs {
 using PanelKernel = void (*)(const PanelArgs&);
 
 /// c[m · ldc + row] (+)= packed x[m] · w[row] for rows of a plain weight; m runs over all mr, row over `rows`
-/// ≤ nr.
+/// (at most nr for tile units).
 struct RowArgs {
   const void* x;  // [chunks][mr][32]; where rows_read_x_panels: mr / 16 panels of x, x_stride bytes apart
   long x_stride;

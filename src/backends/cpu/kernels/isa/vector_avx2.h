@@ -24,6 +24,12 @@ inline float sum(Vec v) {
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
+/// totals[i] = the sum of the i-th vector.
+inline void sum_four(Vec a, Vec b, Vec c, Vec d, float* totals) {
+  const __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+  _mm_storeu_ps(totals, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+}
+
 inline IVec zip_low(IVec a, IVec b) { return __builtin_shuffle(a, b, IVec{0, 8, 1, 9, 2, 10, 3, 11}); }
 inline IVec zip_high(IVec a, IVec b) { return __builtin_shuffle(a, b, IVec{4, 12, 5, 13, 6, 14, 7, 15}); }
 

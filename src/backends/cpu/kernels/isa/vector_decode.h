@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backends/cpu/kernels/isa/decode.h"
+#include "backends/cpu/kernels/isa/vector_mixture.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -237,7 +238,9 @@ constexpr DecodeKernels decode_tables(PanelList integer_panels, PackX pack_x, Pa
           .pack_integer_x = pack_x,
           .pack_integer_panel = pack_panel,
           .scale = scale_tile<FloatTile>,
-          .scale_integer = scale_tile<IntegerTile>};
+          .scale_integer = scale_tile<IntegerTile>,
+          .silu = silu_row,
+          .add_row = add_row};
 }
 
 }  // namespace

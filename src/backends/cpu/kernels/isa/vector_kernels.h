@@ -81,26 +81,60 @@ inline __attribute__((always_inline)) void multiply_chunk(const char* x, const c
   }
 }
 
-/// Dot products along k. Rows past args.rows repeat the last one and are dropped.
-template <typename Source, int mr, int nr>
-void row_kernel(const RowArgs& args) {
+/// c[m · ldc + row] (+)= the lanes of sums[m][row], added up; those of four rows of x at once.
+template <int mr, int nr>
+inline __attribute__((always_inline)) void put_sums(const Vec (&sums)[mr][nr], const RowArgs& args) {
+  constexpr int fours = mr / 4 * 4;
+#pragma GCC unroll 32
+  for (int row = 0; row < nr; ++row) {
+    if (row >= args.rows) continue;
+    float totals[mr];
+    if constexpr (fours > 0) {
+#pragma GCC unroll 8
+      for (int m = 0; m < fours; m += 4)
+        sum_four(sums[m][row], sums[m + 1][row], sums[m + 2][row], sums[m + 3][row], totals + m);
+    }
+    if constexpr (mr % 4 > 0) {
+#pragma GCC unroll 4
+      for (int m = fours; m < mr; ++m) totals[m] = sum(sums[m][row]);
+    }
+#pragma GCC unroll 32
+    for (int m = 0; m < mr; ++m) {
+      float* c = args.c + m * args.ldc + row;
+      *c = (args.accumulate ? *c : 0.0F) + totals[m];
+    }
+  }
+}
+
+/// Dot products of at most nr rows along k. Rows past args.rows repeat the last one and are dropped.
+template <typename Source, int mr, int nr, int chains>
+inline __attribute__((always_inline)) void multiply_rows(const RowArgs& args) {
   constexpr long chunk_bytes = 32 * Source::w_bytes;
-  Vec sums[mr][nr];
+  constexpr long x_bytes = mr * 32 * Source::x_bytes;
+  Vec sums[chains][mr][nr];
+#pragma GCC unroll 4
+  for (int chain = 0; chain < chains; ++chain)
 #pragma GCC unroll 32
-  for (int m = 0; m < mr; ++m)
+    for (int m = 0; m < mr; ++m)
 #pragma GCC unroll 32
-    for (int row = 0; row < nr; ++row) sums[m][row] = Vec{};
+      for (int row = 0; row < nr; ++row) sums[chain][m][row] = Vec{};
   const char* w[nr];
 #pragma GCC unroll 32
   for (int row = 0; row < nr; ++row)
     w[row] = static_cast<const char*>(args.w) + (row < args.rows ? row : args.rows - 1) * args.w_stride;
   const char* x = static_cast<const char*>(args.x);
   const long full = args.k / 32;
-  for (long chunk = 0; chunk < full; ++chunk, x += mr * 32 * Source::x_bytes) {
+  long chunk = 0;
+  for (; chunk + chains <= full; chunk += chains)
+#pragma GCC unroll 4
+    for (int chain = 0; chain < chains; ++chain, x += x_bytes) {
+      const long offset = (chunk + chain) * chunk_bytes;
 #pragma GCC unroll 32
-    for (int row = 0; row < nr; ++row) __builtin_prefetch(w[row] + chunk * chunk_bytes + args.prefetch);
-    multiply_chunk<Source, mr, nr>(x, w, chunk * chunk_bytes, sums);
-  }
+      for (int row = 0; row < nr; ++row) __builtin_prefetch(w[row] + offset + args.prefetch);
+      multiply_chunk<Source, mr, nr>(x, w, offset, sums[chain]);
+    }
+  for (; chunk < full; ++chunk, x += x_bytes)
+    multiply_chunk<Source, mr, nr>(x, w, chunk * chunk_bytes, sums[0]);
   if (args.k % 32 != 0) {
     // The last elements go through a zero-padded copy: nothing past a row's end is read.
     char tail[nr][chunk_bytes];
@@ -111,16 +145,29 @@ void row_kernel(const RowArgs& args) {
                        static_cast<unsigned long>(args.k % 32 * Source::w_bytes));
       tails[row] = tail[row];
     }
-    multiply_chunk<Source, mr, nr>(x, tails, 0, sums);
+    multiply_chunk<Source, mr, nr>(x, tails, 0, sums[0]);
   }
+  if constexpr (chains > 1) {
+#pragma GCC unroll 4
+    for (int chain = 1; chain < chains; ++chain)
 #pragma GCC unroll 32
-  for (int m = 0; m < mr; ++m)
+      for (int m = 0; m < mr; ++m)
 #pragma GCC unroll 32
-    for (int row = 0; row < nr; ++row) {
-      if (row >= args.rows) continue;
-      float* c = args.c + m * args.ldc + row;
-      *c = (args.accumulate ? *c : 0.0F) + sum(sums[m][row]);
-    }
+        for (int row = 0; row < nr; ++row) sums[0][m][row] += sums[chain][m][row];
+  }
+  put_sums<mr, nr>(sums[0], args);
+}
+
+/// Dot products along k, nr rows at a time. Sums of a tile that leaves registers free are kept in `chains`
+/// parts, so that they do not wait for each other.
+template <typename Source, int mr, int nr, int chains = 1>
+void row_kernel(const RowArgs& args) {
+  RowArgs group = args;
+  for (; group.rows > 0; group.rows -= nr) {
+    multiply_rows<Source, mr, nr, chains>(group);
+    group.w = static_cast<const char*>(group.w) + nr * group.w_stride;
+    group.c += nr;
+  }
 }
 
 }  // namespace

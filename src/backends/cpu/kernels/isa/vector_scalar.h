@@ -16,6 +16,12 @@ namespace {
 
 inline Vec fma(Vec a, Vec b, Vec c) { return a * b + c; }
 inline float sum(Vec v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+inline void sum_four(Vec a, Vec b, Vec c, Vec d, float* totals) {
+  totals[0] = sum(a);
+  totals[1] = sum(b);
+  totals[2] = sum(c);
+  totals[3] = sum(d);
+}
 inline IVec zip_low(IVec a, IVec b) { return __builtin_shuffle(a, b, IVec{0, 4, 1, 5}); }
 inline IVec zip_high(IVec a, IVec b) { return __builtin_shuffle(a, b, IVec{2, 6, 3, 7}); }
 

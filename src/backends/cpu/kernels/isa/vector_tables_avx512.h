@@ -37,13 +37,19 @@ struct WideningTables {
   static constexpr int panel_count = 9;
 };
 
+/// Tiles of rows as they lie. One row at a time (nr 1) follows memory, which machines fetch ahead best.
 template <typename Source>
 struct RowTables {
-  static constexpr RowEntry rows[] = {{1, 4, row_kernel<Source, 1, 4>}, {1, 8, row_kernel<Source, 1, 8>},
-                                      {2, 4, row_kernel<Source, 2, 4>}, {2, 8, row_kernel<Source, 2, 8>},
-                                      {4, 4, row_kernel<Source, 4, 4>}, {6, 4, row_kernel<Source, 6, 4>},
-                                      {4, 2, row_kernel<Source, 4, 2>}, {8, 2, row_kernel<Source, 8, 2>}};
-  static constexpr int row_count = 8;
+  static constexpr RowEntry rows[] = {
+      {1, 1, row_kernel<Source, 1, 1, 4>}, {2, 1, row_kernel<Source, 2, 1, 4>},
+      {4, 1, row_kernel<Source, 4, 1, 4>}, {6, 1, row_kernel<Source, 6, 1, 2>},
+      {8, 1, row_kernel<Source, 8, 1, 2>}, {12, 1, row_kernel<Source, 12, 1>},
+      {16, 1, row_kernel<Source, 16, 1>},  {1, 4, row_kernel<Source, 1, 4>},
+      {1, 8, row_kernel<Source, 1, 8>},    {2, 4, row_kernel<Source, 2, 4>},
+      {2, 8, row_kernel<Source, 2, 8>},    {4, 4, row_kernel<Source, 4, 4>},
+      {6, 4, row_kernel<Source, 6, 4>},    {4, 2, row_kernel<Source, 4, 2>},
+      {8, 2, row_kernel<Source, 8, 2>}};
+  static constexpr int row_count = 15;
 };
 
 }  // namespace

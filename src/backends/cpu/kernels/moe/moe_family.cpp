@@ -13,6 +13,14 @@ std::int64_t usual_rows(const Problem& problem) {
   return std::max<std::int64_t>(1, ceil_div(routed_pairs(problem), problem.moe.experts));
 }
 
+/// More rows than nearly all blocks have, where tokens choose experts at random.
+std::int64_t likely_rows(const Problem& problem) {
+  const std::int64_t usual = usual_rows(problem);
+  std::int64_t deviation = 1;
+  while (deviation * deviation < usual) ++deviation;
+  return std::min(problem.m, usual + 3 * deviation);
+}
+
 class MoeFamily final : public KernelFamily {
  public:
   MoeFamily(const KernelSet& set, int threads) : set_(set), threads_(std::max(threads, 1)) {}
@@ -48,7 +56,7 @@ class MoeFamily final : public KernelFamily {
         .absent = "2",
         .meaning = "stages: blocks through both multiplications, or all blocks through one, then the other"});
     add_rows_parameter(set_, tile_format(problem), space);
-    add_tile_constraints(set_, {tile_format(problem), usual_rows(problem)}, space);
+    add_tile_constraints(set_, {tile_format(problem), likely_rows(problem)}, space);
     space.add(Constraint{"second", [this, problem](const Config& config) -> std::string {
                            const BlockTile tile = tile_of(config);
                            const MoeFormats formats = moe_formats(set_, tile.isa, problem);
@@ -79,9 +87,10 @@ class MoeFamily final : public KernelFamily {
   Config default_config(const Problem& problem) const override {
     const BlockFormat format = tile_format(problem);
     Config config = tile_config(default_tile(problem), format);
-    config.set("rows", few_rows_tile(problem) ? 1 : 0);
+    // In the order of the space: names are read back in it.
     config.set("bm", usual_rows(problem) > 32 ? 64 : 32);
     config.set("st", 2);
+    config.set("rows", few_rows_tile(problem) ? 1 : 0);
     return config;
   }
 
@@ -117,14 +126,13 @@ class MoeFamily final : public KernelFamily {
   /// A tile for rows of the weights as they lie, where blocks have so few tokens that packing them would cost
   /// more than it saves.
   std::optional<BlockTile> few_rows_tile(const Problem& problem) const {
-    constexpr std::int64_t few = 8;
+    constexpr std::int64_t few = 16;
     const std::int64_t rows = usual_rows(problem);
     if (rows > few) return std::nullopt;
     for (const Isa isa : levels(problem)) {
       const RowList list = block_rows(set_, isa, tile_format(problem));
-      const std::int64_t nr = rows <= 2 ? 8 : rows <= 6 ? 4 : 2;
-      if (const RowEntry* entry = fitting(list, rows, nr); entry != nullptr)
-        return BlockTile{.isa = isa, .mr = entry->mr, .nr = nr, .kc = 256, .rows = true};
+      if (const RowEntry* entry = fitting(list, likely_rows(problem), 1); entry != nullptr)
+        return BlockTile{.isa = isa, .mr = entry->mr, .nr = 1, .kc = 256, .rows = true};
     }
     return std::nullopt;
   }

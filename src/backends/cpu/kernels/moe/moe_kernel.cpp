@@ -1,18 +1,13 @@
 #include <cmath>
 
 #include "backends/cpu/kernels/moe/moe.h"
-#include "numbers/bfloat16.h"
 
 namespace gemmtune::cpu {
 namespace {
 
 constexpr std::int64_t round_budget = std::int64_t{256} << 20;
 
-float activate(Activation activation, float value) {
-  if (activation == Activation::silu) return value / (1 + std::exp(-value));
-  if (activation == Activation::gelu) return 0.5F * value * (1 + std::erf(value * 0.70710678F));
-  return value;
-}
+float gelu(float value) { return 0.5F * value * (1 + std::erf(value * 0.70710678F)); }
 
 class MoeKernel final : public Kernel {
  public:
@@ -21,6 +16,7 @@ class MoeKernel final : public Kernel {
         settings_(settings),
         shapes_(operand_shapes(problem)),
         formats_(moe_formats(set, settings.tile.isa, problem)),
+        kernels_(decode_kernels(settings.tile.isa)),
         first_(set, formats_.first, settings.tile),
         second_(set, formats_.second, settings.tile),
         threads_(worthwhile_threads(problem, threads)) {
@@ -245,7 +241,7 @@ class MoeKernel final : public Kernel {
 
   struct HiddenColumns {
     std::int64_t first;
-    const float* gates;  // null: the sums are what is activated
+    float* gates;  // null: the sums are what is activated
   };
 
   void put_hidden(const Call& call, const Job& job, const BlockSums& sums,
@@ -255,19 +251,27 @@ class MoeKernel final : public Kernel {
       const std::int64_t position = job.block.first + sums.first_row + row;
       const float weight =
           problem_.moe.doweight_stage1 ? routing_weight(call, order(call).pair_of[position]) : 1;
-      const float* up = sums.sums + row * sums.ldt;
-      const float* gate =
-          columns.gates == nullptr ? up : columns.gates + (sums.first_row + row) * first_.nr();
-      char* out = hidden(call, position) + columns.first * hidden_bytes_;
-      for (std::int64_t i = 0; i < count; ++i) {
-        float value = activate(problem_.moe.activation, gate[i] * weight);
-        if (columns.gates != nullptr) value *= up[i] * weight;
-        if (hidden_bytes_ == 4) {
-          reinterpret_cast<float*>(out)[i] = value;
-        } else {
-          reinterpret_cast<std::uint16_t*>(out)[i] = f32_to_bf16(value);
-        }
-      }
+      const float* up = columns.gates == nullptr ? nullptr : sums.sums + row * sums.ldt;
+      // Activated where they lie: nothing reads the gates (or sums) afterwards.
+      float* gate = columns.gates == nullptr ? sums.sums + row * sums.ldt
+                                             : columns.gates + (sums.first_row + row) * first_.nr();
+      activate({.gate = gate, .up = up, .weight = weight, .count = count, .out = gate});
+      first_.isa().store[static_cast<int>(element_of(formats_.second.x.type))](
+          {.tile = gate,
+           .ldt = count,
+           .rows = 1,
+           .columns = count,
+           .y = hidden(call, position) + columns.first * hidden_bytes_,
+           .ldy = problem_.n});
+    }
+  }
+
+  void activate(const SiluArgs& args) const {
+    if (problem_.moe.activation == Activation::silu) return kernels_.silu(args);
+    for (std::int64_t i = 0; i < args.count; ++i) {
+      const float gate = args.gate[i] * args.weight;
+      const float value = problem_.moe.activation == Activation::gelu ? gelu(gate) : gate;
+      args.out[i] = args.up == nullptr ? value : value * (args.up[i] * args.weight);
     }
   }
 
@@ -298,12 +302,12 @@ class MoeKernel final : public Kernel {
                      ? 1.0F
                      : routing_weight(call, static_cast<std::int32_t>(token * problem_.moe.topk + slot));
         };
-        for (std::int64_t i = 0; i < problem_.k; ++i) sum[i] *= weight(0);
-        for (std::int64_t slot = 1; slot < problem_.moe.topk; ++slot) {
-          const float* more = results(call, positions[slot]);
-          const float factor = weight(slot);
-          for (std::int64_t i = 0; i < problem_.k; ++i) sum[i] += factor * more[i];
-        }
+        for (std::int64_t slot = 0; slot < problem_.moe.topk; ++slot)
+          kernels_.add_row({.row = results(call, positions[slot]),
+                            .factor = weight(slot),
+                            .count = problem_.k,
+                            .sum = sum,
+                            .add = slot > 0});
         const std::int64_t at = (call.first_token + token) * call.operands.ldy;
         store({.tile = sum,
                .ldt = problem_.k,
@@ -319,6 +323,7 @@ class MoeKernel final : public Kernel {
   MoeSettings settings_;
   OperandShapes shapes_;
   MoeFormats formats_;
+  const DecodeKernels& kernels_;
   BlockGemm first_;
   BlockGemm second_;
   std::int64_t threads_;
