@@ -304,11 +304,11 @@ TEST_F(CudaDevice, WgmmaOnPackedWeightsIsRight) {
 TEST_F(CudaDevice, EveryWayThroughMmaIsRight) {
   const KernelFamily* family = gpu()->find_family("mma");
   if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mma").message();
-  const char* names[] = {"mma_r1_tm16_tn64_wp4_st2_sk1",   "mma_r1_tm16_tn128_wp8_st6_sk3",
+  const char* names[] = {"mma_r1_tm16_tn64_wp4_st3_sk1",   "mma_r1_tm16_tn64_wp4_st6_sk3",
                          "mma_r1_tm32_tn64_wp4_st4_sk1",   "mma_r1_tm32_tn128_wp4_st3_sk16",
                          "mma_r1_tm64_tn64_wp4_st6_sk2",   "mma_r1_tm64_tn128_wp8_st3_sk1",
-                         "mma_r1_tm128_tn64_wp4_st2_sk8",  "mma_r1_tm64_tn128_wp4_st3_sk1",
-                         "mma_r1_tm128_tn128_wp8_st4_sk1", "mma_r1_tm128_tn128_wp8_st2_sk4"};
+                         "mma_r1_tm128_tn64_wp4_st3_sk8",  "mma_r1_tm64_tn128_wp4_st3_sk1",
+                         "mma_r1_tm128_tn128_wp8_st4_sk1", "mma_r1_tm128_tn128_wp8_st3_sk4"};
   const Size sizes[] = {{1, 8, 16},      {3, 130, 4096}, {17, 100, 208},  {33, 1280, 1032},
                         {64, 2112, 640}, {65, 129, 80},  {129, 777, 576}, {300, 520, 2048}};
   for (const Size& size : sizes) {

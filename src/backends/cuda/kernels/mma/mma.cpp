@@ -15,7 +15,6 @@ namespace {
 
 constexpr std::int64_t piece_bytes = 128;                       // of k, in one row of a stage
 constexpr std::int64_t most_accumulators = 64;                  // of a thread; 128 compile for many seconds
-constexpr std::int64_t most_f8_accumulators = 32;               // Hopper widens fp8 in registers of its own
 constexpr std::int64_t most_workspace = std::int64_t{1} << 30;  // bytes of partial sums
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -141,10 +140,6 @@ class MmaKernel final : public Kernel {
   gpu::LaunchShape reduction_shape_;
 };
 
-std::int64_t most_accumulators_of(const Problem& problem) {
-  return problem.x_type == DataType::f8_e4m3fn ? most_f8_accumulators : most_accumulators;
-}
-
 class MmaFamily final : public gpu::CompiledFamily {
  public:
   explicit MmaFamily(gpu::Runtime& runtime)
@@ -185,6 +180,8 @@ Status MmaFamily::accepts(const Problem& problem) const {
   if (problem.x_type == DataType::f32) return refuse("data types", "f32 operands: the matrix unit has none");
   if (problem.x_type == DataType::f8_e4m3fn && capability_ < 89)
     return refuse("data types", "fp8 operands: the matrix unit has them from sm_89 on");
+  if (problem.x_type == DataType::f8_e4m3fn && capability_ == 90)
+    return refuse("data types", "fp8 operands: Hopper widens them in registers that this family needs");
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (problem.m > most || problem.n > most || problem.k > most)
     return refuse("size",
@@ -196,8 +193,9 @@ std::string MmaFamily::refuse_build(const Problem& problem, const Config& config
   const Plan plan = plan_of(problem, config);
   if (plan.tile_n / plan.warps_n % 16 != 0 || plan.tile_n < 16 * plan.warps_n)
     return "wp leaves a warp less than 16 columns";
-  if (plan.accumulators() > most_accumulators_of(problem))
-    return "tile needs more registers than a thread has";
+  if (plan.accumulators() > most_accumulators) return "tile needs more registers than a thread has";
+  if (plan.tile_m == 16 && plan.tile_n == 128 && plan.splits > 1)
+    return "tn 128 with tm 16 and divided k: the compiler spills registers";
   if (plan.shared_bytes > static_cast<std::int64_t>(runtime_.limits().shared_bytes_a_block))
     return "st needs more shared memory than a block may have";
   if (plan.splits > plan.pieces) return "sk is more than the pieces of k";
@@ -227,7 +225,7 @@ Space MmaFamily::space(const Problem& problem) const {
       .key = "tn", .values = {"64", "128"}, .absent = "64", .meaning = "rows of the weight a tile"});
   space.add(Parameter{.key = "wp", .values = {"4", "8"}, .absent = "4", .meaning = "warps a block"});
   space.add(Parameter{
-      .key = "st", .values = {"2", "3", "4", "6"}, .absent = "3", .meaning = "stages of 128 bytes of k"});
+      .key = "st", .values = {"3", "4", "6"}, .absent = "3", .meaning = "stages of 128 bytes of k"});
   space.add(Parameter{.key = "sk",
                       .values = {"1", "2", "3", "4", "6", "8", "12", "16"},
                       .absent = "1",
@@ -245,7 +243,7 @@ Config MmaFamily::default_config(const Problem& problem) const {
   const std::int64_t processors = runtime_.limits().multiprocessors;
   const std::int64_t tm = problem.m <= 16 ? 16 : problem.m <= 32 ? 32 : problem.m <= 512 ? 64 : 128;
   const auto tiles = [&](std::int64_t tn) { return ceil_div(problem.m, tm) * ceil_div(problem.n, tn); };
-  const bool wide = tm >= 64 && tm * 128 <= 8 * 32 * most_accumulators_of(problem);
+  const bool wide = tm >= 64 && tm * 128 <= 8 * 32 * most_accumulators;
   const std::int64_t tn = wide && problem.n > 64 && tiles(128) >= processors ? 128 : 64;
   const std::int64_t pieces = ceil_div(bytes_of(problem.x_type, problem.k), piece_bytes);
   std::int64_t splits = 1;
@@ -254,7 +252,7 @@ Config MmaFamily::default_config(const Problem& problem) const {
   Config config;
   config.set("tm", tm);
   config.set("tn", tn);
-  const bool large = tm * tn > 4 * 32 * most_accumulators_of(problem);
+  const bool large = tm * tn > 4 * 32 * most_accumulators;
   config.set("wp", std::int64_t{large ? 8 : 4});
   config.set("st", std::int64_t{3});
   config.set("sk", splits);
