@@ -256,8 +256,8 @@ Result<double> timeout_of(const TuneOptions& options) {
   return Status::invalid("--timeout {}: expected seconds above 0, or none", options.timeout);
 }
 
-Policy policy_of(const TuneOptions& options) {
-  Policy policy;
+Policy policy_of(const TuneOptions& options, const DeviceInfo& device) {
+  Policy policy = usual_policy(device);
   policy.cache = parse_cache_mode(options.cache).value_or(CacheMode::weights_cold);
   policy.warmup = options.warmup;
   policy.iterations = options.iterations;
@@ -281,7 +281,7 @@ Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shap
   if (request.pdl && device.info().backend == "cpu")
     return Status::invalid("--pdl allow: {} has no dependent launches; a GPU has", device.info().name);
   request.largest_err_ratio = options.largest_err_ratio;
-  request.policy = policy_of(options);
+  request.policy = policy_of(options, device.info());
   request.strategy = options.search;
   request.budget_seconds = options.budget_seconds;
   request.all = options.all;

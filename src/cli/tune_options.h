@@ -81,7 +81,7 @@ struct Outputs {
 Result<Outputs> outputs_of(const TuneOptions& options, const Environment& environment,
                            const DeviceInfo& device, const ShapeList& shapes);
 
-Policy policy_of(const TuneOptions& options);
+Policy policy_of(const TuneOptions& options, const DeviceInfo& device);
 /// --timeout in seconds; infinity for none.
 Result<double> timeout_of(const TuneOptions& options);
 Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shapes, const Outputs& outputs,

@@ -39,9 +39,9 @@ ShapeList shapes_of_recording(const TuneOptions& options, const Recording& recor
 
 /// The recorded times are of one policy: they cannot answer for another.
 Status take_policy(const RecordedRun& run, const TuneOptions& options, TuneRequest& request) {
-  const std::string asked = policy_of(options).text();
+  const std::string asked = policy_of(options, run.device).text();
   const std::string recorded = run.policy.text();
-  if (asked != Policy().text() && asked != recorded) {
+  if (asked != usual_policy(run.device).text() && asked != recorded) {
     return Status::invalid("--replay {}: was recorded with {}, asked is {}", options.replay, recorded, asked);
   }
   request.policy.cache = run.policy.cache;

@@ -197,6 +197,7 @@ Result<TuneSummary> run(const gemmtune_tuning_options& options) {
   if (options.worker_program != nullptr) listing.pin_threads = false;
   auto device = open_device(backend_of(options), listing);
   if (!device.ok()) return device.status();
+  request.policy = usual_policy((*device)->info());
   request.looks = options.looks == 0 ? usual_looks((*device)->info()) : options.looks;
   InProcessOptions evaluation;
   evaluation.policy = request.policy;

@@ -342,6 +342,12 @@ Result<TuneSummary> Run::finish() {
 
 int usual_looks(const DeviceInfo& device) { return device.backend == "cpu" ? 2 : 1; }
 
+Policy usual_policy(const DeviceInfo& device) {
+  Policy policy;
+  if (device.backend != "cpu") policy.sample_microseconds = 500;
+  return policy;
+}
+
 std::string_view to_string(ProblemState state) {
   switch (state) {
     case ProblemState::tuned:
