@@ -17,7 +17,7 @@ constexpr int canary_samples = 4;                 // that its time is taken from
 constexpr double canary_excess = 0.1;             // as a share: longer, and a round was disturbed
 constexpr double contestant_excess = 0.3;         // the same of the first kernel of another thread pool
 constexpr double sample_excess = 0.3;             // the same of a screening sample's canary …
-constexpr int sample_tries = 3;                   // … which is then taken again
+constexpr int sample_tries = 2;                   // … which is then taken again
 
 /// Nothing where no lock is asked for, or where it cannot be had: times are then as good as the machine is
 /// quiet.

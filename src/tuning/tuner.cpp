@@ -368,11 +368,11 @@ std::string_view to_string(ProblemState state) {
 
 namespace {
 
-/// Rows that meet a busy machine wait until the others are done, twice at most.
+/// Rows that meet a busy machine wait until the others are done, once at most.
 Status second_looks(Run& run, std::span<Evaluator* const> evaluators) {
   std::vector<std::size_t> rows(run.settled());
   std::iota(rows.begin(), rows.end(), std::size_t{0});
-  for (int tries = 3; tries > 0 && !rows.empty(); --tries) {
+  for (int tries = 2; tries > 0 && !rows.empty(); --tries) {
     GEMMTUNE_RETURN_IF_ERROR(
         share_out(rows.size(), evaluators.size(), [&](std::size_t worker, std::size_t i) {
           return run.look_again(rows[i], *evaluators[worker], tries == 1);
