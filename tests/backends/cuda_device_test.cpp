@@ -97,7 +97,7 @@ Problem dense(std::int64_t m, std::int64_t n, std::int64_t k, DataType x, DataTy
 std::vector<Config> some_configs(const KernelFamily& family, const Problem& problem, std::size_t count) {
   std::vector<Config> all = family.space(problem).enumerate();
   Random random(7);
-  for (std::size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random.below(i)]);
+  shuffle(all, random);
   all.insert(all.begin(), family.default_config(problem));
   if (all.size() > count) all.resize(count);
   return all;

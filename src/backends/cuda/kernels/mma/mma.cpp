@@ -243,8 +243,7 @@ Config MmaFamily::default_config(const Problem& problem) const {
   const std::int64_t processors = runtime_.limits().multiprocessors;
   const std::int64_t tm = problem.m <= 16 ? 16 : problem.m <= 32 ? 32 : problem.m <= 512 ? 64 : 128;
   const auto tiles = [&](std::int64_t tn) { return ceil_div(problem.m, tm) * ceil_div(problem.n, tn); };
-  const bool wide = tm >= 64 && tm * 128 <= 8 * 32 * most_accumulators;
-  const std::int64_t tn = wide && problem.n > 64 && tiles(128) >= processors ? 128 : 64;
+  const std::int64_t tn = tm >= 64 && problem.n > 64 && tiles(128) >= processors ? 128 : 64;
   const std::int64_t pieces = ceil_div(bytes_of(problem.x_type, problem.k), piece_bytes);
   std::int64_t splits = 1;
   for (const std::int64_t more : {2, 3, 4, 6, 8})
@@ -252,8 +251,7 @@ Config MmaFamily::default_config(const Problem& problem) const {
   Config config;
   config.set("tm", tm);
   config.set("tn", tn);
-  const bool large = tm * tn > 4 * 32 * most_accumulators;
-  config.set("wp", std::int64_t{large ? 8 : 4});
+  config.set("wp", std::int64_t{tm == 128 && tn == 128 ? 8 : 4});
   config.set("st", std::int64_t{3});
   config.set("sk", splits);
   return config;
