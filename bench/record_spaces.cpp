@@ -79,12 +79,17 @@ class SpaceRecorder {
   /// The first pass is a line of its own (it builds and checks), the later ones are one line together.
   Status record_screening(std::size_t number, const std::vector<Candidate>& candidates) {
     std::map<std::string, RecordedScreening> later;
+    std::map<std::string, std::vector<double>> samples_of;  // all passes
     for (int pass = 0; pass < passes_; ++pass) {
       for (const Candidate& candidate : candidates) {
         auto answer = quiet_screening(candidate);
         if (!answer.ok()) return answer.status();
         RecordedScreening& screening = *answer;
         const Outcome& outcome = screening.outcome;
+        if (outcome.kind == OutcomeKind::ok) {
+          auto& all = samples_of[screening.candidate];
+          all.insert(all.end(), outcome.microseconds.begin(), outcome.microseconds.end());
+        }
         if (pass == 0) {
           GEMMTUNE_RETURN_IF_ERROR(writer_.add(number, screening));
           if (outcome.kind == OutcomeKind::ok)
@@ -101,7 +106,7 @@ class SpaceRecorder {
     }
     for (const auto& [name, screening] : later) {
       if (screening.outcome.microseconds.empty()) continue;
-      medians_.emplace_back(median(screening.outcome.microseconds), name);
+      medians_.emplace_back(median(samples_of[name]), name);
       GEMMTUNE_RETURN_IF_ERROR(writer_.add(number, screening));
     }
     return {};

@@ -8,6 +8,7 @@
 
 namespace gemmtune {
 
+inline bool is_usable(const SearchPoint& point) { return !point.failed && !point.samples.empty(); }
 /// Requires samples; the mean of the middle two for an even count.
 double sample_median(std::vector<double> samples);
 /// Standard deviation of one sample, in logarithms, from consecutive samples of each point (the median of

@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "base/text.h"
 
 namespace gemmtune {
 namespace {
+
+constexpr std::size_t axes_limit = std::numeric_limits<std::size_t>::max();
 
 /// Distinct texts → places: by number where all are numbers, else as they come.
 std::map<std::string, std::uint32_t> places_of(const std::vector<std::string>& texts, bool& ordered) {
@@ -57,6 +62,59 @@ double SettingsGrid::distance(std::size_t axis, std::size_t a, std::size_t b) co
   const auto second = static_cast<double>(on.places[b]);
   if (!on.ordered) return first == second ? 0 : 1;
   return std::abs(first - second) / static_cast<double>(on.values - 1);
+}
+
+std::vector<std::size_t> SettingsGrid::neighbours(std::size_t member, Reach reach) const {
+  // Those that differ on one axis or two, by the value that they have on an axis of these.
+  struct Step {
+    std::size_t other = 0;
+    std::size_t along = axes_limit;  // the second axis; none
+    double distance = 0;             // on it
+  };
+  std::map<std::pair<std::size_t, std::uint32_t>, std::vector<Step>> steps;
+  for (std::size_t other = 0; other < size_; ++other) {
+    std::vector<std::size_t> different;
+    for (std::size_t axis = 0; axis < axes_.size() && different.size() < 3; ++axis)
+      if (axes_[axis].places[member] != axes_[axis].places[other]) different.push_back(axis);
+    if (different.empty() || different.size() > 2) continue;
+    for (const std::size_t axis : different) {
+      const std::uint32_t from = axes_[axis].places[member];
+      const std::uint32_t to = axes_[axis].places[other];
+      const bool is_next = !axes_[axis].ordered || (from < to ? to - from : from - to) == 1;
+      if (reach == Reach::next_value && !is_next) continue;
+      Step step{other};
+      if (different.size() == 2) {
+        step.along = different[axis == different[0] ? 1 : 0];
+        step.distance = distance(step.along, member, other);
+      }
+      steps[{axis, to}].push_back(step);
+    }
+  }
+  std::set<std::size_t> close;
+  for (const auto& [place, others] : steps) {
+    const auto alone =
+        std::find_if(others.begin(), others.end(), [](const Step& step) { return step.along == axes_limit; });
+    if (alone != others.end()) {
+      close.insert(alone->other);
+      continue;
+    }
+    // A value that is possible beside another one only: the nearest of those, on each axis.
+    std::map<std::size_t, const Step*> nearest;
+    for (const Step& step : others) {
+      const Step*& best = nearest[step.along];
+      if (best == nullptr || step.distance < best->distance) best = &step;
+    }
+    for (const auto& [axis, step] : nearest) close.insert(step->other);
+  }
+  const auto apart = [&](std::size_t other) {
+    double sum = 0;
+    for (std::size_t axis = 0; axis < axes_.size(); ++axis) sum += distance(axis, member, other);
+    return sum;
+  };
+  std::vector<std::size_t> nearest_first(close.begin(), close.end());
+  std::stable_sort(nearest_first.begin(), nearest_first.end(),
+                   [&](std::size_t a, std::size_t b) { return apart(a) < apart(b); });
+  return nearest_first;
 }
 
 }  // namespace gemmtune

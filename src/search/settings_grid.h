@@ -27,6 +27,11 @@ class SettingsGrid {
   /// The place of a member's value on an axis, from 0.
   std::size_t place(std::size_t axis, std::size_t member) const { return axes_[axis].places[member]; }
   bool is_ordered(std::size_t axis) const { return axes_[axis].ordered; }
+  enum class Reach { next_value, any_value };
+  /// Members that differ from this one by the value of one axis: the next one, or any (words have no order:
+  /// any). Where that value is possible beside another value of a second axis only, the nearest there.
+  /// The nearest first.
+  std::vector<std::size_t> neighbours(std::size_t member, Reach reach) const;
 
  private:
   struct Axis {

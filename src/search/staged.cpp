@@ -9,8 +9,7 @@
 // the
 //    fastest is dropped at once.
 //
-// 4. Before the last of the halving, a walk from the fastest of each family that is close towards its default
-// (plainer_walk.h).
+// 4. Before the last of the halving, what makes two runs agree (refinement.h).
 //
 // Every family keeps its best candidate to the end, because a weight layout is decided later over several
 // problems.
@@ -21,11 +20,10 @@
 #include <map>
 #include <numeric>
 
-#include "search/plainer_walk.h"
+#include "search/explored_family.h"
+#include "search/refinement.h"
 #include "search/samples.h"
-#include "search/settings_grid.h"
 #include "search/strategies.h"
-#include "search/surrogate.h"
 
 namespace gemmtune {
 namespace {
@@ -39,43 +37,21 @@ constexpr double explored_share = 0.12;  // of the space
 constexpr double worthwhile = 0.001;     // expected improvement, as a share of the time
 constexpr double clearly_slower = 4;     // times above this multiple of the fastest teach no more than this
 constexpr std::size_t survivors_wanted =
-    16;                                  // of the usual number of samples; half of them get twice as many
-constexpr double exploring_share = 0.7;  // of the problem's time; the rest goes to halving
-constexpr std::size_t most_likely = 16;  // candidates that are named before they are asked for
-constexpr std::size_t budget_step = 16;  // candidates between two looks at the clock
+    16;                                      // of the usual number of samples; half of them get twice as many
+constexpr std::size_t usually_refined = 30;  // candidates that only the refinement looks at
+constexpr double exploring_share = 0.7;      // of the problem's time; the rest goes to halving
+constexpr std::size_t most_likely = 16;      // candidates that are named before they are asked for
+constexpr std::size_t budget_step = 16;      // candidates between two looks at the clock
 // A candidate is dropped at once when even its fastest sample is slower than the incumbent's slowest by this
 // share. One or two samples may hold a stall of a shared machine, hence the wider margin.
 constexpr double few_samples_margin = 0.5;
 constexpr double margin = 0.15;
-constexpr double walked_within = 1.1;  // of the fastest: families whose best is slower are not walked
-constexpr std::size_t walks_a_family = 2;
-constexpr double least_room = 0.01;  // of a walk, as a share of the time; the noise comes on top
-constexpr double most_noise = 0.1;
-
-bool usable(const SearchPoint& point) { return !point.failed && !point.samples.empty(); }
 
 std::size_t exploration_limit(std::size_t candidates) {
   if (candidates <= small_space) return candidates;
   const auto share = static_cast<std::size_t>(explored_share * static_cast<double>(candidates));
   return std::clamp(share, least_explored, most_explored);
 }
-
-/// One family's candidates and what its times teach.
-struct Explored {
-  std::vector<std::size_t> members;  // indices into the points, in their order
-  SettingsGrid grid;
-  Surrogate surrogate;
-
-  Explored(std::span<const SearchPoint> points, std::vector<std::size_t> of)
-      : members(std::move(of)), grid(points, members), surrogate(grid, predictions(points, members)) {}
-
-  static std::vector<double> predictions(std::span<const SearchPoint> points,
-                                         const std::vector<std::size_t>& members) {
-    std::vector<double> predicted;
-    for (const std::size_t i : members) predicted.push_back(points[i].predicted);
-    return predicted;
-  }
-};
 
 /// Members by prediction, those without an opinion last, else in their order.
 std::vector<std::size_t> by_prediction(std::span<const SearchPoint> points,
@@ -142,7 +118,7 @@ class Staged final : public Strategy {
     }
     families_.reserve(names.size());  // surrogates point to their grids
     for (const std::string& name : names)
-      families_.push_back(std::make_unique<Explored>(points, members[name]));
+      families_.push_back(std::make_unique<ExploredFamily>(points, members[name]));
     exploring_ends_ = seconds_left * (1 - exploring_share);
     limit_ = exploration_limit(points.size());
     taken_.assign(points.size(), false);
@@ -180,7 +156,7 @@ class Staged final : public Strategy {
 
   void learn(std::span<const SearchPoint> points) {
     for (std::size_t i = 0; i < points.size(); ++i) {
-      if (usable(points[i])) fastest_ = std::min(fastest_, sample_median(points[i].samples));
+      if (is_usable(points[i])) fastest_ = std::min(fastest_, sample_median(points[i].samples));
     }
     for (const auto& family : families_) {
       for (std::size_t member = 0; member < family->members.size(); ++member) {
@@ -243,7 +219,7 @@ class Staged final : public Strategy {
                                                             {2 * samples_, survivors_wanted / 2}}};
     while (rung_ < rungs.size()) {
       if (rung_ + 1 == rungs.size()) {
-        if (SearchStep step = walk(points); !step.candidates.empty()) return step;
+        if (SearchStep step = refine(points); !step.candidates.empty()) return step;
       }
       const auto [samples, survivors] = rungs[rung_++];
       reduce(points, survivors);
@@ -252,46 +228,26 @@ class Staged final : public Strategy {
     return {};
   }
 
-  /// The next step of the families' walks; none once all have ended, with what they reached among the
-  /// survivors.
-  SearchStep walk(std::span<const SearchPoint> points) {
-    if (!walks_) begin_walks(points);
-    const auto wanted = static_cast<std::size_t>(samples_);
-    for (; walk_ < walks_->size(); ++walk_) {
-      PlainerWalk& walk = (*walks_)[walk_];
-      if (const auto next = walk.next(points, wanted)) {
-        taken_[*next] = true;
-        return {{*next}, samples_ - static_cast<int>(points[*next].samples.size())};
-      }
-      if (std::find(survivors_.begin(), survivors_.end(), walk.reached()) == survivors_.end())
-        survivors_.push_back(walk.reached());
+  /// What is left to do for candidates that are as fast as each other; none at the end, with what was found
+  /// among the survivors.
+  SearchStep refine(std::span<const SearchPoint> points) {
+    if (!refinement_) {
+      std::vector<std::size_t> usable = survivors_;
+      std::erase_if(usable, [&](std::size_t i) { return !is_usable(points[i]); });
+      refinement_.emplace(points, families_, std::move(usable), samples_);
+    }
+    SearchStep step = refinement_->next(points);
+    for (const std::size_t i : step.candidates) taken_[i] = true;
+    if (!step.candidates.empty()) return step;
+    for (const std::size_t i : refinement_->found()) {
+      if (std::find(survivors_.begin(), survivors_.end(), i) == survivors_.end()) survivors_.push_back(i);
     }
     return {};
   }
 
-  void begin_walks(std::span<const SearchPoint> points) {
-    walks_.emplace();
-    const auto cost = [&](std::size_t i) { return sample_median(points[i].samples); };
-    std::vector<std::size_t> fastest = survivors_;
-    std::erase_if(fastest, [&](std::size_t i) { return !usable(points[i]); });
-    std::stable_sort(fastest.begin(), fastest.end(),
-                     [&](std::size_t a, std::size_t b) { return cost(a) < cost(b); });
-    // Two medians of so many samples.
-    const double noise = 2 * sample_deviation(points) * std::sqrt(2.0 / static_cast<double>(samples_));
-    const double room = least_room + std::min(noise, most_noise);
-    for (const auto& family : families_) {
-      std::size_t walks = 0;
-      for (const std::size_t i : fastest) {
-        if (points[i].candidate.family != points[family->members.front()].candidate.family) continue;
-        if (cost(i) > walked_within * cost(fastest.front()) || walks++ == walks_a_family) break;
-        walks_->emplace_back(points, family->members, i, room);
-      }
-    }
-  }
-
   /// Keeps the fastest `most` that may still win, and every family's best.
   void reduce(std::span<const SearchPoint> points, std::size_t most) {
-    std::erase_if(survivors_, [&](std::size_t i) { return !usable(points[i]); });
+    std::erase_if(survivors_, [&](std::size_t i) { return !is_usable(points[i]); });
     const auto cost = [&](std::size_t i) { return sample_median(points[i].samples); };
     std::stable_sort(survivors_.begin(), survivors_.end(),
                      [&](std::size_t a, std::size_t b) { return cost(a) < cost(b); });
@@ -326,7 +282,7 @@ class Staged final : public Strategy {
   }
 
   int samples_;
-  std::vector<std::unique_ptr<Explored>> families_;
+  std::vector<std::unique_ptr<ExploredFamily>> families_;
   std::vector<std::size_t> first_;  // seeds, in their order
   std::size_t cursor_ = 0;
   std::vector<bool> taken_;          // was asked for
@@ -338,14 +294,15 @@ class Staged final : public Strategy {
   bool halving_ = false;
   std::vector<std::size_t> survivors_;
   std::size_t rung_ = 0;
-  std::optional<std::vector<PlainerWalk>> walks_;  // once begun: one a family
-  std::size_t walk_ = 0;
+  std::optional<Refinement> refinement_;  // once begun
 };
 
 }  // namespace
 
 std::unique_ptr<Strategy> make_staged(const SearchLimits& limits) { return std::make_unique<Staged>(limits); }
 
-std::size_t staged_trials(std::size_t candidates) { return exploration_limit(candidates); }
+std::size_t staged_trials(std::size_t candidates) {
+  return std::min(candidates, exploration_limit(candidates) + usually_refined);
+}
 
 }  // namespace gemmtune

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "measure/statistics.h"
 #include "search/strategy.h"
 #include "tuning/candidate_list.h"
 
@@ -18,6 +19,14 @@ constexpr double second_look_share = 0.35;     // of what the first took
 // Two observations of the imagined machine, each with this weight of a finished shape, keep the fit away from
 // what few shapes suggest by chance.
 constexpr double belief = 0.1;
+
+/// The median of the cost models' times; where they have no opinion, what the problem's size suggests.
+double usual_call(const CandidateList& list, const Problem& problem) {
+  std::vector<double> predicted;
+  for (const ListedCandidate& listed : list.candidates)
+    if (listed.predicted > 0) predicted.push_back(listed.predicted);
+  return predicted.empty() ? expected_microseconds(problem) : median(predicted);
+}
 
 struct Fit {
   double constant = 0;
@@ -59,9 +68,9 @@ Fit fit(std::span<const DoneShape> done) {
 
 }  // namespace
 
-ShapeCost shape_cost(const Problem& problem, std::size_t candidates) {
+ShapeCost shape_cost(double call_microseconds, std::size_t candidates) {
   const double tried = static_cast<double>(candidates) + candidates_of_finals;
-  return {tried * seconds_a_candidate, tried * calls_a_candidate * expected_microseconds(problem) * 1e-6};
+  return {tried * seconds_a_candidate, tried * calls_a_candidate * call_microseconds * 1e-6};
 }
 
 std::optional<double> estimate_remaining(std::span<const DoneShape> done,
@@ -90,7 +99,7 @@ void RunEstimate::begin(std::span<const std::size_t> waiting) {
     // learnt anyway.
     const CandidateList list = list_candidates(device_, problem, {request_.libtypes, request_.split_k});
     const std::size_t trials = expected_trials(request_.strategy, list.candidates.size());
-    shapes_[index] = {shape_cost(problem, trials), !list.candidates.empty()};
+    shapes_[index] = {shape_cost(usual_call(list, problem), trials), !list.candidates.empty()};
   }
 }
 

@@ -10,13 +10,13 @@
 
 namespace gemmtune {
 
-/// What tuning one shape costs with so many candidates that are tried, before it is known how fast the
-/// machine is: both in seconds of an imagined one.
+/// What tuning one shape costs with so many candidates that are tried, each of about this time, before it is
+/// known how fast the machine is: both in seconds of an imagined one.
 struct ShapeCost {
   double constant = 0;  // of its candidates: building, short samples, rounds of finals
   double growing = 0;   // with the problem: checking, warming up, calls longer than a sample's least length
 };
-ShapeCost shape_cost(const Problem& problem, std::size_t candidates);
+ShapeCost shape_cost(double call_microseconds, std::size_t candidates);
 
 struct DoneShape {
   ShapeCost cost;

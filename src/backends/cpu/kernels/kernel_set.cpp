@@ -168,10 +168,12 @@ void reduce_splits(const SplitSums& sums, const Operands& operands, Executor& ex
   });
 }
 
-MachineRates machine_rates(Isa isa, DataType type) {
-  // Orders of magnitude of one core at 3.5 GHz; below bf16 units, 16-bit types are widened on the way.
+MachineRates machine_rates(Isa isa, DataType type, Isa level) {
+  // Orders of magnitude of one core at 3.5 GHz; below bf16 units, 16-bit types are widened on the way. Cores
+  // with tile units multiply bf16 in vectors at a quarter of the others' rate.
   constexpr double rates[] = {10e3, 110e3, 220e3, 450e3, 2000e3};
-  const double widening = type == DataType::f32 || isa > Isa::avx512 ? 1.0 : 0.5;
+  double widening = type == DataType::f32 || isa > Isa::avx512 ? 1.0 : 0.5;
+  if (isa == Isa::avx512bf16 && level > Isa::avx512bf16) widening = 0.25;
   return {.units = 1,
           .flops_per_microsecond = rates[static_cast<int>(isa)] * widening,
           .memory_bytes_per_microsecond = 10e3,

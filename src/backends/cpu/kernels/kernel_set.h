@@ -107,8 +107,9 @@ struct SplitSums {
 };
 void reduce_splits(const SplitSums& sums, const Operands& operands, Executor& executor, std::int64_t threads);
 
-/// A rough core for the cost model: it only has to rank configs of one problem.
-MachineRates machine_rates(Isa isa, DataType type);
+/// A rough core for the cost model: it only has to rank configs of one problem. `level`: the most that the
+/// core can do.
+MachineRates machine_rates(Isa isa, DataType type, Isa level);
 /// The share of the multiplications' peak that a register tile reaches: loads of x for every row and of
 /// weights for every vector of features beside its rows × vectors multiplications, and enough sums to hide
 /// latency.

@@ -145,7 +145,8 @@ BlockTile default_tile(const KernelSet& set, const BlockWork& work) {
 double block_microseconds(const BlockWork& work, const BlockTile& tile) {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const MatrixShape& w = work.format.w;
-  const MachineRates machine = machine_rates(tile.isa, bits(w.type) == 32 ? DataType::f32 : DataType::bf16);
+  const MachineRates machine =
+      machine_rates(tile.isa, bits(w.type) == 32 ? DataType::f32 : DataType::bf16, tile.isa);
   const double rows = real(round_up(work.rows, tile.mr));
   const double weights = real(round_up(w.rows, tile.nr)) * real(w.columns);
   const double loads = 1.0 / real(tile.mr) + 16.0 / real(tile.nr) * 0.06;

@@ -212,7 +212,7 @@ double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings
   if (settings.splits > 1)
     work.tail_microseconds = real(settings.splits * problem.m * problem.n) / 4e3 + wake_microseconds;
   if (work.tiles_at_once > 1) work.tail_microseconds += wake_microseconds;
-  return gemmtune::predicted_microseconds(work, machine_rates(settings.isa, problem.x_type));
+  return gemmtune::predicted_microseconds(work, machine_rates(settings.isa, problem.x_type, set_.level));
 }
 
 Config SkinnyFamily::default_config(const Problem& problem) const {

@@ -161,12 +161,12 @@ double StreamingFamily::cost(const Problem& problem, const StreamingSettings& se
   KernelWork work;
   work.tiles = ceil_div(problem.n, settings.nr);
   work.tiles_at_once = worthwhile_threads(problem, threads_);
-  work.flops = computing * machine_rates(settings.isa, DataType::bf16).flops_per_microsecond;
+  work.flops = computing * machine_rates(settings.isa, DataType::bf16, settings.isa).flops_per_microsecond;
   work.efficiency = 1;
   work.memory_bytes = weights;
   work.exposed = settings.prefetch >= 1024 ? 0.3 : settings.prefetch >= 512 ? 0.5 : 0.8;
   if (passes > 1 && settings.kc > 2048) work.cache_bytes = weights * real(passes - 1);
-  return gemmtune::predicted_microseconds(work, machine_rates(settings.isa, DataType::bf16));
+  return gemmtune::predicted_microseconds(work, machine_rates(settings.isa, DataType::bf16, settings.isa));
 }
 
 Config StreamingFamily::default_config(const Problem& problem) const {

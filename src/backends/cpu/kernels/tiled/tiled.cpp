@@ -11,9 +11,11 @@ constexpr std::int64_t mc_values[] = {64, 128, 256, 512};
 constexpr std::int64_t nc_values[] = {128, 256, 512, 1024, 2048};
 constexpr std::int64_t kc_values[] = {128, 256, 512, 1024, 2048, 4096};
 constexpr std::int64_t bound_by_weights = 128;  // rows
+constexpr std::int64_t tiles_enough = 16;       // a thread: no split of k
 constexpr std::int64_t max_partial_bytes = std::int64_t{64} << 20;
 // For the cost model, of the machine that machine_rates describes.
 constexpr double inner_cache_bytes = 768e3;
+constexpr double inner_cache_speed = 4;  // times the outer ones'
 constexpr double packing_passes = 10;  // what packing a plain weight costs, in passes over it through a cache
 constexpr double wake_microseconds = 3;
 
@@ -76,6 +78,7 @@ class TiledFamily final : public KernelFamily {
   std::string refuse_waste(const Problem& problem, const Choice& choice) const;
   std::string refuse_lower_isa(const Problem& problem, const Choice& choice) const;
   std::string refuse_split_k(const Problem& problem, const Choice& choice) const;
+  std::string refuse_idle_split_k(const Problem& problem, const Choice& choice) const;
   std::string refuse_split(const Problem& problem, const Choice& choice) const;
   double cost(const Problem& problem, const Choice& choice) const;
 
@@ -164,6 +167,15 @@ std::string TiledFamily::refuse_split_k(const Problem& problem, const Choice& ch
   return {};
 }
 
+/// Requires a register tile that the isa has.
+std::string TiledFamily::refuse_idle_split_k(const Problem& problem, const Choice& choice) const {
+  const TiledSettings& settings = choice.settings;
+  const std::int64_t tiles = ceil_div(problem.m, settings.mr) * ceil_div(problem.n, settings.nr);
+  if (settings.splits > 1 && tiles >= tiles_enough * threads_)
+    return "sk where all threads have tiles enough";
+  return {};
+}
+
 std::string TiledFamily::refuse_split(const Problem& problem, const Choice& choice) const {
   const TiledSettings& settings = choice.settings;
   const std::int64_t threads = worthwhile_threads(problem, threads_) / settings.splits;
@@ -236,6 +248,7 @@ Space TiledFamily::space(const Problem& problem) const {
   block_rule("nc", nc_values, problem.n);
   block_rule("kc", kc_values, problem.k);
   rule("lower isa", Rule::search, &TiledFamily::refuse_lower_isa, {"isa", "mc", "nc"});
+  rule("idle sk", Rule::search, &TiledFamily::refuse_idle_split_k, {"mr", "nr", "sk"});
   rule("split", Rule::search, &TiledFamily::refuse_split, {"mr", "split", "sk"});
   return space;
 }
@@ -262,15 +275,18 @@ double TiledFamily::cost(const Problem& problem, const Choice& choice) const {
   work.flops = 2 * padded_m * padded_n * padded_k;
   work.efficiency = tile_efficiency(s.mr, s.nr / panel_columns);
   work.memory_bytes = weights;
-  // Later rounds of rows find the weights in an outer cache; sums are loaded and stored once a block of k.
+  // Later rounds of rows find the weights in an outer cache; sums are loaded and stored once a block of k,
+  // in the inner one.
   work.cache_bytes = weights * real(rounds - 1);
-  work.cache_bytes += padded_m * padded_n * 8 * real(ceil_div(problem.k, s.kc) - 1);
+  work.cache_bytes += padded_m * padded_n * 8 * real(ceil_div(problem.k, s.kc) - 1) / inner_cache_speed;
   // x is read again for every column of tiles; beyond the inner cache that counts.
   const double rows = real(ceil_div(problem.m, rounds * s.row_threads));
   if (rows * k_block * 2 > inner_cache_bytes)
     work.cache_bytes += padded_m * padded_k * 2 * real(column_tiles);
   if (packed) {
-    work.exposed = s.prefetch == 0 ? 1.0 : 0.3;
+    // A tile unit's loads run ahead of its multiplications by themselves.
+    const double without_prefetch = set_.at(s.isa)->rows_read_x_panels ? 0.4 : 1.0;
+    work.exposed = s.prefetch == 0 ? without_prefetch : 0.3;
   } else {
     work.cache_bytes += weights * real(rounds * s.row_threads) * packing_passes;
     if (real(std::min(s.nc, problem.n)) * k_block * 2 > inner_cache_bytes) {
@@ -280,7 +296,7 @@ double TiledFamily::cost(const Problem& problem, const Choice& choice) const {
   }
   if (s.splits > 1) work.tail_microseconds = real(s.splits * problem.m * problem.n) / 4e3 + wake_microseconds;
   if (work.tiles_at_once > 1) work.tail_microseconds += 2 * wake_microseconds;
-  return gemmtune::predicted_microseconds(work, machine_rates(s.isa, problem.x_type));
+  return gemmtune::predicted_microseconds(work, machine_rates(s.isa, problem.x_type, set_.level));
 }
 
 Config TiledFamily::default_config(const Problem& problem) const {
