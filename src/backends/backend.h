@@ -139,6 +139,9 @@ struct SampleRequest {
   void* workspace = nullptr;
 };
 
+class OutputChecker;
+struct Drawn;
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -173,6 +176,13 @@ class Device {
   /// The inverse: the packed weight as plain [N, K].
   virtual Status unshuffle_weight(const Problem& problem, WeightLayout layout, const void* packed,
                                   void* plain) const;
+
+  /// Writes random elements (verify/drawn.h) to device memory. `unsupported` where the device does not draw
+  /// by itself: then the host draws and copies.
+  virtual Status draw(void* to, const Drawn& drawn);
+  /// Compares outputs of this problem where they lie (backends/output_checker.h). `unsupported` where the
+  /// device or the problem has no such way, `out_of_memory`: then the host compares copies of them.
+  virtual Result<std::unique_ptr<OutputChecker>> output_checker(const Problem& problem);
 
   /// The candidates of `problem` that will be built next, in this order: a device that compiles at run time
   /// begins with them on other cores. Replaces what an earlier call named and has not begun; none: nothing

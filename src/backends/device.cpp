@@ -3,6 +3,7 @@
 #include <string>
 
 #include "backends/backend.h"
+#include "backends/output_checker.h"
 #include "base/text.h"
 
 namespace gemmtune {
@@ -73,6 +74,12 @@ std::string Device::family_identity(std::string_view name) const {
 Status Device::unshuffle_weight(const Problem& problem, WeightLayout layout, const void*, void*) const {
   return Status::unsupported("weight layout {} of {} has no inverse on {}", to_string(layout),
                              short_name(problem), info().name);
+}
+
+Status Device::draw(void*, const Drawn&) { return Status::unsupported("{} draws nothing", info().name); }
+
+Result<std::unique_ptr<OutputChecker>> Device::output_checker(const Problem&) {
+  return Status::unsupported("{} compares no outputs by itself", info().name);
 }
 
 Status Device::copy_within(void* to, const void* from, std::size_t bytes) {

@@ -19,6 +19,10 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
     return z ^ (z >> 31);
   }
+  /// What Random(…) takes to go on from here.
+  std::uint64_t state() const { return state_; }
+  /// As so many calls of next().
+  void skip(std::uint64_t steps) { state_ += steps * 0x9e3779b97f4a7c15ULL; }
   /// Uniform in [0, 1).
   double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
   /// Uniform in [0, bound); requires bound > 0. The bias is below 2⁻³² for the bounds used here.

@@ -1,8 +1,8 @@
 #include "tuning/correctness_gate.h"
 
 #include <algorithm>
-#include <cstring>
-#include <new>
+#include <optional>
+#include <utility>
 
 #include "problem/operands.h"
 #include "verify/inputs.h"
@@ -25,6 +25,19 @@ Outcome not_launched(const Status& status) { return failed(OutcomeKind::launch_f
 
 Outcome wrong(std::string reason) { return failed(OutcomeKind::wrong, std::move(reason)); }
 
+Result<Referee> referee_for(Device& device, const Problem& problem, const GateOptions& gate,
+                            PlannedInputs& inputs, DeviceOperands& operands, std::uint64_t sampling_seed) {
+  const Result<Operands> plain = operands.operands(WeightLayout::plain);
+  if (!plain.ok()) return plain.status();
+  RefereeOptions options;
+  options.largest_err_ratio = gate.largest_err_ratio;
+  options.threads = gate.reference_threads;
+  options.sampling_seed = sampling_seed;  // other rows and columns, where they are sampled
+  options.largest_host_flops = gate.largest_host_flops;
+  options.largest_host_elements = gate.largest_host_elements;
+  return Referee::make(device, problem, options, inputs, *plain);
+}
+
 }  // namespace
 
 // One run of a kernel into a guarded output, and what it wrote.
@@ -33,22 +46,18 @@ struct CorrectnessGate::Run {
   std::unique_ptr<Buffer> padded_y;   // in the padded run; else the gate's own
   std::unique_ptr<Buffer> workspace;  // of exactly the size that the kernel asked for
   Buffer* y = nullptr;
-  std::vector<std::byte> output;
 };
 
 Result<CorrectnessGate> CorrectnessGate::make(Device& device, const Problem& problem,
                                               const GateOptions& options) {
-  const auto host = make_inputs(problem, options.seed);
-  if (!host.ok()) return host.status();
-  ReferenceOptions reference_options;
-  reference_options.threads = options.reference_threads;
-  auto reference = compute_reference(problem, *host, reference_options);
-  if (!reference.ok()) return reference.status();
+  auto inputs = plan_inputs(problem, options.seed);
+  if (!inputs.ok()) return inputs.status();
   auto operands = DeviceOperands::make(device, problem, Placement::plain);
   if (!operands.ok()) return operands.status();
-  GEMMTUNE_RETURN_IF_ERROR(operands->fill(*host));
-  CorrectnessGate gate(device, problem, options, std::move(operands).value());
-  gate.reference_ = std::move(reference).value();
+  GEMMTUNE_RETURN_IF_ERROR(operands->fill(*inputs, options.reference_threads));
+  auto referee = referee_for(device, problem, options, *inputs, *operands, 0);
+  if (!referee.ok()) return referee.status();
+  CorrectnessGate gate(device, problem, options, std::move(operands).value(), std::move(referee).value());
   GEMMTUNE_RETURN_IF_ERROR(gate.renew_y());
   return gate;
 }
@@ -78,7 +87,6 @@ Status CorrectnessGate::prepare(Run& run, const Kernel& kernel, DeviceOperands& 
     run.y = run.padded_y.get();
   }
   run.operands.y = run.y->data();
-  run.output.resize(run.y->bytes());
   if (kernel.workspace_bytes() > 0) {
     auto workspace = device_->allocate(kernel.workspace_bytes(), Placement::guarded);
     if (!workspace.ok()) return workspace.status();
@@ -89,8 +97,8 @@ Status CorrectnessGate::prepare(Run& run, const Kernel& kernel, DeviceOperands& 
   return {};
 }
 
-// Poison, run, guards, read back. `ok` says only that the kernel ran and wrote nowhere else.
-Outcome CorrectnessGate::execute(Run& run, const Kernel& kernel) {
+// Poison, run, guards, a look at the output. `ok` says only that the kernel ran and wrote nowhere else.
+Outcome CorrectnessGate::execute(Run& run, const Kernel& kernel, Referee& referee) {
   if (const Status filled = device_->fill(run.y->data(), poison_byte, run.y->bytes()); !filled.ok())
     return not_launched(filled);
   Status status = kernel.run(run.operands, run.workspace ? run.workspace->data() : nullptr, {});
@@ -106,69 +114,43 @@ Outcome CorrectnessGate::execute(Run& run, const Kernel& kernel) {
     if (const Status guards = run.workspace->guards_intact(); !guards.ok())
       return wrong("wrote outside of its workspace: " + guards.message());
   }
-  if (const Status read = device_->copy_out(run.output.data(), run.y->data(), run.output.size()); !read.ok())
-    return not_launched(read);
+  if (const Status looked = referee.look(*run.y, run.operands.ldy); !looked.ok()) return not_launched(looked);
   return {};
 }
 
-Outcome CorrectnessGate::judge(const Run& run, const Reference& reference) const {
-  const Accumulator accumulator =
-      device_->info().backend == "cpu" ? Accumulator::float32 : Accumulator::matrix_unit;
-  const Tolerance tolerance = tolerance_for(problem_, options_.largest_err_ratio, accumulator);
-  const CheckReport report = check_output(problem_, reference, run.output, run.operands.ldy, tolerance);
-  Outcome outcome;
-  if (!report.right) outcome = wrong(report.reason);
-  outcome.err_ratio = report.err_ratio;
-  return outcome;
-}
-
-Outcome CorrectnessGate::check_dense(const Kernel& kernel, DeviceOperands& operands,
-                                     const Reference& reference) {
+// On the first seed's data. Where rows of y are longer than N, what lies between them belongs to somebody
+// else.
+Outcome CorrectnessGate::check_once(const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy) {
   Run run;
-  if (const Status prepared = prepare(run, kernel, operands, output_columns(problem_)); !prepared.ok())
+  if (const Status prepared = prepare(run, kernel, operands, ldy); !prepared.ok())
     return not_launched(prepared);
-  const Outcome ran = execute(run, kernel);
-  return ran.kind == OutcomeKind::ok ? judge(run, reference) : ran;
+  const Outcome ran = execute(run, kernel, referee_);
+  return ran.kind == OutcomeKind::ok ? referee_.judge() : ran;
 }
 
-Outcome CorrectnessGate::quick(const Kernel& kernel) { return check_dense(kernel, operands_, reference_); }
-
-// Rows of y that are longer than N: what lies between them belongs to somebody else.
-Outcome CorrectnessGate::check_padded(const Kernel& kernel, DeviceOperands& operands) {
-  Run run;
-  if (const Status prepared = prepare(run, kernel, operands, output_columns(problem_) + pad_elements);
-      !prepared.ok())
-    return not_launched(prepared);
-  const Outcome ran = execute(run, kernel);
-  if (ran.kind != OutcomeKind::ok) return ran;
-  const auto used = static_cast<std::size_t>(bytes_of(problem_.y_type, output_columns(problem_)));
-  const auto pitch = static_cast<std::size_t>(bytes_of(problem_.y_type, run.operands.ldy));
-  for (std::int64_t row = 0; row < problem_.batch * problem_.m; ++row) {
-    const auto pad =
-        std::span(run.output).subspan(static_cast<std::size_t>(row) * pitch + used, pitch - used);
-    if (std::any_of(pad.begin(), pad.end(), [](std::byte b) { return b != std::byte{poison_byte}; }))
-      return wrong(fmt::format("wrote between the rows of y: behind row {}", row));
-  }
-  return judge(run, reference_);
+Outcome CorrectnessGate::quick(const Kernel& kernel) {
+  return check_once(kernel, operands_, output_columns(problem_));
 }
 
-Outcome CorrectnessGate::check_repeated(const Kernel& kernel, DeviceOperands& operands,
-                                        const Reference& reference) {
+Outcome CorrectnessGate::check_repeated(const Kernel& kernel, DeviceOperands& operands, Referee& referee) {
   Run run;
   if (const Status prepared = prepare(run, kernel, operands, output_columns(problem_)); !prepared.ok())
     return not_launched(prepared);
   Outcome worst;
   worst.err_ratio = 0;
-  std::vector<std::byte> first;
   for (int repetition = 0; repetition < repetitions; ++repetition) {
-    const Outcome ran = execute(run, kernel);
+    const Outcome ran = execute(run, kernel, referee);
     if (ran.kind != OutcomeKind::ok) return ran;
-    if (repetition > 0 && run.output == first) continue;
-    const Outcome judged = judge(run, reference);
+    if (repetition > 0) {
+      const Result<bool> same = referee.is_as_remembered();
+      if (!same.ok()) return not_launched(same.status());
+      if (*same) continue;
+      worst.deterministic = false;
+    }
+    const Outcome judged = referee.judge();
     if (judged.kind != OutcomeKind::ok) return judged;
     worst.err_ratio = std::max(worst.err_ratio, judged.err_ratio);
-    if (repetition > 0) worst.deterministic = false;
-    first = run.output;
+    if (const Status kept = referee.remember(); !kept.ok()) return not_launched(kept);
   }
   return worst;
 }
@@ -185,28 +167,27 @@ Result<std::vector<Outcome>> CorrectnessGate::full(std::span<const Kernel* const
   std::vector<Outcome> outcomes;
   for (const Kernel* kernel : kernels) {
     announce(kernel);
-    outcomes.push_back(check_dense(*kernel, *edge, reference_));
-    if (outcomes.back().kind == OutcomeKind::ok) outcomes.back() = check_padded(*kernel, *edge);
+    const std::int64_t columns = output_columns(problem_);
+    outcomes.push_back(check_once(*kernel, *edge, columns));
+    if (outcomes.back().kind == OutcomeKind::ok)
+      outcomes.back() = check_once(*kernel, *edge, columns + pad_elements);
   }
   // Other data behind the same pointers: a kernel that keeps something of an earlier call is found out.
   announce(nullptr);
-  Reference second;
+  std::optional<Referee> second;
   {
-    const auto host = make_inputs(problem_, options_.seed + second_seed_offset);
-    if (!host.ok()) return host.status();
-    ReferenceOptions reference_options;
-    reference_options.threads = options_.reference_threads;
-    reference_options.seed += second_seed_offset;  // other rows and columns, where they are sampled
-    auto reference = compute_reference(problem_, *host, reference_options);
-    if (!reference.ok()) return reference.status();
-    second = std::move(reference).value();
-    GEMMTUNE_RETURN_IF_ERROR(edge->fill(*host));
+    auto inputs = plan_inputs(problem_, options_.seed + second_seed_offset);
+    if (!inputs.ok()) return inputs.status();
+    GEMMTUNE_RETURN_IF_ERROR(edge->fill(*inputs, options_.reference_threads));
+    auto made = referee_for(*device_, problem_, options_, *inputs, *edge, second_seed_offset);
+    if (!made.ok()) return made.status();
+    second = std::move(made).value();
   }
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     if (outcomes[i].kind != OutcomeKind::ok) continue;
     announce(kernels[i]);
     const double err_ratio = outcomes[i].err_ratio;
-    outcomes[i] = check_repeated(*kernels[i], *edge, second);
+    outcomes[i] = check_repeated(*kernels[i], *edge, *second);
     outcomes[i].err_ratio = std::max(outcomes[i].err_ratio, err_ratio);
   }
   return outcomes;

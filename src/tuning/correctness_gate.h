@@ -11,8 +11,7 @@
 
 #include "backends/backend.h"
 #include "tuning/outcome.h"
-#include "verify/reference.h"
-#include "verify/verdict.h"
+#include "tuning/referee.h"
 
 namespace gemmtune {
 
@@ -20,6 +19,9 @@ struct GateOptions {
   double largest_err_ratio = 0.05;
   int reference_threads = 1;
   std::uint64_t seed = 1;
+  /// Of RefereeOptions: larger problems are judged on the device.
+  double largest_host_flops = RefereeOptions().largest_host_flops;
+  std::int64_t largest_host_elements = RefereeOptions().largest_host_elements;
 };
 
 /// Device memory to device memory by way of the host, in pieces: backends need no third kind of copy for it.
@@ -33,6 +35,8 @@ class DeviceOperands {
 
   /// May be called again: the addresses stay, packed weights are packed anew.
   Status fill(const HostOperands& host);
+  /// What is to be drawn is drawn by the device, or by up to `threads` threads of the host.
+  Status fill(PlannedInputs& inputs, int threads);
   Status fill(const DeviceOperands& other);
   /// All but y, the weight in `layout` (packed at the first request).
   Result<Operands> operands(WeightLayout layout);
@@ -92,25 +96,30 @@ class CorrectnessGate {
 
   /// The first seed's operands: what is timed runs on them too.
   DeviceOperands& operands() { return operands_; }
+  /// Whether outputs are judged where they lie.
+  bool on_device() const { return referee_.on_device(); }
 
  private:
-  CorrectnessGate(Device& device, const Problem& problem, const GateOptions& options, DeviceOperands operands)
-      : device_(&device), problem_(problem), options_(options), operands_(std::move(operands)) {}
+  CorrectnessGate(Device& device, const Problem& problem, const GateOptions& options, DeviceOperands operands,
+                  Referee referee)
+      : device_(&device),
+        problem_(problem),
+        options_(options),
+        operands_(std::move(operands)),
+        referee_(std::move(referee)) {}
 
   struct Run;
   Status prepare(Run& run, const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy);
-  Outcome execute(Run& run, const Kernel& kernel);
-  Outcome judge(const Run& run, const Reference& reference) const;
-  Outcome check_dense(const Kernel& kernel, DeviceOperands& operands, const Reference& reference);
-  Outcome check_padded(const Kernel& kernel, DeviceOperands& operands);
-  Outcome check_repeated(const Kernel& kernel, DeviceOperands& operands, const Reference& reference);
+  Outcome execute(Run& run, const Kernel& kernel, Referee& referee);
+  Outcome check_once(const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy);
+  Outcome check_repeated(const Kernel& kernel, DeviceOperands& operands, Referee& referee);
   Status renew_y();
 
   Device* device_;
   Problem problem_;
   GateOptions options_;
   DeviceOperands operands_;
-  Reference reference_;
+  Referee referee_;
   std::unique_ptr<Buffer> y_;
 };
 

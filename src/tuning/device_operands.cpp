@@ -26,16 +26,19 @@ std::vector<DeviceOperands::Part> DeviceOperands::parts(const HostOperands* host
   const auto size = [](std::int64_t bytes) { return static_cast<std::size_t>(bytes); };
   const HostOperands none;
   const HostOperands& content = host == nullptr ? none : *host;
+  const auto start = [](const auto& values) -> const void* {
+    return values.empty() ? nullptr : values.data();
+  };
   std::vector<Part> all{
-      {&DeviceOperands::x_, size(shapes.x.bytes()), content.x.data()},
-      {&DeviceOperands::w_, size(shapes.w.bytes()), content.w.data()},
-      {&DeviceOperands::bias_, size(bias), content.bias.data()},
-      {&DeviceOperands::x_scale_, size(shapes.x.scale_bytes()), content.x_scale.data()},
-      {&DeviceOperands::w_scale_, size(shapes.w.scale_bytes()), content.w_scale.data()},
-      {&DeviceOperands::w2_, size(shapes.w2.bytes()), content.w2.data()},
-      {&DeviceOperands::w2_scale_, size(shapes.w2.scale_bytes()), content.w2_scale.data()},
-      {&DeviceOperands::topk_ids_, size(pairs) * sizeof(std::int32_t), content.topk_ids.data()},
-      {&DeviceOperands::topk_weights_, size(pairs) * sizeof(float), content.topk_weights.data()}};
+      {&DeviceOperands::x_, size(shapes.x.bytes()), start(content.x)},
+      {&DeviceOperands::w_, size(shapes.w.bytes()), start(content.w)},
+      {&DeviceOperands::bias_, size(bias), start(content.bias)},
+      {&DeviceOperands::x_scale_, size(shapes.x.scale_bytes()), start(content.x_scale)},
+      {&DeviceOperands::w_scale_, size(shapes.w.scale_bytes()), start(content.w_scale)},
+      {&DeviceOperands::w2_, size(shapes.w2.bytes()), start(content.w2)},
+      {&DeviceOperands::w2_scale_, size(shapes.w2.scale_bytes()), start(content.w2_scale)},
+      {&DeviceOperands::topk_ids_, size(pairs) * sizeof(std::int32_t), start(content.topk_ids)},
+      {&DeviceOperands::topk_weights_, size(pairs) * sizeof(float), start(content.topk_weights)}};
   std::erase_if(all, [](const Part& part) { return part.bytes == 0; });
   return all;
 }
@@ -69,6 +72,23 @@ Result<DeviceOperands::Tensor> DeviceOperands::tensor(std::size_t bytes) const {
 Status DeviceOperands::fill(const HostOperands& host) {
   for (const Part& part : parts(&host))
     GEMMTUNE_RETURN_IF_ERROR(device_->copy_in((this->*part.tensor).data, part.host, part.bytes));
+  return repack();
+}
+
+Status DeviceOperands::fill(PlannedInputs& inputs, int threads) {
+  for (const auto& [recipe, target] :
+       {std::pair{&inputs.x, &x_}, std::pair{&inputs.w, &w_}, std::pair{&inputs.w2, &w2_}}) {
+    if (recipe->count == 0) continue;
+    const Status done = device_->draw(target->data, *recipe);
+    if (done.code() == StatusCode::unsupported) {
+      GEMMTUNE_RETURN_IF_ERROR(inputs.draw_all(threads));
+      return fill(inputs.host);
+    }
+    GEMMTUNE_RETURN_IF_ERROR(done);
+  }
+  for (const Part& part : parts(&inputs.host))
+    if (part.host != nullptr)
+      GEMMTUNE_RETURN_IF_ERROR(device_->copy_in((this->*part.tensor).data, part.host, part.bytes));
   return repack();
 }
 

@@ -19,6 +19,10 @@ constexpr double search_share = 0.5;  // of a problem's time; the rest goes to f
 constexpr double plain_share =
     0.6;  // of a problem's time, where dependent launches have a contest of their own
 
+/// Of a plain winner. What a dependent launch hides is the fixed cost of one, 2 to 4 µs: of a slower kernel
+/// that is less than finals tell apart, and the contest would take seconds.
+constexpr double longest_with_dependent_microseconds = 150;
+
 double round4(double value) { return std::round(value * 1e4) / 1e4; }
 
 std::optional<double> round4(std::optional<double> value) {
@@ -103,6 +107,7 @@ Result<std::vector<Trial>> screen(const Turn& turn, const std::vector<ListedCand
 /// A second contest, of programmatic dependent launches with the plain winner as their default. The plain row
 /// stands whatever becomes of it.
 void add_dependent(const Turn& turn, LayoutResult& plain, std::vector<Trial>& trials) {
+  if (plain.settled.microseconds > longest_with_dependent_microseconds) return;
   CandidateList list = list_candidates(turn.device, turn.problem, candidate_filter(turn.request, true));
   std::erase_if(list.candidates, [&](const auto& listed) { return listed.layout != plain.layout; });
   if (list.candidates.empty()) return;

@@ -15,43 +15,9 @@
 namespace gemmtune {
 namespace {
 
-constexpr std::size_t table_size = 4096;
-
-// Sum of four uniform 16-bit numbers, centred and scaled to σ = 1: close to normal, in exact integer
-// arithmetic up to one division, so that it is the same on every machine. |value| ≤ 3.47.
-float near_normal(Random& random) {
-  const std::uint64_t bits = random.next();
-  std::int64_t sum = 0;
-  for (int part = 0; part < 4; ++part) sum += static_cast<std::int64_t>((bits >> (16 * part)) & 0xffff);
-  constexpr double sigma = 37837.227;  // of the sum: √(4·(2³² − 1)/12)
-  return static_cast<float>((static_cast<double>(sum) - 131070.0) / sigma);
-}
-
-// Every element is drawn from a table of 4096 values (each with its negative, so that the mean is exactly 0)
-// by 12 random bits: no period, four elements for one step of the generator. Drawing each element anew would
-// take ten times as long, which counts for weights of 10⁸ elements.
-template <typename Element>
-void fill(std::span<std::byte> bytes, DataType type, double sigma, Random random) {
-  std::array<Element, table_size> table;
-  for (std::size_t i = 0; i < table_size; i += 2) {
-    const float value = static_cast<float>(sigma) * near_normal(random);
-    table[i] = static_cast<Element>(encode_element(type, value));
-    table[i + 1] = static_cast<Element>(encode_element(type, -value));
-  }
-  const std::size_t count = bytes.size() / sizeof(Element);
-  std::byte* out = bytes.data();
-  for (std::size_t i = 0; i < count; i += 4) {
-    const std::uint64_t bits = random.next();
-    const std::array<Element, 4> four = {table[bits & 4095], table[(bits >> 16) & 4095],
-                                         table[(bits >> 32) & 4095], table[(bits >> 48) & 4095]};
-    std::memcpy(out + i * sizeof(Element), four.data(),
-                std::min<std::size_t>(4, count - i) * sizeof(Element));
-  }
-}
-
-// As `fill`, of bytes that hold two elements each.
+// As draw(), of bytes that hold two elements each.
 void fill_pairs(std::span<std::byte> bytes, double sigma, Random random) {
-  std::array<std::uint8_t, table_size> table;
+  std::array<std::uint8_t, Drawn::table_size> table;
   const auto element = [&] {
     return encode_element(DataType::f4_e2m1, static_cast<float>(sigma) * near_normal(random));
   };
@@ -59,24 +25,18 @@ void fill_pairs(std::span<std::byte> bytes, double sigma, Random random) {
   for (std::byte& byte : bytes) byte = std::byte{table[random.next() >> 52]};
 }
 
-std::vector<std::byte> tensor(std::int64_t elements, DataType type, double sigma, Random random) {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(bytes_of(type, elements)));
-  if (type == DataType::f4_e2m1) {
-    fill_pairs(bytes, sigma, random);
-    return bytes;
-  }
-  switch (element_bytes(type)) {
-    case 4:
-      fill<std::uint32_t>(bytes, type, sigma, random);
-      break;
-    case 2:
-      fill<std::uint16_t>(bytes, type, sigma, random);
-      break;
-    default:
-      fill<std::uint8_t>(bytes, type, sigma, random);
-      break;
-  }
-  return bytes;
+/// A tensor that is yet to be drawn, or where two elements share a byte, its content.
+struct Tensor {
+  Drawn drawn;
+  std::vector<std::byte> bytes;
+};
+
+Tensor tensor(std::int64_t elements, DataType type, double sigma, const Random& random) {
+  if (type != DataType::f4_e2m1) return {drawn(type, static_cast<std::size_t>(elements), sigma, random), {}};
+  Tensor made;
+  made.bytes.resize(static_cast<std::size_t>(bytes_of(type, elements)));
+  fill_pairs(made.bytes, sigma, random);
+  return made;
 }
 
 // σ of the elements of a quantized type, so that few reach the end of its range.
@@ -102,7 +62,7 @@ std::vector<std::byte> scales(const MatrixShape& matrix, double size, Random ran
 }
 
 struct QuantizedMatrix {
-  std::vector<std::byte> elements;
+  Tensor elements;
   std::vector<std::byte> scale;
 };
 
@@ -148,7 +108,21 @@ void route(const Problem& problem, Random random, HostOperands& operands) {
 
 }  // namespace
 
-Result<HostOperands> make_inputs(const Problem& problem, std::uint64_t seed) {
+Status PlannedInputs::draw_all(int threads) {
+  try {
+    for (const auto& [from, to] :
+         {std::pair{&x, &host.x}, std::pair{&w, &host.w}, std::pair{&w2, &host.w2}}) {
+      if (from->count == 0 || !to->empty()) continue;
+      to->resize(from->bytes());
+      draw(*from, 0, *to, threads);
+    }
+  } catch (const std::bad_alloc&) {
+    return Status::out_of_memory("no memory for {} bytes of operands", x.bytes() + w.bytes() + w2.bytes());
+  }
+  return {};
+}
+
+Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed) {
   if (!readable(problem.x_type) || !readable(problem.w_type))
     return Status::unsupported("no test data for operands of {} and {}", to_string(problem.x_type),
                                to_string(problem.w_type));
@@ -161,32 +135,48 @@ Result<HostOperands> make_inputs(const Problem& problem, std::uint64_t seed) {
   const OperandShapes shapes = operand_shapes(problem);
   const bool moe = problem.operation == Operation::fused_moe;
   const double w_sigma = (moe ? 2 : 8) / std::sqrt(static_cast<double>(problem.k));
-  HostOperands operands;
+  PlannedInputs inputs;
+  HostOperands& operands = inputs.host;
+  const auto put = [](Tensor from, Drawn& to_draw, std::vector<std::byte>& bytes) {
+    to_draw = std::move(from.drawn);
+    bytes = std::move(from.bytes);
+  };
   try {
     if (problem.scale_ab) {
-      operands.x = tensor(shapes.x.elements(), problem.x_type, 1, stream("x"));
-      operands.w = tensor(shapes.w.elements(), problem.w_type, 1, stream("w"));
+      put(tensor(shapes.x.elements(), problem.x_type, 1, stream("x")), inputs.x, operands.x);
+      put(tensor(shapes.w.elements(), problem.w_type, 1, stream("w")), inputs.w, operands.w);
       scale_whole_tensors(w_sigma, stream("scales"), operands);
     } else {
       QuantizedMatrix x = matrix_of(shapes.x, 1, stream("x"), stream("x scale"));
-      operands.x = std::move(x.elements);
+      put(std::move(x.elements), inputs.x, operands.x);
       operands.x_scale = std::move(x.scale);
       QuantizedMatrix w = matrix_of(shapes.w, w_sigma, stream("w"), stream("w scale"));
-      operands.w = std::move(w.elements);
+      put(std::move(w.elements), inputs.w, operands.w);
       operands.w_scale = std::move(w.scale);
     }
     if (moe) {
       const double w2_sigma = 4 / std::sqrt(static_cast<double>(problem.n));
       QuantizedMatrix w2 = matrix_of(shapes.w2, w2_sigma, stream("w2"), stream("w2 scale"));
-      operands.w2 = std::move(w2.elements);
+      put(std::move(w2.elements), inputs.w2, operands.w2);
       operands.w2_scale = std::move(w2.scale);
       route(problem, stream("routes"), operands);
     }
-    if (problem.bias) operands.bias = tensor(problem.n, problem.y_type, 4, stream("bias"));
+    if (problem.bias) {
+      const Drawn bias = drawn(problem.y_type, static_cast<std::size_t>(problem.n), 4, stream("bias"));
+      operands.bias.resize(bias.bytes());
+      draw(bias, 0, operands.bias);
+    }
   } catch (const std::bad_alloc&) {
     return Status::out_of_memory("no memory for the operands of {}", print(problem));
   }
-  return operands;
+  return inputs;
+}
+
+Result<HostOperands> make_inputs(const Problem& problem, std::uint64_t seed, int threads) {
+  auto inputs = plan_inputs(problem, seed);
+  if (!inputs.ok()) return inputs.status();
+  GEMMTUNE_RETURN_IF_ERROR(inputs->draw_all(threads));
+  return std::move(inputs->host);
 }
 
 }  // namespace gemmtune

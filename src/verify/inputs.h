@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "problem/operands.h"
 #include "problem/problem.h"
+#include "verify/drawn.h"
 
 namespace gemmtune {
 
@@ -24,10 +25,23 @@ struct HostOperands {
   std::vector<float> topk_weights;     // [T, topk]: routing weights, positive, their sum 1 a token
 };
 
+/// Operands of which x, w and w2 may still have to be drawn: a device can do that by itself.
+struct PlannedInputs {
+  HostOperands host;  // all that is not to be drawn
+  Drawn x;            // of count 0: it is in `host`, or the operation has none
+  Drawn w;
+  Drawn w2;
+
+  /// Draws into `host` what it lacks, by up to `threads` threads. `out_of_memory` where it does not fit.
+  Status draw_all(int threads);
+};
+
 /// Approximately normal values (x: σ = 1, w: σ = 1/√K·8, so that outputs have a realistic range in fp16 too),
 /// fresh for each seed and problem, the same on every machine. Quantized elements fill their type's range,
 /// their scales are random and bring the products back to that size. Some experts get more tokens than
 /// others. `out_of_memory` where they do not fit.
-Result<HostOperands> make_inputs(const Problem& problem, std::uint64_t seed);
+Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed);
+/// The same, drawn.
+Result<HostOperands> make_inputs(const Problem& problem, std::uint64_t seed, int threads = 1);
 
 }  // namespace gemmtune

@@ -9,6 +9,8 @@
 #include "backends/cuda/kernels/mma/mma.h"
 #include "backends/cuda/kernels/skinny/skinny.h"
 #include "backends/cuda/kernels/wgmma/wgmma.h"
+#include "backends/gpu/check/output_checker.h"
+#include "backends/gpu/draw/draw.h"
 #include "backends/gpu/kernels/simt/simt.h"
 #include "support/nvrtc.h"
 
@@ -162,6 +164,35 @@ TEST(GpuCompile, WgmmaForHopper) {
   biased.bias = true;
   expect_compiles(*family, runtime, biased);
   expect_compiles(*family, runtime, packed(dense(96, 4096, 7168, DataType::bf16, DataType::bf16)));
+}
+
+TEST(GpuCompile, WhatChecksOutputsForEveryArchitectureAndType) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  for (const char* architecture : {"sm_80", "sm_90a", "sm_100a"}) {
+    CompileOnlyRuntime runtime(compiler, architecture, limits_of(architecture));
+    for (const auto& [x, y] :
+         {std::pair{DataType::f32, DataType::f32}, std::pair{DataType::bf16, DataType::bf16},
+          std::pair{DataType::f16, DataType::f16}, std::pair{DataType::f8_e4m3fn, DataType::bf16}}) {
+      for (const gpu::Source& source : gpu::checker_sources(dense(33, 65, 70, x, y))) {
+        const auto program = runtime.load(source);
+        ASSERT_TRUE(program.ok()) << architecture << " " << source.name << ": " << program.message();
+        // Two blocks of the reference fit on a multiprocessor.
+        EXPECT_LE(runtime.last.registers, source.name == "reference" ? 128 : 255);
+        EXPECT_LE(runtime.last.static_shared_bytes, std::size_t{48} << 10);
+      }
+    }
+  }
+}
+
+TEST(GpuCompile, WhatDrawsOperands) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  for (const char* architecture : {"sm_80", "sm_90a", "sm_100a"}) {
+    CompileOnlyRuntime runtime(compiler, architecture, limits_of(architecture));
+    for (const std::size_t bytes : {std::size_t{1}, std::size_t{2}, std::size_t{4}}) {
+      const auto program = runtime.load(gpu::draw_source(bytes));
+      EXPECT_TRUE(program.ok()) << architecture << " " << bytes << ": " << program.message();
+    }
+  }
 }
 
 TEST(GpuCompile, ASpillIsRefused) {

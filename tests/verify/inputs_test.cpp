@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -72,6 +73,40 @@ TEST(Inputs, are_the_same_for_a_seed_and_fresh_for_another) {
   Problem longer = problem;
   longer.n = 97;
   EXPECT_NE(one->x, make_inputs(longer, 1)->x) << "another problem has other data";
+}
+
+TEST(Inputs, are_the_same_for_any_number_of_threads) {
+  for (const DataType type : {DataType::bf16, DataType::f32}) {
+    Problem problem = problem_of(type);
+    problem.m = 1031;  // no multiple of what a thread draws
+    problem.n = 4099;
+    problem.k = 515;
+    const auto one = make_inputs(problem, 1, 1);
+    for (const int threads : {0, 2, 3, 7}) {
+      const auto many = make_inputs(problem, 1, threads);
+      EXPECT_EQ(many->x, one->x) << threads;
+      EXPECT_EQ(many->w, one->w) << threads;
+    }
+  }
+}
+
+TEST(Inputs, can_be_drawn_in_any_parts) {
+  for (const DataType type : {DataType::bf16, DataType::f32, DataType::f8_e4m3fn}) {
+    const Drawn all = drawn(type, 1003, 1, Random(7));
+    std::vector<std::byte> whole(all.bytes());
+    draw(all, 0, whole);
+    constexpr std::size_t firsts[] = {0, 1, 2, 3, 4, 5, 501, 1000, 1002};
+    for (const std::size_t first : firsts) {
+      for (const std::size_t count : {std::size_t{1}, std::size_t{2}, std::size_t{7}, 1003 - first}) {
+        if (first + count > 1003) continue;
+        std::vector<std::byte> part(count * all.element_bytes);
+        draw(all, first, part);
+        EXPECT_TRUE(std::equal(part.begin(), part.end(),
+                               whole.begin() + static_cast<std::ptrdiff_t>(first * all.element_bytes)))
+            << first << " " << count;
+      }
+    }
+  }
 }
 
 // Promised to be the same on every machine: these values stand for all later versions (policy text: normal1).

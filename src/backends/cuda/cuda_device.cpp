@@ -5,7 +5,9 @@
 
 #include "backends/cuda/device_memory.h"
 #include "backends/cuda/kernels/all_families.h"
+#include "backends/gpu/check/output_checker.h"
 #include "backends/gpu/compiled_family.h"
+#include "backends/gpu/draw/draw.h"
 #include "backends/gpu/kernels/element_code.h"
 
 namespace gemmtune::cuda {
@@ -199,15 +201,36 @@ Status CudaDevice::unshuffle_weight(const Problem& problem, WeightLayout layout,
   return driver_status(f.context_synchronize(), "the device");
 }
 
+Status CudaDevice::draw(void* to, const Drawn& drawn) {
+  return gpu::draw_elements(*this, *runtime_, to, drawn);
+}
+
+Result<std::unique_ptr<OutputChecker>> CudaDevice::output_checker(const Problem& problem) {
+  return gpu::make_output_checker(*this, *runtime_, problem);
+}
+
 void CudaDevice::compile_ahead(const Problem& problem, std::span<const Candidate> candidates) {
-  std::vector<gpu::Source> sources;
+  const std::lock_guard lock(announcing_);
+  if (!announced_problem_ || !(*announced_problem_ == problem)) {
+    announced_.clear();
+    announced_problem_ = problem;
+  }
+  std::vector<gpu::KeyedSource> sources;
   for (const Candidate& candidate : candidates) {
-    const auto* family = dynamic_cast<const gpu::CompiledFamily*>(find_family(candidate.family));
-    if (family == nullptr || candidate.revision != family->revision()) continue;
-    auto source = family->source(problem, candidate.config);
-    if (source.ok()) sources.push_back(std::move(*source));
+    const auto [found, is_new] = announced_.try_emplace(candidate.kernel_name());
+    if (is_new) found->second = source_of(problem, candidate);
+    if (found->second) sources.push_back(*found->second);
   }
   runtime_->compile_ahead(std::move(sources));
+}
+
+std::optional<gpu::KeyedSource> CudaDevice::source_of(const Problem& problem,
+                                                      const Candidate& candidate) const {
+  const auto* family = dynamic_cast<const gpu::CompiledFamily*>(find_family(candidate.family));
+  if (family == nullptr || candidate.revision != family->revision()) return std::nullopt;
+  auto source = family->source(problem, candidate.config);
+  if (!source.ok()) return std::nullopt;
+  return runtime_->keyed(std::move(*source));
 }
 
 Result<double> CudaDevice::sample(const SampleRequest& request) {

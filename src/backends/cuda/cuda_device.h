@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,9 @@ class CudaDevice final : public Device {
   Status unshuffle_weight(const Problem& problem, WeightLayout layout, const void* packed,
                           void* plain) const override;
 
+  Status draw(void* to, const Drawn& drawn) override;
+  Result<std::unique_ptr<OutputChecker>> output_checker(const Problem& problem) override;
+
   void compile_ahead(const Problem& problem, std::span<const Candidate> candidates) override;
 
   Result<double> sample(const SampleRequest& request) override;
@@ -53,6 +57,8 @@ class CudaDevice final : public Device {
 
  private:
   Status watched(Status status);
+  /// What building the candidate compiles; nothing where it compiles nothing.
+  std::optional<gpu::KeyedSource> source_of(const Problem& problem, const Candidate& candidate) const;
 
   std::unique_ptr<CudaRuntime> runtime_;
   std::vector<std::unique_ptr<KernelFamily>> families_;
@@ -60,6 +66,11 @@ class CudaDevice final : public Device {
   DeviceInfo info_;
   std::mutex sampling_;
   GraphTimer timer_;
+  // What was announced of one problem, by kernel name: a search names the same candidates again and again.
+  // Guarded by announcing_.
+  std::mutex announcing_;
+  std::optional<Problem> announced_problem_;
+  std::map<std::string, std::optional<gpu::KeyedSource>> announced_;
   mutable std::mutex faults_;
   Status fault_;  // guarded by faults_
 };

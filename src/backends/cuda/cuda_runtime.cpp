@@ -165,15 +165,18 @@ Result<std::shared_ptr<gpu::Program>> CudaRuntime::load(const gpu::Source& sourc
   return programs_.try_emplace(key, std::move(program)).first->second;
 }
 
-void CudaRuntime::compile_ahead(std::vector<gpu::Source> sources) {
+gpu::KeyedSource CudaRuntime::keyed(gpu::Source source) const {
+  std::string key = gpu::cache_key(*compiler_, source, architecture_);
+  return {std::move(key), std::move(source)};
+}
+
+void CudaRuntime::compile_ahead(std::vector<gpu::KeyedSource> sources) {
   if (!queue_) return;
-  std::vector<gpu::KeyedSource> missing;
-  for (gpu::Source& source : sources) {
-    std::string key = gpu::cache_key(*compiler_, source, architecture_);
+  {
     const std::lock_guard lock(loading_);
-    if (programs_.count(key) == 0) missing.push_back({std::move(key), std::move(source)});
+    std::erase_if(sources, [&](const gpu::KeyedSource& source) { return programs_.count(source.key) > 0; });
   }
-  queue_->order(std::move(missing));
+  queue_->order(std::move(sources));
 }
 
 }  // namespace gemmtune::cuda

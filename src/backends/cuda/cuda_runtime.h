@@ -32,9 +32,11 @@ class CudaRuntime final : public gpu::Runtime {
   const gpu::Limits& limits() const override { return limits_; }
   const std::string& architecture() const override { return architecture_; }
   Result<std::shared_ptr<gpu::Program>> load(const gpu::Source& source) override;
+  /// The source under its key. Requires compiles().ok().
+  gpu::KeyedSource keyed(gpu::Source source) const;
   /// These will be loaded next, in this order: they are compiled on other cores. Replaces what was asked for
   /// before and has not begun.
-  void compile_ahead(std::vector<gpu::Source> sources);
+  void compile_ahead(std::vector<gpu::KeyedSource> sources);
 
   /// Makes the context the calling thread's.
   void enter() const { driver_.context_set(context_); }

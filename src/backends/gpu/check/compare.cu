@@ -1,0 +1,99 @@
+// Figures of the rows of y against the reference, as verify/verdict.cpp makes them on the host. A block of 256 threads for each
+// row.
+#define THREADS 256
+
+// As RowFigures in verify/row_figures.h.
+struct Figures {
+  double error, reference, magnitude;
+  double largest_output, largest_error;
+  double worst_excess, worst_output, worst_reference;
+  long long worst_column, checked, misrounded, outside, not_finite, unwritten, first_not_finite, padding_written;
+};
+
+struct Arguments {
+  const output* y;
+  const double* values;
+  const float* magnitudes;
+  Figures* rows;
+  long long n, ldy;
+  // Of the Tolerance.
+  double absolute, relative, output_epsilon, output_tiny, element_factor;
+};
+
+static __device__ inline bool is_poison(unsigned short bits) { return bits == 0xffffu; }
+static __device__ inline bool is_poison(float value) { return __float_as_uint(value) == 0xffffffffu; }
+static __device__ inline bool is_infinite(float value) { return (__float_as_uint(value) & 0x7fffffffu) == 0x7f800000u; }
+static __device__ inline bool is_finite(float value) { return (__float_as_uint(value) & 0x7f800000u) != 0x7f800000u; }
+
+static __device__ inline void look(const Arguments& a, long long column, output stored, double exact, double magnitude, Figures& row) {
+  const float value = read_output(stored);
+  // Through float32, as kernels do and as round_to of verify/element.h does.
+  const float rounded_value = read_output(round_output((float)exact));
+  if (!is_finite(value) && !(is_infinite(value) && rounded_value == value)) {
+    if (row.not_finite++ == 0) row.first_not_finite = column;
+    if (is_poison(stored)) ++row.unwritten;
+    return;
+  }
+  const double out = (double)value;
+  const double rounded = (double)rounded_value;
+  ++row.checked;
+  if (out != rounded) ++row.misrounded;
+  if (is_infinite(value)) return;
+  if (!(fabs(rounded - out) <= a.absolute + a.relative * fabs(out))) ++row.outside;
+  row.largest_output = fmax(row.largest_output, fabs(out));
+  row.largest_error = fmax(row.largest_error, fabs(rounded - out));
+  const double error = fabs(out - exact);
+  const double accumulated = a.element_factor * magnitude;
+  const double bound = accumulated + a.output_epsilon * (fabs(exact) + accumulated) + a.output_tiny;
+  const double excess = error / bound;
+  if (excess > row.worst_excess) {
+    row.worst_excess = excess;
+    row.worst_column = column;
+    row.worst_output = out;
+    row.worst_reference = exact;
+  }
+  row.error += error * error;
+  row.reference += exact * exact;
+  row.magnitude += magnitude * magnitude;
+}
+
+static __device__ inline void merge(Figures& to, const Figures& from) {
+  to.error += from.error;
+  to.reference += from.reference;
+  to.magnitude += from.magnitude;
+  to.largest_output = fmax(to.largest_output, from.largest_output);
+  to.largest_error = fmax(to.largest_error, from.largest_error);
+  if (from.worst_excess > to.worst_excess || (from.worst_excess == to.worst_excess && from.worst_column < to.worst_column)) {
+    to.worst_excess = from.worst_excess;
+    to.worst_output = from.worst_output;
+    to.worst_reference = from.worst_reference;
+    to.worst_column = from.worst_column;
+  }
+  to.checked += from.checked;
+  to.misrounded += from.misrounded;
+  to.outside += from.outside;
+  if (from.not_finite > 0 && (to.not_finite == 0 || from.first_not_finite < to.first_not_finite))
+    to.first_not_finite = from.first_not_finite;
+  to.not_finite += from.not_finite;
+  to.unwritten += from.unwritten;
+  to.padding_written += from.padding_written;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) compare(const Arguments a) {
+  __shared__ Figures parts[THREADS];
+  const int thread = threadIdx.x;
+  const long long row = blockIdx.x;
+  Figures own = {};
+  own.worst_excess = -1.0;
+  own.worst_column = own.first_not_finite = -1;
+  for (long long column = thread; column < a.n; column += THREADS)
+    look(a, column, a.y[row * a.ldy + column], a.values[row * a.n + column], (double)a.magnitudes[row * a.n + column], own);
+  for (long long column = a.n + thread; column < a.ldy; column += THREADS)
+    if (!is_poison(a.y[row * a.ldy + column])) ++own.padding_written;
+  parts[thread] = own;
+  for (int half = THREADS / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (thread < half) merge(parts[thread], parts[thread + half]);
+  }
+  if (thread == 0) a.rows[row] = parts[0];
+}

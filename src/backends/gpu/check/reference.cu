@@ -1,0 +1,94 @@
+// values[m, n] = sum over k of x[m, k] * w[n, k], times the scales, plus the bias, in float64; magnitudes[m, n] the same of
+// absolute values in float32. A product of two elements is exact in float64. A block of 256 threads makes 64 x 64 of it, each
+// thread 4 x 4, in steps of 16 k. Elements lie in shared memory as float64 and as float32: converting them in the inner loop
+// would take longer than the multiply-adds.
+#define TILE 64
+#define STEP 16  // as many threads lie across
+// Rows of shared memory begin at multiples of 16 bytes, and not all at the same bank.
+#define WIDE (TILE + 2)
+#define NARROW (TILE + 4)
+
+struct Arguments {
+  const element* x;
+  const element* w;
+  const output* bias;
+  const float* x_scale;
+  const float* w_scale;
+  double* values;
+  float* magnitudes;
+  long long m, n, k, ldx;
+};
+
+struct __align__(16) Tiles {
+  double x[STEP][WIDE];
+  double w[STEP][WIDE];
+  float x_abs[STEP][NARROW];
+  float w_abs[STEP][NARROW];
+};
+
+extern "C" __global__ void __launch_bounds__(256, 2) reference(const Arguments a) {
+  __shared__ Tiles tiles;
+  const int thread = threadIdx.x;
+  const int across = thread % 16;
+  const int down = thread / 16;
+  const long long first_n = (long long)blockIdx.x * TILE;
+  // Few blocks fit along y of a grid: rows of tiles are walked.
+  for (long long first_m = (long long)blockIdx.y * TILE; first_m < a.m; first_m += (long long)gridDim.y * TILE) {
+    double sums[4][4] = {};
+    float magnitudes[4][4] = {};
+    for (long long first_k = 0; first_k < a.k; first_k += STEP) {
+      // A thread loads one column of four rows of each operand.
+      const long long column = first_k + across;
+#pragma unroll
+      for (int turn = 0; turn < TILE / 16; ++turn) {
+        const int row = down + 16 * turn;
+        const float x = column < a.k && first_m + row < a.m ? read_element(a.x[(first_m + row) * a.ldx + column]) : 0.0f;
+        const float w = column < a.k && first_n + row < a.n ? read_element(a.w[(first_n + row) * a.k + column]) : 0.0f;
+        tiles.x[across][row] = (double)x;
+        tiles.w[across][row] = (double)w;
+        tiles.x_abs[across][row] = fabsf(x);
+        tiles.w_abs[across][row] = fabsf(w);
+      }
+      __syncthreads();
+#pragma unroll 2
+      for (int k = 0; k < STEP; ++k) {
+        // Columns 2 across, 2 across + 1 and those 32 behind them: a warp reads without gaps.
+        const double2 x_low = *(const double2*)&tiles.x[k][4 * down];
+        const double2 x_high = *(const double2*)&tiles.x[k][4 * down + 2];
+        const double2 w_low = *(const double2*)&tiles.w[k][2 * across];
+        const double2 w_high = *(const double2*)&tiles.w[k][2 * across + 32];
+        const float4 x_size = *(const float4*)&tiles.x_abs[k][4 * down];
+        const float2 w_size_low = *(const float2*)&tiles.w_abs[k][2 * across];
+        const float2 w_size_high = *(const float2*)&tiles.w_abs[k][2 * across + 32];
+        const double x[4] = {x_low.x, x_low.y, x_high.x, x_high.y};
+        const double w[4] = {w_low.x, w_low.y, w_high.x, w_high.y};
+        const float x_abs[4] = {x_size.x, x_size.y, x_size.z, x_size.w};
+        const float w_abs[4] = {w_size_low.x, w_size_low.y, w_size_high.x, w_size_high.y};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+#pragma unroll
+          for (int j = 0; j < 4; ++j) {
+            sums[i][j] = fma(x[i], w[j], sums[i][j]);
+            magnitudes[i][j] = fmaf(x_abs[i], w_abs[j], magnitudes[i][j]);
+          }
+        }
+      }
+      __syncthreads();
+    }
+    // A product of two float32 is exact in float64.
+    const double scale = a.x_scale ? (double)*a.x_scale * (double)*a.w_scale : 1.0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const long long m = first_m + 4 * down + i;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const long long n = first_n + 2 * across + j % 2 + 32 * (j / 2);
+        if (m < a.m && n < a.n) {
+          const float bias = a.bias ? read_output(a.bias[n]) : 0.0f;
+          a.values[m * a.n + n] = sums[i][j] * scale + (double)bias;
+          a.magnitudes[m * a.n + n] = magnitudes[i][j] * fabsf((float)scale) + fabsf(bias);
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,19 @@
+// *differences becomes 1 where the two outputs differ in any bit.
+struct Arguments {
+  const unsigned* one;
+  const unsigned* other;
+  unsigned* differences;
+  long long bytes;
+};
+
+extern "C" __global__ void __launch_bounds__(256, 1) same(const Arguments a) {
+  const long long words = a.bytes / 4;
+  unsigned different = 0;
+  for (long long i = blockIdx.x * 256LL + threadIdx.x; i < words; i += gridDim.x * 256LL) different |= a.one[i] ^ a.other[i];
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    const unsigned char* one = (const unsigned char*)a.one;
+    const unsigned char* other = (const unsigned char*)a.other;
+    for (long long i = 4 * words; i < a.bytes; ++i) different |= (unsigned)(one[i] ^ other[i]);
+  }
+  if (different) *a.differences = 1;  // several threads may write it, all the same
+}

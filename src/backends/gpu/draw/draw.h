@@ -1,0 +1,15 @@
+// Random operands drawn on a GPU: the host neither makes nor copies them.
+#pragma once
+
+#include "backends/gpu/runtime.h"
+#include "verify/drawn.h"
+
+namespace gemmtune::gpu {
+
+/// What is compiled for elements of 1, 2 or 4 bytes.
+Source draw_source(std::size_t element_bytes);
+
+/// Writes all elements of `drawn` to `to`, and waits for it. `unsupported` where there is no compiler.
+Status draw_elements(Device& device, Runtime& runtime, void* to, const Drawn& drawn);
+
+}  // namespace gemmtune::gpu

@@ -1,0 +1,100 @@
+#include "verify/drawn.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <thread>
+
+#include "verify/element.h"
+
+namespace gemmtune {
+namespace {
+
+constexpr std::size_t least_elements_a_thread = std::size_t{1} << 18;  // fewer are not worth a thread
+
+// Elements first … first + out.size() − 1; `first` is a multiple of four.
+template <typename Element>
+void draw_part(const Drawn& from, std::size_t first, std::span<Element> out) {
+  std::array<Element, Drawn::table_size> table;
+  std::memcpy(table.data(), from.table.data(), sizeof(table));
+  Random random = from.random;
+  random.skip(first / 4);
+  for (std::size_t i = 0; i < out.size(); i += 4) {
+    const std::uint64_t bits = random.next();
+    const std::array<Element, 4> four = {table[bits & 4095], table[(bits >> 16) & 4095],
+                                         table[(bits >> 32) & 4095], table[(bits >> 48) & 4095]};
+    std::memcpy(out.data() + i, four.data(), std::min<std::size_t>(4, out.size() - i) * sizeof(Element));
+  }
+}
+
+template <typename Element>
+void draw_elements(const Drawn& from, std::size_t first, std::span<Element> out, int threads) {
+  // Up to the next multiple of four by way of a few elements more.
+  if (first % 4 != 0) {
+    std::array<Element, 4> four;
+    const std::size_t before = first % 4;
+    const std::size_t count = std::min(4 - before, out.size());
+    draw_part<Element>(from, first - before, four);
+    std::copy_n(four.begin() + static_cast<std::ptrdiff_t>(before), count, out.begin());
+    out = out.subspan(count);
+    first += count;
+  }
+  const std::size_t parts = std::clamp<std::size_t>(out.size() / least_elements_a_thread, 1,
+                                                    static_cast<std::size_t>(std::max(1, threads)));
+  const std::size_t share = (out.size() / parts + 3) / 4 * 4;
+  const auto work = [&](std::size_t part) {
+    const std::size_t begin = std::min(out.size(), part * share);
+    const std::size_t end = part + 1 == parts ? out.size() : std::min(out.size(), begin + share);
+    draw_part<Element>(from, first + begin, out.subspan(begin, end - begin));
+  };
+  std::vector<std::thread> others;
+  for (std::size_t part = 1; part < parts; ++part) others.emplace_back(work, part);
+  work(0);
+  for (std::thread& other : others) other.join();
+}
+
+template <typename Element>
+void fill_table(DataType type, double sigma, Random& random, std::vector<std::byte>& bytes) {
+  std::array<Element, Drawn::table_size> table;
+  for (std::size_t i = 0; i < table.size(); i += 2) {
+    const float value = static_cast<float>(sigma) * near_normal(random);
+    table[i] = static_cast<Element>(encode_element(type, value));
+    table[i + 1] = static_cast<Element>(encode_element(type, -value));
+  }
+  bytes.resize(sizeof(table));
+  std::memcpy(bytes.data(), table.data(), sizeof(table));
+}
+
+template <typename Element>
+std::span<Element> elements_of(std::span<std::byte> bytes) {
+  return {reinterpret_cast<Element*>(bytes.data()), bytes.size() / sizeof(Element)};
+}
+
+}  // namespace
+
+float near_normal(Random& random) {
+  const std::uint64_t bits = random.next();
+  std::int64_t sum = 0;
+  for (int part = 0; part < 4; ++part) sum += static_cast<std::int64_t>((bits >> (16 * part)) & 0xffff);
+  constexpr double sigma = 37837.227;  // of the sum: √(4·(2³² − 1)/12)
+  return static_cast<float>((static_cast<double>(sum) - 131070.0) / sigma);
+}
+
+Drawn drawn(DataType type, std::size_t count, double sigma, Random random) {
+  Drawn made;
+  made.element_bytes = element_bytes(type);
+  made.count = count;
+  if (made.element_bytes == 4) fill_table<std::uint32_t>(type, sigma, random, made.table);
+  if (made.element_bytes == 2) fill_table<std::uint16_t>(type, sigma, random, made.table);
+  if (made.element_bytes == 1) fill_table<std::uint8_t>(type, sigma, random, made.table);
+  made.random = random;
+  return made;
+}
+
+void draw(const Drawn& from, std::size_t first, std::span<std::byte> out, int threads) {
+  if (from.element_bytes == 4) draw_elements(from, first, elements_of<std::uint32_t>(out), threads);
+  if (from.element_bytes == 2) draw_elements(from, first, elements_of<std::uint16_t>(out), threads);
+  if (from.element_bytes == 1) draw_elements(from, first, elements_of<std::uint8_t>(out), threads);
+}
+
+}  // namespace gemmtune

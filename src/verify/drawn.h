@@ -1,0 +1,40 @@
+// Random elements as a recipe: a table of values and the state of a generator. Whoever follows it, on a host
+// with any number of threads or on a device, gets the same numbers, and any part of them alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/random.h"
+#include "problem/data_type.h"
+
+namespace gemmtune {
+
+/// Element i is an entry of the table: that of bits 16·(i % 4) … 16·(i % 4) + 11 of the generator's number
+/// i / 4. No period, four elements for one step of the generator: drawing each element anew would take ten
+/// times as long, which counts for weights of 10⁸ elements.
+struct Drawn {
+  static constexpr std::size_t table_size = 4096;
+
+  std::vector<std::byte> table;  // table_size elements
+  std::size_t element_bytes = 1;
+  std::size_t count = 0;  // elements
+  Random random{0};       // before number 0
+
+  std::size_t bytes() const { return count * element_bytes; }
+};
+
+/// Near-normal elements of σ; each value of the table has its negative, so that the mean is exactly 0.
+/// Requires a readable type with whole bytes.
+Drawn drawn(DataType type, std::size_t count, double sigma, Random random);
+
+/// Elements first … of `from` into `out`, as many as fit; they must exist. By up to `threads` threads.
+void draw(const Drawn& from, std::size_t first, std::span<std::byte> out, int threads = 1);
+
+/// Sum of four uniform 16-bit numbers, centred and scaled to σ = 1: close to normal, in exact integer
+/// arithmetic up to one division, so that it is the same on every machine. |value| ≤ 3.47.
+float near_normal(Random& random);
+
+}  // namespace gemmtune
