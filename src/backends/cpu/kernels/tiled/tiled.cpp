@@ -35,21 +35,19 @@ struct Blocks {
   std::int64_t kc;
 };
 /// Blocks that are good without tuning. Vectors: what a block of weights meets stays in the inner cache, that
-/// is x's rows (2 KiB of each) and the sums. Tile units multiply so fast that sums must be loaded and stored
+/// is x's rows (4 KiB of each) and the sums. Tile units multiply so fast that sums must be loaded and stored
 /// less often.
 Blocks default_blocks(const KernelSet& set, const Problem& problem) {
   const IsaKernels& kernels = *set.at(useful_levels(set, problem.x_type).front());
   const bool tile_units = kernels.rows_read_x_panels;
-  const std::int64_t depth = tile_units ? 2048 : 2048 / compute_bytes(kernels, problem.x_type);
+  const std::int64_t depth = tile_units ? 2048 : 4096 / compute_bytes(kernels, problem.x_type);
   return {.mc = holding(mc_values, problem.m, tile_units ? 512 : 128),
           .nc = holding(nc_values, problem.n, tile_units ? 512 : 256),
           .kc = holding(kc_values, problem.k, depth)};
 }
 
-/// ok for int8 with scales of rows and columns.
+/// ok for a8w8 of int8, with scales of rows and columns.
 Status accepts_int8(const KernelSet& set, const Problem& problem) {
-  if (problem.operation != Operation::a8w8 && problem.operation != Operation::a8w8_bpreshuffle)
-    return Status::unsupported("operation: {} of int8 is not taken", to_string(problem.operation));
   if (problem.w_type != DataType::i8)
     return Status::unsupported("types: x {} and w {} are not taken", to_string(problem.x_type),
                                to_string(problem.w_type));
@@ -82,7 +80,13 @@ class TiledFamily final : public KernelFamily {
   std::string_view name() const override { return "tiled"; }
   int tie_rank() const override { return 11; }
   Status accepts(const Problem& problem) const override {
-    return problem.x_type == DataType::i8 ? accepts_int8(set_, problem) : accepts_a16w16(problem);
+    const bool int8 = problem.x_type == DataType::i8 && (problem.operation == Operation::a8w8 ||
+                                                         problem.operation == Operation::a8w8_bpreshuffle);
+    if (int8) return accepts_int8(set_, problem);
+    if (problem.operation != Operation::a16w16)
+      return Status::unsupported("operation: {} of {} is not taken, only a16w16, and a8w8 of int8",
+                                 to_string(problem.operation), to_string(problem.x_type));
+    return accepts_a16w16(problem);
   }
   std::optional<WeightLayout> packed_layout(const Problem&) const override { return WeightLayout::panel16; }
 
@@ -311,8 +315,9 @@ double TiledFamily::cost(const Problem& problem, const Choice& choice) const {
   work.flops = 2 * padded_m * padded_n * padded_k;
   work.efficiency = tile_efficiency(s.mr, s.nr / panel_columns);
   work.memory_bytes = weights;
-  // Later rounds of rows find the weights in an outer cache; sums are loaded and stored once a block of k: for
-  // tile units in the inner cache, vectors also wait at each begin of a tile for what was not fetched ahead.
+  // Later rounds of rows find the weights in an outer cache; sums are loaded and stored once a block of k:
+  // for tile units in the inner cache, vectors also wait at each begin of a tile for what was not fetched
+  // ahead.
   const bool tile_units = set_.at(s.isa)->rows_read_x_panels;
   const double k_blocks = real(ceil_div(problem.k, s.kc));
   work.cache_bytes = weights * real(rounds - 1) * (s.prefetch == 0 ? 1 : fetched_share);

@@ -212,9 +212,12 @@ class TiledKernel final : public Kernel {
       if (integer() && depth.last)
         fill_column_scales(call, p * panel_columns, width * panel_columns, column_scales);
       float* column = part.sums + (one_k_block_ ? 0 : (p - panels.begin) * panel_columns * padded);
+      const PanelList& list = tiled_panels(isa_, problem_);
+      const PanelKernel whole = find(list, part.tiles.mr, width)->run;
+      const PanelKernel last = find(list, part.tiles.last_mr, width)->run;
       for (std::int64_t tile = 0; tile < part.tiles.count(); ++tile) {
         float* sums = column + (one_k_block_ ? 0 : tile * part.tiles.mr * width * panel_columns);
-        multiply(part, {w, width, tile, sums}, depth);
+        multiply(part, {tile + 1 < part.tiles.count() ? whole : last, w, width, tile, sums}, depth);
         if (depth.last) emit(call, part, {p * panel_columns, width, tile, sums, column_scales});
       }
     }
@@ -236,6 +239,7 @@ class TiledKernel final : public Kernel {
   }
 
   struct Multiplication {
+    PanelKernel kernel = nullptr;
     const char* w = nullptr;
     std::int64_t panels = 1;
     std::int64_t tile = 0;
@@ -243,9 +247,7 @@ class TiledKernel final : public Kernel {
   };
 
   void multiply(const Part& part, const Multiplication& what, const Depth& depth) const {
-    const std::int64_t mr = part.tiles.size(what.tile);
-    const PanelEntry* kernel = find(tiled_panels(isa_, problem_), mr, what.panels);
-    kernel->run({.x = part.x + x_offset(what.tile, depth.chunks),
+    what.kernel({.x = part.x + x_offset(what.tile, depth.chunks),
                  .w = what.w,
                  .w_stride = block_stride_,
                  .chunks = depth.chunks.size(),
