@@ -367,6 +367,14 @@ TEST(CpuFamilies, RefuseInWordsOfAFixedVocabulary) {
   EXPECT_EQ(tiled->accepts(problem).message(), "layout: onednn is not taken, only plain and panel16");
   problem = {.m = 1, .n = 64, .k = 64, .y_type = DataType::i8};
   EXPECT_EQ(tiled->accepts(problem).message(), "types: y i8 is not taken, only f32, bf16 or f16");
+  problem = default_problem(Operation::a8w8);
+  problem.m = problem.n = problem.k = 64;
+  problem.x_type = problem.w_type = DataType::i8;
+  EXPECT_EQ(tiled->accepts(problem).message(),
+            "isa: scalar has no such kernels, they need AVX-512 with BF16 and VNNI");
+  problem.x_type = problem.w_type = DataType::f8_e4m3fn;
+  EXPECT_EQ(tiled->accepts(problem).message(),
+            "operation: a8w8 of f8_e4m3fn is not taken, only a16w16, and a8w8 of int8");
   problem = {.m = 1, .n = 64, .k = 64, .scale_ab = true};
   EXPECT_EQ(tiled->accepts(problem).code(), StatusCode::unsupported);
 }

@@ -3,6 +3,7 @@
 // unreadable page.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -12,7 +13,9 @@
 #include "backends/cpu/kernels/moe/moe.h"
 #include "backends/cpu/kernels/own_families.h"
 #include "backends/cpu/kernels/streaming/streaming.h"
+#include "backends/cpu/kernels/tiled/tiled.h"
 #include "base/random.h"
+#include "numbers/bfloat16.h"
 #include "support/emulated_tiles.h"
 #include "support/executors.h"
 #include "support/fenced_memory.h"
@@ -140,7 +143,7 @@ std::vector<Config> some_configs(const KernelFamily& family, const Problem& prob
     while (at < keys.size() && keys[at] != key) ++at;
     EXPECT_LT(at, keys.size()) << key << " stands out of order in " << configs[0].text();
   }
-  for (int attempt = 0; attempt < 300 && static_cast<int>(configs.size()) <= wanted; ++attempt) {
+  for (int attempt = 0; attempt < 3000 && static_cast<int>(configs.size()) <= wanted; ++attempt) {
     Config config;
     for (const Parameter& parameter : space.parameters())
       config.set(parameter.key, parameter.values[random.below(parameter.values.size())]);
@@ -197,6 +200,86 @@ TEST_P(OperationKernels, DenseOperationsAreRight) {
         check_all(*batched, problem, 2);
       }
   EXPECT_GT(runs_, 200);
+}
+
+constexpr Shape tiled_shapes[] = {{1, 1, 1},      {1, 257, 130}, {2, 16, 32},    {5, 65, 384},
+                                  {17, 48, 129},  {33, 80, 64},  {70, 33, 600},  {13, 144, 1100},
+                                  {129, 70, 160}, {301, 31, 97}, {64, 515, 330}, {150, 140, 2100}};
+
+/// int8 of `tiled`; levels that do not multiply bytes take nothing.
+TEST_P(OperationKernels, TiledInt8IsRight) {
+  const auto family = make_tiled_family(GetParam().set, 3);
+  for (const Shape& shape : tiled_shapes)
+    for (const bool bias : {false, true})
+      for (const auto layout : {WeightLayout::plain, WeightLayout::panel16}) {
+        Problem problem = problem_of(Operation::a8w8, DataType::i8, shape);
+        problem.bias = bias;
+        ASSERT_TRUE(in_layout(problem, layout));
+        ASSERT_TRUE(check(problem).ok()) << check(problem).message();
+        check_all(*family, problem, 5);
+      }
+  const bool there = GetParam().set.at(Isa::avx512bf16) != nullptr;
+  EXPECT_EQ(runs_ > 100, there) << runs_;
+}
+
+/// Every register tile, the blocks of k in one piece and in several, bit for bit on one thread and on two.
+TEST_P(OperationKernels, EveryRegisterTileOfTiledInt8IsRight) {
+  const auto family = make_tiled_family(GetParam().set, 2);
+  for (const std::int64_t m : {1, 2, 4, 6, 8, 12, 14, 16, 29}) {
+    Problem problem = problem_of(Operation::a8w8_bpreshuffle, DataType::i8, {m, 71, 300});
+    if (!family->accepts(problem).ok()) continue;
+    const Truth truth = truth_of(problem);
+    const Space space = family->space(problem);
+    for (const std::string& mr : space.parameters()[2].values)
+      for (const std::string& nr : space.parameters()[3].values)
+        for (const std::string kc : {"128", "512"}) {
+          Config config;
+          const Config standard = family->default_config(problem);
+          for (const auto& [key, value] : standard.settings())
+            config.set(key, key == "mr" ? mr : key == "nr" ? nr : key == "kc" ? kc : value);
+          const auto kernel = family->build(problem, config);
+          if (!kernel.ok()) continue;
+          const auto y = run_kernel(**kernel, problem, truth, serial_);
+          ASSERT_EQ(verdict(problem, truth, y), "") << print(problem) << " " << config.text();
+          TwoThreadExecutor two;
+          ASSERT_EQ(run_kernel(**kernel, problem, truth, two), y) << config.text();
+          ++runs_;
+        }
+  }
+  EXPECT_EQ(runs_ > 100, GetParam().set.at(Isa::avx512bf16) != nullptr) << runs_;
+}
+
+/// The largest products and the deepest k that int32 holds; what wraps on the way wraps back. A bias of −2³¹
+/// leaves what an output of 16 bits can show.
+TEST_P(OperationKernels, TheLargestSumsOfInt8AreExact) {
+  const auto tiled = make_tiled_family(GetParam().set, 1);
+  const auto streaming = make_streaming_family(GetParam().set.level, 1);
+  Problem problem = problem_of(Operation::a8w8_bpreshuffle, DataType::i8, {3, 17, tiled_integer_k});
+  problem.weight_layout = WeightLayout::panel16;
+  problem.bias = true;
+  ASSERT_EQ(problem.y_type, DataType::bf16);
+  Truth truth = truth_of(problem);
+  std::fill(truth.host.x.begin(), truth.host.x.end(), std::byte{0x80});
+  std::fill(truth.host.w.begin(), truth.host.w.end(), std::byte{0x80});
+  const float one = 1;
+  for (auto* scales : {&truth.host.x_scale, &truth.host.w_scale})
+    for (std::size_t at = 0; at < scales->size(); at += 4) std::memcpy(scales->data() + at, &one, 4);
+  const std::uint16_t bias = f32_to_bf16(-0x1p31F);
+  for (std::size_t at = 0; at < truth.host.bias.size(); at += 2)
+    std::memcpy(truth.host.bias.data() + at, &bias, 2);
+  for (const KernelFamily* family : {tiled.get(), streaming.get()}) {
+    if (!family->accepts(problem).ok()) continue;
+    const auto kernel = family->build(problem, family->default_config(problem));
+    ASSERT_TRUE(kernel.ok()) << kernel.message();
+    const auto y = run_kernel(**kernel, problem, truth, serial_);
+    for (std::size_t at = 0; at < y.size(); at += 2) {
+      std::uint16_t got = 0;
+      std::memcpy(&got, y.data() + at, 2);
+      ASSERT_EQ(bf16_to_f32(got), -16384.0F) << family->name() << " element " << at / 2;
+    }
+    ++runs_;
+  }
+  EXPECT_EQ(runs_ > 0, GetParam().set.at(Isa::avx512bf16) != nullptr);
 }
 
 constexpr Shape moe_shapes[] = {{1, 7, 33}, {3, 64, 96}, {29, 40, 160}, {70, 130, 257}};

@@ -42,7 +42,14 @@ bool soak() {
   return set != nullptr && std::string(set) == "1";
 }
 const std::string rows = "5";
-const std::string budget = "300";  // seconds: each row must be reached
+const std::string budget = "300";  // seconds of one run; the next one goes on
+constexpr int most_runs = 6;
+
+bool out_of_budget(const Json& report) {
+  for (const Json& problem : report["problems"])
+    if (problem["state"] == "out of budget") return true;
+  return false;
+}
 
 /// The first row of a file by its columns.
 std::map<std::string, std::string> first_row(const std::string& path) {
@@ -72,10 +79,16 @@ TEST_P(TuneFixtures, RunsAndReadsBack) {
   const std::vector<std::string> words = {"tune", "--op",    test.operation, "-i",       input,  "-o",
                                           output, "--limit", rows,           "--budget", budget, "--iters",
                                           "3",    "--json"};
-  const auto tuned = program.run(words);
-  ASSERT_EQ(tuned.exit_code, 0) << tuned.err << tuned.out;
-  const std::size_t problems = Json::parse(tuned.out)["problems"].size();
-  EXPECT_EQ(std::to_string(problems), rows);
+  // A slow machine, or fused MoE with half a second a call, does not reach every row at once.
+  bool waiting = true;
+  for (int run = 0; waiting; ++run) {
+    ASSERT_LT(run, most_runs) << "rows are out of budget still";
+    const auto tuned = program.run(words);
+    ASSERT_EQ(tuned.exit_code, 0) << tuned.err << tuned.out;
+    const Json report = Json::parse(tuned.out);
+    EXPECT_EQ(std::to_string(report["problems"].size()), rows);
+    waiting = out_of_budget(report);
+  }
 
   const auto again = program.run(words);
   ASSERT_EQ(again.exit_code, 0) << again.err;

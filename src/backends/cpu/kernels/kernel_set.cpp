@@ -63,10 +63,14 @@ std::vector<Isa> useful_levels(const KernelSet& set, DataType type) {
 
 Element element_of(DataType type) {
   if (type == DataType::bf16) return Element::bf16;
+  if (type == DataType::i8) return Element::i8;
   return type == DataType::f16 ? Element::f16 : Element::f32;
 }
 
 std::int64_t compute_bytes(const IsaKernels& kernels) { return kernels.bf16_compute ? 2 : 4; }
+std::int64_t compute_bytes(const IsaKernels& kernels, DataType type) {
+  return type == DataType::i8 ? 1 : compute_bytes(kernels);
+}
 
 const PanelEntry* find(const PanelList& list, std::int64_t mr, std::int64_t panels) {
   return find_in(list, mr, panels);
@@ -86,15 +90,19 @@ Status accepts_a16w16(const Problem& problem) {
   if (!is_wide(problem.x_type) || problem.w_type != problem.x_type)
     return Status::unsupported("types: x {} and w {} are not taken, only f32, bf16 or f16 for both",
                                to_string(problem.x_type), to_string(problem.w_type));
+  return accepts_dense(problem);
+}
+
+Status accepts_dense(const Problem& problem) {
   if (!is_wide(problem.y_type))
     return Status::unsupported("types: y {} is not taken, only f32, bf16 or f16", to_string(problem.y_type));
   if (problem.batch != 1) return Status::unsupported("batch: {} is not taken, only 1", problem.batch);
   if (problem.x_order != Order::row_major || problem.w_order != Order::row_major ||
       problem.y_order != Order::row_major)
     return Status::unsupported("order: column-major operands are not taken");
-  if (problem.weight_layout == WeightLayout::onednn || problem.weight_layout == WeightLayout::tile64x128)
-    return Status::unsupported("layout: {} is not taken, only plain and panel16",
-                               to_string(problem.weight_layout));
+  const WeightLayout layout = problem.weight_layout;
+  if (layout != WeightLayout::any && layout != WeightLayout::plain && layout != WeightLayout::panel16)
+    return Status::unsupported("layout: {} is not taken, only plain and panel16", to_string(layout));
   return {};
 }
 
@@ -111,9 +119,8 @@ Parameter layout_parameter(const Problem& problem) {
 }
 
 Panel16 panel16_of(const Problem& problem) {
-  const bool pairs = problem.w_type == DataType::bf16;
-  return {
-      .n = problem.n, .k = problem.k, .element_bytes = bytes_of(problem.w_type, 1), .pair = pairs ? 2 : 1};
+  const std::int64_t pair = problem.w_type == DataType::bf16 ? 2 : problem.w_type == DataType::i8 ? 4 : 1;
+  return {.n = problem.n, .k = problem.k, .element_bytes = bytes_of(problem.w_type, 1), .pair = pair};
 }
 
 Status check_config(const Space& space, const Config& config) {
@@ -174,6 +181,7 @@ MachineRates machine_rates(Isa isa, DataType type, Isa level) {
   constexpr double rates[] = {10e3, 110e3, 220e3, 450e3, 2000e3};
   double widening = type == DataType::f32 || isa > Isa::avx512 ? 1.0 : 0.5;
   if (isa == Isa::avx512bf16 && level > Isa::avx512bf16) widening = 0.25;
+  if (type == DataType::i8) widening *= 2;
   return {.units = 1,
           .flops_per_microsecond = rates[static_cast<int>(isa)] * widening,
           .memory_bytes_per_microsecond = 10e3,

@@ -30,7 +30,9 @@ KernelSet kernel_set(Isa level);
 std::vector<Isa> useful_levels(const KernelSet& set, DataType type);
 
 Element element_of(DataType type);
+/// Of a packed element of x: of the level's floats, or of a storage type that may be int8.
 std::int64_t compute_bytes(const IsaKernels& kernels);
+std::int64_t compute_bytes(const IsaKernels& kernels, DataType type);
 /// nullptr where the list has no such tile.
 const PanelEntry* find(const PanelList& list, std::int64_t mr, std::int64_t panels);
 const RowEntry* find(const RowList& list, std::int64_t mr, std::int64_t nr);
@@ -41,6 +43,8 @@ const RowEntry* fitting(const RowList& list, std::int64_t rows, std::int64_t nr)
 /// ok for what all our a16w16 families take: f32, bf16 or f16 operands of one type, row-major, plain or
 /// panel16.
 Status accepts_a16w16(const Problem& problem);
+/// The part of it that any one multiplication has: y's type, one batch, order, layout.
+Status accepts_dense(const Problem& problem);
 /// panel16 for a problem whose weight is or may be packed, else plain.
 WeightLayout layout_of(const Problem& problem);
 /// The values of a parameter of numbers.

@@ -35,7 +35,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
                               ${gemmtune_kernels_folder}/isa/avx512_decode.cpp
                               PROPERTIES COMPILE_OPTIONS "${gemmtune_avx512}")
   set_source_files_properties(${gemmtune_kernels_folder}/isa/avx512bf16.cpp PROPERTIES
-                              COMPILE_OPTIONS "${gemmtune_avx512};-mavx512bf16")
+                              COMPILE_OPTIONS "${gemmtune_avx512};-mavx512bf16;-mavx512vnni")
   set_source_files_properties(${gemmtune_kernels_folder}/isa/avx512vnni_decode.cpp PROPERTIES
                               COMPILE_OPTIONS "${gemmtune_avx512};-mavx512vnni")
   set_source_files_properties(${gemmtune_kernels_folder}/isa/avx512vbmi_stream.cpp PROPERTIES

@@ -12,7 +12,7 @@ namespace gemmtune::cpu {
 
 /// Plain loops, float64 accumulation: the obvious answer, never a fallback.
 std::unique_ptr<KernelFamily> make_reference_family(Isa level);
-/// Cache-blocked GEMM for any M.
+/// Cache-blocked GEMM for any M; of floats, and of int8 with scales.
 std::unique_ptr<KernelFamily> make_tiled_family(Isa level, int threads);
 /// M ≤ 32: every weight byte is read from memory once.
 std::unique_ptr<KernelFamily> make_skinny_family(Isa level, int threads);
@@ -27,8 +27,8 @@ std::unique_ptr<KernelFamily> make_batched_family(Isa level, int threads);
 /// A mixture of experts: tokens sorted by expert, two grouped multiplications, a weighted sum.
 std::unique_ptr<KernelFamily> make_moe_family(Isa level, int threads);
 
-/// The panel16 shape of a problem's weight (pair is 2 for bf16, 1 for fp16 and fp32). Requires an x_type of
-/// these.
+/// The panel16 shape of a problem's weight (pair is 4 for int8, 2 for bf16, 1 for fp16 and fp32). Requires a
+/// w_type of these.
 Panel16 panel16_of(const Problem& problem);
 
 }  // namespace gemmtune::cpu

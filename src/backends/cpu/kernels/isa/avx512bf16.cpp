@@ -1,9 +1,11 @@
-// AVX-512 with BF16: vdpbf16ps multiplies pairs of bf16 and adds both products to a float32 lane.
+// AVX-512 with BF16 and VNNI: vdpbf16ps multiplies pairs of bf16 and adds both products to a float32 lane,
+// vpdpbusd multiplies fours of int8 and adds the products to an int32 lane.
 // The vector header comes first, the others are written over it.
 // clang-format off
 #include "backends/cpu/kernels/isa/vector_avx512.h"
 #include "backends/cpu/kernels/isa/vector_kernels.h"
 #include "backends/cpu/kernels/isa/vector_pack.h"
+#include "backends/cpu/kernels/isa/vector_bytes.h"
 #include "backends/cpu/kernels/isa/vector_tables_avx512.h"
 // clang-format on
 
@@ -31,15 +33,29 @@ struct PairSource {
 using Wide = WideTables<PairSource>;
 using Rows = RowTables<PairSource>;
 
+constexpr PanelEntry byte_panels[] = {
+    {1, 1, panel_kernel<ByteSource, 1, 1>},   {1, 2, panel_kernel<ByteSource, 1, 2>},
+    {2, 1, panel_kernel<ByteSource, 2, 1>},   {2, 2, panel_kernel<ByteSource, 2, 2>},
+    {4, 1, panel_kernel<ByteSource, 4, 1>},   {4, 2, panel_kernel<ByteSource, 4, 2>},
+    {6, 1, panel_kernel<ByteSource, 6, 1>},   {6, 2, panel_kernel<ByteSource, 6, 2>},
+    {8, 1, panel_kernel<ByteSource, 8, 1>},   {8, 2, panel_kernel<ByteSource, 8, 2>},
+    {12, 1, panel_kernel<ByteSource, 12, 1>}, {12, 2, panel_kernel<ByteSource, 12, 2>},
+    {14, 1, panel_kernel<ByteSource, 14, 1>}, {14, 2, panel_kernel<ByteSource, 14, 2>},
+    {16, 1, panel_kernel<ByteSource, 16, 1>}};
+constexpr int byte_panel_count = 15;
+
 }  // namespace
 
 constexpr IsaKernels avx512bf16_kernels = {
     .bf16_compute = true,
     .rows_read_x_panels = false,
-    .panels = {{nullptr, 0}, {Wide::panels, Wide::panel_count}, {nullptr, 0}},
+    .panels = {{nullptr, 0},
+               {Wide::panels, Wide::panel_count},
+               {nullptr, 0},
+               {byte_panels, byte_panel_count}},
     .rows = {{nullptr, 0}, {Rows::rows, Rows::row_count}, {nullptr, 0}},
-    .pack_x = {nullptr, pack_x<ReadPairs>, nullptr},
-    .pack_panel = {nullptr, pack_panel<ReadPairs>, nullptr},
+    .pack_x = {nullptr, pack_x<ReadPairs>, nullptr, pack_x_bytes},
+    .pack_panel = {nullptr, pack_panel<ReadPairs>, nullptr, pack_panel_bytes},
     .store = {store_tile<WriteF32>, store_tile<WriteBf16>, store_tile<WriteF16>},
     .begin = nullptr,
     .end = nullptr,

@@ -3,6 +3,8 @@
 // The vector header comes first, the others are written over it.
 // clang-format off
 #include "backends/cpu/kernels/isa/vector_avx512.h"
+#include "backends/cpu/kernels/isa/vector_pack.h"
+#include "backends/cpu/kernels/isa/vector_bytes.h"
 #include "backends/cpu/kernels/isa/stream_fp8.h"
 #include "backends/cpu/kernels/isa/stream_integer.h"
 // clang-format on

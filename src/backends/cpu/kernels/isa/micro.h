@@ -8,14 +8,15 @@
 
 namespace gemmtune::cpu {
 
-/// Storage types; also the index into the tables below.
-enum class Element : unsigned char { f32, bf16, f16 };
-inline constexpr int element_types = 3;
+/// Storage types; also the index into the tables below. int8 has panels only, with sums in int32: weights are
+/// offset by 128 in registers, and sums begin at what that adds too much.
+enum class Element : unsigned char { f32, bf16, f16, i8 };
+inline constexpr int element_types = 4;
 
 inline constexpr long chunk_elements = 32;
 inline constexpr long panel_columns = 16;
 
-/// c[mr][16 · panels] (+)= packed x · panels.
+/// c[mr][16 · panels] (+)= packed x · panels. c holds float32, int32 for int8.
 struct PanelArgs {
   const void* x;  // [chunks][mr][32]
   const void* w;  // the first panel at its first chunk
@@ -23,8 +24,9 @@ struct PanelArgs {
   long chunks;
   float* c;  // dense tile
   bool accumulate;
-  long prefetch;    // bytes ahead of the weight line being read; 0: nothing ahead
-  long prefetch_x;  // chunks of x ahead (tile units only)
+  long prefetch;               // bytes ahead of the weight line being read; 0: nothing ahead
+  long prefetch_x;             // chunks of x ahead (tile units only)
+  const int* start = nullptr;  // int8: [mr], where sums begin that are not added to
 };
 using PanelKernel = void (*)(const PanelArgs&);
 
@@ -53,6 +55,7 @@ struct PackXArgs {
   long k;
   long chunks;
   void* out;
+  int* start = nullptr;  // int8: [mr], added to: −128 · the sum of each row
 };
 using PackX = void (*)(const PackXArgs&);
 

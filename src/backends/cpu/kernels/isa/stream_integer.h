@@ -1,6 +1,6 @@
 // int8 and MXFP4 that stream by. vpdpbusd multiplies unsigned by signed bytes: weights are offset so that
 // they are not negative, and sums begin at what the offset adds too much (StreamArgs::start). Requires
-// vector_avx512.h and VBMI, VNNI.
+// vector_avx512.h, vector_bytes.h and VBMI, VNNI.
 #pragma once
 
 #include "backends/cpu/kernels/isa/stream.h"
@@ -8,7 +8,6 @@
 namespace gemmtune::cpu {
 namespace {
 
-constexpr int i8_offset = 128;
 /// e2m1 is counted in halves: −12 … 12.
 constexpr int f4_offset = 12;
 
@@ -34,14 +33,19 @@ struct StreamI8 {
     for (long step = 0; step < args.steps; ++step, x += mr * integer_x_bytes) {
 #pragma GCC unroll 2
       for (int line = 0; line < 8; ++line, w += 64) {
+        // The codes of all panels before the rows: else values of x are kept from panel to panel, in
+        // registers that are not there.
+        __m512i codes[panels];
 #pragma GCC unroll 4
         for (int p = 0; p < panels; ++p) {
           __builtin_prefetch(w + p * args.w_stride + args.prefetch);
-          const __m512i codes = _mm512_xor_si512(_mm512_loadu_si512(w + p * args.w_stride), offset);
+          codes[p] = _mm512_xor_si512(_mm512_loadu_si512(w + p * args.w_stride), offset);
+        }
 #pragma GCC unroll 16
-          for (int m = 0; m < mr; ++m)
-            sums[m][p] =
-                _mm512_dpbusd_epi32(sums[m][p], codes, broadcast_integer(x + m * integer_x_bytes + line * 4));
+        for (int m = 0; m < mr; ++m) {
+          const __m512i four = broadcast_integer(x + m * integer_x_bytes + line * 4);
+#pragma GCC unroll 4
+          for (int p = 0; p < panels; ++p) sums[m][p] = _mm512_dpbusd_epi32(sums[m][p], codes[p], four);
         }
       }
     }
@@ -116,30 +120,16 @@ inline __m256i row_step(const StreamPackArgs& args, long m, long step) {
                                  static_cast<const char*>(args.x) + m * args.stride + step * step_bytes);
 }
 
-/// The sum of signed bytes in each dword lane.
-inline __m256i sum_of_bytes(__m256i bytes) {
-  return _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), bytes);
-}
-
-inline int sum_of_dwords(__m128i four) {
-  const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
-  return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
-}
-
 void pack_i8(const StreamPackArgs& args) {
-  char* out = static_cast<char*>(args.out);
   for (long m = 0; m < args.mr; ++m) args.start[m] = 0;
-  for (long step = 0; step < args.steps; ++step)
-    for (long m = 0; m < args.mr; ++m, out += integer_x_bytes) {
-      const __m256i bytes = row_step(args, m, step);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), bytes);
-      const __m256i sums = sum_of_bytes(bytes);
-      // Unsigned, as the products are: what wraps there wraps here.
-      args.start[m] = static_cast<int>(
-          static_cast<unsigned>(args.start[m]) -
-          static_cast<unsigned>(i8_offset * sum_of_dwords(_mm_add_epi32(_mm256_castsi256_si128(sums),
-                                                                        _mm256_extracti128_si256(sums, 1)))));
-    }
+  pack_x_bytes({.x = args.x,
+                .ldx = args.stride,
+                .rows = args.rows,
+                .mr = args.mr,
+                .k = args.bytes,
+                .chunks = args.steps,
+                .out = args.out,
+                .start = args.start});
 }
 
 void pack_f4(const StreamPackArgs& args) {

@@ -18,10 +18,11 @@ inline void store_as(void* to, V v) {
   __builtin_memcpy(to, &v, sizeof(V));
 }
 
+/// As bits: a float added to zeros is an addition (−0), and one in registers does not come with the load.
 inline Vec broadcast(const char* from) {
-  float value;
-  __builtin_memcpy(&value, from, sizeof(float));
-  return Vec{} + value;
+  int bits;
+  __builtin_memcpy(&bits, from, sizeof(bits));
+  return reinterpret_cast<Vec>(IVec{} + bits);
 }
 
 inline float widen_bf16(unsigned short bits) {

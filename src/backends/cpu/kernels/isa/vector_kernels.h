@@ -9,6 +9,13 @@ namespace {
 
 constexpr int panel_vectors = 16 / lanes;
 
+/// Where the sums of row m begin: at zero, or where the source says so.
+template <typename Source>
+inline __attribute__((always_inline)) Vec first_sum(const PanelArgs& args, int m) {
+  if constexpr (requires { Source::start(0); }) return Source::start(args.start[m]);
+  return Vec{};
+}
+
 /// One line of every panel: steps × mr broadcasts against panels × 16 columns.
 template <typename Source, int mr, int panels>
 inline __attribute__((always_inline)) void multiply_line(const char* x, const char* w, long stride,
@@ -33,16 +40,20 @@ template <typename Source, int mr, int panels>
 void panel_kernel(const PanelArgs& args) {
   constexpr int vectors = panels * panel_vectors;
   constexpr int lines = 32 / Source::k_per_line;
+  float* const c = args.c;
   Vec sums[mr][vectors];
-#pragma GCC unroll 32
-  for (int m = 0; m < mr; ++m)
-#pragma GCC unroll 32
-    for (int v = 0; v < vectors; ++v) sums[m][v] = Vec{};
   if (args.accumulate) {
 #pragma GCC unroll 32
     for (int m = 0; m < mr; ++m)
 #pragma GCC unroll 32
-      for (int v = 0; v < vectors; ++v) sums[m][v] = load_as<Vec>(args.c + (m * vectors + v) * lanes);
+      for (int v = 0; v < vectors; ++v) sums[m][v] = load_as<Vec>(c + (m * vectors + v) * lanes);
+  } else {
+#pragma GCC unroll 32
+    for (int m = 0; m < mr; ++m) {
+      const Vec first = first_sum<Source>(args, m);
+#pragma GCC unroll 32
+      for (int v = 0; v < vectors; ++v) sums[m][v] = first;
+    }
   }
   const char* x = static_cast<const char*>(args.x);
   const char* w = static_cast<const char*>(args.w);
@@ -61,7 +72,7 @@ void panel_kernel(const PanelArgs& args) {
 #pragma GCC unroll 32
   for (int m = 0; m < mr; ++m)
 #pragma GCC unroll 32
-    for (int v = 0; v < vectors; ++v) store_as(args.c + (m * vectors + v) * lanes, sums[m][v]);
+    for (int v = 0; v < vectors; ++v) store_as(c + (m * vectors + v) * lanes, sums[m][v]);
 }
 
 template <typename Source, int mr, int nr>

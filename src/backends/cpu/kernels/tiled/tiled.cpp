@@ -14,8 +14,10 @@ constexpr std::int64_t bound_by_weights = 128;  // rows
 constexpr std::int64_t tiles_enough = 16;       // a thread: no split of k
 constexpr std::int64_t max_partial_bytes = std::int64_t{64} << 20;
 // For the cost model, of the machine that machine_rates describes.
-constexpr double inner_cache_bytes = 768e3;
-constexpr double inner_cache_speed = 4;  // times the outer ones'
+constexpr double inner_cache_bytes = 768e3;  // of 1 MiB, beside what only passes through
+constexpr double inner_cache_speed = 4;      // times the outer ones'
+constexpr double spilt_share = 0.15;         // of x's re-reads from an outer cache, that are waited for
+constexpr double fetched_share = 0.3;        // of weights' re-reads that were fetched ahead
 constexpr double packing_passes = 10;  // what packing a plain weight costs, in passes over it through a cache
 constexpr double wake_microseconds = 3;
 
@@ -26,10 +28,37 @@ std::int64_t holding(const std::int64_t (&values)[count], std::int64_t size, std
     if (value >= size || value == most) return value;
   return most;
 }
-/// Blocks that are good without tuning.
-std::int64_t default_mc(const Problem& problem) { return holding(mc_values, problem.m, 512); }
-std::int64_t default_nc(const Problem& problem) { return holding(nc_values, problem.n, 512); }
-std::int64_t default_kc(const Problem& problem) { return holding(kc_values, problem.k, 2048); }
+
+struct Blocks {
+  std::int64_t mc;
+  std::int64_t nc;
+  std::int64_t kc;
+};
+/// Blocks that are good without tuning. Vectors: what a block of weights meets stays in the inner cache, that
+/// is x's rows (4 KiB of each) and the sums. Tile units multiply so fast that sums must be loaded and stored
+/// less often.
+Blocks default_blocks(const KernelSet& set, const Problem& problem) {
+  const IsaKernels& kernels = *set.at(useful_levels(set, problem.x_type).front());
+  const bool tile_units = kernels.rows_read_x_panels;
+  const std::int64_t depth = tile_units ? 2048 : 4096 / compute_bytes(kernels, problem.x_type);
+  return {.mc = holding(mc_values, problem.m, tile_units ? 512 : 128),
+          .nc = holding(nc_values, problem.n, tile_units ? 512 : 256),
+          .kc = holding(kc_values, problem.k, depth)};
+}
+
+/// ok for a8w8 of int8, with scales of rows and columns.
+Status accepts_int8(const KernelSet& set, const Problem& problem) {
+  if (problem.w_type != DataType::i8)
+    return Status::unsupported("types: x {} and w {} are not taken", to_string(problem.x_type),
+                               to_string(problem.w_type));
+  GEMMTUNE_RETURN_IF_ERROR(accepts_dense(problem));
+  if (problem.k > tiled_integer_k)
+    return Status::unsupported("k: {} is not taken, only up to {} of int8", problem.k, tiled_integer_k);
+  if (useful_levels(set, DataType::i8).empty())
+    return Status::unsupported("isa: {} has no such kernels, they need AVX-512 with BF16 and VNNI",
+                               to_string(set.level));
+  return {};
+}
 
 /// The largest divisor of `threads` up to its square root.
 std::int64_t square_divisor(std::int64_t threads) {
@@ -50,7 +79,15 @@ class TiledFamily final : public KernelFamily {
 
   std::string_view name() const override { return "tiled"; }
   int tie_rank() const override { return 11; }
-  Status accepts(const Problem& problem) const override { return accepts_a16w16(problem); }
+  Status accepts(const Problem& problem) const override {
+    const bool int8 = problem.x_type == DataType::i8 && (problem.operation == Operation::a8w8 ||
+                                                         problem.operation == Operation::a8w8_bpreshuffle);
+    if (int8) return accepts_int8(set_, problem);
+    if (problem.operation != Operation::a16w16)
+      return Status::unsupported("operation: {} of {} is not taken, only a16w16, and a8w8 of int8",
+                                 to_string(problem.operation), to_string(problem.x_type));
+    return accepts_a16w16(problem);
+  }
   std::optional<WeightLayout> packed_layout(const Problem&) const override { return WeightLayout::panel16; }
 
   Space space(const Problem& problem) const override;
@@ -152,7 +189,8 @@ std::string TiledFamily::refuse_waste(const Problem& problem, const Choice& choi
 std::string TiledFamily::refuse_lower_isa(const Problem& problem, const Choice& choice) const {
   const TiledSettings& settings = choice.settings;
   const bool preferred = settings.isa == useful_levels(set_, problem.x_type).front();
-  if (!preferred && (settings.mc != default_mc(problem) || settings.nc != default_nc(problem)))
+  const Blocks blocks = default_blocks(set_, problem);
+  if (!preferred && (settings.mc != blocks.mc || settings.nc != blocks.nc))
     return "a lower isa is tried with one mc and nc only";
   return {};
 }
@@ -160,6 +198,7 @@ std::string TiledFamily::refuse_lower_isa(const Problem& problem, const Choice& 
 std::string TiledFamily::refuse_split_k(const Problem& problem, const Choice& choice) const {
   const TiledSettings& settings = choice.settings;
   if (settings.splits == 1) return {};
+  if (problem.x_type == DataType::i8) return "sk is for sums of floats";
   if (settings.splits > threads_) return "sk is more than the threads";
   if (problem.k / settings.splits < 512) return "sk leaves less than 512 elements of k a split";
   if (settings.splits * problem.m * problem.n * 4 > max_partial_bytes)
@@ -267,6 +306,7 @@ double TiledFamily::cost(const Problem& problem, const Choice& choice) const {
   const std::int64_t rounds = ceil_div(problem.m, std::max(s.mc, s.mr) * s.row_threads);
   const double weights = real(weight_bytes(problem));
   const double k_block = real(std::min(s.kc, problem.k));
+  const double x_bytes = real(compute_bytes(*set_.at(s.isa), problem.x_type));
 
   KernelWork work;
   work.tiles = row_tiles * column_tiles * s.splits;
@@ -275,21 +315,27 @@ double TiledFamily::cost(const Problem& problem, const Choice& choice) const {
   work.flops = 2 * padded_m * padded_n * padded_k;
   work.efficiency = tile_efficiency(s.mr, s.nr / panel_columns);
   work.memory_bytes = weights;
-  // Later rounds of rows find the weights in an outer cache; sums are loaded and stored once a block of k,
-  // in the inner one.
-  work.cache_bytes = weights * real(rounds - 1);
-  work.cache_bytes += padded_m * padded_n * 8 * real(ceil_div(problem.k, s.kc) - 1) / inner_cache_speed;
-  // x is read again for every column of tiles; beyond the inner cache that counts.
+  // Later rounds of rows find the weights in an outer cache; sums are loaded and stored once a block of k:
+  // for tile units in the inner cache, vectors also wait at each begin of a tile for what was not fetched
+  // ahead.
+  const bool tile_units = set_.at(s.isa)->rows_read_x_panels;
+  const double k_blocks = real(ceil_div(problem.k, s.kc));
+  work.cache_bytes = weights * real(rounds - 1) * (s.prefetch == 0 ? 1 : fetched_share);
+  work.cache_bytes += padded_m * padded_n * 8 * (k_blocks - 1) / (tile_units ? inner_cache_speed : 1);
+  // x is read again for every column of tiles: from an outer cache, as far as it, the sums that wait for the
+  // next block of k and the weights' panels do not fit into the inner one.
   const double rows = real(ceil_div(problem.m, rounds * s.row_threads));
-  if (rows * k_block * 2 > inner_cache_bytes)
-    work.cache_bytes += padded_m * padded_k * 2 * real(column_tiles);
+  const double carried = k_blocks > 1 ? rows * real(std::min(s.nc, problem.n)) * 4 : 0;
+  const double kept = (rows + real(s.nr)) * k_block * x_bytes + carried;
+  const double spilt = std::clamp(kept / inner_cache_bytes - 1, 0.0, 1.0);
+  work.cache_bytes += padded_m * padded_k * x_bytes * real(column_tiles) * spilt * spilt_share;
   if (packed) {
     // A tile unit's loads run ahead of its multiplications by themselves.
-    const double without_prefetch = set_.at(s.isa)->rows_read_x_panels ? 0.4 : 1.0;
+    const double without_prefetch = tile_units ? 0.4 : 1.0;
     work.exposed = s.prefetch == 0 ? without_prefetch : 0.3;
   } else {
     work.cache_bytes += weights * real(rounds * s.row_threads) * packing_passes;
-    if (real(std::min(s.nc, problem.n)) * k_block * 2 > inner_cache_bytes) {
+    if (real(std::min(s.nc, problem.n)) * k_block * x_bytes > inner_cache_bytes) {
       work.cache_bytes += weights * real(row_tiles);
     }
     work.exposed = 0.6;
@@ -300,6 +346,7 @@ double TiledFamily::cost(const Problem& problem, const Choice& choice) const {
 }
 
 Config TiledFamily::default_config(const Problem& problem) const {
+  const Blocks blocks = default_blocks(set_, problem);
   Choice best;
   double best_cost = 0;
   for (const Isa isa : useful_levels(set_, problem.x_type)) {
@@ -307,9 +354,9 @@ Config TiledFamily::default_config(const Problem& problem) const {
     for (int i = 0; i < list.count; ++i) {
       Choice choice{
           .settings = {.isa = isa, .mr = list.entries[i].mr, .nr = list.entries[i].panels * panel_columns}};
-      choice.settings.mc = default_mc(problem);
-      choice.settings.nc = default_nc(problem);
-      choice.settings.kc = default_kc(problem);
+      choice.settings.mc = blocks.mc;
+      choice.settings.nc = blocks.nc;
+      choice.settings.kc = blocks.kc;
       choice.settings.prefetch = 1;
       lay_grid(problem, choice);
       if (!refuse_tile(problem, choice).empty() || !refuse_waste(problem, choice).empty()) continue;

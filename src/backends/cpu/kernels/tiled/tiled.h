@@ -20,6 +20,9 @@ struct TiledSettings {
   std::int64_t splits = 1;  // of k, summed in order
 };
 
+/// int32 sums of int8: 128² · k must stay below 2³¹.
+inline constexpr std::int64_t tiled_integer_k = (std::int64_t{1} << 17) - 1;
+
 /// Weight panels as the micro-kernels of `kernels` read them: widened while packing, or as the packed weight
 /// stands.
 const PanelList& tiled_panels(const IsaKernels& kernels, const Problem& problem);

@@ -1,8 +1,12 @@
+#include "backends/cpu/kernels/blocked/block_gemm.h"
 #include "backends/cpu/kernels/own_families.h"
 #include "backends/cpu/kernels/tiled/tiled.h"
+#include "problem/operands.h"
 
 namespace gemmtune::cpu {
 namespace {
+
+constexpr std::int64_t most_tile_columns = 64;
 
 struct Range {
   std::int64_t begin = 0;
@@ -20,7 +24,12 @@ class TiledKernel final : public Kernel {
         packed_(layout_of(problem) == WeightLayout::panel16),
         type_(static_cast<int>(element_of(problem.x_type))),
         parts_(settings.row_threads * settings.column_threads * settings.splits) {
-    x_bytes_ = compute_bytes(isa_);
+    x_bytes_ = compute_bytes(isa_, problem.x_type);
+    if (integer()) {
+      const OperandShapes shapes = operand_shapes(problem);
+      one_x_scale_ = shapes.x.scale.rows == 1;
+      one_w_scale_ = shapes.w.scale.rows == 1;
+    }
     chunks_ = panel_.padded_k() / chunk_elements;
     kc_chunks_ = std::min(ceil_div(settings.kc, chunk_elements), ceil_div(chunks_, settings.splits));
     tile_panels_ = settings.nr / panel_columns;
@@ -33,7 +42,8 @@ class TiledKernel final : public Kernel {
     sums_bytes_ = kept_rows * (one_k_block_ ? tile_panels_ : block_panels_) * panel_columns * 4;
     weight_bytes_ = packed_ ? 0 : block_panels_ * block_stride_;
     scratch_bytes_ = round_up(sums_bytes_, 64) + round_up(weight_bytes_, 64);
-    packed_x_bytes_ = settings.row_threads * thread_x_bytes();
+    starts_at_ = settings.row_threads * thread_x_bytes();
+    packed_x_bytes_ = starts_at_ + (integer() ? round_up(settings.row_threads * rows_a_thread_ * 4, 64) : 0);
   }
 
   std::size_t workspace_bytes() const override {
@@ -72,7 +82,8 @@ class TiledKernel final : public Kernel {
   struct Part {
     std::int64_t first_row = 0;
     RowTiles tiles;
-    const char* x = nullptr;  // packed rows, all of k
+    const char* x = nullptr;     // packed rows (x_offset)
+    const int* start = nullptr;  // int8: where the rows' sums begin
     std::int64_t split = 0;
     float* sums = nullptr;
     char* weights = nullptr;
@@ -90,6 +101,26 @@ class TiledKernel final : public Kernel {
     rows_a_thread_ = round_up(ceil_div(problem_.m, rounds * threads), settings_.mr);
   }
 
+  bool integer() const { return problem_.x_type == DataType::i8; }
+  /// int8: of the rows of a round.
+  int* starts(const Call& call) const {
+    return integer() ? reinterpret_cast<int*>(call.workspace + starts_at_) : nullptr;
+  }
+
+  /// Visits the blocks of k, as ranges of chunks.
+  template <typename Visit>
+  void for_k_blocks(Visit&& visit) const {
+    for (std::int64_t split = 0; split < settings_.splits; ++split) {
+      const std::int64_t end = share(chunks_, settings_.splits, split + 1);
+      for (std::int64_t at = share(chunks_, settings_.splits, split); at < end; at += kc_chunks_)
+        visit(Range{at, std::min(at + kc_chunks_, end)});
+    }
+  }
+  /// Packed rows of a thread: block of k after block of k, so that what a block of weights meets lies
+  /// together.
+  std::int64_t x_offset(std::int64_t tile, Range chunks) const {
+    return (rows_a_thread_ * chunks.begin + tile * settings_.mr * chunks.size()) * chunk_elements * x_bytes_;
+  }
   std::int64_t thread_x_bytes() const { return rows_a_thread_ * panel_.padded_k() * x_bytes_; }
 
   /// Thread row's rows of the round that begins at `first`; none where m ends before.
@@ -113,13 +144,21 @@ class TiledKernel final : public Kernel {
         const RowTiles tiles = rows_of(first, i / tiles_a_thread);
         const std::int64_t tile = i % tiles_a_thread;
         const std::int64_t row = i * settings_.mr;
-        isa_.pack_x[type_]({.x = static_cast<const char*>(call.operands.x) + (first + row) * stride,
-                            .ldx = stride,
-                            .rows = tiles.valid(tile),
-                            .mr = tiles.size(tile),
-                            .k = problem_.k,
-                            .chunks = chunks_,
-                            .out = call.workspace + row * panel_.padded_k() * x_bytes_});
+        int* start = integer() ? starts(call) + row : nullptr;
+        if (integer()) std::fill_n(start, settings_.mr, 0);
+        const char* x = static_cast<const char*>(call.operands.x) + (first + row) * stride;
+        char* packed = call.workspace + i / tiles_a_thread * thread_x_bytes();
+        for_k_blocks([&](Range chunks) {
+          const std::int64_t k = chunks.begin * chunk_elements;
+          isa_.pack_x[type_]({.x = x + k * panel_.element_bytes,
+                              .ldx = stride,
+                              .rows = tiles.valid(tile),
+                              .mr = tiles.size(tile),
+                              .k = std::min(problem_.k - k, chunks.size() * chunk_elements),
+                              .chunks = chunks.size(),
+                              .out = packed + x_offset(tile, chunks),
+                              .start = start});
+        });
       }
     });
   }
@@ -130,6 +169,7 @@ class TiledKernel final : public Kernel {
     Part part{.first_row = first + row * rows_a_thread_,
               .tiles = rows_of(first, row),
               .x = call.workspace + row * thread_x_bytes(),
+              .start = integer() ? starts(call) + row * rows_a_thread_ : nullptr,
               .split = index % settings_.splits};
     if (part.tiles.rows == 0) return;
     char* scratch = call.workspace + packed_x_bytes_ + index * scratch_bytes_;
@@ -168,11 +208,17 @@ class TiledKernel final : public Kernel {
     for (std::int64_t p = panels.begin; p < panels.end; p += tile_panels_) {
       const std::int64_t width = std::min(tile_panels_, panels.end - p);
       const char* w = weights + (p - panels.begin) * block_stride_;
+      alignas(64) float column_scales[most_tile_columns];
+      if (integer() && depth.last)
+        fill_column_scales(call, p * panel_columns, width * panel_columns, column_scales);
       float* column = part.sums + (one_k_block_ ? 0 : (p - panels.begin) * panel_columns * padded);
+      const PanelList& list = tiled_panels(isa_, problem_);
+      const PanelKernel whole = find(list, part.tiles.mr, width)->run;
+      const PanelKernel last = find(list, part.tiles.last_mr, width)->run;
       for (std::int64_t tile = 0; tile < part.tiles.count(); ++tile) {
         float* sums = column + (one_k_block_ ? 0 : tile * part.tiles.mr * width * panel_columns);
-        multiply(part, {w, width, tile, sums}, depth);
-        if (depth.last) emit(call, part, {p * panel_columns, width, tile, sums});
+        multiply(part, {tile + 1 < part.tiles.count() ? whole : last, w, width, tile, sums}, depth);
+        if (depth.last) emit(call, part, {p * panel_columns, width, tile, sums, column_scales});
       }
     }
   }
@@ -193,6 +239,7 @@ class TiledKernel final : public Kernel {
   }
 
   struct Multiplication {
+    PanelKernel kernel = nullptr;
     const char* w = nullptr;
     std::int64_t panels = 1;
     std::int64_t tile = 0;
@@ -200,26 +247,45 @@ class TiledKernel final : public Kernel {
   };
 
   void multiply(const Part& part, const Multiplication& what, const Depth& depth) const {
-    const std::int64_t mr = part.tiles.size(what.tile);
-    const PanelEntry* kernel = find(tiled_panels(isa_, problem_), mr, what.panels);
-    const std::int64_t row_bytes = panel_.padded_k() * x_bytes_;
-    kernel->run({.x = part.x + what.tile * part.tiles.mr * row_bytes +
-                      depth.chunks.begin * chunk_elements * mr * x_bytes_,
+    what.kernel({.x = part.x + x_offset(what.tile, depth.chunks),
                  .w = what.w,
                  .w_stride = block_stride_,
                  .chunks = depth.chunks.size(),
                  .c = what.sums,
                  .accumulate = !depth.first,
                  .prefetch = settings_.prefetch != 0 && what.tile == 0 ? what.panels * block_stride_ : 0,
-                 .prefetch_x = settings_.prefetch == 2 ? 4 : 0});
+                 .prefetch_x = settings_.prefetch == 2 ? 4 : 0,
+                 .start = integer() ? part.start + what.tile * part.tiles.mr : nullptr});
   }
 
   struct Finished {
     std::int64_t first_column = 0;
     std::int64_t panels = 1;
     std::int64_t tile = 0;
-    const float* sums = nullptr;
+    float* sums = nullptr;
+    const float* column_scales = nullptr;  // int8
   };
+
+  /// int8: the scales of a tile's columns.
+  void fill_column_scales(const Call& call, std::int64_t first, std::int64_t columns, float* out) const {
+    const std::int64_t step = one_w_scale_ ? 0 : call.operands.w_scale_step;
+    const auto* scales = static_cast<const float*>(call.operands.w_scale);
+    for (std::int64_t i = 0; i < columns; ++i) out[i] = scales[std::min(first + i, problem_.n - 1) * step];
+  }
+
+  /// int8: a tile's sums in float32, times the scales of rows and columns.
+  void scale(const Call& call, const Finished& what, std::int64_t row, std::int64_t rows) const {
+    const std::int64_t step = one_x_scale_ ? 0 : call.operands.x_scale_step;
+    decode_kernels(settings_.isa)
+        .scale_integer({.tile = what.sums,
+                        .out = what.sums,
+                        .rows = rows,
+                        .columns = what.panels * panel_columns,
+                        .row_scale = static_cast<const float*>(call.operands.x_scale) + row * step,
+                        .row_stride = step,
+                        .column_scale = what.column_scales,
+                        .add = false});
+  }
 
   void emit(const Call& call, const Part& part, const Finished& what) const {
     const std::int64_t row = part.first_row + what.tile * part.tiles.mr;
@@ -227,6 +293,7 @@ class TiledKernel final : public Kernel {
                    .ldt = what.panels * panel_columns,
                    .rows = part.tiles.valid(what.tile),
                    .columns = std::min(what.panels * panel_columns, problem_.n - what.first_column)};
+    if (integer()) scale(call, what, row, args.rows);
     if (settings_.splits > 1) {
       args.y = call.partials + (part.split * problem_.m + row) * problem_.n + what.first_column;
       args.ldy = problem_.n;
@@ -247,6 +314,8 @@ class TiledKernel final : public Kernel {
   int type_ = 0;
   std::int64_t parts_ = 1;
   std::int64_t x_bytes_ = 4;
+  bool one_x_scale_ = false;  // int8: for all rows
+  bool one_w_scale_ = false;
   std::int64_t chunks_ = 0;
   std::int64_t kc_chunks_ = 0;
   std::int64_t tile_panels_ = 1;
@@ -257,7 +326,8 @@ class TiledKernel final : public Kernel {
   std::int64_t sums_bytes_ = 0;
   std::int64_t weight_bytes_ = 0;
   std::int64_t scratch_bytes_ = 0;
-  std::int64_t packed_x_bytes_ = 0;
+  std::int64_t starts_at_ = 0;       // int8: in the workspace, behind the packed rows
+  std::int64_t packed_x_bytes_ = 0;  // with the starts
 };
 
 }  // namespace
