@@ -64,7 +64,34 @@ struct EmulatedTiles {
         std::memcpy(&state.tiles[c][m][n * 4], &sum, 4);
       }
   }
+  static signed char byte(int tile, int row, int index) {
+    return static_cast<signed char>(state.tiles[tile][row][index]);
+  }
+  /// Signed by signed; sums wrap.
+  template <int c, int a, int b>
+  static void multiply_bytes() {
+    demand_configuration();
+    for (int m = 0; m < 16; ++m)
+      for (int n = 0; n < 16; ++n) {
+        unsigned sum = 0;
+        std::memcpy(&sum, &state.tiles[c][m][n * 4], 4);
+        for (int k = 0; k < 64; ++k)
+          sum += static_cast<unsigned>(byte(a, m, k) * byte(b, k / 4, 4 * n + k % 4));
+        std::memcpy(&state.tiles[c][m][n * 4], &sum, 4);
+      }
+  }
 };
+
+/// Panels of bytes, element by element: 16 columns of four k each in a line.
+void pack_panel_of_bytes(const PackPanelArgs& args) {
+  char* out = static_cast<char*>(args.out);
+  for (long k = 0; k < args.chunks * 32; ++k)
+    for (long column = 0; column < 16; ++column) {
+      const bool there = column < args.count && k < args.k;
+      out[k / 4 * 64 + column * 4 + k % 4] =
+          there ? static_cast<const char*>(args.rows)[column * args.stride + k] : '\0';
+    }
+}
 
 void begin() { state.configured = true; }
 void end() { state.configured = false; }
@@ -74,10 +101,13 @@ using Tiles = TileTables<EmulatedTiles>;
 const IsaKernels emulated = {
     .bf16_compute = true,
     .rows_read_x_panels = true,
-    .panels = {{nullptr, 0}, {Tiles::panels, Tiles::panel_count}, {nullptr, 0}},
+    .panels = {{nullptr, 0},
+               {Tiles::panels, Tiles::panel_count},
+               {nullptr, 0},
+               {Tiles::byte_panels, Tiles::panel_count}},
     .rows = {{nullptr, 0}, {Tiles::rows, Tiles::row_count}, {nullptr, 0}},
-    .pack_x = {nullptr, pack_x<ReadPairs>, nullptr},
-    .pack_panel = {nullptr, pack_panel<ReadPairs>, nullptr},
+    .pack_x = {nullptr, pack_x<ReadPairs>, nullptr, pack_x_tile_bytes},
+    .pack_panel = {nullptr, pack_panel<ReadPairs>, nullptr, pack_panel_of_bytes},
     .store = {store_tile<WriteF32>, store_tile<WriteBf16>, store_tile<WriteF16>},
     .begin = begin,
     .end = end,

@@ -31,10 +31,10 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   endforeach()
   set_source_files_properties(${gemmtune_kernels_folder}/isa/avx2.cpp ${gemmtune_kernels_folder}/isa/avx2_decode.cpp
                               PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
-  set_source_files_properties(${gemmtune_kernels_folder}/isa/avx512.cpp ${gemmtune_kernels_folder}/isa/amx.cpp
+  set_source_files_properties(${gemmtune_kernels_folder}/isa/avx512.cpp
                               ${gemmtune_kernels_folder}/isa/avx512_decode.cpp
                               PROPERTIES COMPILE_OPTIONS "${gemmtune_avx512}")
-  set_source_files_properties(${gemmtune_kernels_folder}/isa/avx512bf16.cpp PROPERTIES
+  set_source_files_properties(${gemmtune_kernels_folder}/isa/avx512bf16.cpp ${gemmtune_kernels_folder}/isa/amx.cpp PROPERTIES
                               COMPILE_OPTIONS "${gemmtune_avx512};-mavx512bf16;-mavx512vnni")
   set_source_files_properties(${gemmtune_kernels_folder}/isa/avx512vnni_decode.cpp PROPERTIES
                               COMPILE_OPTIONS "${gemmtune_avx512};-mavx512vnni")

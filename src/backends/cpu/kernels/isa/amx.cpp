@@ -1,10 +1,11 @@
-// AMX tiles with bf16. The instructions are written as assembly: the compiler's own wrappers take literal
-// tile numbers only, and in GCC 12 they do not say that they read or write memory.
-// The vector header comes first, the others are written over it.
+// AMX tiles with bf16 and int8. The instructions are written as assembly: the compiler's own wrappers take
+// literal tile numbers only, and in GCC 12 they do not say that they read or write memory. The vector header
+// comes first, the others are written over it.
 // clang-format off
 #include "backends/cpu/kernels/isa/vector_avx512.h"
 #include "backends/cpu/kernels/isa/tile_kernels.h"
 #include "backends/cpu/kernels/isa/vector_pack.h"
+#include "backends/cpu/kernels/isa/vector_bytes.h"
 // clang-format on
 
 namespace gemmtune::cpu {
@@ -22,6 +23,10 @@ struct TileUnit {
   template <int c, int a, int b>
   static void multiply() {
     __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
+  }
+  template <int c, int a, int b>
+  static void multiply_bytes() {
+    __asm__ volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
   }
   template <int tile>
   static void store(void* to, long stride) {
@@ -54,10 +59,13 @@ using Tiles = TileTables<TileUnit>;
 constexpr IsaKernels amx_kernels = {
     .bf16_compute = true,
     .rows_read_x_panels = true,
-    .panels = {{nullptr, 0}, {Tiles::panels, Tiles::panel_count}, {nullptr, 0}},
+    .panels = {{nullptr, 0},
+               {Tiles::panels, Tiles::panel_count},
+               {nullptr, 0},
+               {Tiles::byte_panels, Tiles::panel_count}},
     .rows = {{nullptr, 0}, {Tiles::rows, Tiles::row_count}, {nullptr, 0}},
-    .pack_x = {nullptr, pack_x<ReadPairs>, nullptr},
-    .pack_panel = {nullptr, pack_panel<ReadPairs>, nullptr},
+    .pack_x = {nullptr, pack_x<ReadPairs>, nullptr, pack_x_tile_bytes},
+    .pack_panel = {nullptr, pack_panel<ReadPairs>, nullptr, pack_panel_bytes},
     .store = {store_tile<WriteF32>, store_tile<WriteBf16>, store_tile<WriteF16>},
     .begin = begin_tiles,
     .end = end_tiles,

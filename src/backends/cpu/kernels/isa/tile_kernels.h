@@ -1,6 +1,7 @@
-// AMX kernels over a tile unit: static functions zero<I>, load<I>(address, stride), multiply<C, A, B>,
-// store<I>. amx.cpp gives the hardware's, the tests one in plain C++, so that indexing is tested on any
-// machine. Tiles 0-3 accumulate, 4-5 hold x (or w rows), 6-7 hold panels; a tile is 16 rows of 64 bytes.
+// AMX kernels over a tile unit: static functions zero<I>, load<I>(address, stride), multiply<C, A, B> of
+// bf16, multiply_bytes<C, A, B> of int8, store<I>. amx.cpp gives the hardware's, the tests one in plain C++,
+// so that indexing is tested on any machine. Tiles 0-3 accumulate, 4-5 hold x (or w rows), 6-7 hold panels; a
+// tile is 16 rows of 64 bytes.
 #pragma once
 
 #include "backends/cpu/kernels/isa/micro.h"
@@ -8,7 +9,7 @@
 namespace gemmtune::cpu {
 namespace {
 
-constexpr long tile_bytes = 1024;  // one chunk of a panel, one chunk of 16 packed rows of x
+constexpr long tile_bytes = 1024;  // of a panel, and of 16 packed rows of x
 
 /// The same position (a, b) of a grid of accumulators, as types: tile numbers must be constants.
 template <int value>
@@ -25,9 +26,48 @@ inline __attribute__((always_inline)) void for_tiles(Visit visit) {
   }
 }
 
-/// x tiles: `tiles_m` · 16 rows, chunk after chunk; panels: `tiles_n`. Up to two x tiles stay loaded, more
-/// are loaded in turn (then there is one panel only).
-template <typename Tile, int tiles_m, int tiles_n>
+/// bf16: a tile holds a chunk (32 elements of k).
+struct TilesOfPairs {
+  static constexpr long chunks = 1;
+  template <typename Tile, int c, int a, int b>
+  static void multiply() {
+    Tile::template multiply<c, a, b>();
+  }
+};
+/// int8: two chunks, signed by signed, sums in int32. x is packed by pairs of chunks (pack_x_tile_bytes).
+struct TilesOfBytes {
+  static constexpr long chunks = 2;
+  template <typename Tile, int c, int a, int b>
+  static void multiply() {
+    Tile::template multiply_bytes<c, a, b>();
+  }
+};
+
+/// A tile's depth of k: c += x · panels.
+template <typename Tile, typename Type, int tiles_m, int tiles_n>
+inline __attribute__((always_inline)) void tile_step(const char* x, const char* w, long w_stride,
+                                                     long w_ahead, long x_ahead) {
+  for_tiles<tiles_m, tiles_n>([&](auto m, auto n) {
+    constexpr int x_tile = 4 + decltype(m)::get % 2;
+    constexpr int w_tile = 6 + decltype(n)::get % 2;
+    if constexpr (decltype(m)::get == 0) {
+      const char* line = w + n.get * w_stride;
+      if (w_ahead != 0)
+        for (int row = 0; row < 16; ++row) __builtin_prefetch(line + row * 64 + w_ahead);
+      Tile::template load<w_tile>(line, 64);
+    }
+    if constexpr (decltype(n)::get == 0) {
+      if (x_ahead != 0)
+        for (int row = 0; row < 16; ++row) __builtin_prefetch(x + m.get * tile_bytes + row * 64 + x_ahead);
+      Tile::template load<x_tile>(x + m.get * tile_bytes, 64);
+    }
+    Type::template multiply<Tile, decltype(m)::get * tiles_n + decltype(n)::get, x_tile, w_tile>();
+  });
+}
+
+/// x tiles: `tiles_m` · 16 rows, one depth of a tile after the other; panels: `tiles_n`. Up to two x tiles
+/// stay loaded, more are loaded in turn (then there is one panel only).
+template <typename Tile, typename Type, int tiles_m, int tiles_n>
 void tile_panel_kernel(const PanelArgs& args) {
   static_assert(tiles_m * tiles_n <= 4 && (tiles_m <= 2 || tiles_n == 1));
   constexpr long c_stride = tiles_n * 64;
@@ -42,28 +82,40 @@ void tile_panel_kernel(const PanelArgs& args) {
   const char* x = static_cast<const char*>(args.x);
   const char* w = static_cast<const char*>(args.w);
   const long x_ahead = args.prefetch_x * tiles_m * tile_bytes;
-  for (long chunk = 0; chunk < args.chunks; ++chunk, x += tiles_m * tile_bytes, w += tile_bytes) {
-    for_tiles<tiles_m, tiles_n>([&](auto m, auto n) {
-      constexpr int x_tile = 4 + decltype(m)::get % 2;
-      constexpr int w_tile = 6 + decltype(n)::get % 2;
-      if constexpr (decltype(m)::get == 0) {
-        const char* line = w + n.get * args.w_stride;
-        if (args.prefetch != 0)
-          for (int row = 0; row < 16; ++row) __builtin_prefetch(line + row * 64 + args.prefetch);
-        Tile::template load<w_tile>(line, 64);
-      }
-      if constexpr (decltype(n)::get == 0) {
-        if (x_ahead != 0)
-          for (int row = 0; row < 16; ++row) __builtin_prefetch(x + m.get * tile_bytes + row * 64 + x_ahead);
-        Tile::template load<x_tile>(x + m.get * tile_bytes, 64);
-      }
-      Tile::template multiply<decltype(m)::get * tiles_n + decltype(n)::get, x_tile, w_tile>();
-    });
+  const auto step = [&](const char* x_at, const char* w_at, long w_stride) {
+    tile_step<Tile, Type, tiles_m, tiles_n>(x_at, w_at, w_stride, args.prefetch, x_ahead);
+  };
+  for (long at = 0; at < args.chunks / Type::chunks; ++at, x += tiles_m * tile_bytes, w += tile_bytes)
+    step(x, w, args.w_stride);
+  if (args.chunks % Type::chunks != 0) {
+    // Half a tile: what lies behind it belongs to others.
+    alignas(64) char half[tiles_n][tile_bytes] = {};
+    for (long n = 0; n < tiles_n; ++n) __builtin_memcpy(half[n], w + n * args.w_stride, tile_bytes / 2);
+    alignas(64) char rows[tiles_m * 16][64] = {};
+    for (long m = 0; m < tiles_m * 16; ++m) __builtin_memcpy(rows[m], x + m * 32, 32);
+    tile_step<Tile, Type, tiles_m, tiles_n>(rows[0], half[0], tile_bytes, 0, 0);
   }
   for_tiles<tiles_m, tiles_n>([&](auto m, auto n) {
     constexpr int tile = decltype(m)::get * tiles_n + decltype(n)::get;
     Tile::template store<tile>(c + m.get * 16 * c_stride + n.get * 64, c_stride);
   });
+}
+
+/// int8 for tile units: [chunks / 2][mr][64], then, where their number is odd, [mr][32]. Sums begin at zero.
+inline void pack_x_tile_bytes(const PackXArgs& args) {
+  char* out = static_cast<char*>(args.out);
+  const char* x = static_cast<const char*>(args.x);
+  for (long chunk = 0; chunk < args.chunks; chunk += 2) {
+    const long width = chunk + 1 < args.chunks ? 64 : 32;
+    const long left = args.k - chunk * 32;
+    const long count = left < 0 ? 0 : left < width ? left : width;
+    for (long m = 0; m < args.mr; ++m, out += width) {
+      const long copied = m < args.rows ? count : 0;
+      if (copied < width) __builtin_memset(out, 0, static_cast<unsigned long>(width));
+      if (copied > 0)
+        __builtin_memcpy(out, x + m * args.ldx + chunk * 32, static_cast<unsigned long>(copied));
+    }
+  }
 }
 
 /// One chunk: yᵀ += w rows · xᵀ, the rows straight from memory, x as panels.
@@ -117,11 +169,14 @@ void tile_row_kernel(const RowArgs& args) {
 
 template <typename Tile>
 struct TileTables {
-  static constexpr PanelEntry panels[] = {
-      {16, 1, tile_panel_kernel<Tile, 1, 1>}, {16, 2, tile_panel_kernel<Tile, 1, 2>},
-      {16, 3, tile_panel_kernel<Tile, 1, 3>}, {16, 4, tile_panel_kernel<Tile, 1, 4>},
-      {32, 1, tile_panel_kernel<Tile, 2, 1>}, {32, 2, tile_panel_kernel<Tile, 2, 2>},
-      {48, 1, tile_panel_kernel<Tile, 3, 1>}, {64, 1, tile_panel_kernel<Tile, 4, 1>}};
+  template <typename Type>
+  static constexpr PanelEntry panels_of[] = {
+      {16, 1, tile_panel_kernel<Tile, Type, 1, 1>}, {16, 2, tile_panel_kernel<Tile, Type, 1, 2>},
+      {16, 3, tile_panel_kernel<Tile, Type, 1, 3>}, {16, 4, tile_panel_kernel<Tile, Type, 1, 4>},
+      {32, 1, tile_panel_kernel<Tile, Type, 2, 1>}, {32, 2, tile_panel_kernel<Tile, Type, 2, 2>},
+      {48, 1, tile_panel_kernel<Tile, Type, 3, 1>}, {64, 1, tile_panel_kernel<Tile, Type, 4, 1>}};
+  static constexpr const PanelEntry* panels = panels_of<TilesOfPairs>;
+  static constexpr const PanelEntry* byte_panels = panels_of<TilesOfBytes>;
   static constexpr int panel_count = 8;
   static constexpr RowEntry rows[] = {{16, 16, tile_row_kernel<Tile, 1, 1>},
                                       {16, 32, tile_row_kernel<Tile, 2, 1>},
