@@ -17,7 +17,7 @@ constexpr std::int64_t max_partial_bytes = std::int64_t{64} << 20;
 constexpr double inner_cache_bytes = 768e3;  // of 1 MiB, beside what only passes through
 constexpr double inner_cache_speed = 4;      // times the outer ones'
 constexpr double spilt_share = 0.15;         // of x's re-reads from an outer cache, that are waited for
-constexpr double fetched_share = 0.3;        // of weights' re-reads that were fetched ahead
+constexpr double fetched_share = 0.3;        // of weights' re-reads that vectors fetched ahead
 constexpr double packing_passes = 10;  // what packing a plain weight costs, in passes over it through a cache
 constexpr double wake_microseconds = 3;
 
@@ -320,14 +320,16 @@ double TiledFamily::cost(const Problem& problem, const Choice& choice) const {
   // ahead.
   const bool tile_units = set_.at(s.isa)->rows_read_x_panels;
   const double k_blocks = real(ceil_div(problem.k, s.kc));
-  work.cache_bytes = weights * real(rounds - 1) * (s.prefetch == 0 ? 1 : fetched_share);
+  work.cache_bytes = weights * real(rounds - 1) * (s.prefetch == 0 || tile_units ? 1 : fetched_share);
   work.cache_bytes += padded_m * padded_n * 8 * (k_blocks - 1) / (tile_units ? inner_cache_speed : 1);
   // x is read again for every column of tiles: from an outer cache, as far as it, the sums that wait for the
   // next block of k and the weights' panels do not fit into the inner one.
   const double rows = real(ceil_div(problem.m, rounds * s.row_threads));
   const double carried = k_blocks > 1 ? rows * real(std::min(s.nc, problem.n)) * 4 : 0;
   const double kept = (rows + real(s.nr)) * k_block * x_bytes + carried;
-  const double spilt = std::clamp(kept / inner_cache_bytes - 1, 0.0, 1.0);
+  // Cores with tile units have an inner cache of twice the size.
+  const double inner_bytes = (set_.level > Isa::avx512bf16 ? 2 : 1) * inner_cache_bytes;
+  const double spilt = std::clamp(kept / inner_bytes - 1, 0.0, 1.0);
   work.cache_bytes += padded_m * padded_k * x_bytes * real(column_tiles) * spilt * spilt_share;
   if (packed) {
     // A tile unit's loads run ahead of its multiplications by themselves.
