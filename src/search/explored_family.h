@@ -11,6 +11,9 @@
 
 namespace gemmtune {
 
+/// Neighbours of one candidate that a search looks at; more are cut to the nearest.
+inline constexpr std::size_t most_around = 24;
+
 struct ExploredFamily {
   std::vector<std::size_t> members;  // indices into the points, in their order: the family's default first
   SettingsGrid grid;                 // members numbered as in `members`

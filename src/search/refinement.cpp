@@ -15,8 +15,7 @@ constexpr double walked_within = 1.5;
 constexpr std::size_t walks_a_family = 3;
 constexpr double least_room = 0.01;  // as a share of the time; the noise comes on top
 constexpr double most_noise = 0.1;
-constexpr double likely_enough = 0.05;   // to be within the limit, for a candidate that nobody tried
-constexpr std::size_t most_around = 24;  // neighbours of one place; more are cut to the nearest
+constexpr double likely_enough = 0.05;  // to be within the limit, for a candidate that nobody tried
 
 /// Two medians of so many samples differ by this where the candidates are equal.
 double room_for_noise(std::span<const SearchPoint> points, int samples) {

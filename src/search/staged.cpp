@@ -1,14 +1,12 @@
 // staged: few candidates, chosen one after the other, then more samples for the better ones.
 //
-// 1. Seeds: hints, every family's default, and what its cost model likes best.
+// 1. Seeds: hints, every family's default and what its cost model likes best, then what differs from the
+//    default in one setting.
 // 2. Exploration: a surrogate a family learns from the times; the candidate with the largest expected
-// improvement
-//    over the fastest so far (Jones, Schonlau and Welch 1998) is measured next, once each, until nothing is
-//    expected any more. A small space is simply measured.
+//    improvement over the fastest so far (Jones, Schonlau and Welch 1998) is measured next, once each, until
+//    nothing is expected any more. A small space is simply measured.
 // 3. Halving (Jamieson and Talwalkar 2016): more samples for fewer candidates; what is clearly slower than
-// the
-//    fastest is dropped at once.
-//
+//    the fastest is dropped at once.
 // 4. Before the last of the halving, what makes two runs agree (refinement.h).
 //
 // Every family keeps its best candidate to the end, because a weight layout is decided later over several
@@ -145,6 +143,7 @@ class Staged final : public Strategy {
         if (i == family->members.front()) continue;
         if (all || queues.back().size() < seeds_a_family) queues.back().push_back(i);
       }
+      if (!all) around_defaults_ += add_around_default(*family, queues.back());
       longest = std::max(longest, queues.back().size());
     }
     for (std::size_t turn = 0; turn < longest; ++turn) {
@@ -152,6 +151,19 @@ class Staged final : public Strategy {
         if (turn < queue.size()) first_.push_back(queue[turn]);
       }
     }
+  }
+
+  /// What differs from the default in one setting: the same in every run, and it teaches what each setting
+  /// does.
+  static std::size_t add_around_default(const ExploredFamily& family, std::vector<std::size_t>& queue) {
+    const std::size_t before = queue.size();
+    std::vector<std::size_t> close = family.grid.neighbours(0, SettingsGrid::Reach::any_value);
+    if (close.size() > most_around) close.resize(most_around);
+    for (const std::size_t member : close) {
+      const std::size_t i = family.members[member];
+      if (std::find(queue.begin(), queue.end(), i) == queue.end()) queue.push_back(i);
+    }
+    return queue.size() - before;
   }
 
   void learn(std::span<const SearchPoint> points) {
@@ -191,9 +203,10 @@ class Staged final : public Strategy {
 
   /// The candidate of all families from which most is expected; none where that is little.
   SearchStep most_promising(std::span<const SearchPoint> points) {
-    if (count_ >= limit_ || !std::isfinite(fastest_)) return {};
+    const std::size_t chosen_count = count_ - std::min(count_, around_defaults_);
+    if (chosen_count >= limit_ || !std::isfinite(fastest_)) return {};
     const double best = std::log(fastest_);
-    double most = count_ < least_explored ? 0 : worthwhile;
+    double most = chosen_count < least_explored ? 0 : worthwhile;
     std::optional<std::size_t> chosen;
     for (const auto& family : families_) {
       for (std::size_t member = 0; member < family->members.size(); ++member) {
@@ -288,6 +301,7 @@ class Staged final : public Strategy {
   std::vector<bool> taken_;          // was asked for
   std::vector<std::size_t> learnt_;  // samples that the surrogate has seen
   std::size_t count_ = 0;            // asked for
+  std::size_t around_defaults_ = 0;  // of these, beside the ones that are chosen
   std::size_t limit_ = 0;
   double fastest_ = HUGE_VAL;  // median of a candidate
   double exploring_ends_ = 0;  // seconds left at which it does

@@ -84,7 +84,7 @@ Status DeviceOperands::fill(PlannedInputs& inputs, int threads) {
       GEMMTUNE_RETURN_IF_ERROR(inputs.draw_all(threads));
       return fill(inputs.host);
     }
-    GEMMTUNE_RETURN_IF_ERROR(done);
+    if (!done.ok()) return done;
   }
   for (const Part& part : parts(&inputs.host))
     if (part.host != nullptr)

@@ -36,8 +36,8 @@ std::vector<Case> cases() {
     return more;
   };
   return {
-      {"a8w8", "a8w8_tuned_gemm.csv", "M,N,K,q_dtype_w\n5,96,128,torch.int8\n", dense, "(quantized|tiled)_r1_",
-       sizes},
+      {"a8w8", "a8w8_tuned_gemm.csv", "M,N,K,q_dtype_w\n5,96,128,torch.int8\n", dense,
+       "(quantized|tiled)_r1_", sizes},
       {"a8w8_bpreshuffle", "a8w8_bpreshuffle_tuned_gemm.csv", "M,N,K,q_dtype_w\n5,96,128,torch.int8\t\n",
        dense, "(quantized|streaming|tiled)_r1_", with({"--indtype", "int8"})},
       {"a8w8_blockscale", "a8w8_blockscale_tuned_gemm.csv", "M,N,K\n5,96,128\n", dense, "quantized_r1_",
