@@ -11,9 +11,6 @@
 
 namespace gemmtune {
 
-/// Neighbours of one candidate that a search looks at; more are cut to the nearest.
-inline constexpr std::size_t most_around = 24;
-
 struct ExploredFamily {
   std::vector<std::size_t> members;  // indices into the points, in their order: the family's default first
   SettingsGrid grid;                 // members numbered as in `members`
@@ -21,10 +18,19 @@ struct ExploredFamily {
 
   ExploredFamily(std::span<const SearchPoint> points, std::vector<std::size_t> of)
       : members(std::move(of)), grid(points, members), surrogate(grid, predictions(points, members)) {}
+  /// The neighbours of a member that a search looks at, the nearest first; all are places in `members`.
+  std::vector<std::size_t> around(std::size_t member, SettingsGrid::Reach reach) const {
+    std::vector<std::size_t> close = grid.neighbours(member, reach);
+    if (close.size() > most_around) close.resize(most_around);
+    return close;
+  }
+
   ExploredFamily(const ExploredFamily&) = delete;
   ExploredFamily& operator=(const ExploredFamily&) = delete;
 
  private:
+  static constexpr std::size_t most_around = 24;
+
   static std::vector<double> predictions(std::span<const SearchPoint> points,
                                          const std::vector<std::size_t>& members) {
     std::vector<double> predicted;

@@ -106,10 +106,9 @@ std::vector<std::size_t> Refinement::untried_around(std::span<const SearchPoint>
   // Those around the default are tried whatever is believed of them: the same in every run.
   const bool usual = centre == members.begin();
   const auto reach = usual ? SettingsGrid::Reach::any_value : SettingsGrid::Reach::next_value;
-  auto close = place.family->grid.neighbours(static_cast<std::size_t>(centre - members.begin()), reach);
-  if (close.size() > most_around) close.resize(most_around);
   std::vector<std::size_t> untried;
-  for (const std::size_t member : close) {
+  for (const std::size_t member :
+       place.family->around(static_cast<std::size_t>(centre - members.begin()), reach)) {
     const SearchPoint& point = points[members[member]];
     if (point.failed || !point.samples.empty()) continue;
     if (usual || is_below(place.family->surrogate.belief(member), limit_of(points, place)))

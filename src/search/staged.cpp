@@ -36,7 +36,7 @@ constexpr double worthwhile = 0.001;     // expected improvement, as a share of 
 constexpr double clearly_slower = 4;     // times above this multiple of the fastest teach no more than this
 constexpr std::size_t survivors_wanted =
     16;                                      // of the usual number of samples; half of them get twice as many
-constexpr std::size_t usually_refined = 30;  // candidates that only the refinement looks at
+constexpr std::size_t usually_refined = 30;  // candidates beside those that exploration chooses
 constexpr double exploring_share = 0.7;      // of the problem's time; the rest goes to halving
 constexpr std::size_t most_likely = 16;      // candidates that are named before they are asked for
 constexpr std::size_t budget_step = 16;      // candidates between two looks at the clock
@@ -157,9 +157,7 @@ class Staged final : public Strategy {
   /// does.
   static std::size_t add_around_default(const ExploredFamily& family, std::vector<std::size_t>& queue) {
     const std::size_t before = queue.size();
-    std::vector<std::size_t> close = family.grid.neighbours(0, SettingsGrid::Reach::any_value);
-    if (close.size() > most_around) close.resize(most_around);
-    for (const std::size_t member : close) {
+    for (const std::size_t member : family.around(0, SettingsGrid::Reach::any_value)) {
       const std::size_t i = family.members[member];
       if (std::find(queue.begin(), queue.end(), i) == queue.end()) queue.push_back(i);
     }

@@ -11,30 +11,14 @@
 
 #include "backends/backend.h"
 #include "base/random.h"
+#include "support/first_gpu.h"
 #include "tuning/correctness_gate.h"
 #include "verify/inputs.h"
 
 namespace gemmtune {
 namespace {
 
-/// The first GPU; nullptr where there is none.
-Device* gpu() {
-  static const std::unique_ptr<Device> device = [] {
-    DeviceRequest request;
-    request.text = "cuda:0";
-    if (const char* folder = std::getenv("GEMMTUNE_CACHE_DIR")) request.kernel_cache_folder = folder;
-    auto opened = open_device("cuda", request);
-    return opened.ok() ? std::move(*opened) : nullptr;
-  }();
-  return device.get();
-}
-
-class CudaDevice : public testing::Test {
- protected:
-  void SetUp() override {
-    if (gpu() == nullptr) GTEST_SKIP() << "no NVIDIA GPU here";
-  }
-};
+class CudaDevice : public OnGpu {};
 
 TEST_F(CudaDevice, SaysWhatItIs) {
   const DeviceInfo& info = gpu()->info();

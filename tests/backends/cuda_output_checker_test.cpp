@@ -13,30 +13,14 @@
 
 #include "backends/output_checker.h"
 #include "problem/operands.h"
+#include "support/first_gpu.h"
 #include "tuning/correctness_gate.h"
 #include "verify/inputs.h"
 
 namespace gemmtune {
 namespace {
 
-/// The first GPU; nullptr where there is none.
-Device* gpu() {
-  static const std::unique_ptr<Device> device = [] {
-    DeviceRequest request;
-    request.text = "cuda:0";
-    if (const char* folder = std::getenv("GEMMTUNE_CACHE_DIR")) request.kernel_cache_folder = folder;
-    auto opened = open_device("cuda", request);
-    return opened.ok() ? std::move(*opened) : nullptr;
-  }();
-  return device.get();
-}
-
-class CudaOutputChecker : public testing::Test {
- protected:
-  void SetUp() override {
-    if (gpu() == nullptr) GTEST_SKIP() << "no NVIDIA GPU here";
-  }
-};
+class CudaOutputChecker : public OnGpu {};
 
 Problem dense(std::int64_t m, std::int64_t n, std::int64_t k, DataType x, DataType y, bool bias) {
   Problem problem;
