@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/report_parts.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -15,12 +16,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 bool has_rows(const MRangeReport& report) { return !report.rows.empty(); }
-
-std::size_t count_of(const MRangeSummary& summary, ProblemState state) {
-  return static_cast<std::size_t>(
-      std::count_if(summary.groups.begin(), summary.groups.end(),
-                    [&](const MRangeReport& report) { return report.state == state; }));
-}
 
 std::string result_table(const MRangeSummary& summary) {
   TextTable table({{"weight (N x K)", false, true},
@@ -34,7 +29,7 @@ std::string result_table(const MRangeSummary& summary) {
     for (const TunedEntry& row : report.rows) {
       table.add({weight_text(row.problem),
                  fmt::format("{} to {}", row.m_from.value_or(row.problem.m), row.problem.m),
-                 fmt::format("{:.2f}", row.us), row.speedup ? fmt::format("{:.3f}x", *row.speedup) : "-",
+                 fmt::format("{:.2f}", row.us), speedup_text(row.speedup),
                  fmt::format("{:.2f} %", 100 * row.regret.value_or(0)), row.kernel_name,
                  std::string(to_string(row.verdict))});
     }
@@ -51,23 +46,15 @@ std::string counts(const RangeEnding& ending) {
     rows += report.rows.size();
     searched += report.tuned;
   }
-  std::string text = fmt::format(
-      "{} over M = {} to {} in {}: {}, {} M searched", counted(summary.groups.size(), "weight"),
-      ending.range.first, ending.range.last, duration(summary.seconds), counted(rows, "row"), searched);
-  const std::pair<ProblemState, std::string_view> rare[] = {
-      {ProblemState::failed, "failed"},
-      {ProblemState::unsupported, "that no family takes"},
-      {ProblemState::skipped_done, "already in the file"},
-      {ProblemState::out_of_budget, "not finished"},
-  };
-  for (const auto& [state, words] : rare) {
-    if (const std::size_t count = count_of(summary, state); count > 0)
-      text += fmt::format(", {} {}", count, words);
-  }
-  if (!ending.shapes.complaints.empty()) {
-    text += fmt::format("; {} could not be read", counted(ending.shapes.complaints.size(), "row"));
-  }
-  return fmt::format("{}; {}\n", text, counted(static_cast<std::size_t>(summary.candidates), "candidate"));
+  return fmt::format("{} over M = {} to {} in {}: {}, {} M searched",
+                     counted(summary.groups.size(), "weight"), ending.range.first, ending.range.last,
+                     duration(summary.seconds), counted(rows, "row"), searched) +
+         rare_counts(summary.groups,
+                     {{ProblemState::failed, "failed"},
+                      {ProblemState::unsupported, "that no family takes"},
+                      {ProblemState::skipped_done, "already in the file"},
+                      {ProblemState::out_of_budget, "not finished"}},
+                     ending.shapes, summary.candidates);
 }
 
 std::string reasons(const MRangeSummary& summary) {
@@ -86,17 +73,7 @@ Json row_json(const TunedEntry& row) {
   Json json;
   json["m_from"] = row.m_from ? Json(*row.m_from) : Json();
   json["m"] = row.problem.m;
-  json["libtype"] = row.libtype;
-  json["kernelName"] = row.kernel_name;
-  json["us"] = row.us;
-  json["spread"] = row.spread ? Json(*row.spread) : Json();
-  json["default_us"] = row.default_us ? Json(*row.default_us) : Json();
-  json["default_kernel"] = row.default_kernel;
-  json["speedup"] = row.speedup ? Json(*row.speedup) : Json();
-  json["verdict"] = to_string(row.verdict);
-  json["regret"] = row.regret ? Json(*row.regret) : Json();
-  json["err_ratio"] = row.err_ratio;
-  json["env"] = row.env;
+  add_row(row, json);
   return json;
 }
 
@@ -142,7 +119,7 @@ std::string group_text(const MRangeReport& report) {
 
 std::string ending_text(const RangeEnding& ending) {
   const MRangeSummary& summary = ending.summary;
-  if (count_of(summary, ProblemState::skipped_done) == summary.groups.size() && !ending.interrupted) {
+  if (count_of(summary.groups, ProblemState::skipped_done) == summary.groups.size() && !ending.interrupted) {
     return fmt::format(
         "nothing to do: ranges of M = {} to {} of {} are in {} already (use --all to tune again)\n",
         ending.range.first, ending.range.last, counted(summary.groups.size(), "weight"),
@@ -156,7 +133,7 @@ std::string ending_text(const RangeEnding& ending) {
   text += reasons(summary);
   if (ending.interrupted) {
     text += "interrupted: the ranges that were verified by then are in the file; the same command goes on\n";
-  } else if (count_of(summary, ProblemState::out_of_budget) > 0) {
+  } else if (count_of(summary.groups, ProblemState::out_of_budget) > 0) {
     text += "the budget ended before the M axis was settled; the same command goes on from there\n";
   }
   if (std::any_of(summary.groups.begin(), summary.groups.end(), has_rows)) {
@@ -169,10 +146,7 @@ std::string ending_json(const RangeEnding& ending) {
   Json json;
   json["command"] = "tune";
   json["m_range"] = {ending.range.first, ending.range.last};
-  json["device"] = {{"name", ending.device.name},
-                    {"model", ending.device.model},
-                    {"gfx", ending.device.gfx},
-                    {"cu_num", ending.device.cu_num}};
+  json["device"] = device_json(ending.device);
   json["weights"] = Json::array();
   for (const MRangeReport& report : ending.summary.groups) json["weights"].push_back(group_json(report));
   json["complaints"] = ending.shapes.complaints;
@@ -189,8 +163,8 @@ int ending_code(const RangeEnding& ending) {
   const auto& groups = ending.summary.groups;
   const bool gaps = std::any_of(groups.begin(), groups.end(),
                                 [](const MRangeReport& report) { return !report.failures.empty(); });
-  const bool findings = gaps || count_of(ending.summary, ProblemState::failed) > 0 ||
-                        count_of(ending.summary, ProblemState::unsupported) > 0 ||
+  const bool findings = gaps || count_of(ending.summary.groups, ProblemState::failed) > 0 ||
+                        count_of(ending.summary.groups, ProblemState::unsupported) > 0 ||
                         !ending.shapes.complaints.empty();
   return findings ? exit_findings : exit_done;
 }

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/report_parts.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -24,12 +25,6 @@ bool has_row(const ProblemReport& report) {
   return report.entry && (report.state == ProblemState::tuned || report.state == ProblemState::kept_default);
 }
 
-std::size_t count_of(const TuneSummary& summary, ProblemState state) {
-  return static_cast<std::size_t>(
-      std::count_if(summary.problems.begin(), summary.problems.end(),
-                    [&](const ProblemReport& report) { return report.state == state; }));
-}
-
 std::string result_table(const TuneSummary& summary) {
   TextTable table({{"shape (M x N x K)", false, true},
                    {"default µs", true, false},
@@ -41,8 +36,7 @@ std::string result_table(const TuneSummary& summary) {
     if (!has_row(report)) continue;
     const TunedEntry& entry = *report.entry;
     table.add({shape_text(report.shape), microseconds(entry.default_us), microseconds(entry.us),
-               entry.speedup ? fmt::format("{:.3f}x", *entry.speedup) : "-", entry.kernel_name,
-               std::string(to_string(entry.verdict))});
+               speedup_text(entry.speedup), entry.kernel_name, std::string(to_string(entry.verdict))});
   }
   if (table.empty()) return {};
   return table.text(stdout_is_terminal() ? stdout_columns() : 0) + "\n";
@@ -67,23 +61,16 @@ std::size_t busy_shapes(const TuneSummary& summary) {
 
 std::string counts(const TuneEnding& ending) {
   const TuneSummary& summary = ending.summary;
-  std::string text = fmt::format(
-      "{} in {}: {} tuned, {} kept at default, {} failed", counted(summary.problems.size(), "shape"),
-      duration(summary.seconds), count_of(summary, ProblemState::tuned),
-      count_of(summary, ProblemState::kept_default), count_of(summary, ProblemState::failed));
-  const std::pair<ProblemState, std::string_view> rare[] = {
-      {ProblemState::unsupported, "that no family takes"},
-      {ProblemState::skipped_done, "already in the file"},
-      {ProblemState::out_of_budget, "not reached"},
-  };
-  for (const auto& [state, words] : rare) {
-    if (const std::size_t count = count_of(summary, state); count > 0)
-      text += fmt::format(", {} {}", count, words);
-  }
-  if (!ending.shapes.complaints.empty()) {
-    text += fmt::format("; {} could not be read", counted(ending.shapes.complaints.size(), "row"));
-  }
-  return fmt::format("{}; {}\n", text, counted(static_cast<std::size_t>(summary.candidates), "candidate"));
+  const auto count = [&](ProblemState state) { return count_of(summary.problems, state); };
+  return fmt::format("{} in {}: {} tuned, {} kept at default, {} failed",
+                     counted(summary.problems.size(), "shape"), duration(summary.seconds),
+                     count(ProblemState::tuned), count(ProblemState::kept_default),
+                     count(ProblemState::failed)) +
+         rare_counts(summary.problems,
+                     {{ProblemState::unsupported, "that no family takes"},
+                      {ProblemState::skipped_done, "already in the file"},
+                      {ProblemState::out_of_budget, "not reached"}},
+                     ending.shapes, summary.candidates);
 }
 
 /// The operation as its environment variable has it.
@@ -124,17 +111,7 @@ Json problem_json(const ProblemReport& report) {
   if (!report.reason.empty()) json["reason"] = report.reason;
   if (!report.refusals.empty()) json["refusals"] = report.refusals;
   if (report.entry) {
-    const TunedEntry& entry = *report.entry;
-    json["libtype"] = entry.libtype;
-    json["kernelName"] = entry.kernel_name;
-    json["us"] = entry.us;
-    json["spread"] = entry.spread ? Json(*entry.spread) : Json();
-    json["default_us"] = entry.default_us ? Json(*entry.default_us) : Json();
-    json["default_kernel"] = entry.default_kernel;
-    json["speedup"] = entry.speedup ? Json(*entry.speedup) : Json();
-    json["verdict"] = to_string(entry.verdict);
-    json["err_ratio"] = entry.err_ratio;
-    json["env"] = entry.env;
+    add_row(*report.entry, json);
     json["ties"] = report.ties;
     json["rounds"] = {{"used", report.quietness.rounds},
                       {"disturbed", report.quietness.disturbed},
@@ -174,7 +151,7 @@ std::string problem_event(std::string_view event, std::size_t index, const Probl
 
 std::string ending_text(const TuneEnding& ending) {
   const TuneSummary& summary = ending.summary;
-  const std::size_t skipped = count_of(summary, ProblemState::skipped_done);
+  const std::size_t skipped = count_of(summary.problems, ProblemState::skipped_done);
   if (skipped == summary.problems.size() && !ending.interrupted) {
     return fmt::format("nothing to do: {} in {} already (use --all to tune again)\n",
                        skipped == 1 ? "the shape is" : fmt::format("all {} shapes are", skipped),
@@ -201,7 +178,7 @@ std::string ending_text(const TuneEnding& ending) {
   text += reasons(summary, ProblemState::unsupported, "no kernel family takes");
   if (ending.interrupted) {
     text += "interrupted: what was decided by then is in the file; the same command goes on from there\n";
-  } else if (count_of(summary, ProblemState::out_of_budget) > 0) {
+  } else if (count_of(summary.problems, ProblemState::out_of_budget) > 0) {
     text += "the budget ended before all shapes were tuned; the same command goes on from there\n";
   }
   return text + files_and_next_step(ending);
@@ -210,10 +187,7 @@ std::string ending_text(const TuneEnding& ending) {
 std::string ending_json(const TuneEnding& ending) {
   Json json;
   json["command"] = "tune";
-  json["device"] = {{"name", ending.device.name},
-                    {"model", ending.device.model},
-                    {"gfx", ending.device.gfx},
-                    {"cu_num", ending.device.cu_num}};
+  json["device"] = device_json(ending.device);
   json["problems"] = Json::array();
   for (const ProblemReport& report : ending.summary.problems)
     json["problems"].push_back(problem_json(report));
@@ -236,8 +210,8 @@ std::string ending_json(const TuneEnding& ending) {
 
 int ending_code(const TuneEnding& ending) {
   if (ending.interrupted) return exit_interrupted;
-  const bool findings = count_of(ending.summary, ProblemState::failed) > 0 ||
-                        count_of(ending.summary, ProblemState::unsupported) > 0 ||
+  const bool findings = count_of(ending.summary.problems, ProblemState::failed) > 0 ||
+                        count_of(ending.summary.problems, ProblemState::unsupported) > 0 ||
                         !ending.shapes.complaints.empty();
   return findings ? exit_findings : exit_done;
 }
