@@ -5,10 +5,8 @@
 #include <mutex>
 
 #include "measure/statistics.h"
-#include "search/strategy.h"
-#include "tuning/known_rows.h"
 #include "tuning/m_range_group.h"
-#include "tuning/publisher.h"
+#include "tuning/run_start.h"
 #include "tuning/worker_pool.h"
 
 namespace gemmtune {
@@ -30,7 +28,7 @@ class RangeRun {
         problems_(problems),
         environment_(row_environment(device, request.policy)),
         budget_(request.budget_seconds, request.clock, evaluators),
-        publisher_(request.output, with_environment(request.publish, environment_)) {}
+        publisher_(publisher_of(request, environment_)) {}
 
   Status prepare();
   std::size_t groups() const { return reports_.size(); }
@@ -38,11 +36,6 @@ class RangeRun {
   Result<MRangeSummary> finish();
 
  private:
-  static PublishOptions with_environment(PublishOptions options, const RowEnvironment& environment) {
-    options.environment_json = environment.json;
-    return options;
-  }
-
   const MRange& range() const { return request_.m_range->range; }
   /// The reason to leave a group out, in its report; false where it must be tuned.
   bool leave_out(MRangeReport& report) const;
@@ -69,12 +62,7 @@ class RangeRun {
 };
 
 Status RangeRun::prepare() {
-  GEMMTUNE_RETURN_IF_ERROR(check_libtypes(device_, request_.libtypes));
-  GEMMTUNE_RETURN_IF_ERROR(make_strategy(request_.strategy, {}).status());
-  GEMMTUNE_RETURN_IF_ERROR(publisher_.check_writable());
-  std::vector<std::string> paths{request_.output};
-  paths.insert(paths.end(), request_.also_read.begin(), request_.also_read.end());
-  auto known = KnownRows::read(paths, device_.info());
+  auto known = start_run(device_, request_, publisher_);
   if (!known.ok()) return known.status();
   known_ = std::move(*known);
   std::vector<BudgetItem> items;
@@ -149,10 +137,7 @@ std::optional<WeightLayout> RangeRun::decided_layout(const Problem& weight) cons
     if (!share_weight(entry.problem, weight)) continue;
     const bool inside = entry.problem.m >= range().first && entry.problem.m <= range().last;
     if (inside && entry.m_from && *entry.m_from >= range().first) continue;
-    const auto candidate = device_.resolve(entry.kernel_name, entry.problem);
-    if (!candidate.ok()) continue;
-    const auto listed = describe(device_, entry.problem, *candidate);
-    if (listed.ok() && listed->layout != WeightLayout::any) return listed->layout;
+    if (const auto layout = layout_of(entry, device_)) return layout;
   }
   return std::nullopt;
 }

@@ -7,11 +7,9 @@
 #include <utility>
 
 #include "measure/statistics.h"
-#include "search/strategy.h"
-#include "tuning/known_rows.h"
 #include "tuning/layout_group.h"
 #include "tuning/problem_tuner.h"
-#include "tuning/publisher.h"
+#include "tuning/run_start.h"
 #include "tuning/second_look.h"
 #include "tuning/transfer.h"
 #include "tuning/worker_pool.h"
@@ -27,7 +25,7 @@ class Run {
         observer_(observer),
         environment_(row_environment(device, request.policy)),
         budget_(request.budget_seconds, request.clock, evaluators),
-        publisher_(request.output, with_environment(request.publish, environment_)) {}
+        publisher_(publisher_of(request, environment_)) {}
 
   Status prepare();
   /// Several groups at once, each with an evaluator of its own.
@@ -43,11 +41,6 @@ class Run {
   Result<TuneSummary> finish();
 
  private:
-  static PublishOptions with_environment(PublishOptions options, const RowEnvironment& environment) {
-    options.environment_json = environment.json;
-    return options;
-  }
-
   bool waits(std::size_t index) const { return waiting_[index]; }
   /// The reason to leave a shape out, recorded in its report; false where it must be tuned.
   bool leave_out(std::size_t index);
@@ -86,12 +79,7 @@ class Run {
 };
 
 Status Run::prepare() {
-  GEMMTUNE_RETURN_IF_ERROR(check_libtypes(device_, request_.libtypes));
-  GEMMTUNE_RETURN_IF_ERROR(make_strategy(request_.strategy, {}).status());
-  GEMMTUNE_RETURN_IF_ERROR(publisher_.check_writable());
-  std::vector<std::string> paths{request_.output};
-  paths.insert(paths.end(), request_.also_read.begin(), request_.also_read.end());
-  auto known = KnownRows::read(paths, device_.info());
+  auto known = start_run(device_, request_, publisher_);
   if (!known.ok()) return known.status();
   known_ = std::move(*known);
   std::vector<BudgetItem> items;
@@ -178,10 +166,7 @@ std::optional<WeightLayout> Run::decided_layout(const std::vector<std::size_t>& 
       return waits(i) && same_key(request_.shapes[i].problem, row.entry.problem);
     });
     if (replaced) continue;
-    const auto candidate = device_.resolve(row.entry.kernel_name, row.entry.problem);
-    if (!candidate.ok()) continue;
-    const auto listed = describe(device_, row.entry.problem, *candidate);
-    if (listed.ok() && listed->layout != WeightLayout::any) return listed->layout;
+    if (const auto layout = layout_of(row.entry, device_)) return layout;
   }
   return std::nullopt;
 }
