@@ -253,7 +253,7 @@ TEST_P(OperationKernels, EveryRegisterTileOfTiledInt8IsRight) {
 /// leaves what an output of 16 bits can show.
 TEST_P(OperationKernels, TheLargestSumsOfInt8AreExact) {
   const auto tiled = make_tiled_family(GetParam().set, 1);
-  const auto streaming = make_streaming_family(GetParam().set.level, 1);
+  const auto streaming = make_streaming_family(GetParam().set, 1);
   Problem problem = problem_of(Operation::a8w8_bpreshuffle, DataType::i8, {3, 17, tiled_integer_k});
   problem.weight_layout = WeightLayout::panel16;
   problem.bias = true;
@@ -402,8 +402,8 @@ constexpr Shape streaming_shapes[] = {{1, 1, 32},    {1, 257, 130},   {2, 16, 32
 
 /// Every config, for the kernels differ in their row tiles; levels without them take nothing.
 TEST_P(OperationKernels, StreamedWeightsAreRight) {
-  const auto family = make_streaming_family(GetParam().set.level, 3);
-  const bool there = stream_kernels(GetParam().set.level) != nullptr;
+  const auto family = make_streaming_family(GetParam().set, 3);
+  const bool there = GetParam().set.stream_at(Isa::avx512bf16) != nullptr;
   for (const Shape& shape : streaming_shapes)
     for (const Problem& plain : dense_problems(shape)) {
       Problem problem = plain;
@@ -415,7 +415,7 @@ TEST_P(OperationKernels, StreamedWeightsAreRight) {
 }
 
 TEST_P(OperationKernels, EveryConfigOfStreamedWeightsIsRight) {
-  const auto family = make_streaming_family(GetParam().set.level, 2);
+  const auto family = make_streaming_family(GetParam().set, 2);
   for (const auto type : {DataType::i8, DataType::f8_e4m3fn, DataType::f8_e4m3fnuz, DataType::f4_e2m1})
     for (const std::int64_t m : {2, 6, 13, 29, 125}) {
       Problem problem =
@@ -436,7 +436,7 @@ TEST_P(OperationKernels, EveryConfigOfStreamedWeightsIsRight) {
         ++runs_;
       }
     }
-  EXPECT_EQ(runs_ > 40, stream_kernels(GetParam().set.level) != nullptr) << runs_;
+  EXPECT_EQ(runs_ > 40, GetParam().set.stream_at(Isa::avx512bf16) != nullptr) << runs_;
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, OperationKernels, ::testing::ValuesIn(levels()),

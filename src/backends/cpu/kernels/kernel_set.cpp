@@ -39,11 +39,15 @@ auto fitting_in(const List& list, std::int64_t rows, std::int64_t wanted) -> dec
 }  // namespace
 
 KernelSet kernel_set(Isa level) {
-  KernelSet set{.level = level, .of = {&scalar_kernels}};
+  KernelSet set{.level = level, .of = {&scalar_kernels}, .streams = {}};
 #if defined(GEMMTUNE_X86_KERNELS)
   const IsaKernels* const all[] = {&scalar_kernels, &avx2_kernels, &avx512_kernels, &avx512bf16_kernels,
                                    &amx_kernels};
   for (int i = 0; i <= static_cast<int>(level); ++i) set.of[static_cast<std::size_t>(i)] = all[i];
+  if (level >= Isa::avx512bf16 && has_byte_permutes()) {
+    set.streams[static_cast<std::size_t>(Isa::avx512bf16)] = &avx512vbmi_stream_kernels;
+    if (level >= Isa::amx) set.streams[static_cast<std::size_t>(Isa::amx)] = &amx_stream_kernels;
+  }
 #endif
   return set;
 }

@@ -13,6 +13,7 @@
 #include "backends/cpu/executor.h"
 #include "backends/cpu/isa.h"
 #include "backends/cpu/kernels/isa/micro.h"
+#include "backends/cpu/kernels/isa/stream.h"
 #include "candidates/cost_model.h"
 
 namespace gemmtune::cpu {
@@ -23,7 +24,10 @@ inline constexpr int isa_levels = 5;
 struct KernelSet {
   Isa level = Isa::scalar;
   std::array<const IsaKernels*, isa_levels> of{};
+  /// Null too where the CPU lacks what they need beside the level (VBMI).
+  std::array<const StreamKernels*, isa_levels> streams{};
   const IsaKernels* at(Isa isa) const { return of[static_cast<std::size_t>(isa)]; }
+  const StreamKernels* stream_at(Isa isa) const { return streams[static_cast<std::size_t>(isa)]; }
 };
 KernelSet kernel_set(Isa level);
 /// The levels worth trying for a storage type, the preferred one first.

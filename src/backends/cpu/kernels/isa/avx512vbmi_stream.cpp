@@ -50,6 +50,7 @@ constexpr StreamKernels avx512vbmi_stream_kernels = {
     .pack = {pack_fp8<E4m3fnBytes>, pack_fp8<E4m3fnuzBytes>, pack_fp8<E4m3fnBytes>, pack_fp8<E4m3fnuzBytes>,
              pack_i8, pack_f4},
     .scales = stream_scales,
+    .scales_packed_f4 = false,
 };
 
 }  // namespace gemmtune::cpu

@@ -5,7 +5,7 @@
 // Formats: a weight panel is panel16 of bytes (numbers/weight_layout.h): lines of 64 bytes, one dword of k
 // for each of 16 columns. K is cut into steps of 8 lines, that is 32 stored bytes of k (32 elements of 8
 // bits, 64 of 4). Packed x is [step][mr][32 · parts bytes], in the order in which decoding a line yields its
-// elements.
+// elements; fp4 of tile units is [2 · step][mr][64 bytes].
 #pragma once
 
 namespace gemmtune::cpu {
@@ -17,7 +17,7 @@ enum class Streamed : unsigned char {
   f8_e4m3fn_block,  // and a scale for every 128 of k
   f8_e4m3fnuz_block,
   i8,      // int32 sums
-  f4_e2m1  // int32 sums of 32 of k, scaled by e8m0
+  f4_e2m1  // int32 sums of 32 of k, scaled by e8m0; of tile units bf16 products, scales included
 };
 inline constexpr int streamed_types = 6;
 
@@ -26,6 +26,7 @@ inline constexpr long steps_of_scale = 4;    // of block-scaled fp8: 128 element
 inline constexpr long scales_of_step = 2;    // of fp4: 32 elements each
 inline constexpr long integer_x_bytes = 32;  // of a packed row's step: int8
 inline constexpr long decoded_x_bytes = 64;  // … fp8 as bf16, fp4 as bytes of even and of odd elements
+inline constexpr long wide_x_bytes = 128;    // … fp4 as bf16
 
 /// c[mr][16 · panels] (+)= packed x · panels. c holds float32, int32 for int8.
 struct StreamArgs {
@@ -52,7 +53,9 @@ struct StreamPackArgs {
   long bytes;
   long steps;
   void* out;
-  int* start;  // int8: [mr]; fp4: [scale][mr]; not written for fp8
+  int* start;  // int8: [mr]; fp4: [scale][mr]; not written for fp8 and tile units
+  const unsigned char* exponents;  // fp4 of tile units: e8m0 scales from the first step on
+  long exponent_stride;            // from row to row
 };
 using StreamPack = void (*)(const StreamPackArgs&);
 
@@ -72,14 +75,16 @@ struct StreamEntry {
   StreamKernel run;
 };
 struct StreamKernels {
-  const StreamEntry* entries[streamed_types];
+  const StreamEntry* entries[streamed_types];  // null where the type is not streamed
   int counts[streamed_types];
   StreamPack pack[streamed_types];
   StreamScales scales;
+  bool scales_packed_f4;  // packed x of fp4 has its scales, and neither start nor x_scales are read
 };
 
 #if defined(GEMMTUNE_X86_KERNELS)
 extern const StreamKernels avx512vbmi_stream_kernels;  // AVX-512 with BF16, VNNI and VBMI
+extern const StreamKernels amx_stream_kernels;         // and AMX: between begin and end of its IsaKernels
 #endif
 
 }  // namespace gemmtune::cpu

@@ -2,82 +2,11 @@
 // Requires vector_avx512.h and VBMI, BF16.
 #pragma once
 
+#include "backends/cpu/kernels/isa/byte_tables.h"
 #include "backends/cpu/kernels/isa/stream.h"
 
 namespace gemmtune::cpu {
 namespace {
-
-/// High and low bytes of the bf16 of every fp8 magnitude.
-struct BytesOfMagnitudes {
-  alignas(64) unsigned char high[128];
-  alignas(64) unsigned char low[128];
-};
-
-constexpr unsigned bf16_of_magnitude(unsigned code, unsigned bias) {
-  unsigned mantissa = code & 7;
-  unsigned exponent = code >> 3;
-  if (exponent == 0) {
-    if (mantissa == 0) return 0;
-    // A subnormal is mantissa · 2^(1 − bias − 3): shifted until its leading one is the hidden one.
-    exponent = 1;
-    while (mantissa < 8) {
-      mantissa *= 2;
-      --exponent;
-    }
-    mantissa -= 8;
-  }
-  return (exponent + 127 - bias) << 7 | mantissa << 4;
-}
-
-constexpr BytesOfMagnitudes bytes_of_magnitudes(unsigned bias, bool top_is_nan) {
-  BytesOfMagnitudes bytes{};
-  for (unsigned code = 0; code < 128; ++code) {
-    const unsigned value = top_is_nan && code == 127 ? 0x7fc0U : bf16_of_magnitude(code, bias);
-    bytes.high[code] = static_cast<unsigned char>(value >> 8);
-    bytes.low[code] = static_cast<unsigned char>(value & 0xff);
-  }
-  return bytes;
-}
-
-struct E4m3fnBytes {
-  static constexpr bool sign_of_zero_is_nan = false;
-  static constexpr BytesOfMagnitudes bytes = bytes_of_magnitudes(7, true);
-};
-struct E4m3fnuzBytes {
-  static constexpr bool sign_of_zero_is_nan = true;
-  static constexpr BytesOfMagnitudes bytes = bytes_of_magnitudes(8, false);
-};
-
-/// The tables in registers.
-template <typename Type>
-struct Fp8Decoder {
-  __m512i high[2];
-  __m512i low[2];
-
-  inline __attribute__((always_inline)) Fp8Decoder() {
-    high[0] = _mm512_load_si512(Type::bytes.high);
-    high[1] = _mm512_load_si512(Type::bytes.high + 64);
-    low[0] = _mm512_load_si512(Type::bytes.low);
-    low[1] = _mm512_load_si512(Type::bytes.low + 64);
-  }
-
-  /// Of 64 codes: bf16 of the bytes at even places, and of those at odd ones.
-  inline __attribute__((always_inline)) void decode(__m512i codes, __m512i& even, __m512i& odd) const {
-    const __m512i low_bytes = _mm512_set1_epi16(0x00ff);
-    const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
-    __m512i above = _mm512_permutex2var_epi8(high[0], codes, high[1]);
-    __m512i below = _mm512_permutex2var_epi8(low[0], codes, low[1]);
-    above = _mm512_ternarylogic_epi32(above, codes, sign, 0xf8);  // above | (codes & sign)
-    if constexpr (Type::sign_of_zero_is_nan) {
-      const __mmask64 nan = _mm512_cmpeq_epi8_mask(codes, sign);
-      above = _mm512_mask_mov_epi8(above, nan, _mm512_set1_epi8(0x7f));
-      below = _mm512_mask_mov_epi8(below, nan, _mm512_set1_epi8(static_cast<char>(0xc0)));
-    }
-    // mask ? b : c of (mask, b, c) is 0xca.
-    even = _mm512_ternarylogic_epi32(low_bytes, below, _mm512_slli_epi16(above, 8), 0xca);
-    odd = _mm512_ternarylogic_epi32(low_bytes, _mm512_srli_epi16(below, 8), above, 0xca);
-  }
-};
 
 inline __attribute__((always_inline)) __m512bh broadcast_dword(const char* from) {
   int value;

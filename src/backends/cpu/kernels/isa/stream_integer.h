@@ -120,7 +120,7 @@ inline __m256i row_step(const StreamPackArgs& args, long m, long step) {
                                  static_cast<const char*>(args.x) + m * args.stride + step * step_bytes);
 }
 
-void pack_i8(const StreamPackArgs& args) {
+inline void pack_i8(const StreamPackArgs& args) {
   for (long m = 0; m < args.mr; ++m) args.start[m] = 0;
   pack_x_bytes({.x = args.x,
                 .ldx = args.stride,
@@ -132,7 +132,7 @@ void pack_i8(const StreamPackArgs& args) {
                 .start = args.start});
 }
 
-void pack_f4(const StreamPackArgs& args) {
+inline void pack_f4(const StreamPackArgs& args) {
   const __m256i values =
       _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12));
   const __m256i code = _mm256_set1_epi8(15);
@@ -161,7 +161,7 @@ inline __m512 powers_of_two(__m128i exponents) {
 }
 
 /// 16 rows × 16 exponents at a time: bytes to columns within four rows, then dwords between the four fours.
-void stream_scales(const StreamScaleArgs& args) {
+inline void stream_scales(const StreamScaleArgs& args) {
   const __m512i by_column = _mm512_setr_epi32(
       0x30201000, 0x31211101, 0x32221202, 0x33231303, 0x34241404, 0x35251505, 0x36261606, 0x37271707,
       0x38281808, 0x39291909, 0x3a2a1a0a, 0x3b2b1b0b, 0x3c2c1c0c, 0x3d2d1d0d, 0x3e2e1e0e, 0x3f2f1f0f);

@@ -23,7 +23,7 @@ StreamingSettings settings_of(const Config& config) {
 
 class StreamingFamily final : public KernelFamily {
  public:
-  StreamingFamily(Isa level, int threads) : level_(level), threads_(std::max(threads, 1)) {}
+  StreamingFamily(const KernelSet& set, int threads) : set_(set), threads_(std::max(threads, 1)) {}
 
   std::string_view name() const override { return "streaming"; }
   int tie_rank() const override { return 15; }
@@ -42,9 +42,9 @@ class StreamingFamily final : public KernelFamily {
       return Status::unsupported("layout: {} is not taken, only panel16", to_string(problem.weight_layout));
     if (problem.x_type == DataType::i8 && problem.k > largest_integer_k)
       return Status::unsupported("k: {} is not taken, only up to {} of int8", problem.k, largest_integer_k);
-    if (stream_kernels(level_) == nullptr)
+    if (streaming_levels(set_, *streamed_type(problem)).empty())
       return Status::unsupported("isa: {} has no such kernels, they need AVX-512 with BF16, VNNI and VBMI",
-                                 to_string(level_));
+                                 to_string(set_.level));
     return {};
   }
   std::optional<WeightLayout> packed_layout(const Problem&) const override { return WeightLayout::panel16; }
@@ -55,7 +55,7 @@ class StreamingFamily final : public KernelFamily {
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
     GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
     GEMMTUNE_RETURN_IF_ERROR(check_config(space(problem), config));
-    return make_streaming_kernel(problem, settings_of(config), threads_);
+    return make_streaming_kernel(set_, problem, settings_of(config), threads_);
   }
 
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
@@ -66,20 +66,19 @@ class StreamingFamily final : public KernelFamily {
   }
 
  private:
-  /// The level of the kernels; above it (tile units) the same ones run.
-  static constexpr Isa isa = Isa::avx512bf16;
-
   std::string refuse_tile(const Problem& problem, const StreamingSettings& settings) const;
   std::string refuse_waste(const Problem& problem, const StreamingSettings& settings) const;
   double cost(const Problem& problem, const StreamingSettings& settings) const;
+  /// The settings that are kept for a level unless a search finds better ones.
+  StreamingSettings usual_settings(const Problem& problem, Isa isa) const;
 
-  Isa level_;
+  KernelSet set_;
   int threads_;
 };
 
 std::string StreamingFamily::refuse_tile(const Problem& problem, const StreamingSettings& settings) const {
-  const StreamKernels* kernels = stream_kernels(settings.isa);
-  if (settings.isa > level_ || kernels == nullptr) return "the device does not have this isa";
+  const StreamKernels* kernels = set_.stream_at(settings.isa);
+  if (kernels == nullptr) return "the device does not have this isa";
   if (find(*kernels, *streamed_type(problem), settings.mr, settings.nr / panel_columns) == nullptr)
     return "mr x nr is no register tile of this isa";
   return {};
@@ -87,7 +86,7 @@ std::string StreamingFamily::refuse_tile(const Problem& problem, const Streaming
 
 /// Requires a register tile that the isa has.
 std::string StreamingFamily::refuse_waste(const Problem& problem, const StreamingSettings& settings) const {
-  const StreamKernels& kernels = *stream_kernels(settings.isa);
+  const StreamKernels& kernels = *set_.stream_at(settings.isa);
   const Streamed type = *streamed_type(problem);
   const std::int64_t enough = fitting(kernels, type, problem.m, settings.nr / panel_columns)->mr;
   if (settings.mr > enough) return "mr leaves rows of the register tile empty";
@@ -108,18 +107,18 @@ std::string refuse_kc(const Problem& problem, const StreamingSettings& settings)
 Space StreamingFamily::space(const Problem& problem) const {
   std::set<std::int64_t> rows;
   std::set<std::int64_t> columns;
-  if (const StreamKernels* kernels = stream_kernels(isa); kernels != nullptr) {
+  Parameter isas{.key = "isa", .values = {}, .absent = "scalar", .meaning = "instruction set"};
+  for (const Isa isa : streaming_levels(set_, *streamed_type(problem))) {
+    isas.values.emplace_back(to_string(isa));
     const int type = static_cast<int>(*streamed_type(problem));
-    for (int i = 0; i < kernels->counts[type]; ++i) {
-      rows.insert(kernels->entries[type][i].mr);
-      columns.insert(kernels->entries[type][i].panels * panel_columns);
+    const StreamKernels& kernels = *set_.stream_at(isa);
+    for (int i = 0; i < kernels.counts[type]; ++i) {
+      rows.insert(kernels.entries[type][i].mr);
+      columns.insert(kernels.entries[type][i].panels * panel_columns);
     }
   }
   Space space;
-  space.add(Parameter{.key = "isa",
-                      .values = {std::string(to_string(isa))},
-                      .absent = "scalar",
-                      .meaning = "instruction set"});
+  space.add(std::move(isas));
   space.add(Parameter{.key = "w", .values = {"panel16"}, .absent = "plain", .meaning = "weight layout"});
   space.add(Parameter{
       .key = "mr", .values = number_texts(rows), .absent = "1", .meaning = "rows of x in registers"});
@@ -151,11 +150,18 @@ double StreamingFamily::cost(const Problem& problem, const StreamingSettings& se
   const std::int64_t passes = ceil_div(problem.m, settings.mr);
   const double weights = real(weight_bytes(problem));
   // Instructions a line of 64 bytes: decoding, then the rows' products; two a cycle of a third of a
-  // nanosecond.
+  // nanosecond. A tile unit multiplies 16 rows of a line in 2 cycles (fp8) or 4; beside it cores multiply bf16 in
+  // vectors at half the rate.
   const bool f4 = problem.x_type == DataType::f4_e2m1;
-  const double decoding = problem.x_type == DataType::i8 ? 1 : f4 ? 4 : 8;
-  const double products = problem.x_type == DataType::i8 ? 1 : f4 ? 2.75 : 2;
-  const double loads = 0.3 * 16 / real(settings.nr);
+  const bool i8 = problem.x_type == DataType::i8;
+  double decoding = i8 ? 1 : f4 ? 4 : 8;
+  double products = i8 ? 1 : f4 ? 2.75 : set_.level == Isa::amx ? 4 : 2;
+  double loads = 0.3 * 16 / real(settings.nr);
+  if (settings.isa == Isa::amx) {
+    decoding = f4 ? 18 : 15;
+    products = f4 ? 0.5 : 0.25;
+    loads = 0.05 * 16 / real(settings.nr);
+  }
   const double instructions = real(passes) * (decoding + real(settings.mr) * (products + loads));
   const double computing = weights / 64 * instructions / 6000;
   KernelWork work;
@@ -169,29 +175,45 @@ double StreamingFamily::cost(const Problem& problem, const StreamingSettings& se
   return gemmtune::predicted_microseconds(work, machine_rates(settings.isa, DataType::bf16, settings.isa));
 }
 
-Config StreamingFamily::default_config(const Problem& problem) const {
-  const StreamKernels& kernels = *stream_kernels(isa);
+StreamingSettings StreamingFamily::usual_settings(const Problem& problem, Isa isa) const {
+  const StreamKernels& kernels = *set_.stream_at(isa);
   const Streamed type = *streamed_type(problem);
   const std::int64_t mr = fitting(kernels, type, problem.m, 1)->mr;
-  const bool two = mr <= 4 && find(kernels, type, mr, 2) != nullptr;
+  // Tiles of two panels have two chains of sums.
+  const bool two = (mr <= 4 || isa == Isa::amx) && find(kernels, type, mr, 2) != nullptr;
+  return {.isa = isa,
+          .mr = mr,
+          .nr = two ? 2 * panel_columns : panel_columns,
+          .kc = problem.m <= mr ? whole_k : kc_values[0],
+          .prefetch = 1024};
+}
+
+Config StreamingFamily::default_config(const Problem& problem) const {
+  StreamingSettings best;
+  for (const Isa isa : streaming_levels(set_, *streamed_type(problem))) {
+    const StreamingSettings settings = usual_settings(problem, isa);
+    if (best.isa == Isa::scalar || cost(problem, settings) < cost(problem, best)) best = settings;
+  }
   Config config;
-  config.set("isa", std::string(to_string(isa)));
+  config.set("isa", std::string(to_string(best.isa)));
   config.set("w", std::string("panel16"));
-  config.set("mr", mr);
-  config.set("nr", two ? 2 * panel_columns : panel_columns);
-  config.set("kc", problem.m <= mr ? whole_k : kc_values[0]);
-  config.set("pf", 1024);
+  config.set("mr", best.mr);
+  config.set("nr", best.nr);
+  config.set("kc", best.kc);
+  config.set("pf", best.prefetch);
   return config;
 }
 
 }  // namespace
 
-const StreamKernels* stream_kernels(Isa isa) {
-#if defined(GEMMTUNE_X86_KERNELS)
-  if (isa >= Isa::avx512bf16 && has_byte_permutes()) return &avx512vbmi_stream_kernels;
-#endif
-  (void)isa;
-  return nullptr;
+std::vector<Isa> streaming_levels(const KernelSet& set, Streamed type) {
+  std::vector<Isa> levels;
+  for (int i = static_cast<int>(set.level); i >= 0; --i) {
+    const StreamKernels* kernels = set.stream_at(static_cast<Isa>(i));
+    if (kernels != nullptr && kernels->counts[static_cast<int>(type)] > 0)
+      levels.push_back(static_cast<Isa>(i));
+  }
+  return levels;
 }
 
 std::optional<Streamed> streamed_type(const Problem& problem) {
@@ -243,8 +265,11 @@ const StreamEntry* fitting(const StreamKernels& kernels, Streamed type, std::int
   return best;
 }
 
+std::unique_ptr<KernelFamily> make_streaming_family(const KernelSet& set, int threads) {
+  return std::make_unique<StreamingFamily>(set, threads);
+}
 std::unique_ptr<KernelFamily> make_streaming_family(Isa level, int threads) {
-  return std::make_unique<StreamingFamily>(level, threads);
+  return make_streaming_family(kernel_set(level), threads);
 }
 
 }  // namespace gemmtune::cpu

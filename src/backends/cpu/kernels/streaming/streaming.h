@@ -22,9 +22,6 @@ struct StreamingSettings {
   std::int64_t prefetch = 0;
 };
 
-/// The kernels of a level, or null where it has none or this CPU lacks what they need beside the level
-/// (VBMI).
-const StreamKernels* stream_kernels(Isa isa);
 /// nullopt where no kernel streams the problem's operands.
 std::optional<Streamed> streamed_type(const Problem& problem);
 /// nullptr where the table has no such tile.
@@ -33,8 +30,13 @@ const StreamEntry* find(const StreamKernels& kernels, Streamed type, std::int64_
 const StreamEntry* fitting(const StreamKernels& kernels, Streamed type, std::int64_t rows,
                            std::int64_t panels);
 
+/// The levels that stream a type, the preferred one first.
+std::vector<Isa> streaming_levels(const KernelSet& set, Streamed type);
+
 /// Requires a register tile of the level.
-std::unique_ptr<Kernel> make_streaming_kernel(const Problem& problem, const StreamingSettings& settings,
-                                              int threads);
+std::unique_ptr<Kernel> make_streaming_kernel(const KernelSet& set, const Problem& problem,
+                                              const StreamingSettings& settings, int threads);
+/// The family over kernels other than the CPU's own.
+std::unique_ptr<KernelFamily> make_streaming_family(const KernelSet& set, int threads);
 
 }  // namespace gemmtune::cpu

@@ -18,14 +18,15 @@ bool is_block_scaled(Streamed type) {
 
 class StreamingKernel final : public Kernel {
  public:
-  StreamingKernel(const Problem& problem, const StreamingSettings& settings, int threads)
+  StreamingKernel(const KernelSet& set, const Problem& problem, const StreamingSettings& settings,
+                  int threads)
       : problem_(problem),
-        kernels_(*stream_kernels(settings.isa)),
+        kernels_(*set.stream_at(settings.isa)),
+        isa_(*set.at(settings.isa)),
         type_(*streamed_type(problem)),
         shapes_(operand_shapes(problem)),
         panel_(panel16_of(shapes_.w)),
-        store_(
-            kernel_set(settings.isa).at(settings.isa)->store[static_cast<int>(element_of(problem.y_type))]),
+        store_(isa_.store[static_cast<int>(element_of(problem.y_type))]),
         decode_(decode_kernels(settings.isa)),
         prefetch_(settings.prefetch),
         threads_(worthwhile_threads(problem, threads)) {
@@ -36,7 +37,7 @@ class StreamingKernel final : public Kernel {
     steps_ = panel_.padded_k() / step_bytes;
     const std::int64_t step_elements = type_ == Streamed::f4_e2m1 ? 2 * step_bytes : step_bytes;
     kc_steps_ = std::min(round_up(ceil_div(settings.kc, step_elements), steps_of_scale), steps_);
-    row_step_bytes_ = type_ == Streamed::i8 ? integer_x_bytes : decoded_x_bytes;
+    row_step_bytes_ = type_ == Streamed::i8 ? integer_x_bytes : packs_f4_scales() ? wide_x_bytes : decoded_x_bytes;
     if (type_ == Streamed::f4_e2m1) scales_ = steps_ * scales_of_step;
     if (is_block_scaled(type_)) scales_ = ceil_div(steps_, steps_of_scale);
     tiles_at_once_ = std::min(std::max<std::int64_t>(rows_at_once / settings.mr, 1), tiles_.count());
@@ -53,8 +54,10 @@ class StreamingKernel final : public Kernel {
     const std::int64_t blocks = ceil_div(panel_.panels(), panels_);
     const std::int64_t parts = std::min(threads_, blocks);
     run_on(executor, parts, [&](std::int64_t part) {
+      if (isa_.begin != nullptr) isa_.begin();
       for (std::int64_t b = share(blocks, parts, part); b < share(blocks, parts, part + 1); ++b)
         compute_block(call, b, part);
+      if (isa_.end != nullptr) isa_.end();
     });
     return {};
   }
@@ -112,7 +115,8 @@ class StreamingKernel final : public Kernel {
       for (std::int64_t i = share(items, parts, part); i < share(items, parts, part + 1); ++i)
         pack_steps(call, i / cuts, share(steps_, cuts, i % cuts), share(steps_, cuts, i % cuts + 1));
     });
-    for (std::int64_t tile = 0; scales_ > 0 && tile < tiles_.count(); ++tile) pack_scales(call, tile);
+    if (scales_ == 0 || packs_f4_scales()) return;
+    for (std::int64_t tile = 0; tile < tiles_.count(); ++tile) pack_scales(call, tile);
   }
 
   void pack_steps(const Call& call, std::int64_t tile, std::int64_t begin, std::int64_t end) const {
@@ -127,7 +131,14 @@ class StreamingKernel final : public Kernel {
          .bytes = bytes_of(problem_.x_type, problem_.k) - begin * step_bytes,
          .steps = end - begin,
          .out = call.x() + x_offset(tile) + begin * mr * row_step_bytes_,
-         .start = start(call) + scale_offset(tile, scale)});
+         .start = start(call) + scale_offset(tile, scale),
+         .exponents = packs_f4_scales() ? x_exponents(call, tile * tiles_.mr) + scale : nullptr,
+         .exponent_stride = shapes_.x.scale.columns});
+  }
+
+  bool packs_f4_scales() const { return type_ == Streamed::f4_e2m1 && kernels_.scales_packed_f4; }
+  const unsigned char* x_exponents(const Call& call, std::int64_t row) const {
+    return static_cast<const unsigned char*>(call.operands.x_scale) + row * shapes_.x.scale.columns;
   }
 
   /// x's scales of a tile as float32 [scale][mr].
@@ -141,7 +152,7 @@ class StreamingKernel final : public Kernel {
         const std::int64_t at = row + std::min(scale, there - 1);
         out[scale * mr + m] =
             type_ == Streamed::f4_e2m1
-                ? e8m0_to_f32(static_cast<const unsigned char*>(call.operands.x_scale)[at]) * f4_unit
+                ? e8m0_to_f32(x_exponents(call, 0)[at]) * f4_unit
                 : static_cast<const float*>(call.operands.x_scale)[at];
       }
     }
@@ -153,6 +164,7 @@ class StreamingKernel final : public Kernel {
     auto* c = reinterpret_cast<float*>(call.workspace + sums_at_ + part * sums_bytes());
     // There are kernels for one panel at every height, not for three: an end goes panel by panel.
     const std::int64_t step = last - first == panels_ ? panels_ : 1;
+    if (type_ == Streamed::f4_e2m1) fetch_scales(call, last * panel_columns);
     for (std::int64_t panel = first; panel < last; panel += step) {
       Block block{panel, step, 0, 0, c, nullptr};
       block.w_scales = w_scales(call, block, part);
@@ -162,6 +174,14 @@ class StreamingKernel final : public Kernel {
         emit(call, block);
       }
     }
+  }
+
+  /// Those of the next columns from `column` on: they lie apart from the weights, a short piece each time.
+  void fetch_scales(const Call& call, std::int64_t column) const {
+    const std::int64_t count = shapes_.w.scale.columns;
+    const auto* scales = static_cast<const char*>(call.operands.w_scale);
+    const std::int64_t end = std::min(column + panels_ * panel_columns, problem_.n) * count;
+    for (std::int64_t at = column * count; at < end; at += 64) __builtin_prefetch(scales + at);
   }
 
   /// Weight scales as the kernels read them.
@@ -260,6 +280,7 @@ class StreamingKernel final : public Kernel {
 
   Problem problem_;
   const StreamKernels& kernels_;
+  const IsaKernels& isa_;
   Streamed type_;
   OperandShapes shapes_;
   Panel16 panel_;
@@ -284,9 +305,9 @@ class StreamingKernel final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_streaming_kernel(const Problem& problem, const StreamingSettings& settings,
-                                              int threads) {
-  return std::make_unique<StreamingKernel>(problem, settings, threads);
+std::unique_ptr<Kernel> make_streaming_kernel(const KernelSet& set, const Problem& problem,
+                                              const StreamingSettings& settings, int threads) {
+  return std::make_unique<StreamingKernel>(set, problem, settings, threads);
 }
 
 }  // namespace gemmtune::cpu
