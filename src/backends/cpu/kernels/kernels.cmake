@@ -26,7 +26,8 @@ target_link_libraries(gemmtune_cpu_kernels PUBLIC gemmtune_options gemmtune_cand
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   set(gemmtune_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c)
-  foreach(isa avx2 avx512 avx512bf16 amx avx2_decode avx512_decode avx512vnni_decode avx512vbmi_stream amx_stream)
+  foreach(isa avx2 avx512 avx512bf16 amx avx2_decode avx512_decode avx512vnni_decode avx512vbmi_decode
+              avx512vbmi_stream amx_stream)
     target_sources(gemmtune_cpu_isa PRIVATE ${gemmtune_kernels_folder}/isa/${isa}.cpp)
   endforeach()
   set_source_files_properties(${gemmtune_kernels_folder}/isa/avx2.cpp ${gemmtune_kernels_folder}/isa/avx2_decode.cpp
@@ -38,6 +39,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
                               COMPILE_OPTIONS "${gemmtune_avx512};-mavx512bf16;-mavx512vnni")
   set_source_files_properties(${gemmtune_kernels_folder}/isa/avx512vnni_decode.cpp PROPERTIES
                               COMPILE_OPTIONS "${gemmtune_avx512};-mavx512vnni")
+  set_source_files_properties(${gemmtune_kernels_folder}/isa/avx512vbmi_decode.cpp PROPERTIES
+                              COMPILE_OPTIONS "${gemmtune_avx512};-mavx512vnni;-mavx512vbmi")
   set_source_files_properties(${gemmtune_kernels_folder}/isa/avx512vbmi_stream.cpp
                               ${gemmtune_kernels_folder}/isa/amx_stream.cpp PROPERTIES
                               COMPILE_OPTIONS "${gemmtune_avx512};-mavx512bf16;-mavx512vnni;-mavx512vbmi")

@@ -17,7 +17,8 @@ bool wide(DataType type) { return bits(type) >= 16; }
 
 const DecodeKernels& decode_kernels(Isa isa) {
 #if defined(GEMMTUNE_X86_KERNELS)
-  if (isa >= Isa::avx512bf16) return avx512vnni_decode_kernels;
+  if (isa >= Isa::avx512bf16)
+    return has_byte_permutes() ? avx512vbmi_decode_kernels : avx512vnni_decode_kernels;
   if (isa == Isa::avx512) return avx512_decode_kernels;
   if (isa == Isa::avx2) return avx2_decode_kernels;
 #endif

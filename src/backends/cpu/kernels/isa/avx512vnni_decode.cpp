@@ -1,32 +1,15 @@
-// AVX-512 VNNI: vpdpwssd multiplies pairs of int16 and adds both products to an int32 lane.
+// AVX-512 VNNI: int8 as pairs of int16.
 // The vector header comes first, the others are written over it.
 // clang-format off
 #include "backends/cpu/kernels/isa/vector_avx512.h"
 #include "backends/cpu/kernels/isa/vector_kernels.h"
 #include "backends/cpu/kernels/isa/vector_pack.h"
 #include "backends/cpu/kernels/isa/vector_decode.h"
+#include "backends/cpu/kernels/isa/integer_pairs_vnni.h"
 // clang-format on
 
 namespace gemmtune::cpu {
-namespace {
 
-struct IntegerPairs : PairLines {
-  static Vec multiply(V x, V w, Vec sum) {
-    return reinterpret_cast<Vec>(_mm512_dpwssd_epi32(
-        reinterpret_cast<__m512i>(sum), reinterpret_cast<__m512i>(w), reinterpret_cast<__m512i>(x)));
-  }
-};
-
-constexpr PanelEntry panels[] = {
-    {1, 1, panel_kernel<IntegerPairs, 1, 1>},   {1, 2, panel_kernel<IntegerPairs, 1, 2>},
-    {1, 3, panel_kernel<IntegerPairs, 1, 3>},   {4, 1, panel_kernel<IntegerPairs, 4, 1>},
-    {4, 2, panel_kernel<IntegerPairs, 4, 2>},   {4, 3, panel_kernel<IntegerPairs, 4, 3>},
-    {8, 1, panel_kernel<IntegerPairs, 8, 1>},   {8, 2, panel_kernel<IntegerPairs, 8, 2>},
-    {14, 1, panel_kernel<IntegerPairs, 14, 1>}, {14, 2, panel_kernel<IntegerPairs, 14, 2>}};
-
-}  // namespace
-
-constexpr DecodeKernels avx512vnni_decode_kernels =
-    decode_tables({panels, 10}, pack_x<ReadPairs>, pack_panel<ReadPairs>);
+constexpr DecodeKernels avx512vnni_decode_kernels = vnni_decode_tables();
 
 }  // namespace gemmtune::cpu

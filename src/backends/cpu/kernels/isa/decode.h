@@ -93,6 +93,7 @@ extern const DecodeKernels scalar_decode_kernels;
 extern const DecodeKernels avx2_decode_kernels;
 extern const DecodeKernels avx512_decode_kernels;
 extern const DecodeKernels avx512vnni_decode_kernels;
+extern const DecodeKernels avx512vbmi_decode_kernels;  // and VBMI
 #endif
 
 }  // namespace gemmtune::cpu

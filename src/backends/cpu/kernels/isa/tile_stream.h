@@ -44,9 +44,7 @@ struct TileOfF4 {
 
   inline __attribute__((always_inline)) void decode(const char* from, long ahead, const float* scales,
                                                     char* tile) const {
-    // Of a power of two the exponent alone has bits: e << 7 in both halves of a dword.
-    const __m512i bits = _mm512_loadu_si512(scales);
-    const __m512i away = F4Decoder::away(_mm512_or_si512(bits, _mm512_srli_epi32(bits, 16)));
+    const __m512i away = F4Decoder::away(scales);
     if (__builtin_expect(static_cast<long>(!F4Decoder::in_range(away)), 0) != 0)
       return decode_slowly(from, _mm512_loadu_ps(scales), tile);
 #pragma GCC unroll 4
