@@ -5,11 +5,13 @@
 namespace gemmtune::cpu {
 namespace {
 
-constexpr std::int64_t max_columns = 64;
+constexpr std::int64_t row_columns = 64;         // of rows as they lie
 constexpr std::int64_t block_scale_chunks = 4;  // of 128 elements
 // Of rows as they lie: half of an inner cache of 48 KiB, and what hides the latency of memory.
 constexpr std::int64_t inner_cache_x_bytes = 24 << 10;
 constexpr std::int64_t rows_ahead_bytes = 8 << 10;
+// Tile units: of x, which comes from the second cache.
+constexpr std::int64_t x_chunks_ahead = 4;
 
 int stored_of(DataType type) {
   switch (type) {
@@ -52,14 +54,16 @@ BlockGemm::BlockGemm(const KernelSet& set, const BlockFormat& format, const Bloc
       rows_(tile.rows ? block_rows(set, tile.isa, format) : RowList{nullptr, 0}) {
   compute_bytes_ = compute_ == Compute::f32 ? 4 : 2;
   chunks_ = ceil_div(format.x.columns, chunk_elements);
-  block_columns_ = tile.rows ? max_columns : tile.nr;
-  tile_panels_ = block_columns_ / panel_columns;
+  const std::int64_t tile_columns = tile.rows ? row_columns : tile.nr;
+  block_columns_ = tile.rows ? row_columns : std::max(tile.nc / tile.nr, std::int64_t{1}) * tile.nr;
+  tile_panels_ = tile_columns / panel_columns;
   scaled_by_block_ = (has_float_scale(format.x) && format.x.scale.columns > 1) ||
                      (has_float_scale(format.w) && format.w.scale.columns > 1);
   // One block of k may also be the whole of it: then the scales are applied once, like any other.
   scaled_at_end_ = !scaled_by_block_ &&
                    (has_float_scale(format.x) || has_float_scale(format.w) || compute_ == Compute::i16);
   kc_chunks_ = std::min(round_up(ceil_div(tile.kc, chunk_elements), block_scale_chunks), chunks_);
+  x_block_chunks_ = tile.rows ? chunks_ : kc_chunks_;
   if (scaled_by_block_) scale_columns_ = ceil_div(format.x.columns, block_scale_chunks * chunk_elements);
   in_place_ = format.layout == WeightLayout::panel16 && wide(format.w.type);
   block_stride_ = in_place_ ? panel16_of(format.w).panel_bytes()
@@ -88,11 +92,25 @@ std::int64_t BlockGemm::row_scratch_bytes() const {
   return round_up(std::max(x, w) * chunk_elements * 8, 64);
 }
 
+std::int64_t BlockGemm::sums_bytes(std::int64_t rows) const {
+  return round_up((padded_rows(rows) * block_columns_ + 2 * tile_.mr * tile_panels_ * panel_columns) * 4, 64);
+}
+
+std::int64_t BlockGemm::column_scales_bytes() const {
+  const std::int64_t k_blocks = scaled_by_block_ ? ceil_div(kc_chunks_, block_scale_chunks) : 1;
+  return k_blocks * block_columns_ * 4;
+}
+
 std::int64_t BlockGemm::scratch_bytes(std::int64_t rows) const {
-  const std::int64_t padded = ceil_div(rows, tile_.mr) * tile_.mr;
-  const std::int64_t sums = (padded + tile_.mr) * block_columns_ * 4;
-  const std::int64_t panels = packs_nothing() ? 0 : tile_panels_ * block_stride_;
-  return round_up(sums, 64) + round_up(panels, 64) + row_scratch_bytes() + max_columns * 4;
+  const std::int64_t panels = packs_nothing() ? 0 : block_columns_ / panel_columns * block_stride_;
+  return sums_bytes(rows) + round_up(panels, 64) + row_scratch_bytes() + column_scales_bytes();
+}
+
+std::int64_t BlockGemm::x_offset(const RowTiles& tiles, std::int64_t tile, std::int64_t chunk) const {
+  const std::int64_t block = chunk / x_block_chunks_ * x_block_chunks_;
+  const std::int64_t depth = std::min(x_block_chunks_, chunks_ - block);
+  const std::int64_t rows_before = tiles.count() * tile_.mr * block + tile * tile_.mr * depth;
+  return (rows_before + tiles.size(tile) * (chunk - block)) * chunk_elements * compute_bytes_;
 }
 
 void BlockGemm::pack_scales(const BlockRows& rows, std::int64_t tile, float* out) const {
@@ -127,7 +145,7 @@ void BlockGemm::pack_tile(const BlockRows& rows, std::int64_t tile, char* packed
                  .mr = tiles.size(tile),
                  .k = x.columns,
                  .chunks = chunks_,
-                 .out = packed + tile * tile_bytes()};
+                 .out = nullptr};
   if (!wide(x.type) || rows.index != nullptr) {
     args.x = scratch;
     args.ldx = wide(x.type) ? bytes_of(x.type, x.columns) : chunks_ * chunk_elements * compute_bytes_;
@@ -143,8 +161,20 @@ void BlockGemm::pack_tile(const BlockRows& rows, std::int64_t tile, char* packed
       }
     }
   }
-  if (compute_ == Compute::i16) return decode_.pack_integer_x(args);
-  isa_.pack_x[static_cast<int>(packer_of(x.type, compute_))](args);
+  const PackX pack = compute_ == Compute::i16
+                         ? decode_.pack_integer_x
+                         : isa_.pack_x[static_cast<int>(packer_of(x.type, compute_))];
+  // Rows are decoded to what is packed, or of a type that is packed as it is.
+  const std::int64_t element_bytes = wide(x.type) ? bytes_of(x.type, 1) : compute_bytes_;
+  const auto* from = static_cast<const char*>(args.x);
+  for (std::int64_t chunk = 0; chunk < chunks_; chunk += x_block_chunks_) {
+    const std::int64_t k = chunk * chunk_elements;
+    args.x = from + k * element_bytes;
+    args.chunks = std::min(x_block_chunks_, chunks_ - chunk);
+    args.k = std::min(x.columns - k, args.chunks * chunk_elements);
+    args.out = packed + x_offset(tiles, tile, chunk);
+    pack(args);
+  }
 }
 
 /// 16 rows of a weight that is not in panels, decoded and then packed.
@@ -224,18 +254,17 @@ const char* BlockGemm::decode_weights(const Block& block, std::int64_t chunk, st
   return block.panel_scratch;
 }
 
-void BlockGemm::fill_column_scales(const Block& block, std::int64_t k_block) const {
+void BlockGemm::fill_column_scales(const Block& block, std::int64_t k_block, float* out) const {
   const ScaleShape& scale = format_.w.scale;
   const auto* scales = static_cast<const float*>(block.weight->scale);
   for (std::int64_t i = 0; i < block.panels * panel_columns; ++i) {
     const std::int64_t column = std::min(block.first + i, format_.w.rows - 1);
     if (!has_float_scale(format_.w)) {
-      block.column_scales[i] = 1;
+      out[i] = 1;
     } else if (scale.columns > 1 || scale.row_block > 1) {
-      block.column_scales[i] =
-          scales[column / scale.row_block * scale.columns + (scale.columns > 1 ? k_block : 0)];
+      out[i] = scales[column / scale.row_block * scale.columns + (scale.columns > 1 ? k_block : 0)];
     } else {
-      block.column_scales[i] = scales[column * block.weight->scale_step];
+      out[i] = scales[column * block.weight->scale_step];
     }
   }
 }
@@ -245,78 +274,91 @@ const float* BlockGemm::row_scales(const Block& block, std::int64_t tile) const 
   return reinterpret_cast<const float*>(scales) + tile * tile_.mr * scale_columns_;
 }
 
-float* BlockGemm::tile_place(const Block& block, std::int64_t tile) const {
-  return block.sums + tile * tile_.mr * block.panels * panel_columns;
+float* BlockGemm::sums_of(const Block& block, const Place& place) const {
+  const std::int64_t padded = block.tiles.count() * tile_.mr;
+  return block.sums +
+         (place.panel * padded + place.tile * tile_.mr * width(block, place)) * panel_columns;
 }
 
-void BlockGemm::multiply_tile(const Block& block, std::int64_t tile, const char* w, std::int64_t chunk,
-                              std::int64_t chunks) const {
-  const std::int64_t mr = block.tiles.size(tile);
-  const PanelKernel kernel = find(panels_, mr, block.panels)->run;
-  const std::int64_t chunk_bytes = chunk_elements * mr * compute_bytes_;
-  const char* x = block.packed + tile * tile_bytes() + chunk * chunk_bytes;
-  float* sums = tile_place(block, tile);
-  PanelArgs args{.x = x,
-                 .w = w,
-                 .w_stride = block_stride_,
-                 .chunks = chunks,
-                 .c = sums,
-                 .accumulate = chunk > 0,
-                 .prefetch = 0,
-                 .prefetch_x = 0};
+void BlockGemm::multiply_tile(const Block& block, const Place& place, const char* w,
+                              const Depth& depth) const {
+  const PanelKernel kernel = find(panels_, block.tiles.size(place.tile), width(block, place))->run;
+  const PanelArgs args{.x = block.packed + x_offset(block.tiles, place.tile, depth.first),
+                       .w = w + place.panel * block_stride_,
+                       .w_stride = block_stride_,
+                       .chunks = depth.count,
+                       .c = sums_of(block, place),
+                       .accumulate = depth.first > 0,
+                       .prefetch = 0,
+                       .prefetch_x = isa_.rows_read_x_panels ? x_chunks_ahead : 0};
   if (!scaled_by_block_) return kernel(args);
-  args.chunks = std::min(block_scale_chunks, chunks);
-  args.c = block.tile_sums;
-  args.accumulate = false;
-  kernel(args);
-  decode_.scale({.tile = block.tile_sums,
-                 .out = sums,
-                 .rows = block.tiles.valid(tile),
-                 .columns = block.panels * panel_columns,
-                 .row_scale = row_scales(block, tile) + chunk / block_scale_chunks,
-                 .row_stride = scale_columns_,
-                 .column_scale = block.column_scales,
-                 .add = chunk > 0});
+  const std::int64_t x_step = block_scale_chunks * chunk_elements * block.tiles.size(place.tile) * compute_bytes_;
+  const std::int64_t w_step =
+      block_scale_chunks * chunk_elements * panel_columns *
+      (in_place_ ? panel16_of(format_.w).element_bytes : compute_bytes_);
+  const std::int64_t first = depth.first / block_scale_chunks;
+  const std::int64_t count = ceil_div(depth.count, block_scale_chunks);
+  // Sums are scaled a block later, beside the next block's products.
+  for (std::int64_t i = 0; i <= count; ++i) {
+    float* const sums[] = {block.tile_sums, block.tile_sums + tile_.mr * tile_panels_ * panel_columns};
+    if (i < count) {
+      PanelArgs one = args;
+      one.x = static_cast<const char*>(args.x) + i * x_step;
+      one.w = static_cast<const char*>(args.w) + i * w_step;
+      one.chunks = std::min(block_scale_chunks, depth.count - i * block_scale_chunks);
+      one.c = sums[i % 2];
+      one.accumulate = false;
+      kernel(one);
+    }
+    if (i > 0) scale_sums(block, place, first, i - 1, sums[(i - 1) % 2]);
+  }
+}
+
+/// Of block `i` from `first` on, counted in blocks of 128 of k.
+void BlockGemm::scale_sums(const Block& block, const Place& place, std::int64_t first, std::int64_t i,
+                           const float* sums) const {
+  decode_.scale(
+      {.tile = sums,
+       .out = sums_of(block, place),
+       .rows = block.tiles.valid(place.tile),
+       .columns = width(block, place) * panel_columns,
+       .row_scale = row_scales(block, place.tile) + first + i,
+       .row_stride = scale_columns_,
+       .column_scale = block.column_scales + (i * block.panels + place.panel) * panel_columns,
+       .add = first + i > 0});
 }
 
 BlockGemm::Block BlockGemm::accumulate(std::int64_t rows, const char* packed, const BlockWeight& weight,
                                        std::int64_t first, char* scratch) const {
   Block block;
   block.tiles = row_tiles(rows);
-  block.rows = rows;
   block.first = first;
   block.columns = std::min(block_columns_, format_.w.rows - first);
   block.panels = ceil_div(block.columns, panel_columns);
   block.packed = packed;
   block.weight = &weight;
-  const std::int64_t padded = ceil_div(rows, tile_.mr) * tile_.mr;
   block.sums = reinterpret_cast<float*>(scratch);
-  block.tile_sums = block.sums + padded * block_columns_;
-  block.panel_scratch = scratch + round_up((padded + tile_.mr) * block_columns_ * 4, 64);
+  block.tile_sums = block.sums + padded_rows(rows) * block_columns_;
+  block.panel_scratch = scratch + sums_bytes(rows);
   block.row_scratch =
-      block.panel_scratch + (packs_nothing() ? 0 : round_up(tile_panels_ * block_stride_, 64));
+      block.panel_scratch +
+      (packs_nothing() ? 0 : round_up(block_columns_ / panel_columns * block_stride_, 64));
   block.column_scales = reinterpret_cast<float*>(block.row_scratch + row_scratch_bytes());
   if (tile_.rows) {
     multiply_rows(block);
     return block;
   }
   for (std::int64_t chunk = 0; chunk < chunks_; chunk += kc_chunks_) {
-    const std::int64_t depth = std::min(kc_chunks_, chunks_ - chunk);
-    const char* w = decode_weights(block, chunk, depth);
-    if (!scaled_by_block_) {
+    const Depth depth{chunk, std::min(kc_chunks_, chunks_ - chunk)};
+    const char* w = decode_weights(block, depth.first, depth.count);
+    for (std::int64_t at = 0; scaled_by_block_ && at < depth.count; at += block_scale_chunks)
+      fill_column_scales(block, (chunk + at) / block_scale_chunks,
+                         block.column_scales + at / block_scale_chunks * block.panels * panel_columns);
+    for (std::int64_t panel = 0; panel < block.panels; panel += tile_panels_)
       for (std::int64_t tile = 0; tile < block.tiles.count(); ++tile)
-        multiply_tile(block, tile, w, chunk, depth);
-      continue;
-    }
-    const std::int64_t chunk_bytes =
-        chunk_elements * panel_columns * (in_place_ ? panel16_of(format_.w).element_bytes : compute_bytes_);
-    for (std::int64_t at = 0; at < depth; at += block_scale_chunks) {
-      fill_column_scales(block, (chunk + at) / block_scale_chunks);
-      for (std::int64_t tile = 0; tile < block.tiles.count(); ++tile)
-        multiply_tile(block, tile, w + at * chunk_bytes, chunk + at, depth - at);
-    }
+        multiply_tile(block, {panel, tile}, w, depth);
   }
-  if (scaled_at_end_) fill_column_scales(block, 0);
+  if (scaled_at_end_) fill_column_scales(block, 0, block.column_scales);
   return block;
 }
 
@@ -346,33 +388,34 @@ void BlockGemm::multiply_rows(const Block& block) const {
              .w_stride = stride,
              .rows = std::min(at_once, block.columns - row),
              .k = count,
-             .c = tile_place(block, tile) + row,
+             .c = sums_of(block, {0, tile}) + row,
              .ldc = block.panels * panel_columns,
              .accumulate = chunk > 0,
              .prefetch = tile == 0 ? ahead * tile_.nr * stride : 0});
   }
 }
 
-BlockSums BlockGemm::finish(const Block& block, std::int64_t tile) const {
-  float* sums = tile_place(block, tile);
-  const std::int64_t ldt = block.panels * panel_columns;
+BlockSums BlockGemm::finish(const Block& block, const Place& place) const {
+  float* sums = sums_of(block, place);
+  const std::int64_t ldt = width(block, place) * panel_columns;
+  const std::int64_t first_column = place.panel * panel_columns;
   if (scaled_at_end_) {
     const Scale scale = compute_ == Compute::i16 ? decode_.scale_integer : decode_.scale;
     scale({.tile = sums,
            .out = sums,
-           .rows = block.tiles.valid(tile),
+           .rows = block.tiles.valid(place.tile),
            .columns = ldt,
-           .row_scale = row_scales(block, tile),
+           .row_scale = row_scales(block, place.tile),
            .row_stride = scale_columns_,
-           .column_scale = block.column_scales,
+           .column_scale = block.column_scales + first_column,
            .add = false});
   }
   return {.sums = sums,
           .ldt = ldt,
-          .first_row = tile * tile_.mr,
-          .rows = block.tiles.valid(tile),
-          .first_column = block.first,
-          .columns = block.columns};
+          .first_row = place.tile * tile_.mr,
+          .rows = block.tiles.valid(place.tile),
+          .first_column = block.first + first_column,
+          .columns = std::min(ldt, block.columns - first_column)};
 }
 
 }  // namespace gemmtune::cpu

@@ -12,12 +12,13 @@
 
 namespace gemmtune::cpu {
 
-/// The register tile and the depth of a block of decoded weights.
+/// The register tile, and the depth and the width of a block of decoded weights.
 struct BlockTile {
   Isa isa = Isa::scalar;
   std::int64_t mr = 1;
   std::int64_t nr = 16;
   std::int64_t kc = 512;  // elements
+  std::int64_t nc = 0;    // columns; those of a register tile where it has more
   bool rows = false;      // dot products with the weight's rows as they lie, nothing is packed
 };
 
@@ -103,18 +104,18 @@ class BlockGemm {
   void pack_tile(const BlockRows& rows, std::int64_t tile, char* packed, char* scratch) const;
 
   /// Sums of all `rows` packed rows with columns [first, first + nr) (first a multiple of nr):
-  /// emit(BlockSums) for each row tile.
+  /// emit(BlockSums) for each register tile.
   template <typename Emit>
   void multiply(std::int64_t rows, const char* packed, const BlockWeight& weight, std::int64_t first,
                 char* scratch, Emit&& emit) const {
     const Block block = accumulate(rows, packed, weight, first, scratch);
-    for (std::int64_t tile = 0; tile < block.tiles.count(); ++tile) emit(finish(block, tile));
+    for (std::int64_t column = 0; column < block.panels; column += tile_panels_)
+      for (std::int64_t tile = 0; tile < block.tiles.count(); ++tile) emit(finish(block, {column, tile}));
   }
 
  private:
   struct Block {
     RowTiles tiles;
-    std::int64_t rows = 0;
     std::int64_t first = 0;    // column
     std::int64_t columns = 0;  // that are there
     std::int64_t panels = 0;
@@ -123,26 +124,47 @@ class BlockGemm {
     const BlockWeight* weight = nullptr;
     char* panel_scratch = nullptr;
     char* row_scratch = nullptr;
-    float* tile_sums = nullptr;      // of one block of 128 of k
-    float* column_scales = nullptr;  // of one block of k
+    float* tile_sums = nullptr;      // of one block of 128 of k, and of the one before
+    float* column_scales = nullptr;  // [blocks of 128 in kc][panels · 16], or of the whole of k
+  };
+  /// A register tile of a block: its first panel in the block, its row tile.
+  struct Place {
+    std::int64_t panel;
+    std::int64_t tile;
+  };
+  /// Chunks of 32 elements of k.
+  struct Depth {
+    std::int64_t first;
+    std::int64_t count;
   };
 
   Block accumulate(std::int64_t rows, const char* packed, const BlockWeight& weight, std::int64_t first,
                    char* scratch) const;
   void multiply_rows(const Block& block) const;
-  BlockSums finish(const Block& block, std::int64_t tile) const;
-  void multiply_tile(const Block& block, std::int64_t tile, const char* w, std::int64_t chunk,
-                     std::int64_t chunks) const;
-  void fill_column_scales(const Block& block, std::int64_t k_block) const;
+  BlockSums finish(const Block& block, const Place& place) const;
+  void multiply_tile(const Block& block, const Place& place, const char* w, const Depth& depth) const;
+  void scale_sums(const Block& block, const Place& place, std::int64_t first, std::int64_t i,
+                  const float* sums) const;
+  void fill_column_scales(const Block& block, std::int64_t k_block, float* out) const;
   const char* decode_weights(const Block& block, std::int64_t chunk, std::int64_t chunks) const;
   void decode_rows_to_panel(const Block& block, std::int64_t panel, std::int64_t chunk, std::int64_t chunks,
                             char* out) const;
   const float* row_scales(const Block& block, std::int64_t tile) const;
-  float* tile_place(const Block& block, std::int64_t tile) const;
+  float* sums_of(const Block& block, const Place& place) const;
+  /// Panels of the register tile.
+  std::int64_t width(const Block& block, const Place& place) const {
+    return std::min(tile_panels_, block.panels - place.panel);
+  }
+  std::int64_t padded_rows(std::int64_t rows) const { return ceil_div(rows, tile_.mr) * tile_.mr; }
+  /// Where a row tile's chunks from `chunk` on lie in packed rows: block of k after block of k, so that what a block
+  /// of weights meets lies together. `chunk` begins a block, or lies within one of a tile of `mr` rows.
+  std::int64_t x_offset(const RowTiles& tiles, std::int64_t tile, std::int64_t chunk) const;
   void pack_scales(const BlockRows& rows, std::int64_t tile, float* out) const;
   bool packs_nothing() const { return in_place_ || tile_.rows; }
   std::int64_t tile_bytes() const { return tile_.mr * chunks_ * chunk_elements * compute_bytes_; }
   std::int64_t row_scratch_bytes() const;
+  std::int64_t sums_bytes(std::int64_t rows) const;
+  std::int64_t column_scales_bytes() const;
 
   const IsaKernels& isa_;
   const DecodeKernels& decode_;
@@ -154,6 +176,7 @@ class BlockGemm {
   std::int64_t compute_bytes_ = 4;
   std::int64_t chunks_ = 0;  // of 32 elements, of k
   std::int64_t kc_chunks_ = 1;
+  std::int64_t x_block_chunks_ = 1;  // of packed rows
   std::int64_t tile_panels_ = 1;
   std::int64_t block_columns_ = 16;
   std::int64_t scale_columns_ = 1;  // float32 scales of a packed row

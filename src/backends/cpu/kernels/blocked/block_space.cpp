@@ -152,10 +152,21 @@ double block_microseconds(const BlockWork& work, const BlockTile& tile) {
   const double loads = 1.0 / real(tile.mr) + 16.0 / real(tile.nr) * 0.06;
   const double multiplying = 2 * rows * weights / machine.flops_per_microsecond * (0.85 + loads);
   // Decoding and, for plain rows, transposing: elements a microsecond.
-  const double rate =
-      (work.format.layout == WeightLayout::panel16 ? 8e3 : 4e3) * (tile.isa == Isa::scalar ? 0.2 : 1);
+  const bool tables = tile.isa >= Isa::avx512bf16 && has_byte_permutes() && w.type != DataType::i8;
+  const double rate = (work.format.layout == WeightLayout::panel16 ? (tables ? 30e3 : 8e3) : 4e3) *
+                      (tile.isa == Isa::scalar ? 0.2 : 1);
   const double blocks = real(ceil_div(w.columns, tile.kc));
-  const double carrying = rows * real(w.rows) * (blocks - 1) * 8 / 60e3;
+  double carrying = rows * real(w.rows) * (blocks - 1) * 8 / 60e3;
+  // Rows that do not stay in an inner cache come from an outer one for each block of columns, those of a block of k
+  // for each register tile.
+  constexpr double inner_cache = 1e6;
+  const double x_bytes = rows * real(w.columns) * 2;
+  const double wide_blocks = real(ceil_div(w.rows, std::max(tile.nc, tile.nr)));
+  if (x_bytes > inner_cache && !tile.rows) {
+    const double a_block = x_bytes / blocks;
+    const double again = a_block > inner_cache ? real(ceil_div(w.rows, tile.nr)) : wide_blocks;
+    carrying += x_bytes * again / 60e3;
+  }
   if (tile.rows) {
     const double passes = rows / real(tile.mr);
     const double dots = multiplying * (1 + 0.5 / real(tile.nr)) + passes * weights / 40e3;

@@ -7,6 +7,7 @@ namespace gemmtune::cpu {
 namespace {
 
 constexpr std::int64_t mc_values[] = {64, 256, 1024};
+constexpr std::int64_t nc_values[] = {0, 128, 256, 512};
 
 bool takes_quantized(const Problem& problem) {
   switch (problem.operation) {
@@ -38,6 +39,12 @@ struct Character {
 constexpr Character quantized{"quantized", 12, takes_quantized, "scaled operands without batches"};
 constexpr Character batched{"batched", 13, takes_batched, "batched_bf16 and batched_a8w8"};
 
+BlockTile wide_tile_of(const Config& config) {
+  BlockTile tile = tile_of(config);
+  tile.nc = config.number("nc", 0);
+  return tile;
+}
+
 class BlockedFamily final : public KernelFamily {
  public:
   BlockedFamily(const Character& character, const KernelSet& set, int threads)
@@ -61,7 +68,23 @@ class BlockedFamily final : public KernelFamily {
     add_tile_parameters(set_, format, space);
     space.add(
         Parameter{.key = "mc", .values = number_texts(mc_values), .absent = "64", .meaning = "rows a block"});
+    space.add(Parameter{.key = "nc",
+                        .values = number_texts(nc_values),
+                        .absent = "0",
+                        .meaning = "columns decoded at once, 0: those of the register tile"});
     add_tile_constraints(set_, {format, problem.m}, space);
+    space.add(Constraint{"nc",
+                         [problem](const Config& config) -> std::string {
+                           const std::int64_t nc = config.number("nc", 0);
+                           if (nc == 0) return {};
+                           if (problem.m <= config.number("mr", 1)) return "nc is for more rows than mr";
+                           if (nc <= config.number("nr", 16)) return "nc means the same as 0";
+                           for (const std::int64_t smaller : nc_values)
+                             if (smaller != 0 && smaller < nc && smaller >= problem.n)
+                               return "nc means the same as a smaller one";
+                           return {};
+                         },
+                         Rule::search});
     space.add(Constraint{"mc",
                          [problem](const Config& config) -> std::string {
                            for (const std::int64_t smaller : mc_values)
@@ -77,20 +100,23 @@ class BlockedFamily final : public KernelFamily {
     const BlockFormat format = format_of(problem);
     Config config = tile_config(default_tile(set_, {format, problem.m}), format);
     config.set("mc", problem.m > mc_values[0] ? mc_values[1] : mc_values[0]);
+    const bool wide = problem.m > config.number("mr", 1) && problem.n > nc_values[1];
+    config.set("nc", wide ? nc_values[2] : 0);
     return config;
   }
 
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
     GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
     GEMMTUNE_RETURN_IF_ERROR(check_config(space(problem), config));
-    const BlockedSettings settings{tile_of(config), config.number("mc", 64)};
+    const BlockedSettings settings{wide_tile_of(config), config.number("mc", 64)};
     return make_blocked_kernel(set_, problem, settings, threads_);
   }
 
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     const std::int64_t mc = config.number("mc", 64);
     const double passes = static_cast<double>(ceil_div(problem.m, mc));
-    const double once = block_microseconds({format_of(problem), std::min(mc, problem.m)}, tile_of(config));
+    const double once =
+        block_microseconds({format_of(problem), std::min(mc, problem.m)}, wide_tile_of(config));
     return once * passes * static_cast<double>(problem.batch) / worthwhile_threads(problem, threads_);
   }
   std::int64_t resources(const Problem&, const Config& config) const override {
