@@ -41,6 +41,7 @@ const IsaKernels emulated = {
     .store = {store_tile<WriteF32>, store_tile<WriteBf16>, store_tile<WriteF16>},
     .begin = begin,
     .end = end,
+    .scaled_panels = {Tiles::scaled_panels, Tiles::scaled_panel_count},
 };
 
 }  // namespace

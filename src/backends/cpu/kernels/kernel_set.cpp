@@ -12,6 +12,7 @@ bool is_wide(DataType type) {
 }
 
 int width(const PanelEntry& entry) { return entry.panels; }
+int width(const ScaledPanelEntry& entry) { return entry.panels; }
 int width(const RowEntry& entry) { return entry.nr; }
 
 template <typename List>
@@ -80,6 +81,9 @@ const PanelEntry* find(const PanelList& list, std::int64_t mr, std::int64_t pane
   return find_in(list, mr, panels);
 }
 const RowEntry* find(const RowList& list, std::int64_t mr, std::int64_t nr) { return find_in(list, mr, nr); }
+const ScaledPanelEntry* find(const ScaledPanelList& list, std::int64_t mr, std::int64_t panels) {
+  return find_in(list, mr, panels);
+}
 const PanelEntry* fitting(const PanelList& list, std::int64_t rows, std::int64_t panels) {
   return fitting_in(list, rows, panels);
 }

@@ -40,6 +40,7 @@ std::int64_t compute_bytes(const IsaKernels& kernels, DataType type);
 /// nullptr where the list has no such tile.
 const PanelEntry* find(const PanelList& list, std::int64_t mr, std::int64_t panels);
 const RowEntry* find(const RowList& list, std::int64_t mr, std::int64_t nr);
+const ScaledPanelEntry* find(const ScaledPanelList& list, std::int64_t mr, std::int64_t panels);
 /// The tile with the fewest rows that still holds `rows` at this width; the largest where none does.
 const PanelEntry* fitting(const PanelList& list, std::int64_t rows, std::int64_t panels);
 const RowEntry* fitting(const RowList& list, std::int64_t rows, std::int64_t nr);

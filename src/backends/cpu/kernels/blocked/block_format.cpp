@@ -58,10 +58,7 @@ RowList block_rows(const KernelSet& set, Isa isa, const BlockFormat& format) {
   const IsaKernels* kernels = set.at(isa);
   const bool stored = w.type == DataType::bf16 || w.type == DataType::f32;
   const bool unscaled = w.scale.type == ScaleType::none && format.x.scale.type == ScaleType::none;
-  // Tile units read x in panels, which rows of x are not packed into here.
-  if (kernels == nullptr || kernels->rows_read_x_panels || format.layout != WeightLayout::plain || !stored ||
-      !unscaled)
-    return {nullptr, 0};
+  if (kernels == nullptr || format.layout != WeightLayout::plain || !stored || !unscaled) return {nullptr, 0};
   if (kernels->bf16_compute != (w.type == DataType::bf16)) return {nullptr, 0};
   return kernels->rows[static_cast<int>(element_of(w.type))];
 }

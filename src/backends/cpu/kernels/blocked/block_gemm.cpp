@@ -161,6 +161,7 @@ void BlockGemm::pack_tile(const BlockRows& rows, std::int64_t tile, char* packed
       }
     }
   }
+  if (reads_x_panels()) return pack_x_panels(args, packed + tile * tile_bytes(), packer_of(x.type, compute_));
   const PackX pack = compute_ == Compute::i16
                          ? decode_.pack_integer_x
                          : isa_.pack_x[static_cast<int>(packer_of(x.type, compute_))];
@@ -175,6 +176,18 @@ void BlockGemm::pack_tile(const BlockRows& rows, std::int64_t tile, char* packed
     args.out = packed + x_offset(tiles, tile, chunk);
     pack(args);
   }
+}
+
+/// A row tile as panels of 16 rows each, one after another.
+void BlockGemm::pack_x_panels(const PackXArgs& rows, char* out, Element packer) const {
+  for (std::int64_t row = 0; row < rows.mr; row += panel_columns)
+    isa_.pack_panel[static_cast<int>(packer)](
+        {.rows = static_cast<const char*>(rows.x) + row * rows.ldx,
+         .stride = rows.ldx,
+         .count = std::clamp<long>(rows.rows - row, 0, panel_columns),
+         .k = rows.k,
+         .chunks = chunks_,
+         .out = out + row * chunks_ * chunk_elements * compute_bytes_});
 }
 
 /// 16 rows of a weight that is not in panels, decoded and then packed.
@@ -292,6 +305,14 @@ void BlockGemm::multiply_tile(const Block& block, const Place& place, const char
                        .prefetch = 0,
                        .prefetch_x = isa_.rows_read_x_panels ? x_chunks_ahead : 0};
   if (!scaled_by_block_) return kernel(args);
+  static_assert(block_scale_chunks == scaled_chunks);
+  const ScaledPanelEntry* scaled = find(isa_.scaled_panels, block.tiles.size(place.tile), width(block, place));
+  if (scaled != nullptr)
+    return scaled->run({.panel = args,
+                        .row_scales = row_scales(block, place.tile) + depth.first / block_scale_chunks,
+                        .row_stride = scale_columns_,
+                        .column_scales = block.column_scales + place.panel * panel_columns,
+                        .column_stride = block.panels * panel_columns});
   const std::int64_t x_step = block_scale_chunks * chunk_elements * block.tiles.size(place.tile) * compute_bytes_;
   const std::int64_t w_step =
       block_scale_chunks * chunk_elements * panel_columns *
@@ -372,7 +393,9 @@ void BlockGemm::multiply_rows(const Block& block) const {
   const std::int64_t pieces = ceil_div(x_bytes, inner_cache_x_bytes);
   const std::int64_t piece = round_up(ceil_div(chunks_, pieces), block_scale_chunks);
   const std::int64_t ahead = ceil_div(rows_ahead_bytes, tile_.nr * bytes_of(format_.w.type, piece * 32));
-  const std::int64_t at_once = block.tiles.count() == 1 ? block.columns : tile_.nr;
+  const bool panels = reads_x_panels();
+  const std::int64_t at_once = block.tiles.count() == 1 && !panels ? block.columns : tile_.nr;
+  const std::int64_t x_stride = panels ? chunks_ * chunk_elements * panel_columns * compute_bytes_ : 0;
   const RowKernel kernels[] = {find(rows_, tile_.mr, tile_.nr)->run,
                                find(rows_, block.tiles.last_mr, tile_.nr)->run};
   for (std::int64_t chunk = 0; chunk < chunks_; chunk += piece) {
@@ -382,8 +405,9 @@ void BlockGemm::multiply_rows(const Block& block) const {
     for (std::int64_t row = 0; row < block.columns; row += at_once)
       for (std::int64_t tile = 0; tile < block.tiles.count(); ++tile)
         kernels[tile + 1 == block.tiles.count()](
-            {.x = block.packed + tile * tile_bytes() + k * block.tiles.size(tile) * compute_bytes_,
-             .x_stride = 0,
+            {.x = block.packed + tile * tile_bytes() +
+                  k * (panels ? panel_columns : block.tiles.size(tile)) * compute_bytes_,
+             .x_stride = x_stride,
              .w = from + row * stride,
              .w_stride = stride,
              .rows = std::min(at_once, block.columns - row),

@@ -160,6 +160,9 @@ class BlockGemm {
   /// of weights meets lies together. `chunk` begins a block, or lies within one of a tile of `mr` rows.
   std::int64_t x_offset(const RowTiles& tiles, std::int64_t tile, std::int64_t chunk) const;
   void pack_scales(const BlockRows& rows, std::int64_t tile, float* out) const;
+  void pack_x_panels(const PackXArgs& rows, char* out, Element packer) const;
+  /// Of rows as they lie: tile units multiply them by x in panels.
+  bool reads_x_panels() const { return tile_.rows && isa_.rows_read_x_panels; }
   bool packs_nothing() const { return in_place_ || tile_.rows; }
   std::int64_t tile_bytes() const { return tile_.mr * chunks_ * chunk_elements * compute_bytes_; }
   std::int64_t row_scratch_bytes() const;

@@ -146,7 +146,8 @@ double block_microseconds(const BlockWork& work, const BlockTile& tile) {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const MatrixShape& w = work.format.w;
   const MachineRates machine =
-      machine_rates(tile.isa, bits(w.type) == 32 ? DataType::f32 : DataType::bf16, tile.isa);
+      machine_rates(tile.isa, bits(w.type) == 32 ? DataType::f32 : DataType::bf16,
+                                              std::max(tile.isa, work.level));
   const double rows = real(round_up(work.rows, tile.mr));
   const double weights = real(round_up(w.rows, tile.nr)) * real(w.columns);
   const double loads = 1.0 / real(tile.mr) + 16.0 / real(tile.nr) * 0.06;

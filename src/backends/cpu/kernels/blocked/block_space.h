@@ -10,6 +10,7 @@ namespace gemmtune::cpu {
 struct BlockWork {
   BlockFormat format;
   std::int64_t rows = 1;
+  Isa level = Isa::scalar;  // the most that the core can do
 };
 
 /// isa, w, mr, nr, kc. `with_rows`: of the tiles for rows as they lie too.

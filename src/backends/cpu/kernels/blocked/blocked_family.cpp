@@ -72,7 +72,7 @@ class BlockedFamily final : public KernelFamily {
                         .values = number_texts(nc_values),
                         .absent = "0",
                         .meaning = "columns decoded at once, 0: those of the register tile"});
-    add_tile_constraints(set_, {format, problem.m}, space);
+    add_tile_constraints(set_, {format, problem.m, set_.level}, space);
     space.add(Constraint{"nc",
                          [problem](const Config& config) -> std::string {
                            const std::int64_t nc = config.number("nc", 0);
@@ -98,7 +98,7 @@ class BlockedFamily final : public KernelFamily {
 
   Config default_config(const Problem& problem) const override {
     const BlockFormat format = format_of(problem);
-    Config config = tile_config(default_tile(set_, {format, problem.m}), format);
+    Config config = tile_config(default_tile(set_, {format, problem.m, set_.level}), format);
     config.set("mc", problem.m > mc_values[0] ? mc_values[1] : mc_values[0]);
     const bool wide = problem.m > config.number("mr", 1) && problem.n > nc_values[1];
     config.set("nc", wide ? nc_values[2] : 0);
@@ -116,7 +116,7 @@ class BlockedFamily final : public KernelFamily {
     const std::int64_t mc = config.number("mc", 64);
     const double passes = static_cast<double>(ceil_div(problem.m, mc));
     const double once =
-        block_microseconds({format_of(problem), std::min(mc, problem.m)}, wide_tile_of(config));
+        block_microseconds({format_of(problem), std::min(mc, problem.m), set_.level}, wide_tile_of(config));
     return once * passes * static_cast<double>(problem.batch) / worthwhile_threads(problem, threads_);
   }
   std::int64_t resources(const Problem&, const Config& config) const override {

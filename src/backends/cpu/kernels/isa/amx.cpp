@@ -45,6 +45,7 @@ constexpr IsaKernels amx_kernels = {
     .store = {store_tile<WriteF32>, store_tile<WriteBf16>, store_tile<WriteF16>},
     .begin = begin_tiles,
     .end = end_tiles,
+    .scaled_panels = {Tiles::scaled_panels, Tiles::scaled_panel_count},
 };
 
 }  // namespace gemmtune::cpu

@@ -30,6 +30,18 @@ struct PanelArgs {
 };
 using PanelKernel = void (*)(const PanelArgs&);
 
+/// As above of bf16, but every sum over 4 chunks is scaled before it is added: sums of row m and column n in block b by
+/// row_scales[m · row_stride + b] · column_scales[b · column_stride + n].
+struct ScaledPanelArgs {
+  PanelArgs panel;  // chunks of any number of blocks; the last one may be cut short
+  const float* row_scales;
+  long row_stride;
+  const float* column_scales;
+  long column_stride;
+};
+using ScaledPanelKernel = void (*)(const ScaledPanelArgs&);
+inline constexpr long scaled_chunks = 4;
+
 /// c[m · ldc + row] (+)= packed x[m] · w[row] for rows of a plain weight; m runs over all mr, row over `rows`
 /// (at most nr for tile units).
 struct RowArgs {
@@ -96,6 +108,15 @@ struct PanelList {
   const PanelEntry* entries;
   int count;
 };
+struct ScaledPanelEntry {
+  int mr;
+  int panels;
+  ScaledPanelKernel run;
+};
+struct ScaledPanelList {
+  const ScaledPanelEntry* entries;
+  int count;
+};
 struct RowList {
   const RowEntry* entries;
   int count;
@@ -113,6 +134,7 @@ struct IsaKernels {
   Store store[element_types];
   void (*begin)();  // on each thread before panel and row kernels of a call; null where nothing is to be done
   void (*end)();
+  ScaledPanelList scaled_panels = {nullptr, 0};  // of bf16; empty where scaling is left to others
 };
 
 extern const IsaKernels scalar_kernels;

@@ -2,6 +2,7 @@
 // bf16, multiply_bytes<C, A, B> of int8, store<I>. amx.cpp gives the hardware's, the tests one in plain C++,
 // so that indexing is tested on any machine. Tiles 0-3 accumulate, 4-5 hold x (or w rows), 6-7 hold panels; a
 // tile is 16 rows of 64 bytes.
+// Requires a vector header.
 #pragma once
 
 #include "backends/cpu/kernels/isa/micro.h"
@@ -101,6 +102,55 @@ void tile_panel_kernel(const PanelArgs& args) {
   });
 }
 
+/// Scaled sums of `rows` rows into c: sums and c are dense, tiles_n panels wide.
+template <int tiles_n>
+inline __attribute__((always_inline)) void add_scaled_rows(const ScaledPanelArgs& args, long block, long first,
+                                                           long rows, const float* sums) {
+  const float* columns = args.column_scales + block * args.column_stride;
+  const bool add = args.panel.accumulate || block > 0;
+  for (long row = first; row < first + rows; ++row) {
+    const Vec row_scale = Vec{} + args.row_scales[row * args.row_stride + block];
+    float* c = args.panel.c + row * tiles_n * 16;
+#pragma GCC unroll 4
+    for (long column = 0; column < tiles_n * 16; column += lanes) {
+      const Vec before = add ? load_as<Vec>(c + column) : Vec{};
+      store_as(c + column, fma(load_as<Vec>(sums + row * tiles_n * 16 + column),
+                               row_scale * load_as<Vec>(columns + column), before));
+    }
+  }
+}
+
+/// The sums of a block are scaled while the next block is multiplied, a quarter beside each chunk.
+template <typename Tile, int tiles_m, int tiles_n>
+void scaled_tile_kernel(const ScaledPanelArgs& args) {
+  constexpr long rows = tiles_m * 16;
+  constexpr long c_stride = tiles_n * 64;
+  constexpr long quarter = rows / scaled_chunks;
+  alignas(64) float sums[2][rows * tiles_n * 16];
+  const char* x = static_cast<const char*>(args.panel.x);
+  const char* w = static_cast<const char*>(args.panel.w);
+  const long x_ahead = args.panel.prefetch_x * tiles_m * tile_bytes;
+  const long blocks = (args.panel.chunks + scaled_chunks - 1) / scaled_chunks;
+  for (long block = 0; block < blocks; ++block) {
+    for_tiles<tiles_m, tiles_n>(
+        [&](auto m, auto n) { Tile::template zero<decltype(m)::get * tiles_n + decltype(n)::get>(); });
+    for (long chunk = 0; chunk < scaled_chunks; ++chunk) {
+      if (block * scaled_chunks + chunk < args.panel.chunks) {
+        tile_step<Tile, TilesOfPairs, tiles_m, tiles_n>(x, w, args.panel.w_stride, args.panel.prefetch, x_ahead);
+        x += tiles_m * tile_bytes;
+        w += tile_bytes;
+      }
+      if (block > 0) add_scaled_rows<tiles_n>(args, block - 1, chunk * quarter, quarter, sums[(block - 1) % 2]);
+    }
+    char* to = reinterpret_cast<char*>(sums[block % 2]);
+    for_tiles<tiles_m, tiles_n>([&](auto m, auto n) {
+      Tile::template store<decltype(m)::get * tiles_n + decltype(n)::get>(to + m.get * 16 * c_stride + n.get * 64,
+                                                                          c_stride);
+    });
+  }
+  add_scaled_rows<tiles_n>(args, blocks - 1, 0, rows, sums[(blocks - 1) % 2]);
+}
+
 /// int8 for tile units: [chunks / 2][mr][64], then, where their number is odd, [mr][32]. Sums begin at zero.
 inline void pack_x_tile_bytes(const PackXArgs& args) {
   char* out = static_cast<char*>(args.out);
@@ -178,6 +228,12 @@ struct TileTables {
   static constexpr const PanelEntry* panels = panels_of<TilesOfPairs>;
   static constexpr const PanelEntry* byte_panels = panels_of<TilesOfBytes>;
   static constexpr int panel_count = 8;
+  static constexpr ScaledPanelEntry scaled_panels[] = {
+      {16, 1, scaled_tile_kernel<Tile, 1, 1>}, {16, 2, scaled_tile_kernel<Tile, 1, 2>},
+      {16, 3, scaled_tile_kernel<Tile, 1, 3>}, {16, 4, scaled_tile_kernel<Tile, 1, 4>},
+      {32, 1, scaled_tile_kernel<Tile, 2, 1>}, {32, 2, scaled_tile_kernel<Tile, 2, 2>},
+      {48, 1, scaled_tile_kernel<Tile, 3, 1>}, {64, 1, scaled_tile_kernel<Tile, 4, 1>}};
+  static constexpr int scaled_panel_count = 8;
   static constexpr RowEntry rows[] = {{16, 16, tile_row_kernel<Tile, 1, 1>},
                                       {16, 32, tile_row_kernel<Tile, 2, 1>},
                                       {32, 16, tile_row_kernel<Tile, 1, 2>},

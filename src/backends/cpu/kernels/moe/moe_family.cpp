@@ -56,7 +56,7 @@ class MoeFamily final : public KernelFamily {
         .absent = "2",
         .meaning = "stages: blocks through both multiplications, or all blocks through one, then the other"});
     add_rows_parameter(set_, tile_format(problem), space);
-    add_tile_constraints(set_, {tile_format(problem), likely_rows(problem)}, space);
+    add_tile_constraints(set_, {tile_format(problem), likely_rows(problem), set_.level}, space);
     space.add(Constraint{"second", [this, problem](const Config& config) -> std::string {
                            const BlockTile tile = tile_of(config);
                            const MoeFormats formats = moe_formats(set_, tile.isa, problem);
@@ -106,7 +106,8 @@ class MoeFamily final : public KernelFamily {
     const MoeFormats formats = moe_formats(set_, tile.isa, problem);
     const std::int64_t rows = std::min(usual_rows(problem), config.number("bm", 32));
     const double a_block =
-        block_microseconds({formats.first, rows}, tile) + block_microseconds({formats.second, rows}, tile);
+        block_microseconds({formats.first, rows, set_.level}, tile) +
+        block_microseconds({formats.second, rows, set_.level}, tile);
     const auto blocks = static_cast<double>(ceil_div(routed_pairs(problem), rows));
     const bool few = config.number("st", 2) == 1 && blocks < 2 * threads_;
     return a_block * blocks / (few ? 1 : worthwhile_threads(problem, threads_));
@@ -127,18 +128,23 @@ class MoeFamily final : public KernelFamily {
   /// more than it saves.
   std::optional<BlockTile> few_rows_tile(const Problem& problem) const {
     constexpr std::int64_t few = 16;
+    constexpr std::int64_t vector_rows = 4;
     const std::int64_t rows = usual_rows(problem);
     if (rows > few) return std::nullopt;
     for (const Isa isa : levels(problem)) {
       const RowList list = block_rows(set_, isa, tile_format(problem));
-      if (const RowEntry* entry = fitting(list, likely_rows(problem), 1); entry != nullptr)
-        return BlockTile{.isa = isa, .mr = entry->mr, .nr = 1, .kc = 256, .rows = true};
+      // Vectors keep up with memory for a few rows, and follow it row by row.
+      const bool tiles = set_.at(isa)->rows_read_x_panels;
+      if (tiles && rows <= vector_rows) continue;
+      const std::int64_t nr = tiles ? panel_columns : 1;
+      if (const RowEntry* entry = fitting(list, likely_rows(problem), nr); entry != nullptr)
+        return BlockTile{.isa = isa, .mr = entry->mr, .nr = nr, .kc = 256, .rows = true};
     }
     return std::nullopt;
   }
   BlockTile default_tile(const Problem& problem) const {
     const std::optional<BlockTile> few = few_rows_tile(problem);
-    return few ? *few : cpu::default_tile(set_, {tile_format(problem), usual_rows(problem)});
+    return few ? *few : cpu::default_tile(set_, {tile_format(problem), usual_rows(problem), set_.level});
   }
   static BlockFormat tile_format(const Problem& problem) {
     const OperandShapes shapes = operand_shapes(problem);
