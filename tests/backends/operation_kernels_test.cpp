@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -416,11 +417,15 @@ TEST_P(OperationKernels, StreamedWeightsAreRight) {
 
 TEST_P(OperationKernels, EveryConfigOfStreamedWeightsIsRight) {
   const auto family = make_streaming_family(GetParam().set, 2);
-  for (const auto type : {DataType::i8, DataType::f8_e4m3fn, DataType::f8_e4m3fnuz, DataType::f4_e2m1})
+  const std::pair<Operation, DataType> cases[] = {
+      {Operation::a8w8_bpreshuffle, DataType::i8},
+      {Operation::a8w8_bpreshuffle, DataType::f8_e4m3fn},
+      {Operation::a8w8_bpreshuffle, DataType::f8_e4m3fnuz},
+      {Operation::a8w8_blockscale_bpreshuffle, DataType::f8_e4m3fn},
+      {Operation::a4w4_blockscale, DataType::f4_e2m1}};
+  for (const auto& [operation, type] : cases)
     for (const std::int64_t m : {2, 6, 13, 29, 125}) {
-      Problem problem =
-          problem_of(type == DataType::f4_e2m1 ? Operation::a4w4_blockscale : Operation::a8w8_bpreshuffle,
-                     type, {m, 100, 1088});
+      Problem problem = problem_of(operation, type, {m, 100, 1088});
       problem.bpreshuffle = true;
       problem.weight_layout = WeightLayout::panel16;
       if (!family->accepts(problem).ok()) continue;
@@ -437,6 +442,53 @@ TEST_P(OperationKernels, EveryConfigOfStreamedWeightsIsRight) {
       }
     }
   EXPECT_EQ(runs_ > 40, GetParam().set.stream_at(Isa::avx512bf16) != nullptr) << runs_;
+}
+
+/// e8m0 scales at both ends of what bf16 holds, in x and in w: beyond 252 weights are decoded another way. 255 is NaN for
+/// its rows or columns and no others.
+TEST_P(OperationKernels, TheLargestAndTheSmallestScalesOfFp4AreExact) {
+  constexpr unsigned char ends[] = {2, 3, 4, 249, 250, 251, 252, 253, 254};
+  const auto streaming = make_streaming_family(GetParam().set, 1);
+  const auto quantized = make_quantized_family(GetParam().set, 1);
+  for (const std::int64_t m : {3, 17}) {
+    Problem problem = problem_of(Operation::a4w4_blockscale, DataType::f4_e2m1, {m, 37, 320});
+    problem.bpreshuffle = true;
+    problem.weight_layout = WeightLayout::panel16;
+    Truth truth = truth_of(problem);
+    auto& x_scale = truth.host.x_scale;
+    auto& w_scale = truth.host.w_scale;
+    // 0 or ±1: larger ones overflow with the largest scales.
+    for (auto* codes : {&truth.host.x, &truth.host.w})
+      for (std::byte& two : *codes) two &= std::byte{0xaa};
+    // Blocks of k take turns: what is large in x is small in w. Below 2^-126 bf16 is subnormal, which counts as 0.
+    for (std::size_t i = 0; i < w_scale.size(); ++i) w_scale[i] = std::byte{ends[i % 10 % std::size(ends)]};
+    for (std::size_t i = 0; i < x_scale.size(); ++i)
+      x_scale[i] = std::byte{static_cast<unsigned char>(std::max(254 - ends[i % 10 % std::size(ends)], 1))};
+    auto reference = compute_reference(problem, truth.host, {});
+    ASSERT_TRUE(reference.ok()) << reference.message();
+    truth.reference = std::move(*reference);
+    Truth with_nan = truth;
+    with_nan.host.w_scale[5 * 10 + 4] = std::byte{255};
+    with_nan.host.x_scale[2 * 10 + 7] = std::byte{255};
+    for (const KernelFamily* family : {streaming.get(), quantized.get()}) {
+      if (!family->accepts(problem).ok()) continue;
+      for (const Config& config : some_configs(*family, problem, 6, random_)) {
+        SCOPED_TRACE(print(problem) + " " + std::string(family->name()) + "_" + config.text());
+        const auto kernel = family->build(problem, config);
+        ASSERT_TRUE(kernel.ok()) << kernel.message();
+        ASSERT_EQ(verdict(problem, truth, run_kernel(**kernel, problem, truth, serial_)), "");
+        const auto y = run_kernel(**kernel, problem, with_nan, serial_);
+        for (std::int64_t i = 0; i < m * problem.n; ++i) {
+          std::uint16_t bits = 0;
+          std::memcpy(&bits, y.data() + i * 2, 2);
+          const bool expected = i % problem.n == 5 || i / problem.n == 2;
+          ASSERT_EQ(std::isnan(bf16_to_f32(bits)), expected) << "element " << i;
+        }
+        ++runs_;
+      }
+    }
+  }
+  EXPECT_GT(runs_, 10);
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, OperationKernels, ::testing::ValuesIn(levels()),
