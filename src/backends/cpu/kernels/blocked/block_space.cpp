@@ -158,6 +158,11 @@ double block_microseconds(const BlockWork& work, const BlockTile& tile) {
                       (tile.isa == Isa::scalar ? 0.2 : 1);
   const double blocks = real(ceil_div(w.columns, tile.kc));
   double carrying = rows * real(w.rows) * (blocks - 1) * 8 / 60e3;
+  // Sums that are scaled in k are carried from block to block of 128 anyway; weights had better stay beside them.
+  if (w.scale.type == ScaleType::f32 && w.scale.columns > 1) {
+    constexpr double innermost_cache = 32 << 10;
+    carrying = real(tile.nr * tile.kc) * 2 > innermost_cache ? 0.1 * multiplying : 0;
+  }
   // Rows that do not stay in an inner cache come from an outer one for each block of columns, those of a block of k
   // for each register tile.
   constexpr double inner_cache = 1e6;

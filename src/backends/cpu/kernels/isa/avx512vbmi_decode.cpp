@@ -13,7 +13,6 @@ namespace gemmtune::cpu {
 namespace {
 
 constexpr long bytes_ahead = 2048;  // of a panel: what hides the latency of memory
-constexpr long scales_at_once = 64;
 
 /// The slow form of a type, for what has scales of 32 elements.
 template <typename Type>
@@ -93,13 +92,13 @@ void decode_f4_row(const DecodeRowArgs& args) {
 }
 
 /// A chunk of a panel: four lines, 16 pairs of k.
-inline void decode_f4_chunk(const F4Decoder& decoder, const char* from, const float* scales, char* to) {
-  const __m512i away = F4Decoder::away(scales);
+inline void decode_f4_chunk(const F4Decoder& decoder, const char* from, __m128i exponents, char* to) {
+  const __m512i away = F4Decoder::away_of_columns(exponents);
   if (!F4Decoder::in_range(away)) {
     for (unsigned pair = 0; pair < 16; ++pair) {
       const __m512i codes =
           _mm512_srli_epi32(_mm512_loadu_si512(from + pair / 4 * 64), pair % 4 * 8);
-      const __m512 factors = _mm512_loadu_ps(scales);
+      const __m512 factors = powers_of_two(exponents);
       _mm512_storeu_si512(to + pair * 64, pairs_of_upper_halves(slow_f4(codes, factors),
                                                                 slow_f4(_mm512_srli_epi32(codes, 4), factors)));
     }
@@ -128,17 +127,16 @@ inline void decode_f4_chunk(const F4Decoder& decoder, const char* from, const fl
 void decode_f4_panel(const DecodePanelArgs& args) {
   if (args.exponents == nullptr) return decode_panel<DecodeE2m1, ToBf16>(args);
   const F4Decoder decoder;
-  alignas(64) float scales[scales_at_once * 16];
-  for (long first = 0; first < args.chunks; first += scales_at_once) {
-    const long count = args.chunks - first < scales_at_once ? args.chunks - first : scales_at_once;
-    stream_scales({.exponents = args.exponents + first,
-                   .stride = args.exponent_stride,
-                   .rows = args.columns,
-                   .count = count,
-                   .out = scales});
-    for (long i = 0; i < count; ++i)
-      decode_f4_chunk(decoder, static_cast<const char*>(args.from) + (first + i) * 256, scales + i * 16,
-                      static_cast<char*>(args.to) + (first + i) * 1024);
+  const StreamScaleArgs scales{.exponents = args.exponents,
+                               .stride = args.exponent_stride,
+                               .rows = args.columns,
+                               .count = args.chunks,
+                               .out = nullptr};
+  Exponents exponents;
+  for (long chunk = 0; chunk < args.chunks; ++chunk) {
+    if (chunk % 16 == 0) load_exponents(scales, chunk, exponents);
+    decode_f4_chunk(decoder, static_cast<const char*>(args.from) + chunk * 256, exponents.of(chunk % 16),
+                    static_cast<char*>(args.to) + chunk * 1024);
   }
 }
 

@@ -116,10 +116,10 @@ struct F4Decoder {
   static inline __attribute__((always_inline)) __m512i away(__m512i exponents) {
     return _mm512_sub_epi16(_mm512_set1_epi16(static_cast<short>(largest_f4_exponent << 7)), exponents);
   }
-  /// Of 16 powers of two: the exponent alone has bits, e << 7 in both halves of a dword.
-  static inline __attribute__((always_inline)) __m512i away(const float* scales) {
-    const __m512i bits = _mm512_loadu_si512(scales);
-    return away(_mm512_or_si512(bits, _mm512_srli_epi32(bits, 16)));
+  /// Of 16 columns' exponents: the same in both halves of a dword.
+  static inline __attribute__((always_inline)) __m512i away_of_columns(__m128i exponents) {
+    const __m512i wide = _mm512_cvtepu8_epi32(exponents);
+    return away(_mm512_or_si512(_mm512_slli_epi32(wide, 7), _mm512_slli_epi32(wide, 23)));
   }
   static inline __attribute__((always_inline)) bool in_range(__m512i away) {
     constexpr short most = static_cast<short>((largest_f4_exponent - least_f4_exponent) << 7);
@@ -140,44 +140,58 @@ inline __m512 powers_of_two(__m128i exponents) {
   return _mm512_castsi512_ps(_mm512_mask_mov_epi32(bits, nan, _mm512_set1_epi32(0x7fc00000)));
 }
 
-/// 16 rows × 16 exponents at a time: bytes to columns within four rows, then dwords between the four fours.
-inline void stream_scales(const StreamScaleArgs& args) {
+/// 16 e8m0 scales of 16 rows, the rows' together for each scale.
+struct Exponents {
+  alignas(64) unsigned char columns[4][64];
+  /// Of scale i of all rows.
+  inline __attribute__((always_inline)) __m128i of(long i) const {
+    return _mm_load_si128(reinterpret_cast<const __m128i*>(columns[i % 4] + i / 4 * 16));
+  }
+};
+
+/// Scales [first, first + 16) as far as they are there; missing ones and those of missing rows are 1. Bytes to columns
+/// within four rows, then dwords between the four fours.
+inline __attribute__((always_inline)) void load_exponents(const StreamScaleArgs& args, long first, Exponents& out) {
   const __m512i by_column = _mm512_setr_epi32(
       0x30201000, 0x31211101, 0x32221202, 0x33231303, 0x34241404, 0x35251505, 0x36261606, 0x37271707,
       0x38281808, 0x39291909, 0x3a2a1a0a, 0x3b2b1b0b, 0x3c2c1c0c, 0x3d2d1d0d, 0x3e2e1e0e, 0x3f2f1f0f);
-  for (long first = 0; first < args.count; first += 16) {
-    const long left = args.count - first < 16 ? args.count - first : 16;
-    const __mmask16 there = static_cast<__mmask16>((1U << left) - 1);
-    __m512i fours[4];
+  const __m128i ones = _mm_set1_epi8(127);
+  const long left = args.count - first;
+  const __mmask16 there = static_cast<__mmask16>(left >= 16 ? 0xffff : (1U << left) - 1);
+  __m512i fours[4];
 #pragma GCC unroll 4
-    for (int four = 0; four < 4; ++four) {
-      __m128i rows[4];
+  for (int four = 0; four < 4; ++four) {
+    __m128i rows[4];
 #pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) {
-        const long row = four * 4 + i;
-        rows[i] = row < args.rows ? _mm_maskz_loadu_epi8(there, args.exponents + row * args.stride + first)
-                                  : _mm_set1_epi8(127);
-      }
-      __m512i joined = _mm512_castsi128_si512(rows[0]);
-      joined = _mm512_inserti32x4(joined, rows[1], 1);
-      joined = _mm512_inserti32x4(joined, rows[2], 2);
-      joined = _mm512_inserti32x4(joined, rows[3], 3);
-      fours[four] = _mm512_permutexvar_epi8(by_column, joined);
+    for (int i = 0; i < 4; ++i) {
+      const long row = four * 4 + i;
+      rows[i] = row < args.rows
+                    ? _mm_mask_loadu_epi8(ones, there, args.exponents + row * args.stride + first)
+                    : ones;
     }
-    const __m512i low01 = _mm512_unpacklo_epi32(fours[0], fours[1]);
-    const __m512i high01 = _mm512_unpackhi_epi32(fours[0], fours[1]);
-    const __m512i low23 = _mm512_unpacklo_epi32(fours[2], fours[3]);
-    const __m512i high23 = _mm512_unpackhi_epi32(fours[2], fours[3]);
-    // Lane l of vector i holds scale 4 · l + i of all rows.
-    alignas(64) unsigned char columns[4][64];
-    _mm512_store_si512(columns[0], _mm512_unpacklo_epi64(low01, low23));
-    _mm512_store_si512(columns[1], _mm512_unpackhi_epi64(low01, low23));
-    _mm512_store_si512(columns[2], _mm512_unpacklo_epi64(high01, high23));
-    _mm512_store_si512(columns[3], _mm512_unpackhi_epi64(high01, high23));
-    for (long i = 0; i < left; ++i)
-      _mm512_storeu_ps(
-          args.out + (first + i) * 16,
-          powers_of_two(_mm_load_si128(reinterpret_cast<const __m128i*>(columns[i % 4] + i / 4 * 16))));
+    __m512i joined = _mm512_castsi128_si512(rows[0]);
+    joined = _mm512_inserti32x4(joined, rows[1], 1);
+    joined = _mm512_inserti32x4(joined, rows[2], 2);
+    joined = _mm512_inserti32x4(joined, rows[3], 3);
+    fours[four] = _mm512_permutexvar_epi8(by_column, joined);
+  }
+  const __m512i low01 = _mm512_unpacklo_epi32(fours[0], fours[1]);
+  const __m512i high01 = _mm512_unpackhi_epi32(fours[0], fours[1]);
+  const __m512i low23 = _mm512_unpacklo_epi32(fours[2], fours[3]);
+  const __m512i high23 = _mm512_unpackhi_epi32(fours[2], fours[3]);
+  // Lane l of vector i holds scale 4 · l + i of all rows.
+  _mm512_store_si512(out.columns[0], _mm512_unpacklo_epi64(low01, low23));
+  _mm512_store_si512(out.columns[1], _mm512_unpackhi_epi64(low01, low23));
+  _mm512_store_si512(out.columns[2], _mm512_unpacklo_epi64(high01, high23));
+  _mm512_store_si512(out.columns[3], _mm512_unpackhi_epi64(high01, high23));
+}
+
+inline void stream_scales(const StreamScaleArgs& args) {
+  for (long first = 0; first < args.count; first += 16) {
+    Exponents exponents;
+    load_exponents(args, first, exponents);
+    for (long i = 0; i < 16 && first + i < args.count; ++i)
+      _mm512_storeu_ps(args.out + (first + i) * 16, powers_of_two(exponents.of(i)));
   }
 }
 

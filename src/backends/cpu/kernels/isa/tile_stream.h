@@ -10,6 +10,9 @@
 namespace gemmtune::cpu {
 namespace {
 
+/// Into the second cache: the inner one would wait for memory with all the lines that it can ask for.
+inline __attribute__((always_inline)) void fetch(const char* line) { __builtin_prefetch(line, 0, 2); }
+
 /// A format decodes `stored_bytes` of a panel into a tile. Rows 0-7 of an fp8 tile are elements (0, 2) of each dword
 /// of k, rows 8-15 elements (1, 3): pack_fp8's order.
 template <typename Type, bool block_scaled>
@@ -20,11 +23,10 @@ struct TileOfFp8 {
   static constexpr bool scaled_weights = false;
   Fp8Decoder<Type> decoder;
 
-  inline __attribute__((always_inline)) void decode(const char* from, long ahead, const float*,
-                                                    char* tile) const {
+  inline __attribute__((always_inline)) void decode(const char* from, long ahead, __m128i, char* tile) const {
 #pragma GCC unroll 8
     for (int line = 0; line < 8; ++line) {
-      __builtin_prefetch(from + line * 64 + ahead);
+      fetch(from + line * 64 + ahead);
       __m512i even;
       __m512i odd;
       decoder.decode(_mm512_loadu_si512(from + line * 64), even, odd);
@@ -42,14 +44,14 @@ struct TileOfF4 {
   static constexpr bool scaled_weights = true;
   F4Decoder decoder;
 
-  inline __attribute__((always_inline)) void decode(const char* from, long ahead, const float* scales,
+  inline __attribute__((always_inline)) void decode(const char* from, long ahead, __m128i exponents,
                                                     char* tile) const {
-    const __m512i away = F4Decoder::away(scales);
+    const __m512i away = F4Decoder::away_of_columns(exponents);
     if (__builtin_expect(static_cast<long>(!F4Decoder::in_range(away)), 0) != 0)
-      return decode_slowly(from, _mm512_loadu_ps(scales), tile);
+      return decode_slowly(from, exponents, tile);
 #pragma GCC unroll 4
     for (int line = 0; line < 4; ++line) {
-      __builtin_prefetch(from + line * 64 + ahead);
+      fetch(from + line * 64 + ahead);
       const __m512i codes = _mm512_loadu_si512(from + line * 64);
       _mm512_store_si512(tile + line * 64, decoder.decode(codes, away));
       _mm512_store_si512(tile + line * 64 + 256, decoder.decode(_mm512_srli_epi16(codes, 4), away));
@@ -58,7 +60,8 @@ struct TileOfF4 {
     }
   }
 
-  static __attribute__((noinline)) void decode_slowly(const char* from, __m512 scales, char* tile) {
+  static __attribute__((noinline)) void decode_slowly(const char* from, __m128i exponents, char* tile) {
+    const __m512 scales = powers_of_two(exponents);
     for (unsigned line = 0; line < 4; ++line)
       for (unsigned i = 0; i < 4; ++i) {
         const __m512i codes = _mm512_loadu_si512(from + line * 64);
@@ -104,6 +107,17 @@ inline void pack_f4_tiles(const StreamPackArgs& args) {
     }
 }
 
+/// 16 scales of a panel's columns from scale `first` on.
+inline __attribute__((always_inline)) void load_panel_exponents(const StreamScaleArgs& all, long panel, long first,
+                                                                Exponents& out) {
+  load_exponents({.exponents = all.exponents + panel * panel_columns * all.stride,
+                  .stride = all.stride,
+                  .rows = all.rows - panel * panel_columns,
+                  .count = all.count,
+                  .out = nullptr},
+                 first, out);
+}
+
 /// c (+)= sums · scales, of `rows` rows of `panels` vectors.
 template <int rows, int panels>
 inline void add_scaled_sums(const float* sums, const float* x_scales, float w_scale, bool add, float* c) {
@@ -129,13 +143,18 @@ void tile_stream_kernel(const StreamArgs& args) {
   const char* x = static_cast<const char*>(args.x);
   const char* w = static_cast<const char*>(args.w);
   alignas(64) char decoded[2][panels][tile_bytes];
+  Exponents exponents[panels];
   const auto decode = [&](long at) __attribute__((always_inline)) {
 #pragma GCC unroll 4
-    for (int p = 0; p < panels; ++p)
-      format.decode(
-          w + p * args.w_stride + at * Format::stored_bytes, args.prefetch,
-          Format::scaled_weights ? args.w_scales + p * args.w_scale_stride + at * panel_columns : nullptr,
-          decoded[at % 2][p]);
+    for (int p = 0; p < panels; ++p) {
+      __m128i columns = _mm_setzero_si128();
+      if constexpr (Format::scaled_weights) {
+        if (at % 16 == 0) load_panel_exponents(*args.w_exponents, p, at, exponents[p]);
+        columns = exponents[p].of(at % 16);
+      }
+      format.decode(w + p * args.w_stride + at * Format::stored_bytes, args.prefetch, columns,
+                    decoded[at % 2][p]);
+    }
   };
   const auto multiply = [&](long at) __attribute__((always_inline)) {
     tile_step<Tile, TilesOfPairs, tiles_m, panels>(x + at * x_bytes, decoded[at % 2][0], tile_bytes, 0, x_ahead);
@@ -150,9 +169,8 @@ void tile_stream_kernel(const StreamArgs& args) {
           reinterpret_cast<char*>(to) + m.get * 16 * c_stride + n.get * 64, c_stride);
     });
   };
-  const auto finish_scale = [&](long scale) __attribute__((always_inline)) {
-    alignas(64) float sums[tiles_m * 16 * panels * 16];
-    store(sums);
+  alignas(64) float sums[tiles_m * 16 * panels * 16];
+  const auto scale_sums = [&](long scale) __attribute__((always_inline)) {
     add_scaled_sums<tiles_m * 16, panels>(sums, args.x_scales + scale * tiles_m * 16, args.w_scales[scale],
                                           args.accumulate || scale > 0, args.c);
   };
@@ -166,19 +184,23 @@ void tile_stream_kernel(const StreamArgs& args) {
     });
   decode(0);
   for (long at = 1; at < tiles; ++at) {
-    decode(at);
+    // Tiles first: vectors decode while they are multiplied.
     multiply(at - 1);
-    if constexpr (Format::scaled_sums) {
-      if (at % steps_of_scale != 0) continue;
-      finish_scale(at / steps_of_scale - 1);
+    const bool scale_ends = Format::scaled_sums && at % steps_of_scale == 0;
+    if (scale_ends) {
+      store(sums);
       zero();
     }
+    decode(at);
+    if (scale_ends) scale_sums(at / steps_of_scale - 1);
   }
   multiply(tiles - 1);
-  if constexpr (Format::scaled_sums)
-    finish_scale((tiles - 1) / steps_of_scale);
-  else
+  if constexpr (Format::scaled_sums) {
+    store(sums);
+    scale_sums((tiles - 1) / steps_of_scale);
+  } else {
     store(args.c);
+  }
 }
 
 template <typename Tile, typename Format>

@@ -90,7 +90,7 @@ class StreamingKernel final : public Kernel {
     take(rows * steps_ * row_step_bytes_);
     start_at_ = take(rows * std::max<std::int64_t>(scales_, 1) * 4);
     x_scales_at_ = take(rows * scales_ * 4);
-    w_scale_bytes_ = type_ == Streamed::f4_e2m1 ? panels_ * scales_ * panel_columns * 4 : 0;
+    w_scale_bytes_ = type_ == Streamed::f4_e2m1 && !packs_f4_scales() ? panels_ * scales_ * panel_columns * 4 : 0;
     w_scales_at_ = take(threads_ * w_scale_bytes_);
     sums_at_ = take(threads_ * sums_bytes());
   }
@@ -191,7 +191,7 @@ class StreamingKernel final : public Kernel {
       return static_cast<const float*>(call.operands.w_scale) +
              block.first_column() / scale.row_block * scale.columns;
     }
-    if (type_ != Streamed::f4_e2m1) return nullptr;
+    if (type_ != Streamed::f4_e2m1 || packs_f4_scales()) return nullptr;
     auto* out = reinterpret_cast<float*>(call.workspace + w_scales_at_ + part * w_scale_bytes_);
     const std::int64_t count = shapes_.w.scale.columns;
     for (std::int64_t p = 0; p < block.panels; ++p) {
@@ -224,6 +224,14 @@ class StreamingKernel final : public Kernel {
     const std::int64_t bytes = panel_.panel_bytes();
     const std::int64_t scale = scale_of(step);
     const std::int64_t w_scale = type_ == Streamed::f4_e2m1 ? scale * panel_columns : scale;
+    StreamScaleArgs exponents{};
+    if (packs_f4_scales()) {
+      exponents.stride = shapes_.w.scale.columns;
+      exponents.exponents = static_cast<const unsigned char*>(call.operands.w_scale) +
+                            block.first_column() * exponents.stride + scale;
+      exponents.rows = problem_.n - block.first_column();
+      exponents.count = exponents.stride - scale;
+    }
     find(kernels_, type_, mr, block.panels)
         ->run({.x = call.x() + x_offset(tile) + step * mr * row_step_bytes_,
                .w = static_cast<const char*>(call.operands.w) + block.first_panel * bytes +
@@ -237,7 +245,8 @@ class StreamingKernel final : public Kernel {
                .start = start(call) + scale_offset(tile, scale),
                .x_scales = x_scales(call) + scale_offset(tile, scale),
                .w_scales = block.w_scales == nullptr ? nullptr : block.w_scales + w_scale,
-               .w_scale_stride = scales_ * panel_columns});
+               .w_scale_stride = scales_ * panel_columns,
+               .w_exponents = &exponents});
   }
 
   /// Scales of whole rows and columns.
