@@ -444,8 +444,8 @@ TEST_P(OperationKernels, EveryConfigOfStreamedWeightsIsRight) {
   EXPECT_EQ(runs_ > 40, GetParam().set.stream_at(Isa::avx512bf16) != nullptr) << runs_;
 }
 
-/// e8m0 scales at both ends of what bf16 holds, in x and in w: beyond 252 weights are decoded another way. 255 is NaN for
-/// its rows or columns and no others.
+/// e8m0 scales at both ends of what bf16 holds, in x and in w: beyond 252 weights are decoded another way.
+/// 255 is NaN for its rows or columns and no others.
 TEST_P(OperationKernels, TheLargestAndTheSmallestScalesOfFp4AreExact) {
   constexpr unsigned char ends[] = {2, 3, 4, 249, 250, 251, 252, 253, 254};
   const auto streaming = make_streaming_family(GetParam().set, 1);
@@ -460,7 +460,8 @@ TEST_P(OperationKernels, TheLargestAndTheSmallestScalesOfFp4AreExact) {
     // 0 or ±1: larger ones overflow with the largest scales.
     for (auto* codes : {&truth.host.x, &truth.host.w})
       for (std::byte& two : *codes) two &= std::byte{0xaa};
-    // Blocks of k take turns: what is large in x is small in w. Below 2^-126 bf16 is subnormal, which counts as 0.
+    // Blocks of k take turns: what is large in x is small in w. Below 2^-126 bf16 is subnormal, which counts
+    // as 0.
     for (std::size_t i = 0; i < w_scale.size(); ++i) w_scale[i] = std::byte{ends[i % 10 % std::size(ends)]};
     for (std::size_t i = 0; i < x_scale.size(); ++i)
       x_scale[i] = std::byte{static_cast<unsigned char>(std::max(254 - ends[i % 10 % std::size(ends)], 1))};

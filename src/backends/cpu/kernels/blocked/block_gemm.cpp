@@ -5,7 +5,7 @@
 namespace gemmtune::cpu {
 namespace {
 
-constexpr std::int64_t row_columns = 64;         // of rows as they lie
+constexpr std::int64_t row_columns = 64;        // of rows as they lie
 constexpr std::int64_t block_scale_chunks = 4;  // of 128 elements
 // Of rows as they lie: half of an inner cache of 48 KiB, and what hides the latency of memory.
 constexpr std::int64_t inner_cache_x_bytes = 24 << 10;
@@ -162,9 +162,8 @@ void BlockGemm::pack_tile(const BlockRows& rows, std::int64_t tile, char* packed
     }
   }
   if (reads_x_panels()) return pack_x_panels(args, packed + tile * tile_bytes(), packer_of(x.type, compute_));
-  const PackX pack = compute_ == Compute::i16
-                         ? decode_.pack_integer_x
-                         : isa_.pack_x[static_cast<int>(packer_of(x.type, compute_))];
+  const PackX pack = compute_ == Compute::i16 ? decode_.pack_integer_x
+                                              : isa_.pack_x[static_cast<int>(packer_of(x.type, compute_))];
   // Rows are decoded to what is packed, or of a type that is packed as it is.
   const std::int64_t element_bytes = wide(x.type) ? bytes_of(x.type, 1) : compute_bytes_;
   const auto* from = static_cast<const char*>(args.x);
@@ -181,13 +180,12 @@ void BlockGemm::pack_tile(const BlockRows& rows, std::int64_t tile, char* packed
 /// A row tile as panels of 16 rows each, one after another.
 void BlockGemm::pack_x_panels(const PackXArgs& rows, char* out, Element packer) const {
   for (std::int64_t row = 0; row < rows.mr; row += panel_columns)
-    isa_.pack_panel[static_cast<int>(packer)](
-        {.rows = static_cast<const char*>(rows.x) + row * rows.ldx,
-         .stride = rows.ldx,
-         .count = std::clamp<long>(rows.rows - row, 0, panel_columns),
-         .k = rows.k,
-         .chunks = chunks_,
-         .out = out + row * chunks_ * chunk_elements * compute_bytes_});
+    isa_.pack_panel[static_cast<int>(packer)]({.rows = static_cast<const char*>(rows.x) + row * rows.ldx,
+                                               .stride = rows.ldx,
+                                               .count = std::clamp<long>(rows.rows - row, 0, panel_columns),
+                                               .k = rows.k,
+                                               .chunks = chunks_,
+                                               .out = out + row * chunks_ * chunk_elements * compute_bytes_});
 }
 
 /// 16 rows of a weight that is not in panels, decoded and then packed.
@@ -289,8 +287,7 @@ const float* BlockGemm::row_scales(const Block& block, std::int64_t tile) const 
 
 float* BlockGemm::sums_of(const Block& block, const Place& place) const {
   const std::int64_t padded = block.tiles.count() * tile_.mr;
-  return block.sums +
-         (place.panel * padded + place.tile * tile_.mr * width(block, place)) * panel_columns;
+  return block.sums + (place.panel * padded + place.tile * tile_.mr * width(block, place)) * panel_columns;
 }
 
 void BlockGemm::multiply_tile(const Block& block, const Place& place, const char* w,
@@ -306,17 +303,18 @@ void BlockGemm::multiply_tile(const Block& block, const Place& place, const char
                        .prefetch_x = isa_.rows_read_x_panels ? x_chunks_ahead : 0};
   if (!scaled_by_block_) return kernel(args);
   static_assert(block_scale_chunks == scaled_chunks);
-  const ScaledPanelEntry* scaled = find(isa_.scaled_panels, block.tiles.size(place.tile), width(block, place));
+  const ScaledPanelEntry* scaled =
+      find(isa_.scaled_panels, block.tiles.size(place.tile), width(block, place));
   if (scaled != nullptr)
     return scaled->run({.panel = args,
                         .row_scales = row_scales(block, place.tile) + depth.first / block_scale_chunks,
                         .row_stride = scale_columns_,
                         .column_scales = block.column_scales + place.panel * panel_columns,
                         .column_stride = block.panels * panel_columns});
-  const std::int64_t x_step = block_scale_chunks * chunk_elements * block.tiles.size(place.tile) * compute_bytes_;
-  const std::int64_t w_step =
-      block_scale_chunks * chunk_elements * panel_columns *
-      (in_place_ ? panel16_of(format_.w).element_bytes : compute_bytes_);
+  const std::int64_t x_step =
+      block_scale_chunks * chunk_elements * block.tiles.size(place.tile) * compute_bytes_;
+  const std::int64_t w_step = block_scale_chunks * chunk_elements * panel_columns *
+                              (in_place_ ? panel16_of(format_.w).element_bytes : compute_bytes_);
   const std::int64_t first = depth.first / block_scale_chunks;
   const std::int64_t count = ceil_div(depth.count, block_scale_chunks);
   // Sums are scaled a block later, beside the next block's products.
@@ -338,15 +336,14 @@ void BlockGemm::multiply_tile(const Block& block, const Place& place, const char
 /// Of block `i` from `first` on, counted in blocks of 128 of k.
 void BlockGemm::scale_sums(const Block& block, const Place& place, std::int64_t first, std::int64_t i,
                            const float* sums) const {
-  decode_.scale(
-      {.tile = sums,
-       .out = sums_of(block, place),
-       .rows = block.tiles.valid(place.tile),
-       .columns = width(block, place) * panel_columns,
-       .row_scale = row_scales(block, place.tile) + first + i,
-       .row_stride = scale_columns_,
-       .column_scale = block.column_scales + (i * block.panels + place.panel) * panel_columns,
-       .add = first + i > 0});
+  decode_.scale({.tile = sums,
+                 .out = sums_of(block, place),
+                 .rows = block.tiles.valid(place.tile),
+                 .columns = width(block, place) * panel_columns,
+                 .row_scale = row_scales(block, place.tile) + first + i,
+                 .row_stride = scale_columns_,
+                 .column_scale = block.column_scales + (i * block.panels + place.panel) * panel_columns,
+                 .add = first + i > 0});
 }
 
 BlockGemm::Block BlockGemm::accumulate(std::int64_t rows, const char* packed, const BlockWeight& weight,
@@ -361,9 +358,8 @@ BlockGemm::Block BlockGemm::accumulate(std::int64_t rows, const char* packed, co
   block.sums = reinterpret_cast<float*>(scratch);
   block.tile_sums = block.sums + padded_rows(rows) * block_columns_;
   block.panel_scratch = scratch + sums_bytes(rows);
-  block.row_scratch =
-      block.panel_scratch +
-      (packs_nothing() ? 0 : round_up(block_columns_ / panel_columns * block_stride_, 64));
+  block.row_scratch = block.panel_scratch +
+                      (packs_nothing() ? 0 : round_up(block_columns_ / panel_columns * block_stride_, 64));
   block.column_scales = reinterpret_cast<float*>(block.row_scratch + row_scratch_bytes());
   if (tile_.rows) {
     multiply_rows(block);

@@ -156,8 +156,9 @@ class BlockGemm {
     return std::min(tile_panels_, block.panels - place.panel);
   }
   std::int64_t padded_rows(std::int64_t rows) const { return ceil_div(rows, tile_.mr) * tile_.mr; }
-  /// Where a row tile's chunks from `chunk` on lie in packed rows: block of k after block of k, so that what a block
-  /// of weights meets lies together. `chunk` begins a block, or lies within one of a tile of `mr` rows.
+  /// Where a row tile's chunks from `chunk` on lie in packed rows: block of k after block of k, so that what
+  /// a block of weights meets lies together. `chunk` begins a block, or lies within one of a tile of `mr`
+  /// rows.
   std::int64_t x_offset(const RowTiles& tiles, std::int64_t tile, std::int64_t chunk) const;
   void pack_scales(const BlockRows& rows, std::int64_t tile, float* out) const;
   void pack_x_panels(const PackXArgs& rows, char* out, Element packer) const;

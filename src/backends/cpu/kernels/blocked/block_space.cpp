@@ -145,9 +145,8 @@ BlockTile default_tile(const KernelSet& set, const BlockWork& work) {
 double block_microseconds(const BlockWork& work, const BlockTile& tile) {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const MatrixShape& w = work.format.w;
-  const MachineRates machine =
-      machine_rates(tile.isa, bits(w.type) == 32 ? DataType::f32 : DataType::bf16,
-                                              std::max(tile.isa, work.level));
+  const MachineRates machine = machine_rates(tile.isa, bits(w.type) == 32 ? DataType::f32 : DataType::bf16,
+                                             std::max(tile.isa, work.level));
   const double rows = real(round_up(work.rows, tile.mr));
   const double weights = real(round_up(w.rows, tile.nr)) * real(w.columns);
   const double loads = 1.0 / real(tile.mr) + 16.0 / real(tile.nr) * 0.06;
@@ -158,13 +157,14 @@ double block_microseconds(const BlockWork& work, const BlockTile& tile) {
                       (tile.isa == Isa::scalar ? 0.2 : 1);
   const double blocks = real(ceil_div(w.columns, tile.kc));
   double carrying = rows * real(w.rows) * (blocks - 1) * 8 / 60e3;
-  // Sums that are scaled in k are carried from block to block of 128 anyway; weights had better stay beside them.
+  // Sums that are scaled in k are carried from block to block of 128 anyway; weights had better stay beside
+  // them.
   if (w.scale.type == ScaleType::f32 && w.scale.columns > 1) {
     constexpr double innermost_cache = 32 << 10;
     carrying = real(tile.nr * tile.kc) * 2 > innermost_cache ? 0.1 * multiplying : 0;
   }
-  // Rows that do not stay in an inner cache come from an outer one for each block of columns, those of a block of k
-  // for each register tile.
+  // Rows that do not stay in an inner cache come from an outer one for each block of columns, those of a
+  // block of k for each register tile.
   constexpr double inner_cache = 1e6;
   const double x_bytes = rows * real(w.columns) * 2;
   const double wide_blocks = real(ceil_div(w.rows, std::max(tile.nc, tile.nr)));

@@ -61,7 +61,8 @@ void decode_fp8_panel(const DecodePanelArgs& args) {
   }
 }
 
-/// Each byte in a dword: its low four bits lowest in the low half, its high four bits lowest in the high half.
+/// Each byte in a dword: its low four bits lowest in the low half, its high four bits lowest in the high
+/// half.
 inline __m512i codes_of_bytes(__m128i bytes) {
   const __m512i wide = _mm512_cvtepu8_epi32(bytes);
   return _mm512_or_si512(wide, _mm512_slli_epi32(wide, 12));
@@ -84,8 +85,7 @@ void decode_f4_row(const DecodeRowArgs& args) {
       values = decoder.decode(codes, F4Decoder::away(exponents));
     } else {
       const __m512 factor = powers_of_two(_mm_set1_epi8(static_cast<char>(exponent)));
-      values =
-          pairs_of_upper_halves(slow_f4(codes, factor), slow_f4(_mm512_srli_epi32(codes, 16), factor));
+      values = pairs_of_upper_halves(slow_f4(codes, factor), slow_f4(_mm512_srli_epi32(codes, 16), factor));
     }
     _mm512_storeu_si512(to, _mm512_maskz_mov_epi16(there, values));
   }
@@ -96,16 +96,17 @@ inline void decode_f4_chunk(const F4Decoder& decoder, const char* from, __m128i 
   const __m512i away = F4Decoder::away_of_columns(exponents);
   if (!F4Decoder::in_range(away)) {
     for (unsigned pair = 0; pair < 16; ++pair) {
-      const __m512i codes =
-          _mm512_srli_epi32(_mm512_loadu_si512(from + pair / 4 * 64), pair % 4 * 8);
+      const __m512i codes = _mm512_srli_epi32(_mm512_loadu_si512(from + pair / 4 * 64), pair % 4 * 8);
       const __m512 factors = powers_of_two(exponents);
-      _mm512_storeu_si512(to + pair * 64, pairs_of_upper_halves(slow_f4(codes, factors),
-                                                                slow_f4(_mm512_srli_epi32(codes, 4), factors)));
+      _mm512_storeu_si512(
+          to + pair * 64,
+          pairs_of_upper_halves(slow_f4(codes, factors), slow_f4(_mm512_srli_epi32(codes, 4), factors)));
     }
     return;
   }
   // The low half of each dword in both halves, the high one in both; then shifted to an element each.
-  const __m512i low = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13));
+  const __m512i low =
+      _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13));
   const __m512i high =
       _mm512_broadcast_i32x4(_mm_setr_epi8(2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15));
   const __m512i none_and_four = _mm512_set1_epi32(0x00040000);

@@ -79,8 +79,8 @@ struct Fp8Decoder {
   }
 };
 
-/// e2m1 as bf16 · 2^125, whose exponents leave room to take any e8m0 scale's distance from 252 away. Both zeros are
-/// +0: subtracting with saturation leaves them what they are.
+/// e2m1 as bf16 · 2^125, whose exponents leave room to take any e8m0 scale's distance from 252 away. Both
+/// zeros are +0: subtracting with saturation leaves them what they are.
 struct F4Words {
   alignas(64) unsigned short values[32];
 };
@@ -100,8 +100,8 @@ constexpr F4Words f4_words() {
   return words;
 }
 
-/// Scales within this are applied by subtraction: what lies below gives subnormals, what lies above more than bf16
-/// holds before the subtraction, 255 is NaN.
+/// Scales within this are applied by subtraction: what lies below gives subnormals, what lies above more than
+/// bf16 holds before the subtraction, 255 is NaN.
 constexpr unsigned least_f4_exponent = 2;
 constexpr unsigned largest_f4_exponent = 252;
 
@@ -112,7 +112,8 @@ struct F4Decoder {
 
   inline __attribute__((always_inline)) F4Decoder() { values = _mm512_load_si512(words.values); }
 
-  /// What a scale takes away: of e << 7 in each lane. Lanes that are out of range compare greater than most_away().
+  /// What a scale takes away: of e << 7 in each lane. Lanes that are out of range compare greater than
+  /// most_away().
   static inline __attribute__((always_inline)) __m512i away(__m512i exponents) {
     return _mm512_sub_epi16(_mm512_set1_epi16(static_cast<short>(largest_f4_exponent << 7)), exponents);
   }
@@ -149,9 +150,10 @@ struct Exponents {
   }
 };
 
-/// Scales [first, first + 16) as far as they are there; missing ones and those of missing rows are 1. Bytes to columns
-/// within four rows, then dwords between the four fours.
-inline __attribute__((always_inline)) void load_exponents(const StreamScaleArgs& args, long first, Exponents& out) {
+/// Scales [first, first + 16) as far as they are there; missing ones and those of missing rows are 1. Bytes
+/// to columns within four rows, then dwords between the four fours.
+inline __attribute__((always_inline)) void load_exponents(const StreamScaleArgs& args, long first,
+                                                          Exponents& out) {
   const __m512i by_column = _mm512_setr_epi32(
       0x30201000, 0x31211101, 0x32221202, 0x33231303, 0x34241404, 0x35251505, 0x36261606, 0x37271707,
       0x38281808, 0x39291909, 0x3a2a1a0a, 0x3b2b1b0b, 0x3c2c1c0c, 0x3d2d1d0d, 0x3e2e1e0e, 0x3f2f1f0f);
@@ -165,9 +167,8 @@ inline __attribute__((always_inline)) void load_exponents(const StreamScaleArgs&
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       const long row = four * 4 + i;
-      rows[i] = row < args.rows
-                    ? _mm_mask_loadu_epi8(ones, there, args.exponents + row * args.stride + first)
-                    : ones;
+      rows[i] = row < args.rows ? _mm_mask_loadu_epi8(ones, there, args.exponents + row * args.stride + first)
+                                : ones;
     }
     __m512i joined = _mm512_castsi128_si512(rows[0]);
     joined = _mm512_inserti32x4(joined, rows[1], 1);

@@ -30,8 +30,8 @@ struct PanelArgs {
 };
 using PanelKernel = void (*)(const PanelArgs&);
 
-/// As above of bf16, but every sum over 4 chunks is scaled before it is added: sums of row m and column n in block b by
-/// row_scales[m · row_stride + b] · column_scales[b · column_stride + n].
+/// As above of bf16, but every sum over 4 chunks is scaled before it is added: sums of row m and column n in
+/// block b by row_scales[m · row_stride + b] · column_scales[b · column_stride + n].
 struct ScaledPanelArgs {
   PanelArgs panel;  // chunks of any number of blocks; the last one may be cut short
   const float* row_scales;

@@ -28,7 +28,8 @@ inline constexpr long integer_x_bytes = 32;  // of a packed row's step: int8
 inline constexpr long decoded_x_bytes = 64;  // … fp8 as bf16, fp4 as bytes of even and of odd elements
 inline constexpr long wide_x_bytes = 128;    // … fp4 as bf16
 
-/// e8m0 scales of rows of a weight, `count` each, as float32 [count][16]: of up to 16 rows, missing ones get 1.
+/// e8m0 scales of rows of a weight, `count` each, as float32 [count][16]: of up to 16 rows, missing ones
+/// get 1.
 struct StreamScaleArgs {
   const unsigned char* exponents;
   long stride;
@@ -51,7 +52,8 @@ struct StreamArgs {
   const float* x_scales;  // block fp8, fp4: [scale][mr]
   const float* w_scales;  // block fp8: [scale]; fp4: [panel][scale][16], panels w_scale_stride floats apart
   long w_scale_stride;
-  const StreamScaleArgs* w_exponents;  // fp4 of tile units: of all columns, from the first step on; out is not used
+  const StreamScaleArgs*
+      w_exponents;  // fp4 of tile units: of all columns, from the first step on; out is not used
 };
 using StreamKernel = void (*)(const StreamArgs&);
 
@@ -64,7 +66,7 @@ struct StreamPackArgs {
   long bytes;
   long steps;
   void* out;
-  int* start;  // int8: [mr]; fp4: [scale][mr]; not written for fp8 and tile units
+  int* start;                      // int8: [mr]; fp4: [scale][mr]; not written for fp8 and tile units
   const unsigned char* exponents;  // fp4 of tile units: e8m0 scales from the first step on
   long exponent_stride;            // from row to row
 };
@@ -80,7 +82,8 @@ struct StreamKernels {
   int counts[streamed_types];
   StreamPack pack[streamed_types];
   StreamScales scales;
-  bool scales_packed_f4;  // packed x of fp4 has its scales: w_exponents are read, not start, x_scales, w_scales
+  bool scales_packed_f4;  // packed x of fp4 has its scales: w_exponents are read, not start, x_scales,
+                          // w_scales
 };
 
 #if defined(GEMMTUNE_X86_KERNELS)

@@ -104,8 +104,8 @@ void tile_panel_kernel(const PanelArgs& args) {
 
 /// Scaled sums of `rows` rows into c: sums and c are dense, tiles_n panels wide.
 template <int tiles_n>
-inline __attribute__((always_inline)) void add_scaled_rows(const ScaledPanelArgs& args, long block, long first,
-                                                           long rows, const float* sums) {
+inline __attribute__((always_inline)) void add_scaled_rows(const ScaledPanelArgs& args, long block,
+                                                           long first, long rows, const float* sums) {
   const float* columns = args.column_scales + block * args.column_stride;
   const bool add = args.panel.accumulate || block > 0;
   for (long row = first; row < first + rows; ++row) {
@@ -136,16 +136,18 @@ void scaled_tile_kernel(const ScaledPanelArgs& args) {
         [&](auto m, auto n) { Tile::template zero<decltype(m)::get * tiles_n + decltype(n)::get>(); });
     for (long chunk = 0; chunk < scaled_chunks; ++chunk) {
       if (block * scaled_chunks + chunk < args.panel.chunks) {
-        tile_step<Tile, TilesOfPairs, tiles_m, tiles_n>(x, w, args.panel.w_stride, args.panel.prefetch, x_ahead);
+        tile_step<Tile, TilesOfPairs, tiles_m, tiles_n>(x, w, args.panel.w_stride, args.panel.prefetch,
+                                                        x_ahead);
         x += tiles_m * tile_bytes;
         w += tile_bytes;
       }
-      if (block > 0) add_scaled_rows<tiles_n>(args, block - 1, chunk * quarter, quarter, sums[(block - 1) % 2]);
+      if (block > 0)
+        add_scaled_rows<tiles_n>(args, block - 1, chunk * quarter, quarter, sums[(block - 1) % 2]);
     }
     char* to = reinterpret_cast<char*>(sums[block % 2]);
     for_tiles<tiles_m, tiles_n>([&](auto m, auto n) {
-      Tile::template store<decltype(m)::get * tiles_n + decltype(n)::get>(to + m.get * 16 * c_stride + n.get * 64,
-                                                                          c_stride);
+      Tile::template store<decltype(m)::get * tiles_n + decltype(n)::get>(
+          to + m.get * 16 * c_stride + n.get * 64, c_stride);
     });
   }
   add_scaled_rows<tiles_n>(args, blocks - 1, 0, rows, sums[(blocks - 1) % 2]);

@@ -1,7 +1,7 @@
-// Weights of small types that stream by a tile unit: a tile of weights (32 elements of k, 16 columns) is decoded to bf16
-// into memory that stays in the inner cache and multiplied from there, while the next one is decoded. Each byte is
-// decoded once for all rows of x. Over a tile unit as tile_kernels.h; requires vector_avx512.h, stream_fp8.h and
-// VBMI.
+// Weights of small types that stream by a tile unit: a tile of weights (32 elements of k, 16 columns) is
+// decoded to bf16 into memory that stays in the inner cache and multiplied from there, while the next one is
+// decoded. Each byte is decoded once for all rows of x. Over a tile unit as tile_kernels.h; requires
+// vector_avx512.h, stream_fp8.h and VBMI.
 #pragma once
 
 #include "backends/cpu/kernels/isa/stream.h"
@@ -10,11 +10,8 @@
 namespace gemmtune::cpu {
 namespace {
 
-/// Into the second cache: the inner one would wait for memory with all the lines that it can ask for.
-inline __attribute__((always_inline)) void fetch(const char* line) { __builtin_prefetch(line, 0, 2); }
-
-/// A format decodes `stored_bytes` of a panel into a tile. Rows 0-7 of an fp8 tile are elements (0, 2) of each dword
-/// of k, rows 8-15 elements (1, 3): pack_fp8's order.
+/// A format decodes `stored_bytes` of a panel into a tile. Rows 0-7 of an fp8 tile are elements (0, 2) of
+/// each dword of k, rows 8-15 elements (1, 3): pack_fp8's order.
 template <typename Type, bool block_scaled>
 struct TileOfFp8 {
   static constexpr long stored_bytes = 512;
@@ -26,7 +23,7 @@ struct TileOfFp8 {
   inline __attribute__((always_inline)) void decode(const char* from, long ahead, __m128i, char* tile) const {
 #pragma GCC unroll 8
     for (int line = 0; line < 8; ++line) {
-      fetch(from + line * 64 + ahead);
+      __builtin_prefetch(from + line * 64 + ahead);
       __m512i even;
       __m512i odd;
       decoder.decode(_mm512_loadu_si512(from + line * 64), even, odd);
@@ -51,7 +48,7 @@ struct TileOfF4 {
       return decode_slowly(from, exponents, tile);
 #pragma GCC unroll 4
     for (int line = 0; line < 4; ++line) {
-      fetch(from + line * 64 + ahead);
+      __builtin_prefetch(from + line * 64 + ahead);
       const __m512i codes = _mm512_loadu_si512(from + line * 64);
       _mm512_store_si512(tile + line * 64, decoder.decode(codes, away));
       _mm512_store_si512(tile + line * 64 + 256, decoder.decode(_mm512_srli_epi16(codes, 4), away));
@@ -108,8 +105,8 @@ inline void pack_f4_tiles(const StreamPackArgs& args) {
 }
 
 /// 16 scales of a panel's columns from scale `first` on.
-inline __attribute__((always_inline)) void load_panel_exponents(const StreamScaleArgs& all, long panel, long first,
-                                                                Exponents& out) {
+inline __attribute__((always_inline)) void load_panel_exponents(const StreamScaleArgs& all, long panel,
+                                                                long first, Exponents& out) {
   load_exponents({.exponents = all.exponents + panel * panel_columns * all.stride,
                   .stride = all.stride,
                   .rows = all.rows - panel * panel_columns,
@@ -157,7 +154,8 @@ void tile_stream_kernel(const StreamArgs& args) {
     }
   };
   const auto multiply = [&](long at) __attribute__((always_inline)) {
-    tile_step<Tile, TilesOfPairs, tiles_m, panels>(x + at * x_bytes, decoded[at % 2][0], tile_bytes, 0, x_ahead);
+    tile_step<Tile, TilesOfPairs, tiles_m, panels>(x + at * x_bytes, decoded[at % 2][0], tile_bytes, 0,
+                                                   x_ahead);
   };
   const auto zero = [&]() __attribute__((always_inline)) {
     for_tiles<tiles_m, panels>(

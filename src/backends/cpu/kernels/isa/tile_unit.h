@@ -1,5 +1,5 @@
-// AMX's tile instructions as tile_kernels.h wants them. They are written as assembly: the compiler's own wrappers
-// take literal tile numbers only, and in GCC 12 they do not say that they read or write memory.
+// AMX's tile instructions as tile_kernels.h wants them. They are written as assembly: the compiler's own
+// wrappers take literal tile numbers only, and in GCC 12 they do not say that they read or write memory.
 #pragma once
 
 namespace gemmtune::cpu {

@@ -105,9 +105,8 @@ class MoeFamily final : public KernelFamily {
     const BlockTile tile = tile_of(config);
     const MoeFormats formats = moe_formats(set_, tile.isa, problem);
     const std::int64_t rows = std::min(usual_rows(problem), config.number("bm", 32));
-    const double a_block =
-        block_microseconds({formats.first, rows, set_.level}, tile) +
-        block_microseconds({formats.second, rows, set_.level}, tile);
+    const double a_block = block_microseconds({formats.first, rows, set_.level}, tile) +
+                           block_microseconds({formats.second, rows, set_.level}, tile);
     const auto blocks = static_cast<double>(ceil_div(routed_pairs(problem), rows));
     const bool few = config.number("st", 2) == 1 && blocks < 2 * threads_;
     return a_block * blocks / (few ? 1 : worthwhile_threads(problem, threads_));

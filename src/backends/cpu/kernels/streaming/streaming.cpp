@@ -150,8 +150,8 @@ double StreamingFamily::cost(const Problem& problem, const StreamingSettings& se
   const std::int64_t passes = ceil_div(problem.m, settings.mr);
   const double weights = real(weight_bytes(problem));
   // Instructions a line of 64 bytes: decoding, then the rows' products; two a cycle of a third of a
-  // nanosecond. A tile unit multiplies 16 rows of a line in 2 cycles (fp8) or 4; beside it cores multiply bf16 in
-  // vectors at half the rate.
+  // nanosecond. A tile unit multiplies 16 rows of a line in 2 cycles (fp8) or 4; beside it cores multiply
+  // bf16 in vectors at half the rate.
   const bool f4 = problem.x_type == DataType::f4_e2m1;
   const bool i8 = problem.x_type == DataType::i8;
   double decoding = i8 ? 1 : f4 ? 4 : 8;

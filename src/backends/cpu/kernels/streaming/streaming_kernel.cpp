@@ -37,7 +37,9 @@ class StreamingKernel final : public Kernel {
     steps_ = panel_.padded_k() / step_bytes;
     const std::int64_t step_elements = type_ == Streamed::f4_e2m1 ? 2 * step_bytes : step_bytes;
     kc_steps_ = std::min(round_up(ceil_div(settings.kc, step_elements), steps_of_scale), steps_);
-    row_step_bytes_ = type_ == Streamed::i8 ? integer_x_bytes : packs_f4_scales() ? wide_x_bytes : decoded_x_bytes;
+    row_step_bytes_ = type_ == Streamed::i8 ? integer_x_bytes
+                      : packs_f4_scales()   ? wide_x_bytes
+                                            : decoded_x_bytes;
     if (type_ == Streamed::f4_e2m1) scales_ = steps_ * scales_of_step;
     if (is_block_scaled(type_)) scales_ = ceil_div(steps_, steps_of_scale);
     tiles_at_once_ = std::min(std::max<std::int64_t>(rows_at_once / settings.mr, 1), tiles_.count());
@@ -90,7 +92,8 @@ class StreamingKernel final : public Kernel {
     take(rows * steps_ * row_step_bytes_);
     start_at_ = take(rows * std::max<std::int64_t>(scales_, 1) * 4);
     x_scales_at_ = take(rows * scales_ * 4);
-    w_scale_bytes_ = type_ == Streamed::f4_e2m1 && !packs_f4_scales() ? panels_ * scales_ * panel_columns * 4 : 0;
+    w_scale_bytes_ =
+        type_ == Streamed::f4_e2m1 && !packs_f4_scales() ? panels_ * scales_ * panel_columns * 4 : 0;
     w_scales_at_ = take(threads_ * w_scale_bytes_);
     sums_at_ = take(threads_ * sums_bytes());
   }
@@ -150,10 +153,9 @@ class StreamingKernel final : public Kernel {
       const std::int64_t row = (tile * tiles_.mr + std::min(m, tiles_.valid(tile) - 1)) * there;
       for (std::int64_t scale = 0; scale < scales_; ++scale) {
         const std::int64_t at = row + std::min(scale, there - 1);
-        out[scale * mr + m] =
-            type_ == Streamed::f4_e2m1
-                ? e8m0_to_f32(x_exponents(call, 0)[at]) * f4_unit
-                : static_cast<const float*>(call.operands.x_scale)[at];
+        out[scale * mr + m] = type_ == Streamed::f4_e2m1
+                                  ? e8m0_to_f32(x_exponents(call, 0)[at]) * f4_unit
+                                  : static_cast<const float*>(call.operands.x_scale)[at];
       }
     }
   }
