@@ -13,6 +13,7 @@ target_compile_options(gemmtune_cpu_isa PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O3> -W
 add_library(gemmtune_cpu_kernels STATIC
             ${gemmtune_kernels_folder}/../isa.cpp ${gemmtune_kernels_folder}/kernel_set.cpp
             ${gemmtune_kernels_folder}/blocked/block_format.cpp ${gemmtune_kernels_folder}/blocked/block_gemm.cpp
+            ${gemmtune_kernels_folder}/blocked/block_pack.cpp
             ${gemmtune_kernels_folder}/blocked/block_space.cpp ${gemmtune_kernels_folder}/blocked/blocked_family.cpp
             ${gemmtune_kernels_folder}/blocked/blocked_kernel.cpp
             ${gemmtune_kernels_folder}/moe/moe_family.cpp ${gemmtune_kernels_folder}/moe/moe_kernel.cpp
