@@ -19,13 +19,30 @@ static __device__ inline unsigned remote_address(unsigned address, int block) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(block));
   return remote;
 }
+// Says that a place in shared memory was read by the matrix unit, whose reads have ended. Ordinary writes are not released to the
+// cluster: that would be a fence of the whole device, for each stage and warp.
 static __device__ inline void barrier_arrive_at(unsigned barrier, int block) {
-  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(remote_address(barrier, block)) : "memory");
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(remote_address(barrier, block)) : "memory");
 }
 static __device__ inline void barrier_arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+// For what the copy engine wrote and for places that were read.
 static __device__ inline void barrier_wait(unsigned barrier, unsigned parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra finished;\n"
+      "bra again;\n"
+      "finished:\n"
+      "}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+// For what other blocks of the cluster wrote; it also empties the first-level cache.
+static __device__ inline void barrier_wait_for_cluster(unsigned barrier, unsigned parity) {
   asm volatile(
       "{\n"
       ".reg .pred done;\n"

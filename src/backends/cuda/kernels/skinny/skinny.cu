@@ -314,7 +314,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 32) skinny(const __grid
   if (blocks == 1) {
     asm volatile("bar.sync 1, 128;" ::: "memory");
   } else {
-    barrier_wait(at.arrived, 0);
+    barrier_wait_for_cluster(at.arrived, 0);
   }
   finish(a, (const float*)(memory + (at.exchange - base)), row, rank, blocks, scale);
 }

@@ -325,7 +325,7 @@ static __device__ __forceinline__ void consume(const Arguments& a, const Layout&
     // One tile a cluster. The others' barriers exist from here on.
     cluster_wait();
     send(d, at, row, part.rank, a.split);
-    barrier_wait(at.arrived, 0);
+    barrier_wait_for_cluster(at.arrived, 0);
     add_and_store(a, sums, tile, part.rank, scale);
     return;
 #else
