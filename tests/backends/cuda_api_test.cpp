@@ -35,9 +35,11 @@ TEST(CudaApi, DriverValues) {
   EXPECT_EQ(api::launch_attribute_programmatic, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
   EXPECT_EQ(api::tensor_uint8, CU_TENSOR_MAP_DATA_TYPE_UINT8);
   EXPECT_EQ(api::tensor_uint16, CU_TENSOR_MAP_DATA_TYPE_UINT16);
+  EXPECT_EQ(api::tensor_uint32, CU_TENSOR_MAP_DATA_TYPE_UINT32);
   EXPECT_EQ(api::tensor_interleave_none, CU_TENSOR_MAP_INTERLEAVE_NONE);
   EXPECT_EQ(api::tensor_swizzle_128, CU_TENSOR_MAP_SWIZZLE_128B);
-  EXPECT_EQ(api::tensor_promote_256, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
+  EXPECT_EQ(api::tensor_swizzle_none, CU_TENSOR_MAP_SWIZZLE_NONE);
+  EXPECT_EQ(api::tensor_promote_128, CU_TENSOR_MAP_L2_PROMOTION_L2_128B);
   EXPECT_EQ(api::tensor_fill_zero, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   EXPECT_EQ(api::location_device, CU_MEM_LOCATION_TYPE_DEVICE);
   EXPECT_EQ(api::allocation_pinned, CU_MEM_ALLOCATION_TYPE_PINNED);

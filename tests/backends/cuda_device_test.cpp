@@ -92,6 +92,10 @@ void expect_right(const KernelFamily& family, const Problem& problem, const std:
   options.reference_threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   auto gate = CorrectnessGate::make(*gpu(), problem, options);
   ASSERT_TRUE(gate.ok()) << gate.message();
+  std::vector<Candidate> candidates;
+  for (const Config& config : configs)
+    candidates.push_back({std::string(family.name()), family.revision(), config});
+  gpu()->compile_ahead(problem, candidates);
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::vector<std::string> names;
   for (const Config& config : configs) {
@@ -213,14 +217,14 @@ TEST_F(CudaDevice, APackedWeightHasAFallbackForEveryM) {
 }
 
 /// Each way through the kernel at least twice: tiles, warpgroups, turns, both orders of the operands,
-/// clusters that share and clusters that divide k.
+/// clusters that share along one side or both, that divide k, that do both.
 std::vector<Config> wgmma_configs(const KernelFamily& family, const Problem& problem) {
   const char* names[] = {
       "wgmma_r1_sw0_ta64_tb64_wg1_turn0_ks1_ca1_cb1_c1_ring112",
       "wgmma_r1_sw0_ta128_tb128_wg2_turn0_ks1_ca1_cb1_c1_ring226",
       "wgmma_r1_sw0_ta128_tb256_wg2_turn0_ks1_ca2_cb1_c1_ring226",
-      "wgmma_r1_sw0_ta256_tb96_wg2_turn0_ks1_ca1_cb2_c1_ring226",
-      "wgmma_r1_sw0_ta128_tb96_wg2_turn1_ks1_ca2_cb1_c1_ring226",
+      "wgmma_r1_sw0_ta256_tb80_wg2_turn0_ks1_ca1_cb2_c1_ring226",
+      "wgmma_r1_sw0_ta128_tb80_wg2_turn1_ks1_ca2_cb1_c1_ring226",
       "wgmma_r1_sw0_ta64_tb256_wg2_turn1_ks1_ca1_cb2_c1_ring226",
       "wgmma_r1_sw0_ta64_tb96_wg1_turn0_ks2_ca1_cb1_c3_ring226",
       "wgmma_r1_sw0_ta128_tb128_wg2_turn0_ks1_ca1_cb1_c8_ring226",
@@ -233,6 +237,15 @@ std::vector<Config> wgmma_configs(const KernelFamily& family, const Problem& pro
       "wgmma_r1_sw1_ta128_tb128_wg2_turn0_ks1_ca1_cb1_c5_ring226",
       "wgmma_r1_sw1_ta64_tb128_wg2_turn1_ks1_ca1_cb2_c1_ring226",
       "wgmma_r1_sw1_ta128_tb96_wg2_turn0_ks1_ca1_cb2_c1_ring226",
+      "wgmma_r1_sw0_ta128_tb112_wg2_turn0_ks1_ca2_cb4_c1_ring226",
+      "wgmma_r1_sw0_ta64_tb48_wg1_turn0_ks2_ca1_cb8_c1_ring112",
+      "wgmma_r1_sw0_ta64_tb176_wg2_turn1_ks1_ca2_cb2_c1_ring226",
+      "wgmma_r1_sw0_ta128_tb240_wg2_turn0_ks1_ca2_cb2_c1_ring226_pdl1",
+      "wgmma_r1_sw0_ta128_tb128_wg2_turn0_ks1_ca2_cb1_c4_ring226",
+      "wgmma_r1_sw0_ta128_tb80_wg2_turn0_ks1_ca2_cb2_c2_ring226_pdl1",
+      "wgmma_r1_sw1_ta64_tb64_wg1_turn0_ks1_ca4_cb1_c2_ring226_pdl1",
+      "wgmma_r1_sw1_ta128_tb128_wg2_turn0_ks1_ca8_cb1_c1_ring226",
+      "wgmma_r1_sw1_ta64_tb48_wg1_turn0_ks2_ca2_cb2_c2_ring112",
   };
   const Space space = family.space(problem);
   std::vector<Config> configs{family.default_config(problem)};

@@ -116,8 +116,10 @@ TEST(WgmmaPlan, RefusesBeforeItCompiles) {
   EXPECT_THAT(refusal(problem, "sw0_ta64_tb128_wg2_ring226"), HasSubstr("less than 64 rows"));
   EXPECT_THAT(refusal(problem, "sw0_ta256_tb256_wg2_ring226"), HasSubstr("registers"));
   EXPECT_THAT(refusal(problem, "sw0_ta128_tb128_wg1_turn1_ring226"), HasSubstr("two warpgroups"));
-  EXPECT_THAT(refusal(problem, "sw0_ta128_tb128_wg2_ca2_cb2_ring226"), HasSubstr("one of c, ca and cb"));
-  EXPECT_THAT(refusal(problem, "sw0_ta128_tb128_wg2_ca2_c2_ring226"), HasSubstr("one of c, ca and cb"));
+  EXPECT_EQ(refusal(problem, "sw0_ta128_tb128_wg2_ca2_cb2_c2_ring226"), "");
+  EXPECT_THAT(refusal(problem, "sw0_ta128_tb128_wg2_ca4_cb4_ring226"), HasSubstr("more than eight blocks"));
+  EXPECT_THAT(refusal(problem, "sw0_ta128_tb128_wg2_ca4_c3_ring226"), HasSubstr("more than eight blocks"));
+  EXPECT_THAT(refusal(problem, "sw0_ta128_tb112_wg2_ca4_ring226"), HasSubstr("a part of eight rows"));
   EXPECT_THAT(refusal(problem, "sw0_ta64_tb128_wg2_turn1_c2_ring226"), HasSubstr("turn does not go with c"));
   EXPECT_THAT(refusal(problem, "sw0_ta256_tb128_wg2_turn0_ring226"), HasSubstr("more registers"));
   EXPECT_THAT(refusal(problem, "sw1_ta64_tb16_wg1_c4_ring112"), HasSubstr("eight rows"));
@@ -172,13 +174,14 @@ TEST(WgmmaPlan, WhatIsCompiledDependsOnTheTileAlone) {
 
 TEST(WgmmaPlan, OneInstructionNamesAllItsRegisters) {
   const std::string text = multiply_source(DataType::bf16, 16);
-  EXPECT_THAT(text,
-              HasSubstr("m64n16k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, 1, 1, 1, 0, 0;"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("m64n16k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, kept, 1, 1, 0, 0;}"));
   EXPECT_THAT(text, HasSubstr("\"+f\"(d[7])"));
   EXPECT_THAT(text, testing::Not(HasSubstr("d[8]")));
   const std::string small = multiply_source(DataType::f8_e4m3fn, 256);
   EXPECT_THAT(small, HasSubstr("m64n256k32.f32.e4m3.e4m3"));
-  EXPECT_THAT(small, HasSubstr("}, %128, %129, 1, 1, 1;"));
+  EXPECT_THAT(small, HasSubstr("}, %128, %129, kept, 1, 1;}"));
   EXPECT_EQ(std::count(small.begin(), small.end(), '\n'), 2);
 }
 

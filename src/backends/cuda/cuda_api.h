@@ -75,9 +75,11 @@ struct alignas(128) TensorMap {
 // CUtensorMapDataType and its neighbours
 inline constexpr int tensor_uint8 = 0;
 inline constexpr int tensor_uint16 = 1;
+inline constexpr int tensor_uint32 = 2;
 inline constexpr int tensor_interleave_none = 0;
+inline constexpr int tensor_swizzle_none = 0;
 inline constexpr int tensor_swizzle_128 = 3;
-inline constexpr int tensor_promote_256 = 3;
+inline constexpr int tensor_promote_128 = 2;
 inline constexpr int tensor_fill_zero = 0;
 
 struct MemoryLocation {
@@ -152,7 +154,8 @@ struct Driver {
   Result (*memory_unmap)(DevicePointer, std::size_t);
   Result (*memory_access)(DevicePointer, std::size_t, const MemoryAccess*, std::size_t);
   Result (*memory_granularity)(std::size_t*, const MemoryProperties*, int);
-  // Hopper's copy engine; null where the driver is older.
+  // For Hopper's clusters and copy engine; null where the driver is older.
+  Result (*most_clusters)(int*, Function, const LaunchConfig*);
   Result (*tensor_map)(TensorMap*, int, std::uint32_t, void*, const std::uint64_t*, const std::uint64_t*,
                        const std::uint32_t*, const std::uint32_t*, int, int, int, int);
 };

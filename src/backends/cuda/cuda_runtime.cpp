@@ -47,9 +47,34 @@ class CudaProgram final : public gpu::Program {
     return {};
   }
 
+  int clusters_at_once(const gpu::LaunchShape& shape) const override {
+    if (runtime_.driver().most_clusters == nullptr) return 0;
+    runtime_.enter();
+    Attributes attributes{};
+    gpu::LaunchShape one = shape;
+    one.grid = {std::max(1U, shape.cluster), 1, 1};
+    const api::LaunchConfig config = config_of(one, attributes);
+    int clusters = 0;
+    return runtime_.driver().most_clusters(&clusters, function_, &config) == api::success ? clusters : 0;
+  }
+
   Status launch(const gpu::LaunchShape& shape, void** arguments, Stream stream) const override {
     runtime_.enter();
-    std::array<api::LaunchAttribute, 2> attributes{};
+    Attributes attributes{};
+    api::LaunchConfig config = config_of(shape, attributes);
+    config.stream = runtime_.stream_of(stream);
+    const api::Result result = runtime_.driver().launch(&config, function_, arguments, nullptr);
+    if (result == api::success) return {};
+    return driver_status(
+        result, fmt::format("launch of {}x{}x{} blocks of {} threads, {} bytes of shared memory",
+                            shape.grid[0], shape.grid[1], shape.grid[2], shape.threads, shape.shared_bytes));
+  }
+
+ private:
+  using Attributes = std::array<api::LaunchAttribute, 2>;
+
+  /// `attributes` has to outlive it.
+  static api::LaunchConfig config_of(const gpu::LaunchShape& shape, Attributes& attributes) {
     unsigned count = 0;
     if (shape.cluster > 1) {
       api::LaunchAttribute& cluster = attributes[count++];
@@ -67,17 +92,11 @@ class CudaProgram final : public gpu::Program {
     config.block[0] = shape.threads;
     config.block[1] = config.block[2] = 1;
     config.shared_bytes = static_cast<unsigned>(shape.shared_bytes);
-    config.stream = runtime_.stream_of(stream);
     config.attributes = attributes.data();
     config.attribute_count = count;
-    const api::Result result = runtime_.driver().launch(&config, function_, arguments, nullptr);
-    if (result == api::success) return {};
-    return driver_status(
-        result, fmt::format("launch of {}x{}x{} blocks of {} threads, {} bytes of shared memory",
-                            shape.grid[0], shape.grid[1], shape.grid[2], shape.threads, shape.shared_bytes));
+    return config;
   }
 
- private:
   const CudaRuntime& runtime_;
   gpu::Resources resources_;
   api::Module module_ = nullptr;

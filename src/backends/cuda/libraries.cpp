@@ -135,6 +135,7 @@ Opened<api::Driver> open_driver() {
   // Not every driver that is otherwise good enough has it.
   if (const auto library = SharedLibrary::open({"libcuda.so.1"}); library.ok()) {
     (void)library->find("cuTensorMapEncodeTiled", opened.functions.tensor_map);
+    (void)library->find("cuOccupancyMaxActiveClusters", opened.functions.most_clusters);
   }
   return opened;
 }

@@ -16,13 +16,18 @@ Status encode(const api::Driver& driver, const MatrixBox& box, api::TensorMap& m
   const std::uint64_t sizes[] = {static_cast<std::uint64_t>(box.columns),
                                  static_cast<std::uint64_t>(box.rows)};
   const std::uint64_t strides[] = {static_cast<std::uint64_t>(box.row_bytes)};
-  const std::uint32_t extent[] = {static_cast<std::uint32_t>(128 / box.element_bytes),
+  const std::int64_t whole = 128 / box.element_bytes;
+  const std::int64_t across = box.box_columns > 0 ? box.box_columns : whole;
+  const std::uint32_t extent[] = {static_cast<std::uint32_t>(across),
                                   static_cast<std::uint32_t>(box.box_rows)};
   const std::uint32_t steps[] = {1, 1};
-  const int type = box.element_bytes == 1 ? api::tensor_uint8 : api::tensor_uint16;
+  const int type = box.element_bytes == 1   ? api::tensor_uint8
+                   : box.element_bytes == 2 ? api::tensor_uint16
+                                            : api::tensor_uint32;
   const api::Result result = driver.tensor_map(
       &map, type, 2, const_cast<void*>(box.data), sizes, strides, extent, steps, api::tensor_interleave_none,
-      api::tensor_swizzle_128, api::tensor_promote_256, api::tensor_fill_zero);
+      across == whole ? api::tensor_swizzle_128 : api::tensor_swizzle_none, api::tensor_promote_128,
+      api::tensor_fill_zero);
   return driver_status(result, "cuTensorMapEncodeTiled");
 }
 

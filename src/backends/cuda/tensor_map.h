@@ -8,15 +8,17 @@
 
 namespace gemmtune::cuda {
 
-/// Row-major [rows, columns] of 1- or 2-byte elements; a box is box_rows x 128 bytes, written to shared
-/// memory with the swizzle of 128 bytes. What of a box lies outside of the matrix reads as zero.
+/// Row-major [rows, columns] of 1-, 2- or 4-byte elements; a box is box_rows x box_columns. Where that is 128
+/// bytes wide, it lies in shared memory with the swizzle of 128 bytes, else row behind row. What of a box
+/// lies outside of the matrix reads as zero and is not written.
 struct MatrixBox {
   const void* data = nullptr;  // 16-byte aligned
   int element_bytes = 2;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  std::int64_t row_bytes = 0;  // a multiple of 16
-  std::int64_t box_rows = 0;   // ≤ 256
+  std::int64_t row_bytes = 0;    // a multiple of 16
+  std::int64_t box_rows = 0;     // ≤ 256
+  std::int64_t box_columns = 0;  // ≤ 128 bytes; 0: 128 bytes
 };
 
 /// `unsupported` where the matrix is not aligned as the engine needs it.

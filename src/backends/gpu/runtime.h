@@ -57,6 +57,11 @@ class Program {
   virtual const Resources& resources() const = 0;
   /// Allows launches to ask for this much dynamic shared memory. Called before the first launch.
   virtual Status reserve_shared(std::size_t bytes) = 0;
+  /// How many clusters of such a launch run at the same time (its grid is not looked at). 0: not known.
+  virtual int clusters_at_once(const LaunchShape& shape) const {
+    (void)shape;
+    return 0;
+  }
   /// Enqueues. `arguments` points at each argument's value, in order.
   virtual Status launch(const LaunchShape& shape, void** arguments, Stream stream) const = 0;
 };

@@ -3,6 +3,16 @@
 #define PIECE_BYTES 128  // of k, in one row: as wide as the swizzle
 #define PIECE_ELEMENTS (PIECE_BYTES / (int)sizeof(element))
 
+// Whether loads say how long the second-level cache should keep what they get. That pays where the weight is read once; else it
+// costs a few percent.
+#if HINTS
+#define CACHE_HINT ".L2::cache_hint"
+#define POLICY(operand) ", %" #operand
+#else
+#define CACHE_HINT
+#define POLICY(operand)
+#endif
+
 struct alignas(128) TensorMap {
   unsigned long long opaque[16];
 };
@@ -19,10 +29,10 @@ static __device__ inline unsigned remote_address(unsigned address, int block) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(block));
   return remote;
 }
-// Says that a place in shared memory was read by the matrix unit, whose reads have ended. Ordinary writes are not released to the
-// cluster: that would be a fence of the whole device, for each stage and warp.
-static __device__ inline void barrier_arrive_at(unsigned barrier, int block) {
-  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(remote_address(barrier, block)) : "memory");
+// Says to a block of the cluster (`barrier`: a remote_address) that a place was read by the matrix unit, whose reads have ended.
+// Ordinary writes are not released to the cluster: that would be a fence of the whole device, for each stage and warp.
+static __device__ inline void barrier_arrive_at(unsigned barrier) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 static __device__ inline void barrier_arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
@@ -55,7 +65,14 @@ static __device__ inline void barrier_wait_for_cluster(unsigned barrier, unsigne
       "r"(parity)
       : "memory");
 }
-static __device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+// Releases nothing: who initialized barriers has said so with fence.mbarrier_init. A release is a fence of the whole device.
+static __device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+// One lane of a whole warp. (Where the compiler knows that one thread goes on alone, addresses need no loop over lanes.)
+static __device__ inline bool elect_one() {
+  unsigned elected;
+  asm volatile("{\n.reg .pred one;\nelect.sync _|one, 0xffffffff;\nselp.u32 %0, 1, 0, one;\n}" : "=r"(elected));
+  return elected != 0;
+}
 static __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 // The next kernel of the stream may start, where it was launched as a dependent one.
 static __device__ inline void release_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
@@ -65,8 +82,8 @@ static __device__ inline void prefetch_map(const TensorMap* map) { asm volatile(
 // `policy`: how long the second-level cache should keep it.
 static __device__ inline void copy_box(unsigned to, const TensorMap* map, int column, int row, unsigned barrier, unsigned long long policy) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
-      "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" CACHE_HINT
+      " [%0], [%1, {%2, %3}], [%4]" POLICY(5) ";" ::"r"(to),
       "l"(map), "r"(column), "r"(row), "r"(barrier), "l"(policy)
       : "memory");
 }
@@ -78,26 +95,29 @@ struct PackedWeight {
   int pieces;  // of 128 bytes of k, in a row
 };
 
-// `rows` rows, from `row` on, of piece `piece` of k: a multiple of 64, or a part of one tile. In place of rows past the
-// last tile come rows of the last one: what they make is not stored. `blocks`: the blocks of the cluster that get it, each at the
+// `rows` rows, from `row` on, of piece `piece` of k; both multiples of 8. In place of rows past the last tile come rows of the
+// last one: what they make is not stored. `blocks`: the blocks of the cluster that get it, each at the
 // same place and told by its own barrier; 0: this one alone.
 static __device__ inline void copy_packed(unsigned to, const PackedWeight& w, int rows, int piece, int row, unsigned barrier, unsigned blocks,
                                           unsigned long long policy) {
-  for (int done = 0; done < rows; done += 64) {
+  int now;  // rows, of one tile
+  for (int done = 0; done < rows; done += now) {
     int tile = (row + done) / 64;
     tile = tile < w.tiles ? tile : w.tiles - 1;
-    const unsigned char* from = w.data + (((long long)tile * w.pieces + piece) * 64 + (row + done) % 64) * PIECE_BYTES;
-    const unsigned bytes = (unsigned)(rows - done < 64 ? rows - done : 64) * PIECE_BYTES;
+    const int within = (row + done) % 64;
+    now = rows - done < 64 - within ? rows - done : 64 - within;
+    const unsigned char* from = w.data + (((long long)tile * w.pieces + piece) * 64 + within) * PIECE_BYTES;
+    const unsigned bytes = (unsigned)now * PIECE_BYTES;
     const unsigned there = to + (unsigned)done * PIECE_BYTES;
     if (blocks == 0) {
       asm volatile(
-          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(there),
+          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes" CACHE_HINT " [%0], [%1], %2, [%3]" POLICY(4) ";" ::"r"(there),
           "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
           : "memory");
     } else {
       asm volatile(
-          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
-          "[%0], [%1], %2, [%3], %4, %5;" ::"r"(there),
+          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster" CACHE_HINT
+          " [%0], [%1], %2, [%3], %4" POLICY(5) ";" ::"r"(there),
           "l"(from), "r"(bytes), "r"(barrier), "h"((unsigned short)blocks), "l"(policy)
           : "memory");
     }

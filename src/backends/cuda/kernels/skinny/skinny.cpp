@@ -249,6 +249,7 @@ Result<gpu::Source> SkinnyFamily::source(const Problem& problem, const Config& c
   source.defines.push_back(fmt::format("ROWS={}", plan.rows));
   source.defines.push_back(fmt::format("COLUMNS={}", plan.columns));
   source.defines.push_back(fmt::format("PIECES={}", plan.pieces));
+  source.defines.push_back("HINTS=1");
   source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
   return source;
 }

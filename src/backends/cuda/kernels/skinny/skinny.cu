@@ -114,12 +114,14 @@ static __device__ inline void load_x(const Arguments& a, const Layout& at, const
 // A dependent launch fills the whole ring with the weight while the kernel before still runs; x follows when it may.
 static __device__ inline int load_early(const Arguments& a, const Layout& at, const Policies& policies, int row, int begin, int end) {
   const int early = end - begin < a.stages ? end - begin : a.stages;
+#pragma unroll 1
   for (int stage = 0; stage < early; ++stage) {
     barrier_expect(at.full + 8u * (unsigned)stage, STAGE_BYTES);
 #pragma unroll
     for (int i = 0; i < PIECES; ++i) load_weight(a, at, policies, row, begin + stage, stage, i);
   }
   wait_for_predecessor();
+#pragma unroll 1
   for (int stage = 0; stage < early; ++stage) {
 #pragma unroll
     for (int i = 0; i < PIECES; ++i) load_x(a, at, policies, begin + stage, stage, i);
@@ -134,6 +136,7 @@ static __device__ inline void produce(const Arguments& a, const Layout& at, int 
   const int early = a.dependent ? load_early(a, at, policies, row, begin, end) : 0;
   int stage = early == a.stages ? 0 : early;
   unsigned parity = early == a.stages ? 0 : 1;
+#pragma unroll 1
   for (int step = begin + early; step < end; ++step) {
     barrier_wait(at.empty + 8u * (unsigned)stage, parity);
     barrier_expect(at.full + 8u * (unsigned)stage, STAGE_BYTES);
@@ -154,6 +157,7 @@ static __device__ inline void consume(float (&d)[ROWS / 64][COLUMNS / 2], const 
   unsigned parity = 0;
   unsigned previous = 0;
   const bool leader = threadIdx.x % 32 == 0;
+#pragma unroll 1
   for (int step = begin; step < end; ++step) {
     const unsigned w = at.ring + (unsigned)stage * STAGE_BYTES;
     barrier_wait(at.full + 8u * (unsigned)stage, parity);
@@ -237,29 +241,78 @@ static __device__ inline void store_pair(const Arguments& a, int m, long long n,
   *(Pair*)(a.y + m * a.ldy + n) = Pair{round_output(first), round_output(second)};
 }
 
-static __device__ inline void finish(const Arguments& a, const float* sums, long long row, int rank, int blocks, float scale) {
+// What of y a thread adds up: pairs of columns, of one row of x after the other. Divisions take long; this is worked out while the
+// weight is on its way.
+struct Share {
+  int first;            // row of the block's, where this block's share begins
+  int pairs;            // of a row of y
+  int m, pair;          // this thread's first
+  int step_m, step_pair;  // to its next
+};
+static __device__ inline Share share_of(int rank, int blocks) {
+  Share share;
+  share.first = first_group(rank, blocks) * 8;
+  share.pairs = first_group(rank + 1, blocks) * 4 - share.first / 2;
+  share.m = (int)threadIdx.x / share.pairs;
+  share.pair = (int)threadIdx.x % share.pairs;
+  share.step_m = CONSUMERS / share.pairs;
+  share.step_pair = CONSUMERS % share.pairs;
+  return share;
+}
+
+static __device__ inline void finish(const Arguments& a, const float* sums, const Share& share, long long row, int blocks, float scale) {
   const int most = (GROUPS + blocks - 1) / blocks;
-  const int first = first_group(rank, blocks);
-  const int pairs = (first_group(rank + 1, blocks) - first) * 4;
   const bool aligned = (a.ldy % 2 == 0) && (((unsigned long long)a.y) % (2 * sizeof(output)) == 0);
-  for (int item = threadIdx.x; item < pairs * a.m; item += CONSUMERS) {
-    const int m = item / pairs;
-    const int local = item % pairs * 2;
+  int pair = share.pair;
+#pragma unroll 1
+  for (int m = share.m; m < a.m; m += share.step_m) {
+    const int local = pair * 2;
+    float parts[8][2];  // all are under way at once
+#pragma unroll
+    for (int block = 0; block < 8; ++block) {
+      const float* at = sums + ((block * most * 8) + local) * PITCH + m;
+      parts[block][0] = block < blocks ? at[0] : 0.0f;
+      parts[block][1] = block < blocks ? at[PITCH] : 0.0f;
+    }
     float left = 0.0f;
     float right = 0.0f;
 #pragma unroll
     for (int block = 0; block < 8; ++block) {
-      if (block < blocks) {
-        const float* at = sums + ((block * most * 8) + local) * PITCH + m;
-        left += at[0];
-        right += at[PITCH];
-      }
+      left += parts[block][0];
+      right += parts[block][1];
     }
-    const long long n = row + first * 8 + local;
+    const long long n = row + share.first + local;
     if (aligned && n + 1 < a.n) {
       store_pair(a, m, n, left, right, scale);
     } else {
       store(a, m, n, left, right, scale);
+    }
+    pair += share.step_pair;
+    if (pair >= share.pairs) {
+      pair -= share.pairs;
+      ++m;
+    }
+  }
+}
+
+// One block has all of k, and y so few rows that what a thread has goes straight to it.
+#define DIRECT (COLUMNS <= 16)
+static __device__ inline void store_one(const Arguments& a, int m, long long n, float value, float bias, float scale) {
+  if (m < a.m && n < a.n) a.y[m * a.ldy + n] = round_output(value * scale + bias);
+}
+static __device__ inline void store_directly(const float (&d)[ROWS / 64][COLUMNS / 2], const Arguments& a, long long row, float scale) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int r = 0; r < ROWS / 64; ++r) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const long long n = row + r * 64 + (int)(threadIdx.x / 32) * 16 + half * 8 + lane / 4;
+      const float bias = a.bias && n < a.n ? read_output(a.bias[n]) : 0.0f;
+#pragma unroll
+      for (int j = 0; j < COLUMNS / 8; ++j) {
+        store_one(a, j * 8 + lane % 4 * 2, n, d[r][4 * j + 2 * half], bias, scale);
+        store_one(a, j * 8 + lane % 4 * 2 + 1, n, d[r][4 * j + 2 * half + 1], bias, scale);
+      }
     }
   }
 }
@@ -284,6 +337,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 32) skinny(const __grid
   if (threadIdx.x == CONSUMERS) {
     if (!PACKED) prefetch_map(&a.w);
     prefetch_map(&a.x);
+#pragma unroll 1
     for (int i = 0; i < a.stages; ++i) {
       barrier_init(at.full + 8u * (unsigned)i, 1);
       barrier_init(at.empty + 8u * (unsigned)i, CONSUMERS / 32);
@@ -298,7 +352,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 32) skinny(const __grid
   if (blocks > 1) cluster_arrive();
 
   if (threadIdx.x >= CONSUMERS) {
-    if (threadIdx.x == CONSUMERS) produce(a, at, (int)row, begin, end);
+    if (elect_one()) produce(a, at, (int)row, begin, end);
     __syncwarp();
     if (blocks > 1) cluster_wait();
     return;
@@ -306,8 +360,13 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 32) skinny(const __grid
   // Nothing but the weight is read, and nothing written, before the kernel before has ended.
   if (a.dependent) wait_for_predecessor();
   const float scale = a.x_scale ? *a.x_scale * *a.w_scale : 1.0f;
+  const Share share = share_of(rank, blocks);
   float d[ROWS / 64][COLUMNS / 2] = {};
   consume(d, a, at, begin, end);
+  if (DIRECT && blocks == 1) {
+    store_directly(d, a, row, scale);
+    return;
+  }
   // The others' barriers exist from here on.
   if (blocks > 1) cluster_wait();
   exchange(d, at, rank, blocks);
@@ -316,5 +375,5 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 32) skinny(const __grid
   } else {
     barrier_wait_for_cluster(at.arrived, 0);
   }
-  finish(a, (const float*)(memory + (at.exchange - base)), row, rank, blocks, scale);
+  finish(a, (const float*)(memory + (at.exchange - base)), share, row, blocks, scale);
 }

@@ -1,5 +1,6 @@
 #include "backends/cuda/kernels/wgmma/wgmma.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "backends/cuda/kernels/hopper.h"
@@ -16,6 +17,8 @@ namespace {
 struct Arguments {
   api::TensorMap a;
   api::TensorMap b;
+  api::TensorMap y_lines;
+  api::TensorMap y_rest;
   const void* bias;
   const float* x_scale;
   const float* w_scale;
@@ -24,11 +27,12 @@ struct Arguments {
   int m, n;
   int steps;
   int stages;
+  int memory_bytes;
+  int whole;
   int split;
   int ca, cb;
   int tiles_a, tiles_b;
   int band;
-  int once;
   int dependent;
   PackedWeight packed;
 };
@@ -43,15 +47,24 @@ class WgmmaKernel final : public Kernel {
         problem_(problem),
         plan_(plan),
         element_bytes_(bits(problem.x_type) / 8),
+        output_bytes_(bits(problem.y_type) / 8),
         x_map_(driver, {nullptr, element_bytes_, problem.m, problem.k, problem.k * element_bytes_,
                         plan.swapped ? plan.b_rows / plan.ca : plan.a_rows / plan.cb}),
         w_map_(driver, {nullptr, element_bytes_, problem.n, problem.k, problem.k * element_bytes_,
-                        plan.swapped ? plan.a_rows / plan.cb : plan.b_rows / plan.ca}) {
+                        plan.swapped ? plan.a_rows / plan.cb : plan.b_rows / plan.ca}),
+        y_lines_(driver, {nullptr, output_bytes_, problem.m, problem.n, problem.n * output_bytes_,
+                          plan.stored_rows()}),
+        y_rest_(driver, {nullptr, output_bytes_, problem.m, problem.n, problem.n * output_bytes_,
+                         plan.stored_rows(), plan.rest_columns(output_bytes_)}) {
     shape_.threads = static_cast<unsigned>(plan.threads());
-    shape_.grid[0] = static_cast<unsigned>(plan.blocks);
     shape_.cluster = static_cast<unsigned>(plan.cluster());
     shape_.shared_bytes = static_cast<std::size_t>(plan.shared_bytes);
     shape_.dependent = plan.dependent;
+    // Blocks stay and take tile after tile: one that did not fit beside the others would come when they are
+    // done.
+    if (const int most = program_->clusters_at_once(shape_); most > 0 && plan.split == 1)
+      plan_.blocks = std::min<std::int64_t>(plan.tiles(), most) * plan.cluster();
+    shape_.grid[0] = static_cast<unsigned>(plan_.blocks);
   }
   std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
@@ -66,6 +79,7 @@ class WgmmaKernel final : public Kernel {
       GEMMTUNE_RETURN_IF_ERROR(
           w_map_.at(o.w, problem_.k * element_bytes_, plan_.swapped ? values.a : values.b));
     }
+    values.whole = lead_out(o, values) ? 1 : 0;
     values.bias = o.bias;
     values.x_scale = static_cast<const float*>(o.x_scale);
     values.w_scale = static_cast<const float*>(o.w_scale);
@@ -75,25 +89,38 @@ class WgmmaKernel final : public Kernel {
     values.n = narrow(problem_.n);
     values.steps = narrow(plan_.steps);
     values.stages = narrow(plan_.stages);
+    values.memory_bytes = narrow(plan_.memory_bytes);
     values.split = narrow(plan_.split);
     values.ca = narrow(plan_.ca);
     values.cb = narrow(plan_.cb);
     values.tiles_a = narrow(plan_.tiles_a);
     values.tiles_b = narrow(plan_.tiles_b);
     values.band = narrow(plan_.band);
-    values.once = plan_.once ? 1 : 0;
     values.dependent = plan_.dependent ? 1 : 0;
     void* arguments[] = {&values};
     return program_->launch(shape_, arguments, stream);
   }
 
  private:
+  /// Whether the copy engine can write y; then with its maps.
+  bool lead_out(const Operands& o, Arguments& values) const {
+    const std::int64_t row_bytes =
+        problem_.m == 1 ? (problem_.n * output_bytes_ + 15) / 16 * 16 : o.ldy * output_bytes_;
+    if (plan_.split > 1 || reinterpret_cast<std::uintptr_t>(o.y) % 16 != 0 || row_bytes % 16 != 0)
+      return false;
+    return y_lines_.at(o.y, row_bytes, values.y_lines).ok() &&
+           (plan_.rest_columns(output_bytes_) == 0 || y_rest_.at(o.y, row_bytes, values.y_rest).ok());
+  }
+
   std::shared_ptr<gpu::Program> program_;
   Problem problem_;
   WgmmaPlan plan_;
   int element_bytes_;
+  int output_bytes_;
   MovableMap x_map_;
   MovableMap w_map_;
+  MovableMap y_lines_;
+  MovableMap y_rest_;
   gpu::LaunchShape shape_;
 };
 
@@ -103,7 +130,8 @@ class WgmmaFamily final : public gpu::CompiledFamily {
       : runtime_(runtime),
         driver_(driver),
         source_(std::string(gpu::number_source()) + std::string(hopper_source()) +
-                std::string(wgmma_load_source()) + std::string(wgmma_source())) {}
+                std::string(wgmma_load_source()) + std::string(wgmma_store_source()) +
+                std::string(wgmma_source())) {}
 
   std::string_view name() const override { return "wgmma"; }
   std::string identity() const override {
@@ -173,18 +201,21 @@ Space WgmmaFamily::space(const Problem& problem) const {
        {"sw", "ta", "tb"});
   rule("cluster", Rule::build,
        [](auto&, auto&, const WgmmaPlan& plan, auto&) { return refuse_wgmma_cluster(plan); },
-       {"ca", "cb", "c"});
-  if (problem.bpreshuffle) {
-    rule("packed", Rule::build,
-         [](auto&, auto&, const WgmmaPlan& plan, auto&) { return refuse_wgmma_packed(plan); },
-         {"sw", "ta", "tb", "ca", "cb"});
-  }
+       {"ta", "tb", "ca", "cb", "c"});
   rule("fits", Rule::build,
        [](auto&, auto&, const WgmmaPlan& plan, const gpu::Limits& most) { return refuse_wgmma(plan, most); },
        {});
   rule("waste", Rule::search,
        [](const Problem& of, auto&, const WgmmaPlan& plan, const gpu::Limits& most) {
          return refuse_wgmma_waste(of, plan, most);
+       },
+       {});
+  const double slowest = 1.4 * predicted_microseconds(problem, default_config(problem));
+  rule("slow", Rule::search,
+       [slowest](const Problem& of, auto&, const WgmmaPlan& plan,
+                 const gpu::Limits& limits_of_device) -> std::string {
+         if (predicted_wgmma(of, plan, limits_of_device) <= slowest) return {};
+         return "the cost model says much slower than the default";
        },
        {});
   rule("ring", Rule::search,
@@ -209,6 +240,7 @@ Result<gpu::Source> WgmmaFamily::source(const Problem& problem, const Config& co
   source.defines.push_back(fmt::format("SWAP={}", planned.swapped ? 1 : 0));
   source.defines.push_back(fmt::format("SPLIT={}", planned.split > 1 ? 1 : 0));
   source.defines.push_back(fmt::format("PIECES={}", planned.pieces));
+  source.defines.push_back(fmt::format("HINTS={}", planned.once ? 1 : 0));
   source.defines.push_back(fmt::format("BIAS={}", problem.bias ? 1 : 0));
   source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
   return source;

@@ -13,7 +13,8 @@ namespace gemmtune::cuda {
 /// The runtime must outlive the family and its kernels. `driver` makes tensor maps; building needs none.
 std::unique_ptr<KernelFamily> make_wgmma_family(gpu::Runtime& runtime, const api::Driver& driver);
 
-std::string_view wgmma_load_source();  // wgmma_load.cuh
-std::string_view wgmma_source();       // wgmma.cu, which follows it
+std::string_view wgmma_load_source();   // wgmma_load.cuh
+std::string_view wgmma_store_source();  // wgmma_store.cuh, which follows it
+std::string_view wgmma_source();        // wgmma.cu, the last
 
 }  // namespace gemmtune::cuda

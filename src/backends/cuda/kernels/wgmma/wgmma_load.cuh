@@ -2,11 +2,11 @@
 // through the copy engine; one or two warpgroups multiply. Either both have their half of the rows of each tile, or
 // (TURNS) they take whole tiles in turn, so that one stores while the other multiplies.
 //
-// A cluster either shares operands (`ca` blocks along A's rows have the same rows of B, `cb` along B's rows the same of A: each
-// loads its part of what is shared and sends it to all), or divides k into `split` parts and adds them up in a fixed order.
+// A cluster shares operands (`ca` blocks along A's rows have the same rows of B, `cb` along B's rows the same of A: each
+// loads its part of what is shared and sends it to all), divides k into `split` parts and adds them up in a fixed order, or does both.
 //
 // Set from outside: A_ROWS, B_ROWS of a tile, WARPGROUPS (1, 2), TURNS, SWAP, SPLIT (1: blocks divide k), PIECES of 128 bytes of k
-// a stage, BIAS, PACKED: the weight lies in tiles, ELEMENT, OUTPUT, MULTIPLY(d, a, b): one instruction, 64 x B_ROWS, 32 bytes of k, added to d, and SETTLE(d): the
+// a stage, HINTS, BIAS, PACKED: the weight lies in tiles, ELEMENT, OUTPUT, MULTIPLY(d, a, b, keep): one instruction, 64 x B_ROWS, 32 bytes of k, added to d where keep is not 0, and SETTLE(d): the
 // compiler neither moves a use of d across this nor keeps a copy.
 #define A_PIECE (A_ROWS * PIECE_BYTES)
 #define B_PIECE (B_ROWS * PIECE_BYTES)
@@ -21,6 +21,8 @@
 struct Arguments {
   TensorMap a;
   TensorMap b;
+  TensorMap y_lines;  // boxes of LINE_COLUMNS columns
+  TensorMap y_rest;   // boxes of the columns that are left of a tile's
   const output* bias;
   const float* x_scale;
   const float* w_scale;
@@ -29,11 +31,12 @@ struct Arguments {
   int m, n;
   int steps;             // of all of k: PIECES pieces each; what lies past its end reads as zero
   int stages;
-  int split;             // blocks that divide k
-  int ca, cb;            // blocks that share rows of B, of A; one of the three at most is above 1
+  int memory_bytes;      // of the ring and what comes behind it
+  int whole;             // the copy engine can write y: it lies at multiples of 16 bytes, and so do its rows
+  int split;             // parts of k
+  int ca, cb;            // blocks that share rows of B, of A
   int tiles_a, tiles_b;  // of clusters
   int band;              // tiles along A that are worked on together
-  int once;              // the weight is read by one tile alone
   int dependent;         // launched before the kernel before it has ended: the weight alone may be read at once
   PackedWeight packed;   // PACKED: in the place of the weight's map
 };
@@ -46,8 +49,8 @@ static __device__ inline void copy_box(unsigned to, const TensorMap* map, int co
     copy_box(to, map, column, row, barrier, policy);
   } else {
     asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
-        "[%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(to),
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster" CACHE_HINT
+        " [%0], [%1, {%2, %3}], [%4], %5" POLICY(6) ";" ::"r"(to),
         "l"(map), "r"(column), "r"(row), "r"(barrier), "h"((unsigned short)blocks), "l"(policy)
         : "memory");
   }
@@ -55,7 +58,7 @@ static __device__ inline void copy_box(unsigned to, const TensorMap* map, int co
 
 struct Layout {
   unsigned ring;     // stages x STAGE_BYTES: for each piece of a stage the rows of A, then for each those of B
-  unsigned scratch;  // what is being stored, or what the parts of k send each other
+  unsigned scratch;  // what is on its way to y; SPLIT: what the parts of k send each other, in the place of the ring
   unsigned full;     // a barrier a stage
   unsigned empty;
   unsigned arrived;
@@ -80,24 +83,26 @@ static __device__ inline Tile tile_at(const Arguments& a, int index, int ra, int
 
 // What this block does.
 struct Part {
-  int rank;              // in the cluster
-  int ra, rb;            // its place among those that share
+  int k;                 // which of the parts of k
+  int first;             // rank in the cluster of the first block with this part; they share
+  int ra, rb;            // its place among them
   int unit, units;       // the cluster's tiles: unit, unit + units, …
   int begin, end;        // steps of k
 };
 
 static __device__ inline Part part_of(const Arguments& a) {
   const int cluster = a.split * a.ca * a.cb;
+  const int sharing = a.ca * a.cb;
+  const int rank = (int)(blockIdx.x % (unsigned)cluster);
   Part part;
-  part.rank = (int)(blockIdx.x % (unsigned)cluster);
   part.unit = (int)(blockIdx.x / (unsigned)cluster);
   part.units = (int)(gridDim.x / (unsigned)cluster);
-  const int place = SPLIT ? 0 : part.rank;
-  part.ra = place % a.ca;
-  part.rb = place / a.ca;
-  const int k_part = SPLIT ? part.rank : 0;
-  part.begin = (int)((long long)a.steps * k_part / a.split);
-  part.end = (int)((long long)a.steps * (k_part + 1) / a.split);
+  part.k = SPLIT ? rank / sharing : 0;
+  part.first = part.k * sharing;
+  part.ra = (rank - part.first) % a.ca;
+  part.rb = (rank - part.first) / a.ca;
+  part.begin = (int)((long long)a.steps * part.k / a.split);
+  part.end = (int)((long long)a.steps * (part.k + 1) / a.split);
   return part;
 }
 
@@ -111,23 +116,20 @@ struct Feed {
 };
 
 static __device__ inline Feed feed_of(const Arguments& a, const Part& part) {
-  unsigned long long normal, first, last;
-  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(normal));
+  unsigned long long first, last;
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
   asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(last));
-  const unsigned long long weight = a.once ? first : normal;
-  const unsigned long long x = a.once ? last : normal;
   Feed feed;
   feed.a_rows = part.rb * (A_ROWS / a.cb);
   feed.b_rows = part.ra * (B_ROWS / a.ca);
   feed.a_blocks = 0;
   feed.b_blocks = 0;
   if (a.cb > 1) {
-    for (int i = 0; i < a.cb; ++i) feed.a_blocks |= 1u << (part.ra + a.ca * i);
+    for (int i = 0; i < a.cb; ++i) feed.a_blocks |= 1u << (part.first + part.ra + a.ca * i);
   }
-  if (a.ca > 1) feed.b_blocks = ((1u << a.ca) - 1u) << (a.ca * part.rb);
-  feed.a_policy = SWAP ? weight : x;
-  feed.b_policy = SWAP ? x : weight;
+  if (a.ca > 1) feed.b_blocks = ((1u << a.ca) - 1u) << (part.first + a.ca * part.rb);
+  feed.a_policy = SWAP ? first : last;
+  feed.b_policy = SWAP ? last : first;
   return feed;
 }
 
@@ -157,6 +159,7 @@ static __device__ inline int load_early(const Arguments& a, const Layout& at, co
   const int steps = part.end - part.begin;
   const int early = steps < a.stages ? steps : a.stages;
   const Tile tile = tile_at(a, part.unit, part.ra, part.rb);
+#pragma unroll 1
   for (int stage = 0; stage < early; ++stage) {
     barrier_expect(at.full + 8u * (unsigned)stage, STAGE_BYTES);
 #pragma unroll
@@ -169,6 +172,7 @@ static __device__ inline int load_early(const Arguments& a, const Layout& at, co
     }
   }
   wait_for_predecessor();
+#pragma unroll 1
   for (int stage = 0; stage < early; ++stage) {
 #pragma unroll
     for (int i = 0; i < PIECES; ++i) {
@@ -190,6 +194,7 @@ static __device__ inline void produce(const Arguments& a, const Layout& at, cons
   int begin = part.begin + early;
   for (int index = part.unit; index < a.tiles_a * a.tiles_b; index += part.units) {
     const Tile tile = tile_at(a, index, part.ra, part.rb);
+#pragma unroll 1
     for (int step = begin; step < part.end; ++step) {
       barrier_wait(at.empty + 8u * (unsigned)stage, parity);
       barrier_expect(at.full + 8u * (unsigned)stage, STAGE_BYTES);

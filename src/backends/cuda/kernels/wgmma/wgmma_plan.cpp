@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "backends/cuda/kernels/hopper.h"
 
@@ -11,9 +12,10 @@ namespace {
 constexpr std::int64_t piece_bytes = 128;      // of k, in one row
 constexpr std::int64_t shared_reserve = 2048;  // alignment of the ring, and barriers
 constexpr std::int64_t most_accumulators = 128;
-constexpr std::int64_t most_accumulators_of_two_blocks = 96;
+constexpr std::int64_t most_accumulators_of_two_blocks = 80;
 constexpr std::int64_t registers = 65536;  // of a multiprocessor
 constexpr std::int64_t most_stages = 32;
+constexpr std::int64_t most_blocks = 8;   // of a cluster, without asking for more than is portable
 constexpr std::int64_t small_ring = 112;  // KiB: two blocks a multiprocessor
 constexpr std::int64_t large_ring = 226;
 
@@ -27,11 +29,8 @@ std::int64_t scratch_bytes(const WgmmaPlan& plan, std::int64_t output_bytes) {
     return plan.swapped ? plan.split * plan.a_rows * (most * 8 + 2) * 4
                         : plan.split * most * 8 * (plan.b_rows + 8) * 4;
   }
-  if (plan.swapped)
-    return plan.warpgroups * std::min<std::int64_t>(plan.b_rows, 32) * (64 * output_bytes + 16);
-  std::int64_t columns = 64;
-  while (plan.b_rows % columns != 0) columns /= 2;
-  return plan.warpgroups * 4 * 16 * (columns * output_bytes + (output_bytes == 4 ? 32 : 16));
+  // Two buffers for each of a swapped tile's warpgroups, else for each warp.
+  return 2 * plan.warpgroups * plan.stored_rows() * (plan.swapped ? 64 * output_bytes : 4 * 128);
 }
 
 /// A wave of clusters covers about a square of y.
@@ -53,8 +52,10 @@ void choose_grid(const Problem& problem, const gpu::Limits& limits, WgmmaPlan& p
   // Sums, and about as many again as all else needs.
   const std::int64_t by_registers = registers / (plan.threads() * (plan.accumulators() + 72));
   plan.resident = std::max<std::int64_t>(1, std::min(by_memory, by_registers));
-  const std::int64_t at_once =
-      std::max<std::int64_t>(1, limits.multiprocessors * plan.resident / plan.cluster());
+  // Clusters of more than two leave multiprocessors of a GPC over: about one in eleven on an H200.
+  const std::int64_t processors =
+      plan.cluster() > 2 ? limits.multiprocessors * 10 / 11 : limits.multiprocessors;
+  const std::int64_t at_once = std::max<std::int64_t>(1, processors * plan.resident / plan.cluster());
   const std::int64_t clusters = plan.split > 1 ? plan.tiles() : std::min(plan.tiles(), at_once);
   plan.blocks = clusters * plan.cluster();
   plan.band = band_of(plan, at_once);
@@ -76,13 +77,17 @@ WgmmaPlan wgmma_plan(const Problem& problem, const Config& config, const gpu::Li
   plan.dependent = is_dependent(config);
   plan.steps = ceil_div(bytes_of(problem.x_type, problem.k), piece_bytes * plan.pieces);
   plan.stage_bytes = plan.pieces * (plan.a_rows + plan.b_rows) * piece_bytes;
-  const std::int64_t fixed = scratch_bytes(plan, bits(problem.y_type) / 8) + shared_reserve;
+  const std::int64_t scratch = scratch_bytes(plan, bits(problem.y_type) / 8);
+  // Parts of k take the ring's place.
+  const std::int64_t fixed = shared_reserve + (plan.split > 1 ? 0 : scratch);
   const std::int64_t most = static_cast<std::int64_t>(limits.shared_bytes_a_block) - fixed;
   const std::int64_t ring = std::min(config.number("ring", large_ring) * 1024 - fixed, most);
   plan.stages = std::min(std::max<std::int64_t>(ring, 0) / plan.stage_bytes, most_stages);
   // A block with one tile alone fills no more stages than the tile has steps.
   if (plan.split > 1) plan.stages = std::min(plan.stages, ceil_div(plan.steps, plan.split));
-  plan.shared_bytes = plan.stages * plan.stage_bytes + fixed;
+  plan.memory_bytes = plan.split > 1 ? std::max(plan.stages * plan.stage_bytes, (scratch + 15) / 16 * 16)
+                                     : plan.stages * plan.stage_bytes + scratch;
+  plan.shared_bytes = plan.memory_bytes + shared_reserve;
   choose_grid(problem, limits, plan);
   return plan;
 }
@@ -95,18 +100,25 @@ std::vector<Parameter> wgmma_parameters() {
        .absent = "128",
        .meaning = "rows of the first operand a tile"},
       {.key = "tb",
-       .values = {"16", "32", "64", "96", "128", "192", "256"},
+       .values = {"16", "32", "48", "64", "80", "96", "112", "128", "144", "160", "176", "192", "208", "224",
+                  "240", "256"},
        .absent = "128",
        .meaning = "rows of the second operand a tile"},
       {.key = "wg", .values = {"1", "2"}, .absent = "2", .meaning = "warpgroups that multiply"},
       {.key = "turn", .values = {"0", "1"}, .absent = "0", .meaning = "1: they take whole tiles in turn"},
       {.key = "ks", .values = {"1", "2"}, .absent = "1", .meaning = "pieces of 128 bytes of k a stage"},
-      {.key = "ca", .values = {"1", "2"}, .absent = "1", .meaning = "blocks that share the second operand"},
-      {.key = "cb", .values = {"1", "2"}, .absent = "1", .meaning = "blocks that share the first operand"},
+      {.key = "ca",
+       .values = {"1", "2", "4", "8"},
+       .absent = "1",
+       .meaning = "blocks of a cluster that share the second operand"},
+      {.key = "cb",
+       .values = {"1", "2", "4", "8"},
+       .absent = "1",
+       .meaning = "blocks of a cluster that share the first operand"},
       {.key = "c",
        .values = {"1", "2", "3", "4", "5", "6", "7", "8"},
        .absent = "1",
-       .meaning = "blocks of a cluster, which divide k"},
+       .meaning = "parts of k, which blocks of a cluster have"},
       {.key = "ring", .values = {"112", "226"}, .absent = "226", .meaning = "KiB of shared memory, at most"},
       dependent_parameter(),
   };
@@ -123,7 +135,11 @@ std::string refuse_wgmma_tile(const WgmmaPlan& plan) {
 }
 
 std::string refuse_wgmma_cluster(const WgmmaPlan& plan) {
-  if ((plan.split > 1) + (plan.ca > 1) + (plan.cb > 1) > 1) return "one of c, ca and cb at most is above 1";
+  if (plan.cluster() > most_blocks) return "ca, cb and c make a cluster of more than eight blocks";
+  // The swizzle repeats after eight rows.
+  if (plan.a_rows / plan.cb % 8 != 0 || plan.b_rows / plan.ca % 8 != 0 || plan.a_rows % plan.cb != 0 ||
+      plan.b_rows % plan.ca != 0)
+    return "ca or cb leaves a block a part of eight rows to load";
   return {};
 }
 
@@ -140,12 +156,6 @@ std::string refuse_wgmma(const WgmmaPlan& plan, const gpu::Limits& limits) {
   return {};
 }
 
-std::string refuse_wgmma_packed(const WgmmaPlan& plan) {
-  const std::int64_t rows = plan.swapped ? plan.a_rows / plan.cb : plan.b_rows / plan.ca;
-  if (rows % 64 != 0 && 64 % rows != 0) return "tile divides the packed weight's tiles of 64 rows";
-  return {};
-}
-
 std::string refuse_wgmma_tile_waste(const Problem& problem, const WgmmaPlan& plan) {
   const std::int64_t rows_a = plan.swapped ? problem.n : problem.m;
   const std::int64_t rows_b = plan.swapped ? problem.m : problem.n;
@@ -154,28 +164,31 @@ std::string refuse_wgmma_tile_waste(const Problem& problem, const WgmmaPlan& pla
   if (!plan.swapped && problem.m < 48) return "sw 0 leaves most rows of a tile empty";
   if (plan.swapped && problem.m > 768) return "sw 1 is for few rows";
   if (plan.swapped && plan.b_rows < 64 && problem.m > 2 * plan.b_rows) return "tb reads the weight too often";
-  if (!plan.swapped && plan.b_rows < 64) return "tb is small for sw 0";
-  if (problem.m > 768 && plan.a_rows * plan.b_rows < 128 * 128) return "tile is small for so many rows";
-  if (plan.a_rows == 256 && plan.b_rows < 128) return "ta 256 wants as wide a tile";
+  if (!plan.swapped && plan.b_rows < 64 && problem.m > 256) return "tb is small for so many rows";
+  if (problem.m > 768 && plan.a_rows * plan.b_rows < 128 * 112) return "tile is small for so many rows";
+  if (plan.a_rows == 256 && plan.b_rows < 64) return "ta 256 wants as wide a tile";
+  // As many tiles of 16 rows less, up to four of a multiprocessor's: those are full.
+  const std::int64_t across = ceil_div(rows_b, plan.b_rows);
+  if (plan.b_rows > 16 && plan.b_rows - 16 >= ceil_div(rows_b, across))
+    return "tb means as many tiles as a narrower one";
   return {};
 }
 
 std::string refuse_wgmma_waste(const Problem& problem, const WgmmaPlan& plan, const gpu::Limits& limits) {
   const std::int64_t processors = limits.multiprocessors;
   const std::int64_t tiles = plan.tiles() * plan.ca * plan.cb;
-  if (plan.warpgroups == 1 && plan.a_rows > 64 && plan.b_rows > 64) return "wg 1 is for small tiles";
+  const std::int64_t alone = ceil_div(plan.swapped ? problem.n : problem.m, plan.a_rows) *
+                             ceil_div(plan.swapped ? problem.m : problem.n, plan.b_rows);
+  if (plan.warpgroups == 1 && plan.a_rows > 64) return "wg 1 is for small tiles";
   if (plan.pieces > 1 && plan.a_rows + plan.b_rows > 192) return "ks is for small tiles";
   if (plan.pieces > 1 && plan.steps < plan.split * 3) return "ks leaves a block less than three steps";
   if (plan.split > 1 && tiles * plan.split > processors * 5 / 2) return "c makes too many blocks";
   if (plan.split > 1 && plan.steps < plan.split * 3) return "c leaves a block less than three steps";
-  if (plan.split == 1 && tiles * 4 < processors && plan.steps >= 16)
-    return "c 1 leaves most multiprocessors idle";
+  if (tiles * plan.split * 4 < processors && plan.steps >= plan.split * 16)
+    return "most multiprocessors stay idle";
   if (plan.turns && tiles <= processors) return "turn needs more tiles than multiprocessors";
-  if (plan.ca * plan.cb > 1 && tiles < processors / 2) return "sharing is for many tiles";
-  if (plan.ca > 1 && plan.tiles_a == 1 && plan.ca * plan.a_rows > 2 * (plan.swapped ? problem.n : problem.m))
-    return "ca leaves a block of each cluster idle";
-  if (plan.cb > 1 && plan.cb * plan.b_rows >= 2 * (plan.swapped ? problem.m : problem.n))
-    return "cb leaves a block of each cluster idle";
+  if (plan.ca * plan.cb > 1 && tiles * plan.split < processors / 2) return "sharing is for many blocks";
+  if (tiles * 8 > alone * 9) return "ca or cb leaves blocks of clusters idle";
   return {};
 }
 
@@ -191,62 +204,96 @@ std::string refuse_wgmma_ring(const Problem& problem, const Config& config, cons
   return {};
 }
 
-Config default_wgmma_config(const Problem& problem, const gpu::Limits& limits) {
-  const bool swapped = problem.m <= 64;
-  std::int64_t tb = 256;
-  if (swapped) {
-    tb = problem.m <= 16 ? 16 : problem.m <= 32 ? 32 : 64;
-  } else if (problem.m <= 512) {
-    tb = 128;
-  }
-  const std::int64_t ta = swapped ? 64 : 128;
-  const std::int64_t tiles =
-      ceil_div(swapped ? problem.n : problem.m, ta) * ceil_div(swapped ? problem.m : problem.n, tb);
-  const std::int64_t steps = ceil_div(bytes_of(problem.x_type, problem.k), piece_bytes);
-  const std::int64_t most = std::min<std::int64_t>((swapped ? tb : ta) / 8, 8);
-  const std::int64_t split =
-      std::clamp<std::int64_t>(limits.multiprocessors / std::max<std::int64_t>(tiles, 1), 1,
-                               std::max<std::int64_t>(1, std::min(most, steps / 3)));
+namespace {
+
+Config config_of(bool swapped, std::int64_t ta, std::int64_t tb, std::int64_t split, std::int64_t ca,
+                 std::int64_t cb) {
   Config config;
   config.set("sw", std::int64_t{swapped});
   config.set("ta", ta);
   config.set("tb", tb);
-  config.set("wg", std::int64_t{swapped ? 1 : 2});
-  for (const char* key : {"turn", "ks", "ca", "cb"}) config.set(key, std::int64_t{key[0] == 't' ? 0 : 1});
-  config.set("c", tb == 256 ? 1 : split);
+  config.set("wg", std::int64_t{ta / 64});
+  config.set("turn", std::int64_t{0});
+  config.set("ks", std::int64_t{1});
+  config.set("ca", ca);
+  config.set("cb", cb);
+  config.set("c", split);
   config.set("ring", swapped ? small_ring : large_ring);
   config.set("pdl", std::int64_t{0});
   return config;
 }
 
-// Roofline of a wave: the matrix unit's rate falls for narrow tiles and where nothing overlaps with storing;
-// operands come through the second-level cache once a tile; a cluster that divides k pays for the exchange.
+/// For few rows: the weight first, enough blocks for every multiprocessor.
+Config swapped_config(const Problem& problem, const gpu::Limits& limits) {
+  const std::int64_t tb = problem.m <= 16 ? 16 : problem.m <= 32 ? 32 : 64;
+  const std::int64_t tiles = ceil_div(problem.n, 64) * ceil_div(problem.m, tb);
+  const std::int64_t steps = ceil_div(bytes_of(problem.x_type, problem.k), piece_bytes);
+  const std::int64_t most = std::max<std::int64_t>(1, std::min(tb / 8, steps / 3));
+  return config_of(true, 64, tb, std::clamp<std::int64_t>(limits.multiprocessors / tiles, 1, most), 1, 1);
+}
+
+}  // namespace
+
+Config default_wgmma_config(const Problem& problem, const gpu::Limits& limits) {
+  if (problem.m <= 64) return swapped_config(problem, limits);
+  // What the cost model likes best of tiles of 128 rows.
+  Config best = config_of(false, 128, 128, 1, 1, 1);
+  double least = predicted_wgmma(problem, wgmma_plan(problem, best, limits), limits);
+  for (std::int64_t tb = 64; tb <= 256; tb += 16) {
+    for (const std::int64_t split : {1, 2, 4}) {
+      for (const auto& [ca, cb] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}}) {
+        const Config config = config_of(false, 128, tb, split, ca, cb);
+        const WgmmaPlan plan = wgmma_plan(problem, config, limits);
+        if (!refuse_wgmma_cluster(plan).empty() || !refuse_wgmma(plan, limits).empty()) continue;
+        const double predicted = predicted_wgmma(problem, plan, limits);
+        if (predicted >= least) continue;
+        least = predicted;
+        best = config;
+      }
+    }
+  }
+  return best;
+}
+
+// A wave's blocks take their steps at the rate of what holds them up most: how long a stage is on its way
+// again over how many there are, the matrix unit, the way into a multiprocessor, what the second-level cache
+// gives to all of them. Then there is what the first bytes and the last results take. The figures are a fit
+// to 2,466 kernels of 20 (M, N, K) on one H200.
 double predicted_wgmma(const Problem& problem, const WgmmaPlan& plan, const gpu::Limits& limits) {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  constexpr double clock = 1900;         // cycles a microsecond
+  constexpr double refill = 1870;        // cycles until a stage that was read is full again
+  constexpr double into_processor = 71;  // bytes a cycle
+  constexpr double from_cache = 13.5e6;  // bytes a microsecond, to all
+  constexpr double from_memory = 4.3e6;
   const double processors = real(limits.multiprocessors);
-  const double per_processor = (bits(problem.x_type) == 8 ? 1580e6 : 790e6) / processors;
+  const double usable = plan.cluster() > 2 ? std::floor(processors * 10 / 11) : processors;
+  const double cluster = real(plan.cluster());
+  const double blocks = real(plan.tiles()) * cluster;
+  const double resident = std::min(real(plan.resident), std::ceil(blocks / processors));
+  const double at_once = std::min(blocks, std::floor(usable / cluster) * cluster * resident);
+  const double waves = std::ceil(blocks / at_once);
+  const double share = std::max(1.0, at_once / processors);  // of a multiprocessor's blocks
   const double width = real(plan.b_rows);
-  double efficiency = width >= 128 ? 0.97 : width >= 64 ? 0.85 : width >= 32 ? 0.6 : 0.35;
-  const double resident = real(plan.resident);
-  if (plan.warpgroups * plan.resident < 2) efficiency *= 0.8;
-  const double blocks = real(plan.tiles() * plan.cluster());
-  const double share = 1 / real(plan.split);
-  const double a_block =
-      2 * real(plan.a_rows) * width * real(problem.k) * share / (per_processor * efficiency);
-  const double waves = std::ceil(blocks / processors);
-  const double compute = waves * a_block;
-  const double k_bytes = real(bytes_of(problem.x_type, problem.k));
-  const double loaded =
-      k_bytes * share * blocks * (real(plan.a_rows) / real(plan.cb) + width / real(plan.ca));
-  const double cache = loaded / (9.0e6 * std::min(1.0, blocks / processors));
-  const double in_flight = std::min(blocks, processors * resident) * real(plan.stages * plan.stage_bytes);
-  const double memory = bytes(problem) / 4.2e6 *
-                        std::pow(std::max(1.0, 10e6 / std::max(in_flight, 1.0)), 0.2) *
-                        std::max(1.0, 0.75 * processors / blocks);
-  const double stored = real(plan.a_rows) * width * real(bits(problem.y_type) / 8) / 60e3;
-  const double epilogue = plan.turns || resident > 1 ? stored : stored * waves;
-  return 2.5 + std::max({compute, cache, memory}) + 0.15 * std::min(compute, memory) + epilogue +
-         (plan.split > 1 ? 0.5 + 0.05 * real(plan.split) : 0);
+  // Products of 64 rows and 32 bytes of k: narrow ones wait for shared memory.
+  const double product = std::max(width / 2, 24 + width / 4);
+  const double products = 1.08 * (product * real(plan.a_rows / 64) * 4 * real(plan.pieces) * share + 20);
+  const double way = real(plan.stage_bytes) / into_processor * share;
+  const double loaded = real(plan.pieces) * 128 * (real(plan.a_rows) / real(plan.cb) + width / real(plan.ca));
+  const double cache = loaded * at_once / from_cache * clock;
+  const double late = refill / std::max(0.5, real(plan.stages) - 1.3);
+  // Nearly the largest of them.
+  const double step =
+      std::pow(std::pow(products, 8) + std::pow(way, 8) + std::pow(cache, 8) + std::pow(late, 8), 0.125);
+  const double looped = waves * real(ceil_div(plan.steps, plan.split)) * step / clock;
+  const double in_flight = at_once * real(plan.stages * plan.stage_bytes);
+  const double memory = bytes(problem) / from_memory * std::pow(std::max(1.0, 6.5e6 / in_flight), 0.2) *
+                        std::max(1.0, 0.7 * processors / blocks);
+  const double stored = 0.46 + real(plan.a_rows) * width / 28e3;
+  const double exchanged = plan.split > 1 ? 1.26 + real(plan.a_rows) * width * 4 / 13.4e3 : 0;
+  return 1.65 + std::max(looped, memory) + 0.28 * std::min(looped, memory) +
+         (plan.turns || resident > 1 ? stored : stored * waves) + exchanged +
+         (plan.ca * plan.cb > 1 ? 0.45 : 0);
 }
 
 std::string multiply_source(DataType element, std::int64_t b_rows) {
@@ -262,11 +309,11 @@ std::string multiply_source(DataType element, std::int64_t b_rows) {
                                                                 : "16.f32.f16.f16";
   const std::string_view orders = element == DataType::f8_e4m3fn ? "" : ", 0, 0";
   return fmt::format(
-      "#define MULTIPLY(d, a, b) asm volatile(\"wgmma.mma_async.sync.aligned.m64n{}k{} {{{}}}, %{}, %{}, 1, "
-      "1, "
-      "1{};\" : {} : \"l\"(a), \"l\"(b))\n"
+      "#define MULTIPLY(d, a, b, keep) asm volatile(\"{{.reg .pred kept; setp.ne.s32 kept, %{}, 0; \" "
+      "\"wgmma.mma_async.sync.aligned.m64n{}k{} {{{}}}, %{}, %{}, kept, 1, 1{};}}\" "
+      ": {} : \"l\"(a), \"l\"(b), \"r\"(keep))\n"
       "#define SETTLE(d) asm volatile(\"\" : {} : : \"memory\")\n",
-      b_rows, types, registers_text, count, count + 1, orders, operands, operands);
+      count + 2, b_rows, types, registers_text, count, count + 1, orders, operands, operands);
 }
 
 }  // namespace gemmtune::cuda

@@ -22,12 +22,13 @@ struct WgmmaPlan {
   std::int64_t pieces = 1;      // of 128 bytes of k a stage
   std::int64_t ca = 1;          // blocks of a cluster along A, which share rows of B
   std::int64_t cb = 1;          // along B, which share rows of A
-  std::int64_t split = 1;       // blocks of a cluster that divide k
+  std::int64_t split = 1;       // parts of k, of other blocks of the cluster
   bool dependent = false;       // a programmatic dependent launch
 
   std::int64_t steps = 1;  // of all of k
   std::int64_t stages = 0;
   std::int64_t stage_bytes = 0;
+  std::int64_t memory_bytes = 0;  // of the ring and what is on its way out, or to other blocks
   std::int64_t shared_bytes = 0;
   std::int64_t tiles_a = 1;  // of clusters
   std::int64_t tiles_b = 1;
@@ -39,6 +40,10 @@ struct WgmmaPlan {
   std::int64_t cluster() const { return ca * cb * split; }
   std::int64_t tiles() const { return tiles_a * tiles_b; }
   std::int64_t threads() const { return 128 * warpgroups + 32; }
+  /// Rows of y that are stored at a time.
+  std::int64_t stored_rows() const { return !swapped ? 16 : b_rows % 32 == 0 ? 32 : 16; }
+  /// Columns of a tile behind those that make whole lines of 128 bytes. y's elements have `bytes`.
+  std::int64_t rest_columns(std::int64_t bytes) const { return swapped ? 0 : b_rows % (128 / bytes); }
   /// Sums that a thread holds.
   std::int64_t accumulators() const { return (turns ? a_rows : a_rows / warpgroups) / 64 * b_rows / 2; }
 };
@@ -51,8 +56,6 @@ std::vector<Parameter> wgmma_parameters();
 std::string refuse_wgmma_tile(const WgmmaPlan& plan);
 std::string refuse_wgmma_cluster(const WgmmaPlan& plan);
 std::string refuse_wgmma(const WgmmaPlan& plan, const gpu::Limits& limits);
-/// The same for a weight in tiles of 64 rows, of which copies are whole tiles or parts of one.
-std::string refuse_wgmma_packed(const WgmmaPlan& plan);
 // Each empty, or why it is not worth a try: for sw, ta and tb, for the whole config, for its ring.
 std::string refuse_wgmma_tile_waste(const Problem& problem, const WgmmaPlan& plan);
 std::string refuse_wgmma_waste(const Problem& problem, const WgmmaPlan& plan, const gpu::Limits& limits);
