@@ -83,6 +83,65 @@ TEST(WgmmaPlan, ClustersRoundTheTilesUp) {
   EXPECT_EQ(plan.cluster(), 2);
 }
 
+TEST(WgmmaPlan, ClustersOfMoreThanTwoLeaveMultiprocessorsOver) {
+  const Problem problem = dense(4096, 7168, 2048);
+  EXPECT_EQ(wgmma_plan(problem, config_of("sw0_ta128_tb256_wg2_ca2_ring226"), h200).blocks, 132);
+  EXPECT_EQ(wgmma_plan(problem, config_of("sw0_ta128_tb256_wg2_ca2_cb2_ring226"), h200).blocks, 120);
+  EXPECT_EQ(wgmma_plan(problem, config_of("sw0_ta128_tb256_wg2_ca4_cb2_ring226"), h200).blocks, 120);
+}
+
+TEST(WgmmaPlan, PartsOfKTakeTheRingsPlace) {
+  const WgmmaPlan plan =
+      wgmma_plan(dense(256, 1280, 8192), config_of("sw0_ta128_tb96_wg2_ca2_c4_ring226"), h200);
+  EXPECT_EQ(plan.cluster(), 8);
+  EXPECT_EQ(plan.blocks, 14 * 8);
+  EXPECT_EQ(plan.stages, 8);
+  EXPECT_EQ(plan.memory_bytes, 8 * (128 + 96) * 128);
+  // Few steps: what is sent needs more than the ring.
+  const WgmmaPlan little =
+      wgmma_plan(dense(128, 1280, 256), config_of("sw0_ta128_tb128_wg2_c2_ring226"), h200);
+  EXPECT_EQ(little.stages, 2);
+  EXPECT_EQ(little.memory_bytes, 2 * 64 * (128 + 8) * 4);
+}
+
+TEST(WgmmaPlan, ResultsHaveTwoBuffersBehindTheRing) {
+  const WgmmaPlan plan = wgmma_plan(dense(4096, 7168, 2048), config_of("sw0_ta128_tb256_wg2_ring226"), h200);
+  EXPECT_EQ(plan.memory_bytes, 4 * plan.stage_bytes + 8 * 2 * 16 * 128);
+  const WgmmaPlan narrow = wgmma_plan(dense(256, 7168, 2048), config_of("sw0_ta128_tb112_wg2_ring226"), h200);
+  EXPECT_EQ(narrow.rest_columns(2), 48);
+  EXPECT_EQ(narrow.rest_columns(4), 16);
+  EXPECT_EQ(narrow.stored_rows(), 16);
+  const WgmmaPlan swapped = wgmma_plan(dense(48, 1280, 2048), config_of("sw1_ta64_tb48_wg1_ring112"), h200);
+  EXPECT_EQ(swapped.rest_columns(2), 0);
+  EXPECT_EQ(swapped.stored_rows(), 16);
+}
+
+TEST(WgmmaPlan, TheCostModelKnowsWavesAndStages) {
+  const auto predicted = [](const Problem& problem, const char* settings) {
+    return predicted_wgmma(problem, wgmma_plan(problem, config_of(settings), h200), h200);
+  };
+  // 1.94 waves of tiles of 224 columns, 1.70 of 256: two either way.
+  const Problem many = dense(1024, 7168, 2048);
+  EXPECT_LT(predicted(many, "sw0_ta128_tb224_wg2_ca2_ring226"),
+            predicted(many, "sw0_ta128_tb256_wg2_ca2_ring226"));
+  EXPECT_EQ(default_wgmma_config(many, h200).number("tb"), 224);
+  const Problem few = dense(256, 7168, 2048);
+  EXPECT_LT(1.5 * predicted(few, "sw0_ta128_tb112_wg2_ca2_ring226"),
+            predicted(few, "sw0_ta128_tb112_wg2_ca2_ring112"));
+}
+
+TEST(WgmmaPlan, ASearchLeavesOutWhatTheCostModelTakesForMuchSlower) {
+  NoCompiler runtime;
+  const api::Driver no_driver{};
+  const auto family = make_wgmma_family(runtime, no_driver);
+  for (const std::int64_t m : {64, 256, 4096}) {
+    const Problem problem = dense(m, 4096, 7168);
+    const double least = family->predicted_microseconds(problem, family->default_config(problem));
+    for (const Config& config : family->space(problem).enumerate())
+      EXPECT_LE(family->predicted_microseconds(problem, config), 1.4 * least) << config.text();
+  }
+}
+
 TEST(WgmmaPlan, EveryBandIsWithinTheTiles) {
   for (const std::int64_t m : {1, 64, 300, 4096}) {
     const Problem problem = dense(m, 1280, 8192);
@@ -190,10 +249,12 @@ TEST(WgmmaPlan, OneInstructionNamesAllItsRegisters) {
 /// A driver whose maps hold the address in their first word, the rest of the box in the others.
 int encodings = 0;
 bool address_twice = false;
+int last_swizzle = -1;
 api::Result fake_encode(api::TensorMap* map, int type, std::uint32_t, void* data, const std::uint64_t* sizes,
                         const std::uint64_t* strides, const std::uint32_t* extent, const std::uint32_t*, int,
-                        int, int, int) {
+                        int swizzle, int, int) {
   ++encodings;
+  last_swizzle = swizzle;
   *map = {};
   map->opaque[0] = reinterpret_cast<std::uintptr_t>(data);
   map->opaque[1] = sizes[0] ^ sizes[1] << 32;
@@ -248,6 +309,21 @@ TEST_F(MovableMapTest, ADriverThatHidesTheAddressIsAskedEachTime) {
   ASSERT_TRUE(map.at(at(0x7f0000001230), 128, moved).ok());
   EXPECT_EQ(encodings, before + 1);
   EXPECT_EQ(moved.opaque[4], std::uintptr_t{0x7f0000001230} >> 8);
+}
+
+TEST_F(MovableMapTest, LinesAreSwizzledAndNarrowerBoxesAreNot) {
+  api::TensorMap map{};
+  box_.data = at(0x7f0000001230);
+  ASSERT_TRUE(encode(driver_, box_, map).ok());
+  EXPECT_EQ(last_swizzle, api::tensor_swizzle_128);
+  box_.box_columns = 48;
+  ASSERT_TRUE(encode(driver_, box_, map).ok());
+  EXPECT_EQ(last_swizzle, api::tensor_swizzle_none);
+  EXPECT_EQ(static_cast<std::uint32_t>(map.opaque[3]), 48U);
+  box_.element_bytes = 4;
+  box_.box_columns = 32;
+  ASSERT_TRUE(encode(driver_, box_, map).ok());
+  EXPECT_EQ(last_swizzle, api::tensor_swizzle_128);
 }
 
 TEST_F(MovableMapTest, RefusesWhatIsNotAligned) {
