@@ -35,6 +35,12 @@ bool is_printable(std::string_view text) {
                      [](char character) { return character >= 0x20 && character < 0x7f; });
 }
 
+/// Of one line, and nothing that yaml_guard.h counts as another level: within the braces that are written it
+/// might be one too many.
+bool is_text(std::string_view text) {
+  return is_printable(text) && text.find_first_of("[{") == std::string_view::npos;
+}
+
 /// What YAML and Python read as one word without quotes.
 bool is_plain(std::string_view text) {
   constexpr std::string_view signs = "_.+-";
@@ -98,14 +104,14 @@ class ResultReader {
 
   /// YAML allows no longer key in a flow map than 1024 characters.
   static bool is_name(const YAML::Node& node) {
-    return node.IsScalar() && is_printable(node.Scalar()) && node.Scalar().size() <= 200;
+    return node.IsScalar() && is_text(node.Scalar()) && node.Scalar().size() <= 200;
   }
 
   static std::string size_expected() { return fmt::format("a whole number from 1 to {}", max_dimension); }
 
   bool read_value(const std::string& key, const YAML::Node& node, GemmResult& result) {
-    if (!node.IsScalar() || !is_printable(node.Scalar())) {
-      return complain(key, "", "a number or a text of one line");
+    if (!node.IsScalar() || !is_text(node.Scalar())) {
+      return complain(key, "", "a number or a text of one line that opens no bracket");
     }
     const std::string& text = node.Scalar();
     if (key == "M") return read_size(key, text, result.m);

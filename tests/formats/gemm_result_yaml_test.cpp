@@ -118,6 +118,19 @@ TEST(GemmResults, ATextIsNoComment) {
   EXPECT_EQ(file.results[0].us, std::nullopt);
 }
 
+/// Found by gemm_results_fuzz: sixteen levels of brackets in a text were read, and written as the
+/// seventeenth.
+TEST(GemmResults, ATextOpensNoBrackets) {
+  const std::string deep = std::string(16, '[') + "1" + std::string(16, ']');
+  const GemmResultFile file = parse("- M: 8\n  N: 128\n  K: 256\n  kpack: '" + deep +
+                                    "'\n- {'M': 1, 'N': 2, 'K': 3, 'a{': 1}\n- {'M': 1, 'N': 2, 'K': 3}\n");
+  EXPECT_THAT(file.complaints,
+              ElementsAre(HasSubstr("column kpack: value '', expected a number or a text of one line"),
+                          HasSubstr("expected names as keys")));
+  ASSERT_THAT(file.results, SizeIs(1));
+  EXPECT_THAT(parse(write_gemm_results(file.results, file.version)).complaints, IsEmpty());
+}
+
 TEST(GemmResults, BenchmarkTable) {
   EXPECT_EQ(write_gemm_benchmark_csv(read_data("results_v3_4.yaml").results),
             "trans,M,N,K,TFLOPS,us\n"
