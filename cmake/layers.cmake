@@ -36,8 +36,12 @@ function(gemmtune_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} GTest::gtest GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  # Half of the time to build is the tests'; what they test is compiled as everywhere else.
-  target_compile_options(${name} PRIVATE -O1)
+  # Half of the time to build is the tests'; what they test is compiled as everywhere else. Folders whose tests compute set
+  # another level.
+  if(NOT DEFINED test_optimization)
+    set(test_optimization -O0)
+  endif()
+  target_compile_options(${name} PRIVATE ${test_optimization})
   target_compile_definitions(${name} PRIVATE GEMMTUNE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
                              GEMMTUNE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
