@@ -35,7 +35,6 @@ void add_row(const TunedEntry& row, Json& json) {
   json["default_kernel"] = row.default_kernel;
   json["speedup"] = number_or_null(row.speedup);
   json["verdict"] = to_string(row.verdict);
-  if (row.regret) json["regret"] = *row.regret;
   json["err_ratio"] = row.err_ratio;
   json["env"] = row.env;
 }
