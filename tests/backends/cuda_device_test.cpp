@@ -298,6 +298,37 @@ TEST_F(CudaDevice, WgmmaOnPackedWeightsIsRight) {
   }
 }
 
+// Few and all blocks of a cluster add up; y is written in whole lines, in pairs and one by one.
+TEST_F(CudaDevice, EveryWayThroughSkinnyIsRight) {
+  const KernelFamily* family = gpu()->find_family("skinny");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("skinny").message();
+  const char* names[] = {"skinny_r1_r64_ks1_c1_ring50",       "skinny_r1_r64_ks2_c3_ring75",
+                         "skinny_r1_r64_ks1_c5_ring110",      "skinny_r1_r64_ks4_c8_ring220",
+                         "skinny_r1_r128_ks1_c1_ring110",     "skinny_r1_r128_ks2_c2_ring110",
+                         "skinny_r1_r128_ks1_c7_ring75",      "skinny_r1_r64_ks1_c2_ring50_pdl1",
+                         "skinny_r1_r128_ks2_c1_ring220_pdl1"};
+  const Size sizes[] = {{1, 65, 1040},   {7, 130, 4096},   {16, 1280, 2048}, {16, 776, 2048},
+                        {13, 777, 1032}, {32, 1280, 2048}, {33, 130, 4096},  {64, 1284, 2056}};
+  for (const Size& size : sizes) {
+    for (const auto& [x, y] :
+         {std::pair{DataType::bf16, DataType::bf16}, std::pair{DataType::f16, DataType::f32},
+          std::pair{DataType::f8_e4m3fn, DataType::f16}}) {
+      const Problem problem = dense(size.m, size.n, size.k, x, y, size.m % 2 == 0);
+      if (!family->accepts(problem).ok()) continue;
+      const Space space = family->space(problem);
+      std::vector<Config> configs{family->default_config(problem)};
+      for (const char* name : names) {
+        const auto candidate = parse_kernel_name(name, space.keys());
+        ASSERT_TRUE(candidate.ok()) << candidate.message();
+        if (space.build_refusal(candidate->config).empty()) configs.push_back(candidate->config);
+      }
+      ASSERT_GE(configs.size(), 5U);
+      expect_right(*family, problem, configs);
+      ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+    }
+  }
+}
+
 TEST_F(CudaDevice, EveryWayThroughMmaIsRight) {
   const KernelFamily* family = gpu()->find_family("mma");
   if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mma").message();
@@ -391,6 +422,54 @@ TEST_F(CudaDevice, ADependentLaunchSeesWhatTheKernelInFrontWrote) {
     ASSERT_TRUE(first.ok() && second.ok()) << first.message() << second.message();
     const auto expected = chain.run(**first, 12);
     for (int repeat = 0; repeat < 20; ++repeat) EXPECT_EQ(chain.run(**second, 12), expected) << dependent;
+  }
+}
+
+/// A kernel that is no dependent launch may start early, but reads nothing before the one in front of it has
+/// ended, its weight neither.
+TEST_F(CudaDevice, APlainLaunchSeesAWeightThatTheKernelInFrontWrote) {
+  if (gpu()->find_family("skinny") == nullptr) GTEST_SKIP() << gpu()->missing_family("skinny").message();
+  const Problem writing = dense(64, 2048, 4096, DataType::bf16, DataType::bf16, false);
+  const Problem reading = dense(16, 64, 2048, DataType::bf16, DataType::bf16, false);
+  auto operands = DeviceOperands::make(*gpu(), writing, Placement::plain);
+  auto weight = gpu()->allocate(64 * 2048 * 2, Placement::plain);
+  auto y = gpu()->allocate(16 * 64 * 2, Placement::plain);
+  ASSERT_TRUE(operands.ok() && weight.ok() && y.ok());
+  const auto build = [&](const char* name, const Problem& problem) {
+    const auto candidate = gpu()->resolve(name, problem);
+    EXPECT_TRUE(candidate.ok()) << candidate.message();
+    return gpu()->build(*candidate, problem);
+  };
+  // In front is a dependent launch, which lets the next one start at once.
+  const auto writer = build("skinny_r1_r64_ks1_c2_ring110_pdl1", writing);
+  for (const char* name : {"skinny_r1_r64_ks1_c4_ring110", "skinny_r1_r64_ks2_c1_ring50"}) {
+    const auto reader = build(name, reading);
+    ASSERT_TRUE(writer.ok() && reader.ok());
+    std::vector<unsigned short> results[2];
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      const auto host = make_inputs(writing, 3 + static_cast<std::uint64_t>(repeat % 2));
+      ASSERT_TRUE(host.ok() && operands->fill(*host).ok());
+      auto made = operands->operands(WeightLayout::plain);
+      ASSERT_TRUE(made.ok());
+      Operands call = *made;
+      call.y = (*weight)->data();
+      call.ldy = 2048;
+      ASSERT_TRUE((*writer)->run(call, nullptr, {}).ok());
+      if (repeat < 2) {
+        ASSERT_TRUE(gpu()->synchronize().ok());
+      }
+      call.w = (*weight)->data();
+      call.y = (*y)->data();
+      call.ldx = 2048;  // the first elements of what x is there
+      call.ldy = 64;
+      ASSERT_TRUE((*reader)->run(call, nullptr, {}).ok());
+      ASSERT_TRUE(gpu()->synchronize().ok());
+      std::vector<unsigned short> result(16 * 64);
+      ASSERT_TRUE(gpu()->copy_out(result.data(), (*y)->data(), result.size() * 2).ok());
+      if (repeat < 2) results[repeat] = result;
+      EXPECT_EQ(result, results[repeat % 2]) << name << ", repetition " << repeat;
+    }
+    EXPECT_NE(results[0], results[1]);
   }
 }
 

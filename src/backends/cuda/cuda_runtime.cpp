@@ -13,6 +13,8 @@ namespace {
 
 /// More than this a launch may ask for only after the function was told.
 constexpr std::size_t plain_shared_bytes = std::size_t{48} << 10;
+/// Older drivers know programmatic dependent launches, but cannot capture them: 12.3.
+constexpr int dependent_launches_since = 12030;
 
 class CudaProgram final : public gpu::Program {
  public:
@@ -74,7 +76,7 @@ class CudaProgram final : public gpu::Program {
   using Attributes = std::array<api::LaunchAttribute, 2>;
 
   /// `attributes` has to outlive it.
-  static api::LaunchConfig config_of(const gpu::LaunchShape& shape, Attributes& attributes) {
+  api::LaunchConfig config_of(const gpu::LaunchShape& shape, Attributes& attributes) const {
     unsigned count = 0;
     if (shape.cluster > 1) {
       api::LaunchAttribute& cluster = attributes[count++];
@@ -82,7 +84,7 @@ class CudaProgram final : public gpu::Program {
       cluster.value.cluster[0] = shape.cluster;
       cluster.value.cluster[1] = cluster.value.cluster[2] = 1;
     }
-    if (shape.dependent) {
+    if (shape.dependent && runtime_.launches_dependents()) {
       api::LaunchAttribute& programmatic = attributes[count++];
       programmatic.id = api::launch_attribute_programmatic;
       programmatic.value.number = 1;
@@ -136,6 +138,9 @@ Status CudaRuntime::start() {
     GEMMTUNE_RETURN_IF_ERROR(
         check(driver_.device_attribute(&values[i], wanted[i], device_), "cuDeviceGetAttribute"));
   }
+  int version = 0;
+  GEMMTUNE_RETURN_IF_ERROR(check(driver_.driver_version(&version), "cuDriverGetVersion"));
+  launches_dependents_ = version >= dependent_launches_since;
   limits_.multiprocessors = values[0];
   limits_.cache_bytes = static_cast<std::size_t>(values[1]);
   capability_ = values[2] * 10 + values[3];

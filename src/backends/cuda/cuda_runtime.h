@@ -48,6 +48,8 @@ class CudaRuntime final : public gpu::Runtime {
   }
   int ordinal() const { return options_.ordinal; }
   int compute_capability() const { return capability_; }  // 90
+  /// Whether the driver starts a kernel before the one in front of it has ended, also in a graph.
+  bool launches_dependents() const { return launches_dependents_; }
   /// Why there is no compiler; ok where there is one.
   Status compiles() const { return compiler_status_; }
 
@@ -62,6 +64,7 @@ class CudaRuntime final : public gpu::Runtime {
   api::CudaStream stream_ = nullptr;
   gpu::Limits limits_;
   int capability_ = 0;
+  bool launches_dependents_ = false;
   std::string architecture_;
   std::unique_ptr<gpu::Compiler> compiler_;
   Status compiler_status_;

@@ -46,7 +46,7 @@ struct LaunchShape {
   unsigned cluster = 1;          // blocks a cluster, along x
   std::size_t shared_bytes = 0;  // dynamic
   /// May start while the kernel before it on the stream still runs: the program waits for what it needs of
-  /// it.
+  /// it. A driver that cannot do that starts it in its turn.
   bool dependent = false;
 };
 

@@ -18,6 +18,7 @@ constexpr std::int64_t piece_bytes = 128;  // of k, in one row
 constexpr std::int64_t most_blocks = 8;    // of a cluster, without asking for more than is portable
 constexpr unsigned threads = 160;
 constexpr std::int64_t shared_reserve = 2048;  // alignment of the ring, and barriers' slack
+constexpr std::int64_t most_ahead = 32 << 10;  // bytes of the weight a block
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -34,10 +35,14 @@ struct Arguments {
   void* y;
   long long ldy;
   int m, n;
-  int steps;
   int stages;
   int blocks;
+  int steps, more;
+  int most;
   int dependent;
+  int ahead;
+  int ahead_blocks;
+  unsigned long long groups;
   PackedWeight packed;
 };
 
@@ -52,8 +57,39 @@ struct Plan {
   std::int64_t tiles = 1;  // clusters
   std::int64_t stage_bytes = 0;
   std::int64_t shared_bytes = 0;
-  bool dependent = false;  // a programmatic dependent launch
+  std::int64_t ahead = 0;         // steps
+  std::int64_t ahead_blocks = 0;  // that run at once
+  bool dependent = false;         // a programmatic dependent launch
 };
+
+/// What follows the ring in shared memory: parts of sums that other blocks of the cluster send, or a tile of
+/// y.
+std::int64_t exchange_bytes(const Plan& plan) {
+  if (plan.blocks == 1) return plan.columns * (plan.rows * 2 + 16);
+  return plan.blocks * ceil_div(plan.rows / 8, plan.blocks) * 8 * (plan.columns + 4) * 4;
+}
+
+/// The first group of 8 rows that each block of a cluster adds up: 5 bits a block, and the end.
+unsigned long long first_groups(const Plan& plan) {
+  unsigned long long groups = 0;
+  for (std::int64_t block = 0; block <= plan.blocks; ++block)
+    groups |= static_cast<unsigned long long>(ceil_div(block * (plan.rows / 8), plan.blocks)) << (5 * block);
+  return groups;
+}
+
+/// How much of the weight is called into the second-level cache before it may be read, or, in a dependent
+/// launch, before the ring has room for it. More would be in the way of what is needed sooner.
+std::int64_t steps_ahead(const Plan& plan) {
+  const std::int64_t step_bytes = plan.pieces * plan.rows * piece_bytes;
+  const std::int64_t share = ceil_div(plan.steps, plan.blocks);
+  const std::int64_t bytes = plan.dependent ? (share - plan.stages) * step_bytes / 4 : share * step_bytes / 8;
+  return std::min(bytes, most_ahead) / step_bytes;
+}
+
+std::int64_t resident_blocks(const Plan& plan, const gpu::Limits& limits) {
+  return std::clamp<std::int64_t>(
+      static_cast<std::int64_t>(limits.shared_bytes_a_multiprocessor) / (plan.shared_bytes + 1024), 1, 12);
+}
 
 Plan plan_of(const Problem& problem, const Config& config, const gpu::Limits& limits) {
   Plan plan;
@@ -66,13 +102,14 @@ Plan plan_of(const Problem& problem, const Config& config, const gpu::Limits& li
   plan.steps = ceil_div(k_bytes, piece_bytes * plan.pieces);
   plan.tiles = ceil_div(problem.n, plan.rows);
   plan.stage_bytes = plan.pieces * (plan.rows + plan.columns) * piece_bytes;
-  const std::int64_t own_groups = ceil_div(plan.rows / 8, plan.blocks);
-  const std::int64_t exchange = plan.blocks * own_groups * 8 * (plan.columns + 2) * 4;
+  const std::int64_t exchange = exchange_bytes(plan);
   const std::int64_t most =
       static_cast<std::int64_t>(limits.shared_bytes_a_block) - exchange - shared_reserve;
   const std::int64_t wanted = std::min(config.number("ring", 110) * 1024, most);
   plan.stages = std::min(wanted / plan.stage_bytes, ceil_div(plan.steps, plan.blocks));
   plan.shared_bytes = plan.stages * plan.stage_bytes + exchange + shared_reserve;
+  plan.ahead = steps_ahead(plan);
+  plan.ahead_blocks = limits.multiprocessors * resident_blocks(plan, limits);
   return plan;
 }
 
@@ -92,7 +129,8 @@ class SkinnyKernel final : public Kernel {
     shape_.grid[0] = static_cast<unsigned>(plan.tiles * plan.blocks);
     shape_.cluster = static_cast<unsigned>(plan.blocks);
     shape_.shared_bytes = static_cast<std::size_t>(plan.shared_bytes);
-    shape_.dependent = plan.dependent;
+    shape_.dependent =
+        true;  // also where it waits before it reads anything: what is in front of that is hidden
   }
   std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
@@ -113,10 +151,15 @@ class SkinnyKernel final : public Kernel {
     values.ldy = o.ldy;
     values.m = static_cast<int>(problem_.m);
     values.n = static_cast<int>(problem_.n);
-    values.steps = static_cast<int>(plan_.steps);
     values.stages = static_cast<int>(plan_.stages);
     values.blocks = static_cast<int>(plan_.blocks);
+    values.steps = static_cast<int>(plan_.steps / plan_.blocks);
+    values.more = static_cast<int>(plan_.steps % plan_.blocks);
+    values.most = static_cast<int>(ceil_div(plan_.rows / 8, plan_.blocks));
     values.dependent = plan_.dependent ? 1 : 0;
+    values.ahead = static_cast<int>(plan_.ahead);
+    values.ahead_blocks = static_cast<int>(plan_.ahead_blocks);
+    values.groups = first_groups(plan_);
     void* arguments[] = {&values};
     return program_->launch(shape_, arguments, stream);
   }
@@ -137,6 +180,7 @@ class SkinnyFamily final : public gpu::CompiledFamily {
       : runtime_(runtime),
         driver_(driver),
         source_(std::string(gpu::number_source()) + std::string(hopper_source()) +
+                std::string(skinny_load_source()) + std::string(skinny_store_source()) +
                 std::string(skinny_source())) {}
 
   std::string_view name() const override { return "skinny"; }
@@ -272,10 +316,7 @@ double SkinnyFamily::predicted_microseconds(const Problem& problem, const Config
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double processors = real(runtime_.limits().multiprocessors);
   const double grid = real(plan.tiles * plan.blocks);
-  const double resident =
-      std::clamp(std::floor(real(static_cast<std::int64_t>(runtime_.limits().shared_bytes_a_multiprocessor)) /
-                            (real(plan.shared_bytes) + 1024)),
-                 1.0, 12.0);
+  const double resident = real(resident_blocks(plan, runtime_.limits()));
   const double waves = grid / (processors * resident);
   const double uneven = std::ceil(waves) / waves;
   const double share = real(ceil_div(plan.steps, plan.blocks) * plan.blocks) / real(plan.steps);

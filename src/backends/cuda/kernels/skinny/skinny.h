@@ -13,6 +13,8 @@ namespace gemmtune::cuda {
 /// building needs none.
 std::unique_ptr<KernelFamily> make_skinny_family(gpu::Runtime& runtime, const api::Driver& driver);
 
-std::string_view skinny_source();  // skinny.cu
+std::string_view skinny_load_source();   // skinny_load.cuh
+std::string_view skinny_store_source();  // skinny_store.cuh
+std::string_view skinny_source();        // skinny.cu, the last
 
 }  // namespace gemmtune::cuda
