@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/cuda/kernels/hopper.h"
+#include "backends/cuda/kernels/skinny/skinny_plan.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/compiled_family.h"
 #include "backends/gpu/kernels/element_code.h"
@@ -13,17 +14,11 @@
 namespace gemmtune::cuda {
 namespace {
 
-constexpr std::int64_t most_rows = 64;     // of x
-constexpr std::int64_t piece_bytes = 128;  // of k, in one row
-constexpr std::int64_t most_blocks = 8;    // of a cluster, without asking for more than is portable
+constexpr std::int64_t most_rows = 64;   // of x
+constexpr std::int64_t most_blocks = 8;  // of a cluster, without asking for more than is portable
 constexpr unsigned threads = 160;
-constexpr std::int64_t shared_reserve = 2048;  // alignment of the ring, and barriers' slack
-constexpr std::int64_t most_ahead = 32 << 10;  // bytes of the weight a block
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-/// The classes of M: what x is padded to.
-std::int64_t columns_of(std::int64_t m) { return m <= 8 ? 8 : m <= 16 ? 16 : m <= 32 ? 32 : 64; }
 
 /// As in skinny.cu.
 struct Arguments {
@@ -46,77 +41,10 @@ struct Arguments {
   PackedWeight packed;
 };
 
-/// A config worked out for a problem.
-struct Plan {
-  std::int64_t rows = 64;  // of w, a block
-  std::int64_t pieces = 1;
-  std::int64_t blocks = 1;
-  std::int64_t columns = 8;
-  std::int64_t steps = 1;  // of all of k
-  std::int64_t stages = 0;
-  std::int64_t tiles = 1;  // clusters
-  std::int64_t stage_bytes = 0;
-  std::int64_t shared_bytes = 0;
-  std::int64_t ahead = 0;         // steps
-  std::int64_t ahead_blocks = 0;  // that run at once
-  bool dependent = false;         // a programmatic dependent launch
-};
-
-/// What follows the ring in shared memory: parts of sums that other blocks of the cluster send, or a tile of
-/// y.
-std::int64_t exchange_bytes(const Plan& plan) {
-  if (plan.blocks == 1) return plan.columns * (plan.rows * 2 + 16);
-  return plan.blocks * ceil_div(plan.rows / 8, plan.blocks) * 8 * (plan.columns + 4) * 4;
-}
-
-/// The first group of 8 rows that each block of a cluster adds up: 5 bits a block, and the end.
-unsigned long long first_groups(const Plan& plan) {
-  unsigned long long groups = 0;
-  for (std::int64_t block = 0; block <= plan.blocks; ++block)
-    groups |= static_cast<unsigned long long>(ceil_div(block * (plan.rows / 8), plan.blocks)) << (5 * block);
-  return groups;
-}
-
-/// How much of the weight is called into the second-level cache before it may be read, or, in a dependent
-/// launch, before the ring has room for it. More would be in the way of what is needed sooner.
-std::int64_t steps_ahead(const Plan& plan) {
-  const std::int64_t step_bytes = plan.pieces * plan.rows * piece_bytes;
-  const std::int64_t share = ceil_div(plan.steps, plan.blocks);
-  const std::int64_t bytes = plan.dependent ? (share - plan.stages) * step_bytes / 4 : share * step_bytes / 8;
-  return std::min(bytes, most_ahead) / step_bytes;
-}
-
-std::int64_t resident_blocks(const Plan& plan, const gpu::Limits& limits) {
-  return std::clamp<std::int64_t>(
-      static_cast<std::int64_t>(limits.shared_bytes_a_multiprocessor) / (plan.shared_bytes + 1024), 1, 12);
-}
-
-Plan plan_of(const Problem& problem, const Config& config, const gpu::Limits& limits) {
-  Plan plan;
-  plan.rows = config.number("r", 64);
-  plan.pieces = config.number("ks", 1);
-  plan.blocks = config.number("c", 1);
-  plan.columns = columns_of(problem.m);
-  plan.dependent = is_dependent(config);
-  const std::int64_t k_bytes = bytes_of(problem.x_type, problem.k);
-  plan.steps = ceil_div(k_bytes, piece_bytes * plan.pieces);
-  plan.tiles = ceil_div(problem.n, plan.rows);
-  plan.stage_bytes = plan.pieces * (plan.rows + plan.columns) * piece_bytes;
-  const std::int64_t exchange = exchange_bytes(plan);
-  const std::int64_t most =
-      static_cast<std::int64_t>(limits.shared_bytes_a_block) - exchange - shared_reserve;
-  const std::int64_t wanted = std::min(config.number("ring", 110) * 1024, most);
-  plan.stages = std::min(wanted / plan.stage_bytes, ceil_div(plan.steps, plan.blocks));
-  plan.shared_bytes = plan.stages * plan.stage_bytes + exchange + shared_reserve;
-  plan.ahead = steps_ahead(plan);
-  plan.ahead_blocks = limits.multiprocessors * resident_blocks(plan, limits);
-  return plan;
-}
-
 class SkinnyKernel final : public Kernel {
  public:
   SkinnyKernel(const api::Driver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
-               const Plan& plan)
+               const SkinnyPlan& plan)
       : program_(std::move(program)),
         problem_(problem),
         plan_(plan),
@@ -129,8 +57,8 @@ class SkinnyKernel final : public Kernel {
     shape_.grid[0] = static_cast<unsigned>(plan.tiles * plan.blocks);
     shape_.cluster = static_cast<unsigned>(plan.blocks);
     shape_.shared_bytes = static_cast<std::size_t>(plan.shared_bytes);
-    shape_.dependent =
-        true;  // also where it waits before it reads anything: what is in front of that is hidden
+    // Also where it waits before it reads anything: what is in front of that is hidden.
+    shape_.dependent = true;
   }
   std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
@@ -155,11 +83,11 @@ class SkinnyKernel final : public Kernel {
     values.blocks = static_cast<int>(plan_.blocks);
     values.steps = static_cast<int>(plan_.steps / plan_.blocks);
     values.more = static_cast<int>(plan_.steps % plan_.blocks);
-    values.most = static_cast<int>(ceil_div(plan_.rows / 8, plan_.blocks));
+    values.most = static_cast<int>(plan_.most_groups());
     values.dependent = plan_.dependent ? 1 : 0;
     values.ahead = static_cast<int>(plan_.ahead);
     values.ahead_blocks = static_cast<int>(plan_.ahead_blocks);
-    values.groups = first_groups(plan_);
+    values.groups = plan_.first_groups();
     void* arguments[] = {&values};
     return program_->launch(shape_, arguments, stream);
   }
@@ -167,7 +95,7 @@ class SkinnyKernel final : public Kernel {
  private:
   std::shared_ptr<gpu::Program> program_;
   Problem problem_;
-  Plan plan_;
+  SkinnyPlan plan_;
   int element_bytes_;
   MovableMap w_map_;
   MovableMap x_map_;
@@ -198,7 +126,7 @@ class SkinnyFamily final : public gpu::CompiledFamily {
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
   double predicted_microseconds(const Problem& problem, const Config& config) const override;
   std::int64_t resources(const Problem& problem, const Config& config) const override {
-    return plan_of(problem, config, runtime_.limits()).shared_bytes;
+    return skinny_plan(problem, config, runtime_.limits()).shared_bytes;
   }
   std::string_view thread_pool() const override { return "gpu"; }
 
@@ -222,7 +150,7 @@ Status SkinnyFamily::accepts(const Problem& problem) const {
 }
 
 std::string SkinnyFamily::refuse_build(const Problem& problem, const Config& config) const {
-  const Plan plan = plan_of(problem, config, runtime_.limits());
+  const SkinnyPlan plan = skinny_plan(problem, config, runtime_.limits());
   if (plan.blocks > plan.steps) return "c is more than the steps of k";
   if (plan.stages < std::min<std::int64_t>(2, ceil_div(plan.steps, plan.blocks)))
     return "ring holds less than two stages";
@@ -232,7 +160,7 @@ std::string SkinnyFamily::refuse_build(const Problem& problem, const Config& con
 }
 
 std::string SkinnyFamily::refuse_waste(const Problem& problem, const Config& config) const {
-  const Plan plan = plan_of(problem, config, runtime_.limits());
+  const SkinnyPlan plan = skinny_plan(problem, config, runtime_.limits());
   if (plan.rows > 64 && problem.n <= 64) return "r is more than the rows of w";
   const std::int64_t processors = runtime_.limits().multiprocessors;
   if (plan.blocks > 1 && plan.tiles * (plan.blocks - 1) >= processors * 4)
@@ -277,7 +205,7 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
   config.set("ks", std::int64_t{1});
   std::int64_t blocks =
       std::clamp<std::int64_t>(runtime_.limits().multiprocessors * 3 / 2 / tiles, 1, most_blocks);
-  blocks = std::min(blocks, ceil_div(bytes_of(problem.x_type, problem.k), piece_bytes));
+  blocks = std::min(blocks, ceil_div(bytes_of(problem.x_type, problem.k), SkinnyPlan::piece_bytes));
   config.set("c", blocks);
   config.set("ring", std::int64_t{110});
   config.set("pdl", std::int64_t{0});
@@ -288,7 +216,7 @@ Result<gpu::Source> SkinnyFamily::source(const Problem& problem, const Config& c
   GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
   if (const std::string refusal = space(problem).build_refusal(config); !refusal.empty())
     return Status::unsupported("skinny: {}", refusal);
-  const Plan plan = plan_of(problem, config, runtime_.limits());
+  const SkinnyPlan plan = skinny_plan(problem, config, runtime_.limits());
   gpu::Source source{"skinny", source_, gpu::type_defines(problem), "skinny"};
   source.defines.push_back(fmt::format("ROWS={}", plan.rows));
   source.defines.push_back(fmt::format("COLUMNS={}", plan.columns));
@@ -303,7 +231,7 @@ Result<std::unique_ptr<Kernel>> SkinnyFamily::build(const Problem& problem, cons
   if (!needed.ok()) return needed.status();
   auto program = runtime_.load(*needed);
   if (!program.ok()) return program.status();
-  const Plan plan = plan_of(problem, config, runtime_.limits());
+  const SkinnyPlan plan = skinny_plan(problem, config, runtime_.limits());
   GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(plan.shared_bytes)));
   return std::unique_ptr<Kernel>(std::make_unique<SkinnyKernel>(driver_, std::move(*program), problem, plan));
 }
@@ -312,11 +240,11 @@ Result<std::unique_ptr<Kernel>> SkinnyFamily::build(const Problem& problem, cons
 /// multiprocessors and as many bytes in flight as fit beside another block; unequal shares of blocks and of k
 /// cost in proportion.
 double SkinnyFamily::predicted_microseconds(const Problem& problem, const Config& config) const {
-  const Plan plan = plan_of(problem, config, runtime_.limits());
+  const SkinnyPlan plan = skinny_plan(problem, config, runtime_.limits());
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double processors = real(runtime_.limits().multiprocessors);
   const double grid = real(plan.tiles * plan.blocks);
-  const double resident = real(resident_blocks(plan, runtime_.limits()));
+  const double resident = real(plan.resident);
   const double waves = grid / (processors * resident);
   const double uneven = std::ceil(waves) / waves;
   const double share = real(ceil_div(plan.steps, plan.blocks) * plan.blocks) / real(plan.steps);
