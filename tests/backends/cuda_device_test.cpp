@@ -442,7 +442,8 @@ TEST_F(CudaDevice, APlainLaunchSeesAWeightThatTheKernelInFrontWrote) {
   };
   // In front is a dependent launch, which lets the next one start at once.
   const auto writer = build("skinny_r1_r64_ks1_c2_ring110_pdl1", writing);
-  for (const char* name : {"skinny_r1_r64_ks1_c4_ring110", "skinny_r1_r64_ks2_c1_ring50"}) {
+  for (const char* name : {"skinny_r1_r64_ks1_c4_ring110", "skinny_r1_r64_ks2_c1_ring50",
+                           "wgmma_r1_sw1_ta64_tb16_wg1_ring112", "wgmma_r1_sw1_ta64_tb16_wg1_c2_ring112"}) {
     const auto reader = build(name, reading);
     ASSERT_TRUE(writer.ok() && reader.ok());
     std::vector<unsigned short> results[2];

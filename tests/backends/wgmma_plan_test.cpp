@@ -97,11 +97,72 @@ TEST(WgmmaPlan, PartsOfKTakeTheRingsPlace) {
   EXPECT_EQ(plan.blocks, 14 * 8);
   EXPECT_EQ(plan.stages, 8);
   EXPECT_EQ(plan.memory_bytes, 8 * (128 + 96) * 128);
-  // Few steps: what is sent needs more than the ring.
+  // Few steps: own sums and what the other block sends need more than the ring.
   const WgmmaPlan little =
       wgmma_plan(dense(128, 1280, 256), config_of("sw0_ta128_tb128_wg2_c2_ring226"), h200);
   EXPECT_EQ(little.stages, 2);
-  EXPECT_EQ(little.memory_bytes, 2 * 64 * (128 + 8) * 4);
+  EXPECT_EQ(little.memory_bytes, (128 + 64) * 128 * 4);
+  // Of a swapped tile it is rows of B that are shared out, a third of 128 in eights: 48.
+  const WgmmaPlan thirds =
+      wgmma_plan(dense(128, 1280, 768), config_of("sw1_ta64_tb128_wg1_c3_ring226"), h200);
+  EXPECT_EQ(thirds.memory_bytes,
+            std::max<std::int64_t>((128 + 2 * 48) * 64 * 4, thirds.stages * thirds.stage_bytes));
+  // All of the largest tile's does not fit.
+  EXPECT_THAT(
+      refuse_wgmma(wgmma_plan(dense(128, 1280, 8192), config_of("sw0_ta128_tb256_wg2_c8_ring226"), h200),
+                   h200),
+      HasSubstr("more shared memory"));
+}
+
+TEST(WgmmaPlan, ABlockWithOneTileAloneStoresFromTheRing) {
+  const WgmmaPlan lone = wgmma_plan(dense(256, 7168, 2048), config_of("sw0_ta128_tb112_wg2_ring226"), h200);
+  EXPECT_EQ(lone.tiles(), 128);
+  EXPECT_TRUE(lone.lone);
+  EXPECT_EQ(lone.blocks, 128);
+  EXPECT_EQ(lone.memory_bytes, lone.stages * lone.stage_bytes);
+  // Two boxes of 64 columns; of single floats four of 32.
+  EXPECT_EQ(lone.buffers(2), 2);
+  EXPECT_EQ(lone.buffers(4), 4);
+  // More tiles than multiprocessors: blocks stay, and results have memory of their own.
+  const WgmmaPlan stays = wgmma_plan(dense(512, 7168, 2048), config_of("sw0_ta128_tb112_wg2_ring226"), h200);
+  EXPECT_FALSE(stays.lone);
+  EXPECT_EQ(stays.blocks, 132);
+  EXPECT_GT(stays.memory_bytes, stays.stages * stays.stage_bytes);
+  // Eight boxes do not find eight stages.
+  Problem floats = dense(128, 25600, 5120);
+  floats.y_type = DataType::f32;
+  const WgmmaPlan wide = wgmma_plan(floats, config_of("sw0_ta128_tb256_wg2_ring226"), h200);
+  EXPECT_EQ(wide.tiles(), 100);
+  EXPECT_EQ(wide.buffers(4), 8);
+  EXPECT_FALSE(wide.lone);
+  // In turns a tile is one warpgroup's, while the other still reads.
+  EXPECT_FALSE(wgmma_plan(dense(128, 4096, 7168), config_of("sw0_ta64_tb64_wg2_turn1_ring226"), h200).lone);
+}
+
+TEST(WgmmaPlan, ClustersAtOnceAreWhatTheDriverSays) {
+  gpu::Limits limits = h200;
+  EXPECT_EQ(limits.clusters_at_once(2), 66);
+  EXPECT_EQ(limits.clusters_at_once(3), 40);
+  limits.clusters = {0, 132, 66, 39, 30, 22, 17, 15, 15};
+  EXPECT_EQ(limits.clusters_at_once(3), 39);
+  EXPECT_EQ(limits.clusters_at_once(7), 15);
+  // Forty clusters of three would fit by the count of multiprocessors; one too many means a second wave.
+  const Problem problem = dense(256, 4096, 7168);
+  const Config thirds = config_of("sw0_ta128_tb208_wg2_c3_ring226");
+  EXPECT_EQ(wgmma_plan(problem, thirds, h200).tiles(), 40);
+  EXPECT_GT(predicted_wgmma(problem, wgmma_plan(problem, thirds, limits), limits),
+            1.5 * predicted_wgmma(problem, wgmma_plan(problem, thirds, h200), h200));
+}
+
+TEST(WgmmaPlan, WhoSaysThatAStageWasRead) {
+  const auto arrivals = [](const char* settings) {
+    return wgmma_plan(dense(4096, 4096, 4096), config_of(settings), h200).arrivals();
+  };
+  EXPECT_EQ(arrivals("sw0_ta128_tb128_wg2_ring226"), 8);  // warps
+  EXPECT_EQ(arrivals("sw0_ta128_tb128_wg1_ring226"), 4);
+  EXPECT_EQ(arrivals("sw0_ta64_tb128_wg2_turn1_ring226"), 4);     // of the warpgroup whose tile it is
+  EXPECT_EQ(arrivals("sw0_ta128_tb128_wg2_ca2_ring226"), 2 * 2);  // a thread of each warpgroup of two blocks
+  EXPECT_EQ(arrivals("sw0_ta128_tb128_wg2_ca2_cb4_ring226"), 2 * 5);
 }
 
 TEST(WgmmaPlan, ResultsHaveTwoBuffersBehindTheRing) {
@@ -215,7 +276,7 @@ TEST(WgmmaPlan, RefusesWhatTheMatrixUnitOrTheCopyEngineCannot) {
   EXPECT_THAT(family->accepts(unaligned).message(), HasSubstr("alignment"));
 }
 
-TEST(WgmmaPlan, WhatIsCompiledDependsOnTheTileAlone) {
+TEST(WgmmaPlan, WhatIsCompiledDependsOnTheTileAndOnWhatBlocksOfAClusterDo) {
   NoCompiler runtime;
   const api::Driver no_driver{};
   const auto family = make_wgmma_family(runtime, no_driver);
@@ -224,10 +285,14 @@ TEST(WgmmaPlan, WhatIsCompiledDependsOnTheTileAlone) {
     return runtime.last();
   };
   const gpu::Source plain = source_of("sw0_ta128_tb128_wg2_turn0_ks1_ca1_cb1_c1_ring226_pdl0");
-  const gpu::Source shared = source_of("sw0_ta128_tb128_wg2_turn0_ks1_ca2_cb1_c1_ring112_pdl1");
+  const gpu::Source dependent = source_of("sw0_ta128_tb128_wg2_turn0_ks1_ca1_cb1_c1_ring112_pdl1");
+  const gpu::Source shared = source_of("sw0_ta128_tb128_wg2_turn0_ks1_ca2_cb1_c1_ring226_pdl0");
+  const gpu::Source other = source_of("sw0_ta128_tb128_wg2_turn0_ks1_ca1_cb2_c1_ring226_pdl0");
   const gpu::Source split = source_of("sw0_ta128_tb128_wg2_turn0_ks1_ca1_cb1_c3_ring226_pdl0");
-  EXPECT_EQ(plain.defines, shared.defines);
-  EXPECT_EQ(plain.text, shared.text);
+  EXPECT_EQ(plain.defines, dependent.defines);
+  EXPECT_EQ(plain.text, dependent.text);
+  EXPECT_EQ(shared.defines, other.defines);
+  EXPECT_NE(plain.defines, shared.defines);
   EXPECT_NE(plain.defines, split.defines);
 }
 

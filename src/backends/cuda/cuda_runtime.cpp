@@ -151,6 +151,7 @@ Status CudaRuntime::start() {
   enter();
   // A stream that waits for copies and fills, which run on the context's own.
   GEMMTUNE_RETURN_IF_ERROR(check(driver_.stream_create(&stream_, api::stream_default), "cuStreamCreate"));
+  count_clusters();
   auto compiler = make_nvrtc_compiler(options_.library_folder);
   compiler_status_ = compiler.status();
   if (!compiler.ok()) return {};
@@ -160,6 +161,38 @@ Status CudaRuntime::start() {
   queue_ = std::make_unique<gpu::CompileQueue>(
       [this](const gpu::Source& source) { return cache_.get(*compiler_, source, architecture_); }, cores - 1);
   return {};
+}
+
+/// By a kernel that does nothing, which the driver assembles; where it does not, an estimate stands in.
+void CudaRuntime::count_clusters() {
+  if (driver_.most_clusters == nullptr || capability_ < 90) return;
+  const std::string text = fmt::format(
+      ".version 7.8\n.target sm_{}\n.address_size 64\n.visible .entry idle()\n{{\nret;\n}}\n", capability_);
+  api::Module module = nullptr;
+  api::Function function = nullptr;
+  if (driver_.module_load(&module, text.c_str()) != api::success) return;
+  const auto bytes = static_cast<unsigned>(limits_.shared_bytes_a_block);
+  if (driver_.module_function(&function, module, "idle") == api::success &&
+      driver_.function_set(function, api::function_max_dynamic_shared, static_cast<int>(bytes)) ==
+          api::success) {
+    for (unsigned blocks = 1; blocks < limits_.clusters.size(); ++blocks) {
+      api::LaunchAttribute cluster{};
+      cluster.id = api::launch_attribute_cluster;
+      cluster.value.cluster[0] = blocks;
+      cluster.value.cluster[1] = cluster.value.cluster[2] = 1;
+      api::LaunchConfig config{};
+      config.grid[0] = blocks;
+      config.grid[1] = config.grid[2] = 1;
+      config.block[0] = 128;
+      config.block[1] = config.block[2] = 1;
+      config.shared_bytes = bytes;
+      config.attributes = &cluster;
+      config.attribute_count = 1;
+      int most = 0;
+      if (driver_.most_clusters(&most, function, &config) == api::success) limits_.clusters[blocks] = most;
+    }
+  }
+  (void)driver_.module_unload(module);
 }
 
 CudaRuntime::~CudaRuntime() {

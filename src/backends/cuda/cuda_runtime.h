@@ -56,6 +56,7 @@ class CudaRuntime final : public gpu::Runtime {
  private:
   CudaRuntime(const api::Driver& driver, RuntimeOptions options);
   Status start();
+  void count_clusters();
 
   const api::Driver& driver_;
   RuntimeOptions options_;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +21,17 @@ struct Limits {
   std::size_t shared_bytes_a_block = 0;           // the most that one block may ask for
   std::size_t shared_bytes_a_multiprocessor = 0;  // of which each block takes 1 KiB more than it asks for
   std::size_t cache_bytes = 0;                    // the last-level cache, as the driver states it
+  /// Clusters of 1 to 8 blocks that run at once, a block a multiprocessor, as the driver says; 0: unknown.
+  std::array<int, 9> clusters{};
+
+  /// Of `blocks` blocks each. Groups of multiprocessors differ in size from GPU to GPU of a kind; where the
+  /// driver does not say, one in eleven is left over by clusters of more than two, as on most H200s.
+  int clusters_at_once(std::int64_t blocks) const {
+    const int known = blocks < 9 ? clusters[static_cast<std::size_t>(blocks)] : 0;
+    if (known > 0) return known;
+    const std::int64_t usable = blocks > 2 ? multiprocessors * std::int64_t{10} / 11 : multiprocessors;
+    return static_cast<int>(usable / blocks);
+  }
 };
 
 /// One program with one kernel.

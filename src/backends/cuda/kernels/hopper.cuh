@@ -67,6 +67,22 @@ static __device__ inline void barrier_wait_for_cluster(unsigned barrier, unsigne
 }
 // Releases nothing: who initialized barriers has said so with fence.mbarrier_init. A release is a fence of the whole device.
 static __device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+// Of a launch without clusters each block is one.
+static __device__ inline int cluster_rank() {
+  int rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+static __device__ inline int cluster_index() {
+  int index;
+  asm("mov.u32 %0, %%clusterid.x;" : "=r"(index));
+  return index;
+}
+static __device__ inline int clusters_of_grid() {
+  int clusters;
+  asm("mov.u32 %0, %%nclusterid.x;" : "=r"(clusters));
+  return clusters;
+}
 // One lane of a whole warp. (Where the compiler knows that one thread goes on alone, addresses need no loop over lanes.)
 static __device__ inline bool elect_one() {
   unsigned elected;

@@ -26,17 +26,6 @@ struct Arguments {
 };
 
 static __device__ inline int first_group(const Arguments& a, int block) { return (int)(a.groups >> (5 * block)) & 31; }
-static __device__ inline int cluster_rank() {
-  int rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-static __device__ inline int cluster_index() {
-  int index;
-  asm("mov.u32 %0, %%clusterid.x;" : "=r"(index));
-  return index;
-}
-
 struct Layout {
   unsigned ring;      // stages x STAGE_BYTES: for each piece of a stage the weight, then for each x
   unsigned exchange;  // float [blocks][groups][8 rows][PITCH], or, where one block has all of k, a tile of y

@@ -1,6 +1,7 @@
 #include "backends/cuda/kernels/wgmma/wgmma.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "backends/cuda/kernels/hopper.h"
@@ -13,29 +14,56 @@
 namespace gemmtune::cuda {
 namespace {
 
-/// As in wgmma.cu.
+/// floor(n / divisor) for n below 2³¹ is the upper half of n · multiplier, shifted: multiplier = ⌈2^(32 +
+/// shift) / divisor⌉ with 2^shift < divisor ≤ 2^(shift + 1). (Granlund and Montgomery, Division by Invariant
+/// Integers using Multiplication, 1994.)
+struct Divider {
+  int divisor = 1;
+  unsigned multiplier = 0;
+  unsigned shift = 0;
+};
+
+Divider divider(std::int64_t divisor) {
+  Divider one{static_cast<int>(divisor), 0, 0};
+  if (divisor <= 1) return one;
+  while ((std::int64_t{2} << one.shift) < divisor) ++one.shift;
+  const std::uint64_t scaled = std::uint64_t{1} << (31 + one.shift + 1);
+  one.multiplier = static_cast<unsigned>((scaled + static_cast<std::uint64_t>(divisor) - 1) /
+                                         static_cast<std::uint64_t>(divisor));
+  return one;
+}
+
+/// As in wgmma_load.cuh.
 struct Arguments {
+  int stages;
+  int memory_bytes;
+  int steps;
+  int dependent;
+  int ca_bits;
+  int cb_bits;
+  int arrivals;
+  int called;
+  int tiles;
+  int whole_bands;
+  Divider band_tiles;
+  Divider band;
+  Divider last_band;
+  int whole;
+  int m, n;
+  long long ldy;
+  void* y;
+  const void* bias;
+  const float* x_scale;
+  const float* w_scale;
+  PackedWeight packed;
   api::TensorMap a;
   api::TensorMap b;
   api::TensorMap y_lines;
   api::TensorMap y_rest;
-  const void* bias;
-  const float* x_scale;
-  const float* w_scale;
-  void* y;
-  long long ldy;
-  int m, n;
-  int steps;
-  int stages;
-  int memory_bytes;
-  int whole;
-  int split;
-  int ca, cb;
-  int tiles_a, tiles_b;
-  int band;
-  int dependent;
-  PackedWeight packed;
 };
+
+/// Of the weight, that a block calls into the second-level cache while it waits for the kernel in front.
+constexpr std::int64_t called_bytes = 32768;
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
 
@@ -59,12 +87,16 @@ class WgmmaKernel final : public Kernel {
     shape_.threads = static_cast<unsigned>(plan.threads());
     shape_.cluster = static_cast<unsigned>(plan.cluster());
     shape_.shared_bytes = static_cast<std::size_t>(plan.shared_bytes);
-    shape_.dependent = plan.dependent;
+    // Every one starts early; who may not read the weight then waits first.
+    shape_.dependent = true;
     // Blocks stay and take tile after tile: one that did not fit beside the others would come when they are
     // done.
-    if (const int most = program_->clusters_at_once(shape_); most > 0 && plan.split == 1)
+    if (const int most = program_->clusters_at_once(shape_); most > 0 && plan.split == 1 && !plan.lone)
       plan_.blocks = std::min<std::int64_t>(plan.tiles(), most) * plan.cluster();
     shape_.grid[0] = static_cast<unsigned>(plan_.blocks);
+    band_tiles_ = divider(plan.band * plan.tiles_b);
+    band_ = divider(plan.band);
+    last_band_ = divider(std::max<std::int64_t>(1, plan.tiles_a % plan.band));
   }
   std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
@@ -90,12 +122,16 @@ class WgmmaKernel final : public Kernel {
     values.steps = narrow(plan_.steps);
     values.stages = narrow(plan_.stages);
     values.memory_bytes = narrow(plan_.memory_bytes);
-    values.split = narrow(plan_.split);
-    values.ca = narrow(plan_.ca);
-    values.cb = narrow(plan_.cb);
-    values.tiles_a = narrow(plan_.tiles_a);
-    values.tiles_b = narrow(plan_.tiles_b);
-    values.band = narrow(plan_.band);
+    values.ca_bits = std::countr_zero(static_cast<unsigned>(plan_.ca));
+    values.cb_bits = std::countr_zero(static_cast<unsigned>(plan_.cb));
+    values.arrivals = narrow(plan_.arrivals());
+    values.called = narrow(called_bytes * (plan_.swapped ? plan_.cb : plan_.ca) /
+                           (plan_.pieces * (plan_.swapped ? plan_.a_rows : plan_.b_rows) * 128));
+    values.tiles = narrow(plan_.tiles());
+    values.whole_bands = narrow(plan_.tiles_a / plan_.band);
+    values.band_tiles = band_tiles_;
+    values.band = band_;
+    values.last_band = last_band_;
     values.dependent = plan_.dependent ? 1 : 0;
     void* arguments[] = {&values};
     return program_->launch(shape_, arguments, stream);
@@ -121,6 +157,9 @@ class WgmmaKernel final : public Kernel {
   MovableMap w_map_;
   MovableMap y_lines_;
   MovableMap y_rest_;
+  Divider band_tiles_;
+  Divider band_;
+  Divider last_band_;
   gpu::LaunchShape shape_;
 };
 
@@ -131,7 +170,7 @@ class WgmmaFamily final : public gpu::CompiledFamily {
         driver_(driver),
         source_(std::string(gpu::number_source()) + std::string(hopper_source()) +
                 std::string(wgmma_load_source()) + std::string(wgmma_store_source()) +
-                std::string(wgmma_source())) {}
+                std::string(wgmma_parts_source()) + std::string(wgmma_source())) {}
 
   std::string_view name() const override { return "wgmma"; }
   std::string identity() const override {
@@ -238,10 +277,13 @@ Result<gpu::Source> WgmmaFamily::source(const Problem& problem, const Config& co
   source.defines.push_back(fmt::format("WARPGROUPS={}", planned.warpgroups));
   source.defines.push_back(fmt::format("TURNS={}", planned.turns ? 1 : 0));
   source.defines.push_back(fmt::format("SWAP={}", planned.swapped ? 1 : 0));
-  source.defines.push_back(fmt::format("SPLIT={}", planned.split > 1 ? 1 : 0));
+  source.defines.push_back(fmt::format("SPLIT={}", planned.split));
+  source.defines.push_back(fmt::format("LONE={}", planned.lone ? 1 : 0));
+  source.defines.push_back(fmt::format("SHARED={}", planned.ca * planned.cb > 1 ? 1 : 0));
   source.defines.push_back(fmt::format("PIECES={}", planned.pieces));
   source.defines.push_back(fmt::format("HINTS={}", planned.once ? 1 : 0));
   source.defines.push_back(fmt::format("BIAS={}", problem.bias ? 1 : 0));
+  source.defines.push_back(fmt::format("SCALED={}", problem.scale_ab ? 1 : 0));
   source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
   return source;
 }

@@ -15,6 +15,7 @@ std::unique_ptr<KernelFamily> make_wgmma_family(gpu::Runtime& runtime, const api
 
 std::string_view wgmma_load_source();   // wgmma_load.cuh
 std::string_view wgmma_store_source();  // wgmma_store.cuh, which follows it
+std::string_view wgmma_parts_source();  // wgmma_parts.cuh
 std::string_view wgmma_source();        // wgmma.cu, the last
 
 }  // namespace gemmtune::cuda

@@ -3,10 +3,10 @@
 // (TURNS) they take whole tiles in turn, so that one stores while the other multiplies.
 //
 // A cluster shares operands (`ca` blocks along A's rows have the same rows of B, `cb` along B's rows the same of A: each
-// loads its part of what is shared and sends it to all), divides k into `split` parts and adds them up in a fixed order, or does both.
+// loads its part of what is shared and sends it to all), divides k into SPLIT parts and adds them up in a fixed order, or does both.
 //
-// Set from outside: A_ROWS, B_ROWS of a tile, WARPGROUPS (1, 2), TURNS, SWAP, SPLIT (1: blocks divide k), PIECES of 128 bytes of k
-// a stage, HINTS, BIAS, PACKED: the weight lies in tiles, ELEMENT, OUTPUT, MULTIPLY(d, a, b, keep): one instruction, 64 x B_ROWS, 32 bytes of k, added to d where keep is not 0, and SETTLE(d): the
+// Set from outside: A_ROWS, B_ROWS of a tile, WARPGROUPS (1, 2), TURNS, SWAP, SPLIT: parts of k, LONE: a block has one tile alone,
+// SHARED: blocks share operands, PIECES of 128 bytes of k a stage, HINTS, BIAS, SCALED, PACKED: the weight lies in tiles, ELEMENT, OUTPUT, MULTIPLY(d, a, b, keep): one instruction, 64 x B_ROWS, 32 bytes of k, added to d where keep is not 0, and SETTLE(d): the
 // compiler neither moves a use of d across this nor keeps a copy.
 #define A_PIECE (A_ROWS * PIECE_BYTES)
 #define B_PIECE (B_ROWS * PIECE_BYTES)
@@ -14,31 +14,50 @@
 #define CONSUMERS (128 * WARPGROUPS)
 #define GROUP_ROWS (TURNS ? A_ROWS : A_ROWS / WARPGROUPS)  // of a warpgroup
 #define BLOCKS64 (GROUP_ROWS / 64)
-#define WARPS_A_STAGE (TURNS ? 4 : 4 * WARPGROUPS)  // that read it
 #define UNITS ((SWAP ? B_ROWS : A_ROWS) / 8)  // groups of 8 rows of y; what the parts of k are shared out by
 #define ACROSS (SWAP ? A_ROWS : B_ROWS)       // columns of y
 
+// Division by a number that the host knows: floor(n / divisor) for n below 2^31.
+struct Divider {
+  int divisor;
+  unsigned multiplier;  // 0: divisor is 1
+  unsigned shift;
+};
+static __device__ inline int divide(int n, const Divider& by) {
+  return by.multiplier == 0 ? n : (int)(__umulhi((unsigned)n, by.multiplier) >> by.shift);
+}
+
+// Blocks of a cluster that share rows of B: 1 << CA_BITS; of A.
+#define CA_BITS (SHARED ? a.ca_bits : 0)
+#define CB_BITS (SHARED ? a.cb_bits : 0)
+
+// What a block reads first lies together: a line of constant memory that is not there yet takes hundreds of cycles.
 struct Arguments {
+  int stages;
+  int memory_bytes;    // of the ring and what comes behind it
+  int steps;           // of all of k: PIECES pieces each; what lies past its end reads as zero
+  int dependent;       // launched before the kernel before it has ended: the weight alone may be read at once
+  int ca_bits;
+  int cb_bits;
+  int arrivals;        // that free a stage
+  int called;          // steps of the weight that are called into the second-level cache before it may be read
+  int tiles;           // of clusters
+  int whole_bands;     // of tiles along A that are worked on together
+  Divider band_tiles;  // tiles of a band
+  Divider band;        // of them along A, in a whole band
+  Divider last_band;   // in what comes behind
+  int whole;           // the copy engine can write y: it lies at multiples of 16 bytes, and so do its rows
+  int m, n;
+  long long ldy;
+  output* y;
+  const output* bias;
+  const float* x_scale;
+  const float* w_scale;
+  PackedWeight packed;  // PACKED: in the place of the weight's map
   TensorMap a;
   TensorMap b;
   TensorMap y_lines;  // boxes of LINE_COLUMNS columns
   TensorMap y_rest;   // boxes of the columns that are left of a tile's
-  const output* bias;
-  const float* x_scale;
-  const float* w_scale;
-  output* y;
-  long long ldy;
-  int m, n;
-  int steps;             // of all of k: PIECES pieces each; what lies past its end reads as zero
-  int stages;
-  int memory_bytes;      // of the ring and what comes behind it
-  int whole;             // the copy engine can write y: it lies at multiples of 16 bytes, and so do its rows
-  int split;             // parts of k
-  int ca, cb;            // blocks that share rows of B, of A
-  int tiles_a, tiles_b;  // of clusters
-  int band;              // tiles along A that are worked on together
-  int dependent;         // launched before the kernel before it has ended: the weight alone may be read at once
-  PackedWeight packed;   // PACKED: in the place of the weight's map
 };
 
 // `blocks`: the blocks of the cluster that get it, each at the same place
@@ -71,38 +90,36 @@ struct Tile {
 // Neighbours in order lie in a band of tiles along A, so that what is worked on at a time shares operands in the second-level
 // cache.
 static __device__ inline Tile tile_at(const Arguments& a, int index, int ra, int rb) {
-  const int in_band = a.band * a.tiles_b;
-  const int first = index / in_band * a.band;
-  const int within = index % in_band;
-  const int height = a.tiles_a - first < a.band ? a.tiles_a - first : a.band;
+  const int band = divide(index, a.band_tiles);
+  const int within = index - band * a.band_tiles.divisor;
+  const Divider height = band < a.whole_bands ? a.band : a.last_band;
+  const int across = divide(within, height);
   Tile tile;
-  tile.a = ((first + within % height) * a.ca + ra) * A_ROWS;
-  tile.b = (within / height * a.cb + rb) * B_ROWS;
+  tile.a = (((band * a.band.divisor + within - across * height.divisor) << CA_BITS) + ra) * A_ROWS;
+  tile.b = ((across << CB_BITS) + rb) * B_ROWS;
   return tile;
 }
 
 // What this block does.
 struct Part {
-  int k;                 // which of the parts of k
-  int first;             // rank in the cluster of the first block with this part; they share
-  int ra, rb;            // its place among them
-  int unit, units;       // the cluster's tiles: unit, unit + units, …
-  int begin, end;        // steps of k
+  int k;            // which of the parts of k
+  int first;        // rank in the cluster of the first block with this part; they share
+  int ra, rb;       // its place among them
+  int unit, units;  // the cluster's tiles: unit, unit + units, …
+  int begin, end;   // steps of k
 };
 
 static __device__ inline Part part_of(const Arguments& a) {
-  const int cluster = a.split * a.ca * a.cb;
-  const int sharing = a.ca * a.cb;
-  const int rank = (int)(blockIdx.x % (unsigned)cluster);
+  const int rank = cluster_rank();
   Part part;
-  part.unit = (int)(blockIdx.x / (unsigned)cluster);
-  part.units = (int)(gridDim.x / (unsigned)cluster);
-  part.k = SPLIT ? rank / sharing : 0;
-  part.first = part.k * sharing;
-  part.ra = (rank - part.first) % a.ca;
-  part.rb = (rank - part.first) / a.ca;
-  part.begin = (int)((long long)a.steps * part.k / a.split);
-  part.end = (int)((long long)a.steps * (part.k + 1) / a.split);
+  part.unit = cluster_index();
+  part.units = clusters_of_grid();
+  part.k = rank >> (CA_BITS + CB_BITS);
+  part.first = part.k << (CA_BITS + CB_BITS);
+  part.ra = rank & ((1 << CA_BITS) - 1);
+  part.rb = (rank - part.first) >> CA_BITS;
+  part.begin = (int)((unsigned)a.steps * (unsigned)part.k / SPLIT);
+  part.end = (int)((unsigned)a.steps * (unsigned)(part.k + 1) / SPLIT);
   return part;
 }
 
@@ -120,14 +137,15 @@ static __device__ inline Feed feed_of(const Arguments& a, const Part& part) {
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
   asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(last));
   Feed feed;
-  feed.a_rows = part.rb * (A_ROWS / a.cb);
-  feed.b_rows = part.ra * (B_ROWS / a.ca);
+  feed.a_rows = part.rb * (A_ROWS >> CB_BITS);
+  feed.b_rows = part.ra * (B_ROWS >> CA_BITS);
   feed.a_blocks = 0;
   feed.b_blocks = 0;
-  if (a.cb > 1) {
-    for (int i = 0; i < a.cb; ++i) feed.a_blocks |= 1u << (part.first + part.ra + a.ca * i);
+  if (CB_BITS > 0) {
+#pragma unroll 1
+    for (int i = 0; i < 1 << CB_BITS; ++i) feed.a_blocks |= 1u << (part.first + part.ra + (i << CA_BITS));
   }
-  if (a.ca > 1) feed.b_blocks = ((1u << a.ca) - 1u) << (part.first + a.ca * part.rb);
+  if (CA_BITS > 0) feed.b_blocks = ((1u << (1 << CA_BITS)) - 1u) << (part.first + (part.rb << CA_BITS));
   feed.a_policy = SWAP ? first : last;
   feed.b_policy = SWAP ? last : first;
   return feed;
@@ -138,9 +156,9 @@ static __device__ inline void load_a(const Arguments& a, const Layout& at, const
   const int piece = step * PIECES + i;
   const unsigned barrier = at.full + 8u * (unsigned)stage;
 #if PACKED && SWAP
-  copy_packed(to, a.packed, A_ROWS / a.cb, piece, tile.a + feed.a_rows, barrier, feed.a_blocks, feed.a_policy);
+  copy_packed(to, a.packed, A_ROWS >> CB_BITS, piece, tile.a + feed.a_rows, barrier, feed.a_blocks, feed.a_policy);
 #else
-  copy_box(to, &a.a, piece * PIECE_ELEMENTS, tile.a + feed.a_rows, barrier, feed.a_blocks, feed.a_policy);
+  copy_box(to, &a.a, piece * PIECE_ELEMENTS, tile.a + feed.a_rows, barrier, SHARED ? feed.a_blocks : 0, feed.a_policy);
 #endif
 }
 static __device__ inline void load_b(const Arguments& a, const Layout& at, const Feed& feed, const Tile& tile, int step, int stage, int i) {
@@ -148,17 +166,29 @@ static __device__ inline void load_b(const Arguments& a, const Layout& at, const
   const int piece = step * PIECES + i;
   const unsigned barrier = at.full + 8u * (unsigned)stage;
 #if PACKED && !SWAP
-  copy_packed(to, a.packed, B_ROWS / a.ca, piece, tile.b + feed.b_rows, barrier, feed.b_blocks, feed.b_policy);
+  copy_packed(to, a.packed, B_ROWS >> CA_BITS, piece, tile.b + feed.b_rows, barrier, feed.b_blocks, feed.b_policy);
 #else
-  copy_box(to, &a.b, piece * PIECE_ELEMENTS, tile.b + feed.b_rows, barrier, feed.b_blocks, feed.b_policy);
+  copy_box(to, &a.b, piece * PIECE_ELEMENTS, tile.b + feed.b_rows, barrier, SHARED ? feed.b_blocks : 0, feed.b_policy);
+#endif
+}
+
+// Calls this block's part of the weight, of steps from `step` on, into the second-level cache. That is no read: what the kernel before
+// still writes there is seen.
+static __device__ inline void call_weight(const Arguments& a, const Feed& feed, const Tile& tile, int step, int end) {
+#if !PACKED
+  if (end > step + a.called) end = step + a.called;
+#pragma unroll 1
+  for (int piece = step * PIECES; piece < end * PIECES; ++piece)
+    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile" CACHE_HINT " [%0, {%1, %2}]" POLICY(3) ";" ::"l"(SWAP ? &a.a : &a.b),
+                 "r"(piece * PIECE_ELEMENTS), "r"(SWAP ? tile.a + feed.a_rows : tile.b + feed.b_rows), "l"(SWAP ? feed.a_policy : feed.b_policy)
+                 : "memory");
 #endif
 }
 
 // A dependent launch fills the whole ring with the weight while the kernel before still runs; x follows when it may.
-static __device__ inline int load_early(const Arguments& a, const Layout& at, const Feed& feed, const Part& part) {
+static __device__ inline int load_early(const Arguments& a, const Layout& at, const Feed& feed, const Part& part, const Tile& tile) {
   const int steps = part.end - part.begin;
   const int early = steps < a.stages ? steps : a.stages;
-  const Tile tile = tile_at(a, part.unit, part.ra, part.rb);
 #pragma unroll 1
   for (int stage = 0; stage < early; ++stage) {
     barrier_expect(at.full + 8u * (unsigned)stage, STAGE_BYTES);
@@ -171,6 +201,7 @@ static __device__ inline int load_early(const Arguments& a, const Layout& at, co
       }
     }
   }
+  call_weight(a, feed, tile, part.begin + early, part.end);
   wait_for_predecessor();
 #pragma unroll 1
   for (int stage = 0; stage < early; ++stage) {
@@ -186,14 +217,19 @@ static __device__ inline int load_early(const Arguments& a, const Layout& at, co
   return early;
 }
 
-static __device__ inline void produce(const Arguments& a, const Layout& at, const Part& part) {
-  const Feed feed = feed_of(a, part);
-  const int early = a.dependent ? load_early(a, at, feed, part) : 0;
+// `tile`: the block's first.
+static __device__ inline void produce(const Arguments& a, const Layout& at, const Part& part, const Feed& feed, Tile tile) {
+  int early = 0;
+  if (a.dependent) {
+    early = load_early(a, at, feed, part, tile);
+  } else {
+    call_weight(a, feed, tile, part.begin, part.end);
+    wait_for_predecessor();
+  }
   int stage = early == a.stages ? 0 : early;
   unsigned parity = early == a.stages ? 0 : 1;
   int begin = part.begin + early;
-  for (int index = part.unit; index < a.tiles_a * a.tiles_b; index += part.units) {
-    const Tile tile = tile_at(a, index, part.ra, part.rb);
+  for (int index = part.unit; index < a.tiles;) {
 #pragma unroll 1
     for (int step = begin; step < part.end; ++step) {
       barrier_wait(at.empty + 8u * (unsigned)stage, parity);
@@ -209,5 +245,7 @@ static __device__ inline void produce(const Arguments& a, const Layout& at, cons
       }
     }
     begin = part.begin;
+    index += part.units;
+    if (index < a.tiles) tile = tile_at(a, index, part.ra, part.rb);
   }
 }

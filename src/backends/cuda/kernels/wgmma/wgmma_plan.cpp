@@ -26,9 +26,11 @@ std::int64_t scratch_bytes(const WgmmaPlan& plan, std::int64_t output_bytes) {
   if (plan.split > 1) {
     const std::int64_t units = (plan.swapped ? plan.b_rows : plan.a_rows) / 8;
     const std::int64_t most = ceil_div(units, plan.split);
-    return plan.swapped ? plan.split * plan.a_rows * (most * 8 + 2) * 4
-                        : plan.split * most * 8 * (plan.b_rows + 8) * 4;
+    // Own sums, and what each of the others sends.
+    const std::int64_t across = plan.swapped ? plan.a_rows : plan.b_rows;
+    return (units + (plan.split - 1) * most) * 8 * across * 4;
   }
+  if (plan.lone) return 0;
   // Two buffers for each of a swapped tile's warpgroups, else for each warp.
   return 2 * plan.warpgroups * plan.stored_rows() * (plan.swapped ? 64 * output_bytes : 4 * 128);
 }
@@ -52,13 +54,25 @@ void choose_grid(const Problem& problem, const gpu::Limits& limits, WgmmaPlan& p
   // Sums, and about as many again as all else needs.
   const std::int64_t by_registers = registers / (plan.threads() * (plan.accumulators() + 72));
   plan.resident = std::max<std::int64_t>(1, std::min(by_memory, by_registers));
-  // Clusters of more than two leave multiprocessors of a GPC over: about one in eleven on an H200.
-  const std::int64_t processors =
-      plan.cluster() > 2 ? limits.multiprocessors * 10 / 11 : limits.multiprocessors;
-  const std::int64_t at_once = std::max<std::int64_t>(1, processors * plan.resident / plan.cluster());
+  const std::int64_t at_once =
+      std::max<std::int64_t>(1, limits.clusters_at_once(plan.cluster()) * plan.resident);
   const std::int64_t clusters = plan.split > 1 ? plan.tiles() : std::min(plan.tiles(), at_once);
   plan.blocks = clusters * plan.cluster();
   plan.band = band_of(plan, at_once);
+}
+
+void lay_out(WgmmaPlan& plan, std::int64_t ring_bytes, std::int64_t output_bytes, const gpu::Limits& limits) {
+  const std::int64_t scratch = scratch_bytes(plan, output_bytes);
+  // Parts of k take the ring's place, and so do results of a block's only tile.
+  const std::int64_t fixed = shared_reserve + (plan.split > 1 ? 0 : scratch);
+  const std::int64_t most = static_cast<std::int64_t>(limits.shared_bytes_a_block) - fixed;
+  const std::int64_t ring = std::min(ring_bytes - fixed, most);
+  plan.stages = std::min(std::max<std::int64_t>(ring, 0) / plan.stage_bytes, most_stages);
+  // A block with one tile alone fills no more stages than the tile has steps.
+  if (plan.split > 1) plan.stages = std::min(plan.stages, ceil_div(plan.steps, plan.split));
+  plan.memory_bytes = plan.split > 1 ? std::max(plan.stages * plan.stage_bytes, (scratch + 15) / 16 * 16)
+                                     : plan.stages * plan.stage_bytes + scratch;
+  plan.shared_bytes = plan.memory_bytes + shared_reserve;
 }
 
 }  // namespace
@@ -77,18 +91,18 @@ WgmmaPlan wgmma_plan(const Problem& problem, const Config& config, const gpu::Li
   plan.dependent = is_dependent(config);
   plan.steps = ceil_div(bytes_of(problem.x_type, problem.k), piece_bytes * plan.pieces);
   plan.stage_bytes = plan.pieces * (plan.a_rows + plan.b_rows) * piece_bytes;
-  const std::int64_t scratch = scratch_bytes(plan, bits(problem.y_type) / 8);
-  // Parts of k take the ring's place.
-  const std::int64_t fixed = shared_reserve + (plan.split > 1 ? 0 : scratch);
-  const std::int64_t most = static_cast<std::int64_t>(limits.shared_bytes_a_block) - fixed;
-  const std::int64_t ring = std::min(config.number("ring", large_ring) * 1024 - fixed, most);
-  plan.stages = std::min(std::max<std::int64_t>(ring, 0) / plan.stage_bytes, most_stages);
-  // A block with one tile alone fills no more stages than the tile has steps.
-  if (plan.split > 1) plan.stages = std::min(plan.stages, ceil_div(plan.steps, plan.split));
-  plan.memory_bytes = plan.split > 1 ? std::max(plan.stages * plan.stage_bytes, (scratch + 15) / 16 * 16)
-                                     : plan.stages * plan.stage_bytes + scratch;
-  plan.shared_bytes = plan.memory_bytes + shared_reserve;
+  const std::int64_t ring = config.number("ring", large_ring) * 1024;
+  const std::int64_t output_bytes = bits(problem.y_type) / 8;
+  plan.lone = plan.split == 1 && !plan.turns;
+  lay_out(plan, ring, output_bytes, limits);
   choose_grid(problem, limits, plan);
+  if (!plan.lone) return plan;
+  // More tiles than blocks, or a ring too short for the results of one.
+  if (plan.blocks < plan.tiles() * plan.cluster() || plan.buffers(output_bytes) > plan.stages) {
+    plan.lone = false;
+    lay_out(plan, ring, output_bytes, limits);
+    choose_grid(problem, limits, plan);
+  }
   return plan;
 }
 
@@ -256,31 +270,37 @@ Config default_wgmma_config(const Problem& problem, const gpu::Limits& limits) {
 }
 
 // A wave's blocks take their steps at the rate of what holds them up most: how long a stage is on its way
-// again over how many there are, the matrix unit, the way into a multiprocessor, what the second-level cache
-// gives to all of them. Then there is what the first bytes and the last results take. The figures are a fit
-// to 2,466 kernels of 20 (M, N, K) on one H200.
+// again over how many there are, the matrix unit, the way into a multiprocessor, the second-level cache,
+// which gives to all of them and gets what is different in what they ask for. Then there is what the last
+// results take, and what blocks send each other. The figures are a fit to 1,400 kernels of 20 (M, N, K) on
+// one H200, fast ones weighing more; under lasting products its clock is a quarter below the one that stands
+// here.
 double predicted_wgmma(const Problem& problem, const WgmmaPlan& plan, const gpu::Limits& limits) {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   constexpr double clock = 1900;         // cycles a microsecond
-  constexpr double refill = 1870;        // cycles until a stage that was read is full again
-  constexpr double into_processor = 71;  // bytes a cycle
-  constexpr double from_cache = 13.5e6;  // bytes a microsecond, to all
+  constexpr double refill = 2200;        // cycles until a stage that was read is full again
+  constexpr double into_processor = 67;  // bytes a cycle
+  constexpr double from_cache = 18.3e6;  // bytes a microsecond, to all
+  constexpr double different = 6.5e6;    // of which different
   constexpr double from_memory = 4.3e6;
   const double processors = real(limits.multiprocessors);
-  const double usable = plan.cluster() > 2 ? std::floor(processors * 10 / 11) : processors;
   const double cluster = real(plan.cluster());
   const double blocks = real(plan.tiles()) * cluster;
   const double resident = std::min(real(plan.resident), std::ceil(blocks / processors));
-  const double at_once = std::min(blocks, std::floor(usable / cluster) * cluster * resident);
+  const double at_once = std::min(blocks, limits.clusters_at_once(plan.cluster()) * cluster * resident);
   const double waves = std::ceil(blocks / at_once);
   const double share = std::max(1.0, at_once / processors);  // of a multiprocessor's blocks
   const double width = real(plan.b_rows);
   // Products of 64 rows and 32 bytes of k: narrow ones wait for shared memory.
-  const double product = std::max(width / 2, 24 + width / 4);
-  const double products = 1.08 * (product * real(plan.a_rows / 64) * 4 * real(plan.pieces) * share + 20);
+  const double product = std::max(width / 2, 22 + width * 0.18);
+  const double products = 1.3 * product * real(plan.a_rows / 64) * 4 * real(plan.pieces) * share;
   const double way = real(plan.stage_bytes) / into_processor * share;
-  const double loaded = real(plan.pieces) * 128 * (real(plan.a_rows) / real(plan.cb) + width / real(plan.ca));
-  const double cache = loaded * at_once / from_cache * clock;
+  const double line = real(plan.pieces) * 128;
+  const double loaded = line * (real(plan.a_rows) / real(plan.cb) + width / real(plan.ca)) * at_once;
+  const double rows =
+      std::min(real(plan.swapped ? problem.n : problem.m), real(plan.tiles_a * plan.ca * plan.a_rows)) +
+      std::min(real(plan.swapped ? problem.m : problem.n), real(plan.tiles_b * plan.cb) * width);
+  const double cache = (loaded / from_cache + line * rows * real(plan.split) / waves / different) * clock;
   const double late = refill / std::max(0.5, real(plan.stages) - 1.3);
   // Nearly the largest of them.
   const double step =
@@ -289,11 +309,11 @@ double predicted_wgmma(const Problem& problem, const WgmmaPlan& plan, const gpu:
   const double in_flight = at_once * real(plan.stages * plan.stage_bytes);
   const double memory = bytes(problem) / from_memory * std::pow(std::max(1.0, 6.5e6 / in_flight), 0.2) *
                         std::max(1.0, 0.7 * processors / blocks);
-  const double stored = 0.46 + real(plan.a_rows) * width / 28e3;
-  const double exchanged = plan.split > 1 ? 1.26 + real(plan.a_rows) * width * 4 / 13.4e3 : 0;
-  return 1.65 + std::max(looped, memory) + 0.28 * std::min(looped, memory) +
-         (plan.turns || resident > 1 ? stored : stored * waves) + exchanged +
-         (plan.ca * plan.cb > 1 ? 0.45 : 0);
+  const double area = real(plan.a_rows) * width;
+  const double stored = (0.36 + area / 15.5e3) * (plan.turns || resident > 1 ? 1 : waves);
+  const double exchanged = 2.6 + area * 4 / 20.7e3;
+  return 0.1 + std::max(looped, memory) + (plan.split > 1 ? exchanged : stored) +
+         (plan.ca * plan.cb > 1 ? 1.0 : 0);
 }
 
 std::string multiply_source(DataType element, std::int64_t b_rows) {

@@ -36,14 +36,26 @@ struct WgmmaPlan {
   std::int64_t resident = 1;  // blocks a multiprocessor, by shared memory and threads
   std::int64_t blocks = 1;    // of the grid
   bool once = false;          // the weight is read by one tile alone
+  bool lone = false;          // a block has one tile alone, and its results leave from the ring
 
   std::int64_t cluster() const { return ca * cb * split; }
   std::int64_t tiles() const { return tiles_a * tiles_b; }
   std::int64_t threads() const { return 128 * warpgroups + 32; }
+  /// How many say of a stage that they have read it: warps, or for each block that writes into it a thread of
+  /// each warpgroup that reads it.
+  std::int64_t arrivals() const {
+    const std::int64_t readers = turns ? 1 : warpgroups;
+    return ca * cb == 1 ? 4 * readers : readers * (ca + cb - 1);
+  }
   /// Rows of y that are stored at a time.
   std::int64_t stored_rows() const { return !swapped ? 16 : b_rows % 32 == 0 ? 32 : 16; }
   /// Columns of a tile behind those that make whole lines of 128 bytes. y's elements have `bytes`.
   std::int64_t rest_columns(std::int64_t bytes) const { return swapped ? 0 : b_rows % (128 / bytes); }
+  /// Boxes in which a warp's (swapped: a warpgroup's) results of a tile leave. y's elements have `bytes`.
+  std::int64_t buffers(std::int64_t bytes) const {
+    const std::int64_t wide = swapped ? stored_rows() : 128 / bytes;
+    return (turns ? a_rows : a_rows / warpgroups) / 64 * ((b_rows + wide - 1) / wide);
+  }
   /// Sums that a thread holds.
   std::int64_t accumulators() const { return (turns ? a_rows : a_rows / warpgroups) / 64 * b_rows / 2; }
 };
