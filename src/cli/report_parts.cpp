@@ -1,5 +1,7 @@
 #include "cli/report_parts.h"
 
+#include <map>
+
 #include "cli/console.h"
 
 namespace gemmtune::cli {
@@ -16,6 +18,41 @@ std::string rest_of_counts(const ShapeList& shapes, std::int64_t candidates) {
   if (!shapes.complaints.empty())
     text = fmt::format("; {} could not be read", counted(shapes.complaints.size(), "row"));
   return fmt::format("{}; {}\n", text, counted(static_cast<std::size_t>(candidates), "candidate"));
+}
+
+std::vector<std::string> failed_families(const std::vector<ProblemReport>& reports) {
+  struct Family {
+    std::size_t ran = 0;
+    std::map<OutcomeKind, std::size_t> failures;
+    std::size_t failed = 0;
+    const Trial* first = nullptr;
+  };
+  std::map<std::string, Family> families;
+  for (const ProblemReport& report : reports) {
+    for (const Trial& trial : report.trials) {
+      const OutcomeKind kind = trial.outcome.kind;
+      if (kind == OutcomeKind::refused) continue;
+      Family& family = families[trial.candidate.family];
+      if (kind == OutcomeKind::ok || kind == OutcomeKind::too_slow) {
+        ++family.ran;
+        continue;
+      }
+      ++family.failed;
+      ++family.failures[kind];
+      if (family.first == nullptr) family.first = &trial;
+    }
+  }
+  std::vector<std::string> lines;
+  for (const auto& [name, family] : families) {
+    if (family.ran > 0 || family.failed == 0) continue;
+    std::string kinds;
+    for (const auto& [kind, count] : family.failures)
+      kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", count, to_string(kind));
+    lines.push_back(fmt::format("family {}: none of {} ran ({}); the first, {}: {}", name,
+                                counted(family.failed, "kernel"), kinds,
+                                family.first->candidate.kernel_name(), family.first->outcome.reason));
+  }
+  return lines;
 }
 
 std::string speedup_text(const std::optional<double>& speedup) {

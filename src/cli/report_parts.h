@@ -45,6 +45,11 @@ std::string rare_counts(const std::vector<Report>& reports, std::initializer_lis
   return text + rest_of_counts(shapes, candidates);
 }
 
+/// A line for each family none of whose kernels ran, over all shapes, though some were tried: what is wrong
+/// then is the family, its compiler or its library, and the table lacks what it would have won. "family
+/// skinny: none of 212 kernels ran (200 build_failed, 12 wrong); the first, skinny_r1_…: …"
+std::vector<std::string> failed_families(const std::vector<ProblemReport>& reports);
+
 /// "1.234x", or "-" where the default kernel was not timed.
 std::string speedup_text(const std::optional<double>& speedup);
 nlohmann::ordered_json device_json(const DeviceInfo& device);

@@ -16,6 +16,7 @@
 #include "cli/interruptible_evaluator.h"
 #include "cli/m_range_options.h"
 #include "cli/profile_file.h"
+#include "cli/report_parts.h"
 #include "cli/tune_events.h"
 #include "cli/tune_journal.h"
 #include "cli/tune_operator.h"
@@ -190,6 +191,7 @@ int tune_shapes(const TuneOptions& options, const Environment& environment, cons
   (*journal)->end(summary.ok() ? &*summary : nullptr, interrupted());
   console.clear_live_line();
   if (!summary.ok()) return usage_error("tune", summary.message());
+  for (const std::string& line : failed_families(summary->problems)) console.urgent_line(line);
   const TuneEnding ending{*summary, shapes, *outputs, device.info(), interrupted()};
   fmt::print("{}", options.json ? ending_json(ending) : ending_text(ending));
   return ending_code(ending);

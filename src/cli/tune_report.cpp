@@ -195,6 +195,7 @@ std::string ending_json(const TuneEnding& ending) {
   for (const ProblemReport& report : ending.summary.problems) ++states[std::string(to_string(report.state))];
   json["states"] = states;
   json["complaints"] = ending.shapes.complaints;
+  json["failed_families"] = failed_families(ending.summary.problems);
   json["geometric_mean_speedup"] = ending.summary.geometric_mean_speedup;
   json["candidates"] = ending.summary.candidates;
   if (ending.summary.looked_again > 0) {
