@@ -200,6 +200,7 @@ def main():
     parser.add_argument("--tflops", type=float, help="of the floor (default: an H200's)")
     parser.add_argument("--terabytes", type=float, default=TERABYTES, help="a second, of the floor")
     options = parser.parse_args(own)
+    options.build = options.build.resolve()
     program = options.build / "gemmtune"
     if not program.exists():
         fail(f"{program} is not there: make build")

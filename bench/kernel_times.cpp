@@ -1,0 +1,138 @@
+// kernel_times DEVICE ROUNDS < LINES
+//
+// Times kernels by name, side by side with the default: interleaved rounds in one process on cold weights, after
+// the full check of their results. A line is "M N K" and kernelNames, or FAMILY:COUNT for a family's first COUNT
+// kernels by its cost model, or FAMILY~COUNT for as many spread over that order; with :TEXT behind it, of those
+// whose names hold TEXT. dtype=fp8 in front of M means fp8 with a scale each. Prints a row a kernel, the fastest
+// first: median µs, how many times as fast as the default it is, with the 99 % interval, what the cost model says.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "base/environment.h"
+#include "measure/statistics.h"
+#include "tuning/in_process_evaluator.h"
+
+namespace {
+
+using namespace gemmtune;
+
+int fail(const std::string& text) {
+  std::fprintf(stderr, "kernel_times: %s\n", text.c_str());
+  return 2;
+}
+
+std::vector<Candidate> by_model(const KernelFamily& family, const Problem& problem, std::size_t count,
+                                bool spread, const std::string& text) {
+  std::vector<std::pair<double, Candidate>> all;
+  for (const Config& config : family.space(problem).enumerate()) {
+    Candidate candidate{std::string(family.name()), family.revision(), config};
+    if (candidate.kernel_name().find(text) == std::string::npos) continue;
+    all.emplace_back(family.predicted_microseconds(problem, config), std::move(candidate));
+  }
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Candidate> chosen;
+  const std::size_t step = spread ? std::max<std::size_t>(1, all.size() / count) : 1;
+  for (std::size_t i = 0; i < all.size() && chosen.size() < count; i += step)
+    chosen.push_back(std::move(all[i].second));
+  return chosen;
+}
+
+Status time_line(Device& device, Evaluator& evaluator, const std::string& line, int rounds) {
+  std::istringstream words(line);
+  Problem problem = default_problem(Operation::a16w16);
+  std::string word;
+  if (!(words >> word)) return {};
+  if (word == "dtype=fp8") {
+    problem.x_type = problem.w_type = DataType::f8_e4m3fn;
+    problem.y_type = DataType::bf16;
+    problem.scale_ab = true;
+    words >> word;
+  }
+  problem.m = std::stoll(word);
+  words >> problem.n >> problem.k;
+  std::vector<Candidate> candidates;
+  const auto baseline = device.baseline(problem);
+  if (baseline.ok()) candidates.push_back(*baseline);
+  while (words >> word) {
+    const std::size_t colon = word.find_first_of(":~");
+    if (colon == std::string::npos) {
+      auto candidate = device.resolve(word, problem);
+      if (!candidate.ok()) {
+        fmt::print("{} {} {} {}: {}\n", problem.m, problem.n, problem.k, word, candidate.message());
+        continue;
+      }
+      candidates.push_back(std::move(*candidate));
+      continue;
+    }
+    const KernelFamily* family = device.find_family(word.substr(0, colon));
+    if (family == nullptr) return Status::invalid("no family {}", word.substr(0, colon));
+    const std::size_t second = word.find(':', colon + 1);
+    const std::string text = second == std::string::npos ? std::string() : word.substr(second + 1);
+    for (Candidate& one :
+         by_model(*family, problem, std::stoul(word.substr(colon + 1)), word[colon] == '~', text))
+      if (std::find(candidates.begin(), candidates.end(), one) == candidates.end())
+        candidates.push_back(std::move(one));
+  }
+  evaluator.announce(problem, candidates);
+  const auto result = evaluator.finals(problem, candidates, rounds);
+  if (!result.ok()) return result.status();
+  struct Row {
+    double median_us, ratio;
+    std::string text;
+  };
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const Outcome& outcome = result->outcomes[i];
+    const std::string name = candidates[i].kernel_name();
+    if (outcome.kind != OutcomeKind::ok) {
+      rows.push_back({1e9, 0, fmt::format("{} {}: {}", name, to_string(outcome.kind), outcome.reason)});
+      continue;
+    }
+    std::vector<double> times, ratios;
+    for (const auto& round : result->times) {
+      times.push_back(round[i]);
+      ratios.push_back(round[0] / round[i]);
+    }
+    const KernelFamily* family = device.find_family(candidates[i].family);
+    const Interval interval = median_interval(ratios, 0.99);
+    rows.push_back({median(times), median(ratios),
+                    fmt::format("{:8.2f} {:.3f} [{:.3f} {:.3f}] model {:8.2f} {}", median(times),
+                                median(ratios), interval.low, interval.high,
+                                family->predicted_microseconds(problem, candidates[i].config), name)});
+  }
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Row& a, const Row& b) { return a.median_us < b.median_us; });
+  for (const Row& row : rows) fmt::print("{} {} {} {}\n", problem.m, problem.n, problem.k, row.text);
+  std::fflush(stdout);
+  return {};
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (count < 3) return fail("expected DEVICE ROUNDS");
+  DeviceRequest request;
+  request.text = words[1];
+  const Environment environment = read_environment();
+  request.kernel_cache_folder = environment.kernel_cache_folder;
+  request.module_folder = environment.module_folder;
+  auto device = open_device(request.text.substr(0, request.text.find(':')), request);
+  if (!device.ok()) return fail(device.message());
+  InProcessOptions options;
+  options.reference_threads = 16;
+  InProcessEvaluator evaluator(**device, options);
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    if (const Status status = time_line(**device, evaluator, line, std::atoi(words[2])); !status.ok())
+      std::fprintf(stderr, "%s: %s\n", line.c_str(), status.message().c_str());
+  }
+  return 0;
+}
