@@ -1,10 +1,11 @@
 // kernel_times DEVICE ROUNDS < LINES
 //
-// Times kernels by name, side by side with the default: interleaved rounds in one process on cold weights, after
-// the full check of their results. A line is "M N K" and kernelNames, or FAMILY:COUNT for a family's first COUNT
-// kernels by its cost model, or FAMILY~COUNT for as many spread over that order; with :TEXT behind it, of those
-// whose names hold TEXT. dtype=fp8 in front of M means fp8 with a scale each. Prints a row a kernel, the fastest
-// first: median µs, how many times as fast as the default it is, with the 99 % interval, what the cost model says.
+// Times kernels by name, side by side with the default: interleaved rounds in one process on cold weights,
+// after the full check of their results. A line is "M N K" and kernelNames, or FAMILY:COUNT for a family's
+// first COUNT kernels by its cost model, or FAMILY~COUNT for as many spread over that order; with :TEXT
+// behind it, of those whose names hold TEXT. dtype=fp8 in front of M means fp8 with a scale each. Prints a
+// row a kernel, the fastest first: median µs, how many times as fast as the default it is, with the 99 %
+// interval, what the cost model says.
 #include <fmt/format.h>
 
 #include <algorithm>
