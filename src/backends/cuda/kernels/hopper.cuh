@@ -144,3 +144,16 @@ static __device__ inline void copy_packed(unsigned to, const PackedWeight& w, in
 static __device__ inline unsigned long long matrix_descriptor(unsigned address) {
   return (unsigned long long)((address & 0x3ffffu) >> 4) | (1ull << 16) | (64ull << 32) | (1ull << 62);
 }
+
+// Two neighbours of y as they are stored, the first in the lower half.
+#if OUTPUT != 0
+static __device__ inline unsigned round_pair(float first, float second) {
+  unsigned pair;
+#if OUTPUT == 2
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+#else
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+#endif
+  return pair;
+}
+#endif

@@ -15,18 +15,6 @@ static __device__ inline void settle(T& value) {
 
 static __device__ inline float bias_at(const Arguments& a, int n) { return a.bias && n < a.n ? read_output(a.bias[n]) : 0.0f; }
 
-#if OUTPUT != 0
-static __device__ inline unsigned round_pair(float first, float second) {
-  unsigned pair;
-#if OUTPUT == 2
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-#else
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-#endif
-  return pair;
-}
-#endif
-
 static __device__ inline long long global_address(const void* pointer) { return (long long)__cvta_generic_to_global(pointer); }
 static __device__ inline void store_one(long long to, float value) {
 #if OUTPUT == 0

@@ -67,15 +67,6 @@ static __device__ __forceinline__ output kept(unsigned from) {
 }
 
 #if OUTPUT != 0
-static __device__ __forceinline__ unsigned both(float first, float second) {
-  unsigned pair;
-#if OUTPUT == 1
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-#else
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-#endif
-  return pair;
-}
 // Four pieces of 8 x 8; lanes 8 i to 8 i + 7 say where the rows (SWAP: the columns) of the i-th begin.
 static __device__ __forceinline__ void keep_pieces(unsigned to, const unsigned (&v)[4]) {
 #if SWAP
@@ -134,7 +125,7 @@ static __device__ __forceinline__ void fill_buffer(const float* d, unsigned to, 
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float bias = i % 2 ? high : low;
-      pieces[i] = both(finished(v[i * 2], scale, bias), finished(v[i * 2 + 1], scale, bias));
+      pieces[i] = round_pair(finished(v[i * 2], scale, bias), finished(v[i * 2 + 1], scale, bias));
     }
     keep_pieces(to + place_of<LINE_COLUMNS>((j + lane / 16) * 8 + lane % 8, warp * 16 + lane / 8 % 2 * 8), pieces);
 #endif
@@ -229,7 +220,7 @@ static __device__ __forceinline__ void fill_buffer(const float* d, const Argumen
 #else
     unsigned pieces[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) pieces[i] = both(finished(v[i * 2], scale, bias[i / 2 * 2]), finished(v[i * 2 + 1], scale, bias[i / 2 * 2 + 1]));
+    for (int i = 0; i < 4; ++i) pieces[i] = round_pair(finished(v[i * 2], scale, bias[i / 2 * 2]), finished(v[i * 2 + 1], scale, bias[i / 2 * 2 + 1]));
     keep_pieces(step_of<columns>(own, j * 8), pieces);
 #endif
 #if BIAS
