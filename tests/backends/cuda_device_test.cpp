@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -298,6 +299,30 @@ TEST_F(CudaDevice, WgmmaOnPackedWeightsIsRight) {
   }
 }
 
+/// The default and the kernels of `names` that can be built, in three pairs of types; at least `least` of
+/// them.
+void expect_ways_right(const KernelFamily& family, std::span<const char* const> names,
+                       std::span<const Size> sizes, std::size_t least) {
+  for (const Size& size : sizes) {
+    for (const auto& [x, y] :
+         {std::pair{DataType::bf16, DataType::bf16}, std::pair{DataType::f16, DataType::f32},
+          std::pair{DataType::f8_e4m3fn, DataType::f16}}) {
+      const Problem problem = dense(size.m, size.n, size.k, x, y, size.m % 2 == 0);
+      if (!family.accepts(problem).ok()) continue;
+      const Space space = family.space(problem);
+      std::vector<Config> configs{family.default_config(problem)};
+      for (const char* name : names) {
+        const auto candidate = parse_kernel_name(name, space.keys());
+        ASSERT_TRUE(candidate.ok()) << candidate.message();
+        if (space.build_refusal(candidate->config).empty()) configs.push_back(candidate->config);
+      }
+      ASSERT_GE(configs.size(), least);
+      expect_right(family, problem, configs);
+      ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+    }
+  }
+}
+
 // Few and all blocks of a cluster add up; y is written in whole lines, in pairs and one by one.
 TEST_F(CudaDevice, EveryWayThroughSkinnyIsRight) {
   const KernelFamily* family = gpu()->find_family("skinny");
@@ -309,24 +334,7 @@ TEST_F(CudaDevice, EveryWayThroughSkinnyIsRight) {
                          "skinny_r1_r128_ks2_c1_ring220_pdl1"};
   const Size sizes[] = {{1, 65, 1040},   {7, 130, 4096},   {16, 1280, 2048}, {16, 776, 2048},
                         {13, 777, 1032}, {32, 1280, 2048}, {33, 130, 4096},  {64, 1284, 2056}};
-  for (const Size& size : sizes) {
-    for (const auto& [x, y] :
-         {std::pair{DataType::bf16, DataType::bf16}, std::pair{DataType::f16, DataType::f32},
-          std::pair{DataType::f8_e4m3fn, DataType::f16}}) {
-      const Problem problem = dense(size.m, size.n, size.k, x, y, size.m % 2 == 0);
-      if (!family->accepts(problem).ok()) continue;
-      const Space space = family->space(problem);
-      std::vector<Config> configs{family->default_config(problem)};
-      for (const char* name : names) {
-        const auto candidate = parse_kernel_name(name, space.keys());
-        ASSERT_TRUE(candidate.ok()) << candidate.message();
-        if (space.build_refusal(candidate->config).empty()) configs.push_back(candidate->config);
-      }
-      ASSERT_GE(configs.size(), 5U);
-      expect_right(*family, problem, configs);
-      ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
-    }
-  }
+  expect_ways_right(*family, names, sizes, 5);
 }
 
 TEST_F(CudaDevice, EveryWayThroughMmaIsRight) {
@@ -339,23 +347,7 @@ TEST_F(CudaDevice, EveryWayThroughMmaIsRight) {
                          "mma_r1_tm128_tn128_wp8_st4_sk1", "mma_r1_tm128_tn128_wp8_st3_sk4"};
   const Size sizes[] = {{1, 8, 16},      {3, 130, 4096}, {17, 100, 208},  {33, 1280, 1032},
                         {64, 2112, 640}, {65, 129, 80},  {129, 777, 576}, {300, 520, 2048}};
-  for (const Size& size : sizes) {
-    for (const auto& [x, y] :
-         {std::pair{DataType::bf16, DataType::bf16}, std::pair{DataType::f16, DataType::f32},
-          std::pair{DataType::f8_e4m3fn, DataType::f16}}) {
-      const Problem problem = dense(size.m, size.n, size.k, x, y, size.m % 2 == 0);
-      if (!family->accepts(problem).ok()) continue;
-      const Space space = family->space(problem);
-      std::vector<Config> configs{family->default_config(problem)};
-      for (const char* name : names) {
-        const auto candidate = parse_kernel_name(name, space.keys());
-        ASSERT_TRUE(candidate.ok()) << candidate.message();
-        if (space.build_refusal(candidate->config).empty()) configs.push_back(candidate->config);
-      }
-      expect_right(*family, problem, configs);
-      ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
-    }
-  }
+  expect_ways_right(*family, names, sizes, 1);
 }
 
 /// y = x · wᵀ by kernels that each read what the one in front of them has written.

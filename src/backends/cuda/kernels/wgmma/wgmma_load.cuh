@@ -6,7 +6,8 @@
 // loads its part of what is shared and sends it to all), divides k into SPLIT parts and adds them up in a fixed order, or does both.
 //
 // Set from outside: A_ROWS, B_ROWS of a tile, WARPGROUPS (1, 2), TURNS, SWAP, SPLIT: parts of k, LONE: a block has one tile alone,
-// SHARED: blocks share operands, PIECES of 128 bytes of k a stage, HINTS, BIAS, SCALED, PACKED: the weight lies in tiles, ELEMENT, OUTPUT, MULTIPLY(d, a, b, keep): one instruction, 64 x B_ROWS, 32 bytes of k, added to d where keep is not 0, and SETTLE(d): the
+// SHARED: blocks share operands, PIECES of 128 bytes of k a stage, HINTS, BIAS, SCALED, PACKED: the weight lies in tiles, ELEMENT,
+// OUTPUT, MULTIPLY(d, a, b, keep): one instruction, 64 x B_ROWS, 32 bytes of k, added to d where keep is not 0, and SETTLE(d): the
 // compiler neither moves a use of d across this nor keeps a copy.
 #define A_PIECE (A_ROWS * PIECE_BYTES)
 #define B_PIECE (B_ROWS * PIECE_BYTES)
