@@ -150,6 +150,9 @@ TEST(WgmmaPlan, ClustersAtOnceAreWhatTheDriverSays) {
   const Problem problem = dense(256, 4096, 7168);
   const Config thirds = config_of("sw0_ta128_tb208_wg2_c3_ring226");
   EXPECT_EQ(wgmma_plan(problem, thirds, h200).tiles(), 40);
+  EXPECT_EQ(refuse_wgmma_waste(problem, wgmma_plan(problem, thirds, h200), h200), "");
+  EXPECT_THAT(refuse_wgmma_waste(problem, wgmma_plan(problem, thirds, limits), limits),
+              HasSubstr("more clusters than run at once"));
   EXPECT_GT(predicted_wgmma(problem, wgmma_plan(problem, thirds, limits), limits),
             1.5 * predicted_wgmma(problem, wgmma_plan(problem, thirds, h200), h200));
 }

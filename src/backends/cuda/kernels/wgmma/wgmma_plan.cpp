@@ -196,7 +196,9 @@ std::string refuse_wgmma_waste(const Problem& problem, const WgmmaPlan& plan, co
   if (plan.warpgroups == 1 && plan.a_rows > 64) return "wg 1 is for small tiles";
   if (plan.pieces > 1 && plan.a_rows + plan.b_rows > 192) return "ks is for small tiles";
   if (plan.pieces > 1 && plan.steps < plan.split * 3) return "ks leaves a block less than three steps";
-  if (plan.split > 1 && tiles * plan.split > processors * 5 / 2) return "c makes too many blocks";
+  // A second wave of them waits for the first one's sums too: at best 1.1 times the fastest kernel's time.
+  if (plan.split > 1 && plan.tiles() > limits.clusters_at_once(plan.cluster()) * plan.resident)
+    return "c makes more clusters than run at once";
   if (plan.split > 1 && plan.steps < plan.split * 3) return "c leaves a block less than three steps";
   if (tiles * plan.split * 4 < processors && plan.steps >= plan.split * 16)
     return "most multiprocessors stay idle";
