@@ -104,6 +104,31 @@ static __device__ inline void copy_box(unsigned to, const TensorMap* map, int co
       : "memory");
 }
 
+// Calls a box into the second-level cache. That is no read: what another kernel still writes there is seen.
+static __device__ inline void call_box(const TensorMap* map, int column, int row, unsigned long long policy) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile" CACHE_HINT " [%0, {%1, %2}]" POLICY(3) ";" ::"l"(map), "r"(column), "r"(row),
+               "l"(policy)
+               : "memory");
+}
+// `bytes` in one run. `blocks`: the blocks of the cluster that get it, each at the same place and told by its own
+// barrier; 0: this one alone.
+static __device__ inline void copy_run(unsigned to, const unsigned char* from, unsigned bytes, unsigned barrier, unsigned blocks,
+                                       unsigned long long policy) {
+  if (blocks == 0) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes" CACHE_HINT " [%0], [%1], %2, [%3]" POLICY(4) ";" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
+                 : "memory");
+  } else {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster" CACHE_HINT " [%0], [%1], %2, [%3], %4" POLICY(5)
+        ";" ::"r"(to),
+        "l"(from), "r"(bytes), "r"(barrier), "h"((unsigned short)blocks), "l"(policy)
+        : "memory");
+  }
+}
+// What this thread wrote to shared memory is there for the copy engine.
+static __device__ inline void show_copy_engine() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 // A weight in tiles of 64 rows x 128 bytes, swizzled already (layout tile64x128).
 struct PackedWeight {
   const unsigned char* data;
@@ -112,8 +137,7 @@ struct PackedWeight {
 };
 
 // `rows` rows, from `row` on, of piece `piece` of k; both multiples of 8. In place of rows past the last tile come rows of the
-// last one: what they make is not stored. `blocks`: the blocks of the cluster that get it, each at the
-// same place and told by its own barrier; 0: this one alone.
+// last one: what they make is not stored. `blocks`: as of copy_run.
 static __device__ inline void copy_packed(unsigned to, const PackedWeight& w, int rows, int piece, int row, unsigned barrier, unsigned blocks,
                                           unsigned long long policy) {
   int now;  // rows, of one tile
@@ -123,20 +147,7 @@ static __device__ inline void copy_packed(unsigned to, const PackedWeight& w, in
     const int within = (row + done) % 64;
     now = rows - done < 64 - within ? rows - done : 64 - within;
     const unsigned char* from = w.data + (((long long)tile * w.pieces + piece) * 64 + within) * PIECE_BYTES;
-    const unsigned bytes = (unsigned)now * PIECE_BYTES;
-    const unsigned there = to + (unsigned)done * PIECE_BYTES;
-    if (blocks == 0) {
-      asm volatile(
-          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes" CACHE_HINT " [%0], [%1], %2, [%3]" POLICY(4) ";" ::"r"(there),
-          "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
-          : "memory");
-    } else {
-      asm volatile(
-          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster" CACHE_HINT
-          " [%0], [%1], %2, [%3], %4" POLICY(5) ";" ::"r"(there),
-          "l"(from), "r"(bytes), "r"(barrier), "h"((unsigned short)blocks), "l"(policy)
-          : "memory");
-    }
+    copy_run(to + (unsigned)done * PIECE_BYTES, from, (unsigned)now * PIECE_BYTES, barrier, blocks, policy);
   }
 }
 

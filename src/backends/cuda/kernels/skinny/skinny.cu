@@ -117,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 32) skinny(const __grid
     }
     barrier_init(at.arrived, 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    show_copy_engine();
     if (blocks > 1)
       barrier_expect(at.arrived, (unsigned)(blocks * (first_group(a, rank + 1) - first_group(a, rank)) * 8 * COLUMNS * 4));
   }

@@ -26,6 +26,7 @@ struct Arguments {
 };
 
 static __device__ inline int first_group(const Arguments& a, int block) { return (int)(a.groups >> (5 * block)) & 31; }
+
 struct Layout {
   unsigned ring;      // stages x STAGE_BYTES: for each piece of a stage the weight, then for each x
   unsigned exchange;  // float [blocks][groups][8 rows][PITCH], or, where one block has all of k, a tile of y
@@ -66,9 +67,7 @@ static __device__ inline void load_weight(const Arguments& a, const Layout& at, 
   if (i > 0) return;
 #pragma unroll
   for (int r = 0; r < ROWS / 64; ++r)
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(to + W_PLACE(r, 0)),
-                 "l"(packed_pieces(a, row, step, r)), "r"(PIECES * 64 * PIECE_BYTES), "r"(barrier), "l"(policies.w)
-                 : "memory");
+    copy_run(to + W_PLACE(r, 0), packed_pieces(a, row, step, r), PIECES * 64 * PIECE_BYTES, barrier, 0, policies.w);
 #else
   copy_box(to + W_PLACE(0, i), &a.w, (step * PIECES + i) * PIECE_ELEMENTS, row, barrier, policies.w);
 #endif
@@ -78,7 +77,7 @@ static __device__ inline void load_x(const Arguments& a, const Layout& at, const
            (step * PIECES + i) * PIECE_ELEMENTS, 0, at.full + 8u * (unsigned)stage, policies.x);
 }
 
-// Calls a step's weight into the second-level cache. That is no read: what the kernel before still writes there is seen.
+// Calls a step's weight into the second-level cache.
 static __device__ inline void call_weight(const Arguments& a, const Policies& policies, int row, int step) {
 #if PACKED
 #pragma unroll
@@ -89,9 +88,7 @@ static __device__ inline void call_weight(const Arguments& a, const Policies& po
 #else
 #pragma unroll
   for (int i = 0; i < PIECES; ++i)
-    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile.L2::cache_hint [%0, {%1, %2}], %3;" ::"l"(&a.w),
-                 "r"((step * PIECES + i) * PIECE_ELEMENTS), "r"(row), "l"(policies.w)
-                 : "memory");
+    call_box(&a.w, (step * PIECES + i) * PIECE_ELEMENTS, row, policies.w);
 #endif
 }
 static __device__ inline void call_ahead(const Arguments& a, const Policies& policies, int row, int begin, int end) {

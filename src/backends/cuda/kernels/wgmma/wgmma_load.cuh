@@ -173,16 +173,14 @@ static __device__ inline void load_b(const Arguments& a, const Layout& at, const
 #endif
 }
 
-// Calls this block's part of the weight, of steps from `step` on, into the second-level cache. That is no read: what the kernel before
-// still writes there is seen.
+// Calls this block's part of the weight, of steps from `step` on, into the second-level cache.
 static __device__ inline void call_weight(const Arguments& a, const Feed& feed, const Tile& tile, int step, int end) {
 #if !PACKED
   if (end > step + a.called) end = step + a.called;
 #pragma unroll 1
   for (int piece = step * PIECES; piece < end * PIECES; ++piece)
-    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile" CACHE_HINT " [%0, {%1, %2}]" POLICY(3) ";" ::"l"(SWAP ? &a.a : &a.b),
-                 "r"(piece * PIECE_ELEMENTS), "r"(SWAP ? tile.a + feed.a_rows : tile.b + feed.b_rows), "l"(SWAP ? feed.a_policy : feed.b_policy)
-                 : "memory");
+    call_box(SWAP ? &a.a : &a.b, piece * PIECE_ELEMENTS, SWAP ? tile.a + feed.a_rows : tile.b + feed.b_rows,
+             SWAP ? feed.a_policy : feed.b_policy);
 #endif
 }
 

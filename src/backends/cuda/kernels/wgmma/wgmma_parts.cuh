@@ -40,7 +40,7 @@ static __device__ __forceinline__ void keep_sums(const Accumulators& d, const La
       }
     }
   }
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  show_copy_engine();
 }
 
 // To each block that adds up others' units, a warp each: those that it adds up, in one run.

@@ -29,8 +29,6 @@ static __device__ __forceinline__ void copy_out(const TensorMap* map, unsigned f
                : "memory");
 }
 static __device__ __forceinline__ void end_copies() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// What this thread wrote to shared memory is there for the copy engine.
-static __device__ __forceinline__ void show_copy_engine() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Element (row, column) of rows of `columns`; those of a whole line are swizzled.
 template <int columns>
