@@ -165,34 +165,20 @@ Status CudaRuntime::start() {
 
 /// By a kernel that does nothing, which the driver assembles; where it does not, an estimate stands in.
 void CudaRuntime::count_clusters() {
-  if (driver_.most_clusters == nullptr || capability_ < 90) return;
+  if (capability_ < 90) return;
+  const gpu::Source idle{"idle", {}, {}, "idle"};
   const std::string text = fmt::format(
       ".version 7.8\n.target sm_{}\n.address_size 64\n.visible .entry idle()\n{{\nret;\n}}\n", capability_);
-  api::Module module = nullptr;
-  api::Function function = nullptr;
-  if (driver_.module_load(&module, text.c_str()) != api::success) return;
-  const auto bytes = static_cast<unsigned>(limits_.shared_bytes_a_block);
-  if (driver_.module_function(&function, module, "idle") == api::success &&
-      driver_.function_set(function, api::function_max_dynamic_shared, static_cast<int>(bytes)) ==
-          api::success) {
-    for (unsigned blocks = 1; blocks < limits_.clusters.size(); ++blocks) {
-      api::LaunchAttribute cluster{};
-      cluster.id = api::launch_attribute_cluster;
-      cluster.value.cluster[0] = blocks;
-      cluster.value.cluster[1] = cluster.value.cluster[2] = 1;
-      api::LaunchConfig config{};
-      config.grid[0] = blocks;
-      config.grid[1] = config.grid[2] = 1;
-      config.block[0] = 128;
-      config.block[1] = config.block[2] = 1;
-      config.shared_bytes = bytes;
-      config.attributes = &cluster;
-      config.attribute_count = 1;
-      int most = 0;
-      if (driver_.most_clusters(&most, function, &config) == api::success) limits_.clusters[blocks] = most;
-    }
+  CudaProgram program(*this, {});
+  if (!program.load(text, idle).ok() || !program.reserve_shared(limits_.shared_bytes_a_block).ok()) return;
+  limits_.clusters[1] = limits_.multiprocessors;
+  for (unsigned blocks = 2; blocks < limits_.clusters.size(); ++blocks) {
+    gpu::LaunchShape shape;
+    shape.threads = 128;
+    shape.cluster = blocks;
+    shape.shared_bytes = limits_.shared_bytes_a_block;
+    limits_.clusters[blocks] = program.clusters_at_once(shape);
   }
-  (void)driver_.module_unload(module);
 }
 
 CudaRuntime::~CudaRuntime() {
