@@ -22,9 +22,9 @@ std::string rest_of_counts(const ShapeList& shapes, std::int64_t candidates) {
 
 std::vector<std::string> failed_families(const std::vector<ProblemReport>& reports) {
   struct Family {
-    std::size_t ran = 0;
-    std::map<OutcomeKind, std::size_t> failures;
+    bool ran = false;
     std::size_t failed = 0;
+    std::map<OutcomeKind, std::size_t> failures;
     const Trial* first = nullptr;
   };
   std::map<std::string, Family> families;
@@ -34,7 +34,7 @@ std::vector<std::string> failed_families(const std::vector<ProblemReport>& repor
       if (kind == OutcomeKind::refused) continue;
       Family& family = families[trial.candidate.family];
       if (kind == OutcomeKind::ok || kind == OutcomeKind::too_slow) {
-        ++family.ran;
+        family.ran = true;
         continue;
       }
       ++family.failed;
@@ -44,7 +44,7 @@ std::vector<std::string> failed_families(const std::vector<ProblemReport>& repor
   }
   std::vector<std::string> lines;
   for (const auto& [name, family] : families) {
-    if (family.ran > 0 || family.failed == 0) continue;
+    if (family.ran) continue;
     std::string kinds;
     for (const auto& [kind, count] : family.failures)
       kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", count, to_string(kind));
