@@ -12,6 +12,7 @@
 
 #include "backends/backend.h"
 #include "base/random.h"
+#include "support/dense_problem.h"
 #include "support/first_gpu.h"
 #include "tuning/correctness_gate.h"
 #include "verify/inputs.h"
@@ -64,18 +65,6 @@ TEST_F(CudaDevice, RefusesWhatIsNotThere) {
   DeviceRequest request;
   request.text = "cuda:99";
   EXPECT_THAT(open_device("cuda", request).message(), testing::HasSubstr("'cuda:99', expected cuda:0"));
-}
-
-Problem dense(std::int64_t m, std::int64_t n, std::int64_t k, DataType x, DataType y, bool bias) {
-  Problem problem;
-  problem.m = m;
-  problem.n = n;
-  problem.k = k;
-  problem.x_type = problem.w_type = x;
-  problem.y_type = y;
-  problem.bias = bias;
-  problem.scale_ab = x == DataType::f8_e4m3fn;
-  return problem;
 }
 
 /// At most `count` configs of a space, the default first, drawn the same way each time.

@@ -13,6 +13,7 @@
 
 #include "backends/output_checker.h"
 #include "problem/operands.h"
+#include "support/dense_problem.h"
 #include "support/first_gpu.h"
 #include "tuning/correctness_gate.h"
 #include "verify/inputs.h"
@@ -21,18 +22,6 @@ namespace gemmtune {
 namespace {
 
 class CudaOutputChecker : public OnGpu {};
-
-Problem dense(std::int64_t m, std::int64_t n, std::int64_t k, DataType x, DataType y, bool bias) {
-  Problem problem;
-  problem.m = m;
-  problem.n = n;
-  problem.k = k;
-  problem.x_type = problem.w_type = x;
-  problem.y_type = y;
-  problem.bias = bias;
-  problem.scale_ab = x == DataType::f8_e4m3fn;
-  return problem;
-}
 
 int cores() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
 

@@ -12,23 +12,13 @@
 #include "backends/gpu/check/output_checker.h"
 #include "backends/gpu/draw/draw.h"
 #include "backends/gpu/kernels/simt/simt.h"
+#include "support/dense_problem.h"
 #include "support/nvrtc.h"
 
 namespace gemmtune {
 namespace {
 
 using testing::HasSubstr;
-
-Problem dense(std::int64_t m, std::int64_t n, std::int64_t k, DataType x, DataType y) {
-  Problem problem;
-  problem.m = m;
-  problem.n = n;
-  problem.k = k;
-  problem.x_type = problem.w_type = x;
-  problem.y_type = y;
-  problem.scale_ab = x == DataType::f8_e4m3fn;
-  return problem;
-}
 
 /// Configs in which each parameter is at its first or last allowed value: the corners of what enumerates.
 std::vector<Config> corners(const Space& space) {

@@ -4,29 +4,17 @@
 #include <gtest/gtest.h>
 
 #include "candidates/config.h"
+#include "support/dense_problem.h"
+#include "support/nvrtc.h"
 
 namespace gemmtune::cuda {
 namespace {
 
-gpu::Limits hopper() {
-  gpu::Limits limits;
-  limits.multiprocessors = 132;
-  limits.shared_bytes_a_block = 227 << 10;
-  limits.shared_bytes_a_multiprocessor = 228 << 10;
-  return limits;
-}
-
 SkinnyPlan plan_of(std::int64_t m, std::int64_t n, std::int64_t k, const std::string& settings,
                    DataType type = DataType::bf16) {
-  Problem problem;
-  problem.m = m;
-  problem.n = n;
-  problem.k = k;
-  problem.x_type = problem.w_type = type;
-  problem.y_type = DataType::bf16;
   const auto candidate = parse_kernel_name("skinny_r1_" + settings, {"r", "ks", "c", "ring", "pdl"});
   EXPECT_TRUE(candidate.ok()) << candidate.message();
-  return skinny_plan(problem, candidate->config, hopper());
+  return skinny_plan(dense(m, n, k, type), candidate->config, limits_of("sm_90a"));
 }
 
 TEST(SkinnyPlan, EachGroupOfRowsHasOneOwner) {

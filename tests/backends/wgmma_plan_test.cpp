@@ -9,23 +9,13 @@
 
 #include "backends/cuda/kernels/wgmma/wgmma.h"
 #include "backends/cuda/tensor_map.h"
+#include "support/dense_problem.h"
 #include "support/nvrtc.h"
 
 namespace gemmtune::cuda {
 namespace {
 
 using testing::HasSubstr;
-
-Problem dense(std::int64_t m, std::int64_t n, std::int64_t k, DataType type = DataType::bf16) {
-  Problem problem;
-  problem.m = m;
-  problem.n = n;
-  problem.k = k;
-  problem.x_type = problem.w_type = type;
-  problem.y_type = DataType::bf16;
-  problem.scale_ab = type == DataType::f8_e4m3fn;
-  return problem;
-}
 
 Config config_of(const std::string& settings) {
   const auto candidate = parse_kernel_name(

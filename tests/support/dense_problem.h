@@ -1,0 +1,24 @@
+// A dense GEMM for tests of GPU families.
+#pragma once
+
+#include <cstdint>
+
+#include "problem/problem.h"
+
+namespace gemmtune {
+
+/// fp8 operands have a scale each.
+inline Problem dense(std::int64_t m, std::int64_t n, std::int64_t k, DataType x = DataType::bf16,
+                     DataType y = DataType::bf16, bool bias = false) {
+  Problem problem;
+  problem.m = m;
+  problem.n = n;
+  problem.k = k;
+  problem.x_type = problem.w_type = x;
+  problem.y_type = y;
+  problem.bias = bias;
+  problem.scale_ab = x == DataType::f8_e4m3fn;
+  return problem;
+}
+
+}  // namespace gemmtune
