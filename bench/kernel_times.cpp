@@ -10,10 +10,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "backends/backend.h"
@@ -57,8 +59,10 @@ Status time_line(Device& device, Evaluator& evaluator, const std::string& line, 
     problem.scale_ab = true;
     words >> word;
   }
-  problem.m = std::stoll(word);
-  words >> problem.n >> problem.k;
+  std::istringstream first(word);
+  if (!(first >> problem.m) || !(words >> problem.n >> problem.k))
+    return Status::invalid("expected M N K and kernels");
+  GEMMTUNE_RETURN_IF_ERROR(check(problem));
   std::vector<Candidate> candidates;
   const auto baseline = device.baseline(problem);
   if (baseline.ok()) candidates.push_back(*baseline);
@@ -75,10 +79,13 @@ Status time_line(Device& device, Evaluator& evaluator, const std::string& line, 
     }
     const KernelFamily* family = device.find_family(word.substr(0, colon));
     if (family == nullptr) return Status::invalid("no family {}", word.substr(0, colon));
+    std::size_t wanted = 0;
+    std::istringstream counted(word.substr(colon + 1));
+    if (!(counted >> wanted) || wanted == 0)
+      return Status::invalid("{}: expected a count behind '{}'", word, word[colon]);
     const std::size_t second = word.find(':', colon + 1);
     const std::string text = second == std::string::npos ? std::string() : word.substr(second + 1);
-    for (Candidate& one :
-         by_model(*family, problem, std::stoul(word.substr(colon + 1)), word[colon] == '~', text))
+    for (Candidate& one : by_model(*family, problem, wanted, word[colon] == '~', text))
       if (std::find(candidates.begin(), candidates.end(), one) == candidates.end())
         candidates.push_back(std::move(one));
   }
@@ -119,7 +126,8 @@ Status time_line(Device& device, Evaluator& evaluator, const std::string& line, 
 }  // namespace
 
 int main(int count, char** words) {
-  if (count < 3) return fail("expected DEVICE ROUNDS");
+  const int rounds = count == 3 ? std::atoi(words[2]) : 0;
+  if (rounds < 1) return fail("expected DEVICE ROUNDS, and lines on standard input");
   DeviceRequest request;
   request.text = words[1];
   const Environment environment = read_environment();
@@ -128,12 +136,13 @@ int main(int count, char** words) {
   auto device = open_device(request.text.substr(0, request.text.find(':')), request);
   if (!device.ok()) return fail(device.message());
   InProcessOptions options;
-  options.reference_threads = 16;
+  options.reference_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   InProcessEvaluator evaluator(**device, options);
+  int code = 0;
   std::string line;
   while (std::getline(std::cin, line)) {
-    if (const Status status = time_line(**device, evaluator, line, std::atoi(words[2])); !status.ok())
-      std::fprintf(stderr, "%s: %s\n", line.c_str(), status.message().c_str());
+    if (const Status status = time_line(**device, evaluator, line, rounds); !status.ok())
+      code = fail(fmt::format("{}: {}", line, status.message()));
   }
-  return 0;
+  return code;
 }
