@@ -85,10 +85,20 @@ TEST_F(WorkerProgram, InProcessMeansNoWorker) {
   EXPECT_FALSE(seen);
 }
 
+// A request is tried three times, so no more than two kills may meet the same one, however slow the machine is:
+// the third waits until the first shape has its row.
 TEST_F(WorkerProgram, KilledAgainAndAgainTheRunEndsRight) {
   Subprocess run(Program::words(tune(3, {"--json"})), program.options());
+  const auto rows = [&] {
+    const std::string file = std::filesystem::exists(output()) ? read_text(output()) : "";
+    return std::max<std::ptrdiff_t>(0, std::count(file.begin(), file.end(), '\n') - 1);
+  };
   std::set<pid_t> killed;
   while (run.running() && killed.size() < 3) {
+    if (killed.size() == 2 && rows() == 0) {
+      std::this_thread::sleep_for(milliseconds(20));
+      continue;
+    }
     for (const pid_t worker : wait_for_workers()) {
       std::this_thread::sleep_for(milliseconds(400));
       if (kill(worker, SIGKILL) == 0) killed.insert(worker);
@@ -97,8 +107,7 @@ TEST_F(WorkerProgram, KilledAgainAndAgainTheRunEndsRight) {
   const auto result = run.wait();
   EXPECT_GE(killed.size(), 2U);
   EXPECT_EQ(result.exit_code, 0) << result.err << result.out;
-  const std::string file = read_text(output());
-  EXPECT_EQ(std::count(file.begin(), file.end(), '\n'), 4) << file;
+  EXPECT_EQ(rows(), 3) << read_text(output());
 }
 
 TEST_F(WorkerProgram, AWorkerThatIsStoppedIsReplaced) {
