@@ -29,7 +29,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* footer = R"(
+constexpr const char* audit_footer = R"(
 unknown_kernel and stale are asked only of rows of this machine's device. A clean table (--fix) is without malformed,
 failed_time, over_tolerance, impossible_rate and unreachable rows and without the losers of a key; wrong rates are
 computed again. --fix-kinds adds kinds whose rows go too. All other bytes stay, several files are merged. An input is
@@ -293,7 +293,7 @@ std::function<int()> declare_audit(CLI::App& app) {
   app.add_flag("--quiet", options->quiet, "Only the summary");
   declare_device_options(app, options->device);
   app.add_flag("--json", options->json, "One JSON document on stdout");
-  app.footer(footer);
+  app.footer(audit_footer);
   return [options, err_ratio] {
     options->err_ratio_given = err_ratio->count() > 0;
     return run(*options);

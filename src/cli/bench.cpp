@@ -20,7 +20,7 @@
 namespace gemmtune::cli {
 namespace {
 
-constexpr const char* footer = R"(
+constexpr const char* bench_footer = R"(
 FILE is a tuned file: its rows of this device are timed against the default kernel (what a user without tuning
 gets), or against the rows of a second tuned file. Or FILE is a shape list: then the tables that a program would
 use now (GEMMTUNE_CONFIG_A16W16, else the config folder's) are timed against the default kernel.
@@ -138,7 +138,7 @@ std::function<int()> declare_bench(CLI::App& app) {
   declare_device_options(app, options->device);
   app.add_flag("-q,--quiet", options->quiet, "No progress");
   app.add_flag("--json", options->json, "One JSON document on stdout");
-  app.footer(footer);
+  app.footer(bench_footer);
   return [options] { return run(*options); };
 }
 

@@ -28,7 +28,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* footer = R"(
+constexpr const char* cache_footer = R"(
 GPU kernels are compiled for the device at hand the first time they are needed and kept in a folder
 (GEMMTUNE_CACHE_DIR, else ~/.cache/gemmtune/kernels) that processes share. `warm` compiles those that the rows of a tuned
 file name, on all cores, so that a program that uses the file compiles nothing; without a file, those of all files
@@ -171,7 +171,7 @@ std::function<int()> declare_cache(CLI::App& app) {
   app.add_option("TABLE", options->table, "warm: the tuned file (default: all that programs use here)");
   declare_device_options(app, options->device);
   app.add_flag("--json", options->json, "One JSON document on stdout");
-  app.footer(footer);
+  app.footer(cache_footer);
   return [options] { return run(*options); };
 }
 

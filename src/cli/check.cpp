@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* footer = R"(
+constexpr const char* check_footer = R"(
 Each row of this device is run on random data and compared with a float64 reference, at its M and at the other M
 that it answers by padding. Rows of other devices are counted and left alone.
 
@@ -133,7 +133,7 @@ std::function<int()> declare_check(CLI::App& app) {
   declare_device_options(app, options->device);
   app.add_flag("-q,--quiet", options->quiet, "No progress");
   app.add_flag("--json", options->json, "One JSON document on stdout");
-  app.footer(footer);
+  app.footer(check_footer);
   return [options] { return run(*options); };
 }
 

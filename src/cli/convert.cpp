@@ -19,7 +19,7 @@
 namespace gemmtune::cli {
 namespace {
 
-constexpr const char* footer = R"(
+constexpr const char* convert_footer = R"(
 What the new format cannot hold is told on stderr, one line each. Formats without a device or types need --gfx,
 --cu_num, --indtype; a Triton file without N and K in its name needs -n and -k. A Triton bucket becomes a row at its
 largest M without a time; with M_LEQ_x the largest M written stands as `any`, too. gemmtune convert --list names the
@@ -171,7 +171,7 @@ std::function<int()> declare_convert(CLI::App& app) {
   app.add_option("--scheme", options->scheme, "Buckets of a Triton file: m_leq or small_medium_large")
       ->capture_default_str();
   app.add_flag("--strict", options->strict, "What cannot be carried is an error; nothing is written");
-  app.footer(footer);
+  app.footer(convert_footer);
   return [options] { return run(*options); };
 }
 

@@ -28,7 +28,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* footer = R"(
+constexpr const char* coverage_footer = R"(
 CAPTURE is an untuned CSV of any operation; its column calls, or what capture counted beside it, weights the shapes (1
 where neither is there). The time of an answered call is its row's; that of an untuned call is an estimate: its operations at the median rate that the table's
 rows achieve. Only the table is asked, not whether a row's kernel can run here.
@@ -196,7 +196,7 @@ std::function<int()> declare_coverage(CLI::App& app) {
                  "Ask for this number of compute units (default: this machine's)");
   declare_device_options(app, options->device);
   app.add_flag("--json", options->json, "One JSON document on stdout");
-  app.footer(footer);
+  app.footer(coverage_footer);
   return [options] { return run(*options); };
 }
 

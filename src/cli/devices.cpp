@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* footer = R"(
+constexpr const char* devices_footer = R"(
 Examples:
   gemmtune devices
   GEMMTUNE_CPU_ISA=avx2 gemmtune devices --json)";
@@ -78,7 +78,7 @@ std::function<int()> declare_devices(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
   declare_device_options(app, *options);
   app.add_flag("--json", *json, "One JSON document on stdout");
-  app.footer(footer);
+  app.footer(devices_footer);
   return [options, json] { return run(*options, *json); };
 }
 

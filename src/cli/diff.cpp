@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* footer = R"(
+constexpr const char* diff_footer = R"(
 Compares the chosen row of every key. Another kernel, libtype or splitK is a changed winner; the same winner is faster
 or slower where its time moved by more than both spreads, or by more than --tolerance where a row has none.
 
@@ -190,7 +190,7 @@ std::function<int()> declare_diff(CLI::App& app) {
       ->check(CLI::NonNegativeNumber);
   app.add_flag("--quiet", options->quiet, "Only the summary");
   app.add_flag("--json", options->json, "One JSON document on stdout");
-  app.footer(footer);
+  app.footer(diff_footer);
   return [options] { return run(*options); };
 }
 

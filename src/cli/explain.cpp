@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* footer = R"(
+constexpr const char* explain_footer = R"(
 Examples:
   gemmtune explain -m 1 -n 2048 -k 2048
   gemmtune explain -m 16 -n 2048 -k 8192 --indtype f32 --space tiled
@@ -153,7 +153,7 @@ std::function<int()> declare_explain(CLI::App& app) {
   declare_device_options(app, options->device);
   app.add_option("--space", options->space, "Parameters, values and rules of this family's space");
   app.add_flag("--json", options->json, "One JSON document on stdout");
-  app.footer(footer);
+  app.footer(explain_footer);
   return [options] { return run(*options); };
 }
 

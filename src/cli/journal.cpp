@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* footer = R"(
+constexpr const char* journal_footer = R"(
 FILE is a journal (tuned.csv.journal) or the tuned file beside which it lies.
 
   list    its runs: when, which device, how many problems, candidates and failures, and what became of them
@@ -213,7 +213,7 @@ std::function<int()> declare_journal(CLI::App& app) {
   app.add_option("--older-than", command->older_than_days, "prune: forget runs older than this")
       ->type_name("DAYS");
   app.add_flag("--json", command->json, "For machines; export: one object a line");
-  app.footer(footer);
+  app.footer(journal_footer);
   return [command] { return run(*command); };
 }
 

@@ -26,7 +26,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* footer = R"(
+constexpr const char* lookup_footer = R"(
 M is tried exactly, then by ranges, then padded finely and coarsely; then the fallback runs. With --gfx or --cu_num
 only the table is asked, for that device, and whether its row could run here is said beside it; --runnable applies
 the rule of dispatch all the same (rows that cannot run are passed over).
@@ -264,7 +264,7 @@ std::function<int()> declare_lookup(CLI::App& app) {
   app.add_flag("--strict", options->strict, "Rows of another environment do not answer");
   declare_device_options(app, options->device);
   app.add_flag("--json", options->json, "One JSON document on stdout");
-  app.footer(footer);
+  app.footer(lookup_footer);
   return [options] { return run(*options); };
 }
 

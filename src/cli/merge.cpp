@@ -16,7 +16,7 @@
 namespace gemmtune::cli {
 namespace {
 
-constexpr const char* footer = R"(
+constexpr const char* merge_footer = R"(
 One row a key: the smallest valid time wins, ties keep the first file's row. Inputs are never changed; what is left out
 is told on stderr. Rows keep their bytes where the headers agree.
 
@@ -115,7 +115,7 @@ std::function<int()> declare_merge(CLI::App& app) {
   app.add_option("--csv-schema", options->schema,
                  "aiter (leading gfx) or seed (without); default: as the inputs");
   app.add_flag("--quiet", options->quiet, "Only unreadable rows and the summary on stderr");
-  app.footer(footer);
+  app.footer(merge_footer);
   return [options] { return run(*options); };
 }
 

@@ -19,7 +19,7 @@
 namespace gemmtune::cli {
 namespace {
 
-constexpr const char* footer = R"(
+constexpr const char* shapes_footer = R"(
 Examples:
   gemmtune shapes --model_dir Llama-3.1-8B --tp 8 --nsets 1,16,512 -o untuned.csv
   gemmtune shapes --model_dir Llama-3.2-1B --nsets 1 --layers
@@ -119,7 +119,7 @@ std::function<int()> declare_shapes(CLI::App& app) {
                  "Where the CSV goes (default: stdout); a folder (or NAME/) gets one file an operation");
   app.add_flag("--strict", options->strict, "A row that cannot be read is an error");
   app.add_flag("--json", options->json, "One JSON document on stdout");
-  app.footer(footer);
+  app.footer(shapes_footer);
   return [options] { return run(*options); };
 }
 

@@ -33,7 +33,7 @@ namespace {
 
 using Devices = std::vector<std::unique_ptr<Device>>;
 
-constexpr const char* footer = R"(
+constexpr const char* tune_footer = R"(
 Shapes come from -i (AITER's untuned CSV, a tuned file, a YAML of gemm sizes, - for stdin), from -m -n -k, from
 --model_dir, or from the config folder. Shapes that the output already has for this device are skipped (--all tunes
 them again). The output is written after each shape, every measurement into OUTPUT.journal: an interrupted or killed
@@ -237,7 +237,7 @@ std::function<int()> declare_tune(CLI::App& app) {
   app.add_flag("-v,--verbose", options->verbose, "Each candidate, and why families refused");
   app.add_flag("-q,--quiet", options->quiet, "No progress");
   app.add_flag("--json", options->json, "One JSON document on stdout");
-  app.footer(footer);
+  app.footer(tune_footer);
   return [options, run_config, run_config_option] {
     if (run_config_option->count() > 0) options->run_config = *run_config;
     return run(*options);

@@ -22,7 +22,7 @@ struct NamePart {
 };
 
 /// In the order of the name.
-constexpr std::array<NamePart, 11> name_parts{{
+constexpr std::array<NamePart, 11> kernel_name_parts{{
     {"BM", "BLOCK_SIZE_M"},
     {"BN", "BLOCK_SIZE_N"},
     {"BK", "BLOCK_SIZE_K"},
@@ -47,7 +47,7 @@ std::string upper(std::string text) {
 std::string name_of(const GemmResult& result) {
   std::string name;
   std::size_t used = 0;
-  for (const NamePart& part : name_parts) {
+  for (const NamePart& part : kernel_name_parts) {
     const GemmParameter* parameter = result.find(part.parameter);
     if (parameter == nullptr) continue;
     name += fmt::format("{}{}{}", name.empty() ? "" : "_", part.part,
@@ -58,7 +58,7 @@ std::string name_of(const GemmResult& result) {
 }
 
 std::optional<GemmParameter> parameter_of(std::string_view word) {
-  for (const NamePart& part : name_parts) {
+  for (const NamePart& part : kernel_name_parts) {
     if (!word.starts_with(part.part) || word.size() == part.part.size()) continue;
     const std::string_view value = word.substr(part.part.size());
     if (part.is_word) return GemmParameter{std::string(part.parameter), to_lower(value), true};

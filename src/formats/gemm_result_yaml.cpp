@@ -54,7 +54,7 @@ bool is_plain(std::string_view text) {
   return (begins_well || is_number) && std::all_of(text.begin(), text.end(), is_plain_character);
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string result = "'";
   for (const char character : text) {
     result += character;
@@ -168,8 +168,8 @@ std::string result_line(const GemmResult& result, TuneGemmVersion version) {
     if (result.b_order) text += fmt::format(", 'rowMajorB': '{}'", letter(*result.b_order));
   }
   for (const GemmParameter& parameter : result.parameters) {
-    text += fmt::format(", {}: {}", quoted(parameter.name),
-                        parameter.quoted ? quoted(parameter.text) : parameter.text);
+    text += fmt::format(", {}: {}", in_quotes(parameter.name),
+                        parameter.quoted ? in_quotes(parameter.text) : parameter.text);
   }
   text += "}";
   if (result.tflops && result.us) {

@@ -7,13 +7,13 @@
 namespace gemmtune {
 namespace {
 
-struct Row {
+struct OperationNames {
   Operation operation;
   std::string_view name;
   std::array<std::string_view, 4> aliases;
 };
 
-constexpr std::array<Row, 9> rows{{
+constexpr std::array<OperationNames, 9> operation_names{{
     {Operation::a16w16, "a16w16", {"bf16", "gemm_bf16", "gemm_a16w16"}},
     {Operation::a8w8, "a8w8", {"gemm_a8w8"}},
     {Operation::a8w8_bpreshuffle, "a8w8_bpreshuffle", {"gemm_a8w8_bpreshuffle", "bpreshuffle"}},
@@ -31,14 +31,17 @@ constexpr std::array<Row, 9> rows{{
 
 std::span<const Operation> all_operations() {
   static constexpr auto list = [] {
-    std::array<Operation, rows.size()> operations{};
-    for (std::size_t index = 0; index < rows.size(); ++index) operations[index] = rows[index].operation;
+    std::array<Operation, operation_names.size()> operations{};
+    for (std::size_t index = 0; index < operation_names.size(); ++index)
+      operations[index] = operation_names[index].operation;
     return operations;
   }();
   return list;
 }
 
-std::string_view to_string(Operation operation) { return rows[static_cast<std::size_t>(operation)].name; }
+std::string_view to_string(Operation operation) {
+  return operation_names[static_cast<std::size_t>(operation)].name;
+}
 
 std::optional<Operation> parse_operation(std::string_view text) {
   std::string word = to_lower(trim(text));
@@ -46,7 +49,7 @@ std::optional<Operation> parse_operation(std::string_view text) {
     if (character == '-') character = '_';
   }
   if (word.empty()) return std::nullopt;
-  for (const Row& row : rows) {
+  for (const OperationNames& row : operation_names) {
     if (word == row.name) return row.operation;
     for (const std::string_view alias : row.aliases) {
       if (word == alias) return row.operation;

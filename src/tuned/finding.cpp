@@ -5,13 +5,13 @@
 namespace gemmtune {
 namespace {
 
-struct Row {
+struct FindingText {
   FindingKind kind;
   std::string_view name;
   std::string_view meaning;
 };
 
-constexpr std::array<Row, finding_kind_count> rows{{
+constexpr std::array<FindingText, finding_kind_count> finding_texts{{
     {FindingKind::malformed, "malformed", "a row or a cell that cannot be read"},
     {FindingKind::failed_time, "failed_time", "a time at or below 0, or not finite: never chosen"},
     {FindingKind::over_tolerance, "over_tolerance", "a stored error above --errRatio"},
@@ -28,18 +28,18 @@ constexpr std::array<Row, finding_kind_count> rows{{
 
 constexpr std::array<FindingKind, finding_kind_count> kinds = [] {
   std::array<FindingKind, finding_kind_count> all{};
-  for (std::size_t index = 0; index < rows.size(); ++index) all[index] = rows[index].kind;
+  for (std::size_t index = 0; index < finding_texts.size(); ++index) all[index] = finding_texts[index].kind;
   return all;
 }();
 
 }  // namespace
 
-std::string_view to_string(FindingKind kind) { return rows[static_cast<std::size_t>(kind)].name; }
-std::string_view describe(FindingKind kind) { return rows[static_cast<std::size_t>(kind)].meaning; }
+std::string_view to_string(FindingKind kind) { return finding_texts[static_cast<std::size_t>(kind)].name; }
+std::string_view describe(FindingKind kind) { return finding_texts[static_cast<std::size_t>(kind)].meaning; }
 std::span<const FindingKind> all_finding_kinds() { return kinds; }
 
 std::optional<FindingKind> parse_finding_kind(std::string_view text) {
-  for (const Row& row : rows) {
+  for (const FindingText& row : finding_texts) {
     if (row.name == text) return row.kind;
   }
   return std::nullopt;

@@ -85,8 +85,8 @@ TEST_F(WorkerProgram, InProcessMeansNoWorker) {
   EXPECT_FALSE(seen);
 }
 
-// A request is tried three times, so no more than two kills may meet the same one, however slow the machine is:
-// the third waits until the first shape has its row.
+// A request is tried three times, so no more than two kills may meet the same one, however slow the machine
+// is: the third waits until the first shape has its row.
 TEST_F(WorkerProgram, KilledAgainAndAgainTheRunEndsRight) {
   Subprocess run(Program::words(tune(3, {"--json"})), program.options());
   const auto rows = [&] {
