@@ -21,8 +21,9 @@ if(GEMMTUNE_SANITIZE)
   target_link_options(gemmtune_options INTERFACE -fsanitize=${GEMMTUNE_SANITIZE})
 endif()
 
-# Files of a layer compiled a few at a time read the headers of libraries once: half of the time to build. Off in the dev
-# preset, where a file that forgets an include must not compile; off in a layer by UNITY_BUILD OFF.
+# Files of a layer compiled a few at a time read the headers of libraries once: that was half of the time to build. Their
+# local names must differ (tools/check_layers.py). Off in the dev preset, where a file that forgets an include must not
+# compile; off in a layer by UNITY_BUILD OFF.
 option(GEMMTUNE_UNITY_BUILD "Compile the files of a layer a few at a time" ON)
 
 function(gemmtune_layer name)
@@ -49,8 +50,7 @@ function(gemmtune_test name)
   target_compile_options(${name} PRIVATE ${test_optimization})
   target_compile_definitions(${name} PRIVATE GEMMTUNE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
                              GEMMTUNE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests
-                        UNITY_BUILD ${GEMMTUNE_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 6)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
   # Tests mean the CPU where they name no device, on a machine with a GPU too; those of the GPU unset it.
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "CUDA_VISIBLE_DEVICES=")

@@ -41,6 +41,8 @@ std::string to_lower(std::string_view text) {
   return result;
 }
 
+bool ends_in(std::string_view text, std::string_view end) { return to_lower(text).ends_with(end); }
+
 std::optional<std::int64_t> parse_integer(std::string_view text) {
   text = trim(text);
   // pandas writes a column of integers with one missing cell as floats: 12.0 is 12.

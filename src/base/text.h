@@ -19,6 +19,8 @@ std::string_view trim(Temporary&& text) = delete;
 template <std::same_as<std::string> Temporary>
 std::vector<std::string_view> split(Temporary&& text, char separator) = delete;
 std::string to_lower(std::string_view text);
+/// `end`: in lower case; the text in any.
+bool ends_in(std::string_view text, std::string_view end);
 /// Decimal with optional sign; nothing else in the text, no overflow; "12.0" is accepted as 12.
 std::optional<std::int64_t> parse_integer(std::string_view text);
 /// Decimal or scientific; "inf", "nan" (any case) are accepted as such.

@@ -102,7 +102,7 @@ std::vector<Finding> all_findings(const AuditOptions& options, std::vector<Tuned
   return findings;
 }
 
-std::size_t count_of(const std::vector<Finding>& findings, FindingKind kind) {
+std::size_t count_of_kind(const std::vector<Finding>& findings, FindingKind kind) {
   return static_cast<std::size_t>(std::count_if(
       findings.begin(), findings.end(), [&](const Finding& finding) { return finding.kind == kind; }));
 }
@@ -113,8 +113,8 @@ std::size_t row_count(const std::vector<TunedFile>& files) {
   return rows;
 }
 
-void print_text(const AuditOptions& options, const std::vector<TunedFile>& files,
-                const std::vector<Finding>& findings) {
+void print_audit_text(const AuditOptions& options, const std::vector<TunedFile>& files,
+                      const std::vector<Finding>& findings) {
   std::string text;
   for (const Finding& finding : findings) {
     if (options.quiet) break;
@@ -126,7 +126,7 @@ void print_text(const AuditOptions& options, const std::vector<TunedFile>& files
                       counted(findings.size(), "finding"));
   TextTable table({{"kind"}, {"findings", true}, {"meaning"}});
   for (const FindingKind kind : all_finding_kinds()) {
-    const std::size_t count = count_of(findings, kind);
+    const std::size_t count = count_of_kind(findings, kind);
     if (count != 0) {
       table.add({std::string(to_string(kind)), std::to_string(count), std::string(describe(kind))});
     }
@@ -135,8 +135,8 @@ void print_text(const AuditOptions& options, const std::vector<TunedFile>& files
   fmt::print("{}", text);
 }
 
-void print_json(const std::vector<TunedFile>& files, const std::vector<Finding>& findings,
-                const Json& fixed) {
+void print_audit_json(const std::vector<TunedFile>& files, const std::vector<Finding>& findings,
+                      const Json& fixed) {
   Json json;
   json["command"] = "audit";
   json["files"] = Json::array();
@@ -146,7 +146,7 @@ void print_json(const std::vector<TunedFile>& files, const std::vector<Finding>&
   }
   json["summary"] = Json::object();
   for (const FindingKind kind : all_finding_kinds()) {
-    json["summary"][std::string(to_string(kind))] = count_of(findings, kind);
+    json["summary"][std::string(to_string(kind))] = count_of_kind(findings, kind);
   }
   json["findings"] = Json::array();
   for (const Finding& finding : findings) {
@@ -232,7 +232,7 @@ Result<std::vector<TunedFile>> read_files(const AuditOptions& options, std::opti
   return files;
 }
 
-int run(const AuditOptions& options) {
+int run_audit(const AuditOptions& options) {
   const auto operation = operation_word(options.operation);
   if (!operation.ok()) return usage_error("audit", operation.message());
   const auto shown = kinds_of("--kinds", options.kinds);
@@ -264,9 +264,9 @@ int run(const AuditOptions& options) {
     std::erase_if(findings, [&](const Finding& finding) { return !shown->has(finding.kind); });
   }
   if (options.json) {
-    print_json(*files, findings, fixed);
+    print_audit_json(*files, findings, fixed);
   } else {
-    print_text(options, *files, findings);
+    print_audit_text(options, *files, findings);
   }
   return findings.empty() ? exit_done : exit_findings;
 }
@@ -296,7 +296,7 @@ std::function<int()> declare_audit(CLI::App& app) {
   app.footer(audit_footer);
   return [options, err_ratio] {
     options->err_ratio_given = err_ratio->count() > 0;
-    return run(*options);
+    return run_audit(*options);
   };
 }
 

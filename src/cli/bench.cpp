@@ -78,7 +78,7 @@ Result<BenchInput> read_input(const std::string& path, const DeviceInfo& device)
   return input;
 }
 
-int run(const BenchOptions& options) {
+int run_bench_command(const BenchOptions& options) {
   const Environment environment = read_environment();
   auto device = open_device(options.device, environment, true);
   if (!device.ok()) return usage_error("bench", device.message());
@@ -139,7 +139,7 @@ std::function<int()> declare_bench(CLI::App& app) {
   app.add_flag("-q,--quiet", options->quiet, "No progress");
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(bench_footer);
-  return [options] { return run(*options); };
+  return [options] { return run_bench_command(*options); };
 }
 
 }  // namespace gemmtune::cli

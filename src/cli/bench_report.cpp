@@ -10,6 +10,7 @@
 
 #include "cli/command.h"
 #include "cli/interrupt.h"
+#include "cli/report_parts.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -21,7 +22,7 @@ std::string time_text(const std::optional<double>& microseconds) {
 }
 
 /// How many times faster A is than B.
-std::string speedup_text(const BenchRow& row) {
+std::string bench_speedup_text(const BenchRow& row) {
   return row.ratio ? fmt::format("{:.3f}x", 1 / *row.ratio) : "-";
 }
 
@@ -40,8 +41,6 @@ double geometric_mean_speedup(const std::vector<BenchRow>& rows) {
   }
   return count > 0 ? std::exp(sum / count) : 0;
 }
-
-Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
 }  // namespace
 
@@ -92,7 +91,7 @@ std::string bench_text(const std::vector<BenchRow>& rows, const BenchNames& name
   std::string notes;
   for (const BenchRow& row : rows) {
     table.add({short_name(row.shape.problem), time_text(row.other_microseconds), time_text(row.microseconds),
-               speedup_text(row), std::string(to_string(row.verdict)), match_text(row),
+               bench_speedup_text(row), std::string(to_string(row.verdict)), match_text(row),
                std::string(to_string(row.status)), row.kernel});
     if (!row.reason.empty()) notes += fmt::format("{}: {}\n", short_name(row.shape.problem), row.reason);
   }

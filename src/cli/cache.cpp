@@ -53,7 +53,7 @@ std::string json_line(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-int list(const std::string& folder, bool as_json) {
+int list_kernels(const std::string& folder, bool as_json) {
   const auto kernels = list_compiled_kernels(folder);
   Json json = {{"command", "cache"}, {"action", "list"}, {"folder", folder}, {"kernels", Json::array()}};
   std::uint64_t bytes = 0;
@@ -151,12 +151,12 @@ int warm(const CacheOptions& options, const Environment& environment) {
   return failures.empty() ? exit_done : exit_findings;
 }
 
-int run(const CacheOptions& options) {
+int run_cache(const CacheOptions& options) {
   const Environment environment = read_environment();
   const std::string& folder = environment.kernel_cache_folder;
   if (options.action != "warm" && !options.table.empty())
     return usage_error("cache", fmt::format("{}: only warm takes a tuned file", options.table));
-  if (options.action == "list") return list(folder, options.json);
+  if (options.action == "list") return list_kernels(folder, options.json);
   if (options.action == "clear") return clear(folder, options.json);
   if (options.action != "warm")
     return usage_error("cache", fmt::format("'{}': expected list, warm or clear", options.action));
@@ -172,7 +172,7 @@ std::function<int()> declare_cache(CLI::App& app) {
   declare_device_options(app, options->device);
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(cache_footer);
-  return [options] { return run(*options); };
+  return [options] { return run_cache(*options); };
 }
 
 }  // namespace gemmtune::cli

@@ -56,7 +56,7 @@ std::string row_text(const std::string& file, const Checked& row) {
                      row.check.reason);
 }
 
-std::string json_text(const std::string& file, const std::vector<Checked>& rows) {
+std::string check_json(const std::string& file, const std::vector<Checked>& rows) {
   Json json;
   json["command"] = "check";
   json["file"] = file;
@@ -97,7 +97,7 @@ std::vector<Checked> check_file(const TunedFile& file, Device& device, double la
   return rows;
 }
 
-int run(const CheckOptions& options) {
+int run_check(const CheckOptions& options) {
   auto device = open_device(options.device, read_environment(), true);
   if (!device.ok()) return usage_error("check", device.message());
   const auto file = read_tuned_csv(options.file);
@@ -113,7 +113,7 @@ int run(const CheckOptions& options) {
     if (is_finding(row) && !options.json) fmt::print("{}\n", row_text(options.file, row));
   }
   if (options.json) {
-    fmt::print("{}", json_text(options.file, rows));
+    fmt::print("{}", check_json(options.file, rows));
   } else {
     fmt::print("{}: {} of this device: {} right, {} not; {} of other devices\n", options.file,
                counted(right + findings, "row"), right, findings, rows.size() - right - findings);
@@ -134,7 +134,7 @@ std::function<int()> declare_check(CLI::App& app) {
   app.add_flag("-q,--quiet", options->quiet, "No progress");
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(check_footer);
-  return [options] { return run(*options); };
+  return [options] { return run_check(*options); };
 }
 
 }  // namespace gemmtune::cli

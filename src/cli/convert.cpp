@@ -135,7 +135,7 @@ Status write(const ConvertOptions& options, const std::string& text) {
   return write_file_atomically(options.output, text);
 }
 
-int run(const ConvertOptions& options) {
+int run_convert(const ConvertOptions& options) {
   if (options.list) return print_formats();
   const auto converted = convert(options);
   if (!converted.ok()) return usage_error("convert", converted.message());
@@ -172,7 +172,7 @@ std::function<int()> declare_convert(CLI::App& app) {
       ->capture_default_str();
   app.add_flag("--strict", options->strict, "What cannot be carried is an error; nothing is written");
   app.footer(convert_footer);
-  return [options] { return run(*options); };
+  return [options] { return run_convert(*options); };
 }
 
 }  // namespace gemmtune::cli

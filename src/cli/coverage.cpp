@@ -94,7 +94,7 @@ std::string tune_command(const CoverageOptions& options, Operation operation) {
 
 double share(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
-std::string text_of(const Coverage& coverage, const Target& target, const std::string& command) {
+std::string coverage_text(const Coverage& coverage, const Target& target, const std::string& command) {
   std::string text =
       fmt::format("{}, {:.0f} calls, asked for {} cu_num {}\n", counted(coverage.shapes.size(), "shape"),
                   coverage.total.calls, target.gfx, target.cu_num);
@@ -155,7 +155,7 @@ Json json_of(const Coverage& coverage, const Target& target, const std::string& 
   return json;
 }
 
-int run(const CoverageOptions& options) {
+int run_coverage(const CoverageOptions& options) {
   const auto operation = operation_word(options.operation);
   if (!operation.ok()) return usage_error("coverage", operation.message());
   ShapeListOptions list_options;
@@ -177,7 +177,7 @@ int run(const CoverageOptions& options) {
     fmt::print("{}\n",
                json_of(coverage, *target, command).dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
-    fmt::print("{}", text_of(coverage, *target, command));
+    fmt::print("{}", coverage_text(coverage, *target, command));
   }
   const bool complete = coverage.at(Match::untuned).shapes == 0 && list->complaints.empty();
   return complete ? exit_done : exit_findings;
@@ -197,7 +197,7 @@ std::function<int()> declare_coverage(CLI::App& app) {
   declare_device_options(app, options->device);
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(coverage_footer);
-  return [options] { return run(*options); };
+  return [options] { return run_coverage(*options); };
 }
 
 }  // namespace gemmtune::cli

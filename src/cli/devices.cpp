@@ -42,7 +42,7 @@ std::string device_text(const DeviceInfo& info) {
   return text;
 }
 
-int run(const DeviceOptions& options, bool as_json) {
+int run_devices(const DeviceOptions& options, bool as_json) {
   const DeviceRequest request = device_request(options, read_environment());
   Json json;
   json["command"] = "devices";
@@ -79,7 +79,7 @@ std::function<int()> declare_devices(CLI::App& app) {
   declare_device_options(app, *options);
   app.add_flag("--json", *json, "One JSON document on stdout");
   app.footer(devices_footer);
-  return [options, json] { return run(*options, *json); };
+  return [options, json] { return run_devices(*options, *json); };
 }
 
 }  // namespace gemmtune::cli

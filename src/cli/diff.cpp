@@ -101,8 +101,8 @@ std::string change_text(const RowChange& change, const Side& before, const Side&
                      100 * (change.after->us / change.before->us - 1));
 }
 
-void print_text(const DiffOptions& options, const Difference& difference, const Side& before,
-                const Side& after) {
+void print_difference_text(const DiffOptions& options, const Difference& difference, const Side& before,
+                           const Side& after) {
   std::string text;
   for (const RowChange& change : difference.changes) {
     if (!options.quiet) text += change_text(change, before, after);
@@ -124,7 +124,7 @@ void print_text(const DiffOptions& options, const Difference& difference, const 
   fmt::print("{}", text);
 }
 
-Json row_json(const TunedEntry* row, const Side& side) {
+Json side_row_json(const TunedEntry* row, const Side& side) {
   if (row == nullptr) return {};
   const Json us = valid_time(row->us) ? Json(row->us) : Json();
   return {{"place", side.place(*row)},
@@ -134,7 +134,7 @@ Json row_json(const TunedEntry* row, const Side& side) {
           {"splitK", row->split_k}};
 }
 
-void print_json(const Difference& difference, const Side& before, const Side& after) {
+void print_difference_json(const Difference& difference, const Side& before, const Side& after) {
   Json json;
   json["command"] = "diff";
   json["equal"] = difference.equal;
@@ -151,13 +151,13 @@ void print_json(const Difference& difference, const Side& before, const Side& af
                                {"gfx", change.row().gfx},
                                {"cu_num", change.row().cu_num},
                                {"problem", print(change.row().problem)},
-                               {"before", row_json(change.before, before)},
-                               {"after", row_json(change.after, after)}});
+                               {"before", side_row_json(change.before, before)},
+                               {"after", side_row_json(change.after, after)}});
   }
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
-int run(const DiffOptions& options) {
+int run_diff(const DiffOptions& options) {
   const auto operation = operation_word(options.operation);
   if (!operation.ok()) return usage_error("diff", operation.message());
   const auto before = read_side(options.before, *operation);
@@ -171,9 +171,9 @@ int run(const DiffOptions& options) {
   }
   const Difference difference = compare_rows(before->entries, after->entries, options.tolerance / 100);
   if (options.json) {
-    print_json(difference, *before, *after);
+    print_difference_json(difference, *before, *after);
   } else {
-    print_text(options, difference, *before, *after);
+    print_difference_text(options, difference, *before, *after);
   }
   return difference.changes.empty() ? exit_done : exit_findings;
 }
@@ -191,7 +191,7 @@ std::function<int()> declare_diff(CLI::App& app) {
   app.add_flag("--quiet", options->quiet, "Only the summary");
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(diff_footer);
-  return [options] { return run(*options); };
+  return [options] { return run_diff(*options); };
 }
 
 }  // namespace gemmtune::cli

@@ -100,7 +100,7 @@ Json candidate_json(const Result<Candidate>& candidate) {
   return candidate.ok() ? Json(candidate->kernel_name()) : Json();
 }
 
-int run(const ExplainOptions& options) {
+int run_explain(const ExplainOptions& options) {
   const auto problem = problem_of(options.size);
   if (!problem.ok()) return usage_error("explain", problem.message());
   auto opened = open_device(options.device, read_environment(), false);
@@ -154,7 +154,7 @@ std::function<int()> declare_explain(CLI::App& app) {
   app.add_option("--space", options->space, "Parameters, values and rules of this family's space");
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(explain_footer);
-  return [options] { return run(*options); };
+  return [options] { return run_explain(*options); };
 }
 
 }  // namespace gemmtune::cli

@@ -140,7 +140,7 @@ std::string export_json(const JournalLine& line) {
   return line_text(json) + "\n";
 }
 
-int list(const JournalCommand& command, SqlDatabase& journal) {
+int list_journal(const JournalCommand& command, SqlDatabase& journal) {
   const auto runs = list_runs(journal);
   if (!runs.ok()) return usage_error("journal", runs.message());
   fmt::print("{}", command.json ? list_json(*runs) : list_text(*runs));
@@ -193,12 +193,12 @@ std::string journal_of(const std::string& file) {
   return is_journal || !file_exists(journal_path(file)) ? file : journal_path(file);
 }
 
-int run(const JournalCommand& command) {
+int run_journal(const JournalCommand& command) {
   if (const Status status = check_command(command); !status.ok())
     return usage_error("journal", status.message());
   auto journal = open_existing_journal(journal_of(command.file));
   if (!journal.ok()) return usage_error("journal", journal.message());
-  if (command.action == "list") return list(command, *journal);
+  if (command.action == "list") return list_journal(command, *journal);
   if (command.action == "export") return export_all(command, *journal);
   return prune(command, *journal);
 }
@@ -214,7 +214,7 @@ std::function<int()> declare_journal(CLI::App& app) {
       ->type_name("DAYS");
   app.add_flag("--json", command->json, "For machines; export: one object a line");
   app.footer(journal_footer);
-  return [command] { return run(*command); };
+  return [command] { return run_journal(*command); };
 }
 
 }  // namespace gemmtune::cli

@@ -72,7 +72,7 @@ Result<LookupRequest> request_of(const LookupOptions& options) {
   return request;
 }
 
-Json row_json(const TunedEntry& row, const std::string& file) {
+Json lookup_row_json(const TunedEntry& row, const std::string& file) {
   const auto or_null = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
   return {{"file", file},
           {"line", row.line},
@@ -100,7 +100,7 @@ Json answer_json(const LookupReport& report, std::size_t index) {
   json["index"] = index;
   json["level"] = to_string(report.level);
   json["hit_m"] = report.row != nullptr ? Json(report.hit_m) : Json();
-  json["row"] = report.row != nullptr ? row_json(*report.row, report.file) : Json();
+  json["row"] = report.row != nullptr ? lookup_row_json(*report.row, report.file) : Json();
   json["kernelName"] = report.kernel_name;
   json["libtype"] = report.libtype;
   json["runnable"] = report.runnable;
@@ -112,7 +112,7 @@ Json answer_json(const LookupReport& report, std::size_t index) {
   return json;
 }
 
-std::string json_text(const LookupReport& report, const TableSet& tables) {
+std::string lookup_json(const LookupReport& report, const TableSet& tables) {
   Json json = answer_json(report, 0);
   json["levels"] = Json::array();
   for (const LookupLevel& level : report.levels) {
@@ -143,7 +143,7 @@ std::string level_text(const LookupLevel& level, const TableSet& tables) {
   return text + "\n";
 }
 
-std::string text_of(const LookupReport& report, const TableSet& tables) {
+std::string lookup_text(const LookupReport& report, const TableSet& tables) {
   std::string text = fmt::format("{}\nfor {}, cu_num {}\n", print(report.problem), report.gfx, report.cu_num);
   const std::string sources = tables.describe(report.problem.operation);
   for (const std::string_view line : split(sources, '\n')) {
@@ -218,7 +218,7 @@ int run_requests(const LookupOptions& options) {
   return exit_done;
 }
 
-int run(const LookupOptions& options) {
+int run_lookup(const LookupOptions& options) {
   if (!options.requests.empty()) {
     if (options.size.any() || !options.table.empty() || !options.gfx.empty() || !options.cu_num.empty()) {
       return usage_error(
@@ -244,7 +244,7 @@ int run(const LookupOptions& options) {
   if (!fault.ok()) return usage_error("lookup", fault.message());
   const auto report = explain_lookup(tables, device.ok() ? device->get() : nullptr, *request);
   if (!report.ok()) return usage_error("lookup", report.message());
-  fmt::print("{}", options.json ? json_text(*report, tables) : text_of(*report, tables));
+  fmt::print("{}", options.json ? lookup_json(*report, tables) : lookup_text(*report, tables));
   return exit_done;
 }
 
@@ -265,7 +265,7 @@ std::function<int()> declare_lookup(CLI::App& app) {
   declare_device_options(app, options->device);
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(lookup_footer);
-  return [options] { return run(*options); };
+  return [options] { return run_lookup(*options); };
 }
 
 }  // namespace gemmtune::cli

@@ -70,7 +70,7 @@ Result<std::string> compressed(const MergedTable& merged, const TunedFile& first
   return std::move(ranges->text);
 }
 
-int run(const MergeCommandOptions& options) {
+int run_merge(const MergeCommandOptions& options) {
   const auto operation = operation_word(options.operation);
   if (!operation.ok()) return usage_error("merge", operation.message());
   const auto how = merge_options(options);
@@ -116,7 +116,7 @@ std::function<int()> declare_merge(CLI::App& app) {
                  "aiter (leading gfx) or seed (without); default: as the inputs");
   app.add_flag("--quiet", options->quiet, "Only unreadable rows and the summary on stderr");
   app.footer(merge_footer);
-  return [options] { return run(*options); };
+  return [options] { return run_merge(*options); };
 }
 
 }  // namespace gemmtune::cli

@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 bool has_rows(const MRangeReport& report) { return !report.rows.empty(); }
 
-std::string result_table(const MRangeSummary& summary) {
+std::string range_table(const MRangeSummary& summary) {
   TextTable table({{"weight (N x K)", false, true},
                    {"M", true, false},
                    {"tuned µs", true, false},
@@ -38,7 +38,7 @@ std::string result_table(const MRangeSummary& summary) {
   return table.text(stdout_is_terminal() ? stdout_columns() : 0) + "\n";
 }
 
-std::string counts(const RangeEnding& ending) {
+std::string range_counts(const RangeEnding& ending) {
   const MRangeSummary& summary = ending.summary;
   std::size_t rows = 0;
   std::size_t searched = 0;
@@ -57,7 +57,7 @@ std::string counts(const RangeEnding& ending) {
                      ending.shapes, summary.candidates);
 }
 
-std::string reasons(const MRangeSummary& summary) {
+std::string range_reasons(const MRangeSummary& summary) {
   std::string text;
   for (const MRangeReport& report : summary.groups) {
     if (report.state != ProblemState::tuned && report.state != ProblemState::kept_default &&
@@ -69,7 +69,7 @@ std::string reasons(const MRangeSummary& summary) {
   return text.empty() ? text : "not everywhere:\n" + text;
 }
 
-Json row_json(const TunedEntry& row) {
+Json range_row_json(const TunedEntry& row) {
   Json json;
   json["m_from"] = row.m_from ? Json(*row.m_from) : Json();
   json["m"] = row.problem.m;
@@ -89,7 +89,7 @@ Json group_json(const MRangeReport& report) {
   if (!report.refusals.empty()) json["refusals"] = report.refusals;
   json["failures"] = report.failures;
   json["rows"] = Json::array();
-  for (const TunedEntry& row : report.rows) json["rows"].push_back(row_json(row));
+  for (const TunedEntry& row : report.rows) json["rows"].push_back(range_row_json(row));
   json["searched"] = report.tuned;
   json["compared"] = report.compared;
   json["finals_calls"] = report.finals_calls;
@@ -126,12 +126,12 @@ std::string ending_text(const RangeEnding& ending) {
         ending.range.first, ending.range.last, counted(summary.groups.size(), "weight"),
         ending.outputs.tuned);
   }
-  std::string text = result_table(summary) + counts(ending);
+  std::string text = range_table(summary) + range_counts(ending);
   if (summary.geometric_mean_speedup > 0) {
     text += fmt::format("geometric-mean speed-up over the default, of the rows: {:.3f}x\n",
                         summary.geometric_mean_speedup);
   }
-  text += reasons(summary);
+  text += range_reasons(summary);
   if (ending.interrupted) {
     text += "interrupted: the ranges that were verified by then are in the file; the same command goes on\n";
   } else if (count_of(summary.groups, ProblemState::out_of_budget) > 0) {

@@ -9,8 +9,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
-
 }  // namespace
 
 std::string rest_of_counts(const ShapeList& shapes, std::int64_t candidates) {
@@ -53,6 +51,10 @@ std::vector<std::string> failed_families(const std::vector<ProblemReport>& repor
                                 family.first->candidate.kernel_name(), family.first->outcome.reason));
   }
   return lines;
+}
+
+nlohmann::ordered_json number_or_null(const std::optional<double>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
 }
 
 std::string speedup_text(const std::optional<double>& speedup) {

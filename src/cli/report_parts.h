@@ -52,6 +52,7 @@ std::vector<std::string> failed_families(const std::vector<ProblemReport>& repor
 
 /// "1.234x", or "-" where the default kernel was not timed.
 std::string speedup_text(const std::optional<double>& speedup);
+nlohmann::ordered_json number_or_null(const std::optional<double>& value);
 nlohmann::ordered_json device_json(const DeviceInfo& device);
 /// Adds what a row of a tuned file holds beside its problem.
 void add_row(const TunedEntry& row, nlohmann::ordered_json& json);

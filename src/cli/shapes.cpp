@@ -62,7 +62,7 @@ Result<ShapeList> read_shapes(const ShapesOptions& options, const Environment& e
   return read_shape_list(options.input, list);
 }
 
-std::string json_text(const ShapeList& list) {
+std::string shapes_json(const ShapeList& list) {
   nlohmann::ordered_json json;
   json["command"] = "shapes";
   json["source"] = list.source;
@@ -81,7 +81,7 @@ std::string json_text(const ShapeList& list) {
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-int run(const ShapesOptions& options) {
+int run_shapes(const ShapesOptions& options) {
   const auto list = read_shapes(options, read_environment());
   if (!list.ok()) return usage_error("shapes", list.message());
   for (const std::string& complaint : list->complaints)
@@ -92,7 +92,7 @@ int run(const ShapesOptions& options) {
     std::fputs(fmt::format("{}\n", *written).c_str(), stderr);
   }
   if (options.json) {
-    fmt::print("{}", json_text(*list));
+    fmt::print("{}", shapes_json(*list));
   } else if (options.output.empty()) {
     fmt::print("{}", shapes_text(list->rows));
   }
@@ -120,7 +120,7 @@ std::function<int()> declare_shapes(CLI::App& app) {
   app.add_flag("--strict", options->strict, "A row that cannot be read is an error");
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(shapes_footer);
-  return [options] { return run(*options); };
+  return [options] { return run_shapes(*options); };
 }
 
 }  // namespace gemmtune::cli

@@ -41,7 +41,7 @@ Result<std::int64_t> dimension(std::string_view option, const std::string& text)
   return *value;
 }
 
-Status count_of(std::string_view option, const std::string& text, std::int32_t& value) {
+Status parse_count(std::string_view option, const std::string& text, std::int32_t& value) {
   if (text.empty()) return {};
   const auto given = dimension(option, text);
   if (!given.ok()) return given.status();
@@ -75,8 +75,8 @@ Status read_other_sizes(const SizeOptions& options, Problem& problem) {
     if (options.x_type.empty() && problem.operation != Operation::fused_moe) problem.x_type = **w_type;
   }
   MoeShape& moe = problem.moe;
-  GEMMTUNE_RETURN_IF_ERROR(count_of("--expert", options.experts, moe.experts));
-  GEMMTUNE_RETURN_IF_ERROR(count_of("--topk", options.topk, moe.topk));
+  GEMMTUNE_RETURN_IF_ERROR(parse_count("--expert", options.experts, moe.experts));
+  GEMMTUNE_RETURN_IF_ERROR(parse_count("--topk", options.topk, moe.topk));
   GEMMTUNE_RETURN_IF_ERROR(word_of("--act_type", options.activation, parse_activation,
                                    "Silu, Gelu, Swiglu, Situv2 or No", moe.activation));
   GEMMTUNE_RETURN_IF_ERROR(word_of("--q_type", options.quant_type, parse_quant_type,

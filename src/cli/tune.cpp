@@ -197,7 +197,7 @@ int tune_shapes(const TuneOptions& options, const Environment& environment, cons
   return ending_code(ending);
 }
 
-int run(TuneOptions options) {
+int run_tune(TuneOptions options) {
   if (const Status status = take_m_range(options); !status.ok()) return usage_error("tune", status.message());
   if (const Status status = check_options(options); !status.ok())
     return usage_error("tune", status.message());
@@ -240,7 +240,7 @@ std::function<int()> declare_tune(CLI::App& app) {
   app.footer(tune_footer);
   return [options, run_config, run_config_option] {
     if (run_config_option->count() > 0) options->run_config = *run_config;
-    return run(*options);
+    return run_tune(*options);
   };
 }
 

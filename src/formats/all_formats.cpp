@@ -55,8 +55,6 @@ const Format& csv_format(std::string_view content) {
   return format_named("untuned");
 }
 
-bool ends_with(const std::string& source, std::string_view end) { return to_lower(source).ends_with(end); }
-
 }  // namespace
 
 std::span<const Format> all_formats() { return formats; }
@@ -77,9 +75,9 @@ Result<const Format*> detect_format(const std::string& source, std::string_view 
     first = trim(line);
     break;
   }
-  const bool csv = ends_with(source, ".csv");
-  if (ends_with(source, ".json") || (!csv && first.starts_with('{'))) return &format_named("triton_json");
-  const bool yaml = ends_with(source, ".yaml") || ends_with(source, ".yml");
+  const bool csv = ends_in(source, ".csv");
+  if (ends_in(source, ".json") || (!csv && first.starts_with('{'))) return &format_named("triton_json");
+  const bool yaml = ends_in(source, ".yaml") || ends_in(source, ".yml");
   if (yaml || (!csv && (first.starts_with('-') || first.starts_with('[')))) {
     return &format_named("tune_gemm_yaml");
   }

@@ -94,7 +94,7 @@ Result<Store> read_store(const std::string& path) {
 }
 
 /// As read_store(); a damaged one is put aside, which `damage` tells.
-Result<Store> load_for_merge(const std::string& path, std::string& damage) {
+Result<Store> load_captures_for_merge(const std::string& path, std::string& damage) {
   const auto text = read_file(path);
   if (text.code() == StatusCode::not_found) return Store();
   if (!text.ok()) return text.status();
@@ -107,7 +107,7 @@ Result<Store> load_for_merge(const std::string& path, std::string& damage) {
 }
 
 Status merge_store(const std::string& path, const std::vector<CapturedProblem>& seen, std::string& damage) {
-  auto store = load_for_merge(path, damage);
+  auto store = load_captures_for_merge(path, damage);
   if (!store.ok()) return store.status();
   for (const CapturedProblem& one : seen) {
     CapturedProblem& counted = (*store)[print(one.problem)];

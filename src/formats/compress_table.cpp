@@ -33,7 +33,7 @@ RangeColumns range_columns(const TunedFile& file) {
   return range;
 }
 
-std::string range_text(std::string_view line, const RangeColumns& columns, std::int64_t m_from) {
+std::string row_with_range(std::string_view line, const RangeColumns& columns, std::int64_t m_from) {
   RawRow row(line);
   row.set(columns.m_from, std::to_string(m_from));
   row.set(columns.regret, "0.0");  // one winner for all of it: nothing is lost at a tuned M
@@ -52,7 +52,7 @@ Result<CompressedTable> compress_table(const TunedFile& file) {
   compressed.text = columns.header + end;
   for (const RangeRow& range : compress(file.entries)) {
     const std::string_view line = file.document.lines[file.entries[range.entry].line - 1].text;
-    compressed.text += range.m_from == 0 ? std::string(line) : range_text(line, columns, range.m_from);
+    compressed.text += range.m_from == 0 ? std::string(line) : row_with_range(line, columns, range.m_from);
     compressed.text += end;
     ++compressed.rows_after;
   }

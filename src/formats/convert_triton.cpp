@@ -54,14 +54,14 @@ std::optional<std::int64_t> largest_m(const TritonBucket& bucket, TritonScheme s
 }
 
 /// A text that reads back as itself without quotes.
-bool is_plain(const std::string& text) {
+bool is_plain_word(const std::string& text) {
   const bool word = text != "null" && text != "true" && text != "false";
   return !text.empty() && word && !parse_integer(text) &&
          text.find_first_of(";=\"\\,") == std::string::npos && trim(text) == text;
 }
 
 std::string value_text(const TritonValue& value) {
-  if (const auto* text = std::get_if<std::string>(&value); text != nullptr && !is_plain(*text)) {
+  if (const auto* text = std::get_if<std::string>(&value); text != nullptr && !is_plain_word(*text)) {
     return nlohmann::json(*text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   }
   if (const auto* text = std::get_if<std::string>(&value)) return *text;
@@ -80,7 +80,7 @@ std::optional<TritonValue> value_of(std::string_view text) {
   return TritonValue(json.get<std::string>());
 }
 
-std::string name_of(const TritonConfig& config) {
+std::string triton_kernel_name(const TritonConfig& config) {
   std::string name;
   for (const auto& [parameter, value] : config.parameters) {
     name += fmt::format("{}{}={}", name.empty() ? "" : ";", parameter, value_text(value));
@@ -120,7 +120,7 @@ std::optional<TritonConfig> config_of(std::string_view name) {
 }
 
 /// The problem that all buckets of a file share, M aside.
-Result<Problem> problem_of(const TritonFile& file, const ConversionOptions& options) {
+Result<Problem> triton_problem(const TritonFile& file, const ConversionOptions& options) {
   std::optional<Operation> operation = options.operation;
   for (const auto& [family, known] : families) {
     if (!operation && file.name.family == family) operation = known;
@@ -147,7 +147,7 @@ Result<ConversionRows> read_triton_rows(const std::string& source, std::string c
                                         const ConversionOptions& options) {
   auto file = parse_triton_json(source, content);
   if (!file.ok()) return file.status();
-  const auto problem = problem_of(*file, options);
+  const auto problem = triton_problem(*file, options);
   if (!problem.ok()) return problem.status();
   ConversionRows rows;
   rows.source = source;
@@ -166,7 +166,7 @@ Result<ConversionRows> read_triton_rows(const std::string& source, std::string c
     entry.gfx = file->name.arch.starts_with("gfx") ? file->name.arch : options.gfx;
     entry.cu_num = options.cu_num;
     entry.libtype = "triton";
-    entry.kernel_name = name_of(bucket.config);
+    entry.kernel_name = triton_kernel_name(bucket.config);
     entry.split_k = bucket.config.integer("NUM_KSPLIT").value_or(0);
     entry.us = std::numeric_limits<double>::quiet_NaN();
     entry.err_ratio = std::numeric_limits<double>::quiet_NaN();

@@ -44,7 +44,7 @@ std::string upper(std::string text) {
 }
 
 /// Empty where a parameter has no place in the name.
-std::string name_of(const GemmResult& result) {
+std::string tune_gemm_kernel_name(const GemmResult& result) {
   std::string name;
   std::size_t used = 0;
   for (const NamePart& part : kernel_name_parts) {
@@ -159,7 +159,7 @@ Result<ConversionRows> read_tune_gemm_rows(const std::string& source, std::strin
     TunedEntry entry = entry_of(result, options);
     if (!result.parameters.empty()) {
       entry.libtype = "triton";
-      entry.kernel_name = name_of(result);
+      entry.kernel_name = tune_gemm_kernel_name(result);
       const GemmParameter* split = result.find("SPLIT_K");
       if (split != nullptr) entry.split_k = split->integer().value_or(0);
       if (entry.kernel_name.empty()) {

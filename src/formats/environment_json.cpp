@@ -32,7 +32,7 @@ Result<Json> parse_environments(const std::string& path, const std::string& text
 }
 
 /// What the file holds now; a damaged one is put aside.
-Result<Json> load_for_merge(const std::string& path, std::string& old_text) {
+Result<Json> load_environments_for_merge(const std::string& path, std::string& old_text) {
   auto text = read_file(path, max_environment_bytes);
   if (text.code() == StatusCode::not_found) return Json::object();
   if (!text.ok()) return text.status();
@@ -72,7 +72,7 @@ Result<EnvironmentFile> parse_environment_json(const std::string& source, const 
 Status merge_environment_json(const std::string& tuned_path, const EnvironmentObjects& objects) {
   const std::string path = environment_path(tuned_path);
   std::string old_text;
-  auto all = load_for_merge(path, old_text);
+  auto all = load_environments_for_merge(path, old_text);
   if (!all.ok()) return all.status();
   for (const auto& [hash, text] : objects) {
     const auto object = parse_json_object("environment " + hash, text);

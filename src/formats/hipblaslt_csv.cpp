@@ -121,7 +121,7 @@ void visit_fields(Row& row, Visitor&& visit) {
   visit(row.kernel_name);
 }
 
-bool read_row(const CsvLine& line, HipblasltRow& row, Complaints& complaints) {
+bool read_hipblaslt_row(const CsvLine& line, HipblasltRow& row, Complaints& complaints) {
   row.line = line.number;
   const std::vector<std::string_view> fields = split(line.text, ',');
   if (fields.size() != names.size()) {
@@ -195,7 +195,7 @@ Result<HipblasltFile> parse_hipblaslt_csv(const std::string& source, std::string
     if (is_blank_or_comment(line.text)) continue;
     const bool skip = std::exchange(first, false) && is_header(line.text);
     HipblasltRow row;
-    if (!skip && read_row(line, row, complaints)) file.rows.push_back(std::move(row));
+    if (!skip && read_hipblaslt_row(line, row, complaints)) file.rows.push_back(std::move(row));
   }
   file.complaints = complaints.take();
   return file;

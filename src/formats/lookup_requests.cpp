@@ -37,7 +37,7 @@ Result<Positions> find_columns(const CsvDocument& document, const CsvLine& line)
   return positions;
 }
 
-Result<TableRequest> read_row(const CsvCells& cells, const Positions& positions) {
+Result<TableRequest> read_request(const CsvCells& cells, const Positions& positions) {
   const auto operation = parse_operation(cells[positions.family]);
   if (!operation) return Status::invalid("column family: '{}' is no operation", cells[positions.family]);
   auto key = parse_table_request(*operation, cells[positions.request]);
@@ -101,7 +101,7 @@ Result<TableRequests> read_table_requests(const std::string& path) {
     if (!cells.split(line.text)) {
       return Status::invalid("{}:{}: {}", document->source, line.number, unclosed_quote);
     }
-    auto request = read_row(cells, *positions);
+    auto request = read_request(cells, *positions);
     if (!request.ok()) return Status::invalid("{}:{}: {}", document->source, line.number, request.message());
     request->line = line.number;
     requests.rows.push_back(std::move(*request));

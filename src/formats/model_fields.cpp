@@ -21,11 +21,6 @@ constexpr std::array<Nested, 4> nested_configs{{{"text_config", nullptr},
                                                 {"llm_config", nullptr},
                                                 {"thinker_config", "text_config"}}};
 
-const Json* member(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
-}
-
 bool has_sizes(const Json& config) { return member(config, "hidden_size") || member(config, "n_embd"); }
 
 std::optional<std::int64_t> integer(const Json& value, std::int64_t least) {
@@ -44,6 +39,12 @@ std::string range_text(std::int64_t least) {
 }
 
 }  // namespace
+
+const Json* member(const Json& object, const char* key) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
 
 ModelFields::ModelFields(std::string path, Json root)
     : path_(std::move(path)), root_(std::make_unique<const Json>(std::move(root))), config_(root_.get()) {

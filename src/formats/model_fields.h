@@ -15,6 +15,9 @@
 
 namespace gemmtune {
 
+/// nullptr where `object` is none, or the key is absent or null.
+const nlohmann::json* member(const nlohmann::json& object, const char* key);
+
 /// The language model's part of a config: of the root, or of text_config, language_config, llm_config or
 /// thinker_config.text_config where one of them has the sizes. A field that is missing, of a wrong type or
 /// out of range is remembered: status() names the first, and 1, false or an empty list stands in for its

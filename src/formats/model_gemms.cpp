@@ -50,8 +50,8 @@ Problem linear_problem(const ModelLayer& layer, const std::optional<WeightFormat
   return problem;
 }
 
-Problem problem_of(const ModelLayer& layer, const std::optional<WeightFormat>& format, DataType dtype,
-                   const ModelShapeOptions& options) {
+Problem layer_problem(const ModelLayer& layer, const std::optional<WeightFormat>& format, DataType dtype,
+                      const ModelShapeOptions& options) {
   Problem problem = layer.moe ? expert_problem(layer, format) : linear_problem(layer, format, options);
   problem.x_type = problem.w_type = chosen_type(format ? format->type : dtype, options);
   const DataType otherwise = format ? dtype : problem.x_type;
@@ -68,7 +68,7 @@ Status add_gemms(const ModelLayer& layer, const Quantization& quantization, Data
   for (const std::int64_t index : layer.at.empty() ? once : layer.at) {
     const auto format = quantization.format_of(layer, index);
     if (!format.ok()) return format.status();
-    const Problem problem = problem_of(layer, *format, dtype, options);
+    const Problem problem = layer_problem(layer, *format, dtype, options);
     const auto same = std::find_if(gemms.begin() + static_cast<std::ptrdiff_t>(first), gemms.end(),
                                    [&](const ModelGemm& gemm) { return gemm.problem == problem; });
     if (same != gemms.end()) {

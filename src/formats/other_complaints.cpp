@@ -13,7 +13,7 @@ namespace gemmtune {
 namespace {
 
 /// The name of its format. A header without a time is a shape list where nothing says "tuned".
-std::string_view format_of(const std::string& source, const std::string& content) {
+std::string_view format_name_of(const std::string& source, const std::string& content) {
   const auto format = detect_format(source, content);
   if (!format.ok()) return "aiter";
   const auto named = table_of_file_name(source);
@@ -25,13 +25,13 @@ std::string_view format_of(const std::string& source, const std::string& content
 }  // namespace
 
 bool is_other_format(const std::string& source, const std::string& content) {
-  const std::string_view name = format_of(source, content);
+  const std::string_view name = format_name_of(source, content);
   return name != "aiter" && name != "seed";
 }
 
 Result<std::vector<std::string>> complaints_of(const std::string& source, const std::string& content,
                                                const ShapeListOptions& options) {
-  const std::string_view name = format_of(source, content);
+  const std::string_view name = format_name_of(source, content);
   const auto complaints_in = [](auto file) -> Result<std::vector<std::string>> {
     if (!file.ok()) return file.status();
     return std::move(file->complaints);

@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "formats/model_fields.h"
+
 namespace gemmtune {
 namespace {
 
@@ -20,19 +22,13 @@ constexpr WeightFormat int8_token{Operation::a8w8, DataType::i8, QuantType::per_
 constexpr WeightFormat int8_tensor{Operation::a8w8, DataType::i8, QuantType::per_tensor};
 constexpr WeightFormat mxfp4{Operation::a4w4_blockscale, DataType::f4_e2m1, QuantType::per_1x32};
 
-const Json* member(const Json& object, const char* key) {
-  if (!object.is_object()) return nullptr;
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
-}
-
 /// Empty where absent or no text.
 std::string word(const Json& object, const char* key) {
   const Json* value = member(object, key);
   return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
 }
 
-std::string shown(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string shown_json(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 Groups all_linear(const WeightFormat& format) {
   QuantizedGroup group;
@@ -44,7 +40,7 @@ Groups all_linear(const WeightFormat& format) {
 Status check_block(const char* key, const Json& block) {
   if (block == Json::array({scale_block, scale_block})) return {};
   return Status::unsupported("{} = {}, expected [128, 128]: a8w8_blockscale has no other blocks", key,
-                             shown(block));
+                             shown_json(block));
 }
 
 /// Transformers' and vLLM's fp8: block scales where weight_block_size is given, else a scale a tensor;
@@ -81,7 +77,7 @@ struct Scheme {
 };
 
 /// The format of a GEMM whose sides have these schemes; errors name what no operation takes.
-Result<std::optional<WeightFormat>> format_of(const Scheme& weight, const Scheme& activation) {
+Result<std::optional<WeightFormat>> weight_format_of(const Scheme& weight, const Scheme& activation) {
   if (!weight.present) return std::optional<WeightFormat>();
   const auto kind = [](const Scheme& scheme) {
     return scheme.present ? fmt::format("{}{} per {}", scheme.is_float ? "float" : "int", scheme.bits,
@@ -115,7 +111,7 @@ Result<Scheme> compressed_scheme(const Json* args) {
   if (args == nullptr) return scheme;
   const Json* bits = member(*args, "num_bits");
   if (bits == nullptr || !bits->is_number_integer()) {
-    return Status::invalid("config_groups: {} has no num_bits", shown(*args));
+    return Status::invalid("config_groups: {} has no num_bits", shown_json(*args));
   }
   scheme.present = true;
   scheme.bits = bits->get<std::int64_t>();
@@ -158,7 +154,7 @@ Result<Groups> compressed_groups(const Json& config) {
     const auto activation = compressed_scheme(member(json, "input_activations"));
     if (!weight.ok()) return weight.status();
     if (!activation.ok()) return activation.status();
-    const auto format = format_of(*weight, *activation);
+    const auto format = weight_format_of(*weight, *activation);
     if (!format.ok())
       return Status(format.code(), fmt::format("config_groups.{}: {}", name, format.message()));
     group.format = *format;
@@ -185,7 +181,8 @@ Scheme quark_scheme(const Json* tensor) {
 
 /// Activations by channel are Quark's words for a scale a token.
 Result<std::optional<WeightFormat>> quark_format(const Json& config) {
-  return format_of(quark_scheme(member(config, "weight")), quark_scheme(member(config, "input_tensors")));
+  return weight_format_of(quark_scheme(member(config, "weight")),
+                          quark_scheme(member(config, "input_tensors")));
 }
 
 Status add_quark_group(const std::string& where, const Json& json, QuantizedGroup group, Groups& groups) {
@@ -229,16 +226,16 @@ Result<Groups> quantized_groups(const Json& config, const std::string& model_typ
   return Status::unsupported(
       "quant_method = {}: not known (known: fp8, fbgemm_fp8, w8a8_fp8, w8a8_int8, mxfp4, compressed-tensors, "
       "quark)",
-      member(config, "quant_method") != nullptr ? shown(*member(config, "quant_method")) : "null");
+      member(config, "quant_method") != nullptr ? shown_json(*member(config, "quant_method")) : "null");
 }
 
 Result<std::vector<ModulePattern>> module_patterns(const Json& config, const char* key) {
   std::vector<ModulePattern> patterns;
   const Json* list = member(config, key);
   if (list == nullptr) return patterns;
-  if (!list->is_array()) return Status::invalid("{} = {}, expected a list of names", key, shown(*list));
+  if (!list->is_array()) return Status::invalid("{} = {}, expected a list of names", key, shown_json(*list));
   for (const Json& name : *list) {
-    if (!name.is_string()) return Status::invalid("{}: {}, expected a name", key, shown(name));
+    if (!name.is_string()) return Status::invalid("{}: {}, expected a name", key, shown_json(name));
     auto pattern = ModulePattern::parse(name.get_ref<const std::string&>());
     if (!pattern.ok()) return Status::invalid("{}: {}", key, pattern.message());
     patterns.push_back(std::move(pattern).value());

@@ -200,13 +200,13 @@ constexpr std::array<Schema, 12> schemas{{
      moe_columns, 14, grouped_keys, false},
 }};
 
-bool names(const SchemaColumn& column, std::string_view lowered) {
+bool is_named(const SchemaColumn& column, std::string_view lowered) {
   if (to_lower(column.name) == lowered) return true;
   return std::any_of(column.older_names.begin(), column.older_names.end(),
                      [&](std::string_view older) { return !older.empty() && to_lower(older) == lowered; });
 }
 
-const SchemaColumn* find(std::span<const SchemaColumn> columns, Column column) {
+const SchemaColumn* find_column(std::span<const SchemaColumn> columns, Column column) {
   const auto at = std::find_if(columns.begin(), columns.end(),
                                [&](const SchemaColumn& known) { return known.column == column; });
   return at == columns.end() ? nullptr : &*at;
@@ -214,13 +214,13 @@ const SchemaColumn* find(std::span<const SchemaColumn> columns, Column column) {
 
 }  // namespace
 
-bool Schema::has(Column column) const { return find(columns, column) != nullptr; }
-bool Schema::in_key(Column column) const { return find(key(), column) != nullptr; }
+bool Schema::has(Column column) const { return find_column(columns, column) != nullptr; }
+bool Schema::in_key(Column column) const { return find_column(key(), column) != nullptr; }
 
 std::string_view Schema::column_name(Column column) const {
   for (const std::span<const SchemaColumn> list :
        {columns, std::span<const SchemaColumn>(own), std::span<const SchemaColumn>(of_shape_lists)}) {
-    if (const SchemaColumn* known = find(list, column)) return known->name;
+    if (const SchemaColumn* known = find_column(list, column)) return known->name;
   }
   return {};
 }
@@ -230,7 +230,7 @@ std::optional<Column> Schema::column_of(std::string_view column_name) const {
   for (const std::span<const SchemaColumn> list :
        {columns, std::span<const SchemaColumn>(own), std::span<const SchemaColumn>(of_shape_lists)}) {
     for (const SchemaColumn& column : list) {
-      if (names(column, lowered)) return column.column;
+      if (is_named(column, lowered)) return column.column;
     }
   }
   return std::nullopt;

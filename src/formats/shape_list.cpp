@@ -25,7 +25,7 @@ namespace {
 Status check_key_columns(const std::string& source, std::size_t line, const Columns& columns,
                          const ShapeListOptions& options) {
   static constexpr std::array dense{Column::m, Column::n, Column::k, Column::dtype};
-  static constexpr std::array sizes{Column::m, Column::n, Column::k};
+  static constexpr std::array size_columns{Column::m, Column::n, Column::k};
   static constexpr std::array batched{Column::batch, Column::m, Column::n, Column::k};
   static constexpr std::array moe{Column::m,    Column::k,     Column::n,         Column::experts,
                                   Column::topk, Column::dtype, Column::q_dtype_a, Column::q_dtype_w};
@@ -34,7 +34,7 @@ Status check_key_columns(const std::string& source, std::size_t line, const Colu
       schema.operation == Operation::fused_moe ? std::span<const Column>(moe)
       : schema.operation == Operation::a16w16  ? std::span<const Column>(dense)
       : schema.has(Column::batch)              ? std::span<const Column>(batched)
-                                               : std::span<const Column>(sizes);
+                                               : std::span<const Column>(size_columns);
   std::string missing;
   for (const Column column : needed) {
     if (columns.has(column) || (column == Column::dtype && options.x_type)) continue;
@@ -57,8 +57,8 @@ bool read_calls(const CsvCells& cells, const Columns& columns, ShapeRow& row, Co
   return false;
 }
 
-void read_row(const CsvLine& line, const Columns& columns, ProblemReader& reader, ShapeCollector& shapes,
-              Complaints& complaints) {
+void read_shape(const CsvLine& line, const Columns& columns, ProblemReader& reader, ShapeCollector& shapes,
+                Complaints& complaints) {
   CsvCells cells;
   if (!split_row(line, columns, cells, complaints)) return;
   ShapeRow row;
@@ -97,7 +97,7 @@ Result<ShapeList> parse_shape_csv(const std::string& source, std::string content
   // The rows of a tuned file are devices, not calls.
   ShapeCollector shapes(columns.has(Column::calls) || !columns.has(Column::us));
   for (std::size_t index = header_index + 1; index < document.lines.size(); ++index) {
-    read_row(document.lines[index], columns, reader, shapes, complaints);
+    read_shape(document.lines[index], columns, reader, shapes, complaints);
   }
   ShapeList list;
   list.source = source;
@@ -118,11 +118,9 @@ Result<ShapeList> parse_shape_yaml(const std::string& source, const std::string&
   return list;
 }
 
-bool ends_with(const std::string& path, std::string_view end) { return to_lower(path).ends_with(end); }
-
 bool is_yaml(const std::string& path, std::string_view content) {
-  if (ends_with(path, ".yaml") || ends_with(path, ".yml")) return true;
-  if (ends_with(path, ".csv")) return false;
+  if (ends_in(path, ".yaml") || ends_in(path, ".yml")) return true;
+  if (ends_in(path, ".csv")) return false;
   for (const std::string_view line : split(without_mark(content), '\n')) {
     if (is_blank_or_comment(line)) continue;
     const char first = trim(line).front();

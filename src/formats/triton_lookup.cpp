@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t max_size = (std::int64_t{1} << 31) - 1;
 
 /// Of several buckets with one key the last, as Python reads them.
-const TritonBucket* find(const TritonFile& file, BucketKind kind, std::int64_t bound = 0) {
+const TritonBucket* bucket_of(const TritonFile& file, BucketKind kind, std::int64_t bound = 0) {
   const auto at = std::find_if(file.buckets.rbegin(), file.buckets.rend(), [&](const TritonBucket& bucket) {
     return bucket.kind == kind && bucket.bound == bound;
   });
@@ -26,11 +26,11 @@ const TritonBucket* find_by_bounds(const TritonFile& file, std::int64_t m,
                                    std::span<const std::int64_t> bounds) {
   for (const std::int64_t bound : bounds) {
     if (m > bound) continue;
-    if (const TritonBucket* bucket = find(file, BucketKind::m_leq, bound)) return bucket;
+    if (const TritonBucket* bucket = bucket_of(file, BucketKind::m_leq, bound)) return bucket;
   }
   for (auto bound = bounds.rbegin(); bound != bounds.rend(); ++bound) {
     if (m < *bound) continue;
-    if (const TritonBucket* bucket = find(file, BucketKind::m_geq, *bound)) return bucket;
+    if (const TritonBucket* bucket = bucket_of(file, BucketKind::m_geq, *bound)) return bucket;
   }
   return nullptr;
 }
@@ -40,18 +40,18 @@ std::int64_t next_power_of_2(std::int64_t value) {
 }
 
 const TritonBucket* find_by_name(const TritonFile& file, std::int64_t m) {
-  if (m < 32) return find(file, BucketKind::small);
-  if (m <= 128) return find(file, BucketKind::medium, next_power_of_2(m));
-  if (m <= 256) return find(file, BucketKind::large);
-  const TritonBucket* exact = find(file, BucketKind::xlarge, next_power_of_2(m));
-  return exact != nullptr ? exact : find(file, BucketKind::xlarge);
+  if (m < 32) return bucket_of(file, BucketKind::small);
+  if (m <= 128) return bucket_of(file, BucketKind::medium, next_power_of_2(m));
+  if (m <= 256) return bucket_of(file, BucketKind::large);
+  const TritonBucket* exact = bucket_of(file, BucketKind::xlarge, next_power_of_2(m));
+  return exact != nullptr ? exact : bucket_of(file, BucketKind::xlarge);
 }
 
 /// The largest M of small_M and of medium_M.
 const TritonBucket* find_by_thirds(const TritonFile& file, std::int64_t m, std::int64_t small,
                                    std::int64_t medium) {
-  if (m <= small) return find(file, BucketKind::small_m);
-  return find(file, m <= medium ? BucketKind::medium_m : BucketKind::large_m);
+  if (m <= small) return bucket_of(file, BucketKind::small_m);
+  return bucket_of(file, m <= medium ? BucketKind::medium_m : BucketKind::large_m);
 }
 
 const TritonBucket* find_tuned(const TritonFile& file, std::int64_t m, std::span<const std::int64_t> bounds) {
@@ -166,7 +166,7 @@ std::optional<TritonMatch> find_bucket(const TritonFile& file, std::int64_t m,
                                        std::span<const std::int64_t> bounds) {
   if (m < 1 || m > max_size) return std::nullopt;
   if (const TritonBucket* bucket = find_tuned(file, m, bounds)) return TritonMatch{bucket, true};
-  if (const TritonBucket* bucket = find(file, BucketKind::any)) return TritonMatch{bucket, false};
+  if (const TritonBucket* bucket = bucket_of(file, BucketKind::any)) return TritonMatch{bucket, false};
   return std::nullopt;
 }
 

@@ -12,8 +12,8 @@
 namespace gemmtune {
 namespace {
 
-void read_row(const CsvLine& line, const Columns& columns, EntryReader& reader, CsvCells& cells,
-              TunedFile& file, Complaints& complaints) {
+void read_tuned_row(const CsvLine& line, const Columns& columns, EntryReader& reader, CsvCells& cells,
+                    TunedFile& file, Complaints& complaints) {
   if (!split_row(line, columns, cells, complaints)) return;
   TunedEntry entry;
   if (!reader.read_key(cells, line.number, entry, &complaints)) return;
@@ -44,7 +44,7 @@ Result<TunedFile> parse_tuned_csv(std::string source, std::string content, const
   CsvCells cells;
   file.entries.reserve(document.lines.size());
   for (std::size_t index = file.header + 1; index < document.lines.size(); ++index) {
-    read_row(document.lines[index], file.columns, reader, cells, file, complaints);
+    read_tuned_row(document.lines[index], file.columns, reader, cells, file, complaints);
   }
   file.complaints = complaints.take();
   if (options.strict && !file.complaints.empty()) return Status::invalid("{}", file.complaints.front());

@@ -9,7 +9,7 @@
 namespace gemmtune {
 namespace {
 
-constexpr std::int64_t block = 128;
+constexpr std::int64_t scale_block = 128;
 constexpr std::int64_t mx_block = 32;
 
 std::uint8_t encode(QuantizedType type, float value) {
@@ -77,10 +77,10 @@ void quantize_per_token(const FloatMatrix& matrix, QuantizedType type, void* ele
   quantize(matrix, type, {1, std::max<std::int64_t>(matrix.columns, 1)}, elements, scales);
 }
 void quantize_1x128(const FloatMatrix& matrix, QuantizedType type, void* elements, float* scales) {
-  quantize(matrix, type, {1, block}, elements, scales);
+  quantize(matrix, type, {1, scale_block}, elements, scales);
 }
 void quantize_128x128(const FloatMatrix& matrix, QuantizedType type, void* elements, float* scales) {
-  quantize(matrix, type, {block, block}, elements, scales);
+  quantize(matrix, type, {scale_block, scale_block}, elements, scales);
 }
 
 void quantize_mxfp4(const FloatMatrix& matrix, std::uint8_t* elements, std::uint8_t* scales) {

@@ -44,7 +44,7 @@ class MedianRates {
   std::map<Operation, double> rates_;
 };
 
-void add(LevelShare& share, const ServedShape& served) {
+void add_served(LevelShare& share, const ServedShape& served) {
   const auto calls = static_cast<double>(served.shape->calls);
   ++share.shapes;
   share.calls += calls;
@@ -70,8 +70,8 @@ Coverage cover(const TunedTable& table, std::string gfx, int cu_num,
       served.us = flops(shape.problem) / (rate * 1e6);
       served.estimated = true;
     }
-    add(coverage.levels[static_cast<std::size_t>(served.match)], served);
-    add(coverage.total, served);
+    add_served(coverage.levels[static_cast<std::size_t>(served.match)], served);
+    add_served(coverage.total, served);
     coverage.shapes.push_back(served);
   }
   if (!workload.empty()) coverage.median_tflops = rates.of(workload.front().problem.operation);

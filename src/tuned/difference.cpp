@@ -23,7 +23,7 @@ struct RowKeyHash {
   }
 };
 
-RowKey key_of(const TunedEntry& row) {
+RowKey row_key_of(const TunedEntry& row) {
   const std::string_view gfx = row.gfx.empty() ? gfx_of_cu_num(row.cu_num) : std::string_view(row.gfx);
   return {{gfx, row.cu_num, group_of(row.problem)},
           row.problem.m,
@@ -38,7 +38,7 @@ struct ChosenRows {
 
   explicit ChosenRows(std::span<const TunedEntry> entries) {
     for (const TunedEntry& entry : entries) {
-      const auto [at, made] = places.try_emplace(key_of(entry), rows.size());
+      const auto [at, made] = places.try_emplace(row_key_of(entry), rows.size());
       if (made) {
         rows.push_back(&entry);
       } else if (better_row(entry, *rows[at->second])) {
@@ -47,7 +47,7 @@ struct ChosenRows {
     }
   }
   const TunedEntry* find(const TunedEntry& row) const {
-    const auto at = places.find(key_of(row));
+    const auto at = places.find(row_key_of(row));
     return at == places.end() ? nullptr : rows[at->second];
   }
 };

@@ -23,7 +23,7 @@ struct FullKeyHash {
   }
 };
 
-FullKey key_of(const TunedEntry& row) {
+FullKey full_key_of(const TunedEntry& row) {
   return {{table_gfx(row), row.cu_num, group_of(row.problem)},
           row.stages != nullptr ? std::string_view(row.stages->tag) : std::string_view(),
           row.other_key};
@@ -42,7 +42,7 @@ std::vector<Rows> rows_by_group(std::span<const TunedEntry* const> rows) {
   std::vector<Rows> groups;
   std::unordered_map<FullKey, std::size_t, FullKeyHash> numbers;
   for (const TunedEntry* row : rows) {
-    const auto [at, made] = numbers.try_emplace(key_of(*row), groups.size());
+    const auto [at, made] = numbers.try_emplace(full_key_of(*row), groups.size());
     if (made) groups.emplace_back();
     groups[at->second].push_back(row);
   }

@@ -26,7 +26,7 @@ GroupKey weight_key(const TunedEntry& row) {
   return key;
 }
 
-void add(std::vector<LayoutRows>& layouts, WeightLayout layout, const TunedEntry& row) {
+void add_row(std::vector<LayoutRows>& layouts, WeightLayout layout, const TunedEntry& row) {
   auto at = std::find_if(layouts.begin(), layouts.end(),
                          [&](const LayoutRows& known) { return known.layout == layout; });
   if (at == layouts.end()) at = layouts.insert(layouts.end(), LayoutRows{layout, {}, {}});
@@ -82,7 +82,7 @@ std::vector<LayoutChoice> choose_layouts(std::span<const TunedEntry* const> rows
     if (!layout) continue;
     const auto [at, made] = numbers.try_emplace(weight_key(*row), groups.size());
     if (made) groups.emplace_back();
-    add(groups[at->second], *layout, *row);
+    add_row(groups[at->second], *layout, *row);
   }
   std::vector<LayoutChoice> choices;
   for (const std::vector<LayoutRows>& layouts : groups) {

@@ -14,13 +14,6 @@ constexpr std::uint64_t second_seed_offset = 0x5eed2;
 constexpr std::int64_t pad_elements = 24;  // of each row of y, in the padded run
 constexpr int repetitions = 3;             // on the same data
 
-Outcome failed(OutcomeKind kind, std::string reason) {
-  Outcome outcome;
-  outcome.kind = kind;
-  outcome.reason = std::move(reason);
-  return outcome;
-}
-
 Outcome not_launched(const Status& status) { return failed(OutcomeKind::launch_failed, status.message()); }
 
 Outcome wrong(std::string reason) { return failed(OutcomeKind::wrong, std::move(reason)); }

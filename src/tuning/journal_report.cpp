@@ -9,16 +9,16 @@
 namespace gemmtune {
 namespace {
 
-struct Run {
+struct StoredRun {
   std::int64_t id = 0;
   std::string started;
   bool running = false;
 };
 
-Result<std::vector<Run>> runs_newest_first(SqlDatabase& journal) {
+Result<std::vector<StoredRun>> runs_newest_first(SqlDatabase& journal) {
   auto rows = journal.prepare("SELECT id, started, owner FROM runs ORDER BY id DESC");
   if (!rows.ok()) return rows.status();
-  std::vector<Run> runs;
+  std::vector<StoredRun> runs;
   auto row = rows->step();
   for (; row.ok() && *row; row = rows->step())
     runs.push_back({rows->integer(0), rows->text(1), process_runs(rows->text(2))});
@@ -26,11 +26,11 @@ Result<std::vector<Run>> runs_newest_first(SqlDatabase& journal) {
   return runs;
 }
 
-Result<std::int64_t> forget(SqlDatabase& journal, const std::vector<Run>& runs) {
+Result<std::int64_t> forget(SqlDatabase& journal, const std::vector<StoredRun>& runs) {
   auto transaction = SqlTransaction::begin(journal);
   if (!transaction.ok()) return transaction.status();
   std::int64_t gone = 0;
-  for (const Run& run : runs) {
+  for (const StoredRun& run : runs) {
     if (run.running) continue;
     auto remove = journal.prepare("DELETE FROM runs WHERE id = ?");
     if (!remove.ok()) return remove.status();
@@ -161,7 +161,7 @@ Result<std::int64_t> prune_older(SqlDatabase& journal, double days) {
   auto runs = runs_newest_first(journal);
   if (!runs.ok()) return runs.status();
   const std::string limit = utc_text_before(days * 24 * 3600);
-  std::erase_if(*runs, [&](const Run& run) { return run.started >= limit; });
+  std::erase_if(*runs, [&](const StoredRun& run) { return run.started >= limit; });
   return forget(journal, *runs);
 }
 

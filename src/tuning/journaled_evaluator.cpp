@@ -15,12 +15,6 @@ Problem at_m(const Problem& problem, std::int64_t m) {
   return other;
 }
 
-Outcome without_samples(const Outcome& outcome) {
-  Outcome copy = outcome;
-  copy.microseconds.clear();
-  return copy;
-}
-
 }  // namespace
 
 JournaledEvaluator::JournaledEvaluator(Evaluator& inner, Journal& journal, const Device& device,

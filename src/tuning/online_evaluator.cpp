@@ -18,13 +18,6 @@ Outcome crashed_here() {
   return outcome;
 }
 
-Outcome failed(OutcomeKind kind, std::string reason) {
-  Outcome outcome;
-  outcome.kind = kind;
-  outcome.reason = std::move(reason);
-  return outcome;
-}
-
 InProcessOptions stoppable(InProcessOptions options, const std::atomic<bool>* stopping) {
   options.on_step = [stopping](Step, std::string_view) {
     if (stopping != nullptr && stopping->load(std::memory_order_relaxed)) throw Stopped();

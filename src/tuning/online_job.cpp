@@ -82,21 +82,21 @@ std::string reason_to_decline(Device& device, const OnlineProblem& asked, const 
 }
 
 /// Does this kernel serve the problem here?
-enum class Fit { no, other_layout, yes };
-Fit fit_of(const Device& device, const Problem& problem, const std::string& kernel_name) {
+enum class KnownRow { no, other_layout, yes };
+KnownRow fit_of(const Device& device, const Problem& problem, const std::string& kernel_name) {
   const auto candidate = device.resolve(kernel_name, problem);
-  if (!candidate.ok()) return Fit::no;
+  if (!candidate.ok()) return KnownRow::no;
   const auto listed = describe(device, problem, *candidate);
-  if (!listed.ok()) return Fit::no;
+  if (!listed.ok()) return KnownRow::no;
   const bool right_layout =
       problem.weight_layout == WeightLayout::any || listed->layout == problem.weight_layout;
-  if (!right_layout) return Fit::other_layout;
-  return listed->family->accepts(problem).ok() ? Fit::yes : Fit::no;
+  if (!right_layout) return KnownRow::other_layout;
+  return listed->family->accepts(problem).ok() ? KnownRow::yes : KnownRow::no;
 }
 
 /// What the file says of the problem already; an error where it cannot be read.
-Result<Fit> known_row(const Device& device, const OnlineProblem& asked, bool hipblaslt_table) {
-  if (!file_exists(asked.file)) return Fit::no;
+Result<KnownRow> known_row(const Device& device, const OnlineProblem& asked, bool hipblaslt_table) {
+  if (!file_exists(asked.file)) return KnownRow::no;
   if (hipblaslt_table) {
     const auto table = read_hipblaslt_csv(asked.file);
     if (!table.ok()) return table.status();
@@ -105,14 +105,15 @@ Result<Fit> known_row(const Device& device, const OnlineProblem& asked, bool hip
     for (const HipblasltRow& row : table->rows) {
       const auto problem = to_problem(row);
       if (!problem.ok() || !same_key(*problem, without_bias)) continue;
-      if (const Fit fit = fit_of(device, asked.problem, row.kernel_name); fit != Fit::no) return fit;
+      if (const KnownRow fit = fit_of(device, asked.problem, row.kernel_name); fit != KnownRow::no)
+        return fit;
     }
-    return Fit::no;
+    return KnownRow::no;
   }
   const auto rows = KnownRows::read({asked.file}, device.info());
   if (!rows.ok()) return rows.status();
   const KnownRows::Row* row = rows->find(asked.problem);
-  return row == nullptr ? Fit::no : fit_of(device, asked.problem, row->entry.kernel_name);
+  return row == nullptr ? KnownRow::no : fit_of(device, asked.problem, row->entry.kernel_name);
 }
 
 /// Vendors' libraries, and what rows of this device (or the running fallback) have proven.
@@ -209,7 +210,7 @@ std::string other_bias_failure(const Problem& problem, const Candidate& candidat
                      to_string(outcome.kind), outcome.reason);
 }
 
-OnlineResult failure(const OnlineProblem& asked, const std::string& why, bool hopeless) {
+OnlineResult online_failure(const OnlineProblem& asked, const std::string& why, bool hopeless) {
   return {OnlineState::failed, fmt::format("{}: not tuned online: {}", short_name(asked.problem), why),
           hopeless};
 }
@@ -219,9 +220,9 @@ OnlineResult tune_unknown(Device& device, const OnlineProblem& asked, const Onli
                           const std::atomic<bool>& stopping) {
   const Deadline clock = Deadline::never(settings.clock);
   auto journal = Journal::open(journal_path(asked.file));
-  if (!journal.ok()) return failure(asked, journal.message(), true);
+  if (!journal.ok()) return online_failure(asked, journal.message(), true);
   const auto run = journal->begin_run(run_text(device, asked, settings), /*go_on=*/false);
-  if (!run.ok()) return failure(asked, run.message(), true);
+  if (!run.ok()) return online_failure(asked, run.message(), true);
   auto others = journals_of(asked.tuned_files);
   auto evaluation = evaluation_of(device, asked, settings, stopping);
   if (const auto baseline = device.baseline(asked.problem); baseline.ok()) {
@@ -235,12 +236,13 @@ OnlineResult tune_unknown(Device& device, const OnlineProblem& asked, const Onli
   }
   (void)journal->end_run(run->id, !stopping);
   if (stopping) return answer(OnlineState::stopped, {});
-  if (!settled.ok() || !wrong.empty()) return failure(asked, settled.ok() ? wrong : settled.message(), false);
+  if (!settled.ok() || !wrong.empty())
+    return online_failure(asked, settled.ok() ? wrong : settled.message(), false);
 
   const RowEnvironment environment = row_environment(device, settings.policy);
   const TunedEntry entry = make_entry(device.info(), asked.problem, *settled, environment.hash);
   if (const Status status = publish_row(asked, entry, environment, settings.hipblaslt_table); !status.ok()) {
-    return failure(asked, status.message(), true);
+    return online_failure(asked, status.message(), true);
   }
   return answer(OnlineState::tuned,
                 fmt::format("{}: tuned online in {:.2f} s: {}, {:.4g} us ({}); kept in {}",
@@ -267,9 +269,9 @@ Problem online_key_problem(const Problem& problem) {
 OnlineResult tune_online(Device& device, const OnlineProblem& asked, const OnlineSettings& settings,
                          const std::atomic<bool>& stopping) {
   const auto known = known_row(device, asked, settings.hipblaslt_table);
-  if (!known.ok()) return failure(asked, known.message(), true);
-  if (*known == Fit::yes) return answer(OnlineState::known, {});
-  if (*known == Fit::other_layout) {
+  if (!known.ok()) return online_failure(asked, known.message(), true);
+  if (*known == KnownRow::yes) return answer(OnlineState::known, {});
+  if (*known == KnownRow::other_layout) {
     return answer(OnlineState::declined,
                   fmt::format("{}: not tuned online: {} has it for another weight layout",
                               short_name(asked.problem), asked.file));

@@ -1,5 +1,7 @@
 #include "tuning/outcome.h"
 
+#include <utility>
+
 namespace gemmtune {
 
 std::string_view to_string(OutcomeKind kind) {
@@ -22,6 +24,19 @@ std::string_view to_string(OutcomeKind kind) {
       return "crashed";
   }
   return "unknown";
+}
+
+Outcome failed(OutcomeKind kind, std::string reason) {
+  Outcome outcome;
+  outcome.kind = kind;
+  outcome.reason = std::move(reason);
+  return outcome;
+}
+
+Outcome without_samples(const Outcome& outcome) {
+  Outcome copy = outcome;
+  copy.microseconds.clear();
+  return copy;
 }
 
 }  // namespace gemmtune

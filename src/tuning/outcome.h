@@ -20,6 +20,11 @@ struct Outcome {
   bool deterministic = true;  // two runs on the same data agreed bit for bit
 };
 
+/// `reason`: not empty, and `kind` not ok.
+Outcome failed(OutcomeKind kind, std::string reason);
+/// The verdict alone.
+Outcome without_samples(const Outcome& outcome);
+
 /// One candidate with what is known of it.
 struct Trial {
   Candidate candidate;

@@ -57,7 +57,7 @@ std::vector<std::string> numbered_candidates(const RecordedProblem& problem) {
   return names;
 }
 
-Json to_json(const DeviceInfo& device) {
+Json recorded_json(const DeviceInfo& device) {
   Json json = {{"backend", device.backend}, {"name", device.name},     {"model", device.model},
                {"gfx", device.gfx},         {"cu_num", device.cu_num}, {"libraries", Json::array()}};
   for (const Library& library : device.libraries) {
@@ -66,7 +66,7 @@ Json to_json(const DeviceInfo& device) {
   return json;
 }
 
-Json to_json(const Policy& policy) {
+Json recorded_json(const Policy& policy) {
   Json json = {{"warmup", policy.warmup},
                {"iterations", policy.iterations},
                {"sample_us", policy.sample_microseconds}};
@@ -76,7 +76,7 @@ Json to_json(const Policy& policy) {
   return json;
 }
 
-Json to_json(const RecordedRun& run) {
+Json recorded_json(const RecordedRun& run) {
   Json families = Json::array();
   for (const RecordedFamily& family : run.families) {
     families.push_back({{"name", family.name},
@@ -85,11 +85,12 @@ Json to_json(const RecordedRun& run) {
                         {"identity", family.identity},
                         {"thread_pool", family.thread_pool}});
   }
-  return {{"line", "recording"},  {"version", recording_version},  {"device", to_json(run.device)},
-          {"families", families}, {"policy", to_json(run.policy)}, {"err_ratio", run.largest_err_ratio}};
+  return {
+      {"line", "recording"},  {"version", recording_version},        {"device", recorded_json(run.device)},
+      {"families", families}, {"policy", recorded_json(run.policy)}, {"err_ratio", run.largest_err_ratio}};
 }
 
-Json to_json(const RecordedSpace& space) {
+Json recorded_json(const RecordedSpace& space) {
   if (!space.refusal.empty()) return {{"family", space.family}, {"refusal", space.refusal}};
   Json json = {{"family", space.family},
                {"default", space.default_kernel},
@@ -109,14 +110,14 @@ Json to_json(const RecordedSpace& space) {
   return json;
 }
 
-Json to_json(const RecordedProblem& problem) {
+Json recorded_json(const RecordedProblem& problem) {
   Json json = {{"line", "problem"},
                {"problem", print(problem.problem)},
                {"calls", problem.calls},
                {"baseline", problem.baseline},
                {"fallback", problem.fallback},
                {"spaces", Json::array()}};
-  for (const RecordedSpace& space : problem.spaces) json["spaces"].push_back(to_json(space));
+  for (const RecordedSpace& space : problem.spaces) json["spaces"].push_back(recorded_json(space));
   return json;
 }
 
@@ -330,7 +331,7 @@ RecordedRun recorded_run(const Device& device, const Policy& policy, double larg
 }
 
 Result<RecordingWriter> RecordingWriter::open(const std::string& path, const RecordedRun& run) {
-  const std::string first = dump_line(to_json(run));
+  const std::string first = dump_line(recorded_json(run));
   Reader reader;
   bool goes_on = false;
   if (file_exists(path)) {
@@ -339,7 +340,7 @@ Result<RecordingWriter> RecordingWriter::open(const std::string& path, const Rec
     goes_on = !content->empty();
     if (goes_on) {
       GEMMTUNE_RETURN_IF_ERROR(read_all(path, reader));
-      if (dump_line(to_json(reader.recording.run)) != first) {
+      if (dump_line(recorded_json(reader.recording.run)) != first) {
         return Status::invalid("{}: is a recording of another device, build or policy; choose another file",
                                path);
       }
@@ -363,7 +364,7 @@ Status RecordingWriter::write(const std::string& line) {
 }
 
 Result<std::size_t> RecordingWriter::add(const RecordedProblem& problem) {
-  GEMMTUNE_RETURN_IF_ERROR(write(dump_line(to_json(problem))));
+  GEMMTUNE_RETURN_IF_ERROR(write(dump_line(recorded_json(problem))));
   auto& numbers = numbers_[problems_];
   for (std::string& name : numbered_candidates(problem)) numbers.emplace(std::move(name), numbers.size());
   return problems_++;

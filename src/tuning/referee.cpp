@@ -18,13 +18,6 @@ constexpr std::int64_t confirmed = 8;  // rows and columns of a device's referen
 constexpr double reference_error = 1e-11;
 constexpr double magnitude_error = 1e-3;  // magnitudes are bounds, summed in float32
 
-Outcome failed(OutcomeKind kind, std::string reason) {
-  Outcome outcome;
-  outcome.kind = kind;
-  outcome.reason = std::move(reason);
-  return outcome;
-}
-
 Outcome wrong_padding(std::int64_t row) {
   return failed(OutcomeKind::wrong, fmt::format("wrote between the rows of y: behind row {}", row));
 }

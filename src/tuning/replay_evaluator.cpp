@@ -19,12 +19,6 @@ Outcome not_recorded(std::string_view what) {
   return outcome;
 }
 
-Outcome without_samples(const Outcome& outcome) {
-  Outcome copy = outcome;
-  copy.microseconds.clear();
-  return copy;
-}
-
 double draw(const std::vector<double>& samples, Random& random) {
   return samples[random.below(samples.size())];
 }

@@ -7,7 +7,7 @@
 namespace gemmtune {
 namespace {
 
-Status failure(const std::string& path, int code, const char* text) {
+Status sqlite_failure(const std::string& path, int code, const char* text) {
   const int primary = code & 0xff;
   if (primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB) return Status::invalid("{}: {}", path, text);
   return Status::io("{}: {}", path, text);
@@ -44,7 +44,7 @@ Result<bool> SqlStatement::step() {
   const int code = sqlite3_step(handle_.get());
   if (code == SQLITE_ROW) return true;
   if (code == SQLITE_DONE) return false;
-  return failure(path_, code, sqlite3_errmsg(sqlite3_db_handle(handle_.get())));
+  return sqlite_failure(path_, code, sqlite3_errmsg(sqlite3_db_handle(handle_.get())));
 }
 
 Status SqlStatement::run() { return step().status(); }
@@ -74,7 +74,7 @@ Result<SqlDatabase> SqlDatabase::open(const std::string& path, int busy_millisec
       sqlite3_open_v2(path.c_str(), &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
   SqlDatabase database(path, handle);
   if (handle == nullptr) return Status::out_of_memory("{}: no memory for SQLite", path);
-  if (code != SQLITE_OK) return failure(path, code, sqlite3_errmsg(handle));
+  if (code != SQLITE_OK) return sqlite_failure(path, code, sqlite3_errmsg(handle));
   sqlite3_extended_result_codes(handle, 1);
   sqlite3_busy_timeout(handle, busy_milliseconds);
   return database;
@@ -82,14 +82,14 @@ Result<SqlDatabase> SqlDatabase::open(const std::string& path, int busy_millisec
 
 Status SqlDatabase::execute(const std::string& sql) {
   const int code = sqlite3_exec(handle_.get(), sql.c_str(), nullptr, nullptr, nullptr);
-  return code == SQLITE_OK ? Status() : failure(path_, code, sqlite3_errmsg(handle_.get()));
+  return code == SQLITE_OK ? Status() : sqlite_failure(path_, code, sqlite3_errmsg(handle_.get()));
 }
 
 Result<SqlStatement> SqlDatabase::prepare(std::string_view sql) {
   sqlite3_stmt* statement = nullptr;
   const int code =
       sqlite3_prepare_v2(handle_.get(), sql.data(), static_cast<int>(sql.size()), &statement, nullptr);
-  if (code != SQLITE_OK) return failure(path_, code, sqlite3_errmsg(handle_.get()));
+  if (code != SQLITE_OK) return sqlite_failure(path_, code, sqlite3_errmsg(handle_.get()));
   return SqlStatement(path_, statement);
 }
 

@@ -17,9 +17,9 @@
 namespace gemmtune {
 namespace {
 
-class Run {
+class TuneRun {
  public:
-  Run(Device& device, std::size_t evaluators, const TuneRequest& request, TuneObserver& observer)
+  TuneRun(Device& device, std::size_t evaluators, const TuneRequest& request, TuneObserver& observer)
       : device_(device),
         request_(request),
         observer_(observer),
@@ -78,7 +78,7 @@ class Run {
   std::mutex lock_;  // of the observer, the budget, the publisher and what counts over all problems
 };
 
-Status Run::prepare() {
+Status TuneRun::prepare() {
   auto known = start_run(device_, request_, publisher_);
   if (!known.ok()) return known.status();
   known_ = std::move(*known);
@@ -100,7 +100,7 @@ Status Run::prepare() {
   return {};
 }
 
-bool Run::is_done(const Problem& problem, std::string& reason) const {
+bool TuneRun::is_done(const Problem& problem, std::string& reason) const {
   if (request_.all) return false;
   const KnownRows::Row* row = known_.find(problem);
   if (row == nullptr) return false;
@@ -111,7 +111,7 @@ bool Run::is_done(const Problem& problem, std::string& reason) const {
   return true;
 }
 
-bool Run::leave_out(std::size_t index) {
+bool TuneRun::leave_out(std::size_t index) {
   ProblemReport& report = summary_.problems[index];
   const Problem& problem = report.shape.problem;
   if (const Status status = check(problem); !status.ok()) {
@@ -138,13 +138,13 @@ bool Run::leave_out(std::size_t index) {
   return true;
 }
 
-void Run::learn_from_row(const Problem& problem, const std::string& kernel_name) {
+void TuneRun::learn_from_row(const Problem& problem, const std::string& kernel_name) {
   for (const Candidate& winner : candidates_named({kernel_name}, device_, problem)) {
     transfer_.learn(problem, winner);
   }
 }
 
-std::vector<Candidate> Run::hints_for(const Problem& problem) const {
+std::vector<Candidate> TuneRun::hints_for(const Problem& problem) const {
   std::vector<Candidate> hints = transfer_.winners_near(problem);
   if (!request_.earlier_winners) return hints;
   for (Candidate& earlier : candidates_named(request_.earlier_winners(problem), device_, problem)) {
@@ -153,7 +153,7 @@ std::vector<Candidate> Run::hints_for(const Problem& problem) const {
   return hints;
 }
 
-std::optional<WeightLayout> Run::decided_layout(const std::vector<std::size_t>& group) const {
+std::optional<WeightLayout> TuneRun::decided_layout(const std::vector<std::size_t>& group) const {
   const Problem& first = request_.shapes[group.front()].problem;
   if (!first.bpreshuffle) return WeightLayout::plain;
   for (const std::size_t i : group) {
@@ -171,7 +171,7 @@ std::optional<WeightLayout> Run::decided_layout(const std::vector<std::size_t>& 
   return std::nullopt;
 }
 
-ProblemResult Run::tune_one(std::size_t index, std::optional<WeightLayout> layout, Evaluator& evaluator) {
+ProblemResult TuneRun::tune_one(std::size_t index, std::optional<WeightLayout> layout, Evaluator& evaluator) {
   const Deadline clock = Deadline::never(request_.clock);
   ProblemReport& report = summary_.problems[index];
   std::optional<Deadline> own;
@@ -202,7 +202,7 @@ ProblemResult Run::tune_one(std::size_t index, std::optional<WeightLayout> layou
   return result;
 }
 
-void Run::conclude(std::size_t index, ProblemResult&& result, std::optional<WeightLayout> layout) {
+void TuneRun::conclude(std::size_t index, ProblemResult&& result, std::optional<WeightLayout> layout) {
   ProblemReport& report = summary_.problems[index];
   report.trials = std::move(result.trials);
   report.refusals = std::move(result.refusals);
@@ -228,7 +228,7 @@ void Run::conclude(std::size_t index, ProblemResult&& result, std::optional<Weig
   if (request_.looks > 1) settled_.push_back({index, std::move(*chosen), request_.clock()});
 }
 
-void Run::set_row(std::size_t index, const LayoutResult& result) {
+void TuneRun::set_row(std::size_t index, const LayoutResult& result) {
   ProblemReport& report = summary_.problems[index];
   const Settled& settled = result.settled;
   report.entry = make_entry(device_.info(), report.shape.problem, settled, environment_.hash);
@@ -239,7 +239,7 @@ void Run::set_row(std::size_t index, const LayoutResult& result) {
   report.ties = settled.ties;
 }
 
-Status Run::look_again(std::size_t which, Evaluator& evaluator, bool last) {
+Status TuneRun::look_again(std::size_t which, Evaluator& evaluator, bool last) {
   SettledRow& row = settled_[which];
   const ShapeRow& shape = request_.shapes[row.index];
   const double begin = request_.clock();
@@ -270,7 +270,7 @@ Status Run::look_again(std::size_t which, Evaluator& evaluator, bool last) {
   return {};
 }
 
-void Run::widen_all_ties() {
+void TuneRun::widen_all_ties() {
   const double deviation = summary_.look_deviation = look_deviation(changes_);
   if (deviation == 0) return;
   for (SettledRow& row : settled_) {
@@ -279,7 +279,7 @@ void Run::widen_all_ties() {
   }
 }
 
-Status Run::tune_group(const std::vector<std::size_t>& group, Evaluator& evaluator) {
+Status TuneRun::tune_group(const std::vector<std::size_t>& group, Evaluator& evaluator) {
   const auto decided = decided_layout(group);
   std::vector<ProblemResult> results(group.size());
   std::vector<GroupMember> members;
@@ -310,7 +310,7 @@ Status Run::tune_group(const std::vector<std::size_t>& group, Evaluator& evaluat
   return {};
 }
 
-Result<TuneSummary> Run::finish() {
+Result<TuneSummary> TuneRun::finish() {
   GEMMTUNE_RETURN_IF_ERROR(publisher_.flush());
   double logarithms = 0;
   int rows = 0;
@@ -354,7 +354,7 @@ std::string_view to_string(ProblemState state) {
 namespace {
 
 /// Rows that meet a busy machine wait until the others are done, once at most.
-Status second_looks(Run& run, std::span<Evaluator* const> evaluators) {
+Status second_looks(TuneRun& run, std::span<Evaluator* const> evaluators) {
   std::vector<std::size_t> rows(run.settled());
   std::iota(rows.begin(), rows.end(), std::size_t{0});
   for (int tries = 2; tries > 0 && !rows.empty(); --tries) {
@@ -376,7 +376,7 @@ Result<TuneSummary> tune(Device& device, std::span<Evaluator* const> evaluators,
   if (evaluators.empty()) return Status::invalid("no evaluator: expected at least one");
   const auto at_once = static_cast<std::size_t>(std::max(1, request.shapes_at_once));
   const std::size_t workers = std::min(evaluators.size(), at_once);
-  Run run(device, workers, request, observer);
+  TuneRun run(device, workers, request, observer);
   GEMMTUNE_RETURN_IF_ERROR(run.prepare());
   const auto groups = layout_groups(request.shapes);
   GEMMTUNE_RETURN_IF_ERROR(share_out(groups.size(), workers, [&](std::size_t worker, std::size_t group) {

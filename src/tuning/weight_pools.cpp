@@ -9,7 +9,7 @@
 namespace gemmtune {
 namespace {
 
-constexpr std::size_t line_bytes = 64;
+constexpr std::size_t part_alignment = 64;
 
 }  // namespace
 
@@ -31,7 +31,7 @@ Result<std::vector<WeightPools::Part>> WeightPools::parts_of(WeightLayout layout
   std::erase_if(parts, [](const Part& part) { return part.bytes == 0; });
   std::size_t end = 0;
   for (Part& part : parts) {
-    part.offset = (end + line_bytes - 1) / line_bytes * line_bytes;
+    part.offset = (end + part_alignment - 1) / part_alignment * part_alignment;
     end = part.offset + part.bytes;
   }
   return parts;

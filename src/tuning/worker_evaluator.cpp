@@ -24,13 +24,6 @@ double seconds_since(Clock::time_point then) {
   return std::chrono::duration<double>(Clock::now() - then).count();
 }
 
-Outcome failed(OutcomeKind kind, std::string reason) {
-  Outcome outcome;
-  outcome.kind = kind;
-  outcome.reason = std::move(reason);
-  return outcome;
-}
-
 double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 std::string key_of(const Problem& problem, const Candidate& candidate) {
