@@ -67,8 +67,8 @@ check:
 	@tools/install_dependencies.sh check
 	@tools/check_layers.py
 	@tools/format.sh --check
-	@[ -f build/build.ninja ] || cmake --preset release
-	@tools/tidy.sh build
+	@[ -f build-dev/build.ninja ] || cmake --preset dev
+	@tools/tidy.sh build-dev
 
 install: build
 	cmake --install build --prefix $(PREFIX)
