@@ -143,6 +143,7 @@ Result<Problem> triton_problem(const TritonFile& file, const ConversionOptions& 
 
 }  // namespace
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): as every format's
 Result<ConversionRows> read_triton_rows(const std::string& source, std::string content,
                                         const ConversionOptions& options) {
   auto file = parse_triton_json(source, content);

@@ -147,6 +147,7 @@ Result<std::string> write_results(ConversionRows& rows, TuneGemmVersion version)
 
 }  // namespace
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): as every format's
 Result<ConversionRows> read_tune_gemm_rows(const std::string& source, std::string content,
                                            const ConversionOptions& options) {
   auto file = parse_gemm_results(source, content);

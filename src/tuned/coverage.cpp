@@ -53,7 +53,7 @@ void add_served(LevelShare& share, const ServedShape& served) {
 
 }  // namespace
 
-Coverage cover(const TunedTable& table, std::string gfx, int cu_num,
+Coverage cover(const TunedTable& table, const std::string& gfx, int cu_num,
                std::span<const WorkloadShape> workload) {
   Coverage coverage;
   MedianRates rates(table, gfx, cu_num);

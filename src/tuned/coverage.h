@@ -42,7 +42,8 @@ struct Coverage {
 
 /// The time of an answered call is its row's, also where the row's M is another; an untuned call is estimated
 /// at the median rate of the rows of its operation on this device, else of all rows of the operation.
-Coverage cover(const TunedTable& table, std::string gfx, int cu_num, std::span<const WorkloadShape> workload);
+Coverage cover(const TunedTable& table, const std::string& gfx, int cu_num,
+               std::span<const WorkloadShape> workload);
 
 /// The untuned shapes, most calls first, at most `count`.
 std::vector<const ServedShape*> worst_misses(const Coverage& coverage, std::size_t count);

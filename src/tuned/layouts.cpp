@@ -40,7 +40,8 @@ void add_row(std::vector<LayoutRows>& layouts, WeightLayout layout, const TunedE
 /// The sum of each layout over the keys that all have; empty where there is none.
 std::vector<double> common_sums(const std::vector<LayoutRows>& layouts) {
   std::vector<double> sums;
-  for (const auto& [key, unused] : layouts.front().best_us) {
+  for (const auto& best : layouts.front().best_us) {
+    const auto& key = best.first;
     const bool common = std::all_of(layouts.begin(), layouts.end(),
                                     [&](const LayoutRows& one) { return one.best_us.count(key) != 0; });
     if (!common) continue;
