@@ -22,8 +22,8 @@ std::string time_text(const std::optional<double>& microseconds) {
 }
 
 /// How many times faster A is than B.
-std::string bench_speedup_text(const BenchRow& row) {
-  return row.ratio ? fmt::format("{:.3f}x", 1 / *row.ratio) : "-";
+std::optional<double> speedup_of(const BenchRow& row) {
+  return row.ratio ? std::optional(1 / *row.ratio) : std::nullopt;
 }
 
 std::string match_text(const BenchRow& row) {
@@ -91,7 +91,7 @@ std::string bench_text(const std::vector<BenchRow>& rows, const BenchNames& name
   std::string notes;
   for (const BenchRow& row : rows) {
     table.add({short_name(row.shape.problem), time_text(row.other_microseconds), time_text(row.microseconds),
-               bench_speedup_text(row), std::string(to_string(row.verdict)), match_text(row),
+               speedup_text(speedup_of(row)), std::string(to_string(row.verdict)), match_text(row),
                std::string(to_string(row.status)), row.kernel});
     if (!row.reason.empty()) notes += fmt::format("{}: {}\n", short_name(row.shape.problem), row.reason);
   }

@@ -15,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/report_parts.h"
 #include "measure/statistics.h"
 #include "tuning/journal_report.h"
 
@@ -135,7 +136,7 @@ std::string export_json(const JournalLine& line) {
                {"err_ratio", line.err_ratio},
                {"deterministic", line.deterministic},
                {"us", line.samples.empty() ? Json() : Json(median(line.samples))},
-               {"canary_us", line.canary_us ? Json(*line.canary_us) : Json()},
+               {"canary_us", number_or_null(line.canary_us)},
                {"samples", line.samples}};
   return line_text(json) + "\n";
 }

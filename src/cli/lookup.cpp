@@ -17,6 +17,7 @@
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/device_options.h"
+#include "cli/report_parts.h"
 #include "cli/size_options.h"
 #include "dispatch/lookup_report.h"
 #include "formats/lookup_requests.h"
@@ -73,7 +74,6 @@ Result<LookupRequest> request_of(const LookupOptions& options) {
 }
 
 Json lookup_row_json(const TunedEntry& row, const std::string& file) {
-  const auto or_null = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
   return {{"file", file},
           {"line", row.line},
           {"gfx", row.gfx},
@@ -88,8 +88,8 @@ Json lookup_row_json(const TunedEntry& row, const std::string& file) {
           {"solidx", row.solidx},
           {"kernelName2", row.stages != nullptr ? Json(row.stages->kernel_name2) : Json()},
           {"err_ratio", row.err_ratio},
-          {"default_us", or_null(row.default_us)},
-          {"speedup", or_null(row.speedup)},
+          {"default_us", number_or_null(row.default_us)},
+          {"speedup", number_or_null(row.speedup)},
           {"verdict", to_string(row.verdict)},
           {"env", row.env}};
 }

@@ -74,7 +74,7 @@ Json range_row_json(const TunedEntry& row) {
   json["m_from"] = row.m_from ? Json(*row.m_from) : Json();
   json["m"] = row.problem.m;
   add_row(row, json);
-  json["regret"] = row.regret ? Json(*row.regret) : Json();
+  json["regret"] = number_or_null(row.regret);
   return json;
 }
 

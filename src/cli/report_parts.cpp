@@ -53,9 +53,7 @@ std::vector<std::string> failed_families(const std::vector<ProblemReport>& repor
   return lines;
 }
 
-nlohmann::ordered_json number_or_null(const std::optional<double>& value) {
-  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
-}
+Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
 std::string speedup_text(const std::optional<double>& speedup) {
   return speedup ? fmt::format("{:.3f}x", *speedup) : "-";

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "formats/model_fields.h"
+#include "numbers/quantize.h"
 
 namespace gemmtune {
 namespace {
@@ -11,7 +12,6 @@ namespace {
 using Json = nlohmann::json;
 using Groups = std::vector<QuantizedGroup>;
 
-constexpr std::int64_t scale_block = 128;    // of a8w8_blockscale, both ways
 constexpr std::int64_t mxfp4_block = 32;     // of a4w4_blockscale, along K
 constexpr std::int64_t mxfp4_padding = 256;  // of gpt-oss's experts in AITER's tables: 2880 becomes 3072
 

@@ -4,15 +4,12 @@
 #include <new>
 #include <vector>
 
+#include "base/rounding.h"
+
 namespace gemmtune {
 namespace {
 
-constexpr std::size_t line_bytes = 64;
 constexpr std::size_t page_bytes = 4096;
-
-std::size_t round_up(std::size_t value, std::size_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 }  // namespace
 

@@ -13,6 +13,9 @@
 
 namespace gemmtune {
 
+/// What a cache fetches at a time. Tensors that are timed begin on lines of their own.
+inline constexpr std::size_t line_bytes = 64;
+
 /// How many copies of a tensor, and how they lie.
 struct PoolShape {
   std::size_t tensor_bytes = 0;

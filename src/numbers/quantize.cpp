@@ -9,9 +9,6 @@
 namespace gemmtune {
 namespace {
 
-constexpr std::int64_t scale_block = 128;
-constexpr std::int64_t mx_block = 32;
-
 std::uint8_t encode(QuantizedType type, float value) {
   switch (type) {
     case QuantizedType::f8_e4m3fn:

@@ -8,6 +8,9 @@
 
 namespace gemmtune {
 
+inline constexpr std::int64_t scale_block = 128;  // of the block-scaled operations: along k, and of w along n
+inline constexpr std::int64_t mx_block = 32;      // of MXFP4, along k
+
 /// Row-major; `leading` elements from row to row.
 struct FloatMatrix {
   const float* values = nullptr;

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
+#include "numbers/quantize.h"
+
 namespace gemmtune {
 namespace {
-
-constexpr std::int64_t fp8_block = 128;
-constexpr std::int64_t mx_block = 32;
-
-std::int64_t ceil_div(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
 /// How many rows and elements of k share a scale.
 struct Granularity {
@@ -41,7 +39,7 @@ Granularity of_quant_type(QuantType type, const MatrixShape& matrix, bool weight
       return {ScaleType::e8m0, 1, mx_block};
     case QuantType::per_1x128:
     case QuantType::per_128x128:
-      return {ScaleType::f32, weight ? fp8_block : 1, fp8_block};
+      return {ScaleType::f32, weight ? scale_block : 1, scale_block};
   }
   return {};
 }

@@ -14,9 +14,11 @@ constexpr std::uint64_t second_seed_offset = 0x5eed2;
 constexpr std::int64_t pad_elements = 24;  // of each row of y, in the padded run
 constexpr int repetitions = 3;             // on the same data
 
-Outcome not_launched(const Status& status) { return failed(OutcomeKind::launch_failed, status.message()); }
+Outcome not_launched(const Status& status) {
+  return failed_outcome(OutcomeKind::launch_failed, status.message());
+}
 
-Outcome wrong(std::string reason) { return failed(OutcomeKind::wrong, std::move(reason)); }
+Outcome wrong(std::string reason) { return failed_outcome(OutcomeKind::wrong, std::move(reason)); }
 
 Result<Referee> referee_for(Device& device, const Problem& problem, const GateOptions& gate,
                             PlannedInputs& inputs, DeviceOperands& operands, std::uint64_t sampling_seed) {

@@ -1,20 +1,12 @@
 #include <algorithm>
 #include <new>
 
+#include "base/rounding.h"
+#include "measure/cold_pool.h"
 #include "problem/operands.h"
 #include "tuning/correctness_gate.h"
 
 namespace gemmtune {
-namespace {
-
-constexpr std::size_t line_bytes = 64;
-
-std::size_t round_up(std::size_t value, std::size_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-}  // namespace
-
 Status copy_on_device(Device& device, void* to, const void* from, std::size_t bytes) {
   return device.copy_within(to, from, bytes);
 }

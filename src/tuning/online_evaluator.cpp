@@ -12,10 +12,7 @@ constexpr std::int64_t no_run = 0;  // runs are numbered from 1
 constexpr const char* stopped_text = "online tuning was stopped";
 
 Outcome crashed_here() {
-  Outcome outcome;
-  outcome.kind = OutcomeKind::crashed;
-  outcome.reason = "its process ended while it was tried online";
-  return outcome;
+  return failed_outcome(OutcomeKind::crashed, "its process ended while it was tried online");
 }
 
 InProcessOptions stoppable(InProcessOptions options, const std::atomic<bool>* stopping) {
@@ -64,8 +61,9 @@ std::optional<Outcome> OnlineEvaluator::earlier_failure(const Problem& problem, 
   const auto ask = [&](Journal& journal, std::int64_t not_of_run) -> std::optional<Outcome> {
     const auto failure = journal.earlier_failure(key, not_of_run);
     if (!failure.ok() || !*failure) return std::nullopt;
-    return failed((*failure)->outcome.kind, fmt::format("{} (known from {}, {})", (*failure)->outcome.reason,
-                                                        journal.path(), (*failure)->at));
+    return failed_outcome(
+        (*failure)->outcome.kind,
+        fmt::format("{} (known from {}, {})", (*failure)->outcome.reason, journal.path(), (*failure)->at));
   };
   if (auto known = ask(journal_, run_)) return known;
   for (Journal& other : others_) {
@@ -160,11 +158,11 @@ Outcome OnlineEvaluator::check_neighbour_m(const Problem& problem, const Candida
                                            std::int64_t m) {
   Problem neighbour = problem;
   neighbour.m = m;
-  if (stopped()) return failed(OutcomeKind::launch_failed, stopped_text);
+  if (stopped()) return failed_outcome(OutcomeKind::launch_failed, stopped_text);
   if (auto known = earlier_failure(neighbour, candidate)) return std::move(*known);
   const Trial trial{JournalStage::neighbour, neighbour, candidate};
   if (const Status status = leave_trace(trial); !status.ok()) {
-    return failed(OutcomeKind::launch_failed, status.message());
+    return failed_outcome(OutcomeKind::launch_failed, status.message());
   }
   try {
     Outcome outcome = inner_.check_neighbour_m(problem, candidate, m);
@@ -172,7 +170,7 @@ Outcome OnlineEvaluator::check_neighbour_m(const Problem& problem, const Candida
     return outcome;
   } catch (const Stopped&) {
     write(trial, Outcome());
-    return failed(OutcomeKind::launch_failed, stopped_text);
+    return failed_outcome(OutcomeKind::launch_failed, stopped_text);
   }
 }
 

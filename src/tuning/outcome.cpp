@@ -26,7 +26,7 @@ std::string_view to_string(OutcomeKind kind) {
   return "unknown";
 }
 
-Outcome failed(OutcomeKind kind, std::string reason) {
+Outcome failed_outcome(OutcomeKind kind, std::string reason) {
   Outcome outcome;
   outcome.kind = kind;
   outcome.reason = std::move(reason);

@@ -20,8 +20,8 @@ struct Outcome {
   bool deterministic = true;  // two runs on the same data agreed bit for bit
 };
 
-/// `reason`: not empty, and `kind` not ok.
-Outcome failed(OutcomeKind kind, std::string reason);
+/// Without times. `kind` is not ok, and `reason` not empty.
+Outcome failed_outcome(OutcomeKind kind, std::string reason);
 /// The verdict alone.
 Outcome without_samples(const Outcome& outcome);
 

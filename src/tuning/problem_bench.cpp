@@ -31,13 +31,6 @@ std::optional<FileLock> lock_for_timing(const InProcessOptions& options, std::st
 
 }  // namespace
 
-Outcome failed_outcome(OutcomeKind kind, std::string reason) {
-  Outcome outcome;
-  outcome.kind = kind;
-  outcome.reason = std::move(reason);
-  return outcome;
-}
-
 Outcome build_kernel(Device& device, const Problem& problem, const Candidate& candidate, BuiltKernel& built) {
   const auto families = device.families();
   const auto found = std::find_if(families.begin(), families.end(), [&](const KernelFamily* family) {

@@ -28,9 +28,6 @@ struct BuiltKernel {
 /// The family's kernel for this problem, or the outcome that says why there is none.
 Outcome build_kernel(Device& device, const Problem& problem, const Candidate& candidate, BuiltKernel& built);
 
-/// An outcome without times.
-Outcome failed_outcome(OutcomeKind kind, std::string reason);
-
 /// What kernels of one problem took in quiet rounds of finals, microseconds, by name. It outlives a bench:
 /// the same problem is looked at again minutes later.
 using QuietLevels = std::map<std::string, double>;

@@ -19,12 +19,12 @@ constexpr double reference_error = 1e-11;
 constexpr double magnitude_error = 1e-3;  // magnitudes are bounds, summed in float32
 
 Outcome wrong_padding(std::int64_t row) {
-  return failed(OutcomeKind::wrong, fmt::format("wrote between the rows of y: behind row {}", row));
+  return failed_outcome(OutcomeKind::wrong, fmt::format("wrote between the rows of y: behind row {}", row));
 }
 
 Outcome outcome_of(const CheckReport& report) {
   Outcome outcome;
-  if (!report.right) outcome = failed(OutcomeKind::wrong, report.reason);
+  if (!report.right) outcome = failed_outcome(OutcomeKind::wrong, report.reason);
   outcome.err_ratio = report.err_ratio;
   return outcome;
 }
@@ -151,7 +151,7 @@ Outcome Referee::judge_on_host() const {
 
 Outcome Referee::judge_on_device() {
   const auto rows = device_checker_->compare(y_->data(), ldy_, tolerance_);
-  if (!rows.ok()) return failed(OutcomeKind::launch_failed, rows.message());
+  if (!rows.ok()) return failed_outcome(OutcomeKind::launch_failed, rows.message());
   Judgement judgement(problem_, tolerance_);
   for (std::size_t row = 0; row < rows->size(); ++row) {
     if ((*rows)[row].padding_written > 0) return wrong_padding(static_cast<std::int64_t>(row));

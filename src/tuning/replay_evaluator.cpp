@@ -13,10 +13,7 @@ namespace {
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
 Outcome not_recorded(std::string_view what) {
-  Outcome outcome;
-  outcome.kind = OutcomeKind::refused;
-  outcome.reason = fmt::format("{} is not in the recording", what);
-  return outcome;
+  return failed_outcome(OutcomeKind::refused, fmt::format("{} is not in the recording", what));
 }
 
 double draw(const std::vector<double>& samples, Random& random) {

@@ -4,15 +4,10 @@
 #include <new>
 #include <vector>
 
+#include "base/rounding.h"
 #include "problem/operands.h"
 
 namespace gemmtune {
-namespace {
-
-constexpr std::size_t part_alignment = 64;
-
-}  // namespace
-
 Result<std::size_t> WeightPools::weight_size(WeightLayout layout) const {
   if (layout == WeightLayout::plain) return static_cast<std::size_t>(operand_shapes(problem_).w.bytes());
   return device_.packed_bytes(problem_, layout);
@@ -31,7 +26,7 @@ Result<std::vector<WeightPools::Part>> WeightPools::parts_of(WeightLayout layout
   std::erase_if(parts, [](const Part& part) { return part.bytes == 0; });
   std::size_t end = 0;
   for (Part& part : parts) {
-    part.offset = (end + part_alignment - 1) / part_alignment * part_alignment;
+    part.offset = round_up(end, line_bytes);
     end = part.offset + part.bytes;
   }
   return parts;

@@ -60,15 +60,15 @@ class WorkerEvaluator::Watch {
       prepared_seconds_ = seconds_since(begin_);
     }
     if (const std::size_t resident = process_.resident_bytes(); resident > limits_.memory_bytes) {
-      return failed(
+      return failed_outcome(
           OutcomeKind::crashed,
           fmt::format("its worker held {:.0f} MiB of memory, more than the limit of {:.0f} MiB, and "
                       "was killed",
                       mebibytes(resident), mebibytes(limits_.memory_bytes)));
     }
     if (const double limit = step_limit(now); seconds_since(since_) > limit) {
-      return failed(OutcomeKind::timed_out,
-                    fmt::format("did not end within {:.3g} s; its worker was killed", limit));
+      return failed_outcome(OutcomeKind::timed_out,
+                            fmt::format("did not end within {:.3g} s; its worker was killed", limit));
     }
     return std::nullopt;
   }
@@ -140,7 +140,8 @@ Result<WorkerEvaluator::Answer> WorkerEvaluator::ask(const WorkerRequest& reques
     if (event == WorkerProcess::Event::message) {
       auto reply = parse_reply(message);
       if (!reply.ok() || reply->number != number) {
-        return Answer(lose(watch, failed(OutcomeKind::crashed, "its worker answered with no valid reply")));
+        return Answer(
+            lose(watch, failed_outcome(OutcomeKind::crashed, "its worker answered with no valid reply")));
       }
       if (!reply->status.ok()) return reply->status;
       return Answer(std::move(reply).value());
@@ -159,7 +160,8 @@ WorkerEvaluator::Loss WorkerEvaluator::lose(const Watch& watch, std::optional<Ou
   if (begun) loss.candidate = watch.state().candidate;
   if (killed_for) process_->kill();
   const WorkerEnding ending = process_->ending();
-  loss.outcome = killed_for ? std::move(*killed_for) : failed(OutcomeKind::crashed, ending_text(ending));
+  loss.outcome =
+      killed_for ? std::move(*killed_for) : failed_outcome(OutcomeKind::crashed, ending_text(ending));
   const bool killed_from_outside = !killed_for && ending.signal == SIGKILL && !ending.killed_by_us;
   loss.may_try_again = !begun || killed_from_outside;
   process_.reset();
@@ -298,7 +300,7 @@ Outcome WorkerEvaluator::check_neighbour_m(const Problem& problem, const Candida
   Problem neighbour = problem;
   neighbour.m = m;
   auto reply = ask_of_one(NeighbourRequest{problem, candidate, m}, key_of(neighbour, candidate));
-  if (!reply.ok()) return failed(OutcomeKind::launch_failed, reply.message());
+  if (!reply.ok()) return failed_outcome(OutcomeKind::launch_failed, reply.message());
   return std::move(reply->result.outcomes.front());
 }
 

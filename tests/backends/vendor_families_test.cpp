@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "backends/backend.h"
+#include "support/dense_problem.h"
 #include "support/elements.h"
 #include "verify/inputs.h"
 #include "verify/reference.h"
@@ -21,16 +22,6 @@ using ::testing::HasSubstr;
 Device& device() {
   static const auto opened = open_device("cpu", {});
   return **opened;
-}
-
-Problem problem_of(std::int64_t m, std::int64_t n, std::int64_t k, DataType x_type, DataType y_type) {
-  Problem problem;
-  problem.m = m;
-  problem.n = n;
-  problem.k = k;
-  problem.x_type = problem.w_type = x_type;
-  problem.y_type = y_type;
-  return problem;
 }
 
 Problem packed_for_onednn(Problem problem) {
@@ -144,7 +135,7 @@ class Onednn : public ::testing::TestWithParam<std::pair<DataType, DataType>> {
   void SetUp() override {
     if (const auto why = missing("onednn"); !why.empty()) GTEST_SKIP() << why;
     const auto [x_type, y_type] = GetParam();
-    const Status taken = device().find_family("onednn")->accepts(problem_of(2, 3, 4, x_type, y_type));
+    const Status taken = device().find_family("onednn")->accepts(dense(2, 3, 4, x_type, y_type));
     if (!taken.ok()) GTEST_SKIP() << taken.message();
   }
   template <typename Check>
@@ -152,7 +143,7 @@ class Onednn : public ::testing::TestWithParam<std::pair<DataType, DataType>> {
     const auto [x_type, y_type] = GetParam();
     for (const auto& [m, n, k] : awkward_shapes) {
       for (const bool bias : {false, true}) {
-        Problem problem = problem_of(m, n, k, x_type, y_type);
+        Problem problem = dense(m, n, k, x_type, y_type);
         problem.bias = bias;
         check(make_case(problem));
       }
@@ -194,7 +185,7 @@ TEST_P(Onednn, UnpackingGivesTheWeightBack) {
 
 TEST_P(Onednn, PackedWeightsMayBeReadOnly) {
   const auto [x_type, y_type] = GetParam();
-  Case one = make_case(problem_of(5, 100, 77, x_type, y_type));
+  Case one = make_case(dense(5, 100, 77, x_type, y_type));
   one.problem = packed_for_onednn(one.problem);
   const std::size_t bytes = *device().packed_bytes(one.problem, WeightLayout::onednn);
   const std::size_t mapped = (bytes + 4095) / 4096 * 4096;
@@ -222,19 +213,19 @@ TEST(OnednnFamily, PacksTheSameForEveryM) {
   const KernelFamily* family = device().find_family("onednn");
   for (const DataType type : {DataType::bf16, DataType::f32}) {
     for (const std::int64_t m : {1, 2, 15, 16, 17, 128, 512, 2048}) {
-      const Problem problem = packed_for_onednn(problem_of(m, 320, 200, type, type));
+      const Problem problem = packed_for_onednn(dense(m, 320, 200, type, type));
       if (!family->accepts(problem).ok()) continue;
       const auto kernel = family->build(problem, family->default_config(problem));
       EXPECT_TRUE(kernel.ok()) << kernel.message();
       EXPECT_EQ(*device().packed_bytes(problem, WeightLayout::onednn),
-                *device().packed_bytes(problem_of(1, 320, 200, type, type), WeightLayout::onednn));
+                *device().packed_bytes(dense(1, 320, 200, type, type), WeightLayout::onednn));
     }
   }
 }
 
 TEST(OnednnFamily, OneKernelServesManyThreads) {
   if (const auto why = missing("onednn"); !why.empty()) GTEST_SKIP() << why;
-  const Case one = make_case(problem_of(4, 96, 80, DataType::f32, DataType::f32));
+  const Case one = make_case(dense(4, 96, 80, DataType::f32, DataType::f32));
   const auto kernel = device().build(*device().baseline(one.problem), one.problem);
   ASSERT_TRUE(kernel.ok());
   std::vector<std::vector<float>> results(
@@ -258,19 +249,19 @@ TEST(OnednnFamily, OneKernelServesManyThreads) {
 TEST(OnednnFamily, RefusesInWordsOfItsVocabulary) {
   if (const auto why = missing("onednn"); !why.empty()) GTEST_SKIP() << why;
   const KernelFamily* family = device().find_family("onednn");
-  Problem narrow = problem_of(2, 3, 4, DataType::f32, DataType::bf16);
+  Problem narrow = dense(2, 3, 4, DataType::f32, DataType::bf16);
   if (const Status status = family->accepts(narrow); !status.ok()) {
     EXPECT_EQ(status.code(), StatusCode::unsupported);
     EXPECT_THAT(status.message(), HasSubstr("onednn: data types: f32 to bf16"));
   }
-  Problem panels = problem_of(2, 3, 4, DataType::f32, DataType::f32);
+  Problem panels = dense(2, 3, 4, DataType::f32, DataType::f32);
   panels.bpreshuffle = true;
   panels.weight_layout = WeightLayout::panel16;
   EXPECT_THAT(family->accepts(panels).message(), HasSubstr("onednn: weight layout: "));
-  Problem columns = problem_of(2, 3, 4, DataType::f32, DataType::f32);
+  Problem columns = dense(2, 3, 4, DataType::f32, DataType::f32);
   columns.x_order = Order::column_major;
   EXPECT_THAT(family->accepts(columns).message(), HasSubstr("onednn: operand order: "));
-  Problem eight = problem_of(2, 3, 4, DataType::f32, DataType::f32);
+  Problem eight = dense(2, 3, 4, DataType::f32, DataType::f32);
   eight.operation = Operation::a8w8;
   EXPECT_THAT(family->accepts(eight).message(), HasSubstr("onednn: operation: "));
 }
@@ -286,10 +277,10 @@ TEST(OnednnFamily, IsMissingWithAReasonWhereItsModuleIsNot) {
     EXPECT_THAT(why, HasSubstr("/nonexistent/libgemmtune_onednn.so"));
     EXPECT_THAT(why, HasSubstr("apt-get install libdnnl2"));
   }
-  Problem packed = packed_for_onednn(problem_of(1, 8, 8, DataType::f32, DataType::f32));
+  Problem packed = packed_for_onednn(dense(1, 8, 8, DataType::f32, DataType::f32));
   EXPECT_EQ((*bare)->packed_bytes(packed, WeightLayout::onednn).code(), StatusCode::unsupported);
   // Our own families take over.
-  const Problem plain = problem_of(1, 8, 8, DataType::bf16, DataType::bf16);
+  const Problem plain = dense(1, 8, 8, DataType::bf16, DataType::bf16);
   EXPECT_EQ((*bare)->fallback(plain)->family, "skinny");
   EXPECT_EQ((*bare)->baseline(plain).code(), StatusCode::not_found);
 }
@@ -298,7 +289,7 @@ TEST(Openblas, IsRightOnAwkwardShapes) {
   if (const auto why = missing("openblas"); !why.empty()) GTEST_SKIP() << why;
   for (const auto& [m, n, k] : awkward_shapes) {
     for (const bool bias : {false, true}) {
-      Problem problem = problem_of(m, n, k, DataType::f32, DataType::f32);
+      Problem problem = dense(m, n, k, DataType::f32, DataType::f32);
       problem.bias = bias;
       const Case one = make_case(problem);
       run_and_compare("openblas", one, {});
@@ -310,9 +301,9 @@ TEST(Openblas, IsRightOnAwkwardShapes) {
 TEST(Openblas, RefusesWhatIsNotPlainFloat) {
   if (const auto why = missing("openblas"); !why.empty()) GTEST_SKIP() << why;
   const KernelFamily* family = device().find_family("openblas");
-  EXPECT_THAT(family->accepts(problem_of(2, 3, 4, DataType::bf16, DataType::f32)).message(),
+  EXPECT_THAT(family->accepts(dense(2, 3, 4, DataType::bf16, DataType::f32)).message(),
               HasSubstr("openblas: data types: bf16 to f32"));
-  EXPECT_THAT(family->accepts(packed_for_onednn(problem_of(2, 3, 4, DataType::f32, DataType::f32))).message(),
+  EXPECT_THAT(family->accepts(packed_for_onednn(dense(2, 3, 4, DataType::f32, DataType::f32))).message(),
               HasSubstr("openblas: weight layout: onednn"));
   EXPECT_EQ(::getenv("OPENBLAS_THREAD_TIMEOUT"), nullptr) << "set for the moment of loading only";
 }

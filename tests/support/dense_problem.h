@@ -1,4 +1,4 @@
-// A dense GEMM for tests of GPU families.
+// A dense GEMM for tests of kernel families.
 #pragma once
 
 #include <cstdint>

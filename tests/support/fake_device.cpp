@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/rounding.h"
 #include "numbers/bfloat16.h"
 #include "support/elements.h"
 
@@ -15,10 +16,6 @@ namespace {
 constexpr std::size_t band_bytes = 256;
 constexpr int band_byte = 0xc5;
 constexpr std::size_t alignment = 64;
-
-std::size_t round_up(std::size_t value, std::size_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 class FakeBuffer final : public Buffer {
  public:

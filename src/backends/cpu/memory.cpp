@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "backends/cpu/system_limits.h"
+#include "base/rounding.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -19,10 +20,6 @@ constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
 constexpr std::size_t check_free_above = std::size_t{16} << 20;
 /// Larger requests would overflow when rounded up to pages.
 constexpr std::size_t most_bytes = std::numeric_limits<std::size_t>::max() / 4;
-
-std::size_t round_up(std::size_t bytes, std::size_t multiple) {
-  return (bytes + multiple - 1) / multiple * multiple;
-}
 
 Status refused(std::size_t bytes) {
   return Status::out_of_memory("cannot allocate {} bytes of host memory", bytes);

@@ -6,15 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/rounding.h"
+
 namespace gemmtune::cuda {
 namespace {
 
 /// Larger requests would overflow when rounded up.
 constexpr std::size_t most_bytes = std::numeric_limits<std::size_t>::max() / 4;
-
-std::size_t round_up(std::size_t bytes, std::size_t multiple) {
-  return (bytes + multiple - 1) / multiple * multiple;
-}
 
 void* pointer(api::DevicePointer address) { return reinterpret_cast<void*>(address); }
 

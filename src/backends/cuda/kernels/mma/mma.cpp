@@ -8,6 +8,7 @@
 #include "backends/gpu/compiled_family.h"
 #include "backends/gpu/kernels/element_code.h"
 #include "base/hash.h"
+#include "base/rounding.h"
 #include "base/text.h"
 
 namespace gemmtune::cuda {
@@ -16,8 +17,6 @@ namespace {
 constexpr std::int64_t piece_bytes = 128;                       // of k, in one row of a stage
 constexpr std::int64_t most_accumulators = 64;                  // of a thread; 128 compile for many seconds
 constexpr std::int64_t most_workspace = std::int64_t{1} << 30;  // bytes of partial sums
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// "sm_90a" → 90.
 std::int64_t capability_of(const std::string& architecture) {

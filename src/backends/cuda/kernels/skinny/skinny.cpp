@@ -10,6 +10,7 @@
 #include "backends/gpu/compiled_family.h"
 #include "backends/gpu/kernels/element_code.h"
 #include "base/hash.h"
+#include "base/rounding.h"
 
 namespace gemmtune::cuda {
 namespace {
@@ -17,8 +18,6 @@ namespace {
 constexpr std::int64_t most_rows = 64;   // of x
 constexpr std::int64_t most_blocks = 8;  // of a cluster, without asking for more than is portable
 constexpr unsigned threads = 160;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// As in skinny.cu.
 struct Arguments {

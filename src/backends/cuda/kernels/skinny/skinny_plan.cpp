@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
+
 namespace gemmtune::cuda {
 namespace {
 
 constexpr std::int64_t shared_reserve = 2048;  // alignment of the ring, and barriers' slack
 constexpr std::int64_t most_ahead = 32 << 10;  // bytes of the weight a block
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// The classes of M.
 std::int64_t columns_of(std::int64_t m) { return m <= 8 ? 8 : m <= 16 ? 16 : m <= 32 ? 32 : 64; }

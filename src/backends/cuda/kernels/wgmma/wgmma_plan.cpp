@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/cuda/kernels/hopper.h"
+#include "base/rounding.h"
 
 namespace gemmtune::cuda {
 namespace {
@@ -18,8 +19,6 @@ constexpr std::int64_t most_stages = 32;
 constexpr std::int64_t most_blocks = 8;   // of a cluster, without asking for more than is portable
 constexpr std::int64_t small_ring = 112;  // KiB: two blocks a multiprocessor
 constexpr std::int64_t large_ring = 226;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// What results take on their way out, or parts of k on theirs to each other; as in wgmma.cu.
 std::int64_t scratch_bytes(const WgmmaPlan& plan, std::int64_t output_bytes) {
