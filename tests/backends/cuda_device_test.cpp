@@ -12,6 +12,7 @@
 
 #include "backends/backend.h"
 #include "base/random.h"
+#include "numbers/weight_layout.h"
 #include "support/dense_problem.h"
 #include "support/first_gpu.h"
 #include "tuning/correctness_gate.h"
@@ -151,28 +152,46 @@ Problem packed(Problem problem) {
   return problem;
 }
 
-TEST_F(CudaDevice, AWeightIsPackedAndComesBack) {
-  const Problem problem = packed(dense(1, 130, 72, DataType::bf16, DataType::bf16, false));
+/// Packed by the device as by the host, and back.
+void expect_shuffles(const Problem& problem) {
+  SCOPED_TRACE(short_name(problem));
   const auto bytes = gpu()->packed_bytes(problem, WeightLayout::tile64x128);
   ASSERT_TRUE(bytes.ok()) << bytes.message();
-  EXPECT_EQ(*bytes, 3U * 4 * 8192);
-  std::vector<unsigned char> host(130 * 72 * 2);
-  for (std::size_t i = 0; i < host.size(); ++i) host[i] = static_cast<unsigned char>(i * 7 + 1);
+  const Tile64 shape{.n = problem.n, .k = problem.k, .element_bytes = bits(problem.w_type) / 8};
+  std::vector<unsigned char> host(static_cast<std::size_t>(problem.n * shape.row_bytes()));
+  for (std::size_t i = 0; i < host.size(); ++i) host[i] = static_cast<unsigned char>(i * 7 + i / 256 + 1);
+  std::vector<unsigned char> expected(*bytes);
+  pack_tile64(shape, host.data(), expected.data());
   auto plain = gpu()->allocate(host.size(), Placement::plain);
   auto tiles = gpu()->allocate(*bytes, Placement::plain);
   auto again = gpu()->allocate(host.size(), Placement::plain);
   ASSERT_TRUE(plain.ok() && tiles.ok() && again.ok());
   ASSERT_TRUE(gpu()->copy_in((*plain)->data(), host.data(), host.size()).ok());
+  ASSERT_TRUE(gpu()->fill((*tiles)->data(), 0xa5, *bytes).ok());
   const Status there =
       gpu()->shuffle_weight(problem, WeightLayout::tile64x128, (*plain)->data(), (*tiles)->data());
   ASSERT_TRUE(there.ok()) << there.message();
+  std::vector<unsigned char> packed_there(*bytes);
+  ASSERT_TRUE(gpu()->copy_out(packed_there.data(), (*tiles)->data(), *bytes).ok());
+  EXPECT_TRUE(packed_there == expected);
   const Status back =
       gpu()->unshuffle_weight(problem, WeightLayout::tile64x128, (*tiles)->data(), (*again)->data());
   ASSERT_TRUE(back.ok()) << back.message();
   std::vector<unsigned char> result(host.size());
   ASSERT_TRUE(gpu()->copy_out(result.data(), (*again)->data(), result.size()).ok());
-  EXPECT_EQ(result, host);
+  EXPECT_TRUE(result == host);
+}
+
+TEST_F(CudaDevice, AWeightIsPackedAndComesBack) {
+  const Problem problem = packed(dense(1, 130, 72, DataType::bf16, DataType::bf16, false));
+  EXPECT_EQ(*gpu()->packed_bytes(problem, WeightLayout::tile64x128), 3U * 4 * 8192);
   EXPECT_FALSE(gpu()->packed_bytes(problem, WeightLayout::panel16).ok());
+  expect_shuffles(problem);
+  // Rows of an odd number of bytes, of one unit, of whole tiles.
+  expect_shuffles(packed(dense(1, 65, 77, DataType::f8_e4m3fn, DataType::bf16, false)));
+  expect_shuffles(packed(dense(1, 1, 3, DataType::bf16, DataType::bf16, false)));
+  expect_shuffles(packed(dense(1, 7, 8, DataType::bf16, DataType::bf16, false)));
+  expect_shuffles(packed(dense(1, 2112, 7168, DataType::bf16, DataType::bf16, false)));
 }
 
 TEST_F(CudaDevice, PackedWeightsOnAwkwardShapesAreRight) {
@@ -206,6 +225,20 @@ TEST_F(CudaDevice, APackedWeightHasAFallbackForEveryM) {
   }
 }
 
+/// The default and the kernels of `names` that can be built.
+std::vector<Config> named_configs(const KernelFamily& family, const Problem& problem,
+                                  std::span<const char* const> names) {
+  const Space space = family.space(problem);
+  std::vector<Config> configs{family.default_config(problem)};
+  for (const char* name : names) {
+    const auto candidate = parse_kernel_name(name, space.keys());
+    EXPECT_TRUE(candidate.ok()) << candidate.message();
+    if (candidate.ok() && space.build_refusal(candidate->config).empty())
+      configs.push_back(candidate->config);
+  }
+  return configs;
+}
+
 /// Each way through the kernel at least twice: tiles, warpgroups, turns, both orders of the operands,
 /// clusters that share along one side or both, that divide k, that do both.
 std::vector<Config> wgmma_configs(const KernelFamily& family, const Problem& problem) {
@@ -237,14 +270,7 @@ std::vector<Config> wgmma_configs(const KernelFamily& family, const Problem& pro
       "wgmma_r1_sw1_ta128_tb128_wg2_turn0_ks1_ca8_cb1_c1_ring226",
       "wgmma_r1_sw1_ta64_tb48_wg1_turn0_ks2_ca2_cb2_c2_ring112",
   };
-  const Space space = family.space(problem);
-  std::vector<Config> configs{family.default_config(problem)};
-  for (const char* name : names) {
-    const auto candidate = parse_kernel_name(name, space.keys());
-    EXPECT_TRUE(candidate.ok()) << candidate.message();
-    if (space.build_refusal(candidate->config).empty()) configs.push_back(candidate->config);
-  }
-  return configs;
+  return named_configs(family, problem, names);
 }
 
 TEST_F(CudaDevice, EveryWayThroughWgmmaIsRight) {
@@ -298,13 +324,7 @@ void expect_ways_right(const KernelFamily& family, std::span<const char* const> 
           std::pair{DataType::f8_e4m3fn, DataType::f16}}) {
       const Problem problem = dense(size.m, size.n, size.k, x, y, size.m % 2 == 0);
       if (!family.accepts(problem).ok()) continue;
-      const Space space = family.space(problem);
-      std::vector<Config> configs{family.default_config(problem)};
-      for (const char* name : names) {
-        const auto candidate = parse_kernel_name(name, space.keys());
-        ASSERT_TRUE(candidate.ok()) << candidate.message();
-        if (space.build_refusal(candidate->config).empty()) configs.push_back(candidate->config);
-      }
+      const std::vector<Config> configs = named_configs(family, problem, names);
       ASSERT_GE(configs.size(), least);
       expect_right(family, problem, configs);
       ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
@@ -313,30 +333,49 @@ void expect_ways_right(const KernelFamily& family, std::span<const char* const> 
 }
 
 // Few and all blocks of a cluster add up; y is written in whole lines, in pairs and one by one.
+constexpr const char* skinny_ways[] = {
+    "skinny_r1_r64_ks1_c1_ring50",  "skinny_r1_r64_ks2_c3_ring75",      "skinny_r1_r64_ks1_c5_ring110",
+    "skinny_r1_r64_ks4_c8_ring220", "skinny_r1_r128_ks1_c1_ring110",    "skinny_r1_r128_ks2_c2_ring110",
+    "skinny_r1_r128_ks1_c7_ring75", "skinny_r1_r64_ks1_c2_ring50_pdl1", "skinny_r1_r128_ks2_c1_ring220_pdl1"};
+constexpr const char* mma_ways[] = {"mma_r1_tm16_tn64_wp4_st3_sk1",   "mma_r1_tm16_tn64_wp4_st6_sk3",
+                                    "mma_r1_tm32_tn64_wp4_st4_sk1",   "mma_r1_tm32_tn128_wp4_st3_sk16",
+                                    "mma_r1_tm64_tn64_wp4_st6_sk2",   "mma_r1_tm64_tn128_wp8_st3_sk1",
+                                    "mma_r1_tm128_tn64_wp4_st3_sk8",  "mma_r1_tm64_tn128_wp4_st3_sk1",
+                                    "mma_r1_tm128_tn128_wp8_st4_sk1", "mma_r1_tm128_tn128_wp8_st3_sk4"};
+
 TEST_F(CudaDevice, EveryWayThroughSkinnyIsRight) {
   const KernelFamily* family = gpu()->find_family("skinny");
   if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("skinny").message();
-  const char* names[] = {"skinny_r1_r64_ks1_c1_ring50",       "skinny_r1_r64_ks2_c3_ring75",
-                         "skinny_r1_r64_ks1_c5_ring110",      "skinny_r1_r64_ks4_c8_ring220",
-                         "skinny_r1_r128_ks1_c1_ring110",     "skinny_r1_r128_ks2_c2_ring110",
-                         "skinny_r1_r128_ks1_c7_ring75",      "skinny_r1_r64_ks1_c2_ring50_pdl1",
-                         "skinny_r1_r128_ks2_c1_ring220_pdl1"};
   const Size sizes[] = {{1, 65, 1040},   {7, 130, 4096},   {16, 1280, 2048}, {16, 776, 2048},
                         {13, 777, 1032}, {32, 1280, 2048}, {33, 130, 4096},  {64, 1284, 2056}};
-  expect_ways_right(*family, names, sizes, 5);
+  expect_ways_right(*family, skinny_ways, sizes, 5);
 }
 
 TEST_F(CudaDevice, EveryWayThroughMmaIsRight) {
   const KernelFamily* family = gpu()->find_family("mma");
   if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mma").message();
-  const char* names[] = {"mma_r1_tm16_tn64_wp4_st3_sk1",   "mma_r1_tm16_tn64_wp4_st6_sk3",
-                         "mma_r1_tm32_tn64_wp4_st4_sk1",   "mma_r1_tm32_tn128_wp4_st3_sk16",
-                         "mma_r1_tm64_tn64_wp4_st6_sk2",   "mma_r1_tm64_tn128_wp8_st3_sk1",
-                         "mma_r1_tm128_tn64_wp4_st3_sk8",  "mma_r1_tm64_tn128_wp4_st3_sk1",
-                         "mma_r1_tm128_tn128_wp8_st4_sk1", "mma_r1_tm128_tn128_wp8_st3_sk4"};
   const Size sizes[] = {{1, 8, 16},      {3, 130, 4096}, {17, 100, 208},  {33, 1280, 1032},
                         {64, 2112, 640}, {65, 129, 80},  {129, 777, 576}, {300, 520, 2048}};
-  expect_ways_right(*family, names, sizes, 1);
+  expect_ways_right(*family, mma_ways, sizes, 1);
+}
+
+// Under compute-sanitizer a kernel takes hundreds of times as long: every way through every family of ours
+// once, on one small shape.
+TEST_F(CudaDevice, ASampleForSanitizersIsRight) {
+  const Problem plain = dense(33, 264, 640, DataType::bf16, DataType::bf16, false);
+  for (const Problem& problem : {plain, packed(plain)}) {
+    for (const char* name : {"skinny", "wgmma", "mma", "simt"}) {
+      const KernelFamily* family = gpu()->find_family(name);
+      if (family == nullptr || !family->accepts(problem).ok()) continue;
+      const std::string_view of = name;
+      expect_right(*family, problem,
+                   of == "wgmma"    ? wgmma_configs(*family, problem)
+                   : of == "skinny" ? named_configs(*family, problem, skinny_ways)
+                   : of == "mma"    ? named_configs(*family, problem, mma_ways)
+                                    : some_configs(*family, problem, 12));
+      ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+    }
+  }
 }
 
 /// y = x · wᵀ by kernels that each read what the one in front of them has written.

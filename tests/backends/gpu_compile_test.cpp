@@ -12,6 +12,7 @@
 #include "backends/gpu/check/output_checker.h"
 #include "backends/gpu/draw/draw.h"
 #include "backends/gpu/kernels/simt/simt.h"
+#include "backends/gpu/shuffle/shuffle.h"
 #include "support/dense_problem.h"
 #include "support/nvrtc.h"
 
@@ -181,6 +182,17 @@ TEST(GpuCompile, WhatDrawsOperands) {
     for (const std::size_t bytes : {std::size_t{1}, std::size_t{2}, std::size_t{4}}) {
       const auto program = runtime.load(gpu::draw_source(bytes));
       EXPECT_TRUE(program.ok()) << architecture << " " << bytes << ": " << program.message();
+    }
+  }
+}
+
+TEST(GpuCompile, WhatShufflesWeights) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  for (const char* architecture : {"sm_80", "sm_90a", "sm_100a"}) {
+    CompileOnlyRuntime runtime(compiler, architecture, limits_of(architecture));
+    for (const bool back : {false, true}) {
+      const auto program = runtime.load(gpu::shuffle_source(back));
+      EXPECT_TRUE(program.ok()) << architecture << " " << back << ": " << program.message();
     }
   }
 }

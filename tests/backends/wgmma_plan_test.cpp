@@ -56,6 +56,21 @@ TEST(WgmmaPlan, TilesAndStagesOfALargeProblem) {
   EXPECT_LE(plan.shared_bytes, 232448);
 }
 
+TEST(WgmmaPlan, PartsOfAPackedTileAreSlowWhereBlocksShareX) {
+  const Problem plain = dense(64, 5120, 8192);
+  Problem packed = plain;
+  packed.bpreshuffle = true;
+  const auto ratio = [&](const char* settings) {
+    const WgmmaPlan plan = wgmma_plan(plain, config_of(settings), h200);
+    return predicted_wgmma(packed, plan, h200) / predicted_wgmma(plain, plan, h200);
+  };
+  EXPECT_GT(ratio("sw0_ta64_tb48_wg1_cb8_ring226"), 1.1);
+  EXPECT_GT(ratio("sw1_ta64_tb32_wg1_ca2_cb2_ring226"), 1.1);
+  EXPECT_EQ(ratio("sw0_ta64_tb48_wg1_ring226"), 1);
+  EXPECT_EQ(ratio("sw0_ta64_tb64_wg1_cb8_ring226"), 1);
+  EXPECT_EQ(ratio("sw1_ta64_tb64_wg1_ca4_ring226"), 1);
+}
+
 TEST(WgmmaPlan, ASwappedProblemReadsTheWeightOnce) {
   const WgmmaPlan plan = wgmma_plan(dense(60, 1280, 8192), config_of("sw1_ta64_tb64_wg1_c6_ring112"), h200);
   EXPECT_EQ(plan.tiles_a, 20);

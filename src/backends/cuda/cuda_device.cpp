@@ -9,6 +9,7 @@
 #include "backends/gpu/compiled_family.h"
 #include "backends/gpu/draw/draw.h"
 #include "backends/gpu/kernels/element_code.h"
+#include "backends/gpu/shuffle/shuffle.h"
 
 namespace gemmtune::cuda {
 namespace {
@@ -173,31 +174,23 @@ Status CudaDevice::shuffle_weight(const Problem& problem, WeightLayout layout, c
   const auto bytes = packed_bytes(problem, layout);
   if (!bytes.ok()) return bytes.status();
   if (layout == WeightLayout::plain) return copy_within(packed, plain, *bytes);
-  // Once for each weight: by way of the host.
-  std::vector<std::byte> from(static_cast<std::size_t>(weight_bytes(problem)));
-  std::vector<std::byte> to(*bytes);
-  GEMMTUNE_RETURN_IF_ERROR(copy_out(from.data(), plain, from.size()));
-  pack_tile64(gpu::tiles_of(problem), from.data(), to.data());
-  return copy_in(packed, to.data(), to.size());
+  runtime_->enter();
+  GEMMTUNE_RETURN_IF_ERROR(watched(gpu::pack_tile64(*runtime_, gpu::tiles_of(problem), plain, packed)));
+  return synchronize();
 }
 
 Status CudaDevice::unshuffle_weight(const Problem& problem, WeightLayout layout, const void* packed,
                                     void* plain) const {
   const auto bytes = packed_bytes(problem, layout);
   if (!bytes.ok()) return bytes.status();
-  std::vector<std::byte> from(*bytes);
-  std::vector<std::byte> to(static_cast<std::size_t>(weight_bytes(problem)));
   runtime_->enter();
   const api::Driver& f = runtime_->driver();
-  GEMMTUNE_RETURN_IF_ERROR(
-      driver_status(f.copy_to_host(from.data(), address(packed), from.size()), "copy from the device"));
   if (layout == WeightLayout::plain) {
-    to = std::move(from);
+    GEMMTUNE_RETURN_IF_ERROR(
+        driver_status(f.copy_on_device(address(plain), address(packed), *bytes), "copy on the device"));
   } else {
-    unpack_tile64(gpu::tiles_of(problem), from.data(), to.data());
+    GEMMTUNE_RETURN_IF_ERROR(gpu::unpack_tile64(*runtime_, gpu::tiles_of(problem), packed, plain));
   }
-  GEMMTUNE_RETURN_IF_ERROR(
-      driver_status(f.copy_to_device(address(plain), to.data(), to.size()), "copy to the device"));
   return driver_status(f.context_synchronize(), "the device");
 }
 

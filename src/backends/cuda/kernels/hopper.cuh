@@ -126,6 +126,10 @@ static __device__ inline void copy_run(unsigned to, const unsigned char* from, u
         : "memory");
   }
 }
+// Calls `bytes` into the second-level cache, as call_box does.
+static __device__ inline void call_run(const unsigned char* from, unsigned bytes, unsigned long long policy) {
+  asm volatile("cp.async.bulk.prefetch.L2.global" CACHE_HINT " [%0], %1" POLICY(2) ";" ::"l"(from), "r"(bytes), "l"(policy) : "memory");
+}
 // What this thread wrote to shared memory is there for the copy engine.
 static __device__ inline void show_copy_engine() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
@@ -135,21 +139,6 @@ struct PackedWeight {
   int tiles;   // of 64 rows
   int pieces;  // of 128 bytes of k, in a row
 };
-
-// `rows` rows, from `row` on, of piece `piece` of k; both multiples of 8. In place of rows past the last tile come rows of the
-// last one: what they make is not stored. `blocks`: as of copy_run.
-static __device__ inline void copy_packed(unsigned to, const PackedWeight& w, int rows, int piece, int row, unsigned barrier, unsigned blocks,
-                                          unsigned long long policy) {
-  int now;  // rows, of one tile
-  for (int done = 0; done < rows; done += now) {
-    int tile = (row + done) / 64;
-    tile = tile < w.tiles ? tile : w.tiles - 1;
-    const int within = (row + done) % 64;
-    now = rows - done < 64 - within ? rows - done : 64 - within;
-    const unsigned char* from = w.data + (((long long)tile * w.pieces + piece) * 64 + within) * PIECE_BYTES;
-    copy_run(to + (unsigned)done * PIECE_BYTES, from, (unsigned)now * PIECE_BYTES, barrier, blocks, policy);
-  }
-}
 
 // Rows of 128 bytes, swizzled in groups of 8 rows.
 static __device__ inline unsigned long long matrix_descriptor(unsigned address) {

@@ -82,9 +82,7 @@ static __device__ inline void call_weight(const Arguments& a, const Policies& po
 #if PACKED
 #pragma unroll
   for (int r = 0; r < ROWS / 64; ++r)
-    asm volatile("cp.async.bulk.prefetch.L2.global.L2::cache_hint [%0], %1, %2;" ::"l"(packed_pieces(a, row, step, r)),
-                 "r"(PIECES * 64 * PIECE_BYTES), "l"(policies.w)
-                 : "memory");
+    call_run(packed_pieces(a, row, step, r), PIECES * 64 * PIECE_BYTES, policies.w);
 #else
 #pragma unroll
   for (int i = 0; i < PIECES; ++i)

@@ -195,8 +195,8 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 32, 1) wgmma(const __gr
     }
     // What comes before the first load is worked out while the others make barriers.
     const Feed feed = feed_of(a, part);
-    const Tile first = tile_at(a, part.unit, part.ra, part.rb);
-    asm volatile("" ::"r"(first.a), "r"(first.b), "r"(part.begin), "r"(part.end));
+    const Target first = target_at(a, feed, tile_at(a, part.unit, part.ra, part.rb));
+    asm volatile("" ::"r"(first.tile.a), "r"(first.tile.b), "r"(part.begin), "r"(part.end));
     __syncwarp();
     begin_together();
     if (elect_one()) {

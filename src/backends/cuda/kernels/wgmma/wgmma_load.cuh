@@ -152,40 +152,123 @@ static __device__ inline Feed feed_of(const Arguments& a, const Part& part) {
   return feed;
 }
 
-static __device__ inline void load_a(const Arguments& a, const Layout& at, const Feed& feed, const Tile& tile, int step, int stage, int i) {
+#if PACKED
+#define W_ROWS (SWAP ? A_ROWS : B_ROWS)
+// Whether these rows fill tiles of the packed weight, or lie in one. Blocks that share have parts of them.
+#define FILLED (!SHARED && (W_ROWS % 64 == 0 || 64 % W_ROWS == 0))
+// Tiles of the packed weight that these rows lie in, at most: where they are no parts or multiples of 64, up to 56 rows of the first
+// tile lie in front of them.
+#define RUNS ((W_ROWS + (W_ROWS % 64 == 0 || 64 % W_ROWS == 0 ? 63 : 119)) / 64)
+
+// The runs of a piece of a packed weight that are loaded for a tile. From one piece to the next they move on by 64 rows.
+struct Runs {
+  unsigned from[RUNS];   // for the first piece, in rows of 128 bytes
+  unsigned bytes[RUNS];  // 0: no such run
+};
+
+// In place of rows past the last tile come rows of the last one: what they make is not stored.
+static __device__ inline Runs runs_of(const Arguments& a, int row, int rows) {
+  Runs runs;
+  const int within = FILLED && W_ROWS % 64 == 0 ? 0 : row % 64;
+#pragma unroll
+  for (int r = 0; r < RUNS; ++r) {
+    int tile = row / 64 + r;
+    tile = tile < a.packed.tiles ? tile : a.packed.tiles - 1;
+    const int most = r == 0 ? 64 - within : 64;
+    const int here = FILLED ? (W_ROWS < 64 ? W_ROWS : 64) : rows < most ? rows : most;
+    runs.from[r] = (unsigned)(tile * a.packed.pieces) * 64u + (unsigned)(r == 0 ? within : 0);
+    runs.bytes[r] = (unsigned)here * PIECE_BYTES;
+    rows -= here;
+  }
+  return runs;
+}
+#endif
+
+// The tile that is loaded.
+struct Target {
+  Tile tile;
+#if PACKED
+  Runs runs;
+#endif
+};
+
+static __device__ inline Target target_at(const Arguments& a, const Feed& feed, const Tile& tile) {
+  Target target;
+  target.tile = tile;
+#if PACKED
+  target.runs = runs_of(a, SWAP ? tile.a + feed.a_rows : tile.b + feed.b_rows, SWAP ? A_ROWS >> CB_BITS : B_ROWS >> CA_BITS);
+#endif
+  return target;
+}
+
+#if PACKED
+static __device__ inline const unsigned char* run_at(const Arguments& a, const Runs& runs, int r, int piece) {
+  return a.packed.data + (unsigned long long)(runs.from[r] + (unsigned)piece * 64u) * PIECE_BYTES;
+}
+
+// Pieces of a tile lie one behind the other, in a stage too where it holds 64 rows: then one copy gets all of a stage.
+static __device__ inline void load_runs(const Arguments& a, const Runs& runs, unsigned to, int piece, int i, unsigned barrier, unsigned blocks,
+                                        unsigned long long policy) {
+  if (FILLED && W_ROWS == 64) {
+    if (i == 0) copy_run(to, run_at(a, runs, 0, piece), PIECES * runs.bytes[0], barrier, blocks, policy);
+    return;
+  }
+#pragma unroll
+  for (int r = 0; r < RUNS; ++r) {
+    if (FILLED || runs.bytes[r] > 0) copy_run(to, run_at(a, runs, r, piece), runs.bytes[r], barrier, blocks, policy);
+    to += runs.bytes[r];
+  }
+}
+#endif
+
+static __device__ inline void load_a(const Arguments& a, const Layout& at, const Feed& feed, const Target& target, int step, int stage, int i) {
   const unsigned to = at.ring + (unsigned)stage * STAGE_BYTES + (unsigned)(i * A_PIECE + feed.a_rows * PIECE_BYTES);
   const int piece = step * PIECES + i;
   const unsigned barrier = at.full + 8u * (unsigned)stage;
 #if PACKED && SWAP
-  copy_packed(to, a.packed, A_ROWS >> CB_BITS, piece, tile.a + feed.a_rows, barrier, feed.a_blocks, feed.a_policy);
+  load_runs(a, target.runs, to, piece, i, barrier, SHARED ? feed.a_blocks : 0, feed.a_policy);
 #else
-  copy_box(to, &a.a, piece * PIECE_ELEMENTS, tile.a + feed.a_rows, barrier, SHARED ? feed.a_blocks : 0, feed.a_policy);
+  copy_box(to, &a.a, piece * PIECE_ELEMENTS, target.tile.a + feed.a_rows, barrier, SHARED ? feed.a_blocks : 0, feed.a_policy);
 #endif
 }
-static __device__ inline void load_b(const Arguments& a, const Layout& at, const Feed& feed, const Tile& tile, int step, int stage, int i) {
+static __device__ inline void load_b(const Arguments& a, const Layout& at, const Feed& feed, const Target& target, int step, int stage, int i) {
   const unsigned to = at.ring + (unsigned)stage * STAGE_BYTES + (unsigned)(PIECES * A_PIECE + i * B_PIECE + feed.b_rows * PIECE_BYTES);
   const int piece = step * PIECES + i;
   const unsigned barrier = at.full + 8u * (unsigned)stage;
 #if PACKED && !SWAP
-  copy_packed(to, a.packed, B_ROWS >> CA_BITS, piece, tile.b + feed.b_rows, barrier, feed.b_blocks, feed.b_policy);
+  load_runs(a, target.runs, to, piece, i, barrier, SHARED ? feed.b_blocks : 0, feed.b_policy);
 #else
-  copy_box(to, &a.b, piece * PIECE_ELEMENTS, tile.b + feed.b_rows, barrier, SHARED ? feed.b_blocks : 0, feed.b_policy);
+  copy_box(to, &a.b, piece * PIECE_ELEMENTS, target.tile.b + feed.b_rows, barrier, SHARED ? feed.b_blocks : 0, feed.b_policy);
 #endif
 }
 
 // Calls this block's part of the weight, of steps from `step` on, into the second-level cache.
-static __device__ inline void call_weight(const Arguments& a, const Feed& feed, const Tile& tile, int step, int end) {
-#if !PACKED
+static __device__ inline void call_weight(const Arguments& a, const Feed& feed, const Target& target, int step, int end) {
   if (end > step + a.called) end = step + a.called;
+#if PACKED
+  if (FILLED && W_ROWS == 64) {
+    if (step < end)
+      call_run(run_at(a, target.runs, 0, step * PIECES), (unsigned)((end - step) * PIECES) * target.runs.bytes[0],
+               SWAP ? feed.a_policy : feed.b_policy);
+    return;
+  }
+#endif
 #pragma unroll 1
-  for (int piece = step * PIECES; piece < end * PIECES; ++piece)
-    call_box(SWAP ? &a.a : &a.b, piece * PIECE_ELEMENTS, SWAP ? tile.a + feed.a_rows : tile.b + feed.b_rows,
+  for (int piece = step * PIECES; piece < end * PIECES; ++piece) {
+#if PACKED
+#pragma unroll
+    for (int r = 0; r < RUNS; ++r)
+      if (FILLED || target.runs.bytes[r] > 0)
+        call_run(run_at(a, target.runs, r, piece), target.runs.bytes[r], SWAP ? feed.a_policy : feed.b_policy);
+#else
+    call_box(SWAP ? &a.a : &a.b, piece * PIECE_ELEMENTS, SWAP ? target.tile.a + feed.a_rows : target.tile.b + feed.b_rows,
              SWAP ? feed.a_policy : feed.b_policy);
 #endif
+  }
 }
 
 // A dependent launch fills the whole ring with the weight while the kernel before still runs; x follows when it may.
-static __device__ inline int load_early(const Arguments& a, const Layout& at, const Feed& feed, const Part& part, const Tile& tile) {
+static __device__ inline int load_early(const Arguments& a, const Layout& at, const Feed& feed, const Part& part, const Target& target) {
   const int steps = part.end - part.begin;
   const int early = steps < a.stages ? steps : a.stages;
 #pragma unroll 1
@@ -194,35 +277,35 @@ static __device__ inline int load_early(const Arguments& a, const Layout& at, co
 #pragma unroll
     for (int i = 0; i < PIECES; ++i) {
       if (SWAP) {
-        load_a(a, at, feed, tile, part.begin + stage, stage, i);
+        load_a(a, at, feed, target, part.begin + stage, stage, i);
       } else {
-        load_b(a, at, feed, tile, part.begin + stage, stage, i);
+        load_b(a, at, feed, target, part.begin + stage, stage, i);
       }
     }
   }
-  call_weight(a, feed, tile, part.begin + early, part.end);
+  call_weight(a, feed, target, part.begin + early, part.end);
   wait_for_predecessor();
 #pragma unroll 1
   for (int stage = 0; stage < early; ++stage) {
 #pragma unroll
     for (int i = 0; i < PIECES; ++i) {
       if (SWAP) {
-        load_b(a, at, feed, tile, part.begin + stage, stage, i);
+        load_b(a, at, feed, target, part.begin + stage, stage, i);
       } else {
-        load_a(a, at, feed, tile, part.begin + stage, stage, i);
+        load_a(a, at, feed, target, part.begin + stage, stage, i);
       }
     }
   }
   return early;
 }
 
-// `tile`: the block's first.
-static __device__ inline void produce(const Arguments& a, const Layout& at, const Part& part, const Feed& feed, Tile tile) {
+// `target`: the block's first.
+static __device__ inline void produce(const Arguments& a, const Layout& at, const Part& part, const Feed& feed, Target target) {
   int early = 0;
   if (a.dependent) {
-    early = load_early(a, at, feed, part, tile);
+    early = load_early(a, at, feed, part, target);
   } else {
-    call_weight(a, feed, tile, part.begin, part.end);
+    call_weight(a, feed, target, part.begin, part.end);
     wait_for_predecessor();
   }
   int stage = early == a.stages ? 0 : early;
@@ -235,8 +318,8 @@ static __device__ inline void produce(const Arguments& a, const Layout& at, cons
       barrier_expect(at.full + 8u * (unsigned)stage, STAGE_BYTES);
 #pragma unroll
       for (int i = 0; i < PIECES; ++i) {
-        load_a(a, at, feed, tile, step, stage, i);
-        load_b(a, at, feed, tile, step, stage, i);
+        load_a(a, at, feed, target, step, stage, i);
+        load_b(a, at, feed, target, step, stage, i);
       }
       if (++stage == a.stages) {
         stage = 0;
@@ -245,6 +328,6 @@ static __device__ inline void produce(const Arguments& a, const Layout& at, cons
     }
     begin = part.begin;
     index += part.units;
-    if (index < a.tiles) tile = tile_at(a, index, part.ra, part.rb);
+    if (index < a.tiles) target = target_at(a, feed, tile_at(a, index, part.ra, part.rb));
   }
 }

@@ -313,7 +313,11 @@ double predicted_wgmma(const Problem& problem, const WgmmaPlan& plan, const gpu:
   const double area = real(plan.a_rows) * width;
   const double stored = (0.36 + area / 15.5e3) * (plan.turns || resident > 1 ? 1 : waves);
   const double exchanged = 2.6 + area * 4 / 20.7e3;
-  return 0.1 + std::max(looped, memory) + (plan.split > 1 ? exchanged : stored) +
+  // Blocks that share rows of x wait for the slowest of them. Of a packed weight's tiles, parts come in runs
+  // that end at different times.
+  const std::int64_t weight_rows = plan.swapped ? plan.a_rows / plan.cb : plan.b_rows / plan.ca;
+  const bool uneven = problem.bpreshuffle && weight_rows < 64 && (plan.swapped ? plan.ca : plan.cb) > 1;
+  return 0.1 + std::max(looped, memory) * (uneven ? 1.2 : 1) + (plan.split > 1 ? exchanged : stored) +
          (plan.ca * plan.cb > 1 ? 1.0 : 0);
 }
 
