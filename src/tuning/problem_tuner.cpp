@@ -220,7 +220,8 @@ TunedEntry make_entry(const DeviceInfo& device, const Problem& problem, const Se
 
 void set_dependent(const Settled& dependent, TunedEntry& entry) {
   entry.pdl_kernel_name = dependent.winner->candidate.kernel_name();
-  entry.pdl_us = round4(dependent.microseconds);
+  const bool met = dependent.speedup && dependent.default_kernel == entry.kernel_name;
+  entry.pdl_us = round4(met ? entry.us / *dependent.speedup : dependent.microseconds);
 }
 
 }  // namespace gemmtune

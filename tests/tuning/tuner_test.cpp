@@ -379,6 +379,24 @@ TEST_F(TunerOfDependentLaunches, HaveColumnsOfTheirOwn) {
   EXPECT_NEAR(entry->pdl_us.value_or(0), 40, 0.4);
 }
 
+TEST_F(TunerOfDependentLaunches, HaveTheRowsTimeByTheRatioOfTheirRounds) {
+  request_.pdl = true;
+  times_["stream_r1_pdl1"] = 48;
+  // The clock falls between the two contests: the dependent launch alone would be slower than the row's
+  // kernel was.
+  const auto steady = evaluator_.time;
+  evaluator_.time = [this, steady](const Problem& problem, const Candidate& candidate) {
+    const auto& calls = evaluator_.finals_calls;
+    const bool later = !calls.empty() && std::ranges::count(calls.back(), "stream_r1_pdl1") > 0;
+    return steady(problem, candidate) * (later ? 1.25 : 1);
+  };
+  ask({problem_of(8)});
+  const auto entry = run().problems[0].entry;
+  EXPECT_NEAR(entry->us, 50, 0.5);
+  EXPECT_EQ(entry->pdl_kernel_name, "stream_r1_pdl1");
+  EXPECT_NEAR(entry->pdl_us.value_or(0), 48, 0.5);
+}
+
 TEST_F(TunerOfDependentLaunches, StandOnlyWhereTheyBeatThePlainWinner) {
   request_.pdl = true;
   times_["stream_r1_pdl1"] = 50;
