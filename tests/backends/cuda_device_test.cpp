@@ -359,24 +359,28 @@ TEST_F(CudaDevice, EveryWayThroughMmaIsRight) {
   expect_ways_right(*family, mma_ways, sizes, 1);
 }
 
-// Under compute-sanitizer a kernel takes hundreds of times as long: every way through every family of ours
-// once, on one small shape.
-TEST_F(CudaDevice, ASampleForSanitizersIsRight) {
+/// Under compute-sanitizer a kernel takes hundreds of times as long: every way through a family of ours once,
+/// on one small shape, with the plain and the packed weight.
+class SanitizerSample : public OnGpu, public testing::WithParamInterface<const char*> {};
+
+TEST_P(SanitizerSample, IsRight) {
+  const std::string_view name = GetParam();
+  const KernelFamily* family = gpu()->find_family(name);
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family(name).message();
   const Problem plain = dense(33, 264, 640, DataType::bf16, DataType::bf16, false);
   for (const Problem& problem : {plain, packed(plain)}) {
-    for (const char* name : {"skinny", "wgmma", "mma", "simt"}) {
-      const KernelFamily* family = gpu()->find_family(name);
-      if (family == nullptr || !family->accepts(problem).ok()) continue;
-      const std::string_view of = name;
-      expect_right(*family, problem,
-                   of == "wgmma"    ? wgmma_configs(*family, problem)
-                   : of == "skinny" ? named_configs(*family, problem, skinny_ways)
-                   : of == "mma"    ? named_configs(*family, problem, mma_ways)
-                                    : some_configs(*family, problem, 12));
-      ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
-    }
+    if (!family->accepts(problem).ok()) continue;
+    const std::vector<Config> configs = name == "wgmma"    ? wgmma_configs(*family, problem)
+                                        : name == "skinny" ? named_configs(*family, problem, skinny_ways)
+                                        : name == "mma"    ? named_configs(*family, problem, mma_ways)
+                                                           : some_configs(*family, problem, 12);
+    expect_right(*family, problem, configs);
+    ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(, SanitizerSample, testing::Values("skinny", "wgmma", "mma", "simt"),
+                         [](const auto& one) { return std::string(one.param); });
 
 /// y = x · wᵀ by kernels that each read what the one in front of them has written.
 class DependentChain {

