@@ -27,6 +27,11 @@ struct Arguments {
 Status shuffle(Runtime& runtime, const Tile64& shape, void* rows, void* tiles, bool back) {
   const std::int64_t units = shape.bytes() / Tile64::unit_bytes;
   if (units == 0) return {};
+  // On the device a wrong address would end every use of it.
+  if (rows == nullptr || tiles == nullptr) return Status::invalid("a weight at a null pointer");
+  if (reinterpret_cast<std::uintptr_t>(tiles) % Tile64::unit_bytes != 0)
+    return Status::invalid("a packed weight at {}: not at a multiple of {} bytes", fmt::ptr(tiles),
+                           Tile64::unit_bytes);
   const auto program = runtime.load(shuffle_source(back));
   if (!program.ok()) return Status::unsupported("{}", program.message());
   Arguments values{rows, tiles, shape.n, shape.row_bytes(), shape.pieces(), units};

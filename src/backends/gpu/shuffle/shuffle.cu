@@ -18,7 +18,6 @@ static __device__ inline void copy_unit(unsigned char* to, const unsigned char* 
   if (whole) {
     *(uint4*)to = *(const uint4*)from;
   } else {
-#pragma unroll 1
     for (int i = 0; i < bytes; ++i) to[i] = from[i];
   }
 }
