@@ -2,11 +2,12 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
+
 namespace gemmtune {
 
 std::int64_t waves(std::int64_t tiles, std::int64_t at_once) {
-  const std::int64_t units = std::max<std::int64_t>(at_once, 1);
-  return (std::max<std::int64_t>(tiles, 1) + units - 1) / units;
+  return ceil_div(std::max<std::int64_t>(tiles, 1), std::max<std::int64_t>(at_once, 1));
 }
 
 double predicted_microseconds(const KernelWork& work, const MachineRates& machine) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/rounding.h"
+
 namespace gemmtune {
 namespace {
 
@@ -22,16 +24,12 @@ Operation preshuffled(Operation operation) {
   return operation;
 }
 
-std::int64_t padded(std::int64_t size, std::int64_t multiple) {
-  return (size + multiple - 1) / multiple * multiple;
-}
-
 Problem expert_problem(const ModelLayer& layer, const std::optional<WeightFormat>& format) {
   Problem problem = default_problem(Operation::fused_moe);
   problem.moe = *layer.moe;
   problem.moe.quant_type = format ? format->expert_quant : QuantType::none;
-  problem.n = padded(layer.n, format ? format->expert_multiple : 1);
-  problem.k = padded(layer.k, format ? format->expert_multiple : 1);
+  problem.n = round_up(layer.n, format ? format->expert_multiple : 1);
+  problem.k = round_up(layer.k, format ? format->expert_multiple : 1);
   return problem;
 }
 

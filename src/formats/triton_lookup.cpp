@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/rounding.h"
 #include "base/text.h"
 
 namespace gemmtune {
@@ -153,8 +154,6 @@ std::vector<Place> places(const std::string& root, const TritonQuery& query) {
           legacy_place(root + "/gemm", query)};
 }
 
-std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
-
 Status check_size(std::string_view name, std::int64_t value) {
   if (value >= 1 && value <= max_size) return {};
   return Status::invalid("{} = {}, expected a whole number from 1 to {}", name, value, max_size);
@@ -232,10 +231,10 @@ Result<SplitK> apply_split_k(const TritonConfig& config, std::int64_t k) {
   GEMMTUNE_RETURN_IF_ERROR(check_size("BLOCK_SIZE_K", split.block_size_k));
   GEMMTUNE_RETURN_IF_ERROR(check_size("K", k));
 
-  split.splitk_block_size = divide_up(k, split.num_ksplit);
+  split.splitk_block_size = ceil_div(k, split.num_ksplit);
   while (split.num_ksplit > 1 && split.block_size_k > split.splitk_block_size) {
     split.num_ksplit /= 2;
-    split.splitk_block_size = divide_up(k, split.num_ksplit);
+    split.splitk_block_size = ceil_div(k, split.num_ksplit);
   }
   if (split.block_size_k > split.splitk_block_size) {
     split.block_size_k = next_power_of_2(split.splitk_block_size);
@@ -243,8 +242,8 @@ Result<SplitK> apply_split_k(const TritonConfig& config, std::int64_t k) {
   }
   split.block_size_k = std::max(split.block_size_k, smallest_block);
   if (split.num_ksplit > 1 && split.splitk_block_size % split.block_size_k != 0) {
-    split.splitk_block_size = divide_up(split.splitk_block_size, split.block_size_k) * split.block_size_k;
-    split.num_ksplit = divide_up(k, split.splitk_block_size);
+    split.splitk_block_size = round_up(split.splitk_block_size, split.block_size_k);
+    split.num_ksplit = ceil_div(k, split.splitk_block_size);
   }
   return split;
 }

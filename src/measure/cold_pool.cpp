@@ -21,7 +21,7 @@ PoolShape pool_shape(std::size_t tensor_bytes, std::size_t target_bytes, std::si
   shape.stride_bytes = tensor_bytes < page_bytes ? std::max(line_bytes, round_up(tensor_bytes, line_bytes))
                                                  : round_up(tensor_bytes, page_bytes) + page_bytes;
   const std::size_t footprint = std::max(line_bytes, round_up(tensor_bytes, line_bytes));
-  shape.wanted_copies = std::max<std::size_t>(1, (target_bytes + footprint - 1) / footprint);
+  shape.wanted_copies = std::max<std::size_t>(1, ceil_div(target_bytes, footprint));
   const std::size_t affordable = std::max<std::size_t>(1, limit_bytes / shape.stride_bytes);
   shape.copies = std::min({shape.wanted_copies, affordable, most_pool_copies});
   return shape;

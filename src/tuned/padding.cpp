@@ -1,5 +1,6 @@
 #include <array>
 
+#include "base/rounding.h"
 #include "tuned/table.h"
 
 namespace gemmtune {
@@ -12,7 +13,7 @@ std::string_view to_string(Match match) {
 std::int64_t padded_m(std::int64_t m, std::int64_t n, int level) {
   if (level == 0) {
     const std::int64_t step = m <= 256 ? 16 : m <= 1024 ? 32 : m <= 4096 ? 64 : 128;
-    return (m + step - 1) / step * step;
+    return round_up(m, step);
   }
   if (m > 8192 && n > 4096) return 8192;
   std::int64_t power = 1;

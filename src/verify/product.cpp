@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/rounding.h"
+
 // Blocked so that operands are widened to float64 once for each block and stay in the nearest caches: columns
 // of w are packed eight and eight, interleaved over k. Products of two 24-bit numbers are exact in float64
 // and sums over k of them lose less than K · 2⁻⁵³. The magnitudes are bounds and are summed in float32.
@@ -74,7 +76,7 @@ void multiply_tile(const Element* x, const Element* w, std::int64_t depth, Eleme
 void pack_w(const ProductSource& source, std::span<const std::int64_t> columns, std::int64_t k0,
             std::int64_t depth, Scratch& scratch) {
   const auto count = static_cast<std::int64_t>(columns.size());
-  const std::int64_t padded = (count + tile_columns - 1) / tile_columns * tile_columns;
+  const std::int64_t padded = round_up(count, tile_columns);
   for (std::int64_t j = 0; j < padded; ++j) {
     double* wide = scratch.w.data() + j / tile_columns * tile_columns * k_block + j % tile_columns;
     float* absolute = scratch.w_abs.data() + j / tile_columns * tile_columns * k_block + j % tile_columns;

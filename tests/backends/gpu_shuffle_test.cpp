@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/gpu/shuffle/shuffle.h"
+#include "support/nvrtc.h"
 
 namespace {
 
@@ -80,24 +81,8 @@ TEST(GpuShuffle, ThreadsDoWhatTheHostDoes) {
   expect_same_as_host({.n = 200, .k = 1032, .element_bytes = 2}, 0);
 }
 
-/// A device that launches nothing.
-class NoDevice final : public gpu::Runtime {
- public:
-  const gpu::Limits& limits() const override { return limits_; }
-  const std::string& architecture() const override { return architecture_; }
-  Result<std::shared_ptr<gpu::Program>> load(const gpu::Source& source) override {
-    loaded = source.name;
-    return Status::unsupported("no compiler");
-  }
-  std::string loaded;
-
- private:
-  gpu::Limits limits_;
-  std::string architecture_ = "sm_90a";
-};
-
 TEST(GpuShuffle, WrongPointersAreRefusedBeforeTheyFault) {
-  NoDevice device;
+  NoCompiler device;
   const Tile64 shape{.n = 64, .k = 64, .element_bytes = 2};
   alignas(16) unsigned char memory[32] = {};
   EXPECT_THAT(gpu::pack_tile64(device, shape, nullptr, memory).message(), HasSubstr("null pointer"));
@@ -105,7 +90,7 @@ TEST(GpuShuffle, WrongPointersAreRefusedBeforeTheyFault) {
   const Status odd = gpu::pack_tile64(device, shape, memory, memory + 8);
   EXPECT_EQ(odd.code(), StatusCode::invalid_argument);
   EXPECT_THAT(odd.message(), HasSubstr("not at a multiple of 16 bytes"));
-  EXPECT_EQ(device.loaded, "");
+  EXPECT_EQ(device.last().name, "");
   EXPECT_TRUE(gpu::pack_tile64(device, {.n = 0, .k = 64, .element_bytes = 2}, nullptr, nullptr).ok());
   const Status none = gpu::pack_tile64(device, shape, memory + 1, memory);
   EXPECT_EQ(none.code(), StatusCode::unsupported);

@@ -24,23 +24,6 @@ Config config_of(const std::string& settings) {
   return candidate->config;
 }
 
-/// A family that compiles nothing.
-class NoCompiler final : public gpu::Runtime {
- public:
-  const gpu::Limits& limits() const override { return limits_; }
-  const std::string& architecture() const override { return architecture_; }
-  Result<std::shared_ptr<gpu::Program>> load(const gpu::Source& source) override {
-    source_ = source;
-    return Status::unsupported("no compiler");
-  }
-  const gpu::Source& last() const { return source_; }
-
- private:
-  gpu::Limits limits_ = limits_of("sm_90a");
-  std::string architecture_ = "sm_90a";
-  gpu::Source source_;
-};
-
 const gpu::Limits h200 = limits_of("sm_90a");
 
 TEST(WgmmaPlan, TilesAndStagesOfALargeProblem) {

@@ -81,6 +81,23 @@ inline gpu::Limits limits_of(const std::string& architecture) {
   return limits;
 }
 
+/// An H200 that compiles nothing; remembers what was asked for last.
+class NoCompiler final : public gpu::Runtime {
+ public:
+  const gpu::Limits& limits() const override { return limits_; }
+  const std::string& architecture() const override { return architecture_; }
+  Result<std::shared_ptr<gpu::Program>> load(const gpu::Source& source) override {
+    source_ = source;
+    return Status::unsupported("no compiler");
+  }
+  const gpu::Source& last() const { return source_; }
+
+ private:
+  gpu::Limits limits_ = limits_of("sm_90a");
+  std::string architecture_ = "sm_90a";
+  gpu::Source source_;
+};
+
 }  // namespace gemmtune
 
 // Declares `name`, NVRTC as a compiler; skips the test visibly where there is none, or fails it where

@@ -174,7 +174,6 @@ Status CudaDevice::shuffle_weight(const Problem& problem, WeightLayout layout, c
   const auto bytes = packed_bytes(problem, layout);
   if (!bytes.ok()) return bytes.status();
   if (layout == WeightLayout::plain) return copy_within(packed, plain, *bytes);
-  runtime_->enter();
   GEMMTUNE_RETURN_IF_ERROR(watched(gpu::pack_tile64(*runtime_, gpu::tiles_of(problem), plain, packed)));
   return synchronize();
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/gpu/kernels/element_code.h"
+#include "base/rounding.h"
 
 namespace gemmtune::gpu {
 
@@ -78,8 +79,8 @@ class GpuOutputChecker final : public OutputChecker {
                               problem_.n,       problem_.k,      operands.ldx};
     LaunchShape shape;
     shape.threads = threads;
-    shape.grid[0] = static_cast<unsigned>((problem_.n + tile - 1) / tile);
-    shape.grid[1] = static_cast<unsigned>(std::min((problem_.m + tile - 1) / tile, most_grid_rows));
+    shape.grid[0] = static_cast<unsigned>(ceil_div(problem_.n, tile));
+    shape.grid[1] = static_cast<unsigned>(std::min(ceil_div(problem_.m, tile), most_grid_rows));
     return run(0, shape, &values);
   }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/rounding.h"
+
 namespace gemmtune::gpu {
 
 std::string_view draw_text();  // draw.cu
@@ -38,8 +40,8 @@ Status draw_elements(Device& device, Runtime& runtime, void* to, const Drawn& dr
   void* arguments[] = {&values};
   LaunchShape shape;
   shape.threads = threads;
-  shape.grid[0] = static_cast<unsigned>(
-      std::min((drawn.count + threads * elements_a_thread - 1) / (threads * elements_a_thread), most_blocks));
+  shape.grid[0] =
+      static_cast<unsigned>(std::min(ceil_div(drawn.count, threads * elements_a_thread), most_blocks));
   GEMMTUNE_RETURN_IF_ERROR((*program)->launch(shape, arguments, {}));
   return device.synchronize();
 }

@@ -10,8 +10,8 @@ namespace gemmtune::gpu {
 Source shuffle_source(bool back);
 
 /// pack_tile64 and unpack_tile64 with pointers of the device: enqueue on its first stream and do not wait.
-/// `invalid` where a
-/// pointer is null or `packed` not at a multiple of 16 bytes, `unsupported` where there is no compiler.
+/// `invalid` where a pointer is null or `packed` not at a multiple of 16 bytes, `unsupported` where there is
+/// no compiler.
 Status pack_tile64(Runtime& runtime, const Tile64& shape, const void* plain, void* packed);
 Status unpack_tile64(Runtime& runtime, const Tile64& shape, const void* packed, void* plain);
 

@@ -10,6 +10,7 @@
 #include "backends/gpu/compiled_family.h"
 #include "backends/gpu/kernels/element_code.h"
 #include "base/hash.h"
+#include "base/rounding.h"
 
 namespace gemmtune::cuda {
 namespace {
@@ -76,10 +77,10 @@ class WgmmaKernel final : public Kernel {
         plan_(plan),
         element_bytes_(bits(problem.x_type) / 8),
         output_bytes_(bits(problem.y_type) / 8),
-        x_map_(driver, {nullptr, element_bytes_, problem.m, problem.k, problem.k * element_bytes_,
-                        plan.swapped ? plan.b_rows / plan.ca : plan.a_rows / plan.cb}),
+        x_map_(driver,
+               {nullptr, element_bytes_, problem.m, problem.k, problem.k * element_bytes_, plan.x_rows()}),
         w_map_(driver, {nullptr, element_bytes_, problem.n, problem.k, problem.k * element_bytes_,
-                        plan.swapped ? plan.a_rows / plan.cb : plan.b_rows / plan.ca}),
+                        plan.weight_rows()}),
         y_lines_(driver, {nullptr, output_bytes_, problem.m, problem.n, problem.n * output_bytes_,
                           plan.stored_rows()}),
         y_rest_(driver, {nullptr, output_bytes_, problem.m, problem.n, problem.n * output_bytes_,
@@ -125,8 +126,7 @@ class WgmmaKernel final : public Kernel {
     values.ca_bits = std::countr_zero(static_cast<unsigned>(plan_.ca));
     values.cb_bits = std::countr_zero(static_cast<unsigned>(plan_.cb));
     values.arrivals = narrow(plan_.arrivals());
-    values.called = narrow(called_bytes * (plan_.swapped ? plan_.cb : plan_.ca) /
-                           (plan_.pieces * (plan_.swapped ? plan_.a_rows : plan_.b_rows) * 128));
+    values.called = narrow(called_bytes / (plan_.pieces * plan_.weight_rows() * 128));
     values.tiles = narrow(plan_.tiles());
     values.whole_bands = narrow(plan_.tiles_a / plan_.band);
     values.band_tiles = band_tiles_;
@@ -141,7 +141,7 @@ class WgmmaKernel final : public Kernel {
   /// Whether the copy engine can write y; then with its maps.
   bool lead_out(const Operands& o, Arguments& values) const {
     const std::int64_t row_bytes =
-        problem_.m == 1 ? (problem_.n * output_bytes_ + 15) / 16 * 16 : o.ldy * output_bytes_;
+        problem_.m == 1 ? round_up(problem_.n * output_bytes_, 16) : o.ldy * output_bytes_;
     if (plan_.split > 1 || reinterpret_cast<std::uintptr_t>(o.y) % 16 != 0 || row_bytes % 16 != 0)
       return false;
     return y_lines_.at(o.y, row_bytes, values.y_lines).ok() &&

@@ -182,26 +182,7 @@ static __device__ inline Runs runs_of(const Arguments& a, int row, int rows) {
   }
   return runs;
 }
-#endif
 
-// The tile that is loaded.
-struct Target {
-  Tile tile;
-#if PACKED
-  Runs runs;
-#endif
-};
-
-static __device__ inline Target target_at(const Arguments& a, const Feed& feed, const Tile& tile) {
-  Target target;
-  target.tile = tile;
-#if PACKED
-  target.runs = runs_of(a, SWAP ? tile.a + feed.a_rows : tile.b + feed.b_rows, SWAP ? A_ROWS >> CB_BITS : B_ROWS >> CA_BITS);
-#endif
-  return target;
-}
-
-#if PACKED
 static __device__ inline const unsigned char* run_at(const Arguments& a, const Runs& runs, int r, int piece) {
   return a.packed.data + (unsigned long long)(runs.from[r] + (unsigned)piece * 64u) * PIECE_BYTES;
 }
@@ -220,6 +201,23 @@ static __device__ inline void load_runs(const Arguments& a, const Runs& runs, un
   }
 }
 #endif
+
+// The tile that is loaded.
+struct Target {
+  Tile tile;
+#if PACKED
+  Runs runs;
+#endif
+};
+
+static __device__ inline Target target_at(const Arguments& a, const Feed& feed, const Tile& tile) {
+  Target target;
+  target.tile = tile;
+#if PACKED
+  target.runs = runs_of(a, SWAP ? tile.a + feed.a_rows : tile.b + feed.b_rows, SWAP ? A_ROWS >> CB_BITS : B_ROWS >> CA_BITS);
+#endif
+  return target;
+}
 
 static __device__ inline void load_a(const Arguments& a, const Layout& at, const Feed& feed, const Target& target, int step, int stage, int i) {
   const unsigned to = at.ring + (unsigned)stage * STAGE_BYTES + (unsigned)(i * A_PIECE + feed.a_rows * PIECE_BYTES);

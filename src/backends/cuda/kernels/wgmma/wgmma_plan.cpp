@@ -69,7 +69,7 @@ void lay_out(WgmmaPlan& plan, std::int64_t ring_bytes, std::int64_t output_bytes
   plan.stages = std::min(std::max<std::int64_t>(ring, 0) / plan.stage_bytes, most_stages);
   // A block with one tile alone fills no more stages than the tile has steps.
   if (plan.split > 1) plan.stages = std::min(plan.stages, ceil_div(plan.steps, plan.split));
-  plan.memory_bytes = plan.split > 1 ? std::max(plan.stages * plan.stage_bytes, (scratch + 15) / 16 * 16)
+  plan.memory_bytes = plan.split > 1 ? std::max(plan.stages * plan.stage_bytes, round_up(scratch, 16))
                                      : plan.stages * plan.stage_bytes + scratch;
   plan.shared_bytes = plan.memory_bytes + shared_reserve;
 }
@@ -315,8 +315,8 @@ double predicted_wgmma(const Problem& problem, const WgmmaPlan& plan, const gpu:
   const double exchanged = 2.6 + area * 4 / 20.7e3;
   // Blocks that share rows of x wait for the slowest of them. Of a packed weight's tiles, parts come in runs
   // that end at different times.
-  const std::int64_t weight_rows = plan.swapped ? plan.a_rows / plan.cb : plan.b_rows / plan.ca;
-  const bool uneven = problem.bpreshuffle && weight_rows < 64 && (plan.swapped ? plan.ca : plan.cb) > 1;
+  const bool uneven =
+      problem.bpreshuffle && plan.weight_rows() < 64 && (plan.swapped ? plan.ca : plan.cb) > 1;
   return 0.1 + std::max(looped, memory) * (uneven ? 1.2 : 1) + (plan.split > 1 ? exchanged : stored) +
          (plan.ca * plan.cb > 1 ? 1.0 : 0);
 }

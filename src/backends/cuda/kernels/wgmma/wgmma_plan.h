@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/gpu/runtime.h"
+#include "base/rounding.h"
 #include "candidates/space.h"
 #include "problem/problem.h"
 
@@ -39,6 +40,9 @@ struct WgmmaPlan {
   bool lone = false;          // a block has one tile alone, and its results leave from the ring
 
   std::int64_t cluster() const { return ca * cb * split; }
+  /// Rows of x and of the weight that a block loads of a tile; blocks that share load a part each.
+  std::int64_t x_rows() const { return swapped ? b_rows / ca : a_rows / cb; }
+  std::int64_t weight_rows() const { return swapped ? a_rows / cb : b_rows / ca; }
   std::int64_t tiles() const { return tiles_a * tiles_b; }
   std::int64_t threads() const { return 128 * warpgroups + 32; }
   /// How many say of a stage that they have read it: warps, or for each block that writes into it a thread of
@@ -54,7 +58,7 @@ struct WgmmaPlan {
   /// Boxes in which a warp's (swapped: a warpgroup's) results of a tile leave. y's elements have `bytes`.
   std::int64_t buffers(std::int64_t bytes) const {
     const std::int64_t wide = swapped ? stored_rows() : 128 / bytes;
-    return (turns ? a_rows : a_rows / warpgroups) / 64 * ((b_rows + wide - 1) / wide);
+    return (turns ? a_rows : a_rows / warpgroups) / 64 * ceil_div(b_rows, wide);
   }
   /// Sums that a thread holds.
   std::int64_t accumulators() const { return (turns ? a_rows : a_rows / warpgroups) / 64 * b_rows / 2; }

@@ -6,6 +6,7 @@
 #include "backends/gpu/compiled_family.h"
 #include "backends/gpu/kernels/element_code.h"
 #include "base/hash.h"
+#include "base/rounding.h"
 
 namespace gemmtune::gpu {
 namespace {
@@ -35,8 +36,8 @@ class SimtKernel final : public Kernel {
         pieces_(tiles_of(problem).pieces()),
         layout_(weight_layout_of(problem)) {
     shape_.threads = 256;
-    shape_.grid[0] = static_cast<unsigned>((n_ + tile_n - 1) / tile_n);
-    shape_.grid[1] = static_cast<unsigned>(std::min((m_ + tile_m - 1) / tile_m, most_grid_rows));
+    shape_.grid[0] = static_cast<unsigned>(ceil_div(n_, tile_n));
+    shape_.grid[1] = static_cast<unsigned>(std::min(ceil_div(m_, tile_m), most_grid_rows));
   }
   std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return layout_; }
