@@ -33,6 +33,7 @@ struct DeviceInfo {
   std::string model;    // "AMD EPYC …"
   std::string gfx;      // the tables' architecture: x86-avx2, sm_90, gfx942
   int cu_num = 0;       // compute units: cores in the set, multiprocessors
+  std::string bus_id;   // where a GPU is plugged in, "0000:19:00.0"; empty: partitions of the machine's CPUs
   std::vector<Library> libraries;
 };
 

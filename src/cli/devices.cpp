@@ -25,6 +25,7 @@ Examples:
 
 Json device_json(const DeviceInfo& info) {
   Json json = {{"name", info.name}, {"model", info.model}, {"gfx", info.gfx}, {"cu_num", info.cu_num}};
+  if (!info.bus_id.empty()) json["bus_id"] = info.bus_id;
   json["libraries"] = Json::array();
   for (const Library& library : info.libraries) {
     json["libraries"].push_back(

@@ -69,12 +69,14 @@ std::vector<std::unique_ptr<Evaluator>> make_evaluators(const TuneOptions& optio
   const std::size_t free_bytes = free_host_memory_bytes();
   for (const auto& device : devices) {
     InProcessOptions evaluation = in_process_options(*device, request.policy, request.largest_err_ratio);
-    evaluation.timing_lock = timing_lock_path(environment.runtime_folder);
+    evaluation.timing_lock = timing_lock_path(environment.runtime_folder, device->info());
     if (options.in_process) {
       evaluators.push_back(std::make_unique<InProcessEvaluator>(*device, evaluation));
       continue;
     }
-    if (devices.size() > 1) evaluation.policy.pool_limit_bytes = free_bytes / 4 / devices.size();
+    const bool has_own_memory = !device->info().bus_id.empty();
+    if (devices.size() > 1 && !has_own_memory)
+      evaluation.policy.pool_limit_bytes = free_bytes / 4 / devices.size();
     WorkerOptions worker;
     worker.launch = {"/proc/self/exe", {"worker"}};
     worker.backend = device->info().backend;

@@ -3,10 +3,14 @@
 
 #include <string>
 
+#include "backends/backend.h"
+
 namespace gemmtune {
 
-/// In `runtime_folder` (Environment::runtime_folder), which is made where missing: of this user, in a folder
-/// that nobody else can write. Empty where there is no such folder.
-std::string timing_lock_path(const std::string& runtime_folder);
+/// Of the device: each GPU has one, whichever process opened it and under whichever number; the partitions of
+/// the machine's CPUs, which share its memory, have one together. In `runtime_folder`
+/// (Environment::runtime_folder), which is made where missing: of this user, in a folder that nobody else can
+/// write. Empty where there is no such folder.
+std::string timing_lock_path(const std::string& runtime_folder, const DeviceInfo& device);
 
 }  // namespace gemmtune

@@ -14,7 +14,6 @@
 
 #include "base/environment.h"
 #include "base/text.h"
-#include "measure/timing_lock.h"
 #include "tuning/c_api_error.h"
 #include "tuning/online_tuner.h"
 
@@ -126,7 +125,7 @@ OnlineTunerOptions tuner_options(const gemmtune_online_options& given, const Env
                                 : environment.online_budget_milliseconds.value_or(0);
   options.settings.budget_seconds =
       milliseconds > 0 ? static_cast<double>(milliseconds) / 1e3 : default_budget_seconds;
-  options.settings.timing_lock = timing_lock_path(environment.runtime_folder);
+  options.settings.runtime_folder = environment.runtime_folder;
   return options;
 }
 

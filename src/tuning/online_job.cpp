@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "formats/hipblaslt_csv.h"
 #include "formats/tuned_csv.h"
+#include "measure/timing_lock.h"
 #include "tuned/key.h"
 #include "tuning/journal_texts.h"
 #include "tuning/known_rows.h"
@@ -133,7 +134,8 @@ OnlineEvaluation evaluation_of(const Device& device, const OnlineProblem& asked,
   evaluation.in_process.policy = settings.policy;
   evaluation.in_process.largest_err_ratio = settings.largest_err_ratio;
   evaluation.in_process.reference_threads = checking_threads(device);
-  evaluation.in_process.timing_lock = settings.timing_lock;
+  if (!settings.runtime_folder.empty())
+    evaluation.in_process.timing_lock = timing_lock_path(settings.runtime_folder, device.info());
   evaluation.device_text = journal_device_text(device.info());
   evaluation.policy_text = journal_policy_text(settings.policy, settings.largest_err_ratio);
   evaluation.trusted.insert(asked.fallback);

@@ -27,7 +27,7 @@ struct OnlineSettings {
   bool hipblaslt_table = false;  // the file is AITER's hip_online_tuning_res.csv
   Policy policy = online_policy();
   double largest_err_ratio = 0.05;
-  std::string timing_lock;              // as InProcessOptions
+  std::string runtime_folder;           // for the lock that a GPU or the CPUs are timed under; empty: none
   SecondsClock clock = steady_seconds;  // of the budget
 
   /// The policy of offline tuning, so that rows and failures of both mean the same, with fewer finalists and

@@ -29,6 +29,7 @@ TEST_F(CudaDevice, SaysWhatItIs) {
   EXPECT_EQ(info.name, "cuda:0");
   EXPECT_TRUE(info.gfx.starts_with("sm_")) << info.gfx;
   EXPECT_GT(info.cu_num, 0);
+  EXPECT_THAT(info.bus_id, testing::MatchesRegex("[0-9a-fA-F]+:[0-9a-fA-F]+:[0-9a-fA-F]+[.][0-9]"));
   EXPECT_GT(gpu()->free_memory_bytes(), std::size_t{1} << 28);
   EXPECT_GT(gpu()->last_level_cache_bytes(), std::size_t{1} << 20);
   EXPECT_TRUE(gpu()->health().ok());

@@ -52,6 +52,9 @@ Result<DeviceInfo> describe_device(int ordinal, const std::string& library_folde
   info.name = fmt::format("cuda:{}", ordinal);
   info.model = name.data();
   info.gfx = fmt::format("sm_{}{}", major, minor);
+  std::array<char, 32> bus{};
+  if (f.device_bus_id(bus.data(), static_cast<int>(bus.size()), device) == api::success)
+    info.bus_id = bus.data();
   info.libraries = {opened.description, nvrtc(library_folder).description,
                     cublas_lt(library_folder).description, nvml().description};
   return info;
@@ -91,14 +94,8 @@ Status CudaDevice::watched(Status status) {
 std::map<std::string, double> CudaDevice::observe() {
   const auto& opened = nvml();
   std::map<std::string, double> seen;
-  std::array<char, 32> bus{};
   api::NvmlDevice device = nullptr;
-  if (!opened.ok() ||
-      runtime_->driver().device_bus_id(bus.data(), static_cast<int>(bus.size()), runtime_->ordinal()) !=
-          api::success ||
-      opened.functions.by_bus_id(bus.data(), &device) != 0) {
-    return seen;
-  }
+  if (!opened.ok() || opened.functions.by_bus_id(info_.bus_id.c_str(), &device) != 0) return seen;
   unsigned value = 0;
   if (opened.functions.clock(device, api::clock_sm, &value) == 0) seen["sm_clock_mhz"] = value;
   if (opened.functions.clock(device, api::clock_memory, &value) == 0) seen["memory_clock_mhz"] = value;

@@ -125,9 +125,11 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 32) skinny(const __grid
   if (blocks > 1) cluster_arrive();
 
   if (threadIdx.x >= CONSUMERS) {
-    if (elect_one()) produce(a, at, row, begin, end);
+    if (elect_one()) fill_ring(a, at, row, begin, end);
     __syncwarp();
+    // As those that multiply do, and before anything waits for them: compute-sanitizer's racecheck holds each warp here until all have come.
     if (blocks > 1) cluster_wait();
+    if (elect_one()) refill_ring(a, at, row, begin, end);
     return;
   }
   // Nothing is read, but, in a dependent launch, the weight, and nothing written before the kernel before has ended.

@@ -77,6 +77,15 @@ static __device__ inline void load_x(const Arguments& a, const Layout& at, const
            (step * PIECES + i) * PIECE_ELEMENTS, 0, at.full + 8u * (unsigned)stage, policies.x);
 }
 
+static __device__ inline void load_stage(const Arguments& a, const Layout& at, const Policies& policies, int row, int step, int stage) {
+  barrier_expect(at.full + 8u * (unsigned)stage, STAGE_BYTES);
+#pragma unroll
+  for (int i = 0; i < PIECES; ++i) {
+    load_weight(a, at, policies, row, step, stage, i);
+    load_x(a, at, policies, step, stage, i);
+  }
+}
+
 // Calls a step's weight into the second-level cache.
 static __device__ inline void call_weight(const Arguments& a, const Policies& policies, int row, int step) {
 #if PACKED
@@ -96,47 +105,43 @@ static __device__ inline void call_ahead(const Arguments& a, const Policies& pol
   for (int step = begin; step < end; ++step) call_weight(a, policies, row, step);
 }
 
-// A dependent launch fills the whole ring with the weight while the kernel before still runs; x follows when it may.
-static __device__ inline int load_early(const Arguments& a, const Layout& at, const Policies& policies, int row, int begin, int end) {
-  const int early = end - begin < a.stages ? end - begin : a.stages;
+// The first round through the ring, whose places are all free: x right behind each piece of the weight, so that the first product
+// need not wait for the whole first burst of weights. A dependent launch loads the weight of the whole round while the kernel
+// before still runs; x follows when it may.
+static __device__ inline void fill_ring(const Arguments& a, const Layout& at, int row, int begin, int end) {
+  const Policies policies = make_policies();
+  const int first = end - begin < a.stages ? end - begin : a.stages;
+  if (!a.dependent) {
+    call_ahead(a, policies, row, begin, end);
+    wait_for_predecessor();
 #pragma unroll 1
-  for (int stage = 0; stage < early; ++stage) {
+    for (int stage = 0; stage < first; ++stage) load_stage(a, at, policies, row, begin + stage, stage);
+    return;
+  }
+#pragma unroll 1
+  for (int stage = 0; stage < first; ++stage) {
     barrier_expect(at.full + 8u * (unsigned)stage, STAGE_BYTES);
 #pragma unroll
     for (int i = 0; i < PIECES; ++i) load_weight(a, at, policies, row, begin + stage, stage, i);
   }
-  call_ahead(a, policies, row, begin + early, end);
+  call_ahead(a, policies, row, begin + first, end);
   wait_for_predecessor();
 #pragma unroll 1
-  for (int stage = 0; stage < early; ++stage) {
+  for (int stage = 0; stage < first; ++stage) {
 #pragma unroll
     for (int i = 0; i < PIECES; ++i) load_x(a, at, policies, begin + stage, stage, i);
   }
-  return early;
 }
 
-// One thread fills the ring: x right behind each piece of the weight, so that the first product need not wait for
-// the whole first burst of weights.
-static __device__ inline void produce(const Arguments& a, const Layout& at, int row, int begin, int end) {
+// The rounds behind the first: a place is filled when it was read.
+static __device__ inline void refill_ring(const Arguments& a, const Layout& at, int row, int begin, int end) {
   const Policies policies = make_policies();
-  int early = 0;
-  if (a.dependent) {
-    early = load_early(a, at, policies, row, begin, end);
-  } else {
-    call_ahead(a, policies, row, begin, end);
-    wait_for_predecessor();
-  }
-  int stage = early == a.stages ? 0 : early;
-  unsigned parity = early == a.stages ? 0 : 1;
+  int stage = 0;
+  unsigned parity = 0;
 #pragma unroll 1
-  for (int step = begin + early; step < end; ++step) {
+  for (int step = begin + a.stages; step < end; ++step) {
     barrier_wait(at.empty + 8u * (unsigned)stage, parity);
-    barrier_expect(at.full + 8u * (unsigned)stage, STAGE_BYTES);
-#pragma unroll
-    for (int i = 0; i < PIECES; ++i) {
-      load_weight(a, at, policies, row, step, stage, i);
-      load_x(a, at, policies, step, stage, i);
-    }
+    load_stage(a, at, policies, row, step, stage);
     if (++stage == a.stages) {
       stage = 0;
       parity ^= 1u;

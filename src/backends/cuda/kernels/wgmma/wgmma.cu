@@ -188,17 +188,24 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 32, 1) wgmma(const __gr
   at.empty = at.full + 8u * (unsigned)a.stages;
   at.arrived = at.empty + 8u * (unsigned)a.stages;
   const Part part = part_of(a);
-  if (threadIdx.x >= CONSUMERS) {
+  const bool loads = threadIdx.x >= CONSUMERS;
+  Feed feed;
+  Target first;
+  if (loads) {
     if (elect_one()) {
       if (!(PACKED && SWAP)) prefetch_map(&a.a);
       if (!PACKED || SWAP) prefetch_map(&a.b);
     }
     // What comes before the first load is worked out while the others make barriers.
-    const Feed feed = feed_of(a, part);
-    const Target first = target_at(a, feed, tile_at(a, part.unit, part.ra, part.rb));
+    feed = feed_of(a, part);
+    first = target_at(a, feed, tile_at(a, part.unit, part.ra, part.rb));
     asm volatile("" ::"r"(first.tile.a), "r"(first.tile.b), "r"(part.begin), "r"(part.end));
     __syncwarp();
-    begin_together();
+  } else {
+    make_barriers(a, at, part);
+  }
+  begin_together();
+  if (loads) {
     if (elect_one()) {
       produce(a, at, part, feed, first);
       if (a.whole) prefetch_map(&a.y_lines);
@@ -211,8 +218,6 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 32, 1) wgmma(const __gr
     }
     if (SPLIT > 1 || SHARED) cluster_arrive();
   } else {
-    make_barriers(a, at, part);
-    begin_together();
     consume(a, at, part);
     if (SPLIT == 1 && SHARED) {
       __syncwarp();
