@@ -65,7 +65,7 @@ void RangeProgress::show() {
                                  progress_text(moment_)));
 }
 
-void RangeProgress::candidate_done(const Trial&, std::int64_t candidates_so_far) {
+void RangeProgress::candidate_done(std::size_t, const Trial&, std::int64_t candidates_so_far) {
   candidates_ = candidates_so_far;
   if (Clock::now() - shown_at_ > std::chrono::milliseconds(100)) show();
 }

@@ -20,7 +20,7 @@ class RangeProgress final : public MRangeObserver, public TuneObserver {
   void question(const MRangeMoment& moment) override;
   void group_done(std::size_t group, std::size_t groups, const MRangeReport& report) override;
   void problem_started(std::size_t, std::size_t, const ShapeRow&) override {}
-  void candidate_done(const Trial& trial, std::int64_t candidates_so_far) override;
+  void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) override;
   void problem_done(std::size_t index, const ProblemReport& report) override;
 
  private:

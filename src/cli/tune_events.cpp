@@ -37,9 +37,9 @@ void TuneEvents::write(const std::string& line) {
   file_.reset();
 }
 
-void TuneEvents::run_started(std::span<const std::size_t> waiting) {
+void TuneEvents::run_started(std::span<const std::size_t> waiting, std::size_t evaluators) {
   write(line_of({{"event", "run_started"}, {"waiting", std::vector(waiting.begin(), waiting.end())}}));
-  inner_.run_started(waiting);
+  inner_.run_started(waiting, evaluators);
 }
 
 void TuneEvents::problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) {
@@ -50,16 +50,17 @@ void TuneEvents::problem_started(std::size_t index, std::size_t count, const Sha
   inner_.problem_started(index, count, shape);
 }
 
-void TuneEvents::candidate_done(const Trial& trial, std::int64_t candidates_so_far) {
+void TuneEvents::candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) {
   const Outcome& outcome = trial.outcome;
   Json event = {{"event", "candidate"},
+                {"index", index},
                 {"candidates", candidates_so_far},
                 {"kernelName", trial.candidate.kernel_name()},
                 {"outcome", to_string(outcome.kind)}};
   if (!outcome.microseconds.empty()) event["us"] = median(outcome.microseconds);
   if (!outcome.reason.empty()) event["reason"] = outcome.reason;
   write(line_of(event));
-  inner_.candidate_done(trial, candidates_so_far);
+  inner_.candidate_done(index, trial, candidates_so_far);
 }
 
 void TuneEvents::problem_done(std::size_t index, const ProblemReport& report) {

@@ -21,9 +21,9 @@ class TuneEvents final : public TuneObserver {
   /// this.
   static Result<std::unique_ptr<TuneEvents>> open(const std::string& path, TuneObserver& inner);
 
-  void run_started(std::span<const std::size_t> waiting) override;
+  void run_started(std::span<const std::size_t> waiting, std::size_t evaluators) override;
   void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) override;
-  void candidate_done(const Trial& trial, std::int64_t candidates_so_far) override;
+  void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) override;
   void problem_done(std::size_t index, const ProblemReport& report) override;
   void looking_again(std::size_t index, std::size_t done, std::size_t count) override;
   void problem_revised(std::size_t index, const ProblemReport& report) override;

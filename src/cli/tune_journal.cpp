@@ -34,12 +34,14 @@ class TuneJournal::Observer final : public TuneObserver {
  public:
   Observer(TuneObserver& inner, TuneJournal& owner) : inner_(inner), owner_(owner) {}
 
-  void run_started(std::span<const std::size_t> waiting) override { inner_.run_started(waiting); }
+  void run_started(std::span<const std::size_t> waiting, std::size_t evaluators) override {
+    inner_.run_started(waiting, evaluators);
+  }
   void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) override {
     inner_.problem_started(index, count, shape);
   }
-  void candidate_done(const Trial& trial, std::int64_t candidates_so_far) override {
-    inner_.candidate_done(trial, candidates_so_far);
+  void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) override {
+    inner_.candidate_done(index, trial, candidates_so_far);
   }
   void problem_done(std::size_t index, const ProblemReport& report) override {
     ProblemReport whole = report;

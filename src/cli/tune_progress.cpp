@@ -26,7 +26,9 @@ std::string TuneProgress::remaining() const {
   return left ? fmt::format(", ETA {}", duration(*left)) : std::string();
 }
 
-void TuneProgress::run_started(std::span<const std::size_t> waiting) { estimate_.begin(waiting); }
+void TuneProgress::run_started(std::span<const std::size_t> waiting, std::size_t evaluators) {
+  estimate_.begin(waiting, evaluators);
+}
 
 void TuneProgress::problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) {
   index_ = index;
@@ -42,10 +44,11 @@ void TuneProgress::problem_started(std::size_t index, std::size_t count, const S
   show();
 }
 
-void TuneProgress::candidate_done(const Trial& trial, std::int64_t candidates_so_far) {
+void TuneProgress::candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) {
   candidates_ = candidates_so_far;
   const bool timed = trial.outcome.kind == OutcomeKind::ok && !trial.outcome.microseconds.empty();
-  if (timed) {
+  // Of several problems in work the one that began last is shown.
+  if (timed && index == index_) {
     const double time = median(trial.outcome.microseconds);
     best_microseconds_ = std::min(time, best_microseconds_.value_or(time));
     if (trial.candidate.kernel_name() == baseline_) baseline_microseconds_ = time;

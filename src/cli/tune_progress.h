@@ -21,9 +21,9 @@ class TuneProgress final : public TuneObserver {
   TuneProgress(Console& console, const Device& device, ProfileFile* profile, const TuneRequest& request,
                bool verbose);
 
-  void run_started(std::span<const std::size_t> waiting) override;
+  void run_started(std::span<const std::size_t> waiting, std::size_t evaluators) override;
   void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) override;
-  void candidate_done(const Trial& trial, std::int64_t candidates_so_far) override;
+  void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) override;
   void problem_done(std::size_t index, const ProblemReport& report) override;
   void looking_again(std::size_t index, std::size_t done, std::size_t count) override;
 

@@ -104,7 +104,7 @@ class CallbackObserver final : public TuneObserver {
  public:
   explicit CallbackObserver(const gemmtune_tuning_options& options) : options_(options) {}
   void problem_started(std::size_t, std::size_t count, const ShapeRow&) override { count_ = count; }
-  void candidate_done(const Trial&, std::int64_t) override {}
+  void candidate_done(std::size_t, const Trial&, std::int64_t) override {}
   void problem_done(std::size_t index, const ProblemReport& report) override {
     if (options_.progress == nullptr) return;
     gemmtune_tuning_progress progress{};

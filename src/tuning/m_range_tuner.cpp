@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <mutex>
 
 #include "measure/statistics.h"
@@ -167,17 +168,20 @@ MGroupEvents RangeRun::events_of(std::size_t index) {
     const std::lock_guard guard(lock_);
     observer_.question(whole);
   };
-  events.trial = [this](const Trial& trial) {
+  // A group's searches come one after the other; those of several groups are numbered as they begin.
+  const auto search = std::make_shared<std::size_t>(0);
+  events.trial = [this, search](const Trial& trial) {
     const std::lock_guard guard(lock_);
-    problems_.candidate_done(trial, ++candidates_);
+    problems_.candidate_done(*search, trial, ++candidates_);
   };
-  events.search_begins = [this](const ShapeRow& shape) {
+  events.search_begins = [this, search](const ShapeRow& shape) {
     const std::lock_guard guard(lock_);
-    problems_.problem_started(searches_, 0, shape);
+    *search = searches_++;
+    problems_.problem_started(*search, 0, shape);
   };
-  events.search_done = [this](ProblemReport&& report) {
+  events.search_done = [this, search](ProblemReport&& report) {
     const std::lock_guard guard(lock_);
-    problems_.problem_done(searches_++, report);
+    problems_.problem_done(*search, report);
   };
   events.publish = [this](std::vector<TunedEntry>&& rows, double noise_floor) {
     const std::lock_guard guard(lock_);

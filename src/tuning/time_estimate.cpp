@@ -90,8 +90,9 @@ std::optional<double> estimate_remaining(std::span<const DoneShape> done,
   return std::min(seconds.value_or(*budget_left), std::max(0.0, *budget_left));
 }
 
-void RunEstimate::begin(std::span<const std::size_t> waiting) {
+void RunEstimate::begin(std::span<const std::size_t> waiting, std::size_t evaluators) {
   begin_ = request_.clock();
+  evaluators_ = std::max<std::size_t>(1, evaluators);
   shapes_.assign(request_.shapes.size(), {});
   for (const std::size_t index : waiting) {
     const Problem& problem = request_.shapes[index].problem;
@@ -99,13 +100,12 @@ void RunEstimate::begin(std::span<const std::size_t> waiting) {
     // learnt anyway.
     const CandidateList list = list_candidates(device_, problem, {request_.libtypes, request_.split_k});
     const std::size_t trials = expected_trials(request_.strategy, list.candidates.size());
-    shapes_[index] = {shape_cost(usual_call(list, problem), trials), !list.candidates.empty()};
+    shapes_[index] = {shape_cost(usual_call(list, problem), trials), !list.candidates.empty(), {}};
   }
 }
 
 void RunEstimate::started(std::size_t index) {
-  current_ = index;
-  current_begin_ = request_.clock();
+  if (index < shapes_.size()) shapes_[index].begin = request_.clock();
 }
 
 void RunEstimate::done(std::size_t index, double seconds) {
@@ -137,6 +137,7 @@ std::optional<double> RunEstimate::remaining() const {
     seconds = std::max(0.0, (gone + imagined) / (done + 1) * all - gone);
   } else {
     seconds = first_looks_remaining();
+    if (!seconds && budget_left) seconds = budget_left;
     if (seconds && request_.looks > 1 && !budget_left)
       *seconds += second_look_share * (request_.clock() - begin_ + *seconds);
   }
@@ -145,18 +146,23 @@ std::optional<double> RunEstimate::remaining() const {
 
 std::optional<double> RunEstimate::first_looks_remaining() const {
   std::vector<ShapeCost> waiting;
+  double in_work = 0;
+  double longest = 0;
   for (const Shape& shape : shapes_) {
-    if (shape.waiting) waiting.push_back(shape.cost);
+    if (!shape.waiting) continue;
+    if (!shape.begin || done_.empty()) {
+      waiting.push_back(shape.cost);
+      continue;
+    }
+    // What a shape in work has used is no longer to come, up to all that it was thought to need.
+    const double own = *estimate_remaining(done_, {&shape.cost, 1}, std::nullopt);
+    const double left = std::max(0.0, own - (request_.clock() - *shape.begin));
+    in_work += left;
+    longest = std::max(longest, left);
   }
-  std::optional<double> budget_left;
-  if (request_.budget_seconds > 0) budget_left = request_.budget_seconds - (request_.clock() - begin_);
-  auto seconds = estimate_remaining(done_, waiting, budget_left);
-  if (!seconds || !current_ || *current_ >= shapes_.size() || !shapes_[*current_].waiting || done_.empty())
-    return seconds;
-  // What the shape in work has used is no longer to come, up to all that it was thought to need.
-  const ShapeCost& cost = shapes_[*current_].cost;
-  const double own = estimate_remaining(done_, {&cost, 1}, std::nullopt).value_or(0);
-  return std::max(0.0, *seconds - std::min(own, request_.clock() - current_begin_));
+  const auto behind = estimate_remaining(done_, waiting, std::nullopt);
+  if (!behind) return std::nullopt;
+  return std::max((*behind + in_work) / static_cast<double>(evaluators_), longest);
 }
 
 }  // namespace gemmtune

@@ -36,8 +36,8 @@ class RunEstimate {
   /// Both must outlive this.
   RunEstimate(const Device& device, const TuneRequest& request) : device_(device), request_(request) {}
 
-  /// The shapes that will be tuned, by index into the request; all of them where it is not called.
-  void begin(std::span<const std::size_t> waiting);
+  /// The shapes that will be tuned, by index into the request, by so many evaluators at once.
+  void begin(std::span<const std::size_t> waiting, std::size_t evaluators);
   void started(std::size_t index);
   void done(std::size_t index, double seconds);
   /// Second looks: as TuneObserver::looking_again.
@@ -47,7 +47,8 @@ class RunEstimate {
  private:
   struct Shape {
     ShapeCost cost;
-    bool waiting = false;
+    bool waiting = false;         // not done
+    std::optional<double> begin;  // in work since then
   };
 
   const Device& device_;
@@ -55,8 +56,7 @@ class RunEstimate {
   std::vector<Shape> shapes_;
   std::vector<DoneShape> done_;
   double begin_ = 0;
-  double current_begin_ = 0;
-  std::optional<std::size_t> current_;
+  std::size_t evaluators_ = 1;
   std::size_t looks_done_ = 0;
   std::size_t looks_ = 0;  // 0: none has begun
   double looks_begin_ = 0;

@@ -23,6 +23,7 @@ class TuneRun {
       : device_(device),
         request_(request),
         observer_(observer),
+        evaluators_(evaluators),
         environment_(row_environment(device, request.policy)),
         budget_(request.budget_seconds, request.clock, evaluators),
         publisher_(publisher_of(request, environment_)) {}
@@ -63,6 +64,7 @@ class TuneRun {
   Device& device_;
   const TuneRequest& request_;
   TuneObserver& observer_;
+  const std::size_t evaluators_;  // at once
   RowEnvironment environment_;
   RunBudget budget_;
   Publisher publisher_;
@@ -96,7 +98,7 @@ Status TuneRun::prepare() {
   for (std::size_t i = 0; i < waiting_.size(); ++i) {
     if (waiting_[i]) waiting.push_back(i);
   }
-  observer_.run_started(waiting);
+  observer_.run_started(waiting, evaluators_);
   return {};
 }
 
@@ -190,7 +192,7 @@ ProblemResult TuneRun::tune_one(std::size_t index, std::optional<WeightLayout> l
   }
   const auto on_trial = [&](const Trial& trial) {
     const std::lock_guard guard(lock_);
-    observer_.candidate_done(trial, ++summary_.candidates);
+    observer_.candidate_done(index, trial, ++summary_.candidates);
   };
   result = tune_problem(device_, evaluator, request_, report.shape.problem, layout, *own, on_trial, hints);
   const std::lock_guard guard(lock_);

@@ -83,11 +83,12 @@ struct TuneSummary {
 class TuneObserver {
  public:
   virtual ~TuneObserver() = default;
-  /// Once, before all else: the shapes that will be tuned, by index into the request; the others are left
-  /// out.
-  virtual void run_started(std::span<const std::size_t> /*waiting*/) {}
+  /// Once, before all else: the shapes that will be tuned, by index into the request, by so many evaluators
+  /// at once; the others are left out.
+  virtual void run_started(std::span<const std::size_t> /*waiting*/, std::size_t /*evaluators*/) {}
   virtual void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) = 0;
-  virtual void candidate_done(const Trial& trial, std::int64_t candidates_so_far) = 0;
+  /// `index`: of the problem that it was tried for.
+  virtual void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) = 0;
   virtual void problem_done(std::size_t index, const ProblemReport& report) = 0;
   /// A second look begins: number `done` of `count`, from 0.
   virtual void looking_again(std::size_t /*index*/, std::size_t /*done*/, std::size_t /*count*/) {}

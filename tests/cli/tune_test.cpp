@@ -85,6 +85,7 @@ TEST_F(Tune, EventsSayWhatHappens) {
   EXPECT_EQ(events[0]["waiting"], nlohmann::json::array({0}));
   EXPECT_EQ(events[1]["event"], "problem_started");
   EXPECT_EQ(events[2]["event"], "candidate");
+  EXPECT_EQ(events[2]["index"], 0);
   EXPECT_GT(events[2]["us"].get<double>(), 0);
   const auto& done = events.back();
   EXPECT_EQ(done["event"], "problem_done");

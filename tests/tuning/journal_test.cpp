@@ -30,7 +30,7 @@ constexpr const char* device_text = "paper";
 
 struct SilentObserver final : TuneObserver {
   void problem_started(std::size_t, std::size_t, const ShapeRow&) override {}
-  void candidate_done(const Trial&, std::int64_t) override {}
+  void candidate_done(std::size_t, const Trial&, std::int64_t) override {}
   void problem_done(std::size_t, const ProblemReport&) override {}
 };
 

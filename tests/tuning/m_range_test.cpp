@@ -37,7 +37,7 @@ struct Watcher final : MRangeObserver, TuneObserver {
   }
   void group_done(std::size_t, std::size_t, const MRangeReport&) override {}
   void problem_started(std::size_t, std::size_t, const ShapeRow&) override {}
-  void candidate_done(const Trial&, std::int64_t) override {}
+  void candidate_done(std::size_t, const Trial&, std::int64_t) override {}
   void problem_done(std::size_t, const ProblemReport& report) override {
     searched.push_back(report.shape.problem.m);
   }

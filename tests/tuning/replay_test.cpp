@@ -25,7 +25,7 @@ using testing::PaperDevice;
 
 struct SilentObserver : TuneObserver {
   void problem_started(std::size_t, std::size_t, const ShapeRow&) override {}
-  void candidate_done(const Trial&, std::int64_t) override {}
+  void candidate_done(std::size_t, const Trial&, std::int64_t) override {}
   void problem_done(std::size_t, const ProblemReport&) override {}
 };
 
@@ -257,10 +257,41 @@ TEST(TimeEstimate, LargeShapesAreNotTakenForSmallOnes) {
   EXPECT_NEAR(*estimate_remaining(done, waiting, std::nullopt), 502, 0.25 * 502);
 }
 
+TEST(TimeEstimate, SeveralEvaluatorsShareOutWhatRemains) {
+  PaperDevice device;
+  device.add({.name = "vendor", .tie_rank = 0, .parameters = {}});
+  TuneRequest request;
+  double now = 100;
+  request.clock = [&] { return now; };
+  std::vector<std::size_t> waiting;
+  for (std::size_t i = 0; i < 10; ++i) {
+    request.shapes.push_back(shape(16, 1024, 1024));
+    waiting.push_back(i);
+  }
+  RunEstimate estimate(device, request);
+  estimate.begin(waiting, 2);
+  estimate.started(0);
+  estimate.started(1);
+  EXPECT_EQ(estimate.remaining(), std::nullopt);
+  now += 10;
+  estimate.done(0, 10);
+  estimate.started(2);
+  estimate.done(1, 10);
+  estimate.started(3);
+  EXPECT_NEAR(*estimate.remaining(), 40, 0.1) << "eight shapes of 10 s by two";
+  now += 4;
+  EXPECT_NEAR(*estimate.remaining(), 36, 0.1);
+  for (std::size_t i = 2; i < 9; ++i) estimate.done(i, 10);
+  estimate.started(9);
+  EXPECT_NEAR(*estimate.remaining(), 10, 0.1) << "the last shape is one evaluator's";
+}
+
 /// Times a run on a machine unlike the imagined one: what was estimated after the first tenth of the time.
 struct TenthObserver final : SilentObserver {
   TenthObserver(const Device& device, const TuneRequest& request) : estimate(device, request) {}
-  void run_started(std::span<const std::size_t> waiting) override { estimate.begin(waiting); }
+  void run_started(std::span<const std::size_t> waiting, std::size_t evaluators) override {
+    estimate.begin(waiting, evaluators);
+  }
   void problem_started(std::size_t index, std::size_t, const ShapeRow&) override { estimate.started(index); }
   void problem_done(std::size_t index, const ProblemReport& report) override {
     estimate.done(index, report.seconds);

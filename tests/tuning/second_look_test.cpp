@@ -37,7 +37,7 @@ class SecondLookTest : public ::testing::Test, public TuneObserver {
   ~SecondLookTest() override { std::filesystem::remove_all(folder_); }
 
   void problem_started(std::size_t, std::size_t, const ShapeRow&) override {}
-  void candidate_done(const Trial&, std::int64_t) override {}
+  void candidate_done(std::size_t, const Trial&, std::int64_t) override {}
   void problem_done(std::size_t, const ProblemReport&) override {}
   void looking_again(std::size_t index, std::size_t, std::size_t) override {
     later_ = true;

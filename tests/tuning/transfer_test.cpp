@@ -68,7 +68,7 @@ TEST(MarkHints, AHintThatIsNotInTheListMeansItsClosestRelative) {
 
 struct SilentObserver : TuneObserver {
   void problem_started(std::size_t, std::size_t, const ShapeRow&) override {}
-  void candidate_done(const Trial& trial, std::int64_t) override {
+  void candidate_done(std::size_t, const Trial& trial, std::int64_t) override {
     tried.push_back(trial.candidate.kernel_name());
   }
   void problem_done(std::size_t, const ProblemReport&) override { ends.push_back(tried.size()); }

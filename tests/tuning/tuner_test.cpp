@@ -28,7 +28,7 @@ struct SilentObserver final : TuneObserver {
   std::vector<std::size_t> done;
   std::int64_t candidates = 0;
   void problem_started(std::size_t index, std::size_t, const ShapeRow&) override { started.push_back(index); }
-  void candidate_done(const Trial&, std::int64_t so_far) override { candidates = so_far; }
+  void candidate_done(std::size_t, const Trial&, std::int64_t so_far) override { candidates = so_far; }
   void problem_done(std::size_t index, const ProblemReport&) override { done.push_back(index); }
 };
 

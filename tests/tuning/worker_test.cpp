@@ -77,9 +77,11 @@ bool is_gone(pid_t pid) {
 }
 
 struct SilentObserver final : TuneObserver {
+  void run_started(std::span<const std::size_t>, std::size_t at_once) override { evaluators = at_once; }
   void problem_started(std::size_t, std::size_t, const ShapeRow&) override {}
-  void candidate_done(const Trial&, std::int64_t) override {}
+  void candidate_done(std::size_t, const Trial&, std::int64_t) override {}
   void problem_done(std::size_t, const ProblemReport&) override {}
+  std::size_t evaluators = 0;
 };
 
 class FaultyKernel : public ::testing::TestWithParam<Fault> {};
@@ -410,6 +412,7 @@ TEST(Worker, SeveralOfThemShareOutTheShapesOfARun) {
     ASSERT_TRUE(report.entry.has_value()) << report.reason;
     EXPECT_EQ(report.entry->libtype, "good_fast");
   }
+  EXPECT_EQ(observer.evaluators, 2U);
   EXPECT_GE(first.losses(), 1);
   EXPECT_GE(second.losses(), 1);
   EXPECT_EQ(first.losses() + second.losses(), 5);
