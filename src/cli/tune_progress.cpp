@@ -31,27 +31,24 @@ void TuneProgress::run_started(std::span<const std::size_t> waiting, std::size_t
 }
 
 void TuneProgress::problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) {
-  index_ = index;
   count_ = count;
   estimate_.started(index);
-  shape_ = shape_text(shape);
   shapes_.resize(count);
-  shapes_[index] = shape_;
-  baseline_microseconds_.reset();
-  best_microseconds_.reset();
+  shapes_[index] = shape_text(shape);
   const auto baseline = device_.baseline(shape.problem);
-  baseline_ = baseline.ok() ? baseline->kernel_name() : std::string();
+  in_work_[index] = {baseline.ok() ? baseline->kernel_name() : std::string(), {}, {}};
   show();
 }
 
 void TuneProgress::candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) {
   candidates_ = candidates_so_far;
   const bool timed = trial.outcome.kind == OutcomeKind::ok && !trial.outcome.microseconds.empty();
-  // Of several problems in work the one that began last is shown.
-  if (timed && index == index_) {
+  const auto found = in_work_.find(index);
+  if (timed && found != in_work_.end()) {
     const double time = median(trial.outcome.microseconds);
-    best_microseconds_ = std::min(time, best_microseconds_.value_or(time));
-    if (trial.candidate.kernel_name() == baseline_) baseline_microseconds_ = time;
+    InWork& work = found->second;
+    work.best_microseconds = std::min(time, work.best_microseconds.value_or(time));
+    if (trial.candidate.kernel_name() == work.baseline) work.baseline_microseconds = time;
   }
   if (verbose_) {
     console_.line(timed ? fmt::format("  {} {:.2f} µs ±{:.2f}, err_ratio {:.4f}",
@@ -67,15 +64,16 @@ void TuneProgress::candidate_done(std::size_t index, const Trial& trial, std::in
 
 void TuneProgress::show() {
   shown_at_ = Clock::now();
-  if (!console_.is_live()) return;
-  std::string line = fmt::format("[{}/{}] {}", index_ + 1, count_, shape_);
+  if (!console_.is_live() || in_work_.empty()) return;
+  const auto& [index, work] = *in_work_.rbegin();
+  std::string line = fmt::format("[{}/{}] {}", index + 1, count_, shapes_[index]);
   const double gone = seconds_since_start();
   if (candidates_ > 0 && gone > 0) {
     line += fmt::format(", {:.1f} candidates/s", static_cast<double>(candidates_) / gone);
   }
-  if (best_microseconds_) line += fmt::format(", best {:.2f} µs", *best_microseconds_);
-  if (best_microseconds_ && baseline_microseconds_) {
-    line += fmt::format(" ({:.2f}x)", *baseline_microseconds_ / *best_microseconds_);
+  if (work.best_microseconds) line += fmt::format(", best {:.2f} µs", *work.best_microseconds);
+  if (work.best_microseconds && work.baseline_microseconds) {
+    line += fmt::format(" ({:.2f}x)", *work.baseline_microseconds / *work.best_microseconds);
   }
   console_.live_line(line + remaining());
 }
@@ -88,7 +86,7 @@ void TuneProgress::problem_done(std::size_t index, const ProblemReport& report) 
       profile_ = nullptr;  // said once
     }
   }
-  index_ = index + 1;
+  in_work_.erase(index);
   estimate_.done(index, report.seconds);
   if (report.state == ProblemState::skipped_done && !verbose_) return;
   std::string line =

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,11 @@ class TuneProgress final : public TuneObserver {
 
  private:
   using Clock = std::chrono::steady_clock;
+  struct InWork {
+    std::string baseline;  // a kernel's name
+    std::optional<double> baseline_microseconds;
+    std::optional<double> best_microseconds;
+  };
 
   double seconds_since_start() const;
   std::string remaining() const;
@@ -41,13 +47,9 @@ class TuneProgress final : public TuneObserver {
   SecondsClock clock_;
   bool verbose_;
   double start_;
-  std::size_t index_ = 0;
   std::size_t count_ = 0;
-  std::vector<std::string> shapes_;  // texts of those that were started
-  std::string shape_;
-  std::string baseline_;
-  std::optional<double> baseline_microseconds_;
-  std::optional<double> best_microseconds_;
+  std::vector<std::string> shapes_;        // texts of those that were started
+  std::map<std::size_t, InWork> in_work_;  // by index; several evaluators have one each, the last is shown
   std::int64_t candidates_ = 0;
   Clock::time_point shown_at_{};
 };
