@@ -134,8 +134,7 @@ OnlineEvaluation evaluation_of(const Device& device, const OnlineProblem& asked,
   evaluation.in_process.policy = settings.policy;
   evaluation.in_process.largest_err_ratio = settings.largest_err_ratio;
   evaluation.in_process.reference_threads = checking_threads(device);
-  if (!settings.runtime_folder.empty())
-    evaluation.in_process.timing_lock = timing_lock_path(settings.runtime_folder, device.info());
+  evaluation.in_process.timing_lock = timing_lock_path(settings.runtime_folder, device.info());
   evaluation.device_text = journal_device_text(device.info());
   evaluation.policy_text = journal_policy_text(settings.policy, settings.largest_err_ratio);
   evaluation.trusted.insert(asked.fallback);

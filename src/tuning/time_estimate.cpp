@@ -66,6 +66,12 @@ Fit fit(std::span<const DoneShape> done) {
   return solved;
 }
 
+/// A run ends with its budget: that is known where nothing else is.
+std::optional<double> within_budget(std::optional<double> seconds, std::optional<double> budget_left) {
+  if (!budget_left) return seconds;
+  return std::min(seconds.value_or(*budget_left), std::max(0.0, *budget_left));
+}
+
 }  // namespace
 
 ShapeCost shape_cost(double call_microseconds, std::size_t candidates) {
@@ -86,8 +92,7 @@ std::optional<double> estimate_remaining(std::span<const DoneShape> done,
       *seconds += speeds.constant * cost.constant + speeds.growing * cost.growing;
     }
   }
-  if (!budget_left) return seconds;
-  return std::min(seconds.value_or(*budget_left), std::max(0.0, *budget_left));
+  return within_budget(seconds, budget_left);
 }
 
 void RunEstimate::begin(std::span<const std::size_t> waiting, std::size_t evaluators) {
@@ -137,11 +142,10 @@ std::optional<double> RunEstimate::remaining() const {
     seconds = std::max(0.0, (gone + imagined) / (done + 1) * all - gone);
   } else {
     seconds = first_looks_remaining();
-    if (!seconds && budget_left) seconds = budget_left;
     if (seconds && request_.looks > 1 && !budget_left)
       *seconds += second_look_share * (request_.clock() - begin_ + *seconds);
   }
-  return seconds && budget_left ? std::min(*seconds, std::max(0.0, *budget_left)) : seconds;
+  return within_budget(seconds, budget_left);
 }
 
 std::optional<double> RunEstimate::first_looks_remaining() const {

@@ -2,7 +2,6 @@
 #include "measure/timing_lock.h"
 
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -50,7 +49,7 @@ TEST_F(TimingLock, PartitionsOfTheCpusTakeTurns) {
   EXPECT_NE(path("cpu:0-3", ""), path("cuda:0", "0000:19:00.0"));
 }
 
-TEST_F(TimingLock, AFolderThatOthersMadeIsNoPlaceForIt) {
+TEST_F(TimingLock, ALinkIsNoPlaceForIt) {
   ASSERT_TRUE(std::filesystem::create_directory(folder_ + "_target"));
   std::filesystem::create_symlink(folder_ + "_target", folder_);
   EXPECT_EQ(path("cpu:0", ""), "");
