@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "dispatch/c_support.h"
+#include "capi/c_support.h"
 
 namespace gemmtune {
 namespace {

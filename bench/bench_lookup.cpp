@@ -16,7 +16,7 @@
 
 #include "base/file.h"
 #include "base/random.h"
-#include "formats/tuned_csv.h"
+#include "formats/aiter/tuned_csv.h"
 #include "tuned/table.h"
 
 namespace gemmtune {

@@ -17,7 +17,7 @@
 #include "backends/backend.h"
 #include "base/clock.h"
 #include "base/environment.h"
-#include "dispatch/c_support.h"
+#include "capi/c_support.h"
 #include "measure/statistics.h"
 
 namespace {

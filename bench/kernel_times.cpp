@@ -21,7 +21,7 @@
 #include "backends/backend.h"
 #include "base/environment.h"
 #include "measure/statistics.h"
-#include "tuning/in_process_evaluator.h"
+#include "evaluate/in_process/in_process_evaluator.h"
 
 namespace {
 

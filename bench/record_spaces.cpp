@@ -21,11 +21,11 @@
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/file.h"
-#include "formats/shape_list.h"
+#include "formats/shapes/shape_list.h"
 #include "measure/statistics.h"
-#include "tuning/in_process_evaluator.h"
-#include "tuning/recording.h"
-#include "tuning/recording_evaluator.h"
+#include "evaluate/in_process/in_process_evaluator.h"
+#include "evaluate/replay/recording.h"
+#include "evaluate/replay/recording_evaluator.h"
 
 namespace {
 

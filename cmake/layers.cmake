@@ -1,5 +1,4 @@
-# gemmtune_layer(NAME SOURCES a.cpp … [LINKS lib …]): one static library a folder of src/. Folders are linked
-# as src/LAYERS allows; tools/check_layers.py checks the includes.
+# How folders of src/ and tests/ become libraries and programs.
 
 add_library(gemmtune_options INTERFACE)
 target_include_directories(gemmtune_options INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
@@ -21,16 +20,54 @@ if(GEMMTUNE_SANITIZE)
   target_link_options(gemmtune_options INTERFACE -fsanitize=${GEMMTUNE_SANITIZE})
 endif()
 
-# Files of a layer compiled a few at a time read the headers of libraries once: that was half of the time to build. Their
-# local names must differ (tools/check_layers.py). Off in the dev preset, where a file that forgets an include must not
-# compile; off in a layer by UNITY_BUILD OFF.
-option(GEMMTUNE_UNITY_BUILD "Compile the files of a layer a few at a time" ON)
+# Precompiled headers: most of the time to compile a file of ours is that of the standard library's, fmt's and nlohmann's headers. Off in
+# the dev preset, so that a file which forgets an include does not compile there.
+option(GEMMTUNE_PRECOMPILED_HEADERS "Precompile the headers of libraries" ON)
+set(gemmtune_library_headers <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <cstdint> <cstring> <filesystem> <fstream> <functional> <limits>
+    <map> <memory> <mutex> <numeric> <optional> <set> <span> <string> <string_view> <thread> <unordered_map> <utility> <vector>
+    <fmt/format.h> <nlohmann/json.hpp>)
+if(GEMMTUNE_PRECOMPILED_HEADERS)
+  add_library(gemmtune_precompiled OBJECT ${CMAKE_CURRENT_LIST_DIR}/precompiled.cpp)
+  target_link_libraries(gemmtune_precompiled PRIVATE gemmtune_options nlohmann_json::nlohmann_json)
+  target_precompile_headers(gemmtune_precompiled PRIVATE ${gemmtune_library_headers})
+endif()
+function(gemmtune_precompile target)
+  if(GEMMTUNE_PRECOMPILED_HEADERS)
+    target_precompile_headers(${target} REUSE_FROM gemmtune_precompiled)
+  endif()
+endfunction()
 
+# gemmtune_layer(NAME [EXCLUDE regex …] [SOURCES generated.cpp …] [LINKS lib …] [OWN_HEADERS <header> …]): one static library a folder of src/, made of
+# every .cpp file below the folder but those whose relative path begins with an EXCLUDE pattern. Folders are linked as
+# src/LAYERS allows; tools/check_layers.py checks the includes. OWN_HEADERS are precompiled beside those that all layers precompile.
 function(gemmtune_layer name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
-  add_library(gemmtune_${name} STATIC ${ARG_SOURCES})
+  cmake_parse_arguments(ARG "" "" "EXCLUDE;SOURCES;LINKS;OWN_HEADERS" ${ARGN})
+  file(GLOB_RECURSE files RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS *.cpp)
+  foreach(pattern IN LISTS ARG_EXCLUDE)
+    list(FILTER files EXCLUDE REGEX "^${pattern}")
+  endforeach()
+  add_library(gemmtune_${name} STATIC ${files} ${ARG_SOURCES})
   target_link_libraries(gemmtune_${name} PUBLIC gemmtune_options ${ARG_LINKS})
-  set_target_properties(gemmtune_${name} PROPERTIES UNITY_BUILD ${GEMMTUNE_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 6)
+  if(NOT ARG_OWN_HEADERS)
+    gemmtune_precompile(gemmtune_${name})
+  elseif(GEMMTUNE_PRECOMPILED_HEADERS)
+    target_precompile_headers(gemmtune_${name} PRIVATE ${gemmtune_library_headers} ${ARG_OWN_HEADERS})
+  endif()
+endfunction()
+
+# One set of precompiled headers serves all test programs of an optimization level.
+function(gemmtune_precompile_test name optimization)
+  if(NOT GEMMTUNE_PRECOMPILED_HEADERS)
+    return()
+  endif()
+  set(precompiled gemmtune_precompiled_test${optimization})
+  if(NOT TARGET ${precompiled})
+    add_executable(${precompiled} EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/precompiled.cpp)
+    target_link_libraries(${precompiled} PRIVATE gemmtune_options nlohmann_json::nlohmann_json GTest::gtest GTest::gmock)
+    target_compile_options(${precompiled} PRIVATE ${optimization})
+    target_precompile_headers(${precompiled} PRIVATE ${gemmtune_library_headers} <gtest/gtest.h> <gmock/gmock.h>)
+  endif()
+  target_precompile_headers(${name} REUSE_FROM ${precompiled})
 endfunction()
 
 # gemmtune_test(NAME SOURCES a.cpp … LINKS lib … [TIMEOUT seconds]): a GoogleTest program, one CTest entry.
@@ -48,6 +85,7 @@ function(gemmtune_test name)
     set(test_optimization -O0)
   endif()
   target_compile_options(${name} PRIVATE ${test_optimization})
+  gemmtune_precompile_test(${name} ${test_optimization})
   target_compile_definitions(${name} PRIVATE GEMMTUNE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
                              GEMMTUNE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

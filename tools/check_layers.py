@@ -15,7 +15,7 @@ LARGEST_FILE = 800  # lines
 # Names that say nothing about what lies in them.
 VAGUE_NAMES = {"util", "utils", "common", "core", "misc", "helper", "helpers"}
 # Folders that may include the public headers: those that implement or use them.
-PUBLIC_HEADER_USERS = {"tuning", "dispatch", "cli"}
+PUBLIC_HEADER_USERS = {"capi", "cli"}
 # Inside backends/: what a backend's folder may include besides itself.
 BACKEND_MAY_SEE = {"cuda": {"gpu"}, "hip": {"gpu"}}
 

@@ -25,7 +25,7 @@ fi
 # vector built-ins, which clang does not know.
 known=()
 for file in "${files[@]}"; do
-  [[ "$file" == */kernels/isa/* ]] && continue
+  [[ "$file" == */microkernels/* ]] && continue
   grep -qF "\"$PWD/$file\"" "$build/compile_commands.json" && known+=("$file")
 done
 if [ ${#known[@]} -eq 0 ]; then

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "backends/cpu/kernels/onednn/onednn_library.h"
+#include "backends/cpu/families/onednn/onednn_library.h"
 
 namespace gemmtune::speed {
 namespace {

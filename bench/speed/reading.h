@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "backends/backend.h"
-#include "backends/cpu/executor.h"
+#include "backends/cpu/threads/executor.h"
 
 namespace gemmtune::speed {
 

@@ -10,8 +10,8 @@
 #include "backends/backend.h"
 #include "measure/policy.h"
 #include "measure/sampler.h"
-#include "tuning/correctness_gate.h"
-#include "tuning/weight_pools.h"
+#include "evaluate/in_process/correctness_gate.h"
+#include "evaluate/in_process/weight_pools.h"
 
 namespace gemmtune::speed {
 

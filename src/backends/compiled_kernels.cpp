@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backends/gpu/kernel_cache.h"
+#include "backends/gpu/jit/kernel_cache.h"
 
 namespace gemmtune {
 

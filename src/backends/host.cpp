@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "backends/cpu/core_set.h"
-#include "backends/cpu/system_limits.h"
+#include "backends/cpu/machine/core_set.h"
+#include "backends/cpu/machine/system_limits.h"
 
 namespace gemmtune {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backends/cpu/executor.h"
+#include "backends/cpu/threads/executor.h"
 
 namespace gemmtune {
 namespace {

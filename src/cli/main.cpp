@@ -11,11 +11,11 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/argv_words.h"
+#include "cli/shared/argv_words.h"
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/console.h"
-#include "cli/unavailable_flags.h"
+#include "cli/shared/console.h"
+#include "cli/tune/unavailable_flags.h"
 
 namespace gemmtune::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "formats/schema.h"
+#include "formats/aiter/schema.h"
 
 namespace gemmtune {
 namespace {

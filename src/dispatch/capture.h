@@ -21,7 +21,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "dispatch/plan_cache.h"
-#include "formats/capture_file.h"
+#include "formats/capture/capture_file.h"
 
 namespace gemmtune {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/file.h"
-#include "formats/hipblaslt_csv.h"
+#include "formats/hipblaslt/hipblaslt_csv.h"
 
 namespace gemmtune {
 namespace {

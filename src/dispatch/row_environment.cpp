@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "formats/environment_json.h"
+#include "formats/aiter/environment_json.h"
 
 namespace gemmtune {
 namespace {

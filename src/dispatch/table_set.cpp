@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "formats/tuned_csv.h"
+#include "formats/aiter/tuned_csv.h"
 
 namespace gemmtune {
 namespace {

@@ -5,8 +5,8 @@
 #include <array>
 
 #include "base/text.h"
-#include "formats/columns.h"
-#include "formats/csv.h"
+#include "formats/csv/columns.h"
+#include "formats/csv/csv.h"
 
 namespace gemmtune {
 namespace {

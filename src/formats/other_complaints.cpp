@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "formats/all_formats.h"
-#include "formats/csv.h"
-#include "formats/gemm_result_yaml.h"
-#include "formats/hipblaslt_csv.h"
-#include "formats/operation_header.h"
-#include "formats/triton_json.h"
+#include "formats/csv/csv.h"
+#include "formats/tune_gemm/gemm_result_yaml.h"
+#include "formats/hipblaslt/hipblaslt_csv.h"
+#include "formats/aiter/operation_header.h"
+#include "formats/triton/triton_json.h"
 
 namespace gemmtune {
 namespace {

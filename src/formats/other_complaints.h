@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "formats/shape_list.h"
+#include "formats/shapes/shape_list.h"
 
 namespace gemmtune {
 

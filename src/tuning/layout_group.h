@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "formats/shape_list.h"
+#include "formats/shapes/shape_list.h"
 
 namespace gemmtune {
 

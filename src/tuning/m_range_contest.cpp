@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "measure/statistics.h"
-#include "tuning/choose.h"
+#include "select/choose.h"
 
 namespace gemmtune {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tuning/finals.h"
+#include "select/finals.h"
 #include "tuning/m_range_planner.h"
 
 namespace gemmtune {

@@ -8,7 +8,7 @@
 #include "measure/statistics.h"
 #include "tuning/m_range_group.h"
 #include "tuning/run_start.h"
-#include "tuning/worker_pool.h"
+#include "evaluate/worker/worker_pool.h"
 
 namespace gemmtune {
 namespace {

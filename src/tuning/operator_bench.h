@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "formats/shape_list.h"
+#include "formats/shapes/shape_list.h"
 #include "measure/statistics.h"
 #include "tuned/table.h"
-#include "tuning/evaluator.h"
+#include "evaluate/evaluator.h"
 
 namespace gemmtune {
 

@@ -6,8 +6,8 @@
 
 #include "search/strategy.h"
 #include "tuning/budget.h"
-#include "tuning/candidate_list.h"
-#include "tuning/evaluator.h"
+#include "resolve/candidate_list.h"
+#include "evaluate/evaluator.h"
 
 namespace gemmtune {
 

@@ -7,9 +7,9 @@
 #include <set>
 
 #include "measure/statistics.h"
-#include "tuning/entrants.h"
+#include "select/entrants.h"
 #include "tuning/problem_search.h"
-#include "tuning/screened_ties.h"
+#include "select/screened_ties.h"
 #include "tuning/transfer.h"
 
 namespace gemmtune {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tuning/candidate_list.h"
-#include "tuning/finals.h"
+#include "resolve/candidate_list.h"
+#include "select/finals.h"
 #include "tuning/tuner.h"
 
 namespace gemmtune {

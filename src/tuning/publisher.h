@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "formats/tuned_csv.h"
+#include "formats/aiter/tuned_csv.h"
 
 namespace gemmtune {
 

@@ -1,7 +1,7 @@
 #include "tuning/row_check.h"
 
-#include "tuning/finals.h"
-#include "tuning/known_rows.h"
+#include "select/finals.h"
+#include "resolve/known_rows.h"
 
 namespace gemmtune {
 namespace {

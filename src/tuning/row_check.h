@@ -8,7 +8,7 @@
 
 #include "backends/backend.h"
 #include "tuned/entry.h"
-#include "tuning/evaluator.h"
+#include "evaluate/evaluator.h"
 
 namespace gemmtune {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "search/strategy.h"
-#include "tuning/candidate_list.h"
+#include "resolve/candidate_list.h"
 
 namespace gemmtune {
 

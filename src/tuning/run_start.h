@@ -6,7 +6,7 @@
 #include "backends/backend.h"
 #include "base/status.h"
 #include "problem/problem.h"
-#include "tuning/known_rows.h"
+#include "resolve/known_rows.h"
 #include "tuning/publisher.h"
 #include "tuning/tuner.h"
 

@@ -4,7 +4,7 @@
 
 #include "measure/statistics.h"
 #include "search/strategy.h"
-#include "tuning/candidate_list.h"
+#include "resolve/candidate_list.h"
 
 namespace gemmtune {
 namespace {

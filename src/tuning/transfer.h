@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "tuning/candidate_list.h"
+#include "resolve/candidate_list.h"
 
 namespace gemmtune {
 

@@ -10,9 +10,9 @@
 #include "tuning/layout_group.h"
 #include "tuning/problem_tuner.h"
 #include "tuning/run_start.h"
-#include "tuning/second_look.h"
+#include "select/second_look.h"
 #include "tuning/transfer.h"
-#include "tuning/worker_pool.h"
+#include "evaluate/worker/worker_pool.h"
 
 namespace gemmtune {
 namespace {

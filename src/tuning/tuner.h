@@ -12,12 +12,12 @@
 
 #include "backends/backend.h"
 #include "base/status.h"
-#include "formats/shape_list.h"
-#include "formats/tuned_csv.h"
+#include "formats/shapes/shape_list.h"
+#include "formats/aiter/tuned_csv.h"
 #include "measure/policy.h"
 #include "tuned/entry.h"
 #include "tuning/budget.h"
-#include "tuning/evaluator.h"
+#include "evaluate/evaluator.h"
 #include "tuning/m_range.h"
 
 namespace gemmtune {

@@ -98,7 +98,7 @@ class Checker {
     }
   }
 
-  // backends/gpu/check/compare.cu does the same on a device.
+  // backends/gpu/verify/compare.cu does the same on a device.
   void check_element(std::int64_t column, float value, std::size_t index, RowFigures& figures) {
     const double out = value;
     const double exact = reference_.values[index];

@@ -1,6 +1,6 @@
 // Compiling ahead: order, how many at once, what is given up, whose failure is whose. The compiler is a fake
 // that waits for the test.
-#include "backends/gpu/compile_queue.h"
+#include "backends/gpu/jit/compile_queue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/kernels/own_families.h"
-#include "backends/cpu/kernels/skinny/skinny.h"
-#include "backends/cpu/kernels/tiled/tiled.h"
+#include "backends/cpu/families/own_families.h"
+#include "backends/cpu/families/skinny/skinny.h"
+#include "backends/cpu/families/tiled/tiled.h"
 #include "base/random.h"
 #include "numbers/bfloat16.h"
 #include "support/emulated_tiles.h"

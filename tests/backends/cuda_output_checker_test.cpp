@@ -15,7 +15,7 @@
 #include "problem/operands.h"
 #include "support/dense_problem.h"
 #include "support/first_gpu.h"
-#include "tuning/correctness_gate.h"
+#include "evaluate/in_process/correctness_gate.h"
 #include "verify/inputs.h"
 
 namespace gemmtune {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "backends/backend.h"
-#include "tuning/worker_evaluator.h"
+#include "evaluate/worker/worker_evaluator.h"
 
 namespace gemmtune {
 namespace {

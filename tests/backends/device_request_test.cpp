@@ -7,9 +7,9 @@
 #include <fstream>
 
 #include "backends/backend.h"
-#include "backends/cpu/cache_probe.h"
-#include "backends/cpu/core_set.h"
-#include "backends/cpu/system_limits.h"
+#include "backends/cpu/machine/cache_probe.h"
+#include "backends/cpu/machine/core_set.h"
+#include "backends/cpu/machine/system_limits.h"
 
 namespace gemmtune::cpu {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "backends/cpu/affinity.h"
+#include "backends/cpu/machine/affinity.h"
 #include "backends/cpu/defaults.h"
 
 namespace gemmtune {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "backends/cpu/thread_pool_executor.h"
+#include "backends/cpu/threads/thread_pool_executor.h"
 #include "backends/host_executor.h"
 
 namespace gemmtune::cpu {

@@ -6,13 +6,13 @@
 #include <map>
 #include <set>
 
-#include "backends/cuda/kernels/mma/mma.h"
-#include "backends/cuda/kernels/skinny/skinny.h"
-#include "backends/cuda/kernels/wgmma/wgmma.h"
-#include "backends/gpu/check/output_checker.h"
-#include "backends/gpu/draw/draw.h"
-#include "backends/gpu/kernels/simt/simt.h"
-#include "backends/gpu/shuffle/shuffle.h"
+#include "backends/cuda/families/mma/mma.h"
+#include "backends/cuda/families/skinny/skinny.h"
+#include "backends/cuda/families/wgmma/wgmma.h"
+#include "backends/gpu/verify/output_checker.h"
+#include "backends/gpu/fill/draw.h"
+#include "backends/gpu/families/simt/simt.h"
+#include "backends/gpu/pack/shuffle.h"
 #include "support/dense_problem.h"
 #include "support/nvrtc.h"
 

@@ -1,4 +1,4 @@
-#include "backends/cpu/idle_threads.h"
+#include "backends/cpu/threads/idle_threads.h"
 
 #include <gtest/gtest.h>
 

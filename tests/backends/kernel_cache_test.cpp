@@ -1,5 +1,5 @@
 // The cache of compiled kernels, with a compiler that counts.
-#include "backends/gpu/kernel_cache.h"
+#include "backends/gpu/jit/kernel_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Placements of host memory: guards that notice, pages that fault, requests that cannot be met.
-#include "backends/cpu/memory.h"
+#include "backends/cpu/machine/memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <limits>
 
-#include "backends/cpu/system_limits.h"
+#include "backends/cpu/machine/system_limits.h"
 
 namespace gemmtune::cpu {
 namespace {

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/kernels/blocked/blocked.h"
-#include "backends/cpu/kernels/moe/moe.h"
-#include "backends/cpu/kernels/own_families.h"
-#include "backends/cpu/kernels/streaming/streaming.h"
-#include "backends/cpu/kernels/tiled/tiled.h"
+#include "backends/cpu/families/blocked/blocked.h"
+#include "backends/cpu/families/moe/moe.h"
+#include "backends/cpu/families/own_families.h"
+#include "backends/cpu/families/streaming/streaming.h"
+#include "backends/cpu/families/tiled/tiled.h"
 #include "base/random.h"
 #include "numbers/bfloat16.h"
 #include "support/emulated_tiles.h"

@@ -1,5 +1,5 @@
 // The skinny family of Hopper without a GPU: who adds up which rows, and what is called ahead.
-#include "backends/cuda/kernels/skinny/skinny_plan.h"
+#include "backends/cuda/families/skinny/skinny_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
 // The wgmma family without a GPU: grids, memory and refusals by arithmetic, the instruction's text, and maps
 // that move.
-#include "backends/cuda/kernels/wgmma/wgmma_plan.h"
+#include "backends/cuda/families/wgmma/wgmma_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "backends/cuda/kernels/wgmma/wgmma.h"
+#include "backends/cuda/families/wgmma/wgmma.h"
 #include "backends/cuda/tensor_map.h"
 #include "support/dense_problem.h"
 #include "support/nvrtc.h"

@@ -1,9 +1,9 @@
-#include "cli/argv_words.h"
+#include "cli/shared/argv_words.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/unavailable_flags.h"
+#include "cli/tune/unavailable_flags.h"
 
 namespace gemmtune::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/console.h"
+#include "cli/shared/console.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What reports of `tune` share.
-#include "cli/report_parts.h"
+#include "cli/shared/report_parts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

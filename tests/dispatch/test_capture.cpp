@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "dispatch/c_support.h"
-#include "formats/schema.h"
+#include "capi/c_support.h"
+#include "formats/aiter/schema.h"
 #include "support/dispatch_fake_device.h"
 #include "support/dispatch_tables.h"
 

@@ -21,10 +21,10 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "dispatch/c_support.h"
-#include "formats/csv.h"
-#include "formats/schema.h"
-#include "formats/tuned_csv.h"
+#include "capi/c_support.h"
+#include "formats/csv/csv.h"
+#include "formats/aiter/schema.h"
+#include "formats/aiter/tuned_csv.h"
 #include "support/dispatch_fake_device.h"
 #include "support/subprocess.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "dispatch/c_support.h"
+#include "capi/c_support.h"
 #include "support/dispatch_fake_device.h"
 #include "support/dispatch_tables.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "dispatch/context.h"
-#include "formats/hipblaslt_csv.h"
+#include "formats/hipblaslt/hipblaslt_csv.h"
 #include "support/dispatch_fake_device.h"
 #include "support/dispatch_tables.h"
 

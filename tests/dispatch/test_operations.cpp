@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "dispatch/c_support.h"
+#include "capi/c_support.h"
 #include "problem/operands.h"
 #include "verify/inputs.h"
 #include "verify/reference.h"

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "dispatch/c_support.h"
+#include "capi/c_support.h"
 #include "support/dispatch_fake_device.h"
 #include "support/dispatch_tables.h"
 

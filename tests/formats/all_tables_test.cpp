@@ -6,9 +6,9 @@
 #include <filesystem>
 
 #include "base/text.h"
-#include "formats/lookup_requests.h"
-#include "formats/rates.h"
-#include "formats/tuned_csv.h"
+#include "formats/aiter/lookup_requests.h"
+#include "formats/aiter/rates.h"
+#include "formats/aiter/tuned_csv.h"
 #include "scratch_folder.h"
 #include "support/fixtures.h"
 #include "tuned/key.h"

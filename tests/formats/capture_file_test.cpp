@@ -1,12 +1,12 @@
 // What capture keeps on disk: lines for new problems, every other byte as it was, calls beside them.
-#include "formats/capture_file.h"
+#include "formats/capture/capture_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "formats/schema.h"
+#include "formats/aiter/schema.h"
 #include "scratch_folder.h"
 
 namespace gemmtune {

@@ -3,8 +3,8 @@
 
 #include "base/file.h"
 #include "formats/all_formats.h"
-#include "formats/triton_json.h"
-#include "formats/triton_lookup.h"
+#include "formats/triton/triton_json.h"
+#include "formats/triton/triton_lookup.h"
 
 namespace gemmtune {
 namespace {

@@ -1,4 +1,4 @@
-#include "formats/csv.h"
+#include "formats/csv/csv.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

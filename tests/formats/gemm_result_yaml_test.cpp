@@ -1,11 +1,11 @@
-#include "formats/gemm_result_yaml.h"
+#include "formats/tune_gemm/gemm_result_yaml.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/file.h"
-#include "formats/gemm_size_yaml.h"
-#include "formats/shape_list.h"
+#include "formats/tune_gemm/gemm_size_yaml.h"
+#include "formats/shapes/shape_list.h"
 #include "formats/yaml_guard.h"
 #include "scratch_folder.h"
 #include "support/fixtures.h"

@@ -1,4 +1,4 @@
-#include "formats/hipblaslt_csv.h"
+#include "formats/hipblaslt/hipblaslt_csv.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
-#include "formats/merge_tables.h"
+#include "formats/aiter/merge_tables.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "formats/tuned_row.h"
+#include "formats/aiter/tuned_row.h"
 #include "support/fixtures.h"
 #include "tuned/compress.h"
 #include "tuned/table.h"

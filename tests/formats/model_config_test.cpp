@@ -1,4 +1,4 @@
-#include "formats/model_config.h"
+#include "formats/models/model_config.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/model_config.h"
+#include "formats/models/model_config.h"
 #include "formats/scratch_folder.h"
 
 namespace gemmtune {

@@ -13,8 +13,8 @@
 #include <set>
 #include <thread>
 
-#include "formats/environment_json.h"
-#include "formats/tuned_csv.h"
+#include "formats/aiter/environment_json.h"
+#include "formats/aiter/tuned_csv.h"
 #include "scratch_folder.h"
 
 namespace gemmtune {

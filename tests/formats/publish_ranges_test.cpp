@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "base/log.h"
-#include "formats/merge_tables.h"
-#include "formats/tuned_csv.h"
+#include "formats/aiter/merge_tables.h"
+#include "formats/aiter/tuned_csv.h"
 #include "scratch_folder.h"
 #include "tuned/table.h"
 

@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "base/log.h"
-#include "formats/environment_json.h"
-#include "formats/tuned_csv.h"
+#include "formats/aiter/environment_json.h"
+#include "formats/aiter/tuned_csv.h"
 #include "scratch_folder.h"
 #include "support/fixtures.h"
 

@@ -5,8 +5,8 @@
 
 #include <cstdio>
 
-#include "formats/model_config.h"
-#include "formats/shape_list.h"
+#include "formats/models/model_config.h"
+#include "formats/shapes/shape_list.h"
 #include "scratch_folder.h"
 #include "support/fixtures.h"
 

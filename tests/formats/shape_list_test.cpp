@@ -1,4 +1,4 @@
-#include "formats/shape_list.h"
+#include "formats/shapes/shape_list.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

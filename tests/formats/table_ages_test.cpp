@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/tuned_csv.h"
+#include "formats/aiter/tuned_csv.h"
 
 namespace gemmtune {
 namespace {

@@ -1,4 +1,4 @@
-#include "formats/table_audit.h"
+#include "formats/aiter/table_audit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <map>
 #include <unordered_set>
 
-#include "formats/merge_tables.h"
-#include "formats/rates.h"
+#include "formats/aiter/merge_tables.h"
+#include "formats/aiter/rates.h"
 #include "support/fixtures.h"
 #include "tuned/table.h"
 

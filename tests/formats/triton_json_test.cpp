@@ -1,4 +1,4 @@
-#include "formats/triton_json.h"
+#include "formats/triton/triton_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "formats/triton_lookup.h"
+#include "formats/triton/triton_lookup.h"
 #include "support/fixtures.h"
 
 namespace gemmtune {

@@ -1,4 +1,4 @@
-#include "formats/tuned_csv.h"
+#include "formats/aiter/tuned_csv.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/text.h"
-#include "formats/rates.h"
+#include "formats/aiter/rates.h"
 #include "scratch_folder.h"
 #include "support/fixtures.h"
 #include "tuned/table.h"

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string>
 
-#include "formats/gemm_result_yaml.h"
+#include "formats/tune_gemm/gemm_result_yaml.h"
 #include "fuzz/expectation.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string>
 
-#include "formats/gemm_size_yaml.h"
+#include "formats/tune_gemm/gemm_size_yaml.h"
 #include "fuzz/expectation.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

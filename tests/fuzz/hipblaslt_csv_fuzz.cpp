@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string>
 
-#include "formats/hipblaslt_csv.h"
+#include "formats/hipblaslt/hipblaslt_csv.h"
 #include "fuzz/expectation.h"
 
 namespace gemmtune {

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string>
 
-#include "formats/shape_list.h"
+#include "formats/shapes/shape_list.h"
 #include "fuzz/expectation.h"
 
 namespace gemmtune {

@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <string>
 
-#include "formats/triton_json.h"
-#include "formats/triton_lookup.h"
+#include "formats/triton/triton_json.h"
+#include "formats/triton/triton_lookup.h"
 #include "fuzz/expectation.h"
 
 namespace gemmtune {

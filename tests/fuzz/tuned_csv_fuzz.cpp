@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string>
 
-#include "formats/tuned_csv.h"
+#include "formats/aiter/tuned_csv.h"
 #include "fuzz/expectation.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "dispatch/table_set.h"
-#include "formats/tuned_csv.h"
+#include "formats/aiter/tuned_csv.h"
 
 namespace gemmtune::test {
 

@@ -1,12 +1,12 @@
 // The streaming kernels of AMX over emulated tiles.
 // The vector header comes first, the others are written over it.
 // clang-format off
-#include "backends/cpu/kernels/isa/vector_avx512.h"
-#include "backends/cpu/kernels/isa/vector_pack.h"
-#include "backends/cpu/kernels/isa/vector_bytes.h"
-#include "backends/cpu/kernels/isa/stream_fp8.h"
-#include "backends/cpu/kernels/isa/stream_integer.h"
-#include "backends/cpu/kernels/isa/tile_stream.h"
+#include "backends/cpu/microkernels/vector_avx512.h"
+#include "backends/cpu/microkernels/vector_pack.h"
+#include "backends/cpu/microkernels/vector_bytes.h"
+#include "backends/cpu/microkernels/stream_fp8.h"
+#include "backends/cpu/microkernels/stream_integer.h"
+#include "backends/cpu/microkernels/tile_stream.h"
 // clang-format on
 
 #include "support/emulated_tile_unit.h"

@@ -1,7 +1,7 @@
 // A tile unit in plain C++, for files of any instruction set: it emits no symbol.
 #pragma once
 
-#include "backends/cpu/kernels/isa/stream.h"
+#include "backends/cpu/microkernels/stream.h"
 
 namespace gemmtune::cpu {
 

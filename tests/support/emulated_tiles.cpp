@@ -4,9 +4,9 @@
 
 // The vector header comes first, the others are written over it.
 // clang-format off
-#include "backends/cpu/kernels/isa/vector_scalar.h"
-#include "backends/cpu/kernels/isa/tile_kernels.h"
-#include "backends/cpu/kernels/isa/vector_pack.h"
+#include "backends/cpu/microkernels/vector_scalar.h"
+#include "backends/cpu/microkernels/tile_kernels.h"
+#include "backends/cpu/microkernels/vector_pack.h"
 // clang-format on
 
 namespace gemmtune::cpu {

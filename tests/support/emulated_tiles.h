@@ -1,7 +1,7 @@
 // The AMX kernels over a tile unit in plain C++: the same indexing, on any machine.
 #pragma once
 
-#include "backends/cpu/kernels/kernel_set.h"
+#include "backends/cpu/families/kernel_set.h"
 
 namespace gemmtune::cpu {
 

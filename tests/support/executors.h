@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <thread>
 
-#include "backends/cpu/executor.h"
+#include "backends/cpu/threads/executor.h"
 
 namespace gemmtune::cpu {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "support/fake_device.h"
-#include "tuning/outcome.h"
+#include "evaluate/outcome.h"
 
 namespace gemmtune::testing {
 

@@ -6,7 +6,7 @@
 
 #include "backends/backend.h"
 #include "backends/cuda/cuda_runtime.h"
-#include "tuning/worker_main.h"
+#include "evaluate/worker/worker_main.h"
 
 namespace gemmtune {
 namespace {

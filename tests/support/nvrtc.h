@@ -12,7 +12,7 @@
 
 #include "backends/cuda/cubin.h"
 #include "backends/cuda/nvrtc_compiler.h"
-#include "backends/gpu/compiler.h"
+#include "backends/gpu/jit/compiler.h"
 #include "backends/gpu/runtime.h"
 
 namespace gemmtune {

@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "formats/tuned_csv.h"
+#include "formats/aiter/tuned_csv.h"
 #include "support/fake_device.h"
-#include "tuning/online_tuner.h"
+#include "online/online_tuner.h"
 
 namespace gemmtune::testing {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "backends/cpu/kernels/blocked/block_gemm.h"
+#include "backends/cpu/families/blocked/block_gemm.h"
 #include "problem/operands.h"
 
 namespace gemmtune::testing_problems {

@@ -11,7 +11,7 @@
 
 #include "backends/backend.h"
 #include "base/random.h"
-#include "tuning/evaluator.h"
+#include "evaluate/evaluator.h"
 
 namespace gemmtune::testing {
 

@@ -17,13 +17,13 @@
 #include "support/paper_device.h"
 #include "tuned/table.h"
 #include "tuning/budget.h"
-#include "tuning/candidate_list.h"
-#include "tuning/finals.h"
-#include "tuning/known_rows.h"
+#include "resolve/candidate_list.h"
+#include "select/finals.h"
+#include "resolve/known_rows.h"
 #include "tuning/layout_group.h"
 #include "tuning/problem_search.h"
 #include "tuning/tuner.h"
-#include "tuning/worker_pool.h"
+#include "evaluate/worker/worker_pool.h"
 
 namespace gemmtune {
 namespace {

@@ -13,11 +13,11 @@
 #include "base/file.h"
 #include "support/paper_device.h"
 #include "tuned/table.h"
-#include "tuning/journaled_evaluator.h"
+#include "evaluate/journal/journaled_evaluator.h"
 #include "tuning/m_range_tuner.h"
-#include "tuning/recording_evaluator.h"
-#include "tuning/replay_device.h"
-#include "tuning/replay_evaluator.h"
+#include "evaluate/replay/recording_evaluator.h"
+#include "evaluate/replay/replay_device.h"
+#include "evaluate/replay/replay_evaluator.h"
 
 namespace gemmtune {
 namespace {

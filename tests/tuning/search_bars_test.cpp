@@ -13,8 +13,8 @@
 #include "measure/statistics.h"
 #include "tuning/problem_search.h"
 #include "tuning/problem_tuner.h"
-#include "tuning/replay_device.h"
-#include "tuning/replay_evaluator.h"
+#include "evaluate/replay/replay_device.h"
+#include "evaluate/replay/replay_evaluator.h"
 #include "tuning/time_estimate.h"
 #include "tuning/transfer.h"
 

@@ -3,9 +3,9 @@
 #include <optional>
 #include <utility>
 
-#include "backends/cpu/core_set.h"
+#include "backends/cpu/machine/core_set.h"
 #include "backends/cpu/cpu_device.h"
-#include "backends/cpu/system_limits.h"
+#include "backends/cpu/machine/system_limits.h"
 
 namespace gemmtune::cpu {
 namespace {

@@ -5,14 +5,14 @@
 #include <thread>
 #include <utility>
 
-#include "backends/cpu/cache_probe.h"
+#include "backends/cpu/machine/cache_probe.h"
 #include "backends/cpu/defaults.h"
-#include "backends/cpu/idle_threads.h"
-#include "backends/cpu/kernels/blocked/block_gemm.h"
-#include "backends/cpu/kernels/own_families.h"
-#include "backends/cpu/memory.h"
-#include "backends/cpu/system_limits.h"
-#include "backends/cpu/timer.h"
+#include "backends/cpu/threads/idle_threads.h"
+#include "backends/cpu/families/blocked/block_gemm.h"
+#include "backends/cpu/families/own_families.h"
+#include "backends/cpu/machine/memory.h"
+#include "backends/cpu/machine/system_limits.h"
+#include "backends/cpu/machine/timer.h"
 
 namespace gemmtune::cpu {
 namespace {

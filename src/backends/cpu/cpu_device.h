@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "backends/cpu/core_set.h"
-#include "backends/cpu/isa.h"
-#include "backends/cpu/kernels/all_families.h"
-#include "backends/cpu/thread_pool_executor.h"
+#include "backends/cpu/machine/core_set.h"
+#include "backends/cpu/machine/isa.h"
+#include "backends/cpu/families/all_families.h"
+#include "backends/cpu/threads/thread_pool_executor.h"
 
 namespace gemmtune::cpu {
 

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "backends/cuda/device_memory.h"
-#include "backends/cuda/kernels/all_families.h"
-#include "backends/gpu/check/output_checker.h"
-#include "backends/gpu/compiled_family.h"
-#include "backends/gpu/draw/draw.h"
-#include "backends/gpu/kernels/element_code.h"
-#include "backends/gpu/shuffle/shuffle.h"
+#include "backends/cuda/families/all_families.h"
+#include "backends/gpu/verify/output_checker.h"
+#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/fill/draw.h"
+#include "backends/gpu/families/element_code.h"
+#include "backends/gpu/pack/shuffle.h"
 
 namespace gemmtune::cuda {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "backends/cuda/libraries.h"
-#include "backends/gpu/compile_queue.h"
-#include "backends/gpu/kernel_cache.h"
+#include "backends/gpu/jit/compile_queue.h"
+#include "backends/gpu/jit/kernel_cache.h"
 #include "backends/gpu/runtime.h"
 
 namespace gemmtune::cuda {

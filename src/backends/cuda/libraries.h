@@ -7,7 +7,7 @@
 
 #include "backends/backend.h"
 #include "backends/cuda/cuda_api.h"
-#include "backends/shared_library.h"
+#include "base/shared_library.h"
 #include "base/status.h"
 
 namespace gemmtune::cuda {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "backends/cuda/libraries.h"
-#include "backends/gpu/compiler.h"
+#include "backends/gpu/jit/compiler.h"
 
 namespace gemmtune::cuda {
 

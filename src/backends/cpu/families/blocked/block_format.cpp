@@ -1,0 +1,131 @@
+// What a format of operands asks of an instruction set, and how its weights lie in memory.
+#include <optional>
+
+#include "backends/cpu/families/blocked/block_gemm.h"
+
+namespace gemmtune::cpu {
+namespace {
+
+/// 128² · k must stay below 2³¹.
+constexpr std::int64_t largest_integer_k = (std::int64_t{1} << 17) - 1;
+
+bool needs_f32(DataType type) { return type == DataType::f16 || type == DataType::f32; }
+
+bool wide(DataType type) { return bits(type) >= 16; }
+
+}  // namespace
+
+const DecodeKernels& decode_kernels(Isa isa) {
+#if defined(GEMMTUNE_X86_KERNELS)
+  if (isa >= Isa::avx512bf16)
+    return has_byte_permutes() ? avx512vbmi_decode_kernels : avx512vnni_decode_kernels;
+  if (isa == Isa::avx512) return avx512_decode_kernels;
+  if (isa == Isa::avx2) return avx2_decode_kernels;
+#endif
+  (void)isa;
+  return scalar_decode_kernels;
+}
+
+bool integer_sums(const BlockFormat& format) {
+  const bool scaled_in_k = format.x.scale.columns > 1 || format.w.scale.columns > 1;
+  return format.x.type == DataType::i8 && format.w.type == DataType::i8 &&
+         format.x.columns <= largest_integer_k && !scaled_in_k;
+}
+
+std::optional<Compute> compute_type(const KernelSet& set, Isa isa, const BlockFormat& format) {
+  const IsaKernels* kernels = set.at(isa);
+  if (kernels == nullptr) return std::nullopt;
+  if (integer_sums(format)) {
+    // Tile units have no integer panels here; below the level with VNNI there is one table a level.
+    if (isa == Isa::amx) return std::nullopt;
+    return Compute::i16;
+  }
+  const bool f32 = needs_f32(format.x.type) || needs_f32(format.w.type);
+  if (kernels->bf16_compute) return f32 ? std::nullopt : std::optional(Compute::bf16);
+  return Compute::f32;
+}
+
+const PanelList& block_panels(const KernelSet& set, Isa isa, const BlockFormat& format) {
+  const Compute compute = *compute_type(set, isa, format);
+  if (compute == Compute::i16) return decode_kernels(isa).integer_panels;
+  const bool in_place = format.layout == WeightLayout::panel16 && wide(format.w.type);
+  if (in_place) return set.at(isa)->panels[static_cast<int>(element_of(format.w.type))];
+  return set.at(isa)->panels[static_cast<int>(compute == Compute::bf16 ? Element::bf16 : Element::f32)];
+}
+
+RowList block_rows(const KernelSet& set, Isa isa, const BlockFormat& format) {
+  const MatrixShape& w = format.w;
+  const IsaKernels* kernels = set.at(isa);
+  const bool stored = w.type == DataType::bf16 || w.type == DataType::f32;
+  const bool unscaled = w.scale.type == ScaleType::none && format.x.scale.type == ScaleType::none;
+  if (kernels == nullptr || format.layout != WeightLayout::plain || !stored || !unscaled) return {nullptr, 0};
+  if (kernels->bf16_compute != (w.type == DataType::bf16)) return {nullptr, 0};
+  return kernels->rows[static_cast<int>(element_of(w.type))];
+}
+
+std::vector<Isa> block_levels(const KernelSet& set, const BlockFormat& format) {
+  std::vector<Isa> levels;
+  for (int i = static_cast<int>(set.level); i >= 0 && levels.size() < 2; --i) {
+    const Isa isa = static_cast<Isa>(i);
+    if (!compute_type(set, isa, format)) continue;
+    if (isa == Isa::scalar && !levels.empty()) break;
+    levels.push_back(isa);
+  }
+  return levels;
+}
+
+Panel16 panel16_of(const MatrixShape& w) {
+  Panel16 panel{.n = w.rows, .k = w.columns, .element_bytes = bytes_of(w.type, 1), .pair = 1};
+  if (w.type == DataType::bf16) panel.pair = 2;
+  if (!wide(w.type)) panel.pair = 4;
+  if (bits(w.type) == 4) panel.k = w.columns / 2;
+  return panel;
+}
+
+Tile16 tile16_of(const MatrixShape& w) {
+  const bool halves = bits(w.type) == 4;
+  return {.n = w.rows, .k = halves ? w.columns / 2 : w.columns, .element_bytes = bytes_of(w.type, 1)};
+}
+
+std::int64_t layout_bytes(const MatrixShape& w, WeightLayout layout) {
+  if (layout == WeightLayout::panel16) return panel16_of(w).bytes();
+  return bytes_of(w.type, w.rows * w.columns);
+}
+
+void pack_matrices(const MatrixShape& w, WeightLayout layout, const void* plain, void* packed) {
+  for (std::int64_t matrix = 0; matrix < w.count; ++matrix) {
+    const char* from = static_cast<const char*>(plain) + matrix * bytes_of(w.type, w.rows * w.columns);
+    char* to = static_cast<char*>(packed) + matrix * layout_bytes(w, layout);
+    if (layout == WeightLayout::panel16) {
+      pack_panel16(panel16_of(w), from, to);
+    } else {
+      shuffle_tile16(tile16_of(w), from, to);
+    }
+  }
+}
+
+void unpack_matrices(const MatrixShape& w, WeightLayout layout, const void* packed, void* plain) {
+  for (std::int64_t matrix = 0; matrix < w.count; ++matrix) {
+    const char* from = static_cast<const char*>(packed) + matrix * layout_bytes(w, layout);
+    char* to = static_cast<char*>(plain) + matrix * bytes_of(w.type, w.rows * w.columns);
+    if (layout == WeightLayout::panel16) {
+      unpack_panel16(panel16_of(w), from, to);
+    } else {
+      unshuffle_tile16(tile16_of(w), from, to);
+    }
+  }
+}
+
+Status check_layout(const MatrixShape& w, WeightLayout layout) {
+  if (layout == WeightLayout::plain || layout == WeightLayout::panel16) return {};
+  if (layout == WeightLayout::aiter16x16) {
+    if (tile16_of(w).fits()) return {};
+    return Status::unsupported(
+        "layout: aiter16x16 of {} x {} {}: expected rows in multiples of 16 and 32 {} of k", w.rows,
+        w.columns, to_string(w.type), bits(w.type) == 4 ? "bytes" : "elements");
+  }
+  return Status::unsupported("layout: {} is not taken, only plain, panel16 and aiter16x16",
+                             to_string(layout));
+}
+
+}  // namespace gemmtune::cpu

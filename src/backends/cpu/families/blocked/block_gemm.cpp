@@ -1,0 +1,259 @@
+#include "backends/cpu/families/blocked/block_gemm.h"
+
+namespace gemmtune::cpu {
+namespace {
+
+constexpr std::int64_t row_columns = 64;                    // of rows as they lie
+constexpr std::int64_t block_scale_chunks = scaled_chunks;  // of 128 elements
+// Of rows as they lie: half of an inner cache of 48 KiB, and what hides the latency of memory.
+constexpr std::int64_t inner_cache_x_bytes = 24 << 10;
+constexpr std::int64_t rows_ahead_bytes = 8 << 10;
+// Tile units: of x, which comes from the second cache.
+constexpr std::int64_t x_chunks_ahead = 4;
+
+bool has_float_scale(const MatrixShape& matrix) { return matrix.scale.type == ScaleType::f32; }
+
+}  // namespace
+
+BlockGemm::BlockGemm(const KernelSet& set, const BlockFormat& format, const BlockTile& tile)
+    : isa_(*set.at(tile.isa)),
+      decode_(decode_kernels(tile.isa)),
+      format_(format),
+      tile_(tile),
+      compute_(*compute_type(set, tile.isa, format)),
+      panels_(block_panels(set, tile.isa, format)),
+      rows_(tile.rows ? block_rows(set, tile.isa, format) : RowList{nullptr, 0}) {
+  compute_bytes_ = compute_ == Compute::f32 ? 4 : 2;
+  chunks_ = ceil_div(format.x.columns, chunk_elements);
+  const std::int64_t tile_columns = tile.rows ? row_columns : tile.nr;
+  block_columns_ = tile.rows ? row_columns : std::max(tile.nc / tile.nr, std::int64_t{1}) * tile.nr;
+  tile_panels_ = tile_columns / panel_columns;
+  scaled_by_block_ = (has_float_scale(format.x) && format.x.scale.columns > 1) ||
+                     (has_float_scale(format.w) && format.w.scale.columns > 1);
+  // One block of k may also be the whole of it: then the scales are applied once, like any other.
+  scaled_at_end_ = !scaled_by_block_ &&
+                   (has_float_scale(format.x) || has_float_scale(format.w) || compute_ == Compute::i16);
+  kc_chunks_ = std::min(round_up(ceil_div(tile.kc, chunk_elements), block_scale_chunks), chunks_);
+  x_block_chunks_ = tile.rows ? chunks_ : kc_chunks_;
+  if (scaled_by_block_) scale_columns_ = ceil_div(format.x.columns, block_scale_chunks * chunk_elements);
+  in_place_ = format.layout == WeightLayout::panel16 && bits(format.w.type) >= 16;
+  block_stride_ = in_place_ ? panel16_of(format.w).panel_bytes()
+                            : kc_chunks_ * chunk_elements * panel_columns * compute_bytes_;
+}
+
+RowTiles BlockGemm::row_tiles(std::int64_t rows) const {
+  RowTiles tiles;
+  tiles.rows = rows;
+  tiles.mr = tile_.mr;
+  const std::int64_t rest = rows - (tiles.count() - 1) * tile_.mr;
+  tiles.last_mr = tile_.rows ? fitting(rows_, rest, tile_.nr)->mr : fitting(panels_, rest, tile_panels_)->mr;
+  return tiles;
+}
+
+std::int64_t BlockGemm::packed_bytes(std::int64_t rows) const {
+  const std::int64_t tiles = ceil_div(rows, tile_.mr);
+  return round_up(tiles * tile_bytes() + tiles * tile_.mr * scale_columns_ * 4, 64);
+}
+
+/// Rows that are decoded before they are packed: mr of x over all of k, or 16 of w over a block of it, as
+/// stored and decoded.
+std::int64_t BlockGemm::row_scratch_bytes() const {
+  const std::int64_t x = tile_.mr * chunks_;
+  const std::int64_t w = panel_columns * kc_chunks_;
+  return round_up(std::max(x, w) * chunk_elements * 8, 64);
+}
+
+std::int64_t BlockGemm::sums_bytes(std::int64_t rows) const {
+  return round_up((padded_rows(rows) * block_columns_ + 2 * tile_.mr * tile_panels_ * panel_columns) * 4, 64);
+}
+
+std::int64_t BlockGemm::column_scales_bytes() const {
+  const std::int64_t k_blocks = scaled_by_block_ ? ceil_div(kc_chunks_, block_scale_chunks) : 1;
+  return k_blocks * block_columns_ * 4;
+}
+
+std::int64_t BlockGemm::scratch_bytes(std::int64_t rows) const {
+  const std::int64_t panels = packs_nothing() ? 0 : block_columns_ / panel_columns * block_stride_;
+  return sums_bytes(rows) + round_up(panels, 64) + row_scratch_bytes() + column_scales_bytes();
+}
+
+std::int64_t BlockGemm::x_offset(const RowTiles& tiles, std::int64_t tile, std::int64_t chunk) const {
+  const std::int64_t block = chunk / x_block_chunks_ * x_block_chunks_;
+  const std::int64_t depth = std::min(x_block_chunks_, chunks_ - block);
+  const std::int64_t rows_before = tiles.count() * tile_.mr * block + tile * tile_.mr * depth;
+  return (rows_before + tiles.size(tile) * (chunk - block)) * chunk_elements * compute_bytes_;
+}
+
+void BlockGemm::fill_column_scales(const Block& block, std::int64_t k_block, float* out) const {
+  const ScaleShape& scale = format_.w.scale;
+  const auto* scales = static_cast<const float*>(block.weight->scale);
+  for (std::int64_t i = 0; i < block.panels * panel_columns; ++i) {
+    const std::int64_t column = std::min(block.first + i, format_.w.rows - 1);
+    if (!has_float_scale(format_.w)) {
+      out[i] = 1;
+    } else if (scale.columns > 1 || scale.row_block > 1) {
+      out[i] = scales[column / scale.row_block * scale.columns + (scale.columns > 1 ? k_block : 0)];
+    } else {
+      out[i] = scales[column * block.weight->scale_step];
+    }
+  }
+}
+
+const float* BlockGemm::row_scales(const Block& block, std::int64_t tile) const {
+  const char* scales = block.packed + block.tiles.count() * tile_bytes();
+  return reinterpret_cast<const float*>(scales) + tile * tile_.mr * scale_columns_;
+}
+
+float* BlockGemm::sums_of(const Block& block, const Place& place) const {
+  const std::int64_t padded = block.tiles.count() * tile_.mr;
+  return block.sums + (place.panel * padded + place.tile * tile_.mr * width(block, place)) * panel_columns;
+}
+
+void BlockGemm::multiply_tile(const Block& block, const Place& place, const char* w,
+                              const Depth& depth) const {
+  const PanelKernel kernel = find(panels_, block.tiles.size(place.tile), width(block, place))->run;
+  const PanelArgs args{.x = block.packed + x_offset(block.tiles, place.tile, depth.first),
+                       .w = w + place.panel * block_stride_,
+                       .w_stride = block_stride_,
+                       .chunks = depth.count,
+                       .c = sums_of(block, place),
+                       .accumulate = depth.first > 0,
+                       .prefetch = 0,
+                       .prefetch_x = isa_.rows_read_x_panels ? x_chunks_ahead : 0};
+  if (!scaled_by_block_) return kernel(args);
+  const ScaledPanelEntry* scaled =
+      find(isa_.scaled_panels, block.tiles.size(place.tile), width(block, place));
+  if (scaled != nullptr)
+    return scaled->run({.panel = args,
+                        .row_scales = row_scales(block, place.tile) + depth.first / block_scale_chunks,
+                        .row_stride = scale_columns_,
+                        .column_scales = block.column_scales + place.panel * panel_columns,
+                        .column_stride = block.panels * panel_columns});
+  const std::int64_t x_step =
+      block_scale_chunks * chunk_elements * block.tiles.size(place.tile) * compute_bytes_;
+  const std::int64_t w_step = block_scale_chunks * chunk_elements * panel_columns *
+                              (in_place_ ? panel16_of(format_.w).element_bytes : compute_bytes_);
+  const std::int64_t first = depth.first / block_scale_chunks;
+  const std::int64_t count = ceil_div(depth.count, block_scale_chunks);
+  // Sums are scaled a block later, beside the next block's products.
+  for (std::int64_t i = 0; i <= count; ++i) {
+    float* const sums[] = {block.tile_sums, block.tile_sums + tile_.mr * tile_panels_ * panel_columns};
+    if (i < count) {
+      PanelArgs one = args;
+      one.x = static_cast<const char*>(args.x) + i * x_step;
+      one.w = static_cast<const char*>(args.w) + i * w_step;
+      one.chunks = std::min(block_scale_chunks, depth.count - i * block_scale_chunks);
+      one.c = sums[i % 2];
+      one.accumulate = false;
+      kernel(one);
+    }
+    if (i > 0) scale_sums(block, place, first, i - 1, sums[(i - 1) % 2]);
+  }
+}
+
+/// Of block `i` from `first` on, counted in blocks of 128 of k.
+void BlockGemm::scale_sums(const Block& block, const Place& place, std::int64_t first, std::int64_t i,
+                           const float* sums) const {
+  decode_.scale({.tile = sums,
+                 .out = sums_of(block, place),
+                 .rows = block.tiles.valid(place.tile),
+                 .columns = width(block, place) * panel_columns,
+                 .row_scale = row_scales(block, place.tile) + first + i,
+                 .row_stride = scale_columns_,
+                 .column_scale = block.column_scales + (i * block.panels + place.panel) * panel_columns,
+                 .add = first + i > 0});
+}
+
+BlockGemm::Block BlockGemm::accumulate(std::int64_t rows, const char* packed, const BlockWeight& weight,
+                                       std::int64_t first, char* scratch) const {
+  Block block;
+  block.tiles = row_tiles(rows);
+  block.first = first;
+  block.columns = std::min(block_columns_, format_.w.rows - first);
+  block.panels = ceil_div(block.columns, panel_columns);
+  block.packed = packed;
+  block.weight = &weight;
+  block.sums = reinterpret_cast<float*>(scratch);
+  block.tile_sums = block.sums + padded_rows(rows) * block_columns_;
+  block.panel_scratch = scratch + sums_bytes(rows);
+  block.row_scratch = block.panel_scratch +
+                      (packs_nothing() ? 0 : round_up(block_columns_ / panel_columns * block_stride_, 64));
+  block.column_scales = reinterpret_cast<float*>(block.row_scratch + row_scratch_bytes());
+  if (tile_.rows) {
+    multiply_rows(block);
+    return block;
+  }
+  for (std::int64_t chunk = 0; chunk < chunks_; chunk += kc_chunks_) {
+    const Depth depth{chunk, std::min(kc_chunks_, chunks_ - chunk)};
+    const char* w = decode_weights(block, depth.first, depth.count);
+    for (std::int64_t at = 0; scaled_by_block_ && at < depth.count; at += block_scale_chunks)
+      fill_column_scales(block, (chunk + at) / block_scale_chunks,
+                         block.column_scales + at / block_scale_chunks * block.panels * panel_columns);
+    for (std::int64_t panel = 0; panel < block.panels; panel += tile_panels_)
+      for (std::int64_t tile = 0; tile < block.tiles.count(); ++tile)
+        multiply_tile(block, {panel, tile}, w, depth);
+  }
+  if (scaled_at_end_) fill_column_scales(block, 0, block.column_scales);
+  return block;
+}
+
+/// All row tiles meet a few rows of the weight before the next ones are read. Of each row a piece is taken
+/// for which x's stays in the inner cache; the first row tile draws it from memory and fetches the rows that
+/// follow.
+void BlockGemm::multiply_rows(const Block& block) const {
+  const std::int64_t stride = bytes_of(format_.w.type, format_.w.columns);
+  const char* w = static_cast<const char*>(block.weight->w) + block.first * stride;
+  const std::int64_t x_bytes = block.tiles.count() * tile_bytes();
+  const std::int64_t pieces = ceil_div(x_bytes, inner_cache_x_bytes);
+  const std::int64_t piece = round_up(ceil_div(chunks_, pieces), block_scale_chunks);
+  const std::int64_t ahead = ceil_div(rows_ahead_bytes, tile_.nr * bytes_of(format_.w.type, piece * 32));
+  const bool panels = reads_x_panels();
+  const std::int64_t at_once = block.tiles.count() == 1 && !panels ? block.columns : tile_.nr;
+  const std::int64_t x_stride = panels ? chunks_ * chunk_elements * panel_columns * compute_bytes_ : 0;
+  const RowKernel kernels[] = {find(rows_, tile_.mr, tile_.nr)->run,
+                               find(rows_, block.tiles.last_mr, tile_.nr)->run};
+  for (std::int64_t chunk = 0; chunk < chunks_; chunk += piece) {
+    const std::int64_t k = chunk * chunk_elements;
+    const std::int64_t count = std::min(piece * chunk_elements, format_.w.columns - k);
+    const char* from = w + bytes_of(format_.w.type, k);
+    for (std::int64_t row = 0; row < block.columns; row += at_once)
+      for (std::int64_t tile = 0; tile < block.tiles.count(); ++tile)
+        kernels[tile + 1 == block.tiles.count()](
+            {.x = block.packed + tile * tile_bytes() +
+                  k * (panels ? panel_columns : block.tiles.size(tile)) * compute_bytes_,
+             .x_stride = x_stride,
+             .w = from + row * stride,
+             .w_stride = stride,
+             .rows = std::min(at_once, block.columns - row),
+             .k = count,
+             .c = sums_of(block, {0, tile}) + row,
+             .ldc = block.panels * panel_columns,
+             .accumulate = chunk > 0,
+             .prefetch = tile == 0 ? ahead * tile_.nr * stride : 0});
+  }
+}
+
+BlockSums BlockGemm::finish(const Block& block, const Place& place) const {
+  float* sums = sums_of(block, place);
+  const std::int64_t ldt = width(block, place) * panel_columns;
+  const std::int64_t first_column = place.panel * panel_columns;
+  if (scaled_at_end_) {
+    const Scale scale = compute_ == Compute::i16 ? decode_.scale_integer : decode_.scale;
+    scale({.tile = sums,
+           .out = sums,
+           .rows = block.tiles.valid(place.tile),
+           .columns = ldt,
+           .row_scale = row_scales(block, place.tile),
+           .row_stride = scale_columns_,
+           .column_scale = block.column_scales + first_column,
+           .add = false});
+  }
+  return {.sums = sums,
+          .ldt = ldt,
+          .first_row = place.tile * tile_.mr,
+          .rows = block.tiles.valid(place.tile),
+          .first_column = block.first + first_column,
+          .columns = std::min(ldt, block.columns - first_column)};
+}
+
+}  // namespace gemmtune::cpu

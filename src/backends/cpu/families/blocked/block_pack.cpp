@@ -1,0 +1,192 @@
+// BlockGemm: rows of x and blocks of a weight on their way to the panel kernels.
+#include <cstring>
+
+#include "backends/cpu/families/blocked/block_gemm.h"
+
+namespace gemmtune::cpu {
+namespace {
+
+int stored_of(DataType type) {
+  switch (type) {
+    case DataType::f8_e4m3fn:
+      return static_cast<int>(Stored::f8_e4m3fn);
+    case DataType::f8_e4m3fnuz:
+      return static_cast<int>(Stored::f8_e4m3fnuz);
+    case DataType::i8:
+      return static_cast<int>(Stored::i8);
+    default:
+      return static_cast<int>(Stored::f4_e2m1);
+  }
+}
+
+bool wide(DataType type) { return bits(type) >= 16; }
+
+/// How a row packer or panel packer reads decoded or stored rows: the index of its table.
+Element packer_of(DataType type, Compute compute) {
+  if (wide(type)) return element_of(type);
+  return compute == Compute::bf16 ? Element::bf16 : Element::f32;
+}
+
+bool has_float_scale(const MatrixShape& matrix) { return matrix.scale.type == ScaleType::f32; }
+
+/// The e8m0 scales of a row; null where the operand has none.
+const unsigned char* exponents(const MatrixShape& matrix, const void* scales, std::int64_t row) {
+  if (matrix.scale.type != ScaleType::e8m0) return nullptr;
+  return static_cast<const unsigned char*>(scales) + row * matrix.scale.columns;
+}
+
+}  // namespace
+
+void BlockGemm::pack_scales(const BlockRows& rows, std::int64_t tile, float* out) const {
+  const MatrixShape& x = format_.x;
+  const auto* scales = static_cast<const float*>(rows.scale);
+  for (std::int64_t i = 0; i < tile_.mr; ++i) {
+    const std::int64_t at = tile * tile_.mr + i;
+    const bool there = at < rows.count && has_float_scale(x);
+    const std::int64_t row = !there ? 0 : rows.index == nullptr ? at : rows.index[at];
+    for (std::int64_t block = 0; block < scale_columns_; ++block) {
+      float scale = 1;
+      if (there) {
+        scale = x.scale.columns > 1               ? scales[row * x.scale.columns + block]
+                : x.scale.rows == 1 && x.rows > 1 ? scales[0]
+                                                  : scales[row * rows.scale_step];
+      }
+      *out++ = scale;
+    }
+  }
+}
+
+void BlockGemm::pack_tile(const BlockRows& rows, std::int64_t tile, char* packed, char* scratch) const {
+  const MatrixShape& x = format_.x;
+  const RowTiles tiles = row_tiles(rows.count);
+  const std::int64_t valid = tiles.valid(tile);
+  const std::int64_t first = tile * tile_.mr;
+  auto* scales = reinterpret_cast<float*>(packed + tiles.count() * tile_bytes()) + first * scale_columns_;
+  pack_scales(rows, tile, scales);
+  PackXArgs args{.x = static_cast<const char*>(rows.x) + first * rows.stride,
+                 .ldx = rows.stride,
+                 .rows = valid,
+                 .mr = tiles.size(tile),
+                 .k = x.columns,
+                 .chunks = chunks_,
+                 .out = nullptr};
+  if (!wide(x.type) || rows.index != nullptr) {
+    args.x = scratch;
+    args.ldx = wide(x.type) ? bytes_of(x.type, x.columns) : chunks_ * chunk_elements * compute_bytes_;
+    for (std::int64_t i = 0; i < valid; ++i) {
+      const std::int64_t row = rows.index == nullptr ? first + i : rows.index[first + i];
+      const char* from = static_cast<const char*>(rows.x) + row * rows.stride;
+      char* to = scratch + i * args.ldx;
+      if (wide(x.type)) {
+        std::memcpy(to, from, static_cast<std::size_t>(args.ldx));
+      } else {
+        decode_.row[static_cast<int>(compute_)][stored_of(x.type)](
+            {.from = from, .count = x.columns, .to = to, .exponents = exponents(x, rows.scale, row)});
+      }
+    }
+  }
+  if (reads_x_panels()) return pack_x_panels(args, packed + tile * tile_bytes(), packer_of(x.type, compute_));
+  const PackX pack = compute_ == Compute::i16 ? decode_.pack_integer_x
+                                              : isa_.pack_x[static_cast<int>(packer_of(x.type, compute_))];
+  // Rows are decoded to what is packed, or of a type that is packed as it is.
+  const std::int64_t element_bytes = wide(x.type) ? bytes_of(x.type, 1) : compute_bytes_;
+  const auto* from = static_cast<const char*>(args.x);
+  for (std::int64_t chunk = 0; chunk < chunks_; chunk += x_block_chunks_) {
+    const std::int64_t k = chunk * chunk_elements;
+    args.x = from + k * element_bytes;
+    args.chunks = std::min(x_block_chunks_, chunks_ - chunk);
+    args.k = std::min(x.columns - k, args.chunks * chunk_elements);
+    args.out = packed + x_offset(tiles, tile, chunk);
+    pack(args);
+  }
+}
+
+/// A row tile as panels of 16 rows each, one after another.
+void BlockGemm::pack_x_panels(const PackXArgs& rows, char* out, Element packer) const {
+  for (std::int64_t row = 0; row < rows.mr; row += panel_columns)
+    isa_.pack_panel[static_cast<int>(packer)]({.rows = static_cast<const char*>(rows.x) + row * rows.ldx,
+                                               .stride = rows.ldx,
+                                               .count = std::clamp<long>(rows.rows - row, 0, panel_columns),
+                                               .k = rows.k,
+                                               .chunks = chunks_,
+                                               .out = out + row * chunks_ * chunk_elements * compute_bytes_});
+}
+
+/// 16 rows of a weight that is not in panels, decoded and then packed.
+void BlockGemm::decode_rows_to_panel(const Block& block, std::int64_t panel, std::int64_t chunk,
+                                     std::int64_t chunks, char* out) const {
+  const MatrixShape& w = format_.w;
+  const std::int64_t first = block.first + panel * panel_columns;
+  const std::int64_t k = chunk * chunk_elements;
+  const std::int64_t count = std::min(w.columns - k, chunks * chunk_elements);
+  const std::int64_t row_bytes = bytes_of(w.type, w.columns);
+  PackPanelArgs args{
+      .rows = static_cast<const char*>(block.weight->w) + first * row_bytes + bytes_of(w.type, k),
+      .stride = row_bytes,
+      .count = std::min<std::int64_t>(panel_columns, w.rows - first),
+      .k = count,
+      .chunks = chunks,
+      .out = out};
+  const bool tiled = format_.layout == WeightLayout::aiter16x16;
+  const std::int64_t raw_bytes = bytes_of(w.type, chunks * chunk_elements);
+  char* raw = block.row_scratch;
+  if (tiled) {
+    const Tile16 shape = tile16_of(w);
+    constexpr std::int64_t step = Tile16::rows * Tile16::piece_bytes;
+    for (std::int64_t row = 0; row < args.count; ++row) {
+      const char* from = static_cast<const char*>(block.weight->w) + shape.row_offset(first + row) +
+                         bytes_of(w.type, k) / Tile16::piece_bytes * step;
+      for (std::int64_t at = 0; at < bytes_of(w.type, count); at += Tile16::piece_bytes, from += step)
+        std::memcpy(raw + row * raw_bytes + at, from, Tile16::piece_bytes);
+    }
+    args.rows = raw;
+    args.stride = raw_bytes;
+  }
+  if (!wide(w.type)) {
+    char* decoded = raw + (tiled ? panel_columns * raw_bytes : 0);
+    const std::int64_t stride = chunks * chunk_elements * compute_bytes_;
+    for (std::int64_t row = 0; row < args.count; ++row) {
+      const unsigned char* powers = exponents(w, block.weight->scale, first + row);
+      decode_.row[static_cast<int>(compute_)][stored_of(w.type)](
+          {.from = static_cast<const char*>(args.rows) + row * args.stride,
+           .count = count,
+           .to = decoded + row * stride,
+           .exponents = powers == nullptr ? nullptr : powers + chunk});
+    }
+    args.rows = decoded;
+    args.stride = stride;
+  }
+  if (compute_ == Compute::i16) return decode_.pack_integer_panel(args);
+  isa_.pack_panel[static_cast<int>(packer_of(w.type, compute_))](args);
+}
+
+/// The block's panels at `chunk` as the panel kernels read them, block_stride_ apart.
+const char* BlockGemm::decode_weights(const Block& block, std::int64_t chunk, std::int64_t chunks) const {
+  const MatrixShape& w = format_.w;
+  const std::int64_t first_panel = block.first / panel_columns;
+  const auto* stored = static_cast<const char*>(block.weight->w);
+  const Panel16 shape = panel16_of(w);
+  if (in_place_)
+    return stored + first_panel * block_stride_ +
+           chunk * chunk_elements * panel_columns * shape.element_bytes;
+  for (std::int64_t panel = 0; panel < block.panels; ++panel) {
+    char* out = block.panel_scratch + panel * block_stride_;
+    if (format_.layout != WeightLayout::panel16) {
+      decode_rows_to_panel(block, panel, chunk, chunks, out);
+      continue;
+    }
+    const std::int64_t column = block.first + panel * panel_columns;
+    const unsigned char* powers = exponents(w, block.weight->scale, column);
+    decode_.panel[static_cast<int>(compute_)][stored_of(w.type)](
+        {.from = stored + (first_panel + panel) * shape.panel_bytes() +
+                 bytes_of(w.type, chunk * chunk_elements) * panel_columns,
+         .chunks = chunks,
+         .to = out,
+         .exponents = powers == nullptr ? nullptr : powers + chunk,
+         .exponent_stride = w.scale.columns,
+         .columns = std::min<std::int64_t>(panel_columns, w.rows - column)});
+  }
+  return block.panel_scratch;
+}
+
+}  // namespace gemmtune::cpu

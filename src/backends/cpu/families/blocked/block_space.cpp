@@ -1,0 +1,185 @@
+#include "backends/cpu/families/blocked/block_space.h"
+
+#include <set>
+
+namespace gemmtune::cpu {
+namespace {
+
+constexpr std::int64_t kc_values[] = {256, 512, 2048};
+
+std::string refuse_tile(const KernelSet& set, const BlockFormat& format, const BlockTile& tile) {
+  if (!compute_type(set, tile.isa, format))
+    return "the device does not have this isa, or it cannot multiply the types";
+  if (tile.rows)
+    return find(block_rows(set, tile.isa, format), tile.mr, tile.nr) == nullptr
+               ? "mr x nr is no register tile of this isa for rows of the weight as they lie"
+               : "";
+  if (tile.nr % panel_columns != 0 ||
+      find(block_panels(set, tile.isa, format), tile.mr, tile.nr / panel_columns) == nullptr)
+    return "mr x nr is no register tile of this isa and layout";
+  return {};
+}
+
+/// Rows as they lie are for few rows of x: beyond two tiles of them, packed weights are read less often.
+std::string refuse_rows(const KernelSet& set, const BlockWork& work, const BlockTile& tile) {
+  const RowList list = block_rows(set, tile.isa, work.format);
+  if (tile.mr > fitting(list, work.rows, tile.nr)->mr) return "mr leaves rows of the register tile empty";
+  if (work.rows > 4 * tile.mr) return "rows takes more than four passes over the weight";
+  if (tile.kc != kc_values[0]) return "kc means the same as another value";
+  return {};
+}
+
+/// Requires a register tile that the isa has.
+std::string refuse_waste(const KernelSet& set, const BlockWork& work, const BlockTile& tile) {
+  if (tile.rows) return refuse_rows(set, work, tile);
+  const PanelList& list = block_panels(set, tile.isa, work.format);
+  const std::int64_t panels = tile.nr / panel_columns;
+  const std::int64_t enough = fitting(list, work.rows, panels)->mr;
+  if (tile.mr > enough) return "mr leaves rows of the register tile empty";
+  // Small tiles load more than they multiply; they are for the ends of m only.
+  std::int64_t largest = 0;
+  for (int i = 0; i < list.count; ++i) {
+    const PanelEntry& entry = list.entries[i];
+    if (entry.mr <= fitting(list, work.rows, entry.panels)->mr)
+      largest = std::max<std::int64_t>(largest, std::int64_t{entry.mr} * entry.panels);
+  }
+  if (tile.mr * panels * 3 < largest * 2) return "mr x nr uses too few registers";
+  for (const std::int64_t smaller : kc_values)
+    if (smaller < tile.kc && smaller >= work.format.x.columns) return "kc means the same as a smaller one";
+  return {};
+}
+
+}  // namespace
+
+void add_tile_parameters(const KernelSet& set, const BlockFormat& format, Space& space, bool with_rows) {
+  Parameter isa{.key = "isa", .values = {}, .absent = "scalar", .meaning = "instruction set"};
+  std::set<std::int64_t> rows;
+  std::set<std::int64_t> columns;
+  for (const Isa level : block_levels(set, format)) {
+    isa.values.emplace_back(to_string(level));
+    const PanelList& list = block_panels(set, level, format);
+    for (int i = 0; i < list.count; ++i) {
+      rows.insert(list.entries[i].mr);
+      columns.insert(list.entries[i].panels * panel_columns);
+    }
+    if (!with_rows) continue;
+    const RowList plain = block_rows(set, level, format);
+    for (int i = 0; i < plain.count; ++i) {
+      rows.insert(plain.entries[i].mr);
+      columns.insert(plain.entries[i].nr);
+    }
+  }
+  space.add(std::move(isa));
+  space.add(Parameter{.key = "w",
+                      .values = {std::string(to_string(format.layout))},
+                      .absent = "plain",
+                      .meaning = "weight layout"});
+  space.add(Parameter{
+      .key = "mr", .values = number_texts(rows), .absent = "1", .meaning = "rows of the register tile"});
+  space.add(Parameter{.key = "nr",
+                      .values = number_texts(columns),
+                      .absent = "16",
+                      .meaning = "columns of the register tile"});
+  space.add(Parameter{.key = "kc",
+                      .values = number_texts(kc_values),
+                      .absent = "512",
+                      .meaning = "elements of k decoded at once"});
+}
+
+void add_rows_parameter(const KernelSet& set, const BlockFormat& format, Space& space) {
+  bool any = false;
+  for (const Isa level : block_levels(set, format)) any = any || block_rows(set, level, format).count > 0;
+  std::vector<std::string> values{"0"};
+  if (any) values.emplace_back("1");
+  space.add(Parameter{.key = "rows",
+                      .values = std::move(values),
+                      .absent = "0",
+                      .meaning = "1: the weight's rows are read as they lie, 0: packed"});
+}
+
+void add_tile_constraints(const KernelSet& set, const BlockWork& work, Space& space) {
+  space.add(
+      Constraint{"tile", [set, work](const Config& c) { return refuse_tile(set, work.format, tile_of(c)); }});
+  space.add(Constraint{"waste", [set, work](const Config& c) { return refuse_waste(set, work, tile_of(c)); },
+                       Rule::search});
+}
+
+BlockTile tile_of(const Config& config) {
+  return {.isa = parse_isa(config.word("isa")).value_or(Isa::scalar),
+          .mr = config.number("mr", 1),
+          .nr = config.number("nr", 16),
+          .kc = config.number("kc", 512),
+          .rows = config.number("rows", 0) == 1};
+}
+
+Config tile_config(const BlockTile& tile, const BlockFormat& format) {
+  Config config;
+  config.set("isa", std::string(to_string(tile.isa)));
+  config.set("w", std::string(to_string(format.layout)));
+  config.set("mr", tile.mr);
+  config.set("nr", tile.nr);
+  config.set("kc", tile.kc);
+  return config;
+}
+
+BlockTile default_tile(const KernelSet& set, const BlockWork& work) {
+  BlockTile best;
+  double best_cost = 0;
+  for (const Isa isa : block_levels(set, work.format)) {
+    const PanelList& list = block_panels(set, isa, work.format);
+    for (int i = 0; i < list.count; ++i) {
+      BlockTile tile{.isa = isa,
+                     .mr = list.entries[i].mr,
+                     .nr = list.entries[i].panels * panel_columns,
+                     .kc = work.format.x.columns > kc_values[0] ? kc_values[1] : kc_values[0]};
+      if (!refuse_waste(set, work, tile).empty()) continue;
+      const double cost = block_microseconds(work, tile);
+      if (best_cost != 0 && cost >= best_cost) continue;
+      best_cost = cost;
+      best = tile;
+    }
+  }
+  return best;
+}
+
+double block_microseconds(const BlockWork& work, const BlockTile& tile) {
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const MatrixShape& w = work.format.w;
+  const MachineRates machine = machine_rates(tile.isa, bits(w.type) == 32 ? DataType::f32 : DataType::bf16,
+                                             std::max(tile.isa, work.level));
+  const double rows = real(round_up(work.rows, tile.mr));
+  const double weights = real(round_up(w.rows, tile.nr)) * real(w.columns);
+  const double loads = 1.0 / real(tile.mr) + 16.0 / real(tile.nr) * 0.06;
+  const double multiplying = 2 * rows * weights / machine.flops_per_microsecond * (0.85 + loads);
+  // Decoding and, for plain rows, transposing: elements a microsecond.
+  const bool tables = tile.isa >= Isa::avx512bf16 && has_byte_permutes() && w.type != DataType::i8;
+  const double rate = (work.format.layout == WeightLayout::panel16 ? (tables ? 30e3 : 8e3) : 4e3) *
+                      (tile.isa == Isa::scalar ? 0.2 : 1);
+  const double blocks = real(ceil_div(w.columns, tile.kc));
+  double carrying = rows * real(w.rows) * (blocks - 1) * 8 / 60e3;
+  // Sums that are scaled in k are carried from block to block of 128 anyway; weights had better stay beside
+  // them.
+  if (w.scale.type == ScaleType::f32 && w.scale.columns > 1) {
+    constexpr double innermost_cache = 32 << 10;
+    carrying = real(tile.nr * tile.kc) * 2 > innermost_cache ? 0.1 * multiplying : 0;
+  }
+  // Rows that do not stay in an inner cache come from an outer one for each block of columns, those of a
+  // block of k for each register tile.
+  constexpr double inner_cache = 1e6;
+  const double x_bytes = rows * real(w.columns) * 2;
+  const double wide_blocks = real(ceil_div(w.rows, std::max(tile.nc, tile.nr)));
+  if (x_bytes > inner_cache && !tile.rows) {
+    const double a_block = x_bytes / blocks;
+    const double again = a_block > inner_cache ? real(ceil_div(w.rows, tile.nr)) : wide_blocks;
+    carrying += x_bytes * again / 60e3;
+  }
+  if (tile.rows) {
+    const double passes = rows / real(tile.mr);
+    const double dots = multiplying * (1 + 0.5 / real(tile.nr)) + passes * weights / 40e3;
+    return std::max(dots, weights * bits(w.type) / 8 / machine.memory_bytes_per_microsecond);
+  }
+  const double memory = weights * bits(w.type) / 8 / machine.memory_bytes_per_microsecond;
+  return std::max(multiplying + weights / rate + carrying, memory);
+}
+
+}  // namespace gemmtune::cpu

@@ -1,0 +1,14 @@
+// A family of ours bound to a device: where a call names no executor, its kernels run on the device's own.
+#pragma once
+
+#include <memory>
+
+#include "backends/backend.h"
+#include "backends/cpu/threads/executor.h"
+
+namespace gemmtune::cpu {
+
+/// `executor` must outlive the family and every kernel that it builds.
+std::unique_ptr<KernelFamily> bind_family(std::unique_ptr<KernelFamily> family, Executor& executor);
+
+}  // namespace gemmtune::cpu

@@ -1,0 +1,208 @@
+#include "backends/cpu/families/kernel_set.h"
+
+#include <string_view>
+
+#include "backends/cpu/families/own_families.h"
+
+namespace gemmtune::cpu {
+namespace {
+
+bool is_wide(DataType type) {
+  return type == DataType::f32 || type == DataType::bf16 || type == DataType::f16;
+}
+
+int width(const PanelEntry& entry) { return entry.panels; }
+int width(const ScaledPanelEntry& entry) { return entry.panels; }
+int width(const RowEntry& entry) { return entry.nr; }
+
+template <typename List>
+auto find_in(const List& list, std::int64_t mr, std::int64_t wanted) -> decltype(list.entries) {
+  for (int i = 0; i < list.count; ++i)
+    if (list.entries[i].mr == mr && width(list.entries[i]) == wanted) return &list.entries[i];
+  return nullptr;
+}
+
+template <typename List>
+auto fitting_in(const List& list, std::int64_t rows, std::int64_t wanted) -> decltype(list.entries) {
+  decltype(list.entries) best = nullptr;
+  for (int i = 0; i < list.count; ++i) {
+    const auto* entry = &list.entries[i];
+    if (width(*entry) != wanted) continue;
+    const bool holds = entry->mr >= rows;
+    const bool best_holds = best != nullptr && best->mr >= rows;
+    if (best == nullptr || (holds && (!best_holds || entry->mr < best->mr)) ||
+        (!best_holds && entry->mr > best->mr))
+      best = entry;
+  }
+  return best;
+}
+
+}  // namespace
+
+KernelSet kernel_set(Isa level) {
+  KernelSet set{.level = level, .of = {&scalar_kernels}, .streams = {}};
+#if defined(GEMMTUNE_X86_KERNELS)
+  const IsaKernels* const all[] = {&scalar_kernels, &avx2_kernels, &avx512_kernels, &avx512bf16_kernels,
+                                   &amx_kernels};
+  for (int i = 0; i <= static_cast<int>(level); ++i) set.of[static_cast<std::size_t>(i)] = all[i];
+  if (level >= Isa::avx512bf16 && has_byte_permutes()) {
+    set.streams[static_cast<std::size_t>(Isa::avx512bf16)] = &avx512vbmi_stream_kernels;
+    if (level >= Isa::amx) set.streams[static_cast<std::size_t>(Isa::amx)] = &amx_stream_kernels;
+  }
+#endif
+  return set;
+}
+
+std::vector<Isa> useful_levels(const KernelSet& set, DataType type) {
+  const std::size_t most = type == DataType::bf16 && set.level == Isa::amx ? 3 : 2;
+  std::vector<Isa> levels;
+  for (int i = static_cast<int>(set.level); i >= 0 && levels.size() < most; --i) {
+    const Isa isa = static_cast<Isa>(i);
+    const IsaKernels* kernels = set.at(isa);
+    if (kernels == nullptr || kernels->pack_x[static_cast<int>(element_of(type))] == nullptr) continue;
+    if (isa == Isa::scalar && !levels.empty()) break;
+    levels.push_back(isa);
+  }
+  return levels;
+}
+
+Element element_of(DataType type) {
+  if (type == DataType::bf16) return Element::bf16;
+  if (type == DataType::i8) return Element::i8;
+  return type == DataType::f16 ? Element::f16 : Element::f32;
+}
+
+std::int64_t compute_bytes(const IsaKernels& kernels) { return kernels.bf16_compute ? 2 : 4; }
+std::int64_t compute_bytes(const IsaKernels& kernels, DataType type) {
+  return type == DataType::i8 ? 1 : compute_bytes(kernels);
+}
+
+const PanelEntry* find(const PanelList& list, std::int64_t mr, std::int64_t panels) {
+  return find_in(list, mr, panels);
+}
+const RowEntry* find(const RowList& list, std::int64_t mr, std::int64_t nr) { return find_in(list, mr, nr); }
+const ScaledPanelEntry* find(const ScaledPanelList& list, std::int64_t mr, std::int64_t panels) {
+  return find_in(list, mr, panels);
+}
+const PanelEntry* fitting(const PanelList& list, std::int64_t rows, std::int64_t panels) {
+  return fitting_in(list, rows, panels);
+}
+const RowEntry* fitting(const RowList& list, std::int64_t rows, std::int64_t nr) {
+  return fitting_in(list, rows, nr);
+}
+
+Status accepts_a16w16(const Problem& problem) {
+  if (problem.operation != Operation::a16w16)
+    return Status::unsupported("operation: {} is not taken, only a16w16", to_string(problem.operation));
+  if (problem.scale_ab) return Status::unsupported("scale_ab: scaled operands are not taken");
+  if (!is_wide(problem.x_type) || problem.w_type != problem.x_type)
+    return Status::unsupported("types: x {} and w {} are not taken, only f32, bf16 or f16 for both",
+                               to_string(problem.x_type), to_string(problem.w_type));
+  return accepts_dense(problem);
+}
+
+Status accepts_dense(const Problem& problem) {
+  if (!is_wide(problem.y_type))
+    return Status::unsupported("types: y {} is not taken, only f32, bf16 or f16", to_string(problem.y_type));
+  if (problem.batch != 1) return Status::unsupported("batch: {} is not taken, only 1", problem.batch);
+  if (problem.x_order != Order::row_major || problem.w_order != Order::row_major ||
+      problem.y_order != Order::row_major)
+    return Status::unsupported("order: column-major operands are not taken");
+  const WeightLayout layout = problem.weight_layout;
+  if (layout != WeightLayout::any && layout != WeightLayout::plain && layout != WeightLayout::panel16)
+    return Status::unsupported("layout: {} is not taken, only plain and panel16", to_string(layout));
+  return {};
+}
+
+WeightLayout layout_of(const Problem& problem) {
+  const bool packed = problem.bpreshuffle || problem.weight_layout == WeightLayout::panel16;
+  return packed ? WeightLayout::panel16 : WeightLayout::plain;
+}
+
+Parameter layout_parameter(const Problem& problem) {
+  return {.key = "w",
+          .values = {std::string(to_string(layout_of(problem)))},
+          .absent = "plain",
+          .meaning = "weight layout"};
+}
+
+Panel16 panel16_of(const Problem& problem) {
+  const std::int64_t pair = problem.w_type == DataType::bf16 ? 2 : problem.w_type == DataType::i8 ? 4 : 1;
+  return {.n = problem.n, .k = problem.k, .element_bytes = bytes_of(problem.w_type, 1), .pair = pair};
+}
+
+Status check_config(const Space& space, const Config& config) {
+  Config full;
+  for (const Parameter& parameter : space.parameters()) {
+    const std::string* value = config.find(parameter.key);
+    const std::string& text = value == nullptr ? parameter.absent : *value;
+    if (std::find(parameter.values.begin(), parameter.values.end(), text) == parameter.values.end())
+      return Status::unsupported("{}: \"{}\" is none of its values for this problem", parameter.key, text);
+    full.set(parameter.key, text);
+  }
+  for (const auto& [key, value] : config.settings())
+    if (full.find(key) == nullptr) return Status::unsupported("{}: is no parameter of this family", key);
+  const std::string refusal = space.build_refusal(full);
+  if (!refusal.empty()) return Status::unsupported("{}: {}", config.text(), refusal);
+  return {};
+}
+
+int worthwhile_threads(const Problem& problem, int threads) {
+  const double microseconds = std::max(bytes(problem) / 15e3, flops(problem) / 100e3);
+  constexpr double smallest_part = 6;
+  return static_cast<int>(
+      std::clamp<std::int64_t>(static_cast<std::int64_t>(microseconds / smallest_part), 1, threads));
+}
+
+void reduce_splits(const SplitSums& sums, const Operands& operands, Executor& executor,
+                   std::int64_t threads) {
+  constexpr std::int64_t block = 256;
+  const std::int64_t blocks = ceil_div(sums.n, block);
+  run_on(executor, std::min(threads, blocks), [&](std::int64_t part) {
+    const std::int64_t parts = std::min(threads, blocks);
+    alignas(64) float total[block];
+    for (std::int64_t b = share(blocks, parts, part); b < share(blocks, parts, part + 1); ++b)
+      for (std::int64_t row = 0; row < sums.m; ++row) {
+        const std::int64_t first = b * block;
+        const std::int64_t columns = std::min(block, sums.n - first);
+        const float* from = sums.partials + row * sums.n + first;
+        for (std::int64_t j = 0; j < columns; ++j) total[j] = from[j];
+        for (std::int64_t split = 1; split < sums.parts; ++split) {
+          const float* more = from + split * sums.m * sums.n;
+          for (std::int64_t j = 0; j < columns; ++j) total[j] += more[j];
+        }
+        const auto* bias = static_cast<const char*>(operands.bias);
+        sums.store({.tile = total,
+                    .ldt = block,
+                    .rows = 1,
+                    .columns = columns,
+                    .bias = bias == nullptr ? nullptr : bias + first * sums.y_bytes,
+                    .y = static_cast<char*>(operands.y) + (row * operands.ldy + first) * sums.y_bytes,
+                    .ldy = operands.ldy});
+      }
+  });
+}
+
+MachineRates machine_rates(Isa isa, DataType type, Isa level) {
+  // Orders of magnitude of one core at 3.5 GHz; below bf16 units, 16-bit types are widened on the way. Cores
+  // with tile units multiply bf16 in vectors at a quarter of the others' rate.
+  constexpr double rates[] = {10e3, 110e3, 220e3, 450e3, 2000e3};
+  double widening = type == DataType::f32 || isa > Isa::avx512 ? 1.0 : 0.5;
+  if (isa == Isa::avx512bf16 && level > Isa::avx512bf16) widening = 0.25;
+  if (type == DataType::i8) widening *= 2;
+  return {.units = 1,
+          .flops_per_microsecond = rates[static_cast<int>(isa)] * widening,
+          .memory_bytes_per_microsecond = 10e3,
+          .shared_bytes_per_microsecond = 0,
+          .cache_bytes_per_microsecond = 30e3,
+          .start_microseconds = 0};
+}
+
+double tile_efficiency(std::int64_t rows, std::int64_t vectors) {
+  constexpr double sums_for_latency = 16;
+  const auto r = static_cast<double>(rows);
+  const auto v = static_cast<double>(vectors);
+  return std::min(1.0, r * v / sums_for_latency) / (1 + 1.5 / r + 0.35 / v);
+}
+
+}  // namespace gemmtune::cpu

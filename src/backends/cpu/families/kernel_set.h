@@ -1,0 +1,127 @@
+// Which micro-kernels a family may use, and what all of our families share: the problems they take, how a
+// config is checked, how x is cut into row tiles, how work is handed to the executor.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "backends/cpu/threads/executor.h"
+#include "backends/cpu/machine/isa.h"
+#include "backends/cpu/microkernels/micro.h"
+#include "backends/cpu/microkernels/stream.h"
+#include "candidates/cost_model.h"
+
+namespace gemmtune::cpu {
+
+inline constexpr int isa_levels = 5;
+
+/// Null above the level. Tests put other kernels (an emulated tile unit) in a place.
+struct KernelSet {
+  Isa level = Isa::scalar;
+  std::array<const IsaKernels*, isa_levels> of{};
+  /// Null too where the CPU lacks what they need beside the level (VBMI).
+  std::array<const StreamKernels*, isa_levels> streams{};
+  const IsaKernels* at(Isa isa) const { return of[static_cast<std::size_t>(isa)]; }
+  const StreamKernels* stream_at(Isa isa) const { return streams[static_cast<std::size_t>(isa)]; }
+};
+KernelSet kernel_set(Isa level);
+/// The levels worth trying for a storage type, the preferred one first.
+std::vector<Isa> useful_levels(const KernelSet& set, DataType type);
+
+Element element_of(DataType type);
+/// Of a packed element of x: of the level's floats, or of a storage type that may be int8.
+std::int64_t compute_bytes(const IsaKernels& kernels);
+std::int64_t compute_bytes(const IsaKernels& kernels, DataType type);
+/// nullptr where the list has no such tile.
+const PanelEntry* find(const PanelList& list, std::int64_t mr, std::int64_t panels);
+const RowEntry* find(const RowList& list, std::int64_t mr, std::int64_t nr);
+const ScaledPanelEntry* find(const ScaledPanelList& list, std::int64_t mr, std::int64_t panels);
+/// The tile with the fewest rows that still holds `rows` at this width; the largest where none does.
+const PanelEntry* fitting(const PanelList& list, std::int64_t rows, std::int64_t panels);
+const RowEntry* fitting(const RowList& list, std::int64_t rows, std::int64_t nr);
+
+/// ok for what all our a16w16 families take: f32, bf16 or f16 operands of one type, row-major, plain or
+/// panel16.
+Status accepts_a16w16(const Problem& problem);
+/// The part of it that any one multiplication has: y's type, one batch, order, layout.
+Status accepts_dense(const Problem& problem);
+/// panel16 for a problem whose weight is or may be packed, else plain.
+WeightLayout layout_of(const Problem& problem);
+/// The values of a parameter of numbers.
+template <typename Numbers>
+std::vector<std::string> number_texts(const Numbers& numbers) {
+  std::vector<std::string> values;
+  for (const std::int64_t number : numbers) values.push_back(std::to_string(number));
+  return values;
+}
+/// The parameter w: the one layout that the problem's weight has.
+Parameter layout_parameter(const Problem& problem);
+/// ok where every setting is a known key with one of its values and no constraint refuses.
+Status check_config(const Space& space, const Config& config);
+/// A stream's executor; never null in a kernel.
+inline Executor& executor_of(Stream stream) { return *static_cast<Executor*>(stream.handle); }
+
+inline constexpr std::int64_t ceil_div(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
+inline constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) {
+  return ceil_div(value, to) * to;
+}
+/// The first of `parts` even shares of [0, count): share i is [share(count, parts, i), share(count, parts, i
+/// + 1)).
+inline constexpr std::int64_t share(std::int64_t count, std::int64_t parts, std::int64_t i) {
+  return count * i / parts;
+}
+
+/// `rows` rows in tiles of mr, the last one as small as the kernels allow.
+struct RowTiles {
+  std::int64_t rows = 0;
+  std::int64_t mr = 1;
+  std::int64_t last_mr = 1;
+  std::int64_t count() const { return ceil_div(rows, mr); }
+  std::int64_t padded() const { return (count() - 1) * mr + last_mr; }
+  std::int64_t size(std::int64_t tile) const { return tile + 1 < count() ? mr : last_mr; }
+  /// Rows of the tile that are there.
+  std::int64_t valid(std::int64_t tile) const { return std::min(mr, rows - tile * mr); }
+};
+
+/// Runs part(i) for all i in [0, parts) on at most executor.threads() threads; one part runs on the caller.
+template <typename Part>
+void run_on(Executor& executor, std::int64_t parts, Part&& part) {
+  if (parts == 1) return part(std::int64_t{0});
+  const std::int64_t workers = std::min<std::int64_t>(parts, executor.threads());
+  if (workers <= 1) {
+    for (std::int64_t i = 0; i < parts; ++i) part(i);
+    return;
+  }
+  executor.run_parts(workers, [&](std::int64_t worker) {
+    for (std::int64_t i = worker; i < parts; i += workers) part(i);
+  });
+}
+
+/// How many threads a problem is worth: a part should last several microseconds.
+int worthwhile_threads(const Problem& problem, int threads);
+
+/// Sums of split-K parts: partials[part][m][n], added in the order of the parts, then bias and rounding.
+struct SplitSums {
+  const float* partials = nullptr;
+  std::int64_t parts = 1;
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  Store store = nullptr;
+  std::int64_t y_bytes = 0;
+};
+void reduce_splits(const SplitSums& sums, const Operands& operands, Executor& executor, std::int64_t threads);
+
+/// A rough core for the cost model: it only has to rank configs of one problem. `level`: the most that the
+/// core can do.
+MachineRates machine_rates(Isa isa, DataType type, Isa level);
+/// The share of the multiplications' peak that a register tile reaches: loads of x for every row and of
+/// weights for every vector of features beside its rows × vectors multiplications, and enough sums to hide
+/// latency.
+double tile_efficiency(std::int64_t rows, std::int64_t vectors);
+
+}  // namespace gemmtune::cpu

@@ -1,0 +1,350 @@
+#include <cmath>
+
+#include "backends/cpu/families/moe/moe.h"
+
+namespace gemmtune::cpu {
+namespace {
+
+constexpr std::int64_t round_budget = std::int64_t{256} << 20;
+
+float gelu(float value) { return 0.5F * value * (1 + std::erf(value * 0.70710678F)); }
+
+class MoeKernel final : public Kernel {
+ public:
+  MoeKernel(const KernelSet& set, const Problem& problem, const MoeSettings& settings, int threads)
+      : problem_(problem),
+        settings_(settings),
+        shapes_(operand_shapes(problem)),
+        formats_(moe_formats(set, settings.tile.isa, problem)),
+        kernels_(decode_kernels(settings.tile.isa)),
+        first_(set, formats_.first, settings.tile),
+        second_(set, formats_.second, settings.tile),
+        threads_(worthwhile_threads(problem, threads)) {
+    settings_.block_m = std::min(settings_.block_m, round_up(problem.m, first_.mr()));
+    hidden_bytes_ = bytes_of(formats_.second.x.type, 1);
+    first_packed_ = first_.packed_bytes(settings_.block_m);
+    second_packed_ = second_.packed_bytes(settings_.block_m);
+    // Tokens go through in rounds, so that what lies between the stages stays bounded.
+    const std::int64_t a_pair =
+        problem.k * 4 + problem.n * hidden_bytes_ + (first_packed_ + second_packed_) / settings_.block_m;
+    tokens_ = std::clamp<std::int64_t>(round_budget / (a_pair * problem.moe.topk), 1, problem.m);
+    lay_out();
+  }
+
+  std::size_t workspace_bytes() const override { return static_cast<std::size_t>(workspace_bytes_); }
+  WeightLayout weight_layout() const override { return WeightLayout::plain; }
+
+  Status run(const Operands& operands, void* workspace, Stream stream) const override {
+    GEMMTUNE_RETURN_IF_ERROR(check_routes(operands));
+    Executor& executor = executor_of(stream);
+    for (std::int64_t first = 0; first < problem_.m; first += tokens_) {
+      Call call{operands, static_cast<char*>(workspace), first, std::min(tokens_, problem_.m - first), 0};
+      call.blocks = sort_tokens(problem_.moe, operands.topk_ids + first * problem_.moe.topk, call.tokens,
+                                settings_.block_m, order(call));
+      if (settings_.one_stage) {
+        one_stage(call, executor);
+      } else {
+        two_stages(call, executor);
+      }
+      sum_experts(call, executor);
+    }
+    return {};
+  }
+
+ private:
+  struct Call {
+    const Operands& operands;
+    char* workspace;
+    std::int64_t first_token;
+    std::int64_t tokens;
+    std::int64_t blocks;
+  };
+  /// One block with the memory of the two multiplications' rows.
+  struct Job {
+    MoeBlock block;
+    char* first_rows;
+    char* second_rows;
+  };
+
+  void lay_out() {
+    const std::int64_t pairs = tokens_ * problem_.moe.topk;
+    const std::int64_t blocks = largest_blocks(pairs, problem_.moe.experts, settings_.block_m);
+    const auto take = [&](std::int64_t bytes) {
+      const std::int64_t at = workspace_bytes_;
+      workspace_bytes_ += round_up(bytes, 64);
+      return at;
+    };
+    order_at_ = take(3 * pairs * 4 + (problem_.moe.experts + 1) * 4 +
+                     blocks * static_cast<std::int64_t>(sizeof(MoeBlock)));
+    hidden_at_ = take(pairs * problem_.n * hidden_bytes_);
+    results_at_ = take(pairs * problem_.k * 4);
+    rows_at_ = take((settings_.one_stage ? threads_ : blocks) * (first_packed_ + second_packed_));
+    scratch_bytes_ =
+        round_up(std::max(first_.scratch_bytes(settings_.block_m), second_.scratch_bytes(settings_.block_m)),
+                 64) +
+        round_up(settings_.block_m * first_.nr() * 4, 64);
+    scratch_at_ = take(threads_ * scratch_bytes_);
+  }
+
+  Status check_routes(const Operands& operands) const {
+    for (std::int64_t i = 0; i < routed_pairs(problem_); ++i)
+      if (operands.topk_ids[i] < 0 || operands.topk_ids[i] >= problem_.moe.experts)
+        return Status::invalid("topk_ids[{}][{}] = {}, expected 0 to {}", i / problem_.moe.topk,
+                               i % problem_.moe.topk, operands.topk_ids[i], problem_.moe.experts - 1);
+    return {};
+  }
+
+  MoeOrder order(const Call& call) const {
+    const std::int64_t pairs = tokens_ * problem_.moe.topk;
+    MoeOrder order;
+    order.pair_of = reinterpret_cast<std::int32_t*>(call.workspace + order_at_);
+    order.token_of = order.pair_of + pairs;
+    order.position_of = order.token_of + pairs;
+    order.counts = order.position_of + pairs;
+    order.blocks = reinterpret_cast<MoeBlock*>(order.counts + problem_.moe.experts + 1);
+    return order;
+  }
+
+  Job job(const Call& call, std::int64_t block, std::int64_t place) const {
+    char* rows = call.workspace + rows_at_ + place * (first_packed_ + second_packed_);
+    return {order(call).blocks[block], rows, rows + first_packed_};
+  }
+  char* scratch(const Call& call, std::int64_t part) const {
+    return call.workspace + scratch_at_ + part * scratch_bytes_;
+  }
+  char* hidden(const Call& call, std::int64_t position) const {
+    return call.workspace + hidden_at_ + position * problem_.n * hidden_bytes_;
+  }
+  float* results(const Call& call, std::int64_t position) const {
+    return reinterpret_cast<float*>(call.workspace + results_at_) + position * problem_.k;
+  }
+
+  void two_stages(const Call& call, Executor& executor) const {
+    const std::int64_t tiles = ceil_div(settings_.block_m, first_.mr());
+    each(call, executor, {tiles, 1},
+         [&](const Job& job, std::int64_t tile, char* memory) { pack_first(call, job, tile, memory); });
+    each(call, executor, {ceil_div(problem_.n, first_.nr()), first_.nr()},
+         [&](const Job& job, std::int64_t column, char* memory) { first_stage(call, job, column, memory); });
+    each(call, executor, {tiles, 1},
+         [&](const Job& job, std::int64_t tile, char* memory) { pack_second(call, job, tile, memory); });
+    each(call, executor, {ceil_div(problem_.k, second_.nr()), second_.nr()},
+         [&](const Job& job, std::int64_t column, char* memory) { second_stage(call, job, column, memory); });
+  }
+
+  struct Steps {
+    std::int64_t count;
+    std::int64_t width;  // step i begins at i · width
+  };
+
+  /// do_step(job, beginning, scratch) for every block and step, in even shares.
+  template <typename DoStep>
+  void each(const Call& call, Executor& executor, const Steps& steps, DoStep&& do_step) const {
+    const std::int64_t items = call.blocks * steps.count;
+    const std::int64_t parts = std::min(threads_, items);
+    run_on(executor, parts, [&](std::int64_t part) {
+      begin();
+      for (std::int64_t i = share(items, parts, part); i < share(items, parts, part + 1); ++i) {
+        const std::int64_t block = i / steps.count;
+        do_step(job(call, block, block), i % steps.count * steps.width, scratch(call, part));
+      }
+      end();
+    });
+  }
+
+  void one_stage(const Call& call, Executor& executor) const {
+    const std::int64_t parts = std::min(threads_, call.blocks);
+    run_on(executor, parts, [&](std::int64_t part) {
+      char* memory = scratch(call, part);
+      begin();
+      for (std::int64_t block = share(call.blocks, parts, part); block < share(call.blocks, parts, part + 1);
+           ++block) {
+        const Job work = job(call, block, part);
+        const std::int64_t tiles = ceil_div(std::int64_t{work.block.count}, first_.mr());
+        for (std::int64_t tile = 0; tile < tiles; ++tile) pack_first(call, work, tile, memory);
+        for (std::int64_t column = 0; column < problem_.n; column += first_.nr())
+          first_stage(call, work, column, memory);
+        for (std::int64_t tile = 0; tile < tiles; ++tile) pack_second(call, work, tile, memory);
+        for (std::int64_t column = 0; column < problem_.k; column += second_.nr())
+          second_stage(call, work, column, memory);
+      }
+      end();
+    });
+  }
+
+  void begin() const {
+    if (first_.isa().begin != nullptr) first_.isa().begin();
+  }
+  void end() const {
+    if (first_.isa().end != nullptr) first_.isa().end();
+  }
+
+  void pack_first(const Call& call, const Job& job, std::int64_t tile, char* memory) const {
+    if (tile * first_.mr() >= job.block.count) return;
+    const Operands& operands = call.operands;
+    const ScaleShape& scale = shapes_.x.scale;
+    const bool whole = scale.rows == 1 && problem_.m > 1;
+    const std::int64_t scale_size = scale.type == ScaleType::f32 ? 4 : 1;
+    const std::int64_t first_scale = whole ? 0 : call.first_token * scale.columns * scale_size;
+    const BlockRows rows{.x = static_cast<const char*>(operands.x) +
+                              bytes_of(problem_.x_type, call.first_token * operands.ldx),
+                         .stride = bytes_of(problem_.x_type, operands.ldx),
+                         .scale = operands.x_scale == nullptr
+                                      ? nullptr
+                                      : static_cast<const char*>(operands.x_scale) + first_scale,
+                         .scale_step = 1,
+                         .index = order(call).token_of + job.block.first,
+                         .count = job.block.count};
+    first_.pack_tile(rows, tile, job.first_rows, memory);
+  }
+
+  void pack_second(const Call& call, const Job& job, std::int64_t tile, char* memory) const {
+    if (tile * second_.mr() >= job.block.count) return;
+    const BlockRows rows{.x = hidden(call, job.block.first),
+                         .stride = problem_.n * hidden_bytes_,
+                         .scale = nullptr,
+                         .scale_step = 1,
+                         .index = nullptr,
+                         .count = job.block.count};
+    second_.pack_tile(rows, tile, job.second_rows, memory);
+  }
+
+  static BlockWeight weight_of(const MatrixShape& shape, const void* weights, const void* scales,
+                               std::int32_t expert) {
+    const std::int64_t scale_size = shape.scale.type == ScaleType::f32 ? 4 : 1;
+    const auto* scale = static_cast<const char*>(scales);
+    return {
+        .w = static_cast<const char*>(weights) + bytes_of(shape.type, expert * shape.rows * shape.columns),
+        .scale = scale == nullptr ? nullptr : scale + expert * shape.scale.elements() * scale_size,
+        .scale_step = 1};
+  }
+
+  /// Columns [column, column + nr) of the hidden layer of a block.
+  void first_stage(const Call& call, const Job& job, std::int64_t column, char* memory) const {
+    const BlockWeight w1 = weight_of(shapes_.w, call.operands.w, call.operands.w_scale, job.block.expert);
+    auto* gates = reinterpret_cast<float*>(memory + scratch_bytes_) -
+                  round_up(settings_.block_m * first_.nr() * 4, 64) / 4;
+    if (!problem_.moe.gated) {
+      first_.multiply(job.block.count, job.first_rows, w1, column, memory, [&](const BlockSums& sums) {
+        put_hidden(call, job, sums, {column, nullptr});
+      });
+      return;
+    }
+    first_.multiply(job.block.count, job.first_rows, w1, column, memory, [&](const BlockSums& sums) {
+      for (std::int64_t row = 0; row < sums.rows; ++row)
+        std::copy_n(sums.sums + row * sums.ldt, sums.columns, gates + (sums.first_row + row) * first_.nr());
+    });
+    first_.multiply(job.block.count, job.first_rows, w1, problem_.n + column, memory,
+                    [&](const BlockSums& sums) {
+                      put_hidden(call, job, sums, {column, gates});
+                    });
+  }
+
+  struct HiddenColumns {
+    std::int64_t first;
+    float* gates;  // null: the sums are what is activated
+  };
+
+  void put_hidden(const Call& call, const Job& job, const BlockSums& sums,
+                  const HiddenColumns& columns) const {
+    const std::int64_t count = std::min(sums.columns, problem_.n - columns.first);
+    for (std::int64_t row = 0; row < sums.rows; ++row) {
+      const std::int64_t position = job.block.first + sums.first_row + row;
+      const float weight =
+          problem_.moe.doweight_stage1 ? routing_weight(call, order(call).pair_of[position]) : 1;
+      const float* up = columns.gates == nullptr ? nullptr : sums.sums + row * sums.ldt;
+      // Activated where they lie: nothing reads the gates (or sums) afterwards.
+      float* gate = columns.gates == nullptr ? sums.sums + row * sums.ldt
+                                             : columns.gates + (sums.first_row + row) * first_.nr();
+      activate({.gate = gate, .up = up, .weight = weight, .count = count, .out = gate});
+      first_.isa().store[static_cast<int>(element_of(formats_.second.x.type))](
+          {.tile = gate,
+           .ldt = count,
+           .rows = 1,
+           .columns = count,
+           .y = hidden(call, position) + columns.first * hidden_bytes_,
+           .ldy = problem_.n});
+    }
+  }
+
+  void activate(const SiluArgs& args) const {
+    if (problem_.moe.activation == Activation::silu) return kernels_.silu(args);
+    for (std::int64_t i = 0; i < args.count; ++i) {
+      const float gate = args.gate[i] * args.weight;
+      const float value = problem_.moe.activation == Activation::gelu ? gelu(gate) : gate;
+      args.out[i] = args.up == nullptr ? value : value * (args.up[i] * args.weight);
+    }
+  }
+
+  float routing_weight(const Call& call, std::int32_t pair) const {
+    return call.operands.topk_weights[call.first_token * problem_.moe.topk + pair];
+  }
+
+  void second_stage(const Call& call, const Job& job, std::int64_t column, char* memory) const {
+    const BlockWeight w2 = weight_of(shapes_.w2, call.operands.w2, call.operands.w2_scale, job.block.expert);
+    second_.multiply(job.block.count, job.second_rows, w2, column, memory, [&](const BlockSums& sums) {
+      for (std::int64_t row = 0; row < sums.rows; ++row)
+        std::copy_n(sums.sums + row * sums.ldt, sums.columns,
+                    results(call, job.block.first + sums.first_row + row) + sums.first_column);
+    });
+  }
+
+  /// y of every token: the sum over its slots, in their order.
+  void sum_experts(const Call& call, Executor& executor) const {
+    const Store store = first_.isa().store[static_cast<int>(element_of(problem_.y_type))];
+    const std::int64_t parts = std::min(threads_, call.tokens);
+    run_on(executor, parts, [&](std::int64_t part) {
+      for (std::int64_t token = share(call.tokens, parts, part); token < share(call.tokens, parts, part + 1);
+           ++token) {
+        const std::int32_t* positions = order(call).position_of + token * problem_.moe.topk;
+        float* sum = results(call, positions[0]);
+        const auto weight = [&](std::int64_t slot) {
+          return problem_.moe.doweight_stage1
+                     ? 1.0F
+                     : routing_weight(call, static_cast<std::int32_t>(token * problem_.moe.topk + slot));
+        };
+        for (std::int64_t slot = 0; slot < problem_.moe.topk; ++slot)
+          kernels_.add_row({.row = results(call, positions[slot]),
+                            .factor = weight(slot),
+                            .count = problem_.k,
+                            .sum = sum,
+                            .add = slot > 0});
+        const std::int64_t at = (call.first_token + token) * call.operands.ldy;
+        store({.tile = sum,
+               .ldt = problem_.k,
+               .rows = 1,
+               .columns = problem_.k,
+               .y = static_cast<char*>(call.operands.y) + bytes_of(problem_.y_type, at),
+               .ldy = call.operands.ldy});
+      }
+    });
+  }
+
+  Problem problem_;
+  MoeSettings settings_;
+  OperandShapes shapes_;
+  MoeFormats formats_;
+  const DecodeKernels& kernels_;
+  BlockGemm first_;
+  BlockGemm second_;
+  std::int64_t threads_;
+  std::int64_t tokens_ = 1;  // of a round
+  std::int64_t hidden_bytes_ = 2;
+  std::int64_t first_packed_ = 0;
+  std::int64_t second_packed_ = 0;
+  std::int64_t workspace_bytes_ = 0;
+  std::int64_t order_at_ = 0;
+  std::int64_t hidden_at_ = 0;
+  std::int64_t results_at_ = 0;
+  std::int64_t rows_at_ = 0;
+  std::int64_t scratch_at_ = 0;
+  std::int64_t scratch_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_moe_kernel(const KernelSet& set, const Problem& problem,
+                                        const MoeSettings& settings, int threads) {
+  return std::make_unique<MoeKernel>(set, problem, settings, threads);
+}
+
+}  // namespace gemmtune::cpu

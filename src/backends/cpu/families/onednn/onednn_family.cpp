@@ -1,0 +1,175 @@
+#include "backends/cpu/families/onednn/onednn_family.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "backends/cpu/families/refusal.h"
+#include "backends/cpu/machine/memory.h"
+
+namespace gemmtune::cpu {
+namespace {
+
+constexpr std::string_view plain_word = "plain";
+constexpr std::string_view packed_word = "onednn";
+
+std::string_view layout_word(const Problem& problem) {
+  return problem.weight_layout == WeightLayout::plain ? plain_word : packed_word;
+}
+
+class OnednnKernel final : public Kernel {
+ public:
+  OnednnKernel(std::shared_ptr<const OnednnLibrary> library, gemmtune_onednn_matmul* matmul,
+               const Problem& problem)
+      : library_(std::move(library)),
+        matmul_(matmul),
+        m_(problem.m),
+        n_(problem.n),
+        k_(problem.k),
+        x_bytes_(bytes_of(problem.x_type, 1)),
+        y_bytes_(bytes_of(problem.y_type, 1)),
+        packed_(problem.weight_layout != WeightLayout::plain) {}
+  ~OnednnKernel() override { library_->table().destroy(matmul_); }
+
+  std::size_t workspace_bytes() const override { return library_->table().scratch_bytes(matmul_); }
+  WeightLayout weight_layout() const override { return packed_ ? WeightLayout::onednn : WeightLayout::plain; }
+
+  Status run(const Operands& operands, void* workspace, Stream) const override {
+    const bool x_strided = m_ > 1 && operands.ldx != k_;
+    const bool y_strided = m_ > 1 && operands.ldy != n_;
+    if (x_strided || y_strided) return run_strided(operands, workspace, x_strided, y_strided);
+    return execute(operands, operands.x, operands.y, workspace);
+  }
+
+ private:
+  Status execute(const Operands& operands, const void* x, void* y, void* workspace) const {
+    const gemmtune_onednn_arguments arguments{x, operands.w, operands.bias, y, workspace};
+    return call_onednn(library_->table().execute, matmul_, &arguments);
+  }
+
+  /// oneDNN's fast code wants dense x and y (it falls to other code or to its reference code otherwise), so
+  /// strided ones go through dense copies, allocated for this call.
+  Status run_strided(const Operands& operands, void* workspace, bool x_strided, bool y_strided) const {
+    std::unique_ptr<Buffer> x_copy;
+    std::unique_ptr<Buffer> y_copy;
+    if (x_strided) {
+      auto buffer = allocate_memory(static_cast<std::size_t>(m_ * k_ * x_bytes_), Placement::plain);
+      if (!buffer.ok()) return buffer.status();
+      x_copy = std::move(*buffer);
+      copy_rows(x_copy->data(), k_ * x_bytes_, operands.x, operands.ldx * x_bytes_);
+    }
+    if (y_strided) {
+      auto buffer = allocate_memory(static_cast<std::size_t>(m_ * n_ * y_bytes_), Placement::plain);
+      if (!buffer.ok()) return buffer.status();
+      y_copy = std::move(*buffer);
+    }
+    GEMMTUNE_RETURN_IF_ERROR(execute(operands, x_copy ? x_copy->data() : operands.x,
+                                     y_copy ? y_copy->data() : operands.y, workspace));
+    if (y_copy) copy_rows(operands.y, operands.ldy * y_bytes_, y_copy->data(), n_ * y_bytes_);
+    return {};
+  }
+
+  /// m_ rows between places that begin `…_step` bytes apart; the smaller step is a row's length.
+  void copy_rows(void* to, std::int64_t to_step, const void* from, std::int64_t from_step) const {
+    const auto length = static_cast<std::size_t>(std::min(to_step, from_step));
+    for (std::int64_t row = 0; row < m_; ++row) {
+      std::memcpy(static_cast<std::byte*>(to) + row * to_step,
+                  static_cast<const std::byte*>(from) + row * from_step, length);
+    }
+  }
+
+  std::shared_ptr<const OnednnLibrary> library_;
+  gemmtune_onednn_matmul* matmul_;
+  std::int64_t m_;
+  std::int64_t n_;
+  std::int64_t k_;
+  std::int64_t x_bytes_;
+  std::int64_t y_bytes_;
+  bool packed_;
+};
+
+/// Requires a type that oneDNN has.
+gemmtune_onednn_weight weight_of(const Problem& problem, int threads) {
+  return {problem.n, problem.k, onednn_type(problem.w_type).value_or(gemmtune_onednn_f32), threads};
+}
+
+}  // namespace
+
+OnednnFamily::OnednnFamily(std::shared_ptr<const OnednnLibrary> library, int threads)
+    : library_(std::move(library)), threads_(threads) {}
+
+Status OnednnFamily::accepts(const Problem& problem) const {
+  GEMMTUNE_RETURN_IF_ERROR(refusal::of_plain_gemm(name(), problem));
+  if (problem.weight_layout == WeightLayout::panel16) {
+    return refusal::say(name(), refusal::layout, "panel16 is not oneDNN's own");
+  }
+  const Status taken = library_->takes(problem.x_type, problem.y_type, problem.bias);
+  if (taken.ok()) return {};
+  return refusal::say(name(), refusal::types, "{} to {}{} with oneDNN {} on this CPU: {}",
+                      to_string(problem.x_type), to_string(problem.y_type), problem.bias ? " and bias" : "",
+                      library_->version(), taken.message());
+}
+
+std::optional<WeightLayout> OnednnFamily::packed_layout(const Problem&) const { return WeightLayout::onednn; }
+
+Space OnednnFamily::space(const Problem& problem) const {
+  Space space;
+  space.add(
+      Parameter{"w", {std::string(layout_word(problem))}, std::string(plain_word), "layout of the weight"});
+  return space;
+}
+
+Config OnednnFamily::default_config(const Problem& problem) const {
+  Config config;
+  config.set("w", std::string(layout_word(problem)));
+  return config;
+}
+
+Result<std::unique_ptr<Kernel>> OnednnFamily::build(const Problem& problem, const Config& config) const {
+  GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
+  if (config.word("w", plain_word) != layout_word(problem)) {
+    return refusal::say(name(), refusal::layout, "the config's weight is {}, the problem's {}",
+                        config.word("w", plain_word), layout_word(problem));
+  }
+  const auto y_type = onednn_type(problem.y_type);
+  gemmtune_onednn_problem asked{};
+  asked.weight = weight_of(problem, threads_);
+  asked.m = problem.m;
+  asked.y_type = y_type.value_or(gemmtune_onednn_f32);
+  asked.bias = problem.bias ? 1 : 0;
+  asked.packed = problem.weight_layout == WeightLayout::plain ? 0 : 1;
+  gemmtune_onednn_matmul* matmul = nullptr;
+  const Status status = call_onednn(library_->table().create, &asked, &matmul);
+  if (!status.ok()) return Status::unsupported("onednn: {}: {}", short_name(problem), status.message());
+  auto kernel = std::make_unique<OnednnKernel>(library_, matmul, problem);
+  const std::string_view implementation = library_->table().implementation(matmul);
+  if (implementation.starts_with("ref")) {
+    return asked.packed != 0 ? refusal::say(name(), refusal::layout,
+                                            "oneDNN packs this weight otherwise for M = {}", problem.m)
+                             : refusal::say(name(), refusal::types,
+                                            "oneDNN has only its reference code for {}", short_name(problem));
+  }
+  return std::unique_ptr<Kernel>(std::move(kernel));
+}
+
+Result<std::size_t> OnednnFamily::packed_bytes(const Problem& problem) const {
+  GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
+  const gemmtune_onednn_weight weight = weight_of(problem, threads_);
+  std::size_t bytes = 0;
+  GEMMTUNE_RETURN_IF_ERROR(call_onednn(library_->table().packed_bytes, &weight, &bytes));
+  return bytes;
+}
+
+Status OnednnFamily::pack(const Problem& problem, const void* plain, void* packed) const {
+  GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
+  const gemmtune_onednn_weight weight = weight_of(problem, threads_);
+  return call_onednn(library_->table().pack, &weight, plain, packed);
+}
+
+Status OnednnFamily::unpack(const Problem& problem, const void* packed, void* plain) const {
+  GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
+  const gemmtune_onednn_weight weight = weight_of(problem, threads_);
+  return call_onednn(library_->table().unpack, &weight, packed, plain);
+}
+
+}  // namespace gemmtune::cpu

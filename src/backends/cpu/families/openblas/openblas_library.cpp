@@ -1,0 +1,111 @@
+#include "backends/cpu/families/openblas/openblas_library.h"
+
+#include <cstdlib>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "base/shared_library.h"
+
+namespace gemmtune::cpu {
+namespace {
+
+constexpr std::string_view how_to_get = "apt-get install libopenblas0-pthread";
+
+// Values of cblas.h.
+constexpr int row_major = 101;
+constexpr int no_transpose = 111;
+constexpr int transpose = 112;
+
+/// An environment variable that is set while this lives, unless the user has set it.
+///
+/// OpenBLAS takes these settings from the environment only, in its constructor. setenv is not safe beside a
+/// getenv of another thread; so it happens here alone, while a device is being opened, and only for a first
+/// load.
+class LoadTimeSetting {
+ public:
+  LoadTimeSetting(const char* name, const char* value) {
+    if (value == nullptr || ::getenv(name) != nullptr) return;
+    if (::setenv(name, value, 0) == 0) name_ = name;
+  }
+  ~LoadTimeSetting() {
+    if (name_ != nullptr) ::unsetenv(name_);
+  }
+  LoadTimeSetting(const LoadTimeSetting&) = delete;
+  LoadTimeSetting& operator=(const LoadTimeSetting&) = delete;
+
+ private:
+  const char* name_ = nullptr;
+};
+
+/// OpenBLAS's name of the processor whose kernels stay within the level; nullptr: its own choice.
+const char* core_type(std::optional<Isa> cap) {
+  if (!cap || *cap >= Isa::avx512) return nullptr;
+  return *cap == Isa::avx2 ? "Haswell" : "Nehalem";
+}
+
+std::vector<std::string> library_paths() {
+  std::vector<std::string> paths;
+  const std::string name = "libopenblas.so.0";
+  for (const char* folder :
+       {"/usr/lib/" GEMMTUNE_ARCHITECTURE "/openblas-pthread/", "/usr/lib64/", "/usr/lib/"}) {
+    paths.push_back(folder + name);
+  }
+  paths.insert(paths.begin() + 1, name);
+  paths.push_back(name);
+  return paths;
+}
+
+Result<SharedLibrary> open_library(const CoreList& cores, std::optional<Isa> cap) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  // Its threads start in its constructor, with this thread's cores.
+  const ScopedAffinity on_cores(cores);
+  // 2⁴ processor cycles instead of 2²⁸ (100 ms) until an idle thread sleeps: a spinning one slows whatever
+  // runs next.
+  const LoadTimeSetting timeout("OPENBLAS_THREAD_TIMEOUT", "4");
+  const LoadTimeSetting kernels("OPENBLAS_CORETYPE", core_type(cap));
+  return SharedLibrary::open(library_paths());
+}
+
+/// "OpenBLAS 0.3.21 DYNAMIC_ARCH …" → "0.3.21".
+std::string version_in(std::string_view configuration) {
+  const auto blank = configuration.find(' ');
+  if (blank == std::string_view::npos) return std::string(configuration);
+  configuration.remove_prefix(blank + 1);
+  return std::string(configuration.substr(0, configuration.find(' ')));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const OpenblasLibrary>> OpenblasLibrary::load(const CoreList& cores,
+                                                                     std::optional<Isa> cap) {
+  const auto opened = open_library(cores, cap);
+  if (!opened.ok()) return Status::not_found("{} ({})", opened.message(), how_to_get);
+  std::shared_ptr<OpenblasLibrary> library(new OpenblasLibrary());
+  char* (*configuration)() = nullptr;
+  int (*parallel)() = nullptr;
+  const bool complete =
+      opened->find("cblas_sgemm", library->gemm_) && opened->find("cblas_sgemv", library->gemv_) &&
+      opened->find("openblas_set_num_threads", library->set_threads_) &&
+      opened->find("openblas_get_num_threads", library->get_threads_) &&
+      opened->find("openblas_get_config", configuration) && opened->find("openblas_get_parallel", parallel);
+  if (!complete)
+    return Status::not_found("libopenblas.so.0 lacks a function that is needed ({})", how_to_get);
+  library->version_ = version_in(configuration());
+  library->path_ = SharedLibrary::file_of(reinterpret_cast<const void*>(library->gemm_));
+  const int kind = parallel();
+  library->threading_ = kind == 2 ? Threads::openmp : kind == 1 ? Threads::posix : Threads::none;
+  return std::shared_ptr<const OpenblasLibrary>(std::move(library));
+}
+
+void OpenblasLibrary::multiply(int m, int n, int k, const float* x, int ldx, const float* w, float beta,
+                               float* y, int ldy) const {
+  if (m == 1) {
+    gemv_(row_major, no_transpose, n, k, 1.0F, w, k, x, 1, beta, y, 1);
+  } else {
+    gemm_(row_major, no_transpose, transpose, m, n, k, 1.0F, x, ldx, w, k, beta, y, ldy);
+  }
+}
+
+}  // namespace gemmtune::cpu

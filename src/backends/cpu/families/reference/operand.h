@@ -1,0 +1,33 @@
+// reference, inside: one element of an operand as a number, whatever its type, scales and layout.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cpu/families/kernel_set.h"
+#include "problem/operands.h"
+
+namespace gemmtune::cpu {
+
+/// Element `index` of an array of a type, widened.
+double load_element(DataType type, const void* base, std::int64_t index);
+/// Rounds to the type (f32, bf16, f16).
+void store_element(DataType type, void* base, std::int64_t index, double value);
+
+struct ReferenceOperand {
+  MatrixShape shape;
+  WeightLayout layout = WeightLayout::plain;
+  const void* elements = nullptr;
+  const void* scales = nullptr;
+  std::int64_t leading = 0;       // elements from row to row; of plain layouts
+  std::int64_t batch_stride = 0;  // elements from matrix to matrix; of plain layouts
+  std::int64_t scale_step = 1;    // 0: one float32 scale for everything
+
+  /// Element (row, k) of matrix `matrix`, times its scale.
+  double at(std::int64_t matrix, std::int64_t row, std::int64_t k) const;
+
+ private:
+  std::int64_t index(std::int64_t matrix, std::int64_t row, std::int64_t k) const;
+  double scale(std::int64_t matrix, std::int64_t row, std::int64_t k) const;
+};
+
+}  // namespace gemmtune::cpu

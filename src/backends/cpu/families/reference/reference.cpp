@@ -1,0 +1,192 @@
+#include <cmath>
+
+#include "backends/cpu/families/blocked/blocked.h"
+#include "backends/cpu/families/own_families.h"
+#include "backends/cpu/families/reference/operand.h"
+
+namespace gemmtune::cpu {
+namespace {
+
+struct ReferenceOperands {
+  ReferenceOperand x;
+  ReferenceOperand w;
+  ReferenceOperand w2;
+};
+
+ReferenceOperand dense(const MatrixShape& shape, const void* elements, const void* scales) {
+  return {.shape = shape,
+          .elements = elements,
+          .scales = scales,
+          .leading = shape.columns,
+          .batch_stride = shape.rows * shape.columns};
+}
+
+ReferenceOperands read_operands(const Problem& problem, const Operands& operands) {
+  const OperandShapes shapes = operand_shapes(problem);
+  ReferenceOperands all{dense(shapes.x, operands.x, operands.x_scale),
+                        dense(shapes.w, operands.w, operands.w_scale),
+                        dense(shapes.w2, operands.w2, operands.w2_scale)};
+  all.x.leading = operands.ldx;
+  all.x.batch_stride = operands.x_batch_stride;
+  all.x.scale_step = operands.x_scale_step;
+  all.w.scale_step = operands.w_scale_step;
+  all.w.layout = block_layout(problem);
+  return all;
+}
+
+/// Σ over k of x[row] · w[column].
+double dot(const ReferenceOperand& x, std::int64_t row, const ReferenceOperand& w, std::int64_t matrix,
+           std::int64_t column) {
+  double sum = 0;
+  const std::int64_t x_matrix = x.shape.count > 1 ? matrix : 0;
+  for (std::int64_t k = 0; k < x.shape.columns; ++k) sum += x.at(x_matrix, row, k) * w.at(matrix, column, k);
+  return sum;
+}
+
+double activate(Activation activation, double value) {
+  if (activation == Activation::silu) return value / (1 + std::exp(-value));
+  if (activation == Activation::gelu) return 0.5 * value * (1 + std::erf(value / std::sqrt(2.0)));
+  return value;
+}
+
+class ReferenceKernel final : public Kernel {
+ public:
+  explicit ReferenceKernel(const Problem& problem) : problem_(problem) {}
+
+  std::size_t workspace_bytes() const override {
+    if (problem_.operation != Operation::fused_moe) return 0;
+    return static_cast<std::size_t>(problem_.m * problem_.moe.topk * problem_.n) * sizeof(double);
+  }
+  WeightLayout weight_layout() const override { return block_layout(problem_); }
+
+  Status run(const Operands& operands, void* workspace, Stream stream) const override {
+    Executor& executor = executor_of(stream);
+    if (problem_.operation == Operation::fused_moe) {
+      for (std::int64_t i = 0; i < routed_pairs(problem_); ++i)
+        if (operands.topk_ids[i] < 0 || operands.topk_ids[i] >= problem_.moe.experts)
+          return Status::invalid("topk_ids[{}][{}] = {}, expected 0 to {}", i / problem_.moe.topk,
+                                 i % problem_.moe.topk, operands.topk_ids[i], problem_.moe.experts - 1);
+      run_mixture(operands, static_cast<double*>(workspace), executor);
+    } else {
+      run_dense(operands, executor);
+    }
+    return {};
+  }
+
+ private:
+  void run_dense(const Operands& operands, Executor& executor) const {
+    const ReferenceOperands all = read_operands(problem_, operands);
+    const std::int64_t parts =
+        std::min<std::int64_t>(worthwhile_threads(problem_, executor.threads()), problem_.n);
+    run_on(executor, parts, [&](std::int64_t part) {
+      for (std::int64_t n = share(problem_.n, parts, part); n < share(problem_.n, parts, part + 1); ++n)
+        for (std::int64_t batch = 0; batch < problem_.batch; ++batch)
+          for (std::int64_t m = 0; m < problem_.m; ++m) {
+            auto sum = static_cast<float>(dot(all.x, m, all.w, batch, n));
+            if (problem_.bias) sum += static_cast<float>(load_element(problem_.y_type, operands.bias, n));
+            store_element(problem_.y_type, operands.y, batch * operands.y_batch_stride + m * operands.ldy + n,
+                          static_cast<double>(sum));
+          }
+    });
+  }
+
+  /// hidden [pairs, inter_dim]: float64, as all here.
+  void run_mixture(const Operands& operands, double* hidden, Executor& executor) const {
+    const ReferenceOperands all = read_operands(problem_, operands);
+    const MoeShape& moe = problem_.moe;
+    const std::int64_t parts = std::min<std::int64_t>(executor.threads(), routed_pairs(problem_));
+    run_on(executor, parts, [&](std::int64_t part) {
+      const std::int64_t end = share(routed_pairs(problem_), parts, part + 1);
+      for (std::int64_t pair = share(routed_pairs(problem_), parts, part); pair < end; ++pair) {
+        const std::int64_t expert = operands.topk_ids[pair];
+        const double weight = moe.doweight_stage1 ? static_cast<double>(operands.topk_weights[pair]) : 1;
+        for (std::int64_t i = 0; i < problem_.n; ++i) {
+          const double gate = weight * dot(all.x, pair / moe.topk, all.w, expert, i);
+          const double up =
+              moe.gated ? weight * dot(all.x, pair / moe.topk, all.w, expert, problem_.n + i) : 1;
+          hidden[pair * problem_.n + i] = activate(moe.activation, gate) * up;
+        }
+      }
+    });
+    const std::int64_t columns = problem_.k;
+    const std::int64_t column_parts = std::min<std::int64_t>(executor.threads(), columns);
+    run_on(executor, column_parts, [&](std::int64_t part) {
+      for (std::int64_t n = share(columns, column_parts, part); n < share(columns, column_parts, part + 1);
+           ++n)
+        for (std::int64_t token = 0; token < problem_.m; ++token)
+          store_element(problem_.y_type, operands.y, token * operands.ldy + n,
+                        sum_experts(all, operands, hidden, {token, n}));
+    });
+  }
+
+  struct Place {
+    std::int64_t token;
+    std::int64_t column;
+  };
+
+  double sum_experts(const ReferenceOperands& all, const Operands& operands, const double* hidden,
+                     const Place& place) const {
+    double sum = 0;
+    for (std::int64_t slot = 0; slot < problem_.moe.topk; ++slot) {
+      const std::int64_t pair = place.token * problem_.moe.topk + slot;
+      double product = 0;
+      for (std::int64_t i = 0; i < problem_.n; ++i)
+        product += hidden[pair * problem_.n + i] * all.w2.at(operands.topk_ids[pair], place.column, i);
+      sum +=
+          problem_.moe.doweight_stage1 ? product : product * static_cast<double>(operands.topk_weights[pair]);
+    }
+    return sum;
+  }
+
+  Problem problem_;
+};
+
+class ReferenceFamily final : public KernelFamily {
+ public:
+  std::string_view name() const override { return "reference"; }
+  int tie_rank() const override { return 100; }
+  Status accepts(const Problem& problem) const override {
+    GEMMTUNE_RETURN_IF_ERROR(accepts_blocked(problem));
+    const Activation activation = problem.moe.activation;
+    if (activation == Activation::swiglu || activation == Activation::situv2)
+      return Status::unsupported("activation: {} is not taken, only No, Silu and Gelu",
+                                 to_string(activation));
+    if (problem.operation == Operation::fused_moe && problem.weight_layout != WeightLayout::plain)
+      return Status::unsupported("layout: {} is not taken, only plain", to_string(problem.weight_layout));
+    return {};
+  }
+  std::optional<WeightLayout> packed_layout(const Problem& problem) const override {
+    return problem.bpreshuffle ? block_layout(problem) : WeightLayout::panel16;
+  }
+
+  Space space(const Problem& problem) const override {
+    Space space;
+    space.add(Parameter{.key = "w",
+                        .values = {std::string(to_string(block_layout(problem)))},
+                        .absent = "plain",
+                        .meaning = "weight layout"});
+    return space;
+  }
+
+  Config default_config(const Problem& problem) const override {
+    Config config;
+    config.set("w", std::string(to_string(block_layout(problem))));
+    return config;
+  }
+
+  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
+    GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
+    GEMMTUNE_RETURN_IF_ERROR(check_config(space(problem), config));
+    return std::unique_ptr<Kernel>(std::make_unique<ReferenceKernel>(problem));
+  }
+
+  double predicted_microseconds(const Problem& problem, const Config&) const override {
+    return flops(problem) / 1e3;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<KernelFamily> make_reference_family(Isa) { return std::make_unique<ReferenceFamily>(); }
+
+}  // namespace gemmtune::cpu

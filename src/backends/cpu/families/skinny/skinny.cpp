@@ -1,0 +1,250 @@
+#include "backends/cpu/families/skinny/skinny.h"
+
+#include <set>
+
+#include "backends/cpu/families/own_families.h"
+
+namespace gemmtune::cpu {
+namespace {
+
+constexpr std::int64_t kc_values[] = {256, 512, 1024, 2048, 4096, 16384};
+constexpr std::int64_t whole_k = 16384;  // of one pass over x
+constexpr std::int64_t pf_values[] = {0, 256, 512, 1024, 2048, 4096};
+constexpr std::int64_t max_partial_bytes = std::int64_t{64} << 20;
+// For the cost model, of the machine that machine_rates describes.
+constexpr double inner_cache_bytes = 768e3;
+constexpr double wake_microseconds = 3;
+
+struct Tile {
+  std::int64_t mr = 0;
+  std::int64_t nr = 0;
+};
+
+/// The register tiles of a level for this problem's weight.
+std::vector<Tile> tiles_of(const IsaKernels& kernels, const Problem& problem) {
+  const int type = static_cast<int>(element_of(problem.x_type));
+  std::vector<Tile> tiles;
+  if (layout_of(problem) == WeightLayout::panel16) {
+    const PanelList& list = kernels.panels[type];
+    for (int i = 0; i < list.count; ++i)
+      tiles.push_back({list.entries[i].mr, list.entries[i].panels * panel_columns});
+  } else {
+    const RowList& list = kernels.rows[type];
+    for (int i = 0; i < list.count; ++i) tiles.push_back({list.entries[i].mr, list.entries[i].nr});
+  }
+  return tiles;
+}
+
+SkinnySettings settings_of(const Config& config) {
+  return {.isa = parse_isa(config.word("isa")).value_or(Isa::scalar),
+          .mr = config.number("mr", 1),
+          .nr = config.number("nr", 16),
+          .kc = config.number("kc", 16384),
+          .prefetch = config.number("pf", 0),
+          .splits = config.number("sk", 1)};
+}
+
+Config config_of(const SkinnySettings& settings, const Problem& problem) {
+  Config config;
+  config.set("isa", std::string(to_string(settings.isa)));
+  config.set("w", std::string(to_string(layout_of(problem))));
+  config.set("mr", settings.mr);
+  config.set("nr", settings.nr);
+  config.set("kc", settings.kc);
+  config.set("pf", settings.prefetch);
+  config.set("sk", settings.splits);
+  return config;
+}
+
+class SkinnyFamily final : public KernelFamily {
+ public:
+  SkinnyFamily(const KernelSet& set, int threads) : set_(set), threads_(std::max(threads, 1)) {}
+
+  std::string_view name() const override { return "skinny"; }
+  int tie_rank() const override { return 10; }
+
+  Status accepts(const Problem& problem) const override {
+    GEMMTUNE_RETURN_IF_ERROR(accepts_a16w16(problem));
+    if (problem.m > skinny_max_m)
+      return Status::unsupported("m: {} is not taken, only up to {}", problem.m, skinny_max_m);
+    return {};
+  }
+  std::optional<WeightLayout> packed_layout(const Problem&) const override { return WeightLayout::panel16; }
+
+  Space space(const Problem& problem) const override;
+  Config default_config(const Problem& problem) const override;
+
+  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
+    GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
+    GEMMTUNE_RETURN_IF_ERROR(check_config(space(problem), config));
+    return make_skinny_kernel(set_, problem, settings_of(config), threads_);
+  }
+
+  double predicted_microseconds(const Problem& problem, const Config& config) const override {
+    return cost(problem, settings_of(config));
+  }
+  std::int64_t resources(const Problem& problem, const Config& config) const override {
+    return settings_of(config).splits * problem.m * problem.n;
+  }
+
+ private:
+  /// The smallest row tile of this level and width that holds all rows of x, else the largest.
+  std::int64_t enough_rows(const Problem& problem, Isa isa, std::int64_t nr) const {
+    std::int64_t enough = 0;
+    std::int64_t largest = 0;
+    for (const Tile& tile : tiles_of(*set_.at(isa), problem)) {
+      if (tile.nr != nr) continue;
+      if (tile.mr >= problem.m && (enough == 0 || tile.mr < enough)) enough = tile.mr;
+      largest = std::max(largest, tile.mr);
+    }
+    return enough != 0 ? enough : largest;
+  }
+  std::string refuse_tile(const Problem& problem, const SkinnySettings& settings) const;
+  std::string refuse_waste(const Problem& problem, const SkinnySettings& settings) const;
+  std::string refuse_split(const Problem& problem, const SkinnySettings& settings) const;
+  double cost(const Problem& problem, const SkinnySettings& settings) const;
+
+  KernelSet set_;
+  int threads_;
+};
+
+std::string SkinnyFamily::refuse_tile(const Problem& problem, const SkinnySettings& settings) const {
+  const IsaKernels* kernels = set_.at(settings.isa);
+  if (kernels == nullptr) return "the device does not have this isa";
+  bool known = false;
+  for (const Tile& tile : tiles_of(*kernels, problem))
+    known = known || (tile.mr == settings.mr && tile.nr == settings.nr);
+  return known ? "" : "mr x nr is no register tile of this isa and layout";
+}
+
+/// Requires a register tile that the isa has.
+std::string SkinnyFamily::refuse_waste(const Problem& problem, const SkinnySettings& settings) const {
+  const std::int64_t enough = enough_rows(problem, settings.isa, settings.nr);
+  if (settings.mr > enough) return "mr leaves rows of the register tile empty";
+  if (settings.mr * 4 < std::min(problem.m, enough)) return "mr makes more than four passes over the weights";
+  return {};
+}
+
+std::string SkinnyFamily::refuse_split(const Problem& problem, const SkinnySettings& settings) const {
+  if (settings.splits == 1) return {};
+  if (settings.splits > threads_) return "sk is more than the threads";
+  if (problem.k / settings.splits < 256) return "sk leaves less than 256 elements of k a split";
+  if (settings.splits * problem.m * problem.n * 4 > max_partial_bytes)
+    return "sk needs more than 64 MiB for partial sums";
+  return {};
+}
+
+/// kc is a limit: all values of at least k mean the same, and so do all where one row tile holds x.
+std::string refuse_kc(const Problem& problem, const SkinnySettings& settings) {
+  const bool one_pass = problem.m <= settings.mr;
+  std::int64_t smallest_enough = whole_k;
+  if (!one_pass)
+    for (const std::int64_t value : kc_values)
+      if (value >= problem.k) smallest_enough = std::min(smallest_enough, value);
+  return settings.kc > smallest_enough || (one_pass && settings.kc != whole_k)
+             ? "kc means the same as another value"
+             : "";
+}
+
+Space SkinnyFamily::space(const Problem& problem) const {
+  Parameter isa{.key = "isa", .values = {}, .absent = "scalar", .meaning = "instruction set"};
+  std::set<std::int64_t> rows;
+  std::set<std::int64_t> columns;
+  for (const Isa level : useful_levels(set_, problem.x_type)) {
+    isa.values.emplace_back(to_string(level));
+    for (const Tile& tile : tiles_of(*set_.at(level), problem)) {
+      rows.insert(tile.mr);
+      columns.insert(tile.nr);
+    }
+  }
+  Space space;
+  space.add(std::move(isa));
+  space.add(layout_parameter(problem));
+  space.add(Parameter{
+      .key = "mr", .values = number_texts(rows), .absent = "1", .meaning = "rows of x in registers"});
+  space.add(Parameter{
+      .key = "nr", .values = number_texts(columns), .absent = "16", .meaning = "output features at once"});
+  space.add(Parameter{
+      .key = "kc", .values = number_texts(kc_values), .absent = "16384", .meaning = "elements of k a pass"});
+  space.add(Parameter{.key = "pf",
+                      .values = number_texts(pf_values),
+                      .absent = "0",
+                      .meaning = "prefetch distance in bytes"});
+  space.add(Parameter{.key = "sk", .values = {"1", "2", "4", "8"}, .absent = "1", .meaning = "splits of k"});
+  const auto rule = [&](const char* name, Rule kind, auto refusal, std::vector<std::string> reads) {
+    space.add(Constraint{name,
+                         [problem, refusal](const Config& c) { return refusal(problem, settings_of(c)); },
+                         kind, std::move(reads)});
+  };
+  const auto own = [this](auto refusal) {
+    return [this, refusal](const Problem& asked, const SkinnySettings& settings) {
+      return (this->*refusal)(asked, settings);
+    };
+  };
+  rule("tile", Rule::build, own(&SkinnyFamily::refuse_tile), {"isa", "mr", "nr"});
+  rule("sk", Rule::build, own(&SkinnyFamily::refuse_split), {"sk"});
+  rule("waste", Rule::search, own(&SkinnyFamily::refuse_waste), {"isa", "mr", "nr"});
+  rule("kc", Rule::search, refuse_kc, {"mr", "kc"});
+  return space;
+}
+
+double SkinnyFamily::cost(const Problem& problem, const SkinnySettings& settings) const {
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const bool panels = layout_of(problem) == WeightLayout::panel16;
+  const std::int64_t passes = ceil_div(problem.m, settings.mr);
+  const std::int64_t rest = problem.m - (passes - 1) * settings.mr;
+  const double rows = real((passes - 1) * settings.mr) + real(rest + settings.mr) / 2;
+  const double weights = real(weight_bytes(problem));
+  const double k_block = real(std::min(settings.kc, problem.k));
+
+  KernelWork work;
+  work.tiles = ceil_div(problem.n, settings.nr) * settings.splits;
+  work.tiles_at_once = worthwhile_threads(problem, threads_);
+  work.flops = 2 * rows * real(problem.n) * real(problem.k);
+  // Dot products along k have a vector of sums for each row of x and each feature, and add them up at the
+  // end.
+  work.efficiency = panels ? tile_efficiency(settings.mr, settings.nr / panel_columns)
+                           : 1 / (1 + 2 / real(settings.mr) + 1 / real(settings.nr));
+  work.memory_bytes = weights;
+  work.cache_bytes = real(problem.m * problem.n) * 8 * real(ceil_div(problem.k, settings.kc) - 1);
+  if (k_block * real(settings.nr) * 2 > inner_cache_bytes) work.cache_bytes += weights * real(passes - 1);
+  work.exposed = settings.prefetch >= 1024 ? 0.3 : settings.prefetch >= 512 ? 0.65 : 1.0;
+  if (settings.splits > 1)
+    work.tail_microseconds = real(settings.splits * problem.m * problem.n) / 4e3 + wake_microseconds;
+  if (work.tiles_at_once > 1) work.tail_microseconds += wake_microseconds;
+  return gemmtune::predicted_microseconds(work, machine_rates(settings.isa, problem.x_type, set_.level));
+}
+
+Config SkinnyFamily::default_config(const Problem& problem) const {
+  SkinnySettings best;
+  double best_cost = 0;
+  for (const Isa isa : useful_levels(set_, problem.x_type))
+    for (const Tile& tile : tiles_of(*set_.at(isa), problem)) {
+      SkinnySettings settings{
+          .isa = isa, .mr = tile.mr, .nr = tile.nr, .kc = whole_k, .prefetch = 1024, .splits = 1};
+      if (problem.m > settings.mr) {
+        // Several passes: a block of weights stays in a cache, and the passes hide the fetching.
+        settings.kc = layout_of(problem) == WeightLayout::panel16 ? 512 : 2048;
+        for (const std::int64_t value : kc_values)
+          if (value >= problem.k) settings.kc = std::min(settings.kc, value);
+        settings.prefetch = 0;
+      }
+      if (!refuse_tile(problem, settings).empty() || !refuse_waste(problem, settings).empty()) continue;
+      const double microseconds = cost(problem, settings);
+      if (best_cost != 0 && microseconds >= best_cost) continue;
+      best_cost = microseconds;
+      best = settings;
+    }
+  return config_of(best, problem);
+}
+
+}  // namespace
+
+std::unique_ptr<KernelFamily> make_skinny_family(const KernelSet& set, int threads) {
+  return std::make_unique<SkinnyFamily>(set, threads);
+}
+std::unique_ptr<KernelFamily> make_skinny_family(Isa level, int threads) {
+  return make_skinny_family(kernel_set(level), threads);
+}
+
+}  // namespace gemmtune::cpu

@@ -1,0 +1,26 @@
+// skinny, inside: settings of a config, and the kernel they make.
+#pragma once
+
+#include <memory>
+
+#include "backends/cpu/families/kernel_set.h"
+
+namespace gemmtune::cpu {
+
+inline constexpr std::int64_t skinny_max_m = 32;
+
+struct SkinnySettings {
+  Isa isa = Isa::scalar;
+  std::int64_t mr = 1;        // rows of x in registers
+  std::int64_t nr = 16;       // output features at once: rows of a plain weight, columns of panels
+  std::int64_t kc = 1;        // elements of k before the next row tile of x goes over the same weights
+  std::int64_t prefetch = 0;  // bytes ahead
+  std::int64_t splits = 1;    // of k, summed in order
+};
+
+std::unique_ptr<Kernel> make_skinny_kernel(const KernelSet& set, const Problem& problem,
+                                           const SkinnySettings& settings, int threads);
+/// The family over kernels other than the CPU's own.
+std::unique_ptr<KernelFamily> make_skinny_family(const KernelSet& set, int threads);
+
+}  // namespace gemmtune::cpu

@@ -1,0 +1,242 @@
+#include <cstring>
+
+#include "backends/cpu/families/own_families.h"
+#include "backends/cpu/families/skinny/skinny.h"
+
+namespace gemmtune::cpu {
+namespace {
+
+constexpr std::int64_t max_block_columns = 64;
+constexpr std::int64_t max_tile_rows = skinny_max_m + 16;
+
+/// A block of output columns in the making: `columns` of them from `first`, the sums in c (leading dimension
+/// ldc).
+struct Block {
+  std::int64_t first = 0;
+  std::int64_t columns = 0;
+  float* c = nullptr;
+  std::int64_t ldc = 0;
+};
+
+class SkinnyKernel final : public Kernel {
+ public:
+  SkinnyKernel(const KernelSet& set, const Problem& problem, const SkinnySettings& settings, int threads)
+      : problem_(problem),
+        settings_(settings),
+        isa_(*set.at(settings.isa)),
+        panel_(panel16_of(problem)),
+        packed_(layout_of(problem) == WeightLayout::panel16),
+        type_(static_cast<int>(element_of(problem.x_type))),
+        threads_(worthwhile_threads(problem, threads)) {
+    tiles_.rows = problem.m;
+    tiles_.mr = settings.mr;
+    const std::int64_t rest = problem.m - (tiles_.count() - 1) * settings.mr;
+    if (packed_)
+      choose_panels(rest);
+    else
+      choose_rows(rest);
+    chunks_ = panel_.padded_k() / chunk_elements;
+    kc_chunks_ = std::min(ceil_div(settings.kc, chunk_elements), chunks_);
+    x_bytes_ = round_up(tiles_.padded(), x_as_panels_ ? 16 : 1) * panel_.padded_k() * compute_bytes(isa_);
+  }
+
+  std::size_t workspace_bytes() const override {
+    return static_cast<std::size_t>(round_up(x_bytes_, 64) + partial_bytes());
+  }
+  WeightLayout weight_layout() const override {
+    return packed_ ? WeightLayout::panel16 : WeightLayout::plain;
+  }
+
+  Status run(const Operands& operands, void* workspace, Stream stream) const override {
+    Executor& executor = executor_of(stream);
+    auto* x = static_cast<char*>(workspace);
+    auto* partials = reinterpret_cast<float*>(x + round_up(x_bytes_, 64));
+    pack_x(operands, x, executor);
+    const std::int64_t blocks = ceil_div(problem_.n, block_columns_);
+    const std::int64_t columns_parts = std::clamp<std::int64_t>(threads_ / settings_.splits, 1, blocks);
+    run_on(executor, columns_parts * settings_.splits, [&](std::int64_t part) {
+      const std::int64_t split = part / columns_parts;
+      const std::int64_t i = part % columns_parts;
+      if (isa_.begin != nullptr) isa_.begin();
+      for (std::int64_t b = share(blocks, columns_parts, i); b < share(blocks, columns_parts, i + 1); ++b)
+        compute_block(operands, x, b, {split, partials});
+      if (isa_.end != nullptr) isa_.end();
+    });
+    if (settings_.splits == 1) return {};
+    reduce_splits({.partials = partials,
+                   .parts = settings_.splits,
+                   .m = problem_.m,
+                   .n = problem_.n,
+                   .store = isa_.store[static_cast<int>(element_of(problem_.y_type))],
+                   .y_bytes = bytes_of(problem_.y_type, 1)},
+                  operands, executor, threads_);
+    return {};
+  }
+
+ private:
+  struct Split {
+    std::int64_t index = 0;
+    float* partials = nullptr;
+  };
+
+  void choose_panels(std::int64_t rest) {
+    const std::int64_t panels = settings_.nr / panel_columns;
+    const PanelList& list = isa_.panels[type_];
+    tiles_.last_mr = fitting(list, rest, panels)->mr;
+    for (std::int64_t p = 1; p <= panels; ++p) {
+      panel_kernels_[0][p] = find(list, tiles_.mr, p)->run;
+      panel_kernels_[1][p] = find(list, tiles_.last_mr, p)->run;
+    }
+    block_columns_ = settings_.nr;
+  }
+
+  void choose_rows(std::int64_t rest) {
+    const RowList& list = isa_.rows[type_];
+    tiles_.last_mr = fitting(list, rest, settings_.nr)->mr;
+    row_kernels_[0] = find(list, tiles_.mr, settings_.nr)->run;
+    row_kernels_[1] = find(list, tiles_.last_mr, settings_.nr)->run;
+    block_columns_ = std::max(settings_.nr, max_block_columns / settings_.nr * settings_.nr);
+    x_as_panels_ = isa_.rows_read_x_panels;
+  }
+
+  std::int64_t partial_bytes() const {
+    return settings_.splits == 1
+               ? 0
+               : settings_.splits * problem_.m * problem_.n * static_cast<std::int64_t>(sizeof(float));
+  }
+
+  /// Bytes of x packed for rows before row tile `tile`.
+  std::int64_t x_offset(std::int64_t tile) const {
+    return tile * tiles_.mr * panel_.padded_k() * compute_bytes(isa_);
+  }
+
+  void pack_x(const Operands& operands, char* x, Executor& executor) const {
+    const std::int64_t stride = operands.ldx * panel_.element_bytes;
+    const auto* source = static_cast<const char*>(operands.x);
+    const std::int64_t step = x_as_panels_ ? 16 : tiles_.mr;
+    const std::int64_t count = ceil_div(problem_.m, step);
+    // Packing is a copy of x; waking another thread costs more unless x is large.
+    const std::int64_t parts = problem_.m * problem_.k < 32768 ? 1 : std::min<std::int64_t>(threads_, count);
+    run_on(executor, parts, [&](std::int64_t part) {
+      for (std::int64_t i = share(count, parts, part); i < share(count, parts, part + 1); ++i) {
+        const std::int64_t rows = std::min(step, problem_.m - i * step);
+        char* out = x + i * step * panel_.padded_k() * compute_bytes(isa_);
+        if (x_as_panels_)
+          isa_.pack_panel[type_]({source + i * step * stride, stride, rows, problem_.k, chunks_, out});
+        else
+          isa_.pack_x[type_](
+              {source + i * step * stride, stride, rows, tiles_.size(i), problem_.k, chunks_, out});
+      }
+    });
+  }
+
+  void compute_block(const Operands& operands, const char* x, std::int64_t b, Split split) const {
+    alignas(64) float c[max_tile_rows * max_block_columns];
+    Block block{.first = b * block_columns_, .columns = 0, .c = c, .ldc = 0};
+    block.columns = std::min(block_columns_, problem_.n - block.first);
+    const std::int64_t begin = share(chunks_, settings_.splits, split.index);
+    const std::int64_t end = share(chunks_, settings_.splits, split.index + 1);
+    if (packed_) {
+      block.ldc = round_up(block.columns, panel_columns);
+      multiply_panels(operands, x, block, {begin, end});
+    } else {
+      block.ldc = max_block_columns;
+      multiply_rows(operands, x, block, {begin, end});
+    }
+    emit(operands, block, split);
+  }
+
+  struct Range {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+
+  void multiply_panels(const Operands& operands, const char* x, const Block& block, Range k) const {
+    const std::int64_t panels = block.ldc / panel_columns;
+    const std::int64_t chunk_bytes = panel_.panel_bytes() / chunks_;
+    const char* w = static_cast<const char*>(operands.w) + block.first / panel_columns * panel_.panel_bytes();
+    for (std::int64_t chunk = k.begin; chunk < k.end; chunk += kc_chunks_) {
+      const std::int64_t chunks = std::min(kc_chunks_, k.end - chunk);
+      for (std::int64_t tile = 0; tile < tiles_.count(); ++tile) {
+        const bool last = tile + 1 == tiles_.count();
+        const std::int64_t mr = tiles_.size(tile);
+        // The first row tile draws the weights from memory, the last one fetches the next block's.
+        std::int64_t prefetch = tile == 0 ? settings_.prefetch : 0;
+        if (last && tile != 0 && settings_.prefetch != 0) prefetch = chunks * chunk_bytes;
+        panel_kernels_[last][panels](
+            {.x = x + x_offset(tile) + chunk * chunk_elements * mr * compute_bytes(isa_),
+             .w = w + chunk * chunk_bytes,
+             .w_stride = panel_.panel_bytes(),
+             .chunks = chunks,
+             .c = block.c + tile * tiles_.mr * block.ldc,
+             .accumulate = chunk != k.begin,
+             .prefetch = prefetch,
+             .prefetch_x = 0});
+      }
+    }
+  }
+
+  void multiply_rows(const Operands& operands, const char* x, const Block& block, Range k) const {
+    const std::int64_t stride = problem_.k * panel_.element_bytes;
+    const std::int64_t x_stride = panel_.padded_k() * 16 * compute_bytes(isa_);
+    const char* w = static_cast<const char*>(operands.w) + block.first * stride;
+    for (std::int64_t row = 0; row < block.columns; row += settings_.nr)
+      for (std::int64_t chunk = k.begin; chunk < k.end; chunk += kc_chunks_) {
+        const std::int64_t chunks = std::min(kc_chunks_, k.end - chunk);
+        const std::int64_t first_k = chunk * chunk_elements;
+        for (std::int64_t tile = 0; tile < tiles_.count(); ++tile) {
+          const bool last = tile + 1 == tiles_.count();
+          const std::int64_t mr = x_as_panels_ ? 16 : tiles_.size(tile);
+          row_kernels_[last]({.x = x + x_offset(tile) + first_k * mr * compute_bytes(isa_),
+                              .x_stride = x_stride,
+                              .w = w + row * stride + first_k * panel_.element_bytes,
+                              .w_stride = stride,
+                              .rows = std::min(settings_.nr, block.columns - row),
+                              .k = std::min(chunks * chunk_elements, problem_.k - first_k),
+                              .c = block.c + tile * tiles_.mr * block.ldc + row,
+                              .ldc = block.ldc,
+                              .accumulate = chunk != k.begin,
+                              .prefetch = tile == 0 ? settings_.prefetch : 0});
+        }
+      }
+  }
+
+  void emit(const Operands& operands, const Block& block, Split split) const {
+    StoreArgs args{.tile = block.c, .ldt = block.ldc, .rows = problem_.m, .columns = block.columns};
+    if (settings_.splits > 1) {
+      args.y = split.partials + split.index * problem_.m * problem_.n + block.first;
+      args.ldy = problem_.n;
+      return isa_.store[static_cast<int>(Element::f32)](args);
+    }
+    const std::int64_t offset = block.first * bytes_of(problem_.y_type, 1);
+    if (problem_.bias) args.bias = static_cast<const char*>(operands.bias) + offset;
+    args.y = static_cast<char*>(operands.y) + offset;
+    args.ldy = operands.ldy;
+    isa_.store[static_cast<int>(element_of(problem_.y_type))](args);
+  }
+
+  Problem problem_;
+  SkinnySettings settings_;
+  const IsaKernels& isa_;
+  Panel16 panel_;
+  bool packed_ = false;
+  int type_ = 0;
+  std::int64_t threads_ = 1;
+  RowTiles tiles_;
+  bool x_as_panels_ = false;
+  std::int64_t block_columns_ = 0;
+  std::int64_t chunks_ = 0;
+  std::int64_t kc_chunks_ = 0;
+  std::int64_t x_bytes_ = 0;
+  PanelKernel panel_kernels_[2][5] = {};  // [last row tile][panels]
+  RowKernel row_kernels_[2] = {};         // [last row tile]
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_skinny_kernel(const KernelSet& set, const Problem& problem,
+                                           const SkinnySettings& settings, int threads) {
+  return std::make_unique<SkinnyKernel>(set, problem, settings, threads);
+}
+
+}  // namespace gemmtune::cpu

@@ -1,0 +1,275 @@
+#include "backends/cpu/families/streaming/streaming.h"
+
+#include <set>
+
+#include "backends/cpu/families/own_families.h"
+
+namespace gemmtune::cpu {
+namespace {
+
+constexpr std::int64_t kc_values[] = {512, 2048, 16384};
+constexpr std::int64_t whole_k = 16384;  // of one pass over x
+constexpr std::int64_t pf_values[] = {0, 512, 1024, 2048, 4096};
+/// int32 sums of int8: 128² · k must stay below 2³¹.
+constexpr std::int64_t largest_integer_k = (std::int64_t{1} << 17) - 1;
+
+StreamingSettings settings_of(const Config& config) {
+  return {.isa = parse_isa(config.word("isa")).value_or(Isa::scalar),
+          .mr = config.number("mr", 1),
+          .nr = config.number("nr", 16),
+          .kc = config.number("kc", whole_k),
+          .prefetch = config.number("pf", 0)};
+}
+
+class StreamingFamily final : public KernelFamily {
+ public:
+  StreamingFamily(const KernelSet& set, int threads) : set_(set), threads_(std::max(threads, 1)) {}
+
+  std::string_view name() const override { return "streaming"; }
+  int tie_rank() const override { return 15; }
+
+  Status accepts(const Problem& problem) const override {
+    if (!streamed_type(problem))
+      return Status::unsupported(
+          "operation: {} of {} is not taken, only int8, fp8 and fp4 with scales of both and one batch",
+          to_string(problem.operation), to_string(problem.x_type));
+    if (problem.m > streaming_max_m && problem.x_type != DataType::i8)
+      return Status::unsupported("m: {} is not taken, only up to {}", problem.m, streaming_max_m);
+    if (problem.x_order != Order::row_major || problem.w_order != Order::row_major ||
+        problem.y_order != Order::row_major)
+      return Status::unsupported("order: column-major operands are not taken");
+    if (problem.weight_layout != WeightLayout::panel16 && problem.weight_layout != WeightLayout::any)
+      return Status::unsupported("layout: {} is not taken, only panel16", to_string(problem.weight_layout));
+    if (problem.x_type == DataType::i8 && problem.k > largest_integer_k)
+      return Status::unsupported("k: {} is not taken, only up to {} of int8", problem.k, largest_integer_k);
+    if (streaming_levels(set_, *streamed_type(problem)).empty())
+      return Status::unsupported("isa: {} has no such kernels, they need AVX-512 with BF16, VNNI and VBMI",
+                                 to_string(set_.level));
+    return {};
+  }
+  std::optional<WeightLayout> packed_layout(const Problem&) const override { return WeightLayout::panel16; }
+
+  Space space(const Problem& problem) const override;
+  Config default_config(const Problem& problem) const override;
+
+  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
+    GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
+    GEMMTUNE_RETURN_IF_ERROR(check_config(space(problem), config));
+    return make_streaming_kernel(set_, problem, settings_of(config), threads_);
+  }
+
+  double predicted_microseconds(const Problem& problem, const Config& config) const override {
+    return cost(problem, settings_of(config));
+  }
+  std::int64_t resources(const Problem& problem, const Config& config) const override {
+    return problem.m * config.number("nr", 16);
+  }
+
+ private:
+  std::string refuse_tile(const Problem& problem, const StreamingSettings& settings) const;
+  std::string refuse_waste(const Problem& problem, const StreamingSettings& settings) const;
+  double cost(const Problem& problem, const StreamingSettings& settings) const;
+  /// The settings that are kept for a level unless a search finds better ones.
+  StreamingSettings usual_settings(const Problem& problem, Isa isa) const;
+
+  KernelSet set_;
+  int threads_;
+};
+
+std::string StreamingFamily::refuse_tile(const Problem& problem, const StreamingSettings& settings) const {
+  const StreamKernels* kernels = set_.stream_at(settings.isa);
+  if (kernels == nullptr) return "the device does not have this isa";
+  if (find(*kernels, *streamed_type(problem), settings.mr, settings.nr / panel_columns) == nullptr)
+    return "mr x nr is no register tile of this isa";
+  return {};
+}
+
+/// Requires a register tile that the isa has.
+std::string StreamingFamily::refuse_waste(const Problem& problem, const StreamingSettings& settings) const {
+  const StreamKernels& kernels = *set_.stream_at(settings.isa);
+  const Streamed type = *streamed_type(problem);
+  const std::int64_t enough = fitting(kernels, type, problem.m, settings.nr / panel_columns)->mr;
+  if (settings.mr > enough) return "mr leaves rows of the register tile empty";
+  if (settings.mr * 2 < std::min<std::int64_t>(problem.m, fitting(kernels, type, problem.m, 1)->mr))
+    return "mr makes more than two passes over the weights";
+  return {};
+}
+
+/// All kc mean the same where one row tile holds x, and so do all of at least k.
+std::string refuse_kc(const Problem& problem, const StreamingSettings& settings) {
+  if (problem.m <= settings.mr && settings.kc != whole_k) return "kc means the same as another value";
+  for (const std::int64_t smaller : kc_values)
+    if (problem.m > settings.mr && smaller < settings.kc && smaller >= problem.k)
+      return "kc means the same as a smaller one";
+  return {};
+}
+
+Space StreamingFamily::space(const Problem& problem) const {
+  std::set<std::int64_t> rows;
+  std::set<std::int64_t> columns;
+  Parameter isas{.key = "isa", .values = {}, .absent = "scalar", .meaning = "instruction set"};
+  for (const Isa isa : streaming_levels(set_, *streamed_type(problem))) {
+    isas.values.emplace_back(to_string(isa));
+    const int type = static_cast<int>(*streamed_type(problem));
+    const StreamKernels& kernels = *set_.stream_at(isa);
+    for (int i = 0; i < kernels.counts[type]; ++i) {
+      rows.insert(kernels.entries[type][i].mr);
+      columns.insert(kernels.entries[type][i].panels * panel_columns);
+    }
+  }
+  Space space;
+  space.add(std::move(isas));
+  space.add(Parameter{.key = "w", .values = {"panel16"}, .absent = "plain", .meaning = "weight layout"});
+  space.add(Parameter{
+      .key = "mr", .values = number_texts(rows), .absent = "1", .meaning = "rows of x in registers"});
+  space.add(Parameter{
+      .key = "nr", .values = number_texts(columns), .absent = "16", .meaning = "output features at once"});
+  space.add(Parameter{
+      .key = "kc", .values = number_texts(kc_values), .absent = "16384", .meaning = "elements of k a pass"});
+  space.add(Parameter{.key = "pf",
+                      .values = number_texts(pf_values),
+                      .absent = "0",
+                      .meaning = "prefetch distance in bytes"});
+  space.add(Constraint{"tile",
+                       [this, problem](const Config& c) { return refuse_tile(problem, settings_of(c)); },
+                       Rule::build,
+                       {"isa", "mr", "nr"}});
+  space.add(Constraint{"waste",
+                       [this, problem](const Config& c) { return refuse_waste(problem, settings_of(c)); },
+                       Rule::search,
+                       {"isa", "mr", "nr"}});
+  space.add(Constraint{"kc",
+                       [problem](const Config& c) { return refuse_kc(problem, settings_of(c)); },
+                       Rule::search,
+                       {"mr", "kc"}});
+  return space;
+}
+
+double StreamingFamily::cost(const Problem& problem, const StreamingSettings& settings) const {
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const std::int64_t passes = ceil_div(problem.m, settings.mr);
+  const double weights = real(weight_bytes(problem));
+  // Instructions a line of 64 bytes: decoding, then the rows' products; two a cycle of a third of a
+  // nanosecond. A tile unit multiplies 16 rows of a line in 2 cycles (fp8) or 4; beside it cores multiply
+  // bf16 in vectors at half the rate.
+  const bool f4 = problem.x_type == DataType::f4_e2m1;
+  const bool i8 = problem.x_type == DataType::i8;
+  double decoding = i8 ? 1 : f4 ? 4 : 8;
+  double products = i8 ? 1 : f4 ? 2.75 : set_.level == Isa::amx ? 4 : 2;
+  double loads = 0.3 * 16 / real(settings.nr);
+  if (settings.isa == Isa::amx) {
+    decoding = f4 ? 18 : 15;
+    products = f4 ? 0.5 : 0.25;
+    loads = 0.05 * 16 / real(settings.nr);
+  }
+  const double instructions = real(passes) * (decoding + real(settings.mr) * (products + loads));
+  const double computing = weights / 64 * instructions / 6000;
+  KernelWork work;
+  work.tiles = ceil_div(problem.n, settings.nr);
+  work.tiles_at_once = worthwhile_threads(problem, threads_);
+  work.flops = computing * machine_rates(settings.isa, DataType::bf16, settings.isa).flops_per_microsecond;
+  work.efficiency = 1;
+  work.memory_bytes = weights;
+  work.exposed = settings.prefetch >= 1024 ? 0.3 : settings.prefetch >= 512 ? 0.5 : 0.8;
+  if (passes > 1 && settings.kc > 2048) work.cache_bytes = weights * real(passes - 1);
+  return gemmtune::predicted_microseconds(work, machine_rates(settings.isa, DataType::bf16, settings.isa));
+}
+
+StreamingSettings StreamingFamily::usual_settings(const Problem& problem, Isa isa) const {
+  const StreamKernels& kernels = *set_.stream_at(isa);
+  const Streamed type = *streamed_type(problem);
+  const std::int64_t mr = fitting(kernels, type, problem.m, 1)->mr;
+  // Tiles of two panels have two chains of sums.
+  const bool two = (mr <= 4 || isa == Isa::amx) && find(kernels, type, mr, 2) != nullptr;
+  return {.isa = isa,
+          .mr = mr,
+          .nr = two ? 2 * panel_columns : panel_columns,
+          .kc = problem.m <= mr ? whole_k : kc_values[0],
+          .prefetch = 1024};
+}
+
+Config StreamingFamily::default_config(const Problem& problem) const {
+  StreamingSettings best;
+  for (const Isa isa : streaming_levels(set_, *streamed_type(problem))) {
+    const StreamingSettings settings = usual_settings(problem, isa);
+    if (best.isa == Isa::scalar || cost(problem, settings) < cost(problem, best)) best = settings;
+  }
+  Config config;
+  config.set("isa", std::string(to_string(best.isa)));
+  config.set("w", std::string("panel16"));
+  config.set("mr", best.mr);
+  config.set("nr", best.nr);
+  config.set("kc", best.kc);
+  config.set("pf", best.prefetch);
+  return config;
+}
+
+}  // namespace
+
+std::vector<Isa> streaming_levels(const KernelSet& set, Streamed type) {
+  std::vector<Isa> levels;
+  for (int i = static_cast<int>(set.level); i >= 0; --i) {
+    const StreamKernels* kernels = set.stream_at(static_cast<Isa>(i));
+    if (kernels != nullptr && kernels->counts[static_cast<int>(type)] > 0)
+      levels.push_back(static_cast<Isa>(i));
+  }
+  return levels;
+}
+
+std::optional<Streamed> streamed_type(const Problem& problem) {
+  const bool fn = problem.x_type == DataType::f8_e4m3fn;
+  const bool fnuz = problem.x_type == DataType::f8_e4m3fnuz;
+  if (problem.w_type != problem.x_type || problem.batch != 1) return std::nullopt;
+  switch (problem.operation) {
+    case Operation::a16w16:
+      if (!problem.scale_ab) return std::nullopt;
+      [[fallthrough]];
+    case Operation::a8w8:
+    case Operation::a8w8_bpreshuffle:
+      if (problem.x_type == DataType::i8) return Streamed::i8;
+      return fn     ? std::optional(Streamed::f8_e4m3fn)
+             : fnuz ? std::optional(Streamed::f8_e4m3fnuz)
+                    : std::nullopt;
+    case Operation::a8w8_blockscale:
+    case Operation::a8w8_blockscale_bpreshuffle:
+      return fn     ? std::optional(Streamed::f8_e4m3fn_block)
+             : fnuz ? std::optional(Streamed::f8_e4m3fnuz_block)
+                    : std::nullopt;
+    case Operation::a4w4_blockscale:
+      return problem.x_type == DataType::f4_e2m1 ? std::optional(Streamed::f4_e2m1) : std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
+const StreamEntry* find(const StreamKernels& kernels, Streamed type, std::int64_t mr, std::int64_t panels) {
+  const int index = static_cast<int>(type);
+  for (int i = 0; i < kernels.counts[index]; ++i) {
+    const StreamEntry& entry = kernels.entries[index][i];
+    if (entry.mr == mr && entry.panels == panels) return &entry;
+  }
+  return nullptr;
+}
+
+const StreamEntry* fitting(const StreamKernels& kernels, Streamed type, std::int64_t rows,
+                           std::int64_t panels) {
+  const int index = static_cast<int>(type);
+  const StreamEntry* best = nullptr;
+  for (int i = 0; i < kernels.counts[index]; ++i) {
+    const StreamEntry& entry = kernels.entries[index][i];
+    if (entry.panels != panels) continue;
+    const bool better = best == nullptr || (entry.mr >= rows ? best->mr < rows || entry.mr < best->mr
+                                                             : best->mr < rows && entry.mr > best->mr);
+    if (better) best = &entry;
+  }
+  return best;
+}
+
+std::unique_ptr<KernelFamily> make_streaming_family(const KernelSet& set, int threads) {
+  return std::make_unique<StreamingFamily>(set, threads);
+}
+std::unique_ptr<KernelFamily> make_streaming_family(Isa level, int threads) {
+  return make_streaming_family(kernel_set(level), threads);
+}
+
+}  // namespace gemmtune::cpu

@@ -1,0 +1,152 @@
+#include "backends/cpu/machine/memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "backends/cpu/machine/system_limits.h"
+#include "base/rounding.h"
+
+namespace gemmtune::cpu {
+namespace {
+
+constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
+constexpr std::size_t check_free_above = std::size_t{16} << 20;
+/// Larger requests would overflow when rounded up to pages.
+constexpr std::size_t most_bytes = std::numeric_limits<std::size_t>::max() / 4;
+
+Status refused(std::size_t bytes) {
+  return Status::out_of_memory("cannot allocate {} bytes of host memory", bytes);
+}
+
+std::byte* heap(std::size_t bytes) {
+  return static_cast<std::byte*>(
+      std::aligned_alloc(buffer_alignment, round_up(std::max<std::size_t>(bytes, 1), buffer_alignment)));
+}
+
+class PlainBuffer final : public Buffer {
+ public:
+  PlainBuffer(std::byte* data, std::size_t bytes) : data_(data), bytes_(bytes) {}
+  ~PlainBuffer() override { std::free(data_); }
+  void* data() const override { return data_; }
+  std::size_t bytes() const override { return bytes_; }
+
+ private:
+  std::byte* data_;
+  std::size_t bytes_;
+};
+
+/// The canary's byte at `place`: no two neighbours are equal and none is 0x00 or 0xff, so that neither a fill
+/// nor a shifted copy passes for it.
+std::byte canary(std::size_t place) { return static_cast<std::byte>(0x11 + (place * 53) % 0xd3); }
+
+class GuardedBuffer final : public Buffer {
+ public:
+  GuardedBuffer(std::byte* block, std::size_t bytes) : block_(block), bytes_(bytes) {
+    for (std::size_t i = 0; i < guard_bytes; ++i) {
+      block_[i] = canary(i);
+      block_[guard_bytes + bytes_ + i] = canary(i);
+    }
+  }
+  ~GuardedBuffer() override { std::free(block_); }
+  void* data() const override { return block_ + guard_bytes; }
+  std::size_t bytes() const override { return bytes_; }
+
+  Status guards_intact() const override {
+    // Before the buffer the damage nearest to it comes first, as after it.
+    for (std::size_t i = guard_bytes; i-- > 0;) {
+      if (block_[i] != canary(i)) return damaged(block_, guard_bytes - i, "before the beginning");
+    }
+    const std::byte* after = block_ + guard_bytes + bytes_;
+    for (std::size_t i = 0; i < guard_bytes; ++i) {
+      if (after[i] != canary(i)) return damaged(after, i + 1, "after the end");
+    }
+    return {};
+  }
+
+ private:
+  Status damaged(const std::byte* guard, std::size_t distance, std::string_view side) const {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < guard_bytes; ++i) count += guard[i] != canary(i) ? 1 : 0;
+    return Status::invalid(
+        "{} byte(s) were overwritten {} of a buffer of {} bytes, the nearest at a distance of {}", count,
+        side, bytes_, distance);
+  }
+
+  std::byte* block_;
+  std::size_t bytes_;
+};
+
+/// A mapping of which `data` begins somewhere inside.
+class MappedBuffer final : public Buffer {
+ public:
+  MappedBuffer(void* mapping, std::size_t mapped_bytes, std::byte* data, std::size_t bytes)
+      : mapping_(mapping), mapped_bytes_(mapped_bytes), data_(data), bytes_(bytes) {}
+  ~MappedBuffer() override { ::munmap(mapping_, mapped_bytes_); }
+  void* data() const override { return data_; }
+  std::size_t bytes() const override { return bytes_; }
+
+ private:
+  void* mapping_;
+  std::size_t mapped_bytes_;
+  std::byte* data_;
+  std::size_t bytes_;
+};
+
+std::byte* map(std::size_t bytes) {
+  void* mapping = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return mapping == MAP_FAILED ? nullptr : static_cast<std::byte*>(mapping);
+}
+
+Result<std::unique_ptr<Buffer>> allocate_page_end(std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t usable = round_up(std::max<std::size_t>(bytes, 1), page);
+  std::byte* mapping = map(usable + page);
+  if (mapping == nullptr) return refused(bytes);
+  auto buffer = std::make_unique<MappedBuffer>(mapping, usable + page, mapping + (usable - bytes), bytes);
+  if (::mprotect(mapping + usable, page, PROT_NONE) != 0) {
+    return Status::io("cannot protect the page behind a buffer of {} bytes", bytes);
+  }
+  return std::unique_ptr<Buffer>(std::move(buffer));
+}
+
+Result<std::unique_ptr<Buffer>> allocate_pool(std::size_t bytes) {
+  const std::size_t usable = round_up(std::max<std::size_t>(bytes, 1), huge_page_bytes);
+  std::byte* mapping = map(usable + huge_page_bytes);
+  if (mapping == nullptr) return refused(bytes);
+  const auto address = reinterpret_cast<std::uintptr_t>(mapping);
+  std::byte* data = mapping + (round_up(address, huge_page_bytes) - address);
+  // Refused where the kernel has no huge pages; small ones serve too.
+  (void)::madvise(data, usable, MADV_HUGEPAGE);
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  for (std::size_t i = 0; i < bytes; i += page) *const_cast<volatile std::byte*>(data + i) = std::byte{0};
+  return std::unique_ptr<Buffer>(
+      std::make_unique<MappedBuffer>(mapping, usable + huge_page_bytes, data, bytes));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Buffer>> allocate_memory(std::size_t bytes, Placement placement) {
+  if (bytes > most_bytes) return refused(bytes);
+  if (bytes > check_free_above) {
+    const std::size_t free = free_memory_bytes();
+    if (bytes > free) {
+      return Status::out_of_memory("cannot allocate {} bytes of host memory: {} are free", bytes, free);
+    }
+  }
+  if (placement == Placement::page_end) return allocate_page_end(bytes);
+  if (placement == Placement::pool) return allocate_pool(bytes);
+  const bool guarded = placement == Placement::guarded;
+  std::byte* block = heap(guarded ? bytes + 2 * guard_bytes : bytes);
+  if (block == nullptr) return refused(bytes);
+  if (guarded) return std::unique_ptr<Buffer>(std::make_unique<GuardedBuffer>(block, bytes));
+  return std::unique_ptr<Buffer>(std::make_unique<PlainBuffer>(block, bytes));
+}
+
+}  // namespace gemmtune::cpu

@@ -1,0 +1,46 @@
+// AVX2, FMA, F16C: 16 registers.
+// The vector header comes first, the others are written over it.
+// clang-format off
+#include "backends/cpu/microkernels/vector_avx2.h"
+#include "backends/cpu/microkernels/vector_kernels.h"
+#include "backends/cpu/microkernels/vector_pack.h"
+#include "backends/cpu/microkernels/vector_sources.h"
+// clang-format on
+
+namespace gemmtune::cpu {
+namespace {
+
+template <typename Source>
+struct Tables {
+  static constexpr PanelEntry panels[] = {
+      {1, 1, panel_kernel<Source, 1, 1>}, {1, 2, panel_kernel<Source, 1, 2>},
+      {2, 1, panel_kernel<Source, 2, 1>}, {2, 2, panel_kernel<Source, 2, 2>},
+      {4, 1, panel_kernel<Source, 4, 1>}, {6, 1, panel_kernel<Source, 6, 1>}};
+  static constexpr RowEntry rows[] = {
+      {1, 1, row_kernel<Source, 1, 1, 4>}, {2, 1, row_kernel<Source, 2, 1, 4>},
+      {4, 1, row_kernel<Source, 4, 1, 2>}, {8, 1, row_kernel<Source, 8, 1>},
+      {1, 4, row_kernel<Source, 1, 4>},    {1, 8, row_kernel<Source, 1, 8>},
+      {2, 4, row_kernel<Source, 2, 4>},    {4, 2, row_kernel<Source, 4, 2>},
+      {2, 2, row_kernel<Source, 2, 2>},    {6, 2, row_kernel<Source, 6, 2>}};
+  static constexpr int row_count = 10;
+};
+
+}  // namespace
+
+constexpr IsaKernels avx2_kernels = {
+    .bf16_compute = false,
+    .rows_read_x_panels = false,
+    .panels = {{Tables<F32Source>::panels, 6},
+               {Tables<Bf16Source>::panels, 6},
+               {Tables<F16Source>::panels, 6}},
+    .rows = {{Tables<F32Source>::rows, Tables<F32Source>::row_count},
+             {Tables<Bf16Source>::rows, Tables<Bf16Source>::row_count},
+             {Tables<F16Source>::rows, Tables<F16Source>::row_count}},
+    .pack_x = {pack_x<ReadF32>, pack_x<ReadBf16>, pack_x<ReadF16>},
+    .pack_panel = {pack_panel<ReadF32>, pack_panel<ReadBf16>, pack_panel<ReadF16>},
+    .store = {store_tile<WriteF32>, store_tile<WriteBf16>, store_tile<WriteF16>},
+    .begin = nullptr,
+    .end = nullptr,
+};
+
+}  // namespace gemmtune::cpu

@@ -1,0 +1,34 @@
+// AVX-512 F, BW, VL, DQ with float32 arithmetic.
+// The vector header comes first, the others are written over it.
+// clang-format off
+#include "backends/cpu/microkernels/vector_avx512.h"
+#include "backends/cpu/microkernels/vector_kernels.h"
+#include "backends/cpu/microkernels/vector_pack.h"
+#include "backends/cpu/microkernels/vector_sources.h"
+#include "backends/cpu/microkernels/vector_tables_avx512.h"
+// clang-format on
+
+namespace gemmtune::cpu {
+namespace {
+using F32 = WideTables<F32Source>;
+using Bf16 = WideningTables<Bf16Source>;
+using F16 = WideningTables<F16Source>;
+}  // namespace
+
+constexpr IsaKernels avx512_kernels = {
+    .bf16_compute = false,
+    .rows_read_x_panels = false,
+    .panels = {{F32::panels, F32::panel_count},
+               {Bf16::panels, Bf16::panel_count},
+               {F16::panels, F16::panel_count}},
+    .rows = {{RowTables<F32Source>::rows, RowTables<F32Source>::row_count},
+             {RowTables<Bf16Source>::rows, RowTables<Bf16Source>::row_count},
+             {RowTables<F16Source>::rows, RowTables<F16Source>::row_count}},
+    .pack_x = {pack_x<ReadF32>, pack_x<ReadBf16>, pack_x<ReadF16>},
+    .pack_panel = {pack_panel<ReadF32>, pack_panel<ReadBf16>, pack_panel<ReadF16>},
+    .store = {store_tile<WriteF32>, store_tile<WriteBf16>, store_tile<WriteF16>},
+    .begin = nullptr,
+    .end = nullptr,
+};
+
+}  // namespace gemmtune::cpu

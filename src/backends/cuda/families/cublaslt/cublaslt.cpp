@@ -1,0 +1,220 @@
+#include "backends/cuda/families/cublaslt/cublaslt.h"
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "backends/cuda/families/cublaslt/algorithm.h"
+#include "backends/cuda/families/cublaslt/enumeration.h"
+#include "backends/gpu/families/element_code.h"
+
+namespace gemmtune::cuda {
+namespace {
+
+/// What a user of the library gives it: the baseline's, and so every candidate's.
+constexpr std::size_t workspace_limit = std::size_t{64} << 20;
+
+class CublasLtKernel final : public Kernel {
+ public:
+  CublasLtKernel(const CudaRuntime& runtime, const api::CublasLt& lt, api::LtHandle handle,
+                 const Problem& problem, const LtProblem& described, const api::LtHeuristic& chosen)
+      : runtime_(runtime),
+        lt_(lt),
+        handle_(handle),
+        problem_(problem),
+        described_(described),
+        chosen_(chosen) {}
+
+  std::size_t workspace_bytes() const override { return chosen_.workspace_bytes; }
+  WeightLayout weight_layout() const override { return WeightLayout::plain; }
+
+  // Descriptors are plain bytes: a copy a call keeps the kernel immutable.
+  Status run(const Operands& o, void* workspace, Stream stream) const override {
+    runtime_.enter();
+    LtProblem call = described_;
+    int bad = 0;
+    const auto point = [&](int attribute, const void* pointer) {
+      bad |= lt_.matmul_set(&call.matmul, attribute, &pointer, sizeof(pointer));
+    };
+    if (problem_.bias) point(api::matmul_bias_pointer, o.bias);
+    if (problem_.scale_ab) {
+      point(api::matmul_a_scale_pointer, o.w_scale);
+      point(api::matmul_b_scale_pointer, o.x_scale);
+    }
+    if (o.ldx != problem_.k)
+      bad |= lt_.layout_set(&call.x, api::layout_leading_dimension, &o.ldx, sizeof(o.ldx));
+    if (o.ldy != problem_.n)
+      bad |= lt_.layout_set(&call.y, api::layout_leading_dimension, &o.ldy, sizeof(o.ldy));
+    const float one = 1.0F;
+    const float zero = 0.0F;
+    const int status = bad != 0 ? bad
+                                : lt_.matmul(handle_, &call.matmul, &one, o.w, &call.w, o.x, &call.x, &zero,
+                                             o.y, &call.y, o.y, &call.y, &chosen_.algorithm, workspace,
+                                             chosen_.workspace_bytes, runtime_.stream_of(stream));
+    if (status == 0) return {};
+    return Status(status == api::lt_not_supported ? StatusCode::unsupported : StatusCode::internal,
+                  fmt::format("cublaslt: {} with ldx = {}, ldy = {}: {}", short_name(problem_), o.ldx, o.ldy,
+                              lt_.status_text(status)));
+  }
+
+ private:
+  const CudaRuntime& runtime_;
+  const api::CublasLt& lt_;
+  api::LtHandle handle_;
+  Problem problem_;
+  LtProblem described_;
+  api::LtHeuristic chosen_;
+};
+
+/// One of the library's proposals.
+struct Proposal {
+  Config config;
+  api::LtHeuristic heuristic;
+};
+
+class CublasLtFamily final : public KernelFamily {
+ public:
+  CublasLtFamily(CudaRuntime& runtime, const api::CublasLt& lt, api::LtHandle handle, const Library& library)
+      : runtime_(runtime), lt_(lt), handle_(handle), version_(library.version) {}
+  ~CublasLtFamily() override {
+    runtime_.enter();
+    lt_.destroy(handle_);
+  }
+
+  std::string_view name() const override { return "cublaslt"; }
+  int tie_rank() const override { return 0; }
+  Status accepts(const Problem& problem) const override;
+  std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
+  Space space(const Problem& problem) const override { return space_of(proposed(problem)); }
+  Space exhaustive_space(const Problem& problem) const override;
+  Config default_config(const Problem& problem) const override { return proposals(problem)->front().config; }
+  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
+  double predicted_microseconds(const Problem& problem, const Config& config) const override;
+  std::int64_t resources(const Problem& problem, const Config& config) const override;
+  std::string_view thread_pool() const override { return "gpu"; }
+
+ private:
+  using Proposals = std::shared_ptr<const std::vector<Proposal>>;
+  Proposals proposals(const Problem& problem) const;
+  std::vector<Config> proposed(const Problem& problem) const;
+  static Space space_of(std::vector<Config> configs);
+  const Proposal* find(const std::vector<Proposal>& list, const Config& config) const;
+
+  CudaRuntime& runtime_;
+  const api::CublasLt& lt_;
+  api::LtHandle handle_;
+  std::string version_;
+  mutable std::mutex asking_;
+  mutable std::map<std::string, Proposals> asked_;  // by problem; guarded by asking_
+};
+
+Status CublasLtFamily::accepts(const Problem& problem) const {
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(name(), problem));
+  if (proposals(problem)->empty())
+    return Status::unsupported("cublaslt: problem: the library proposes nothing for {}", short_name(problem));
+  return {};
+}
+
+CublasLtFamily::Proposals CublasLtFamily::proposals(const Problem& problem) const {
+  const std::string key = print(problem);
+  {
+    const std::lock_guard lock(asking_);
+    if (const auto found = asked_.find(key); found != asked_.end()) return found->second;
+  }
+  runtime_.enter();
+  auto list = std::make_shared<std::vector<Proposal>>();
+  if (auto described = describe(lt_, problem); described.ok()) {
+    for (const api::LtHeuristic& one :
+         heuristics(lt_, handle_, *described, problem.alignment, workspace_limit)) {
+      Config config = config_of(lt_, one.algorithm);
+      if (find(*list, config) == nullptr) list->push_back({std::move(config), one});
+    }
+  }
+  const std::lock_guard lock(asking_);
+  return asked_.try_emplace(key, std::move(list)).first->second;
+}
+
+const Proposal* CublasLtFamily::find(const std::vector<Proposal>& list, const Config& config) const {
+  for (const Proposal& one : list)
+    if (one.config == config) return &one;
+  return nullptr;
+}
+
+std::vector<Config> CublasLtFamily::proposed(const Problem& problem) const {
+  std::vector<Config> configs;
+  for (const Proposal& one : *proposals(problem)) configs.push_back(one.config);
+  return configs;
+}
+
+/// The library's proposals first, in its order.
+Space CublasLtFamily::exhaustive_space(const Problem& problem) const {
+  std::vector<Config> configs = proposed(problem);
+  runtime_.enter();
+  if (auto described = describe(lt_, problem); described.ok()) {
+    const std::set<std::string> known = [&] {
+      std::set<std::string> texts;
+      for (const Config& config : configs) texts.insert(config.text());
+      return texts;
+    }();
+    for (Config& config : enumerate_algorithms(lt_, handle_, *described, workspace_limit)) {
+      if (!known.contains(config.text())) configs.push_back(std::move(config));
+    }
+  }
+  return space_of(std::move(configs));
+}
+
+Space CublasLtFamily::space_of(std::vector<Config> configs) {
+  Space space;
+  for (Parameter& parameter : algorithm_parameters()) {
+    std::set<std::int64_t> proposed;
+    for (const Config& config : configs) proposed.insert(config.number(parameter.key));
+    for (const std::int64_t value : proposed) parameter.values.push_back(std::to_string(value));
+    space.add(std::move(parameter));
+  }
+  space.list(std::move(configs));
+  return space;
+}
+
+Result<std::unique_ptr<Kernel>> CublasLtFamily::build(const Problem& problem, const Config& config) const {
+  GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
+  runtime_.enter();
+  auto described = describe(lt_, problem);
+  if (!described.ok()) return described.status();
+  const Proposals list = proposals(problem);
+  const Proposal* proposed = find(*list, config);
+  auto chosen = proposed != nullptr ? Result<api::LtHeuristic>(proposed->heuristic)
+                                    : algorithm_of(lt_, handle_, *described, config);
+  if (!chosen.ok()) return chosen.status();
+  return std::unique_ptr<Kernel>(
+      std::make_unique<CublasLtKernel>(runtime_, lt_, handle_, problem, *described, *chosen));
+}
+
+/// The library's own order, about a roofline that the other families share: its first choice goes first.
+double CublasLtFamily::predicted_microseconds(const Problem& problem, const Config& config) const {
+  const Proposals list = proposals(problem);
+  const Proposal* proposed = find(*list, config);
+  const auto place =
+      proposed != nullptr ? proposed - list->data() : static_cast<std::ptrdiff_t>(list->size());
+  const double roofline = std::max(bytes(problem) / 4.3e6, flops(problem) / 790e6);
+  return (roofline + 2) * (1.3 + 0.05 * static_cast<double>(place));
+}
+
+std::int64_t CublasLtFamily::resources(const Problem& problem, const Config& config) const {
+  const Proposals list = proposals(problem);
+  const Proposal* proposed = find(*list, config);
+  return proposed != nullptr ? static_cast<std::int64_t>(proposed->heuristic.workspace_bytes) : 0;
+}
+
+}  // namespace
+
+std::unique_ptr<KernelFamily> make_cublaslt_family(CudaRuntime& runtime, const std::string& library_folder) {
+  const auto& opened = cublas_lt(library_folder);
+  if (!opened.ok()) return nullptr;
+  runtime.enter();
+  api::LtHandle handle = nullptr;
+  if (opened.functions.create(&handle) != 0) return nullptr;
+  return std::make_unique<CublasLtFamily>(runtime, opened.functions, handle, opened.description);
+}
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,27 @@
+# gemmtune_embed_device_sources(RESULT FOLDER …): for each device source (.cu, .cuh) below a folder a generated .cpp file with
+# `std::string_view gemmtune::FOLDER::STEM_text()`, the source's text, made anew whenever that changes. RESULT gets their paths.
+function(gemmtune_embed_device_sources result)
+  set(generated)
+  foreach(space IN LISTS ARGN)
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${space}/*.cu ${CMAKE_CURRENT_SOURCE_DIR}/${space}/*.cuh)
+    foreach(path IN LISTS sources)
+      set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
+      get_filename_component(name ${path} NAME_WE)
+      file(READ ${path} text)
+      set(output ${CMAKE_CURRENT_BINARY_DIR}/embedded/${space}_${name}_source.cpp)
+      file(CONFIGURE OUTPUT ${output} @ONLY CONTENT [[
+#include <string_view>
+
+namespace gemmtune::@space@ {
+
+std::string_view @name@_text() {
+  return R"device(@text@)device";
+}
+
+}  // namespace gemmtune::@space@
+]])
+      list(APPEND generated ${output})
+    endforeach()
+  endforeach()
+  set(${result} ${generated} PARENT_SCOPE)
+endfunction()

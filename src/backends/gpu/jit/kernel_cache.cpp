@@ -1,0 +1,133 @@
+#include "backends/gpu/jit/kernel_cache.h"
+
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/text.h"
+
+namespace gemmtune::gpu {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view extension = ".kernel";
+constexpr std::string_view magic = "gemmtune-kernel-1";
+
+/// Every part with its length before it, so that no two lists have the same text.
+std::string key_text(const Compiler& compiler, const Source& source, std::string_view architecture) {
+  std::string text;
+  const auto add = [&](std::string_view part) { text += fmt::format("{}:{};", part.size(), part); };
+  add(compiler.version());
+  add(compiler.flags(architecture));
+  add(architecture);
+  add(source.kernel);
+  for (const std::string& define : source.defines) add(define);
+  add(source.text);
+  return text;
+}
+
+std::string title_of(const Compiler& compiler, const Source& source, std::string_view architecture) {
+  std::string title = fmt::format("{} {} {}", source.name, architecture, compiler.version());
+  for (const std::string& define : source.defines) title += " " + define;
+  for (char& letter : title)
+    if (letter == '\n') letter = ' ';
+  return title;
+}
+
+// magic, title, three numbers, a line each; then log and code.
+std::string print_file(const std::string& title, const Binary& binary) {
+  return fmt::format("{}\n{}\n{} {} {}\n{}{}", magic, title, binary.log.size(), binary.code.size(),
+                     short_hash(binary.log + binary.code, 16), binary.log, binary.code);
+}
+
+struct Parsed {
+  std::string_view title;
+  std::string_view log;
+  std::string_view code;
+};
+
+std::optional<std::string_view> take_line(std::string_view& text) {
+  const auto end = text.find('\n');
+  if (end == std::string_view::npos) return std::nullopt;
+  const auto line = text.substr(0, end);
+  text.remove_prefix(end + 1);
+  return line;
+}
+
+std::optional<Parsed> parse_file(std::string_view text) {
+  if (take_line(text) != magic) return std::nullopt;
+  const auto title = take_line(text);
+  const auto numbers = take_line(text);
+  if (!title || !numbers) return std::nullopt;
+  const auto words = split(*numbers, ' ');
+  if (words.size() != 3) return std::nullopt;
+  const auto log_bytes = parse_integer(words[0]);
+  const auto code_bytes = parse_integer(words[1]);
+  if (!log_bytes || !code_bytes || *log_bytes < 0 || *code_bytes <= 0) return std::nullopt;
+  if (static_cast<std::uint64_t>(*log_bytes) + static_cast<std::uint64_t>(*code_bytes) != text.size() ||
+      short_hash(text, 16) != words[2]) {
+    return std::nullopt;
+  }
+  const auto log = static_cast<std::size_t>(*log_bytes);
+  return Parsed{*title, text.substr(0, log), text.substr(log)};
+}
+
+}  // namespace
+
+std::string cache_key(const Compiler& compiler, const Source& source, std::string_view architecture) {
+  const std::string text = key_text(compiler, source, architecture);
+  return short_hash(text, 16) + short_hash("second " + text, 16);
+}
+
+Result<Binary> KernelCache::get(const Compiler& compiler, const Source& source,
+                                std::string_view architecture) const {
+  if (folder_.empty()) return compiler.compile(source, architecture);
+  const std::string path =
+      (fs::path(folder_) / (cache_key(compiler, source, architecture) + std::string(extension))).string();
+  if (!rebuild_ && file_exists(path)) {
+    const auto content = read_file(path);
+    const auto parsed = content.ok() ? parse_file(*content) : std::nullopt;
+    if (parsed) return Binary{std::string(parsed->code), std::string(parsed->log)};
+    log(LogLevel::warning, "{}: not a kernel of this cache; it is compiled again", path);
+  }
+  auto binary = compiler.compile(source, architecture);
+  if (!binary.ok()) return binary;
+  Status kept = make_folders(folder_);
+  if (kept.ok())
+    kept = write_file_atomically(path, print_file(title_of(compiler, source, architecture), *binary));
+  if (!kept.ok()) log(LogLevel::warning, "kernel cache: {}", kept.message());
+  return binary;
+}
+
+std::vector<CompiledKernel> KernelCache::list() const {
+  std::vector<CompiledKernel> entries;
+  std::error_code ignored;
+  for (const auto& file : fs::directory_iterator(folder_, ignored)) {
+    if (file.path().extension() != extension) continue;
+    const auto content = read_file(file.path().string());
+    const auto parsed = content.ok() ? parse_file(*content) : std::nullopt;
+    CompiledKernel entry;
+    entry.file = file.path().filename().string();
+    entry.title = parsed ? std::string(parsed->title) : "damaged";
+    entry.bytes = content.ok() ? content->size() : 0;
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+Result<int> KernelCache::clear() const {
+  int removed = 0;
+  for (const CompiledKernel& entry : list()) {
+    std::error_code error;
+    fs::remove(fs::path(folder_) / entry.file, error);
+    if (error) return Status::io("{}/{}: {}", folder_, entry.file, error.message());
+    ++removed;
+  }
+  return removed;
+}
+
+}  // namespace gemmtune::gpu

@@ -1,0 +1,171 @@
+#include "backends/gpu/verify/output_checker.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "backends/gpu/families/element_code.h"
+#include "base/rounding.h"
+
+namespace gemmtune::gpu {
+
+// Texts of the files beside this one.
+std::string_view reference_text();
+std::string_view compare_text();
+std::string_view same_text();
+
+namespace {
+
+constexpr std::int64_t tile = 64;
+constexpr std::int64_t most_grid_rows = 65535;
+constexpr unsigned threads = 256;
+constexpr unsigned blocks_of_same = 1024;
+constexpr std::size_t memory_share = 4;  // a quarter of what is free
+
+static_assert(sizeof(RowFigures) == 16 * 8, "as Figures in compare.cu");
+
+/// As in reference.cu, compare.cu and same.cu.
+struct ReferenceArguments {
+  const void* x;
+  const void* w;
+  const void* bias;
+  const void* x_scale;
+  const void* w_scale;
+  void* values;
+  void* magnitudes;
+  long long m, n, k, ldx;
+};
+struct CompareArguments {
+  const void* y;
+  const void* values;
+  const void* magnitudes;
+  void* rows;
+  long long n, ldy;
+  double absolute, relative, output_epsilon, output_tiny, element_factor;
+};
+struct SameArguments {
+  const void* one;
+  const void* other;
+  void* differences;
+  long long bytes;
+};
+
+class GpuOutputChecker final : public OutputChecker {
+ public:
+  GpuOutputChecker(Device& device, const Problem& problem) : device_(device), problem_(problem) {}
+
+  Status make(Runtime& runtime) {
+    const auto elements = static_cast<std::size_t>(problem_.m * problem_.n);
+    const std::size_t bytes = elements * (sizeof(double) + sizeof(float));
+    if (bytes > device_.free_memory_bytes() / memory_share) {
+      return Status::out_of_memory("no {} bytes of device memory for the reference of {}", bytes,
+                                   short_name(problem_));
+    }
+    auto sources = checker_sources(problem_);
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      auto program = runtime.load(sources[i]);
+      if (!program.ok()) return program.status();
+      programs_[i] = std::move(*program);
+    }
+    GEMMTUNE_RETURN_IF_ERROR(reserve(values_, elements * sizeof(double)));
+    GEMMTUNE_RETURN_IF_ERROR(reserve(magnitudes_, elements * sizeof(float)));
+    GEMMTUNE_RETURN_IF_ERROR(reserve(rows_, static_cast<std::size_t>(problem_.m) * sizeof(RowFigures)));
+    return reserve(differences_, sizeof(unsigned));
+  }
+
+  Status compute_reference(const Operands& operands) override {
+    ReferenceArguments values{operands.x,       operands.w,      operands.bias,       operands.x_scale,
+                              operands.w_scale, values_->data(), magnitudes_->data(), problem_.m,
+                              problem_.n,       problem_.k,      operands.ldx};
+    LaunchShape shape;
+    shape.threads = threads;
+    shape.grid[0] = static_cast<unsigned>(ceil_div(problem_.n, tile));
+    shape.grid[1] = static_cast<unsigned>(std::min(ceil_div(problem_.m, tile), most_grid_rows));
+    return run(0, shape, &values);
+  }
+
+  Status read_row(std::int64_t row, std::span<double> values, std::span<float> magnitudes) override {
+    const auto n = static_cast<std::size_t>(problem_.n);
+    const std::size_t first = static_cast<std::size_t>(row) * n;
+    GEMMTUNE_RETURN_IF_ERROR(device_.copy_out(
+        values.data(), static_cast<const double*>(values_->data()) + first, n * sizeof(double)));
+    return device_.copy_out(magnitudes.data(), static_cast<const float*>(magnitudes_->data()) + first,
+                            n * sizeof(float));
+  }
+
+  Result<std::vector<RowFigures>> compare(const void* y, std::int64_t ldy,
+                                          const Tolerance& tolerance) override {
+    CompareArguments values{y,
+                            values_->data(),
+                            magnitudes_->data(),
+                            rows_->data(),
+                            problem_.n,
+                            ldy,
+                            tolerance.absolute,
+                            tolerance.relative,
+                            tolerance.output_epsilon,
+                            tolerance.output_tiny,
+                            tolerance.element_factor};
+    LaunchShape shape;
+    shape.threads = threads;
+    shape.grid[0] = static_cast<unsigned>(problem_.m);
+    GEMMTUNE_RETURN_IF_ERROR(run(1, shape, &values));
+    std::vector<RowFigures> rows(static_cast<std::size_t>(problem_.m));
+    GEMMTUNE_RETURN_IF_ERROR(device_.copy_out(rows.data(), rows_->data(), rows.size() * sizeof(RowFigures)));
+    return rows;
+  }
+
+  Result<bool> same(const void* one, const void* other, std::size_t bytes) override {
+    GEMMTUNE_RETURN_IF_ERROR(device_.fill(differences_->data(), 0, sizeof(unsigned)));
+    SameArguments values{one, other, differences_->data(), static_cast<long long>(bytes)};
+    LaunchShape shape;
+    shape.threads = threads;
+    shape.grid[0] = blocks_of_same;
+    GEMMTUNE_RETURN_IF_ERROR(run(2, shape, &values));
+    unsigned differences = 0;
+    GEMMTUNE_RETURN_IF_ERROR(device_.copy_out(&differences, differences_->data(), sizeof(differences)));
+    return differences == 0;
+  }
+
+ private:
+  Status reserve(std::unique_ptr<Buffer>& buffer, std::size_t bytes) {
+    auto made = device_.allocate(bytes, Placement::plain);
+    if (!made.ok()) return made.status();
+    buffer = std::move(*made);
+    return {};
+  }
+
+  Status run(std::size_t program, const LaunchShape& shape, void* values) {
+    void* arguments[] = {values};
+    GEMMTUNE_RETURN_IF_ERROR(programs_[program]->launch(shape, arguments, {}));
+    return device_.synchronize();
+  }
+
+  Device& device_;
+  Problem problem_;
+  std::array<std::shared_ptr<Program>, 3> programs_;  // as checker_sources() has them
+  std::unique_ptr<Buffer> values_;                    // [M, N] float64
+  std::unique_ptr<Buffer> magnitudes_;                // [M, N] float32
+  std::unique_ptr<Buffer> rows_;                      // [M] RowFigures
+  std::unique_ptr<Buffer> differences_;
+};
+
+}  // namespace
+
+std::array<Source, 3> checker_sources(const Problem& problem) {
+  const std::string numbers(numbers_text());
+  const std::vector<std::string> defines = type_defines(problem);
+  return {Source{"reference", numbers + std::string(reference_text()), defines, "reference"},
+          Source{"compare", numbers + std::string(compare_text()), defines, "compare"},
+          Source{"same", std::string(same_text()), {}, "same"}};
+}
+
+Result<std::unique_ptr<OutputChecker>> make_output_checker(Device& device, Runtime& runtime,
+                                                           const Problem& problem) {
+  GEMMTUNE_RETURN_IF_ERROR(accepts_dense("output checker", problem, Weights::packed_too));
+  auto checker = std::make_unique<GpuOutputChecker>(device, problem);
+  GEMMTUNE_RETURN_IF_ERROR(checker->make(runtime));
+  return std::unique_ptr<OutputChecker>(std::move(checker));
+}
+
+}  // namespace gemmtune::gpu

@@ -1,0 +1,250 @@
+// The C functions of contexts and of packed weights.
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "capi/c_support.h"
+#include "dispatch/weights.h"
+
+namespace gemmtune::c {
+namespace {
+
+std::string text_or_empty(const char* text) { return text == nullptr ? std::string() : std::string(text); }
+
+/// A LogSink whose context is the C handle.
+void write_log(LogLevel level, std::string_view line, void* handle) {
+  const auto* opened = static_cast<const gemmtune_context*>(handle);
+  opened->log(opened->log_context, static_cast<int>(level), std::string(line).c_str());
+}
+
+TunedFileLists tuned_files_of(const gemmtune_context_options& given) {
+  TunedFileLists lists;
+  lists.a16w16 = text_or_empty(given.tuned_files_a16w16);
+  lists.a8w8 = text_or_empty(given.tuned_files_a8w8);
+  lists.a8w8_bpreshuffle = text_or_empty(given.tuned_files_a8w8_bpreshuffle);
+  lists.a8w8_blockscale = text_or_empty(given.tuned_files_a8w8_blockscale);
+  lists.a8w8_blockscale_bpreshuffle = text_or_empty(given.tuned_files_a8w8_blockscale_bpreshuffle);
+  lists.a4w4_blockscale = text_or_empty(given.tuned_files_a4w4_blockscale);
+  lists.batched_bf16 = text_or_empty(given.tuned_files_batched_bf16);
+  lists.batched_a8w8 = text_or_empty(given.tuned_files_batched_a8w8);
+  lists.fused_moe = text_or_empty(given.tuned_files_fused_moe);
+  return lists;
+}
+
+ContextOptions options_of(const gemmtune_context_options& given) {
+  ContextOptions options;
+  options.config_folder = text_or_empty(given.config_folder);
+  options.tuned_files = tuned_files_of(given);
+  options.backend = text_or_empty(given.backend);
+  options.device = text_or_empty(given.device);
+  options.threads = given.threads;
+  options.strict_environment = given.strict_environment != 0;
+  options.log_config = given.log_config != 0;
+  options.capture = given.capture != 0;
+  options.capture_folder = text_or_empty(given.capture_folder);
+  options.parallel_for.function = given.parallel_for;
+  options.parallel_for.context = given.parallel_for_context;
+  return options;
+}
+
+gemmtune_status open_context(const gemmtune_context_options& given, gemmtune_context** opened) {
+  if (given.threads < 0) {
+    return fail(GEMMTUNE_INVALID_ARGUMENT, fmt::format("threads = {}, expected 0 or more", given.threads));
+  }
+  auto handle = std::make_unique<gemmtune_context>();
+  ContextOptions options = options_of(given);
+  if (given.log != nullptr) {
+    handle->log = given.log;
+    handle->log_context = given.log_context;
+    options.log = &write_log;
+    options.log_context = handle.get();
+  }
+  auto context = Context::open(options);
+  if (!context.ok()) return fail(context.status());
+  handle->context = std::move(context).value();
+  *opened = handle.release();
+  attach_online_tuning(*opened);
+  return GEMMTUNE_OK;
+}
+
+std::atomic<gemmtune_context*> default_context{nullptr};
+
+/// At the process's exit, or where the library is unloaded: nobody destroys the default context.
+void end_default_context() {
+  guarded([] {
+    default_context.load()->context->set_miss_handler(nullptr, std::nullopt);
+    default_context.load()->context->stop_capture();
+    return GEMMTUNE_OK;
+  });
+}
+
+/// Runs `body(context, problem)` for a function about one weight.
+template <typename Body>
+gemmtune_status with_weight(const char* function, const gemmtune_context* context,
+                            const gemmtune_problem* given, Body&& body) noexcept {
+  if (context == nullptr) return fail_null(function, "context");
+  Problem problem;
+  if (const auto status = read_problem(given, problem); status != GEMMTUNE_OK) return status;
+  return guarded([&] { return body(*context->context, problem); });
+}
+
+}  // namespace
+}  // namespace gemmtune::c
+
+namespace c = gemmtune::c;
+
+extern "C" {
+
+gemmtune_status gemmtune_context_create(const gemmtune_context_options* options, gemmtune_context** context) {
+  if (context == nullptr) return c::fail_null("gemmtune_context_create", "context");
+  *context = nullptr;
+  gemmtune_context_options known{};
+  if (options != nullptr) {
+    const auto status = c::read_struct(options, known, "gemmtune_context_options", sizeof known.size);
+    if (status != GEMMTUNE_OK) return status;
+  }
+  return c::guarded([&] { return c::open_context(known, context); });
+}
+
+void gemmtune_context_destroy(gemmtune_context* context) {
+  // The handler may still use the context while it comes to its end.
+  if (context != nullptr) context->context->set_miss_handler(nullptr, std::nullopt);
+  delete context;
+}
+
+gemmtune_status gemmtune_default_context(gemmtune_context** context) {
+  static std::mutex mutex;
+  std::atomic<gemmtune_context*>& shared = c::default_context;
+  if (context == nullptr) return c::fail_null("gemmtune_default_context", "context");
+  *context = shared.load(std::memory_order_acquire);
+  if (*context != nullptr) return GEMMTUNE_OK;
+  return c::guarded([&]() -> gemmtune_status {
+    const std::lock_guard lock(mutex);
+    *context = shared.load(std::memory_order_acquire);
+    if (*context != nullptr) return GEMMTUNE_OK;
+    const auto status = gemmtune_context_create(nullptr, context);
+    if (status != GEMMTUNE_OK) return status;
+    shared.store(*context, std::memory_order_release);
+    // Without it (no memory) capture loses at most what the last second brought.
+    (void)std::atexit(c::end_default_context);
+    return status;
+  });
+}
+
+gemmtune_status gemmtune_context_reload(gemmtune_context* context) {
+  if (context == nullptr) return c::fail_null("gemmtune_context_reload", "context");
+  return c::guarded([&]() -> gemmtune_status {
+    const gemmtune::Status status = context->context->reload();
+    return status.ok() ? GEMMTUNE_OK : c::fail(status);
+  });
+}
+
+gemmtune_status gemmtune_context_sources(const gemmtune_context* context, char* text, size_t capacity,
+                                         size_t* needed) {
+  if (context == nullptr) return c::fail_null("gemmtune_context_sources", "context");
+  if (text == nullptr && capacity > 0) return c::fail_null("gemmtune_context_sources", "text");
+  return c::guarded([&]() -> gemmtune_status {
+    std::string all = context->context->tables()->describe();
+    if (const auto online = context->context->online_rows()) all += "\n" + online->describe();
+    if (needed != nullptr) *needed = all.size() + 1;
+    if (capacity == 0) return GEMMTUNE_OK;
+    const std::size_t length = std::min(all.size(), capacity - 1);
+    std::memcpy(text, all.data(), length);
+    text[length] = '\0';
+    return GEMMTUNE_OK;
+  });
+}
+
+gemmtune_status gemmtune_capture_flush(gemmtune_context* context) {
+  if (context == nullptr) return c::fail_null("gemmtune_capture_flush", "context");
+  return c::guarded([&]() -> gemmtune_status {
+    const gemmtune::Status status = context->context->flush_capture();
+    return status.ok() ? GEMMTUNE_OK : c::fail(status);
+  });
+}
+
+gemmtune_status gemmtune_context_device(const gemmtune_context* context, gemmtune_device_info* info) {
+  if (context == nullptr) return c::fail_null("gemmtune_context_device", "context");
+  const gemmtune::DeviceInfo& device = context->context->device().info();
+  gemmtune_device_info known{};
+  known.backend = device.backend.c_str();
+  known.name = device.name.c_str();
+  known.model = device.model.c_str();
+  known.gfx = device.gfx.c_str();
+  known.cu_num = device.cu_num;
+  return c::write_struct(known, info, "gemmtune_device_info");
+}
+
+gemmtune_status gemmtune_context_counters(const gemmtune_context* context, gemmtune_counters* counters) {
+  if (context == nullptr) return c::fail_null("gemmtune_context_counters", "context");
+  const gemmtune::CounterValues values = context->context->counters();
+  gemmtune_counters known{};
+  known.exact = values.by_match[GEMMTUNE_MATCH_EXACT];
+  known.range = values.by_match[GEMMTUNE_MATCH_RANGE];
+  known.fine = values.by_match[GEMMTUNE_MATCH_FINE];
+  known.coarse = values.by_match[GEMMTUNE_MATCH_COARSE];
+  known.untuned = values.by_match[GEMMTUNE_MATCH_UNTUNED];
+  known.other_environment = values.other_environment;
+  known.plans_made = values.plans_made;
+  known.invalid_rows = values.invalid_rows;
+  return c::write_struct(known, counters, "gemmtune_counters");
+}
+
+gemmtune_status gemmtune_weight_layout(const gemmtune_context* context, const gemmtune_problem* problem,
+                                       gemmtune_layout* layout) {
+  if (layout == nullptr) return c::fail_null("gemmtune_weight_layout", "layout");
+  return c::with_weight(
+      "gemmtune_weight_layout", context, problem,
+      [&](gemmtune::Context& opened, const gemmtune::Problem& asked) {
+        *layout = c::layout_to_c(gemmtune::tuned_weight_layout(opened.device(), *opened.tables(), asked));
+        return GEMMTUNE_OK;
+      });
+}
+
+gemmtune_status gemmtune_packed_weight_bytes(const gemmtune_context* context, const gemmtune_problem* problem,
+                                             gemmtune_layout layout, size_t* bytes) {
+  if (bytes == nullptr) return c::fail_null("gemmtune_packed_weight_bytes", "bytes");
+  gemmtune::WeightLayout target;
+  if (const auto status = c::read_layout(layout, target); status != GEMMTUNE_OK) return status;
+  return c::with_weight("gemmtune_packed_weight_bytes", context, problem,
+                        [&](gemmtune::Context& opened, const gemmtune::Problem& asked) {
+                          const auto size = gemmtune::packed_weight_bytes(opened.device(), asked, target);
+                          if (!size.ok()) return c::fail(size.status());
+                          *bytes = *size;
+                          return GEMMTUNE_OK;
+                        });
+}
+
+gemmtune_status gemmtune_shuffle_weight(const gemmtune_context* context, const gemmtune_problem* problem,
+                                        gemmtune_layout layout, const void* plain, void* packed) {
+  if (plain == nullptr) return c::fail_null("gemmtune_shuffle_weight", "plain");
+  if (packed == nullptr) return c::fail_null("gemmtune_shuffle_weight", "packed");
+  gemmtune::WeightLayout target;
+  if (const auto status = c::read_layout(layout, target); status != GEMMTUNE_OK) return status;
+  return c::with_weight("gemmtune_shuffle_weight", context, problem,
+                        [&](gemmtune::Context& opened, const gemmtune::Problem& asked) {
+                          const auto done =
+                              gemmtune::pack_weight(opened.device(), asked, target, plain, packed);
+                          return done.ok() ? GEMMTUNE_OK : c::fail(done);
+                        });
+}
+
+gemmtune_status gemmtune_unshuffle_weight(const gemmtune_context* context, const gemmtune_problem* problem,
+                                          gemmtune_layout layout, const void* packed, void* plain) {
+  if (packed == nullptr) return c::fail_null("gemmtune_unshuffle_weight", "packed");
+  if (plain == nullptr) return c::fail_null("gemmtune_unshuffle_weight", "plain");
+  gemmtune::WeightLayout target;
+  if (const auto status = c::read_layout(layout, target); status != GEMMTUNE_OK) return status;
+  return c::with_weight("gemmtune_unshuffle_weight", context, problem,
+                        [&](gemmtune::Context& opened, const gemmtune::Problem& asked) {
+                          const auto done =
+                              gemmtune::unpack_weight(opened.device(), asked, target, packed, plain);
+                          return done.ok() ? GEMMTUNE_OK : c::fail(done);
+                        });
+}
+
+}  // extern "C"

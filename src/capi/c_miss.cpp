@@ -1,0 +1,143 @@
+// The C functions of the miss handler, and the way to the library that has one.
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "capi/c_support.h"
+
+namespace gemmtune::c {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* enable_function = "gemmtune_enable_online_tuning";
+/// gemmtune_enable_online_tuning(context, options): 0 where it is on.
+using Enable = int (*)(gemmtune_context* context, const void* options);
+
+class CMissHandler final : public MissHandler {
+ public:
+  explicit CMissHandler(const gemmtune_miss_handler& given) : given_(given) {}
+  ~CMissHandler() override {
+    if (given_.release != nullptr) given_.release(given_.handler_context);
+  }
+  bool missed(const Miss& miss) override {
+    const std::string problem = print(miss.problem);
+    gemmtune_miss told{};
+    told.size = sizeof told;
+    told.problem = problem.c_str();
+    told.file = miss.file.c_str();
+    told.fallback = miss.fallback.c_str();
+    told.proven_families = miss.proven_families.c_str();
+    told.tuned_files = miss.tuned_files.c_str();
+    return given_.missed(given_.handler_context, &told) != 0;
+  }
+
+ private:
+  gemmtune_miss_handler given_;
+};
+
+gemmtune_status set_handler(Context& context, const gemmtune_miss_handler& given) {
+  OnlineFile file;
+  if (given.file != nullptr) {
+    file = {given.file,
+            given.hipblaslt_table != 0 ? OnlineFormat::hipblaslt_table : OnlineFormat::gemmtune_csv};
+  } else {
+    file = context.default_online_file(given.hipblaslt_table != 0 ? OnlineTuning::aiter
+                                                                  : OnlineTuning::gemmtune);
+  }
+  context.set_miss_handler(std::make_shared<CMissHandler>(given), std::move(file));
+  return GEMMTUNE_OK;
+}
+
+/// The folder of this library; of the program where it is linked into that.
+fs::path own_folder() {
+  Dl_info information{};
+  if (dladdr(reinterpret_cast<const void*>(&own_folder), &information) == 0) return {};
+  return fs::path(information.dli_fname).parent_path();
+}
+
+/// In the program's own libraries, else in GEMMTUNE_LIBRARY_DIR, else beside this library. The library stays
+/// loaded: its threads and its handler are in use until the process ends.
+Enable find_enable(const std::string& module_folder, std::string& why) {
+  void* function = dlsym(RTLD_DEFAULT, enable_function);
+  if (function == nullptr) {
+    const fs::path folder = module_folder.empty() ? own_folder() : fs::path(module_folder);
+    void* library = dlopen((folder / GEMMTUNE_TUNING_LIBRARY).c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library != nullptr) function = dlsym(library, enable_function);
+    if (function == nullptr) {
+      const char* reason = dlerror();
+      why = reason != nullptr ? reason : "not there";
+    }
+  }
+  return reinterpret_cast<Enable>(function);
+}
+
+}  // namespace
+
+void attach_online_tuning(gemmtune_context* handle) noexcept {
+  Context& context = *handle->context;
+  if (context.online_tuning() == OnlineTuning::off) return;
+  (void)guarded([&] {
+    std::string why;
+    const Enable enable = find_enable(context.module_folder(), why);
+    if (enable == nullptr) {
+      context.say(
+          LogLevel::warning,
+          fmt::format("online tuning is asked for, but needs libgemmtune_tuning; rows that its file has "
+                      "are used, none are added: {}",
+                      why));
+    } else if (enable(handle, nullptr) != 0) {
+      context.say(LogLevel::warning, "online tuning is asked for, but libgemmtune_tuning refuses");
+    }
+    return GEMMTUNE_OK;
+  });
+}
+
+}  // namespace gemmtune::c
+
+namespace c = gemmtune::c;
+
+extern "C" {
+
+gemmtune_status gemmtune_context_set_miss_handler(gemmtune_context* context,
+                                                  const gemmtune_miss_handler* handler) {
+  if (context == nullptr) return c::fail_null("gemmtune_context_set_miss_handler", "context");
+  if (handler == nullptr) {
+    return c::guarded([&] {
+      context->context->set_miss_handler(nullptr, std::nullopt);
+      return GEMMTUNE_OK;
+    });
+  }
+  gemmtune_miss_handler known;
+  const auto status = c::read_struct(handler, known, "gemmtune_miss_handler",
+                                     offsetof(gemmtune_miss_handler, handler_context) + sizeof(void*));
+  if (status != GEMMTUNE_OK) return status;
+  if (known.missed == nullptr) return c::fail_null("gemmtune_context_set_miss_handler", "missed");
+  return c::guarded([&] { return c::set_handler(*context->context, known); });
+}
+
+gemmtune_status gemmtune_context_reload_online(gemmtune_context* context) {
+  if (context == nullptr) return c::fail_null("gemmtune_context_reload_online", "context");
+  return c::guarded([&]() -> gemmtune_status {
+    const gemmtune::Status status = context->context->reload_online();
+    return status.ok() ? GEMMTUNE_OK : c::fail(status);
+  });
+}
+
+gemmtune_status gemmtune_context_log(gemmtune_context* context, int32_t level, const char* line) {
+  if (context == nullptr) return c::fail_null("gemmtune_context_log", "context");
+  if (line == nullptr) return c::fail_null("gemmtune_context_log", "line");
+  if (level < 0 || level > 3) {
+    return c::fail(GEMMTUNE_INVALID_ARGUMENT, "gemmtune_context_log: level, expected 0 to 3");
+  }
+  return c::guarded([&] {
+    context->context->say(static_cast<gemmtune::LogLevel>(level), line);
+    return GEMMTUNE_OK;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,66 @@
+// The C functions of plans: create, ask and run.
+#include "capi/c_support.h"
+
+namespace gemmtune::c {
+namespace {
+
+gemmtune_plan_info info_of(const Plan& plan) {
+  const PlanAccount& account = plan.account();
+  gemmtune_plan_info info{};
+  info.match = static_cast<gemmtune_match>(account.match);
+  info.other_environment = account.other_environment.empty() ? 0 : 1;
+  info.hit_m = account.hit_m;
+  info.kernel_name = account.kernel_name.c_str();
+  info.family = account.family.c_str();
+  info.rule = account.rule.c_str();
+  info.file = account.file.c_str();
+  info.line = account.line;
+  info.workspace_bytes = plan.workspace_bytes();
+  return info;
+}
+
+}  // namespace
+}  // namespace gemmtune::c
+
+namespace c = gemmtune::c;
+
+extern "C" {
+
+gemmtune_status gemmtune_plan_create(gemmtune_context* context, const gemmtune_problem* problem,
+                                     gemmtune_plan** plan) {
+  if (context == nullptr) return c::fail_null("gemmtune_plan_create", "context");
+  if (plan == nullptr) return c::fail_null("gemmtune_plan_create", "plan");
+  *plan = nullptr;
+  gemmtune::Problem asked;
+  gemmtune::LaunchPromises promises;
+  if (const auto status = c::read_problem(problem, asked, promises); status != GEMMTUNE_OK) return status;
+  return c::guarded([&]() -> gemmtune_status {
+    auto made = context->context->plan(asked, {}, promises);
+    if (!made.ok()) return c::fail(made.status());
+    *plan = c::plan_to_c(made->release());
+    return GEMMTUNE_OK;
+  });
+}
+
+void gemmtune_plan_retain(gemmtune_plan* plan) {
+  if (plan != nullptr) c::plan_of_c(plan)->retain();
+}
+
+void gemmtune_plan_release(gemmtune_plan* plan) {
+  if (plan != nullptr) c::plan_of_c(plan)->release();
+}
+
+gemmtune_status gemmtune_plan_get_info(const gemmtune_plan* plan, gemmtune_plan_info* info) {
+  if (plan == nullptr) return c::fail_null("gemmtune_plan_get_info", "plan");
+  return c::write_struct(c::info_of(*c::plan_of_c(plan)), info, "gemmtune_plan_info");
+}
+
+gemmtune_status gemmtune_plan_run(const gemmtune_plan* plan, const gemmtune_operands* operands,
+                                  void* workspace, void* stream) {
+  if (plan == nullptr) return c::fail_null("gemmtune_plan_run", "plan");
+  gemmtune_operands known;
+  if (const auto status = c::read_operands(operands, known); status != GEMMTUNE_OK) return status;
+  return c::run_plan(*c::plan_of_c(plan), known, workspace, stream);
+}
+
+}  // extern "C"

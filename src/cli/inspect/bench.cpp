@@ -1,0 +1,145 @@
+// gemmtune bench: the production operator, timed.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+
+#include "base/environment.h"
+#include "cli/inspect/bench_report.h"
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/shared/console.h"
+#include "cli/shared/device_options.h"
+#include "formats/aiter/tuned_csv.h"
+#include "resolve/known_rows.h"
+
+namespace gemmtune::cli {
+namespace {
+
+constexpr const char* bench_footer = R"(
+FILE is a tuned file: its rows of this device are timed against the default kernel (what a user without tuning
+gets), or against the rows of a second tuned file. Or FILE is a shape list: then the tables that a program would
+use now (GEMMTUNE_CONFIG_A16W16, else the config folder's) are timed against the default kernel.
+Both sides run in interleaved rounds; the speed-up is the median of the ratios round by round.
+
+Exit codes: 0 all right, 1 a result was wrong or did not run, or FILE is slower somewhere by more than
+--max-regression with 99.9 % confidence (11 rounds or more), 2 usage or input. So it serves as a gate in CI.
+
+Examples:
+  gemmtune bench tuned.csv
+  gemmtune bench new.csv --against old.csv --json
+  gemmtune bench shapes/llama-3.2-1b.csv)";
+
+struct BenchOptions {
+  DeviceOptions device;
+  std::string file;
+  std::string against;
+  int rounds = 30;
+  int limit = 0;
+  double largest_err_ratio = 0.05;
+  double most_regression = 1;
+  bool quiet = false;
+  bool json = false;
+};
+
+/// What FILE asks for: shapes, and the table that answers them where FILE is a tuned one.
+struct BenchInput {
+  std::vector<ShapeRow> shapes;
+  std::optional<TunedTable> table;
+};
+
+Result<BenchInput> read_input(const std::string& path, const DeviceInfo& device) {
+  BenchInput input;
+  auto tuned = read_tuned_csv(path);
+  if (!tuned.ok()) {
+    auto shapes = read_shape_list(path, {});
+    if (!shapes.ok()) return shapes.status();
+    for (const std::string& complaint : shapes->complaints)
+      std::fputs(fmt::format("{}\n", complaint).c_str(), stderr);
+    input.shapes = std::move(shapes->rows);
+    return input;
+  }
+  for (const std::string& complaint : tuned->complaints)
+    std::fputs(fmt::format("{}\n", complaint).c_str(), stderr);
+  for (const TunedEntry& entry : tuned->entries) {
+    const bool seen = std::any_of(input.shapes.begin(), input.shapes.end(), [&](const ShapeRow& shape) {
+      return same_key(shape.problem, entry.problem);
+    });
+    if (!seen && row_is_of(entry, device)) input.shapes.push_back({entry.problem, 1, {}, entry.line});
+  }
+  if (input.shapes.empty()) {
+    return Status::not_found("{}: no row of this device ({}, cu_num {})", path, device.gfx, device.cu_num);
+  }
+  input.table.emplace(std::move(tuned->entries));
+  return input;
+}
+
+int run_bench_command(const BenchOptions& options) {
+  const Environment environment = read_environment();
+  auto device = open_device(options.device, environment, true);
+  if (!device.ok()) return usage_error("bench", device.message());
+  auto input = read_input(options.file, (*device)->info());
+  if (!input.ok()) return usage_error("bench", input.message());
+  TableSet production;
+  std::optional<TunedTable> against;
+  if (!input->table) {
+    production = production_tables(environment);
+    if (const Status fault = production.first_fault(); !fault.ok())
+      return usage_error("bench", fault.message());
+  }
+  if (!options.against.empty()) {
+    auto file = read_tuned_csv(options.against);
+    if (!file.ok()) return usage_error("bench", fmt::format("--against {}", file.message()));
+    against.emplace(std::move(file->entries));
+  }
+  BenchRequest request;
+  request.shapes = std::move(input->shapes);
+  if (options.limit > 0 && static_cast<std::size_t>(options.limit) < request.shapes.size()) {
+    request.shapes.resize(static_cast<std::size_t>(options.limit));
+  }
+  request.table = input->table ? &*input->table : &production.table;
+  request.against = against ? &*against : nullptr;
+  request.rounds = options.rounds;
+  std::vector<BenchRow> rows;
+  {
+    Console console(options.quiet);
+    InProcessEvaluator evaluator(**device, in_process_options(**device, Policy(), options.largest_err_ratio));
+    rows = run_bench(**device, evaluator, request, console);
+  }
+  const BenchNames names{input->table ? "tuned" : "operator", against ? "other" : "default"};
+  fmt::print("{}", options.json ? bench_json("bench", rows, (*device)->info()) : bench_text(rows, names));
+  const std::string regressions = regressions_text(rows, options.most_regression);
+  if (!options.json) fmt::print("{}", regressions);
+  const int code = bench_code(rows);
+  return code == exit_done && !regressions.empty() ? exit_findings : code;
+}
+
+}  // namespace
+
+std::function<int()> declare_bench(CLI::App& app) {
+  auto options = std::make_shared<BenchOptions>();
+  app.add_option("file", options->file, "A tuned file or a shape list")->required();
+  app.add_option("--against", options->against, "Time against the rows of this tuned file");
+  app.add_option("--rounds", options->rounds, "Interleaved rounds")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--limit", options->limit, "Only the first N shapes")->check(CLI::NonNegativeNumber);
+  app.add_option("--max-regression", options->most_regression,
+                 "Percent by which a row may be slower than the other side before that is a finding")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e6));
+  app.add_option("--errRatio", options->largest_err_ratio, "Share of elements that may be outside tolerance")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1.0));
+  declare_device_options(app, options->device);
+  app.add_flag("-q,--quiet", options->quiet, "No progress");
+  app.add_flag("--json", options->json, "One JSON document on stdout");
+  app.footer(bench_footer);
+  return [options] { return run_bench_command(*options); };
+}
+
+}  // namespace gemmtune::cli

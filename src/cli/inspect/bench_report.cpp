@@ -1,0 +1,153 @@
+#include "cli/inspect/bench_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/shared/interrupt.h"
+#include "cli/shared/report_parts.h"
+
+namespace gemmtune::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string time_text(const std::optional<double>& microseconds) {
+  return microseconds ? fmt::format("{:.2f}", *microseconds) : std::string("-");
+}
+
+/// How many times faster A is than B.
+std::optional<double> speedup_of(const BenchRow& row) {
+  return row.ratio ? std::optional(1 / *row.ratio) : std::nullopt;
+}
+
+std::string match_text(const BenchRow& row) {
+  return row.hit_m > 0 ? fmt::format("{} M={}", to_string(row.match), row.hit_m)
+                       : std::string(to_string(row.match));
+}
+
+double geometric_mean_speedup(const std::vector<BenchRow>& rows) {
+  double sum = 0;
+  int count = 0;
+  for (const BenchRow& row : rows) {
+    if (!row.ratio || row.status != BenchStatus::ok) continue;
+    sum -= std::log(*row.ratio);
+    ++count;
+  }
+  return count > 0 ? std::exp(sum / count) : 0;
+}
+
+}  // namespace
+
+InProcessOptions in_process_options(const Device& device, const Policy& policy, double largest_err_ratio) {
+  InProcessOptions options;
+  options.policy = policy;
+  options.largest_err_ratio = largest_err_ratio;
+  // A GPU leaves the machine's cores to verification.
+  options.reference_threads = device.info().backend == "cpu"
+                                  ? device.info().cu_num
+                                  : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return options;
+}
+
+TableSet production_tables(const Environment& environment) {
+  return load_table_set(all_table_paths({}, environment.tuned_files, environment.config_folder));
+}
+
+std::vector<BenchRow> run_bench(const Device& device, Evaluator& evaluator, const BenchRequest& request,
+                                Console& console) {
+  watch_for_interrupts();
+  std::vector<BenchRow> rows;
+  for (std::size_t i = 0; i < request.shapes.size() && !interrupted(); ++i) {
+    console.live_line(
+        fmt::format("[{}/{}] {}", i + 1, request.shapes.size(), short_name(request.shapes[i].problem)));
+    BenchRequest one = request;
+    one.shapes = {request.shapes[i]};
+    for (BenchRow& row : bench_operator(device, evaluator, one, {})) {
+      console.clear_live_line();
+      console.line(fmt::format("[{}/{}] {}: {} µs, {}", i + 1, request.shapes.size(),
+                               short_name(row.shape.problem), time_text(row.microseconds),
+                               std::string(to_string(row.status))));
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+std::string bench_text(const std::vector<BenchRow>& rows, const BenchNames& names) {
+  TextTable table({{"shape (M x N x K)", false, true},
+                   {names.b + " µs", true, false},
+                   {names.a + " µs", true, false},
+                   {"speed-up", true, false},
+                   {"verdict", false, false},
+                   {"match", false, false},
+                   {"status", false, false},
+                   {"kernel", false, true}});
+  std::string notes;
+  for (const BenchRow& row : rows) {
+    table.add({short_name(row.shape.problem), time_text(row.other_microseconds), time_text(row.microseconds),
+               speedup_text(speedup_of(row)), std::string(to_string(row.verdict)), match_text(row),
+               std::string(to_string(row.status)), row.kernel});
+    if (!row.reason.empty()) notes += fmt::format("{}: {}\n", short_name(row.shape.problem), row.reason);
+  }
+  std::string text = table.text(stdout_is_terminal() ? stdout_columns() : 0) + "\n" + notes;
+  if (const double mean = geometric_mean_speedup(rows); mean > 0) {
+    text += fmt::format("geometric-mean speed-up over {}: {:.3f}x\n", names.b, mean);
+  }
+  return text;
+}
+
+std::string bench_json(const std::string& command, const std::vector<BenchRow>& rows,
+                       const DeviceInfo& device) {
+  Json json;
+  json["command"] = command;
+  json["device"] = {{"name", device.name}, {"gfx", device.gfx}, {"cu_num", device.cu_num}};
+  json["rows"] = Json::array();
+  for (const BenchRow& row : rows) {
+    Json entry = {{"problem", print(row.shape.problem)},
+                  {"m", row.shape.problem.m},
+                  {"n", row.shape.problem.n},
+                  {"k", row.shape.problem.k},
+                  {"kernelName", row.kernel},
+                  {"match", to_string(row.match)},
+                  {"hit_m", row.hit_m},
+                  {"other_kernel", row.other_kernel},
+                  {"us", number_or_null(row.microseconds)},
+                  {"other_us", number_or_null(row.other_microseconds)},
+                  {"ratio", number_or_null(row.ratio)},
+                  {"verdict", to_string(row.verdict)},
+                  {"err_ratio", row.err_ratio},
+                  {"status", to_string(row.status)},
+                  {"reason", row.reason}};
+    entry["certain_ratio"] = number_or_null(row.certain_ratio);
+    entry["interval"] = row.interval ? Json({row.interval->low, row.interval->high}) : Json();
+    json["rows"].push_back(std::move(entry));
+  }
+  json["geometric_mean_speedup"] = geometric_mean_speedup(rows);
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string regressions_text(const std::vector<BenchRow>& rows, double percent) {
+  std::string text;
+  for (const BenchRow& row : rows) {
+    if (!is_regression(row, percent)) continue;
+    text += fmt::format(
+        "slower: {}: {} takes {:.3f} times as long as {} (at least {:.3f} with 99.9 % confidence)\n",
+        short_name(row.shape.problem), row.kernel, *row.ratio, row.other_kernel, *row.certain_ratio);
+  }
+  return text;
+}
+
+int bench_code(const std::vector<BenchRow>& rows) {
+  if (interrupted()) return exit_interrupted;
+  const bool right = std::all_of(rows.begin(), rows.end(),
+                                 [](const BenchRow& row) { return row.status == BenchStatus::ok; });
+  return right ? exit_done : exit_findings;
+}
+
+}  // namespace gemmtune::cli

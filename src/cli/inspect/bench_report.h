@@ -1,0 +1,40 @@
+// Timings of the production operator as text and JSON: for `bench`, `tune --run_config` and `tune --compare`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "base/environment.h"
+#include "cli/shared/console.h"
+#include "dispatch/table_set.h"
+#include "evaluate/in_process/in_process_evaluator.h"
+#include "tuning/operator_bench.h"
+
+namespace gemmtune::cli {
+
+/// The evaluator's options for measuring on this device.
+InProcessOptions in_process_options(const Device& device, const Policy& policy, double largest_err_ratio);
+
+/// The tuned files that a program would use now: GEMMTUNE_CONFIG_A16W16, else the config folder's.
+TableSet production_tables(const Environment& environment);
+
+/// Times the request's shapes, with progress on the console; Ctrl-C ends early and leaves the rest out.
+std::vector<BenchRow> run_bench(const Device& device, Evaluator& evaluator, const BenchRequest& request,
+                                Console& console);
+
+/// How A and B are called in the report, and which B is.
+struct BenchNames {
+  std::string a = "operator";
+  std::string b = "default";
+};
+/// A table, the geometric mean, and each mismatch and error with its reason.
+std::string bench_text(const std::vector<BenchRow>& rows, const BenchNames& names);
+std::string bench_json(const std::string& command, const std::vector<BenchRow>& rows,
+                       const DeviceInfo& device);
+/// A line for each regression by more than `percent`; empty where there is none.
+std::string regressions_text(const std::vector<BenchRow>& rows, double percent);
+/// exit_findings where a result was wrong or did not run, exit_interrupted after Ctrl-C, else exit_done.
+int bench_code(const std::vector<BenchRow>& rows);
+
+}  // namespace gemmtune::cli

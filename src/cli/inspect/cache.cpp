@@ -1,0 +1,178 @@
+// gemmtune cache: the kernels that were compiled at run time and kept on disk.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "backends/compiled_kernels.h"
+#include "base/environment.h"
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/shared/console.h"
+#include "cli/shared/device_options.h"
+#include "dispatch/table_set.h"
+#include "formats/aiter/tuned_csv.h"
+#include "resolve/known_rows.h"
+
+namespace gemmtune::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* cache_footer = R"(
+GPU kernels are compiled for the device at hand the first time they are needed and kept in a folder
+(GEMMTUNE_CACHE_DIR, else ~/.cache/gemmtune/kernels) that processes share. `warm` compiles those that the rows of a tuned
+file name, on all cores, so that a program that uses the file compiles nothing; without a file, those of all files
+that programs use here (GEMMTUNE_CONFIG_…, else the config folder). GEMMTUNE_REBUILD=1 compiles again what is there.
+
+Exit codes: 0 done, 1 a row's kernel cannot be built here, 2 usage or input.
+
+Examples:
+  gemmtune cache list
+  gemmtune cache warm tuned.csv --backend cuda
+  gemmtune cache warm
+  gemmtune cache clear)";
+
+struct CacheOptions {
+  std::string action;
+  std::string table;
+  DeviceOptions device;
+  bool json = false;
+};
+
+std::string json_line(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+int list_kernels(const std::string& folder, bool as_json) {
+  const auto kernels = list_compiled_kernels(folder);
+  Json json = {{"command", "cache"}, {"action", "list"}, {"folder", folder}, {"kernels", Json::array()}};
+  std::uint64_t bytes = 0;
+  std::string text;
+  for (const CompiledKernel& kernel : kernels) {
+    bytes += kernel.bytes;
+    json["kernels"].push_back({{"file", kernel.file}, {"title", kernel.title}, {"bytes", kernel.bytes}});
+    text += fmt::format("{:>9}  {}\n", kernel.bytes, kernel.title);
+  }
+  fmt::print("{}", as_json
+                       ? json_line(json)
+                       : fmt::format("{}{} kernels, {} bytes in {}\n", text, kernels.size(), bytes, folder));
+  return exit_done;
+}
+
+int clear(const std::string& folder, bool as_json) {
+  const auto removed = clear_compiled_kernels(folder);
+  if (!removed.ok()) return usage_error("cache", removed.message());
+  const Json json = {{"command", "cache"}, {"action", "clear"}, {"folder", folder}, {"removed", *removed}};
+  fmt::print("{}", as_json ? json_line(json) : fmt::format("{} kernels removed from {}\n", *removed, folder));
+  return exit_done;
+}
+
+struct Row {
+  std::string path;
+  TunedEntry entry;
+};
+
+/// Builds the kernels of every row, on all cores; what could not be built, a line each.
+std::vector<std::string> build_all(const Device& device, const std::vector<Row>& rows) {
+  std::atomic<std::size_t> next{0};
+  std::mutex lock;
+  std::vector<std::string> failures;
+  const auto build = [&](const Row& row, const std::string& name) {
+    const Problem& problem = row.entry.problem;
+    const auto candidate = device.resolve(name, problem);
+    const Status status = candidate.ok() ? device.build(*candidate, problem).status() : candidate.status();
+    if (status.ok()) return true;
+    const std::lock_guard held(lock);
+    failures.push_back(
+        fmt::format("{}: line {}: {}: {}", row.path, row.entry.line, short_name(problem), status.message()));
+    return false;
+  };
+  const auto work = [&] {
+    for (std::size_t i = next++; i < rows.size(); i = next++) {
+      const TunedEntry& entry = rows[i].entry;
+      if (build(rows[i], entry.kernel_name) && !entry.pdl_kernel_name.empty())
+        build(rows[i], entry.pdl_kernel_name);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 1; i < std::max(1U, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  return failures;
+}
+
+/// Of this device: the rows of the file that was named, else those of every file that dispatch would read.
+Result<std::vector<Row>> rows_for(const CacheOptions& options, const Environment& environment,
+                                  const DeviceInfo& device) {
+  std::vector<Row> rows;
+  const auto add = [&](const std::string& path, std::optional<Operation> operation) -> Status {
+    const auto file = read_tuned_csv(path, {.operation = operation});
+    if (!file.ok()) return file.status();
+    for (const TunedEntry& entry : file->entries)
+      if (row_is_of(entry, device)) rows.push_back({path, entry});
+    return {};
+  };
+  if (!options.table.empty()) {
+    GEMMTUNE_RETURN_IF_ERROR(add(options.table, std::nullopt));
+    return rows;
+  }
+  for (const TablePath& table : all_table_paths(environment.tuned_files, {}, environment.config_folder))
+    if (file_exists(table.path)) GEMMTUNE_RETURN_IF_ERROR(add(table.path, table.operation));
+  return rows;
+}
+
+int warm(const CacheOptions& options, const Environment& environment) {
+  auto device = open_device(options.device, environment, false);
+  if (!device.ok()) return usage_error("cache", device.message());
+  const auto found = rows_for(options, environment, (*device)->info());
+  if (!found.ok()) return usage_error("cache", found.message());
+  const std::vector<Row>& rows = *found;
+  const std::vector<std::string> failures = build_all(**device, rows);
+  Json json = {{"command", "cache"},
+               {"action", "warm"},
+               {"folder", environment.kernel_cache_folder},
+               {"rows", rows.size()},
+               {"failures", failures}};
+  std::string text;
+  for (const std::string& failure : failures) text += failure + "\n";
+  text += fmt::format("{} rows of {}: {} built, {} not\n", rows.size(), (*device)->info().name,
+                      rows.size() - failures.size(), failures.size());
+  fmt::print("{}", options.json ? json_line(json) : text);
+  return failures.empty() ? exit_done : exit_findings;
+}
+
+int run_cache(const CacheOptions& options) {
+  const Environment environment = read_environment();
+  const std::string& folder = environment.kernel_cache_folder;
+  if (options.action != "warm" && !options.table.empty())
+    return usage_error("cache", fmt::format("{}: only warm takes a tuned file", options.table));
+  if (options.action == "list") return list_kernels(folder, options.json);
+  if (options.action == "clear") return clear(folder, options.json);
+  if (options.action != "warm")
+    return usage_error("cache", fmt::format("'{}': expected list, warm or clear", options.action));
+  return warm(options, environment);
+}
+
+}  // namespace
+
+std::function<int()> declare_cache(CLI::App& app) {
+  auto options = std::make_shared<CacheOptions>();
+  app.add_option("ACTION", options->action, "list, warm or clear")->required();
+  app.add_option("TABLE", options->table, "warm: the tuned file (default: all that programs use here)");
+  declare_device_options(app, options->device);
+  app.add_flag("--json", options->json, "One JSON document on stdout");
+  app.footer(cache_footer);
+  return [options] { return run_cache(*options); };
+}
+
+}  // namespace gemmtune::cli

@@ -1,0 +1,86 @@
+// gemmtune devices: what was found on this machine, and what is missing and why.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/environment.h"
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/shared/console.h"
+#include "cli/shared/device_options.h"
+
+namespace gemmtune::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* devices_footer = R"(
+Examples:
+  gemmtune devices
+  GEMMTUNE_CPU_ISA=avx2 gemmtune devices --json)";
+
+Json device_json(const DeviceInfo& info) {
+  Json json = {{"name", info.name}, {"model", info.model}, {"gfx", info.gfx}, {"cu_num", info.cu_num}};
+  if (!info.bus_id.empty()) json["bus_id"] = info.bus_id;
+  json["libraries"] = Json::array();
+  for (const Library& library : info.libraries) {
+    json["libraries"].push_back(
+        {{"name", library.name}, {"version", library.version}, {"missing", library.why}});
+  }
+  return json;
+}
+
+std::string device_text(const DeviceInfo& info) {
+  std::string text = fmt::format("  {}\n", device_line(info));
+  for (const Library& library : info.libraries) {
+    text += library.why.empty() ? fmt::format("    {} {}\n", library.name, library.version)
+                                : fmt::format("    {}: missing: {}\n", library.name, library.why);
+  }
+  return text;
+}
+
+int run_devices(const DeviceOptions& options, bool as_json) {
+  const DeviceRequest request = device_request(options, read_environment());
+  Json json;
+  json["command"] = "devices";
+  json["version"] = GEMMTUNE_VERSION;
+  json["backends"] = Json::array();
+  std::string text = fmt::format("gemmtune {}\n", GEMMTUNE_VERSION);
+  bool known = options.backend == "auto";
+  for (const Backend* backend : all_backends()) {
+    if (options.backend != "auto" && options.backend != backend->name()) continue;
+    known = true;
+    const Status available = backend->available();
+    Json entry = {{"name", backend->name()}, {"available", available.ok()}, {"why", available.message()}};
+    entry["devices"] = Json::array();
+    text += available.ok() ? fmt::format("{}: available\n", backend->name())
+                           : fmt::format("{}\n", available.message());
+    if (available.ok()) {
+      for (const DeviceInfo& info : backend->devices(request)) {
+        entry["devices"].push_back(device_json(info));
+        text += device_text(info);
+      }
+    }
+    json["backends"].push_back(std::move(entry));
+  }
+  if (!known) return usage_error("devices", fmt::format("--backend {}: not in this build", options.backend));
+  fmt::print("{}", as_json ? json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n" : text);
+  return exit_done;
+}
+
+}  // namespace
+
+std::function<int()> declare_devices(CLI::App& app) {
+  auto options = std::make_shared<DeviceOptions>();
+  auto json = std::make_shared<bool>(false);
+  declare_device_options(app, *options);
+  app.add_flag("--json", *json, "One JSON document on stdout");
+  app.footer(devices_footer);
+  return [options, json] { return run_devices(*options, *json); };
+}
+
+}  // namespace gemmtune::cli

@@ -1,0 +1,160 @@
+// gemmtune explain: which kernel families take a problem, their spaces, and why the others refuse.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/environment.h"
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/shared/console.h"
+#include "cli/shared/device_options.h"
+#include "cli/shared/size_options.h"
+
+namespace gemmtune::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* explain_footer = R"(
+Examples:
+  gemmtune explain -m 1 -n 2048 -k 2048
+  gemmtune explain -m 16 -n 2048 -k 8192 --indtype f32 --space tiled
+  gemmtune explain -m 1 -n 2048 -k 2048 --json)";
+
+struct ExplainOptions {
+  SizeOptions size;
+  DeviceOptions device;
+  std::string space;
+  bool json = false;
+};
+
+std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, " ")); }
+
+std::string default_kernel(const KernelFamily& family, const Problem& problem) {
+  return Candidate{std::string(family.name()), family.revision(), family.default_config(problem)}
+      .kernel_name();
+}
+
+Json space_json(const Space& space) {
+  Json json;
+  json["points"] = space.points();
+  json["allowed"] = space.enumerate().size();
+  json["parameters"] = Json::array();
+  for (const Parameter& parameter : space.parameters()) {
+    json["parameters"].push_back({{"key", parameter.key},
+                                  {"values", parameter.values},
+                                  {"absent", parameter.absent},
+                                  {"meaning", parameter.meaning}});
+  }
+  json["constraints"] = Json::array();
+  for (const Constraint& constraint : space.constraints()) json["constraints"].push_back(constraint.name);
+  return json;
+}
+
+std::string space_text(const KernelFamily& family, const Space& space) {
+  std::string text = fmt::format("\nspace of {}: {} points, {} allowed\n", family.name(), space.points(),
+                                 space.enumerate().size());
+  TextTable table({{"key", false, false}, {"values", false, true}, {"meaning", false, false}});
+  for (const Parameter& parameter : space.parameters()) {
+    table.add({parameter.key, joined(parameter.values), parameter.meaning});
+  }
+  if (!table.empty()) text += table.text(stdout_is_terminal() ? stdout_columns() : 0);
+  for (const Constraint& constraint : space.constraints()) text += fmt::format("rule: {}\n", constraint.name);
+  return text;
+}
+
+Json family_json(const KernelFamily& family, const Problem& problem) {
+  const Status accepted = family.accepts(problem);
+  Json json = {{"name", family.name()}, {"takes", accepted.ok()}, {"why", accepted.message()}};
+  if (accepted.ok()) {
+    json["default"] = default_kernel(family, problem);
+    json["points"] = family.space(problem).points();
+    json["allowed"] = family.space(problem).enumerate().size();
+    const auto layout = family.packed_layout(problem);
+    json["packed_layout"] = layout ? Json(to_string(*layout)) : Json();
+  }
+  return json;
+}
+
+std::string families_text(const Device& device, const Problem& problem) {
+  TextTable table({{"family", false, false}, {"configs", true, false}, {"default, or why not", false, true}});
+  for (const KernelFamily* family : device.families()) {
+    const Status accepted = family->accepts(problem);
+    table.add({std::string(family->name()),
+               accepted.ok() ? std::to_string(family->space(problem).enumerate().size()) : "-",
+               accepted.ok() ? default_kernel(*family, problem) : accepted.message()});
+  }
+  return table.text(0);
+}
+
+std::string candidate_text(const Result<Candidate>& candidate) {
+  return candidate.ok() ? candidate->kernel_name() : fmt::format("none: {}", candidate.message());
+}
+
+Json candidate_json(const Result<Candidate>& candidate) {
+  return candidate.ok() ? Json(candidate->kernel_name()) : Json();
+}
+
+int run_explain(const ExplainOptions& options) {
+  const auto problem = problem_of(options.size);
+  if (!problem.ok()) return usage_error("explain", problem.message());
+  auto opened = open_device(options.device, read_environment(), false);
+  if (!opened.ok()) return usage_error("explain", opened.message());
+  const Device& device = **opened;
+  const KernelFamily* shown = nullptr;
+  if (!options.space.empty()) {
+    shown = device.find_family(options.space);
+    if (shown == nullptr) {
+      std::string known;
+      for (const KernelFamily* family : device.families()) {
+        known += fmt::format("{}{}", known.empty() ? "" : ", ", family->name());
+      }
+      return usage_error("explain",
+                         fmt::format("--space {}: unknown family (known: {})", options.space, known));
+    }
+    if (const Status accepted = shown->accepts(*problem); !accepted.ok()) {
+      return usage_error("explain", fmt::format("--space {}: the family does not take {}: {}", options.space,
+                                                short_name(*problem), accepted.message()));
+    }
+  }
+  if (options.json) {
+    Json json;
+    json["command"] = "explain";
+    json["problem"] = print(*problem);
+    json["device"] = device.info().name;
+    json["gfx"] = device.info().gfx;
+    json["baseline"] = candidate_json(device.baseline(*problem));
+    json["fallback"] = candidate_json(device.fallback(*problem));
+    json["families"] = Json::array();
+    for (const KernelFamily* family : device.families())
+      json["families"].push_back(family_json(*family, *problem));
+    if (shown != nullptr) json["space"] = space_json(shown->space(*problem));
+    fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+    return exit_done;
+  }
+  fmt::print("{}\n{:.3g} GFLOP, {:.3g} MB\non {}\n\n{}\n", print(*problem), flops(*problem) * 1e-9,
+             bytes(*problem) * 1e-6, device_line(device.info()), families_text(device, *problem));
+  fmt::print("default (speed-ups are against it): {}\n", candidate_text(device.baseline(*problem)));
+  fmt::print("without a tuned row: {}\n", candidate_text(device.fallback(*problem)));
+  if (shown != nullptr) fmt::print("{}", space_text(*shown, shown->space(*problem)));
+  return exit_done;
+}
+
+}  // namespace
+
+std::function<int()> declare_explain(CLI::App& app) {
+  auto options = std::make_shared<ExplainOptions>();
+  declare_size_options(app, options->size);
+  declare_device_options(app, options->device);
+  app.add_option("--space", options->space, "Parameters, values and rules of this family's space");
+  app.add_flag("--json", options->json, "One JSON document on stdout");
+  app.footer(explain_footer);
+  return [options] { return run_explain(*options); };
+}
+
+}  // namespace gemmtune::cli

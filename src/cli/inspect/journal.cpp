@@ -1,0 +1,221 @@
+// gemmtune journal: the runs of a journal, all its outcomes, and forgetting old ones.
+#include "evaluate/journal/journal.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/shared/console.h"
+#include "cli/shared/report_parts.h"
+#include "measure/statistics.h"
+#include "evaluate/journal/journal_report.h"
+
+namespace gemmtune::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* journal_footer = R"(
+FILE is a journal (tuned.csv.journal) or the tuned file beside which it lies.
+
+  list    its runs: when, which device, how many problems, candidates and failures, and what became of them
+  export  every outcome that was ever measured, as CSV or with --json as one object a line
+  prune   forgets runs (--keep N newest stay, or --older-than DAYS go) and gives their space back
+
+Exit codes: 0 done, 2 usage or input.
+
+Examples:
+  gemmtune journal list tuned.csv
+  gemmtune journal export tuned.csv --json
+  gemmtune journal prune tuned.csv --keep 3)";
+
+struct JournalCommand {
+  std::string action;
+  std::string file;
+  std::optional<std::int64_t> keep;
+  std::optional<double> older_than_days;
+  bool json = false;
+};
+
+std::string_view state_of(const JournalRunReport& run) {
+  if (run.running) return "running";
+  return run.finished.empty() ? "unfinished" : "finished";
+}
+
+std::string line_text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+std::string list_json(const std::vector<JournalRunReport>& runs) {
+  Json json;
+  json["command"] = "journal list";
+  json["runs"] = Json::array();
+  for (const JournalRunReport& run : runs) {
+    json["runs"].push_back({{"run", run.id},
+                            {"started", run.started},
+                            {"finished", run.finished.empty() ? Json() : Json(run.finished)},
+                            {"state", state_of(run)},
+                            {"device", run.device},
+                            {"request", run.command},
+                            {"policy", run.policy},
+                            {"env", run.environment},
+                            {"problems", run.problems},
+                            {"decided", run.decided},
+                            {"candidates", run.candidates},
+                            {"failures", run.failures}});
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string list_text(const std::vector<JournalRunReport>& runs) {
+  if (runs.empty()) return "no runs\n";
+  TextTable table({{"run", true},
+                   {"started"},
+                   {"state"},
+                   {"problems", true},
+                   {"decided", true},
+                   {"candidates", true},
+                   {"failures", true},
+                   {"device", false, true},
+                   {"request", false, true}});
+  for (const JournalRunReport& run : runs) {
+    table.add({std::to_string(run.id), run.started, std::string(state_of(run)), std::to_string(run.problems),
+               std::to_string(run.decided), std::to_string(run.candidates), std::to_string(run.failures),
+               run.device, run.command});
+  }
+  return table.text(stdout_is_terminal() ? stdout_columns() : 0);
+}
+
+/// RFC 4180: quoted where it must be.
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string cell = "\"";
+  for (const char c : text) cell += c == '"' ? "\"\"" : std::string(1, c);
+  return cell + "\"";
+}
+
+std::string number_text(std::optional<double> number) {
+  return number && std::isfinite(*number) ? fmt::format("{}", *number) : std::string();
+}
+
+constexpr const char* export_header =
+    "run,at,device,env,problem,stage,m,candidate,source,kind,reason,err_ratio,deterministic,us,canary_us,"
+    "samples\n";
+
+std::string export_csv(const JournalLine& line) {
+  std::string samples;
+  for (const double sample : line.samples)
+    samples += (samples.empty() ? "" : " ") + fmt::format("{}", sample);
+  const auto us = line.samples.empty() ? std::nullopt : std::optional(median(line.samples));
+  return fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", line.run, line.at,
+                     csv_cell(line.device), line.environment, csv_cell(line.problem), line.stage, line.m,
+                     csv_cell(line.candidate), csv_cell(line.source), line.kind, csv_cell(line.reason),
+                     number_text(line.err_ratio), line.deterministic ? "True" : "False", number_text(us),
+                     number_text(line.canary_us), samples);
+}
+
+std::string export_json(const JournalLine& line) {
+  Json json = {{"run", line.run},
+               {"at", line.at},
+               {"device", line.device},
+               {"env", line.environment},
+               {"problem", line.problem},
+               {"stage", line.stage},
+               {"m", line.m},
+               {"candidate", line.candidate},
+               {"source", line.source},
+               {"kind", line.kind},
+               {"reason", line.reason},
+               {"err_ratio", line.err_ratio},
+               {"deterministic", line.deterministic},
+               {"us", line.samples.empty() ? Json() : Json(median(line.samples))},
+               {"canary_us", number_or_null(line.canary_us)},
+               {"samples", line.samples}};
+  return line_text(json) + "\n";
+}
+
+int list_journal(const JournalCommand& command, SqlDatabase& journal) {
+  const auto runs = list_runs(journal);
+  if (!runs.ok()) return usage_error("journal", runs.message());
+  fmt::print("{}", command.json ? list_json(*runs) : list_text(*runs));
+  return exit_done;
+}
+
+int export_all(const JournalCommand& command, SqlDatabase& journal) {
+  if (!command.json) fmt::print("{}", export_header);
+  const Status status = for_each_outcome(journal, [&](const JournalLine& line) {
+    fmt::print("{}", command.json ? export_json(line) : export_csv(line));
+  });
+  return status.ok() ? exit_done : usage_error("journal", status.message());
+}
+
+int prune(const JournalCommand& command, SqlDatabase& journal) {
+  const auto gone = command.keep ? prune_to(journal, *command.keep)
+                                 : prune_older(journal, command.older_than_days.value_or(0));
+  if (!gone.ok()) return usage_error("journal", gone.message());
+  if (command.json) {
+    fmt::print("{}\n", line_text({{"command", "journal prune"}, {"pruned", *gone}}));
+  } else {
+    fmt::print("{} forgotten\n", counted(static_cast<std::size_t>(*gone), "run"));
+  }
+  return exit_done;
+}
+
+Status check_command(const JournalCommand& command) {
+  const bool prunes = command.action == "prune";
+  if (!prunes && command.action != "list" && command.action != "export") {
+    return Status::invalid("'{}': expected list, export or prune", command.action);
+  }
+  if (!prunes) {
+    if (!command.keep && !command.older_than_days) return {};
+    return Status::invalid("--keep and --older-than are of prune");
+  }
+  if (command.keep.has_value() == command.older_than_days.has_value()) {
+    return Status::invalid("prune: give --keep N or --older-than DAYS");
+  }
+  if (command.keep.value_or(0) < 0)
+    return Status::invalid("--keep {}: expected at least 0", command.keep.value_or(0));
+  if (!(command.older_than_days.value_or(0) >= 0)) {
+    return Status::invalid("--older-than {}: expected at least 0", command.older_than_days.value_or(0));
+  }
+  return {};
+}
+
+/// The journal itself, or the one beside a tuned file.
+std::string journal_of(const std::string& file) {
+  const bool is_journal = std::filesystem::path(file).extension() == ".journal";
+  return is_journal || !file_exists(journal_path(file)) ? file : journal_path(file);
+}
+
+int run_journal(const JournalCommand& command) {
+  if (const Status status = check_command(command); !status.ok())
+    return usage_error("journal", status.message());
+  auto journal = open_existing_journal(journal_of(command.file));
+  if (!journal.ok()) return usage_error("journal", journal.message());
+  if (command.action == "list") return list_journal(command, *journal);
+  if (command.action == "export") return export_all(command, *journal);
+  return prune(command, *journal);
+}
+
+}  // namespace
+
+std::function<int()> declare_journal(CLI::App& app) {
+  auto command = std::make_shared<JournalCommand>();
+  app.add_option("ACTION", command->action, "list, export or prune")->required();
+  app.add_option("FILE", command->file, "The journal, or its tuned file")->required();
+  app.add_option("--keep", command->keep, "prune: how many of the newest runs stay")->type_name("N");
+  app.add_option("--older-than", command->older_than_days, "prune: forget runs older than this")
+      ->type_name("DAYS");
+  app.add_flag("--json", command->json, "For machines; export: one object a line");
+  app.footer(journal_footer);
+  return [command] { return run_journal(*command); };
+}
+
+}  // namespace gemmtune::cli

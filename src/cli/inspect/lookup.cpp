@@ -1,0 +1,271 @@
+// gemmtune lookup: which row or rule a problem gets, and why.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/environment.h"
+#include "base/text.h"
+#include "cli/inspect/bench_report.h"
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/shared/console.h"
+#include "cli/shared/device_options.h"
+#include "cli/shared/report_parts.h"
+#include "cli/shared/size_options.h"
+#include "dispatch/lookup_report.h"
+#include "formats/aiter/lookup_requests.h"
+
+namespace gemmtune::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* lookup_footer = R"(
+M is tried exactly, then by ranges, then padded finely and coarsely; then the fallback runs. With --gfx or --cu_num
+only the table is asked, for that device, and whether its row could run here is said beside it; --runnable applies
+the rule of dispatch all the same (rows that cannot run are passed over).
+
+Exit codes: 0 answered (also where no row knew the problem), 2 usage or input.
+
+Examples:
+  gemmtune lookup -m 3 -n 2048 -k 2048 --table tuned.csv
+  gemmtune lookup -m 3 -n 2048 -k 2048 --table a.csv:b.csv --gfx gfx942 --cu_num 80 --json
+  gemmtune lookup --requests requests.csv --json
+
+--requests takes a CSV with the columns family (the operation), file (relative to the list) and request
+(gfx=gfx950;cu_num=256;M=1;N=2048;K=3072 …, the key columns of the operation's tuned file); the tables alone are asked,
+and each request has one line of answer: a JSON object a line with --json.)";
+
+struct LookupOptions {
+  SizeOptions size;
+  DeviceOptions device;
+  std::string table;
+  std::string requests;
+  std::string gfx;
+  std::string cu_num;
+  bool runnable = false;
+  bool strict = false;
+  bool json = false;
+};
+
+Result<LookupRequest> request_of(const LookupOptions& options) {
+  auto problem = problem_of(options.size);
+  if (!problem.ok()) return problem.status();
+  LookupRequest request;
+  request.problem = *problem;
+  request.runnable = options.runnable;
+  request.strict_environment = options.strict;
+  if (!options.gfx.empty()) request.gfx = options.gfx;
+  if (!options.cu_num.empty()) {
+    const auto value = parse_integer(options.cu_num);
+    if (!value || *value < 1 || *value > 1'000'000) {
+      return Status::invalid("--cu_num {}: expected a whole number of at least 1", options.cu_num);
+    }
+    request.cu_num = static_cast<int>(*value);
+  }
+  return request;
+}
+
+Json lookup_row_json(const TunedEntry& row, const std::string& file) {
+  return {{"file", file},
+          {"line", row.line},
+          {"gfx", row.gfx},
+          {"cu_num", row.cu_num},
+          {"M", row.problem.m},
+          {"N", row.problem.n},
+          {"K", row.problem.k},
+          {"us", row.us},
+          {"kernelName", row.kernel_name},
+          {"libtype", row.libtype},
+          {"splitK", row.split_k},
+          {"solidx", row.solidx},
+          {"kernelName2", row.stages != nullptr ? Json(row.stages->kernel_name2) : Json()},
+          {"err_ratio", row.err_ratio},
+          {"default_us", number_or_null(row.default_us)},
+          {"speedup", number_or_null(row.speedup)},
+          {"verdict", to_string(row.verdict)},
+          {"env", row.env}};
+}
+
+/// Decision 18's fields: what every answer has.
+Json answer_json(const LookupReport& report, std::size_t index) {
+  Json json;
+  json["index"] = index;
+  json["level"] = to_string(report.level);
+  json["hit_m"] = report.row != nullptr ? Json(report.hit_m) : Json();
+  json["row"] = report.row != nullptr ? lookup_row_json(*report.row, report.file) : Json();
+  json["kernelName"] = report.kernel_name;
+  json["libtype"] = report.libtype;
+  json["runnable"] = report.runnable;
+  json["why"] = report.why;
+  json["rule"] = report.rule;
+  json["problem"] = print(report.problem);
+  json["gfx"] = report.gfx;
+  json["cu_num"] = report.cu_num;
+  return json;
+}
+
+std::string lookup_json(const LookupReport& report, const TableSet& tables) {
+  Json json = answer_json(report, 0);
+  json["levels"] = Json::array();
+  for (const LookupLevel& level : report.levels) {
+    json["levels"].push_back({{"level", to_string(level.level)},
+                              {"tried_m", level.tried_m},
+                              {"hit_m", level.row != nullptr ? Json(level.hit_m) : Json()},
+                              {"kernelName", level.row != nullptr ? Json(level.row->kernel_name) : Json()},
+                              {"runnable", level.runnable},
+                              {"other_environment", level.other_environment},
+                              {"why", level.why}});
+  }
+  json["sources"] = Json::array();
+  for (const TableSource& source : tables.sources) {
+    json["sources"].push_back(
+        {{"path", source.path}, {"rows", source.rows}, {"why", source.state.message()}});
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string level_text(const LookupLevel& level, const TableSet& tables) {
+  std::string text = fmt::format("  {:<7} M={}: ", to_string(level.level), level.tried_m);
+  if (level.row == nullptr) return text + "no row\n";
+  text += fmt::format("row of M={} ({}:{}), {}", level.hit_m, tables.path_of(*level.row), level.row->line,
+                      level.row->kernel_name);
+  if (!level.runnable) return text + fmt::format("\n          cannot run here: {}\n", level.why);
+  if (level.other_environment)
+    text += fmt::format("\n          measured in another environment: {}", level.why);
+  return text + "\n";
+}
+
+std::string lookup_text(const LookupReport& report, const TableSet& tables) {
+  std::string text = fmt::format("{}\nfor {}, cu_num {}\n", print(report.problem), report.gfx, report.cu_num);
+  const std::string sources = tables.describe(report.problem.operation);
+  for (const std::string_view line : split(sources, '\n')) {
+    if (!line.empty()) text += fmt::format("from {}\n", line);
+  }
+  for (const LookupLevel& level : report.levels) text += level_text(level, tables);
+  text += fmt::format("answer: {}\n", report.rule);
+  if (report.row != nullptr) {
+    text += fmt::format("  {} ({}), {} µs, {}:{}\n", report.kernel_name, report.libtype, report.row->us,
+                        report.file, report.line);
+  } else if (!report.kernel_name.empty()) {
+    text += fmt::format("  {} ({})\n", report.kernel_name, report.libtype);
+  }
+  if (!report.runnable && !report.why.empty()) text += fmt::format("  cannot run here: {}\n", report.why);
+  return text;
+}
+
+std::string answer_line(const LookupReport& report) {
+  const Problem& problem = report.problem;
+  std::string text = fmt::format("{} on {}, {}: ", short_name(problem), report.gfx, report.cu_num);
+  if (report.row == nullptr) return text + "untuned\n";
+  return text + fmt::format("{} M={} {} ({}:{}){}\n", to_string(report.level), report.hit_m,
+                            report.kernel_name, report.file, report.line,
+                            report.runnable ? "" : ", cannot run here");
+}
+
+/// The tables of a list of requests, each read once.
+class RequestedTables {
+ public:
+  explicit RequestedTables(const std::string& list) : folder_(std::filesystem::path(list).parent_path()) {}
+  /// The error names the file.
+  Result<const TableSet*> of(const TableRequest& request) {
+    const Operation operation = request.key.problem.operation;
+    const std::string path = (folder_ / request.file).string();
+    const auto [at, made] = sets_.try_emplace({operation, path});
+    if (made) at->second = load_table_set({{operation, path}});
+    const Status& state = at->second.sources.front().state;
+    if (!state.ok()) return state;
+    return &at->second;
+  }
+
+ private:
+  std::filesystem::path folder_;
+  std::map<std::pair<Operation, std::string>, TableSet> sets_;
+};
+
+int run_requests(const LookupOptions& options) {
+  const auto requests = read_table_requests(options.requests);
+  if (!requests.ok()) return usage_error("lookup", requests.message());
+  auto device = open_device(options.device, read_environment(), false);
+  RequestedTables tables(options.requests);
+  std::string text;
+  std::size_t index = 0;
+  for (const TableRequest& request : requests->rows) {
+    const auto set = tables.of(request);
+    LookupRequest asked;
+    asked.problem = request.key.problem;
+    asked.gfx = request.key.gfx;
+    asked.cu_num = request.key.cu_num;
+    const auto report = set.ok() ? explain_lookup(**set, device.ok() ? device->get() : nullptr, asked)
+                                 : Result<LookupReport>(set.status());
+    if (!report.ok()) {
+      return usage_error("lookup",
+                         fmt::format("{}:{}: {}", options.requests, request.line, report.message()));
+    }
+    text += options.json
+                ? answer_json(*report, index).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"
+                : answer_line(*report);
+    ++index;
+  }
+  fmt::print("{}", text);
+  return exit_done;
+}
+
+int run_lookup(const LookupOptions& options) {
+  if (!options.requests.empty()) {
+    if (options.size.any() || !options.table.empty() || !options.gfx.empty() || !options.cu_num.empty()) {
+      return usage_error(
+          "lookup",
+          "--requests: the list says sizes, tables and devices; drop -m -n -k --table --gfx --cu_num");
+    }
+    return run_requests(options);
+  }
+  const auto request = request_of(options);
+  if (!request.ok()) return usage_error("lookup", request.message());
+  const Environment environment = read_environment();
+  auto device = open_device(options.device, environment, false);
+  const bool needs_device = (!request->gfx && !request->cu_num) || options.runnable;
+  if (!device.ok() && needs_device) return usage_error("lookup", device.message());
+  const TableSet tables = options.table.empty()
+                              ? production_tables(environment)
+                              : load_table_set(table_paths_of(request->problem.operation, options.table));
+  Status fault = tables.first_fault();
+  // A path that was named must be there; the default ones may be missing.
+  for (const TableSource& source : tables.sources) {
+    if (fault.ok() && !options.table.empty()) fault = source.state;
+  }
+  if (!fault.ok()) return usage_error("lookup", fault.message());
+  const auto report = explain_lookup(tables, device.ok() ? device->get() : nullptr, *request);
+  if (!report.ok()) return usage_error("lookup", report.message());
+  fmt::print("{}", options.json ? lookup_json(*report, tables) : lookup_text(*report, tables));
+  return exit_done;
+}
+
+}  // namespace
+
+std::function<int()> declare_lookup(CLI::App& app) {
+  auto options = std::make_shared<LookupOptions>();
+  declare_size_options(app, options->size);
+  app.add_option("--table", options->table,
+                 "Tuned files of the operation, colon-separated, merged (default: "
+                 "GEMMTUNE_CONFIG_<operation>, else the config "
+                 "folder's)");
+  app.add_option("--requests", options->requests, "Answer every row of a CSV (family, file, request)");
+  app.add_option("--gfx", options->gfx, "Ask the table for this architecture: gfx942, x86-avx2, sm_90 …");
+  app.add_option("--cu-num", options->cu_num, "Ask the table for this number of compute units");
+  app.add_flag("--runnable", options->runnable, "Pass over rows that cannot run here, as dispatch does");
+  app.add_flag("--strict", options->strict, "Rows of another environment do not answer");
+  declare_device_options(app, options->device);
+  app.add_flag("--json", options->json, "One JSON document on stdout");
+  app.footer(lookup_footer);
+  return [options] { return run_lookup(*options); };
+}
+
+}  // namespace gemmtune::cli

@@ -1,0 +1,192 @@
+#include "cli/shared/console.h"
+
+#include <fmt/format.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <numeric>
+
+#include "base/log.h"
+#include "cli/command.h"
+
+namespace gemmtune::cli {
+namespace {
+
+bool starts_code_point(char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; }
+
+/// The first (or, from the end, the last) `columns` code points.
+std::string_view first_columns(std::string_view text, std::size_t columns) {
+  std::size_t i = 0;
+  for (; i < text.size(); ++i) {
+    if (starts_code_point(text[i]) && columns-- == 0) break;
+  }
+  return text.substr(0, i);
+}
+
+std::string_view last_columns(std::string_view text, std::size_t columns) {
+  std::size_t i = text.size();
+  while (i > 0 && columns > 0) {
+    if (starts_code_point(text[--i])) --columns;
+  }
+  return text.substr(i);
+}
+
+std::size_t terminal_columns(int descriptor) {
+  winsize size{};
+  if (ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 20) return size.ws_col;
+  return 120;
+}
+
+/// spdlog's lines, above the live line.
+class ConsoleSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit ConsoleSink(Console& console) : console_(console) {}
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    const std::string text = fmt::format("{}: {}", spdlog::level::to_string_view(message.level).data(),
+                                         std::string_view(message.payload.data(), message.payload.size()));
+    if (message.level >= spdlog::level::warn) {
+      console_.urgent_line(text);
+    } else {
+      console_.line(text);
+    }
+  }
+  void flush_() override {}
+
+  Console& console_;
+};
+
+void log_to_spdlog(LogLevel level, std::string_view line, void*) {
+  constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info,
+                                                  spdlog::level::warn, spdlog::level::err};
+  spdlog::default_logger_raw()->log(levels[static_cast<int>(level)],
+                                    spdlog::string_view_t(line.data(), line.size()));
+}
+
+}  // namespace
+
+std::size_t width(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), starts_code_point));
+}
+
+std::string shortened(std::string_view text, std::size_t columns) {
+  if (width(text) <= columns) return std::string(text);
+  if (columns < 2) return std::string(first_columns(text, columns));
+  const std::size_t tail = (columns - 1) / 2;
+  return fmt::format("{}…{}", first_columns(text, columns - 1 - tail), last_columns(text, tail));
+}
+
+bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
+
+std::size_t stdout_columns() { return std::min<std::size_t>(120, terminal_columns(STDOUT_FILENO)); }
+
+Console::Console(bool quiet) : quiet_(quiet), live_(!quiet && isatty(STDERR_FILENO) == 1) {
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("gemmtune", std::make_shared<ConsoleSink>(*this)));
+  set_log_sink(log_to_spdlog, nullptr);
+}
+
+Console::~Console() {
+  clear_live_line();
+  set_log_sink(nullptr, nullptr);
+  spdlog::drop_all();
+}
+
+void Console::write_line(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  if (!shown_.empty()) std::fputs("\r\x1b[K", stderr);
+  std::fputs(fmt::format("{}\n", text).c_str(), stderr);
+  if (!shown_.empty()) std::fputs(shown_.c_str(), stderr);
+  std::fflush(stderr);
+}
+
+void Console::line(std::string_view text) {
+  if (!quiet_) write_line(text);
+}
+
+void Console::urgent_line(std::string_view text) { write_line(text); }
+
+void Console::live_line(std::string_view text) {
+  if (!live_) return;
+  const std::lock_guard lock(mutex_);
+  shown_ = shortened(text, terminal_columns(STDERR_FILENO) - 1);
+  std::fputs(fmt::format("\r{}\x1b[K", shown_).c_str(), stderr);
+  std::fflush(stderr);
+}
+
+void Console::clear_live_line() {
+  const std::lock_guard lock(mutex_);
+  if (shown_.empty()) return;
+  shown_.clear();
+  std::fputs("\r\x1b[K", stderr);
+  std::fflush(stderr);
+}
+
+int usage_error(std::string_view command, std::string_view text) {
+  std::string line(text);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  // Not fmt::print, which throws where stderr is full.
+  std::fputs(fmt::format("gemmtune {}: {}\n", command, line).c_str(), stderr);
+  return exit_usage;
+}
+
+std::vector<std::size_t> TextTable::widths(std::size_t columns) const {
+  std::vector<std::size_t> result;
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    std::size_t widest = width(columns_[c].title);
+    for (const auto& row : rows_) widest = std::max(widest, width(row[c]));
+    result.push_back(widest);
+  }
+  const std::size_t total = std::accumulate(result.begin(), result.end(), 2 * (result.size() - 1));
+  if (columns == 0 || total <= columns) return result;
+  std::size_t excess = total - columns;
+  for (std::size_t c = 0; c < columns_.size() && excess > 0; ++c) {
+    if (!columns_[c].may_shrink) continue;
+    const std::size_t least = std::max<std::size_t>(12, width(columns_[c].title));
+    const std::size_t cut = result[c] > least ? std::min(excess, result[c] - least) : 0;
+    result[c] -= cut;
+    excess -= cut;
+  }
+  return result;
+}
+
+std::string TextTable::text(std::size_t columns) const {
+  const std::vector<std::size_t> sizes = widths(columns);
+  std::string result;
+  const auto append = [&](const auto& cell_of) {
+    std::string line;
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      const std::string cell = shortened(cell_of(c), sizes[c]);
+      const std::string padding(sizes[c] - width(cell), ' ');
+      if (c > 0) line += "  ";
+      line += columns_[c].right ? padding + cell : cell + padding;
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    result += line + '\n';
+  };
+  append([&](std::size_t c) { return columns_[c].title; });
+  for (const auto& row : rows_) append([&](std::size_t c) { return row[c]; });
+  return result;
+}
+
+std::string duration(double seconds) {
+  if (seconds < 10) return fmt::format("{:.1f} s", seconds);
+  if (seconds < 120) return fmt::format("{:.0f} s", seconds);
+  const auto whole = std::llround(seconds);
+  if (whole < 7200) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
+}
+
+std::string counted(std::size_t count, std::string_view thing) {
+  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
+}
+
+}  // namespace gemmtune::cli

@@ -1,0 +1,66 @@
+#include "cli/shared/device_options.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+
+#include <CLI/CLI.hpp>
+
+#include "base/text.h"
+
+namespace gemmtune::cli {
+
+void declare_device_options(CLI::App& app, DeviceOptions& options) {
+  app.add_option("--backend", options.backend, "auto, cpu, cuda or hip")->capture_default_str();
+  app.add_option(
+      "--device", options.device,
+      "A device of the backend: cpu, cpu:0-15 (a set of cores), cuda:0; for tune also several that are "
+      "equal: cpu:0-7,cpu:8-15");
+  app.add_option(
+         "--threads", options.threads,
+         "CPU threads, the first N cores of the set (default: all, or GEMMTUNE_NUM_THREADS); part of cu_num")
+      ->check(CLI::PositiveNumber);
+}
+
+DeviceRequest device_request(const DeviceOptions& options, const Environment& environment) {
+  DeviceRequest request;
+  request.text = options.device;
+  request.threads = options.threads > 0 ? options.threads : environment.threads.value_or(0);
+  request.isa_cap = environment.cpu_isa;
+  request.module_folder = environment.module_folder;
+  request.kernel_cache_folder = environment.kernel_cache_folder;
+  request.rebuild_kernels = environment.rebuild_kernels;
+  return request;
+}
+
+std::vector<std::string> split_devices(const std::string& text) {
+  std::vector<std::string> devices;
+  for (const std::string_view word : split(text, ',')) {
+    // A word that begins with a letter names a device; others are further cores of the one before.
+    const bool names_device =
+        devices.empty() || (!word.empty() && std::isalpha(static_cast<unsigned char>(word[0])));
+    if (names_device) {
+      devices.emplace_back(word);
+    } else {
+      devices.back() += "," + std::string(word);
+    }
+  }
+  return devices.empty() ? std::vector<std::string>{text} : devices;
+}
+
+Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, const Environment& environment,
+                                            bool pin) {
+  if (split_devices(options.device).size() > 1) {
+    return Status::invalid("--device {}: several devices are for tune; this takes one", options.device);
+  }
+  DeviceRequest request = device_request(options, environment);
+  request.pin_threads = pin;
+  return gemmtune::open_device(options.backend, request);
+}
+
+std::string device_line(const DeviceInfo& info) {
+  return fmt::format("{}, {} ({}, {} {})", info.name, info.model, info.gfx, info.cu_num,
+                     info.backend == "cpu" ? (info.cu_num == 1 ? "core" : "cores") : "compute units");
+}
+
+}  // namespace gemmtune::cli

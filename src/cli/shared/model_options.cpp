@@ -1,0 +1,110 @@
+#include "cli/shared/model_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+
+#include "base/text.h"
+#include "formats/models/model_config.h"
+
+namespace gemmtune::cli {
+namespace {
+
+/// A whole number of at least 1 of an option, or of the environment where the option is empty, or
+/// `otherwise`.
+Result<std::int64_t> positive(std::string_view option, const std::string& text,
+                              const std::optional<std::int64_t>& from_environment, std::int64_t otherwise) {
+  const auto value = text.empty() ? from_environment.value_or(otherwise) : parse_integer(text);
+  if (!value || *value < 1 || *value > max_dimension) {
+    return Status::invalid("{} {}: expected a whole number from 1 to {}", option,
+                           text.empty() ? std::to_string(value.value_or(0)) : text, max_dimension);
+  }
+  return *value;
+}
+
+Result<std::vector<std::int64_t>> token_counts(const std::string& text) {
+  if (text.empty()) return ModelShapeOptions().tokens;
+  std::vector<std::int64_t> tokens;
+  for (const std::string_view part : split(text, ',')) {
+    const auto value = parse_integer(trim(part));
+    if (!value || *value < 1 || *value > max_dimension) {
+      return Status::invalid("--nsets {}: '{}' is no whole number from 1 to {}", text, part, max_dimension);
+    }
+    tokens.push_back(*value);
+  }
+  return tokens;
+}
+
+/// --op, of any operation: a model has rows of several, whichever of them are tuned.
+Result<std::optional<Operation>> any_operation(const SizeOptions& size) {
+  if (size.operation.empty()) return std::optional<Operation>();
+  if (const auto operation = parse_operation(size.operation)) return operation;
+  return operation_of(size);  // the error lists what is known
+}
+
+}  // namespace
+
+void declare_model_options(CLI::App& app, ModelOptions& options) {
+  app.add_option("--model-dir", options.folder,
+                 "Shapes of a model: a folder with Hugging Face's config.json (default: GTUNE_MODEL)");
+  app.add_option("--tp", options.tensor_parallel,
+                 "Tensor parallelism of the model's shapes (GTUNE_TP, else 1)");
+  app.add_option("--nsets", options.tokens,
+                 "Token counts, comma list (default 1,512,1024,2048,3072,4096,8192,16384)");
+  app.add_option("--batch-size", options.batch_size, "Factor of the token counts (GTUNE_BATCH_SIZE, else 1)");
+}
+
+std::string model_folder(const ModelOptions& options, const Environment& environment) {
+  return options.folder.empty() ? environment.model_folder : options.folder;
+}
+
+Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions& size,
+                                  const Environment& environment, bool layer_names) {
+  const auto tensor_parallel = positive("--tp", options.tensor_parallel, environment.tensor_parallel, 1);
+  const auto batch_size = positive("--batch_size", options.batch_size, environment.batch_size, 1);
+  const auto tokens = token_counts(options.tokens);
+  const auto x_type = x_type_of(size);
+  const auto y_type = y_type_of(size);
+  const auto operation = any_operation(size);
+  for (const Status& status : {tensor_parallel.status(), batch_size.status(), tokens.status(),
+                               x_type.status(), y_type.status(), operation.status()}) {
+    if (!status.ok()) return status;
+  }
+  ModelShapeOptions shape_options;
+  shape_options.tensor_parallel = *tensor_parallel;
+  shape_options.batch_size = *batch_size;
+  shape_options.tokens = *tokens;
+  shape_options.x_type = *x_type;
+  shape_options.y_type = *y_type;
+  shape_options.operation = *operation;
+  shape_options.bpreshuffle = size.bpreshuffle;
+  shape_options.layer_names = layer_names;
+  return model_shapes(model_folder(options, environment), shape_options);
+}
+
+Result<ShapeList> tunable_shapes_of_model(const ModelOptions& options, const SizeOptions& size,
+                                          const Environment& environment) {
+  auto list = shapes_of_model(options, size, environment, true);
+  if (!list.ok()) return list;
+  const auto asked = operation_of(size);
+  if (!asked.ok()) return asked.status();
+  const Operation tuned = asked->value_or(Operation::a16w16);
+  const auto others = std::stable_partition(list->rows.begin(), list->rows.end(), [&](const ShapeRow& row) {
+    return row.problem.operation == tuned;
+  });
+  const std::string left_out = operation_counts(std::vector<ShapeRow>(others, list->rows.end()));
+  list->rows.erase(others, list->rows.end());
+  if (list->rows.empty()) {
+    return Status::unsupported("{}: no row of {}; there are {}, tuned with --op", list->source,
+                               to_string(tuned), left_out);
+  }
+  if (!left_out.empty()) {
+    std::fputs(fmt::format("{}: left out, tuned with --op: {}\n", list->source, left_out).c_str(), stderr);
+  }
+  return list;
+}
+
+}  // namespace gemmtune::cli

@@ -1,0 +1,36 @@
+// --model_dir and what belongs to it: the same on tune and shapes.
+#pragma once
+
+#include <string>
+
+#include "base/environment.h"
+#include "base/status.h"
+#include "cli/shared/size_options.h"
+#include "formats/shapes/shape_list.h"
+
+namespace CLI {
+class App;
+}
+
+namespace gemmtune::cli {
+
+/// Texts as given; empty: from the environment (GTUNE_MODEL, GTUNE_TP, GTUNE_BATCH_SIZE), else AITER's
+/// defaults.
+struct ModelOptions {
+  std::string folder;
+  std::string tensor_parallel;
+  std::string tokens;  // --nsets: comma list
+  std::string batch_size;
+};
+
+void declare_model_options(CLI::App& app, ModelOptions& options);
+/// The folder given, else GTUNE_MODEL, else empty.
+std::string model_folder(const ModelOptions& options, const Environment& environment);
+/// All GEMMs of the model, of the operation in `size` where one is given.
+Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions& size,
+                                  const Environment& environment, bool layer_names);
+/// Those that are tuned, a16w16; a line on stderr counts the others. An error where there are none.
+Result<ShapeList> tunable_shapes_of_model(const ModelOptions& options, const SizeOptions& size,
+                                          const Environment& environment);
+
+}  // namespace gemmtune::cli

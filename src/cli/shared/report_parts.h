@@ -1,0 +1,60 @@
+// What the two reports of `tune` share: of shapes (tune_report.h) and of ranges of M (range_report.h).
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "backends/backend.h"
+#include "cli/tune/tune_options.h"
+#include "tuned/entry.h"
+#include "tuning/tuner.h"
+
+namespace gemmtune::cli {
+
+template <typename Report>
+std::size_t count_of(const std::vector<Report>& reports, ProblemState state) {
+  return static_cast<std::size_t>(std::count_if(reports.begin(), reports.end(),
+                                                [&](const Report& report) { return report.state == state; }));
+}
+
+using StateWords = std::pair<ProblemState, std::string_view>;
+
+/// "; 2 rows could not be read; 512 candidates": the end of a line of counts.
+std::string rest_of_counts(const ShapeList& shapes, std::int64_t candidates);
+
+/// ", 3 failed, 1 not reached" and rest_of_counts. States that no report has are not named.
+template <typename Report>
+std::string rare_counts(const std::vector<Report>& reports, std::initializer_list<StateWords> rare,
+                        const ShapeList& shapes, std::int64_t candidates) {
+  std::string text;
+  for (const auto& [state, words] : rare) {
+    if (const std::size_t count = count_of(reports, state); count > 0)
+      text += fmt::format(", {} {}", count, words);
+  }
+  return text + rest_of_counts(shapes, candidates);
+}
+
+/// A line for each family none of whose kernels ran, over all shapes, though some were tried: what is wrong
+/// then is the family, its compiler or its library, and the table lacks what it would have won. "family
+/// skinny: none of 212 kernels ran (200 build_failed, 12 wrong); the first, skinny_r1_…: …"
+std::vector<std::string> failed_families(const std::vector<ProblemReport>& reports);
+
+/// "1.234x", or "-" where the default kernel was not timed.
+std::string speedup_text(const std::optional<double>& speedup);
+nlohmann::ordered_json number_or_null(const std::optional<double>& value);
+nlohmann::ordered_json device_json(const DeviceInfo& device);
+/// Adds what a row of a tuned file holds beside its problem.
+void add_row(const TunedEntry& row, nlohmann::ordered_json& json);
+
+}  // namespace gemmtune::cli

@@ -1,0 +1,189 @@
+#include "cli/shared/size_options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "base/text.h"
+
+namespace gemmtune::cli {
+namespace {
+
+Result<std::optional<DataType>> data_type_of(std::string_view option, const std::string& text) {
+  if (text.empty()) return std::optional<DataType>();
+  const auto type = parse_data_type(text);
+  if (!type) {
+    return Status::invalid("{}: unknown data type '{}' (known: f32, f16, bf16, fp8, int8 and torch's names)",
+                           option, text);
+  }
+  return type;
+}
+
+/// Two spellings of one thing: both may be given only where they agree.
+Result<std::optional<DataType>> one_of(const Result<std::optional<DataType>>& first,
+                                       std::string_view first_name,
+                                       const Result<std::optional<DataType>>& second,
+                                       std::string_view second_name) {
+  if (!first.ok()) return first.status();
+  if (!second.ok()) return second.status();
+  if (*first && *second && **first != **second) {
+    return Status::invalid("{} {} and {} {} contradict each other", first_name, to_string(**first),
+                           second_name, to_string(**second));
+  }
+  return *first ? *first : *second;
+}
+
+Result<std::int64_t> dimension(std::string_view option, const std::string& text) {
+  const auto value = parse_integer(text);
+  if (!value || *value < 1 || *value > max_dimension) {
+    return Status::invalid("{} {}: expected a whole number from 1 to {}", option, text, max_dimension);
+  }
+  return *value;
+}
+
+Status parse_count(std::string_view option, const std::string& text, std::int32_t& value) {
+  if (text.empty()) return {};
+  const auto given = dimension(option, text);
+  if (!given.ok()) return given.status();
+  value = static_cast<std::int32_t>(*given);  // max_dimension fits
+  return {};
+}
+
+/// An option whose text `parse` understands; what `value` holds stays where it was not given.
+template <typename Value>
+Status word_of(std::string_view option, const std::string& text,
+               std::optional<Value> (*parse)(std::string_view), std::string_view expected, Value& value) {
+  if (text.empty()) return {};
+  const auto given = parse(text);
+  if (!given) return Status::invalid("{} {}: expected {}", option, text, expected);
+  value = *given;
+  return {};
+}
+
+/// What operations other than a16w16 have beside M, N and K.
+Status read_other_sizes(const SizeOptions& options, Problem& problem) {
+  if (!options.batch.empty()) {
+    const auto batch = dimension("-b", options.batch);
+    if (!batch.ok()) return batch.status();
+    problem.batch = *batch;
+  }
+  const auto w_type = data_type_of("--q_dtype_w", options.w_type);
+  if (!w_type.ok()) return w_type.status();
+  if (*w_type) {
+    problem.w_type = **w_type;
+    // AITER's key of a8w8 has the weight's type alone.
+    if (options.x_type.empty() && problem.operation != Operation::fused_moe) problem.x_type = **w_type;
+  }
+  MoeShape& moe = problem.moe;
+  GEMMTUNE_RETURN_IF_ERROR(parse_count("--expert", options.experts, moe.experts));
+  GEMMTUNE_RETURN_IF_ERROR(parse_count("--topk", options.topk, moe.topk));
+  GEMMTUNE_RETURN_IF_ERROR(word_of("--act_type", options.activation, parse_activation,
+                                   "Silu, Gelu, Swiglu, Situv2 or No", moe.activation));
+  GEMMTUNE_RETURN_IF_ERROR(word_of("--q_type", options.quant_type, parse_quant_type,
+                                   "No, per_Tensor, per_Token, per_1x32, per_1x128 or per_128x128",
+                                   moe.quant_type));
+  GEMMTUNE_RETURN_IF_ERROR(word_of("--use_g1u1", options.gated, parse_bool, "1 or 0", moe.gated));
+  return word_of("--doweight_stage1", options.doweight_stage1, parse_bool, "1 or 0", moe.doweight_stage1);
+}
+
+}  // namespace
+
+void declare_size_options(CLI::App& app, SizeOptions& options) {
+  app.add_option("--op", options.operation,
+                 "The operation: a16w16 (default; also bf16), a8w8, a8w8_bpreshuffle, a8w8_blockscale, "
+                 "a8w8_blockscale_bpreshuffle, a4w4_blockscale, batched_bf16, batched_a8w8, fused_moe");
+  app.add_option("-m", options.m, "Rows of x: tokens");
+  app.add_option("-n", options.n, "Rows of w: output features");
+  app.add_option("-k", options.k, "The reduction; with -m and -n a single size");
+  app.add_option(
+      "--indtype,--q-dtype-a", options.x_type,
+      "Type of x and w: f32, f16, bf16, fp8, int8, fp4 (also torch's names); default: the operation's");
+  app.add_option("--outdtype", options.y_type, "Type of y; default: as x, bf16 for quantized x");
+  app.add_flag("--bias", options.bias, "With a bias [N] of y's type (for -m -n -k)");
+  app.add_flag("--bpreshuffle", options.bpreshuffle, "The weight was packed once (for -m -n -k)");
+  app.add_flag("--scaleAB", options.scale_ab, "fp8 operands with one float32 scale each (for -m -n -k)");
+  const char* const sizes_of = "Sizes of other operations (for -m -n -k)";
+  app.add_option("-b,--batch-count", options.batch, "Batch of a batched operation (B)")->group(sizes_of);
+  app.add_option("--q-dtype-w", options.w_type, "Type of w where it differs from x")->group(sizes_of);
+  app.add_option("--expert", options.experts, "Experts; of fused_moe -n is inter_dim and -k model_dim")
+      ->group(sizes_of);
+  app.add_option("--topk", options.topk, "Experts a token is sent to")->group(sizes_of);
+  app.add_option("--act-type", options.activation, "Silu (default), Gelu, Swiglu, Situv2, No")
+      ->group(sizes_of);
+  app.add_option("--q-type", options.quant_type, "No (default), per_Tensor, per_Token, per_1x32, per_1x128")
+      ->group(sizes_of);
+  app.add_option("--use-g1u1", options.gated, "w1 has a gate and an up half: 1 (default) or 0")
+      ->group(sizes_of);
+  app.add_option("--doweight-stage1", options.doweight_stage1,
+                 "Routing weights after the first GEMM: 0 (default), 1")
+      ->group(sizes_of);
+  app.add_option("--dtype-a", options.type_a, "tune_gemm's -dtype_a: type of x")->group("tune_gemm's words");
+  app.add_option("--dtype-b", options.type_b, "tune_gemm's -dtype_b: type of w")->group("tune_gemm's words");
+  app.add_option("--dtype-c", options.type_c, "tune_gemm's -dtype_c: type of y")->group("tune_gemm's words");
+  app.add_flag("--col-a", options.column_a, "tune_gemm's -col_a: x is column-major")
+      ->group("tune_gemm's words");
+  app.add_flag(
+         "--col-b", options.column_b,
+         "tune_gemm's -col_b: B [K, N] is column-major, which is w [N, K] row-major: gemmtune's default")
+      ->group("tune_gemm's words");
+}
+
+Result<std::optional<Operation>> operation_word(const std::string& text) {
+  if (text.empty()) return std::optional<Operation>();
+  if (const auto operation = parse_operation(text)) return operation;
+  std::string known;
+  for (const Operation operation : all_operations()) {
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", to_string(operation));
+  }
+  return Status::invalid("--op {}: unknown operation (known: {})", text, known);
+}
+
+Result<std::optional<Operation>> operation_of(const SizeOptions& options) {
+  return operation_word(options.operation);
+}
+
+Result<std::optional<DataType>> x_type_of(const SizeOptions& options) {
+  const auto of_a = one_of(data_type_of("--indtype", options.x_type), "--indtype",
+                           data_type_of("-dtype_a", options.type_a), "-dtype_a");
+  return one_of(of_a, options.x_type.empty() ? "-dtype_a" : "--indtype",
+                data_type_of("-dtype_b", options.type_b), "-dtype_b");
+}
+
+Result<std::optional<DataType>> y_type_of(const SizeOptions& options) {
+  return one_of(data_type_of("--outdtype", options.y_type), "--outdtype",
+                data_type_of("-dtype_c", options.type_c), "-dtype_c");
+}
+
+Result<Problem> problem_of(const SizeOptions& options) {
+  std::string missing;
+  for (const auto& [name, text] : {std::pair("-m", &options.m), {"-n", &options.n}, {"-k", &options.k}}) {
+    if (text->empty()) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", name);
+  }
+  if (!missing.empty()) return Status::invalid("a single size needs -m, -n and -k; missing: {}", missing);
+  const auto operation = operation_of(options);
+  const auto x_type = x_type_of(options);
+  const auto y_type = y_type_of(options);
+  const auto m = dimension("-m", options.m);
+  const auto n = dimension("-n", options.n);
+  const auto k = dimension("-k", options.k);
+  for (const Status& status :
+       {operation.status(), x_type.status(), y_type.status(), m.status(), n.status(), k.status()}) {
+    if (!status.ok()) return status;
+  }
+  Problem problem = default_problem(operation->value_or(Operation::a16w16));
+  problem.m = *m;
+  problem.n = *n;
+  problem.k = *k;
+  if (*x_type) problem.x_type = problem.w_type = **x_type;
+  problem.y_type = y_type->value_or(problem.operation == Operation::a16w16 ? problem.x_type : problem.y_type);
+  problem.bias = options.bias;
+  problem.scale_ab = options.scale_ab;
+  problem.bpreshuffle = problem.bpreshuffle || options.bpreshuffle;
+  if (problem.bpreshuffle) problem.weight_layout = WeightLayout::any;
+  if (options.column_a) problem.x_order = Order::column_major;
+  GEMMTUNE_RETURN_IF_ERROR(read_other_sizes(options, problem));
+  GEMMTUNE_RETURN_IF_ERROR(check(problem));
+  return problem;
+}
+
+}  // namespace gemmtune::cli

@@ -1,0 +1,303 @@
+// gemmtune audit: what is wrong with tuned files, row by row, and a clean copy.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <tuple>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/environment.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/shared/console.h"
+#include "cli/shared/device_options.h"
+#include "cli/shared/output_path.h"
+#include "cli/shared/size_options.h"
+#include "cli/tables/table_files.h"
+#include "dispatch/row_audit.h"
+#include "formats/aiter/merge_tables.h"
+#include "formats/other_complaints.h"
+#include "formats/aiter/table_audit.h"
+
+namespace gemmtune::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* audit_footer = R"(
+unknown_kernel and stale are asked only of rows of this machine's device. A clean table (--fix) is without malformed,
+failed_time, over_tolerance, impossible_rate and unreachable rows and without the losers of a key; wrong rates are
+computed again. --fix-kinds adds kinds whose rows go too. All other bytes stay, several files are merged. An input is
+never overwritten.
+
+Exit codes: 0 nothing found, 1 findings, 2 usage or input.
+
+Examples:
+  gemmtune audit bf16_tuned_gemm.csv
+  gemmtune audit a.csv:b.csv --kinds duplicate_key,dominated --dominated 10
+  gemmtune audit a.csv --quiet --fix clean.csv --fix-kinds redundant)";
+
+struct AuditOptions {
+  std::vector<std::string> files;
+  std::string operation;
+  std::string kinds;
+  std::string fix;
+  std::string fix_kinds;
+  double err_ratio = 0;
+  bool err_ratio_given = false;
+  double dominated = 5;
+  bool quiet = false;
+  bool json = false;
+  DeviceOptions device;
+};
+
+Result<FindingKinds> kinds_of(const std::string& option, const std::string& text) {
+  FindingKinds kinds;
+  for (const std::string_view word : split(text, ',')) {
+    if (trim(word).empty()) continue;
+    const auto kind = parse_finding_kind(trim(word));
+    if (!kind) {
+      std::string known;
+      for (const FindingKind one : all_finding_kinds()) {
+        known += fmt::format("{}{}", known.empty() ? "" : ", ", to_string(one));
+      }
+      return Status::invalid("{} {}: no kind (known: {})", option, trim(word), known);
+    }
+    kinds.add(*kind);
+  }
+  return kinds;
+}
+
+/// Where a device is open: its findings, and what could not be read beside a file.
+std::vector<Finding> device_findings(const AuditOptions& options, const std::vector<TunedFile>& files) {
+  const auto device = open_device(options.device, read_environment(), false);
+  if (!device.ok()) return {};
+  std::vector<Finding> findings;
+  std::vector<EnvironmentNotes> environments;
+  Rows rows;
+  for (const TunedFile& file : files) {
+    auto notes = EnvironmentNotes::read(file.path);
+    if (!notes.ok()) std::fputs(fmt::format("{}\n", notes.message()).c_str(), stderr);
+    environments.push_back(notes.ok() ? std::move(*notes) : EnvironmentNotes());
+    for (const TunedEntry& entry : file.entries) rows.push_back(&entry);
+  }
+  return check_rows_on_device(rows, environments, **device);
+}
+
+std::vector<Finding> all_findings(const AuditOptions& options, std::vector<TunedFile>& files) {
+  CheckOptions checks;
+  checks.dominated_percent = options.dominated;
+  if (options.err_ratio_given) checks.err_ratio = checks.moe_err_ratio = options.err_ratio;
+  std::vector<Finding> findings = audit_tables(files, checks);
+  std::vector<Finding> of_device = device_findings(options, files);
+  std::move(of_device.begin(), of_device.end(), std::back_inserter(findings));
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    return std::tuple(a.source, a.line, a.kind) < std::tuple(b.source, b.line, b.kind);
+  });
+  return findings;
+}
+
+std::size_t count_of_kind(const std::vector<Finding>& findings, FindingKind kind) {
+  return static_cast<std::size_t>(std::count_if(
+      findings.begin(), findings.end(), [&](const Finding& finding) { return finding.kind == kind; }));
+}
+
+std::size_t row_count(const std::vector<TunedFile>& files) {
+  std::size_t rows = 0;
+  for (const TunedFile& file : files) rows += file.entries.size();
+  return rows;
+}
+
+void print_audit_text(const AuditOptions& options, const std::vector<TunedFile>& files,
+                      const std::vector<Finding>& findings) {
+  std::string text;
+  for (const Finding& finding : findings) {
+    if (options.quiet) break;
+    const std::string line = finding.line == 0 ? std::string() : fmt::format(":{}", finding.line);
+    text += fmt::format("{}{}: {}: {}\n", files[finding.source].path, line, to_string(finding.kind),
+                        finding.text);
+  }
+  text += fmt::format("{} in {}, {}\n", counted(row_count(files), "row"), counted(files.size(), "file"),
+                      counted(findings.size(), "finding"));
+  TextTable table({{"kind"}, {"findings", true}, {"meaning"}});
+  for (const FindingKind kind : all_finding_kinds()) {
+    const std::size_t count = count_of_kind(findings, kind);
+    if (count != 0) {
+      table.add({std::string(to_string(kind)), std::to_string(count), std::string(describe(kind))});
+    }
+  }
+  if (!table.empty()) text += table.text(0);
+  fmt::print("{}", text);
+}
+
+void print_audit_json(const std::vector<TunedFile>& files, const std::vector<Finding>& findings,
+                      const Json& fixed) {
+  Json json;
+  json["command"] = "audit";
+  json["files"] = Json::array();
+  for (const TunedFile& file : files) {
+    json["files"].push_back(
+        {{"path", file.path}, {"table", file.schema().name}, {"rows", file.entries.size()}});
+  }
+  json["summary"] = Json::object();
+  for (const FindingKind kind : all_finding_kinds()) {
+    json["summary"][std::string(to_string(kind))] = count_of_kind(findings, kind);
+  }
+  json["findings"] = Json::array();
+  for (const Finding& finding : findings) {
+    json["findings"].push_back({{"file", files[finding.source].path},
+                                {"line", finding.line},
+                                {"kind", to_string(finding.kind)},
+                                {"text", finding.text}});
+  }
+  json["fix"] = fixed;
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+/// Writes the clean table and says what was done.
+Result<Json> write_fixed(const AuditOptions& options, const std::vector<TunedFile>& files,
+                         const std::vector<Finding>& findings, const FindingKinds& kinds) {
+  GEMMTUNE_RETURN_IF_ERROR(check_no_input("--fix", options.fix, files));
+  Json said{{"path", options.fix}, {"dropped", Json::object()}, {"recomputed", 0}};
+  std::array<std::size_t, finding_kind_count> dropped{};
+  std::size_t recomputed = 0;
+  std::vector<TunedFile> clean;
+  std::string text;
+  for (std::uint32_t source = 0; source < files.size(); ++source) {
+    FixedTable fixed = fix_table(files[source], source, findings, kinds);
+    for (std::size_t kind = 0; kind < dropped.size(); ++kind) dropped[kind] += fixed.dropped[kind];
+    recomputed += fixed.recomputed;
+    text = std::move(fixed.text);
+    if (files.size() == 1) break;
+    auto again = parse_tuned_csv(files[source].path, text, {.operation = files[source].schema().operation});
+    if (!again.ok()) return again.status();
+    clean.push_back(std::move(*again));
+  }
+  if (files.size() > 1) {
+    auto merged = merge_tables(clean, {});
+    if (!merged.ok()) return merged.status();
+    text = std::move(merged->text);
+    dropped[static_cast<std::size_t>(FindingKind::duplicate_key)] += merged->duplicates;
+  }
+  GEMMTUNE_RETURN_IF_ERROR(write_table("--fix", options.fix, text, files));
+  for (const FindingKind kind : all_finding_kinds()) {
+    const std::size_t count = dropped[static_cast<std::size_t>(kind)];
+    if (count != 0) said["dropped"][std::string(to_string(kind))] = count;
+  }
+  said["recomputed"] = recomputed;
+  return said;
+}
+
+void say_fixed(const Json& fixed) {
+  std::string text;
+  for (const auto& [kind, count] : fixed["dropped"].items()) {
+    text += fmt::format(", {} dropped ({})", counted(count.get<std::size_t>(), "row"), kind);
+  }
+  std::fputs(fmt::format("{}: written{}, rates of {} computed again\n", fixed["path"].get<std::string>(),
+                         text, counted(fixed["recomputed"].get<std::size_t>(), "row"))
+                 .c_str(),
+             stderr);
+}
+
+/// Tuned files whole; of other formats what is malformed, without rows. `others` counts those.
+Result<std::vector<TunedFile>> read_files(const AuditOptions& options, std::optional<Operation> operation,
+                                          std::size_t& others) {
+  std::vector<TunedFile> files;
+  for (const std::string& word : options.files) {
+    for (const std::string& path : path_list(word)) {
+      auto content = read_file(path);
+      if (!content.ok()) return content.status();
+      if (!is_other_format(path, *content)) {
+        auto file = parse_tuned_csv(path, std::move(*content), {.operation = operation});
+        if (!file.ok()) return file.status();
+        files.push_back(std::move(*file));
+        continue;
+      }
+      ShapeListOptions list;
+      list.operation = operation;
+      auto complaints = complaints_of(path, *content, list);
+      if (!complaints.ok()) return complaints.status();
+      TunedFile& file = files.emplace_back();
+      file.path = path;
+      file.complaints = std::move(*complaints);
+      ++others;
+    }
+  }
+  if (files.empty()) return Status::invalid("no files: give at least one");
+  return files;
+}
+
+int run_audit(const AuditOptions& options) {
+  const auto operation = operation_word(options.operation);
+  if (!operation.ok()) return usage_error("audit", operation.message());
+  const auto shown = kinds_of("--kinds", options.kinds);
+  const auto more = kinds_of("--fix-kinds", options.fix_kinds);
+  if (!shown.ok()) return usage_error("audit", shown.message());
+  if (!more.ok()) return usage_error("audit", more.message());
+  if (options.fix == "-") return usage_error("audit", "--fix -: expected a file");
+  if (options.fix.empty() && !options.fix_kinds.empty())
+    return usage_error("audit", "--fix-kinds needs --fix");
+  std::size_t others = 0;
+  auto files = read_files(options, *operation, others);
+  if (!files.ok()) return usage_error("audit", files.message());
+  if (others != 0 && !options.fix.empty()) {
+    return usage_error("audit", "--fix: only tuned files can be written again; name no others beside it");
+  }
+  std::vector<Finding> findings = all_findings(options, *files);
+  Json fixed;
+  if (!options.fix.empty()) {
+    FindingKinds kinds = kinds_fixed_by_default();
+    for (const FindingKind kind : all_finding_kinds()) {
+      if (more->has(kind)) kinds.add(kind);
+    }
+    auto written = write_fixed(options, *files, findings, kinds);
+    if (!written.ok()) return usage_error("audit", written.message());
+    fixed = std::move(*written);
+    say_fixed(fixed);
+  }
+  if (!shown->empty()) {
+    std::erase_if(findings, [&](const Finding& finding) { return !shown->has(finding.kind); });
+  }
+  if (options.json) {
+    print_audit_json(*files, findings, fixed);
+  } else {
+    print_audit_text(options, *files, findings);
+  }
+  return findings.empty() ? exit_done : exit_findings;
+}
+
+}  // namespace
+
+std::function<int()> declare_audit(CLI::App& app) {
+  auto options = std::make_shared<AuditOptions>();
+  app.add_option(
+         "FILE", options->files,
+         "Tuned files, or colon-separated lists of them; of files of other formats (untuned CSV, Triton "
+         "JSON, tune_gemm YAML, hipBLASLt CSV) what is malformed is told")
+      ->required();
+  app.add_option("--op", options->operation, "The operation, where header and file name do not tell it");
+  app.add_option("--kinds", options->kinds, "Only these kinds of findings, comma-separated");
+  auto* err_ratio =
+      app.add_option("--errRatio", options->err_ratio,
+                     "Largest stored error (default: 0.05, of either stage of a fused MoE 0.1)");
+  app.add_option("--dominated", options->dominated,
+                 "A row is dominated where a larger M is this many percent faster (default: 5)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--fix", options->fix, "Write a clean table to this file");
+  app.add_option("--fix-kinds", options->fix_kinds, "Kinds whose rows are dropped too, comma-separated");
+  app.add_flag("--quiet", options->quiet, "Only the summary");
+  declare_device_options(app, options->device);
+  app.add_flag("--json", options->json, "One JSON document on stdout");
+  app.footer(audit_footer);
+  return [options, err_ratio] {
+    options->err_ratio_given = err_ratio->count() > 0;
+    return run_audit(*options);
+  };
+}
+
+}  // namespace gemmtune::cli

@@ -1,0 +1,178 @@
+// gemmtune convert: tuned files and sizes from one format into another.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/shared/console.h"
+#include "cli/shared/output_path.h"
+#include "cli/shared/size_options.h"
+#include "cli/tables/table_files.h"
+#include "formats/all_formats.h"
+
+namespace gemmtune::cli {
+namespace {
+
+constexpr const char* convert_footer = R"(
+What the new format cannot hold is told on stderr, one line each. Formats without a device or types need --gfx,
+--cu_num, --indtype; a Triton file without N and K in its name needs -n and -k. A Triton bucket becomes a row at its
+largest M without a time; with M_LEQ_x the largest M written stands as `any`, too. gemmtune convert --list names the
+formats.
+
+Exit codes: 0 all was carried, 1 something was left out, 2 usage or input (with --strict also: something left out).
+
+Examples:
+  gemmtune convert old_tuned.csv --to aiter -o bf16_tuned_gemm.csv
+  gemmtune convert results.yaml --to aiter --gfx gfx942 --cu_num 304 --indtype fp16 -o bf16_tuned_gemm.csv
+  gemmtune convert bf16_tuned_gemm.csv --to untuned
+  gemmtune convert --list)";
+
+struct ConvertOptions {
+  std::string file;
+  std::string from;
+  std::string to;
+  std::string output;
+  std::string operation;
+  std::string gfx;
+  std::string cu_num;
+  std::string n;
+  std::string k;
+  std::string x_type;
+  std::string y_type;
+  std::string scheme = "m_leq";
+  bool list = false;
+  bool strict = false;
+};
+
+Status read_number(const std::string& option, const std::string& text, std::optional<std::int64_t>& value) {
+  if (text.empty()) return {};
+  value = parse_integer(text);
+  if (value && *value >= 1 && *value <= max_dimension) return {};
+  return Status::invalid("{} {}: expected a whole number of at least 1", option, text);
+}
+
+Status read_type(const std::string& option, const std::string& text, std::optional<DataType>& type) {
+  if (text.empty()) return {};
+  type = parse_data_type(text);
+  if (type) return {};
+  return Status::invalid("{} {}: expected a type such as bf16, fp16 or torch.bfloat16", option, text);
+}
+
+Result<ConversionOptions> conversion_options(const ConvertOptions& options) {
+  ConversionOptions conversion;
+  const auto operation = operation_word(options.operation);
+  if (!operation.ok()) return operation.status();
+  conversion.operation = *operation;
+  conversion.gfx = options.gfx;
+  std::optional<std::int64_t> cu_num;
+  GEMMTUNE_RETURN_IF_ERROR(read_number("--cu_num", options.cu_num, cu_num));
+  conversion.cu_num = static_cast<int>(cu_num.value_or(0));
+  GEMMTUNE_RETURN_IF_ERROR(read_number("-n", options.n, conversion.n));
+  GEMMTUNE_RETURN_IF_ERROR(read_number("-k", options.k, conversion.k));
+  GEMMTUNE_RETURN_IF_ERROR(read_type("--indtype", options.x_type, conversion.x_type));
+  GEMMTUNE_RETURN_IF_ERROR(read_type("--outdtype", options.y_type, conversion.y_type));
+  if (options.scheme != "m_leq" && options.scheme != "small_medium_large") {
+    return Status::invalid("--scheme {}: expected m_leq or small_medium_large", options.scheme);
+  }
+  conversion.thirds = options.scheme == "small_medium_large";
+  return conversion;
+}
+
+int print_formats() {
+  TextTable table({{"format"}, {"read"}, {"written"}, {"files"}, {"meaning"}});
+  for (const Format& format : all_formats()) {
+    table.add({std::string(format.name), format.read != nullptr ? "yes" : "no",
+               format.write != nullptr ? "yes" : "no", std::string(format.file_names),
+               std::string(format.description)});
+  }
+  fmt::print("{}", table.text(0));
+  return exit_done;
+}
+
+struct Converted {
+  std::string text;
+  std::vector<std::string> left_out;
+  std::size_t rows = 0;  // read
+};
+
+Result<Converted> convert(const ConvertOptions& options) {
+  const auto conversion = conversion_options(options);
+  if (!conversion.ok()) return conversion.status();
+  if (options.file.empty()) return Status::invalid("no file: give the file to convert (or --list)");
+  if (options.to.empty()) return Status::invalid("--to is missing: give a format (see --list)");
+  const auto target = find_format(options.to);
+  if (!target.ok()) return Status::invalid("--to {}", target.message());
+  if ((*target)->write == nullptr) return Status::unsupported("--to {}: is only read", options.to);
+  auto content = read_file(options.file);
+  if (!content.ok()) return content.status();
+  const std::string source = options.file == "-" ? "standard input" : options.file;
+  const auto origin = options.from.empty() ? detect_format(source, *content) : find_format(options.from);
+  if (!origin.ok()) return Status::invalid("--from {}", origin.message());
+  if ((*origin)->read == nullptr) return Status::unsupported("--from {}: is only written", options.from);
+  auto rows = (*origin)->read(source, std::move(*content), *conversion);
+  if (!rows.ok()) return rows.status();
+  auto text = (*target)->write(*rows, *conversion);
+  if (!text.ok()) return text.status();
+  return Converted{std::move(*text), std::move(rows->left_out), rows->entries.size()};
+}
+
+Status write(const ConvertOptions& options, const std::string& text) {
+  if (options.output.empty() || options.output == "-") {
+    fmt::print("{}", text);
+    return {};
+  }
+  if (resolve_links(options.output) == resolve_links(options.file)) {
+    return Status::invalid("-o {}: is the input, which is never changed; write to another file",
+                           options.output);
+  }
+  GEMMTUNE_RETURN_IF_ERROR(check_writable("-o", options.output));
+  return write_file_atomically(options.output, text);
+}
+
+int run_convert(const ConvertOptions& options) {
+  if (options.list) return print_formats();
+  const auto converted = convert(options);
+  if (!converted.ok()) return usage_error("convert", converted.message());
+  for (const std::string& line : converted->left_out) fmt::print(stderr, "{}\n", line);
+  const std::size_t lost = converted->left_out.size();
+  if (lost != 0 && options.strict) {
+    return usage_error("convert", fmt::format("{} left out, and --strict was given: nothing is written",
+                                              counted(lost, "thing")));
+  }
+  if (const Status status = write(options, converted->text); !status.ok()) {
+    return usage_error("convert", status.message());
+  }
+  fmt::print(stderr, "{} read, {} left out\n", counted(converted->rows, "row"), lost);
+  return lost == 0 ? exit_done : exit_findings;
+}
+
+}  // namespace
+
+std::function<int()> declare_convert(CLI::App& app) {
+  auto options = std::make_shared<ConvertOptions>();
+  app.add_option("FILE", options->file, "What is converted; - for stdin");
+  app.add_option("--to", options->to, "The format to write (see --list)");
+  app.add_option("--from", options->from, "The file's format (default: by its name and what it begins with)");
+  app.add_option("-o,--output", options->output, "Where it goes (default: - for stdout)");
+  app.add_flag("--list", options->list, "Name the formats");
+  app.add_option("--op", options->operation, "The operation, where the file does not tell it");
+  app.add_option("--gfx", options->gfx, "The architecture, where the file does not tell it");
+  app.add_option("--cu-num", options->cu_num, "Compute units, where the file does not tell them");
+  app.add_option("--indtype", options->x_type, "Type of x and w, where the file does not tell it");
+  app.add_option("--outdtype", options->y_type, "Type of y (default: as x)");
+  app.add_option("-n", options->n, "N of a Triton file whose name does not tell it");
+  app.add_option("-k", options->k, "K of a Triton file whose name does not tell it");
+  app.add_option("--scheme", options->scheme, "Buckets of a Triton file: m_leq or small_medium_large")
+      ->capture_default_str();
+  app.add_flag("--strict", options->strict, "What cannot be carried is an error; nothing is written");
+  app.footer(convert_footer);
+  return [options] { return run_convert(*options); };
+}
+
+}  // namespace gemmtune::cli

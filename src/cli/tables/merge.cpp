@@ -1,0 +1,122 @@
+// gemmtune merge: several tuned files as one, and a dense table as ranges.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/shared/console.h"
+#include "cli/shared/size_options.h"
+#include "cli/tables/table_files.h"
+#include "formats/aiter/merge_tables.h"
+
+namespace gemmtune::cli {
+namespace {
+
+constexpr const char* merge_footer = R"(
+One row a key: the smallest valid time wins, ties keep the first file's row. Inputs are never changed; what is left out
+is told on stderr. Rows keep their bytes where the headers agree.
+
+--compress turns neighbours in M with one winner into one row with m_from: every tuned M gets the same winner as
+before, and so does any M between them, which padding answered before. That is what ranges mean. AITER reads such a row
+as one of its largest M only: a compressed file is not equivalent for AITER.
+
+Exit codes: 0 merged, 1 some rows could not be read and are left out, 2 usage or input.
+
+Examples:
+  gemmtune merge a.csv b.csv -o merged.csv
+  gemmtune merge a.csv:b.csv --compress -o ranges.csv)";
+
+struct MergeCommandOptions {
+  std::vector<std::string> files;
+  std::string operation;
+  std::string output;
+  std::string schema;
+  bool compress = false;
+  bool quiet = false;
+};
+
+void say(const std::string& text) { std::fputs((text + "\n").c_str(), stderr); }
+
+Result<MergeOptions> merge_options(const MergeCommandOptions& options) {
+  MergeOptions merge;
+  if (options.schema == "aiter") {
+    merge.schema = CsvSchema::aiter;
+  } else if (options.schema == "seed") {
+    merge.schema = CsvSchema::seed;
+  } else if (!options.schema.empty()) {
+    return Status::invalid("--csv-schema {}: expected aiter or seed", options.schema);
+  }
+  return merge;
+}
+
+/// The merged table's text, compressed where asked.
+Result<std::string> compressed(const MergedTable& merged, const TunedFile& first) {
+  const auto table = parse_tuned_csv(first.path, merged.text, {.operation = first.schema().operation});
+  if (!table.ok()) return table.status();
+  auto ranges = compress_table(*table);
+  if (!ranges.ok()) return ranges.status();
+  const std::size_t saved = ranges->rows_before - ranges->rows_after;
+  say(fmt::format(
+      "{} became {}: {} saved ({:.1f} %); every tuned M has the same winner, which AITER, that reads "
+      "no ranges, does not see",
+      counted(ranges->rows_before, "row"), ranges->rows_after, counted(saved, "row"),
+      ranges->rows_before == 0
+          ? 0.0
+          : 100.0 * static_cast<double>(saved) / static_cast<double>(ranges->rows_before)));
+  return std::move(ranges->text);
+}
+
+int run_merge(const MergeCommandOptions& options) {
+  const auto operation = operation_word(options.operation);
+  if (!operation.ok()) return usage_error("merge", operation.message());
+  const auto how = merge_options(options);
+  if (!how.ok()) return usage_error("merge", how.message());
+  const auto files = read_tables(options.files, *operation);
+  if (!files.ok()) return usage_error("merge", files.message());
+  if (const Status status = check_no_input("-o", options.output, *files); !status.ok()) {
+    return usage_error("merge", status.message());
+  }
+  const auto merged = merge_tables(*files, *how);
+  if (!merged.ok()) return usage_error("merge", merged.message());
+  std::size_t complaints = 0;
+  for (const TunedFile& file : *files) {
+    for (const std::string& complaint : file.complaints) say(complaint);
+    complaints += file.complaints.size();
+  }
+  if (!options.quiet) {
+    for (const std::string& note : merged->notes) say(note);
+  }
+  std::string text = merged->text;
+  if (options.compress) {
+    auto ranges = compressed(*merged, files->front());
+    if (!ranges.ok()) return usage_error("merge", ranges.message());
+    text = std::move(*ranges);
+  }
+  const Status written = write_table("-o", options.output, text, *files);
+  if (!written.ok()) return usage_error("merge", written.message());
+  say(fmt::format("{} of {} merged, {} left out as duplicates", counted(merged->rows, "row"),
+                  counted(files->size(), "file"), merged->duplicates));
+  return complaints == 0 ? exit_done : exit_findings;
+}
+
+}  // namespace
+
+std::function<int()> declare_merge(CLI::App& app) {
+  auto options = std::make_shared<MergeCommandOptions>();
+  app.add_option("FILE", options->files, "Tuned files, or colon-separated lists of them, of one operation")
+      ->required();
+  app.add_option("--op", options->operation, "The operation, where header and file name do not tell it");
+  app.add_option("-o,--output", options->output, "Where the table goes (default: - for stdout)");
+  app.add_flag("--compress", options->compress, "Neighbours in M with one winner become one row with m_from");
+  app.add_option("--csv-schema", options->schema,
+                 "aiter (leading gfx) or seed (without); default: as the inputs");
+  app.add_flag("--quiet", options->quiet, "Only unreadable rows and the summary on stderr");
+  app.footer(merge_footer);
+  return [options] { return run_merge(*options); };
+}
+
+}  // namespace gemmtune::cli

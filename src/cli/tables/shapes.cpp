@@ -1,0 +1,126 @@
+// gemmtune shapes: shapes of a model or a file, as an untuned CSV.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/environment.h"
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/shared/console.h"
+#include "cli/shared/model_options.h"
+#include "cli/tables/shapes_output.h"
+#include "cli/shared/size_options.h"
+
+namespace gemmtune::cli {
+namespace {
+
+constexpr const char* shapes_footer = R"(
+Examples:
+  gemmtune shapes --model_dir Llama-3.1-8B --tp 8 --nsets 1,16,512 -o untuned.csv
+  gemmtune shapes --model_dir Llama-3.2-1B --nsets 1 --layers
+  gemmtune shapes --model_dir DeepSeek-V3 --tp 8 --nsets 1,64,4096 -o untuned/
+  gemmtune shapes --model_dir DeepSeek-V3 --tp 8 --op fused_moe -o untuned_fmoe.csv
+  gemmtune shapes -i sizes.yaml -o untuned.csv
+  cat a.csv | gemmtune shapes -i -)";
+
+struct ShapesOptions {
+  SizeOptions size;
+  ModelOptions model;
+  std::string input;
+  std::string output;
+  bool layers = false;
+  bool strict = false;
+  bool json = false;
+};
+
+Result<ShapeList> read_shapes(const ShapesOptions& options, const Environment& environment) {
+  if (!options.input.empty() && !options.model.folder.empty()) {
+    return Status::invalid("-i and --model_dir: give one of them, not both");
+  }
+  if (options.input.empty()) {
+    if (model_folder(options.model, environment).empty()) {
+      return Status::invalid("no shapes: give --model_dir DIR or -i FILE");
+    }
+    return shapes_of_model(options.model, options.size, environment, options.layers);
+  }
+  const auto operation = operation_of(options.size);
+  if (!operation.ok()) return operation.status();
+  const auto x_type = x_type_of(options.size);
+  const auto y_type = y_type_of(options.size);
+  if (!x_type.ok()) return x_type.status();
+  if (!y_type.ok()) return y_type.status();
+  ShapeListOptions list;
+  list.operation = *operation;
+  list.x_type = *x_type;
+  list.y_type = *y_type;
+  list.strict = options.strict;
+  return read_shape_list(options.input, list);
+}
+
+std::string shapes_json(const ShapeList& list) {
+  nlohmann::ordered_json json;
+  json["command"] = "shapes";
+  json["source"] = list.source;
+  json["shapes"] = nlohmann::ordered_json::array();
+  for (const ShapeRow& row : list.rows) {
+    const Problem& problem = row.problem;
+    json["shapes"].push_back({{"operation", to_string(problem.operation)},
+                              {"m", problem.m},
+                              {"n", problem.n},
+                              {"k", problem.k},
+                              {"problem", print(problem)},
+                              {"calls", row.calls},
+                              {"layer", row.layer}});
+  }
+  json["complaints"] = list.complaints;
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+int run_shapes(const ShapesOptions& options) {
+  const auto list = read_shapes(options, read_environment());
+  if (!list.ok()) return usage_error("shapes", list.message());
+  for (const std::string& complaint : list->complaints)
+    std::fputs(fmt::format("{}\n", complaint).c_str(), stderr);
+  if (!options.output.empty()) {
+    const auto written = write_shapes(list->rows, options.output);
+    if (!written.ok()) return usage_error("shapes", written.message());
+    std::fputs(fmt::format("{}\n", *written).c_str(), stderr);
+  }
+  if (options.json) {
+    fmt::print("{}", shapes_json(*list));
+  } else if (options.output.empty()) {
+    fmt::print("{}", shapes_text(list->rows));
+  }
+  return list->complaints.empty() ? exit_done : exit_findings;
+}
+
+}  // namespace
+
+std::function<int()> declare_shapes(CLI::App& app) {
+  auto options = std::make_shared<ShapesOptions>();
+  declare_model_options(app, options->model);
+  app.add_option("--op", options->size.operation, "The operation: of a model, rows of this one only");
+  app.add_option("--indtype", options->size.x_type,
+                 "Type of x and w (default: the model's or the file's); of a model's layers of as many bits");
+  app.add_option("--outdtype", options->size.y_type, "Type of y (default: the model's or the file's)");
+  app.add_flag(
+      "--bpreshuffle", options->size.bpreshuffle,
+      "Weights of the model packed once: a8w8_bpreshuffle, a8w8_blockscale_bpreshuffle, bf16 so marked");
+  app.add_flag("--layers", options->layers, "With the name of each layer of the model");
+  app.add_option(
+      "-i,--input,--untune-file,--input-file,--gemm-size-file", options->input,
+      "Shapes of a file instead of a model (CSV, YAML, tuned file, - for stdin), duplicates removed");
+  app.add_option("-o,--output", options->output,
+                 "Where the CSV goes (default: stdout); a folder (or NAME/) gets one file an operation");
+  app.add_flag("--strict", options->strict, "A row that cannot be read is an error");
+  app.add_flag("--json", options->json, "One JSON document on stdout");
+  app.footer(shapes_footer);
+  return [options] { return run_shapes(*options); };
+}
+
+}  // namespace gemmtune::cli

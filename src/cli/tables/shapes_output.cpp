@@ -1,0 +1,67 @@
+#include "cli/tables/shapes_output.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "base/file.h"
+#include "cli/shared/console.h"
+#include "cli/shared/output_path.h"
+#include "formats/models/model_config.h"
+#include "formats/aiter/schema.h"
+
+namespace gemmtune::cli {
+namespace {
+
+using RowsByOperation = std::map<Operation, std::vector<ShapeRow>>;
+
+RowsByOperation by_operation(const std::vector<ShapeRow>& rows) {
+  RowsByOperation parts;
+  for (const ShapeRow& row : rows) parts[row.problem.operation].push_back(row);
+  return parts;
+}
+
+bool is_folder(const std::string& output) {
+  std::error_code ignored;
+  return output.ends_with('/') || std::filesystem::is_directory(output, ignored);
+}
+
+Result<std::string> write_file(const std::vector<ShapeRow>& rows, const std::string& path) {
+  GEMMTUNE_RETURN_IF_ERROR(check_writable("-o", path));
+  GEMMTUNE_RETURN_IF_ERROR(write_file_atomically(path, write_shape_list(rows)));
+  return fmt::format("{} in {}", counted(rows.size(), "shape"), path);
+}
+
+}  // namespace
+
+std::string shapes_text(const std::vector<ShapeRow>& rows) {
+  const RowsByOperation parts = by_operation(rows);
+  if (parts.size() <= 1) return write_shape_list(rows);
+  std::string text;
+  for (const auto& [operation, part] : parts) {
+    text += fmt::format("# {}\n{}", to_string(operation), write_shape_list(part));
+  }
+  return text;
+}
+
+Result<std::string> write_shapes(const std::vector<ShapeRow>& rows, const std::string& output) {
+  const RowsByOperation parts = by_operation(rows);
+  if (!is_folder(output)) {
+    if (parts.size() <= 1) return write_file(rows, output);
+    return Status::invalid("-o {}: a file holds one operation and there are {}: give --op, or a folder ({}/)",
+                           output, operation_counts(rows), output);
+  }
+  GEMMTUNE_RETURN_IF_ERROR(make_folders(output));
+  std::string said;
+  for (const auto& [operation, part] : parts) {
+    const std::string path = (std::filesystem::path(output) / untuned_file_name(operation)).string();
+    const auto written = write_file(part, path);
+    if (!written.ok()) return written.status();
+    said += (said.empty() ? "" : "\n") + *written;
+  }
+  return said;
+}
+
+}  // namespace gemmtune::cli

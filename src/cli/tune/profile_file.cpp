@@ -1,0 +1,84 @@
+#include "cli/tune/profile_file.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "measure/statistics.h"
+
+namespace gemmtune::cli {
+namespace {
+
+/// One cell: no comma, no quote, no line break, so that every reader of the tuned file reads this one too.
+std::string cell(std::string text) {
+  for (char& c : text) {
+    if (c == ',') c = ';';
+    if (c == '"' || c == '\n' || c == '\r') c = ' ';
+  }
+  return text;
+}
+
+std::string header(CsvSchema schema) {
+  const std::string text = write_tuned_csv(Operation::a16w16, {}, schema);
+  return std::string(trim(std::string_view(text).substr(0, text.find('\n')))) + ",outcome,reason\n";
+}
+
+}  // namespace
+
+ProfileFile::ProfileFile(std::string path, const DeviceInfo& device, std::string environment_hash,
+                         CsvSchema schema)
+    : path_(std::move(path)),
+      device_(device),
+      environment_hash_(std::move(environment_hash)),
+      schema_(schema) {}
+
+Status ProfileFile::check_header() const {
+  if (!file_exists(path_)) return {};
+  const auto content = read_file(path_);
+  if (!content.ok()) return content.status();
+  const std::string expected = header(schema_);
+  if (content->empty() || content->substr(0, expected.size()) == expected) return {};
+  return Status::invalid("-o2 {}:1: has other columns than a profile; expected: {}", path_, trim(expected));
+}
+
+std::string ProfileFile::lines_of(const ProblemReport& report) const {
+  std::string lines;
+  for (const Trial& trial : report.trials) {
+    const Outcome& outcome = trial.outcome;
+    const bool timed = outcome.kind == OutcomeKind::ok && !outcome.microseconds.empty();
+    TunedEntry entry;
+    entry.gfx = device_.gfx;
+    entry.cu_num = device_.cu_num;
+    entry.problem = report.shape.problem;
+    entry.libtype = trial.candidate.family;
+    entry.split_k = trial.candidate.config.number("sk");
+    entry.us = timed ? median(outcome.microseconds) : -1;
+    entry.kernel_name = trial.candidate.kernel_name();
+    entry.err_ratio = outcome.err_ratio;
+    if (timed) entry.spread = spread(outcome.microseconds);
+    entry.env = environment_hash_;
+    const std::string text = write_tuned_csv(entry.problem.operation, {entry}, schema_);
+    const std::string_view row = trim(std::string_view(text).substr(text.find('\n') + 1));
+    lines += fmt::format("{},{},{}\n", row.substr(0, row.find('\n')), to_string(outcome.kind),
+                         cell(outcome.reason));
+  }
+  return lines;
+}
+
+Status ProfileFile::append(const ProblemReport& report) const {
+  const std::string lines = lines_of(report);
+  std::FILE* file = std::fopen(path_.c_str(), "ab");
+  if (file == nullptr) return Status::io("{}: {}", path_, std::strerror(errno));
+  std::fseek(file, 0, SEEK_END);
+  const std::string text = std::ftell(file) == 0 ? header(schema_) + lines : lines;
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  const bool closed = std::fclose(file) == 0;
+  return written && closed ? Status() : Status::io("{}: {}", path_, std::strerror(errno));
+}
+
+}  // namespace gemmtune::cli

@@ -1,0 +1,96 @@
+#include "cli/tune/tune_workers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/host.h"
+#include "base/file.h"
+#include "cli/inspect/bench_report.h"
+#include "cli/shared/interrupt.h"
+#include "measure/timing_lock.h"
+#include "evaluate/in_process/in_process_evaluator.h"
+#include "evaluate/worker/worker_evaluator.h"
+
+namespace gemmtune::cli {
+namespace {
+
+Status check_partners(const DeviceInfo& first, const DeviceInfo& second) {
+  if (first.gfx != second.gfx || first.cu_num != second.cu_num) {
+    return Status::invalid(
+        "--device: {} ({}, cu_num {}) and {} ({}, cu_num {}) are not equal; their rows differ: tune them one "
+        "after "
+        "the other",
+        first.name, first.gfx, first.cu_num, second.name, second.gfx, second.cu_num);
+  }
+  if (first.name == second.name) return Status::invalid("--device: {} is named twice", first.name);
+  if (const int core = shared_core(first, second); core >= 0) {
+    return Status::invalid("--device: {} and {} share core {}", first.name, second.name, core);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<std::unique_ptr<Device>>> open_tune_devices(const TuneOptions& options,
+                                                               const Environment& environment) {
+  std::vector<std::string> names = split_devices(options.device.device);
+  const auto wanted = static_cast<std::size_t>(std::max(0, options.workers));
+  if (wanted > names.size()) {
+    return Status::invalid(
+        "--mp {}: one worker a device, and --device names {}; as in --device cpu:0-7,cpu:8-15", wanted,
+        names.size());
+  }
+  if (wanted > 0) names.resize(wanted);
+  if (names.size() > 1 && (options.in_process || options.run_config)) {
+    return Status::invalid("--device {}: {} takes one device", options.device.device,
+                           options.in_process ? "--in-process" : "--run_config");
+  }
+  std::vector<std::unique_ptr<Device>> devices;
+  for (const std::string& name : names) {
+    DeviceOptions one = options.device;
+    one.device = name;
+    auto device = open_device(one, environment, options.in_process || options.run_config.has_value());
+    if (!device.ok()) return device.status();
+    for (const auto& other : devices) {
+      GEMMTUNE_RETURN_IF_ERROR(check_partners(other->info(), (*device)->info()));
+    }
+    devices.push_back(std::move(device).value());
+  }
+  return devices;
+}
+
+std::vector<std::unique_ptr<Evaluator>> make_evaluators(const TuneOptions& options,
+                                                        const Environment& environment,
+                                                        const std::vector<std::unique_ptr<Device>>& devices,
+                                                        const TuneRequest& request) {
+  std::vector<std::unique_ptr<Evaluator>> evaluators;
+  const std::size_t free_bytes = free_host_memory_bytes();
+  for (const auto& device : devices) {
+    InProcessOptions evaluation = in_process_options(*device, request.policy, request.largest_err_ratio);
+    evaluation.timing_lock = timing_lock_path(environment.runtime_folder, device->info());
+    if (options.in_process) {
+      evaluators.push_back(std::make_unique<InProcessEvaluator>(*device, evaluation));
+      continue;
+    }
+    const bool has_own_memory = !device->info().bus_id.empty();
+    if (devices.size() > 1 && !has_own_memory)
+      evaluation.policy.pool_limit_bytes = free_bytes / 4 / devices.size();
+    WorkerOptions worker;
+    worker.launch = {"/proc/self/exe", {"worker"}};
+    worker.backend = device->info().backend;
+    worker.device = device_request(options.device, environment);
+    worker.device.text = device->info().name;
+    worker.device.threads = 0;  // the name holds the cores that were chosen
+    worker.device.pin_threads = true;
+    worker.evaluation = evaluation;
+    worker.timeout_seconds = timeout_of(options).value();
+    worker.memory_limit_bytes = free_bytes / 2 / devices.size();
+    worker.cancelled = interrupted;
+    evaluators.push_back(std::make_unique<WorkerEvaluator>(std::move(worker)));
+  }
+  return evaluators;
+}
+
+}  // namespace gemmtune::cli

@@ -1,0 +1,191 @@
+#include "evaluate/in_process/correctness_gate.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "problem/operands.h"
+#include "verify/inputs.h"
+
+namespace gemmtune {
+namespace {
+
+constexpr std::uint64_t second_seed_offset = 0x5eed2;
+constexpr std::int64_t pad_elements = 24;  // of each row of y, in the padded run
+constexpr int repetitions = 3;             // on the same data
+
+Outcome not_launched(const Status& status) {
+  return failed_outcome(OutcomeKind::launch_failed, status.message());
+}
+
+Outcome wrong(std::string reason) { return failed_outcome(OutcomeKind::wrong, std::move(reason)); }
+
+Result<Referee> referee_for(Device& device, const Problem& problem, const GateOptions& gate,
+                            PlannedInputs& inputs, DeviceOperands& operands, std::uint64_t sampling_seed) {
+  const Result<Operands> plain = operands.operands(WeightLayout::plain);
+  if (!plain.ok()) return plain.status();
+  RefereeOptions options;
+  options.largest_err_ratio = gate.largest_err_ratio;
+  options.threads = gate.reference_threads;
+  options.sampling_seed = sampling_seed;  // other rows and columns, where they are sampled
+  options.largest_host_flops = gate.largest_host_flops;
+  options.largest_host_elements = gate.largest_host_elements;
+  return Referee::make(device, problem, options, inputs, *plain);
+}
+
+}  // namespace
+
+// One run of a kernel into a guarded output, and what it wrote.
+struct CorrectnessGate::Run {
+  Operands operands;
+  std::unique_ptr<Buffer> padded_y;   // in the padded run; else the gate's own
+  std::unique_ptr<Buffer> workspace;  // of exactly the size that the kernel asked for
+  Buffer* y = nullptr;
+};
+
+Result<CorrectnessGate> CorrectnessGate::make(Device& device, const Problem& problem,
+                                              const GateOptions& options) {
+  auto inputs = plan_inputs(problem, options.seed);
+  if (!inputs.ok()) return inputs.status();
+  auto operands = DeviceOperands::make(device, problem, Placement::plain);
+  if (!operands.ok()) return operands.status();
+  GEMMTUNE_RETURN_IF_ERROR(operands->fill(*inputs, options.reference_threads));
+  auto referee = referee_for(device, problem, options, *inputs, *operands, 0);
+  if (!referee.ok()) return referee.status();
+  CorrectnessGate gate(device, problem, options, std::move(operands).value(), std::move(referee).value());
+  GEMMTUNE_RETURN_IF_ERROR(gate.renew_y());
+  return gate;
+}
+
+Status CorrectnessGate::renew_y() {
+  y_.reset();
+  auto y =
+      device_->allocate(static_cast<std::size_t>(operand_shapes(problem_).y.bytes()), Placement::guarded);
+  if (!y.ok()) return y.status();
+  y_ = std::move(y).value();
+  return {};
+}
+
+Status CorrectnessGate::prepare(Run& run, const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy) {
+  const Result<Operands> made = operands.operands(kernel.weight_layout());
+  if (!made.ok()) return made.status();
+  run.operands = *made;
+  run.operands.ldy = ldy;
+  run.operands.y_batch_stride = problem_.m * ldy;
+  run.y = y_.get();
+  if (ldy != output_columns(problem_)) {
+    const std::int64_t rows = problem_.batch * problem_.m;
+    auto y = device_->allocate(static_cast<std::size_t>(bytes_of(problem_.y_type, rows * ldy)),
+                               Placement::guarded);
+    if (!y.ok()) return y.status();
+    run.padded_y = std::move(y).value();
+    run.y = run.padded_y.get();
+  }
+  run.operands.y = run.y->data();
+  if (kernel.workspace_bytes() > 0) {
+    auto workspace = device_->allocate(kernel.workspace_bytes(), Placement::guarded);
+    if (!workspace.ok()) return workspace.status();
+    run.workspace = std::move(workspace).value();
+    // Zero, as counters are in a fresh workspace; later runs find what the kernel left.
+    GEMMTUNE_RETURN_IF_ERROR(device_->fill(run.workspace->data(), 0, run.workspace->bytes()));
+  }
+  return {};
+}
+
+// Poison, run, guards, a look at the output. `ok` says only that the kernel ran and wrote nowhere else.
+Outcome CorrectnessGate::execute(Run& run, const Kernel& kernel, Referee& referee) {
+  if (const Status filled = device_->fill(run.y->data(), poison_byte, run.y->bytes()); !filled.ok())
+    return not_launched(filled);
+  Status status = kernel.run(run.operands, run.workspace ? run.workspace->data() : nullptr, {});
+  if (status.ok()) status = device_->synchronize();
+  if (!status.ok()) return not_launched(status);
+  if (const Status guards = run.y->guards_intact(); !guards.ok()) {
+    if (run.y == y_.get()) {
+      if (const Status renewed = renew_y(); !renewed.ok()) return not_launched(renewed);
+    }
+    return wrong("wrote outside of y: " + guards.message());
+  }
+  if (run.workspace) {
+    if (const Status guards = run.workspace->guards_intact(); !guards.ok())
+      return wrong("wrote outside of its workspace: " + guards.message());
+  }
+  if (const Status looked = referee.look(*run.y, run.operands.ldy); !looked.ok()) return not_launched(looked);
+  return {};
+}
+
+// On the first seed's data. Where rows of y are longer than N, what lies between them belongs to somebody
+// else.
+Outcome CorrectnessGate::check_once(const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy) {
+  Run run;
+  if (const Status prepared = prepare(run, kernel, operands, ldy); !prepared.ok())
+    return not_launched(prepared);
+  const Outcome ran = execute(run, kernel, referee_);
+  return ran.kind == OutcomeKind::ok ? referee_.judge() : ran;
+}
+
+Outcome CorrectnessGate::quick(const Kernel& kernel) {
+  return check_once(kernel, operands_, output_columns(problem_));
+}
+
+Outcome CorrectnessGate::check_repeated(const Kernel& kernel, DeviceOperands& operands, Referee& referee) {
+  Run run;
+  if (const Status prepared = prepare(run, kernel, operands, output_columns(problem_)); !prepared.ok())
+    return not_launched(prepared);
+  Outcome worst;
+  worst.err_ratio = 0;
+  for (int repetition = 0; repetition < repetitions; ++repetition) {
+    const Outcome ran = execute(run, kernel, referee);
+    if (ran.kind != OutcomeKind::ok) return ran;
+    if (repetition > 0) {
+      const Result<bool> same = referee.is_as_remembered();
+      if (!same.ok()) return not_launched(same.status());
+      if (*same) continue;
+      worst.deterministic = false;
+    }
+    const Outcome judged = referee.judge();
+    if (judged.kind != OutcomeKind::ok) return judged;
+    worst.err_ratio = std::max(worst.err_ratio, judged.err_ratio);
+    if (const Status kept = referee.remember(); !kept.ok()) return not_launched(kept);
+  }
+  return worst;
+}
+
+Result<std::vector<Outcome>> CorrectnessGate::full(std::span<const Kernel* const> kernels,
+                                                   const std::function<void(const Kernel*)>& on_kernel) {
+  const auto announce = [&](const Kernel* kernel) {
+    if (on_kernel) on_kernel(kernel);
+  };
+  announce(nullptr);
+  auto edge = DeviceOperands::make(*device_, problem_, Placement::page_end);
+  if (!edge.ok()) return edge.status();
+  GEMMTUNE_RETURN_IF_ERROR(edge->fill(operands_));
+  std::vector<Outcome> outcomes;
+  for (const Kernel* kernel : kernels) {
+    announce(kernel);
+    const std::int64_t columns = output_columns(problem_);
+    outcomes.push_back(check_once(*kernel, *edge, columns));
+    if (outcomes.back().kind == OutcomeKind::ok)
+      outcomes.back() = check_once(*kernel, *edge, columns + pad_elements);
+  }
+  // Other data behind the same pointers: a kernel that keeps something of an earlier call is found out.
+  announce(nullptr);
+  std::optional<Referee> second;
+  {
+    auto inputs = plan_inputs(problem_, options_.seed + second_seed_offset);
+    if (!inputs.ok()) return inputs.status();
+    GEMMTUNE_RETURN_IF_ERROR(edge->fill(*inputs, options_.reference_threads));
+    auto made = referee_for(*device_, problem_, options_, *inputs, *edge, second_seed_offset);
+    if (!made.ok()) return made.status();
+    second = std::move(made).value();
+  }
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    if (outcomes[i].kind != OutcomeKind::ok) continue;
+    announce(kernels[i]);
+    const double err_ratio = outcomes[i].err_ratio;
+    outcomes[i] = check_repeated(*kernels[i], *edge, *second);
+    outcomes[i].err_ratio = std::max(outcomes[i].err_ratio, err_ratio);
+  }
+  return outcomes;
+}
+
+}  // namespace gemmtune

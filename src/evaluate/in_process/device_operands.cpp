@@ -1,0 +1,131 @@
+#include <algorithm>
+#include <new>
+
+#include "base/rounding.h"
+#include "measure/cold_pool.h"
+#include "problem/operands.h"
+#include "evaluate/in_process/correctness_gate.h"
+
+namespace gemmtune {
+Status copy_on_device(Device& device, void* to, const void* from, std::size_t bytes) {
+  return device.copy_within(to, from, bytes);
+}
+
+std::vector<DeviceOperands::Part> DeviceOperands::parts(const HostOperands* host) const {
+  const OperandShapes shapes = operand_shapes(problem_);
+  const auto pairs = routed_pairs(problem_);
+  const std::int64_t bias = problem_.bias ? bytes_of(problem_.y_type, problem_.n) : 0;
+  const auto size = [](std::int64_t bytes) { return static_cast<std::size_t>(bytes); };
+  const HostOperands none;
+  const HostOperands& content = host == nullptr ? none : *host;
+  const auto start = [](const auto& values) -> const void* {
+    return values.empty() ? nullptr : values.data();
+  };
+  std::vector<Part> all{
+      {&DeviceOperands::x_, size(shapes.x.bytes()), start(content.x)},
+      {&DeviceOperands::w_, size(shapes.w.bytes()), start(content.w)},
+      {&DeviceOperands::bias_, size(bias), start(content.bias)},
+      {&DeviceOperands::x_scale_, size(shapes.x.scale_bytes()), start(content.x_scale)},
+      {&DeviceOperands::w_scale_, size(shapes.w.scale_bytes()), start(content.w_scale)},
+      {&DeviceOperands::w2_, size(shapes.w2.bytes()), start(content.w2)},
+      {&DeviceOperands::w2_scale_, size(shapes.w2.scale_bytes()), start(content.w2_scale)},
+      {&DeviceOperands::topk_ids_, size(pairs) * sizeof(std::int32_t), start(content.topk_ids)},
+      {&DeviceOperands::topk_weights_, size(pairs) * sizeof(float), start(content.topk_weights)}};
+  std::erase_if(all, [](const Part& part) { return part.bytes == 0; });
+  return all;
+}
+
+Result<DeviceOperands> DeviceOperands::make(Device& device, const Problem& problem, Placement placement) {
+  DeviceOperands operands(device, problem, placement);
+  for (const Part& part : operands.parts(nullptr)) {
+    auto made = operands.tensor(part.bytes);
+    if (!made.ok()) return made.status();
+    operands.*part.tensor = std::move(made).value();
+  }
+  return operands;
+}
+
+// At a page's end the start keeps the promised alignment: up to a line behind the tensor is readable, and
+// poisoned.
+Result<DeviceOperands::Tensor> DeviceOperands::tensor(std::size_t bytes) const {
+  const std::size_t multiple =
+      placement_ == Placement::page_end ? static_cast<std::size_t>(problem_.alignment) : line_bytes;
+  const std::size_t room = round_up(bytes, multiple);
+  auto buffer = device_->allocate(room, placement_);
+  if (!buffer.ok()) return buffer.status();
+  Tensor made;
+  made.buffer = std::move(buffer).value();
+  made.data = made.buffer->data();
+  made.bytes = bytes;
+  GEMMTUNE_RETURN_IF_ERROR(device_->fill(made.data, poison_byte, room));
+  return made;
+}
+
+Status DeviceOperands::fill(const HostOperands& host) {
+  for (const Part& part : parts(&host))
+    GEMMTUNE_RETURN_IF_ERROR(device_->copy_in((this->*part.tensor).data, part.host, part.bytes));
+  return repack();
+}
+
+Status DeviceOperands::fill(PlannedInputs& inputs, int threads) {
+  for (const auto& [recipe, target] :
+       {std::pair{&inputs.x, &x_}, std::pair{&inputs.w, &w_}, std::pair{&inputs.w2, &w2_}}) {
+    if (recipe->count == 0) continue;
+    const Status done = device_->draw(target->data, *recipe);
+    if (done.code() == StatusCode::unsupported) {
+      GEMMTUNE_RETURN_IF_ERROR(inputs.draw_all(threads));
+      return fill(inputs.host);
+    }
+    if (!done.ok()) return done;
+  }
+  for (const Part& part : parts(&inputs.host))
+    if (part.host != nullptr)
+      GEMMTUNE_RETURN_IF_ERROR(device_->copy_in((this->*part.tensor).data, part.host, part.bytes));
+  return repack();
+}
+
+Status DeviceOperands::fill(const DeviceOperands& other) {
+  for (const Part& part : parts(nullptr))
+    GEMMTUNE_RETURN_IF_ERROR(
+        copy_on_device(*device_, (this->*part.tensor).data, (other.*part.tensor).data, part.bytes));
+  return repack();
+}
+
+Status DeviceOperands::pack(WeightLayout layout, const Tensor& packed) {
+  GEMMTUNE_RETURN_IF_ERROR(device_->shuffle_weight(problem_, layout, w_.data, packed.data));
+  return device_->synchronize();
+}
+
+Status DeviceOperands::repack() {
+  for (const auto& [layout, packed] : packed_) GEMMTUNE_RETURN_IF_ERROR(pack(layout, packed));
+  return {};
+}
+
+Result<Operands> DeviceOperands::operands(WeightLayout layout) {
+  Operands operands;
+  operands.x = x_.data;
+  operands.w = w_.data;
+  operands.bias = bias_.data;
+  operands.ldx = problem_.k;
+  operands.x_batch_stride = problem_.m * problem_.k;
+  operands.x_scale = x_scale_.data;
+  operands.w_scale = w_scale_.data;
+  operands.w2 = w2_.data;
+  operands.w2_scale = w2_scale_.data;
+  operands.topk_ids = static_cast<const std::int32_t*>(topk_ids_.data);
+  operands.topk_weights = static_cast<const float*>(topk_weights_.data);
+  if (layout == WeightLayout::plain) return operands;
+  auto found = packed_.find(layout);
+  if (found == packed_.end()) {
+    const Result<std::size_t> bytes = device_->packed_bytes(problem_, layout);
+    if (!bytes.ok()) return bytes.status();
+    auto made = tensor(round_up(*bytes, line_bytes));
+    if (!made.ok()) return made.status();
+    GEMMTUNE_RETURN_IF_ERROR(pack(layout, *made));
+    found = packed_.emplace(layout, std::move(made).value()).first;
+  }
+  operands.w = found->second.data;
+  return operands;
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,105 @@
+#include "evaluate/in_process/in_process_evaluator.h"
+
+#include <new>
+#include <utility>
+
+#include "evaluate/in_process/correctness_gate.h"
+
+namespace gemmtune {
+namespace {
+
+GateOptions gate_options(const InProcessOptions& options) {
+  return {options.largest_err_ratio, options.reference_threads, options.policy.seed};
+}
+
+}  // namespace
+
+InProcessEvaluator::InProcessEvaluator(Device& device, const InProcessOptions& options)
+    : device_(device), options_(options) {}
+
+InProcessEvaluator::~InProcessEvaluator() = default;
+
+Result<ProblemBench*> InProcessEvaluator::bench_for(const Problem& problem) {
+  if (bench_ && bench_->problem() == problem) return bench_.get();
+  bench_.reset();
+  step(Step::preparing);
+  auto gate = CorrectnessGate::make(device_, problem, gate_options(options_));
+  if (!gate.ok()) return gate.status();
+  bench_ = std::make_unique<ProblemBench>(device_, problem, options_, std::move(gate).value(),
+                                          quiet_levels_[print(problem)]);
+  return bench_.get();
+}
+
+void InProcessEvaluator::announce(const Problem& problem, std::span<const Candidate> candidates) {
+  device_.compile_ahead(problem, candidates);
+}
+
+Result<std::vector<Outcome>> InProcessEvaluator::screen(const Problem& problem,
+                                                        std::span<const Candidate> candidates, int samples,
+                                                        const std::function<bool()>& stop) {
+  try {
+    const Result<ProblemBench*> bench = bench_for(problem);
+    if (!bench.ok()) return bench.status();
+    std::vector<Outcome> outcomes;
+    for (const Candidate& candidate : candidates) {
+      if (stop && stop()) break;
+      outcomes.push_back((*bench)->screen(candidate, samples));
+    }
+    return outcomes;
+  } catch (const std::bad_alloc&) {
+    bench_.reset();
+    return Status::out_of_memory("no memory to judge {}", print(problem));
+  }
+}
+
+Result<FinalsResult> InProcessEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
+                                                int rounds) {
+  try {
+    const Result<ProblemBench*> bench = bench_for(problem);
+    if (!bench.ok()) return bench.status();
+    return (*bench)->finals(candidates, rounds);
+  } catch (const std::bad_alloc&) {
+    bench_.reset();
+    return Status::out_of_memory("no memory to judge {}", print(problem));
+  }
+}
+
+Outcome InProcessEvaluator::check_neighbour_m(const Problem& problem, const Candidate& candidate,
+                                              std::int64_t m) {
+  bench_.reset();
+  Problem neighbour = problem;
+  neighbour.m = m;
+  try {
+    return check_at(neighbour, candidate);
+  } catch (const std::bad_alloc&) {
+    return failed_outcome(OutcomeKind::launch_failed, fmt::format("no memory to judge {}", print(neighbour)));
+  }
+}
+
+Outcome InProcessEvaluator::check_at(const Problem& problem, const Candidate& candidate) {
+  const std::string name = candidate.kernel_name();
+  step(Step::candidate, name);
+  BuiltKernel built;
+  if (Outcome outcome = build_kernel(device_, problem, candidate, built); outcome.kind != OutcomeKind::ok)
+    return outcome;
+  step(Step::preparing, name);
+  auto gate = CorrectnessGate::make(device_, problem, gate_options(options_));
+  if (!gate.ok()) return failed_outcome(OutcomeKind::launch_failed, gate.message());
+  step(Step::candidate, name);
+  Outcome outcome = gate->quick(*built.kernel);
+  if (outcome.kind != OutcomeKind::ok) return outcome;
+  const Kernel* kernels[] = {built.kernel.get()};
+  const auto outcomes = gate->full(kernels, [&](const Kernel* kernel) {
+    step(kernel == nullptr ? Step::preparing : Step::candidate, name);
+  });
+  if (!outcomes.ok()) return failed_outcome(OutcomeKind::launch_failed, outcomes.message());
+  return outcomes->front();
+}
+
+InProcessEvaluator::PoolReport InProcessEvaluator::pool() const {
+  if (!bench_) return {};
+  const PoolShape shape = bench_->pools().largest();
+  return {shape.wanted_copies, shape.copies, shape.bytes()};
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,61 @@
+// The evaluator that builds, verifies and measures in this process. A kernel that crashes takes the process
+// along; the worker process, which survives that, runs this one inside.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "evaluate/evaluation_step.h"
+#include "evaluate/evaluator.h"
+#include "evaluate/in_process/problem_bench.h"
+
+namespace gemmtune {
+
+/// Keeps the operands, references, buffers and kernels of the latest problem; another problem replaces them.
+/// One thread at a time. A Status instead of outcomes means that no candidate of the problem can be judged:
+/// its operands do not fit into memory, there is no reference for it. Memory that one candidate lacks is that
+/// candidate's outcome.
+class InProcessEvaluator final : public Evaluator {
+ public:
+  /// The device must outlive the evaluator.
+  InProcessEvaluator(Device& device, const InProcessOptions& options);
+  ~InProcessEvaluator() override;
+
+  bool compiles_ahead() const override { return device_.info().backend != "cpu"; }
+  void announce(const Problem& problem, std::span<const Candidate> candidates) override;
+  /// A candidate that was screened before is not built or checked again: it only gets its further samples.
+  Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
+                                      int samples, const std::function<bool()>& stop) override;
+  Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
+                              int rounds) override;
+  /// Frees what is kept of the latest problem first: both would not always fit.
+  Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;
+
+  /// Of the latest problem's weights (the larger pool, where two layouts were measured): what the policy
+  /// asked for and what memory allowed.
+  struct PoolReport {
+    std::size_t wanted_copies = 0;
+    std::size_t copies = 0;
+    std::size_t bytes = 0;
+  };
+  PoolReport pool() const;
+
+ private:
+  Result<ProblemBench*> bench_for(const Problem& problem);
+  Outcome check_at(const Problem& problem, const Candidate& candidate);
+  void step(Step step, std::string_view kernel_name = {}) const {
+    if (options_.on_step) options_.on_step(step, kernel_name);
+  }
+
+  Device& device_;
+  InProcessOptions options_;
+  std::map<std::string, QuietLevels> quiet_levels_;  // by problem
+  std::unique_ptr<ProblemBench> bench_;
+};
+
+}  // namespace gemmtune

@@ -1,0 +1,389 @@
+#include "evaluate/in_process/problem_bench.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "measure/statistics.h"
+
+namespace gemmtune {
+namespace {
+
+constexpr int most_samples_of_a_slow_kernel = 8;  // that a round may take of it for the sake of a fast one
+constexpr int canary_samples = 4;                 // that its time is taken from
+constexpr double canary_excess = 0.1;             // as a share: longer, and a round was disturbed
+constexpr double contestant_excess = 0.3;         // the same of the first kernel of another thread pool
+constexpr double sample_excess = 0.3;             // the same of a screening sample's canary …
+constexpr int sample_tries = 2;                   // … which is then taken again
+
+/// Nothing where no lock is asked for, or where it cannot be had: times are then as good as the machine is
+/// quiet.
+std::optional<FileLock> lock_for_timing(const InProcessOptions& options, std::string_view kernel_name) {
+  if (options.timing_lock.empty()) return std::nullopt;
+  if (options.on_step) options.on_step(Step::waiting, kernel_name);
+  auto lock = FileLock::acquire(options.timing_lock);
+  if (!lock.ok()) return std::nullopt;
+  return std::move(lock).value();
+}
+
+}  // namespace
+
+Outcome build_kernel(Device& device, const Problem& problem, const Candidate& candidate, BuiltKernel& built) {
+  const auto families = device.families();
+  const auto found = std::find_if(families.begin(), families.end(), [&](const KernelFamily* family) {
+    return family->name() == candidate.family;
+  });
+  if (found == families.end())
+    return failed_outcome(OutcomeKind::refused,
+                          fmt::format("this device has no family '{}'", candidate.family));
+  const KernelFamily& family = **found;
+  if (candidate.revision != family.revision())
+    return failed_outcome(OutcomeKind::refused,
+                          fmt::format("{} is of revision {}, this build has {}", candidate.family,
+                                      candidate.revision, family.revision()));
+  if (const Status accepted = family.accepts(problem); !accepted.ok())
+    return failed_outcome(OutcomeKind::refused, accepted.message());
+  auto kernel = family.build(problem, candidate.config);
+  if (!kernel.ok())
+    return failed_outcome(
+        kernel.code() == StatusCode::unsupported ? OutcomeKind::refused : OutcomeKind::build_failed,
+        kernel.message());
+  built.kernel = std::move(kernel).value();
+  built.thread_pool = family.thread_pool();
+  return {};
+}
+
+ProblemBench::ProblemBench(Device& device, const Problem& problem, const InProcessOptions& options,
+                           CorrectnessGate gate, QuietLevels& quiet_levels)
+    : device_(device),
+      problem_(problem),
+      options_(options),
+      quiet_levels_(quiet_levels),
+      gate_(std::move(gate)),
+      sampler_(device, options_.policy),
+      pools_(device, problem, options_.policy),
+      random_(hash64(print(problem)) ^ options.policy.seed) {}
+
+ProblemBench::Entry& ProblemBench::entry_of(const Candidate& candidate) {
+  const auto [found, is_new] = entries_.try_emplace(candidate.kernel_name());
+  Entry& entry = found->second;
+  if (!is_new) return entry;
+  entry.name = found->first;
+  step(Step::candidate, entry.name);
+  entry.checked = build_kernel(device_, problem_, candidate, entry.built);
+  if (entry.checked.kind == OutcomeKind::ok) entry.checked = gate_.quick(*entry.built.kernel);
+  if (entry.checked.kind != OutcomeKind::ok) entry.built.kernel.reset();
+  return entry;
+}
+
+Status ProblemBench::set_up_timing(Entry& entry) {
+  const Kernel& kernel = *entry.built.kernel;
+  step(Step::preparing, entry.name);
+  const auto rotation = pools_.rotation(kernel.weight_layout(), gate_.operands());
+  if (!rotation.ok()) return rotation.status();
+  Timed timed;
+  timed.kernel = &kernel;
+  timed.rotation = *rotation;
+  if (kernel.workspace_bytes() > 0) {
+    auto workspace = device_.allocate(kernel.workspace_bytes(), Placement::plain);
+    if (!workspace.ok()) return workspace.status();
+    entry.workspace = std::move(workspace).value();
+    GEMMTUNE_RETURN_IF_ERROR(device_.fill(entry.workspace->data(), 0, entry.workspace->bytes()));
+    timed.workspace = entry.workspace->data();
+  }
+  entry.timed = timed;
+  return {};
+}
+
+void ProblemBench::enter_pool(const std::string& thread_pool) {
+  if (thread_pool == current_pool_) return;
+  current_pool_ = thread_pool;
+  device_.quiesce(current_pool_);
+}
+
+std::optional<Outcome> ProblemBench::first_look(Entry& entry) {
+  const double limit = options_.too_slow_factor * fastest_microseconds_;
+  const auto look = sampler_.first_look(*entry.timed, limit);
+  if (!look.ok()) return failed_outcome(OutcomeKind::launch_failed, look.message());
+  if (!look->has_value()) {
+    return failed_outcome(
+        OutcomeKind::too_slow,
+        fmt::format("its first calls took more than {:.6g} us, {:g} times the fastest so far", limit,
+                    options_.too_slow_factor));
+  }
+  const Status ready = sampler_.prepare(*entry.timed);
+  if (!ready.ok()) return failed_outcome(OutcomeKind::launch_failed, ready.message());
+  return std::nullopt;
+}
+
+// The entry itself where its pool has none yet.
+Result<ProblemBench::Canary*> ProblemBench::canary_for(Entry& entry) {
+  Canary& canary = canaries_[entry.built.thread_pool];
+  if (canary.entry != nullptr) return &canary;
+  const Timed* const alone[] = {&*entry.timed};
+  const auto level = sampler_.sample_in_turns(alone, canary_samples * Sampler::turns(*entry.timed)).front();
+  if (!level.ok()) return level.status();
+  canary = {&entry, *level};
+  return &canary;
+}
+
+Result<double> ProblemBench::screening_sample(Entry& entry) {
+  if (!device_.times_single_calls()) return sampler_.sample(*entry.timed);
+  const auto canary = canary_for(entry);
+  if (!canary.ok()) return canary.status();
+  Entry* const pair[] = {&entry, (*canary)->entry};
+  const Timed* const timed[] = {&*pair[0]->timed, &*pair[1]->timed};
+  const int turns = (Sampler::turns(*timed[0]) + 1) / 2;
+  // Where the canary is slow, the machine does not treat the two alike: of a few tries the quietest counts.
+  const double level = (*canary)->microseconds;
+  double least = std::numeric_limits<double>::infinity();
+  Result<double> sample = 0.0;
+  for (int attempt = 0; attempt < sample_tries && least > (1 + sample_excess) * level; ++attempt) {
+    const auto samples =
+        sampler_.sample_in_turns(timed, turns, [&](std::size_t i) { step(Step::candidate, pair[i]->name); });
+    if (!samples[1].ok()) canaries_.erase(entry.built.thread_pool);  // the next candidate takes its place
+    if (!samples[0].ok() || !samples[1].ok()) return samples[0];
+    if (*samples[1] >= least) continue;
+    least = *samples[1];
+    sample = *samples[0] / least * level;
+  }
+  return sample;
+}
+
+Outcome ProblemBench::take_samples(Entry& entry, int samples) {
+  Outcome outcome = entry.checked;
+  const auto not_measured = [](const Status& status) {
+    return failed_outcome(OutcomeKind::launch_failed, status.message());
+  };
+  const bool first_time = !entry.timed;
+  if (first_time) {
+    if (const Status status = set_up_timing(entry); !status.ok()) return not_measured(status);
+  }
+  const auto lock = lock_for_timing(options_, entry.name);
+  step(Step::candidate, entry.name);
+  enter_pool(entry.built.thread_pool);
+  if (first_time) {
+    if (auto failure = first_look(entry)) return std::move(*failure);
+  }
+  for (int i = 0; i < samples; ++i) {
+    const Result<double> sample = screening_sample(entry);
+    if (!sample.ok()) return not_measured(sample.status());
+    outcome.microseconds.push_back(*sample);
+  }
+  if (samples > 0) {
+    const double time = median(outcome.microseconds);
+    if (fastest_microseconds_ == 0 || time < fastest_microseconds_) fastest_microseconds_ = time;
+  }
+  return outcome;
+}
+
+Outcome ProblemBench::screen(const Candidate& candidate, int samples) {
+  Entry& entry = entry_of(candidate);
+  if (entry.checked.kind != OutcomeKind::ok) return entry.checked;
+  Outcome outcome = take_samples(entry, samples);
+  if (outcome.kind != OutcomeKind::ok) {
+    entry.checked = outcome;
+    const auto canary = canaries_.find(entry.built.thread_pool);
+    if (canary != canaries_.end() && canary->second.entry == &entry) canaries_.erase(canary);
+    entry.timed.reset();
+    entry.workspace.reset();
+    entry.built.kernel.reset();
+  }
+  return outcome;
+}
+
+Status ProblemBench::check_fully(std::span<Entry* const> entries) {
+  std::vector<Entry*> pending;
+  std::vector<const Kernel*> kernels;
+  for (Entry* entry : entries) {
+    if (entry->fully_checked || entry->checked.kind != OutcomeKind::ok) continue;
+    if (std::find(pending.begin(), pending.end(), entry) != pending.end()) continue;
+    pending.push_back(entry);
+    kernels.push_back(entry->built.kernel.get());
+  }
+  if (pending.empty()) return {};
+  const auto outcomes = gate_.full(kernels, [&](const Kernel* kernel) {
+    const auto at = std::find(kernels.begin(), kernels.end(), kernel);
+    if (at == kernels.end()) {
+      step(Step::preparing);
+    } else {
+      step(Step::candidate, pending[static_cast<std::size_t>(at - kernels.begin())]->name);
+    }
+  });
+  if (!outcomes.ok()) return outcomes.status();
+  for (std::size_t i = 0; i < pending.size(); ++i) {
+    const double err_ratio = std::max(pending[i]->checked.err_ratio, (*outcomes)[i].err_ratio);
+    pending[i]->checked = (*outcomes)[i];
+    pending[i]->checked.err_ratio = err_ratio;
+    pending[i]->fully_checked = true;
+  }
+  return {};
+}
+
+// Kernels of one thread pool, in turns. `times` has a place for each entrant's column.
+void ProblemBench::run_group(std::span<const Entrant> group, int turns, std::vector<double>& times) {
+  std::vector<const Timed*> timed;
+  for (const Entrant& entrant : group) timed.push_back(&*entrant.entry->timed);
+  enter_pool(group.front().entry->built.thread_pool);
+  const auto samples = sampler_.sample_in_turns(
+      timed, turns, [&](std::size_t i) { step(Step::candidate, group[i].entry->name); });
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    if (samples[i].ok()) {
+      times[group[i].column] = *samples[i];
+    } else {
+      group[i].entry->checked = failed_outcome(OutcomeKind::launch_failed, samples[i].message());
+    }
+  }
+}
+
+// In random order, but kernels of one thread pool together: the threads of a pool that was just left spin on
+// for a while and would slow the next one down. An entrant that fails is taken out.
+void ProblemBench::run_round(std::vector<Entrant>& entrants, std::vector<double>& times) {
+  const auto lock = lock_for_timing(options_, {});
+  std::vector<Entrant> order = entrants;
+  shuffle(order, random_);
+  int most = 1;
+  int fewest = std::numeric_limits<int>::max();
+  for (const Entrant& entrant : order) {
+    most = std::max(most, Sampler::turns(*entrant.entry->timed));
+    fewest = std::min(fewest, Sampler::turns(*entrant.entry->timed));
+  }
+  const int turns = std::min(most, most_samples_of_a_slow_kernel * fewest);
+  const std::span<Entrant> all = order;
+  for (std::size_t begin = 0; begin < all.size();) {
+    const auto rest = all.subspan(begin);
+    const std::string& pool = rest.front().entry->built.thread_pool;
+    const auto end = std::stable_partition(rest.begin(), rest.end(), [&](const Entrant& entrant) {
+      return entrant.entry->built.thread_pool == pool;
+    });
+    const auto count = static_cast<std::size_t>(end - rest.begin());
+    run_group(rest.first(count), turns, times);
+    begin += count;
+  }
+  std::erase_if(entrants, [](const Entrant& e) { return e.entry->checked.kind != OutcomeKind::ok; });
+}
+
+double ProblemBench::quiet_level_of(const Entry& entry) const {
+  const auto known = quiet_levels_.find(entry.name);
+  return known == quiet_levels_.end() ? std::numeric_limits<double>::infinity() : known->second;
+}
+
+// A machine that takes a core from one pool of threads for a second may leave the other alone.
+std::vector<double> ProblemBench::disturbances(std::span<const Entrant> entrants,
+                                               const std::vector<std::vector<double>>& rounds) const {
+  std::vector<double> worst(rounds.size(), 0);
+  std::vector<std::string> seen;
+  for (std::size_t i = entrants.size(); i-- > 0;) {
+    const Entry& entry = *entrants[i].entry;
+    const bool canary = i + 1 == entrants.size();
+    if (std::find(seen.begin(), seen.end(), entry.built.thread_pool) != seen.end()) continue;
+    seen.push_back(entry.built.thread_pool);
+    std::vector<double> times;
+    for (const auto& round : rounds) times.push_back(round[entrants[i].column]);
+    // A contestant's own changes are no disturbance unless they are large.
+    const auto shares = disturbance(times, quiet_level_of(entry), canary ? canary_excess : contestant_excess);
+    for (std::size_t r = 0; r < worst.size(); ++r) worst[r] = std::max(worst[r], shares[r]);
+  }
+  return worst;
+}
+
+// As many rounds as are wanted; those that the machine disturbed are repeated, once each at most.
+std::vector<std::vector<double>> ProblemBench::quiet_rounds(std::vector<Entrant>& entrants,
+                                                            std::size_t columns, int wanted,
+                                                            Quietness& quietness) {
+  std::vector<std::vector<double>> rounds;
+  std::vector<double> shares;
+  std::vector<std::size_t> disturbed;
+  const auto enough = static_cast<std::size_t>(std::max(0, wanted));
+  while (rounds.size() - disturbed.size() < enough && rounds.size() < 2 * enough) {
+    rounds.emplace_back(columns, std::numeric_limits<double>::quiet_NaN());
+    run_round(entrants, rounds.back());
+    if (rounds.size() < enough) continue;
+    shares = disturbances(entrants, rounds);
+    disturbed.clear();
+    for (std::size_t r = 0; r < shares.size(); ++r) {
+      if (shares[r] > 1) disturbed.push_back(r);
+    }
+  }
+  // Where quiet rounds are wanting, the least disturbed ones stand in for them.
+  std::vector<std::size_t> order = disturbed;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return shares[a] > shares[b]; });
+  order.resize(std::min(order.size(), rounds.size() - enough));
+  quietness = {wanted, static_cast<int>(disturbed.size() - order.size()),
+               static_cast<int>(rounds.size() - enough)};
+  std::sort(order.rbegin(), order.rend());
+  for (const std::size_t left_out : order)
+    rounds.erase(rounds.begin() + static_cast<std::ptrdiff_t>(left_out));
+  rounds.resize(enough);
+  return rounds;
+}
+
+// Warmed up and with their launches counted; without those that fail at it.
+std::vector<ProblemBench::Entrant> ProblemBench::make_ready(std::span<Entry* const> entries) {
+  std::vector<Entrant> entrants;
+  for (std::size_t column = 0; column < entries.size(); ++column) {
+    Entry& entry = *entries[column];
+    if (entry.checked.kind != OutcomeKind::ok) continue;
+    Status ready = entry.timed ? Status() : set_up_timing(entry);
+    step(Step::candidate, entry.name);
+    if (ready.ok()) ready = sampler_.prepare(*entry.timed);
+    if (!ready.ok()) {
+      entry.checked = failed_outcome(OutcomeKind::launch_failed, ready.message());
+      continue;
+    }
+    entrants.push_back({&entry, column});
+  }
+  return entrants;
+}
+
+void ProblemBench::learn_quiet_levels(std::span<Entry* const> entries,
+                                      const std::vector<std::vector<double>>& rounds) {
+  for (std::size_t column = 0; column < entries.size(); ++column) {
+    std::vector<double> times;
+    for (const auto& round : rounds) times.push_back(round[column]);
+    const double level = std::min(quiet_level_of(*entries[column]), quiet_level(times));
+    if (std::isfinite(level)) quiet_levels_[entries[column]->name] = level;
+  }
+}
+
+Result<FinalsResult> ProblemBench::finals(std::span<const Candidate> candidates, int rounds) {
+  std::vector<Entry*> entries;
+  for (const Candidate& candidate : candidates) entries.push_back(&entry_of(candidate));
+  GEMMTUNE_RETURN_IF_ERROR(check_fully(entries));
+  step(Step::preparing);
+  GEMMTUNE_RETURN_IF_ERROR(pools_.place_packed_again());
+  std::vector<Entrant> entrants = make_ready(entries);
+  // A against A: the first finalist once more, under no name, anywhere in the order.
+  const std::size_t again = entries.size();
+  const std::size_t first = entrants.empty() ? 0 : entrants.front().column;
+  if (!entrants.empty()) entrants.push_back({entrants.front().entry, again});
+
+  FinalsResult result;
+  auto measured = quiet_rounds(entrants, again + 1, rounds, result.quietness);
+  learn_quiet_levels(entries, measured);
+  for (auto& times : measured) {
+    if (const double ratio = times[again] / times[first]; std::isfinite(ratio))
+      result.same_ratios.push_back(ratio);
+    times.pop_back();
+    result.times.push_back(std::move(times));
+  }
+  if (!result.same_ratios.empty()) {
+    const Interval interval = median_interval(result.same_ratios, 0.95);
+    result.noise_floor = (interval.high - interval.low) / 2;
+  }
+  for (std::size_t column = 0; column < entries.size(); ++column) {
+    Outcome outcome = entries[column]->checked;
+    for (auto& times : result.times) {
+      if (outcome.kind != OutcomeKind::ok) times[column] = std::numeric_limits<double>::quiet_NaN();
+      if (std::isfinite(times[column])) outcome.microseconds.push_back(times[column]);
+    }
+    result.outcomes.push_back(std::move(outcome));
+  }
+  return result;
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,181 @@
+#include "evaluate/in_process/referee.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "base/log.h"
+#include "base/random.h"
+#include "problem/operands.h"
+#include "verify/judgement.h"
+
+namespace gemmtune {
+namespace {
+
+constexpr std::int64_t confirmed = 8;  // rows and columns of a device's reference that the host computes too
+// Sums of K products in float64, in any order, are closer than this share of Σ|x||w| for all K in use.
+constexpr double reference_error = 1e-11;
+constexpr double magnitude_error = 1e-3;  // magnitudes are bounds, summed in float32
+
+Outcome wrong_padding(std::int64_t row) {
+  return failed_outcome(OutcomeKind::wrong, fmt::format("wrote between the rows of y: behind row {}", row));
+}
+
+Outcome outcome_of(const CheckReport& report) {
+  Outcome outcome;
+  if (!report.right) outcome = failed_outcome(OutcomeKind::wrong, report.reason);
+  outcome.err_ratio = report.err_ratio;
+  return outcome;
+}
+
+/// A few indices below `count`, the first and the last among them, ascending.
+std::vector<std::int64_t> spread(std::int64_t count, Random& random) {
+  std::vector<std::int64_t> indices{0, count - 1};
+  for (std::int64_t i = 2; i < confirmed; ++i)
+    indices.push_back(static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(count))));
+  std::sort(indices.begin(), indices.end());
+  indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
+  return indices;
+}
+
+/// These rows, of `columns` elements each.
+std::vector<std::byte> rows_of(const Drawn& matrix, std::int64_t columns,
+                               std::span<const std::int64_t> rows) {
+  const std::size_t row_bytes = static_cast<std::size_t>(columns) * matrix.element_bytes;
+  std::vector<std::byte> chosen(rows.size() * row_bytes);
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    draw(matrix, static_cast<std::size_t>(rows[i] * columns),
+         std::span(chosen).subspan(i * row_bytes, row_bytes));
+  return chosen;
+}
+
+}  // namespace
+
+Referee::Referee(Device& device, const Problem& problem, const RefereeOptions& options)
+    : device_(&device),
+      problem_(problem),
+      tolerance_(
+          tolerance_for(problem, options.largest_err_ratio,
+                        device.info().backend == "cpu" ? Accumulator::float32 : Accumulator::matrix_unit)) {}
+
+Result<Referee> Referee::make(Device& device, const Problem& problem, const RefereeOptions& options,
+                              PlannedInputs& inputs, const Operands& device_operands) {
+  Referee referee(device, problem, options);
+  const bool large = flops(problem) > options.largest_host_flops ||
+                     problem.batch * problem.m * output_columns(problem) > options.largest_host_elements;
+  if (large) {
+    auto checker = device.output_checker(problem);
+    if (checker.ok()) {
+      referee.device_checker_ = std::move(*checker);
+      GEMMTUNE_RETURN_IF_ERROR(referee.device_checker_->compute_reference(device_operands));
+      GEMMTUNE_RETURN_IF_ERROR(referee.confirm(inputs));
+      return referee;
+    }
+    log(LogLevel::debug, "outputs of {} are checked on the host: {}", short_name(problem), checker.message());
+    GEMMTUNE_RETURN_IF_ERROR(device.health());
+  }
+  GEMMTUNE_RETURN_IF_ERROR(inputs.draw_all(options.threads));
+  ReferenceOptions reference_options;
+  reference_options.threads = options.threads;
+  reference_options.seed += options.sampling_seed;
+  auto reference = compute_reference(problem, inputs.host, reference_options);
+  if (!reference.ok()) return reference.status();
+  referee.reference_ = std::move(*reference);
+  return referee;
+}
+
+// The device's reference is one more kernel of ours: the host computes some of its elements itself.
+Status Referee::confirm(const PlannedInputs& inputs) const {
+  Random random(static_cast<std::uint64_t>(problem_.m * 31 + problem_.n * 17 + problem_.k));
+  const std::vector<std::int64_t> rows = spread(problem_.m, random);
+  const std::vector<std::int64_t> columns = spread(problem_.n, random);
+  Problem small = problem_;
+  small.m = static_cast<std::int64_t>(rows.size());
+  small.n = static_cast<std::int64_t>(columns.size());
+  HostOperands operands;
+  operands.x = rows_of(inputs.x, problem_.k, rows);
+  operands.w = rows_of(inputs.w, problem_.k, columns);
+  if (problem_.bias) {
+    const auto size = static_cast<std::size_t>(bytes_of(problem_.y_type, 1));
+    for (const std::int64_t column : columns) {
+      const auto at = inputs.host.bias.begin() + column * static_cast<std::int64_t>(size);
+      operands.bias.insert(operands.bias.end(), at, at + static_cast<std::int64_t>(size));
+    }
+  }
+  operands.x_scale = inputs.host.x_scale;
+  operands.w_scale = inputs.host.w_scale;
+  const auto expected = compute_reference(small, operands, {});
+  if (!expected.ok()) return expected.status();
+  std::vector<double> values(static_cast<std::size_t>(problem_.n));
+  std::vector<float> magnitudes(values.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    GEMMTUNE_RETURN_IF_ERROR(device_checker_->read_row(rows[i], values, magnitudes));
+    for (std::size_t j = 0; j < columns.size(); ++j) {
+      const auto column = static_cast<std::size_t>(columns[j]);
+      const double value = expected->values[i * columns.size() + j];
+      const double magnitude = expected->magnitudes[i * columns.size() + j];
+      const double size = static_cast<double>(magnitudes[column]);
+      if (std::fabs(values[column] - value) <= reference_error * magnitude &&
+          std::fabs(size - magnitude) <= magnitude_error * magnitude)
+        continue;
+      return Status::internal(
+          "{}: the device's reference of {} has {} (magnitude {}) at row {}, column {}, the host's {} ({})",
+          device_->info().name, short_name(problem_), values[column], size, rows[i], columns[j], value,
+          magnitude);
+    }
+  }
+  return {};
+}
+
+Status Referee::look(const Buffer& y, std::int64_t ldy) {
+  y_ = &y;
+  ldy_ = ldy;
+  if (on_device()) return {};
+  output_.resize(y.bytes());
+  return device_->copy_out(output_.data(), y.data(), y.bytes());
+}
+
+Outcome Referee::judge() { return on_device() ? judge_on_device() : judge_on_host(); }
+
+Outcome Referee::judge_on_host() const {
+  const auto used = static_cast<std::size_t>(bytes_of(problem_.y_type, output_columns(problem_)));
+  const auto pitch = static_cast<std::size_t>(bytes_of(problem_.y_type, ldy_));
+  for (std::int64_t row = 0; used < pitch && row < problem_.batch * problem_.m; ++row) {
+    const auto pad = std::span(output_).subspan(static_cast<std::size_t>(row) * pitch + used, pitch - used);
+    if (std::any_of(pad.begin(), pad.end(), [](std::byte b) { return b != std::byte{poison_byte}; }))
+      return wrong_padding(row);
+  }
+  return outcome_of(check_output(problem_, reference_, output_, ldy_, tolerance_));
+}
+
+Outcome Referee::judge_on_device() {
+  const auto rows = device_checker_->compare(y_->data(), ldy_, tolerance_);
+  if (!rows.ok()) return failed_outcome(OutcomeKind::launch_failed, rows.message());
+  Judgement judgement(problem_, tolerance_);
+  for (std::size_t row = 0; row < rows->size(); ++row) {
+    if ((*rows)[row].padding_written > 0) return wrong_padding(static_cast<std::int64_t>(row));
+    judgement.add(static_cast<std::int64_t>(row), (*rows)[row]);
+  }
+  return outcome_of(judgement.report());
+}
+
+Result<bool> Referee::is_as_remembered() {
+  if (!on_device()) return output_ == remembered_;
+  return device_checker_->same(y_->data(), remembered_on_device_->data(), y_->bytes());
+}
+
+Status Referee::remember() {
+  if (!on_device()) {
+    remembered_ = output_;
+    return {};
+  }
+  if (!remembered_on_device_ || remembered_on_device_->bytes() != y_->bytes()) {
+    auto buffer = device_->allocate(y_->bytes(), Placement::plain);
+    if (!buffer.ok()) return buffer.status();
+    remembered_on_device_ = std::move(*buffer);
+  }
+  return device_->copy_within(remembered_on_device_->data(), y_->data(), y_->bytes());
+}
+
+}  // namespace gemmtune

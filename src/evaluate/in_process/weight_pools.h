@@ -1,0 +1,64 @@
+// The rotations of one problem: what its kernels are timed over. All candidates share x, y and, for each
+// weight layout, one pool, so that no candidate is lucky in its addresses. Scales rotate with their weights,
+// and so does the second weight of a mixture of experts.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "backends/backend.h"
+#include "measure/cold_pool.h"
+#include "measure/policy.h"
+#include "measure/sampler.h"
+#include "evaluate/in_process/correctness_gate.h"
+
+namespace gemmtune {
+
+class WeightPools {
+ public:
+  WeightPools(Device& device, const Problem& problem, const Policy& policy)
+      : device_(device), problem_(problem), policy_(policy) {}
+
+  /// Made at the first request. The pointer stays good for the life of the pools. `checked` is what
+  /// the kernels were checked on; y has memory of its own.
+  Result<Rotation*> rotation(WeightLayout layout, DeviceOperands& checked);
+  /// Moves the pools of packed layouts; their rotations stay where they are.
+  Status place_packed_again();
+  /// Of the largest pool; zeros where there is none.
+  PoolShape largest() const;
+
+ private:
+  /// What one copy holds, and where.
+  struct Part {
+    const void* Operands::*pointer;
+    std::size_t offset = 0;
+    std::size_t bytes = 0;
+  };
+  struct Layout {
+    Layout(ColdPool weights, std::vector<Part> what) : pool(std::move(weights)), parts(std::move(what)) {}
+    ColdPool pool;
+    std::vector<Part> parts;
+    Rotation rotation;
+  };
+
+  Result<std::size_t> weight_size(WeightLayout layout) const;
+  Result<std::vector<Part>> parts_of(WeightLayout layout) const;
+  /// x and y, as often as the cold mode asks for; nothing in the other modes.
+  Status make_activations(const Operands& operands);
+  void point_at(Layout& layout, const Operands& operands) const;
+  static void point_at_weights(Layout& layout);
+
+  Device& device_;
+  Problem problem_;
+  Policy policy_;
+  std::map<WeightLayout, Layout> layouts_;
+  std::unique_ptr<Buffer> warm_y_;
+  std::optional<ColdPool> x_;
+  std::optional<ColdPool> y_;
+};
+
+}  // namespace gemmtune

@@ -1,0 +1,315 @@
+#include "evaluate/journal/journal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/process.h"
+#include "measure/statistics.h"
+#include "evaluate/journal/journal_schema.h"
+#include "evaluate/outcome_json.h"
+
+namespace gemmtune {
+namespace {
+
+std::string any_m(const Problem& problem) {
+  Problem first = problem;
+  first.m = 1;
+  return print(first);
+}
+
+std::vector<double> samples_of(const SqlStatement& row, int column) {
+  const auto json = nlohmann::json::parse(row.text(column), nullptr, false);
+  return numbers_from_json(json).value_or(std::vector<double>());
+}
+
+JournalStage parse_stage(std::string_view text) {
+  if (text == to_string(JournalStage::finals)) return JournalStage::finals;
+  if (text == to_string(JournalStage::neighbour)) return JournalStage::neighbour;
+  return JournalStage::screen;
+}
+
+/// Columns: kind, reason, err_ratio, deterministic, samples.
+Outcome read_outcome(const SqlStatement& row, int first) {
+  Outcome outcome;
+  outcome.kind = parse_outcome_kind(row.text(first)).value_or(OutcomeKind::refused);
+  outcome.reason = row.text(first + 1);
+  outcome.err_ratio = row.number(first + 2);
+  outcome.deterministic = row.integer(first + 3) != 0;
+  outcome.microseconds = samples_of(row, first + 4);
+  return outcome;
+}
+
+}  // namespace
+
+std::string journal_path(const std::string& tuned_file) { return tuned_file + ".journal"; }
+
+std::string_view to_string(JournalStage stage) {
+  switch (stage) {
+    case JournalStage::screen:
+      return "screen";
+    case JournalStage::finals:
+      return "finals";
+    case JournalStage::neighbour:
+      return "neighbour";
+  }
+  return "unknown";
+}
+
+bool is_lasting_failure(OutcomeKind kind) {
+  switch (kind) {
+    case OutcomeKind::build_failed:
+    case OutcomeKind::launch_failed:
+    case OutcomeKind::wrong:
+    case OutcomeKind::timed_out:
+    case OutcomeKind::crashed:
+      return true;
+    case OutcomeKind::ok:
+    case OutcomeKind::refused:   // costs nothing to ask again
+    case OutcomeKind::too_slow:  // against what was the fastest then
+      return false;
+  }
+  return false;
+}
+
+std::string outcome_key(std::string_view problem, std::string_view device, std::string_view candidate,
+                        std::string_view source, std::string_view policy) {
+  return short_hash(fmt::format("{}\n{}\n{}\n{}\n{}", problem, device, candidate, source, policy), 16);
+}
+
+Result<Journal> Journal::open(const std::string& path) {
+  auto database = open_journal(path);
+  if (!database.ok()) return database.status();
+  return Journal(std::move(*database));
+}
+
+Result<std::optional<std::int64_t>> Journal::unfinished_run(const std::string& request) {
+  auto runs =
+      database_.prepare("SELECT id, owner FROM runs WHERE request = ? AND finished IS NULL ORDER BY id DESC");
+  if (!runs.ok()) return runs.status();
+  runs->bind(request);
+  auto row = runs->step();
+  for (; row.ok() && *row; row = runs->step()) {
+    const std::string owner = runs->text(1);
+    if (owner == process_identity() || !process_runs(owner)) return std::optional(runs->integer(0));
+  }
+  if (!row.ok()) return row.status();
+  return std::optional<std::int64_t>();
+}
+
+Result<RunStart> Journal::begin_run(const RunText& text, bool go_on) {
+  auto transaction = SqlTransaction::begin(database_);
+  if (!transaction.ok()) return transaction.status();
+  RunStart start;
+  if (go_on) {
+    const auto found = unfinished_run(text.request);
+    if (!found.ok()) return found.status();
+    start.goes_on = found->has_value();
+    start.id = found->value_or(0);
+  }
+  auto statement = database_.prepare(
+      start.goes_on ? "UPDATE runs SET owner = ? WHERE id = ?"
+                    : "INSERT INTO runs (owner, started, request, command, policy, environment, device) "
+                      "VALUES (?, ?, ?, ?, ?, ?, ?)");
+  if (!statement.ok()) return statement.status();
+  statement->bind(process_identity());
+  if (start.goes_on) {
+    statement->bind(start.id);
+  } else {
+    statement->bind(utc_text()).bind(text.request).bind(text.command).bind(text.policy);
+    statement->bind(text.environment).bind(text.device);
+  }
+  GEMMTUNE_RETURN_IF_ERROR(statement->run());
+  if (!start.goes_on) start.id = database_.last_id();
+  GEMMTUNE_RETURN_IF_ERROR(transaction->commit());
+  return start;
+}
+
+Status Journal::end_run(std::int64_t run, bool complete) {
+  auto transaction = SqlTransaction::begin(database_);
+  if (!transaction.ok()) return transaction.status();
+  auto forget = database_.prepare(
+      "DELETE FROM runs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM problems WHERE run = runs.id)");
+  if (!forget.ok()) return forget.status();
+  GEMMTUNE_RETURN_IF_ERROR(forget->bind(run).run());
+  auto finish = database_.prepare("UPDATE runs SET owner = '', finished = ? WHERE id = ?");
+  if (!finish.ok()) return finish.status();
+  if (complete) {
+    finish->bind(utc_text());
+  } else {
+    finish->bind_null();
+  }
+  GEMMTUNE_RETURN_IF_ERROR(finish->bind(run).run());
+  return transaction->commit();
+}
+
+Result<std::int64_t> Journal::add_problem(std::int64_t run, const Problem& problem,
+                                          const std::string& canary) {
+  const std::string text = print(problem);
+  auto insert = database_.prepare(
+      "INSERT OR IGNORE INTO problems (run, problem, any_m, m, canary) VALUES (?, ?, ?, ?, ?)");
+  if (!insert.ok()) return insert.status();
+  insert->bind(run).bind(text).bind(any_m(problem)).bind(problem.m).bind(canary);
+  GEMMTUNE_RETURN_IF_ERROR(insert->run());
+  auto find = database_.prepare("SELECT id FROM problems WHERE run = ? AND problem = ?");
+  if (!find.ok()) return find.status();
+  const auto row = find->bind(run).bind(text).step();
+  if (!row.ok()) return row.status();
+  if (!*row) return Status::not_found("{}: run {} is gone", path(), run);
+  return find->integer(0);
+}
+
+Status Journal::insert(std::int64_t problem, const JournaledOutcome& record) {
+  auto statement = database_.prepare(
+      "INSERT INTO outcomes (problem, stage, m, candidate, source, key, kind, reason, err_ratio, "
+      "deterministic, "
+      "samples, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  if (!statement.ok()) return statement.status();
+  const Outcome& outcome = record.outcome;
+  statement->bind(problem).bind(to_string(record.stage)).bind(record.m).bind(record.candidate);
+  statement->bind(record.source).bind(record.key).bind(to_string(outcome.kind)).bind(outcome.reason);
+  statement->bind(outcome.err_ratio).bind(std::int64_t{outcome.deterministic});
+  statement->bind(dump_line(to_json(outcome.microseconds))).bind(utc_text());
+  return statement->run();
+}
+
+Status Journal::add(std::int64_t problem, const JournaledOutcome& outcome) {
+  return insert(problem, outcome);  // a statement by itself is a transaction
+}
+
+Status Journal::add(std::int64_t problem, const JournaledFinals& finals,
+                    const std::vector<JournaledOutcome>& failures) {
+  auto transaction = SqlTransaction::begin(database_);
+  if (!transaction.ok()) return transaction.status();
+  auto statement = database_.prepare(
+      "INSERT INTO finals (problem, candidates, rounds, result, noise_floor, at) VALUES (?, ?, ?, ?, ?, ?)");
+  if (!statement.ok()) return statement.status();
+  statement->bind(problem).bind(dump_line(finals.candidates)).bind(std::int64_t{finals.rounds});
+  statement->bind(dump_line(to_json(finals.result))).bind(finals.result.noise_floor).bind(utc_text());
+  GEMMTUNE_RETURN_IF_ERROR(statement->run());
+  for (const JournaledOutcome& failure : failures) GEMMTUNE_RETURN_IF_ERROR(insert(problem, failure));
+  return transaction->commit();
+}
+
+Status Journal::add(std::int64_t run, const Problem& problem, const JournaledDecision& decision) {
+  auto statement = database_.prepare(
+      "INSERT OR REPLACE INTO decisions (problem, state, reason, kernel, us, speedup, verdict, at) "
+      "SELECT id, ?, ?, ?, ?, ?, ?, ? FROM problems WHERE run = ? AND problem = ?");
+  if (!statement.ok()) return statement.status();
+  const double none = std::nan("");
+  statement->bind(decision.state).bind(decision.reason).bind(decision.kernel);
+  statement->bind(decision.microseconds.value_or(none)).bind(decision.speedup.value_or(none));
+  statement->bind(decision.verdict).bind(utc_text()).bind(run).bind(print(problem));
+  return statement->run();
+}
+
+Status Journal::set_canary(std::int64_t problem, double microseconds) {
+  auto statement = database_.prepare("UPDATE problems SET canary_us = ? WHERE id = ?");
+  if (!statement.ok()) return statement.status();
+  return statement->bind(microseconds).bind(problem).run();
+}
+
+Result<std::vector<JournaledOutcome>> Journal::outcomes(std::int64_t problem) {
+  auto rows = database_.prepare(
+      "SELECT stage, m, candidate, source, key, kind, reason, err_ratio, deterministic, samples FROM "
+      "outcomes "
+      "WHERE problem = ? ORDER BY id");
+  if (!rows.ok()) return rows.status();
+  std::vector<JournaledOutcome> outcomes;
+  auto row = rows->bind(problem).step();
+  for (; row.ok() && *row; row = rows->step()) {
+    outcomes.push_back({parse_stage(rows->text(0)), rows->integer(1), rows->text(2), rows->text(3),
+                        rows->text(4), read_outcome(*rows, 5)});
+  }
+  if (!row.ok()) return row.status();
+  return outcomes;
+}
+
+Result<std::vector<JournaledOutcome>> Journal::undecided(std::int64_t run, const Problem& problem) {
+  auto find = database_.prepare(
+      "SELECT id FROM problems WHERE run = ? AND problem = ? AND id NOT IN (SELECT problem FROM decisions)");
+  if (!find.ok()) return find.status();
+  const auto row = find->bind(run).bind(print(problem)).step();
+  if (!row.ok()) return row.status();
+  if (!*row) return std::vector<JournaledOutcome>();
+  auto all = outcomes(find->integer(0));
+  if (!all.ok()) return all;
+  std::vector<JournaledOutcome> merged;
+  std::map<std::string, std::size_t> places;
+  for (JournaledOutcome& record : *all) {
+    if (record.stage == JournalStage::neighbour) continue;
+    const auto [place, is_new] = places.try_emplace(record.candidate, merged.size());
+    if (is_new) {
+      merged.push_back(std::move(record));
+      continue;
+    }
+    Outcome& known = merged[place->second].outcome;
+    std::vector<double> samples = std::move(known.microseconds);
+    samples.insert(samples.end(), record.outcome.microseconds.begin(), record.outcome.microseconds.end());
+    known = std::move(record.outcome);
+    known.microseconds = std::move(samples);
+  }
+  return merged;
+}
+
+Result<std::vector<JournaledFinals>> Journal::finals(std::int64_t problem) {
+  auto rows =
+      database_.prepare("SELECT candidates, rounds, result FROM finals WHERE problem = ? ORDER BY id");
+  if (!rows.ok()) return rows.status();
+  std::vector<JournaledFinals> all;
+  auto row = rows->bind(problem).step();
+  for (; row.ok() && *row; row = rows->step()) {
+    auto candidates = texts_from_json(nlohmann::json::parse(rows->text(0), nullptr, false));
+    auto result = finals_from_json(nlohmann::json::parse(rows->text(2), nullptr, false));
+    if (!candidates || !result || result->outcomes.size() != candidates->size()) break;  // measured again
+    all.push_back({std::move(*candidates), static_cast<int>(rows->integer(1)), std::move(*result)});
+  }
+  if (!row.ok()) return row.status();
+  return all;
+}
+
+Result<std::optional<FailureRecord>> Journal::earlier_failure(const std::string& key, std::int64_t run) {
+  auto rows = database_.prepare(
+      "SELECT kind, reason, err_ratio, deterministic, samples, at FROM outcomes "
+      "JOIN problems ON problems.id = outcomes.problem WHERE key = ? AND run <> ? "
+      "ORDER BY outcomes.id DESC LIMIT 1");
+  if (!rows.ok()) return rows.status();
+  const auto row = rows->bind(key).bind(run).step();
+  if (!row.ok()) return row.status();
+  if (!*row) return std::optional<FailureRecord>();
+  FailureRecord record{read_outcome(*rows, 0), rows->text(5)};
+  if (!is_lasting_failure(record.outcome.kind)) return std::optional<FailureRecord>();
+  return std::optional(std::move(record));
+}
+
+Result<std::vector<JournalHint>> Journal::hints(const std::string& device, const Problem& problem,
+                                                std::size_t limit, std::int64_t but_of) {
+  auto rows = database_.prepare(
+      "SELECT candidate, problems.m, canary_us, samples FROM outcomes "
+      "JOIN problems ON problems.id = outcomes.problem JOIN runs ON runs.id = problems.run "
+      "WHERE any_m = ? AND device = ? AND stage = 'screen' AND kind = 'ok' AND canary_us > 0 "
+      "AND runs.id <> ?");
+  if (!rows.ok()) return rows.status();
+  std::map<std::pair<std::int64_t, std::string>, std::vector<double>> relative;
+  auto row = rows->bind(any_m(problem)).bind(device).bind(but_of).step();
+  for (; row.ok() && *row; row = rows->step()) {
+    for (const double sample : samples_of(*rows, 3)) {
+      relative[{rows->integer(1), rows->text(0)}].push_back(sample / rows->number(2));
+    }
+  }
+  if (!row.ok()) return row.status();
+  std::vector<JournalHint> hints;
+  for (auto& [of, samples] : relative) hints.push_back({of.second, of.first, median(samples)});
+  const auto distance = [&](const JournalHint& hint) {
+    return std::abs(std::log(static_cast<double>(hint.m) / static_cast<double>(problem.m)));
+  };
+  std::stable_sort(hints.begin(), hints.end(), [&](const JournalHint& a, const JournalHint& b) {
+    return distance(a) != distance(b) ? distance(a) < distance(b) : a.relative < b.relative;
+  });
+  if (hints.size() > limit) hints.resize(limit);
+  return hints;
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,182 @@
+#include "evaluate/journal/journal_schema.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "base/file.h"
+#include "base/log.h"
+
+namespace gemmtune {
+namespace {
+
+constexpr std::int64_t application_id = 0x67656d74;  // "gemt": tells our file from another program's
+
+// Rows of outcomes and finals are only ever added: what one call of an evaluator answered about one candidate
+// (outcomes) or about all of them (finals). The order of a problem's rows is the order of their ids.
+constexpr const char* schema = R"(
+CREATE TABLE runs (
+  id INTEGER PRIMARY KEY,
+  started TEXT NOT NULL,
+  finished TEXT,             -- NULL: unfinished, may be gone on with
+  request TEXT NOT NULL,     -- hash of what was asked: a run is gone on with by the same request
+  command TEXT NOT NULL,     -- the same for people
+  policy TEXT NOT NULL,
+  environment TEXT NOT NULL, -- the env hash of its rows
+  device TEXT NOT NULL,
+  owner TEXT NOT NULL        -- the process that works on it
+);
+CREATE TABLE problems (
+  id INTEGER PRIMARY KEY,
+  run INTEGER NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
+  problem TEXT NOT NULL,
+  any_m TEXT NOT NULL,       -- the problem with M = 1: problems of one weight
+  m INTEGER NOT NULL,
+  canary TEXT NOT NULL,      -- the kernel that every run measures: times of two runs are compared through it
+  canary_us REAL,            -- NULL until it was measured
+  UNIQUE (run, problem)
+);
+CREATE TABLE outcomes (
+  id INTEGER PRIMARY KEY,
+  problem INTEGER NOT NULL REFERENCES problems(id) ON DELETE CASCADE,
+  stage TEXT NOT NULL,       -- screen, finals, neighbour
+  m INTEGER NOT NULL,        -- the problem's, or the neighbour's
+  candidate TEXT NOT NULL,
+  source TEXT NOT NULL,      -- identity of its family: source and flags, or the library's version
+  key TEXT NOT NULL,         -- hash of problem, device, candidate, source, policy
+  kind TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  err_ratio REAL,
+  deterministic INTEGER NOT NULL,
+  samples TEXT NOT NULL,     -- JSON, microseconds
+  at TEXT NOT NULL
+);
+CREATE INDEX outcomes_by_key ON outcomes (key);
+CREATE INDEX outcomes_by_problem ON outcomes (problem);
+CREATE TABLE finals (
+  id INTEGER PRIMARY KEY,
+  problem INTEGER NOT NULL REFERENCES problems(id) ON DELETE CASCADE,
+  candidates TEXT NOT NULL,  -- JSON: kernel names
+  rounds INTEGER NOT NULL,
+  result TEXT NOT NULL,      -- JSON: outcomes, times (rounds x candidates), A against A
+  noise_floor REAL,
+  at TEXT NOT NULL
+);
+CREATE INDEX finals_by_problem ON finals (problem);
+CREATE TABLE decisions (
+  problem INTEGER PRIMARY KEY REFERENCES problems(id) ON DELETE CASCADE,
+  state TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  kernel TEXT NOT NULL,
+  us REAL,
+  speedup REAL,
+  verdict TEXT NOT NULL,
+  at TEXT NOT NULL
+);
+CREATE INDEX problems_by_weight ON problems (any_m);
+)";
+
+/// WAL with synchronous=NORMAL: a commit is in the operating system's hands when it returns, so that no kill
+/// of the process loses it. Only a loss of power may lose the latest commits; the file stays whole.
+constexpr const char* connection_settings =
+    "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;";
+
+Status check_version(SqlDatabase& database, bool& empty) {
+  const auto tables = database.integer("SELECT count(*) FROM sqlite_master");
+  if (!tables.ok()) return tables.status();
+  empty = *tables == 0;
+  if (empty) return {};
+  const auto id = database.integer("PRAGMA application_id");
+  if (!id.ok()) return id.status();
+  if (*id != application_id) {
+    return Status::unsupported("{}: is another program's SQLite file, expected a journal of gemmtune",
+                               database.path());
+  }
+  const auto version = database.integer("PRAGMA user_version");
+  if (!version.ok()) return version.status();
+  if (*version <= journal_version) return {};
+  return Status::unsupported(
+      "{}: is of journal version {}, this gemmtune knows up to {}; use the newer one, "
+      "or move the file away",
+      database.path(), *version, journal_version);
+}
+
+Status check_whole(SqlDatabase& database) {
+  auto check = database.prepare("PRAGMA quick_check(1)");
+  if (!check.ok()) return check.status();
+  const auto row = check->step();
+  if (!row.ok()) return row.status();
+  if (*row && check->text(0) == "ok") return {};
+  return Status::invalid("{}: damaged: {}", database.path(), *row ? check->text(0) : "no answer");
+}
+
+Status make_tables(SqlDatabase& database) {
+  auto transaction = SqlTransaction::begin(database);
+  if (!transaction.ok()) return transaction.status();
+  bool empty = true;  // another process may have been faster
+  GEMMTUNE_RETURN_IF_ERROR(check_version(database, empty));
+  if (!empty) return {};
+  GEMMTUNE_RETURN_IF_ERROR(database.execute(schema));
+  GEMMTUNE_RETURN_IF_ERROR(database.execute(
+      fmt::format("PRAGMA application_id={}; PRAGMA user_version={}", application_id, journal_version)));
+  return transaction->commit();
+}
+
+/// A database of ours, whole and of a known version; `invalid_argument`: damaged.
+Result<SqlDatabase> open_whole(const std::string& path) {
+  auto database = SqlDatabase::open(path);
+  if (!database.ok()) return database.status();
+  bool empty = true;
+  GEMMTUNE_RETURN_IF_ERROR(check_version(*database, empty));
+  GEMMTUNE_RETURN_IF_ERROR(check_whole(*database));
+  GEMMTUNE_RETURN_IF_ERROR(database->execute(connection_settings));
+  if (empty) GEMMTUNE_RETURN_IF_ERROR(make_tables(*database));
+  return database;
+}
+
+Status move_aside(const std::string& path) {
+  const std::string damaged = path + ".damaged";
+  if (std::rename(path.c_str(), damaged.c_str()) != 0) {
+    return Status::io("{}: is damaged and cannot be moved to {}: {}", path, damaged, std::strerror(errno));
+  }
+  // What belongs to the damaged file must not be taken for the new one's.
+  for (const char* ending : {"-wal", "-shm"}) {
+    if (file_exists(path + ending)) std::rename((path + ending).c_str(), (damaged + ending).c_str());
+  }
+  return {};
+}
+
+bool is_damage(const Status& status) { return status.code() == StatusCode::invalid_argument; }
+
+Status as_journal_error(const Status& status) {
+  return {status.code(), fmt::format("the journal of measurements: {}", status.message())};
+}
+
+Result<SqlDatabase> open_or_replace(const std::string& path) {
+  // One process at a time: the first one makes the tables, or moves a damaged file; the others find the new
+  // one.
+  const auto lock = FileLock::acquire(path + ".lock");
+  if (!lock.ok()) return lock.status();
+  auto database = open_whole(path);
+  if (database.ok() || !is_damage(database.status())) return database;
+  log(LogLevel::warning, "{}; moved to {}.damaged, a new journal is begun", database.message(), path);
+  GEMMTUNE_RETURN_IF_ERROR(move_aside(path));
+  return open_whole(path);
+}
+
+}  // namespace
+
+Result<SqlDatabase> open_journal(const std::string& path) {
+  auto database = open_or_replace(path);
+  if (!database.ok()) return as_journal_error(database.status());
+  return database;
+}
+
+Result<SqlDatabase> open_existing_journal(const std::string& path) {
+  if (!file_exists(path)) return Status::not_found("{}: no such file", path);
+  auto database = open_whole(path);
+  if (!database.ok()) return database.status();
+  return database;
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,21 @@
+// The journal's file: its tables, its version, and what becomes of a file that is damaged.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "evaluate/journal/sqlite.h"
+
+namespace gemmtune {
+
+inline constexpr int journal_version = 1;
+
+/// Opens the journal at `path`, making it where it is missing, and proves that it can be written. A damaged
+/// file is moved aside as `<path>.damaged`, said in the log, and begun anew. Errors: the folder or the file
+/// cannot be written, the disk is full, the file is another program's, or a newer gemmtune made it.
+Result<SqlDatabase> open_journal(const std::string& path);
+
+/// The same for commands that only look: a missing or damaged file is an error.
+Result<SqlDatabase> open_existing_journal(const std::string& path);
+
+}  // namespace gemmtune

@@ -1,0 +1,15 @@
+#include "evaluate/journal/journal_texts.h"
+
+#include <fmt/format.h>
+
+namespace gemmtune {
+
+std::string journal_device_text(const DeviceInfo& info) {
+  return fmt::format("{} {} {} {}", info.backend, info.gfx, info.cu_num, info.model);
+}
+
+std::string journal_policy_text(const Policy& policy, double largest_err_ratio) {
+  return fmt::format("{} errRatio={}", policy.text(), largest_err_ratio);
+}
+
+}  // namespace gemmtune

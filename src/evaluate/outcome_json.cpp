@@ -1,0 +1,116 @@
+#include "evaluate/outcome_json.h"
+
+#include <limits>
+
+namespace gemmtune {
+namespace {
+
+using Json = nlohmann::json;
+
+/// A count that is only written where it is above 0.
+int count_from_json(const Json& json) { return json.is_number_integer() ? json.get<int>() : 0; }
+
+double number_from_json(const Json& json) {
+  return json.is_number() ? json.get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+/// The member, or null where the object has none.
+const Json& member(const Json& object, const char* name) {
+  static const Json null;
+  if (!object.is_object()) return null;
+  const auto found = object.find(name);
+  return found == object.end() ? null : *found;
+}
+
+}  // namespace
+
+std::optional<OutcomeKind> parse_outcome_kind(std::string_view text) {
+  for (const OutcomeKind kind :
+       {OutcomeKind::ok, OutcomeKind::refused, OutcomeKind::build_failed, OutcomeKind::launch_failed,
+        OutcomeKind::wrong, OutcomeKind::too_slow, OutcomeKind::timed_out, OutcomeKind::crashed}) {
+    if (to_string(kind) == text) return kind;
+  }
+  return std::nullopt;
+}
+
+Json to_json(const std::vector<double>& numbers) { return Json(numbers); }
+
+Json to_json(const Outcome& outcome) {
+  Json json = {{"kind", to_string(outcome.kind)},
+               {"us", to_json(outcome.microseconds)},
+               {"err", outcome.err_ratio},
+               {"same", outcome.deterministic}};
+  if (!outcome.reason.empty()) json["reason"] = outcome.reason;
+  return json;
+}
+
+Json to_json(const FinalsResult& result) {
+  Json json = {{"outcomes", Json::array()},
+               {"times", Json::array()},
+               {"noise_floor", result.noise_floor},
+               {"same_ratios", to_json(result.same_ratios)}};
+  if (result.quietness.repeated > 0) json["repeated"] = result.quietness.repeated;
+  if (result.quietness.disturbed > 0) json["disturbed"] = result.quietness.disturbed;
+  for (const Outcome& outcome : result.outcomes) json["outcomes"].push_back(to_json(outcome));
+  for (const auto& round : result.times) json["times"].push_back(to_json(round));
+  return json;
+}
+
+std::optional<std::vector<double>> numbers_from_json(const Json& json) {
+  if (!json.is_array()) return std::nullopt;
+  std::vector<double> numbers;
+  for (const Json& value : json) numbers.push_back(number_from_json(value));
+  return numbers;
+}
+
+std::optional<std::vector<std::string>> texts_from_json(const Json& json) {
+  if (!json.is_array()) return std::nullopt;
+  std::vector<std::string> texts;
+  for (const Json& value : json) {
+    if (!value.is_string()) return std::nullopt;
+    texts.push_back(value.get<std::string>());
+  }
+  return texts;
+}
+
+std::optional<Outcome> outcome_from_json(const Json& json) {
+  const Json& kind = member(json, "kind");
+  if (!kind.is_string()) return std::nullopt;
+  const auto known = parse_outcome_kind(kind.get<std::string>());
+  auto samples = numbers_from_json(member(json, "us"));
+  if (!known || !samples) return std::nullopt;
+  Outcome outcome;
+  outcome.kind = *known;
+  outcome.microseconds = std::move(*samples);
+  outcome.err_ratio = number_from_json(member(json, "err"));
+  outcome.deterministic = member(json, "same") != Json(false);
+  if (const Json& reason = member(json, "reason"); reason.is_string()) outcome.reason = reason;
+  return outcome;
+}
+
+std::optional<FinalsResult> finals_from_json(const Json& json) {
+  FinalsResult result;
+  const Json& outcomes = member(json, "outcomes");
+  const Json& times = member(json, "times");
+  auto same_ratios = numbers_from_json(member(json, "same_ratios"));
+  if (!outcomes.is_array() || !times.is_array() || !same_ratios) return std::nullopt;
+  for (const Json& value : outcomes) {
+    auto outcome = outcome_from_json(value);
+    if (!outcome) return std::nullopt;
+    result.outcomes.push_back(std::move(*outcome));
+  }
+  for (const Json& value : times) {
+    auto round = numbers_from_json(value);
+    if (!round || round->size() != result.outcomes.size()) return std::nullopt;
+    result.times.push_back(std::move(*round));
+  }
+  result.noise_floor = number_from_json(member(json, "noise_floor"));
+  result.same_ratios = std::move(*same_ratios);
+  result.quietness = {static_cast<int>(result.times.size()), count_from_json(member(json, "disturbed")),
+                      count_from_json(member(json, "repeated"))};
+  return result;
+}
+
+std::string dump_line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+}  // namespace gemmtune

@@ -1,0 +1,30 @@
+// Outcomes and finals as JSON, for the journal, for recordings and between tuner and worker.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "evaluate/evaluator.h"
+
+namespace gemmtune {
+
+std::optional<OutcomeKind> parse_outcome_kind(std::string_view text);
+
+/// Numbers that JSON lacks (NaN, infinity) become null and are read as NaN.
+nlohmann::json to_json(const std::vector<double>& numbers);
+nlohmann::json to_json(const Outcome& outcome);
+nlohmann::json to_json(const FinalsResult& result);
+
+/// nullopt where the value is none of theirs.
+std::optional<std::vector<double>> numbers_from_json(const nlohmann::json& json);
+std::optional<std::vector<std::string>> texts_from_json(const nlohmann::json& json);
+std::optional<Outcome> outcome_from_json(const nlohmann::json& json);
+std::optional<FinalsResult> finals_from_json(const nlohmann::json& json);
+
+/// One line; bytes that are no UTF-8 are replaced.
+std::string dump_line(const nlohmann::json& json);
+
+}  // namespace gemmtune

@@ -1,0 +1,401 @@
+#include "evaluate/replay/recording.h"
+
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "evaluate/outcome_json.h"
+
+namespace gemmtune {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int recording_version = 2;  // 2: candidates of screenings are numbers
+
+constexpr std::array<std::pair<std::string_view, CacheMode>, 3> cache_modes = {
+    {{"warm", CacheMode::warm}, {"weights-cold", CacheMode::weights_cold}, {"cold", CacheMode::cold}}};
+
+// ---- to JSON
+
+/// Eight digits: a row says four decimals of a time.
+double brief(double value) {
+  if (value == 0 || !std::isfinite(value)) return value;
+  const double unit = std::pow(10, std::floor(std::log10(std::abs(value))) - 7);
+  return unit < 1 ? std::round(value / unit) / std::round(1 / unit) : std::round(value / unit) * unit;
+}
+
+void make_brief(std::vector<double>& values) {
+  for (double& value : values) value = brief(value);
+}
+
+Outcome brief(Outcome outcome) {
+  make_brief(outcome.microseconds);
+  outcome.err_ratio = brief(outcome.err_ratio);
+  return outcome;
+}
+
+FinalsResult brief(FinalsResult result) {
+  for (Outcome& outcome : result.outcomes) outcome = brief(std::move(outcome));
+  for (auto& round : result.times) make_brief(round);
+  make_brief(result.same_ratios);
+  result.noise_floor = brief(result.noise_floor);
+  return result;
+}
+
+/// The candidates of a problem in the order of its spaces.
+std::vector<std::string> numbered_candidates(const RecordedProblem& problem) {
+  std::vector<std::string> names;
+  for (const RecordedSpace& space : problem.spaces) {
+    for (const RecordedConfig& config : space.configs) names.push_back(config.kernel_name);
+  }
+  return names;
+}
+
+Json recorded_json(const DeviceInfo& device) {
+  Json json = {{"backend", device.backend}, {"name", device.name},     {"model", device.model},
+               {"gfx", device.gfx},         {"cu_num", device.cu_num}, {"libraries", Json::array()}};
+  for (const Library& library : device.libraries) {
+    json["libraries"].push_back({{"name", library.name}, {"version", library.version}, {"why", library.why}});
+  }
+  return json;
+}
+
+Json recorded_json(const Policy& policy) {
+  Json json = {{"warmup", policy.warmup},
+               {"iterations", policy.iterations},
+               {"sample_us", policy.sample_microseconds}};
+  for (const auto& [text, mode] : cache_modes) {
+    if (mode == policy.cache) json["cache"] = text;
+  }
+  return json;
+}
+
+Json recorded_json(const RecordedRun& run) {
+  Json families = Json::array();
+  for (const RecordedFamily& family : run.families) {
+    families.push_back({{"name", family.name},
+                        {"revision", family.revision},
+                        {"tie_rank", family.tie_rank},
+                        {"identity", family.identity},
+                        {"thread_pool", family.thread_pool}});
+  }
+  return {
+      {"line", "recording"},  {"version", recording_version},        {"device", recorded_json(run.device)},
+      {"families", families}, {"policy", recorded_json(run.policy)}, {"err_ratio", run.largest_err_ratio}};
+}
+
+Json recorded_json(const RecordedSpace& space) {
+  if (!space.refusal.empty()) return {{"family", space.family}, {"refusal", space.refusal}};
+  Json json = {{"family", space.family},
+               {"default", space.default_kernel},
+               {"parameters", Json::array()},
+               {"configs", Json::array()}};
+  if (space.packed) json["packed"] = to_string(*space.packed);
+  for (const Parameter& parameter : space.parameters) {
+    json["parameters"].push_back({{"key", parameter.key},
+                                  {"values", parameter.values},
+                                  {"absent", parameter.absent},
+                                  {"meaning", parameter.meaning}});
+    if (parameter.open) json["parameters"].back()["open"] = true;
+  }
+  for (const RecordedConfig& config : space.configs) {
+    json["configs"].push_back(Json::array({config.kernel_name, brief(config.predicted), config.resources}));
+  }
+  return json;
+}
+
+Json recorded_json(const RecordedProblem& problem) {
+  Json json = {{"line", "problem"},
+               {"problem", print(problem.problem)},
+               {"calls", problem.calls},
+               {"baseline", problem.baseline},
+               {"fallback", problem.fallback},
+               {"spaces", Json::array()}};
+  for (const RecordedSpace& space : problem.spaces) json["spaces"].push_back(recorded_json(space));
+  return json;
+}
+
+// ---- from JSON. nlohmann throws where a member is missing or of another type; read_line catches that.
+
+DeviceInfo device_from(const Json& json) {
+  DeviceInfo device;
+  device.backend = json.at("backend");
+  device.name = json.at("name");
+  device.model = json.at("model");
+  device.gfx = json.at("gfx");
+  device.cu_num = json.at("cu_num");
+  for (const Json& one : json.at("libraries")) {
+    Library library;
+    library.name = one.at("name");
+    library.version = one.at("version");
+    library.why = one.at("why");
+    device.libraries.push_back(std::move(library));
+  }
+  return device;
+}
+
+Policy policy_from(const Json& json) {
+  Policy policy;
+  policy.warmup = json.at("warmup");
+  policy.iterations = json.at("iterations");
+  policy.sample_microseconds = json.at("sample_us");
+  for (const auto& [text, mode] : cache_modes) {
+    if (json.at("cache") == text) policy.cache = mode;
+  }
+  return policy;
+}
+
+RecordedRun run_from(const Json& json) {
+  RecordedRun run;
+  run.device = device_from(json.at("device"));
+  for (const Json& family : json.at("families")) {
+    run.families.push_back({family.at("name"), family.at("revision"), family.at("tie_rank"),
+                            family.at("identity"), family.at("thread_pool")});
+  }
+  run.policy = policy_from(json.at("policy"));
+  run.largest_err_ratio = json.at("err_ratio");
+  return run;
+}
+
+RecordedSpace space_from(const Json& json) {
+  RecordedSpace space;
+  space.family = json.at("family");
+  space.refusal = json.value("refusal", std::string());
+  if (!space.refusal.empty()) return space;
+  space.default_kernel = json.at("default");
+  if (json.contains("packed")) space.packed = parse_weight_layout(json.at("packed").get<std::string>());
+  for (const Json& one : json.at("parameters")) {
+    space.parameters.push_back({one.at("key"), one.at("values").get<std::vector<std::string>>(),
+                                one.at("absent"), one.at("meaning"), one.value("open", false)});
+  }
+  for (const Json& one : json.at("configs")) {
+    space.configs.push_back({one.at(0), one.at(1), one.at(2)});
+  }
+  return space;
+}
+
+Result<RecordedProblem> problem_from(const Json& json) {
+  auto problem = parse_problem(json.at("problem").get<std::string>());
+  if (!problem.ok()) return problem.status();
+  RecordedProblem record;
+  record.problem = *problem;
+  record.calls = json.at("calls");
+  record.baseline = json.at("baseline");
+  record.fallback = json.at("fallback");
+  for (const Json& space : json.at("spaces")) record.spaces.push_back(space_from(space));
+  return record;
+}
+
+Status no_outcome() { return Status::invalid("expected an outcome (kind, us, err)"); }
+
+/// `candidate` is a name, or a number in the problem's candidates.
+Status read_screening(const Json& json, RecordedProblem& problem) {
+  auto outcome = outcome_from_json(json.at("outcome"));
+  if (!outcome) return no_outcome();
+  const Json& candidate = json.at("candidate");
+  std::string name;
+  if (candidate.is_number()) {
+    std::size_t number = candidate;
+    for (const RecordedSpace& space : problem.spaces) {
+      if (number < space.configs.size()) {
+        name = space.configs[number].kernel_name;
+        break;
+      }
+      number -= space.configs.size();
+    }
+    if (name.empty()) return Status::invalid("candidate {}: the problem has fewer", candidate.dump());
+  } else {
+    name = candidate;
+  }
+  problem.screenings.push_back({std::move(name), std::move(*outcome), json.at("seconds")});
+  return {};
+}
+
+Status read_finals(const Json& json, RecordedProblem& problem) {
+  auto candidates = texts_from_json(json.at("candidates"));
+  auto result = finals_from_json(json.at("result"));
+  if (!candidates || !result || candidates->size() != result->outcomes.size()) {
+    return Status::invalid("expected finals: as many outcomes and times a round as candidates");
+  }
+  problem.finals.push_back({std::move(*candidates), std::move(*result), json.at("seconds")});
+  return {};
+}
+
+Status read_neighbour(const Json& json, RecordedProblem& problem) {
+  auto outcome = outcome_from_json(json.at("outcome"));
+  if (!outcome) return no_outcome();
+  problem.neighbours.push_back({json.at("candidate"), json.at("m"), std::move(*outcome), json.at("seconds")});
+  return {};
+}
+
+/// Reads line after line; problems that were begun twice (a run that went on) are one.
+class Reader {
+ public:
+  Status read_line(const Json& json) {
+    try {
+      const std::string kind = json.at("line");
+      if (!began_) return begin(kind, json);
+      if (kind == "recording") return {};  // of the run that went on; the writer has compared them
+      if (kind == "problem") return add_problem(json);
+      const std::size_t number = json.at("problem");
+      if (number >= places_.size()) {
+        return Status::invalid("problem {}: only {} stand before", number, places_.size());
+      }
+      RecordedProblem& problem = recording.problems[places_[number]];
+      if (kind == "screen") return read_screening(json, problem);
+      if (kind == "finals") return read_finals(json, problem);
+      if (kind == "neighbour") return read_neighbour(json, problem);
+      return Status::invalid("line '{}': expected problem, screen, finals or neighbour", kind);
+    } catch (const Json::exception& error) {
+      return Status::invalid("{}", error.what());
+    }
+  }
+
+  bool began() const { return began_; }
+  std::size_t problem_lines() const { return places_.size(); }
+
+  Recording recording;
+
+ private:
+  Status begin(const std::string& kind, const Json& json) {
+    if (kind != "recording") return Status::invalid("expected the line of a recording of gemmtune first");
+    if (const int version = json.at("version"); version > recording_version) {
+      return Status::unsupported("recording version {}, this gemmtune knows up to {}", version,
+                                 recording_version);
+    }
+    recording.run = run_from(json);
+    began_ = true;
+    return {};
+  }
+
+  Status add_problem(const Json& json) {
+    auto problem = problem_from(json);
+    if (!problem.ok()) return problem.status();
+    const auto [place, is_new] = known_.try_emplace(print(problem->problem), recording.problems.size());
+    if (is_new) recording.problems.push_back(std::move(*problem));
+    places_.push_back(place->second);
+    return {};
+  }
+
+  bool began_ = false;
+  std::vector<std::size_t> places_;  // number in the file → index into problems
+  std::map<std::string, std::size_t> known_;
+};
+
+Status read_all(const std::string& path, Reader& reader) {
+  const auto content = read_file(path);
+  if (!content.ok()) return content.status();
+  std::size_t number = 0;
+  for (const std::string_view line : split(*content, '\n')) {
+    ++number;
+    if (trim(line).empty()) continue;
+    const Json json = Json::parse(line, nullptr, false);
+    if (json.is_discarded() && reader.began()) {
+      ++reader.recording.damaged_lines;
+      continue;
+    }
+    if (const Status status = reader.read_line(json); !status.ok()) {
+      return {status.code(),
+              fmt::format("{}:{}: {}", path, number,
+                          json.is_discarded() ? "no recording of gemmtune" : status.message())};
+    }
+  }
+  if (!reader.began()) return Status::invalid("{}: empty, expected a recording", path);
+  return {};
+}
+
+}  // namespace
+
+Result<Recording> read_recording(const std::string& path) {
+  Reader reader;
+  GEMMTUNE_RETURN_IF_ERROR(read_all(path, reader));
+  return std::move(reader.recording);
+}
+
+RecordedRun recorded_run(const Device& device, const Policy& policy, double largest_err_ratio) {
+  RecordedRun run;
+  run.device = device.info();
+  for (const KernelFamily* family : device.families()) {
+    run.families.push_back({std::string(family->name()), family->revision(), family->tie_rank(),
+                            device.family_identity(family->name()), std::string(family->thread_pool())});
+  }
+  run.policy = policy;
+  run.largest_err_ratio = largest_err_ratio;
+  return run;
+}
+
+Result<RecordingWriter> RecordingWriter::open(const std::string& path, const RecordedRun& run) {
+  const std::string first = dump_line(recorded_json(run));
+  Reader reader;
+  bool goes_on = false;
+  if (file_exists(path)) {
+    const auto content = read_file(path);
+    if (!content.ok()) return content.status();
+    goes_on = !content->empty();
+    if (goes_on) {
+      GEMMTUNE_RETURN_IF_ERROR(read_all(path, reader));
+      if (dump_line(recorded_json(reader.recording.run)) != first) {
+        return Status::invalid("{}: is a recording of another device, build or policy; choose another file",
+                               path);
+      }
+    }
+  }
+  std::FILE* file = std::fopen(path.c_str(), "ab");
+  if (file == nullptr) return Status::io("{}: {}", path, std::strerror(errno));
+  RecordingWriter writer(path, file);
+  writer.goes_on_ = goes_on;
+  writer.problems_ = reader.problem_lines();
+  // An empty line ends what a kill may have cut off.
+  GEMMTUNE_RETURN_IF_ERROR(writer.write(goes_on ? std::string() : first));
+  return writer;
+}
+
+Status RecordingWriter::write(const std::string& line) {
+  const std::string text = line + "\n";
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size() && std::fflush(file_.get()) == 0;
+  return written ? Status() : Status::io("{}: {}", path_, std::strerror(errno));
+}
+
+Result<std::size_t> RecordingWriter::add(const RecordedProblem& problem) {
+  GEMMTUNE_RETURN_IF_ERROR(write(dump_line(recorded_json(problem))));
+  auto& numbers = numbers_[problems_];
+  for (std::string& name : numbered_candidates(problem)) numbers.emplace(std::move(name), numbers.size());
+  return problems_++;
+}
+
+Status RecordingWriter::add(std::size_t problem, const RecordedScreening& screening) {
+  const auto& numbers = numbers_[problem];
+  const auto number = numbers.find(screening.candidate);
+  return write(
+      dump_line({{"line", "screen"},
+                 {"problem", problem},
+                 {"candidate", number == numbers.end() ? Json(screening.candidate) : Json(number->second)},
+                 {"outcome", gemmtune::to_json(brief(screening.outcome))},
+                 {"seconds", brief(screening.seconds)}}));
+}
+
+Status RecordingWriter::add(std::size_t problem, const RecordedFinals& finals) {
+  return write(dump_line({{"line", "finals"},
+                          {"problem", problem},
+                          {"candidates", finals.candidates},
+                          {"result", gemmtune::to_json(brief(finals.result))},
+                          {"seconds", brief(finals.seconds)}}));
+}
+
+Status RecordingWriter::add(std::size_t problem, const RecordedNeighbour& neighbour) {
+  return write(dump_line({{"line", "neighbour"},
+                          {"problem", problem},
+                          {"candidate", neighbour.candidate},
+                          {"m", neighbour.m},
+                          {"outcome", gemmtune::to_json(brief(neighbour.outcome))},
+                          {"seconds", brief(neighbour.seconds)}}));
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,46 @@
+// An evaluator that records what another one answers, and how long each answer took.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "formats/shapes/shape_list.h"
+#include "base/deadline.h"
+#include "evaluate/replay/recording.h"
+
+namespace gemmtune {
+
+/// What a device says of a problem now: spaces, predictions, default kernels; nothing measured.
+RecordedProblem recorded_problem(const Device& device, const Problem& problem, std::int64_t calls);
+
+/// Asks the inner evaluator for one candidate at a time. Where the file cannot be written any more, it is
+/// said once in the log and measuring goes on.
+class RecordingEvaluator final : public Evaluator {
+ public:
+  /// `shapes`: for the calls of each problem. `inner`, `writer` and `device` must outlive this.
+  RecordingEvaluator(Evaluator& inner, RecordingWriter& writer, const Device& device,
+                     const std::vector<ShapeRow>& shapes, SecondsClock clock = steady_seconds);
+
+  bool compiles_ahead() const override { return inner_.compiles_ahead(); }
+  void announce(const Problem& problem, std::span<const Candidate> candidates) override;
+  Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
+                                      int samples, const std::function<bool()>& stop) override;
+  Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
+                              int rounds) override;
+  Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;
+
+ private:
+  std::size_t number_of(const Problem& problem);
+  void written(const Status& status);
+
+  Evaluator& inner_;
+  RecordingWriter& writer_;
+  const Device& device_;
+  std::map<std::string, std::int64_t> calls_;
+  SecondsClock clock_;
+  std::map<std::string, std::size_t> numbers_;  // of problems, in the file
+  bool writes_ = true;
+};
+
+}  // namespace gemmtune

@@ -1,0 +1,205 @@
+#include "evaluate/replay/replay_evaluator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/hash.h"
+#include "measure/statistics.h"
+
+namespace gemmtune {
+namespace {
+
+constexpr double none = std::numeric_limits<double>::quiet_NaN();
+
+Outcome not_recorded(std::string_view what) {
+  return failed_outcome(OutcomeKind::refused, fmt::format("{} is not in the recording", what));
+}
+
+double draw(const std::vector<double>& samples, Random& random) {
+  return samples[random.below(samples.size())];
+}
+
+}  // namespace
+
+ReplayEvaluator::ReplayEvaluator(const Recording& recording, std::uint64_t seed, bool shuffled)
+    : recording_(recording), seed_(seed), shuffled_(shuffled) {
+  for (const RecordedProblem& record : recording.problems) {
+    benches_.emplace(print(record.problem), make_bench(record));
+  }
+}
+
+/// A batch lasts as long as the policy asks; what surrounds it is in the recorded overheads.
+double ReplayEvaluator::sample_seconds(double microseconds) const {
+  return 1e-6 * std::max(microseconds, recording_.run.policy.sample_microseconds);
+}
+
+ReplayEvaluator::Bench ReplayEvaluator::make_bench(const RecordedProblem& record) const {
+  Bench bench;
+  bench.random = Random(hash64(print(record.problem)) ^ seed_);
+  bench.record = &record;
+  for (const RecordedScreening& call : record.screenings) {
+    Screened& screened = bench.screened[call.candidate];
+    double in_samples = 0;
+    for (const double sample : call.outcome.microseconds) {
+      screened.samples.push_back(sample);
+      in_samples += sample_seconds(sample);
+    }
+    screened.overheads.push_back(std::max(0.0, call.seconds - in_samples));
+    screened.latest = without_samples(call.outcome);
+  }
+  for (const RecordedFinals& call : record.finals) {
+    for (std::size_t i = 0; i < call.candidates.size(); ++i) {
+      bench.judged[call.candidates[i]] = without_samples(call.result.outcomes[i]);
+    }
+    for (std::size_t r = 0; r < call.result.times.size(); ++r) {
+      Round& round = bench.rounds.emplace_back();
+      round.asked = &call.candidates;
+      round.same_ratio = r < call.result.same_ratios.size() ? call.result.same_ratios[r] : none;
+      round.seconds = call.seconds / static_cast<double>(call.result.times.size());
+      for (std::size_t i = 0; i < call.candidates.size(); ++i) {
+        if (std::isfinite(call.result.times[r][i])) round.times[call.candidates[i]] = call.result.times[r][i];
+      }
+    }
+  }
+  if (shuffled_) {
+    for (auto& [name, screened] : bench.screened) shuffle(screened.samples, bench.random);
+    shuffle(bench.rounds, bench.random);
+  }
+  return bench;
+}
+
+Result<ReplayEvaluator::Bench*> ReplayEvaluator::bench_of(const Problem& problem) {
+  const auto found = benches_.find(print(problem));
+  if (found == benches_.end()) return Status::not_found("{}: not in the recording", print(problem));
+  return &found->second;
+}
+
+Outcome ReplayEvaluator::screen_one(Bench& bench, const std::string& candidate, int samples) {
+  const auto found = bench.screened.find(candidate);
+  if (found == bench.screened.end()) return not_recorded(candidate);
+  Screened& screened = found->second;
+  if (screened.calls_used < screened.overheads.size()) seconds_ += screened.overheads[screened.calls_used++];
+  Outcome outcome = screened.latest;
+  const bool more_recorded = screened.samples_used < screened.samples.size();
+  if (outcome.kind != OutcomeKind::ok && !more_recorded) return outcome;
+  outcome.kind = OutcomeKind::ok;
+  outcome.reason.clear();
+  if (screened.samples.empty()) return samples > 0 ? not_recorded(candidate + " with a time") : outcome;
+  for (int i = 0; i < samples; ++i) {
+    const double sample = screened.samples_used < screened.samples.size()
+                              ? screened.samples[screened.samples_used++]
+                              : draw(screened.samples, bench.random);
+    seconds_ += sample_seconds(sample);
+    outcome.microseconds.push_back(sample);
+  }
+  return outcome;
+}
+
+Result<std::vector<Outcome>> ReplayEvaluator::screen(const Problem& problem,
+                                                     std::span<const Candidate> candidates, int samples,
+                                                     const std::function<bool()>& stop) {
+  const auto bench = bench_of(problem);
+  if (!bench.ok()) return bench.status();
+  std::vector<Outcome> outcomes;
+  for (const Candidate& candidate : candidates) {
+    if (stop && stop()) break;
+    outcomes.push_back(screen_one(**bench, candidate.kernel_name(), samples));
+  }
+  return outcomes;
+}
+
+Outcome ReplayEvaluator::judge(const Bench& bench, const std::string& candidate) const {
+  if (const auto judged = bench.judged.find(candidate); judged != bench.judged.end()) return judged->second;
+  const auto screened = bench.screened.find(candidate);
+  return screened == bench.screened.end() ? not_recorded(candidate) : screened->second.latest;
+}
+
+/// The next recorded round of exactly these candidates, else of these among others, else one drawn from them.
+ReplayEvaluator::Round ReplayEvaluator::next_round(Bench& bench, const std::vector<std::string>& candidates) {
+  std::vector<Round*> fitting;
+  Round* unused = nullptr;
+  for (Round& round : bench.rounds) {
+    const bool all = std::all_of(candidates.begin(), candidates.end(),
+                                 [&](const std::string& name) { return round.times.contains(name); });
+    if (!all) continue;
+    fitting.push_back(&round);
+    if (round.used) continue;
+    const bool exact = *round.asked == candidates;
+    if (unused == nullptr || (exact && *unused->asked != candidates)) unused = &round;
+  }
+  if (fitting.empty()) return unpaired_round(bench, candidates);
+  if (unused != nullptr) unused->used = true;
+  Round round = unused != nullptr ? *unused : *fitting[bench.random.below(fitting.size())];
+  // Its recorded time is that of all who took part.
+  round.seconds *= static_cast<double>(candidates.size()) / static_cast<double>(round.times.size());
+  return round;
+}
+
+ReplayEvaluator::Round ReplayEvaluator::unpaired_round(Bench& bench,
+                                                       const std::vector<std::string>& candidates) const {
+  Round drawn;
+  drawn.same_ratio = none;
+  for (const std::string& name : candidates) {
+    std::vector<double> samples;
+    for (const Round& round : bench.rounds) {
+      if (const auto time = round.times.find(name); time != round.times.end())
+        samples.push_back(time->second);
+    }
+    if (const auto screened = bench.screened.find(name); samples.empty() && screened != bench.screened.end())
+      samples = screened->second.samples;
+    if (samples.empty()) continue;
+    drawn.times[name] = draw(samples, bench.random);
+    if (std::isnan(drawn.same_ratio)) drawn.same_ratio = draw(samples, bench.random) / drawn.times[name];
+    drawn.seconds += sample_seconds(drawn.times[name]);
+  }
+  return drawn;
+}
+
+Result<FinalsResult> ReplayEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
+                                             int rounds) {
+  const auto bench = bench_of(problem);
+  if (!bench.ok()) return bench.status();
+  FinalsResult result;
+  std::vector<std::string> names;
+  std::vector<std::string> running;
+  for (const Candidate& candidate : candidates) {
+    names.push_back(candidate.kernel_name());
+    result.outcomes.push_back(judge(**bench, names.back()));
+    if (result.outcomes.back().kind == OutcomeKind::ok) running.push_back(names.back());
+  }
+  for (int i = 0; i < rounds && !running.empty(); ++i) {
+    const Round round = next_round(**bench, running);
+    seconds_ += round.seconds;
+    if (std::isfinite(round.same_ratio)) result.same_ratios.push_back(round.same_ratio);
+    std::vector<double>& times = result.times.emplace_back();
+    for (std::size_t c = 0; c < names.size(); ++c) {
+      const auto time = round.times.find(names[c]);
+      const bool has = result.outcomes[c].kind == OutcomeKind::ok && time != round.times.end();
+      times.push_back(has ? time->second : none);
+      if (has) result.outcomes[c].microseconds.push_back(time->second);
+    }
+  }
+  for (int i = 0; i < rounds && running.empty(); ++i) result.times.emplace_back(names.size(), none);
+  result.quietness.rounds = static_cast<int>(result.times.size());
+  if (!result.same_ratios.empty()) {
+    const Interval interval = median_interval(result.same_ratios, 0.95);
+    result.noise_floor = (interval.high - interval.low) / 2;
+  }
+  return result;
+}
+
+Outcome ReplayEvaluator::check_neighbour_m(const Problem& problem, const Candidate& candidate,
+                                           std::int64_t m) {
+  const auto bench = bench_of(problem);
+  const std::string name = candidate.kernel_name();
+  if (!bench.ok()) return not_recorded(name);
+  for (const RecordedNeighbour& check : (*bench)->record->neighbours) {
+    if (check.candidate != name || check.m != m) continue;
+    seconds_ += check.seconds;
+    return check.outcome;
+  }
+  return not_recorded(fmt::format("{} at M = {}", name, m));
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,307 @@
+#include "evaluate/worker/worker_evaluator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <thread>
+#include <utility>
+
+#include "backends/host.h"
+
+namespace gemmtune {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double look_seconds = 0.1;              // between two looks at a busy worker
+constexpr double attention_seconds = 10;          // until a worker has begun a request, or sent what it has
+constexpr double pauses_seconds[] = {0, 0.5, 2};  // before each try to replace a worker
+constexpr std::size_t announced_at_once = 64;     // candidates; half of them are told before they run out
+constexpr int most_tries = 3;                     // of a request whose worker is lost for reasons outside
+
+double seconds_since(Clock::time_point then) {
+  return std::chrono::duration<double>(Clock::now() - then).count();
+}
+
+double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+std::string key_of(const Problem& problem, const Candidate& candidate) {
+  return print(problem) + "\n" + candidate.kernel_name();
+}
+
+}  // namespace
+
+/// One request's time and memory, looked at from outside.
+class WorkerEvaluator::Watch {
+ public:
+  struct Limits {
+    double timeout_seconds;
+    double least_seconds;
+    double factor;
+    double expected_seconds;  // of a candidate; 0: none was measured yet
+    std::size_t memory_bytes;
+  };
+
+  Watch(const WorkerProcess& process, std::uint32_t number, const Limits& limits)
+      : process_(process), number_(number & 0xffff), limits_(limits) {}
+
+  WorkerState state() const { return process_.state(); }
+  bool begun() const { return state().request == number_ && state().step != Step::idle; }
+
+  /// The outcome of a candidate whose worker must be killed now.
+  std::optional<Outcome> complaint() {
+    const WorkerState now = state();
+    if (!(now == last_)) {
+      last_ = now;
+      since_ = Clock::now();
+    }
+    if (!prepared_seconds_ && begun() && now.step == Step::candidate) {
+      prepared_seconds_ = seconds_since(begin_);
+    }
+    if (const std::size_t resident = process_.resident_bytes(); resident > limits_.memory_bytes) {
+      return failed_outcome(
+          OutcomeKind::crashed,
+          fmt::format("its worker held {:.0f} MiB of memory, more than the limit of {:.0f} MiB, and "
+                      "was killed",
+                      mebibytes(resident), mebibytes(limits_.memory_bytes)));
+    }
+    if (const double limit = step_limit(now); seconds_since(since_) > limit) {
+      return failed_outcome(OutcomeKind::timed_out,
+                            fmt::format("did not end within {:.3g} s; its worker was killed", limit));
+    }
+    return std::nullopt;
+  }
+
+ private:
+  double step_limit(const WorkerState& now) const {
+    if (!begun()) return attention_seconds;
+    if (now.step != Step::candidate) return limits_.timeout_seconds;
+    // The first candidate of a problem has nothing before it but the making of operands and references.
+    const double limit =
+        limits_.expected_seconds > 0
+            ? std::max(limits_.least_seconds, limits_.factor * limits_.expected_seconds)
+            : std::max(2 * limits_.least_seconds, limits_.factor * prepared_seconds_.value_or(0));
+    return std::min(limit, limits_.timeout_seconds);
+  }
+
+  const WorkerProcess& process_;
+  std::uint32_t number_;
+  Limits limits_;
+  WorkerState last_;
+  Clock::time_point begin_ = Clock::now();
+  Clock::time_point since_ = begin_;
+  std::optional<double> prepared_seconds_;
+};
+
+WorkerEvaluator::WorkerEvaluator(WorkerOptions options) : options_(std::move(options)) {}
+
+WorkerEvaluator::~WorkerEvaluator() = default;
+
+Status WorkerEvaluator::start_worker() {
+  Status failure;
+  for (const double pause : pauses_seconds) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+    auto process = WorkerProcess::start(options_.launch);
+    if (!process.ok()) return process.status();
+    process_ = std::move(process).value();
+    requests_ = 0;
+    memory_limit_ =
+        options_.memory_limit_bytes > 0 ? options_.memory_limit_bytes : free_host_memory_bytes() / 2;
+    const auto answer = ask(OpenRequest{options_.backend, options_.device, options_.evaluation});
+    if (answer.ok() && std::holds_alternative<WorkerReply>(*answer)) {
+      had_worker_ = true;
+      return {};
+    }
+    process_.reset();
+    if (answer.ok()) {
+      failure = Status::internal("no worker ({}): {}", options_.launch.program,
+                                 std::get<Loss>(*answer).outcome.reason);
+    } else {
+      failure = answer.status();
+    }
+    // A device that just lost a worker may need a moment; else waiting helps nobody.
+    if (!had_worker_) break;
+  }
+  return failure;
+}
+
+Result<WorkerEvaluator::Answer> WorkerEvaluator::ask(const WorkerRequest& request) {
+  const std::uint32_t number = ++requests_;
+  const bool may_cancel = !std::holds_alternative<NeighbourRequest>(request);
+  Watch watch(*process_, number,
+              {options_.timeout_seconds, options_.least_deadline_seconds, options_.deadline_factor,
+               learnt_count_ > 0 ? learnt_seconds_ / learnt_count_ : 0, memory_limit_});
+  if (!process_->send(print_request({number, request})).ok()) return Answer(lose(watch, std::nullopt));
+  for (;;) {
+    std::string message;
+    const WorkerProcess::Event event = process_->wait(look_seconds, message);
+    if (event == WorkerProcess::Event::ended) return Answer(lose(watch, std::nullopt));
+    if (event == WorkerProcess::Event::message) {
+      auto reply = parse_reply(message);
+      if (!reply.ok() || reply->number != number) {
+        return Answer(
+            lose(watch, failed_outcome(OutcomeKind::crashed, "its worker answered with no valid reply")));
+      }
+      if (!reply->status.ok()) return reply->status;
+      return Answer(std::move(reply).value());
+    }
+    if (may_cancel && options_.cancelled && options_.cancelled()) {
+      process_.reset();
+      return Status::unsupported("interrupted");
+    }
+    if (auto complaint = watch.complaint()) return Answer(lose(watch, std::move(complaint)));
+  }
+}
+
+WorkerEvaluator::Loss WorkerEvaluator::lose(const Watch& watch, std::optional<Outcome> killed_for) {
+  Loss loss;
+  const bool begun = watch.begun();
+  if (begun) loss.candidate = watch.state().candidate;
+  if (killed_for) process_->kill();
+  const WorkerEnding ending = process_->ending();
+  loss.outcome =
+      killed_for ? std::move(*killed_for) : failed_outcome(OutcomeKind::crashed, ending_text(ending));
+  const bool killed_from_outside = !killed_for && ending.signal == SIGKILL && !ending.killed_by_us;
+  loss.may_try_again = !begun || killed_from_outside;
+  process_.reset();
+  ++losses_;
+  announced_.clear();
+  told_ = 0;
+  return loss;
+}
+
+Result<WorkerEvaluator::Answer> WorkerEvaluator::ask_stubbornly(const WorkerRequest& request) {
+  Loss loss;
+  for (int attempt = 0; attempt < most_tries; ++attempt) {
+    if (!process_) GEMMTUNE_RETURN_IF_ERROR(start_worker());
+    auto answer = ask(request);
+    if (!answer.ok() || std::holds_alternative<WorkerReply>(*answer)) return answer;
+    loss = std::get<Loss>(std::move(answer).value());
+    // What all candidates share may have been stopped from outside too: once more, not for ever.
+    if (!loss.may_try_again && (loss.candidate || attempt > 0)) break;
+  }
+  if (loss.candidate) return Answer(std::move(loss));
+  return Status::internal("the worker was lost before a candidate ran: {}", loss.outcome.reason);
+}
+
+Result<WorkerReply> WorkerEvaluator::ask_of_one(const WorkerRequest& request, const std::string& key) {
+  WorkerReply known;
+  if (const auto lost = lost_.find(key); lost != lost_.end()) {
+    known.result.outcomes.push_back(lost->second);
+    return known;
+  }
+  auto answer = ask_stubbornly(request);
+  if (!answer.ok()) return answer.status();
+  if (auto* reply = std::get_if<WorkerReply>(&*answer)) {
+    if (reply->result.outcomes.size() == 1) return std::move(*reply);
+    return Status::internal("the worker answered {} outcomes for one candidate",
+                            reply->result.outcomes.size());
+  }
+  known.result.outcomes.push_back(std::get<Loss>(*answer).outcome);
+  lost_[key] = known.result.outcomes.front();
+  return known;
+}
+
+void WorkerEvaluator::learn(const Problem& problem, const WorkerReply& reply) {
+  if (reply.candidate_seconds <= 0 || reply.result.outcomes.front().kind != OutcomeKind::ok) return;
+  std::string text = print(problem);
+  if (text != learnt_problem_) {
+    learnt_problem_ = std::move(text);
+    learnt_seconds_ = 0;
+    learnt_count_ = 0;
+  }
+  learnt_seconds_ += reply.candidate_seconds;
+  ++learnt_count_;
+}
+
+void WorkerEvaluator::announce(const Problem& problem, std::span<const Candidate> candidates) {
+  const bool cancels = candidates.empty() && told_ > 0 && process_ != nullptr;
+  announced_problem_ = problem;
+  announced_.assign(candidates.begin(), candidates.end());
+  told_ = 0;
+  // Whether it arrives does not matter: a worker that is lost is missed by the next request.
+  if (cancels) (void)ask(AnnounceRequest{problem, {}});
+}
+
+void WorkerEvaluator::announce_from(const Candidate& candidate) {
+  const auto found = std::find(announced_.begin(), announced_.end(), candidate);
+  if (found == announced_.end() || told_ == announced_.size()) return;
+  const auto at = static_cast<std::size_t>(found - announced_.begin());
+  if (told_ > at + announced_at_once / 2) return;
+  if (!process_ && !start_worker().ok()) return;
+  told_ = std::min(announced_.size(), at + announced_at_once);
+  (void)ask(
+      AnnounceRequest{announced_problem_, {found, announced_.begin() + static_cast<std::ptrdiff_t>(told_)}});
+}
+
+Result<std::vector<Outcome>> WorkerEvaluator::screen(const Problem& problem,
+                                                     std::span<const Candidate> candidates, int samples,
+                                                     const std::function<bool()>& stop) {
+  if (print(problem) != learnt_problem_) learnt_count_ = 0;
+  std::vector<Outcome> outcomes;
+  for (const Candidate& candidate : candidates) {
+    if (stop && stop()) break;
+    announce_from(candidate);
+    auto reply = ask_of_one(ScreenRequest{problem, candidate, samples}, key_of(problem, candidate));
+    if (!reply.ok()) return reply.status();
+    learn(problem, *reply);
+    outcomes.push_back(std::move(reply->result.outcomes.front()));
+  }
+  return outcomes;
+}
+
+Result<FinalsResult> WorkerEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
+                                             int rounds) {
+  if (print(problem) != learnt_problem_) learnt_count_ = 0;
+  FinalsResult result;
+  result.outcomes.resize(candidates.size());
+  std::vector<std::size_t> running;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const auto lost = lost_.find(key_of(problem, candidates[i]));
+    if (lost == lost_.end()) {
+      running.push_back(i);
+    } else {
+      result.outcomes[i] = lost->second;
+    }
+  }
+  const std::vector<double> nothing(candidates.size(), std::numeric_limits<double>::quiet_NaN());
+  while (!running.empty()) {
+    FinalsRequest request{problem, {}, rounds};
+    for (const std::size_t i : running) request.candidates.push_back(candidates[i]);
+    auto answer = ask_stubbornly(request);
+    if (!answer.ok()) return answer.status();
+    if (const auto* loss = std::get_if<Loss>(&*answer)) {
+      const std::size_t culprit = running[std::min(*loss->candidate, running.size() - 1)];
+      result.outcomes[culprit] = loss->outcome;
+      lost_[key_of(problem, candidates[culprit])] = loss->outcome;
+      std::erase(running, culprit);
+      continue;
+    }
+    FinalsResult& part = std::get<WorkerReply>(*answer).result;
+    for (std::size_t k = 0; k < running.size() && k < part.outcomes.size(); ++k)
+      result.outcomes[running[k]] = std::move(part.outcomes[k]);
+    for (const auto& times : part.times) {
+      result.times.push_back(nothing);
+      for (std::size_t k = 0; k < running.size() && k < times.size(); ++k)
+        result.times.back()[running[k]] = times[k];
+    }
+    result.noise_floor = part.noise_floor;
+    result.same_ratios = std::move(part.same_ratios);
+    result.quietness = part.quietness;
+    return result;
+  }
+  result.times.assign(static_cast<std::size_t>(std::max(0, rounds)), nothing);
+  return result;
+}
+
+Outcome WorkerEvaluator::check_neighbour_m(const Problem& problem, const Candidate& candidate,
+                                           std::int64_t m) {
+  Problem neighbour = problem;
+  neighbour.m = m;
+  auto reply = ask_of_one(NeighbourRequest{problem, candidate, m}, key_of(neighbour, candidate));
+  if (!reply.ok()) return failed_outcome(OutcomeKind::launch_failed, reply.message());
+  return std::move(reply->result.outcomes.front());
+}
+
+}  // namespace gemmtune

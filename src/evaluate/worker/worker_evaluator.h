@@ -1,0 +1,104 @@
+// The evaluator that measures in a worker process. A kernel that crashes, hangs, eats the memory or ends the
+// process costs that one candidate: the worker is replaced, the device is probed, and the rest goes on.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "backends/backend.h"
+#include "evaluate/evaluator.h"
+#include "evaluate/in_process/in_process_evaluator.h"
+#include "evaluate/worker/worker_process.h"
+
+namespace gemmtune {
+
+struct WorkerOptions {
+  WorkerLaunch launch;
+  std::string backend = "auto";
+  DeviceRequest device;
+  InProcessOptions evaluation;  // of the evaluator in the worker; on_step is not used
+  /// No step of a worker may take longer: infinity for no limit.
+  double timeout_seconds = 1800;
+  /// A candidate may take `deadline_factor` times what the problem's candidates took so far, at least this.
+  double least_deadline_seconds = 5;
+  double deadline_factor = 20;
+  /// What a worker may hold. 0: half of what is free when it starts, of which the pools take half.
+  std::size_t memory_limit_bytes = 0;
+  /// Asked while the worker is busy; true gives the request up and answers `unsupported: interrupted`.
+  std::function<bool()> cancelled;
+};
+
+/// Starts its worker at the first request. One thread at a time.
+class WorkerEvaluator final : public Evaluator {
+ public:
+  explicit WorkerEvaluator(WorkerOptions options);
+  ~WorkerEvaluator() override;
+
+  bool compiles_ahead() const override { return options_.backend != "cpu"; }
+  /// Tells the worker in pieces, as screening goes on. Where a worker is lost, the rest is not announced to
+  /// the next one: if the compiler did it, that one meets it while its own candidate is built.
+  void announce(const Problem& problem, std::span<const Candidate> candidates) override;
+  /// A candidate that cost a worker is not tried again by this evaluator: it keeps its outcome.
+  Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
+                                      int samples, const std::function<bool()>& stop) override;
+  /// Where a worker dies, the finals begin again without the candidate that was running.
+  Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
+                              int rounds) override;
+  Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;
+
+  /// Workers that were lost so far.
+  int losses() const { return losses_; }
+  /// The worker's process; 0 while there is none.
+  pid_t worker() const { return process_ ? process_->pid() : 0; }
+
+ private:
+  /// A worker that did not answer, and why.
+  struct Loss {
+    std::optional<std::size_t> candidate;  // of the request's, that was running
+    Outcome outcome;                       // that it would have
+    bool may_try_again = false;            // the cause lay outside: the request had not begun, or somebody
+                                           // else killed the worker
+  };
+  using Answer = std::variant<WorkerReply, Loss>;
+  class Watch;
+
+  Status start_worker();
+  /// Of the worker that runs. An error: the request as a whole failed there, or was cancelled.
+  Result<Answer> ask(const WorkerRequest& request);
+  /// Starts a worker where there is none, and asks again where the cause of a loss lay outside or no
+  /// candidate was running. A loss that it answers names a candidate.
+  Result<Answer> ask_stubbornly(const WorkerRequest& request);
+  /// `killed_for`: why it must be killed; empty where it ended by itself.
+  Loss lose(const Watch& watch, std::optional<Outcome> killed_for);
+  /// For requests of one candidate; `key` is its place among the lost ones.
+  Result<WorkerReply> ask_of_one(const WorkerRequest& request, const std::string& key);
+  void learn(const Problem& problem, const WorkerReply& reply);
+  /// Before `candidate` is screened: announces the next ones, where that is due.
+  void announce_from(const Candidate& candidate);
+
+  WorkerOptions options_;
+  std::unique_ptr<WorkerProcess> process_;
+  std::uint32_t requests_ = 0;  // of this worker
+  std::size_t memory_limit_ = 0;
+  bool had_worker_ = false;  // that opened the device
+  int losses_ = 0;
+  std::map<std::string, Outcome> lost_;  // by problem and kernel name
+  Problem announced_problem_;
+  std::vector<Candidate> announced_;
+  std::size_t told_ = 0;  // of the announced ones, the worker knows so many
+  std::string learnt_problem_;
+  double learnt_seconds_ = 0;  // sum over
+  int learnt_count_ = 0;       // … so many candidates of that problem
+};
+
+}  // namespace gemmtune

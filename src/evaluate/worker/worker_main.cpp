@@ -1,0 +1,207 @@
+#include "evaluate/worker/worker_main.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "evaluate/worker/message_channel.h"
+#include "evaluate/worker/worker_protocol.h"
+
+namespace gemmtune {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int exit_device_lost = 3;
+
+/// Notes each step on the page, and how long candidates took.
+class StepLog {
+ public:
+  explicit StepLog(WorkerPage page) : page_(std::move(page)) {}
+
+  void begin(std::uint32_t request, std::vector<std::string> kernel_names) {
+    kernel_names_ = std::move(kernel_names);
+    state_.request = request;
+    candidate_seconds_ = 0;
+    note(Step::preparing, {});
+  }
+  void end() { note(Step::idle, {}); }
+  void note(Step step, std::string_view kernel_name) {
+    const auto now = Clock::now();
+    if (state_.step == Step::candidate)
+      candidate_seconds_ += std::chrono::duration<double>(now - since_).count();
+    since_ = now;
+    state_.step = step;
+    ++state_.steps;
+    state_.candidate.reset();
+    const auto found = std::find(kernel_names_.begin(), kernel_names_.end(), kernel_name);
+    if (found != kernel_names_.end()) {
+      state_.candidate = static_cast<std::size_t>(found - kernel_names_.begin());
+    }
+    page_.write(state_);
+  }
+  double candidate_seconds() const { return candidate_seconds_; }
+
+ private:
+  WorkerPage page_;
+  WorkerState state_;
+  std::vector<std::string> kernel_names_;  // of the request's candidates
+  Clock::time_point since_{};
+  double candidate_seconds_ = 0;
+};
+
+struct NamesOf {
+  std::vector<std::string> operator()(const OpenRequest&) const { return {}; }
+  std::vector<std::string> operator()(const AnnounceRequest&) const { return {}; }
+  std::vector<std::string> operator()(const ScreenRequest& request) const {
+    return {request.candidate.kernel_name()};
+  }
+  std::vector<std::string> operator()(const NeighbourRequest& request) const {
+    return {request.candidate.kernel_name()};
+  }
+  std::vector<std::string> operator()(const FinalsRequest& request) const {
+    std::vector<std::string> names;
+    for (const Candidate& candidate : request.candidates) names.push_back(candidate.kernel_name());
+    return names;
+  }
+};
+
+/// A problem that every device does at once, for a kernel that is known to be good.
+Problem probe_problem() {
+  Problem problem = default_problem(Operation::a16w16);
+  problem.m = 16;
+  problem.n = 64;
+  problem.k = 64;
+  return problem;
+}
+
+class Worker {
+ public:
+  Worker(const DeviceOpener& open, WorkerPage page) : open_(open), steps_(std::move(page)) {}
+
+  WorkerReply answer(const NumberedRequest& request) {
+    steps_.begin(request.number, std::visit(NamesOf(), request.content));
+    WorkerReply reply;
+    reply.number = request.number;
+    auto result = std::visit([&](const auto& content) { return this->result_of(content); }, request.content);
+    leave_if_lost();
+    steps_.end();
+    reply.candidate_seconds = steps_.candidate_seconds();
+    if (result.ok()) {
+      reply.result = std::move(result).value();
+    } else {
+      reply.status = result.status();
+    }
+    return reply;
+  }
+
+ private:
+  Result<FinalsResult> result_of(const OpenRequest& request) {
+    auto device = open_(request.backend, request.device);
+    if (!device.ok()) return device.status();
+    device_ = std::move(device).value();
+    InProcessOptions options = request.evaluation;
+    options.on_step = [this](Step step, std::string_view kernel_name) {
+      leave_if_lost();
+      steps_.note(step, kernel_name);
+    };
+    evaluator_ = std::make_unique<InProcessEvaluator>(*device_, options);
+    const auto good = device_->fallback(probe_problem());
+    if (!good.ok()) return good.status();
+    const Outcome outcome = evaluator_->check_neighbour_m(probe_problem(), *good, probe_problem().m);
+    if (outcome.kind == OutcomeKind::ok) return FinalsResult();
+    return Status::unsupported("{}: a kernel that is known to be good, {}, is {}: {}", device_->info().name,
+                               good->kernel_name(), to_string(outcome.kind), outcome.reason);
+  }
+
+  Result<FinalsResult> result_of(const AnnounceRequest& request) {
+    if (!evaluator_) return not_open();
+    evaluator_->announce(request.problem, request.candidates);
+    return FinalsResult();
+  }
+
+  Result<FinalsResult> result_of(const ScreenRequest& request) {
+    if (!evaluator_) return not_open();
+    const Candidate candidates[] = {request.candidate};
+    auto outcomes = evaluator_->screen(request.problem, candidates, request.samples, {});
+    if (!outcomes.ok()) return outcomes.status();
+    FinalsResult result;
+    result.outcomes = std::move(*outcomes);
+    return result;
+  }
+
+  Result<FinalsResult> result_of(const FinalsRequest& request) {
+    if (!evaluator_) return not_open();
+    return evaluator_->finals(request.problem, request.candidates, request.rounds);
+  }
+
+  Result<FinalsResult> result_of(const NeighbourRequest& request) {
+    if (!evaluator_) return not_open();
+    FinalsResult result;
+    result.outcomes.push_back(evaluator_->check_neighbour_m(request.problem, request.candidate, request.m));
+    return result;
+  }
+
+  /// After a device fault nothing of this process can use the device any more: it ends while the page still
+  /// names the candidate that did it, and the parent starts another one.
+  void leave_if_lost() const {
+    if (!device_) return;
+    if (const Status health = device_->health(); !health.ok()) {
+      fmt::print(stderr, "the device was lost: {}\n", health.message());
+      std::fflush(stderr);
+      std::_Exit(exit_device_lost);
+    }
+  }
+
+  static Status not_open() { return Status::internal("the worker was asked before its device was opened"); }
+
+  const DeviceOpener& open_;
+  StepLog steps_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<InProcessEvaluator> evaluator_;  // after the device: it goes first
+};
+
+}  // namespace
+
+bool has_worker_descriptors() {
+  struct stat socket {};
+  struct stat page {};
+  return fstat(worker_socket, &socket) == 0 && S_ISSOCK(socket.st_mode) && fstat(worker_page, &page) == 0 &&
+         S_ISREG(page.st_mode);
+}
+
+int run_worker(const DeviceOpener& open) {
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
+  fcntl(worker_socket, F_SETFD, FD_CLOEXEC);
+  fcntl(worker_page, F_SETFD, FD_CLOEXEC);
+  MessageChannel channel(worker_socket);
+  auto page = WorkerPage::attach(worker_page);
+  if (!page.ok()) return 1;
+  Worker worker(open, std::move(page).value());
+  while (const auto message = channel.receive()) {
+    const auto request = parse_request(*message);
+    if (!request.ok()) return 1;
+    WorkerReply reply;
+    try {
+      reply = worker.answer(*request);
+    } catch (const std::exception& error) {
+      reply = {};
+      reply.number = request->number;
+      reply.status = Status::internal("the worker failed: {}", error.what());
+    }
+    if (!channel.send(print_reply(reply)).ok()) return 0;
+  }
+  return 0;
+}
+
+}  // namespace gemmtune

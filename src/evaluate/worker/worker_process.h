@@ -1,0 +1,74 @@
+// One worker process as its parent sees it: started, talked to, watched, ended.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "evaluate/worker/message_channel.h"
+#include "evaluate/worker/worker_protocol.h"
+
+namespace gemmtune {
+
+/// The program that becomes the worker: `gemmtune worker`.
+struct WorkerLaunch {
+  std::string program;  // a path; /proc/self/exe for the program that runs
+  std::vector<std::string> arguments;
+};
+
+/// How a worker ended.
+struct WorkerEnding {
+  int signal = 0;     // that ended it; 0: it ended itself
+  int exit_code = 0;  // where it ended itself
+  bool killed_by_us = false;
+  std::string last_words;  // the end of what it wrote to its outputs
+};
+
+/// "SIGSEGV (Segmentation fault); its last words: …" or "it ended itself with exit code 3".
+std::string ending_text(const WorkerEnding& ending);
+
+class WorkerProcess {
+ public:
+  /// The worker dies with the thread that calls this, and finds its socket closed when this process ends.
+  static Result<std::unique_ptr<WorkerProcess>> start(const WorkerLaunch& launch);
+  /// Kills it where it still runs.
+  ~WorkerProcess();
+  WorkerProcess(const WorkerProcess&) = delete;
+  WorkerProcess& operator=(const WorkerProcess&) = delete;
+
+  pid_t pid() const { return pid_; }
+  Status send(std::string_view message) { return channel_.send(message); }
+
+  enum class Event { message, nothing, ended };
+  /// Waits at most so long. `ended` also where what came is no message.
+  Event wait(double seconds, std::string& message);
+  WorkerState state() const { return page_.read(); }
+  /// Memory that is resident now; 0 where the process is gone.
+  std::size_t resident_bytes() const;
+  /// SIGKILL.
+  void kill();
+  /// Waits for the end (kills where it does not come) and tells how it was.
+  WorkerEnding ending();
+
+ private:
+  WorkerProcess(pid_t pid, int socket, int outputs, WorkerPage page)
+      : pid_(pid), channel_(socket), outputs_(outputs), page_(std::move(page)) {}
+  void read_outputs();
+  bool reap(bool wait);
+
+  pid_t pid_;
+  MessageChannel channel_;
+  int outputs_;  // the reading end of the worker's stdout and stderr
+  WorkerPage page_;
+  bool outputs_ended_ = false;
+  std::string last_words_;
+  std::optional<int> status_;  // of waitpid, once it was reaped
+  bool killed_ = false;
+};
+
+}  // namespace gemmtune

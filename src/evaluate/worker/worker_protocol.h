@@ -1,0 +1,112 @@
+// What the tuner and its worker say to each other: requests and replies as JSON texts, and a page of memory
+// on which the worker notes what it is at. The page costs the worker one store a step, and outlives it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "backends/backend.h"
+#include "base/status.h"
+#include "problem/problem.h"
+#include "evaluate/evaluator.h"
+#include "evaluate/in_process/in_process_evaluator.h"
+
+namespace gemmtune {
+
+/// Descriptors that a worker finds open.
+inline constexpr int worker_socket = 3;
+inline constexpr int worker_page = 4;
+
+/// The first request: opens the device and runs a kernel that is known to be good.
+struct OpenRequest {
+  std::string backend;
+  DeviceRequest device;
+  InProcessOptions evaluation;  // without on_step
+};
+
+/// What the next requests will screen, as Evaluator::announce.
+struct AnnounceRequest {
+  Problem problem;
+  std::vector<Candidate> candidates;
+};
+
+/// One candidate, so that what a death costs is one candidate.
+struct ScreenRequest {
+  Problem problem;
+  Candidate candidate;
+  int samples = 0;
+};
+
+struct FinalsRequest {
+  Problem problem;
+  std::vector<Candidate> candidates;
+  int rounds = 0;
+};
+
+struct NeighbourRequest {
+  Problem problem;
+  Candidate candidate;
+  std::int64_t m = 0;
+};
+
+using WorkerRequest =
+    std::variant<OpenRequest, AnnounceRequest, ScreenRequest, FinalsRequest, NeighbourRequest>;
+
+/// Requests are numbered from 1 in each worker; a reply carries the number of its request.
+struct NumberedRequest {
+  std::uint32_t number = 0;
+  WorkerRequest content;
+};
+
+struct WorkerReply {
+  std::uint32_t number = 0;
+  Status status;                 // of the whole request; then the rest is empty
+  double candidate_seconds = 0;  // spent in Step::candidate
+  FinalsResult result;           // outcomes alone, but for finals; empty for open and announce
+};
+
+std::string print_request(const NumberedRequest& request);
+Result<NumberedRequest> parse_request(std::string_view text);
+std::string print_reply(const WorkerReply& reply);
+Result<WorkerReply> parse_reply(std::string_view text);
+
+/// What a worker is at.
+struct WorkerState {
+  std::uint32_t request = 0;  // number of the request, modulo 2^16; 0: none yet
+  std::uint32_t steps = 0;    // how many were begun, modulo 2^28
+  Step step = Step::idle;
+  std::optional<std::size_t> candidate;  // of the request's; empty where none is concerned
+  friend bool operator==(const WorkerState&, const WorkerState&) = default;
+};
+
+/// The page, mapped by both sides.
+class WorkerPage {
+ public:
+  /// A new page on a descriptor of its own, closed on exec.
+  static Result<WorkerPage> make();
+  /// The page behind a descriptor that stays the caller's.
+  static Result<WorkerPage> attach(int descriptor);
+  WorkerPage(WorkerPage&& other) noexcept;
+  WorkerPage& operator=(WorkerPage&&) = delete;
+  WorkerPage(const WorkerPage&) = delete;
+  WorkerPage& operator=(const WorkerPage&) = delete;
+  ~WorkerPage();
+
+  int descriptor() const { return descriptor_; }
+  void write(const WorkerState& state);
+  WorkerState read() const;
+
+ private:
+  WorkerPage(std::atomic<std::uint64_t>* word, int descriptor) : word_(word), descriptor_(descriptor) {}
+
+  std::atomic<std::uint64_t>* word_;
+  int descriptor_;  // -1: not ours
+};
+
+}  // namespace gemmtune

@@ -1,0 +1,108 @@
+#include "formats/aiter/environment_json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "formats/json_text.h"
+
+namespace gemmtune {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t max_environment_bytes = std::size_t{64} << 20;
+
+std::string dumped(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<Json> parse_environments(const std::string& path, const std::string& text) {
+  auto json = parse_json_object(path, text);
+  if (!json.ok()) return json;
+  for (const auto& [hash, object] : json->items()) {
+    if (!object.is_object()) return Status::invalid("{}: '{}' is no JSON object", path, hash);
+  }
+  return json;
+}
+
+/// What the file holds now; a damaged one is put aside.
+Result<Json> load_environments_for_merge(const std::string& path, std::string& old_text) {
+  auto text = read_file(path, max_environment_bytes);
+  if (text.code() == StatusCode::not_found) return Json::object();
+  if (!text.ok()) return text.status();
+  old_text = std::move(*text);
+  auto json = parse_environments(path, old_text);
+  if (json.ok()) return json;
+  const std::string aside = path + ".damaged";
+  GEMMTUNE_RETURN_IF_ERROR(write_file_atomically(aside, old_text));
+  log(LogLevel::warning, "{}; kept as {} and begun anew", json.message(), aside);
+  return Json::object();
+}
+
+}  // namespace
+
+std::string environment_path(const std::string& tuned_path) {
+  return resolve_links(tuned_path) + ".env.json";
+}
+
+Result<EnvironmentFile> read_environment_json(const std::string& tuned_path) {
+  EnvironmentFile file;
+  file.path = environment_path(tuned_path);
+  const auto text = read_file(file.path, max_environment_bytes);
+  if (text.code() == StatusCode::not_found) return file;
+  if (!text.ok()) return text.status();
+  return parse_environment_json(file.path, *text);
+}
+
+Result<EnvironmentFile> parse_environment_json(const std::string& source, const std::string& content) {
+  const auto json = parse_environments(source, content);
+  if (!json.ok()) return json.status();
+  EnvironmentFile file;
+  file.path = source;
+  for (const auto& [hash, object] : json->items()) file.objects[hash] = dumped(object, -1);
+  return file;
+}
+
+Status merge_environment_json(const std::string& tuned_path, const EnvironmentObjects& objects) {
+  const std::string path = environment_path(tuned_path);
+  std::string old_text;
+  auto all = load_environments_for_merge(path, old_text);
+  if (!all.ok()) return all.status();
+  for (const auto& [hash, text] : objects) {
+    const auto object = parse_json_object("environment " + hash, text);
+    if (!object.ok()) return object.status();
+    Json& known = (*all)[hash];
+    if (known.is_null()) known = Json::object();
+    known.update(*object);
+  }
+  const std::string new_text = dumped(*all, 2) + "\n";
+  if (new_text == old_text) return {};
+  return write_file_atomically(path, new_text);
+}
+
+Result<EnvironmentObjects> environments_of(const std::string& text, const std::set<std::string>& hashes) {
+  const auto json = parse_json_object("environment", text);
+  if (!json.ok()) return json.status();
+  const bool by_hash = !hashes.empty() && std::all_of(hashes.begin(), hashes.end(), [&](const auto& hash) {
+    const auto at = json->find(hash);
+    return at != json->end() && at->is_object();
+  });
+  EnvironmentObjects objects;
+  if (by_hash) {
+    for (const std::string& hash : hashes) objects[hash] = dumped((*json)[hash], -1);
+  } else if (hashes.size() == 1) {
+    objects[*hashes.begin()] = text;
+  } else if (hashes.size() > 1) {
+    return Status::invalid("environment: {} env hashes in the rows, expected an object under each of them",
+                           hashes.size());
+  }
+  return objects;
+}
+
+}  // namespace gemmtune

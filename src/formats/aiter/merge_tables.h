@@ -1,0 +1,49 @@
+// Several tuned files of one table as one file, and a dense table as ranges.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "formats/aiter/tuned_csv.h"
+
+namespace gemmtune {
+
+struct MergeOptions {
+  std::optional<CsvSchema> schema;  // nullopt: with gfx where any file has it
+};
+
+struct MergedTable {
+  std::string text;                // header and rows
+  std::size_t rows = 0;            // in `text`
+  std::size_t duplicates = 0;      // rows that lost
+  std::vector<std::string> notes;  // "file:line: what became of the row", one a row that is not as expected
+};
+
+/// One row a key: the smallest valid time, ties and keys without any valid time the first row; it stands
+/// where its key came first. Of pre-shuffled groups whose rows want several layouts one is kept
+/// (choose_layouts). Columns: the first file's; those of later files before tflops (else at the end), gfx in
+/// front, gemmtune's own at the end. Rows of a file with the same header keep every byte, others the bytes of
+/// each cell (but m_from where ranges of several files overlap: then each keeps the M that it answers); a
+/// column that a row's file lacks holds what its absence means. Where the table has gfx, rows without it get
+/// the architecture of their cu_num. Comments and blank lines are not carried.
+///
+/// Errors: files of several tables; rows that are not AMD's where `schema` has no gfx.
+Result<MergedTable> merge_tables(std::span<const TunedFile> files, const MergeOptions& options);
+
+struct CompressedTable {
+  std::string text;
+  std::size_t rows_before = 0;
+  std::size_t rows_after = 0;
+};
+
+/// The table as ranges (tuned/compress.h): the rows that stay keep their bytes, those that became ranges get
+/// m_from and a regret of 0 (in columns at the end where the header lacks them). Reads its own text back and
+/// compares every tuned M; a difference is an error (`internal`). `file`: one row a key, as merge_tables()
+/// writes it.
+Result<CompressedTable> compress_table(const TunedFile& file);
+
+}  // namespace gemmtune

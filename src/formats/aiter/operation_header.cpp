@@ -1,0 +1,138 @@
+#include "formats/aiter/operation_header.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <initializer_list>
+
+#include "base/text.h"
+
+namespace gemmtune {
+namespace {
+
+using enum TableKind;
+
+struct BaseName {
+  std::string_view text;
+  TableKind table;
+};
+
+// A longer name stands before any that it contains.
+constexpr std::array<BaseName, 15> base_names{{
+    {"mxscale", batched_mxscale},
+    {"a8w8_blockscale_bpreshuffle", a8w8_blockscale_bpreshuffle},
+    {"a8w8_blockscale", a8w8_blockscale},
+    {"a8w8_bpreshuffle", a8w8_bpreshuffle},
+    {"a4w4_blockscale", a4w4_blockscale},
+    {"a4w4", a4w4_blockscale},
+    {"a8w8_tuned_batched", batched_a8w8},
+    {"a8w8_untuned_batched", batched_a8w8},
+    {"bf16_tuned_batched", batched_bf16},
+    {"bf16_untuned_batched", batched_bf16},
+    {"grouped_fmoe", grouped_moe},
+    {"fhmoe", heterogeneous_moe},
+    {"fmoe", fused_moe},
+    {"bf16", bf16},
+    {"a8w8", a8w8},
+}};
+
+bool has(const CsvCells& header, std::string_view name) {
+  for (std::size_t index = 0; index < header.size(); ++index) {
+    if (header[index] == name) return true;
+  }
+  return false;
+}
+
+bool has_any(const CsvCells& header, std::initializer_list<std::string_view> names) {
+  for (std::size_t index = 0; index < header.size(); ++index) {
+    const std::string cell = to_lower(header[index]);
+    if (std::find(names.begin(), names.end(), cell) != names.end()) return true;
+  }
+  return false;
+}
+
+bool has_dimensions(const CsvCells& header) {
+  return has_any(header, {"m"}) && has_any(header, {"n"}) && has_any(header, {"k"});
+}
+
+std::vector<TableKind> moe_tables(const CsvCells& header) {
+  if (has_any(header, {"shared_expert_id"})) return {heterogeneous_moe};
+  if (has_any(header, {"max_m", "grouped_persistent_m", "gate_mode"})) return {grouped_moe};
+  return {fused_moe};
+}
+
+std::vector<TableKind> tables_of_dimensions(const CsvCells& header) {
+  if (has_any(header, {"dtype", "outdtype", "bias", "scaleab", "solidx"})) return {bf16};
+  if (has_any(header, {"q_dtype_w"})) return {a8w8, a8w8_bpreshuffle};
+  const bool tuned = has_any(header, {"us", "kernelid"});
+  if (tuned && has_any(header, {"libtype"})) return {a8w8_blockscale, a8w8_blockscale_bpreshuffle};
+  if (tuned) return {a8w8, a8w8_bpreshuffle, a8w8_blockscale, a8w8_blockscale_bpreshuffle, a4w4_blockscale};
+  return {bf16, a8w8, a8w8_blockscale, a8w8_blockscale_bpreshuffle, a4w4_blockscale};
+}
+
+std::string operations_of(const std::vector<TableKind>& tables) {
+  std::string text;
+  for (const TableKind table : tables) {
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", schema_of(table).name);
+  }
+  return text;
+}
+
+/// Of an operation's tables the header knows best which one it is.
+Result<const Schema*> schema_of_wanted(const std::string& source, const std::vector<TableKind>& candidates,
+                                       Operation wanted) {
+  for (const TableKind table : candidates) {
+    if (schema_of(table).operation == wanted) return &schema_of(table);
+  }
+  // Sizes alone serve every operation, and q_dtype_w stands where no key has it.
+  const bool only_sizes = candidates.size() > 1 && candidates.front() != TableKind::batched_bf16 &&
+                          wanted != Operation::fused_moe;
+  if (candidates.empty() || only_sizes) return &schema_of(wanted);
+  return Status::invalid("{}: the header is that of a table of {}, expected {}", source,
+                         operations_of(candidates), to_string(wanted));
+}
+
+}  // namespace
+
+std::vector<TableKind> tables_of_header(const CsvCells& header) {
+  if (has_any(header, {"token", "model_dim", "inter_dim"})) return moe_tables(header);
+  if (!has_dimensions(header)) {
+    // A bf16 header that lacks a dimension is told so by its reader.
+    if (has_any(header, {"bias", "dtype", "outdtype", "scaleab"})) return {bf16};
+    return {};
+  }
+  if (has(header, "b")) return {batched_mxscale};
+  if (has(header, "B")) return {batched_bf16, batched_a8w8};
+  return tables_of_dimensions(header);
+}
+
+std::optional<TableKind> table_of_file_name(const std::string& path) {
+  const std::string name = to_lower(std::filesystem::path(path).filename().string());
+  if (name.find("tuned") == std::string::npos) return std::nullopt;  // "untuned" has it too
+  for (const BaseName& base : base_names) {
+    if (name.find(base.text) != std::string::npos) return base.table;
+  }
+  return std::nullopt;
+}
+
+Result<const Schema*> detect_schema(const std::string& source, const CsvCells& header,
+                                    std::optional<Operation> wanted) {
+  const auto candidates = tables_of_header(header);
+  if (wanted) return schema_of_wanted(source, candidates, *wanted);
+  if (candidates.size() == 1) return &schema_of(candidates.front());
+  if (candidates.empty()) {
+    return Status::invalid(
+        "{}: the header is none of a shape list or tuned file: expected columns M, N and K, or token, "
+        "model_dim "
+        "and inter_dim",
+        source);
+  }
+  if (const auto named = table_of_file_name(source)) return &schema_of(*named);
+  return Status::invalid(
+      "{}: neither the header nor the file name tells the operation; name it with --op ({})", source,
+      operations_of(candidates));
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,216 @@
+#include "formats/aiter/problem_cells.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <limits>
+
+#include "base/text.h"
+
+namespace gemmtune {
+
+struct ProblemReader::Row {
+  const Columns& columns;
+  const CsvCells& cells;
+  std::size_t line;
+  Complaints* complaints;
+  bool good = true;
+
+  std::string_view cell(Column column) const { return columns.cell(cells, column); }
+  void bad(Column column, std::string_view expected) {
+    if (good && complaints != nullptr) complaints->cell(line, columns.name(column), cell(column), expected);
+    good = false;
+  }
+  std::int64_t dimension(Column column, std::int64_t most = max_dimension) {
+    const auto value = parse_integer(cell(column));
+    if (value && *value >= 1 && *value <= most) return *value;
+    bad(column, fmt::format("a whole number from 1 to {}", most));
+    return 0;
+  }
+  bool flag(Column column) {
+    // The two spellings of all but every file, without the detour.
+    if (cell(column) == python_bool(false)) return false;
+    if (cell(column) == python_bool(true)) return true;
+    if (is_missing(cell(column))) return false;
+    const auto value = parse_bool(cell(column));
+    if (value) return *value;
+    // A bool column with a missing cell becomes 1.0 and 0.0 in pandas.
+    const auto number = parse_integer(cell(column));
+    if (number && (*number == 0 || *number == 1)) return *number == 1;
+    bad(column, "True or False");
+    return false;
+  }
+  /// One of AITER's enumerations; what `value` holds stays where the cell is missing.
+  template <typename Value>
+  void word(Column column, std::optional<Value> (*parse)(std::string_view), std::string_view expected,
+            Value& value) {
+    if (is_missing(cell(column))) return;
+    const auto parsed = parse(cell(column));
+    if (!parsed) return bad(column, expected);
+    value = *parsed;
+  }
+};
+
+bool is_missing(std::string_view cell) {
+  static constexpr std::array<std::string_view, 8> words{"Null", "NULL", "null", "NA",
+                                                         "NaN",  "nan",  "None", "<NA>"};
+  if (cell.empty()) return true;
+  if (cell.front() != 'N' && cell.front() != 'n' && cell.front() != '<') return false;
+  for (const std::string_view word : words) {
+    if (cell == word) return true;
+  }
+  return false;
+}
+
+bool split_row(const CsvLine& line, const Columns& columns, CsvCells& cells, Complaints& complaints) {
+  if (is_blank_or_comment(line.text)) return false;
+  if (!cells.split(line.text)) {
+    complaints.row(line.number, unclosed_quote);
+    return false;
+  }
+  bool empty = true;
+  for (std::size_t index = 0; index < cells.size(); ++index) empty = empty && cells[index].empty();
+  if (empty) return false;
+  if (cells.size() > columns.width()) {
+    complaints.row(line.number,
+                   fmt::format("{} cells, expected at most the header's {}", cells.size(), columns.width()));
+    return false;
+  }
+  return true;
+}
+
+std::optional<DataType> ProblemReader::type_of(std::string_view text) {
+  if (text != last_text_ || last_text_.empty()) {
+    last_text_ = text;
+    last_type_ = parse_data_type(text);
+  }
+  return last_type_;
+}
+
+bool ProblemReader::read_type(Row& row, Column column, DataType& type) {
+  if (const auto read = type_of(row.cell(column))) {
+    type = *read;
+    return true;
+  }
+  row.bad(column, "a type such as torch.bfloat16, bf16, fp16 or fp32");
+  return false;
+}
+
+void ProblemReader::read_dense_types(Row& row, Problem& problem) {
+  problem.bias = row.flag(Column::bias);
+  problem.scale_ab = row.flag(Column::scale_ab);
+  problem.bpreshuffle = row.flag(Column::bpreshuffle);
+  if (overrides_.x_type) {
+    problem.x_type = *overrides_.x_type;
+  } else {
+    read_type(row, Column::dtype, problem.x_type);
+  }
+  problem.w_type = problem.x_type;
+  problem.y_type = overrides_.y_type.value_or(problem.x_type);
+  if (!overrides_.y_type && !is_missing(row.cell(Column::outdtype))) {
+    read_type(row, Column::outdtype, problem.y_type);
+  }
+}
+
+void ProblemReader::read_quantized_types(Row& row, Problem& problem) {
+  // gfx94x computes with the fnuz form of fp8; 80 and 304 are the compute units of its devices.
+  const std::string_view gfx = row.cell(Column::gfx);
+  const std::string_view cu_num = row.cell(Column::cu_num);
+  const bool fnuz = gfx.starts_with("gfx94") || (gfx.empty() && (cu_num == "80" || cu_num == "304"));
+  const bool fp8 = problem.operation == Operation::a8w8_bpreshuffle ||
+                   problem.operation == Operation::a8w8_blockscale ||
+                   problem.operation == Operation::a8w8_blockscale_bpreshuffle ||
+                   row.columns.schema().kind == TableKind::batched_mxscale;
+  if (fp8) problem.w_type = fnuz ? DataType::f8_e4m3fnuz : DataType::f8_e4m3fn;
+  if (overrides_.x_type) {
+    problem.w_type = *overrides_.x_type;
+  } else if (!is_missing(row.cell(Column::q_dtype_w))) {
+    read_type(row, Column::q_dtype_w, problem.w_type);
+  }
+  problem.x_type = problem.w_type;
+  if (overrides_.y_type) problem.y_type = *overrides_.y_type;
+}
+
+void ProblemReader::read_moe(Row& row, Problem& problem) {
+  MoeShape& moe = problem.moe;
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  moe.experts = static_cast<std::int32_t>(row.dimension(Column::experts, most));
+  moe.topk = static_cast<std::int32_t>(row.dimension(Column::topk, most));
+  row.word(Column::act_type, parse_activation, "ActivationType.Silu, .Gelu, .Swiglu, .Situv2 or .No",
+           moe.activation);
+  row.word(Column::q_type, parse_quant_type,
+           "QuantType.No, .per_Tensor, .per_Token, .per_1x32, .per_1x128 or .per_128x128", moe.quant_type);
+  moe.gated = row.flag(Column::use_g1u1);
+  moe.doweight_stage1 = row.flag(Column::doweight_stage1);
+  read_type(row, Column::dtype, problem.y_type);
+  read_type(row, Column::q_dtype_a, problem.x_type);
+  read_type(row, Column::q_dtype_w, problem.w_type);
+  if (overrides_.x_type) problem.x_type = problem.w_type = *overrides_.x_type;
+  if (overrides_.y_type) problem.y_type = *overrides_.y_type;
+}
+
+bool ProblemReader::read(const CsvCells& cells, std::size_t line, Problem& problem, Complaints* complaints) {
+  Row row{columns_, cells, line, complaints};
+  const Schema& schema = columns_.schema();
+  problem = default_problem(schema.operation);
+  problem.m = row.dimension(Column::m);
+  problem.n = row.dimension(Column::n);
+  problem.k = row.dimension(Column::k);
+  if (schema.has(Column::batch)) problem.batch = row.dimension(Column::batch);
+  if (schema.operation == Operation::a16w16) {
+    read_dense_types(row, problem);
+  } else if (schema.operation == Operation::fused_moe) {
+    read_moe(row, problem);
+  } else {
+    read_quantized_types(row, problem);
+  }
+  if (problem.bpreshuffle) problem.weight_layout = WeightLayout::any;
+  return row.good;
+}
+
+std::string_view python_bool(bool value) { return value ? "True" : "False"; }
+
+std::optional<std::string> problem_cell(const Problem& problem, Column column) {
+  const auto digit = [](bool value) { return std::string(value ? "1" : "0"); };
+  const bool moe = problem.operation == Operation::fused_moe;
+  switch (column) {
+    case Column::batch:
+      return std::to_string(problem.batch);
+    case Column::m:
+      return std::to_string(problem.m);
+    case Column::n:
+      return std::to_string(problem.n);
+    case Column::k:
+      return std::to_string(problem.k);
+    case Column::bias:
+      return std::string(python_bool(problem.bias));
+    case Column::dtype:
+      return std::string(torch_name(moe ? problem.y_type : problem.x_type));
+    case Column::outdtype:
+      return std::string(torch_name(problem.y_type));
+    case Column::scale_ab:
+      return std::string(python_bool(problem.scale_ab));
+    case Column::bpreshuffle:
+      return std::string(python_bool(problem.bpreshuffle));
+    case Column::q_dtype_a:
+      return std::string(torch_name(problem.x_type));
+    case Column::q_dtype_w:
+      return std::string(torch_name(problem.w_type));
+    case Column::q_type:
+      return fmt::format("QuantType.{}", to_string(problem.moe.quant_type));
+    case Column::act_type:
+      return fmt::format("ActivationType.{}", to_string(problem.moe.activation));
+    case Column::experts:
+      return std::to_string(problem.moe.experts);
+    case Column::topk:
+      return std::to_string(problem.moe.topk);
+    case Column::use_g1u1:
+      return digit(problem.moe.gated);
+    case Column::doweight_stage1:
+      return digit(problem.moe.doweight_stage1);
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,58 @@
+// The problem that a row of a table stands for: what shape lists and tuned files have in common.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "formats/csv/columns.h"
+#include "formats/complaints.h"
+#include "problem/problem.h"
+
+namespace gemmtune {
+
+/// Types that the caller wants instead of the file's.
+struct TypeOverrides {
+  std::optional<DataType> x_type;  // of x and w
+  std::optional<DataType> y_type;
+};
+
+/// Empty, or one of the words that pandas and AITER write for a missing cell (Null, NA, nan …).
+bool is_missing(std::string_view cell);
+/// The cells of a row that means something. False for a blank line, a comment, a row of empty cells, and for
+/// a row that is none (an unclosed quote, more cells than the header), which has a complaint then.
+bool split_row(const CsvLine& line, const Columns& columns, CsvCells& cells, Complaints& complaints);
+
+/// Reads problems row by row. A column that the header lacks, or a missing cell: bias, scaleAB, bpreshuffle
+/// False; outdtype as dtype; q_dtype_w int8 for a8w8 and the device's fp8 for a8w8_bpreshuffle. Types that a
+/// table does not hold: y bf16, x of the block-scaled operations the device's fp8 (fnuz for gfx942). The
+/// layout of a pre-shuffled weight is `any`.
+class ProblemReader {
+ public:
+  ProblemReader(const Columns& columns, TypeOverrides overrides) : columns_(columns), overrides_(overrides) {}
+  /// False where the row means no problem; then its first bad cell has a complaint (none where `complaints`
+  /// is nullptr). Dimensions are within 1 … max_dimension; whether any kernel takes the types is not asked
+  /// here.
+  bool read(const CsvCells& row, std::size_t line, Problem& problem, Complaints* complaints);
+
+ private:
+  struct Row;
+  std::optional<DataType> type_of(std::string_view text);
+  void read_dense_types(Row& row, Problem& problem);
+  void read_quantized_types(Row& row, Problem& problem);
+  void read_moe(Row& row, Problem& problem);
+  bool read_type(Row& row, Column column, DataType& type);
+
+  const Columns& columns_;
+  TypeOverrides overrides_;
+  // The type text of the row before: tables repeat it, and comparing is cheaper than parsing.
+  std::string last_text_;
+  std::optional<DataType> last_type_;
+};
+
+/// A bool as AITER writes it.
+std::string_view python_bool(bool value);
+
+/// The cell of a key column for a problem; nullopt for columns that no problem holds.
+std::optional<std::string> problem_cell(const Problem& problem, Column column);
+
+}  // namespace gemmtune

@@ -1,0 +1,177 @@
+#include "formats/aiter/table_audit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "base/text.h"
+#include "formats/aiter/problem_cells.h"
+#include "formats/aiter/rates.h"
+#include "formats/csv/raw_row.h"
+#include "formats/aiter/tuned_row.h"
+
+namespace gemmtune {
+namespace {
+
+/// "file:12: text" as a finding of line 12.
+Finding finding_of_complaint(const std::string& complaint, const std::string& path, std::uint32_t source) {
+  Finding finding{FindingKind::malformed, source, 0, complaint};
+  const std::string start = path + ":";
+  if (!complaint.starts_with(start)) return finding;
+  const std::string_view rest = std::string_view(complaint).substr(start.size());
+  const std::size_t colon = rest.find(": ");
+  const auto line = parse_integer(rest.substr(0, std::min(colon, rest.size())));
+  if (colon == std::string_view::npos || !line || *line < 1) return finding;
+  finding.line = static_cast<std::size_t>(*line);
+  finding.text = rest.substr(colon + 2);
+  return finding;
+}
+
+/// A stored rate that is there and a number.
+std::optional<double> stored_rate(const CsvCells& cells, const Columns& columns, Column column) {
+  const std::string_view cell = columns.cell(cells, column);
+  return is_missing(cell) ? std::nullopt : parse_number(cell);
+}
+
+std::string wrong_rate_text(const TunedEntry& row, const CsvCells& cells, const Columns& columns) {
+  const auto tflops = stored_rate(cells, columns, Column::tflops);
+  const auto bandwidth = stored_rate(cells, columns, Column::bw);
+  std::string text;
+  if (tflops && !agrees_with_tflops(row.problem, row.us, *tflops)) {
+    text = fmt::format("tflops {}, expected {}", *tflops, tflops_column(row.problem, row.us));
+  }
+  if (bandwidth && !agrees_with_bandwidth(row.problem, row.us, *bandwidth)) {
+    text += fmt::format("{}bw {}, expected {}", text.empty() ? "" : ", ", *bandwidth,
+                        bandwidth_column(row.problem, row.us));
+  }
+  return text;
+}
+
+/// `malformed`: lines whose cells may be shifted.
+void check_stored_rates(const TunedFile& file, std::uint32_t source,
+                        const std::unordered_set<std::size_t>& malformed, std::vector<Finding>& findings) {
+  if (!file.columns.has(Column::tflops) && !file.columns.has(Column::bw)) return;
+  CsvCells cells;
+  for (const TunedEntry& row : file.entries) {
+    if (!valid_time(row.us) || malformed.count(row.line) != 0 ||
+        !cells.split(file.document.lines[row.line - 1].text))
+      continue;
+    std::string text = wrong_rate_text(row, cells, file.columns);
+    if (!text.empty()) findings.push_back({FindingKind::wrong_rate, source, row.line, std::move(text)});
+  }
+}
+
+/// The tables whose rows hold no time at all.
+bool lacks_times(const TunedFile& file) { return !file.columns.has(Column::us); }
+
+}  // namespace
+
+std::vector<Finding> audit_tables(std::span<TunedFile> files, const CheckOptions& options) {
+  Rows rows;
+  std::vector<std::string> paths;
+  for (TunedFile& file : files) {
+    for (TunedEntry& entry : file.entries) {
+      entry.source = static_cast<std::uint32_t>(paths.size());
+      rows.push_back(&entry);
+    }
+    paths.push_back(file.path);
+  }
+  std::vector<Finding> findings = check_rows(rows, paths, options);
+  std::erase_if(findings, [&](const Finding& finding) {
+    return finding.kind == FindingKind::failed_time && lacks_times(files[finding.source]);
+  });
+  for (std::uint32_t source = 0; source < files.size(); ++source) {
+    std::unordered_set<std::size_t> malformed;
+    for (const std::string& complaint : files[source].complaints) {
+      findings.push_back(finding_of_complaint(complaint, paths[source], source));
+      malformed.insert(findings.back().line);
+    }
+    check_stored_rates(files[source], source, malformed, findings);
+  }
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    return std::tuple(a.source, a.line, a.kind) < std::tuple(b.source, b.line, b.kind);
+  });
+  return findings;
+}
+
+FindingKinds kinds_fixed_by_default() {
+  return {FindingKind::malformed,       FindingKind::failed_time, FindingKind::over_tolerance,
+          FindingKind::impossible_rate, FindingKind::unreachable, FindingKind::duplicate_key};
+}
+
+namespace {
+
+using KindOfLine = std::unordered_map<std::size_t, FindingKind>;
+
+/// The lines that go, each with its first kind; duplicates only among the rows that are left.
+KindOfLine lines_to_drop(const TunedFile& file, std::uint32_t source, std::span<const Finding> findings,
+                         const FindingKinds& kinds) {
+  KindOfLine dropped;
+  for (const Finding& finding : findings) {
+    const bool drops = kinds.has(finding.kind) && finding.kind != FindingKind::duplicate_key &&
+                       finding.kind != FindingKind::wrong_rate;
+    if (finding.source == source && drops) dropped.try_emplace(finding.line, finding.kind);
+  }
+  if (!kinds.has(FindingKind::duplicate_key)) return dropped;
+  Rows left;
+  for (const TunedEntry& entry : file.entries) {
+    if (dropped.count(entry.line) == 0) left.push_back(&entry);
+  }
+  for (const Duplicate& duplicate : duplicate_rows(rows_by_group(left))) {
+    dropped.try_emplace(duplicate.loser->line, FindingKind::duplicate_key);
+  }
+  return dropped;
+}
+
+std::string with_right_rates(std::string_view line, const TunedEntry& entry, const Columns& columns) {
+  RawRow row(line);
+  for (std::size_t position = 0; position < columns.width(); ++position) {
+    const Column* column = columns.known_at(position);
+    if (column == nullptr || (*column != Column::tflops && *column != Column::bw)) continue;
+    row.set(position, cell_text(entry, *column).value_or(std::string()));
+  }
+  return row.text();
+}
+
+}  // namespace
+
+FixedTable fix_table(const TunedFile& file, std::uint32_t source, std::span<const Finding> findings,
+                     const FindingKinds& kinds) {
+  const KindOfLine dropped = lines_to_drop(file, source, findings, kinds);
+  std::unordered_map<std::size_t, const TunedEntry*> wrong_rates;
+  std::unordered_map<std::size_t, const TunedEntry*> entries;
+  for (const TunedEntry& entry : file.entries) entries.emplace(entry.line, &entry);
+  for (const Finding& finding : findings) {
+    if (finding.source != source || finding.kind != FindingKind::wrong_rate) continue;
+    wrong_rates.emplace(finding.line, entries.at(finding.line));
+  }
+  FixedTable fixed;
+  for (std::size_t index = 0; index < file.document.lines.size(); ++index) {
+    const CsvLine& line = file.document.lines[index];
+    const bool is_row = index > file.header && !is_blank_or_comment(line.text);
+    const auto gone = is_row ? dropped.find(line.number) : dropped.end();
+    // Complaints are not kept without end, so rows that could not be read are told by what they lack.
+    const bool unread = is_row && kinds.has(FindingKind::malformed) && entries.count(line.number) == 0;
+    if (gone != dropped.end() || unread) {
+      const FindingKind kind = gone != dropped.end() ? gone->second : FindingKind::malformed;
+      ++fixed.dropped[static_cast<std::size_t>(kind)];
+      continue;
+    }
+    const auto wrong = wrong_rates.find(line.number);
+    if (wrong == wrong_rates.end()) {
+      fixed.text += line.text;
+    } else {
+      fixed.text += with_right_rates(line.text, *wrong->second, file.columns);
+      ++fixed.recomputed;
+    }
+    fixed.text += line.end;
+  }
+  return fixed;
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,333 @@
+#include "formats/capture/capture_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <unordered_set>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "formats/csv/columns.h"
+#include "formats/csv/csv.h"
+#include "formats/json_text.h"
+#include "formats/aiter/operation_header.h"
+#include "formats/aiter/problem_cells.h"
+
+namespace gemmtune {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::uint64_t add(std::uint64_t a, std::uint64_t b) {
+  return b > std::numeric_limits<std::uint64_t>::max() - a ? std::numeric_limits<std::uint64_t>::max()
+                                                           : a + b;
+}
+
+// ---- the side store
+// ----------------------------------------------------------------------------------------
+
+using Store = std::map<std::string, CapturedProblem, std::less<>>;  // by the problem's text
+
+constexpr std::array<Match, 5> matches{Match::exact, Match::range, Match::fine, Match::coarse,
+                                       Match::untuned};
+
+/// Takes the counts of one member; false where it is no object of them.
+bool read_counts(const nlohmann::json& json, CapturedProblem& counted) {
+  if (!json.is_object()) return false;
+  const auto number = [&](std::string_view name, std::uint64_t& value) {
+    const auto at = json.find(name);
+    if (at == json.end() || !at->is_number_unsigned()) return false;
+    value = at->get<std::uint64_t>();
+    return true;
+  };
+  for (const Match match : matches) {
+    if (!number(to_string(match), counted.by_match[static_cast<std::size_t>(match)])) return false;
+  }
+  if (const auto seen = json.find("last_seen"); seen != json.end()) {
+    if (!seen->is_string()) return false;
+    counted.last_seen = seen->get<std::string>();
+  }
+  return number("calls", counted.calls);
+}
+
+Result<Store> parse_store(const std::string& path, const std::string& text) {
+  const auto json = parse_json_object(path, text);
+  if (!json.ok()) return json.status();
+  Store store;
+  for (const auto& [key, counts] : json->items()) {
+    auto problem = parse_problem(key);
+    if (!problem.ok()) return Status::invalid("{}: {}", path, problem.message());
+    CapturedProblem& counted = store[key];
+    counted.problem = *problem;
+    if (read_counts(counts, counted)) continue;
+    return Status::invalid("{}: '{}': expected calls and the counts of each match", path, key);
+  }
+  return store;
+}
+
+/// One line a problem, so that people can read it and tools can search it.
+std::string write_store(const Store& store) {
+  std::string text = "{";
+  for (const auto& [key, counted] : store) {
+    Json counts{{"calls", counted.calls}};
+    for (const Match match : matches) {
+      counts[std::string(to_string(match))] = counted.by_match[static_cast<std::size_t>(match)];
+    }
+    counts["last_seen"] = counted.last_seen;
+    text += text.size() == 1 ? "\n" : ",\n";
+    text += Json(key).dump() + ": " + counts.dump();
+  }
+  return text + "\n}\n";
+}
+
+/// What the store holds; nothing where there is none.
+Result<Store> read_store(const std::string& path) {
+  const auto text = read_file(path);
+  if (text.code() == StatusCode::not_found) return Store();
+  if (!text.ok()) return text.status();
+  return parse_store(path, *text);
+}
+
+/// As read_store(); a damaged one is put aside, which `damage` tells.
+Result<Store> load_captures_for_merge(const std::string& path, std::string& damage) {
+  const auto text = read_file(path);
+  if (text.code() == StatusCode::not_found) return Store();
+  if (!text.ok()) return text.status();
+  auto store = parse_store(path, *text);
+  if (store.ok()) return store;
+  const std::string aside = path + ".damaged";
+  GEMMTUNE_RETURN_IF_ERROR(write_file_atomically(aside, *text));
+  damage = fmt::format("{}; kept as {} and begun anew", store.message(), aside);
+  return Store();
+}
+
+Status merge_store(const std::string& path, const std::vector<CapturedProblem>& seen, std::string& damage) {
+  auto store = load_captures_for_merge(path, damage);
+  if (!store.ok()) return store.status();
+  for (const CapturedProblem& one : seen) {
+    CapturedProblem& counted = (*store)[print(one.problem)];
+    counted.calls = add(counted.calls, one.calls);
+    for (std::size_t match = 0; match < matches.size(); ++match) {
+      counted.by_match[match] = add(counted.by_match[match], one.by_match[match]);
+    }
+    counted.last_seen = std::max(counted.last_seen, one.last_seen);
+  }
+  return write_file_atomically(path, write_store(*store));
+}
+
+// ---- the untuned CSV
+// ---------------------------------------------------------------------------------------
+
+/// AITER's header of an untuned file: the key without the device.
+std::string untuned_header(const Schema& schema) {
+  std::string text;
+  for (const SchemaColumn& column : schema.key()) {
+    if (column.column == Column::gfx || column.column == Column::cu_num) continue;
+    text += (text.empty() ? "" : ",") + std::string(column.name);
+  }
+  return text;
+}
+
+/// A file's text, which problems it has, and how to write one more.
+class UntunedFile {
+ public:
+  UntunedFile(std::string path, Operation operation) : path_(std::move(path)), operation_(operation) {}
+
+  /// An error: the file is there, but is no list of the operation's problems.
+  Status read();
+  /// False where the header cannot express the problem.
+  bool add(const Problem& problem);
+  std::size_t added() const { return added_; }
+  std::string take_text() { return std::move(text_); }
+
+ private:
+  Status read_rows(const CsvDocument& document);
+  void begin_new();
+  void end_last_line();
+
+  std::string path_;
+  Operation operation_;
+  std::string text_;
+  std::string line_end_ = "\n";
+  Columns columns_;
+  std::unordered_set<std::string> known_;
+  std::size_t added_ = 0;
+};
+
+Status UntunedFile::read() {
+  auto content = read_file(path_);
+  if (!content.ok() && content.code() != StatusCode::not_found) return content.status();
+  if (content.ok()) text_ = *content;
+  const auto document = parse_csv(path_, text_);
+  if (!document.ok()) return document.status();
+  if (header_line(*document) < document->lines.size()) return read_rows(*document);
+  begin_new();
+  return {};
+}
+
+Status UntunedFile::read_rows(const CsvDocument& document) {
+  const std::size_t header = header_line(document);
+  const CsvLine& line = document.lines[header];
+  CsvCells cells;
+  if (!cells.split(without_mark(line.text))) {
+    return Status::invalid("{}:{}: {}", path_, line.number, unclosed_quote);
+  }
+  const auto schema = detect_schema(path_, cells, operation_);
+  if (!schema.ok()) return schema.status();
+  if (!(*schema)->dispatched) {
+    return Status::unsupported("{}: is a table of {}, which is only read", path_, (*schema)->name);
+  }
+  columns_ = Columns(cells, **schema);
+  if (line.end == "\r\n") line_end_ = "\r\n";
+  ProblemReader reader(columns_, {});
+  Complaints ignored(path_);
+  Problem problem;
+  for (std::size_t index = header + 1; index < document.lines.size(); ++index) {
+    const CsvLine& row = document.lines[index];
+    if (!split_row(row, columns_, cells, ignored)) continue;
+    if (reader.read(cells, row.number, problem, nullptr)) known_.insert(print(problem_of_row(problem)));
+  }
+  return {};
+}
+
+/// A header of our own behind whatever comments there are.
+void UntunedFile::begin_new() {
+  const std::string header = untuned_header(schema_of(operation_));
+  CsvCells cells;
+  cells.split(header);
+  columns_ = Columns(cells, schema_of(operation_));
+  end_last_line();
+  text_ += header + line_end_;
+}
+
+void UntunedFile::end_last_line() {
+  if (!text_.empty() && text_.back() != '\n') text_ += line_end_;
+}
+
+bool UntunedFile::add(const Problem& problem) {
+  std::string name = print(problem);
+  if (known_.contains(name)) return true;
+  std::string line;
+  for (std::size_t position = 0; position < columns_.width(); ++position) {
+    if (position != 0) line += ',';
+    const Column* column = columns_.known_at(position);
+    if (column != nullptr) line += csv_cell(problem_cell(problem, *column).value_or(std::string()));
+  }
+  CsvCells cells;
+  ProblemReader reader(columns_, {});
+  Problem back;
+  // What does not read back as itself would be tuned as something else.
+  if (!cells.split(line) || !reader.read(cells, 0, back, nullptr) || problem_of_row(back) != problem) {
+    return false;
+  }
+  end_last_line();
+  text_ += line + line_end_;
+  known_.insert(std::move(name));
+  ++added_;
+  return true;
+}
+
+/// Appends what the file lacks.
+Result<CaptureMerge> merge_rows(const std::string& path, const std::vector<CapturedProblem>& seen) {
+  CaptureMerge merge;
+  UntunedFile file(path, seen.front().problem.operation);
+  if (const Status status = file.read(); !status.ok()) {
+    merge.complaint =
+        fmt::format("{}; its problems are counted in {} only", status.message(), calls_path(path));
+    return merge;
+  }
+  for (const CapturedProblem& one : seen) {
+    if (file.add(one.problem) || !merge.complaint.empty()) continue;
+    merge.complaint = fmt::format("{}: its columns cannot express {}, which is counted in {} only", path,
+                                  print(one.problem), calls_path(path));
+  }
+  merge.added = file.added();
+  if (merge.added > 0) GEMMTUNE_RETURN_IF_ERROR(write_file_atomically(path, file.take_text()));
+  return merge;
+}
+
+}  // namespace
+
+std::string calls_path(const std::string& untuned_path) {
+  return resolve_links(untuned_path) + ".calls.json";
+}
+
+Problem problem_of_row(const Problem& problem) {
+  Problem row = problem;
+  if (problem.operation != Operation::a16w16) {
+    const Schema& schema = schema_of(problem.operation);
+    row = default_problem(problem.operation);
+    row.m = problem.m;
+    row.n = problem.n;
+    row.k = problem.k;
+    row.batch = problem.batch;
+    if (schema.has(Column::q_dtype_w)) row.x_type = row.w_type = problem.w_type;
+    if (schema.has(Column::q_dtype_a)) row.x_type = problem.x_type;
+    if (schema.has(Column::dtype)) row.y_type = problem.y_type;
+    row.moe = problem.moe;
+  }
+  row.alignment = Problem().alignment;
+  if (row.bpreshuffle) row.weight_layout = WeightLayout::any;
+  return row;
+}
+
+Result<CaptureMerge> merge_capture(const std::string& untuned_path,
+                                   const std::vector<CapturedProblem>& seen) {
+  if (seen.empty()) return CaptureMerge();
+  const std::string target = resolve_links(untuned_path);
+  GEMMTUNE_RETURN_IF_ERROR(make_folders(std::filesystem::path(target).parent_path().string()));
+  const auto lock = FileLock::acquire(target + ".lock");
+  if (!lock.ok()) return lock.status();
+  auto merge = merge_rows(target, seen);
+  if (!merge.ok()) return merge;
+  GEMMTUNE_RETURN_IF_ERROR(merge_store(calls_path(target), seen, merge->damage));
+  return merge;
+}
+
+Result<Capture> read_capture(const std::string& untuned_path, Operation operation) {
+  Capture capture;
+  capture.source = untuned_path;
+  const std::string store_path = calls_path(untuned_path);
+  Store counted;
+  if (auto store = read_store(store_path); store.ok()) {
+    counted = std::move(*store);
+  } else {
+    capture.complaints.push_back(store.message());
+  }
+  ShapeListOptions options;
+  options.operation = operation;
+  auto list = read_shape_list(untuned_path, options);
+  if (!list.ok() && (list.code() != StatusCode::not_found || counted.empty())) return list.status();
+  if (list.ok()) {
+    for (std::string& complaint : list->complaints) capture.complaints.push_back(std::move(complaint));
+    for (const ShapeRow& row : list->rows) {
+      CapturedProblem& known = capture.problems.emplace_back();
+      known.problem = problem_of_row(row.problem);
+      if (auto node = counted.extract(print(known.problem)); !node.empty()) known = std::move(node.mapped());
+      known.line = row.line;
+    }
+  }
+  for (auto& [name, rest] : counted) capture.problems.push_back(std::move(rest));
+  return capture;
+}
+
+void take_captured_calls(const std::string& untuned_path, ShapeList& list) {
+  const auto store = read_store(calls_path(untuned_path));
+  if (!store.ok()) {
+    list.complaints.push_back(store.message());
+    return;
+  }
+  for (ShapeRow& row : list.rows) {
+    const auto counted = store->find(print(problem_of_row(row.problem)));
+    if (counted == store->end()) continue;
+    constexpr std::uint64_t most = std::numeric_limits<std::int64_t>::max();
+    row.calls = static_cast<std::int64_t>(std::min(counted->second.calls, most));
+  }
+}
+
+}  // namespace gemmtune

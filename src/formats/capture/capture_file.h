@@ -1,0 +1,66 @@
+// What capture keeps on disk: an operation's untuned CSV, and beside it <file>.calls.json with how often each
+// problem was called.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "formats/shapes/shape_list.h"
+#include "problem/problem.h"
+#include "tuned/table.h"
+
+namespace gemmtune {
+
+/// Calls, indexed by Match.
+using MatchCounts = std::array<std::uint64_t, static_cast<std::size_t>(Match::untuned) + 1>;
+
+struct CapturedProblem {
+  Problem problem;  // as problem_of_row() makes it
+  std::uint64_t calls = 0;
+  MatchCounts by_match{};
+  std::string last_seen;  // UTC, "2026-01-31T12:00:00Z"; empty where nobody counted
+  std::size_t line = 0;   // of the CSV, 1-based; 0: its header cannot express the problem
+};
+
+struct Capture {
+  std::string source;
+  std::vector<CapturedProblem> problems;  // those of the CSV in its order, then those without a line
+  std::vector<std::string> complaints;    // rows that cannot be read, and a side store that cannot
+};
+
+/// Beside the file that `untuned_path` resolves to.
+std::string calls_path(const std::string& untuned_path);
+
+/// The problem as its row of an untuned CSV states it: alignment 16, the layout of a packed weight not
+/// decided, types that the operation's table has no column for at what they mean there. Problems with one
+/// answer share a row of tuned files, too.
+Problem problem_of_row(const Problem& problem);
+
+struct CaptureMerge {
+  std::size_t added = 0;  // lines
+  std::string complaint;  // why problems stand in the side store only; empty: all have a line
+  std::string damage;     // of a side store that was put aside; empty: there was none
+};
+
+/// Adds what was seen to an operation's files, under <file>.lock (links resolved first); many processes may.
+/// A problem that the CSV lacks gets one line in the order of the file's own columns, and every byte that was
+/// there stays; a file that is not there begins with AITER's header. Calls are added up in the side store; a
+/// damaged one is kept as <file>.calls.json.damaged and begun anew. Each file is replaced
+/// whole, the CSV first. `seen` holds problems of problem_of_row(), of one operation. On an error no call was
+/// counted, and the same may be tried again.
+Result<CaptureMerge> merge_capture(const std::string& untuned_path, const std::vector<CapturedProblem>& seen);
+
+/// The CSV joined with its side store. A problem that nobody counted has no calls. Errors: as
+/// read_shape_list(), where the CSV is there; both missing is `not_found`.
+Result<Capture> read_capture(const std::string& untuned_path, Operation operation);
+
+/// Rows that the side store beside `untuned_path` counts get its calls. A store that cannot be read is a
+/// complaint.
+void take_captured_calls(const std::string& untuned_path, ShapeList& list);
+
+}  // namespace gemmtune

@@ -1,0 +1,51 @@
+#include "formats/csv/columns.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace gemmtune {
+
+Columns::Columns(const CsvCells& header, const Schema& schema) : schema_(&schema) {
+  position_.fill(absent);
+  for (std::size_t index = 0; index < header.size(); ++index) {
+    const auto column = schema.column_of(header[index]);
+    if (column && !has(*column)) {
+      position_[static_cast<std::size_t>(*column)] = static_cast<int>(index);
+      at_position_.push_back({true, *column, std::string(header[index])});
+      continue;
+    }
+    at_position_.push_back({false, Column::gfx, std::string(header[index])});
+    const bool further = std::any_of(schema.further_keys.begin(), schema.further_keys.end(),
+                                     [&](std::string_view key) { return key == to_lower(header[index]); });
+    if (further) further_keys_.push_back(index);
+  }
+}
+
+std::string_view Columns::name(Column column) const {
+  const int at = position_[static_cast<std::size_t>(column)];
+  return at == absent ? schema_->column_name(column) : at_position_[static_cast<std::size_t>(at)].name;
+}
+
+const Column* Columns::known_at(std::size_t position) const {
+  const Place& place = at_position_[position];
+  return place.known ? &place.column : nullptr;
+}
+
+void Columns::append(Column column) {
+  position_[static_cast<std::size_t>(column)] = static_cast<int>(at_position_.size());
+  at_position_.push_back({true, column, std::string(schema_->column_name(column))});
+}
+
+std::string Columns::further_key(const CsvCells& row) const {
+  std::string text;
+  for (const std::size_t position : further_keys_) {
+    if (!text.empty()) text += ' ';
+    text += at_position_[position].name;
+    text += '=';
+    text += row[position];
+  }
+  return text;
+}
+
+}  // namespace gemmtune

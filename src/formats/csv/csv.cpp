@@ -1,0 +1,105 @@
+#include "formats/csv/csv.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+
+namespace gemmtune {
+namespace {
+
+bool is_blank(char character) { return character == ' ' || character == '\t' || character == '\r'; }
+
+}  // namespace
+
+Result<CsvDocument> parse_csv(std::string source, std::string content) {
+  CsvDocument document;
+  document.source = std::move(source);
+  document.content = std::make_unique<const std::string>(std::move(content));
+  const std::string_view all = *document.content;
+  std::size_t begin = 0;
+  for (std::size_t number = 1; begin < all.size(); ++number) {
+    const std::size_t newline = all.find('\n', begin);
+    const std::size_t next = newline == std::string_view::npos ? all.size() : newline + 1;
+    std::size_t end = newline == std::string_view::npos ? all.size() : newline;
+    if (end - begin > max_line_bytes) {
+      return Status::invalid("{}:{}: a line of {} bytes, expected at most {}", document.source, number,
+                             end - begin, max_line_bytes);
+    }
+    if (all.substr(begin, end - begin).find('\0') != std::string_view::npos) {
+      return Status::invalid("{}:{}: a NUL byte, expected text", document.source, number);
+    }
+    if (newline != std::string_view::npos && end > begin && all[end - 1] == '\r') --end;
+    document.lines.push_back({number, all.substr(begin, end - begin), all.substr(end, next - end)});
+    begin = next;
+  }
+  return document;
+}
+
+bool CsvCells::split(std::string_view line) {
+  cells_.clear();
+  unescaped_.clear();
+  std::size_t at = 0;
+  for (;;) {
+    while (at < line.size() && is_blank(line[at])) ++at;
+    if (at < line.size() && line[at] == '"') {
+      const std::size_t begin = ++at;
+      bool doubled = false;
+      for (;; ++at) {
+        at = line.find('"', at);
+        if (at == std::string_view::npos) return false;
+        if (at + 1 >= line.size() || line[at + 1] != '"') break;
+        doubled = true;
+        ++at;
+      }
+      std::string_view cell = line.substr(begin, at - begin);
+      if (doubled) {
+        std::string& plain = unescaped_.emplace_back();
+        for (std::size_t index = 0; index < cell.size(); ++index) {
+          plain += cell[index];
+          if (cell[index] == '"') ++index;
+        }
+        cell = plain;
+      }
+      cells_.push_back(cell);
+      ++at;
+      while (at < line.size() && is_blank(line[at])) ++at;
+      if (at < line.size() && line[at] != ',') return false;
+    } else {
+      const std::size_t comma = std::min(line.find(',', at), line.size());
+      cells_.push_back(trim(line.substr(at, comma - at)));
+      at = comma;
+    }
+    if (at >= line.size()) return true;
+    ++at;
+  }
+}
+
+bool is_blank_or_comment(std::string_view line) {
+  const std::string_view text = trim(without_mark(line));
+  return text.empty() || text.front() == '#';
+}
+
+std::size_t header_line(const CsvDocument& document) {
+  std::size_t index = 0;
+  while (index < document.lines.size() && is_blank_or_comment(document.lines[index].text)) ++index;
+  return index;
+}
+
+std::string_view without_mark(std::string_view line) {
+  if (line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
+  return line;
+}
+
+std::string csv_cell(std::string_view text) {
+  const bool plain = text.find_first_of(",\"\r\n") == std::string_view::npos && trim(text) == text;
+  if (plain) return std::string(text);
+  std::string cell = "\"";
+  for (const char character : text) {
+    if (character == '"') cell += '"';
+    cell += character == '\n' || character == '\r' || character == '\0' ? ' ' : character;
+  }
+  return cell + '"';
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,64 @@
+// hipBLASLt's online tuning table among the formats.
+#include <fmt/format.h>
+
+#include <limits>
+#include <utility>
+
+#include "formats/all_formats.h"
+#include "formats/hipblaslt/hipblaslt_csv.h"
+
+namespace gemmtune {
+
+Result<ConversionRows> read_hipblaslt_rows(const std::string& source, std::string content,
+                                           const ConversionOptions& options) {
+  auto file = parse_hipblaslt_csv(source, std::move(content));
+  if (!file.ok()) return file.status();
+  ConversionRows rows;
+  rows.source = source;
+  rows.left_out = std::move(file->complaints);
+  for (const HipblasltRow& row : file->rows) {
+    TunedEntry entry;
+    entry.line = row.line;
+    auto problem = to_problem(row);
+    if (!problem.ok()) {
+      leave_out(rows, entry, problem.message());
+      continue;
+    }
+    entry.problem = *problem;
+    entry.gfx = options.gfx;
+    entry.cu_num = options.cu_num;
+    entry.libtype = "hipblaslt";
+    entry.solidx = row.algo_index;
+    entry.kernel_name = row.kernel_name;
+    entry.us = std::numeric_limits<double>::quiet_NaN();
+    entry.err_ratio = std::numeric_limits<double>::quiet_NaN();
+    rows.entries.push_back(std::move(entry));
+  }
+  return rows;
+}
+
+Result<std::string> write_hipblaslt_rows(ConversionRows& rows, const ConversionOptions&) {
+  GEMMTUNE_RETURN_IF_ERROR(require_types(rows));
+  std::vector<HipblasltRow> lines;
+  for (const TunedEntry& entry : rows.entries) {
+    if (entry.libtype != "hipblaslt") {
+      leave_out(rows, entry, fmt::format("libtype '{}', expected hipblaslt", entry.libtype));
+      continue;
+    }
+    if (entry.problem.bias) {
+      leave_out(rows, entry, "a bias, for which the table has no field");
+      continue;
+    }
+    auto line = to_hipblaslt_row(entry.problem);
+    if (!line.ok()) {
+      leave_out(rows, entry, line.message());
+      continue;
+    }
+    line->algo_index = entry.solidx;
+    line->kernel_name = entry.kernel_name;
+    lines.push_back(std::move(*line));
+  }
+  return write_hipblaslt_csv(lines);
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,290 @@
+#include "formats/hipblaslt/hipblaslt_csv.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "formats/complaints.h"
+#include "formats/csv/csv.h"
+
+namespace gemmtune {
+namespace {
+
+constexpr std::size_t max_hipblaslt_bytes = std::size_t{1} << 28;
+constexpr std::array<std::string_view, 20> names{
+    "preshuffle",  "use_rowwise", "trans_a",      "trans_b",     "m",          "n",          "k",
+    "A_data_type", "lda",         "stride_a",     "B_data_type", "ldb",        "stride_b",   "C_data_type",
+    "ldc",         "stride_c",    "compute_type", "batch_count", "algo_index", "kernel_name"};
+
+/// hipBLASLt's name as AITER prints it.
+std::string_view type_name(DataType type) {
+  switch (type) {
+    case DataType::f32:
+      return "f32_r";
+    case DataType::f16:
+      return "f16_r";
+    case DataType::bf16:
+      return "bf16_r";
+    case DataType::f8_e4m3fnuz:
+      return "f8_e4m3_fnuz_r";
+    default:
+      return "<?>";
+  }
+}
+
+std::optional<DataType> parse_type_name(std::string_view text) {
+  for (const DataType type : {DataType::f32, DataType::f16, DataType::bf16, DataType::f8_e4m3fnuz}) {
+    if (type_name(type) == text) return type;
+  }
+  return std::nullopt;
+}
+
+bool is_header(std::string_view line) {
+  const std::string_view text = trim(without_mark(line));
+  return text.starts_with("preshuffle") || text.starts_with("bpreshuffle");
+}
+
+/// The fields of one line, read in their order; remembers the first that is wrong.
+class FieldReader {
+ public:
+  explicit FieldReader(const std::vector<std::string_view>& fields) : fields_(fields) {}
+
+  void read(bool& target) {
+    const std::string_view text = next();
+    if (text != "true" && text != "false") return wrong("true or false");
+    target = text == "true";
+  }
+  void read(char& target) {
+    const std::string_view text = next();
+    if (text != "T" && text != "N") return wrong("T or N");
+    target = text.front();
+  }
+  void read(std::int64_t& target) {
+    const std::string_view text = next();
+    const auto value = parse_integer(text);
+    // AITER compares texts: 016 and 16.0 are other keys than 16.
+    if (!value || fmt::format("{}", *value) != text) return wrong("a whole number");
+    target = *value;
+  }
+  void read(std::string& target) {
+    const std::string_view text = next();
+    if (text.empty()) return wrong("a name");
+    target = text;
+  }
+
+  bool ok() const { return expected_.empty(); }
+  std::size_t wrong_field() const { return wrong_field_; }
+  std::string_view expected() const { return expected_; }
+
+ private:
+  std::string_view next() { return fields_[at_++]; }
+  void wrong(std::string_view expected) {
+    if (!ok()) return;
+    wrong_field_ = at_ - 1;
+    expected_ = expected;
+  }
+
+  const std::vector<std::string_view>& fields_;
+  std::size_t at_ = 0;
+  std::size_t wrong_field_ = 0;
+  std::string_view expected_;
+};
+
+/// Calls `visit` with each field in the file's order.
+template <typename Row, typename Visitor>
+void visit_fields(Row& row, Visitor&& visit) {
+  visit(row.preshuffle);
+  visit(row.use_rowwise);
+  visit(row.trans_a);
+  visit(row.trans_b);
+  visit(row.m);
+  visit(row.n);
+  visit(row.k);
+  visit(row.a_type);
+  visit(row.lda);
+  visit(row.stride_a);
+  visit(row.b_type);
+  visit(row.ldb);
+  visit(row.stride_b);
+  visit(row.c_type);
+  visit(row.ldc);
+  visit(row.stride_c);
+  visit(row.compute_type);
+  visit(row.batch_count);
+  visit(row.algo_index);
+  visit(row.kernel_name);
+}
+
+bool read_hipblaslt_row(const CsvLine& line, HipblasltRow& row, Complaints& complaints) {
+  row.line = line.number;
+  const std::vector<std::string_view> fields = split(line.text, ',');
+  if (fields.size() != names.size()) {
+    complaints.row(line.number, fmt::format("{} fields, expected {}", fields.size(), names.size()));
+    return false;
+  }
+  for (std::size_t index = 0; index < fields.size(); ++index) {
+    if (trim(fields[index]) == fields[index]) continue;
+    complaints.cell(line.number, names[index], fields[index], "no blanks around it: AITER finds no such row");
+    return false;
+  }
+  FieldReader reader(fields);
+  visit_fields(row, [&](auto& field) { reader.read(field); });
+  if (reader.ok()) return true;
+  const std::size_t wrong = reader.wrong_field();
+  complaints.cell(line.number, names[wrong], fields[wrong], reader.expected());
+  return false;
+}
+
+std::string field_text(bool value) { return value ? "true" : "false"; }
+std::string field_text(char value) { return {value}; }
+std::string field_text(std::int64_t value) { return fmt::format("{}", value); }
+std::string field_text(const std::string& value) { return value; }
+
+std::string row_line(const HipblasltRow& row) {
+  std::string text;
+  visit_fields(row, [&](const auto& field) { text += (text.empty() ? "" : ",") + field_text(field); });
+  return text + "\n";
+}
+
+std::string header() {
+  std::string text;
+  for (const std::string_view name : names) {
+    text += text.empty() ? "" : ", ";
+    text += name;
+  }
+  return text + "\n";
+}
+
+Status check_names(const HipblasltRow& row) {
+  for (const std::string* name :
+       {&row.a_type, &row.b_type, &row.c_type, &row.compute_type, &row.kernel_name}) {
+    const bool blank_around = trim(*name) != *name;
+    if (name->empty() || blank_around ||
+        name->find_first_of(std::string_view(",\r\n\0", 4)) != std::string::npos) {
+      return Status::invalid("'{}', expected a name without commas, line ends and blanks around it", *name);
+    }
+  }
+  return {};
+}
+
+/// The same key: all but the last two fields.
+bool same_key(const HipblasltRow& a, const HipblasltRow& b) {
+  HipblasltRow other = b;
+  other.algo_index = a.algo_index;
+  other.kernel_name = a.kernel_name;
+  other.line = a.line;
+  return a == other;
+}
+
+}  // namespace
+
+Result<HipblasltFile> parse_hipblaslt_csv(const std::string& source, std::string content) {
+  const auto document = parse_csv(source, std::move(content));
+  if (!document.ok()) return document.status();
+  HipblasltFile file;
+  file.path = source;
+  Complaints complaints(source);
+  bool first = true;
+  for (const CsvLine& line : document->lines) {
+    if (is_blank_or_comment(line.text)) continue;
+    const bool skip = std::exchange(first, false) && is_header(line.text);
+    HipblasltRow row;
+    if (!skip && read_hipblaslt_row(line, row, complaints)) file.rows.push_back(std::move(row));
+  }
+  file.complaints = complaints.take();
+  return file;
+}
+
+Result<HipblasltFile> read_hipblaslt_csv(const std::string& path) {
+  auto content = read_file(path, max_hipblaslt_bytes);
+  if (!content.ok()) return content.status();
+  return parse_hipblaslt_csv(path, std::move(*content));
+}
+
+std::string write_hipblaslt_csv(const std::vector<HipblasltRow>& rows) {
+  std::string text = header();
+  for (const HipblasltRow& row : rows) text += row_line(row);
+  return text;
+}
+
+Status append_hipblaslt_row(const std::string& path, const HipblasltRow& row) {
+  GEMMTUNE_RETURN_IF_ERROR(check_names(row));
+  const auto lock = FileLock::acquire(resolve_links(path) + ".lock");
+  if (!lock.ok()) return lock.status();
+  const auto old = read_file(path, max_hipblaslt_bytes);
+  if (!old.ok() && old.code() != StatusCode::not_found) return old.status();
+  std::string text = old.ok() ? *old : std::string();
+  if (text.empty()) text = header();
+  if (!text.ends_with('\n')) text += '\n';
+  return write_file_atomically(path, text + row_line(row));
+}
+
+Result<HipblasltRow> to_hipblaslt_row(const Problem& problem) {
+  GEMMTUNE_RETURN_IF_ERROR(check(problem));
+  if (problem.batch != 1) return Status::unsupported("batch = {}, expected 1 for hipBLASLt", problem.batch);
+  if (problem.y_order != Order::row_major) {
+    return Status::unsupported("a column-major y, expected a row-major one for hipBLASLt");
+  }
+  // yᵀ [N, M] = w · xᵀ, all column-major: a row-major w [N, K] is Aᵀ, a row-major x [M, K] is B as it is.
+  const bool w_rows = problem.w_order == Order::row_major;
+  const bool x_rows = problem.x_order == Order::row_major;
+  HipblasltRow row;
+  row.preshuffle = problem.bpreshuffle;
+  row.trans_a = w_rows ? 'T' : 'N';
+  row.trans_b = x_rows ? 'N' : 'T';
+  row.m = problem.n;
+  row.n = problem.m;
+  row.k = problem.k;
+  row.a_type = type_name(problem.w_type);
+  row.b_type = type_name(problem.x_type);
+  row.c_type = type_name(problem.y_type);
+  row.lda = w_rows ? problem.k : problem.n;
+  row.ldb = x_rows ? problem.k : problem.m;
+  row.ldc = problem.n;
+  return row;
+}
+
+Result<Problem> to_problem(const HipblasltRow& row) {
+  const auto w_type = parse_type_name(row.a_type);
+  const auto x_type = parse_type_name(row.b_type);
+  const auto y_type = parse_type_name(row.c_type);
+  if (!w_type) return Status::unsupported("A_data_type is {}, which names no type", row.a_type);
+  if (!x_type) return Status::unsupported("B_data_type is {}, which names no type", row.b_type);
+  if (!y_type) return Status::unsupported("C_data_type is {}, which names no type", row.c_type);
+  Problem problem;
+  problem.m = row.n;
+  problem.n = row.m;
+  problem.k = row.k;
+  problem.w_type = *w_type;
+  problem.x_type = *x_type;
+  problem.y_type = *y_type;
+  problem.scale_ab = *x_type == DataType::f8_e4m3fnuz;
+  problem.bpreshuffle = row.preshuffle;
+  problem.weight_layout = row.preshuffle ? WeightLayout::any : WeightLayout::plain;
+  problem.w_order = row.trans_a == 'T' ? Order::row_major : Order::column_major;
+  problem.x_order = row.trans_b == 'N' ? Order::row_major : Order::column_major;
+  const auto back = to_hipblaslt_row(problem);
+  if (!back.ok()) return back.status();
+  if (!same_key(row, *back)) {
+    return Status::unsupported(
+        "use_rowwise, lda, ldb, ldc, a stride, compute_type or batch_count is not that "
+        "of one product of dense matrices with a scale for each tensor");
+  }
+  return problem;
+}
+
+const HipblasltRow* find_row(const HipblasltFile& file, const Problem& problem) {
+  const auto key = to_hipblaslt_row(problem);
+  if (!key.ok()) return nullptr;
+  const auto at = std::find_if(file.rows.begin(), file.rows.end(),
+                               [&](const HipblasltRow& row) { return same_key(row, *key); });
+  return at == file.rows.end() ? nullptr : &*at;
+}
+
+}  // namespace gemmtune

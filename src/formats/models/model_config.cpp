@@ -1,0 +1,171 @@
+#include "formats/models/model_config.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "base/file.h"
+#include "formats/models/model_fields.h"
+#include "formats/models/model_gemms.h"
+#include "formats/models/model_layers.h"
+#include "formats/models/model_quantization.h"
+#include "formats/shapes/shape_collector.h"
+
+namespace gemmtune {
+namespace {
+
+constexpr std::size_t max_config_bytes = std::size_t{1} << 24;
+constexpr std::int64_t max_layers = 4096;  // each is looked at by itself
+
+Status check_options(const ModelShapeOptions& options) {
+  const auto positive = [](std::string_view flag, std::int64_t value) -> Status {
+    if (value >= 1 && value <= max_dimension) return {};
+    return Status::invalid("{} {}, expected a whole number of at least 1", flag, value);
+  };
+  GEMMTUNE_RETURN_IF_ERROR(positive("--tp", options.tensor_parallel));
+  GEMMTUNE_RETURN_IF_ERROR(positive("--batch_size", options.batch_size));
+  if (options.tokens.empty())
+    return Status::invalid("--nsets is empty, expected token counts such as 1,16,512");
+  for (const std::int64_t tokens : options.tokens) GEMMTUNE_RETURN_IF_ERROR(positive("--nsets", tokens));
+  return {};
+}
+
+Result<std::vector<std::int64_t>> rows_of_x(const ModelShapeOptions& options) {
+  std::vector<std::int64_t> rows;
+  for (const std::int64_t tokens : options.tokens) {
+    if (tokens > max_dimension / options.batch_size) {
+      return Status::invalid("--nsets {} times --batch_size {} is above {}", tokens, options.batch_size,
+                             max_dimension);
+    }
+    rows.push_back(tokens * options.batch_size);
+  }
+  std::sort(rows.begin(), rows.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  return rows;
+}
+
+Result<std::vector<ModelLayer>> layers_of(ModelFields& fields, const ModelShapeOptions& options) {
+  RankShares shares(options.tensor_parallel);
+  const std::int64_t layers = fields.number({"num_hidden_layers", "n_layer"});
+  if (layers > max_layers) {
+    return Status::invalid("{}: num_hidden_layers = {}, expected at most {}", fields.path(), layers,
+                           max_layers);
+  }
+  std::vector<ModelLayer> list = attention_layers(fields, shares, layers);
+  for (ModelLayer& layer : feed_forward_layers(fields, shares, layers)) list.push_back(std::move(layer));
+  if (options.lm_head) {
+    list.push_back({.name = "lm_head",
+                    .modules = {"lm_head"},
+                    .n = shares.of("vocab_size", fields.number({"vocab_size"})),
+                    .k = fields.number({"hidden_size", "n_embd"}),
+                    .by_name_only = true});
+  }
+  GEMMTUNE_RETURN_IF_ERROR(fields.status());
+  GEMMTUNE_RETURN_IF_ERROR(shares.status(fields.path()));
+  return list;
+}
+
+/// --indtype that would change nothing is a mistake.
+Status check_type_used(const std::vector<ModelGemm>& gemms, const ModelShapeOptions& options) {
+  const auto uses = [&](const ModelGemm& gemm) { return gemm.problem.x_type == *options.x_type; };
+  if (!options.x_type || std::any_of(gemms.begin(), gemms.end(), uses)) return {};
+  return Status::invalid("--indtype {}: no layer of the model has operands of {} bits",
+                         to_string(*options.x_type), bits(*options.x_type));
+}
+
+Result<std::vector<ModelGemm>> gemms_of(ModelFields& fields, const ModelShapeOptions& options) {
+  const auto layers = layers_of(fields, options);
+  if (!layers.ok()) return layers.status();
+  const DataType type = fields.type();
+  GEMMTUNE_RETURN_IF_ERROR(fields.status());
+  const auto quantization = Quantization::read(fields);
+  if (!quantization.ok()) return quantization.status();
+  std::vector<ModelGemm> gemms;
+  for (const ModelLayer& layer : *layers) {
+    if (const Status status = add_gemms(layer, *quantization, type, options, gemms); !status.ok()) {
+      return Status(status.code(), fmt::format("{}: {}", fields.path(), status.message()));
+    }
+  }
+  GEMMTUNE_RETURN_IF_ERROR(check_type_used(gemms, options));
+  return gemms;
+}
+
+/// Logits are computed for the last token of each sequence only: one M, as in AITER's generator. The other
+/// rows are in the order of M.
+std::vector<ShapeRow> rows_of(const std::vector<ModelGemm>& gemms, const std::vector<std::int64_t>& rows_of_x,
+                              std::int64_t batch_size) {
+  std::vector<ShapeRow> rows;
+  const auto add = [&rows](const ModelGemm& gemm, std::int64_t m) {
+    rows.push_back({gemm.problem, gemm.calls, gemm.layer, 0});
+    rows.back().problem.m = m;
+  };
+  for (const ModelGemm& gemm : gemms) {
+    if (gemm.last_tokens_only) add(gemm, batch_size);
+  }
+  for (const std::int64_t m : rows_of_x) {
+    for (const ModelGemm& gemm : gemms) {
+      if (!gemm.last_tokens_only) add(gemm, m);
+    }
+  }
+  return rows;
+}
+
+std::vector<ShapeRow> merged(std::vector<ShapeRow> rows) {
+  ShapeCollector collector(true);
+  for (ShapeRow& row : rows) collector.add(std::move(row));
+  return collector.take();
+}
+
+}  // namespace
+
+std::string operation_counts(const std::vector<ShapeRow>& rows) {
+  std::map<Operation, std::size_t> counts;
+  for (const ShapeRow& row : rows) ++counts[row.problem.operation];
+  std::string text;
+  for (const auto& [operation, count] : counts) {
+    text += text.empty() ? fmt::format("{} row{} of ", count, count == 1 ? "" : "s")
+                         : fmt::format(", {} of ", count);
+    text += to_string(operation);
+  }
+  return text;
+}
+
+Result<ShapeList> model_shapes(const std::string& model_folder, const ModelShapeOptions& options) {
+  const std::string path = model_folder + "/config.json";
+  const auto content = read_file(path, max_config_bytes);
+  if (!content.ok()) return content.status();
+  return parse_model_config(path, *content, options);
+}
+
+Result<ShapeList> parse_model_config(const std::string& path, const std::string& content,
+                                     const ModelShapeOptions& options) {
+  GEMMTUNE_RETURN_IF_ERROR(check_options(options));
+  auto fields = ModelFields::parse(path, content);
+  if (!fields.ok()) return fields.status();
+  const auto rows = rows_of_x(options);
+  if (!rows.ok()) return rows.status();
+  const auto gemms = gemms_of(*fields, options);
+  if (!gemms.ok()) return gemms.status();
+
+  ShapeList list;
+  list.source = fields->path();
+  list.rows = rows_of(*gemms, *rows, options.batch_size);
+  if (options.operation) {
+    const std::string counts = operation_counts(list.rows);
+    std::erase_if(list.rows,
+                  [&](const ShapeRow& row) { return row.problem.operation != *options.operation; });
+    if (list.rows.empty()) {
+      return Status::invalid("{}: no row of {}; there are {}", list.source, to_string(*options.operation),
+                             counts);
+    }
+  }
+  for (const ShapeRow& row : list.rows) {
+    const Status status = check(row.problem);
+    if (!status.ok()) return Status(status.code(), fmt::format("{}: {}", list.source, status.message()));
+  }
+  if (!options.layer_names) list.rows = merged(std::move(list.rows));
+  return list;
+}
+
+}  // namespace gemmtune

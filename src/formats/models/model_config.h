@@ -1,0 +1,44 @@
+// The GEMM shapes of a model, from its Hugging Face config.json.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "formats/shapes/shape_list.h"
+
+namespace gemmtune {
+
+struct ModelShapeOptions {
+  std::int64_t tensor_parallel = 1;
+  std::vector<std::int64_t> tokens = {1, 512, 1024, 2048, 3072, 4096, 8192, 16384};  // --nsets
+  std::int64_t batch_size = 1;
+  // Instead of the model's, of the layers whose operands have as many bits (16 and 32 count as one kind).
+  std::optional<DataType> x_type;
+  std::optional<DataType> y_type;      // instead of torch_dtype / dtype
+  std::optional<Operation> operation;  // rows of this one only
+  bool bpreshuffle = false;  // weights packed once: the pre-shuffled a8w8 operations; a16w16 so marked
+  bool lm_head = true;
+  bool layer_names = false;
+};
+
+/// The GEMMs of one rank, as vLLM and SGLang run the language model with tensor parallelism: attention
+/// (grouped queries or latent), dense feed-forward layers, router, shared experts, experts (fused_moe),
+/// lm_head; see docs/guide.md for each one's N, K and calls. M = tokens · batch size (lm_head: batch size);
+/// rows of several operations where the model is quantized or has experts. Rows of one problem are one, their
+/// calls added up, unless layers are named. Vision and audio parts and layers for speculative decoding are
+/// not made.
+///
+/// Errors name file, field and value: sizes that tensor parallelism does not divide, fields missing or out of
+/// range, quantization that no operation has.
+Result<ShapeList> model_shapes(const std::string& model_folder, const ModelShapeOptions& options);
+/// The same for the text of a config.json; `path` stands in messages.
+Result<ShapeList> parse_model_config(const std::string& path, const std::string& content,
+                                     const ModelShapeOptions& options);
+
+/// "3 rows of a16w16, 2 of fused_moe", in the order of the enumeration.
+std::string operation_counts(const std::vector<ShapeRow>& rows);
+
+}  // namespace gemmtune

@@ -1,0 +1,81 @@
+#include "formats/models/model_gemms.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/rounding.h"
+
+namespace gemmtune {
+namespace {
+
+bool is_quantized(DataType type) { return bits(type) < 16; }
+
+/// --indtype where it is a type of the same kind as the layer's.
+DataType chosen_type(DataType own, const ModelShapeOptions& options) {
+  if (!options.x_type) return own;
+  const bool same_kind =
+      is_quantized(own) ? bits(own) == bits(*options.x_type) : !is_quantized(*options.x_type);
+  return same_kind ? *options.x_type : own;
+}
+
+Operation preshuffled(Operation operation) {
+  if (operation == Operation::a8w8) return Operation::a8w8_bpreshuffle;
+  if (operation == Operation::a8w8_blockscale) return Operation::a8w8_blockscale_bpreshuffle;
+  return operation;
+}
+
+Problem expert_problem(const ModelLayer& layer, const std::optional<WeightFormat>& format) {
+  Problem problem = default_problem(Operation::fused_moe);
+  problem.moe = *layer.moe;
+  problem.moe.quant_type = format ? format->expert_quant : QuantType::none;
+  problem.n = round_up(layer.n, format ? format->expert_multiple : 1);
+  problem.k = round_up(layer.k, format ? format->expert_multiple : 1);
+  return problem;
+}
+
+Problem linear_problem(const ModelLayer& layer, const std::optional<WeightFormat>& format,
+                       const ModelShapeOptions& options) {
+  Operation operation = format ? format->operation : Operation::a16w16;
+  if (options.bpreshuffle) operation = preshuffled(operation);
+  Problem problem = default_problem(operation);
+  problem.n = layer.n;
+  problem.k = layer.k;
+  if (operation == Operation::a16w16) {
+    problem.bias = layer.bias;  // AITER's other tables have no column for it: engines add it to y
+    problem.bpreshuffle = options.bpreshuffle;
+    problem.weight_layout = options.bpreshuffle ? WeightLayout::any : WeightLayout::plain;
+  }
+  return problem;
+}
+
+Problem layer_problem(const ModelLayer& layer, const std::optional<WeightFormat>& format, DataType dtype,
+                      const ModelShapeOptions& options) {
+  Problem problem = layer.moe ? expert_problem(layer, format) : linear_problem(layer, format, options);
+  problem.x_type = problem.w_type = chosen_type(format ? format->type : dtype, options);
+  const DataType otherwise = format ? dtype : problem.x_type;
+  problem.y_type = options.y_type.value_or(otherwise);
+  return problem;
+}
+
+}  // namespace
+
+Status add_gemms(const ModelLayer& layer, const Quantization& quantization, DataType dtype,
+                 const ModelShapeOptions& options, std::vector<ModelGemm>& gemms) {
+  const std::size_t first = gemms.size();
+  const std::vector<std::int64_t> once{0};
+  for (const std::int64_t index : layer.at.empty() ? once : layer.at) {
+    const auto format = quantization.format_of(layer, index);
+    if (!format.ok()) return format.status();
+    const Problem problem = layer_problem(layer, *format, dtype, options);
+    const auto same = std::find_if(gemms.begin() + static_cast<std::ptrdiff_t>(first), gemms.end(),
+                                   [&](const ModelGemm& gemm) { return gemm.problem == problem; });
+    if (same != gemms.end()) {
+      ++same->calls;
+    } else {
+      gemms.push_back({problem, options.layer_names ? layer.name : "", 1, layer.at.empty()});
+    }
+  }
+  return {};
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,53 @@
+// The GEMMs of a model's layers on one rank of a tensor-parallel group, before M and the types are known.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/models/model_fields.h"
+#include "problem/problem.h"
+
+namespace gemmtune {
+
+/// One GEMM: y[M, n] = x[M, k] · w[n, k]ᵀ; of the experts n is inter_dim of one half and k is model_dim.
+struct ModelLayer {
+  std::string name = {};                  // the layer as engines fuse it: qkv_proj, gate_up_proj
+  std::vector<std::string> modules = {};  // its parts in the checkpoint, below "layers.N."; of lm_head itself
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::vector<std::int64_t> at = {};  // the transformer layers that have it; empty: once, outside of them
+  bool bias = false;
+  bool by_name_only = false;         // lm_head, routers: quantized only where the config names them
+  std::optional<MoeShape> moe = {};  // of the experts, without quant_type
+};
+
+/// Sizes divided among ranks. What does not divide is remembered, so that one error names all of it.
+class RankShares {
+ public:
+  explicit RankShares(std::int64_t ranks) : ranks_(ranks) {}
+
+  std::int64_t ranks() const { return ranks_; }
+  std::int64_t of(std::string_view field, std::int64_t value);
+  /// "path: num_attention_heads = 8, vocab_size = 1001: not divisible by --tp 3".
+  Status status(const std::string& path) const;
+
+ private:
+  std::int64_t ranks_;
+  std::string refused_;
+};
+
+/// At most max_dimension + 1, which no problem takes: a product of a hostile config does not overflow.
+std::int64_t bounded_product(std::int64_t a, std::int64_t b);
+
+/// What names the model's way in vLLM and SGLang, which both take it from model_type.
+std::string model_type(ModelFields& fields);
+
+/// QKV and output projection, or those of multi-head latent attention, in each of `layers` layers.
+std::vector<ModelLayer> attention_layers(ModelFields& fields, RankShares& shares, std::int64_t layers);
+/// Dense gate+up and down; router, shared experts and experts of the layers that have them.
+std::vector<ModelLayer> feed_forward_layers(ModelFields& fields, RankShares& shares, std::int64_t layers);
+
+}  // namespace gemmtune

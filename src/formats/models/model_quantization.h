@@ -1,0 +1,50 @@
+// quantization_config of a model: which operation each of its layers becomes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/models/model_fields.h"
+#include "formats/models/model_layers.h"
+#include "formats/models/model_modules.h"
+#include "problem/problem.h"
+
+namespace gemmtune {
+
+/// How one layer's operands are quantized.
+struct WeightFormat {
+  Operation operation = Operation::a8w8;     // of a linear layer
+  DataType type = DataType::f8_e4m3fn;       // of x and w
+  QuantType expert_quant = QuantType::none;  // of the same format in fused_moe
+  std::int64_t expert_multiple = 1;          // the experts' sizes are padded to multiples of it
+  friend bool operator==(const WeightFormat&, const WeightFormat&) = default;
+};
+
+/// A format and the modules that have it.
+struct QuantizedGroup {
+  std::vector<ModulePattern> modules = {};
+  bool linear = false;   // every linear layer and the experts, unless another group names them
+  bool experts = false;  // the experts
+  std::optional<WeightFormat> format = {};  // nullopt: left unquantized
+};
+
+class Quantization {
+ public:
+  /// Of a model without one: every layer is unquantized. Errors: a quant_method that is not known (the text
+  /// lists those that are), formats that no operation has, fields of a wrong type.
+  static Result<Quantization> read(ModelFields& fields);
+
+  /// Of a GEMM in one transformer layer (its index is ignored for lm_head); nullopt: unquantized. An error
+  /// where the parts that engines fuse into one GEMM have different formats.
+  Result<std::optional<WeightFormat>> format_of(const ModelLayer& layer, std::int64_t index) const;
+
+ private:
+  std::optional<WeightFormat> format_of_module(const ModelLayer& layer, const std::string& module) const;
+
+  std::vector<QuantizedGroup> groups_;
+  std::vector<ModulePattern> left_out_;  // never quantized
+};
+
+}  // namespace gemmtune

@@ -1,0 +1,188 @@
+#include "formats/shapes/shape_list.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "formats/csv/columns.h"
+#include "formats/complaints.h"
+#include "formats/csv/csv.h"
+#include "formats/tune_gemm/gemm_size_yaml.h"
+#include "formats/aiter/operation_header.h"
+#include "formats/aiter/problem_cells.h"
+#include "formats/shapes/shape_collector.h"
+
+namespace gemmtune {
+namespace {
+
+/// Names the missing key columns, if any: those without which no problem can be told.
+Status check_key_columns(const std::string& source, std::size_t line, const Columns& columns,
+                         const ShapeListOptions& options) {
+  static constexpr std::array dense{Column::m, Column::n, Column::k, Column::dtype};
+  static constexpr std::array size_columns{Column::m, Column::n, Column::k};
+  static constexpr std::array batched{Column::batch, Column::m, Column::n, Column::k};
+  static constexpr std::array moe{Column::m,    Column::k,     Column::n,         Column::experts,
+                                  Column::topk, Column::dtype, Column::q_dtype_a, Column::q_dtype_w};
+  const Schema& schema = columns.schema();
+  const std::span<const Column> needed =
+      schema.operation == Operation::fused_moe ? std::span<const Column>(moe)
+      : schema.operation == Operation::a16w16  ? std::span<const Column>(dense)
+      : schema.has(Column::batch)              ? std::span<const Column>(batched)
+                                               : std::span<const Column>(size_columns);
+  std::string missing;
+  for (const Column column : needed) {
+    if (columns.has(column) || (column == Column::dtype && options.x_type)) continue;
+    missing += (missing.empty() ? "" : ", ") + std::string(schema.column_name(column));
+  }
+  if (missing.empty()) return {};
+  return Status::invalid("{}:{}: the header has no column {}{}", source, line, missing,
+                         missing == "dtype" ? " (or give --indtype)" : "");
+}
+
+bool read_calls(const CsvCells& cells, const Columns& columns, ShapeRow& row, Complaints& complaints) {
+  const std::string_view cell = columns.cell(cells, Column::calls);
+  if (is_missing(cell)) return true;
+  const auto calls = parse_integer(cell);
+  if (calls && *calls >= 0) {
+    row.calls = *calls;
+    return true;
+  }
+  complaints.cell(row.line, "calls", cell, "a whole number of at least 0");
+  return false;
+}
+
+void read_shape(const CsvLine& line, const Columns& columns, ProblemReader& reader, ShapeCollector& shapes,
+                Complaints& complaints) {
+  CsvCells cells;
+  if (!split_row(line, columns, cells, complaints)) return;
+  ShapeRow row;
+  row.line = line.number;
+  row.layer = columns.cell(cells, Column::layer);
+  if (!reader.read(cells, line.number, row.problem, &complaints)) return;
+  if (!read_calls(cells, columns, row, complaints)) return;
+  if (const Status status = check(row.problem); !status.ok()) {
+    complaints.row(line.number, status.message());
+    return;
+  }
+  shapes.add(std::move(row));
+}
+
+Result<ShapeList> parse_shape_csv(const std::string& source, std::string content,
+                                  const ShapeListOptions& options) {
+  auto parsed = parse_csv(source, std::move(content));
+  if (!parsed.ok()) return parsed.status();
+  const CsvDocument& document = *parsed;
+  const std::size_t header_index = header_line(document);
+  if (header_index == document.lines.size()) {
+    return Status::invalid("{}: empty, expected a header such as M, N, K and dtype", source);
+  }
+  const CsvLine& header_text = document.lines[header_index];
+  CsvCells header;
+  if (!header.split(without_mark(header_text.text))) {
+    return Status::invalid("{}:{}: {}", source, header_text.number, unclosed_quote);
+  }
+  const auto schema = detect_schema(source, header, options.operation);
+  if (!schema.ok()) return schema.status();
+  const Columns columns(header, **schema);
+  GEMMTUNE_RETURN_IF_ERROR(check_key_columns(source, header_text.number, columns, options));
+
+  Complaints complaints(source);
+  ProblemReader reader(columns, {options.x_type, options.y_type});
+  // The rows of a tuned file are devices, not calls.
+  ShapeCollector shapes(columns.has(Column::calls) || !columns.has(Column::us));
+  for (std::size_t index = header_index + 1; index < document.lines.size(); ++index) {
+    read_shape(document.lines[index], columns, reader, shapes, complaints);
+  }
+  ShapeList list;
+  list.source = source;
+  list.operation = columns.schema().operation;
+  list.rows = shapes.take();
+  list.complaints = complaints.take();
+  return list;
+}
+
+Result<ShapeList> parse_shape_yaml(const std::string& source, const std::string& content,
+                                   const ShapeListOptions& options) {
+  ShapeList list;
+  list.source = source;
+  GEMMTUNE_RETURN_IF_ERROR(read_gemm_size_yaml(source, content, options, list));
+  ShapeCollector shapes(true);
+  for (ShapeRow& row : list.rows) shapes.add(std::move(row));
+  list.rows = shapes.take();
+  return list;
+}
+
+bool is_yaml(const std::string& path, std::string_view content) {
+  if (ends_in(path, ".yaml") || ends_in(path, ".yml")) return true;
+  if (ends_in(path, ".csv")) return false;
+  for (const std::string_view line : split(without_mark(content), '\n')) {
+    if (is_blank_or_comment(line)) continue;
+    const char first = trim(line).front();
+    return first == '-' || first == '[' || first == '{';
+  }
+  return false;
+}
+
+}  // namespace
+
+void ShapeCollector::add(ShapeRow row) {
+  const auto [at, made] = index_.try_emplace(print(row.problem), rows_.size());
+  if (made) {
+    rows_.push_back(std::move(row));
+    return;
+  }
+  if (!add_calls_) return;
+  std::int64_t& calls = rows_[at->second].calls;
+  const std::int64_t room = std::numeric_limits<std::int64_t>::max() - calls;
+  calls += std::min(room, row.calls);
+}
+
+Result<ShapeList> parse_shape_list(const std::string& source, std::string content,
+                                   const ShapeListOptions& options) {
+  auto list = is_yaml(source, content) ? parse_shape_yaml(source, content, options)
+                                       : parse_shape_csv(source, std::move(content), options);
+  if (!list.ok()) return list;
+  if (options.strict && !list->complaints.empty()) {
+    return Status::invalid("{}", list->complaints.front());
+  }
+  if (list->rows.empty() && !list->complaints.empty()) {
+    return Status::invalid("{}: no row is usable; the first complaint: {}", source, list->complaints.front());
+  }
+  return list;
+}
+
+Result<ShapeList> read_shape_list(const std::string& path, const ShapeListOptions& options) {
+  auto content = read_file(path);
+  if (!content.ok()) return content.status();
+  return parse_shape_list(path == "-" ? "standard input" : path, std::move(*content), options);
+}
+
+std::string write_shape_list(const std::vector<ShapeRow>& rows) {
+  const bool layers =
+      std::any_of(rows.begin(), rows.end(), [](const ShapeRow& row) { return !row.layer.empty(); });
+  const Schema& schema = schema_of(rows.empty() ? Operation::a16w16 : rows.front().problem.operation);
+  std::vector<SchemaColumn> columns;
+  for (const SchemaColumn& column : schema.key()) {
+    if (column.column != Column::gfx && column.column != Column::cu_num) columns.push_back(column);
+  }
+  std::string text;
+  for (const SchemaColumn& column : columns) text += std::string(column.name) + ",";
+  text += layers ? "calls,layer\n" : "calls\n";
+  for (const ShapeRow& row : rows) {
+    for (const SchemaColumn& column : columns) {
+      text += problem_cell(row.problem, column.column).value_or(std::string()) + ",";
+    }
+    text += std::to_string(row.calls);
+    if (layers) text += "," + csv_cell(row.layer);
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,269 @@
+// AITER's Triton configs among the formats. A bucket is a row at its largest M, without a time; its
+// kernelName is its parameters: BLOCK_SIZE_M=16;num_warps=4;cache_modifier=.cg
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "formats/all_formats.h"
+#include "formats/triton/triton_json.h"
+#include "formats/triton/triton_lookup.h"
+
+namespace gemmtune {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, Operation>, 6> families{{
+    {"GEMM-A16W16", Operation::a16w16},
+    {"GEMM-A8W8", Operation::a8w8},
+    {"GEMM-A8W8_BLOCKSCALE", Operation::a8w8_blockscale},
+    {"GEMM-AFP4WFP4", Operation::a4w4_blockscale},
+    {"BATCHED_GEMM-BF16", Operation::batched_bf16},
+    {"BATCHED_GEMM-A8W8", Operation::batched_a8w8},
+}};
+
+/// The largest M that a bucket answers; nullopt: all that is above the others.
+std::optional<std::int64_t> largest_m(const TritonBucket& bucket, TritonScheme scheme) {
+  const bool moe = scheme == TritonScheme::moe;
+  switch (bucket.kind) {
+    case BucketKind::m_leq:
+      return bucket.bound;
+    case BucketKind::small:
+      return bucket.bound != 0 ? bucket.bound : 31;
+    case BucketKind::large:
+      return bucket.bound != 0 ? bucket.bound : 256;
+    case BucketKind::medium:
+    case BucketKind::xlarge:
+      return bucket.bound != 0 ? std::optional(bucket.bound) : std::nullopt;
+    case BucketKind::small_m:
+      return moe ? 255 : 256;
+    case BucketKind::medium_m:
+      return moe ? 1023 : 2048;
+    case BucketKind::large_m:
+    case BucketKind::m_geq:
+    case BucketKind::any:
+      break;
+  }
+  return std::nullopt;
+}
+
+/// A text that reads back as itself without quotes.
+bool is_plain_word(const std::string& text) {
+  const bool word = text != "null" && text != "true" && text != "false";
+  return !text.empty() && word && !parse_integer(text) &&
+         text.find_first_of(";=\"\\,") == std::string::npos && trim(text) == text;
+}
+
+std::string value_text(const TritonValue& value) {
+  if (const auto* text = std::get_if<std::string>(&value); text != nullptr && !is_plain_word(*text)) {
+    return nlohmann::json(*text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  }
+  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  if (const auto* number = std::get_if<std::int64_t>(&value)) return std::to_string(*number);
+  if (const auto* truth = std::get_if<bool>(&value)) return *truth ? "true" : "false";
+  return "null";
+}
+
+std::optional<TritonValue> value_of(std::string_view text) {
+  if (text == "null") return TritonValue(nullptr);
+  if (text == "true" || text == "false") return TritonValue(text == "true");
+  if (const auto number = parse_integer(text)) return TritonValue(*number);
+  if (!text.starts_with('"')) return TritonValue(std::string(text));
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_string()) return std::nullopt;
+  return TritonValue(json.get<std::string>());
+}
+
+std::string triton_kernel_name(const TritonConfig& config) {
+  std::string name;
+  for (const auto& [parameter, value] : config.parameters) {
+    name += fmt::format("{}{}={}", name.empty() ? "" : ";", parameter, value_text(value));
+  }
+  return name;
+}
+
+/// The parts of a name between semicolons that are not inside quotes.
+std::vector<std::string_view> name_parts(std::string_view name) {
+  std::vector<std::string_view> parts;
+  bool quoted = false;
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at < name.size(); ++at) {
+    if (name[at] == '\\' && quoted) {
+      ++at;
+    } else if (name[at] == '"') {
+      quoted = !quoted;
+    } else if (name[at] == ';' && !quoted) {
+      parts.push_back(name.substr(begin, at - begin));
+      begin = at + 1;
+    }
+  }
+  parts.push_back(name.substr(begin));
+  return parts;
+}
+
+std::optional<TritonConfig> config_of(std::string_view name) {
+  TritonConfig config;
+  for (const std::string_view part : name_parts(name)) {
+    const std::size_t equals = part.find('=');
+    if (equals == std::string_view::npos || equals == 0) return std::nullopt;
+    auto value = value_of(part.substr(equals + 1));
+    if (!value) return std::nullopt;
+    config.parameters.emplace_back(part.substr(0, equals), std::move(*value));
+  }
+  return config;
+}
+
+/// The problem that all buckets of a file share, M aside.
+Result<Problem> triton_problem(const TritonFile& file, const ConversionOptions& options) {
+  std::optional<Operation> operation = options.operation;
+  for (const auto& [family, known] : families) {
+    if (!operation && file.name.family == family) operation = known;
+  }
+  if (!operation) {
+    return Status::invalid("{}: family '{}' is none that tuned files hold; give --op", file.path,
+                           file.name.family);
+  }
+  Problem problem = default_problem(*operation);
+  const auto n = file.name.n ? file.name.n : options.n;
+  const auto k = file.name.k ? file.name.k : options.k;
+  if (!n || !k) return Status::invalid("{}: its name says no N and K; give -n and -k", file.path);
+  problem.n = *n;
+  problem.k = *k;
+  problem.batch = file.name.b.value_or(1);
+  if (options.x_type) problem.x_type = problem.w_type = *options.x_type;
+  if (options.y_type) problem.y_type = *options.y_type;
+  return problem;
+}
+
+}  // namespace
+
+// NOLINTNEXTLINE(performance-unnecessary-value-param): as every format's
+Result<ConversionRows> read_triton_rows(const std::string& source, std::string content,
+                                        const ConversionOptions& options) {
+  auto file = parse_triton_json(source, content);
+  if (!file.ok()) return file.status();
+  const auto problem = triton_problem(*file, options);
+  if (!problem.ok()) return problem.status();
+  ConversionRows rows;
+  rows.source = source;
+  rows.operation = problem->operation;
+  rows.left_out = std::move(file->complaints);
+  for (const TritonBucket& bucket : file->buckets) {
+    TunedEntry entry;
+    entry.line = bucket.line;
+    const auto m = largest_m(bucket, file->scheme);
+    if (!m || *m < 1 || *m > max_dimension) {
+      leave_out(rows, entry, fmt::format("bucket {}: has no largest M", bucket.key));
+      continue;
+    }
+    entry.problem = *problem;
+    entry.problem.m = *m;
+    entry.gfx = file->name.arch.starts_with("gfx") ? file->name.arch : options.gfx;
+    entry.cu_num = options.cu_num;
+    entry.libtype = "triton";
+    entry.kernel_name = triton_kernel_name(bucket.config);
+    entry.split_k = bucket.config.integer("NUM_KSPLIT").value_or(0);
+    entry.us = std::numeric_limits<double>::quiet_NaN();
+    entry.err_ratio = std::numeric_limits<double>::quiet_NaN();
+    rows.entries.push_back(std::move(entry));
+  }
+  return rows;
+}
+
+namespace {
+
+bool same_file(const TunedEntry& a, const TunedEntry& b) {
+  return a.gfx == b.gfx && a.problem.operation == b.problem.operation && a.problem.n == b.problem.n &&
+         a.problem.k == b.problem.k && a.problem.batch == b.problem.batch;
+}
+
+/// The rows of one file by M, those that no file of this kind can hold named.
+std::map<std::int64_t, TritonConfig> rows_of_first_file(ConversionRows& rows) {
+  std::map<std::int64_t, TritonConfig> configs;
+  const TunedEntry* first = nullptr;
+  for (const TunedEntry& entry : rows.entries) {
+    auto config = entry.libtype == "triton" ? config_of(entry.kernel_name) : std::nullopt;
+    if (!config) {
+      leave_out(rows, entry,
+                fmt::format("kernel '{}' ({}): no parameters of a Triton kernel", entry.kernel_name,
+                            entry.libtype));
+      continue;
+    }
+    if (first == nullptr) first = &entry;
+    if (!same_file(*first, entry)) {
+      leave_out(rows, entry,
+                fmt::format("a file holds one (N, K): {} is another one's", short_name(entry.problem)));
+    } else if (!configs.try_emplace(entry.problem.m, std::move(*config)).second) {
+      leave_out(rows, entry, fmt::format("another row of M = {} comes first", entry.problem.m));
+    }
+  }
+  return configs;
+}
+
+void say_unused_m(ConversionRows& rows, std::int64_t m, std::string_view why) {
+  rows.left_out.push_back(fmt::format("{}: M = {}: {}", rows.source, m, why));
+}
+
+std::vector<TritonBucket> buckets_by_bounds(ConversionRows& rows,
+                                            const std::map<std::int64_t, TritonConfig>& configs) {
+  std::vector<TritonBucket> buckets;
+  for (const auto& [m, config] : configs) {
+    if (std::find(std::begin(default_triton_bounds), std::end(default_triton_bounds), m) ==
+        std::end(default_triton_bounds)) {
+      say_unused_m(rows, m, "no bound that AITER looks for");
+      continue;
+    }
+    buckets.push_back({fmt::format("M_LEQ_{}", m), BucketKind::m_leq, m, config});
+  }
+  return buckets;
+}
+
+std::vector<TritonBucket> buckets_by_thirds(ConversionRows& rows,
+                                            const std::map<std::int64_t, TritonConfig>& configs) {
+  struct Third {
+    std::string_view key;
+    BucketKind kind;
+    std::int64_t last;
+  };
+  constexpr std::array<Third, 3> thirds{{{"small_M", BucketKind::small_m, 256},
+                                         {"medium_M", BucketKind::medium_m, 2048},
+                                         {"large_M", BucketKind::large_m, max_dimension}}};
+  std::vector<TritonBucket> buckets;
+  auto from = configs.begin();
+  for (const Third& third : thirds) {
+    const auto end = configs.upper_bound(third.last);
+    for (; from != end; ++from) {
+      if (std::next(from) == end) {
+        buckets.push_back({std::string(third.key), third.kind, 0, from->second});
+      } else {
+        say_unused_m(rows, from->first, fmt::format("{} holds a row with a larger M", third.key));
+      }
+    }
+  }
+  return buckets;
+}
+
+}  // namespace
+
+Result<std::string> write_triton_rows(ConversionRows& rows, const ConversionOptions& options) {
+  const auto configs = rows_of_first_file(rows);
+  TritonFile file;
+  file.scheme = options.thirds ? TritonScheme::thirds : TritonScheme::bounds;
+  file.buckets = options.thirds ? buckets_by_thirds(rows, configs) : buckets_by_bounds(rows, configs);
+  if (file.buckets.empty()) {
+    return Status::invalid(
+        "{}: no row that a Triton config can hold{}{}", rows.source,
+        rows.left_out.empty() ? "" : "; the first: ", rows.left_out.empty() ? "" : rows.left_out.front());
+  }
+  // Without it AITER raises an error for a larger M.
+  if (!options.thirds) file.buckets.push_back({"any", BucketKind::any, 0, file.buckets.back().config});
+  return write_triton_json(file);
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,197 @@
+// tune_gemm's results and sizes among the formats. A winner's kernelName is tune_gemm's own name of a
+// configuration: BM64_BN128_BK64_GM4_SK1_nW8_nS2_EU0_kP2_mfma16_schedNONE.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "base/text.h"
+#include "formats/all_formats.h"
+#include "formats/tune_gemm/gemm_result_yaml.h"
+#include "formats/aiter/rates.h"
+
+namespace gemmtune {
+namespace {
+
+struct NamePart {
+  std::string_view part;
+  std::string_view parameter;
+  bool is_word = false;  // upper case in the name, a quoted text in the file
+};
+
+/// In the order of the name.
+constexpr std::array<NamePart, 11> kernel_name_parts{{
+    {"BM", "BLOCK_SIZE_M"},
+    {"BN", "BLOCK_SIZE_N"},
+    {"BK", "BLOCK_SIZE_K"},
+    {"GM", "GROUP_SIZE_M"},
+    {"SK", "SPLIT_K"},
+    {"nW", "num_warps"},
+    {"nS", "num_stages"},
+    {"EU", "waves_per_eu"},
+    {"kP", "kpack"},
+    {"mfma", "matrix_instr_nonkdim"},
+    {"sched", "instruction_sched_variant", true},
+}};
+
+std::string upper(std::string text) {
+  for (char& character : text) {
+    if (character >= 'a' && character <= 'z') character = static_cast<char>(character - 'a' + 'A');
+  }
+  return text;
+}
+
+/// Empty where a parameter has no place in the name.
+std::string tune_gemm_kernel_name(const GemmResult& result) {
+  std::string name;
+  std::size_t used = 0;
+  for (const NamePart& part : kernel_name_parts) {
+    const GemmParameter* parameter = result.find(part.parameter);
+    if (parameter == nullptr) continue;
+    name += fmt::format("{}{}{}", name.empty() ? "" : "_", part.part,
+                        part.is_word ? upper(parameter->text) : parameter->text);
+    ++used;
+  }
+  return used == result.parameters.size() ? name : std::string();
+}
+
+std::optional<GemmParameter> parameter_of(std::string_view word) {
+  for (const NamePart& part : kernel_name_parts) {
+    if (!word.starts_with(part.part) || word.size() == part.part.size()) continue;
+    const std::string_view value = word.substr(part.part.size());
+    if (part.is_word) return GemmParameter{std::string(part.parameter), to_lower(value), true};
+    if (parse_integer(value)) return GemmParameter{std::string(part.parameter), std::string(value), false};
+  }
+  return std::nullopt;
+}
+
+/// The parameters of a name as above; empty where it is none.
+std::vector<GemmParameter> parameters_of(std::string_view name) {
+  std::vector<GemmParameter> parameters;
+  for (const std::string_view word : split(name, '_')) {
+    auto parameter = parameter_of(word);
+    if (!parameter) return {};
+    parameters.push_back(std::move(*parameter));
+  }
+  return parameters;
+}
+
+TunedEntry entry_of(const GemmResult& result, const ConversionOptions& options) {
+  TunedEntry entry;
+  entry.gfx = options.gfx;
+  entry.cu_num = options.cu_num;
+  entry.line = result.line;
+  Problem& problem = entry.problem;
+  problem = default_problem(Operation::a16w16);
+  problem.m = result.m;
+  problem.n = result.n;
+  problem.k = result.k;
+  problem.x_type = problem.w_type = options.x_type.value_or(DataType::bf16);
+  problem.y_type = options.y_type.value_or(problem.x_type);
+  problem.x_order = result.a_order.value_or(Order::row_major);
+  // B [K, N] column-major is the weight [N, K] row by row.
+  const bool plain_weight = result.b_order.value_or(Order::column_major) == Order::column_major;
+  problem.w_order = plain_weight ? Order::row_major : Order::column_major;
+  entry.us = result.us.value_or(std::numeric_limits<double>::quiet_NaN());
+  entry.err_ratio = std::numeric_limits<double>::quiet_NaN();
+  return entry;
+}
+
+bool is_tune_gemm_problem(const Problem& problem) {
+  return problem.operation == Operation::a16w16 && !problem.bias && !problem.scale_ab &&
+         !problem.bpreshuffle && problem.y_order == Order::row_major;
+}
+
+GemmResult result_of(const TunedEntry& entry) {
+  GemmResult result;
+  result.m = entry.problem.m;
+  result.n = entry.problem.n;
+  result.k = entry.problem.k;
+  result.a_order = entry.problem.x_order;
+  result.b_order = entry.problem.w_order == Order::row_major ? Order::column_major : Order::row_major;
+  return result;
+}
+
+Result<std::string> write_results(ConversionRows& rows, TuneGemmVersion version) {
+  std::vector<GemmResult> results;
+  for (const TunedEntry& entry : rows.entries) {
+    if (!is_tune_gemm_problem(entry.problem)) {
+      leave_out(rows, entry, "tune_gemm knows plain GEMMs only (no bias, scales or packed weight)");
+      continue;
+    }
+    std::vector<GemmParameter> parameters = parameters_of(entry.kernel_name);
+    if (entry.libtype != "triton" || parameters.empty()) {
+      leave_out(
+          rows, entry,
+          fmt::format("kernel '{}' ({}): no configuration of tune_gemm", entry.kernel_name, entry.libtype));
+      continue;
+    }
+    GemmResult result = result_of(entry);
+    if (version == TuneGemmVersion::v2 &&
+        (result.a_order != Order::row_major || result.b_order != Order::column_major)) {
+      leave_out(rows, entry, "version 2 has no column for the orders of the operands");
+      continue;
+    }
+    order_parameters(version, parameters);
+    result.parameters = std::move(parameters);
+    if (valid_time(entry.us)) {
+      result.us = entry.us;
+      result.tflops = tflops_column(entry.problem, entry.us);
+    }
+    results.push_back(std::move(result));
+  }
+  return write_gemm_results(results, version);
+}
+
+}  // namespace
+
+// NOLINTNEXTLINE(performance-unnecessary-value-param): as every format's
+Result<ConversionRows> read_tune_gemm_rows(const std::string& source, std::string content,
+                                           const ConversionOptions& options) {
+  auto file = parse_gemm_results(source, content);
+  if (!file.ok()) return file.status();
+  ConversionRows rows;
+  rows.source = source;
+  rows.has_types = options.x_type.has_value();
+  rows.left_out = std::move(file->complaints);
+  for (const GemmResult& result : file->results) {
+    TunedEntry entry = entry_of(result, options);
+    if (!result.parameters.empty()) {
+      entry.libtype = "triton";
+      entry.kernel_name = tune_gemm_kernel_name(result);
+      const GemmParameter* split = result.find("SPLIT_K");
+      if (split != nullptr) entry.split_k = split->integer().value_or(0);
+      if (entry.kernel_name.empty()) {
+        leave_out(rows, entry, "a parameter that tune_gemm's names of configurations do not have");
+        continue;
+      }
+    }
+    rows.entries.push_back(std::move(entry));
+  }
+  return rows;
+}
+
+Result<std::string> write_tune_gemm_v2_rows(ConversionRows& rows, const ConversionOptions&) {
+  return write_results(rows, TuneGemmVersion::v2);
+}
+
+Result<std::string> write_tune_gemm_rows(ConversionRows& rows, const ConversionOptions&) {
+  return write_results(rows, TuneGemmVersion::v3_4);
+}
+
+Result<std::string> write_tune_gemm_sizes(ConversionRows& rows, const ConversionOptions&) {
+  std::vector<GemmResult> sizes;
+  for (const TunedEntry& entry : rows.entries) {
+    if (!is_tune_gemm_problem(entry.problem)) {
+      leave_out(rows, entry, "tune_gemm knows plain GEMMs only (no bias, scales or packed weight)");
+      continue;
+    }
+    GemmResult size = result_of(entry);
+    if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(std::move(size));
+  }
+  return write_gemm_results(sizes, TuneGemmVersion::v3_4);
+}
+
+}  // namespace gemmtune

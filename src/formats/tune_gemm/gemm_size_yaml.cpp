@@ -1,0 +1,105 @@
+#include "formats/tune_gemm/gemm_size_yaml.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/text.h"
+#include "formats/complaints.h"
+#include "formats/yaml_guard.h"
+
+namespace gemmtune {
+namespace {
+
+class SizeReader {
+ public:
+  SizeReader(const std::string& path, const ShapeListOptions& options) : path_(path), options_(options) {}
+
+  Status read(const YAML::Node& node, ShapeRow& row) {
+    row.line = yaml_line(node);
+    line_ = row.line;
+    if (!node.IsMap())
+      return {StatusCode::invalid_argument, complaint(path_, line_, "-", "", "a map with M, N and K")};
+    Problem& problem = row.problem;
+    GEMMTUNE_RETURN_IF_ERROR(read_dimension(node, "M", problem.m));
+    GEMMTUNE_RETURN_IF_ERROR(read_dimension(node, "N", problem.n));
+    GEMMTUNE_RETURN_IF_ERROR(read_dimension(node, "K", problem.k));
+    problem.x_type = problem.w_type = options_.x_type.value_or(DataType::f16);
+    problem.y_type = options_.y_type.value_or(problem.x_type);
+    GEMMTUNE_RETURN_IF_ERROR(read_order(node, "rowMajorA", "T", problem.x_order));
+    GEMMTUNE_RETURN_IF_ERROR(read_order(node, "rowMajorB", "N", problem.w_order));
+    if (const Status status = check(problem); !status.ok()) {
+      return Status(status.code(), fmt::format("{}:{}: {}", path_, line_, status.message()));
+    }
+    return {};
+  }
+
+ private:
+  static std::string text_of(const YAML::Node& node) { return node && node.IsScalar() ? node.Scalar() : ""; }
+
+  Status read_dimension(const YAML::Node& map, const char* key, std::int64_t& target) const {
+    const std::string text = text_of(map[key]);
+    const auto value = parse_integer(text);
+    if (!value || *value < 1 || *value > max_dimension) {
+      return {StatusCode::invalid_argument,
+              complaint(path_, line_, key, text, fmt::format("a whole number from 1 to {}", max_dimension))};
+    }
+    target = *value;
+    return {};
+  }
+
+  /// `plain` is the letter of our row-major default.
+  Status read_order(const YAML::Node& map, const char* key, std::string_view plain, Order& target) const {
+    const YAML::Node node = map[key];
+    if (!node) return {};
+    const std::string text = text_of(node);
+    if (text != "T" && text != "N") {
+      return {StatusCode::invalid_argument,
+              complaint(path_, line_, key, text, "T (row-major) or N (column-major)")};
+    }
+    target = text == plain ? Order::row_major : Order::column_major;
+    return {};
+  }
+
+  const std::string& path_;
+  const ShapeListOptions& options_;
+  std::size_t line_ = 0;
+};
+
+}  // namespace
+
+Status read_gemm_size_yaml(const std::string& path, const std::string& content,
+                           const ShapeListOptions& options, ShapeList& list) {
+  if (options.operation && *options.operation != Operation::a16w16) {
+    return Status::unsupported("{}: a YAML of gemm sizes is of a16w16, not {}", path,
+                               to_string(*options.operation));
+  }
+  const auto root = load_yaml_list(path, content);
+  if (!root.ok()) return root.status();
+  SizeReader reader(path, options);
+  for (const YAML::Node& node : *root) {
+    ShapeRow row;
+    const Status status = reader.read(node, row);
+    if (status.ok()) {
+      list.rows.push_back(std::move(row));
+    } else if (options.strict) {
+      return status;
+    } else {
+      list.complaints.push_back(status.message());
+    }
+  }
+  return {};
+}
+
+std::string write_gemm_size_yaml(const std::vector<ShapeRow>& rows) {
+  std::string text;
+  for (const ShapeRow& row : rows) {
+    const Problem& problem = row.problem;
+    text += fmt::format("- {{'M': {}, 'N': {}, 'K': {}, 'rowMajorA': '{}', 'rowMajorB': '{}'}}\n", problem.m,
+                        problem.n, problem.k, problem.x_order == Order::row_major ? 'T' : 'N',
+                        problem.w_order == Order::row_major ? 'N' : 'T');
+  }
+  return text;
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,22 @@
+// tune_gemm's YAML list of sizes: [{M, N, K, rowMajorA, rowMajorB}, …], its result files included.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "formats/shapes/shape_list.h"
+
+namespace gemmtune {
+
+/// Adds the sizes to list.rows (types: the options', else fp16, which is tune_gemm's default) or its
+/// complaints. rowMajorA: T row-major, N column-major, of x [M, K]; rowMajorB of the weight as [K, N]: N is
+/// our plain [N, K].
+Status read_gemm_size_yaml(const std::string& path, const std::string& content,
+                           const ShapeListOptions& options, ShapeList& list);
+
+/// One line a row as tune_gemm reads it, which since v3.4 insists on both orders. Types, calls and layers
+/// have no place there.
+std::string write_gemm_size_yaml(const std::vector<ShapeRow>& rows);
+
+}  // namespace gemmtune

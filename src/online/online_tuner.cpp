@@ -1,0 +1,247 @@
+#include "online/online_tuner.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <deque>
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "tuned/key.h"
+#include "online/online_claim.h"
+
+namespace gemmtune {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t most_problems = 65536;
+constexpr std::chrono::milliseconds pause_while_another_tunes{50};
+constexpr double budgets_to_wait = 3;
+constexpr int background_nice = 10;  // serving threads go first; those of our device inherit it
+
+/// A thread that none of the host's signals is delivered to, but for those of its own faults.
+std::thread start_quietly(std::function<void()> body) {
+  sigset_t blocked;
+  sigset_t before;
+  sigfillset(&blocked);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&blocked, fault);
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
+  std::thread thread;
+  try {
+    thread = std::thread(std::move(body));
+  } catch (const std::system_error&) {
+    // No thread, no online tuning: the caller says so.
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+std::string key_text(const OnlineProblem& asked) { return print(asked.problem); }
+
+}  // namespace
+
+struct OnlineTuner::State {
+  struct Job {
+    OnlineProblem problem;
+    Clock::time_point not_before{};
+  };
+  enum class Progress { waiting, done, done_with_row };
+
+  std::mutex mutex;
+  std::condition_variable wake;  // the thread: something to do, or stop
+  std::condition_variable done;  // callers: a problem was decided, or the thread has ended
+  std::deque<Job> queue;
+  std::map<std::string, Progress> problems;  // every one that was ever asked
+  std::thread thread;
+  bool running = false;  // the thread looks at the queue
+  bool gave_up = false;  // the file cannot be written
+  std::atomic<bool> stopping{false};
+};
+
+OnlineTuner::OnlineTuner(OnlineHost host, OnlineTunerOptions options)
+    : host_(std::move(host)),
+      options_(std::move(options)),
+      process_(::getpid()),
+      state_(std::make_unique<State>()) {}
+
+OnlineTuner::~OnlineTuner() {
+  stop();
+  // The thread behind these is the parent's: neither it nor what it waits on can be destroyed here.
+  if (forked()) (void)state_.release();
+}
+
+bool OnlineTuner::forked() const { return ::getpid() != process_; }
+
+void OnlineTuner::stop() {
+  if (forked()) return;
+  std::thread thread;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+    thread.swap(state_->thread);
+  }
+  state_->wake.notify_all();
+  state_->done.notify_all();
+  if (thread.joinable()) thread.join();
+}
+
+bool OnlineTuner::start_thread() {
+  State& state = *state_;
+  if (state.running) return true;
+  if (state.thread.joinable()) state.thread.join();  // it has left its loop, or is about to end
+  state.running = true;
+  state.thread = start_quietly([this] { run(); });
+  state.running = state.thread.joinable();
+  return state.running;
+}
+
+bool OnlineTuner::missed(OnlineProblem problem) {
+  if (forked() || problem.file.empty()) return false;
+  problem.problem = online_key_problem(problem.problem);
+  const std::string key = key_text(problem);
+  State& state = *state_;
+  std::unique_lock lock(state.mutex);
+  if (state.stopping || state.gave_up || state.problems.size() >= most_problems) return false;
+  const auto inserted = state.problems.try_emplace(key, State::Progress::waiting);
+  const auto asked = inserted.first;
+  if (inserted.second) {
+    state.queue.push_back({std::move(problem), {}});
+    if (!start_thread()) {
+      state.gave_up = true;
+      state.queue.clear();
+      lock.unlock();
+      host_.say(LogLevel::warning, "online tuning is off: no thread could be started for it");
+      return false;
+    }
+    state.wake.notify_all();
+  }
+  if (!options_.synchronous) return false;
+  const auto limit = std::chrono::duration<double>(budgets_to_wait * options_.settings.budget_seconds);
+  state.done.wait_for(lock, limit, [&] {
+    return state.stopping || !state.running || asked->second != State::Progress::waiting;
+  });
+  return asked->second == State::Progress::done_with_row;
+}
+
+bool OnlineTuner::wait_until_idle(double seconds) {
+  std::unique_lock lock(state_->mutex);
+  return state_->done.wait_for(lock, std::chrono::duration<double>(seconds),
+                               [&] { return !state_->running; });
+}
+
+void OnlineTuner::run() {
+  if (!options_.synchronous) {
+    (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), background_nice);
+  }
+  State& state = *state_;
+  std::unique_ptr<Device> device;
+  std::unique_lock lock(state.mutex);
+  while (!state.stopping && !state.queue.empty()) {
+    const auto next =
+        std::min_element(state.queue.begin(), state.queue.end(),
+                         [](const auto& a, const auto& b) { return a.not_before < b.not_before; });
+    if (next->not_before > Clock::now()) {
+      state.wake.wait_until(lock, next->not_before);
+      continue;
+    }
+    State::Job job = std::move(*next);
+    state.queue.erase(next);
+    lock.unlock();
+    bool busy = false;
+    OnlineResult result;
+    try {
+      result = attempt(job.problem, device, busy);
+    } catch (const std::exception& error) {
+      result.text = fmt::format("{}: not tuned online: {}", short_name(job.problem.problem), error.what());
+    }
+    if (!busy) conclude(job.problem, result);
+    lock.lock();
+    if (busy) {
+      job.not_before = Clock::now() + pause_while_another_tunes;
+      state.queue.push_back(std::move(job));
+    }
+  }
+  // Its threads end and its memory goes before anybody hears that all is done.
+  lock.unlock();
+  device.reset();
+  lock.lock();
+  if (!state.stopping && !state.queue.empty()) {  // asked meanwhile
+    lock.unlock();
+    return run();
+  }
+  state.running = false;
+  state.done.notify_all();
+}
+
+OnlineResult OnlineTuner::attempt(const OnlineProblem& problem, std::unique_ptr<Device>& device, bool& busy) {
+  const auto failed = [&](const Status& status) {
+    return OnlineResult{OnlineState::failed, status.message(), true};
+  };
+  const std::filesystem::path folder = std::filesystem::path(problem.file).parent_path();
+  if (!folder.empty()) {
+    if (const Status made = make_folders(folder.string()); !made.ok()) return failed(made);
+  }
+  const Problem group = [&] {
+    Problem key = group_of(problem.problem);
+    key.m = problem.problem.m;
+    return key;
+  }();
+  auto claim = OnlineClaim::take(problem.file + ".claims", hash64(print(group)));
+  if (!claim.ok()) return failed(claim.status());
+  busy = !claim->has_value();
+  if (busy) return {};
+  if (!device) {
+    auto opened = host_.open_device();
+    if (!opened.ok()) return failed(opened.status());
+    device = std::move(opened).value();
+    (void)device->last_level_cache_bytes();  // measured once, outside any problem's budget
+  }
+  return tune_online(*device, problem, options_.settings, state_->stopping);
+}
+
+void OnlineTuner::conclude(const OnlineProblem& problem, const OnlineResult& result) {
+  bool has_row = result.state == OnlineState::tuned || result.state == OnlineState::known;
+  if (!result.text.empty() && !result.hopeless) {
+    host_.say(result.state == OnlineState::failed ? LogLevel::warning : LogLevel::info, result.text);
+  }
+  if (has_row) {
+    if (const Status changed = host_.rows_changed(); !changed.ok()) {
+      has_row = false;
+      host_.say(LogLevel::warning, changed.message());
+    }
+  }
+  State& state = *state_;
+  bool gives_up = false;
+  {
+    const std::lock_guard lock(state.mutex);
+    state.problems[key_text(problem)] = has_row ? State::Progress::done_with_row : State::Progress::done;
+    gives_up = result.hopeless && !std::exchange(state.gave_up, true);
+    if (gives_up) {
+      for (const State::Job& job : state.queue) state.problems[key_text(job.problem)] = State::Progress::done;
+      state.queue.clear();
+    }
+  }
+  if (gives_up) {
+    host_.say(LogLevel::warning, fmt::format("online tuning is off until the next start, fallbacks go on "
+                                             "answering: {}",
+                                             result.text));
+  }
+  state.done.notify_all();
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,84 @@
+#include "resolve/candidate_list.h"
+
+#include <algorithm>
+
+namespace gemmtune {
+namespace {
+
+bool names_all(const std::vector<std::string>& libtypes) {
+  return libtypes.empty() || std::find(libtypes.begin(), libtypes.end(), "all") != libtypes.end();
+}
+
+bool wanted(const KernelFamily& family, const std::vector<std::string>& libtypes) {
+  if (std::find(libtypes.begin(), libtypes.end(), family.name()) != libtypes.end()) return true;
+  return names_all(libtypes) && family.name() != "reference";
+}
+
+ListedCandidate list_one(const KernelFamily& family, const Problem& problem, const Config& config,
+                         const Config& usual) {
+  ListedCandidate listed;
+  listed.candidate = {std::string(family.name()), family.revision(), config};
+  listed.family = &family;
+  if (problem.bpreshuffle) listed.layout = family.packed_layout(problem).value_or(WeightLayout::any);
+  listed.predicted = family.predicted_microseconds(problem, config);
+  listed.departures = settings_apart(config, usual);
+  return listed;
+}
+
+bool splits_k(const Config& config) { return config.number("sk", 1) > 1; }
+
+bool passes(const Config& config, const CandidateFilter& filter) {
+  return (filter.split_k || !splits_k(config)) && filter.dependent == is_dependent(config);
+}
+
+void list_family(const KernelFamily& family, const Problem& problem, const CandidateFilter& filter,
+                 CandidateList& list) {
+  if (const Status accepted = family.accepts(problem); !accepted.ok()) {
+    list.refusals.push_back(fmt::format("{}: {}", family.name(), accepted.message()));
+    return;
+  }
+  const Space space = filter.exhaustive ? family.exhaustive_space(problem) : family.space(problem);
+  std::vector<Config> configs = space.enumerate();
+  const Config first = family.default_config(problem);
+  std::erase(configs, first);
+  if (space.refusal(first).empty()) configs.insert(configs.begin(), first);
+  std::erase_if(configs, [&](const Config& config) { return !passes(config, filter); });
+  if (configs.empty()) {
+    list.refusals.push_back(fmt::format("{}: no config is allowed for this problem", family.name()));
+  }
+  for (const Config& config : configs) list.candidates.push_back(list_one(family, problem, config, first));
+}
+
+}  // namespace
+
+Status check_libtypes(const Device& device, const std::vector<std::string>& libtypes) {
+  for (const std::string& libtype : libtypes) {
+    if (libtype == "all" || device.find_family(libtype) != nullptr) continue;
+    std::string known;
+    for (const KernelFamily* family : device.families()) {
+      known += known.empty() ? "" : ", ";
+      known += family->name();
+    }
+    return Status::invalid("libtype '{}' is no kernel family of {}, expected some of {}", libtype,
+                           device.info().name, known);
+  }
+  return {};
+}
+
+CandidateList list_candidates(const Device& device, const Problem& problem, const CandidateFilter& filter) {
+  CandidateList list;
+  for (const KernelFamily* family : device.families()) {
+    if (wanted(*family, filter.libtypes)) list_family(*family, problem, filter, list);
+  }
+  return list;
+}
+
+Result<ListedCandidate> describe(const Device& device, const Problem& problem, const Candidate& candidate) {
+  const KernelFamily* family = device.find_family(candidate.family);
+  if (family == nullptr) {
+    return Status::not_found("{} has no kernel family {}", device.info().name, candidate.family);
+  }
+  return list_one(*family, problem, candidate.config, family->default_config(problem));
+}
+
+}  // namespace gemmtune

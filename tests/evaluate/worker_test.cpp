@@ -1,0 +1,434 @@
+// Measuring in a worker process: what broken kernels do to it costs one candidate each, and nothing else.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <thread>
+
+#include "base/file.h"
+#include "formats/aiter/tuned_csv.h"
+#include "support/faulty_device.h"
+#include "tuning/tuner.h"
+#include "evaluate/worker/worker_evaluator.h"
+
+namespace gemmtune {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::candidate_of;
+using ::testing::Each;
+using testing::Fault;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+using Clock = std::chrono::steady_clock;
+
+Problem small_problem(std::int64_t m = 5) {
+  Problem problem;
+  problem.m = m;
+  problem.n = 32;
+  problem.k = 48;
+  return problem;
+}
+
+WorkerOptions worker_options() {
+  WorkerOptions options;
+  options.launch = {GEMMTUNE_FAULTY_WORKER, {}};
+  options.least_deadline_seconds = 2;  // a shared machine may give no more than 250 MB of new memory a second
+  options.memory_limit_bytes = std::size_t{256} << 20;
+  options.evaluation.policy.cache = CacheMode::warm;
+  return options;
+}
+
+std::vector<Candidate> candidates_of(const std::vector<std::string>& families) {
+  std::vector<Candidate> list;
+  for (const std::string& family : families) list.push_back(candidate_of(family));
+  return list;
+}
+
+/// "R", "S", "Z" …; empty where there is no such process.
+std::string process_state(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string word;
+  while (file >> word) {
+    if (word.back() != ')') continue;
+    file >> word;
+    return word;
+  }
+  return {};
+}
+
+bool is_gone(pid_t pid) {
+  for (int i = 0; i < 500; ++i) {
+    const std::string state = process_state(pid);
+    if (state.empty() || state == "Z" || state == "X") return true;
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  return false;
+}
+
+struct SilentObserver final : TuneObserver {
+  void run_started(std::span<const std::size_t>, std::size_t at_once) override { evaluators = at_once; }
+  void problem_started(std::size_t, std::size_t, const ShapeRow&) override {}
+  void candidate_done(std::size_t, const Trial&, std::int64_t) override {}
+  void problem_done(std::size_t, const ProblemReport&) override {}
+  std::size_t evaluators = 0;
+};
+
+class FaultyKernel : public ::testing::TestWithParam<Fault> {};
+
+TEST_P(FaultyKernel, CostsItsCandidateAndNothingElse) {
+  WorkerEvaluator evaluator(worker_options());
+  const auto before = evaluator.screen(small_problem(), candidates_of({"vendor"}), 3, {});
+  ASSERT_TRUE(before.ok()) << before.message();
+  const auto start = Clock::now();
+  const auto outcomes =
+      evaluator.screen(small_problem(), candidates_of({"good_slow", GetParam().family, "good_fast"}), 3, {});
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(20));
+  ASSERT_TRUE(outcomes.ok()) << outcomes.message();
+  ASSERT_THAT(*outcomes, SizeIs(3));
+  EXPECT_EQ((*outcomes)[1].kind, GetParam().kind) << (*outcomes)[1].reason;
+  EXPECT_THAT((*outcomes)[1].reason, HasSubstr(GetParam().reason));
+  EXPECT_EQ((*outcomes)[0].kind, OutcomeKind::ok) << (*outcomes)[0].reason;
+  EXPECT_EQ((*outcomes)[2].kind, OutcomeKind::ok) << (*outcomes)[2].reason;
+  ASSERT_THAT((*outcomes)[2].microseconds, SizeIs(3));
+  EXPECT_NEAR((*outcomes)[2].microseconds[0], 50, 1);
+  EXPECT_EQ(evaluator.losses(), GetParam().costs_a_worker ? 1 : 0);
+}
+
+TEST_P(FaultyKernel, AsTheFirstCandidateOfAllToo) {
+  WorkerEvaluator evaluator(worker_options());
+  const auto outcomes =
+      evaluator.screen(small_problem(), candidates_of({GetParam().family, "good_fast"}), 2, {});
+  ASSERT_TRUE(outcomes.ok()) << outcomes.message();
+  ASSERT_THAT(*outcomes, SizeIs(2));
+  EXPECT_EQ((*outcomes)[0].kind, GetParam().kind) << (*outcomes)[0].reason;
+  EXPECT_EQ((*outcomes)[1].kind, OutcomeKind::ok) << (*outcomes)[1].reason;
+}
+
+INSTANTIATE_TEST_SUITE_P(Worker, FaultyKernel, ::testing::ValuesIn(testing::faults()),
+                         [](const auto& each) { return each.param.family; });
+
+TEST(Worker, HearsOfCandidatesBeforeTheirTurn) {
+  WorkerEvaluator evaluator(worker_options());
+  const auto candidates = candidates_of({"vendor", "announced"});
+  const auto unheard = evaluator.screen(small_problem(4), candidates, 2, {});
+  ASSERT_TRUE(unheard.ok()) << unheard.message();
+  EXPECT_EQ((*unheard)[1].kind, OutcomeKind::refused);
+  evaluator.announce(small_problem(), candidates);
+  const auto heard = evaluator.screen(small_problem(), candidates, 2, {});
+  ASSERT_TRUE(heard.ok()) << heard.message();
+  EXPECT_EQ((*heard)[0].kind, OutcomeKind::ok) << (*heard)[0].reason;
+  EXPECT_EQ((*heard)[1].kind, OutcomeKind::ok) << (*heard)[1].reason;
+}
+
+// In pieces, each sent before the last one runs out; a list of which some were told is replaced by another.
+TEST(Worker, HearsOfLongListsInPieces) {
+  WorkerEvaluator evaluator(worker_options());
+  std::vector<Candidate> list(100, candidate_of("vendor"));
+  for (std::size_t i = 0; i < list.size(); ++i) list[i].config.set("place", static_cast<std::int64_t>(i));
+  list.push_back(candidate_of("announced"));
+  evaluator.announce(small_problem(), list);
+  ASSERT_TRUE(evaluator.screen(small_problem(), {&list[0], 1}, 1, {}).ok());
+  const std::vector<Candidate> ends{list[60], list[100]};
+  const auto outcomes = evaluator.screen(small_problem(), ends, 1, {});
+  ASSERT_TRUE(outcomes.ok()) << outcomes.message();
+  EXPECT_EQ((*outcomes)[1].kind, OutcomeKind::ok) << (*outcomes)[1].reason;
+  evaluator.announce(small_problem(), {});
+  EXPECT_EQ(evaluator.losses(), 0);
+}
+
+TEST(Worker, AnswersWhatTheEvaluatorInProcessAnswers) {
+  const auto device = testing::make_faulty_device();
+  const WorkerOptions options = worker_options();
+  InProcessEvaluator inside(*device, options.evaluation);
+  WorkerEvaluator outside(options);
+  const auto candidates = candidates_of({"good_slow", "wrong", "good_fast"});
+  const auto here = inside.screen(small_problem(), candidates, 4, {});
+  const auto there = outside.screen(small_problem(), candidates, 4, {});
+  ASSERT_TRUE(here.ok() && there.ok()) << there.message();
+  ASSERT_EQ(here->size(), there->size());
+  for (std::size_t i = 0; i < here->size(); ++i) {
+    EXPECT_EQ((*here)[i].kind, (*there)[i].kind);
+    EXPECT_EQ((*here)[i].reason, (*there)[i].reason);
+    EXPECT_EQ((*here)[i].err_ratio, (*there)[i].err_ratio);
+    EXPECT_EQ((*here)[i].microseconds.size(), (*there)[i].microseconds.size());
+  }
+  const auto finals_here = inside.finals(small_problem(), candidates, 7);
+  const auto finals_there = outside.finals(small_problem(), candidates, 7);
+  ASSERT_TRUE(finals_here.ok() && finals_there.ok()) << finals_there.message();
+  ASSERT_EQ(finals_there->times.size(), finals_here->times.size());
+  for (const auto& round : finals_there->times) {
+    ASSERT_THAT(round, SizeIs(3));
+    EXPECT_NEAR(round[0], 200, 2);
+    EXPECT_TRUE(std::isnan(round[1]));
+    EXPECT_NEAR(round[2], 50, 1);
+  }
+  EXPECT_THAT(finals_there->same_ratios, SizeIs(7));
+  EXPECT_EQ(outside.check_neighbour_m(small_problem(), candidates[2], 1).kind, OutcomeKind::ok);
+  EXPECT_EQ(outside.losses(), 0);
+}
+
+TEST(Worker, ABuildThatTakesItsTimeIsNoHang) {
+  WorkerEvaluator evaluator(worker_options());
+  const auto outcomes =
+      evaluator.screen(small_problem(), candidates_of({"slow_build", "good_fast", "slow_build"}), 2, {});
+  ASSERT_TRUE(outcomes.ok()) << outcomes.message();
+  for (const Outcome& outcome : *outcomes) EXPECT_EQ(outcome.kind, OutcomeKind::ok) << outcome.reason;
+  EXPECT_EQ(evaluator.losses(), 0);
+}
+
+TEST(Worker, ACandidateThatCostAWorkerIsNotTriedAgain) {
+  WorkerEvaluator evaluator(worker_options());
+  for (int i = 0; i < 3; ++i) {
+    const auto outcomes = evaluator.screen(small_problem(), candidates_of({"segfault"}), 2, {});
+    ASSERT_TRUE(outcomes.ok()) << outcomes.message();
+    EXPECT_EQ(outcomes->front().kind, OutcomeKind::crashed);
+  }
+  const auto finals = evaluator.finals(small_problem(), candidates_of({"segfault"}), 4);
+  ASSERT_TRUE(finals.ok()) << finals.message();
+  EXPECT_EQ(finals->outcomes.front().kind, OutcomeKind::crashed);
+  EXPECT_THAT(finals->times, SizeIs(4));
+  EXPECT_EQ(evaluator.losses(), 1);
+}
+
+TEST(Worker, FinalsBeginAgainWithoutTheOneThatCrashed) {
+  WorkerEvaluator evaluator(worker_options());
+  const auto candidates = candidates_of({"good_slow", "late_crash", "good_fast"});
+  const auto screened = evaluator.screen(small_problem(), candidates, 3, {});
+  ASSERT_TRUE(screened.ok()) << screened.message();
+  EXPECT_EQ((*screened)[1].kind, OutcomeKind::ok) << (*screened)[1].reason;
+  const auto finals = evaluator.finals(small_problem(), candidates, 5);
+  ASSERT_TRUE(finals.ok()) << finals.message();
+  EXPECT_EQ(finals->outcomes[0].kind, OutcomeKind::ok);
+  EXPECT_EQ(finals->outcomes[1].kind, OutcomeKind::crashed);
+  EXPECT_THAT(finals->outcomes[1].reason, HasSubstr("SIGSEGV"));
+  EXPECT_EQ(finals->outcomes[2].kind, OutcomeKind::ok);
+  ASSERT_THAT(finals->times, SizeIs(5));
+  for (const auto& round : finals->times) {
+    EXPECT_NEAR(round[0], 200, 2);
+    EXPECT_TRUE(std::isnan(round[1]));
+    EXPECT_NEAR(round[2], 50, 1);
+  }
+  EXPECT_EQ(evaluator.losses(), 1);
+}
+
+TEST(Worker, ACrashAtAnotherMIsAnOutcome) {
+  WorkerEvaluator evaluator(worker_options());
+  const Outcome outcome = evaluator.check_neighbour_m(small_problem(), candidate_of("crash_at_m1"), 1);
+  EXPECT_EQ(outcome.kind, OutcomeKind::crashed) << outcome.reason;
+  EXPECT_EQ(evaluator.check_neighbour_m(small_problem(), candidate_of("crash_at_m1"), 4).kind,
+            OutcomeKind::ok);
+  EXPECT_EQ(evaluator.check_neighbour_m(small_problem(), candidate_of("good_fast"), 1).kind, OutcomeKind::ok);
+}
+
+TEST(Worker, AWholeRunOverFaultyKernelsEndsWithTheRightWinner) {
+  std::string pattern = ::testing::TempDir() + "gemmtune_worker_XXXXXX";
+  const std::string folder = mkdtemp(pattern.data());
+  const auto device = testing::make_faulty_device();
+  WorkerEvaluator evaluator(worker_options());
+  TuneRequest request;
+  request.output = folder + "/tuned.csv";
+  request.policy = worker_options().evaluation.policy;
+  request.strategy = "exhaustive";
+  for (const std::int64_t m : {5, 9}) {
+    ShapeRow row;
+    row.problem = small_problem(m);
+    request.shapes.push_back(row);
+  }
+  SilentObserver observer;
+  const auto summary = tune(*device, evaluator, request, observer);
+  ASSERT_TRUE(summary.ok()) << summary.message();
+  ASSERT_THAT(summary->problems, SizeIs(2));
+  for (const ProblemReport& report : summary->problems) {
+    ASSERT_TRUE(report.entry.has_value()) << report.reason;
+    EXPECT_EQ(report.entry->libtype, "crash_at_m1");  // right at the M asked for and at the others of its row
+    for (const Fault& fault : testing::faults()) {
+      const auto trial = std::find_if(report.trials.begin(), report.trials.end(), [&](const Trial& each) {
+        return each.candidate.family == fault.family;
+      });
+      ASSERT_NE(trial, report.trials.end()) << fault.family;
+      EXPECT_EQ(trial->outcome.kind, fault.kind) << fault.family << ": " << trial->outcome.reason;
+    }
+  }
+  const auto file = read_tuned_csv(request.output);
+  ASSERT_TRUE(file.ok()) << file.message();
+  EXPECT_THAT(file->entries, SizeIs(2));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Worker, KilledFromOutsideTheCandidateGetsAnotherTry) {
+  WorkerEvaluator evaluator(worker_options());
+  ASSERT_TRUE(evaluator.screen(small_problem(), candidates_of({"vendor"}), 1, {}).ok());
+  for (int i = 0; i < 3; ++i) {
+    std::thread killer([pid = evaluator.worker(), i] {
+      std::this_thread::sleep_for(milliseconds(5 + 7 * i));  // while it runs, which takes at least 20 ms
+      kill(pid, SIGKILL);
+    });
+    const auto outcomes =
+        evaluator.screen(small_problem(40 + i), candidates_of({"dawdling", "good_fast"}), 2, {});
+    killer.join();
+    ASSERT_TRUE(outcomes.ok()) << outcomes.message();
+    for (const Outcome& outcome : *outcomes) EXPECT_EQ(outcome.kind, OutcomeKind::ok) << outcome.reason;
+  }
+  // On a busy machine the last one may have been killed after its work: that shows at the next request.
+  ASSERT_TRUE(evaluator.screen(small_problem(60), candidates_of({"good_fast"}), 1, {}).ok());
+  EXPECT_EQ(evaluator.losses(), 3);
+}
+
+TEST(Worker, KilledInFinalsTheFinalsAreDoneAgain) {
+  WorkerEvaluator evaluator(worker_options());
+  const auto candidates = candidates_of({"dawdling", "good_fast"});
+  ASSERT_TRUE(evaluator.screen(small_problem(), candidates, 1, {}).ok());
+  std::thread killer([pid = evaluator.worker()] {
+    std::this_thread::sleep_for(milliseconds(30));  // the full gate runs the first one for 100 ms
+    kill(pid, SIGKILL);
+  });
+  const auto finals = evaluator.finals(small_problem(), candidates, 3);
+  killer.join();
+  ASSERT_TRUE(finals.ok()) << finals.message();
+  for (const Outcome& outcome : finals->outcomes) EXPECT_EQ(outcome.kind, OutcomeKind::ok) << outcome.reason;
+  EXPECT_THAT(finals->times, SizeIs(3));
+  EXPECT_EQ(evaluator.losses(), 1);
+}
+
+TEST(Worker, KilledWhileIdleNobodyIsToBlame) {
+  WorkerEvaluator evaluator(worker_options());
+  ASSERT_TRUE(evaluator.screen(small_problem(), candidates_of({"vendor"}), 1, {}).ok());
+  const pid_t first = evaluator.worker();
+  kill(first, SIGKILL);
+  EXPECT_TRUE(is_gone(first));
+  const auto outcomes = evaluator.screen(small_problem(), candidates_of({"good_fast"}), 1, {});
+  ASSERT_TRUE(outcomes.ok()) << outcomes.message();
+  EXPECT_EQ(outcomes->front().kind, OutcomeKind::ok);
+  EXPECT_NE(evaluator.worker(), first);
+}
+
+TEST(Worker, CtrlCIsTheParentsToDecide) {
+  WorkerEvaluator evaluator(worker_options());
+  ASSERT_TRUE(evaluator.screen(small_problem(), candidates_of({"vendor"}), 1, {}).ok());
+  const pid_t first = evaluator.worker();
+  kill(first, SIGINT);
+  kill(first, SIGTERM);
+  ASSERT_TRUE(evaluator.screen(small_problem(), candidates_of({"good_fast"}), 1, {}).ok());
+  EXPECT_EQ(evaluator.worker(), first);
+  EXPECT_EQ(evaluator.losses(), 0);
+}
+
+TEST(Worker, ARequestThatIsCancelledEndsAtOnce) {
+  WorkerOptions options = worker_options();
+  std::atomic<bool> cancelled = false;
+  options.least_deadline_seconds = 600;
+  options.cancelled = [&] { return cancelled.load(); };
+  WorkerEvaluator evaluator(options);
+  std::thread user([&] {
+    std::this_thread::sleep_for(milliseconds(300));
+    cancelled = true;
+  });
+  const auto start = Clock::now();
+  const auto outcomes = evaluator.screen(small_problem(), candidates_of({"loop"}), 1, {});
+  user.join();
+  EXPECT_FALSE(outcomes.ok());
+  EXPECT_THAT(outcomes.message(), HasSubstr("interrupted"));
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
+}
+
+TEST(Worker, DiesWithItsParent) {
+  int report[2];
+  ASSERT_EQ(pipe(report), 0);
+  const pid_t parent = fork();
+  if (parent == 0) {
+    WorkerOptions options = worker_options();
+    options.least_deadline_seconds = 600;
+    WorkerEvaluator evaluator(options);
+    if (!evaluator.screen(small_problem(), candidates_of({"vendor"}), 1, {}).ok()) _exit(1);
+    const pid_t worker = evaluator.worker();
+    if (write(report[1], &worker, sizeof worker) != sizeof worker) _exit(1);
+    (void)evaluator.screen(small_problem(), candidates_of({"loop"}), 1, {});
+    _exit(0);
+  }
+  close(report[1]);
+  pid_t worker = 0;
+  ASSERT_EQ(read(report[0], &worker, sizeof worker), static_cast<ssize_t>(sizeof worker));
+  close(report[0]);
+  EXPECT_FALSE(process_state(worker).empty());
+  std::this_thread::sleep_for(milliseconds(100));  // into the loop, where it asks for nothing
+  kill(parent, SIGKILL);
+  int status = 0;
+  waitpid(parent, &status, 0);
+  EXPECT_TRUE(is_gone(worker));
+}
+
+TEST(Worker, WaitsForWhoeverIsTimingAndIsNotBlamedForIt) {
+  WorkerOptions options = worker_options();
+  options.least_deadline_seconds = 0.2;
+  std::string pattern = ::testing::TempDir() + "gemmtune_lock_XXXXXX";
+  const std::string folder = mkdtemp(pattern.data());
+  options.evaluation.timing_lock = folder + "/timing.lock";
+  WorkerEvaluator evaluator(options);
+  ASSERT_TRUE(evaluator.screen(small_problem(), candidates_of({"vendor"}), 1, {}).ok());
+  std::atomic<bool> done = false;
+  std::optional<FileLock> lock = FileLock::acquire(options.evaluation.timing_lock).value();
+  std::thread measuring([&] {
+    const auto outcomes = evaluator.screen(small_problem(), candidates_of({"good_fast"}), 2, {});
+    EXPECT_TRUE(outcomes.ok() && outcomes->front().kind == OutcomeKind::ok);
+    done = true;
+  });
+  std::this_thread::sleep_for(milliseconds(1500));  // far above the deadline of a candidate
+  EXPECT_FALSE(done);
+  lock.reset();
+  measuring.join();
+  EXPECT_TRUE(done);
+  EXPECT_EQ(evaluator.losses(), 0);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Worker, SeveralOfThemShareOutTheShapesOfARun) {
+  const auto device = testing::make_faulty_device();
+  WorkerEvaluator first(worker_options());
+  WorkerEvaluator second(worker_options());
+  Evaluator* const evaluators[] = {&first, &second};
+  TuneRequest request;
+  request.policy = worker_options().evaluation.policy;
+  request.libtypes = {"vendor", "good_fast", "good_slow", "segfault", "dawdling"};
+  for (const std::int64_t m : {5, 9, 11, 13, 17}) {
+    ShapeRow row;
+    row.problem = small_problem(m);
+    request.shapes.push_back(row);
+  }
+  SilentObserver observer;
+  const auto summary = tune(*device, evaluators, request, observer);
+  ASSERT_TRUE(summary.ok()) << summary.message();
+  for (const ProblemReport& report : summary->problems) {
+    ASSERT_TRUE(report.entry.has_value()) << report.reason;
+    EXPECT_EQ(report.entry->libtype, "good_fast");
+  }
+  EXPECT_EQ(observer.evaluators, 2U);
+  EXPECT_GE(first.losses(), 1);
+  EXPECT_GE(second.losses(), 1);
+  EXPECT_EQ(first.losses() + second.losses(), 5);
+}
+
+TEST(Worker, AProgramThatIsNoWorkerIsAnError) {
+  WorkerOptions options = worker_options();
+  options.launch = {"/bin/true", {}};
+  const auto ended = WorkerEvaluator(options).screen(small_problem(), candidates_of({"vendor"}), 1, {});
+  EXPECT_FALSE(ended.ok());
+  EXPECT_THAT(ended.message(), HasSubstr("/bin/true"));
+  options.launch = {"/nowhere/gemmtune", {"worker"}};
+  const auto missing = WorkerEvaluator(options).screen(small_problem(), candidates_of({"vendor"}), 1, {});
+  EXPECT_FALSE(missing.ok());
+  EXPECT_THAT(missing.message(), HasSubstr("No such file"));
+}
+
+}  // namespace
+}  // namespace gemmtune
