@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
   const auto bytes = context->packed_weight_bytes(problem, problem.weight_layout);
   if (!bytes) return fail(bytes.status());
   std::vector<std::int8_t> packed(*bytes);
-  if (auto status = context->shuffle_weight(problem, problem.weight_layout, w.elements.data(), packed.data());
+  if (auto status = context->pack_weight(problem, problem.weight_layout, w.elements.data(), packed.data());
       !status.ok())
     return fail(status);
 

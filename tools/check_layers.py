@@ -58,7 +58,7 @@ def local_names(path):
 
 
 def check_local_names(layer):
-    """(path, line, complaint) for each name that an earlier file of the layer has too."""
+    """(path, line, diagnostic) for each name that an earlier file of the layer has too."""
     build = layer / "CMakeLists.txt"
     if build.is_file() and "UNITY_BUILD OFF" in build.read_text(encoding="utf-8"):
         return
@@ -82,7 +82,7 @@ def backend_of(parts):
     return parts[1] if len(parts) > 2 else None
 
 
-def backend_complaint(parts, target):
+def backend_diagnostic(parts, target):
     """Why a file of backends/ may not include another file of backends/, or None."""
     own, other = backend_of(parts), backend_of(target)
     if other is None or own == other:
@@ -96,11 +96,11 @@ def backend_complaint(parts, target):
     return f"backends/{own} may not include backends/{other} ('{'/'.join(target)}')"
 
 
-def folder_complaint(parts, target, order):
+def folder_diagnostic(parts, target, order):
     """Why src/<parts> may not include "<target>", or None."""
     own, other = parts[0], target[0]
     if own == other:
-        return backend_complaint(parts, target) if own == "backends" else None
+        return backend_diagnostic(parts, target) if own == "backends" else None
     if order[other] >= order[own]:
         return f"{own}/ may not include {other}/ (src/LAYERS: only folders on lines above its own)"
     if other == "backends" and backend_of(target) is not None:
@@ -123,9 +123,9 @@ def check_source(root, path, order):
             if target[0] in order and (root / "src" / text).is_file():
                 yield number, f"our own header in angle brackets ('{text}')"
         elif (root / "src" / text).is_file() and target[0] in order:
-            complaint = folder_complaint(parts, target, order)
-            if complaint:
-                yield number, complaint
+            diagnostic = folder_diagnostic(parts, target, order)
+            if diagnostic:
+                yield number, diagnostic
         elif ".." in target:
             yield number, f"include paths start at src/ ('{text}')"
         elif not (path.parent / text).is_file() and len(target) > 1 and target[0] in order:
@@ -152,8 +152,8 @@ def check(root):
     order = read_layers(root / "src" / "LAYERS")
     findings = []
 
-    def add(path, complaints):
-        findings.extend(f"{path.relative_to(root)}:{line}: {text}" for line, text in complaints)
+    def add(path, diagnostics):
+        findings.extend(f"{path.relative_to(root)}:{line}: {text}" for line, text in diagnostics)
 
     for path in code_files(root / "src"):
         add(path, check_source(root, path, order))

@@ -68,9 +68,9 @@ Result<std::unique_ptr<Buffer>> pack_experts(Device& device, const Problem& expe
   if (!packed.ok()) return packed;
   const auto plain_bytes = static_cast<std::size_t>(weight_bytes(expert));
   for (std::size_t i = 0; i < static_cast<std::size_t>(experts); ++i)
-    GEMMTUNE_RETURN_IF_ERROR(device.shuffle_weight(expert, WeightLayout::onednn,
-                                                   static_cast<const char*>(plain.data()) + i * plain_bytes,
-                                                   static_cast<char*>((*packed)->data()) + i * *bytes));
+    GEMMTUNE_RETURN_IF_ERROR(device.pack_weight(expert, WeightLayout::onednn,
+                                                static_cast<const char*>(plain.data()) + i * plain_bytes,
+                                                static_cast<char*>((*packed)->data()) + i * *bytes));
   return packed;
 }
 

@@ -97,7 +97,7 @@ typedef enum gemmtune_layout {
   GEMMTUNE_LAYOUT_PLAIN = 0,      /* row-major [N, K], as a checkpoint holds it */
   GEMMTUNE_LAYOUT_PANEL16 = 1,    /* gemmtune's own: panels of 16 output features, contiguous over K */
   GEMMTUNE_LAYOUT_ONEDNN = 2,     /* what oneDNN asks for; opaque */
-  GEMMTUNE_LAYOUT_AITER16X16 = 3, /* AITER's shuffle_weight(w, (16, 16)) */
+  GEMMTUNE_LAYOUT_AITER16X16 = 3, /* AITER's pack_weight(w, (16, 16)) */
   GEMMTUNE_LAYOUT_TILE64X128 = 4  /* gemmtune's own, for GPUs: tiles of 64 output features x 128 bytes of K */
 } gemmtune_layout;
 
@@ -401,14 +401,13 @@ GEMMTUNE_API gemmtune_status gemmtune_packed_weight_bytes(const gemmtune_context
                                                           const gemmtune_problem* problem,
                                                           gemmtune_layout layout, size_t* bytes);
 /* plain [N, K] into `packed`, which holds gemmtune_packed_weight_bytes, 64-byte aligned; no overlap. */
-GEMMTUNE_API gemmtune_status gemmtune_shuffle_weight(const gemmtune_context* context,
-                                                     const gemmtune_problem* problem, gemmtune_layout layout,
-                                                     const void* plain, void* packed);
+GEMMTUNE_API gemmtune_status gemmtune_pack_weight(const gemmtune_context* context,
+                                                  const gemmtune_problem* problem, gemmtune_layout layout,
+                                                  const void* plain, void* packed);
 /* The inverse, for layouts that have one (panel16, aiter16x16, tile64x128; onednn by its own reorder). */
-GEMMTUNE_API gemmtune_status gemmtune_unshuffle_weight(const gemmtune_context* context,
-                                                       const gemmtune_problem* problem,
-                                                       gemmtune_layout layout, const void* packed,
-                                                       void* plain);
+GEMMTUNE_API gemmtune_status gemmtune_unpack_weight(const gemmtune_context* context,
+                                                    const gemmtune_problem* problem, gemmtune_layout layout,
+                                                    const void* packed, void* plain);
 
 #ifdef __cplusplus
 }

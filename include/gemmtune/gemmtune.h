@@ -249,15 +249,15 @@ class Context {
   }
   /// plain [N, K] into `packed` (packed_weight_bytes, 64-byte aligned), and back for layouts that have an
   /// inverse.
-  Status shuffle_weight(const Problem& weight, Layout layout, const void* plain, void* packed) const {
+  Status pack_weight(const Problem& weight, Layout layout, const void* plain, void* packed) const {
     const gemmtune_problem given = weight.to_c();
     return Status(
-        gemmtune_shuffle_weight(context_, &given, static_cast<gemmtune_layout>(layout), plain, packed));
+        gemmtune_pack_weight(context_, &given, static_cast<gemmtune_layout>(layout), plain, packed));
   }
-  Status unshuffle_weight(const Problem& weight, Layout layout, const void* packed, void* plain) const {
+  Status unpack_weight(const Problem& weight, Layout layout, const void* packed, void* plain) const {
     const gemmtune_problem given = weight.to_c();
     return Status(
-        gemmtune_unshuffle_weight(context_, &given, static_cast<gemmtune_layout>(layout), packed, plain));
+        gemmtune_unpack_weight(context_, &given, static_cast<gemmtune_layout>(layout), packed, plain));
   }
 
   gemmtune_context* get() const noexcept { return context_; }

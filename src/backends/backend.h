@@ -141,7 +141,7 @@ struct SampleRequest {
 };
 
 class OutputChecker;
-struct Drawn;
+struct RandomFill;
 
 class Device {
  public:
@@ -172,15 +172,15 @@ class Device {
 
   /// Bytes of a weight in `layout`, and the packing itself (both pointers on the device).
   virtual Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const = 0;
-  virtual Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
-                                void* packed) = 0;
+  virtual Status pack_weight(const Problem& problem, WeightLayout layout, const void* plain,
+                             void* packed) = 0;
   /// The inverse: the packed weight as plain [N, K].
-  virtual Status unshuffle_weight(const Problem& problem, WeightLayout layout, const void* packed,
-                                  void* plain) const;
+  virtual Status unpack_weight(const Problem& problem, WeightLayout layout, const void* packed,
+                               void* plain) const;
 
-  /// Writes random elements (verify/drawn.h) to device memory. `unsupported` where the device does not draw
-  /// by itself: then the host draws and copies.
-  virtual Status draw(void* to, const Drawn& drawn);
+  /// Writes random elements (verify/random_fill.h) to device memory. `unsupported` where the device does not
+  /// draw by itself: then the host draws and copies.
+  virtual Status fill_random(void* to, const RandomFill& recipe);
   /// Compares outputs of this problem where they lie (backends/output_checker.h). `unsupported` where the
   /// device or the problem has no such way, `out_of_memory`: then the host compares copies of them.
   virtual Result<std::unique_ptr<OutputChecker>> output_checker(const Problem& problem);

@@ -71,12 +71,14 @@ std::string Device::family_identity(std::string_view name) const {
   return identity;
 }
 
-Status Device::unshuffle_weight(const Problem& problem, WeightLayout layout, const void*, void*) const {
+Status Device::unpack_weight(const Problem& problem, WeightLayout layout, const void*, void*) const {
   return Status::unsupported("weight layout {} of {} has no inverse on {}", to_string(layout),
                              short_name(problem), info().name);
 }
 
-Status Device::draw(void*, const Drawn&) { return Status::unsupported("{} draws nothing", info().name); }
+Status Device::fill_random(void*, const RandomFill&) {
+  return Status::unsupported("{} draws nothing", info().name);
+}
 
 Result<std::unique_ptr<OutputChecker>> Device::output_checker(const Problem&) {
   return Status::unsupported("{} compares no outputs by itself", info().name);

@@ -9,8 +9,8 @@
 
 #include "backends/backend.h"
 #include "base/status.h"
+#include "verify/output_check.h"
 #include "verify/row_figures.h"
-#include "verify/verdict.h"
 
 namespace gemmtune {
 

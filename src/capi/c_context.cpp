@@ -219,13 +219,13 @@ gemmtune_status gemmtune_packed_weight_bytes(const gemmtune_context* context, co
                         });
 }
 
-gemmtune_status gemmtune_shuffle_weight(const gemmtune_context* context, const gemmtune_problem* problem,
-                                        gemmtune_layout layout, const void* plain, void* packed) {
-  if (plain == nullptr) return c::fail_null("gemmtune_shuffle_weight", "plain");
-  if (packed == nullptr) return c::fail_null("gemmtune_shuffle_weight", "packed");
+gemmtune_status gemmtune_pack_weight(const gemmtune_context* context, const gemmtune_problem* problem,
+                                     gemmtune_layout layout, const void* plain, void* packed) {
+  if (plain == nullptr) return c::fail_null("gemmtune_pack_weight", "plain");
+  if (packed == nullptr) return c::fail_null("gemmtune_pack_weight", "packed");
   gemmtune::WeightLayout target;
   if (const auto status = c::read_layout(layout, target); status != GEMMTUNE_OK) return status;
-  return c::with_weight("gemmtune_shuffle_weight", context, problem,
+  return c::with_weight("gemmtune_pack_weight", context, problem,
                         [&](gemmtune::Context& opened, const gemmtune::Problem& asked) {
                           const auto done =
                               gemmtune::pack_weight(opened.device(), asked, target, plain, packed);
@@ -233,13 +233,13 @@ gemmtune_status gemmtune_shuffle_weight(const gemmtune_context* context, const g
                         });
 }
 
-gemmtune_status gemmtune_unshuffle_weight(const gemmtune_context* context, const gemmtune_problem* problem,
-                                          gemmtune_layout layout, const void* packed, void* plain) {
-  if (packed == nullptr) return c::fail_null("gemmtune_unshuffle_weight", "packed");
-  if (plain == nullptr) return c::fail_null("gemmtune_unshuffle_weight", "plain");
+gemmtune_status gemmtune_unpack_weight(const gemmtune_context* context, const gemmtune_problem* problem,
+                                       gemmtune_layout layout, const void* packed, void* plain) {
+  if (packed == nullptr) return c::fail_null("gemmtune_unpack_weight", "packed");
+  if (plain == nullptr) return c::fail_null("gemmtune_unpack_weight", "plain");
   gemmtune::WeightLayout target;
   if (const auto status = c::read_layout(layout, target); status != GEMMTUNE_OK) return status;
-  return c::with_weight("gemmtune_unshuffle_weight", context, problem,
+  return c::with_weight("gemmtune_unpack_weight", context, problem,
                         [&](gemmtune::Context& opened, const gemmtune::Problem& asked) {
                           const auto done =
                               gemmtune::unpack_weight(opened.device(), asked, target, packed, plain);

@@ -11,9 +11,9 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/shared/argv_words.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/shared/argv_words.h"
 #include "cli/shared/console.h"
 #include "cli/tune/unavailable_flags.h"
 
@@ -74,7 +74,7 @@ int run(int argc, char** argv) {
     return exit_usage;
   }
   if (command == "tune") {
-    if (const auto complaint = unavailable_flag(words)) return usage_error(command, *complaint);
+    if (const auto diagnostic = unavailable_flag(words)) return usage_error(command, *diagnostic);
   }
   if (words.empty()) {
     fmt::print("{}", app.help());

@@ -143,7 +143,7 @@ Status CaptureRecorder::write(Operation operation, const Unwritten& unwritten) {
   const auto merged = merge_capture(path, unwritten.seen);
   if (!merged.ok()) return merged.status();
   if (!merged->damage.empty()) say_(LogLevel::warning, "capture: " + merged->damage);
-  if (!merged->complaint.empty()) say_once(LogLevel::error, path, "capture: " + merged->complaint);
+  if (!merged->diagnostic.empty()) say_once(LogLevel::error, path, "capture: " + merged->diagnostic);
   for (std::size_t index = 0; index < unwritten.entries.size(); ++index) {
     MatchCounts& written = unwritten.entries[index]->written;
     for (std::size_t match = 0; match < written.size(); ++match) {

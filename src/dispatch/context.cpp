@@ -247,7 +247,7 @@ void Context::log_tables(const TableSet& tables) const {
         : missing         ? LogLevel::debug
                           : LogLevel::warning,
         source.state.ok() ? fmt::format("{}: {} rows", source.path, source.rows) : source.state.message());
-    for (const std::string& complaint : source.complaints) say(LogLevel::warning, complaint);
+    for (const std::string& diagnostic : source.diagnostics) say(LogLevel::warning, diagnostic);
   }
 }
 

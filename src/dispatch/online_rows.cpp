@@ -40,7 +40,7 @@ TableSet load_hipblaslt_table(const std::string& path, const Device& device) {
     source.state = file.status();
     return set;
   }
-  source.complaints = std::move(file->complaints);
+  source.diagnostics = std::move(file->diagnostics);
   std::vector<TunedEntry> entries;
   for (const HipblasltRow& row : file->rows) {
     auto problem = to_problem(row);

@@ -35,14 +35,14 @@ void read_source(TableSource& source, std::uint32_t index, std::vector<TunedEntr
     return;
   }
   source.rows = file->entries.size();
-  source.complaints = std::move(file->complaints);
+  source.diagnostics = std::move(file->diagnostics);
   for (TunedEntry& entry : file->entries) entry.source = index;
   std::move(file->entries.begin(), file->entries.end(), std::back_inserter(entries));
   auto notes = EnvironmentNotes::read(source.path);
   if (notes.ok()) {
     source.environments = std::move(notes).value();
   } else {
-    source.complaints.push_back(notes.message());
+    source.diagnostics.push_back(notes.message());
   }
 }
 
@@ -54,8 +54,8 @@ std::string TableSet::describe(std::optional<Operation> operation) const {
     if (operation && source.operation != *operation) continue;
     if (!text.empty()) text += '\n';
     text += source.state.ok() ? fmt::format("{}: {} rows", source.path, source.rows) : source.state.message();
-    if (!source.complaints.empty()) {
-      text += fmt::format(", {} left out ({})", source.complaints.size(), source.complaints.front());
+    if (!source.diagnostics.empty()) {
+      text += fmt::format(", {} left out ({})", source.diagnostics.size(), source.diagnostics.front());
     }
   }
   return text;

@@ -25,8 +25,8 @@ struct TableSource {
   std::string path;
   Operation operation = Operation::a16w16;
   std::size_t rows = 0;
-  Status state;                         // why nothing was read; `not_found` is no fault
-  std::vector<std::string> complaints;  // rows that were left out: file:line, column, value, expected
+  Status state;                          // why nothing was read; `not_found` is no fault
+  std::vector<std::string> diagnostics;  // rows that were left out: file:line, column, value, expected
   EnvironmentNotes environments;
 };
 

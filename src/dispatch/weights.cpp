@@ -68,13 +68,13 @@ Result<std::size_t> packed_weight_bytes(const Device& device, const Problem& pro
 Status pack_weight(Device& device, const Problem& problem, WeightLayout layout, const void* plain,
                    void* packed) {
   GEMMTUNE_RETURN_IF_ERROR(check_weight(problem, layout));
-  return device.shuffle_weight(weight_problem(problem, layout), layout, plain, packed);
+  return device.pack_weight(weight_problem(problem, layout), layout, plain, packed);
 }
 
 Status unpack_weight(const Device& device, const Problem& problem, WeightLayout layout, const void* packed,
                      void* plain) {
   GEMMTUNE_RETURN_IF_ERROR(check_weight(problem, layout));
-  return device.unshuffle_weight(weight_problem(problem, layout), layout, packed, plain);
+  return device.unpack_weight(weight_problem(problem, layout), layout, packed, plain);
 }
 
 }  // namespace gemmtune

@@ -15,9 +15,9 @@
 namespace gemmtune {
 namespace {
 
-// As draw(), of bytes that hold two elements each.
+// As fill_random(), of bytes that hold two elements each.
 void fill_pairs(std::span<std::byte> bytes, double sigma, Random random) {
-  std::array<std::uint8_t, Drawn::table_size> table;
+  std::array<std::uint8_t, RandomFill::table_size> table;
   const auto element = [&] {
     return encode_element(DataType::f4_e2m1, static_cast<float>(sigma) * near_normal(random));
   };
@@ -27,12 +27,13 @@ void fill_pairs(std::span<std::byte> bytes, double sigma, Random random) {
 
 /// A tensor that is yet to be drawn, or where two elements share a byte, its content.
 struct Tensor {
-  Drawn drawn;
+  RandomFill drawn;
   std::vector<std::byte> bytes;
 };
 
 Tensor tensor(std::int64_t elements, DataType type, double sigma, const Random& random) {
-  if (type != DataType::f4_e2m1) return {drawn(type, static_cast<std::size_t>(elements), sigma, random), {}};
+  if (type != DataType::f4_e2m1)
+    return {random_fill(type, static_cast<std::size_t>(elements), sigma, random), {}};
   Tensor made;
   made.bytes.resize(static_cast<std::size_t>(bytes_of(type, elements)));
   fill_pairs(made.bytes, sigma, random);
@@ -114,7 +115,7 @@ Status PlannedInputs::draw_all(int threads) {
          {std::pair{&x, &host.x}, std::pair{&w, &host.w}, std::pair{&w2, &host.w2}}) {
       if (from->count == 0 || !to->empty()) continue;
       to->resize(from->bytes());
-      draw(*from, 0, *to, threads);
+      fill_random(*from, 0, *to, threads);
     }
   } catch (const std::bad_alloc&) {
     return Status::out_of_memory("no memory for {} bytes of operands", x.bytes() + w.bytes() + w2.bytes());
@@ -137,7 +138,7 @@ Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed) {
   const double w_sigma = (moe ? 2 : 8) / std::sqrt(static_cast<double>(problem.k));
   PlannedInputs inputs;
   HostOperands& operands = inputs.host;
-  const auto put = [](Tensor from, Drawn& to_draw, std::vector<std::byte>& bytes) {
+  const auto put = [](Tensor from, RandomFill& to_draw, std::vector<std::byte>& bytes) {
     to_draw = std::move(from.drawn);
     bytes = std::move(from.bytes);
   };
@@ -162,9 +163,10 @@ Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed) {
       route(problem, stream("routes"), operands);
     }
     if (problem.bias) {
-      const Drawn bias = drawn(problem.y_type, static_cast<std::size_t>(problem.n), 4, stream("bias"));
+      const RandomFill bias =
+          random_fill(problem.y_type, static_cast<std::size_t>(problem.n), 4, stream("bias"));
       operands.bias.resize(bias.bytes());
-      draw(bias, 0, operands.bias);
+      fill_random(bias, 0, operands.bias);
     }
   } catch (const std::bad_alloc&) {
     return Status::out_of_memory("no memory for the operands of {}", print(problem));

@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "problem/operands.h"
 #include "problem/problem.h"
-#include "verify/drawn.h"
+#include "verify/random_fill.h"
 
 namespace gemmtune {
 
@@ -28,9 +28,9 @@ struct HostOperands {
 /// Operands of which x, w and w2 may still have to be drawn: a device can do that by itself.
 struct PlannedInputs {
   HostOperands host;  // all that is not to be drawn
-  Drawn x;            // of count 0: it is in `host`, or the operation has none
-  Drawn w;
-  Drawn w2;
+  RandomFill x;       // of count 0: it is in `host`, or the operation has none
+  RandomFill w;
+  RandomFill w2;
 
   /// Draws into `host` what it lacks, by up to `threads` threads. `out_of_memory` where it does not fit.
   Status draw_all(int threads);

@@ -1,5 +1,5 @@
 // What a comparison of one row of an output with its reference found. The host and devices fill it in alike
-// (backends/gpu/verify/compare.cu has the same struct); judgement.h makes the report of it.
+// (backends/gpu/verify/compare.cu has the same struct); report.h makes the report of it.
 #pragma once
 
 #include <cstdint>

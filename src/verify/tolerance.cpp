@@ -42,7 +42,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "verify/verdict.h"
+#include "verify/output_check.h"
 
 namespace gemmtune {
 namespace {

@@ -12,10 +12,10 @@
 
 #include "backends/backend.h"
 #include "base/random.h"
+#include "evaluate/in_process/correctness_gate.h"
 #include "numbers/weight_layout.h"
 #include "support/dense_problem.h"
 #include "support/first_gpu.h"
-#include "evaluate/in_process/correctness_gate.h"
 #include "verify/inputs.h"
 
 namespace gemmtune {
@@ -170,13 +170,13 @@ void expect_shuffles(const Problem& problem) {
   ASSERT_TRUE(gpu()->copy_in((*plain)->data(), host.data(), host.size()).ok());
   ASSERT_TRUE(gpu()->fill((*tiles)->data(), 0xa5, *bytes).ok());
   const Status there =
-      gpu()->shuffle_weight(problem, WeightLayout::tile64x128, (*plain)->data(), (*tiles)->data());
+      gpu()->pack_weight(problem, WeightLayout::tile64x128, (*plain)->data(), (*tiles)->data());
   ASSERT_TRUE(there.ok()) << there.message();
   std::vector<unsigned char> packed_there(*bytes);
   ASSERT_TRUE(gpu()->copy_out(packed_there.data(), (*tiles)->data(), *bytes).ok());
   EXPECT_TRUE(packed_there == expected);
   const Status back =
-      gpu()->unshuffle_weight(problem, WeightLayout::tile64x128, (*tiles)->data(), (*again)->data());
+      gpu()->unpack_weight(problem, WeightLayout::tile64x128, (*tiles)->data(), (*again)->data());
   ASSERT_TRUE(back.ok()) << back.message();
   std::vector<unsigned char> result(host.size());
   ASSERT_TRUE(gpu()->copy_out(result.data(), (*again)->data(), result.size()).ok());

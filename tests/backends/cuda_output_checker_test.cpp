@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "backends/output_checker.h"
+#include "evaluate/in_process/correctness_gate.h"
 #include "problem/operands.h"
 #include "support/dense_problem.h"
 #include "support/first_gpu.h"
-#include "evaluate/in_process/correctness_gate.h"
 #include "verify/inputs.h"
 
 namespace gemmtune {
@@ -86,12 +86,12 @@ TEST_F(CudaOutputChecker, OperandsDrawnOnTheDeviceAreTheHosts) {
   for (const DataType type : {DataType::bf16, DataType::f32, DataType::f8_e4m3fn}) {
     for (const std::size_t count :
          {std::size_t{1}, std::size_t{7}, std::size_t{4096}, std::size_t{3000001}}) {
-      const Drawn recipe = drawn(type, count, 0.3, Random(11));
+      const RandomFill recipe = random_fill(type, count, 0.3, Random(11));
       std::vector<std::byte> expected(recipe.bytes());
-      draw(recipe, 0, expected);
+      fill_random(recipe, 0, expected);
       const auto buffer = gpu()->allocate(recipe.bytes(), Placement::page_end);
       ASSERT_TRUE(buffer.ok()) << buffer.message();
-      const Status drawn_there = gpu()->draw((*buffer)->data(), recipe);
+      const Status drawn_there = gpu()->fill_random((*buffer)->data(), recipe);
       ASSERT_TRUE(drawn_there.ok()) << drawn_there.message();
       std::vector<std::byte> seen(recipe.bytes());
       ASSERT_TRUE(gpu()->copy_out(seen.data(), (*buffer)->data(), seen.size()).ok());

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "backends/cpu/machine/affinity.h"
 #include "backends/cpu/defaults.h"
+#include "backends/cpu/machine/affinity.h"
 
 namespace gemmtune {
 namespace {
@@ -107,10 +107,10 @@ TEST(CpuDevice, PacksAndUnpacksEveryLayout) {
       ASSERT_TRUE(bytes.ok()) << bytes.message();
       EXPECT_GE(*bytes, plain.size());
       auto weight = device().allocate(*bytes, Placement::guarded);
-      ASSERT_TRUE(device().shuffle_weight(problem, layout, plain.data(), (*weight)->data()).ok());
+      ASSERT_TRUE(device().pack_weight(problem, layout, plain.data(), (*weight)->data()).ok());
       EXPECT_TRUE((*weight)->guards_intact().ok());
       std::vector<unsigned char> back(plain.size());
-      ASSERT_TRUE(device().unshuffle_weight(problem, layout, (*weight)->data(), back.data()).ok());
+      ASSERT_TRUE(device().unpack_weight(problem, layout, (*weight)->data(), back.data()).ok());
       EXPECT_EQ(back, plain);
     }
   }
@@ -119,7 +119,7 @@ TEST(CpuDevice, PacksAndUnpacksEveryLayout) {
 TEST(CpuDevice, RefusesWeightsThatCannotBe) {
   Problem problem = problem_of(1, DataType::f32);
   EXPECT_THAT(device().packed_bytes(problem, WeightLayout::any).message(), HasSubstr("any"));
-  EXPECT_THAT(device().shuffle_weight(problem, WeightLayout::panel16, nullptr, nullptr).message(),
+  EXPECT_THAT(device().pack_weight(problem, WeightLayout::panel16, nullptr, nullptr).message(),
               HasSubstr("null"));
   problem.n = problem.k = max_dimension;
   EXPECT_EQ(device().packed_bytes(problem, WeightLayout::panel16).code(), StatusCode::invalid_argument);

@@ -9,10 +9,10 @@
 #include "backends/cuda/families/mma/mma.h"
 #include "backends/cuda/families/skinny/skinny.h"
 #include "backends/cuda/families/wgmma/wgmma.h"
-#include "backends/gpu/verify/output_checker.h"
-#include "backends/gpu/fill/draw.h"
 #include "backends/gpu/families/simt/simt.h"
-#include "backends/gpu/pack/shuffle.h"
+#include "backends/gpu/fill/random_fill.h"
+#include "backends/gpu/pack/pack.h"
+#include "backends/gpu/verify/output_checker.h"
 #include "support/dense_problem.h"
 #include "support/nvrtc.h"
 
@@ -180,7 +180,7 @@ TEST(GpuCompile, WhatDrawsOperands) {
   for (const char* architecture : {"sm_80", "sm_90a", "sm_100a"}) {
     CompileOnlyRuntime runtime(compiler, architecture, limits_of(architecture));
     for (const std::size_t bytes : {std::size_t{1}, std::size_t{2}, std::size_t{4}}) {
-      const auto program = runtime.load(gpu::draw_source(bytes));
+      const auto program = runtime.load(gpu::random_fill_source(bytes));
       EXPECT_TRUE(program.ok()) << architecture << " " << bytes << ": " << program.message();
     }
   }
@@ -191,7 +191,7 @@ TEST(GpuCompile, WhatShufflesWeights) {
   for (const char* architecture : {"sm_80", "sm_90a", "sm_100a"}) {
     CompileOnlyRuntime runtime(compiler, architecture, limits_of(architecture));
     for (const bool back : {false, true}) {
-      const auto program = runtime.load(gpu::shuffle_source(back));
+      const auto program = runtime.load(gpu::pack_source(back));
       EXPECT_TRUE(program.ok()) << architecture << " " << back << ": " << program.message();
     }
   }

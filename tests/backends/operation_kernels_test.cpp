@@ -22,8 +22,8 @@
 #include "support/fenced_memory.h"
 #include "support/operation_problems.h"
 #include "verify/inputs.h"
+#include "verify/output_check.h"
 #include "verify/reference.h"
-#include "verify/verdict.h"
 
 namespace gemmtune::cpu {
 namespace {

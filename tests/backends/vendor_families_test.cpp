@@ -53,7 +53,7 @@ std::unique_ptr<Buffer> weight_of(const Case& one) {
   EXPECT_TRUE(bytes.ok()) << bytes.message();
   auto weight = device().allocate(*bytes, Placement::guarded);
   const Status status =
-      device().shuffle_weight(problem, problem.weight_layout, one.inputs.w.data(), (*weight)->data());
+      device().pack_weight(problem, problem.weight_layout, one.inputs.w.data(), (*weight)->data());
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_TRUE((*weight)->guards_intact().ok());
   return std::move(*weight);
@@ -177,7 +177,7 @@ TEST_P(Onednn, UnpackingGivesTheWeightBack) {
     const auto weight = weight_of(one);
     std::vector<std::byte> plain(one.inputs.w.size());
     const Status status =
-        device().unshuffle_weight(one.problem, WeightLayout::onednn, weight->data(), plain.data());
+        device().unpack_weight(one.problem, WeightLayout::onednn, weight->data(), plain.data());
     ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(plain, one.inputs.w);
   });
@@ -191,7 +191,7 @@ TEST_P(Onednn, PackedWeightsMayBeReadOnly) {
   const std::size_t mapped = (bytes + 4095) / 4096 * 4096;
   void* weight = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(weight, MAP_FAILED);
-  ASSERT_TRUE(device().shuffle_weight(one.problem, WeightLayout::onednn, one.inputs.w.data(), weight).ok());
+  ASSERT_TRUE(device().pack_weight(one.problem, WeightLayout::onednn, one.inputs.w.data(), weight).ok());
   ASSERT_EQ(::mprotect(weight, mapped, PROT_READ), 0);
   const auto kernel = device().build(*device().baseline(one.problem), one.problem);
   ASSERT_TRUE(kernel.ok()) << kernel.message();

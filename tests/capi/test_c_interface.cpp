@@ -277,9 +277,9 @@ TEST_F(CInterface, PackedWeightsGoThroughTheLayoutOfTheTable) {
   ASSERT_EQ(gemmtune_packed_weight_bytes(&handle_, &weight, layout, &bytes), GEMMTUNE_OK);
   ASSERT_EQ(bytes, 2U * 32 * 16 * 4);
   const test::FakeBuffer packed(bytes);
-  ASSERT_EQ(gemmtune_shuffle_weight(&handle_, &weight, layout, arrays_.w, packed.data()), GEMMTUNE_OK);
+  ASSERT_EQ(gemmtune_pack_weight(&handle_, &weight, layout, arrays_.w, packed.data()), GEMMTUNE_OK);
   std::vector<float> back(n * k);
-  ASSERT_EQ(gemmtune_unshuffle_weight(&handle_, &weight, layout, packed.data(), back.data()),
+  ASSERT_EQ(gemmtune_unpack_weight(&handle_, &weight, layout, packed.data(), back.data()),
             GEMMTUNE_UNSUPPORTED)
       << "the fake device has no inverse";
 

@@ -22,9 +22,9 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "capi/c_support.h"
-#include "formats/csv/csv.h"
 #include "formats/aiter/schema.h"
 #include "formats/aiter/tuned_csv.h"
+#include "formats/csv/csv.h"
 #include "support/dispatch_fake_device.h"
 #include "support/subprocess.h"
 
@@ -214,7 +214,7 @@ class CaptureProcesses : public ::testing::Test {
       const auto read = read_capture(untuned(operation), operation);
       EXPECT_TRUE(read.ok()) << read.message();
       if (!read.ok()) continue;
-      EXPECT_THAT(read->complaints, IsEmpty());
+      EXPECT_THAT(read->diagnostics, IsEmpty());
       for (const CapturedProblem& one : read->problems) {
         EXPECT_GT(one.line, 0U) << print(one.problem);
         if (one.calls > 0) calls[print(one.problem)] = one.calls;

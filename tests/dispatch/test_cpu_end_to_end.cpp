@@ -215,11 +215,10 @@ TEST_F(OnCpu, APackedWeightServesEveryM) {
   ASSERT_EQ(gemmtune_packed_weight_bytes(context_, &weight, layout, &bytes), GEMMTUNE_OK);
   const test::FakeBuffer held(bytes);
   const Call source(one);
-  ASSERT_EQ(gemmtune_shuffle_weight(context_, &weight, layout, source.plain_weight(), held.data()),
-            GEMMTUNE_OK)
+  ASSERT_EQ(gemmtune_pack_weight(context_, &weight, layout, source.plain_weight(), held.data()), GEMMTUNE_OK)
       << gemmtune_last_error();
   std::vector<float> back(static_cast<std::size_t>(one.n * one.k));
-  ASSERT_EQ(gemmtune_unshuffle_weight(context_, &weight, layout, held.data(), back.data()), GEMMTUNE_OK);
+  ASSERT_EQ(gemmtune_unpack_weight(context_, &weight, layout, held.data(), back.data()), GEMMTUNE_OK);
   EXPECT_EQ(std::memcmp(back.data(), source.plain_weight(), back.size() * sizeof(float)), 0);
 
   for (const std::int64_t m : {1, 2, 19, 70}) {

@@ -9,8 +9,8 @@
 #include "capi/c_support.h"
 #include "problem/operands.h"
 #include "verify/inputs.h"
+#include "verify/output_check.h"
 #include "verify/reference.h"
-#include "verify/verdict.h"
 
 namespace gemmtune {
 namespace {
@@ -138,11 +138,11 @@ class Operations : public ::testing::TestWithParam<Problem> {
     EXPECT_EQ(gemmtune_packed_weight_bytes(context_, &asked, asked.weight_layout, &bytes), GEMMTUNE_OK)
         << gemmtune_last_error();
     std::vector<std::byte> packed(bytes);
-    EXPECT_EQ(gemmtune_shuffle_weight(context_, &asked, asked.weight_layout, host_.w.data(), packed.data()),
+    EXPECT_EQ(gemmtune_pack_weight(context_, &asked, asked.weight_layout, host_.w.data(), packed.data()),
               GEMMTUNE_OK)
         << gemmtune_last_error();
     std::vector<std::byte> back(host_.w.size());
-    EXPECT_EQ(gemmtune_unshuffle_weight(context_, &asked, asked.weight_layout, packed.data(), back.data()),
+    EXPECT_EQ(gemmtune_unpack_weight(context_, &asked, asked.weight_layout, packed.data(), back.data()),
               GEMMTUNE_OK);
     EXPECT_EQ(back, host_.w);
     return packed;

@@ -10,10 +10,10 @@
 #include <limits>
 #include <map>
 
+#include "evaluate/in_process/in_process_evaluator.h"
 #include "support/elements.h"
 #include "support/fake_device.h"
-#include "evaluate/in_process/in_process_evaluator.h"
-#include "verify/verdict.h"
+#include "verify/output_check.h"
 
 namespace gemmtune {
 namespace {

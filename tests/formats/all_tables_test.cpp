@@ -47,7 +47,7 @@ std::string answer(const TunedTable& table, Operation operation, const std::stri
 
 TEST(AllTables, A8w8IsKeyedByTheWeightsType) {
   const TunedFile file = read_data("a8w8_tuned_gemm.csv");
-  EXPECT_THAT(file.complaints, IsEmpty());
+  EXPECT_THAT(file.diagnostics, IsEmpty());
   const TunedTable table(file.entries);
   const std::string shape = ";N=1280;K=8192;q_dtype_w=";
   EXPECT_EQ(answer(table, Operation::a8w8, "gfx=gfx942;cu_num=80;M=1" + shape + "torch.int8"),
@@ -66,13 +66,13 @@ TEST(AllTables, A8w8IsKeyedByTheWeightsType) {
 
 TEST(AllTables, A8w8Of2024AnswersNoDeviceAndIsInt8) {
   const TunedFile file = read_data("a8w8_tuned_gemm_2024.csv");
-  EXPECT_THAT(file.complaints, testing::ElementsAre(HasSubstr("no column cu_num")));
+  EXPECT_THAT(file.diagnostics, testing::ElementsAre(HasSubstr("no column cu_num")));
   EXPECT_EQ(file.entries.at(0).problem.w_type, DataType::i8);
 }
 
 TEST(AllTables, BpreshuffleWithoutGfxAndWithDirtyCells) {
   const TunedFile file = read_data("a8w8_bpreshuffle_tuned_gemm.csv");
-  EXPECT_THAT(file.complaints, IsEmpty());
+  EXPECT_THAT(file.diagnostics, IsEmpty());
   ASSERT_THAT(file.entries, SizeIs(3));
   EXPECT_TRUE(std::isinf(file.entries[1].us));
   EXPECT_EQ(file.entries[2].problem.w_type, DataType::f8_e4m3fnuz) << "a tab behind the type";
@@ -113,7 +113,7 @@ const std::string moe_shape =
 
 TEST(AllTables, MoeTakesItsActivationThenTheFirstRowOfAny) {
   const TunedFile file = read_data("tuned_fmoe.csv");
-  EXPECT_THAT(file.complaints, IsEmpty());
+  EXPECT_THAT(file.diagnostics, IsEmpty());
   ASSERT_THAT(file.entries, SizeIs(5));
   EXPECT_DOUBLE_EQ(file.entries[0].err_ratio, 0.038);
   EXPECT_EQ(file.entries[0].stages->kernel_name2, "stage2_a");
@@ -160,7 +160,7 @@ TEST(AllTables, MoeTiersAboveThirtyTwoThousand) {
 TEST(AllTables, SixHeadersOfMoeMeanTheSame) {
   for (int variant = 1; variant <= 6; ++variant) {
     const TunedFile file = read_data("tuned_fmoe_variant_" + std::to_string(variant) + ".csv");
-    EXPECT_THAT(file.complaints, IsEmpty()) << variant;
+    EXPECT_THAT(file.diagnostics, IsEmpty()) << variant;
     ASSERT_THAT(file.entries, SizeIs(1)) << variant;
     const TunedEntry& entry = file.entries[0];
     EXPECT_EQ(entry.us, 24.5) << variant;
@@ -177,7 +177,7 @@ TEST(AllTables, ShortMoeRowsKeepTheirMeaning) {
   ASSERT_THAT(file.entries, SizeIs(1));
   EXPECT_EQ(file.entries[0].us, 24.5);
   EXPECT_FALSE(file.entries[0].stages->flat);
-  EXPECT_THAT(file.complaints,
+  EXPECT_THAT(file.diagnostics,
               testing::ElementsAre(HasSubstr(":2: column flat: value '1.73', expected 0 or 1")));
 }
 
@@ -198,7 +198,7 @@ TEST(AllTables, TablesThatAreOnlyReadAnswerNothing) {
                {"tuned_grouped_fmoe.csv", TableKind::grouped_moe, 1}};
   for (const auto& one : cases) {
     const TunedFile file = read_data(one.name);
-    EXPECT_THAT(file.complaints, IsEmpty()) << one.name;
+    EXPECT_THAT(file.diagnostics, IsEmpty()) << one.name;
     EXPECT_EQ(file.schema().kind, one.kind) << one.name;
     ASSERT_THAT(file.entries, SizeIs(one.rows)) << one.name;
     for (const TunedEntry& entry : file.entries) {
@@ -234,7 +234,7 @@ TEST_P(AllTablesWritten, ReadWriteReadIsTheIdentity) {
   const std::string text = write_tuned_csv(operation, file.entries, CsvSchema::aiter);
   const auto again = parse_tuned_csv("again.csv", text, {.operation = operation});
   ASSERT_TRUE(again.ok()) << again.message();
-  EXPECT_THAT(again->complaints, IsEmpty());
+  EXPECT_THAT(again->diagnostics, IsEmpty());
   EXPECT_EQ(write_tuned_csv(operation, again->entries, CsvSchema::aiter), text);
   ASSERT_EQ(again->entries.size(), file.entries.size());
   for (std::size_t row = 0; row < file.entries.size(); ++row) {

@@ -76,7 +76,7 @@ TEST_F(CaptureFile, EveryOperationIsReadBackAsWhatWasSeen) {
     if (operation == Operation::batched_bf16 || operation == Operation::batched_a8w8) asked.batch = 4;
     const auto merged = merge_capture(at, {seen(asked, 5, Match::fine)});
     ASSERT_TRUE(merged.ok()) << merged.message();
-    EXPECT_THAT(merged->complaint, IsEmpty());
+    EXPECT_THAT(merged->diagnostic, IsEmpty());
     // Without being told the operation: as `gemmtune tune -i` reads it.
     const auto list = read_shape_list(at, {});
     ASSERT_TRUE(list.ok()) << list.message();
@@ -134,7 +134,7 @@ TEST_F(CaptureFile, WhatTheHeaderCannotExpressIsCountedBesideIt) {
   column_major.w_order = Order::column_major;
   const auto merged = merge({seen(biased, 3), seen(column_major), seen(problem(2))});
   EXPECT_EQ(merged.added, 1U);
-  EXPECT_THAT(merged.complaint, AllOf(HasSubstr("cannot express a16w16 m=9"), HasSubstr("bias=1")));
+  EXPECT_THAT(merged.diagnostic, AllOf(HasSubstr("cannot express a16w16 m=9"), HasSubstr("bias=1")));
   EXPECT_EQ(text(), old + "2,256,512,torch.bfloat16\n");
   EXPECT_EQ(capture().problems.size(), 4U);
 }
@@ -143,7 +143,7 @@ TEST_F(CaptureFile, AFileThatIsNoListOfTheOperationStaysAndCallsAreCounted) {
   const std::string old = "B,M,N,K\n1,2,3,4\n";
   write("bf16_untuned_gemm.csv", old);
   const auto merged = merge({seen(problem(1), 4)});
-  EXPECT_THAT(merged.complaint, HasSubstr("batched"));
+  EXPECT_THAT(merged.diagnostic, HasSubstr("batched"));
   EXPECT_EQ(text(), old);
   EXPECT_THAT(content("bf16_untuned_gemm.csv.calls.json"), HasSubstr("\"calls\":4"));
 }
@@ -186,12 +186,12 @@ TEST_F(CaptureFile, ADamagedSideStoreIsKeptAside) {
   }
 }
 
-TEST_F(CaptureFile, ADamagedSideStoreIsAComplaintOfReaders) {
+TEST_F(CaptureFile, ADamagedSideStoreIsADiagnosticOfReaders) {
   merge({seen(problem(1), 2)});
   write("bf16_untuned_gemm.csv.calls.json", "{");
   const Capture read = capture();
   ASSERT_THAT(read.problems, SizeIs(1));
-  EXPECT_THAT(read.complaints, ::testing::ElementsAre(HasSubstr("calls.json")));
+  EXPECT_THAT(read.diagnostics, ::testing::ElementsAre(HasSubstr("calls.json")));
 }
 
 TEST_F(CaptureFile, RowsOfAListTakeTheirCalls) {

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
-#include "formats/tune_gemm/gemm_size_yaml.h"
 #include "formats/shapes/shape_list.h"
+#include "formats/tune_gemm/gemm_size_yaml.h"
 #include "formats/yaml_guard.h"
 #include "scratch_folder.h"
 #include "support/fixtures.h"
@@ -34,7 +34,7 @@ GemmResultFile read_data(const std::string& name) {
 
 TEST(GemmResults, Version2) {
   const GemmResultFile file = read_data("results_v2.yaml");
-  EXPECT_THAT(file.complaints, IsEmpty());
+  EXPECT_THAT(file.diagnostics, IsEmpty());
   EXPECT_EQ(file.version, TuneGemmVersion::v2);
   ASSERT_THAT(file.results, SizeIs(3));
   const GemmResult& first = file.results[0];
@@ -51,7 +51,7 @@ TEST(GemmResults, Version2) {
 
 TEST(GemmResults, Version34) {
   const GemmResultFile file = read_data("results_v3_4.yaml");
-  EXPECT_THAT(file.complaints, IsEmpty());
+  EXPECT_THAT(file.diagnostics, IsEmpty());
   EXPECT_EQ(file.version, TuneGemmVersion::v3_4);
   ASSERT_THAT(file.results, SizeIs(3));
   EXPECT_EQ(file.results[1].a_order, Order::column_major);
@@ -86,7 +86,7 @@ TEST(GemmResults, ParametersInTheOrderOfTheVersion) {
 
 TEST(GemmResults, DirtIsReportedAndTheRestIsUsed) {
   const GemmResultFile file = read_data("dirty.yaml");
-  EXPECT_THAT(file.complaints,
+  EXPECT_THAT(file.diagnostics,
               ElementsAre(HasSubstr("dirty.yaml:9: column M: value '0', expected a whole number from 1"),
                           HasSubstr("dirty.yaml:10: column K"), HasSubstr("dirty.yaml:11: column rowMajorA"),
                           HasSubstr("dirty.yaml:12: column M: value '', expected the key once"),
@@ -113,7 +113,7 @@ TEST(GemmResults, DirtIsReportedAndTheRestIsUsed) {
 TEST(GemmResults, ATextIsNoComment) {
   const GemmResultFile file =
       parse("- {'M': 1, 'N': 2, 'K': 3, 'a': '# TFLOPS: x', 'b} # TFLOPS: 1 time(us): 2': 0}\n");
-  EXPECT_THAT(file.complaints, IsEmpty());
+  EXPECT_THAT(file.diagnostics, IsEmpty());
   ASSERT_THAT(file.results, SizeIs(1));
   EXPECT_EQ(file.results[0].us, std::nullopt);
 }
@@ -124,11 +124,11 @@ TEST(GemmResults, ATextOpensNoBrackets) {
   const std::string deep = std::string(16, '[') + "1" + std::string(16, ']');
   const GemmResultFile file = parse("- M: 8\n  N: 128\n  K: 256\n  kpack: '" + deep +
                                     "'\n- {'M': 1, 'N': 2, 'K': 3, 'a{': 1}\n- {'M': 1, 'N': 2, 'K': 3}\n");
-  EXPECT_THAT(file.complaints,
+  EXPECT_THAT(file.diagnostics,
               ElementsAre(HasSubstr("column kpack: value '', expected a number or a text of one line"),
                           HasSubstr("expected names as keys")));
   ASSERT_THAT(file.results, SizeIs(1));
-  EXPECT_THAT(parse(write_gemm_results(file.results, file.version)).complaints, IsEmpty());
+  EXPECT_THAT(parse(write_gemm_results(file.results, file.version)).diagnostics, IsEmpty());
 }
 
 TEST(GemmResults, BenchmarkTable) {
@@ -153,7 +153,7 @@ TEST(GemmResults, WhatIsMadeToBreakAReaderIsRefused) {
   EXPECT_THAT(refused(std::string("- {'M': 1\0}", 11)), HasSubstr("r.yaml:1: a NUL byte"));
   EXPECT_THAT(refused(std::string("\xFF\xFE-\0 \0{\0}\0", 12)), HasSubstr("NUL byte"));
   EXPECT_THAT(refused(std::string(max_yaml_bytes + 1, ' ')), HasSubstr("expected at most"));
-  EXPECT_THAT(parse("- {'M': 1" + std::string(1 << 20, '0') + ", 'N': 1, 'K': 1}\n").complaints, SizeIs(1));
+  EXPECT_THAT(parse("- {'M': 1" + std::string(1 << 20, '0') + ", 'N': 1, 'K': 1}\n").diagnostics, SizeIs(1));
   EXPECT_THAT(parse("").results, IsEmpty());
   EXPECT_EQ(read_gemm_results(data("absent.yaml")).code(), StatusCode::not_found);
 }
@@ -181,14 +181,14 @@ TEST(GemmResultFixtures, EveryFileIsReadAndWrittenAsItIs) {
   const std::string results = folder + "/tune_gemm/fallback_tuned_configs.yaml";
   const auto file = read_gemm_results(results);
   ASSERT_TRUE(file.ok()) << file.message();
-  EXPECT_THAT(file->complaints, IsEmpty());
+  EXPECT_THAT(file->diagnostics, IsEmpty());
   EXPECT_THAT(file->results, SizeIs(63));
   EXPECT_EQ(write_gemm_results(file->results, file->version), *read_file(results));
 
   const std::string sizes = folder + "/tune_gemm/tuning_gemm_sizes.yaml";
   const auto list = read_gemm_results(sizes);
   ASSERT_TRUE(list.ok()) << list.message();
-  EXPECT_THAT(list->complaints, IsEmpty());
+  EXPECT_THAT(list->diagnostics, IsEmpty());
   EXPECT_THAT(list->results, SizeIs(63));
 }
 

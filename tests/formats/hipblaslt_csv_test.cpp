@@ -32,7 +32,7 @@ Problem problem(const std::string& text) {
 
 TEST(HipblasltCsv, RowsAreReadAndWrittenAsTheyAre) {
   const HipblasltFile file = read_data("online.csv");
-  EXPECT_THAT(file.complaints, IsEmpty());
+  EXPECT_THAT(file.diagnostics, IsEmpty());
   ASSERT_THAT(file.rows, SizeIs(6));
   const HipblasltRow& first = file.rows[0];
   EXPECT_FALSE(first.preshuffle);
@@ -47,7 +47,7 @@ TEST(HipblasltCsv, RowsAreReadAndWrittenAsTheyAre) {
 
 TEST(HipblasltCsv, LinesThatNoReaderFindsAreReported) {
   const HipblasltFile file = read_data("dirty.csv");
-  EXPECT_THAT(file.complaints,
+  EXPECT_THAT(file.diagnostics,
               ElementsAre(HasSubstr("dirty.csv:4: 19 fields, expected 20"),
                           HasSubstr("dirty.csv:5: column use_rowwise: value ' false', expected no blanks"),
                           HasSubstr("dirty.csv:6: column preshuffle: value 'False', expected true or false"),
@@ -61,7 +61,7 @@ TEST(HipblasltCsv, LinesThatNoReaderFindsAreReported) {
 
 TEST(HipblasltCsv, NoTableAtAll) {
   EXPECT_THAT(parse_hipblaslt_csv("h.csv", "")->rows, IsEmpty());
-  EXPECT_THAT(parse_hipblaslt_csv("h.csv", "\n\nfalse").value().complaints, SizeIs(1));
+  EXPECT_THAT(parse_hipblaslt_csv("h.csv", "\n\nfalse").value().diagnostics, SizeIs(1));
   EXPECT_THAT(parse_hipblaslt_csv("h.csv", std::string("a\n\0b", 4)).message(),
               HasSubstr("h.csv:2: a NUL byte"));
   EXPECT_THAT(parse_hipblaslt_csv("h.csv", std::string(2 << 20, '1')).message(),
@@ -152,7 +152,7 @@ TEST_F(HipblasltAppend, WritersAtOnceLoseNoRow) {
   for (std::thread& thread : threads) thread.join();
   const auto file = read_hipblaslt_csv(path("shared.csv"));
   ASSERT_TRUE(file.ok()) << file.message();
-  EXPECT_THAT(file->complaints, IsEmpty());
+  EXPECT_THAT(file->diagnostics, IsEmpty());
   EXPECT_THAT(file->rows, SizeIs(writers * rows_each));
 }
 

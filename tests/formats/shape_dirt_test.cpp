@@ -28,7 +28,7 @@ ShapeList read_data(const std::string& name, const ShapeListOptions& options = {
 
 TEST(ShapeDirt, Fp32OutputPackedWeightsAndScalesAreProblems) {
   const ShapeList list = read_data("bf16_untuned_gemm.csv");
-  EXPECT_THAT(list.complaints, IsEmpty());
+  EXPECT_THAT(list.diagnostics, IsEmpty());
   ASSERT_THAT(list.rows, SizeIs(3));
   EXPECT_EQ(list.rows[0].problem.y_type, DataType::f32);
   EXPECT_EQ(list.rows[1].problem.weight_layout, WeightLayout::any);
@@ -47,7 +47,7 @@ TEST(ShapeDirt, BlankLinesMissingColumnsAndNoFinalNewline) {
 
 TEST(ShapeDirt, AnyOrderAnyCaseExtraColumnsAndDuplicates) {
   const ShapeList list = read_data("dirty.csv");
-  EXPECT_THAT(list.complaints, IsEmpty());
+  EXPECT_THAT(list.diagnostics, IsEmpty());
   ASSERT_THAT(list.rows, SizeIs(3));
   EXPECT_EQ(print(list.rows[0].problem),
             "a16w16 m=1 n=8192 k=1280 x=bf16 w=bf16 y=bf16 bias=0 scale_ab=0 layout=plain");
@@ -59,13 +59,13 @@ TEST(ShapeDirt, AnyOrderAnyCaseExtraColumnsAndDuplicates) {
   EXPECT_EQ(list.rows[2].problem.x_type, DataType::f32);
 }
 
-TEST(ShapeDirt, EveryBadRowHasOneComplaint) {
+TEST(ShapeDirt, EveryBadRowHasOneDiagnostics) {
   const ShapeList list = read_data("bad_rows.csv");
   ASSERT_THAT(list.rows, SizeIs(2));
   EXPECT_EQ(list.rows[0].calls, 0);
   EXPECT_EQ(list.rows[1].problem.m, 7);
   EXPECT_THAT(
-      list.complaints,
+      list.diagnostics,
       ElementsAre(HasSubstr("bad_rows.csv:2: column M: value '0', expected a whole number from 1 to "),
                   HasSubstr(":3: column M: value '-3'"), HasSubstr(":4: column M: value '1099511627776'"),
                   HasSubstr(":5: column M: value '1e3x'"), HasSubstr(":6: column M: value ''"),
@@ -105,7 +105,7 @@ TEST(ShapeDirt, EveryOperationsListIsRead) {
   for (const auto& one : cases) {
     const auto list = read_shape_list(data(one.name), {});
     ASSERT_TRUE(list.ok()) << list.message();
-    EXPECT_THAT(list->complaints, IsEmpty());
+    EXPECT_THAT(list->diagnostics, IsEmpty());
     EXPECT_EQ(print(list->rows.at(0).problem), one.first);
   }
   EXPECT_THAT(read_shape_list(data("quantized.csv"), {}).message(),
@@ -124,9 +124,10 @@ TEST(ShapeDirt, SizesOfTuneGemm) {
   EXPECT_EQ(list.rows[1].calls, 2);
   EXPECT_EQ(list.rows[2].problem.x_order, Order::column_major);
   EXPECT_EQ(list.rows[2].problem.w_order, Order::column_major);
-  EXPECT_THAT(list.complaints, ElementsAre(HasSubstr("sizes.yaml:10: column M: value '0'"),
-                                           HasSubstr("sizes.yaml:11: column rowMajorB: value 'X'"),
-                                           HasSubstr("sizes.yaml:12: column M"), HasSubstr("sizes.yaml:13")));
+  EXPECT_THAT(list.diagnostics,
+              ElementsAre(HasSubstr("sizes.yaml:10: column M: value '0'"),
+                          HasSubstr("sizes.yaml:11: column rowMajorB: value 'X'"),
+                          HasSubstr("sizes.yaml:12: column M"), HasSubstr("sizes.yaml:13")));
 }
 
 class ShapeDirtFiles : public ScratchTest {
@@ -147,7 +148,7 @@ TEST_F(ShapeDirtFiles, StandardInputMayBeEither) {
   const auto csv = from_stdin("M,N,K,dtype\n1,2,3,bf16\n0,2,3,bf16\n");
   ASSERT_TRUE(csv.ok()) << csv.message();
   EXPECT_EQ(csv->rows[0].problem.x_type, DataType::bf16);
-  EXPECT_THAT(csv->complaints, ElementsAre(HasSubstr("standard input:3: column M")));
+  EXPECT_THAT(csv->diagnostics, ElementsAre(HasSubstr("standard input:3: column M")));
   const auto yaml = from_stdin("# sizes\n- {M: 1, N: 2, K: 3}\n");
   ASSERT_TRUE(yaml.ok()) << yaml.message();
   EXPECT_EQ(yaml->rows[0].problem.k, 3);
@@ -175,7 +176,7 @@ TEST(ShapeFixtures, RealFilesAreReadWhole) {
   for (const auto& one : cases) {
     const auto list = read_shape_list(folder + "/" + one.name, {});
     ASSERT_TRUE(list.ok()) << list.message();
-    EXPECT_THAT(list->complaints, IsEmpty()) << one.name;
+    EXPECT_THAT(list->diagnostics, IsEmpty()) << one.name;
     std::int64_t rows = 0;
     for (const ShapeRow& row : list->rows) rows += row.calls;
     EXPECT_EQ(rows, static_cast<std::int64_t>(one.rows)) << one.name;
@@ -184,7 +185,7 @@ TEST(ShapeFixtures, RealFilesAreReadWhole) {
   options.x_type = DataType::bf16;
   const auto yaml = read_shape_list(folder + "/tune_gemm/fallback_tuned_configs.yaml", options);
   ASSERT_TRUE(yaml.ok()) << yaml.message();
-  EXPECT_THAT(yaml->complaints, IsEmpty());
+  EXPECT_THAT(yaml->diagnostics, IsEmpty());
   EXPECT_THAT(yaml->rows, SizeIs(63));
   const struct {
     const char* name;
@@ -204,7 +205,7 @@ TEST(ShapeFixtures, RealFilesAreReadWhole) {
     ShapeListOptions by_name;
     const auto list = read_shape_list(folder + "/aiter/configs/" + other.name, by_name);
     ASSERT_TRUE(list.ok()) << list.message();
-    EXPECT_THAT(list->complaints, IsEmpty()) << other.name;
+    EXPECT_THAT(list->diagnostics, IsEmpty()) << other.name;
     EXPECT_EQ(list->operation, other.operation) << other.name;
     std::int64_t rows = 0;
     for (const ShapeRow& row : list->rows) rows += row.calls;

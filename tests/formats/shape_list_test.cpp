@@ -40,7 +40,7 @@ TEST_F(ShapeListTest, ReadsAitersHeaderWithItsDirt) {
       "1,128,6144,TRUE,torch.float16\t,torch.float16,0,True");
   ASSERT_TRUE(list.ok()) << list.message();
   ASSERT_EQ(list->rows.size(), 2U);
-  EXPECT_TRUE(list->complaints.empty());
+  EXPECT_TRUE(list->diagnostics.empty());
   const Problem& first = list->rows[0].problem;
   EXPECT_EQ(print(first), "a16w16 m=64 n=256 k=5120 x=bf16 w=bf16 y=f32 bias=0 scale_ab=0 layout=plain");
   EXPECT_EQ(list->rows[0].line, 2U);
@@ -70,7 +70,7 @@ TEST_F(ShapeListTest, AMissingKeyColumnIsNamed) {
   EXPECT_EQ(typed->rows[0].problem.y_type, DataType::f16);
 }
 
-TEST_F(ShapeListTest, BadRowsBecomeComplaintsAndTheRestIsUsed) {
+TEST_F(ShapeListTest, BadRowsBecomeDiagnosticsAndTheRestIsUsed) {
   const std::string text =
       "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n"
       "0,256,512,False,torch.bfloat16,torch.bfloat16,False,False\n"
@@ -86,16 +86,16 @@ TEST_F(ShapeListTest, BadRowsBecomeComplaintsAndTheRestIsUsed) {
   ASSERT_TRUE(list.ok()) << list.message();
   ASSERT_EQ(list->rows.size(), 1U);
   EXPECT_EQ(list->rows[0].problem.m, 7);
-  ASSERT_EQ(list->complaints.size(), 8U);
-  EXPECT_NE(list->complaints[0].find(
+  ASSERT_EQ(list->diagnostics.size(), 8U);
+  EXPECT_NE(list->diagnostics[0].find(
                 "bf16_untuned_gemm.csv:2: column M: value '0', expected a whole number from 1"),
             std::string::npos)
-      << list->complaints[0];
-  EXPECT_NE(list->complaints[2].find("value '1099511627776'"), std::string::npos);
-  EXPECT_NE(list->complaints[4].find("column bias: value 'maybe'"), std::string::npos);
-  EXPECT_NE(list->complaints[5].find("column dtype: value 'torch.complex64'"), std::string::npos);
-  EXPECT_NE(list->complaints[6].find(":8: column K: value ''"), std::string::npos);
-  EXPECT_NE(list->complaints[7].find("2^47"), std::string::npos);
+      << list->diagnostics[0];
+  EXPECT_NE(list->diagnostics[2].find("value '1099511627776'"), std::string::npos);
+  EXPECT_NE(list->diagnostics[4].find("column bias: value 'maybe'"), std::string::npos);
+  EXPECT_NE(list->diagnostics[5].find("column dtype: value 'torch.complex64'"), std::string::npos);
+  EXPECT_NE(list->diagnostics[6].find(":8: column K: value ''"), std::string::npos);
+  EXPECT_NE(list->diagnostics[7].find("2^47"), std::string::npos);
   ShapeListOptions strict;
   strict.strict = true;
   EXPECT_EQ(read(text, strict).code(), StatusCode::invalid_argument);
@@ -169,10 +169,10 @@ TEST_F(ShapeListTest, ReadsTuneGemmsSizes) {
   EXPECT_EQ(list->rows[0].problem.x_type, DataType::f16);
   EXPECT_EQ(list->rows[0].problem.w_order, Order::row_major);
   EXPECT_EQ(list->rows[1].problem.w_order, Order::column_major);
-  ASSERT_EQ(list->complaints.size(), 3U);
-  EXPECT_NE(list->complaints[0].find("sizes.yaml:6: column M: value '0'"), std::string::npos)
-      << list->complaints[0];
-  EXPECT_NE(list->complaints[1].find("rowMajorA: value 'Q'"), std::string::npos);
+  ASSERT_EQ(list->diagnostics.size(), 3U);
+  EXPECT_NE(list->diagnostics[0].find("sizes.yaml:6: column M: value '0'"), std::string::npos)
+      << list->diagnostics[0];
+  EXPECT_NE(list->diagnostics[1].find("rowMajorA: value 'Q'"), std::string::npos);
 }
 
 TEST_F(ShapeListTest, RefusesWhatIsNoListOfSizes) {

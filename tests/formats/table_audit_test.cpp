@@ -170,7 +170,7 @@ TEST(TableFix, TheBestOfWhatIsLeftOfAKeyStays) {
             std::string("# kept\r\n") + header + "\ngfx950, 256,1,512,512,ck,0,0,7.0,right,,,0.0\n");
 }
 
-TEST(TableFix, MoreBadRowsThanComplaintsAreKept) {
+TEST(TableFix, MoreBadRowsThanDiagnosticsAreKept) {
   std::string content = header;
   for (int row = 0; row < 1500; ++row) content += "gfx950,256,x,512,512,ck,0,0,5.0,a,,,0\n";
   std::vector<TunedFile> files;

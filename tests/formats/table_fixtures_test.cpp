@@ -114,18 +114,18 @@ TEST(TableFixtures, EveryTableIsReadAndWrittenAgain) {
     const std::string text = write_tuned_csv(operation, read->entries, CsvSchema::aiter);
     const auto again = parse_tuned_csv("again.csv", text, {.operation = operation});
     ASSERT_TRUE(again.ok()) << again.message();
-    EXPECT_THAT(again->complaints, IsEmpty()) << name;
+    EXPECT_THAT(again->diagnostics, IsEmpty()) << name;
     EXPECT_EQ(write_tuned_csv(operation, again->entries, CsvSchema::aiter), text) << name;
   }
   EXPECT_EQ(tables, 23U);
 }
 
-TEST(TableFixtures, TheOnlyComplaintsAreOfShortRows) {
+TEST(TableFixtures, TheOnlyDiagnosticsAreOfShortRows) {
   GEMMTUNE_NEEDS_FIXTURES(folder);
   const struct {
     const char* name;
     std::size_t rows;
-    std::size_t complaints;
+    std::size_t diagnostics;
   } cases[] = {{"tuned_fmoe.csv", 617, 0},
                {"model_configs/dsv4_fp8fp4_tuned_fmoe.csv", 168, 8},
                {"model_configs/glm5_fp4_tuned_fmoe.csv", 64, 0},
@@ -136,7 +136,7 @@ TEST(TableFixtures, TheOnlyComplaintsAreOfShortRows) {
     const auto file = read_tuned_csv(folder + "/aiter/configs/" + one.name);
     ASSERT_TRUE(file.ok()) << file.message();
     EXPECT_EQ(file->entries.size(), one.rows) << one.name;
-    EXPECT_EQ(file->complaints.size(), one.complaints) << one.name;
+    EXPECT_EQ(file->diagnostics.size(), one.diagnostics) << one.name;
   }
 }
 

@@ -60,7 +60,7 @@ std::vector<std::string> json_files(const std::string& folder) {
 
 TEST(TritonJson, ParametersKeepTheirOrderAndTypes) {
   const TritonFile file = read_data("configs/gemm/gfx950-GEMM-A8W8_BLOCKSCALE-N=2112-K=7168.json");
-  EXPECT_THAT(file.complaints, IsEmpty());
+  EXPECT_THAT(file.diagnostics, IsEmpty());
   EXPECT_EQ(file.scheme, TritonScheme::bounds);
   EXPECT_EQ(file.name.arch, "gfx950");
   EXPECT_EQ(file.name.family, "GEMM-A8W8_BLOCKSCALE");
@@ -92,7 +92,7 @@ TEST(TritonJson, EveryOwnFileIsWrittenAsItWasRead) {
 
 TEST(TritonJson, NotesAreKeptAndNeverFound) {
   const TritonFile file = read_data("notes.json");
-  EXPECT_THAT(file.complaints, IsEmpty());
+  EXPECT_THAT(file.diagnostics, IsEmpty());
   ASSERT_THAT(file.notes, SizeIs(3));
   EXPECT_EQ(file.notes[0].key, "_origin");
   EXPECT_THAT(file.notes[0].json, HasSubstr("2.5"));
@@ -111,9 +111,9 @@ TEST(TritonJson, IndentationAndFinalNewlineAreTheFiles) {
   EXPECT_EQ(write_triton_json(parse("{}\n")), "{}\n");
 }
 
-TEST(TritonJson, UnknownKeysKeysTwiceAndOtherSchemesAreComplaints) {
+TEST(TritonJson, UnknownKeysKeysTwiceAndOtherSchemesAreDiagnostics) {
   const TritonFile file = read_data("unknown_keys.json");
-  EXPECT_THAT(file.complaints,
+  EXPECT_THAT(file.diagnostics,
               ElementsAre(HasSubstr("unknown_keys.json:2: column bucket: value 'M_LEQ_08', expected M_LEQ_x"),
                           HasSubstr("unknown_keys.json:14: column bucket: value 'M_LT_16'"),
                           HasSubstr("unknown_keys.json:27: 'small_M' is a key of another scheme")));
@@ -121,8 +121,8 @@ TEST(TritonJson, UnknownKeysKeysTwiceAndOtherSchemesAreComplaints) {
   EXPECT_EQ(key_at(file, 5), "M_LEQ_16");
 
   const TritonFile twice = parse("{\"any\": {\"a\": 1, \"a\": 2},\n\"any\": {\"a\": 3}}");
-  EXPECT_THAT(twice.complaints, ElementsAre(HasSubstr("x.json:1: 'a' stands there twice"),
-                                            HasSubstr("x.json:2: 'any' stands there twice")));
+  EXPECT_THAT(twice.diagnostics, ElementsAre(HasSubstr("x.json:1: 'a' stands there twice"),
+                                             HasSubstr("x.json:2: 'any' stands there twice")));
   EXPECT_EQ(twice.buckets[0].config.integer("a"), 2);
   EXPECT_EQ(find_bucket(twice, 1)->bucket->config.integer("a"), 3);
 }
@@ -285,7 +285,7 @@ TEST(TritonFixtures, EveryFileIsReadAndWrittenAsItIs) {
   for (const std::string& path : paths) {
     const auto file = read_triton_json(path);
     ASSERT_TRUE(file.ok()) << file.message();
-    EXPECT_THAT(file->complaints, IsEmpty()) << path;
+    EXPECT_THAT(file->diagnostics, IsEmpty()) << path;
     EXPECT_THAT(file->name.arch, testing::StartsWith("gfx")) << path;
     EXPECT_THAT(file->name.family, HasSubstr("-")) << path;
     for (const std::int64_t m : {1, 64, 1000, 20000}) EXPECT_TRUE(find_bucket(*file, m)) << path << ' ' << m;

@@ -30,7 +30,7 @@ TunedFile read_data(const std::string& name) {
 TEST(TunedCsv, ReadsTodaysEighteenColumns) {
   const TunedFile file = read_data("today_18.csv");
   EXPECT_TRUE(file.has_gfx);
-  EXPECT_THAT(file.complaints, IsEmpty());
+  EXPECT_THAT(file.diagnostics, IsEmpty());
   ASSERT_EQ(file.entries.size(), 4U);
   const TunedEntry& first = file.entries[0];
   EXPECT_EQ(first.gfx, "gfx950");
@@ -56,7 +56,7 @@ TEST(TunedCsv, ReadsTodaysEighteenColumns) {
 TEST(TunedCsv, ReadsSeventeenColumnsWithoutGfxAndAShortLastRow) {
   const TunedFile file = read_data("january_17.csv");
   EXPECT_FALSE(file.has_gfx);
-  EXPECT_THAT(file.complaints, IsEmpty());
+  EXPECT_THAT(file.diagnostics, IsEmpty());
   ASSERT_EQ(file.entries.size(), 2U);
   EXPECT_EQ(file.entries[0].gfx, "");
   EXPECT_EQ(file.entries[0].solidx, -1);
@@ -77,12 +77,12 @@ TEST(TunedCsv, ReadsTheOlderHeaders) {
   EXPECT_EQ(december.entries[0].solidx, 441325);
   EXPECT_EQ(december.entries[0].cu_num, 0);
   EXPECT_TRUE(std::isnan(december.entries[0].err_ratio));
-  EXPECT_THAT(december.complaints, ElementsAre(HasSubstr("december_2024.csv:1: no column cu_num")));
+  EXPECT_THAT(december.diagnostics, ElementsAre(HasSubstr("december_2024.csv:1: no column cu_num")));
 }
 
 TEST(TunedCsv, MissingCellsHaveMeanings) {
   const TunedFile file = read_data("missing_cells.csv");
-  EXPECT_THAT(file.complaints, IsEmpty());
+  EXPECT_THAT(file.diagnostics, IsEmpty());
   ASSERT_EQ(file.entries.size(), 4U);
   EXPECT_EQ(file.entries[0].solidx, 0);
   EXPECT_EQ(file.entries[0].split_k, 0);
@@ -105,7 +105,7 @@ TEST(TunedCsv, BadRowsAreReportedAndTheRestIsUsed) {
   EXPECT_FALSE(file.entries[0].spread.has_value());
   EXPECT_FALSE(file.entries[0].m_from.has_value());
   EXPECT_THAT(
-      file.complaints,
+      file.diagnostics,
       ElementsAre(HasSubstr("bad_rows.csv:2: column cu_num: value 'many', expected a whole number"),
                   HasSubstr(":3: column M: value '', expected a whole number from 1 to 2147483647"),
                   HasSubstr(":4: column us: value 'fast', expected microseconds"),
@@ -122,7 +122,7 @@ TEST(TunedCsv, BadRowsAreReportedAndTheRestIsUsed) {
 TEST(TunedCsv, ReadsOurOwnColumns) {
   const TunedFile file = read_data("own_columns.csv");
   ASSERT_EQ(file.entries.size(), 1U);
-  EXPECT_THAT(file.complaints, IsEmpty());
+  EXPECT_THAT(file.diagnostics, IsEmpty());
   const TunedEntry& entry = file.entries[0];
   EXPECT_EQ(entry.gfx, "x86-avx512");
   EXPECT_EQ(entry.spread, 3.25);
@@ -145,7 +145,7 @@ TEST_F(TunedCsvFiles, EmptyAndHeaderOnlyFilesHaveNoEntries) {
     const auto file = read_tuned_csv(write("t.csv", text));
     ASSERT_TRUE(file.ok()) << file.message();
     EXPECT_THAT(file->entries, IsEmpty());
-    EXPECT_THAT(file->complaints, IsEmpty());
+    EXPECT_THAT(file->diagnostics, IsEmpty());
   }
 }
 
@@ -177,20 +177,20 @@ TEST_F(TunedCsvFiles, DirtIsSurvived) {
                                          "# by hand\r\n\r\n,,,,,,,,\r\n"
                                          "4.5 ,\"a,b\", 64, 32, 16,torch.bfloat16\t,256,gfx950,\"x\"\r\n"));
   ASSERT_TRUE(file.ok()) << file.message();
-  EXPECT_THAT(file->complaints, IsEmpty());
+  EXPECT_THAT(file->diagnostics, IsEmpty());
   ASSERT_EQ(file->entries.size(), 1U);
   EXPECT_EQ(file->entries[0].kernel_name, "a,b");
   EXPECT_EQ(file->entries[0].problem.k, 64);
   EXPECT_EQ(file->entries[0].us, 4.5);
 }
 
-TEST_F(TunedCsvFiles, ComplaintsHaveAnEnd) {
+TEST_F(TunedCsvFiles, DiagnosticsHaveAnEnd) {
   std::string text = "M,N,K,dtype,cu_num,us\n";
   for (int row = 0; row < 1500; ++row) text += "garbage\n";
   const auto file = read_tuned_csv(write("t.csv", text));
   ASSERT_TRUE(file.ok());
-  ASSERT_EQ(file->complaints.size(), 1001U);
-  EXPECT_THAT(file->complaints.back(), HasSubstr("500 more"));
+  ASSERT_EQ(file->diagnostics.size(), 1001U);
+  EXPECT_THAT(file->diagnostics.back(), HasSubstr("500 more"));
 }
 
 TEST_F(TunedCsvFiles, WhatIsWrittenIsReadBack) {
@@ -210,7 +210,7 @@ TEST_F(TunedCsvFiles, WhatIsWrittenIsReadBack) {
   for (const CsvSchema schema : {CsvSchema::aiter, CsvSchema::seed}) {
     const auto file = read_tuned_csv(write("t.csv", write_tuned_csv(Operation::a16w16, entries, schema)));
     ASSERT_TRUE(file.ok()) << file.message();
-    EXPECT_THAT(file->complaints, IsEmpty());
+    EXPECT_THAT(file->diagnostics, IsEmpty());
     EXPECT_EQ(file->has_gfx, schema == CsvSchema::aiter);
     ASSERT_EQ(file->entries.size(), 2U);
     const TunedEntry& read = file->entries[1];

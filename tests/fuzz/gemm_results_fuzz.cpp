@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)write_gemm_benchmark_csv(file->results);
   const auto again = parse_gemm_results("r.yaml", write_gemm_results(file->results, file->version));
   fuzz::demand(again.ok(), "what was written is read: " + again.message());
-  fuzz::demand(again->complaints.empty(), "what was written is clean");
+  fuzz::demand(again->diagnostics.empty(), "what was written is clean");
   fuzz::demand(again->results.size() == file->results.size(), "each result is written once");
   for (std::size_t index = 0; index < file->results.size(); ++index) {
     const GemmResult& before = file->results[index];

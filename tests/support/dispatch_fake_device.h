@@ -178,8 +178,7 @@ class FakeDevice : public Device {
     if (layout != WeightLayout::panel16) return Status::unsupported("weight layout {}", to_string(layout));
     return static_cast<std::size_t>(panel(problem).bytes());
   }
-  Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
-                        void* packed) override {
+  Status pack_weight(const Problem& problem, WeightLayout layout, const void* plain, void* packed) override {
     if (layout != WeightLayout::panel16) return Status::unsupported("weight layout {}", to_string(layout));
     pack_panel16(panel(problem), plain, packed);
     return {};

@@ -178,8 +178,7 @@ Result<std::size_t> FakeDevice::packed_bytes(const Problem& problem, WeightLayou
   return static_cast<std::size_t>(shape.bytes());
 }
 
-Status FakeDevice::shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
-                                  void* packed) {
+Status FakeDevice::pack_weight(const Problem& problem, WeightLayout layout, const void* plain, void* packed) {
   if (layout != WeightLayout::panel16) return Status::unsupported("the fake device packs panel16 only");
   const Panel16 shape{problem.n, problem.k, element_size(problem.w_type),
                       problem.w_type == DataType::bf16 ? 2 : 1};

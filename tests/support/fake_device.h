@@ -60,8 +60,7 @@ class FakeDevice final : public Device {
   Status health() const override { return fault_; }
   /// panel16 only.
   Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const override;
-  Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
-                        void* packed) override;
+  Status pack_weight(const Problem& problem, WeightLayout layout, const void* plain, void* packed) override;
   void compile_ahead(const Problem&, std::span<const Candidate> candidates) override {
     ahead.emplace_back(candidates.begin(), candidates.end());
   }

@@ -87,9 +87,8 @@ class FaultyGpu final : public Device {
   Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const override {
     return real_->packed_bytes(problem, layout);
   }
-  Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
-                        void* packed) override {
-    return real_->shuffle_weight(problem, layout, plain, packed);
+  Status pack_weight(const Problem& problem, WeightLayout layout, const void* plain, void* packed) override {
+    return real_->pack_weight(problem, layout, plain, packed);
   }
   void compile_ahead(const Problem& problem, std::span<const Candidate> candidates) override {
     real_->compile_ahead(problem, candidates);

@@ -77,7 +77,7 @@ Status PaperDevice::copy_in(void*, const void*, std::size_t) { return no_memory(
 Status PaperDevice::copy_out(void*, const void*, std::size_t) { return no_memory(); }
 Status PaperDevice::fill(void*, int, std::size_t) { return no_memory(); }
 Result<std::size_t> PaperDevice::packed_bytes(const Problem&, WeightLayout) const { return no_memory(); }
-Status PaperDevice::shuffle_weight(const Problem&, WeightLayout, const void*, void*) { return no_memory(); }
+Status PaperDevice::pack_weight(const Problem&, WeightLayout, const void*, void*) { return no_memory(); }
 Result<double> PaperDevice::sample(const SampleRequest&) { return no_memory(); }
 
 Result<Candidate> PaperDevice::baseline(const Problem& problem) const {

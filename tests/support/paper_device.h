@@ -44,7 +44,7 @@ class PaperDevice final : public Device {
   Status fill(void*, int, std::size_t) override;
   Status synchronize() override { return {}; }
   Result<std::size_t> packed_bytes(const Problem&, WeightLayout) const override;
-  Status shuffle_weight(const Problem&, WeightLayout, const void*, void*) override;
+  Status pack_weight(const Problem&, WeightLayout, const void*, void*) override;
   Result<double> sample(const SampleRequest&) override;
   std::size_t last_level_cache_bytes() override { return 0; }
   std::size_t free_memory_bytes() override { return 0; }

@@ -11,13 +11,13 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "support/paper_device.h"
-#include "tuned/table.h"
 #include "evaluate/journal/journaled_evaluator.h"
-#include "tuning/m_range_tuner.h"
 #include "evaluate/replay/recording_evaluator.h"
 #include "evaluate/replay/replay_device.h"
 #include "evaluate/replay/replay_evaluator.h"
+#include "support/paper_device.h"
+#include "tuned/table.h"
+#include "tuning/m_range_tuner.h"
 
 namespace gemmtune {
 namespace {
@@ -95,7 +95,7 @@ class MRangeTest : public ::testing::Test {
     auto file = read_tuned_csv(request_.output);
     EXPECT_TRUE(file.ok()) << file.message();
     if (!file.ok()) return {};
-    EXPECT_TRUE(file->complaints.empty());
+    EXPECT_TRUE(file->diagnostics.empty());
     return file->entries;
   }
   std::vector<std::string> spans() const {

@@ -92,15 +92,15 @@ TEST(Inputs, are_the_same_for_any_number_of_threads) {
 
 TEST(Inputs, can_be_drawn_in_any_parts) {
   for (const DataType type : {DataType::bf16, DataType::f32, DataType::f8_e4m3fn}) {
-    const Drawn all = drawn(type, 1003, 1, Random(7));
+    const RandomFill all = random_fill(type, 1003, 1, Random(7));
     std::vector<std::byte> whole(all.bytes());
-    draw(all, 0, whole);
+    fill_random(all, 0, whole);
     constexpr std::size_t firsts[] = {0, 1, 2, 3, 4, 5, 501, 1000, 1002};
     for (const std::size_t first : firsts) {
       for (const std::size_t count : {std::size_t{1}, std::size_t{2}, std::size_t{7}, 1003 - first}) {
         if (first + count > 1003) continue;
         std::vector<std::byte> part(count * all.element_bytes);
-        draw(all, first, part);
+        fill_random(all, first, part);
         EXPECT_TRUE(std::equal(part.begin(), part.end(),
                                whole.begin() + static_cast<std::ptrdiff_t>(first * all.element_bytes)))
             << first << " " << count;

@@ -11,8 +11,8 @@
 #include "numbers/minifloat.h"
 #include "problem/operands.h"
 #include "verify/inputs.h"
+#include "verify/output_check.h"
 #include "verify/reference.h"
-#include "verify/verdict.h"
 
 namespace gemmtune {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "support/elements.h"
 #include "verify/inputs.h"
+#include "verify/output_check.h"
 #include "verify/reference.h"
-#include "verify/verdict.h"
 
 namespace gemmtune {
 namespace {

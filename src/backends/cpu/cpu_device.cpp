@@ -5,14 +5,14 @@
 #include <thread>
 #include <utility>
 
-#include "backends/cpu/machine/cache_probe.h"
 #include "backends/cpu/defaults.h"
-#include "backends/cpu/threads/idle_threads.h"
 #include "backends/cpu/families/blocked/block_gemm.h"
 #include "backends/cpu/families/own_families.h"
+#include "backends/cpu/machine/cache_probe.h"
 #include "backends/cpu/machine/memory.h"
 #include "backends/cpu/machine/system_limits.h"
 #include "backends/cpu/machine/timer.h"
+#include "backends/cpu/threads/idle_threads.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -124,8 +124,7 @@ Result<std::size_t> CpuDevice::packed_bytes(const Problem& problem, WeightLayout
   return static_cast<std::size_t>(bytes);
 }
 
-Status CpuDevice::shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
-                                 void* packed) {
+Status CpuDevice::pack_weight(const Problem& problem, WeightLayout layout, const void* plain, void* packed) {
   const auto bytes = packed_bytes(problem, layout);
   if (!bytes.ok()) return bytes.status();
   GEMMTUNE_RETURN_IF_ERROR(check_pointers(plain, packed, *bytes));
@@ -135,8 +134,8 @@ Status CpuDevice::shuffle_weight(const Problem& problem, WeightLayout layout, co
   return {};
 }
 
-Status CpuDevice::unshuffle_weight(const Problem& problem, WeightLayout layout, const void* packed,
-                                   void* plain) const {
+Status CpuDevice::unpack_weight(const Problem& problem, WeightLayout layout, const void* packed,
+                                void* plain) const {
   const auto bytes = packed_bytes(problem, layout);
   if (!bytes.ok()) return bytes.status();
   GEMMTUNE_RETURN_IF_ERROR(check_pointers(plain, packed, *bytes));

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "backends/backend.h"
+#include "backends/cpu/families/all_families.h"
 #include "backends/cpu/machine/core_set.h"
 #include "backends/cpu/machine/isa.h"
-#include "backends/cpu/families/all_families.h"
 #include "backends/cpu/threads/thread_pool_executor.h"
 
 namespace gemmtune::cpu {
@@ -43,10 +43,9 @@ class CpuDevice final : public Device {
   Status synchronize() override { return {}; }
 
   Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const override;
-  Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
-                        void* packed) override;
-  Status unshuffle_weight(const Problem& problem, WeightLayout layout, const void* packed,
-                          void* plain) const override;
+  Status pack_weight(const Problem& problem, WeightLayout layout, const void* plain, void* packed) override;
+  Status unpack_weight(const Problem& problem, WeightLayout layout, const void* packed,
+                       void* plain) const override;
 
   Result<double> sample(const SampleRequest& request) override;
   bool times_single_calls() const override { return true; }

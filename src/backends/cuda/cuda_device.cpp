@@ -5,11 +5,11 @@
 
 #include "backends/cuda/device_memory.h"
 #include "backends/cuda/families/all_families.h"
-#include "backends/gpu/verify/output_checker.h"
-#include "backends/gpu/jit/compiled_family.h"
-#include "backends/gpu/fill/draw.h"
 #include "backends/gpu/families/element_code.h"
-#include "backends/gpu/pack/shuffle.h"
+#include "backends/gpu/fill/random_fill.h"
+#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/pack/pack.h"
+#include "backends/gpu/verify/output_checker.h"
 
 namespace gemmtune::cuda {
 namespace {
@@ -166,8 +166,7 @@ Result<std::size_t> CudaDevice::packed_bytes(const Problem& problem, WeightLayou
   return static_cast<std::size_t>(bytes);
 }
 
-Status CudaDevice::shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
-                                  void* packed) {
+Status CudaDevice::pack_weight(const Problem& problem, WeightLayout layout, const void* plain, void* packed) {
   const auto bytes = packed_bytes(problem, layout);
   if (!bytes.ok()) return bytes.status();
   if (layout == WeightLayout::plain) return copy_within(packed, plain, *bytes);
@@ -175,8 +174,8 @@ Status CudaDevice::shuffle_weight(const Problem& problem, WeightLayout layout, c
   return synchronize();
 }
 
-Status CudaDevice::unshuffle_weight(const Problem& problem, WeightLayout layout, const void* packed,
-                                    void* plain) const {
+Status CudaDevice::unpack_weight(const Problem& problem, WeightLayout layout, const void* packed,
+                                 void* plain) const {
   const auto bytes = packed_bytes(problem, layout);
   if (!bytes.ok()) return bytes.status();
   runtime_->enter();
@@ -190,8 +189,8 @@ Status CudaDevice::unshuffle_weight(const Problem& problem, WeightLayout layout,
   return driver_status(f.context_synchronize(), "the device");
 }
 
-Status CudaDevice::draw(void* to, const Drawn& drawn) {
-  return gpu::draw_elements(*this, *runtime_, to, drawn);
+Status CudaDevice::fill_random(void* to, const RandomFill& recipe) {
+  return gpu::fill_elements(*this, *runtime_, to, recipe);
 }
 
 Result<std::unique_ptr<OutputChecker>> CudaDevice::output_checker(const Problem& problem) {

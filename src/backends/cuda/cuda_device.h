@@ -36,12 +36,11 @@ class CudaDevice final : public Device {
   Status synchronize() override;
 
   Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const override;
-  Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
-                        void* packed) override;
-  Status unshuffle_weight(const Problem& problem, WeightLayout layout, const void* packed,
-                          void* plain) const override;
+  Status pack_weight(const Problem& problem, WeightLayout layout, const void* plain, void* packed) override;
+  Status unpack_weight(const Problem& problem, WeightLayout layout, const void* packed,
+                       void* plain) const override;
 
-  Status draw(void* to, const Drawn& drawn) override;
+  Status fill_random(void* to, const RandomFill& recipe) override;
   Result<std::unique_ptr<OutputChecker>> output_checker(const Problem& problem) override;
 
   void compile_ahead(const Problem& problem, std::span<const Candidate> candidates) override;

@@ -9,9 +9,9 @@
 #include <CLI/CLI.hpp>
 
 #include "base/environment.h"
-#include "cli/inspect/bench_report.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/inspect/bench_report.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "formats/aiter/tuned_csv.h"
@@ -58,13 +58,13 @@ Result<BenchInput> read_input(const std::string& path, const DeviceInfo& device)
   if (!tuned.ok()) {
     auto shapes = read_shape_list(path, {});
     if (!shapes.ok()) return shapes.status();
-    for (const std::string& complaint : shapes->complaints)
-      std::fputs(fmt::format("{}\n", complaint).c_str(), stderr);
+    for (const std::string& diagnostic : shapes->diagnostics)
+      std::fputs(fmt::format("{}\n", diagnostic).c_str(), stderr);
     input.shapes = std::move(shapes->rows);
     return input;
   }
-  for (const std::string& complaint : tuned->complaints)
-    std::fputs(fmt::format("{}\n", complaint).c_str(), stderr);
+  for (const std::string& diagnostic : tuned->diagnostics)
+    std::fputs(fmt::format("{}\n", diagnostic).c_str(), stderr);
   for (const TunedEntry& entry : tuned->entries) {
     const bool seen = std::any_of(input.shapes.begin(), input.shapes.end(), [&](const ShapeRow& shape) {
       return same_key(shape.problem, entry.problem);

@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
-#include "cli/inspect/bench_report.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/inspect/bench_report.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/interrupt.h"
@@ -103,7 +103,7 @@ int run_check(const CheckOptions& options) {
   const auto file = read_tuned_csv(options.file);
   if (!file.ok()) return usage_error("check", file.message());
   Console console(options.quiet);
-  for (const std::string& complaint : file->complaints) console.urgent_line(complaint);
+  for (const std::string& diagnostic : file->diagnostics) console.urgent_line(diagnostic);
   const std::vector<Checked> rows = check_file(*file, **device, options.largest_err_ratio, console);
   std::size_t right = 0;
   std::size_t findings = 0;
@@ -119,7 +119,7 @@ int run_check(const CheckOptions& options) {
                counted(right + findings, "row"), right, findings, rows.size() - right - findings);
   }
   if (interrupted()) return exit_interrupted;
-  return findings > 0 || !file->complaints.empty() ? exit_findings : exit_done;
+  return findings > 0 || !file->diagnostics.empty() ? exit_findings : exit_done;
 }
 
 }  // namespace

@@ -13,8 +13,8 @@ using Json = nlohmann::ordered_json;
 
 std::string rest_of_counts(const ShapeList& shapes, std::int64_t candidates) {
   std::string text;
-  if (!shapes.complaints.empty())
-    text = fmt::format("; {} could not be read", counted(shapes.complaints.size(), "row"));
+  if (!shapes.diagnostics.empty())
+    text = fmt::format("; {} could not be read", counted(shapes.diagnostics.size(), "row"));
   return fmt::format("{}; {}\n", text, counted(static_cast<std::size_t>(candidates), "candidate"));
 }
 

@@ -21,8 +21,8 @@
 #include "cli/tables/table_files.h"
 #include "dispatch/row_audit.h"
 #include "formats/aiter/merge_tables.h"
-#include "formats/other_complaints.h"
 #include "formats/aiter/table_audit.h"
+#include "formats/other_diagnostics.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -220,11 +220,11 @@ Result<std::vector<TunedFile>> read_files(const AuditOptions& options, std::opti
       }
       ShapeListOptions list;
       list.operation = operation;
-      auto complaints = complaints_of(path, *content, list);
-      if (!complaints.ok()) return complaints.status();
+      auto diagnostics = diagnostics_of(path, *content, list);
+      if (!diagnostics.ok()) return diagnostics.status();
       TunedFile& file = files.emplace_back();
       file.path = path;
-      file.complaints = std::move(*complaints);
+      file.diagnostics = std::move(*diagnostics);
       ++others;
     }
   }

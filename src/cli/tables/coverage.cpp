@@ -12,9 +12,9 @@
 
 #include "base/environment.h"
 #include "base/text.h"
-#include "cli/inspect/bench_report.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/inspect/bench_report.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/size_options.h"
@@ -163,7 +163,7 @@ int run_coverage(const CoverageOptions& options) {
   auto list = read_shape_list(options.capture, list_options);
   if (!list.ok()) return usage_error("coverage", list.message());
   take_captured_calls(options.capture, *list);
-  for (const std::string& complaint : list->complaints) fmt::print(stderr, "{}\n", complaint);
+  for (const std::string& diagnostic : list->diagnostics) fmt::print(stderr, "{}\n", diagnostic);
   const Environment environment = read_environment();
   const auto target = target_of(options, environment);
   if (!target.ok()) return usage_error("coverage", target.message());
@@ -179,7 +179,7 @@ int run_coverage(const CoverageOptions& options) {
   } else {
     fmt::print("{}", coverage_text(coverage, *target, command));
   }
-  const bool complete = coverage.at(Match::untuned).shapes == 0 && list->complaints.empty();
+  const bool complete = coverage.at(Match::untuned).shapes == 0 && list->diagnostics.empty();
   return complete ? exit_done : exit_findings;
 }
 

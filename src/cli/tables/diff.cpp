@@ -166,7 +166,7 @@ int run_diff(const DiffOptions& options) {
   if (!after.ok()) return usage_error("diff", after.message());
   for (const Side* side : {&*before, &*after}) {
     for (const TunedFile& file : side->files) {
-      for (const std::string& complaint : file.complaints) fmt::print(stderr, "{}\n", complaint);
+      for (const std::string& diagnostic : file.diagnostics) fmt::print(stderr, "{}\n", diagnostic);
     }
   }
   const Difference difference = compare_rows(before->entries, after->entries, options.tolerance / 100);

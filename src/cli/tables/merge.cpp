@@ -82,10 +82,10 @@ int run_merge(const MergeCommandOptions& options) {
   }
   const auto merged = merge_tables(*files, *how);
   if (!merged.ok()) return usage_error("merge", merged.message());
-  std::size_t complaints = 0;
+  std::size_t diagnostics = 0;
   for (const TunedFile& file : *files) {
-    for (const std::string& complaint : file.complaints) say(complaint);
-    complaints += file.complaints.size();
+    for (const std::string& diagnostic : file.diagnostics) say(diagnostic);
+    diagnostics += file.diagnostics.size();
   }
   if (!options.quiet) {
     for (const std::string& note : merged->notes) say(note);
@@ -100,7 +100,7 @@ int run_merge(const MergeCommandOptions& options) {
   if (!written.ok()) return usage_error("merge", written.message());
   say(fmt::format("{} of {} merged, {} left out as duplicates", counted(merged->rows, "row"),
                   counted(files->size(), "file"), merged->duplicates));
-  return complaints == 0 ? exit_done : exit_findings;
+  return diagnostics == 0 ? exit_done : exit_findings;
 }
 
 }  // namespace

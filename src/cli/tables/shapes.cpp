@@ -13,8 +13,8 @@
 #include "cli/commands.h"
 #include "cli/shared/console.h"
 #include "cli/shared/model_options.h"
-#include "cli/tables/shapes_output.h"
 #include "cli/shared/size_options.h"
+#include "cli/tables/shapes_output.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -77,15 +77,15 @@ std::string shapes_json(const ShapeList& list) {
                               {"calls", row.calls},
                               {"layer", row.layer}});
   }
-  json["complaints"] = list.complaints;
+  json["diagnostics"] = list.diagnostics;
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 int run_shapes(const ShapesOptions& options) {
   const auto list = read_shapes(options, read_environment());
   if (!list.ok()) return usage_error("shapes", list.message());
-  for (const std::string& complaint : list->complaints)
-    std::fputs(fmt::format("{}\n", complaint).c_str(), stderr);
+  for (const std::string& diagnostic : list->diagnostics)
+    std::fputs(fmt::format("{}\n", diagnostic).c_str(), stderr);
   if (!options.output.empty()) {
     const auto written = write_shapes(list->rows, options.output);
     if (!written.ok()) return usage_error("shapes", written.message());
@@ -96,7 +96,7 @@ int run_shapes(const ShapesOptions& options) {
   } else if (options.output.empty()) {
     fmt::print("{}", shapes_text(list->rows));
   }
-  return list->complaints.empty() ? exit_done : exit_findings;
+  return list->diagnostics.empty() ? exit_done : exit_findings;
 }
 
 }  // namespace

@@ -150,7 +150,7 @@ std::string ending_json(const RangeEnding& ending) {
   json["device"] = device_json(ending.device);
   json["weights"] = Json::array();
   for (const MRangeReport& report : ending.summary.groups) json["weights"].push_back(group_json(report));
-  json["complaints"] = ending.shapes.complaints;
+  json["diagnostics"] = ending.shapes.diagnostics;
   json["geometric_mean_speedup"] = ending.summary.geometric_mean_speedup;
   json["candidates"] = ending.summary.candidates;
   json["seconds"] = ending.summary.seconds;
@@ -166,7 +166,7 @@ int ending_code(const RangeEnding& ending) {
                                 [](const MRangeReport& report) { return !report.failures.empty(); });
   const bool findings = gaps || count_of(ending.summary.groups, ProblemState::failed) > 0 ||
                         count_of(ending.summary.groups, ProblemState::unsupported) > 0 ||
-                        !ending.shapes.complaints.empty();
+                        !ending.shapes.diagnostics.empty();
   return findings ? exit_findings : exit_done;
 }
 

@@ -13,10 +13,10 @@
 #include "cli/shared/console.h"
 #include "cli/shared/family_names.h"
 #include "cli/shared/interrupt.h"
+#include "cli/shared/report_parts.h"
 #include "cli/tune/interruptible_evaluator.h"
 #include "cli/tune/m_range_options.h"
 #include "cli/tune/profile_file.h"
-#include "cli/shared/report_parts.h"
 #include "cli/tune/tune_events.h"
 #include "cli/tune/tune_journal.h"
 #include "cli/tune/tune_operator.h"
@@ -145,8 +145,8 @@ void declare_operator(CLI::App& app, TuneOptions& options, std::string& run_conf
       ->capture_default_str();
 }
 
-void say_complaints(Console& console, const ShapeList& shapes) {
-  for (const std::string& complaint : shapes.complaints) console.urgent_line(complaint);
+void say_diagnostics(Console& console, const ShapeList& shapes) {
+  for (const std::string& diagnostic : shapes.diagnostics) console.urgent_line(diagnostic);
 }
 
 /// The usual run: everything but --run_config and --compare.
@@ -167,7 +167,7 @@ int tune_shapes(const TuneOptions& options, const Environment& environment, cons
   auto journal = TuneJournal::open(options, *outputs, device, *request);
   if (!journal.ok()) return usage_error("tune", journal.message());
   request->earlier_winners = [&](const Problem& problem) { return (*journal)->earlier_winners(problem); };
-  say_complaints(console, shapes);
+  say_diagnostics(console, shapes);
   std::string device_names;
   for (const auto& each : devices)
     device_names += (device_names.empty() ? "" : "; ") + device_line(each->info());

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/file.h"
-#include "cli/inspect/bench_report.h"
 #include "cli/command.h"
+#include "cli/inspect/bench_report.h"
 #include "cli/shared/console.h"
 #include "cli/shared/interrupt.h"
 #include "cli/tune/interruptible_evaluator.h"
@@ -189,7 +189,7 @@ int compare_operator(const TuneOptions& options, const Environment& environment,
   auto request = request_of(options, shapes, into, device);
   if (!request.ok()) return usage_error("tune", request.message());
   Console console(options.quiet);
-  for (const std::string& complaint : shapes.complaints) console.urgent_line(complaint);
+  for (const std::string& diagnostic : shapes.diagnostics) console.urgent_line(diagnostic);
   watch_for_interrupts();
   const auto evaluators = make_evaluators(options, environment, devices, *request);
   Evaluator& evaluator = *evaluators.front();

@@ -9,10 +9,10 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/shared/family_names.h"
-#include "cli/tune/m_range_options.h"
 #include "cli/shared/output_path.h"
-#include "formats/capture/capture_file.h"
+#include "cli/tune/m_range_options.h"
 #include "formats/aiter/schema.h"
+#include "formats/capture/capture_file.h"
 #include "search/strategy.h"
 
 namespace gemmtune::cli {
@@ -33,7 +33,7 @@ Result<ShapeList> own_rows_of(const std::string& path, const DeviceInfo& device,
   if (!file.ok()) return file.status();
   ShapeList list;
   list.source = path;
-  list.complaints = file->complaints;
+  list.diagnostics = file->diagnostics;
   for (const TunedEntry& entry : file->entries) {
     const bool same_gfx = entry.gfx == device.gfx || (entry.gfx.empty() && is_amd(device));
     if (!same_gfx || entry.cu_num != device.cu_num) continue;

@@ -49,7 +49,7 @@ int tune_ranges(const TuneOptions& options, const Environment& environment,
   Console console(options.quiet);
   auto journal = TuneJournal::open(options, *outputs, device, *request);
   if (!journal.ok()) return usage_error("tune", journal.message());
-  for (const std::string& complaint : shapes.complaints) console.urgent_line(complaint);
+  for (const std::string& diagnostic : shapes.diagnostics) console.urgent_line(diagnostic);
   const auto weights = weights_of(request->shapes, request->m_range->range.last);
   console.line(opening(*request, weights.size()) +
                ((*journal)->goes_on() ? ", going on with an unfinished run" : ""));

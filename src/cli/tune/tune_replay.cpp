@@ -66,7 +66,7 @@ int run_replay(const TuneOptions& options, Replay& replay, ReplayDevice& device)
       return usage_error("tune", status.message());
   }
   Console console(options.quiet);
-  for (const std::string& complaint : replay.shapes.complaints) console.urgent_line(complaint);
+  for (const std::string& diagnostic : replay.shapes.diagnostics) console.urgent_line(diagnostic);
   console.line(fmt::format("{} from {}, recorded on {}", counted(replay.shapes.rows.size(), "shape"),
                            options.replay, device_line(device.info())));
   watch_for_interrupts();

@@ -194,7 +194,7 @@ std::string ending_json(const TuneEnding& ending) {
   std::map<std::string, std::size_t> states;
   for (const ProblemReport& report : ending.summary.problems) ++states[std::string(to_string(report.state))];
   json["states"] = states;
-  json["complaints"] = ending.shapes.complaints;
+  json["diagnostics"] = ending.shapes.diagnostics;
   json["failed_families"] = failed_families(ending.summary.problems);
   json["geometric_mean_speedup"] = ending.summary.geometric_mean_speedup;
   json["candidates"] = ending.summary.candidates;
@@ -213,7 +213,7 @@ int ending_code(const TuneEnding& ending) {
   if (ending.interrupted) return exit_interrupted;
   const bool findings = count_of(ending.summary.problems, ProblemState::failed) > 0 ||
                         count_of(ending.summary.problems, ProblemState::unsupported) > 0 ||
-                        !ending.shapes.complaints.empty();
+                        !ending.shapes.diagnostics.empty();
   return findings ? exit_findings : exit_done;
 }
 

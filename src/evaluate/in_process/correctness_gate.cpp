@@ -20,17 +20,18 @@ Outcome not_launched(const Status& status) {
 
 Outcome wrong(std::string reason) { return failed_outcome(OutcomeKind::wrong, std::move(reason)); }
 
-Result<Referee> referee_for(Device& device, const Problem& problem, const GateOptions& gate,
-                            PlannedInputs& inputs, DeviceOperands& operands, std::uint64_t sampling_seed) {
+Result<OutputVerifier> referee_for(Device& device, const Problem& problem, const GateOptions& gate,
+                                   PlannedInputs& inputs, DeviceOperands& operands,
+                                   std::uint64_t sampling_seed) {
   const Result<Operands> plain = operands.operands(WeightLayout::plain);
   if (!plain.ok()) return plain.status();
-  RefereeOptions options;
+  OutputVerifierOptions options;
   options.largest_err_ratio = gate.largest_err_ratio;
   options.threads = gate.reference_threads;
   options.sampling_seed = sampling_seed;  // other rows and columns, where they are sampled
   options.largest_host_flops = gate.largest_host_flops;
   options.largest_host_elements = gate.largest_host_elements;
-  return Referee::make(device, problem, options, inputs, *plain);
+  return OutputVerifier::make(device, problem, options, inputs, *plain);
 }
 
 }  // namespace
@@ -50,9 +51,9 @@ Result<CorrectnessGate> CorrectnessGate::make(Device& device, const Problem& pro
   auto operands = DeviceOperands::make(device, problem, Placement::plain);
   if (!operands.ok()) return operands.status();
   GEMMTUNE_RETURN_IF_ERROR(operands->fill(*inputs, options.reference_threads));
-  auto referee = referee_for(device, problem, options, *inputs, *operands, 0);
-  if (!referee.ok()) return referee.status();
-  CorrectnessGate gate(device, problem, options, std::move(operands).value(), std::move(referee).value());
+  auto verifier = referee_for(device, problem, options, *inputs, *operands, 0);
+  if (!verifier.ok()) return verifier.status();
+  CorrectnessGate gate(device, problem, options, std::move(operands).value(), std::move(verifier).value());
   GEMMTUNE_RETURN_IF_ERROR(gate.renew_y());
   return gate;
 }
@@ -93,7 +94,7 @@ Status CorrectnessGate::prepare(Run& run, const Kernel& kernel, DeviceOperands& 
 }
 
 // Poison, run, guards, a look at the output. `ok` says only that the kernel ran and wrote nowhere else.
-Outcome CorrectnessGate::execute(Run& run, const Kernel& kernel, Referee& referee) {
+Outcome CorrectnessGate::execute(Run& run, const Kernel& kernel, OutputVerifier& verifier) {
   if (const Status filled = device_->fill(run.y->data(), poison_byte, run.y->bytes()); !filled.ok())
     return not_launched(filled);
   Status status = kernel.run(run.operands, run.workspace ? run.workspace->data() : nullptr, {});
@@ -109,7 +110,8 @@ Outcome CorrectnessGate::execute(Run& run, const Kernel& kernel, Referee& refere
     if (const Status guards = run.workspace->guards_intact(); !guards.ok())
       return wrong("wrote outside of its workspace: " + guards.message());
   }
-  if (const Status looked = referee.look(*run.y, run.operands.ldy); !looked.ok()) return not_launched(looked);
+  if (const Status looked = verifier.look(*run.y, run.operands.ldy); !looked.ok())
+    return not_launched(looked);
   return {};
 }
 
@@ -119,33 +121,34 @@ Outcome CorrectnessGate::check_once(const Kernel& kernel, DeviceOperands& operan
   Run run;
   if (const Status prepared = prepare(run, kernel, operands, ldy); !prepared.ok())
     return not_launched(prepared);
-  const Outcome ran = execute(run, kernel, referee_);
-  return ran.kind == OutcomeKind::ok ? referee_.judge() : ran;
+  const Outcome ran = execute(run, kernel, verifier_);
+  return ran.kind == OutcomeKind::ok ? verifier_.judge() : ran;
 }
 
 Outcome CorrectnessGate::quick(const Kernel& kernel) {
   return check_once(kernel, operands_, output_columns(problem_));
 }
 
-Outcome CorrectnessGate::check_repeated(const Kernel& kernel, DeviceOperands& operands, Referee& referee) {
+Outcome CorrectnessGate::check_repeated(const Kernel& kernel, DeviceOperands& operands,
+                                        OutputVerifier& verifier) {
   Run run;
   if (const Status prepared = prepare(run, kernel, operands, output_columns(problem_)); !prepared.ok())
     return not_launched(prepared);
   Outcome worst;
   worst.err_ratio = 0;
   for (int repetition = 0; repetition < repetitions; ++repetition) {
-    const Outcome ran = execute(run, kernel, referee);
+    const Outcome ran = execute(run, kernel, verifier);
     if (ran.kind != OutcomeKind::ok) return ran;
     if (repetition > 0) {
-      const Result<bool> same = referee.is_as_remembered();
+      const Result<bool> same = verifier.is_as_remembered();
       if (!same.ok()) return not_launched(same.status());
       if (*same) continue;
       worst.deterministic = false;
     }
-    const Outcome judged = referee.judge();
+    const Outcome judged = verifier.judge();
     if (judged.kind != OutcomeKind::ok) return judged;
     worst.err_ratio = std::max(worst.err_ratio, judged.err_ratio);
-    if (const Status kept = referee.remember(); !kept.ok()) return not_launched(kept);
+    if (const Status kept = verifier.remember(); !kept.ok()) return not_launched(kept);
   }
   return worst;
 }
@@ -169,7 +172,7 @@ Result<std::vector<Outcome>> CorrectnessGate::full(std::span<const Kernel* const
   }
   // Other data behind the same pointers: a kernel that keeps something of an earlier call is found out.
   announce(nullptr);
-  std::optional<Referee> second;
+  std::optional<OutputVerifier> second;
   {
     auto inputs = plan_inputs(problem_, options_.seed + second_seed_offset);
     if (!inputs.ok()) return inputs.status();

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "backends/backend.h"
+#include "evaluate/in_process/output_verifier.h"
 #include "evaluate/outcome.h"
-#include "evaluate/in_process/referee.h"
 
 namespace gemmtune {
 
@@ -19,9 +19,9 @@ struct GateOptions {
   double largest_err_ratio = 0.05;
   int reference_threads = 1;
   std::uint64_t seed = 1;
-  /// Of RefereeOptions: larger problems are judged on the device.
-  double largest_host_flops = RefereeOptions().largest_host_flops;
-  std::int64_t largest_host_elements = RefereeOptions().largest_host_elements;
+  /// Of OutputVerifierOptions: larger problems are judged on the device.
+  double largest_host_flops = OutputVerifierOptions().largest_host_flops;
+  std::int64_t largest_host_elements = OutputVerifierOptions().largest_host_elements;
 };
 
 /// Device memory to device memory by way of the host, in pieces: backends need no third kind of copy for it.
@@ -97,29 +97,29 @@ class CorrectnessGate {
   /// The first seed's operands: what is timed runs on them too.
   DeviceOperands& operands() { return operands_; }
   /// Whether outputs are judged where they lie.
-  bool on_device() const { return referee_.on_device(); }
+  bool on_device() const { return verifier_.on_device(); }
 
  private:
   CorrectnessGate(Device& device, const Problem& problem, const GateOptions& options, DeviceOperands operands,
-                  Referee referee)
+                  OutputVerifier verifier)
       : device_(&device),
         problem_(problem),
         options_(options),
         operands_(std::move(operands)),
-        referee_(std::move(referee)) {}
+        verifier_(std::move(verifier)) {}
 
   struct Run;
   Status prepare(Run& run, const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy);
-  Outcome execute(Run& run, const Kernel& kernel, Referee& referee);
+  Outcome execute(Run& run, const Kernel& kernel, OutputVerifier& verifier);
   Outcome check_once(const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy);
-  Outcome check_repeated(const Kernel& kernel, DeviceOperands& operands, Referee& referee);
+  Outcome check_repeated(const Kernel& kernel, DeviceOperands& operands, OutputVerifier& verifier);
   Status renew_y();
 
   Device* device_;
   Problem problem_;
   GateOptions options_;
   DeviceOperands operands_;
-  Referee referee_;
+  OutputVerifier verifier_;
   std::unique_ptr<Buffer> y_;
 };
 

@@ -2,9 +2,9 @@
 #include <new>
 
 #include "base/rounding.h"
+#include "evaluate/in_process/correctness_gate.h"
 #include "measure/cold_pool.h"
 #include "problem/operands.h"
-#include "evaluate/in_process/correctness_gate.h"
 
 namespace gemmtune {
 Status copy_on_device(Device& device, void* to, const void* from, std::size_t bytes) {
@@ -71,7 +71,7 @@ Status DeviceOperands::fill(PlannedInputs& inputs, int threads) {
   for (const auto& [recipe, target] :
        {std::pair{&inputs.x, &x_}, std::pair{&inputs.w, &w_}, std::pair{&inputs.w2, &w2_}}) {
     if (recipe->count == 0) continue;
-    const Status done = device_->draw(target->data, *recipe);
+    const Status done = device_->fill_random(target->data, *recipe);
     if (done.code() == StatusCode::unsupported) {
       GEMMTUNE_RETURN_IF_ERROR(inputs.draw_all(threads));
       return fill(inputs.host);
@@ -92,7 +92,7 @@ Status DeviceOperands::fill(const DeviceOperands& other) {
 }
 
 Status DeviceOperands::pack(WeightLayout layout, const Tensor& packed) {
-  GEMMTUNE_RETURN_IF_ERROR(device_->shuffle_weight(problem_, layout, w_.data, packed.data));
+  GEMMTUNE_RETURN_IF_ERROR(device_->pack_weight(problem_, layout, w_.data, packed.data));
   return device_->synchronize();
 }
 

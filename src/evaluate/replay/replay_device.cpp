@@ -169,7 +169,7 @@ Status ReplayDevice::copy_in(void*, const void*, std::size_t) { return no_machin
 Status ReplayDevice::copy_out(void*, const void*, std::size_t) { return no_machine(); }
 Status ReplayDevice::fill(void*, int, std::size_t) { return no_machine(); }
 Result<std::size_t> ReplayDevice::packed_bytes(const Problem&, WeightLayout) const { return no_machine(); }
-Status ReplayDevice::shuffle_weight(const Problem&, WeightLayout, const void*, void*) { return no_machine(); }
+Status ReplayDevice::pack_weight(const Problem&, WeightLayout, const void*, void*) { return no_machine(); }
 Result<double> ReplayDevice::sample(const SampleRequest&) { return no_machine(); }
 
 }  // namespace gemmtune

@@ -26,8 +26,7 @@ class ReplayDevice final : public Device {
   Status fill(void* device, int byte, std::size_t bytes) override;
   Status synchronize() override { return {}; }
   Result<std::size_t> packed_bytes(const Problem& problem, WeightLayout layout) const override;
-  Status shuffle_weight(const Problem& problem, WeightLayout layout, const void* plain,
-                        void* packed) override;
+  Status pack_weight(const Problem& problem, WeightLayout layout, const void* plain, void* packed) override;
   Result<double> sample(const SampleRequest& request) override;
   std::size_t last_level_cache_bytes() override { return 0; }
   std::size_t free_memory_bytes() override { return 0; }

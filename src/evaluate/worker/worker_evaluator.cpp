@@ -50,7 +50,7 @@ class WorkerEvaluator::Watch {
   bool begun() const { return state().request == number_ && state().step != Step::idle; }
 
   /// The outcome of a candidate whose worker must be killed now.
-  std::optional<Outcome> complaint() {
+  std::optional<Outcome> diagnostic() {
     const WorkerState now = state();
     if (!(now == last_)) {
       last_ = now;
@@ -150,7 +150,7 @@ Result<WorkerEvaluator::Answer> WorkerEvaluator::ask(const WorkerRequest& reques
       process_.reset();
       return Status::unsupported("interrupted");
     }
-    if (auto complaint = watch.complaint()) return Answer(lose(watch, std::move(complaint)));
+    if (auto diagnostic = watch.diagnostic()) return Answer(lose(watch, std::move(diagnostic)));
   }
 }
 

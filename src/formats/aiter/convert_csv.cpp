@@ -4,9 +4,9 @@
 #include <unordered_set>
 #include <utility>
 
+#include "formats/aiter/tuned_csv.h"
 #include "formats/all_formats.h"
 #include "formats/shapes/shape_list.h"
-#include "formats/aiter/tuned_csv.h"
 
 namespace gemmtune {
 namespace {
@@ -60,7 +60,7 @@ Result<ConversionRows> read_aiter_rows(const std::string& source, std::string co
   rows.source = source;
   rows.operation = file->schema().operation;
   rows.entries = std::move(file->entries);
-  rows.left_out = std::move(file->complaints);
+  rows.left_out = std::move(file->diagnostics);
   name_lost_columns(*file, rows);
   return rows;
 }
@@ -96,7 +96,7 @@ Result<ConversionRows> read_untuned_rows(const std::string& source, std::string 
   ConversionRows rows;
   rows.source = source;
   rows.operation = list->operation;
-  rows.left_out = std::move(list->complaints);
+  rows.left_out = std::move(list->diagnostics);
   for (const ShapeRow& row : list->rows) {
     TunedEntry& entry = rows.entries.emplace_back();
     entry.problem = row.problem;

@@ -73,10 +73,10 @@ Result<LookupKey> parse_table_request(Operation operation, std::string_view text
     if (!columns.has(needed)) return Status::invalid("'{}' has no {}", text, schema.column_name(needed));
   }
   EntryReader reader(columns);
-  Complaints complaints("request");
+  Diagnostics diagnostics("request");
   TunedEntry entry;
-  if (!cells.split(row) || !reader.read_key(cells, 1, entry, &complaints)) {
-    const auto texts = complaints.take();
+  if (!cells.split(row) || !reader.read_key(cells, 1, entry, &diagnostics)) {
+    const auto texts = diagnostics.take();
     return Status::invalid("'{}': {}", text, texts.empty() ? "means no problem" : texts.front());
   }
   return LookupKey{std::move(entry.gfx), entry.cu_num, entry.problem};

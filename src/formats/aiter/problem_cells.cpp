@@ -13,12 +13,12 @@ struct ProblemReader::Row {
   const Columns& columns;
   const CsvCells& cells;
   std::size_t line;
-  Complaints* complaints;
+  Diagnostics* diagnostics;
   bool good = true;
 
   std::string_view cell(Column column) const { return columns.cell(cells, column); }
   void bad(Column column, std::string_view expected) {
-    if (good && complaints != nullptr) complaints->cell(line, columns.name(column), cell(column), expected);
+    if (good && diagnostics != nullptr) diagnostics->cell(line, columns.name(column), cell(column), expected);
     good = false;
   }
   std::int64_t dimension(Column column, std::int64_t most = max_dimension) {
@@ -62,18 +62,18 @@ bool is_missing(std::string_view cell) {
   return false;
 }
 
-bool split_row(const CsvLine& line, const Columns& columns, CsvCells& cells, Complaints& complaints) {
+bool split_row(const CsvLine& line, const Columns& columns, CsvCells& cells, Diagnostics& diagnostics) {
   if (is_blank_or_comment(line.text)) return false;
   if (!cells.split(line.text)) {
-    complaints.row(line.number, unclosed_quote);
+    diagnostics.row(line.number, unclosed_quote);
     return false;
   }
   bool empty = true;
   for (std::size_t index = 0; index < cells.size(); ++index) empty = empty && cells[index].empty();
   if (empty) return false;
   if (cells.size() > columns.width()) {
-    complaints.row(line.number,
-                   fmt::format("{} cells, expected at most the header's {}", cells.size(), columns.width()));
+    diagnostics.row(line.number,
+                    fmt::format("{} cells, expected at most the header's {}", cells.size(), columns.width()));
     return false;
   }
   return true;
@@ -149,8 +149,9 @@ void ProblemReader::read_moe(Row& row, Problem& problem) {
   if (overrides_.y_type) problem.y_type = *overrides_.y_type;
 }
 
-bool ProblemReader::read(const CsvCells& cells, std::size_t line, Problem& problem, Complaints* complaints) {
-  Row row{columns_, cells, line, complaints};
+bool ProblemReader::read(const CsvCells& cells, std::size_t line, Problem& problem,
+                         Diagnostics* diagnostics) {
+  Row row{columns_, cells, line, diagnostics};
   const Schema& schema = columns_.schema();
   problem = default_problem(schema.operation);
   problem.m = row.dimension(Column::m);

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "formats/csv/columns.h"
-#include "formats/complaints.h"
+#include "formats/diagnostics.h"
 #include "problem/problem.h"
 
 namespace gemmtune {
@@ -19,8 +19,8 @@ struct TypeOverrides {
 /// Empty, or one of the words that pandas and AITER write for a missing cell (Null, NA, nan …).
 bool is_missing(std::string_view cell);
 /// The cells of a row that means something. False for a blank line, a comment, a row of empty cells, and for
-/// a row that is none (an unclosed quote, more cells than the header), which has a complaint then.
-bool split_row(const CsvLine& line, const Columns& columns, CsvCells& cells, Complaints& complaints);
+/// a row that is none (an unclosed quote, more cells than the header), which has a diagnostic then.
+bool split_row(const CsvLine& line, const Columns& columns, CsvCells& cells, Diagnostics& diagnostics);
 
 /// Reads problems row by row. A column that the header lacks, or a missing cell: bias, scaleAB, bpreshuffle
 /// False; outdtype as dtype; q_dtype_w int8 for a8w8 and the device's fp8 for a8w8_bpreshuffle. Types that a
@@ -29,10 +29,10 @@ bool split_row(const CsvLine& line, const Columns& columns, CsvCells& cells, Com
 class ProblemReader {
  public:
   ProblemReader(const Columns& columns, TypeOverrides overrides) : columns_(columns), overrides_(overrides) {}
-  /// False where the row means no problem; then its first bad cell has a complaint (none where `complaints`
+  /// False where the row means no problem; then its first bad cell has a diagnostic (none where `diagnostics`
   /// is nullptr). Dimensions are within 1 … max_dimension; whether any kernel takes the types is not asked
   /// here.
-  bool read(const CsvCells& row, std::size_t line, Problem& problem, Complaints* complaints);
+  bool read(const CsvCells& row, std::size_t line, Problem& problem, Diagnostics* diagnostics);
 
  private:
   struct Row;

@@ -12,18 +12,18 @@
 #include "base/text.h"
 #include "formats/aiter/problem_cells.h"
 #include "formats/aiter/rates.h"
-#include "formats/csv/raw_row.h"
 #include "formats/aiter/tuned_row.h"
+#include "formats/csv/raw_row.h"
 
 namespace gemmtune {
 namespace {
 
 /// "file:12: text" as a finding of line 12.
-Finding finding_of_complaint(const std::string& complaint, const std::string& path, std::uint32_t source) {
-  Finding finding{FindingKind::malformed, source, 0, complaint};
+Finding finding_of_diagnostic(const std::string& diagnostic, const std::string& path, std::uint32_t source) {
+  Finding finding{FindingKind::malformed, source, 0, diagnostic};
   const std::string start = path + ":";
-  if (!complaint.starts_with(start)) return finding;
-  const std::string_view rest = std::string_view(complaint).substr(start.size());
+  if (!diagnostic.starts_with(start)) return finding;
+  const std::string_view rest = std::string_view(diagnostic).substr(start.size());
   const std::size_t colon = rest.find(": ");
   const auto line = parse_integer(rest.substr(0, std::min(colon, rest.size())));
   if (colon == std::string_view::npos || !line || *line < 1) return finding;
@@ -87,8 +87,8 @@ std::vector<Finding> audit_tables(std::span<TunedFile> files, const CheckOptions
   });
   for (std::uint32_t source = 0; source < files.size(); ++source) {
     std::unordered_set<std::size_t> malformed;
-    for (const std::string& complaint : files[source].complaints) {
-      findings.push_back(finding_of_complaint(complaint, paths[source], source));
+    for (const std::string& diagnostic : files[source].diagnostics) {
+      findings.push_back(finding_of_diagnostic(diagnostic, paths[source], source));
       malformed.insert(findings.back().line);
     }
     check_stored_rates(files[source], source, malformed, findings);
@@ -155,7 +155,7 @@ FixedTable fix_table(const TunedFile& file, std::uint32_t source, std::span<cons
     const CsvLine& line = file.document.lines[index];
     const bool is_row = index > file.header && !is_blank_or_comment(line.text);
     const auto gone = is_row ? dropped.find(line.number) : dropped.end();
-    // Complaints are not kept without end, so rows that could not be read are told by what they lack.
+    // Diagnostics are not kept without end, so rows that could not be read are told by what they lack.
     const bool unread = is_row && kinds.has(FindingKind::malformed) && entries.count(line.number) == 0;
     if (gone != dropped.end() || unread) {
       const FindingKind kind = gone != dropped.end() ? gone->second : FindingKind::malformed;

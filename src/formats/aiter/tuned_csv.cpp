@@ -6,18 +6,18 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "formats/csv/csv.h"
 #include "formats/aiter/tuned_row.h"
+#include "formats/csv/csv.h"
 
 namespace gemmtune {
 namespace {
 
 void read_tuned_row(const CsvLine& line, const Columns& columns, EntryReader& reader, CsvCells& cells,
-                    TunedFile& file, Complaints& complaints) {
-  if (!split_row(line, columns, cells, complaints)) return;
+                    TunedFile& file, Diagnostics& diagnostics) {
+  if (!split_row(line, columns, cells, diagnostics)) return;
   TunedEntry entry;
-  if (!reader.read_key(cells, line.number, entry, &complaints)) return;
-  if (!reader.read_values(cells, line.number, entry, &complaints)) return;
+  if (!reader.read_key(cells, line.number, entry, &diagnostics)) return;
+  if (!reader.read_values(cells, line.number, entry, &diagnostics)) return;
   file.entries.push_back(std::move(entry));
 }
 
@@ -36,18 +36,18 @@ Result<TunedFile> parse_tuned_csv(std::string source, std::string content, const
   file.columns = std::move(header->columns);
   if (file.header == document.lines.size()) return file;
   file.has_gfx = file.columns.has(Column::gfx);
-  Complaints complaints(document.source);
+  Diagnostics diagnostics(document.source);
   if (!file.columns.has(Column::cu_num) && file.schema().in_key(Column::cu_num)) {
-    complaints.row(document.lines[file.header].number, "no column cu_num: the rows answer no device");
+    diagnostics.row(document.lines[file.header].number, "no column cu_num: the rows answer no device");
   }
   EntryReader reader(file.columns);
   CsvCells cells;
   file.entries.reserve(document.lines.size());
   for (std::size_t index = file.header + 1; index < document.lines.size(); ++index) {
-    read_tuned_row(document.lines[index], file.columns, reader, cells, file, complaints);
+    read_tuned_row(document.lines[index], file.columns, reader, cells, file, diagnostics);
   }
-  file.complaints = complaints.take();
-  if (options.strict && !file.complaints.empty()) return Status::invalid("{}", file.complaints.front());
+  file.diagnostics = diagnostics.take();
+  if (options.strict && !file.diagnostics.empty()) return Status::invalid("{}", file.diagnostics.front());
   return file;
 }
 

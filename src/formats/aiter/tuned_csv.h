@@ -15,11 +15,11 @@ namespace gemmtune {
 struct TunedFile {
   std::string path;
   bool has_gfx = true;
-  Columns columns;                      // of its header; columns.schema() is its table
-  std::vector<TunedEntry> entries;      // rows that mean something; invalid times included
-  std::vector<std::string> complaints;  // file:line, column, value, expected
-  CsvDocument document;                 // its bytes and lines
-  std::size_t header = 0;               // index of the header in document.lines; lines.size(): none
+  Columns columns;                       // of its header; columns.schema() is its table
+  std::vector<TunedEntry> entries;       // rows that mean something; invalid times included
+  std::vector<std::string> diagnostics;  // file:line, column, value, expected
+  CsvDocument document;                  // its bytes and lines
+  std::size_t header = 0;                // index of the header in document.lines; lines.size(): none
 
   const Schema& schema() const { return columns.schema(); }
 };

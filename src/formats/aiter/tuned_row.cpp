@@ -91,12 +91,13 @@ Result<TunedHeader> read_tuned_header(const CsvDocument& document, std::optional
                          missing, (*schema)->name);
 }
 
-bool EntryReader::read_key(const CsvCells& row, std::size_t line, TunedEntry& entry, Complaints* complaints) {
+bool EntryReader::read_key(const CsvCells& row, std::size_t line, TunedEntry& entry,
+                           Diagnostics* diagnostics) {
   const Schema& schema = columns_.schema();
   entry.line = line;
   entry.gfx = columns_.cell(row, Column::gfx);
   if (is_missing(entry.gfx)) entry.gfx.clear();
-  if (!problems_.read(row, line, entry.problem, complaints)) return false;
+  if (!problems_.read(row, line, entry.problem, diagnostics)) return false;
   entry.other_key.clear();
   if (!schema.dispatched) entry.other_key = fmt::format("{} {}", schema.name, columns_.further_key(row));
   entry.cu_num = 0;
@@ -108,7 +109,7 @@ bool EntryReader::read_key(const CsvCells& row, std::size_t line, TunedEntry& en
     entry.cu_num = static_cast<int>(*cu_num);
     return true;
   }
-  if (complaints != nullptr) complaints->cell(line, "cu_num", cell, "a whole number of at least 1");
+  if (diagnostics != nullptr) diagnostics->cell(line, "cu_num", cell, "a whole number of at least 1");
   return false;
 }
 
@@ -117,12 +118,12 @@ struct EntryReader::Values {
   const Columns& columns;
   const CsvCells& cells;
   std::size_t line;
-  Complaints* complaints;
+  Diagnostics* diagnostics;
   bool good = true;
 
   std::string_view cell(Column column) const { return columns.cell(cells, column); }
   void complain(Column column, std::string_view expected) const {
-    if (complaints != nullptr) complaints->cell(line, columns.name(column), cell(column), expected);
+    if (diagnostics != nullptr) diagnostics->cell(line, columns.name(column), cell(column), expected);
   }
   std::int64_t integer(Column column) {
     if (is_missing(cell(column))) return 0;
@@ -201,8 +202,8 @@ void EntryReader::read_stages(Values& values, TunedEntry& entry) const {
 }
 
 bool EntryReader::read_values(const CsvCells& row, std::size_t line, TunedEntry& entry,
-                              Complaints* complaints) const {
-  Values values{columns_, row, line, complaints};
+                              Diagnostics* diagnostics) const {
+  Values values{columns_, row, line, diagnostics};
   entry.libtype = values.cell(Column::libtype);
   entry.solidx = values.integer(Column::solidx);
   entry.split_k = values.integer(Column::split_k);

@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "formats/csv/columns.h"
-#include "formats/complaints.h"
 #include "formats/aiter/problem_cells.h"
+#include "formats/csv/columns.h"
+#include "formats/diagnostics.h"
 #include "tuned/entry.h"
 
 namespace gemmtune {
@@ -26,13 +26,13 @@ Result<TunedHeader> read_tuned_header(const CsvDocument& document, std::optional
 class EntryReader {
  public:
   explicit EntryReader(const Columns& columns) : columns_(columns), problems_(columns, {}) {}
-  /// gfx, cu_num, the problem and other_key; false (and a complaint) where they mean nothing. cu_num is 0
+  /// gfx, cu_num, the problem and other_key; false (and a diagnostic) where they mean nothing. cu_num is 0
   /// where the header lacks it or the cell is empty: such a row answers no device.
-  bool read_key(const CsvCells& row, std::size_t line, TunedEntry& entry, Complaints* complaints);
+  bool read_key(const CsvCells& row, std::size_t line, TunedEntry& entry, Diagnostics* diagnostics);
   /// The rest. Missing cells: us and err_ratio NaN, solidx and splitK 0. A bad cell of AITER's columns makes
   /// the row useless; one of gemmtune's columns, or of a fused MoE's switches (a
-  /// short row shifts them), has its complaint and counts as empty.
-  bool read_values(const CsvCells& row, std::size_t line, TunedEntry& entry, Complaints* complaints) const;
+  /// short row shifts them), has its diagnostic and counts as empty.
+  bool read_values(const CsvCells& row, std::size_t line, TunedEntry& entry, Diagnostics* diagnostics) const;
 
  private:
   struct Values;

@@ -12,11 +12,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "formats/aiter/operation_header.h"
+#include "formats/aiter/problem_cells.h"
 #include "formats/csv/columns.h"
 #include "formats/csv/csv.h"
 #include "formats/json_text.h"
-#include "formats/aiter/operation_header.h"
-#include "formats/aiter/problem_cells.h"
 
 namespace gemmtune {
 namespace {
@@ -185,7 +185,7 @@ Status UntunedFile::read_rows(const CsvDocument& document) {
   columns_ = Columns(cells, **schema);
   if (line.end == "\r\n") line_end_ = "\r\n";
   ProblemReader reader(columns_, {});
-  Complaints ignored(path_);
+  Diagnostics ignored(path_);
   Problem problem;
   for (std::size_t index = header + 1; index < document.lines.size(); ++index) {
     const CsvLine& row = document.lines[index];
@@ -237,14 +237,14 @@ Result<CaptureMerge> merge_rows(const std::string& path, const std::vector<Captu
   CaptureMerge merge;
   UntunedFile file(path, seen.front().problem.operation);
   if (const Status status = file.read(); !status.ok()) {
-    merge.complaint =
+    merge.diagnostic =
         fmt::format("{}; its problems are counted in {} only", status.message(), calls_path(path));
     return merge;
   }
   for (const CapturedProblem& one : seen) {
-    if (file.add(one.problem) || !merge.complaint.empty()) continue;
-    merge.complaint = fmt::format("{}: its columns cannot express {}, which is counted in {} only", path,
-                                  print(one.problem), calls_path(path));
+    if (file.add(one.problem) || !merge.diagnostic.empty()) continue;
+    merge.diagnostic = fmt::format("{}: its columns cannot express {}, which is counted in {} only", path,
+                                   print(one.problem), calls_path(path));
   }
   merge.added = file.added();
   if (merge.added > 0) GEMMTUNE_RETURN_IF_ERROR(write_file_atomically(path, file.take_text()));
@@ -297,14 +297,14 @@ Result<Capture> read_capture(const std::string& untuned_path, Operation operatio
   if (auto store = read_store(store_path); store.ok()) {
     counted = std::move(*store);
   } else {
-    capture.complaints.push_back(store.message());
+    capture.diagnostics.push_back(store.message());
   }
   ShapeListOptions options;
   options.operation = operation;
   auto list = read_shape_list(untuned_path, options);
   if (!list.ok() && (list.code() != StatusCode::not_found || counted.empty())) return list.status();
   if (list.ok()) {
-    for (std::string& complaint : list->complaints) capture.complaints.push_back(std::move(complaint));
+    for (std::string& diagnostic : list->diagnostics) capture.diagnostics.push_back(std::move(diagnostic));
     for (const ShapeRow& row : list->rows) {
       CapturedProblem& known = capture.problems.emplace_back();
       known.problem = problem_of_row(row.problem);
@@ -319,7 +319,7 @@ Result<Capture> read_capture(const std::string& untuned_path, Operation operatio
 void take_captured_calls(const std::string& untuned_path, ShapeList& list) {
   const auto store = read_store(calls_path(untuned_path));
   if (!store.ok()) {
-    list.complaints.push_back(store.message());
+    list.diagnostics.push_back(store.message());
     return;
   }
   for (ShapeRow& row : list.rows) {

@@ -30,7 +30,7 @@ struct CapturedProblem {
 struct Capture {
   std::string source;
   std::vector<CapturedProblem> problems;  // those of the CSV in its order, then those without a line
-  std::vector<std::string> complaints;    // rows that cannot be read, and a side store that cannot
+  std::vector<std::string> diagnostics;   // rows that cannot be read, and a side store that cannot
 };
 
 /// Beside the file that `untuned_path` resolves to.
@@ -42,9 +42,9 @@ std::string calls_path(const std::string& untuned_path);
 Problem problem_of_row(const Problem& problem);
 
 struct CaptureMerge {
-  std::size_t added = 0;  // lines
-  std::string complaint;  // why problems stand in the side store only; empty: all have a line
-  std::string damage;     // of a side store that was put aside; empty: there was none
+  std::size_t added = 0;   // lines
+  std::string diagnostic;  // why problems stand in the side store only; empty: all have a line
+  std::string damage;      // of a side store that was put aside; empty: there was none
 };
 
 /// Adds what was seen to an operation's files, under <file>.lock (links resolved first); many processes may.
@@ -60,7 +60,7 @@ Result<CaptureMerge> merge_capture(const std::string& untuned_path, const std::v
 Result<Capture> read_capture(const std::string& untuned_path, Operation operation);
 
 /// Rows that the side store beside `untuned_path` counts get its calls. A store that cannot be read is a
-/// complaint.
+/// diagnostic.
 void take_captured_calls(const std::string& untuned_path, ShapeList& list);
 
 }  // namespace gemmtune

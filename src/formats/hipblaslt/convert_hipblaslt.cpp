@@ -15,7 +15,7 @@ Result<ConversionRows> read_hipblaslt_rows(const std::string& source, std::strin
   if (!file.ok()) return file.status();
   ConversionRows rows;
   rows.source = source;
-  rows.left_out = std::move(file->complaints);
+  rows.left_out = std::move(file->diagnostics);
   for (const HipblasltRow& row : file->rows) {
     TunedEntry entry;
     entry.line = row.line;

@@ -10,8 +10,8 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "formats/complaints.h"
 #include "formats/csv/csv.h"
+#include "formats/diagnostics.h"
 
 namespace gemmtune {
 namespace {
@@ -121,23 +121,24 @@ void visit_fields(Row& row, Visitor&& visit) {
   visit(row.kernel_name);
 }
 
-bool read_hipblaslt_row(const CsvLine& line, HipblasltRow& row, Complaints& complaints) {
+bool read_hipblaslt_row(const CsvLine& line, HipblasltRow& row, Diagnostics& diagnostics) {
   row.line = line.number;
   const std::vector<std::string_view> fields = split(line.text, ',');
   if (fields.size() != names.size()) {
-    complaints.row(line.number, fmt::format("{} fields, expected {}", fields.size(), names.size()));
+    diagnostics.row(line.number, fmt::format("{} fields, expected {}", fields.size(), names.size()));
     return false;
   }
   for (std::size_t index = 0; index < fields.size(); ++index) {
     if (trim(fields[index]) == fields[index]) continue;
-    complaints.cell(line.number, names[index], fields[index], "no blanks around it: AITER finds no such row");
+    diagnostics.cell(line.number, names[index], fields[index],
+                     "no blanks around it: AITER finds no such row");
     return false;
   }
   FieldReader reader(fields);
   visit_fields(row, [&](auto& field) { reader.read(field); });
   if (reader.ok()) return true;
   const std::size_t wrong = reader.wrong_field();
-  complaints.cell(line.number, names[wrong], fields[wrong], reader.expected());
+  diagnostics.cell(line.number, names[wrong], fields[wrong], reader.expected());
   return false;
 }
 
@@ -189,15 +190,15 @@ Result<HipblasltFile> parse_hipblaslt_csv(const std::string& source, std::string
   if (!document.ok()) return document.status();
   HipblasltFile file;
   file.path = source;
-  Complaints complaints(source);
+  Diagnostics diagnostics(source);
   bool first = true;
   for (const CsvLine& line : document->lines) {
     if (is_blank_or_comment(line.text)) continue;
     const bool skip = std::exchange(first, false) && is_header(line.text);
     HipblasltRow row;
-    if (!skip && read_hipblaslt_row(line, row, complaints)) file.rows.push_back(std::move(row));
+    if (!skip && read_hipblaslt_row(line, row, diagnostics)) file.rows.push_back(std::move(row));
   }
-  file.complaints = complaints.take();
+  file.diagnostics = diagnostics.take();
   return file;
 }
 

@@ -41,12 +41,12 @@ struct HipblasltRow {
 struct HipblasltFile {
   std::string path;
   std::vector<HipblasltRow> rows;
-  std::vector<std::string> complaints;  // file:line: lines that AITER's reader never finds
+  std::vector<std::string> diagnostics;  // file:line: lines that AITER's reader never finds
 };
 
 /// Blank lines, lines that begin with '#' and a header in either spelling (with and without blanks,
 /// preshuffle or bpreshuffle) are passed over. A line that has not 20 fields without blanks around them, of
-/// the right kind, is a complaint and left out. Errors: NUL bytes, lines above 1 MiB, what the system
+/// the right kind, is a diagnostic and left out. Errors: NUL bytes, lines above 1 MiB, what the system
 /// refuses.
 Result<HipblasltFile> read_hipblaslt_csv(const std::string& path);
 Result<HipblasltFile> parse_hipblaslt_csv(const std::string& source, std::string content);

@@ -10,13 +10,13 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "formats/csv/columns.h"
-#include "formats/complaints.h"
-#include "formats/csv/csv.h"
-#include "formats/tune_gemm/gemm_size_yaml.h"
 #include "formats/aiter/operation_header.h"
 #include "formats/aiter/problem_cells.h"
+#include "formats/csv/columns.h"
+#include "formats/csv/csv.h"
+#include "formats/diagnostics.h"
 #include "formats/shapes/shape_collector.h"
+#include "formats/tune_gemm/gemm_size_yaml.h"
 
 namespace gemmtune {
 namespace {
@@ -45,7 +45,7 @@ Status check_key_columns(const std::string& source, std::size_t line, const Colu
                          missing == "dtype" ? " (or give --indtype)" : "");
 }
 
-bool read_calls(const CsvCells& cells, const Columns& columns, ShapeRow& row, Complaints& complaints) {
+bool read_calls(const CsvCells& cells, const Columns& columns, ShapeRow& row, Diagnostics& diagnostics) {
   const std::string_view cell = columns.cell(cells, Column::calls);
   if (is_missing(cell)) return true;
   const auto calls = parse_integer(cell);
@@ -53,21 +53,21 @@ bool read_calls(const CsvCells& cells, const Columns& columns, ShapeRow& row, Co
     row.calls = *calls;
     return true;
   }
-  complaints.cell(row.line, "calls", cell, "a whole number of at least 0");
+  diagnostics.cell(row.line, "calls", cell, "a whole number of at least 0");
   return false;
 }
 
 void read_shape(const CsvLine& line, const Columns& columns, ProblemReader& reader, ShapeCollector& shapes,
-                Complaints& complaints) {
+                Diagnostics& diagnostics) {
   CsvCells cells;
-  if (!split_row(line, columns, cells, complaints)) return;
+  if (!split_row(line, columns, cells, diagnostics)) return;
   ShapeRow row;
   row.line = line.number;
   row.layer = columns.cell(cells, Column::layer);
-  if (!reader.read(cells, line.number, row.problem, &complaints)) return;
-  if (!read_calls(cells, columns, row, complaints)) return;
+  if (!reader.read(cells, line.number, row.problem, &diagnostics)) return;
+  if (!read_calls(cells, columns, row, diagnostics)) return;
   if (const Status status = check(row.problem); !status.ok()) {
-    complaints.row(line.number, status.message());
+    diagnostics.row(line.number, status.message());
     return;
   }
   shapes.add(std::move(row));
@@ -92,18 +92,18 @@ Result<ShapeList> parse_shape_csv(const std::string& source, std::string content
   const Columns columns(header, **schema);
   GEMMTUNE_RETURN_IF_ERROR(check_key_columns(source, header_text.number, columns, options));
 
-  Complaints complaints(source);
+  Diagnostics diagnostics(source);
   ProblemReader reader(columns, {options.x_type, options.y_type});
   // The rows of a tuned file are devices, not calls.
   ShapeCollector shapes(columns.has(Column::calls) || !columns.has(Column::us));
   for (std::size_t index = header_index + 1; index < document.lines.size(); ++index) {
-    read_shape(document.lines[index], columns, reader, shapes, complaints);
+    read_shape(document.lines[index], columns, reader, shapes, diagnostics);
   }
   ShapeList list;
   list.source = source;
   list.operation = columns.schema().operation;
   list.rows = shapes.take();
-  list.complaints = complaints.take();
+  list.diagnostics = diagnostics.take();
   return list;
 }
 
@@ -148,11 +148,12 @@ Result<ShapeList> parse_shape_list(const std::string& source, std::string conten
   auto list = is_yaml(source, content) ? parse_shape_yaml(source, content, options)
                                        : parse_shape_csv(source, std::move(content), options);
   if (!list.ok()) return list;
-  if (options.strict && !list->complaints.empty()) {
-    return Status::invalid("{}", list->complaints.front());
+  if (options.strict && !list->diagnostics.empty()) {
+    return Status::invalid("{}", list->diagnostics.front());
   }
-  if (list->rows.empty() && !list->complaints.empty()) {
-    return Status::invalid("{}: no row is usable; the first complaint: {}", source, list->complaints.front());
+  if (list->rows.empty() && !list->diagnostics.empty()) {
+    return Status::invalid("{}: no row is usable; the first diagnostic: {}", source,
+                           list->diagnostics.front());
   }
   return list;
 }

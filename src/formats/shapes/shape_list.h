@@ -24,7 +24,7 @@ struct ShapeList {
   Operation operation = Operation::a16w16;  // of every row, where the list is a file's
   std::vector<ShapeRow> rows;               // duplicates removed, first kept, calls added up
   // "file:line: column M: value '-3', expected a whole number from 1 to 2147483647"
-  std::vector<std::string> complaints;
+  std::vector<std::string> diagnostics;
 };
 
 struct ShapeListOptions {
@@ -36,7 +36,7 @@ struct ShapeListOptions {
 
 /// Reads a CSV, or a YAML list of sizes (by its extension; without one, by its first character), "-" is
 /// standard input. A missing key column, an unreadable file, a header of another operation and a file without
-/// any good row are errors; single bad rows become complaints, one a row (M = 0, negative, above 2³¹ − 1 …)
+/// any good row are errors; single bad rows become diagnostics, one a row (M = 0, negative, above 2³¹ − 1 …)
 /// and the rest is used. A tuned file may serve as a shape list: its devices do not add up as calls.
 ///
 /// YAML: gemm_size_yaml.h.

@@ -153,7 +153,7 @@ Result<ConversionRows> read_triton_rows(const std::string& source, std::string c
   ConversionRows rows;
   rows.source = source;
   rows.operation = problem->operation;
-  rows.left_out = std::move(file->complaints);
+  rows.left_out = std::move(file->diagnostics);
   for (const TritonBucket& bucket : file->buckets) {
     TunedEntry entry;
     entry.line = bucket.line;

@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "formats/complaints.h"
+#include "formats/diagnostics.h"
 #include "formats/json_text.h"
 #include "formats/triton/triton_lookup.h"
 
@@ -63,12 +63,12 @@ bool is_note_key(std::string_view key) { return key.starts_with('_') || key.ends
 class TritonReader : public nlohmann::json_sax<Json> {
  public:
   TritonReader(const std::string& content, TritonFile& file)
-      : content_(content), file_(file), complaints_(file.path) {}
+      : content_(content), file_(file), diagnostics_(file.path) {}
 
   const Progress& progress() const { return progress_; }
   Progress* progress() { return &progress_; }
   const Status& status() const { return status_; }
-  std::vector<std::string> take_complaints() { return complaints_.take(); }
+  std::vector<std::string> take_diagnostics() { return diagnostics_.take(); }
 
   bool null() override { return scalar(nullptr, "null"); }
   bool boolean(bool value) override { return scalar(value, value ? "true" : "false"); }
@@ -105,7 +105,7 @@ class TritonReader : public nlohmann::json_sax<Json> {
     const std::string_view expected =
         depth_ == 1 ? "an object of parameters" : "a whole number, a text, null or a truth value";
     status_ = {StatusCode::invalid_argument,
-               complaint(file_.path, progress_.line, depth_ == 1 ? key_ : parameter_, value, expected)};
+               diagnostic(file_.path, progress_.line, depth_ == 1 ? key_ : parameter_, value, expected)};
     return false;
   }
 
@@ -140,7 +140,7 @@ class TritonReader : public nlohmann::json_sax<Json> {
 
   bool file_key(const std::string& key) {
     key_ = key;
-    if (!keys_seen_.insert(key).second) complaints_.row(progress_.line, twice(key));
+    if (!keys_seen_.insert(key).second) diagnostics_.row(progress_.line, twice(key));
     const auto kind = parse_bucket_key(key);
     if (!kind || is_note_key(key)) return begin_note(key);
     TritonBucket& bucket = file_.buckets.emplace_back();
@@ -153,7 +153,7 @@ class TritonReader : public nlohmann::json_sax<Json> {
 
   bool parameter_key(const std::string& name) {
     parameter_ = name;
-    if (!parameters_seen_.insert(name).second) complaints_.row(progress_.line, twice(name));
+    if (!parameters_seen_.insert(name).second) diagnostics_.row(progress_.line, twice(name));
     return true;
   }
 
@@ -163,7 +163,7 @@ class TritonReader : public nlohmann::json_sax<Json> {
 
   bool begin_note(const std::string& key) {
     if (!is_note_key(key)) {
-      complaints_.cell(
+      diagnostics_.cell(
           progress_.line, "bucket", key,
           "M_LEQ_x, M_GEQ_x, any, small_M, medium_M, large_M, small, medium_Mx, large, xlarge or "
           "xlarge_Mx");
@@ -184,7 +184,7 @@ class TritonReader : public nlohmann::json_sax<Json> {
 
   const std::string& content_;
   TritonFile& file_;
-  Complaints complaints_;
+  Diagnostics diagnostics_;
   Progress progress_;
   Status status_;
   std::size_t depth_ = 0;
@@ -217,20 +217,20 @@ std::optional<TritonScheme> scheme_of(BucketKind kind) {
   return std::nullopt;
 }
 
-/// The first bucket of a scheme decides; those of other schemes get a complaint.
+/// The first bucket of a scheme decides; those of other schemes get a diagnostic.
 void decide_scheme(TritonFile& file) {
   std::optional<TritonScheme> decided;
-  Complaints complaints(file.path);
+  Diagnostics diagnostics(file.path);
   for (const TritonBucket& bucket : file.buckets) {
     const auto scheme = scheme_of(bucket.kind);
     if (!decided) decided = scheme;
     if (scheme && *scheme != *decided) {
-      complaints.row(bucket.line, fmt::format("'{}' is a key of another scheme than the file's others; no "
-                                              "look-up finds it",
-                                              bucket.key));
+      diagnostics.row(bucket.line, fmt::format("'{}' is a key of another scheme than the file's others; no "
+                                               "look-up finds it",
+                                               bucket.key));
     }
   }
-  for (std::string& text : complaints.take()) file.complaints.push_back(std::move(text));
+  for (std::string& text : diagnostics.take()) file.diagnostics.push_back(std::move(text));
   file.scheme = decided.value_or(TritonScheme::bounds);
   if (file.scheme == TritonScheme::thirds && file.name.family.starts_with("MOE")) {
     file.scheme = TritonScheme::moe;
@@ -351,7 +351,7 @@ Result<TritonFile> parse_triton_json(const std::string& source, const std::strin
   } catch (const std::exception& error) {
     return no_json(source, content, reader.progress()->offset, error.what());
   }
-  file.complaints = reader.take_complaints();
+  file.diagnostics = reader.take_diagnostics();
   decide_scheme(file);
   return file;
 }

@@ -84,9 +84,9 @@ struct TritonFile {
   TritonScheme scheme = TritonScheme::bounds;
   TritonFileName name;
   std::vector<TritonBucket> buckets;
-  std::vector<TritonNote> notes;        // keys "…_note" and "_…", and unknown keys
-  std::vector<std::string> complaints;  // file:line: unknown keys, duplicates, keys of another scheme
-  int indent = 4;                       // blanks a level
+  std::vector<TritonNote> notes;         // keys "…_note" and "_…", and unknown keys
+  std::vector<std::string> diagnostics;  // file:line: unknown keys, duplicates, keys of another scheme
+  int indent = 4;                        // blanks a level
   bool final_newline = true;
 };
 
@@ -96,7 +96,7 @@ std::optional<std::pair<BucketKind, std::int64_t>> parse_bucket_key(std::string_
 
 /// Errors name file:line: what is no JSON, a bucket that is no object, a parameter that is neither a whole
 /// number nor a text, null or a truth value. Unknown keys, keys twice and keys of a scheme that is not the
-/// file's are complaints.
+/// file's are diagnostics.
 Result<TritonFile> read_triton_json(const std::string& path);
 /// `source` stands in messages and is taken apart as the file's name.
 Result<TritonFile> parse_triton_json(const std::string& source, const std::string& content);

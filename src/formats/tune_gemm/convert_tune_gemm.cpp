@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/text.h"
+#include "formats/aiter/rates.h"
 #include "formats/all_formats.h"
 #include "formats/tune_gemm/gemm_result_yaml.h"
-#include "formats/aiter/rates.h"
 
 namespace gemmtune {
 namespace {
@@ -155,7 +155,7 @@ Result<ConversionRows> read_tune_gemm_rows(const std::string& source, std::strin
   ConversionRows rows;
   rows.source = source;
   rows.has_types = options.x_type.has_value();
-  rows.left_out = std::move(file->complaints);
+  rows.left_out = std::move(file->diagnostics);
   for (const GemmResult& result : file->results) {
     TunedEntry entry = entry_of(result, options);
     if (!result.parameters.empty()) {

@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "formats/complaints.h"
+#include "formats/diagnostics.h"
 #include "formats/yaml_guard.h"
 
 namespace gemmtune {
@@ -75,8 +75,8 @@ std::optional<double> number_behind(std::string_view comment, std::string_view l
 /// One item of the list at a time.
 class ResultReader {
  public:
-  ResultReader(const std::string& content, Complaints& complaints)
-      : lines_(split(content, '\n')), complaints_(complaints) {}
+  ResultReader(const std::string& content, Diagnostics& diagnostics)
+      : lines_(split(content, '\n')), diagnostics_(diagnostics) {}
 
   bool read(const YAML::Node& node, GemmResult& result) {
     result.line = yaml_line(node);
@@ -98,7 +98,7 @@ class ResultReader {
 
  private:
   bool complain(std::string_view key, std::string_view value, std::string_view expected) {
-    complaints_.cell(line_, key, value, expected);
+    diagnostics_.cell(line_, key, value, expected);
     return false;
   }
 
@@ -155,7 +155,7 @@ class ResultReader {
   }
 
   std::vector<std::string_view> lines_;
-  Complaints& complaints_;
+  Diagnostics& diagnostics_;
   std::size_t line_ = 0;
 };
 
@@ -196,15 +196,15 @@ Result<GemmResultFile> parse_gemm_results(const std::string& source, const std::
   if (!root.ok()) return root.status();
   GemmResultFile file;
   file.path = source;
-  Complaints complaints(source);
-  ResultReader reader(content, complaints);
+  Diagnostics diagnostics(source);
+  ResultReader reader(content, diagnostics);
   for (const YAML::Node& node : *root) {
     GemmResult result;
     if (!reader.read(node, result)) continue;
     if (result.a_order || result.b_order) file.version = TuneGemmVersion::v3_4;
     file.results.push_back(std::move(result));
   }
-  file.complaints = complaints.take();
+  file.diagnostics = diagnostics.take();
   return file;
 }
 

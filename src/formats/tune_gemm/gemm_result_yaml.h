@@ -44,11 +44,11 @@ struct GemmResultFile {
   std::string path;
   TuneGemmVersion version = TuneGemmVersion::v2;  // v3.4 where a result has an order
   std::vector<GemmResult> results;
-  std::vector<std::string> complaints;  // file:line: results that mean nothing, and comments that do not
+  std::vector<std::string> diagnostics;  // file:line: results that mean nothing, and comments that do not
 };
 
 /// What is no YAML list is an error (yaml_guard.h); an item without M, N and K, with a key twice, or with
-/// other values than numbers and one-line ASCII texts is a complaint and left out. The time is read from
+/// other values than numbers and one-line ASCII texts is a diagnostic and left out. The time is read from
 /// "# TFLOPS: x time(us): y" behind the map; a file of sizes has none.
 Result<GemmResultFile> read_gemm_results(const std::string& path);
 Result<GemmResultFile> parse_gemm_results(const std::string& source, const std::string& content);

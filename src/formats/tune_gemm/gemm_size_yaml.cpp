@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "formats/complaints.h"
+#include "formats/diagnostics.h"
 #include "formats/yaml_guard.h"
 
 namespace gemmtune {
@@ -19,7 +19,7 @@ class SizeReader {
     row.line = yaml_line(node);
     line_ = row.line;
     if (!node.IsMap())
-      return {StatusCode::invalid_argument, complaint(path_, line_, "-", "", "a map with M, N and K")};
+      return {StatusCode::invalid_argument, diagnostic(path_, line_, "-", "", "a map with M, N and K")};
     Problem& problem = row.problem;
     GEMMTUNE_RETURN_IF_ERROR(read_dimension(node, "M", problem.m));
     GEMMTUNE_RETURN_IF_ERROR(read_dimension(node, "N", problem.n));
@@ -42,7 +42,7 @@ class SizeReader {
     const auto value = parse_integer(text);
     if (!value || *value < 1 || *value > max_dimension) {
       return {StatusCode::invalid_argument,
-              complaint(path_, line_, key, text, fmt::format("a whole number from 1 to {}", max_dimension))};
+              diagnostic(path_, line_, key, text, fmt::format("a whole number from 1 to {}", max_dimension))};
     }
     target = *value;
     return {};
@@ -55,7 +55,7 @@ class SizeReader {
     const std::string text = text_of(node);
     if (text != "T" && text != "N") {
       return {StatusCode::invalid_argument,
-              complaint(path_, line_, key, text, "T (row-major) or N (column-major)")};
+              diagnostic(path_, line_, key, text, "T (row-major) or N (column-major)")};
     }
     target = text == plain ? Order::row_major : Order::column_major;
     return {};
@@ -85,7 +85,7 @@ Status read_gemm_size_yaml(const std::string& path, const std::string& content,
     } else if (options.strict) {
       return status;
     } else {
-      list.complaints.push_back(status.message());
+      list.diagnostics.push_back(status.message());
     }
   }
   return {};

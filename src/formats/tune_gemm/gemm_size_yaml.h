@@ -10,7 +10,7 @@
 namespace gemmtune {
 
 /// Adds the sizes to list.rows (types: the options', else fp16, which is tune_gemm's default) or its
-/// complaints. rowMajorA: T row-major, N column-major, of x [M, K]; rowMajorB of the weight as [K, N]: N is
+/// diagnostics. rowMajorA: T row-major, N column-major, of x [M, K]; rowMajorB of the weight as [K, N]: N is
 /// our plain [N, K].
 Status read_gemm_size_yaml(const std::string& path, const std::string& content,
                            const ShapeListOptions& options, ShapeList& list);

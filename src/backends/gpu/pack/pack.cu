@@ -22,7 +22,7 @@ static __device__ inline void copy_unit(unsigned char* to, const unsigned char* 
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256, 1) shuffle(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(256, 1) pack(const Arguments a) {
   const bool aligned = a.row_bytes % UNIT_BYTES == 0 && (unsigned long long)a.rows % UNIT_BYTES == 0;
   for (long long unit = blockIdx.x * 256LL + threadIdx.x; unit < a.units; unit += gridDim.x * 256LL) {
     const long long tile = unit / TILE_UNITS;

@@ -9,16 +9,16 @@
 namespace gemmtune {
 
 /// "file:line: column M: value '-3', expected a whole number of at least 1"
-std::string complaint(const std::string& source, std::size_t line, std::string_view column,
-                      std::string_view value, std::string_view expected);
+std::string diagnostic(const std::string& source, std::size_t line, std::string_view column,
+                       std::string_view value, std::string_view expected);
 
-class Complaints {
+class Diagnostics {
  public:
   /// More than this are counted, not kept: a file that is no table at all would fill the memory.
   static constexpr std::size_t kept_at_most = 1000;
 
-  explicit Complaints(std::string source) : source_(std::move(source)) {}
-  /// As complaint().
+  explicit Diagnostics(std::string source) : source_(std::move(source)) {}
+  /// As diagnostic().
   void cell(std::size_t line, std::string_view column, std::string_view value, std::string_view expected);
   /// "file:line: text"
   void row(std::size_t line, std::string_view text);

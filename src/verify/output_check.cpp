@@ -1,4 +1,4 @@
-#include "verify/verdict.h"
+#include "verify/output_check.h"
 
 #include <fmt/format.h>
 
@@ -7,13 +7,13 @@
 #include <limits>
 
 #include "problem/operands.h"
+#include "verify/check_report_builder.h"
 #include "verify/element.h"
-#include "verify/judgement.h"
 
 namespace gemmtune {
 namespace {
 
-/// The host's comparison: figures of each row, for the Judgement.
+/// The host's comparison: figures of each row, for the CheckReportBuilder.
 class Checker {
  public:
   Checker(const Problem& problem, const Reference& reference, std::span<const std::byte> output,
@@ -152,7 +152,7 @@ class Checker {
   std::span<const std::byte> output_;
   std::int64_t ldy_;
   const Tolerance& tolerance_;
-  Judgement judgement_;
+  CheckReportBuilder judgement_;
   std::vector<float> line_;  // the row that is looked at
   double cosine_product_ = 0;
   double cosine_squares_ = 0;

@@ -1,4 +1,4 @@
-// Elements as verify/drawn.h has them: four of each number of a SplitMix64, each an entry of a table of 4096. `entry` is an
+// Elements as verify/random_fill.h has them: four of each number of a SplitMix64, each an entry of a table of 4096. `entry` is an
 // unsigned integer of ENTRY_BYTES.
 #if ENTRY_BYTES == 4
 typedef unsigned entry;
@@ -17,7 +17,7 @@ struct Arguments {
   long long count;
 };
 
-extern "C" __global__ void __launch_bounds__(256, 1) draw(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(256, 1) fill_random(const Arguments a) {
   __shared__ entry table[ENTRIES];
   for (int i = threadIdx.x; i < ENTRIES; i += 256) table[i] = a.table[i];
   __syncthreads();

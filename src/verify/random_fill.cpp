@@ -1,4 +1,4 @@
-#include "verify/drawn.h"
+#include "verify/random_fill.h"
 
 #include <algorithm>
 #include <array>
@@ -14,8 +14,8 @@ constexpr std::size_t least_elements_a_thread = std::size_t{1} << 18;  // fewer 
 
 // Elements first … first + out.size() − 1; `first` is a multiple of four.
 template <typename Element>
-void draw_part(const Drawn& from, std::size_t first, std::span<Element> out) {
-  std::array<Element, Drawn::table_size> table;
+void fill_part(const RandomFill& from, std::size_t first, std::span<Element> out) {
+  std::array<Element, RandomFill::table_size> table;
   std::memcpy(table.data(), from.table.data(), sizeof(table));
   Random random = from.random;
   random.skip(first / 4);
@@ -28,13 +28,13 @@ void draw_part(const Drawn& from, std::size_t first, std::span<Element> out) {
 }
 
 template <typename Element>
-void draw_elements(const Drawn& from, std::size_t first, std::span<Element> out, int threads) {
+void fill_elements(const RandomFill& from, std::size_t first, std::span<Element> out, int threads) {
   // Up to the next multiple of four by way of a few elements more.
   if (first % 4 != 0) {
     std::array<Element, 4> four;
     const std::size_t before = first % 4;
     const std::size_t count = std::min(4 - before, out.size());
-    draw_part<Element>(from, first - before, four);
+    fill_part<Element>(from, first - before, four);
     std::copy_n(four.begin() + static_cast<std::ptrdiff_t>(before), count, out.begin());
     out = out.subspan(count);
     first += count;
@@ -45,7 +45,7 @@ void draw_elements(const Drawn& from, std::size_t first, std::span<Element> out,
   const auto work = [&](std::size_t part) {
     const std::size_t begin = std::min(out.size(), part * share);
     const std::size_t end = part + 1 == parts ? out.size() : std::min(out.size(), begin + share);
-    draw_part<Element>(from, first + begin, out.subspan(begin, end - begin));
+    fill_part<Element>(from, first + begin, out.subspan(begin, end - begin));
   };
   std::vector<std::thread> others;
   for (std::size_t part = 1; part < parts; ++part) others.emplace_back(work, part);
@@ -55,7 +55,7 @@ void draw_elements(const Drawn& from, std::size_t first, std::span<Element> out,
 
 template <typename Element>
 void fill_table(DataType type, double sigma, Random& random, std::vector<std::byte>& bytes) {
-  std::array<Element, Drawn::table_size> table;
+  std::array<Element, RandomFill::table_size> table;
   for (std::size_t i = 0; i < table.size(); i += 2) {
     const float value = static_cast<float>(sigma) * near_normal(random);
     table[i] = static_cast<Element>(encode_element(type, value));
@@ -80,8 +80,8 @@ float near_normal(Random& random) {
   return static_cast<float>((static_cast<double>(sum) - 131070.0) / sigma);
 }
 
-Drawn drawn(DataType type, std::size_t count, double sigma, Random random) {
-  Drawn made;
+RandomFill random_fill(DataType type, std::size_t count, double sigma, Random random) {
+  RandomFill made;
   made.element_bytes = element_bytes(type);
   made.count = count;
   if (made.element_bytes == 4) fill_table<std::uint32_t>(type, sigma, random, made.table);
@@ -91,10 +91,10 @@ Drawn drawn(DataType type, std::size_t count, double sigma, Random random) {
   return made;
 }
 
-void draw(const Drawn& from, std::size_t first, std::span<std::byte> out, int threads) {
-  if (from.element_bytes == 4) draw_elements(from, first, elements_of<std::uint32_t>(out), threads);
-  if (from.element_bytes == 2) draw_elements(from, first, elements_of<std::uint16_t>(out), threads);
-  if (from.element_bytes == 1) draw_elements(from, first, elements_of<std::uint8_t>(out), threads);
+void fill_random(const RandomFill& from, std::size_t first, std::span<std::byte> out, int threads) {
+  if (from.element_bytes == 4) fill_elements(from, first, elements_of<std::uint32_t>(out), threads);
+  if (from.element_bytes == 2) fill_elements(from, first, elements_of<std::uint16_t>(out), threads);
+  if (from.element_bytes == 1) fill_elements(from, first, elements_of<std::uint8_t>(out), threads);
 }
 
 }  // namespace gemmtune

@@ -1,5 +1,5 @@
 // The report from figures of rows alone, as a device gives them.
-#include "verify/judgement.h"
+#include "verify/check_report_builder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,13 +40,13 @@ class JudgementTest : public ::testing::Test {
   /// The report on four rows, of which the third was altered.
   template <typename Alter>
   CheckReport report(const Alter& alter) const {
-    Judgement judgement(problem_, tolerance_);
+    CheckReportBuilder report(problem_, tolerance_);
     for (std::int64_t row = 0; row < 4; ++row) {
       RowFigures figures = right_row(tolerance_);
       if (row == 2) alter(figures);
-      judgement.add(row, figures);
+      report.add(row, figures);
     }
-    return judgement.report();
+    return report.report();
   }
 
   const Problem problem_ = problem_of();
@@ -115,12 +115,12 @@ TEST_F(JudgementTest, what_is_no_number_says_nothing_of_the_rest) {
 }
 
 TEST_F(JudgementTest, the_random_vector_check_is_judged_too) {
-  Judgement judgement(problem_, tolerance_);
-  judgement.add(0, right_row(tolerance_));
-  judgement.add_product(1, 0.5);
-  EXPECT_TRUE(judgement.report().right);
-  judgement.add_product(3, 2);
-  EXPECT_EQ(judgement.report().reason, std::string(check_phrase::product) + ": row 3 (2 times the bound)");
+  CheckReportBuilder report(problem_, tolerance_);
+  report.add(0, right_row(tolerance_));
+  report.add_product(1, 0.5);
+  EXPECT_TRUE(report.report().right);
+  report.add_product(3, 2);
+  EXPECT_EQ(report.report().reason, std::string(check_phrase::product) + ": row 3 (2 times the bound)");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // What outputs on one set of data are judged by: a reference on the host, or where an output is large and the
-// device can, one beside it in device memory. Both make the same report (verify/judgement.h).
+// device can, one beside it in device memory. Both make the same report (verify/check_report_builder.h).
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@
 #include "backends/output_checker.h"
 #include "evaluate/outcome.h"
 #include "verify/inputs.h"
+#include "verify/output_check.h"
 #include "verify/reference.h"
-#include "verify/verdict.h"
 
 namespace gemmtune {
 
-struct RefereeOptions {
+struct OutputVerifierOptions {
   double largest_err_ratio = 0.05;
   int threads = 1;                  // of the host's reference
   std::uint64_t sampling_seed = 0;  // added to that of the reference's samples
@@ -27,13 +27,14 @@ struct RefereeOptions {
 };
 
 /// Not for several threads at once. The device must outlive it.
-class Referee {
+class OutputVerifier {
  public:
   /// `device_operands`: `inputs` on the device, the weight plain; the host's way draws what is not drawn yet.
   /// A device's reference is confirmed by the host's on 8 x 8 elements. `unsupported` for problems without
   /// reference; `out_of_memory`; `internal` where device and host disagree.
-  static Result<Referee> make(Device& device, const Problem& problem, const RefereeOptions& options,
-                              PlannedInputs& inputs, const Operands& device_operands);
+  static Result<OutputVerifier> make(Device& device, const Problem& problem,
+                                     const OutputVerifierOptions& options, PlannedInputs& inputs,
+                                     const Operands& device_operands);
 
   bool on_device() const { return device_checker_ != nullptr; }
 
@@ -47,7 +48,7 @@ class Referee {
   Status remember();
 
  private:
-  Referee(Device& device, const Problem& problem, const RefereeOptions& options);
+  OutputVerifier(Device& device, const Problem& problem, const OutputVerifierOptions& options);
   Status confirm(const PlannedInputs& inputs) const;
   Outcome judge_on_host() const;
   Outcome judge_on_device();

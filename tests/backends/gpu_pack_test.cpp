@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "backends/gpu/pack/shuffle.h"
+#include "backends/gpu/pack/pack.h"
 #include "support/nvrtc.h"
 
 namespace {
@@ -25,14 +25,14 @@ Place blockIdx{}, threadIdx{}, gridDim{};
 namespace packing {
 #define BACK 0
 #define shuffle pack
-#include "backends/gpu/pack/shuffle.cu"
+#include "backends/gpu/pack/pack.cu"
 #undef BACK
 #undef shuffle
 }  // namespace packing
 namespace unpacking {
 #define BACK 1
 #define shuffle unpack
-#include "backends/gpu/pack/shuffle.cu"
+#include "backends/gpu/pack/pack.cu"
 #undef BACK
 #undef shuffle
 }  // namespace unpacking

@@ -1,4 +1,4 @@
-#include "verify/judgement.h"
+#include "verify/check_report_builder.h"
 
 #include <fmt/format.h>
 
@@ -7,10 +7,10 @@
 
 namespace gemmtune {
 
-Judgement::Judgement(const Problem& problem, const Tolerance& tolerance)
+CheckReportBuilder::CheckReportBuilder(const Problem& problem, const Tolerance& tolerance)
     : problem_(problem), tolerance_(tolerance), columns_(output_columns(problem)) {}
 
-void Judgement::add(std::int64_t row, const RowFigures& figures) {
+void CheckReportBuilder::add(std::int64_t row, const RowFigures& figures) {
   if (figures.not_finite > 0) {
     const bool first = not_finite_ == 0 || row < first_not_finite_.row;
     if (first) first_not_finite_ = {row, figures.first_not_finite};
@@ -40,20 +40,20 @@ void Judgement::add(std::int64_t row, const RowFigures& figures) {
   reference_ += figures.reference;
 }
 
-void Judgement::add_product(std::int64_t row, double excess) {
+void CheckReportBuilder::add_product(std::int64_t row, double excess) {
   if (excess > worst_product_) {
     worst_product_ = excess;
     worst_product_row_ = row;
   }
 }
 
-void Judgement::add_cosine(double product, double squares) {
+void CheckReportBuilder::add_cosine(double product, double squares) {
   cosine_product_ += product;
   cosine_squares_ += squares;
 }
 
 // A share of few elements is noise: three standard deviations and two elements are allowed on top.
-double Judgement::allowed_misrounded() const {
+double CheckReportBuilder::allowed_misrounded() const {
   const double expected = tolerance_.largest_misrounded * static_cast<double>(checked_);
   return expected + 3 * std::sqrt(expected) + 2;
 }
@@ -61,7 +61,7 @@ double Judgement::allowed_misrounded() const {
 // As AITER has it. Of fused_moe the cosine difference 1 − 2Σab/Σ(a² + b²). Else the share, rounded to four
 // decimals; 1 for results that are hopeless (NaN, or an error above half of the largest output) although
 // the share is small.
-double Judgement::aiter_err_ratio() const {
+double CheckReportBuilder::aiter_err_ratio() const {
   if (not_finite_ > 0) return 1;
   if (problem_.operation == Operation::fused_moe) {
     const double difference = cosine_squares_ > 0 ? 1 - 2 * cosine_product_ / cosine_squares_ : 0;
@@ -72,7 +72,7 @@ double Judgement::aiter_err_ratio() const {
   return std::round(ratio * 1e4) / 1e4;
 }
 
-std::string Judgement::reason(double err_ratio) const {
+std::string CheckReportBuilder::reason(double err_ratio) const {
   if (unwritten_ > 0)
     return fmt::format("{}: {} of {}, the first at row {}, column {}", check_phrase::unwritten, unwritten_,
                        problem_.m * columns_, first_not_finite_.row, first_not_finite_.column);
@@ -97,7 +97,7 @@ std::string Judgement::reason(double err_ratio) const {
   return {};
 }
 
-CheckReport Judgement::report() const {
+CheckReport CheckReportBuilder::report() const {
   CheckReport report;
   report.err_ratio = aiter_err_ratio();
   report.reason = reason(report.err_ratio);

@@ -1,13 +1,13 @@
-#include "formats/other_complaints.h"
+#include "formats/other_diagnostics.h"
 
 #include <utility>
 
+#include "formats/aiter/operation_header.h"
 #include "formats/all_formats.h"
 #include "formats/csv/csv.h"
-#include "formats/tune_gemm/gemm_result_yaml.h"
 #include "formats/hipblaslt/hipblaslt_csv.h"
-#include "formats/aiter/operation_header.h"
 #include "formats/triton/triton_json.h"
+#include "formats/tune_gemm/gemm_result_yaml.h"
 
 namespace gemmtune {
 namespace {
@@ -29,17 +29,17 @@ bool is_other_format(const std::string& source, const std::string& content) {
   return name != "aiter" && name != "seed";
 }
 
-Result<std::vector<std::string>> complaints_of(const std::string& source, const std::string& content,
-                                               const ShapeListOptions& options) {
+Result<std::vector<std::string>> diagnostics_of(const std::string& source, const std::string& content,
+                                                const ShapeListOptions& options) {
   const std::string_view name = format_name_of(source, content);
-  const auto complaints_in = [](auto file) -> Result<std::vector<std::string>> {
+  const auto diagnostics_in = [](auto file) -> Result<std::vector<std::string>> {
     if (!file.ok()) return file.status();
-    return std::move(file->complaints);
+    return std::move(file->diagnostics);
   };
-  if (name == "triton_json") return complaints_in(parse_triton_json(source, content));
-  if (name == "hipblaslt_csv") return complaints_in(parse_hipblaslt_csv(source, content));
-  if (name != "untuned") return complaints_in(parse_gemm_results(source, content));
-  return complaints_in(parse_shape_list(source, content, options));
+  if (name == "triton_json") return diagnostics_in(parse_triton_json(source, content));
+  if (name == "hipblaslt_csv") return diagnostics_in(parse_hipblaslt_csv(source, content));
+  if (name != "untuned") return diagnostics_in(parse_gemm_results(source, content));
+  return diagnostics_in(parse_shape_list(source, content, options));
 }
 
 }  // namespace gemmtune

@@ -1,4 +1,4 @@
-// Weights into tiles and back on a GPU: the host neither shuffles nor copies them.
+// Weights into tiles and back on a GPU: the host neither packs nor copies them.
 #pragma once
 
 #include "backends/gpu/runtime.h"
@@ -7,7 +7,7 @@
 namespace gemmtune::gpu {
 
 /// What is compiled. `back`: from tiles into rows.
-Source shuffle_source(bool back);
+Source pack_source(bool back);
 
 /// pack_tile64 and unpack_tile64 with pointers of the device: enqueue on its first stream and do not wait.
 /// `invalid` where a pointer is null or `packed` not at a multiple of 16 bytes, `unsupported` where there is

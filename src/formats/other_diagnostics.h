@@ -15,7 +15,7 @@ bool is_other_format(const std::string& source, const std::string& content);
 
 /// "file:line: what is wrong" for each part of the file that means nothing; an error where the whole means
 /// nothing.
-Result<std::vector<std::string>> complaints_of(const std::string& source, const std::string& content,
-                                               const ShapeListOptions& options);
+Result<std::vector<std::string>> diagnostics_of(const std::string& source, const std::string& content,
+                                                const ShapeListOptions& options);
 
 }  // namespace gemmtune

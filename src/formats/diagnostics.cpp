@@ -1,4 +1,4 @@
-#include "formats/complaints.h"
+#include "formats/diagnostics.h"
 
 #include <fmt/format.h>
 
@@ -19,27 +19,27 @@ std::string shown(std::string_view value) {
 
 }  // namespace
 
-std::string complaint(const std::string& source, std::size_t line, std::string_view column,
-                      std::string_view value, std::string_view expected) {
+std::string diagnostic(const std::string& source, std::size_t line, std::string_view column,
+                       std::string_view value, std::string_view expected) {
   return fmt::format("{}:{}: column {}: value '{}', expected {}", source, line, column, shown(value),
                      expected);
 }
 
-void Complaints::cell(std::size_t line, std::string_view column, std::string_view value,
-                      std::string_view expected) {
-  add(complaint(source_, line, column, value, expected));
+void Diagnostics::cell(std::size_t line, std::string_view column, std::string_view value,
+                       std::string_view expected) {
+  add(diagnostic(source_, line, column, value, expected));
 }
 
-void Complaints::row(std::size_t line, std::string_view text) {
+void Diagnostics::row(std::size_t line, std::string_view text) {
   add(fmt::format("{}:{}: {}", source_, line, text));
 }
 
-void Complaints::add(std::string text) {
+void Diagnostics::add(std::string text) {
   ++count_;
   if (texts_.size() < kept_at_most) texts_.push_back(std::move(text));
 }
 
-std::vector<std::string> Complaints::take() {
+std::vector<std::string> Diagnostics::take() {
   if (count_ > texts_.size()) {
     texts_.push_back(fmt::format("{}: {} more like these", source_, count_ - texts_.size()));
   }

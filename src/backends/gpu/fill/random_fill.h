@@ -2,14 +2,14 @@
 #pragma once
 
 #include "backends/gpu/runtime.h"
-#include "verify/drawn.h"
+#include "verify/random_fill.h"
 
 namespace gemmtune::gpu {
 
 /// What is compiled for elements of 1, 2 or 4 bytes.
-Source draw_source(std::size_t element_bytes);
+Source random_fill_source(std::size_t element_bytes);
 
 /// Writes all elements of `drawn` to `to`, and waits for it. `unsupported` where there is no compiler.
-Status draw_elements(Device& device, Runtime& runtime, void* to, const Drawn& drawn);
+Status fill_elements(Device& device, Runtime& runtime, void* to, const RandomFill& recipe);
 
 }  // namespace gemmtune::gpu

@@ -15,7 +15,7 @@ namespace gemmtune {
 /// Element i is an entry of the table: that of bits 16·(i % 4) … 16·(i % 4) + 11 of the generator's number
 /// i / 4. No period, four elements for one step of the generator: drawing each element anew would take ten
 /// times as long, which counts for weights of 10⁸ elements.
-struct Drawn {
+struct RandomFill {
   static constexpr std::size_t table_size = 4096;
 
   std::vector<std::byte> table;  // table_size elements
@@ -28,10 +28,10 @@ struct Drawn {
 
 /// Near-normal elements of σ; each value of the table has its negative, so that the mean is exactly 0.
 /// Requires a readable type with whole bytes.
-Drawn drawn(DataType type, std::size_t count, double sigma, Random random);
+RandomFill random_fill(DataType type, std::size_t count, double sigma, Random random);
 
 /// Elements first … of `from` into `out`, as many as fit; they must exist. By up to `threads` threads.
-void draw(const Drawn& from, std::size_t first, std::span<std::byte> out, int threads = 1);
+void fill_random(const RandomFill& from, std::size_t first, std::span<std::byte> out, int threads = 1);
 
 /// Sum of four uniform 16-bit numbers, centred and scaled to σ = 1: close to normal, in exact integer
 /// arithmetic up to one division, so that it is the same on every machine. |value| ≤ 3.47.

@@ -1,4 +1,4 @@
-#include "evaluate/in_process/referee.h"
+#include "evaluate/in_process/output_verifier.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "problem/operands.h"
-#include "verify/judgement.h"
+#include "verify/check_report_builder.h"
 
 namespace gemmtune {
 namespace {
@@ -40,37 +40,38 @@ std::vector<std::int64_t> spread(std::int64_t count, Random& random) {
 }
 
 /// These rows, of `columns` elements each.
-std::vector<std::byte> rows_of(const Drawn& matrix, std::int64_t columns,
+std::vector<std::byte> rows_of(const RandomFill& matrix, std::int64_t columns,
                                std::span<const std::int64_t> rows) {
   const std::size_t row_bytes = static_cast<std::size_t>(columns) * matrix.element_bytes;
   std::vector<std::byte> chosen(rows.size() * row_bytes);
   for (std::size_t i = 0; i < rows.size(); ++i)
-    draw(matrix, static_cast<std::size_t>(rows[i] * columns),
-         std::span(chosen).subspan(i * row_bytes, row_bytes));
+    fill_random(matrix, static_cast<std::size_t>(rows[i] * columns),
+                std::span(chosen).subspan(i * row_bytes, row_bytes));
   return chosen;
 }
 
 }  // namespace
 
-Referee::Referee(Device& device, const Problem& problem, const RefereeOptions& options)
+OutputVerifier::OutputVerifier(Device& device, const Problem& problem, const OutputVerifierOptions& options)
     : device_(&device),
       problem_(problem),
       tolerance_(
           tolerance_for(problem, options.largest_err_ratio,
                         device.info().backend == "cpu" ? Accumulator::float32 : Accumulator::matrix_unit)) {}
 
-Result<Referee> Referee::make(Device& device, const Problem& problem, const RefereeOptions& options,
-                              PlannedInputs& inputs, const Operands& device_operands) {
-  Referee referee(device, problem, options);
+Result<OutputVerifier> OutputVerifier::make(Device& device, const Problem& problem,
+                                            const OutputVerifierOptions& options, PlannedInputs& inputs,
+                                            const Operands& device_operands) {
+  OutputVerifier verifier(device, problem, options);
   const bool large = flops(problem) > options.largest_host_flops ||
                      problem.batch * problem.m * output_columns(problem) > options.largest_host_elements;
   if (large) {
     auto checker = device.output_checker(problem);
     if (checker.ok()) {
-      referee.device_checker_ = std::move(*checker);
-      GEMMTUNE_RETURN_IF_ERROR(referee.device_checker_->compute_reference(device_operands));
-      GEMMTUNE_RETURN_IF_ERROR(referee.confirm(inputs));
-      return referee;
+      verifier.device_checker_ = std::move(*checker);
+      GEMMTUNE_RETURN_IF_ERROR(verifier.device_checker_->compute_reference(device_operands));
+      GEMMTUNE_RETURN_IF_ERROR(verifier.confirm(inputs));
+      return verifier;
     }
     log(LogLevel::debug, "outputs of {} are checked on the host: {}", short_name(problem), checker.message());
     GEMMTUNE_RETURN_IF_ERROR(device.health());
@@ -81,12 +82,12 @@ Result<Referee> Referee::make(Device& device, const Problem& problem, const Refe
   reference_options.seed += options.sampling_seed;
   auto reference = compute_reference(problem, inputs.host, reference_options);
   if (!reference.ok()) return reference.status();
-  referee.reference_ = std::move(*reference);
-  return referee;
+  verifier.reference_ = std::move(*reference);
+  return verifier;
 }
 
 // The device's reference is one more kernel of ours: the host computes some of its elements itself.
-Status Referee::confirm(const PlannedInputs& inputs) const {
+Status OutputVerifier::confirm(const PlannedInputs& inputs) const {
   Random random(static_cast<std::uint64_t>(problem_.m * 31 + problem_.n * 17 + problem_.k));
   const std::vector<std::int64_t> rows = spread(problem_.m, random);
   const std::vector<std::int64_t> columns = spread(problem_.n, random);
@@ -128,7 +129,7 @@ Status Referee::confirm(const PlannedInputs& inputs) const {
   return {};
 }
 
-Status Referee::look(const Buffer& y, std::int64_t ldy) {
+Status OutputVerifier::look(const Buffer& y, std::int64_t ldy) {
   y_ = &y;
   ldy_ = ldy;
   if (on_device()) return {};
@@ -136,9 +137,9 @@ Status Referee::look(const Buffer& y, std::int64_t ldy) {
   return device_->copy_out(output_.data(), y.data(), y.bytes());
 }
 
-Outcome Referee::judge() { return on_device() ? judge_on_device() : judge_on_host(); }
+Outcome OutputVerifier::judge() { return on_device() ? judge_on_device() : judge_on_host(); }
 
-Outcome Referee::judge_on_host() const {
+Outcome OutputVerifier::judge_on_host() const {
   const auto used = static_cast<std::size_t>(bytes_of(problem_.y_type, output_columns(problem_)));
   const auto pitch = static_cast<std::size_t>(bytes_of(problem_.y_type, ldy_));
   for (std::int64_t row = 0; used < pitch && row < problem_.batch * problem_.m; ++row) {
@@ -149,23 +150,23 @@ Outcome Referee::judge_on_host() const {
   return outcome_of(check_output(problem_, reference_, output_, ldy_, tolerance_));
 }
 
-Outcome Referee::judge_on_device() {
+Outcome OutputVerifier::judge_on_device() {
   const auto rows = device_checker_->compare(y_->data(), ldy_, tolerance_);
   if (!rows.ok()) return failed_outcome(OutcomeKind::launch_failed, rows.message());
-  Judgement judgement(problem_, tolerance_);
+  CheckReportBuilder report(problem_, tolerance_);
   for (std::size_t row = 0; row < rows->size(); ++row) {
     if ((*rows)[row].padding_written > 0) return wrong_padding(static_cast<std::int64_t>(row));
-    judgement.add(static_cast<std::int64_t>(row), (*rows)[row]);
+    report.add(static_cast<std::int64_t>(row), (*rows)[row]);
   }
-  return outcome_of(judgement.report());
+  return outcome_of(report.report());
 }
 
-Result<bool> Referee::is_as_remembered() {
+Result<bool> OutputVerifier::is_as_remembered() {
   if (!on_device()) return output_ == remembered_;
   return device_checker_->same(y_->data(), remembered_on_device_->data(), y_->bytes());
 }
 
-Status Referee::remember() {
+Status OutputVerifier::remember() {
   if (!on_device()) {
     remembered_ = output_;
     return {};

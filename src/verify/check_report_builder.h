@@ -6,15 +6,15 @@
 #include <utility>
 
 #include "problem/problem.h"
+#include "verify/output_check.h"
 #include "verify/row_figures.h"
-#include "verify/verdict.h"
 
 namespace gemmtune {
 
 /// The verdict on one output, from the figures of its rows. Keeps references to both arguments.
-class Judgement {
+class CheckReportBuilder {
  public:
-  Judgement(const Problem& problem, const Tolerance& tolerance);
+  CheckReportBuilder(const Problem& problem, const Tolerance& tolerance);
 
   /// Figures of a row, or of some of its elements: a row may be added in parts, each of which must keep to
   /// the row's bound. In any order; of equal errors the first one added is named.

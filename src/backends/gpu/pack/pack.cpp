@@ -1,4 +1,4 @@
-#include "backends/gpu/pack/shuffle.h"
+#include "backends/gpu/pack/pack.h"
 
 #include <algorithm>
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace gemmtune::gpu {
 
-std::string_view shuffle_text();  // shuffle.cu
+std::string_view pack_text();  // pack.cu
 
 namespace {
 
 constexpr std::int64_t threads = 256;
 constexpr std::int64_t most_blocks = 4096;
 
-/// As in shuffle.cu.
+/// As in pack.cu.
 struct Arguments {
   void* rows;
   void* tiles;
@@ -24,7 +24,7 @@ struct Arguments {
   long long units;
 };
 
-Status shuffle(Runtime& runtime, const Tile64& shape, void* rows, void* tiles, bool back) {
+Status pack(Runtime& runtime, const Tile64& shape, void* rows, void* tiles, bool back) {
   const std::int64_t units = shape.bytes() / Tile64::unit_bytes;
   if (units == 0) return {};
   // On the device a wrong address would end every use of it.
@@ -32,7 +32,7 @@ Status shuffle(Runtime& runtime, const Tile64& shape, void* rows, void* tiles, b
   if (reinterpret_cast<std::uintptr_t>(tiles) % Tile64::unit_bytes != 0)
     return Status::invalid("a packed weight at {}: not at a multiple of {} bytes", fmt::ptr(tiles),
                            Tile64::unit_bytes);
-  const auto program = runtime.load(shuffle_source(back));
+  const auto program = runtime.load(pack_source(back));
   if (!program.ok()) return Status::unsupported("{}", program.message());
   Arguments values{rows, tiles, shape.n, shape.row_bytes(), shape.pieces(), units};
   void* arguments[] = {&values};
@@ -44,16 +44,16 @@ Status shuffle(Runtime& runtime, const Tile64& shape, void* rows, void* tiles, b
 
 }  // namespace
 
-Source shuffle_source(bool back) {
-  return {"shuffle", std::string(shuffle_text()), {back ? "BACK=1" : "BACK=0"}, "shuffle"};
+Source pack_source(bool back) {
+  return {"pack", std::string(pack_text()), {back ? "BACK=1" : "BACK=0"}, "pack"};
 }
 
 Status pack_tile64(Runtime& runtime, const Tile64& shape, const void* plain, void* packed) {
-  return shuffle(runtime, shape, const_cast<void*>(plain), packed, false);
+  return pack(runtime, shape, const_cast<void*>(plain), packed, false);
 }
 
 Status unpack_tile64(Runtime& runtime, const Tile64& shape, const void* packed, void* plain) {
-  return shuffle(runtime, shape, plain, const_cast<void*>(packed), true);
+  return pack(runtime, shape, plain, const_cast<void*>(packed), true);
 }
 
 }  // namespace gemmtune::gpu

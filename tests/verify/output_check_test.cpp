@@ -1,4 +1,4 @@
-#include "verify/verdict.h"
+#include "verify/output_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
