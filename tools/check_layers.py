@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Checks who includes whom against src/LAYERS, and that no two files of a layer have a function or variable of the same name in
-their anonymous namespaces: files are compiled a few at a time, and of two overloads the other file's may fit better. Prints one line a violation (file:line: what) and exits 1 on any.
+"""Checks who includes whom against src/LAYERS. Prints one line per violation (file:line: what) and exits 1 on any.
 
 Usage: check_layers.py [ROOT]   (ROOT: the repository, default: the folder above this script)
 """
@@ -37,38 +36,6 @@ def includes_of(path):
         match = INCLUDE.match(line)
         if match:
             yield number, match.group(1), match.group(2)
-
-
-# At the outermost level of a file, as tools/format.sh writes it. Types and aliases of one name the compiler refuses.
-LOCAL_NAME = re.compile(r"(?!struct |class |enum |using |namespace |static_assert)(?:template ?<.*> )?[\w:<>,&*\[\] ]*?[&* ](\w+) ?[({=;\[]")
-
-
-def local_names(path):
-    """(line, name) of functions and variables that a file's anonymous namespaces declare."""
-    inside = False
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if line.startswith("namespace {"):
-            inside = True
-        elif line.startswith("}  // namespace"):
-            inside = False
-        elif inside and line[:1] not in ("", " ", "}", "#", "/"):
-            match = LOCAL_NAME.match(line)
-            if match:
-                yield number, match.group(1)
-
-
-def check_local_names(layer):
-    """(path, line, diagnostic) for each name that an earlier file of the layer has too."""
-    build = layer / "CMakeLists.txt"
-    if build.is_file() and "UNITY_BUILD OFF" in build.read_text(encoding="utf-8"):
-        return
-    seen = {}
-    for path in code_files(layer):
-        if path.suffix == ".cpp":
-            for number, name in local_names(path):
-                first = seen.setdefault(name, path)
-                if first != path:
-                    yield path, number, f"'{name}' is a local name of {first.name} too"
 
 
 def code_files(folder):
@@ -157,9 +124,6 @@ def check(root):
 
     for path in code_files(root / "src"):
         add(path, check_source(root, path, order))
-    for layer in sorted(path for path in (root / "src").iterdir() if path.is_dir()):
-        for path, line, text in check_local_names(layer):
-            add(path, [(line, text)])
     for path in code_files(root / "include"):
         add(path, check_public_header(path))
     for folder in ("src", "include", "tests", "bench", "examples"):
