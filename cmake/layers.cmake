@@ -20,15 +20,16 @@ if(GEMMTUNE_SANITIZE)
   target_link_options(gemmtune_options INTERFACE -fsanitize=${GEMMTUNE_SANITIZE})
 endif()
 
-# Precompiled headers: most of the time to compile a file of ours is that of the standard library's, fmt's and nlohmann's headers. Off in
-# the dev preset, so that a file which forgets an include does not compile there.
+# Precompiled headers: most of the time to compile a file is that of the standard library's headers. Only headers whose functions
+# leave no templates to instantiate belong here: GCC instantiates what is pending in every file that uses them (nlohmann's JSON: 0.65 s,
+# CLI11: 5 s a file). Off in the dev preset, so that a file which forgets an include does not compile there.
 option(GEMMTUNE_PRECOMPILED_HEADERS "Precompile the headers of libraries" ON)
 set(gemmtune_library_headers <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <cstdint> <cstring> <filesystem> <fstream> <functional> <limits>
-    <map> <memory> <mutex> <numeric> <optional> <set> <span> <string> <string_view> <thread> <unordered_map> <utility> <vector>
-    <fmt/format.h> <nlohmann/json.hpp>)
+    <map> <memory> <mutex> <numeric> <optional> <set> <span> <sstream> <string> <string_view> <thread> <unordered_map> <utility> <vector>
+    <fmt/format.h>)
 if(GEMMTUNE_PRECOMPILED_HEADERS)
   add_library(gemmtune_precompiled OBJECT ${CMAKE_CURRENT_LIST_DIR}/precompiled.cpp)
-  target_link_libraries(gemmtune_precompiled PRIVATE gemmtune_options nlohmann_json::nlohmann_json)
+  target_link_libraries(gemmtune_precompiled PRIVATE gemmtune_options)
   target_precompile_headers(gemmtune_precompiled PRIVATE ${gemmtune_library_headers})
 endif()
 function(gemmtune_precompile target)
@@ -37,22 +38,18 @@ function(gemmtune_precompile target)
   endif()
 endfunction()
 
-# gemmtune_layer(NAME [EXCLUDE regex …] [SOURCES generated.cpp …] [LINKS lib …] [OWN_HEADERS <header> …]): one static library a folder of src/, made of
+# gemmtune_layer(NAME [EXCLUDE regex …] [SOURCES generated.cpp …] [LINKS lib …]): one static library a folder of src/, made of
 # every .cpp file below the folder but those whose relative path begins with an EXCLUDE pattern. Folders are linked as
-# src/LAYERS allows; tools/check_layers.py checks the includes. OWN_HEADERS are precompiled beside those that all layers precompile.
+# src/LAYERS allows; tools/check_layers.py checks the includes.
 function(gemmtune_layer name)
-  cmake_parse_arguments(ARG "" "" "EXCLUDE;SOURCES;LINKS;OWN_HEADERS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "EXCLUDE;SOURCES;LINKS" ${ARGN})
   file(GLOB_RECURSE files RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS *.cpp)
   foreach(pattern IN LISTS ARG_EXCLUDE)
     list(FILTER files EXCLUDE REGEX "^${pattern}")
   endforeach()
   add_library(gemmtune_${name} STATIC ${files} ${ARG_SOURCES})
   target_link_libraries(gemmtune_${name} PUBLIC gemmtune_options ${ARG_LINKS})
-  if(NOT ARG_OWN_HEADERS)
-    gemmtune_precompile(gemmtune_${name})
-  elseif(GEMMTUNE_PRECOMPILED_HEADERS)
-    target_precompile_headers(gemmtune_${name} PRIVATE ${gemmtune_library_headers} ${ARG_OWN_HEADERS})
-  endif()
+  gemmtune_precompile(gemmtune_${name})
 endfunction()
 
 # One set of precompiled headers serves all test programs of an optimization level.
@@ -63,7 +60,7 @@ function(gemmtune_precompile_test name optimization)
   set(precompiled gemmtune_precompiled_test${optimization})
   if(NOT TARGET ${precompiled})
     add_executable(${precompiled} EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/precompiled.cpp)
-    target_link_libraries(${precompiled} PRIVATE gemmtune_options nlohmann_json::nlohmann_json GTest::gtest GTest::gmock)
+    target_link_libraries(${precompiled} PRIVATE gemmtune_options GTest::gtest GTest::gmock)
     target_compile_options(${precompiled} PRIVATE ${optimization})
     target_precompile_headers(${precompiled} PRIVATE ${gemmtune_library_headers} <gtest/gtest.h> <gmock/gmock.h>)
   endif()
@@ -77,7 +74,7 @@ function(gemmtune_test name)
     set(ARG_TIMEOUT 300)
   endif()
   add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE ${ARG_LINKS} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE gemmtune_options ${ARG_LINKS} GTest::gtest GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   # Half of the time to build is the tests'; what they test is compiled as everywhere else. Folders whose tests compute set
   # another level.

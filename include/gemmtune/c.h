@@ -97,7 +97,7 @@ typedef enum gemmtune_layout {
   GEMMTUNE_LAYOUT_PLAIN = 0,      /* row-major [N, K], as a checkpoint holds it */
   GEMMTUNE_LAYOUT_PANEL16 = 1,    /* gemmtune's own: panels of 16 output features, contiguous over K */
   GEMMTUNE_LAYOUT_ONEDNN = 2,     /* what oneDNN asks for; opaque */
-  GEMMTUNE_LAYOUT_AITER16X16 = 3, /* AITER's pack_weight(w, (16, 16)) */
+  GEMMTUNE_LAYOUT_AITER16X16 = 3, /* AITER's shuffle_weight(w, (16, 16)) */
   GEMMTUNE_LAYOUT_TILE64X128 = 4  /* gemmtune's own, for GPUs: tiles of 64 output features x 128 bytes of K */
 } gemmtune_layout;
 

@@ -14,7 +14,7 @@ enum class WeightLayout {
   plain,       // row-major [N, K], as a checkpoint holds it
   panel16,     // ours: see below
   onednn,      // what oneDNN's matmul asks for (opaque bytes, made and read by the onednn family)
-  aiter16x16,  // AITER's pack_weight(w, (16, 16)): see Tile16
+  aiter16x16,  // AITER's shuffle_weight(w, (16, 16)): see Tile16
   tile64x128,  // ours, for GPUs: see Tile64
 };
 

@@ -154,7 +154,7 @@ Problem packed(Problem problem) {
 }
 
 /// Packed by the device as by the host, and back.
-void expect_shuffles(const Problem& problem) {
+void expect_packs(const Problem& problem) {
   SCOPED_TRACE(short_name(problem));
   const auto bytes = gpu()->packed_bytes(problem, WeightLayout::tile64x128);
   ASSERT_TRUE(bytes.ok()) << bytes.message();
@@ -187,12 +187,12 @@ TEST_F(CudaDevice, AWeightIsPackedAndComesBack) {
   const Problem problem = packed(dense(1, 130, 72, DataType::bf16, DataType::bf16, false));
   EXPECT_EQ(*gpu()->packed_bytes(problem, WeightLayout::tile64x128), 3U * 4 * 8192);
   EXPECT_FALSE(gpu()->packed_bytes(problem, WeightLayout::panel16).ok());
-  expect_shuffles(problem);
+  expect_packs(problem);
   // Rows of an odd number of bytes, of one unit, of whole tiles.
-  expect_shuffles(packed(dense(1, 65, 77, DataType::f8_e4m3fn, DataType::bf16, false)));
-  expect_shuffles(packed(dense(1, 1, 3, DataType::bf16, DataType::bf16, false)));
-  expect_shuffles(packed(dense(1, 7, 8, DataType::bf16, DataType::bf16, false)));
-  expect_shuffles(packed(dense(1, 2112, 7168, DataType::bf16, DataType::bf16, false)));
+  expect_packs(packed(dense(1, 65, 77, DataType::f8_e4m3fn, DataType::bf16, false)));
+  expect_packs(packed(dense(1, 1, 3, DataType::bf16, DataType::bf16, false)));
+  expect_packs(packed(dense(1, 7, 8, DataType::bf16, DataType::bf16, false)));
+  expect_packs(packed(dense(1, 2112, 7168, DataType::bf16, DataType::bf16, false)));
 }
 
 TEST_F(CudaDevice, PackedWeightsOnAwkwardShapesAreRight) {

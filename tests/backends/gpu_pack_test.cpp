@@ -24,17 +24,17 @@ Place blockIdx{}, threadIdx{}, gridDim{};
 #define __launch_bounds__(...)
 namespace packing {
 #define BACK 0
-#define shuffle pack
+#define pack pack_rows
 #include "backends/gpu/pack/pack.cu"
 #undef BACK
-#undef shuffle
+#undef pack
 }  // namespace packing
 namespace unpacking {
 #define BACK 1
-#define shuffle unpack
+#define pack unpack_rows
 #include "backends/gpu/pack/pack.cu"
 #undef BACK
-#undef shuffle
+#undef pack
 }  // namespace unpacking
 
 }  // namespace
@@ -62,15 +62,15 @@ void expect_same_as_host(const Tile64& shape, std::size_t shift) {
   std::vector<unsigned char> expected(static_cast<std::size_t>(shape.bytes()));
   pack_tile64(shape, plain.data() + shift, expected.data());
   std::vector<unsigned char> tiles(expected.size(), 0xa5);
-  run(packing::pack, shape, plain.data() + shift, tiles.data());
+  run(packing::pack_rows, shape, plain.data() + shift, tiles.data());
   EXPECT_TRUE(tiles == expected);
   std::vector<unsigned char> again(plain.size(), 0xa5);
-  run(unpacking::unpack, shape, again.data() + shift, tiles.data());
+  run(unpacking::unpack_rows, shape, again.data() + shift, tiles.data());
   EXPECT_TRUE(std::equal(again.begin() + static_cast<std::ptrdiff_t>(shift), again.end(),
                          plain.begin() + static_cast<std::ptrdiff_t>(shift)));
 }
 
-TEST(GpuShuffle, ThreadsDoWhatTheHostDoes) {
+TEST(GpuPack, ThreadsDoWhatTheHostDoes) {
   expect_same_as_host({.n = 130, .k = 72, .element_bytes = 2}, 0);
   expect_same_as_host({.n = 130, .k = 72, .element_bytes = 2}, 2);
   expect_same_as_host({.n = 65, .k = 77, .element_bytes = 1}, 0);
@@ -81,7 +81,7 @@ TEST(GpuShuffle, ThreadsDoWhatTheHostDoes) {
   expect_same_as_host({.n = 200, .k = 1032, .element_bytes = 2}, 0);
 }
 
-TEST(GpuShuffle, WrongPointersAreRefusedBeforeTheyFault) {
+TEST(GpuPack, WrongPointersAreRefusedBeforeTheyFault) {
   NoCompiler device;
   const Tile64 shape{.n = 64, .k = 64, .element_bytes = 2};
   alignas(16) unsigned char memory[32] = {};

@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(Awkward, Panel16Shapes,
                                             ::testing::Values(1, 2, 31, 32, 33, 257),
                                             ::testing::Values(1, 2, 4)));
 
-/// AITER's pack_weight(w, (16, 16)) as it is written there: a view [N/16, 16, K/32, 32/P, P] with P = 16
+/// AITER's shuffle_weight(w, (16, 16)) as it is written there: a view [N/16, 16, K/32, 32/P, P] with P = 16
 /// bytes, permuted to [N/16, K/32, 32/P, 16, P].
 TEST(Tile16, IsThePermutationOfAiterAndRoundTrips) {
   for (const int size : {1, 2}) {
