@@ -4,7 +4,8 @@ versions, what a call costs the host, what compiling a kernel takes. An interrup
 same command (--limit-seconds 240 twice shows a list in two halves). Exit code 1 where shapes are still missing, 2 without a GPU.
 
 Usage: bench_gpu.py BUILD_FOLDER [--shapes shapes/llm_dense_192.csv] [--dtype bf16|fp8] [--groups 1:64]
-                    [--limit-seconds S] [--plain] [--packed] [--out FOLDER] [--json FILE] [--record N] [-- words for gemmtune tune]
+                    [--limit-seconds S] [--plain] [--packed] [--out FOLDER] [--json FILE] [--csv FOLDER] [--record]
+                    [-- words for gemmtune tune]
 """
 
 import argparse
@@ -138,7 +139,8 @@ def summary(results):
         if not chosen:
             continue
         own = [one for one in chosen if not one["kernel"].startswith("cublaslt")]
-        rows.append({"group": name, "shapes": len(chosen), "ratio": mean(one["ratio"] for one in chosen),
+        rows.append({"group": name, "m_from": min(one["m"] for one in chosen), "m_to": max(one["m"] for one in chosen),
+                     "shapes": len(chosen), "ratio": mean(one["ratio"] for one in chosen),
                      "least": min(one["ratio"] for one in chosen), "pdl_ratio": mean(one["pdl_ratio"] for one in chosen),
                      "own_kernels": len(own), "share_of_floor": mean(one["floor_us"] / one["us"] for one in chosen)})
     return rows
@@ -159,6 +161,31 @@ def print_table(results, rows):
     for row in rows:
         print(f"| {row['group']} | {row['shapes']} | {cell(row['ratio'], 3)} | {cell(row['least'], 3)} | {cell(row['pdl_ratio'], 3)} "
               f"| {row['own_kernels']} | {cell(row['share_of_floor'], 2)} |")
+
+
+def write_csv(path, columns, rows):
+    """Columns: (name in the file, key of a row, digits of a number or None)."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(name for name, _, _ in columns)
+        for row in rows:
+            writer.writerow(["" if row[key] is None else row[key] if digits is None else f"{row[key]:.{digits}f}"
+                             for _, key, digits in columns])
+
+
+def write_tables(folder, name, report):
+    """dense_<name>.csv, a row a shape, and dense_<name>_groups.csv, as bench/results/README.md describes them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shapes = [("M", "m", None), ("N", "n", None), ("K", "k", None), ("default_us", "default_us", 2), ("tuned_us", "us", 2),
+              ("dependent_us", "pdl_us", 2), ("floor_us", "floor_us", 2), ("speedup", "ratio", 3),
+              ("speedup_dependent", "pdl_ratio", 3), ("kernel", "kernel", None)]
+    groups = [("dtype", "dtype", None), ("M_from", "m_from", None), ("M_to", "m_to", None), ("shapes", "shapes", None),
+              ("speedup", "ratio", 3), ("min_speedup", "least", 3), ("speedup_dependent", "pdl_ratio", 3),
+              ("own_kernels_win", "own_kernels", None), ("share_of_floor", "share_of_floor", 2)]
+    # A shape without a dependent launch has no figure of one.
+    rows = [one if one["pdl_us"] else {**one, "pdl_ratio": None} for one in report["shapes"]]
+    write_csv(folder / f"dense_{name}.csv", shapes, rows)
+    write_csv(folder / f"dense_{name}_groups.csv", groups, [{"dtype": report["dtype"], **group} for group in report["groups"]])
 
 
 def record(build, folder, limit_seconds):
@@ -195,6 +222,7 @@ def main():
     parser.add_argument("--packed", action="store_true", help="weights packed once; compared with the plain rows of an earlier run")
     parser.add_argument("--out", type=Path, help="where rows and recordings lie (default: BUILD/bench_gpu)")
     parser.add_argument("--json", type=Path, help="write everything there as JSON too; - for stdout alone")
+    parser.add_argument("--csv", type=Path, help="folder for the tables of shapes and groups as CSV (bench/results/MACHINE)")
     parser.add_argument("--record", action="store_true", help="record whole spaces of twelve shapes instead of tuning")
     parser.add_argument("--no-overhead", action="store_true", help="leave out calls and compiles")
     parser.add_argument("--tflops", type=float, help="of the floor (default: an H200's)")
@@ -234,6 +262,8 @@ def main():
               "environments": json.loads(environment.read_text(encoding="utf-8")) if environment.exists() else {}}
     if not options.no_overhead:
         report["overhead"] = run_json([options.build / "bench" / "gpu_overhead"])
+    if options.csv:
+        write_tables(options.csv, name, report)
     text = json.dumps(report, indent=2) + "\n"
     if options.json == Path("-"):
         sys.stdout.write(text)

@@ -1,6 +1,8 @@
 // speed_table: our fastest CPU kernel of each operation against the bandwidth's roofline, oneDNN with packed
 // weights and our own bf16, side by side in interleaved rounds of one process, weights cold.
 // docs/benchmarks.md says how its figures are read.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -29,7 +31,40 @@ struct Options {
   double milliseconds = 2;
   bool quick = false;
   bool json = false;
+  bool csv = false;
 };
+
+// Columns of the CSV: bench/results/README.md.
+constexpr const char* csv_header = "threads,operation,M,N_K,compared_with,ratio,half_width,us,kernel";
+
+void print_csv_line(const std::string& beginning, const char* compared_with, double ratio, double half_width,
+                    double microseconds, const std::string& kernel) {
+  std::printf("%s,%s,%.3f,%.3f,%.1f,%s\n", beginning.c_str(), compared_with, ratio, half_width, microseconds,
+              kernel.c_str());
+}
+
+/// A line for each thing that the kernel is compared with.
+void print_csv(const Row& row) {
+  const std::string beginning =
+      fmt::format("{},{},{},{}x{}", row.threads, row.line, row.m, row.size.n, row.size.k);
+  const auto print = [&](const char* compared_with, double ratio, double half_width) {
+    print_csv_line(beginning, compared_with, ratio, half_width, row.microseconds, row.kernel);
+  };
+  print("read", row.share, row.share_spread);
+  if (row.over_library) print("onednn_packed", *row.over_library, row.library_spread);
+  if (row.over_blas) print("openblas_plain", *row.over_blas, row.blas_spread);
+  if (row.over_bf16) print("own_bf16", *row.over_bf16, row.bf16_spread);
+  std::fflush(stdout);
+}
+
+void print_csv(const MoeRow& row) {
+  const std::string beginning = fmt::format("{},fused_moe,{},", row.threads, row.tokens);
+  print_csv_line(beginning, "read", row.share, row.share_spread, row.microseconds, row.kernel);
+  if (row.over_library)
+    print_csv_line(beginning, "separate_calls", *row.over_library, row.library_spread, row.microseconds,
+                   row.kernel);
+  std::fflush(stdout);
+}
 
 void print_row(const Row& row) {
   std::printf("%-10s T=%d M=%-5ld %5ldx%-5ld %9.1f us  %5.1f GB/s  roofline %.3f ±%.3f", row.line.c_str(),
@@ -169,6 +204,8 @@ Status run(const Options& options, std::vector<Row>& rows, nlohmann::json& mixtu
       GEMMTUNE_RETURN_IF_ERROR(run_mixtures(**device, plan, [&](const MoeRow& row) {
         if (options.json) {
           mixtures.push_back(json_row(row));
+        } else if (options.csv) {
+          print_csv(row);
         } else {
           print_row(row);
         }
@@ -176,7 +213,8 @@ Status run(const Options& options, std::vector<Row>& rows, nlohmann::json& mixtu
     }
     GEMMTUNE_RETURN_IF_ERROR(run_plan(**device, plan, [&](const Row& row) {
       rows.push_back(row);
-      if (!options.json) print_row(row);
+      if (options.csv) print_csv(row);
+      if (!options.json && !options.csv) print_row(row);
     }));
   }
   return {};
@@ -209,8 +247,10 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0.01, 1000.0))
       ->capture_default_str();
   app.add_flag("--quick", options.quick, "one size, M = 1 and 16, few rounds: two minutes");
-  app.add_flag("--json", options.json, "one JSON document instead of lines");
+  CLI::Option* json = app.add_flag("--json", options.json, "one JSON document instead of lines");
+  app.add_flag("--csv", options.csv, "a table with the columns of bench/results/README.md")->excludes(json);
   CLI11_PARSE(app, argc, argv);
+  if (options.csv) std::printf("%s\n", csv_header);
   std::vector<Row> rows;
   nlohmann::json mixtures = nlohmann::json::array();
   if (const Status status = run(options, rows, mixtures); !status.ok()) {
@@ -218,7 +258,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   if (!options.json) {
-    if (!rows.empty()) print_means(rows);
+    if (!rows.empty() && !options.csv) print_means(rows);
     return 0;
   }
   nlohmann::json all = mixtures;

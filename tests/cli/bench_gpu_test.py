@@ -89,6 +89,25 @@ class BenchGpu(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("| all | 2 | 1.250 |", done.stdout)
 
+    def test_tables_as_csv(self):
+        self.run_bench("--no-overhead")
+        done = self.run_bench("--no-overhead", "--csv", self.build / "tables")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        shapes = (self.build / "tables" / "dense_bf16.csv").read_text(encoding="utf-8").splitlines()
+        self.assertEqual(shapes[0], "M,N,K,default_us,tuned_us,dependent_us,floor_us,speedup,speedup_dependent,kernel")
+        self.assertEqual(shapes[1], "1,1280,8192,10.00,5.00,4.00,4.88,2.000,2.500,skinny_r1_c4")
+        self.assertEqual(shapes[2], "64,1280,8192,10.00,5.00,,5.16,2.000,,skinny_r1_c4")
+        groups = (self.build / "tables" / "dense_bf16_groups.csv").read_text(encoding="utf-8").splitlines()
+        self.assertEqual(groups[1].split(",")[:7], ["bf16", "1", "1", "1", "2.000", "2.000", "2.500"])
+        self.assertEqual(groups[-1].split(",")[:5], ["bf16", "1", "1024", "3", "2.000"])
+
+    def test_results_in_the_repository_have_these_columns(self):
+        self.run_bench("--no-overhead", "--csv", self.build / "tables")
+        for name in ["dense_bf16.csv", "dense_bf16_groups.csv"]:
+            written = (self.build / "tables" / name).read_text(encoding="utf-8").splitlines()[0]
+            kept = (BENCH.parents[1] / "bench" / "results" / "h200" / name).read_text(encoding="utf-8").splitlines()[0]
+            self.assertTrue(kept.startswith(written), (name, kept))
+
     def test_no_gpu(self):
         done = self.run_bench(NO_GPU="1")
         self.assertEqual(done.returncode, 2)
