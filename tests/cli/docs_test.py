@@ -1,5 +1,5 @@
-"""The documents do not lie about what can be tried: the C++ block of the README compiles, every `gemmtune` command
-line has a command and options that its help knows, and links lead to files.
+"""The documents match the tree: the C++ block of the README compiles, every `gemmtune` command line has a command and
+options that its help knows, links lead to files and headings, and paths, functions and variables that are named exist.
 
 Usage: docs_test.py PROGRAM COMPILER
 """
@@ -12,13 +12,23 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM, COMPILER = sys.argv[1:3]
-PAGES = [ROOT / "README.md", ROOT / "src" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = ["docs", "src", "bench", "configs", "tests"]
+PAGES = [*sorted(ROOT.glob("*.md")), *(page for folder in FOLDERS for page in sorted((ROOT / folder).rglob("*.md")))]
+# What was true of an older version stays in the changelog.
+TODAY = [page for page in PAGES if page.name != "CHANGELOG.md"]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
+CODE = re.compile(r"`([^`\n]+)`")
+# A path from the root of the repository, as far as it has no placeholder.
+TREE_PATH = re.compile(r"(?<![\w./~-])(?:src|docs|bench|tools|tests|shapes|configs|examples|include|cmake)/[\w./-]*")
 SINGLE_DASH = {"-o2": "--profile-file"}
 
 
+def text_of(page):
+    return page.read_text(encoding="utf-8")
+
+
 def blocks(page, language):
-    return [text for name, text in BLOCK.findall(page.read_text(encoding="utf-8")) if name == language]
+    return [text for name, text in BLOCK.findall(text_of(page)) if name == language]
 
 
 def command_lines():
@@ -28,6 +38,17 @@ def command_lines():
                 words = line.split("#")[0].split()
                 if words and words[0] == "gemmtune":
                     yield page.name, words[1:]
+
+
+def anchors(page):
+    """What a heading is called in a link."""
+    headings = re.findall(r"^#+ (.*)$", BLOCK.sub("", text_of(page)), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def named_in(*patterns):
+    files = [file for pattern in patterns for file in ROOT.glob(pattern) if file.is_file()]
+    return {word for file in files for word in re.findall(r"\w+", file.read_text(encoding="utf-8", errors="replace"))}
 
 
 class Docs(unittest.TestCase):
@@ -52,11 +73,37 @@ class Docs(unittest.TestCase):
                     name = "--" + name[2:].replace("_", "-") if name.startswith("--") else name
                     self.assertIn(name, known, (page, words))
 
-    def test_links_lead_to_files(self):
+    def test_links_lead_to_files_and_headings(self):
+        links = 0
         for page in PAGES:
-            for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
-                if "://" not in target:
-                    self.assertTrue((page.parent / target).exists(), (page.name, target))
+            for target in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
+                if "://" in target:
+                    continue
+                path, _, anchor = target.partition("#")
+                file = page.parent / path if path else page
+                self.assertTrue(file.exists(), (str(page), target))
+                if anchor:
+                    self.assertIn(anchor, anchors(file), (str(page), target))
+                links += 1
+        self.assertGreater(links, 30)
+
+    def test_paths_exist(self):
+        paths = [(page, path) for page in TODAY for code in CODE.findall(text_of(page)) if not re.search(r"[<>*…]", code)
+                 for path in TREE_PATH.findall(code)]
+        self.assertGreater(len(paths), 30)
+        for page, path in paths:
+            # A program is named without its source's ending.
+            self.assertTrue((ROOT / path).exists() or (ROOT / f"{path}.cpp").exists(), (str(page), path))
+
+    def test_functions_and_variables_exist(self):
+        functions = named_in("include/gemmtune/*", "CMakeLists.txt", "cmake/*", "src/**/CMakeLists.txt", "src/**/*.cmake")
+        variables = functions | named_in("Makefile", "src/**/*.cpp", "src/**/*.h", "tools/*", "tests/support/*", "tests/cli/*.cpp")
+        for page in TODAY:
+            for code in [*CODE.findall(text_of(page)), *(text for _, text in BLOCK.findall(text_of(page)))]:
+                for name in re.findall(r"\bgemmtune_[a-z0-9_]*[a-z0-9]\b", code):
+                    self.assertTrue(name in functions, (str(page), name))
+                for name in re.findall(r"\bGEMMTUNE_[A-Z0-9_]*[A-Z0-9]\b", code):
+                    self.assertTrue(name in variables, (str(page), name))
 
 
 if __name__ == "__main__":
