@@ -144,7 +144,7 @@ Json measure_compiles(const Device& device) {
     json["families"][std::string(family->name())] = {
         {"kernels", times.size()},
         {"median_seconds", median(times)},
-        {"most_seconds", *std::max_element(times.begin(), times.end())},
+        {"max_seconds", *std::max_element(times.begin(), times.end())},
         {"slowest", slowest}};
   }
   if (!all.empty()) json["median_seconds"] = median(all);

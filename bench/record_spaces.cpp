@@ -21,11 +21,11 @@
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/file.h"
-#include "formats/shapes/shape_list.h"
-#include "measure/statistics.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "evaluate/replay/recording.h"
 #include "evaluate/replay/recording_evaluator.h"
+#include "formats/shapes/shape_list.h"
+#include "measure/statistics.h"
 
 namespace {
 
@@ -37,7 +37,7 @@ constexpr int rounds = 60;
 // A candidate's samples count when the canary kernel, sampled before and after them, was not slower than its
 // own quiet level by more than this; otherwise they are taken again, a few times, and the quietest are kept.
 constexpr double quiet_share = 0.1;
-constexpr int most_tries = 2;
+constexpr int max_tries = 2;
 
 class SpaceRecorder {
  public:
@@ -144,7 +144,7 @@ class SpaceRecorder {
     RecordedScreening best{candidate.kernel_name(), {}, 0};
     double least = 0;
     const double limit = quiet_level() * (1 + quiet_share);
-    for (int attempt = 0; attempt < most_tries; ++attempt) {
+    for (int attempt = 0; attempt < max_tries; ++attempt) {
       const double before = canary_times_.back();
       const double begin = steady_seconds();
       auto outcomes = evaluator_.screen(problem_, {&candidate, 1}, samples_, {});

@@ -289,7 +289,7 @@ def print_report(report):
         print(f"host time: {call['plan_run_ns']:.0f} ns a plan's call, {call['raw_launch_ns']:.0f} ns the kernel alone: "
               f"{call['overhead_ns']:.0f} ns more (bar 300); {call['kernel']}")
         for family, figures in overhead["compile"]["families"].items():
-            print(f"compile {family}: median {figures['median_seconds']:.2f} s of {figures['kernels']}, most {figures['most_seconds']:.2f} s "
+            print(f"compile {family}: median {figures['median_seconds']:.2f} s of {figures['kernels']}, at most {figures['max_seconds']:.2f} s "
                   f"({figures['slowest']})")
         print(f"compile: median {overhead['compile'].get('median_seconds', float('nan')):.2f} s a kernel (bar 2)")
 

@@ -62,7 +62,7 @@ Result<std::shared_ptr<Holdings>> make_holdings(Workplace& workplace, const cpu:
 
 }  // namespace
 
-Result<Contestant> int8_library(Workplace& workplace, std::int64_t m, int threads) {
+Result<RoundMember> int8_library(Workplace& workplace, std::int64_t m, int threads) {
   const auto library = cpu::OnednnLibrary::load({}, std::nullopt);
   if (!library.ok()) return library.status();
   gemmtune_onednn_problem problem{};
@@ -72,7 +72,7 @@ Result<Contestant> int8_library(Workplace& workplace, std::int64_t m, int thread
   problem.packed = 1;
   gemmtune_onednn_matmul* matmul = nullptr;
   GEMMTUNE_RETURN_IF_ERROR(cpu::call_onednn((*library)->table().create, &problem, &matmul));
-  Contestant made;
+  RoundMember made;
   made.kernel = std::make_unique<Int8Kernel>(*library, matmul);
   made.name = "onednn s8s8s32 " + std::string((*library)->table().implementation(matmul));
   if (made.name.find(" ref") != std::string::npos) return Status::unsupported("{}", made.name);

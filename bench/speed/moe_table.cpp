@@ -126,7 +126,7 @@ class ReadingExperts final : public Kernel {
   std::unique_ptr<Kernel> second_;
 };
 
-/// One number of tokens: operands, contestants, rounds.
+/// One number of tokens: operands, members, rounds.
 class TokenRun {
  public:
   TokenRun(Device& device, const Plan& plan, std::int64_t tokens)
@@ -136,7 +136,7 @@ class TokenRun {
     make_operands(weights);
     auto ours = fastest();
     if (!ours.ok()) return ours.status();
-    std::vector<Contestant> field;
+    std::vector<RoundMember> field;
     field.push_back(std::move(*ours));
     auto read = enter(std::make_unique<ReadingExperts>(problem_), "own");
     if (!read.ok()) return read.status();
@@ -178,8 +178,8 @@ class TokenRun {
     }
   }
 
-  Result<Contestant> enter(std::unique_ptr<Kernel> kernel, const char* pool) {
-    Contestant made;
+  Result<RoundMember> enter(std::unique_ptr<Kernel> kernel, const char* pool) {
+    RoundMember made;
     made.kernel = std::move(kernel);
     made.thread_pool = pool;
     made.timed.kernel = made.kernel.get();
@@ -192,7 +192,7 @@ class TokenRun {
     return made;
   }
 
-  Result<Contestant> fastest() {
+  Result<RoundMember> fastest() {
     const KernelFamily* family = device_.find_family("moe");
     std::vector<Config> configs = family->space(problem_).enumerate(20000);
     std::stable_sort(configs.begin(), configs.end(), [&](const Config& a, const Config& b) {
@@ -202,7 +202,7 @@ class TokenRun {
       configs.resize(static_cast<std::size_t>(plan_.tries));
     configs.insert(configs.begin(), family->default_config(problem_));
     device_.quiesce("own");
-    std::optional<Contestant> best;
+    std::optional<RoundMember> best;
     double best_time = 0;
     for (const Config& config : configs) {
       auto kernel = family->build(problem_, config);
@@ -223,7 +223,7 @@ class TokenRun {
     return std::move(*best);
   }
 
-  Result<MoeRow> rounds(std::vector<Contestant>& field) {
+  Result<MoeRow> rounds(std::vector<RoundMember>& field) {
     std::vector<std::vector<double>> times(field.size());
     PoolTurns pools(device_);
     std::vector<std::size_t> order(field.size());

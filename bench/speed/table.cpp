@@ -31,11 +31,11 @@ std::vector<Line> all_lines() {
 
 /// What one M of one line and size is measured with.
 struct Field {
-  Contestant ours;
-  Contestant* read = nullptr;
-  std::optional<Contestant> library;
-  std::optional<Contestant> blas;
-  std::optional<Contestant> bf16;
+  RoundMember ours;
+  RoundMember* read = nullptr;
+  std::optional<RoundMember> library;
+  std::optional<RoundMember> blas;
+  std::optional<RoundMember> bf16;
 };
 
 struct Times {
@@ -46,10 +46,10 @@ struct Times {
   std::vector<double> bf16;
 };
 
-/// Every contestant once a round, in random order.
+/// Every member once a round, in random order.
 Result<Times> run_rounds(Workplace& workplace, Field& field, int rounds) {
   struct Turn {
-    Contestant* contestant;
+    RoundMember* member;
     std::vector<double> Times::*times;
   };
   std::vector<Turn> turns{{&field.ours, &Times::ours}, {field.read, &Times::read}};
@@ -64,13 +64,13 @@ Result<Times> run_rounds(Workplace& workplace, Field& field, int rounds) {
     // One change to each thread pool a round: those of others come last.
     std::stable_sort(turns.begin(), turns.end(), [](const Turn& a, const Turn& b) {
       const auto rank = [](const Turn& turn) {
-        return turn.contestant->thread_pool == "own" ? 0 : turn.contestant->thread_pool == "openmp" ? 1 : 2;
+        return turn.member->thread_pool == "own" ? 0 : turn.member->thread_pool == "openmp" ? 1 : 2;
       };
       return rank(a) < rank(b);
     });
     for (const Turn& turn : turns) {
-      pools.next(*turn.contestant);
-      const auto time = workplace.sample(*turn.contestant);
+      pools.next(*turn.member);
+      const auto time = workplace.sample(*turn.member);
       if (!time.ok()) return time.status();
       (times.*turn.times).push_back(*time);
     }

@@ -26,9 +26,9 @@ std::vector<Config> promising(const KernelFamily& family, const Problem& problem
 
 }  // namespace
 
-void PoolTurns::next(const Contestant& contestant) {
-  if (contestant.thread_pool == current_) return;
-  current_ = contestant.thread_pool;
+void PoolTurns::next(const RoundMember& member) {
+  if (member.thread_pool == current_) return;
+  current_ = member.thread_pool;
   device_.quiesce(current_);
 }
 
@@ -42,30 +42,30 @@ Result<std::unique_ptr<Workplace>> Workplace::make(Device& device, const Problem
   return std::unique_ptr<Workplace>(new Workplace(device, largest, policy, std::move(*operands)));
 }
 
-Status Workplace::enter(Contestant& contestant) {
-  const auto rotation = pools_.rotation(contestant.kernel->weight_layout(), operands_);
+Status Workplace::enter(RoundMember& member) {
+  const auto rotation = pools_.rotation(member.kernel->weight_layout(), operands_);
   if (!rotation.ok()) return rotation.status();
-  contestant.timed.rotation = *rotation;
-  return prepare(contestant);
+  member.timed.rotation = *rotation;
+  return prepare(member);
 }
 
-Status Workplace::prepare(Contestant& contestant) {
-  contestant.timed.kernel = contestant.kernel.get();
-  if (const std::size_t bytes = contestant.kernel->workspace_bytes(); bytes > 0) {
+Status Workplace::prepare(RoundMember& member) {
+  member.timed.kernel = member.kernel.get();
+  if (const std::size_t bytes = member.kernel->workspace_bytes(); bytes > 0) {
     auto workspace = device_.allocate(bytes, Placement::plain);
     if (!workspace.ok()) return workspace.status();
-    contestant.workspace = std::move(*workspace);
-    GEMMTUNE_RETURN_IF_ERROR(device_.fill(contestant.workspace->data(), 0, bytes));
-    contestant.timed.workspace = contestant.workspace->data();
+    member.workspace = std::move(*workspace);
+    GEMMTUNE_RETURN_IF_ERROR(device_.fill(member.workspace->data(), 0, bytes));
+    member.timed.workspace = member.workspace->data();
   }
-  return sampler_.prepare(contestant.timed);
+  return sampler_.prepare(member.timed);
 }
 
-Result<Contestant> Workplace::contestant(const KernelFamily& family, const Problem& problem,
-                                         const Config& config) {
+Result<RoundMember> Workplace::make_member(const KernelFamily& family, const Problem& problem,
+                                           const Config& config) {
   auto kernel = family.build(problem, config);
   if (!kernel.ok()) return kernel.status();
-  Contestant made;
+  RoundMember made;
   made.name = Candidate{std::string(family.name()), family.revision(), config}.kernel_name();
   made.kernel = std::move(*kernel);
   made.thread_pool = family.thread_pool();
@@ -73,16 +73,16 @@ Result<Contestant> Workplace::contestant(const KernelFamily& family, const Probl
   return made;
 }
 
-Result<Contestant> Workplace::fastest(std::int64_t m, int tries) {
+Result<RoundMember> Workplace::fastest(std::int64_t m, int tries) {
   Problem problem = largest_;
   problem.m = m;
   device_.quiesce("own");
-  std::optional<Contestant> best;
+  std::optional<RoundMember> best;
   double best_time = 0;
   for (const KernelFamily* family : device_.families()) {
     if (!is_ours(*family) || !family->accepts(problem).ok()) continue;
     for (const Config& config : promising(*family, problem, tries)) {
-      auto made = contestant(*family, problem, config);
+      auto made = make_member(*family, problem, config);
       if (!made.ok()) return made.status();
       double time = 0;
       for (int look = 0; look < 3; ++look) {
@@ -100,7 +100,7 @@ Result<Contestant> Workplace::fastest(std::int64_t m, int tries) {
   return std::move(*best);
 }
 
-Result<Contestant> Workplace::library(std::int64_t m, WeightLayout layout) {
+Result<RoundMember> Workplace::library(std::int64_t m, WeightLayout layout) {
   Problem problem = largest_;
   problem.m = m;
   problem.weight_layout = layout;
@@ -109,10 +109,10 @@ Result<Contestant> Workplace::library(std::int64_t m, WeightLayout layout) {
   if (!candidate.ok()) return candidate.status();
   const KernelFamily* family = device_.find_family(candidate->family);
   device_.quiesce(family->thread_pool());
-  return contestant(*family, problem, candidate->config);
+  return make_member(*family, problem, candidate->config);
 }
 
-Result<Contestant> Workplace::blas(std::int64_t m) {
+Result<RoundMember> Workplace::blas(std::int64_t m) {
   Problem problem = largest_;
   problem.m = m;
   problem.weight_layout = WeightLayout::plain;
@@ -121,17 +121,17 @@ Result<Contestant> Workplace::blas(std::int64_t m) {
   if (family == nullptr) return Status::not_found("no OpenBLAS on this machine");
   GEMMTUNE_RETURN_IF_ERROR(family->accepts(problem));
   device_.quiesce(family->thread_pool());
-  return contestant(*family, problem, family->default_config(problem));
+  return make_member(*family, problem, family->default_config(problem));
 }
 
-Result<Contestant> Workplace::roofline(WeightLayout layout) {
+Result<RoundMember> Workplace::roofline(WeightLayout layout) {
   const auto bytes = device_.packed_bytes(largest_, layout);
   if (!bytes.ok()) return bytes.status();
   device_.quiesce("own");
-  std::optional<Contestant> best;
+  std::optional<RoundMember> best;
   double best_time = 0;
   for (const std::size_t ahead : {0, 1024, 4096}) {
-    Contestant made;
+    RoundMember made;
     made.name = "read";
     made.kernel = make_reading_kernel(*bytes, ahead, layout);
     GEMMTUNE_RETURN_IF_ERROR(enter(made));
@@ -149,6 +149,6 @@ Result<Contestant> Workplace::roofline(WeightLayout layout) {
   return std::move(*best);
 }
 
-Result<double> Workplace::sample(Contestant& contestant) { return sampler_.sample(contestant.timed); }
+Result<double> Workplace::sample(RoundMember& member) { return sampler_.sample(member.timed); }
 
 }  // namespace gemmtune::speed

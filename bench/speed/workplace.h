@@ -8,15 +8,15 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "measure/policy.h"
-#include "measure/sampler.h"
 #include "evaluate/in_process/correctness_gate.h"
 #include "evaluate/in_process/weight_pools.h"
+#include "measure/policy.h"
+#include "measure/sampler.h"
 
 namespace gemmtune::speed {
 
 /// One thing that is sampled in every round.
-struct Contestant {
+struct RoundMember {
   std::string name;
   std::unique_ptr<Kernel> kernel;
   std::string thread_pool = "own";
@@ -37,19 +37,19 @@ class Workplace {
   Result<Operands> operands() { return operands_.operands(WeightLayout::plain); }
   const Policy& policy() const { return policy_; }
   /// Over the weights in the kernel's layout; warmed up, its sample length set.
-  Status enter(Contestant& contestant);
-  /// Workspace, warm-up and sample length of a contestant that has a rotation.
-  Status prepare(Contestant& contestant);
+  Status enter(RoundMember& member);
+  /// Workspace, warm-up and sample length of a member that has a rotation.
+  Status prepare(RoundMember& member);
   /// The fastest of our families' kernels for `m` rows by two short looks at the `tries` configs that the
   /// cost model likes best of each family.
-  Result<Contestant> fastest(std::int64_t m, int tries);
+  Result<RoundMember> fastest(std::int64_t m, int tries);
   /// The library's kernel; `not_found` where there is none.
-  Result<Contestant> library(std::int64_t m, WeightLayout layout);
+  Result<RoundMember> library(std::int64_t m, WeightLayout layout);
   /// OpenBLAS on the plain weight (it knows no packed one); `not_found` where there is none.
-  Result<Contestant> blas(std::int64_t m);
+  Result<RoundMember> blas(std::int64_t m);
   /// A streaming read of the weights in `layout`, by all threads.
-  Result<Contestant> roofline(WeightLayout layout);
-  Result<double> sample(Contestant& contestant);
+  Result<RoundMember> roofline(WeightLayout layout);
+  Result<double> sample(RoundMember& member);
 
  private:
   Workplace(Device& device, const Problem& largest, const Policy& policy, DeviceOperands operands)
@@ -59,7 +59,7 @@ class Workplace {
         operands_(std::move(operands)),
         pools_(device, largest, policy_),
         sampler_(device, policy_) {}
-  Result<Contestant> contestant(const KernelFamily& family, const Problem& problem, const Config& config);
+  Result<RoundMember> make_member(const KernelFamily& family, const Problem& problem, const Config& config);
 
   Device& device_;
   Problem largest_;
@@ -73,7 +73,7 @@ class Workplace {
 class PoolTurns {
  public:
   explicit PoolTurns(Device& device) : device_(device) {}
-  void next(const Contestant& contestant);
+  void next(const RoundMember& member);
 
  private:
   Device& device_;

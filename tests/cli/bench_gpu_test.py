@@ -10,8 +10,8 @@ from pathlib import Path
 
 BENCH = Path(__file__).resolve().parents[2] / "tools" / "bench_gpu.py"
 
-# Finds a GPU unless it is told otherwise; tunes the next two of the shapes in each call, at twice the default's speed, then
-# waits where it is told to.
+# Finds a GPU unless NO_GPU is set; tunes the next two of the shapes in each call, at twice the default's speed, then
+# waits if WAIT is set.
 GEMMTUNE = """#!{python}
 import csv, json, os, sys, time
 if sys.argv[1] == "devices":
@@ -38,7 +38,7 @@ if "WAIT" in os.environ:
 OVERHEAD = """#!{python}
 import json
 print(json.dumps(dict(call=dict(kernel="k", raw_launch_ns=2000, plan_run_ns=2200, overhead_ns=200),
-                      compile=dict(median_seconds=0.3, families=dict(skinny=dict(kernels=4, median_seconds=0.3, most_seconds=0.4, slowest="s"))))))
+                      compile=dict(median_seconds=0.3, families=dict(skinny=dict(kernels=4, median_seconds=0.3, max_seconds=0.4, slowest="s"))))))
 """
 SHAPES = """M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle
 1,1280,8192,False,torch.bfloat16,torch.bfloat16,False,False
