@@ -1,6 +1,6 @@
 #!/bin/bash
 # The long proofs, for a quiet machine (hours): the fresh machine, the tests with their full counts, and ten minutes of
-# fuzzing for each parser. Figures of a run belong into docs/benchmarks.md.
+# fuzzing for each parser. Figures of a run belong into bench/results.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

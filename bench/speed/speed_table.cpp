@@ -1,6 +1,6 @@
 // speed_table: our fastest CPU kernel of each operation against the bandwidth's roofline, oneDNN with packed
 // weights and our own bf16, side by side in interleaved rounds of one process, weights cold.
-// docs/benchmarks.md says how its figures are read.
+// bench/results/README.md says how its figures are read.
 #include <fmt/format.h>
 
 #include <cmath>
