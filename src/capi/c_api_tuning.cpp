@@ -13,8 +13,8 @@
 #include "base/text.h"
 #include "capi/c_api_error.h"
 #include "evaluate/in_process/in_process_evaluator.h"
-#include "tuning/tuner.h"
 #include "evaluate/worker/worker_evaluator.h"
+#include "tuning/tuner.h"
 
 namespace gemmtune {
 namespace {
@@ -100,12 +100,12 @@ Result<std::vector<ShapeRow>> read_shapes(const gemmtune_tuning_options& options
   return rows;
 }
 
-class CallbackObserver final : public TuneObserver {
+class CallbackObserver final : public RunObserver {
  public:
   explicit CallbackObserver(const gemmtune_tuning_options& options) : options_(options) {}
   void problem_started(std::size_t, std::size_t count, const ShapeRow&) override { count_ = count; }
   void candidate_done(std::size_t, const Trial&, std::int64_t) override {}
-  void problem_done(std::size_t index, const ProblemReport& report) override {
+  void problem_done(std::size_t index, const ItemReport& report) override {
     if (options_.progress == nullptr) return;
     gemmtune_tuning_progress progress{};
     progress.size = sizeof progress;
@@ -113,9 +113,9 @@ class CallbackObserver final : public TuneObserver {
     progress.count = count_;
     progress.state = static_cast<std::int32_t>(report.state);
     progress.reason = report.reason.c_str();
-    progress.kernel_name = report.entry ? report.entry->kernel_name.c_str() : "";
-    progress.microseconds = report.entry ? report.entry->us : 0;
-    progress.speedup = report.entry ? report.entry->speedup.value_or(0) : 0;
+    progress.kernel_name = report.row() ? report.row()->kernel_name.c_str() : "";
+    progress.microseconds = report.row() ? report.row()->us : 0;
+    progress.speedup = report.row() ? report.row()->speedup.value_or(0) : 0;
     options_.progress(&progress, options_.context);
   }
 
@@ -131,11 +131,11 @@ static_assert(static_cast<int>(ProblemState::unsupported) == GEMMTUNE_TUNING_UNS
 static_assert(static_cast<int>(ProblemState::failed) == GEMMTUNE_TUNING_FAILED);
 static_assert(static_cast<int>(ProblemState::out_of_budget) == GEMMTUNE_TUNING_OUT_OF_BUDGET);
 
-gemmtune_tuning_summary counts_of(const TuneSummary& summary) {
+gemmtune_tuning_summary counts_of(const RunSummary& summary) {
   gemmtune_tuning_summary counts{};
   std::int64_t* const by_state[] = {&counts.tuned,       &counts.kept_default, &counts.skipped_done,
                                     &counts.unsupported, &counts.failed,       &counts.out_of_budget};
-  for (const ProblemReport& report : summary.problems) ++*by_state[static_cast<std::size_t>(report.state)];
+  for (const ItemReport& report : summary.items) ++*by_state[static_cast<std::size_t>(report.state)];
   counts.candidates = summary.candidates;
   counts.seconds = summary.seconds;
   counts.geometric_mean_speedup = summary.geometric_mean_speedup;
@@ -172,7 +172,7 @@ std::unique_ptr<Evaluator> make_evaluator(const gemmtune_tuning_options& options
   return std::make_unique<WorkerEvaluator>(std::move(worker));
 }
 
-Result<TuneSummary> run(const gemmtune_tuning_options& options) {
+Result<RunSummary> run(const gemmtune_tuning_options& options) {
   TuneRequest request;
   request.output = text_of(options.output);
   request.budget_seconds = options.budget_seconds;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
 namespace gemmtune {
 
@@ -15,8 +14,6 @@ struct MRange {
 struct MRangeRequest {
   MRange range;
   double regret = 0.02;  // what a range may cost at an M, as a share of the best time there
-  // Asked between questions; true: no further question, what was decided stays. May be empty.
-  std::function<bool()> stop = {};
 };
 
 }  // namespace gemmtune

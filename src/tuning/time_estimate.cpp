@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "measure/statistics.h"
-#include "search/strategy.h"
 #include "resolve/candidate_list.h"
+#include "search/strategy.h"
 
 namespace gemmtune {
 namespace {
@@ -93,6 +93,17 @@ std::optional<double> estimate_remaining(std::span<const DoneShape> done,
     }
   }
   return within_budget(seconds, budget_left);
+}
+
+std::optional<double> estimate_remaining(const RangeStep& step) {
+  if (step.searched < step.first_ms) {
+    if (step.searched == 0) return std::nullopt;
+    const double each = step.item_seconds / static_cast<double>(step.searched);
+    return each * static_cast<double>(step.first_ms - step.searched);
+  }
+  const double spent = step.item_seconds - step.settling_begin;
+  if (step.settled_share < 0.1 || step.settled_share >= 1 || spent <= 0) return std::nullopt;
+  return spent * (1 - step.settled_share) / step.settled_share;
 }
 
 void RunEstimate::begin(std::span<const std::size_t> waiting, std::size_t evaluators) {

@@ -30,6 +30,11 @@ std::optional<double> estimate_remaining(std::span<const DoneShape> done,
                                          std::span<const ShapeCost> remaining,
                                          std::optional<double> budget_left);
 
+/// Seconds for what remains of an item over a range of M, at its rate so far: of the first M until those are
+/// searched, then of the axis. nullopt: nothing is known yet, which is so up to the first M that is searched,
+/// and from there on until a tenth of the axis was settled by questions between the first M.
+std::optional<double> estimate_remaining(const RangeStep& step);
+
 /// The estimate of one run of the tuner. The first question lists the candidates of every waiting shape.
 class RunEstimate {
  public:
@@ -40,7 +45,7 @@ class RunEstimate {
   void begin(std::span<const std::size_t> waiting, std::size_t evaluators);
   void started(std::size_t index);
   void done(std::size_t index, double seconds);
-  /// Second looks: as TuneObserver::looking_again.
+  /// Second looks: as RunObserver::looking_again.
   void looking_again(std::size_t done, std::size_t count);
   std::optional<double> remaining() const;
 

@@ -1,5 +1,5 @@
-// The tuner: shapes in, tuned entries out. It knows the order of the steps and nothing else; every step is a
-// part of its own.
+// The tuner: a request in, rows of a tuned file out. A run is a list of work items (work_item.h); what they
+// share (budget, known rows, publishing, observing) is in run.h.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 #include "backends/backend.h"
 #include "base/status.h"
-#include "formats/shapes/shape_list.h"
+#include "evaluate/evaluator.h"
 #include "formats/aiter/tuned_csv.h"
+#include "formats/shapes/shape_list.h"
 #include "measure/policy.h"
 #include "tuned/entry.h"
 #include "tuning/budget.h"
-#include "evaluate/evaluator.h"
-#include "tuning/m_range.h"
+#include "tuning/m_range_planner.h"
 
 namespace gemmtune {
 
 struct TuneRequest {
   std::vector<ShapeRow> shapes;
-  std::string output;  // tuned file, published after each problem; empty: nowhere
+  std::string output;  // tuned file, published as the run goes on; empty: nowhere
   PublishOptions publish;
   std::vector<std::string> libtypes;  // empty: all families (`reference` only where named)
   bool split_k = true;
@@ -36,16 +36,24 @@ struct TuneRequest {
   bool all = false;                     // retune what the output already has
   bool stale = false;                   // retune rows whose env is not today's
   std::vector<std::string> also_read;   // further tuned files that count as done
-  int shapes_at_once = 100;             // never more than this many are in the hands of evaluators
+  int shapes_at_once = 100;             // upper limit of the evaluators that work at the same time
   SecondsClock clock = steady_seconds;  // of budgets and of the seconds that are reported
   /// Kernel names that were good for a problem, or for others like it, in earlier runs: the best first. They
   /// only decide what is tried first. May be empty; called by one thread at a time.
-  std::function<std::vector<std::string>(const Problem&)> earlier_winners;
+  std::function<std::vector<std::string>(const Problem&)> earlier_winners{};
+  /// Trials of a problem that an earlier process of this run measured and did not report. The observer gets
+  /// them with a report that has none of its own. May be empty; called by one thread at a time.
+  std::function<std::vector<Trial>(const Problem&)> unreported_trials{};
+  /// True once the run must end: nothing further is measured, what was decided is published. May be empty.
+  /// Safe from any thread.
+  std::function<bool()> stop{};
   /// 2: once all shapes are settled, each is looked at again (second_look.h) where its first look is at least
-  /// `seconds_between_looks` ago; under a budget as far as time is left.
+  /// `seconds_between_looks` ago; under a budget as far as time is left. Ranges of M are looked at once.
   int looks = 1;
   double seconds_between_looks = 30;
-  std::optional<MRangeRequest> m_range{};  // of tune_m_ranges alone
+  /// Set: each weight (N, K, types) of the shapes is tuned over this range. The M of the shapes then only
+  /// say, with their calls, which M matter for the choice of a weight layout.
+  std::optional<MRangeRequest> m_range{};
 };
 
 /// A GPU is not shared while it is tuned; a CPU has neighbours: 2.
@@ -57,20 +65,35 @@ Policy usual_policy(const DeviceInfo& device);
 enum class ProblemState { tuned, kept_default, skipped_done, unsupported, failed, out_of_budget };
 std::string_view to_string(ProblemState state);
 
-struct ProblemReport {
-  ShapeRow shape;
-  ProblemState state = ProblemState::failed;
-  std::string reason;                 // for skipped_done, unsupported, failed, out_of_budget
-  std::optional<TunedEntry> entry;    // for tuned and kept_default
-  std::vector<Trial> trials;          // every candidate that was looked at, for --profile_file and --verbose
-  std::vector<std::string> refusals;  // "family: why it does not take the problem"
+/// What the report of a range of M has beside that of a shape.
+struct RangeFigures {
+  std::vector<std::string> failures;  // "M = 17: why no kernel runs there"
+  std::size_t searched = 0;           // M with the full search
+  std::size_t compared = 0;           // M with paired rounds of known kernels
+  int finals_calls = 0;               // of those rounds
+  double settled_share = 0;           // of the axis in log M; 1: all of it
+};
+
+/// A shape, or a weight over a range of M, and its result.
+struct ItemReport {
+  ShapeRow shape;  // of a range: M is its last, the calls are those of all shapes of the weight
+  ProblemState state = ProblemState::failed;  // of a range kept_default: every row has the default kernel
+  std::string reason;                         // for all but tuned and kept_default
+  std::vector<TunedEntry> rows;  // of a shape at most one; of a range ascending in M, with m_from and regret
+  std::vector<Trial> trials;     // every candidate that was looked at; empty for a range
+  std::vector<std::string> refusals;  // "family: why it does not take the problem"; of a range at its last M
   Quietness quietness;
   std::vector<std::string> ties;  // Settled::ties
   double seconds = 0;
+  std::optional<RangeFigures> range{};
+
+  /// The row of a shape; null for none.
+  const TunedEntry* row() const { return rows.empty() ? nullptr : &rows.front(); }
 };
 
-struct TuneSummary {
-  std::vector<ProblemReport> problems;  // in the order of the request
+struct RunSummary {
+  std::vector<ItemReport>
+      items;  // shapes in the order of the request, or weights in the order of their first
   double seconds = 0;
   double geometric_mean_speedup = 0;  // over rows with a baseline; 0: none
   std::int64_t candidates = 0;
@@ -79,33 +102,56 @@ struct TuneSummary {
   double look_deviation = 0;     // of a ratio between looks, second_look.h
 };
 
-/// Called by one thread at a time; where several evaluators work, by each of their threads.
-class TuneObserver {
+/// A measurement over a range of M that begins now.
+struct RangeStep {
+  std::size_t item = 0;  // index into the summary
+  std::size_t items = 0;
+  Problem problem;  // with the M of the measurement
+  MQuestion::Kind kind = MQuestion::Kind::none;
+  std::size_t searched = 0;   // M of this item that had the full search
+  std::size_t first_ms = 0;   // number of M that have it in any case
+  double settled_share = 0;   // of the axis in log M; 0 until those are done
+  double item_seconds = 0;    // since the item began
+  double settling_begin = 0;  // the item_seconds at which the first M were done; 0: not yet
+};
+
+/// Called by one thread at a time; with several evaluators from the thread of each.
+///
+/// A problem is a shape of the request (`index` into it, `count` shapes), or one of the searches over ranges
+/// of M: `index` then counts the searches of the run, and `count` is 0, for their number is not known before
+/// the end.
+class RunObserver {
  public:
-  virtual ~TuneObserver() = default;
-  /// Once, before all else: the shapes that will be tuned, by index into the request, by so many evaluators
-  /// at once; the others are left out.
+  virtual ~RunObserver() = default;
+  /// Once, before all else, where the problems are known before the run (not over ranges of M): those that
+  /// will be tuned, by so many evaluators at once.
   virtual void run_started(std::span<const std::size_t> /*waiting*/, std::size_t /*evaluators*/) {}
   virtual void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) = 0;
   /// `index`: of the problem that it was tried for.
   virtual void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) = 0;
-  virtual void problem_done(std::size_t index, const ProblemReport& report) = 0;
+  virtual void problem_done(std::size_t index, const ItemReport& report) = 0;
   /// A second look begins: number `done` of `count`, from 0.
   virtual void looking_again(std::size_t /*index*/, std::size_t /*done*/, std::size_t /*count*/) {}
   /// The second look changed the row of a problem that was done.
-  virtual void problem_revised(std::size_t /*index*/, const ProblemReport& /*report*/) {}
+  virtual void problem_revised(std::size_t /*index*/, const ItemReport& /*report*/) {}
+  virtual void range_step(const RangeStep& /*step*/) {}
+  /// A weight over its range of M is done: number `item` of `items`, from 0.
+  virtual void range_done(std::size_t /*item*/, std::size_t /*items*/, const ItemReport& /*report*/) {}
 };
 
-/// Tunes every shape of the request on `device` through `evaluator`. Problems of one pre-shuffled weight (N,
-/// K, types) share one layout, chosen over all their M weighted by calls. An error is one that stops the run
-/// (the output cannot be written …); failed shapes are in the summary.
-Result<TuneSummary> tune(Device& device, Evaluator& evaluator, const TuneRequest& request,
-                         TuneObserver& observer);
-
-/// The same with several evaluators, one thread each, of devices that are equal to `device` in gfx and
-/// cu_num. Shapes of one layout group stay with one evaluator; publishing and observing happen here.
-Result<TuneSummary> tune(Device& device, std::span<Evaluator* const> evaluators, const TuneRequest& request,
-                         TuneObserver& observer);
+/// Tunes the request on `device` through `evaluators`, one thread each, of devices that are equal to `device`
+/// in gfx and cu_num. Problems of one packed weight (N, K, types) share one layout, chosen over all their M
+/// weighted by calls, and stay with one evaluator. An error is one that stops the run (the output cannot be
+/// written …); failed items are in the summary.
+///
+/// Over ranges of M the file gets, while a weight is at work, its finished ranges from the left end on, and
+/// the tuned M behind them as rows of one M (not where the file has a row of that M). A weight that the
+/// output covers already is left out unless request.all (or .stale, where its rows are of another
+/// environment). Not for fused_moe, which is looked up by token tiers: `unsupported`.
+Result<RunSummary> tune(Device& device, std::span<Evaluator* const> evaluators, const TuneRequest& request,
+                        RunObserver& observer);
+Result<RunSummary> tune(Device& device, Evaluator& evaluator, const TuneRequest& request,
+                        RunObserver& observer);
 
 /// The environment of rows made by this request on this device: its hash (the `env` column) and the JSON
 /// object behind it. The hash covers device, libraries, families and policy; the object holds observations

@@ -20,9 +20,9 @@ Trial trial(const std::string& family, OutcomeKind kind, const std::string& reas
 }
 
 TEST(FailedFamilies, AFamilyNoneOfWhoseKernelsRanIsNamedWithTheFirstReason) {
-  ProblemReport first;
+  ItemReport first;
   first.trials = {trial("tiled", OutcomeKind::ok), trial("skinny", OutcomeKind::build_failed, "error: no")};
-  ProblemReport second;
+  ItemReport second;
   second.trials = {trial("skinny", OutcomeKind::build_failed, "another"),
                    trial("skinny", OutcomeKind::wrong)};
   EXPECT_THAT(failed_families({first, second}),
@@ -31,9 +31,9 @@ TEST(FailedFamilies, AFamilyNoneOfWhoseKernelsRanIsNamedWithTheFirstReason) {
 }
 
 TEST(FailedFamilies, OneThatRanSomewhereOrOnlyRefusedIsNot) {
-  ProblemReport first;
+  ItemReport first;
   first.trials = {trial("skinny", OutcomeKind::crashed, "gone"), trial("naive", OutcomeKind::refused, "M")};
-  ProblemReport second;
+  ItemReport second;
   second.trials = {trial("skinny", OutcomeKind::ok), trial("slow", OutcomeKind::too_slow, "1 s")};
   EXPECT_THAT(failed_families({first, second}), IsEmpty());
 }

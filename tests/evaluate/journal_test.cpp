@@ -28,10 +28,10 @@ using ::testing::HasSubstr;
 
 constexpr const char* device_text = "paper";
 
-struct SilentObserver final : TuneObserver {
+struct SilentObserver final : RunObserver {
   void problem_started(std::size_t, std::size_t, const ShapeRow&) override {}
   void candidate_done(std::size_t, const Trial&, std::int64_t) override {}
-  void problem_done(std::size_t, const ProblemReport&) override {}
+  void problem_done(std::size_t, const ItemReport&) override {}
 };
 
 Problem problem_of(std::int64_t m) {

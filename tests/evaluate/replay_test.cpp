@@ -23,10 +23,10 @@ using testing::FakeEvaluator;
 using ::testing::HasSubstr;
 using testing::PaperDevice;
 
-struct SilentObserver : TuneObserver {
+struct SilentObserver : RunObserver {
   void problem_started(std::size_t, std::size_t, const ShapeRow&) override {}
   void candidate_done(std::size_t, const Trial&, std::int64_t) override {}
-  void problem_done(std::size_t, const ProblemReport&) override {}
+  void problem_done(std::size_t, const ItemReport&) override {}
 };
 
 ShapeRow shape(std::int64_t m, std::int64_t n = 64, std::int64_t k = 64) {
@@ -98,7 +98,7 @@ class ReplayTest : public ::testing::Test {
   }
   ~ReplayTest() override { std::filesystem::remove_all(folder_); }
 
-  TuneSummary record() {
+  RunSummary record() {
     auto writer = RecordingWriter::open(path_, recorded_run(device_, request_.policy, 0.05));
     EXPECT_TRUE(writer.ok()) << writer.message();
     Working working(fake_);
@@ -114,7 +114,7 @@ class ReplayTest : public ::testing::Test {
     EXPECT_TRUE(read.ok()) << read.message();
     return read.ok() ? std::move(*read) : Recording();
   }
-  TuneSummary replay(const Recording& recording, std::uint64_t seed = 1) {
+  RunSummary replay(const Recording& recording, std::uint64_t seed = 1) {
     ReplayDevice device(recording);
     ReplayEvaluator evaluator(recording, seed);
     request_.clock = [&] { return evaluator.seconds(); };
@@ -134,7 +134,7 @@ class ReplayTest : public ::testing::Test {
 };
 
 TEST_F(ReplayTest, TheSameRunGivesTheSameFileAndTakesTheSameTime) {
-  const TuneSummary before = record();
+  const RunSummary before = record();
   const std::string file = *read_file(request_.output);
   const Recording read = recording();
   EXPECT_EQ(read.problems.size(), 4U);
@@ -142,10 +142,10 @@ TEST_F(ReplayTest, TheSameRunGivesTheSameFileAndTakesTheSameTime) {
   EXPECT_EQ(read.problems[1].baseline, "vendor_r1");
   EXPECT_EQ(read.problems[1].spaces[2].refusal, "M above 4");
   EXPECT_EQ(read.problems[1].spaces[1].configs.size(), 8U);
-  const TuneSummary after = replay(read);
+  const RunSummary after = replay(read);
   EXPECT_EQ(*read_file(request_.output), file) << "every row, every number";
   EXPECT_NEAR(after.seconds, before.seconds, 0.05 * before.seconds);
-  EXPECT_EQ(after.problems[1].refusals, before.problems[1].refusals);
+  EXPECT_EQ(after.items[1].refusals, before.items[1].refusals);
 }
 
 TEST_F(ReplayTest, TwoReplaysOfAnotherSearchAreTheSame) {
@@ -166,8 +166,8 @@ TEST_F(ReplayTest, WhatWasNotRecordedIsRefused) {
   request_.libtypes = {"tiled"};
   record();
   request_.libtypes.clear();
-  const TuneSummary summary = replay(recording());
-  for (const Trial& trial : summary.problems[0].trials) {
+  const RunSummary summary = replay(recording());
+  for (const Trial& trial : summary.items[0].trials) {
     if (trial.candidate.family != "narrow") continue;
     EXPECT_EQ(trial.outcome.kind, OutcomeKind::refused);
     EXPECT_THAT(trial.outcome.reason, HasSubstr("not in the recording"));
@@ -204,7 +204,7 @@ TEST_F(ReplayTest, ABudgetIsSpentOnTheSimulatedClock) {
   const Recording read = recording();
   const double whole = replay(read).seconds;
   request_.budget_seconds = whole / 2;
-  const TuneSummary half = replay(read);
+  const RunSummary half = replay(read);
   EXPECT_LT(half.seconds, 0.7 * whole);
   EXPECT_GT(half.seconds, 0.2 * whole);
 }
@@ -293,7 +293,7 @@ struct TenthObserver final : SilentObserver {
     estimate.begin(waiting, evaluators);
   }
   void problem_started(std::size_t index, std::size_t, const ShapeRow&) override { estimate.started(index); }
-  void problem_done(std::size_t index, const ProblemReport& report) override {
+  void problem_done(std::size_t index, const ItemReport& report) override {
     estimate.done(index, report.seconds);
     gone += report.seconds;
     estimates.emplace_back(gone, estimate.remaining().value_or(-1));

@@ -15,10 +15,10 @@
 #include <thread>
 
 #include "base/file.h"
+#include "evaluate/worker/worker_evaluator.h"
 #include "formats/aiter/tuned_csv.h"
 #include "support/faulty_device.h"
 #include "tuning/tuner.h"
-#include "evaluate/worker/worker_evaluator.h"
 
 namespace gemmtune {
 namespace {
@@ -76,11 +76,11 @@ bool is_gone(pid_t pid) {
   return false;
 }
 
-struct SilentObserver final : TuneObserver {
+struct SilentObserver final : RunObserver {
   void run_started(std::span<const std::size_t>, std::size_t at_once) override { evaluators = at_once; }
   void problem_started(std::size_t, std::size_t, const ShapeRow&) override {}
   void candidate_done(std::size_t, const Trial&, std::int64_t) override {}
-  void problem_done(std::size_t, const ProblemReport&) override {}
+  void problem_done(std::size_t, const ItemReport&) override {}
   std::size_t evaluators = 0;
 };
 
@@ -248,10 +248,10 @@ TEST(Worker, AWholeRunOverFaultyKernelsEndsWithTheRightWinner) {
   SilentObserver observer;
   const auto summary = tune(*device, evaluator, request, observer);
   ASSERT_TRUE(summary.ok()) << summary.message();
-  ASSERT_THAT(summary->problems, SizeIs(2));
-  for (const ProblemReport& report : summary->problems) {
-    ASSERT_TRUE(report.entry.has_value()) << report.reason;
-    EXPECT_EQ(report.entry->libtype, "crash_at_m1");  // right at the M asked for and at the others of its row
+  ASSERT_THAT(summary->items, SizeIs(2));
+  for (const ItemReport& report : summary->items) {
+    ASSERT_TRUE(report.row() != nullptr) << report.reason;
+    EXPECT_EQ(report.row()->libtype, "crash_at_m1");  // right at the M asked for and at the others of its row
     for (const Fault& fault : testing::faults()) {
       const auto trial = std::find_if(report.trials.begin(), report.trials.end(), [&](const Trial& each) {
         return each.candidate.family == fault.family;
@@ -408,9 +408,9 @@ TEST(Worker, SeveralOfThemShareOutTheShapesOfARun) {
   SilentObserver observer;
   const auto summary = tune(*device, evaluators, request, observer);
   ASSERT_TRUE(summary.ok()) << summary.message();
-  for (const ProblemReport& report : summary->problems) {
-    ASSERT_TRUE(report.entry.has_value()) << report.reason;
-    EXPECT_EQ(report.entry->libtype, "good_fast");
+  for (const ItemReport& report : summary->items) {
+    ASSERT_TRUE(report.row() != nullptr) << report.reason;
+    EXPECT_EQ(report.row()->libtype, "good_fast");
   }
   EXPECT_EQ(observer.evaluators, 2U);
   EXPECT_GE(first.losses(), 1);

@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-class SecondLookTest : public ::testing::Test, public TuneObserver {
+class SecondLookTest : public ::testing::Test, public RunObserver {
  protected:
   SecondLookTest() {
     std::string pattern = ::testing::TempDir() + "gemmtune_look_XXXXXX";
@@ -38,12 +38,12 @@ class SecondLookTest : public ::testing::Test, public TuneObserver {
 
   void problem_started(std::size_t, std::size_t, const ShapeRow&) override {}
   void candidate_done(std::size_t, const Trial&, std::int64_t) override {}
-  void problem_done(std::size_t, const ProblemReport&) override {}
+  void problem_done(std::size_t, const ItemReport&) override {}
   void looking_again(std::size_t index, std::size_t, std::size_t) override {
     later_ = true;
     looked_at_.push_back(index);
   }
-  void problem_revised(std::size_t index, const ProblemReport&) override { revised_.push_back(index); }
+  void problem_revised(std::size_t index, const ItemReport&) override { revised_.push_back(index); }
 
   Settled settle() {
     later_ = false;
@@ -60,7 +60,7 @@ class SecondLookTest : public ::testing::Test, public TuneObserver {
   }
   static std::string name_of(const Settled& settled) { return settled.winner->candidate.kernel_name(); }
 
-  TuneSummary tune_all(int count, double seconds_between_looks = 0) {
+  RunSummary tune_all(int count, double seconds_between_looks = 0) {
     TuneRequest request;
     for (int i = 0; i < count; ++i) {
       request.shapes.emplace_back();
@@ -72,7 +72,7 @@ class SecondLookTest : public ::testing::Test, public TuneObserver {
     request.seconds_between_looks = seconds_between_looks;
     auto summary = tune(device_, evaluator_, request, *this);
     EXPECT_TRUE(summary.ok()) << summary.message();
-    return summary.ok() ? std::move(*summary) : TuneSummary{};
+    return summary.ok() ? std::move(*summary) : RunSummary{};
   }
 
   using Times = std::map<std::string, double>;
@@ -212,7 +212,7 @@ TEST_F(SecondLookTest, TiesHoldWhatAnotherRunMayName) {
 TEST_F(SecondLookTest, TheTunerPublishesWhatBothLooksSay) {
   second_["tiled_r1_kc2"] = 92;
   second_["tiled_r1_kc3"] = 80;
-  const TuneSummary summary = tune_all(3);
+  const RunSummary summary = tune_all(3);
   EXPECT_THAT(looked_at_, ElementsAre(0U, 1U, 2U));
   EXPECT_THAT(revised_, ElementsAre(0U, 1U, 2U));
   EXPECT_EQ(summary.looked_again, 3U);
@@ -222,11 +222,11 @@ TEST_F(SecondLookTest, TheTunerPublishesWhatBothLooksSay) {
   ASSERT_TRUE(file.ok()) << file.message();
   ASSERT_EQ(file->entries.size(), 3U);
   for (const TunedEntry& entry : file->entries) EXPECT_EQ(entry.kernel_name, "tiled_r1_kc3");
-  for (const ProblemReport& report : summary.problems) EXPECT_THAT(report.ties, Contains("tiled_r1_kc2"));
+  for (const ItemReport& report : summary.items) EXPECT_THAT(report.ties, Contains("tiled_r1_kc2"));
 }
 
 TEST_F(SecondLookTest, TooSoonAfterTheFirstThereIsNone) {
-  const TuneSummary summary = tune_all(2, 3600);
+  const RunSummary summary = tune_all(2, 3600);
   EXPECT_THAT(looked_at_, IsEmpty());
   EXPECT_EQ(summary.looked_again, 0U);
 }

@@ -17,7 +17,7 @@
 #include "evaluate/replay/replay_evaluator.h"
 #include "support/paper_device.h"
 #include "tuned/table.h"
-#include "tuning/m_range_tuner.h"
+#include "tuning/tuner.h"
 
 namespace gemmtune {
 namespace {
@@ -27,18 +27,17 @@ using testing::FakeEvaluator;
 using ::testing::HasSubstr;
 using testing::PaperDevice;
 
-struct Watcher final : MRangeObserver, TuneObserver {
+struct Watcher final : RunObserver {
   std::vector<double> shares;
   std::vector<std::int64_t> searched;
   std::vector<std::int64_t> compared;
-  void question(const MRangeMoment& moment) override {
-    shares.push_back(moment.settled_share);
-    if (moment.kind == MQuestion::Kind::compare) compared.push_back(moment.problem.m);
+  void range_step(const RangeStep& step) override {
+    shares.push_back(step.settled_share);
+    if (step.kind == MQuestion::Kind::compare) compared.push_back(step.problem.m);
   }
-  void group_done(std::size_t, std::size_t, const MRangeReport&) override {}
   void problem_started(std::size_t, std::size_t, const ShapeRow&) override {}
   void candidate_done(std::size_t, const Trial&, std::int64_t) override {}
-  void problem_done(std::size_t, const ProblemReport& report) override {
+  void problem_done(std::size_t, const ItemReport& report) override {
     searched.push_back(report.shape.problem.m);
   }
 };
@@ -50,7 +49,7 @@ class MRangeTest : public ::testing::Test {
     folder_ = mkdtemp(pattern.data());
     request_.output = folder_ + "/tuned.csv";
     request_.strategy = "exhaustive";
-    request_.m_range = MRangeRequest{{1, 8192}, 0.02, {}};
+    request_.m_range = MRangeRequest{{1, 8192}, 0.02};
     ask(64, 64);
   }
   ~MRangeTest() override { std::filesystem::remove_all(folder_); }
@@ -84,12 +83,12 @@ class MRangeTest : public ::testing::Test {
     return m <= 16 ? "small_r1" : m <= 100 ? "large_r1_kc2" : m <= 2000 ? "vendor_r1" : "large_r1_kc1";
   }
 
-  MRangeSummary run() { return run(evaluator_); }
-  MRangeSummary run(Evaluator& evaluator) {
+  RunSummary run() { return run(evaluator_); }
+  RunSummary run(Evaluator& evaluator) {
     Evaluator* const evaluators[] = {&evaluator};
-    auto summary = tune_m_ranges(device_, evaluators, request_, watcher_, watcher_);
+    auto summary = tune(device_, evaluators, request_, watcher_);
     EXPECT_TRUE(summary.ok()) << summary.message();
-    return summary.ok() ? std::move(*summary) : MRangeSummary{};
+    return summary.ok() ? std::move(*summary) : RunSummary{};
   }
   std::vector<TunedEntry> published() const {
     auto file = read_tuned_csv(request_.output);
@@ -123,14 +122,14 @@ const auto rows_of_steps =
 TEST_F(MRangeTest, FindsTheCrossingsAndLookUpAnswersEveryM) {
   steps();
   request_.publish.sort = true;
-  const MRangeSummary summary = run();
-  ASSERT_EQ(summary.groups.size(), 1U);
-  const MRangeReport& report = summary.groups[0];
+  const RunSummary summary = run();
+  ASSERT_EQ(summary.items.size(), 1U);
+  const ItemReport& report = summary.items[0];
   EXPECT_EQ(report.state, ProblemState::tuned) << report.reason;
-  EXPECT_EQ(report.settled_share, 1);
-  EXPECT_EQ(report.tuned, 14U);
-  EXPECT_LE(report.compared, 14U + 12U + 9U + 3U * 16U);
-  EXPECT_LE(report.finals_calls, 2 * static_cast<int>(report.compared));
+  EXPECT_EQ(report.range->settled_share, 1);
+  EXPECT_EQ(report.range->searched, 14U);
+  EXPECT_LE(report.range->compared, 14U + 12U + 9U + 3U * 16U);
+  EXPECT_LE(report.range->finals_calls, 2 * static_cast<int>(report.range->compared));
   EXPECT_THAT(spans(), rows_of_steps);
   const TunedTable table(published());
   Random random(7);
@@ -233,16 +232,16 @@ TEST_F(MRangeTest, EachWeightOnceAndWhatIsCoveredIsLeftOut) {
   request_.m_range->range = {1, 256};
   ask(64, 64);
   ask(128, 64);
-  MRangeSummary summary = run();
-  ASSERT_EQ(summary.groups.size(), 2U);
-  EXPECT_EQ(summary.groups[0].shape.calls, 2);
+  RunSummary summary = run();
+  ASSERT_EQ(summary.items.size(), 2U);
+  EXPECT_EQ(summary.items[0].shape.calls, 2);
   EXPECT_EQ(published().size(), 6U);
   const auto calls = evaluator_.finals_calls.size();
   summary = run();
-  EXPECT_EQ(summary.groups[0].state, ProblemState::skipped_done);
+  EXPECT_EQ(summary.items[0].state, ProblemState::skipped_done);
   EXPECT_EQ(evaluator_.finals_calls.size(), calls);
   request_.m_range->range = {1, 257};
-  EXPECT_EQ(run().groups[0].state, ProblemState::tuned);
+  EXPECT_EQ(run().items[0].state, ProblemState::tuned);
   EXPECT_EQ(published().size(), 6U);  // the new ranges have taken the place of the old ones
 }
 
@@ -283,9 +282,9 @@ TEST_F(MRangeTest, ABudgetThatEndsLeavesVerifiedRowsOnly) {
   request_.clock = [&now] { return now; };
   evaluator_.before = [&now](const Problem&) { now += 1; };
   request_.budget_seconds = 120;  // 14 searches of 3 or 4 candidates and their finals, and some more
-  const MRangeSummary summary = run();
-  EXPECT_EQ(summary.groups[0].state, ProblemState::out_of_budget);
-  EXPECT_LT(summary.groups[0].settled_share, 1);
+  const RunSummary summary = run();
+  EXPECT_EQ(summary.items[0].state, ProblemState::out_of_budget);
+  EXPECT_LT(summary.items[0].range->settled_share, 1);
   EXPECT_LT(now, 200);
   const auto rows = published();
   EXPECT_FALSE(rows.empty());
@@ -302,11 +301,11 @@ TEST_F(MRangeTest, StoppedAtAnyMomentTheFileHoldsNoUnverifiedRange) {
     int calls = 0;
     bool stop = false;
     evaluator_.before = [&](const Problem&) { stop = stop || ++calls >= last; };
-    request_.m_range->stop = [&stop] { return stop; };
-    const MRangeSummary summary = run();
+    request_.stop = [&stop] { return stop; };
+    const RunSummary summary = run();
     if (!stop) continue;
-    EXPECT_EQ(summary.groups[0].state, ProblemState::out_of_budget);
-    EXPECT_THAT(summary.groups[0].reason, HasSubstr("interrupted"));
+    EXPECT_EQ(summary.items[0].state, ProblemState::out_of_budget);
+    EXPECT_THAT(summary.items[0].reason, HasSubstr("interrupted"));
     if (!file_exists(request_.output)) continue;
     for (const TunedEntry& row : published()) {
       EXPECT_EQ(row.kernel_name, winner_of_steps(*row.m_from)) << *row.m_from;
@@ -376,7 +375,7 @@ TEST_F(MRangeTest, ARecordingAsksAndAnswersTheSame) {
   Watcher watcher;
   request_.output = folder_ + "/replayed.csv";
   request_.clock = [&evaluator] { return evaluator.seconds(); };
-  ASSERT_TRUE(tune_m_ranges(replayed, evaluators, request_, watcher, watcher).ok());
+  ASSERT_TRUE(tune(replayed, evaluators, request_, watcher).ok());
   EXPECT_EQ(watcher.compared, compared);
   EXPECT_EQ(spans(), rows);
 }
@@ -385,17 +384,17 @@ TEST_F(MRangeTest, WhatCannotBeAskedIsSaid) {
   steps();
   Evaluator* const evaluators[] = {&evaluator_};
   request_.m_range->range = {5, 4};
-  EXPECT_FALSE(tune_m_ranges(device_, evaluators, request_, watcher_, watcher_).ok());
+  EXPECT_FALSE(tune(device_, evaluators, request_, watcher_).ok());
   request_.m_range->range = {0, 4};
-  EXPECT_FALSE(tune_m_ranges(device_, evaluators, request_, watcher_, watcher_).ok());
+  EXPECT_FALSE(tune(device_, evaluators, request_, watcher_).ok());
   request_.m_range->range = {1, 4};
   request_.shapes[0].problem = default_problem(Operation::fused_moe);
   request_.shapes[0].problem.n = request_.shapes[0].problem.k = 256;
   request_.shapes[0].problem.moe.experts = 8;
   request_.shapes[0].problem.moe.topk = 2;
-  const MRangeSummary summary = run();
-  EXPECT_EQ(summary.groups[0].state, ProblemState::unsupported);
-  EXPECT_THAT(summary.groups[0].reason, HasSubstr("tiers")) << summary.groups[0].reason;
+  const RunSummary summary = run();
+  EXPECT_EQ(summary.items[0].state, ProblemState::unsupported);
+  EXPECT_THAT(summary.items[0].reason, HasSubstr("tiers")) << summary.items[0].reason;
 }
 
 TEST_F(MRangeTest, AnMThatCannotBeMeasuredIsAGapAndNoEnd) {
@@ -403,9 +402,9 @@ TEST_F(MRangeTest, AnMThatCannotBeMeasuredIsAGapAndNoEnd) {
   evaluator_.status = [](const Problem& problem) {
     return problem.m > 4000 ? Status::unsupported("too large for the memory") : Status();
   };
-  const MRangeSummary summary = run();
-  EXPECT_EQ(summary.groups[0].state, ProblemState::tuned);
-  EXPECT_FALSE(summary.groups[0].failures.empty());
+  const RunSummary summary = run();
+  EXPECT_EQ(summary.items[0].state, ProblemState::tuned);
+  EXPECT_FALSE(summary.items[0].range->failures.empty());
   const TunedTable table(published());
   EXPECT_EQ(look_up(table, 3000).entry->kernel_name, "large_r1_kc1");
 }

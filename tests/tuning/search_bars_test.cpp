@@ -295,14 +295,14 @@ TEST(StagedSearch, TwoRunsNameTheSameWinner) {
 }
 
 /// What was thought to be left when each shape ended.
-struct EstimateObserver final : TuneObserver {
+struct EstimateObserver final : RunObserver {
   EstimateObserver(const Device& device, const TuneRequest& request) : estimate(device, request) {}
   void run_started(std::span<const std::size_t> waiting, std::size_t evaluators) override {
     estimate.begin(waiting, evaluators);
   }
   void problem_started(std::size_t index, std::size_t, const ShapeRow&) override { estimate.started(index); }
   void candidate_done(std::size_t, const Trial&, std::int64_t) override {}
-  void problem_done(std::size_t index, const ProblemReport& report) override {
+  void problem_done(std::size_t index, const ItemReport& report) override {
     estimate.done(index, report.seconds);
     gone += report.seconds;
     estimates.emplace_back(gone, estimate.remaining().value_or(-1));

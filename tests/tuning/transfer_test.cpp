@@ -66,12 +66,12 @@ TEST(MarkHints, AHintThatIsNotInTheListMeansItsClosestRelative) {
   EXPECT_EQ(list[2].hint, 0);
 }
 
-struct SilentObserver : TuneObserver {
+struct SilentObserver : RunObserver {
   void problem_started(std::size_t, std::size_t, const ShapeRow&) override {}
   void candidate_done(std::size_t, const Trial& trial, std::int64_t) override {
     tried.push_back(trial.candidate.kernel_name());
   }
-  void problem_done(std::size_t, const ProblemReport&) override { ends.push_back(tried.size()); }
+  void problem_done(std::size_t, const ItemReport&) override { ends.push_back(tried.size()); }
   std::vector<std::string> tried;
   std::vector<std::size_t> ends;  // of tried, a problem each
 };
@@ -104,7 +104,7 @@ class TransferInARun : public ::testing::Test {
 TEST_F(TransferInARun, TheWinnerOfAnEarlierShapeIsTriedFirst) {
   const auto summary = tune(device_, fake_, request_, observer_);
   ASSERT_TRUE(summary.ok()) << summary.message();
-  const std::string first_winner = summary->problems[0].entry->kernel_name;
+  const std::string first_winner = summary->items[0].row()->kernel_name;
   EXPECT_EQ(observer_.tried[observer_.ends[0]], first_winner);
 }
 
@@ -115,7 +115,7 @@ TEST_F(TransferInARun, AnEarlierRunOnlyDecidesWhatIsTriedFirst) {
   const auto summary = tune(device_, fake_, request_, observer_);
   ASSERT_TRUE(summary.ok()) << summary.message();
   EXPECT_EQ(observer_.tried.front(), "tiled_r1_kc3");
-  EXPECT_NE(summary->problems[0].entry->kernel_name, "tiled_r1_kc3") << "it is a fifth slower than the best";
+  EXPECT_NE(summary->items[0].row()->kernel_name, "tiled_r1_kc3") << "it is a fifth slower than the best";
 }
 
 }  // namespace

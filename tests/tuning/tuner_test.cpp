@@ -23,13 +23,13 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-struct SilentObserver final : TuneObserver {
+struct SilentObserver final : RunObserver {
   std::vector<std::size_t> started;
   std::vector<std::size_t> done;
   std::int64_t candidates = 0;
   void problem_started(std::size_t index, std::size_t, const ShapeRow&) override { started.push_back(index); }
   void candidate_done(std::size_t, const Trial&, std::int64_t so_far) override { candidates = so_far; }
-  void problem_done(std::size_t index, const ProblemReport&) override { done.push_back(index); }
+  void problem_done(std::size_t index, const ItemReport&) override { done.push_back(index); }
 };
 
 class Tuner : public ::testing::Test {
@@ -78,10 +78,10 @@ class Tuner : public ::testing::Test {
       request_.shapes.push_back(row);
     }
   }
-  TuneSummary run() {
+  RunSummary run() {
     auto summary = tune(device_, evaluator_, request_, observer_);
     EXPECT_TRUE(summary.ok()) << summary.message();
-    return summary.ok() ? std::move(*summary) : TuneSummary{};
+    return summary.ok() ? std::move(*summary) : RunSummary{};
   }
   std::vector<TunedEntry> published() const {
     auto file = read_tuned_csv(request_.output);
@@ -99,9 +99,9 @@ class Tuner : public ::testing::Test {
 
 TEST_F(Tuner, FindsTheFastestAndWritesItsRow) {
   ask({problem_of(8)});
-  const TuneSummary summary = run();
-  ASSERT_EQ(summary.problems.size(), 1U);
-  const ProblemReport& report = summary.problems[0];
+  const RunSummary summary = run();
+  ASSERT_EQ(summary.items.size(), 1U);
+  const ItemReport& report = summary.items[0];
   EXPECT_EQ(report.state, ProblemState::tuned) << report.reason;
   EXPECT_THAT(report.refusals, ElementsAre("narrow: M above 4"));
   EXPECT_EQ(report.trials.size(), 7U);
@@ -139,17 +139,17 @@ TEST_F(Tuner, EveryStrategyNamesTheSameWinner) {
     request_.strategy = info.name;
     request_.all = true;
     ask({problem_of(8)});
-    const TuneSummary summary = run();
-    ASSERT_TRUE(summary.problems[0].entry) << info.name;
-    EXPECT_EQ(summary.problems[0].entry->kernel_name, "tiled_r1_kc128_sk2") << info.name;
+    const RunSummary summary = run();
+    ASSERT_TRUE(summary.items[0].row()) << info.name;
+    EXPECT_EQ(summary.items[0].row()->kernel_name, "tiled_r1_kc128_sk2") << info.name;
   }
 }
 
 TEST_F(Tuner, KeepsTheDefaultThatNothingBeats) {
   times_["vendor_r1"] = 40;
   ask({problem_of(8)});
-  const TuneSummary summary = run();
-  EXPECT_EQ(summary.problems[0].state, ProblemState::kept_default);
+  const RunSummary summary = run();
+  EXPECT_EQ(summary.items[0].state, ProblemState::kept_default);
   const auto rows = published();
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0].kernel_name, "vendor_r1");
@@ -162,17 +162,17 @@ TEST_F(Tuner, KeepsTheDefaultThatNothingBeats) {
 TEST_F(Tuner, TheBaselineIsInTheFinalsEvenWhereItsFamilyIsNotSearched) {
   request_.libtypes = {"tiled"};
   ask({problem_of(8)});
-  const TuneSummary summary = run();
+  const RunSummary summary = run();
   EXPECT_EQ(evaluator_.screened.count("vendor_r1"), 0U);
   ASSERT_FALSE(evaluator_.finals_calls.empty());
   EXPECT_THAT(evaluator_.finals_calls[0], ::testing::Contains("vendor_r1"));
-  EXPECT_EQ(summary.problems[0].entry->default_kernel, "vendor_r1");
+  EXPECT_EQ(summary.items[0].row()->default_kernel, "vendor_r1");
 }
 
 TEST_F(Tuner, WithoutAVendorKernelTheVerdictIsOnly) {
   device_.baseline_of = nullptr;
   ask({problem_of(8)});
-  const TuneSummary summary = run();
+  const RunSummary summary = run();
   const auto rows = published();
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0].verdict, Verdict::only);
@@ -187,9 +187,9 @@ TEST_F(Tuner, AFinishedRunDoesNothingAgainAndSaysWhy) {
   run();
   const auto before = read_file(request_.output);
   evaluator_.screened.clear();
-  const TuneSummary again = run();
+  const RunSummary again = run();
   EXPECT_TRUE(evaluator_.screened.empty());
-  for (const ProblemReport& report : again.problems) {
+  for (const ItemReport& report : again.items) {
     EXPECT_EQ(report.state, ProblemState::skipped_done);
     EXPECT_THAT(report.reason, HasSubstr(request_.output));
     EXPECT_THAT(report.reason, HasSubstr("tiled_r1_kc128_sk2"));
@@ -204,16 +204,16 @@ TEST_F(Tuner, RowsOfOtherFilesCountAsDone) {
   const std::string first = request_.output;
   request_.output = folder_ + "/second.csv";
   request_.also_read = {folder_ + "/not there.csv", first};
-  const TuneSummary summary = run();
-  EXPECT_EQ(summary.problems[0].state, ProblemState::skipped_done);
-  EXPECT_THAT(summary.problems[0].reason, HasSubstr(first));
+  const RunSummary summary = run();
+  EXPECT_EQ(summary.items[0].state, ProblemState::skipped_done);
+  EXPECT_THAT(summary.items[0].reason, HasSubstr(first));
 }
 
 TEST_F(Tuner, RowsOfAnotherDeviceAreNotDone) {
   ask({problem_of(8)});
   run();
   device_.mutable_info().cu_num = 4;
-  EXPECT_EQ(run().problems[0].state, ProblemState::tuned);
+  EXPECT_EQ(run().items[0].state, ProblemState::tuned);
   EXPECT_EQ(published().size(), 2U) << "the other device's row stays";
 }
 
@@ -222,7 +222,7 @@ TEST_F(Tuner, AllTunesAgainAndReplacesTheRow) {
   run();
   times_["tiled_r1_kc512_sk1"] = 20;
   request_.all = true;
-  EXPECT_EQ(run().problems[0].state, ProblemState::tuned);
+  EXPECT_EQ(run().items[0].state, ProblemState::tuned);
   const auto rows = published();
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0].kernel_name, "tiled_r1_kc512_sk1");
@@ -233,15 +233,15 @@ TEST_F(Tuner, StaleTunesRowsOfAnotherEnvironmentOnly) {
   run();
   request_.stale = true;
   ask({problem_of(8), problem_of(16)});
-  TuneSummary summary = run();
-  EXPECT_EQ(summary.problems[0].state, ProblemState::skipped_done);
-  EXPECT_EQ(summary.problems[1].state, ProblemState::tuned);
+  RunSummary summary = run();
+  EXPECT_EQ(summary.items[0].state, ProblemState::skipped_done);
+  EXPECT_EQ(summary.items[1].state, ProblemState::tuned);
   device_.mutable_info().libraries[0].version = "9";
   summary = run();
-  EXPECT_EQ(summary.problems[0].state, ProblemState::tuned);
-  EXPECT_EQ(summary.problems[1].state, ProblemState::tuned);
+  EXPECT_EQ(summary.items[0].state, ProblemState::tuned);
+  EXPECT_EQ(summary.items[1].state, ProblemState::tuned);
   request_.stale = false;
-  EXPECT_EQ(run().problems[0].state, ProblemState::skipped_done);
+  EXPECT_EQ(run().items[0].state, ProblemState::skipped_done);
 }
 
 TEST_F(Tuner, RowsThatNobodyTakesAreReportedNotDropped) {
@@ -254,23 +254,23 @@ TEST_F(Tuner, RowsThatNobodyTakesAreReportedNotDropped) {
   moe.moe.topk = 2;
   ask({problem_of(8), fp8, moe, problem_of(8)});
   request_.libtypes = {"tiled"};
-  const TuneSummary summary = run();
-  ASSERT_EQ(summary.problems.size(), 4U);
-  EXPECT_EQ(summary.problems[0].state, ProblemState::tuned);
-  EXPECT_EQ(summary.problems[1].state, ProblemState::unsupported);
-  EXPECT_THAT(summary.problems[1].reason, HasSubstr("scaleAB"));
-  EXPECT_EQ(summary.problems[2].state, ProblemState::unsupported);
-  EXPECT_THAT(summary.problems[2].reason, HasSubstr("fused_moe"));
-  EXPECT_EQ(summary.problems[3].state, ProblemState::skipped_done) << "twice in the list";
+  const RunSummary summary = run();
+  ASSERT_EQ(summary.items.size(), 4U);
+  EXPECT_EQ(summary.items[0].state, ProblemState::tuned);
+  EXPECT_EQ(summary.items[1].state, ProblemState::unsupported);
+  EXPECT_THAT(summary.items[1].reason, HasSubstr("scaleAB"));
+  EXPECT_EQ(summary.items[2].state, ProblemState::unsupported);
+  EXPECT_THAT(summary.items[2].reason, HasSubstr("fused_moe"));
+  EXPECT_EQ(summary.items[3].state, ProblemState::skipped_done) << "twice in the list";
   EXPECT_THAT(observer_.done, ElementsAre(0, 1, 2, 3));
 }
 
 TEST_F(Tuner, AProblemThatEveryFamilyRefusesNamesTheReasons) {
   request_.libtypes = {"narrow"};
   ask({problem_of(8)});
-  const TuneSummary summary = run();
-  EXPECT_EQ(summary.problems[0].state, ProblemState::unsupported);
-  EXPECT_EQ(summary.problems[0].reason, "narrow: M above 4");
+  const RunSummary summary = run();
+  EXPECT_EQ(summary.items[0].state, ProblemState::unsupported);
+  EXPECT_EQ(summary.items[0].reason, "narrow: M above 4");
 }
 
 TEST_F(Tuner, FailedCandidatesAreDataAndNeverWin) {
@@ -279,11 +279,11 @@ TEST_F(Tuner, FailedCandidatesAreDataAndNeverWin) {
     return Outcome{};
   };
   ask({problem_of(8)});
-  const TuneSummary summary = run();
-  EXPECT_EQ(summary.problems[0].entry->kernel_name, "tiled_r1_kc128_sk1");
+  const RunSummary summary = run();
+  EXPECT_EQ(summary.items[0].row()->kernel_name, "tiled_r1_kc128_sk1");
   EXPECT_EQ(evaluator_.screened["tiled_r1_kc128_sk2"], 1);
   int wrong = 0;
-  for (const Trial& trial : summary.problems[0].trials) wrong += trial.outcome.kind == OutcomeKind::wrong;
+  for (const Trial& trial : summary.items[0].trials) wrong += trial.outcome.kind == OutcomeKind::wrong;
   EXPECT_EQ(wrong, 3);
 }
 
@@ -295,13 +295,13 @@ TEST_F(Tuner, AProblemWhoseCandidatesAllFailIsFailedAndTheRestGoesOn) {
     return problem.m == 9 ? Status::out_of_memory("operands do not fit") : Status();
   };
   ask({problem_of(8), problem_of(9), problem_of(16)});
-  const TuneSummary summary = run();
-  EXPECT_EQ(summary.problems[0].state, ProblemState::failed);
-  EXPECT_THAT(summary.problems[0].reason, HasSubstr("7 crashed"));
-  EXPECT_THAT(summary.problems[0].reason, HasSubstr("signal 11"));
-  EXPECT_EQ(summary.problems[1].state, ProblemState::failed);
-  EXPECT_EQ(summary.problems[1].reason, "operands do not fit");
-  EXPECT_EQ(summary.problems[2].state, ProblemState::tuned);
+  const RunSummary summary = run();
+  EXPECT_EQ(summary.items[0].state, ProblemState::failed);
+  EXPECT_THAT(summary.items[0].reason, HasSubstr("7 crashed"));
+  EXPECT_THAT(summary.items[0].reason, HasSubstr("signal 11"));
+  EXPECT_EQ(summary.items[1].state, ProblemState::failed);
+  EXPECT_EQ(summary.items[1].reason, "operands do not fit");
+  EXPECT_EQ(summary.items[2].state, ProblemState::tuned);
   EXPECT_EQ(published().size(), 1U) << "failed shapes are not written";
 }
 
@@ -311,8 +311,8 @@ TEST_F(Tuner, AFinalistThatFailsTheFullGateLosesToTheNext) {
     return bad ? testing::failure(OutcomeKind::wrong, "second seed") : Outcome{};
   };
   ask({problem_of(8)});
-  const TuneSummary summary = run();
-  EXPECT_EQ(summary.problems[0].entry->kernel_name, "tiled_r1_kc128_sk1");
+  const RunSummary summary = run();
+  EXPECT_EQ(summary.items[0].row()->kernel_name, "tiled_r1_kc128_sk1");
 }
 
 TEST_F(Tuner, AWinnerThatIsWrongAtANeighbouringMLosesToTheNext) {
@@ -321,14 +321,14 @@ TEST_F(Tuner, AWinnerThatIsWrongAtANeighbouringMLosesToTheNext) {
     return bad ? testing::failure(OutcomeKind::wrong, "NaN at row 0") : Outcome{};
   };
   ask({problem_of(8)});
-  const TuneSummary summary = run();
-  EXPECT_EQ(summary.problems[0].entry->kernel_name, "tiled_r1_kc128_sk2") << "M = 1 does not land on 8";
+  const RunSummary summary = run();
+  EXPECT_EQ(summary.items[0].row()->kernel_name, "tiled_r1_kc128_sk2") << "M = 1 does not land on 8";
   request_.all = true;
   ask({problem_of(16)});
-  const TuneSummary other = run();
-  EXPECT_EQ(other.problems[0].entry->kernel_name, "tiled_r1_kc128_sk1");
+  const RunSummary other = run();
+  EXPECT_EQ(other.items[0].row()->kernel_name, "tiled_r1_kc128_sk1");
   std::string reason;
-  for (const Trial& trial : other.problems[0].trials) {
+  for (const Trial& trial : other.items[0].trials) {
     if (trial.candidate.kernel_name() == "tiled_r1_kc128_sk2") reason = trial.outcome.reason;
   }
   EXPECT_THAT(reason, HasSubstr("M = 1"));
@@ -340,13 +340,13 @@ TEST_F(Tuner, AWinnerThatRefusesANeighbouringMStays) {
     return testing::failure(OutcomeKind::refused, "M below 8");
   };
   ask({problem_of(16)});
-  EXPECT_EQ(run().problems[0].entry->kernel_name, "tiled_r1_kc128_sk2");
+  EXPECT_EQ(run().items[0].row()->kernel_name, "tiled_r1_kc128_sk2");
 }
 
 TEST_F(Tuner, SplitKOff) {
   request_.split_k = false;
   ask({problem_of(8)});
-  EXPECT_EQ(run().problems[0].entry->kernel_name, "tiled_r1_kc128_sk1");
+  EXPECT_EQ(run().items[0].row()->kernel_name, "tiled_r1_kc128_sk1");
   for (const auto& [name, count] : evaluator_.screened)
     EXPECT_EQ(name.find("sk2"), std::string::npos) << name;
 }
@@ -362,7 +362,8 @@ class TunerOfDependentLaunches : public Tuner {
 
 TEST_F(TunerOfDependentLaunches, AreNotTriedUnlessAllowed) {
   ask({problem_of(8)});
-  const auto entry = run().problems[0].entry;
+  const RunSummary summary = run();
+  const TunedEntry* entry = summary.items[0].row();
   EXPECT_EQ(entry->kernel_name, "tiled_r1_kc128_sk2");
   EXPECT_EQ(entry->pdl_kernel_name, "");
   EXPECT_FALSE(entry->pdl_us.has_value());
@@ -372,7 +373,8 @@ TEST_F(TunerOfDependentLaunches, AreNotTriedUnlessAllowed) {
 TEST_F(TunerOfDependentLaunches, HaveColumnsOfTheirOwn) {
   request_.pdl = true;
   ask({problem_of(8)});
-  const auto entry = run().problems[0].entry;
+  const RunSummary summary = run();
+  const TunedEntry* entry = summary.items[0].row();
   EXPECT_EQ(entry->kernel_name, "tiled_r1_kc128_sk2");
   EXPECT_NEAR(entry->us, 50, 0.5);
   EXPECT_EQ(entry->pdl_kernel_name, "stream_r1_pdl1");
@@ -391,7 +393,8 @@ TEST_F(TunerOfDependentLaunches, HaveTheRowsTimeByTheRatioOfTheirRounds) {
     return steady(problem, candidate) * (later ? 1.25 : 1);
   };
   ask({problem_of(8)});
-  const auto entry = run().problems[0].entry;
+  const RunSummary summary = run();
+  const TunedEntry* entry = summary.items[0].row();
   EXPECT_NEAR(entry->us, 50, 0.5);
   EXPECT_EQ(entry->pdl_kernel_name, "stream_r1_pdl1");
   EXPECT_NEAR(entry->pdl_us.value_or(0), 48, 0.5);
@@ -401,7 +404,8 @@ TEST_F(TunerOfDependentLaunches, StandOnlyWhereTheyBeatThePlainWinner) {
   request_.pdl = true;
   times_["stream_r1_pdl1"] = 50;
   ask({problem_of(8)});
-  const auto entry = run().problems[0].entry;
+  const RunSummary summary = run();
+  const TunedEntry* entry = summary.items[0].row();
   EXPECT_EQ(entry->kernel_name, "tiled_r1_kc128_sk2");
   EXPECT_EQ(entry->pdl_kernel_name, "");
   EXPECT_FALSE(entry->pdl_us.has_value());
@@ -429,7 +433,7 @@ TEST_F(Tuner, WrongRequestsAreRefusedBeforeAnythingIsMeasured) {
 TEST_F(Tuner, WithoutAnOutputNothingIsWritten) {
   request_.output.clear();
   ask({problem_of(8)});
-  EXPECT_TRUE(run().problems[0].entry);
+  EXPECT_TRUE(run().items[0].row());
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
@@ -439,12 +443,12 @@ TEST_F(Tuner, ABudgetThatIsSpentReportsTheRestAndKeepsTheBestSoFar) {
   std::vector<Problem> problems;
   for (int m = 1; m <= 40; ++m) problems.push_back(problem_of(m));
   ask(problems);
-  const TuneSummary summary = run();
-  EXPECT_TRUE(summary.problems.front().entry) << summary.problems.front().reason;
-  EXPECT_EQ(summary.problems.back().state, ProblemState::out_of_budget);
-  EXPECT_THAT(summary.problems.back().reason, HasSubstr("0.05"));
+  const RunSummary summary = run();
+  EXPECT_TRUE(summary.items.front().row()) << summary.items.front().reason;
+  EXPECT_EQ(summary.items.back().state, ProblemState::out_of_budget);
+  EXPECT_THAT(summary.items.back().reason, HasSubstr("0.05"));
   std::size_t tuned = 0;
-  for (const ProblemReport& report : summary.problems) tuned += report.entry.has_value();
+  for (const ItemReport& report : summary.items) tuned += report.row() != nullptr;
   EXPECT_EQ(published().size(), tuned);
   EXPECT_EQ(observer_.done.size(), 40U);
 }
@@ -452,9 +456,9 @@ TEST_F(Tuner, ABudgetThatIsSpentReportsTheRestAndKeepsTheBestSoFar) {
 TEST_F(Tuner, AGenerousBudgetTunesEverything) {
   request_.budget_seconds = 1000;
   ask({problem_of(8), problem_of(16)});
-  for (const ProblemReport& report : run().problems) {
+  for (const ItemReport& report : run().items) {
     EXPECT_EQ(report.state, ProblemState::tuned);
-    EXPECT_EQ(report.entry->kernel_name, "tiled_r1_kc128_sk2");
+    EXPECT_EQ(report.row()->kernel_name, "tiled_r1_kc128_sk2");
   }
 }
 
@@ -466,32 +470,32 @@ TEST_F(Tuner, PackedProblemsOfOneWeightShareTheLayoutOfTheSmallestSum) {
   };
   ask({packed_of(1), problem_of(1), packed_of(128)});
   request_.shapes[0].calls = 100;  // 100 · 9 µs saved against 101 µs lost
-  TuneSummary summary = run();
-  EXPECT_EQ(summary.problems[0].entry->libtype, "tiled");
-  EXPECT_EQ(summary.problems[2].entry->libtype, "tiled");
-  EXPECT_EQ(summary.problems[2].entry->problem.weight_layout, WeightLayout::panel16);
-  EXPECT_EQ(summary.problems[2].entry->verdict, Verdict::undecided);
-  EXPECT_NEAR(*summary.problems[2].entry->speedup, 300.0 / 401, 0.01) << "honest about the price";
-  EXPECT_EQ(summary.problems[2].entry->default_kernel, "vendor_r1");
+  RunSummary summary = run();
+  EXPECT_EQ(summary.items[0].row()->libtype, "tiled");
+  EXPECT_EQ(summary.items[2].row()->libtype, "tiled");
+  EXPECT_EQ(summary.items[2].row()->problem.weight_layout, WeightLayout::panel16);
+  EXPECT_EQ(summary.items[2].row()->verdict, Verdict::undecided);
+  EXPECT_NEAR(*summary.items[2].row()->speedup, 300.0 / 401, 0.01) << "honest about the price";
+  EXPECT_EQ(summary.items[2].row()->default_kernel, "vendor_r1");
   EXPECT_EQ(published().size(), 3U);
 
   request_.all = true;
   request_.shapes[0].calls = 1;
   summary = run();
-  EXPECT_EQ(summary.problems[0].entry->libtype, "vendor");
-  EXPECT_EQ(summary.problems[2].entry->libtype, "vendor");
+  EXPECT_EQ(summary.items[0].row()->libtype, "vendor");
+  EXPECT_EQ(summary.items[2].row()->libtype, "vendor");
   EXPECT_EQ(published().size(), 3U);
 }
 
 TEST_F(Tuner, AWeightWhoseLayoutIsDecidedKeepsIt) {
   times_["vendor_r1"] = 10;
   ask({packed_of(1)});
-  EXPECT_EQ(run().problems[0].entry->libtype, "vendor");
+  EXPECT_EQ(run().items[0].row()->libtype, "vendor");
   times_["vendor_r1"] = 1000;
   ask({packed_of(1), packed_of(128)});
-  const TuneSummary summary = run();
-  EXPECT_EQ(summary.problems[0].state, ProblemState::skipped_done);
-  EXPECT_EQ(summary.problems[1].entry->libtype, "vendor") << "one copy of the weight serves both";
+  const RunSummary summary = run();
+  EXPECT_EQ(summary.items[0].state, ProblemState::skipped_done);
+  EXPECT_EQ(summary.items[1].row()->libtype, "vendor") << "one copy of the weight serves both";
 }
 
 /// Runs the tuning in a child whose evaluator ends the process at the `step`-th question. False: it finished.
@@ -526,8 +530,8 @@ TEST_F(Tuner, ARunThatDiesAnywhereLeavesAReadableFileAndTheNextGoesOn) {
       for (const TunedEntry& row : rows) EXPECT_EQ(row.kernel_name, "tiled_r1_kc128_sk2");
     }
     if (step != 40) continue;
-    const TuneSummary summary = run();
-    for (const ProblemReport& report : summary.problems) EXPECT_NE(report.state, ProblemState::failed);
+    const RunSummary summary = run();
+    for (const ItemReport& report : summary.items) EXPECT_NE(report.state, ProblemState::failed);
     EXPECT_EQ(published().size(), 3U);
   }
   EXPECT_EQ(most, 3U);

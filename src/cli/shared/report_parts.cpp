@@ -18,7 +18,7 @@ std::string rest_of_counts(const ShapeList& shapes, std::int64_t candidates) {
   return fmt::format("{}; {}\n", text, counted(static_cast<std::size_t>(candidates), "candidate"));
 }
 
-std::vector<std::string> failed_families(const std::vector<ProblemReport>& reports) {
+std::vector<std::string> failed_families(const std::vector<ItemReport>& reports) {
   struct Family {
     bool ran = false;
     std::size_t failed = 0;
@@ -26,7 +26,7 @@ std::vector<std::string> failed_families(const std::vector<ProblemReport>& repor
     const Trial* first = nullptr;
   };
   std::map<std::string, Family> families;
-  for (const ProblemReport& report : reports) {
+  for (const ItemReport& report : reports) {
     for (const Trial& trial : report.trials) {
       const OutcomeKind kind = trial.outcome.kind;
       if (kind == OutcomeKind::refused) continue;

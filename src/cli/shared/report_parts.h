@@ -1,4 +1,4 @@
-// What the two reports of `tune` share: of shapes (tune_report.h) and of ranges of M (range_report.h).
+// Parts of the reports of `tune` that other commands have too.
 #pragma once
 
 #include <fmt/format.h>
@@ -48,7 +48,7 @@ std::string rare_counts(const std::vector<Report>& reports, std::initializer_lis
 /// A line for each family none of whose kernels ran, over all shapes, though some were tried: what is wrong
 /// then is the family, its compiler or its library, and the table lacks what it would have won. "family
 /// skinny: none of 212 kernels ran (200 build_failed, 12 wrong); the first, skinny_r1_…: …"
-std::vector<std::string> failed_families(const std::vector<ProblemReport>& reports);
+std::vector<std::string> failed_families(const std::vector<ItemReport>& reports);
 
 /// "1.234x", or "-" where the default kernel was not timed.
 std::string speedup_text(const std::optional<double>& speedup);

@@ -46,7 +46,7 @@ Status ProfileFile::check_header() const {
   return Status::invalid("-o2 {}:1: has other columns than a profile; expected: {}", path_, trim(expected));
 }
 
-std::string ProfileFile::lines_of(const ProblemReport& report) const {
+std::string ProfileFile::lines_of(const ItemReport& report) const {
   std::string lines;
   for (const Trial& trial : report.trials) {
     const Outcome& outcome = trial.outcome;
@@ -70,7 +70,7 @@ std::string ProfileFile::lines_of(const ProblemReport& report) const {
   return lines;
 }
 
-Status ProfileFile::append(const ProblemReport& report) const {
+Status ProfileFile::append(const ItemReport& report) const {
   const std::string lines = lines_of(report);
   std::FILE* file = std::fopen(path_.c_str(), "ab");
   if (file == nullptr) return Status::io("{}: {}", path_, std::strerror(errno));

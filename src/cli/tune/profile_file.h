@@ -18,10 +18,10 @@ class ProfileFile {
 
   /// An error where an existing file has other columns.
   Status check_header() const;
-  Status append(const ProblemReport& report) const;
+  Status append(const ItemReport& report) const;
 
  private:
-  std::string lines_of(const ProblemReport& report) const;
+  std::string lines_of(const ItemReport& report) const;
 
   std::string path_;
   DeviceInfo device_;

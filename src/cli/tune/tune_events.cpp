@@ -20,13 +20,10 @@ std::string line_of(const Json& event) { return event.dump(-1, ' ', false, Json:
 
 }  // namespace
 
-Result<std::unique_ptr<TuneEvents>> TuneEvents::open(const std::string& path, TuneObserver& inner) {
-  std::FILE* file = nullptr;
-  if (!path.empty()) {
-    file = std::fopen(path.c_str(), "ae");
-    if (file == nullptr) return Status::io("--events {}: {}", path, std::strerror(errno));
-  }
-  return std::unique_ptr<TuneEvents>(new TuneEvents(file, path, inner));
+Result<std::unique_ptr<TuneEvents>> TuneEvents::open(const std::string& path) {
+  std::FILE* const file = std::fopen(path.c_str(), "ae");
+  if (file == nullptr) return Status::io("--events {}: {}", path, std::strerror(errno));
+  return std::unique_ptr<TuneEvents>(new TuneEvents(file, path));
 }
 
 void TuneEvents::write(const std::string& line) {
@@ -37,9 +34,8 @@ void TuneEvents::write(const std::string& line) {
   file_.reset();
 }
 
-void TuneEvents::run_started(std::span<const std::size_t> waiting, std::size_t evaluators) {
+void TuneEvents::run_started(std::span<const std::size_t> waiting, std::size_t) {
   write(line_of({{"event", "run_started"}, {"waiting", std::vector(waiting.begin(), waiting.end())}}));
-  inner_.run_started(waiting, evaluators);
 }
 
 void TuneEvents::problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) {
@@ -47,7 +43,6 @@ void TuneEvents::problem_started(std::size_t index, std::size_t count, const Sha
                  {"index", index},
                  {"shapes", count},
                  {"problem", print(shape.problem)}}));
-  inner_.problem_started(index, count, shape);
 }
 
 void TuneEvents::candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) {
@@ -60,21 +55,14 @@ void TuneEvents::candidate_done(std::size_t index, const Trial& trial, std::int6
   if (!outcome.microseconds.empty()) event["us"] = median(outcome.microseconds);
   if (!outcome.reason.empty()) event["reason"] = outcome.reason;
   write(line_of(event));
-  inner_.candidate_done(index, trial, candidates_so_far);
 }
 
-void TuneEvents::problem_done(std::size_t index, const ProblemReport& report) {
+void TuneEvents::problem_done(std::size_t index, const ItemReport& report) {
   write(problem_event("problem_done", index, report));
-  inner_.problem_done(index, report);
 }
 
-void TuneEvents::looking_again(std::size_t index, std::size_t done, std::size_t count) {
-  inner_.looking_again(index, done, count);
-}
-
-void TuneEvents::problem_revised(std::size_t index, const ProblemReport& report) {
+void TuneEvents::problem_revised(std::size_t index, const ItemReport& report) {
   write(problem_event("problem_revised", index, report));
-  inner_.problem_revised(index, report);
 }
 
 }  // namespace gemmtune::cli

@@ -1,4 +1,4 @@
-// What a run does, told to other programs while it does it: JSON, one object a line.
+// --events: what a run does, for other programs while it does it; JSON, one object a line.
 #pragma once
 
 #include <cstdio>
@@ -10,36 +10,32 @@
 
 namespace gemmtune::cli {
 
-/// Passes everything on to `inner` and writes an event for it:
+/// Writes an event for what it observes:
 ///   run_started {shapes, waiting}; problem_started {index, problem}; candidate {index, kernelName, outcome,
 ///   us, reason}; problem_done {index, and what --json has of the shape}; problem_revised {the same,
 ///   after its second look}.
 /// Each line is in the operating system's hands when the call returns.
-class TuneEvents final : public TuneObserver {
+class TuneEvents final : public RunObserver {
  public:
-  /// Appends to `path`, which is made where it is not there; an empty path: no events. `inner` must outlive
-  /// this.
-  static Result<std::unique_ptr<TuneEvents>> open(const std::string& path, TuneObserver& inner);
+  /// Appends to `path`, which is made if it does not exist.
+  static Result<std::unique_ptr<TuneEvents>> open(const std::string& path);
 
   void run_started(std::span<const std::size_t> waiting, std::size_t evaluators) override;
   void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) override;
   void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) override;
-  void problem_done(std::size_t index, const ProblemReport& report) override;
-  void looking_again(std::size_t index, std::size_t done, std::size_t count) override;
-  void problem_revised(std::size_t index, const ProblemReport& report) override;
+  void problem_done(std::size_t index, const ItemReport& report) override;
+  void problem_revised(std::size_t index, const ItemReport& report) override;
 
  private:
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
-  TuneEvents(std::FILE* file, std::string path, TuneObserver& inner)
-      : file_(file), path_(std::move(path)), inner_(inner) {}
+  TuneEvents(std::FILE* file, std::string path) : file_(file), path_(std::move(path)) {}
   /// Says a full disk once and goes on without events.
   void write(const std::string& line);
 
   std::unique_ptr<std::FILE, Close> file_;
   std::string path_;
-  TuneObserver& inner_;
 };
 
 }  // namespace gemmtune::cli

@@ -1,4 +1,4 @@
-// The journal and the recording of one `tune`: around its evaluator and its observer.
+// The journal and the recording of one `tune`.
 #pragma once
 
 #include <deque>
@@ -12,31 +12,36 @@
 
 namespace gemmtune::cli {
 
-class TuneJournal {
+/// As an observer it writes decisions down: a profile must have the trials of a problem before, so it comes
+/// last in the list of observers.
+class TuneJournal final : public RunObserver {
  public:
   /// Opens or begins the journal beside the output (and the recording, where one was asked for), before
-  /// anything is measured. `device` and `request` must outlive this.
+  /// anything is measured. `device` and `request` must outlive this; the request gets what the journal knows.
   static Result<std::unique_ptr<TuneJournal>> open(const TuneOptions& options, const Outputs& outputs,
-                                                   const Device& device, const TuneRequest& request);
+                                                   const Device& device, TuneRequest& request);
 
   /// An unfinished run goes on.
   bool goes_on() const { return run_.goes_on; }
   /// `inner` with both around it; once an evaluator. Each has a connection of its own, so that several may
   /// measure at once; a recording takes one evaluator only. `inner` must outlive this.
   Result<Evaluator*> around(Evaluator& inner);
-  /// `inner`, and decisions into the journal. A problem that ends here without trials (it was interrupted, or
-  /// a killed process had published it) gets those that the journal has, so that a profile misses none.
-  TuneObserver& around(TuneObserver& inner);
-  /// What earlier runs on this device found good for a problem: kernel names, the best first.
-  std::vector<std::string> earlier_winners(const Problem& problem);
   /// The end of the run; `summary` null: it ended in an error.
-  void end(const TuneSummary* summary, bool interrupted);
+  void end(const RunSummary* summary, bool interrupted);
+
+  void problem_started(std::size_t, std::size_t, const ShapeRow&) override {}
+  void candidate_done(std::size_t, const Trial&, std::int64_t) override {}
+  void problem_done(std::size_t index, const ItemReport& report) override;
+  void problem_revised(std::size_t index, const ItemReport& report) override;
 
  private:
-  class Observer;
-
   TuneJournal(std::string path, Journal journal, RunStart run, const Device& device,
               const TuneRequest& request);
+
+  std::vector<std::string> earlier_winners(const Problem& problem);
+  /// A problem that ends in this process without trials (it was interrupted, or a killed process had
+  /// published it) gets those that the journal has.
+  std::vector<Trial> unreported_trials(const Problem& problem);
 
   const std::string path_;
   Journal journal_;
@@ -51,13 +56,10 @@ class TuneJournal {
     std::unique_ptr<JournaledEvaluator> evaluator;
   };
   std::deque<Journaled> evaluators_;  // addresses stay
-  std::unique_ptr<Observer> observer_;
-
- public:
-  ~TuneJournal();
 };
 
-/// What is meant by "the same run": everything that decides which measurements a run asks for.
+/// What is meant by "the same run": everything that decides which measurements a run asks for. The options'
+/// part is identity_text() of the option table.
 RunText run_text(const Device& device, const TuneRequest& request);
 
 }  // namespace gemmtune::cli

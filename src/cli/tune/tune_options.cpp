@@ -9,21 +9,14 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/shared/family_names.h"
+#include "cli/shared/interrupt.h"
 #include "cli/shared/output_path.h"
-#include "cli/tune/m_range_options.h"
+#include "cli/tune/option_table.h"
 #include "formats/aiter/schema.h"
 #include "formats/capture/capture_file.h"
-#include "search/strategy.h"
 
 namespace gemmtune::cli {
 namespace {
-
-std::optional<CacheMode> parse_cache_mode(std::string_view text) {
-  if (text == "warm") return CacheMode::warm;
-  if (text == "weights-cold" || text == "weights_cold") return CacheMode::weights_cold;
-  if (text == "cold") return CacheMode::cold;
-  return std::nullopt;
-}
 
 bool is_amd(const DeviceInfo& device) { return device.gfx.rfind("gfx", 0) == 0; }
 
@@ -61,7 +54,7 @@ Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& 
     }
   }
   const auto outputs = path_list(options.output);
-  if (options.all && !outputs.empty() && outputs.front() == path && file_exists(path)) {
+  if (options.request.all && !outputs.empty() && outputs.front() == path && file_exists(path)) {
     return own_rows_of(path, device, options.strict);
   }
   ShapeListOptions list;
@@ -97,57 +90,6 @@ Result<ShapeList> all_shapes(const TuneOptions& options, const Environment& envi
   return shapes_of_file(options, environment, device);
 }
 
-/// A known word or a list of those that are.
-Status check_words(const TuneOptions& options) {
-  if (options.schema != "aiter" && options.schema != "seed") {
-    return Status::invalid("--csv-schema {}: expected aiter or seed", options.schema);
-  }
-  if (!options.sort.empty() && options.sort != "true" && options.sort != "false") {
-    return Status::invalid("--sort {}: expected True or False", options.sort);
-  }
-  if (!parse_cache_mode(options.cache)) {
-    return Status::invalid("--cache {}: expected warm, weights-cold or cold", options.cache);
-  }
-  if (options.pdl != "off" && options.pdl != "allow") {
-    return Status::invalid("--pdl {}: expected off or allow", options.pdl);
-  }
-  if (options.looks > 1 && !options.m_range.empty()) {
-    return Status::invalid("--looks {}: rows of --m-range are looked at once", options.looks);
-  }
-  if (options.pdl == "allow" && !options.m_range.empty()) {
-    return Status::invalid("--pdl allow: rows of --m-range have no dependent launches");
-  }
-  std::string known;
-  for (const StrategyInfo& strategy : all_strategies()) {
-    if (strategy.name == options.search) return {};
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", strategy.name);
-  }
-  return Status::invalid("--search {}: unknown strategy (known: {})", options.search, known);
-}
-
-Status check_numbers(const TuneOptions& options) {
-  const auto at_least = [](std::string_view name, double value, double least) {
-    return std::isfinite(value) && value >= least
-               ? Status()
-               : Status::invalid("{} {}: expected a number of at least {}", name, value, least);
-  };
-  GEMMTUNE_RETURN_IF_ERROR(at_least("--limit", static_cast<double>(options.limit), 0));
-  GEMMTUNE_RETURN_IF_ERROR(at_least("--batch", options.batch, 1));
-  GEMMTUNE_RETURN_IF_ERROR(at_least("--warmup", options.warmup, 0));
-  GEMMTUNE_RETURN_IF_ERROR(at_least("--iters", options.iterations, 1));
-  GEMMTUNE_RETURN_IF_ERROR(at_least("--budget", options.budget_seconds, 0));
-  GEMMTUNE_RETURN_IF_ERROR(at_least("--mp", options.workers, 0));
-  GEMMTUNE_RETURN_IF_ERROR(timeout_of(options).status());
-  GEMMTUNE_RETURN_IF_ERROR(at_least("--min_improvement_pct", options.least_improvement, 0));
-  if (!(options.largest_err_ratio >= 0 && options.largest_err_ratio <= 1)) {
-    return Status::invalid("--errRatio {}: expected a share from 0 to 1", options.largest_err_ratio);
-  }
-  if (!(options.prefer_ratio > 0 && options.prefer_ratio <= 1)) {
-    return Status::invalid("--prefer-ratio {}: expected a ratio above 0, up to 1", options.prefer_ratio);
-  }
-  return {};
-}
-
 /// The journal and recordings are of plain tuning; a replay measures nothing that could be written down.
 Status check_journal(const TuneOptions& options) {
   const std::string_view flag = !options.record.empty()   ? "--record"
@@ -163,6 +105,26 @@ Status check_journal(const TuneOptions& options) {
   if (options.device.backend != "auto" || !options.device.device.empty() || options.device.threads != 0) {
     return Status::invalid("--replay: the device is the recording's; drop --backend, --device and --threads");
   }
+  return {};
+}
+
+/// --m-range, and what cannot be given with it.
+Status check_m_range(TuneOptions& options) {
+  if (options.m_range.empty()) {
+    return options.m_regret == TuneOptions().m_regret ? Status()
+                                                      : Status::invalid("--m-regret needs --m-range");
+  }
+  const auto asked = m_range_of(options);
+  if (!asked.ok()) return asked.status();
+  if (options.run_config || options.compare) {
+    return Status::invalid("--m-range: not with {}", options.compare ? "--compare" : "--run_config");
+  }
+  if (!options.size.any()) return {};
+  if (!options.size.m.empty()) {
+    return Status::invalid("-m {} and --m-range {}: give one of them; a range needs -n and -k",
+                           options.size.m, options.m_range);
+  }
+  options.size.m = std::to_string(asked->range.last);
   return {};
 }
 
@@ -188,7 +150,8 @@ Status check_schema(const TuneOptions& options, const std::string& path, const D
 
 }  // namespace
 
-Status check_options(const TuneOptions& options) {
+Status check_options(TuneOptions& options) {
+  GEMMTUNE_RETURN_IF_ERROR(check_m_range(options));
   const bool has_model = !options.model.folder.empty();
   if (options.size.any() + !options.input.empty() + has_model > 1) {
     return Status::invalid("-i, -m -n -k and --model_dir: give one of them, not several");
@@ -205,8 +168,13 @@ Status check_options(const TuneOptions& options) {
     return Status::invalid("--run_config and --compare: give one of them, not both");
   }
   GEMMTUNE_RETURN_IF_ERROR(check_journal(options));
-  GEMMTUNE_RETURN_IF_ERROR(check_words(options));
-  return check_numbers(options);
+  TuneRequest request = options.request;
+  GEMMTUNE_RETURN_IF_ERROR(apply_options(options, request));
+  return check_bounds(options);
+}
+
+bool names_shapes(const TuneOptions& options) {
+  return !options.input.empty() || options.size.any() || !options.model.folder.empty();
 }
 
 Result<ShapeList> shapes_of(const TuneOptions& options, const Environment& environment,
@@ -257,42 +225,49 @@ Result<double> timeout_of(const TuneOptions& options) {
 }
 
 Policy policy_of(const TuneOptions& options, const DeviceInfo& device) {
-  Policy policy = usual_policy(device);
-  policy.cache = parse_cache_mode(options.cache).value_or(CacheMode::weights_cold);
-  policy.warmup = options.warmup;
-  policy.iterations = options.iterations;
-  policy.prefer_ratio = options.prefer_ratio;
-  return policy;
+  TuneRequest request;
+  request.policy = usual_policy(device);
+  copy_policy_options(options.request.policy, request.policy);
+  (void)apply_options(options, request);
+  return request.policy;
+}
+
+Result<MRangeRequest> m_range_of(const TuneOptions& options) {
+  const std::string& text = options.m_range;
+  const auto colon = text.find(':');
+  const auto bound = [&](std::string_view part) {
+    const auto value =
+        part.empty() || part.find('.') != std::string_view::npos ? std::nullopt : parse_integer(part);
+    return value && *value >= 1 && *value <= max_dimension ? value : std::nullopt;
+  };
+  const auto first =
+      colon == std::string::npos ? std::nullopt : bound(std::string_view(text).substr(0, colon));
+  const auto last =
+      colon == std::string::npos ? std::nullopt : bound(std::string_view(text).substr(colon + 1));
+  if (!first || !last) {
+    return Status::invalid("--m-range {}: expected A:B, two whole numbers from 1 to {}", text, max_dimension);
+  }
+  if (*first > *last) {
+    return Status::invalid("--m-range {}: begins above its end; expected {}:{}", text, *last, *first);
+  }
+  return MRangeRequest{{*first, *last}, options.m_regret / 100};
 }
 
 Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shapes, const Outputs& outputs,
                                const Device& device) {
   auto families = resolve_families(options.families, device);
   if (!families.ok()) return families.status();
-  TuneRequest request;
+  TuneRequest request = options.request;
+  request.policy = policy_of(options, device.info());
+  GEMMTUNE_RETURN_IF_ERROR(apply_options(options, request));
   request.shapes = shapes.rows;
   request.output = outputs.tuned;
   request.also_read = outputs.also_read;
-  request.publish.schema = options.schema == "seed" ? CsvSchema::seed : CsvSchema::aiter;
-  request.publish.sort = options.sort == "true";
   request.libtypes = std::move(families).value();
-  request.split_k = options.split_k;
-  request.pdl = options.pdl == "allow";
   if (request.pdl && device.info().backend == "cpu")
     return Status::invalid("--pdl allow: {} has no dependent launches; a GPU has", device.info().name);
-  request.largest_err_ratio = options.largest_err_ratio;
-  request.policy = policy_of(options, device.info());
-  request.strategy = options.search;
-  request.budget_seconds = options.budget_seconds;
-  request.all = options.all;
-  request.stale = options.stale;
   request.looks = options.looks > 0 ? options.looks : usual_looks(device.info());
-  request.shapes_at_once = options.batch;
-  if (!options.m_range.empty()) {
-    auto range = m_range_of(options);
-    if (!range.ok()) return range.status();
-    request.m_range = std::move(*range);
-  }
+  request.stop = interrupted;
   return request;
 }
 

@@ -17,37 +17,30 @@
 
 namespace gemmtune::cli {
 
+/// Values as they were given; each field has a line in the option table (option_table.h). What the tuner
+/// takes as it is, is in `request` and its policy.
 struct TuneOptions {
   SizeOptions size;
   DeviceOptions device;
   ModelOptions model;
+  TuneRequest request;
   std::string input;       // empty: the config folder's untuned file
   std::int64_t limit = 0;  // 0: all
   std::string output;      // colon list; empty: the config folder's tuned file
   std::string profile;
   std::string schema = "aiter";
   std::string sort;  // "true", "false"; empty: off
-  double largest_err_ratio = 0.05;
-  int batch = 100;
-  bool all = false;
-  bool stale = false;
-  int warmup = 5;
-  int iterations = 101;
-  bool split_k = true;
   std::string families = "all";
-  std::string search = "staged";
-  double budget_seconds = 0;
-  double prefer_ratio = 0.995;
   std::string cache = "weights-cold";
   std::optional<std::string> run_config;  // an empty text: the input with defaults
   bool compare = false;
   bool update_improved = false;
-  double least_improvement = 3.0;  // percent
+  double min_improvement = 3.0;  // percent
   bool resume = true;
   bool retry_failed = false;
   std::string record;  // file; empty: none
   std::string events;  // file; empty: none
-  std::string replay;
+  std::string replay;  // file; empty: none
   bool verbose = false;
   bool quiet = false;
   bool strict = false;
@@ -58,13 +51,20 @@ struct TuneOptions {
   bool in_process = false;
   std::string m_range;      // A:B; empty: tune the M of the shapes
   double m_regret = 2.0;    // percent
-  std::string pdl = "off";  // --pdl: off, allow
-  int looks = 0;            // --looks; 0: two on a CPU, one elsewhere
+  std::string pdl = "off";  // off, allow
+  int looks = 0;            // 0: two on a CPU, one elsewhere
 };
 
-/// Contradictions that need no machine and no file; a word list for each value that has one.
-Status check_options(const TuneOptions& options);
+/// Values out of bounds, unknown words and contradictions: what needs no machine and no file. A single size
+/// with
+/// --m-range needs no -m: its M becomes the last of the range.
+Status check_options(TuneOptions& options);
 
+/// --m-range "A:B" with 1 ≤ A ≤ B ≤ 2³¹ − 1, and --m-regret. Requires a text.
+Result<MRangeRequest> m_range_of(const TuneOptions& options);
+
+/// The options name shapes: a single size, a file or a model.
+bool names_shapes(const TuneOptions& options);
 /// The shapes asked for: of a single size, a model, a file or the config folder, cut to --limit.
 Result<ShapeList> shapes_of(const TuneOptions& options, const Environment& environment,
                             const DeviceInfo& device);
@@ -81,9 +81,11 @@ struct Outputs {
 Result<Outputs> outputs_of(const TuneOptions& options, const Environment& environment,
                            const DeviceInfo& device, const ShapeList& shapes);
 
+/// The device's usual policy with what the options change. Requires checked options.
 Policy policy_of(const TuneOptions& options, const DeviceInfo& device);
 /// --timeout in seconds; infinity for none.
 Result<double> timeout_of(const TuneOptions& options);
+/// Ends at Ctrl-C (interrupt.h).
 Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shapes, const Outputs& outputs,
                                const Device& device);
 

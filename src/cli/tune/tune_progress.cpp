@@ -8,18 +8,44 @@
 #include "measure/statistics.h"
 
 namespace gemmtune::cli {
+namespace {
+
+bool is_timed(const Trial& trial) {
+  return trial.outcome.kind == OutcomeKind::ok && !trial.outcome.microseconds.empty();
+}
+
+std::string trial_text(const Trial& trial) {
+  const Outcome& outcome = trial.outcome;
+  if (is_timed(trial)) {
+    return fmt::format("  {} {:.2f} µs ±{:.2f}, err_ratio {:.4f}", trial.candidate.kernel_name(),
+                       median(outcome.microseconds), spread(outcome.microseconds), outcome.err_ratio);
+  }
+  return fmt::format("  {} {}{}{}", trial.candidate.kernel_name(), to_string(outcome.kind),
+                     outcome.reason.empty() ? "" : ": ", outcome.reason);
+}
+
+std::string_view activity(MQuestion::Kind kind) {
+  switch (kind) {
+    case MQuestion::Kind::tune:
+      return "searching";
+    case MQuestion::Kind::compare:
+      return "comparing";
+    default:
+      return "checking";
+  }
+}
+
+}  // namespace
 
 TuneProgress::TuneProgress(Console& console, const Device& device, ProfileFile* profile,
                            const TuneRequest& request, bool verbose)
     : console_(console),
       device_(device),
       profile_(profile),
+      request_(request),
       estimate_(device, request),
-      clock_(request.clock),
       verbose_(verbose),
-      start_(clock_()) {}
-
-double TuneProgress::seconds_since_start() const { return clock_() - start_; }
+      start_(request.clock()) {}
 
 std::string TuneProgress::remaining() const {
   const auto left = estimate_.remaining();
@@ -31,6 +57,7 @@ void TuneProgress::run_started(std::span<const std::size_t> waiting, std::size_t
 }
 
 void TuneProgress::problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) {
+  if (is_over_ranges()) return;
   count_ = count;
   estimate_.started(index);
   shapes_.resize(count);
@@ -40,34 +67,33 @@ void TuneProgress::problem_started(std::size_t index, std::size_t count, const S
   show();
 }
 
+void TuneProgress::note_time(std::size_t index, const Trial& trial) {
+  const auto found = in_work_.find(index);
+  if (!is_timed(trial) || found == in_work_.end()) return;
+  const double time = median(trial.outcome.microseconds);
+  InWork& work = found->second;
+  work.best_microseconds = std::min(time, work.best_microseconds.value_or(time));
+  if (trial.candidate.kernel_name() == work.baseline) work.baseline_microseconds = time;
+}
+
 void TuneProgress::candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) {
   candidates_ = candidates_so_far;
-  const bool timed = trial.outcome.kind == OutcomeKind::ok && !trial.outcome.microseconds.empty();
-  const auto found = in_work_.find(index);
-  if (timed && found != in_work_.end()) {
-    const double time = median(trial.outcome.microseconds);
-    InWork& work = found->second;
-    work.best_microseconds = std::min(time, work.best_microseconds.value_or(time));
-    if (trial.candidate.kernel_name() == work.baseline) work.baseline_microseconds = time;
-  }
-  if (verbose_) {
-    console_.line(timed ? fmt::format("  {} {:.2f} µs ±{:.2f}, err_ratio {:.4f}",
-                                      trial.candidate.kernel_name(), median(trial.outcome.microseconds),
-                                      spread(trial.outcome.microseconds), trial.outcome.err_ratio)
-                        : fmt::format("  {} {}{}{}", trial.candidate.kernel_name(),
-                                      to_string(trial.outcome.kind), trial.outcome.reason.empty() ? "" : ": ",
-                                      trial.outcome.reason));
-  }
+  note_time(index, trial);
+  if (verbose_ && !is_over_ranges()) console_.line(trial_text(trial));
   // Ten times a second is enough for a reader, and nothing is written while something is timed.
   if (Clock::now() - shown_at_ > std::chrono::milliseconds(100)) show();
 }
 
 void TuneProgress::show() {
   shown_at_ = Clock::now();
-  if (!console_.is_live() || in_work_.empty()) return;
+  if (!console_.is_live() || (!is_over_ranges() && in_work_.empty())) return;
+  console_.live_line(is_over_ranges() ? range_line() : shape_line());
+}
+
+std::string TuneProgress::shape_line() const {
   const auto& [index, work] = *in_work_.rbegin();
   std::string line = fmt::format("[{}/{}] {}", index + 1, count_, shapes_[index]);
-  const double gone = seconds_since_start();
+  const double gone = request_.clock() - start_;
   if (candidates_ > 0 && gone > 0) {
     line += fmt::format(", {:.1f} candidates/s", static_cast<double>(candidates_) / gone);
   }
@@ -75,16 +101,28 @@ void TuneProgress::show() {
   if (work.best_microseconds && work.baseline_microseconds) {
     line += fmt::format(" ({:.2f}x)", *work.baseline_microseconds / *work.best_microseconds);
   }
-  console_.live_line(line + remaining());
+  return line + remaining();
 }
 
-void TuneProgress::problem_done(std::size_t index, const ProblemReport& report) {
+std::string TuneProgress::range_line() const {
+  return fmt::format("[{}/{}] {}, {} M = {}: {}", step_.item + 1, step_.items, weight_text(step_.problem),
+                     activity(step_.kind), step_.problem.m, progress_text(step_));
+}
+
+void TuneProgress::append_to_profile(const ItemReport& report) {
+  if (profile_ == nullptr || report.trials.empty()) return;
+  if (const Status status = profile_->append(report); !status.ok()) {
+    console_.urgent_line(fmt::format("gemmtune tune: -o2: {}", status.message()));
+    profile_ = nullptr;  // one message is enough
+  }
+}
+
+void TuneProgress::problem_done(std::size_t index, const ItemReport& report) {
   console_.clear_live_line();
-  if (profile_ != nullptr && !report.trials.empty()) {
-    if (const Status status = profile_->append(report); !status.ok()) {
-      console_.urgent_line(fmt::format("gemmtune tune: -o2: {}", status.message()));
-      profile_ = nullptr;  // said once
-    }
+  append_to_profile(report);
+  if (is_over_ranges()) {
+    if (verbose_) console_.line(fmt::format("  {}: {}", shape_text(report.shape), result_text(report)));
+    return;
   }
   in_work_.erase(index);
   estimate_.done(index, report.seconds);
@@ -94,7 +132,7 @@ void TuneProgress::problem_done(std::size_t index, const ProblemReport& report) 
   if (verbose_) {
     for (const std::string& refusal : report.refusals) line += fmt::format("\n  {}", refusal);
   }
-  // The rest of the time only where somebody reads along in a file.
+  // On a terminal the live line has the remaining time.
   if (!console_.is_live() && index + 1 < count_) line += remaining();
   console_.line(line);
 }
@@ -106,6 +144,36 @@ void TuneProgress::looking_again(std::size_t index, std::size_t done, std::size_
     return;
   }
   console_.live_line(fmt::format("second look [{}/{}] {}{}", done + 1, count, shapes_[index], remaining()));
+}
+
+void TuneProgress::range_step(const RangeStep& step) {
+  if (step.item != step_.item) shown_tenths_ = 0;
+  step_ = step;
+  show();
+  if (verbose_) console_.line(fmt::format("  {} {}", activity(step.kind), short_name(step.problem)));
+  const int tenths = static_cast<int>(10 * step.settled_share);
+  if (console_.is_live() || verbose_ || tenths <= shown_tenths_) return;
+  shown_tenths_ = tenths;
+  console_.line(fmt::format("[{}/{}] {}: {}", step.item + 1, step.items, weight_text(step.problem),
+                            progress_text(step)));
+}
+
+void TuneProgress::range_done(std::size_t item, std::size_t items, const ItemReport& report) {
+  console_.clear_live_line();
+  if (report.state == ProblemState::skipped_done && !verbose_) return;
+  console_.line(fmt::format("[{}/{}] {}: {}", item + 1, items, weight_text(report.shape.problem),
+                            range_result_text(report)));
+}
+
+std::string progress_text(const RangeStep& step) {
+  const auto left = estimate_remaining(step);
+  if (step.searched < step.first_ms) {
+    const std::string text = fmt::format("{} of the first {} M searched", step.searched, step.first_ms);
+    return left ? fmt::format("{}, {} for these", text, duration(*left)) : text;
+  }
+  const std::string text =
+      fmt::format("{:.0f} % of the M axis settled, {} M searched", 100 * step.settled_share, step.searched);
+  return left ? fmt::format("{}, about {} left", text, duration(*left)) : text;
 }
 
 }  // namespace gemmtune::cli

@@ -1,5 +1,6 @@
-// What a running `tune` shows: one live line on a terminal, a plain line a problem elsewhere; and, on the
-// way, the profile file.
+// What a running `tune` shows: one live line on a terminal, a plain line an item elsewhere; and, on the way,
+// the profile file. Over ranges of M it shows how much of the axis is settled, for the number of M is not
+// known before the end.
 #pragma once
 
 #include <chrono>
@@ -16,7 +17,7 @@
 
 namespace gemmtune::cli {
 
-class TuneProgress final : public TuneObserver {
+class TuneProgress final : public RunObserver {
  public:
   /// `profile` may be null. All must outlive this.
   TuneProgress(Console& console, const Device& device, ProfileFile* profile, const TuneRequest& request,
@@ -25,8 +26,10 @@ class TuneProgress final : public TuneObserver {
   void run_started(std::span<const std::size_t> waiting, std::size_t evaluators) override;
   void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) override;
   void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) override;
-  void problem_done(std::size_t index, const ProblemReport& report) override;
+  void problem_done(std::size_t index, const ItemReport& report) override;
   void looking_again(std::size_t index, std::size_t done, std::size_t count) override;
+  void range_step(const RangeStep& step) override;
+  void range_done(std::size_t item, std::size_t items, const ItemReport& report) override;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -36,22 +39,31 @@ class TuneProgress final : public TuneObserver {
     std::optional<double> best_microseconds;
   };
 
-  double seconds_since_start() const;
+  bool is_over_ranges() const { return request_.m_range.has_value(); }
   std::string remaining() const;
+  void note_time(std::size_t index, const Trial& trial);
+  void append_to_profile(const ItemReport& report);
   void show();
+  std::string shape_line() const;
+  std::string range_line() const;
 
   Console& console_;
   const Device& device_;
   ProfileFile* profile_;
+  const TuneRequest& request_;
   RunEstimate estimate_;
-  SecondsClock clock_;
   bool verbose_;
   double start_;
   std::size_t count_ = 0;
   std::vector<std::string> shapes_;        // texts of those that were started
   std::map<std::size_t, InWork> in_work_;  // by index; several evaluators have one each, the last is shown
   std::int64_t candidates_ = 0;
+  RangeStep step_;
+  int shown_tenths_ = 0;  // of the axis, on plain lines
   Clock::time_point shown_at_{};
 };
+
+/// "45 % of the M axis settled, 16 M searched, about 2 min left": the rest of this item at its rate so far.
+std::string progress_text(const RangeStep& step);
 
 }  // namespace gemmtune::cli

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/shared/console.h"
 #include "cli/shared/report_parts.h"
+#include "cli/tune/range_report.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -21,20 +22,21 @@ std::string microseconds(const std::optional<double>& value) {
   return value ? fmt::format("{:.2f}", *value) : std::string("-");
 }
 
-bool has_row(const ProblemReport& report) {
-  return report.entry && (report.state == ProblemState::tuned || report.state == ProblemState::kept_default);
+bool has_row(const ItemReport& report) {
+  return report.row() != nullptr &&
+         (report.state == ProblemState::tuned || report.state == ProblemState::kept_default);
 }
 
-std::string result_table(const TuneSummary& summary) {
+std::string result_table(const RunSummary& summary) {
   TextTable table({{"shape (M x N x K)", false, true},
                    {"default µs", true, false},
                    {"tuned µs", true, false},
                    {"speed-up", true, false},
                    {"kernel", false, true},
                    {"verdict", false, false}});
-  for (const ProblemReport& report : summary.problems) {
+  for (const ItemReport& report : summary.items) {
     if (!has_row(report)) continue;
-    const TunedEntry& entry = *report.entry;
+    const TunedEntry& entry = *report.row();
     table.add({shape_text(report.shape), microseconds(entry.default_us), microseconds(entry.us),
                speedup_text(entry.speedup), entry.kernel_name, std::string(to_string(entry.verdict))});
   }
@@ -43,9 +45,9 @@ std::string result_table(const TuneSummary& summary) {
 }
 
 /// "failed:" and one line for each such shape.
-std::string reasons(const TuneSummary& summary, ProblemState state, std::string_view title) {
+std::string reasons(const RunSummary& summary, ProblemState state, std::string_view title) {
   std::string text;
-  for (const ProblemReport& report : summary.problems) {
+  for (const ItemReport& report : summary.items) {
     if (report.state != state) continue;
     text += fmt::format("  {}: {}\n", shape_text(report.shape), report.reason);
     for (const std::string& refusal : report.refusals) text += fmt::format("    {}\n", refusal);
@@ -53,20 +55,20 @@ std::string reasons(const TuneSummary& summary, ProblemState state, std::string_
   return text.empty() ? text : fmt::format("{}:\n{}", title, text);
 }
 
-std::size_t busy_shapes(const TuneSummary& summary) {
+std::size_t busy_shapes(const RunSummary& summary) {
   return static_cast<std::size_t>(
-      std::count_if(summary.problems.begin(), summary.problems.end(),
-                    [](const ProblemReport& report) { return report.quietness.busy(); }));
+      std::count_if(summary.items.begin(), summary.items.end(),
+                    [](const ItemReport& report) { return report.quietness.busy(); }));
 }
 
-std::string counts(const TuneEnding& ending) {
-  const TuneSummary& summary = ending.summary;
-  const auto count = [&](ProblemState state) { return count_of(summary.problems, state); };
+std::string counts(const RunEnding& ending) {
+  const RunSummary& summary = ending.summary;
+  const auto count = [&](ProblemState state) { return count_of(summary.items, state); };
   return fmt::format("{} in {}: {} tuned, {} kept at default, {} failed",
-                     counted(summary.problems.size(), "shape"), duration(summary.seconds),
+                     counted(summary.items.size(), "shape"), duration(summary.seconds),
                      count(ProblemState::tuned), count(ProblemState::kept_default),
                      count(ProblemState::failed)) +
-         rare_counts(summary.problems,
+         rare_counts(summary.items,
                      {{ProblemState::unsupported, "that no family takes"},
                       {ProblemState::skipped_done, "already in the file"},
                       {ProblemState::out_of_budget, "not reached"}},
@@ -81,9 +83,9 @@ std::string upper(std::string_view word) {
   return text;
 }
 
-std::string files_and_next_step(const TuneEnding& ending) {
-  const auto row = std::find_if(ending.summary.problems.begin(), ending.summary.problems.end(), has_row);
-  if (row == ending.summary.problems.end()) return {};
+std::string files_and_next_step(const RunEnding& ending) {
+  const auto row = std::find_if(ending.summary.items.begin(), ending.summary.items.end(), has_row);
+  if (row == ending.summary.items.end()) return {};
   const std::string& path = ending.outputs.tuned;
   std::string text = fmt::format("written: {}", path);
   if (file_exists(path + ".env.json")) text += fmt::format(" and {}.env.json", path);
@@ -99,7 +101,7 @@ std::string files_and_next_step(const TuneEnding& ending) {
                      problem.n, problem.k, path);
 }
 
-Json problem_json(const ProblemReport& report) {
+Json problem_json(const ItemReport& report) {
   Json json;
   json["m"] = report.shape.problem.m;
   json["n"] = report.shape.problem.n;
@@ -110,8 +112,8 @@ Json problem_json(const ProblemReport& report) {
   json["state"] = to_string(report.state);
   if (!report.reason.empty()) json["reason"] = report.reason;
   if (!report.refusals.empty()) json["refusals"] = report.refusals;
-  if (report.entry) {
-    add_row(*report.entry, json);
+  if (report.row() != nullptr) {
+    add_row(*report.row(), json);
     json["ties"] = report.ties;
     json["rounds"] = {{"used", report.quietness.rounds},
                       {"disturbed", report.quietness.disturbed},
@@ -122,37 +124,10 @@ Json problem_json(const ProblemReport& report) {
   return json;
 }
 
-}  // namespace
-
-std::string shape_text(const ShapeRow& shape) {
-  std::string text = short_name(shape.problem);
-  if (!shape.layer.empty()) text += fmt::format(" ({})", shape.layer);
-  return text;
-}
-
-std::string result_text(const ProblemReport& report) {
-  if (has_row(report)) {
-    const TunedEntry& entry = *report.entry;
-    std::string text = fmt::format("{} {:.2f} µs", entry.kernel_name, entry.us);
-    if (entry.speedup) text += fmt::format(", {:.3f}x", *entry.speedup);
-    if (report.quietness.busy()) text += ", busy machine";
-    return fmt::format("{}, {}", text, to_string(entry.verdict));
-  }
-  std::string text(to_string(report.state));
-  std::replace(text.begin(), text.end(), '_', ' ');
-  return report.reason.empty() ? text : fmt::format("{}: {}", text, report.reason);
-}
-
-std::string problem_event(std::string_view event, std::size_t index, const ProblemReport& report) {
-  Json json = {{"event", event}, {"index", index}};
-  json.update(problem_json(report));
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::string ending_text(const TuneEnding& ending) {
-  const TuneSummary& summary = ending.summary;
-  const std::size_t skipped = count_of(summary.problems, ProblemState::skipped_done);
-  if (skipped == summary.problems.size() && !ending.interrupted) {
+std::string shapes_ending_text(const RunEnding& ending) {
+  const RunSummary& summary = ending.summary;
+  const std::size_t skipped = count_of(summary.items, ProblemState::skipped_done);
+  if (skipped == summary.items.size() && !ending.interrupted) {
     return fmt::format("nothing to do: {} in {} already (use --all to tune again)\n",
                        skipped == 1 ? "the shape is" : fmt::format("all {} shapes are", skipped),
                        ending.outputs.tuned);
@@ -178,42 +153,81 @@ std::string ending_text(const TuneEnding& ending) {
   text += reasons(summary, ProblemState::unsupported, "no kernel family takes");
   if (ending.interrupted) {
     text += "interrupted: what was decided by then is in the file; the same command goes on from there\n";
-  } else if (count_of(summary.problems, ProblemState::out_of_budget) > 0) {
+  } else if (count_of(summary.items, ProblemState::out_of_budget) > 0) {
     text += "the budget ended before all shapes were tuned; the same command goes on from there\n";
   }
   return text + files_and_next_step(ending);
 }
 
-std::string ending_json(const TuneEnding& ending) {
+}  // namespace
+
+std::string shape_text(const ShapeRow& shape) {
+  std::string text = short_name(shape.problem);
+  if (!shape.layer.empty()) text += fmt::format(" ({})", shape.layer);
+  return text;
+}
+
+std::string result_text(const ItemReport& report) {
+  if (has_row(report)) {
+    const TunedEntry& entry = *report.row();
+    std::string text = fmt::format("{} {:.2f} µs", entry.kernel_name, entry.us);
+    if (entry.speedup) text += fmt::format(", {:.3f}x", *entry.speedup);
+    if (report.quietness.busy()) text += ", busy machine";
+    return fmt::format("{}, {}", text, to_string(entry.verdict));
+  }
+  std::string text(to_string(report.state));
+  std::replace(text.begin(), text.end(), '_', ' ');
+  return report.reason.empty() ? text : fmt::format("{}: {}", text, report.reason);
+}
+
+std::string problem_event(std::string_view event, std::size_t index, const ItemReport& report) {
+  Json json = {{"event", event}, {"index", index}};
+  json.update(problem_json(report));
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string ending_text(const RunEnding& ending) {
+  return ending.range ? range_ending_text(ending) : shapes_ending_text(ending);
+}
+
+std::string ending_json(const RunEnding& ending) {
+  const RunSummary& summary = ending.summary;
+  Json items = Json::array();
+  for (const ItemReport& report : summary.items)
+    items.push_back(ending.range ? range_json(report) : problem_json(report));
   Json json;
   json["command"] = "tune";
+  if (ending.range) json["m_range"] = {ending.range->first, ending.range->last};
   json["device"] = device_json(ending.device);
-  json["problems"] = Json::array();
-  for (const ProblemReport& report : ending.summary.problems)
-    json["problems"].push_back(problem_json(report));
-  std::map<std::string, std::size_t> states;
-  for (const ProblemReport& report : ending.summary.problems) ++states[std::string(to_string(report.state))];
-  json["states"] = states;
-  json["diagnostics"] = ending.shapes.diagnostics;
-  json["failed_families"] = failed_families(ending.summary.problems);
-  json["geometric_mean_speedup"] = ending.summary.geometric_mean_speedup;
-  json["candidates"] = ending.summary.candidates;
-  if (ending.summary.looked_again > 0) {
-    json["second_looks"] = {{"shapes", ending.summary.looked_again},
-                            {"revised", ending.summary.revised},
-                            {"deviation", ending.summary.look_deviation}};
+  json[ending.range ? "weights" : "problems"] = std::move(items);
+  if (!ending.range) {
+    std::map<std::string, std::size_t> states;
+    for (const ItemReport& report : summary.items) ++states[std::string(to_string(report.state))];
+    json["states"] = states;
   }
-  json["seconds"] = ending.summary.seconds;
+  json["diagnostics"] = ending.shapes.diagnostics;
+  if (!ending.range) json["failed_families"] = failed_families(summary.items);
+  json["geometric_mean_speedup"] = summary.geometric_mean_speedup;
+  json["candidates"] = summary.candidates;
+  if (summary.looked_again > 0) {
+    json["second_looks"] = {{"shapes", summary.looked_again},
+                            {"revised", summary.revised},
+                            {"deviation", summary.look_deviation}};
+  }
+  json["seconds"] = summary.seconds;
   json["output"] = ending.outputs.tuned;
   json["interrupted"] = ending.interrupted;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-int ending_code(const TuneEnding& ending) {
+int ending_code(const RunEnding& ending) {
   if (ending.interrupted) return exit_interrupted;
-  const bool findings = count_of(ending.summary.problems, ProblemState::failed) > 0 ||
-                        count_of(ending.summary.problems, ProblemState::unsupported) > 0 ||
-                        !ending.shapes.diagnostics.empty();
+  const auto& items = ending.summary.items;
+  const bool gaps = std::any_of(items.begin(), items.end(), [](const ItemReport& report) {
+    return report.range && !report.range->failures.empty();
+  });
+  const bool findings = gaps || count_of(items, ProblemState::failed) > 0 ||
+                        count_of(items, ProblemState::unsupported) > 0 || !ending.shapes.diagnostics.empty();
   return findings ? exit_findings : exit_done;
 }
 

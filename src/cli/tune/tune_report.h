@@ -1,6 +1,7 @@
 // What `tune` says at the end: a table and a summary for people, one document for programs.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "backends/backend.h"
@@ -11,25 +12,31 @@ namespace gemmtune::cli {
 
 /// "1x2048x2048 bf16 (qkv)".
 std::string shape_text(const ShapeRow& shape);
+/// "2048x2048 bf16": N, K and what else identifies a weight.
+std::string weight_text(const Problem& problem);
 /// "tiled_r1_… 12.30 µs, 1.234x, win" or the state and its reason.
-std::string result_text(const ProblemReport& report);
+std::string result_text(const ItemReport& report);
+/// Of a range: "5 rows, 14 M searched, 32 compared, 3 min 5 s", or the state and its reason.
+std::string range_result_text(const ItemReport& report);
 
 /// The line of --events about a shape that is done.
-std::string problem_event(std::string_view event, std::size_t index, const ProblemReport& report);
+std::string problem_event(std::string_view event, std::size_t index, const ItemReport& report);
 
-struct TuneEnding {
-  const TuneSummary& summary;
+struct RunEnding {
+  const RunSummary& summary;
   const ShapeList& shapes;
   const Outputs& outputs;
   const DeviceInfo& device;
+  std::optional<MRange> range;  // of --m-range
   bool interrupted = false;
 };
 
 /// Table and summary, as wide as stdout (at most 120 columns; kernel names are whole where stdout is no
 /// terminal).
-std::string ending_text(const TuneEnding& ending);
-std::string ending_json(const TuneEnding& ending);
-/// exit_interrupted, exit_findings (failed or unsupported shapes, rows that could not be read) or exit_done.
-int ending_code(const TuneEnding& ending);
+std::string ending_text(const RunEnding& ending);
+std::string ending_json(const RunEnding& ending);
+/// exit_interrupted, exit_findings (failed or unsupported items, M without a kernel, rows that could not be
+/// read) or exit_done.
+int ending_code(const RunEnding& ending);
 
 }  // namespace gemmtune::cli

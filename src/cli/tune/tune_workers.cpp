@@ -9,9 +9,9 @@
 #include "base/file.h"
 #include "cli/inspect/bench_report.h"
 #include "cli/shared/interrupt.h"
-#include "measure/timing_lock.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "evaluate/worker/worker_evaluator.h"
+#include "measure/timing_lock.h"
 
 namespace gemmtune::cli {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "evaluate/evaluator.h"
 
-namespace gemmtune::cli {
+namespace gemmtune {
 
 class InterruptibleEvaluator final : public Evaluator {
  public:
@@ -27,4 +27,4 @@ class InterruptibleEvaluator final : public Evaluator {
   std::function<bool()> interrupted_;
 };
 
-}  // namespace gemmtune::cli
+}  // namespace gemmtune

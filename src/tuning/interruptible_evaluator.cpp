@@ -1,8 +1,8 @@
-#include "cli/tune/interruptible_evaluator.h"
+#include "tuning/interruptible_evaluator.h"
 
 #include <utility>
 
-namespace gemmtune::cli {
+namespace gemmtune {
 namespace {
 
 Status interrupted_status() { return Status::unsupported("interrupted"); }
@@ -37,4 +37,4 @@ Outcome InterruptibleEvaluator::check_neighbour_m(const Problem& problem, const 
   return inner_.check_neighbour_m(problem, candidate, m);
 }
 
-}  // namespace gemmtune::cli
+}  // namespace gemmtune

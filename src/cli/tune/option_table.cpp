@@ -1,0 +1,415 @@
+#include "cli/tune/option_table.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "base/text.h"
+#include "search/strategy.h"
+
+namespace gemmtune::cli {
+namespace {
+
+/// "a, b or c".
+std::string one_of(std::span<const std::string_view> words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    text += fmt::format("{}{}", i == 0 ? "" : i + 1 == words.size() ? " or " : ", ", words[i]);
+  }
+  return text;
+}
+
+/// The word's place in the list, with '_' read as '-'; an error names the option.
+Result<std::size_t> word_of(std::string_view option, const std::string& text,
+                            std::span<const std::string_view> words) {
+  std::string dashed = text;
+  for (char& letter : dashed) letter = letter == '_' ? '-' : letter;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (dashed == words[i]) return i;
+  }
+  return Status::invalid("{} {}: expected {}", option, text, one_of(words));
+}
+
+Status apply_schema(const TuneOptions& options, TuneRequest& request) {
+  constexpr std::array<std::string_view, 2> words = {"aiter", "seed"};
+  const auto word = word_of("--csv-schema", options.schema, words);
+  if (!word.ok()) return word.status();
+  request.publish.schema = std::array{CsvSchema::aiter, CsvSchema::seed}[*word];
+  return {};
+}
+
+Status apply_sort(const TuneOptions& options, TuneRequest& request) {
+  request.publish.sort = options.sort == "true";
+  if (options.sort.empty() || options.sort == "true" || options.sort == "false") return {};
+  return Status::invalid("--sort {}: expected True or False", options.sort);
+}
+
+Status apply_cache(const TuneOptions& options, TuneRequest& request) {
+  constexpr std::array<std::string_view, 3> words = {"warm", "weights-cold", "cold"};
+  const auto word = word_of("--cache", options.cache, words);
+  if (!word.ok()) return word.status();
+  request.policy.cache = std::array{CacheMode::warm, CacheMode::weights_cold, CacheMode::cold}[*word];
+  return {};
+}
+
+Status apply_pdl(const TuneOptions& options, TuneRequest& request) {
+  constexpr std::array<std::string_view, 2> words = {"off", "allow"};
+  const auto word = word_of("--pdl", options.pdl, words);
+  if (!word.ok()) return word.status();
+  request.pdl = *word == 1;
+  if (request.pdl && !options.m_range.empty())
+    return Status::invalid("--pdl allow: rows of --m-range have no dependent launches");
+  return {};
+}
+
+Status apply_search(const TuneOptions&, TuneRequest& request) {
+  std::string known;
+  for (const StrategyInfo& strategy : all_strategies()) {
+    if (strategy.name == request.strategy) return {};
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", strategy.name);
+  }
+  return Status::invalid("--search {}: unknown strategy (known: {})", request.strategy, known);
+}
+
+Status apply_looks(const TuneOptions& options, TuneRequest&) {
+  if (options.looks < 2 || options.m_range.empty()) return {};
+  return Status::invalid("--looks {}: rows of --m-range are looked at once", options.looks);
+}
+
+Status apply_m_range(const TuneOptions& options, TuneRequest& request) {
+  if (options.m_range.empty()) return {};
+  auto range = m_range_of(options);
+  if (!range.ok()) return range.status();
+  request.m_range = std::move(*range);
+  return {};
+}
+
+std::string libtypes_identity(const TuneRequest& request) {
+  std::string families;
+  for (const std::string& family : request.libtypes) families += (families.empty() ? "" : ",") + family;
+  return fmt::format("libtypes={}", families.empty() ? "all" : families);
+}
+
+std::string m_range_identity(const TuneRequest& request) {
+  if (!request.m_range) return {};
+  const MRange& range = request.m_range->range;
+  return fmt::format("m_range={}:{} m_regret={}", range.first, range.last, request.m_range->regret);
+}
+
+const char* search_help() {
+  static const std::string help = [] {
+    std::string text = "Which candidates are measured:";
+    for (const StrategyInfo& strategy : all_strategies())
+      text += fmt::format(" {} ({});", strategy.name, strategy.summary);
+    text.back() = '.';
+    return text;
+  }();
+  return help.c_str();
+}
+
+constexpr OptionBounds not_negative{.min = 0};
+constexpr OptionBounds at_least_one{.min = 1};
+constexpr OptionBounds share{.min = 0, .max = 1, .expected = "a share from 0 to 1"};
+constexpr OptionBounds ratio{
+    .min = 0, .max = 1, .expected = "a ratio above 0, up to 1", .excludes_min = true};
+constexpr OptionBounds percent{
+    .min = 0, .max = 100, .expected = "percent above 0, up to 100", .excludes_min = true};
+
+using enum OptionSection;
+using Effect = OptionEffect;
+
+/// In the order of --help.
+const std::vector<TuneOption>& table() {
+  static const std::vector<TuneOption> options = {
+      {files,
+       "-i,--input,--untune-file,--input-file,--gemm-size-file",
+       &TuneOptions::input,
+       "Shapes: CSV, YAML of gemm sizes, - for stdin (default: the config folder's bf16_untuned_gemm.csv)",
+       {.value_name = "FILE"}},
+      {files,
+       "--limit",
+       &TuneOptions::limit,
+       "Only the first N shapes",
+       {.value_name = "N", .bounds = not_negative}},
+      {files, "-o,--output,--tune-file,--tuned-file", &TuneOptions::output,
+       "The tuned file; a colon list: all are read, the first is written (default: the config folder's "
+       "bf16_tuned_gemm.csv)"},
+      {files, "--profile-file", &TuneOptions::profile,
+       "-o2 FILE: append all candidates with time, spread, error, outcome and reason"},
+      {files,
+       "--csv-schema",
+       &TuneOptions::schema,
+       "Of a new output: aiter (leading gfx) or seed (without)",
+       {.shows_default = true, .apply = apply_schema}},
+      {files,
+       "--sort",
+       &TuneOptions::sort,
+       "Sort the output by gfx, cu_num, N, M, K (bare, or True or False)",
+       {.apply = apply_sort}},
+      {files, "--all", &TuneRequest::all, "Tune again what the output has"},
+      {files, "--resume,!--no-resume", &TuneOptions::resume,
+       "Go on with an unfinished run of the same request (on; its journal is OUTPUT.journal)"},
+      {files, "--retry-failed", &TuneOptions::retry_failed,
+       "Try candidates again that failed before; without it only repaired kernels are"},
+      {files,
+       "--record",
+       &TuneOptions::record,
+       "Write everything that is measured into a recording",
+       {.value_name = "FILE"}},
+      {files,
+       "--events",
+       &TuneOptions::events,
+       "Append what happens, as it happens, to a file or pipe: JSON, one object a line",
+       {.value_name = "FILE"}},
+      {files,
+       "--replay",
+       &TuneOptions::replay,
+       "Answer from a recording instead of a machine",
+       {.value_name = "FILE"}},
+      {files, "--stale", &TuneRequest::stale,
+       "Tune again the rows that were measured in another environment"},
+      {files, "--strict", &TuneOptions::strict, "A row that cannot be read is an error"},
+
+      {ranges,
+       "--m-range",
+       &TuneOptions::m_range,
+       "Tune each weight (N, K, types) over M from A to B and store ranges: few rows, each the best kernel "
+       "of an interval within --m-regret, verified inside it. With -n -k, -i or --model_dir, whose M then "
+       "only weight the calls",
+       {.effect = Effect::run, .value_name = "A:B", .apply = apply_m_range, .identity = m_range_identity}},
+      {ranges,
+       "--m-regret",
+       &TuneOptions::m_regret,
+       "Percent that a range may be slower than the best kernel at an M (or the noise measured there)",
+       {.effect = Effect::run, .shows_default = true, .bounds = percent}},
+
+      {search,
+       "--libtype",
+       &TuneOptions::families,
+       "Kernel families, comma list; also AITER's words (hipblaslt, triton, ck, asm, torch …)",
+       {.effect = Effect::run, .shows_default = true, .identity = libtypes_identity}},
+      {search,
+       "--splitK,!--no-splitK",
+       &TuneRequest::split_k,
+       "Kernels that split K (on; a bare -k is this flag)",
+       {.effect = Effect::run,
+        .identity = [](const TuneRequest& request) { return fmt::format("splitK={:d}", request.split_k); }}},
+      {search,
+       "--search",
+       &TuneRequest::strategy,
+       search_help(),
+       {.effect = Effect::run,
+        .shows_default = true,
+        .apply = apply_search,
+        .identity = [](const TuneRequest& request) { return "search=" + request.strategy; }}},
+      {search,
+       "--budget",
+       &TuneRequest::budget_seconds,
+       "Seconds for the whole run (default: none)",
+       {.bounds = not_negative}},
+      {search,
+       "--errRatio",
+       &TuneRequest::largest_err_ratio,
+       "Share of elements that may be outside tolerance",
+       {.effect = Effect::run, .shows_default = true, .bounds = share}},
+      {search,
+       "--prefer-ratio",
+       &Policy::prefer_ratio,
+       "Keep the default kernel unless beaten by this ratio",
+       {.effect = Effect::run,
+        .shows_default = true,
+        .bounds = ratio,
+        .identity =
+            [](const TuneRequest& request) {
+              return fmt::format("prefer_ratio={}", request.policy.prefer_ratio);
+            }}},
+
+      {measuring,
+       "--cache",
+       &TuneOptions::cache,
+       "warm, weights-cold or cold: what lies in the cache when a call begins",
+       {.effect = Effect::measuring, .shows_default = true, .apply = apply_cache}},
+      {measuring,
+       "--warmup",
+       &Policy::warmup,
+       "Least warm-up calls",
+       {.effect = Effect::measuring, .shows_default = true, .bounds = not_negative}},
+      {measuring,
+       "--iters",
+       &Policy::iterations,
+       "Most timed calls of a finalist in a round",
+       {.effect = Effect::measuring, .shows_default = true, .bounds = at_least_one}},
+      {measuring,
+       "--looks",
+       &TuneOptions::looks,
+       "How often each shape is looked at, 1 or 2: neighbours on a shared machine change which kernel is "
+       "fastest, so its finalists meet again once all shapes are settled (default: 2 on a CPU, else 1)",
+       {.bounds = {.min = 1, .max = 2}, .apply = apply_looks}},
+      {measuring,
+       "--batch",
+       &TuneRequest::shapes_at_once,
+       "Most shapes that are with workers at once",
+       {.shows_default = true, .bounds = at_least_one}},
+      {measuring,
+       "--mp",
+       &TuneOptions::workers,
+       "Worker processes, one a device (default: all that --device names)",
+       {.bounds = not_negative}},
+      {measuring,
+       "--timeout",
+       &TuneOptions::timeout,
+       "Seconds for a step of one candidate before its worker is replaced, or none; in screening the other "
+       "candidates' times set a nearer limit",
+       {.shows_default = true,
+        .apply = [](const TuneOptions& tune, TuneRequest&) { return timeout_of(tune).status(); }}},
+      {measuring, "--shape-grouped", &TuneOptions::shape_grouped,
+       "Accepted: all candidates of a shape run on one device anyway"},
+      {measuring, "--in-process", &TuneOptions::in_process,
+       "Measure in this process, for debugging: a kernel that crashes ends the run"},
+      {measuring,
+       "--pdl",
+       &TuneOptions::pdl,
+       "allow: also find the best kernel that is launched before the one in front of it has ended "
+       "(programmatic dependent launch, NVIDIA), in columns of its own; off: none",
+       {.effect = Effect::run,
+        .shows_default = true,
+        .apply = apply_pdl,
+        .identity = [](const TuneRequest& request) { return std::string(request.pdl ? "pdl=allow" : ""); }}},
+
+      {operator_times, "--run-config", &TuneOptions::run_config,
+       "Time the production operator on the shapes of a tuned file (or, bare, of the input with defaults), "
+       "and end"},
+      {operator_times, "--compare", &TuneOptions::compare,
+       "Time the operator before and after tuning, and report"},
+      {operator_times, "--update-improved", &TuneOptions::update_improved,
+       "With --compare: write only rows that improved"},
+      {operator_times,
+       "--min-improvement-pct",
+       &TuneOptions::min_improvement,
+       "What counts as improved, percent",
+       {.shows_default = true, .bounds = not_negative}},
+
+      {output, "-v,--verbose", &TuneOptions::verbose, "Each candidate, and why families refused"},
+      {output, "-q,--quiet", &TuneOptions::quiet, "No progress"},
+      {output, "--json", &TuneOptions::json, "One JSON document on stdout"},
+  };
+  return options;
+}
+
+template <typename Value>
+Value& value_in(TuneOptions& options, Value TuneOptions::*field) {
+  return options.*field;
+}
+template <typename Value>
+Value& value_in(TuneOptions& options, Value TuneRequest::*field) {
+  return options.request.*field;
+}
+template <typename Value>
+Value& value_in(TuneOptions& options, Value Policy::*field) {
+  return options.request.policy.*field;
+}
+
+CLI::Option* add(CLI::App& app, const TuneOption& option, bool& value) {
+  return app.add_flag(option.names, value, option.help);
+}
+/// Bare too: the text is then empty.
+CLI::Option* add(CLI::App& app, const TuneOption& option, std::optional<std::string>& value) {
+  return app
+      .add_option_function<std::string>(
+          option.names, [&value](const std::string& text) { value = text; }, option.help)
+      ->expected(0, 1);
+}
+template <typename Value>
+CLI::Option* add(CLI::App& app, const TuneOption& option, Value& value) {
+  CLI::Option* const added = app.add_option(option.names, value, option.help);
+  if (option.details.shows_default) added->capture_default_str();
+  if (option.details.value_name != nullptr) added->type_name(option.details.value_name);
+  if constexpr (std::is_same_v<Value, int>) {
+    // Both ends are known: CLI11 has the words, and names them in --help.
+    if (std::isfinite(option.details.bounds.max))
+      added->check(CLI::Range(static_cast<int>(option.details.bounds.min),
+                              static_cast<int>(option.details.bounds.max)));
+  }
+  return added;
+}
+
+/// What check_bounds() compares; nothing for other than numbers.
+template <typename Value>
+std::optional<double> number_of(const Value& value) {
+  if constexpr (std::is_arithmetic_v<Value> && !std::is_same_v<Value, bool>) {
+    return static_cast<double>(value);
+  } else {
+    return std::nullopt;
+  }
+}
+
+Status check_bounds(const TuneOption& option, double value) {
+  const OptionBounds& bounds = option.details.bounds;
+  const bool is_integer_range = bounds.expected == nullptr && std::isfinite(bounds.max);
+  const bool is_above = bounds.excludes_min ? value > bounds.min : value >= bounds.min;
+  if (is_integer_range || !std::isfinite(bounds.min) ||
+      (std::isfinite(value) && is_above && value <= bounds.max))
+    return {};
+  const std::string expected =
+      bounds.expected != nullptr ? bounds.expected : fmt::format("a number of at least {}", bounds.min);
+  return Status::invalid("{} {}: expected {}", long_name(option), value, expected);
+}
+
+}  // namespace
+
+std::span<const TuneOption> tune_option_table() { return table(); }
+
+std::string_view long_name(const TuneOption& option) {
+  const std::string_view names = option.names;
+  const std::size_t begin = names.find("--");
+  return names.substr(begin, names.find(',', begin) - begin);
+}
+
+void declare_section(CLI::App& app, OptionSection section, TuneOptions& options) {
+  for (const TuneOption& option : table()) {
+    if (option.section != section) continue;
+    std::visit([&](auto field) { add(app, option, value_in(options, field)); }, option.field);
+  }
+}
+
+Status check_bounds(const TuneOptions& options) {
+  TuneOptions copy = options;
+  for (const TuneOption& option : table()) {
+    const auto number =
+        std::visit([&](auto field) { return number_of(value_in(copy, field)); }, option.field);
+    if (number) GEMMTUNE_RETURN_IF_ERROR(check_bounds(option, *number));
+  }
+  return {};
+}
+
+Status apply_options(const TuneOptions& options, TuneRequest& request) {
+  for (const TuneOption& option : table()) {
+    if (option.details.apply != nullptr) GEMMTUNE_RETURN_IF_ERROR(option.details.apply(options, request));
+  }
+  return {};
+}
+
+void copy_policy_options(const Policy& from, Policy& to) {
+  for (const TuneOption& option : table()) {
+    if (const auto* whole = std::get_if<int Policy::*>(&option.field)) to.*(*whole) = from.*(*whole);
+    if (const auto* real = std::get_if<double Policy::*>(&option.field)) to.*(*real) = from.*(*real);
+  }
+}
+
+std::string identity_text(const TuneRequest& request) {
+  std::string text;
+  for (const TuneOption& option : table()) {
+    const std::string word =
+        option.details.identity != nullptr ? option.details.identity(request) : std::string();
+    if (!word.empty()) text += (text.empty() ? "" : " ") + word;
+  }
+  return text;
+}
+
+}  // namespace gemmtune::cli

@@ -1,0 +1,172 @@
+#include "cli/tune/session.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "cli/command.h"
+#include "cli/shared/device_options.h"
+#include "cli/shared/family_names.h"
+#include "cli/shared/interrupt.h"
+#include "cli/shared/report_parts.h"
+#include "cli/tune/observer_list.h"
+#include "cli/tune/tune_events.h"
+#include "cli/tune/tune_progress.h"
+#include "cli/tune/tune_replay.h"
+#include "cli/tune/tune_report.h"
+#include "cli/tune/tune_workers.h"
+#include "evaluate/replay/replay_device.h"
+#include "evaluate/replay/replay_evaluator.h"
+#include "tuning/weight_range.h"
+
+namespace gemmtune::cli {
+
+Status TuneSession::open_devices() {
+  if (!options_.replay.empty()) {
+    auto recording = read_recording(options_.replay);
+    if (!recording.ok()) return Status(recording.code(), fmt::format("--replay {}", recording.message()));
+    recording_ = std::move(*recording);
+    devices_.push_back(std::make_unique<ReplayDevice>(*recording_));
+    return {};
+  }
+  auto devices = open_tune_devices(options_, environment_);
+  if (!devices.ok()) return devices.status();
+  devices_ = std::move(*devices);
+  if (options_.compare && devices_.size() > 1) return Status::invalid("--compare takes one device");
+  return resolve_families(options_.families, device()).status();
+}
+
+Status TuneSession::read_shapes() {
+  if (is_replay() && !names_shapes(options_)) {
+    shapes_ = shapes_of_recording(options_, *recording_);
+    return {};
+  }
+  auto shapes = shapes_of(options_, environment_, device().info());
+  if (!shapes.ok()) return shapes.status();
+  shapes_ = std::move(*shapes);
+  return {};
+}
+
+Status TuneSession::prepare() {
+  auto outputs = outputs_of(options_, environment_, device().info(), shapes_);
+  if (!outputs.ok()) return outputs.status();
+  outputs_ = std::move(*outputs);
+  Outputs tuned_into = outputs_;
+  if (options_.compare) {
+    candidate_file_.emplace(outputs_.tuned);
+    GEMMTUNE_RETURN_IF_ERROR(candidate_file_->make());
+    tuned_into.also_read.insert(tuned_into.also_read.begin(), outputs_.tuned);
+    tuned_into.tuned = candidate_file_->path();
+  }
+  auto request = request_of(options_, shapes_, tuned_into, device());
+  if (!request.ok()) return request.status();
+  request_ = std::move(*request);
+  if (is_replay()) GEMMTUNE_RETURN_IF_ERROR(take_recorded_policy(recording_->run, options_, request_));
+  if (!options_.compare) GEMMTUNE_RETURN_IF_ERROR(prepare_profile());
+  console_.emplace(options_.quiet);
+  if (is_replay() || options_.compare) return {};
+  auto journal = TuneJournal::open(options_, outputs_, device(), request_);
+  if (!journal.ok()) return journal.status();
+  journal_ = std::move(*journal);
+  return {};
+}
+
+Status TuneSession::prepare_profile() {
+  if (outputs_.profile.empty()) return {};
+  profile_.emplace(outputs_.profile, device().info(), row_environment(device(), request_.policy).hash,
+                   request_.publish.schema);
+  return profile_->check_header();
+}
+
+std::string TuneSession::opening_line() const {
+  if (request_.m_range) {
+    const MRange& range = request_.m_range->range;
+    const std::size_t weights = weights_of(request_.shapes, range.last).size();
+    const std::string text =
+        fmt::format("{} over M = {} to {}, regret up to {:g} %", counted(weights, "weight"), range.first,
+                    range.last, 100 * request_.m_range->regret);
+    return is_replay() ? fmt::format("{}, from {}", text, options_.replay) : text;
+  }
+  const std::string shapes = counted(shapes_.rows.size(), "shape");
+  if (is_replay())
+    return fmt::format("{} from {}, recorded on {}", shapes, options_.replay, device_line(device().info()));
+  std::string names;
+  for (const auto& each : devices_) names += (names.empty() ? "" : "; ") + device_line(each->info());
+  return fmt::format("{} on {}", shapes, names);
+}
+
+void TuneSession::announce() {
+  for (const std::string& diagnostic : shapes_.diagnostics) console_->urgent_line(diagnostic);
+  if (options_.compare) return;
+  const bool goes_on = journal_ != nullptr && journal_->goes_on();
+  console_->line(opening_line() + (goes_on ? ", going on with an unfinished run" : ""));
+}
+
+Status TuneSession::make_evaluators() {
+  if (is_replay()) {
+    auto replay = std::make_unique<ReplayEvaluator>(*recording_, request_.policy.seed);
+    request_.clock = [evaluator = replay.get()] { return evaluator->seconds(); };
+    evaluators_.push_back(std::move(replay));
+  } else {
+    evaluators_ = cli::make_evaluators(options_, environment_, devices_, request_);
+  }
+  for (const auto& evaluator : evaluators_) {
+    if (journal_ == nullptr) {
+      measuring_.push_back(evaluator.get());
+      continue;
+    }
+    const auto journaled = journal_->around(*evaluator);
+    if (!journaled.ok()) return journaled.status();
+    measuring_.push_back(*journaled);
+  }
+  return {};
+}
+
+Result<RunSummary> TuneSession::tune() {
+  TuneProgress progress(*console_, device(), profile_ ? &*profile_ : nullptr, request_, options_.verbose);
+  std::unique_ptr<TuneEvents> events;
+  std::vector<RunObserver*> observers;
+  if (!options_.events.empty()) {
+    auto opened = TuneEvents::open(options_.events);
+    if (!opened.ok()) return opened.status();
+    events = std::move(*opened);
+    observers.push_back(events.get());
+  }
+  observers.push_back(&progress);
+  if (journal_ != nullptr) observers.push_back(journal_.get());
+  ObserverList all(std::move(observers));
+  auto summary = gemmtune::tune(device(), measuring_, request_, all);
+  if (journal_ != nullptr) journal_->end(summary.ok() ? &*summary : nullptr, interrupted());
+  console_->clear_live_line();
+  return summary;
+}
+
+int TuneSession::report(const RunSummary& summary) {
+  if (!request_.m_range) {
+    for (const std::string& line : failed_families(summary.items)) console_->urgent_line(line);
+  }
+  std::optional<MRange> range;
+  if (request_.m_range) range = request_.m_range->range;
+  const RunEnding ending{summary, shapes_, outputs_, device().info(), range, interrupted()};
+  fmt::print("{}", options_.json ? ending_json(ending) : ending_text(ending));
+  return ending_code(ending);
+}
+
+Result<int> TuneSession::run() {
+  GEMMTUNE_RETURN_IF_ERROR(open_devices());
+  if (options_.run_config && !options_.run_config->empty()) return run_operator_on_file(options_, device());
+  GEMMTUNE_RETURN_IF_ERROR(read_shapes());
+  if (options_.run_config) return run_operator_on_shapes(options_, environment_, device(), shapes_);
+  GEMMTUNE_RETURN_IF_ERROR(prepare());
+  announce();
+  watch_for_interrupts();
+  GEMMTUNE_RETURN_IF_ERROR(make_evaluators());
+  const auto summary = tune();
+  if (!summary.ok()) return summary.status();
+  if (!options_.compare) return report(*summary);
+  if (interrupted()) return exit_interrupted;
+  return compare_rows(options_, outputs_, device(), request_, *summary, *console_, *evaluators_.front());
+}
+
+}  // namespace gemmtune::cli

@@ -1,0 +1,62 @@
+// One `gemmtune tune`, from its options to an exit code.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/environment.h"
+#include "base/status.h"
+#include "cli/shared/console.h"
+#include "cli/tune/profile_file.h"
+#include "cli/tune/tune_journal.h"
+#include "cli/tune/tune_operator.h"
+#include "cli/tune/tune_options.h"
+#include "evaluate/replay/recording.h"
+#include "tuning/tuner.h"
+
+namespace gemmtune::cli {
+
+/// Tuning of shapes and of ranges of M, on devices, in this process or from a recording (--replay), and
+/// --compare; they differ in the device, in the evaluators, and in what is reported at the end.
+class TuneSession {
+ public:
+  /// Both must outlive this; the options are checked.
+  TuneSession(const TuneOptions& options, const Environment& environment)
+      : options_(options), environment_(environment) {}
+
+  /// The exit code; an error is one of usage or input.
+  Result<int> run();
+
+ private:
+  bool is_replay() const { return recording_.has_value(); }
+  Device& device() const { return *devices_.front(); }
+  Status open_devices();
+  Status read_shapes();
+  /// Outputs, request, profile and journal: everything that can be wrong before something is measured.
+  Status prepare();
+  Status prepare_profile();
+  /// Diagnostics of the shapes, and what will be done.
+  void announce();
+  std::string opening_line() const;
+  Status make_evaluators();
+  Result<RunSummary> tune();
+  int report(const RunSummary& summary);
+
+  const TuneOptions& options_;
+  const Environment& environment_;
+  std::optional<Recording> recording_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  ShapeList shapes_;
+  Outputs outputs_;
+  std::optional<CandidateFile> candidate_file_;  // of --compare: what is tuned into
+  TuneRequest request_;
+  std::optional<ProfileFile> profile_;
+  std::optional<Console> console_;
+  std::unique_ptr<TuneJournal> journal_;
+  std::vector<std::unique_ptr<Evaluator>> evaluators_;
+  std::vector<Evaluator*> measuring_;  // one a device: of evaluators_, or with the journal around it
+};
+
+}  // namespace gemmtune::cli

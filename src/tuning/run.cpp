@@ -1,0 +1,230 @@
+#include "tuning/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "measure/statistics.h"
+#include "resolve/candidate_list.h"
+#include "search/strategy.h"
+#include "tuning/layout_group.h"
+#include "tuning/run_start.h"
+
+namespace gemmtune {
+namespace {
+
+PublishOptions publish_options(const TuneRequest& request, const RowEnvironment& environment) {
+  PublishOptions options = request.publish;
+  options.environment_json = environment.json;
+  return options;
+}
+
+}  // namespace
+
+Run::Run(Device& device, std::size_t evaluators, const TuneRequest& request, RunObserver& observer)
+    : device_(device),
+      request_(request),
+      observer_(observer),
+      evaluators_(evaluators),
+      environment_(row_environment(device, request.policy)),
+      budget_(request.budget_seconds, request.clock, evaluators),
+      publisher_(request.output, publish_options(request, environment_)) {}
+
+Status Run::open() {
+  GEMMTUNE_RETURN_IF_ERROR(check_libtypes(device_, request_.libtypes));
+  GEMMTUNE_RETURN_IF_ERROR(make_strategy(request_.strategy, {}).status());
+  GEMMTUNE_RETURN_IF_ERROR(publisher_.check_writable());
+  std::vector<std::string> paths{request_.output};
+  paths.insert(paths.end(), request_.also_read.begin(), request_.also_read.end());
+  auto known = KnownRows::read(paths, device_.info());
+  if (!known.ok()) return known.status();
+  known_ = std::move(*known);
+  return {};
+}
+
+std::size_t Run::add(ItemReport&& report, std::optional<double> expected_microseconds) {
+  const auto calls = static_cast<double>(std::max<std::int64_t>(1, report.shape.calls));
+  costs_.push_back({report.shape.problem, calls * expected_microseconds.value_or(0)});
+  waiting_.push_back(expected_microseconds.has_value());
+  summary_.items.push_back(std::move(report));
+  return summary_.items.size() - 1;
+}
+
+void Run::begin() {
+  budget_.share_among(std::move(costs_));
+  if (request_.m_range) return;
+  std::vector<std::size_t> waiting;
+  for (std::size_t i = 0; i < waiting_.size(); ++i) {
+    if (waiting_[i]) waiting.push_back(i);
+  }
+  observer_.run_started(waiting, evaluators_);
+}
+
+Result<RunSummary> Run::finish() {
+  GEMMTUNE_RETURN_IF_ERROR(publisher_.flush());
+  double logarithms = 0;
+  int rows = 0;
+  for (const ItemReport& report : summary_.items) {
+    for (const TunedEntry& row : report.rows) {
+      if (!row.speedup || *row.speedup <= 0) continue;
+      logarithms += std::log(*row.speedup);
+      ++rows;
+    }
+  }
+  if (rows > 0) summary_.geometric_mean_speedup = std::exp(logarithms / rows);
+  return std::move(summary_);
+}
+
+Status Run::check_problem(const Problem& problem) const {
+  GEMMTUNE_RETURN_IF_ERROR(check(problem));
+  const Operation operation = request_.shapes.front().problem.operation;
+  if (problem.operation == operation) return {};
+  return Status::unsupported("{}: a tuned file is of one operation, and this list begins with {}",
+                             to_string(problem.operation), to_string(operation));
+}
+
+bool Run::counts(const TunedEntry& row) const {
+  return !request_.all && !(request_.stale && row.env != environment_.hash);
+}
+
+std::optional<WeightLayout> Run::decided_layout(
+    const Problem& weight, const std::function<bool(const TunedEntry&)>& is_replaced) const {
+  if (!weight.bpreshuffle) return WeightLayout::plain;
+  for (const KnownRows::Row& row : known_.rows()) {
+    if (!share_weight(row.entry.problem, weight) || is_replaced(row.entry)) continue;
+    if (const auto layout = layout_of(row.entry, device_)) return layout;
+  }
+  return std::nullopt;
+}
+
+std::optional<Deadline> Run::take_time(std::size_t item) {
+  const std::lock_guard guard(lock_);
+  auto own = budget_.take(item);
+  if (own) return own;
+  ItemReport& report = summary_.items[item];
+  report.state = ProblemState::out_of_budget;
+  report.reason = fmt::format("the budget of {} s was spent before its turn", request_.budget_seconds);
+  return std::nullopt;
+}
+
+void Run::learn_gain(std::size_t item, double speedup) {
+  const std::lock_guard guard(lock_);
+  budget_.learn(item, speedup);
+}
+
+std::size_t Run::next_search() {
+  const std::lock_guard guard(lock_);
+  return searches_++;
+}
+
+void Run::problem_started(std::size_t index, const ShapeRow& shape) {
+  const std::lock_guard guard(lock_);
+  observer_.problem_started(index, request_.m_range ? 0 : items(), shape);
+}
+
+ProblemResult Run::search(std::size_t index, const Problem& problem, std::optional<WeightLayout> layout,
+                          const Deadline& deadline, Evaluator& evaluator) {
+  std::vector<Candidate> hints;
+  {
+    const std::lock_guard guard(lock_);
+    hints = hints_for(problem);
+  }
+  const auto on_trial = [&](const Trial& trial) {
+    const std::lock_guard guard(lock_);
+    observer_.candidate_done(index, trial, ++summary_.candidates);
+  };
+  ProblemResult result =
+      tune_problem(device_, evaluator, request_, problem, layout, deadline, on_trial, hints);
+  const std::lock_guard guard(lock_);
+  for (const LayoutResult& each : result.layouts) {
+    transfer_.learn(problem, each.settled.winner->candidate);
+  }
+  return result;
+}
+
+std::vector<Candidate> Run::hints_for(const Problem& problem) const {
+  std::vector<Candidate> hints = transfer_.winners_near(problem);
+  if (!request_.earlier_winners) return hints;
+  for (Candidate& earlier : candidates_named(request_.earlier_winners(problem), device_, problem)) {
+    hints.push_back(std::move(earlier));
+  }
+  return hints;
+}
+
+void Run::learn_winner(const Problem& problem, const std::string& kernel_name) {
+  const std::lock_guard guard(lock_);
+  for (const Candidate& winner : candidates_named({kernel_name}, device_, problem)) {
+    transfer_.learn(problem, winner);
+  }
+}
+
+void Run::problem_done(std::size_t index, const ItemReport& report) {
+  const std::lock_guard guard(lock_);
+  if (!report.trials.empty() || !request_.unreported_trials) {
+    observer_.problem_done(index, report);
+    return;
+  }
+  ItemReport whole = report;
+  whole.trials = request_.unreported_trials(report.shape.problem);
+  observer_.problem_done(index, whole);
+}
+
+void Run::looking_again(std::size_t item, std::size_t done, std::size_t count) {
+  const std::lock_guard guard(lock_);
+  observer_.looking_again(item, done, count);
+}
+
+void Run::range_step(const RangeStep& step) {
+  const std::lock_guard guard(lock_);
+  observer_.range_step(step);
+}
+
+void Run::range_done(std::size_t item) {
+  const std::lock_guard guard(lock_);
+  observer_.range_done(item, items(), report(item));
+}
+
+void Run::set_row(std::size_t item, const LayoutResult& result) {
+  ItemReport& report = summary_.items[item];
+  const Settled& settled = result.settled;
+  TunedEntry row = make_entry(device_.info(), report.shape.problem, settled, environment_.hash);
+  if (result.dependent) set_dependent(*result.dependent, row);
+  const bool kept = !settled.default_kernel.empty() && settled.default_kernel == row.kernel_name;
+  report.state = kept ? ProblemState::kept_default : ProblemState::tuned;
+  report.quietness = settled.quietness;
+  report.ties = settled.ties;
+  report.rows = {std::move(row)};
+}
+
+void Run::note_machine(double noise_floor, bool busy) {
+  const std::lock_guard guard(lock_);
+  noise_floors_.push_back(noise_floor);
+  busy_rows_ += busy ? 1 : 0;
+  std::map<std::string, double> observations = device_.observe();
+  observations["noise_floor"] = median(noise_floors_);
+  observations["busy_rows"] = static_cast<double>(busy_rows_);
+  publisher_.set_environment(row_environment(device_, request_.policy, observations).json);
+}
+
+Status Run::publish(const std::vector<TunedEntry>& rows) {
+  const std::lock_guard guard(lock_);
+  for (const TunedEntry& row : rows) GEMMTUNE_RETURN_IF_ERROR(publisher_.add(row));
+  return {};
+}
+
+Status Run::flush() {
+  const std::lock_guard guard(lock_);
+  return publisher_.flush();
+}
+
+Status Run::revise(std::size_t item) {
+  const std::lock_guard guard(lock_);
+  GEMMTUNE_RETURN_IF_ERROR(publisher_.add(*report(item).row()));
+  observer_.problem_revised(item, report(item));
+  return {};
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,112 @@
+// What the work items of one run share: budget, known rows, winners so far, publishing and observing.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "base/status.h"
+#include "resolve/known_rows.h"
+#include "tuning/budget.h"
+#include "tuning/problem_tuner.h"
+#include "tuning/publisher.h"
+#include "tuning/transfer.h"
+#include "tuning/tuner.h"
+
+namespace gemmtune {
+
+class Run {
+ public:
+  /// `evaluators`: how many work at the same time. All must outlive this.
+  Run(Device& device, std::size_t evaluators, const TuneRequest& request, RunObserver& observer);
+
+  // Before and after the work, from one thread.
+
+  /// Everything that can be wrong before anything slow: unknown families or strategy, an output that cannot
+  /// be written, a file of rows that cannot be read. Known rows are those of the output and of the request's
+  /// further files.
+  Status open();
+  /// The report of a shape or weight; answers its index. `expected_microseconds`: of one call of it, for its
+  /// share of the budget; nullopt: nothing is to be done, the report says why.
+  std::size_t add(ItemReport&& report, std::optional<double> expected_microseconds);
+  /// After the last add().
+  void begin();
+  RunSummary& summary() { return summary_; }
+  /// Publishes what waits and adds up. The summary is then moved from.
+  Result<RunSummary> finish();
+
+  // For items, from several threads at the same time. Only the item that added a report writes to it.
+
+  const Device& device() const { return device_; }
+  const TuneRequest& request() const { return request_; }
+  const std::string& environment_hash() const { return environment_.hash; }
+  const KnownRows& known() const { return known_; }
+  std::size_t items() const { return summary_.items.size(); }
+  ItemReport& report(std::size_t item) { return summary_.items[item]; }
+  bool waits(std::size_t item) const { return waiting_[item]; }
+  bool stopped() const { return request_.stop && request_.stop(); }
+  /// An error, whose message is the report's reason: the problem is malformed, or not of the run's operation.
+  Status check_problem(const Problem& problem) const;
+  /// A known row counts as done: not where the request retunes it.
+  bool counts(const TunedEntry& row) const;
+  /// The layout that a weight must have: plain where it is not packed, else that of a row that stays;
+  /// nullopt: free. `is_replaced`: this item writes the row anew.
+  std::optional<WeightLayout> decided_layout(const Problem& weight,
+                                             const std::function<bool(const TunedEntry&)>& is_replaced) const;
+
+  /// The item's time. nullopt: the budget is spent, and the report says so.
+  std::optional<Deadline> take_time(std::size_t item);
+  Deadline rest_of_budget() const { return budget_.rest(); }
+  /// The item turned out `speedup` times faster than its default: the budget's shares follow.
+  void learn_gain(std::size_t item, double speedup);
+
+  /// A number for a search over a range of M: how many began before.
+  std::size_t next_search();
+  void problem_started(std::size_t index, const ShapeRow& shape);
+  /// The full search of a problem, observed; winners of this run and of earlier ones go first.
+  ProblemResult search(std::size_t index, const Problem& problem, std::optional<WeightLayout> layout,
+                       const Deadline& deadline, Evaluator& evaluator);
+  /// A winner that need not be searched for.
+  void learn_winner(const Problem& problem, const std::string& kernel_name);
+  void problem_done(std::size_t index, const ItemReport& report);
+  void looking_again(std::size_t item, std::size_t done, std::size_t count);
+  void range_step(const RangeStep& step);
+  void range_done(std::size_t item);
+
+  /// Row, state and ties of a shape's report.
+  void set_row(std::size_t item, const LayoutResult& result);
+  /// Into the environment beside the file: the noise floor of a measurement that was kept, and if the machine
+  /// was busy meanwhile.
+  void note_machine(double noise_floor, bool busy);
+  Status publish(const std::vector<TunedEntry>& rows);
+  Status flush();
+  /// Publishes the changed row of a shape that was done.
+  Status revise(std::size_t item);
+
+ private:
+  std::vector<Candidate> hints_for(const Problem& problem) const;
+
+  Device& device_;
+  const TuneRequest& request_;
+  RunObserver& observer_;
+  const std::size_t evaluators_;
+  const RowEnvironment environment_;
+  RunBudget budget_;
+  Publisher publisher_;
+  KnownRows known_;
+  std::vector<BudgetItem> costs_;  // until begin()
+  std::vector<bool> waiting_;
+  RunSummary summary_;
+
+  std::mutex lock_;  // of the observer, and of what follows
+  Transfer transfer_;
+  std::vector<double> noise_floors_;
+  int busy_rows_ = 0;
+  std::size_t searches_ = 0;
+};
+
+}  // namespace gemmtune
