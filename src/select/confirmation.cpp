@@ -18,6 +18,13 @@ constexpr int rounds_per_call = 15;       // the deadline is checked between cal
 constexpr std::array<int, 2> further_rounds = {15, 30};  // of a test against the default
 constexpr double normal_95 = 1.645;
 
+/// Adds a kernel to the ties unless it is one already: their number is published.
+void add_tie(const Candidate& candidate, Settled& settled) {
+  const std::string name = candidate.kernel_name();
+  if (std::find(settled.ties.begin(), settled.ties.end(), name) == settled.ties.end())
+    settled.ties.push_back(name);
+}
+
 /// A finalist that is measured again.
 struct Entry {
   MeasuredFinalist finalist;  // after the finals
@@ -180,7 +187,7 @@ Settled ConfirmationPass::settle(std::size_t winner, Verdict verdict) const {
     settled.speedup = winner == *default_ ? 1 : std::sqrt(before * now);
     settled.default_microseconds = settled.microseconds * *settled.speedup;
   }
-  if (winner != winner_) settled.ties.push_back(entry.finalist.listed.candidate.kernel_name());
+  add_tie(entry.finalist.listed.candidate, settled);
   for (MeasuredFinalist& finalist : settled.finalists) {
     const auto again = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& other) {
       return other.finalist.listed.candidate == finalist.listed.candidate;
@@ -238,10 +245,8 @@ void widen_ties(const std::vector<Trial>& screened, const Policy& policy, double
   // Of this run's ratio and of another run's, which is of two passes.
   const auto deviation = [&](int passes) { return pass_deviation * std::sqrt(1.0 / passes + 0.5); };
   for (const MeasuredFinalist& finalist : settled.finalists) {
-    if (finalist.ratio > limit * std::exp(normal_99_5 * deviation(finalist.passes))) continue;
-    const std::string name = finalist.listed.candidate.kernel_name();
-    if (std::find(settled.ties.begin(), settled.ties.end(), name) == settled.ties.end())
-      settled.ties.push_back(name);
+    if (finalist.ratio <= limit * std::exp(normal_99_5 * deviation(finalist.passes)))
+      add_tie(finalist.listed.candidate, settled);
   }
   add_screened_ties(screened, {limit, deviation(1)}, settled);
 }

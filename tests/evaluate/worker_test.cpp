@@ -131,7 +131,7 @@ TEST(Worker, HearsOfCandidatesBeforeTheirTurn) {
   EXPECT_EQ((*heard)[1].kind, OutcomeKind::ok) << (*heard)[1].reason;
 }
 
-// In pieces, each sent before the last one runs out; a list of which some were told is replaced by another.
+// In pieces, each sent before the last one runs out; a list of which a part was sent is replaced by another.
 TEST(Worker, HearsOfLongListsInPieces) {
   WorkerEvaluator evaluator(worker_options());
   std::vector<Candidate> list(100, candidate_of("vendor"));
