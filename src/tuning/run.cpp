@@ -172,9 +172,9 @@ void Run::problem_done(std::size_t index, const ItemReport& report) {
   observer_.problem_done(index, whole);
 }
 
-void Run::looking_again(std::size_t item, std::size_t done, std::size_t count) {
+void Run::confirmation_started(std::size_t item, std::size_t done, std::size_t count) {
   const std::lock_guard guard(lock_);
-  observer_.looking_again(item, done, count);
+  observer_.confirmation_started(item, done, count);
 }
 
 void Run::range_step(const RangeStep& step) {

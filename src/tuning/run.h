@@ -73,7 +73,7 @@ class Run {
   /// A winner that need not be searched for.
   void learn_winner(const Problem& problem, const std::string& kernel_name);
   void problem_done(std::size_t index, const ItemReport& report);
-  void looking_again(std::size_t item, std::size_t done, std::size_t count);
+  void confirmation_started(std::size_t item, std::size_t done, std::size_t count);
   void range_step(const RangeStep& step);
   void range_done(std::size_t item);
 

@@ -37,9 +37,9 @@ Result<RunSummary> run_items(Run& run, std::span<Evaluator* const> evaluators) {
 
 }  // namespace
 
-int usual_looks(const DeviceInfo& device) { return device.backend == "cpu" ? 2 : 1; }
+int default_confirmations(const DeviceInfo& device) { return device.backend == "cpu" ? 2 : 1; }
 
-Policy usual_policy(const DeviceInfo& device) {
+Policy default_policy(const DeviceInfo& device) {
   Policy policy;
   if (device.backend != "cpu") policy.sample_microseconds = 500;
   return policy;

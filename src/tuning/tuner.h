@@ -29,7 +29,7 @@ struct TuneRequest {
   std::vector<std::string> libtypes;  // empty: all families (`reference` only where named)
   bool split_k = true;
   bool pdl = false;  // also looks for the best programmatic dependent launch
-  double largest_err_ratio = 0.05;
+  double max_err_ratio = 0.05;
   Policy policy;
   std::string strategy = "staged";
   double budget_seconds = 0;            // 0: none
@@ -47,20 +47,21 @@ struct TuneRequest {
   /// True once the run must end: nothing further is measured, what was decided is published. May be empty.
   /// Safe from any thread.
   std::function<bool()> stop{};
-  /// 2: once all shapes are settled, each is looked at again (second_look.h) where its first look is at least
-  /// `seconds_between_looks` ago; under a budget as far as time is left. Ranges of M are looked at once.
-  int looks = 1;
-  double seconds_between_looks = 30;
+  /// Measurings of a winner: 1 the finals; 2 a confirmation pass too (select/confirmation.h), once all shapes
+  /// are settled, of those whose finals ended at least `seconds_before_confirmation` ago; under a budget as
+  /// far as time is left. Ranges of M have none.
+  int confirmations = 1;
+  double seconds_before_confirmation = 30;
   /// Set: each weight (N, K, types) of the shapes is tuned over this range. The M of the shapes then only
   /// say, with their calls, which M matter for the choice of a weight layout.
   std::optional<MRangeRequest> m_range{};
 };
 
-/// A GPU is not shared while it is tuned; a CPU has neighbours: 2.
-int usual_looks(const DeviceInfo& device);
+/// 2 on a CPU, which has neighbours; 1 on a GPU, which is not shared while it is tuned.
+int default_confirmations(const DeviceInfo& device);
 /// Samples of 3 ms where neighbours take the memory for milliseconds; of 0.5 ms on a GPU, whose times differ
 /// by less than 1 %.
-Policy usual_policy(const DeviceInfo& device);
+Policy default_policy(const DeviceInfo& device);
 
 enum class ProblemState { tuned, kept_default, skipped_done, unsupported, failed, out_of_budget };
 std::string_view to_string(ProblemState state);
@@ -97,9 +98,9 @@ struct RunSummary {
   double seconds = 0;
   double geometric_mean_speedup = 0;  // over rows with a baseline; 0: none
   std::int64_t candidates = 0;
-  std::size_t looked_again = 0;  // rows that had a second look …
-  std::size_t revised = 0;       // … and those that have another kernel after it
-  double look_deviation = 0;     // of a ratio between looks, second_look.h
+  std::size_t confirmed = 0;  // rows with a confirmation pass
+  std::size_t revised = 0;    // rows of these with another kernel after it
+  double pass_deviation = 0;  // of a ratio between passes, select/confirmation.h
 };
 
 /// A measurement over a range of M that begins now.
@@ -130,9 +131,9 @@ class RunObserver {
   /// `index`: of the problem that it was tried for.
   virtual void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) = 0;
   virtual void problem_done(std::size_t index, const ItemReport& report) = 0;
-  /// A second look begins: number `done` of `count`, from 0.
-  virtual void looking_again(std::size_t /*index*/, std::size_t /*done*/, std::size_t /*count*/) {}
-  /// The second look changed the row of a problem that was done.
+  /// A confirmation pass begins: number `done` of `count`, from 0.
+  virtual void confirmation_started(std::size_t /*index*/, std::size_t /*done*/, std::size_t /*count*/) {}
+  /// The confirmation pass changed the row of a problem that was done.
   virtual void problem_revised(std::size_t /*index*/, const ItemReport& /*report*/) {}
   virtual void range_step(const RangeStep& /*step*/) {}
   /// A weight over its range of M is done: number `item` of `items`, from 0.

@@ -12,7 +12,7 @@
 #include "measure/statistics.h"
 #include "tuned/key.h"
 #include "tuning/layout_group.h"
-#include "tuning/m_range_contest.h"
+#include "tuning/m_range_comparison.h"
 
 namespace gemmtune {
 namespace {
@@ -248,23 +248,23 @@ bool WeightRange::answer_search(const MQuestion& question, const Turn& turn) {
 }
 
 bool WeightRange::answer_comparison(const MQuestion& question, const Turn& turn) {
-  const MContest contest{problem_at(question.m), question.kernels, *layout_, run_.request().policy,
-                         asked().regret};
-  auto comparison = compare_kernels(run_.device(), turn.evaluator, contest, turn.deadline);
+  const MComparisonRequest asked_for{problem_at(question.m), question.kernels, *layout_,
+                                     run_.request().policy, asked().regret};
+  auto comparison = compare_kernels(run_.device(), turn.evaluator, asked_for, turn.deadline);
   if (run_.stopped()) return false;
   ++figures().compared;
   if (!comparison.ok()) {
     // Nothing can be measured there by itself: what the search found stands.
-    std::vector<MStanding> standings;
+    std::vector<MRegret> regrets;
     if (const Settled* settled = settled_at(question.m))
-      standings.push_back({settled->winner->candidate.kernel_name(), 0, true});
-    planner_.compared(question, standings, 0);
+      regrets.push_back({settled->winner->candidate.kernel_name(), 0, true});
+    planner_.compared(question, regrets, 0);
     return true;
   }
   figures().finals_calls += comparison->finals_calls;
   run_.note_machine(comparison->noise_floor, false);
   for (auto& [kernel, settled] : comparison->rows) compared_[question.m][kernel] = std::move(settled);
-  planner_.compared(question, comparison->standings, comparison->noise_floor);
+  planner_.compared(question, comparison->regrets, comparison->noise_floor);
   return true;
 }
 

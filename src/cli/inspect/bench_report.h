@@ -14,7 +14,7 @@
 namespace gemmtune::cli {
 
 /// The evaluator's options for measuring on this device.
-InProcessOptions in_process_options(const Device& device, const Policy& policy, double largest_err_ratio);
+InProcessOptions in_process_options(const Device& device, const Policy& policy, double max_err_ratio);
 
 /// The tuned files that a program would use now: GEMMTUNE_CONFIG_A16W16, else the config folder's.
 TableSet production_tables(const Environment& environment);

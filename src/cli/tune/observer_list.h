@@ -25,8 +25,8 @@ class ObserverList final : public RunObserver {
   void problem_done(std::size_t index, const ItemReport& report) override {
     for (RunObserver* each : observers_) each->problem_done(index, report);
   }
-  void looking_again(std::size_t index, std::size_t done, std::size_t count) override {
-    for (RunObserver* each : observers_) each->looking_again(index, done, count);
+  void confirmation_started(std::size_t index, std::size_t done, std::size_t count) override {
+    for (RunObserver* each : observers_) each->confirmation_started(index, done, count);
   }
   void problem_revised(std::size_t index, const ItemReport& report) override {
     for (RunObserver* each : observers_) each->problem_revised(index, report);

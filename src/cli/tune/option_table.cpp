@@ -77,9 +77,10 @@ Status apply_search(const TuneOptions&, TuneRequest& request) {
   return Status::invalid("--search {}: unknown strategy (known: {})", request.strategy, known);
 }
 
-Status apply_looks(const TuneOptions& options, TuneRequest&) {
-  if (options.looks < 2 || options.m_range.empty()) return {};
-  return Status::invalid("--looks {}: rows of --m-range are looked at once", options.looks);
+Status apply_confirmations(const TuneOptions& options, TuneRequest&) {
+  if (options.confirmations < 2 || options.m_range.empty()) return {};
+  return Status::invalid("--confirmations {}: rows of --m-range have no confirmation pass, expected 1",
+                         options.confirmations);
 }
 
 Status apply_m_range(const TuneOptions& options, TuneRequest& request) {
@@ -215,7 +216,7 @@ const std::vector<TuneOption>& table() {
        {.bounds = not_negative}},
       {search,
        "--errRatio",
-       &TuneRequest::largest_err_ratio,
+       &TuneRequest::max_err_ratio,
        "Share of elements that may be outside tolerance",
        {.effect = Effect::run, .shows_default = true, .bounds = share}},
       {search,
@@ -238,19 +239,20 @@ const std::vector<TuneOption>& table() {
       {measuring,
        "--warmup",
        &Policy::warmup,
-       "Least warm-up calls",
+       "Minimum number of warm-up calls",
        {.effect = Effect::measuring, .shows_default = true, .bounds = not_negative}},
       {measuring,
        "--iters",
        &Policy::iterations,
-       "Most timed calls of a finalist in a round",
+       "Maximum number of timed calls of a finalist in a round",
        {.effect = Effect::measuring, .shows_default = true, .bounds = at_least_one}},
       {measuring,
-       "--looks",
-       &TuneOptions::looks,
-       "How often each shape is looked at, 1 or 2: neighbours on a shared machine change which kernel is "
-       "fastest, so its finalists meet again once all shapes are settled (default: 2 on a CPU, else 1)",
-       {.bounds = {.min = 1, .max = 2}, .apply = apply_looks}},
+       "--confirmations",
+       &TuneOptions::confirmations,
+       "How often the finalists of each shape are measured, 1 or 2. 2: a confirmation pass follows once all "
+       "shapes are settled, because neighbours on a shared machine change which kernel is fastest (default: "
+       "2 on a CPU, else 1)",
+       {.bounds = {.min = 1, .max = 2}, .apply = apply_confirmations}},
       {measuring,
        "--batch",
        &TuneRequest::shapes_at_once,

@@ -13,7 +13,7 @@ namespace gemmtune::cli {
 /// Writes an event for what it observes:
 ///   run_started {shapes, waiting}; problem_started {index, problem}; candidate {index, kernelName, outcome,
 ///   us, reason}; problem_done {index, and what --json has of the shape}; problem_revised {the same,
-///   after its second look}.
+///   after its confirmation pass}.
 /// Each line is in the operating system's hands when the call returns.
 class TuneEvents final : public RunObserver {
  public:

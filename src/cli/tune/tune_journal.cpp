@@ -59,7 +59,7 @@ std::vector<Trial> TuneJournal::unreported_trials(const Problem& problem) {
 
 RunText run_text(const Device& device, const TuneRequest& request) {
   RunText text;
-  text.policy = journal_policy_text(request.policy, request.largest_err_ratio);
+  text.policy = journal_policy_text(request.policy, request.max_err_ratio);
   text.environment = row_environment(device, request.policy).hash;
   text.device = journal_device_text(device.info());
   text.command = fmt::format("{} shapes={}", identity_text(request), request.shapes.size());
@@ -77,8 +77,8 @@ Result<std::unique_ptr<TuneJournal>> TuneJournal::open(const TuneOptions& option
                                                        const Device& device, TuneRequest& request) {
   std::optional<RecordingWriter> recording;
   if (!options.record.empty()) {
-    auto writer = RecordingWriter::open(options.record,
-                                        recorded_run(device, request.policy, request.largest_err_ratio));
+    auto writer =
+        RecordingWriter::open(options.record, recorded_run(device, request.policy, request.max_err_ratio));
     if (!writer.ok()) return Status(writer.code(), fmt::format("--record {}", writer.message()));
     recording = std::move(*writer);
   }

@@ -226,7 +226,7 @@ Result<double> timeout_of(const TuneOptions& options) {
 
 Policy policy_of(const TuneOptions& options, const DeviceInfo& device) {
   TuneRequest request;
-  request.policy = usual_policy(device);
+  request.policy = default_policy(device);
   copy_policy_options(options.request.policy, request.policy);
   (void)apply_options(options, request);
   return request.policy;
@@ -266,7 +266,8 @@ Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shap
   request.libtypes = std::move(families).value();
   if (request.pdl && device.info().backend == "cpu")
     return Status::invalid("--pdl allow: {} has no dependent launches; a GPU has", device.info().name);
-  request.looks = options.looks > 0 ? options.looks : usual_looks(device.info());
+  request.confirmations =
+      options.confirmations > 0 ? options.confirmations : default_confirmations(device.info());
   request.stop = interrupted;
   return request;
 }

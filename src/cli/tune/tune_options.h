@@ -52,7 +52,7 @@ struct TuneOptions {
   std::string m_range;      // A:B; empty: tune the M of the shapes
   double m_regret = 2.0;    // percent
   std::string pdl = "off";  // off, allow
-  int looks = 0;            // 0: two on a CPU, one elsewhere
+  int confirmations = 0;    // 0: two on a CPU, one elsewhere
 };
 
 /// Values out of bounds, unknown words and contradictions: what needs no machine and no file. A single size

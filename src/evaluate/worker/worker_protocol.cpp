@@ -65,7 +65,7 @@ Policy policy_in(const Json& json) {
 
 Json to_json(const InProcessOptions& options) {
   return {{"policy", to_json(options.policy)},
-          {"largest_err_ratio", options.largest_err_ratio},
+          {"max_err_ratio", options.max_err_ratio},
           {"reference_threads", options.reference_threads},
           {"too_slow_factor", options.too_slow_factor},
           {"timing_lock", options.timing_lock}};
@@ -74,7 +74,7 @@ Json to_json(const InProcessOptions& options) {
 InProcessOptions evaluation_in(const Json& json) {
   InProcessOptions options;
   options.policy = policy_in(json.at("policy"));
-  options.largest_err_ratio = json.at("largest_err_ratio");
+  options.max_err_ratio = json.at("max_err_ratio");
   options.reference_threads = json.at("reference_threads");
   options.too_slow_factor = json.at("too_slow_factor");
   options.timing_lock = json.at("timing_lock");
