@@ -173,7 +173,7 @@ TEST_F(ReplayTest, WhatWasNotRecordedIsRefused) {
     EXPECT_THAT(trial.outcome.reason, HasSubstr("not in the recording"));
   }
   request_.shapes.push_back(shape(99));
-  EXPECT_EQ(replay(recording()).problems[4].state, ProblemState::unsupported);
+  EXPECT_EQ(replay(recording()).items[4].state, ProblemState::unsupported);
 }
 
 TEST_F(ReplayTest, RoundsAreDrawnWholeSoThatPairsStayPairs) {
