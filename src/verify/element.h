@@ -7,7 +7,7 @@
 #include <span>
 
 #include "base/status.h"
-#include "problem/data_type.h"
+#include "numbers/data_type.h"
 
 namespace gemmtune {
 
