@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -9,8 +10,8 @@
 
 namespace gemmtune {
 
-/// In the order of the C interface's gemmtune_type, which begins with 1.
-enum class DataType { bf16, f16, f32, f8_e4m3fn, f8_e4m3fnuz, i8, f4_e2m1, u8, i4 };
+/// In the order of the C interface's gemmtune_type, which begins with 1. Rows of tuned files sort by it.
+enum class DataType { f32, f16, bf16, f8_e4m3fn, f8_e4m3fnuz, i8, f4_e2m1, u8, i4 };
 
 struct DataTypeTraits {
   DataType type;
@@ -23,6 +24,8 @@ struct DataTypeTraits {
   /// types of at most 8 bits saturate). Null for types that gemmtune knows from tables only.
   float (*to_f32)(std::uint32_t bits);
   std::uint32_t (*from_f32)(float value);
+  /// Elements first … of a packed array as numbers, as many as fit into `out`.
+  void (*widen)(std::span<const std::byte> bytes, std::int64_t first, std::span<float> out);
   bool fp8;
   /// σ of random elements whose scale carries the range, such that few reach the end of the type's range; 0
   /// for types without scales.
@@ -46,5 +49,8 @@ std::int64_t bytes_of(DataType type, std::int64_t elements);
 
 /// The bits of element `index` of a packed array.
 std::uint32_t element_bits(DataType type, const void* base, std::int64_t index);
+/// The nearest element as a number: infinite above the range of f32, f16 and bf16. Rounded to f32 first, as
+/// kernels do: a bias is added in float32 before the result is rounded. Requires traits(type).from_f32.
+double round_to(DataType type, double value);
 
 }  // namespace gemmtune

@@ -230,6 +230,11 @@ std::span<const Operation> all_operations() {
 
 const OperationTraits& traits(Operation operation) { return rows[static_cast<std::size_t>(operation)]; }
 
+DataType default_y_type(Operation operation, DataType x_type) {
+  const OperationTraits& row = traits(operation);
+  return row.y_as_x ? x_type : row.y_types.front();
+}
+
 std::string_view to_string(Operation operation) { return traits(operation).name; }
 
 std::optional<Operation> parse_operation(std::string_view text) {

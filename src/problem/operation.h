@@ -59,8 +59,8 @@ struct OperationTraits {
   // Operands.
   std::span<const DataType> x_types;  // the first one is the default
   std::span<const DataType> w_types;  // empty: w has the type of x
-  std::span<const DataType> y_types;  // the first one is the default
-  bool y_as_x;                        // the default type of y is that of x, if y may have it
+  std::span<const DataType> y_types;  // the first one is the default, unless y_as_x
+  bool y_as_x;                        // y has the type of x by default
   QuantType quantization;             // of x and w; a mixture's problem carries it
   bool scale_ab;                      // fp8 operands with scaleAB, beside x_types
   bool bias;
@@ -80,6 +80,9 @@ struct OperationTraits {
 /// All operations, in the order of the enumeration.
 std::span<const Operation> all_operations();
 const OperationTraits& traits(Operation operation);
+
+/// The type of y where nothing else is said: that of x, or the operation's first one.
+DataType default_y_type(Operation operation, DataType x_type);
 
 std::string_view to_string(Operation operation);
 /// Our names and AITER's aliases (bf16, a4w4, fmoe …), any case, '-' as '_'.
