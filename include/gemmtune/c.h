@@ -49,9 +49,9 @@ GEMMTUNE_API const char* gemmtune_version(void);
 
 typedef enum gemmtune_type {
   GEMMTUNE_TYPE_UNSET = 0, /* of w and y: the type of x */
-  GEMMTUNE_BF16 = 1,
+  GEMMTUNE_F32 = 1,
   GEMMTUNE_F16 = 2,
-  GEMMTUNE_F32 = 3,
+  GEMMTUNE_BF16 = 3,
   GEMMTUNE_F8_E4M3FN = 4,
   GEMMTUNE_F8_E4M3FNUZ = 5,
   GEMMTUNE_I8 = 6,

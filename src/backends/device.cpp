@@ -35,6 +35,13 @@ std::string refusal_of(const Space& space, const Config& full) {
   return space.build_refusal(full);
 }
 
+/// ok, or the family's refusal under its name.
+Status check_accepts(const KernelFamily& family, const Problem& problem) {
+  const Status accepted = family.accepts(problem);
+  if (accepted.ok()) return {};
+  return Status(accepted.code(), fmt::format("{}: {}", family.name(), accepted.message()));
+}
+
 Status check_candidate(const KernelFamily& family, const Candidate& candidate, const Problem& problem) {
   if (candidate.revision != family.revision()) {
     return Status::unsupported("{}: revision {} of {}, this build has {}", candidate.kernel_name(),
@@ -111,7 +118,7 @@ Result<Candidate> Device::resolve(std::string_view kernel_name, const Problem& p
   if (!family_name) return Status::not_found("kernelName '{}' is none of gemmtune's", kernel_name);
   const KernelFamily* family = find_family(*family_name);
   if (family == nullptr) return missing_family(*family_name);
-  GEMMTUNE_RETURN_IF_ERROR(family->accepts(problem));
+  GEMMTUNE_RETURN_IF_ERROR(check_accepts(*family, problem));
   auto candidate = parse_kernel_name(kernel_name, family->space(problem).keys());
   if (!candidate.ok()) return candidate.status();
   GEMMTUNE_RETURN_IF_ERROR(check_candidate(*family, *candidate, problem));
@@ -121,7 +128,7 @@ Result<Candidate> Device::resolve(std::string_view kernel_name, const Problem& p
 Result<std::unique_ptr<Kernel>> Device::build(const Candidate& candidate, const Problem& problem) const {
   const KernelFamily* family = find_family(candidate.family);
   if (family == nullptr) return missing_family(candidate.family);
-  GEMMTUNE_RETURN_IF_ERROR(family->accepts(problem));
+  GEMMTUNE_RETURN_IF_ERROR(check_accepts(*family, problem));
   GEMMTUNE_RETURN_IF_ERROR(check_candidate(*family, candidate, problem));
   return family->build(problem, complete(family->space(problem), candidate.config));
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -12,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/device_request.h"
 #include "base/environment.h"
 #include "base/text.h"
 #include "capi/c_api_error.h"
@@ -62,14 +64,11 @@ class Service {
     info.size = sizeof info;
     if (gemmtune_context_device(context_, &info) != GEMMTUNE_OK)
       return Status::internal("{}", gemmtune_last_error());
-    DeviceRequest request;
-    request.text = info.name;
-    if (std::string_view(info.backend) == "cpu") request.threads = info.cu_num;
-    request.isa_cap = environment_.cpu_isa;
-    request.module_folder = environment_.module_folder;
-    request.kernel_cache_folder = environment_.kernel_cache_folder;
-    request.rebuild_kernels = environment_.rebuild_kernels;
-    auto device = open_device(info.backend, request);
+    const bool on_host = std::string_view(info.backend) == "cpu";
+    const auto request =
+        device_request({.text = info.name, .threads = on_host ? info.cu_num : 0}, environment_);
+    if (!request.ok()) return request.status();
+    auto device = open_device(info.backend, *request);
     if (!device.ok()) return device;
     const DeviceInfo& own = (*device)->info();
     if (own.gfx == info.gfx && own.cu_num == info.cu_num) return device;
@@ -115,14 +114,18 @@ void release(void* handler_context) {
   delete service;
 }
 
-OnlineTunerOptions tuner_options(const gemmtune_online_options& given, const Environment& environment) {
+Result<OnlineTunerOptions> tuner_options(const gemmtune_online_options& given,
+                                         const Environment& environment) {
   const bool as_aiter = environment.online_tuning == OnlineTuning::aiter;
   OnlineTunerOptions options;
   options.synchronous = given.synchronous != 0 || as_aiter;
   options.settings.hipblaslt_table = given.hipblaslt_table != 0 || (given.file == nullptr && as_aiter);
-  const auto milliseconds = given.budget_milliseconds > 0
-                                ? given.budget_milliseconds
-                                : environment.online_budget_milliseconds.value_or(0);
+  std::int64_t milliseconds = given.budget_milliseconds;
+  if (milliseconds <= 0) {
+    const auto set = environment.online_budget_milliseconds.read(0, std::numeric_limits<std::int64_t>::max());
+    if (!set.ok()) return set.status();
+    milliseconds = set->value_or(0);
+  }
   options.settings.budget_seconds =
       milliseconds > 0 ? static_cast<double>(milliseconds) / 1e3 : default_budget_seconds;
   options.settings.runtime_folder = environment.runtime_folder;
@@ -133,8 +136,9 @@ int enable(gemmtune_context* context, const gemmtune_online_options& given) {
   static const int stops_at_exit = std::atexit(stop_all);
   (void)stops_at_exit;  // where it is full, a thread may run on while the process ends
   Environment environment = read_environment();
-  const OnlineTunerOptions options = tuner_options(given, environment);
-  auto service = std::make_unique<Service>(context, options, std::move(environment));
+  const auto options = tuner_options(given, environment);
+  if (!options.ok()) return keep_tuning_error(options.status());
+  auto service = std::make_unique<Service>(context, *options, std::move(environment));
   {
     const std::lock_guard lock(live().mutex);
     live().services.insert(service.get());
@@ -145,7 +149,7 @@ int enable(gemmtune_context* context, const gemmtune_online_options& given) {
   handler.release = &release;
   handler.handler_context = service.get();
   handler.file = given.file;
-  handler.hipblaslt_table = options.settings.hipblaslt_table ? 1 : 0;
+  handler.hipblaslt_table = options->settings.hipblaslt_table ? 1 : 0;
   const gemmtune_status status = gemmtune_context_set_miss_handler(context, &handler);
   if (status == GEMMTUNE_OK) {
     (void)service.release();  // the handler's

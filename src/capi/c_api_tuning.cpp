@@ -9,12 +9,13 @@
 #include <new>
 #include <thread>
 
+#include "backends/device_request.h"
 #include "base/environment.h"
 #include "base/text.h"
 #include "capi/c_api_error.h"
 #include "evaluate/in_process/in_process_evaluator.h"
-#include "tuning/tuner.h"
 #include "evaluate/worker/worker_evaluator.h"
+#include "tuning/tuner.h"
 
 namespace gemmtune {
 namespace {
@@ -142,18 +143,6 @@ gemmtune_tuning_summary counts_of(const TuneSummary& summary) {
   return counts;
 }
 
-DeviceRequest device_request(const gemmtune_tuning_options& options, const Environment& environment) {
-  DeviceRequest request;
-  request.text = text_of(options.device);
-  request.threads = options.threads != 0 ? options.threads : environment.threads.value_or(0);
-  request.isa_cap = environment.cpu_isa;
-  request.module_folder = environment.module_folder;
-  request.kernel_cache_folder = environment.kernel_cache_folder;
-  request.rebuild_kernels = environment.rebuild_kernels;
-  request.pin_threads = options.pin_threads != 0;
-  return request;
-}
-
 std::string backend_of(const gemmtune_tuning_options& options) {
   const std::string backend = text_of(options.backend);
   return backend.empty() ? "auto" : backend;
@@ -182,7 +171,6 @@ Result<TuneSummary> run(const gemmtune_tuning_options& options) {
   for (const std::string_view libtype : split(libtypes, ',')) {
     if (!trim(libtype).empty()) request.libtypes.emplace_back(trim(libtype));
   }
-  if (options.threads < 0) return Status::invalid("threads is {}, expected at least 0", options.threads);
   if (options.looks < 0 || options.looks > 2) {
     return Status::invalid("looks is {}, expected 1, 2 or 0", options.looks);
   }
@@ -192,8 +180,11 @@ Result<TuneSummary> run(const gemmtune_tuning_options& options) {
   auto shapes = read_shapes(options);
   if (!shapes.ok()) return shapes.status();
   request.shapes = std::move(*shapes);
-  DeviceRequest listing = device_request(options, read_environment());
-  const DeviceRequest measuring = listing;
+  const auto measuring = device_request(
+      {.text = text_of(options.device), .threads = options.threads, .pin_threads = options.pin_threads != 0},
+      read_environment());
+  if (!measuring.ok()) return measuring.status();
+  DeviceRequest listing = *measuring;
   if (options.worker_program != nullptr) listing.pin_threads = false;
   auto device = open_device(backend_of(options), listing);
   if (!device.ok()) return device.status();
@@ -203,7 +194,7 @@ Result<TuneSummary> run(const gemmtune_tuning_options& options) {
   evaluation.policy = request.policy;
   evaluation.largest_err_ratio = request.largest_err_ratio;
   evaluation.reference_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const auto evaluator = make_evaluator(options, **device, measuring, evaluation);
+  const auto evaluator = make_evaluator(options, **device, *measuring, evaluation);
   CallbackObserver observer(options);
   return tune(**device, *evaluator, request, observer);
 }

@@ -23,15 +23,16 @@ void write_log(LogLevel level, std::string_view line, void* handle) {
 
 TunedFileLists tuned_files_of(const gemmtune_context_options& given) {
   TunedFileLists lists;
-  lists.a16w16 = text_or_empty(given.tuned_files_a16w16);
-  lists.a8w8 = text_or_empty(given.tuned_files_a8w8);
-  lists.a8w8_bpreshuffle = text_or_empty(given.tuned_files_a8w8_bpreshuffle);
-  lists.a8w8_blockscale = text_or_empty(given.tuned_files_a8w8_blockscale);
-  lists.a8w8_blockscale_bpreshuffle = text_or_empty(given.tuned_files_a8w8_blockscale_bpreshuffle);
-  lists.a4w4_blockscale = text_or_empty(given.tuned_files_a4w4_blockscale);
-  lists.batched_bf16 = text_or_empty(given.tuned_files_batched_bf16);
-  lists.batched_a8w8 = text_or_empty(given.tuned_files_batched_a8w8);
-  lists.fused_moe = text_or_empty(given.tuned_files_fused_moe);
+  lists[Operation::a16w16] = text_or_empty(given.tuned_files_a16w16);
+  lists[Operation::a8w8] = text_or_empty(given.tuned_files_a8w8);
+  lists[Operation::a8w8_bpreshuffle] = text_or_empty(given.tuned_files_a8w8_bpreshuffle);
+  lists[Operation::a8w8_blockscale] = text_or_empty(given.tuned_files_a8w8_blockscale);
+  lists[Operation::a8w8_blockscale_bpreshuffle] =
+      text_or_empty(given.tuned_files_a8w8_blockscale_bpreshuffle);
+  lists[Operation::a4w4_blockscale] = text_or_empty(given.tuned_files_a4w4_blockscale);
+  lists[Operation::batched_bf16] = text_or_empty(given.tuned_files_batched_bf16);
+  lists[Operation::batched_a8w8] = text_or_empty(given.tuned_files_batched_a8w8);
+  lists[Operation::fused_moe] = text_or_empty(given.tuned_files_fused_moe);
   return lists;
 }
 

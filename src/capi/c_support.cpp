@@ -12,40 +12,15 @@ std::array<char, 2048>& error_text() {
   return text;
 }
 
+static_assert(static_cast<int>(DataType::f32) + 1 == GEMMTUNE_F32);
+static_assert(static_cast<int>(DataType::bf16) + 1 == GEMMTUNE_BF16);
+static_assert(static_cast<int>(DataType::i4) + 1 == GEMMTUNE_I4);
+
 bool read_type(gemmtune_type given, DataType absent, DataType& type) {
-  switch (given) {
-    case GEMMTUNE_TYPE_UNSET:
-      type = absent;
-      return true;
-    case GEMMTUNE_BF16:
-      type = DataType::bf16;
-      return true;
-    case GEMMTUNE_F16:
-      type = DataType::f16;
-      return true;
-    case GEMMTUNE_F32:
-      type = DataType::f32;
-      return true;
-    case GEMMTUNE_F8_E4M3FN:
-      type = DataType::f8_e4m3fn;
-      return true;
-    case GEMMTUNE_F8_E4M3FNUZ:
-      type = DataType::f8_e4m3fnuz;
-      return true;
-    case GEMMTUNE_I8:
-      type = DataType::i8;
-      return true;
-    case GEMMTUNE_F4_E2M1:
-      type = DataType::f4_e2m1;
-      return true;
-    case GEMMTUNE_U8:
-      type = DataType::u8;
-      return true;
-    case GEMMTUNE_I4:
-      type = DataType::i4;
-      return true;
-  }
-  return false;
+  const auto number = static_cast<std::int64_t>(given) - 1;
+  if (number >= static_cast<std::int64_t>(all_data_types().size())) return false;
+  type = number < 0 ? absent : static_cast<DataType>(number);
+  return number >= -1;
 }
 
 static_assert(static_cast<int>(Operation::fused_moe) == GEMMTUNE_FUSED_MOE);
@@ -62,10 +37,9 @@ bool read_word(Given given, Value last, Value& value) {
 }
 
 gemmtune_status read_types(const gemmtune_problem& known, Problem& problem) noexcept {
-  const bool as_x = problem.operation == Operation::a16w16 || problem.operation == Operation::batched_bf16;
   if (known.x_type != GEMMTUNE_TYPE_UNSET && read_type(known.x_type, DataType::bf16, problem.x_type) &&
       read_type(known.w_type, problem.x_type, problem.w_type) &&
-      read_type(known.y_type, as_x ? problem.x_type : DataType::bf16, problem.y_type)) {
+      read_type(known.y_type, default_y_type(problem.operation, problem.x_type), problem.y_type)) {
     return GEMMTUNE_OK;
   }
   return fail(GEMMTUNE_INVALID_ARGUMENT, "a type is none of enum gemmtune_type (x_type must be set)");
@@ -157,7 +131,7 @@ gemmtune_status read_problem(const gemmtune_problem* given, Problem& problem,
   const auto status =
       read_struct(given, known, "gemmtune_problem", offsetof(gemmtune_problem, k) + sizeof known.k);
   if (status != GEMMTUNE_OK) return status;
-  if (!read_word(known.operation, Operation::fused_moe, problem.operation)) {
+  if (!read_word(known.operation, all_operations().back(), problem.operation)) {
     return fail(GEMMTUNE_INVALID_ARGUMENT, "operation is none of enum gemmtune_operation");
   }
   if (const auto bad = read_types(known, problem); bad != GEMMTUNE_OK) return bad;
@@ -171,8 +145,7 @@ gemmtune_status read_problem(const gemmtune_problem* given, Problem& problem,
   promises = {known.constant_weights != 0, known.predecessor_triggers != 0};
   if (known.alignment != 0) problem.alignment = known.alignment;
   const auto layout_status = read_layout(known.weight_layout, problem.weight_layout);
-  const bool always_packed = problem.operation == Operation::a8w8_bpreshuffle ||
-                             problem.operation == Operation::a8w8_blockscale_bpreshuffle;
+  const bool always_packed = traits(problem.operation).packing == Packing::always;
   if (always_packed && problem.weight_layout == WeightLayout::plain)
     problem.weight_layout = WeightLayout::any;
   problem.bpreshuffle = problem.weight_layout != WeightLayout::plain;

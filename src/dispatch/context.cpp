@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "backends/device_request.h"
 #include "dispatch/planner.h"
 
 namespace gemmtune {
@@ -26,20 +27,15 @@ const std::string& config_folder_of(const ContextOptions& options, const Environ
 }  // namespace
 
 std::vector<TablePath> context_table_paths(const ContextOptions& options, const Environment& environment) {
-  return all_table_paths(options.tuned_files, environment.tuned_files,
+  return all_table_paths(options.tuned_files, tuned_files_of(environment),
                          config_folder_of(options, environment));
 }
 
 Result<std::unique_ptr<Context>> Context::open(const ContextOptions& options) {
   const Environment environment = read_environment();
-  DeviceRequest request;
-  request.text = options.device;
-  request.threads = options.threads > 0 ? options.threads : std::max(environment.threads.value_or(0), 0);
-  request.isa_cap = environment.cpu_isa;
-  request.module_folder = environment.module_folder;
-  request.kernel_cache_folder = environment.kernel_cache_folder;
-  request.rebuild_kernels = environment.rebuild_kernels;
-  auto device = open_device(options.backend.empty() ? "auto" : options.backend, request);
+  const auto request = device_request({.text = options.device, .threads = options.threads}, environment);
+  if (!request.ok()) return request.status();
+  auto device = open_device(options.backend.empty() ? "auto" : options.backend, *request);
   if (!device.ok()) return device.status();
   return std::make_unique<Context>(options, environment, std::move(device).value());
 }

@@ -17,7 +17,7 @@ std::vector<LookupLevel> levels_of(const Problem& problem) {
   levels[2].level = Match::fine;
   levels[3].level = Match::coarse;
   for (LookupLevel& level : levels) level.tried_m = problem.m;
-  const Padding padding = padding_of(problem.operation);
+  const Padding padding = traits(problem.operation).padding;
   if (padding == Padding::two_levels) {
     levels[2].tried_m = padded_m(problem.m, problem.n, 0);
     levels[3].tried_m = padded_m(problem.m, problem.n, 1);

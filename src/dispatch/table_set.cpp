@@ -1,6 +1,7 @@
 #include "dispatch/table_set.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <iterator>
 #include <system_error>
@@ -95,36 +96,31 @@ std::vector<TablePath> default_table_paths(const std::string& config_folder, Ope
   return paths;
 }
 
-const std::string& tuned_files_of(const TunedFileLists& lists, Operation operation) {
-  switch (operation) {
-    case Operation::a8w8:
-      return lists.a8w8;
-    case Operation::a8w8_bpreshuffle:
-      return lists.a8w8_bpreshuffle;
-    case Operation::a8w8_blockscale:
-      return lists.a8w8_blockscale;
-    case Operation::a8w8_blockscale_bpreshuffle:
-      return lists.a8w8_blockscale_bpreshuffle;
-    case Operation::a4w4_blockscale:
-      return lists.a4w4_blockscale;
-    case Operation::batched_bf16:
-      return lists.batched_bf16;
-    case Operation::batched_a8w8:
-      return lists.batched_a8w8;
-    case Operation::fused_moe:
-      return lists.fused_moe;
-    case Operation::a16w16:
+TunedFileLists tuned_files_of(const Environment& environment) {
+  TunedFileLists lists;
+  for (const Operation operation : all_operations()) {
+    std::string own = "GEMMTUNE_CONFIG_" + std::string(to_string(operation));
+    std::transform(own.begin(), own.end(), own.begin(), [](unsigned char c) { return std::toupper(c); });
+    for (const std::string_view name : {std::string_view(own), traits(operation).aiter_variable}) {
+      const auto set = environment.config_variables.find(name);
+      if (set == environment.config_variables.end()) continue;
+      lists[operation] = set->second;
       break;
+    }
   }
-  return lists.a16w16;
+  return lists;
 }
 
 std::vector<TablePath> all_table_paths(const TunedFileLists& first, const TunedFileLists& second,
                                        const std::string& config_folder) {
   std::vector<TablePath> paths;
   for (const Operation operation : all_operations()) {
-    const std::string& wanted = tuned_files_of(first, operation);
-    const std::string& list = wanted.empty() ? tuned_files_of(second, operation) : wanted;
+    const auto list_in = [&](const TunedFileLists& lists) {
+      const auto list = lists.find(operation);
+      return list == lists.end() ? std::string() : list->second;
+    };
+    const std::string wanted = list_in(first);
+    const std::string list = wanted.empty() ? list_in(second) : wanted;
     auto of_operation =
         list.empty() ? default_table_paths(config_folder, operation) : table_paths_of(operation, list);
     std::move(of_operation.begin(), of_operation.end(), std::back_inserter(paths));

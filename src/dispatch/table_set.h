@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -57,11 +58,14 @@ std::vector<TablePath> table_paths_of(Operation operation, std::string_view list
 /// model_configs/*<base name>*.csv beside it whose name has no "untuned", sorted by name.
 std::vector<TablePath> default_table_paths(const std::string& config_folder, Operation operation);
 
+/// Colon-separated paths of operations' tuned files.
+using TunedFileLists = std::map<Operation, std::string>;
+
 /// The files of each operation: a list of `first`, else one of `second`, else the default ones.
 std::vector<TablePath> all_table_paths(const TunedFileLists& first, const TunedFileLists& second,
                                        const std::string& config_folder);
-/// The operation's list.
-const std::string& tuned_files_of(const TunedFileLists& lists, Operation operation);
+/// GEMMTUNE_CONFIG_A16W16, _A8W8 …, or if it is not set AITER's variable of the operation.
+TunedFileLists tuned_files_of(const Environment& environment);
 
 /// Reads and merges: the smallest valid time of a key wins, ties keep the first file's row. A file that is
 /// missing or cannot be read is no failure of the set; its source says why.

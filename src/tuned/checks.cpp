@@ -116,7 +116,7 @@ std::string why_unreachable(const TunedEntry& row) {
   if (!is_of_look_up(row)) {
     return fmt::format("tag '{}': left out by dispatch", row.stages != nullptr ? row.stages->tag : "");
   }
-  if (padding_of(row.problem.operation) == Padding::token_tiers && !row.m_from &&
+  if (traits(row.problem.operation).padding == Padding::token_tiers && !row.m_from &&
       token_tier(row.problem.m) != row.problem.m) {
     return fmt::format("{} tokens are looked up as {}", row.problem.m, token_tier(row.problem.m));
   }

@@ -47,7 +47,7 @@ std::string_view gfx_of_cu_num(int cu_num) {
 }
 
 std::string_view table_gfx(const TunedEntry& entry) {
-  if (!entry.gfx.empty() || entry.problem.operation != Operation::fused_moe) return entry.gfx;
+  if (!entry.gfx.empty() || !is_mixture(entry.problem)) return entry.gfx;
   return gfx_of_cu_num(entry.cu_num);
 }
 

@@ -125,7 +125,7 @@ void TunedTable::State::add_wild_groups(std::vector<GroupKey>& keys,
                                         std::vector<std::vector<GroupRow>>& chosen) {
   for (std::size_t index = 0; index < entries.size(); ++index) {
     const TunedEntry& entry = entries[index];
-    if (entry.problem.operation != Operation::fused_moe || !is_of_look_up(entry)) continue;
+    if (!is_mixture(entry.problem) || !is_of_look_up(entry)) continue;
     if (!valid_time(entry.us)) continue;
     const GroupKey key = of_any_activation(group_key(table_gfx(entry), entry.cu_num, entry.problem));
     const auto [at, made] = numbers.try_emplace(key, static_cast<std::uint32_t>(keys.size()));
@@ -150,7 +150,7 @@ void TunedTable::State::add_wild_groups(std::vector<GroupKey>& keys,
 std::vector<GroupRow> TunedTable::State::rows_of(const GroupKey& key, const std::vector<GroupRow>& own,
                                                  const std::vector<std::vector<GroupRow>>& chosen) const {
   GroupKey other = key;
-  if (key.group.operation == Operation::fused_moe) {
+  if (is_mixture(key.group)) {
     if (key.any_activation) return own;
     other = of_any_activation(key);
   } else {
@@ -166,7 +166,7 @@ void TunedTable::State::lay_out(const std::vector<GroupKey>& keys,
   groups.resize(keys.size());
   for (std::size_t index = 0; index < keys.size(); ++index) {
     const std::vector<GroupRow> own = rows_of(keys[index], chosen[index], chosen);
-    const Padding padding = padding_of(keys[index].group.operation);
+    const Padding padding = traits(keys[index].group.operation).padding;
     const Intervals intervals = lay_out_intervals(own, keys[index].group.n, padding);
     Group& group = groups[index];
     group.n = keys[index].group.n;
@@ -213,7 +213,7 @@ const TunedTable::Group* TunedTable::State::find(const GroupKey& key) const {
 
 const TunedTable::Group* TunedTable::find_group(const LookupKey& key_without_m) const {
   GroupKey key = group_key(key_without_m.gfx, key_without_m.cu_num, key_without_m.problem);
-  const bool moe = key.group.operation == Operation::fused_moe;
+  const bool moe = is_mixture(key.group);
   for (int wild = 0; wild <= (moe ? 1 : 0); ++wild) {
     if (wild == 1) key = of_any_activation(key);
     key.gfx = key_without_m.gfx;

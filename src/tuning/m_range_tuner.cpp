@@ -5,10 +5,10 @@
 #include <memory>
 #include <mutex>
 
+#include "evaluate/worker/worker_pool.h"
 #include "measure/statistics.h"
 #include "tuning/m_range_group.h"
 #include "tuning/run_start.h"
-#include "evaluate/worker/worker_pool.h"
 
 namespace gemmtune {
 namespace {
@@ -118,7 +118,7 @@ bool RangeRun::leave_out(MRangeReport& report) const {
                                 to_string(report.shape.problem.operation), to_string(operation));
     return true;
   }
-  if (operation == Operation::fused_moe) {
+  if (traits(operation).mixture) {
     report.reason = "fused_moe is looked up by token tiers, not by ranges of M";
     return true;
   }

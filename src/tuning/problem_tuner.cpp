@@ -8,8 +8,8 @@
 
 #include "measure/statistics.h"
 #include "select/entrants.h"
-#include "tuning/problem_search.h"
 #include "select/screened_ties.h"
+#include "tuning/problem_search.h"
 #include "tuning/transfer.h"
 
 namespace gemmtune {
@@ -213,8 +213,7 @@ TunedEntry make_entry(const DeviceInfo& device, const Problem& problem, const Se
   entry.speedup = round4(settled.speedup);
   entry.verdict = settled.verdict;
   entry.env = environment_hash;
-  if (problem.operation == Operation::fused_moe)
-    entry.stages = stages_of(winner.config, entry.us, entry.err_ratio);
+  if (is_mixture(problem)) entry.stages = stages_of(winner.config, entry.us, entry.err_ratio);
   return entry;
 }
 

@@ -9,12 +9,15 @@
 #include "backends/backend.h"
 #include "backends/cpu/defaults.h"
 #include "backends/cpu/machine/affinity.h"
+#include "backends/gpu/families/element_code.h"
 
 namespace gemmtune {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 Device& device() {
   static const auto opened = open_device("cpu", {});
@@ -256,6 +259,28 @@ TEST(Defaults, FallbackIsOnednnThenOursNeverTheReference) {
   EXPECT_EQ(chosen(false, {"openblas", "tiled", "skinny", "reference"}, 64), "tiled");
   EXPECT_EQ(chosen(false, {"tiled"}, 1), "tiled");
   EXPECT_THAT(chosen(false, {"openblas", "reference"}, 1), HasSubstr("skinny: data types: none"));
+}
+
+TEST(Refusals, NameTheFamilyOnceWhereSeveralAreListed) {
+  Problem mixture = default_problem(Operation::fused_moe);
+  mixture.m = mixture.n = mixture.k = 64;
+  mixture.moe.experts = mixture.moe.topk = 2;
+  mixture.moe.activation = Activation::swiglu;
+  int refused = 0;
+  for (const KernelFamily* family : device().families()) {
+    const std::string name(family->name());
+    const Status accepted = family->accepts(mixture);
+    if (accepted.ok()) continue;
+    ++refused;
+    EXPECT_THAT(accepted.message(), Not(StartsWith(name)));
+    const auto built = device().build(
+        {name, family->revision(), family->default_config(problem_of(1, DataType::f32))}, mixture);
+    EXPECT_EQ(built.message(), name + ": " + accepted.message());
+  }
+  EXPECT_GE(refused, 4);
+  EXPECT_THAT(device().fallback(mixture).message(),
+              AllOf(HasSubstr("skinny: operation: "), Not(HasSubstr("skinny: skinny"))));
+  EXPECT_THAT(gpu::accepts_dense(mixture).message(), StartsWith("operation: fused_moe"));
 }
 
 TEST(Defaults, FollowTheWeightsLayoutOnThisDevice) {

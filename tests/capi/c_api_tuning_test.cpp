@@ -66,6 +66,12 @@ TEST_F(CApiTuning, WrongRequestsAreAnsweredWithTheValueAtFault) {
   options_.threads = -1;
   EXPECT_EQ(run(), GEMMTUNE_TUNING_INVALID_ARGUMENT);
   options_.threads = 0;
+  for (const char* threads : {"abc", "4294967297", "-1"}) {
+    ::setenv("GEMMTUNE_NUM_THREADS", threads, 1);
+    EXPECT_EQ(run(), GEMMTUNE_TUNING_INVALID_ARGUMENT) << threads;
+    EXPECT_THAT(gemmtune_tuning_last_error(), HasSubstr(std::string("GEMMTUNE_NUM_THREADS ") + threads));
+  }
+  ::unsetenv("GEMMTUNE_NUM_THREADS");
   options_.backend = "abacus";
   EXPECT_NE(run(), GEMMTUNE_TUNING_OK);
   EXPECT_THAT(gemmtune_tuning_last_error(), HasSubstr("abacus"));

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include <cstring>
 #include <string>
 #include <vector>
@@ -249,6 +251,17 @@ TEST_F(CInterface, AStructureWithoutItsSizeIsRefused) {
   gemmtune_context_options options{};
   gemmtune_context* context = nullptr;
   EXPECT_EQ(gemmtune_context_create(&options, &context), GEMMTUNE_INVALID_ARGUMENT);
+}
+
+TEST(CContext, RefusesNumbersOfVariablesThatAreNone) {
+  gemmtune_context* context = nullptr;
+  for (const char* threads : {"abc", "4294967297", "-1"}) {
+    ::setenv("GEMMTUNE_NUM_THREADS", threads, 1);
+    EXPECT_EQ(gemmtune_context_create(nullptr, &context), GEMMTUNE_INVALID_ARGUMENT) << threads;
+    EXPECT_THAT(gemmtune_last_error(), testing::HasSubstr(std::string("GEMMTUNE_NUM_THREADS ") + threads));
+    EXPECT_EQ(context, nullptr);
+  }
+  ::unsetenv("GEMMTUNE_NUM_THREADS");
 }
 
 TEST_F(CInterface, ValuesOutsideTheirEnumsAreRefused) {

@@ -25,7 +25,7 @@ class Contexts : public ::testing::Test {
       static_cast<std::vector<std::string>*>(lines)->emplace_back(line);
     };
     options_.log_context = &lines_;
-    options_.tuned_files.a16w16 = folder_ / "t.csv";
+    options_.tuned_files[Operation::a16w16] = folder_ / "t.csv";
   }
   std::unique_ptr<Context> open() {
     auto context =

@@ -48,9 +48,9 @@ TEST(TablePaths, OptionsWinOverTheVariableWhichReplacesTheDefault) {
   options.config_folder = "/option";
   EXPECT_THAT(paths_of(context_table_paths(options, environment)),
               ElementsAre("/option/bf16_tuned_gemm.csv"));
-  environment.tuned_files.a16w16 = "/a.csv:/b.csv";
+  environment.config_variables["GEMMTUNE_CONFIG_A16W16"] = "/a.csv:/b.csv";
   EXPECT_THAT(paths_of(context_table_paths(options, environment)), ElementsAre("/a.csv", "/b.csv"));
-  options.tuned_files.a16w16 = ":/c.csv:";
+  options.tuned_files[Operation::a16w16] = ":/c.csv:";
   EXPECT_THAT(paths_of(context_table_paths(options, environment)), ElementsAre("/c.csv"));
 }
 
@@ -103,6 +103,8 @@ TEST(TablePaths, BothVariableNamesWorkAndOursWins) {
   EXPECT_THAT(paths_of(context_table_paths({}, read_environment())), ElementsAre("/theirs.csv"));
   ::setenv("GEMMTUNE_CONFIG_A16W16", "/ours.csv", 1);
   EXPECT_THAT(paths_of(context_table_paths({}, read_environment())), ElementsAre("/ours.csv"));
+  ::setenv("GEMMTUNE_CONFIG_A16W16", "", 1);
+  EXPECT_THAT(paths_of(context_table_paths({}, read_environment())), ElementsAre("/theirs.csv"));
   ::unsetenv("AITER_CONFIG_GEMM_BF16");
   ::unsetenv("GEMMTUNE_CONFIG_A16W16");
 }

@@ -98,7 +98,7 @@ Status CpuDevice::check_layout(const Problem& problem, WeightLayout layout) cons
   if (layout == WeightLayout::any)
     return Status::invalid(
         "weight layout any: a packed weight needs one of plain, panel16, onednn, aiter16x16");
-  if (layout != WeightLayout::plain && problem.operation == Operation::fused_moe) {
+  if (layout != WeightLayout::plain && is_mixture(problem)) {
     return Status::unsupported("weight layout {}: weights of fused_moe are plain", to_string(layout));
   }
   if (layout != WeightLayout::onednn)

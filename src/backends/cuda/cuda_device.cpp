@@ -5,6 +5,7 @@
 
 #include "backends/cuda/device_memory.h"
 #include "backends/cuda/families/all_families.h"
+#include "backends/first_accepting.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/fill/random_fill.h"
 #include "backends/gpu/jit/compiled_family.h"
@@ -15,21 +16,6 @@ namespace gemmtune::cuda {
 namespace {
 
 api::DevicePointer address(const void* pointer) { return reinterpret_cast<api::DevicePointer>(pointer); }
-
-/// The first of `order` that takes the problem, at its default config; else the Status with every reason.
-Result<Candidate> first_that_accepts(const Device& device, std::span<const std::string_view> order,
-                                     const Problem& problem, StatusCode otherwise) {
-  std::string reasons;
-  for (const std::string_view name : order) {
-    const KernelFamily* family = device.find_family(name);
-    const Status status = family == nullptr ? device.missing_family(name) : family->accepts(problem);
-    if (status.ok()) {
-      return Candidate{std::string(name), family->revision(), family->default_config(problem)};
-    }
-    reasons += (reasons.empty() ? "" : "; ") + status.message();
-  }
-  return Status(otherwise, fmt::format("{}: {}", short_name(problem), reasons));
-}
 
 }  // namespace
 
@@ -249,12 +235,14 @@ bool CudaDevice::is_capturing(Stream stream) const {
 
 Result<Candidate> CudaDevice::baseline(const Problem& problem) const {
   constexpr std::array<std::string_view, 1> order{"cublaslt"};
-  return first_that_accepts(*this, order, problem, StatusCode::not_found);
+  return first_accepting(families(), order, problem, StatusCode::not_found,
+                         [this](std::string_view name) { return missing_family(name); });
 }
 
 Result<Candidate> CudaDevice::fallback(const Problem& problem) const {
   constexpr std::array<std::string_view, 5> order{"cublaslt", "skinny", "wgmma", "mma", "simt"};
-  return first_that_accepts(*this, order, problem, StatusCode::unsupported);
+  return first_accepting(families(), order, problem, StatusCode::unsupported,
+                         [this](std::string_view name) { return missing_family(name); });
 }
 
 }  // namespace gemmtune::cuda

@@ -14,6 +14,7 @@
 #include "cli/inspect/bench_report.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
+#include "cli/shared/number_range.h"
 #include "formats/aiter/tuned_csv.h"
 #include "resolve/known_rows.h"
 
@@ -131,10 +132,10 @@ std::function<int()> declare_bench(CLI::App& app) {
   app.add_option("--max-regression", options->most_regression,
                  "Percent by which a row may be slower than the other side before that is a finding")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(number_range(0, 1e6));
   app.add_option("--errRatio", options->largest_err_ratio, "Share of elements that may be outside tolerance")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(number_range(0, 1));
   declare_device_options(app, options->device);
   app.add_flag("-q,--quiet", options->quiet, "No progress");
   app.add_flag("--json", options->json, "One JSON document on stdout");

@@ -56,7 +56,7 @@ InProcessOptions in_process_options(const Device& device, const Policy& policy, 
 }
 
 TableSet production_tables(const Environment& environment) {
-  return load_table_set(all_table_paths({}, environment.tuned_files, environment.config_folder));
+  return load_table_set(all_table_paths({}, tuned_files_of(environment), environment.config_folder));
 }
 
 std::vector<BenchRow> run_bench(const Device& device, Evaluator& evaluator, const BenchRequest& request,

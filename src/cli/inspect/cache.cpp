@@ -126,7 +126,7 @@ Result<std::vector<Row>> rows_for(const CacheOptions& options, const Environment
     GEMMTUNE_RETURN_IF_ERROR(add(options.table, std::nullopt));
     return rows;
   }
-  for (const TablePath& table : all_table_paths(environment.tuned_files, {}, environment.config_folder))
+  for (const TablePath& table : all_table_paths(tuned_files_of(environment), {}, environment.config_folder))
     if (file_exists(table.path)) GEMMTUNE_RETURN_IF_ERROR(add(table.path, table.operation));
   return rows;
 }

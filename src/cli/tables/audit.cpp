@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
+#include "cli/shared/number_range.h"
 #include "cli/shared/output_path.h"
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
@@ -282,12 +283,12 @@ std::function<int()> declare_audit(CLI::App& app) {
       ->required();
   app.add_option("--op", options->operation, "The operation, where header and file name do not tell it");
   app.add_option("--kinds", options->kinds, "Only these kinds of findings, comma-separated");
-  auto* err_ratio =
-      app.add_option("--errRatio", options->err_ratio,
-                     "Largest stored error (default: 0.05, of either stage of a fused MoE 0.1)");
+  auto* err_ratio = app.add_option("--errRatio", options->err_ratio,
+                                   "Largest stored error (default: 0.05, of either stage of a fused MoE 0.1)")
+                        ->check(number_range(0, 1e6));
   app.add_option("--dominated", options->dominated,
                  "A row is dominated where a larger M is this many percent faster (default: 5)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number_range(0, 1e6));
   app.add_option("--fix", options->fix, "Write a clean table to this file");
   app.add_option("--fix-kinds", options->fix_kinds, "Kinds whose rows are dropped too, comma-separated");
   app.add_flag("--quiet", options->quiet, "Only the summary");

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/shared/console.h"
+#include "cli/shared/number_range.h"
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
 #include "tuned/difference.h"
@@ -187,7 +188,7 @@ std::function<int()> declare_diff(CLI::App& app) {
   app.add_option("--op", options->operation, "The operation, where header and file name do not tell it");
   app.add_option("--tolerance", options->tolerance,
                  "Percent that a time may move without a spread (default: 3)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number_range(0, 1e6));
   app.add_flag("--quiet", options->quiet, "Only the summary");
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(diff_footer);

@@ -18,13 +18,6 @@
 namespace gemmtune::cli {
 namespace {
 
-std::optional<CacheMode> parse_cache_mode(std::string_view text) {
-  if (text == "warm") return CacheMode::warm;
-  if (text == "weights-cold" || text == "weights_cold") return CacheMode::weights_cold;
-  if (text == "cold") return CacheMode::cold;
-  return std::nullopt;
-}
-
 bool is_amd(const DeviceInfo& device) { return device.gfx.rfind("gfx", 0) == 0; }
 
 /// The rows of a tuned file that belong to this device, as shapes: `--all` with the output as input.

@@ -4,12 +4,14 @@
 #include <cmath>
 #include <map>
 
+#include <nlohmann/json.hpp>
+
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/process.h"
-#include "measure/statistics.h"
 #include "evaluate/journal/journal_schema.h"
 #include "evaluate/outcome_json.h"
+#include "measure/statistics.h"
 
 namespace gemmtune {
 namespace {

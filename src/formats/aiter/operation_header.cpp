@@ -87,8 +87,8 @@ Result<const Schema*> schema_of_wanted(const std::string& source, const std::vec
     if (schema_of(table).operation == wanted) return &schema_of(table);
   }
   // Sizes alone serve every operation, and q_dtype_w stands where no key has it.
-  const bool only_sizes = candidates.size() > 1 && candidates.front() != TableKind::batched_bf16 &&
-                          wanted != Operation::fused_moe;
+  const bool only_sizes =
+      candidates.size() > 1 && candidates.front() != TableKind::batched_bf16 && !traits(wanted).mixture;
   if (candidates.empty() || only_sizes) return &schema_of(wanted);
   return Status::invalid("{}: the header is that of a table of {}, expected {}", source,
                          operations_of(candidates), to_string(wanted));

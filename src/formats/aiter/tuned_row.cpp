@@ -55,7 +55,7 @@ std::string missing_columns(const Columns& columns) {
         Column::gfx,         Column::cu_num,   Column::bias,   Column::outdtype, Column::scale_ab,
         Column::bpreshuffle, Column::act_type, Column::q_type, Column::use_g1u1, Column::doweight_stage1};
     const bool optional = std::find(may_miss.begin(), may_miss.end(), column.column) != may_miss.end() ||
-                          (column.column == Column::q_dtype_w && schema.operation != Operation::fused_moe);
+                          (column.column == Column::q_dtype_w && !traits(schema.operation).mixture);
     if (!optional) needed.push_back(column.column);
   }
   if (schema.kind != TableKind::heterogeneous_moe) needed.push_back(Column::us);
@@ -211,7 +211,7 @@ bool EntryReader::read_values(const CsvCells& row, std::size_t line, TunedEntry&
   entry.kernel_name = values.cell(Column::kernel_name);
   entry.err_ratio = values.number(Column::err_ratio, "a share of elements from 0 to 1");
   entry.stages.reset();
-  if (columns_.schema().operation == Operation::fused_moe) read_stages(values, entry);
+  if (traits(columns_.schema().operation).mixture) read_stages(values, entry);
   if (!values.good) return false;
   read_own(values, entry);
   return true;
@@ -231,7 +231,7 @@ std::string row_key(const TunedEntry& entry, const Schema& schema, bool with_gfx
 bool sorts_before(const TunedEntry& a, const TunedEntry& b) {
   const auto rank = [](const TunedEntry& entry) {
     const Problem& problem = entry.problem;
-    const bool moe = problem.operation == Operation::fused_moe;
+    const bool moe = is_mixture(problem);
     // The key of fused MoE begins token, model_dim, inter_dim; the others sort by N before M.
     return std::tuple(std::string_view(entry.gfx), entry.cu_num, problem.batch, moe ? problem.m : problem.n,
                       moe ? problem.k : problem.m, moe ? problem.n : problem.k, problem.moe.experts,
@@ -328,7 +328,7 @@ std::optional<std::string> cell_text(const TunedEntry& entry, Column column) {
       break;
   }
   if (auto cell = problem_cell(problem, column)) return cell;
-  if (problem.operation == Operation::fused_moe) {
+  if (is_mixture(problem)) {
     static const MoeStages none;
     if (auto cell = stage_cell(entry.stages != nullptr ? *entry.stages : none, column)) return cell;
   }

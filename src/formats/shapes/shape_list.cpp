@@ -30,11 +30,11 @@ Status check_key_columns(const std::string& source, std::size_t line, const Colu
   static constexpr std::array moe{Column::m,    Column::k,     Column::n,         Column::experts,
                                   Column::topk, Column::dtype, Column::q_dtype_a, Column::q_dtype_w};
   const Schema& schema = columns.schema();
-  const std::span<const Column> needed =
-      schema.operation == Operation::fused_moe ? std::span<const Column>(moe)
-      : schema.operation == Operation::a16w16  ? std::span<const Column>(dense)
-      : schema.has(Column::batch)              ? std::span<const Column>(batched)
-                                               : std::span<const Column>(size_columns);
+  const std::span<const Column> needed = traits(schema.operation).mixture ? std::span<const Column>(moe)
+                                         : schema.operation == Operation::a16w16
+                                             ? std::span<const Column>(dense)
+                                         : schema.has(Column::batch) ? std::span<const Column>(batched)
+                                                                     : std::span<const Column>(size_columns);
   std::string missing;
   for (const Column column : needed) {
     if (columns.has(column) || (column == Column::dtype && options.x_type)) continue;

@@ -11,7 +11,7 @@ namespace gemmtune::cuda {
 std::string_view hopper_text();
 
 /// `unsupported` where rows or pointers are not at multiples of 16 bytes, which the copy engine needs.
-Status accepts_alignment(std::string_view family, const Problem& problem);
+Status accepts_alignment(const Problem& problem);
 
 /// As in hopper.cuh.
 struct PackedWeight {

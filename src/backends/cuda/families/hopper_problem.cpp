@@ -3,12 +3,12 @@
 
 namespace gemmtune::cuda {
 
-Status accepts_alignment(std::string_view family, const Problem& problem) {
+Status accepts_alignment(const Problem& problem) {
   if (bytes_of(problem.x_type, problem.k) % 16 != 0)
-    return Status::unsupported("{}: alignment: rows of k = {} {} are no multiple of 16 bytes", family,
-                               problem.k, to_string(problem.x_type));
+    return Status::unsupported("alignment: rows of k = {} {} are no multiple of 16 bytes", problem.k,
+                               to_string(problem.x_type));
   if (problem.alignment % 16 != 0)
-    return Status::unsupported("{}: alignment: operands at multiples of {} bytes, 16 are needed", family,
+    return Status::unsupported("alignment: operands at multiples of {} bytes, 16 are needed",
                                problem.alignment);
   return {};
 }

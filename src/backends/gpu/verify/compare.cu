@@ -27,7 +27,7 @@ static __device__ inline bool is_finite(float value) { return (__float_as_uint(v
 
 static __device__ inline void look(const Arguments& a, long long column, output stored, double exact, double magnitude, Figures& row) {
   const float value = read_output(stored);
-  // Through float32, as kernels do and as round_to of verify/element.h does.
+  // Through float32, as kernels do and as round_to of numbers/data_type.h does.
   const float rounded_value = read_output(round_output((float)exact));
   if (!is_finite(value) && !(is_infinite(value) && rounded_value == value)) {
     if (row.not_finite++ == 0) row.first_not_finite = column;

@@ -162,7 +162,7 @@ std::array<Source, 3> checker_sources(const Problem& problem) {
 
 Result<std::unique_ptr<OutputChecker>> make_output_checker(Device& device, Runtime& runtime,
                                                            const Problem& problem) {
-  GEMMTUNE_RETURN_IF_ERROR(accepts_dense("output checker", problem, Weights::packed_too));
+  GEMMTUNE_RETURN_IF_ERROR(accepts_dense(problem, Weights::packed_too));
   auto checker = std::make_unique<GpuOutputChecker>(device, problem);
   GEMMTUNE_RETURN_IF_ERROR(checker->make(runtime));
   return std::unique_ptr<OutputChecker>(std::move(checker));

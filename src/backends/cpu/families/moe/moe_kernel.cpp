@@ -68,7 +68,7 @@ class MoeKernel final : public Kernel {
 
   void lay_out() {
     const std::int64_t pairs = tokens_ * problem_.moe.topk;
-    const std::int64_t blocks = largest_blocks(pairs, problem_.moe.experts, settings_.block_m);
+    const std::int64_t blocks = max_blocks(pairs, problem_.moe.experts, settings_.block_m);
     const auto take = [&](std::int64_t bytes) {
       const std::int64_t at = workspace_bytes_;
       workspace_bytes_ += round_up(bytes, 64);

@@ -4,7 +4,7 @@
 
 namespace gemmtune::cpu {
 
-std::int64_t largest_blocks(std::int64_t pairs, std::int64_t experts, std::int64_t block_m) {
+std::int64_t max_blocks(std::int64_t pairs, std::int64_t experts, std::int64_t block_m) {
   return std::min(pairs, pairs / block_m + std::min(pairs, experts));
 }
 

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "backends/cpu/families/refusal.h"
 #include "backends/cpu/machine/memory.h"
+#include "backends/refusal.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -99,15 +99,16 @@ OnednnFamily::OnednnFamily(std::shared_ptr<const OnednnLibrary> library, int thr
     : library_(std::move(library)), threads_(threads) {}
 
 Status OnednnFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(refusal::of_plain_gemm(name(), problem));
+  GEMMTUNE_RETURN_IF_ERROR(refusal::check_plain_gemm(problem));
+  GEMMTUNE_RETURN_IF_ERROR(check(problem));
   if (problem.weight_layout == WeightLayout::panel16) {
-    return refusal::say(name(), refusal::layout, "panel16 is not oneDNN's own");
+    return refusal::refuse(refusal::layout, "panel16 is not oneDNN's own");
   }
   const Status taken = library_->takes(problem.x_type, problem.y_type, problem.bias);
   if (taken.ok()) return {};
-  return refusal::say(name(), refusal::types, "{} to {}{} with oneDNN {} on this CPU: {}",
-                      to_string(problem.x_type), to_string(problem.y_type), problem.bias ? " and bias" : "",
-                      library_->version(), taken.message());
+  return refusal::refuse(refusal::types, "{} to {}{} with oneDNN {} on this CPU: {}",
+                         to_string(problem.x_type), to_string(problem.y_type),
+                         problem.bias ? " and bias" : "", library_->version(), taken.message());
 }
 
 std::optional<WeightLayout> OnednnFamily::packed_layout(const Problem&) const { return WeightLayout::onednn; }
@@ -128,8 +129,8 @@ Config OnednnFamily::default_config(const Problem& problem) const {
 Result<std::unique_ptr<Kernel>> OnednnFamily::build(const Problem& problem, const Config& config) const {
   GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
   if (config.word("w", plain_word) != layout_word(problem)) {
-    return refusal::say(name(), refusal::layout, "the config's weight is {}, the problem's {}",
-                        config.word("w", plain_word), layout_word(problem));
+    return refusal::refuse(refusal::layout, "the config's weight is {}, the problem's {}",
+                           config.word("w", plain_word), layout_word(problem));
   }
   const auto y_type = onednn_type(problem.y_type);
   gemmtune_onednn_problem asked{};
@@ -144,10 +145,10 @@ Result<std::unique_ptr<Kernel>> OnednnFamily::build(const Problem& problem, cons
   auto kernel = std::make_unique<OnednnKernel>(library_, matmul, problem);
   const std::string_view implementation = library_->table().implementation(matmul);
   if (implementation.starts_with("ref")) {
-    return asked.packed != 0 ? refusal::say(name(), refusal::layout,
-                                            "oneDNN packs this weight otherwise for M = {}", problem.m)
-                             : refusal::say(name(), refusal::types,
-                                            "oneDNN has only its reference code for {}", short_name(problem));
+    return asked.packed != 0
+               ? refusal::refuse(refusal::layout, "oneDNN packs this weight otherwise for M = {}", problem.m)
+               : refusal::refuse(refusal::types, "oneDNN has only its reference code for {}",
+                                 short_name(problem));
   }
   return std::unique_ptr<Kernel>(std::move(kernel));
 }

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "backends/cpu/families/refusal.h"
+#include "backends/refusal.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -69,13 +69,14 @@ OpenblasFamily::OpenblasFamily(std::shared_ptr<const OpenblasLibrary> library, i
 }
 
 Status OpenblasFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(refusal::of_plain_gemm(name(), problem));
+  GEMMTUNE_RETURN_IF_ERROR(refusal::check_plain_gemm(problem));
+  GEMMTUNE_RETURN_IF_ERROR(check(problem));
   if (problem.x_type != DataType::f32 || problem.y_type != DataType::f32) {
-    return refusal::say(name(), refusal::types, "{} to {}, only f32 to f32", to_string(problem.x_type),
-                        to_string(problem.y_type));
+    return refusal::refuse(refusal::types, "{} to {}, only f32 to f32", to_string(problem.x_type),
+                           to_string(problem.y_type));
   }
   if (problem.weight_layout != WeightLayout::plain) {
-    return refusal::say(name(), refusal::layout, "{}, only plain", to_string(problem.weight_layout));
+    return refusal::refuse(refusal::layout, "{}, only plain", to_string(problem.weight_layout));
   }
   return {};
 }

@@ -110,9 +110,9 @@ class CublasLtFamily final : public KernelFamily {
 };
 
 Status CublasLtFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(name(), problem));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem));
   if (proposals(problem)->empty())
-    return Status::unsupported("cublaslt: problem: the library proposes nothing for {}", short_name(problem));
+    return Status::unsupported("problem: the library proposes nothing for {}", short_name(problem));
   return {};
 }
 

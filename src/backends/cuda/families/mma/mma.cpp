@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
-#include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/jit/compiled_family.h"
 #include "base/hash.h"
 #include "base/rounding.h"
 #include "base/text.h"
@@ -172,9 +172,9 @@ class MmaFamily final : public gpu::CompiledFamily {
 };
 
 Status MmaFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(name(), problem));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem));
   const auto refuse = [&](std::string_view subject, std::string detail) {
-    return Status::unsupported("mma: {}: {}", subject, detail);
+    return Status::unsupported("{}: {}", subject, detail);
   };
   if (problem.x_type == DataType::f32) return refuse("data types", "f32 operands: the matrix unit has none");
   if (problem.x_type == DataType::f8_e4m3fn && capability_ < 89)
@@ -185,7 +185,7 @@ Status MmaFamily::accepts(const Problem& problem) const {
   if (problem.m > most || problem.n > most || problem.k > most)
     return refuse("size",
                   fmt::format("{} x {} x {}, at most {} each", problem.m, problem.n, problem.k, most));
-  return accepts_alignment(name(), problem);
+  return accepts_alignment(problem);
 }
 
 std::string MmaFamily::refuse_build(const Problem& problem, const Config& config) const {

@@ -7,8 +7,8 @@
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/skinny/skinny_plan.h"
 #include "backends/cuda/tensor_map.h"
-#include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/jit/compiled_family.h"
 #include "base/hash.h"
 #include "base/rounding.h"
 
@@ -139,13 +139,13 @@ class SkinnyFamily final : public gpu::CompiledFamily {
 };
 
 Status SkinnyFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(name(), problem, gpu::Weights::packed_too));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem, gpu::Weights::packed_too));
   const auto refuse = [&](std::string_view subject, std::string detail) {
-    return Status::unsupported("skinny: {}: {}", subject, detail);
+    return Status::unsupported("{}: {}", subject, detail);
   };
   if (problem.x_type == DataType::f32) return refuse("data types", "f32 operands: the matrix unit has none");
   if (problem.m > most_rows) return refuse("rows", fmt::format("m = {} is above {}", problem.m, most_rows));
-  return accepts_alignment(name(), problem);
+  return accepts_alignment(problem);
 }
 
 std::string SkinnyFamily::refuse_build(const Problem& problem, const Config& config) const {

@@ -7,8 +7,8 @@
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/wgmma/wgmma_plan.h"
 #include "backends/cuda/tensor_map.h"
-#include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/jit/compiled_family.h"
 #include "base/hash.h"
 #include "base/rounding.h"
 
@@ -206,16 +206,16 @@ class WgmmaFamily final : public gpu::CompiledFamily {
 };
 
 Status WgmmaFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(name(), problem, gpu::Weights::packed_too));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem, gpu::Weights::packed_too));
   const auto refuse = [&](std::string_view subject, std::string detail) {
-    return Status::unsupported("wgmma: {}: {}", subject, detail);
+    return Status::unsupported("{}: {}", subject, detail);
   };
   if (problem.x_type == DataType::f32) return refuse("data types", "f32 operands: the matrix unit has none");
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (problem.m > most || problem.n > most || problem.k > most)
     return refuse("size",
                   fmt::format("{} x {} x {}, at most {} each", problem.m, problem.n, problem.k, most));
-  return accepts_alignment(name(), problem);
+  return accepts_alignment(problem);
 }
 
 Space WgmmaFamily::space(const Problem& problem) const {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/jit/compiled_family.h"
 #include "base/hash.h"
 #include "base/rounding.h"
 
@@ -68,7 +68,7 @@ class SimtFamily final : public CompiledFamily {
   std::string identity() const override { return fmt::format("simt r1 source {}", short_hash(source_, 12)); }
   int tie_rank() const override { return 30; }
   Status accepts(const Problem& problem) const override {
-    return accepts_dense(name(), problem, Weights::packed_too);
+    return accepts_dense(problem, Weights::packed_too);
   }
   std::optional<WeightLayout> packed_layout(const Problem&) const override {
     return WeightLayout::tile64x128;
