@@ -106,11 +106,11 @@ Result<PlanRef> Context::make(const PlanKey& asked) {
     key.generation = generation_.load(std::memory_order_relaxed);
   }
   if (PlanRef plan = cache_.find(key)) return plan;  // another thread made it meanwhile
-  PlanAccount unanswered;
+  int invalid_rows = 0;
   auto plan = make_plan(device_, {*tables, online.get()}, key.problem,
-                        {options_.strict_environment, key.dependent}, &unanswered);
+                        {options_.strict_environment, key.dependent}, &invalid_rows);
   if (!plan.ok()) {
-    if (check_runnable(key.problem).ok()) count_unanswered(key.problem, unanswered.invalid_rows);
+    if (check_runnable(key.problem).ok()) count_unanswered(key.problem, invalid_rows);
     return plan.status();
   }
   if (capture_) (*plan)->count_calls_in(capture_->counts_of(key.problem));

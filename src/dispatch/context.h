@@ -16,10 +16,10 @@
 #include "dispatch/capture.h"
 #include "dispatch/counters.h"
 #include "dispatch/miss_handler.h"
-#include "dispatch/online_rows.h"
+#include "resolve/online_rows.h"
 #include "dispatch/plan.h"
 #include "dispatch/plan_cache.h"
-#include "dispatch/table_set.h"
+#include "resolve/table_set.h"
 #include "dispatch/workspace_pool.h"
 
 namespace gemmtune {

@@ -16,7 +16,7 @@
 #include "cli/shared/device_options.h"
 #include "cli/shared/interrupt.h"
 #include "formats/aiter/tuned_csv.h"
-#include "resolve/known_rows.h"
+#include "resolve/bind.h"
 #include "tuning/row_check.h"
 
 namespace gemmtune::cli {

@@ -9,7 +9,8 @@
 
 #include "base/environment.h"
 #include "base/status.h"
-#include "dispatch/row_environment.h"
+#include "formats/aiter/tuned_csv.h"
+#include "resolve/row_environment.h"
 #include "tuned/table.h"
 
 namespace gemmtune {
@@ -37,6 +38,8 @@ struct TableSet {
   bool exact_only = false;  // rows answer their own M and no other
 
   const std::string& path_of(const TunedEntry& entry) const { return sources[entry.source].path; }
+  /// The rows that may answer, best level first (TunedTable::lookup without what `exact_only` leaves out).
+  std::vector<LookupHit> lookup(const LookupKey& key) const;
   /// What differs between the row's environment and this device; empty: nothing.
   std::string other_environment(const TunedEntry& entry, const DeviceInfo& device) const {
     return sources[entry.source].environments.difference(entry.env, device);
@@ -66,5 +69,9 @@ const std::string& tuned_files_of(const TunedFileLists& lists, Operation operati
 /// Reads and merges: the smallest valid time of a key wins, ties keep the first file's row. A file that is
 /// missing or cannot be read is no failure of the set; its source says why.
 TableSet load_table_set(const std::vector<TablePath>& paths);
+/// The set of one file that was read already.
+TableSet table_set_of(TunedFile file);
+/// The files that a program with this environment reads.
+TableSet production_tables(const Environment& environment);
 
 }  // namespace gemmtune

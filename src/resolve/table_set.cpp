@@ -1,4 +1,4 @@
-#include "dispatch/table_set.h"
+#include "resolve/table_set.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -23,7 +23,21 @@ bool is_model_table(const fs::directory_entry& file, std::string_view base_name)
          name.find("untuned") == std::string::npos;
 }
 
-/// Appends the file's rows to `entries` and says in `source` how it went.
+/// Moves the file's rows to the end of `entries`; `source` gets what else the file says.
+void add_file(TableSource& source, std::uint32_t index, TunedFile&& file, std::vector<TunedEntry>& entries) {
+  source.rows = file.entries.size();
+  source.diagnostics = std::move(file.diagnostics);
+  for (TunedEntry& entry : file.entries) entry.source = index;
+  std::move(file.entries.begin(), file.entries.end(), std::back_inserter(entries));
+  auto notes = EnvironmentNotes::read(source.path);
+  if (notes.ok()) {
+    source.environments = std::move(notes).value();
+  } else {
+    source.diagnostics.push_back(notes.message());
+  }
+}
+
+/// Appends the file's rows to `entries`; `source` says if that failed, and why.
 void read_source(TableSource& source, std::uint32_t index, std::vector<TunedEntry>& entries) {
   if (!file_exists(source.path)) {
     source.state = Status::not_found("{}: no such file", source.path);
@@ -34,19 +48,16 @@ void read_source(TableSource& source, std::uint32_t index, std::vector<TunedEntr
     source.state = file.status();
     return;
   }
-  source.rows = file->entries.size();
-  source.diagnostics = std::move(file->diagnostics);
-  for (TunedEntry& entry : file->entries) entry.source = index;
-  std::move(file->entries.begin(), file->entries.end(), std::back_inserter(entries));
-  auto notes = EnvironmentNotes::read(source.path);
-  if (notes.ok()) {
-    source.environments = std::move(notes).value();
-  } else {
-    source.diagnostics.push_back(notes.message());
-  }
+  add_file(source, index, std::move(*file), entries);
 }
 
 }  // namespace
+
+std::vector<LookupHit> TableSet::lookup(const LookupKey& key) const {
+  std::vector<LookupHit> hits = table.lookup(key);
+  if (exact_only) std::erase_if(hits, [](const LookupHit& hit) { return hit.match != Match::exact; });
+  return hits;
+}
 
 std::string TableSet::describe(std::optional<Operation> operation) const {
   std::string text;
@@ -143,6 +154,21 @@ TableSet load_table_set(const std::vector<TablePath>& paths) {
   }
   set.table = TunedTable(std::move(entries));
   return set;
+}
+
+TableSet table_set_of(TunedFile file) {
+  TableSet set;
+  TableSource& source = set.sources.emplace_back();
+  source.path = file.path;
+  source.operation = file.schema().operation;
+  std::vector<TunedEntry> entries;
+  add_file(source, 0, std::move(file), entries);
+  set.table = TunedTable(std::move(entries));
+  return set;
+}
+
+TableSet production_tables(const Environment& environment) {
+  return load_table_set(all_table_paths({}, environment.tuned_files, environment.config_folder));
 }
 
 }  // namespace gemmtune
