@@ -50,7 +50,7 @@ Context::Context(const ContextOptions& options, const Environment& environment,
       environment_(environment),
       device_(wrap_device(std::move(device), options.parallel_for)),
       workspaces_(WorkspacePool::make(device_)),
-      tables_(std::make_shared<const TableSet>(load_table_set(table_paths()))) {
+      tables_(std::make_shared<const TableSet>(load_table_set(context_table_paths(options_, environment_)))) {
   options_.log_config = options_.log_config || environment_.log_config;
   log_tables(*tables_);
   if (environment_.online_tuning != OnlineTuning::off) {
@@ -210,7 +210,7 @@ Status Context::reload_online() {
 }
 
 Status Context::reload() {
-  auto fresh = std::make_shared<const TableSet>(load_table_set(table_paths()));
+  auto fresh = std::make_shared<const TableSet>(load_table_set(context_table_paths(options_, environment_)));
   GEMMTUNE_RETURN_IF_ERROR(fresh->first_fault());
   GEMMTUNE_RETURN_IF_ERROR(reload_online());
   log_tables(*fresh);
@@ -232,8 +232,6 @@ std::shared_ptr<const TableSet> Context::online_rows() const {
   const std::lock_guard lock(tables_mutex_);
   return online_;
 }
-
-std::vector<TablePath> Context::table_paths() const { return context_table_paths(options_, environment_); }
 
 void Context::say(LogLevel level, std::string_view line) const {
   if (options_.log != nullptr) options_.log(level, line, options_.log_context);

@@ -43,7 +43,8 @@ Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, c
     if (invalid_rows != nullptr) *invalid_rows = answer.invalid_rows();
     return answer.status;
   }
-  return PlanRef(new Plan(device, problem, account_of(answer), std::move(answer.bound.kernel)));
+  PlanAccount account = account_of(answer);
+  return PlanRef(new Plan(device, problem, std::move(account), std::move(answer.bound.kernel)));
 }
 
 }  // namespace gemmtune

@@ -48,7 +48,7 @@ std::string Answer::rule() const {
   if (tables != nullptr) {
     text = describe_hit(*tables, hit);
     if (is_dependent(bound.candidate.config)) text += ", programmatic dependent launch";
-  } else if (bound.kernel != nullptr) {
+  } else if (status.ok()) {
     text = describe_fallback(problem, bound.candidate);
   }
   for (const PassedRow& row : passed) text += describe_passed(row);
@@ -71,6 +71,7 @@ Answer answer_problem(const Device& device, const LookupTables& tables, const Pr
   if (fallback.ok()) {
     answer.bound = std::move(fallback).value();
   } else {
+    answer.status = fallback.status();  // rule() has no fallback then
     answer.status =
         Status(fallback.code(), fmt::format("{}: no row and no fallback: {}{}", short_name(problem),
                                             fallback.message(), answer.rule()));

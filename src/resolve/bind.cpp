@@ -22,7 +22,8 @@ Status check_launch(const Candidate& candidate, bool dependent) {
 
 bool row_is_of(const TunedEntry& row, const DeviceInfo& device) {
   if (row.cu_num != device.cu_num) return false;
-  return row.gfx.empty() ? device.gfx.starts_with("gfx") : row.gfx == device.gfx;
+  const std::string_view gfx = table_gfx(row);
+  return gfx.empty() ? amd_architecture(device.gfx) : gfx == device.gfx;
 }
 
 Binding bind_name(const Device& device, std::string_view kernel_name, const Problem& problem,

@@ -41,7 +41,8 @@ struct Binding {
   Status status;                              // ok if `bound` is not empty, else the refusal in words
 };
 
-/// True if the row was measured on this device. Rows without gfx are of AMD devices.
+/// True if the row was measured on this device, as look-up sees it (table_gfx). Rows without gfx are of AMD
+/// devices.
 bool row_is_of(const TunedEntry& row, const DeviceInfo& device);
 
 /// The kernel of a name, built. `dependent`: a programmatic dependent launch is allowed. A problem whose

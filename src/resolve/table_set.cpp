@@ -51,6 +51,44 @@ void read_source(TableSource& source, std::uint32_t index, std::vector<TunedEntr
   add_file(source, index, std::move(*file), entries);
 }
 
+std::vector<TablePath> default_table_paths(const std::string& config_folder, Operation operation) {
+  std::vector<std::string> models;
+  std::error_code error;
+  fs::directory_iterator file(fs::path(config_folder) / "model_configs", error);
+  for (; !error && file != fs::directory_iterator(); file.increment(error)) {
+    if (is_model_table(*file, schema_of(operation).tuned_name)) models.push_back(file->path().string());
+  }
+  std::sort(models.begin(), models.end());
+  std::vector<TablePath> paths{{operation, (fs::path(config_folder) / tuned_file_name(operation)).string()}};
+  for (std::string& model : models) paths.push_back({operation, std::move(model)});
+  return paths;
+}
+
+/// The operation's list.
+const std::string& tuned_files_of(const TunedFileLists& lists, Operation operation) {
+  switch (operation) {
+    case Operation::a8w8:
+      return lists.a8w8;
+    case Operation::a8w8_bpreshuffle:
+      return lists.a8w8_bpreshuffle;
+    case Operation::a8w8_blockscale:
+      return lists.a8w8_blockscale;
+    case Operation::a8w8_blockscale_bpreshuffle:
+      return lists.a8w8_blockscale_bpreshuffle;
+    case Operation::a4w4_blockscale:
+      return lists.a4w4_blockscale;
+    case Operation::batched_bf16:
+      return lists.batched_bf16;
+    case Operation::batched_a8w8:
+      return lists.batched_a8w8;
+    case Operation::fused_moe:
+      return lists.fused_moe;
+    case Operation::a16w16:
+      break;
+  }
+  return lists.a16w16;
+}
+
 }  // namespace
 
 std::vector<LookupHit> TableSet::lookup(const LookupKey& key) const {
@@ -79,55 +117,12 @@ Status TableSet::first_fault() const {
   return {};
 }
 
-std::vector<std::string> split_paths(std::string_view list) {
-  std::vector<std::string> paths;
-  for (const std::string_view path : split(list, ':')) {
-    if (!path.empty()) paths.emplace_back(path);
-  }
-  return paths;
-}
-
 std::vector<TablePath> table_paths_of(Operation operation, std::string_view list) {
   std::vector<TablePath> paths;
-  for (std::string& path : split_paths(list)) paths.push_back({operation, std::move(path)});
-  return paths;
-}
-
-std::vector<TablePath> default_table_paths(const std::string& config_folder, Operation operation) {
-  std::vector<std::string> models;
-  std::error_code error;
-  fs::directory_iterator file(fs::path(config_folder) / "model_configs", error);
-  for (; !error && file != fs::directory_iterator(); file.increment(error)) {
-    if (is_model_table(*file, schema_of(operation).tuned_name)) models.push_back(file->path().string());
+  for (const std::string_view path : split(list, ':')) {
+    if (!path.empty()) paths.push_back({operation, std::string(path)});
   }
-  std::sort(models.begin(), models.end());
-  std::vector<TablePath> paths{{operation, (fs::path(config_folder) / tuned_file_name(operation)).string()}};
-  for (std::string& model : models) paths.push_back({operation, std::move(model)});
   return paths;
-}
-
-const std::string& tuned_files_of(const TunedFileLists& lists, Operation operation) {
-  switch (operation) {
-    case Operation::a8w8:
-      return lists.a8w8;
-    case Operation::a8w8_bpreshuffle:
-      return lists.a8w8_bpreshuffle;
-    case Operation::a8w8_blockscale:
-      return lists.a8w8_blockscale;
-    case Operation::a8w8_blockscale_bpreshuffle:
-      return lists.a8w8_blockscale_bpreshuffle;
-    case Operation::a4w4_blockscale:
-      return lists.a4w4_blockscale;
-    case Operation::batched_bf16:
-      return lists.batched_bf16;
-    case Operation::batched_a8w8:
-      return lists.batched_a8w8;
-    case Operation::fused_moe:
-      return lists.fused_moe;
-    case Operation::a16w16:
-      break;
-  }
-  return lists.a16w16;
 }
 
 std::vector<TablePath> all_table_paths(const TunedFileLists& first, const TunedFileLists& second,

@@ -50,22 +50,14 @@ struct TableSet {
   Status first_fault() const;
 };
 
-/// The paths of a colon-separated list; empty ones are dropped.
-std::vector<std::string> split_paths(std::string_view list);
-
-/// The files of a colon-separated list, each as a table of `operation`.
+/// The files of a colon-separated list, each as a table of `operation`; empty paths are dropped.
 std::vector<TablePath> table_paths_of(Operation operation, std::string_view list);
 
-/// AITER's rule: <base name>.csv of the config folder (bf16_tuned_gemm.csv …), then every regular file
-/// model_configs/*<base name>*.csv beside it whose name has no "untuned", sorted by name.
-std::vector<TablePath> default_table_paths(const std::string& config_folder, Operation operation);
-
-/// The files of each operation: a list of `first`, else one of `second`, else the default ones.
+/// The files of each operation: a list of `first`, else one of `second`, else those of AITER's rule: <base
+/// name>.csv of the config folder (bf16_tuned_gemm.csv …), then every regular file model_configs/*<base
+/// name>*.csv beside it whose name has no "untuned", sorted by name.
 std::vector<TablePath> all_table_paths(const TunedFileLists& first, const TunedFileLists& second,
                                        const std::string& config_folder);
-/// The operation's list.
-const std::string& tuned_files_of(const TunedFileLists& lists, Operation operation);
-
 /// Reads and merges: the smallest valid time of a key wins, ties keep the first file's row. A file that is
 /// missing or cannot be read is no failure of the set; its source says why.
 TableSet load_table_set(const std::vector<TablePath>& paths);
