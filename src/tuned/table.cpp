@@ -50,7 +50,6 @@ std::vector<GroupRow> merge_rows(const std::vector<GroupRow>& first, const std::
 
 struct TunedTable::State {
   std::vector<TunedEntry> entries;
-  std::vector<std::size_t> duplicates;
   std::vector<std::vector<GroupRow>> groups;  // each ascending in M
   std::unordered_map<GroupKey, std::uint32_t, GroupKeyHash> numbers;
 
@@ -91,9 +90,7 @@ std::vector<std::vector<GroupRow>> TunedTable::State::choose_rows(std::vector<It
     std::size_t best = at;
     std::size_t end = at + 1;
     for (; end < items.size() && items[end].group == items[at].group && items[end].m == items[at].m; ++end) {
-      std::size_t loser = end;
-      if (better_row(entry_of(items[end]), entry_of(items[best]))) std::swap(best, loser);
-      duplicates.push_back(static_cast<std::size_t>(items[loser].entry));
+      if (better_row(entry_of(items[end]), entry_of(items[best]))) best = end;
     }
     const TunedEntry& winner = entry_of(items[best]);
     if (valid_time(winner.us)) {
@@ -101,7 +98,6 @@ std::vector<std::vector<GroupRow>> TunedTable::State::choose_rows(std::vector<It
     }
     at = end;
   }
-  std::sort(duplicates.begin(), duplicates.end());
   return chosen;
 }
 
@@ -163,7 +159,6 @@ TunedTable::TunedTable(TunedTable&&) noexcept = default;
 TunedTable& TunedTable::operator=(TunedTable&&) noexcept = default;
 
 const std::vector<TunedEntry>& TunedTable::entries() const { return state_->entries; }
-const std::vector<std::size_t>& TunedTable::duplicates() const { return state_->duplicates; }
 
 /// Null if no row that may answer has this key.
 const std::vector<GroupRow>* TunedTable::State::find(const GroupKey& key) const {

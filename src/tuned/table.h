@@ -51,8 +51,6 @@ class TunedTable {
   /// where no row with gfx has that M. Of overlapping ranges the one with the smallest M answers. Rows with
   /// an invalid time do not answer.
   std::vector<LookupHit> lookup(const LookupKey& key) const;
-  /// The losers among entries of one key (indices into the given entries, ascending).
-  const std::vector<std::size_t>& duplicates() const;
 
  private:
   struct State;
