@@ -9,6 +9,7 @@
 
 #include "capi/c_support.h"
 #include "dispatch/weights.h"
+#include "resolve/answer.h"
 
 namespace gemmtune::c {
 namespace {

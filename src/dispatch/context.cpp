@@ -46,7 +46,7 @@ Context::Context(const ContextOptions& options, const Environment& environment,
       environment_(environment),
       device_(wrap_device(std::move(device), options.parallel_for)),
       workspaces_(WorkspacePool::make(device_)),
-      tables_(std::make_shared<const TableSet>(load_table_set(table_paths()))) {
+      tables_(std::make_shared<const TableSet>(load_table_set(context_table_paths(options_, environment_)))) {
   options_.log_config = options_.log_config || environment_.log_config;
   log_tables(*tables_);
   if (environment_.online_tuning != OnlineTuning::off) {
@@ -102,11 +102,11 @@ Result<PlanRef> Context::make(const PlanKey& asked) {
     key.generation = generation_.load(std::memory_order_relaxed);
   }
   if (PlanRef plan = cache_.find(key)) return plan;  // another thread made it meanwhile
-  PlanAccount unanswered;
+  int invalid_rows = 0;
   auto plan = make_plan(device_, {*tables, online.get()}, key.problem,
-                        {options_.strict_environment, key.dependent}, &unanswered);
+                        {options_.strict_environment, key.dependent}, &invalid_rows);
   if (!plan.ok()) {
-    if (check_runnable(key.problem).ok()) count_unanswered(key.problem, unanswered.invalid_rows);
+    if (check_runnable(key.problem).ok()) count_unanswered(key.problem, invalid_rows);
     return plan.status();
   }
   if (capture_) (*plan)->count_calls_in(capture_->counts_of(key.problem));
@@ -206,7 +206,7 @@ Status Context::reload_online() {
 }
 
 Status Context::reload() {
-  auto fresh = std::make_shared<const TableSet>(load_table_set(table_paths()));
+  auto fresh = std::make_shared<const TableSet>(load_table_set(context_table_paths(options_, environment_)));
   GEMMTUNE_RETURN_IF_ERROR(fresh->first_fault());
   GEMMTUNE_RETURN_IF_ERROR(reload_online());
   log_tables(*fresh);
@@ -228,8 +228,6 @@ std::shared_ptr<const TableSet> Context::online_rows() const {
   const std::lock_guard lock(tables_mutex_);
   return online_;
 }
-
-std::vector<TablePath> Context::table_paths() const { return context_table_paths(options_, environment_); }
 
 void Context::say(LogLevel level, std::string_view line) const {
   if (options_.log != nullptr) options_.log(level, line, options_.log_context);

@@ -10,6 +10,7 @@
 #include "measure/timing_lock.h"
 #include "tuned/key.h"
 #include "evaluate/journal/journal_texts.h"
+#include "resolve/bind.h"
 #include "resolve/known_rows.h"
 #include "online/online_evaluator.h"
 #include "tuning/problem_tuner.h"
@@ -85,14 +86,9 @@ std::string reason_to_decline(Device& device, const OnlineProblem& asked, const 
 /// Does this kernel serve the problem here?
 enum class KnownRow { no, other_layout, yes };
 KnownRow fit_of(const Device& device, const Problem& problem, const std::string& kernel_name) {
-  const auto candidate = device.resolve(kernel_name, problem);
-  if (!candidate.ok()) return KnownRow::no;
-  const auto listed = describe(device, problem, *candidate);
-  if (!listed.ok()) return KnownRow::no;
-  const bool right_layout =
-      problem.weight_layout == WeightLayout::any || listed->layout == problem.weight_layout;
-  if (!right_layout) return KnownRow::other_layout;
-  return listed->family->accepts(problem).ok() ? KnownRow::yes : KnownRow::no;
+  const Binding binding = bind_name(device, kernel_name, problem);
+  if (binding.bound) return KnownRow::yes;
+  return binding.refusal == Refusal::weight_layout ? KnownRow::other_layout : KnownRow::no;
 }
 
 /// What the file says of the problem already; an error where it cannot be read.

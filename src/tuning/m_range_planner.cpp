@@ -4,7 +4,6 @@
 #include <cmath>
 #include <iterator>
 
-#include "tuned/intervals.h"
 #include "tuned/table.h"
 
 // A segment lies between two neighbouring points, M at which kernels were compared. A kernel answers it where
@@ -67,11 +66,7 @@ std::vector<std::int64_t> first_ms(const MRange& range) {
   return list;
 }
 
-std::int64_t m_step(std::int64_t m) {
-  if (m <= 16) return 1;
-  const auto reach = padded_reach(static_cast<std::uint32_t>(padded_m(m, 1, 0)), 1, 0);
-  return reach ? reach->last - reach->first + 1 : 1;
-}
+std::int64_t m_step(std::int64_t m) { return m <= 16 ? 1 : fine_step(m); }
 
 MRangePlanner::MRangePlanner(MRange range, double regret) : regret_(regret) {
   for (const std::int64_t m : first_ms(range)) points_[m].needs_tuning = true;

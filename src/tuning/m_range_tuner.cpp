@@ -8,6 +8,7 @@
 #include "evaluate/worker/worker_pool.h"
 #include "measure/statistics.h"
 #include "tuning/m_range_group.h"
+#include "resolve/bind.h"
 #include "tuning/run_start.h"
 
 namespace gemmtune {
@@ -138,7 +139,7 @@ std::optional<WeightLayout> RangeRun::decided_layout(const Problem& weight) cons
     if (!share_weight(entry.problem, weight)) continue;
     const bool inside = entry.problem.m >= range().first && entry.problem.m <= range().last;
     if (inside && entry.m_from && *entry.m_from >= range().first) continue;
-    if (const auto layout = layout_of(entry, device_)) return layout;
+    if (const auto layout = weight_layout_of(device_, entry)) return layout;
   }
   return std::nullopt;
 }

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "search/strategy.h"
 #include "resolve/candidate_list.h"
+#include "search/strategy.h"
 
 namespace gemmtune {
 
@@ -22,14 +22,6 @@ Result<KnownRows> start_run(const Device& device, const TuneRequest& request, co
   std::vector<std::string> paths{request.output};
   paths.insert(paths.end(), request.also_read.begin(), request.also_read.end());
   return KnownRows::read(paths, device.info());
-}
-
-std::optional<WeightLayout> layout_of(const TunedEntry& row, const Device& device) {
-  const auto candidate = device.resolve(row.kernel_name, row.problem);
-  if (!candidate.ok()) return std::nullopt;
-  const auto listed = describe(device, row.problem, *candidate);
-  if (!listed.ok() || listed->layout == WeightLayout::any) return std::nullopt;
-  return listed->layout;
 }
 
 }  // namespace gemmtune

@@ -1,8 +1,6 @@
 // What a run over shapes (tuner.h) and one over ranges of M (m_range_tuner.h) begin with.
 #pragma once
 
-#include <optional>
-
 #include "backends/backend.h"
 #include "base/status.h"
 #include "problem/problem.h"
@@ -19,8 +17,5 @@ Publisher publisher_of(const TuneRequest& request, const RowEnvironment& environ
 /// written, a file of rows that cannot be read. The rows are those of the output and of the request's further
 /// files.
 Result<KnownRows> start_run(const Device& device, const TuneRequest& request, const Publisher& publisher);
-
-/// The weight layout that the row's kernel reads; none where the name does not resolve or takes any layout.
-std::optional<WeightLayout> layout_of(const TunedEntry& row, const Device& device);
 
 }  // namespace gemmtune

@@ -9,6 +9,7 @@
 #include "measure/statistics.h"
 #include "tuning/layout_group.h"
 #include "tuning/problem_tuner.h"
+#include "resolve/bind.h"
 #include "tuning/run_start.h"
 #include "select/second_look.h"
 #include "tuning/transfer.h"
@@ -168,7 +169,7 @@ std::optional<WeightLayout> TuneRun::decided_layout(const std::vector<std::size_
       return waits(i) && same_key(request_.shapes[i].problem, row.entry.problem);
     });
     if (replaced) continue;
-    if (const auto layout = layout_of(row.entry, device_)) return layout;
+    if (const auto layout = weight_layout_of(device_, row.entry)) return layout;
   }
   return std::nullopt;
 }

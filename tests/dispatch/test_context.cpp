@@ -49,7 +49,7 @@ TEST_F(Contexts, APlanIsMadeOnce) {
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_EQ(first->get(), second->get());
   EXPECT_EQ(fake_->builds.load(), 1);
-  EXPECT_EQ(context->cached_plans(), 1U);
+  EXPECT_EQ(context->counters().plans_made, 1U);
 }
 
 TEST_F(Contexts, CountersTellHowRequestsWereServed) {

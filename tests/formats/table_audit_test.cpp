@@ -1,15 +1,20 @@
 #include "formats/aiter/table_audit.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <map>
+#include <string>
 #include <unordered_set>
+#include <utility>
 
 #include "formats/aiter/merge_tables.h"
 #include "formats/aiter/rates.h"
 #include "support/fixtures.h"
+#include "tuned/groups.h"
+#include "tuned/key.h"
 #include "tuned/table.h"
 
 namespace gemmtune {
@@ -226,6 +231,23 @@ std::vector<std::string> tuned_fixtures(const std::string& fixtures) {
   return paths;
 }
 
+/// The rows whose key another row has, too, which is chosen.
+std::unordered_set<std::size_t> losers_of(const std::vector<TunedEntry>& entries) {
+  std::unordered_set<std::size_t> losers;
+  std::map<std::string, std::size_t> chosen;
+  for (std::size_t index = 0; index < entries.size(); ++index) {
+    const TunedEntry& row = entries[index];
+    if (!is_of_look_up(row)) continue;
+    const std::string key =
+        fmt::format("{} {} {} {}", table_gfx(row), row.cu_num, row.problem.m, print(group_of(row.problem)));
+    const auto [at, made] = chosen.try_emplace(key, index);
+    if (made) continue;
+    const bool better = better_row(row, entries[at->second]);
+    losers.insert(better ? std::exchange(at->second, index) : index);
+  }
+  return losers;
+}
+
 TEST(TableAuditFixtures, ARowIsUnreachableExactlyWhereNoRequestGetsIt) {
   GEMMTUNE_NEEDS_FIXTURES(fixtures);
   std::size_t unreachable = 0;
@@ -234,7 +256,7 @@ TEST(TableAuditFixtures, ARowIsUnreachableExactlyWhereNoRequestGetsIt) {
     ASSERT_TRUE(file.ok()) << file.message();
     if (!file->schema().dispatched) continue;
     const TunedTable table(std::move(file->entries));
-    std::unordered_set<std::size_t> losers(table.duplicates().begin(), table.duplicates().end());
+    const std::unordered_set<std::size_t> losers = losers_of(table.entries());
     for (std::size_t index = 0; index < table.entries().size(); ++index) {
       const TunedEntry& row = table.entries()[index];
       if (losers.count(index) != 0 || !valid_time(row.us)) continue;

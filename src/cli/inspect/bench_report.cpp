@@ -55,10 +55,6 @@ InProcessOptions in_process_options(const Device& device, const Policy& policy, 
   return options;
 }
 
-TableSet production_tables(const Environment& environment) {
-  return load_table_set(all_table_paths({}, tuned_files_of(environment), environment.config_folder));
-}
-
 std::vector<BenchRow> run_bench(const Device& device, Evaluator& evaluator, const BenchRequest& request,
                                 Console& console) {
   watch_for_interrupts();
@@ -93,6 +89,7 @@ std::string bench_text(const std::vector<BenchRow>& rows, const BenchNames& name
     table.add({short_name(row.shape.problem), time_text(row.other_microseconds), time_text(row.microseconds),
                speedup_text(speedup_of(row)), std::string(to_string(row.verdict)), match_text(row),
                std::string(to_string(row.status)), row.kernel});
+    if (row.passed_rows) notes += fmt::format("{}: {}\n", short_name(row.shape.problem), row.rule);
     if (!row.reason.empty()) notes += fmt::format("{}: {}\n", short_name(row.shape.problem), row.reason);
   }
   std::string text = table.text(stdout_is_terminal() ? stdout_columns() : 0) + "\n" + notes;
@@ -116,7 +113,9 @@ std::string bench_json(const std::string& command, const std::vector<BenchRow>& 
                   {"kernelName", row.kernel},
                   {"match", to_string(row.match)},
                   {"hit_m", row.hit_m},
+                  {"rule", row.rule},
                   {"other_kernel", row.other_kernel},
+                  {"other_rule", row.other_rule},
                   {"us", number_or_null(row.microseconds)},
                   {"other_us", number_or_null(row.other_microseconds)},
                   {"ratio", number_or_null(row.ratio)},

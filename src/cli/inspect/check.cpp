@@ -17,7 +17,7 @@
 #include "cli/shared/interrupt.h"
 #include "cli/shared/number_range.h"
 #include "formats/aiter/tuned_csv.h"
-#include "resolve/known_rows.h"
+#include "resolve/bind.h"
 #include "tuning/row_check.h"
 
 namespace gemmtune::cli {

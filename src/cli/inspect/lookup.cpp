@@ -12,15 +12,15 @@
 
 #include "base/environment.h"
 #include "base/text.h"
-#include "cli/inspect/bench_report.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/report_parts.h"
 #include "cli/shared/size_options.h"
-#include "dispatch/lookup_report.h"
 #include "formats/aiter/lookup_requests.h"
+#include "resolve/lookup_report.h"
+#include "resolve/online_rows.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -112,11 +112,12 @@ Json answer_json(const LookupReport& report, std::size_t index) {
   return json;
 }
 
-std::string lookup_json(const LookupReport& report, const TableSet& tables) {
+std::string lookup_json(const LookupReport& report, const LookupTables& tables) {
   Json json = answer_json(report, 0);
   json["levels"] = Json::array();
   for (const LookupLevel& level : report.levels) {
     json["levels"].push_back({{"level", to_string(level.level)},
+                              {"online", level.tables == tables.online},
                               {"tried_m", level.tried_m},
                               {"hit_m", level.row != nullptr ? Json(level.hit_m) : Json()},
                               {"kernelName", level.row != nullptr ? Json(level.row->kernel_name) : Json()},
@@ -125,29 +126,35 @@ std::string lookup_json(const LookupReport& report, const TableSet& tables) {
                               {"why", level.why}});
   }
   json["sources"] = Json::array();
-  for (const TableSource& source : tables.sources) {
-    json["sources"].push_back(
-        {{"path", source.path}, {"rows", source.rows}, {"why", source.state.message()}});
+  for (const TableSet* set : {tables.tuned, tables.online}) {
+    if (set == nullptr) continue;
+    for (const TableSource& source : set->sources) {
+      json["sources"].push_back(
+          {{"path", source.path}, {"rows", source.rows}, {"why", source.state.message()}});
+    }
   }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string level_text(const LookupLevel& level, const TableSet& tables) {
-  std::string text = fmt::format("  {:<7} M={}: ", to_string(level.level), level.tried_m);
+std::string level_text(const LookupLevel& level, const LookupTables& tables) {
+  std::string text = fmt::format("  {}{:<7} M={}: ", level.tables == tables.online ? "online " : "",
+                                 to_string(level.level), level.tried_m);
   if (level.row == nullptr) return text + "no row\n";
-  text += fmt::format("row of M={} ({}:{}), {}", level.hit_m, tables.path_of(*level.row), level.row->line,
-                      level.row->kernel_name);
+  text += fmt::format("row of M={} ({}:{}), {}", level.hit_m, level.tables->path_of(*level.row),
+                      level.row->line, level.row->kernel_name);
   if (!level.runnable) return text + fmt::format("\n          cannot run here: {}\n", level.why);
   if (level.other_environment)
     text += fmt::format("\n          measured in another environment: {}", level.why);
   return text + "\n";
 }
 
-std::string lookup_text(const LookupReport& report, const TableSet& tables) {
+std::string lookup_text(const LookupReport& report, const LookupTables& tables) {
   std::string text = fmt::format("{}\nfor {}, cu_num {}\n", print(report.problem), report.gfx, report.cu_num);
-  const std::string sources = tables.describe(report.problem.operation);
-  for (const std::string_view line : split(sources, '\n')) {
-    if (!line.empty()) text += fmt::format("from {}\n", line);
+  for (const TableSet* set : {tables.tuned, tables.online}) {
+    const std::string sources = set == nullptr ? "" : set->describe(report.problem.operation);
+    for (const std::string_view line : split(sources, '\n')) {
+      if (!line.empty()) text += fmt::format("from {}\n", line);
+    }
   }
   for (const LookupLevel& level : report.levels) text += level_text(level, tables);
   text += fmt::format("answer: {}\n", report.rule);
@@ -242,9 +249,12 @@ int run_lookup(const LookupOptions& options) {
     if (fault.ok() && !options.table.empty()) fault = source.state;
   }
   if (!fault.ok()) return usage_error("lookup", fault.message());
-  const auto report = explain_lookup(tables, device.ok() ? device->get() : nullptr, *request);
+  std::shared_ptr<const TableSet> online;
+  if (options.table.empty() && device.ok()) online = production_online_rows(environment, **device);
+  const LookupTables asked(tables, online.get());
+  const auto report = explain_lookup(asked, device.ok() ? device->get() : nullptr, *request);
   if (!report.ok()) return usage_error("lookup", report.message());
-  fmt::print("{}", options.json ? lookup_json(*report, tables) : lookup_text(*report, tables));
+  fmt::print("{}", options.json ? lookup_json(*report, asked) : lookup_text(*report, asked));
   return exit_done;
 }
 

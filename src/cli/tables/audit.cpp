@@ -20,7 +20,7 @@
 #include "cli/shared/output_path.h"
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
-#include "dispatch/row_audit.h"
+#include "resolve/row_audit.h"
 #include "formats/aiter/merge_tables.h"
 #include "formats/aiter/table_audit.h"
 #include "formats/other_diagnostics.h"

@@ -35,7 +35,7 @@ TEST(TablePaths, DefaultIsTheFolderAndItsModelFiles) {
   folder.write("model_configs/a8w8_tuned_gemm.csv", "");
   folder.write("model_configs/bf16_tuned_gemm.txt", "");
   folder.write("model_configs/bf16_tuned_gemm_folder.csv/inside", "");
-  EXPECT_THAT(paths_of(default_table_paths(folder.path(), Operation::a16w16)),
+  EXPECT_THAT(paths_of(all_table_paths({}, {}, folder.path())),
               ElementsAre(folder / "bf16_tuned_gemm.csv", folder / "model_configs/bf16_tuned_gemm_qwen.csv",
                           folder / "model_configs/llama_bf16_tuned_gemm.csv"));
 }

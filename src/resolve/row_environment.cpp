@@ -1,4 +1,4 @@
-#include "dispatch/row_environment.h"
+#include "resolve/row_environment.h"
 
 #include <utility>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "dispatch/row_environment.h"
+#include "resolve/row_environment.h"
 #include "tuned/finding.h"
 #include "tuned/groups.h"
 

@@ -1,4 +1,4 @@
-#include "dispatch/online_rows.h"
+#include "resolve/online_rows.h"
 
 #include <filesystem>
 #include <system_error>
@@ -89,6 +89,11 @@ std::shared_ptr<const TableSet> load_online_rows(const OnlineFile& file, const D
     if (operation == Operation::a16w16 || file_exists(path)) paths.push_back({operation, path});
   }
   return std::make_shared<const TableSet>(load_table_set(paths));
+}
+
+std::shared_ptr<const TableSet> production_online_rows(const Environment& environment, const Device& device) {
+  if (environment.online_tuning == OnlineTuning::off) return nullptr;
+  return load_online_rows(default_online_file(environment.online_tuning, environment.config_folder), device);
 }
 
 }  // namespace gemmtune

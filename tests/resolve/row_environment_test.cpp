@@ -1,9 +1,10 @@
+#include "resolve/row_environment.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <utility>
 
-#include "dispatch/row_environment.h"
 #include "support/dispatch_tables.h"
 
 namespace gemmtune {

@@ -1,7 +1,8 @@
+#include "resolve/lookup_report.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dispatch/lookup_report.h"
 #include "dispatch/planner.h"
 #include "support/dispatch_fake_device.h"
 #include "support/dispatch_tables.h"
@@ -110,7 +111,7 @@ TEST_F(Report, AgreesWithThePlanner) {
   auto device = std::make_shared<DispatchDevice>();
   device->device = std::make_unique<test::FakeDevice>();
   for (const std::int64_t m : {1, 2, 7, 8, 9, 16, 17, 300}) {
-    const auto plan = make_plan(device, tables_, small_problem(m), false);
+    const auto plan = make_plan(device, tables_, small_problem(m), {});
     ASSERT_TRUE(plan.ok());
     const LookupReport report = ask(request(m), &device_);
     EXPECT_EQ(report.level, (*plan)->account().match) << m;

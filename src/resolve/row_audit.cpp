@@ -1,8 +1,10 @@
-#include "dispatch/row_audit.h"
+#include "resolve/row_audit.h"
 
 #include <fmt/format.h>
 
 #include <utility>
+
+#include "resolve/bind.h"
 
 namespace gemmtune {
 
@@ -12,11 +14,10 @@ std::vector<Finding> check_rows_on_device(std::span<const TunedEntry* const> row
   const DeviceInfo& info = device.info();
   std::vector<Finding> findings;
   for (const TunedEntry* row : rows) {
-    if (row->gfx != info.gfx || row->cu_num != info.cu_num) continue;
-    const auto candidate = device.resolve(row->kernel_name, row->problem);
-    if (!candidate.ok()) {
+    if (!row_is_of(*row, info)) continue;
+    if (const Status status = check_name(device, row->kernel_name, row->problem); !status.ok()) {
       findings.push_back({FindingKind::unknown_kernel, row->source, row->line,
-                          fmt::format("kernel '{}': {}", row->kernel_name, candidate.message())});
+                          fmt::format("kernel '{}': {}", row->kernel_name, status.message())});
     }
     std::string difference = environments[row->source].difference(row->env, info);
     if (!difference.empty()) {

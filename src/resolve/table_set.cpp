@@ -1,4 +1,4 @@
-#include "dispatch/table_set.h"
+#include "resolve/table_set.h"
 
 #include <algorithm>
 #include <cctype>
@@ -24,7 +24,21 @@ bool is_model_table(const fs::directory_entry& file, std::string_view base_name)
          name.find("untuned") == std::string::npos;
 }
 
-/// Appends the file's rows to `entries` and says in `source` how it went.
+/// Moves the file's rows to the end of `entries`; `source` gets what else the file says.
+void add_file(TableSource& source, std::uint32_t index, TunedFile&& file, std::vector<TunedEntry>& entries) {
+  source.rows = file.entries.size();
+  source.diagnostics = std::move(file.diagnostics);
+  for (TunedEntry& entry : file.entries) entry.source = index;
+  std::move(file.entries.begin(), file.entries.end(), std::back_inserter(entries));
+  auto notes = EnvironmentNotes::read(source.path);
+  if (notes.ok()) {
+    source.environments = std::move(notes).value();
+  } else {
+    source.diagnostics.push_back(notes.message());
+  }
+}
+
+/// Appends the file's rows to `entries`; `source` says if that failed, and why.
 void read_source(TableSource& source, std::uint32_t index, std::vector<TunedEntry>& entries) {
   if (!file_exists(source.path)) {
     source.state = Status::not_found("{}: no such file", source.path);
@@ -35,19 +49,29 @@ void read_source(TableSource& source, std::uint32_t index, std::vector<TunedEntr
     source.state = file.status();
     return;
   }
-  source.rows = file->entries.size();
-  source.diagnostics = std::move(file->diagnostics);
-  for (TunedEntry& entry : file->entries) entry.source = index;
-  std::move(file->entries.begin(), file->entries.end(), std::back_inserter(entries));
-  auto notes = EnvironmentNotes::read(source.path);
-  if (notes.ok()) {
-    source.environments = std::move(notes).value();
-  } else {
-    source.diagnostics.push_back(notes.message());
+  add_file(source, index, std::move(*file), entries);
+}
+
+std::vector<TablePath> default_table_paths(const std::string& config_folder, Operation operation) {
+  std::vector<std::string> models;
+  std::error_code error;
+  fs::directory_iterator file(fs::path(config_folder) / "model_configs", error);
+  for (; !error && file != fs::directory_iterator(); file.increment(error)) {
+    if (is_model_table(*file, schema_of(operation).tuned_name)) models.push_back(file->path().string());
   }
+  std::sort(models.begin(), models.end());
+  std::vector<TablePath> paths{{operation, (fs::path(config_folder) / tuned_file_name(operation)).string()}};
+  for (std::string& model : models) paths.push_back({operation, std::move(model)});
+  return paths;
 }
 
 }  // namespace
+
+std::vector<LookupHit> TableSet::lookup(const LookupKey& key) const {
+  std::vector<LookupHit> hits = table.lookup(key);
+  if (exact_only) std::erase_if(hits, [](const LookupHit& hit) { return hit.match != Match::exact; });
+  return hits;
+}
 
 std::string TableSet::describe(std::optional<Operation> operation) const {
   std::string text;
@@ -69,30 +93,11 @@ Status TableSet::first_fault() const {
   return {};
 }
 
-std::vector<std::string> split_paths(std::string_view list) {
-  std::vector<std::string> paths;
-  for (const std::string_view path : split(list, ':')) {
-    if (!path.empty()) paths.emplace_back(path);
-  }
-  return paths;
-}
-
 std::vector<TablePath> table_paths_of(Operation operation, std::string_view list) {
   std::vector<TablePath> paths;
-  for (std::string& path : split_paths(list)) paths.push_back({operation, std::move(path)});
-  return paths;
-}
-
-std::vector<TablePath> default_table_paths(const std::string& config_folder, Operation operation) {
-  std::vector<std::string> models;
-  std::error_code error;
-  fs::directory_iterator file(fs::path(config_folder) / "model_configs", error);
-  for (; !error && file != fs::directory_iterator(); file.increment(error)) {
-    if (is_model_table(*file, schema_of(operation).tuned_name)) models.push_back(file->path().string());
+  for (const std::string_view path : split(list, ':')) {
+    if (!path.empty()) paths.push_back({operation, std::string(path)});
   }
-  std::sort(models.begin(), models.end());
-  std::vector<TablePath> paths{{operation, (fs::path(config_folder) / tuned_file_name(operation)).string()}};
-  for (std::string& model : models) paths.push_back({operation, std::move(model)});
   return paths;
 }
 
@@ -139,6 +144,21 @@ TableSet load_table_set(const std::vector<TablePath>& paths) {
   }
   set.table = TunedTable(std::move(entries));
   return set;
+}
+
+TableSet table_set_of(TunedFile file) {
+  TableSet set;
+  TableSource& source = set.sources.emplace_back();
+  source.path = file.path;
+  source.operation = file.schema().operation;
+  std::vector<TunedEntry> entries;
+  add_file(source, 0, std::move(file), entries);
+  set.table = TunedTable(std::move(entries));
+  return set;
+}
+
+TableSet production_tables(const Environment& environment) {
+  return load_table_set(all_table_paths({}, tuned_files_of(environment), environment.config_folder));
 }
 
 }  // namespace gemmtune

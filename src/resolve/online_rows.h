@@ -1,4 +1,4 @@
-// Rows that online tuning keeps: asked after the tuned files, read again whenever one has come.
+// Rows that online tuning keeps: searched after the tuned files, read again after each new one.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 #include "backends/backend.h"
 #include "base/environment.h"
-#include "dispatch/table_set.h"
+#include "resolve/table_set.h"
 
 namespace gemmtune {
 
@@ -34,5 +34,7 @@ std::string online_path(const OnlineFile& file, Operation operation);
 /// kernel `device` knows by name are taken, with and without a bias (which has no place in that table): the
 /// others are of other devices, and would stand before ours in a table where the first row of a key wins.
 std::shared_ptr<const TableSet> load_online_rows(const OnlineFile& file, const Device& device);
+/// Those that a program with this environment reads; null if online tuning is off.
+std::shared_ptr<const TableSet> production_online_rows(const Environment& environment, const Device& device);
 
 }  // namespace gemmtune

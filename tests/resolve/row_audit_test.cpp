@@ -1,7 +1,8 @@
+#include "resolve/row_audit.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dispatch/row_audit.h"
 #include "support/dispatch_fake_device.h"
 #include "support/dispatch_tables.h"
 
