@@ -12,7 +12,7 @@ namespace gemmtune {
 
 /// What a caller's options say. The rest of a DeviceRequest is the environment's.
 struct DeviceChoice {
-  std::string text;          // "cpu:0-15", "cuda:0"; empty: the backend's default
+  std::string text = {};     // "cpu:0-15", "cuda:0"; empty: the backend's default
   std::int64_t threads = 0;  // 0: GEMMTUNE_NUM_THREADS, else all cores of the device
   bool pin_threads = false;  // bind threads to cores: for measuring
 };

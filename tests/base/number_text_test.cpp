@@ -61,7 +61,9 @@ TEST(Fields, NamesBelongToTheirMembers) {
   const Listed object;
   const auto visit = [&](std::string_view name, const auto& member) {
     names.emplace_back(name);
-    if constexpr (std::is_same_v<decltype(member), const int&>) EXPECT_EQ(member, 1);
+    if constexpr (std::is_same_v<decltype(member), const int&>) {
+      EXPECT_EQ(member, 1);
+    }
   };
   GEMMTUNE_VISIT_FIELDS(object, visit, first, call, second, unwritten_third);
   EXPECT_THAT(names, ElementsAre("first", "second"));

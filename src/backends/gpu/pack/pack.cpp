@@ -1,5 +1,7 @@
 #include "backends/gpu/pack/pack.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 
