@@ -19,7 +19,8 @@ struct CheckOptions {
 
 /// failed_time, over_tolerance, impossible_rate, duplicate_key, mixed_layout, dominated, unreachable and
 /// redundant of rows of any files and operations; in no particular order. paths[row.source] names a row's
-/// file in messages. Cost: O(rows · log rows).
+/// file in messages. Cost: O(rows · log rows), and a proof
+/// by look-ups for each row that another row of its group may make redundant.
 std::vector<Finding> check_rows(std::span<const TunedEntry* const> rows, std::span<const std::string> paths,
                                 const CheckOptions& options);
 

@@ -4,9 +4,12 @@
 
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "base/file.h"
 #include "cli/shared/output_path.h"
 #include "formats/aiter/environment_json.h"
+#include "formats/all_formats.h"
 
 namespace gemmtune::cli {
 
@@ -15,13 +18,29 @@ Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words
   std::vector<TunedFile> files;
   for (const std::string& word : words) {
     for (const std::string& path : path_list(word)) {
-      auto file = read_tuned_csv(path, {.operation = operation});
+      auto content = read_file(path);
+      if (!content.ok()) return content.status();
+      const std::string source = path == "-" ? "standard input" : path;
+      GEMMTUNE_RETURN_IF_ERROR(require_tuned_format(source, *content));
+      auto file = parse_tuned_csv(source, std::move(*content), {.operation = operation});
       if (!file.ok()) return file.status();
       files.push_back(std::move(*file));
     }
   }
   if (files.empty()) return Status::invalid("no files: give at least one tuned file");
   return files;
+}
+
+nlohmann::ordered_json left_out_json(const std::vector<LeftOut>& items) {
+  auto json = nlohmann::ordered_json::array();
+  for (const LeftOut& item : items) {
+    json.push_back({{"kind", to_string(item.kind)},
+                    {"name", item.name},
+                    {"line", item.line},
+                    {"count", item.count},
+                    {"why", item.why}});
+  }
+  return json;
 }
 
 Status check_no_input(const std::string& option, const std::string& output,
