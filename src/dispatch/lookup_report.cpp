@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "dispatch/planner.h"
+#include "tuned/checks.h"
 #include "tuned/key.h"
 
 namespace gemmtune {
@@ -108,7 +109,7 @@ Result<LookupReport> explain_lookup(const TableSet& tables, const Device* device
     return Status::invalid(
         "look-up without a device: expected gfx and cu_num, and no question for what runs here");
   }
-  GEMMTUNE_RETURN_IF_ERROR(check(request.problem));
+  GEMMTUNE_RETURN_IF_ERROR(check_asked(request.problem));
   LookupReport report;
   report.gfx = request.gfx ? *request.gfx : device->info().gfx;
   report.cu_num = request.cu_num ? *request.cu_num : device->info().cu_num;

@@ -103,6 +103,13 @@ void check_layouts(std::span<const TunedEntry* const> rows, Collector& found) {
 
 }  // namespace
 
+Status check_asked(const Problem& problem) {
+  Problem asked = problem;
+  // AITER looks up whatever inter_dim is, and pads the packed weight itself.
+  if (asked.operation == Operation::fused_moe) asked.n = round_up(asked.n, 32);
+  return check(asked);
+}
+
 std::string why_unreachable(const TunedEntry& row) {
   if (!row.other_key.empty()) return {};
   if (row.cu_num < 1) return "no cu_num: it answers no device";
@@ -116,10 +123,7 @@ std::string why_unreachable(const TunedEntry& row) {
       token_tier(row.problem.m) != row.problem.m) {
     return fmt::format("{} tokens are looked up as {}", row.problem.m, token_tier(row.problem.m));
   }
-  Problem asked = row.problem;
-  // AITER looks up whatever inter_dim is, and pads the packed weight itself.
-  if (asked.operation == Operation::fused_moe) asked.n = round_up(asked.n, 32);
-  return check(asked).message();
+  return check_asked(row.problem).message();
 }
 
 std::vector<Duplicate> duplicate_rows(std::span<const Rows> groups) {

@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "cli/shared/output_path.h"
 #include "formats/aiter/environment_json.h"
-#include "formats/all_formats.h"
 
 namespace gemmtune::cli {
 
@@ -18,11 +17,7 @@ Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words
   std::vector<TunedFile> files;
   for (const std::string& word : words) {
     for (const std::string& path : path_list(word)) {
-      auto content = read_file(path);
-      if (!content.ok()) return content.status();
-      const std::string source = path == "-" ? "standard input" : path;
-      GEMMTUNE_RETURN_IF_ERROR(require_tuned_format(source, *content));
-      auto file = parse_tuned_csv(source, std::move(*content), {.operation = operation});
+      auto file = read_tuned_csv(path, {.operation = operation});
       if (!file.ok()) return file.status();
       files.push_back(std::move(*file));
     }

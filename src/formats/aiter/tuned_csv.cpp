@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "formats/aiter/tuned_row.h"
+#include "formats/all_formats.h"
 #include "formats/csv/csv.h"
 
 namespace gemmtune {
@@ -112,7 +113,9 @@ Result<TunedFile> parse_tuned_csv(std::string source, std::string content, const
 Result<TunedFile> read_tuned_csv(const std::string& path, const TunedReadOptions& options) {
   auto content = read_file(path);
   if (!content.ok()) return content.status();
-  return parse_tuned_csv(path == "-" ? "standard input" : path, std::move(*content), options);
+  std::string source = path == "-" ? "standard input" : path;
+  GEMMTUNE_RETURN_IF_ERROR(require_tuned_format(source, *content));
+  return parse_tuned_csv(std::move(source), std::move(*content), options);
 }
 
 Status check_without_gfx(const std::vector<TunedEntry>& entries) {

@@ -37,7 +37,7 @@ struct TunedReadOptions {
   bool strict = false;                   // a bad row is an error
 };
 
-/// A zero-byte or header-only file has no entries. A header without the columns that tell its problems, or
+/// A file of another format is an error that says which. A zero-byte or header-only file has no entries. A header without the columns that tell its problems, or
 /// without a time, is an error that names them; one without cu_num (2024) has entries that answer no device.
 /// Rows with a time that can never be chosen are kept.
 Result<TunedFile> read_tuned_csv(const std::string& path, const TunedReadOptions& options = {});

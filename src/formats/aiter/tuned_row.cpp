@@ -129,7 +129,7 @@ struct EntryReader::Values {
   std::size_t line;
   Diagnostics* diagnostics;
   bool good = true;
-  CarriedCells carried;
+  CarriedCells carried = {};
 
   std::string_view cell(Column column) const { return columns.cell(cells, column); }
   void carry(Column column) {

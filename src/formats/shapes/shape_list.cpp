@@ -229,6 +229,18 @@ std::string write_shape_list(const std::vector<ShapeRow>& rows) {
   return shape_list_text(rows.empty() ? Operation::a16w16 : rows.front().problem.operation, rows);
 }
 
+std::string describe_ignored(const ShapeList& list) {
+  std::string names;
+  std::size_t rows = 0;
+  for (const LeftOut& item : list.ignored) {
+    names += (names.empty() ? "" : ", ") + item.name;
+    rows = std::max(rows, item.count);
+  }
+  if (names.empty()) return {};
+  return fmt::format("{}: a list of sizes; not used: {} ({} row{})", list.source, names, rows,
+                     rows == 1 ? "" : "s");
+}
+
 std::string empty_shape_list(Operation operation) { return shape_list_text(operation, {}); }
 
 }  // namespace gemmtune

@@ -49,6 +49,8 @@ Result<ShapeList> parse_shape_list(const std::string& source, std::string conten
 /// As AITER's untuned CSV of the rows' operation, which all have, plus `calls` (and `layer` where any row has
 /// one). No rows: the header of a16w16.
 std::string write_shape_list(const std::vector<ShapeRow>& rows);
+/// "file: not used: columns a, b (3 rows)"; empty where the whole file was used.
+std::string describe_ignored(const ShapeList& list);
 /// The header alone.
 std::string empty_shape_list(Operation operation);
 
