@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "tuned/checks.h"
 #include "tuned/key.h"
 
 namespace gemmtune {
@@ -117,7 +118,7 @@ Result<LookupReport> explain_lookup(const LookupTables& tables, const Device* de
     return Status::invalid(
         "look-up without a device: expected gfx and cu_num, and no question for what runs here");
   }
-  GEMMTUNE_RETURN_IF_ERROR(check(request.problem));
+  GEMMTUNE_RETURN_IF_ERROR(check_asked(request.problem));
   LookupReport report;
   report.gfx = request.gfx ? *request.gfx : device->info().gfx;
   report.cu_num = request.cu_num ? *request.cu_num : device->info().cu_num;

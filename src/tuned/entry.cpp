@@ -51,6 +51,14 @@ std::string_view table_gfx(const TunedEntry& entry) {
   return gfx_of_cu_num(entry.cu_num);
 }
 
+const std::string* find_carried(const TunedEntry& entry, std::string_view column) {
+  if (entry.carried == nullptr) return nullptr;
+  for (const CarriedCell& cell : *entry.carried) {
+    if (cell.column == column) return &cell.text;
+  }
+  return nullptr;
+}
+
 bool same_winner(const TunedEntry& a, const TunedEntry& b) {
   if (a.libtype != b.libtype || a.kernel_name != b.kernel_name) return false;
   if (a.split_k != b.split_k || a.solidx != b.solidx) return false;

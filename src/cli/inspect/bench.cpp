@@ -70,6 +70,9 @@ Result<BenchInput> read_input(const std::string& path, const Environment& enviro
     if (!shapes.ok()) return shapes.status();
     for (const std::string& diagnostic : shapes->diagnostics)
       std::fputs(fmt::format("{}\n", diagnostic).c_str(), stderr);
+    if (const std::string ignored = describe_ignored(*shapes); !ignored.empty()) {
+      std::fputs(fmt::format("{}\n", ignored).c_str(), stderr);
+    }
     input.shapes = std::move(shapes->rows);
     input.tables = production_tables(environment);
     input.online = production_online_rows(environment, opened);

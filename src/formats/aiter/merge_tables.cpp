@@ -183,6 +183,9 @@ Status Merge::settle_gfx(const MergeOptions& options) {
         "{}: a row of {}, which needs the column gfx; a table without it speaks of AMD devices", place(entry),
         entry.gfx);
   }
+  if (const Status status = check_without_gfx(entries_); !status.ok()) {
+    return Status::invalid("--csv-schema seed: {}", status.message());
+  }
   header_.remove_gfx();
   return {};
 }

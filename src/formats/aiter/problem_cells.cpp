@@ -133,7 +133,9 @@ void ProblemReader::read_moe(Row& row, Problem& problem) {
   MoeShape& moe = problem.moe;
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   moe.experts = static_cast<std::int32_t>(row.dimension(Column::experts, most));
-  moe.topk = static_cast<std::int32_t>(row.dimension(Column::topk, most));
+  const bool any_topk = row.columns.schema().kind == TableKind::grouped_moe &&
+                        parse_integer(row.cell(Column::topk)) == -1;  // a key of its own: every topk
+  moe.topk = any_topk ? -1 : static_cast<std::int32_t>(row.dimension(Column::topk, most));
   row.word(Column::act_type, parse_activation, "ActivationType.Silu, .Gelu, .Swiglu, .Situv2 or .No",
            moe.activation);
   row.word(Column::q_type, parse_quant_type,
