@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/traits.h"
 #include "base/environment.h"
 #include "base/text.h"
 #include "capi/c_api_error.h"
@@ -64,7 +65,7 @@ class Service {
       return Status::internal("{}", gemmtune_last_error());
     DeviceRequest request;
     request.text = info.name;
-    if (std::string_view(info.backend) == "cpu") request.threads = info.cu_num;
+    if (traits_of(info.backend).runs_on_host) request.threads = info.cu_num;
     request.isa_cap = environment_.cpu_isa;
     request.module_folder = environment_.module_folder;
     request.kernel_cache_folder = environment_.kernel_cache_folder;

@@ -1,16 +1,16 @@
-// What the CUDA runtime finds out about a GPU. Skips where there is none.
-#include "backends/cuda/cuda_runtime.h"
-
+// What the CUDA driver states of a GPU. Skips where there is none.
 #include <gtest/gtest.h>
+
+#include "backends/cuda/cuda_driver.h"
 
 namespace gemmtune::cuda {
 namespace {
 
 TEST(CudaRuntimeTest, TheDriverSaysHowManyClustersRunAtOnce) {
-  auto runtime = CudaRuntime::open({});
-  if (!runtime.ok()) GTEST_SKIP() << runtime.message();
-  if ((*runtime)->compute_capability() < 90) GTEST_SKIP() << "no clusters before sm_90";
-  const gpu::Limits& limits = (*runtime)->limits();
+  auto driver = CudaDriver::open(0);
+  if (!driver.ok()) GTEST_SKIP() << driver.message();
+  if ((*driver)->compute_capability() < 90) GTEST_SKIP() << "no clusters before sm_90";
+  const HopperLimits limits((*driver)->properties().limits, (*driver)->clusters());
   EXPECT_EQ(limits.clusters[1], limits.multiprocessors);
   for (std::size_t blocks = 2; blocks < limits.clusters.size(); ++blocks) {
     EXPECT_GT(limits.clusters[blocks], 0) << blocks;
