@@ -117,10 +117,12 @@ class CudaBackend final : public Backend {
 }  // namespace
 
 Result<std::unique_ptr<gpu::GpuRuntime>> open_runtime(int ordinal, const DeviceRequest& request) {
-  auto driver = CudaDriver::open(ordinal);
-  if (!driver.ok()) return driver.status();
+  const auto& opened = driver();
+  if (!opened.ok()) return opened.found;
+  auto opened_driver = CudaDriver::open(opened.functions, ordinal);
+  if (!opened_driver.ok()) return opened_driver.status();
   return std::make_unique<gpu::GpuRuntime>(
-      std::move(*driver), make_nvrtc_compiler(request.module_folder),
+      std::move(*opened_driver), make_nvrtc_compiler(request.module_folder),
       gpu::KernelCache(request.kernel_cache_folder, request.rebuild_kernels));
 }
 

@@ -26,10 +26,8 @@ std::string nvrtc_architecture(int compute_capability) {
   return fmt::format("sm_{}{}", compute_capability, compute_capability >= 90 ? "a" : "");
 }
 
-Result<std::unique_ptr<CudaDriver>> CudaDriver::open(int ordinal) {
-  const auto& opened = cuda::driver();
-  if (!opened.ok()) return opened.found;
-  auto driver = std::make_unique<CudaDriver>(opened.functions);
+Result<std::unique_ptr<CudaDriver>> CudaDriver::open(const api::Driver& functions, int ordinal) {
+  auto driver = std::make_unique<CudaDriver>(functions);
   GEMMTUNE_RETURN_IF_ERROR(driver->start(ordinal));
   return driver;
 }

@@ -15,8 +15,8 @@ namespace gemmtune::cuda {
 /// Uses the device's primary context, which CUDA's own libraries use too.
 class CudaDriver final : public gpu::Driver {
  public:
-  /// `not_found` where there is no driver.
-  static Result<std::unique_ptr<CudaDriver>> open(int ordinal);
+  /// Over the functions of an initialized libcuda (libraries.h: driver()).
+  static Result<std::unique_ptr<CudaDriver>> open(const api::Driver& functions, int ordinal);
   /// Without a device: kernels can be compiled for one, and not be loaded.
   explicit CudaDriver(const api::Driver& functions) : f_(functions) {}
   ~CudaDriver() override;
