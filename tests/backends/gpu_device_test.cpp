@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "backends/gpu/device_memory.h"
@@ -300,6 +302,48 @@ TEST_F(GpuDeviceTest, ACaptureIsSeenFromTheStream) {
 TEST_F(GpuDeviceTest, PoolsAreTwoAndAHalfTimesTheStatedCache) {
   EXPECT_EQ(device_->last_level_cache_bytes(), gpu_.properties.limits.cache_bytes * 5 / 2);
   EXPECT_EQ(device_->observe().at("sm_clock_mhz"), 1980);
+}
+
+TEST_F(GpuDeviceTest, EachThreadEntersTheDeviceBeforeItCallsTheDriver) {
+  alignas(16) char bytes[64 * 512] = {};
+  const Problem problem = dense(1, 64, 128);
+  const auto kernel = simt_kernel(problem);
+  const auto program = runtime_->load({"a", "text", {}, "a"});
+  ASSERT_TRUE(program.ok());
+  const Operands rotation[] = {Operands{}};
+  const std::function<void()> functions[] = {
+      [&] { (void)device_->free_memory_bytes(); },
+      [&] { (void)device_->copy_in(bytes, bytes + 8, 8); },
+      [&] { (void)device_->copy_out(bytes, bytes + 8, 8); },
+      [&] { (void)device_->copy_within(bytes, bytes + 8, 8); },
+      [&] { (void)device_->fill(bytes, 0, 8); },
+      [&] { (void)device_->synchronize(); },
+      [&] { (void)device_->is_capturing({}); },
+      [&] { (void)device_->unpack_weight(problem, WeightLayout::plain, bytes, bytes + 16384); },
+      [&] {
+        (void)device_->sample({kernel.get(), rotation, 0, 1, nullptr});
+      },
+      [&] { (void)(*program)->launch({}, nullptr, {}); },
+      [&] { (void)(*program)->reserve_shared(100000); },
+      [&] {
+        (void)runtime_->load({"b", "text", {}, "b"});
+      },
+  };
+  const auto run_in_thread = [&](const std::function<void()>& function) {
+    gpu_.entered.clear();
+    std::thread(function).join();
+  };
+  for (std::size_t i = 0; i < std::size(functions); ++i) {
+    run_in_thread(functions[i]);
+    EXPECT_EQ(gpu_.calls_outside, 0) << i;
+  }
+  for (const Placement placement : {Placement::plain, Placement::guarded, Placement::page_end}) {
+    std::unique_ptr<Buffer> buffer;
+    run_in_thread([&] { buffer = std::move(*device_->allocate(8, placement)); });
+    run_in_thread([&] { (void)buffer->guards_intact(); });
+    run_in_thread([&] { buffer.reset(); });
+    EXPECT_EQ(gpu_.calls_outside, 0) << static_cast<int>(placement);
+  }
 }
 
 // ---- programs
