@@ -339,7 +339,7 @@ TEST_F(GpuDeviceTest, EachThreadEntersTheDeviceBeforeItCallsTheDriver) {
   }
   for (const Placement placement : {Placement::plain, Placement::guarded, Placement::page_end}) {
     std::unique_ptr<Buffer> buffer;
-    run_in_thread([&] { buffer = std::move(*device_->allocate(8, placement)); });
+    run_in_thread([&] { buffer = device_->allocate(8, placement).value(); });
     run_in_thread([&] { (void)buffer->guards_intact(); });
     run_in_thread([&] { buffer.reset(); });
     EXPECT_EQ(gpu_.calls_outside, 0) << static_cast<int>(placement);
