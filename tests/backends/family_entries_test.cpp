@@ -14,6 +14,7 @@
 #include "backends/cpu/families/family_entry.h"
 #include "backends/cuda/cuda_driver.h"
 #include "backends/traits.h"
+#include "base/text.h"
 #include "support/nvrtc.h"
 
 namespace gemmtune {
@@ -73,6 +74,25 @@ TEST(FamilyEntries, OrderTheFallback) {
               ElementsAre("onednn", "skinny", "tiled", "streaming", "quantized", "batched", "moe"));
   EXPECT_THAT(fallbacks("cuda", &FamilyInfo::fallback_rank),
               ElementsAre("cublaslt", "skinny", "wgmma", "mma", "simt"));
+}
+
+std::vector<std::string> families_called(std::string_view word) {
+  std::vector<std::string> names;
+  for (const FamilyInfo* info : traits_of("cpu").families) {
+    const auto words = split(info->aliases, ',');
+    if (std::find(words.begin(), words.end(), word) != words.end()) names.emplace_back(info->name);
+  }
+  return names;
+}
+
+TEST(FamilyEntries, HaveAitersWords) {
+  const std::vector<std::string> tunable{"tiled", "skinny", "quantized", "streaming", "batched", "moe"};
+  for (const char* word : {"triton", "ck", "cktile", "asm"})
+    EXPECT_EQ(families_called(word), tunable) << word;
+  EXPECT_THAT(families_called("hipblaslt"), ElementsAre("onednn"));
+  EXPECT_THAT(families_called("hipblast"), ElementsAre("onednn"));
+  // What a user without gemmtune gets; both libraries are needed for every type.
+  EXPECT_THAT(families_called("torch"), ElementsAre("onednn", "openblas"));
 }
 
 TEST(FamilyEntries, OfTheCpuMakeFamiliesOfTheirNames) {

@@ -100,6 +100,7 @@ class FakeDriver final : public gpu::Driver {
   }
   Status launch(const gpu::LoadedKernel& kernel, const gpu::LaunchShape& shape, void** arguments,
                 Stream stream) override {
+    enter();
     GEMMTUNE_RETURN_IF_ERROR(call("launch"));
     const std::string& name = static_cast<const FakeModule*>(kernel.function)->kernel;
     const bool captured = gpu_.capturing;

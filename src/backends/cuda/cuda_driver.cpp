@@ -221,6 +221,7 @@ Status CudaDriver::reserve_shared(const gpu::LoadedKernel& kernel, std::size_t b
 
 Status CudaDriver::launch(const gpu::LoadedKernel& kernel, const gpu::LaunchShape& shape, void** arguments,
                           Stream stream) {
+  f_.context_set(context_);
   Attributes attributes{};
   api::LaunchConfig config = config_of(shape, attributes);
   config.stream = stream_of(stream);

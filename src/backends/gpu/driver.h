@@ -60,7 +60,7 @@ struct GraphTag;
 using Event = EventTag*;
 using Graph = GraphTag*;
 
-/// Safe from any thread. Except for enter(), functions require that the calling thread has entered the
+/// Safe from any thread. Functions but enter() and launch() require that the calling thread has entered the
 /// device. Errors: `out_of_memory`, else `internal`: "<what>: <the driver's name of the error>: <its text>".
 /// After a fault (an illegal address …) every function fails.
 class Driver {
@@ -92,7 +92,7 @@ class Driver {
   virtual void unload(const LoadedKernel& kernel) = 0;
   /// Allows launches to ask for this much dynamic shared memory.
   virtual Status reserve_shared(const LoadedKernel& kernel, std::size_t bytes) = 0;
-  /// Enqueues. `arguments` points at each argument's value, in order.
+  /// Enters the device and enqueues. `arguments` points at each argument's value, in order.
   virtual Status launch(const LoadedKernel& kernel, const LaunchShape& shape, void** arguments,
                         Stream stream) = 0;
 

@@ -32,7 +32,6 @@ class GpuProgram final : public Program {
   }
 
   Status launch(const LaunchShape& shape, void** arguments, Stream stream) const override {
-    driver_.enter();
     return driver_.launch(kernel_, shape, arguments, stream);
   }
 
