@@ -143,6 +143,7 @@ struct SampleRequest {
 
 class OutputChecker;
 struct RandomFill;
+struct DeviceTraits;
 
 class Device {
  public:
@@ -238,6 +239,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
+  /// Of its devices; callers use traits_of() (backends/traits.h).
+  virtual const DeviceTraits& traits() const = 0;
   /// ok, or why there is no device of this backend here.
   virtual Status available() const = 0;
   virtual std::vector<DeviceInfo> devices(const DeviceRequest& request) const = 0;

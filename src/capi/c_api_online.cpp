@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "backends/device_request.h"
+#include "backends/traits.h"
 #include "base/environment.h"
 #include "base/text.h"
 #include "capi/c_api_error.h"
@@ -64,9 +65,8 @@ class Service {
     info.size = sizeof info;
     if (gemmtune_context_device(context_, &info) != GEMMTUNE_OK)
       return Status::internal("{}", gemmtune_last_error());
-    const bool on_host = std::string_view(info.backend) == "cpu";
-    const auto request =
-        device_request({.text = info.name, .threads = on_host ? info.cu_num : 0}, environment_);
+    const int threads = traits_of(info.backend).runs_on_host ? info.cu_num : 0;
+    const auto request = device_request({.text = info.name, .threads = threads}, environment_);
     if (!request.ok()) return request.status();
     auto device = open_device(info.backend, *request);
     if (!device.ok()) return device;

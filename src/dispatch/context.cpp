@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/device_request.h"
+#include "backends/traits.h"
 #include "dispatch/planner.h"
 
 namespace gemmtune {
@@ -13,7 +14,7 @@ namespace {
 std::shared_ptr<const DispatchDevice> wrap_device(std::unique_ptr<Device> device, HostParallelFor host) {
   auto wrapped = std::make_shared<DispatchDevice>();
   wrapped->device = std::move(device);
-  if (host.function != nullptr && wrapped->device->info().backend == "cpu") {
+  if (host.function != nullptr && traits_of(wrapped->device->info()).runs_on_host) {
     host.threads = wrapped->device->info().cu_num;
     wrapped->host_executor = make_host_executor(host);
   }

@@ -4,15 +4,16 @@
 #include <thread>
 #include <utility>
 
+#include "backends/traits.h"
 #include "base/file.h"
-#include "formats/hipblaslt/hipblaslt_csv.h"
-#include "formats/aiter/tuned_csv.h"
-#include "measure/timing_lock.h"
-#include "tuned/key.h"
 #include "evaluate/journal/journal_texts.h"
+#include "formats/aiter/tuned_csv.h"
+#include "formats/hipblaslt/hipblaslt_csv.h"
+#include "measure/timing_lock.h"
 #include "resolve/bind.h"
-#include "resolve/known_rows.h"
 #include "online/online_evaluator.h"
+#include "resolve/known_rows.h"
+#include "tuned/key.h"
 #include "tuning/problem_tuner.h"
 
 namespace gemmtune {
@@ -33,7 +34,7 @@ constexpr double seeds = 2;
 
 /// Of the float64 reference, which the host computes.
 int checking_threads(const Device& device) {
-  if (device.info().backend == "cpu") return std::max(1, device.info().cu_num);
+  if (traits_of(device.info()).runs_on_host) return std::max(1, device.info().cu_num);
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 

@@ -6,14 +6,15 @@
 #include <numeric>
 #include <utility>
 
+#include "backends/traits.h"
+#include "evaluate/worker/worker_pool.h"
 #include "measure/statistics.h"
+#include "select/second_look.h"
 #include "tuning/layout_group.h"
 #include "tuning/problem_tuner.h"
 #include "resolve/bind.h"
 #include "tuning/run_start.h"
-#include "select/second_look.h"
 #include "tuning/transfer.h"
-#include "evaluate/worker/worker_pool.h"
 
 namespace gemmtune {
 namespace {
@@ -328,11 +329,11 @@ Result<TuneSummary> TuneRun::finish() {
 
 }  // namespace
 
-int usual_looks(const DeviceInfo& device) { return device.backend == "cpu" ? 2 : 1; }
+int usual_looks(const DeviceInfo& device) { return traits_of(device).confirmation_passes; }
 
 Policy usual_policy(const DeviceInfo& device) {
   Policy policy;
-  if (device.backend != "cpu") policy.sample_microseconds = 500;
+  policy.sample_microseconds = traits_of(device).sample_microseconds;
   return policy;
 }
 

@@ -111,7 +111,7 @@ TEST(GpuCompile, SimtForEveryArchitectureAndType) {
 TEST(GpuCompile, SkinnyForHopper) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
   CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
-  const cuda::api::Driver no_driver{};
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
   const auto family = cuda::make_skinny_family(runtime, no_driver);
   expect_compiles(*family, runtime, dense(1, 1280, 8192, DataType::bf16, DataType::bf16));
   expect_compiles(*family, runtime, dense(16, 1280, 8192, DataType::f16, DataType::f32));
@@ -147,7 +147,7 @@ TEST(GpuCompile, MmaFromAmpereOn) {
 TEST(GpuCompile, WgmmaForHopper) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
   CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
-  const cuda::api::Driver no_driver{};
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
   const auto family = cuda::make_wgmma_family(runtime, no_driver);
   expect_compiles(*family, runtime, dense(96, 4096, 7168, DataType::bf16, DataType::bf16));
   expect_compiles(*family, runtime, dense(512, 2112, 7168, DataType::f8_e4m3fn, DataType::f16));

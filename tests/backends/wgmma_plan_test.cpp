@@ -128,7 +128,7 @@ TEST(WgmmaPlan, ABlockWithOneTileAloneStoresFromTheRing) {
 }
 
 TEST(WgmmaPlan, ClustersAtOnceAreWhatTheDriverSays) {
-  gpu::Limits limits = h200;
+  HopperLimits limits = h200;
   EXPECT_EQ(limits.clusters_at_once(2), 66);
   EXPECT_EQ(limits.clusters_at_once(3), 40);
   limits.clusters = {0, 132, 66, 39, 30, 22, 17, 15, 15};
@@ -184,7 +184,7 @@ TEST(WgmmaPlan, TheCostModelKnowsWavesAndStages) {
 
 TEST(WgmmaPlan, ASearchLeavesOutWhatTheCostModelTakesForMuchSlower) {
   NoCompiler runtime;
-  const api::Driver no_driver{};
+  const CudaDriver no_driver{api::Driver{}};
   const auto family = make_wgmma_family(runtime, no_driver);
   for (const std::int64_t m : {64, 256, 4096}) {
     const Problem problem = dense(m, 4096, 7168);
@@ -198,7 +198,7 @@ TEST(WgmmaPlan, EveryBandIsWithinTheTiles) {
   for (const std::int64_t m : {1, 64, 300, 4096}) {
     const Problem problem = dense(m, 1280, 8192);
     NoCompiler runtime;
-    const api::Driver no_driver{};
+    const CudaDriver no_driver{api::Driver{}};
     const auto family = make_wgmma_family(runtime, no_driver);
     const std::vector<Config> configs = family->space(problem).enumerate();
     EXPECT_GE(configs.size(), 8U);
@@ -216,7 +216,7 @@ TEST(WgmmaPlan, EveryBandIsWithinTheTiles) {
 
 std::string refusal(const Problem& problem, const std::string& settings) {
   NoCompiler runtime;
-  const api::Driver no_driver{};
+  const CudaDriver no_driver{api::Driver{}};
   const auto family = make_wgmma_family(runtime, no_driver);
   return family->space(problem).build_refusal(config_of(settings));
 }
@@ -240,7 +240,7 @@ TEST(WgmmaPlan, RefusesBeforeItCompiles) {
 
 TEST(WgmmaPlan, AnyProblemHasADefaultThatCanBeBuilt) {
   NoCompiler runtime;
-  const api::Driver no_driver{};
+  const CudaDriver no_driver{api::Driver{}};
   const auto family = make_wgmma_family(runtime, no_driver);
   for (const std::int64_t m : {1, 17, 64, 100, 512, 513, 8192}) {
     for (const std::int64_t n : {8, 1280, 24576}) {
@@ -256,7 +256,7 @@ TEST(WgmmaPlan, AnyProblemHasADefaultThatCanBeBuilt) {
 
 TEST(WgmmaPlan, RefusesWhatTheMatrixUnitOrTheCopyEngineCannot) {
   NoCompiler runtime;
-  const api::Driver no_driver{};
+  const CudaDriver no_driver{api::Driver{}};
   const auto family = make_wgmma_family(runtime, no_driver);
   EXPECT_THAT(family->accepts(dense(64, 64, 20)).message(), HasSubstr("no multiple of 16 bytes"));
   Problem single = dense(64, 64, 64, DataType::f32);
@@ -269,7 +269,7 @@ TEST(WgmmaPlan, RefusesWhatTheMatrixUnitOrTheCopyEngineCannot) {
 
 TEST(WgmmaPlan, WhatIsCompiledDependsOnTheTileAndOnWhatBlocksOfAClusterDo) {
   NoCompiler runtime;
-  const api::Driver no_driver{};
+  const CudaDriver no_driver{api::Driver{}};
   const auto family = make_wgmma_family(runtime, no_driver);
   const auto source_of = [&](const char* settings) {
     EXPECT_FALSE(family->build(dense(512, 4096, 4096), config_of(settings)).ok());

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/traits.h"
 #include "cli/command.h"
 #include "cli/shared/interrupt.h"
 #include "cli/shared/report_parts.h"
@@ -49,7 +50,7 @@ InProcessOptions in_process_options(const Device& device, const Policy& policy, 
   options.policy = policy;
   options.largest_err_ratio = largest_err_ratio;
   // A GPU leaves the machine's cores to verification.
-  options.reference_threads = device.info().backend == "cpu"
+  options.reference_threads = traits_of(device.info()).runs_on_host
                                   ? device.info().cu_num
                                   : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   return options;

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "backends/device_request.h"
+#include "backends/traits.h"
 #include "base/text.h"
 
 namespace gemmtune::cli {
@@ -54,8 +55,9 @@ Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, const 
 }
 
 std::string device_line(const DeviceInfo& info) {
+  const DeviceTraits& traits = traits_of(info);
   return fmt::format("{}, {} ({}, {} {})", info.name, info.model, info.gfx, info.cu_num,
-                     info.backend == "cpu" ? (info.cu_num == 1 ? "core" : "cores") : "compute units");
+                     info.cu_num == 1 ? traits.unit : traits.units);
 }
 
 }  // namespace gemmtune::cli

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "backends/traits.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/shared/family_names.h"
@@ -271,7 +272,7 @@ Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shap
   request.libtypes = std::move(families).value();
   request.split_k = options.split_k;
   request.pdl = options.pdl == "allow";
-  if (request.pdl && device.info().backend == "cpu")
+  if (request.pdl && !traits_of(device.info()).dependent_launches)
     return Status::invalid("--pdl allow: {} has no dependent launches; a GPU has", device.info().name);
   request.largest_err_ratio = options.largest_err_ratio;
   request.policy = policy_of(options, device.info());

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "backends/backend.h"
+#include "backends/traits.h"
 #include "evaluate/evaluator.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "evaluate/worker/worker_process.h"
@@ -44,7 +45,7 @@ class WorkerEvaluator final : public Evaluator {
   explicit WorkerEvaluator(WorkerOptions options);
   ~WorkerEvaluator() override;
 
-  bool compiles_ahead() const override { return options_.backend != "cpu"; }
+  bool compiles_ahead() const override { return traits_of(options_.backend).compiles_ahead; }
   /// Tells the worker in pieces, as screening goes on. Where a worker is lost, the rest is not announced to
   /// the next one: if the compiler did it, that one meets it while its own candidate is built.
   void announce(const Problem& problem, std::span<const Candidate> candidates) override;

@@ -42,22 +42,23 @@ struct Arguments {
 
 class SkinnyKernel final : public Kernel {
  public:
-  SkinnyKernel(const api::Driver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
+  SkinnyKernel(const CudaDriver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
                const SkinnyPlan& plan)
       : program_(std::move(program)),
         problem_(problem),
         plan_(plan),
         element_bytes_(bits(problem.x_type) / 8),
-        w_map_(driver,
+        w_map_(driver.functions(),
                {nullptr, element_bytes_, problem.n, problem.k, problem.k * element_bytes_, plan.rows}),
-        x_map_(driver,
+        x_map_(driver.functions(),
                {nullptr, element_bytes_, problem.m, problem.k, problem.k * element_bytes_, plan.columns}) {
     shape_.threads = threads;
     shape_.grid[0] = static_cast<unsigned>(plan.tiles * plan.blocks);
-    shape_.cluster = static_cast<unsigned>(plan.blocks);
+    hopper_.cluster = static_cast<unsigned>(plan.blocks);
     shape_.shared_bytes = static_cast<std::size_t>(plan.shared_bytes);
     // Also where it waits before it reads anything: what is in front of that is hidden.
-    shape_.dependent = true;
+    hopper_.dependent = true;
+    shape_.extension = &hopper_;
   }
   std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
@@ -98,12 +99,13 @@ class SkinnyKernel final : public Kernel {
   int element_bytes_;
   MovableMap w_map_;
   MovableMap x_map_;
-  gpu::LaunchShape shape_;
+  HopperLaunch hopper_;
+  gpu::LaunchShape shape_;  // points at hopper_
 };
 
 class SkinnyFamily final : public gpu::CompiledFamily {
  public:
-  SkinnyFamily(gpu::Runtime& runtime, const api::Driver& driver)
+  SkinnyFamily(gpu::Runtime& runtime, const CudaDriver& driver)
       : runtime_(runtime),
         driver_(driver),
         source_(std::string(gpu::numbers_text()) + std::string(hopper_text()) +
@@ -134,7 +136,7 @@ class SkinnyFamily final : public gpu::CompiledFamily {
   std::string refuse_waste(const Problem& problem, const Config& config) const;
 
   gpu::Runtime& runtime_;
-  const api::Driver& driver_;
+  const CudaDriver& driver_;
   std::string source_;
 };
 
@@ -258,7 +260,7 @@ double SkinnyFamily::predicted_microseconds(const Problem& problem, const Config
 
 }  // namespace
 
-std::unique_ptr<KernelFamily> make_skinny_family(gpu::Runtime& runtime, const api::Driver& driver) {
+std::unique_ptr<KernelFamily> make_skinny_family(gpu::Runtime& runtime, const CudaDriver& driver) {
   return std::make_unique<SkinnyFamily>(runtime, driver);
 }
 

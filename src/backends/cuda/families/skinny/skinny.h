@@ -4,14 +4,14 @@
 #include <memory>
 #include <string_view>
 
-#include "backends/cuda/cuda_api.h"
+#include "backends/cuda/cuda_driver.h"
 #include "backends/gpu/runtime.h"
 
 namespace gemmtune::cuda {
 
 /// The runtime must outlive the family and its kernels. `driver` makes tensor maps when a kernel runs;
 /// building needs none.
-std::unique_ptr<KernelFamily> make_skinny_family(gpu::Runtime& runtime, const api::Driver& driver);
+std::unique_ptr<KernelFamily> make_skinny_family(gpu::Runtime& runtime, const CudaDriver& driver);
 
 std::string_view skinny_load_text();   // skinny_load.cuh
 std::string_view skinny_store_text();  // skinny_store.cuh

@@ -70,29 +70,31 @@ int narrow(std::int64_t value) { return static_cast<int>(value); }
 
 class WgmmaKernel final : public Kernel {
  public:
-  WgmmaKernel(const api::Driver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
+  WgmmaKernel(const CudaDriver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
               const WgmmaPlan& plan)
       : program_(std::move(program)),
         problem_(problem),
         plan_(plan),
         element_bytes_(bits(problem.x_type) / 8),
         output_bytes_(bits(problem.y_type) / 8),
-        x_map_(driver,
+        x_map_(driver.functions(),
                {nullptr, element_bytes_, problem.m, problem.k, problem.k * element_bytes_, plan.x_rows()}),
-        w_map_(driver, {nullptr, element_bytes_, problem.n, problem.k, problem.k * element_bytes_,
-                        plan.weight_rows()}),
-        y_lines_(driver, {nullptr, output_bytes_, problem.m, problem.n, problem.n * output_bytes_,
-                          plan.stored_rows()}),
-        y_rest_(driver, {nullptr, output_bytes_, problem.m, problem.n, problem.n * output_bytes_,
-                         plan.stored_rows(), plan.rest_columns(output_bytes_)}) {
+        w_map_(driver.functions(), {nullptr, element_bytes_, problem.n, problem.k, problem.k * element_bytes_,
+                                    plan.weight_rows()}),
+        y_lines_(driver.functions(), {nullptr, output_bytes_, problem.m, problem.n, problem.n * output_bytes_,
+                                      plan.stored_rows()}),
+        y_rest_(driver.functions(), {nullptr, output_bytes_, problem.m, problem.n, problem.n * output_bytes_,
+                                     plan.stored_rows(), plan.rest_columns(output_bytes_)}) {
     shape_.threads = static_cast<unsigned>(plan.threads());
-    shape_.cluster = static_cast<unsigned>(plan.cluster());
+    hopper_.cluster = static_cast<unsigned>(plan.cluster());
     shape_.shared_bytes = static_cast<std::size_t>(plan.shared_bytes);
     // Every one starts early; who may not read the weight then waits first.
-    shape_.dependent = true;
+    hopper_.dependent = true;
+    shape_.extension = &hopper_;
     // Blocks stay and take tile after tile: one that did not fit beside the others would come when they are
     // done.
-    if (const int most = program_->clusters_at_once(shape_); most > 0 && plan.split == 1 && !plan.lone)
+    if (const int most = driver.clusters_at_once(program_->loaded(), shape_);
+        most > 0 && plan.split == 1 && !plan.lone)
       plan_.blocks = std::min<std::int64_t>(plan.tiles(), most) * plan.cluster();
     shape_.grid[0] = static_cast<unsigned>(plan_.blocks);
     band_tiles_ = divider(plan.band * plan.tiles_b);
@@ -160,14 +162,16 @@ class WgmmaKernel final : public Kernel {
   Divider band_tiles_;
   Divider band_;
   Divider last_band_;
-  gpu::LaunchShape shape_;
+  HopperLaunch hopper_;
+  gpu::LaunchShape shape_;  // points at hopper_
 };
 
 class WgmmaFamily final : public gpu::CompiledFamily {
  public:
-  WgmmaFamily(gpu::Runtime& runtime, const api::Driver& driver)
+  WgmmaFamily(gpu::Runtime& runtime, const CudaDriver& driver)
       : runtime_(runtime),
         driver_(driver),
+        limits_(hopper_limits(runtime, driver)),
         source_(std::string(gpu::numbers_text()) + std::string(hopper_text()) +
                 std::string(wgmma_load_text()) + std::string(wgmma_store_text()) +
                 std::string(wgmma_parts_text()) + std::string(wgmma_text())) {}
@@ -183,12 +187,12 @@ class WgmmaFamily final : public gpu::CompiledFamily {
   }
   Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override {
-    return default_wgmma_config(problem, runtime_.limits());
+    return default_wgmma_config(problem, limits_);
   }
   Result<gpu::Source> source(const Problem& problem, const Config& config) const override;
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
-    return predicted_wgmma(problem, plan(problem, config), runtime_.limits());
+    return predicted_wgmma(problem, plan(problem, config), limits_);
   }
   std::int64_t resources(const Problem& problem, const Config& config) const override {
     return plan(problem, config).shared_bytes;
@@ -197,11 +201,12 @@ class WgmmaFamily final : public gpu::CompiledFamily {
 
  private:
   WgmmaPlan plan(const Problem& problem, const Config& config) const {
-    return wgmma_plan(problem, config, runtime_.limits());
+    return wgmma_plan(problem, config, limits_);
   }
 
   gpu::Runtime& runtime_;
-  const api::Driver& driver_;
+  const CudaDriver& driver_;
+  HopperLimits limits_;
   std::string source_;
 };
 
@@ -221,7 +226,7 @@ Status WgmmaFamily::accepts(const Problem& problem) const {
 Space WgmmaFamily::space(const Problem& problem) const {
   Space space;
   for (Parameter& parameter : wgmma_parameters()) space.add(std::move(parameter));
-  const auto limits = runtime_.limits();
+  const auto limits = limits_;
   const auto rule = [&](std::string name, Rule kind, auto refusal, std::vector<std::string> reads) {
     space.add(Constraint{std::move(name),
                          [problem, limits, refusal](const Config& config) -> std::string {
@@ -242,23 +247,23 @@ Space WgmmaFamily::space(const Problem& problem) const {
        [](auto&, auto&, const WgmmaPlan& plan, auto&) { return refuse_wgmma_cluster(plan); },
        {"ta", "tb", "ca", "cb", "c"});
   rule("fits", Rule::build,
-       [](auto&, auto&, const WgmmaPlan& plan, const gpu::Limits& most) { return refuse_wgmma(plan, most); },
+       [](auto&, auto&, const WgmmaPlan& plan, const HopperLimits& most) { return refuse_wgmma(plan, most); },
        {});
   rule("waste", Rule::search,
-       [](const Problem& of, auto&, const WgmmaPlan& plan, const gpu::Limits& most) {
+       [](const Problem& of, auto&, const WgmmaPlan& plan, const HopperLimits& most) {
          return refuse_wgmma_waste(of, plan, most);
        },
        {});
   const double slowest = 1.4 * predicted_microseconds(problem, default_config(problem));
   rule("slow", Rule::search,
        [slowest](const Problem& of, auto&, const WgmmaPlan& plan,
-                 const gpu::Limits& limits_of_device) -> std::string {
+                 const HopperLimits& limits_of_device) -> std::string {
          if (predicted_wgmma(of, plan, limits_of_device) <= slowest) return {};
          return "the cost model says much slower than the default";
        },
        {});
   rule("ring", Rule::search,
-       [](const Problem& of, const Config& config, auto&, const gpu::Limits& most) {
+       [](const Problem& of, const Config& config, auto&, const HopperLimits& most) {
          return refuse_wgmma_ring(of, config, most);
        },
        {});
@@ -301,7 +306,7 @@ Result<std::unique_ptr<Kernel>> WgmmaFamily::build(const Problem& problem, const
 
 }  // namespace
 
-std::unique_ptr<KernelFamily> make_wgmma_family(gpu::Runtime& runtime, const api::Driver& driver) {
+std::unique_ptr<KernelFamily> make_wgmma_family(gpu::Runtime& runtime, const CudaDriver& driver) {
   return std::make_unique<WgmmaFamily>(runtime, driver);
 }
 

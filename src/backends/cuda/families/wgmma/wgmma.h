@@ -5,13 +5,13 @@
 #include <memory>
 #include <string_view>
 
-#include "backends/cuda/cuda_api.h"
+#include "backends/cuda/cuda_driver.h"
 #include "backends/gpu/runtime.h"
 
 namespace gemmtune::cuda {
 
 /// The runtime must outlive the family and its kernels. `driver` makes tensor maps; building needs none.
-std::unique_ptr<KernelFamily> make_wgmma_family(gpu::Runtime& runtime, const api::Driver& driver);
+std::unique_ptr<KernelFamily> make_wgmma_family(gpu::Runtime& runtime, const CudaDriver& driver);
 
 std::string_view wgmma_load_text();   // wgmma_load.cuh
 std::string_view wgmma_store_text();  // wgmma_store.cuh, which follows it

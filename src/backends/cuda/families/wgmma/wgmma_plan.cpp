@@ -42,7 +42,7 @@ std::int64_t band_of(const WgmmaPlan& plan, std::int64_t clusters_at_once) {
   return std::clamp<std::int64_t>(static_cast<std::int64_t>(std::lround(band)), 1, plan.tiles_a);
 }
 
-void choose_grid(const Problem& problem, const gpu::Limits& limits, WgmmaPlan& plan) {
+void choose_grid(const Problem& problem, const HopperLimits& limits, WgmmaPlan& plan) {
   const std::int64_t rows_a = plan.swapped ? problem.n : problem.m;
   const std::int64_t rows_b = plan.swapped ? problem.m : problem.n;
   plan.tiles_a = ceil_div(rows_a, plan.a_rows * plan.ca);
@@ -60,7 +60,8 @@ void choose_grid(const Problem& problem, const gpu::Limits& limits, WgmmaPlan& p
   plan.band = band_of(plan, at_once);
 }
 
-void lay_out(WgmmaPlan& plan, std::int64_t ring_bytes, std::int64_t output_bytes, const gpu::Limits& limits) {
+void lay_out(WgmmaPlan& plan, std::int64_t ring_bytes, std::int64_t output_bytes,
+             const HopperLimits& limits) {
   const std::int64_t scratch = scratch_bytes(plan, output_bytes);
   // Parts of k take the ring's place, and so do results of a block's only tile.
   const std::int64_t fixed = shared_reserve + (plan.split > 1 ? 0 : scratch);
@@ -76,7 +77,7 @@ void lay_out(WgmmaPlan& plan, std::int64_t ring_bytes, std::int64_t output_bytes
 
 }  // namespace
 
-WgmmaPlan wgmma_plan(const Problem& problem, const Config& config, const gpu::Limits& limits) {
+WgmmaPlan wgmma_plan(const Problem& problem, const Config& config, const HopperLimits& limits) {
   WgmmaPlan plan;
   plan.swapped = config.number("sw", 0) != 0;
   plan.a_rows = config.number("ta", 128);
@@ -156,7 +157,7 @@ std::string refuse_wgmma_cluster(const WgmmaPlan& plan) {
   return {};
 }
 
-std::string refuse_wgmma(const WgmmaPlan& plan, const gpu::Limits& limits) {
+std::string refuse_wgmma(const WgmmaPlan& plan, const HopperLimits& limits) {
   if (plan.split > 1 && plan.turns) return "turn does not go with c";
   if (plan.split > plan.steps) return "c is more than the steps of k";
   if (plan.split * 8 > (plan.swapped ? plan.b_rows : plan.a_rows))
@@ -187,7 +188,7 @@ std::string refuse_wgmma_tile_waste(const Problem& problem, const WgmmaPlan& pla
   return {};
 }
 
-std::string refuse_wgmma_waste(const Problem& problem, const WgmmaPlan& plan, const gpu::Limits& limits) {
+std::string refuse_wgmma_waste(const Problem& problem, const WgmmaPlan& plan, const HopperLimits& limits) {
   const std::int64_t processors = limits.multiprocessors;
   const std::int64_t tiles = plan.tiles() * plan.ca * plan.cb;
   const std::int64_t alone = ceil_div(plan.swapped ? problem.n : problem.m, plan.a_rows) *
@@ -207,7 +208,7 @@ std::string refuse_wgmma_waste(const Problem& problem, const WgmmaPlan& plan, co
   return {};
 }
 
-std::string refuse_wgmma_ring(const Problem& problem, const Config& config, const gpu::Limits& limits) {
+std::string refuse_wgmma_ring(const Problem& problem, const Config& config, const HopperLimits& limits) {
   Config other = config;
   const bool large = config.number("ring", large_ring) > small_ring;
   other.set("ring", large ? small_ring : large_ring);
@@ -239,7 +240,7 @@ Config config_of(bool swapped, std::int64_t ta, std::int64_t tb, std::int64_t sp
 }
 
 /// For few rows: the weight first, enough blocks for every multiprocessor.
-Config swapped_config(const Problem& problem, const gpu::Limits& limits) {
+Config swapped_config(const Problem& problem, const HopperLimits& limits) {
   const std::int64_t tb = problem.m <= 16 ? 16 : problem.m <= 32 ? 32 : 64;
   const std::int64_t tiles = ceil_div(problem.n, 64) * ceil_div(problem.m, tb);
   const std::int64_t steps = ceil_div(bytes_of(problem.x_type, problem.k), piece_bytes);
@@ -249,7 +250,7 @@ Config swapped_config(const Problem& problem, const gpu::Limits& limits) {
 
 }  // namespace
 
-Config default_wgmma_config(const Problem& problem, const gpu::Limits& limits) {
+Config default_wgmma_config(const Problem& problem, const HopperLimits& limits) {
   if (problem.m <= 64) return swapped_config(problem, limits);
   // What the cost model likes best of tiles of 128 rows.
   Config best = config_of(false, 128, 128, 1, 1, 1);
@@ -276,7 +277,7 @@ Config default_wgmma_config(const Problem& problem, const gpu::Limits& limits) {
 // results take, and what blocks send each other. The figures are a fit to 1,400 kernels of 20 (M, N, K) on
 // one H200, fast ones weighing more; under lasting products its clock is a quarter below the one that stands
 // here.
-double predicted_wgmma(const Problem& problem, const WgmmaPlan& plan, const gpu::Limits& limits) {
+double predicted_wgmma(const Problem& problem, const WgmmaPlan& plan, const HopperLimits& limits) {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   constexpr double clock = 1900;         // cycles a microsecond
   constexpr double refill = 2200;        // cycles until a stage that was read is full again

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/cuda/hopper_launch.h"
 #include "backends/gpu/runtime.h"
 #include "base/rounding.h"
 #include "candidates/space.h"
@@ -64,21 +65,21 @@ struct WgmmaPlan {
   std::int64_t accumulators() const { return (turns ? a_rows : a_rows / warpgroups) / 64 * b_rows / 2; }
 };
 
-WgmmaPlan wgmma_plan(const Problem& problem, const Config& config, const gpu::Limits& limits);
+WgmmaPlan wgmma_plan(const Problem& problem, const Config& config, const HopperLimits& limits);
 
 std::vector<Parameter> wgmma_parameters();
 // Each empty, or why such a kernel cannot be built or run: for what sw, ta, tb, wg and turn say, for ca, cb
 // and c, and for the rest.
 std::string refuse_wgmma_tile(const WgmmaPlan& plan);
 std::string refuse_wgmma_cluster(const WgmmaPlan& plan);
-std::string refuse_wgmma(const WgmmaPlan& plan, const gpu::Limits& limits);
+std::string refuse_wgmma(const WgmmaPlan& plan, const HopperLimits& limits);
 // Each empty, or why it is not worth a try: for sw, ta and tb, for the whole config, for its ring.
 std::string refuse_wgmma_tile_waste(const Problem& problem, const WgmmaPlan& plan);
-std::string refuse_wgmma_waste(const Problem& problem, const WgmmaPlan& plan, const gpu::Limits& limits);
-std::string refuse_wgmma_ring(const Problem& problem, const Config& config, const gpu::Limits& limits);
-Config default_wgmma_config(const Problem& problem, const gpu::Limits& limits);
+std::string refuse_wgmma_waste(const Problem& problem, const WgmmaPlan& plan, const HopperLimits& limits);
+std::string refuse_wgmma_ring(const Problem& problem, const Config& config, const HopperLimits& limits);
+Config default_wgmma_config(const Problem& problem, const HopperLimits& limits);
 /// A rank, not a time.
-double predicted_wgmma(const Problem& problem, const WgmmaPlan& plan, const gpu::Limits& limits);
+double predicted_wgmma(const Problem& problem, const WgmmaPlan& plan, const HopperLimits& limits);
 
 /// The definitions of MULTIPLY for b_rows rows of B, one instruction and its operands, and of SETTLE.
 std::string multiply_source(DataType element, std::int64_t b_rows);

@@ -2,14 +2,14 @@
 #pragma once
 
 #include "backends/backend.h"
-#include "backends/cuda/cuda_runtime.h"
+#include "backends/gpu/driver.h"
 
-namespace gemmtune::cuda {
+namespace gemmtune::gpu {
 
-/// Not for several threads at once. The runtime must outlive it.
+/// Not for several threads at once. The driver must outlive it.
 class GraphTimer {
  public:
-  explicit GraphTimer(CudaRuntime& runtime) : runtime_(runtime) {}
+  explicit GraphTimer(Driver& driver) : driver_(driver) {}
   ~GraphTimer();
   GraphTimer(const GraphTimer&) = delete;
   GraphTimer& operator=(const GraphTimer&) = delete;
@@ -20,11 +20,12 @@ class GraphTimer {
 
  private:
   Status make_events();
-  Result<api::GraphExec> capture(const SampleRequest& request);
+  Result<Graph> capture(const SampleRequest& request);
+  Result<double> run(Graph graph);
 
-  CudaRuntime& runtime_;
-  api::Event begin_ = nullptr;
-  api::Event end_ = nullptr;
+  Driver& driver_;
+  Event begin_ = nullptr;
+  Event end_ = nullptr;
 };
 
-}  // namespace gemmtune::cuda
+}  // namespace gemmtune::gpu

@@ -1,32 +1,34 @@
-// An NVIDIA GPU as a device.
+// A GPU as a device, over any driver.
 #pragma once
 
-#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "backends/backend.h"
-#include "backends/cuda/cuda_runtime.h"
-#include "backends/cuda/graph_timer.h"
+#include "backends/gpu/families/family_entry.h"
+#include "backends/gpu/gpu_runtime.h"
+#include "backends/gpu/graph_timer.h"
 
-namespace gemmtune::cuda {
+namespace gemmtune::gpu {
 
 /// Threads: everything but sample may be called from any thread at once; samples serialise among themselves.
 /// Kernels and buffers must not outlive the device. A fault (an illegal address …) ends the process's use of
-/// the GPU: from then on every call fails and health() says why.
-class CudaDevice final : public Device {
+/// the GPU: from then on every call fails and health() returns the first fault.
+class GpuDevice final : public Device {
  public:
-  static Result<std::unique_ptr<Device>> open(const RuntimeOptions& options);
-  explicit CudaDevice(std::unique_ptr<CudaRuntime> runtime, const std::string& library_folder);
+  /// Families are made in the order of `entries`.
+  GpuDevice(std::unique_ptr<GpuRuntime> runtime, DeviceInfo info, std::span<const FamilyEntry* const> entries,
+            const std::string& library_folder);
 
   const DeviceInfo& info() const override { return info_; }
   std::span<const KernelFamily* const> families() const override { return family_pointers_; }
   Status health() const override;
-  std::map<std::string, double> observe() override;
+  std::map<std::string, double> observe() override { return runtime_->driver().observe(); }
 
   Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes, Placement placement) override;
   Status copy_in(void* device, const void* host, std::size_t bytes) override;
@@ -55,26 +57,25 @@ class CudaDevice final : public Device {
   Result<Candidate> fallback(const Problem& problem) const override;
 
  private:
-  Status watched(Status status);
+  /// Keeps an error that stays as the device's fault. Returns `status`.
+  Status watched(Status status) const;
   /// What building the candidate compiles; nothing where it compiles nothing.
-  std::optional<gpu::KeyedSource> source_of(const Problem& problem, const Candidate& candidate) const;
+  std::optional<KeyedSource> source_of(const Problem& problem, const Candidate& candidate) const;
 
-  std::unique_ptr<CudaRuntime> runtime_;
+  std::unique_ptr<GpuRuntime> runtime_;
+  DeviceInfo info_;
+  std::vector<const FamilyInfo*> known_families_;
   std::vector<std::unique_ptr<KernelFamily>> families_;
   std::vector<const KernelFamily*> family_pointers_;
-  DeviceInfo info_;
   std::mutex sampling_;
   GraphTimer timer_;
   // What was announced of one problem, by kernel name: a search names the same candidates again and again.
   // Guarded by announcing_.
   std::mutex announcing_;
   std::optional<Problem> announced_problem_;
-  std::map<std::string, std::optional<gpu::KeyedSource>> announced_;
+  std::map<std::string, std::optional<KeyedSource>> announced_;
   mutable std::mutex faults_;
-  Status fault_;  // guarded by faults_
+  mutable Status fault_;  // guarded by faults_
 };
 
-/// What info() of the device with this ordinal says, without opening it.
-Result<DeviceInfo> describe_device(int ordinal, const std::string& library_folder);
-
-}  // namespace gemmtune::cuda
+}  // namespace gemmtune::gpu
