@@ -3,7 +3,7 @@
 //
 // Records whole spaces of kernel families for tests of search
 // strategies (tests/data/recordings). Every candidate is screened in several passes over the space, so that
-// its samples are far apart and their median does not hang on one slow moment; a canary kernel between
+// its samples are far apart and their median does not hang on one slow moment; a drift reference between
 // candidates tells slow moments of the machine, which are measured again. Then the fastest and the default
 // kernel meet in interleaved rounds. `gemmtune tune --search exhaustive --record` records what one run
 // measures. A file that exists is gone on with: shapes whose rounds it has are left out. With --repredict,
@@ -34,8 +34,9 @@ using namespace gemmtune;
 constexpr std::size_t finalists = 40;  // those of any search, nearly always, are among them
 constexpr int rounds = 60;
 
-// A candidate's samples count when the canary kernel, sampled before and after them, was not slower than its
-// own quiet level by more than this; otherwise they are taken again, a few times, and the quietest are kept.
+// A candidate's samples count when the drift reference, sampled before and after them, was not slower than
+// its own quiet level by more than this; otherwise they are taken again, a few times, and the quietest are
+// kept.
 constexpr double quiet_share = 0.1;
 constexpr int max_tries = 2;
 
@@ -63,15 +64,15 @@ class SpaceRecorder {
         if (candidate.ok()) candidates.push_back(std::move(*candidate));
       }
     }
-    GEMMTUNE_RETURN_IF_ERROR(choose_canary());
-    canary_times_.clear();
+    GEMMTUNE_RETURN_IF_ERROR(choose_reference());
+    reference_times_.clear();
     evaluator_.announce(problem_, candidates);
-    for (int i = 0; i < 30; ++i) canary_sample();
+    for (int i = 0; i < 30; ++i) reference_sample();
     GEMMTUNE_RETURN_IF_ERROR(record_screening(*number, candidates));
     GEMMTUNE_RETURN_IF_ERROR(record_finals(*number, candidates));
-    std::fprintf(stderr, "%s: %zu candidates, %ld tries, canary %.1f us, quiet %.1f us, %.0f s\n",
-                 print(problem_).c_str(), candidates.size(), std::exchange(tries_, 0), median(canary_times_),
-                 quiet_level(), steady_seconds() - begin);
+    std::fprintf(stderr, "%s: %zu candidates, %ld tries, drift reference %.1f us, quiet %.1f us, %.0f s\n",
+                 print(problem_).c_str(), candidates.size(), std::exchange(tries_, 0),
+                 median(reference_times_), quiet_level(), steady_seconds() - begin);
     return {};
   }
 
@@ -113,27 +114,27 @@ class SpaceRecorder {
   }
 
   /// On a CPU of the thread pool that nearly all candidates have: changing pools costs a pause.
-  Status choose_canary() {
+  Status choose_reference() {
     if (const KernelFamily* tiled = device_.find_family("tiled")) {
-      canary_ = {std::string(tiled->name()), tiled->revision(), tiled->default_config(problem_)};
+      reference_ = {std::string(tiled->name()), tiled->revision(), tiled->default_config(problem_)};
       return {};
     }
     auto fallback = device_.fallback(problem_);
     if (!fallback.ok()) return fallback.status();
-    canary_ = std::move(*fallback);
+    reference_ = std::move(*fallback);
     return {};
   }
 
-  double canary_sample() {
-    const auto outcome = evaluator_.screen(problem_, {&canary_, 1}, 1, {});
+  double reference_sample() {
+    const auto outcome = evaluator_.screen(problem_, {&reference_, 1}, 1, {});
     if (!outcome.ok() || outcome->front().microseconds.empty()) return 0;
-    canary_times_.push_back(outcome->front().microseconds.front());
-    return canary_times_.back();
+    reference_times_.push_back(outcome->front().microseconds.front());
+    return reference_times_.back();
   }
 
-  /// The canary's tenth percentile.
+  /// The drift reference's tenth percentile.
   double quiet_level() const {
-    std::vector<double> sorted = canary_times_;
+    std::vector<double> sorted = reference_times_;
     const auto tenth = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 10);
     std::nth_element(sorted.begin(), tenth, sorted.end());
     return *tenth;
@@ -145,12 +146,12 @@ class SpaceRecorder {
     double least = 0;
     const double limit = quiet_level() * (1 + quiet_share);
     for (int attempt = 0; attempt < max_tries; ++attempt) {
-      const double before = canary_times_.back();
+      const double before = reference_times_.back();
       const double begin = steady_seconds();
       auto outcomes = evaluator_.screen(problem_, {&candidate, 1}, samples_, {});
       if (!outcomes.ok()) return outcomes.status();
       if (attempt == 0) best.seconds = steady_seconds() - begin;
-      const double loud = std::max(before, canary_sample());
+      const double loud = std::max(before, reference_sample());
       if (attempt == 0 || loud < least) {
         least = loud;
         best.outcome = std::move(outcomes->front());
@@ -190,8 +191,8 @@ class SpaceRecorder {
   int passes_;
   Problem problem_;
   std::vector<std::pair<double, std::string>> medians_;
-  Candidate canary_;
-  std::vector<double> canary_times_;  // of this problem
+  Candidate reference_;
+  std::vector<double> reference_times_;  // of this problem
   long tries_ = 0;
 };
 
@@ -255,7 +256,7 @@ int main(int count, char** words) {
   const auto whole = recorded_problems(words[2]);
   if (!whole.ok()) return fail(whole.status());
   auto writer =
-      RecordingWriter::open(words[2], recorded_run(**device, options.policy, options.largest_err_ratio));
+      RecordingWriter::open(words[2], recorded_run(**device, options.policy, options.max_err_ratio));
   if (!writer.ok()) return fail(writer.status());
   SpaceRecorder recorder(**device, options, *writer, count > 4 ? std::max(2, std::atoi(words[4])) : 3);
   for (const ShapeRow& shape : shapes->rows) {

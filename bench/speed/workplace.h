@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "evaluate/in_process/correctness_gate.h"
+#include "evaluate/in_process/kernel_verifier.h"
 #include "evaluate/in_process/weight_pools.h"
 #include "measure/policy.h"
 #include "measure/sampler.h"

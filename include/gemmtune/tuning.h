@@ -81,9 +81,9 @@ typedef struct gemmtune_tuning_options {
   int32_t pin_threads;        /* not 0: bind the tuner's threads to cores, as the command line does */
   const char* worker_program; /* path of the gemmtune program: measure in a process of it, so that a kernel
                                  that crashes or hangs ends that process; NULL: measure in this process */
-  int32_t looks; /* 2: once all shapes are settled, the finalists of each meet again and both looks decide,
-                    because neighbours on a shared machine change what is fastest; 1: they do not; 0: 2 on a
-                    CPU, else 1 */
+  int32_t confirmations; /* how often the finalists of each shape are measured. 2: a confirmation pass follows
+                            once all shapes are settled, because neighbours on a shared machine change which
+                            kernel is fastest; 1: none; 0: 2 on a CPU, else 1 */
 } gemmtune_tuning_options;
 
 typedef struct gemmtune_tuning_summary {

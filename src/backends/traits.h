@@ -15,7 +15,7 @@ struct DeviceTraits {
   bool runs_on_host = false;       // kernels run on info().cu_num cores of the machine itself
   bool compiles_ahead = true;      // Device::compile_ahead() does something
   bool dependent_launches = true;  // kernels may start before the one in front of them has ended
-  Accumulator accumulator = Accumulator::matrix_unit;
+  Accumulator accumulator = Accumulator::tensor_core;
   double sample_microseconds = 500;         // the default policy's
   int confirmation_passes = 1;              // by default
   std::string_view unit = "compute units";  // what cu_num counts: of one, of several

@@ -171,8 +171,8 @@ Result<TuneSummary> run(const gemmtune_tuning_options& options) {
   for (const std::string_view libtype : split(libtypes, ',')) {
     if (!trim(libtype).empty()) request.libtypes.emplace_back(trim(libtype));
   }
-  if (options.looks < 0 || options.looks > 2) {
-    return Status::invalid("looks is {}, expected 1, 2 or 0", options.looks);
+  if (options.confirmations < 0 || options.confirmations > 2) {
+    return Status::invalid("confirmations is {}, expected 1, 2 or 0", options.confirmations);
   }
   if (!(options.budget_seconds >= 0)) {
     return Status::invalid("budget_seconds is {}, expected at least 0", options.budget_seconds);
@@ -188,11 +188,12 @@ Result<TuneSummary> run(const gemmtune_tuning_options& options) {
   if (options.worker_program != nullptr) listing.pin_threads = false;
   auto device = open_device(backend_of(options), listing);
   if (!device.ok()) return device.status();
-  request.policy = usual_policy((*device)->info());
-  request.looks = options.looks == 0 ? usual_looks((*device)->info()) : options.looks;
+  request.policy = default_policy((*device)->info());
+  request.confirmations =
+      options.confirmations == 0 ? default_confirmations((*device)->info()) : options.confirmations;
   InProcessOptions evaluation;
   evaluation.policy = request.policy;
-  evaluation.largest_err_ratio = request.largest_err_ratio;
+  evaluation.max_err_ratio = request.max_err_ratio;
   evaluation.reference_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const auto evaluator = make_evaluator(options, **device, *measuring, evaluation);
   CallbackObserver observer(options);

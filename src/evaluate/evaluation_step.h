@@ -1,5 +1,4 @@
-// What an evaluator is asked to do beside the problem, and what it is at, for whoever watches it from
-// outside.
+// Options of an evaluator that measures in process, and the steps that it reports to its caller.
 #pragma once
 
 #include <functional>
@@ -19,8 +18,8 @@ enum class Step {
 
 struct InProcessOptions {
   Policy policy;
-  double largest_err_ratio = 0.05;  // --errRatio
-  int reference_threads = 1;        // of the float64 reference, which never runs while something is timed
+  double max_err_ratio = 0.05;  // --errRatio
+  int reference_threads = 1;    // of the float64 reference, which never runs while something is timed
   /// Screening gives up on a candidate whose first calls are this many times slower than the fastest
   /// candidate of the problem so far (`too_slow`). 0: never.
   double too_slow_factor = 8;

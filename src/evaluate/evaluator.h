@@ -1,5 +1,5 @@
-// The seam for measuring: plain problems, candidates and numbers in, outcomes out. Implementations: in
-// process, a worker process, a replayed recording.
+// Interface to measuring: problems and candidates in, outcomes and times out. Implementations: in process, in
+// a worker process, replay of a recording.
 #pragma once
 
 #include <cstdint>
@@ -9,43 +9,42 @@
 #include <vector>
 
 #include "base/status.h"
+#include "evaluate/outcome.h"
 #include "measure/policy.h"
 #include "measure/quietness.h"
 #include "problem/problem.h"
-#include "evaluate/outcome.h"
 
 namespace gemmtune {
 
 /// Interleaved rounds: times[r][c] is the time of candidate c in round r, microseconds.
 struct FinalsResult {
-  std::vector<Outcome> outcomes;  // one a candidate, the full correctness gate applied; times in the rounds
+  std::vector<Outcome> outcomes;  // one per candidate, of full verification; with its times in the rounds
   std::vector<std::vector<double>> times;  // rounds × candidates; a candidate that failed has NaN
-  double noise_floor = 0;           // of A against A in these rounds: half-width of the ratio's interval
-  std::vector<double> same_ratios;  // A against A, one a round, so that a chooser can pool several calls
+  std::vector<double> same_ratios;  // A against A, one per round; noise_floor() pools those of several calls
   Quietness quietness;              // of these rounds
 };
 
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
-  /// Whether announcing candidates is of any use.
+  /// True if announced candidates are compiled beside the measuring.
   virtual bool compiles_ahead() const { return false; }
-  /// The candidates that the next calls of screen will ask for, in this order; replaces what was announced
-  /// before. A hint: what they need may be compiled beside the measuring.
+  /// The candidates of the next calls of screen, in this order; replaces what was announced before. A hint:
+  /// what they need may be compiled beside the measuring.
   virtual void announce(const Problem& problem, std::span<const Candidate> candidates) {
     (void)problem;
     (void)candidates;
   }
-  /// Builds, checks (quick gate) and takes `samples` samples of each candidate, in order. `stop` is asked
-  /// between candidates; the rest are then missing from the answer.
+  /// Builds each candidate, verifies it quickly and takes `samples` samples, in order. `stop` is called
+  /// between candidates; if it returns true, the remaining ones are missing from the result.
   virtual Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                               int samples, const std::function<bool()>& stop) = 0;
-  /// Full gate (once a candidate and problem), then `rounds` interleaved rounds in random order in one
-  /// process. Called again it goes on with fresh rounds.
+  /// Verifies each candidate fully (once per candidate and problem), then takes `rounds` interleaved rounds
+  /// in random order in one process. A further call measures fresh rounds.
   virtual Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
                                       int rounds) = 0;
-  /// Is the candidate right for the same problem with `m` rows? For winners, whose row answers other M too.
-  /// Both seeds and all checks of the full gate, no times; `refused` where the family does not take that M.
+  /// Verifies the candidate fully for the same problem with `m` rows, because a winner's row answers other M
+  /// too. No times; `refused` if the family does not take that M.
   virtual Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) = 0;
 };
 

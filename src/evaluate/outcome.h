@@ -1,4 +1,4 @@
-// Outcome: what became of one candidate. A failure is data, not an exception.
+// The result of one candidate. A failure is data, not an exception.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ std::string_view to_string(OutcomeKind kind);
 
 struct Outcome {
   OutcomeKind kind = OutcomeKind::ok;
-  std::string reason;                // always there unless ok
+  std::string reason;                // not empty unless ok
   std::vector<double> microseconds;  // samples; a sample is the mean of one batch
   double err_ratio = 1;
   bool deterministic = true;  // two runs on the same data agreed bit for bit
@@ -22,10 +22,10 @@ struct Outcome {
 
 /// Without times. `kind` is not ok, and `reason` not empty.
 Outcome failed_outcome(OutcomeKind kind, std::string reason);
-/// The verdict alone.
+/// The outcome without its samples.
 Outcome without_samples(const Outcome& outcome);
 
-/// One candidate with what is known of it.
+/// A candidate with its outcome.
 struct Trial {
   Candidate candidate;
   Outcome outcome;

@@ -47,10 +47,8 @@ Json to_json(const Outcome& outcome) {
 }
 
 Json to_json(const FinalsResult& result) {
-  Json json = {{"outcomes", Json::array()},
-               {"times", Json::array()},
-               {"noise_floor", result.noise_floor},
-               {"same_ratios", to_json(result.same_ratios)}};
+  Json json = {
+      {"outcomes", Json::array()}, {"times", Json::array()}, {"same_ratios", to_json(result.same_ratios)}};
   if (result.quietness.repeated > 0) json["repeated"] = result.quietness.repeated;
   if (result.quietness.disturbed > 0) json["disturbed"] = result.quietness.disturbed;
   for (const Outcome& outcome : result.outcomes) json["outcomes"].push_back(to_json(outcome));
@@ -106,7 +104,6 @@ std::optional<FinalsResult> finals_from_json(const Json& json) {
     if (!round || round->size() != result.outcomes.size()) return std::nullopt;
     result.times.push_back(std::move(*round));
   }
-  result.noise_floor = number_from_json(member(json, "noise_floor"));
   result.same_ratios = std::move(*same_ratios);
   result.quietness = {static_cast<int>(result.times.size()), count_from_json(member(json, "disturbed")),
                       count_from_json(member(json, "repeated"))};

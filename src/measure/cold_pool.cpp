@@ -23,7 +23,7 @@ PoolShape pool_shape(std::size_t tensor_bytes, std::size_t target_bytes, std::si
   const std::size_t footprint = std::max(line_bytes, round_up(tensor_bytes, line_bytes));
   shape.wanted_copies = std::max<std::size_t>(1, ceil_div(target_bytes, footprint));
   const std::size_t affordable = std::max<std::size_t>(1, limit_bytes / shape.stride_bytes);
-  shape.copies = std::min({shape.wanted_copies, affordable, most_pool_copies});
+  shape.copies = std::min({shape.wanted_copies, affordable, max_pool_copies});
   return shape;
 }
 

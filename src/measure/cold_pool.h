@@ -16,7 +16,7 @@ namespace gemmtune {
 /// What a cache fetches at a time. Tensors that are timed begin on lines of their own.
 inline constexpr std::size_t line_bytes = 64;
 
-/// How many copies of a tensor, and how they lie.
+/// Number of copies of a tensor and their layout in memory.
 struct PoolShape {
   std::size_t tensor_bytes = 0;
   std::size_t stride_bytes = 0;
@@ -27,9 +27,9 @@ struct PoolShape {
 };
 
 /// Enough copies that together they are `target_bytes`, within `limit_bytes`, at least one and at most
-/// most_pool_copies. Copies begin on lines of their own (64 bytes), larger ones on pages.
+/// max_pool_copies. Copies begin on lines of their own (64 bytes), larger ones on pages.
 PoolShape pool_shape(std::size_t tensor_bytes, std::size_t target_bytes, std::size_t limit_bytes);
-inline constexpr std::size_t most_pool_copies = 16384;
+inline constexpr std::size_t max_pool_copies = 16384;
 
 /// Twice the device's last-level cache for tensors that should be cold, else 0 (one copy).
 std::size_t pool_target_bytes(Device& device, bool cold);
@@ -47,8 +47,8 @@ class ColdPool {
   std::size_t copies() const { return shape_.copies; }
   const PoolShape& shape() const { return shape_; }
   void* copy(std::size_t index) const;
-  /// Frees the memory and takes it anew, with the same content: physical placement is luck, and one draw of
-  /// it must not decide for a layout. Pointers from before are dangling. On an error the pool is empty and
+  /// Frees the memory and allocates it anew, with the same content: physical placement is random, and one
+  /// placement must not decide for a layout. Earlier pointers are dangling. On an error the pool is empty and
   /// must not be used.
   Status place_again();
 

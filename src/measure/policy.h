@@ -1,4 +1,4 @@
-// Policy: how a time is taken. It is part of the result and stands in the environment of every row.
+// Policy: how a time is taken. It is part of the result and of the environment of every row.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ std::optional<CacheMode> parse_cache_mode(std::string_view text);
 
 struct Policy {
   CacheMode cache = CacheMode::weights_cold;
-  int warmup = 5;                     // least warm-up calls
-  int iterations = 101;               // most timed calls of a finalist in a round
+  int warmup = 5;                     // minimum number of warm-up calls
+  int iterations = 101;               // maximum number of timed calls of a finalist in a round
   double sample_microseconds = 3000;  // a sample lasts at least this long (turns of a call, or a batch)
   int screening_samples = 3;          // of the first pass
   std::size_t pool_limit_bytes = 0;   // 0: a quarter of free memory
   double prefer_ratio = 0.995;
   double tie_band = 0.01;
-  int round_limit = 60;  // looks at 15, 30, 60
+  int round_limit = 60;  // tests are evaluated after 15, 30, 60
   std::uint64_t seed = 1;
   int finalists = 12;
 

@@ -1,6 +1,6 @@
-// How quiet the machine was. Busy neighbours, throttling and stalls show in a canary: a kernel that is timed
-// once in each round and takes no part in the decision, so that leaving a round out by its canary favours
-// nobody.
+// How quiet the machine was. Busy neighbours, throttling and stalls slow down the drift reference: a kernel
+// that is timed once in each round and takes no part in the decision, so that leaving a round out by its time
+// favours no candidate.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ namespace gemmtune {
 /// Rounds of one decision.
 struct Quietness {
   int rounds = 0;     // that were used
-  int disturbed = 0;  // of these, for want of quiet ones
-  int repeated = 0;   // further ones, measured anew and thrown away
+  int disturbed = 0;  // of these: used although disturbed, because there were too few quiet ones
+  int repeated = 0;   // further ones that were measured and left out
 
   /// More than a quarter of the rounds were disturbed even after repeating.
   bool busy() const { return disturbed * 4 > rounds; }
@@ -22,20 +22,19 @@ struct Quietness {
   friend bool operator==(const Quietness&, const Quietness&) = default;
 };
 
-/// How disturbed each round was: its canary's time as a share of the longest that counts as quiet, which is
-/// the quiet rounds' and 10 % (`least_excess`) more, or what quiet rounds differ by, where that is larger.
-/// The quiet level is the first quartile, so that it holds while up to three quarters of the rounds are slow;
-/// what quiet rounds differ by is four times the distance from there to the fastest. 0 for a canary that is
-/// not finite, which says nothing of its round, and where fewer than `least_rounds_to_judge` are there.
-/// `known_microseconds` is the quiet level of the same canary in earlier rounds (infinite: none): where it is
-/// lower by more than 5 %, it counts, so that a machine that is slow from the first round to the last is seen
-/// too.
-std::vector<double> disturbance(std::span<const double> canary_microseconds,
+/// How disturbed each round was: the drift reference's time as a share of the longest time that counts as
+/// quiet. That is the quiet level plus 10 % (`min_excess`), or plus what quiet rounds differ by if that is
+/// more. The quiet level is the first quartile, so that it holds while up to three quarters of the rounds are
+/// slow; quiet rounds differ by four times the distance from there to the fastest. 0 for a time that is not
+/// finite, and with fewer than `min_rounds_for_level` rounds. `known_microseconds` is the quiet level of the
+/// same reference in earlier rounds (infinity: none): if it is lower by more than 5 %, it is used instead, so
+/// that a machine that is slow from the first round to the last counts as disturbed too.
+std::vector<double> disturbance(std::span<const double> reference_microseconds,
                                 double known_microseconds = std::numeric_limits<double>::infinity(),
-                                double least_excess = 0.10);
-/// The level that disturbance compares with: the first quartile; infinite where there are too few
-/// rounds.
-double quiet_level(std::span<const double> canary_microseconds);
-inline constexpr std::size_t least_rounds_to_judge = 5;
+                                double min_excess = 0.10);
+/// The level that disturbance compares with: the first quartile; infinity with fewer than
+/// min_rounds_for_level rounds.
+double quiet_level(std::span<const double> reference_microseconds);
+inline constexpr std::size_t min_rounds_for_level = 5;
 
 }  // namespace gemmtune

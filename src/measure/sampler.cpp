@@ -9,7 +9,7 @@
 namespace gemmtune {
 namespace {
 
-constexpr double least_turn_microseconds = 20;  // a thousand times what reading the clock takes
+constexpr double min_turn_microseconds = 20;  // a thousand times what reading the clock takes
 
 }  // namespace
 
@@ -28,7 +28,7 @@ Result<double> Sampler::launch(const Timed& timed, int launches) {
   return time;
 }
 
-Result<std::optional<double>> Sampler::first_look(const Timed& timed, double limit_microseconds) {
+Result<std::optional<double>> Sampler::probe(const Timed& timed, double limit_microseconds) {
   const Result<double> first = launch(timed, 1);
   if (!first.ok()) return first.status();
   if (limit_microseconds <= 0 || *first <= limit_microseconds) return std::optional(*first);
@@ -60,11 +60,11 @@ void Sampler::calibrate(Timed& timed, double call_microseconds) const {
   const double wanted = std::ceil(policy_.sample_microseconds / call_microseconds);
   timed.launches =
       static_cast<int>(std::clamp(wanted, 1.0, static_cast<double>(std::max(1, policy_.iterations))));
-  const double a_turn = std::ceil(least_turn_microseconds / call_microseconds);
-  timed.launches_a_turn = static_cast<int>(std::clamp(a_turn, 1.0, static_cast<double>(timed.launches)));
+  const double per_turn = std::ceil(min_turn_microseconds / call_microseconds);
+  timed.launches_per_turn = static_cast<int>(std::clamp(per_turn, 1.0, static_cast<double>(timed.launches)));
 }
 
-int Sampler::turns(const Timed& timed) { return (timed.launches - 1) / timed.launches_a_turn + 1; }
+int Sampler::turns(const Timed& timed) { return (timed.launches - 1) / timed.launches_per_turn + 1; }
 
 Result<double> Sampler::sample(const Timed& timed) {
   if (!device_.times_single_calls()) return launch(timed, timed.launches);
@@ -98,7 +98,7 @@ std::vector<Result<double>> Sampler::sample_in_turns(std::span<const Timed* cons
     for (const std::size_t i : order) {
       if (!samples[i].ok()) continue;
       if (before_turn) before_turn(i);
-      const Result<double> time = launch(*kernels[i], kernels[i]->launches_a_turn);
+      const Result<double> time = launch(*kernels[i], kernels[i]->launches_per_turn);
       if (!time.ok()) samples[i] = time;
       if (time.ok() && turn >= 0) times[i].push_back(*time);
     }

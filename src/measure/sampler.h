@@ -1,11 +1,10 @@
-// Taking samples of kernels over a rotation: warm-up, how many launches a sample holds, samples.
+// Takes samples of kernels over a rotation of operands: warm-up, number of launches per sample, samples.
 //
 // On shared machines the speed of memory changes by tens of per cent from one millisecond to the next, and
-// the change lasts: of two samples of 2 ms right after one another, one is often 10 % longer. Where a device
-// can time single calls, kernels therefore take turns of a call each, and slow stretches meet all of them
-// alike. (Streaming reads on 2 cores of such a machine, 16 calls of 0.1 ms each: the ratio of two equal
-// kernels has a standard deviation of 0.13 from the means of two batches after one another, 0.035 from calls
-// in turns.)
+// the change lasts: of two samples of 2 ms right after one another, one is often 10 % longer. If a device can
+// time single calls, kernels therefore take turns of a call each, and slow periods slow all of them alike.
+// (Streaming reads on 2 cores of such a machine, 16 calls of 0.1 ms each: the ratio of two equal kernels has
+// a standard deviation of 0.13 from the means of two batches after one another, 0.035 from calls in turns.)
 #pragma once
 
 #include <cstddef>
@@ -22,20 +21,20 @@
 namespace gemmtune {
 
 /// Operands with rotating weights (and x, y where those are cold too). Shared by every kernel of one weight
-/// layout: the cursor goes on over kernels, so that no sample begins with the weight that the last one ended
+/// layout: the cursor advances over kernels, so that no sample begins with the weight that the last one ended
 /// with.
 struct Rotation {
   std::vector<Operands> operands;
   std::size_t cursor = 0;
 };
 
-/// A kernel ready to be timed. The parts are borrowed.
+/// A kernel that is ready to be timed. Owns nothing.
 struct Timed {
   const Kernel* kernel = nullptr;
   Rotation* rotation = nullptr;
   void* workspace = nullptr;
-  int launches = 1;         // of one sample
-  int launches_a_turn = 1;  // more than one where a call is too short for the clock
+  int launches = 1;           // of one sample
+  int launches_per_turn = 1;  // more than one if a call is too short for the clock
 };
 
 /// Everything goes through Device::sample; no clock of its own.
@@ -43,13 +42,13 @@ class Sampler {
  public:
   Sampler(Device& device, const Policy& policy) : device_(device), policy_(policy), random_(policy.seed) {}
 
-  /// Quick look at a kernel that nobody knows: the mean of its first calls, microseconds; empty (and no more
-  /// calls) where the first two both took longer than `limit_microseconds` (0: no limit).
-  Result<std::optional<double>> first_look(const Timed& timed, double limit_microseconds);
+  /// Time of a kernel's first call, microseconds; of the second, if the first exceeds `limit_microseconds`
+  /// (0: no limit); empty if both do.
+  Result<std::optional<double>> probe(const Timed& timed, double limit_microseconds);
   /// The policy's warm-up calls, then sets `launches` so that a sample lasts policy.sample_microseconds,
   /// within policy.iterations.
   Status prepare(Timed& timed);
-  /// Sets `launches` and `launches_a_turn` from a known time of one call.
+  /// Sets `launches` and `launches_per_turn` from a known time of one call.
   void calibrate(Timed& timed, double call_microseconds) const;
   /// Turns that a sample of this kernel takes.
   static int turns(const Timed& timed);

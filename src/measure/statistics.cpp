@@ -58,6 +58,12 @@ double spread(std::span<const double> samples) {
   return (interval.high - interval.low) / 2;
 }
 
+double noise_floor(std::span<const double> same_ratios) {
+  if (same_ratios.empty()) return 0;
+  const Interval interval = median_interval(same_ratios, 0.95);
+  return std::max(std::fabs(1 - interval.low), std::fabs(interval.high - 1));
+}
+
 double sign_test_below(std::span<const double> ratios, double limit) {
   const std::size_t n = ratios.size();
   const auto below = static_cast<std::size_t>(

@@ -1,5 +1,5 @@
-// Order statistics and paired tests: distribution-free, so that one stall of a shared machine decides
-// nothing.
+// Order statistics and paired tests. They assume no distribution, so that one stall of a shared machine
+// decides nothing.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace gemmtune {
 
-double median(
-    std::span<const double> samples);  // requires samples; the mean of the middle two for an even count
+/// Requires samples; the mean of the middle two for an even count.
+double median(std::span<const double> samples);
 
 /// The median absolute deviation times this is the standard deviation, in a normal distribution.
 inline constexpr double deviation_of_median_absolute = 1.4826;
@@ -32,5 +32,12 @@ double spread(std::span<const double> samples);
 /// One-sided sign test: the probability, under "the median ratio is not below `limit`", of at least as many
 /// ratios below it as were seen. Ratios equal to the limit count as not below.
 double sign_test_below(std::span<const double> ratios, double limit);
+
+/// Noise floor of paired rounds, as a share of the time. `same_ratios`: time of a kernel over its own second
+/// time in the same round. The floor is the distance from 1 of the farther end of the 95 % interval of their
+/// median; 0 without ratios. The half-width of the interval would not do: where the two times of one kernel
+/// differ in the same direction in every round, the interval is narrow but not around 1, and any two equal
+/// kernels would differ by that shift.
+double noise_floor(std::span<const double> same_ratios);
 
 }  // namespace gemmtune

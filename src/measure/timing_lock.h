@@ -9,8 +9,8 @@ namespace gemmtune {
 
 /// Of the device: each GPU has one, whichever process opened it and under whichever number; the partitions of
 /// the machine's CPUs, which share its memory, have one together. In `runtime_folder`
-/// (Environment::runtime_folder), which is made where missing: of this user, in a folder that nobody else can
-/// write. Empty where there is no such folder.
+/// (Environment::runtime_folder), which is made if missing: of this user, in a folder that no other user can
+/// write. Empty if there is no such folder.
 std::string timing_lock_path(const std::string& runtime_folder, const DeviceInfo& device);
 
 }  // namespace gemmtune

@@ -29,7 +29,7 @@ constexpr int first_own_tie_rank = 10;  // families below are vendors' libraries
 // of random data.
 constexpr double reference_rate = 4e9;
 constexpr double seconds_per_element = 1e-8;
-constexpr double largest_complete_flops = 6e9;  // ReferenceOptions: above it the reference samples
+constexpr double max_complete_flops = 6e9;  // ReferenceOptions: above it the reference samples
 constexpr double seeds = 2;
 
 /// Of the float64 reference, which the host computes.
@@ -45,7 +45,7 @@ double check_seconds(const Problem& problem, int threads) {
   const auto n = static_cast<double>(problem.n);
   const auto k = static_cast<double>(problem.k);
   const double all = flops(problem);
-  const double reference = all <= largest_complete_flops ? all : 2 * k * (8 * n + 32 * m) + 2 * (n + m) * k;
+  const double reference = all <= max_complete_flops ? all : 2 * k * (8 * n + 32 * m) + 2 * (n + m) * k;
   const double elements = (m + n) * k;
   return seeds * (reference / (reference_rate * threads) + elements * seconds_per_element);
 }
@@ -129,11 +129,11 @@ OnlineEvaluation evaluation_of(const Device& device, const OnlineProblem& asked,
                                const OnlineSettings& settings, const std::atomic<bool>& stopping) {
   OnlineEvaluation evaluation;
   evaluation.in_process.policy = settings.policy;
-  evaluation.in_process.largest_err_ratio = settings.largest_err_ratio;
+  evaluation.in_process.max_err_ratio = settings.max_err_ratio;
   evaluation.in_process.reference_threads = checking_threads(device);
   evaluation.in_process.timing_lock = timing_lock_path(settings.runtime_folder, device.info());
   evaluation.device_text = journal_device_text(device.info());
-  evaluation.policy_text = journal_policy_text(settings.policy, settings.largest_err_ratio);
+  evaluation.policy_text = journal_policy_text(settings.policy, settings.max_err_ratio);
   evaluation.trusted.insert(asked.fallback);
   evaluation.stopping = &stopping;
   return evaluation;
@@ -153,7 +153,7 @@ RunText run_text(const Device& device, const OnlineProblem& asked, const OnlineS
   RunText text;
   text.request = "online " + print(asked.problem);
   text.command = fmt::format("online budget={}", settings.budget_seconds);
-  text.policy = journal_policy_text(settings.policy, settings.largest_err_ratio);
+  text.policy = journal_policy_text(settings.policy, settings.max_err_ratio);
   text.environment = row_environment(device, settings.policy).hash;
   text.device = journal_device_text(device.info());
   return text;
@@ -181,7 +181,7 @@ Result<Settled> search(Device& device, Evaluator& evaluator, const OnlineProblem
   request.libtypes = allowed_families(device, asked);
   if (request.libtypes.empty()) return Status::unsupported("no family is proven on this device");
   request.policy = settings.policy;
-  request.largest_err_ratio = settings.largest_err_ratio;
+  request.max_err_ratio = settings.max_err_ratio;
   request.clock = settings.clock;
   const Problem& problem = asked.problem;
   std::optional<WeightLayout> layout = problem.weight_layout;

@@ -26,7 +26,7 @@ struct OnlineSettings {
   double budget_seconds = 2;
   bool hipblaslt_table = false;  // the file is AITER's hip_online_tuning_res.csv
   Policy policy = online_policy();
-  double largest_err_ratio = 0.05;
+  double max_err_ratio = 0.05;
   std::string runtime_folder;           // for the lock that a GPU or the CPUs are timed under; empty: none
   SecondsClock clock = steady_seconds;  // of the budget
 

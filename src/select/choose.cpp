@@ -6,66 +6,41 @@
 
 #include "measure/statistics.h"
 
-// Why two stages. The fastest of several noisy candidates looks faster than it is, and a test that is looked
-// at after every round passes sooner or later. So the first rounds only pick who is tested, fresh rounds test
-// it, and the sign test is looked at a fixed number of times with alpha divided among the looks (Bonferroni).
+// Two stages. The fastest of several noisy candidates seems faster than it is, and a test that is evaluated
+// after every round passes sooner or later. So the first rounds only select the finalist to test, fresh
+// rounds test it, and the sign test is evaluated a fixed number of times with alpha divided among them
+// (Bonferroni).
 //
-// Why the declared ties are wider than the band within which the fixed order decides. A second run has other
-// noise, in its times and in its noise floor, and with that another band and threshold: a candidate inside of
-// the band today may be outside tomorrow. `ties` therefore holds all that cannot be told from the winner by
-// more than the band and the floor together with 99.5 % confidence, allowing for the drift of ratios between
-// batches of rounds; the order itself looks at medians. (Simulated, 4000 double runs with 5 candidates within
-// 20 %, jitter up to 3.5 % and stalls: 99.7 % agree, with 0.8 declared ties beside the winner.)
+// The declared ties are wider than the band within which the fixed order decides. A second run has other
+// noise, in its times and in its noise floor, and so another band and another limit: a candidate inside the
+// band today may be outside tomorrow. `ties` therefore holds every finalist that is not slower than the
+// winner by more than the band and the floor together with 99.5 % confidence, with an allowance for the drift
+// of ratios between batches of rounds; the order itself compares medians. (Simulated, 4000 double runs with 5
+// candidates within 20 %, jitter up to 3.5 % and stalls: 99.7 % agree, with 0.8 declared ties per winner.)
 
 namespace gemmtune {
 namespace {
 
 constexpr double tie_confidence = 0.995;
-constexpr std::size_t batch_rounds = 15;  // that the machine's drift is seen between
-constexpr double floor_confidence = 0.95;
-constexpr int quiet_selection_rounds = 30;  // enough on a machine whose noise is below the tie band
-
-std::vector<double> quotients(const std::vector<double>& numerators,
-                              const std::vector<double>& denominators) {
-  std::vector<double> ratios;
-  for (std::size_t i = 0; i < std::min(numerators.size(), denominators.size()); ++i)
-    ratios.push_back(numerators[i] / denominators[i]);
-  return ratios;
-}
-
-bool is_time(double microseconds) { return std::isfinite(microseconds) && microseconds > 0; }
-
-// The mirror of sign_test_below: are the ratios above the limit?
-double sign_test_above(const std::vector<double>& ratios, double limit) {
-  std::vector<double> inverse;
-  for (const double ratio : ratios) inverse.push_back(1 / ratio);
-  return sign_test_below(inverse, 1 / limit);
-}
+constexpr std::size_t batch_rounds = 15;    // of the batches between which drift is measured
+constexpr int quiet_selection_rounds = 30;  // enough if the noise is below the tie band
 
 }  // namespace
 
-bool before_in_order(const Finalist& a, const Finalist& b) {
+bool precedes_in_tie(const TieOrder& a, const TieOrder& b) {
   if (a.tie_rank != b.tie_rank) return a.tie_rank < b.tie_rank;
   if (a.departures != b.departures) return a.departures < b.departures;
   if (a.resources != b.resources) return a.resources < b.resources;
   return a.kernel_name < b.kernel_name;
 }
 
-std::vector<int> round_looks(int round_limit) {
-  std::vector<int> looks;
-  for (const int look : {15, 30, 60})
-    if (look <= round_limit) looks.push_back(look);
-  if (looks.empty()) looks.push_back(std::max(1, round_limit));
-  return looks;
-}
-
-Chooser::Chooser(std::vector<Finalist> finalists, std::optional<std::size_t> baseline, const Policy& policy)
+Chooser::Chooser(std::vector<TieOrder> finalists, std::optional<std::size_t> baseline, const Policy& policy)
     : finalists_(std::move(finalists)),
       baseline_(baseline),
       policy_(policy),
       alive_(finalists_.size(), true),
       in_race_(finalists_.size(), true),
-      first_(finalists_.size()) {
+      selection_(finalists_.size()) {
   if (finalists_.empty()) stage_ = Stage::decided;
 }
 
@@ -76,12 +51,12 @@ FinalsPlan Chooser::next() const {
     for (std::size_t i = 0; i < finalists_.size(); ++i)
       if (in_race_[i]) plan.candidates.push_back(i);
   } else {
-    plan.candidates = {*baseline_, challenger_};
+    plan.candidates = {*baseline_, tested_};
   }
-  const int done = stage_ == Stage::selecting ? first_rounds_ : static_cast<int>(test_challenger_.size());
-  const std::vector<int> looks = round_looks(policy_.round_limit);
-  const auto next_look = std::find_if(looks.begin(), looks.end(), [&](int look) { return look > done; });
-  if (next_look != looks.end()) plan.rounds = *next_look - done;
+  const int done = stage_ == Stage::selecting ? selection_rounds_ : test_rounds_;
+  const std::vector<int> interim = interim_rounds(policy_.round_limit);
+  const auto next = std::find_if(interim.begin(), interim.end(), [&](int rounds) { return rounds > done; });
+  if (next != interim.end()) plan.rounds = *next - done;
   return plan;
 }
 
@@ -91,52 +66,45 @@ void Chooser::drop(std::size_t finalist) {
 }
 
 void Chooser::add(const FinalsPlan& plan, const FinalsResult& result) {
-  rounds_ += static_cast<int>(result.times.size());
-  reported_floor_ = result.noise_floor;
+  const auto added = static_cast<int>(result.times.size());
+  rounds_ += added;
   same_ratios_.insert(same_ratios_.end(), result.same_ratios.begin(), result.same_ratios.end());
-  bool all_there = true;
-  for (std::size_t column = 0; column < plan.candidates.size(); ++column) {
-    const std::size_t finalist = plan.candidates[column];
-    std::vector<double> times;
-    for (const auto& round : result.times)
-      if (column < round.size() && is_time(round[column])) times.push_back(round[column]);
-    if (times.empty() || times.size() != result.times.size()) {
-      drop(finalist);
-      all_there = false;
-    } else if (stage_ == Stage::selecting) {
-      first_[finalist].insert(first_[finalist].end(), times.begin(), times.end());
-    } else {
-      auto& tested = finalist == challenger_ ? test_challenger_ : test_baseline_;
-      tested.insert(tested.end(), times.begin(), times.end());
-    }
+  PairedRounds fresh(finalists_.size());
+  fresh.add(plan.candidates, result.times);
+  bool complete = true;
+  for (const std::size_t finalist : plan.candidates) {
+    const std::size_t count = fresh.times(finalist).size();
+    if (count > 0 && count == result.times.size()) continue;
+    drop(finalist);
+    complete = false;
   }
   if (stage_ == Stage::testing) {
-    if (all_there) {
-      look();
+    test_.add(plan.candidates, result.times);
+    test_rounds_ += added;
+    if (complete) {
+      evaluate_test();
     } else {
-      pick_challenger();  // another one, where one of the two under test failed
+      start_test();  // of another finalist, or of none
     }
     return;
   }
-  first_rounds_ += static_cast<int>(result.times.size());
+  selection_.add(plan.candidates, result.times);
+  selection_rounds_ += added;
   narrow();
-  if (selection_is_over()) pick_challenger();
+  if (selection_is_over()) start_test();
 }
 
-double Chooser::noise_floor() const {
-  if (same_ratios_.empty()) return reported_floor_;
-  // A shift of the ratio (a second call of the same kernel is always faster) is noise of the method as well.
-  const Interval interval = median_interval(same_ratios_, floor_confidence);
-  return std::max(std::fabs(1 - interval.low), std::fabs(interval.high - 1));
+double Chooser::noise_floor() const { return gemmtune::noise_floor(same_ratios_); }
+
+RatioLimits Chooser::limits() const { return ratio_limits(policy_, noise_floor()); }
+
+double Chooser::ratio(std::size_t numerator, std::size_t denominator) const {
+  return median(selection_.ratios(numerator, denominator));
 }
 
-double Chooser::tie_band() const { return std::max(policy_.tie_band, noise_floor()); }
+double Chooser::selection_time(std::size_t finalist) const { return median(selection_.times(finalist)); }
 
-std::vector<double> Chooser::first_ratios(std::size_t numerator, std::size_t denominator) const {
-  return quotients(first_[numerator], first_[denominator]);
-}
-
-// Those still in the race have all first rounds in common.
+// Finalists that are in the race have all rounds of the selection in common.
 std::vector<bool> Chooser::racing() const {
   std::vector<bool> racing = in_race_;
   if (baseline_) racing[*baseline_] = false;
@@ -146,40 +114,40 @@ std::vector<bool> Chooser::racing() const {
 std::optional<std::size_t> Chooser::fastest_of(const std::vector<bool>& candidates) const {
   std::optional<std::size_t> best;
   for (std::size_t i = 0; i < finalists_.size(); ++i)
-    if (candidates[i] && (!best || median(first_[i]) < median(first_[*best]))) best = i;
+    if (candidates[i] && (!best || selection_time(i) < selection_time(*best))) best = i;
   return best;
 }
 
 std::optional<std::size_t> Chooser::fastest() const { return fastest_of(racing()); }
 
-// Takes out of the race whoever is surely slower than the fastest by more than the tie band. The default
-// stays in: the others are compared with it.
+// Takes a finalist out of the race if it is slower than the fastest by more than the tie band, with
+// tie_confidence. The default stays in, because the others are compared with it.
 void Chooser::narrow() {
   const auto best = fastest();
   if (!best) return;
+  const double limit = limits().tie;
   for (std::size_t i = 0; i < finalists_.size(); ++i) {
     if (!in_race_[i] || i == baseline_ || i == *best) continue;
-    if (median_interval(first_ratios(i, *best), tie_confidence).low > 1 + tie_band()) in_race_[i] = false;
+    if (median_interval(selection_.ratios(i, *best), tie_confidence).low > limit) in_race_[i] = false;
   }
 }
 
-// One challenger left, or so many rounds that the noise is below the tie band, or no more rounds.
+// One finalist beside the default left, or noise below the tie band, or no more rounds.
 bool Chooser::selection_is_over() const {
-  const std::vector<int> looks = round_looks(policy_.round_limit);
-  if (first_rounds_ >= looks.back()) return true;
+  if (selection_rounds_ >= interim_rounds(policy_.round_limit).back()) return true;
   const auto racing = std::count(in_race_.begin(), in_race_.end(), true) - (baseline_ ? 1 : 0);
   if (racing <= 1) return true;
-  return first_rounds_ >= quiet_selection_rounds && noise_floor() <= policy_.tie_band;
+  return selection_rounds_ >= quiet_selection_rounds && noise_floor() <= policy_.tie_band;
 }
 
-// Picks the challenger from the first rounds; decides at once where there is nothing to test.
-void Chooser::pick_challenger() {
-  test_challenger_.clear();
-  test_baseline_.clear();
+// Selects the finalist to test; decides at once if there is nothing to test.
+void Chooser::start_test() {
+  test_ = PairedRounds(finalists_.size());
+  test_rounds_ = 0;
   verdict_ = Verdict::none;
   stage_ = Stage::decided;
   if (!fastest()) {
-    // Those that were taken out of the race are slower, but right: better than nothing.
+    // Finalists out of the race are slower, but their results are right.
     for (std::size_t i = 0; i < finalists_.size(); ++i) in_race_[i] = alive_[i];
   }
   const auto best = fastest();
@@ -187,42 +155,39 @@ void Chooser::pick_challenger() {
     if (baseline_) verdict_ = Verdict::keep_default;
     return;
   }
-  // Among those that seem to beat the default (where the fastest does) and lie within the band: the fixed
-  // order.
-  const auto beats = [&](std::size_t i) {
-    return !baseline_ || median(first_ratios(i, *baseline_)) < policy_.prefer_ratio;
-  };
+  // The fixed order decides among finalists within the band of the fastest; if the fastest seems to beat the
+  // default, among those that seem to beat it too.
+  const auto beats = [&](std::size_t i) { return !baseline_ || ratio(i, *baseline_) < policy_.prefer_ratio; };
   const bool fastest_beats = beats(*best);
-  challenger_ = *best;
-  tied_ = false;
+  const double limit = limits().tie;
+  tested_ = *best;
   for (std::size_t i = 0; i < finalists_.size(); ++i) {
     if (!in_race_[i] || i == baseline_ || i == *best) continue;
-    if (median(first_ratios(i, *best)) > 1 + tie_band() || (fastest_beats && !beats(i))) continue;
-    tied_ = true;
-    if (before_in_order(finalists_[i], finalists_[challenger_])) challenger_ = i;
+    if (ratio(i, *best) > limit || (fastest_beats && !beats(i))) continue;
+    if (precedes_in_tie(finalists_[i], finalists_[tested_])) tested_ = i;
   }
   if (!baseline_) {
     verdict_ = Verdict::only;
   } else if (!fastest_beats &&
-             sign_test_above(first_ratios(challenger_, *baseline_), policy_.prefer_ratio) <= test_alpha) {
+             is_above(selection_.ratios(tested_, *baseline_), policy_.prefer_ratio, test_alpha)) {
     verdict_ = Verdict::keep_default;
   } else {
     stage_ = Stage::testing;
   }
 }
 
-// After a look's rounds: has the challenger passed, or failed for good, or is this the end?
-void Chooser::look() {
-  const std::vector<int> looks = round_looks(policy_.round_limit);
-  const double alpha = test_alpha / static_cast<double>(looks.size());
-  const std::vector<double> ratios = quotients(test_challenger_, test_baseline_);
-  const double limit = std::min(policy_.prefer_ratio, 1 - noise_floor());
+// Has the finalist passed, or failed for good, or are there no more rounds?
+void Chooser::evaluate_test() {
+  const std::vector<int> interim = interim_rounds(policy_.round_limit);
+  const double alpha = test_alpha / static_cast<double>(interim.size());
+  const std::vector<double> ratios = test_.ratios(tested_, *baseline_);
+  const RatioLimits limit = limits();
   stage_ = Stage::decided;
-  if (sign_test_below(ratios, limit) <= alpha) {
-    verdict_ = tied_ ? Verdict::tie : Verdict::win;
-  } else if (sign_test_above(ratios, policy_.prefer_ratio) <= alpha) {
+  if (is_below(ratios, limit.win, alpha)) {
+    verdict_ = Verdict::win;
+  } else if (is_above(ratios, limit.no_win, alpha)) {
     verdict_ = Verdict::keep_default;
-  } else if (static_cast<int>(ratios.size()) >= looks.back()) {
+  } else if (test_rounds_ >= interim.back()) {
     verdict_ = Verdict::undecided;
   } else {
     stage_ = Stage::testing;
@@ -231,8 +196,8 @@ void Chooser::look() {
 
 namespace {
 
-// What the median of a batch's log ratios would vary by, were the rounds independent: π/2 σ²/n, σ from the
-// median absolute deviation within each batch.
+// Variance of the median of a batch's log ratios if rounds are independent: π/2 σ²/n, σ from the median
+// absolute deviation within each batch.
 double variance_of_batch(std::span<const double> ratios) {
   std::vector<double> deviations;
   for (std::size_t begin = 0; begin + batch_rounds <= ratios.size(); begin += batch_rounds) {
@@ -247,9 +212,9 @@ double variance_of_batch(std::span<const double> ratios) {
 
 }  // namespace
 
-// Rounds that follow one another meet the same neighbours on a shared machine: their ratios agree better with
-// each other than with those of half a minute later, and an interval that takes them for independent is too
-// narrow. Batches of rounds show by how much.
+// Rounds that follow one another have the same neighbours on a shared machine: their ratios agree better with
+// each other than with those of half a minute later, and an interval that assumes independence is too narrow.
+// The variance between batches of rounds, beyond that within them, measures by how much.
 double Chooser::drift() const {
   const auto reference = fastest();
   if (!reference) return 0;
@@ -257,7 +222,7 @@ double Chooser::drift() const {
   double freedom = 0;
   for (std::size_t i = 0; i < finalists_.size(); ++i) {
     if (!alive_[i] || i == baseline_ || i == *reference) continue;
-    const std::vector<double> ratios = first_ratios(i, *reference);
+    const std::vector<double> ratios = selection_.ratios(i, *reference);
     std::vector<double> batches;
     for (std::size_t begin = 0; begin + batch_rounds <= ratios.size(); begin += batch_rounds) {
       batches.push_back(std::log(median(std::span(ratios).subspan(begin, batch_rounds))));
@@ -275,7 +240,7 @@ double Chooser::drift() const {
 
 bool Chooser::may_tie(const std::vector<double>& ratios, double drift) const {
   if (ratios.empty()) return false;
-  const double limit = 1 + tie_band() + noise_floor();
+  const double limit = limits().declared_tie;
   if (median_interval(ratios, tie_confidence).low <= limit) return true;
   const double batches = std::max(1.0, std::floor(static_cast<double>(ratios.size()) / batch_rounds));
   return median(ratios) <= limit * std::exp(normal_99_5 * drift / std::sqrt(batches));
@@ -288,17 +253,11 @@ std::vector<std::size_t> Chooser::tie_set(std::size_t winner, double drift) cons
       ties.push_back(i);
       continue;
     }
-    if (!alive_[i] || first_[i].empty()) continue;
-    std::vector<double> ratios = first_ratios(i, winner);
-    // The two that were tested are known better from the test.
-    const bool tested = !test_challenger_.empty() && (i == baseline_ || i == challenger_) &&
-                        (winner == baseline_ || winner == challenger_);
-    if (tested) {
-      ratios = quotients(test_baseline_, test_challenger_);
-      if (i == challenger_)
-        for (double& ratio : ratios) ratio = 1 / ratio;
-    }
-    if (may_tie(ratios, drift)) ties.push_back(i);
+    if (!alive_[i]) continue;
+    // The test's rounds, where both took part in it, are fresh: no selection favours one of them.
+    const bool tested =
+        test_rounds_ > 0 && (i == baseline_ || i == tested_) && (winner == baseline_ || winner == tested_);
+    if (may_tie((tested ? test_ : selection_).ratios(i, winner), drift)) ties.push_back(i);
   }
   return ties;
 }
@@ -307,14 +266,14 @@ Decision Chooser::settle(std::size_t winner, Verdict verdict) const {
   Decision decision;
   decision.winner = winner;
   decision.verdict = verdict;
-  const bool tested = !test_challenger_.empty() && (winner == challenger_ || winner == baseline_);
-  const auto& times = !tested ? first_[winner] : winner == challenger_ ? test_challenger_ : test_baseline_;
+  const bool tested = test_rounds_ > 0 && (winner == tested_ || winner == baseline_);
+  const PairedRounds& deciding = tested ? test_ : selection_;
+  const std::vector<double> times = deciding.times(winner);
   decision.microseconds = median(times);
   decision.spread = spread(times);
   if (baseline_) {
-    const auto& default_times = tested ? test_baseline_ : first_[*baseline_];
-    decision.default_microseconds = median(default_times);
-    decision.speedup = winner == *baseline_ ? 1 : median(quotients(default_times, times));
+    decision.default_microseconds = median(deciding.times(*baseline_));
+    decision.speedup = winner == *baseline_ ? 1 : median(deciding.ratios(*baseline_, winner));
   }
   decision.drift = drift();
   decision.ties = tie_set(winner, decision.drift);
@@ -327,16 +286,17 @@ Decision Chooser::decision_among(const std::vector<bool>& allowed) const {
   std::vector<bool> measured = alive_;
   std::vector<bool> racing = in_race_;
   for (std::size_t i = 0; i < finalists_.size(); ++i) {
-    measured[i] = measured[i] && allowed[i] && !first_[i].empty();
+    measured[i] = measured[i] && allowed[i] && !selection_.times(i).empty();
     racing[i] = racing[i] && measured[i];
   }
   auto best = fastest_of(racing);
-  if (!best) best = fastest_of(measured);  // these were slower, but are what there is
+  if (!best) best = fastest_of(measured);
   if (!best) return {};
   std::size_t chosen = *best;
+  const double limit = limits().tie;
   for (std::size_t i = 0; i < finalists_.size(); ++i) {
-    if (!measured[i] || i == *best || median(first_ratios(i, *best)) > 1 + tie_band()) continue;
-    if (before_in_order(finalists_[i], finalists_[chosen])) chosen = i;
+    if (!measured[i] || i == *best || ratio(i, *best) > limit) continue;
+    if (precedes_in_tie(finalists_[i], finalists_[chosen])) chosen = i;
   }
   Decision decision = settle(chosen, Verdict::undecided);
   std::erase_if(decision.ties, [&](std::size_t tie) { return !measured[tie]; });
@@ -344,18 +304,16 @@ Decision Chooser::decision_among(const std::vector<bool>& allowed) const {
 }
 
 Decision Chooser::decision() const {
-  const bool measured =
-      std::any_of(first_.begin(), first_.end(), [](const auto& times) { return !times.empty(); });
   const bool any_alive = std::find(alive_.begin(), alive_.end(), true) != alive_.end();
-  if (!measured || !any_alive) return {};
-  if (stage_ != Stage::decided && !baseline_) {  // the time was over before the selection was
+  if (selection_rounds_ == 0 || !any_alive) return {};
+  if (stage_ != Stage::decided && !baseline_) {  // the time ended before the selection did
     const auto best = fastest();
     return best ? settle(*best, Verdict::only) : Decision{};
   }
   if (stage_ != Stage::decided || verdict_ == Verdict::undecided)
     return settle(*baseline_, Verdict::undecided);
   if (verdict_ == Verdict::keep_default) return settle(*baseline_, Verdict::keep_default);
-  return settle(challenger_, verdict_);
+  return settle(tested_, verdict_);
 }
 
 }  // namespace gemmtune

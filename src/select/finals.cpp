@@ -5,41 +5,41 @@
 #include <set>
 
 #include "measure/statistics.h"
-#include "tuned/table.h"
 #include "select/choose.h"
-#include "select/round_log.h"
+#include "select/paired_rounds.h"
+#include "tuned/table.h"
 
 namespace gemmtune {
 namespace {
 
-constexpr int least_rounds = 3;               // of one call, however little time is left
+constexpr int min_rounds = 3;                 // of one call, however little time is left
 constexpr double pool_change_seconds = 0.02;  // of a round that leaves one thread pool for another
-constexpr double warm_up_and_gaps = 2;        // a sample's share of a round's time, inverted
+constexpr double warm_up_and_gaps = 2;        // time of a round over that of its samples
 
-/// What an entrant adds to a round, as far as screening knows.
-double round_share_seconds(const Entrant& entrant, const Policy& policy) {
-  return 1e-6 * warm_up_and_gaps * std::max(entrant.screened_microseconds, policy.sample_microseconds);
+/// What a finalist adds to a round, as far as screening knows.
+double round_share_seconds(const Finalist& finalist, const Policy& policy) {
+  return 1e-6 * warm_up_and_gaps * std::max(finalist.screened_microseconds, policy.sample_microseconds);
 }
 
 double round_seconds(const FinalsTask& task) {
   double seconds = 0;
-  for (const Entrant& entrant : task.entrants) seconds += round_share_seconds(entrant, task.policy);
+  for (const Finalist& finalist : task.finalists) seconds += round_share_seconds(finalist, task.policy);
   return seconds;
 }
 
-/// One try with one set of entrants.
-class Contest {
+/// Finals with one set of finalists.
+class FinalsRun {
  public:
-  Contest(const FinalsTask& task, Evaluator& evaluator)
+  FinalsRun(const FinalsTask& task, Evaluator& evaluator)
       : task_(task),
         evaluator_(evaluator),
-        chooser_(finalists(task), task.baseline, task.policy),
-        log_(task.entrants.size()),
-        outcomes_(task.entrants.size()) {}
+        chooser_(tie_orders(task), task.baseline, task.policy),
+        rounds_(task.finalists.size()),
+        outcomes_(task.finalists.size()) {}
 
-  /// Rounds until the decision stands or the time is over. An error only where nothing was measured.
+  /// Measures until the chooser has decided or the time is over. An error only if nothing was measured.
   Status run(const Deadline& deadline) {
-    seconds_a_round_ = round_seconds(task_);
+    seconds_per_round_ = round_seconds(task_);
     for (FinalsPlan plan = chooser_.next(); plan.rounds > 0; plan = chooser_.next()) {
       if (measured_ && deadline.over()) break;
       if (const Status status = measure(plan, deadline); !status.ok()) return measured_ ? Status() : status;
@@ -48,40 +48,41 @@ class Contest {
   }
 
   Decision decision() const { return chooser_.decision(); }
-  /// What stands where the chooser's own winner reads another layout than the row must have.
+  /// The decision if the chooser's own winner reads another layout than the row must have.
   Decision decision_of_layout() const {
     std::vector<bool> allowed;
-    for (std::size_t i = 0; i < task_.entrants.size(); ++i) {
-      allowed.push_back(task_.entrants[i].listed.layout == task_.layout &&
+    for (std::size_t i = 0; i < task_.finalists.size(); ++i) {
+      allowed.push_back(task_.finalists[i].listed.layout == task_.layout &&
                         outcomes_[i].kind == OutcomeKind::ok);
     }
     return chooser_.decision_among(allowed);
   }
-  const Outcome& outcome(std::size_t entrant) const { return outcomes_[entrant]; }
-  const RoundLog& log() const { return log_; }
+  const Outcome& outcome(std::size_t finalist) const { return outcomes_[finalist]; }
+  const PairedRounds& rounds() const { return rounds_; }
   const Quietness& quietness() const { return quietness_; }
 
  private:
-  static std::vector<Finalist> finalists(const FinalsTask& task) {
-    std::vector<Finalist> list;
-    for (const Entrant& entrant : task.entrants) list.push_back(finalist_of(task.problem, entrant.listed));
+  static std::vector<TieOrder> tie_orders(const FinalsTask& task) {
+    std::vector<TieOrder> list;
+    for (const Finalist& finalist : task.finalists)
+      list.push_back(tie_order_of(task.problem, finalist.listed));
     return list;
   }
 
   std::vector<Candidate> candidates(const FinalsPlan& plan) const {
     std::vector<Candidate> list;
-    for (const std::size_t i : plan.candidates) list.push_back(task_.entrants[i].listed.candidate);
+    for (const std::size_t i : plan.candidates) list.push_back(task_.finalists[i].listed.candidate);
     return list;
   }
 
   /// As many as fit into the time, at least a few, at most all.
   int fitting_rounds(int wanted, const Deadline& deadline) const {
-    const double fitting = std::max(0.0, deadline.seconds_left() / std::max(seconds_a_round_, 1e-9));
-    return fitting >= wanted ? wanted : std::min(wanted, std::max(least_rounds, static_cast<int>(fitting)));
+    const double fitting = std::max(0.0, deadline.seconds_left() / std::max(seconds_per_round_, 1e-9));
+    return fitting >= wanted ? wanted : std::min(wanted, std::max(min_rounds, static_cast<int>(fitting)));
   }
 
-  /// One plan, in pieces where the time is short. The chooser sees the pieces as one, because each look that
-  /// it takes has its share of the error probability.
+  /// One plan, in several calls if the time is short. The chooser gets their rounds at once, because each
+  /// evaluation of its test has its share of the error probability.
   Status measure(const FinalsPlan& plan, const Deadline& deadline) {
     FinalsResult all;
     int done = 0;
@@ -89,24 +90,23 @@ class Contest {
     while (done < plan.rounds && (done == 0 || !deadline.over())) {
       const int rounds = fitting_rounds(plan.rounds - done, deadline);
       const double before = deadline.seconds_left();
-      auto piece = evaluator_.finals(task_.problem, candidates(plan), rounds);
-      if (!piece.ok()) {
-        status = piece.status();
+      auto part = evaluator_.finals(task_.problem, candidates(plan), rounds);
+      if (!part.ok()) {
+        status = part.status();
         break;
       }
-      if (std::isfinite(before)) seconds_a_round_ = (before - deadline.seconds_left()) / rounds;
+      if (std::isfinite(before)) seconds_per_round_ = (before - deadline.seconds_left()) / rounds;
       done += rounds;
-      all.outcomes = std::move(piece->outcomes);
-      all.times.insert(all.times.end(), piece->times.begin(), piece->times.end());
-      all.same_ratios.insert(all.same_ratios.end(), piece->same_ratios.begin(), piece->same_ratios.end());
-      all.noise_floor = std::max(all.noise_floor, piece->noise_floor);
-      quietness_ += piece->quietness;
+      all.outcomes = std::move(part->outcomes);
+      all.times.insert(all.times.end(), part->times.begin(), part->times.end());
+      all.same_ratios.insert(all.same_ratios.end(), part->same_ratios.begin(), part->same_ratios.end());
+      quietness_ += part->quietness;
     }
     if (done == 0) return status;
     for (std::size_t i = 0; i < plan.candidates.size() && i < all.outcomes.size(); ++i) {
       outcomes_[plan.candidates[i]] = all.outcomes[i];
     }
-    log_.add(plan.candidates, all.times);
+    rounds_.add(plan.candidates, all.times);
     chooser_.add(plan, all);
     measured_ = true;
     return status;
@@ -115,42 +115,42 @@ class Contest {
   const FinalsTask& task_;
   Evaluator& evaluator_;
   Chooser chooser_;
-  RoundLog log_;
+  PairedRounds rounds_;
   std::vector<Outcome> outcomes_;
   Quietness quietness_;
   bool measured_ = false;
-  double seconds_a_round_ = 0;
+  double seconds_per_round_ = 0;
 };
 
-/// Entrants that fit into the time: the baseline and the best, which meet in the test too, and as many others
-/// as can be measured up to the first look.
+/// Keeps the finalists that fit into the time: the baseline and the best, which are measured in the test too,
+/// and as many others as can be measured up to the first interim evaluation.
 void trim(FinalsTask& task, const Deadline& deadline) {
   if (!std::isfinite(deadline.seconds_left())) return;
-  const int rounds = round_looks(task.policy.round_limit).front();
-  const auto cost = [&](const Entrant& entrant) {
-    return rounds * round_share_seconds(entrant, task.policy);
+  const int rounds = interim_rounds(task.policy.round_limit).front();
+  const auto cost = [&](const Finalist& finalist) {
+    return rounds * round_share_seconds(finalist, task.policy);
   };
   double left = deadline.seconds_left();
-  if (task.baseline) left -= 2 * cost(task.entrants[*task.baseline]);
-  std::vector<Entrant> kept;
+  if (task.baseline) left -= 2 * cost(task.finalists[*task.baseline]);
+  std::vector<Finalist> kept;
   std::optional<std::size_t> baseline;
   std::size_t others = 0;
-  for (std::size_t i = 0; i < task.entrants.size(); ++i) {
-    const Entrant& entrant = task.entrants[i];
+  for (std::size_t i = 0; i < task.finalists.size(); ++i) {
+    const Finalist& finalist = task.finalists[i];
     if (task.baseline == i) {
       baseline = kept.size();
     } else {
-      left -= others == 0 ? 2 * cost(entrant) : cost(entrant);
+      left -= others == 0 ? 2 * cost(finalist) : cost(finalist);
       if (others++ > 0 && left < 0) continue;
     }
-    kept.push_back(entrant);
+    kept.push_back(finalist);
   }
-  task.entrants = std::move(kept);
+  task.finalists = std::move(kept);
   task.baseline = baseline;
 }
 
-void remove_entrant(FinalsTask& task, std::size_t index) {
-  task.entrants.erase(task.entrants.begin() + static_cast<std::ptrdiff_t>(index));
+void remove_finalist(FinalsTask& task, std::size_t index) {
+  task.finalists.erase(task.finalists.begin() + static_cast<std::ptrdiff_t>(index));
   if (!task.baseline) return;
   if (*task.baseline == index) {
     task.baseline.reset();
@@ -159,17 +159,18 @@ void remove_entrant(FinalsTask& task, std::size_t index) {
   }
 }
 
-/// Where the time is too short for all looks of both stages, each has one: a test that is reached is worth
-/// more than a finer choice of whom to test. The slowest entrants give way to that.
-void fit_looks(FinalsTask& task, const Deadline& deadline) {
+/// If the time is too short for all rounds of both stages, each stage is evaluated once: a test that is
+/// reached is worth more than a finer selection. If it is too short even for that, drops the slowest
+/// finalists.
+void fit_rounds(FinalsTask& task, const Deadline& deadline) {
   if (!std::isfinite(deadline.seconds_left())) return;
   const auto seconds_of = [&](int rounds) { return rounds * (round_seconds(task) + pool_change_seconds); };
-  const auto looks = round_looks(task.policy.round_limit);
-  if (seconds_of(looks.back()) < deadline.seconds_left() / 2) return;
-  task.policy.round_limit = looks.front();
-  while (task.entrants.size() > 3 && seconds_of(looks.front()) > deadline.seconds_left() / 2) {
-    const std::size_t last = task.entrants.size() - 1;
-    remove_entrant(task, task.baseline == last ? last - 1 : last);
+  const auto interim = interim_rounds(task.policy.round_limit);
+  if (seconds_of(interim.back()) < deadline.seconds_left() / 2) return;
+  task.policy.round_limit = interim.front();
+  while (task.finalists.size() > 3 && seconds_of(interim.front()) > deadline.seconds_left() / 2) {
+    const std::size_t last = task.finalists.size() - 1;
+    remove_finalist(task, task.baseline == last ? last - 1 : last);
   }
 }
 
@@ -184,35 +185,35 @@ std::string reasons(const std::vector<Trial>& trials) {
   return text.empty() ? "no finalist could be measured" : text;
 }
 
-Settled settled_from(const FinalsTask& task, const Contest& contest, const Decision& decision) {
+Settled settled_from(const FinalsTask& task, const FinalsRun& run, const Decision& decision) {
   Settled settled;
-  settled.winner = task.entrants[*decision.winner].listed;
+  settled.winner = task.finalists[*decision.winner].listed;
   settled.verdict = decision.verdict;
   settled.microseconds = decision.microseconds;
   settled.spread = decision.spread;
   settled.default_microseconds = decision.default_microseconds;
   settled.speedup = decision.speedup;
-  settled.err_ratio = contest.outcome(*decision.winner).err_ratio;
+  settled.err_ratio = run.outcome(*decision.winner).err_ratio;
   settled.noise_floor = decision.noise_floor;
   settled.drift = decision.drift;
-  settled.quietness = contest.quietness();
+  settled.quietness = run.quietness();
   for (const std::size_t tie : decision.ties) {
-    settled.ties.push_back(task.entrants[tie].listed.candidate.kernel_name());
+    settled.ties.push_back(task.finalists[tie].listed.candidate.kernel_name());
   }
   if (task.baseline && decision.default_microseconds) {
-    settled.default_kernel = task.entrants[*task.baseline].listed.candidate.kernel_name();
+    settled.default_kernel = task.finalists[*task.baseline].listed.candidate.kernel_name();
   }
-  for (std::size_t i = 0; i < task.entrants.size(); ++i) {
-    const auto ratios = contest.log().ratios(i, *decision.winner);
-    if (contest.outcome(i).kind != OutcomeKind::ok || ratios.empty()) continue;
-    settled.standings.push_back({task.entrants[i].listed, median(ratios), 1});
+  for (std::size_t i = 0; i < task.finalists.size(); ++i) {
+    const auto ratios = run.rounds().ratios(i, *decision.winner);
+    if (run.outcome(i).kind != OutcomeKind::ok || ratios.empty()) continue;
+    settled.finalists.push_back({task.finalists[i].listed, median(ratios), 1});
   }
   return settled;
 }
 
 }  // namespace
 
-Finalist finalist_of(const Problem& problem, const ListedCandidate& listed) {
+TieOrder tie_order_of(const Problem& problem, const ListedCandidate& listed) {
   return {listed.candidate.kernel_name(), listed.family->tie_rank(), listed.departures,
           listed.family->resources(problem, listed.candidate.config)};
 }
@@ -220,38 +221,38 @@ Finalist finalist_of(const Problem& problem, const ListedCandidate& listed) {
 Settled run_finals(const FinalsTask& given, Evaluator& evaluator, const Deadline& deadline) {
   FinalsTask task = given;
   trim(task, deadline);
-  fit_looks(task, deadline);
+  fit_rounds(task, deadline);
   std::vector<Trial> lost;
-  while (!task.entrants.empty()) {
-    Contest contest(task, evaluator);
-    if (const Status status = contest.run(deadline); !status.ok()) {
+  while (!task.finalists.empty()) {
+    FinalsRun run(task, evaluator);
+    if (const Status status = run.run(deadline); !status.ok()) {
       Settled failed;
       failed.reason = status.message();
       failed.trials = std::move(lost);
       return failed;
     }
-    Decision decision = contest.decision();
-    if (decision.winner && task.entrants[*decision.winner].listed.layout != task.layout) {
-      decision = contest.decision_of_layout();
+    Decision decision = run.decision();
+    if (decision.winner && task.finalists[*decision.winner].listed.layout != task.layout) {
+      decision = run.decision_of_layout();
     }
     std::string failure;
     if (decision.winner) {
-      const Candidate& winner = task.entrants[*decision.winner].listed.candidate;
+      const Candidate& winner = task.finalists[*decision.winner].listed.candidate;
       failure = neighbour_failure(task.problem, winner, evaluator);
     }
     if (decision.winner && !failure.empty()) {
-      Outcome outcome = contest.outcome(*decision.winner);
+      Outcome outcome = run.outcome(*decision.winner);
       outcome.kind = OutcomeKind::wrong;
       outcome.reason = std::move(failure);
-      lost.push_back({task.entrants[*decision.winner].listed.candidate, std::move(outcome)});
-      remove_entrant(task, *decision.winner);
+      lost.push_back({task.finalists[*decision.winner].listed.candidate, std::move(outcome)});
+      remove_finalist(task, *decision.winner);
       continue;
     }
     Settled settled;
-    if (decision.winner) settled = settled_from(task, contest, decision);
-    for (std::size_t i = 0; i < task.entrants.size(); ++i) {
-      lost.push_back({task.entrants[i].listed.candidate, contest.outcome(i)});
-      lost.back().outcome.microseconds = contest.log().times(i);
+    if (decision.winner) settled = settled_from(task, run, decision);
+    for (std::size_t i = 0; i < task.finalists.size(); ++i) {
+      lost.push_back({task.finalists[i].listed.candidate, run.outcome(i)});
+      lost.back().outcome.microseconds = run.rounds().times(i);
     }
     settled.trials = std::move(lost);
     if (!settled.winner) settled.reason = reasons(settled.trials);

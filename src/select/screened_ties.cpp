@@ -58,7 +58,7 @@ std::vector<std::string> screened_ties(const std::vector<Trial>& trials, const s
     const auto& samples = trial.outcome.microseconds;
     const double of_samples = deviation * std::sqrt(1.0 / static_cast<double>(samples.size()) +
                                                     1.0 / static_cast<double>(best.size()));
-    const double limit = (1 + margin.band) * std::exp(normal_99_5 * std::hypot(of_samples, margin.drift));
+    const double limit = margin.ratio * std::exp(normal_99_5 * std::hypot(of_samples, margin.drift));
     if (median(samples) <= limit * median(best)) ties.push_back(trial.candidate.kernel_name());
   }
   return ties;
@@ -66,7 +66,8 @@ std::vector<std::string> screened_ties(const std::vector<Trial>& trials, const s
 
 void add_screened_ties(const std::vector<Trial>& screened, const TieMargin& margin, Settled& settled) {
   std::set<std::string> known(settled.ties.begin(), settled.ties.end());
-  for (const Standing& standing : settled.standings) known.insert(standing.listed.candidate.kernel_name());
+  for (const MeasuredFinalist& finalist : settled.finalists)
+    known.insert(finalist.listed.candidate.kernel_name());
   for (const std::string& name : screened_ties(screened, screening_reference(screened, settled), margin)) {
     if (known.insert(name).second) settled.ties.push_back(name);
   }

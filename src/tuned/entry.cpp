@@ -14,7 +14,6 @@ struct Row {
 constexpr std::array<Row, 6> rows{{
     {Verdict::none, ""},
     {Verdict::win, "win"},
-    {Verdict::tie, "tie"},
     {Verdict::keep_default, "default"},
     {Verdict::undecided, "undecided"},
     {Verdict::only, "only"},

@@ -12,7 +12,9 @@
 
 namespace gemmtune {
 
-enum class Verdict { none, win, tie, keep_default, undecided, only };  // keep_default prints as "default"
+/// The row's kernel against the default kernel. `win`: it beats the default, whether other kernels are as
+/// fast or not (TunedEntry::ties). `only`: there is no default. keep_default prints as "default".
+enum class Verdict { none, win, keep_default, undecided, only };
 std::string_view to_string(Verdict verdict);
 std::optional<Verdict> parse_verdict(std::string_view text);
 
@@ -56,6 +58,7 @@ struct TunedEntry {
   std::string default_kernel;
   std::optional<double> speedup;  // paired median ratio default/us, not their quotient
   Verdict verdict = Verdict::none;
+  std::optional<std::int64_t> ties;  // other kernels that may be as fast
   std::optional<std::int64_t> m_from;
   std::optional<double> regret;
   std::string pdl_kernel_name;

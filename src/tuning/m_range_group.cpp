@@ -166,23 +166,23 @@ bool MRangeGroup::answer_search(const MQuestion& question, const Deadline& deadl
 }
 
 bool MRangeGroup::answer_comparison(const MQuestion& question, const Deadline& deadline) {
-  const MContest contest{problem_at(question.m), question.kernels, *task_.layout, request_.policy,
-                         request_.m_range->regret};
+  const MComparisonRequest contest{problem_at(question.m), question.kernels, *task_.layout, request_.policy,
+                                   request_.m_range->regret};
   auto comparison = compare_kernels(device_, evaluator_, contest, deadline);
   if (stopped()) return false;
   ++report_.compared;
   if (!comparison.ok()) {
     // Nothing can be measured there by itself: what the search found stands.
-    std::vector<MStanding> standings;
+    std::vector<MRegret> regrets;
     if (const Settled* settled = settled_at(question.m))
-      standings.push_back({settled->winner->candidate.kernel_name(), 0, true});
-    planner_.compared(question, standings, 0);
+      regrets.push_back({settled->winner->candidate.kernel_name(), 0, true});
+    planner_.compared(question, regrets, 0);
     return true;
   }
   report_.finals_calls += comparison->finals_calls;
   noise_floors_.push_back(comparison->noise_floor);
   for (auto& [kernel, settled] : comparison->rows) compared_[question.m][kernel] = std::move(settled);
-  planner_.compared(question, comparison->standings, comparison->noise_floor);
+  planner_.compared(question, comparison->regrets, comparison->noise_floor);
   return true;
 }
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tuning/layout_group.h"
-#include "tuning/m_range_contest.h"
+#include "tuning/m_range_comparison.h"
 #include "tuning/m_range_tuner.h"
 #include "tuning/problem_tuner.h"
 #include "tuning/transfer.h"

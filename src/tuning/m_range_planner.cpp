@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "select/paired_comparison.h"
 #include "tuned/table.h"
 
 // A segment lies between two neighbouring points, M at which kernels were compared. A kernel answers it where
@@ -212,7 +213,7 @@ void MRangePlanner::note_inner(std::int64_t m) {
   }
 }
 
-void MRangePlanner::compared(const MQuestion& question, const std::vector<MStanding>& standings,
+void MRangePlanner::compared(const MQuestion& question, const std::vector<MRegret>& regrets,
                              double noise_floor) {
   const std::int64_t m = question.m;
   const bool is_new = !points_.contains(m);
@@ -220,11 +221,11 @@ void MRangePlanner::compared(const MQuestion& question, const std::vector<MStand
   point.compared = true;
   point.fits.clear();
   point.measured.insert(question.kernels.begin(), question.kernels.end());
-  const double bound = std::max(regret_, noise_floor);
-  for (const MStanding& standing : standings) {
-    point.measured.insert(standing.kernel);
-    const bool fits = standing.may_answer && standing.regret <= bound;
-    if (fits && !wrong_.contains({m, standing.kernel})) point.fits[standing.kernel] = standing.regret;
+  const double bound = effective_band(regret_, noise_floor);
+  for (const MRegret& kernel : regrets) {
+    point.measured.insert(kernel.kernel);
+    const bool fits = kernel.may_answer && kernel.regret <= bound;
+    if (fits && !wrong_.contains({m, kernel.kernel})) point.fits[kernel.kernel] = kernel.regret;
   }
   if (is_new) note_inner(m);
 }

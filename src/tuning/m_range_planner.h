@@ -34,7 +34,7 @@ struct MQuestion {
 };
 
 /// How one kernel did at one M.
-struct MStanding {
+struct MRegret {
   std::string kernel;
   double regret = 0;       // its time over the fastest's there, minus 1
   bool may_answer = true;  // right, of the group's weight layout and not slower than the default
@@ -72,7 +72,7 @@ class MRangePlanner {
   /// The answer to tune: the winner (empty: no kernel runs there) and who came close, best first.
   void tuned(std::int64_t m, const std::string& winner, std::vector<std::string> runners_up);
   /// The answer to compare. Kernels that are missing did not run; the default is not in the question.
-  void compared(const MQuestion& question, const std::vector<MStanding>& standings, double noise_floor);
+  void compared(const MQuestion& question, const std::vector<MRegret>& regrets, double noise_floor);
   /// The answer to check: the M at which the kernel is wrong or does not run, nullopt: it is right.
   void checked(const MQuestion& question, std::optional<std::int64_t> wrong_at);
 

@@ -1,39 +1,39 @@
 #include "tuning/operator_bench.h"
 
-#include <cmath>
+#include <numeric>
+
+#include "select/paired_comparison.h"
+#include "select/paired_rounds.h"
 
 namespace gemmtune {
 namespace {
 
 constexpr double interval_confidence = 0.99;
-constexpr double gate_confidence = 0.999;
-constexpr std::size_t gate_rounds = 11;  // fewer prove nothing at that confidence: 1 − 2·2⁻¹⁰ < 0.999
+constexpr double interval_alpha = (1 - interval_confidence) / 2;  // on each side
+constexpr double regression_confidence = 0.999;
+constexpr std::size_t regression_rounds = 11;  // fewer prove nothing at that confidence: 1 − 2·2⁻¹⁰ < 0.999
 
 BenchStatus status_of(const Outcome& outcome) {
   if (outcome.kind == OutcomeKind::ok) return BenchStatus::ok;
   return outcome.kind == OutcomeKind::wrong ? BenchStatus::mismatch : BenchStatus::error;
 }
 
-std::vector<double> column(const FinalsResult& result, std::size_t index) {
-  std::vector<double> times;
-  for (const auto& round : result.times) {
-    if (index < round.size() && std::isfinite(round[index])) times.push_back(round[index]);
-  }
-  return times;
+PairedRounds rounds_of(const FinalsResult& result) {
+  std::vector<std::size_t> columns(result.outcomes.size());
+  std::iota(columns.begin(), columns.end(), std::size_t{0});
+  PairedRounds rounds(columns.size());
+  rounds.add(columns, result.times);
+  return rounds;
 }
 
-std::vector<double> paired_ratios(const FinalsResult& result) {
-  std::vector<double> ratios;
-  for (const auto& round : result.times) {
-    if (round.size() == 2 && std::isfinite(round[0] / round[1])) ratios.push_back(round[0] / round[1]);
-  }
-  return ratios;
-}
-
-/// Faster and slower need the whole interval beyond what A against A shows.
-BenchVerdict verdict_of(const Interval& interval, double noise_floor) {
-  if (interval.high < 1 - noise_floor) return BenchVerdict::faster;
-  if (interval.low > 1 + noise_floor) return BenchVerdict::slower;
+/// A kernel is faster or slower if the difference is larger than the noise floor; `bench` has no tie band.
+BenchVerdict verdict_of(std::span<const double> ratios, double noise_floor) {
+  Policy exact;
+  exact.prefer_ratio = 1;
+  exact.tie_band = 0;
+  const RatioLimits limits = ratio_limits(exact, noise_floor);
+  if (is_below(ratios, limits.win, interval_alpha)) return BenchVerdict::faster;
+  if (is_above(ratios, limits.tie, interval_alpha)) return BenchVerdict::slower;
   return BenchVerdict::same;
 }
 
@@ -59,18 +59,20 @@ Result<Candidate> other_candidate(const Device& device, const BenchRequest& requ
 }
 
 void fill_pair(const FinalsResult& result, BenchRow& row) {
-  const auto other = column(result, 1);
+  const PairedRounds rounds = rounds_of(result);
+  const auto other = rounds.times(1);
   if (!other.empty()) row.other_microseconds = median(other);
   if (result.outcomes.size() > 1 && result.outcomes[1].kind != OutcomeKind::ok) {
     row.reason = fmt::format("{}: {}: {}", row.other_kernel, to_string(result.outcomes[1].kind),
                              result.outcomes[1].reason);
   }
-  const auto ratios = paired_ratios(result);
+  const auto ratios = rounds.ratios(0, 1);
   if (ratios.empty()) return;
   row.ratio = median(ratios);
   row.interval = median_interval(ratios, interval_confidence);
-  if (ratios.size() >= gate_rounds) row.certain_ratio = median_interval(ratios, gate_confidence).low;
-  row.verdict = verdict_of(*row.interval, result.noise_floor);
+  if (ratios.size() >= regression_rounds)
+    row.certain_ratio = median_interval(ratios, regression_confidence).low;
+  row.verdict = verdict_of(ratios, noise_floor(result.same_ratios));
 }
 
 /// Both are one kernel: nothing to compare, one time for both.
@@ -115,7 +117,7 @@ BenchRow bench_one(const Device& device, Evaluator& evaluator, const BenchReques
   const Outcome& outcome = result->outcomes.front();
   row.status = status_of(outcome);
   row.err_ratio = outcome.err_ratio;
-  if (const auto times = column(*result, 0); !times.empty()) row.microseconds = median(times);
+  if (const auto times = rounds_of(*result).times(0); !times.empty()) row.microseconds = median(times);
   if (same) {
     fill_same(row);
   } else if (other.ok()) {

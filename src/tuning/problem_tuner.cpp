@@ -7,7 +7,7 @@
 #include <set>
 
 #include "measure/statistics.h"
-#include "select/entrants.h"
+#include "select/finalists.h"
 #include "select/screened_ties.h"
 #include "tuning/problem_search.h"
 #include "tuning/transfer.h"
@@ -117,11 +117,11 @@ void add_dependent(const Turn& turn, LayoutResult& plain, std::vector<Trial>& tr
   auto screened = screen(turn, list.candidates);
   if (!screened.ok()) return;
   FinalsTask task{turn.problem, {}, {}, plain.layout, turn.request.policy};
-  task.entrants = best_entrants(list.candidates, *screened, plain.layout, turn.request.policy);
+  task.finalists = choose_finalists(list.candidates, *screened, plain.layout, turn.request.policy);
   trials.insert(trials.end(), screened->begin(), screened->end());
-  if (task.entrants.empty()) return;
-  task.baseline = task.entrants.size();
-  task.entrants.push_back({*plain.settled.winner, plain.settled.microseconds});
+  if (task.finalists.empty()) return;
+  task.baseline = task.finalists.size();
+  task.finalists.push_back({*plain.settled.winner, plain.settled.microseconds});
   Settled settled = run_finals(task, turn.evaluator, turn.deadline);
   merge_trials(settled.trials, trials);
   if (settled.winner && is_dependent(settled.winner->candidate.config)) plain.dependent = std::move(settled);
@@ -156,14 +156,15 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
   const auto layouts = layouts_of(list.candidates);
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     FinalsTask task{problem, {}, {}, layouts[i], request.policy};
-    task.entrants = best_entrants(list.candidates, result.trials, layouts[i], request.policy);
-    if (task.entrants.empty()) continue;
-    task.baseline = add_baseline(device, problem, result.trials, task.entrants);
+    task.finalists = choose_finalists(list.candidates, result.trials, layouts[i], request.policy);
+    if (task.finalists.empty()) continue;
+    task.baseline = add_baseline(device, problem, result.trials, task.finalists);
     const double share = 1.0 / static_cast<double>(layouts.size() - i);
     Settled settled = run_finals(task, evaluator, plain_deadline.part(share));
     if (settled.winner) {
       auto screened = of_layout(list.candidates, result.trials, layouts[i]);
-      add_screened_ties(screened, {tie_limit(request.policy, settled.noise_floor), settled.drift}, settled);
+      const double limit = ratio_limits(request.policy, settled.noise_floor).declared_tie;
+      add_screened_ties(screened, {limit, settled.drift}, settled);
       result.layouts.push_back({layouts[i], std::move(settled), std::move(screened)});
       merge_trials(result.layouts.back().settled.trials, result.trials);
     } else {
@@ -212,6 +213,7 @@ TunedEntry make_entry(const DeviceInfo& device, const Problem& problem, const Se
   entry.default_kernel = settled.default_kernel;
   entry.speedup = round4(settled.speedup);
   entry.verdict = settled.verdict;
+  if (!settled.ties.empty()) entry.ties = static_cast<std::int64_t>(settled.ties.size()) - 1;
   entry.env = environment_hash;
   if (is_mixture(problem)) entry.stages = stages_of(winner.config, entry.us, entry.err_ratio);
   return entry;

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "measure/statistics.h"
-#include "search/strategy.h"
 #include "resolve/candidate_list.h"
+#include "search/strategy.h"
 
 namespace gemmtune {
 namespace {
@@ -12,9 +12,9 @@ namespace {
 // The imagined machine. Only the proportion of the two matters, and only until shapes of several sizes are
 // done.
 constexpr double seconds_a_candidate = 0.006;  // build, check and a few samples of the least length
-constexpr double calls_a_candidate = 12;       // check, first look, warm-up, samples
+constexpr double calls_a_candidate = 12;       // check, probe, warm-up, samples
 constexpr double candidates_of_finals = 60;    // what finals cost, in candidates
-constexpr double second_look_share = 0.35;     // of what the first took
+constexpr double confirmation_share = 0.35;    // of the time of all finals
 
 // Two observations of the imagined machine, each with this weight of a finished shape, keep the fit away from
 // what few shapes suggest by chance.
@@ -55,8 +55,8 @@ Fit fit(std::span<const DoneShape> done) {
   const double speed = seconds / std::max(all.constant + all.growing, 1e-12);
   const double mean = 1 / static_cast<double>(done.size());
   for (const ShapeCost& cost : {ShapeCost{all.constant * mean, 0}, ShapeCost{0, all.growing * mean}}) {
-    const double imagined = speed * (cost.constant + cost.growing);
-    if (imagined > 0) add(cost, imagined, belief / imagined);
+    const double assumed = speed * (cost.constant + cost.growing);
+    if (assumed > 0) add(cost, assumed, belief / assumed);
   }
   const double determinant = cc * gg - cg * cg;
   if (determinant <= 1e-12 * cc * gg) return {speed, speed};
@@ -119,36 +119,36 @@ void RunEstimate::done(std::size_t index, double seconds) {
   if (seconds > 0) done_.push_back({shapes_[index].cost, seconds});
 }
 
-void RunEstimate::looking_again(std::size_t done, std::size_t count) {
+void RunEstimate::confirmation_started(std::size_t done, std::size_t count) {
   const double now = request_.clock();
-  if (looks_ == 0) {
-    looks_begin_ = now;
-    first_looks_seconds_ = now - begin_;
+  if (confirmations_ == 0) {
+    confirmations_begin_ = now;
+    finals_seconds_ = now - begin_;
   }
-  looks_ = count;
-  looks_done_ = done;
+  confirmations_ = count;
+  confirmations_done_ = done;
 }
 
 std::optional<double> RunEstimate::remaining() const {
   std::optional<double> budget_left;
   if (request_.budget_seconds > 0) budget_left = request_.budget_seconds - (request_.clock() - begin_);
   std::optional<double> seconds;
-  if (looks_ > 0) {
-    // One imagined look beside those that were measured.
-    const auto done = static_cast<double>(looks_done_);
-    const auto all = static_cast<double>(looks_);
-    const double imagined = second_look_share * first_looks_seconds_ / all;
-    const double gone = request_.clock() - looks_begin_;
-    seconds = std::max(0.0, (gone + imagined) / (done + 1) * all - gone);
+  if (confirmations_ > 0) {
+    // One assumed pass beside those that were measured.
+    const auto done = static_cast<double>(confirmations_done_);
+    const auto all = static_cast<double>(confirmations_);
+    const double assumed = confirmation_share * finals_seconds_ / all;
+    const double gone = request_.clock() - confirmations_begin_;
+    seconds = std::max(0.0, (gone + assumed) / (done + 1) * all - gone);
   } else {
-    seconds = first_looks_remaining();
-    if (seconds && request_.looks > 1 && !budget_left)
-      *seconds += second_look_share * (request_.clock() - begin_ + *seconds);
+    seconds = finals_remaining();
+    if (seconds && request_.confirmations > 1 && !budget_left)
+      *seconds += confirmation_share * (request_.clock() - begin_ + *seconds);
   }
   return within_budget(seconds, budget_left);
 }
 
-std::optional<double> RunEstimate::first_looks_remaining() const {
+std::optional<double> RunEstimate::finals_remaining() const {
   std::vector<ShapeCost> waiting;
   double in_work = 0;
   double longest = 0;

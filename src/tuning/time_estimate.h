@@ -40,8 +40,8 @@ class RunEstimate {
   void begin(std::span<const std::size_t> waiting, std::size_t evaluators);
   void started(std::size_t index);
   void done(std::size_t index, double seconds);
-  /// Second looks: as TuneObserver::looking_again.
-  void looking_again(std::size_t done, std::size_t count);
+  /// Confirmation passes: as TuneObserver::confirmation_started.
+  void confirmation_started(std::size_t done, std::size_t count);
   std::optional<double> remaining() const;
 
  private:
@@ -57,12 +57,12 @@ class RunEstimate {
   std::vector<DoneShape> done_;
   double begin_ = 0;
   std::size_t evaluators_ = 1;
-  std::size_t looks_done_ = 0;
-  std::size_t looks_ = 0;  // 0: none has begun
-  double looks_begin_ = 0;
-  double first_looks_seconds_ = 0;  // that all of them took
+  std::size_t confirmations_done_ = 0;
+  std::size_t confirmations_ = 0;  // 0: none has begun
+  double confirmations_begin_ = 0;
+  double finals_seconds_ = 0;  // that all of them took
 
-  std::optional<double> first_looks_remaining() const;
+  std::optional<double> finals_remaining() const;
 };
 
 }  // namespace gemmtune

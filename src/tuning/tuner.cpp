@@ -9,7 +9,7 @@
 #include "backends/traits.h"
 #include "evaluate/worker/worker_pool.h"
 #include "measure/statistics.h"
-#include "select/second_look.h"
+#include "select/confirmation.h"
 #include "tuning/layout_group.h"
 #include "tuning/problem_tuner.h"
 #include "resolve/bind.h"
@@ -34,13 +34,14 @@ class TuneRun {
   /// Several groups at once, each with an evaluator of its own.
   Status tune_group(const std::vector<std::size_t>& group, Evaluator& evaluator);
   std::size_t settled() const { return settled_.size(); }
-  /// The second look at the problem that was settled as number `which`. Several at once, as groups.
-  /// `last`: what a busy machine says counts too.
-  Status look_again(std::size_t which, Evaluator& evaluator, bool last);
-  /// The rows whose second look met a busy machine and did not count; they are then forgotten.
+  /// The confirmation pass of the problem that was settled as number `which`. Several at once, as groups.
+  /// `last`: rounds on a busy machine count too.
+  Status confirm(std::size_t which, Evaluator& evaluator, bool last);
+  /// Returns the rows whose confirmation pass did not count because the machine was busy, and clears the
+  /// list.
   std::vector<std::size_t> take_disturbed() { return std::exchange(disturbed_, {}); }
-  /// After the last second look: how far ratios moved between looks decides who is a tie.
-  void widen_all_ties();
+  /// After the last confirmation pass: widens the ties by how far ratios moved between passes.
+  Status widen_all_ties();
   Result<TuneSummary> finish();
 
  private:
@@ -49,7 +50,7 @@ class TuneRun {
   bool leave_out(std::size_t index);
   bool is_done(const Problem& problem, std::string& reason) const;
   /// The layout that a group must use because a row that stays, or a shape, has one already.
-  /// A row that may be looked at again.
+  /// A row that may be confirmed.
   struct SettledRow {
     std::size_t index;
     LayoutResult result;
@@ -76,7 +77,7 @@ class TuneRun {
   std::vector<double> noise_floors_;
   std::vector<SettledRow> settled_;
   std::vector<std::size_t> disturbed_;
-  std::vector<double> changes_;  // between looks, SecondLook::changes of all
+  std::vector<double> changes_;  // Confirmation::changes of all rows
   int busy_rows_ = 0;            // measured while the machine was disturbed
   TuneSummary summary_;
   std::mutex lock_;  // of the observer, the budget, the publisher and what counts over all problems
@@ -229,7 +230,7 @@ void TuneRun::conclude(std::size_t index, ProblemResult&& result, std::optional<
   observations["noise_floor"] = median(noise_floors_);
   observations["busy_rows"] = static_cast<double>(busy_rows_);
   publisher_.set_environment(row_environment(device_, request_.policy, observations).json);
-  if (request_.looks > 1) settled_.push_back({index, std::move(*chosen), request_.clock()});
+  if (request_.confirmations > 1) settled_.push_back({index, std::move(*chosen), request_.clock()});
 }
 
 void TuneRun::set_row(std::size_t index, const LayoutResult& result) {
@@ -243,29 +244,29 @@ void TuneRun::set_row(std::size_t index, const LayoutResult& result) {
   report.ties = settled.ties;
 }
 
-Status TuneRun::look_again(std::size_t which, Evaluator& evaluator, bool last) {
+Status TuneRun::confirm(std::size_t which, Evaluator& evaluator, bool last) {
   SettledRow& row = settled_[which];
   const ShapeRow& shape = request_.shapes[row.index];
   const double begin = request_.clock();
   std::optional<Deadline> deadline;
   {
     const std::lock_guard guard(lock_);
-    if (begin - row.settled_at < request_.seconds_between_looks || budget_.rest().over()) return {};
-    observer_.looking_again(row.index, which, settled_.size());
+    if (begin - row.settled_at < request_.seconds_before_confirmation || budget_.rest().over()) return {};
+    observer_.confirmation_started(row.index, which, settled_.size());
     deadline = budget_.rest();
   }
-  SecondLook look = gemmtune::look_again(shape.problem, row.result.layout, request_.policy,
-                                         row.result.settled, evaluator, *deadline);
+  Confirmation pass = gemmtune::confirm(shape.problem, row.result.layout, request_.policy, row.result.settled,
+                                        evaluator, *deadline);
   const std::lock_guard guard(lock_);
-  if (look.changes.empty()) return {};
-  if (look.quietness.busy() && !last) {
+  if (pass.changes.empty()) return {};
+  if (pass.quietness.busy() && !last) {
     disturbed_.push_back(which);
     return {};
   }
-  changes_.insert(changes_.end(), look.changes.begin(), look.changes.end());
-  ++summary_.looked_again;
-  if (!(look.settled.winner->candidate == row.result.settled.winner->candidate)) ++summary_.revised;
-  row.result.settled = std::move(look.settled);
+  changes_.insert(changes_.end(), pass.changes.begin(), pass.changes.end());
+  ++summary_.confirmed;
+  if (!(pass.settled.winner->candidate == row.result.settled.winner->candidate)) ++summary_.revised;
+  row.result.settled = std::move(pass.settled);
   set_row(row.index, row.result);
   ProblemReport& report = summary_.problems[row.index];
   report.seconds += request_.clock() - begin;
@@ -274,13 +275,17 @@ Status TuneRun::look_again(std::size_t which, Evaluator& evaluator, bool last) {
   return {};
 }
 
-void TuneRun::widen_all_ties() {
-  const double deviation = summary_.look_deviation = look_deviation(changes_);
-  if (deviation == 0) return;
+Status TuneRun::widen_all_ties() {
+  const double deviation = summary_.pass_deviation = pass_deviation(changes_);
+  if (deviation == 0) return {};
   for (SettledRow& row : settled_) {
     widen_ties(row.result.screened, request_.policy, deviation, row.result.settled);
-    summary_.problems[row.index].ties = row.result.settled.ties;
+    ProblemReport& report = summary_.problems[row.index];
+    if (report.ties.size() == row.result.settled.ties.size()) continue;
+    set_row(row.index, row.result);
+    GEMMTUNE_RETURN_IF_ERROR(publisher_.add(*report.entry));
   }
+  return {};
 }
 
 Status TuneRun::tune_group(const std::vector<std::size_t>& group, Evaluator& evaluator) {
@@ -329,9 +334,9 @@ Result<TuneSummary> TuneRun::finish() {
 
 }  // namespace
 
-int usual_looks(const DeviceInfo& device) { return traits_of(device).confirmation_passes; }
+int default_confirmations(const DeviceInfo& device) { return traits_of(device).confirmation_passes; }
 
-Policy usual_policy(const DeviceInfo& device) {
+Policy default_policy(const DeviceInfo& device) {
   Policy policy;
   policy.sample_microseconds = traits_of(device).sample_microseconds;
   return policy;
@@ -357,19 +362,18 @@ std::string_view to_string(ProblemState state) {
 
 namespace {
 
-/// Rows that meet a busy machine wait until the others are done, once at most.
-Status second_looks(TuneRun& run, std::span<Evaluator* const> evaluators) {
+/// Runs the confirmation pass of every row; those that were measured on a busy machine once more at the end.
+Status confirm_rows(TuneRun& run, std::span<Evaluator* const> evaluators) {
   std::vector<std::size_t> rows(run.settled());
   std::iota(rows.begin(), rows.end(), std::size_t{0});
   for (int tries = 2; tries > 0 && !rows.empty(); --tries) {
     GEMMTUNE_RETURN_IF_ERROR(
         share_out(rows.size(), evaluators.size(), [&](std::size_t worker, std::size_t i) {
-          return run.look_again(rows[i], *evaluators[worker], tries == 1);
+          return run.confirm(rows[i], *evaluators[worker], tries == 1);
         }));
     rows = run.take_disturbed();
   }
-  run.widen_all_ties();
-  return {};
+  return run.widen_all_ties();
 }
 
 }  // namespace
@@ -386,7 +390,7 @@ Result<TuneSummary> tune(Device& device, std::span<Evaluator* const> evaluators,
   GEMMTUNE_RETURN_IF_ERROR(share_out(groups.size(), workers, [&](std::size_t worker, std::size_t group) {
     return run.tune_group(groups[group], *evaluators[worker]);
   }));
-  if (request.looks > 1) GEMMTUNE_RETURN_IF_ERROR(second_looks(run, evaluators.first(workers)));
+  if (request.confirmations > 1) GEMMTUNE_RETURN_IF_ERROR(confirm_rows(run, evaluators.first(workers)));
   auto summary = run.finish();
   if (summary.ok()) summary->seconds = clock.seconds_elapsed();
   return summary;

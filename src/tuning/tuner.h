@@ -12,12 +12,12 @@
 
 #include "backends/backend.h"
 #include "base/status.h"
-#include "formats/shapes/shape_list.h"
+#include "evaluate/evaluator.h"
 #include "formats/aiter/tuned_csv.h"
+#include "formats/shapes/shape_list.h"
 #include "measure/policy.h"
 #include "tuned/entry.h"
 #include "tuning/budget.h"
-#include "evaluate/evaluator.h"
 #include "tuning/m_range.h"
 
 namespace gemmtune {
@@ -29,7 +29,7 @@ struct TuneRequest {
   std::vector<std::string> libtypes;  // empty: all families (`reference` only where named)
   bool split_k = true;
   bool pdl = false;  // also looks for the best programmatic dependent launch
-  double largest_err_ratio = 0.05;
+  double max_err_ratio = 0.05;
   Policy policy;
   std::string strategy = "staged";
   double budget_seconds = 0;            // 0: none
@@ -41,18 +41,19 @@ struct TuneRequest {
   /// Kernel names that were good for a problem, or for others like it, in earlier runs: the best first. They
   /// only decide what is tried first. May be empty; called by one thread at a time.
   std::function<std::vector<std::string>(const Problem&)> earlier_winners;
-  /// 2: once all shapes are settled, each is looked at again (second_look.h) where its first look is at least
-  /// `seconds_between_looks` ago; under a budget as far as time is left.
-  int looks = 1;
-  double seconds_between_looks = 30;
+  /// Measurings of a winner: 1 the finals; 2 a confirmation pass too (select/confirmation.h), once all shapes
+  /// are settled, of those whose finals ended at least `seconds_before_confirmation` ago; under a budget as
+  /// far as time is left.
+  int confirmations = 1;
+  double seconds_before_confirmation = 30;
   std::optional<MRangeRequest> m_range{};  // of tune_m_ranges alone
 };
 
-/// A GPU is not shared while it is tuned; a CPU has neighbours: 2.
-int usual_looks(const DeviceInfo& device);
+/// 2 on a CPU, which has neighbours; 1 on a GPU, which is not shared while it is tuned.
+int default_confirmations(const DeviceInfo& device);
 /// Samples of 3 ms where neighbours take the memory for milliseconds; of 0.5 ms on a GPU, whose times differ
 /// by less than 1 %.
-Policy usual_policy(const DeviceInfo& device);
+Policy default_policy(const DeviceInfo& device);
 
 enum class ProblemState { tuned, kept_default, skipped_done, unsupported, failed, out_of_budget };
 std::string_view to_string(ProblemState state);
@@ -74,9 +75,9 @@ struct TuneSummary {
   double seconds = 0;
   double geometric_mean_speedup = 0;  // over rows with a baseline; 0: none
   std::int64_t candidates = 0;
-  std::size_t looked_again = 0;  // rows that had a second look …
-  std::size_t revised = 0;       // … and those that have another kernel after it
-  double look_deviation = 0;     // of a ratio between looks, second_look.h
+  std::size_t confirmed = 0;  // rows with a confirmation pass
+  std::size_t revised = 0;    // rows of these with another kernel after it
+  double pass_deviation = 0;  // of a ratio between passes, select/confirmation.h
 };
 
 /// Called by one thread at a time; where several evaluators work, by each of their threads.
@@ -90,9 +91,9 @@ class TuneObserver {
   /// `index`: of the problem that it was tried for.
   virtual void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) = 0;
   virtual void problem_done(std::size_t index, const ProblemReport& report) = 0;
-  /// A second look begins: number `done` of `count`, from 0.
-  virtual void looking_again(std::size_t /*index*/, std::size_t /*done*/, std::size_t /*count*/) {}
-  /// The second look changed the row of a problem that was done.
+  /// A confirmation pass begins: number `done` of `count`, from 0.
+  virtual void confirmation_started(std::size_t /*index*/, std::size_t /*done*/, std::size_t /*count*/) {}
+  /// The confirmation pass changed the row of a problem that was done.
   virtual void problem_revised(std::size_t /*index*/, const ProblemReport& /*report*/) {}
 };
 

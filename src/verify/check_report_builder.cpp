@@ -21,14 +21,14 @@ void CheckReportBuilder::add(std::int64_t row, const RowFigures& figures) {
   checked_ += figures.checked;
   misrounded_ += figures.misrounded;
   outside_ += figures.outside;
-  largest_output_ = std::max(largest_output_, figures.largest_output);
-  largest_error_ = std::max(largest_error_, figures.largest_error);
+  max_output_ = std::max(max_output_, figures.max_output);
+  max_error_ = std::max(max_error_, figures.max_error);
   if (figures.worst_excess > worst_element_) {
     worst_element_ = figures.worst_excess;
     worst_place_ = {row, figures.worst_column};
     worst_values_ = {figures.worst_output, figures.worst_reference};
   }
-  const double bound = tolerance_.largest_frobenius * std::sqrt(figures.reference) +
+  const double bound = tolerance_.max_frobenius * std::sqrt(figures.reference) +
                        tolerance_.accumulation * std::sqrt(figures.magnitude) +
                        tolerance_.output_tiny * std::sqrt(static_cast<double>(columns_));
   const double excess = std::sqrt(figures.error) / bound;
@@ -54,7 +54,7 @@ void CheckReportBuilder::add_cosine(double product, double squares) {
 
 // A share of few elements is noise: three standard deviations and two elements are allowed on top.
 double CheckReportBuilder::allowed_misrounded() const {
-  const double expected = tolerance_.largest_misrounded * static_cast<double>(checked_);
+  const double expected = tolerance_.max_misrounded * static_cast<double>(checked_);
   return expected + 3 * std::sqrt(expected) + 2;
 }
 
@@ -68,7 +68,7 @@ double CheckReportBuilder::aiter_err_ratio() const {
     return std::round(difference * 1e4) / 1e4;
   }
   const double ratio = checked_ == 0 ? 0 : static_cast<double>(outside_) / static_cast<double>(checked_);
-  if (ratio < tolerance_.largest_err_ratio && largest_error_ > 0.5 * std::max(largest_output_, 1.0)) return 1;
+  if (ratio < tolerance_.max_err_ratio && max_error_ > 0.5 * std::max(max_output_, 1.0)) return 1;
   return std::round(ratio * 1e4) / 1e4;
 }
 
@@ -89,11 +89,11 @@ std::string CheckReportBuilder::reason(double err_ratio) const {
   if (!(worst_product_ <= 1))
     return fmt::format("{}: row {} ({:.3g} times the bound)", check_phrase::product, worst_product_row_,
                        worst_product_);
-  if (tolerance_.largest_misrounded < 1 && static_cast<double>(misrounded_) > allowed_misrounded())
+  if (tolerance_.max_misrounded < 1 && static_cast<double>(misrounded_) > allowed_misrounded())
     return fmt::format("{}: {} of {}, allowed {:.4g} %", check_phrase::misrounded, misrounded_, checked_,
-                       100 * tolerance_.largest_misrounded);
-  if (!(err_ratio <= tolerance_.largest_err_ratio))
-    return fmt::format("{}: {} > {}", check_phrase::err_ratio, err_ratio, tolerance_.largest_err_ratio);
+                       100 * tolerance_.max_misrounded);
+  if (!(err_ratio <= tolerance_.max_err_ratio))
+    return fmt::format("{}: {} > {}", check_phrase::err_ratio, err_ratio, tolerance_.max_err_ratio);
   return {};
 }
 

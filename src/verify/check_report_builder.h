@@ -1,4 +1,4 @@
-// From the figures of rows to the report: one place for the host's comparison and the devices'.
+// Builds the report from the figures of rows, for the host's comparison and for the devices'.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace gemmtune {
 
-/// The verdict on one output, from the figures of its rows. Keeps references to both arguments.
+/// Builds the report on one output from the figures of its rows. Keeps references to both arguments.
 class CheckReportBuilder {
  public:
   CheckReportBuilder(const Problem& problem, const Tolerance& tolerance);
@@ -46,8 +46,8 @@ class CheckReportBuilder {
   std::int64_t not_finite_ = 0;
   std::int64_t unwritten_ = 0;
   Place first_not_finite_;
-  double largest_output_ = 0;
-  double largest_error_ = 0;
+  double max_output_ = 0;
+  double max_error_ = 0;
   double worst_element_ = -1;  // error / bound
   Place worst_place_;
   std::pair<double, double> worst_values_;

@@ -22,9 +22,9 @@ void fill_pairs(DataType type, std::span<std::byte> bytes, double sigma, Random 
   for (std::byte& byte : bytes) byte = std::byte{table[random.next() >> 52]};
 }
 
-/// A tensor that is yet to be drawn, or where two elements share a byte, its content.
+/// The random fill of a tensor; its content instead, if two elements share a byte.
 struct Tensor {
-  RandomFill drawn;
+  RandomFill fill;
   std::vector<std::byte> bytes;
 };
 
@@ -99,7 +99,7 @@ void route(const Problem& problem, Random random, HostOperands& operands) {
 
 }  // namespace
 
-Status PlannedInputs::draw_all(int threads) {
+Status PlannedInputs::fill_all(int threads) {
   try {
     for (const auto& [from, to] :
          {std::pair{&x, &host.x}, std::pair{&w, &host.w}, std::pair{&w2, &host.w2}}) {
@@ -128,8 +128,8 @@ Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed) {
   const double w_sigma = (moe ? 2 : 8) / std::sqrt(static_cast<double>(problem.k));
   PlannedInputs inputs;
   HostOperands& operands = inputs.host;
-  const auto put = [](Tensor from, RandomFill& to_draw, std::vector<std::byte>& bytes) {
-    to_draw = std::move(from.drawn);
+  const auto put = [](Tensor from, RandomFill& fill, std::vector<std::byte>& bytes) {
+    fill = std::move(from.fill);
     bytes = std::move(from.bytes);
   };
   try {
@@ -167,7 +167,7 @@ Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed) {
 Result<HostOperands> make_inputs(const Problem& problem, std::uint64_t seed, int threads) {
   auto inputs = plan_inputs(problem, seed);
   if (!inputs.ok()) return inputs.status();
-  GEMMTUNE_RETURN_IF_ERROR(inputs->draw_all(threads));
+  GEMMTUNE_RETURN_IF_ERROR(inputs->fill_all(threads));
   return std::move(inputs->host);
 }
 

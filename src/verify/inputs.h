@@ -25,15 +25,15 @@ struct HostOperands {
   std::vector<float> topk_weights;     // [T, topk]: routing weights, positive, their sum 1 a token
 };
 
-/// Operands of which x, w and w2 may still have to be drawn: a device can do that by itself.
+/// Operands of which x, w and w2 may be given by their random fill alone, because a device can compute it.
 struct PlannedInputs {
-  HostOperands host;  // all that is not to be drawn
+  HostOperands host;  // the other operands, and what fill_all filled
   RandomFill x;       // of count 0: it is in `host`, or the operation has none
   RandomFill w;
   RandomFill w2;
 
-  /// Draws into `host` what it lacks, by up to `threads` threads. `out_of_memory` where it does not fit.
-  Status draw_all(int threads);
+  /// Fills the operands that `host` lacks, by up to `threads` threads. `out_of_memory` if they do not fit.
+  Status fill_all(int threads);
 };
 
 /// Approximately normal values (x: σ = 1, w: σ = 1/√K·8, so that outputs have a realistic range in fp16 too),
@@ -41,7 +41,7 @@ struct PlannedInputs {
 /// their scales are random and bring the products back to that size. Some experts get more tokens than
 /// others. `out_of_memory` where they do not fit.
 Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed);
-/// The same, drawn.
+/// The same, filled.
 Result<HostOperands> make_inputs(const Problem& problem, std::uint64_t seed, int threads = 1);
 
 }  // namespace gemmtune

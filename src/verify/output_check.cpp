@@ -23,26 +23,27 @@ class Checker {
         output_(output),
         ldy_(ldy),
         tolerance_(tolerance),
-        judgement_(problem, tolerance) {}
+        report_(problem, tolerance) {}
 
   CheckReport run() {
     line_.resize(static_cast<std::size_t>(columns_));
     for (std::int64_t row = 0; row < problem_.m; ++row) scan_row(row);
-    if (judgement_.not_finite() == 0) {
+    if (report_.not_finite() == 0) {
       if (reference_.complete) {
         for (std::int64_t row = 0; row < problem_.m; ++row) check_row(row, row * columns_);
       } else {
         check_samples();
       }
-      judgement_.add_cosine(cosine_product_, cosine_squares_);
+      report_.add_cosine(cosine_product_, cosine_squares_);
     }
-    return judgement_.report();
+    return report_.report();
   }
 
  private:
   void read_row(std::int64_t row) { traits(problem_.y_type).widen(output_, row * ldy_, line_); }
 
-  // Every element of y: is it a number? (A reference that overflows y's type allows the infinity there.)
+  // Checks that every element of y is a number. (A reference that overflows y's type allows the infinity
+  // there.)
   void scan_row(std::int64_t row) {
     read_row(row);
     RowFigures figures;
@@ -52,7 +53,7 @@ class Checker {
       if (figures.not_finite++ == 0) figures.first_not_finite = column;
       if (is_poison(row, column)) ++figures.unwritten;
     }
-    judgement_.add(row, figures);
+    report_.add(row, figures);
   }
 
   bool is_poison(std::int64_t row, std::int64_t column) const {
@@ -75,7 +76,7 @@ class Checker {
     for (std::int64_t column = 0; column < columns_; ++column)
       check_element(column, line_[static_cast<std::size_t>(column)], static_cast<std::size_t>(at + column),
                     figures);
-    judgement_.add(row, figures);
+    report_.add(row, figures);
   }
 
   void check_samples() {
@@ -92,7 +93,7 @@ class Checker {
                       static_cast<std::size_t>(columns_at + static_cast<std::int64_t>(j) * problem_.m + row),
                       figures);
       }
-      judgement_.add(row, figures);
+      report_.add(row, figures);
       check_product(row);
     }
   }
@@ -108,8 +109,8 @@ class Checker {
     if (std::isinf(out) && out == rounded) return;
     if (!(std::fabs(rounded - out) <= tolerance_.absolute + tolerance_.relative * std::fabs(out)))
       ++figures.outside;
-    figures.largest_output = std::max(figures.largest_output, std::fabs(out));
-    figures.largest_error = std::max(figures.largest_error, std::fabs(rounded - out));
+    figures.max_output = std::max(figures.max_output, std::fabs(out));
+    figures.max_error = std::max(figures.max_error, std::fabs(rounded - out));
     const double error = std::fabs(out - exact);
     const double accumulated = tolerance_.element_factor * magnitude;
     const double bound =
@@ -142,7 +143,7 @@ class Checker {
     const double bound = 3 * tolerance_.output_epsilon * std::sqrt(squares) +
                          1.5 * tolerance_.accumulation * reference_.product_magnitudes[index] +
                          3 * tolerance_.output_tiny * std::sqrt(static_cast<double>(columns_));
-    judgement_.add_product(row, std::fabs(product - reference_.product[index]) / bound);
+    report_.add_product(row, std::fabs(product - reference_.product[index]) / bound);
   }
 
   const Problem& problem_;
@@ -151,13 +152,13 @@ class Checker {
   std::span<const std::byte> output_;
   std::int64_t ldy_;
   const Tolerance& tolerance_;
-  CheckReportBuilder judgement_;
-  std::vector<float> line_;  // the row that is looked at
+  CheckReportBuilder report_;
+  std::vector<float> line_;  // the current row
   double cosine_product_ = 0;
   double cosine_squares_ = 0;
 };
 
-/// Each batch is judged alone: one that is wrong must not hide among right ones.
+/// Checks each batch alone: a wrong one must not hide among right ones.
 CheckReport check_batches(const Problem& problem, const Reference& reference,
                           std::span<const std::byte> output, std::int64_t ldy, const Tolerance& tolerance) {
   Problem one = problem;

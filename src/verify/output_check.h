@@ -1,4 +1,4 @@
-// Is this output right? Both gates of docs/measuring.md over one output.
+// Checks one output: AITER's rule and ours (docs/measuring.md, "Correctness").
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@ namespace gemmtune {
 
 /// Tolerances of a problem: one row a rule in tolerance.cpp, with its reasoning.
 struct Tolerance {
-  // AITER's gate: share of elements with |out − ref| > absolute + relative · |out|.
+  // AITER's rule: share of elements with |out − ref| > absolute + relative · |out|.
   double absolute = 0.01;
   double relative = 0.01;
-  double largest_err_ratio = 0.05;  // --errRatio
-  // Our gate. Bounds are sums of a part for rounding to y's type and a part for float32 accumulation.
-  double output_epsilon = 0;     // half a unit in the last place of y's type, relative
-  double output_tiny = 0;        // and absolute, where y's type has no smaller steps
-  double element_factor = 0;     // one element: … + element_factor · Σ|x||w|
-  double largest_frobenius = 0;  // each row, and so all: ‖out − ref‖ ≤ largest_frobenius · ‖ref‖
-  double accumulation = 0;       //                                + accumulation · ‖Σ|x||w|‖
-  double largest_misrounded = 1;  // share of elements that differ from the rounded reference (16-bit outputs)
+  double max_err_ratio = 0.05;  // --errRatio
+  // Our rules. Bounds are sums of a part for rounding to y's type and a part for float32 accumulation.
+  double output_epsilon = 0;  // half a unit in the last place of y's type, relative
+  double output_tiny = 0;     // and absolute, where y's type has no smaller steps
+  double element_factor = 0;  // one element: … + element_factor · Σ|x||w|
+  double max_frobenius = 0;   // each row, and so all: ‖out − ref‖ ≤ max_frobenius · ‖ref‖
+  double accumulation = 0;    //                                + accumulation · ‖Σ|x||w|‖
+  double max_misrounded = 1;  // share of elements that differ from the rounded reference (16-bit outputs)
 };
 
-/// Where the products are added up: exactly as float32 does, or in a GPU's matrix unit, which keeps fewer
-/// bits of fp8 products.
-enum class Accumulator { float32, matrix_unit };
+/// How products are accumulated: exactly as float32 does, or in a GPU's tensor core, which keeps fewer bits
+/// of fp8 products.
+enum class Accumulator { float32, tensor_core };
 
-Tolerance tolerance_for(const Problem& problem, double largest_err_ratio,
+Tolerance tolerance_for(const Problem& problem, double max_err_ratio,
                         Accumulator accumulator = Accumulator::float32);
 
 struct CheckReport {
@@ -44,7 +44,7 @@ struct CheckReport {
   std::int64_t worst_column = -1;
 };
 
-/// The fixed phrases with which CheckReport::reason begins, in the order in which they are looked for.
+/// The fixed phrases with which CheckReport::reason begins, in the order in which they are checked.
 namespace check_phrase {
 inline constexpr const char* unwritten = "elements were not written";  // they still hold the poison
 inline constexpr const char* not_finite = "NaN or infinity where the reference has none";
@@ -59,7 +59,7 @@ inline constexpr const char* err_ratio = "err_ratio is above the limit";
 inline constexpr int poison_byte = 0xff;
 
 /// `output` is y as [M, ldy] elements of y's type, of which the first N of each row count. NaN or infinity
-/// where the reference has none is wrong whatever the ratios say; this is looked for in all of y, also where
+/// where the reference has none is wrong whatever the ratios say; this is checked in all of y, also where
 /// the reference is sampled. Of batched operations `output` is [B, M, ldy]. Requires a reference of this
 /// problem and (B·M − 1)·ldy + N elements (model_dim of fused_moe in place of N).
 CheckReport check_output(const Problem& problem, const Reference& reference,

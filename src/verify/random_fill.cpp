@@ -8,7 +8,7 @@
 namespace gemmtune {
 namespace {
 
-constexpr std::size_t least_elements_a_thread = std::size_t{1} << 18;  // fewer are not worth a thread
+constexpr std::size_t min_elements_per_thread = std::size_t{1} << 18;  // fewer are not worth a thread
 
 // Elements first … first + out.size() − 1; `first` is a multiple of four.
 template <typename Element>
@@ -37,7 +37,7 @@ void fill_elements(const RandomFill& from, std::size_t first, std::span<Element>
     out = out.subspan(count);
     first += count;
   }
-  const std::size_t parts = std::clamp<std::size_t>(out.size() / least_elements_a_thread, 1,
+  const std::size_t parts = std::clamp<std::size_t>(out.size() / min_elements_per_thread, 1,
                                                     static_cast<std::size_t>(std::max(1, threads)));
   const std::size_t share = (out.size() / parts + 3) / 4 * 4;
   const auto work = [&](std::size_t part) {

@@ -13,7 +13,7 @@
 namespace gemmtune {
 
 /// Element i is an entry of the table: that of bits 16·(i % 4) … 16·(i % 4) + 11 of the generator's number
-/// i / 4. No period, four elements for one step of the generator: drawing each element anew would take ten
+/// i / 4. No period, four elements for one step of the generator: a step per element would take ten
 /// times as long, which counts for weights of 10⁸ elements.
 struct RandomFill {
   static constexpr std::size_t table_size = 4096;

@@ -145,7 +145,7 @@ Reference sampled_reference(const Gemm& gemm, const ReferenceOptions& options) {
 
 Reference gemm_reference(const Gemm& gemm, double flops, const ReferenceOptions& options) {
   const bool few_rows = gemm.m <= options.sampled_rows;  // then sampling rows would be the whole anyway
-  if (!few_rows && flops > options.largest_complete_flops) return sampled_reference(gemm, options);
+  if (!few_rows && flops > options.max_complete_flops) return sampled_reference(gemm, options);
   Reference reference;
   const auto count = static_cast<std::size_t>(gemm.m * gemm.n);
   reference.values.resize(count);

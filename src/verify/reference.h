@@ -28,7 +28,7 @@ struct Reference {
 
 struct ReferenceOptions {
   int threads = 1;
-  double largest_complete_flops = 6e9;  // 2·M·N·K above this: sampled
+  double max_complete_flops = 6e9;  // 2·M·N·K above this: sampled
   std::int64_t sampled_rows = 8;
   std::int64_t sampled_columns = 32;
   std::uint64_t seed = 0x5eed;

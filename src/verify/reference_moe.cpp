@@ -109,7 +109,7 @@ class Mixture {
 std::vector<std::int64_t> sampled_tokens(const Problem& problem, const ReferenceOptions& options) {
   const double a_token = flops(problem) / static_cast<double>(problem.m);
   const auto wanted =
-      std::max(options.sampled_rows, static_cast<std::int64_t>(options.largest_complete_flops / a_token));
+      std::max(options.sampled_rows, static_cast<std::int64_t>(options.max_complete_flops / a_token));
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(problem.m));
   std::iota(tokens.begin(), tokens.end(), 0);
   if (wanted >= problem.m) return tokens;

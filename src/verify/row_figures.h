@@ -12,8 +12,8 @@ struct RowFigures {
   double reference = 0;
   double magnitude = 0;
   // Over the row, without regard to sign; errors are those against the rounded reference.
-  double largest_output = 0;
-  double largest_error = 0;
+  double max_output = 0;
+  double max_error = 0;
   // The element with the largest error for its bound, the first of equal ones; −1 where nothing was compared.
   double worst_excess = -1;  // error / bound
   double worst_output = 0;

@@ -1,4 +1,4 @@
-// Tolerances, and why they are what they are.
+// Tolerances and their reasons.
 //
 // y is a float32 sum of K products, rounded once to y's type. Two things may differ from the float64
 // reference:
@@ -20,8 +20,8 @@
 // A kernel that leaves out one step of k, rounds operands or partial sums to bf16 or fp16, or forgets a bias
 // has an error of at least 2⁻¹²·‖ref‖: far outside for fp32 and, but for rounded partial sums, for 16-bit
 // outputs. Partial sums rounded to y's type (split-K through a bf16 buffer) have only two or three times the
-// error of one rounding. Norms tell that badly, the share of outputs that are not the correctly rounded
-// reference tells it well: 0.25 to 0.42 for such kernels. For right ones an output flips to its neighbour
+// error of one rounding. Norms detect that badly, the share of outputs that are not the correctly rounded
+// reference detects it well: 0.25 to 0.42 for such kernels. For right ones an output flips to its neighbour
 // where the accumulated error e crosses a boundary: with probability E|e| / ulp(y), summed over y near normal
 // about 6·e/(ε·σ(y)); with a single chain of K additions that is 0.0005 for bf16 and 0.003 for fp16 at K =
 // 4096 and grows with √K. Hence 5 %, and beyond K = 2¹⁶ (fp16) or 2²² (bf16) in proportion to √K, never more
@@ -30,13 +30,13 @@
 // Scaled operands change little: a scale is one more rounding of a product or of a block's sum, (K + 4)
 // covers it. int8 sums are exact in int32.
 //
-// fused_moe rounds once more: what stands between its two GEMMs may be bf16, whatever y's type is. That is at
+// fused_moe rounds once more: the operand between its two GEMMs may be bf16, whatever y's type is. That is at
 // most 2⁻⁸ of Σ r·|w2|·|h| for an element, and for the norm of a row at most another 2⁻⁸ (right kernels:
 // about 0.6 of that in all, as two independent roundings of 0.43 each). Errors of the first GEMM's sums are
 // far below. The share of misrounded outputs says nothing then. A wrong expert, a gate without activation or
 // a block of K left out is an error of a few percent at least.
 //
-// AITER's gate (aiter/test_common.py, checkAllclose): 0.05 for bf16 outputs of a16w16, 0.01 for the others;
+// AITER's rule (aiter/test_common.py, checkAllclose): 0.05 for bf16 outputs of a16w16, 0.01 for the others;
 // of fused_moe the cosine difference.
 
 #include <algorithm>
@@ -52,7 +52,7 @@ struct OutputRule {
   double aiter_tolerance;
   double epsilon;
   double tiny;        // half of the smallest step; for bf16 and fp32 the smallest normal: flushing is allowed
-  double misrounded;  // largest share at small K; 1: not looked at
+  double misrounded;  // largest share at small K; 1: not checked
   double misrounded_from_k;  // from here on it grows with √K
 };
 
@@ -62,10 +62,10 @@ constexpr OutputRule output_rules[] = {
     {DataType::f32, 0.01, 0x1p-24, 0x1p-126, 1, 1},
 };
 
-/// Hopper's matrix unit aligns the products of an fp8 instruction (32 of k) to the largest one and cuts below
+/// Hopper's tensor core aligns the products of an fp8 instruction (32 of k) to the largest one and cuts below
 /// 13 fraction bits. After K / 32 instructions that is about 2⁻¹³·√(K/32)·σ(y), which is 2⁻¹⁵·Σ|x||w|
 /// whatever K is; 1.9·10⁻³ of ‖y‖ was measured at K = 8192. Norms are allowed four times that, single
-/// elements sixteen times. Most bf16 outputs then differ from the rounded reference, so that share tells
+/// elements sixteen times. Most bf16 outputs then differ from the rounded reference, so that share means
 /// nothing.
 constexpr double fp8_norm = 0x1p-13;
 constexpr double fp8_element = 0x1p-11;
@@ -77,13 +77,13 @@ constexpr double aiter_other_operations = 0.01;
 /// The hidden layer of a mixture of experts may be rounded to bf16.
 void allow_hidden_rounding(Tolerance& tolerance) {
   tolerance.element_factor += 2 * bf16_epsilon;
-  tolerance.largest_frobenius += bf16_epsilon;
-  tolerance.largest_misrounded = 1;
+  tolerance.max_frobenius += bf16_epsilon;
+  tolerance.max_misrounded = 1;
 }
 
 }  // namespace
 
-Tolerance tolerance_for(const Problem& problem, double largest_err_ratio, Accumulator accumulator) {
+Tolerance tolerance_for(const Problem& problem, double max_err_ratio, Accumulator accumulator) {
   const auto* rule = std::find_if(std::begin(output_rules), std::end(output_rules),
                                   [&](const OutputRule& r) { return r.type == problem.y_type; });
   if (rule == std::end(output_rules))
@@ -93,19 +93,19 @@ Tolerance tolerance_for(const Problem& problem, double largest_err_ratio, Accumu
   Tolerance tolerance;
   tolerance.absolute = tolerance.relative =
       traits(problem.operation).aiter_tolerance_by_type ? rule->aiter_tolerance : aiter_other_operations;
-  tolerance.largest_err_ratio = largest_err_ratio;
+  tolerance.max_err_ratio = max_err_ratio;
   tolerance.output_epsilon = rule->epsilon;
   tolerance.output_tiny = rule->tiny;
   tolerance.element_factor = (k + 4) * unit;
-  tolerance.largest_frobenius = rule->epsilon;
+  tolerance.max_frobenius = rule->epsilon;
   tolerance.accumulation = 16 * unit;
   if (rule->misrounded < 1)
-    tolerance.largest_misrounded =
+    tolerance.max_misrounded =
         std::min(0.2, rule->misrounded * std::max(1.0, std::sqrt(k / rule->misrounded_from_k)));
-  if (accumulator == Accumulator::matrix_unit && traits(problem.x_type).fp8) {
+  if (accumulator == Accumulator::tensor_core && traits(problem.x_type).fp8) {
     tolerance.element_factor += fp8_element;
     tolerance.accumulation = fp8_norm;
-    tolerance.largest_misrounded = 1;
+    tolerance.max_misrounded = 1;
   }
   if (moe) allow_hidden_rounding(tolerance);
   return tolerance;

@@ -12,7 +12,7 @@
 
 #include "backends/backend.h"
 #include "base/random.h"
-#include "evaluate/in_process/correctness_gate.h"
+#include "evaluate/in_process/kernel_verifier.h"
 #include "numbers/weight_layout.h"
 #include "support/dense_problem.h"
 #include "support/first_gpu.h"
@@ -80,10 +80,10 @@ std::vector<Config> some_configs(const KernelFamily& family, const Problem& prob
 }
 
 void expect_right(const KernelFamily& family, const Problem& problem, const std::vector<Config>& configs) {
-  GateOptions options;
+  KernelVerifierOptions options;
   options.reference_threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  auto gate = CorrectnessGate::make(*gpu(), problem, options);
-  ASSERT_TRUE(gate.ok()) << gate.message();
+  auto verifier = KernelVerifier::make(*gpu(), problem, options);
+  ASSERT_TRUE(verifier.ok()) << verifier.message();
   std::vector<Candidate> candidates;
   for (const Config& config : configs)
     candidates.push_back({std::string(family.name()), family.revision(), config});
@@ -93,9 +93,9 @@ void expect_right(const KernelFamily& family, const Problem& problem, const std:
   for (const Config& config : configs) {
     auto kernel = family.build(problem, config);
     ASSERT_TRUE(kernel.ok()) << print(problem) << " " << config.text() << ": " << kernel.message();
-    const Outcome quick = gate->quick(**kernel);
-    // The library also proposes splits of k whose partial sums are rounded to y's type: the gate is right to
-    // refuse them.
+    const Outcome quick = verifier->verify_quickly(**kernel);
+    // The library also proposes splits of k whose partial sums are rounded to y's type: the verifier is right
+    // to refuse them.
     const bool rounds_sums = family.name() == "cublaslt" && config.number("red") == 4;
     if (rounds_sums && quick.kind == OutcomeKind::wrong) continue;
     EXPECT_EQ(quick.kind, OutcomeKind::ok)
@@ -106,11 +106,11 @@ void expect_right(const KernelFamily& family, const Problem& problem, const std:
   }
   std::vector<const Kernel*> pointers;
   for (const auto& kernel : kernels) pointers.push_back(kernel.get());
-  const auto outcomes = gate->full(pointers, {});
+  const auto outcomes = verifier->verify_fully(pointers, {});
   ASSERT_TRUE(outcomes.ok()) << outcomes.message();
   for (std::size_t i = 0; i < outcomes->size(); ++i) {
     const Outcome& outcome = (*outcomes)[i];
-    // A vendor's algorithm may refuse the padded rows that the full gate also tries.
+    // A vendor's algorithm may refuse the padded rows that full verification also tries.
     if (family.name() == "cublaslt" && outcome.kind == OutcomeKind::launch_failed) continue;
     EXPECT_EQ(outcome.kind, OutcomeKind::ok)
         << family.name() << " " << print(problem) << " " << names[i] << ": " << outcome.reason;

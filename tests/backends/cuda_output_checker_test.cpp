@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backends/output_checker.h"
-#include "evaluate/in_process/correctness_gate.h"
+#include "evaluate/in_process/kernel_verifier.h"
 #include "problem/operands.h"
 #include "support/dense_problem.h"
 #include "support/first_gpu.h"
@@ -150,20 +150,20 @@ struct Fault {
 std::string phrase_of(const Outcome& outcome) { return outcome.reason.substr(0, outcome.reason.find(':')); }
 
 /// The outcomes of both gates, the quick one's first where it fails already.
-Outcome outcome_of(CorrectnessGate& gate, const Kernel& kernel) {
-  const Outcome quick = gate.quick(kernel);
+Outcome outcome_of(KernelVerifier& verifier, const Kernel& kernel) {
+  const Outcome quick = verifier.verify_quickly(kernel);
   if (quick.kind != OutcomeKind::ok) return quick;
   const Kernel* const kernels[] = {&kernel};
-  const auto full = gate.full(kernels);
+  const auto full = verifier.verify_fully(kernels);
   EXPECT_TRUE(full.ok()) << full.message();
   return full.ok() ? full->front() : Outcome();
 }
 
-GateOptions judged_on_device(bool device) {
-  GateOptions options;
+KernelVerifierOptions verified_on_device(bool device) {
+  KernelVerifierOptions options;
   options.reference_threads = cores();
-  options.largest_host_flops = device ? 0 : std::numeric_limits<double>::infinity();
-  options.largest_host_elements = device ? 0 : std::numeric_limits<std::int64_t>::max();
+  options.max_host_flops = device ? 0 : std::numeric_limits<double>::infinity();
+  options.max_host_elements = device ? 0 : std::numeric_limits<std::int64_t>::max();
   return options;
 }
 
@@ -172,8 +172,8 @@ void expect_found(const Problem& problem, const std::vector<Fault>& faults) {
   ASSERT_NE(family, nullptr);
   const auto right = family->build(problem, family->default_config(problem));
   ASSERT_TRUE(right.ok()) << right.message();
-  auto host = CorrectnessGate::make(*gpu(), problem, judged_on_device(false));
-  auto device = CorrectnessGate::make(*gpu(), problem, judged_on_device(true));
+  auto host = KernelVerifier::make(*gpu(), problem, verified_on_device(false));
+  auto device = KernelVerifier::make(*gpu(), problem, verified_on_device(true));
   ASSERT_TRUE(host.ok() && device.ok()) << host.message() << device.message();
   EXPECT_FALSE(host->on_device());
   EXPECT_TRUE(device->on_device());
@@ -255,31 +255,31 @@ TEST_F(CudaOutputChecker, SeesAnotherResultEachTime) {
   const KernelFamily* family = gpu()->find_family("simt");
   const auto right = family->build(problem, family->default_config(problem));
   ASSERT_TRUE(right.ok()) << right.message();
-  auto gate = CorrectnessGate::make(*gpu(), problem, judged_on_device(true));
-  ASSERT_TRUE(gate.ok()) << gate.message();
+  auto verifier = KernelVerifier::make(*gpu(), problem, verified_on_device(true));
+  ASSERT_TRUE(verifier.ok()) << verifier.message();
   const AlteredKernel restless(**right, {}, [](const Operands& y, int run) {
     unsigned bits = 0;
     EXPECT_TRUE(gpu()->copy_out(&bits, y.y, sizeof(bits)).ok());
     bits ^= static_cast<unsigned>(run % 2);
     EXPECT_TRUE(gpu()->copy_in(y.y, &bits, sizeof(bits)).ok());
   });
-  const Outcome outcome = outcome_of(*gate, restless);
+  const Outcome outcome = outcome_of(*verifier, restless);
   EXPECT_EQ(outcome.kind, OutcomeKind::ok) << outcome.reason;
   EXPECT_FALSE(outcome.deterministic);
-  EXPECT_TRUE(outcome_of(*gate, AlteredKernel(**right, {}, {})).deterministic);
+  EXPECT_TRUE(outcome_of(*verifier, AlteredKernel(**right, {}, {})).deterministic);
 }
 
-// One large problem: the device judges it by itself, and its reference takes a fraction of a second.
+// One large problem: the device verifies it by itself, and its reference takes a fraction of a second.
 TEST_F(CudaOutputChecker, LargeProblemsAreQuick) {
   const Problem problem = dense(4096, 24576, 1536, DataType::bf16, DataType::bf16, false);
-  GateOptions options;
+  KernelVerifierOptions options;
   options.reference_threads = cores();
-  auto gate = CorrectnessGate::make(*gpu(), problem, options);
-  ASSERT_TRUE(gate.ok()) << gate.message();
-  EXPECT_TRUE(gate->on_device());
+  auto verifier = KernelVerifier::make(*gpu(), problem, options);
+  ASSERT_TRUE(verifier.ok()) << verifier.message();
+  EXPECT_TRUE(verifier->on_device());
   const auto checker = gpu()->output_checker(problem);
   ASSERT_TRUE(checker.ok()) << checker.message();
-  const Operands operands = *gate->operands().operands(WeightLayout::plain);
+  const Operands operands = *verifier->operands().operands(WeightLayout::plain);
   ASSERT_TRUE((*checker)->compute_reference(operands).ok());
   const auto begin = std::chrono::steady_clock::now();
   ASSERT_TRUE((*checker)->compute_reference(operands).ok());
@@ -291,7 +291,7 @@ TEST_F(CudaOutputChecker, LargeProblemsAreQuick) {
   ASSERT_TRUE(kernel.ok()) << kernel.message();
   for (int i = 0; i < 2; ++i) {
     const auto start = std::chrono::steady_clock::now();
-    const Outcome outcome = gate->quick(**kernel);
+    const Outcome outcome = verifier->verify_quickly(**kernel);
     const std::chrono::duration<double> check = std::chrono::steady_clock::now() - start;
     EXPECT_EQ(outcome.kind, OutcomeKind::ok) << outcome.reason;
     std::printf("[ seconds ] check %.4f\n", check.count());

@@ -136,7 +136,7 @@ TEST(DeviceTraits, AreThoseOfTheBackend) {
     EXPECT_FALSE(traits.runs_on_host) << gpu;
     EXPECT_TRUE(traits.compiles_ahead) << gpu;
     EXPECT_TRUE(traits.dependent_launches) << gpu;
-    EXPECT_EQ(traits.accumulator, Accumulator::matrix_unit) << gpu;
+    EXPECT_EQ(traits.accumulator, Accumulator::tensor_core) << gpu;
     EXPECT_EQ(traits.confirmation_passes, 1) << gpu;
     EXPECT_EQ(traits.sample_microseconds, 500) << gpu;
   }

@@ -127,7 +127,7 @@ TEST_F(JournalCli, AReplayThatIsKilledAtRandomMomentsEndsWithTheSameRows) {
   using Clock = std::chrono::steady_clock;
   const auto words = [](const std::string& tuned) {
     return std::vector<std::string>{"tune", "--replay", GEMMTUNE_TEST_DATA "/recordings/cpu-amx.jsonl",
-                                    "-o",   tuned,      "--looks",
+                                    "-o",   tuned,      "--confirmations",
                                     "1",    "--quiet"};
   };
   const auto begin = Clock::now();

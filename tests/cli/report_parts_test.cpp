@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cli/tune/tune_report.h"
+
 namespace gemmtune::cli {
 namespace {
 
@@ -36,6 +38,42 @@ TEST(FailedFamilies, OneThatRanSomewhereOrOnlyRefusedIsNot) {
   ProblemReport second;
   second.trials = {trial("skinny", OutcomeKind::ok), trial("slow", OutcomeKind::too_slow, "1 s")};
   EXPECT_THAT(failed_families({first, second}), IsEmpty());
+}
+
+ProblemReport reported(Verdict verdict, double speedup, std::optional<std::int64_t> ties) {
+  ProblemReport report;
+  report.state = verdict == Verdict::keep_default ? ProblemState::kept_default : ProblemState::tuned;
+  report.entry = TunedEntry();
+  report.entry->kernel_name = "tiled_r1_kc2";
+  report.entry->us = 12.345;
+  report.entry->speedup = speedup;
+  report.entry->verdict = verdict;
+  report.entry->ties = ties;
+  return report;
+}
+
+TEST(VerdictText, ATieThatBeatsTheDefaultReadsAsAWinWithItsTiesBehind) {
+  EXPECT_EQ(result_text(reported(Verdict::win, 1.9, 3)), "win 1.900x: tiled_r1_kc2 12.35 µs, 3 ties");
+  EXPECT_EQ(result_text(reported(Verdict::win, 1.9, 1)), "win 1.900x: tiled_r1_kc2 12.35 µs, 1 tie");
+  EXPECT_EQ(result_text(reported(Verdict::win, 1.9, 0)), "win 1.900x: tiled_r1_kc2 12.35 µs");
+}
+
+TEST(VerdictText, OthersSayWhatTheyAre) {
+  EXPECT_EQ(result_text(reported(Verdict::keep_default, 1, std::nullopt)), "default: tiled_r1_kc2 12.35 µs");
+  EXPECT_EQ(result_text(reported(Verdict::undecided, 0.98, 2)),
+            "undecided 0.980x: tiled_r1_kc2 12.35 µs, 2 ties");
+}
+
+TEST(VerdictText, TheTableHasVerdictSpeedUpAndTiesBeforeTheTimes) {
+  TuneEnding ending;
+  ending.summary.problems = {reported(Verdict::win, 1.9, 3)};
+  const std::string text = ending_text(ending);
+  const auto at = [&](std::string_view part) { return text.find(part); };
+  EXPECT_LT(at("verdict"), at("speed-up"));
+  EXPECT_LT(at("speed-up"), at("ties"));
+  EXPECT_LT(at("ties"), at("default µs"));
+  EXPECT_THAT(text, testing::ContainsRegex("win +1\\.900x +3 "));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("tie ")));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Kernels that are wrong in the ways kernels are wrong. Each must be caught by the gates (docs/measuring.md).
+// Kernels that are wrong in the ways kernels are wrong. Each must be found by verification
+// (docs/measuring.md).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -51,8 +52,8 @@ float dot(const Problem& problem, const Operands& operands, std::int64_t row, st
   return sum;
 }
 
-// The outcome after both gates.
-Outcome judge(const Problem& problem, FakeRun run, std::size_t workspace_bytes = 0) {
+// The outcome of quick and full verification.
+Outcome verify(const Problem& problem, FakeRun run, std::size_t workspace_bytes = 0) {
   FakeDevice device;
   const Candidate candidate =
       device.add({.name = "broken", .run = std::move(run), .workspace_bytes = workspace_bytes});
@@ -75,7 +76,7 @@ TEST(BrokenKernels, the_right_one_passes) {
     for (const std::int64_t n : {1, 33, 100}) {
       Problem problem = problem_of(5, n, 65, true);
       problem.x_type = problem.w_type = problem.y_type = type;
-      const Outcome outcome = judge(problem, right_gemm);
+      const Outcome outcome = verify(problem, right_gemm);
       EXPECT_EQ(outcome.kind, OutcomeKind::ok) << outcome.reason;
       EXPECT_TRUE(outcome.deterministic);
       EXPECT_EQ(outcome.err_ratio, 0);
@@ -89,7 +90,7 @@ TEST(BrokenKernels, unwritten_tile) {
       for (std::int64_t column = 0; column < problem.n / 16 * 16; ++column)
         store_element(problem, operands, row, column, dot(problem, operands, row, column, 0, problem.k));
   };
-  expect_wrong(judge(problem_of(4, 40, 64), run), check_phrase::unwritten);
+  expect_wrong(verify(problem_of(4, 40, 64), run), check_phrase::unwritten);
 }
 
 TEST(BrokenKernels, k_short_by_one_block) {
@@ -102,7 +103,7 @@ TEST(BrokenKernels, k_short_by_one_block) {
     for (const std::int64_t k : {64, 1000, 4096, 16384}) {
       Problem problem = problem_of(4, 48, k);
       problem.x_type = problem.w_type = problem.y_type = type;
-      expect_wrong(judge(problem, run), "");
+      expect_wrong(verify(problem, run), "");
     }
 }
 
@@ -116,7 +117,7 @@ TEST(BrokenKernels, k_short_by_one) {
   for (const DataType type : types) {
     Problem problem = problem_of(2, 32, 16384);
     problem.x_type = problem.w_type = problem.y_type = type;
-    expect_wrong(judge(problem, run), "");
+    expect_wrong(verify(problem, run), "");
   }
 }
 
@@ -125,7 +126,7 @@ TEST(BrokenKernels, store_past_the_end) {
     right_gemm(problem, operands, workspace);
     store(problem.y_type, operands.y, (problem.m - 1) * operands.ldy + problem.n, 1);
   };
-  expect_wrong(judge(problem_of(3, 17, 32), run), "wrote outside of y");
+  expect_wrong(verify(problem_of(3, 17, 32), run), "wrote outside of y");
 }
 
 TEST(BrokenKernels, store_before_the_beginning) {
@@ -133,7 +134,7 @@ TEST(BrokenKernels, store_before_the_beginning) {
     right_gemm(problem, operands, workspace);
     store(problem.y_type, operands.y, -1, 1);
   };
-  expect_wrong(judge(problem_of(3, 17, 32), run), "wrote outside of y");
+  expect_wrong(verify(problem_of(3, 17, 32), run), "wrote outside of y");
 }
 
 TEST(BrokenKernels, store_past_the_workspace) {
@@ -141,7 +142,7 @@ TEST(BrokenKernels, store_past_the_workspace) {
     right_gemm(problem, operands, workspace);
     static_cast<float*>(workspace)[256] = 1;
   };
-  expect_wrong(judge(problem_of(3, 17, 32), run, 1024), "wrote outside of its workspace");
+  expect_wrong(verify(problem_of(3, 17, 32), run, 1024), "wrote outside of its workspace");
 }
 
 // A row's tail, written by the next row afterwards where rows are dense.
@@ -154,7 +155,7 @@ TEST(BrokenKernels, store_between_the_rows) {
       if (!last) store(problem.y_type, operands.y, row * operands.ldy + problem.n, 0);
     }
   };
-  expect_wrong(judge(problem_of(3, 17, 32), run), "wrote between the rows of y");
+  expect_wrong(verify(problem_of(3, 17, 32), run), "wrote between the rows of y");
 }
 
 TEST(BrokenKernels, missing_bias) {
@@ -165,7 +166,7 @@ TEST(BrokenKernels, missing_bias) {
   for (const DataType type : types) {
     Problem problem = problem_of(4, 40, 64, true);
     problem.y_type = type;
-    expect_wrong(judge(problem, run), "");
+    expect_wrong(verify(problem, run), "");
   }
 }
 
@@ -177,8 +178,8 @@ TEST(BrokenKernels, swapped_scales) {
   };
   Problem problem = problem_of(4, 40, 64);
   problem.scale_ab = true;
-  expect_wrong(judge(problem, run), "");
-  EXPECT_EQ(judge(problem, right_gemm).kind, OutcomeKind::ok);
+  expect_wrong(verify(problem, run), "");
+  EXPECT_EQ(verify(problem, right_gemm).kind, OutcomeKind::ok);
 }
 
 // Each split rounds its part to bf16 and the parts are added: two to three times the error of one rounding,
@@ -196,7 +197,7 @@ TEST(BrokenKernels, bf16_partial_sums_in_split_k) {
             store_element(problem, operands, row, column, sum);
           }
       };
-      expect_wrong(judge(problem_of(8, 64, k), run), "");
+      expect_wrong(verify(problem_of(8, 64, k), run), "");
     }
 }
 
@@ -209,7 +210,7 @@ TEST(BrokenKernels, truncated_instead_of_rounded) {
               std::bit_cast<float>(std::bit_cast<std::uint32_t>(sum) & 0xffff0000U));
       }
   };
-  expect_wrong(judge(problem_of(8, 64, 256), run), "");
+  expect_wrong(verify(problem_of(8, 64, 256), run), "");
 }
 
 TEST(BrokenKernels, bf16_operands_in_a_float32_problem) {
@@ -225,7 +226,7 @@ TEST(BrokenKernels, bf16_operands_in_a_float32_problem) {
   };
   Problem problem = problem_of(8, 64, 1024);
   problem.x_type = problem.w_type = problem.y_type = DataType::f32;
-  expect_wrong(judge(problem, run), "");
+  expect_wrong(verify(problem, run), "");
 }
 
 // Two halves of k add to the same output; sometimes one of the additions is lost.
@@ -240,7 +241,7 @@ TEST(BrokenKernels, race_that_loses_an_addition) {
         store_element(problem, operands, row, column, dot(problem, operands, row, column, 0, to));
       }
   };
-  expect_wrong(judge(problem_of(4, 40, 64), run), "");
+  expect_wrong(verify(problem_of(4, 40, 64), run), "");
 }
 
 // The order of the additions depends on who comes first: right, but not the same twice.
@@ -261,7 +262,7 @@ TEST(BrokenKernels, race_in_the_order_of_additions) {
   };
   Problem problem = problem_of(4, 40, 256);
   problem.y_type = DataType::f32;
-  const Outcome outcome = judge(problem, run);
+  const Outcome outcome = verify(problem, run);
   EXPECT_EQ(outcome.kind, OutcomeKind::ok) << outcome.reason;
   EXPECT_FALSE(outcome.deterministic);
 }
@@ -272,7 +273,7 @@ TEST(BrokenKernels, stale_output) {
   const auto run = [calls](const Problem& problem, const Operands& operands, void* workspace) {
     if (++*calls == 1) right_gemm(problem, operands, workspace);
   };
-  expect_wrong(judge(problem_of(4, 40, 64), run), check_phrase::unwritten);
+  expect_wrong(verify(problem_of(4, 40, 64), run), check_phrase::unwritten);
 }
 
 // Keeps what it packed for a pointer: right until other data lie there.
@@ -287,7 +288,7 @@ TEST(BrokenKernels, stale_weights) {
     operands.w = copy.data();
     right_gemm(problem, operands, workspace);
   };
-  expect_wrong(judge(problem_of(4, 40, 64), run), "");
+  expect_wrong(verify(problem_of(4, 40, 64), run), "");
 }
 
 TEST(BrokenKernels, adds_to_the_output) {
@@ -300,7 +301,7 @@ TEST(BrokenKernels, adds_to_the_output) {
             load_element(problem.y_type, operands.y, at) + dot(problem, operands, row, column, 0, problem.k));
       }
   };
-  expect_wrong(judge(problem_of(4, 40, 64), run), "");
+  expect_wrong(verify(problem_of(4, 40, 64), run), "");
 }
 
 TEST(BrokenKernels, nan_in_one_row) {
@@ -309,7 +310,7 @@ TEST(BrokenKernels, nan_in_one_row) {
     for (std::int64_t column = 0; column < problem.n; ++column)
       store(problem.y_type, operands.y, 2 * operands.ldy + column, std::numeric_limits<float>::quiet_NaN());
   };
-  expect_wrong(judge(problem_of(40, 40, 64), run), check_phrase::not_finite);
+  expect_wrong(verify(problem_of(40, 40, 64), run), check_phrase::not_finite);
 }
 
 // One row of many has lost a block of k: less than err_ratio's 5 % of the elements, and of the norm.
@@ -323,7 +324,7 @@ TEST(BrokenKernels, one_wrong_row) {
   for (const DataType type : types) {
     Problem problem = problem_of(100, 24, 512);
     problem.x_type = problem.w_type = problem.y_type = type;
-    const Outcome outcome = judge(problem, run);
+    const Outcome outcome = verify(problem, run);
     expect_wrong(outcome, "");
   }
 }
@@ -335,10 +336,10 @@ TEST(BrokenKernels, swapped_columns) {
         store_element(problem, operands, row, column < 2 ? 1 - column : column,
                       dot(problem, operands, row, column, 0, problem.k));
   };
-  expect_wrong(judge(problem_of(4, 200, 64), run), "");
+  expect_wrong(verify(problem_of(4, 200, 64), run), "");
 }
 
-// Operands end at an unreadable page. The fault is fatal for the process, so a child of its own is judged.
+// Operands end at an unreadable page. The fault is fatal for the process, so a child of its own is verified.
 TEST(BrokenKernels, read_past_the_end) {
   const auto run = [](const Problem& problem, const Operands& operands, void* workspace) {
     right_gemm(problem, operands, workspace);
@@ -350,7 +351,7 @@ TEST(BrokenKernels, read_past_the_end) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     std::signal(SIGSEGV, SIG_DFL);
-    judge(problem_of(3, 17, 33), run);
+    verify(problem_of(3, 17, 33), run);
     _exit(0);
   }
   int status = 0;

@@ -13,9 +13,9 @@
 
 #include "base/file.h"
 #include "base/process.h"
-#include "support/paper_device.h"
 #include "evaluate/journal/journal_report.h"
 #include "evaluate/journal/journaled_evaluator.h"
+#include "support/paper_device.h"
 #include "tuning/tuner.h"
 
 namespace gemmtune {
@@ -386,9 +386,9 @@ TEST_F(JournalTest, ErrorsComeBeforeAnythingSlow) {
   open();
   {
     auto database = SqlDatabase::open(path_);
-    ASSERT_TRUE(database->execute("PRAGMA user_version=2").ok());
+    ASSERT_TRUE(database->execute("PRAGMA user_version=3").ok());
   }
-  EXPECT_THAT(Journal::open(path_).message(), HasSubstr("journal version 2"));
+  EXPECT_THAT(Journal::open(path_).message(), HasSubstr("journal version 3"));
   EXPECT_TRUE(file_exists(path_)) << "a newer journal is left alone";
   const std::string other = folder_ + "/other.journal";
   {
@@ -400,6 +400,24 @@ TEST_F(JournalTest, ErrorsComeBeforeAnythingSlow) {
   EXPECT_EQ(nowhere.code(), StatusCode::io_error);
   EXPECT_THAT(nowhere.message(), HasSubstr("the journal of measurements: "));
   EXPECT_THAT(nowhere.message(), HasSubstr("no/such/folder"));
+}
+
+// Version 1: other names of two columns.
+TEST_F(JournalTest, AJournalOfTheFirstVersionIsReadOn) {
+  {
+    Journal journal = open();
+    const RunStart run = begin(journal, false);
+    auto evaluator = around(evaluator_, journal, run.id);
+    screen(evaluator, problem_of(8), {tiled("128")}, 1);
+    auto database = SqlDatabase::open(path_);
+    ASSERT_TRUE(database
+                    ->execute("ALTER TABLE problems RENAME COLUMN reference TO canary;"
+                              "ALTER TABLE problems RENAME COLUMN reference_us TO canary_us;"
+                              "PRAGMA user_version=1")
+                    .ok());
+  }
+  EXPECT_EQ(lines().size(), 1U);
+  EXPECT_TRUE(Journal::open(path_).ok()) << "and a second time";
 }
 
 TEST_F(JournalTest, PruneKeepsTheNewestAndThoseThatRun) {

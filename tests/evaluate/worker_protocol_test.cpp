@@ -59,7 +59,7 @@ TEST(WorkerProtocol, RequestsArriveAsTheyWereSent) {
   open.evaluation.policy.iterations = 17;
   open.evaluation.policy.pool_limit_bytes = 12345678901;
   open.evaluation.policy.seed = 99;
-  open.evaluation.largest_err_ratio = 0.01;
+  open.evaluation.max_err_ratio = 0.01;
   open.evaluation.timing_lock = "/run/lock";
   const OpenRequest opened = sent(open);
   EXPECT_EQ(opened.device.text, "cpu:0-3");
@@ -70,7 +70,7 @@ TEST(WorkerProtocol, RequestsArriveAsTheyWereSent) {
   EXPECT_EQ(opened.evaluation.policy.text(), open.evaluation.policy.text());
   EXPECT_EQ(opened.evaluation.policy.pool_limit_bytes, 12345678901U);
   EXPECT_EQ(opened.evaluation.policy.seed, 99U);
-  EXPECT_EQ(opened.evaluation.largest_err_ratio, 0.01);
+  EXPECT_EQ(opened.evaluation.max_err_ratio, 0.01);
   EXPECT_EQ(opened.evaluation.timing_lock, "/run/lock");
 
   const ScreenRequest screen = sent(ScreenRequest{problem(), tiled(), 4});
@@ -95,7 +95,6 @@ TEST(WorkerProtocol, RepliesKeepEveryBitAndWhatIsMissing) {
   reply.result.times = {{1.0 / 3, missing}, {missing, 1e-9}};
   reply.result.same_ratios = {1.0 / 7};
   reply.result.quietness = {static_cast<int>(reply.result.times.size()), 1, 2};
-  reply.result.noise_floor = 0.001;
   Outcome outcome;
   outcome.kind = OutcomeKind::wrong;
   outcome.reason = "no UTF-8: \xff";

@@ -15,10 +15,10 @@
 #include <thread>
 
 #include "base/file.h"
+#include "evaluate/worker/worker_evaluator.h"
 #include "formats/aiter/tuned_csv.h"
 #include "support/faulty_device.h"
 #include "tuning/tuner.h"
-#include "evaluate/worker/worker_evaluator.h"
 
 namespace gemmtune {
 namespace {
@@ -43,7 +43,7 @@ Problem small_problem(std::int64_t m = 5) {
 WorkerOptions worker_options() {
   WorkerOptions options;
   options.launch = {GEMMTUNE_FAULTY_WORKER, {}};
-  options.least_deadline_seconds = 2;  // a shared machine may give no more than 250 MB of new memory a second
+  options.min_deadline_seconds = 2;  // a shared machine may give no more than 250 MB of new memory a second
   options.memory_limit_bytes = std::size_t{256} << 20;
   options.evaluation.policy.cache = CacheMode::warm;
   return options;
@@ -131,7 +131,7 @@ TEST(Worker, HearsOfCandidatesBeforeTheirTurn) {
   EXPECT_EQ((*heard)[1].kind, OutcomeKind::ok) << (*heard)[1].reason;
 }
 
-// In pieces, each sent before the last one runs out; a list of which some were told is replaced by another.
+// In pieces, each sent before the last one runs out; a list of which a part was sent is replaced by another.
 TEST(Worker, HearsOfLongListsInPieces) {
   WorkerEvaluator evaluator(worker_options());
   std::vector<Candidate> list(100, candidate_of("vendor"));
@@ -327,7 +327,7 @@ TEST(Worker, CtrlCIsTheParentsToDecide) {
 TEST(Worker, ARequestThatIsCancelledEndsAtOnce) {
   WorkerOptions options = worker_options();
   std::atomic<bool> cancelled = false;
-  options.least_deadline_seconds = 600;
+  options.min_deadline_seconds = 600;
   options.cancelled = [&] { return cancelled.load(); };
   WorkerEvaluator evaluator(options);
   std::thread user([&] {
@@ -348,7 +348,7 @@ TEST(Worker, DiesWithItsParent) {
   const pid_t parent = fork();
   if (parent == 0) {
     WorkerOptions options = worker_options();
-    options.least_deadline_seconds = 600;
+    options.min_deadline_seconds = 600;
     WorkerEvaluator evaluator(options);
     if (!evaluator.screen(small_problem(), candidates_of({"vendor"}), 1, {}).ok()) _exit(1);
     const pid_t worker = evaluator.worker();
@@ -370,7 +370,7 @@ TEST(Worker, DiesWithItsParent) {
 
 TEST(Worker, WaitsForWhoeverIsTimingAndIsNotBlamedForIt) {
   WorkerOptions options = worker_options();
-  options.least_deadline_seconds = 0.2;
+  options.min_deadline_seconds = 0.2;
   std::string pattern = ::testing::TempDir() + "gemmtune_lock_XXXXXX";
   const std::string folder = mkdtemp(pattern.data());
   options.evaluation.timing_lock = folder + "/timing.lock";

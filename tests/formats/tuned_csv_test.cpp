@@ -202,6 +202,7 @@ TEST_F(TunedCsvFiles, WhatIsWrittenIsReadBack) {
   odd.us = 0.12345;
   odd.err_ratio = std::numeric_limits<double>::quiet_NaN();
   odd.verdict = Verdict::keep_default;
+  odd.ties = 3;
   odd.m_from.reset();
   odd.regret.reset();
   odd.pdl_us = 99;
@@ -220,6 +221,8 @@ TEST_F(TunedCsvFiles, WhatIsWrittenIsReadBack) {
     EXPECT_EQ(read.us, 0.1235);  // Python rounds the binary value: 0.12345 lies above the tie
     EXPECT_TRUE(std::isnan(read.err_ratio));
     EXPECT_EQ(read.verdict, Verdict::keep_default);
+    EXPECT_EQ(read.ties, 3);
+    EXPECT_FALSE(file->entries[0].ties.has_value());
     EXPECT_FALSE(read.m_from.has_value());
     EXPECT_EQ(read.pdl_us, 99);
     EXPECT_EQ(read.env, "3f2a9c01");
@@ -232,10 +235,10 @@ TEST_F(TunedCsvFiles, TheTextIsAiters) {
   entry.speedup = 1.25;
   EXPECT_EQ(write_tuned_csv(Operation::a16w16, {entry}, CsvSchema::aiter),
             "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,"
-            "err_ratio,tflops,bw,spread,default_us,default_kernel,speedup,verdict,m_from,regret,"
+            "err_ratio,tflops,bw,spread,default_us,default_kernel,speedup,verdict,ties,m_from,regret,"
             "pdl_kernelName,pdl_us,env\n"
             "gfx950,256,64,256,5120,False,torch.bfloat16,torch.float32,False,False,asm,5,13,10.0,"
-            "_ZN5aiter39bf16gemm_fp32bf16_tn_64x64_splitk_cleanE,0.0,16.78,330.96,,,,1.25,,,,,,\n");
+            "_ZN5aiter39bf16gemm_fp32bf16_tn_64x64_splitk_cleanE,0.0,16.78,330.96,,,,1.25,,,,,,,\n");
 }
 
 TEST(TunedCsvColumns, RatesOfInvalidTimesAreZero) {

@@ -36,7 +36,7 @@ TEST(PoolShape, tiny_weights_count_as_the_lines_that_they_touch) {
   const PoolShape shape = pool_shape(2, 6400, 1 << 20);
   EXPECT_EQ(shape.stride_bytes, 64U);
   EXPECT_EQ(shape.copies, 100U);
-  EXPECT_EQ(pool_shape(2, std::size_t{1} << 30, std::size_t{1} << 40).copies, most_pool_copies);
+  EXPECT_EQ(pool_shape(2, std::size_t{1} << 30, std::size_t{1} << 40).copies, max_pool_copies);
 }
 
 TEST(PoolLimit, is_the_policys_or_a_quarter_of_what_is_free) {

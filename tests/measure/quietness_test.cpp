@@ -13,10 +13,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-std::vector<std::size_t> disturbed_rounds(const std::vector<double>& canary,
+std::vector<std::size_t> disturbed_rounds(const std::vector<double>& reference,
                                           double known = std::numeric_limits<double>::infinity(),
-                                          double least_excess = 0.1) {
-  const auto shares = disturbance(canary, known, least_excess);
+                                          double min_excess = 0.1) {
+  const auto shares = disturbance(reference, known, min_excess);
   std::vector<std::size_t> rounds;
   for (std::size_t i = 0; i < shares.size(); ++i) {
     if (shares[i] > 1) rounds.push_back(i);
@@ -24,11 +24,11 @@ std::vector<std::size_t> disturbed_rounds(const std::vector<double>& canary,
   return rounds;
 }
 
-TEST(Quietness, ASlowCanaryTellsItsRound) {
+TEST(Quietness, ASlowReferenceMarksItsRound) {
   EXPECT_THAT(disturbed_rounds(std::vector<double>{100.0, 101, 250, 99, 100, 130, 102}), ElementsAre(2, 5));
 }
 
-TEST(Quietness, AContestantMayBeGivenMoreRoom) {
+TEST(Quietness, AFinalistIsGivenMoreRoom) {
   EXPECT_THAT(disturbed_rounds({100.0, 101, 250, 99, 100, 125, 102}, 100, 0.3), ElementsAre(2));
 }
 
@@ -43,16 +43,16 @@ TEST(Quietness, WhatDiffersLittleIsNoDisturbance) {
 
 TEST(Quietness, AMachineThatIsNeverQuieterIsMeasuredByItsOwnNoise) {
   Random random(3);
-  int told = 0;
+  int disturbed = 0;
   for (int run = 0; run < 200; ++run) {
-    std::vector<double> canary;
-    for (int round = 0; round < 30; ++round) canary.push_back(100 * (1 + 0.1 * (random.uniform() - 0.5)));
-    told += static_cast<int>(disturbed_rounds(canary).size());
+    std::vector<double> reference;
+    for (int round = 0; round < 30; ++round) reference.push_back(100 * (1 + 0.1 * (random.uniform() - 0.5)));
+    disturbed += static_cast<int>(disturbed_rounds(reference).size());
   }
-  EXPECT_LE(told, 6) << "of 6000 rounds that differ by 10 %";
+  EXPECT_LE(disturbed, 6) << "of 6000 rounds that differ by 10 %";
 }
 
-TEST(Quietness, AMachineThatIsSlowAllTheTimeIsSeenByWhatTheCanaryTookBefore) {
+TEST(Quietness, AMachineThatIsSlowAllTheTimeIsSeenByTheEarlierTimesOfTheReference) {
   const std::vector<double> slow{170.0, 171, 169, 170, 172, 170};
   EXPECT_THAT(disturbed_rounds(slow), IsEmpty());
   EXPECT_THAT(disturbed_rounds(slow, 100), ElementsAre(0, 1, 2, 3, 4, 5));
@@ -63,7 +63,7 @@ TEST(Quietness, AMachineThatIsSlowAllTheTimeIsSeenByWhatTheCanaryTookBefore) {
   EXPECT_EQ(quiet_level(std::vector<double>{1.0, 2}), std::numeric_limits<double>::infinity());
 }
 
-TEST(Quietness, FewRoundsAndMissingTimesAreNotJudged) {
+TEST(Quietness, FewRoundsAndMissingTimesAreNoDisturbance) {
   EXPECT_THAT(disturbed_rounds(std::vector<double>{100.0, 900, 100, 100}), IsEmpty());
   EXPECT_THAT(disturbed_rounds({}), IsEmpty());
   const double none = std::numeric_limits<double>::quiet_NaN();

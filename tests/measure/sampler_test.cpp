@@ -93,7 +93,7 @@ TEST_F(Sampling, a_short_call_is_repeated_within_a_turn) {
   cost = 2;
   Timed one = timed(1);
   sampler.calibrate(one, cost);
-  EXPECT_EQ(one.launches_a_turn, 10);  // 20 us
+  EXPECT_EQ(one.launches_per_turn, 10);  // 20 us
   EXPECT_EQ(Sampler::turns(one), (one.launches - 1) / 10 + 1);
   EXPECT_EQ(*sampler.sample(one), 2);
   EXPECT_EQ(device.launches["k"], 10 * (Sampler::turns(one) + 1));
@@ -139,10 +139,10 @@ TEST_F(Sampling, a_kernel_that_fails_leaves_the_others_their_turns) {
 
 TEST_F(Sampling, first_look_gives_up_only_after_two_slow_calls) {
   const Timed one = timed(1);
-  EXPECT_EQ(**sampler.first_look(one, 0), 100);
-  EXPECT_EQ(**sampler.first_look(one, 100), 100);
+  EXPECT_EQ(**sampler.probe(one, 0), 100);
+  EXPECT_EQ(**sampler.probe(one, 100), 100);
   EXPECT_EQ(device.launches["k"], 2);
-  EXPECT_FALSE(sampler.first_look(one, 99)->has_value());
+  EXPECT_FALSE(sampler.probe(one, 99)->has_value());
   EXPECT_EQ(device.launches["k"], 4);
 }
 

@@ -84,6 +84,20 @@ TEST(Statistics, sign_test_is_the_binomial_tail) {
   EXPECT_EQ(sign_test_below({}, 1), 1);
 }
 
+TEST(NoiseFloor, is_the_farther_end_of_the_interval_from_1) {
+  std::vector<double> around_1;
+  std::vector<double> shifted;
+  for (int i = -10; i <= 10; ++i) {
+    around_1.push_back(1 + 0.001 * i);
+    shifted.push_back(1.05 + 0.001 * i);
+  }
+  EXPECT_NEAR(noise_floor(around_1), 0.005, 1e-9) << "x(6) and x(16) of 21";
+  EXPECT_NEAR(noise_floor(shifted), 0.055, 1e-9) << "not the half-width, 0.005";
+  for (double& ratio : shifted) ratio -= 0.1;
+  EXPECT_NEAR(noise_floor(shifted), 0.055, 1e-9);
+  EXPECT_EQ(noise_floor({}), 0);
+}
+
 TEST(Policy, text_names_what_a_time_means_and_nothing_else) {
   Policy policy;
   const std::string text = policy.text();

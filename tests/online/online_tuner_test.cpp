@@ -19,10 +19,10 @@
 #include <vector>
 
 #include "base/file.h"
-#include "formats/aiter/tuned_csv.h"
-#include "support/online_tuning.h"
 #include "evaluate/journal/journal.h"
 #include "evaluate/journal/journal_texts.h"
+#include "formats/aiter/tuned_csv.h"
+#include "support/online_tuning.h"
 
 namespace gemmtune {
 namespace {
@@ -140,7 +140,7 @@ TEST_F(OnlineTuning, AFailureOfOfflineTuningCounts) {
   for (const FakeFamilyOptions& family : families_) device.add(family);
   const std::string text = journal_device_text(device.info());
   const OnlineSettings settings;
-  const std::string policy = journal_policy_text(settings.policy, settings.largest_err_ratio);
+  const std::string policy = journal_policy_text(settings.policy, settings.max_err_ratio);
   EXPECT_EQ(policy, journal_policy_text(Policy(), 0.05));  // that of the command line
   {
     auto journal = Journal::open(journal_path(tuned_files_.front()));

@@ -50,12 +50,12 @@ class FinalsUnderALimit : public ::testing::Test {
     task_.problem.k = 64;
     for (const ListedCandidate& listed : list_candidates(device_, task_.problem, {}).candidates) {
       const double time = evaluator_.fake.time(task_.problem, listed.candidate);
-      if (listed.candidate.family == "tiled") task_.entrants.push_back({listed, time});
+      if (listed.candidate.family == "tiled") task_.finalists.push_back({listed, time});
     }
     for (const ListedCandidate& listed : list_candidates(device_, task_.problem, {}).candidates) {
-      if (listed.candidate.family == "vendor") task_.entrants.push_back({listed, 500});
+      if (listed.candidate.family == "vendor") task_.finalists.push_back({listed, 500});
     }
-    task_.baseline = task_.entrants.size() - 1;
+    task_.baseline = task_.finalists.size() - 1;
   }
   Settled settle(double seconds) {
     evaluator_.now = 0;
@@ -67,7 +67,7 @@ class FinalsUnderALimit : public ::testing::Test {
   ClockedEvaluator evaluator_{3000};
 };
 
-/// All looks of both stages take 4 s here, the first of each 1.2 s. Rows stayed `undecided` under a budget,
+/// All rounds of both stages take 4 s here, the first of each 1.2 s. Rows stayed `undecided` under a budget,
 /// because the selection had used it up before the test.
 TEST_F(FinalsUnderALimit, TheTestIsReached) {
   for (const double seconds : {1.3, 2.0, 3.0, 10.0}) {
@@ -83,7 +83,7 @@ TEST_F(FinalsUnderALimit, FewerMeetWhereTheTimeIsShort) {
   const Settled settled = settle(0.7);
   EXPECT_EQ(settled.winner->candidate.kernel_name(), "tiled_r1_kc1");
   EXPECT_NE(settled.verdict, Verdict::undecided);
-  EXPECT_LT(evaluator_.fake.finals_calls.front().size(), task_.entrants.size());
+  EXPECT_LT(evaluator_.fake.finals_calls.front().size(), task_.finalists.size());
   EXPECT_GE(evaluator_.fake.finals_calls.front().size(), 3U);
 }
 

@@ -33,23 +33,23 @@ TEST(ScreenedTies, are_those_that_few_samples_cannot_tell_from_the_winner) {
   const std::vector<Trial> trials{trial("winner", {100, 104, 100, 104}), trial("near", {108}),
                                   trial("far", {140}), trial("faster", {95}),
                                   trial("wrong", {100}, OutcomeKind::wrong)};
-  EXPECT_THAT(screened_ties(trials, name_of(trials[0]), {0.01, 0}),
+  EXPECT_THAT(screened_ties(trials, name_of(trials[0]), {1.01, 0}),
               ElementsAre(name_of(trials[1]), name_of(trials[3])));
   // More samples know it better: 8 % is then beyond the noise.
   std::vector<Trial> sure = trials;
   sure[0] = trial("winner", std::vector<double>(64, 100));
   sure[0].outcome.microseconds[1] = 104;
   sure[1] = trial("near", std::vector<double>(64, 108));
-  EXPECT_THAT(screened_ties(sure, name_of(sure[0]), {0.01, 0}), ElementsAre(name_of(trials[3])));
+  EXPECT_THAT(screened_ties(sure, name_of(sure[0]), {1.01, 0}), ElementsAre(name_of(trials[3])));
 }
 
 TEST(ScreenedTies, without_noise_only_the_band_counts) {
   const std::vector<Trial> trials{trial("winner", {100}), trial("a", {100.9}), trial("b", {101.1})};
-  EXPECT_THAT(screened_ties(trials, name_of(trials[0]), {0.01, 0}), ElementsAre(name_of(trials[1])));
+  EXPECT_THAT(screened_ties(trials, name_of(trials[0]), {1.01, 0}), ElementsAre(name_of(trials[1])));
   // Ratios that drift by 1 % from one batch of rounds to the next: 1.1 % is no difference then.
-  EXPECT_THAT(screened_ties(trials, name_of(trials[0]), {0.01, 0.01}),
+  EXPECT_THAT(screened_ties(trials, name_of(trials[0]), {1.01, 0.01}),
               ElementsAre(name_of(trials[1]), name_of(trials[2])));
-  EXPECT_THAT(screened_ties(trials, "nobody", {0.01, 0}), IsEmpty());
+  EXPECT_THAT(screened_ties(trials, "nobody", {1.01, 0}), IsEmpty());
 }
 
 }  // namespace

@@ -152,10 +152,10 @@ Result<FinalsResult> FakeEvaluator::finals(const Problem& problem, std::span<con
   FinalsResult result;
   for (const Candidate& candidate : candidates) {
     finals_calls.back().push_back(candidate.kernel_name());
-    const auto& gate = full_outcome ? full_outcome : outcome;
-    Outcome verdict = gate ? gate(problem, candidate) : Outcome{};
-    if (verdict.kind == OutcomeKind::ok) verdict.err_ratio = 0.00123456;
-    result.outcomes.push_back(std::move(verdict));
+    const auto& verification = full_outcome ? full_outcome : outcome;
+    Outcome verified = verification ? verification(problem, candidate) : Outcome{};
+    if (verified.kind == OutcomeKind::ok) verified.err_ratio = 0.00123456;
+    result.outcomes.push_back(std::move(verified));
   }
   for (int round = 0; round < rounds; ++round) {
     auto& times = result.times.emplace_back();
@@ -163,9 +163,8 @@ Result<FinalsResult> FakeEvaluator::finals(const Problem& problem, std::span<con
       const bool right = result.outcomes[i].kind == OutcomeKind::ok;
       times.push_back(right ? noisy(time(problem, candidates[i])) : std::numeric_limits<double>::quiet_NaN());
     }
-    result.same_ratios.push_back(noisy(1));
+    result.same_ratios.push_back(noisy(same_ratio));
   }
-  result.noise_floor = 0.001;
   return result;
 }
 

@@ -65,13 +65,15 @@ class FakeEvaluator final : public Evaluator {
   std::function<double(const Problem&, const Candidate&)> time;
   /// A failure instead of a time; ok by default.
   std::function<Outcome(const Problem&, const Candidate&)> outcome;
-  /// Of the full gate alone, which only finalists meet; by default as `outcome`.
+  /// Of full verification alone, which only finalists have; by default as `outcome`.
   std::function<Outcome(const Problem&, const Candidate&)> full_outcome;
   std::function<Outcome(const Problem&, const Candidate&, std::int64_t m)> at_m;
   /// Called before each candidate of a screening and before each call of finals; may end the process.
   std::function<void(const Problem&)> before;
-  /// Whole problems that cannot be judged.
+  /// An error for problems that cannot be verified.
   std::function<Status(const Problem&)> status;
+
+  double same_ratio = 1;  // A against A, before noise
 
   std::map<std::string, int> screened;                 // kernel name: how often
   std::vector<Problem> problems;                       // in the order in which they were screened first

@@ -37,8 +37,8 @@ std::string levels(const std::vector<LookupHit>& hits) {
 }
 
 TEST(Verdicts, EveryWordIsReadBack) {
-  for (const Verdict verdict : {Verdict::none, Verdict::win, Verdict::tie, Verdict::keep_default,
-                                Verdict::undecided, Verdict::only}) {
+  for (const Verdict verdict :
+       {Verdict::none, Verdict::win, Verdict::keep_default, Verdict::undecided, Verdict::only}) {
     EXPECT_EQ(parse_verdict(to_string(verdict)), verdict);
   }
   EXPECT_EQ(to_string(Verdict::keep_default), "default");

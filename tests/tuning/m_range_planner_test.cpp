@@ -50,12 +50,12 @@ void answer(MRangePlanner& planner, const MQuestion& question, const Landscape& 
   } else if (question.kind == Kind::compare) {
     double least = cannot;
     for (const std::string& name : question.kernels) least = std::min(least, land.kernels.at(name)(m));
-    std::vector<MStanding> standings;
+    std::vector<MRegret> regrets;
     for (const std::string& name : question.kernels) {
       const double cost = land.kernels.at(name)(m);
-      if (cost < cannot) standings.push_back({name, cost / least - 1, true});
+      if (cost < cannot) regrets.push_back({name, cost / least - 1, true});
     }
-    planner.compared(question, standings, floor);
+    planner.compared(question, regrets, floor);
   } else {
     std::optional<std::int64_t> wrong_at;
     for (const std::int64_t each : {question.m_from, m - 1, m}) {

@@ -25,8 +25,8 @@ RowFigures right_row(const Tolerance& tolerance) {
   figures.reference = 1000;
   figures.magnitude = 1000 * 16.0 * 16.0;
   figures.error = 1000 * 0.25 * tolerance.output_epsilon * 0.25 * tolerance.output_epsilon;
-  figures.largest_output = 3;
-  figures.largest_error = 0.01;
+  figures.max_output = 3;
+  figures.max_error = 0.01;
   figures.worst_excess = 0.5;
   figures.worst_column = 7;
   figures.worst_output = 1.5;
@@ -35,7 +35,7 @@ RowFigures right_row(const Tolerance& tolerance) {
   return figures;
 }
 
-class JudgementTest : public ::testing::Test {
+class CheckReportTest : public ::testing::Test {
  protected:
   /// The report on four rows, of which the third was altered.
   template <typename Alter>
@@ -53,7 +53,7 @@ class JudgementTest : public ::testing::Test {
   const Tolerance tolerance_ = tolerance_for(problem_, 0.05);
 };
 
-TEST_F(JudgementTest, right_rows_are_right) {
+TEST_F(CheckReportTest, right_rows_are_right) {
   const CheckReport all = report([](RowFigures&) {});
   EXPECT_TRUE(all.right) << all.reason;
   EXPECT_EQ(all.err_ratio, 0);
@@ -63,7 +63,7 @@ TEST_F(JudgementTest, right_rows_are_right) {
   EXPECT_EQ(all.worst_column, 7);
 }
 
-TEST_F(JudgementTest, each_figure_has_its_phrase) {
+TEST_F(CheckReportTest, each_figure_has_its_phrase) {
   EXPECT_THAT(
       report([](RowFigures& row) {
         row.not_finite = 3;
@@ -93,16 +93,16 @@ TEST_F(JudgementTest, each_figure_has_its_phrase) {
   EXPECT_EQ(outside.err_ratio, 0.1);
 }
 
-TEST_F(JudgementTest, a_hopeless_error_counts_as_all) {
+TEST_F(CheckReportTest, a_hopeless_error_counts_as_all) {
   const CheckReport far_off = report([](RowFigures& row) {
     row.outside = 1;
-    row.largest_error = 2;
+    row.max_error = 2;
   });
   EXPECT_EQ(far_off.err_ratio, 1);
   EXPECT_FALSE(far_off.right);
 }
 
-TEST_F(JudgementTest, what_is_no_number_says_nothing_of_the_rest) {
+TEST_F(CheckReportTest, what_is_no_number_says_nothing_of_the_rest) {
   const CheckReport nan = report([](RowFigures& row) {
     row.not_finite = 1;
     row.first_not_finite = 5;
@@ -114,7 +114,7 @@ TEST_F(JudgementTest, what_is_no_number_says_nothing_of_the_rest) {
   EXPECT_EQ(nan.worst_column, 5);
 }
 
-TEST_F(JudgementTest, the_random_vector_check_is_judged_too) {
+TEST_F(CheckReportTest, the_random_vector_check_counts_too) {
   CheckReportBuilder report(problem_, tolerance_);
   report.add(0, right_row(tolerance_));
   report.add_product(1, 0.5);

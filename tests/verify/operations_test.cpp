@@ -235,7 +235,7 @@ std::vector<Case> cases() {
 
 class Operations : public ::testing::TestWithParam<Case> {
  protected:
-  CheckReport judge(std::uint64_t seed, Fault fault, const ReferenceOptions& options = {}) {
+  CheckReport check(std::uint64_t seed, Fault fault, const ReferenceOptions& options = {}) {
     const Problem& p = GetParam().problem;
     EXPECT_TRUE(check(p).ok()) << check(p).message();
     const auto host = make_inputs(p, seed);
@@ -249,21 +249,21 @@ class Operations : public ::testing::TestWithParam<Case> {
 
 TEST_P(Operations, TheDefinitionIsRight) {
   for (const std::uint64_t seed : {1, 2, 3}) {
-    const CheckReport report = judge(seed, Fault::none);
+    const CheckReport report = check(seed, Fault::none);
     EXPECT_TRUE(report.right) << report.reason;
     EXPECT_LE(report.err_ratio, 0.0001);
   }
 }
 
 TEST_P(Operations, TheDefinitionIsRightBySamples) {
-  const ReferenceOptions options{.largest_complete_flops = 1, .sampled_rows = 3, .sampled_columns = 5};
-  const CheckReport report = judge(1, Fault::none, options);
+  const ReferenceOptions options{.max_complete_flops = 1, .sampled_rows = 3, .sampled_columns = 5};
+  const CheckReport report = check(1, Fault::none, options);
   EXPECT_TRUE(report.right) << report.reason;
 }
 
 TEST_P(Operations, BrokenKernelsAreWrong) {
   for (const Fault fault : GetParam().faults) {
-    const CheckReport report = judge(1, fault);
+    const CheckReport report = check(1, fault);
     EXPECT_FALSE(report.right) << "fault " << static_cast<int>(fault);
     EXPECT_FALSE(report.reason.empty());
   }

@@ -31,7 +31,7 @@ struct Case {
     const auto operands = make_inputs(problem, 1);
     complete = *compute_reference(problem, *operands, {});
     ReferenceOptions options;
-    options.largest_complete_flops = 1;
+    options.max_complete_flops = 1;
     sampled = *compute_reference(problem, *operands, options);
     y.resize(static_cast<std::size_t>(bytes_of(problem.y_type, problem.m * problem.n)));
     for (std::size_t i = 0; i < complete.values.size(); ++i)
@@ -42,8 +42,8 @@ struct Case {
   double get(std::int64_t row, std::int64_t column) const {
     return static_cast<double>(load_element(problem.y_type, y.data(), row * problem.n + column));
   }
-  CheckReport check(double largest_err_ratio = 0.05) const {
-    return check_output(problem, complete, y, problem.n, tolerance_for(problem, largest_err_ratio));
+  CheckReport check(double max_err_ratio = 0.05) const {
+    return check_output(problem, complete, y, problem.n, tolerance_for(problem, max_err_ratio));
   }
   CheckReport check_sampled() const {
     return check_output(problem, sampled, y, problem.n, tolerance_for(problem, 0.05));
@@ -211,12 +211,12 @@ TEST(Verdict, err_ratio_has_a_limit_of_its_own) {
   Case c(problem_of(10, 100, 64));
   for (std::int64_t i = 0; i < 100; ++i) c.set(0, i, 1.2 * c.get(0, i) + 0.2);
   Tolerance tolerance = tolerance_for(c.problem, 0.05);
-  tolerance.element_factor = tolerance.largest_frobenius = 1;
-  tolerance.largest_misrounded = 1;
+  tolerance.element_factor = tolerance.max_frobenius = 1;
+  tolerance.max_misrounded = 1;
   const CheckReport report = check_output(c.problem, c.complete, c.y, 100, tolerance);
   EXPECT_FALSE(report.right);
   EXPECT_THAT(report.reason, StartsWith(check_phrase::err_ratio));
-  tolerance.largest_err_ratio = 0.2;
+  tolerance.max_err_ratio = 0.2;
   EXPECT_TRUE(check_output(c.problem, c.complete, c.y, 100, tolerance).right);
 }
 
@@ -246,14 +246,14 @@ TEST(Verdict, too_many_neighbours_are_wrong) {
 TEST(Tolerance, follows_the_output_type_and_k) {
   const Tolerance bf16 = tolerance_for(problem_of(1, 1, 4096), 0.03);
   EXPECT_EQ(bf16.absolute, 0.05);
-  EXPECT_EQ(bf16.largest_err_ratio, 0.03);
-  EXPECT_EQ(bf16.largest_misrounded, 0.05);
+  EXPECT_EQ(bf16.max_err_ratio, 0.03);
+  EXPECT_EQ(bf16.max_misrounded, 0.05);
   EXPECT_EQ(bf16.output_epsilon, 0x1p-8);
   EXPECT_DOUBLE_EQ(bf16.element_factor, 4100 * 0x1p-24);
   const Tolerance f32 = tolerance_for(problem_of(1, 1, 4096, DataType::f32), 0.05);
   EXPECT_EQ(f32.absolute, 0.01);
-  EXPECT_EQ(f32.largest_misrounded, 1) << "not looked at";
-  EXPECT_LT(tolerance_for(problem_of(1, 1, max_dimension, DataType::f16), 0.05).largest_misrounded, 0.21);
+  EXPECT_EQ(f32.max_misrounded, 1) << "not looked at";
+  EXPECT_LT(tolerance_for(problem_of(1, 1, max_dimension, DataType::f16), 0.05).max_misrounded, 0.21);
 }
 
 }  // namespace

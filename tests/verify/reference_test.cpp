@@ -102,9 +102,8 @@ TEST(Reference, of_a_large_problem_is_sampled) {
   Problem problem = problem_of(41, 150, 90, DataType::bf16);
   problem.bias = true;
   const auto operands = make_inputs(problem, 1);
-  const auto reference =
-      compute_reference(problem, *operands,
-                        {.threads = 2, .largest_complete_flops = 1, .sampled_rows = 4, .sampled_columns = 6});
+  const auto reference = compute_reference(
+      problem, *operands, {.threads = 2, .max_complete_flops = 1, .sampled_rows = 4, .sampled_columns = 6});
   ASSERT_TRUE(reference.ok()) << reference.message();
   EXPECT_FALSE(reference->complete);
   ASSERT_EQ(reference->rows.size(), 4U);
@@ -137,7 +136,7 @@ TEST(Reference, of_a_large_problem_is_sampled) {
 TEST(Reference, few_rows_are_never_sampled) {
   const Problem problem = problem_of(8, 50, 20, DataType::bf16);
   const auto operands = make_inputs(problem, 1);
-  EXPECT_TRUE(compute_reference(problem, *operands, {.largest_complete_flops = 1})->complete);
+  EXPECT_TRUE(compute_reference(problem, *operands, {.max_complete_flops = 1})->complete);
 }
 
 TEST(Reference, reads_fp8_operands) {

@@ -172,7 +172,7 @@ TEST(RightKernels, misrounded_share_is_far_below_the_limit) {
       const auto y = multiply(problem, *operands, forward);
       const Tolerance tolerance = tolerance_for(problem, 0.05);
       const CheckReport report = check_output(problem, *reference, y, problem.n, tolerance);
-      EXPECT_LT(report.misrounded, tolerance.largest_misrounded / 2) << print(problem);
+      EXPECT_LT(report.misrounded, tolerance.max_misrounded / 2) << print(problem);
       RecordProperty(print(problem), std::to_string(report.misrounded));
     }
 }

@@ -45,7 +45,7 @@ struct BenchOptions {
   std::string against;
   int rounds = 30;
   int limit = 0;
-  double largest_err_ratio = 0.05;
+  double max_err_ratio = 0.05;
   double most_regression = 1;
   bool strict = false;
   std::string pdl = "off";
@@ -118,7 +118,7 @@ int run_bench_command(const BenchOptions& options) {
   std::vector<BenchRow> rows;
   {
     Console console(options.quiet);
-    InProcessEvaluator evaluator(**device, in_process_options(**device, Policy(), options.largest_err_ratio));
+    InProcessEvaluator evaluator(**device, in_process_options(**device, Policy(), options.max_err_ratio));
     rows = run_bench(**device, evaluator, request, console);
   }
   const BenchNames names{input->tuned_file ? "tuned" : "operator", against ? "other" : "default"};
@@ -143,7 +143,7 @@ std::function<int()> declare_bench(CLI::App& app) {
                  "Percent by which a row may be slower than the other side before that is a finding")
       ->capture_default_str()
       ->check(number_range(0, 1e6));
-  app.add_option("--errRatio", options->largest_err_ratio, "Share of elements that may be outside tolerance")
+  app.add_option("--errRatio", options->max_err_ratio, "Share of elements that may be outside tolerance")
       ->capture_default_str()
       ->check(number_range(0, 1));
   app.add_flag("--strict", options->strict, "Rows of another environment do not answer");

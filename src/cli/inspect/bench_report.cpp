@@ -45,10 +45,10 @@ double geometric_mean_speedup(const std::vector<BenchRow>& rows) {
 
 }  // namespace
 
-InProcessOptions in_process_options(const Device& device, const Policy& policy, double largest_err_ratio) {
+InProcessOptions in_process_options(const Device& device, const Policy& policy, double max_err_ratio) {
   InProcessOptions options;
   options.policy = policy;
-  options.largest_err_ratio = largest_err_ratio;
+  options.max_err_ratio = max_err_ratio;
   // A GPU leaves the machine's cores to verification.
   options.reference_threads = traits_of(device.info()).runs_on_host
                                   ? device.info().cu_num
@@ -78,18 +78,18 @@ std::vector<BenchRow> run_bench(const Device& device, Evaluator& evaluator, cons
 
 std::string bench_text(const std::vector<BenchRow>& rows, const BenchNames& names) {
   TextTable table({{"shape (M x N x K)", false, true},
+                   {"verdict", false, false},
+                   {"speed-up", true, false},
                    {names.b + " µs", true, false},
                    {names.a + " µs", true, false},
-                   {"speed-up", true, false},
-                   {"verdict", false, false},
                    {"match", false, false},
                    {"status", false, false},
                    {"kernel", false, true}});
   std::string notes;
   for (const BenchRow& row : rows) {
-    table.add({short_name(row.shape.problem), time_text(row.other_microseconds), time_text(row.microseconds),
-               speedup_text(speedup_of(row)), std::string(to_string(row.verdict)), match_text(row),
-               std::string(to_string(row.status)), row.kernel});
+    table.add({short_name(row.shape.problem), std::string(to_string(row.verdict)),
+               speedup_text(speedup_of(row)), time_text(row.other_microseconds), time_text(row.microseconds),
+               match_text(row), std::string(to_string(row.status)), row.kernel});
     if (row.passed_rows) notes += fmt::format("{}: {}\n", short_name(row.shape.problem), row.rule);
     if (!row.reason.empty()) notes += fmt::format("{}: {}\n", short_name(row.shape.problem), row.reason);
   }

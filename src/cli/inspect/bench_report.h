@@ -14,7 +14,7 @@
 namespace gemmtune::cli {
 
 /// The evaluator's options for measuring on this device.
-InProcessOptions in_process_options(const Device& device, const Policy& policy, double largest_err_ratio);
+InProcessOptions in_process_options(const Device& device, const Policy& policy, double max_err_ratio);
 
 /// Times the request's shapes, with progress on the console; Ctrl-C ends early and leaves the rest out.
 std::vector<BenchRow> run_bench(const Device& device, Evaluator& evaluator, const BenchRequest& request,

@@ -38,7 +38,7 @@ Examples:
 struct CheckOptions {
   DeviceOptions device;
   std::string file;
-  double largest_err_ratio = 0.05;
+  double max_err_ratio = 0.05;
   bool quiet = false;
   bool json = false;
 };
@@ -75,9 +75,9 @@ std::string check_json(const std::string& file, const std::vector<Checked>& rows
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::vector<Checked> check_file(const TunedFile& file, Device& device, double largest_err_ratio,
+std::vector<Checked> check_file(const TunedFile& file, Device& device, double max_err_ratio,
                                 Console& console) {
-  InProcessEvaluator evaluator(device, in_process_options(device, Policy(), largest_err_ratio));
+  InProcessEvaluator evaluator(device, in_process_options(device, Policy(), max_err_ratio));
   watch_for_interrupts();
   std::vector<Checked> rows;
   for (const TunedEntry& entry : file.entries) {
@@ -105,7 +105,7 @@ int run_check(const CheckOptions& options) {
   if (!file.ok()) return usage_error("check", file.message());
   Console console(options.quiet);
   for (const std::string& diagnostic : file->diagnostics) console.urgent_line(diagnostic);
-  const std::vector<Checked> rows = check_file(*file, **device, options.largest_err_ratio, console);
+  const std::vector<Checked> rows = check_file(*file, **device, options.max_err_ratio, console);
   std::size_t right = 0;
   std::size_t findings = 0;
   for (const Checked& row : rows) {
@@ -128,7 +128,7 @@ int run_check(const CheckOptions& options) {
 std::function<int()> declare_check(CLI::App& app) {
   auto options = std::make_shared<CheckOptions>();
   app.add_option("file", options->file, "A tuned file")->required();
-  app.add_option("--errRatio", options->largest_err_ratio, "Share of elements that may be outside tolerance")
+  app.add_option("--errRatio", options->max_err_ratio, "Share of elements that may be outside tolerance")
       ->capture_default_str()
       ->check(number_range(0, 1));
   declare_device_options(app, options->device);

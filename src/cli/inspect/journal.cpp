@@ -16,8 +16,8 @@
 #include "cli/commands.h"
 #include "cli/shared/console.h"
 #include "cli/shared/report_parts.h"
-#include "measure/statistics.h"
 #include "evaluate/journal/journal_report.h"
+#include "measure/statistics.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -106,7 +106,7 @@ std::string number_text(std::optional<double> number) {
 }
 
 constexpr const char* export_header =
-    "run,at,device,env,problem,stage,m,candidate,source,kind,reason,err_ratio,deterministic,us,canary_us,"
+    "run,at,device,env,problem,stage,m,candidate,source,kind,reason,err_ratio,deterministic,us,reference_us,"
     "samples\n";
 
 std::string export_csv(const JournalLine& line) {
@@ -118,7 +118,7 @@ std::string export_csv(const JournalLine& line) {
                      csv_cell(line.device), line.environment, csv_cell(line.problem), line.stage, line.m,
                      csv_cell(line.candidate), csv_cell(line.source), line.kind, csv_cell(line.reason),
                      number_text(line.err_ratio), line.deterministic ? "True" : "False", number_text(us),
-                     number_text(line.canary_us), samples);
+                     number_text(line.reference_us), samples);
 }
 
 std::string export_json(const JournalLine& line) {
@@ -136,7 +136,7 @@ std::string export_json(const JournalLine& line) {
                {"err_ratio", line.err_ratio},
                {"deterministic", line.deterministic},
                {"us", line.samples.empty() ? Json() : Json(median(line.samples))},
-               {"canary_us", number_or_null(line.canary_us)},
+               {"reference_us", number_or_null(line.reference_us)},
                {"samples", line.samples}};
   return line_text(json) + "\n";
 }

@@ -59,6 +59,14 @@ std::string speedup_text(const std::optional<double>& speedup) {
   return speedup ? fmt::format("{:.3f}x", *speedup) : "-";
 }
 
+std::string ties_text(const TunedEntry& row) { return row.ties ? std::to_string(*row.ties) : "-"; }
+
+std::string verdict_text(const TunedEntry& row) {
+  const bool compared = row.verdict == Verdict::win || row.verdict == Verdict::undecided;
+  std::string text(to_string(row.verdict));
+  return compared && row.speedup ? fmt::format("{} {}", text, speedup_text(row.speedup)) : text;
+}
+
 Json device_json(const DeviceInfo& device) {
   return {{"name", device.name}, {"model", device.model}, {"gfx", device.gfx}, {"cu_num", device.cu_num}};
 }

@@ -52,6 +52,11 @@ std::vector<std::string> failed_families(const std::vector<ProblemReport>& repor
 
 /// "1.234x", or "-" where the default kernel was not timed.
 std::string speedup_text(const std::optional<double>& speedup);
+/// Number of other kernels that may be as fast, or "-" if not known.
+std::string ties_text(const TunedEntry& row);
+/// The verdict and, where the row's kernel was compared with the default, the speed-up: "win 1.420x". That
+/// other kernels are as fast takes nothing from a win.
+std::string verdict_text(const TunedEntry& row);
 nlohmann::ordered_json number_or_null(const std::optional<double>& value);
 nlohmann::ordered_json device_json(const DeviceInfo& device);
 /// Adds what a row of a tuned file holds beside its problem.

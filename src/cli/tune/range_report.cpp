@@ -20,18 +20,18 @@ bool has_rows(const MRangeReport& report) { return !report.rows.empty(); }
 std::string range_table(const MRangeSummary& summary) {
   TextTable table({{"weight (N x K)", false, true},
                    {"M", true, false},
-                   {"tuned µs", true, false},
+                   {"verdict", false, false},
                    {"speed-up", true, false},
                    {"regret", true, false},
-                   {"kernel", false, true},
-                   {"verdict", false, false}});
+                   {"tuned µs", true, false},
+                   {"kernel", false, true}});
   for (const MRangeReport& report : summary.groups) {
     for (const TunedEntry& row : report.rows) {
       table.add({weight_text(row.problem),
                  fmt::format("{} to {}", row.m_from.value_or(row.problem.m), row.problem.m),
-                 fmt::format("{:.2f}", row.us), speedup_text(row.speedup),
-                 fmt::format("{:.2f} %", 100 * row.regret.value_or(0)), row.kernel_name,
-                 std::string(to_string(row.verdict))});
+                 std::string(to_string(row.verdict)), speedup_text(row.speedup),
+                 fmt::format("{:.2f} %", 100 * row.regret.value_or(0)), fmt::format("{:.2f}", row.us),
+                 row.kernel_name});
     }
   }
   if (table.empty()) return {};

@@ -94,7 +94,7 @@ void declare_search(CLI::App& app, TuneOptions& options) {
   strategies.back() = '.';
   app.add_option("--search", options.search, strategies)->capture_default_str();
   app.add_option("--budget", options.budget_seconds, "Seconds for the whole run (default: none)");
-  app.add_option("--errRatio", options.largest_err_ratio, "Share of elements that may be outside tolerance")
+  app.add_option("--errRatio", options.max_err_ratio, "Share of elements that may be outside tolerance")
       ->capture_default_str();
   app.add_option("--prefer-ratio", options.prefer_ratio,
                  "Keep the default kernel unless beaten by this ratio")
@@ -105,13 +105,14 @@ void declare_measuring(CLI::App& app, TuneOptions& options) {
   app.add_option("--cache", options.cache,
                  "warm, weights-cold or cold: what lies in the cache when a call begins")
       ->capture_default_str();
-  app.add_option("--warmup", options.warmup, "Least warm-up calls")->capture_default_str();
-  app.add_option("--iters", options.iterations, "Most timed calls of a finalist in a round")
+  app.add_option("--warmup", options.warmup, "Minimum number of warm-up calls")->capture_default_str();
+  app.add_option("--iters", options.iterations, "Maximum number of timed calls of a finalist in a round")
       ->capture_default_str();
-  app.add_option(
-         "--looks", options.looks,
-         "How often each shape is looked at, 1 or 2: neighbours on a shared machine change which kernel is "
-         "fastest, so its finalists meet again once all shapes are settled (default: 2 on a CPU, else 1)")
+  app.add_option("--confirmations", options.confirmations,
+                 "How often the finalists of each shape are measured, 1 or 2. 2: a confirmation pass follows "
+                 "once all "
+                 "shapes are settled, because neighbours on a shared machine change which kernel is fastest "
+                 "(default: 2 on a CPU, else 1)")
       ->check(CLI::Range(1, 2));
   app.add_option("--batch", options.batch, "Most shapes that are with workers at once")
       ->capture_default_str();

@@ -68,8 +68,8 @@ void TuneEvents::problem_done(std::size_t index, const ProblemReport& report) {
   inner_.problem_done(index, report);
 }
 
-void TuneEvents::looking_again(std::size_t index, std::size_t done, std::size_t count) {
-  inner_.looking_again(index, done, count);
+void TuneEvents::confirmation_started(std::size_t index, std::size_t done, std::size_t count) {
+  inner_.confirmation_started(index, done, count);
 }
 
 void TuneEvents::problem_revised(std::size_t index, const ProblemReport& report) {

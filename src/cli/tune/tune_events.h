@@ -13,7 +13,7 @@ namespace gemmtune::cli {
 /// Passes everything on to `inner` and writes an event for it:
 ///   run_started {shapes, waiting}; problem_started {index, problem}; candidate {index, kernelName, outcome,
 ///   us, reason}; problem_done {index, and what --json has of the shape}; problem_revised {the same,
-///   after its second look}.
+///   after its confirmation pass}.
 /// Each line is in the operating system's hands when the call returns.
 class TuneEvents final : public TuneObserver {
  public:
@@ -25,7 +25,7 @@ class TuneEvents final : public TuneObserver {
   void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) override;
   void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) override;
   void problem_done(std::size_t index, const ProblemReport& report) override;
-  void looking_again(std::size_t index, std::size_t done, std::size_t count) override;
+  void confirmation_started(std::size_t index, std::size_t done, std::size_t count) override;
   void problem_revised(std::size_t index, const ProblemReport& report) override;
 
  private:

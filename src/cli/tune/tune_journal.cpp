@@ -54,8 +54,8 @@ class TuneJournal::Observer final : public TuneObserver {
     // lines from the run that goes on.
     warn(owner_.journal_.add(owner_.run_.id, report.shape.problem, decision_of(report)));
   }
-  void looking_again(std::size_t index, std::size_t done, std::size_t count) override {
-    inner_.looking_again(index, done, count);
+  void confirmation_started(std::size_t index, std::size_t done, std::size_t count) override {
+    inner_.confirmation_started(index, done, count);
   }
   void problem_revised(std::size_t index, const ProblemReport& report) override {
     inner_.problem_revised(index, report);
@@ -81,7 +81,7 @@ class TuneJournal::Observer final : public TuneObserver {
 
 RunText run_text(const Device& device, const TuneRequest& request) {
   RunText text;
-  text.policy = journal_policy_text(request.policy, request.largest_err_ratio);
+  text.policy = journal_policy_text(request.policy, request.max_err_ratio);
   text.environment = row_environment(device, request.policy).hash;
   text.device = journal_device_text(device.info());
   std::string families;
@@ -111,8 +111,8 @@ Result<std::unique_ptr<TuneJournal>> TuneJournal::open(const TuneOptions& option
                                                        const Device& device, const TuneRequest& request) {
   std::optional<RecordingWriter> recording;
   if (!options.record.empty()) {
-    auto writer = RecordingWriter::open(options.record,
-                                        recorded_run(device, request.policy, request.largest_err_ratio));
+    auto writer =
+        RecordingWriter::open(options.record, recorded_run(device, request.policy, request.max_err_ratio));
     if (!writer.ok()) return Status(writer.code(), fmt::format("--record {}", writer.message()));
     recording = std::move(*writer);
   }

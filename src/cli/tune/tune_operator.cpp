@@ -26,7 +26,7 @@ int run_and_report(const TuneOptions& options, Device& device, const BenchReques
                    const BenchNames& names) {
   Console console(options.quiet);
   InProcessEvaluator evaluator(
-      device, in_process_options(device, policy_of(options, device.info()), options.largest_err_ratio));
+      device, in_process_options(device, policy_of(options, device.info()), options.max_err_ratio));
   const std::vector<BenchRow> rows = run_bench(device, evaluator, request, console);
   fmt::print("{}",
              options.json ? bench_json("tune --run_config", rows, device.info()) : bench_text(rows, names));

@@ -105,8 +105,9 @@ Status check_words(const TuneOptions& options) {
   if (options.pdl != "off" && options.pdl != "allow") {
     return Status::invalid("--pdl {}: expected off or allow", options.pdl);
   }
-  if (options.looks > 1 && !options.m_range.empty()) {
-    return Status::invalid("--looks {}: rows of --m-range are looked at once", options.looks);
+  if (options.confirmations > 1 && !options.m_range.empty()) {
+    return Status::invalid("--confirmations {}: rows of --m-range have no confirmation pass, expected 1",
+                           options.confirmations);
   }
   if (options.pdl == "allow" && !options.m_range.empty()) {
     return Status::invalid("--pdl allow: rows of --m-range have no dependent launches");
@@ -133,8 +134,8 @@ Status check_numbers(const TuneOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(at_least("--mp", options.workers, 0));
   GEMMTUNE_RETURN_IF_ERROR(timeout_of(options).status());
   GEMMTUNE_RETURN_IF_ERROR(at_least("--min_improvement_pct", options.least_improvement, 0));
-  if (!(options.largest_err_ratio >= 0 && options.largest_err_ratio <= 1)) {
-    return Status::invalid("--errRatio {}: expected a share from 0 to 1", options.largest_err_ratio);
+  if (!(options.max_err_ratio >= 0 && options.max_err_ratio <= 1)) {
+    return Status::invalid("--errRatio {}: expected a share from 0 to 1", options.max_err_ratio);
   }
   if (!(options.prefer_ratio > 0 && options.prefer_ratio <= 1)) {
     return Status::invalid("--prefer-ratio {}: expected a ratio above 0, up to 1", options.prefer_ratio);
@@ -251,7 +252,7 @@ Result<double> timeout_of(const TuneOptions& options) {
 }
 
 Policy policy_of(const TuneOptions& options, const DeviceInfo& device) {
-  Policy policy = usual_policy(device);
+  Policy policy = default_policy(device);
   policy.cache = parse_cache_mode(options.cache).value_or(CacheMode::weights_cold);
   policy.warmup = options.warmup;
   policy.iterations = options.iterations;
@@ -274,13 +275,14 @@ Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shap
   request.pdl = options.pdl == "allow";
   if (request.pdl && !traits_of(device.info()).dependent_launches)
     return Status::invalid("--pdl allow: {} has no dependent launches; a GPU has", device.info().name);
-  request.largest_err_ratio = options.largest_err_ratio;
+  request.max_err_ratio = options.max_err_ratio;
   request.policy = policy_of(options, device.info());
   request.strategy = options.search;
   request.budget_seconds = options.budget_seconds;
   request.all = options.all;
   request.stale = options.stale;
-  request.looks = options.looks > 0 ? options.looks : usual_looks(device.info());
+  request.confirmations =
+      options.confirmations > 0 ? options.confirmations : default_confirmations(device.info());
   request.shapes_at_once = options.batch;
   if (!options.m_range.empty()) {
     auto range = m_range_of(options);

@@ -27,7 +27,7 @@ struct TuneOptions {
   std::string profile;
   std::string schema = "aiter";
   std::string sort;  // "true", "false"; empty: off
-  double largest_err_ratio = 0.05;
+  double max_err_ratio = 0.05;
   int batch = 100;
   bool all = false;
   bool stale = false;
@@ -59,7 +59,7 @@ struct TuneOptions {
   std::string m_range;      // A:B; empty: tune the M of the shapes
   double m_regret = 2.0;    // percent
   std::string pdl = "off";  // --pdl: off, allow
-  int looks = 0;            // --looks; 0: two on a CPU, one elsewhere
+  int confirmations = 0;    // --confirmations; 0: two on a CPU, one elsewhere
 };
 
 /// Contradictions that need no machine and no file; a word list for each value that has one.

@@ -99,13 +99,13 @@ void TuneProgress::problem_done(std::size_t index, const ProblemReport& report) 
   console_.line(line);
 }
 
-void TuneProgress::looking_again(std::size_t index, std::size_t done, std::size_t count) {
-  estimate_.looking_again(done, count);
+void TuneProgress::confirmation_started(std::size_t index, std::size_t done, std::size_t count) {
+  estimate_.confirmation_started(done, count);
   if (!console_.is_live()) {
-    if (done == 0) console_.line(fmt::format("second look at {} shapes{}", count, remaining()));
+    if (done == 0) console_.line(fmt::format("confirmation pass of {} shapes{}", count, remaining()));
     return;
   }
-  console_.live_line(fmt::format("second look [{}/{}] {}{}", done + 1, count, shapes_[index], remaining()));
+  console_.live_line(fmt::format("confirmation [{}/{}] {}{}", done + 1, count, shapes_[index], remaining()));
 }
 
 }  // namespace gemmtune::cli

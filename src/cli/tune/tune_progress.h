@@ -26,7 +26,7 @@ class TuneProgress final : public TuneObserver {
   void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) override;
   void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) override;
   void problem_done(std::size_t index, const ProblemReport& report) override;
-  void looking_again(std::size_t index, std::size_t done, std::size_t count) override;
+  void confirmation_started(std::size_t index, std::size_t done, std::size_t count) override;
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -41,7 +41,7 @@ ShapeList shapes_of_recording(const TuneOptions& options, const Recording& recor
 Status take_policy(const RecordedRun& run, const TuneOptions& options, TuneRequest& request) {
   const std::string asked = policy_of(options, run.device).text();
   const std::string recorded = run.policy.text();
-  if (asked != usual_policy(run.device).text() && asked != recorded) {
+  if (asked != default_policy(run.device).text() && asked != recorded) {
     return Status::invalid("--replay {}: was recorded with {}, asked is {}", options.replay, recorded, asked);
   }
   request.policy.cache = run.policy.cache;

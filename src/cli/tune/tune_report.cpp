@@ -27,16 +27,17 @@ bool has_row(const ProblemReport& report) {
 
 std::string result_table(const TuneSummary& summary) {
   TextTable table({{"shape (M x N x K)", false, true},
+                   {"verdict", false, false},
+                   {"speed-up", true, false},
+                   {"ties", true, false},
                    {"default µs", true, false},
                    {"tuned µs", true, false},
-                   {"speed-up", true, false},
-                   {"kernel", false, true},
-                   {"verdict", false, false}});
+                   {"kernel", false, true}});
   for (const ProblemReport& report : summary.problems) {
     if (!has_row(report)) continue;
     const TunedEntry& entry = *report.entry;
-    table.add({shape_text(report.shape), microseconds(entry.default_us), microseconds(entry.us),
-               speedup_text(entry.speedup), entry.kernel_name, std::string(to_string(entry.verdict))});
+    table.add({shape_text(report.shape), std::string(to_string(entry.verdict)), speedup_text(entry.speedup),
+               ties_text(entry), microseconds(entry.default_us), microseconds(entry.us), entry.kernel_name});
   }
   if (table.empty()) return {};
   return table.text(stdout_is_terminal() ? stdout_columns() : 0) + "\n";
@@ -133,10 +134,10 @@ std::string shape_text(const ShapeRow& shape) {
 std::string result_text(const ProblemReport& report) {
   if (has_row(report)) {
     const TunedEntry& entry = *report.entry;
-    std::string text = fmt::format("{} {:.2f} µs", entry.kernel_name, entry.us);
-    if (entry.speedup) text += fmt::format(", {:.3f}x", *entry.speedup);
+    std::string text = fmt::format("{}: {} {:.2f} µs", verdict_text(entry), entry.kernel_name, entry.us);
+    if (entry.ties.value_or(0) > 0) text += ", " + counted(static_cast<std::size_t>(*entry.ties), "tie");
     if (report.quietness.busy()) text += ", busy machine";
-    return fmt::format("{}, {}", text, to_string(entry.verdict));
+    return text;
   }
   std::string text(to_string(report.state));
   std::replace(text.begin(), text.end(), '_', ' ');
@@ -162,11 +163,11 @@ std::string ending_text(const TuneEnding& ending) {
     text +=
         fmt::format("geometric-mean speed-up over the default: {:.3f}x\n", summary.geometric_mean_speedup);
   }
-  if (summary.looked_again > 0) {
-    text += fmt::format("second look at {}: {} another kernel; ratios of kernels moved by ±{:.1f} %\n",
-                        counted(summary.looked_again, "shape"),
+  if (summary.confirmed > 0) {
+    text += fmt::format("confirmation pass of {}: {} another kernel; ratios of kernels moved by ±{:.1f} %\n",
+                        counted(summary.confirmed, "shape"),
                         summary.revised == 1 ? "1 has" : fmt::format("{} have", summary.revised),
-                        100 * summary.look_deviation);
+                        100 * summary.pass_deviation);
   }
   if (const auto busy = busy_shapes(summary); busy > 0) {
     text += fmt::format(
@@ -198,10 +199,10 @@ std::string ending_json(const TuneEnding& ending) {
   json["failed_families"] = failed_families(ending.summary.problems);
   json["geometric_mean_speedup"] = ending.summary.geometric_mean_speedup;
   json["candidates"] = ending.summary.candidates;
-  if (ending.summary.looked_again > 0) {
-    json["second_looks"] = {{"shapes", ending.summary.looked_again},
-                            {"revised", ending.summary.revised},
-                            {"deviation", ending.summary.look_deviation}};
+  if (ending.summary.confirmed > 0) {
+    json["confirmations"] = {{"shapes", ending.summary.confirmed},
+                             {"revised", ending.summary.revised},
+                             {"deviation", ending.summary.pass_deviation}};
   }
   json["seconds"] = ending.summary.seconds;
   json["output"] = ending.outputs.tuned;

@@ -68,7 +68,7 @@ std::vector<std::unique_ptr<Evaluator>> make_evaluators(const TuneOptions& optio
   std::vector<std::unique_ptr<Evaluator>> evaluators;
   const std::size_t free_bytes = free_host_memory_bytes();
   for (const auto& device : devices) {
-    InProcessOptions evaluation = in_process_options(*device, request.policy, request.largest_err_ratio);
+    InProcessOptions evaluation = in_process_options(*device, request.policy, request.max_err_ratio);
     evaluation.timing_lock = timing_lock_path(environment.runtime_folder, device->info());
     if (options.in_process) {
       evaluators.push_back(std::make_unique<InProcessEvaluator>(*device, evaluation));

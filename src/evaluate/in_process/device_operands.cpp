@@ -2,7 +2,7 @@
 #include <new>
 
 #include "base/rounding.h"
-#include "evaluate/in_process/correctness_gate.h"
+#include "evaluate/in_process/kernel_verifier.h"
 #include "measure/cold_pool.h"
 #include "problem/operands.h"
 
@@ -73,7 +73,7 @@ Status DeviceOperands::fill(PlannedInputs& inputs, int threads) {
     if (recipe->count == 0) continue;
     const Status done = device_->fill_random(target->data, *recipe);
     if (done.code() == StatusCode::unsupported) {
-      GEMMTUNE_RETURN_IF_ERROR(inputs.draw_all(threads));
+      GEMMTUNE_RETURN_IF_ERROR(inputs.fill_all(threads));
       return fill(inputs.host);
     }
     if (!done.ok()) return done;

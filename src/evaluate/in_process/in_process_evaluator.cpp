@@ -3,13 +3,13 @@
 #include <new>
 #include <utility>
 
-#include "evaluate/in_process/correctness_gate.h"
+#include "evaluate/in_process/kernel_verifier.h"
 
 namespace gemmtune {
 namespace {
 
-GateOptions gate_options(const InProcessOptions& options) {
-  return {options.largest_err_ratio, options.reference_threads, options.policy.seed};
+KernelVerifierOptions verifier_options(const InProcessOptions& options) {
+  return {options.max_err_ratio, options.reference_threads, options.policy.seed};
 }
 
 }  // namespace
@@ -23,9 +23,9 @@ Result<ProblemBench*> InProcessEvaluator::bench_for(const Problem& problem) {
   if (bench_ && bench_->problem() == problem) return bench_.get();
   bench_.reset();
   step(Step::preparing);
-  auto gate = CorrectnessGate::make(device_, problem, gate_options(options_));
-  if (!gate.ok()) return gate.status();
-  bench_ = std::make_unique<ProblemBench>(device_, problem, options_, std::move(gate).value(),
+  auto verifier = KernelVerifier::make(device_, problem, verifier_options(options_));
+  if (!verifier.ok()) return verifier.status();
+  bench_ = std::make_unique<ProblemBench>(device_, problem, options_, std::move(verifier).value(),
                                           quiet_levels_[print(problem)]);
   return bench_.get();
 }
@@ -48,7 +48,7 @@ Result<std::vector<Outcome>> InProcessEvaluator::screen(const Problem& problem,
     return outcomes;
   } catch (const std::bad_alloc&) {
     bench_.reset();
-    return Status::out_of_memory("no memory to judge {}", print(problem));
+    return Status::out_of_memory("no memory to verify {}", print(problem));
   }
 }
 
@@ -60,7 +60,7 @@ Result<FinalsResult> InProcessEvaluator::finals(const Problem& problem, std::spa
     return (*bench)->finals(candidates, rounds);
   } catch (const std::bad_alloc&) {
     bench_.reset();
-    return Status::out_of_memory("no memory to judge {}", print(problem));
+    return Status::out_of_memory("no memory to verify {}", print(problem));
   }
 }
 
@@ -72,7 +72,8 @@ Outcome InProcessEvaluator::check_neighbour_m(const Problem& problem, const Cand
   try {
     return check_at(neighbour, candidate);
   } catch (const std::bad_alloc&) {
-    return failed_outcome(OutcomeKind::launch_failed, fmt::format("no memory to judge {}", print(neighbour)));
+    return failed_outcome(OutcomeKind::launch_failed,
+                          fmt::format("no memory to verify {}", print(neighbour)));
   }
 }
 
@@ -83,13 +84,13 @@ Outcome InProcessEvaluator::check_at(const Problem& problem, const Candidate& ca
   if (Outcome outcome = build_kernel(device_, problem, candidate, built); outcome.kind != OutcomeKind::ok)
     return outcome;
   step(Step::preparing, name);
-  auto gate = CorrectnessGate::make(device_, problem, gate_options(options_));
-  if (!gate.ok()) return failed_outcome(OutcomeKind::launch_failed, gate.message());
+  auto verifier = KernelVerifier::make(device_, problem, verifier_options(options_));
+  if (!verifier.ok()) return failed_outcome(OutcomeKind::launch_failed, verifier.message());
   step(Step::candidate, name);
-  Outcome outcome = gate->quick(*built.kernel);
+  Outcome outcome = verifier->verify_quickly(*built.kernel);
   if (outcome.kind != OutcomeKind::ok) return outcome;
   const Kernel* kernels[] = {built.kernel.get()};
-  const auto outcomes = gate->full(kernels, [&](const Kernel* kernel) {
+  const auto outcomes = verifier->verify_fully(kernels, [&](const Kernel* kernel) {
     step(kernel == nullptr ? Step::preparing : Step::candidate, name);
   });
   if (!outcomes.ok()) return failed_outcome(OutcomeKind::launch_failed, outcomes.message());

@@ -1,5 +1,5 @@
-// The evaluator that builds, verifies and measures in this process. A kernel that crashes takes the process
-// along; the worker process, which survives that, runs this one inside.
+// The evaluator that builds, verifies and measures in this process. A kernel that crashes ends the process;
+// WorkerEvaluator runs this one in a process that may end.
 #pragma once
 
 #include <functional>
@@ -18,9 +18,9 @@
 namespace gemmtune {
 
 /// Keeps the operands, references, buffers and kernels of the latest problem; another problem replaces them.
-/// One thread at a time. A Status instead of outcomes means that no candidate of the problem can be judged:
-/// its operands do not fit into memory, there is no reference for it. Memory that one candidate lacks is that
-/// candidate's outcome.
+/// One thread at a time. A Status instead of outcomes means that no candidate of the problem can be
+/// verified: its operands do not fit into memory, or it has no reference. Memory that one candidate lacks is
+/// that candidate's outcome.
 class InProcessEvaluator final : public Evaluator {
  public:
   /// The device must outlive the evaluator.
@@ -37,8 +37,8 @@ class InProcessEvaluator final : public Evaluator {
   /// Frees what is kept of the latest problem first: both would not always fit.
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;
 
-  /// Of the latest problem's weights (the larger pool, where two layouts were measured): what the policy
-  /// asked for and what memory allowed.
+  /// Of the latest problem's weights (the larger pool if two layouts were measured): the copies that the
+  /// policy wants and those that memory allows.
   struct PoolReport {
     std::size_t wanted_copies = 0;
     std::size_t copies = 0;

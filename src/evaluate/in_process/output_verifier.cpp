@@ -56,14 +56,14 @@ std::vector<std::byte> rows_of(const RandomFill& matrix, std::int64_t columns,
 OutputVerifier::OutputVerifier(Device& device, const Problem& problem, const OutputVerifierOptions& options)
     : device_(&device),
       problem_(problem),
-      tolerance_(tolerance_for(problem, options.largest_err_ratio, traits_of(device.info()).accumulator)) {}
+      tolerance_(tolerance_for(problem, options.max_err_ratio, traits_of(device.info()).accumulator)) {}
 
 Result<OutputVerifier> OutputVerifier::make(Device& device, const Problem& problem,
                                             const OutputVerifierOptions& options, PlannedInputs& inputs,
                                             const Operands& device_operands) {
   OutputVerifier verifier(device, problem, options);
-  const bool large = flops(problem) > options.largest_host_flops ||
-                     problem.batch * problem.m * output_columns(problem) > options.largest_host_elements;
+  const bool large = flops(problem) > options.max_host_flops ||
+                     problem.batch * problem.m * output_columns(problem) > options.max_host_elements;
   if (large) {
     auto checker = device.output_checker(problem);
     if (checker.ok()) {
@@ -75,7 +75,7 @@ Result<OutputVerifier> OutputVerifier::make(Device& device, const Problem& probl
     log(LogLevel::debug, "outputs of {} are checked on the host: {}", short_name(problem), checker.message());
     GEMMTUNE_RETURN_IF_ERROR(device.health());
   }
-  GEMMTUNE_RETURN_IF_ERROR(inputs.draw_all(options.threads));
+  GEMMTUNE_RETURN_IF_ERROR(inputs.fill_all(options.threads));
   ReferenceOptions reference_options;
   reference_options.threads = options.threads;
   reference_options.seed += options.sampling_seed;
@@ -85,7 +85,7 @@ Result<OutputVerifier> OutputVerifier::make(Device& device, const Problem& probl
   return verifier;
 }
 
-// The device's reference is one more kernel of ours: the host computes some of its elements itself.
+// The device's reference is one more kernel of ours, so the host computes some of its elements itself.
 Status OutputVerifier::confirm(const PlannedInputs& inputs) const {
   Random random(static_cast<std::uint64_t>(problem_.m * 31 + problem_.n * 17 + problem_.k));
   const std::vector<std::int64_t> rows = spread(problem_.m, random);
@@ -128,7 +128,7 @@ Status OutputVerifier::confirm(const PlannedInputs& inputs) const {
   return {};
 }
 
-Status OutputVerifier::look(const Buffer& y, std::int64_t ldy) {
+Status OutputVerifier::read(const Buffer& y, std::int64_t ldy) {
   y_ = &y;
   ldy_ = ldy;
   if (on_device()) return {};
@@ -136,9 +136,9 @@ Status OutputVerifier::look(const Buffer& y, std::int64_t ldy) {
   return device_->copy_out(output_.data(), y.data(), y.bytes());
 }
 
-Outcome OutputVerifier::judge() { return on_device() ? judge_on_device() : judge_on_host(); }
+Outcome OutputVerifier::verify() { return on_device() ? verify_on_device() : verify_on_host(); }
 
-Outcome OutputVerifier::judge_on_host() const {
+Outcome OutputVerifier::verify_on_host() const {
   const auto used = static_cast<std::size_t>(bytes_of(problem_.y_type, output_columns(problem_)));
   const auto pitch = static_cast<std::size_t>(bytes_of(problem_.y_type, ldy_));
   for (std::int64_t row = 0; used < pitch && row < problem_.batch * problem_.m; ++row) {
@@ -149,7 +149,7 @@ Outcome OutputVerifier::judge_on_host() const {
   return outcome_of(check_output(problem_, reference_, output_, ldy_, tolerance_));
 }
 
-Outcome OutputVerifier::judge_on_device() {
+Outcome OutputVerifier::verify_on_device() {
   const auto rows = device_checker_->compare(y_->data(), ldy_, tolerance_);
   if (!rows.ok()) return failed_outcome(OutcomeKind::launch_failed, rows.message());
   CheckReportBuilder report(problem_, tolerance_);
@@ -160,22 +160,22 @@ Outcome OutputVerifier::judge_on_device() {
   return outcome_of(report.report());
 }
 
-Result<bool> OutputVerifier::is_as_remembered() {
-  if (!on_device()) return output_ == remembered_;
-  return device_checker_->same(y_->data(), remembered_on_device_->data(), y_->bytes());
+Result<bool> OutputVerifier::equals_kept() {
+  if (!on_device()) return output_ == kept_;
+  return device_checker_->same(y_->data(), kept_on_device_->data(), y_->bytes());
 }
 
-Status OutputVerifier::remember() {
+Status OutputVerifier::keep() {
   if (!on_device()) {
-    remembered_ = output_;
+    kept_ = output_;
     return {};
   }
-  if (!remembered_on_device_ || remembered_on_device_->bytes() != y_->bytes()) {
+  if (!kept_on_device_ || kept_on_device_->bytes() != y_->bytes()) {
     auto buffer = device_->allocate(y_->bytes(), Placement::plain);
     if (!buffer.ok()) return buffer.status();
-    remembered_on_device_ = std::move(*buffer);
+    kept_on_device_ = std::move(*buffer);
   }
-  return device_->copy_within(remembered_on_device_->data(), y_->data(), y_->bytes());
+  return device_->copy_within(kept_on_device_->data(), y_->data(), y_->bytes());
 }
 
 }  // namespace gemmtune

@@ -12,15 +12,14 @@
 namespace gemmtune {
 namespace {
 
-constexpr int most_samples_of_a_slow_kernel = 8;  // that a round may take of it for the sake of a fast one
-constexpr int canary_samples = 4;                 // that its time is taken from
-constexpr double canary_excess = 0.1;             // as a share: longer, and a round was disturbed
-constexpr double contestant_excess = 0.3;         // the same of the first kernel of another thread pool
-constexpr double sample_excess = 0.3;             // the same of a screening sample's canary …
-constexpr int sample_tries = 2;                   // … which is then taken again
+constexpr int max_samples_of_slow_kernel = 8;  // that a round may take of it for the sake of a fast one
+constexpr int reference_samples = 4;           // that the drift reference's time is taken from
+constexpr double reference_excess = 0.1;       // as a share: longer, and a round was disturbed
+constexpr double finalist_excess = 0.3;        // the same of the first kernel of another thread pool
+constexpr double sample_excess = 0.3;          // the same of a screening sample's reference …
+constexpr int sample_tries = 2;                // … which is then taken again
 
-/// Nothing where no lock is asked for, or where it cannot be had: times are then as good as the machine is
-/// quiet.
+/// Empty if no lock is configured or it cannot be acquired: times are then as good as the machine is quiet.
 std::optional<FileLock> lock_for_timing(const InProcessOptions& options, std::string_view kernel_name) {
   if (options.timing_lock.empty()) return std::nullopt;
   if (options.on_step) options.on_step(Step::waiting, kernel_name);
@@ -57,12 +56,12 @@ Outcome build_kernel(Device& device, const Problem& problem, const Candidate& ca
 }
 
 ProblemBench::ProblemBench(Device& device, const Problem& problem, const InProcessOptions& options,
-                           CorrectnessGate gate, QuietLevels& quiet_levels)
+                           KernelVerifier verifier, QuietLevels& quiet_levels)
     : device_(device),
       problem_(problem),
       options_(options),
       quiet_levels_(quiet_levels),
-      gate_(std::move(gate)),
+      verifier_(std::move(verifier)),
       sampler_(device, options_.policy),
       pools_(device, problem, options_.policy),
       random_(hash64(print(problem)) ^ options.policy.seed) {}
@@ -74,7 +73,7 @@ ProblemBench::Entry& ProblemBench::entry_of(const Candidate& candidate) {
   entry.name = found->first;
   step(Step::candidate, entry.name);
   entry.checked = build_kernel(device_, problem_, candidate, entry.built);
-  if (entry.checked.kind == OutcomeKind::ok) entry.checked = gate_.quick(*entry.built.kernel);
+  if (entry.checked.kind == OutcomeKind::ok) entry.checked = verifier_.verify_quickly(*entry.built.kernel);
   if (entry.checked.kind != OutcomeKind::ok) entry.built.kernel.reset();
   return entry;
 }
@@ -82,7 +81,7 @@ ProblemBench::Entry& ProblemBench::entry_of(const Candidate& candidate) {
 Status ProblemBench::set_up_timing(Entry& entry) {
   const Kernel& kernel = *entry.built.kernel;
   step(Step::preparing, entry.name);
-  const auto rotation = pools_.rotation(kernel.weight_layout(), gate_.operands());
+  const auto rotation = pools_.rotation(kernel.weight_layout(), verifier_.operands());
   if (!rotation.ok()) return rotation.status();
   Timed timed;
   timed.kernel = &kernel;
@@ -104,9 +103,9 @@ void ProblemBench::enter_pool(const std::string& thread_pool) {
   device_.quiesce(current_pool_);
 }
 
-std::optional<Outcome> ProblemBench::first_look(Entry& entry) {
+std::optional<Outcome> ProblemBench::probe(Entry& entry) {
   const double limit = options_.too_slow_factor * fastest_microseconds_;
-  const auto look = sampler_.first_look(*entry.timed, limit);
+  const auto look = sampler_.probe(*entry.timed, limit);
   if (!look.ok()) return failed_outcome(OutcomeKind::launch_failed, look.message());
   if (!look->has_value()) {
     return failed_outcome(
@@ -119,36 +118,38 @@ std::optional<Outcome> ProblemBench::first_look(Entry& entry) {
   return std::nullopt;
 }
 
-// The entry itself where its pool has none yet.
-Result<ProblemBench::Canary*> ProblemBench::canary_for(Entry& entry) {
-  Canary& canary = canaries_[entry.built.thread_pool];
-  if (canary.entry != nullptr) return &canary;
+// The entry itself becomes the drift reference if its pool has none yet.
+Result<ProblemBench::DriftReference*> ProblemBench::drift_reference_for(Entry& entry) {
+  DriftReference& reference = drift_references_[entry.built.thread_pool];
+  if (reference.entry != nullptr) return &reference;
   const Timed* const alone[] = {&*entry.timed};
-  const auto level = sampler_.sample_in_turns(alone, canary_samples * Sampler::turns(*entry.timed)).front();
+  const auto level =
+      sampler_.sample_in_turns(alone, reference_samples * Sampler::turns(*entry.timed)).front();
   if (!level.ok()) return level.status();
-  canary = {&entry, *level};
-  return &canary;
+  reference = {&entry, *level};
+  return &reference;
 }
 
 Result<double> ProblemBench::screening_sample(Entry& entry) {
   if (!device_.times_single_calls()) return sampler_.sample(*entry.timed);
-  const auto canary = canary_for(entry);
-  if (!canary.ok()) return canary.status();
-  Entry* const pair[] = {&entry, (*canary)->entry};
+  const auto reference = drift_reference_for(entry);
+  if (!reference.ok()) return reference.status();
+  Entry* const pair[] = {&entry, (*reference)->entry};
   const Timed* const timed[] = {&*pair[0]->timed, &*pair[1]->timed};
   const int turns = (Sampler::turns(*timed[0]) + 1) / 2;
-  // Where the canary is slow, the machine does not treat the two alike: of a few tries the quietest counts.
-  const double level = (*canary)->microseconds;
-  double least = std::numeric_limits<double>::infinity();
+  // A slow reference means that the machine does not treat the two alike: the quietest of a few tries counts.
+  const double level = (*reference)->microseconds;
+  double min_reference = std::numeric_limits<double>::infinity();
   Result<double> sample = 0.0;
-  for (int attempt = 0; attempt < sample_tries && least > (1 + sample_excess) * level; ++attempt) {
+  for (int attempt = 0; attempt < sample_tries && min_reference > (1 + sample_excess) * level; ++attempt) {
     const auto samples =
         sampler_.sample_in_turns(timed, turns, [&](std::size_t i) { step(Step::candidate, pair[i]->name); });
-    if (!samples[1].ok()) canaries_.erase(entry.built.thread_pool);  // the next candidate takes its place
+    if (!samples[1].ok())
+      drift_references_.erase(entry.built.thread_pool);  // the next candidate takes its place
     if (!samples[0].ok() || !samples[1].ok()) return samples[0];
-    if (*samples[1] >= least) continue;
-    least = *samples[1];
-    sample = *samples[0] / least * level;
+    if (*samples[1] >= min_reference) continue;
+    min_reference = *samples[1];
+    sample = *samples[0] / min_reference * level;
   }
   return sample;
 }
@@ -166,7 +167,7 @@ Outcome ProblemBench::take_samples(Entry& entry, int samples) {
   step(Step::candidate, entry.name);
   enter_pool(entry.built.thread_pool);
   if (first_time) {
-    if (auto failure = first_look(entry)) return std::move(*failure);
+    if (auto failure = probe(entry)) return std::move(*failure);
   }
   for (int i = 0; i < samples; ++i) {
     const Result<double> sample = screening_sample(entry);
@@ -186,8 +187,9 @@ Outcome ProblemBench::screen(const Candidate& candidate, int samples) {
   Outcome outcome = take_samples(entry, samples);
   if (outcome.kind != OutcomeKind::ok) {
     entry.checked = outcome;
-    const auto canary = canaries_.find(entry.built.thread_pool);
-    if (canary != canaries_.end() && canary->second.entry == &entry) canaries_.erase(canary);
+    const auto reference = drift_references_.find(entry.built.thread_pool);
+    if (reference != drift_references_.end() && reference->second.entry == &entry)
+      drift_references_.erase(reference);
     entry.timed.reset();
     entry.workspace.reset();
     entry.built.kernel.reset();
@@ -205,7 +207,7 @@ Status ProblemBench::check_fully(std::span<Entry* const> entries) {
     kernels.push_back(entry->built.kernel.get());
   }
   if (pending.empty()) return {};
-  const auto outcomes = gate_.full(kernels, [&](const Kernel* kernel) {
+  const auto outcomes = verifier_.verify_fully(kernels, [&](const Kernel* kernel) {
     const auto at = std::find(kernels.begin(), kernels.end(), kernel);
     if (at == kernels.end()) {
       step(Step::preparing);
@@ -223,10 +225,10 @@ Status ProblemBench::check_fully(std::span<Entry* const> entries) {
   return {};
 }
 
-// Kernels of one thread pool, in turns. `times` has a place for each entrant's column.
-void ProblemBench::run_group(std::span<const Entrant> group, int turns, std::vector<double>& times) {
+// Times kernels of one thread pool, in turns. `times` has an element for each member's column.
+void ProblemBench::run_group(std::span<const RoundMember> group, int turns, std::vector<double>& times) {
   std::vector<const Timed*> timed;
-  for (const Entrant& entrant : group) timed.push_back(&*entrant.entry->timed);
+  for (const RoundMember& member : group) timed.push_back(&*member.entry->timed);
   enter_pool(group.front().entry->built.thread_pool);
   const auto samples = sampler_.sample_in_turns(
       timed, turns, [&](std::size_t i) { step(Step::candidate, group[i].entry->name); });
@@ -239,31 +241,31 @@ void ProblemBench::run_group(std::span<const Entrant> group, int turns, std::vec
   }
 }
 
-// In random order, but kernels of one thread pool together: the threads of a pool that was just left spin on
-// for a while and would slow the next one down. An entrant that fails is taken out.
-void ProblemBench::run_round(std::vector<Entrant>& entrants, std::vector<double>& times) {
+// Times all members in random order, but kernels of one thread pool together: the threads of a pool that was
+// just left spin for a while and would slow the next one down. Removes members that fail.
+void ProblemBench::run_round(std::vector<RoundMember>& members, std::vector<double>& times) {
   const auto lock = lock_for_timing(options_, {});
-  std::vector<Entrant> order = entrants;
+  std::vector<RoundMember> order = members;
   shuffle(order, random_);
   int most = 1;
   int fewest = std::numeric_limits<int>::max();
-  for (const Entrant& entrant : order) {
-    most = std::max(most, Sampler::turns(*entrant.entry->timed));
-    fewest = std::min(fewest, Sampler::turns(*entrant.entry->timed));
+  for (const RoundMember& member : order) {
+    most = std::max(most, Sampler::turns(*member.entry->timed));
+    fewest = std::min(fewest, Sampler::turns(*member.entry->timed));
   }
-  const int turns = std::min(most, most_samples_of_a_slow_kernel * fewest);
-  const std::span<Entrant> all = order;
+  const int turns = std::min(most, max_samples_of_slow_kernel * fewest);
+  const std::span<RoundMember> all = order;
   for (std::size_t begin = 0; begin < all.size();) {
     const auto rest = all.subspan(begin);
     const std::string& pool = rest.front().entry->built.thread_pool;
-    const auto end = std::stable_partition(rest.begin(), rest.end(), [&](const Entrant& entrant) {
-      return entrant.entry->built.thread_pool == pool;
+    const auto end = std::stable_partition(rest.begin(), rest.end(), [&](const RoundMember& member) {
+      return member.entry->built.thread_pool == pool;
     });
     const auto count = static_cast<std::size_t>(end - rest.begin());
     run_group(rest.first(count), turns, times);
     begin += count;
   }
-  std::erase_if(entrants, [](const Entrant& e) { return e.entry->checked.kind != OutcomeKind::ok; });
+  std::erase_if(members, [](const RoundMember& e) { return e.entry->checked.kind != OutcomeKind::ok; });
 }
 
 double ProblemBench::quiet_level_of(const Entry& entry) const {
@@ -272,26 +274,27 @@ double ProblemBench::quiet_level_of(const Entry& entry) const {
 }
 
 // A machine that takes a core from one pool of threads for a second may leave the other alone.
-std::vector<double> ProblemBench::disturbances(std::span<const Entrant> entrants,
+std::vector<double> ProblemBench::disturbances(std::span<const RoundMember> members,
                                                const std::vector<std::vector<double>>& rounds) const {
   std::vector<double> worst(rounds.size(), 0);
   std::vector<std::string> seen;
-  for (std::size_t i = entrants.size(); i-- > 0;) {
-    const Entry& entry = *entrants[i].entry;
-    const bool canary = i + 1 == entrants.size();
+  for (std::size_t i = members.size(); i-- > 0;) {
+    const Entry& entry = *members[i].entry;
+    const bool reference = i + 1 == members.size();
     if (std::find(seen.begin(), seen.end(), entry.built.thread_pool) != seen.end()) continue;
     seen.push_back(entry.built.thread_pool);
     std::vector<double> times;
-    for (const auto& round : rounds) times.push_back(round[entrants[i].column]);
-    // A contestant's own changes are no disturbance unless they are large.
-    const auto shares = disturbance(times, quiet_level_of(entry), canary ? canary_excess : contestant_excess);
+    for (const auto& round : rounds) times.push_back(round[members[i].column]);
+    // A finalist's own changes are no disturbance unless they are large.
+    const auto shares =
+        disturbance(times, quiet_level_of(entry), reference ? reference_excess : finalist_excess);
     for (std::size_t r = 0; r < worst.size(); ++r) worst[r] = std::max(worst[r], shares[r]);
   }
   return worst;
 }
 
-// As many rounds as are wanted; those that the machine disturbed are repeated, once each at most.
-std::vector<std::vector<double>> ProblemBench::quiet_rounds(std::vector<Entrant>& entrants,
+// Measures `wanted` rounds; repeats those that the machine disturbed, each once at most.
+std::vector<std::vector<double>> ProblemBench::quiet_rounds(std::vector<RoundMember>& members,
                                                             std::size_t columns, int wanted,
                                                             Quietness& quietness) {
   std::vector<std::vector<double>> rounds;
@@ -300,15 +303,15 @@ std::vector<std::vector<double>> ProblemBench::quiet_rounds(std::vector<Entrant>
   const auto enough = static_cast<std::size_t>(std::max(0, wanted));
   while (rounds.size() - disturbed.size() < enough && rounds.size() < 2 * enough) {
     rounds.emplace_back(columns, std::numeric_limits<double>::quiet_NaN());
-    run_round(entrants, rounds.back());
+    run_round(members, rounds.back());
     if (rounds.size() < enough) continue;
-    shares = disturbances(entrants, rounds);
+    shares = disturbances(members, rounds);
     disturbed.clear();
     for (std::size_t r = 0; r < shares.size(); ++r) {
       if (shares[r] > 1) disturbed.push_back(r);
     }
   }
-  // Where quiet rounds are wanting, the least disturbed ones stand in for them.
+  // If there are too few quiet rounds, the least disturbed ones are used instead.
   std::vector<std::size_t> order = disturbed;
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return shares[a] > shares[b]; });
@@ -322,9 +325,9 @@ std::vector<std::vector<double>> ProblemBench::quiet_rounds(std::vector<Entrant>
   return rounds;
 }
 
-// Warmed up and with their launches counted; without those that fail at it.
-std::vector<ProblemBench::Entrant> ProblemBench::make_ready(std::span<Entry* const> entries) {
-  std::vector<Entrant> entrants;
+// Warms the kernels up and calibrates their launches; leaves out those that fail.
+std::vector<ProblemBench::RoundMember> ProblemBench::make_ready(std::span<Entry* const> entries) {
+  std::vector<RoundMember> members;
   for (std::size_t column = 0; column < entries.size(); ++column) {
     Entry& entry = *entries[column];
     if (entry.checked.kind != OutcomeKind::ok) continue;
@@ -335,9 +338,9 @@ std::vector<ProblemBench::Entrant> ProblemBench::make_ready(std::span<Entry* con
       entry.checked = failed_outcome(OutcomeKind::launch_failed, ready.message());
       continue;
     }
-    entrants.push_back({&entry, column});
+    members.push_back({&entry, column});
   }
-  return entrants;
+  return members;
 }
 
 void ProblemBench::learn_quiet_levels(std::span<Entry* const> entries,
@@ -356,24 +359,20 @@ Result<FinalsResult> ProblemBench::finals(std::span<const Candidate> candidates,
   GEMMTUNE_RETURN_IF_ERROR(check_fully(entries));
   step(Step::preparing);
   GEMMTUNE_RETURN_IF_ERROR(pools_.place_packed_again());
-  std::vector<Entrant> entrants = make_ready(entries);
-  // A against A: the first finalist once more, under no name, anywhere in the order.
+  std::vector<RoundMember> members = make_ready(entries);
+  // A against A: the first finalist once more, at a random place in each round.
   const std::size_t again = entries.size();
-  const std::size_t first = entrants.empty() ? 0 : entrants.front().column;
-  if (!entrants.empty()) entrants.push_back({entrants.front().entry, again});
+  const std::size_t first = members.empty() ? 0 : members.front().column;
+  if (!members.empty()) members.push_back({members.front().entry, again});
 
   FinalsResult result;
-  auto measured = quiet_rounds(entrants, again + 1, rounds, result.quietness);
+  auto measured = quiet_rounds(members, again + 1, rounds, result.quietness);
   learn_quiet_levels(entries, measured);
   for (auto& times : measured) {
     if (const double ratio = times[again] / times[first]; std::isfinite(ratio))
       result.same_ratios.push_back(ratio);
     times.pop_back();
     result.times.push_back(std::move(times));
-  }
-  if (!result.same_ratios.empty()) {
-    const Interval interval = median_interval(result.same_ratios, 0.95);
-    result.noise_floor = (interval.high - interval.low) / 2;
   }
   for (std::size_t column = 0; column < entries.size(); ++column) {
     Outcome outcome = entries[column]->checked;

@@ -1,4 +1,4 @@
-// One problem's workplace: its kernels, built and checked once each, and what they are timed over.
+// Measures the kernels of one problem. Each kernel is built and verified once; all share operands and pools.
 #pragma once
 
 #include <limits>
@@ -12,11 +12,11 @@
 
 #include "backends/backend.h"
 #include "base/random.h"
-#include "measure/sampler.h"
-#include "evaluate/in_process/correctness_gate.h"
 #include "evaluate/evaluation_step.h"
 #include "evaluate/evaluator.h"
+#include "evaluate/in_process/kernel_verifier.h"
 #include "evaluate/in_process/weight_pools.h"
+#include "measure/sampler.h"
 
 namespace gemmtune {
 
@@ -25,26 +25,26 @@ struct BuiltKernel {
   std::string thread_pool;
 };
 
-/// The family's kernel for this problem, or the outcome that says why there is none.
+/// Builds the family's kernel for this problem into `built`; the outcome is `ok`, or why there is none.
 Outcome build_kernel(Device& device, const Problem& problem, const Candidate& candidate, BuiltKernel& built);
 
-/// What kernels of one problem took in quiet rounds of finals, microseconds, by name. It outlives a bench:
-/// the same problem is looked at again minutes later.
+/// Times of one problem's kernels in quiet rounds of finals, microseconds, by kernel name. It outlives a
+/// bench, because the confirmation pass measures the same problem minutes later.
 using QuietLevels = std::map<std::string, double>;
 
 class ProblemBench {
  public:
   /// The device, the options and the levels must outlive it.
-  ProblemBench(Device& device, const Problem& problem, const InProcessOptions& options, CorrectnessGate gate,
-               QuietLevels& quiet_levels);
+  ProblemBench(Device& device, const Problem& problem, const InProcessOptions& options,
+               KernelVerifier verifier, QuietLevels& quiet_levels);
 
   const Problem& problem() const { return problem_; }
   const WeightPools& pools() const { return pools_; }
 
-  /// Built and checked at the first request, then `samples` more samples. Where the device times single
-  /// calls, each sample is taken in turns with the canary of the candidate's thread pool (the first kernel of
-  /// that pool), and given as the canary's time, which is measured once, times the ratio to it: candidates
-  /// that are screened minutes apart are compared as if they had run together.
+  /// Builds and verifies the candidate at the first call, then takes `samples` samples. If the device times
+  /// single calls, each sample is taken in turns with the drift reference (the first kernel of the
+  /// candidate's thread pool) and returned as the reference's time, which is measured once, times the ratio
+  /// to it: so candidates that are screened minutes apart are compared as if they had run together.
   Outcome screen(const Candidate& candidate, int samples);
   Result<FinalsResult> finals(std::span<const Candidate> candidates, int rounds);
 
@@ -52,17 +52,17 @@ class ProblemBench {
   struct Entry {
     std::string name;
     BuiltKernel built;
-    Outcome checked;  // by the quick gate; then by the full one. No times.
+    Outcome checked;  // of quick, then of full verification; no times
     bool fully_checked = false;
-    std::optional<Timed> timed;  // once it was looked at
+    std::optional<Timed> timed;  // from the first sample on
     std::unique_ptr<Buffer> workspace;
   };
-  struct Canary {
+  struct DriftReference {
     Entry* entry = nullptr;
     double microseconds = 0;
   };
-  /// What is measured in a round: a finalist, or the first one a second time.
-  struct Entrant {
+  /// What is measured in a round: a finalist, or the first finalist a second time (the last member).
+  struct RoundMember {
     Entry* entry = nullptr;
     std::size_t column = 0;
   };
@@ -74,34 +74,34 @@ class ProblemBench {
   void enter_pool(const std::string& thread_pool);
   Status set_up_timing(Entry& entry);
   /// Empty where the kernel is ready for samples.
-  std::optional<Outcome> first_look(Entry& entry);
+  std::optional<Outcome> probe(Entry& entry);
   Result<double> screening_sample(Entry& entry);
-  Result<Canary*> canary_for(Entry& entry);
+  Result<DriftReference*> drift_reference_for(Entry& entry);
   Outcome take_samples(Entry& entry, int samples);
   Status check_fully(std::span<Entry* const> entries);
-  std::vector<Entrant> make_ready(std::span<Entry* const> entries);
-  void run_group(std::span<const Entrant> group, int turns, std::vector<double>& times);
-  void run_round(std::vector<Entrant>& entrants, std::vector<double>& times);
+  std::vector<RoundMember> make_ready(std::span<Entry* const> entries);
+  void run_group(std::span<const RoundMember> group, int turns, std::vector<double>& times);
+  void run_round(std::vector<RoundMember>& members, std::vector<double>& times);
   void learn_quiet_levels(std::span<Entry* const> entries, const std::vector<std::vector<double>>& rounds);
   double quiet_level_of(const Entry& entry) const;
-  /// How disturbed each round was, by the canary (the last entrant) and by the first entrant of each other
-  /// pool.
-  std::vector<double> disturbances(std::span<const Entrant> entrants,
+  /// How disturbed each round was, by the second time of the first finalist (the last member) and by the
+  /// first member of each other thread pool.
+  std::vector<double> disturbances(std::span<const RoundMember> members,
                                    const std::vector<std::vector<double>>& rounds) const;
-  std::vector<std::vector<double>> quiet_rounds(std::vector<Entrant>& entrants, std::size_t columns,
+  std::vector<std::vector<double>> quiet_rounds(std::vector<RoundMember>& members, std::size_t columns,
                                                 int wanted, Quietness& quietness);
 
   Device& device_;
   Problem problem_;
   const InProcessOptions& options_;
   QuietLevels& quiet_levels_;
-  CorrectnessGate gate_;
+  KernelVerifier verifier_;
   Sampler sampler_;
   WeightPools pools_;
   Random random_;
-  std::map<std::string, Entry> entries_;    // by kernel name
-  std::map<std::string, Canary> canaries_;  // by thread pool
-  double fastest_microseconds_ = 0;         // median of the fastest candidate so far; 0: none
+  std::map<std::string, Entry> entries_;                    // by kernel name
+  std::map<std::string, DriftReference> drift_references_;  // by thread pool
+  double fastest_microseconds_ = 0;                         // median of the fastest candidate so far; 0: none
   std::string current_pool_;
 };
 

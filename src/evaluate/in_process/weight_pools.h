@@ -1,5 +1,5 @@
-// The rotations of one problem: what its kernels are timed over. All candidates share x, y and, for each
-// weight layout, one pool, so that no candidate is lucky in its addresses. Scales rotate with their weights,
+// The rotations of operands over which the kernels of one problem are timed. All candidates share x, y and,
+// for each weight layout, one pool, so that addresses favour no candidate. Scales rotate with their weights,
 // and so does the second weight of a mixture of experts.
 #pragma once
 
@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "backends/backend.h"
+#include "evaluate/in_process/kernel_verifier.h"
 #include "measure/cold_pool.h"
 #include "measure/policy.h"
 #include "measure/sampler.h"
-#include "evaluate/in_process/correctness_gate.h"
 
 namespace gemmtune {
 
@@ -47,7 +47,7 @@ class WeightPools {
 
   Result<std::size_t> weight_size(WeightLayout layout) const;
   Result<std::vector<Part>> parts_of(WeightLayout layout) const;
-  /// x and y, as often as the cold mode asks for; nothing in the other modes.
+  /// Copies of x and y of the cold mode; none in the other modes.
   Status make_activations(const Operands& operands);
   void point_at(Layout& layout, const Operands& operands) const;
   static void point_at_weights(Layout& layout);

@@ -148,12 +148,12 @@ Status Journal::end_run(std::int64_t run, bool complete) {
 }
 
 Result<std::int64_t> Journal::add_problem(std::int64_t run, const Problem& problem,
-                                          const std::string& canary) {
+                                          const std::string& reference) {
   const std::string text = print(problem);
   auto insert = database_.prepare(
-      "INSERT OR IGNORE INTO problems (run, problem, any_m, m, canary) VALUES (?, ?, ?, ?, ?)");
+      "INSERT OR IGNORE INTO problems (run, problem, any_m, m, reference) VALUES (?, ?, ?, ?, ?)");
   if (!insert.ok()) return insert.status();
-  insert->bind(run).bind(text).bind(any_m(problem)).bind(problem.m).bind(canary);
+  insert->bind(run).bind(text).bind(any_m(problem)).bind(problem.m).bind(reference);
   GEMMTUNE_RETURN_IF_ERROR(insert->run());
   auto find = database_.prepare("SELECT id FROM problems WHERE run = ? AND problem = ?");
   if (!find.ok()) return find.status();
@@ -189,7 +189,9 @@ Status Journal::add(std::int64_t problem, const JournaledFinals& finals,
       "INSERT INTO finals (problem, candidates, rounds, result, noise_floor, at) VALUES (?, ?, ?, ?, ?, ?)");
   if (!statement.ok()) return statement.status();
   statement->bind(problem).bind(dump_line(finals.candidates)).bind(std::int64_t{finals.rounds});
-  statement->bind(dump_line(to_json(finals.result))).bind(finals.result.noise_floor).bind(utc_text());
+  statement->bind(dump_line(to_json(finals.result)))
+      .bind(noise_floor(finals.result.same_ratios))
+      .bind(utc_text());
   GEMMTUNE_RETURN_IF_ERROR(statement->run());
   for (const JournaledOutcome& failure : failures) GEMMTUNE_RETURN_IF_ERROR(insert(problem, failure));
   return transaction->commit();
@@ -207,8 +209,8 @@ Status Journal::add(std::int64_t run, const Problem& problem, const JournaledDec
   return statement->run();
 }
 
-Status Journal::set_canary(std::int64_t problem, double microseconds) {
-  auto statement = database_.prepare("UPDATE problems SET canary_us = ? WHERE id = ?");
+Status Journal::set_reference(std::int64_t problem, double microseconds) {
+  auto statement = database_.prepare("UPDATE problems SET reference_us = ? WHERE id = ?");
   if (!statement.ok()) return statement.status();
   return statement->bind(microseconds).bind(problem).run();
 }
@@ -289,9 +291,9 @@ Result<std::optional<FailureRecord>> Journal::earlier_failure(const std::string&
 Result<std::vector<JournalHint>> Journal::hints(const std::string& device, const Problem& problem,
                                                 std::size_t limit, std::int64_t but_of) {
   auto rows = database_.prepare(
-      "SELECT candidate, problems.m, canary_us, samples FROM outcomes "
+      "SELECT candidate, problems.m, reference_us, samples FROM outcomes "
       "JOIN problems ON problems.id = outcomes.problem JOIN runs ON runs.id = problems.run "
-      "WHERE any_m = ? AND device = ? AND stage = 'screen' AND kind = 'ok' AND canary_us > 0 "
+      "WHERE any_m = ? AND device = ? AND stage = 'screen' AND kind = 'ok' AND reference_us > 0 "
       "AND runs.id <> ?");
   if (!rows.ok()) return rows.status();
   std::map<std::pair<std::int64_t, std::string>, std::vector<double>> relative;

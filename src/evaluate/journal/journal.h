@@ -1,6 +1,6 @@
-// The journal: every outcome the moment it is known, in an SQLite file beside the tuned file. A run that was
-// killed goes on from it, later runs learn from it which candidates fail, and it keeps what the tuned file
-// has no row for.
+// The journal: an SQLite file beside the tuned file that gets every outcome the moment it is known. A run
+// that was killed is resumed from it, later runs read from it which candidates fail, and it keeps results for
+// which the tuned file has no row.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace gemmtune {
 /// `<tuned file>.journal`: its name must not end in .csv (tables are found by that).
 std::string journal_path(const std::string& tuned_file);
 
-/// What a run is. Two commands with the same `request` are the same run.
+/// Identity of a run. Two commands with the same `request` are the same run.
 struct RunText {
   std::string request;      // hash of shapes, device, families, search and policy
   std::string command;      // the same for people
@@ -34,7 +34,7 @@ struct RunStart {
 enum class JournalStage { screen, finals, neighbour };
 std::string_view to_string(JournalStage stage);
 
-/// What one call answered about one candidate.
+/// The result of one call for one candidate.
 struct JournaledOutcome {
   JournalStage stage = JournalStage::screen;
   std::int64_t m = 0;  // the problem's; the other M of a neighbour check
@@ -64,7 +64,7 @@ struct JournaledDecision {
 struct JournalHint {
   std::string candidate;
   std::int64_t m = 0;
-  double relative = 0;  // its time over that run's canary: 0.8 is a fifth faster
+  double relative = 0;  // its time over that run's reference: 0.8 is a fifth faster
 };
 
 struct FailureRecord {
@@ -84,31 +84,31 @@ class Journal {
   static Result<Journal> open(const std::string& path);
   const std::string& path() const { return database_.path(); }
 
-  /// Goes on with the newest unfinished run of this request that no living process works on, or (also where
-  /// `go_on` is false) begins one.
+  /// Resumes the newest unfinished run of this request that no living process works on; begins one if there
+  /// is none, or if `go_on` is false.
   Result<RunStart> begin_run(const RunText& text, bool go_on);
-  /// `complete`: nothing is left to do for this request. A run without any problem is forgotten.
+  /// `complete`: nothing is left to do for this request. A run without any problem is deleted.
   Status end_run(std::int64_t run, bool complete);
 
   /// The id of a problem of a run; made where missing.
-  Result<std::int64_t> add_problem(std::int64_t run, const Problem& problem, const std::string& canary);
+  Result<std::int64_t> add_problem(std::int64_t run, const Problem& problem, const std::string& reference);
   Status add(std::int64_t problem, const JournaledOutcome& outcome);
   /// The call, and its failures as outcomes of their own, together.
   Status add(std::int64_t problem, const JournaledFinals& finals,
              const std::vector<JournaledOutcome>& failures);
   Status add(std::int64_t run, const Problem& problem, const JournaledDecision& decision);
-  Status set_canary(std::int64_t problem, double microseconds);
+  Status set_reference(std::int64_t problem, double microseconds);
 
   /// In the order in which they were written.
   Result<std::vector<JournaledOutcome>> outcomes(std::int64_t problem);
   Result<std::vector<JournaledFinals>> finals(std::int64_t problem);
-  /// What a run knows of a problem that it has not decided: one entry a candidate, its samples together, a
-  /// failure of finals before what screening said. Empty where it is decided or was never begun.
+  /// Outcomes of a problem that a run has not decided: one per candidate, its samples together, a failure of
+  /// finals before the outcome of screening. Empty if the problem is decided or was never begun.
   Result<std::vector<JournaledOutcome>> undecided(std::int64_t run, const Problem& problem);
   /// The latest outcome of this key in other runs, where it is a failure that would come again.
   Result<std::optional<FailureRecord>> earlier_failure(const std::string& key, std::int64_t run);
-  /// The best candidates of earlier runs on `device`: of this problem first, then of the nearest M. Run
-  /// `but_of` is left out (0: none is): what it measured itself must not change its order when it goes on.
+  /// The best candidates of earlier runs on `device`: of this problem first, then of the nearest M. Leaves
+  /// out run `but_of` (0: none), because its own measuring must not change its order when it is resumed.
   Result<std::vector<JournalHint>> hints(const std::string& device, const Problem& problem, std::size_t limit,
                                          std::int64_t but_of = 0);
 

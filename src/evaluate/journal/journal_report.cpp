@@ -59,7 +59,7 @@ void finals_lines(const JournalLine& call, const std::vector<std::string>& candi
   }
 }
 
-/// Columns 0 … 6: run, at, device, environment, problem, m, canary_us.
+/// Columns 0 … 6: run, at, device, environment, problem, m, reference_us.
 JournalLine line_of(const SqlStatement& row) {
   JournalLine line;
   line.run = row.integer(0);
@@ -68,13 +68,13 @@ JournalLine line_of(const SqlStatement& row) {
   line.environment = row.text(3);
   line.problem = row.text(4);
   line.m = row.integer(5);
-  if (!row.is_null(6)) line.canary_us = row.number(6);
+  if (!row.is_null(6)) line.reference_us = row.number(6);
   return line;
 }
 
 Status for_each_finals(SqlDatabase& journal, const std::function<void(const JournalLine&)>& on_line) {
   auto rows = journal.prepare(
-      "SELECT run, finals.at, device, environment, problems.problem, m, canary_us, candidates, result "
+      "SELECT run, finals.at, device, environment, problems.problem, m, reference_us, candidates, result "
       "FROM finals JOIN problems ON problems.id = finals.problem JOIN runs ON runs.id = run ORDER BY "
       "finals.id");
   if (!rows.ok()) return rows.status();
@@ -125,9 +125,9 @@ Result<std::vector<JournalRunReport>> list_runs(SqlDatabase& journal) {
 }
 
 Status for_each_outcome(SqlDatabase& journal, const std::function<void(const JournalLine&)>& on_line) {
-  // Failures of finals stand among the outcomes too, for later runs; they are told with their finals.
+  // Failures of finals are among the outcomes too, for later runs; they are reported with their finals.
   auto rows = journal.prepare(
-      "SELECT run, outcomes.at, device, environment, problems.problem, outcomes.m, canary_us, stage, "
+      "SELECT run, outcomes.at, device, environment, problems.problem, outcomes.m, reference_us, stage, "
       "candidate, "
       "source, kind, reason, err_ratio, deterministic, samples FROM outcomes "
       "JOIN problems ON problems.id = outcomes.problem JOIN runs ON runs.id = run "

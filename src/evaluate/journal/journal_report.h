@@ -1,4 +1,4 @@
-// What `gemmtune journal` asks of a journal: its runs, all its outcomes, and to forget old ones.
+// Reports of `gemmtune journal`: the runs of a journal and their outcomes; deletes old runs.
 #pragma once
 
 #include <cstdint>
@@ -44,16 +44,16 @@ struct JournalLine {
   std::string reason;
   double err_ratio = 0;
   bool deterministic = true;
-  std::optional<double> canary_us;  // of the problem in that run
-  std::vector<double> samples;      // microseconds
+  std::optional<double> reference_us;  // of the problem in that run
+  std::vector<double> samples;         // microseconds
 };
 
 /// Every outcome in the order in which they were written; those of finals hold the rounds' times.
 Status for_each_outcome(SqlDatabase& journal, const std::function<void(const JournalLine&)>& on_line);
 
-/// Forgets all but the newest `keep` runs. A run that a living process works on stays. Answers how many went.
+/// Deletes all but the newest `keep` runs, except a run that a living process works on. Returns how many.
 Result<std::int64_t> prune_to(SqlDatabase& journal, std::int64_t keep);
-/// Forgets the runs that began more than `days` ago.
+/// Deletes the runs that began more than `days` ago.
 Result<std::int64_t> prune_older(SqlDatabase& journal, double days);
 
 }  // namespace gemmtune

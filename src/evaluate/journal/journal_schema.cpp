@@ -10,17 +10,17 @@
 namespace gemmtune {
 namespace {
 
-constexpr std::int64_t application_id = 0x67656d74;  // "gemt": tells our file from another program's
+constexpr std::int64_t application_id = 0x67656d74;  // "gemt": identifies our files
 
-// Rows of outcomes and finals are only ever added: what one call of an evaluator answered about one candidate
-// (outcomes) or about all of them (finals). The order of a problem's rows is the order of their ids.
+// Rows of outcomes and finals are only added: the result of one call of an evaluator for one candidate
+// (outcomes) or for all of them (finals). The order of a problem's rows is the order of their ids.
 constexpr const char* schema = R"(
 CREATE TABLE runs (
   id INTEGER PRIMARY KEY,
   started TEXT NOT NULL,
-  finished TEXT,             -- NULL: unfinished, may be gone on with
-  request TEXT NOT NULL,     -- hash of what was asked: a run is gone on with by the same request
-  command TEXT NOT NULL,     -- the same for people
+  finished TEXT,             -- NULL: unfinished, may be resumed
+  request TEXT NOT NULL,     -- hash of the request: the same request resumes the run
+  command TEXT NOT NULL,     -- the same as text
   policy TEXT NOT NULL,
   environment TEXT NOT NULL, -- the env hash of its rows
   device TEXT NOT NULL,
@@ -32,8 +32,8 @@ CREATE TABLE problems (
   problem TEXT NOT NULL,
   any_m TEXT NOT NULL,       -- the problem with M = 1: problems of one weight
   m INTEGER NOT NULL,
-  canary TEXT NOT NULL,      -- the kernel that every run measures: times of two runs are compared through it
-  canary_us REAL,            -- NULL until it was measured
+  reference TEXT NOT NULL,   -- the kernel that every run measures: times of two runs are compared by it
+  reference_us REAL,         -- NULL until it was measured
   UNIQUE (run, problem)
 );
 CREATE TABLE outcomes (
@@ -122,6 +122,28 @@ Status make_tables(SqlDatabase& database) {
   return transaction->commit();
 }
 
+Result<bool> is_current(SqlDatabase& database) {
+  const auto version = database.integer("PRAGMA user_version");
+  if (!version.ok()) return version.status();
+  return *version == journal_version;
+}
+
+// Version 1 had other names for two columns.
+Status migrate(SqlDatabase& database) {
+  auto current = is_current(database);
+  if (!current.ok() || *current) return current.status();
+  auto transaction = SqlTransaction::begin(database);
+  if (!transaction.ok()) return transaction.status();
+  current = is_current(database);  // another process may have been faster
+  if (!current.ok() || *current) return current.status();
+  GEMMTUNE_RETURN_IF_ERROR(
+      database.execute(fmt::format("ALTER TABLE problems RENAME COLUMN canary TO reference;"
+                                   "ALTER TABLE problems RENAME COLUMN canary_us TO reference_us;"
+                                   "PRAGMA user_version={}",
+                                   journal_version)));
+  return transaction->commit();
+}
+
 /// A database of ours, whole and of a known version; `invalid_argument`: damaged.
 Result<SqlDatabase> open_whole(const std::string& path) {
   auto database = SqlDatabase::open(path);
@@ -130,7 +152,7 @@ Result<SqlDatabase> open_whole(const std::string& path) {
   GEMMTUNE_RETURN_IF_ERROR(check_version(*database, empty));
   GEMMTUNE_RETURN_IF_ERROR(check_whole(*database));
   GEMMTUNE_RETURN_IF_ERROR(database->execute(connection_settings));
-  if (empty) GEMMTUNE_RETURN_IF_ERROR(make_tables(*database));
+  GEMMTUNE_RETURN_IF_ERROR(empty ? make_tables(*database) : migrate(*database));
   return database;
 }
 

@@ -1,4 +1,4 @@
-// The words by which journals know a device and a policy: the same for everybody who writes or asks one.
+// The texts that identify a device and a policy in journals.
 #pragma once
 
 #include <string>
@@ -11,6 +11,6 @@ namespace gemmtune {
 /// RunText::device and JournalOptions::device.
 std::string journal_device_text(const DeviceInfo& info);
 /// RunText::policy and JournalOptions::policy: what a failure depends on beside its key.
-std::string journal_policy_text(const Policy& policy, double largest_err_ratio);
+std::string journal_policy_text(const Policy& policy, double max_err_ratio);
 
 }  // namespace gemmtune

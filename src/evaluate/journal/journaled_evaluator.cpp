@@ -32,10 +32,10 @@ JournaledEvaluator::Bench& JournaledEvaluator::bench_of(const Problem& problem) 
   const auto [found, is_new] = benches_.try_emplace(print(problem));
   Bench& bench = found->second;
   if (!is_new) return bench;
-  auto canary = device_.baseline(problem);
-  if (!canary.ok()) canary = device_.fallback(problem);
-  if (canary.ok()) bench.canary = canary->kernel_name();
-  const auto id = journal_.add_problem(options_.run, problem, bench.canary);
+  auto reference = device_.baseline(problem);
+  if (!reference.ok()) reference = device_.fallback(problem);
+  if (reference.ok()) bench.reference = reference->kernel_name();
+  const auto id = journal_.add_problem(options_.run, problem, bench.reference);
   written(id.status());
   if (!id.ok()) return bench;
   bench.id = *id;
@@ -59,7 +59,7 @@ void JournaledEvaluator::load(Bench& bench) {
       known.samples.insert(known.samples.end(), samples.begin(), samples.end());
       known.latest = without_samples(past.outcome);
       known.asked_earlier_runs = true;
-      if (past.candidate == bench.canary) bench.canary_samples = known.samples;
+      if (past.candidate == bench.reference) bench.reference_samples = known.samples;
     }
   }
   const bool failed =
@@ -98,7 +98,7 @@ std::optional<Outcome> JournaledEvaluator::earlier_failure(const Problem& proble
   return outcome;
 }
 
-/// The answer, as far as it was known before this process began: all the samples asked for, or the failure
+/// The answer, as far as it was known before this process began: all requested samples, or the failure
 /// that came after the last one.
 std::optional<Outcome> JournaledEvaluator::from_past(Past& past, int samples) {
   const std::size_t left = past.samples.size() - past.used;
@@ -118,11 +118,11 @@ std::optional<Outcome> JournaledEvaluator::from_past(Past& past, int samples) {
   return outcome;
 }
 
-void JournaledEvaluator::note_canary(Bench& bench, const Candidate& candidate,
-                                     const std::vector<double>& samples) {
-  if (candidate.kernel_name() != bench.canary || samples.empty()) return;
-  bench.canary_samples.insert(bench.canary_samples.end(), samples.begin(), samples.end());
-  written(journal_.set_canary(bench.id, median(bench.canary_samples)));
+void JournaledEvaluator::note_reference(Bench& bench, const Candidate& candidate,
+                                        const std::vector<double>& samples) {
+  if (candidate.kernel_name() != bench.reference || samples.empty()) return;
+  bench.reference_samples.insert(bench.reference_samples.end(), samples.begin(), samples.end());
+  written(journal_.set_reference(bench.id, median(bench.reference_samples)));
 }
 
 void JournaledEvaluator::announce(const Problem& problem, std::span<const Candidate> candidates) {
@@ -163,7 +163,7 @@ Result<std::vector<Outcome>> JournaledEvaluator::screen(const Problem& problem,
     past.used = past.samples.size();
     if (writes_) {
       written(journal_.add(bench.id, record(JournalStage::screen, problem, candidate, outcome)));
-      note_canary(bench, candidate, outcome.microseconds);
+      note_reference(bench, candidate, outcome.microseconds);
     }
     past.latest = without_samples(outcome);
     outcome.microseconds.insert(outcome.microseconds.begin(), had.begin(), had.end());

@@ -1,5 +1,5 @@
-// An evaluator that writes down what another one answers, and answers from what was written: the unit of
-// resuming is one screening sample, one whole call of finals, one neighbour check.
+// An evaluator that writes the results of another one to the journal and returns the journal's where it has
+// them. The unit of resuming is one screening sample, one whole call of finals, one check at another M.
 #pragma once
 
 #include <map>
@@ -19,12 +19,11 @@ struct JournalOptions {
 };
 
 /// Candidates of this run that were measured before this process began get their samples in the order in
-/// which they were taken; where more are asked for, only the missing ones are measured. Candidates that
+/// which they were taken; if more are requested, only the missing ones are measured. Candidates that
 /// failed in an earlier run under the same key fail again without a try. Times of earlier runs are not used.
 ///
-/// The inner evaluator is asked for one candidate at a time, so that each outcome is in the journal before
-/// the next candidate begins. Where the journal cannot be written any more, it is said once in the log and
-/// measuring goes on.
+/// The inner evaluator gets one candidate at a time, so that each outcome is in the journal before the next
+/// candidate begins. If the journal cannot be written any more, the log says so once and measuring continues.
 class JournaledEvaluator final : public Evaluator {
  public:
   /// All must outlive this.
@@ -48,8 +47,8 @@ class JournaledEvaluator final : public Evaluator {
   };
   struct Bench {
     std::int64_t id = 0;  // of the problem in the journal; 0: it could not be written
-    std::string canary;
-    std::vector<double> canary_samples;
+    std::string reference;
+    std::vector<double> reference_samples;
     std::map<std::string, Past> screened;
     std::map<std::pair<std::string, std::int64_t>, Outcome> neighbours;
     std::vector<JournaledFinals> finals;
@@ -63,7 +62,7 @@ class JournaledEvaluator final : public Evaluator {
   std::string key_of(const Problem& problem, const Candidate& candidate) const;
   JournaledOutcome record(JournalStage stage, const Problem& problem, const Candidate& candidate,
                           Outcome outcome) const;
-  void note_canary(Bench& bench, const Candidate& candidate, const std::vector<double>& samples);
+  void note_reference(Bench& bench, const Candidate& candidate, const std::vector<double>& samples);
   void written(const Status& status);
 
   Evaluator& inner_;

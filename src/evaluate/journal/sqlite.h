@@ -22,7 +22,7 @@ class SqlStatement {
   SqlStatement& bind(double number);  // NaN becomes NULL
   SqlStatement& bind_null();
 
-  /// True: a row stands there to be read; false: that was the last one.
+  /// True: there is a row to read; false: there are no more rows.
   Result<bool> step();
   /// For statements without rows.
   Status run();

@@ -51,7 +51,6 @@ FinalsResult brief(FinalsResult result) {
   for (Outcome& outcome : result.outcomes) outcome = brief(std::move(outcome));
   for (auto& round : result.times) make_brief(round);
   make_brief(result.same_ratios);
-  result.noise_floor = brief(result.noise_floor);
   return result;
 }
 
@@ -77,7 +76,7 @@ Json recorded_json(const RecordedRun& run) {
           {"device", run.device},
           {"families", run.families},
           {"policy", recorded_json(run.policy)},
-          {"err_ratio", run.largest_err_ratio}};
+          {"err_ratio", run.max_err_ratio}};
 }
 
 Json recorded_json(const RecordedSpace& space) {
@@ -124,7 +123,7 @@ RecordedRun run_from(const Json& json) {
   run.device = json.at("device").get<DeviceInfo>();
   run.families = json.at("families").get<std::vector<RecordedFamily>>();
   run.policy = policy_from(json.at("policy"));
-  run.largest_err_ratio = json.at("err_ratio");
+  run.max_err_ratio = json.at("err_ratio");
   return run;
 }
 
@@ -285,7 +284,7 @@ Result<Recording> read_recording(const std::string& path) {
   return std::move(reader.recording);
 }
 
-RecordedRun recorded_run(const Device& device, const Policy& policy, double largest_err_ratio) {
+RecordedRun recorded_run(const Device& device, const Policy& policy, double max_err_ratio) {
   RecordedRun run;
   run.device = device.info();
   for (const KernelFamily* family : device.families()) {
@@ -293,7 +292,7 @@ RecordedRun recorded_run(const Device& device, const Policy& policy, double larg
                             device.family_identity(family->name()), std::string(family->thread_pool())});
   }
   run.policy = policy;
-  run.largest_err_ratio = largest_err_ratio;
+  run.max_err_ratio = max_err_ratio;
   return run;
 }
 

@@ -1,6 +1,5 @@
-// A recording: everything an evaluator answered in a run, with what the tuner asked of the device, so that
-// the run can be done again without a machine. One JSON object a line; a line that a kill cut off is left
-// out.
+// A recording: all results of an evaluator in a run and what the device said of each problem, so that the run
+// can be repeated without a machine. One JSON object per line; a line that a kill cut off is left out.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +11,8 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "measure/policy.h"
 #include "evaluate/evaluator.h"
+#include "measure/policy.h"
 
 namespace gemmtune {
 
@@ -75,7 +74,7 @@ struct RecordedRun {
   DeviceInfo device;
   std::vector<RecordedFamily> families;
   Policy policy;  // what Policy::text() says of it
-  double largest_err_ratio = 0.05;
+  double max_err_ratio = 0.05;
 };
 
 struct Recording {
@@ -87,17 +86,17 @@ struct Recording {
 /// Errors name file, line and what was expected.
 Result<Recording> read_recording(const std::string& path);
 
-RecordedRun recorded_run(const Device& device, const Policy& policy, double largest_err_ratio);
+RecordedRun recorded_run(const Device& device, const Policy& policy, double max_err_ratio);
 
 /// Appends to a recording; each line is in the operating system's hands when a call returns.
 class RecordingWriter {
  public:
-  /// Begins the file, or goes on with one that has the same device and policy; another one is an error.
+  /// Begins the file, or continues one that has the same device and policy; another one is an error.
   static Result<RecordingWriter> open(const std::string& path, const RecordedRun& run);
   /// The file held a recording already.
   bool goes_on() const { return goes_on_; }
 
-  /// Answers the number under which the problem's other lines stand.
+  /// Returns the number by which the problem's other lines name it.
   Result<std::size_t> add(const RecordedProblem& problem);
   Status add(std::size_t problem, const RecordedScreening& screening);
   Status add(std::size_t problem, const RecordedFinals& finals);

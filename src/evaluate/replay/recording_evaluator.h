@@ -1,21 +1,21 @@
-// An evaluator that records what another one answers, and how long each answer took.
+// An evaluator that records the results of another one and how long each call took.
 #pragma once
 
 #include <map>
 #include <string>
 #include <vector>
 
-#include "formats/shapes/shape_list.h"
 #include "base/deadline.h"
 #include "evaluate/replay/recording.h"
+#include "formats/shapes/shape_list.h"
 
 namespace gemmtune {
 
 /// What a device says of a problem now: spaces, predictions, default kernels; nothing measured.
 RecordedProblem recorded_problem(const Device& device, const Problem& problem, std::int64_t calls);
 
-/// Asks the inner evaluator for one candidate at a time. Where the file cannot be written any more, it is
-/// said once in the log and measuring goes on.
+/// Gives the inner evaluator one candidate at a time. If the file cannot be written any more, the log says so
+/// once and measuring continues.
 class RecordingEvaluator final : public Evaluator {
  public:
   /// `shapes`: for the calls of each problem. `inner`, `writer` and `device` must outlive this.

@@ -25,7 +25,7 @@ std::string beginning(const Config& config, std::size_t count) {
   return begun.text();
 }
 
-/// One family's answers about one problem, made for look-ups.
+/// What a family returned for one problem, indexed for look-ups.
 struct Answers {
   const RecordedSpace* space = nullptr;
   Config default_config;

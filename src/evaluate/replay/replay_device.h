@@ -1,4 +1,4 @@
-// The device of a recording: families and their spaces as they were, and no machine behind them.
+// The device of a recording: families and their spaces as recorded, without a machine.
 #pragma once
 
 #include <map>
@@ -10,8 +10,8 @@
 
 namespace gemmtune {
 
-/// Answers what the tuner asks of a device for the problems of the recording; other problems are refused by
-/// every family. Memory, kernels and times are `unsupported`.
+/// Serves the tuner's requests to a device for the problems of the recording; every family refuses other
+/// problems. Memory, kernels and times are `unsupported`.
 class ReplayDevice final : public Device {
  public:
   /// The recording must outlive this.

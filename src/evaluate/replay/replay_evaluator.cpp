@@ -16,7 +16,7 @@ Outcome not_recorded(std::string_view what) {
   return failed_outcome(OutcomeKind::refused, fmt::format("{} is not in the recording", what));
 }
 
-double draw(const std::vector<double>& samples, Random& random) {
+double pick(const std::vector<double>& samples, Random& random) {
   return samples[random.below(samples.size())];
 }
 
@@ -29,7 +29,7 @@ ReplayEvaluator::ReplayEvaluator(const Recording& recording, std::uint64_t seed,
   }
 }
 
-/// A batch lasts as long as the policy asks; what surrounds it is in the recorded overheads.
+/// A batch lasts as long as the policy says; what surrounds it is in the recorded overheads.
 double ReplayEvaluator::sample_seconds(double microseconds) const {
   return 1e-6 * std::max(microseconds, recording_.run.policy.sample_microseconds);
 }
@@ -50,11 +50,11 @@ ReplayEvaluator::Bench ReplayEvaluator::make_bench(const RecordedProblem& record
   }
   for (const RecordedFinals& call : record.finals) {
     for (std::size_t i = 0; i < call.candidates.size(); ++i) {
-      bench.judged[call.candidates[i]] = without_samples(call.result.outcomes[i]);
+      bench.verified[call.candidates[i]] = without_samples(call.result.outcomes[i]);
     }
     for (std::size_t r = 0; r < call.result.times.size(); ++r) {
       Round& round = bench.rounds.emplace_back();
-      round.asked = &call.candidates;
+      round.candidates = &call.candidates;
       round.same_ratio = r < call.result.same_ratios.size() ? call.result.same_ratios[r] : none;
       round.seconds = call.seconds / static_cast<double>(call.result.times.size());
       for (std::size_t i = 0; i < call.candidates.size(); ++i) {
@@ -89,7 +89,7 @@ Outcome ReplayEvaluator::screen_one(Bench& bench, const std::string& candidate, 
   for (int i = 0; i < samples; ++i) {
     const double sample = screened.samples_used < screened.samples.size()
                               ? screened.samples[screened.samples_used++]
-                              : draw(screened.samples, bench.random);
+                              : pick(screened.samples, bench.random);
     seconds_ += sample_seconds(sample);
     outcome.microseconds.push_back(sample);
   }
@@ -109,13 +109,15 @@ Result<std::vector<Outcome>> ReplayEvaluator::screen(const Problem& problem,
   return outcomes;
 }
 
-Outcome ReplayEvaluator::judge(const Bench& bench, const std::string& candidate) const {
-  if (const auto judged = bench.judged.find(candidate); judged != bench.judged.end()) return judged->second;
+Outcome ReplayEvaluator::outcome_of(const Bench& bench, const std::string& candidate) const {
+  if (const auto verified = bench.verified.find(candidate); verified != bench.verified.end())
+    return verified->second;
   const auto screened = bench.screened.find(candidate);
   return screened == bench.screened.end() ? not_recorded(candidate) : screened->second.latest;
 }
 
-/// The next recorded round of exactly these candidates, else of these among others, else one drawn from them.
+/// The next recorded round of exactly these candidates, else of these among others, else one made of their
+/// samples.
 ReplayEvaluator::Round ReplayEvaluator::next_round(Bench& bench, const std::vector<std::string>& candidates) {
   std::vector<Round*> fitting;
   Round* unused = nullptr;
@@ -125,21 +127,21 @@ ReplayEvaluator::Round ReplayEvaluator::next_round(Bench& bench, const std::vect
     if (!all) continue;
     fitting.push_back(&round);
     if (round.used) continue;
-    const bool exact = *round.asked == candidates;
-    if (unused == nullptr || (exact && *unused->asked != candidates)) unused = &round;
+    const bool exact = *round.candidates == candidates;
+    if (unused == nullptr || (exact && *unused->candidates != candidates)) unused = &round;
   }
   if (fitting.empty()) return unpaired_round(bench, candidates);
   if (unused != nullptr) unused->used = true;
   Round round = unused != nullptr ? *unused : *fitting[bench.random.below(fitting.size())];
-  // Its recorded time is that of all who took part.
+  // Its recorded seconds are those of all candidates of the round.
   round.seconds *= static_cast<double>(candidates.size()) / static_cast<double>(round.times.size());
   return round;
 }
 
 ReplayEvaluator::Round ReplayEvaluator::unpaired_round(Bench& bench,
                                                        const std::vector<std::string>& candidates) const {
-  Round drawn;
-  drawn.same_ratio = none;
+  Round made;
+  made.same_ratio = none;
   for (const std::string& name : candidates) {
     std::vector<double> samples;
     for (const Round& round : bench.rounds) {
@@ -149,11 +151,11 @@ ReplayEvaluator::Round ReplayEvaluator::unpaired_round(Bench& bench,
     if (const auto screened = bench.screened.find(name); samples.empty() && screened != bench.screened.end())
       samples = screened->second.samples;
     if (samples.empty()) continue;
-    drawn.times[name] = draw(samples, bench.random);
-    if (std::isnan(drawn.same_ratio)) drawn.same_ratio = draw(samples, bench.random) / drawn.times[name];
-    drawn.seconds += sample_seconds(drawn.times[name]);
+    made.times[name] = pick(samples, bench.random);
+    if (std::isnan(made.same_ratio)) made.same_ratio = pick(samples, bench.random) / made.times[name];
+    made.seconds += sample_seconds(made.times[name]);
   }
-  return drawn;
+  return made;
 }
 
 Result<FinalsResult> ReplayEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
@@ -165,7 +167,7 @@ Result<FinalsResult> ReplayEvaluator::finals(const Problem& problem, std::span<c
   std::vector<std::string> running;
   for (const Candidate& candidate : candidates) {
     names.push_back(candidate.kernel_name());
-    result.outcomes.push_back(judge(**bench, names.back()));
+    result.outcomes.push_back(outcome_of(**bench, names.back()));
     if (result.outcomes.back().kind == OutcomeKind::ok) running.push_back(names.back());
   }
   for (int i = 0; i < rounds && !running.empty(); ++i) {
@@ -182,10 +184,6 @@ Result<FinalsResult> ReplayEvaluator::finals(const Problem& problem, std::span<c
   }
   for (int i = 0; i < rounds && running.empty(); ++i) result.times.emplace_back(names.size(), none);
   result.quietness.rounds = static_cast<int>(result.times.size());
-  if (!result.same_ratios.empty()) {
-    const Interval interval = median_interval(result.same_ratios, 0.95);
-    result.noise_floor = (interval.high - interval.low) / 2;
-  }
   return result;
 }
 

@@ -1,4 +1,4 @@
-// An evaluator that answers from a recording, with a clock that runs as the machine's would have.
+// An evaluator that returns the outcomes and times of a recording, with a clock of recorded seconds.
 #pragma once
 
 #include <map>
@@ -10,19 +10,19 @@
 
 namespace gemmtune {
 
-/// Samples and rounds come in the order in which they were recorded; where more are asked for, they are drawn
-/// from the recorded ones with a generator seeded by problem and `seed`, so that two replays are the same.
-/// Rounds are drawn whole, from those in which all the asked candidates met: pairs stay pairs. Candidates
-/// that never met get samples of their own. What was not recorded is `refused`.
+/// Samples and rounds are returned in the order in which they were recorded; if more are requested, recorded
+/// ones are selected by a generator seeded by problem and `seed`, so that two replays are the same. Rounds
+/// are selected whole, from those in which all requested candidates were measured, so that pairs stay pairs.
+/// Candidates that were never measured together get samples of their own. What was not recorded is `refused`.
 ///
-/// `shuffled`: samples of a candidate and rounds come in an order drawn from the seed, so that two seeds are
-/// two runs on the same machine with the same noise.
+/// `shuffled`: samples of a candidate and rounds have a random order by the seed, so that two seeds are two
+/// runs on the same machine with the same noise.
 class ReplayEvaluator final : public Evaluator {
  public:
   /// The recording must outlive this.
   ReplayEvaluator(const Recording& recording, std::uint64_t seed, bool shuffled = false);
 
-  /// What the answers so far would have taken: recorded times, and for drawn samples their share.
+  /// Seconds of the results so far: recorded ones, and their share for samples that were selected again.
   double seconds() const { return seconds_; }
 
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
@@ -41,7 +41,7 @@ class ReplayEvaluator final : public Evaluator {
   };
   struct Round {
     std::map<std::string, double> times;  // by kernel name; failed candidates are not there
-    const std::vector<std::string>* asked = nullptr;
+    const std::vector<std::string>* candidates = nullptr;
     double same_ratio = 0;  // A against A; NaN: none
     double seconds = 0;
     bool used = false;
@@ -50,7 +50,7 @@ class ReplayEvaluator final : public Evaluator {
     Random random{1};
     std::map<std::string, Screened> screened;
     std::vector<Round> rounds;
-    std::map<std::string, Outcome> judged;  // by the full gate, without samples
+    std::map<std::string, Outcome> verified;  // by full verification, without samples
     const RecordedProblem* record = nullptr;
   };
 
@@ -58,7 +58,7 @@ class ReplayEvaluator final : public Evaluator {
   Bench make_bench(const RecordedProblem& record) const;
   double sample_seconds(double microseconds) const;
   Outcome screen_one(Bench& bench, const std::string& candidate, int samples);
-  Outcome judge(const Bench& bench, const std::string& candidate) const;
+  Outcome outcome_of(const Bench& bench, const std::string& candidate) const;
   Round next_round(Bench& bench, const std::vector<std::string>& candidates);
   Round unpaired_round(Bench& bench, const std::vector<std::string>& candidates) const;
 

@@ -14,7 +14,7 @@ namespace gemmtune {
 namespace {
 
 constexpr std::size_t header_bytes = 4;
-constexpr std::size_t largest_message = std::size_t{64} << 20;
+constexpr std::size_t max_message_bytes = std::size_t{64} << 20;
 
 std::string header_of(std::size_t length) {
   std::string header;
@@ -36,8 +36,8 @@ MessageChannel::~MessageChannel() {
 }
 
 Status MessageChannel::send(std::string_view text) {
-  if (text.size() > largest_message)
-    return Status::internal("a message of {} bytes, at most {} are allowed", text.size(), largest_message);
+  if (text.size() > max_message_bytes)
+    return Status::internal("a message of {} bytes, at most {} are allowed", text.size(), max_message_bytes);
   const std::string message = header_of(text.size()) + std::string(text);
   std::string_view rest = message;
   while (!rest.empty()) {
@@ -68,7 +68,7 @@ bool MessageChannel::read_some() {
 Result<std::optional<std::string>> MessageChannel::next() {
   if (read_.size() < header_bytes) return std::optional<std::string>();
   const std::size_t length = length_in(read_);
-  if (length > largest_message) return Status::io("a message of {} bytes was announced", length);
+  if (length > max_message_bytes) return Status::io("a message of {} bytes was announced", length);
   if (read_.size() < header_bytes + length) return std::optional<std::string>();
   std::string message = read_.substr(header_bytes, length);
   read_.erase(0, header_bytes + length);

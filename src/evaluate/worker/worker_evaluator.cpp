@@ -14,11 +14,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double look_seconds = 0.1;              // between two looks at a busy worker
+constexpr double poll_seconds = 0.1;              // between two checks of a busy worker
 constexpr double attention_seconds = 10;          // until a worker has begun a request, or sent what it has
 constexpr double pauses_seconds[] = {0, 0.5, 2};  // before each try to replace a worker
-constexpr std::size_t announced_at_once = 64;     // candidates; half of them are told before they run out
-constexpr int most_tries = 3;                     // of a request whose worker is lost for reasons outside
+constexpr std::size_t announced_at_once = 64;     // candidates; the next ones are sent when half are left
+constexpr int max_tries = 3;                      // of a request whose worker is lost for reasons outside
 
 double seconds_since(Clock::time_point then) {
   return std::chrono::duration<double>(Clock::now() - then).count();
@@ -32,12 +32,12 @@ std::string key_of(const Problem& problem, const Candidate& candidate) {
 
 }  // namespace
 
-/// One request's time and memory, looked at from outside.
+/// Watches the time and memory of one request.
 class WorkerEvaluator::Watch {
  public:
   struct Limits {
     double timeout_seconds;
-    double least_seconds;
+    double min_seconds;
     double factor;
     double expected_seconds;  // of a candidate; 0: none was measured yet
     std::size_t memory_bytes;
@@ -80,8 +80,8 @@ class WorkerEvaluator::Watch {
     // The first candidate of a problem has nothing before it but the making of operands and references.
     const double limit =
         limits_.expected_seconds > 0
-            ? std::max(limits_.least_seconds, limits_.factor * limits_.expected_seconds)
-            : std::max(2 * limits_.least_seconds, limits_.factor * prepared_seconds_.value_or(0));
+            ? std::max(limits_.min_seconds, limits_.factor * limits_.expected_seconds)
+            : std::max(2 * limits_.min_seconds, limits_.factor * prepared_seconds_.value_or(0));
     return std::min(limit, limits_.timeout_seconds);
   }
 
@@ -120,7 +120,7 @@ Status WorkerEvaluator::start_worker() {
     } else {
       failure = answer.status();
     }
-    // A device that just lost a worker may need a moment; else waiting helps nobody.
+    // A device that just lost a worker may need a moment.
     if (!had_worker_) break;
   }
   return failure;
@@ -130,12 +130,12 @@ Result<WorkerEvaluator::Answer> WorkerEvaluator::ask(const WorkerRequest& reques
   const std::uint32_t number = ++requests_;
   const bool may_cancel = !std::holds_alternative<NeighbourRequest>(request);
   Watch watch(*process_, number,
-              {options_.timeout_seconds, options_.least_deadline_seconds, options_.deadline_factor,
+              {options_.timeout_seconds, options_.min_deadline_seconds, options_.deadline_factor,
                learnt_count_ > 0 ? learnt_seconds_ / learnt_count_ : 0, memory_limit_});
   if (!process_->send(print_request({number, request})).ok()) return Answer(lose(watch, std::nullopt));
   for (;;) {
     std::string message;
-    const WorkerProcess::Event event = process_->wait(look_seconds, message);
+    const WorkerProcess::Event event = process_->wait(poll_seconds, message);
     if (event == WorkerProcess::Event::ended) return Answer(lose(watch, std::nullopt));
     if (event == WorkerProcess::Event::message) {
       auto reply = parse_reply(message);
@@ -167,13 +167,13 @@ WorkerEvaluator::Loss WorkerEvaluator::lose(const Watch& watch, std::optional<Ou
   process_.reset();
   ++losses_;
   announced_.clear();
-  told_ = 0;
+  sent_ = 0;
   return loss;
 }
 
 Result<WorkerEvaluator::Answer> WorkerEvaluator::ask_stubbornly(const WorkerRequest& request) {
   Loss loss;
-  for (int attempt = 0; attempt < most_tries; ++attempt) {
+  for (int attempt = 0; attempt < max_tries; ++attempt) {
     if (!process_) GEMMTUNE_RETURN_IF_ERROR(start_worker());
     auto answer = ask(request);
     if (!answer.ok() || std::holds_alternative<WorkerReply>(*answer)) return answer;
@@ -216,23 +216,23 @@ void WorkerEvaluator::learn(const Problem& problem, const WorkerReply& reply) {
 }
 
 void WorkerEvaluator::announce(const Problem& problem, std::span<const Candidate> candidates) {
-  const bool cancels = candidates.empty() && told_ > 0 && process_ != nullptr;
+  const bool cancels = candidates.empty() && sent_ > 0 && process_ != nullptr;
   announced_problem_ = problem;
   announced_.assign(candidates.begin(), candidates.end());
-  told_ = 0;
+  sent_ = 0;
   // Whether it arrives does not matter: a worker that is lost is missed by the next request.
   if (cancels) (void)ask(AnnounceRequest{problem, {}});
 }
 
 void WorkerEvaluator::announce_from(const Candidate& candidate) {
   const auto found = std::find(announced_.begin(), announced_.end(), candidate);
-  if (found == announced_.end() || told_ == announced_.size()) return;
+  if (found == announced_.end() || sent_ == announced_.size()) return;
   const auto at = static_cast<std::size_t>(found - announced_.begin());
-  if (told_ > at + announced_at_once / 2) return;
+  if (sent_ > at + announced_at_once / 2) return;
   if (!process_ && !start_worker().ok()) return;
-  told_ = std::min(announced_.size(), at + announced_at_once);
+  sent_ = std::min(announced_.size(), at + announced_at_once);
   (void)ask(
-      AnnounceRequest{announced_problem_, {found, announced_.begin() + static_cast<std::ptrdiff_t>(told_)}});
+      AnnounceRequest{announced_problem_, {found, announced_.begin() + static_cast<std::ptrdiff_t>(sent_)}});
 }
 
 Result<std::vector<Outcome>> WorkerEvaluator::screen(const Problem& problem,
@@ -286,7 +286,6 @@ Result<FinalsResult> WorkerEvaluator::finals(const Problem& problem, std::span<c
       for (std::size_t k = 0; k < running.size() && k < times.size(); ++k)
         result.times.back()[running[k]] = times[k];
     }
-    result.noise_floor = part.noise_floor;
     result.same_ratios = std::move(part.same_ratios);
     result.quietness = part.quietness;
     return result;

@@ -1,5 +1,6 @@
-// The evaluator that measures in a worker process. A kernel that crashes, hangs, eats the memory or ends the
-// process costs that one candidate: the worker is replaced, the device is probed, and the rest goes on.
+// The evaluator that measures in a worker process. A kernel that crashes, hangs, exhausts the memory or
+// ends the process costs that one candidate: the worker is replaced, the device is probed, and the run
+// continues.
 #pragma once
 
 #include <sys/types.h>
@@ -31,11 +32,11 @@ struct WorkerOptions {
   /// No step of a worker may take longer: infinity for no limit.
   double timeout_seconds = 1800;
   /// A candidate may take `deadline_factor` times what the problem's candidates took so far, at least this.
-  double least_deadline_seconds = 5;
+  double min_deadline_seconds = 5;
   double deadline_factor = 20;
   /// What a worker may hold. 0: half of what is free when it starts, of which the pools take half.
   std::size_t memory_limit_bytes = 0;
-  /// Asked while the worker is busy; true gives the request up and answers `unsupported: interrupted`.
+  /// Called while the worker is busy; if it returns true, the request fails with `unsupported: interrupted`.
   std::function<bool()> cancelled;
 };
 
@@ -46,8 +47,9 @@ class WorkerEvaluator final : public Evaluator {
   ~WorkerEvaluator() override;
 
   bool compiles_ahead() const override { return traits_of(options_.backend).compiles_ahead; }
-  /// Tells the worker in pieces, as screening goes on. Where a worker is lost, the rest is not announced to
-  /// the next one: if the compiler did it, that one meets it while its own candidate is built.
+  /// Sends the announcement to the worker in parts, as screening proceeds. If a worker is lost, the rest is
+  /// not announced to the next one: if the compiler ended it, the next one fails while that candidate is
+  /// built.
   void announce(const Problem& problem, std::span<const Candidate> candidates) override;
   /// A candidate that cost a worker is not tried again by this evaluator: it keeps its outcome.
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
@@ -67,8 +69,8 @@ class WorkerEvaluator final : public Evaluator {
   struct Loss {
     std::optional<std::size_t> candidate;  // of the request's, that was running
     Outcome outcome;                       // that it would have
-    bool may_try_again = false;            // the cause lay outside: the request had not begun, or somebody
-                                           // else killed the worker
+    bool may_try_again = false;            // external cause: the request had not begun, or another process
+                                           // killed the worker
   };
   using Answer = std::variant<WorkerReply, Loss>;
   class Watch;
@@ -76,8 +78,8 @@ class WorkerEvaluator final : public Evaluator {
   Status start_worker();
   /// Of the worker that runs. An error: the request as a whole failed there, or was cancelled.
   Result<Answer> ask(const WorkerRequest& request);
-  /// Starts a worker where there is none, and asks again where the cause of a loss lay outside or no
-  /// candidate was running. A loss that it answers names a candidate.
+  /// Starts a worker if there is none, and repeats the request if a loss had an external cause or no
+  /// candidate was running. A loss that it returns names a candidate.
   Result<Answer> ask_stubbornly(const WorkerRequest& request);
   /// `killed_for`: why it must be killed; empty where it ended by itself.
   Loss lose(const Watch& watch, std::optional<Outcome> killed_for);
@@ -96,7 +98,7 @@ class WorkerEvaluator final : public Evaluator {
   std::map<std::string, Outcome> lost_;  // by problem and kernel name
   Problem announced_problem_;
   std::vector<Candidate> announced_;
-  std::size_t told_ = 0;  // of the announced ones, the worker knows so many
+  std::size_t sent_ = 0;  // number of announced candidates that the worker has
   std::string learnt_problem_;
   double learnt_seconds_ = 0;  // sum over
   int learnt_count_ = 0;       // … so many candidates of that problem

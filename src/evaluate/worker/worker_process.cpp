@@ -22,7 +22,7 @@
 namespace gemmtune {
 namespace {
 
-constexpr std::size_t most_last_words = 2000;
+constexpr std::size_t max_last_words = 2000;
 constexpr int above_ours = 16;  // descriptors are moved here before they take their fixed places
 constexpr double seconds_to_end = 2;
 
@@ -191,7 +191,7 @@ void WorkerProcess::read_outputs() {
   ssize_t got = read(outputs_, piece.data(), piece.size());
   for (; got > 0; got = read(outputs_, piece.data(), piece.size())) {
     last_words_.append(piece.data(), static_cast<std::size_t>(got));
-    if (last_words_.size() > most_last_words) last_words_.erase(0, last_words_.size() - most_last_words);
+    if (last_words_.size() > max_last_words) last_words_.erase(0, last_words_.size() - max_last_words);
   }
   if (got == 0) outputs_ended_ = true;
 }

@@ -1,4 +1,4 @@
-// One worker process as its parent sees it: started, talked to, watched, ended.
+// The parent's side of one worker process: starts, watches and ends it, and exchanges messages.
 #pragma once
 
 #include <sys/types.h>
@@ -52,7 +52,7 @@ class WorkerProcess {
   std::size_t resident_bytes() const;
   /// SIGKILL.
   void kill();
-  /// Waits for the end (kills where it does not come) and tells how it was.
+  /// Waits for the end (kills the worker if it does not end) and returns how it ended.
   WorkerEnding ending();
 
  private:

@@ -1,5 +1,5 @@
-// What the tuner and its worker say to each other: requests and replies as JSON texts, and a page of memory
-// on which the worker notes what it is at. The page costs the worker one store a step, and outlives it.
+// The protocol between the tuner and its worker: requests and replies as JSON texts, and a page of memory on
+// which the worker notes its step. The page costs the worker one store per step, and outlives it.
 #pragma once
 
 #include <atomic>
@@ -13,9 +13,9 @@
 
 #include "backends/backend.h"
 #include "base/status.h"
-#include "problem/problem.h"
 #include "evaluate/evaluator.h"
 #include "evaluate/in_process/in_process_evaluator.h"
+#include "problem/problem.h"
 
 namespace gemmtune {
 
@@ -36,7 +36,7 @@ struct AnnounceRequest {
   std::vector<Candidate> candidates;
 };
 
-/// One candidate, so that what a death costs is one candidate.
+/// One candidate, so that the loss of a worker costs one candidate.
 struct ScreenRequest {
   Problem problem;
   Candidate candidate;
@@ -76,7 +76,7 @@ Result<NumberedRequest> parse_request(std::string_view text);
 std::string print_reply(const WorkerReply& reply);
 Result<WorkerReply> parse_reply(std::string_view text);
 
-/// What a worker is at.
+/// The step of a worker.
 struct WorkerState {
   std::uint32_t request = 0;  // number of the request, modulo 2^16; 0: none yet
   std::uint32_t steps = 0;    // how many were begun, modulo 2^28

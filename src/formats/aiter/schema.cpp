@@ -109,12 +109,13 @@ constexpr std::array<SchemaColumn, 29> moe_columns{{
     {Column::tag, "_tag", {"tag"}},
 }};
 
-constexpr std::array<SchemaColumn, 10> own{{
+constexpr std::array<SchemaColumn, 11> own{{
     {Column::spread, "spread", {}},
     {Column::default_us, "default_us", {}},
     {Column::default_kernel, "default_kernel", {}},
     {Column::speedup, "speedup", {}},
     {Column::verdict, "verdict", {}},
+    {Column::ties, "ties", {}},
     {Column::m_from, "m_from", {}},
     {Column::regret, "regret", {}},
     {Column::pdl_kernel_name, "pdl_kernelName", {}},

@@ -58,6 +58,7 @@ enum class Column {
   default_kernel,
   speedup,
   verdict,
+  ties,
   m_from,
   regret,
   pdl_kernel_name,

@@ -200,8 +200,16 @@ void EntryReader::read_own(Values& values, TunedEntry& entry) const {
   entry.default_kernel = values.cell(Column::default_kernel);
   entry.speedup = values.own_number(Column::speedup);
   const auto verdict = parse_verdict(values.cell(Column::verdict));
-  if (!verdict) values.not_understood(Column::verdict, "win, tie, default, undecided, only or nothing");
+  if (!verdict) values.not_understood(Column::verdict, "win, default, undecided, only or nothing");
   entry.verdict = verdict.value_or(Verdict::none);
+  entry.ties.reset();
+  if (!is_missing(values.cell(Column::ties))) {
+    entry.ties = parse_integer(values.cell(Column::ties));
+    if (!entry.ties || *entry.ties < 0) {
+      values.not_understood(Column::ties, "a whole number of at least 0");
+      entry.ties.reset();
+    }
+  }
   entry.m_from.reset();
   if (!is_missing(values.cell(Column::m_from))) {
     entry.m_from = parse_integer(values.cell(Column::m_from));
@@ -325,6 +333,8 @@ std::optional<std::string> own_cell(const TunedEntry& entry, Column column) {
       return float_text(entry.speedup, time_digits);
     case Column::verdict:
       return std::string(to_string(entry.verdict));
+    case Column::ties:
+      return entry.ties ? std::to_string(*entry.ties) : std::string();
     case Column::m_from:
       return entry.m_from ? std::to_string(*entry.m_from) : std::string();
     case Column::regret:
@@ -399,7 +409,8 @@ bool same_row(const TunedEntry& old_row, const TunedEntry& entry) {
          same_number(old_row.default_us, entry.default_us, time_digits) &&
          old_row.default_kernel == entry.default_kernel &&
          same_number(old_row.speedup, entry.speedup, time_digits) && old_row.verdict == entry.verdict &&
-         old_row.m_from == entry.m_from && same_number(old_row.regret, entry.regret, time_digits) &&
+         old_row.ties == entry.ties && old_row.m_from == entry.m_from &&
+         same_number(old_row.regret, entry.regret, time_digits) &&
          old_row.pdl_kernel_name == entry.pdl_kernel_name &&
          same_number(old_row.pdl_us, entry.pdl_us, time_digits) && old_row.env == entry.env;
 }

@@ -5,7 +5,7 @@
 // As RowFigures in verify/row_figures.h.
 struct Figures {
   double error, reference, magnitude;
-  double largest_output, largest_error;
+  double max_output, max_error;
   double worst_excess, worst_output, worst_reference;
   long long worst_column, checked, misrounded, outside, not_finite, unwritten, first_not_finite, padding_written;
 };
@@ -40,8 +40,8 @@ static __device__ inline void look(const Arguments& a, long long column, output 
   if (out != rounded) ++row.misrounded;
   if (is_infinite(value)) return;
   if (!(fabs(rounded - out) <= a.absolute + a.relative * fabs(out))) ++row.outside;
-  row.largest_output = fmax(row.largest_output, fabs(out));
-  row.largest_error = fmax(row.largest_error, fabs(rounded - out));
+  row.max_output = fmax(row.max_output, fabs(out));
+  row.max_error = fmax(row.max_error, fabs(rounded - out));
   const double error = fabs(out - exact);
   const double accumulated = a.element_factor * magnitude;
   const double bound = accumulated + a.output_epsilon * (fabs(exact) + accumulated) + a.output_tiny;
@@ -61,8 +61,8 @@ static __device__ inline void merge(Figures& to, const Figures& from) {
   to.error += from.error;
   to.reference += from.reference;
   to.magnitude += from.magnitude;
-  to.largest_output = fmax(to.largest_output, from.largest_output);
-  to.largest_error = fmax(to.largest_error, from.largest_error);
+  to.max_output = fmax(to.max_output, from.max_output);
+  to.max_error = fmax(to.max_error, from.max_error);
   if (from.worst_excess > to.worst_excess || (from.worst_excess == to.worst_excess && from.worst_column < to.worst_column)) {
     to.worst_excess = from.worst_excess;
     to.worst_output = from.worst_output;

@@ -1,5 +1,5 @@
-// The gate that every kernel passes before its time counts: runs it on real data between guard bands and
-// judges what it wrote. docs/measuring.md, "Correctness".
+// Verifies a kernel before its times count: runs it on real data between guard bands and compares its output
+// with a reference. docs/measuring.md, "Correctness".
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,30 @@
 
 namespace gemmtune {
 
-struct GateOptions {
-  double largest_err_ratio = 0.05;
+struct KernelVerifierOptions {
+  double max_err_ratio = 0.05;
   int reference_threads = 1;
   std::uint64_t seed = 1;
-  /// Of OutputVerifierOptions: larger problems are judged on the device.
-  double largest_host_flops = OutputVerifierOptions().largest_host_flops;
-  std::int64_t largest_host_elements = OutputVerifierOptions().largest_host_elements;
+  /// Of OutputVerifierOptions: larger problems are verified on the device.
+  double max_host_flops = OutputVerifierOptions().max_host_flops;
+  std::int64_t max_host_elements = OutputVerifierOptions().max_host_elements;
 };
 
-/// Device memory to device memory by way of the host, in pieces: backends need no third kind of copy for it.
+/// Copies device memory to device memory through the host, in parts: backends need no third kind of copy.
 Status copy_on_device(Device& device, void* to, const void* from, std::size_t bytes);
 
-/// Operands of one problem in device memory, the weight in every layout that was asked for.
+/// Operands of one problem in device memory, the weight in every layout that was requested.
 class DeviceOperands {
  public:
-  /// Reserves memory; `fill` gives it content.
+  /// Allocates; `fill` sets the content.
   static Result<DeviceOperands> make(Device& device, const Problem& problem, Placement placement);
 
   /// May be called again: the addresses stay, packed weights are packed anew.
   Status fill(const HostOperands& host);
-  /// What is to be drawn is drawn by the device, or by up to `threads` threads of the host.
+  /// Random operands are filled by the device, or by up to `threads` threads of the host.
   Status fill(PlannedInputs& inputs, int threads);
   Status fill(const DeviceOperands& other);
-  /// All but y, the weight in `layout` (packed at the first request).
+  /// All operands but y, the weight in `layout` (packed at the first request).
   Result<Operands> operands(WeightLayout layout);
 
  private:
@@ -78,30 +78,31 @@ class DeviceOperands {
   std::map<WeightLayout, Tensor> packed_;
 };
 
-/// One problem's gate. Not for several threads at once.
-class CorrectnessGate {
+/// Verifies kernels of one problem. Not for several threads at once.
+class KernelVerifier {
  public:
   /// `unsupported` for problems without reference; `out_of_memory`.
-  static Result<CorrectnessGate> make(Device& device, const Problem& problem, const GateOptions& options);
+  static Result<KernelVerifier> make(Device& device, const Problem& problem,
+                                     const KernelVerifierOptions& options);
 
-  /// One seed, poisoned output, guard bands around output and workspace, every element.
-  Outcome quick(const Kernel& kernel);
-  /// For kernels that passed the quick one: operands that end at an unreadable page, a padded output, other
-  /// data at the same addresses (a second seed), runs repeated on the same data. One outcome a kernel. A read
-  /// past the end of an operand kills the process: that is its point, and the worker's parent sees it.
-  /// `on_kernel` is called before a kernel's code runs, and with nullptr before the gate prepares what all
-  /// kernels share.
-  Result<std::vector<Outcome>> full(std::span<const Kernel* const> kernels,
-                                    const std::function<void(const Kernel* kernel)>& on_kernel = {});
+  /// One seed, poisoned output, guard bands around output and workspace, every element compared.
+  Outcome verify_quickly(const Kernel& kernel);
+  /// For kernels that verify_quickly passed: operands that end at an unreadable page, a padded output, other
+  /// data at the same addresses (a second seed), runs repeated on the same data. One outcome per kernel. A
+  /// read past the end of an operand kills the process, which the worker's parent reports as the kernel's
+  /// failure. `on_kernel` is called before a kernel's code runs, and with nullptr before what all kernels
+  /// share is prepared.
+  Result<std::vector<Outcome>> verify_fully(std::span<const Kernel* const> kernels,
+                                            const std::function<void(const Kernel* kernel)>& on_kernel = {});
 
-  /// The first seed's operands: what is timed runs on them too.
+  /// The first seed's operands, which timed runs use too.
   DeviceOperands& operands() { return operands_; }
-  /// Whether outputs are judged where they lie.
+  /// True if outputs are verified in device memory.
   bool on_device() const { return verifier_.on_device(); }
 
  private:
-  CorrectnessGate(Device& device, const Problem& problem, const GateOptions& options, DeviceOperands operands,
-                  OutputVerifier verifier)
+  KernelVerifier(Device& device, const Problem& problem, const KernelVerifierOptions& options,
+                 DeviceOperands operands, OutputVerifier verifier)
       : device_(&device),
         problem_(problem),
         options_(options),
@@ -111,13 +112,13 @@ class CorrectnessGate {
   struct Run;
   Status prepare(Run& run, const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy);
   Outcome execute(Run& run, const Kernel& kernel, OutputVerifier& verifier);
-  Outcome check_once(const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy);
-  Outcome check_repeated(const Kernel& kernel, DeviceOperands& operands, OutputVerifier& verifier);
+  Outcome verify_once(const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy);
+  Outcome verify_repeated(const Kernel& kernel, DeviceOperands& operands, OutputVerifier& verifier);
   Status renew_y();
 
   Device* device_;
   Problem problem_;
-  GateOptions options_;
+  KernelVerifierOptions options_;
   DeviceOperands operands_;
   OutputVerifier verifier_;
   std::unique_ptr<Buffer> y_;

@@ -1,4 +1,4 @@
-#include "evaluate/in_process/correctness_gate.h"
+#include "evaluate/in_process/kernel_verifier.h"
 
 #include <algorithm>
 #include <optional>
@@ -20,45 +20,45 @@ Outcome not_launched(const Status& status) {
 
 Outcome wrong(std::string reason) { return failed_outcome(OutcomeKind::wrong, std::move(reason)); }
 
-Result<OutputVerifier> referee_for(Device& device, const Problem& problem, const GateOptions& gate,
-                                   PlannedInputs& inputs, DeviceOperands& operands,
-                                   std::uint64_t sampling_seed) {
+Result<OutputVerifier> output_verifier_for(Device& device, const Problem& problem,
+                                           const KernelVerifierOptions& kernel_options, PlannedInputs& inputs,
+                                           DeviceOperands& operands, std::uint64_t sampling_seed) {
   const Result<Operands> plain = operands.operands(WeightLayout::plain);
   if (!plain.ok()) return plain.status();
   OutputVerifierOptions options;
-  options.largest_err_ratio = gate.largest_err_ratio;
-  options.threads = gate.reference_threads;
+  options.max_err_ratio = kernel_options.max_err_ratio;
+  options.threads = kernel_options.reference_threads;
   options.sampling_seed = sampling_seed;  // other rows and columns, where they are sampled
-  options.largest_host_flops = gate.largest_host_flops;
-  options.largest_host_elements = gate.largest_host_elements;
+  options.max_host_flops = kernel_options.max_host_flops;
+  options.max_host_elements = kernel_options.max_host_elements;
   return OutputVerifier::make(device, problem, options, inputs, *plain);
 }
 
 }  // namespace
 
 // One run of a kernel into a guarded output, and what it wrote.
-struct CorrectnessGate::Run {
+struct KernelVerifier::Run {
   Operands operands;
-  std::unique_ptr<Buffer> padded_y;   // in the padded run; else the gate's own
+  std::unique_ptr<Buffer> padded_y;   // in the padded run; else the verifier's own
   std::unique_ptr<Buffer> workspace;  // of exactly the size that the kernel asked for
   Buffer* y = nullptr;
 };
 
-Result<CorrectnessGate> CorrectnessGate::make(Device& device, const Problem& problem,
-                                              const GateOptions& options) {
+Result<KernelVerifier> KernelVerifier::make(Device& device, const Problem& problem,
+                                            const KernelVerifierOptions& options) {
   auto inputs = plan_inputs(problem, options.seed);
   if (!inputs.ok()) return inputs.status();
   auto operands = DeviceOperands::make(device, problem, Placement::plain);
   if (!operands.ok()) return operands.status();
   GEMMTUNE_RETURN_IF_ERROR(operands->fill(*inputs, options.reference_threads));
-  auto verifier = referee_for(device, problem, options, *inputs, *operands, 0);
+  auto verifier = output_verifier_for(device, problem, options, *inputs, *operands, 0);
   if (!verifier.ok()) return verifier.status();
-  CorrectnessGate gate(device, problem, options, std::move(operands).value(), std::move(verifier).value());
-  GEMMTUNE_RETURN_IF_ERROR(gate.renew_y());
-  return gate;
+  KernelVerifier made(device, problem, options, std::move(operands).value(), std::move(verifier).value());
+  GEMMTUNE_RETURN_IF_ERROR(made.renew_y());
+  return made;
 }
 
-Status CorrectnessGate::renew_y() {
+Status KernelVerifier::renew_y() {
   y_.reset();
   auto y =
       device_->allocate(static_cast<std::size_t>(operand_shapes(problem_).y.bytes()), Placement::guarded);
@@ -67,7 +67,7 @@ Status CorrectnessGate::renew_y() {
   return {};
 }
 
-Status CorrectnessGate::prepare(Run& run, const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy) {
+Status KernelVerifier::prepare(Run& run, const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy) {
   const Result<Operands> made = operands.operands(kernel.weight_layout());
   if (!made.ok()) return made.status();
   run.operands = *made;
@@ -87,14 +87,15 @@ Status CorrectnessGate::prepare(Run& run, const Kernel& kernel, DeviceOperands& 
     auto workspace = device_->allocate(kernel.workspace_bytes(), Placement::guarded);
     if (!workspace.ok()) return workspace.status();
     run.workspace = std::move(workspace).value();
-    // Zero, as counters are in a fresh workspace; later runs find what the kernel left.
+    // Zero, as in a fresh workspace of counters; later runs find what the kernel left.
     GEMMTUNE_RETURN_IF_ERROR(device_->fill(run.workspace->data(), 0, run.workspace->bytes()));
   }
   return {};
 }
 
-// Poison, run, guards, a look at the output. `ok` says only that the kernel ran and wrote nowhere else.
-Outcome CorrectnessGate::execute(Run& run, const Kernel& kernel, OutputVerifier& verifier) {
+// Poisons y, runs, checks the guards and reads y. `ok`: the kernel ran and wrote nowhere else; y is not
+// compared.
+Outcome KernelVerifier::execute(Run& run, const Kernel& kernel, OutputVerifier& verifier) {
   if (const Status filled = device_->fill(run.y->data(), poison_byte, run.y->bytes()); !filled.ok())
     return not_launched(filled);
   Status status = kernel.run(run.operands, run.workspace ? run.workspace->data() : nullptr, {});
@@ -110,26 +111,24 @@ Outcome CorrectnessGate::execute(Run& run, const Kernel& kernel, OutputVerifier&
     if (const Status guards = run.workspace->guards_intact(); !guards.ok())
       return wrong("wrote outside of its workspace: " + guards.message());
   }
-  if (const Status looked = verifier.look(*run.y, run.operands.ldy); !looked.ok())
-    return not_launched(looked);
+  if (const Status read = verifier.read(*run.y, run.operands.ldy); !read.ok()) return not_launched(read);
   return {};
 }
 
-// On the first seed's data. Where rows of y are longer than N, what lies between them belongs to somebody
-// else.
-Outcome CorrectnessGate::check_once(const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy) {
+// On the first seed's data. With ldy above N, the kernel must not write between the rows of y.
+Outcome KernelVerifier::verify_once(const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy) {
   Run run;
   if (const Status prepared = prepare(run, kernel, operands, ldy); !prepared.ok())
     return not_launched(prepared);
   const Outcome ran = execute(run, kernel, verifier_);
-  return ran.kind == OutcomeKind::ok ? verifier_.judge() : ran;
+  return ran.kind == OutcomeKind::ok ? verifier_.verify() : ran;
 }
 
-Outcome CorrectnessGate::quick(const Kernel& kernel) {
-  return check_once(kernel, operands_, output_columns(problem_));
+Outcome KernelVerifier::verify_quickly(const Kernel& kernel) {
+  return verify_once(kernel, operands_, output_columns(problem_));
 }
 
-Outcome CorrectnessGate::check_repeated(const Kernel& kernel, DeviceOperands& operands,
+Outcome KernelVerifier::verify_repeated(const Kernel& kernel, DeviceOperands& operands,
                                         OutputVerifier& verifier) {
   Run run;
   if (const Status prepared = prepare(run, kernel, operands, output_columns(problem_)); !prepared.ok())
@@ -140,21 +139,21 @@ Outcome CorrectnessGate::check_repeated(const Kernel& kernel, DeviceOperands& op
     const Outcome ran = execute(run, kernel, verifier);
     if (ran.kind != OutcomeKind::ok) return ran;
     if (repetition > 0) {
-      const Result<bool> same = verifier.is_as_remembered();
+      const Result<bool> same = verifier.equals_kept();
       if (!same.ok()) return not_launched(same.status());
       if (*same) continue;
       worst.deterministic = false;
     }
-    const Outcome judged = verifier.judge();
-    if (judged.kind != OutcomeKind::ok) return judged;
-    worst.err_ratio = std::max(worst.err_ratio, judged.err_ratio);
-    if (const Status kept = verifier.remember(); !kept.ok()) return not_launched(kept);
+    const Outcome verified = verifier.verify();
+    if (verified.kind != OutcomeKind::ok) return verified;
+    worst.err_ratio = std::max(worst.err_ratio, verified.err_ratio);
+    if (const Status kept = verifier.keep(); !kept.ok()) return not_launched(kept);
   }
   return worst;
 }
 
-Result<std::vector<Outcome>> CorrectnessGate::full(std::span<const Kernel* const> kernels,
-                                                   const std::function<void(const Kernel*)>& on_kernel) {
+Result<std::vector<Outcome>> KernelVerifier::verify_fully(
+    std::span<const Kernel* const> kernels, const std::function<void(const Kernel*)>& on_kernel) {
   const auto announce = [&](const Kernel* kernel) {
     if (on_kernel) on_kernel(kernel);
   };
@@ -166,18 +165,18 @@ Result<std::vector<Outcome>> CorrectnessGate::full(std::span<const Kernel* const
   for (const Kernel* kernel : kernels) {
     announce(kernel);
     const std::int64_t columns = output_columns(problem_);
-    outcomes.push_back(check_once(*kernel, *edge, columns));
+    outcomes.push_back(verify_once(*kernel, *edge, columns));
     if (outcomes.back().kind == OutcomeKind::ok)
-      outcomes.back() = check_once(*kernel, *edge, columns + pad_elements);
+      outcomes.back() = verify_once(*kernel, *edge, columns + pad_elements);
   }
-  // Other data behind the same pointers: a kernel that keeps something of an earlier call is found out.
+  // Other data at the same addresses: detects a kernel that keeps something of an earlier call.
   announce(nullptr);
   std::optional<OutputVerifier> second;
   {
     auto inputs = plan_inputs(problem_, options_.seed + second_seed_offset);
     if (!inputs.ok()) return inputs.status();
     GEMMTUNE_RETURN_IF_ERROR(edge->fill(*inputs, options_.reference_threads));
-    auto made = referee_for(*device_, problem_, options_, *inputs, *edge, second_seed_offset);
+    auto made = output_verifier_for(*device_, problem_, options_, *inputs, *edge, second_seed_offset);
     if (!made.ok()) return made.status();
     second = std::move(made).value();
   }
@@ -185,7 +184,7 @@ Result<std::vector<Outcome>> CorrectnessGate::full(std::span<const Kernel* const
     if (outcomes[i].kind != OutcomeKind::ok) continue;
     announce(kernels[i]);
     const double err_ratio = outcomes[i].err_ratio;
-    outcomes[i] = check_repeated(*kernels[i], *edge, *second);
+    outcomes[i] = verify_repeated(*kernels[i], *edge, *second);
     outcomes[i].err_ratio = std::max(outcomes[i].err_ratio, err_ratio);
   }
   return outcomes;

@@ -1,0 +1,94 @@
+#include "select/finalists.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "measure/statistics.h"
+#include "select/choose.h"
+#include "select/screened_ties.h"
+
+namespace gemmtune {
+namespace {
+
+constexpr std::size_t min_finalists = 5;
+constexpr double max_first_seconds = 2;  // of the rounds before the first finalist is dropped
+constexpr std::size_t plain_places = 3;  // one of so many finalists
+
+/// How many of `finalists`, best first, are kept: policy.finalists, and fewer if a kernel is slow.
+std::size_t finalist_count(const std::vector<Finalist>& finalists, const Policy& policy) {
+  const auto max_count = static_cast<std::size_t>(std::max(1, policy.finalists));
+  double seconds = 0;
+  std::size_t count = 0;
+  while (count < std::min(max_count, finalists.size())) {
+    seconds += 1e-6 * interim_rounds(policy.round_limit).front() *
+               std::max(finalists[count].screened_microseconds, policy.sample_microseconds);
+    if (count >= min_finalists && seconds > max_first_seconds) break;
+    ++count;
+  }
+  return count;
+}
+
+/// Puts the plainest of the candidates that screening cannot distinguish from the fastest at the last places
+/// of the first `count`. `finalists`: best first.
+void admit_plain_ties(const std::vector<Trial>& trials, const Policy& policy, std::size_t count,
+                      std::vector<Finalist>& finalists) {
+  if (finalists.size() <= count) return;
+  const std::string fastest = finalists.front().listed.candidate.kernel_name();
+  const auto names = screened_ties(trials, fastest, {1 + policy.tie_band, 0});
+  const std::set<std::string> ties(names.begin(), names.end());
+  const auto plain = finalists.begin() + static_cast<std::ptrdiff_t>(count - count / plain_places);
+  const auto end = std::stable_partition(plain, finalists.end(), [&](const Finalist& finalist) {
+    return ties.contains(finalist.listed.candidate.kernel_name());
+  });
+  std::stable_sort(plain, end, [](const Finalist& a, const Finalist& b) {
+    return a.listed.departures < b.listed.departures;
+  });
+}
+
+}  // namespace
+
+std::vector<Finalist> choose_finalists(const std::vector<ListedCandidate>& candidates,
+                                       const std::vector<Trial>& trials, WeightLayout layout,
+                                       const Policy& policy) {
+  std::map<std::string, double> medians;
+  for (const Trial& trial : trials) {
+    if (trial.outcome.kind != OutcomeKind::ok || trial.outcome.microseconds.empty()) continue;
+    medians[trial.candidate.kernel_name()] = median(trial.outcome.microseconds);
+  }
+  std::vector<Finalist> finalists;
+  for (const ListedCandidate& listed : candidates) {
+    const auto found = medians.find(listed.candidate.kernel_name());
+    if (listed.layout == layout && found != medians.end()) finalists.push_back({listed, found->second});
+  }
+  const auto faster = [](const Finalist& a, const Finalist& b) {
+    return a.screened_microseconds < b.screened_microseconds;
+  };
+  std::stable_sort(finalists.begin(), finalists.end(), faster);
+  const std::size_t count = finalist_count(finalists, policy);
+  admit_plain_ties(trials, policy, count, finalists);
+  finalists.resize(count);
+  std::stable_sort(finalists.begin(), finalists.end(), faster);
+  return finalists;
+}
+
+std::optional<std::size_t> add_baseline(const Device& device, const Problem& problem,
+                                        const std::vector<Trial>& trials, std::vector<Finalist>& finalists) {
+  const auto baseline = device.baseline(problem);
+  if (!baseline.ok()) return std::nullopt;
+  for (std::size_t i = 0; i < finalists.size(); ++i) {
+    if (finalists[i].listed.candidate == *baseline) return i;
+  }
+  auto listed = describe(device, problem, *baseline);
+  if (!listed.ok()) return std::nullopt;
+  Finalist finalist{*listed, 0};
+  for (const Trial& trial : trials) {
+    if (trial.candidate == *baseline && !trial.outcome.microseconds.empty()) {
+      finalist.screened_microseconds = median(trial.outcome.microseconds);
+    }
+  }
+  finalists.push_back(std::move(finalist));
+  return finalists.size() - 1;
+}
+
+}  // namespace gemmtune
