@@ -124,9 +124,9 @@ std::set<std::int64_t> probes(const Rows& group, std::int64_t first, std::int64_
 std::int64_t lowest_answered(const TunedEntry& row) {
   const std::int64_t m = row.problem.m;
   bool padded_to = false;
-  if (padding_of(row.problem.operation) == Padding::two_levels) {
+  if (traits(row.problem.operation).padding == Padding::two_levels) {
     padded_to = padded_m(m, row.problem.n, 0) == m || padded_m(m, row.problem.n, 1) == m;
-  } else if (padding_of(row.problem.operation) == Padding::token_tiers) {
+  } else if (traits(row.problem.operation).padding == Padding::token_tiers) {
     padded_to = token_tier(m) == m;
   }
   return std::max<std::int64_t>(padded_to ? m / 2 : m, 1);
@@ -136,7 +136,7 @@ std::int64_t lowest_answered(const TunedEntry& row) {
 bool may_be_redundant(const Rows& group, const TunedEntry& row) {
   if (!can_merge(row) || row.m_from) return false;
   const std::int64_t m = row.problem.m;
-  const bool pads = padding_of(row.problem.operation) == Padding::two_levels;
+  const bool pads = traits(row.problem.operation).padding == Padding::two_levels;
   const std::int64_t fine = pads ? padded_m(m, row.problem.n, 0) : m;
   const std::int64_t coarse = pads ? padded_m(m, row.problem.n, 1) : m;
   return std::any_of(group.begin(), group.end(), [&](const TunedEntry* other) {

@@ -19,6 +19,7 @@
 #include "resolve/bind.h"
 #include "resolve/online_rows.h"
 #include "resolve/table_set.h"
+#include "tuned/key.h"
 
 namespace gemmtune::cli {
 namespace {
