@@ -120,5 +120,34 @@ TEST_F(Report, AgreesWithThePlanner) {
   }
 }
 
+TEST_F(Report, AgreesWithThePlannerOnStrictEnvironments) {
+  TunedEntry stale = row(small_problem(8), "alpha_r1_a1");
+  stale.env = "0123456789";
+  load({stale, row(small_problem(16), "alpha_r1_a2")});
+  LookupRequest asked = request(8);
+  EXPECT_EQ(ask(asked, &device_).kernel_name, "alpha_r1_a1");
+  asked.strict_environment = true;
+  const LookupReport report = ask(asked, &device_);
+  EXPECT_EQ(report.kernel_name, "alpha_r1_a2");
+  EXPECT_TRUE(report.levels[0].runnable) << "its kernel can run, its environment is refused";
+  EXPECT_TRUE(report.levels[0].other_environment);
+  EXPECT_EQ(report.rule,
+            answer_problem(device_, tables_, small_problem(8), {.strict_environment = true}).rule());
+}
+
+TEST_F(Report, OnlineRowsHaveLevelsOfTheirOwn) {
+  load({row(small_problem(64), "alpha_r1_a1")});
+  const auto file = test::write_rows(folder_, "online.csv", {row(small_problem(5), "beta_r1_a2")});
+  const TableSet online = load_table_set({test::table(file)});
+  const auto report = explain_lookup({tables_, &online}, &device_, request(5));
+  ASSERT_TRUE(report.ok()) << report.message();
+  ASSERT_EQ(report->levels.size(), 8U);
+  EXPECT_EQ(report->levels[0].row, nullptr);
+  EXPECT_EQ(report->levels[4].tables, &online);
+  EXPECT_EQ(report->kernel_name, "beta_r1_a2");
+  EXPECT_EQ(report->file, file);
+  EXPECT_EQ(report->rule, answer_problem(device_, {tables_, &online}, small_problem(5), {}).rule());
+}
+
 }  // namespace
 }  // namespace gemmtune

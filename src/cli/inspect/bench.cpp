@@ -80,9 +80,11 @@ Result<BenchInput> read_input(const std::string& path, const Environment& enviro
     GEMMTUNE_RETURN_IF_ERROR(input.tables.first_fault());
     return input;
   }
-  for (const std::string& diagnostic : tuned->diagnostics)
+  input.tuned_file = true;
+  input.tables = table_set_of(std::move(*tuned));
+  for (const std::string& diagnostic : input.tables.sources.front().diagnostics)
     std::fputs(fmt::format("{}\n", diagnostic).c_str(), stderr);
-  for (const TunedEntry& entry : tuned->entries) {
+  for (const TunedEntry& entry : input.tables.table.entries()) {
     const bool seen = std::any_of(input.shapes.begin(), input.shapes.end(), [&](const ShapeRow& shape) {
       return same_key(shape.problem, entry.problem);
     });
@@ -91,8 +93,6 @@ Result<BenchInput> read_input(const std::string& path, const Environment& enviro
   if (input.shapes.empty()) {
     return Status::not_found("{}: no row of this device ({}, cu_num {})", path, device.gfx, device.cu_num);
   }
-  input.tuned_file = true;
-  input.tables = table_set_of(std::move(*tuned));
   return input;
 }
 
@@ -108,8 +108,7 @@ int run_bench_command(const BenchOptions& options) {
     if (!file.ok()) return usage_error("bench", fmt::format("--against {}", file.message()));
     against = table_set_of(std::move(*file));
   }
-  BenchRequest request{.tables = {input->tables, input->online.get()}};
-  request.shapes = std::move(input->shapes);
+  BenchRequest request{.shapes = std::move(input->shapes), .tables = {input->tables, input->online.get()}};
   if (options.limit > 0 && static_cast<std::size_t>(options.limit) < request.shapes.size()) {
     request.shapes.resize(static_cast<std::size_t>(options.limit));
   }

@@ -18,6 +18,7 @@
 #include "cli/tune/tune_workers.h"
 #include "resolve/bind.h"
 #include "resolve/online_rows.h"
+#include "tuned/key.h"
 
 namespace gemmtune::cli {
 namespace {
