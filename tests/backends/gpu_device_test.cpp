@@ -210,7 +210,7 @@ TEST_F(GpuDeviceTest, AFaultWhileUnpackingTurnsTheHealth) {
   alignas(16) char bytes[64 * 512] = {};
   const Problem problem = dense(1, 64, 128);
   ASSERT_TRUE(device_->unpack_weight(problem, WeightLayout::tile64x128, bytes, bytes).ok());
-  gpu_.lose(Status::internal("illegal address"));
+  gpu_.run["pack"] = [&](const LaunchShape&, void**) { gpu_.lose(Status::internal("illegal address")); };
   EXPECT_FALSE(device_->unpack_weight(problem, WeightLayout::tile64x128, bytes, bytes).ok());
   EXPECT_THAT(device_->health().message(), HasSubstr("illegal address"));
 }
@@ -219,13 +219,16 @@ TEST_F(GpuDeviceTest, AFaultWhileUnpackingTurnsTheHealth) {
 
 class LaunchingKernel final : public Kernel {
  public:
-  explicit LaunchingKernel(std::function<Status(Stream)> launch) : launch_(std::move(launch)) {}
+  explicit LaunchingKernel(std::function<Status(const Operands&, Stream)> launch)
+      : launch_(std::move(launch)) {}
   std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return WeightLayout::plain; }
-  Status run(const Operands&, void*, Stream stream) const override { return launch_(stream); }
+  Status run(const Operands& operands, void*, Stream stream) const override {
+    return launch_(operands, stream);
+  }
 
  private:
-  std::function<Status(Stream)> launch_;
+  std::function<Status(const Operands&, Stream)> launch_;
 };
 
 TEST_F(GpuDeviceTest, ASampleIsOneGraphBetweenTwoEvents) {
@@ -250,8 +253,21 @@ TEST_F(GpuDeviceTest, ASampleIsOneGraphBetweenTwoEvents) {
                                       "launch_graph", "wait", "milliseconds_between", "destroy_graph"}));
 }
 
+TEST_F(GpuDeviceTest, ASampleGoesThroughTheRotationFromItsFirst) {
+  std::vector<std::int64_t> seen;
+  const LaunchingKernel noting([&](const Operands& operands, Stream) {
+    seen.push_back(operands.ldx);
+    return Status();
+  });
+  std::vector<Operands> rotation(3);
+  for (std::size_t i = 0; i < rotation.size(); ++i) rotation[i].ldx = static_cast<std::int64_t>(i);
+  ASSERT_TRUE(device_->sample({&noting, rotation, 5, 4, nullptr}).ok());
+  EXPECT_THAT(seen, ElementsAre(2, 0, 1, 2));
+}
+
 TEST_F(GpuDeviceTest, ARefusedLaunchEndsTheCapture) {
-  const LaunchingKernel refusing([](Stream) { return Status::unsupported("not with these strides"); });
+  const LaunchingKernel refusing(
+      [](const Operands&, Stream) { return Status::unsupported("not with these strides"); });
   const Operands rotation[] = {Operands{}};
   EXPECT_EQ(device_->sample({&refusing, rotation, 0, 2, nullptr}).code(), StatusCode::unsupported);
   EXPECT_FALSE(gpu_.capturing);
@@ -277,7 +293,7 @@ TEST_F(GpuDeviceTest, NoStepOfASampleLeavesAGraphOrACaptureBehind) {
 }
 
 TEST_F(GpuDeviceTest, AFaultOfASampledKernelTurnsTheHealth) {
-  const LaunchingKernel faulting([&](Stream) {
+  const LaunchingKernel faulting([&](const Operands&, Stream) {
     gpu_.lose(Status::internal("illegal address"));
     return Status();
   });
@@ -288,7 +304,7 @@ TEST_F(GpuDeviceTest, AFaultOfASampledKernelTurnsTheHealth) {
 
 TEST_F(GpuDeviceTest, ACaptureIsSeenFromTheStream) {
   bool seen = false;
-  const LaunchingKernel looking([&](Stream stream) {
+  const LaunchingKernel looking([&](const Operands&, Stream stream) {
     seen = device_->is_capturing(stream);
     return Status();
   });
