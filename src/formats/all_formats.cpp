@@ -19,27 +19,59 @@ constexpr std::array held_by_tune_gemm{Column::us};
 constexpr std::array held_by_hipblaslt{Column::dtype, Column::outdtype, Column::scale_ab, Column::bpreshuffle,
                                        Column::solidx};
 constexpr std::array held_by_size_lists{
-    Column::bias,      Column::dtype,     Column::outdtype, Column::scale_ab, Column::bpreshuffle,
-    Column::q_dtype_a, Column::q_dtype_w, Column::q_type,   Column::experts,  Column::topk,
+    Column::bias,      Column::dtype,     Column::outdtype,       Column::scale_ab, Column::bpreshuffle,
+    Column::q_dtype_a, Column::q_dtype_w, Column::q_type,         Column::experts,  Column::topk,
     Column::act_type,  Column::use_g1u1,  Column::doweight_stage1};
 
 constexpr std::array<Format, 8> formats{{
-    {"aiter", "AITER's tuned CSV with today's header, gemmtune's columns behind", "*_tuned_*.csv",
-     {.all = true, .known = {}}, read_aiter_rows, write_aiter_rows},
-    {"seed", "the same without the column gfx: rows of AMD devices", "*_tuned_*.csv",
-     {.all = true, .known = {}}, read_aiter_rows, write_seed_rows},
-    {"untuned", "AITER's untuned CSV: sizes and types", "*_untuned_*.csv",
-     {.known = held_by_size_lists, .calls = true, .sizes_only = true}, read_untuned_rows, write_untuned_rows},
-    {"triton_json", "AITER's Triton configs by buckets of M, one (N, K) a file; no times", "*.json",
-     {.known = held_by_triton, .problem = false}, read_triton_rows, write_triton_rows},
-    {"tune_gemm_yaml_v2", "tune_gemm's results as version 2 prints them", "*.yaml",
-     {.known = held_by_tune_gemm}, read_tune_gemm_rows, write_tune_gemm_v2_rows},
-    {"tune_gemm_yaml", "tune_gemm's results as version 3.4 prints them, with orders", "*.yaml",
-     {.known = held_by_tune_gemm}, read_tune_gemm_rows, write_tune_gemm_rows},
-    {"tune_gemm_sizes", "tune_gemm's list of sizes", "*.yaml",
-     {.known = {}, .sizes_only = true}, read_tune_gemm_rows, write_tune_gemm_sizes},
-    {"hipblaslt_csv", "hipBLASLt's online tuning table; no times, no device", "hip_online_tuning_res.csv",
-     {.known = held_by_hipblaslt}, read_hipblaslt_rows, write_hipblaslt_rows},
+    {"aiter",
+     "AITER's tuned CSV with today's header, gemmtune's columns behind",
+     "*_tuned_*.csv",
+     {.all = true, .known = {}},
+     read_aiter_rows,
+     write_aiter_rows},
+    {"seed",
+     "the same without the column gfx: rows of AMD devices",
+     "*_tuned_*.csv",
+     {.all = true, .known = {}},
+     read_aiter_rows,
+     write_seed_rows},
+    {"untuned",
+     "AITER's untuned CSV: sizes and types",
+     "*_untuned_*.csv",
+     {.known = held_by_size_lists, .calls = true, .sizes_only = true},
+     read_untuned_rows,
+     write_untuned_rows},
+    {"triton_json",
+     "AITER's Triton configs by buckets of M, one (N, K) a file; no times",
+     "*.json",
+     {.known = held_by_triton, .problem = false},
+     read_triton_rows,
+     write_triton_rows},
+    {"tune_gemm_yaml_v2",
+     "tune_gemm's results as version 2 prints them",
+     "*.yaml",
+     {.known = held_by_tune_gemm},
+     read_tune_gemm_rows,
+     write_tune_gemm_v2_rows},
+    {"tune_gemm_yaml",
+     "tune_gemm's results as version 3.4 prints them, with orders",
+     "*.yaml",
+     {.known = held_by_tune_gemm},
+     read_tune_gemm_rows,
+     write_tune_gemm_rows},
+    {"tune_gemm_sizes",
+     "tune_gemm's list of sizes",
+     "*.yaml",
+     {.known = {}, .sizes_only = true},
+     read_tune_gemm_rows,
+     write_tune_gemm_sizes},
+    {"hipblaslt_csv",
+     "hipBLASLt's online tuning table; no times, no device",
+     "hip_online_tuning_res.csv",
+     {.known = held_by_hipblaslt},
+     read_hipblaslt_rows,
+     write_hipblaslt_rows},
 }};
 
 const Format& format_named(std::string_view name) {
@@ -71,9 +103,9 @@ const Format& csv_format(std::string_view content) {
 /// Columns that say nothing of their own: sizes and the kernel are in every row, rates are computed, and the
 /// numbers of splits are in the names of Triton kernels.
 bool is_everywhere(Column column) {
-  constexpr std::array everywhere{Column::m,       Column::n,           Column::k,      Column::batch,
-                                  Column::libtype, Column::kernel_name, Column::tflops, Column::bw,
-                                  Column::split_k};
+  constexpr std::array everywhere{Column::m,      Column::n,       Column::k,
+                                  Column::batch,  Column::libtype, Column::kernel_name,
+                                  Column::tflops, Column::bw,      Column::split_k};
   return std::find(everywhere.begin(), everywhere.end(), column) != everywhere.end();
 }
 
@@ -107,8 +139,8 @@ class LostColumns {
           {LeftOutKind::column, column, 0, count, fmt::format("{} has no place for it", format_.name)});
     }
     if (winners_ == 0) return;
-    rows.notes.push_back(fmt::format("{}: the winners of {} row{} are no part of a list of sizes", rows.source,
-                                     winners_, winners_ == 1 ? "" : "s"));
+    rows.notes.push_back(fmt::format("{}: the winners of {} row{} are no part of a list of sizes",
+                                     rows.source, winners_, winners_ == 1 ? "" : "s"));
   }
 
  private:
@@ -195,7 +227,8 @@ void ConversionRows::leave_out_line(std::size_t line, std::string_view why) {
 }
 
 Result<std::string> write_rows(const Format& format, ConversionRows& rows, const ConversionOptions& options) {
-  if (format.holds.problem && !rows.missing.empty()) return Status::invalid("{}: {}", rows.source, rows.missing);
+  if (format.holds.problem && !rows.missing.empty())
+    return Status::invalid("{}: {}", rows.source, rows.missing);
   auto text = format.write(rows, options);
   if (!text.ok()) return text;
   // A file of the same format had no more columns.

@@ -1,5 +1,5 @@
-// Every format that holds rows or sizes: one row each in all_formats.cpp. What `gemmtune convert` goes by, and
-// how every command identifies a file.
+// Every format that holds rows or sizes: one row each in all_formats.cpp. What `gemmtune convert` goes by,
+// and how every command identifies a file.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct ConversionRows {
   Operation operation = Operation::a16w16;  // of all entries
   std::vector<TunedEntry> entries;          // without a winner (libtype empty): a size
   bool has_types = true;                    // false: the format says none, and the caller did not either
-  std::string missing;  // why the rows stand for no problem yet, and what to give; empty: they do
+  std::string missing;      // why the rows stand for no problem yet, and what to give; empty: they do
   std::string_view origin;  // name of the format that they were read from
   std::vector<CarriedPart> parts;
   std::vector<LeftOut> left_out;
@@ -91,8 +91,8 @@ bool is_tuned_format(const Format& format);
 /// ok for a tuned CSV; else an error that says what the file is.
 Status require_tuned_format(const std::string& source, std::string_view content);
 
-/// Writes the rows in the format. Everything of `rows` that is not in the text is in rows.left_out afterwards:
-/// rows, columns (with the count of their rows) and parts.
+/// Writes the rows in the format. Everything of `rows` that is not in the text is in rows.left_out
+/// afterwards: rows, columns (with the count of their rows) and parts.
 Result<std::string> write_rows(const Format& format, ConversionRows& rows, const ConversionOptions& options);
 
 // Readers and writers, in convert_*.cpp.

@@ -24,8 +24,8 @@ struct CheckOptions {
 std::vector<Finding> check_rows(std::span<const TunedEntry* const> rows, std::span<const std::string> paths,
                                 const CheckOptions& options);
 
-/// ok for a problem that tables may be asked for: as check(), but an inter_dim that no kernel of ours takes is
-/// one that AITER's rows hold.
+/// ok for a problem that tables may be asked for: as check(), but an inter_dim that no kernel of ours takes
+/// is one that AITER's rows hold.
 Status check_asked(const Problem& problem);
 
 /// Why no request can look the row up; empty where one can, and for rows of tables that are only read.

@@ -113,8 +113,8 @@ std::set<std::int64_t> probes(const Rows& group, std::int64_t first, std::int64_
     add(m + 1);
   }
   // The highest level of each rule answers every M above it, too.
-  for (const std::int64_t m : {std::int64_t{8193}, lower_token_tier + 1, upper_token_tier - 1, upper_token_tier,
-                               max_dimension}) {
+  for (const std::int64_t m :
+       {std::int64_t{8193}, lower_token_tier + 1, upper_token_tier - 1, upper_token_tier, max_dimension}) {
     at.insert(m);
   }
   return at;
@@ -206,9 +206,8 @@ std::vector<RedundantRow> redundant_rows(std::span<const Rows> groups) {
   const SharedGroups shared(groups);
   std::vector<Rows> candidates;
   for (const Rows& group : groups) {
-    const bool any = std::any_of(group.begin(), group.end(), [&](const TunedEntry* row) {
-      return may_be_redundant(group, *row);
-    });
+    const bool any = std::any_of(group.begin(), group.end(),
+                                 [&](const TunedEntry* row) { return may_be_redundant(group, *row); });
     if (any && !shared.hold(*group.front())) candidates.push_back(group);
   }
   Removal removal(candidates);

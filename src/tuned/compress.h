@@ -26,9 +26,9 @@ struct RangeRow {
 /// is now answered by their range.
 std::vector<RangeRow> compress(const std::vector<TunedEntry>& entries);
 
-/// Rows whose removal, all of them together, changes the winner of no look-up: one row that stays answers each
-/// of their M in the same way. Rows without a valid time, ranges, and groups whose requests other groups answer
-/// too are never among them. Proven by look-ups at every M where the answer can change.
+/// Rows whose removal, all of them together, changes the winner of no look-up: one row that stays answers
+/// each of their M in the same way. Rows without a valid time, ranges, and groups whose requests other groups
+/// answer too are never among them. Proven by look-ups at every M where the answer can change.
 struct RedundantRow {
   const TunedEntry* row = nullptr;
   const TunedEntry* answers = nullptr;  // in its place, at its M

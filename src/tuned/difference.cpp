@@ -52,8 +52,8 @@ struct ChosenRows {
   }
 };
 
-/// The same kernel, run in the same way. The number of a kernel counts only where AITER selects by it; else it
-/// is the position in the candidate list of one build, and the name decides.
+/// The same kernel, run in the same way. The number of a kernel counts only where AITER selects by it; else
+/// it is the position in the candidate list of one build, and the name decides.
 bool same_kernel(const TunedEntry& before, const TunedEntry& after) {
   constexpr std::array<std::string_view, 3> by_number{"hipblaslt", "opus", "skinny"};
   const bool numbered = before.kernel_name.empty() ||

@@ -30,7 +30,7 @@ struct MoeStages {
   bool run_1stage = false;
   bool xbf16 = false;
   std::int64_t flat = 0;  // 0, 1, or 2 for AITER's one-stage kernels
-  std::string tag;  // AITER's _tag
+  std::string tag;        // AITER's _tag
 };
 
 /// A cell of the file that a TunedEntry has no member for, or that its member would not give back: of an
@@ -69,7 +69,7 @@ struct TunedEntry {
   // MoE).
   std::string other_key;
   std::shared_ptr<const CarriedCells> carried;  // nullptr: none
-  std::size_t line = 0;      // of the file it was read from, 1-based; 0: not from a file
+  std::size_t line = 0;                         // of the file it was read from, 1-based; 0: not from a file
   std::uint32_t source = 0;  // which file, where several were read into one table: the reader's index
 };
 

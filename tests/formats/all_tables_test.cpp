@@ -172,8 +172,8 @@ TEST(AllTables, ShortMoeRowsKeepTheirMeaning) {
   ASSERT_THAT(file.entries, SizeIs(1));
   EXPECT_EQ(file.entries[0].us, 24.5);
   EXPECT_EQ(file.entries[0].stages->flat, 0);
-  EXPECT_THAT(file.diagnostics,
-              testing::ElementsAre(HasSubstr(":2: column flat: value '1.73', expected a whole number of at least 0")));
+  EXPECT_THAT(file.diagnostics, testing::ElementsAre(HasSubstr(
+                                    ":2: column flat: value '1.73', expected a whole number of at least 0")));
 }
 
 TEST(AllTables, MoeOf2024) {

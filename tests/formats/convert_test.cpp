@@ -186,10 +186,9 @@ TEST(Convert, TritonFilesHoldOneSizeAndKnownBounds) {
       "gfx942,304,16,96,128,triton,5.0,BLOCK_SIZE_M=16\n"
       "gfx942,304,8,64,128,ck,5.0,a8w8\n";
   const std::string name = "a8w8_blockscale_tuned_gemm.csv";
-  EXPECT_THAT(
-      good(name, rows, "triton_json").left_out,
-      ElementsAre(HasSubstr("another one's"), HasSubstr("'a8w8' (ck)"), HasSubstr("M = 24: no bound"),
-                  HasSubstr("column cu_num: 2 rows"), HasSubstr("column us: 2 rows")));
+  EXPECT_THAT(good(name, rows, "triton_json").left_out,
+              ElementsAre(HasSubstr("another one's"), HasSubstr("'a8w8' (ck)"), HasSubstr("M = 24: no bound"),
+                          HasSubstr("column cu_num: 2 rows"), HasSubstr("column us: 2 rows")));
   ConversionOptions options;
   options.thirds = true;
   const Converted thirds = good(name, rows, "triton_json", options);

@@ -8,7 +8,8 @@
 namespace gemmtune::test {
 namespace {
 
-const std::vector<int> sizes{1, 2, 3, 8, 15, 16, 17, 20, 24, 31, 32, 33, 48, 64, 65, 80, 96, 128, 300, 512, 8192};
+const std::vector<int> sizes{1,  2,  3,  8,  15, 16, 17,  20,  24,  31,  32,
+                             33, 48, 64, 65, 80, 96, 128, 300, 512, 8192};
 
 std::string line_of(const std::vector<std::string>& cells) {
   std::string line;
@@ -34,7 +35,8 @@ std::string Generator::cell(const std::string& column, Operation operation) {
   if (column == "q_dtype_w") return moe ? "torch.float8_e4m3fn" : "torch.int8";
   if (column == "expert") return "8";
   if (column == "topk") return "2";
-  if (column == "act_type") return pick<std::string>({"ActivationType.Silu", "ActivationType.Silu", "ActivationType.Gelu"});
+  if (column == "act_type")
+    return pick<std::string>({"ActivationType.Silu", "ActivationType.Silu", "ActivationType.Gelu"});
   if (column == "q_type") return "QuantType.per_Token";
   if (column == "use_g1u1" || column == "xbf16") return pick<std::string>({"0", "1"});
   if (column == "doweight_stage1") return "0";
@@ -47,10 +49,13 @@ std::string Generator::cell(const std::string& column, Operation operation) {
   if (column == "us" || column == "us1" || column == "us2") {
     return pick<std::string>({"5.0", "6.25", "7.12345678", "9.5", "0.0", "inf", "-1", ""});
   }
-  if (column == "kernelName" || column == "kernelName1") return pick<std::string>({"a", "a", "a", "b", "\"c,d\""});
+  if (column == "kernelName" || column == "kernelName1")
+    return pick<std::string>({"a", "a", "a", "b", "\"c,d\""});
   if (column == "kernelName2") return pick<std::string>({"", "Null", "e"});
-  if (column == "err_ratio" || column == "errRatio") return pick<std::string>({"0.0", "0.0", "0.0312345678", "0.5", ""});
-  if (column == "err1" || column == "err2") return pick<std::string>({"0.0%", "3.8%", "1.2345%", "0.0123456", "50%"});
+  if (column == "err_ratio" || column == "errRatio")
+    return pick<std::string>({"0.0", "0.0", "0.0312345678", "0.5", ""});
+  if (column == "err1" || column == "err2")
+    return pick<std::string>({"0.0%", "3.8%", "1.2345%", "0.0123456", "50%"});
   if (column == "tflops" || column == "bw") return pick<std::string>({"", "0.0", "12.5"});
   if (column == "_tag") return pick<std::string>({"", "", "", "flydsl_fallback", "exact"});
   if (column == "m_from") return pick<std::string>({"", "", "", "", "2", "17"});
@@ -80,35 +85,38 @@ std::string Generator::tuned_table(Operation operation) {
 
 std::string Generator::convertible_table() {
   std::string text =
-      "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,"
+      "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_"
+      "ratio,"
       "tflops,bw,spread,mood\n";
   const std::uint64_t rows = 1 + below(12);
   for (std::uint64_t row = 0; row < rows; ++row) {
-    const std::string kernel =
-        pick<std::string>({"triton,0,0,{},BM16_BN64_BK64_GM1_nW4", "triton,0,2,{},BM16_BN64_BK64_SK2_nW4_schedNONE",
-                           "triton,0,0,{},BLOCK_SIZE_M=16;NUM_WARPS=4", "hipblaslt,4711,0,{},Cijk_a", "asm,0,0,{},a"});
-    text += fmt::format("gfx942,304,{},512,1024,{},torch.float16,torch.float16,False,False,{},{},,,{},{}\n",
-                        pick(sizes), one_in(6) ? "True" : "False",
-                        fmt::format(fmt::runtime(kernel), pick<std::string>({"5.0", "6.25", "", "7.12345678"})),
-                        pick<std::string>({"0.0", "0.01", ""}), pick<std::string>({"", "0.1"}),
-                        pick<std::string>({"", "fine"}));
+    const std::string kernel = pick<std::string>(
+        {"triton,0,0,{},BM16_BN64_BK64_GM1_nW4", "triton,0,2,{},BM16_BN64_BK64_SK2_nW4_schedNONE",
+         "triton,0,0,{},BLOCK_SIZE_M=16;NUM_WARPS=4", "hipblaslt,4711,0,{},Cijk_a", "asm,0,0,{},a"});
+    text +=
+        fmt::format("gfx942,304,{},512,1024,{},torch.float16,torch.float16,False,False,{},{},,,{},{}\n",
+                    pick(sizes), one_in(6) ? "True" : "False",
+                    fmt::format(fmt::runtime(kernel), pick<std::string>({"5.0", "6.25", "", "7.12345678"})),
+                    pick<std::string>({"0.0", "0.01", ""}), pick<std::string>({"", "0.1"}),
+                    pick<std::string>({"", "fine"}));
   }
   return text;
 }
 
 std::string Generator::triton_config() {
   std::string text = "{";
-  const std::vector<std::string> keys{"M_LEQ_1",  "M_LEQ_16", "M_LEQ_64", "M_LEQ_320", "any",     "M_GEQ_4096",
-                                      "_note",    "made_note", "small_M", "medium_M",  "large_M", "xlarge",
-                                      "small_M32"};
+  const std::vector<std::string> keys{"M_LEQ_1",    "M_LEQ_16", "M_LEQ_64",  "M_LEQ_320", "any",
+                                      "M_GEQ_4096", "_note",    "made_note", "small_M",   "medium_M",
+                                      "large_M",    "xlarge",   "small_M32"};
   const std::uint64_t count = 1 + below(6);
   for (std::uint64_t index = 0; index < count; ++index) {
     const std::string& key = pick(keys);
     const std::string value =
         key.find("note") != std::string::npos
             ? "\"by hand\""
-            : fmt::format(R"({{"BLOCK_SIZE_M": {}, "cache_modifier": {}, "text": {}, "on": true}})", 16 << below(4),
-                          pick<std::string>({"null", "\".cg\""}), pick<std::string>({"\"a;b=1\"", "\"7\"", "\"\""}));
+            : fmt::format(R"({{"BLOCK_SIZE_M": {}, "cache_modifier": {}, "text": {}, "on": true}})",
+                          16 << below(4), pick<std::string>({"null", "\".cg\""}),
+                          pick<std::string>({"\"a;b=1\"", "\"7\"", "\"\""}));
     text += fmt::format("{}\"{}\": {}", index == 0 ? "" : ", ", key, value);
   }
   return text + "}";
@@ -119,9 +127,11 @@ std::string Generator::tune_gemm_results() {
   const std::uint64_t count = 1 + below(8);
   for (std::uint64_t index = 0; index < count; ++index) {
     text += fmt::format("- {{'M': {}, 'N': 512, 'K': 1024", pick(sizes));
-    if (one_in(2)) text += fmt::format(", 'rowMajorA': '{0}', 'rowMajorB': '{0}'", pick<std::string>({"T", "N"}));
+    if (one_in(2))
+      text += fmt::format(", 'rowMajorA': '{0}', 'rowMajorB': '{0}'", pick<std::string>({"T", "N"}));
     if (!one_in(5)) text += ", 'BLOCK_SIZE_M': 16, 'num_warps': 4";
-    if (one_in(3)) text += ", 'instruction_sched_variant': " + pick<std::string>({"'none'", "'local_prefetch'"});
+    if (one_in(3))
+      text += ", 'instruction_sched_variant': " + pick<std::string>({"'none'", "'local_prefetch'"});
     if (one_in(3)) text += ", 'NUM_SMS': 304, 'mode': " + pick<std::string>({"'a;b'", "fast", "'it''s'"});
     text += one_in(2) ? "} # TFLOPS: 0.03 time(us): 8.00\n" : "}\n";
   }
@@ -130,7 +140,8 @@ std::string Generator::tune_gemm_results() {
 
 std::string Generator::hipblaslt_table() {
   std::string text =
-      "preshuffle, use_rowwise, trans_a, trans_b, m, n, k, A_data_type, lda, stride_a, B_data_type, ldb, stride_b, "
+      "preshuffle, use_rowwise, trans_a, trans_b, m, n, k, A_data_type, lda, stride_a, B_data_type, ldb, "
+      "stride_b, "
       "C_data_type, ldc, stride_c, compute_type, batch_count, algo_index, kernel_name\n";
   const std::uint64_t count = 1 + below(8);
   for (std::uint64_t index = 0; index < count; ++index) {

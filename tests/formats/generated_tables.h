@@ -21,8 +21,8 @@ class Generator {
     return values[below(values.size())];
   }
 
-  /// A tuned CSV of the operation: few sizes and kernels, so that keys collide and winners repeat; tags, ranges,
-  /// unknown columns, failed times, many digits.
+  /// A tuned CSV of the operation: few sizes and kernels, so that keys collide and winners repeat; tags,
+  /// ranges, unknown columns, failed times, many digits.
   std::string tuned_table(Operation operation);
   /// Rows whose kernels are configurations of Triton, of tune_gemm or hipBLASLt's.
   std::string convertible_table();

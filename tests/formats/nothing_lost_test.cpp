@@ -1,4 +1,5 @@
-// Nothing is lost in silence: what a reader does not understand is carried, what a writer cannot carry is named.
+// Nothing is lost in silence: what a reader does not understand is carried, what a writer cannot carry is
+// named.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -80,7 +81,8 @@ TEST(NothingLost, AnUnknownWordIsCarried) {
   ASSERT_TRUE(file.ok());
   EXPECT_THAT(file->diagnostics, ElementsAre(HasSubstr("'maybe'")));
   EXPECT_THAT(unread_rows(*file), IsEmpty());
-  EXPECT_THAT(write_tuned_csv(Operation::fused_moe, file->entries, CsvSchema::aiter), HasSubstr(",maybe,0,2"));
+  EXPECT_THAT(write_tuned_csv(Operation::fused_moe, file->entries, CsvSchema::aiter),
+              HasSubstr(",maybe,0,2"));
 }
 
 // Issue 19, 2: rows tagged as fallback stay out of look-ups.

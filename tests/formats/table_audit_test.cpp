@@ -1,5 +1,4 @@
 #include "formats/aiter/table_audit.h"
-#include "tuned/table.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -318,7 +317,8 @@ TEST(TableAuditFixtures, AFixedTableIsCleanAndStays) {
     clean.push_back(parsed(fixed.text, path));
     const auto left = findings_of(clean);
     for (const Finding& finding : left) {
-      EXPECT_FALSE(kinds_fixed_by_default().has(finding.kind) && finding.text != "a time of 0 µs") << path << ":" << finding.line;
+      EXPECT_FALSE(kinds_fixed_by_default().has(finding.kind) && finding.text != "a time of 0 µs")
+          << path << ":" << finding.line;
       EXPECT_NE(finding.kind, FindingKind::wrong_rate) << path << ":" << finding.line << " " << finding.text;
     }
     EXPECT_EQ(fix_table(clean[0], 0, left, FixOptions()).text, fixed.text) << path;

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/inspect/bench_report.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/output_path.h"

@@ -289,9 +289,11 @@ int run_audit(const AuditOptions& options) {
   AuditedFiles audited = read_files(options, *operation);
   std::vector<TunedFile>* files = &audited.files;
   if (files->empty()) {
-    return usage_error("audit", audited.unread.empty() ? "no files: give at least one" : audited.unread.front());
+    return usage_error("audit",
+                       audited.unread.empty() ? "no files: give at least one" : audited.unread.front());
   }
-  for (const std::string& why : audited.unread) std::fputs(fmt::format("{}; passed over\n", why).c_str(), stderr);
+  for (const std::string& why : audited.unread)
+    std::fputs(fmt::format("{}; passed over\n", why).c_str(), stderr);
   const auto& formats = audited.formats;
   if (!std::all_of(formats.begin(), formats.end(), is_tuned_name) && !options.fix.empty()) {
     return usage_error("audit", "--fix: only tuned files can be written again; name no others beside it");

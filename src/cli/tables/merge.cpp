@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/shared/console.h"
@@ -26,7 +25,8 @@ is told on stderr. Rows keep their bytes where the headers agree.
 
 --compress turns neighbours in M with one winner into one row with m_from: every tuned M gets the same winner as
 before. An M between them gets it too: before, padding answered it, or, in the tables of batched operations, which pad
-no M, no row did. That is what ranges mean. AITER reads such a row as one of its largest M only: a compressed file is
+no M, no row did. That is what ranges mean. An M below a range that was padded up to one of its merged rows may be a
+miss then. AITER reads such a row as one of its largest M only: a compressed file is
 not equivalent for AITER.
 
 Exit codes: 0 merged, 1 some rows could not be read and are left out (--json lists them), 2 usage or input.
@@ -103,7 +103,8 @@ std::size_t comment_count(const std::vector<TunedFile>& files) {
   return count;
 }
 
-void print_merge_json(const MergeCommandOptions& options, const MergedTable& merged, const LeftOutByFile& lost) {
+void print_merge_json(const MergeCommandOptions& options, const MergedTable& merged,
+                      const LeftOutByFile& lost) {
   nlohmann::ordered_json json;
   json["command"] = "merge";
   json["output"] = options.output;

@@ -66,9 +66,10 @@ std::string refuse_without_gfx(const TunedEntry& entry) {
 
 /// Architectures that the compute units do not give back.
 void name_lost_gfx(ConversionRows& rows, const std::vector<TunedEntry>& written) {
-  const auto lost = static_cast<std::size_t>(std::count_if(
-      written.begin(), written.end(),
-      [](const TunedEntry& entry) { return entry.gfx != gfx_of_cu_num(entry.cu_num); }));
+  const auto lost =
+      static_cast<std::size_t>(std::count_if(written.begin(), written.end(), [](const TunedEntry& entry) {
+        return entry.gfx != gfx_of_cu_num(entry.cu_num);
+      }));
   if (lost == 0) return;
   rows.left_out.push_back({LeftOutKind::column, "gfx", 0, lost, "cu_num does not give it back"});
 }
@@ -86,7 +87,8 @@ Result<ConversionRows> read_aiter_rows(const std::string& source, std::string co
   std::unordered_set<std::size_t> unread;
   for (const LeftOut& row : rows.left_out) unread.insert(row.line);
   for (std::string& diagnostic : file->diagnostics) {
-    if (unread.count(split_diagnostic(diagnostic, source).first) == 0) rows.notes.push_back(std::move(diagnostic));
+    if (unread.count(split_diagnostic(diagnostic, source).first) == 0)
+      rows.notes.push_back(std::move(diagnostic));
   }
   rows.entries = std::move(file->entries);
   return rows;

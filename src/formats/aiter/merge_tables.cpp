@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "formats/csv/raw_row.h"
 #include "formats/aiter/tuned_row.h"
+#include "formats/csv/raw_row.h"
 #include "tuned/checks.h"
 #include "tuned/layouts.h"
 #include "tuned/range_rows.h"

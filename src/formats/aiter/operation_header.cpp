@@ -158,8 +158,9 @@ Result<const Schema*> detect_schema(const std::string& source, const CsvCells& h
   if (const auto named = table_of_file_name(source)) {
     if (!hides_batch(candidates, *named)) return &schema_of(*named);
     if (const auto fits = of_equal_bits(candidates, *named)) return &schema_of(*fits);
-    return Status::invalid("{}: the header is that of a table of {}, the file's name says {}; name it with --op",
-                           source, operations_of(candidates), schema_of(*named).name);
+    return Status::invalid(
+        "{}: the header is that of a table of {}, the file's name says {}; name it with --op", source,
+        operations_of(candidates), schema_of(*named).name);
   }
   return Status::invalid(
       "{}: neither the header nor the file name tells the operation; name it with --op ({})", source,

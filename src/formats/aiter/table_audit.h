@@ -35,9 +35,10 @@ struct FixedTable {
   std::size_t recomputed = 0;                             // rows with other rates
 };
 
-/// The file without the rows of options.kinds; of the rows of one key that are left, the chosen one where `kinds`
-/// has duplicate_key, and of the rest those that are not redundant if it has redundant. Other rows, comments and the header keep every byte, rows with wrong rates all but
-/// those cells. `findings`: audit_tables() of files of which this is number `source`.
+/// The file without the rows of options.kinds; of the rows of one key that are left, the chosen one where
+/// `kinds` has duplicate_key, and of the rest those that are not redundant if it has redundant. Other rows,
+/// comments and the header keep every byte, rows with wrong rates all but those cells. `findings`:
+/// audit_tables() of files of which this is number `source`.
 FixedTable fix_table(const TunedFile& file, std::uint32_t source, std::span<const Finding> findings,
                      const FixOptions& options);
 

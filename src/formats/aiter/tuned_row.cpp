@@ -18,7 +18,7 @@
 namespace gemmtune {
 namespace {
 
-constexpr int time_digits = 4;  // AITER rounds us and err_ratio to 4 decimals
+constexpr int time_digits = 4;      // AITER rounds us and err_ratio to 4 decimals
 constexpr double time_scale = 1e4;  // 10^time_digits
 constexpr int rate_digits = 2;
 constexpr int percent_digits = 1;
@@ -259,10 +259,12 @@ bool EntryReader::read_values(const CsvCells& row, std::size_t line, TunedEntry&
   if (!values.good) return false;
   read_own(values, entry);
   for (const Columns::Unknown& column : columns_.unknown()) {
-    if (!row[column.position].empty()) values.carried.push_back({column.name, std::string(row[column.position])});
+    if (!row[column.position].empty())
+      values.carried.push_back({column.name, std::string(row[column.position])});
   }
   entry.carried.reset();
-  if (!values.carried.empty()) entry.carried = std::make_shared<const CarriedCells>(std::move(values.carried));
+  if (!values.carried.empty())
+    entry.carried = std::make_shared<const CarriedCells>(std::move(values.carried));
   return true;
 }
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/csv/csv.h"
 #include "formats/aiter/schema.h"
+#include "formats/csv/csv.h"
 
 namespace gemmtune {
 

@@ -194,8 +194,8 @@ Result<ConversionRows> read_triton_rows(const std::string& source, std::string c
     entry.err_ratio = std::numeric_limits<double>::quiet_NaN();
     // A bound that only this kernel's own list has.
     if (bucket.kind == BucketKind::m_leq && !is_default_bound(*m)) {
-      entry.carried = std::make_shared<const CarriedCells>(
-          CarriedCells{{std::string(bucket_column), bucket.key}});
+      entry.carried =
+          std::make_shared<const CarriedCells>(CarriedCells{{std::string(bucket_column), bucket.key}});
     }
     rows.entries.push_back(std::move(entry));
   }

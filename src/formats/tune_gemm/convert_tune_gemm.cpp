@@ -154,7 +154,8 @@ std::vector<GemmParameter> parameters_of(std::string_view name) {
 /// The first parameter that keeps tune_gemm_kernel_name() from naming the result.
 std::string unnameable(const GemmResult& result) {
   for (const GemmParameter& parameter : result.parameters) {
-    if (parameter.name.empty() || parameter.name.find_first_of(";='") != std::string::npos) return parameter.name;
+    if (parameter.name.empty() || parameter.name.find_first_of(";='") != std::string::npos)
+      return parameter.name;
   }
   return {};
 }
@@ -250,8 +251,8 @@ Result<ConversionRows> read_tune_gemm_rows(const std::string& source, std::strin
       const GemmParameter* split = result.find("SPLIT_K");
       if (split != nullptr) entry.split_k = split->integer().value_or(0);
       if (entry.kernel_name.empty()) {
-        rows.leave_out_line(result.line, fmt::format("parameter {}: no name that a kernelName can hold",
-                                                     unnameable(result)));
+        rows.leave_out_line(
+            result.line, fmt::format("parameter {}: no name that a kernelName can hold", unnameable(result)));
         continue;
       }
     }
