@@ -110,9 +110,8 @@ void declare_measuring(CLI::App& app, TuneOptions& options) {
       ->capture_default_str();
   app.add_option("--confirmations", options.confirmations,
                  "How often the finalists of each shape are measured, 1 or 2. 2: a confirmation pass follows "
-                 "once all "
-                 "shapes are settled, because neighbours on a shared machine change which kernel is fastest "
-                 "(default: 2 on a CPU, else 1)")
+                 "once all shapes are settled, because neighbours on a shared machine change which kernel "
+                 "is fastest (default: 2 on a CPU, else 1)")
       ->check(CLI::Range(1, 2));
   app.add_option("--batch", options.batch, "Most shapes that are with workers at once")
       ->capture_default_str();
