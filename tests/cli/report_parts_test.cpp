@@ -65,9 +65,12 @@ TEST(VerdictText, OthersSayWhatTheyAre) {
 }
 
 TEST(VerdictText, TheTableHasVerdictSpeedUpAndTiesBeforeTheTimes) {
-  TuneEnding ending;
-  ending.summary.problems = {reported(Verdict::win, 1.9, 3)};
-  const std::string text = ending_text(ending);
+  TuneSummary summary;
+  summary.problems = {reported(Verdict::win, 1.9, 3)};
+  const ShapeList shapes;
+  const Outputs outputs;
+  const DeviceInfo device;
+  const std::string text = ending_text({summary, shapes, outputs, device});
   const auto at = [&](std::string_view part) { return text.find(part); };
   EXPECT_LT(at("verdict"), at("speed-up"));
   EXPECT_LT(at("speed-up"), at("ties"));

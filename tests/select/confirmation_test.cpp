@@ -228,7 +228,8 @@ TEST_F(ConfirmationTest, TheTunerPublishesWhatBothPassesSay) {
     EXPECT_EQ(std::set<std::string>(report.ties.begin(), report.ties.end()).size(), report.ties.size());
   }
   for (const TunedEntry& entry : file->entries)
-    EXPECT_EQ(entry.ties, summary.problems[0].ties.size() - 1) << "as widened at the end";
+    EXPECT_EQ(entry.ties, static_cast<std::int64_t>(summary.problems[0].ties.size()) - 1)
+        << "as widened at the end";
 }
 
 TEST_F(ConfirmationTest, TooSoonAfterTheFirstThereIsNone) {
