@@ -1,0 +1,10 @@
+// GEMMTUNE_OFFSET(type, field): the offset of a field, with which headers of kernel arguments assert that the
+// host's compiler and the device's lay them out alike. Its text is the first of every kernel source
+// (source_text).
+#pragma once
+
+#ifdef __CUDACC_RTC__
+#define GEMMTUNE_OFFSET(type, field) __INTADDR__(&(((type*)0)->field))  // NVRTC has no __builtin_offsetof
+#else
+#define GEMMTUNE_OFFSET(type, field) __builtin_offsetof(type, field)
+#endif
