@@ -22,9 +22,12 @@ constexpr std::size_t max_blocks = 2048;
 }  // namespace
 
 Source random_fill_source(std::size_t element_bytes) {
+  const std::string_view type = element_bytes == 4   ? "unsigned int"
+                                : element_bytes == 2 ? "unsigned short"
+                                                     : "unsigned char";
   return {"fill_random",
           source_text({random_fill_arguments_text(), random_fill_text()}),
-          {fmt::format("ENTRY_BYTES={}", element_bytes)},
+          {fmt::format("element={}", type)},
           "fill_random"};
 }
 

@@ -6,9 +6,9 @@
 namespace gemmtune::gpu {
 
 struct RandomFillArguments {
-  void* to;                  // `count` elements
-  const void* table;         // 4096 elements
-  unsigned long long state;  // of the SplitMix64, before the first number
+  GEMMTUNE_ELEMENT* to;           // `count` elements
+  const GEMMTUNE_ELEMENT* table;  // 4096 elements
+  unsigned long long state;       // of the SplitMix64, before the first number
   long long count;
 };
 

@@ -67,14 +67,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) compare(const CompareAr
   __shared__ Figures parts[THREADS];
   const int thread = threadIdx.x;
   const long long row = blockIdx.x;
-  const output* const y = (const output*)a.y;
   Figures own = {};
   own.worst_excess = -1.0;
   own.worst_column = own.first_not_finite = -1;
   for (long long column = thread; column < a.n; column += THREADS)
-    add_element(a, column, y[row * a.ldy + column], a.values[row * a.n + column], (double)a.magnitudes[row * a.n + column], own);
+    add_element(a, column, a.y[row * a.ldy + column], a.values[row * a.n + column], (double)a.magnitudes[row * a.n + column], own);
   for (long long column = a.n + thread; column < a.ldy; column += THREADS)
-    if (!is_poison(y[row * a.ldy + column])) ++own.padding_written;
+    if (!is_poison(a.y[row * a.ldy + column])) ++own.padding_written;
   parts[thread] = own;
   for (int half = THREADS / 2; half > 0; half /= 2) {
     __syncthreads();

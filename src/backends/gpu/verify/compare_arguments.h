@@ -16,10 +16,10 @@ struct DeviceRowFigures {
 };
 
 struct CompareArguments {
-  const void* y;            // [m, ldy]
-  const double* values;     // [m, n], of the reference
-  const float* magnitudes;  // [m, n]
-  DeviceRowFigures* rows;   // [m]
+  const GEMMTUNE_OUTPUT* y;  // [m, ldy]
+  const double* values;      // [m, n], of the reference
+  const float* magnitudes;   // [m, n]
+  DeviceRowFigures* rows;    // [m]
   long long n, ldy;
   double absolute, relative, output_epsilon, output_tiny, element_factor;  // of the Tolerance
 };

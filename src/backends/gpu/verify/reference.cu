@@ -33,8 +33,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) reference(const ReferenceAr
 #pragma unroll
       for (int i = 0; i < TILE / 16; ++i) {
         const int row = down + 16 * i;
-        const float x = column < a.k && first_m + row < a.m ? read_element(((const element*)a.x)[(first_m + row) * a.ldx + column]) : 0.0f;
-        const float w = column < a.k && first_n + row < a.n ? read_element(((const element*)a.w)[(first_n + row) * a.k + column]) : 0.0f;
+        const float x = column < a.k && first_m + row < a.m ? read_element(a.x[(first_m + row) * a.ldx + column]) : 0.0f;
+        const float w = column < a.k && first_n + row < a.n ? read_element(a.w[(first_n + row) * a.k + column]) : 0.0f;
         tiles.x[across][row] = (double)x;
         tiles.w[across][row] = (double)w;
         tiles.x_abs[across][row] = fabsf(x);
@@ -75,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) reference(const ReferenceAr
       for (int j = 0; j < 4; ++j) {
         const long long n = first_n + 2 * across + j % 2 + 32 * (j / 2);
         if (m < a.m && n < a.n) {
-          const float bias = a.bias ? read_output(((const output*)a.bias)[n]) : 0.0f;
+          const float bias = a.bias ? read_output(a.bias[n]) : 0.0f;
           a.values[m * a.n + n] = sums[i][j] * scale + (double)bias;
           a.magnitudes[m * a.n + n] = magnitudes[i][j] * fabsf((float)scale) + fabsf(bias);
         }

@@ -6,9 +6,9 @@
 namespace gemmtune::gpu {
 
 struct ReferenceArguments {
-  const void* x;     // [m, ldx]
-  const void* w;     // [n, k]
-  const void* bias;  // [n], of y's type; null: none
+  const GEMMTUNE_ELEMENT* x;    // [m, ldx]
+  const GEMMTUNE_ELEMENT* w;    // [n, k]
+  const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; null: none
   const float* x_scale;
   const float* w_scale;
   double* values;     // [m, n]

@@ -6,7 +6,7 @@ using gemmtune::cuda::MmaArguments;
 
 static __device__ inline float scale_of(const MmaArguments& a) { return a.x_scale ? *a.x_scale * *a.w_scale : 1.0f; }
 static __device__ inline output epilogue_value(const MmaArguments& a, float sum, float scale, int n) {
-  return round_output(sum * scale + (a.bias ? read_output(((const output*)a.bias)[n]) : 0.0f));
+  return round_output(sum * scale + (a.bias ? read_output(a.bias[n]) : 0.0f));
 }
 
 #ifdef REDUCE
@@ -19,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(256) mma_reduce(const MmaArguments 
     for (int split = 0; split < a.split_k; ++split) sum += a.partials[split * count + i];
     const int row = (int)(i / a.n);
     const int column = (int)(i % a.n);
-    ((output*)a.y)[row * a.ldy + column] = epilogue_value(a, sum, scale, column);
+    a.y[row * a.ldy + column] = epilogue_value(a, sum, scale, column);
   }
 }
 
@@ -127,7 +127,7 @@ static __device__ inline void store(const MmaArguments& a, int row, int column, 
   struct alignas(2 * sizeof(output)) Pair {
     output first, second;
   };
-  output* to = (output*)a.y + row * a.ldy + column;
+  output* to = a.y + row * a.ldy + column;
   if (column + 1 < a.n && (unsigned long long)to % sizeof(Pair) == 0) {
     *(Pair*)to = Pair{epilogue_value(a, first, scale, column), epilogue_value(a, second, scale, column + 1)};
   } else {

@@ -9,10 +9,10 @@ namespace gemmtune::cuda {
 struct MmaArguments {
   const unsigned char* x;
   const unsigned char* w;
-  const void* bias;  // [n], of y's type; null: none
+  const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; null: none
   const float* x_scale;
   const float* w_scale;
-  void* y;                // [m, ldy]
+  GEMMTUNE_OUTPUT* y;     // [m, ldy]
   float* partials;        // [split_k][m][n], the workspace
   long long x_row_bytes;  // between rows of x
   long long k_bytes;      // of a row; a multiple of 16

@@ -8,12 +8,12 @@
 namespace gemmtune::cuda {
 
 struct SkinnyArguments {
-  TensorMap w;       // boxes of BLOCK_M rows x 128 bytes
-  TensorMap x;       // boxes of BLOCK_N rows x 128 bytes
-  const void* bias;  // [n], of y's type; null: none
+  TensorMap w;                  // boxes of BLOCK_M rows x 128 bytes
+  TensorMap x;                  // boxes of BLOCK_N rows x 128 bytes
+  const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; null: none
   const float* x_scale;
   const float* w_scale;
-  void* y;  // [m, ldy]
+  GEMMTUNE_OUTPUT* y;  // [m, ldy]
   long long ldy;
   int m, n;
   int num_stages;

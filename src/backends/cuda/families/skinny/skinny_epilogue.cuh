@@ -13,7 +13,7 @@ static __device__ inline void materialize(T& value) {
   value = __shfl_sync(0xffffffffu, value, threadIdx.x % 32);
 }
 
-static __device__ inline float bias_at(const SkinnyArguments& a, int n) { return a.bias && n < a.n ? read_output(((const output*)a.bias)[n]) : 0.0f; }
+static __device__ inline float bias_at(const SkinnyArguments& a, int n) { return a.bias && n < a.n ? read_output(a.bias[n]) : 0.0f; }
 
 static __device__ inline long long global_address(const void* pointer) { return (long long)__cvta_generic_to_global(pointer); }
 static __device__ inline void store_output(long long to, float value) {
@@ -64,7 +64,7 @@ static __device__ inline ClusterEpilogue cluster_epilogue(const SkinnyArguments&
   epilogue.columns = a.n - n;
   epilogue.from = smem.exchange + 4u * (unsigned)((epilogue.group * 8 + pair * 2) * PARTIALS_PITCH + m);
   epilogue.stride = 4u * (unsigned)(a.max_row_groups * 8 * PARTIALS_PITCH);
-  epilogue.y = global_address((output*)a.y + m * a.ldy + n);
+  epilogue.y = global_address(a.y + m * a.ldy + n);
   epilogue.bias[0] = bias_at(a, n);
   epilogue.bias[1] = bias_at(a, n + 1);
   epilogue.pair_aligned = a.ldy % 2 == 0 && ((unsigned long long)a.y) % (2 * sizeof(output)) == 0;
@@ -168,7 +168,7 @@ static __device__ inline BlockEpilogue block_epilogue(const SkinnyArguments& a, 
   const int m = lane % 4 * 2;
   epilogue.rows = a.m - m;
   epilogue.columns = a.n - n;
-  epilogue.y = global_address((output*)a.y + m * a.ldy + n);
+  epilogue.y = global_address(a.y + m * a.ldy + n);
   materialize(epilogue.rows);
   materialize(epilogue.columns);
   materialize(epilogue.y);
@@ -220,7 +220,7 @@ static __device__ inline BlockEpilogue block_epilogue(const SkinnyArguments& a, 
   epilogue.rows = a.m - m;
   epilogue.columns = a.n - n;
   epilogue.from = smem.exchange + (unsigned)(m * STAGING_PITCH + chunk * 16);
-  epilogue.y = global_address((output*)a.y + m * a.ldy + n);
+  epilogue.y = global_address(a.y + m * a.ldy + n);
   epilogue.vectorized = a.ldy % 8 == 0 && ((unsigned long long)a.y) % 16 == 0 && epilogue.columns >= 8;
   materialize(epilogue.to);
   materialize(epilogue.from);

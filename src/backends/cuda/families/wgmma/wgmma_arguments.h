@@ -36,8 +36,8 @@ struct WgmmaArguments {
   int use_tma_store;         // 1: y and its rows are aligned to 16 bytes
   int m, n;
   long long ldy;
-  void* y;           // [m, ldy]
-  const void* bias;  // [n], of y's type; not read without BIAS
+  GEMMTUNE_OUTPUT* y;           // [m, ldy]
+  const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; not read without BIAS
   const float* x_scale;
   const float* w_scale;
   PackedWeight packed;   // replaces the weight's tensor map if PACKED

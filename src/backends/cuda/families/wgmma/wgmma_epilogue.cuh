@@ -4,7 +4,7 @@ typedef float Accumulators[MMA_TILES][BLOCK_N / 2];
 static __device__ inline void warpgroup_sync(int group) { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
 
 #if BIAS
-static __device__ inline float bias_at(const WgmmaArguments& a, int n) { return n < a.n ? read_output(((const output*)a.bias)[n]) : 0.0f; }
+static __device__ inline float bias_at(const WgmmaArguments& a, int n) { return n < a.n ? read_output(a.bias[n]) : 0.0f; }
 #else
 static __device__ inline float bias_at(const WgmmaArguments&, int) { return 0.0f; }
 #endif
@@ -144,7 +144,7 @@ static __device__ __forceinline__ void store_buffer(const WgmmaArguments& a, uns
       const int local = item / 64;
       const int column = item % 64;
       if (m + local < a.m && n + column < a.n)
-        ((output*)a.y)[(long long)(m + local) * a.ldy + n + column] =
+        a.y[(long long)(m + local) * a.ldy + n + column] =
             load_shared(from + (unsigned)(column / BOX_COLUMNS * STAGED_ROWS * BOX_BYTES) + staging_offset<BOX_COLUMNS>(local, column % BOX_COLUMNS));
     }
   }
@@ -237,7 +237,7 @@ static __device__ __forceinline__ void store_buffer(const WgmmaArguments& a, uns
     for (int item = lane; item < 16 * columns; item += 32) {
       const int local = item / columns;
       const int column = item % columns;
-      if (m + local < a.m && n + column < a.n) ((output*)a.y)[(long long)(m + local) * a.ldy + n + column] = load_shared(from + staging_offset<columns>(local, column));
+      if (m + local < a.m && n + column < a.n) a.y[(long long)(m + local) * a.ldy + n + column] = load_shared(from + staging_offset<columns>(local, column));
     }
   }
 }

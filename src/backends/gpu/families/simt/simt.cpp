@@ -52,8 +52,7 @@ class SimtKernel final : public Kernel {
 class SimtFamily final : public CompiledFamily {
  public:
   explicit SimtFamily(Runtime& runtime)
-      : runtime_(runtime),
-        source_(source_text({numbers_text(), simt_arguments_text(), simt_text()})) {}
+      : runtime_(runtime), source_(source_text({numbers_text(), simt_arguments_text(), simt_text()})) {}
 
   std::string_view name() const override { return "simt"; }
   std::string identity() const override { return fmt::format("simt r1 source {}", short_hash(source_, 12)); }

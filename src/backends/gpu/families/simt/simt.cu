@@ -15,10 +15,10 @@ static __device__ inline element weight_at(const SimtArguments& a, long long row
   const long long at = column * (long long)sizeof(element);
   const long long tile = row / 64 * a.k_atoms + at / 128;
   const long long unit = (at % 128 / 16) ^ (row % 8);
-  return ((const element*)a.w)[((tile * 64 + row % 64) * 128 + unit * 16 + at % 16) / (long long)sizeof(element)];
+  return a.w[((tile * 64 + row % 64) * 128 + unit * 16 + at % 16) / (long long)sizeof(element)];
 }
 #else
-static __device__ inline element weight_at(const SimtArguments& a, long long row, long long column) { return ((const element*)a.w)[row * a.k + column]; }
+static __device__ inline element weight_at(const SimtArguments& a, long long row, long long column) { return a.w[row * a.k + column]; }
 #endif
 
 extern "C" __global__ void __launch_bounds__(256, 1) simt(const SimtArguments a) {
@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) simt(const SimtArguments a)
       for (int i = thread; i < BLOCK_M * BLOCK_K; i += 256) {
         const long long row = first_m + i / BLOCK_K;
         const long long column = first_k + i % BLOCK_K;
-        x_tile[i % BLOCK_K][i / BLOCK_K] = row < a.m && column < a.k ? read_element(((const element*)a.x)[row * a.ldx + column]) : 0.0f;
+        x_tile[i % BLOCK_K][i / BLOCK_K] = row < a.m && column < a.k ? read_element(a.x[row * a.ldx + column]) : 0.0f;
       }
       for (int i = thread; i < BLOCK_N * BLOCK_K; i += 256) {
         const long long row = first_n + i / BLOCK_K;
@@ -63,8 +63,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) simt(const SimtArguments a)
       for (int j = 0; j < THREAD_N; ++j) {
         const long long n = first_n + thread % 16 + 16 * j;
         if (m < a.m && n < a.n) {
-          const float bias = a.bias ? read_output(((const output*)a.bias)[n]) : 0.0f;
-          ((output*)a.y)[m * a.ldy + n] = round_output(sums[i][j] * scale + bias);
+          const float bias = a.bias ? read_output(a.bias[n]) : 0.0f;
+          a.y[m * a.ldy + n] = round_output(sums[i][j] * scale + bias);
         }
       }
     }

@@ -6,12 +6,12 @@
 namespace gemmtune::gpu {
 
 struct SimtArguments {
-  const void* x;     // [m, ldx]
-  const void* w;     // [n, k], or packed in the layout tile64x128
-  const void* bias;  // [n], of y's type; null: none
+  const GEMMTUNE_ELEMENT* x;    // [m, ldx]
+  const GEMMTUNE_ELEMENT* w;    // [n, k], or packed in the layout tile64x128
+  const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; null: none
   const float* x_scale;
   const float* w_scale;
-  void* y;  // [m, ldy]
+  GEMMTUNE_OUTPUT* y;  // [m, ldy]
   long long m, n, k, ldx, ldy;
   long long k_atoms;  // tiles of a packed weight along k
 };
