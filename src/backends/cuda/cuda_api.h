@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/cuda/tensor_map_arguments.h"
+
 namespace gemmtune::cuda::api {
 
 // ---- driver (cuda.h)
@@ -69,9 +71,7 @@ struct LaunchConfig {
   unsigned attribute_count;
 };
 
-struct alignas(128) TensorMap {
-  std::uint64_t opaque[16];
-};
+using TensorMap = cuda::TensorMap;
 // CUtensorMapDataType and its neighbours
 inline constexpr int tensor_uint8 = 0;
 inline constexpr int tensor_uint16 = 1;
