@@ -79,6 +79,8 @@ Status check_moe(const Problem& problem) {
     return Status::invalid("model_dim = {}, inter_dim = {}, expected multiples of 32 for fp4", problem.k,
                            problem.n);
   }
+  // Numbers of 32 bits.
+  GEMMTUNE_RETURN_IF_ERROR(check_tensor("topk_ids", DataType::f32, {1, problem.m, problem.moe.topk}));
   return check_tensor("w1 and w2", problem.w_type,
                       {std::int64_t{3} * problem.moe.experts, problem.n, problem.k});
 }
