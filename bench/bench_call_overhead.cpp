@@ -22,7 +22,9 @@ class Call {
   Call() {
     gemmtune_context_options options{};
     options.size = sizeof options;
-    options.tuned_files_a16w16 = "/dev/null/none.csv";  // no tuned file: the fallback
+    const gemmtune_tuned_files none{GEMMTUNE_A16W16, "/dev/null/none.csv"};  // no tuned file: the fallback
+    options.tuned_files = &none;
+    options.tuned_file_count = 1;
     options.threads = 1;
     require(gemmtune_context_create(&options, &context_));
     problem_.size = sizeof problem_;
@@ -52,7 +54,7 @@ class Call {
     return operands;
   }
   gemmtune_status run_plan() { return gemmtune_plan_run(plan_, &operands_, workspace_.get(), nullptr); }
-  gemmtune_status run_one_call() { return gemmtune_gemm_a16w16(context_, &problem_, &operands_, nullptr); }
+  gemmtune_status run_one_call() { return gemmtune_gemm(context_, &problem_, &operands_, nullptr); }
   void* workspace() { return workspace_.get(); }
 
  private:
