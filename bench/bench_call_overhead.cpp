@@ -67,7 +67,9 @@ class Call {
   explicit Call(const std::string& tuned_file = "/dev/null/none.csv") {  // no tuned file: the fallback
     gemmtune_context_options options{};
     options.size = sizeof options;
-    options.tuned_files_a16w16 = tuned_file.c_str();
+    const gemmtune_tuned_files files{GEMMTUNE_A16W16, tuned_file.c_str()};
+    options.tuned_files = &files;
+    options.tuned_file_count = 1;
     options.threads = 1;
     require(gemmtune_context_create(&options, &context_));
     problem_.size = sizeof problem_;
@@ -112,7 +114,7 @@ class Call {
     require(gemmtune_context_counters(context_, &counters));
     return static_cast<std::int64_t>(counters.plans_made);
   }
-  gemmtune_status run_one_call() { return gemmtune_gemm_a16w16(context_, &problem_, &operands_, nullptr); }
+  gemmtune_status run_one_call() { return gemmtune_gemm(context_, &problem_, &operands_, nullptr); }
   void* workspace() { return workspace_.get(); }
 
  private:

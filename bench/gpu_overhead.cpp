@@ -56,7 +56,9 @@ Json measure_calls(Device& device, const std::string& name, std::string& why) {
   const Problem problem = dense(16, 256, 256);
   gemmtune_context_options options{};
   options.size = sizeof options;
-  options.tuned_files_a16w16 = "/dev/null/none.csv";  // no tuned file: the fallback
+  const gemmtune_tuned_files none{GEMMTUNE_A16W16, "/dev/null/none.csv"};  // no tuned file: the fallback
+  options.tuned_files = &none;
+  options.tuned_file_count = 1;
   options.backend = "cuda";
   options.device = name.c_str();
   gemmtune_context* context = nullptr;

@@ -2,13 +2,9 @@
 // functions alone: the run-time half is another library.
 #include <gemmtune/tuning.h>
 
-#include <algorithm>
 #include <cstdlib>
-#include <cstring>
-#include <limits>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <set>
 #include <string>
 #include <utility>
@@ -17,7 +13,7 @@
 #include "backends/traits.h"
 #include "base/environment.h"
 #include "base/text.h"
-#include "capi/c_api_error.h"
+#include "capi/c_status.h"
 #include "online/online_tuner.h"
 
 namespace gemmtune {
@@ -132,7 +128,7 @@ Result<OnlineTunerOptions> tuner_options(const gemmtune_online_options& given,
   return options;
 }
 
-int enable(gemmtune_context* context, const gemmtune_online_options& given) {
+gemmtune_status enable(gemmtune_context* context, const gemmtune_online_options& given) {
   static const int stops_at_exit = std::atexit(stop_all);
   (void)stops_at_exit;  // where it is full, a thread may run on while the process ends
   Environment environment = read_environment();
@@ -151,40 +147,27 @@ int enable(gemmtune_context* context, const gemmtune_online_options& given) {
   handler.file = given.file;
   handler.hipblaslt_table = options->settings.hipblaslt_table ? 1 : 0;
   const gemmtune_status status = gemmtune_context_set_miss_handler(context, &handler);
-  if (status == GEMMTUNE_OK) {
-    (void)service.release();  // the handler's
-    return GEMMTUNE_TUNING_OK;
-  }
-  const Status reason = Status::internal("{}", gemmtune_last_error());
-  release(service.release());
-  return keep_tuning_error(reason);
+  Service* const of_handler = service.release();
+  if (status != GEMMTUNE_OK) release(of_handler);
+  return status;
 }
 
 }  // namespace
 }  // namespace gemmtune
 
-extern "C" int gemmtune_enable_online_tuning(gemmtune_context* context,
-                                             const gemmtune_online_options* options) {
-  using gemmtune::Status;
-  try {
-    if (context == nullptr) return gemmtune::keep_tuning_error(Status::invalid("context is NULL"));
-    gemmtune_online_options known{};
-    if (options != nullptr) {
-      if (options->size < offsetof(gemmtune_online_options, hipblaslt_table)) {
-        return gemmtune::keep_tuning_error(
-            Status::invalid("options->size is {}, expected sizeof(gemmtune_online_options), {}",
-                            options->size, sizeof known));
-      }
-      std::memcpy(&known, options, std::min(options->size, sizeof known));
-    }
+extern "C" gemmtune_status gemmtune_enable_online_tuning(gemmtune_context* context,
+                                                         const gemmtune_online_options* options) {
+  namespace c = gemmtune::c;
+  if (context == nullptr) return c::fail_null("gemmtune_enable_online_tuning", "context");
+  gemmtune_online_options known{};
+  if (options != nullptr) {
+    if (const auto bad = c::read_struct(options, known); bad != GEMMTUNE_OK) return bad;
+  }
+  return c::guarded([&] {
     if (known.budget_milliseconds < 0) {
-      return gemmtune::keep_tuning_error(
-          Status::invalid("budget_milliseconds is {}, expected at least 0", known.budget_milliseconds));
+      return c::fail(GEMMTUNE_INVALID_ARGUMENT, fmt::format("budget_milliseconds is {}, expected at least 0",
+                                                            known.budget_milliseconds));
     }
     return gemmtune::enable(context, known);
-  } catch (const std::bad_alloc&) {
-    return GEMMTUNE_TUNING_OUT_OF_MEMORY;
-  } catch (const std::exception& error) {
-    return gemmtune::keep_tuning_error(Status::internal("{}", error.what()));
-  }
+  });
 }

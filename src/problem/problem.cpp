@@ -88,6 +88,8 @@ Status check_mixture(const Problem& problem) {
     return Status::invalid("topk = {}, expected a whole number from 1 to the {} experts", problem.moe.topk,
                            problem.moe.experts);
   }
+  // Numbers of 32 bits.
+  GEMMTUNE_RETURN_IF_ERROR(check_tensor("topk_ids", DataType::f32, {1, problem.m, problem.moe.topk}));
   return check_tensor("w1 and w2", problem.w_type,
                       {std::int64_t{3} * problem.moe.experts, problem.n, problem.k});
 }

@@ -60,10 +60,10 @@ TEST_F(Allocation, RunningAPlanAllocatesNothing) {
 }
 
 TEST_F(Allocation, TheShortFormAllocatesOnItsFirstCallOnly) {
-  ASSERT_EQ(gemmtune_gemm_a16w16(&handle_, &problem_, &operands_, nullptr), GEMMTUNE_OK);
+  ASSERT_EQ(gemmtune_gemm(&handle_, &problem_, &operands_, nullptr), GEMMTUNE_OK);
   const long before = test::allocations();
   for (int i = 0; i < 100; ++i) {
-    if (gemmtune_gemm_a16w16(&handle_, &problem_, &operands_, nullptr) != GEMMTUNE_OK) FAIL();
+    if (gemmtune_gemm(&handle_, &problem_, &operands_, nullptr) != GEMMTUNE_OK) FAIL();
   }
   EXPECT_EQ(test::allocations(), before);
 }
