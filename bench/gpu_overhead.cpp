@@ -14,7 +14,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "backends/backend.h"
+#include "backends/device_request.h"
 #include "base/clock.h"
 #include "base/environment.h"
 #include "capi/c_support.h"
@@ -56,7 +56,9 @@ Json measure_calls(Device& device, const std::string& name, std::string& why) {
   const Problem problem = dense(16, 256, 256);
   gemmtune_context_options options{};
   options.size = sizeof options;
-  options.tuned_files_a16w16 = "/dev/null/none.csv";  // no tuned file: the fallback
+  const gemmtune_tuned_files none{GEMMTUNE_A16W16, "/dev/null/none.csv"};  // no tuned file: the fallback
+  options.tuned_files = &none;
+  options.tuned_file_count = 1;
   options.backend = "cuda";
   options.device = name.c_str();
   gemmtune_context* context = nullptr;
@@ -154,14 +156,13 @@ Json measure_compiles(const Device& device) {
 }  // namespace
 
 int main(int count, char** words) {
-  DeviceRequest request;
-  request.text = count > 1 ? words[1] : "cuda:0";
-  request.module_folder = read_environment().module_folder;
-  auto device = open_device("cuda", request);
+  const auto request = device_request({.text = count > 1 ? words[1] : "cuda:0"}, read_environment());
+  if (!request.ok()) return fail(request.message());
+  auto device = open_device("cuda", *request);
   if (!device.ok()) return fail(device.message());
   Json json = {{"device", (*device)->info().model}, {"gfx", (*device)->info().gfx}};
   std::string why;
-  json["call"] = measure_calls(**device, request.text, why);
+  json["call"] = measure_calls(**device, request->text, why);
   if (!why.empty()) return fail(why);
   json["compile"] = measure_compiles(**device);
   json["observed"] = (*device)->observe();

@@ -18,10 +18,10 @@
 #include <thread>
 #include <vector>
 
-#include "backends/backend.h"
+#include "backends/device_request.h"
 #include "base/environment.h"
-#include "measure/statistics.h"
 #include "evaluate/in_process/in_process_evaluator.h"
+#include "measure/statistics.h"
 
 namespace {
 
@@ -128,12 +128,9 @@ Status time_line(Device& device, Evaluator& evaluator, const std::string& line, 
 int main(int count, char** words) {
   const int rounds = count == 3 ? std::atoi(words[2]) : 0;
   if (rounds < 1) return fail("expected DEVICE ROUNDS, and lines on standard input");
-  DeviceRequest request;
-  request.text = words[1];
-  const Environment environment = read_environment();
-  request.kernel_cache_folder = environment.kernel_cache_folder;
-  request.module_folder = environment.module_folder;
-  auto device = open_device(request.text.substr(0, request.text.find(':')), request);
+  const auto request = device_request({.text = words[1]}, read_environment());
+  if (!request.ok()) return fail(request.message());
+  auto device = open_device(request->text.substr(0, request->text.find(':')), *request);
   if (!device.ok()) return fail(device.message());
   InProcessOptions options;
   options.reference_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/backend.h"
+#include "backends/device_request.h"
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/file.h"
@@ -241,13 +241,10 @@ int fail(const Status& status) {
 int main(int count, char** words) {
   if (count < 4) return fail(Status::invalid("expected SHAPES.csv OUT.jsonl DEVICE [PASSES]"));
   const bool predictions_only = std::string_view(words[1]) == "--repredict" && count == 5;
-  DeviceRequest request;
-  request.text = words[predictions_only ? 4 : 3];
-  request.pin_threads = true;
-  const Environment environment = read_environment();
-  request.kernel_cache_folder = environment.kernel_cache_folder;
-  request.module_folder = environment.module_folder;
-  auto device = open_device(request.text.substr(0, request.text.find(':')), request);
+  const auto request =
+      device_request({.text = words[predictions_only ? 4 : 3], .pin_threads = true}, read_environment());
+  if (!request.ok()) return fail(request.status());
+  auto device = open_device(request->text.substr(0, request->text.find(':')), *request);
   if (!device.ok()) return fail(device.status());
   if (predictions_only) {
     const Status status = repredict(words[2], words[3], **device);

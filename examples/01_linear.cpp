@@ -71,7 +71,7 @@ int fail(const gemmtune::Status& status) {
 
 int main(int argc, char** argv) {
   gemmtune::Options options;
-  if (argc > 1) options.tuned_files = argv[1];
+  if (argc > 1) options.tuned_files = {{gemmtune::Operation::a16w16, argv[1]}};
   auto context = gemmtune::Context::open(options);
   if (!context) return fail(context.status());
   std::printf("tuned files:\n%s\n", context->sources().c_str());
@@ -91,10 +91,10 @@ int main(int argc, char** argv) {
   if (!ran) return fail(ran);
   const int wrong_by_plan = layer.wrong();
 
-  // The same in one call. Without `.context` it takes the process's own, made from the environment.
-  const auto called = gemmtune::gemm_a16w16(gemmtune::bf16(layer.x.get()), gemmtune::bf16(layer.w.get()),
-                                            gemmtune::bf16(layer.y.get()), layer.m, layer.n, layer.k,
-                                            {.bias = layer.bias.get(), .context = &*context});
+  // The same in one call. Without `.context` it takes the process's own, created from the environment.
+  const auto called = gemmtune::gemm(gemmtune::bf16(layer.x.get()), gemmtune::bf16(layer.w.get()),
+                                     gemmtune::bf16(layer.y.get()), layer.m, layer.n, layer.k,
+                                     {.bias = layer.bias.get(), .context = &*context});
   if (!called) return fail(called);
   const int wrong_by_call = layer.wrong();
   std::printf("wrong elements: %d by the plan, %d by the one call\n", wrong_by_plan, wrong_by_call);

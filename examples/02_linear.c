@@ -57,14 +57,15 @@ static int run(gemmtune_context* context, const gemmtune_operands* operands, int
   if (status != GEMMTUNE_OK) return fail("run");
   bad[0] = wrong(operands->x, operands->w, operands->bias, operands->y);
 
-  if (gemmtune_gemm_a16w16(context, &problem, operands, NULL) != GEMMTUNE_OK) return fail("one call");
+  if (gemmtune_gemm(context, &problem, operands, NULL) != GEMMTUNE_OK) return fail("one call");
   bad[1] = wrong(operands->x, operands->w, operands->bias, operands->y);
   return 0;
 }
 
 int main(int argc, char** argv) {
-  const gemmtune_context_options options = {.size = sizeof options,
-                                            .tuned_files_a16w16 = argc > 1 ? argv[1] : NULL};
+  const gemmtune_tuned_files files = {.operation = GEMMTUNE_A16W16, .paths = argc > 1 ? argv[1] : NULL};
+  const gemmtune_context_options options = {
+      .size = sizeof options, .tuned_files = &files, .tuned_file_count = 1};
   gemmtune_context* context = NULL;
   if (gemmtune_context_create(&options, &context) != GEMMTUNE_OK) return fail("context");
 

@@ -8,6 +8,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
 #include <vector>
 
 namespace {
@@ -51,7 +54,7 @@ int fail(const gemmtune::Status& status) {
 
 int main(int argc, char** argv) {
   gemmtune::Options options;
-  if (argc > 1) options.tuned_files_a8w8_bpreshuffle = argv[1];
+  if (argc > 1) options.tuned_files = {{gemmtune::Operation::a8w8_bpreshuffle, argv[1]}};
   auto context = gemmtune::Context::open(options);
   if (!context) return fail(context.status());
 
@@ -60,25 +63,26 @@ int main(int argc, char** argv) {
   gemmtune::Problem problem{.m = m, .n = n, .k = k, .x_type = gemmtune::Type::i8, .alignment = 1};
   problem.operation = gemmtune::Operation::a8w8_bpreshuffle;
 
-  // The layout that the tuned file asks for; without one, our own.
-  auto layout = context->weight_layout(problem);
+  // The layout that the tuned file was made for; without one, what the fallback reads.
+  const auto layout = context->weight_layout(problem);
   if (!layout) return fail(layout.status());
-  problem.weight_layout = *layout == gemmtune::Layout::plain ? gemmtune::Layout::panel16 : *layout;
-  const auto bytes = context->packed_weight_bytes(problem, problem.weight_layout);
+  problem.weight_layout = *layout;
+  const auto bytes = context->packed_weight_bytes(problem, *layout);
   if (!bytes) return fail(bytes.status());
-  std::vector<std::int8_t> packed(*bytes);
-  if (auto status = context->pack_weight(problem, problem.weight_layout, w.elements.data(), packed.data());
-      !status.ok())
-    return fail(status);
+  const std::unique_ptr<void, decltype(&std::free)> packed(std::aligned_alloc(64, (*bytes + 63) / 64 * 64),
+                                                           &std::free);
+  const auto done = context->pack_weight(problem, *layout, w.elements.data(), packed.get());
+  if (!done) return fail(done);
+  std::printf("weight layout: %s, %zu bytes\n", std::string(to_string(*layout)).c_str(), *bytes);
 
   std::vector<std::uint16_t> y(m * n);
   gemmtune::Operands operands;
   operands.x = x.elements.data();
-  operands.w = packed.data();
+  operands.w = packed.get();
   operands.x_scale = x.scales.data();
   operands.w_scale = w.scales.data();
   operands.y = y.data();
-  const auto status = gemmtune::gemm_a8w8_bpreshuffle(problem, operands, &*context);
+  const auto status = gemmtune::gemm(problem, operands, &*context);
   if (!status.ok()) return fail(status);
 
   int wrong = 0;

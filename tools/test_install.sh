@@ -28,7 +28,7 @@ int main() {
   alignas(64) float x[2 * 8], w[3 * 8], y[2 * 3] = {};
   for (float& value : x) value = 2;
   for (float& value : w) value = 3;
-  const auto done = gemmtune::gemm_a16w16(gemmtune::f32(x), gemmtune::f32(w), gemmtune::f32(y), 2, 3, 8);
+  const auto done = gemmtune::gemm(gemmtune::f32(x), gemmtune::f32(w), gemmtune::f32(y), 2, 3, 8);
   if (!done) return std::printf("%s\n", done.message().c_str()), 1;
   for (const float value : y) {
     if (value != 48) return std::printf("%g, expected 48\n", static_cast<double>(value)), 1;

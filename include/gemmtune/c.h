@@ -2,14 +2,58 @@
  *
  *   y[M, N] = x[M, K] . w[N, K]^T (+ bias[N]), row-major, accumulated in float32.
  *
- * Conventions
- *   - Every structure begins with `size`: set it to sizeof the structure and everything you do not use to
- * zero. A program built against an older header passes a smaller size; what it does not know keeps its
- * default.
- *   - Every function that can fail returns a gemmtune_status; gemmtune_last_error() holds the sentence.
- * Nothing prints, nothing throws.
- *   - All functions are safe to call from any thread. Environment variables are read once, when a context is
- * made.
+ * Structures
+ *   Every structure that begins with `size`: set it to sizeof the structure and every member that you do not
+ *   use to zero. `size` versions it: a program built against an older header passes a smaller size, down to
+ *   that of the first release, and what it does not know keeps its default; a larger size is taken if all
+ *   that is unknown here is zero.
+ *
+ * Errors
+ *   Every function that can fail returns a gemmtune_status, those of gemmtune/tuning.h too;
+ *   gemmtune_last_error() is the message. Nothing prints, no exception leaves. If a call fails, nothing was
+ *   written to its outputs; an opaque handle that it would have created is null.
+ *
+ * Threads
+ *   Every function may be called from any thread, on one context or plan at the same time too, except
+ *   gemmtune_context_destroy. Environment variables are read once, when a context is created.
+ *
+ * Processes
+ *   After fork() a child may use its parent's contexts of a CPU. Results are the same, but gemmtune's own
+ *   threads are not in the child and the calling thread does all the work: create a context in the child for
+ *   speed. The thread that called fork() has lost its OpenMP team (libgomp keeps a record of the team, but
+ *   not its threads, and would wait for them for ever). If it ran kernels of an OpenMP library (oneDNN)
+ *   through gemmtune before, the child runs them on a thread created for each call (0.1 to 0.3 ms more) as
+ *   long as it calls from that thread; its other threads are not affected. OpenMP regions of the program's
+ *   own are not seen. A context of a GPU cannot be used in the child: CUDA does not allow it.
+ *
+ * Numbers
+ *   alpha and beta  There are none: y = x . w^T (+ bias), and what y held is not read. A scale other than 1
+ *                   belongs into w_scale, or into the weight.
+ *   NaN, infinity   An element of y is NaN if a NaN is among the x, w, bias or scales that it is computed
+ *                   from; infinite inputs and sums beyond float32 follow IEEE 754 (0 * inf and inf - inf are
+ *                   NaN). Elements of y that do not depend on them are not changed by them. A sum beyond the
+ *                   range of y's type is infinite. Subnormal bf16 inputs may count as zero (the tensor cores
+ *                   and AMX of today do so).
+ *   determinism     One plan returns the same bits for the same operands, in every run on that device with
+ *                   that number of threads: no kernel adds in an order that depends on timing, and the tuner
+ *                   refuses kernels whose two runs differ. Different kernels, thus other M, other tuned files
+ *                   or other devices, may differ in the last bits. The fallback of a vendor's library is as
+ *                   deterministic as the library.
+ *   alignment       x, w, w2, bias and y are multiples of the `alignment` that the problem promises;
+ *                   workspaces, and the packed weight of gemmtune_pack_weight, of 64 bytes. A pointer that is
+ *                   not is refused with GEMMTUNE_MISALIGNED. Scales, topk_ids and topk_weights are aligned as
+ *                   their types are in C; that is not checked.
+ *
+ * GPUs
+ *   asynchronous    gemmtune_plan_run and gemmtune_gemm enqueue on the stream and return; operands and
+ *                   workspace belong to the kernel until the stream has passed it. GEMMTUNE_OK means that it
+ *                   was enqueued. A fault inside a kernel shows where the program waits for the stream; CUDA
+ *                   then refuses all work of the process on that device, and each later call here returns
+ *                   that error too.
+ *   graph capture   gemmtune_plan_run may be captured: it only enqueues kernels. Create the plan before, and
+ *                   keep plan and workspace as long as the graph. Do not capture gemmtune_gemm: it may
+ *                   compile or load a kernel, and a larger call may replace the workspace that the graph
+ *                   uses.
  */
 #ifndef GEMMTUNE_C_H
 #define GEMMTUNE_C_H
@@ -30,7 +74,7 @@ extern "C" {
 typedef enum gemmtune_status {
   GEMMTUNE_OK = 0,
   GEMMTUNE_INVALID_ARGUMENT = 1, /* a value, size or leading dimension is out of range */
-  GEMMTUNE_NOT_FOUND = 2,        /* a file, family, library or device is not there */
+  GEMMTUNE_NOT_FOUND = 2,        /* a file, family, library or device is missing */
   GEMMTUNE_UNSUPPORTED = 3,      /* legal, but this device or build cannot do it */
   GEMMTUNE_IO_ERROR = 4,
   GEMMTUNE_OUT_OF_MEMORY = 5,
@@ -41,17 +85,21 @@ typedef enum gemmtune_status {
 
 /* A word for a code ("misaligned"); never null. */
 GEMMTUNE_API const char* gemmtune_status_text(gemmtune_status status);
-/* The sentence of this thread's last failure, naming the value and what was expected; "" before the first
- * one. Valid until this thread's next failure. */
+/* The message of this thread's last failure, with the value and what was expected; "" before the first one.
+ * Valid until this thread's next failure. */
 GEMMTUNE_API const char* gemmtune_last_error(void);
+/* Makes `message` (copied, at most 2047 bytes; null: "") this thread's last error and returns `status`. For
+ * libraries on top of this one, so that their users have one place to look: libgemmtune_tuning reports
+ * through it. */
+GEMMTUNE_API gemmtune_status gemmtune_set_last_error(gemmtune_status status, const char* message);
 /* "0.1.0" */
 GEMMTUNE_API const char* gemmtune_version(void);
 
 typedef enum gemmtune_type {
   GEMMTUNE_TYPE_UNSET = 0, /* of w and y: the type of x */
-  GEMMTUNE_BF16 = 1,
+  GEMMTUNE_F32 = 1,
   GEMMTUNE_F16 = 2,
-  GEMMTUNE_F32 = 3,
+  GEMMTUNE_BF16 = 3,
   GEMMTUNE_F8_E4M3FN = 4,
   GEMMTUNE_F8_E4M3FNUZ = 5,
   GEMMTUNE_I8 = 6,
@@ -83,7 +131,7 @@ typedef enum gemmtune_quant_type {
   GEMMTUNE_QUANT_PER_128X128 = 5
 } gemmtune_quant_type;
 
-/* What stands between the two GEMMs of a mixture of experts: AITER's ActivationType. */
+/* The function between the two GEMMs of a mixture of experts: AITER's ActivationType. */
 typedef enum gemmtune_activation {
   GEMMTUNE_ACTIVATION_NONE = 0,
   GEMMTUNE_ACTIVATION_SILU = 1,
@@ -92,19 +140,25 @@ typedef enum gemmtune_activation {
   GEMMTUNE_ACTIVATION_SITUV2 = 4
 } gemmtune_activation;
 
-/* How a weight lies in memory. It belongs to the weight: one copy serves every M. */
-typedef enum gemmtune_layout {
-  GEMMTUNE_LAYOUT_PLAIN = 0,      /* row-major [N, K], as a checkpoint holds it */
-  GEMMTUNE_LAYOUT_PANEL16 = 1,    /* gemmtune's own: panels of 16 output features, contiguous over K */
-  GEMMTUNE_LAYOUT_ONEDNN = 2,     /* what oneDNN asks for; opaque */
-  GEMMTUNE_LAYOUT_AITER16X16 = 3, /* AITER's shuffle_weight(w, (16, 16)) */
-  GEMMTUNE_LAYOUT_TILE64X128 = 4  /* gemmtune's own, for GPUs: tiles of 64 output features x 128 bytes of K */
-} gemmtune_layout;
+/* How a weight is stored. It belongs to the weight: one copy serves every M. Other values are opaque ids of
+ * layouts of gemmtune's own and of vendors' libraries; they come from gemmtune_weight_layout and
+ * gemmtune_plan_info, and mean the same bytes in one version of gemmtune and of the library, on one device
+ * with one number of threads: do not store weights of opaque layouts. */
+typedef int32_t gemmtune_layout;
+enum {
+  GEMMTUNE_LAYOUT_PLAIN = 0,     /* row-major [N, K], as a checkpoint has it */
+  GEMMTUNE_LAYOUT_ANY = 1,       /* packed, not decided yet: the plan chooses, gemmtune_plan_info says what */
+  GEMMTUNE_LAYOUT_AITER16X16 = 2 /* AITER's shuffle_weight(w, (16, 16)) */
+};
+
+/* A word for a layout ("plain", "panel16"), for logs; "unknown layout" for a value that is none. Never
+ * null. */
+GEMMTUNE_API const char* gemmtune_layout_text(gemmtune_layout layout);
 
 /* How well the tuned files knew a problem. */
 typedef enum gemmtune_match {
   GEMMTUNE_MATCH_EXACT = 0,  /* a row of this M */
-  GEMMTUNE_MATCH_RANGE = 1,  /* a row whose interval holds this M */
+  GEMMTUNE_MATCH_RANGE = 1,  /* a row whose interval has this M */
   GEMMTUNE_MATCH_FINE = 2,   /* M padded, fine step */
   GEMMTUNE_MATCH_COARSE = 3, /* M padded, coarse step */
   GEMMTUNE_MATCH_UNTUNED = 4 /* no row: the fallback */
@@ -113,67 +167,61 @@ typedef enum gemmtune_match {
 typedef struct gemmtune_context gemmtune_context;
 typedef struct gemmtune_plan gemmtune_plan;
 
-/* ---- context
- * ------------------------------------------------------------------------------------------------ */
+/* ---- context ----------------------------------------------------------------------------------------- */
 
 /* One part of a kernel's work. */
 typedef void (*gemmtune_task)(void* task_context, int64_t part);
-/* Runs task(task_context, part) for every part in [0, parts), on whatever threads it likes, and returns when
- * all are done. Must not throw. Parts may run one after another. */
+/* Runs task(task_context, part) for every part in [0, parts), on any threads, and returns when all are done.
+ * Must not throw. Parts may run one after another. */
 typedef void (*gemmtune_parallel_for)(void* context, int64_t parts, gemmtune_task task, void* task_context);
 /* level: 0 debug, 1 info, 2 warning, 3 error. May be called from any thread. */
 typedef void (*gemmtune_log)(void* context, int level, const char* line);
 
+/* The tuned files of one operation. Never grows: arrays of it have no size member. */
+typedef struct gemmtune_tuned_files {
+  gemmtune_operation operation;
+  /* Colon-separated, merged; they replace the operation's default. Null: the default, which is
+   * GEMMTUNE_CONFIG_A16W16 (_A8W8 ...), else AITER's variable, else the operation's file of the config folder
+   * (bf16_tuned_gemm.csv ...) merged with those of model_configs/ beside it. */
+  const char* paths;
+} gemmtune_tuned_files;
+
 typedef struct gemmtune_context_options {
   size_t size;
-  /* Folder of the tuned files; null: GEMMTUNE_CONFIG_DIR, else $XDG_CONFIG_HOME/gemmtune, else
-   * ~/.config/gemmtune. */
+  /* Null: GEMMTUNE_CONFIG_DIR, else $XDG_CONFIG_HOME/gemmtune, else ~/.config/gemmtune. */
   const char* config_folder;
-  /* Tuned files of a16w16, colon-separated, merged; replaces the default. Null: GEMMTUNE_CONFIG_A16W16, else
-   * AITER_CONFIG_GEMM_BF16, else bf16_tuned_gemm.csv of the config folder merged with model_configs/ beside
-   * it. */
-  const char* tuned_files_a16w16;
-  const char* backend;        /* "auto", "cpu" …; null: "auto" */
+  const gemmtune_tuned_files* tuned_files; /* tuned_file_count of them, each operation at most once */
+  size_t tuned_file_count;
+  const char* backend;        /* "auto", "cpu" ...; null: "auto" */
   const char* device;         /* "cpu", "cpu:0-15"; null: the backend's default */
   int32_t threads;            /* 0: GEMMTUNE_NUM_THREADS, else all cores of the device */
   int32_t strict_environment; /* not 0: rows measured in another environment do not answer */
-  int32_t log_config; /* not 0: a line a problem with its row or rule. 0: GEMMTUNE_LOG_CONFIG decides */
-  gemmtune_parallel_for
-      parallel_for; /* null: gemmtune's own threads. `threads` then says how many run at once */
-  void* parallel_for_context;
-  gemmtune_log log; /* null: no log lines of this context */
-  void* log_context;
-  /* Tuned files of the other operations, as tuned_files_a16w16; null: GEMMTUNE_CONFIG_A8W8 …, else AITER's
-   * variable, else the operation's file of the config folder. */
-  const char* tuned_files_a8w8;
-  const char* tuned_files_a8w8_bpreshuffle;
-  const char* tuned_files_a8w8_blockscale;
-  const char* tuned_files_a8w8_blockscale_bpreshuffle;
-  const char* tuned_files_a4w4_blockscale;
-  const char* tuned_files_batched_bf16;
-  const char* tuned_files_batched_a8w8;
-  const char* tuned_files_fused_moe;
+  int32_t log_config;         /* not 0: a line per problem with its row or rule. 0: GEMMTUNE_LOG_CONFIG */
   /* Not 0: record every problem that is planned, with its match and how often, in the untuned files of
    * capture_folder. 0: GEMMTUNE_CAPTURE, else AITER_TUNE_GEMM decides. See gemmtune_capture_flush. */
   int32_t capture;
   const char* capture_folder; /* null: the folder that the variable names, else the config folder */
+  /* Null: gemmtune's own threads. `threads` then says how many run at once. */
+  gemmtune_parallel_for parallel_for;
+  void* parallel_for_context;
+  gemmtune_log log; /* null: no log lines of this context */
+  void* log_context;
 } gemmtune_context_options;
 
 /* Opens the device and reads the tuned files (missing ones are not an error). `options` may be null: all
- * defaults. The caller owns *context. Takes milliseconds. */
+ * defaults. The caller owns *context. Takes milliseconds on a CPU. */
 GEMMTUNE_API gemmtune_status gemmtune_context_create(const gemmtune_context_options* options,
                                                      gemmtune_context** context);
 /* Plans made from it stay valid until they are released. No other call on this context may be running. Null
  * is ignored. */
 GEMMTUNE_API void gemmtune_context_destroy(gemmtune_context* context);
-/* The process's context with all defaults, made at the first call; owned by gemmtune, never destroyed. */
+/* The process's context with all defaults, created by the first call; owned by gemmtune, never destroyed. */
 GEMMTUNE_API gemmtune_status gemmtune_default_context(gemmtune_context** context);
-/* Reads the tuned files again and swaps them in; plans in use stay valid. Where a file cannot be read the old
+/* Reads the tuned files again and swaps them in; plans in use stay valid. If a file cannot be read the old
  * rows stay and the error is returned. */
 GEMMTUNE_API gemmtune_status gemmtune_context_reload(gemmtune_context* context);
 /* The tuned files, one line each: path, and rows read or why there are none. Writes at most `capacity` bytes
- * with the final 0; *needed (may be null) is the full length with it. `text` may be null where capacity is 0.
- */
+ * with the final 0; *needed (may be null) is the full length with it. `text` may be null if capacity is 0. */
 GEMMTUNE_API gemmtune_status gemmtune_context_sources(const gemmtune_context* context, char* text,
                                                       size_t capacity, size_t* needed);
 
@@ -190,18 +238,17 @@ GEMMTUNE_API gemmtune_status gemmtune_context_device(const gemmtune_context* con
                                                      gemmtune_device_info* info);
 
 /* Capture: each problem that is planned (m = 0 excepted) gets one line in its operation's untuned CSV
- * (bf16_untuned_gemm.csv …, the input of `gemmtune tune`), and its calls and matches are added up in
- * <file>.calls.json beside it. Any number of processes may write the same files; what was there stays. A
- * thread of the context writes every second; the rest is written by this function, by
- * gemmtune_context_destroy and, for the default context, when the process exits. A process that is killed
- * loses what the last second brought. In a child made by fork() the parent's contexts record and write
- * nothing: make a context in the child.
+ * (bf16_untuned_gemm.csv ..., the input of `gemmtune tune`), and its calls and matches are added up in
+ * <file>.calls.json beside it. Any number of processes may write the same files; existing rows stay. A thread
+ * of the context writes every second; the rest is written by this function, by gemmtune_context_destroy and,
+ * for the default context, when the process exits. A process that is killed loses what the last second
+ * brought. In a child made by fork() the parent's contexts record and write nothing: create a context in the
+ * child.
  *
- * Writes what is not written yet; GEMMTUNE_OK where capture is off. On an error it stays and is tried again.
- */
+ * Writes what is not written yet; GEMMTUNE_OK if capture is off. On an error it stays and is tried again. */
 GEMMTUNE_API gemmtune_status gemmtune_capture_flush(gemmtune_context* context);
 
-/* How plan requests (gemmtune_plan_create and the one-call form, cached answers included) were served. */
+/* How plan requests (gemmtune_plan_create and gemmtune_gemm, cached answers included) were served. */
 typedef struct gemmtune_counters {
   size_t size;
   uint64_t exact;
@@ -217,9 +264,21 @@ typedef struct gemmtune_counters {
 GEMMTUNE_API gemmtune_status gemmtune_context_counters(const gemmtune_context* context,
                                                        gemmtune_counters* counters);
 
-/* ---- problems and plans
- * ------------------------------------------------------------------------------------- */
+/* ---- problems and plans ------------------------------------------------------------------------------ */
 
+/* What a mixture of experts has beside the sizes. */
+typedef struct gemmtune_moe {
+  size_t size;
+  int32_t experts;
+  int32_t topk; /* experts that a token is sent to */
+  gemmtune_activation activation;
+  gemmtune_quant_type quant_type;
+  int32_t gated;           /* not 0: w1 holds a gate and an up half (AITER's use_g1u1) */
+  int32_t doweight_stage1; /* not 0: the routing weight is applied after the first GEMM */
+} gemmtune_moe;
+
+/* Dimensions are at most 2^31 - 1, tensors at most 2^47 bytes; all sizes are checked with arithmetic that
+ * does not overflow. */
 typedef struct gemmtune_problem {
   size_t size;
   gemmtune_operation operation;
@@ -227,63 +286,77 @@ typedef struct gemmtune_problem {
   gemmtune_type w_type; /* unset: x_type */
   gemmtune_type y_type; /* unset: x_type of a16w16 and batched_bf16, bf16 of the others */
   int64_t m;            /* rows of x; 0 is legal: nothing is read or written. Tokens of a fused_moe */
-  int64_t n;            /* rows of w; inter_dim of a fused_moe (of one half, where gated) */
+  int64_t n;            /* rows of w; inter_dim of a fused_moe (of one half, if gated) */
   int64_t k;            /* model_dim of a fused_moe */
+  int64_t batch;        /* of the batched operations; 0: 1 */
   int32_t bias;         /* not 0: a bias [N] of y's type is added in float32 before rounding */
   int32_t scale_ab;     /* not 0: fp8 operands with one float32 scale each */
-  gemmtune_layout weight_layout; /* plain with the _BPRESHUFFLE operations: packed, the layout is open */
-  int32_t alignment;             /* bytes, a power of two, promised for x, w, bias and y; 0: 16 */
-  int64_t batch;                 /* of the batched operations; 0: 1 */
-  int32_t experts;               /* of a fused_moe, as are all below */
-  int32_t topk;                  /* experts that a token is sent to */
-  gemmtune_activation activation;
-  gemmtune_quant_type quant_type;
-  int32_t gated;           /* not 0: w1 holds a gate and an up half (AITER's use_g1u1) */
-  int32_t doweight_stage1; /* not 0: the routing weight is applied after the first GEMM */
+  gemmtune_layout weight_layout; /* plain is refused by the _BPRESHUFFLE operations */
+  int32_t alignment;             /* bytes, a power of two, promised for x, w, w2, bias and y; 0: 16 */
+  const gemmtune_moe* moe;       /* of a fused_moe, null elsewhere; read during the call only */
   /* Promises of every call, for rows with a pdl_kernelName (NVIDIA's programmatic dependent launch). Both not
-   * 0: that kernel runs, and reads the weight while the kernel in front of it on the stream still runs. */
-  int32_t constant_weights;     /* the kernel in front does not write w */
+   * 0: that kernel runs, and reads the weight while the previous kernel on the stream still runs. */
+  int32_t constant_weights;     /* the previous kernel does not write w */
   int32_t predecessor_triggers; /* it executes griddepcontrol.launch_dependents; else little is gained */
 } gemmtune_problem;
 
+/* What a call of a mixture of experts has beside the other operands. */
+typedef struct gemmtune_moe_operands {
+  size_t size;
+  const void* w2;
+  const void* w2_scale;
+  const int32_t* topk_ids;   /* [T, topk]: 0 to experts - 1; others are refused on a CPU only */
+  const float* topk_weights; /* [T, topk] */
+} gemmtune_moe_operands;
+
 /* Pointers of one call, on the context's device. Weights and scales are dense. y must not overlap an input.
  *
- *   operation             x, y                  w            x_scale                   w_scale
- *   a16w16 with scale_ab  [M, K], [M, N]        [N, K]       one float                 one float
- *   a8w8                  [M, K], [M, N]        [N, K]       float [M] or one          float [N] or one
- *   a8w8_blockscale       [M, K], [M, N]        [N, K]       float [M, ceil(K/128)]    float [ceil(N/128),
- * ceil(K/128)] a4w4_blockscale       [M, K], [M, N]        [N, K]       e8m0 [M, K/32]            e8m0 [N,
- * K/32] batched_bf16          [B, M, K], [B, M, N]  [B, N, K]    -                         - batched_a8w8 [B,
- * M, K], [B, M, N]  [B, N, K]    float [B, M] or one       float [B, N] or one fused_moe             [T,
- * model_dim] both   see below    by quant_type             by quant_type
+ *   operation             x           y           w           x_scale               w_scale
+ *   --------------------  ----------  ----------  ----------  --------------------  -----------------
+ *   a16w16                [M, K]      [M, N]      [N, K]      -                     -
+ *   a16w16 with scale_ab  [M, K]      [M, N]      [N, K]      one float             one float
+ *   a8w8                  [M, K]      [M, N]      [N, K]      float [M] or one      float [N] or one
+ *   a8w8_blockscale       [M, K]      [M, N]      [N, K]      float [M, KB]         float [NB, KB]
+ *   a4w4_blockscale       [M, K]      [M, N]      [N, K]      e8m0 [M, K/32]        e8m0 [N, K/32]
+ *   batched_bf16          [B, M, K]   [B, M, N]   [B, N, K]   -                     -
+ *   batched_a8w8          [B, M, K]   [B, M, N]   [B, N, K]   float [B, M] or one   float [B, N] or one
+ *   fused_moe             [T, model]  [T, model]  w1, below   by quant_type         by quant_type, per expert
  *
- * The _bpreshuffle operations are as those without, with a packed weight. fp4: two elements to a byte, the
- * even one in the low half, K a multiple of 32. e8m0: a byte b is 2^(b - 127), 255 is NaN.
+ * The _bpreshuffle operations are as those without, with a packed weight. KB is ceil(K/128), NB ceil(N/128).
+ * fp4: two elements to a byte, the even one in the low half, K a multiple of 32. e8m0: a byte b is 2^(b -
+ * 127), 255 is NaN.
  *
- * fused_moe: w is w1 [E, inter_dim or, gated, 2 * inter_dim with the gate's rows first, model_dim], w2 is [E,
- * model_dim, inter_dim]; n is inter_dim, k model_dim. Scales of x, w and w2 are for each expert: one of
- * per_tensor, one a row of per_token, of 1 x 128 of x and 128 x 128 of the weights of per_1x128 and
- * per_128x128, e8m0 of 1 x 32 of per_1x32; operands of 16 bits have none. y[t] = sum over t's experts of r *
- * w2 * act(gate) * up; with doweight_stage1 the routing weight r scales gate and up before the activation
- * instead. */
+ * fused_moe (T is M, model is K = model_dim, inter_dim is N, E is experts):
+ *
+ *   w1  [E, inter_dim, model_dim]; gated [E, 2 * inter_dim, model_dim], the gate's rows first
+ *   w2  [E, model_dim, inter_dim]
+ *
+ *   quant_type   x_scale                            w_scale and w2_scale, for each expert
+ *   -----------  ---------------------------------  -------------------------------------
+ *   none         -                                  -
+ *   per_tensor   one float                          one float
+ *   per_token    float [T]                          one float per row
+ *   per_1x32     e8m0 [T, model_dim/32]             e8m0, one per 1 x 32
+ *   per_1x128    float [T, ceil(model_dim/128)]     float, one per 128 x 128
+ *   per_128x128  float [T, ceil(model_dim/128)]     float, one per 128 x 128
+ *
+ * Operands of 16 bits have no scale. y[t] = sum over t's experts of r * w2 * (act(gate) * up), act(w1 * x) if
+ * not gated; with doweight_stage1 the routing weight r scales gate and up before the activation instead. */
 typedef struct gemmtune_operands {
   size_t size;
   const void* x;       /* rows ldx elements apart */
   const void* w;       /* in the problem's weight layout */
-  const void* bias;    /* [N] of y's type; required where the problem has a bias, ignored elsewhere */
+  const void* bias;    /* [N] of y's type; required if the problem has a bias, ignored elsewhere */
   void* y;             /* rows ldy elements apart */
   int64_t ldx;         /* elements, >= k; 0: k */
   int64_t ldy;         /* elements, >= the columns of y; 0: those */
-  const void* x_scale; /* required where the table above has one */
+  const void* x_scale; /* required if the table above has one */
   const void* w_scale;
   int32_t x_scale_per_tensor; /* of a8w8 and batched_a8w8, not 0: x_scale is one float for all rows */
   int32_t w_scale_per_tensor;
-  int64_t x_batch_stride; /* of batched operations: elements from batch to batch; 0: m * ldx */
-  int64_t y_batch_stride; /* 0: m * ldy */
-  const void* w2;         /* of fused_moe, as are all below */
-  const void* w2_scale;
-  const int32_t* topk_ids;   /* [T, topk]: 0 to experts - 1 */
-  const float* topk_weights; /* [T, topk] */
+  int64_t x_batch_stride;           /* of batched operations: elements from batch to batch; 0: m * ldx */
+  int64_t y_batch_stride;           /* 0: m * ldy */
+  const gemmtune_moe_operands* moe; /* of a fused_moe, ignored elsewhere; read during the call only */
 } gemmtune_operands;
 
 /* Binds a problem to the kernel that the tuned files name, or to the fallback. Answers come from a cache of
@@ -300,77 +373,77 @@ typedef struct gemmtune_plan_info {
   size_t size;
   gemmtune_match match;
   int32_t other_environment; /* 1: the row was measured with another device model or library version */
-  int64_t hit_m;             /* M of the row that answered; 0 where untuned */
+  int64_t hit_m;             /* M of the row that answered; 0 if untuned */
   const char* kernel_name;   /* as in tuned files; all texts live as long as the plan */
   const char* family;        /* the kernel's family: libtype */
   const char* rule;          /* what decided, in words, with the rows that were passed over and why */
-  const char* file;          /* of the row; "" where untuned */
-  size_t line;               /* of the row, 1-based; 0 where untuned */
+  const char* file;          /* of the row; "" if untuned */
+  size_t line;               /* of the row, 1-based; 0 if untuned */
   size_t workspace_bytes;
+  gemmtune_layout weight_layout; /* that w must have: the problem's, or the plan's choice if that was any */
 } gemmtune_plan_info;
 
 GEMMTUNE_API gemmtune_status gemmtune_plan_get_info(const gemmtune_plan* plan, gemmtune_plan_info* info);
 
 /* Runs the plan. Any number of threads may run one plan at once, each with a workspace of its own of
- * workspace_bytes, 64-byte aligned (null where that is 0). On a CPU `stream` is null and the result is
- * complete on return; on a GPU the work is enqueued on the stream. Allocates nothing. On an error nothing was
- * written. */
+ * workspace_bytes, 64-byte aligned (null if that is 0). On a CPU `stream` is null and the result is complete
+ * on return; on a GPU it is the CUstream, null the default one, and the work is enqueued. Allocates nothing,
+ * except that oneDNN copies strided x and y. */
 GEMMTUNE_API gemmtune_status gemmtune_plan_run(const gemmtune_plan* plan, const gemmtune_operands* operands,
                                                void* workspace, void* stream);
 
-/* The short forms, one an operation: plan from the cache, workspace kept by the context for each thread and
- * stream. `context` null: the default context. */
-GEMMTUNE_API gemmtune_status gemmtune_gemm_a16w16(gemmtune_context* context, const gemmtune_problem* problem,
-                                                  const gemmtune_operands* operands, void* stream);
-GEMMTUNE_API gemmtune_status gemmtune_gemm_a8w8(gemmtune_context* context, const gemmtune_problem* problem,
-                                                const gemmtune_operands* operands, void* stream);
-GEMMTUNE_API gemmtune_status gemmtune_gemm_a8w8_bpreshuffle(gemmtune_context* context,
-                                                            const gemmtune_problem* problem,
-                                                            const gemmtune_operands* operands, void* stream);
-GEMMTUNE_API gemmtune_status gemmtune_gemm_a8w8_blockscale(gemmtune_context* context,
-                                                           const gemmtune_problem* problem,
-                                                           const gemmtune_operands* operands, void* stream);
-GEMMTUNE_API gemmtune_status gemmtune_gemm_a8w8_blockscale_bpreshuffle(gemmtune_context* context,
-                                                                       const gemmtune_problem* problem,
-                                                                       const gemmtune_operands* operands,
-                                                                       void* stream);
-GEMMTUNE_API gemmtune_status gemmtune_gemm_a4w4_blockscale(gemmtune_context* context,
-                                                           const gemmtune_problem* problem,
-                                                           const gemmtune_operands* operands, void* stream);
-GEMMTUNE_API gemmtune_status gemmtune_gemm_batched_bf16(gemmtune_context* context,
-                                                        const gemmtune_problem* problem,
-                                                        const gemmtune_operands* operands, void* stream);
-GEMMTUNE_API gemmtune_status gemmtune_gemm_batched_a8w8(gemmtune_context* context,
-                                                        const gemmtune_problem* problem,
-                                                        const gemmtune_operands* operands, void* stream);
-GEMMTUNE_API gemmtune_status gemmtune_fused_moe(gemmtune_context* context, const gemmtune_problem* problem,
-                                                const gemmtune_operands* operands, void* stream);
+/* Both in one call, any operation: the plan from the cache, a workspace that the context keeps for each
+ * thread and stream. `context` null: the default context. weight_layout must not be any: nothing would say
+ * how to pack w. */
+GEMMTUNE_API gemmtune_status gemmtune_gemm(gemmtune_context* context, const gemmtune_problem* problem,
+                                           const gemmtune_operands* operands, void* stream);
 
-/* ---- problems that no row answers
- * ---------------------------------------------------------------------------- The hook by which
- * libgemmtune_tuning tunes online (gemmtune_enable_online_tuning in gemmtune/tuning.h); a program may have
- * its own. */
+/* ---- weights that are packed once ---------------------------------------------------------------------
+ * `problem` describes the weight: operation, n, k, batch, types, scale_ab; m, bias and weight_layout are
+ * ignored. */
+
+/* The layout that the tuned files were made for on this device: that of most rows of this weight. Without
+ * such a row plain, and for the _BPRESHUFFLE operations the one that the fallback reads. */
+GEMMTUNE_API gemmtune_status gemmtune_weight_layout(const gemmtune_context* context,
+                                                    const gemmtune_problem* problem, gemmtune_layout* layout);
+/* Bytes of the weight in `layout`. */
+GEMMTUNE_API gemmtune_status gemmtune_packed_weight_bytes(const gemmtune_context* context,
+                                                          const gemmtune_problem* problem,
+                                                          gemmtune_layout layout, size_t* bytes);
+/* plain [N, K] into `packed`, which has gemmtune_packed_weight_bytes and is 64-byte aligned; no overlap. */
+GEMMTUNE_API gemmtune_status gemmtune_pack_weight(const gemmtune_context* context,
+                                                  const gemmtune_problem* problem, gemmtune_layout layout,
+                                                  const void* plain, void* packed);
+/* The inverse, into `plain` [N, K]; GEMMTUNE_UNSUPPORTED for layouts that have none on this device. */
+GEMMTUNE_API gemmtune_status gemmtune_unpack_weight(const gemmtune_context* context,
+                                                    const gemmtune_problem* problem, gemmtune_layout layout,
+                                                    const void* packed, void* plain);
+
+/* ---- problems that no row answers ---------------------------------------------------------------------
+ * The hook by which libgemmtune_tuning tunes online (gemmtune_enable_online_tuning in gemmtune/tuning.h); a
+ * program may have its own. */
 
 /* What was asked and is not known. All texts live until the call returns. */
 typedef struct gemmtune_miss {
   size_t size;
-  const char* problem; /* "a16w16 m=1 n=2048 k=2048 x=bf16 w=bf16 y=bf16 bias=0 scale_ab=0 layout=plain …" */
-  const char* file; /* where a row of it belongs: the online file of its operation; "" where there is none */
-  const char* fallback;        /* name of the kernel that runs meanwhile */
+  /* "a16w16 m=1 n=2048 k=2048 x=bf16 w=bf16 y=bf16 bias=0 scale_ab=0 layout=plain ..." */
+  const char* problem;
+  const char* file;     /* where a row of it belongs: the online file of its operation; "" if there is none */
+  const char* fallback; /* name of the kernel that runs meanwhile */
   const char* proven_families; /* comma list: those that rows of this device name, and the fallback's */
   const char* tuned_files;     /* colon list: the tuned files that were asked; some may not exist */
 } gemmtune_miss;
 
-/* On the thread that plans, once a plan that no row answered; never while the stream of the call is recorded
- * into a graph (as far as the device can tell). Must not throw. Not 0: gemmtune_context_reload_online was
- * called, look once more. */
+/* Called on the thread that plans, once per plan that no row answered; never while the stream of the call is
+ * captured into a graph (as far as the device can tell). Must not throw. Returns not 0 if
+ * gemmtune_context_reload_online was called: the context looks once more. */
 typedef int32_t (*gemmtune_missed)(void* handler_context, const gemmtune_miss* miss);
 
 typedef struct gemmtune_miss_handler {
   size_t size;
   gemmtune_missed missed;
-  /* When no call of `missed` runs and none will come: the handler was replaced, the context destroyed, or the
-   * process exits. May call functions of the context. Null: nothing. */
+  /* Called when no call of `missed` runs and none will come: the handler was replaced, the context destroyed,
+   * or the process exits. May call functions of the context. Null: nothing. */
   void (*release)(void* handler_context);
   void* handler_context;
   /* Rows that the context looks up after the tuned files, from now on. Null: online_tuning.csv of the config
@@ -387,27 +460,6 @@ GEMMTUNE_API gemmtune_status gemmtune_context_set_miss_handler(gemmtune_context*
 GEMMTUNE_API gemmtune_status gemmtune_context_reload_online(gemmtune_context* context);
 /* Writes a line into the context's log; level as of gemmtune_log. */
 GEMMTUNE_API gemmtune_status gemmtune_context_log(gemmtune_context* context, int32_t level, const char* line);
-
-/* ---- weights that are packed once
- * ---------------------------------------------------------------------------- `problem` describes the
- * weight: operation, n, k, types, bias; m and weight_layout are ignored. */
-
-/* The layout that the tuned files were made for on this device: plain where no row of a packed weight can
- * run. */
-GEMMTUNE_API gemmtune_status gemmtune_weight_layout(const gemmtune_context* context,
-                                                    const gemmtune_problem* problem, gemmtune_layout* layout);
-/* Bytes of the weight in `layout`. */
-GEMMTUNE_API gemmtune_status gemmtune_packed_weight_bytes(const gemmtune_context* context,
-                                                          const gemmtune_problem* problem,
-                                                          gemmtune_layout layout, size_t* bytes);
-/* plain [N, K] into `packed`, which holds gemmtune_packed_weight_bytes, 64-byte aligned; no overlap. */
-GEMMTUNE_API gemmtune_status gemmtune_pack_weight(const gemmtune_context* context,
-                                                  const gemmtune_problem* problem, gemmtune_layout layout,
-                                                  const void* plain, void* packed);
-/* The inverse, for layouts that have one (panel16, aiter16x16, tile64x128; onednn by its own reorder). */
-GEMMTUNE_API gemmtune_status gemmtune_unpack_weight(const gemmtune_context* context,
-                                                    const gemmtune_problem* problem, gemmtune_layout layout,
-                                                    const void* packed, void* plain);
 
 #ifdef __cplusplus
 }

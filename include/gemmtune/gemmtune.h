@@ -4,7 +4,7 @@
 //   auto plan = context.plan(problem);                  // bound to the kernel that the files name
 //   plan->run({x, w, bias, y}, workspace);              // y = x · wᵀ + bias
 //
-//   gemmtune::gemm_a16w16(x, w, y, m, n, k, {.bias = bias});   // all of it in one call
+//   gemmtune::gemm(problem, {x, w, bias, y}, &context);  // plan and run in one call
 #pragma once
 
 #include <gemmtune/c.h>
@@ -16,17 +16,18 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace gemmtune {
 // The library's own code uses some of these words for other things; an inline namespace keeps the symbols
 // apart.
 inline namespace api {
 
-/// ok, or a code and a sentence that names the value and what was expected.
+/// ok, or a code and a message with the value and what was expected.
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  /// Takes the sentence of this thread's last error where `code` is a failure.
+  /// Takes the message of this thread's last error if `code` is a failure.
   explicit Status(gemmtune_status code) : code_(code) {
     if (code_ != GEMMTUNE_OK) message_ = gemmtune_last_error();
   }
@@ -79,6 +80,11 @@ inline std::string_view to_string(Match match) {
   return "untuned";
 }
 
+/// A word for a layout, for logs.
+inline std::string_view to_string(Layout layout) {
+  return gemmtune_layout_text(static_cast<gemmtune_layout>(layout));
+}
+
 /// How a plan came about. The texts live as long as the plan.
 struct PlanInfo {
   Match match = Match::untuned;
@@ -90,6 +96,7 @@ struct PlanInfo {
   std::string_view file;
   std::size_t line = 0;
   std::size_t workspace_bytes = 0;
+  Layout weight_layout = Layout::plain;  // that w must have
 };
 
 /// A problem bound to a kernel. Copies share it; any number of threads may run it at once.
@@ -119,14 +126,14 @@ class Plan {
             known.rule,
             known.file,
             known.line,
-            known.workspace_bytes};
+            known.workspace_bytes,
+            static_cast<Layout>(known.weight_layout)};
   }
   /// `workspace`: info().workspace_bytes, 64-byte aligned, not shared with a concurrent run. On a CPU
   /// `stream` is null and y is complete on return. Errors: null or misaligned pointers, a leading dimension
   /// below the row; then nothing was written.
   Status run(const Operands& operands, void* workspace = nullptr, void* stream = nullptr) const {
-    const gemmtune_operands given = operands.to_c();
-    return Status(gemmtune_plan_run(plan_, &given, workspace, stream));
+    return Status(gemmtune_plan_run(plan_, detail::COperands(operands).get(), workspace, stream));
   }
   gemmtune_plan* get() const noexcept { return plan_; }
 
@@ -134,29 +141,27 @@ class Plan {
   gemmtune_plan* plan_;
 };
 
+/// The tuned files of one operation, colon-separated; they replace its default.
+struct TunedFiles {
+  Operation operation = Operation::a16w16;
+  std::string paths;
+};
+
 /// What a context is opened with; empty and 0: the environment's value, else the default (gemmtune/c.h).
 struct Options {
   std::string config_folder;
-  std::string tuned_files;  // of a16w16, colon-separated; those of the other operations are below
+  std::vector<TunedFiles> tuned_files;  // each operation at most once
   std::string backend;
   std::string device;
   int threads = 0;
   bool strict_environment = false;
   bool log_config = false;
+  bool capture = false;  // record what is planned: gemmtune_capture_flush in gemmtune/c.h says how
+  std::string capture_folder;
   gemmtune_parallel_for parallel_for = nullptr;
   void* parallel_for_context = nullptr;
   gemmtune_log log = nullptr;
   void* log_context = nullptr;
-  std::string tuned_files_a8w8;
-  std::string tuned_files_a8w8_bpreshuffle;
-  std::string tuned_files_a8w8_blockscale;
-  std::string tuned_files_a8w8_blockscale_bpreshuffle;
-  std::string tuned_files_a4w4_blockscale;
-  std::string tuned_files_batched_bf16;
-  std::string tuned_files_batched_a8w8;
-  std::string tuned_files_fused_moe;
-  bool capture = false;  // record what is planned: gemmtune_capture_flush in gemmtune/c.h says how
-  std::string capture_folder;
 };
 
 /// A device and its tuned files. Move-only; plans outlive it.
@@ -167,7 +172,11 @@ class Context {
     gemmtune_context_options given{};
     given.size = sizeof given;
     given.config_folder = text(options.config_folder);
-    given.tuned_files_a16w16 = text(options.tuned_files);
+    std::vector<gemmtune_tuned_files> files;
+    for (const TunedFiles& one : options.tuned_files)
+      files.push_back({static_cast<gemmtune_operation>(one.operation), one.paths.c_str()});
+    given.tuned_files = files.data();
+    given.tuned_file_count = files.size();
     given.backend = text(options.backend);
     given.device = text(options.device);
     given.threads = options.threads;
@@ -177,14 +186,6 @@ class Context {
     given.parallel_for_context = options.parallel_for_context;
     given.log = options.log;
     given.log_context = options.log_context;
-    given.tuned_files_a8w8 = text(options.tuned_files_a8w8);
-    given.tuned_files_a8w8_bpreshuffle = text(options.tuned_files_a8w8_bpreshuffle);
-    given.tuned_files_a8w8_blockscale = text(options.tuned_files_a8w8_blockscale);
-    given.tuned_files_a8w8_blockscale_bpreshuffle = text(options.tuned_files_a8w8_blockscale_bpreshuffle);
-    given.tuned_files_a4w4_blockscale = text(options.tuned_files_a4w4_blockscale);
-    given.tuned_files_batched_bf16 = text(options.tuned_files_batched_bf16);
-    given.tuned_files_batched_a8w8 = text(options.tuned_files_batched_a8w8);
-    given.tuned_files_fused_moe = text(options.tuned_files_fused_moe);
     given.capture = options.capture ? 1 : 0;
     given.capture_folder = text(options.capture_folder);
     gemmtune_context* context = nullptr;
@@ -199,9 +200,9 @@ class Context {
   ~Context() { gemmtune_context_destroy(context_); }
 
   Result<Plan> plan(const Problem& problem) const {
-    const gemmtune_problem given = problem.to_c();
     gemmtune_plan* made = nullptr;
-    if (Status status(gemmtune_plan_create(context_, &given, &made)); !status.ok()) return status;
+    if (Status status(gemmtune_plan_create(context_, detail::CProblem(problem).get(), &made)); !status.ok())
+      return status;
     return Plan(made);
   }
   /// Reads the tuned files again; plans in use stay valid.
@@ -230,18 +231,19 @@ class Context {
     return info;
   }
 
-  /// The layout that the tuned files were made for; M and layout of `weight` are ignored here and below.
+  /// The layout that the tuned files were made for. M, bias and layout of `weight` are ignored, as below.
   Result<Layout> weight_layout(const Problem& weight) const {
-    const gemmtune_problem given = weight.to_c();
     gemmtune_layout layout = GEMMTUNE_LAYOUT_PLAIN;
-    if (Status status(gemmtune_weight_layout(context_, &given, &layout)); !status.ok()) return status;
+    if (Status status(gemmtune_weight_layout(context_, detail::CProblem(weight).get(), &layout));
+        !status.ok()) {
+      return status;
+    }
     return static_cast<Layout>(layout);
   }
   Result<std::size_t> packed_weight_bytes(const Problem& weight, Layout layout) const {
-    const gemmtune_problem given = weight.to_c();
     std::size_t bytes = 0;
-    if (Status status(
-            gemmtune_packed_weight_bytes(context_, &given, static_cast<gemmtune_layout>(layout), &bytes));
+    if (Status status(gemmtune_packed_weight_bytes(context_, detail::CProblem(weight).get(),
+                                                   static_cast<gemmtune_layout>(layout), &bytes));
         !status.ok()) {
       return status;
     }
@@ -250,14 +252,12 @@ class Context {
   /// plain [N, K] into `packed` (packed_weight_bytes, 64-byte aligned), and back for layouts that have an
   /// inverse.
   Status pack_weight(const Problem& weight, Layout layout, const void* plain, void* packed) const {
-    const gemmtune_problem given = weight.to_c();
-    return Status(
-        gemmtune_pack_weight(context_, &given, static_cast<gemmtune_layout>(layout), plain, packed));
+    return Status(gemmtune_pack_weight(context_, detail::CProblem(weight).get(),
+                                       static_cast<gemmtune_layout>(layout), plain, packed));
   }
   Status unpack_weight(const Problem& weight, Layout layout, const void* packed, void* plain) const {
-    const gemmtune_problem given = weight.to_c();
-    return Status(
-        gemmtune_unpack_weight(context_, &given, static_cast<gemmtune_layout>(layout), packed, plain));
+    return Status(gemmtune_unpack_weight(context_, detail::CProblem(weight).get(),
+                                         static_cast<gemmtune_layout>(layout), packed, plain));
   }
 
   gemmtune_context* get() const noexcept { return context_; }

@@ -9,7 +9,7 @@ namespace gemmtune {
 inline namespace api {
 
 // The values of gemmtune_type, gemmtune_operation and so on.
-enum class Type { unset, bf16, f16, f32, f8_e4m3fn, f8_e4m3fnuz, i8, f4_e2m1, u8, i4 };
+enum class Type { unset, f32, f16, bf16, f8_e4m3fn, f8_e4m3fnuz, i8, f4_e2m1, u8, i4 };
 enum class Operation {
   a16w16,
   a8w8,
@@ -23,11 +23,11 @@ enum class Operation {
 };
 enum class QuantType { none, per_tensor, per_token, per_1x32, per_1x128, per_128x128 };
 enum class Activation { none, silu, gelu, swiglu, situv2 };
-enum class Layout { plain, panel16, onednn, aiter16x16, tile64x128 };
+/// Other values are opaque ids: gemmtune_layout in gemmtune/c.h.
+enum class Layout : std::int32_t { plain, any, aiter16x16 };
 enum class Match { exact, range, fine, coarse, untuned };
 
-/// An input on the context's device: its pointer, its type, and how far its rows lie apart in elements (0:
-/// dense).
+/// An input on the context's device: its pointer, its type, and its leading dimension in elements (0: dense).
 struct View {
   const void* data = nullptr;
   Type type = Type::unset;
@@ -61,7 +61,7 @@ struct MoeShape {
 };
 
 /// y[M, N] = x[M, K] · w[N, K]ᵀ (+ bias[N]), row-major, accumulated in float32. Sizes in elements; m = 0 is
-/// legal. What else an operation has is said in gemmtune/c.h.
+/// legal. gemmtune/c.h lists what each operation has.
 struct Problem {
   std::int64_t m = 0;
   std::int64_t n = 0;
@@ -70,7 +70,7 @@ struct Problem {
   Type y_type = Type::unset;  // unset: x_type of a16w16 and batched_bf16, bf16 of the others
   bool bias = false;          // of y's type
   Layout weight_layout = Layout::plain;
-  int alignment = 16;  // bytes, a power of two, promised for all four pointers
+  int alignment = 16;  // bytes, a power of two, promised for x, w, w2, bias and y
   Operation operation = Operation::a16w16;
   Type w_type = Type::unset;      // unset: x_type
   bool scale_ab = false;          // fp8 operands of a16w16
@@ -78,36 +78,10 @@ struct Problem {
   MoeShape moe{};                 // of fused_moe
   bool constant_weights = false;  // these two together allow a programmatic dependent launch: gemmtune/c.h
   bool predecessor_triggers = false;
-
-  gemmtune_problem to_c() const {
-    gemmtune_problem problem{};
-    problem.size = sizeof problem;
-    problem.operation = static_cast<gemmtune_operation>(operation);
-    problem.x_type = static_cast<gemmtune_type>(x_type);
-    problem.w_type = static_cast<gemmtune_type>(w_type);
-    problem.y_type = static_cast<gemmtune_type>(y_type);
-    problem.m = m;
-    problem.n = n;
-    problem.k = k;
-    problem.bias = bias ? 1 : 0;
-    problem.weight_layout = static_cast<gemmtune_layout>(weight_layout);
-    problem.alignment = alignment;
-    problem.scale_ab = scale_ab ? 1 : 0;
-    problem.batch = batch;
-    problem.constant_weights = constant_weights ? 1 : 0;
-    problem.predecessor_triggers = predecessor_triggers ? 1 : 0;
-    problem.experts = moe.experts;
-    problem.topk = moe.topk;
-    problem.activation = static_cast<gemmtune_activation>(moe.activation);
-    problem.quant_type = static_cast<gemmtune_quant_type>(moe.quant_type);
-    problem.gated = moe.gated ? 1 : 0;
-    problem.doweight_stage1 = moe.doweight_stage1 ? 1 : 0;
-    return problem;
-  }
 };
 
-/// Pointers of one call. Leading dimensions in elements, 0: dense; the weight is dense. What each operation
-/// has is said at gemmtune_operands in gemmtune/c.h.
+/// Pointers of one call. Leading dimensions in elements, 0: dense; the weight is dense. The table at
+/// gemmtune_operands in gemmtune/c.h lists what each operation has.
 struct Operands {
   const void* x = nullptr;
   const void* w = nullptr;
@@ -121,33 +95,87 @@ struct Operands {
   bool w_scale_per_tensor = false;
   std::int64_t x_batch_stride = 0;
   std::int64_t y_batch_stride = 0;
+  // These of fused_moe.
   const void* w2 = nullptr;
   const void* w2_scale = nullptr;
   const std::int32_t* topk_ids = nullptr;
   const float* topk_weights = nullptr;
-
-  gemmtune_operands to_c() const {
-    gemmtune_operands operands{};
-    operands.size = sizeof operands;
-    operands.x = x;
-    operands.w = w;
-    operands.bias = bias;
-    operands.y = y;
-    operands.ldx = ldx;
-    operands.ldy = ldy;
-    operands.x_scale = x_scale;
-    operands.w_scale = w_scale;
-    operands.x_scale_per_tensor = x_scale_per_tensor ? 1 : 0;
-    operands.w_scale_per_tensor = w_scale_per_tensor ? 1 : 0;
-    operands.x_batch_stride = x_batch_stride;
-    operands.y_batch_stride = y_batch_stride;
-    operands.w2 = w2;
-    operands.w2_scale = w2_scale;
-    operands.topk_ids = topk_ids;
-    operands.topk_weights = topk_weights;
-    return operands;
-  }
 };
+
+namespace detail {
+
+/// A problem as the C functions take it.
+class CProblem {
+ public:
+  explicit CProblem(const Problem& given) {
+    problem_.size = sizeof problem_;
+    problem_.operation = static_cast<gemmtune_operation>(given.operation);
+    problem_.x_type = static_cast<gemmtune_type>(given.x_type);
+    problem_.w_type = static_cast<gemmtune_type>(given.w_type);
+    problem_.y_type = static_cast<gemmtune_type>(given.y_type);
+    problem_.m = given.m;
+    problem_.n = given.n;
+    problem_.k = given.k;
+    problem_.batch = given.batch;
+    problem_.bias = given.bias ? 1 : 0;
+    problem_.scale_ab = given.scale_ab ? 1 : 0;
+    problem_.weight_layout = static_cast<gemmtune_layout>(given.weight_layout);
+    problem_.alignment = given.alignment;
+    problem_.constant_weights = given.constant_weights ? 1 : 0;
+    problem_.predecessor_triggers = given.predecessor_triggers ? 1 : 0;
+    if (given.operation != Operation::fused_moe) return;
+    problem_.moe = &moe_;
+    moe_.size = sizeof moe_;
+    moe_.experts = given.moe.experts;
+    moe_.topk = given.moe.topk;
+    moe_.activation = static_cast<gemmtune_activation>(given.moe.activation);
+    moe_.quant_type = static_cast<gemmtune_quant_type>(given.moe.quant_type);
+    moe_.gated = given.moe.gated ? 1 : 0;
+    moe_.doweight_stage1 = given.moe.doweight_stage1 ? 1 : 0;
+  }
+  CProblem(const CProblem&) = delete;
+  CProblem& operator=(const CProblem&) = delete;
+  const gemmtune_problem* get() const noexcept { return &problem_; }
+
+ private:
+  gemmtune_problem problem_{};
+  gemmtune_moe moe_{};
+};
+
+/// Operands as the C functions take them.
+class COperands {
+ public:
+  explicit COperands(const Operands& given) {
+    operands_.size = sizeof operands_;
+    operands_.x = given.x;
+    operands_.w = given.w;
+    operands_.bias = given.bias;
+    operands_.y = given.y;
+    operands_.ldx = given.ldx;
+    operands_.ldy = given.ldy;
+    operands_.x_scale = given.x_scale;
+    operands_.w_scale = given.w_scale;
+    operands_.x_scale_per_tensor = given.x_scale_per_tensor ? 1 : 0;
+    operands_.w_scale_per_tensor = given.w_scale_per_tensor ? 1 : 0;
+    operands_.x_batch_stride = given.x_batch_stride;
+    operands_.y_batch_stride = given.y_batch_stride;
+    operands_.moe = &moe_;
+    moe_.size = sizeof moe_;
+    moe_.w2 = given.w2;
+    moe_.w2_scale = given.w2_scale;
+    moe_.topk_ids = given.topk_ids;
+    moe_.topk_weights = given.topk_weights;
+  }
+  COperands(const COperands&) = delete;
+  COperands& operator=(const COperands&) = delete;
+  const gemmtune_operands* get() const noexcept { return &operands_; }
+
+ private:
+  gemmtune_operands operands_{};
+  gemmtune_moe_operands moe_{};
+};
+
+}  // namespace detail
 
 }  // namespace api
 }  // namespace gemmtune

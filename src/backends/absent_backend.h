@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backends/backend.h"
+#include "backends/traits.h"
 
 namespace gemmtune {
 
@@ -14,6 +15,7 @@ class AbsentBackend final : public Backend {
   AbsentBackend(std::string_view name, std::string why) : name_(name), why_(std::move(why)) {}
 
   std::string_view name() const override { return name_; }
+  const DeviceTraits& traits() const override { return traits_; }
   Status available() const override { return Status::unsupported("backend {}: {}", name_, why_); }
   std::vector<DeviceInfo> devices(const DeviceRequest&) const override { return {}; }
   Result<std::unique_ptr<Device>> open(const DeviceRequest&) const override { return available(); }
@@ -21,6 +23,7 @@ class AbsentBackend final : public Backend {
  private:
   std::string_view name_;
   std::string why_;
+  DeviceTraits traits_;
 };
 
 }  // namespace gemmtune

@@ -6,6 +6,7 @@
 #include "backends/backend.h"
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cuda/cuda_backend.h"
+#include "backends/traits.h"
 #include "base/file.h"
 
 namespace gemmtune {
@@ -42,6 +43,16 @@ std::span<const Backend* const> all_backends() {
   static const std::array<const Backend*, 3> list{&cuda::cuda_backend(), &hip, &cpu::cpu_backend()};
   return list;
 }
+
+const DeviceTraits& traits_of(std::string_view backend) {
+  for (const Backend* one : all_backends()) {
+    if (one->name() == backend) return one->traits();
+  }
+  static const DeviceTraits unknown;
+  return unknown;
+}
+
+const DeviceTraits& traits_of(const DeviceInfo& device) { return traits_of(device.backend); }
 
 Result<std::unique_ptr<Device>> open_device(std::string_view backend, const DeviceRequest& request) {
   const std::string_view named = backend_in(request.text);

@@ -91,7 +91,8 @@ class KernelFamily {
   virtual std::string identity() const { return std::string(name()) + " r" + std::to_string(revision()); }
   /// Vendor libraries before ours before plain references: decides ties.
   virtual int tie_rank() const = 0;
-  /// ok, or `unsupported` with the reason in words of a fixed vocabulary. A problem with weight_layout `any`
+  /// ok, or `unsupported` with the reason, "<subject>: <detail>" (backends/refusal.h), without the family's
+  /// name. A problem with weight_layout `any`
   /// is taken where any packed layout of the family fits.
   virtual Status accepts(const Problem& problem) const = 0;
   /// The packed layout that this family reads for a pre-shuffled problem; nullopt: plain weights only.
@@ -142,6 +143,7 @@ struct SampleRequest {
 
 class OutputChecker;
 struct RandomFill;
+struct DeviceTraits;
 
 class Device {
  public:
@@ -237,6 +239,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
+  /// Of its devices; callers use traits_of() (backends/traits.h).
+  virtual const DeviceTraits& traits() const = 0;
   /// ok, or why there is no device of this backend here.
   virtual Status available() const = 0;
   virtual std::vector<DeviceInfo> devices(const DeviceRequest& request) const = 0;

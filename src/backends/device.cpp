@@ -35,14 +35,20 @@ std::string refusal_of(const Space& space, const Config& full) {
   return space.build_refusal(full);
 }
 
-Status check_candidate(const KernelFamily& family, const Candidate& candidate, const Problem& problem) {
+/// ok, or the family's refusal under its name.
+Status check_accepts(const KernelFamily& family, const Problem& problem) {
+  const Status accepted = family.accepts(problem);
+  if (accepted.ok()) return {};
+  return Status(accepted.code(), fmt::format("{}: {}", family.name(), accepted.message()));
+}
+
+Status check_candidate(const KernelFamily& family, const Space& space, const Candidate& candidate) {
   if (candidate.revision != family.revision()) {
     return Status::unsupported("{}: revision {} of {}, this build has {}", candidate.kernel_name(),
                                candidate.revision, family.name(), family.revision());
   }
-  const Space space = family.space(problem);
+  const auto keys = space.keys();
   for (const auto& [key, value] : candidate.config.settings()) {
-    const auto keys = space.keys();
     if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
       return Status::invalid("{}: {} has no parameter {}", candidate.kernel_name(), family.name(), key);
     }
@@ -111,19 +117,21 @@ Result<Candidate> Device::resolve(std::string_view kernel_name, const Problem& p
   if (!family_name) return Status::not_found("kernelName '{}' is none of gemmtune's", kernel_name);
   const KernelFamily* family = find_family(*family_name);
   if (family == nullptr) return missing_family(*family_name);
-  GEMMTUNE_RETURN_IF_ERROR(family->accepts(problem));
-  auto candidate = parse_kernel_name(kernel_name, family->space(problem).keys());
+  GEMMTUNE_RETURN_IF_ERROR(check_accepts(*family, problem));
+  const Space space = family->space(problem);
+  auto candidate = parse_kernel_name(kernel_name, space.keys());
   if (!candidate.ok()) return candidate.status();
-  GEMMTUNE_RETURN_IF_ERROR(check_candidate(*family, *candidate, problem));
+  GEMMTUNE_RETURN_IF_ERROR(check_candidate(*family, space, *candidate));
   return candidate;
 }
 
 Result<std::unique_ptr<Kernel>> Device::build(const Candidate& candidate, const Problem& problem) const {
   const KernelFamily* family = find_family(candidate.family);
   if (family == nullptr) return missing_family(candidate.family);
-  GEMMTUNE_RETURN_IF_ERROR(family->accepts(problem));
-  GEMMTUNE_RETURN_IF_ERROR(check_candidate(*family, candidate, problem));
-  return family->build(problem, complete(family->space(problem), candidate.config));
+  GEMMTUNE_RETURN_IF_ERROR(check_accepts(*family, problem));
+  const Space space = family->space(problem);
+  GEMMTUNE_RETURN_IF_ERROR(check_candidate(*family, space, candidate));
+  return family->build(problem, complete(space, candidate.config));
 }
 
 }  // namespace gemmtune

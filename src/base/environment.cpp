@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <initializer_list>
+#include <string_view>
 
 #include "base/text.h"
 
@@ -63,20 +64,21 @@ std::string default_runtime_folder() {
   return "/tmp/gemmtune-" + std::to_string(geteuid());
 }
 
-TunedFileLists tuned_file_lists() {
-  TunedFileLists lists;
-  lists.a16w16 = first_set({"GEMMTUNE_CONFIG_A16W16", "AITER_CONFIG_GEMM_BF16"});
-  lists.a8w8 = first_set({"GEMMTUNE_CONFIG_A8W8", "AITER_CONFIG_GEMM_A8W8"});
-  lists.a8w8_bpreshuffle =
-      first_set({"GEMMTUNE_CONFIG_A8W8_BPRESHUFFLE", "AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE"});
-  lists.a8w8_blockscale = first_set({"GEMMTUNE_CONFIG_A8W8_BLOCKSCALE", "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE"});
-  lists.a8w8_blockscale_bpreshuffle = first_set(
-      {"GEMMTUNE_CONFIG_A8W8_BLOCKSCALE_BPRESHUFFLE", "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE"});
-  lists.a4w4_blockscale = first_set({"GEMMTUNE_CONFIG_A4W4_BLOCKSCALE", "AITER_CONFIG_GEMM_A4W4"});
-  lists.batched_bf16 = first_set({"GEMMTUNE_CONFIG_BATCHED_BF16", "AITER_CONFIG_BF16_BATCHED_GEMM"});
-  lists.batched_a8w8 = first_set({"GEMMTUNE_CONFIG_BATCHED_A8W8", "AITER_CONFIG_A8W8_BATCHED_GEMM"});
-  lists.fused_moe = first_set({"GEMMTUNE_CONFIG_FUSED_MOE", "AITER_CONFIG_FMOE"});
-  return lists;
+std::map<std::string, std::string, std::less<>> config_variables() {
+  std::map<std::string, std::string, std::less<>> variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const auto equals = text.find('=');
+    if (equals == std::string_view::npos || equals + 1 == text.size()) continue;
+    const std::string_view name = text.substr(0, equals);
+    if (!name.starts_with("GEMMTUNE_CONFIG_") && !name.starts_with("AITER_CONFIG_")) continue;
+    variables.emplace(name, text.substr(equals + 1));
+  }
+  return variables;
+}
+
+void read_number(NumberVariable& variable) {
+  variable.text = first_set({std::string(variable.name).c_str()});
 }
 
 }  // namespace
@@ -85,18 +87,16 @@ Environment read_environment() {
   Environment environment;
   environment.config_folder = default_config_folder();
   environment.runtime_folder = default_runtime_folder();
-  environment.tuned_files = tuned_file_lists();
+  environment.config_variables = config_variables();
   environment.log_config = is_on(first_set({"GEMMTUNE_LOG_CONFIG", "AITER_LOG_TUNED_CONFIG"}));
   read_capture_switch(first_set({"GEMMTUNE_CAPTURE", "AITER_TUNE_GEMM"}), environment);
   environment.online_tuning = online_tuning();
-  environment.online_budget_milliseconds = parse_integer(first_set({"GEMMTUNE_ONLINE_BUDGET_MS"}));
-  if (const auto threads = parse_integer(first_set({"GEMMTUNE_NUM_THREADS"}))) {
-    environment.threads = static_cast<int>(*threads);
+  for (NumberVariable* variable : {&environment.online_budget_milliseconds, &environment.threads,
+                                   &environment.batch_size, &environment.tensor_parallel}) {
+    read_number(*variable);
   }
   environment.cpu_isa = first_set({"GEMMTUNE_CPU_ISA"});
   environment.model_folder = first_set({"GTUNE_MODEL"});
-  environment.batch_size = parse_integer(first_set({"GTUNE_BATCH_SIZE"}));
-  environment.tensor_parallel = parse_integer(first_set({"GTUNE_TP"}));
   environment.kernel_cache_folder = default_kernel_cache_folder();
   environment.rebuild_kernels = is_on(first_set({"GEMMTUNE_REBUILD"}));
   environment.module_folder = first_set({"GEMMTUNE_LIBRARY_DIR"});

@@ -1,26 +1,13 @@
 // Every environment variable that gemmtune reads, read once at context creation, here and nowhere else.
 #pragma once
 
-#include <cstdint>
-#include <optional>
+#include <functional>
+#include <map>
 #include <string>
 
-namespace gemmtune {
+#include "base/number_text.h"
 
-/// Colon-separated paths of each operation's tuned files, empty where unset: GEMMTUNE_CONFIG_A16W16, _A8W8,
-/// _A8W8_BPRESHUFFLE, _A8W8_BLOCKSCALE, _A8W8_BLOCKSCALE_BPRESHUFFLE, _A4W4_BLOCKSCALE, _BATCHED_BF16,
-/// _BATCHED_A8W8, _FUSED_MOE, and AITER's names.
-struct TunedFileLists {
-  std::string a16w16;
-  std::string a8w8;
-  std::string a8w8_bpreshuffle;
-  std::string a8w8_blockscale;
-  std::string a8w8_blockscale_bpreshuffle;
-  std::string a4w4_blockscale;
-  std::string batched_bf16;
-  std::string batched_a8w8;
-  std::string fused_moe;
-};
+namespace gemmtune {
 
 /// Whose name switched online tuning on, which decides its file and whether callers wait.
 enum class OnlineTuning {
@@ -32,7 +19,9 @@ enum class OnlineTuning {
 /// Values as set; an empty variable counts as unset. The gemmtune name wins over AITER's.
 struct Environment {
   std::string config_folder;  // GEMMTUNE_CONFIG_DIR, else $XDG_CONFIG_HOME/gemmtune, else ~/.config/gemmtune
-  TunedFileLists tuned_files;
+  /// GEMMTUNE_CONFIG_* and AITER_CONFIG_* by name: what is set of them. Colon-separated paths of an
+  /// operation's tuned files, see tuned_files_of() in resolve/table_set.h.
+  std::map<std::string, std::string, std::less<>> config_variables;
   std::string runtime_folder;  // of a machine's locks: $XDG_RUNTIME_DIR/gemmtune, else /tmp/gemmtune-<user>
   // Of kernels compiled at run time: GEMMTUNE_CACHE_DIR, else $XDG_CACHE_HOME/gemmtune/kernels, else
   // ~/.cache/gemmtune/kernels; empty where there is no home.
@@ -42,14 +31,13 @@ struct Environment {
   bool capture = false;          // GEMMTUNE_CAPTURE, AITER_TUNE_GEMM: on, or a folder
   std::string capture_folder;    // that folder; empty: the config folder
   OnlineTuning online_tuning = OnlineTuning::off;
-  std::optional<std::int64_t> online_budget_milliseconds;  // GEMMTUNE_ONLINE_BUDGET_MS
-  std::optional<int> threads;                              // GEMMTUNE_NUM_THREADS
-  std::string cpu_isa;                                     // GEMMTUNE_CPU_ISA: caps the instruction-set level
-  std::string model_folder;                                // GTUNE_MODEL: default of --model_dir
-  std::optional<std::int64_t> batch_size;                  // GTUNE_BATCH_SIZE: default of --batch_size
-  std::optional<std::int64_t> tensor_parallel;             // GTUNE_TP: default of --tp
-  std::string
-      module_folder;  // GEMMTUNE_LIBRARY_DIR: where the loadable family modules lie (default: beside us)
+  NumberVariable online_budget_milliseconds{"GEMMTUNE_ONLINE_BUDGET_MS"};
+  NumberVariable threads{"GEMMTUNE_NUM_THREADS"};  // 0: all cores of the device
+  std::string cpu_isa;                             // GEMMTUNE_CPU_ISA: caps the instruction-set level
+  std::string model_folder;                        // GTUNE_MODEL: default of --model_dir
+  NumberVariable batch_size{"GTUNE_BATCH_SIZE"};   // default of --batch_size
+  NumberVariable tensor_parallel{"GTUNE_TP"};      // default of --tp
+  std::string module_folder;  // GEMMTUNE_LIBRARY_DIR: folder of the loadable family modules (default: ours)
 };
 
 Environment read_environment();

@@ -1,7 +1,7 @@
 // Status and Result: how every fallible function of gemmtune answers. No exception leaves a public function.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <optional>
 #include <string>

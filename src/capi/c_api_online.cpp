@@ -2,19 +2,18 @@
 // functions alone: the run-time half is another library.
 #include <gemmtune/tuning.h>
 
-#include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "backends/device_request.h"
+#include "backends/traits.h"
 #include "base/environment.h"
 #include "base/text.h"
-#include "capi/c_api_error.h"
+#include "capi/c_status.h"
 #include "online/online_tuner.h"
 
 namespace gemmtune {
@@ -62,14 +61,10 @@ class Service {
     info.size = sizeof info;
     if (gemmtune_context_device(context_, &info) != GEMMTUNE_OK)
       return Status::internal("{}", gemmtune_last_error());
-    DeviceRequest request;
-    request.text = info.name;
-    if (std::string_view(info.backend) == "cpu") request.threads = info.cu_num;
-    request.isa_cap = environment_.cpu_isa;
-    request.module_folder = environment_.module_folder;
-    request.kernel_cache_folder = environment_.kernel_cache_folder;
-    request.rebuild_kernels = environment_.rebuild_kernels;
-    auto device = open_device(info.backend, request);
+    const int threads = traits_of(info.backend).runs_on_host ? info.cu_num : 0;
+    const auto request = device_request({.text = info.name, .threads = threads}, environment_);
+    if (!request.ok()) return request.status();
+    auto device = open_device(info.backend, *request);
     if (!device.ok()) return device;
     const DeviceInfo& own = (*device)->info();
     if (own.gfx == info.gfx && own.cu_num == info.cu_num) return device;
@@ -115,26 +110,31 @@ void release(void* handler_context) {
   delete service;
 }
 
-OnlineTunerOptions tuner_options(const gemmtune_online_options& given, const Environment& environment) {
+Result<OnlineTunerOptions> tuner_options(const gemmtune_online_options& given,
+                                         const Environment& environment) {
   const bool as_aiter = environment.online_tuning == OnlineTuning::aiter;
   OnlineTunerOptions options;
   options.synchronous = given.synchronous != 0 || as_aiter;
   options.settings.hipblaslt_table = given.hipblaslt_table != 0 || (given.file == nullptr && as_aiter);
-  const auto milliseconds = given.budget_milliseconds > 0
-                                ? given.budget_milliseconds
-                                : environment.online_budget_milliseconds.value_or(0);
+  std::int64_t milliseconds = given.budget_milliseconds;
+  if (milliseconds <= 0) {
+    const auto set = environment.online_budget_milliseconds.read(0, std::numeric_limits<std::int64_t>::max());
+    if (!set.ok()) return set.status();
+    milliseconds = set->value_or(0);
+  }
   options.settings.budget_seconds =
       milliseconds > 0 ? static_cast<double>(milliseconds) / 1e3 : default_budget_seconds;
   options.settings.runtime_folder = environment.runtime_folder;
   return options;
 }
 
-int enable(gemmtune_context* context, const gemmtune_online_options& given) {
+gemmtune_status enable(gemmtune_context* context, const gemmtune_online_options& given) {
   static const int stops_at_exit = std::atexit(stop_all);
   (void)stops_at_exit;  // where it is full, a thread may run on while the process ends
   Environment environment = read_environment();
-  const OnlineTunerOptions options = tuner_options(given, environment);
-  auto service = std::make_unique<Service>(context, options, std::move(environment));
+  const auto options = tuner_options(given, environment);
+  if (!options.ok()) return keep_tuning_error(options.status());
+  auto service = std::make_unique<Service>(context, *options, std::move(environment));
   {
     const std::lock_guard lock(live().mutex);
     live().services.insert(service.get());
@@ -145,42 +145,29 @@ int enable(gemmtune_context* context, const gemmtune_online_options& given) {
   handler.release = &release;
   handler.handler_context = service.get();
   handler.file = given.file;
-  handler.hipblaslt_table = options.settings.hipblaslt_table ? 1 : 0;
+  handler.hipblaslt_table = options->settings.hipblaslt_table ? 1 : 0;
   const gemmtune_status status = gemmtune_context_set_miss_handler(context, &handler);
-  if (status == GEMMTUNE_OK) {
-    (void)service.release();  // the handler's
-    return GEMMTUNE_TUNING_OK;
-  }
-  const Status reason = Status::internal("{}", gemmtune_last_error());
-  release(service.release());
-  return keep_tuning_error(reason);
+  Service* const of_handler = service.release();
+  if (status != GEMMTUNE_OK) release(of_handler);
+  return status;
 }
 
 }  // namespace
 }  // namespace gemmtune
 
-extern "C" int gemmtune_enable_online_tuning(gemmtune_context* context,
-                                             const gemmtune_online_options* options) {
-  using gemmtune::Status;
-  try {
-    if (context == nullptr) return gemmtune::keep_tuning_error(Status::invalid("context is NULL"));
-    gemmtune_online_options known{};
-    if (options != nullptr) {
-      if (options->size < offsetof(gemmtune_online_options, hipblaslt_table)) {
-        return gemmtune::keep_tuning_error(
-            Status::invalid("options->size is {}, expected sizeof(gemmtune_online_options), {}",
-                            options->size, sizeof known));
-      }
-      std::memcpy(&known, options, std::min(options->size, sizeof known));
-    }
+extern "C" gemmtune_status gemmtune_enable_online_tuning(gemmtune_context* context,
+                                                         const gemmtune_online_options* options) {
+  namespace c = gemmtune::c;
+  if (context == nullptr) return c::fail_null("gemmtune_enable_online_tuning", "context");
+  gemmtune_online_options known{};
+  if (options != nullptr) {
+    if (const auto bad = c::read_struct(options, known); bad != GEMMTUNE_OK) return bad;
+  }
+  return c::guarded([&] {
     if (known.budget_milliseconds < 0) {
-      return gemmtune::keep_tuning_error(
-          Status::invalid("budget_milliseconds is {}, expected at least 0", known.budget_milliseconds));
+      return c::fail(GEMMTUNE_INVALID_ARGUMENT, fmt::format("budget_milliseconds is {}, expected at least 0",
+                                                            known.budget_milliseconds));
     }
     return gemmtune::enable(context, known);
-  } catch (const std::bad_alloc&) {
-    return GEMMTUNE_TUNING_OUT_OF_MEMORY;
-  } catch (const std::exception& error) {
-    return gemmtune::keep_tuning_error(Status::internal("{}", error.what()));
-  }
+  });
 }

@@ -1,17 +1,14 @@
-// The C interface of tuning in process: reads the caller's structures by their size, runs the tuner, turns
-// every error into a code and a text.
+// The C function that tunes in process.
 #include <gemmtune/tuning.h>
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
-#include <exception>
-#include <new>
 #include <thread>
 
+#include "backends/device_request.h"
 #include "base/environment.h"
 #include "base/text.h"
-#include "capi/c_api_error.h"
+#include "capi/c_problem.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "evaluate/worker/worker_evaluator.h"
 #include "tuning/tuner.h"
@@ -19,82 +16,50 @@
 namespace gemmtune {
 namespace {
 
-thread_local std::string last_error;
-
-int code_of(StatusCode code) {
-  switch (code) {
-    case StatusCode::ok:
-      return GEMMTUNE_TUNING_OK;
-    case StatusCode::invalid_argument:
-      return GEMMTUNE_TUNING_INVALID_ARGUMENT;
-    case StatusCode::not_found:
-      return GEMMTUNE_TUNING_NOT_FOUND;
-    case StatusCode::unsupported:
-      return GEMMTUNE_TUNING_UNSUPPORTED;
-    case StatusCode::io_error:
-      return GEMMTUNE_TUNING_IO_ERROR;
-    case StatusCode::out_of_memory:
-      return GEMMTUNE_TUNING_OUT_OF_MEMORY;
-    case StatusCode::internal:
-      return GEMMTUNE_TUNING_INTERNAL;
-  }
-  return GEMMTUNE_TUNING_INTERNAL;
-}
-
 std::string text_of(const char* text) { return text == nullptr ? std::string() : std::string(text); }
 
-/// A structure of an older caller is shorter: what it lacks is zero, which is every field's default.
-template <typename Struct>
-Struct read_sized(const void* source, std::size_t size) {
-  Struct value{};
-  std::memcpy(&value, source, std::min(size, sizeof(Struct)));
-  return value;
+/// The message of this thread's last failure as a Status.
+Status last_failure(gemmtune_status code) {
+  return {code == GEMMTUNE_UNSUPPORTED ? StatusCode::unsupported : StatusCode::invalid_argument,
+          gemmtune_last_error()};
 }
 
-Result<DataType> read_type(const char* text, DataType absent, const char* field) {
-  if (text == nullptr) return absent;
-  if (const auto type = parse_data_type(text)) return *type;
-  return Status::invalid("{} is '{}', expected bf16, fp16 or fp32", field, text);
-}
-
-Result<ShapeRow> read_shape(const gemmtune_tuning_shape& shape) {
+/// Problem `i`, which is `step` bytes long; all are of the first one's operation.
+Result<ShapeRow> read_problem(const gemmtune_tuning_options& options, std::size_t i, std::size_t step) {
+  const auto* bytes = reinterpret_cast<const char*>(options.problems);
+  const auto* given = reinterpret_cast<const gemmtune_problem*>(bytes + i * step);
+  if (given->size != step)
+    return Status::invalid("size is {}, expected that of problems[0], {}", given->size, step);
+  gemmtune_problem known;
   ShapeRow row;
-  row.problem.m = shape.m;
-  row.problem.n = shape.n;
-  row.problem.k = shape.k;
-  const auto x_type = read_type(shape.x_type, DataType::bf16, "x_type");
-  if (!x_type.ok()) return x_type.status();
-  const auto y_type = read_type(shape.y_type, *x_type, "y_type");
-  if (!y_type.ok()) return y_type.status();
-  row.problem.x_type = *x_type;
-  row.problem.w_type = *x_type;
-  row.problem.y_type = *y_type;
-  row.problem.bias = shape.bias != 0;
-  row.problem.bpreshuffle = shape.bpreshuffle != 0;
-  if (row.problem.bpreshuffle) row.problem.weight_layout = WeightLayout::any;
-  row.calls = std::max<std::int64_t>(1, shape.calls);
+  if (const auto bad = c::read_problem(given, known, row.problem); bad != GEMMTUNE_OK)
+    return last_failure(bad);
+  if (known.operation != options.problems->operation) {
+    return Status::invalid("operation is {}, expected that of problems[0]: one file has one operation",
+                           to_string(row.problem.operation));
+  }
+  if (known.weight_layout != GEMMTUNE_LAYOUT_PLAIN && known.weight_layout != GEMMTUNE_LAYOUT_ANY) {
+    return Status::invalid("weight_layout is {}, expected plain or any: the tuner chooses the layout",
+                           gemmtune_layout_text(known.weight_layout));
+  }
+  if (options.calls != nullptr) row.calls = std::max<std::int64_t>(1, options.calls[i]);
   return row;
 }
 
-Result<std::vector<ShapeRow>> read_shapes(const gemmtune_tuning_options& options) {
+Result<std::vector<ShapeRow>> read_problems(const gemmtune_tuning_options& options) {
   if (options.input != nullptr) {
     auto list = read_shape_list(options.input, {});
     if (!list.ok()) return list.status();
     return std::move(list->rows);
   }
-  if (options.shapes == nullptr || options.shape_count == 0) {
-    return Status::invalid("input is NULL and there are no shapes: expected one of them");
-  }
-  const std::size_t stride = options.shapes->size;
-  if (stride < offsetof(gemmtune_tuning_shape, x_type)) {
-    return Status::invalid("shapes[0].size is {}, expected sizeof(gemmtune_tuning_shape), {}", stride,
-                           sizeof(gemmtune_tuning_shape));
-  }
+  if (options.problems == nullptr || options.problem_count == 0)
+    return Status::invalid("input is null and there are no problems: expected one of them");
+  const std::size_t step = options.problems->size;
+  if (const auto bad = c::check_size(options.problems); bad != GEMMTUNE_OK) return last_failure(bad);
   std::vector<ShapeRow> rows;
-  const auto* bytes = reinterpret_cast<const char*>(options.shapes);
-  for (std::size_t i = 0; i < options.shape_count; ++i) {
-    auto row = read_shape(read_sized<gemmtune_tuning_shape>(bytes + i * stride, stride));
-    if (!row.ok()) return Status(row.code(), fmt::format("shapes[{}]: {}", i, row.message()));
+  for (std::size_t i = 0; i < options.problem_count; ++i) {
+    auto row = read_problem(options, i, step);
+    if (!row.ok()) return Status(row.code(), fmt::format("problems[{}]: {}", i, row.message()));
     rows.push_back(std::move(*row));
   }
   return rows;
@@ -111,7 +76,7 @@ class CallbackObserver final : public RunObserver {
     progress.size = sizeof progress;
     progress.index = index;
     progress.count = count_;
-    progress.state = static_cast<std::int32_t>(report.state);
+    progress.state = static_cast<gemmtune_tuning_state>(report.state);
     progress.reason = report.reason.c_str();
     progress.kernel_name = report.row() ? report.row()->kernel_name.c_str() : "";
     progress.microseconds = report.row() ? report.row()->us : 0;
@@ -142,18 +107,6 @@ gemmtune_tuning_summary counts_of(const RunSummary& summary) {
   return counts;
 }
 
-DeviceRequest device_request(const gemmtune_tuning_options& options, const Environment& environment) {
-  DeviceRequest request;
-  request.text = text_of(options.device);
-  request.threads = options.threads != 0 ? options.threads : environment.threads.value_or(0);
-  request.isa_cap = environment.cpu_isa;
-  request.module_folder = environment.module_folder;
-  request.kernel_cache_folder = environment.kernel_cache_folder;
-  request.rebuild_kernels = environment.rebuild_kernels;
-  request.pin_threads = options.pin_threads != 0;
-  return request;
-}
-
 std::string backend_of(const gemmtune_tuning_options& options) {
   const std::string backend = text_of(options.backend);
   return backend.empty() ? "auto" : backend;
@@ -182,18 +135,20 @@ Result<RunSummary> run(const gemmtune_tuning_options& options) {
   for (const std::string_view libtype : split(libtypes, ',')) {
     if (!trim(libtype).empty()) request.libtypes.emplace_back(trim(libtype));
   }
-  if (options.threads < 0) return Status::invalid("threads is {}, expected at least 0", options.threads);
   if (options.confirmations < 0 || options.confirmations > 2) {
     return Status::invalid("confirmations is {}, expected 1, 2 or 0", options.confirmations);
   }
   if (!(options.budget_seconds >= 0)) {
     return Status::invalid("budget_seconds is {}, expected at least 0", options.budget_seconds);
   }
-  auto shapes = read_shapes(options);
+  auto shapes = read_problems(options);
   if (!shapes.ok()) return shapes.status();
   request.shapes = std::move(*shapes);
-  DeviceRequest listing = device_request(options, read_environment());
-  const DeviceRequest measuring = listing;
+  const auto measuring = device_request(
+      {.text = text_of(options.device), .threads = options.threads, .pin_threads = options.pin_threads != 0},
+      read_environment());
+  if (!measuring.ok()) return measuring.status();
+  DeviceRequest listing = *measuring;
   if (options.worker_program != nullptr) listing.pin_threads = false;
   auto device = open_device(backend_of(options), listing);
   if (!device.ok()) return device.status();
@@ -204,48 +159,26 @@ Result<RunSummary> run(const gemmtune_tuning_options& options) {
   evaluation.policy = request.policy;
   evaluation.max_err_ratio = request.max_err_ratio;
   evaluation.reference_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const auto evaluator = make_evaluator(options, **device, measuring, evaluation);
+  const auto evaluator = make_evaluator(options, **device, *measuring, evaluation);
   CallbackObserver observer(options);
   return tune(**device, *evaluator, request, observer);
 }
 
-int tune_checked(const gemmtune_tuning_options* options, gemmtune_tuning_summary* summary) {
-  if (options == nullptr) return keep_tuning_error(Status::invalid("options is NULL"));
-  constexpr std::size_t least = offsetof(gemmtune_tuning_options, backend);
-  if (options->size < least) {
-    return keep_tuning_error(
-        Status::invalid("options->size is {}, expected sizeof(gemmtune_tuning_options), {}", options->size,
-                        sizeof(gemmtune_tuning_options)));
+gemmtune_status tune_checked(const gemmtune_tuning_options* options, gemmtune_tuning_summary* summary) {
+  gemmtune_tuning_options known;
+  if (const auto bad = c::read_struct(options, known); bad != GEMMTUNE_OK) return bad;
+  if (summary != nullptr) {
+    if (const auto bad = c::check_size(summary); bad != GEMMTUNE_OK) return bad;
   }
-  const auto known = read_sized<gemmtune_tuning_options>(options, options->size);
   const auto result = run(known);
-  if (!result.ok()) return keep_tuning_error(result.status());
-  if (summary == nullptr) return GEMMTUNE_TUNING_OK;
-  gemmtune_tuning_summary counts = counts_of(*result);
-  counts.size = summary->size;
-  std::memcpy(summary, &counts, std::min(summary->size, sizeof counts));
-  return GEMMTUNE_TUNING_OK;
+  if (!result.ok()) return c::report(result.status());
+  return summary == nullptr ? GEMMTUNE_OK : c::write_struct(counts_of(*result), summary);
 }
 
 }  // namespace
-
-int keep_tuning_error(const Status& status) {
-  last_error = status.message();
-  return code_of(status.code());
-}
-
 }  // namespace gemmtune
 
-extern "C" int gemmtune_tune(const gemmtune_tuning_options* options, gemmtune_tuning_summary* summary) {
-  try {
-    return gemmtune::tune_checked(options, summary);
-  } catch (const std::bad_alloc&) {
-    gemmtune::last_error = "out of memory";
-    return GEMMTUNE_TUNING_OUT_OF_MEMORY;
-  } catch (const std::exception& error) {
-    gemmtune::last_error = error.what();
-    return GEMMTUNE_TUNING_INTERNAL;
-  }
+extern "C" gemmtune_status gemmtune_tune(const gemmtune_tuning_options* options,
+                                         gemmtune_tuning_summary* summary) {
+  return gemmtune::c::guarded([&] { return gemmtune::tune_checked(options, summary); });
 }
-
-extern "C" const char* gemmtune_tuning_last_error(void) { return gemmtune::last_error.c_str(); }

@@ -4,11 +4,13 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "capi/c_support.h"
 #include "dispatch/weights.h"
+#include "resolve/answer.h"
 
 namespace gemmtune::c {
 namespace {
@@ -21,24 +23,27 @@ void write_log(LogLevel level, std::string_view line, void* handle) {
   opened->log(opened->log_context, static_cast<int>(level), std::string(line).c_str());
 }
 
-TunedFileLists tuned_files_of(const gemmtune_context_options& given) {
-  TunedFileLists lists;
-  lists.a16w16 = text_or_empty(given.tuned_files_a16w16);
-  lists.a8w8 = text_or_empty(given.tuned_files_a8w8);
-  lists.a8w8_bpreshuffle = text_or_empty(given.tuned_files_a8w8_bpreshuffle);
-  lists.a8w8_blockscale = text_or_empty(given.tuned_files_a8w8_blockscale);
-  lists.a8w8_blockscale_bpreshuffle = text_or_empty(given.tuned_files_a8w8_blockscale_bpreshuffle);
-  lists.a4w4_blockscale = text_or_empty(given.tuned_files_a4w4_blockscale);
-  lists.batched_bf16 = text_or_empty(given.tuned_files_batched_bf16);
-  lists.batched_a8w8 = text_or_empty(given.tuned_files_batched_a8w8);
-  lists.fused_moe = text_or_empty(given.tuned_files_fused_moe);
-  return lists;
+gemmtune_status read_tuned_files(const gemmtune_context_options& given, TunedFileLists& lists) {
+  if (given.tuned_file_count > 0 && given.tuned_files == nullptr)
+    return fail_null("gemmtune_context_options", "tuned_files");
+  std::set<Operation> seen;
+  for (std::size_t i = 0; i < given.tuned_file_count; ++i) {
+    const gemmtune_tuned_files& files = given.tuned_files[i];
+    Operation operation = Operation::a16w16;
+    if (const auto bad = read_operation(files.operation, operation); bad != GEMMTUNE_OK) return bad;
+    if (!seen.insert(operation).second) {
+      return fail(GEMMTUNE_INVALID_ARGUMENT,
+                  fmt::format("tuned_files[{}]: a second entry of {}, expected one per operation", i,
+                              to_string(operation)));
+    }
+    lists[operation] = text_or_empty(files.paths);
+  }
+  return GEMMTUNE_OK;
 }
 
 ContextOptions options_of(const gemmtune_context_options& given) {
   ContextOptions options;
   options.config_folder = text_or_empty(given.config_folder);
-  options.tuned_files = tuned_files_of(given);
   options.backend = text_or_empty(given.backend);
   options.device = text_or_empty(given.device);
   options.threads = given.threads;
@@ -57,6 +62,7 @@ gemmtune_status open_context(const gemmtune_context_options& given, gemmtune_con
   }
   auto handle = std::make_unique<gemmtune_context>();
   ContextOptions options = options_of(given);
+  if (const auto bad = read_tuned_files(given, options.tuned_files); bad != GEMMTUNE_OK) return bad;
   if (given.log != nullptr) {
     handle->log = given.log;
     handle->log_context = given.log_context;
@@ -64,7 +70,7 @@ gemmtune_status open_context(const gemmtune_context_options& given, gemmtune_con
     options.log_context = handle.get();
   }
   auto context = Context::open(options);
-  if (!context.ok()) return fail(context.status());
+  if (!context.ok()) return report(context.status());
   handle->context = std::move(context).value();
   *opened = handle.release();
   attach_online_tuning(*opened);
@@ -87,9 +93,28 @@ template <typename Body>
 gemmtune_status with_weight(const char* function, const gemmtune_context* context,
                             const gemmtune_problem* given, Body&& body) noexcept {
   if (context == nullptr) return fail_null(function, "context");
+  gemmtune_problem known;
   Problem problem;
-  if (const auto status = read_problem(given, problem); status != GEMMTUNE_OK) return status;
-  return guarded([&] { return body(*context->context, problem); });
+  if (const auto status = read_problem(given, known, problem); status != GEMMTUNE_OK) return status;
+  problem.bias = false;
+  return guarded([&]() -> gemmtune_status { return body(*context->context, problem); });
+}
+
+/// The packed layout that the fallback reads; plain if the operation's weights are not packed.
+WeightLayout fallback_layout(const Device& device, Problem problem) {
+  problem.m = 1;
+  problem.bpreshuffle = true;
+  problem.weight_layout = WeightLayout::any;
+  const auto candidate = device.fallback(problem);
+  if (!candidate.ok()) return WeightLayout::plain;
+  return device.find_family(candidate->family)->packed_layout(problem).value_or(WeightLayout::plain);
+}
+
+/// Whether the operation has no plain weight.
+bool always_packed(Operation operation) { return default_problem(operation).bpreshuffle; }
+
+gemmtune_status check_packed(const void* packed) {
+  return check_alignment("packed", packed, workspace_alignment);
 }
 
 }  // namespace
@@ -104,8 +129,7 @@ gemmtune_status gemmtune_context_create(const gemmtune_context_options* options,
   *context = nullptr;
   gemmtune_context_options known{};
   if (options != nullptr) {
-    const auto status = c::read_struct(options, known, "gemmtune_context_options", sizeof known.size);
-    if (status != GEMMTUNE_OK) return status;
+    if (const auto status = c::read_struct(options, known); status != GEMMTUNE_OK) return status;
   }
   return c::guarded([&] { return c::open_context(known, context); });
 }
@@ -137,10 +161,7 @@ gemmtune_status gemmtune_default_context(gemmtune_context** context) {
 
 gemmtune_status gemmtune_context_reload(gemmtune_context* context) {
   if (context == nullptr) return c::fail_null("gemmtune_context_reload", "context");
-  return c::guarded([&]() -> gemmtune_status {
-    const gemmtune::Status status = context->context->reload();
-    return status.ok() ? GEMMTUNE_OK : c::fail(status);
-  });
+  return c::guarded([&] { return c::report(context->context->reload()); });
 }
 
 gemmtune_status gemmtune_context_sources(const gemmtune_context* context, char* text, size_t capacity,
@@ -161,10 +182,7 @@ gemmtune_status gemmtune_context_sources(const gemmtune_context* context, char* 
 
 gemmtune_status gemmtune_capture_flush(gemmtune_context* context) {
   if (context == nullptr) return c::fail_null("gemmtune_capture_flush", "context");
-  return c::guarded([&]() -> gemmtune_status {
-    const gemmtune::Status status = context->context->flush_capture();
-    return status.ok() ? GEMMTUNE_OK : c::fail(status);
-  });
+  return c::guarded([&] { return c::report(context->context->flush_capture()); });
 }
 
 gemmtune_status gemmtune_context_device(const gemmtune_context* context, gemmtune_device_info* info) {
@@ -176,7 +194,7 @@ gemmtune_status gemmtune_context_device(const gemmtune_context* context, gemmtun
   known.model = device.model.c_str();
   known.gfx = device.gfx.c_str();
   known.cu_num = device.cu_num;
-  return c::write_struct(known, info, "gemmtune_device_info");
+  return c::write_struct(known, info);
 }
 
 gemmtune_status gemmtune_context_counters(const gemmtune_context* context, gemmtune_counters* counters) {
@@ -191,18 +209,21 @@ gemmtune_status gemmtune_context_counters(const gemmtune_context* context, gemmt
   known.other_environment = values.other_environment;
   known.plans_made = values.plans_made;
   known.invalid_rows = values.invalid_rows;
-  return c::write_struct(known, counters, "gemmtune_counters");
+  return c::write_struct(known, counters);
 }
 
 gemmtune_status gemmtune_weight_layout(const gemmtune_context* context, const gemmtune_problem* problem,
                                        gemmtune_layout* layout) {
   if (layout == nullptr) return c::fail_null("gemmtune_weight_layout", "layout");
-  return c::with_weight(
-      "gemmtune_weight_layout", context, problem,
-      [&](gemmtune::Context& opened, const gemmtune::Problem& asked) {
-        *layout = c::layout_to_c(gemmtune::tuned_weight_layout(opened.device(), *opened.tables(), asked));
-        return GEMMTUNE_OK;
-      });
+  return c::with_weight("gemmtune_weight_layout", context, problem,
+                        [&](gemmtune::Context& opened, const gemmtune::Problem& asked) {
+                          auto known =
+                              gemmtune::tuned_weight_layout(opened.device(), *opened.tables(), asked);
+                          if (known == gemmtune::WeightLayout::plain && c::always_packed(asked.operation))
+                            known = c::fallback_layout(opened.device(), asked);
+                          *layout = c::layout_to_c(known);
+                          return GEMMTUNE_OK;
+                        });
 }
 
 gemmtune_status gemmtune_packed_weight_bytes(const gemmtune_context* context, const gemmtune_problem* problem,
@@ -213,7 +234,7 @@ gemmtune_status gemmtune_packed_weight_bytes(const gemmtune_context* context, co
   return c::with_weight("gemmtune_packed_weight_bytes", context, problem,
                         [&](gemmtune::Context& opened, const gemmtune::Problem& asked) {
                           const auto size = gemmtune::packed_weight_bytes(opened.device(), asked, target);
-                          if (!size.ok()) return c::fail(size.status());
+                          if (!size.ok()) return c::report(size.status());
                           *bytes = *size;
                           return GEMMTUNE_OK;
                         });
@@ -223,14 +244,14 @@ gemmtune_status gemmtune_pack_weight(const gemmtune_context* context, const gemm
                                      gemmtune_layout layout, const void* plain, void* packed) {
   if (plain == nullptr) return c::fail_null("gemmtune_pack_weight", "plain");
   if (packed == nullptr) return c::fail_null("gemmtune_pack_weight", "packed");
+  if (const auto status = c::check_packed(packed); status != GEMMTUNE_OK) return status;
   gemmtune::WeightLayout target;
   if (const auto status = c::read_layout(layout, target); status != GEMMTUNE_OK) return status;
-  return c::with_weight("gemmtune_pack_weight", context, problem,
-                        [&](gemmtune::Context& opened, const gemmtune::Problem& asked) {
-                          const auto done =
-                              gemmtune::pack_weight(opened.device(), asked, target, plain, packed);
-                          return done.ok() ? GEMMTUNE_OK : c::fail(done);
-                        });
+  return c::with_weight(
+      "gemmtune_pack_weight", context, problem,
+      [&](gemmtune::Context& opened, const gemmtune::Problem& asked) {
+        return c::report(gemmtune::pack_weight(opened.device(), asked, target, plain, packed));
+      });
 }
 
 gemmtune_status gemmtune_unpack_weight(const gemmtune_context* context, const gemmtune_problem* problem,
@@ -239,12 +260,11 @@ gemmtune_status gemmtune_unpack_weight(const gemmtune_context* context, const ge
   if (plain == nullptr) return c::fail_null("gemmtune_unpack_weight", "plain");
   gemmtune::WeightLayout target;
   if (const auto status = c::read_layout(layout, target); status != GEMMTUNE_OK) return status;
-  return c::with_weight("gemmtune_unpack_weight", context, problem,
-                        [&](gemmtune::Context& opened, const gemmtune::Problem& asked) {
-                          const auto done =
-                              gemmtune::unpack_weight(opened.device(), asked, target, packed, plain);
-                          return done.ok() ? GEMMTUNE_OK : c::fail(done);
-                        });
+  return c::with_weight(
+      "gemmtune_unpack_weight", context, problem,
+      [&](gemmtune::Context& opened, const gemmtune::Problem& asked) {
+        return c::report(gemmtune::unpack_weight(opened.device(), asked, target, packed, plain));
+      });
 }
 
 }  // extern "C"

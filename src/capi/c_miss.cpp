@@ -15,8 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* enable_function = "gemmtune_enable_online_tuning";
-/// gemmtune_enable_online_tuning(context, options): 0 where it is on.
-using Enable = int (*)(gemmtune_context* context, const void* options);
+using Enable = decltype(&gemmtune_enable_online_tuning);
 
 class CMissHandler final : public MissHandler {
  public:
@@ -26,14 +25,14 @@ class CMissHandler final : public MissHandler {
   }
   bool missed(const Miss& miss) override {
     const std::string problem = print(miss.problem);
-    gemmtune_miss told{};
-    told.size = sizeof told;
-    told.problem = problem.c_str();
-    told.file = miss.file.c_str();
-    told.fallback = miss.fallback.c_str();
-    told.proven_families = miss.proven_families.c_str();
-    told.tuned_files = miss.tuned_files.c_str();
-    return given_.missed(given_.handler_context, &told) != 0;
+    gemmtune_miss reported{};
+    reported.size = sizeof reported;
+    reported.problem = problem.c_str();
+    reported.file = miss.file.c_str();
+    reported.fallback = miss.fallback.c_str();
+    reported.proven_families = miss.proven_families.c_str();
+    reported.tuned_files = miss.tuned_files.c_str();
+    return given_.missed(given_.handler_context, &reported) != 0;
   }
 
  private:
@@ -90,8 +89,10 @@ void attach_online_tuning(gemmtune_context* handle) noexcept {
           fmt::format("online tuning is asked for, but needs libgemmtune_tuning; rows that its file has "
                       "are used, none are added: {}",
                       why));
-    } else if (enable(handle, nullptr) != 0) {
-      context.say(LogLevel::warning, "online tuning is asked for, but libgemmtune_tuning refuses");
+    } else if (enable(handle, nullptr) != GEMMTUNE_OK) {
+      context.say(LogLevel::warning,
+                  fmt::format("online tuning is asked for, but libgemmtune_tuning refuses: {}",
+                              gemmtune_last_error()));
     }
     return GEMMTUNE_OK;
   });
@@ -113,26 +114,24 @@ gemmtune_status gemmtune_context_set_miss_handler(gemmtune_context* context,
     });
   }
   gemmtune_miss_handler known;
-  const auto status = c::read_struct(handler, known, "gemmtune_miss_handler",
-                                     offsetof(gemmtune_miss_handler, handler_context) + sizeof(void*));
-  if (status != GEMMTUNE_OK) return status;
+  if (const auto status = c::read_struct(handler, known); status != GEMMTUNE_OK) return status;
   if (known.missed == nullptr) return c::fail_null("gemmtune_context_set_miss_handler", "missed");
   return c::guarded([&] { return c::set_handler(*context->context, known); });
 }
 
 gemmtune_status gemmtune_context_reload_online(gemmtune_context* context) {
   if (context == nullptr) return c::fail_null("gemmtune_context_reload_online", "context");
-  return c::guarded([&]() -> gemmtune_status {
-    const gemmtune::Status status = context->context->reload_online();
-    return status.ok() ? GEMMTUNE_OK : c::fail(status);
-  });
+  return c::guarded([&] { return c::report(context->context->reload_online()); });
 }
 
 gemmtune_status gemmtune_context_log(gemmtune_context* context, int32_t level, const char* line) {
   if (context == nullptr) return c::fail_null("gemmtune_context_log", "context");
   if (line == nullptr) return c::fail_null("gemmtune_context_log", "line");
   if (level < 0 || level > 3) {
-    return c::fail(GEMMTUNE_INVALID_ARGUMENT, "gemmtune_context_log: level, expected 0 to 3");
+    return c::guarded([&] {
+      return c::fail(GEMMTUNE_INVALID_ARGUMENT,
+                     fmt::format("gemmtune_context_log: level is {}, expected 0 to 3", level));
+    });
   }
   return c::guarded([&] {
     context->context->say(static_cast<gemmtune::LogLevel>(level), line);

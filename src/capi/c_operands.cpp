@@ -6,24 +6,11 @@
 namespace gemmtune::c {
 namespace {
 
-constexpr std::uintptr_t workspace_alignment = 64;
-
 gemmtune_status fail_dimension(const char* name, std::int64_t value, std::int64_t least) noexcept {
   return guarded([&] {
     return fail(GEMMTUNE_INVALID_ARGUMENT,
                 fmt::format("{} = {}, expected {} to {} elements", name, value, least, max_dimension));
   });
-}
-
-gemmtune_status fail_misaligned(const char* name, const void* pointer, std::int64_t alignment) noexcept {
-  return guarded([&] {
-    return fail(GEMMTUNE_MISALIGNED,
-                fmt::format("{} = {}, expected a multiple of {} bytes", name, pointer, alignment));
-  });
-}
-
-bool misaligned(const void* pointer, std::uintptr_t mask) {
-  return (reinterpret_cast<std::uintptr_t>(pointer) & mask) != 0;
 }
 
 /// One operand that a call must bring; `aligned` as the problem promises.
@@ -61,10 +48,41 @@ gemmtune_status check_pointers(const Plan& plan, const Operands& operands) noexc
   if (!null && (together & mask) == 0) return GEMMTUNE_OK;
   for (const Required& one : required)
     if (one.needed && one.pointer == nullptr) return fail_null("gemmtune_operands", one.name);
-  for (const Required& one : required)
-    if (one.needed && one.aligned && misaligned(one.pointer, mask))
-      return fail_misaligned(one.name, one.pointer, plan.problem().alignment);
+  for (const Required& one : required) {
+    if (!one.needed || !one.aligned) continue;
+    const auto status = check_alignment(one.name, one.pointer, plan.problem().alignment);
+    if (status != GEMMTUNE_OK) return status;
+  }
   return GEMMTUNE_OK;
+}
+
+/// Rows `columns` wide, `leading` elements apart, in batches `stride` elements apart.
+struct Extent {
+  const char* name;
+  DataType type;
+  std::int64_t leading;
+  std::int64_t columns;
+  std::int64_t stride;
+};
+
+/// Dimensions are below 2^31 and strides at most max_tensor_bytes / batch, so that no product overflows.
+gemmtune_status check_extent(const Problem& problem, const Extent& extent) noexcept {
+  const std::int64_t rows = (problem.m - 1) * extent.leading + extent.columns;
+  const std::int64_t elements = (problem.batch - 1) * extent.stride + rows;
+  if (elements <= max_tensor_bytes / bits(extent.type) * 8) return GEMMTUNE_OK;
+  return guarded([&] {
+    return fail(
+        GEMMTUNE_INVALID_ARGUMENT,
+        fmt::format("{} extends over {} elements with its leading dimension {}, expected at most 2^47 bytes",
+                    extent.name, elements, extent.leading));
+  });
+}
+
+gemmtune_status check_extents(const Problem& problem, const OperandNeeds& needs,
+                              const Operands& operands) noexcept {
+  const Extent x{"x", problem.x_type, operands.ldx, problem.k, operands.x_batch_stride};
+  if (const auto status = check_extent(problem, x); status != GEMMTUNE_OK) return status;
+  return check_extent(problem, {"y", problem.y_type, operands.ldy, needs.y_columns, operands.y_batch_stride});
 }
 
 gemmtune_status check_operands(const Plan& plan, const Operands& operands) noexcept {
@@ -81,23 +99,25 @@ gemmtune_status check_operands(const Plan& plan, const Operands& operands) noexc
     return fail(
         GEMMTUNE_INVALID_ARGUMENT,
         "x_scale_per_tensor or w_scale_per_tensor is set, expected it with a8w8 and batched_a8w8 only");
-  if (problem.batch == 1) return GEMMTUNE_OK;
+  if (problem.batch == 1) return check_extents(problem, needs, operands);
   const std::int64_t least_x = (problem.m - 1) * operands.ldx + problem.k;
   const std::int64_t least_y = (problem.m - 1) * operands.ldy + needs.y_columns;
   if (operands.x_batch_stride < least_x || operands.x_batch_stride > max_tensor_bytes / problem.batch)
     return fail_dimension("x_batch_stride", operands.x_batch_stride, least_x);
   if (operands.y_batch_stride < least_y || operands.y_batch_stride > max_tensor_bytes / problem.batch)
     return fail_dimension("y_batch_stride", operands.y_batch_stride, least_y);
-  return GEMMTUNE_OK;
+  return check_extents(problem, needs, operands);
 }
 
 gemmtune_status check_workspace(const Plan& plan, const void* workspace) noexcept {
   if (plan.workspace_bytes() == 0) return GEMMTUNE_OK;
   if (workspace == nullptr) return fail_null("gemmtune_plan_run", "workspace");
-  if (misaligned(workspace, workspace_alignment - 1)) {
-    return fail_misaligned("workspace", workspace, workspace_alignment);
-  }
-  return GEMMTUNE_OK;
+  return check_alignment("workspace", workspace, workspace_alignment);
+}
+
+/// 0 stands for dense. A leading dimension that is out of range has no product: check_operands() refuses it.
+std::int64_t batch_stride(std::int64_t given, std::int64_t m, std::int64_t leading) {
+  return given != 0 || leading < 0 || leading > max_dimension ? given : m * leading;
 }
 
 Operands operands_of(const Plan& plan, const gemmtune_operands& given) {
@@ -113,25 +133,45 @@ Operands operands_of(const Plan& plan, const gemmtune_operands& given) {
   operands.ldy = given.ldy != 0 ? given.ldy : plan.needs().y_columns;
   operands.x_scale_step = given.x_scale_per_tensor != 0 ? 0 : 1;
   operands.w_scale_step = given.w_scale_per_tensor != 0 ? 0 : 1;
-  operands.x_batch_stride = given.x_batch_stride != 0 ? given.x_batch_stride : problem.m * operands.ldx;
-  operands.y_batch_stride = given.y_batch_stride != 0 ? given.y_batch_stride : problem.m * operands.ldy;
-  operands.w2 = given.w2;
-  operands.w2_scale = given.w2_scale;
-  operands.topk_ids = given.topk_ids;
-  operands.topk_weights = given.topk_weights;
+  operands.x_batch_stride = batch_stride(given.x_batch_stride, problem.m, operands.ldx);
+  operands.y_batch_stride = batch_stride(given.y_batch_stride, problem.m, operands.ldy);
   return operands;
+}
+
+gemmtune_status read_moe_operands(const gemmtune_moe_operands* given, Operands& operands) noexcept {
+  if (given == nullptr) return fail_null("gemmtune_operands", "moe");
+  gemmtune_moe_operands known;
+  if (const auto status = read_struct(given, known); status != GEMMTUNE_OK) return status;
+  operands.w2 = known.w2;
+  operands.w2_scale = known.w2_scale;
+  operands.topk_ids = known.topk_ids;
+  operands.topk_weights = known.topk_weights;
+  return GEMMTUNE_OK;
+}
+
+gemmtune_status read_operands(const Plan& plan, const gemmtune_operands* given, Operands& operands) noexcept {
+  gemmtune_operands known;
+  if (const auto status = read_struct(given, known); status != GEMMTUNE_OK) return status;
+  operands = operands_of(plan, known);
+  return plan.needs().mixture ? read_moe_operands(known.moe, operands) : GEMMTUNE_OK;
 }
 
 }  // namespace
 
-gemmtune_status read_operands(const gemmtune_operands* given, gemmtune_operands& known) noexcept {
-  return read_struct(given, known, "gemmtune_operands", offsetof(gemmtune_operands, y) + sizeof known.y);
+gemmtune_status check_alignment(const char* name, const void* pointer, std::int64_t alignment) noexcept {
+  if ((reinterpret_cast<std::uintptr_t>(pointer) & (static_cast<std::uintptr_t>(alignment) - 1)) == 0)
+    return GEMMTUNE_OK;
+  return guarded([&] {
+    return fail(GEMMTUNE_MISALIGNED,
+                fmt::format("{} = {}, expected a multiple of {} bytes", name, pointer, alignment));
+  });
 }
 
-gemmtune_status run_plan(const Plan& plan, const gemmtune_operands& given, void* workspace,
+gemmtune_status run_plan(const Plan& plan, const gemmtune_operands* given, void* workspace,
                          void* stream) noexcept {
   if (plan.kernel() == nullptr) return GEMMTUNE_OK;
-  const Operands operands = operands_of(plan, given);
+  Operands operands;
+  if (const auto status = read_operands(plan, given, operands); status != GEMMTUNE_OK) return status;
   if (const auto status = check_operands(plan, operands); status != GEMMTUNE_OK) return status;
   if (const auto status = check_workspace(plan, workspace); status != GEMMTUNE_OK) return status;
   Stream target{stream};
@@ -139,10 +179,7 @@ gemmtune_status run_plan(const Plan& plan, const gemmtune_operands& given, void*
     if (stream != nullptr) return fail(GEMMTUNE_INVALID_ARGUMENT, "stream is set, expected null on a CPU");
     target = plan.device().default_stream();
   }
-  return guarded([&]() -> gemmtune_status {
-    const Status status = plan.kernel()->run(operands, workspace, target);
-    return status.ok() ? GEMMTUNE_OK : fail(status);
-  });
+  return guarded([&] { return report(plan.kernel()->run(operands, workspace, target)); });
 }
 
 }  // namespace gemmtune::c

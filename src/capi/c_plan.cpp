@@ -1,4 +1,4 @@
-// The C functions of plans: create, ask and run.
+// The C functions of plans.
 #include "capi/c_support.h"
 
 namespace gemmtune::c {
@@ -16,6 +16,8 @@ gemmtune_plan_info info_of(const Plan& plan) {
   info.file = account.file.c_str();
   info.line = account.line;
   info.workspace_bytes = plan.workspace_bytes();
+  info.weight_layout =
+      layout_to_c(plan.kernel() == nullptr ? plan.problem().weight_layout : plan.kernel()->weight_layout());
   return info;
 }
 
@@ -31,12 +33,12 @@ gemmtune_status gemmtune_plan_create(gemmtune_context* context, const gemmtune_p
   if (context == nullptr) return c::fail_null("gemmtune_plan_create", "context");
   if (plan == nullptr) return c::fail_null("gemmtune_plan_create", "plan");
   *plan = nullptr;
+  gemmtune_problem known;
   gemmtune::Problem asked;
-  gemmtune::LaunchPromises promises;
-  if (const auto status = c::read_problem(problem, asked, promises); status != GEMMTUNE_OK) return status;
+  if (const auto status = c::read_problem(problem, known, asked); status != GEMMTUNE_OK) return status;
   return c::guarded([&]() -> gemmtune_status {
-    auto made = context->context->plan(asked, {}, promises);
-    if (!made.ok()) return c::fail(made.status());
+    auto made = context->context->plan(asked, {}, c::promises_of(known));
+    if (!made.ok()) return c::report(made.status());
     *plan = c::plan_to_c(made->release());
     return GEMMTUNE_OK;
   });
@@ -52,15 +54,13 @@ void gemmtune_plan_release(gemmtune_plan* plan) {
 
 gemmtune_status gemmtune_plan_get_info(const gemmtune_plan* plan, gemmtune_plan_info* info) {
   if (plan == nullptr) return c::fail_null("gemmtune_plan_get_info", "plan");
-  return c::write_struct(c::info_of(*c::plan_of_c(plan)), info, "gemmtune_plan_info");
+  return c::write_struct(c::info_of(*c::plan_of_c(plan)), info);
 }
 
 gemmtune_status gemmtune_plan_run(const gemmtune_plan* plan, const gemmtune_operands* operands,
                                   void* workspace, void* stream) {
   if (plan == nullptr) return c::fail_null("gemmtune_plan_run", "plan");
-  gemmtune_operands known;
-  if (const auto status = c::read_operands(operands, known); status != GEMMTUNE_OK) return status;
-  return c::run_plan(*c::plan_of_c(plan), known, workspace, stream);
+  return c::run_plan(*c::plan_of_c(plan), operands, workspace, stream);
 }
 
 }  // extern "C"

@@ -1,7 +1,9 @@
+// The C functions of statuses, error texts and versions.
 #include "capi/c_support.h"
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 namespace gemmtune::c {
 namespace {
@@ -12,178 +14,7 @@ std::array<char, 2048>& error_text() {
   return text;
 }
 
-bool read_type(gemmtune_type given, DataType absent, DataType& type) {
-  switch (given) {
-    case GEMMTUNE_TYPE_UNSET:
-      type = absent;
-      return true;
-    case GEMMTUNE_BF16:
-      type = DataType::bf16;
-      return true;
-    case GEMMTUNE_F16:
-      type = DataType::f16;
-      return true;
-    case GEMMTUNE_F32:
-      type = DataType::f32;
-      return true;
-    case GEMMTUNE_F8_E4M3FN:
-      type = DataType::f8_e4m3fn;
-      return true;
-    case GEMMTUNE_F8_E4M3FNUZ:
-      type = DataType::f8_e4m3fnuz;
-      return true;
-    case GEMMTUNE_I8:
-      type = DataType::i8;
-      return true;
-    case GEMMTUNE_F4_E2M1:
-      type = DataType::f4_e2m1;
-      return true;
-    case GEMMTUNE_U8:
-      type = DataType::u8;
-      return true;
-    case GEMMTUNE_I4:
-      type = DataType::i4;
-      return true;
-  }
-  return false;
-}
-
-static_assert(static_cast<int>(Operation::fused_moe) == GEMMTUNE_FUSED_MOE);
-static_assert(static_cast<int>(QuantType::per_128x128) == GEMMTUNE_QUANT_PER_128X128);
-static_assert(static_cast<int>(Activation::situv2) == GEMMTUNE_ACTIVATION_SITUV2);
-
-/// Takes one of the enumerations whose values are ours; false where it is none of them.
-template <typename Given, typename Value>
-bool read_word(Given given, Value last, Value& value) {
-  const auto number = static_cast<std::int64_t>(given);
-  if (number < 0 || number > static_cast<std::int64_t>(last)) return false;
-  value = static_cast<Value>(number);
-  return true;
-}
-
-gemmtune_status read_types(const gemmtune_problem& known, Problem& problem) noexcept {
-  const bool as_x = problem.operation == Operation::a16w16 || problem.operation == Operation::batched_bf16;
-  if (known.x_type != GEMMTUNE_TYPE_UNSET && read_type(known.x_type, DataType::bf16, problem.x_type) &&
-      read_type(known.w_type, problem.x_type, problem.w_type) &&
-      read_type(known.y_type, as_x ? problem.x_type : DataType::bf16, problem.y_type)) {
-    return GEMMTUNE_OK;
-  }
-  return fail(GEMMTUNE_INVALID_ARGUMENT, "a type is none of enum gemmtune_type (x_type must be set)");
-}
-
-gemmtune_status read_moe(const gemmtune_problem& known, MoeShape& moe) noexcept {
-  moe.experts = known.experts;
-  moe.topk = known.topk;
-  moe.gated = known.gated != 0;
-  moe.doweight_stage1 = known.doweight_stage1 != 0;
-  if (!read_word(known.activation, Activation::situv2, moe.activation)) {
-    return fail(GEMMTUNE_INVALID_ARGUMENT, "activation is none of enum gemmtune_activation");
-  }
-  if (!read_word(known.quant_type, QuantType::per_128x128, moe.quant_type)) {
-    return fail(GEMMTUNE_INVALID_ARGUMENT, "quant_type is none of enum gemmtune_quant_type");
-  }
-  return GEMMTUNE_OK;
-}
-
 }  // namespace
-
-gemmtune_status code_of(StatusCode code) {
-  switch (code) {
-    case StatusCode::ok:
-      return GEMMTUNE_OK;
-    case StatusCode::invalid_argument:
-      return GEMMTUNE_INVALID_ARGUMENT;
-    case StatusCode::not_found:
-      return GEMMTUNE_NOT_FOUND;
-    case StatusCode::unsupported:
-      return GEMMTUNE_UNSUPPORTED;
-    case StatusCode::io_error:
-      return GEMMTUNE_IO_ERROR;
-    case StatusCode::out_of_memory:
-      return GEMMTUNE_OUT_OF_MEMORY;
-    case StatusCode::internal:
-      break;
-  }
-  return GEMMTUNE_INTERNAL;
-}
-
-gemmtune_status fail(gemmtune_status status, std::string_view sentence) noexcept {
-  auto& text = error_text();
-  const std::size_t length = std::min(sentence.size(), text.size() - 1);
-  std::memcpy(text.data(), sentence.data(), length);
-  text[length] = '\0';
-  return status;
-}
-
-gemmtune_status fail(const Status& status) noexcept { return fail(code_of(status.code()), status.message()); }
-
-gemmtune_status fail_null(const char* function, const char* argument) noexcept {
-  return guarded(
-      [&] { return fail(GEMMTUNE_NULL_POINTER, fmt::format("{}: {} is null", function, argument)); });
-}
-
-gemmtune_status read_layout(gemmtune_layout given, WeightLayout& layout) noexcept {
-  switch (given) {
-    case GEMMTUNE_LAYOUT_PLAIN:
-      layout = WeightLayout::plain;
-      return GEMMTUNE_OK;
-    case GEMMTUNE_LAYOUT_PANEL16:
-      layout = WeightLayout::panel16;
-      return GEMMTUNE_OK;
-    case GEMMTUNE_LAYOUT_ONEDNN:
-      layout = WeightLayout::onednn;
-      return GEMMTUNE_OK;
-    case GEMMTUNE_LAYOUT_AITER16X16:
-      layout = WeightLayout::aiter16x16;
-      return GEMMTUNE_OK;
-    case GEMMTUNE_LAYOUT_TILE64X128:
-      layout = WeightLayout::tile64x128;
-      return GEMMTUNE_OK;
-  }
-  return fail(GEMMTUNE_INVALID_ARGUMENT, "a weight layout is none of enum gemmtune_layout");
-}
-
-gemmtune_layout layout_to_c(WeightLayout layout) {
-  if (layout == WeightLayout::panel16) return GEMMTUNE_LAYOUT_PANEL16;
-  if (layout == WeightLayout::onednn) return GEMMTUNE_LAYOUT_ONEDNN;
-  if (layout == WeightLayout::aiter16x16) return GEMMTUNE_LAYOUT_AITER16X16;
-  if (layout == WeightLayout::tile64x128) return GEMMTUNE_LAYOUT_TILE64X128;
-  return GEMMTUNE_LAYOUT_PLAIN;
-}
-
-gemmtune_status read_problem(const gemmtune_problem* given, Problem& problem,
-                             LaunchPromises& promises) noexcept {
-  gemmtune_problem known;
-  const auto status =
-      read_struct(given, known, "gemmtune_problem", offsetof(gemmtune_problem, k) + sizeof known.k);
-  if (status != GEMMTUNE_OK) return status;
-  if (!read_word(known.operation, Operation::fused_moe, problem.operation)) {
-    return fail(GEMMTUNE_INVALID_ARGUMENT, "operation is none of enum gemmtune_operation");
-  }
-  if (const auto bad = read_types(known, problem); bad != GEMMTUNE_OK) return bad;
-  if (const auto bad = read_moe(known, problem.moe); bad != GEMMTUNE_OK) return bad;
-  problem.m = known.m;
-  problem.n = known.n;
-  problem.k = known.k;
-  if (known.batch != 0) problem.batch = known.batch;
-  problem.bias = known.bias != 0;
-  problem.scale_ab = known.scale_ab != 0;
-  promises = {known.constant_weights != 0, known.predecessor_triggers != 0};
-  if (known.alignment != 0) problem.alignment = known.alignment;
-  const auto layout_status = read_layout(known.weight_layout, problem.weight_layout);
-  const bool always_packed = problem.operation == Operation::a8w8_bpreshuffle ||
-                             problem.operation == Operation::a8w8_blockscale_bpreshuffle;
-  if (always_packed && problem.weight_layout == WeightLayout::plain)
-    problem.weight_layout = WeightLayout::any;
-  problem.bpreshuffle = problem.weight_layout != WeightLayout::plain;
-  return layout_status;
-}
-
-gemmtune_status read_problem(const gemmtune_problem* given, Problem& problem) noexcept {
-  LaunchPromises unused;
-  return read_problem(given, problem, unused);
-}
-
 }  // namespace gemmtune::c
 
 extern "C" {
@@ -214,6 +45,16 @@ const char* gemmtune_status_text(gemmtune_status status) {
 
 const char* gemmtune_last_error(void) { return gemmtune::c::error_text().data(); }
 
+gemmtune_status gemmtune_set_last_error(gemmtune_status status, const char* message) {
+  auto& text = gemmtune::c::error_text();
+  const std::size_t length = message == nullptr ? 0 : std::min(std::strlen(message), text.size() - 1);
+  if (length > 0) std::memmove(text.data(), message, length);  // it may be this text itself
+  text[length] = '\0';
+  return status;
+}
+
 const char* gemmtune_version(void) { return GEMMTUNE_VERSION; }
+
+const char* gemmtune_layout_text(gemmtune_layout layout) { return gemmtune::c::layout_text(layout).data(); }
 
 }  // extern "C"

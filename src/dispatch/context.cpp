@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "backends/device_request.h"
+#include "backends/traits.h"
 #include "dispatch/planner.h"
 
 namespace gemmtune {
@@ -12,7 +14,7 @@ namespace {
 std::shared_ptr<const DispatchDevice> wrap_device(std::unique_ptr<Device> device, HostParallelFor host) {
   auto wrapped = std::make_shared<DispatchDevice>();
   wrapped->device = std::move(device);
-  if (host.function != nullptr && wrapped->device->info().backend == "cpu") {
+  if (host.function != nullptr && traits_of(wrapped->device->info()).runs_on_host) {
     host.threads = wrapped->device->info().cu_num;
     wrapped->host_executor = make_host_executor(host);
   }
@@ -26,20 +28,15 @@ const std::string& config_folder_of(const ContextOptions& options, const Environ
 }  // namespace
 
 std::vector<TablePath> context_table_paths(const ContextOptions& options, const Environment& environment) {
-  return all_table_paths(options.tuned_files, environment.tuned_files,
+  return all_table_paths(options.tuned_files, tuned_files_of(environment),
                          config_folder_of(options, environment));
 }
 
 Result<std::unique_ptr<Context>> Context::open(const ContextOptions& options) {
   const Environment environment = read_environment();
-  DeviceRequest request;
-  request.text = options.device;
-  request.threads = options.threads > 0 ? options.threads : std::max(environment.threads.value_or(0), 0);
-  request.isa_cap = environment.cpu_isa;
-  request.module_folder = environment.module_folder;
-  request.kernel_cache_folder = environment.kernel_cache_folder;
-  request.rebuild_kernels = environment.rebuild_kernels;
-  auto device = open_device(options.backend.empty() ? "auto" : options.backend, request);
+  const auto request = device_request({.text = options.device, .threads = options.threads}, environment);
+  if (!request.ok()) return request.status();
+  auto device = open_device(options.backend.empty() ? "auto" : options.backend, *request);
   if (!device.ok()) return device.status();
   return std::make_unique<Context>(options, environment, std::move(device).value());
 }
@@ -50,7 +47,7 @@ Context::Context(const ContextOptions& options, const Environment& environment,
       environment_(environment),
       device_(wrap_device(std::move(device), options.parallel_for)),
       workspaces_(WorkspacePool::make(device_)),
-      tables_(std::make_shared<const TableSet>(load_table_set(table_paths()))) {
+      tables_(std::make_shared<const TableSet>(load_table_set(context_table_paths(options_, environment_)))) {
   options_.log_config = options_.log_config || environment_.log_config;
   log_tables(*tables_);
   if (environment_.online_tuning != OnlineTuning::off) {
@@ -106,11 +103,11 @@ Result<PlanRef> Context::make(const PlanKey& asked) {
     key.generation = generation_.load(std::memory_order_relaxed);
   }
   if (PlanRef plan = cache_.find(key)) return plan;  // another thread made it meanwhile
-  PlanAccount unanswered;
+  int invalid_rows = 0;
   auto plan = make_plan(device_, {*tables, online.get()}, key.problem,
-                        {options_.strict_environment, key.dependent}, &unanswered);
+                        {options_.strict_environment, key.dependent}, &invalid_rows);
   if (!plan.ok()) {
-    if (check_runnable(key.problem).ok()) count_unanswered(key.problem, unanswered.invalid_rows);
+    if (check_runnable(key.problem).ok()) count_unanswered(key.problem, invalid_rows);
     return plan.status();
   }
   if (capture_) (*plan)->count_calls_in(capture_->counts_of(key.problem));
@@ -210,7 +207,7 @@ Status Context::reload_online() {
 }
 
 Status Context::reload() {
-  auto fresh = std::make_shared<const TableSet>(load_table_set(table_paths()));
+  auto fresh = std::make_shared<const TableSet>(load_table_set(context_table_paths(options_, environment_)));
   GEMMTUNE_RETURN_IF_ERROR(fresh->first_fault());
   GEMMTUNE_RETURN_IF_ERROR(reload_online());
   log_tables(*fresh);
@@ -232,8 +229,6 @@ std::shared_ptr<const TableSet> Context::online_rows() const {
   const std::lock_guard lock(tables_mutex_);
   return online_;
 }
-
-std::vector<TablePath> Context::table_paths() const { return context_table_paths(options_, environment_); }
 
 void Context::say(LogLevel level, std::string_view line) const {
   if (options_.log != nullptr) options_.log(level, line, options_.log_context);

@@ -16,11 +16,11 @@
 #include "dispatch/capture.h"
 #include "dispatch/counters.h"
 #include "dispatch/miss_handler.h"
-#include "dispatch/online_rows.h"
 #include "dispatch/plan.h"
 #include "dispatch/plan_cache.h"
-#include "dispatch/table_set.h"
 #include "dispatch/workspace_pool.h"
+#include "resolve/online_rows.h"
+#include "resolve/table_set.h"
 
 namespace gemmtune {
 
@@ -83,14 +83,12 @@ class Context {
   /// The rows of online tuning, likewise; null: there is no online file.
   std::shared_ptr<const TableSet> online_rows() const;
   CounterValues counters() const { return counters_.read(); }
-  std::size_t cached_plans() const { return cache_.size(); }
   WorkspacePool& workspaces() const { return *workspaces_; }
 
  private:
   Result<PlanRef> make(const PlanKey& key);
   void count_unanswered(const Problem& problem, int rows_passed_over);
   void start_capture();
-  std::vector<TablePath> table_paths() const;
   void log_tables(const TableSet& tables) const;
   void log_plan(const Plan& plan);
   Result<PlanRef> tell_miss(PlanRef plan, Stream stream, PlanKey key);

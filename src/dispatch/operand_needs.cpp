@@ -9,9 +9,8 @@ OperandNeeds::OperandNeeds(const Problem& problem) {
   x_scale = shapes.x.scale.type != ScaleType::none;
   w_scale = shapes.w.scale.type != ScaleType::none;
   w2_scale = shapes.w2.scale.type != ScaleType::none;
-  mixture = problem.operation == Operation::fused_moe;
-  per_tensor = problem.operation == Operation::a8w8 || problem.operation == Operation::a8w8_bpreshuffle ||
-               problem.operation == Operation::batched_a8w8;
+  mixture = is_mixture(problem);
+  per_tensor = traits(problem.operation).quantization == QuantType::per_token;
   halves = bits(problem.x_type) == 4;
 }
 

@@ -10,6 +10,7 @@
 
 #include "backends/backend.h"
 #include "backends/host_executor.h"
+#include "backends/traits.h"
 #include "candidates/config.h"
 #include "tuned/table.h"
 
@@ -70,7 +71,7 @@ class Plan {
         account_(std::move(account)),
         kernel_(std::move(kernel)),
         workspace_bytes_(kernel_ ? kernel_->workspace_bytes() : 0),
-        on_cpu_(device_->device->info().backend == "cpu"),
+        on_cpu_(traits_of(device_->device->info()).runs_on_host),
         needs_(problem),
         miss_(account_.match == Match::untuned && kernel_ != nullptr) {}
   Plan(const Plan&) = delete;

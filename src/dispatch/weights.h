@@ -1,18 +1,12 @@
-// Weights that are packed once: which layout a table was tuned for, and the packing.
+// Packing of weights, checked.
 #pragma once
 
 #include <cstddef>
 
+#include "backends/backend.h"
 #include "base/status.h"
-#include "dispatch/plan.h"
-#include "dispatch/table_set.h"
 
 namespace gemmtune {
-
-/// The layout of the table's rows for this weight on this device (operation, N, K and types of `problem`; M,
-/// bias and layout are ignored): the one that most rows whose kernel can run here read; plain where there is
-/// none.
-WeightLayout tuned_weight_layout(const Device& device, const TableSet& tables, const Problem& problem);
 
 /// Bytes of the weight in `layout`, which must be a packed one.
 Result<std::size_t> packed_weight_bytes(const Device& device, const Problem& problem, WeightLayout layout);

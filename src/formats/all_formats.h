@@ -1,4 +1,5 @@
-// Every format that holds rows or sizes: one row each in all_formats.cpp. What `gemmtune convert` goes by.
+// Every format that holds rows or sizes: one row each in all_formats.cpp. What `gemmtune convert` goes by,
+// and how every command identifies a file.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +10,40 @@
 #include <vector>
 
 #include "base/status.h"
+#include "formats/aiter/schema.h"
+#include "formats/left_out.h"
 #include "tuned/entry.h"
 
 namespace gemmtune {
 
-/// What a file holds, in the words that all formats share.
+/// A part of a file that no row holds, such as the bucket of a Triton config that has no largest M. Only a
+/// writer of the same format can take it.
+struct CarriedPart {
+  std::string key;
+  std::string text;      // as it stands in the file
+  std::size_t line = 0;  // 1-based
+  bool taken = false;    // by the writer
+};
+
+/// What a file holds, in the words that all formats share. A reader hands over everything: what it cannot
+/// express as an entry goes into the entries' carried cells, into `parts`, or into `left_out`.
 struct ConversionRows {
   std::string source;
   Operation operation = Operation::a16w16;  // of all entries
   std::vector<TunedEntry> entries;          // without a winner (libtype empty): a size
   bool has_types = true;                    // false: the format says none, and the caller did not either
-  std::vector<std::string> left_out;        // "file:line: why", one for each thing that could not be carried
+  std::string missing;      // why the rows stand for no problem yet, and what to give; empty: they do
+  std::string_view origin;  // name of the format that they were read from
+  std::vector<CarriedPart> parts;
+  std::vector<LeftOut> left_out;
+  std::vector<std::string> notes;  // "file:line: …" about what was carried all the same
+  std::vector<bool> gone;          // of each entry (as far as it reaches): left out as a row
+
+  /// Leaves out the entry of that index.
+  void leave_out(std::size_t entry, std::string_view why);
+  /// Leaves out a line that has no entry.
+  void leave_out_line(std::size_t line, std::string_view why);
+  bool is_gone(std::size_t entry) const { return entry < gone.size() && gone[entry]; }
 };
 
 /// What a format does not say itself. The file's own words win, but for the types.
@@ -34,22 +58,42 @@ struct ConversionOptions {
   bool thirds = false;  // Triton JSON with small_M, medium_M and large_M in place of M_LEQ_x
 };
 
+/// Which cells of a row a format has a place for.
+struct HeldColumns {
+  bool all = false;               // every column, unknown ones included
+  std::span<const Column> known;  // beside the sizes and the kernel, which every format holds
+  bool calls = false;             // how often a shape runs, and its layer
+  bool problem = true;            // false: the file's name says which problem its rows are of
+  bool sizes_only = false;        // a list of sizes: winners, times and devices are no part of it
+};
+
 struct Format {
   std::string_view name;
   std::string_view description;
   std::string_view file_names;
+  HeldColumns holds;
   /// nullptr: not read, not written.
   Result<ConversionRows> (*read)(const std::string& source, std::string content,
                                  const ConversionOptions& options);
-  /// Adds to rows.left_out what the format cannot hold; an error where the options lack what it needs.
+  /// Leaves out the rows that the format cannot hold; an error where the options lack what it needs. Called
+  /// through write_rows() only.
   Result<std::string> (*write)(ConversionRows& rows, const ConversionOptions& options);
 };
 
 std::span<const Format> all_formats();
 /// By name; an error lists the names.
 Result<const Format*> find_format(std::string_view name);
-/// From the extension, and from what the content begins with.
-Result<const Format*> detect_format(const std::string& source, std::string_view content);
+/// From the extension, the header, and what the content begins with. An empty file, or one without a time, is
+/// a tuned table if its name is that of one.
+const Format& detect_format(const std::string& source, std::string_view content);
+/// AITER's tuned CSV, with or without gfx.
+bool is_tuned_format(const Format& format);
+/// ok for a tuned CSV; else an error that says what the file is.
+Status require_tuned_format(const std::string& source, std::string_view content);
+
+/// Writes the rows in the format. Everything of `rows` that is not in the text is in rows.left_out
+/// afterwards: rows, columns (with the count of their rows) and parts.
+Result<std::string> write_rows(const Format& format, ConversionRows& rows, const ConversionOptions& options);
 
 // Readers and writers, in convert_*.cpp.
 Result<ConversionRows> read_aiter_rows(const std::string&, std::string, const ConversionOptions&);
@@ -66,8 +110,6 @@ Result<std::string> write_tune_gemm_sizes(ConversionRows&, const ConversionOptio
 Result<ConversionRows> read_hipblaslt_rows(const std::string&, std::string, const ConversionOptions&);
 Result<std::string> write_hipblaslt_rows(ConversionRows&, const ConversionOptions&);
 
-/// "file:line: why" of an entry that the format to be written cannot hold.
-void leave_out(ConversionRows& rows, const TunedEntry& entry, std::string_view why);
 /// An error that asks for --indtype where the types are not known.
 Status require_types(const ConversionRows& rows);
 

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
+
+#include "base/text.h"
 
 namespace gemmtune {
 namespace {
@@ -23,6 +26,17 @@ std::string diagnostic(const std::string& source, std::size_t line, std::string_
                        std::string_view value, std::string_view expected) {
   return fmt::format("{}:{}: column {}: value '{}', expected {}", source, line, column, shown(value),
                      expected);
+}
+
+std::pair<std::size_t, std::string_view> split_diagnostic(std::string_view diagnostic,
+                                                          std::string_view source) {
+  const std::pair whole{std::size_t{0}, diagnostic};
+  if (!diagnostic.starts_with(source) || !diagnostic.substr(source.size()).starts_with(':')) return whole;
+  const std::string_view rest = diagnostic.substr(source.size() + 1);
+  const std::size_t colon = rest.find(": ");
+  const auto line = parse_integer(rest.substr(0, std::min(colon, rest.size())));
+  if (colon == std::string_view::npos || !line || *line < 1) return whole;
+  return {static_cast<std::size_t>(*line), rest.substr(colon + 2)};
 }
 
 void Diagnostics::cell(std::size_t line, std::string_view column, std::string_view value,

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace gemmtune {
@@ -11,6 +12,10 @@ namespace gemmtune {
 /// "file:line: column M: value '-3', expected a whole number of at least 1"
 std::string diagnostic(const std::string& source, std::size_t line, std::string_view column,
                        std::string_view value, std::string_view expected);
+
+/// "file:12: text" as its line and text; line 0 (and all of the text) where it begins otherwise.
+std::pair<std::size_t, std::string_view> split_diagnostic(std::string_view diagnostic,
+                                                          std::string_view source);
 
 class Diagnostics {
  public:

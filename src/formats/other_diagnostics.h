@@ -10,9 +10,6 @@
 
 namespace gemmtune {
 
-/// True for a file of another format than AITER's tuned CSV, by its extension and what it begins with.
-bool is_other_format(const std::string& source, const std::string& content);
-
 /// "file:line: what is wrong" for each part of the file that means nothing; an error where the whole means
 /// nothing.
 Result<std::vector<std::string>> diagnostics_of(const std::string& source, const std::string& content,

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 namespace gemmtune {
-namespace {
 
 std::string_view to_string(CacheMode mode) {
   switch (mode) {
@@ -17,7 +16,13 @@ std::string_view to_string(CacheMode mode) {
   return "?";
 }
 
-}  // namespace
+std::optional<CacheMode> parse_cache_mode(std::string_view text) {
+  if (text == "weights_cold") return CacheMode::weights_cold;
+  for (const CacheMode mode : {CacheMode::warm, CacheMode::weights_cold, CacheMode::cold}) {
+    if (to_string(mode) == text) return mode;
+  }
+  return std::nullopt;
+}
 
 std::string Policy::text() const {
   // The pool's limit, rounds, seed and the rules of choosing are left out: they change how sure a time is,

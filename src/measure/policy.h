@@ -2,11 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace gemmtune {
 
 enum class CacheMode { warm, weights_cold, cold };
+/// "warm", "weights-cold", "cold".
+std::string_view to_string(CacheMode mode);
+/// Also with '_'.
+std::optional<CacheMode> parse_cache_mode(std::string_view text);
 
 struct Policy {
   CacheMode cache = CacheMode::weights_cold;

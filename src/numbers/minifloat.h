@@ -11,8 +11,8 @@
 
 namespace gemmtune {
 
-/// Sign, exponent and mantissa in this order from the top; codes above `largest_code` are no numbers.
-template <int exponent_bits, int mantissa_bits, int exponent_bias, unsigned largest_code>
+/// Sign, exponent and mantissa in this order from the top; codes above `max_code` are no numbers.
+template <int exponent_bits, int mantissa_bits, int exponent_bias, unsigned max_code>
 struct Minifloat {
   static constexpr unsigned sign_bit = 1U << (exponent_bits + mantissa_bits);
   static constexpr int shift = 23 - mantissa_bits;
@@ -21,7 +21,7 @@ struct Minifloat {
   static constexpr float step =
       std::bit_cast<float>(static_cast<std::uint32_t>(128 - exponent_bias - mantissa_bits) << 23);
 
-  /// Requires a magnitude of at most largest_code.
+  /// Requires a magnitude of at most max_code.
   static constexpr float widen(unsigned magnitude) {
     if (magnitude >> mantissa_bits == 0) return static_cast<float>(magnitude) * step;
     return std::bit_cast<float>((magnitude << shift) + rebias);
@@ -38,7 +38,7 @@ struct Minifloat {
     } else {
       code = (bits - rebias + (1U << (shift - 1)) - 1 + ((bits >> shift) & 1U)) >> shift;
     }
-    return code < largest_code ? code : largest_code;
+    return code < max_code ? code : max_code;
   }
 };
 

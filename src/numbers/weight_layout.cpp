@@ -30,7 +30,7 @@ template <typename Copy>
 void for_each_element(const Panel16& shape, std::int64_t panel, Copy copy) {
   const std::int64_t first = panel * Panel16::columns;
   const std::int64_t columns = std::min(Panel16::columns, shape.n - first);
-  constexpr std::int64_t block = 128;  // of k: its part of a panel stays in the first-level cache
+  constexpr std::int64_t block = 128;  // of k: its part of a panel stays in the L1
   for (std::int64_t begin = 0; begin < shape.k; begin += block) {
     const std::int64_t end = std::min(begin + block, shape.k);
     for (std::int64_t column = 0; column < columns; ++column)

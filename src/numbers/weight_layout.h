@@ -68,8 +68,8 @@ struct Tile16 {
 /// tile64x128: [ceil(N/64)][P][64][128 bytes]: tiles of 64 rows by 128 bytes of K, 8 KiB each, one after
 /// another along K; P = the pieces of 128 bytes in a row, rounded up to a multiple of 4; rows past N and
 /// bytes past K are zero. Within row r of a tile, the 16 bytes at 16·c stand at 16·(c ^ (r mod 8)): as
-/// Hopper's copy engine writes a matrix to shared memory with its swizzle of 128 bytes (PTX ISA, "Swizzling
-/// modes"), so that a plain copy of a tile is what its matrix unit reads.
+/// Hopper's TMA writes a matrix to shared memory with its swizzle of 128 bytes (PTX ISA, "Swizzling
+/// modes"), so that a plain copy of a tile is what its tensor core reads.
 struct Tile64 {
   std::int64_t n = 0;
   std::int64_t k = 0;

@@ -4,11 +4,13 @@
 #include <thread>
 #include <utility>
 
+#include "backends/traits.h"
 #include "base/file.h"
 #include "evaluate/journal/journal_texts.h"
 #include "formats/aiter/tuned_csv.h"
 #include "formats/hipblaslt/hipblaslt_csv.h"
 #include "measure/timing_lock.h"
+#include "resolve/bind.h"
 #include "online/online_evaluator.h"
 #include "resolve/known_rows.h"
 #include "tuned/key.h"
@@ -32,7 +34,7 @@ constexpr double seeds = 2;
 
 /// Of the float64 reference, which the host computes.
 int checking_threads(const Device& device) {
-  if (device.info().backend == "cpu") return std::max(1, device.info().cu_num);
+  if (traits_of(device.info()).runs_on_host) return std::max(1, device.info().cu_num);
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
@@ -85,14 +87,9 @@ std::string reason_to_decline(Device& device, const OnlineProblem& asked, const 
 /// Does this kernel serve the problem here?
 enum class KnownRow { no, other_layout, yes };
 KnownRow fit_of(const Device& device, const Problem& problem, const std::string& kernel_name) {
-  const auto candidate = device.resolve(kernel_name, problem);
-  if (!candidate.ok()) return KnownRow::no;
-  const auto listed = describe(device, problem, *candidate);
-  if (!listed.ok()) return KnownRow::no;
-  const bool right_layout =
-      problem.weight_layout == WeightLayout::any || listed->layout == problem.weight_layout;
-  if (!right_layout) return KnownRow::other_layout;
-  return listed->family->accepts(problem).ok() ? KnownRow::yes : KnownRow::no;
+  const Binding binding = bind_name(device, kernel_name, problem);
+  if (binding.bound) return KnownRow::yes;
+  return binding.refusal == Refusal::weight_layout ? KnownRow::other_layout : KnownRow::no;
 }
 
 /// What the file says of the problem already; an error where it cannot be read.

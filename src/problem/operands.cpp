@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/rounding.h"
-#include "numbers/quantize.h"
 
 namespace gemmtune {
 namespace {
@@ -44,37 +43,15 @@ Granularity of_quant_type(QuantType type, const MatrixShape& matrix, bool weight
   return {};
 }
 
-/// How an operation without a q_type of its own quantizes.
-QuantType quant_type_of(const Problem& problem) {
-  switch (problem.operation) {
-    case Operation::a16w16:
-      return problem.scale_ab ? QuantType::per_tensor : QuantType::none;
-    case Operation::a8w8:
-    case Operation::a8w8_bpreshuffle:
-    case Operation::batched_a8w8:
-      return QuantType::per_token;
-    case Operation::a8w8_blockscale:
-    case Operation::a8w8_blockscale_bpreshuffle:
-      return QuantType::per_1x128;
-    case Operation::a4w4_blockscale:
-      return QuantType::per_1x32;
-    case Operation::batched_bf16:
-      return QuantType::none;
-    case Operation::fused_moe:
-      break;
-  }
-  return problem.moe.quant_type;
-}
-
 void set_scale(const Problem& problem, MatrixShape& matrix, bool weight) {
-  const bool wide = bits(matrix.type) >= 16 && problem.operation == Operation::fused_moe;
-  if (!wide) matrix.scale = scale_shape(matrix, of_quant_type(quant_type_of(problem), matrix, weight));
+  const bool wide = bits(matrix.type) >= 16 && is_mixture(problem);
+  if (!wide) matrix.scale = scale_shape(matrix, of_quant_type(quantization(problem), matrix, weight));
 }
 
 }  // namespace
 
 OperandShapes operand_shapes(const Problem& problem) {
-  const bool moe = problem.operation == Operation::fused_moe;
+  const bool moe = is_mixture(problem);
   OperandShapes shapes;
   shapes.x = {problem.x_type, problem.batch, problem.m, problem.k, {}};
   shapes.y = {problem.y_type, problem.batch, problem.m, output_columns(problem), {}};
@@ -91,12 +68,10 @@ OperandShapes operand_shapes(const Problem& problem) {
   return shapes;
 }
 
-std::int64_t output_columns(const Problem& problem) {
-  return problem.operation == Operation::fused_moe ? problem.k : problem.n;
-}
+std::int64_t output_columns(const Problem& problem) { return is_mixture(problem) ? problem.k : problem.n; }
 
 std::int64_t routed_pairs(const Problem& problem) {
-  return problem.operation == Operation::fused_moe ? problem.m * problem.moe.topk : 0;
+  return is_mixture(problem) ? problem.m * problem.moe.topk : 0;
 }
 
 }  // namespace gemmtune

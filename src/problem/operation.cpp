@@ -1,47 +1,241 @@
-#include <array>
+#include "problem/operation.h"
+
+#include <cstddef>
+#include <iterator>
 #include <string>
 
 #include "base/text.h"
-#include "problem/problem.h"
 
 namespace gemmtune {
 namespace {
 
-struct OperationNames {
-  Operation operation;
-  std::string_view name;
-  std::array<std::string_view, 4> aliases;
+constexpr auto bf16 = DataType::bf16;
+constexpr auto f16 = DataType::f16;
+constexpr auto f32 = DataType::f32;
+constexpr auto i8 = DataType::i8;
+constexpr auto fn = DataType::f8_e4m3fn;
+constexpr auto fnuz = DataType::f8_e4m3fnuz;
+constexpr auto f4 = DataType::f4_e2m1;
+
+constexpr DataType wide[] = {bf16, f16, f32};
+constexpr DataType half[] = {bf16, f16};
+constexpr DataType only_bf16[] = {bf16};
+constexpr DataType eight_bits[] = {i8, fn, fnuz};
+constexpr DataType fp8[] = {fn, fnuz};
+constexpr DataType only_fp4[] = {f4};
+constexpr DataType moe_activations[] = {bf16, f16, i8, fn, fnuz, f4};
+constexpr DataType moe_weights[] = {bf16, f16, i8, fn, fnuz, f4, DataType::i4, DataType::u8};
+
+constexpr OperationTraits rows[] = {
+    {.operation = Operation::a16w16,
+     .name = "a16w16",
+     .aliases = {"bf16", "gemm_bf16", "gemm_a16w16"},
+     .aiter_variable = "AITER_CONFIG_GEMM_BF16",
+     .x_types = wide,
+     .w_types = {},
+     .y_types = wide,
+     .y_as_x = true,
+     .quantization = QuantType::none,
+     .scale_ab = true,
+     .bias = true,
+     .batched = false,
+     .mixture = false,
+     .packing = Packing::optional,
+     .packed_form = Operation::a16w16,
+     .key_types = KeyTypes::all,
+     .key_switches = true,
+     .padding = Padding::two_levels,
+     .fp8_by_default = false,
+     .aiter_tolerance_by_type = true},
+    {.operation = Operation::a8w8,
+     .name = "a8w8",
+     .aliases = {"gemm_a8w8"},
+     .aiter_variable = "AITER_CONFIG_GEMM_A8W8",
+     .x_types = eight_bits,
+     .w_types = {},
+     .y_types = half,
+     .y_as_x = false,
+     .quantization = QuantType::per_token,
+     .scale_ab = false,
+     .bias = true,
+     .batched = false,
+     .mixture = false,
+     .packing = Packing::never,
+     .packed_form = Operation::a8w8_bpreshuffle,
+     .key_types = KeyTypes::weight,
+     .key_switches = false,
+     .padding = Padding::two_levels,
+     .fp8_by_default = false,
+     .aiter_tolerance_by_type = false},
+    {.operation = Operation::a8w8_bpreshuffle,
+     .name = "a8w8_bpreshuffle",
+     .aliases = {"gemm_a8w8_bpreshuffle", "bpreshuffle"},
+     .aiter_variable = "AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE",
+     .x_types = eight_bits,
+     .w_types = {},
+     .y_types = half,
+     .y_as_x = false,
+     .quantization = QuantType::per_token,
+     .scale_ab = false,
+     .bias = true,
+     .batched = false,
+     .mixture = false,
+     .packing = Packing::always,
+     .packed_form = Operation::a8w8_bpreshuffle,
+     .key_types = KeyTypes::weight,
+     .key_switches = false,
+     .padding = Padding::two_levels,
+     .fp8_by_default = true,
+     .aiter_tolerance_by_type = false},
+    {.operation = Operation::a8w8_blockscale,
+     .name = "a8w8_blockscale",
+     .aliases = {"gemm_a8w8_blockscale", "blockscale"},
+     .aiter_variable = "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE",
+     .x_types = fp8,
+     .w_types = {},
+     .y_types = half,
+     .y_as_x = false,
+     .quantization = QuantType::per_1x128,
+     .scale_ab = false,
+     .bias = false,
+     .batched = false,
+     .mixture = false,
+     .packing = Packing::never,
+     .packed_form = Operation::a8w8_blockscale_bpreshuffle,
+     .key_types = KeyTypes::none,
+     .key_switches = false,
+     .padding = Padding::two_levels,
+     .fp8_by_default = true,
+     .aiter_tolerance_by_type = false},
+    {.operation = Operation::a8w8_blockscale_bpreshuffle,
+     .name = "a8w8_blockscale_bpreshuffle",
+     .aliases = {"gemm_a8w8_blockscale_bpreshuffle", "blockscale_bpreshuffle"},
+     .aiter_variable = "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE",
+     .x_types = fp8,
+     .w_types = {},
+     .y_types = half,
+     .y_as_x = false,
+     .quantization = QuantType::per_1x128,
+     .scale_ab = false,
+     .bias = false,
+     .batched = false,
+     .mixture = false,
+     .packing = Packing::always,
+     .packed_form = Operation::a8w8_blockscale_bpreshuffle,
+     .key_types = KeyTypes::none,
+     .key_switches = false,
+     .padding = Padding::two_levels,
+     .fp8_by_default = true,
+     .aiter_tolerance_by_type = false},
+    {.operation = Operation::a4w4_blockscale,
+     .name = "a4w4_blockscale",
+     .aliases = {"a4w4", "gemm_a4w4", "gemm_a4w4_blockscale"},
+     .aiter_variable = "AITER_CONFIG_GEMM_A4W4",
+     .x_types = only_fp4,
+     .w_types = {},
+     .y_types = half,
+     .y_as_x = false,
+     .quantization = QuantType::per_1x32,
+     .scale_ab = false,
+     .bias = false,
+     .batched = false,
+     .mixture = false,
+     .packing = Packing::optional,
+     .packed_form = Operation::a4w4_blockscale,
+     .key_types = KeyTypes::none,
+     .key_switches = false,
+     .padding = Padding::two_levels,
+     .fp8_by_default = false,
+     .aiter_tolerance_by_type = false},
+    {.operation = Operation::batched_bf16,
+     .name = "batched_bf16",
+     .aliases = {"batched_gemm_bf16", "bf16_batched"},
+     .aiter_variable = "AITER_CONFIG_BF16_BATCHED_GEMM",
+     .x_types = only_bf16,
+     .w_types = {},
+     .y_types = only_bf16,
+     .y_as_x = true,
+     .quantization = QuantType::none,
+     .scale_ab = false,
+     .bias = true,
+     .batched = true,
+     .mixture = false,
+     .packing = Packing::optional,
+     .packed_form = Operation::batched_bf16,
+     .key_types = KeyTypes::none,
+     .key_switches = false,
+     .padding = Padding::none,
+     .fp8_by_default = false,
+     .aiter_tolerance_by_type = false},
+    {.operation = Operation::batched_a8w8,
+     .name = "batched_a8w8",
+     .aliases = {"batched_gemm_a8w8", "a8w8_batched"},
+     .aiter_variable = "AITER_CONFIG_A8W8_BATCHED_GEMM",
+     .x_types = eight_bits,
+     .w_types = {},
+     .y_types = only_bf16,
+     .y_as_x = false,
+     .quantization = QuantType::per_token,
+     .scale_ab = false,
+     .bias = false,
+     .batched = true,
+     .mixture = false,
+     .packing = Packing::optional,
+     .packed_form = Operation::batched_a8w8,
+     .key_types = KeyTypes::none,
+     .key_switches = false,
+     .padding = Padding::none,
+     .fp8_by_default = false,
+     .aiter_tolerance_by_type = false},
+    {.operation = Operation::fused_moe,
+     .name = "fused_moe",
+     .aliases = {"fmoe", "moe"},
+     .aiter_variable = "AITER_CONFIG_FMOE",
+     .x_types = moe_activations,
+     .w_types = moe_weights,
+     .y_types = half,
+     .y_as_x = false,
+     .quantization = QuantType::none,
+     .scale_ab = false,
+     .bias = false,
+     .batched = false,
+     .mixture = true,
+     .packing = Packing::optional,
+     .packed_form = Operation::fused_moe,
+     .key_types = KeyTypes::all,
+     .key_switches = false,
+     .padding = Padding::token_tiers,
+     .fp8_by_default = false,
+     .aiter_tolerance_by_type = false},
 };
 
-constexpr std::array<OperationNames, 9> operation_names{{
-    {Operation::a16w16, "a16w16", {"bf16", "gemm_bf16", "gemm_a16w16"}},
-    {Operation::a8w8, "a8w8", {"gemm_a8w8"}},
-    {Operation::a8w8_bpreshuffle, "a8w8_bpreshuffle", {"gemm_a8w8_bpreshuffle", "bpreshuffle"}},
-    {Operation::a8w8_blockscale, "a8w8_blockscale", {"gemm_a8w8_blockscale", "blockscale"}},
-    {Operation::a8w8_blockscale_bpreshuffle,
-     "a8w8_blockscale_bpreshuffle",
-     {"gemm_a8w8_blockscale_bpreshuffle", "blockscale_bpreshuffle"}},
-    {Operation::a4w4_blockscale, "a4w4_blockscale", {"a4w4", "gemm_a4w4", "gemm_a4w4_blockscale"}},
-    {Operation::batched_bf16, "batched_bf16", {"batched_gemm_bf16", "bf16_batched"}},
-    {Operation::batched_a8w8, "batched_a8w8", {"batched_gemm_a8w8", "a8w8_batched"}},
-    {Operation::fused_moe, "fused_moe", {"fmoe", "moe"}},
-}};
+constexpr bool in_order() {
+  for (std::size_t index = 0; index < std::size(rows); ++index) {
+    if (static_cast<std::size_t>(rows[index].operation) != index) return false;
+  }
+  return true;
+}
+static_assert(in_order(), "a row per operation, in the order of the enumeration");
 
 }  // namespace
 
 std::span<const Operation> all_operations() {
   static constexpr auto list = [] {
-    std::array<Operation, operation_names.size()> operations{};
-    for (std::size_t index = 0; index < operation_names.size(); ++index)
-      operations[index] = operation_names[index].operation;
+    std::array<Operation, std::size(rows)> operations{};
+    for (std::size_t index = 0; index < std::size(rows); ++index) operations[index] = rows[index].operation;
     return operations;
   }();
   return list;
 }
 
-std::string_view to_string(Operation operation) {
-  return operation_names[static_cast<std::size_t>(operation)].name;
+const OperationTraits& traits(Operation operation) { return rows[static_cast<std::size_t>(operation)]; }
+
+DataType default_y_type(Operation operation, DataType x_type) {
+  const OperationTraits& row = traits(operation);
+  return row.y_as_x ? x_type : row.y_types.front();
 }
+
+std::string_view to_string(Operation operation) { return traits(operation).name; }
 
 std::optional<Operation> parse_operation(std::string_view text) {
   std::string word = to_lower(trim(text));
@@ -49,7 +243,7 @@ std::optional<Operation> parse_operation(std::string_view text) {
     if (character == '-') character = '_';
   }
   if (word.empty()) return std::nullopt;
-  for (const OperationNames& row : operation_names) {
+  for (const OperationTraits& row : rows) {
     if (word == row.name) return row.operation;
     for (const std::string_view alias : row.aliases) {
       if (word == alias) return row.operation;

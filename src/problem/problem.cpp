@@ -4,7 +4,7 @@
 
 #include <array>
 #include <functional>
-#include <initializer_list>
+#include <span>
 
 #include "base/text.h"
 
@@ -34,8 +34,7 @@ Status check_tensor(std::string_view name, DataType type, const std::array<std::
                          sizes[1], sizes[2], to_string(type));
 }
 
-/// `types` in words, for a message.
-Status check_type(std::string_view what, DataType type, std::initializer_list<DataType> expected) {
+Status check_type(std::string_view what, DataType type, std::span<const DataType> expected) {
   for (const DataType allowed : expected) {
     if (type == allowed) return {};
   }
@@ -46,94 +45,70 @@ Status check_type(std::string_view what, DataType type, std::initializer_list<Da
   return Status::invalid("{} is {}, expected one of {}", what, to_string(type), names);
 }
 
-constexpr auto bf16 = DataType::bf16;
-constexpr auto f16 = DataType::f16;
-constexpr auto f32 = DataType::f32;
-constexpr auto i8 = DataType::i8;
-constexpr auto fn = DataType::f8_e4m3fn;
-constexpr auto fnuz = DataType::f8_e4m3fnuz;
-constexpr auto f4 = DataType::f4_e2m1;
-
-Status check_a16w16_types(const Problem& problem) {
-  const bool fp8 = problem.x_type == fn || problem.x_type == fnuz;
-  if (problem.scale_ab != fp8) {
+/// The types that x may have: with scaleAB fp8 and nothing else.
+Status check_x_type(const Problem& problem, const OperationTraits& operation) {
+  if (operation.scale_ab && problem.scale_ab != traits(problem.x_type).fp8) {
     return Status::invalid("scaleAB = {} with x of {}: expected scaleAB with fp8 operands and only with them",
                            problem.scale_ab ? "True" : "False", to_string(problem.x_type));
   }
-  if (!fp8) GEMMTUNE_RETURN_IF_ERROR(check_type("dtype of x", problem.x_type, {bf16, f16, f32}));
-  return check_type("outdtype", problem.y_type, {bf16, f16, f32});
+  if (problem.scale_ab) return {};
+  return check_type("dtype of x", problem.x_type, operation.x_types);
 }
 
-Status check_moe(const Problem& problem) {
+Status check_w_type(const Problem& problem, const OperationTraits& operation) {
+  if (!operation.w_types.empty()) return check_type("dtype of w", problem.w_type, operation.w_types);
+  if (problem.w_type == problem.x_type) return {};
+  return Status::invalid("dtype of w is {}, expected the type of x, {}", to_string(problem.w_type),
+                         to_string(problem.x_type));
+}
+
+/// Elements of 4 bits share scales in blocks along k: of both GEMMs of a mixture.
+Status check_blocks(const Problem& problem) {
+  if (bits(problem.x_type) != 4 && problem.w_type != DataType::f4_e2m1) return {};
+  if (is_mixture(problem) && (problem.k % mx_block != 0 || problem.n % mx_block != 0)) {
+    return Status::invalid("model_dim = {}, inter_dim = {}, expected multiples of {} for fp4", problem.k,
+                           problem.n, mx_block);
+  }
+  if (problem.k % mx_block == 0) return {};
+  return Status::invalid("K = {}, expected a multiple of {} for fp4", problem.k, mx_block);
+}
+
+Status check_types(const Problem& problem) {
+  const OperationTraits& operation = traits(problem.operation);
+  GEMMTUNE_RETURN_IF_ERROR(check_w_type(problem, operation));
+  GEMMTUNE_RETURN_IF_ERROR(check_x_type(problem, operation));
+  GEMMTUNE_RETURN_IF_ERROR(check_type("dtype of y", problem.y_type, operation.y_types));
+  return check_blocks(problem);
+}
+
+/// Experts, and the weights of all of them.
+Status check_mixture(const Problem& problem) {
   GEMMTUNE_RETURN_IF_ERROR(check_dimension("experts", problem.moe.experts));
   if (problem.moe.topk < 1 || problem.moe.topk > problem.moe.experts) {
     return Status::invalid("topk = {}, expected a whole number from 1 to the {} experts", problem.moe.topk,
                            problem.moe.experts);
   }
-  GEMMTUNE_RETURN_IF_ERROR(check_type("q_dtype_a", problem.x_type, {bf16, f16, i8, fn, fnuz, f4}));
-  GEMMTUNE_RETURN_IF_ERROR(
-      check_type("q_dtype_w", problem.w_type, {bf16, f16, i8, fn, fnuz, f4, DataType::i4, DataType::u8}));
-  GEMMTUNE_RETURN_IF_ERROR(check_type("dtype of y", problem.y_type, {bf16, f16}));
-  const bool fp4 = problem.x_type == f4 || problem.w_type == f4;
-  if (fp4 && (problem.k % 32 != 0 || problem.n % 32 != 0)) {
-    return Status::invalid("model_dim = {}, inter_dim = {}, expected multiples of 32 for fp4", problem.k,
-                           problem.n);
-  }
+  // Numbers of 32 bits.
+  GEMMTUNE_RETURN_IF_ERROR(check_tensor("topk_ids", DataType::f32, {1, problem.m, problem.moe.topk}));
   return check_tensor("w1 and w2", problem.w_type,
                       {std::int64_t{3} * problem.moe.experts, problem.n, problem.k});
 }
 
-Status check_types(const Problem& problem) {
-  if (problem.operation == Operation::fused_moe) return check_moe(problem);
-  if (problem.w_type != problem.x_type) {
-    return Status::invalid("dtype of w is {}, expected the type of x, {}", to_string(problem.w_type),
-                           to_string(problem.x_type));
-  }
-  switch (problem.operation) {
-    case Operation::a16w16:
-      return check_a16w16_types(problem);
-    case Operation::a8w8:
-    case Operation::a8w8_bpreshuffle:
-      GEMMTUNE_RETURN_IF_ERROR(check_type("type of x", problem.x_type, {i8, fn, fnuz}));
-      return check_type("type of y", problem.y_type, {bf16, f16});
-    case Operation::a8w8_blockscale:
-    case Operation::a8w8_blockscale_bpreshuffle:
-      GEMMTUNE_RETURN_IF_ERROR(check_type("type of x", problem.x_type, {fn, fnuz}));
-      return check_type("type of y", problem.y_type, {bf16, f16});
-    case Operation::a4w4_blockscale:
-      if (problem.k % 32 != 0) return Status::invalid("K = {}, expected a multiple of 32 for fp4", problem.k);
-      GEMMTUNE_RETURN_IF_ERROR(check_type("type of x", problem.x_type, {f4}));
-      return check_type("type of y", problem.y_type, {bf16, f16});
-    case Operation::batched_bf16:
-      GEMMTUNE_RETURN_IF_ERROR(check_type("type of x", problem.x_type, {bf16}));
-      return check_type("type of y", problem.y_type, {bf16});
-    case Operation::batched_a8w8:
-      GEMMTUNE_RETURN_IF_ERROR(check_type("type of x", problem.x_type, {i8, fn, fnuz}));
-      return check_type("type of y", problem.y_type, {bf16});
-    case Operation::fused_moe:
-      break;
-  }
-  return {};
-}
-
 /// What an operation does not have must be at its default: it would be ignored, or reach no row.
 Status check_unused(const Problem& problem) {
-  const Operation operation = problem.operation;
-  const bool batched = operation == Operation::batched_bf16 || operation == Operation::batched_a8w8;
-  if (!batched && problem.batch != 1) {
-    return Status::invalid("batch = {}, expected 1 for {}", problem.batch, to_string(operation));
+  const OperationTraits& operation = traits(problem.operation);
+  if (!operation.batched && problem.batch != 1) {
+    return Status::invalid("batch = {}, expected 1 for {}", problem.batch, operation.name);
   }
-  if (operation != Operation::a16w16 && problem.scale_ab) {
-    return Status::invalid("scaleAB = True, expected it with a16w16 only, not {}", to_string(operation));
+  if (!operation.scale_ab && problem.scale_ab) {
+    return Status::invalid("scaleAB = True, expected it with a16w16 only, not {}", operation.name);
   }
-  if (problem.bias && (operation == Operation::a4w4_blockscale || operation == Operation::fused_moe ||
-                       operation == Operation::batched_a8w8 || operation == Operation::a8w8_blockscale ||
-                       operation == Operation::a8w8_blockscale_bpreshuffle)) {
-    return Status::invalid("bias = True, expected none with {}", to_string(operation));
+  if (!operation.bias && problem.bias) {
+    return Status::invalid("bias = True, expected none with {}", operation.name);
   }
-  if (operation != Operation::fused_moe && problem.moe != MoeShape()) {
+  if (!operation.mixture && problem.moe != MoeShape()) {
     return Status::invalid("experts = {}: expected nothing of a mixture of experts with {}",
-                           problem.moe.experts, to_string(operation));
+                           problem.moe.experts, operation.name);
   }
   return {};
 }
@@ -145,13 +120,11 @@ Status check_layout(const Problem& problem) {
                            problem.bpreshuffle ? "True" : "False", to_string(problem.weight_layout),
                            problem.bpreshuffle ? "a packed layout" : "plain");
   }
-  const bool needs = problem.operation == Operation::a8w8_bpreshuffle ||
-                     problem.operation == Operation::a8w8_blockscale_bpreshuffle;
-  const bool refuses =
-      problem.operation == Operation::a8w8 || problem.operation == Operation::a8w8_blockscale;
-  if ((needs && plain) || (refuses && !plain)) {
+  const Packing packing = traits(problem.operation).packing;
+  if ((packing == Packing::always && plain) || (packing == Packing::never && !plain)) {
     return Status::invalid("weight layout {}: expected {} for {}", to_string(problem.weight_layout),
-                           needs ? "a packed one" : "plain", to_string(problem.operation));
+                           packing == Packing::always ? "a packed one" : "plain",
+                           to_string(problem.operation));
   }
   return {};
 }
@@ -238,39 +211,32 @@ Status check(const Problem& problem) {
   if (problem.alignment < 1 || (problem.alignment & (problem.alignment - 1)) != 0) {
     return Status::invalid("alignment = {}, expected a power of two of bytes", problem.alignment);
   }
+  if (is_mixture(problem)) GEMMTUNE_RETURN_IF_ERROR(check_mixture(problem));
   GEMMTUNE_RETURN_IF_ERROR(check_types(problem));
   GEMMTUNE_RETURN_IF_ERROR(check_unused(problem));
   return check_layout(problem);
 }
 
 Problem default_problem(Operation operation) {
+  const OperationTraits& row = traits(operation);
   Problem problem;
   problem.operation = operation;
-  switch (operation) {
-    case Operation::a8w8:
-    case Operation::a8w8_bpreshuffle:
-    case Operation::batched_a8w8:
-      problem.x_type = problem.w_type = i8;
-      break;
-    case Operation::a8w8_blockscale:
-    case Operation::a8w8_blockscale_bpreshuffle:
-      problem.x_type = problem.w_type = fn;
-      break;
-    case Operation::a4w4_blockscale:
-      problem.x_type = problem.w_type = f4;
-      break;
-    case Operation::a16w16:
-    case Operation::batched_bf16:
-      break;
-    case Operation::fused_moe:
-      problem.moe.activation = Activation::silu;
-      problem.moe.gated = true;
-      break;
+  problem.x_type = row.x_types.front();
+  problem.w_type = row.w_types.empty() ? problem.x_type : row.w_types.front();
+  problem.y_type = row.y_types.front();
+  if (row.mixture) {
+    problem.moe.activation = Activation::silu;
+    problem.moe.gated = true;
   }
-  problem.bpreshuffle =
-      operation == Operation::a8w8_bpreshuffle || operation == Operation::a8w8_blockscale_bpreshuffle;
+  problem.bpreshuffle = row.packing == Packing::always;
   if (problem.bpreshuffle) problem.weight_layout = WeightLayout::any;
   return problem;
+}
+
+QuantType quantization(const Problem& problem) {
+  const OperationTraits& operation = traits(problem.operation);
+  if (operation.mixture) return problem.moe.quant_type;
+  return problem.scale_ab ? QuantType::per_tensor : operation.quantization;
 }
 
 std::string print(const Problem& problem) {
@@ -285,7 +251,7 @@ std::string print(const Problem& problem) {
   if (problem.w_order != plain.w_order) text += fmt::format(" w_order={}", order_letter(problem.w_order));
   if (problem.y_order != plain.y_order) text += fmt::format(" y_order={}", order_letter(problem.y_order));
   if (problem.alignment != plain.alignment) text += fmt::format(" alignment={}", problem.alignment);
-  if (problem.operation == Operation::fused_moe) {
+  if (is_mixture(problem)) {
     const MoeShape& moe = problem.moe;
     text += fmt::format(" experts={} topk={} act={} quant={} gated={} doweight_stage1={}", moe.experts,
                         moe.topk, to_string(moe.activation), to_string(moe.quant_type), moe.gated ? 1 : 0,
@@ -317,7 +283,7 @@ std::string short_name(const Problem& problem) {
   std::string text = fmt::format("{}x{}x{} {}", problem.m, problem.n, problem.k, to_string(problem.x_type));
   if (problem.operation != Operation::a16w16) text = fmt::format("{} {}", to_string(problem.operation), text);
   if (problem.batch != 1) text = fmt::format("{} batch {}", text, problem.batch);
-  if (problem.operation == Operation::fused_moe) {
+  if (is_mixture(problem)) {
     text += fmt::format("·{} {} experts top {}", to_string(problem.w_type), problem.moe.experts,
                         problem.moe.topk);
   }
@@ -330,7 +296,7 @@ std::string short_name(const Problem& problem) {
 double flops(const Problem& problem) {
   const double one_gemm =
       2.0 * static_cast<double>(problem.m) * static_cast<double>(problem.n) * static_cast<double>(problem.k);
-  if (problem.operation != Operation::fused_moe) return one_gemm * static_cast<double>(problem.batch);
+  if (!is_mixture(problem)) return one_gemm * static_cast<double>(problem.batch);
   return one_gemm * problem.moe.topk * (problem.moe.gated ? 3 : 2);
 }
 
@@ -338,7 +304,7 @@ double bytes(const Problem& problem) {
   const auto m = static_cast<double>(problem.m);
   const auto n = static_cast<double>(problem.n);
   const auto k = static_cast<double>(problem.k);
-  if (problem.operation == Operation::fused_moe) {
+  if (is_mixture(problem)) {
     return m * k * (bits(problem.x_type) + bits(problem.y_type)) / 8 +
            static_cast<double>(weight_bytes(problem));
   }
@@ -347,7 +313,7 @@ double bytes(const Problem& problem) {
 }
 
 std::int64_t weight_bytes(const Problem& problem) {
-  if (problem.operation == Operation::fused_moe) {
+  if (is_mixture(problem)) {
     return bytes_of(problem.w_type,
                     problem.moe.experts * problem.n * problem.k * (problem.moe.gated ? 3 : 2));
   }

@@ -3,43 +3,17 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
 #include "base/status.h"
+#include "numbers/data_type.h"
 #include "numbers/weight_layout.h"
-#include "problem/data_type.h"
+#include "problem/operation.h"
 
 namespace gemmtune {
 
-enum class Operation {
-  a16w16,
-  a8w8,
-  a8w8_bpreshuffle,
-  a8w8_blockscale,
-  a8w8_blockscale_bpreshuffle,
-  a4w4_blockscale,
-  batched_bf16,
-  batched_a8w8,
-  fused_moe,
-};
-
-/// All of them, in order.
-std::span<const Operation> all_operations();
-std::string_view to_string(Operation operation);
-/// Our names and AITER's aliases (bf16, a4w4, fmoe …), any case, '-' as '_'.
-std::optional<Operation> parse_operation(std::string_view text);
-
-/// How operands are quantized, in AITER's words (QuantType.per_1x128 …). Of the dense operations it follows
-/// from the operation; fused_moe carries it.
-enum class QuantType { none, per_tensor, per_token, per_1x32, per_1x128, per_128x128 };
-/// "No", "per_Tensor", "per_1x128" …: AITER's words without "QuantType.".
-std::string_view to_string(QuantType type);
-/// With or without "QuantType.", any case.
-std::optional<QuantType> parse_quant_type(std::string_view text);
-
-/// What stands between the two GEMMs of a mixture of experts (ActivationType.Silu …).
+/// The function between the two GEMMs of a mixture of experts (ActivationType.Silu …).
 enum class Activation { none, silu, gelu, swiglu, situv2 };
 /// "No", "Silu" …: AITER's words without "ActivationType.".
 std::string_view to_string(Activation activation);
@@ -105,6 +79,11 @@ Result<Problem> parse_problem(std::string_view text);
 
 /// Short form for tables and messages: "1x2048x2048 bf16" (+ "+bias", "→f32", "packed").
 std::string short_name(const Problem& problem);
+
+/// True for a mixture of experts: `moe` holds.
+inline bool is_mixture(const Problem& problem) { return traits(problem.operation).mixture; }
+/// How x and w are quantized: the operation's way, per_tensor with scaleAB, a mixture's own.
+QuantType quantization(const Problem& problem);
 
 /// 2·M·N·K·batch; of fused_moe both GEMMs of every (token, expert) pair.
 double flops(const Problem& problem);

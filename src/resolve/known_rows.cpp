@@ -2,13 +2,9 @@
 
 #include "base/file.h"
 #include "formats/aiter/tuned_csv.h"
+#include "resolve/bind.h"
 
 namespace gemmtune {
-
-bool row_is_of(const TunedEntry& row, const DeviceInfo& device) {
-  if (row.cu_num != device.cu_num) return false;
-  return row.gfx.empty() ? device.gfx.starts_with("gfx") : row.gfx == device.gfx;
-}
 
 Result<KnownRows> KnownRows::read(const std::vector<std::string>& paths, const DeviceInfo& device) {
   KnownRows known;

@@ -12,9 +12,6 @@
 
 namespace gemmtune {
 
-/// Does this row speak of this device? Rows without gfx are of AMD devices.
-bool row_is_of(const TunedEntry& row, const DeviceInfo& device);
-
 class KnownRows {
  public:
   /// Reads every file that exists; a file that does, but cannot be read, is an error. Rows of other devices

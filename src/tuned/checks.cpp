@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/rounding.h"
+#include "tuned/compress.h"
 #include "tuned/layouts.h"
 #include "tuned/peaks.h"
 
@@ -79,17 +81,11 @@ void check_dominated(std::span<const TunedEntry* const> chosen, double percent, 
   }
 }
 
-void check_redundant(std::span<const TunedEntry* const> chosen, Collector& found) {
-  Rows valid;
-  for (const TunedEntry* row : chosen) {
-    if (valid_time(row->us)) valid.push_back(row);
-  }
-  for (std::size_t index = 1; index + 1 < valid.size(); ++index) {
-    const TunedEntry& row = *valid[index];
-    if (!same_winner(row, *valid[index - 1]) || !same_winner(row, *valid[index + 1])) continue;
-    found.add(FindingKind::redundant, row,
-              fmt::format("the same winner as M = {} and M = {}", valid[index - 1]->problem.m,
-                          valid[index + 1]->problem.m));
+void check_redundant(std::span<const Rows> groups, Collector& found) {
+  for (const auto& [row, answers] : redundant_rows(groups)) {
+    found.add(FindingKind::redundant, *row,
+              fmt::format("no look-up changes without it: M = {} answers alike ({})", answers->problem.m,
+                          found.place(*answers)));
   }
 }
 
@@ -107,6 +103,13 @@ void check_layouts(std::span<const TunedEntry* const> rows, Collector& found) {
 
 }  // namespace
 
+Status check_asked(const Problem& problem) {
+  Problem asked = problem;
+  // AITER looks up whatever inter_dim is, and pads the packed weight itself.
+  if (asked.operation == Operation::fused_moe) asked.n = round_up(asked.n, 32);
+  return check(asked);
+}
+
 std::string why_unreachable(const TunedEntry& row) {
   if (!row.other_key.empty()) return {};
   if (row.cu_num < 1) return "no cu_num: it answers no device";
@@ -116,11 +119,11 @@ std::string why_unreachable(const TunedEntry& row) {
   if (!is_of_look_up(row)) {
     return fmt::format("tag '{}': left out by dispatch", row.stages != nullptr ? row.stages->tag : "");
   }
-  if (padding_of(row.problem.operation) == Padding::token_tiers && !row.m_from &&
+  if (traits(row.problem.operation).padding == Padding::token_tiers && !row.m_from &&
       token_tier(row.problem.m) != row.problem.m) {
     return fmt::format("{} tokens are looked up as {}", row.problem.m, token_tier(row.problem.m));
   }
-  return check(row.problem).message();
+  return check_asked(row.problem).message();
 }
 
 std::vector<Duplicate> duplicate_rows(std::span<const Rows> groups) {
@@ -152,10 +155,9 @@ std::vector<Finding> check_rows(std::span<const TunedEntry* const> rows, std::sp
         fmt::format("{} µs, but {} µs for the same key at {}", loser->us, winner->us, found.place(*winner)));
   }
   for (const Rows& group : groups) {
-    const Rows chosen = chosen_rows(group);
-    check_dominated(chosen, options.dominated_percent, found);
-    check_redundant(chosen, found);
+    check_dominated(chosen_rows(group), options.dominated_percent, found);
   }
+  check_redundant(groups, found);
   check_layouts(rows, found);
   return found.take();
 }

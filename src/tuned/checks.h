@@ -19,9 +19,14 @@ struct CheckOptions {
 
 /// failed_time, over_tolerance, impossible_rate, duplicate_key, mixed_layout, dominated, unreachable and
 /// redundant of rows of any files and operations; in no particular order. paths[row.source] names a row's
-/// file in messages. Cost: O(rows · log rows).
+/// file in messages. Cost: O(rows · log rows), and a proof
+/// by look-ups for each row that another row of its group may make redundant.
 std::vector<Finding> check_rows(std::span<const TunedEntry* const> rows, std::span<const std::string> paths,
                                 const CheckOptions& options);
+
+/// ok for a problem that tables may be asked for: as check(), but an inter_dim that no kernel of ours takes
+/// is one that AITER's rows hold.
+Status check_asked(const Problem& problem);
 
 /// Why no request can look the row up; empty where one can, and for rows of tables that are only read.
 std::string why_unreachable(const TunedEntry& row);

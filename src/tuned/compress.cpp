@@ -1,9 +1,11 @@
 #include "tuned/compress.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "tuned/checks.h"
 #include "tuned/groups.h"
@@ -85,6 +87,140 @@ std::vector<RangeRow> compress(const std::vector<TunedEntry>& entries) {
   }
   std::erase_if(kept, [](const RangeRow& row) { return row.merged == 0; });
   return kept;
+}
+
+namespace {
+
+constexpr std::int64_t padding_step = 16;  // every padded level is constant between its multiples
+
+/// The values of M at which an answer of the group may begin or end, from `first` to `last`.
+std::set<std::int64_t> probes(const Rows& group, std::int64_t first, std::int64_t last) {
+  std::set<std::int64_t> at;
+  const auto add = [&](std::int64_t m) {
+    if (m >= first && m <= last) at.insert(m);
+  };
+  for (const TunedEntry* row : group) {
+    for (const std::int64_t m : {row->problem.m - 1, row->problem.m, row->problem.m + 1}) add(m);
+    if (row->m_from) {
+      add(*row->m_from - 1);
+      add(*row->m_from);
+    }
+  }
+  for (std::int64_t m = first; m <= std::min<std::int64_t>(last, 2 * padding_step); ++m) add(m);
+  const std::int64_t step = padding_step;
+  for (std::int64_t m = first / step * step; m <= last; m += step) {
+    add(m);
+    add(m + 1);
+  }
+  // The highest level of each rule answers every M above it, too.
+  for (const std::int64_t m :
+       {std::int64_t{8193}, lower_token_tier + 1, upper_token_tier - 1, upper_token_tier, max_dimension}) {
+    at.insert(m);
+  }
+  return at;
+}
+
+/// The lowest M whose answer a row without a range may be: what is padded to it.
+std::int64_t lowest_answered(const TunedEntry& row) {
+  const std::int64_t m = row.problem.m;
+  bool padded_to = false;
+  if (traits(row.problem.operation).padding == Padding::two_levels) {
+    padded_to = padded_m(m, row.problem.n, 0) == m || padded_m(m, row.problem.n, 1) == m;
+  } else if (traits(row.problem.operation).padding == Padding::token_tiers) {
+    padded_to = token_tier(m) == m;
+  }
+  return std::max<std::int64_t>(padded_to ? m / 2 : m, 1);
+}
+
+/// True if another row of the group may answer in the row's place: the cheap part of the proof.
+bool may_be_redundant(const Rows& group, const TunedEntry& row) {
+  if (!can_merge(row) || row.m_from) return false;
+  const std::int64_t m = row.problem.m;
+  const bool pads = traits(row.problem.operation).padding == Padding::two_levels;
+  const std::int64_t fine = pads ? padded_m(m, row.problem.n, 0) : m;
+  const std::int64_t coarse = pads ? padded_m(m, row.problem.n, 1) : m;
+  return std::any_of(group.begin(), group.end(), [&](const TunedEntry* other) {
+    const std::int64_t of = other->problem.m;
+    const bool in_range = other->m_from && *other->m_from <= m && of > m;
+    return of != m && (in_range || of == fine || of == coarse) && same_winner(*other, row);
+  });
+}
+
+/// Look-ups in a table of all rows, as if some were gone.
+class Removal {
+ public:
+  explicit Removal(std::span<const Rows> groups) : table_(copies(groups)) {}
+  /// True if no look-up changes without `row` (which then counts as gone); `answers` is the row in its place.
+  bool remove(const Rows& group, const TunedEntry& row, const TunedEntry*& answers) {
+    const TunedEntry* copy = &table_.entries()[numbers_.at(&row)];
+    LookupKey key{std::string(table_gfx(row)), row.cu_num, row.problem};
+    answers = nullptr;
+    // Its own M first: there most rows are needed.
+    if (!is_answered_alike(key, row.problem.m, copy, &answers) || answers == nullptr) return false;
+    for (const std::int64_t m : probes(group, lowest_answered(row), row.problem.m)) {
+      if (!is_answered_alike(key, m, copy, nullptr)) return false;
+    }
+    gone_.insert(copy);
+    return true;
+  }
+
+ private:
+  std::vector<TunedEntry> copies(std::span<const Rows> groups) {
+    std::vector<TunedEntry> entries;
+    for (const Rows& group : groups) {
+      for (const TunedEntry* row : group) {
+        numbers_.emplace(row, entries.size());
+        originals_.push_back(row);
+        entries.push_back(*row);
+      }
+    }
+    return entries;
+  }
+  /// A look-up lists its answers best first, so without a row that is no range the next one answers.
+  bool is_answered_alike(LookupKey& key, std::int64_t m, const TunedEntry* without,
+                         const TunedEntry** answers) const {
+    key.problem.m = m;
+    const TunedEntry* before = nullptr;
+    const TunedEntry* after = nullptr;
+    for (const LookupHit& hit : table_.lookup(key)) {
+      if (gone_.count(hit.entry) != 0) continue;
+      if (before == nullptr) before = hit.entry;
+      if (after == nullptr && hit.entry != without) after = hit.entry;
+    }
+    if (before != without) return true;
+    if (after == nullptr || !same_winner(*before, *after)) return false;
+    if (answers != nullptr) *answers = originals_[static_cast<std::size_t>(after - table_.entries().data())];
+    return true;
+  }
+
+  std::unordered_map<const TunedEntry*, std::size_t> numbers_;
+  Rows originals_;
+  TunedTable table_;
+  std::unordered_set<const TunedEntry*> gone_;
+};
+
+}  // namespace
+
+std::vector<RedundantRow> redundant_rows(std::span<const Rows> groups) {
+  std::vector<RedundantRow> redundant;
+  const SharedGroups shared(groups);
+  std::vector<Rows> candidates;
+  for (const Rows& group : groups) {
+    const bool any = std::any_of(group.begin(), group.end(),
+                                 [&](const TunedEntry* row) { return may_be_redundant(group, *row); });
+    if (any && !shared.hold(*group.front())) candidates.push_back(group);
+  }
+  Removal removal(candidates);
+  for (const Rows& group : candidates) {
+    // One row after the other, each against those that are left: so all may go together.
+    for (const TunedEntry* row : chosen_rows(group)) {
+      const TunedEntry* answers = nullptr;
+      if (may_be_redundant(group, *row) && removal.remove(group, *row, answers)) {
+        redundant.push_back({row, answers});
+      }
+    }
+  }
+  return redundant;
 }
 
 Status check_same_winners(std::vector<TunedEntry> before, std::vector<TunedEntry> after) {

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "tuned/entry.h"
+#include "tuned/groups.h"
 
 namespace gemmtune {
 
@@ -24,6 +25,15 @@ struct RangeRow {
 /// `entries`. Answers every M of the table as before; an M between two merged rows, which padding answered,
 /// is now answered by their range.
 std::vector<RangeRow> compress(const std::vector<TunedEntry>& entries);
+
+/// Rows whose removal, all of them together, changes the winner of no look-up: one row that stays answers
+/// each of their M in the same way. Rows without a valid time, ranges, and groups whose requests other groups
+/// answer too are never among them. Proven by look-ups at every M where the answer can change.
+struct RedundantRow {
+  const TunedEntry* row = nullptr;
+  const TunedEntry* answers = nullptr;  // in its place, at its M
+};
+std::vector<RedundantRow> redundant_rows(std::span<const Rows> groups);
 
 /// ok where `after` answers every key of `before` that a look-up reaches with the same winner; else names the
 /// first that it does not.

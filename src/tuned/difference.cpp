@@ -52,11 +52,23 @@ struct ChosenRows {
   }
 };
 
+/// The same kernel, run in the same way. The number of a kernel counts only where AITER selects by it; else
+/// it is the position in the candidate list of one build, and the name decides.
+bool same_kernel(const TunedEntry& before, const TunedEntry& after) {
+  constexpr std::array<std::string_view, 3> by_number{"hipblaslt", "opus", "skinny"};
+  const bool numbered = before.kernel_name.empty() ||
+                        std::find(by_number.begin(), by_number.end(), before.libtype) != by_number.end();
+  if (numbered || before.solidx == after.solidx) return same_winner(before, after);
+  TunedEntry renumbered = after;
+  renumbered.solidx = before.solidx;
+  return same_winner(before, renumbered);
+}
+
 std::optional<ChangeKind> change_of(const TunedEntry& before, const TunedEntry& after, double tolerance) {
-  if (!same_winner(before, after)) return ChangeKind::winner;
+  if (!same_kernel(before, after)) return ChangeKind::winner;
   if (!valid_time(before.us) || !valid_time(after.us)) {
     if (valid_time(before.us) == valid_time(after.us)) return std::nullopt;
-    return valid_time(after.us) ? ChangeKind::faster : ChangeKind::slower;
+    return valid_time(after.us) ? ChangeKind::timed : ChangeKind::untimed;
   }
   const double noise = before.spread && after.spread ? *before.spread + *after.spread : tolerance * before.us;
   if (std::abs(after.us - before.us) <= noise) return std::nullopt;
@@ -66,7 +78,8 @@ std::optional<ChangeKind> change_of(const TunedEntry& before, const TunedEntry& 
 }  // namespace
 
 std::string_view to_string(ChangeKind kind) {
-  static constexpr std::array<std::string_view, 5> names{"added", "removed", "winner", "faster", "slower"};
+  static constexpr std::array<std::string_view, 7> names{"added",  "removed", "winner", "faster",
+                                                         "slower", "timed",   "untimed"};
   return names[static_cast<std::size_t>(kind)];
 }
 

@@ -10,7 +10,8 @@
 
 namespace gemmtune {
 
-enum class ChangeKind { added, removed, winner, faster, slower };
+enum class ChangeKind { added, removed, winner, faster, slower, timed, untimed };
+inline constexpr std::size_t change_kind_count = static_cast<std::size_t>(ChangeKind::untimed) + 1;
 std::string_view to_string(ChangeKind kind);
 
 struct RowChange {
@@ -28,8 +29,8 @@ struct Difference {
 /// Compares the chosen row of every key. A row without gfx stands for the architecture of its cu_num, as
 /// AITER fills it in. Another winner is `winner`, whatever the times; the same winner is faster or slower
 /// where its time moved by more than both spreads together, or, where a row has no spread, by more than
-/// `tolerance` (a share) of the older time. A time that became valid is `faster`, one that no longer is
-/// `slower`.
+/// `tolerance` (a share) of the older time. A time that became valid is `timed`, one that no longer is
+/// `untimed`. Another solidx of a kernel that its name selects is no change.
 Difference compare_rows(std::span<const TunedEntry> before, std::span<const TunedEntry> after,
                         double tolerance);
 

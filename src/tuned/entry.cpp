@@ -46,8 +46,16 @@ std::string_view gfx_of_cu_num(int cu_num) {
 }
 
 std::string_view table_gfx(const TunedEntry& entry) {
-  if (!entry.gfx.empty() || entry.problem.operation != Operation::fused_moe) return entry.gfx;
+  if (!entry.gfx.empty() || !is_mixture(entry.problem)) return entry.gfx;
   return gfx_of_cu_num(entry.cu_num);
+}
+
+const std::string* find_carried(const TunedEntry& entry, std::string_view column) {
+  if (entry.carried == nullptr) return nullptr;
+  for (const CarriedCell& cell : *entry.carried) {
+    if (cell.column == column) return &cell.text;
+  }
+  return nullptr;
 }
 
 bool same_winner(const TunedEntry& a, const TunedEntry& b) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "problem/problem.h"
 
@@ -28,9 +29,18 @@ struct MoeStages {
   std::string kernel_name2;  // empty where one kernel does both
   bool run_1stage = false;
   bool xbf16 = false;
-  bool flat = false;
-  std::string tag;  // AITER's _tag
+  std::int64_t flat = 0;  // 0, 1, or 2 for AITER's one-stage kernels
+  std::string tag;        // AITER's _tag
 };
+
+/// A cell of the file that a TunedEntry has no member for, or that its member would not give back: of an
+/// unknown column, of a known one with an unknown word, or a number with more digits than are written.
+struct CarriedCell {
+  std::string column;  // a known one under its table's name
+  std::string text;    // without quotes
+  friend bool operator==(const CarriedCell&, const CarriedCell&) = default;
+};
+using CarriedCells = std::vector<CarriedCell>;
 
 struct TunedEntry {
   std::string gfx;  // empty: the file has no gfx column (AMD devices only)
@@ -58,7 +68,8 @@ struct TunedEntry {
   // What else tells the row from others, in a table that no look-up asks (mxscale, heterogeneous and grouped
   // MoE).
   std::string other_key;
-  std::size_t line = 0;      // of the file it was read from, 1-based; 0: not from a file
+  std::shared_ptr<const CarriedCells> carried;  // nullptr: none
+  std::size_t line = 0;                         // of the file it was read from, 1-based; 0: not from a file
   std::uint32_t source = 0;  // which file, where several were read into one table: the reader's index
 };
 
@@ -76,6 +87,9 @@ std::string_view gfx_of_cu_num(int cu_num);
 /// The architecture that a row is kept under. A fused MoE row without gfx has the one of its cu_num, as in
 /// AITER; other rows without gfx match every AMD architecture.
 std::string_view table_gfx(const TunedEntry& entry);
+
+/// The text of a carried cell; nullptr where the entry carries none of that column.
+const std::string* find_carried(const TunedEntry& entry, std::string_view column);
 
 /// Both rows run the same kernel in the same way: all that dispatch takes from a row.
 bool same_winner(const TunedEntry& a, const TunedEntry& b);

@@ -21,7 +21,7 @@ constexpr std::array<FindingText, finding_kind_count> finding_texts{{
     {FindingKind::mixed_layout, "mixed_layout", "wants another packed weight than its group's other rows"},
     {FindingKind::dominated, "dominated", "a row with a larger M is faster"},
     {FindingKind::unreachable, "unreachable", "no request can look this row up"},
-    {FindingKind::redundant, "redundant", "the same winner as both neighbours in M"},
+    {FindingKind::redundant, "redundant", "no look-up changes without it"},
     {FindingKind::unknown_kernel, "unknown_kernel", "the kernel's name does not resolve on this device"},
     {FindingKind::stale, "stale", "measured on another device model or library than this machine's"},
 }};

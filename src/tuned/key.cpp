@@ -5,34 +5,6 @@
 namespace gemmtune {
 namespace {
 
-/// What an operation's key holds beside N and K.
-struct KeyFields {
-  bool all_types = false;
-  bool w_type = false;
-  bool switches = false;  // bias, scaleAB, bpreshuffle and the orders
-  bool batch = false;
-};
-
-KeyFields fields_of(Operation operation) {
-  switch (operation) {
-    case Operation::a16w16:
-      return {.all_types = true, .switches = true};
-    case Operation::a8w8:
-    case Operation::a8w8_bpreshuffle:
-      return {.w_type = true};
-    case Operation::batched_bf16:
-    case Operation::batched_a8w8:
-      return {.batch = true};
-    case Operation::fused_moe:
-      return {.all_types = true};
-    case Operation::a8w8_blockscale:
-    case Operation::a8w8_blockscale_bpreshuffle:
-    case Operation::a4w4_blockscale:
-      break;
-  }
-  return {};
-}
-
 std::uint32_t switches_of(const Problem& problem) {
   const bool bits[] = {problem.bias,
                        problem.scale_ab,
@@ -50,19 +22,19 @@ std::uint32_t switches_of(const Problem& problem) {
 }  // namespace
 
 Problem group_of(const Problem& problem) {
-  const KeyFields fields = fields_of(problem.operation);
+  const OperationTraits& fields = traits(problem.operation);
   Problem group;
   group.operation = problem.operation;
   group.n = problem.n;
   group.k = problem.k;
-  if (fields.batch) group.batch = problem.batch;
-  if (fields.w_type) group.w_type = problem.w_type;
-  if (fields.all_types) {
+  if (fields.batched) group.batch = problem.batch;
+  if (fields.key_types == KeyTypes::weight) group.w_type = problem.w_type;
+  if (fields.key_types == KeyTypes::all) {
     group.x_type = problem.x_type;
     group.w_type = problem.w_type;
     group.y_type = problem.y_type;
   }
-  if (fields.switches) {
+  if (fields.key_switches) {
     group.bias = problem.bias;
     group.scale_ab = problem.scale_ab;
     group.bpreshuffle = problem.bpreshuffle;
@@ -70,7 +42,7 @@ Problem group_of(const Problem& problem) {
     group.w_order = problem.w_order;
     group.y_order = problem.y_order;
   }
-  if (problem.operation == Operation::fused_moe) group.moe = problem.moe;
+  if (fields.mixture) group.moe = problem.moe;
   return group;
 }
 
@@ -99,18 +71,6 @@ std::size_t GroupKeyHash::operator()(const GroupKey& key) const {
     hash ^= hash >> 32;
   }
   return static_cast<std::size_t>(hash);
-}
-
-Padding padding_of(Operation operation) {
-  switch (operation) {
-    case Operation::batched_bf16:
-    case Operation::batched_a8w8:
-      return Padding::none;
-    case Operation::fused_moe:
-      return Padding::token_tiers;
-    default:
-      return Padding::two_levels;
-  }
 }
 
 std::int64_t token_tier(std::int64_t tokens) {

@@ -33,14 +33,6 @@ struct GroupKeyHash {
   std::size_t operator()(const GroupKey& key) const;
 };
 
-/// How a look-up goes on where a table has no row of M itself.
-enum class Padding {
-  none,         // batched operations
-  two_levels,   // padded_m(…, 0), then padded_m(…, 1)
-  token_tiers,  // fused MoE: see token_tier()
-};
-Padding padding_of(Operation operation);
-
 /// The M that a fused MoE of `tokens` is looked up with: the next power of two below 32768, else the larger
 /// of 32768 and 131072 that is not above it. Where 131072 has no row, 32768 is asked next. Source: AITER's
 /// get_padded_M in fused_moe.py.

@@ -10,11 +10,10 @@ std::string_view to_string(Match match) {
   return names[static_cast<std::size_t>(match)];
 }
 
+std::int64_t fine_step(std::int64_t m) { return m <= 256 ? 16 : m <= 1024 ? 32 : m <= 4096 ? 64 : 128; }
+
 std::int64_t padded_m(std::int64_t m, std::int64_t n, int level) {
-  if (level == 0) {
-    const std::int64_t step = m <= 256 ? 16 : m <= 1024 ? 32 : m <= 4096 ? 64 : 128;
-    return round_up(m, step);
-  }
+  if (level == 0) return round_up(m, fine_step(m));
   if (m > 8192 && n > 4096) return 8192;
   std::int64_t power = 1;
   while (power < m) power *= 2;

@@ -18,6 +18,9 @@ std::string_view to_string(Match match);
 /// AITER's padded M (docs/guide.md, "Look-up"): level 0 fine, level 1 coarse.
 std::int64_t padded_m(std::int64_t m, std::int64_t n, int level);
 
+/// Of what level 0 rounds M up to a multiple.
+std::int64_t fine_step(std::int64_t m);
+
 /// What is looked up: a problem on a device.
 struct LookupKey {
   std::string gfx;
@@ -41,29 +44,13 @@ class TunedTable {
 
   /// All entries as given, those that never answer included.
   const std::vector<TunedEntry>& entries() const;
-  /// The hits in AITER's order (exact, range, fine, coarse), at most one a level and none twice: the caller
+  /// The hits in AITER's order (exact, range, fine, coarse), at most one per level and none twice: the caller
   /// takes the first that it can run. Batched operations are not padded. A fused MoE is looked up by its
   /// token tier (`exact` where that is M, else `coarse`), and where no row has its activation, by the first
   /// row in file order that has all the rest. Rows without gfx match AMD architectures (gfx…) only, and only
   /// where no row with gfx has that M. Of overlapping ranges the one with the smallest M answers. Rows with
   /// an invalid time do not answer.
   std::vector<LookupHit> lookup(const LookupKey& key) const;
-  /// The losers among entries of one key (indices into the given entries, ascending).
-  const std::vector<std::size_t>& duplicates() const;
-
-  /// The hot path: one (device, operation, types, N, K, batch, orders, layout flags) resolved once. Lives as
-  /// long as the table.
-  class Group;
-  /// nullptr where no row that may answer has this key with any M. Allocates nothing, takes no lock.
-  const Group* find_group(const LookupKey& key_without_m) const;
-  /// The first level that answers M in a group, and the index of its entry, or {untuned, -1}. A binary search
-  /// in a flat list: allocates nothing, takes no lock, formats nothing; any thread.
-  struct Answer {
-    Match match = Match::untuned;
-    std::int32_t entry = -1;
-    friend bool operator==(const Answer&, const Answer&) = default;
-  };
-  static Answer lookup(const Group& group, std::int64_t m);
 
  private:
   struct State;

@@ -33,14 +33,14 @@ void BudgetShares::learn(std::size_t problem, double speedup) {
 }
 
 double BudgetShares::expected_gain(const Problem& problem) const {
-  constexpr double usual_gain = 0.2;
-  constexpr double usual_weight = 0.5;  // of the usual gain, against 1 for the gain of the same problem
-  constexpr double least_gain = 0.02;   // nothing is known so well that it gets no time
+  constexpr double default_gain = 0.2;
+  constexpr double default_weight = 0.5;  // of the usual gain, against 1 for the gain of the same problem
+  constexpr double min_gain = 0.02;       // nothing is known so well that it gets no time
   const auto apart = [](std::int64_t a, std::int64_t b) {
     return std::abs(std::log(static_cast<double>(a) / static_cast<double>(b)));
   };
-  double sum = usual_weight * usual_gain;
-  double weights = usual_weight;
+  double sum = default_weight * default_gain;
+  double weights = default_weight;
   for (const Gain& gain : gains_) {
     const Problem& other = gain.problem;
     const double near =
@@ -48,7 +48,7 @@ double BudgetShares::expected_gain(const Problem& problem) const {
     sum += near * gain.share;
     weights += near;
   }
-  return std::max(least_gain, sum / weights);
+  return std::max(min_gain, sum / weights);
 }
 
 RunBudget::RunBudget(double seconds, SecondsClock clock, std::size_t evaluators)

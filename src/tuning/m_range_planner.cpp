@@ -5,7 +5,6 @@
 #include <iterator>
 
 #include "select/paired_comparison.h"
-#include "tuned/intervals.h"
 #include "tuned/table.h"
 
 // A segment lies between two neighbouring points, M at which kernels were compared. A kernel answers it where
@@ -17,10 +16,10 @@
 namespace gemmtune {
 namespace {
 
-constexpr std::size_t most_challengers = 7;  // beside the default: 8 in a round
-constexpr std::size_t most_winners = 5;      // of other M, among the challengers
-constexpr std::size_t most_rivals = 2;       // of each side of a boundary
-constexpr std::size_t most_shared = 4;       // of the kernels that fit at both ends
+constexpr std::size_t max_challengers = 7;  // beside the default: 8 in a round
+constexpr std::size_t max_winners = 5;      // of other M, among the challengers
+constexpr std::size_t max_rivals = 2;       // of each side of a boundary
+constexpr std::size_t max_shared = 4;       // of the kernels that fit at both ends
 
 template <typename Set>
 Set intersection(const Set& a, const Set& b) {
@@ -68,11 +67,7 @@ std::vector<std::int64_t> first_ms(const MRange& range) {
   return list;
 }
 
-std::int64_t m_step(std::int64_t m) {
-  if (m <= 16) return 1;
-  const auto reach = padded_reach(static_cast<std::uint32_t>(padded_m(m, 1, 0)), 1, 0);
-  return reach ? reach->last - reach->first + 1 : 1;
-}
+std::int64_t m_step(std::int64_t m) { return m <= 16 ? 1 : fine_step(m); }
 
 MRangePlanner::MRangePlanner(MRange range, double regret) : regret_(regret) {
   for (const std::int64_t m : first_ms(range)) points_[m].needs_tuning = true;
@@ -122,9 +117,9 @@ std::vector<std::string> MRangePlanner::challengers(std::int64_t m) const {
   std::stable_sort(nearest.begin(), nearest.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> list;
-  for (const auto& [distance, point] : nearest) add_kernel(list, point->winner, most_winners);
+  for (const auto& [distance, point] : nearest) add_kernel(list, point->winner, max_winners);
   for (const auto& [distance, point] : nearest) {
-    for (const std::string& kernel : point->runners_up) add_kernel(list, kernel, most_challengers);
+    for (const std::string& kernel : point->runners_up) add_kernel(list, kernel, max_challengers);
   }
   std::erase_if(list, [&](const std::string& kernel) { return wrong_.contains({m, kernel}); });
   return list;
@@ -137,13 +132,13 @@ std::optional<MQuestion> MRangePlanner::missing_comparison(std::int64_t m, std::
   if (point.tuned && point.winner.empty()) return std::nullopt;
   std::vector<std::string> missing;
   for (const std::string& kernel : best_fitting(other)) {
-    if (!point.measured.contains(kernel)) add_kernel(missing, kernel, most_rivals);
+    if (!point.measured.contains(kernel)) add_kernel(missing, kernel, max_rivals);
   }
   if (missing.empty()) return std::nullopt;
   MQuestion question{MQuestion::Kind::compare, m, {}, 0};
   for (const std::string& kernel : best_fitting(m))
-    add_kernel(question.kernels, kernel, most_challengers - missing.size());
-  for (const std::string& kernel : missing) add_kernel(question.kernels, kernel, most_challengers);
+    add_kernel(question.kernels, kernel, max_challengers - missing.size());
+  for (const std::string& kernel : missing) add_kernel(question.kernels, kernel, max_challengers);
   return question;
 }
 
@@ -151,8 +146,8 @@ MQuestion MRangePlanner::boundary_question(std::int64_t a, std::int64_t b) const
   if (auto question = missing_comparison(a, b)) return *question;
   if (auto question = missing_comparison(b, a)) return *question;
   MQuestion question{MQuestion::Kind::compare, boundary_probe(a, b), {}, 0};
-  for (const std::string& kernel : best_fitting(a)) add_kernel(question.kernels, kernel, most_rivals);
-  const std::size_t limit = question.kernels.size() + most_rivals;
+  for (const std::string& kernel : best_fitting(a)) add_kernel(question.kernels, kernel, max_rivals);
+  const std::size_t limit = question.kernels.size() + max_rivals;
   for (const std::string& kernel : best_fitting(b)) add_kernel(question.kernels, kernel, limit);
   return question;
 }
@@ -161,11 +156,11 @@ MQuestion MRangePlanner::verifying_question(std::int64_t a, std::int64_t b, cons
   MQuestion question{MQuestion::Kind::compare, verifying_probe(a, b), {}, 0};
   for (const std::int64_t m : {a, b}) {
     for (const std::string& kernel : best_fitting(m)) {
-      if (both.contains(kernel)) add_kernel(question.kernels, kernel, most_shared);
+      if (both.contains(kernel)) add_kernel(question.kernels, kernel, max_shared);
     }
   }
   for (const std::string& kernel : challengers(question.m))
-    add_kernel(question.kernels, kernel, most_challengers);
+    add_kernel(question.kernels, kernel, max_challengers);
   return question;
 }
 

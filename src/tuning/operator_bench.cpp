@@ -37,11 +37,25 @@ BenchVerdict verdict_of(std::span<const double> ratios, double noise_floor) {
   return BenchVerdict::same;
 }
 
-Result<Candidate> other_candidate(const Device& device, const BenchRequest& request, const Problem& problem) {
-  if (request.against == nullptr) return device.baseline(problem);
-  auto production = production_kernel(device, request.against, problem);
-  if (!production.ok()) return production.status();
-  return std::move(production->candidate);
+/// What dispatch runs for a program that packs its weights in the layout that the tables were tuned for. Only
+/// the candidate of the answer is used: evaluators build their kernels where they run them.
+Answer production_answer(const Device& device, const LookupTables& tables, const Problem& problem,
+                         BindRules rules) {
+  Answer answer;
+  answer.status = check(problem);
+  if (!answer.status.ok()) return answer;
+  answer = answer_problem(device, tables, with_tuned_layout(device, *tables.tuned, problem), rules);
+  answer.bound.kernel.reset();
+  return answer;
+}
+
+Result<Candidate> other_candidate(const Device& device, const BenchRequest& request, const Problem& problem,
+                                  std::string& rule) {
+  if (!request.against) return device.baseline(problem);
+  Answer answer = production_answer(device, *request.against, problem, request.rules);
+  if (!answer.status.ok()) return answer.status;
+  rule = answer.rule();
+  return std::move(answer.bound.candidate);
 }
 
 void fill_pair(const FinalsResult& result, BenchRow& row) {
@@ -75,22 +89,25 @@ BenchRow bench_one(const Device& device, Evaluator& evaluator, const BenchReques
                    const ShapeRow& shape) {
   BenchRow row;
   row.shape = shape;
-  const auto production = production_kernel(device, request.table, shape.problem);
-  if (!production.ok()) {
-    row.reason = production.message();
+  const Answer answer = production_answer(device, request.tables, shape.problem, request.rules);
+  if (!answer.status.ok()) {
+    row.reason = answer.status.message();
     return row;
   }
-  row.kernel = production->candidate.kernel_name();
-  row.match = production->match;
-  row.hit_m = production->hit_m;
-  const auto other = other_candidate(device, request, shape.problem);
+  const Candidate& production = answer.bound.candidate;
+  row.kernel = production.kernel_name();
+  row.match = answer.hit.match;
+  row.hit_m = answer.hit.hit_m;
+  row.rule = answer.rule();
+  row.passed_rows = !answer.passed.empty();
+  const auto other = other_candidate(device, request, shape.problem, row.other_rule);
   if (other.ok()) {
     row.other_kernel = other->kernel_name();
   } else {
     row.reason = other.message();
   }
-  std::vector<Candidate> candidates{production->candidate};
-  const bool same = other.ok() && *other == production->candidate;
+  std::vector<Candidate> candidates{production};
+  const bool same = other.ok() && *other == production;
   if (other.ok() && !same) candidates.push_back(*other);
   const auto result = evaluator.finals(shape.problem, candidates, request.rounds);
   if (!result.ok() || result->outcomes.empty()) {
@@ -114,19 +131,6 @@ BenchRow bench_one(const Device& device, Evaluator& evaluator, const BenchReques
 
 bool is_regression(const BenchRow& row, double percent) {
   return row.certain_ratio && *row.certain_ratio > 1 + percent / 100;
-}
-
-Result<Production> production_kernel(const Device& device, const TunedTable* table, const Problem& problem) {
-  if (const Status status = check(problem); !status.ok()) return status;
-  if (table != nullptr) {
-    for (const LookupHit& hit : table->lookup({device.info().gfx, device.info().cu_num, problem})) {
-      auto candidate = device.resolve(hit.entry->kernel_name, problem);
-      if (candidate.ok()) return Production{std::move(*candidate), hit.match, hit.hit_m};
-    }
-  }
-  auto fallback = device.fallback(problem);
-  if (!fallback.ok()) return fallback.status();
-  return Production{std::move(*fallback), Match::untuned, 0};
 }
 
 std::vector<BenchRow> bench_operator(const Device& device, Evaluator& evaluator, const BenchRequest& request,

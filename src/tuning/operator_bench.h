@@ -1,5 +1,6 @@
-// Benchmark of the production operator: for each problem the kernel that a tuned table answers against the
-// baseline, or against what a second table answers, in interleaved paired rounds.
+// Benchmark of the production operator: for each problem the kernel that dispatch runs with a set of tables,
+// against the baseline or against the kernel that dispatch runs with a second set, in interleaved paired
+// rounds.
 #pragma once
 
 #include <functional>
@@ -8,10 +9,10 @@
 #include <vector>
 
 #include "backends/backend.h"
+#include "evaluate/evaluator.h"
 #include "formats/shapes/shape_list.h"
 #include "measure/statistics.h"
-#include "tuned/table.h"
-#include "evaluate/evaluator.h"
+#include "resolve/answer.h"
 
 namespace gemmtune {
 
@@ -20,22 +21,12 @@ std::string_view to_string(BenchVerdict verdict);
 enum class BenchStatus { ok, mismatch, error };  // mismatch: A's result is wrong
 std::string_view to_string(BenchStatus status);
 
-/// What an operator would run for a problem.
-struct Production {
-  Candidate candidate;
-  Match match = Match::untuned;
-  std::int64_t hit_m = 0;  // the row's M; 0: untuned
-};
-
-/// The first hit of the look-up whose kernel name resolves here, else the fallback. An error: not even that
-/// runs.
-Result<Production> production_kernel(const Device& device, const TunedTable* table, const Problem& problem);
-
 struct BenchRequest {
   std::vector<ShapeRow> shapes;
-  const TunedTable* table = nullptr;  // of A; null: what runs untuned
-  const TunedTable* against =
-      nullptr;  // of B; null: B is the baseline (where there is none, A is timed alone)
+  LookupTables tables;  // of A
+  std::optional<LookupTables>
+      against{};      // of B; none: B is the baseline (if there is none, A is timed alone)
+  BindRules rules{};  // of both
   int rounds = 30;
 };
 
@@ -44,7 +35,10 @@ struct BenchRow {
   std::string kernel;            // A
   Match match = Match::untuned;  // how A's table knew the problem
   std::int64_t hit_m = 0;
-  std::string other_kernel;  // B; empty where there is none
+  std::string rule;          // what decided, as in Answer::rule(): passed rows with their reasons included
+  bool passed_rows = false;  // better rows of A do not run here
+  std::string other_kernel;  // B; empty if there is none
+  std::string other_rule;    // empty for the baseline
   std::optional<double> microseconds;
   std::optional<double> other_microseconds;
   std::optional<double> ratio;          // paired median of A/B

@@ -4,10 +4,10 @@
 #include <functional>
 #include <vector>
 
+#include "evaluate/evaluator.h"
+#include "resolve/candidate_list.h"
 #include "search/strategy.h"
 #include "tuning/budget.h"
-#include "resolve/candidate_list.h"
-#include "evaluate/evaluator.h"
 
 namespace gemmtune {
 

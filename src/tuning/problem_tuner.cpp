@@ -17,10 +17,10 @@ namespace {
 
 constexpr double search_share = 0.5;  // of a problem's time; the rest goes to finals
 constexpr double plain_share =
-    0.6;  // of a problem's time, where dependent launches have a contest of their own
+    0.6;  // of a problem's time, where dependent launches are compared on their own
 
 /// Of a plain winner. What a dependent launch hides is the fixed cost of one, 2 to 4 µs: of a slower kernel
-/// that is less than finals tell apart, and the contest would take seconds.
+/// that is less than finals tell apart, and the comparison would take seconds.
 constexpr double longest_with_dependent_microseconds = 150;
 
 double round4(double value) { return std::round(value * 1e4) / 1e4; }
@@ -104,7 +104,7 @@ Result<std::vector<Trial>> screen(const Turn& turn, const std::vector<ListedCand
                         turn.deadline.part(search_share), turn.on_trial);
 }
 
-/// A second contest, of programmatic dependent launches with the plain winner as their default. The plain row
+/// A second search, of programmatic dependent launches with the plain winner as their default. The plain row
 /// stands whatever becomes of it.
 void add_dependent(const Turn& turn, LayoutResult& plain, std::vector<Trial>& trials) {
   if (plain.settled.microseconds > longest_with_dependent_microseconds) return;
@@ -215,8 +215,7 @@ TunedEntry make_entry(const DeviceInfo& device, const Problem& problem, const Se
   entry.verdict = settled.verdict;
   if (!settled.ties.empty()) entry.ties = static_cast<std::int64_t>(settled.ties.size()) - 1;
   entry.env = environment_hash;
-  if (problem.operation == Operation::fused_moe)
-    entry.stages = stages_of(winner.config, entry.us, entry.err_ratio);
+  if (is_mixture(problem)) entry.stages = stages_of(winner.config, entry.us, entry.err_ratio);
   return entry;
 }
 

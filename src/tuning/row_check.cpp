@@ -1,7 +1,7 @@
 #include "tuning/row_check.h"
 
+#include "resolve/bind.h"
 #include "select/finals.h"
-#include "resolve/known_rows.h"
 
 namespace gemmtune {
 namespace {
@@ -12,32 +12,32 @@ RowCheck not_runnable(std::string reason) {
   return check;
 }
 
-std::string device_text(const std::string& gfx, int cu_num) {
-  return fmt::format("{} with cu_num {}", gfx.empty() ? "an AMD device (no gfx column)" : gfx, cu_num);
+/// At the row's M, then at the other M that the row answers.
+RowCheck check_candidate(Evaluator& evaluator, const Problem& problem, const Candidate& candidate) {
+  RowCheck result;
+  const Outcome own = evaluator.check_neighbour_m(problem, candidate, problem.m);
+  if (own.kind == OutcomeKind::refused) return not_runnable(own.reason);
+  result.err_ratio = own.err_ratio;
+  result.deterministic = own.deterministic;
+  result.reason = own.kind == OutcomeKind::ok ? neighbour_failure(problem, candidate, evaluator)
+                                              : fmt::format("{}: {}", to_string(own.kind), own.reason);
+  result.state = result.reason.empty() ? RowCheckState::right : RowCheckState::wrong;
+  return result;
 }
 
 RowCheck check_row(const Device& device, Evaluator& evaluator, const TunedEntry& entry) {
-  const DeviceInfo& info = device.info();
-  if (!row_is_of(entry, info)) {
-    return not_runnable(fmt::format("a row of {}; this device is {}", device_text(entry.gfx, entry.cu_num),
-                                    device_text(info.gfx, info.cu_num)));
-  }
   if (const Status status = check(entry.problem); !status.ok()) return not_runnable(status.message());
-  const auto candidate = device.resolve(entry.kernel_name, entry.problem);
-  if (!candidate.ok()) return not_runnable(candidate.message());
-  RowCheck result;
-  const Outcome own = evaluator.check_neighbour_m(entry.problem, *candidate, entry.problem.m);
-  result.err_ratio = own.err_ratio;
-  result.deterministic = own.deterministic;
-  if (own.kind == OutcomeKind::refused) return not_runnable(own.reason);
-  result.state = own.kind == OutcomeKind::ok ? RowCheckState::right : RowCheckState::wrong;
-  if (own.kind != OutcomeKind::ok) {
-    result.reason = fmt::format("{}: {}", to_string(own.kind), own.reason);
-    return result;
-  }
-  result.reason = neighbour_failure(entry.problem, *candidate, evaluator);
-  if (!result.reason.empty()) result.state = RowCheckState::wrong;
-  return result;
+  const Binding binding = bind_row(device, entry, {}, entry.problem, {});
+  if (!binding.bound) return not_runnable(binding.status.message());
+  RowCheck result = check_candidate(evaluator, entry.problem, binding.bound->candidate);
+  if (result.state != RowCheckState::right || entry.pdl_kernel_name.empty()) return result;
+  // Dispatch runs this kernel instead for callers who allow dependent launches.
+  const Binding dependent = bind_name(device, entry.pdl_kernel_name, entry.problem, true);
+  RowCheck second = dependent.bound ? check_candidate(evaluator, entry.problem, dependent.bound->candidate)
+                                    : not_runnable(dependent.status.message());
+  if (second.state == RowCheckState::right) return result;
+  second.reason = fmt::format("pdl_kernelName {}: {}", entry.pdl_kernel_name, second.reason);
+  return second;
 }
 
 }  // namespace

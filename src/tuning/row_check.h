@@ -7,16 +7,15 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "tuned/entry.h"
 #include "evaluate/evaluator.h"
+#include "tuned/entry.h"
 
 namespace gemmtune {
 
 enum class RowCheckState {
   right,
   wrong,         // ran, and the result is not right (or it crashed, hung or failed to launch)
-  not_runnable,  // a row of another device, an unknown family, a name that does not resolve, no problem at
-                 // all
+  not_runnable,  // dispatch refuses it (see Refusal), or it has no legal problem
 };
 std::string_view to_string(RowCheckState state);
 
@@ -27,8 +26,9 @@ struct RowCheck {
   bool deterministic = true;
 };
 
-/// One check an entry, in order. Each runnable row's kernel passes the full gate at the row's M and at the
-/// other M that the row answers; the reason names the M. `on_row` may be empty.
+/// One check an entry, in order. The kernel that dispatch runs for the row (and the one of dependent
+/// launches, if the row has one) passes the full gate at the row's M and at the other M that the row answers;
+/// the reason names the M. `on_row` may be empty.
 std::vector<RowCheck> check_rows(const Device& device, Evaluator& evaluator,
                                  std::span<const TunedEntry> entries,
                                  const std::function<void(std::size_t index, const RowCheck&)>& on_row);

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "measure/statistics.h"
+#include "resolve/bind.h"
 #include "resolve/candidate_list.h"
 #include "search/strategy.h"
 #include "tuning/layout_group.h"
-#include "tuning/run_start.h"
 
 namespace gemmtune {
 namespace {
@@ -95,7 +95,7 @@ std::optional<WeightLayout> Run::decided_layout(
   if (!weight.bpreshuffle) return WeightLayout::plain;
   for (const KnownRows::Row& row : known_.rows()) {
     if (!share_weight(row.entry.problem, weight) || is_replaced(row.entry)) continue;
-    if (const auto layout = layout_of(row.entry, device_)) return layout;
+    if (const auto layout = weight_layout_of(device_, row.entry)) return layout;
   }
   return std::nullopt;
 }

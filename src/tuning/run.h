@@ -31,7 +31,7 @@ class Run {
   /// further files.
   Status open();
   /// The report of a shape or weight; answers its index. `expected_microseconds`: of one call of it, for its
-  /// share of the budget; nullopt: nothing is to be done, the report says why.
+  /// share of the budget; nullopt: nothing is to be done, the report has the reason.
   std::size_t add(ItemReport&& report, std::optional<double> expected_microseconds);
   /// After the last add().
   void begin();
@@ -58,7 +58,7 @@ class Run {
   std::optional<WeightLayout> decided_layout(const Problem& weight,
                                              const std::function<bool(const TunedEntry&)>& is_replaced) const;
 
-  /// The item's time. nullopt: the budget is spent, and the report says so.
+  /// The item's time. nullopt: the budget is spent; the report has it as the reason.
   std::optional<Deadline> take_time(std::size_t item);
   Deadline rest_of_budget() const { return budget_.rest(); }
   /// The item turned out `speedup` times faster than its default: the budget's shares follow.

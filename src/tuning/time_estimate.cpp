@@ -21,7 +21,7 @@ constexpr double confirmation_share = 0.35;    // of the time of all finals
 constexpr double belief = 0.1;
 
 /// The median of the cost models' times; where they have no opinion, what the problem's size suggests.
-double usual_call(const CandidateList& list, const Problem& problem) {
+double median_call(const CandidateList& list, const Problem& problem) {
   std::vector<double> predicted;
   for (const ListedCandidate& listed : list.candidates)
     if (listed.predicted > 0) predicted.push_back(listed.predicted);
@@ -116,7 +116,7 @@ void RunEstimate::begin(std::span<const std::size_t> waiting, std::size_t evalua
     // learnt anyway.
     const CandidateList list = list_candidates(device_, problem, {request_.libtypes, request_.split_k});
     const std::size_t trials = expected_trials(request_.strategy, list.candidates.size());
-    shapes_[index] = {shape_cost(usual_call(list, problem), trials), !list.candidates.empty(), {}};
+    shapes_[index] = {shape_cost(median_call(list, problem), trials), !list.candidates.empty(), {}};
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "backends/traits.h"
 #include "evaluate/worker/worker_pool.h"
 #include "tuning/confirmation_pass.h"
 #include "tuning/interruptible_evaluator.h"
@@ -37,11 +38,11 @@ Result<RunSummary> run_items(Run& run, std::span<Evaluator* const> evaluators) {
 
 }  // namespace
 
-int default_confirmations(const DeviceInfo& device) { return device.backend == "cpu" ? 2 : 1; }
+int default_confirmations(const DeviceInfo& device) { return traits_of(device).confirmation_passes; }
 
 Policy default_policy(const DeviceInfo& device) {
   Policy policy;
-  if (device.backend != "cpu") policy.sample_microseconds = 500;
+  policy.sample_microseconds = traits_of(device).sample_microseconds;
   return policy;
 }
 

@@ -254,7 +254,7 @@ bool WeightRange::answer_comparison(const MQuestion& question, const Turn& turn)
   if (run_.stopped()) return false;
   ++figures().compared;
   if (!comparison.ok()) {
-    // Nothing can be measured there by itself: what the search found stands.
+    // Nothing can be measured there by itself: the result of the search remains.
     std::vector<MRegret> regrets;
     if (const Settled* settled = settled_at(question.m))
       regrets.push_back({settled->winner->candidate.kernel_name(), 0, true});
@@ -409,7 +409,7 @@ bool leave_out(const Run& run, ItemReport& report) {
       return true;
     }
   }
-  if (report.shape.problem.operation == Operation::fused_moe) {
+  if (is_mixture(report.shape.problem)) {
     report.reason = "fused_moe is looked up by token tiers, not by ranges of M";
     return true;
   }

@@ -63,7 +63,7 @@ double CheckReportBuilder::allowed_misrounded() const {
 // the share is small.
 double CheckReportBuilder::aiter_err_ratio() const {
   if (not_finite_ > 0) return 1;
-  if (problem_.operation == Operation::fused_moe) {
+  if (is_mixture(problem_)) {
     const double difference = cosine_squares_ > 0 ? 1 - 2 * cosine_product_ / cosine_squares_ : 0;
     return std::round(difference * 1e4) / 1e4;
   }

@@ -6,8 +6,6 @@
 #include <cstring>
 #include <limits>
 
-#include "verify/element.h"
-
 namespace gemmtune {
 
 DequantizedMatrix::DequantizedMatrix(const MatrixShape& shape, std::span<const std::byte> elements,
@@ -42,7 +40,7 @@ void DequantizedMatrix::read(std::int64_t row, std::int64_t first, std::span<dou
       count = std::min(count, static_cast<std::size_t>(left));
       scale = scale_at(row, k);
     }
-    read_elements(shape_.type, elements_, (first_row_ + row) * shape_.columns + k, {elements.data(), count});
+    traits(shape_.type).widen(elements_, (first_row_ + row) * shape_.columns + k, {elements.data(), count});
     for (std::size_t i = 0; i < count; ++i) out[done + i] = static_cast<double>(elements[i]) * scale;
     done += count;
   }

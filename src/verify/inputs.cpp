@@ -10,17 +10,14 @@
 
 #include "base/hash.h"
 #include "base/random.h"
-#include "verify/element.h"
 
 namespace gemmtune {
 namespace {
 
 // As fill_random(), of bytes that hold two elements each.
-void fill_pairs(std::span<std::byte> bytes, double sigma, Random random) {
+void fill_pairs(DataType type, std::span<std::byte> bytes, double sigma, Random random) {
   std::array<std::uint8_t, RandomFill::table_size> table;
-  const auto element = [&] {
-    return encode_element(DataType::f4_e2m1, static_cast<float>(sigma) * near_normal(random));
-  };
+  const auto element = [&] { return traits(type).from_f32(static_cast<float>(sigma) * near_normal(random)); };
   for (std::uint8_t& pair : table) pair = static_cast<std::uint8_t>(element() | element() << 4);
   for (std::byte& byte : bytes) byte = std::byte{table[random.next() >> 52]};
 }
@@ -32,18 +29,11 @@ struct Tensor {
 };
 
 Tensor tensor(std::int64_t elements, DataType type, double sigma, const Random& random) {
-  if (type != DataType::f4_e2m1)
-    return {random_fill(type, static_cast<std::size_t>(elements), sigma, random), {}};
+  if (bits(type) != 4) return {random_fill(type, static_cast<std::size_t>(elements), sigma, random), {}};
   Tensor made;
   made.bytes.resize(static_cast<std::size_t>(bytes_of(type, elements)));
-  fill_pairs(made.bytes, sigma, random);
+  fill_pairs(type, made.bytes, sigma, random);
   return made;
-}
-
-// σ of the elements of a quantized type, so that few reach the end of its range.
-double element_sigma(DataType type) {
-  if (type == DataType::i8) return 36;
-  return type == DataType::f4_e2m1 ? 1.7 : 64;
 }
 
 // Random scales around `size`, each within a factor of three.
@@ -70,7 +60,7 @@ struct QuantizedMatrix {
 QuantizedMatrix matrix_of(const MatrixShape& shape, double sigma, const Random& elements,
                           const Random& scale) {
   if (shape.scale.type == ScaleType::none) return {tensor(shape.elements(), shape.type, sigma, elements), {}};
-  const double own = element_sigma(shape.type);
+  const double own = traits(shape.type).fill_sigma;
   return {tensor(shape.elements(), shape.type, own, elements), scales(shape, sigma / own, scale)};
 }
 
@@ -124,7 +114,7 @@ Status PlannedInputs::fill_all(int threads) {
 }
 
 Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed) {
-  if (!readable(problem.x_type) || !readable(problem.w_type))
+  if (traits(problem.x_type).widen == nullptr || traits(problem.w_type).widen == nullptr)
     return Status::unsupported("no test data for operands of {} and {}", to_string(problem.x_type),
                                to_string(problem.w_type));
   // Layout is left out: one weight serves all layouts.
@@ -134,7 +124,7 @@ Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed) {
     return Random(hash64(fmt::format("{} {} {}", text, name, seed)));
   };
   const OperandShapes shapes = operand_shapes(problem);
-  const bool moe = problem.operation == Operation::fused_moe;
+  const bool moe = is_mixture(problem);
   const double w_sigma = (moe ? 2 : 8) / std::sqrt(static_cast<double>(problem.k));
   PlannedInputs inputs;
   HostOperands& operands = inputs.host;

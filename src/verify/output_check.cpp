@@ -8,7 +8,6 @@
 
 #include "problem/operands.h"
 #include "verify/check_report_builder.h"
-#include "verify/element.h"
 
 namespace gemmtune {
 namespace {
@@ -41,7 +40,7 @@ class Checker {
   }
 
  private:
-  void read_row(std::int64_t row) { read_elements(problem_.y_type, output_, row * ldy_, line_); }
+  void read_row(std::int64_t row) { traits(problem_.y_type).widen(output_, row * ldy_, line_); }
 
   // Checks that every element of y is a number. (A reference that overflows y's type allows the infinity
   // there.)
@@ -58,7 +57,7 @@ class Checker {
   }
 
   bool is_poison(std::int64_t row, std::int64_t column) const {
-    const std::size_t size = element_bytes(problem_.y_type);
+    const std::size_t size = static_cast<std::size_t>(bits(problem_.y_type)) / 8;
     const auto element = output_.subspan(static_cast<std::size_t>(row * ldy_ + column) * size, size);
     return std::all_of(element.begin(), element.end(),
                        [](std::byte b) { return b == std::byte{poison_byte}; });
@@ -164,7 +163,8 @@ CheckReport check_batches(const Problem& problem, const Reference& reference,
                           std::span<const std::byte> output, std::int64_t ldy, const Tolerance& tolerance) {
   Problem one = problem;
   one.batch = 1;
-  const std::size_t step = static_cast<std::size_t>(problem.m * ldy) * element_bytes(problem.y_type);
+  const std::size_t step =
+      static_cast<std::size_t>(problem.m * ldy) * static_cast<std::size_t>(bits(problem.y_type)) / 8;
   CheckReport all;
   all.right = true;
   all.err_ratio = 0;

@@ -5,8 +5,6 @@
 #include <cstring>
 #include <thread>
 
-#include "verify/element.h"
-
 namespace gemmtune {
 namespace {
 
@@ -58,8 +56,8 @@ void fill_table(DataType type, double sigma, Random& random, std::vector<std::by
   std::array<Element, RandomFill::table_size> table;
   for (std::size_t i = 0; i < table.size(); i += 2) {
     const float value = static_cast<float>(sigma) * near_normal(random);
-    table[i] = static_cast<Element>(encode_element(type, value));
-    table[i + 1] = static_cast<Element>(encode_element(type, -value));
+    table[i] = static_cast<Element>(traits(type).from_f32(value));
+    table[i + 1] = static_cast<Element>(traits(type).from_f32(-value));
   }
   bytes.resize(sizeof(table));
   std::memcpy(bytes.data(), table.data(), sizeof(table));
@@ -82,7 +80,7 @@ float near_normal(Random& random) {
 
 RandomFill random_fill(DataType type, std::size_t count, double sigma, Random random) {
   RandomFill made;
-  made.element_bytes = element_bytes(type);
+  made.element_bytes = static_cast<std::size_t>(bits(type)) / 8;
   made.count = count;
   if (made.element_bytes == 4) fill_table<std::uint32_t>(type, sigma, random, made.table);
   if (made.element_bytes == 2) fill_table<std::uint16_t>(type, sigma, random, made.table);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "problem/data_type.h"
+#include "numbers/data_type.h"
 
 namespace gemmtune {
 

@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "base/random.h"
-#include "verify/element.h"
 #include "verify/product.h"
 #include "verify/reference_moe.h"
 
@@ -112,7 +111,7 @@ Status check_supported(const Problem& problem) {
   if (problem.x_order != Order::row_major || problem.w_order != Order::row_major ||
       problem.y_order != Order::row_major)
     return Status::unsupported("no reference for column-major operands ({})", print(problem));
-  if (!readable(problem.x_type) || !readable(problem.w_type))
+  if (traits(problem.x_type).widen == nullptr || traits(problem.w_type).widen == nullptr)
     return Status::unsupported("no reference for operands of {} and {}", to_string(problem.x_type),
                                to_string(problem.w_type));
   const bool output =
@@ -160,7 +159,7 @@ Reference gemm_reference(const Gemm& gemm, double flops, const ReferenceOptions&
 std::vector<double> bias_of(const Problem& problem, const HostOperands& operands) {
   if (!problem.bias) return {};
   std::vector<float> single(static_cast<std::size_t>(problem.n));
-  read_elements(problem.y_type, operands.bias, 0, single);
+  traits(problem.y_type).widen(operands.bias, 0, single);
   return {single.begin(), single.end()};
 }
 
@@ -188,7 +187,7 @@ Result<Reference> compute_reference(const Problem& problem, const HostOperands& 
                                     const ReferenceOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(check_supported(problem));
   try {
-    if (problem.operation == Operation::fused_moe) return moe_reference(problem, operands, options);
+    if (is_mixture(problem)) return moe_reference(problem, operands, options);
     return dense_reference(problem, operands, options);
   } catch (const std::bad_alloc&) {
     return Status::out_of_memory("no memory for the reference of {}", print(problem));

@@ -70,8 +70,6 @@ constexpr OutputRule output_rules[] = {
 constexpr double fp8_norm = 0x1p-13;
 constexpr double fp8_element = 0x1p-11;
 
-bool is_fp8(DataType type) { return type == DataType::f8_e4m3fn || type == DataType::f8_e4m3fnuz; }
-
 constexpr double unit = 0x1p-24;  // half a unit in the last place of float32, relative
 constexpr double bf16_epsilon = 0x1p-8;
 constexpr double aiter_other_operations = 0.01;
@@ -90,11 +88,11 @@ Tolerance tolerance_for(const Problem& problem, double max_err_ratio, Accumulato
                                   [&](const OutputRule& r) { return r.type == problem.y_type; });
   if (rule == std::end(output_rules))
     rule = std::end(output_rules) - 1;  // compute_reference refuses such problems
-  const bool moe = problem.operation == Operation::fused_moe;
+  const bool moe = is_mixture(problem);
   const auto k = static_cast<double>(moe ? problem.k + problem.n : problem.k);
   Tolerance tolerance;
-  const bool dense_bf16 = problem.operation == Operation::a16w16;
-  tolerance.absolute = tolerance.relative = dense_bf16 ? rule->aiter_tolerance : aiter_other_operations;
+  tolerance.absolute = tolerance.relative =
+      traits(problem.operation).aiter_tolerance_by_type ? rule->aiter_tolerance : aiter_other_operations;
   tolerance.max_err_ratio = max_err_ratio;
   tolerance.output_epsilon = rule->epsilon;
   tolerance.output_tiny = rule->tiny;
@@ -104,7 +102,7 @@ Tolerance tolerance_for(const Problem& problem, double max_err_ratio, Accumulato
   if (rule->misrounded < 1)
     tolerance.max_misrounded =
         std::min(0.2, rule->misrounded * std::max(1.0, std::sqrt(k / rule->misrounded_from_k)));
-  if (accumulator == Accumulator::tensor_core && is_fp8(problem.x_type)) {
+  if (accumulator == Accumulator::tensor_core && traits(problem.x_type).fp8) {
     tolerance.element_factor += fp8_element;
     tolerance.accumulation = fp8_norm;
     tolerance.max_misrounded = 1;

@@ -360,13 +360,13 @@ TEST(CpuFamilies, RefuseInWordsOfAFixedVocabulary) {
   const auto skinny = make_skinny_family(Isa::scalar, 2);
   const auto tiled = make_tiled_family(Isa::scalar, 2);
   Problem problem{.m = 33, .n = 64, .k = 64};
-  EXPECT_EQ(skinny->accepts(problem).message(), "m: 33 is not taken, only up to 32");
+  EXPECT_EQ(skinny->accepts(problem).message(), "rows: 33 is not taken, only up to 32");
   EXPECT_TRUE(tiled->accepts(problem).ok());
   problem.weight_layout = WeightLayout::onednn;
   problem.bpreshuffle = true;
-  EXPECT_EQ(tiled->accepts(problem).message(), "layout: onednn is not taken, only plain and panel16");
+  EXPECT_EQ(tiled->accepts(problem).message(), "weight layout: onednn is not taken, only plain and panel16");
   problem = {.m = 1, .n = 64, .k = 64, .y_type = DataType::i8};
-  EXPECT_EQ(tiled->accepts(problem).message(), "types: y i8 is not taken, only f32, bf16 or f16");
+  EXPECT_EQ(tiled->accepts(problem).message(), "data types: y i8 is not taken, only f32, bf16 or f16");
   problem = default_problem(Operation::a8w8);
   problem.m = problem.n = problem.k = 64;
   problem.x_type = problem.w_type = DataType::i8;

@@ -226,50 +226,53 @@ TEST_F(CudaDevice, APackedWeightHasAFallbackForEveryM) {
   }
 }
 
-/// The default and the kernels of `names` that can be built.
+/// The default and the kernels of `names` that can be built. The names are of 2-byte elements; of 1-byte
+/// elements a stage holds twice as many.
 std::vector<Config> named_configs(const KernelFamily& family, const Problem& problem,
                                   std::span<const char* const> names) {
   const Space space = family.space(problem);
   std::vector<Config> configs{family.default_config(problem)};
   for (const char* name : names) {
-    const auto candidate = parse_kernel_name(name, space.keys());
+    auto candidate = parse_kernel_name(name, space.keys());
     EXPECT_TRUE(candidate.ok()) << candidate.message();
+    if (candidate.ok() && bits(problem.x_type) == 8 && candidate->config.find("bk") != nullptr)
+      candidate->config.set("bk", 2 * candidate->config.number("bk"));
     if (candidate.ok() && space.build_refusal(candidate->config).empty())
       configs.push_back(candidate->config);
   }
   return configs;
 }
 
-/// Each way through the kernel at least twice: tiles, warpgroups, turns, both orders of the operands,
-/// clusters that share along one side or both, that divide k, that do both.
+/// Each path through the kernel at least twice: tiles, warp groups, both schedules, swapped operands,
+/// clusters with multicast along one side or both, with split-K, with both.
 std::vector<Config> wgmma_configs(const KernelFamily& family, const Problem& problem) {
   const char* names[] = {
-      "wgmma_r1_sw0_ta64_tb64_wg1_turn0_ks1_ca1_cb1_c1_ring112",
-      "wgmma_r1_sw0_ta128_tb128_wg2_turn0_ks1_ca1_cb1_c1_ring226",
-      "wgmma_r1_sw0_ta128_tb256_wg2_turn0_ks1_ca2_cb1_c1_ring226",
-      "wgmma_r1_sw0_ta256_tb80_wg2_turn0_ks1_ca1_cb2_c1_ring226",
-      "wgmma_r1_sw0_ta128_tb80_wg2_turn1_ks1_ca2_cb1_c1_ring226",
-      "wgmma_r1_sw0_ta64_tb256_wg2_turn1_ks1_ca1_cb2_c1_ring226",
-      "wgmma_r1_sw0_ta64_tb96_wg1_turn0_ks2_ca1_cb1_c3_ring226",
-      "wgmma_r1_sw0_ta128_tb128_wg2_turn0_ks1_ca1_cb1_c8_ring226",
-      "wgmma_r1_sw0_ta128_tb64_wg1_turn0_ks1_ca1_cb1_c2_ring112_pdl1",
-      "wgmma_r1_sw0_ta128_tb192_wg2_turn0_ks1_ca1_cb1_c1_ring226_pdl1",
-      "wgmma_r1_sw1_ta64_tb16_wg1_turn0_ks2_ca1_cb1_c2_ring112",
-      "wgmma_r1_sw1_ta64_tb32_wg1_turn0_ks1_ca2_cb1_c1_ring112_pdl1",
-      "wgmma_r1_sw1_ta64_tb64_wg1_turn0_ks2_ca1_cb1_c7_ring112",
-      "wgmma_r1_sw1_ta128_tb64_wg2_turn0_ks1_ca1_cb1_c4_ring226_pdl1",
-      "wgmma_r1_sw1_ta128_tb128_wg2_turn0_ks1_ca1_cb1_c5_ring226",
-      "wgmma_r1_sw1_ta64_tb128_wg2_turn1_ks1_ca1_cb2_c1_ring226",
-      "wgmma_r1_sw1_ta128_tb96_wg2_turn0_ks1_ca1_cb2_c1_ring226",
-      "wgmma_r1_sw0_ta128_tb112_wg2_turn0_ks1_ca2_cb4_c1_ring226",
-      "wgmma_r1_sw0_ta64_tb48_wg1_turn0_ks2_ca1_cb8_c1_ring112",
-      "wgmma_r1_sw0_ta64_tb176_wg2_turn1_ks1_ca2_cb2_c1_ring226",
-      "wgmma_r1_sw0_ta128_tb240_wg2_turn0_ks1_ca2_cb2_c1_ring226_pdl1",
-      "wgmma_r1_sw0_ta128_tb128_wg2_turn0_ks1_ca2_cb1_c4_ring226",
-      "wgmma_r1_sw0_ta128_tb80_wg2_turn0_ks1_ca2_cb2_c2_ring226_pdl1",
-      "wgmma_r1_sw1_ta64_tb64_wg1_turn0_ks1_ca4_cb1_c2_ring226_pdl1",
-      "wgmma_r1_sw1_ta128_tb128_wg2_turn0_ks1_ca8_cb1_c1_ring226",
-      "wgmma_r1_sw1_ta64_tb48_wg1_turn0_ks2_ca2_cb2_c2_ring112",
+      "wgmma_r1_swap0_bm64_bn64_wg1_pp0_bk64_cm1_cn1_csk1_smem112",
+      "wgmma_r1_swap0_bm128_bn128_wg2_pp0_bk64_cm1_cn1_csk1_smem226",
+      "wgmma_r1_swap0_bm128_bn256_wg2_pp0_bk64_cm2_cn1_csk1_smem226",
+      "wgmma_r1_swap0_bm256_bn80_wg2_pp0_bk64_cm1_cn2_csk1_smem226",
+      "wgmma_r1_swap0_bm128_bn80_wg2_pp1_bk64_cm2_cn1_csk1_smem226",
+      "wgmma_r1_swap0_bm64_bn256_wg2_pp1_bk64_cm1_cn2_csk1_smem226",
+      "wgmma_r1_swap0_bm64_bn96_wg1_pp0_bk128_cm1_cn1_csk3_smem226",
+      "wgmma_r1_swap0_bm128_bn128_wg2_pp0_bk64_cm1_cn1_csk8_smem226",
+      "wgmma_r1_swap0_bm128_bn64_wg1_pp0_bk64_cm1_cn1_csk2_smem112_pdl1",
+      "wgmma_r1_swap0_bm128_bn192_wg2_pp0_bk64_cm1_cn1_csk1_smem226_pdl1",
+      "wgmma_r1_swap1_bm64_bn16_wg1_pp0_bk128_cm1_cn1_csk2_smem112",
+      "wgmma_r1_swap1_bm64_bn32_wg1_pp0_bk64_cm2_cn1_csk1_smem112_pdl1",
+      "wgmma_r1_swap1_bm64_bn64_wg1_pp0_bk128_cm1_cn1_csk7_smem112",
+      "wgmma_r1_swap1_bm128_bn64_wg2_pp0_bk64_cm1_cn1_csk4_smem226_pdl1",
+      "wgmma_r1_swap1_bm128_bn128_wg2_pp0_bk64_cm1_cn1_csk5_smem226",
+      "wgmma_r1_swap1_bm64_bn128_wg2_pp1_bk64_cm1_cn2_csk1_smem226",
+      "wgmma_r1_swap1_bm128_bn96_wg2_pp0_bk64_cm1_cn2_csk1_smem226",
+      "wgmma_r1_swap0_bm128_bn112_wg2_pp0_bk64_cm2_cn4_csk1_smem226",
+      "wgmma_r1_swap0_bm64_bn48_wg1_pp0_bk128_cm1_cn8_csk1_smem112",
+      "wgmma_r1_swap0_bm64_bn176_wg2_pp1_bk64_cm2_cn2_csk1_smem226",
+      "wgmma_r1_swap0_bm128_bn240_wg2_pp0_bk64_cm2_cn2_csk1_smem226_pdl1",
+      "wgmma_r1_swap0_bm128_bn128_wg2_pp0_bk64_cm2_cn1_csk4_smem226",
+      "wgmma_r1_swap0_bm128_bn80_wg2_pp0_bk64_cm2_cn2_csk2_smem226_pdl1",
+      "wgmma_r1_swap1_bm64_bn64_wg1_pp0_bk64_cm4_cn1_csk2_smem226_pdl1",
+      "wgmma_r1_swap1_bm128_bn128_wg2_pp0_bk64_cm8_cn1_csk1_smem226",
+      "wgmma_r1_swap1_bm64_bn48_wg1_pp0_bk128_cm2_cn2_csk2_smem112",
   };
   return named_configs(family, problem, names);
 }
@@ -333,16 +336,18 @@ void expect_ways_right(const KernelFamily& family, std::span<const char* const> 
   }
 }
 
-// Few and all blocks of a cluster add up; y is written in whole lines, in pairs and one by one.
+// Few and all blocks of a cluster reduce; y is stored in whole rows, in pairs and one by one.
 constexpr const char* skinny_ways[] = {
-    "skinny_r1_r64_ks1_c1_ring50",  "skinny_r1_r64_ks2_c3_ring75",      "skinny_r1_r64_ks1_c5_ring110",
-    "skinny_r1_r64_ks4_c8_ring220", "skinny_r1_r128_ks1_c1_ring110",    "skinny_r1_r128_ks2_c2_ring110",
-    "skinny_r1_r128_ks1_c7_ring75", "skinny_r1_r64_ks1_c2_ring50_pdl1", "skinny_r1_r128_ks2_c1_ring220_pdl1"};
-constexpr const char* mma_ways[] = {"mma_r1_tm16_tn64_wp4_st3_sk1",   "mma_r1_tm16_tn64_wp4_st6_sk3",
-                                    "mma_r1_tm32_tn64_wp4_st4_sk1",   "mma_r1_tm32_tn128_wp4_st3_sk16",
-                                    "mma_r1_tm64_tn64_wp4_st6_sk2",   "mma_r1_tm64_tn128_wp8_st3_sk1",
-                                    "mma_r1_tm128_tn64_wp4_st3_sk8",  "mma_r1_tm64_tn128_wp4_st3_sk1",
-                                    "mma_r1_tm128_tn128_wp8_st4_sk1", "mma_r1_tm128_tn128_wp8_st3_sk4"};
+    "skinny_r1_bm64_bk64_csk1_smem50",        "skinny_r1_bm64_bk128_csk3_smem75",
+    "skinny_r1_bm64_bk64_csk5_smem110",       "skinny_r1_bm64_bk256_csk8_smem220",
+    "skinny_r1_bm128_bk64_csk1_smem110",      "skinny_r1_bm128_bk128_csk2_smem110",
+    "skinny_r1_bm128_bk64_csk7_smem75",       "skinny_r1_bm64_bk64_csk2_smem50_pdl1",
+    "skinny_r1_bm128_bk128_csk1_smem220_pdl1"};
+constexpr const char* mma_ways[] = {"mma_r1_bm16_bn64_nw4_st3_sk1",   "mma_r1_bm16_bn64_nw4_st6_sk3",
+                                    "mma_r1_bm32_bn64_nw4_st4_sk1",   "mma_r1_bm32_bn128_nw4_st3_sk16",
+                                    "mma_r1_bm64_bn64_nw4_st6_sk2",   "mma_r1_bm64_bn128_nw8_st3_sk1",
+                                    "mma_r1_bm128_bn64_nw4_st3_sk8",  "mma_r1_bm64_bn128_nw4_st3_sk1",
+                                    "mma_r1_bm128_bn128_nw8_st4_sk1", "mma_r1_bm128_bn128_nw8_st3_sk4"};
 
 TEST_F(CudaDevice, EveryWayThroughSkinnyIsRight) {
   const KernelFamily* family = gpu()->find_family("skinny");
@@ -428,12 +433,12 @@ class DependentChain {
 };
 
 TEST_F(CudaDevice, ADependentLaunchSeesWhatTheKernelInFrontWrote) {
-  const char* pairs[][2] = {{"skinny_r1_r64_ks1_c4_ring110", "skinny_r1_r64_ks1_c4_ring110_pdl1"},
-                            {"skinny_r1_r64_ks2_c1_ring50", "skinny_r1_r64_ks2_c1_ring50_pdl1"},
-                            {"wgmma_r1_sw1_ta64_tb16_wg1_turn0_ks1_ca1_cb1_c2_ring112",
-                             "wgmma_r1_sw1_ta64_tb16_wg1_turn0_ks1_ca1_cb1_c2_ring112_pdl1"},
-                            {"wgmma_r1_sw1_ta64_tb16_wg1_turn0_ks1_ca2_cb1_c1_ring112",
-                             "wgmma_r1_sw1_ta64_tb16_wg1_turn0_ks1_ca2_cb1_c1_ring112_pdl1"}};
+  const char* pairs[][2] = {{"skinny_r1_bm64_bk64_csk4_smem110", "skinny_r1_bm64_bk64_csk4_smem110_pdl1"},
+                            {"skinny_r1_bm64_bk128_csk1_smem50", "skinny_r1_bm64_bk128_csk1_smem50_pdl1"},
+                            {"wgmma_r1_swap1_bm64_bn16_wg1_pp0_bk64_cm1_cn1_csk2_smem112",
+                             "wgmma_r1_swap1_bm64_bn16_wg1_pp0_bk64_cm1_cn1_csk2_smem112_pdl1"},
+                            {"wgmma_r1_swap1_bm64_bn16_wg1_pp0_bk64_cm2_cn1_csk1_smem112",
+                             "wgmma_r1_swap1_bm64_bn16_wg1_pp0_bk64_cm2_cn1_csk1_smem112_pdl1"}};
   if (gpu()->find_family("skinny") == nullptr) GTEST_SKIP() << gpu()->missing_family("skinny").message();
   DependentChain chain;
   for (const auto& [plain, dependent] : pairs) {
@@ -466,9 +471,10 @@ TEST_F(CudaDevice, APlainLaunchSeesAWeightThatTheKernelInFrontWrote) {
     return gpu()->build(*candidate, problem);
   };
   // In front is a dependent launch, which lets the next one start at once.
-  const auto writer = build("skinny_r1_r64_ks1_c2_ring110_pdl1", writing);
-  for (const char* name : {"skinny_r1_r64_ks1_c4_ring110", "skinny_r1_r64_ks2_c1_ring50",
-                           "wgmma_r1_sw1_ta64_tb16_wg1_ring112", "wgmma_r1_sw1_ta64_tb16_wg1_c2_ring112"}) {
+  const auto writer = build("skinny_r1_bm64_bk64_csk2_smem110_pdl1", writing);
+  for (const char* name :
+       {"skinny_r1_bm64_bk64_csk4_smem110", "skinny_r1_bm64_bk128_csk1_smem50",
+        "wgmma_r1_swap1_bm64_bn16_wg1_smem112", "wgmma_r1_swap1_bm64_bn16_wg1_csk2_smem112"}) {
     const auto reader = build(name, reading);
     ASSERT_TRUE(writer.ok() && reader.ok());
     std::vector<unsigned short> results[2];
@@ -531,7 +537,7 @@ TEST_F(CudaDevice, ASampleOfDependentLaunches) {
   made->y = (*y)->data();
   made->ldy = problem.n;
   const Operands rotation[] = {*made};
-  for (const char* name : {"skinny_r1_r64_ks1_c2_ring110", "skinny_r1_r64_ks1_c2_ring110_pdl1"}) {
+  for (const char* name : {"skinny_r1_bm64_bk64_csk2_smem110", "skinny_r1_bm64_bk64_csk2_smem110_pdl1"}) {
     const auto candidate = gpu()->resolve(name, problem);
     ASSERT_TRUE(candidate.ok()) << candidate.message();
     const auto kernel = gpu()->build(*candidate, problem);

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "backends/backend.h"
-#include "backends/cuda/cuda_runtime.h"
+#include "backends/cuda/cuda_backend.h"
 
 namespace gemmtune {
 namespace {
@@ -23,7 +23,7 @@ TEST(CudaFault, AnIllegalAccessIsReportedAndTheDeviceStaysLost) {
   request.text = "cuda:0";
   auto device = open_device("cuda", request);
   if (!device.ok()) GTEST_SKIP() << device.message();
-  auto runtime = cuda::CudaRuntime::open({});
+  auto runtime = cuda::open_runtime(0, {});
   ASSERT_TRUE(runtime.ok()) << runtime.message();
   auto program = (*runtime)->load(past_the_end());
   ASSERT_TRUE(program.ok()) << program.message();

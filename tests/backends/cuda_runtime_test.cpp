@@ -1,16 +1,19 @@
-// What the CUDA runtime finds out about a GPU. Skips where there is none.
-#include "backends/cuda/cuda_runtime.h"
-
+// What the CUDA driver states of a GPU. Skips where there is none.
 #include <gtest/gtest.h>
+
+#include "backends/cuda/libraries.h"
+
+#include "backends/cuda/cuda_driver.h"
 
 namespace gemmtune::cuda {
 namespace {
 
 TEST(CudaRuntimeTest, TheDriverSaysHowManyClustersRunAtOnce) {
-  auto runtime = CudaRuntime::open({});
-  if (!runtime.ok()) GTEST_SKIP() << runtime.message();
-  if ((*runtime)->compute_capability() < 90) GTEST_SKIP() << "no clusters before sm_90";
-  const gpu::Limits& limits = (*runtime)->limits();
+  if (!driver().ok()) GTEST_SKIP() << driver().found.message();
+  auto opened = CudaDriver::open(driver().functions, 0);
+  if (!opened.ok()) GTEST_SKIP() << opened.message();
+  if ((*opened)->compute_capability() < 90) GTEST_SKIP() << "no clusters before sm_90";
+  const HopperLimits limits((*opened)->properties().limits, (*opened)->clusters());
   EXPECT_EQ(limits.clusters[1], limits.multiprocessors);
   for (std::size_t blocks = 2; blocks < limits.clusters.size(); ++blocks) {
     EXPECT_GT(limits.clusters[blocks], 0) << blocks;

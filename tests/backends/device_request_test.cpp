@@ -1,4 +1,6 @@
 // What --device, --backend and a container's limits mean, and what wrong ones are told.
+#include "backends/device_request.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "backends/backend.h"
 #include "backends/cpu/machine/cache_probe.h"
 #include "backends/cpu/machine/core_set.h"
 #include "backends/cpu/machine/system_limits.h"
@@ -17,6 +18,43 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+Environment with_threads(const char* text) {
+  Environment environment;
+  environment.threads.text = text;
+  return environment;
+}
+
+TEST(DeviceRequests, OptionsWinOverTheEnvironment) {
+  Environment environment = with_threads("3");
+  environment.cpu_isa = "avx2";
+  environment.module_folder = "/modules";
+  environment.kernel_cache_folder = "/kernels";
+  environment.rebuild_kernels = true;
+  const auto request = device_request({.text = "cpu:0-3", .pin_threads = true}, environment);
+  ASSERT_TRUE(request.ok()) << request.message();
+  EXPECT_EQ(request->text, "cpu:0-3");
+  EXPECT_EQ(request->threads, 3);
+  EXPECT_EQ(request->isa_cap, "avx2");
+  EXPECT_EQ(request->module_folder, "/modules");
+  EXPECT_EQ(request->kernel_cache_folder, "/kernels");
+  EXPECT_TRUE(request->rebuild_kernels);
+  EXPECT_TRUE(request->pin_threads);
+  EXPECT_EQ(device_request({.threads = 2}, environment)->threads, 2);
+  EXPECT_EQ(device_request({.threads = 2}, with_threads("abc"))->threads, 2);
+  EXPECT_EQ(device_request({}, with_threads(""))->threads, 0);
+  EXPECT_EQ(device_request({}, with_threads("0"))->threads, 0);
+}
+
+TEST(DeviceRequests, RefuseNumbersThatAreNone) {
+  for (const char* text : {"abc", "-1", "1.5", "4294967297", "99999999999999999999", "inf"}) {
+    const auto request = device_request({}, with_threads(text));
+    EXPECT_EQ(request.code(), StatusCode::invalid_argument) << text;
+    EXPECT_THAT(request.message(), HasSubstr("GEMMTUNE_NUM_THREADS " + std::string(text)));
+  }
+  EXPECT_THAT(device_request({.threads = -1}, {}).message(), HasSubstr("threads = -1"));
+  EXPECT_THAT(device_request({.threads = 4294967297}, {}).message(), HasSubstr("threads = 4294967297"));
+}
 
 TEST(CoreList, ReadsAndPrints) {
   EXPECT_EQ(*parse_core_list("0-3,8"), (CoreList{0, 1, 2, 3, 8}));

@@ -7,14 +7,19 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "backends/cpu/defaults.h"
 #include "backends/cpu/machine/affinity.h"
+#include "backends/default_kernels.h"
+#include "backends/gpu/families/element_code.h"
+#include "backends/traits.h"
+#include "support/fake_device.h"
 
 namespace gemmtune {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 Device& device() {
   static const auto opened = open_device("cpu", {});
@@ -208,38 +213,19 @@ TEST(CpuDevice, RefusesEmptySamples) {
   EXPECT_THAT(device().sample({}).message(), HasSubstr("no kernel"));
 }
 
-/// A family of a name that takes what it is told to.
-class PaperFamily final : public KernelFamily {
- public:
-  PaperFamily(std::string_view name, bool takes) : name_(name), takes_(takes) {}
-  std::string_view name() const override { return name_; }
-  int tie_rank() const override { return 0; }
-  Status accepts(const Problem&) const override {
-    return takes_ ? Status() : Status::unsupported("{}: data types: none", name_);
-  }
-  std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
-  Space space(const Problem&) const override { return {}; }
-  Config default_config(const Problem&) const override { return {}; }
-  Result<std::unique_ptr<Kernel>> build(const Problem&, const Config&) const override {
-    return Status::internal("never built");
-  }
-
- private:
-  std::string_view name_;
-  bool takes_;
-};
-
 /// The families that take the problem, by name; the others are there too and refuse it.
 std::string chosen(bool baseline, std::vector<std::string_view> takers, std::int64_t m) {
-  std::vector<std::unique_ptr<PaperFamily>> families;
-  std::vector<const KernelFamily*> list;
+  testing::FakeDevice fake;
   for (const std::string_view name : {"reference", "tiled", "skinny", "openblas", "onednn"}) {
     const bool takes = std::find(takers.begin(), takers.end(), name) != takers.end();
-    families.push_back(std::make_unique<PaperFamily>(name, takes));
-    list.push_back(families.back().get());
+    fake.add({.name = std::string(name), .accepts = [name, takes](const Problem&) {
+                return takes ? Status() : Status::unsupported("{}: data types: none", name);
+              }});
   }
   const Problem problem = problem_of(m, DataType::f32);
-  const auto candidate = baseline ? cpu::choose_baseline(list, problem) : cpu::choose_fallback(list, problem);
+  const FamilyInfos known = traits_of("cpu").families;
+  const auto candidate =
+      baseline ? choose_baseline(known, fake, problem) : choose_fallback(known, fake, problem);
   return candidate.ok() ? candidate->family : candidate.message();
 }
 
@@ -256,6 +242,27 @@ TEST(Defaults, FallbackIsOnednnThenOursNeverTheReference) {
   EXPECT_EQ(chosen(false, {"openblas", "tiled", "skinny", "reference"}, 64), "tiled");
   EXPECT_EQ(chosen(false, {"tiled"}, 1), "tiled");
   EXPECT_THAT(chosen(false, {"openblas", "reference"}, 1), HasSubstr("skinny: data types: none"));
+}
+
+TEST(Refusals, NameTheFamilyOnceWhereSeveralAreListed) {
+  Problem mixture = default_problem(Operation::fused_moe);
+  mixture.m = mixture.n = mixture.k = 64;
+  mixture.moe.experts = mixture.moe.topk = 2;
+  mixture.moe.activation = Activation::swiglu;
+  int refused = 0;
+  for (const KernelFamily* family : device().families()) {
+    const std::string name(family->name());
+    const Status accepted = family->accepts(mixture);
+    if (accepted.ok()) continue;
+    ++refused;
+    EXPECT_THAT(accepted.message(), Not(StartsWith(name)));
+    const auto built = device().build({name, family->revision(), {}}, mixture);
+    EXPECT_EQ(built.message(), name + ": " + accepted.message());
+  }
+  EXPECT_GE(refused, 4);
+  EXPECT_THAT(device().fallback(mixture).message(),
+              AllOf(HasSubstr("skinny: operation: "), Not(HasSubstr("skinny: skinny"))));
+  EXPECT_THAT(gpu::accepts_dense(mixture).message(), StartsWith("operation: fused_moe"));
 }
 
 TEST(Defaults, FollowTheWeightsLayoutOnThisDevice) {

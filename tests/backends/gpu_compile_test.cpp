@@ -52,15 +52,15 @@ std::vector<Config> corners_that_build(const Space& space) {
   return found;
 }
 
-/// Of the wgmma family: for each shape of the loop the widest tile, which needs most registers.
+/// Of the wgmma family: for each mainloop the widest tile, which needs most registers.
 std::vector<Config> widest_tiles(const Space& space) {
   std::map<std::string, Config> found;
   for (const Config& config : space.enumerate()) {
     std::string shape;
-    for (const char* key : {"sw", "ta", "wg", "turn", "ks"}) shape += std::string(config.word(key)) + " ";
-    shape += config.number("c") > 1 ? "split" : "";
+    for (const char* key : {"swap", "bm", "wg", "pp", "bk"}) shape += std::string(config.word(key)) + " ";
+    shape += config.number("csk") > 1 ? "split" : "";
     Config& widest = found.try_emplace(shape, config).first->second;
-    if (config.number("tb") > widest.number("tb")) widest = config;
+    if (config.number("bn") > widest.number("bn")) widest = config;
   }
   std::vector<Config> configs;
   for (const auto& [shape, config] : found) configs.push_back(config);
@@ -90,7 +90,7 @@ void expect_compiles(const KernelFamily& family, CompileOnlyRuntime& runtime, co
                              << ": " << kernel.message();
     EXPECT_LE(runtime.last.registers, runtime.limits().registers_a_thread);
     EXPECT_EQ(runtime.last.stack_bytes, 0) << config.text();
-    // ptxas says so where it has to wait after every matrix instruction.
+    // ptxas says so if it has to wait after every wgmma instruction.
     EXPECT_EQ(runtime.log.find("serialized"), std::string::npos) << config.text() << ": " << runtime.log;
   }
 }
@@ -111,7 +111,7 @@ TEST(GpuCompile, SimtForEveryArchitectureAndType) {
 TEST(GpuCompile, SkinnyForHopper) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
   CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
-  const cuda::api::Driver no_driver{};
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
   const auto family = cuda::make_skinny_family(runtime, no_driver);
   expect_compiles(*family, runtime, dense(1, 1280, 8192, DataType::bf16, DataType::bf16));
   expect_compiles(*family, runtime, dense(16, 1280, 8192, DataType::f16, DataType::f32));
@@ -147,7 +147,7 @@ TEST(GpuCompile, MmaFromAmpereOn) {
 TEST(GpuCompile, WgmmaForHopper) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
   CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
-  const cuda::api::Driver no_driver{};
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
   const auto family = cuda::make_wgmma_family(runtime, no_driver);
   expect_compiles(*family, runtime, dense(96, 4096, 7168, DataType::bf16, DataType::bf16));
   expect_compiles(*family, runtime, dense(512, 2112, 7168, DataType::f8_e4m3fn, DataType::f16));
@@ -157,7 +157,7 @@ TEST(GpuCompile, WgmmaForHopper) {
   expect_compiles(*family, runtime, packed(dense(96, 4096, 7168, DataType::bf16, DataType::bf16)));
 }
 
-TEST(GpuCompile, WhatChecksOutputsForEveryArchitectureAndType) {
+TEST(GpuCompile, TheOutputCheckerForEveryArchitectureAndType) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
   for (const char* architecture : {"sm_80", "sm_90a", "sm_100a"}) {
     CompileOnlyRuntime runtime(compiler, architecture, limits_of(architecture));
@@ -175,7 +175,7 @@ TEST(GpuCompile, WhatChecksOutputsForEveryArchitectureAndType) {
   }
 }
 
-TEST(GpuCompile, WhatDrawsOperands) {
+TEST(GpuCompile, RandomFill) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
   for (const char* architecture : {"sm_80", "sm_90a", "sm_100a"}) {
     CompileOnlyRuntime runtime(compiler, architecture, limits_of(architecture));
@@ -186,13 +186,13 @@ TEST(GpuCompile, WhatDrawsOperands) {
   }
 }
 
-TEST(GpuCompile, WhatShufflesWeights) {
+TEST(GpuCompile, PackAndUnpack) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
   for (const char* architecture : {"sm_80", "sm_90a", "sm_100a"}) {
     CompileOnlyRuntime runtime(compiler, architecture, limits_of(architecture));
-    for (const bool back : {false, true}) {
-      const auto program = runtime.load(gpu::pack_source(back));
-      EXPECT_TRUE(program.ok()) << architecture << " " << back << ": " << program.message();
+    for (const bool unpack : {false, true}) {
+      const auto program = runtime.load(gpu::pack_source(unpack));
+      EXPECT_TRUE(program.ok()) << architecture << " " << unpack << ": " << program.message();
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/gpu/pack/pack.h"
+#include "backends/gpu/pack/pack_arguments.h"
 #include "support/nvrtc.h"
 
 namespace {
@@ -23,17 +24,17 @@ Place blockIdx{}, threadIdx{}, gridDim{};
 #define __global__
 #define __launch_bounds__(...)
 namespace packing {
-#define BACK 0
-#define pack pack_rows
+#define UNPACK 0
+#define pack pack_kernel
 #include "backends/gpu/pack/pack.cu"
-#undef BACK
+#undef UNPACK
 #undef pack
 }  // namespace packing
 namespace unpacking {
-#define BACK 1
-#define pack unpack_rows
+#define UNPACK 1
+#define pack unpack_kernel
 #include "backends/gpu/pack/pack.cu"
-#undef BACK
+#undef UNPACK
 #undef pack
 }  // namespace unpacking
 
@@ -44,11 +45,10 @@ namespace {
 
 using testing::HasSubstr;
 
-template <typename Arguments>
-void run(void (*kernel)(Arguments), const Tile64& shape, unsigned char* rows, unsigned char* tiles) {
-  const Arguments values{
+void run(void (*kernel)(gpu::PackArguments), const Tile64& shape, unsigned char* rows, unsigned char* tiles) {
+  const gpu::PackArguments values{
       rows, tiles, shape.n, shape.row_bytes(), shape.pieces(), shape.bytes() / Tile64::unit_bytes};
-  gridDim.x = 3;  // fewer than there are units: threads go on
+  gridDim.x = 3;  // fewer threads than units: they loop
   for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x)
     for (threadIdx.x = 0; threadIdx.x < 256; ++threadIdx.x) kernel(values);
 }
@@ -62,10 +62,10 @@ void expect_same_as_host(const Tile64& shape, std::size_t shift) {
   std::vector<unsigned char> expected(static_cast<std::size_t>(shape.bytes()));
   pack_tile64(shape, plain.data() + shift, expected.data());
   std::vector<unsigned char> tiles(expected.size(), 0xa5);
-  run(packing::pack_rows, shape, plain.data() + shift, tiles.data());
+  run(packing::pack_kernel, shape, plain.data() + shift, tiles.data());
   EXPECT_TRUE(tiles == expected);
   std::vector<unsigned char> again(plain.size(), 0xa5);
-  run(unpacking::unpack_rows, shape, again.data() + shift, tiles.data());
+  run(unpacking::unpack_kernel, shape, again.data() + shift, tiles.data());
   EXPECT_TRUE(std::equal(again.begin() + static_cast<std::ptrdiff_t>(shift), again.end(),
                          plain.begin() + static_cast<std::ptrdiff_t>(shift)));
 }

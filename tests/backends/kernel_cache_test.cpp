@@ -24,6 +24,7 @@ class CountingCompiler final : public Compiler {
     if (source.text == "bad") return Status::invalid("bad source");
     return Binary{source.text + std::string("\0\n code", 7), "Used 3 registers\n"};
   }
+  Result<Resources> resources(const Binary&) const override { return Resources{}; }
   mutable std::atomic<int> compiled{0};
 
  private:

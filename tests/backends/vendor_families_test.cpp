@@ -18,6 +18,7 @@ namespace gemmtune {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 Device& device() {
   static const auto opened = open_device("cpu", {});
@@ -252,18 +253,18 @@ TEST(OnednnFamily, RefusesInWordsOfItsVocabulary) {
   Problem narrow = dense(2, 3, 4, DataType::f32, DataType::bf16);
   if (const Status status = family->accepts(narrow); !status.ok()) {
     EXPECT_EQ(status.code(), StatusCode::unsupported);
-    EXPECT_THAT(status.message(), HasSubstr("onednn: data types: f32 to bf16"));
+    EXPECT_THAT(status.message(), StartsWith("data types: f32 to bf16"));
   }
   Problem panels = dense(2, 3, 4, DataType::f32, DataType::f32);
   panels.bpreshuffle = true;
   panels.weight_layout = WeightLayout::panel16;
-  EXPECT_THAT(family->accepts(panels).message(), HasSubstr("onednn: weight layout: "));
+  EXPECT_THAT(family->accepts(panels).message(), StartsWith("weight layout: "));
   Problem columns = dense(2, 3, 4, DataType::f32, DataType::f32);
   columns.x_order = Order::column_major;
-  EXPECT_THAT(family->accepts(columns).message(), HasSubstr("onednn: operand order: "));
+  EXPECT_THAT(family->accepts(columns).message(), StartsWith("operand order: "));
   Problem eight = dense(2, 3, 4, DataType::f32, DataType::f32);
   eight.operation = Operation::a8w8;
-  EXPECT_THAT(family->accepts(eight).message(), HasSubstr("onednn: operation: "));
+  EXPECT_THAT(family->accepts(eight).message(), StartsWith("operation: "));
 }
 
 TEST(OnednnFamily, IsMissingWithAReasonWhereItsModuleIsNot) {
@@ -302,9 +303,9 @@ TEST(Openblas, RefusesWhatIsNotPlainFloat) {
   if (const auto why = missing("openblas"); !why.empty()) GTEST_SKIP() << why;
   const KernelFamily* family = device().find_family("openblas");
   EXPECT_THAT(family->accepts(dense(2, 3, 4, DataType::bf16, DataType::f32)).message(),
-              HasSubstr("openblas: data types: bf16 to f32"));
+              StartsWith("data types: bf16 to f32"));
   EXPECT_THAT(family->accepts(packed_for_onednn(dense(2, 3, 4, DataType::f32, DataType::f32))).message(),
-              HasSubstr("openblas: weight layout: onednn"));
+              StartsWith("weight layout: onednn"));
   EXPECT_EQ(::getenv("OPENBLAS_THREAD_TIMEOUT"), nullptr) << "set for the moment of loading only";
 }
 

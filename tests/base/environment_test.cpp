@@ -22,13 +22,15 @@ class EnvironmentTest : public testing::Test {
   }
 };
 
-TEST_F(EnvironmentTest, OurNameWinsOverAiters) {
+TEST_F(EnvironmentTest, VariablesOfTunedFilesThatAreSetAndNotEmpty) {
+  const auto set = [](const char* name) { return read_environment().config_variables.count(name); };
+  EXPECT_EQ(set("AITER_CONFIG_GEMM_BF16"), 0U);
   ::setenv("AITER_CONFIG_GEMM_BF16", "/a.csv", 1);
-  EXPECT_EQ(read_environment().tuned_files.a16w16, "/a.csv");
-  ::setenv("GEMMTUNE_CONFIG_A16W16", "/b.csv:/c.csv", 1);
-  EXPECT_EQ(read_environment().tuned_files.a16w16, "/b.csv:/c.csv");
+  ::setenv("GEMMTUNE_CONFIG_A16W16", "/b.csv:/c=d.csv", 1);
+  EXPECT_EQ(read_environment().config_variables.at("AITER_CONFIG_GEMM_BF16"), "/a.csv");
+  EXPECT_EQ(read_environment().config_variables.at("GEMMTUNE_CONFIG_A16W16"), "/b.csv:/c=d.csv");
   ::setenv("GEMMTUNE_CONFIG_A16W16", "", 1);
-  EXPECT_EQ(read_environment().tuned_files.a16w16, "/a.csv");
+  EXPECT_EQ(set("GEMMTUNE_CONFIG_A16W16"), 0U);
 }
 
 TEST_F(EnvironmentTest, ConfigFolderInOrder) {
@@ -48,8 +50,9 @@ TEST_F(EnvironmentTest, SwitchesAndNumbers) {
   EXPECT_FALSE(read_environment().log_config);
   ::setenv("GEMMTUNE_NUM_THREADS", "4", 1);
   ::setenv("GTUNE_TP", "8", 1);
-  EXPECT_EQ(read_environment().threads, 4);
-  EXPECT_EQ(read_environment().tensor_parallel, 8);
+  EXPECT_EQ(*read_environment().threads.read(0, 64), 4);
+  EXPECT_EQ(*read_environment().tensor_parallel.read(1, 64), 8);
+  EXPECT_EQ(*read_environment().batch_size.read(1, 64), std::nullopt);
 }
 
 TEST_F(EnvironmentTest, CaptureIsASwitchOrAFolder) {

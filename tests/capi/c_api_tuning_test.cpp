@@ -21,58 +21,64 @@ class CApiTuning : public ::testing::Test {
     std::string pattern = ::testing::TempDir() + "gemmtune_c_tuning_XXXXXX";
     folder_ = mkdtemp(pattern.data());
     output_ = folder_ + "/tuned.csv";
-    shape_.size = sizeof shape_;
-    shape_.m = 4;
-    shape_.n = 64;
-    shape_.k = 64;
+    problem_.size = sizeof problem_;
+    problem_.x_type = GEMMTUNE_BF16;
+    problem_.m = 4;
+    problem_.n = 64;
+    problem_.k = 64;
     options_.size = sizeof options_;
-    options_.shapes = &shape_;
-    options_.shape_count = 1;
+    options_.problems = &problem_;
+    options_.problem_count = 1;
     options_.output = output_.c_str();
     options_.backend = "cpu";
     summary_.size = sizeof summary_;
   }
   ~CApiTuning() override { std::filesystem::remove_all(folder_); }
-  int run() { return gemmtune_tune(&options_, &summary_); }
+  gemmtune_status run() { return gemmtune_tune(&options_, &summary_); }
 
   std::string folder_;
   std::string output_;
-  gemmtune_tuning_shape shape_{};
+  gemmtune_problem problem_{};
   gemmtune_tuning_options options_{};
   gemmtune_tuning_summary summary_{};
 };
 
 TEST_F(CApiTuning, WrongRequestsAreAnsweredWithTheValueAtFault) {
-  EXPECT_EQ(gemmtune_tune(nullptr, nullptr), GEMMTUNE_TUNING_INVALID_ARGUMENT);
+  EXPECT_EQ(gemmtune_tune(nullptr, nullptr), GEMMTUNE_NULL_POINTER);
   options_.size = 4;
-  EXPECT_EQ(run(), GEMMTUNE_TUNING_INVALID_ARGUMENT);
-  EXPECT_THAT(gemmtune_tuning_last_error(), HasSubstr("size is 4"));
+  EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("size is 4"));
   options_.size = sizeof options_;
-  options_.shape_count = 0;
-  EXPECT_EQ(run(), GEMMTUNE_TUNING_INVALID_ARGUMENT);
-  options_.shape_count = 1;
-  shape_.x_type = "int7";
-  EXPECT_EQ(run(), GEMMTUNE_TUNING_INVALID_ARGUMENT);
-  EXPECT_THAT(gemmtune_tuning_last_error(), HasSubstr("shapes[0]"));
-  EXPECT_THAT(gemmtune_tuning_last_error(), HasSubstr("int7"));
-  shape_.x_type = nullptr;
+  options_.problem_count = 0;
+  EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT);
+  options_.problem_count = 1;
+  problem_.x_type = static_cast<gemmtune_type>(77);
+  EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("problems[0]: x_type is 77"));
+  problem_.x_type = GEMMTUNE_BF16;
   options_.libtypes = "tiled, asm";
-  EXPECT_EQ(run(), GEMMTUNE_TUNING_INVALID_ARGUMENT);
-  EXPECT_THAT(gemmtune_tuning_last_error(), HasSubstr("'asm'"));
+  EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("'asm'"));
   options_.libtypes = nullptr;
   options_.search = "genetic";
-  EXPECT_EQ(run(), GEMMTUNE_TUNING_INVALID_ARGUMENT);
+  EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT);
   options_.search = nullptr;
   options_.threads = -1;
-  EXPECT_EQ(run(), GEMMTUNE_TUNING_INVALID_ARGUMENT);
+  EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT);
   options_.threads = 0;
+  for (const char* threads : {"abc", "4294967297", "-1"}) {
+    ::setenv("GEMMTUNE_NUM_THREADS", threads, 1);
+    EXPECT_EQ(run(), GEMMTUNE_TUNING_INVALID_ARGUMENT) << threads;
+    EXPECT_THAT(gemmtune_tuning_last_error(), HasSubstr(std::string("GEMMTUNE_NUM_THREADS ") + threads));
+  }
+  ::unsetenv("GEMMTUNE_NUM_THREADS");
   options_.backend = "abacus";
-  EXPECT_NE(run(), GEMMTUNE_TUNING_OK);
-  EXPECT_THAT(gemmtune_tuning_last_error(), HasSubstr("abacus"));
+  EXPECT_NE(run(), GEMMTUNE_OK);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("abacus"));
   options_.backend = "cpu";
   options_.input = "/no/such/file.csv";
-  EXPECT_NE(run(), GEMMTUNE_TUNING_OK);
-  EXPECT_THAT(gemmtune_tuning_last_error(), HasSubstr("/no/such/file.csv"));
+  EXPECT_NE(run(), GEMMTUNE_OK);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("/no/such/file.csv"));
 }
 
 TEST_F(CApiTuning, MeasuresInAWorkerWhereAProgramIsGiven) {
@@ -80,10 +86,10 @@ TEST_F(CApiTuning, MeasuresInAWorkerWhereAProgramIsGiven) {
   options_.budget_seconds = 2;
   options_.threads = 1;
   options_.worker_program = "/no/such/gemmtune";
-  ASSERT_EQ(run(), GEMMTUNE_TUNING_OK) << gemmtune_tuning_last_error();
+  ASSERT_EQ(run(), GEMMTUNE_OK) << gemmtune_last_error();
   EXPECT_EQ(summary_.failed, 1);
   options_.worker_program = GEMMTUNE_PROGRAM;
-  ASSERT_EQ(run(), GEMMTUNE_TUNING_OK) << gemmtune_tuning_last_error();
+  ASSERT_EQ(run(), GEMMTUNE_OK) << gemmtune_last_error();
   EXPECT_EQ(summary_.tuned + summary_.kept_default, 1);
 }
 
@@ -98,26 +104,71 @@ TEST_F(CApiTuning, TunesAShapeOnTheCpuAndSkipsItAfterwards) {
     EXPECT_EQ(progress->count, 1U);
     static_cast<std::vector<std::string>*>(context)->push_back(progress->kernel_name);
   };
-  ASSERT_EQ(run(), GEMMTUNE_TUNING_OK) << gemmtune_tuning_last_error();
+  ASSERT_EQ(run(), GEMMTUNE_OK) << gemmtune_last_error();
   EXPECT_EQ(summary_.tuned + summary_.kept_default, 1);
   EXPECT_GE(summary_.candidates, 1);
   const auto file = read_tuned_csv(output_);
   ASSERT_TRUE(file.ok()) << file.message();
   ASSERT_EQ(file->entries.size(), 1U);
   EXPECT_THAT(kernels, ::testing::ElementsAre(file->entries[0].kernel_name));
-  ASSERT_EQ(run(), GEMMTUNE_TUNING_OK);
+  ASSERT_EQ(run(), GEMMTUNE_OK);
   EXPECT_EQ(summary_.skipped_done, 1);
   EXPECT_EQ(summary_.tuned, 0);
 }
 
-TEST_F(CApiTuning, AnOlderCallersSummaryIsNotOverrun) {
+TEST_F(CApiTuning, ProblemsThatDoNotBelongTogetherAreNamed) {
+  gemmtune_problem both[] = {problem_, problem_};
+  options_.problems = both;
+  options_.problem_count = 2;
+  both[1].operation = GEMMTUNE_A8W8;
+  both[1].x_type = GEMMTUNE_I8;
+  EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(),
+              HasSubstr("problems[1]: operation is a8w8, expected that of problems[0]"));
+  both[1] = problem_;
+  both[1].size -= 8;
+  EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("problems[1]: size is"));
+  both[1] = problem_;
+  both[1].weight_layout = GEMMTUNE_LAYOUT_AITER16X16;
+  EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(),
+              HasSubstr("problems[1]: weight_layout is aiter16x16, expected plain or any"));
+  both[0].size = 8;
+  EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("gemmtune_problem: size is 8"));
+}
+
+TEST_F(CApiTuning, TunesAnotherOperation) {
+  problem_.operation = GEMMTUNE_A8W8;
+  problem_.x_type = GEMMTUNE_I8;
+  options_.libtypes = "reference";
+  options_.budget_seconds = 2;
   options_.threads = 1;
-  shape_.m = 0;  // unsupported: nothing is measured
+  const std::int64_t calls = 5;
+  options_.calls = &calls;
+  ASSERT_EQ(run(), GEMMTUNE_OK) << gemmtune_last_error();
+  EXPECT_EQ(summary_.tuned + summary_.kept_default, 1);
+  const auto file = read_tuned_csv(output_, {.operation = Operation::a8w8});
+  ASSERT_TRUE(file.ok()) << file.message();
+  EXPECT_EQ(file->entries.size(), 1U);
+}
+
+TEST_F(CApiTuning, AProblemThatCannotBeTunedIsCounted) {
+  options_.threads = 1;
+  problem_.m = 0;  // unsupported: nothing is measured
+  ASSERT_EQ(run(), GEMMTUNE_OK) << gemmtune_last_error();
+  EXPECT_EQ(summary_.unsupported, 1);
+  ASSERT_EQ(gemmtune_tune(&options_, nullptr), GEMMTUNE_OK);
+}
+
+TEST_F(CApiTuning, ASummaryWithoutItsSizeIsRefusedBeforeAnythingIsTuned) {
   summary_.size = offsetof(gemmtune_tuning_summary, failed);
   summary_.failed = 77;
-  ASSERT_EQ(run(), GEMMTUNE_TUNING_OK) << gemmtune_tuning_last_error();
-  EXPECT_EQ(summary_.unsupported, 1);
+  EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("gemmtune_tuning_summary: size is"));
   EXPECT_EQ(summary_.failed, 77);
+  EXPECT_FALSE(std::filesystem::exists(output_));
 }
 
 }  // namespace

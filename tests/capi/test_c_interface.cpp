@@ -2,8 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include <cstring>
+#include <limits>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "capi/c_support.h"
@@ -99,7 +104,7 @@ class CInterface : public ::testing::Test {
   Arrays arrays_;
 };
 
-TEST_F(CInterface, RunsAPlanAndTellsOfIt) {
+TEST_F(CInterface, RunsAPlanAndDescribesIt) {
   make(problem(3, true));
   ASSERT_EQ(run(operands()), GEMMTUNE_OK) << gemmtune_last_error();
   expect_result(3, true);
@@ -186,7 +191,7 @@ TEST_F(CInterface, ZeroRowsReturnAtOnce) {
   EXPECT_EQ(gemmtune_plan_run(plan_, &nothing, nullptr, nullptr), GEMMTUNE_OK);
   const gemmtune_problem zero = problem(0);
   const gemmtune_operands given = operands();
-  EXPECT_EQ(gemmtune_gemm_a16w16(&handle_, &zero, &given, nullptr), GEMMTUNE_OK);
+  EXPECT_EQ(gemmtune_gemm(&handle_, &zero, &given, nullptr), GEMMTUNE_OK);
   EXPECT_THAT(arrays_.y, Each(untouched));
 }
 
@@ -194,7 +199,7 @@ TEST_F(CInterface, TheShortFormFindsItsWorkspace) {
   const gemmtune_problem asked = problem(3, true);
   const gemmtune_operands given = operands();
   for (int i = 0; i < 3; ++i) {
-    ASSERT_EQ(gemmtune_gemm_a16w16(&handle_, &asked, &given, nullptr), GEMMTUNE_OK) << gemmtune_last_error();
+    ASSERT_EQ(gemmtune_gemm(&handle_, &asked, &given, nullptr), GEMMTUNE_OK) << gemmtune_last_error();
   }
   expect_result(3, true);
   EXPECT_EQ(handle_.context->workspaces().buffers(), 1U);
@@ -205,50 +210,229 @@ TEST_F(CInterface, TheShortFormFindsItsWorkspace) {
   EXPECT_EQ(counters.plans_made, 1U);
 }
 
-TEST_F(CInterface, StructuresOfOlderProgramsKeepTheirDefaults) {
-  gemmtune_problem old = problem(3);
-  old.bias = 1;  // beyond what this caller's header had
-  old.size = offsetof(gemmtune_problem, bias);
-  make(old);
-  gemmtune_operands given = operands();
-  given.bias = nullptr;
-  given.ldx = -5;  // likewise
-  given.size = offsetof(gemmtune_operands, ldx);
-  ASSERT_EQ(run(given), GEMMTUNE_OK) << gemmtune_last_error();
-  expect_result(3, false);
+// ---- structures of other versions ------------------------------------------------------------------------
 
-  gemmtune_plan_info info{};
-  info.size = offsetof(gemmtune_plan_info, kernel_name);
-  const char marker = 0;
-  info.kernel_name = &marker;
-  ASSERT_EQ(gemmtune_plan_get_info(plan_, &info), GEMMTUNE_OK);
-  EXPECT_EQ(info.hit_m, 3);
-  EXPECT_EQ(info.kernel_name, &marker);
+/// As a structure that had `first` in the first release and has `second` since.
+struct Grown {
+  std::size_t size;
+  std::int64_t first;
+  std::int64_t second;
+};
+
+}  // namespace
+
+template <>
+struct c::StructTraits<Grown> {
+  static constexpr const char* name = "Grown";
+  static constexpr std::size_t size = sizeof(Grown);
+  static constexpr std::size_t first_size = offsetof(Grown, second);
+};
+
+namespace {
+
+TEST(CStructures, WhatAnOlderProgramDoesNotKnowKeepsItsDefault) {
+  const Grown old{offsetof(Grown, second), 5, 77};
+  Grown known{};
+  known.second = 3;
+  ASSERT_EQ(c::read_struct(&old, known), GEMMTUNE_OK) << gemmtune_last_error();
+  EXPECT_EQ(known.first, 5);
+  EXPECT_EQ(known.second, 0);
+
+  Grown answer{offsetof(Grown, second), 0, 77};
+  ASSERT_EQ(c::write_struct(Grown{0, 8, 9}, &answer), GEMMTUNE_OK);
+  EXPECT_EQ(answer.size, offsetof(Grown, second));
+  EXPECT_EQ(answer.first, 8);
+  EXPECT_EQ(answer.second, 77) << "beyond the caller's structure";
 }
 
-TEST_F(CInterface, StructuresOfNewerProgramsAreTakenWhereTheySetNothingNew) {
+TEST(CStructures, SizesBelowTheFirstReleaseAreRefused) {
+  for (const std::size_t size : {std::size_t{0}, sizeof(std::size_t), offsetof(Grown, second) - 1}) {
+    const Grown given{size, 5, 0};
+    Grown known{};
+    EXPECT_EQ(c::read_struct(&given, known), GEMMTUNE_INVALID_ARGUMENT) << size;
+    EXPECT_THAT(gemmtune_last_error(), HasSubstr("Grown: size is " + std::to_string(size) + ", expected"));
+    Grown answer{size, 0, 0};
+    EXPECT_EQ(c::write_struct(Grown{0, 8, 9}, &answer), GEMMTUNE_INVALID_ARGUMENT) << size;
+    EXPECT_EQ(answer.first, 0);
+  }
+}
+
+TEST(CStructures, ASizeThatWasNeverSetIsRefusedAndNotRead) {
+  for (const std::size_t size : {c::max_struct_size + 1, SIZE_MAX / 2, SIZE_MAX}) {
+    const Grown given{size, 5, 0};
+    Grown known{};
+    EXPECT_EQ(c::read_struct(&given, known), GEMMTUNE_INVALID_ARGUMENT) << size;
+    Grown answer{size, 0, 0};
+    EXPECT_EQ(c::write_struct(Grown{0, 8, 9}, &answer), GEMMTUNE_INVALID_ARGUMENT) << size;
+  }
+}
+
+TEST(CStructures, ANewerProgramMaySetWhatWeKnow) {
   struct Newer {
-    gemmtune_problem known;
+    Grown known;
     std::int64_t unknown;
-  } newer{problem(3), 0};
-  newer.known.size = sizeof newer;
-  gemmtune_plan* plan = nullptr;
-  EXPECT_EQ(gemmtune_plan_create(&handle_, &newer.known, &plan), GEMMTUNE_OK);
-  gemmtune_plan_release(plan);
+  } newer{{sizeof(Newer), 5, 6}, 0};
+  Grown known{};
+  EXPECT_EQ(c::read_struct(&newer.known, known), GEMMTUNE_OK) << gemmtune_last_error();
+  EXPECT_EQ(known.second, 6);
   newer.unknown = 1;
-  EXPECT_EQ(gemmtune_plan_create(&handle_, &newer.known, &plan), GEMMTUNE_UNSUPPORTED);
-  EXPECT_EQ(plan, nullptr);
+  EXPECT_EQ(c::read_struct(&newer.known, known), GEMMTUNE_UNSUPPORTED);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("byte 24"));
 }
 
-TEST_F(CInterface, AStructureWithoutItsSizeIsRefused) {
+/// Every structure that a function takes is read by these rules.
+TEST_F(CInterface, AStructureWithoutItsSizeIsRefusedByName) {
+  const auto refused = [](gemmtune_status status, const char* name) {
+    EXPECT_EQ(status, GEMMTUNE_INVALID_ARGUMENT) << name;
+    EXPECT_THAT(gemmtune_last_error(), HasSubstr(std::string(name) + ": size is"));
+  };
   gemmtune_problem asked = problem(3);
-  asked.size = 0;
+  asked.size -= 1 + sizeof asked.predecessor_triggers;  // and its padding
   gemmtune_plan* plan = nullptr;
-  EXPECT_EQ(gemmtune_plan_create(&handle_, &asked, &plan), GEMMTUNE_INVALID_ARGUMENT);
-  EXPECT_THAT(gemmtune_last_error(), HasSubstr("size"));
-  gemmtune_context_options options{};
+  refused(gemmtune_plan_create(&handle_, &asked, &plan), "gemmtune_problem");
+  refused(gemmtune_gemm(&handle_, &asked, nullptr, nullptr), "gemmtune_problem");
+  gemmtune_layout layout = GEMMTUNE_LAYOUT_PLAIN;
+  refused(gemmtune_weight_layout(&handle_, &asked, &layout), "gemmtune_problem");
+  asked = problem(3);
+  asked.operation = GEMMTUNE_FUSED_MOE;
+  const gemmtune_moe moe{};
+  asked.moe = &moe;
+  refused(gemmtune_plan_create(&handle_, &asked, &plan), "gemmtune_moe");
+  make(problem(3));
+  gemmtune_operands given = operands();
+  given.size = 8;
+  refused(run(given), "gemmtune_operands");
+  asked = problem(3);
+  refused(gemmtune_gemm(&handle_, &asked, &given, nullptr), "gemmtune_operands");
+  gemmtune_plan_info info{};
+  refused(gemmtune_plan_get_info(plan_, &info), "gemmtune_plan_info");
+  gemmtune_device_info device{};
+  refused(gemmtune_context_device(&handle_, &device), "gemmtune_device_info");
+  gemmtune_counters counters{};
+  refused(gemmtune_context_counters(&handle_, &counters), "gemmtune_counters");
+  gemmtune_miss_handler handler{};
+  refused(gemmtune_context_set_miss_handler(&handle_, &handler), "gemmtune_miss_handler");
+  const gemmtune_context_options options{};
+  gemmtune_context* context = &handle_;
+  refused(gemmtune_context_create(&options, &context), "gemmtune_context_options");
+  EXPECT_EQ(context, nullptr);
+}
+
+TEST_F(CInterface, NullArgumentsAreNamed) {
+  const auto refused = [](gemmtune_status status, const char* text) {
+    EXPECT_EQ(status, GEMMTUNE_NULL_POINTER) << text;
+    EXPECT_THAT(gemmtune_last_error(), HasSubstr(text));
+  };
+  const gemmtune_problem asked = problem(3);
+  gemmtune_plan* plan = nullptr;
+  gemmtune_context* none = nullptr;
+  refused(gemmtune_context_create(nullptr, nullptr), "gemmtune_context_create: context is null");
+  refused(gemmtune_default_context(nullptr), "gemmtune_default_context: context is null");
+  refused(gemmtune_context_reload(none), "gemmtune_context_reload: context is null");
+  refused(gemmtune_context_reload_online(none), "gemmtune_context_reload_online: context is null");
+  refused(gemmtune_context_sources(none, nullptr, 0, nullptr), "gemmtune_context_sources: context is null");
+  refused(gemmtune_context_sources(&handle_, nullptr, 5, nullptr), "gemmtune_context_sources: text is null");
+  refused(gemmtune_context_device(none, nullptr), "gemmtune_context_device: context is null");
+  refused(gemmtune_context_device(&handle_, nullptr), "gemmtune_device_info: the structure is null");
+  refused(gemmtune_context_counters(none, nullptr), "gemmtune_context_counters: context is null");
+  refused(gemmtune_context_counters(&handle_, nullptr), "gemmtune_counters: the structure is null");
+  refused(gemmtune_context_log(none, 1, "x"), "gemmtune_context_log: context is null");
+  refused(gemmtune_context_log(&handle_, 1, nullptr), "gemmtune_context_log: line is null");
+  refused(gemmtune_context_set_miss_handler(none, nullptr),
+          "gemmtune_context_set_miss_handler: context is null");
+  gemmtune_miss_handler handler{};
+  handler.size = sizeof handler;
+  refused(gemmtune_context_set_miss_handler(&handle_, &handler),
+          "gemmtune_context_set_miss_handler: missed is null");
+  refused(gemmtune_capture_flush(none), "gemmtune_capture_flush: context is null");
+  refused(gemmtune_plan_create(none, &asked, &plan), "gemmtune_plan_create: context is null");
+  refused(gemmtune_plan_create(&handle_, &asked, nullptr), "gemmtune_plan_create: plan is null");
+  refused(gemmtune_plan_create(&handle_, nullptr, &plan), "gemmtune_problem: the structure is null");
+  refused(gemmtune_plan_get_info(nullptr, nullptr), "gemmtune_plan_get_info: plan is null");
+  refused(gemmtune_gemm(&handle_, nullptr, nullptr, nullptr), "gemmtune_problem: the structure is null");
+  refused(gemmtune_gemm(&handle_, &asked, nullptr, nullptr), "gemmtune_operands: the structure is null");
+  std::size_t bytes = 0;
+  gemmtune_layout layout = GEMMTUNE_LAYOUT_AITER16X16;
+  refused(gemmtune_weight_layout(none, &asked, &layout), "gemmtune_weight_layout: context is null");
+  refused(gemmtune_weight_layout(&handle_, &asked, nullptr), "gemmtune_weight_layout: layout is null");
+  refused(gemmtune_packed_weight_bytes(none, &asked, layout, &bytes),
+          "gemmtune_packed_weight_bytes: context is null");
+  refused(gemmtune_packed_weight_bytes(&handle_, &asked, layout, nullptr),
+          "gemmtune_packed_weight_bytes: bytes is null");
+  refused(gemmtune_pack_weight(none, &asked, layout, arrays_.w, arrays_.y),
+          "gemmtune_pack_weight: context is null");
+  refused(gemmtune_pack_weight(&handle_, &asked, layout, nullptr, arrays_.y),
+          "gemmtune_pack_weight: plain is null");
+  refused(gemmtune_pack_weight(&handle_, &asked, layout, arrays_.w, nullptr),
+          "gemmtune_pack_weight: packed is null");
+  refused(gemmtune_unpack_weight(none, &asked, layout, arrays_.w, arrays_.y),
+          "gemmtune_unpack_weight: context is null");
+  refused(gemmtune_unpack_weight(&handle_, &asked, layout, nullptr, arrays_.y),
+          "gemmtune_unpack_weight: packed is null");
+  refused(gemmtune_unpack_weight(&handle_, &asked, layout, arrays_.w, nullptr),
+          "gemmtune_unpack_weight: plain is null");
+  gemmtune_plan_retain(nullptr);
+  gemmtune_plan_release(nullptr);
+  gemmtune_context_destroy(nullptr);
+}
+
+TEST_F(CInterface, APlanLivesAsLongAsItsReferencesAndItsContextNeedNot) {
+  auto context = std::make_unique<gemmtune_context>();
+  context->context =
+      std::make_unique<Context>(ContextOptions(), Environment(), std::make_unique<test::FakeDevice>());
+  const gemmtune_problem asked = problem(3);
+  gemmtune_plan* plan = nullptr;
+  ASSERT_EQ(gemmtune_plan_create(context.get(), &asked, &plan), GEMMTUNE_OK) << gemmtune_last_error();
+  gemmtune_plan_retain(plan);
+  gemmtune_plan_release(plan);
+  gemmtune_context_destroy(context.release());
+  const gemmtune_operands given = operands();
+  EXPECT_EQ(gemmtune_plan_run(plan, &given, arrays_.workspace, nullptr), GEMMTUNE_OK)
+      << gemmtune_last_error();
+  expect_result(3, false);
+  gemmtune_plan_release(plan);
+}
+
+TEST_F(CInterface, WhatYHeldIsNotRead) {
+  for (float& value : arrays_.y) value = std::numeric_limits<float>::quiet_NaN();
+  make(problem(3));
+  ASSERT_EQ(run(operands()), GEMMTUNE_OK);
+  expect_result(3, false);
+}
+
+TEST_F(CInterface, ExtentsBeyondTheLimitAreRefusedBeforeAnythingIsTouched) {
+  gemmtune_problem asked = problem(8);
+  make(asked);
+  gemmtune_operands given = operands();
+  given.ldx = INT64_MIN;
+  EXPECT_EQ(run(given), GEMMTUNE_INVALID_ARGUMENT);
+  given.ldx = INT64_MAX;
+  EXPECT_EQ(run(given), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("ldx = 9223372036854775807"));
+  // Dimensions in range whose product is not.
+  asked.m = (std::int64_t{1} << 31) - 1;
+  asked.n = asked.k = 1;
+  make(asked);
+  given = operands();
+  given.ldy = asked.m;
+  EXPECT_EQ(run(given), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("y extends over 4611686011984936963 elements"));
+  given = operands();
+  given.ldx = asked.m;
+  EXPECT_EQ(run(given), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("x extends over"));
+  EXPECT_THAT(arrays_.y, Each(untouched));
+}
+
+TEST(CContext, RefusesNumbersOfVariablesThatAreNone) {
   gemmtune_context* context = nullptr;
-  EXPECT_EQ(gemmtune_context_create(&options, &context), GEMMTUNE_INVALID_ARGUMENT);
+  for (const char* threads : {"abc", "4294967297", "-1"}) {
+    ::setenv("GEMMTUNE_NUM_THREADS", threads, 1);
+    EXPECT_EQ(gemmtune_context_create(nullptr, &context), GEMMTUNE_INVALID_ARGUMENT) << threads;
+    EXPECT_THAT(gemmtune_last_error(), testing::HasSubstr(std::string("GEMMTUNE_NUM_THREADS ") + threads));
+    EXPECT_EQ(context, nullptr);
+  }
+  ::unsetenv("GEMMTUNE_NUM_THREADS");
 }
 
 TEST_F(CInterface, ValuesOutsideTheirEnumsAreRefused) {
@@ -272,7 +456,7 @@ TEST_F(CInterface, PackedWeightsGoThroughTheLayoutOfTheTable) {
   const gemmtune_problem weight = problem(0);
   gemmtune_layout layout = GEMMTUNE_LAYOUT_PLAIN;
   ASSERT_EQ(gemmtune_weight_layout(&handle_, &weight, &layout), GEMMTUNE_OK);
-  ASSERT_EQ(layout, GEMMTUNE_LAYOUT_PANEL16);  // two rows of alpha, one of gamma
+  ASSERT_STREQ(gemmtune_layout_text(layout), "panel16");  // two rows of alpha, one of gamma
   std::size_t bytes = 0;
   ASSERT_EQ(gemmtune_packed_weight_bytes(&handle_, &weight, layout, &bytes), GEMMTUNE_OK);
   ASSERT_EQ(bytes, 2U * 32 * 16 * 4);
@@ -287,7 +471,7 @@ TEST_F(CInterface, PackedWeightsGoThroughTheLayoutOfTheTable) {
   asked.weight_layout = layout;
   gemmtune_operands given = operands();
   given.w = packed.data();
-  ASSERT_EQ(gemmtune_gemm_a16w16(&handle_, &asked, &given, nullptr), GEMMTUNE_OK) << gemmtune_last_error();
+  ASSERT_EQ(gemmtune_gemm(&handle_, &asked, &given, nullptr), GEMMTUNE_OK) << gemmtune_last_error();
   expect_result(5, false);
   EXPECT_EQ(gemmtune_packed_weight_bytes(&handle_, &weight, GEMMTUNE_LAYOUT_PLAIN, &bytes),
             GEMMTUNE_INVALID_ARGUMENT);
@@ -296,12 +480,12 @@ TEST_F(CInterface, PackedWeightsGoThroughTheLayoutOfTheTable) {
 TEST_F(CInterface, AWeightWithoutPackedRowsStaysPlain) {
   gemmtune_problem weight = problem(0);
   weight.n = 64;
-  gemmtune_layout layout = GEMMTUNE_LAYOUT_ONEDNN;
+  gemmtune_layout layout = GEMMTUNE_LAYOUT_ANY;
   ASSERT_EQ(gemmtune_weight_layout(&handle_, &weight, &layout), GEMMTUNE_OK);
   EXPECT_EQ(layout, GEMMTUNE_LAYOUT_PLAIN);
 }
 
-TEST_F(CInterface, TellsTheSourcesAndTheDevice) {
+TEST_F(CInterface, NamesTheSourcesAndTheDevice) {
   std::size_t needed = 0;
   ASSERT_EQ(gemmtune_context_sources(&handle_, nullptr, 0, &needed), GEMMTUNE_OK);
   std::string text(needed, '\0');
@@ -325,6 +509,69 @@ TEST_F(CInterface, AnUnknownBackendIsAnErrorWithItsName) {
   EXPECT_NE(gemmtune_context_create(&options, &context), GEMMTUNE_OK);
   EXPECT_EQ(context, nullptr);
   EXPECT_THAT(gemmtune_last_error(), HasSubstr("abacus"));
+}
+
+TEST_F(CInterface, AnUndecidedLayoutIsThePlansChoice) {
+  gemmtune_problem asked = problem(16);
+  asked.weight_layout = GEMMTUNE_LAYOUT_ANY;
+  gemmtune_plan_info info{};
+  info.size = sizeof info;
+  ASSERT_EQ(gemmtune_plan_get_info(make(asked), &info), GEMMTUNE_OK);
+  EXPECT_STREQ(gemmtune_layout_text(info.weight_layout), "panel16");
+  EXPECT_NE(info.weight_layout, GEMMTUNE_LAYOUT_ANY);
+  const gemmtune_operands given = operands();
+  EXPECT_EQ(gemmtune_gemm(&handle_, &asked, &given, nullptr), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("weight_layout is any"));
+  EXPECT_THAT(arrays_.y, Each(untouched));
+  ASSERT_EQ(gemmtune_plan_get_info(make(problem(3)), &info), GEMMTUNE_OK);
+  EXPECT_EQ(info.weight_layout, GEMMTUNE_LAYOUT_PLAIN);
+  ASSERT_EQ(gemmtune_plan_get_info(make(problem(0)), &info), GEMMTUNE_OK);
+  EXPECT_EQ(info.weight_layout, GEMMTUNE_LAYOUT_PLAIN);
+}
+
+TEST_F(CInterface, AMisalignedPackedWeightIsRefused) {
+  const gemmtune_problem weight = problem(0);
+  gemmtune_layout layout = GEMMTUNE_LAYOUT_PLAIN;
+  ASSERT_EQ(gemmtune_weight_layout(&handle_, &weight, &layout), GEMMTUNE_OK);
+  std::size_t bytes = 0;
+  ASSERT_EQ(gemmtune_packed_weight_bytes(&handle_, &weight, layout, &bytes), GEMMTUNE_OK);
+  const test::FakeBuffer packed(bytes + 64);
+  EXPECT_EQ(gemmtune_pack_weight(&handle_, &weight, layout, arrays_.w,
+                                 static_cast<unsigned char*>(packed.data()) + 32),
+            GEMMTUNE_MISALIGNED);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("packed"));
+}
+
+TEST(CLayouts, EachHasAnIdAndAWord) {
+  for (int i = 0; i <= static_cast<int>(WeightLayout::tile64x128); ++i) {
+    const auto layout = static_cast<WeightLayout>(i);
+    const gemmtune_layout id = c::layout_to_c(layout);
+    EXPECT_EQ(gemmtune_layout_text(id), to_string(layout));
+    WeightLayout back = WeightLayout::plain;
+    EXPECT_EQ(c::read_layout(id, back), GEMMTUNE_OK);
+    EXPECT_EQ(back, layout);
+  }
+  EXPECT_EQ(c::layout_to_c(WeightLayout::plain), GEMMTUNE_LAYOUT_PLAIN);
+  EXPECT_EQ(c::layout_to_c(WeightLayout::any), GEMMTUNE_LAYOUT_ANY);
+  EXPECT_EQ(c::layout_to_c(WeightLayout::aiter16x16), GEMMTUNE_LAYOUT_AITER16X16);
+  WeightLayout none = WeightLayout::plain;
+  EXPECT_EQ(c::read_layout(3, none), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_STREQ(gemmtune_layout_text(3), "unknown layout");
+}
+
+TEST(CStatus, AnErrorIsOfItsThreadAndCutToItsBuffer) {
+  EXPECT_EQ(gemmtune_set_last_error(GEMMTUNE_IO_ERROR, "the disk is full"), GEMMTUNE_IO_ERROR);
+  std::thread([] {
+    EXPECT_STREQ(gemmtune_last_error(), "");
+    gemmtune_set_last_error(GEMMTUNE_INTERNAL, "another thread's");
+  }).join();
+  EXPECT_STREQ(gemmtune_last_error(), "the disk is full");
+  EXPECT_EQ(gemmtune_set_last_error(GEMMTUNE_INTERNAL, gemmtune_last_error() + 4), GEMMTUNE_INTERNAL);
+  EXPECT_STREQ(gemmtune_last_error(), "disk is full");
+  gemmtune_set_last_error(GEMMTUNE_INTERNAL, std::string(5000, 'x').c_str());
+  EXPECT_EQ(std::strlen(gemmtune_last_error()), 2047U);
+  gemmtune_set_last_error(GEMMTUNE_OK, nullptr);
+  EXPECT_STREQ(gemmtune_last_error(), "");
 }
 
 TEST(CStatus, EveryCodeHasAWord) {

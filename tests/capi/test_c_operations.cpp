@@ -1,8 +1,10 @@
-// Problems of every operation through the C interface, and structures of programs that know a16w16 only.
+// Problems of every operation through the C interface.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "capi/c_support.h"
 
@@ -23,19 +25,23 @@ gemmtune_problem problem(gemmtune_operation operation, gemmtune_type x_type) {
 }
 
 Problem read(const gemmtune_problem& asked) {
-  Problem known;
-  EXPECT_EQ(c::read_problem(&asked, known), GEMMTUNE_OK) << gemmtune_last_error();
-  EXPECT_TRUE(check(known).ok()) << check(known).message();
-  return known;
+  gemmtune_problem known;
+  Problem problem;
+  EXPECT_EQ(c::read_problem(&asked, known, problem), GEMMTUNE_OK) << gemmtune_last_error();
+  EXPECT_TRUE(check(problem).ok()) << check(problem).message();
+  return problem;
 }
+
+bool always_packed(Operation operation) { return default_problem(operation).bpreshuffle; }
 
 TEST(COperations, EachIsTheProblemOfItsTable) {
   const gemmtune_type x_types[] = {GEMMTUNE_BF16,      GEMMTUNE_I8,      GEMMTUNE_I8,   GEMMTUNE_F8_E4M3FN,
                                    GEMMTUNE_F8_E4M3FN, GEMMTUNE_F4_E2M1, GEMMTUNE_BF16, GEMMTUNE_I8};
   for (const Operation operation : all_operations()) {
     if (operation == Operation::fused_moe) continue;
-    const auto asked =
+    auto asked =
         problem(static_cast<gemmtune_operation>(operation), x_types[static_cast<std::size_t>(operation)]);
+    if (always_packed(operation)) asked.weight_layout = GEMMTUNE_LAYOUT_ANY;
     Problem expected = default_problem(operation);
     expected.m = 16;
     expected.n = 64;
@@ -51,69 +57,126 @@ TEST(COperations, ABatchAndItsDefault) {
   EXPECT_EQ(read(asked).batch, 12);
 }
 
+TEST(COperations, TypesAreThoseOfTheirNumbers) {
+  for (const auto& [given, type] :
+       {std::pair(GEMMTUNE_F32, DataType::f32), std::pair(GEMMTUNE_F16, DataType::f16),
+        std::pair(GEMMTUNE_BF16, DataType::bf16)}) {
+    EXPECT_EQ(read(problem(GEMMTUNE_A16W16, given)).x_type, type);
+    auto mixed = problem(GEMMTUNE_A16W16, GEMMTUNE_BF16);
+    mixed.y_type = given;
+    EXPECT_EQ(read(mixed).y_type, type);
+  }
+  EXPECT_EQ(read(problem(GEMMTUNE_A8W8, GEMMTUNE_F8_E4M3FN)).x_type, DataType::f8_e4m3fn);
+  EXPECT_EQ(read(problem(GEMMTUNE_A8W8, GEMMTUNE_F8_E4M3FNUZ)).w_type, DataType::f8_e4m3fnuz);
+}
+
+gemmtune_moe mixture() {
+  gemmtune_moe moe{};
+  moe.size = sizeof moe;
+  moe.experts = 32;
+  moe.topk = 4;
+  moe.activation = GEMMTUNE_ACTIVATION_SWIGLU;
+  moe.quant_type = GEMMTUNE_QUANT_PER_1X32;
+  moe.gated = 1;
+  return moe;
+}
+
 TEST(COperations, WhatAMixtureOfExpertsHas) {
+  const gemmtune_moe moe = mixture();
   auto asked = problem(GEMMTUNE_FUSED_MOE, GEMMTUNE_F4_E2M1);
   asked.w_type = GEMMTUNE_U8;
   asked.y_type = GEMMTUNE_F16;
-  asked.experts = 32;
-  asked.topk = 4;
-  asked.activation = GEMMTUNE_ACTIVATION_SWIGLU;
-  asked.quant_type = GEMMTUNE_QUANT_PER_1X32;
-  asked.gated = 1;
+  asked.moe = &moe;
   const Problem known = read(asked);
   EXPECT_EQ(known.w_type, DataType::u8);
   EXPECT_EQ(known.y_type, DataType::f16);
   EXPECT_EQ(known.moe, (MoeShape{32, 4, Activation::swiglu, QuantType::per_1x32, true, false}));
 }
 
-TEST(COperations, WordsOutsideTheirEnumerationsAreNamed) {
-  const auto refused = [](const gemmtune_problem& asked) {
-    Problem known;
-    EXPECT_EQ(c::read_problem(&asked, known), GEMMTUNE_INVALID_ARGUMENT);
-    return std::string(gemmtune_last_error());
-  };
-  EXPECT_THAT(refused(problem(static_cast<gemmtune_operation>(9), GEMMTUNE_BF16)), HasSubstr("operation"));
-  EXPECT_THAT(refused(problem(GEMMTUNE_A16W16, static_cast<gemmtune_type>(10))), HasSubstr("type"));
-  auto asked = problem(GEMMTUNE_FUSED_MOE, GEMMTUNE_BF16);
-  asked.activation = static_cast<gemmtune_activation>(5);
-  EXPECT_THAT(refused(asked), HasSubstr("activation"));
-  asked.activation = GEMMTUNE_ACTIVATION_NONE;
-  asked.quant_type = static_cast<gemmtune_quant_type>(6);
-  EXPECT_THAT(refused(asked), HasSubstr("quant_type"));
+/// What read_problem or check says of a wrong one.
+std::string refusal(const gemmtune_problem& asked, gemmtune_status expected = GEMMTUNE_INVALID_ARGUMENT) {
+  gemmtune_problem known;
+  Problem problem;
+  const gemmtune_status status = c::read_problem(&asked, known, problem);
+  if (status == GEMMTUNE_OK) return check(problem).message();
+  EXPECT_EQ(status, expected);
+  return gemmtune_last_error();
 }
 
-TEST(COperations, AProblemOfTheFirstHeaderKeepsTheDefaultsOfWhatItDoesNotKnow) {
-  auto old = problem(GEMMTUNE_A16W16, GEMMTUNE_BF16);
-  old.size = offsetof(gemmtune_problem, batch);
-  old.batch = -7;  // behind what it has: not read
-  old.experts = 3;
-  const Problem known = read(old);
-  EXPECT_EQ(known.batch, 1);
-  EXPECT_EQ(known.moe, MoeShape());
+TEST(COperations, AMixtureWithoutItsStructureAndTheStructureElsewhereAreRefused) {
+  EXPECT_THAT(refusal(problem(GEMMTUNE_FUSED_MOE, GEMMTUNE_BF16), GEMMTUNE_NULL_POINTER),
+              HasSubstr("gemmtune_problem: moe is null"));
+  const gemmtune_moe moe = mixture();
+  auto dense = problem(GEMMTUNE_A16W16, GEMMTUNE_BF16);
+  dense.moe = &moe;
+  EXPECT_THAT(refusal(dense), HasSubstr("mixture of experts"));
 }
 
-TEST(COperations, OptionsOfTheFirstHeaderOpenAContext) {
-  gemmtune_context_options old{};
-  old.size = offsetof(gemmtune_context_options, tuned_files_a8w8);
-  old.tuned_files_a8w8 = reinterpret_cast<const char*>(1);  // not read: it would not be survived
-  old.capture = 1;
-  gemmtune_context* context = nullptr;
-  ASSERT_EQ(gemmtune_context_create(&old, &context), GEMMTUNE_OK) << gemmtune_last_error();
-  gemmtune_context_destroy(context);
+TEST(COperations, EnumeratorsThatDoNotExistAreNamedWithTheirField) {
+  EXPECT_THAT(refusal(problem(static_cast<gemmtune_operation>(9), GEMMTUNE_BF16)),
+              HasSubstr("operation is 9"));
+  EXPECT_THAT(refusal(problem(GEMMTUNE_A16W16, static_cast<gemmtune_type>(10))), HasSubstr("x_type is 10"));
+  EXPECT_THAT(refusal(problem(GEMMTUNE_A16W16, GEMMTUNE_TYPE_UNSET)), HasSubstr("x_type is not set"));
+  auto asked = problem(GEMMTUNE_A16W16, GEMMTUNE_BF16);
+  asked.w_type = static_cast<gemmtune_type>(11);
+  EXPECT_THAT(refusal(asked), HasSubstr("w_type is 11"));
+  asked.w_type = GEMMTUNE_TYPE_UNSET;
+  asked.y_type = static_cast<gemmtune_type>(12);
+  EXPECT_THAT(refusal(asked), HasSubstr("y_type is 12"));
+  asked.y_type = GEMMTUNE_TYPE_UNSET;
+  asked.weight_layout = 3;
+  EXPECT_THAT(refusal(asked), HasSubstr("weight layout is 3"));
+  gemmtune_moe moe = mixture();
+  asked = problem(GEMMTUNE_FUSED_MOE, GEMMTUNE_BF16);
+  asked.moe = &moe;
+  moe.activation = static_cast<gemmtune_activation>(5);
+  EXPECT_THAT(refusal(asked), HasSubstr("activation is 5"));
+  moe.activation = GEMMTUNE_ACTIVATION_NONE;
+  moe.quant_type = static_cast<gemmtune_quant_type>(6);
+  EXPECT_THAT(refusal(asked), HasSubstr("quant_type is 6"));
+}
+
+TEST(COperations, APackedOperationRefusesAPlainWeight) {
+  EXPECT_THAT(refusal(problem(GEMMTUNE_A8W8_BPRESHUFFLE, GEMMTUNE_I8)), HasSubstr("expected a packed one"));
+}
+
+/// Products of sizes are checked before they overflow.
+TEST(COperations, SizesWhoseProductsAreTooLargeAreRefused) {
+  constexpr std::int64_t largest = (std::int64_t{1} << 31) - 1;
+  auto asked = problem(GEMMTUNE_BATCHED_BF16, GEMMTUNE_BF16);
+  asked.batch = asked.m = largest;
+  EXPECT_THAT(refusal(asked), HasSubstr("2^47 bytes"));
+  asked = problem(GEMMTUNE_A16W16, GEMMTUNE_F32);
+  asked.n = asked.k = largest;
+  EXPECT_THAT(refusal(asked), HasSubstr("2^47 bytes"));
+  gemmtune_moe moe = mixture();
+  moe.quant_type = GEMMTUNE_QUANT_NONE;
+  moe.experts = static_cast<std::int32_t>(largest);
+  asked = problem(GEMMTUNE_FUSED_MOE, GEMMTUNE_BF16);
+  asked.moe = &moe;
+  asked.n = asked.k = 1024;
+  EXPECT_THAT(refusal(asked), HasSubstr("w1 and w2"));
+  moe.topk = moe.experts;
+  asked.n = asked.k = 1;
+  asked.m = largest;
+  EXPECT_THAT(refusal(asked), HasSubstr("topk_ids"));
+}
+
+std::vector<gemmtune_tuned_files> files_of_all_operations(const std::vector<std::string>& paths) {
+  std::vector<gemmtune_tuned_files> files;
+  for (std::size_t i = 0; i < paths.size(); ++i)
+    files.push_back({static_cast<gemmtune_operation>(i), paths[i].c_str()});
+  return files;
 }
 
 TEST(COperations, TunedFilesOfEachOperationAreRead) {
+  std::vector<std::string> paths;
+  for (std::size_t i = 0; i < all_operations().size(); ++i) paths.push_back("/none/" + std::to_string(i));
+  const auto files = files_of_all_operations(paths);
   gemmtune_context_options options{};
   options.size = sizeof options;
-  options.tuned_files_a16w16 = "/none/0";
-  options.tuned_files_a8w8 = "/none/1";
-  options.tuned_files_a8w8_bpreshuffle = "/none/2";
-  options.tuned_files_a8w8_blockscale = "/none/3";
-  options.tuned_files_a8w8_blockscale_bpreshuffle = "/none/4";
-  options.tuned_files_a4w4_blockscale = "/none/5";
-  options.tuned_files_batched_bf16 = "/none/6";
-  options.tuned_files_batched_a8w8 = "/none/7";
-  options.tuned_files_fused_moe = "/none/8";
+  options.tuned_files = files.data();
+  options.tuned_file_count = files.size();
   gemmtune_context* context = nullptr;
   ASSERT_EQ(gemmtune_context_create(&options, &context), GEMMTUNE_OK) << gemmtune_last_error();
   const auto& sources = context->context->tables()->sources;
@@ -125,21 +188,77 @@ TEST(COperations, TunedFilesOfEachOperationAreRead) {
   gemmtune_context_destroy(context);
 }
 
-TEST(COperations, OneCallFormsAndWeightsAreThoseOfTheirOperation) {
+TEST(COperations, WrongTunedFilesAreNamed) {
+  std::vector<gemmtune_tuned_files> files{{GEMMTUNE_A8W8, "/none/a"}, {GEMMTUNE_A8W8, "/none/b"}};
+  gemmtune_context_options options{};
+  options.size = sizeof options;
+  options.tuned_file_count = files.size();
   gemmtune_context* context = nullptr;
-  ASSERT_EQ(gemmtune_context_create(nullptr, &context), GEMMTUNE_OK) << gemmtune_last_error();
-  const auto asked = problem(GEMMTUNE_A8W8, GEMMTUNE_I8);
-  gemmtune_operands operands{};
-  operands.size = sizeof operands;
-  EXPECT_EQ(gemmtune_gemm_a16w16(context, &asked, &operands, nullptr), GEMMTUNE_INVALID_ARGUMENT);
-  EXPECT_THAT(gemmtune_last_error(), HasSubstr("GEMMTUNE_A16W16"));
+  EXPECT_EQ(gemmtune_context_create(&options, &context), GEMMTUNE_NULL_POINTER);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("tuned_files is null"));
+  options.tuned_files = files.data();
+  EXPECT_EQ(gemmtune_context_create(&options, &context), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("tuned_files[1]: a second entry of a8w8"));
+  files[1].operation = static_cast<gemmtune_operation>(9);
+  EXPECT_EQ(gemmtune_context_create(&options, &context), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("operation is 9"));
+  EXPECT_EQ(context, nullptr);
+  files[1] = {GEMMTUNE_A16W16, nullptr};  // the default
+  EXPECT_EQ(gemmtune_context_create(&options, &context), GEMMTUNE_OK) << gemmtune_last_error();
+  gemmtune_context_destroy(context);
+}
+
+TEST(COperations, WeightsArePackedAsTheirOperationTakesThem) {
+  gemmtune_context_options options{};
+  options.size = sizeof options;
+  options.config_folder = "/none";
+  options.backend = "cpu";
+  gemmtune_context* context = nullptr;
+  ASSERT_EQ(gemmtune_context_create(&options, &context), GEMMTUNE_OK) << gemmtune_last_error();
+  const auto plain = problem(GEMMTUNE_A8W8, GEMMTUNE_I8);
+  const auto packed = problem(GEMMTUNE_A8W8_BPRESHUFFLE, GEMMTUNE_I8);
+  // Without rows: plain, or what the fallback reads if there is no plain weight.
+  gemmtune_layout layout = GEMMTUNE_LAYOUT_ANY;
+  ASSERT_EQ(gemmtune_weight_layout(context, &plain, &layout), GEMMTUNE_OK) << gemmtune_last_error();
+  EXPECT_EQ(layout, GEMMTUNE_LAYOUT_PLAIN);
+  ASSERT_EQ(gemmtune_weight_layout(context, &packed, &layout), GEMMTUNE_OK) << gemmtune_last_error();
+  EXPECT_STREQ(gemmtune_layout_text(layout), "panel16");
   std::size_t bytes = 0;
   // An a8w8 weight is plain; packed it belongs to a8w8_bpreshuffle.
-  EXPECT_EQ(gemmtune_packed_weight_bytes(context, &asked, GEMMTUNE_LAYOUT_PANEL16, &bytes),
+  EXPECT_EQ(gemmtune_packed_weight_bytes(context, &plain, layout, &bytes), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_EQ(gemmtune_packed_weight_bytes(context, &packed, GEMMTUNE_LAYOUT_ANY, &bytes),
             GEMMTUNE_INVALID_ARGUMENT);
-  const auto shuffled = problem(GEMMTUNE_A8W8_BPRESHUFFLE, GEMMTUNE_I8);
-  EXPECT_EQ(gemmtune_packed_weight_bytes(context, &shuffled, GEMMTUNE_LAYOUT_PANEL16, &bytes), GEMMTUNE_OK)
+  EXPECT_EQ(gemmtune_packed_weight_bytes(context, &packed, layout, &bytes), GEMMTUNE_OK)
       << gemmtune_last_error();
+  gemmtune_context_destroy(context);
+}
+
+/// The workspace of a mixture is computed in 64 bits, and one that no machine has is refused.
+TEST(COperations, AMixtureOfVeryManyExpertsHasAWorkspaceForAllOfThem) {
+  gemmtune_context_options options{};
+  options.size = sizeof options;
+  options.config_folder = "/none";
+  options.backend = "cpu";
+  gemmtune_context* context = nullptr;
+  ASSERT_EQ(gemmtune_context_create(&options, &context), GEMMTUNE_OK) << gemmtune_last_error();
+  for (const std::int64_t experts : {1000LL, 536870910LL, 536870911LL, 1073741823LL, 2147483647LL}) {
+    gemmtune_moe moe{};
+    moe.size = sizeof moe;
+    moe.experts = static_cast<std::int32_t>(experts);
+    moe.topk = 1;
+    moe.activation = GEMMTUNE_ACTIVATION_SILU;
+    auto asked = problem(GEMMTUNE_FUSED_MOE, GEMMTUNE_BF16);
+    asked.m = asked.n = asked.k = 1;
+    asked.moe = &moe;
+    gemmtune_plan* plan = nullptr;
+    ASSERT_EQ(gemmtune_plan_create(context, &asked, &plan), GEMMTUNE_OK) << experts << gemmtune_last_error();
+    gemmtune_plan_info info{};
+    info.size = sizeof info;
+    ASSERT_EQ(gemmtune_plan_get_info(plan, &info), GEMMTUNE_OK);
+    EXPECT_GE(info.workspace_bytes, static_cast<std::size_t>(experts + 1) * 4) << info.kernel_name;
+    EXPECT_LT(info.workspace_bytes, static_cast<std::size_t>(experts + 1) * 4 + (1U << 20));
+    gemmtune_plan_release(plan);
+  }
   gemmtune_context_destroy(context);
 }
 

@@ -67,12 +67,40 @@ TEST_F(LookupRequests, EachHasOneAnswerInOrder) {
   EXPECT_TRUE(answers[2]["row"].is_null());
 }
 
+// Issue 19, 12: AITER misses and goes on.
+TEST_F(LookupRequests, AnImpossibleRequestIsAMissAndDoesNotEndTheList) {
+  const std::string file = table("a8w8_blockscale_tuned_gemm.csv");
+  const auto result = program.run(
+      {"lookup", "--json", "--requests",
+       list("a8w8_blockscale," + file + ",gfx=gfx950;cu_num=256;M=x;N=2;K=3\n" + "a8w8_blockscale," + file +
+            ":" + file + ",gfx=gfx950;cu_num=256;M=2;N=2048;K=3072\n")});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  const auto answers = lines_of(result.out);
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_EQ(answers[0]["level"], "untuned");
+  EXPECT_THAT(answers[0]["why"].get<std::string>(), HasSubstr("requests.csv:2: column request: "));
+  EXPECT_FALSE(answers[1]["row"].is_null());
+}
+
+// Issue 19, 14.
+TEST_F(LookupRequests, ARowOfFusedMoeHasItsStages) {
+  const auto result = program.run(
+      {"lookup", "--json", "--requests",
+       list(
+           "fmoe," + std::string(GEMMTUNE_TEST_DATA) +
+           "/lost/flat_2_tuned_fmoe.csv,gfx=gfx950;cu_num=256;token=16;model_dim=4096;inter_dim=512;expert=8;"
+           "topk=2;dtype=torch.bfloat16;q_dtype_a=torch.float8_e4m3fn;q_dtype_w=torch.float8_e4m3fn;"
+           "q_type=QuantType.per_Token;use_g1u1=1;doweight_stage1=0;act_type=ActivationType.Silu\n")});
+  const auto answers = lines_of(result.out);
+  ASSERT_EQ(answers.size(), 1U) << result.err;
+  EXPECT_EQ(answers[0]["row"]["block_m"], 32);
+  EXPECT_EQ(answers[0]["row"]["stages"]["flat"], 2);
+}
+
 TEST_F(LookupRequests, MistakesNameTheLineOfTheList) {
   const std::string file = table("a8w8_blockscale_tuned_gemm.csv");
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"fancy," + file + ",M=1\n", "requests.csv:2: column family: 'fancy'"},
-      {"a8w8_blockscale," + file + ",gfx=gfx950;cu_num=256;M=x;N=2;K=3\n",
-       "requests.csv:2: column request: "},
       {"a8w8_blockscale,no_such.csv,gfx=gfx950;cu_num=256;M=1;N=2;K=3\n", "no_such.csv: no such file"},
   };
   for (const auto& [rows, message] : cases) {

@@ -150,6 +150,30 @@ TEST_F(Operator, BenchOfATunedFile) {
   EXPECT_THAT(text.err, HasSubstr("[1/1]"));
 }
 
+TEST_F(Operator, BenchPassesOverWhatDispatchPassesOver) {
+  const std::string gone = changed(kernel_of_m3(), "tiled_r99_zz1");
+  const Json json = json_of(program.run({"bench", gone, "--rounds", "3", "--json", "--quiet"}));
+  EXPECT_NE(json["rows"][0]["kernelName"], "tiled_r99_zz1");
+  EXPECT_THAT(json["rows"][0]["rule"].get<std::string>(), HasSubstr("passed over exact row, M = 3"));
+  const Json asked =
+      json_of(program.run({"lookup", "-m", "3", "-n", "64", "-k", "64", "--table", gone, "--json"}));
+  EXPECT_EQ(json["rows"][0]["rule"], asked["rule"]) << "one rule for both";
+  const auto text = program.run({"bench", gone, "--rounds", "3", "--quiet"});
+  EXPECT_THAT(text.out, HasSubstr("passed over exact row, M = 3"));
+}
+
+// A copy of the file has no description of its environments beside it.
+TEST_F(Operator, BenchIsStrictAboutEnvironmentsIfAskedTo) {
+  const std::string copy = changed("torch.bfloat16", "torch.bfloat16");
+  const auto match = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--rounds", "3", "--json", "--quiet"});
+    return json_of(program.run(words))["rows"][0]["match"];
+  };
+  EXPECT_EQ(match({"bench", copy}), "exact");
+  EXPECT_EQ(match({"bench", copy, "--strict"}), "untuned");
+  EXPECT_EQ(match({"bench", tuned, "--strict"}), "exact");
+}
+
 TEST_F(Operator, BenchFindsARowThatIsSlower) {
   // The same shape in two tables: one names the winner, the other one the plain loops. On one core: where
   // others use the machine too, threads that wait for each other are slower than plain loops.

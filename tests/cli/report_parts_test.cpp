@@ -43,12 +43,12 @@ TEST(FailedFamilies, OneThatRanSomewhereOrOnlyRefusedIsNot) {
 ItemReport reported(Verdict verdict, double speedup, std::optional<std::int64_t> ties) {
   ItemReport report;
   report.state = verdict == Verdict::keep_default ? ProblemState::kept_default : ProblemState::tuned;
-  report.entry = TunedEntry();
-  report.entry->kernel_name = "tiled_r1_kc2";
-  report.entry->us = 12.345;
-  report.entry->speedup = speedup;
-  report.entry->verdict = verdict;
-  report.entry->ties = ties;
+  TunedEntry& row = report.rows.emplace_back();
+  row.kernel_name = "tiled_r1_kc2";
+  row.us = 12.345;
+  row.speedup = speedup;
+  row.verdict = verdict;
+  row.ties = ties;
   return report;
 }
 
@@ -65,9 +65,12 @@ TEST(VerdictText, OthersSayWhatTheyAre) {
 }
 
 TEST(VerdictText, TheTableHasVerdictSpeedUpAndTiesBeforeTheTimes) {
-  TuneEnding ending;
-  ending.summary.problems = {reported(Verdict::win, 1.9, 3)};
-  const std::string text = ending_text(ending);
+  RunSummary summary;
+  summary.items = {reported(Verdict::win, 1.9, 3)};
+  const ShapeList shapes;
+  const Outputs outputs;
+  const DeviceInfo device;
+  const std::string text = ending_text({summary, shapes, outputs, device});
   const auto at = [&](std::string_view part) { return text.find(part); };
   EXPECT_LT(at("verdict"), at("speed-up"));
   EXPECT_LT(at("speed-up"), at("ties"));

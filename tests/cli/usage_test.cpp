@@ -151,6 +151,35 @@ TEST_F(Usage, NumbersOutOfRange) {
   }
 }
 
+TEST_F(Usage, NumbersAreFinite) {
+  const std::string path = right_shapes();
+  for (const std::string value : {"nan", "inf", "1.5", "x"}) {
+    expect_one_line(program.run({"bench", path, "--errRatio", value}), "--errRatio");
+    expect_one_line(program.run({"check", path, "--errRatio", value}), "--errRatio");
+  }
+  for (const std::string value : {"nan", "inf", "-1", "x"}) {
+    expect_one_line(program.run({"bench", path, "--max-regression", value}), "--max-regression");
+    expect_one_line(program.run({"diff", path, path, "--tolerance", value}), "--tolerance");
+  }
+}
+
+TEST_F(Usage, NumbersOfVariablesAreWholeAndInRange) {
+  const auto run_with = [this](const char* name, const char* value, std::vector<std::string> words) {
+    SubprocessOptions options = program.options();
+    options.environment[name] = value;
+    return program.run(std::move(words), options);
+  };
+  for (const char* value : {"abc", "4294967297", "-1", "1.5"}) {
+    expect_one_line(run_with("GEMMTUNE_NUM_THREADS", value, {"devices"}),
+                    std::string("GEMMTUNE_NUM_THREADS ") + value);
+    expect_one_line(run_with("GEMMTUNE_NUM_THREADS", value, {"explain", "-m", "3", "-n", "64", "-k", "64"}),
+                    std::string("GEMMTUNE_NUM_THREADS ") + value);
+  }
+  // The option answers in the variable's place, and a variable of another command is not looked at.
+  EXPECT_EQ(run_with("GEMMTUNE_NUM_THREADS", "abc", {"devices", "--threads", "1"}).exit_code, 0);
+  EXPECT_EQ(run_with("GTUNE_TP", "abc", {"devices"}).exit_code, 0);
+}
+
 TEST_F(Usage, AnOperationThatNoFamilyTakesIsAFinding) {
   const auto result = program.run(
       {"tune", "-m", "3", "-n", "64", "-k", "64", "--op", "a8w8", "--libtype", "skinny", "-o", output()});

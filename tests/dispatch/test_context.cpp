@@ -25,7 +25,7 @@ class Contexts : public ::testing::Test {
       static_cast<std::vector<std::string>*>(lines)->emplace_back(line);
     };
     options_.log_context = &lines_;
-    options_.tuned_files.a16w16 = folder_ / "t.csv";
+    options_.tuned_files[Operation::a16w16] = folder_ / "t.csv";
   }
   std::unique_ptr<Context> open() {
     auto context =
@@ -49,7 +49,7 @@ TEST_F(Contexts, APlanIsMadeOnce) {
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_EQ(first->get(), second->get());
   EXPECT_EQ(fake_->builds.load(), 1);
-  EXPECT_EQ(context->cached_plans(), 1U);
+  EXPECT_EQ(context->counters().plans_made, 1U);
 }
 
 TEST_F(Contexts, CountersTellHowRequestsWereServed) {

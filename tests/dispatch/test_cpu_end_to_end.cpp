@@ -114,7 +114,9 @@ class OnCpu : public ::testing::Test {
     gemmtune_context_options options{};
     options.size = sizeof options;
     options.config_folder = folder_.path().c_str();
-    options.tuned_files_a16w16 = files.empty() ? nullptr : files.c_str();
+    const gemmtune_tuned_files a16w16{GEMMTUNE_A16W16, files.empty() ? nullptr : files.c_str()};
+    options.tuned_files = &a16w16;
+    options.tuned_file_count = 1;
     options.backend = "cpu";
     options.threads = threads;
     options.parallel_for = parallel_for;
@@ -140,7 +142,7 @@ class OnCpu : public ::testing::Test {
   void expect_call(const Call& call, const Problem& problem) {
     const gemmtune_problem asked = to_c(problem);
     const gemmtune_operands given = call.operands();
-    ASSERT_EQ(gemmtune_gemm_a16w16(context_, &asked, &given, nullptr), GEMMTUNE_OK) << gemmtune_last_error();
+    ASSERT_EQ(gemmtune_gemm(context_, &asked, &given, nullptr), GEMMTUNE_OK) << gemmtune_last_error();
     call.expect_right();
   }
 
@@ -210,7 +212,7 @@ TEST_F(OnCpu, APackedWeightServesEveryM) {
   const gemmtune_problem weight = to_c(one);
   gemmtune_layout layout = GEMMTUNE_LAYOUT_PLAIN;
   ASSERT_EQ(gemmtune_weight_layout(context_, &weight, &layout), GEMMTUNE_OK) << gemmtune_last_error();
-  ASSERT_EQ(layout, GEMMTUNE_LAYOUT_PANEL16);
+  ASSERT_EQ(layout, c::layout_to_c(WeightLayout::panel16));
   std::size_t bytes = 0;
   ASSERT_EQ(gemmtune_packed_weight_bytes(context_, &weight, layout, &bytes), GEMMTUNE_OK);
   const test::FakeBuffer held(bytes);
@@ -227,7 +229,7 @@ TEST_F(OnCpu, APackedWeightServesEveryM) {
     const gemmtune_problem asked = to_c(packed(problem));
     gemmtune_operands given = call.operands();
     given.w = held.data();
-    ASSERT_EQ(gemmtune_gemm_a16w16(context_, &asked, &given, nullptr), GEMMTUNE_OK) << gemmtune_last_error();
+    ASSERT_EQ(gemmtune_gemm(context_, &asked, &given, nullptr), GEMMTUNE_OK) << gemmtune_last_error();
     call.expect_right();
   }
   EXPECT_EQ(plan(packed(one))->account().match, Match::exact);
@@ -277,7 +279,7 @@ TEST_F(OnCpu, AStreamIsRefused) {
   const Call call(problem);
   const gemmtune_operands given = call.operands();
   int stream = 0;
-  EXPECT_EQ(gemmtune_gemm_a16w16(context_, &asked, &given, &stream), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_EQ(gemmtune_gemm(context_, &asked, &given, &stream), GEMMTUNE_INVALID_ARGUMENT);
   EXPECT_THAT(gemmtune_last_error(), HasSubstr("stream"));
 }
 
@@ -317,7 +319,7 @@ TEST(DefaultContext, IsOneForTheProcess) {
   const gemmtune_problem asked = to_c(problem);
   const Call call(problem);
   const gemmtune_operands given = call.operands();
-  ASSERT_EQ(gemmtune_gemm_a16w16(nullptr, &asked, &given, nullptr), GEMMTUNE_OK) << gemmtune_last_error();
+  ASSERT_EQ(gemmtune_gemm(nullptr, &asked, &given, nullptr), GEMMTUNE_OK) << gemmtune_last_error();
   call.expect_right();
   ::unsetenv("GEMMTUNE_CONFIG_DIR");
 }

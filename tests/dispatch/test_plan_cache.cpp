@@ -17,7 +17,7 @@ class Plans : public ::testing::Test {
   Plans() : device_(std::make_shared<DispatchDevice>()) {
     device_->device = std::make_unique<test::FakeDevice>();
   }
-  PlanRef plan(std::int64_t m) { return *make_plan(device_, tables_, small_problem(m), false); }
+  PlanRef plan(std::int64_t m) { return *make_plan(device_, tables_, small_problem(m), {}); }
   static PlanKey key(std::int64_t m, std::uint64_t generation = 0) { return {small_problem(m), generation}; }
 
   std::shared_ptr<DispatchDevice> device_;

@@ -19,7 +19,7 @@ class Planner : public ::testing::Test {
   PlanRef plan(const std::vector<TunedEntry>& rows, const Problem& problem, bool strict = false) {
     file_ = test::write_rows(folder_, "tuned.csv", rows);
     tables_ = load_table_set({test::table(file_)});
-    auto made = make_plan(device_, tables_, problem, strict);
+    auto made = make_plan(device_, tables_, problem, {.strict_environment = strict});
     EXPECT_TRUE(made.ok()) << made.message();
     return made.ok() ? *made : PlanRef();
   }
@@ -58,7 +58,7 @@ TEST_F(Planner, ADependentLaunchNeedsTheCallersPromises) {
   both.pdl_us = 1;
   const PlanRef plain = plan({both}, small_problem(3));
   EXPECT_EQ(plain->account().kernel_name, "alpha_r1_a1");
-  const auto early = make_plan(device_, tables_, small_problem(3), {false, true});
+  const auto early = make_plan(device_, tables_, small_problem(3), {.dependent_launches = true});
   ASSERT_TRUE(early.ok()) << early.message();
   EXPECT_EQ((*early)->account().kernel_name, "alpha_r1_a2_pdl1");
   EXPECT_THAT((*early)->account().rule, HasSubstr("programmatic dependent launch"));
@@ -75,7 +75,7 @@ TEST_F(Planner, ARowWhoseDependentKernelIsUnknownRunsItsPlainOne) {
   both.pdl_kernel_name = "gone_r1_pdl1";
   both.pdl_us = 1;
   (void)plan({both}, small_problem(3));
-  const auto made = make_plan(device_, tables_, small_problem(3), {false, true});
+  const auto made = make_plan(device_, tables_, small_problem(3), {.dependent_launches = true});
   ASSERT_TRUE(made.ok()) << made.message();
   EXPECT_EQ((*made)->account().kernel_name, "alpha_r1_a1");
 }
@@ -154,7 +154,7 @@ TEST_F(Planner, PlainRowsDoNotAnswerForAPackedWeight) {
 
 TEST_F(Planner, PackedWeightWithoutAFallbackIsAnErrorThatSaysWhy) {
   tables_ = load_table_set({});
-  const auto made = make_plan(device_, tables_, packed(small_problem(8), WeightLayout::onednn), false);
+  const auto made = make_plan(device_, tables_, packed(small_problem(8), WeightLayout::onednn), {});
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.code(), StatusCode::unsupported);
   EXPECT_THAT(made.message(), HasSubstr("no row and no fallback"));
@@ -180,7 +180,7 @@ TEST_F(Planner, ZeroRowsNeedNoKernel) {
 }
 
 TEST_F(Planner, ProblemsAreChecked) {
-  const auto made = make_plan(device_, tables_, small_problem(-1), false);
+  const auto made = make_plan(device_, tables_, small_problem(-1), {});
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.code(), StatusCode::invalid_argument);
   EXPECT_THAT(made.message(), HasSubstr("M = -1"));

@@ -22,7 +22,7 @@ class Threads : public ::testing::Test {
   Threads() {
     write("alpha_r1_a1");
     ContextOptions options;
-    options.tuned_files.a16w16 = folder_ / "t.csv";
+    options.tuned_files[Operation::a16w16] = folder_ / "t.csv";
     handle_.context =
         std::make_unique<Context>(options, Environment(), std::make_unique<test::FakeDevice>(fake_));
   }
@@ -121,7 +121,7 @@ TEST_F(Threads, ReloadWhileOthersRun) {
     const gemmtune_operands given = work.operands();
     const gemmtune_problem problem = asked(work.m);
     do {
-      wrong += gemmtune_gemm_a16w16(&handle_, &problem, &given, nullptr) != GEMMTUNE_OK;
+      wrong += gemmtune_gemm(&handle_, &problem, &given, nullptr) != GEMMTUNE_OK;
     } while (!stop.load());
     wrong += !work.right();
   });
@@ -135,7 +135,7 @@ TEST_F(Threads, AThreadThatEndsLeavesItsWorkspaceToTheNext) {
     std::thread([&] {
       Work work(4);
       const gemmtune_operands given = work.operands();
-      EXPECT_EQ(gemmtune_gemm_a16w16(&handle_, &problem, &given, nullptr), GEMMTUNE_OK);
+      EXPECT_EQ(gemmtune_gemm(&handle_, &problem, &given, nullptr), GEMMTUNE_OK);
     }).join();
   }
   EXPECT_EQ(handle_.context->workspaces().buffers(), 1U);

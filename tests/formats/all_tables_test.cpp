@@ -35,12 +35,7 @@ std::string answer(const TunedTable& table, Operation operation, const std::stri
   EXPECT_TRUE(key.ok()) << key.message();
   if (!key.ok()) return key.message();
   const auto hits = table.lookup(*key);
-  // The hot path says the same.
-  const auto* group = table.find_group(*key);
-  const auto hot = group == nullptr ? TunedTable::Answer() : TunedTable::lookup(*group, key->problem.m);
-  EXPECT_EQ(hot.match, hits.empty() ? Match::untuned : hits[0].match) << request;
   if (hits.empty()) return "untuned";
-  EXPECT_EQ(&table.entries()[static_cast<std::size_t>(hot.entry)], hits[0].entry) << request;
   return std::string(to_string(hits[0].match)) + ":" + std::to_string(hits[0].hit_m) + " " +
          hits[0].entry->kernel_name;
 }
@@ -167,7 +162,7 @@ TEST(AllTables, SixHeadersOfMoeMeanTheSame) {
     EXPECT_EQ(entry.kernel_name, "first_blockscaleBf16") << variant;
     EXPECT_EQ(entry.stages->us2, 14.5) << variant;
     EXPECT_TRUE(entry.stages->xbf16) << variant << ": in its column, or from the name";
-    EXPECT_FALSE(entry.stages->flat) << variant;
+    EXPECT_EQ(entry.stages->flat, 0) << variant;
     EXPECT_DOUBLE_EQ(entry.err_ratio, 0.004) << variant;
   }
 }
@@ -176,9 +171,9 @@ TEST(AllTables, ShortMoeRowsKeepTheirMeaning) {
   const TunedFile file = read_data("tuned_fmoe_short_rows.csv");
   ASSERT_THAT(file.entries, SizeIs(1));
   EXPECT_EQ(file.entries[0].us, 24.5);
-  EXPECT_FALSE(file.entries[0].stages->flat);
-  EXPECT_THAT(file.diagnostics,
-              testing::ElementsAre(HasSubstr(":2: column flat: value '1.73', expected 0 or 1")));
+  EXPECT_EQ(file.entries[0].stages->flat, 0);
+  EXPECT_THAT(file.diagnostics, testing::ElementsAre(HasSubstr(
+                                    ":2: column flat: value '1.73', expected a whole number of at least 0")));
 }
 
 TEST(AllTables, MoeOf2024) {

@@ -22,15 +22,15 @@ struct Converted {
 
 Result<Converted> convert(const std::string& source, const std::string& content, std::string_view to,
                           const ConversionOptions& options = {}) {
-  const auto from = detect_format(source, content);
-  if (!from.ok()) return from.status();
   const auto target = find_format(to);
   if (!target.ok()) return target.status();
-  auto rows = (*from)->read(source, content, options);
+  auto rows = detect_format(source, content).read(source, content, options);
   if (!rows.ok()) return rows.status();
-  auto text = (*target)->write(*rows, options);
+  auto text = write_rows(**target, *rows, options);
   if (!text.ok()) return text.status();
-  return Converted{std::move(*text), std::move(rows->left_out)};
+  Converted converted{std::move(*text), {}};
+  for (const LeftOut& item : rows->left_out) converted.left_out.push_back(describe(source, item));
+  return converted;
 }
 
 Converted good(const std::string& source, const std::string& content, std::string_view to,
@@ -59,7 +59,7 @@ TEST(Formats, NamesAreUniqueAndDetected) {
   for (const Format& format : all_formats()) EXPECT_EQ(*find_format(format.name), &format);
   EXPECT_FALSE(find_format("xml").ok());
   const auto name_of = [](const std::string& source, const std::string& content) {
-    return std::string((*detect_format(source, content))->name);
+    return std::string(detect_format(source, content).name);
   };
   EXPECT_EQ(name_of("a.csv", seed_rows), "seed");
   EXPECT_EQ(name_of("a.csv", "# note\ngfx,cu_num,M,N,K,us\n"), "aiter");
@@ -86,11 +86,15 @@ TEST(Convert, RowsOfOtherDevicesDoNotFitASeedTable) {
   EXPECT_THAT(aiter.left_out, ElementsAre(HasSubstr("bf16_tuned_gemm.csv:2: x86-amx")));
 }
 
-TEST(Convert, UnknownColumnsAndSizesWithoutWinnersAreNamed) {
-  EXPECT_THAT(good("bf16_tuned_gemm.csv", "cu_num,M,N,K,dtype,us,kernelName,mood\n80,1,2,3,bf16,5.0,a,fine\n",
-                   "aiter")
-                  .left_out,
-              ElementsAre(HasSubstr("column mood")));
+TEST(Convert, UnknownColumnsAreCarriedAndSizesWithoutWinnersNamed) {
+  const std::string rows = "cu_num,M,N,K,dtype,us,kernelName,mood\n80,1,2,3,bf16,5.0,a,fine\n";
+  const Converted carried = good("bf16_tuned_gemm.csv", rows, "aiter");
+  EXPECT_THAT(carried.left_out, IsEmpty());
+  EXPECT_THAT(carried.text, HasSubstr(",env,mood\n"));
+  EXPECT_THAT(carried.text, HasSubstr(",fine\n"));
+  EXPECT_EQ(good("bf16_tuned_gemm.csv", carried.text, "aiter").text, carried.text);
+  EXPECT_THAT(good("bf16_tuned_gemm.csv", rows, "untuned").left_out,
+              ElementsAre(HasSubstr("column mood: 1 row: untuned has no place for it")));
   EXPECT_THAT(good("bf16_untuned_gemm.csv", "M,N,K,dtype\n1,2,3,bf16\n", "aiter", mi300()).left_out,
               ElementsAre(HasSubstr("a size without a winner")));
 }
@@ -139,7 +143,8 @@ TEST(Convert, OrdersThatTheColumnsLackAreLeftOut) {
 
 TEST(Convert, OnlyHipblasltRowsFitItsTable) {
   const Converted csv = good("bf16_tuned_gemm.csv", seed_rows, "hipblaslt_csv");
-  EXPECT_THAT(csv.left_out, ElementsAre(HasSubstr("bf16_tuned_gemm.csv:2: libtype 'triton'")));
+  EXPECT_THAT(csv.left_out, ElementsAre(HasSubstr("bf16_tuned_gemm.csv:2: libtype 'triton'"),
+                                        HasSubstr("column cu_num: 1 row"), HasSubstr("column us: 1 row")));
   EXPECT_THAT(
       csv.text,
       HasSubstr("false,false,T,N,64,32,128,f16_r,128,0,f16_r,128,0,f16_r,64,0,f32_r,1,4711,Cijk_a\n"));
@@ -157,7 +162,7 @@ TEST(Convert, TritonBucketsAndBack) {
   ConversionOptions options;
   options.cu_num = 304;
   const Converted csv = good(name, json, "aiter", options);
-  EXPECT_THAT(csv.left_out, ElementsAre(HasSubstr("bucket any")));
+  EXPECT_THAT(csv.left_out, ElementsAre(HasSubstr("key any: aiter has no place for it")));
   EXPECT_THAT(csv.text, HasSubstr("gfx942,304,16,1024,3072,triton,0,4,,"));
   EXPECT_THAT(csv.text, HasSubstr("\"BLOCK_SIZE_M=32;on=true;text=\"\"7\"\"\","));
   const Converted back = good("a8w8_blockscale_tuned_gemm.csv", csv.text, "triton_json");
@@ -181,9 +186,9 @@ TEST(Convert, TritonFilesHoldOneSizeAndKnownBounds) {
       "gfx942,304,16,96,128,triton,5.0,BLOCK_SIZE_M=16\n"
       "gfx942,304,8,64,128,ck,5.0,a8w8\n";
   const std::string name = "a8w8_blockscale_tuned_gemm.csv";
-  EXPECT_THAT(
-      good(name, rows, "triton_json").left_out,
-      ElementsAre(HasSubstr("another one's"), HasSubstr("'a8w8' (ck)"), HasSubstr("M = 24: no bound")));
+  EXPECT_THAT(good(name, rows, "triton_json").left_out,
+              ElementsAre(HasSubstr("another one's"), HasSubstr("'a8w8' (ck)"), HasSubstr("M = 24: no bound"),
+                          HasSubstr("column cu_num: 2 rows"), HasSubstr("column us: 2 rows")));
   ConversionOptions options;
   options.thirds = true;
   const Converted thirds = good(name, rows, "triton_json", options);

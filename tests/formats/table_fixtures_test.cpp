@@ -114,7 +114,8 @@ TEST(TableFixtures, EveryTableIsReadAndWrittenAgain) {
     const std::string text = write_tuned_csv(operation, read->entries, CsvSchema::aiter);
     const auto again = parse_tuned_csv("again.csv", text, {.operation = operation});
     ASSERT_TRUE(again.ok()) << again.message();
-    EXPECT_THAT(again->diagnostics, IsEmpty()) << name;
+    // Cells that mean nothing stand as they were read, so they are said again.
+    EXPECT_THAT(again->diagnostics, testing::SizeIs(read->diagnostics.size())) << name;
     EXPECT_EQ(write_tuned_csv(operation, again->entries, CsvSchema::aiter), text) << name;
   }
   EXPECT_EQ(tables, 23U);

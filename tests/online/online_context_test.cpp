@@ -79,7 +79,7 @@ class Service {
     gemmtune_online_options online{};
     online.size = sizeof online;
     online.budget_milliseconds = budget_milliseconds;
-    ASSERT_EQ(gemmtune_enable_online_tuning(context, &online), GEMMTUNE_TUNING_OK);
+    ASSERT_EQ(gemmtune_enable_online_tuning(context, &online), GEMMTUNE_OK);
   }
   static gemmtune_problem problem(std::int64_t m) {
     gemmtune_problem asked{};
@@ -242,13 +242,13 @@ TEST(OnlineContext, BadOptionsAreRefused) {
   const TemporaryFolder folder;
   const Service service(folder.path());
   gemmtune_online_options online{};
-  EXPECT_EQ(gemmtune_enable_online_tuning(service.context, &online), GEMMTUNE_TUNING_INVALID_ARGUMENT);
-  EXPECT_THAT(gemmtune_tuning_last_error(), HasSubstr("size is 0"));
+  EXPECT_EQ(gemmtune_enable_online_tuning(service.context, &online), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("size is 0"));
   online.size = sizeof online;
   online.budget_milliseconds = -5;
-  EXPECT_EQ(gemmtune_enable_online_tuning(service.context, &online), GEMMTUNE_TUNING_INVALID_ARGUMENT);
-  EXPECT_THAT(gemmtune_tuning_last_error(), HasSubstr("-5"));
-  EXPECT_EQ(gemmtune_enable_online_tuning(nullptr, &online), GEMMTUNE_TUNING_INVALID_ARGUMENT);
+  EXPECT_EQ(gemmtune_enable_online_tuning(service.context, &online), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("-5"));
+  EXPECT_EQ(gemmtune_enable_online_tuning(nullptr, &online), GEMMTUNE_NULL_POINTER);
 }
 
 // ---- several processes -----------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ TEST(OnlineChild, DISABLED_WaitsForItsRow) {
   Service service(folder);
   gemmtune_online_options by_environment{};
   by_environment.size = sizeof by_environment;
-  ASSERT_EQ(gemmtune_enable_online_tuning(service.context, &by_environment), GEMMTUNE_TUNING_OK);
+  ASSERT_EQ(gemmtune_enable_online_tuning(service.context, &by_environment), GEMMTUNE_OK);
   const auto plan = service.plan(12);  // the very first one
   EXPECT_EQ(Service::info(plan).match, GEMMTUNE_MATCH_EXACT);
   EXPECT_THAT(Service::info(plan).file, ::testing::EndsWith("/hip_online_tuning_res.csv"));

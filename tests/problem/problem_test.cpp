@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace gemmtune {
 namespace {
 
@@ -129,8 +131,7 @@ TEST(Problem, OperationsParseWithAliases) {
   EXPECT_EQ(parse_operation("fmoe"), Operation::fused_moe);
   EXPECT_EQ(parse_operation("a4w4"), Operation::a4w4_blockscale);
   EXPECT_EQ(parse_operation("nonsense"), std::nullopt);
-  for (int i = 0; i < 9; ++i) {
-    const auto operation = static_cast<Operation>(i);
+  for (const Operation operation : all_operations()) {
     EXPECT_EQ(parse_operation(to_string(operation)), operation);
   }
 }
@@ -141,9 +142,48 @@ TEST(Problem, CountsOperationsAndBytes) {
   EXPECT_EQ(weight_bytes(valid()), 2 * 2048 * 64);
 }
 
+TEST(OperationTraits, DefaultsAreLegal) {
+  for (const Operation operation : all_operations()) {
+    const OperationTraits& row = traits(operation);
+    Problem problem = default_problem(operation);
+    problem.m = problem.n = problem.k = 128;
+    if (row.mixture) problem.moe.experts = problem.moe.topk = 2;
+    EXPECT_TRUE(check(problem).ok()) << check(problem).message();
+    EXPECT_EQ(problem.y_type, default_y_type(operation, problem.x_type)) << row.name;
+    EXPECT_EQ(traits(row.packed_form).quantization, row.quantization) << row.name;
+    EXPECT_EQ(row.packed_form != operation, row.packing == Packing::never) << row.name;
+    for (const DataType type : row.x_types) EXPECT_NE(traits(type).to_f32, nullptr) << row.name;
+    for (const DataType type : row.y_types) EXPECT_GE(bits(type), 16) << row.name;
+  }
+}
+
+TEST(OperationTraits, CheckFollowsTheRow) {
+  for (const Operation operation : all_operations()) {
+    const OperationTraits& row = traits(operation);
+    Problem problem = default_problem(operation);
+    problem.m = problem.n = problem.k = 128;
+    if (row.mixture) problem.moe.experts = problem.moe.topk = 2;
+    const auto with = [&problem](auto member, auto value) {
+      Problem other = problem;
+      other.*member = value;
+      return check(other).ok();
+    };
+    EXPECT_EQ(with(&Problem::bias, true), row.bias) << row.name;
+    EXPECT_EQ(with(&Problem::batch, std::int64_t{2}), row.batched) << row.name;
+    for (const DataTypeTraits& type : all_data_types()) {
+      const bool taken = std::find(row.y_types.begin(), row.y_types.end(), type.type) != row.y_types.end();
+      EXPECT_EQ(with(&Problem::y_type, type.type), taken) << row.name << ' ' << type.name;
+    }
+    Problem packed = problem;
+    packed.bpreshuffle = true;
+    packed.weight_layout = WeightLayout::any;
+    EXPECT_EQ(check(packed).ok(), row.packing != Packing::never) << row.name;
+  }
+}
+
 TEST(DataTypes, EverySpelling) {
-  for (int i = 0; i < 9; ++i) {
-    const auto type = static_cast<DataType>(i);
+  for (const DataTypeTraits& row : all_data_types()) {
+    const DataType type = row.type;
     EXPECT_EQ(parse_data_type(to_string(type)), type);
     EXPECT_EQ(parse_data_type(torch_name(type)), type);
   }

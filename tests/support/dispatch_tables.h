@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "dispatch/table_set.h"
+#include "resolve/table_set.h"
 #include "formats/aiter/tuned_csv.h"
 
 namespace gemmtune::test {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "backends/cuda/cuda_runtime.h"
+#include "backends/cuda/cuda_backend.h"
 #include "evaluate/worker/worker_main.h"
 
 namespace gemmtune {
@@ -56,7 +56,7 @@ class FaultyFamily final : public KernelFamily {
 /// Another device with families added.
 class FaultyGpu final : public Device {
  public:
-  FaultyGpu(std::unique_ptr<Device> real, std::unique_ptr<cuda::CudaRuntime> runtime)
+  FaultyGpu(std::unique_ptr<Device> real, std::unique_ptr<gpu::GpuRuntime> runtime)
       : runtime_(std::move(runtime)), real_(std::move(real)) {
     faulty_.push_back(std::make_unique<FaultyFamily>(
         *runtime_, "illegal", "extern \"C\" __global__ void k(int* p) { *p = 1; }\n", true));
@@ -100,7 +100,7 @@ class FaultyGpu final : public Device {
   Result<Candidate> fallback(const Problem& problem) const override { return real_->fallback(problem); }
 
  private:
-  std::unique_ptr<cuda::CudaRuntime> runtime_;
+  std::unique_ptr<gpu::GpuRuntime> runtime_;
   std::unique_ptr<Device> real_;
   std::vector<std::unique_ptr<KernelFamily>> faulty_;
   std::vector<const KernelFamily*> families_;
@@ -109,9 +109,9 @@ class FaultyGpu final : public Device {
 Result<std::unique_ptr<Device>> open_faulty(const std::string& backend, const DeviceRequest& request) {
   auto device = open_device(backend, request);
   if (!device.ok()) return device.status();
-  cuda::RuntimeOptions options;
-  options.library_folder = request.module_folder;
-  auto runtime = cuda::CudaRuntime::open(options);
+  DeviceRequest uncached;
+  uncached.module_folder = request.module_folder;
+  auto runtime = cuda::open_runtime(0, uncached);
   if (!runtime.ok()) return runtime.status();
   return std::unique_ptr<Device>(std::make_unique<FaultyGpu>(std::move(*device), std::move(*runtime)));
 }

@@ -26,6 +26,7 @@ class CompiledProgram final : public gpu::Program {
  public:
   CompiledProgram(gpu::Resources resources, std::size_t most) : resources_(resources), most_(most) {}
   const gpu::Resources& resources() const override { return resources_; }
+  const gpu::LoadedKernel& loaded() const override { return loaded_; }
   Status reserve_shared(std::size_t bytes) override {
     if (bytes + resources_.static_shared_bytes <= most_) return {};
     return Status::unsupported("{} bytes of shared memory, {} are there", bytes, most_);
@@ -36,6 +37,7 @@ class CompiledProgram final : public gpu::Program {
 
  private:
   gpu::Resources resources_;
+  gpu::LoadedKernel loaded_;  // none
   std::size_t most_;
 };
 

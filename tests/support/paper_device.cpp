@@ -5,6 +5,20 @@
 namespace gemmtune::testing {
 namespace {
 
+/// A kernel that can be bound and does not run.
+class PaperKernel final : public Kernel {
+ public:
+  explicit PaperKernel(WeightLayout layout) : layout_(layout) {}
+  std::size_t workspace_bytes() const override { return 0; }
+  WeightLayout weight_layout() const override { return layout_; }
+  Status run(const Operands&, void*, Stream) const override {
+    return Status::unsupported("a kernel on paper");
+  }
+
+ private:
+  WeightLayout layout_;
+};
+
 class Family final : public KernelFamily {
  public:
   explicit Family(PaperFamily options) : options_(std::move(options)) {}
@@ -35,8 +49,14 @@ class Family final : public KernelFamily {
       config.set(parameter.key, parameter.values.front());
     return config;
   }
-  Result<std::unique_ptr<Kernel>> build(const Problem&, const Config&) const override {
-    return Status::unsupported("a family on paper");
+  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config&) const override {
+    if (options_.build_failure) {
+      if (const std::string reason = options_.build_failure(problem); !reason.empty()) {
+        return Status::unsupported("{}", reason);
+      }
+    }
+    const auto layout = problem.bpreshuffle ? *options_.packed : WeightLayout::plain;
+    return std::unique_ptr<Kernel>(std::make_unique<PaperKernel>(layout));
   }
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     return options_.predicted ? options_.predicted(problem, config) : 0;

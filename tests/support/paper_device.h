@@ -22,7 +22,8 @@ struct PaperFamily {
   std::string source = {};                  // part of identity()
   std::vector<Parameter> parameters = {};   // the first values are the default config
   std::optional<WeightLayout> packed = {};  // of pre-shuffled problems; empty: takes plain ones only
-  std::function<std::string(const Problem&)> refusal = {};  // empty text or function: takes the problem
+  std::function<std::string(const Problem&)> refusal = {};        // empty text or function: takes the problem
+  std::function<std::string(const Problem&)> build_failure = {};  // empty text or function: builds
   std::function<double(const Problem&, const Config&)> predicted = {};
 };
 

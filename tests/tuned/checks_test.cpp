@@ -149,11 +149,20 @@ TEST(Checks, DominatedCountsFromTheGivenPercent) {
   EXPECT_THAT(found({row(1, 20), row(2, 10, "asm_b")}, options), IsEmpty());
 }
 
-TEST(Checks, RedundantNeedsBothNeighbours) {
-  EXPECT_THAT(found({row(1, 5), row(2, 5), row(4, 5), row(8, 5, "asm_b")}), ElementsAre("redundant:2"));
-  TunedEntry split = row(2, 5);
+TEST(Checks, RedundantIsARowThatNoLookUpNeeds) {
+  // M = 20 is padded to 32, which answers alike; M = 32 itself is padded to nothing else.
+  EXPECT_THAT(found({row(20, 5), row(32, 5)}), ElementsAre("redundant:1"));
+  EXPECT_THAT(found({row(20, 5), row(32, 5, "asm_b")}), IsEmpty());
+  // M = 65 to 79 are padded to 80 first, then to 128.
+  EXPECT_THAT(found({row(80, 5), row(128, 5)}), ElementsAre("redundant:1"));
+  TunedEntry split = row(20, 5);
   split.split_k = 4;
-  EXPECT_THAT(found({row(1, 5), split, row(4, 5)}), IsEmpty());
+  EXPECT_THAT(found({split, row(32, 5)}), IsEmpty());
+  TunedEntry range = row(64, 5);
+  range.m_from = 30;
+  EXPECT_THAT(found({row(32, 5), range}), IsEmpty());  // M = 17 to 29 reach it by padding alone
+  range.m_from = 17;
+  EXPECT_THAT(found({row(32, 5), range}), ElementsAre("redundant:1"));
 }
 
 TEST(Checks, RowsThatNoRequestFinds) {

@@ -114,10 +114,22 @@ TEST(Compare, WithinToleranceOrSpreadIsEqual) {
   EXPECT_EQ(changes({before}, {after}), "");
 }
 
+// Issue 19, 8: a kernelId is a position in the candidate list of one build.
+TEST(Compare, TheNumberOfANamedKernelIsNoWinner) {
+  TunedEntry renumbered = row(1, 10);
+  renumbered.solidx = 7;
+  EXPECT_EQ(changes({row(1, 10)}, {renumbered}), "");
+  TunedEntry by_number = row(1, 10);
+  by_number.libtype = "hipblaslt";
+  TunedEntry other = by_number;
+  other.solidx = 7;
+  EXPECT_EQ(changes({by_number}, {other}), "winner:1 ");
+}
+
 TEST(Compare, TheChosenRowOfAKeyCounts) {
   EXPECT_EQ(changes({row(1, 20, "asm_b"), row(1, 10)}, {row(1, 10)}), "");
-  EXPECT_EQ(changes({row(1, 10)}, {row(1, -1)}), "slower:1 ");
-  EXPECT_EQ(changes({row(1, 0)}, {row(1, 10)}), "faster:1 ");
+  EXPECT_EQ(changes({row(1, 10)}, {row(1, -1)}), "untimed:1 ");
+  EXPECT_EQ(changes({row(1, 0)}, {row(1, 10)}), "timed:1 ");
 }
 
 TEST(Compare, ARowWithoutGfxIsItsArchitectures) {

@@ -60,9 +60,7 @@ TEST(Table, CoarseRoundsDownAboveEightThousandForWideOutputsOnly) {
   EXPECT_EQ(levels(table.lookup(key_for(wide, 20000))), "coarse:8192 ");
   EXPECT_EQ(levels(table.lookup(key_for(wide, max_dimension))), "coarse:8192 ");
   EXPECT_EQ(levels(table.lookup(key_for(row(0, 1), 20000))), "");
-  const auto answer = TunedTable::lookup(*table.find_group(key_for(wide, 1)), max_dimension);
-  EXPECT_EQ(answer.match, Match::coarse);
-  EXPECT_EQ(answer.entry, 0);
+  EXPECT_EQ(table.lookup(key_for(wide, max_dimension))[0].entry, &table.entries()[0]);
 }
 
 TEST(Table, RangeComesAfterExactAndBeforePadding) {
@@ -93,15 +91,12 @@ TEST(Table, SmallestValidTimeWinsAndTiesKeepTheFirst) {
   const auto hits = table.lookup(key_for(row(0, 1), 1));
   ASSERT_EQ(hits.size(), 1U);
   EXPECT_EQ(hits[0].entry->kernel_name, "c");
-  EXPECT_EQ(table.duplicates(), (std::vector<std::size_t>{0, 1, 3, 4, 5, 6}));
   EXPECT_EQ(table.entries().size(), 8U);
 }
 
 TEST(Table, InvalidTimesNeverAnswer) {
   const TunedTable table({row(16, 0), row(32, -1), row(64, std::numeric_limits<double>::infinity())});
-  EXPECT_EQ(table.find_group(key_for(row(0, 1), 1)), nullptr);
-  EXPECT_TRUE(table.lookup(key_for(row(0, 1), 16)).empty());
-  EXPECT_TRUE(table.duplicates().empty());
+  for (const std::int64_t m : {1, 16, 32, 64}) EXPECT_TRUE(table.lookup(key_for(row(0, 1), m)).empty()) << m;
 }
 
 TEST(Table, RowsWithoutGfxAnswerAmdDevicesOnly) {
@@ -120,7 +115,6 @@ TEST(Table, RowsWithoutGfxAnswerAmdDevicesOnly) {
   for (const char* other : {"x86-avx2", "sm_90"}) {
     key.gfx = other;
     EXPECT_TRUE(table.lookup(key).empty()) << other;
-    EXPECT_EQ(table.find_group(key), nullptr) << other;
   }
   key.gfx = "gfx950";
   key.cu_num = 80;
@@ -143,7 +137,6 @@ TEST(Table, EveryKeyColumnSeparatesGroups) {
   others[9].problem.w_order = Order::column_major;
   for (std::size_t index = 0; index < others.size(); ++index) {
     EXPECT_TRUE(table.lookup(others[index]).empty()) << index;
-    EXPECT_EQ(table.find_group(others[index]), nullptr) << index;
   }
   // Layout and alignment are no part of the key: the kernel's name holds the layout.
   LookupKey aligned = key_for(base, 16);
@@ -153,16 +146,13 @@ TEST(Table, EveryKeyColumnSeparatesGroups) {
 
 TEST(Table, AnEmptyTableAndOutOfRangeMAreUntuned) {
   const TunedTable empty({});
-  EXPECT_EQ(empty.find_group(key_for(row(0, 1), 1)), nullptr);
+  EXPECT_TRUE(empty.lookup(key_for(row(0, 1), 1)).empty());
   const TunedTable table({row(1, 1), row(max_dimension, 1)});
-  const auto* group = table.find_group(key_for(row(0, 1), 1));
-  ASSERT_NE(group, nullptr);
   for (const std::int64_t m : {std::int64_t{0}, std::int64_t{-1}, max_dimension + 1}) {
-    EXPECT_EQ(TunedTable::lookup(*group, m).match, Match::untuned) << m;
     EXPECT_TRUE(table.lookup(key_for(row(0, 1), m)).empty()) << m;
   }
-  EXPECT_EQ(TunedTable::lookup(*group, max_dimension).match, Match::exact);
-  EXPECT_EQ(TunedTable::lookup(*group, max_dimension - 1).match, Match::untuned);
+  EXPECT_EQ(levels(table.lookup(key_for(row(0, 1), max_dimension))), "exact:2147483647 ");
+  EXPECT_TRUE(table.lookup(key_for(row(0, 1), max_dimension - 1)).empty());
 }
 
 // ---- an independent model: the rules, row by row ----------------------------------------------------------
@@ -237,21 +227,13 @@ TEST(Table, AgreesWithTheRulesOnRandomTables) {
     const TunedTable table(random_rows(random, n));
     const auto& entries = table.entries();
     LookupKey key = key_for(entries[0], 1);
-    const auto* group = table.find_group(key);
     const std::int64_t step = round < 3 ? 1 : 1 + static_cast<std::int64_t>(random.below(23));
     for (std::int64_t m = 1; m <= 20000; m += step) {
       key.problem.m = m;
       const auto expected = model(entries, m, n);
       const auto hits = table.lookup(key);
       ASSERT_EQ(levels(hits), levels(expected)) << "round " << round << " m " << m;
-      const auto answer = group == nullptr ? TunedTable::Answer{} : TunedTable::lookup(*group, m);
-      if (expected.empty()) {
-        ASSERT_EQ(answer, TunedTable::Answer{}) << m;
-        continue;
-      }
-      ASSERT_EQ(hits[0].entry, expected[0].entry) << m;
-      ASSERT_EQ(answer.match, expected[0].match) << "round " << round << " m " << m;
-      ASSERT_EQ(&entries[static_cast<std::size_t>(answer.entry)], expected[0].entry) << m;
+      for (std::size_t i = 0; i < hits.size(); ++i) ASSERT_EQ(hits[i].entry, expected[i].entry) << m;
     }
   }
 }

@@ -19,6 +19,7 @@
 #include "tuning/budget.h"
 #include "resolve/candidate_list.h"
 #include "select/finals.h"
+#include "resolve/bind.h"
 #include "resolve/known_rows.h"
 #include "tuning/layout_group.h"
 #include "tuning/problem_search.h"

@@ -2,10 +2,13 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
-#include "backends/cpu/machine/core_set.h"
 #include "backends/cpu/cpu_device.h"
+#include "backends/cpu/families/family_entry.h"
+#include "backends/cpu/machine/core_set.h"
 #include "backends/cpu/machine/system_limits.h"
+#include "backends/traits.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -30,6 +33,23 @@ Result<CpuDeviceOptions> read_request(const DeviceRequest& request) {
 class CpuBackend final : public Backend {
  public:
   std::string_view name() const override { return "cpu"; }
+  const DeviceTraits& traits() const override {
+    static const auto families = [] {
+      std::vector<const FamilyInfo*> infos;
+      for (const FamilyEntry* entry : family_entries()) infos.push_back(&entry->info);
+      return infos;
+    }();
+    static const DeviceTraits traits{.runs_on_host = true,
+                                     .compiles_ahead = false,
+                                     .dependent_launches = false,
+                                     .accumulator = Accumulator::float32,
+                                     .sample_microseconds = 3000,
+                                     .confirmation_passes = 2,
+                                     .unit = "core",
+                                     .units = "cores",
+                                     .families = families};
+    return traits;
+  }
   Status available() const override { return {}; }
 
   std::vector<DeviceInfo> devices(const DeviceRequest& request) const override {

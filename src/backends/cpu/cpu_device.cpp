@@ -5,7 +5,6 @@
 #include <thread>
 #include <utility>
 
-#include "backends/cpu/defaults.h"
 #include "backends/cpu/families/blocked/block_gemm.h"
 #include "backends/cpu/families/own_families.h"
 #include "backends/cpu/machine/cache_probe.h"
@@ -13,6 +12,8 @@
 #include "backends/cpu/machine/system_limits.h"
 #include "backends/cpu/machine/timer.h"
 #include "backends/cpu/threads/idle_threads.h"
+#include "backends/default_kernels.h"
+#include "backends/traits.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -98,7 +99,7 @@ Status CpuDevice::check_layout(const Problem& problem, WeightLayout layout) cons
   if (layout == WeightLayout::any)
     return Status::invalid(
         "weight layout any: a packed weight needs one of plain, panel16, onednn, aiter16x16");
-  if (layout != WeightLayout::plain && problem.operation == Operation::fused_moe) {
+  if (layout != WeightLayout::plain && is_mixture(problem)) {
     return Status::unsupported("weight layout {}: weights of fused_moe are plain", to_string(layout));
   }
   if (layout != WeightLayout::onednn)
@@ -181,11 +182,11 @@ void CpuDevice::quiesce(std::string_view thread_pool) {
 }
 
 Result<Candidate> CpuDevice::baseline(const Problem& problem) const {
-  return choose_baseline(family_pointers_, problem);
+  return choose_baseline(traits_of(info_).families, *this, problem);
 }
 
 Result<Candidate> CpuDevice::fallback(const Problem& problem) const {
-  return choose_fallback(family_pointers_, problem);
+  return choose_fallback(traits_of(info_).families, *this, problem);
 }
 
 }  // namespace gemmtune::cpu

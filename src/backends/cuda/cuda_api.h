@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/cuda/tensor_map_arguments.h"
+
 namespace gemmtune::cuda::api {
 
 // ---- driver (cuda.h)
@@ -69,9 +71,7 @@ struct LaunchConfig {
   unsigned attribute_count;
 };
 
-struct alignas(128) TensorMap {
-  std::uint64_t opaque[16];
-};
+using TensorMap = cuda::TensorMap;
 // CUtensorMapDataType and its neighbours
 inline constexpr int tensor_uint8 = 0;
 inline constexpr int tensor_uint16 = 1;
@@ -154,8 +154,8 @@ struct Driver {
   Result (*memory_unmap)(DevicePointer, std::size_t);
   Result (*memory_access)(DevicePointer, std::size_t, const MemoryAccess*, std::size_t);
   Result (*memory_granularity)(std::size_t*, const MemoryProperties*, int);
-  // For Hopper's clusters and copy engine; null where the driver is older.
-  Result (*most_clusters)(int*, Function, const LaunchConfig*);
+  // For Hopper's clusters and TMA; null where the driver is older.
+  Result (*max_active_clusters)(int*, Function, const LaunchConfig*);
   Result (*tensor_map)(TensorMap*, int, std::uint32_t, void*, const std::uint64_t*, const std::uint64_t*,
                        const std::uint32_t*, const std::uint32_t*, int, int, int, int);
 };

@@ -1,6 +1,13 @@
 #include "backends/cuda/cuda_backend.h"
 
-#include "backends/cuda/cuda_device.h"
+#include <array>
+
+#include "backends/cuda/cuda_driver.h"
+#include "backends/cuda/families/family_entries.h"
+#include "backends/cuda/libraries.h"
+#include "backends/cuda/nvrtc_compiler.h"
+#include "backends/gpu/gpu_device.h"
+#include "backends/traits.h"
 #include "base/text.h"
 
 namespace gemmtune::cuda {
@@ -30,9 +37,42 @@ std::string libraries_text(const std::string& folder) {
   return text;
 }
 
+/// What info() of the device says, without opening it.
+Result<DeviceInfo> describe_device(int ordinal, const std::string& library_folder) {
+  const auto& opened = driver();
+  if (!opened.ok()) return opened.found;
+  const api::Driver& f = opened.functions;
+  api::Device device = 0;
+  GEMMTUNE_RETURN_IF_ERROR(driver_status(f.device_get(&device, ordinal), fmt::format("cuda:{}", ordinal)));
+  std::array<char, 256> name{};
+  GEMMTUNE_RETURN_IF_ERROR(
+      driver_status(f.device_name(name.data(), static_cast<int>(name.size()), device), "cuDeviceGetName"));
+  int major = 0;
+  int minor = 0;
+  DeviceInfo info;
+  f.device_attribute(&major, api::attribute_major, device);
+  f.device_attribute(&minor, api::attribute_minor, device);
+  f.device_attribute(&info.cu_num, api::attribute_multiprocessors, device);
+  info.backend = prefix;
+  info.name = fmt::format("cuda:{}", ordinal);
+  info.model = name.data();
+  info.gfx = fmt::format("sm_{}{}", major, minor);
+  std::array<char, 32> bus{};
+  if (f.device_bus_id(bus.data(), static_cast<int>(bus.size()), device) == api::success)
+    info.bus_id = bus.data();
+  info.libraries = {opened.description, nvrtc(library_folder).description,
+                    cublas_lt(library_folder).description, nvml().description};
+  return info;
+}
+
 class CudaBackend final : public Backend {
  public:
-  std::string_view name() const override { return "cuda"; }
+  std::string_view name() const override { return prefix; }
+  const DeviceTraits& traits() const override {
+    static const auto families = gpu::family_infos(family_entries());
+    static const DeviceTraits traits{.families = families};
+    return traits;
+  }
 
   Status available() const override {
     const auto& opened = driver();
@@ -59,8 +99,12 @@ class CudaBackend final : public Backend {
     GEMMTUNE_RETURN_IF_ERROR(available());
     const auto ordinal = ordinal_of(request.text, count());
     if (!ordinal.ok()) return ordinal.status();
-    return CudaDevice::open(
-        {*ordinal, request.kernel_cache_folder, request.rebuild_kernels, request.module_folder});
+    auto info = describe_device(*ordinal, request.module_folder);
+    if (!info.ok()) return info.status();
+    auto runtime = open_runtime(*ordinal, request);
+    if (!runtime.ok()) return runtime.status();
+    return std::unique_ptr<Device>(std::make_unique<gpu::GpuDevice>(std::move(*runtime), std::move(*info),
+                                                                    family_entries(), request.module_folder));
   }
 
  private:
@@ -71,6 +115,16 @@ class CudaBackend final : public Backend {
 };
 
 }  // namespace
+
+Result<std::unique_ptr<gpu::GpuRuntime>> open_runtime(int ordinal, const DeviceRequest& request) {
+  const auto& opened = driver();
+  if (!opened.ok()) return opened.found;
+  auto opened_driver = CudaDriver::open(opened.functions, ordinal);
+  if (!opened_driver.ok()) return opened_driver.status();
+  return std::make_unique<gpu::GpuRuntime>(
+      std::move(*opened_driver), make_nvrtc_compiler(request.module_folder),
+      gpu::KernelCache(request.kernel_cache_folder, request.rebuild_kernels));
+}
 
 const Backend& cuda_backend() {
   static const CudaBackend backend;

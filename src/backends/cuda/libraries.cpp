@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
-#include <mutex>
 #include <system_error>
 #include <utility>
 
@@ -22,23 +20,10 @@ constexpr std::string_view get_cublas =
     "install the CUDA toolkit, or `pip install nvidia-cublas` and set GEMMTUNE_LIBRARY_DIR to the folder of "
     "libcublasLt.so";
 
-/// Looks symbols up and remembers the first that is missing.
-class Finder {
- public:
-  explicit Finder(const SharedLibrary& library) : library_(library) {}
-  template <typename F>
-  Finder& operator()(F*& function, const char* name) {
-    if (!library_.find(name, function) && missing_.empty()) missing_ = name;
-    return *this;
-  }
-  const std::string& missing() const { return missing_; }
+using gpu::open_library;
+using gpu::SymbolFinder;
 
- private:
-  const SharedLibrary& library_;
-  std::string missing_;
-};
-
-void bind(Finder& find, api::Driver& f) {
+void bind(SymbolFinder& find, api::Driver& f) {
   find(f.init, "cuInit")(f.driver_version, "cuDriverGetVersion")(f.error_name, "cuGetErrorName");
   find(f.error_text, "cuGetErrorString")(f.device_count, "cuDeviceGetCount")(f.device_get, "cuDeviceGet");
   find(f.device_name, "cuDeviceGetName")(f.device_attribute, "cuDeviceGetAttribute");
@@ -63,13 +48,13 @@ void bind(Finder& find, api::Driver& f) {
   find(f.memory_granularity, "cuMemGetAllocationGranularity")(f.launch, "cuLaunchKernelEx");
 }
 
-void bind(Finder& find, api::Nvrtc& f) {
+void bind(SymbolFinder& find, api::Nvrtc& f) {
   find(f.version, "nvrtcVersion")(f.error_text, "nvrtcGetErrorString")(f.create, "nvrtcCreateProgram");
   find(f.destroy, "nvrtcDestroyProgram")(f.compile, "nvrtcCompileProgram")(f.code_size, "nvrtcGetCUBINSize");
   find(f.code, "nvrtcGetCUBIN")(f.log_size, "nvrtcGetProgramLogSize")(f.log, "nvrtcGetProgramLog");
 }
 
-void bind(Finder& find, api::CublasLt& f) {
+void bind(SymbolFinder& find, api::CublasLt& f) {
   find(f.version, "cublasLtGetVersion")(f.status_text, "cublasLtGetStatusString");
   find(f.create, "cublasLtCreate")(f.destroy, "cublasLtDestroy");
   find(f.matmul_init, "cublasLtMatmulDescInit_internal")(f.matmul_set, "cublasLtMatmulDescSetAttribute");
@@ -84,30 +69,10 @@ void bind(Finder& find, api::CublasLt& f) {
   find(f.algorithm_get, "cublasLtMatmulAlgoConfigGetAttribute")(f.matmul, "cublasLtMatmul");
 }
 
-void bind(Finder& find, api::Nvml& f) {
+void bind(SymbolFinder& find, api::Nvml& f) {
   find(f.init, "nvmlInit_v2")(f.shutdown, "nvmlShutdown")(f.by_bus_id, "nvmlDeviceGetHandleByPciBusId_v2");
   find(f.clock, "nvmlDeviceGetClockInfo")(f.temperature, "nvmlDeviceGetTemperature");
   find(f.throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
-}
-
-/// `advice`: how to get it.
-template <typename Functions>
-Opened<Functions> open(const char* name, const std::vector<std::string>& paths, std::string_view advice) {
-  Opened<Functions> opened;
-  opened.description.name = name;
-  const auto refuse = [&](std::string why) {
-    opened.description.why = fmt::format("{}; {}", why, advice);
-    opened.found = Status::not_found("{}: {}", name, opened.description.why);
-    return opened;
-  };
-  const auto library = SharedLibrary::open(paths);
-  if (!library.ok()) return refuse(library.message());
-  Finder find(*library);
-  bind(find, opened.functions);
-  if (!find.missing().empty()) return refuse(fmt::format("it has no {}: too old", find.missing()));
-  const auto* any = *reinterpret_cast<void* const*>(&opened.functions);
-  opened.description.path = SharedLibrary::file_of(any);
-  return opened;
 }
 
 std::string dotted(int version, int unit, int digit) {
@@ -115,7 +80,7 @@ std::string dotted(int version, int unit, int digit) {
 }
 
 Opened<api::Driver> open_driver() {
-  auto opened = open<api::Driver>("driver", {"libcuda.so.1"}, get_driver);
+  auto opened = open_library<api::Driver>("driver", {"libcuda.so.1"}, get_driver, bind);
   if (!opened.ok()) return opened;
   const auto refuse = [&](const std::string& why) {
     opened.description.why = why;
@@ -135,14 +100,14 @@ Opened<api::Driver> open_driver() {
   // Not every driver that is otherwise good enough has it.
   if (const auto library = SharedLibrary::open({"libcuda.so.1"}); library.ok()) {
     (void)library->find("cuTensorMapEncodeTiled", opened.functions.tensor_map);
-    (void)library->find("cuOccupancyMaxActiveClusters", opened.functions.most_clusters);
+    (void)library->find("cuOccupancyMaxActiveClusters", opened.functions.max_active_clusters);
   }
   return opened;
 }
 
 Opened<api::Nvrtc> open_nvrtc(const std::string& folder) {
-  auto opened = open<api::Nvrtc>(
-      "NVRTC", toolkit_paths(folder, {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}), get_nvrtc);
+  auto opened = open_library<api::Nvrtc>(
+      "NVRTC", toolkit_paths(folder, {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}), get_nvrtc, bind);
   int major = 0;
   int minor = 0;
   if (opened.ok() && opened.functions.version(&major, &minor) == 0) {
@@ -152,9 +117,9 @@ Opened<api::Nvrtc> open_nvrtc(const std::string& folder) {
 }
 
 Opened<api::CublasLt> open_cublas_lt(const std::string& folder) {
-  auto opened = open<api::CublasLt>(
+  auto opened = open_library<api::CublasLt>(
       "cublasLt", toolkit_paths(folder, {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}),
-      get_cublas);
+      get_cublas, bind);
   if (opened.ok()) {
     const auto version = static_cast<int>(opened.functions.version());
     const int unit = version >= 100000 ? 10000 : 1000;
@@ -164,19 +129,9 @@ Opened<api::CublasLt> open_cublas_lt(const std::string& folder) {
 }
 
 Opened<api::Nvml> open_nvml() {
-  auto opened = open<api::Nvml>("NVML", {"libnvidia-ml.so.1"}, get_driver);
+  auto opened = open_library<api::Nvml>("NVML", {"libnvidia-ml.so.1"}, get_driver, bind);
   if (opened.ok() && opened.functions.init() != 0) opened.found = Status::not_found("NVML: nvmlInit failed");
   return opened;
-}
-
-/// What was opened for each folder, for the life of the process.
-template <typename Functions, Opened<Functions> (*open_it)(const std::string&)>
-const Opened<Functions>& once_a_folder(const std::string& folder) {
-  static std::mutex lock;
-  static std::map<std::string, Opened<Functions>> opened;
-  const std::lock_guard held(lock);
-  const auto found = opened.find(folder);
-  return found != opened.end() ? found->second : opened.emplace(folder, open_it(folder)).first->second;
 }
 
 /// lib/python3*/site-packages/nvidia/*/lib below a root, as pip unpacks the libraries.
@@ -213,11 +168,11 @@ const Opened<api::Driver>& driver() {
 }
 
 const Opened<api::Nvrtc>& nvrtc(const std::string& folder) {
-  return once_a_folder<api::Nvrtc, open_nvrtc>(folder);
+  return gpu::opened_once<api::Nvrtc, open_nvrtc>(folder);
 }
 
 const Opened<api::CublasLt>& cublas_lt(const std::string& folder) {
-  return once_a_folder<api::CublasLt, open_cublas_lt>(folder);
+  return gpu::opened_once<api::CublasLt, open_cublas_lt>(folder);
 }
 
 const Opened<api::Nvml>& nvml() {

@@ -1,27 +1,17 @@
 // NVIDIA's libraries, opened at run time. A missing one is a missing ability, with the reason.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "backends/backend.h"
 #include "backends/cuda/cuda_api.h"
-#include "base/shared_library.h"
+#include "backends/gpu/opened_library.h"
 #include "base/status.h"
 
 namespace gemmtune::cuda {
 
-/// An open library's functions and what `gemmtune devices` says of it. `found` holds the reason where there
-/// are none.
-template <typename Functions>
-struct Opened {
-  Status found;
-  Functions functions{};
-  Library description;
-
-  bool ok() const { return found.ok(); }
-};
+using gpu::Opened;
 
 /// The driver that is on this machine; also initialized. Opened once a process.
 const Opened<api::Driver>& driver();

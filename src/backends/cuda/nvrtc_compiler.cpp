@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "backends/cuda/cubin.h"
+
 namespace gemmtune::cuda {
 namespace {
 
@@ -18,6 +20,9 @@ class NvrtcCompiler final : public gpu::Compiler {
     return text;
   }
   Result<gpu::Binary> compile(const gpu::Source& source, std::string_view architecture) const override;
+  Result<gpu::Resources> resources(const gpu::Binary& binary) const override {
+    return read_cubin(binary.code);
+  }
 
  private:
   static std::vector<std::string> options(std::string_view architecture) {

@@ -9,9 +9,8 @@ namespace gemmtune::cuda {
 
 Status encode(const api::Driver& driver, const MatrixBox& box, api::TensorMap& map) {
   if (reinterpret_cast<std::uintptr_t>(box.data) % 16 != 0 || box.row_bytes % 16 != 0) {
-    return Status::unsupported(
-        "the copy engine needs pointers and rows at multiples of 16 bytes: {}, rows of {} bytes", box.data,
-        box.row_bytes);
+    return Status::unsupported("TMA needs pointers and rows at multiples of 16 bytes: {}, rows of {} bytes",
+                               box.data, box.row_bytes);
   }
   const std::uint64_t sizes[] = {static_cast<std::uint64_t>(box.columns),
                                  static_cast<std::uint64_t>(box.rows)};

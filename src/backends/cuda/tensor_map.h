@@ -1,4 +1,4 @@
-// Tensor maps: what Hopper's copy engine is told of a matrix.
+// Tensor maps: the descriptors of matrices that TMA reads and writes.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ struct MatrixBox {
   std::int64_t box_columns = 0;  // ≤ 128 bytes; 0: 128 bytes
 };
 
-/// `unsupported` where the matrix is not aligned as the engine needs it.
+/// `unsupported` if the matrix is not aligned as TMA needs it.
 Status encode(const api::Driver& driver, const MatrixBox& box, api::TensorMap& map);
 
 /// A map that was encoded once, for matrices of one size at any address: a call then copies 128 bytes instead
-/// of asking the driver. That a map holds its matrix's address in its first word and nowhere else is no
-/// promise of the driver, so it is found out for this one; where it is otherwise, or rows lie another
-/// distance apart, each call encodes. Immutable.
+/// of calling the driver. No documentation promises that a map holds its matrix's address in its first word and
+/// nowhere else, so the constructor checks it; if it does not hold, or if the rows have another stride, each call
+/// encodes. Immutable.
 class MovableMap {
  public:
   /// `box.data` does not matter. `driver` must outlive the map; without a driver nothing can be encoded.

@@ -14,8 +14,12 @@
 #include "cli/inspect/bench_report.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
+#include "cli/shared/number_range.h"
 #include "formats/aiter/tuned_csv.h"
-#include "resolve/known_rows.h"
+#include "resolve/bind.h"
+#include "resolve/online_rows.h"
+#include "resolve/table_set.h"
+#include "tuned/key.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -23,7 +27,9 @@ namespace {
 constexpr const char* bench_footer = R"(
 FILE is a tuned file: its rows of this device are timed against the default kernel (what a user without tuning
 gets), or against the rows of a second tuned file. Or FILE is a shape list: then the tables that a program would
-use now (GEMMTUNE_CONFIG_A16W16, else the config folder's) are timed against the default kernel.
+use now (GEMMTUNE_CONFIG_A16W16, else the config folder's, and the rows of online tuning if it is switched on) are timed
+against the default kernel. What is timed is what dispatch runs: a row that it passes over is passed over here, and the
+reason is printed.
 Both sides run in interleaved rounds; the speed-up is the median of the ratios round by round.
 
 Exit codes: 0 all right, 1 a result was wrong or did not run, or FILE is slower somewhere by more than
@@ -42,17 +48,22 @@ struct BenchOptions {
   int limit = 0;
   double max_err_ratio = 0.05;
   double most_regression = 1;
+  bool strict = false;
+  std::string pdl = "off";
   bool quiet = false;
   bool json = false;
 };
 
-/// What FILE asks for: shapes, and the table that answers them where FILE is a tuned one.
+/// Shapes of FILE, and the tables of A: FILE itself if it is a tuned file, else those of the environment.
 struct BenchInput {
   std::vector<ShapeRow> shapes;
-  std::optional<TunedTable> table;
+  bool tuned_file = false;
+  TableSet tables;
+  std::shared_ptr<const TableSet> online;
 };
 
-Result<BenchInput> read_input(const std::string& path, const DeviceInfo& device) {
+Result<BenchInput> read_input(const std::string& path, const Environment& environment, const Device& opened) {
+  const DeviceInfo& device = opened.info();
   BenchInput input;
   auto tuned = read_tuned_csv(path);
   if (!tuned.ok()) {
@@ -60,12 +71,20 @@ Result<BenchInput> read_input(const std::string& path, const DeviceInfo& device)
     if (!shapes.ok()) return shapes.status();
     for (const std::string& diagnostic : shapes->diagnostics)
       std::fputs(fmt::format("{}\n", diagnostic).c_str(), stderr);
+    if (const std::string ignored = describe_ignored(*shapes); !ignored.empty()) {
+      std::fputs(fmt::format("{}\n", ignored).c_str(), stderr);
+    }
     input.shapes = std::move(shapes->rows);
+    input.tables = production_tables(environment);
+    input.online = production_online_rows(environment, opened);
+    GEMMTUNE_RETURN_IF_ERROR(input.tables.first_fault());
     return input;
   }
-  for (const std::string& diagnostic : tuned->diagnostics)
+  input.tuned_file = true;
+  input.tables = table_set_of(std::move(*tuned));
+  for (const std::string& diagnostic : input.tables.sources.front().diagnostics)
     std::fputs(fmt::format("{}\n", diagnostic).c_str(), stderr);
-  for (const TunedEntry& entry : tuned->entries) {
+  for (const TunedEntry& entry : input.tables.table.entries()) {
     const bool seen = std::any_of(input.shapes.begin(), input.shapes.end(), [&](const ShapeRow& shape) {
       return same_key(shape.problem, entry.problem);
     });
@@ -74,7 +93,6 @@ Result<BenchInput> read_input(const std::string& path, const DeviceInfo& device)
   if (input.shapes.empty()) {
     return Status::not_found("{}: no row of this device ({}, cu_num {})", path, device.gfx, device.cu_num);
   }
-  input.table.emplace(std::move(tuned->entries));
   return input;
 }
 
@@ -82,27 +100,20 @@ int run_bench_command(const BenchOptions& options) {
   const Environment environment = read_environment();
   auto device = open_device(options.device, environment, true);
   if (!device.ok()) return usage_error("bench", device.message());
-  auto input = read_input(options.file, (*device)->info());
+  auto input = read_input(options.file, environment, **device);
   if (!input.ok()) return usage_error("bench", input.message());
-  TableSet production;
-  std::optional<TunedTable> against;
-  if (!input->table) {
-    production = production_tables(environment);
-    if (const Status fault = production.first_fault(); !fault.ok())
-      return usage_error("bench", fault.message());
-  }
+  std::optional<TableSet> against;
   if (!options.against.empty()) {
     auto file = read_tuned_csv(options.against);
     if (!file.ok()) return usage_error("bench", fmt::format("--against {}", file.message()));
-    against.emplace(std::move(file->entries));
+    against = table_set_of(std::move(*file));
   }
-  BenchRequest request;
-  request.shapes = std::move(input->shapes);
+  BenchRequest request{.shapes = std::move(input->shapes), .tables = {input->tables, input->online.get()}};
   if (options.limit > 0 && static_cast<std::size_t>(options.limit) < request.shapes.size()) {
     request.shapes.resize(static_cast<std::size_t>(options.limit));
   }
-  request.table = input->table ? &*input->table : &production.table;
-  request.against = against ? &*against : nullptr;
+  if (against) request.against = LookupTables(*against);
+  request.rules = {.strict_environment = options.strict, .dependent_launches = options.pdl == "allow"};
   request.rounds = options.rounds;
   std::vector<BenchRow> rows;
   {
@@ -110,7 +121,7 @@ int run_bench_command(const BenchOptions& options) {
     InProcessEvaluator evaluator(**device, in_process_options(**device, Policy(), options.max_err_ratio));
     rows = run_bench(**device, evaluator, request, console);
   }
-  const BenchNames names{input->table ? "tuned" : "operator", against ? "other" : "default"};
+  const BenchNames names{input->tuned_file ? "tuned" : "operator", against ? "other" : "default"};
   fmt::print("{}", options.json ? bench_json("bench", rows, (*device)->info()) : bench_text(rows, names));
   const std::string regressions = regressions_text(rows, options.most_regression);
   if (!options.json) fmt::print("{}", regressions);
@@ -131,10 +142,17 @@ std::function<int()> declare_bench(CLI::App& app) {
   app.add_option("--max-regression", options->most_regression,
                  "Percent by which a row may be slower than the other side before that is a finding")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(number_range(0, 1e6));
   app.add_option("--errRatio", options->max_err_ratio, "Share of elements that may be outside tolerance")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(number_range(0, 1));
+  app.add_flag("--strict", options->strict, "Rows of another environment do not answer");
+  app.add_option(
+         "--pdl", options->pdl,
+         "allow: a row's programmatic dependent launch goes before its plain kernel, as for callers with "
+         "constant_weights and predecessor_triggers")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"off", "allow"}));
   declare_device_options(app, options->device);
   app.add_flag("-q,--quiet", options->quiet, "No progress");
   app.add_flag("--json", options->json, "One JSON document on stdout");

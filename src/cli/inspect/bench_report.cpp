@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/traits.h"
 #include "cli/command.h"
 #include "cli/shared/interrupt.h"
 #include "cli/shared/report_parts.h"
@@ -49,14 +50,10 @@ InProcessOptions in_process_options(const Device& device, const Policy& policy, 
   options.policy = policy;
   options.max_err_ratio = max_err_ratio;
   // A GPU leaves the machine's cores to verification.
-  options.reference_threads = device.info().backend == "cpu"
+  options.reference_threads = traits_of(device.info()).runs_on_host
                                   ? device.info().cu_num
                                   : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   return options;
-}
-
-TableSet production_tables(const Environment& environment) {
-  return load_table_set(all_table_paths({}, environment.tuned_files, environment.config_folder));
 }
 
 std::vector<BenchRow> run_bench(const Device& device, Evaluator& evaluator, const BenchRequest& request,
@@ -93,6 +90,7 @@ std::string bench_text(const std::vector<BenchRow>& rows, const BenchNames& name
     table.add({short_name(row.shape.problem), std::string(to_string(row.verdict)),
                speedup_text(speedup_of(row)), time_text(row.other_microseconds), time_text(row.microseconds),
                match_text(row), std::string(to_string(row.status)), row.kernel});
+    if (row.passed_rows) notes += fmt::format("{}: {}\n", short_name(row.shape.problem), row.rule);
     if (!row.reason.empty()) notes += fmt::format("{}: {}\n", short_name(row.shape.problem), row.reason);
   }
   std::string text = table.text(stdout_is_terminal() ? stdout_columns() : 0) + "\n" + notes;
@@ -116,7 +114,9 @@ std::string bench_json(const std::string& command, const std::vector<BenchRow>& 
                   {"kernelName", row.kernel},
                   {"match", to_string(row.match)},
                   {"hit_m", row.hit_m},
+                  {"rule", row.rule},
                   {"other_kernel", row.other_kernel},
+                  {"other_rule", row.other_rule},
                   {"us", number_or_null(row.microseconds)},
                   {"other_us", number_or_null(row.other_microseconds)},
                   {"ratio", number_or_null(row.ratio)},

@@ -7,7 +7,7 @@
 #include "backends/backend.h"
 #include "base/environment.h"
 #include "cli/shared/console.h"
-#include "dispatch/table_set.h"
+#include "resolve/table_set.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "tuning/operator_bench.h"
 
@@ -15,9 +15,6 @@ namespace gemmtune::cli {
 
 /// The evaluator's options for measuring on this device.
 InProcessOptions in_process_options(const Device& device, const Policy& policy, double max_err_ratio);
-
-/// The tuned files that a program would use now: GEMMTUNE_CONFIG_A16W16, else the config folder's.
-TableSet production_tables(const Environment& environment);
 
 /// Times the request's shapes, with progress on the console; Ctrl-C ends early and leaves the rest out.
 std::vector<BenchRow> run_bench(const Device& device, Evaluator& evaluator, const BenchRequest& request,

@@ -19,9 +19,9 @@
 #include "cli/commands.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
-#include "dispatch/table_set.h"
 #include "formats/aiter/tuned_csv.h"
-#include "resolve/known_rows.h"
+#include "resolve/bind.h"
+#include "resolve/table_set.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -87,10 +87,9 @@ std::vector<std::string> build_all(const Device& device, const std::vector<Row>&
   std::atomic<std::size_t> next{0};
   std::mutex lock;
   std::vector<std::string> failures;
-  const auto build = [&](const Row& row, const std::string& name) {
+  const auto build = [&](const Row& row, const std::string& name, bool dependent) {
     const Problem& problem = row.entry.problem;
-    const auto candidate = device.resolve(name, problem);
-    const Status status = candidate.ok() ? device.build(*candidate, problem).status() : candidate.status();
+    const Status status = bind_name(device, name, problem, dependent).status;
     if (status.ok()) return true;
     const std::lock_guard held(lock);
     failures.push_back(
@@ -100,8 +99,8 @@ std::vector<std::string> build_all(const Device& device, const std::vector<Row>&
   const auto work = [&] {
     for (std::size_t i = next++; i < rows.size(); i = next++) {
       const TunedEntry& entry = rows[i].entry;
-      if (build(rows[i], entry.kernel_name) && !entry.pdl_kernel_name.empty())
-        build(rows[i], entry.pdl_kernel_name);
+      if (build(rows[i], entry.kernel_name, false) && !entry.pdl_kernel_name.empty())
+        build(rows[i], entry.pdl_kernel_name, true);
     }
   };
   std::vector<std::thread> threads;
@@ -126,7 +125,7 @@ Result<std::vector<Row>> rows_for(const CacheOptions& options, const Environment
     GEMMTUNE_RETURN_IF_ERROR(add(options.table, std::nullopt));
     return rows;
   }
-  for (const TablePath& table : all_table_paths(environment.tuned_files, {}, environment.config_folder))
+  for (const TablePath& table : all_table_paths(tuned_files_of(environment), {}, environment.config_folder))
     if (file_exists(table.path)) GEMMTUNE_RETURN_IF_ERROR(add(table.path, table.operation));
   return rows;
 }

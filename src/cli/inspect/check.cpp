@@ -15,8 +15,9 @@
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/interrupt.h"
+#include "cli/shared/number_range.h"
 #include "formats/aiter/tuned_csv.h"
-#include "resolve/known_rows.h"
+#include "resolve/bind.h"
 #include "tuning/row_check.h"
 
 namespace gemmtune::cli {
@@ -129,7 +130,7 @@ std::function<int()> declare_check(CLI::App& app) {
   app.add_option("file", options->file, "A tuned file")->required();
   app.add_option("--errRatio", options->max_err_ratio, "Share of elements that may be outside tolerance")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(number_range(0, 1));
   declare_device_options(app, options->device);
   app.add_flag("-q,--quiet", options->quiet, "No progress");
   app.add_flag("--json", options->json, "One JSON document on stdout");

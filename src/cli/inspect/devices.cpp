@@ -44,7 +44,8 @@ std::string device_text(const DeviceInfo& info) {
 }
 
 int run_devices(const DeviceOptions& options, bool as_json) {
-  const DeviceRequest request = device_request(options, read_environment());
+  const auto request = device_request(options, read_environment());
+  if (!request.ok()) return usage_error("devices", request.message());
   Json json;
   json["command"] = "devices";
   json["version"] = GEMMTUNE_VERSION;
@@ -60,7 +61,7 @@ int run_devices(const DeviceOptions& options, bool as_json) {
     text += available.ok() ? fmt::format("{}: available\n", backend->name())
                            : fmt::format("{}\n", available.message());
     if (available.ok()) {
-      for (const DeviceInfo& info : backend->devices(request)) {
+      for (const DeviceInfo& info : backend->devices(*request)) {
         entry["devices"].push_back(device_json(info));
         text += device_text(info);
       }

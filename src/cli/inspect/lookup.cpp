@@ -12,15 +12,17 @@
 
 #include "base/environment.h"
 #include "base/text.h"
-#include "cli/inspect/bench_report.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/inspect/bench_report.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
+#include "cli/shared/output_path.h"
 #include "cli/shared/report_parts.h"
 #include "cli/shared/size_options.h"
-#include "dispatch/lookup_report.h"
 #include "formats/aiter/lookup_requests.h"
+#include "resolve/lookup_report.h"
+#include "resolve/online_rows.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -41,7 +43,8 @@ Examples:
 
 --requests takes a CSV with the columns family (the operation), file (relative to the list) and request
 (gfx=gfx950;cu_num=256;M=1;N=2048;K=3072 …, the key columns of the operation's tuned file); the tables alone are asked,
-and each request has one line of answer: a JSON object a line with --json.)";
+and each request has one line of answer: a JSON object a line with --json. One that no problem stands for is a miss
+with a reason, and the exit code is then 1.)";
 
 struct LookupOptions {
   SizeOptions size;
@@ -73,6 +76,20 @@ Result<LookupRequest> request_of(const LookupOptions& options) {
   return request;
 }
 
+/// What a row of fused MoE has beside a plain one; null for other rows.
+Json stages_json(const TunedEntry& row) {
+  if (row.stages == nullptr) return {};
+  const MoeStages& stages = *row.stages;
+  return {{"us1", stages.us1},
+          {"us2", stages.us2},
+          {"err1", stages.err1},
+          {"err2", stages.err2},
+          {"run_1stage", stages.run_1stage},
+          {"xbf16", stages.xbf16},
+          {"flat", stages.flat},
+          {"tag", stages.tag}};
+}
+
 Json lookup_row_json(const TunedEntry& row, const std::string& file) {
   return {{"file", file},
           {"line", row.line},
@@ -87,6 +104,9 @@ Json lookup_row_json(const TunedEntry& row, const std::string& file) {
           {"splitK", row.split_k},
           {"solidx", row.solidx},
           {"kernelName2", row.stages != nullptr ? Json(row.stages->kernel_name2) : Json()},
+          {"block_m", row.stages != nullptr ? Json(row.stages->block_m) : Json()},
+          {"ksplit", row.stages != nullptr ? Json(row.split_k) : Json()},
+          {"stages", stages_json(row)},
           {"err_ratio", row.err_ratio},
           {"default_us", number_or_null(row.default_us)},
           {"speedup", number_or_null(row.speedup)},
@@ -112,11 +132,12 @@ Json answer_json(const LookupReport& report, std::size_t index) {
   return json;
 }
 
-std::string lookup_json(const LookupReport& report, const TableSet& tables) {
+std::string lookup_json(const LookupReport& report, const LookupTables& tables) {
   Json json = answer_json(report, 0);
   json["levels"] = Json::array();
   for (const LookupLevel& level : report.levels) {
     json["levels"].push_back({{"level", to_string(level.level)},
+                              {"online", level.tables == tables.online},
                               {"tried_m", level.tried_m},
                               {"hit_m", level.row != nullptr ? Json(level.hit_m) : Json()},
                               {"kernelName", level.row != nullptr ? Json(level.row->kernel_name) : Json()},
@@ -125,29 +146,35 @@ std::string lookup_json(const LookupReport& report, const TableSet& tables) {
                               {"why", level.why}});
   }
   json["sources"] = Json::array();
-  for (const TableSource& source : tables.sources) {
-    json["sources"].push_back(
-        {{"path", source.path}, {"rows", source.rows}, {"why", source.state.message()}});
+  for (const TableSet* set : {tables.tuned, tables.online}) {
+    if (set == nullptr) continue;
+    for (const TableSource& source : set->sources) {
+      json["sources"].push_back(
+          {{"path", source.path}, {"rows", source.rows}, {"why", source.state.message()}});
+    }
   }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string level_text(const LookupLevel& level, const TableSet& tables) {
-  std::string text = fmt::format("  {:<7} M={}: ", to_string(level.level), level.tried_m);
+std::string level_text(const LookupLevel& level, const LookupTables& tables) {
+  std::string text = fmt::format("  {}{:<7} M={}: ", level.tables == tables.online ? "online " : "",
+                                 to_string(level.level), level.tried_m);
   if (level.row == nullptr) return text + "no row\n";
-  text += fmt::format("row of M={} ({}:{}), {}", level.hit_m, tables.path_of(*level.row), level.row->line,
-                      level.row->kernel_name);
+  text += fmt::format("row of M={} ({}:{}), {}", level.hit_m, level.tables->path_of(*level.row),
+                      level.row->line, level.row->kernel_name);
   if (!level.runnable) return text + fmt::format("\n          cannot run here: {}\n", level.why);
   if (level.other_environment)
     text += fmt::format("\n          measured in another environment: {}", level.why);
   return text + "\n";
 }
 
-std::string lookup_text(const LookupReport& report, const TableSet& tables) {
+std::string lookup_text(const LookupReport& report, const LookupTables& tables) {
   std::string text = fmt::format("{}\nfor {}, cu_num {}\n", print(report.problem), report.gfx, report.cu_num);
-  const std::string sources = tables.describe(report.problem.operation);
-  for (const std::string_view line : split(sources, '\n')) {
-    if (!line.empty()) text += fmt::format("from {}\n", line);
+  for (const TableSet* set : {tables.tuned, tables.online}) {
+    const std::string sources = set == nullptr ? "" : set->describe(report.problem.operation);
+    for (const std::string_view line : split(sources, '\n')) {
+      if (!line.empty()) text += fmt::format("from {}\n", line);
+    }
   }
   for (const LookupLevel& level : report.levels) text += level_text(level, tables);
   text += fmt::format("answer: {}\n", report.rule);
@@ -177,18 +204,41 @@ class RequestedTables {
   /// The error names the file.
   Result<const TableSet*> of(const TableRequest& request) {
     const Operation operation = request.key.problem.operation;
-    const std::string path = (folder_ / request.file).string();
-    const auto [at, made] = sets_.try_emplace({operation, path});
-    if (made) at->second = load_table_set({{operation, path}});
-    const Status& state = at->second.sources.front().state;
-    if (!state.ok()) return state;
+    const auto [at, made] = sets_.try_emplace({operation, request.file});
+    if (made) at->second = load_table_set(paths_of(operation, request.file));
+    for (const TableSource& source : at->second.sources) {
+      if (!source.state.ok()) return source.state;
+    }
     return &at->second;
   }
 
  private:
+  /// A colon-separated list is one table, as for --table.
+  auto paths_of(Operation operation, const std::string& files) const
+      -> decltype(table_paths_of(operation, files)) {
+    std::string joined;
+    for (const std::string& file : path_list(files)) {
+      joined += (joined.empty() ? "" : ":") + (folder_ / file).string();
+    }
+    return table_paths_of(operation, joined);
+  }
+
   std::filesystem::path folder_;
   std::map<std::pair<Operation, std::string>, TableSet> sets_;
 };
+
+Result<LookupReport> answer_of(const TableRequest& request, const TableSet& tables, const Device* device) {
+  LookupRequest asked;
+  asked.problem = request.key.problem;
+  asked.gfx = request.key.gfx;
+  asked.cu_num = request.key.cu_num;
+  return explain_lookup(tables, device, asked);
+}
+
+/// A request that no problem stands for misses, as in AITER, and does not end the list.
+Json impossible_json(const Status& why, std::size_t index) {
+  return {{"index", index}, {"level", "untuned"}, {"hit_m", Json()}, {"row", Json()}, {"why", why.message()}};
+}
 
 int run_requests(const LookupOptions& options) {
   const auto requests = read_table_requests(options.requests);
@@ -197,25 +247,29 @@ int run_requests(const LookupOptions& options) {
   RequestedTables tables(options.requests);
   std::string text;
   std::size_t index = 0;
+  std::size_t impossible = 0;
   for (const TableRequest& request : requests->rows) {
-    const auto set = tables.of(request);
-    LookupRequest asked;
-    asked.problem = request.key.problem;
-    asked.gfx = request.key.gfx;
-    asked.cu_num = request.key.cu_num;
-    const auto report = set.ok() ? explain_lookup(**set, device.ok() ? device->get() : nullptr, asked)
-                                 : Result<LookupReport>(set.status());
-    if (!report.ok()) {
-      return usage_error("lookup",
-                         fmt::format("{}:{}: {}", options.requests, request.line, report.message()));
+    Status state = request.state;
+    Result<const TableSet*> set = state;
+    if (state.ok()) {
+      set = tables.of(request);
+      if (!set.ok()) {
+        return usage_error("lookup", fmt::format("{}:{}: {}", options.requests, request.line, set.message()));
+      }
     }
-    text += options.json
-                ? answer_json(*report, index).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"
-                : answer_line(*report);
+    const auto report = state.ok() ? answer_of(request, **set, device.ok() ? device->get() : nullptr)
+                                   : Result<LookupReport>(state);
+    Json json = report.ok() ? answer_json(*report, index) : impossible_json(report.status(), index);
+    if (options.json) {
+      text += json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    } else {
+      text += report.ok() ? answer_line(*report) : fmt::format("untuned: {}\n", report.message());
+    }
+    impossible += report.ok() ? 0 : 1;
     ++index;
   }
   fmt::print("{}", text);
-  return exit_done;
+  return impossible == 0 ? exit_done : exit_findings;
 }
 
 int run_lookup(const LookupOptions& options) {
@@ -242,9 +296,12 @@ int run_lookup(const LookupOptions& options) {
     if (fault.ok() && !options.table.empty()) fault = source.state;
   }
   if (!fault.ok()) return usage_error("lookup", fault.message());
-  const auto report = explain_lookup(tables, device.ok() ? device->get() : nullptr, *request);
+  std::shared_ptr<const TableSet> online;
+  if (options.table.empty() && device.ok()) online = production_online_rows(environment, **device);
+  const LookupTables asked(tables, online.get());
+  const auto report = explain_lookup(asked, device.ok() ? device->get() : nullptr, *request);
   if (!report.ok()) return usage_error("lookup", report.message());
-  fmt::print("{}", options.json ? lookup_json(*report, tables) : lookup_text(*report, tables));
+  fmt::print("{}", options.json ? lookup_json(*report, asked) : lookup_text(*report, asked));
   return exit_done;
 }
 

@@ -6,6 +6,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "backends/device_request.h"
+#include "backends/traits.h"
 #include "base/text.h"
 
 namespace gemmtune::cli {
@@ -22,15 +24,8 @@ void declare_device_options(CLI::App& app, DeviceOptions& options) {
       ->check(CLI::PositiveNumber);
 }
 
-DeviceRequest device_request(const DeviceOptions& options, const Environment& environment) {
-  DeviceRequest request;
-  request.text = options.device;
-  request.threads = options.threads > 0 ? options.threads : environment.threads.value_or(0);
-  request.isa_cap = environment.cpu_isa;
-  request.module_folder = environment.module_folder;
-  request.kernel_cache_folder = environment.kernel_cache_folder;
-  request.rebuild_kernels = environment.rebuild_kernels;
-  return request;
+Result<DeviceRequest> device_request(const DeviceOptions& options, const Environment& environment) {
+  return gemmtune::device_request({.text = options.device, .threads = options.threads}, environment);
 }
 
 std::vector<std::string> split_devices(const std::string& text) {
@@ -53,14 +48,16 @@ Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, const 
   if (split_devices(options.device).size() > 1) {
     return Status::invalid("--device {}: several devices are for tune; this takes one", options.device);
   }
-  DeviceRequest request = device_request(options, environment);
-  request.pin_threads = pin;
-  return gemmtune::open_device(options.backend, request);
+  auto request = device_request(options, environment);
+  if (!request.ok()) return request.status();
+  request->pin_threads = pin;
+  return gemmtune::open_device(options.backend, *request);
 }
 
 std::string device_line(const DeviceInfo& info) {
+  const DeviceTraits& traits = traits_of(info);
   return fmt::format("{}, {} ({}, {} {})", info.name, info.model, info.gfx, info.cu_num,
-                     info.backend == "cpu" ? (info.cu_num == 1 ? "core" : "cores") : "compute units");
+                     info.cu_num == 1 ? traits.unit : traits.units);
 }
 
 }  // namespace gemmtune::cli

@@ -22,7 +22,8 @@ struct DeviceOptions {
 };
 
 void declare_device_options(CLI::App& app, DeviceOptions& options);
-DeviceRequest device_request(const DeviceOptions& options, const Environment& environment);
+/// The options with the environment; errors as gemmtune::device_request.
+Result<DeviceRequest> device_request(const DeviceOptions& options, const Environment& environment);
 /// "cpu:0,cpu:1" → cpu:0 and cpu:1; "cpu:0,2-3" is one device. An empty text is one too: the default.
 std::vector<std::string> split_devices(const std::string& text);
 /// `pin`: for measuring; a command that only looks does not pin. Messages name the option at fault.

@@ -3,39 +3,40 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
+#include "backends/traits.h"
 #include "base/text.h"
 
 namespace gemmtune::cli {
 namespace {
 
+/// One of AITER's words and the device's families that have it; those that are there are taken, and one must
+/// be.
 struct Alias {
-  std::string_view backend;
   std::string_view word;
-  std::string_view families;  // comma list; those that are there are taken, and one must be
+  std::vector<std::string_view> families;
 };
 
-constexpr std::string_view own = "tiled,skinny,quantized,streaming,batched,moe";
-
-constexpr std::array aliases = {
-    Alias{"cpu", "hipblaslt", "onednn"},
-    Alias{"cpu", "hipblast", "onednn"},
-    Alias{"cpu", "triton", own},
-    Alias{"cpu", "ck", own},
-    Alias{"cpu", "cktile", own},
-    Alias{"cpu", "asm", own},
-    // The baseline is the vendor library's own choice; both libraries are needed to cover every type.
-    Alias{"cpu", "torch", "onednn,openblas"},
-};
+/// In the order in which the families have them.
+std::vector<Alias> aliases_of(const Device& device) {
+  std::vector<Alias> aliases;
+  for (const FamilyInfo* family : traits_of(device.info()).families) {
+    if (family->aliases.empty()) continue;
+    for (const std::string_view word : split(family->aliases, ',')) {
+      auto alias = std::find_if(aliases.begin(), aliases.end(),
+                                [&](const Alias& known) { return known.word == word; });
+      if (alias == aliases.end()) alias = aliases.insert(aliases.end(), Alias{word, {}});
+      alias->families.push_back(family->name);
+    }
+  }
+  return aliases;
+}
 
 std::string known_names(const Device& device) {
   std::string text = "all";
   for (const KernelFamily* family : device.families()) text += fmt::format(", {}", family->name());
-  for (const Alias& alias : aliases) {
-    if (alias.backend == device.info().backend)
-      text += fmt::format(", {} (= {})", alias.word, alias.families);
-  }
+  for (const Alias& alias : aliases_of(device))
+    text += fmt::format(", {} (= {})", alias.word, fmt::join(alias.families, ","));
   return text;
 }
 
@@ -54,6 +55,7 @@ Status missing_family(std::string_view name, const Device& device) {
 }  // namespace
 
 Result<std::vector<std::string>> resolve_families(std::string_view text, const Device& device) {
+  const std::vector<Alias> aliases = aliases_of(device);
   std::vector<std::string> names;
   const auto add = [&](std::string_view name) {
     if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
@@ -62,21 +64,20 @@ Result<std::vector<std::string>> resolve_families(std::string_view text, const D
     const std::string word = to_lower(trim(part));
     if (word.empty()) continue;
     if (word == "all") return std::vector<std::string>();
-    const auto alias = std::find_if(aliases.begin(), aliases.end(), [&](const Alias& candidate) {
-      return candidate.word == word && candidate.backend == device.info().backend;
-    });
+    const auto alias = std::find_if(aliases.begin(), aliases.end(),
+                                    [&](const Alias& candidate) { return candidate.word == word; });
     if (alias == aliases.end()) {
       if (device.find_family(word) == nullptr) return missing_family(word, device);
       add(word);
       continue;
     }
     bool found = false;
-    for (const std::string_view family : split(alias->families, ',')) {
+    for (const std::string_view family : alias->families) {
       if (device.find_family(family) == nullptr) continue;
       add(family);
       found = true;
     }
-    if (!found) return missing_family(split(alias->families, ',').front(), device);
+    if (!found) return missing_family(alias->families.front(), device);
   }
   return names;
 }

@@ -13,16 +13,13 @@
 namespace gemmtune::cli {
 namespace {
 
-/// A whole number of at least 1 of an option, or of the environment where the option is empty, or
-/// `otherwise`.
+/// A whole number of at least 1: the option's, else the variable's, else 1.
 Result<std::int64_t> positive(std::string_view option, const std::string& text,
-                              const std::optional<std::int64_t>& from_environment, std::int64_t otherwise) {
-  const auto value = text.empty() ? from_environment.value_or(otherwise) : parse_integer(text);
-  if (!value || *value < 1 || *value > max_dimension) {
-    return Status::invalid("{} {}: expected a whole number from 1 to {}", option,
-                           text.empty() ? std::to_string(value.value_or(0)) : text, max_dimension);
-  }
-  return *value;
+                              const NumberVariable& variable) {
+  if (!text.empty()) return whole_number(option, text, 1, max_dimension);
+  const auto set = variable.read(1, max_dimension);
+  if (!set.ok()) return set.status();
+  return set->value_or(1);
 }
 
 Result<std::vector<std::int64_t>> token_counts(const std::string& text) {
@@ -63,8 +60,8 @@ std::string model_folder(const ModelOptions& options, const Environment& environ
 
 Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions& size,
                                   const Environment& environment, bool layer_names) {
-  const auto tensor_parallel = positive("--tp", options.tensor_parallel, environment.tensor_parallel, 1);
-  const auto batch_size = positive("--batch_size", options.batch_size, environment.batch_size, 1);
+  const auto tensor_parallel = positive("--tp", options.tensor_parallel, environment.tensor_parallel);
+  const auto batch_size = positive("--batch_size", options.batch_size, environment.batch_size);
   const auto tokens = token_counts(options.tokens);
   const auto x_type = x_type_of(size);
   const auto y_type = y_type_of(size);

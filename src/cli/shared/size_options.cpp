@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/number_text.h"
 #include "base/text.h"
 
 namespace gemmtune::cli {
@@ -34,11 +35,7 @@ Result<std::optional<DataType>> one_of(const Result<std::optional<DataType>>& fi
 }
 
 Result<std::int64_t> dimension(std::string_view option, const std::string& text) {
-  const auto value = parse_integer(text);
-  if (!value || *value < 1 || *value > max_dimension) {
-    return Status::invalid("{} {}: expected a whole number from 1 to {}", option, text, max_dimension);
-  }
-  return *value;
+  return whole_number(option, text, 1, max_dimension);
 }
 
 Status parse_count(std::string_view option, const std::string& text, std::int32_t& value) {
@@ -72,7 +69,7 @@ Status read_other_sizes(const SizeOptions& options, Problem& problem) {
   if (*w_type) {
     problem.w_type = **w_type;
     // AITER's key of a8w8 has the weight's type alone.
-    if (options.x_type.empty() && problem.operation != Operation::fused_moe) problem.x_type = **w_type;
+    if (options.x_type.empty() && !is_mixture(problem)) problem.x_type = **w_type;
   }
   MoeShape& moe = problem.moe;
   GEMMTUNE_RETURN_IF_ERROR(parse_count("--expert", options.experts, moe.experts));
@@ -175,7 +172,7 @@ Result<Problem> problem_of(const SizeOptions& options) {
   problem.n = *n;
   problem.k = *k;
   if (*x_type) problem.x_type = problem.w_type = **x_type;
-  problem.y_type = y_type->value_or(problem.operation == Operation::a16w16 ? problem.x_type : problem.y_type);
+  problem.y_type = y_type->value_or(default_y_type(problem.operation, problem.x_type));
   problem.bias = options.bias;
   problem.scale_ab = options.scale_ab;
   problem.bpreshuffle = problem.bpreshuffle || options.bpreshuffle;

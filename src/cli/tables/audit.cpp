@@ -16,12 +16,14 @@
 #include "cli/commands.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
+#include "cli/shared/number_range.h"
 #include "cli/shared/output_path.h"
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
-#include "dispatch/row_audit.h"
+#include "resolve/row_audit.h"
 #include "formats/aiter/merge_tables.h"
 #include "formats/aiter/table_audit.h"
+#include "formats/all_formats.h"
 #include "formats/other_diagnostics.h"
 
 namespace gemmtune::cli {
@@ -32,10 +34,14 @@ using Json = nlohmann::ordered_json;
 constexpr const char* audit_footer = R"(
 unknown_kernel and stale are asked only of rows of this machine's device. A clean table (--fix) is without malformed,
 failed_time, over_tolerance, impossible_rate and unreachable rows and without the losers of a key; wrong rates are
-computed again. --fix-kinds adds kinds whose rows go too. All other bytes stay, several files are merged. An input is
-never overwritten.
+computed again. Rows with us = 0, which AITER's authors write by hand and AITER uses, stay unless --fix-kinds names
+failed_time. --fix-kinds adds kinds whose rows go too: redundant rows are those that no look-up needs (merge --compress
+makes ranges of the others with one winner). All other bytes stay, several files are merged. An input is never
+overwritten; a table of which no row would be left is not written.
 
-Exit codes: 0 nothing found, 1 findings, 2 usage or input.
+Files that cannot be read are named and passed over.
+
+Exit codes: 0 nothing found, 1 findings or a file that cannot be read beside others that can, 2 usage or input.
 
 Examples:
   gemmtune audit bf16_tuned_gemm.csv
@@ -113,9 +119,23 @@ std::size_t row_count(const std::vector<TunedFile>& files) {
   return rows;
 }
 
-void print_audit_text(const AuditOptions& options, const std::vector<TunedFile>& files,
+struct AuditedFiles {
+  std::vector<TunedFile> files;
+  std::vector<std::string_view> formats;  // of each file, by name
+  std::vector<std::string> unread;        // why, one a file that cannot be read
+};
+
+bool is_tuned_name(std::string_view format) { return format == "aiter" || format == "seed"; }
+
+void print_audit_text(const AuditOptions& options, const AuditedFiles& audited,
                       const std::vector<Finding>& findings) {
+  const std::vector<TunedFile>& files = audited.files;
   std::string text;
+  for (std::size_t index = 0; index < files.size(); ++index) {
+    if (is_tuned_name(audited.formats[index])) continue;
+    text += fmt::format("{}: {}: no tuned rows; what is malformed is said\n", files[index].path,
+                        audited.formats[index]);
+  }
   for (const Finding& finding : findings) {
     if (options.quiet) break;
     const std::string line = finding.line == 0 ? std::string() : fmt::format(":{}", finding.line);
@@ -135,15 +155,20 @@ void print_audit_text(const AuditOptions& options, const std::vector<TunedFile>&
   fmt::print("{}", text);
 }
 
-void print_audit_json(const std::vector<TunedFile>& files, const std::vector<Finding>& findings,
-                      const Json& fixed) {
+void print_audit_json(const AuditedFiles& audited, const std::vector<Finding>& findings, const Json& fixed) {
+  const std::vector<TunedFile>& files = audited.files;
   Json json;
   json["command"] = "audit";
   json["files"] = Json::array();
-  for (const TunedFile& file : files) {
-    json["files"].push_back(
-        {{"path", file.path}, {"table", file.schema().name}, {"rows", file.entries.size()}});
+  for (std::size_t index = 0; index < files.size(); ++index) {
+    const TunedFile& file = files[index];
+    const bool tuned = is_tuned_name(audited.formats[index]);
+    json["files"].push_back({{"path", file.path},
+                             {"format", audited.formats[index]},
+                             {"table", tuned ? Json(file.schema().name) : Json()},
+                             {"rows", tuned ? Json(file.entries.size()) : Json()}});
   }
+  json["unread"] = audited.unread;
   json["summary"] = Json::object();
   for (const FindingKind kind : all_finding_kinds()) {
     json["summary"][std::string(to_string(kind))] = count_of_kind(findings, kind);
@@ -159,9 +184,15 @@ void print_audit_json(const std::vector<TunedFile>& files, const std::vector<Fin
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
+/// The kind of most of the rows that a clean table would not have.
+std::string_view first_kind_dropped(const FixedTable& fixed) {
+  const auto most = std::max_element(fixed.dropped.begin(), fixed.dropped.end());
+  return to_string(all_finding_kinds()[static_cast<std::size_t>(most - fixed.dropped.begin())]);
+}
+
 /// Writes the clean table and says what was done.
 Result<Json> write_fixed(const AuditOptions& options, const std::vector<TunedFile>& files,
-                         const std::vector<Finding>& findings, const FindingKinds& kinds) {
+                         const std::vector<Finding>& findings, const FixOptions& fix) {
   GEMMTUNE_RETURN_IF_ERROR(check_no_input("--fix", options.fix, files));
   Json said{{"path", options.fix}, {"dropped", Json::object()}, {"recomputed", 0}};
   std::array<std::size_t, finding_kind_count> dropped{};
@@ -169,7 +200,12 @@ Result<Json> write_fixed(const AuditOptions& options, const std::vector<TunedFil
   std::vector<TunedFile> clean;
   std::string text;
   for (std::uint32_t source = 0; source < files.size(); ++source) {
-    FixedTable fixed = fix_table(files[source], source, findings, kinds);
+    FixedTable fixed = fix_table(files[source], source, findings, fix);
+    if (fixed.rows == 0 && !files[source].entries.empty()) {
+      return Status::invalid("--fix: none of {} in {} would be left ({}); nothing is written",
+                             counted(files[source].entries.size(), "row"), files[source].path,
+                             first_kind_dropped(fixed));
+    }
     for (std::size_t kind = 0; kind < dropped.size(); ++kind) dropped[kind] += fixed.dropped[kind];
     recomputed += fixed.recomputed;
     text = std::move(fixed.text);
@@ -204,32 +240,40 @@ void say_fixed(const Json& fixed) {
              stderr);
 }
 
-/// Tuned files whole; of other formats what is malformed, without rows. `others` counts those.
-Result<std::vector<TunedFile>> read_files(const AuditOptions& options, std::optional<Operation> operation,
-                                          std::size_t& others) {
-  std::vector<TunedFile> files;
+/// A tuned file whole; of other formats what is malformed, without rows.
+Result<TunedFile> read_audited(const std::string& path, std::optional<Operation> operation,
+                               std::string_view& format_name) {
+  auto content = read_file(path);
+  if (!content.ok()) return content.status();
+  const Format& format = detect_format(path, *content);
+  format_name = format.name;
+  if (is_tuned_format(format)) return parse_tuned_csv(path, std::move(*content), {.operation = operation});
+  ShapeListOptions list;
+  list.operation = operation;
+  auto diagnostics = diagnostics_of(path, *content, list);
+  if (!diagnostics.ok()) return diagnostics.status();
+  TunedFile file;
+  file.path = path;
+  file.diagnostics = std::move(*diagnostics);
+  return file;
+}
+
+/// A file that cannot be read does not end the audit of the others.
+AuditedFiles read_files(const AuditOptions& options, std::optional<Operation> operation) {
+  AuditedFiles audited;
   for (const std::string& word : options.files) {
     for (const std::string& path : path_list(word)) {
-      auto content = read_file(path);
-      if (!content.ok()) return content.status();
-      if (!is_other_format(path, *content)) {
-        auto file = parse_tuned_csv(path, std::move(*content), {.operation = operation});
-        if (!file.ok()) return file.status();
-        files.push_back(std::move(*file));
-        continue;
+      std::string_view format_name;
+      auto file = read_audited(path, operation, format_name);
+      if (file.ok()) {
+        audited.files.push_back(std::move(*file));
+        audited.formats.push_back(format_name);
+      } else {
+        audited.unread.push_back(file.message());
       }
-      ShapeListOptions list;
-      list.operation = operation;
-      auto diagnostics = diagnostics_of(path, *content, list);
-      if (!diagnostics.ok()) return diagnostics.status();
-      TunedFile& file = files.emplace_back();
-      file.path = path;
-      file.diagnostics = std::move(*diagnostics);
-      ++others;
     }
   }
-  if (files.empty()) return Status::invalid("no files: give at least one");
-  return files;
+  return audited;
 }
 
 int run_audit(const AuditOptions& options) {
@@ -242,20 +286,30 @@ int run_audit(const AuditOptions& options) {
   if (options.fix == "-") return usage_error("audit", "--fix -: expected a file");
   if (options.fix.empty() && !options.fix_kinds.empty())
     return usage_error("audit", "--fix-kinds needs --fix");
-  std::size_t others = 0;
-  auto files = read_files(options, *operation, others);
-  if (!files.ok()) return usage_error("audit", files.message());
-  if (others != 0 && !options.fix.empty()) {
+  AuditedFiles audited = read_files(options, *operation);
+  std::vector<TunedFile>* files = &audited.files;
+  if (files->empty()) {
+    return usage_error("audit",
+                       audited.unread.empty() ? "no files: give at least one" : audited.unread.front());
+  }
+  for (const std::string& why : audited.unread)
+    std::fputs(fmt::format("{}; passed over\n", why).c_str(), stderr);
+  const auto& formats = audited.formats;
+  if (!std::all_of(formats.begin(), formats.end(), is_tuned_name) && !options.fix.empty()) {
     return usage_error("audit", "--fix: only tuned files can be written again; name no others beside it");
+  }
+  if (!audited.unread.empty() && !options.fix.empty()) {
+    return usage_error("audit", fmt::format("--fix: {}", audited.unread.front()));
   }
   std::vector<Finding> findings = all_findings(options, *files);
   Json fixed;
   if (!options.fix.empty()) {
-    FindingKinds kinds = kinds_fixed_by_default();
+    FixOptions fix;
+    fix.drop_zero_times = more->has(FindingKind::failed_time);
     for (const FindingKind kind : all_finding_kinds()) {
-      if (more->has(kind)) kinds.add(kind);
+      if (more->has(kind)) fix.kinds.add(kind);
     }
-    auto written = write_fixed(options, *files, findings, kinds);
+    auto written = write_fixed(options, *files, findings, fix);
     if (!written.ok()) return usage_error("audit", written.message());
     fixed = std::move(*written);
     say_fixed(fixed);
@@ -264,11 +318,11 @@ int run_audit(const AuditOptions& options) {
     std::erase_if(findings, [&](const Finding& finding) { return !shown->has(finding.kind); });
   }
   if (options.json) {
-    print_audit_json(*files, findings, fixed);
+    print_audit_json(audited, findings, fixed);
   } else {
-    print_audit_text(options, *files, findings);
+    print_audit_text(options, audited, findings);
   }
-  return findings.empty() ? exit_done : exit_findings;
+  return findings.empty() && audited.unread.empty() ? exit_done : exit_findings;
 }
 
 }  // namespace
@@ -282,12 +336,12 @@ std::function<int()> declare_audit(CLI::App& app) {
       ->required();
   app.add_option("--op", options->operation, "The operation, where header and file name do not tell it");
   app.add_option("--kinds", options->kinds, "Only these kinds of findings, comma-separated");
-  auto* err_ratio =
-      app.add_option("--errRatio", options->err_ratio,
-                     "Largest stored error (default: 0.05, of either stage of a fused MoE 0.1)");
+  auto* err_ratio = app.add_option("--errRatio", options->err_ratio,
+                                   "Largest stored error (default: 0.05, of either stage of a fused MoE 0.1)")
+                        ->check(number_range(0, 1e6));
   app.add_option("--dominated", options->dominated,
                  "A row is dominated where a larger M is this many percent faster (default: 5)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number_range(0, 1e6));
   app.add_option("--fix", options->fix, "Write a clean table to this file");
   app.add_option("--fix-kinds", options->fix_kinds, "Kinds whose rows are dropped too, comma-separated");
   app.add_flag("--quiet", options->quiet, "Only the summary");

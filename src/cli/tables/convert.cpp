@@ -5,6 +5,7 @@
 #include <memory>
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -20,7 +21,8 @@ namespace gemmtune::cli {
 namespace {
 
 constexpr const char* convert_footer = R"(
-What the new format cannot hold is told on stderr, one line each. Formats without a device or types need --gfx,
+What the new format cannot hold is named on stderr: each row, each column with the count of its rows, each key of a
+file; --json has the same list. Formats without a device or types need --gfx,
 --cu_num, --indtype; a Triton file without N and K in its name needs -n and -k. A Triton bucket becomes a row at its
 largest M without a time; with M_LEQ_x the largest M written stands as `any`, too. gemmtune convert --list names the
 formats.
@@ -48,6 +50,7 @@ struct ConvertOptions {
   std::string scheme = "m_leq";
   bool list = false;
   bool strict = false;
+  bool json = false;
 };
 
 Status read_number(const std::string& option, const std::string& text, std::optional<std::int64_t>& value) {
@@ -97,8 +100,7 @@ int print_formats() {
 
 struct Converted {
   std::string text;
-  std::vector<std::string> left_out;
-  std::size_t rows = 0;  // read
+  ConversionRows rows;  // with all that was left out
 };
 
 Result<Converted> convert(const ConvertOptions& options) {
@@ -112,14 +114,15 @@ Result<Converted> convert(const ConvertOptions& options) {
   auto content = read_file(options.file);
   if (!content.ok()) return content.status();
   const std::string source = options.file == "-" ? "standard input" : options.file;
-  const auto origin = options.from.empty() ? detect_format(source, *content) : find_format(options.from);
+  const auto origin = options.from.empty() ? Result<const Format*>(&detect_format(source, *content))
+                                           : find_format(options.from);
   if (!origin.ok()) return Status::invalid("--from {}", origin.message());
   if ((*origin)->read == nullptr) return Status::unsupported("--from {}: is only written", options.from);
   auto rows = (*origin)->read(source, std::move(*content), *conversion);
   if (!rows.ok()) return rows.status();
-  auto text = (*target)->write(*rows, *conversion);
+  auto text = write_rows(**target, *rows, *conversion);
   if (!text.ok()) return text.status();
-  return Converted{std::move(*text), std::move(rows->left_out), rows->entries.size()};
+  return Converted{std::move(*text), std::move(*rows)};
 }
 
 Status write(const ConvertOptions& options, const std::string& text) {
@@ -135,21 +138,39 @@ Status write(const ConvertOptions& options, const std::string& text) {
   return write_file_atomically(options.output, text);
 }
 
+void print_json(const ConvertOptions& options, const ConversionRows& rows) {
+  nlohmann::ordered_json json;
+  json["command"] = "convert";
+  json["file"] = options.file;
+  json["to"] = options.to;
+  json["output"] = options.output;
+  json["rows"] = rows.entries.size();
+  json["left_out"] = left_out_json(rows.left_out);
+  json["notes"] = rows.notes;
+  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
 int run_convert(const ConvertOptions& options) {
   if (options.list) return print_formats();
+  if (options.json && (options.output.empty() || options.output == "-")) {
+    return usage_error("convert", "--json: stdout holds the document; name the file with -o");
+  }
   const auto converted = convert(options);
   if (!converted.ok()) return usage_error("convert", converted.message());
-  for (const std::string& line : converted->left_out) fmt::print(stderr, "{}\n", line);
-  const std::size_t lost = converted->left_out.size();
-  if (lost != 0 && options.strict) {
-    return usage_error("convert", fmt::format("{} left out, and --strict was given: nothing is written",
-                                              counted(lost, "thing")));
+  const std::vector<LeftOut>& lost = converted->rows.left_out;
+  for (const std::string& note : converted->rows.notes) fmt::print(stderr, "{}\n", note);
+  for (const LeftOut& item : lost) fmt::print(stderr, "{}\n", describe(converted->rows.source, item));
+  if (!lost.empty() && options.strict) {
+    return usage_error("convert",
+                       fmt::format("{}, and --strict was given: nothing is written", summary_of(lost)));
   }
   if (const Status status = write(options, converted->text); !status.ok()) {
     return usage_error("convert", status.message());
   }
-  fmt::print(stderr, "{} read, {} left out\n", counted(converted->rows, "row"), lost);
-  return lost == 0 ? exit_done : exit_findings;
+  fmt::print(stderr, "{} read, {}\n", counted(converted->rows.entries.size(), "row"),
+             lost.empty() ? "nothing left out" : summary_of(lost));
+  if (options.json) print_json(options, converted->rows);
+  return lost.empty() ? exit_done : exit_findings;
 }
 
 }  // namespace
@@ -171,6 +192,7 @@ std::function<int()> declare_convert(CLI::App& app) {
   app.add_option("--scheme", options->scheme, "Buckets of a Triton file: m_leq or small_medium_large")
       ->capture_default_str();
   app.add_flag("--strict", options->strict, "What cannot be carried is an error; nothing is written");
+  app.add_flag("--json", options->json, "One JSON document on stdout: what was left out; needs -o");
   app.footer(convert_footer);
   return [options] { return run_convert(*options); };
 }

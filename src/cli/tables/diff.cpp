@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/shared/console.h"
+#include "cli/shared/number_range.h"
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
 #include "tuned/difference.h"
@@ -22,7 +23,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* diff_footer = R"(
 Compares the chosen row of every key. Another kernel, libtype or splitK is a changed winner; the same winner is faster
-or slower where its time moved by more than both spreads, or by more than --tolerance where a row has none.
+or slower where its time moved by more than both spreads, or by more than --tolerance where a row has none; it is
+timed where only the new time is valid, untimed where only the old one is. Another number (kernelId, solidx) of a
+kernel that its name selects is no difference.
 
 Exit codes: 0 equal, 1 different, 2 usage or input.
 
@@ -60,8 +63,9 @@ Result<Side> read_side(const std::string& word, std::optional<Operation> operati
   return side;
 }
 
-constexpr std::array kinds{ChangeKind::added, ChangeKind::removed, ChangeKind::winner, ChangeKind::faster,
-                           ChangeKind::slower};
+constexpr std::array<ChangeKind, change_kind_count> kinds{
+    ChangeKind::added,  ChangeKind::removed, ChangeKind::winner, ChangeKind::faster,
+    ChangeKind::slower, ChangeKind::timed,   ChangeKind::untimed};
 /// Operation → changes by kind.
 using Summary = std::map<Operation, std::array<std::size_t, kinds.size()>>;
 
@@ -92,6 +96,10 @@ std::string change_text(const RowChange& change, const Side& before, const Side&
       return fmt::format("{}: winner: {}: {} ({} µs), before {} ({} µs)\n", after.place(*change.after), row,
                          winner_text(*change.after), change.after->us, winner_text(*change.before),
                          change.before->us);
+    case ChangeKind::timed:
+    case ChangeKind::untimed:
+      return fmt::format("{}: {}: {}: {} µs, before {} µs\n", after.place(*change.after),
+                         to_string(change.kind), row, change.after->us, change.before->us);
     case ChangeKind::faster:
     case ChangeKind::slower:
       break;
@@ -112,7 +120,9 @@ void print_difference_text(const DiffOptions& options, const Difference& differe
                    {"removed", true},
                    {"winner", true},
                    {"faster", true},
-                   {"slower", true}});
+                   {"slower", true},
+                   {"timed", true},
+                   {"untimed", true}});
   for (const auto& [operation, counts] : summary_of(difference)) {
     std::vector<std::string> cells{std::string(to_string(operation))};
     for (const std::size_t count : counts) cells.push_back(std::to_string(count));
@@ -187,7 +197,7 @@ std::function<int()> declare_diff(CLI::App& app) {
   app.add_option("--op", options->operation, "The operation, where header and file name do not tell it");
   app.add_option("--tolerance", options->tolerance,
                  "Percent that a time may move without a spread (default: 3)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number_range(0, 1e6));
   app.add_flag("--quiet", options->quiet, "Only the summary");
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(diff_footer);

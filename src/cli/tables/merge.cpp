@@ -2,10 +2,13 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <map>
 #include <memory>
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/shared/console.h"
@@ -21,10 +24,12 @@ One row a key: the smallest valid time wins, ties keep the first file's row. Inp
 is told on stderr. Rows keep their bytes where the headers agree.
 
 --compress turns neighbours in M with one winner into one row with m_from: every tuned M gets the same winner as
-before, and so does any M between them, which padding answered before. That is what ranges mean. AITER reads such a row
-as one of its largest M only: a compressed file is not equivalent for AITER.
+before. An M between them gets it too: before, padding answered it, or, in the tables of batched operations, which pad
+no M, no row did. That is what ranges mean. An M below a range that was padded up to one of its merged rows may be a
+miss then. AITER reads such a row as one of its largest M only: a compressed file is
+not equivalent for AITER.
 
-Exit codes: 0 merged, 1 some rows could not be read and are left out, 2 usage or input.
+Exit codes: 0 merged, 1 some rows could not be read and are left out (--json lists them), 2 usage or input.
 
 Examples:
   gemmtune merge a.csv b.csv -o merged.csv
@@ -37,6 +42,7 @@ struct MergeCommandOptions {
   std::string schema;
   bool compress = false;
   bool quiet = false;
+  bool json = false;
 };
 
 void say(const std::string& text) { std::fputs((text + "\n").c_str(), stderr); }
@@ -70,7 +76,50 @@ Result<std::string> compressed(const MergedTable& merged, const TunedFile& first
   return std::move(ranges->text);
 }
 
+using LeftOutByFile = std::map<std::string, std::vector<LeftOut>>;
+
+/// The rows that could not be read: a merged table does not hold them.
+LeftOutByFile rows_left_out(const std::vector<TunedFile>& files) {
+  LeftOutByFile lost;
+  for (const TunedFile& file : files) {
+    for (UnreadRow& row : unread_rows(file)) {
+      lost[file.path].push_back({LeftOutKind::row, {}, row.line, 1, std::move(row.why)});
+    }
+  }
+  return lost;
+}
+
+std::vector<LeftOut> flattened(const LeftOutByFile& lost) {
+  std::vector<LeftOut> all;
+  for (const auto& [path, items] : lost) all.insert(all.end(), items.begin(), items.end());
+  return all;
+}
+
+std::size_t comment_count(const std::vector<TunedFile>& files) {
+  std::size_t count = 0;
+  for (const TunedFile& file : files) {
+    for (const CsvLine& line : file.document.lines) count += trim(line.text).starts_with('#') ? 1 : 0;
+  }
+  return count;
+}
+
+void print_merge_json(const MergeCommandOptions& options, const MergedTable& merged,
+                      const LeftOutByFile& lost) {
+  nlohmann::ordered_json json;
+  json["command"] = "merge";
+  json["output"] = options.output;
+  json["rows"] = merged.rows;
+  json["duplicates"] = merged.duplicates;
+  json["notes"] = merged.notes;
+  json["left_out"] = nlohmann::ordered_json::object();
+  for (const auto& [path, items] : lost) json["left_out"][path] = left_out_json(items);
+  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
 int run_merge(const MergeCommandOptions& options) {
+  if (options.json && (options.output.empty() || options.output == "-")) {
+    return usage_error("merge", "--json: stdout holds the document; name the file with -o");
+  }
   const auto operation = operation_word(options.operation);
   if (!operation.ok()) return usage_error("merge", operation.message());
   const auto how = merge_options(options);
@@ -82,10 +131,8 @@ int run_merge(const MergeCommandOptions& options) {
   }
   const auto merged = merge_tables(*files, *how);
   if (!merged.ok()) return usage_error("merge", merged.message());
-  std::size_t diagnostics = 0;
   for (const TunedFile& file : *files) {
     for (const std::string& diagnostic : file.diagnostics) say(diagnostic);
-    diagnostics += file.diagnostics.size();
   }
   if (!options.quiet) {
     for (const std::string& note : merged->notes) say(note);
@@ -100,7 +147,12 @@ int run_merge(const MergeCommandOptions& options) {
   if (!written.ok()) return usage_error("merge", written.message());
   say(fmt::format("{} of {} merged, {} left out as duplicates", counted(merged->rows, "row"),
                   counted(files->size(), "file"), merged->duplicates));
-  return diagnostics == 0 ? exit_done : exit_findings;
+  const std::size_t comments = comment_count(*files);
+  if (comments != 0) say(fmt::format("{} not carried", counted(comments, "comment line")));
+  const auto lost = rows_left_out(*files);
+  if (!lost.empty()) say(summary_of(flattened(lost)));
+  if (options.json) print_merge_json(options, *merged, lost);
+  return lost.empty() ? exit_done : exit_findings;
 }
 
 }  // namespace
@@ -115,6 +167,7 @@ std::function<int()> declare_merge(CLI::App& app) {
   app.add_option("--csv-schema", options->schema,
                  "aiter (leading gfx) or seed (without); default: as the inputs");
   app.add_flag("--quiet", options->quiet, "Only unreadable rows and the summary on stderr");
+  app.add_flag("--json", options->json, "One JSON document on stdout: what was left out; needs -o");
   app.footer(merge_footer);
   return [options] { return run_merge(*options); };
 }

@@ -15,6 +15,7 @@
 #include "cli/shared/model_options.h"
 #include "cli/shared/size_options.h"
 #include "cli/tables/shapes_output.h"
+#include "cli/tables/table_files.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -78,6 +79,7 @@ std::string shapes_json(const ShapeList& list) {
                               {"layer", row.layer}});
   }
   json["diagnostics"] = list.diagnostics;
+  json["left_out"] = left_out_json(list.ignored);
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -86,6 +88,9 @@ int run_shapes(const ShapesOptions& options) {
   if (!list.ok()) return usage_error("shapes", list.message());
   for (const std::string& diagnostic : list->diagnostics)
     std::fputs(fmt::format("{}\n", diagnostic).c_str(), stderr);
+  if (const std::string ignored = describe_ignored(*list); !ignored.empty()) {
+    std::fputs(fmt::format("{}\n", ignored).c_str(), stderr);
+  }
   if (!options.output.empty()) {
     const auto written = write_shapes(list->rows, options.output);
     if (!written.ok()) return usage_error("shapes", written.message());

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "base/file.h"
 #include "cli/shared/output_path.h"
 #include "formats/aiter/environment_json.h"
@@ -22,6 +24,18 @@ Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words
   }
   if (files.empty()) return Status::invalid("no files: give at least one tuned file");
   return files;
+}
+
+nlohmann::ordered_json left_out_json(const std::vector<LeftOut>& items) {
+  auto json = nlohmann::ordered_json::array();
+  for (const LeftOut& item : items) {
+    json.push_back({{"kind", to_string(item.kind)},
+                    {"name", item.name},
+                    {"line", item.line},
+                    {"count", item.count},
+                    {"why", item.why}});
+  }
+  return json;
 }
 
 Status check_no_input(const std::string& option, const std::string& output,

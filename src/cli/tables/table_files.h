@@ -5,14 +5,20 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "base/status.h"
 #include "formats/aiter/tuned_csv.h"
+#include "formats/left_out.h"
 
 namespace gemmtune::cli {
 
 /// Every file of the words, each a path or a colon-separated list. A path that was named must be there.
 Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words,
                                            std::optional<Operation> operation);
+
+/// What a writer left out, for --json: kind, name, line, count and why of each.
+nlohmann::ordered_json left_out_json(const std::vector<LeftOut>& items);
 
 /// Refuses an output that is one of the inputs (links resolved): inputs are never changed.
 Status check_no_input(const std::string& option, const std::string& output,

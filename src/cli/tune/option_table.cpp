@@ -51,10 +51,9 @@ Status apply_sort(const TuneOptions& options, TuneRequest& request) {
 }
 
 Status apply_cache(const TuneOptions& options, TuneRequest& request) {
-  constexpr std::array<std::string_view, 3> words = {"warm", "weights-cold", "cold"};
-  const auto word = word_of("--cache", options.cache, words);
-  if (!word.ok()) return word.status();
-  request.policy.cache = std::array{CacheMode::warm, CacheMode::weights_cold, CacheMode::cold}[*word];
+  const auto mode = parse_cache_mode(options.cache);
+  if (!mode) return Status::invalid("--cache {}: expected warm, weights-cold or cold", options.cache);
+  request.policy.cache = *mode;
   return {};
 }
 

@@ -10,7 +10,9 @@
 #include "cli/command.h"
 #include "cli/inspect/bench_report.h"
 #include "cli/shared/console.h"
-#include "resolve/known_rows.h"
+#include "resolve/bind.h"
+#include "resolve/online_rows.h"
+#include "tuned/key.h"
 
 namespace gemmtune::cli {
 
@@ -73,64 +75,53 @@ std::vector<TunedEntry> improved_entries(const RunSummary& summary, const std::v
   return entries;
 }
 
-std::vector<TunedEntry> entries_of(const std::vector<std::string>& paths) {
-  std::vector<TunedEntry> entries;
-  for (const std::string& path : paths) {
-    if (!file_exists(path)) continue;
-    auto file = read_tuned_csv(path);
-    if (file.ok()) entries.insert(entries.end(), file->entries.begin(), file->entries.end());
-  }
-  return entries;
-}
-
 }  // namespace
 
 int run_operator_on_file(const TuneOptions& options, Device& device) {
   auto file = read_tuned_csv(*options.run_config, {.strict = options.strict});
   if (!file.ok()) return usage_error("tune", fmt::format("--run_config {}", file.message()));
-  const TunedTable table(file->entries);
-  BenchRequest request;
-  request.table = &table;
+  std::vector<ShapeRow> shapes;
   for (const TunedEntry& entry : file->entries) {
-    const bool seen = std::any_of(request.shapes.begin(), request.shapes.end(), [&](const ShapeRow& shape) {
+    const bool seen = std::any_of(shapes.begin(), shapes.end(), [&](const ShapeRow& shape) {
       return same_key(shape.problem, entry.problem);
     });
-    if (!seen && row_is_of(entry, device.info()))
-      request.shapes.push_back({entry.problem, 1, {}, entry.line});
+    if (!seen && row_is_of(entry, device.info())) shapes.push_back({entry.problem, 1, {}, entry.line});
   }
-  if (request.shapes.empty()) {
+  if (shapes.empty()) {
     return usage_error("tune", fmt::format("--run_config {}: no row of this device ({}, cu_num {})",
                                            *options.run_config, device.info().gfx, device.info().cu_num));
   }
-  return run_and_report(options, device, request, {"tuned", "default"});
+  const TableSet tables = table_set_of(std::move(*file));
+  return run_and_report(options, device, {.shapes = std::move(shapes), .tables = tables},
+                        {"tuned", "default"});
 }
 
 int run_operator_on_shapes(const TuneOptions& options, const Environment& environment, Device& device,
                            const ShapeList& shapes) {
   const TableSet tables = production_tables(environment);
   if (const Status fault = tables.first_fault(); !fault.ok()) return usage_error("tune", fault.message());
-  BenchRequest request;
-  request.table = &tables.table;
-  request.shapes = shapes.rows;
+  const auto online = production_online_rows(environment, device);
+  const BenchRequest request{.shapes = shapes.rows, .tables = {tables, online.get()}};
   return run_and_report(options, device, request, {"operator", "default"});
 }
 
 int compare_rows(const TuneOptions& options, const Outputs& outputs, Device& device,
                  const TuneRequest& request, const RunSummary& summary, Console& console,
                  Evaluator& evaluator) {
-  std::vector<std::string> before_paths = outputs.also_read;
-  before_paths.insert(before_paths.begin(), outputs.tuned);
-  const TunedTable before(entries_of(before_paths));
-  std::vector<TunedEntry> tuned;
-  BenchRequest bench;
+  const Operation operation = request.shapes.front().problem.operation;
+  std::vector<TablePath> before_paths{{operation, outputs.tuned}};
+  for (const std::string& path : outputs.also_read) before_paths.push_back({operation, path});
+  const TableSet before = load_table_set(before_paths);
+  TunedFile tuned;
+  tuned.path = request.output;
+  std::vector<ShapeRow> shapes;
   for (const ItemReport& report : summary.items) {
     if (report.row() == nullptr || report.state == ProblemState::skipped_done) continue;
-    tuned.push_back(*report.row());
-    bench.shapes.push_back(report.shape);
+    tuned.entries.push_back(*report.row());
+    shapes.push_back(report.shape);
   }
-  const TunedTable after(tuned);
-  bench.table = &after;
-  bench.against = &before;
+  const TableSet after = table_set_of(std::move(tuned));
+  const BenchRequest bench{.shapes = std::move(shapes), .tables = after, .against = LookupTables(before)};
   const std::vector<BenchRow> rows = run_bench(device, evaluator, bench, console);
   const std::vector<TunedEntry> improved = improved_entries(summary, rows, options.min_improvement);
   std::string ending = fmt::format("{} of {} improved by at least {} % or had no time", improved.size(),

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "backends/traits.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/shared/family_names.h"
@@ -264,7 +265,7 @@ Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shap
   request.output = outputs.tuned;
   request.also_read = outputs.also_read;
   request.libtypes = std::move(families).value();
-  if (request.pdl && device.info().backend == "cpu")
+  if (request.pdl && !traits_of(device.info()).dependent_launches)
     return Status::invalid("--pdl allow: {} has no dependent launches; a GPU has", device.info().name);
   request.confirmations =
       options.confirmations > 0 ? options.confirmations : default_confirmations(device.info());

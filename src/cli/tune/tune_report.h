@@ -27,7 +27,7 @@ struct RunEnding {
   const ShapeList& shapes;
   const Outputs& outputs;
   const DeviceInfo& device;
-  std::optional<MRange> range;  // of --m-range
+  std::optional<MRange> range{};  // of --m-range
   bool interrupted = false;
 };
 

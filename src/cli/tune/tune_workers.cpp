@@ -80,7 +80,7 @@ std::vector<std::unique_ptr<Evaluator>> make_evaluators(const TuneOptions& optio
     WorkerOptions worker;
     worker.launch = {"/proc/self/exe", {"worker"}};
     worker.backend = device->info().backend;
-    worker.device = device_request(options.device, environment);
+    worker.device = device_request(options.device, environment).value();  // open_tune_devices checked it
     worker.device.text = device->info().name;
     worker.device.threads = 0;  // the name holds the cores that were chosen
     worker.device.pin_threads = true;

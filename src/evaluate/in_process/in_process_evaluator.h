@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/backend.h"
+#include "backends/traits.h"
 #include "evaluate/evaluation_step.h"
 #include "evaluate/evaluator.h"
 #include "evaluate/in_process/problem_bench.h"
@@ -26,7 +27,7 @@ class InProcessEvaluator final : public Evaluator {
   InProcessEvaluator(Device& device, const InProcessOptions& options);
   ~InProcessEvaluator() override;
 
-  bool compiles_ahead() const override { return device_.info().backend != "cpu"; }
+  bool compiles_ahead() const override { return traits_of(device_.info()).compiles_ahead; }
   void announce(const Problem& problem, std::span<const Candidate> candidates) override;
   /// A candidate that was screened before is not built or checked again: it only gets its further samples.
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "backends/traits.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "problem/operands.h"
@@ -55,9 +56,7 @@ std::vector<std::byte> rows_of(const RandomFill& matrix, std::int64_t columns,
 OutputVerifier::OutputVerifier(Device& device, const Problem& problem, const OutputVerifierOptions& options)
     : device_(&device),
       problem_(problem),
-      tolerance_(
-          tolerance_for(problem, options.max_err_ratio,
-                        device.info().backend == "cpu" ? Accumulator::float32 : Accumulator::tensor_core)) {}
+      tolerance_(tolerance_for(problem, options.max_err_ratio, traits_of(device.info()).accumulator)) {}
 
 Result<OutputVerifier> OutputVerifier::make(Device& device, const Problem& problem,
                                             const OutputVerifierOptions& options, PlannedInputs& inputs,

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 
+#include <nlohmann/json.hpp>
+
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/process.h"

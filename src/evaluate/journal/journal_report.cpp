@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "base/clock.h"
 #include "base/process.h"
 #include "evaluate/outcome_json.h"

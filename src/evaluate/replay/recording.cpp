@@ -9,17 +9,24 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "evaluate/fields_json.h"
 #include "evaluate/outcome_json.h"
 
 namespace gemmtune {
+
+template <SameStruct<RecordedFamily> Struct, typename Visit>
+void visit_fields(Struct& family, Visit visit) {
+  GEMMTUNE_VISIT_FIELDS(family, visit, name, revision, tie_rank, identity, thread_pool);
+}
+
 namespace {
 
 using Json = nlohmann::json;
 
 constexpr int recording_version = 2;  // 2: candidates of screenings are numbers
 
-constexpr std::array<std::pair<std::string_view, CacheMode>, 3> cache_modes = {
-    {{"warm", CacheMode::warm}, {"weights-cold", CacheMode::weights_cold}, {"cold", CacheMode::cold}}};
+/// The fields of a policy that change the meaning of a time: those of Policy::text().
+constexpr std::array policy_fields = {"cache", "warmup", "iterations", "sample_us"};
 
 // ---- to JSON
 
@@ -56,37 +63,20 @@ std::vector<std::string> numbered_candidates(const RecordedProblem& problem) {
   return names;
 }
 
-Json recorded_json(const DeviceInfo& device) {
-  Json json = {{"backend", device.backend}, {"name", device.name},     {"model", device.model},
-               {"gfx", device.gfx},         {"cu_num", device.cu_num}, {"libraries", Json::array()}};
-  for (const Library& library : device.libraries) {
-    json["libraries"].push_back({{"name", library.name}, {"version", library.version}, {"why", library.why}});
-  }
-  return json;
-}
-
 Json recorded_json(const Policy& policy) {
-  Json json = {{"warmup", policy.warmup},
-               {"iterations", policy.iterations},
-               {"sample_us", policy.sample_microseconds}};
-  for (const auto& [text, mode] : cache_modes) {
-    if (mode == policy.cache) json["cache"] = text;
-  }
+  const Json all = policy;
+  Json json;
+  for (const char* field : policy_fields) json[field] = all.at(field);
   return json;
 }
 
 Json recorded_json(const RecordedRun& run) {
-  Json families = Json::array();
-  for (const RecordedFamily& family : run.families) {
-    families.push_back({{"name", family.name},
-                        {"revision", family.revision},
-                        {"tie_rank", family.tie_rank},
-                        {"identity", family.identity},
-                        {"thread_pool", family.thread_pool}});
-  }
-  return {
-      {"line", "recording"},  {"version", recording_version},        {"device", recorded_json(run.device)},
-      {"families", families}, {"policy", recorded_json(run.policy)}, {"err_ratio", run.max_err_ratio}};
+  return {{"line", "recording"},
+          {"version", recording_version},
+          {"device", run.device},
+          {"families", run.families},
+          {"policy", recorded_json(run.policy)},
+          {"err_ratio", run.max_err_ratio}};
 }
 
 Json recorded_json(const RecordedSpace& space) {
@@ -122,41 +112,16 @@ Json recorded_json(const RecordedProblem& problem) {
 
 // ---- from JSON. nlohmann throws where a member is missing or of another type; read_line catches that.
 
-DeviceInfo device_from(const Json& json) {
-  DeviceInfo device;
-  device.backend = json.at("backend");
-  device.name = json.at("name");
-  device.model = json.at("model");
-  device.gfx = json.at("gfx");
-  device.cu_num = json.at("cu_num");
-  for (const Json& one : json.at("libraries")) {
-    Library library;
-    library.name = one.at("name");
-    library.version = one.at("version");
-    library.why = one.at("why");
-    device.libraries.push_back(std::move(library));
-  }
-  return device;
-}
-
 Policy policy_from(const Json& json) {
-  Policy policy;
-  policy.warmup = json.at("warmup");
-  policy.iterations = json.at("iterations");
-  policy.sample_microseconds = json.at("sample_us");
-  for (const auto& [text, mode] : cache_modes) {
-    if (json.at("cache") == text) policy.cache = mode;
-  }
-  return policy;
+  Json all = Policy();
+  for (const char* field : policy_fields) all[field] = json.at(field);
+  return all.get<Policy>();
 }
 
 RecordedRun run_from(const Json& json) {
   RecordedRun run;
-  run.device = device_from(json.at("device"));
-  for (const Json& family : json.at("families")) {
-    run.families.push_back({family.at("name"), family.at("revision"), family.at("tie_rank"),
-                            family.at("identity"), family.at("thread_pool")});
-  }
+  run.device = json.at("device").get<DeviceInfo>();
+  run.families = json.at("families").get<std::vector<RecordedFamily>>();
   run.policy = policy_from(json.at("policy"));
   run.max_err_ratio = json.at("err_ratio");
   return run;
@@ -166,6 +131,8 @@ RecordedSpace space_from(const Json& json) {
   RecordedSpace space;
   space.family = json.at("family");
   space.refusal = json.value("refusal", std::string());
+  // Families put their name in front of a refusal once.
+  if (space.refusal.starts_with(space.family + ": ")) space.refusal.erase(0, space.family.size() + 2);
   if (!space.refusal.empty()) return space;
   space.default_kernel = json.at("default");
   if (json.contains("packed")) space.packed = parse_weight_layout(json.at("packed").get<std::string>());

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "backends/backend.h"
+#include "backends/traits.h"
 #include "evaluate/evaluator.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "evaluate/worker/worker_process.h"
@@ -45,7 +46,7 @@ class WorkerEvaluator final : public Evaluator {
   explicit WorkerEvaluator(WorkerOptions options);
   ~WorkerEvaluator() override;
 
-  bool compiles_ahead() const override { return options_.backend != "cpu"; }
+  bool compiles_ahead() const override { return traits_of(options_.backend).compiles_ahead; }
   /// Sends the announcement to the worker in parts, as screening proceeds. If a worker is lost, the rest is
   /// not announced to the next one: if the compiler ended it, the next one fails while that candidate is
   /// built.

@@ -1,26 +1,23 @@
 // AITER's tuned and untuned CSV among the formats.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+#include <memory>
 #include <unordered_set>
 #include <utility>
 
+#include "base/text.h"
 #include "formats/aiter/tuned_csv.h"
 #include "formats/all_formats.h"
+#include "formats/diagnostics.h"
 #include "formats/shapes/shape_list.h"
 
 namespace gemmtune {
 namespace {
 
-/// Columns that today's header does not have are lost.
-void name_lost_columns(const TunedFile& file, ConversionRows& rows) {
-  if (file.header == file.document.lines.size()) return;
-  for (std::size_t position = 0; position < file.columns.width(); ++position) {
-    const std::string& name = file.columns.name_at(position);
-    if (file.columns.known_at(position) != nullptr || name.empty()) continue;
-    rows.left_out.push_back(fmt::format("{}:{}: column {}: unknown, not carried", file.path,
-                                        file.document.lines[file.header].number, name));
-  }
-}
+/// Heterogeneous and grouped MoE, mxscale.
+bool is_only_read(const TunedEntry& entry) { return !entry.other_key.empty(); }
 
 bool expressible(const TunedEntry& entry) {
   const Problem& problem = entry.problem;
@@ -28,26 +25,53 @@ bool expressible(const TunedEntry& entry) {
          problem.y_order == Order::row_major;
 }
 
-/// The rows that a tuned file can hold, with the device filled in.
-Result<std::vector<TunedEntry>> tuned_entries(ConversionRows& rows, const ConversionOptions& options) {
+std::string why_not_tuned(const TunedEntry& entry) {
+  if (is_only_read(entry)) return "of a table that is only read";
+  if (!expressible(entry)) return "AITER's columns hold row-major operands only (x [M, K], w [N, K])";
+  if (entry.libtype.empty() && entry.kernel_name.empty()) return "a size without a winner";
+  return {};
+}
+
+/// The rows that a tuned file can hold, with the device filled in; `refuse` (if any) says why
+/// a row is not taken.
+Result<std::vector<TunedEntry>> tuned_entries(ConversionRows& rows, const ConversionOptions& options,
+                                              std::string (*refuse)(const TunedEntry&) = nullptr) {
   GEMMTUNE_RETURN_IF_ERROR(require_types(rows));
   std::vector<TunedEntry> kept;
-  for (TunedEntry entry : rows.entries) {
+  for (std::size_t index = 0; index < rows.entries.size(); ++index) {
+    TunedEntry entry = rows.entries[index];
+    std::string why = why_not_tuned(entry);
+    if (!why.empty()) {
+      rows.leave_out(index, why);
+      continue;
+    }
     if (entry.cu_num == 0) entry.cu_num = options.cu_num;
     if (entry.cu_num == 0) return Status::invalid("{}: says no compute units; give --cu_num", rows.source);
     if (entry.gfx.empty()) entry.gfx = options.gfx.empty() ? gfx_of_cu_num(entry.cu_num) : options.gfx;
     if (entry.gfx.empty()) return Status::invalid("{}: says no architecture; give --gfx", rows.source);
-    if (entry.libtype.empty() && entry.kernel_name.empty()) {
-      leave_out(rows, entry, "a size without a winner");
-    } else if (!expressible(entry)) {
-      leave_out(rows, entry, "AITER's columns hold row-major operands only (x [M, K], w [N, K])");
-    } else if (!entry.other_key.empty()) {
-      leave_out(rows, entry, "of a table that is only read");
+    if (refuse != nullptr) why = refuse(entry);
+    if (!why.empty()) {
+      rows.leave_out(index, why);
     } else {
       kept.push_back(std::move(entry));
     }
   }
   return kept;
+}
+
+std::string refuse_without_gfx(const TunedEntry& entry) {
+  if (amd_architecture(entry.gfx)) return {};
+  return fmt::format("{}: a table without gfx speaks of AMD devices", entry.gfx);
+}
+
+/// Architectures that the compute units do not give back.
+void name_lost_gfx(ConversionRows& rows, const std::vector<TunedEntry>& written) {
+  const auto lost =
+      static_cast<std::size_t>(std::count_if(written.begin(), written.end(), [](const TunedEntry& entry) {
+        return entry.gfx != gfx_of_cu_num(entry.cu_num);
+      }));
+  if (lost == 0) return;
+  rows.left_out.push_back({LeftOutKind::column, "gfx", 0, lost, "cu_num does not give it back"});
 }
 
 }  // namespace
@@ -59,9 +83,14 @@ Result<ConversionRows> read_aiter_rows(const std::string& source, std::string co
   ConversionRows rows;
   rows.source = source;
   rows.operation = file->schema().operation;
+  for (UnreadRow& row : unread_rows(*file)) rows.leave_out_line(row.line, row.why);
+  std::unordered_set<std::size_t> unread;
+  for (const LeftOut& row : rows.left_out) unread.insert(row.line);
+  for (std::string& diagnostic : file->diagnostics) {
+    if (unread.count(split_diagnostic(diagnostic, source).first) == 0)
+      rows.notes.push_back(std::move(diagnostic));
+  }
   rows.entries = std::move(file->entries);
-  rows.left_out = std::move(file->diagnostics);
-  name_lost_columns(*file, rows);
   return rows;
 }
 
@@ -72,17 +101,11 @@ Result<std::string> write_aiter_rows(ConversionRows& rows, const ConversionOptio
 }
 
 Result<std::string> write_seed_rows(ConversionRows& rows, const ConversionOptions& options) {
-  const auto entries = tuned_entries(rows, options);
+  const auto entries = tuned_entries(rows, options, refuse_without_gfx);
   if (!entries.ok()) return entries.status();
-  std::vector<TunedEntry> amd;
-  for (const TunedEntry& entry : *entries) {
-    if (amd_architecture(entry.gfx)) {
-      amd.push_back(entry);
-    } else {
-      leave_out(rows, entry, fmt::format("{}: a table without gfx speaks of AMD devices", entry.gfx));
-    }
-  }
-  return write_tuned_csv(rows.operation, amd, CsvSchema::seed);
+  GEMMTUNE_RETURN_IF_ERROR(check_without_gfx(*entries));
+  name_lost_gfx(rows, *entries);
+  return write_tuned_csv(rows.operation, *entries, CsvSchema::seed);
 }
 
 Result<ConversionRows> read_untuned_rows(const std::string& source, std::string content,
@@ -96,11 +119,20 @@ Result<ConversionRows> read_untuned_rows(const std::string& source, std::string 
   ConversionRows rows;
   rows.source = source;
   rows.operation = list->operation;
-  rows.left_out = std::move(list->diagnostics);
+  rows.left_out = std::move(list->ignored);
+  for (const std::string& diagnostic : list->diagnostics) {
+    const auto [line, why] = split_diagnostic(diagnostic, source);
+    rows.leave_out_line(line, why);
+  }
   for (const ShapeRow& row : list->rows) {
     TunedEntry& entry = rows.entries.emplace_back();
     entry.problem = row.problem;
     entry.line = row.line;
+    entry.us = std::numeric_limits<double>::quiet_NaN();
+    CarriedCells cells;
+    if (row.calls != 1) cells.push_back({"calls", std::to_string(row.calls)});
+    if (!row.layer.empty()) cells.push_back({"layer", row.layer});
+    if (!cells.empty()) entry.carried = std::make_shared<const CarriedCells>(std::move(cells));
   }
   return rows;
 }
@@ -109,14 +141,28 @@ Result<std::string> write_untuned_rows(ConversionRows& rows, const ConversionOpt
   GEMMTUNE_RETURN_IF_ERROR(require_types(rows));
   std::vector<ShapeRow> shapes;
   std::unordered_set<std::string> known;
-  for (const TunedEntry& entry : rows.entries) {
+  std::size_t repeated = 0;
+  for (std::size_t index = 0; index < rows.entries.size(); ++index) {
+    const TunedEntry& entry = rows.entries[index];
     if (!expressible(entry)) {
-      leave_out(rows, entry, "AITER's columns hold row-major operands only (x [M, K], w [N, K])");
+      rows.leave_out(index, "AITER's columns hold row-major operands only (x [M, K], w [N, K])");
+    } else if (is_only_read(entry)) {
+      rows.leave_out(index, "of a table that is only read");
     } else if (known.insert(print(entry.problem)).second) {
-      shapes.push_back({entry.problem, 1, {}, entry.line});
+      const std::string* calls = find_carried(entry, "calls");
+      const std::string* layer = find_carried(entry, "layer");
+      shapes.push_back({entry.problem, calls != nullptr ? parse_integer(*calls).value_or(1) : 1,
+                        layer != nullptr ? *layer : std::string(), entry.line});
+    } else {
+      ++repeated;
     }
   }
-  return write_shape_list(shapes);
+  if (repeated != 0) {
+    rows.notes.push_back(fmt::format("{}: {} row{} of sizes that are listed already", rows.source, repeated,
+                                     repeated == 1 ? "" : "s"));
+  }
+  // Without rows the header is still that of the operation.
+  return shapes.empty() ? empty_shape_list(rows.operation) : write_shape_list(shapes);
 }
 
 }  // namespace gemmtune

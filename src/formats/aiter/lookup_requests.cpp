@@ -98,13 +98,20 @@ Result<TableRequests> read_table_requests(const std::string& path) {
   for (std::size_t index = header + 1; index < document->lines.size(); ++index) {
     const CsvLine& line = document->lines[index];
     if (is_blank_or_comment(line.text)) continue;
-    if (!cells.split(line.text)) {
-      return Status::invalid("{}:{}: {}", document->source, line.number, unclosed_quote);
+    if (cells.split(line.text) && !parse_operation(cells[positions->family])) {
+      return Status::invalid("{}:{}: column family: '{}' is no operation", document->source, line.number,
+                             cells[positions->family]);
     }
-    auto request = read_request(cells, *positions);
-    if (!request.ok()) return Status::invalid("{}:{}: {}", document->source, line.number, request.message());
-    request->line = line.number;
-    requests.rows.push_back(std::move(*request));
+    auto request = cells.split(line.text) ? read_request(cells, *positions)
+                                          : Result<TableRequest>(Status::invalid("{}", unclosed_quote));
+    TableRequest row;
+    if (request.ok()) {
+      row = std::move(*request);
+    } else {
+      row.state = Status::invalid("{}:{}: {}", document->source, line.number, request.message());
+    }
+    row.line = line.number;
+    requests.rows.push_back(std::move(row));
   }
   return requests;
 }

@@ -15,6 +15,7 @@ struct TableRequest {
   LookupKey key;     // with gfx and cu_num
   std::string file;  // as it stands in the list
   std::size_t line = 0;
+  Status state;  // not ok: the row stands for no look-up; then only `line` holds
 };
 
 struct TableRequests {
@@ -27,7 +28,8 @@ struct TableRequests {
 Result<LookupKey> parse_table_request(Operation operation, std::string_view text);
 
 /// Columns family (AITER's or our name of the operation), file (relative to the list's folder, or absolute)
-/// and request; others are ignored. The first bad row is an error with file:line.
+/// and request; others are ignored. A row that stands for no look-up has its reason in `state`;
+/// an unknown family is an error with file:line.
 Result<TableRequests> read_table_requests(const std::string& path);
 
 }  // namespace gemmtune

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "formats/csv/raw_row.h"
 #include "formats/aiter/tuned_row.h"
+#include "formats/csv/raw_row.h"
 #include "tuned/checks.h"
 #include "tuned/layouts.h"
 #include "tuned/range_rows.h"
@@ -182,6 +182,9 @@ Status Merge::settle_gfx(const MergeOptions& options) {
     return Status::invalid(
         "{}: a row of {}, which needs the column gfx; a table without it speaks of AMD devices", place(entry),
         entry.gfx);
+  }
+  if (const Status status = check_without_gfx(entries_); !status.ok()) {
+    return Status::invalid("--csv-schema seed: {}", status.message());
   }
   header_.remove_gfx();
   return {};

@@ -59,7 +59,7 @@ bool has_dimensions(const CsvCells& header) {
 
 std::vector<TableKind> moe_tables(const CsvCells& header) {
   if (has_any(header, {"shared_expert_id"})) return {heterogeneous_moe};
-  if (has_any(header, {"max_m", "grouped_persistent_m", "gate_mode"})) return {grouped_moe};
+  if (has_any(header, {"max_m", "grouped_persistent_m", "tile_m"})) return {grouped_moe};
   return {fused_moe};
 }
 
@@ -87,11 +87,30 @@ Result<const Schema*> schema_of_wanted(const std::string& source, const std::vec
     if (schema_of(table).operation == wanted) return &schema_of(table);
   }
   // Sizes alone serve every operation, and q_dtype_w stands where no key has it.
-  const bool only_sizes = candidates.size() > 1 && candidates.front() != TableKind::batched_bf16 &&
-                          wanted != Operation::fused_moe;
+  const bool only_sizes =
+      candidates.size() > 1 && candidates.front() != TableKind::batched_bf16 && !traits(wanted).mixture;
   if (candidates.empty() || only_sizes) return &schema_of(wanted);
   return Status::invalid("{}: the header is that of a table of {}, expected {}", source,
                          operations_of(candidates), to_string(wanted));
+}
+
+/// A batched header under the name of a table without batches: rows that differ in B alone would be one.
+bool hides_batch(const std::vector<TableKind>& candidates, TableKind named) {
+  return schema_of(candidates.front()).has(Column::batch) && !schema_of(named).has(Column::batch);
+}
+
+/// The one candidate whose operands have as many bits as those of the named table.
+std::optional<TableKind> of_equal_bits(const std::vector<TableKind>& candidates, TableKind named) {
+  const auto bits_of = [](TableKind table) {
+    return bits(default_problem(schema_of(table).operation).w_type);
+  };
+  std::optional<TableKind> found;
+  for (const TableKind candidate : candidates) {
+    if (bits_of(candidate) != bits_of(named)) continue;
+    if (found) return std::nullopt;
+    found = candidate;
+  }
+  return found;
 }
 
 }  // namespace
@@ -117,6 +136,13 @@ std::optional<TableKind> table_of_file_name(const std::string& path) {
   return std::nullopt;
 }
 
+std::string name_disagreement(const std::string& source, const Schema& schema) {
+  const auto named = table_of_file_name(source);
+  if (!named || *named == schema.kind) return {};
+  return fmt::format("the header is that of a table of {}, but the file's name says {}", schema.name,
+                     schema_of(*named).name);
+}
+
 Result<const Schema*> detect_schema(const std::string& source, const CsvCells& header,
                                     std::optional<Operation> wanted) {
   const auto candidates = tables_of_header(header);
@@ -129,7 +155,13 @@ Result<const Schema*> detect_schema(const std::string& source, const CsvCells& h
         "and inter_dim",
         source);
   }
-  if (const auto named = table_of_file_name(source)) return &schema_of(*named);
+  if (const auto named = table_of_file_name(source)) {
+    if (!hides_batch(candidates, *named)) return &schema_of(*named);
+    if (const auto fits = of_equal_bits(candidates, *named)) return &schema_of(*fits);
+    return Status::invalid(
+        "{}: the header is that of a table of {}, the file's name says {}; name it with --op", source,
+        operations_of(candidates), schema_of(*named).name);
+  }
   return Status::invalid(
       "{}: neither the header nor the file name tells the operation; name it with --op ({})", source,
       operations_of(candidates));

@@ -117,10 +117,8 @@ void ProblemReader::read_quantized_types(Row& row, Problem& problem) {
   const std::string_view gfx = row.cell(Column::gfx);
   const std::string_view cu_num = row.cell(Column::cu_num);
   const bool fnuz = gfx.starts_with("gfx94") || (gfx.empty() && (cu_num == "80" || cu_num == "304"));
-  const bool fp8 = problem.operation == Operation::a8w8_bpreshuffle ||
-                   problem.operation == Operation::a8w8_blockscale ||
-                   problem.operation == Operation::a8w8_blockscale_bpreshuffle ||
-                   row.columns.schema().kind == TableKind::batched_mxscale;
+  const bool fp8 =
+      traits(problem.operation).fp8_by_default || row.columns.schema().kind == TableKind::batched_mxscale;
   if (fp8) problem.w_type = fnuz ? DataType::f8_e4m3fnuz : DataType::f8_e4m3fn;
   if (overrides_.x_type) {
     problem.w_type = *overrides_.x_type;
@@ -135,7 +133,9 @@ void ProblemReader::read_moe(Row& row, Problem& problem) {
   MoeShape& moe = problem.moe;
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   moe.experts = static_cast<std::int32_t>(row.dimension(Column::experts, most));
-  moe.topk = static_cast<std::int32_t>(row.dimension(Column::topk, most));
+  const bool any_topk = row.columns.schema().kind == TableKind::grouped_moe &&
+                        parse_integer(row.cell(Column::topk)) == -1;  // a key of its own: every topk
+  moe.topk = any_topk ? -1 : static_cast<std::int32_t>(row.dimension(Column::topk, most));
   row.word(Column::act_type, parse_activation, "ActivationType.Silu, .Gelu, .Swiglu, .Situv2 or .No",
            moe.activation);
   row.word(Column::q_type, parse_quant_type,
@@ -160,7 +160,7 @@ bool ProblemReader::read(const CsvCells& cells, std::size_t line, Problem& probl
   if (schema.has(Column::batch)) problem.batch = row.dimension(Column::batch);
   if (schema.operation == Operation::a16w16) {
     read_dense_types(row, problem);
-  } else if (schema.operation == Operation::fused_moe) {
+  } else if (traits(schema.operation).mixture) {
     read_moe(row, problem);
   } else {
     read_quantized_types(row, problem);
@@ -173,7 +173,7 @@ std::string_view python_bool(bool value) { return value ? "True" : "False"; }
 
 std::optional<std::string> problem_cell(const Problem& problem, Column column) {
   const auto digit = [](bool value) { return std::string(value ? "1" : "0"); };
-  const bool moe = problem.operation == Operation::fused_moe;
+  const bool moe = is_mixture(problem);
   switch (column) {
     case Column::batch:
       return std::to_string(problem.batch);

@@ -17,22 +17,10 @@ struct ElementBytes {
   double y = 2;
 };
 
+/// AITER counts the operation's default types, whatever types the row has.
 ElementBytes element_bytes(Operation operation) {
-  switch (operation) {
-    case Operation::a16w16:
-    case Operation::batched_bf16:
-    case Operation::fused_moe:
-      break;
-    case Operation::a4w4_blockscale:
-      return {0.5, 0.5, 2};
-    case Operation::a8w8:
-    case Operation::a8w8_bpreshuffle:
-    case Operation::a8w8_blockscale:
-    case Operation::a8w8_blockscale_bpreshuffle:
-    case Operation::batched_a8w8:
-      return {1, 1, 2};
-  }
-  return {};
+  const Problem usual = default_problem(operation);
+  return {bits(usual.x_type) / 8.0, bits(usual.w_type) / 8.0, bits(usual.y_type) / 8.0};
 }
 
 /// AITER's table of bytes for fused MoE: torch's packed fp4 counts as one byte an element.
@@ -52,7 +40,7 @@ double table_bytes(const Problem& problem) {
   const auto m = static_cast<double>(problem.m);
   const auto n = static_cast<double>(problem.n);
   const auto k = static_cast<double>(problem.k);
-  if (problem.operation == Operation::fused_moe) {
+  if (is_mixture(problem)) {
     const double halves = problem.moe.gated ? 3 : 2;
     return m * k * moe_bytes(problem.x_type) +
            halves * n * k * moe_bytes(problem.w_type) * problem.moe.experts +

@@ -22,16 +22,24 @@ std::vector<Finding> audit_tables(std::span<TunedFile> files, const CheckOptions
 /// again.
 FindingKinds kinds_fixed_by_default();
 
+struct FixOptions {
+  FindingKinds kinds = kinds_fixed_by_default();
+  // Rows with us = 0 go with failed_time. Hand-written rows have that time, and AITER uses them.
+  bool drop_zero_times = false;
+};
+
 struct FixedTable {
   std::string text;
+  std::size_t rows = 0;                                   // in `text`
   std::array<std::size_t, finding_kind_count> dropped{};  // rows by the first of their kinds
   std::size_t recomputed = 0;                             // rows with other rates
 };
 
-/// The file without the rows of `kinds`; of the rows of one key that are left, the chosen one where `kinds`
-/// has duplicate_key. Other rows, comments and the header keep every byte, rows with wrong rates all but
-/// those cells. `findings`: audit_tables() of files of which this is number `source`.
+/// The file without the rows of options.kinds; of the rows of one key that are left, the chosen one where
+/// `kinds` has duplicate_key, and of the rest those that are not redundant if it has redundant. Other rows,
+/// comments and the header keep every byte, rows with wrong rates all but those cells. `findings`:
+/// audit_tables() of files of which this is number `source`.
 FixedTable fix_table(const TunedFile& file, std::uint32_t source, std::span<const Finding> findings,
-                     const FindingKinds& kinds);
+                     const FixOptions& options);
 
 }  // namespace gemmtune

@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/file.h"
 #include "base/text.h"
 #include "formats/aiter/tuned_row.h"
+#include "formats/all_formats.h"
 #include "formats/csv/csv.h"
 
 namespace gemmtune {
@@ -21,7 +25,59 @@ void read_tuned_row(const CsvLine& line, const Columns& columns, EntryReader& re
   file.entries.push_back(std::move(entry));
 }
 
+/// AITER's tag only where a row has one; gemmtune's columns behind AITER's.
+std::vector<SchemaColumn> columns_of_new_file(Operation operation, const std::vector<TunedEntry>& entries,
+                                              CsvSchema schema) {
+  const bool tagged = std::any_of(entries.begin(), entries.end(), [](const TunedEntry& entry) {
+    return entry.stages != nullptr && !entry.stages->tag.empty();
+  });
+  std::vector<SchemaColumn> columns;
+  for (const SchemaColumn& column : schema_of(operation).columns) {
+    const bool left_out = (column.column == Column::tag && !tagged) ||
+                          (column.column == Column::gfx && schema == CsvSchema::seed);
+    if (!left_out) columns.push_back(column);
+  }
+  columns.insert(columns.end(), own_columns().begin(), own_columns().end());
+  return columns;
+}
+
+/// The columns of carried cells that are none of `columns`, in the order in which they come up.
+std::vector<std::string> carried_columns(const std::vector<SchemaColumn>& columns,
+                                         const std::vector<TunedEntry>& entries) {
+  std::unordered_set<std::string_view> known;
+  for (const SchemaColumn& column : columns) known.insert(column.name);
+  std::vector<std::string> carried;
+  for (const TunedEntry& entry : entries) {
+    if (entry.carried == nullptr) continue;
+    for (const CarriedCell& cell : *entry.carried) {
+      if (known.insert(cell.column).second) carried.push_back(cell.column);
+    }
+  }
+  return carried;
+}
+
 }  // namespace
+
+std::vector<UnreadRow> unread_rows(const TunedFile& file) {
+  std::unordered_map<std::size_t, std::string_view> reasons;
+  for (const std::string& text : file.diagnostics) {
+    const auto [line, why] = split_diagnostic(text, file.path);
+    if (line != 0) reasons.try_emplace(line, why);
+  }
+  std::vector<UnreadRow> rows;
+  CsvCells cells;
+  std::size_t entry = 0;
+  for (std::size_t index = file.header + 1; index < file.document.lines.size(); ++index) {
+    const CsvLine& line = file.document.lines[index];
+    if (entry < file.entries.size() && file.entries[entry].line == line.number) {
+      ++entry;
+    } else if (!is_blank_row(line.text, cells)) {
+      const auto why = reasons.find(line.number);
+      rows.push_back({line.number, why == reasons.end() ? "cannot be read" : std::string(why->second)});
+    }
+  }
+  return rows;
+}
 
 Result<TunedFile> parse_tuned_csv(std::string source, std::string content, const TunedReadOptions& options) {
   auto parsed = parse_csv(std::move(source), std::move(content));
@@ -40,6 +96,9 @@ Result<TunedFile> parse_tuned_csv(std::string source, std::string content, const
   if (!file.columns.has(Column::cu_num) && file.schema().in_key(Column::cu_num)) {
     diagnostics.row(document.lines[file.header].number, "no column cu_num: the rows answer no device");
   }
+  if (!header->disagreement.empty()) {
+    diagnostics.row(document.lines[file.header].number, header->disagreement);
+  }
   EntryReader reader(file.columns);
   CsvCells cells;
   file.entries.reserve(document.lines.size());
@@ -54,29 +113,52 @@ Result<TunedFile> parse_tuned_csv(std::string source, std::string content, const
 Result<TunedFile> read_tuned_csv(const std::string& path, const TunedReadOptions& options) {
   auto content = read_file(path);
   if (!content.ok()) return content.status();
-  return parse_tuned_csv(path == "-" ? "standard input" : path, std::move(*content), options);
+  std::string source = path == "-" ? "standard input" : path;
+  GEMMTUNE_RETURN_IF_ERROR(require_tuned_format(source, *content));
+  return parse_tuned_csv(std::move(source), std::move(*content), options);
+}
+
+Status check_without_gfx(const std::vector<TunedEntry>& entries) {
+  std::unordered_map<int, const TunedEntry*> first_of;
+  for (const TunedEntry& entry : entries) {
+    if (entry.gfx.empty()) continue;
+    const std::string_view meant = gfx_of_cu_num(entry.cu_num);
+    const TunedEntry& first = *first_of.try_emplace(entry.cu_num, &entry).first->second;
+    if (first.gfx != entry.gfx) {
+      return Status::invalid(
+          "line {} is of {} and line {} of {}, both with {} compute units; a table without gfx cannot hold "
+          "them apart: write one file for each",
+          first.line, first.gfx, entry.line, entry.gfx, entry.cu_num);
+    }
+    if (meant.empty() || entry.gfx == meant) continue;
+    return Status::invalid("line {} is of {}, but {} compute units without gfx mean {}; keep the column gfx",
+                           entry.line, entry.gfx, entry.cu_num, meant);
+  }
+  return {};
 }
 
 std::string write_tuned_csv(Operation operation, const std::vector<TunedEntry>& entries, CsvSchema schema) {
-  std::vector<SchemaColumn> columns;
-  for (const SchemaColumn& column : schema_of(operation).columns) {
-    const bool left_out =
-        column.column == Column::tag || (column.column == Column::gfx && schema == CsvSchema::seed);
-    if (!left_out) columns.push_back(column);
-  }
-  columns.insert(columns.end(), own_columns().begin(), own_columns().end());
+  const std::vector<SchemaColumn> columns = columns_of_new_file(operation, entries, schema);
+  const std::vector<std::string> carried = carried_columns(columns, entries);
   std::string text;
   for (const SchemaColumn& column : columns) {
     if (!text.empty()) text += ',';
     text += column.name;
   }
+  for (const std::string& column : carried) text += ',' + csv_cell(column);
   text += '\n';
   for (const TunedEntry& entry : entries) {
     bool first = true;
     for (const SchemaColumn& column : columns) {
       if (!first) text += ',';
       first = false;
-      text += csv_cell(cell_text(entry, column.column).value_or(std::string()));
+      const std::string* raw = find_carried(entry, column.name);
+      text += csv_cell(raw != nullptr ? *raw : cell_text(entry, column.column).value_or(std::string()));
+    }
+    for (const std::string& column : carried) {
+      const std::string* raw = find_carried(entry, column);
+      text += ',';
+      if (raw != nullptr) text += csv_cell(*raw);
     }
     text += '\n';
   }

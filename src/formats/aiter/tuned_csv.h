@@ -24,14 +24,23 @@ struct TunedFile {
   const Schema& schema() const { return columns.schema(); }
 };
 
+/// A row that means nothing: it has no entry.
+struct UnreadRow {
+  std::size_t line = 0;
+  std::string why;
+};
+/// Every row of the file without an entry; diagnostics of other rows speak of single cells.
+std::vector<UnreadRow> unread_rows(const TunedFile& file);
+
 struct TunedReadOptions {
   std::optional<Operation> operation{};  // nullopt: from the header or the file name
   bool strict = false;                   // a bad row is an error
 };
 
-/// A zero-byte or header-only file has no entries. A header without the columns that tell its problems, or
-/// without a time, is an error that names them; one without cu_num (2024) has entries that answer no device.
-/// Rows with a time that can never be chosen are kept.
+/// A file of another format is an error that says which. A zero-byte or header-only file has no entries. A
+/// header without the columns that tell its problems, or without a time, is an error that names them; one
+/// without cu_num (2024) has entries that answer no device. Rows with a time that can never be chosen are
+/// kept.
 Result<TunedFile> read_tuned_csv(const std::string& path, const TunedReadOptions& options = {});
 /// The same from memory; `source` stands for the path in messages, and tells the table where the header does
 /// not.
@@ -67,7 +76,13 @@ struct PublishOptions {
 Status publish(const std::string& path, const std::vector<TunedEntry>& entries,
                const PublishOptions& options);
 
-/// The text of a new file (header and rows) of an operation, which all entries have.
+/// ok if a table without gfx, which cu_num alone tells apart, can hold these rows of AMD devices. An error
+/// that names two rows of different architectures with one cu_num, or one whose cu_num stands for another
+/// architecture (gfx_of_cu_num): it would answer for a device that it was not measured on.
+Status check_without_gfx(const std::vector<TunedEntry>& entries);
+
+/// The text of a new file (header and rows) of an operation, which all entries have. Carried cells stand as
+/// they were read, those of unknown columns behind all others.
 std::string write_tuned_csv(Operation operation, const std::vector<TunedEntry>& entries, CsvSchema schema);
 
 }  // namespace gemmtune

@@ -18,7 +18,8 @@
 namespace gemmtune {
 namespace {
 
-constexpr int time_digits = 4;  // AITER rounds us and err_ratio to 4 decimals
+constexpr int time_digits = 4;      // AITER rounds us and err_ratio to 4 decimals
+constexpr double time_scale = 1e4;  // 10^time_digits
 constexpr int rate_digits = 2;
 constexpr int percent_digits = 1;
 constexpr int share_digits = 3;  // what percent_digits leave of a share
@@ -29,6 +30,13 @@ std::string float_text(double value, int digits) {
 
 std::string float_text(const std::optional<double>& value, int digits) {
   return value ? float_text(*value, digits) : std::string();
+}
+
+/// True where float_text() gives a finite value back.
+bool is_written_whole(double value, double scale) {
+  const double scaled = std::abs(value) * scale;
+  constexpr double rounding = 4 * std::numeric_limits<double>::epsilon();
+  return !std::isfinite(value) || std::abs(scaled - std::nearbyint(scaled)) <= 1e-9 + scaled * rounding;
 }
 
 bool same_number(double a, double b, int digits) {
@@ -55,7 +63,7 @@ std::string missing_columns(const Columns& columns) {
         Column::gfx,         Column::cu_num,   Column::bias,   Column::outdtype, Column::scale_ab,
         Column::bpreshuffle, Column::act_type, Column::q_type, Column::use_g1u1, Column::doweight_stage1};
     const bool optional = std::find(may_miss.begin(), may_miss.end(), column.column) != may_miss.end() ||
-                          (column.column == Column::q_dtype_w && schema.operation != Operation::fused_moe);
+                          (column.column == Column::q_dtype_w && !traits(schema.operation).mixture);
     if (!optional) needed.push_back(column.column);
   }
   if (schema.kind != TableKind::heterogeneous_moe) needed.push_back(Column::us);
@@ -85,6 +93,7 @@ Result<TunedHeader> read_tuned_header(const CsvDocument& document, std::optional
   const auto schema = detect_schema(document.source, cells, wanted);
   if (!schema.ok()) return schema.status();
   header.columns = Columns(cells, **schema);
+  if (!wanted) header.disagreement = name_disagreement(document.source, **schema);
   const std::string missing = missing_columns(header.columns);
   if (missing.empty()) return header;
   return Status::invalid("{}:{}: no column {}, which a tuned file of {} needs", document.source, line.number,
@@ -120,8 +129,17 @@ struct EntryReader::Values {
   std::size_t line;
   Diagnostics* diagnostics;
   bool good = true;
+  CarriedCells carried = {};
 
   std::string_view cell(Column column) const { return columns.cell(cells, column); }
+  void carry(Column column) {
+    carried.push_back({std::string(columns.schema().column_name(column)), std::string(cell(column))});
+  }
+  /// A cell that counts as empty, but keeps its text.
+  void not_understood(Column column, std::string_view expected) {
+    complain(column, expected);
+    carry(column);
+  }
   void complain(Column column, std::string_view expected) const {
     if (diagnostics != nullptr) diagnostics->cell(line, columns.name(column), cell(column), expected);
   }
@@ -133,29 +151,46 @@ struct EntryReader::Values {
     good = false;
     return 0;
   }
-  double number(Column column, std::string_view expected) {
+  double number(Column column, std::string_view expected, double scale = time_scale) {
     std::string_view text = cell(column);
     if (is_missing(text)) return std::numeric_limits<double>::quiet_NaN();
     const bool percent = text.ends_with('%');
     if (percent) text.remove_suffix(1);
     const auto value = parse_number(text);
-    if (value) return percent ? *value / 100 : *value;
+    if (value) {
+      const double share = percent ? *value / 100 : *value;
+      if (!is_written_whole(share, scale)) carry(column);
+      return share;
+    }
     if (good) complain(column, expected);
     good = false;
     return 0;
   }
-  std::optional<double> own_number(Column column) const {
+  std::optional<double> own_number(Column column) {
     if (is_missing(cell(column))) return std::nullopt;
     const auto value = parse_number(cell(column));
-    if (!value) complain(column, "a number");
+    if (!value) {
+      not_understood(column, "a number");
+    } else if (!is_written_whole(*value, time_scale)) {
+      carry(column);
+    }
     return value;
   }
-  bool own_switch(Column column) const {
+  bool own_switch(Column column) {
     if (is_missing(cell(column))) return false;
-    const auto value = parse_integer(cell(column));
+    if (const auto value = parse_bool(cell(column))) return *value;
+    const auto value = parse_integer(cell(column));  // 1.0: a column with a missing cell, in pandas
     if (value && (*value == 0 || *value == 1)) return *value == 1;
-    complain(column, "0 or 1");
+    not_understood(column, "0 or 1");
     return false;
+  }
+  std::int64_t own_count(Column column) {
+    if (is_missing(cell(column))) return 0;
+    if (const auto word = parse_bool(cell(column))) return *word ? 1 : 0;
+    const auto value = parse_integer(cell(column));
+    if (value && *value >= 0) return *value;
+    not_understood(column, "a whole number of at least 0");
+    return 0;
   }
 };
 
@@ -165,13 +200,13 @@ void EntryReader::read_own(Values& values, TunedEntry& entry) const {
   entry.default_kernel = values.cell(Column::default_kernel);
   entry.speedup = values.own_number(Column::speedup);
   const auto verdict = parse_verdict(values.cell(Column::verdict));
-  if (!verdict) values.complain(Column::verdict, "win, default, undecided, only or nothing");
+  if (!verdict) values.not_understood(Column::verdict, "win, default, undecided, only or nothing");
   entry.verdict = verdict.value_or(Verdict::none);
   entry.ties.reset();
   if (!is_missing(values.cell(Column::ties))) {
     entry.ties = parse_integer(values.cell(Column::ties));
     if (!entry.ties || *entry.ties < 0) {
-      values.complain(Column::ties, "a whole number of at least 0");
+      values.not_understood(Column::ties, "a whole number of at least 0");
       entry.ties.reset();
     }
   }
@@ -179,7 +214,7 @@ void EntryReader::read_own(Values& values, TunedEntry& entry) const {
   if (!is_missing(values.cell(Column::m_from))) {
     entry.m_from = parse_integer(values.cell(Column::m_from));
     if (!entry.m_from || *entry.m_from < 1 || *entry.m_from > entry.problem.m) {
-      values.complain(Column::m_from, "a whole number from 1 to the row's M");
+      values.not_understood(Column::m_from, "a whole number from 1 to the row's M");
       entry.m_from.reset();
     }
   }
@@ -192,18 +227,19 @@ void EntryReader::read_own(Values& values, TunedEntry& entry) const {
 void EntryReader::read_stages(Values& values, TunedEntry& entry) const {
   constexpr std::string_view microseconds = "microseconds";
   constexpr std::string_view share = "a share of elements: 0.0 to 1.0, or percent";
+  constexpr double share_scale = 1e3;  // 10^share_digits
   auto stages = std::make_shared<MoeStages>();
   stages->block_m = values.integer(Column::block_m);
   stages->us1 = values.number(Column::us1, microseconds);
   stages->us2 = values.number(Column::us2, microseconds);
-  stages->err1 = values.number(Column::err1, share);
-  stages->err2 = values.number(Column::err2, share);
+  stages->err1 = values.number(Column::err1, share, share_scale);
+  stages->err2 = values.number(Column::err2, share, share_scale);
   stages->kernel_name2 = values.cell(Column::kernel_name2);
   if (is_missing(stages->kernel_name2)) stages->kernel_name2.clear();  // AITER writes Null for one stage
   stages->run_1stage = values.own_switch(Column::run_1stage);
   stages->xbf16 = columns_.has(Column::xbf16) ? values.own_switch(Column::xbf16)
                                               : entry.kernel_name.find("blockscaleBf16") != std::string::npos;
-  stages->flat = values.own_switch(Column::flat);
+  stages->flat = values.own_count(Column::flat);
   stages->tag = values.cell(Column::tag);
   entry.err_ratio = std::fmax(stages->err1, stages->err2);  // the number where one is NaN
   entry.stages = std::move(stages);
@@ -219,9 +255,16 @@ bool EntryReader::read_values(const CsvCells& row, std::size_t line, TunedEntry&
   entry.kernel_name = values.cell(Column::kernel_name);
   entry.err_ratio = values.number(Column::err_ratio, "a share of elements from 0 to 1");
   entry.stages.reset();
-  if (columns_.schema().operation == Operation::fused_moe) read_stages(values, entry);
+  if (traits(columns_.schema().operation).mixture) read_stages(values, entry);
   if (!values.good) return false;
   read_own(values, entry);
+  for (const Columns::Unknown& column : columns_.unknown()) {
+    if (!row[column.position].empty())
+      values.carried.push_back({column.name, std::string(row[column.position])});
+  }
+  entry.carried.reset();
+  if (!values.carried.empty())
+    entry.carried = std::make_shared<const CarriedCells>(std::move(values.carried));
   return true;
 }
 
@@ -239,7 +282,7 @@ std::string row_key(const TunedEntry& entry, const Schema& schema, bool with_gfx
 bool sorts_before(const TunedEntry& a, const TunedEntry& b) {
   const auto rank = [](const TunedEntry& entry) {
     const Problem& problem = entry.problem;
-    const bool moe = problem.operation == Operation::fused_moe;
+    const bool moe = is_mixture(problem);
     // The key of fused MoE begins token, model_dim, inter_dim; the others sort by N before M.
     return std::tuple(std::string_view(entry.gfx), entry.cu_num, problem.batch, moe ? problem.m : problem.n,
                       moe ? problem.k : problem.m, moe ? problem.n : problem.k, problem.moe.experts,
@@ -272,7 +315,7 @@ std::optional<std::string> stage_cell(const MoeStages& stages, Column column) {
     case Column::xbf16:
       return digit(stages.xbf16);
     case Column::flat:
-      return digit(stages.flat);
+      return std::to_string(stages.flat);
     case Column::tag:
       return stages.tag;
     default:
@@ -338,7 +381,7 @@ std::optional<std::string> cell_text(const TunedEntry& entry, Column column) {
       break;
   }
   if (auto cell = problem_cell(problem, column)) return cell;
-  if (problem.operation == Operation::fused_moe) {
+  if (is_mixture(problem)) {
     static const MoeStages none;
     if (auto cell = stage_cell(entry.stages != nullptr ? *entry.stages : none, column)) return cell;
   }

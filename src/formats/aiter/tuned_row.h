@@ -16,6 +16,7 @@ namespace gemmtune {
 struct TunedHeader {
   std::size_t index = 0;
   Columns columns;
+  std::string disagreement;  // of the file's name with the header; empty where the caller named the operation
 };
 
 /// Tells the table (see detect_schema). A header without the columns that tell its problems, or without a
@@ -31,7 +32,8 @@ class EntryReader {
   bool read_key(const CsvCells& row, std::size_t line, TunedEntry& entry, Diagnostics* diagnostics);
   /// The rest. Missing cells: us and err_ratio NaN, solidx and splitK 0. A bad cell of AITER's columns makes
   /// the row useless; one of gemmtune's columns, or of a fused MoE's switches (a
-  /// short row shifts them), has its diagnostic and counts as empty.
+  /// short row shifts them), has its diagnostic and counts as empty. Such cells, numbers with more digits
+  /// than are written, and the cells of unknown columns are carried.
   bool read_values(const CsvCells& row, std::size_t line, TunedEntry& entry, Diagnostics* diagnostics) const;
 
  private:

@@ -1,6 +1,9 @@
 #include "formats/csv/columns.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <unordered_map>
 
 #include "base/text.h"
 
@@ -16,9 +19,19 @@ Columns::Columns(const CsvCells& header, const Schema& schema) : schema_(&schema
       continue;
     }
     at_position_.push_back({false, Column::gfx, std::string(header[index])});
+    unknown_.push_back({index, std::string(header[index])});
     const bool further = std::any_of(schema.further_keys.begin(), schema.further_keys.end(),
                                      [&](std::string_view key) { return key == to_lower(header[index]); });
     if (further) further_keys_.push_back(index);
+  }
+  std::unordered_map<std::string, int> seen;
+  for (const Place& place : at_position_) {
+    if (place.known) ++seen[place.name];
+  }
+  for (Unknown& column : unknown_) {
+    if (column.name.empty()) column.name = fmt::format("Unnamed: {}", column.position);
+    const int before = seen[column.name]++;
+    if (before != 0) column.name += fmt::format(".{}", before);
   }
 }
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/csv/csv.h"
 #include "formats/aiter/schema.h"
+#include "formats/csv/csv.h"
 
 namespace gemmtune {
 
@@ -37,6 +37,13 @@ class Columns {
   /// Cells in the header.
   std::size_t width() const { return at_position_.size(); }
   void append(Column column);
+  /// A column that the table does not know. Its name is the header's; a name that is there already gets ".1",
+  /// an empty one is "Unnamed: 3" (its position), as pandas does.
+  struct Unknown {
+    std::size_t position = 0;
+    std::string name;
+  };
+  const std::vector<Unknown>& unknown() const { return unknown_; }
   /// "shared_expert_id=384 gate_mode=…": the cells of the table's further keys; empty where it has none.
   std::string further_key(const CsvCells& row) const;
 
@@ -50,6 +57,7 @@ class Columns {
   std::array<int, column_count> position_{};
   std::vector<Place> at_position_;
   std::vector<std::size_t> further_keys_;  // positions
+  std::vector<Unknown> unknown_;
 };
 
 }  // namespace gemmtune

@@ -80,6 +80,15 @@ bool is_blank_or_comment(std::string_view line) {
   return text.empty() || text.front() == '#';
 }
 
+bool is_blank_row(std::string_view line, CsvCells& cells) {
+  if (is_blank_or_comment(line)) return true;
+  if (!cells.split(line)) return false;
+  for (std::size_t index = 0; index < cells.size(); ++index) {
+    if (!cells[index].empty()) return false;
+  }
+  return true;
+}
+
 std::size_t header_line(const CsvDocument& document) {
   std::size_t index = 0;
   while (index < document.lines.size() && is_blank_or_comment(document.lines[index].text)) ++index;

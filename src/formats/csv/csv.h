@@ -53,6 +53,8 @@ class CsvCells {
 
 /// Blank, or a comment that begins with '#'.
 bool is_blank_or_comment(std::string_view line);
+/// Blank, a comment, or cells that are all empty (",,,"); `cells` is scratch.
+bool is_blank_row(std::string_view line, CsvCells& cells);
 /// Index of the first line that is neither; lines.size() where there is none.
 std::size_t header_line(const CsvDocument& document);
 /// Without a byte-order mark.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "formats/all_formats.h"
+#include "formats/diagnostics.h"
 #include "formats/hipblaslt/hipblaslt_csv.h"
 
 namespace gemmtune {
@@ -15,13 +16,16 @@ Result<ConversionRows> read_hipblaslt_rows(const std::string& source, std::strin
   if (!file.ok()) return file.status();
   ConversionRows rows;
   rows.source = source;
-  rows.left_out = std::move(file->diagnostics);
+  for (const std::string& diagnostic : file->diagnostics) {
+    const auto [line, why] = split_diagnostic(diagnostic, source);
+    rows.leave_out_line(line, why);
+  }
   for (const HipblasltRow& row : file->rows) {
     TunedEntry entry;
     entry.line = row.line;
     auto problem = to_problem(row);
     if (!problem.ok()) {
-      leave_out(rows, entry, problem.message());
+      rows.leave_out_line(row.line, problem.message());
       continue;
     }
     entry.problem = *problem;
@@ -40,18 +44,19 @@ Result<ConversionRows> read_hipblaslt_rows(const std::string& source, std::strin
 Result<std::string> write_hipblaslt_rows(ConversionRows& rows, const ConversionOptions&) {
   GEMMTUNE_RETURN_IF_ERROR(require_types(rows));
   std::vector<HipblasltRow> lines;
-  for (const TunedEntry& entry : rows.entries) {
+  for (std::size_t index = 0; index < rows.entries.size(); ++index) {
+    const TunedEntry& entry = rows.entries[index];
     if (entry.libtype != "hipblaslt") {
-      leave_out(rows, entry, fmt::format("libtype '{}', expected hipblaslt", entry.libtype));
+      rows.leave_out(index, fmt::format("libtype '{}', expected hipblaslt", entry.libtype));
       continue;
     }
     if (entry.problem.bias) {
-      leave_out(rows, entry, "a bias, for which the table has no field");
+      rows.leave_out(index, "a bias, for which the table has no field");
       continue;
     }
     auto line = to_hipblaslt_row(entry.problem);
     if (!line.ok()) {
-      leave_out(rows, entry, line.message());
+      rows.leave_out(index, line.message());
       continue;
     }
     line->algo_index = entry.solidx;

@@ -18,12 +18,6 @@ DataType chosen_type(DataType own, const ModelShapeOptions& options) {
   return same_kind ? *options.x_type : own;
 }
 
-Operation preshuffled(Operation operation) {
-  if (operation == Operation::a8w8) return Operation::a8w8_bpreshuffle;
-  if (operation == Operation::a8w8_blockscale) return Operation::a8w8_blockscale_bpreshuffle;
-  return operation;
-}
-
 Problem expert_problem(const ModelLayer& layer, const std::optional<WeightFormat>& format) {
   Problem problem = default_problem(Operation::fused_moe);
   problem.moe = *layer.moe;
@@ -36,7 +30,7 @@ Problem expert_problem(const ModelLayer& layer, const std::optional<WeightFormat
 Problem linear_problem(const ModelLayer& layer, const std::optional<WeightFormat>& format,
                        const ModelShapeOptions& options) {
   Operation operation = format ? format->operation : Operation::a16w16;
-  if (options.bpreshuffle) operation = preshuffled(operation);
+  if (options.bpreshuffle) operation = traits(operation).packed_form;
   Problem problem = default_problem(operation);
   problem.n = layer.n;
   problem.k = layer.k;

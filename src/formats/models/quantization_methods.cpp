@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "formats/models/model_fields.h"
-#include "numbers/quantize.h"
+#include "problem/operation.h"
 
 namespace gemmtune {
 namespace {

@@ -30,11 +30,11 @@ Status check_key_columns(const std::string& source, std::size_t line, const Colu
   static constexpr std::array moe{Column::m,    Column::k,     Column::n,         Column::experts,
                                   Column::topk, Column::dtype, Column::q_dtype_a, Column::q_dtype_w};
   const Schema& schema = columns.schema();
-  const std::span<const Column> needed =
-      schema.operation == Operation::fused_moe ? std::span<const Column>(moe)
-      : schema.operation == Operation::a16w16  ? std::span<const Column>(dense)
-      : schema.has(Column::batch)              ? std::span<const Column>(batched)
-                                               : std::span<const Column>(size_columns);
+  const std::span<const Column> needed = traits(schema.operation).mixture ? std::span<const Column>(moe)
+                                         : schema.operation == Operation::a16w16
+                                             ? std::span<const Column>(dense)
+                                         : schema.has(Column::batch) ? std::span<const Column>(batched)
+                                                                     : std::span<const Column>(size_columns);
   std::string missing;
   for (const Column column : needed) {
     if (columns.has(column) || (column == Column::dtype && options.x_type)) continue;
@@ -73,6 +73,33 @@ void read_shape(const CsvLine& line, const Columns& columns, ProblemReader& read
   shapes.add(std::move(row));
 }
 
+/// Counts the cells of columns that no list of the operation has.
+class IgnoredColumns {
+ public:
+  IgnoredColumns(const Columns& columns, std::size_t line) : columns_(columns.unknown()) {
+    // The winners of a tuned file are no part of a list: nobody expects them there.
+    if (columns.has(Column::us)) columns_.clear();
+    for (const Columns::Unknown& column : columns_) {
+      items_.push_back({LeftOutKind::column, column.name, line, 0, "no column of this operation's list"});
+    }
+  }
+  void count(std::string_view line) {
+    if (columns_.empty() || is_blank_or_comment(line) || !cells_.split(line)) return;
+    for (std::size_t index = 0; index < columns_.size(); ++index) {
+      if (!cells_[columns_[index].position].empty()) ++items_[index].count;
+    }
+  }
+  std::vector<LeftOut> take() {
+    std::erase_if(items_, [](const LeftOut& item) { return item.count == 0; });
+    return std::move(items_);
+  }
+
+ private:
+  std::vector<Columns::Unknown> columns_;
+  std::vector<LeftOut> items_;
+  CsvCells cells_;
+};
+
 Result<ShapeList> parse_shape_csv(const std::string& source, std::string content,
                                   const ShapeListOptions& options) {
   auto parsed = parse_csv(source, std::move(content));
@@ -94,16 +121,24 @@ Result<ShapeList> parse_shape_csv(const std::string& source, std::string content
 
   Diagnostics diagnostics(source);
   ProblemReader reader(columns, {options.x_type, options.y_type});
+  IgnoredColumns ignored(columns, header_text.number);
   // The rows of a tuned file are devices, not calls.
   ShapeCollector shapes(columns.has(Column::calls) || !columns.has(Column::us));
   for (std::size_t index = header_index + 1; index < document.lines.size(); ++index) {
     read_shape(document.lines[index], columns, reader, shapes, diagnostics);
+    ignored.count(document.lines[index].text);
   }
   ShapeList list;
   list.source = source;
   list.operation = columns.schema().operation;
   list.rows = shapes.take();
+  list.ignored = ignored.take();
   list.diagnostics = diagnostics.take();
+  const std::string disagreement = options.operation ? "" : name_disagreement(source, **schema);
+  if (!disagreement.empty()) {
+    list.diagnostics.insert(list.diagnostics.begin(),
+                            fmt::format("{}:{}: {}", source, header_text.number, disagreement));
+  }
   return list;
 }
 
@@ -164,10 +199,12 @@ Result<ShapeList> read_shape_list(const std::string& path, const ShapeListOption
   return parse_shape_list(path == "-" ? "standard input" : path, std::move(*content), options);
 }
 
-std::string write_shape_list(const std::vector<ShapeRow>& rows) {
+namespace {
+
+std::string shape_list_text(Operation operation, const std::vector<ShapeRow>& rows) {
   const bool layers =
       std::any_of(rows.begin(), rows.end(), [](const ShapeRow& row) { return !row.layer.empty(); });
-  const Schema& schema = schema_of(rows.empty() ? Operation::a16w16 : rows.front().problem.operation);
+  const Schema& schema = schema_of(operation);
   std::vector<SchemaColumn> columns;
   for (const SchemaColumn& column : schema.key()) {
     if (column.column != Column::gfx && column.column != Column::cu_num) columns.push_back(column);
@@ -185,5 +222,25 @@ std::string write_shape_list(const std::vector<ShapeRow>& rows) {
   }
   return text;
 }
+
+}  // namespace
+
+std::string write_shape_list(const std::vector<ShapeRow>& rows) {
+  return shape_list_text(rows.empty() ? Operation::a16w16 : rows.front().problem.operation, rows);
+}
+
+std::string describe_ignored(const ShapeList& list) {
+  std::string names;
+  std::size_t rows = 0;
+  for (const LeftOut& item : list.ignored) {
+    names += (names.empty() ? "" : ", ") + item.name;
+    rows = std::max(rows, item.count);
+  }
+  if (names.empty()) return {};
+  return fmt::format("{}: a list of sizes; not used: {} ({} row{})", list.source, names, rows,
+                     rows == 1 ? "" : "s");
+}
+
+std::string empty_shape_list(Operation operation) { return shape_list_text(operation, {}); }
 
 }  // namespace gemmtune

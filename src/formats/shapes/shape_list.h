@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "formats/left_out.h"
 #include "problem/problem.h"
 
 namespace gemmtune {
@@ -25,6 +26,7 @@ struct ShapeList {
   std::vector<ShapeRow> rows;               // duplicates removed, first kept, calls added up
   // "file:line: column M: value '-3', expected a whole number from 1 to 2147483647"
   std::vector<std::string> diagnostics;
+  std::vector<LeftOut> ignored;  // columns that the operation's list does not have, with their cells' count
 };
 
 struct ShapeListOptions {
@@ -47,5 +49,9 @@ Result<ShapeList> parse_shape_list(const std::string& source, std::string conten
 /// As AITER's untuned CSV of the rows' operation, which all have, plus `calls` (and `layer` where any row has
 /// one). No rows: the header of a16w16.
 std::string write_shape_list(const std::vector<ShapeRow>& rows);
+/// "file: not used: columns a, b (3 rows)"; empty where the whole file was used.
+std::string describe_ignored(const ShapeList& list);
+/// The header alone.
+std::string empty_shape_list(Operation operation);
 
 }  // namespace gemmtune

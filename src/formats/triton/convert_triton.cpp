@@ -7,6 +7,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -27,6 +28,9 @@ constexpr std::array<std::pair<std::string_view, Operation>, 6> families{{
     {"BATCHED_GEMM-BF16", Operation::batched_bf16},
     {"BATCHED_GEMM-A8W8", Operation::batched_a8w8},
 }};
+
+constexpr std::string_view triton_format = "triton_json";
+constexpr std::string_view bucket_column = "bucket";  // of carried cells: the key of a bucket
 
 /// The largest M that a bucket answers; nullopt: all that is above the others.
 std::optional<std::int64_t> largest_m(const TritonBucket& bucket, TritonScheme scheme) {
@@ -119,26 +123,37 @@ std::optional<TritonConfig> config_of(std::string_view name) {
   return config;
 }
 
-/// The problem that all buckets of a file share, M aside.
-Result<Problem> triton_problem(const TritonFile& file, const ConversionOptions& options) {
+/// Of a file's name and the options: the problem that all buckets share, M aside. What they do not say goes
+/// into rows.missing.
+Problem triton_problem(const TritonFile& file, const ConversionOptions& options, ConversionRows& rows) {
   std::optional<Operation> operation = options.operation;
   for (const auto& [family, known] : families) {
     if (!operation && file.name.family == family) operation = known;
   }
   if (!operation) {
-    return Status::invalid("{}: family '{}' is none that tuned files hold; give --op", file.path,
-                           file.name.family);
+    rows.missing = fmt::format("family '{}' is none that tuned files hold; give --op", file.name.family);
   }
-  Problem problem = default_problem(*operation);
+  Problem problem = default_problem(operation.value_or(Operation::a16w16));
   const auto n = file.name.n ? file.name.n : options.n;
   const auto k = file.name.k ? file.name.k : options.k;
-  if (!n || !k) return Status::invalid("{}: its name says no N and K; give -n and -k", file.path);
-  problem.n = *n;
-  problem.k = *k;
+  if (rows.missing.empty() && (!n || !k)) rows.missing = "its name says no N and K; give -n and -k";
+  problem.n = n.value_or(1);
+  problem.k = k.value_or(1);
   problem.batch = file.name.b.value_or(1);
   if (options.x_type) problem.x_type = problem.w_type = *options.x_type;
   if (options.y_type) problem.y_type = *options.y_type;
   return problem;
+}
+
+/// Python reads the last of two equal keys.
+bool comes_again(const TritonFile& file, std::size_t index) {
+  return std::any_of(file.buckets.begin() + static_cast<std::ptrdiff_t>(index) + 1, file.buckets.end(),
+                     [&](const TritonBucket& later) { return later.key == file.buckets[index].key; });
+}
+
+bool is_default_bound(std::int64_t m) {
+  return std::find(std::begin(default_triton_bounds), std::end(default_triton_bounds), m) !=
+         std::end(default_triton_bounds);
 }
 
 }  // namespace
@@ -148,21 +163,27 @@ Result<ConversionRows> read_triton_rows(const std::string& source, std::string c
                                         const ConversionOptions& options) {
   auto file = parse_triton_json(source, content);
   if (!file.ok()) return file.status();
-  const auto problem = triton_problem(*file, options);
-  if (!problem.ok()) return problem.status();
   ConversionRows rows;
   rows.source = source;
-  rows.operation = problem->operation;
-  rows.left_out = std::move(file->diagnostics);
-  for (const TritonBucket& bucket : file->buckets) {
-    TunedEntry entry;
-    entry.line = bucket.line;
-    const auto m = largest_m(bucket, file->scheme);
-    if (!m || *m < 1 || *m > max_dimension) {
-      leave_out(rows, entry, fmt::format("bucket {}: has no largest M", bucket.key));
+  const Problem problem = triton_problem(*file, options, rows);
+  rows.operation = problem.operation;
+  rows.origin = triton_format;
+  rows.notes = std::move(file->diagnostics);
+  for (const TritonNote& note : file->notes) rows.parts.push_back({note.key, note.json});
+  for (std::size_t index = 0; index < file->buckets.size(); ++index) {
+    const TritonBucket& bucket = file->buckets[index];
+    if (comes_again(*file, index)) {
+      rows.left_out.push_back({LeftOutKind::key, bucket.key, bucket.line, 1, "a later one has its name"});
       continue;
     }
-    entry.problem = *problem;
+    const auto m = largest_m(bucket, file->scheme);
+    if (!m || *m < 1 || *m > max_dimension) {
+      rows.parts.push_back({bucket.key, triton_kernel_name(bucket.config), bucket.line});
+      continue;
+    }
+    TunedEntry entry;
+    entry.line = bucket.line;
+    entry.problem = problem;
     entry.problem.m = *m;
     entry.gfx = file->name.arch.starts_with("gfx") ? file->name.arch : options.gfx;
     entry.cu_num = options.cu_num;
@@ -171,6 +192,11 @@ Result<ConversionRows> read_triton_rows(const std::string& source, std::string c
     entry.split_k = bucket.config.integer("NUM_KSPLIT").value_or(0);
     entry.us = std::numeric_limits<double>::quiet_NaN();
     entry.err_ratio = std::numeric_limits<double>::quiet_NaN();
+    // A bound that only this kernel's own list has.
+    if (bucket.kind == BucketKind::m_leq && !is_default_bound(*m)) {
+      entry.carried =
+          std::make_shared<const CarriedCells>(CarriedCells{{std::string(bucket_column), bucket.key}});
+    }
     rows.entries.push_back(std::move(entry));
   }
   return rows;
@@ -183,49 +209,53 @@ bool same_file(const TunedEntry& a, const TunedEntry& b) {
          a.problem.k == b.problem.k && a.problem.batch == b.problem.batch;
 }
 
-/// The rows of one file by M, those that no file of this kind can hold named.
-std::map<std::int64_t, TritonConfig> rows_of_first_file(ConversionRows& rows) {
-  std::map<std::int64_t, TritonConfig> configs;
+/// A row that a file may hold.
+struct TritonRow {
+  std::size_t entry = 0;
+  TritonConfig config;
+};
+using TritonRows = std::map<std::int64_t, TritonRow>;  // by M
+
+/// The rows of one file, those that no file of this kind can hold left out.
+TritonRows rows_of_first_file(ConversionRows& rows) {
+  TritonRows of_file;
   const TunedEntry* first = nullptr;
-  for (const TunedEntry& entry : rows.entries) {
+  for (std::size_t index = 0; index < rows.entries.size(); ++index) {
+    const TunedEntry& entry = rows.entries[index];
     auto config = entry.libtype == "triton" ? config_of(entry.kernel_name) : std::nullopt;
     if (!config) {
-      leave_out(rows, entry,
-                fmt::format("kernel '{}' ({}): no parameters of a Triton kernel", entry.kernel_name,
-                            entry.libtype));
+      rows.leave_out(index, fmt::format("kernel '{}' ({}): no parameters of a Triton kernel",
+                                        entry.kernel_name, entry.libtype));
       continue;
     }
     if (first == nullptr) first = &entry;
     if (!same_file(*first, entry)) {
-      leave_out(rows, entry,
-                fmt::format("a file holds one (N, K): {} is another one's", short_name(entry.problem)));
-    } else if (!configs.try_emplace(entry.problem.m, std::move(*config)).second) {
-      leave_out(rows, entry, fmt::format("another row of M = {} comes first", entry.problem.m));
+      rows.leave_out(index,
+                     fmt::format("a file holds one (N, K): {} is another one's", short_name(entry.problem)));
+    } else if (!of_file.try_emplace(entry.problem.m, TritonRow{index, std::move(*config)}).second) {
+      rows.leave_out(index, fmt::format("another row of M = {} comes first", entry.problem.m));
     }
   }
-  return configs;
+  return of_file;
 }
 
-void say_unused_m(ConversionRows& rows, std::int64_t m, std::string_view why) {
-  rows.left_out.push_back(fmt::format("{}: M = {}: {}", rows.source, m, why));
+void leave_out_m(ConversionRows& rows, std::size_t entry, std::string_view why) {
+  rows.leave_out(entry, fmt::format("M = {}: {}", rows.entries[entry].problem.m, why));
 }
 
-std::vector<TritonBucket> buckets_by_bounds(ConversionRows& rows,
-                                            const std::map<std::int64_t, TritonConfig>& configs) {
+std::vector<TritonBucket> buckets_by_bounds(ConversionRows& rows, const TritonRows& of_file) {
   std::vector<TritonBucket> buckets;
-  for (const auto& [m, config] : configs) {
-    if (std::find(std::begin(default_triton_bounds), std::end(default_triton_bounds), m) ==
-        std::end(default_triton_bounds)) {
-      say_unused_m(rows, m, "no bound that AITER looks for");
+  for (const auto& [m, row] : of_file) {
+    if (!is_default_bound(m) && find_carried(rows.entries[row.entry], bucket_column) == nullptr) {
+      leave_out_m(rows, row.entry, "no bound that AITER looks for");
       continue;
     }
-    buckets.push_back({fmt::format("M_LEQ_{}", m), BucketKind::m_leq, m, config});
+    buckets.push_back({fmt::format("M_LEQ_{}", m), BucketKind::m_leq, m, row.config});
   }
   return buckets;
 }
 
-std::vector<TritonBucket> buckets_by_thirds(ConversionRows& rows,
-                                            const std::map<std::int64_t, TritonConfig>& configs) {
+std::vector<TritonBucket> buckets_by_thirds(ConversionRows& rows, const TritonRows& of_file) {
   struct Third {
     std::string_view key;
     BucketKind kind;
@@ -235,34 +265,72 @@ std::vector<TritonBucket> buckets_by_thirds(ConversionRows& rows,
                                          {"medium_M", BucketKind::medium_m, 2048},
                                          {"large_M", BucketKind::large_m, max_dimension}}};
   std::vector<TritonBucket> buckets;
-  auto from = configs.begin();
+  auto from = of_file.begin();
   for (const Third& third : thirds) {
-    const auto end = configs.upper_bound(third.last);
+    const auto end = of_file.upper_bound(third.last);
     for (; from != end; ++from) {
       if (std::next(from) == end) {
-        buckets.push_back({std::string(third.key), third.kind, 0, from->second});
+        buckets.push_back({std::string(third.key), third.kind, 0, from->second.config});
       } else {
-        say_unused_m(rows, from->first, fmt::format("{} holds a row with a larger M", third.key));
+        leave_out_m(rows, from->second.entry, fmt::format("{} holds a row with a larger M", third.key));
       }
     }
   }
   return buckets;
 }
 
+/// True for keys that stand as they are in a file of the scheme.
+bool is_of_scheme(BucketKind kind, TritonScheme scheme) {
+  if (kind == BucketKind::any) return true;
+  return scheme == TritonScheme::thirds ? kind == BucketKind::large_m : kind == BucketKind::m_geq;
+}
+
+bool has_bucket(const TritonFile& file, std::string_view key) {
+  return std::any_of(file.buckets.begin(), file.buckets.end(),
+                     [&](const TritonBucket& bucket) { return bucket.key == key; });
+}
+
+/// Takes the parts that come from a Triton config: notes and buckets without a largest M. One that is the end
+/// of another scheme (large_M, xlarge) becomes `any` where there is none.
+void take_parts(ConversionRows& rows, TritonFile& file) {
+  for (CarriedPart& part : rows.parts) {
+    const auto kind = parse_bucket_key(part.key);
+    if (!kind) {
+      file.notes.push_back({part.key, part.text, file.buckets.size()});
+      part.taken = true;
+      continue;
+    }
+    auto config = part.text.empty() ? TritonConfig() : config_of(part.text);
+    if (!config || !is_of_scheme(kind->first, file.scheme) || has_bucket(file, part.key)) continue;
+    file.buckets.push_back({part.key, kind->first, kind->second, std::move(*config)});
+    part.taken = true;
+  }
+  for (CarriedPart& part : rows.parts) {
+    if (part.taken || has_bucket(file, "any")) continue;
+    auto config = part.text.empty() ? TritonConfig() : config_of(part.text);
+    if (!config) continue;
+    file.buckets.push_back({"any", BucketKind::any, 0, std::move(*config)});
+    part.taken = true;
+  }
+}
+
 }  // namespace
 
 Result<std::string> write_triton_rows(ConversionRows& rows, const ConversionOptions& options) {
-  const auto configs = rows_of_first_file(rows);
+  const TritonRows of_file = rows_of_first_file(rows);
   TritonFile file;
   file.scheme = options.thirds ? TritonScheme::thirds : TritonScheme::bounds;
-  file.buckets = options.thirds ? buckets_by_thirds(rows, configs) : buckets_by_bounds(rows, configs);
+  file.buckets = options.thirds ? buckets_by_thirds(rows, of_file) : buckets_by_bounds(rows, of_file);
+  if (rows.origin == triton_format) take_parts(rows, file);
   if (file.buckets.empty()) {
-    return Status::invalid(
-        "{}: no row that a Triton config can hold{}{}", rows.source,
-        rows.left_out.empty() ? "" : "; the first: ", rows.left_out.empty() ? "" : rows.left_out.front());
+    return Status::invalid("{}: no row that a Triton config can hold{}{}", rows.source,
+                           rows.left_out.empty() ? "" : "; the first: ",
+                           rows.left_out.empty() ? "" : describe(rows.source, rows.left_out.front()));
   }
-  // Without it AITER raises an error for a larger M.
-  if (!options.thirds) file.buckets.push_back({"any", BucketKind::any, 0, file.buckets.back().config});
+  // Without it AITER raises an error for a larger M; a file that was one already keeps its own rule.
+  if (!options.thirds && rows.origin != triton_format) {
+    file.buckets.push_back({"any", BucketKind::any, 0, file.buckets.back().config});
+  }
   return write_triton_json(file);
 }
 

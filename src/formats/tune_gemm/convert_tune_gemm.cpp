@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "formats/aiter/rates.h"
 #include "formats/all_formats.h"
+#include "formats/diagnostics.h"
 #include "formats/tune_gemm/gemm_result_yaml.h"
 
 namespace gemmtune {
@@ -43,18 +44,48 @@ std::string upper(std::string text) {
   return text;
 }
 
-/// Empty where a parameter has no place in the name.
+const NamePart* part_of(const GemmParameter& parameter) {
+  for (const NamePart& part : kernel_name_parts) {
+    if (part.parameter != parameter.name) continue;
+    const auto number = parameter.integer();
+    const bool reads_back =
+        part.is_word ? parameter.quoted && to_lower(upper(parameter.text)) == parameter.text &&
+                           parameter.text.find_first_of("_;") == std::string::npos && !parameter.text.empty()
+                     : number && std::to_string(*number) == parameter.text;
+    return reads_back ? &part : nullptr;
+  }
+  return nullptr;
+}
+
+/// As in a result file, without the blanks: NUM_SMS=304, mode='fast'.
+std::string assignment(const GemmParameter& parameter) {
+  std::string text = parameter.name + "=";
+  if (!parameter.quoted) return text + parameter.text;
+  text += '\'';
+  for (const char character : parameter.text) {
+    text += character;
+    if (character == '\'') text += character;
+  }
+  return text + '\'';
+}
+
+/// tune_gemm's own name, and behind it ";name=value" of each parameter that the name has no part for. Empty
+/// where a parameter's own name holds one of ";='".
 std::string tune_gemm_kernel_name(const GemmResult& result) {
   std::string name;
-  std::size_t used = 0;
+  std::string others;
   for (const NamePart& part : kernel_name_parts) {
     const GemmParameter* parameter = result.find(part.parameter);
-    if (parameter == nullptr) continue;
+    if (parameter == nullptr || part_of(*parameter) == nullptr) continue;
     name += fmt::format("{}{}{}", name.empty() ? "" : "_", part.part,
                         part.is_word ? upper(parameter->text) : parameter->text);
-    ++used;
   }
-  return used == result.parameters.size() ? name : std::string();
+  for (const GemmParameter& parameter : result.parameters) {
+    if (part_of(parameter) != nullptr) continue;
+    if (parameter.name.find_first_of(";='") != std::string::npos || parameter.name.empty()) return {};
+    others += ";" + assignment(parameter);
+  }
+  return name + others;
 }
 
 std::optional<GemmParameter> parameter_of(std::string_view word) {
@@ -67,15 +98,66 @@ std::optional<GemmParameter> parameter_of(std::string_view word) {
   return std::nullopt;
 }
 
+/// What assignment() gives; nullopt for other texts.
+std::optional<GemmParameter> assigned_parameter(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos || equals == 0) return std::nullopt;
+  GemmParameter parameter{std::string(text.substr(0, equals)), {}, false};
+  std::string_view value = text.substr(equals + 1);
+  if (!value.starts_with('\'')) {
+    parameter.text = value;
+    return value.empty() ? std::nullopt : std::optional(parameter);
+  }
+  if (value.size() < 2 || !value.ends_with('\'')) return std::nullopt;
+  value = value.substr(1, value.size() - 2);
+  parameter.quoted = true;
+  for (std::size_t at = 0; at < value.size(); ++at) {
+    parameter.text += value[at];
+    if (value[at] == '\'') ++at;
+  }
+  return parameter;
+}
+
+/// The parts of a name between semicolons outside quotes.
+std::vector<std::string_view> between_semicolons(std::string_view name) {
+  std::vector<std::string_view> parts;
+  bool quoted = false;
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at < name.size(); ++at) {
+    if (name[at] == '\'') quoted = !quoted;
+    if (name[at] != ';' || quoted) continue;
+    parts.push_back(name.substr(begin, at - begin));
+    begin = at + 1;
+  }
+  parts.push_back(name.substr(begin));
+  return parts;
+}
+
 /// The parameters of a name as above; empty where it is none.
 std::vector<GemmParameter> parameters_of(std::string_view name) {
   std::vector<GemmParameter> parameters;
-  for (const std::string_view word : split(name, '_')) {
+  const std::vector<std::string_view> parts = between_semicolons(name);
+  for (const std::string_view word : split(parts.front(), '_')) {
+    if (parts.front().empty()) break;
     auto parameter = parameter_of(word);
     if (!parameter) return {};
     parameters.push_back(std::move(*parameter));
   }
+  for (std::size_t index = 1; index < parts.size(); ++index) {
+    auto parameter = assigned_parameter(parts[index]);
+    if (!parameter) return {};
+    parameters.push_back(std::move(*parameter));
+  }
   return parameters;
+}
+
+/// The first parameter that keeps tune_gemm_kernel_name() from naming the result.
+std::string unnameable(const GemmResult& result) {
+  for (const GemmParameter& parameter : result.parameters) {
+    if (parameter.name.empty() || parameter.name.find_first_of(";='") != std::string::npos)
+      return parameter.name;
+  }
+  return {};
 }
 
 TunedEntry entry_of(const GemmResult& result, const ConversionOptions& options) {
@@ -116,22 +198,22 @@ GemmResult result_of(const TunedEntry& entry) {
 
 Result<std::string> write_results(ConversionRows& rows, TuneGemmVersion version) {
   std::vector<GemmResult> results;
-  for (const TunedEntry& entry : rows.entries) {
+  for (std::size_t index = 0; index < rows.entries.size(); ++index) {
+    const TunedEntry& entry = rows.entries[index];
     if (!is_tune_gemm_problem(entry.problem)) {
-      leave_out(rows, entry, "tune_gemm knows plain GEMMs only (no bias, scales or packed weight)");
+      rows.leave_out(index, "tune_gemm knows plain GEMMs only (no bias, scales or packed weight)");
       continue;
     }
     std::vector<GemmParameter> parameters = parameters_of(entry.kernel_name);
     if (entry.libtype != "triton" || parameters.empty()) {
-      leave_out(
-          rows, entry,
-          fmt::format("kernel '{}' ({}): no configuration of tune_gemm", entry.kernel_name, entry.libtype));
+      rows.leave_out(index, fmt::format("kernel '{}' ({}): no configuration of tune_gemm", entry.kernel_name,
+                                        entry.libtype));
       continue;
     }
     GemmResult result = result_of(entry);
     if (version == TuneGemmVersion::v2 &&
         (result.a_order != Order::row_major || result.b_order != Order::column_major)) {
-      leave_out(rows, entry, "version 2 has no column for the orders of the operands");
+      rows.leave_out(index, "version 2 has no column for the orders of the operands");
       continue;
     }
     order_parameters(version, parameters);
@@ -155,7 +237,12 @@ Result<ConversionRows> read_tune_gemm_rows(const std::string& source, std::strin
   ConversionRows rows;
   rows.source = source;
   rows.has_types = options.x_type.has_value();
-  rows.left_out = std::move(file->diagnostics);
+  rows.origin = file->version == TuneGemmVersion::v3_4 ? "tune_gemm_yaml" : "tune_gemm_yaml_v2";
+  // A bad comment costs the time, anything else the item.
+  for (const std::string& diagnostic : file->diagnostics) {
+    const auto [line, why] = split_diagnostic(diagnostic, source);
+    rows.leave_out_line(line, why);
+  }
   for (const GemmResult& result : file->results) {
     TunedEntry entry = entry_of(result, options);
     if (!result.parameters.empty()) {
@@ -164,7 +251,8 @@ Result<ConversionRows> read_tune_gemm_rows(const std::string& source, std::strin
       const GemmParameter* split = result.find("SPLIT_K");
       if (split != nullptr) entry.split_k = split->integer().value_or(0);
       if (entry.kernel_name.empty()) {
-        leave_out(rows, entry, "a parameter that tune_gemm's names of configurations do not have");
+        rows.leave_out_line(
+            result.line, fmt::format("parameter {}: no name that a kernelName can hold", unnameable(result)));
         continue;
       }
     }
@@ -183,9 +271,10 @@ Result<std::string> write_tune_gemm_rows(ConversionRows& rows, const ConversionO
 
 Result<std::string> write_tune_gemm_sizes(ConversionRows& rows, const ConversionOptions&) {
   std::vector<GemmResult> sizes;
-  for (const TunedEntry& entry : rows.entries) {
+  for (std::size_t index = 0; index < rows.entries.size(); ++index) {
+    const TunedEntry& entry = rows.entries[index];
     if (!is_tune_gemm_problem(entry.problem)) {
-      leave_out(rows, entry, "tune_gemm knows plain GEMMs only (no bias, scales or packed weight)");
+      rows.leave_out(index, "tune_gemm knows plain GEMMs only (no bias, scales or packed weight)");
       continue;
     }
     GemmResult size = result_of(entry);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <utility>
 
 #include "base/text.h"
@@ -66,6 +67,17 @@ class SizeReader {
   std::size_t line_ = 0;
 };
 
+/// The parameters of a result file.
+void count_other_keys(const YAML::Node& node, std::map<std::string, std::size_t>& others) {
+  if (!node.IsMap()) return;
+  for (const auto& member : node) {
+    if (!member.first.IsScalar()) continue;
+    const std::string& key = member.first.Scalar();
+    const bool of_size = key == "M" || key == "N" || key == "K" || key == "rowMajorA" || key == "rowMajorB";
+    if (!of_size) ++others[key];
+  }
+}
+
 }  // namespace
 
 Status read_gemm_size_yaml(const std::string& path, const std::string& content,
@@ -77,9 +89,11 @@ Status read_gemm_size_yaml(const std::string& path, const std::string& content,
   const auto root = load_yaml_list(path, content);
   if (!root.ok()) return root.status();
   SizeReader reader(path, options);
+  std::map<std::string, std::size_t> others;
   for (const YAML::Node& node : *root) {
     ShapeRow row;
     const Status status = reader.read(node, row);
+    count_other_keys(node, others);
     if (status.ok()) {
       list.rows.push_back(std::move(row));
     } else if (options.strict) {
@@ -87,6 +101,9 @@ Status read_gemm_size_yaml(const std::string& path, const std::string& content,
     } else {
       list.diagnostics.push_back(status.message());
     }
+  }
+  for (const auto& [key, count] : others) {
+    list.ignored.push_back({LeftOutKind::column, key, 0, count, "a list of sizes has no place for it"});
   }
   return {};
 }

@@ -1,26 +1,53 @@
 #include "backends/cpu/families/all_families.h"
 
+#include <string>
 #include <utility>
 
 #include "backends/cpu/families/bound_family.h"
-#include "backends/cpu/families/own_families.h"
+#include "backends/cpu/families/family_entry.h"
 
 namespace gemmtune::cpu {
+namespace {
+
+Result<MadeFamily> make(const FamilyEntry& entry, const FamilyRequest& request) {
+#ifdef GEMMTUNE_NO_VENDOR_LIBRARIES
+  // Libraries that are not built with the sanitizer would only give false alarms.
+  if (!entry.library.empty()) return Status::not_found("left out of this build (thread sanitizer)");
+#endif
+  return entry.make(request);
+}
+
+void add_vendor_family(const FamilyEntry& entry, const FamilyRequest& request, FamilyList& list) {
+  auto made = make(entry, request);
+  Library library;
+  library.name = entry.library;
+  if (made.ok()) {
+    library.version = made->version;
+    library.path = made->path;
+    if (made->onednn != nullptr) list.onednn = made->onednn;
+    list.families.push_back(std::move(made->family));
+  } else {
+    library.why = made.message();
+  }
+  list.libraries.push_back(std::move(library));
+}
+
+}  // namespace
+
+void add_vendor_families(const FamilyRequest& request, FamilyList& list) {
+  for (const FamilyEntry* entry : family_entries()) {
+    if (!entry->library.empty()) add_vendor_family(*entry, request, list);
+  }
+}
 
 FamilyList make_families(const FamilyRequest& request, Executor& executor) {
   FamilyList list;
   add_vendor_families(request, list);
-  const auto threads = static_cast<int>(request.cores.size());
-  const auto add = [&](std::unique_ptr<KernelFamily> family) {
-    list.families.push_back(bind_family(std::move(family), executor));
-  };
-  add(make_tiled_family(request.isa, threads));
-  add(make_skinny_family(request.isa, threads));
-  add(make_quantized_family(request.isa, threads));
-  add(make_streaming_family(request.isa, threads));
-  add(make_batched_family(request.isa, threads));
-  add(make_moe_family(request.isa, threads));
-  add(make_reference_family(request.isa));
+  for (const FamilyEntry* entry : family_entries()) {
+    if (!entry->library.empty()) continue;
+    auto made = make(*entry, request);
+    if (made.ok()) list.families.push_back(bind_family(std::move(made->family), executor));
+  }
   return list;
 }
 

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "backends/cpu/families/own_families.h"
+#include "backends/refusal.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -92,25 +93,21 @@ const RowEntry* fitting(const RowList& list, std::int64_t rows, std::int64_t nr)
 }
 
 Status accepts_a16w16(const Problem& problem) {
-  if (problem.operation != Operation::a16w16)
-    return Status::unsupported("operation: {} is not taken, only a16w16", to_string(problem.operation));
-  if (problem.scale_ab) return Status::unsupported("scale_ab: scaled operands are not taken");
+  GEMMTUNE_RETURN_IF_ERROR(refusal::check_plain_gemm(problem));
   if (!is_wide(problem.x_type) || problem.w_type != problem.x_type)
-    return Status::unsupported("types: x {} and w {} are not taken, only f32, bf16 or f16 for both",
-                               to_string(problem.x_type), to_string(problem.w_type));
+    return refusal::refuse(refusal::types, "x {} and w {} are not taken, only f32, bf16 or f16 for both",
+                           to_string(problem.x_type), to_string(problem.w_type));
   return accepts_dense(problem);
 }
 
 Status accepts_dense(const Problem& problem) {
   if (!is_wide(problem.y_type))
-    return Status::unsupported("types: y {} is not taken, only f32, bf16 or f16", to_string(problem.y_type));
-  if (problem.batch != 1) return Status::unsupported("batch: {} is not taken, only 1", problem.batch);
-  if (problem.x_order != Order::row_major || problem.w_order != Order::row_major ||
-      problem.y_order != Order::row_major)
-    return Status::unsupported("order: column-major operands are not taken");
+    return refusal::refuse(refusal::types, "y {} is not taken, only f32, bf16 or f16",
+                           to_string(problem.y_type));
+  GEMMTUNE_RETURN_IF_ERROR(refusal::check_one_batch(problem));
   const WeightLayout layout = problem.weight_layout;
   if (layout != WeightLayout::any && layout != WeightLayout::plain && layout != WeightLayout::panel16)
-    return Status::unsupported("layout: {} is not taken, only plain and panel16", to_string(layout));
+    return refusal::refuse(refusal::layout, "{} is not taken, only plain and panel16", to_string(layout));
   return {};
 }
 
@@ -185,7 +182,7 @@ void reduce_splits(const SplitSums& sums, const Operands& operands, Executor& ex
 
 MachineRates machine_rates(Isa isa, DataType type, Isa level) {
   // Orders of magnitude of one core at 3.5 GHz; below bf16 units, 16-bit types are widened on the way. Cores
-  // with tile units multiply bf16 in vectors at a quarter of the others' rate.
+  // with AMX tiles multiply bf16 in vectors at a quarter of the others' rate.
   constexpr double rates[] = {10e3, 110e3, 220e3, 450e3, 2000e3};
   double widening = type == DataType::f32 || isa > Isa::avx512 ? 1.0 : 0.5;
   if (isa == Isa::avx512bf16 && level > Isa::avx512bf16) widening = 0.25;

@@ -10,17 +10,18 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "backends/cpu/threads/executor.h"
 #include "backends/cpu/machine/isa.h"
 #include "backends/cpu/microkernels/micro.h"
 #include "backends/cpu/microkernels/stream.h"
+#include "backends/cpu/threads/executor.h"
+#include "base/rounding.h"
 #include "candidates/cost_model.h"
 
 namespace gemmtune::cpu {
 
 inline constexpr int isa_levels = 5;
 
-/// Null above the level. Tests put other kernels (an emulated tile unit) in a place.
+/// Null above the level. Tests put other kernels (an emulated AMX tile) in a place.
 struct KernelSet {
   Isa level = Isa::scalar;
   std::array<const IsaKernels*, isa_levels> of{};
@@ -66,10 +67,6 @@ Status check_config(const Space& space, const Config& config);
 /// A stream's executor; never null in a kernel.
 inline Executor& executor_of(Stream stream) { return *static_cast<Executor*>(stream.handle); }
 
-inline constexpr std::int64_t ceil_div(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
-inline constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) {
-  return ceil_div(value, to) * to;
-}
 /// The first of `parts` even shares of [0, count): share i is [share(count, parts, i), share(count, parts, i
 /// + 1)).
 inline constexpr std::int64_t share(std::int64_t count, std::int64_t parts, std::int64_t i) {

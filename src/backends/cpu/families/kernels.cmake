@@ -10,18 +10,11 @@ target_link_libraries(gemmtune_cpu_isa PRIVATE gemmtune_options)
 target_compile_options(gemmtune_cpu_isa PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O3> -Wno-uninitialized
                        -Wno-maybe-uninitialized)
 
-add_library(gemmtune_cpu_kernels STATIC
-            ${gemmtune_kernels_folder}/../machine/isa.cpp ${gemmtune_kernels_folder}/kernel_set.cpp
-            ${gemmtune_kernels_folder}/blocked/block_format.cpp ${gemmtune_kernels_folder}/blocked/block_gemm.cpp
-            ${gemmtune_kernels_folder}/blocked/block_pack.cpp
-            ${gemmtune_kernels_folder}/blocked/block_space.cpp ${gemmtune_kernels_folder}/blocked/blocked_family.cpp
-            ${gemmtune_kernels_folder}/blocked/blocked_kernel.cpp
-            ${gemmtune_kernels_folder}/moe/moe_family.cpp ${gemmtune_kernels_folder}/moe/moe_kernel.cpp
-            ${gemmtune_kernels_folder}/moe/moe_order.cpp ${gemmtune_kernels_folder}/reference/operand.cpp
-            ${gemmtune_kernels_folder}/reference/reference.cpp ${gemmtune_kernels_folder}/skinny/skinny.cpp
-            ${gemmtune_kernels_folder}/skinny/skinny_kernel.cpp ${gemmtune_kernels_folder}/streaming/streaming.cpp
-            ${gemmtune_kernels_folder}/streaming/streaming_kernel.cpp ${gemmtune_kernels_folder}/tiled/tiled.cpp
-            ${gemmtune_kernels_folder}/tiled/tiled_kernel.cpp $<TARGET_OBJECTS:gemmtune_cpu_isa>
+# Every family's folder but those of vendors' libraries, which need the rest of the backends.
+file(GLOB gemmtune_cpu_kernel_files RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${gemmtune_kernels_folder}/*/*.cpp)
+list(FILTER gemmtune_cpu_kernel_files EXCLUDE REGEX "/(onednn|openblas)/")
+list(APPEND gemmtune_cpu_kernel_files cpu/machine/isa.cpp cpu/families/kernel_set.cpp)
+add_library(gemmtune_cpu_kernels STATIC ${gemmtune_cpu_kernel_files} $<TARGET_OBJECTS:gemmtune_cpu_isa>
             ${CMAKE_CURRENT_BINARY_DIR}/kernel_source_hash.cpp)
 target_link_libraries(gemmtune_cpu_kernels PUBLIC gemmtune_options gemmtune_candidates)
 

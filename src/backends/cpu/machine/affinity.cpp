@@ -8,7 +8,7 @@
 namespace gemmtune::cpu {
 namespace {
 
-constexpr int most_cores = 1 << 14;  // larger masks than any kernel is built with
+constexpr int max_cores = 1 << 14;  // larger masks than any kernel is built with
 
 struct FreeMask {
   void operator()(cpu_set_t* mask) const { CPU_FREE(mask); }
@@ -24,11 +24,11 @@ Mask empty_mask(int cores) {
 }  // namespace
 
 CoreList thread_affinity() {
-  const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(most_cores));
+  const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(max_cores));
   CoreList cores;
-  const Mask mask = empty_mask(most_cores);
+  const Mask mask = empty_mask(max_cores);
   if (mask && sched_getaffinity(0, bytes, mask.get()) == 0) {
-    for (int core = 0; core < most_cores; ++core) {
+    for (int core = 0; core < max_cores; ++core) {
       if (CPU_ISSET_S(static_cast<std::size_t>(core), bytes, mask.get())) cores.push_back(core);
     }
   }
@@ -37,11 +37,11 @@ CoreList thread_affinity() {
 }
 
 bool set_thread_affinity(const CoreList& cores) {
-  const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(most_cores));
-  const Mask mask = empty_mask(most_cores);
+  const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(max_cores));
+  const Mask mask = empty_mask(max_cores);
   if (!mask) return false;
   for (const int core : cores) {
-    if (core >= 0 && core < most_cores) CPU_SET_S(static_cast<std::size_t>(core), bytes, mask.get());
+    if (core >= 0 && core < max_cores) CPU_SET_S(static_cast<std::size_t>(core), bytes, mask.get());
   }
   return sched_setaffinity(0, bytes, mask.get()) == 0;
 }

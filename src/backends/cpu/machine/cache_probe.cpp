@@ -16,9 +16,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t mebibyte = std::size_t{1} << 20;
 constexpr std::size_t smallest_answer = 4 * mebibyte;
-constexpr std::size_t largest_answer = 512 * mebibyte;
+constexpr std::size_t max_answer = 512 * mebibyte;
 constexpr std::size_t believed_report = 64 * mebibyte;  // a pool of twice that costs next to nothing
-constexpr std::size_t largest_set = 256 * mebibyte;
+constexpr std::size_t max_set = 256 * mebibyte;
 constexpr double time_limit_seconds = 0.3;
 constexpr int passes = 3;
 
@@ -73,12 +73,12 @@ std::size_t probe(const CoreList& cores) {
   const ReportedCaches reported = reported_caches(cores);
   std::size_t seen = 0;
   if (reported.last_bytes == 0 || reported.last_bytes > believed_report) {
-    const std::size_t largest = reported.last_bytes == 0 ? largest_set : 4 * reported.last_bytes;
-    seen = first_uncached_bytes(measure_rates(std::min(largest, largest_set)));
+    const std::size_t largest = reported.last_bytes == 0 ? max_set : 4 * reported.last_bytes;
+    seen = first_uncached_bytes(measure_rates(std::min(largest, max_set)));
   }
   const std::size_t one = believable_cache_bytes(reported.last_bytes, seen);
   const std::size_t all = one * static_cast<std::size_t>(reported.last_instances);
-  return std::clamp(all, smallest_answer, largest_answer);
+  return std::clamp(all, smallest_answer, max_answer);
 }
 
 }  // namespace

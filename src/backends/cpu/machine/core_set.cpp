@@ -10,12 +10,12 @@
 namespace gemmtune::cpu {
 namespace {
 
-constexpr int largest_core = (1 << 14) - 1;
+constexpr int max_core = (1 << 14) - 1;
 
 std::optional<int> parse_core(std::string_view text) {
   if (text.empty() || text[0] < '0' || text[0] > '9') return std::nullopt;
   const auto value = parse_integer(text);
-  if (!value || *value > largest_core) return std::nullopt;
+  if (!value || *value > max_core) return std::nullopt;
   return static_cast<int>(*value);
 }
 
@@ -48,7 +48,7 @@ Result<CoreList> parse_core_list(std::string_view text) {
     const auto range = parse_range(trim(word));
     if (!range) {
       return Status::invalid("'{}' is no core or rising range of cores from 0 to {}, as in 0-15 or 0,2", word,
-                             largest_core);
+                             max_core);
     }
     for (int core = range->first; core <= range->second; ++core) {
       if (std::find(cores.begin(), cores.end(), core) != cores.end()) {

@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
 constexpr std::size_t check_free_above = std::size_t{16} << 20;
 /// Larger requests would overflow when rounded up to pages.
-constexpr std::size_t most_bytes = std::numeric_limits<std::size_t>::max() / 4;
+constexpr std::size_t max_bytes = std::numeric_limits<std::size_t>::max() / 4;
 
 Status refused(std::size_t bytes) {
   return Status::out_of_memory("cannot allocate {} bytes of host memory", bytes);
@@ -133,7 +133,7 @@ Result<std::unique_ptr<Buffer>> allocate_pool(std::size_t bytes) {
 }  // namespace
 
 Result<std::unique_ptr<Buffer>> allocate_memory(std::size_t bytes, Placement placement) {
-  if (bytes > most_bytes) return refused(bytes);
+  if (bytes > max_bytes) return refused(bytes);
   if (bytes > check_free_above) {
     const std::size_t free = free_memory_bytes();
     if (bytes > free) {

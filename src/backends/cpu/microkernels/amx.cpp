@@ -2,7 +2,7 @@
 // clang-format off
 #include "backends/cpu/microkernels/vector_avx512.h"
 #include "backends/cpu/microkernels/tile_kernels.h"
-#include "backends/cpu/microkernels/tile_unit.h"
+#include "backends/cpu/microkernels/amx_tile.h"
 #include "backends/cpu/microkernels/vector_pack.h"
 #include "backends/cpu/microkernels/vector_bytes.h"
 // clang-format on

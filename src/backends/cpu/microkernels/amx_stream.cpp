@@ -6,7 +6,7 @@
 #include "backends/cpu/microkernels/vector_bytes.h"
 #include "backends/cpu/microkernels/stream_fp8.h"
 #include "backends/cpu/microkernels/stream_integer.h"
-#include "backends/cpu/microkernels/tile_unit.h"
+#include "backends/cpu/microkernels/amx_tile.h"
 #include "backends/cpu/microkernels/tile_stream.h"
 // clang-format on
 

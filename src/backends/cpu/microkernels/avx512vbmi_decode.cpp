@@ -80,7 +80,7 @@ void decode_f4_row(const DecodeRowArgs& args) {
         args.exponents == nullptr ? static_cast<unsigned char>(127) : args.exponents[first / 32];
     const __m512i codes = codes_of_bytes(_mm_maskz_loadu_epi8(bytes_there, from));
     __m512i values;
-    if (exponent >= least_f4_exponent && exponent <= largest_f4_exponent) {
+    if (exponent >= min_f4_exponent && exponent <= max_f4_exponent) {
       const __m512i exponents = _mm512_set1_epi16(static_cast<short>(static_cast<int>(exponent) << 7));
       values = decoder.decode(codes, F4Decoder::away(exponents));
     } else {

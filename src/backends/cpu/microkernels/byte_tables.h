@@ -102,8 +102,8 @@ constexpr F4Words f4_words() {
 
 /// Scales within this are applied by subtraction: what lies below gives subnormals, what lies above more than
 /// bf16 holds before the subtraction, 255 is NaN.
-constexpr unsigned least_f4_exponent = 2;
-constexpr unsigned largest_f4_exponent = 252;
+constexpr unsigned min_f4_exponent = 2;
+constexpr unsigned max_f4_exponent = 252;
 
 /// The table in a register; 16-bit lanes throughout.
 struct F4Decoder {
@@ -112,10 +112,9 @@ struct F4Decoder {
 
   inline __attribute__((always_inline)) F4Decoder() { values = _mm512_load_si512(words.values); }
 
-  /// What a scale takes away: of e << 7 in each lane. Lanes that are out of range compare greater than
-  /// most_away().
+  /// What a scale takes away: of e << 7 in each lane. in_range() is false if a lane is out of range.
   static inline __attribute__((always_inline)) __m512i away(__m512i exponents) {
-    return _mm512_sub_epi16(_mm512_set1_epi16(static_cast<short>(largest_f4_exponent << 7)), exponents);
+    return _mm512_sub_epi16(_mm512_set1_epi16(static_cast<short>(max_f4_exponent << 7)), exponents);
   }
   /// Of 16 columns' exponents: the same in both halves of a dword.
   static inline __attribute__((always_inline)) __m512i away_of_columns(__m128i exponents) {
@@ -123,7 +122,7 @@ struct F4Decoder {
     return away(_mm512_or_si512(_mm512_slli_epi32(wide, 7), _mm512_slli_epi32(wide, 23)));
   }
   static inline __attribute__((always_inline)) bool in_range(__m512i away) {
-    constexpr short most = static_cast<short>((largest_f4_exponent - least_f4_exponent) << 7);
+    constexpr short most = static_cast<short>((max_f4_exponent - min_f4_exponent) << 7);
     return _mm512_cmpgt_epu16_mask(away, _mm512_set1_epi16(most)) == 0;
   }
   /// The lowest four bits of each lane, scaled.

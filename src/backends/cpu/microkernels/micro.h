@@ -25,7 +25,7 @@ struct PanelArgs {
   float* c;  // dense tile
   bool accumulate;
   long prefetch;               // bytes ahead of the weight line being read; 0: nothing ahead
-  long prefetch_x;             // chunks of x ahead (tile units only)
+  long prefetch_x;             // chunks of x ahead (AMX tiles only)
   const int* start = nullptr;  // int8: [mr], where sums begin that are not added to
 };
 using PanelKernel = void (*)(const PanelArgs&);
@@ -43,7 +43,7 @@ using ScaledPanelKernel = void (*)(const ScaledPanelArgs&);
 inline constexpr long scaled_chunks = 4;
 
 /// c[m · ldc + row] (+)= packed x[m] · w[row] for rows of a plain weight; m runs over all mr, row over `rows`
-/// (at most nr for tile units).
+/// (at most nr for AMX tiles).
 struct RowArgs {
   const void* x;  // [chunks][mr][32]; where rows_read_x_panels: mr / 16 panels of x, x_stride bytes apart
   long x_stride;

@@ -5,7 +5,7 @@
 // Formats: a weight panel is panel16 of bytes (numbers/weight_layout.h): lines of 64 bytes, one dword of k
 // for each of 16 columns. K is cut into steps of 8 lines, that is 32 stored bytes of k (32 elements of 8
 // bits, 64 of 4). Packed x is [step][mr][32 · parts bytes], in the order in which decoding a line yields its
-// elements; fp4 of tile units is [2 · step][mr][64 bytes].
+// elements; fp4 of AMX tiles is [2 · step][mr][64 bytes].
 #pragma once
 
 namespace gemmtune::cpu {
@@ -17,7 +17,7 @@ enum class Streamed : unsigned char {
   f8_e4m3fn_block,  // and a scale for every 128 of k
   f8_e4m3fnuz_block,
   i8,      // int32 sums
-  f4_e2m1  // int32 sums of 32 of k, scaled by e8m0; of tile units bf16 products, scales included
+  f4_e2m1  // int32 sums of 32 of k, scaled by e8m0; of AMX tiles bf16 products, scales included
 };
 inline constexpr int streamed_types = 6;
 
@@ -53,7 +53,7 @@ struct StreamArgs {
   const float* w_scales;  // block fp8: [scale]; fp4: [panel][scale][16], panels w_scale_stride floats apart
   long w_scale_stride;
   const StreamScaleArgs*
-      w_exponents;  // fp4 of tile units: of all columns, from the first step on; out is not used
+      w_exponents;  // fp4 of AMX tiles: of all columns, from the first step on; out is not used
 };
 using StreamKernel = void (*)(const StreamArgs&);
 
@@ -66,8 +66,8 @@ struct StreamPackArgs {
   long bytes;
   long steps;
   void* out;
-  int* start;                      // int8: [mr]; fp4: [scale][mr]; not written for fp8 and tile units
-  const unsigned char* exponents;  // fp4 of tile units: e8m0 scales from the first step on
+  int* start;                      // int8: [mr]; fp4: [scale][mr]; not written for fp8 and AMX tiles
+  const unsigned char* exponents;  // fp4 of AMX tiles: e8m0 scales from the first step on
   long exponent_stride;            // from row to row
 };
 using StreamPack = void (*)(const StreamPackArgs&);

@@ -1,4 +1,4 @@
-// AMX kernels over a tile unit: static functions zero<I>, load<I>(address, stride), multiply<C, A, B> of
+// AMX kernels over an AMX tile: static functions zero<I>, load<I>(address, stride), multiply<C, A, B> of
 // bf16, multiply_bytes<C, A, B> of int8, store<I>. amx.cpp gives the hardware's, the tests one in plain C++,
 // so that indexing is tested on any machine. Tiles 0-3 accumulate, 4-5 hold x (or w rows), 6-7 hold panels; a
 // tile is 16 rows of 64 bytes.
@@ -153,7 +153,7 @@ void scaled_tile_kernel(const ScaledPanelArgs& args) {
   add_scaled_rows<tiles_n>(args, blocks - 1, 0, rows, sums[(blocks - 1) % 2]);
 }
 
-/// int8 for tile units: [chunks / 2][mr][64], then, where their number is odd, [mr][32]. Sums begin at zero.
+/// int8 for AMX tiles: [chunks / 2][mr][64], then, where their number is odd, [mr][32]. Sums begin at zero.
 inline void pack_x_tile_bytes(const PackXArgs& args) {
   char* out = static_cast<char*>(args.out);
   const char* x = static_cast<const char*>(args.x);

@@ -1,6 +1,6 @@
-// Weights of small types that stream by a tile unit: a tile of weights (32 elements of k, 16 columns) is
+// Weights of small types that stream by an AMX tile: a tile of weights (32 elements of k, 16 columns) is
 // decoded to bf16 into memory that stays in the inner cache and multiplied from there, while the next one is
-// decoded. Each byte is decoded once for all rows of x. Over a tile unit as tile_kernels.h; requires
+// decoded. Each byte is decoded once for all rows of x. Over an AMX tile as tile_kernels.h; requires
 // vector_avx512.h, stream_fp8.h and VBMI.
 #pragma once
 
@@ -74,7 +74,7 @@ inline void pack_f4_tile_row(const F4Decoder& decoder, __m128i bytes, unsigned c
   const __m512i four = _mm512_broadcast_i32x4(bytes);
   const __m512i away =
       F4Decoder::away(_mm512_set1_epi16(static_cast<short>(static_cast<int>(exponent) << 7)));
-  if (exponent >= least_f4_exponent && exponent <= largest_f4_exponent) {
+  if (exponent >= min_f4_exponent && exponent <= max_f4_exponent) {
     const __m512i shifts = _mm512_set_epi64(0x000c000c000c000c, 0x000c000c000c000c, 0x0008000800080008,
                                             0x0008000800080008, 0x0004000400040004, 0x0004000400040004, 0, 0);
     return _mm512_storeu_si512(out, decoder.decode(_mm512_srlv_epi16(four, shifts), away));
@@ -211,7 +211,7 @@ struct TileStreamTable {
   static constexpr int count = 7;
 };
 
-/// Everything but int8, whose panels tile units read as they are (`tiled`).
+/// Everything but int8, whose panels AMX tiles read as they are (`tiled`).
 template <typename Tile>
 constexpr StreamKernels tile_stream_kernels() {
   using Fn = TileStreamTable<Tile, TileOfFp8<E4m3fnBytes, false>>;

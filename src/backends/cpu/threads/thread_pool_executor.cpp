@@ -50,7 +50,8 @@ CoreList cores_of_worker(const PoolOptions& options, int index) {
 
 }  // namespace
 
-ThreadPoolExecutor::ThreadPoolExecutor(PoolOptions options) : options_(std::move(options)) {
+ThreadPoolExecutor::ThreadPoolExecutor(PoolOptions options)
+    : options_(std::move(options)), process_(::getpid()) {
   options_.threads = std::max(options_.threads, 1);
   workers_.reserve(static_cast<std::size_t>(options_.threads - 1));
   try {
@@ -63,6 +64,11 @@ ThreadPoolExecutor::ThreadPoolExecutor(PoolOptions options) : options_(std::move
 }
 
 ThreadPoolExecutor::~ThreadPoolExecutor() {
+  if (::getpid() != process_) {
+    // Joining them would wait for ever or fail, and so may detaching them.
+    (void)new std::vector<std::thread>(std::move(workers_));
+    return;
+  }
   stopping_.store(true);
   wakeups_.fetch_add(1);
   futex_wake_all(wakeups_);

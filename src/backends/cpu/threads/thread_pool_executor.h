@@ -1,6 +1,8 @@
 // The executor of a CPU device: a pool of workers beside the caller, who is thread 0.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <thread>
@@ -27,7 +29,7 @@ struct PoolOptions {
 class ThreadPoolExecutor final : public Executor {
  public:
   explicit ThreadPoolExecutor(PoolOptions options);
-  /// No parallel_for may be running.
+  /// No parallel_for may be running. In a child made by fork() the workers' handles are leaked.
   ~ThreadPoolExecutor() override;
   ThreadPoolExecutor(const ThreadPoolExecutor&) = delete;
   ThreadPoolExecutor& operator=(const ThreadPoolExecutor&) = delete;
@@ -46,6 +48,7 @@ class ThreadPoolExecutor final : public Executor {
   void wait_until_finished(std::int64_t parts) const;
 
   PoolOptions options_;
+  pid_t process_;  // that has the workers: a child made by fork() does not
   std::vector<std::thread> workers_;
 
   alignas(64) std::atomic<bool> busy_{false};  // a caller has the workers

@@ -1,11 +1,14 @@
-// What kernels for Hopper share: barriers in shared memory, the copy engine's maps, the matrix unit's descriptors, clusters, dependent
-// launches.
-#define PIECE_BYTES 128  // of k, in one row: as wide as the swizzle
-#define PIECE_ELEMENTS (PIECE_BYTES / (int)sizeof(element))
+// Device code of all Hopper families: mbarriers, TMA loads and prefetches, shared memory descriptors of wgmma, clusters, programmatic
+// dependent launches.
+using gemmtune::cuda::PackedWeight;
+using gemmtune::cuda::TensorMap;
 
-// Whether loads say how long the second-level cache should keep what they get. That pays where the weight is read once; else it
-// costs a few percent.
-#if HINTS
+// Operands lie in shared memory in 128-byte swizzle atoms, K-major: rows of 128 bytes of k.
+#define ATOM_BYTES 128
+#define ATOM_ELEMENTS (ATOM_BYTES / (int)sizeof(element))
+
+// L2_HINTS: loads carry an L2 eviction policy. This is faster if the weight is read once; otherwise it costs a few percent.
+#if L2_HINTS
 #define CACHE_HINT ".L2::cache_hint"
 #define POLICY(operand) ", %" #operand
 #else
@@ -13,15 +16,11 @@
 #define POLICY(operand)
 #endif
 
-struct alignas(128) TensorMap {
-  unsigned long long opaque[16];
-};
-
 static __device__ inline unsigned shared_address(const void* pointer) { return (unsigned)__cvta_generic_to_shared(pointer); }
 static __device__ inline void barrier_init(unsigned barrier, unsigned arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
 }
-static __device__ inline void barrier_expect(unsigned barrier, unsigned bytes) {
+static __device__ inline void barrier_arrive_expect_tx(unsigned barrier, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 static __device__ inline unsigned remote_address(unsigned address, int block) {
@@ -29,16 +28,16 @@ static __device__ inline unsigned remote_address(unsigned address, int block) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(block));
   return remote;
 }
-// Says to a block of the cluster (`barrier`: a remote_address) that a place was read by the matrix unit, whose reads have ended.
-// Ordinary writes are not released to the cluster: that would be a fence of the whole device, for each stage and warp.
-static __device__ inline void barrier_arrive_at(unsigned barrier) {
+// Arrives on a barrier of another block of the cluster (`barrier`: a remote_address) after the tensor cores have read a stage. Does
+// not release ordinary writes to the cluster: that would be a device-wide fence for each stage and warp.
+static __device__ inline void barrier_arrive_remote(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 static __device__ inline void barrier_arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// For what the copy engine wrote and for places that were read.
-static __device__ inline void barrier_wait(unsigned barrier, unsigned parity) {
+// Waits until the phase with parity `phase` has completed. Orders what TMA wrote, and stages that were read.
+static __device__ inline void barrier_wait(unsigned barrier, unsigned phase) {
   asm volatile(
       "{\n"
       ".reg .pred done;\n"
@@ -48,11 +47,11 @@ static __device__ inline void barrier_wait(unsigned barrier, unsigned parity) {
       "bra again;\n"
       "finished:\n"
       "}" ::"r"(barrier),
-      "r"(parity)
+      "r"(phase)
       : "memory");
 }
-// For what other blocks of the cluster wrote; it also empties the first-level cache.
-static __device__ inline void barrier_wait_for_cluster(unsigned barrier, unsigned parity) {
+// The same with acquire semantics at cluster scope, for what other blocks of the cluster wrote; it also invalidates L1.
+static __device__ inline void barrier_wait_for_cluster(unsigned barrier, unsigned phase) {
   asm volatile(
       "{\n"
       ".reg .pred done;\n"
@@ -62,13 +61,13 @@ static __device__ inline void barrier_wait_for_cluster(unsigned barrier, unsigne
       "bra again;\n"
       "finished:\n"
       "}" ::"r"(barrier),
-      "r"(parity)
+      "r"(phase)
       : "memory");
 }
-// Releases nothing: who initialized barriers has said so with fence.mbarrier_init. A release is a fence of the whole device.
+// Relaxed: the threads that initialize barriers execute fence.mbarrier_init. A release would be a device-wide fence.
 static __device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
-// Of a launch without clusters each block is one.
-static __device__ inline int cluster_rank() {
+// Rank of this block in its cluster; 0 in a launch without clusters.
+static __device__ inline int cluster_cta_rank() {
   int rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
@@ -78,25 +77,26 @@ static __device__ inline int cluster_index() {
   asm("mov.u32 %0, %%clusterid.x;" : "=r"(index));
   return index;
 }
-static __device__ inline int clusters_of_grid() {
+static __device__ inline int cluster_count() {
   int clusters;
   asm("mov.u32 %0, %%nclusterid.x;" : "=r"(clusters));
   return clusters;
 }
-// One lane of a whole warp. (Where the compiler knows that one thread goes on alone, addresses need no loop over lanes.)
+// True in one lane of a converged warp. The compiler then knows that one thread executes the branch and emits no loop over lanes for
+// uniform operands.
 static __device__ inline bool elect_one() {
   unsigned elected;
   asm volatile("{\n.reg .pred one;\nelect.sync _|one, 0xffffffff;\nselp.u32 %0, 1, 0, one;\n}" : "=r"(elected));
   return elected != 0;
 }
 static __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-// The next kernel of the stream may start, where it was launched as a dependent one.
-static __device__ inline void release_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-// Returns once the kernel in front has ended and what it wrote is visible; at once where there is nothing to wait for.
-static __device__ inline void wait_for_predecessor() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-static __device__ inline void prefetch_map(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
-// `policy`: how long the second-level cache should keep it.
-static __device__ inline void copy_box(unsigned to, const TensorMap* map, int column, int row, unsigned barrier, unsigned long long policy) {
+// Allows the next kernel of the stream to start if it is a programmatic dependent launch.
+static __device__ inline void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+// Returns when the previous kernel has ended and its writes are visible; immediately if this is no dependent launch.
+static __device__ inline void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+static __device__ inline void prefetch_tensor_map(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
+// Loads the box at (column, row) of a tensor map to shared memory; completes on `barrier`. `policy`: an L2 eviction policy.
+static __device__ inline void tma_load(unsigned to, const TensorMap* map, int column, int row, unsigned barrier, unsigned long long policy) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" CACHE_HINT
       " [%0], [%1, {%2, %3}], [%4]" POLICY(5) ";" ::"r"(to),
@@ -104,17 +104,17 @@ static __device__ inline void copy_box(unsigned to, const TensorMap* map, int co
       : "memory");
 }
 
-// Calls a box into the second-level cache. That is no read: what another kernel still writes there is seen.
-static __device__ inline void call_box(const TensorMap* map, int column, int row, unsigned long long policy) {
+// Prefetches a box into L2. This is no read: later writes by the previous kernel remain visible to loads.
+static __device__ inline void tma_prefetch(const TensorMap* map, int column, int row, unsigned long long policy) {
   asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile" CACHE_HINT " [%0, {%1, %2}]" POLICY(3) ";" ::"l"(map), "r"(column), "r"(row),
                "l"(policy)
                : "memory");
 }
-// `bytes` in one run. `blocks`: the blocks of the cluster that get it, each at the same place and told by its own
-// barrier; 0: this one alone.
-static __device__ inline void copy_run(unsigned to, const unsigned char* from, unsigned bytes, unsigned barrier, unsigned blocks,
+// Loads `bytes` contiguous bytes (a bulk copy without a tensor map). `multicast`: mask of the cluster's blocks that receive them, each
+// at the same address and with a completion on its own barrier; 0: this block alone.
+static __device__ inline void bulk_load(unsigned to, const unsigned char* from, unsigned bytes, unsigned barrier, unsigned multicast,
                                        unsigned long long policy) {
-  if (blocks == 0) {
+  if (multicast == 0) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes" CACHE_HINT " [%0], [%1], %2, [%3]" POLICY(4) ";" ::"r"(to),
                  "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
                  : "memory");
@@ -122,30 +122,23 @@ static __device__ inline void copy_run(unsigned to, const unsigned char* from, u
     asm volatile(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster" CACHE_HINT " [%0], [%1], %2, [%3], %4" POLICY(5)
         ";" ::"r"(to),
-        "l"(from), "r"(bytes), "r"(barrier), "h"((unsigned short)blocks), "l"(policy)
+        "l"(from), "r"(bytes), "r"(barrier), "h"((unsigned short)multicast), "l"(policy)
         : "memory");
   }
 }
-// Calls `bytes` into the second-level cache, as call_box does.
-static __device__ inline void call_run(const unsigned char* from, unsigned bytes, unsigned long long policy) {
+// Prefetches `bytes` contiguous bytes into L2.
+static __device__ inline void bulk_prefetch(const unsigned char* from, unsigned bytes, unsigned long long policy) {
   asm volatile("cp.async.bulk.prefetch.L2.global" CACHE_HINT " [%0], %1" POLICY(2) ";" ::"l"(from), "r"(bytes), "l"(policy) : "memory");
 }
-// What this thread wrote to shared memory is there for the copy engine.
-static __device__ inline void show_copy_engine() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Makes this thread's writes to shared memory visible to the async proxy (TMA and wgmma).
+static __device__ inline void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// A weight in tiles of 64 rows x 128 bytes, swizzled already (layout tile64x128).
-struct PackedWeight {
-  const unsigned char* data;
-  int tiles;   // of 64 rows
-  int pieces;  // of 128 bytes of k, in a row
-};
-
-// Rows of 128 bytes, swizzled in groups of 8 rows.
+// Shared memory descriptor of a K-major operand in 128-byte swizzle atoms: a stride of 1024 bytes between groups of 8 rows.
 static __device__ inline unsigned long long matrix_descriptor(unsigned address) {
   return (unsigned long long)((address & 0x3ffffu) >> 4) | (1ull << 16) | (64ull << 32) | (1ull << 62);
 }
 
-// Two neighbours of y as they are stored, the first in the lower half.
+// Two adjacent elements of y, the first in the lower half.
 #if OUTPUT != 0
 static __device__ inline unsigned round_pair(float first, float second) {
   unsigned pair;

@@ -1,25 +1,47 @@
-// What kernels for Hopper share: device code, what the copy engine can read, parameters.
+// What the Hopper families share on the host: device code, alignment of operands, parameters.
 #pragma once
 
+#include <cstdint>
+#include <initializer_list>
+#include <string>
 #include <string_view>
 
 #include "backends/backend.h"
+#include "backends/cuda/cuda_driver.h"
+#include "backends/cuda/families/hopper_arguments.h"
 
 namespace gemmtune::cuda {
 
-/// The text of hopper.cuh. Comes after gpu::numbers_text().
+/// Texts of tensor_map_arguments.h and hopper_arguments.h, and of hopper.cuh, which follows
+/// gpu::numbers_text().
+std::string_view tensor_map_arguments_text();
+std::string_view hopper_arguments_text();
 std::string_view hopper_text();
 
-/// `unsupported` where rows or pointers are not at multiples of 16 bytes, which the copy engine needs.
-Status accepts_alignment(std::string_view family, const Problem& problem);
+/// Whether the device and its driver have what these kernels need.
+inline bool is_hopper(const CudaDriver& driver) {
+  return driver.compute_capability() == 90 && driver.functions().tensor_map != nullptr;
+}
+/// The limits of the runtime's device, with the counts of clusters that the driver knows.
+inline HopperLimits hopper_limits(const gpu::Runtime& runtime, const CudaDriver& driver) {
+  return {runtime.limits(), driver.clusters()};
+}
 
-/// As in hopper.cuh.
-struct PackedWeight {
-  const void* data;
-  int tiles;
-  int pieces;
-};
+/// `unsupported` if rows or pointers are not aligned to 16 bytes, as TMA requires.
+Status accepts_alignment(const Problem& problem);
+
 PackedWeight packed_weight(const Problem& problem, const void* data);
+
+/// Bytes of k in a row of a 128-byte swizzle atom. BLOCK_K is a multiple of it.
+inline constexpr std::int64_t atom_bytes = 128;
+
+/// `bk`: elements of k in a stage, one value for each number of swizzle atoms; the first is the default.
+Parameter block_k_parameter(DataType element, std::initializer_list<std::int64_t> atoms);
+/// Swizzle atoms along k in a stage, at least 1, and the value of `bk` that means so many.
+std::int64_t k_atoms_of(const Config& config, DataType element);
+std::int64_t block_k_of(DataType element, std::int64_t atoms);
+/// Empty, or why `bk` cannot be built.
+std::string refuse_block_k(const Config& config, DataType element);
 
 /// `pdl`: is_dependent().
 Parameter dependent_parameter();

@@ -1,28 +1,54 @@
+#include <algorithm>
+
 #include "backends/cuda/families/hopper.h"
 #include "backends/gpu/families/element_code.h"
 
 namespace gemmtune::cuda {
 
-Status accepts_alignment(std::string_view family, const Problem& problem) {
+Status accepts_alignment(const Problem& problem) {
   if (bytes_of(problem.x_type, problem.k) % 16 != 0)
-    return Status::unsupported("{}: alignment: rows of k = {} {} are no multiple of 16 bytes", family,
-                               problem.k, to_string(problem.x_type));
+    return Status::unsupported("alignment: rows of k = {} {} are no multiple of 16 bytes", problem.k,
+                               to_string(problem.x_type));
   if (problem.alignment % 16 != 0)
-    return Status::unsupported("{}: alignment: operands at multiples of {} bytes, 16 are needed", family,
+    return Status::unsupported("alignment: operands at multiples of {} bytes, 16 are needed",
                                problem.alignment);
   return {};
 }
 
 PackedWeight packed_weight(const Problem& problem, const void* data) {
   const Tile64 tiles = gpu::tiles_of(problem);
-  return {data, static_cast<int>(tiles.tiles()), static_cast<int>(tiles.pieces())};
+  return {static_cast<const unsigned char*>(data), static_cast<int>(tiles.tiles()),
+          static_cast<int>(tiles.pieces())};
+}
+
+Parameter block_k_parameter(DataType element, std::initializer_list<std::int64_t> atoms) {
+  Parameter parameter{
+      .key = "bk", .values = {}, .absent = "", .meaning = "block_k: elements of k in a stage"};
+  for (const std::int64_t count : atoms)
+    parameter.values.push_back(std::to_string(block_k_of(element, count)));
+  parameter.absent = parameter.values.front();
+  return parameter;
+}
+
+std::int64_t k_atoms_of(const Config& config, DataType element) {
+  const std::int64_t one = block_k_of(element, 1);
+  return std::max<std::int64_t>(1, config.number("bk", one) / one);
+}
+
+std::string refuse_block_k(const Config& config, DataType element) {
+  const std::int64_t one = block_k_of(element, 1);
+  return config.number("bk", one) % one == 0 ? "" : "bk is no multiple of 128 bytes";
+}
+
+std::int64_t block_k_of(DataType element, std::int64_t atoms) {
+  return atoms * atom_bytes * 8 / bits(element);
 }
 
 Parameter dependent_parameter() {
   return {.key = "pdl",
           .values = {"0", "1"},
           .absent = "0",
-          .meaning = "1: launched before the kernel before it has ended"};
+          .meaning = "1: programmatic dependent launch, starts before the previous kernel has ended"};
 }
 
 }  // namespace gemmtune::cuda

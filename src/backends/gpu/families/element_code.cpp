@@ -1,5 +1,9 @@
 #include "backends/gpu/families/element_code.h"
 
+#include <fmt/format.h>
+
+#include "backends/refusal.h"
+
 namespace gemmtune::gpu {
 
 int element_code(DataType type) {
@@ -22,27 +26,18 @@ std::vector<std::string> type_defines(const Problem& problem) {
           fmt::format("OUTPUT={}", element_code(problem.y_type))};
 }
 
-Status accepts_dense(std::string_view family, const Problem& problem, Weights weights) {
-  const auto refuse = [&](std::string_view subject, std::string detail) {
-    return Status::unsupported("{}: {}: {}", family, subject, detail);
-  };
-  if (problem.operation != Operation::a16w16)
-    return refuse("operation", fmt::format("{} is not a16w16", to_string(problem.operation)));
+Status accepts_dense(const Problem& problem, Weights weights) {
+  GEMMTUNE_RETURN_IF_ERROR(refusal::check_plain_gemm(problem));
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
-  if (element_code(problem.x_type) < 0 || element_code(problem.y_type) < 0 ||
-      problem.y_type == DataType::f8_e4m3fn) {
-    return refuse("data types",
-                  fmt::format("{} to {}", to_string(problem.x_type), to_string(problem.y_type)));
+  if (element_code(problem.x_type) < 0 || element_code(problem.y_type) < 0 || traits(problem.y_type).fp8) {
+    return refusal::refuse(refusal::types, "{} to {}", to_string(problem.x_type), to_string(problem.y_type));
   }
-  if (problem.batch != 1) return refuse("batch", fmt::format("{} is not 1", problem.batch));
-  if (problem.x_order != Order::row_major || problem.w_order != Order::row_major ||
-      problem.y_order != Order::row_major)
-    return refuse("operand order", "only row-major operands");
   const WeightLayout layout = problem.weight_layout;
   const bool tiles = layout == WeightLayout::any || layout == WeightLayout::tile64x128;
-  if (layout != WeightLayout::plain && (weights == Weights::plain || !tiles))
-    return refuse("weight layout", fmt::format("{}, only plain{}", to_string(layout),
-                                               weights == Weights::plain ? "" : " and tile64x128"));
+  if (layout != WeightLayout::plain && (weights == Weights::plain || !tiles)) {
+    return refusal::refuse(refusal::layout, "{}, only plain{}", to_string(layout),
+                           weights == Weights::plain ? "" : " and tile64x128");
+  }
   return {};
 }
 

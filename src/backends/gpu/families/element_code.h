@@ -22,7 +22,7 @@ enum class Weights { plain, packed_too };
 
 /// ok for a16w16 on row-major operands of these types, with a weight that is plain or, where the family reads
 /// them, packed in tile64x128 (or `any`: it will be); else `unsupported`: "<family>: <subject>: <detail>".
-Status accepts_dense(std::string_view family, const Problem& problem, Weights weights = Weights::plain);
+Status accepts_dense(const Problem& problem, Weights weights = Weights::plain);
 
 /// plain, or where the problem's weight is packed, tile64x128.
 WeightLayout weight_layout_of(const Problem& problem);

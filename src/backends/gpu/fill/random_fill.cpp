@@ -3,32 +3,31 @@
 #include <algorithm>
 #include <string>
 
+#include "backends/gpu/fill/random_fill_arguments.h"
+#include "backends/gpu/jit/source_text.h"
 #include "base/rounding.h"
 
 namespace gemmtune::gpu {
 
-std::string_view random_fill_text();  // random_fill.cu
+// Texts of the files beside this one.
+std::string_view random_fill_arguments_text();
+std::string_view random_fill_text();
 
 namespace {
 
 constexpr unsigned threads = 256;
-constexpr std::size_t elements_a_thread = 4;
-constexpr std::size_t most_blocks = 2048;
-
-/// As in random_fill.cu.
-struct Arguments {
-  void* to;
-  const void* table;
-  unsigned long long state;
-  long long count;
-};
+constexpr std::size_t elements_per_thread = 4;
+constexpr std::size_t max_blocks = 2048;
 
 }  // namespace
 
 Source random_fill_source(std::size_t element_bytes) {
+  const std::string_view type = element_bytes == 4   ? "unsigned int"
+                                : element_bytes == 2 ? "unsigned short"
+                                                     : "unsigned char";
   return {"fill_random",
-          std::string(random_fill_text()),
-          {fmt::format("ENTRY_BYTES={}", element_bytes)},
+          source_text({random_fill_arguments_text(), random_fill_text()}),
+          {fmt::format("element={}", type)},
           "fill_random"};
 }
 
@@ -39,12 +38,13 @@ Status fill_elements(Device& device, Runtime& runtime, void* to, const RandomFil
   const auto table = device.allocate(recipe.table.size(), Placement::plain);
   if (!table.ok()) return table.status();
   GEMMTUNE_RETURN_IF_ERROR(device.copy_in((*table)->data(), recipe.table.data(), recipe.table.size()));
-  Arguments values{to, (*table)->data(), recipe.random.state(), static_cast<long long>(recipe.count)};
+  RandomFillArguments values{to, (*table)->data(), recipe.random.state(),
+                             static_cast<long long>(recipe.count)};
   void* arguments[] = {&values};
   LaunchShape shape;
   shape.threads = threads;
   shape.grid[0] =
-      static_cast<unsigned>(std::min(ceil_div(recipe.count, threads * elements_a_thread), most_blocks));
+      static_cast<unsigned>(std::min(ceil_div(recipe.count, threads * elements_per_thread), max_blocks));
   GEMMTUNE_RETURN_IF_ERROR((*program)->launch(shape, arguments, {}));
   return device.synchronize();
 }

@@ -1,4 +1,4 @@
-// Random operands drawn on a GPU: the host neither makes nor copies them.
+// Random fill of operands on a GPU: the host neither computes nor copies them.
 #pragma once
 
 #include "backends/gpu/runtime.h"
@@ -6,10 +6,10 @@
 
 namespace gemmtune::gpu {
 
-/// What is compiled for elements of 1, 2 or 4 bytes.
+/// The source for elements of 1, 2 or 4 bytes.
 Source random_fill_source(std::size_t element_bytes);
 
-/// Writes all elements of `drawn` to `to`, and waits for it. `unsupported` where there is no compiler.
+/// Writes all elements of `recipe` to `to` and waits for it. `unsupported` without a compiler.
 Status fill_elements(Device& device, Runtime& runtime, void* to, const RandomFill& recipe);
 
 }  // namespace gemmtune::gpu

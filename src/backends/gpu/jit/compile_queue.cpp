@@ -18,7 +18,7 @@ void yield_to_others() { (void)setpriority(PRIO_PROCESS, static_cast<id_t>(getti
 }  // namespace
 
 CompileQueue::CompileQueue(std::function<Result<Binary>(const Source&)> compile, std::size_t threads)
-    : compile_(std::move(compile)), most_threads_(std::max<std::size_t>(1, threads)) {}
+    : compile_(std::move(compile)), max_threads_(std::max<std::size_t>(1, threads)) {}
 
 CompileQueue::~CompileQueue() {
   {
@@ -42,7 +42,7 @@ void CompileQueue::order(std::vector<KeyedSource> sources) {
     if (is_new) entry->second.source = std::move(each.source);
     if (entry->second.state == State::waiting) order_.push_back(std::move(each.key));
   }
-  while (threads_.size() < std::min(most_threads_, order_.size())) threads_.emplace_back([this] { work(); });
+  while (threads_.size() < std::min(max_threads_, order_.size())) threads_.emplace_back([this] { work(); });
   changed_.notify_all();
 }
 

@@ -53,7 +53,7 @@ class CompileQueue {
   void compile(Entry& entry, std::unique_lock<std::mutex>& lock);
 
   std::function<Result<Binary>(const Source&)> compile_;
-  std::size_t most_threads_;
+  std::size_t max_threads_;
   std::mutex lock_;
   std::condition_variable changed_;
   std::map<std::string, Entry> entries_;  // by key

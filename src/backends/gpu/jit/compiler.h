@@ -25,6 +25,8 @@ class Compiler {
   virtual std::string flags(std::string_view architecture) const = 0;
   /// `invalid_argument` with the compiler's log where the source is refused.
   virtual Result<Binary> compile(const Source& source, std::string_view architecture) const = 0;
+  /// What the kernel of compiled code uses. `internal` where the code cannot be read.
+  virtual Result<Resources> resources(const Binary& binary) const = 0;
 };
 
 }  // namespace gemmtune::gpu

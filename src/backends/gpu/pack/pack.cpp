@@ -1,51 +1,53 @@
 #include "backends/gpu/pack/pack.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 
+#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/pack/pack_arguments.h"
 #include "base/rounding.h"
 
 namespace gemmtune::gpu {
 
-std::string_view pack_text();  // pack.cu
+// Texts of the files beside this one.
+std::string_view pack_arguments_text();
+std::string_view pack_text();
 
 namespace {
 
 constexpr std::int64_t threads = 256;
-constexpr std::int64_t most_blocks = 4096;
+constexpr std::int64_t max_blocks = 4096;
 
-/// As in pack.cu.
-struct Arguments {
-  void* rows;
-  void* tiles;
-  long long n;
-  long long row_bytes;
-  long long pieces;
-  long long units;
-};
-
-Status pack(Runtime& runtime, const Tile64& shape, void* rows, void* tiles, bool back) {
+Status pack(Runtime& runtime, const Tile64& shape, void* rows, void* tiles, bool unpack) {
   const std::int64_t units = shape.bytes() / Tile64::unit_bytes;
   if (units == 0) return {};
-  // On the device a wrong address would end every use of it.
+  // An invalid address would end the device's context.
   if (rows == nullptr || tiles == nullptr) return Status::invalid("a weight at a null pointer");
   if (reinterpret_cast<std::uintptr_t>(tiles) % Tile64::unit_bytes != 0)
     return Status::invalid("a packed weight at {}: not at a multiple of {} bytes", fmt::ptr(tiles),
                            Tile64::unit_bytes);
-  const auto program = runtime.load(pack_source(back));
+  const auto program = runtime.load(pack_source(unpack));
   if (!program.ok()) return Status::unsupported("{}", program.message());
-  Arguments values{rows, tiles, shape.n, shape.row_bytes(), shape.pieces(), units};
+  PackArguments values{static_cast<unsigned char*>(rows),
+                       static_cast<unsigned char*>(tiles),
+                       shape.n,
+                       shape.row_bytes(),
+                       shape.pieces(),
+                       units};
   void* arguments[] = {&values};
   LaunchShape launch;
   launch.threads = threads;
-  launch.grid[0] = static_cast<unsigned>(std::min(ceil_div(units, threads), most_blocks));
+  launch.grid[0] = static_cast<unsigned>(std::min(ceil_div(units, threads), max_blocks));
   return (*program)->launch(launch, arguments, {});
 }
 
 }  // namespace
 
-Source pack_source(bool back) {
-  return {"pack", std::string(pack_text()), {back ? "BACK=1" : "BACK=0"}, "pack"};
+Source pack_source(bool unpack) {
+  return {
+      "pack", source_text({pack_arguments_text(), pack_text()}), {unpack ? "UNPACK=1" : "UNPACK=0"}, "pack"};
 }
 
 Status pack_tile64(Runtime& runtime, const Tile64& shape, const void* plain, void* packed) {

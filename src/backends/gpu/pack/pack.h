@@ -1,4 +1,4 @@
-// Weights into tiles and back on a GPU: the host neither packs nor copies them.
+// Packs and unpacks weights on a GPU (layout tile64x128): the host neither packs nor copies them.
 #pragma once
 
 #include "backends/gpu/runtime.h"
@@ -6,12 +6,11 @@
 
 namespace gemmtune::gpu {
 
-/// What is compiled. `back`: from tiles into rows.
-Source pack_source(bool back);
+/// The source of both; `unpack`: from tiles into rows.
+Source pack_source(bool unpack);
 
-/// pack_tile64 and unpack_tile64 with pointers of the device: enqueue on its first stream and do not wait.
-/// `invalid` where a pointer is null or `packed` not at a multiple of 16 bytes, `unsupported` where there is
-/// no compiler.
+/// pack_tile64 and unpack_tile64 with device pointers: enqueue on the default stream and do not wait.
+/// `invalid` if a pointer is null or `packed` is not aligned to 16 bytes, `unsupported` without a compiler.
 Status pack_tile64(Runtime& runtime, const Tile64& shape, const void* plain, void* packed);
 Status unpack_tile64(Runtime& runtime, const Tile64& shape, const void* packed, void* plain);
 

@@ -1,33 +1,17 @@
-// Figures of the rows of y against the reference, as verify/verdict.cpp makes them on the host. A block of 256 threads for each
-// row.
+// Compares the rows of y with the reference, as verify/check_report_builder.cpp does on the host. One block of 256 threads for each row.
 #define THREADS 256
 
-// As RowFigures in verify/row_figures.h.
-struct Figures {
-  double error, reference, magnitude;
-  double max_output, max_error;
-  double worst_excess, worst_output, worst_reference;
-  long long worst_column, checked, misrounded, outside, not_finite, unwritten, first_not_finite, padding_written;
-};
-
-struct Arguments {
-  const output* y;
-  const double* values;
-  const float* magnitudes;
-  Figures* rows;
-  long long n, ldy;
-  // Of the Tolerance.
-  double absolute, relative, output_epsilon, output_tiny, element_factor;
-};
+using gemmtune::gpu::CompareArguments;
+using Figures = gemmtune::gpu::DeviceRowFigures;
 
 static __device__ inline bool is_poison(unsigned short bits) { return bits == 0xffffu; }
 static __device__ inline bool is_poison(float value) { return __float_as_uint(value) == 0xffffffffu; }
 static __device__ inline bool is_infinite(float value) { return (__float_as_uint(value) & 0x7fffffffu) == 0x7f800000u; }
 static __device__ inline bool is_finite(float value) { return (__float_as_uint(value) & 0x7f800000u) != 0x7f800000u; }
 
-static __device__ inline void look(const Arguments& a, long long column, output stored, double exact, double magnitude, Figures& row) {
+static __device__ inline void add_element(const CompareArguments& a, long long column, output stored, double exact, double magnitude, Figures& row) {
   const float value = read_output(stored);
-  // Through float32, as kernels do and as round_to of verify/element.h does.
+  // Rounds through float32, as kernels do and as round_to of numbers/data_type.h does.
   const float rounded_value = read_output(round_output((float)exact));
   if (!is_finite(value) && !(is_infinite(value) && rounded_value == value)) {
     if (row.not_finite++ == 0) row.first_not_finite = column;
@@ -79,7 +63,7 @@ static __device__ inline void merge(Figures& to, const Figures& from) {
   to.padding_written += from.padding_written;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) compare(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) compare(const CompareArguments a) {
   __shared__ Figures parts[THREADS];
   const int thread = threadIdx.x;
   const long long row = blockIdx.x;
@@ -87,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) compare(const Arguments
   own.worst_excess = -1.0;
   own.worst_column = own.first_not_finite = -1;
   for (long long column = thread; column < a.n; column += THREADS)
-    look(a, column, a.y[row * a.ldy + column], a.values[row * a.n + column], (double)a.magnitudes[row * a.n + column], own);
+    add_element(a, column, a.y[row * a.ldy + column], a.values[row * a.n + column], (double)a.magnitudes[row * a.n + column], own);
   for (long long column = a.n + thread; column < a.ldy; column += THREADS)
     if (!is_poison(a.y[row * a.ldy + column])) ++own.padding_written;
   parts[thread] = own;

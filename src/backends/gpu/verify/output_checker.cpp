@@ -1,54 +1,56 @@
 #include "backends/gpu/verify/output_checker.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <utility>
 
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/verify/compare_arguments.h"
+#include "backends/gpu/verify/reference_arguments.h"
+#include "backends/gpu/verify/same_arguments.h"
 #include "base/rounding.h"
 
 namespace gemmtune::gpu {
 
 // Texts of the files beside this one.
+std::string_view reference_arguments_text();
 std::string_view reference_text();
+std::string_view compare_arguments_text();
 std::string_view compare_text();
+std::string_view same_arguments_text();
 std::string_view same_text();
 
 namespace {
 
 constexpr std::int64_t tile = 64;
-constexpr std::int64_t most_grid_rows = 65535;
+constexpr std::int64_t max_grid_rows = 65535;
 constexpr unsigned threads = 256;
 constexpr unsigned blocks_of_same = 1024;
 constexpr std::size_t memory_share = 4;  // a quarter of what is free
 
-static_assert(sizeof(RowFigures) == 16 * 8, "as Figures in compare.cu");
-
-/// As in reference.cu, compare.cu and same.cu.
-struct ReferenceArguments {
-  const void* x;
-  const void* w;
-  const void* bias;
-  const void* x_scale;
-  const void* w_scale;
-  void* values;
-  void* magnitudes;
-  long long m, n, k, ldx;
-};
-struct CompareArguments {
-  const void* y;
-  const void* values;
-  const void* magnitudes;
-  void* rows;
-  long long n, ldy;
-  double absolute, relative, output_epsilon, output_tiny, element_factor;
-};
-struct SameArguments {
-  const void* one;
-  const void* other;
-  void* differences;
-  long long bytes;
-};
+#define GEMMTUNE_SAME_OFFSET(field)                                                 \
+  static_assert(offsetof(RowFigures, field) == offsetof(DeviceRowFigures, field) && \
+                sizeof(RowFigures::field) == sizeof(DeviceRowFigures::field))
+GEMMTUNE_SAME_OFFSET(error);
+GEMMTUNE_SAME_OFFSET(reference);
+GEMMTUNE_SAME_OFFSET(magnitude);
+GEMMTUNE_SAME_OFFSET(max_output);
+GEMMTUNE_SAME_OFFSET(max_error);
+GEMMTUNE_SAME_OFFSET(worst_excess);
+GEMMTUNE_SAME_OFFSET(worst_output);
+GEMMTUNE_SAME_OFFSET(worst_reference);
+GEMMTUNE_SAME_OFFSET(worst_column);
+GEMMTUNE_SAME_OFFSET(checked);
+GEMMTUNE_SAME_OFFSET(misrounded);
+GEMMTUNE_SAME_OFFSET(outside);
+GEMMTUNE_SAME_OFFSET(not_finite);
+GEMMTUNE_SAME_OFFSET(unwritten);
+GEMMTUNE_SAME_OFFSET(first_not_finite);
+GEMMTUNE_SAME_OFFSET(padding_written);
+#undef GEMMTUNE_SAME_OFFSET
+static_assert(sizeof(RowFigures) == sizeof(DeviceRowFigures));
 
 class GpuOutputChecker final : public OutputChecker {
  public:
@@ -74,13 +76,21 @@ class GpuOutputChecker final : public OutputChecker {
   }
 
   Status compute_reference(const Operands& operands) override {
-    ReferenceArguments values{operands.x,       operands.w,      operands.bias,       operands.x_scale,
-                              operands.w_scale, values_->data(), magnitudes_->data(), problem_.m,
-                              problem_.n,       problem_.k,      operands.ldx};
+    ReferenceArguments values{operands.x,
+                              operands.w,
+                              operands.bias,
+                              static_cast<const float*>(operands.x_scale),
+                              static_cast<const float*>(operands.w_scale),
+                              static_cast<double*>(values_->data()),
+                              static_cast<float*>(magnitudes_->data()),
+                              problem_.m,
+                              problem_.n,
+                              problem_.k,
+                              operands.ldx};
     LaunchShape shape;
     shape.threads = threads;
     shape.grid[0] = static_cast<unsigned>(ceil_div(problem_.n, tile));
-    shape.grid[1] = static_cast<unsigned>(std::min(ceil_div(problem_.m, tile), most_grid_rows));
+    shape.grid[1] = static_cast<unsigned>(std::min(ceil_div(problem_.m, tile), max_grid_rows));
     return run(0, shape, &values);
   }
 
@@ -96,9 +106,9 @@ class GpuOutputChecker final : public OutputChecker {
   Result<std::vector<RowFigures>> compare(const void* y, std::int64_t ldy,
                                           const Tolerance& tolerance) override {
     CompareArguments values{y,
-                            values_->data(),
-                            magnitudes_->data(),
-                            rows_->data(),
+                            static_cast<const double*>(values_->data()),
+                            static_cast<const float*>(magnitudes_->data()),
+                            static_cast<DeviceRowFigures*>(rows_->data()),
                             problem_.n,
                             ldy,
                             tolerance.absolute,
@@ -117,7 +127,8 @@ class GpuOutputChecker final : public OutputChecker {
 
   Result<bool> same(const void* one, const void* other, std::size_t bytes) override {
     GEMMTUNE_RETURN_IF_ERROR(device_.fill(differences_->data(), 0, sizeof(unsigned)));
-    SameArguments values{one, other, differences_->data(), static_cast<long long>(bytes)};
+    SameArguments values{static_cast<const unsigned*>(one), static_cast<const unsigned*>(other),
+                         static_cast<unsigned*>(differences_->data()), static_cast<long long>(bytes)};
     LaunchShape shape;
     shape.threads = threads;
     shape.grid[0] = blocks_of_same;
@@ -153,16 +164,17 @@ class GpuOutputChecker final : public OutputChecker {
 }  // namespace
 
 std::array<Source, 3> checker_sources(const Problem& problem) {
-  const std::string numbers(numbers_text());
   const std::vector<std::string> defines = type_defines(problem);
-  return {Source{"reference", numbers + std::string(reference_text()), defines, "reference"},
-          Source{"compare", numbers + std::string(compare_text()), defines, "compare"},
-          Source{"same", std::string(same_text()), {}, "same"}};
+  return {Source{"reference", source_text({numbers_text(), reference_arguments_text(), reference_text()}),
+                 defines, "reference"},
+          Source{"compare", source_text({numbers_text(), compare_arguments_text(), compare_text()}), defines,
+                 "compare"},
+          Source{"same", source_text({same_arguments_text(), same_text()}), {}, "same"}};
 }
 
 Result<std::unique_ptr<OutputChecker>> make_output_checker(Device& device, Runtime& runtime,
                                                            const Problem& problem) {
-  GEMMTUNE_RETURN_IF_ERROR(accepts_dense("output checker", problem, Weights::packed_too));
+  GEMMTUNE_RETURN_IF_ERROR(accepts_dense(problem, Weights::packed_too));
   auto checker = std::make_unique<GpuOutputChecker>(device, problem);
   GEMMTUNE_RETURN_IF_ERROR(checker->make(runtime));
   return std::unique_ptr<OutputChecker>(std::move(checker));

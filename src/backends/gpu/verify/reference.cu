@@ -1,47 +1,38 @@
-// values[m, n] = sum over k of x[m, k] * w[n, k], times the scales, plus the bias, in float64; magnitudes[m, n] the same of
-// absolute values in float32. A product of two elements is exact in float64. A block of 256 threads makes 64 x 64 of it, each
-// thread 4 x 4, in steps of 16 k. Elements lie in shared memory as float64 and as float32: converting them in the inner loop
-// would take longer than the multiply-adds.
+// The float64 reference: values[m, n] = (sum over k of x[m, k] * w[n, k]) * scales + bias; magnitudes[m, n] is the same of absolute values
+// in float32. A product of two elements is exact in float64. A block of 256 threads computes tiles of 64 x 64, each thread 4 x 4, in k
+// tiles of 16. Shared memory holds elements as float64 and as float32: converting them in the inner loop would take longer than the
+// multiply-adds.
 #define TILE 64
-#define STEP 16  // as many threads lie across
-// Rows of shared memory begin at multiples of 16 bytes, and not all at the same bank.
-#define WIDE (TILE + 2)
-#define NARROW (TILE + 4)
+#define BLOCK_K 16
+// Pitches of shared memory: rows are aligned to 16 bytes and begin at different banks.
+#define F64_PITCH (TILE + 2)
+#define F32_PITCH (TILE + 4)
 
-struct Arguments {
-  const element* x;
-  const element* w;
-  const output* bias;
-  const float* x_scale;
-  const float* w_scale;
-  double* values;
-  float* magnitudes;
-  long long m, n, k, ldx;
-};
+using gemmtune::gpu::ReferenceArguments;
 
 struct __align__(16) Tiles {
-  double x[STEP][WIDE];
-  double w[STEP][WIDE];
-  float x_abs[STEP][NARROW];
-  float w_abs[STEP][NARROW];
+  double x[BLOCK_K][F64_PITCH];
+  double w[BLOCK_K][F64_PITCH];
+  float x_abs[BLOCK_K][F32_PITCH];
+  float w_abs[BLOCK_K][F32_PITCH];
 };
 
-extern "C" __global__ void __launch_bounds__(256, 2) reference(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(256, 2) reference(const ReferenceArguments a) {
   __shared__ Tiles tiles;
   const int thread = threadIdx.x;
   const int across = thread % 16;
   const int down = thread / 16;
   const long long first_n = (long long)blockIdx.x * TILE;
-  // Few blocks fit along y of a grid: rows of tiles are walked.
+  // A grid has at most 65535 blocks along y: a block loops over rows of tiles.
   for (long long first_m = (long long)blockIdx.y * TILE; first_m < a.m; first_m += (long long)gridDim.y * TILE) {
     double sums[4][4] = {};
     float magnitudes[4][4] = {};
-    for (long long first_k = 0; first_k < a.k; first_k += STEP) {
+    for (long long first_k = 0; first_k < a.k; first_k += BLOCK_K) {
       // A thread loads one column of four rows of each operand.
       const long long column = first_k + across;
 #pragma unroll
-      for (int turn = 0; turn < TILE / 16; ++turn) {
-        const int row = down + 16 * turn;
+      for (int i = 0; i < TILE / 16; ++i) {
+        const int row = down + 16 * i;
         const float x = column < a.k && first_m + row < a.m ? read_element(a.x[(first_m + row) * a.ldx + column]) : 0.0f;
         const float w = column < a.k && first_n + row < a.n ? read_element(a.w[(first_n + row) * a.k + column]) : 0.0f;
         tiles.x[across][row] = (double)x;
@@ -51,8 +42,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) reference(const Arguments a
       }
       __syncthreads();
 #pragma unroll 2
-      for (int k = 0; k < STEP; ++k) {
-        // Columns 2 across, 2 across + 1 and those 32 behind them: a warp reads without gaps.
+      for (int k = 0; k < BLOCK_K; ++k) {
+        // Columns 2 across, 2 across + 1 and the same plus 32: a warp reads contiguous memory.
         const double2 x_low = *(const double2*)&tiles.x[k][4 * down];
         const double2 x_high = *(const double2*)&tiles.x[k][4 * down + 2];
         const double2 w_low = *(const double2*)&tiles.w[k][2 * across];

@@ -1,12 +1,7 @@
-// *differences becomes 1 where the two outputs differ in any bit.
-struct Arguments {
-  const unsigned* one;
-  const unsigned* other;
-  unsigned* differences;
-  long long bytes;
-};
+// Sets *differences to 1 if the two outputs differ in any bit.
+using gemmtune::gpu::SameArguments;
 
-extern "C" __global__ void __launch_bounds__(256, 1) same(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(256, 1) same(const SameArguments a) {
   const long long words = a.bytes / 4;
   unsigned different = 0;
   for (long long i = blockIdx.x * 256LL + threadIdx.x; i < words; i += gridDim.x * 256LL) different |= a.one[i] ^ a.other[i];

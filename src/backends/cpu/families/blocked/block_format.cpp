@@ -2,12 +2,13 @@
 #include <optional>
 
 #include "backends/cpu/families/blocked/block_gemm.h"
+#include "backends/refusal.h"
 
 namespace gemmtune::cpu {
 namespace {
 
 /// 128² · k must stay below 2³¹.
-constexpr std::int64_t largest_integer_k = (std::int64_t{1} << 17) - 1;
+constexpr std::int64_t max_integer_k = (std::int64_t{1} << 17) - 1;
 
 bool needs_f32(DataType type) { return type == DataType::f16 || type == DataType::f32; }
 
@@ -29,14 +30,14 @@ const DecodeKernels& decode_kernels(Isa isa) {
 bool integer_sums(const BlockFormat& format) {
   const bool scaled_in_k = format.x.scale.columns > 1 || format.w.scale.columns > 1;
   return format.x.type == DataType::i8 && format.w.type == DataType::i8 &&
-         format.x.columns <= largest_integer_k && !scaled_in_k;
+         format.x.columns <= max_integer_k && !scaled_in_k;
 }
 
 std::optional<Compute> compute_type(const KernelSet& set, Isa isa, const BlockFormat& format) {
   const IsaKernels* kernels = set.at(isa);
   if (kernels == nullptr) return std::nullopt;
   if (integer_sums(format)) {
-    // Tile units have no integer panels here; below the level with VNNI there is one table a level.
+    // AMX tiles have no integer panels here; below the level with VNNI there is one table a level.
     if (isa == Isa::amx) return std::nullopt;
     return Compute::i16;
   }
@@ -120,12 +121,12 @@ Status check_layout(const MatrixShape& w, WeightLayout layout) {
   if (layout == WeightLayout::plain || layout == WeightLayout::panel16) return {};
   if (layout == WeightLayout::aiter16x16) {
     if (tile16_of(w).fits()) return {};
-    return Status::unsupported(
-        "layout: aiter16x16 of {} x {} {}: expected rows in multiples of 16 and 32 {} of k", w.rows,
-        w.columns, to_string(w.type), bits(w.type) == 4 ? "bytes" : "elements");
+    return refusal::refuse(refusal::layout,
+                           "aiter16x16 of {} x {} {}: expected rows in multiples of 16 and 32 {} of k",
+                           w.rows, w.columns, to_string(w.type), bits(w.type) == 4 ? "bytes" : "elements");
   }
-  return Status::unsupported("layout: {} is not taken, only plain, panel16 and aiter16x16",
-                             to_string(layout));
+  return refusal::refuse(refusal::layout, "{} is not taken, only plain, panel16 and aiter16x16",
+                         to_string(layout));
 }
 
 }  // namespace gemmtune::cpu

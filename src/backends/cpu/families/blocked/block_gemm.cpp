@@ -8,7 +8,7 @@ constexpr std::int64_t block_scale_chunks = scaled_chunks;  // of 128 elements
 // Of rows as they lie: half of an inner cache of 48 KiB, and what hides the latency of memory.
 constexpr std::int64_t inner_cache_x_bytes = 24 << 10;
 constexpr std::int64_t rows_ahead_bytes = 8 << 10;
-// Tile units: of x, which comes from the second cache.
+// AMX tiles: of x, which comes from the second cache.
 constexpr std::int64_t x_chunks_ahead = 4;
 
 bool has_float_scale(const MatrixShape& matrix) { return matrix.scale.type == ScaleType::f32; }

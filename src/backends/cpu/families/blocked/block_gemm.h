@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "backends/cpu/microkernels/decode.h"
 #include "backends/cpu/families/kernel_set.h"
+#include "backends/cpu/microkernels/decode.h"
 #include "problem/operands.h"
 
 namespace gemmtune::cpu {
@@ -162,7 +162,7 @@ class BlockGemm {
   std::int64_t x_offset(const RowTiles& tiles, std::int64_t tile, std::int64_t chunk) const;
   void pack_scales(const BlockRows& rows, std::int64_t tile, float* out) const;
   void pack_x_panels(const PackXArgs& rows, char* out, Element packer) const;
-  /// Of rows as they lie: tile units multiply them by x in panels.
+  /// Of rows as they lie: AMX tiles multiply them by x in panels.
   bool reads_x_panels() const { return tile_.rows && isa_.rows_read_x_panels; }
   bool packs_nothing() const { return in_place_ || tile_.rows; }
   std::int64_t tile_bytes() const { return tile_.mr * chunks_ * chunk_elements * compute_bytes_; }

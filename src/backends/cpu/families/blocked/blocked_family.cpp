@@ -2,6 +2,7 @@
 #include "backends/cpu/families/blocked/block_space.h"
 #include "backends/cpu/families/blocked/blocked.h"
 #include "backends/cpu/families/own_families.h"
+#include "backends/refusal.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -10,25 +11,13 @@ constexpr std::int64_t mc_values[] = {64, 256, 1024};
 constexpr std::int64_t nc_values[] = {0, 128, 256, 512};
 
 bool takes_quantized(const Problem& problem) {
-  switch (problem.operation) {
-    case Operation::a16w16:
-      return problem.scale_ab;
-    case Operation::a8w8:
-    case Operation::a8w8_bpreshuffle:
-    case Operation::a8w8_blockscale:
-    case Operation::a8w8_blockscale_bpreshuffle:
-    case Operation::a4w4_blockscale:
-      return true;
-    default:
-      return false;
-  }
+  const OperationTraits& operation = traits(problem.operation);
+  return !operation.batched && !operation.mixture && quantization(problem) != QuantType::none;
 }
 
-bool takes_batched(const Problem& problem) {
-  return problem.operation == Operation::batched_bf16 || problem.operation == Operation::batched_a8w8;
-}
+bool takes_batched(const Problem& problem) { return traits(problem.operation).batched; }
 
-/// What tells the two families apart.
+/// The difference between the two families.
 struct Character {
   std::string_view name;
   int tie_rank;
@@ -54,8 +43,8 @@ class BlockedFamily final : public KernelFamily {
   int tie_rank() const override { return character_.tie_rank; }
   Status accepts(const Problem& problem) const override {
     if (!character_.takes(problem))
-      return Status::unsupported("operation: {}{} is not taken, only {}", to_string(problem.operation),
-                                 problem.scale_ab ? " with scaleAB" : "", character_.operations);
+      return refusal::refuse(refusal::operation, "{}{} is not taken, only {}", to_string(problem.operation),
+                             problem.scale_ab ? " with scaleAB" : "", character_.operations);
     return accepts_blocked(problem);
   }
   std::optional<WeightLayout> packed_layout(const Problem& problem) const override {

@@ -1,4 +1,5 @@
 #include "backends/cpu/families/blocked/blocked.h"
+#include "backends/refusal.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -147,13 +148,11 @@ BlockFormat format_of(const Problem& problem) {
 }
 
 Status accepts_blocked(const Problem& problem) {
-  if (problem.x_order != Order::row_major || problem.w_order != Order::row_major ||
-      problem.y_order != Order::row_major)
-    return Status::unsupported("order: column-major operands are not taken");
+  GEMMTUNE_RETURN_IF_ERROR(refusal::check_order(problem));
   for (const DataType type : {problem.x_type, problem.w_type})
-    if (type == DataType::i4 || type == DataType::u8)
-      return Status::unsupported("types: x {} and w {} are not taken", to_string(problem.x_type),
-                                 to_string(problem.w_type));
+    if (traits(type).to_f32 == nullptr)
+      return refusal::refuse(refusal::types, "x {} and w {} are not taken", to_string(problem.x_type),
+                             to_string(problem.w_type));
   return check_layout(operand_shapes(problem).w, block_layout(problem));
 }
 

@@ -35,9 +35,9 @@ struct MoeOrder {
   std::int32_t* token_of = nullptr;
   std::int32_t* position_of = nullptr;
   std::int32_t* counts = nullptr;  // experts + 1
-  MoeBlock* blocks = nullptr;      // largest_blocks()
+  MoeBlock* blocks = nullptr;      // max_blocks()
 };
-std::int64_t largest_blocks(std::int64_t pairs, std::int64_t experts, std::int64_t block_m);
+std::int64_t max_blocks(std::int64_t pairs, std::int64_t experts, std::int64_t block_m);
 /// Sorts `tokens` · topk pairs whose experts are `ids`; the number of blocks. Stable, so results do not
 /// depend on threads.
 std::int64_t sort_tokens(const MoeShape& shape, const std::int32_t* ids, std::int64_t tokens,

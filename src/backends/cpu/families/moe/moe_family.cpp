@@ -2,6 +2,7 @@
 #include "backends/cpu/families/blocked/blocked.h"
 #include "backends/cpu/families/moe/moe.h"
 #include "backends/cpu/families/own_families.h"
+#include "backends/refusal.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -9,13 +10,13 @@ namespace {
 constexpr std::int64_t block_values[] = {16, 32, 64, 128};
 
 /// Rows that a block has on the average.
-std::int64_t usual_rows(const Problem& problem) {
+std::int64_t default_rows(const Problem& problem) {
   return std::max<std::int64_t>(1, ceil_div(routed_pairs(problem), problem.moe.experts));
 }
 
 /// More rows than nearly all blocks have, where tokens choose experts at random.
 std::int64_t likely_rows(const Problem& problem) {
-  const std::int64_t usual = usual_rows(problem);
+  const std::int64_t usual = default_rows(problem);
   std::int64_t deviation = 1;
   while (deviation * deviation < usual) ++deviation;
   return std::min(problem.m, usual + 3 * deviation);
@@ -29,18 +30,20 @@ class MoeFamily final : public KernelFamily {
   int tie_rank() const override { return 14; }
 
   Status accepts(const Problem& problem) const override {
-    if (problem.operation != Operation::fused_moe)
-      return Status::unsupported("operation: {} is not taken, only fused_moe", to_string(problem.operation));
+    if (!is_mixture(problem))
+      return refusal::refuse(refusal::operation, "{} is not taken, only fused_moe",
+                             to_string(problem.operation));
     GEMMTUNE_RETURN_IF_ERROR(accepts_blocked(problem));
     if (problem.weight_layout != WeightLayout::plain)
-      return Status::unsupported("layout: {} is not taken, only plain", to_string(problem.weight_layout));
+      return refusal::refuse(refusal::layout, "{} is not taken, only plain",
+                             to_string(problem.weight_layout));
     const Activation activation = problem.moe.activation;
     if (activation != Activation::none && activation != Activation::silu && activation != Activation::gelu)
-      return Status::unsupported("activation: {} is not taken, only No, Silu and Gelu",
-                                 to_string(activation));
+      return refusal::refuse(refusal::activation, "{} is not taken, only No, Silu and Gelu",
+                             to_string(activation));
     if (levels(problem).empty())
-      return Status::unsupported("types: x {} with w {} is not taken", to_string(problem.x_type),
-                                 to_string(problem.w_type));
+      return refusal::refuse(refusal::types, "x {} with w {} is not taken", to_string(problem.x_type),
+                             to_string(problem.w_type));
     return {};
   }
   std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
@@ -88,7 +91,7 @@ class MoeFamily final : public KernelFamily {
     const BlockFormat format = tile_format(problem);
     Config config = tile_config(default_tile(problem), format);
     // In the order of the space: names are read back in it.
-    config.set("bm", usual_rows(problem) > 32 ? 64 : 32);
+    config.set("bm", default_rows(problem) > 32 ? 64 : 32);
     config.set("st", 2);
     config.set("rows", few_rows_tile(problem) ? 1 : 0);
     return config;
@@ -97,14 +100,19 @@ class MoeFamily final : public KernelFamily {
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
     GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
     GEMMTUNE_RETURN_IF_ERROR(check_config(space(problem), config));
-    return make_moe_kernel(set_, problem,
-                           {tile_of(config), config.number("bm", 32), config.number("st", 2) == 1}, threads_);
+    auto kernel = make_moe_kernel(
+        set_, problem, {tile_of(config), config.number("bm", 32), config.number("st", 2) == 1}, threads_);
+    // A workspace is a tensor: legal problems have them far beyond any memory.
+    if (kernel->workspace_bytes() > static_cast<std::size_t>(max_tensor_bytes))
+      return Status::unsupported("size: a workspace of {} bytes, at most {} are taken",
+                                 kernel->workspace_bytes(), max_tensor_bytes);
+    return kernel;
   }
 
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     const BlockTile tile = tile_of(config);
     const MoeFormats formats = moe_formats(set_, tile.isa, problem);
-    const std::int64_t rows = std::min(usual_rows(problem), config.number("bm", 32));
+    const std::int64_t rows = std::min(default_rows(problem), config.number("bm", 32));
     const double a_block = block_microseconds({formats.first, rows, set_.level}, tile) +
                            block_microseconds({formats.second, rows, set_.level}, tile);
     const auto blocks = static_cast<double>(ceil_div(routed_pairs(problem), rows));
@@ -128,7 +136,7 @@ class MoeFamily final : public KernelFamily {
   std::optional<BlockTile> few_rows_tile(const Problem& problem) const {
     constexpr std::int64_t few = 16;
     constexpr std::int64_t vector_rows = 4;
-    const std::int64_t rows = usual_rows(problem);
+    const std::int64_t rows = default_rows(problem);
     if (rows > few) return std::nullopt;
     for (const Isa isa : levels(problem)) {
       const RowList list = block_rows(set_, isa, tile_format(problem));
@@ -143,7 +151,7 @@ class MoeFamily final : public KernelFamily {
   }
   BlockTile default_tile(const Problem& problem) const {
     const std::optional<BlockTile> few = few_rows_tile(problem);
-    return few ? *few : cpu::default_tile(set_, {tile_format(problem), usual_rows(problem), set_.level});
+    return few ? *few : cpu::default_tile(set_, {tile_format(problem), default_rows(problem), set_.level});
   }
   static BlockFormat tile_format(const Problem& problem) {
     const OperandShapes shapes = operand_shapes(problem);

@@ -68,13 +68,13 @@ class MoeKernel final : public Kernel {
 
   void lay_out() {
     const std::int64_t pairs = tokens_ * problem_.moe.topk;
-    const std::int64_t blocks = largest_blocks(pairs, problem_.moe.experts, settings_.block_m);
+    const std::int64_t blocks = max_blocks(pairs, problem_.moe.experts, settings_.block_m);
     const auto take = [&](std::int64_t bytes) {
       const std::int64_t at = workspace_bytes_;
       workspace_bytes_ += round_up(bytes, 64);
       return at;
     };
-    order_at_ = take(3 * pairs * 4 + (problem_.moe.experts + 1) * 4 +
+    order_at_ = take(3 * pairs * 4 + (std::int64_t{problem_.moe.experts} + 1) * 4 +
                      blocks * static_cast<std::int64_t>(sizeof(MoeBlock)));
     hidden_at_ = take(pairs * problem_.n * hidden_bytes_);
     results_at_ = take(pairs * problem_.k * 4);
@@ -101,7 +101,7 @@ class MoeKernel final : public Kernel {
     order.token_of = order.pair_of + pairs;
     order.position_of = order.token_of + pairs;
     order.counts = order.position_of + pairs;
-    order.blocks = reinterpret_cast<MoeBlock*>(order.counts + problem_.moe.experts + 1);
+    order.blocks = reinterpret_cast<MoeBlock*>(order.counts + std::int64_t{problem_.moe.experts} + 1);
     return order;
   }
 

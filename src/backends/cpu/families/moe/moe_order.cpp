@@ -4,21 +4,22 @@
 
 namespace gemmtune::cpu {
 
-std::int64_t largest_blocks(std::int64_t pairs, std::int64_t experts, std::int64_t block_m) {
+std::int64_t max_blocks(std::int64_t pairs, std::int64_t experts, std::int64_t block_m) {
   return std::min(pairs, pairs / block_m + std::min(pairs, experts));
 }
 
 std::int64_t sort_tokens(const MoeShape& shape, const std::int32_t* ids, std::int64_t tokens,
                          std::int64_t block_m, const MoeOrder& order) {
   const std::int64_t pairs = tokens * shape.topk;
-  std::fill_n(order.counts, shape.experts + 1, 0);
+  std::fill_n(order.counts, std::int64_t{shape.experts} + 1, 0);
   for (std::int64_t pair = 0; pair < pairs; ++pair) ++order.counts[ids[pair] + 1];
   std::int64_t blocks = 0;
   for (std::int32_t expert = 0; expert < shape.experts; ++expert) {
     const std::int32_t count = order.counts[expert + 1];
     const std::int32_t first = order.counts[expert];
-    for (std::int32_t at = 0; at < count; at += static_cast<std::int32_t>(block_m))
-      order.blocks[blocks++] = {expert, first + at, std::min(static_cast<std::int32_t>(block_m), count - at)};
+    for (std::int64_t at = 0; at < count; at += block_m)
+      order.blocks[blocks++] = {expert, static_cast<std::int32_t>(first + at),
+                                static_cast<std::int32_t>(std::min(block_m, count - at))};
     order.counts[expert + 1] = first + count;
   }
   // counts[e] is where expert e's next pair goes.

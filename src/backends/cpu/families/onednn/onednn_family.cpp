@@ -4,8 +4,9 @@
 #include <cstring>
 #include <utility>
 
-#include "backends/cpu/families/refusal.h"
 #include "backends/cpu/machine/memory.h"
+#include "backends/cpu/threads/openmp_team.h"
+#include "backends/refusal.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -20,9 +21,10 @@ std::string_view layout_word(const Problem& problem) {
 class OnednnKernel final : public Kernel {
  public:
   OnednnKernel(std::shared_ptr<const OnednnLibrary> library, gemmtune_onednn_matmul* matmul,
-               const Problem& problem)
+               const Problem& problem, int threads)
       : library_(std::move(library)),
         matmul_(matmul),
+        threads_(threads),
         m_(problem.m),
         n_(problem.n),
         k_(problem.k),
@@ -44,7 +46,8 @@ class OnednnKernel final : public Kernel {
  private:
   Status execute(const Operands& operands, const void* x, void* y, void* workspace) const {
     const gemmtune_onednn_arguments arguments{x, operands.w, operands.bias, y, workspace};
-    return call_onednn(library_->table().execute, matmul_, &arguments);
+    return with_openmp_team(threads_,
+                            [&] { return call_onednn(library_->table().execute, matmul_, &arguments); });
   }
 
   /// oneDNN's fast code wants dense x and y (it falls to other code or to its reference code otherwise), so
@@ -80,6 +83,7 @@ class OnednnKernel final : public Kernel {
 
   std::shared_ptr<const OnednnLibrary> library_;
   gemmtune_onednn_matmul* matmul_;
+  int threads_;
   std::int64_t m_;
   std::int64_t n_;
   std::int64_t k_;
@@ -99,15 +103,16 @@ OnednnFamily::OnednnFamily(std::shared_ptr<const OnednnLibrary> library, int thr
     : library_(std::move(library)), threads_(threads) {}
 
 Status OnednnFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(refusal::of_plain_gemm(name(), problem));
+  GEMMTUNE_RETURN_IF_ERROR(refusal::check_plain_gemm(problem));
+  GEMMTUNE_RETURN_IF_ERROR(check(problem));
   if (problem.weight_layout == WeightLayout::panel16) {
-    return refusal::say(name(), refusal::layout, "panel16 is not oneDNN's own");
+    return refusal::refuse(refusal::layout, "panel16 is not oneDNN's own");
   }
   const Status taken = library_->takes(problem.x_type, problem.y_type, problem.bias);
   if (taken.ok()) return {};
-  return refusal::say(name(), refusal::types, "{} to {}{} with oneDNN {} on this CPU: {}",
-                      to_string(problem.x_type), to_string(problem.y_type), problem.bias ? " and bias" : "",
-                      library_->version(), taken.message());
+  return refusal::refuse(refusal::types, "{} to {}{} with oneDNN {} on this CPU: {}",
+                         to_string(problem.x_type), to_string(problem.y_type),
+                         problem.bias ? " and bias" : "", library_->version(), taken.message());
 }
 
 std::optional<WeightLayout> OnednnFamily::packed_layout(const Problem&) const { return WeightLayout::onednn; }
@@ -128,8 +133,8 @@ Config OnednnFamily::default_config(const Problem& problem) const {
 Result<std::unique_ptr<Kernel>> OnednnFamily::build(const Problem& problem, const Config& config) const {
   GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
   if (config.word("w", plain_word) != layout_word(problem)) {
-    return refusal::say(name(), refusal::layout, "the config's weight is {}, the problem's {}",
-                        config.word("w", plain_word), layout_word(problem));
+    return refusal::refuse(refusal::layout, "the config's weight is {}, the problem's {}",
+                           config.word("w", plain_word), layout_word(problem));
   }
   const auto y_type = onednn_type(problem.y_type);
   gemmtune_onednn_problem asked{};
@@ -141,13 +146,13 @@ Result<std::unique_ptr<Kernel>> OnednnFamily::build(const Problem& problem, cons
   gemmtune_onednn_matmul* matmul = nullptr;
   const Status status = call_onednn(library_->table().create, &asked, &matmul);
   if (!status.ok()) return Status::unsupported("onednn: {}: {}", short_name(problem), status.message());
-  auto kernel = std::make_unique<OnednnKernel>(library_, matmul, problem);
+  auto kernel = std::make_unique<OnednnKernel>(library_, matmul, problem, threads_);
   const std::string_view implementation = library_->table().implementation(matmul);
   if (implementation.starts_with("ref")) {
-    return asked.packed != 0 ? refusal::say(name(), refusal::layout,
-                                            "oneDNN packs this weight otherwise for M = {}", problem.m)
-                             : refusal::say(name(), refusal::types,
-                                            "oneDNN has only its reference code for {}", short_name(problem));
+    return asked.packed != 0
+               ? refusal::refuse(refusal::layout, "oneDNN packs this weight otherwise for M = {}", problem.m)
+               : refusal::refuse(refusal::types, "oneDNN has only its reference code for {}",
+                                 short_name(problem));
   }
   return std::unique_ptr<Kernel>(std::move(kernel));
 }
@@ -163,13 +168,15 @@ Result<std::size_t> OnednnFamily::packed_bytes(const Problem& problem) const {
 Status OnednnFamily::pack(const Problem& problem, const void* plain, void* packed) const {
   GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
   const gemmtune_onednn_weight weight = weight_of(problem, threads_);
-  return call_onednn(library_->table().pack, &weight, plain, packed);
+  return with_openmp_team(threads_,
+                          [&] { return call_onednn(library_->table().pack, &weight, plain, packed); });
 }
 
 Status OnednnFamily::unpack(const Problem& problem, const void* packed, void* plain) const {
   GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
   const gemmtune_onednn_weight weight = weight_of(problem, threads_);
-  return call_onednn(library_->table().unpack, &weight, packed, plain);
+  return with_openmp_team(threads_,
+                          [&] { return call_onednn(library_->table().unpack, &weight, packed, plain); });
 }
 
 }  // namespace gemmtune::cpu

@@ -5,7 +5,8 @@
 #include <limits>
 #include <utility>
 
-#include "backends/cpu/families/refusal.h"
+#include "backends/cpu/threads/openmp_team.h"
+#include "backends/refusal.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -29,6 +30,13 @@ class OpenblasKernel final : public Kernel {
     if (std::max(ldx, ldy) > std::numeric_limits<int>::max()) {
       return Status::unsupported("openblas: ldx = {}, ldy = {}: above the library's 32-bit sizes", ldx, ldy);
     }
+    // The flavour with threads of its own starts them again after fork().
+    if (library_->threading() != OpenblasLibrary::Threads::openmp) return multiply(operands, ldx, ldy);
+    return with_openmp_team(threads_, [&] { return multiply(operands, ldx, ldy); });
+  }
+
+ private:
+  Status multiply(const Operands& operands, std::int64_t ldx, std::int64_t ldy) const {
     library_->set_threads(threads_);
     const float beta = prepare(operands, ldy);
     library_->multiply(m_, n_, k_, static_cast<const float*>(operands.x), static_cast<int>(ldx),
@@ -37,7 +45,6 @@ class OpenblasKernel final : public Kernel {
     return {};
   }
 
- private:
   /// Puts what the product is added to into y; returns beta. At M = 1 y is cleared even without a bias: some
   /// versions' gemv multiplies what was there by 0, which keeps a NaN.
   float prepare(const Operands& operands, std::int64_t ldy) const {
@@ -69,13 +76,14 @@ OpenblasFamily::OpenblasFamily(std::shared_ptr<const OpenblasLibrary> library, i
 }
 
 Status OpenblasFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(refusal::of_plain_gemm(name(), problem));
+  GEMMTUNE_RETURN_IF_ERROR(refusal::check_plain_gemm(problem));
+  GEMMTUNE_RETURN_IF_ERROR(check(problem));
   if (problem.x_type != DataType::f32 || problem.y_type != DataType::f32) {
-    return refusal::say(name(), refusal::types, "{} to {}, only f32 to f32", to_string(problem.x_type),
-                        to_string(problem.y_type));
+    return refusal::refuse(refusal::types, "{} to {}, only f32 to f32", to_string(problem.x_type),
+                           to_string(problem.y_type));
   }
   if (problem.weight_layout != WeightLayout::plain) {
-    return refusal::say(name(), refusal::layout, "{}, only plain", to_string(problem.weight_layout));
+    return refusal::refuse(refusal::layout, "{}, only plain", to_string(problem.weight_layout));
   }
   return {};
 }

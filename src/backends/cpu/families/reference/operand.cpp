@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "backends/cpu/families/blocked/block_gemm.h"
-#include "numbers/bfloat16.h"
 #include "numbers/minifloat.h"
 
 namespace gemmtune::cpu {
@@ -33,35 +32,13 @@ std::int64_t tile16_index(const Tile16& tile, std::int64_t row, std::int64_t k) 
 }  // namespace
 
 double load_element(DataType type, const void* base, std::int64_t index) {
-  switch (type) {
-    case DataType::f32:
-      return static_cast<double>(word_at<float>(base, index));
-    case DataType::bf16:
-      return static_cast<double>(bf16_to_f32(word_at<std::uint16_t>(base, index)));
-    case DataType::f16:
-      return static_cast<double>(f16_to_f32(word_at<std::uint16_t>(base, index)));
-    case DataType::f8_e4m3fn:
-      return static_cast<double>(f8_e4m3fn_to_f32(word_at<std::uint8_t>(base, index)));
-    case DataType::f8_e4m3fnuz:
-      return static_cast<double>(f8_e4m3fnuz_to_f32(word_at<std::uint8_t>(base, index)));
-    case DataType::i8:
-      return word_at<std::int8_t>(base, index);
-    default:
-      break;
-  }
-  const auto pair = word_at<std::uint8_t>(base, index / 2);
-  return static_cast<double>(e2m1_to_f32(static_cast<std::uint8_t>(index % 2 == 0 ? pair & 15 : pair >> 4)));
+  return static_cast<double>(traits(type).to_f32(element_bits(type, base, index)));
 }
 
 void store_element(DataType type, void* base, std::int64_t index, double value) {
-  auto* bytes = static_cast<char*>(base);
-  const auto single = static_cast<float>(value);
-  if (type == DataType::f32) {
-    std::memcpy(bytes + index * 4, &single, 4);
-    return;
-  }
-  const std::uint16_t bits = type == DataType::bf16 ? f32_to_bf16(single) : f32_to_f16(single);
-  std::memcpy(bytes + index * 2, &bits, 2);
+  const std::uint32_t element = traits(type).from_f32(static_cast<float>(value));
+  const auto size = static_cast<std::size_t>(bits(type) / 8);
+  std::memcpy(static_cast<char*>(base) + static_cast<std::size_t>(index) * size, &element, size);
 }
 
 std::int64_t ReferenceOperand::index(std::int64_t matrix, std::int64_t row, std::int64_t k) const {

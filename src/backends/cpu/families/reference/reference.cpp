@@ -3,6 +3,7 @@
 #include "backends/cpu/families/blocked/blocked.h"
 #include "backends/cpu/families/own_families.h"
 #include "backends/cpu/families/reference/operand.h"
+#include "backends/refusal.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -54,14 +55,14 @@ class ReferenceKernel final : public Kernel {
   explicit ReferenceKernel(const Problem& problem) : problem_(problem) {}
 
   std::size_t workspace_bytes() const override {
-    if (problem_.operation != Operation::fused_moe) return 0;
+    if (!is_mixture(problem_)) return 0;
     return static_cast<std::size_t>(problem_.m * problem_.moe.topk * problem_.n) * sizeof(double);
   }
   WeightLayout weight_layout() const override { return block_layout(problem_); }
 
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
     Executor& executor = executor_of(stream);
-    if (problem_.operation == Operation::fused_moe) {
+    if (is_mixture(problem_)) {
       for (std::int64_t i = 0; i < routed_pairs(problem_); ++i)
         if (operands.topk_ids[i] < 0 || operands.topk_ids[i] >= problem_.moe.experts)
           return Status::invalid("topk_ids[{}][{}] = {}, expected 0 to {}", i / problem_.moe.topk,
@@ -149,10 +150,11 @@ class ReferenceFamily final : public KernelFamily {
     GEMMTUNE_RETURN_IF_ERROR(accepts_blocked(problem));
     const Activation activation = problem.moe.activation;
     if (activation == Activation::swiglu || activation == Activation::situv2)
-      return Status::unsupported("activation: {} is not taken, only No, Silu and Gelu",
-                                 to_string(activation));
-    if (problem.operation == Operation::fused_moe && problem.weight_layout != WeightLayout::plain)
-      return Status::unsupported("layout: {} is not taken, only plain", to_string(problem.weight_layout));
+      return refusal::refuse(refusal::activation, "{} is not taken, only No, Silu and Gelu",
+                             to_string(activation));
+    if (is_mixture(problem) && problem.weight_layout != WeightLayout::plain)
+      return refusal::refuse(refusal::layout, "{} is not taken, only plain",
+                             to_string(problem.weight_layout));
     return {};
   }
   std::optional<WeightLayout> packed_layout(const Problem& problem) const override {

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "backends/cpu/families/own_families.h"
+#include "backends/refusal.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -66,7 +67,7 @@ class SkinnyFamily final : public KernelFamily {
   Status accepts(const Problem& problem) const override {
     GEMMTUNE_RETURN_IF_ERROR(accepts_a16w16(problem));
     if (problem.m > skinny_max_m)
-      return Status::unsupported("m: {} is not taken, only up to {}", problem.m, skinny_max_m);
+      return refusal::refuse(refusal::rows, "{} is not taken, only up to {}", problem.m, skinny_max_m);
     return {};
   }
   std::optional<WeightLayout> packed_layout(const Problem&) const override { return WeightLayout::panel16; }

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "backends/cpu/families/own_families.h"
+#include "backends/refusal.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -11,7 +12,7 @@ constexpr std::int64_t kc_values[] = {512, 2048, 16384};
 constexpr std::int64_t whole_k = 16384;  // of one pass over x
 constexpr std::int64_t pf_values[] = {0, 512, 1024, 2048, 4096};
 /// int32 sums of int8: 128² · k must stay below 2³¹.
-constexpr std::int64_t largest_integer_k = (std::int64_t{1} << 17) - 1;
+constexpr std::int64_t max_integer_k = (std::int64_t{1} << 17) - 1;
 
 StreamingSettings settings_of(const Config& config) {
   return {.isa = parse_isa(config.word("isa")).value_or(Isa::scalar),
@@ -30,21 +31,23 @@ class StreamingFamily final : public KernelFamily {
 
   Status accepts(const Problem& problem) const override {
     if (!streamed_type(problem))
-      return Status::unsupported(
-          "operation: {} of {} is not taken, only int8, fp8 and fp4 with scales of both and one batch",
+      return refusal::refuse(
+          refusal::operation,
+          "{} of {} is not taken, only int8, fp8 and fp4 with scales of both and one batch",
           to_string(problem.operation), to_string(problem.x_type));
     if (problem.m > streaming_max_m && problem.x_type != DataType::i8)
-      return Status::unsupported("m: {} is not taken, only up to {}", problem.m, streaming_max_m);
-    if (problem.x_order != Order::row_major || problem.w_order != Order::row_major ||
-        problem.y_order != Order::row_major)
-      return Status::unsupported("order: column-major operands are not taken");
+      return refusal::refuse(refusal::rows, "{} is not taken, only up to {}", problem.m, streaming_max_m);
+    GEMMTUNE_RETURN_IF_ERROR(refusal::check_order(problem));
     if (problem.weight_layout != WeightLayout::panel16 && problem.weight_layout != WeightLayout::any)
-      return Status::unsupported("layout: {} is not taken, only panel16", to_string(problem.weight_layout));
-    if (problem.x_type == DataType::i8 && problem.k > largest_integer_k)
-      return Status::unsupported("k: {} is not taken, only up to {} of int8", problem.k, largest_integer_k);
+      return refusal::refuse(refusal::layout, "{} is not taken, only panel16",
+                             to_string(problem.weight_layout));
+    if (problem.x_type == DataType::i8 && problem.k > max_integer_k)
+      return refusal::refuse(refusal::reduction, "{} is not taken, only up to {} of int8", problem.k,
+                             max_integer_k);
     if (streaming_levels(set_, *streamed_type(problem)).empty())
-      return Status::unsupported("isa: {} has no such kernels, they need AVX-512 with BF16, VNNI and VBMI",
-                                 to_string(set_.level));
+      return refusal::refuse(refusal::instructions,
+                             "{} has no such kernels, they need AVX-512 with BF16, VNNI and VBMI",
+                             to_string(set_.level));
     return {};
   }
   std::optional<WeightLayout> packed_layout(const Problem&) const override { return WeightLayout::panel16; }
@@ -70,7 +73,7 @@ class StreamingFamily final : public KernelFamily {
   std::string refuse_waste(const Problem& problem, const StreamingSettings& settings) const;
   double cost(const Problem& problem, const StreamingSettings& settings) const;
   /// The settings that are kept for a level unless a search finds better ones.
-  StreamingSettings usual_settings(const Problem& problem, Isa isa) const;
+  StreamingSettings default_settings(const Problem& problem, Isa isa) const;
 
   KernelSet set_;
   int threads_;
@@ -150,7 +153,7 @@ double StreamingFamily::cost(const Problem& problem, const StreamingSettings& se
   const std::int64_t passes = ceil_div(problem.m, settings.mr);
   const double weights = real(weight_bytes(problem));
   // Instructions a line of 64 bytes: decoding, then the rows' products; two a cycle of a third of a
-  // nanosecond. A tile unit multiplies 16 rows of a line in 2 cycles (fp8) or 4; beside it cores multiply
+  // nanosecond. An AMX tile multiplies 16 rows of a line in 2 cycles (fp8) or 4; beside it cores multiply
   // bf16 in vectors at half the rate.
   const bool f4 = problem.x_type == DataType::f4_e2m1;
   const bool i8 = problem.x_type == DataType::i8;
@@ -175,7 +178,7 @@ double StreamingFamily::cost(const Problem& problem, const StreamingSettings& se
   return gemmtune::predicted_microseconds(work, machine_rates(settings.isa, DataType::bf16, settings.isa));
 }
 
-StreamingSettings StreamingFamily::usual_settings(const Problem& problem, Isa isa) const {
+StreamingSettings StreamingFamily::default_settings(const Problem& problem, Isa isa) const {
   const StreamKernels& kernels = *set_.stream_at(isa);
   const Streamed type = *streamed_type(problem);
   const std::int64_t mr = fitting(kernels, type, problem.m, 1)->mr;
@@ -191,7 +194,7 @@ StreamingSettings StreamingFamily::usual_settings(const Problem& problem, Isa is
 Config StreamingFamily::default_config(const Problem& problem) const {
   StreamingSettings best;
   for (const Isa isa : streaming_levels(set_, *streamed_type(problem))) {
-    const StreamingSettings settings = usual_settings(problem, isa);
+    const StreamingSettings settings = default_settings(problem, isa);
     if (best.isa == Isa::scalar || cost(problem, settings) < cost(problem, best)) best = settings;
   }
   Config config;
@@ -217,25 +220,22 @@ std::vector<Isa> streaming_levels(const KernelSet& set, Streamed type) {
 }
 
 std::optional<Streamed> streamed_type(const Problem& problem) {
+  const OperationTraits& operation = traits(problem.operation);
+  if (problem.w_type != problem.x_type || problem.batch != 1) return std::nullopt;
+  if (operation.batched || operation.mixture) return std::nullopt;
   const bool fn = problem.x_type == DataType::f8_e4m3fn;
   const bool fnuz = problem.x_type == DataType::f8_e4m3fnuz;
-  if (problem.w_type != problem.x_type || problem.batch != 1) return std::nullopt;
-  switch (problem.operation) {
-    case Operation::a16w16:
-      if (!problem.scale_ab) return std::nullopt;
-      [[fallthrough]];
-    case Operation::a8w8:
-    case Operation::a8w8_bpreshuffle:
+  const auto of_fp8 = [&](Streamed as_fn, Streamed as_fnuz) {
+    return fn ? std::optional(as_fn) : fnuz ? std::optional(as_fnuz) : std::nullopt;
+  };
+  switch (quantization(problem)) {
+    case QuantType::per_tensor:
+    case QuantType::per_token:
       if (problem.x_type == DataType::i8) return Streamed::i8;
-      return fn     ? std::optional(Streamed::f8_e4m3fn)
-             : fnuz ? std::optional(Streamed::f8_e4m3fnuz)
-                    : std::nullopt;
-    case Operation::a8w8_blockscale:
-    case Operation::a8w8_blockscale_bpreshuffle:
-      return fn     ? std::optional(Streamed::f8_e4m3fn_block)
-             : fnuz ? std::optional(Streamed::f8_e4m3fnuz_block)
-                    : std::nullopt;
-    case Operation::a4w4_blockscale:
+      return of_fp8(Streamed::f8_e4m3fn, Streamed::f8_e4m3fnuz);
+    case QuantType::per_1x128:
+      return of_fp8(Streamed::f8_e4m3fn_block, Streamed::f8_e4m3fnuz_block);
+    case QuantType::per_1x32:
       return problem.x_type == DataType::f4_e2m1 ? std::optional(Streamed::f4_e2m1) : std::nullopt;
     default:
       return std::nullopt;

@@ -8,7 +8,7 @@ namespace {
 constexpr std::int64_t max_block_columns = 64;
 /// Rows of x that one block of columns meets before its sums are stored.
 constexpr std::int64_t rows_at_once = 256;
-constexpr std::int64_t elements_worth_a_thread = 32768;
+constexpr std::int64_t min_elements_per_thread = 32768;
 /// fp4 elements are counted in halves, in x and in w.
 constexpr float f4_unit = 0.25F;
 
@@ -108,7 +108,7 @@ class StreamingKernel final : public Kernel {
   float* x_scales(const Call& call) const { return reinterpret_cast<float*>(call.workspace + x_scales_at_); }
 
   void pack(const Call& call, Executor& executor) const {
-    const bool worth_threads = problem_.m * problem_.k >= elements_worth_a_thread;
+    const bool worth_threads = problem_.m * problem_.k >= min_elements_per_thread;
     // int8 packs one number for all of k beside the elements, so its steps stay together.
     const std::int64_t cuts =
         worth_threads && type_ != Streamed::i8 && tiles_.count() < threads_ ? std::min(threads_, steps_) : 1;

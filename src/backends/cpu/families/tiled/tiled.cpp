@@ -3,6 +3,7 @@
 #include <set>
 
 #include "backends/cpu/families/own_families.h"
+#include "backends/refusal.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -35,28 +36,30 @@ struct Blocks {
   std::int64_t kc;
 };
 /// Blocks that are good without tuning. Vectors: what a block of weights meets stays in the inner cache, that
-/// is x's rows (4 KiB of each) and the sums. Tile units multiply so fast that sums must be loaded and stored
+/// is x's rows (4 KiB of each) and the sums. AMX tiles multiply so fast that sums must be loaded and stored
 /// less often.
 Blocks default_blocks(const KernelSet& set, const Problem& problem) {
   const IsaKernels& kernels = *set.at(useful_levels(set, problem.x_type).front());
-  const bool tile_units = kernels.rows_read_x_panels;
-  const std::int64_t depth = tile_units ? 2048 : 4096 / compute_bytes(kernels, problem.x_type);
-  return {.mc = holding(mc_values, problem.m, tile_units ? 512 : 128),
-          .nc = holding(nc_values, problem.n, tile_units ? 512 : 256),
+  const bool amx_tiles = kernels.rows_read_x_panels;
+  const std::int64_t depth = amx_tiles ? 2048 : 4096 / compute_bytes(kernels, problem.x_type);
+  return {.mc = holding(mc_values, problem.m, amx_tiles ? 512 : 128),
+          .nc = holding(nc_values, problem.n, amx_tiles ? 512 : 256),
           .kc = holding(kc_values, problem.k, depth)};
 }
 
 /// ok for a8w8 of int8, with scales of rows and columns.
 Status accepts_int8(const KernelSet& set, const Problem& problem) {
   if (problem.w_type != DataType::i8)
-    return Status::unsupported("types: x {} and w {} are not taken", to_string(problem.x_type),
-                               to_string(problem.w_type));
+    return refusal::refuse(refusal::types, "x {} and w {} are not taken", to_string(problem.x_type),
+                           to_string(problem.w_type));
   GEMMTUNE_RETURN_IF_ERROR(accepts_dense(problem));
   if (problem.k > tiled_integer_k)
-    return Status::unsupported("k: {} is not taken, only up to {} of int8", problem.k, tiled_integer_k);
+    return refusal::refuse(refusal::reduction, "{} is not taken, only up to {} of int8", problem.k,
+                           tiled_integer_k);
   if (useful_levels(set, DataType::i8).empty())
-    return Status::unsupported("isa: {} has no such kernels, they need AVX-512 with BF16 and VNNI",
-                               to_string(set.level));
+    return refusal::refuse(refusal::instructions,
+                           "{} has no such kernels, they need AVX-512 with BF16 and VNNI",
+                           to_string(set.level));
   return {};
 }
 
@@ -80,12 +83,12 @@ class TiledFamily final : public KernelFamily {
   std::string_view name() const override { return "tiled"; }
   int tie_rank() const override { return 11; }
   Status accepts(const Problem& problem) const override {
-    const bool int8 = problem.x_type == DataType::i8 && (problem.operation == Operation::a8w8 ||
-                                                         problem.operation == Operation::a8w8_bpreshuffle);
-    if (int8) return accepts_int8(set_, problem);
+    const OperationTraits& operation = traits(problem.operation);
+    const bool scaled_rows = operation.quantization == QuantType::per_token && !operation.batched;
+    if (scaled_rows && problem.x_type == DataType::i8) return accepts_int8(set_, problem);
     if (problem.operation != Operation::a16w16)
-      return Status::unsupported("operation: {} of {} is not taken, only a16w16, and a8w8 of int8",
-                                 to_string(problem.operation), to_string(problem.x_type));
+      return refusal::refuse(refusal::operation, "{} of {} is not taken, only a16w16, and a8w8 of int8",
+                             to_string(problem.operation), to_string(problem.x_type));
     return accepts_a16w16(problem);
   }
   std::optional<WeightLayout> packed_layout(const Problem&) const override { return WeightLayout::panel16; }
@@ -160,7 +163,7 @@ std::string TiledFamily::refuse_tile(const Problem& problem, const Choice& choic
 std::string TiledFamily::refuse_prefetch(const Problem&, const Choice& choice) const {
   const IsaKernels* kernels = set_.at(choice.settings.isa);
   if (choice.settings.prefetch == 2 && kernels != nullptr && !kernels->rows_read_x_panels)
-    return "pf 2 is for tile units";
+    return "pf 2 is for AMX tiles";
   return {};
 }
 
@@ -316,24 +319,24 @@ double TiledFamily::cost(const Problem& problem, const Choice& choice) const {
   work.efficiency = tile_efficiency(s.mr, s.nr / panel_columns);
   work.memory_bytes = weights;
   // Later rounds of rows find the weights in an outer cache; sums are loaded and stored once a block of k:
-  // for tile units in the inner cache, vectors also wait at each begin of a tile for what was not fetched
+  // for AMX tiles in the inner cache, vectors also wait at each begin of a tile for what was not fetched
   // ahead.
-  const bool tile_units = set_.at(s.isa)->rows_read_x_panels;
+  const bool amx_tiles = set_.at(s.isa)->rows_read_x_panels;
   const double k_blocks = real(ceil_div(problem.k, s.kc));
-  work.cache_bytes = weights * real(rounds - 1) * (s.prefetch == 0 || tile_units ? 1 : fetched_share);
-  work.cache_bytes += padded_m * padded_n * 8 * (k_blocks - 1) / (tile_units ? inner_cache_speed : 1);
+  work.cache_bytes = weights * real(rounds - 1) * (s.prefetch == 0 || amx_tiles ? 1 : fetched_share);
+  work.cache_bytes += padded_m * padded_n * 8 * (k_blocks - 1) / (amx_tiles ? inner_cache_speed : 1);
   // x is read again for every column of tiles: from an outer cache, as far as it, the sums that wait for the
   // next block of k and the weights' panels do not fit into the inner one.
   const double rows = real(ceil_div(problem.m, rounds * s.row_threads));
   const double carried = k_blocks > 1 ? rows * real(std::min(s.nc, problem.n)) * 4 : 0;
   const double kept = (rows + real(s.nr)) * k_block * x_bytes + carried;
-  // Cores with tile units have an inner cache of twice the size.
+  // Cores with AMX tiles have an inner cache of twice the size.
   const double inner_bytes = (set_.level > Isa::avx512bf16 ? 2 : 1) * inner_cache_bytes;
   const double spilt = std::clamp(kept / inner_bytes - 1, 0.0, 1.0);
   work.cache_bytes += padded_m * padded_k * x_bytes * real(column_tiles) * spilt * spilt_share;
   if (packed) {
-    // A tile unit's loads run ahead of its multiplications by themselves.
-    const double without_prefetch = tile_units ? 0.4 : 1.0;
+    // An AMX tile's loads run ahead of its multiplications by themselves.
+    const double without_prefetch = amx_tiles ? 0.4 : 1.0;
     work.exposed = s.prefetch == 0 ? without_prefetch : 0.3;
   } else {
     work.cache_bytes += weights * real(rounds * s.row_threads) * packing_passes;

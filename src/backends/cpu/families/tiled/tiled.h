@@ -14,7 +14,7 @@ struct TiledSettings {
   std::int64_t mc = 1;           // rows of x that one block of weights meets
   std::int64_t nc = 16;          // output features of a block of weights
   std::int64_t kc = 1;           // elements of k of a block
-  std::int64_t prefetch = 0;     // 0 nothing, 1 the next panels, 2 x as well (tile units)
+  std::int64_t prefetch = 0;     // 0 nothing, 1 the next panels, 2 x as well (AMX tiles)
   std::int64_t row_threads = 1;  // of a grid of threads over m × n
   std::int64_t column_threads = 1;
   std::int64_t splits = 1;  // of k, summed in order

@@ -6,7 +6,7 @@
 namespace gemmtune::cpu {
 namespace {
 
-constexpr std::int64_t most_tile_columns = 64;
+constexpr std::int64_t max_tile_columns = 64;
 
 struct Range {
   std::int64_t begin = 0;
@@ -38,12 +38,13 @@ class TiledKernel final : public Kernel {
     plan_rows();
     // One panel's block: bf16 pairs or widened float32 where it is packed here.
     block_stride_ = packed_ ? panel_.panel_bytes() : kc_chunks_ * chunk_elements * panel_columns * x_bytes_;
-    const std::int64_t kept_rows = one_k_block_ ? settings.mr : rows_a_thread_ + settings.mr;
+    const std::int64_t kept_rows = one_k_block_ ? settings.mr : rows_per_thread_ + settings.mr;
     sums_bytes_ = kept_rows * (one_k_block_ ? tile_panels_ : block_panels_) * panel_columns * 4;
     weight_bytes_ = packed_ ? 0 : block_panels_ * block_stride_;
     scratch_bytes_ = round_up(sums_bytes_, 64) + round_up(weight_bytes_, 64);
     starts_at_ = settings.row_threads * thread_x_bytes();
-    packed_x_bytes_ = starts_at_ + (integer() ? round_up(settings.row_threads * rows_a_thread_ * 4, 64) : 0);
+    packed_x_bytes_ =
+        starts_at_ + (integer() ? round_up(settings.row_threads * rows_per_thread_ * 4, 64) : 0);
   }
 
   std::size_t workspace_bytes() const override {
@@ -57,7 +58,7 @@ class TiledKernel final : public Kernel {
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
     Executor& executor = executor_of(stream);
     const Call call{operands, static_cast<char*>(workspace), partials(workspace)};
-    for (std::int64_t first = 0; first < problem_.m; first += rows_a_thread_ * settings_.row_threads) {
+    for (std::int64_t first = 0; first < problem_.m; first += rows_per_thread_ * settings_.row_threads) {
       pack_x(call, first, executor);
       run_on(executor, parts_, [&](std::int64_t part) { compute_part(call, first, part); });
     }
@@ -94,11 +95,11 @@ class TiledKernel final : public Kernel {
                                     parts_ * scratch_bytes_);
   }
 
-  /// Rows go through in rounds of row_threads · rows_a_thread_: packed x stays bounded, rounds are even.
+  /// Rows go through in rounds of row_threads · rows_per_thread_: packed x stays bounded, rounds are even.
   void plan_rows() {
     const std::int64_t threads = settings_.row_threads;
     const std::int64_t rounds = ceil_div(problem_.m, std::max(settings_.mc, settings_.mr) * threads);
-    rows_a_thread_ = round_up(ceil_div(problem_.m, rounds * threads), settings_.mr);
+    rows_per_thread_ = round_up(ceil_div(problem_.m, rounds * threads), settings_.mr);
   }
 
   bool integer() const { return problem_.x_type == DataType::i8; }
@@ -119,14 +120,15 @@ class TiledKernel final : public Kernel {
   /// Packed rows of a thread: block of k after block of k, so that what a block of weights meets lies
   /// together.
   std::int64_t x_offset(std::int64_t tile, Range chunks) const {
-    return (rows_a_thread_ * chunks.begin + tile * settings_.mr * chunks.size()) * chunk_elements * x_bytes_;
+    return (rows_per_thread_ * chunks.begin + tile * settings_.mr * chunks.size()) * chunk_elements *
+           x_bytes_;
   }
-  std::int64_t thread_x_bytes() const { return rows_a_thread_ * panel_.padded_k() * x_bytes_; }
+  std::int64_t thread_x_bytes() const { return rows_per_thread_ * panel_.padded_k() * x_bytes_; }
 
   /// Thread row's rows of the round that begins at `first`; none where m ends before.
   RowTiles rows_of(std::int64_t first, std::int64_t row) const {
     RowTiles tiles;
-    tiles.rows = std::clamp<std::int64_t>(problem_.m - first - row * rows_a_thread_, 0, rows_a_thread_);
+    tiles.rows = std::clamp<std::int64_t>(problem_.m - first - row * rows_per_thread_, 0, rows_per_thread_);
     tiles.mr = settings_.mr;
     const std::int64_t rest = tiles.rows - (tiles.count() - 1) * tiles.mr;
     tiles.last_mr = fitting(tiled_panels(isa_, problem_), rest, tile_panels_)->mr;
@@ -134,20 +136,20 @@ class TiledKernel final : public Kernel {
   }
 
   void pack_x(const Call& call, std::int64_t first, Executor& executor) const {
-    const std::int64_t rows = std::min(problem_.m - first, rows_a_thread_ * settings_.row_threads);
+    const std::int64_t rows = std::min(problem_.m - first, rows_per_thread_ * settings_.row_threads);
     const std::int64_t count = ceil_div(rows, settings_.mr);
     const std::int64_t parts = std::min(parts_, rows * problem_.k < 32768 ? 1 : count);
     const std::int64_t stride = call.operands.ldx * panel_.element_bytes;
-    const std::int64_t tiles_a_thread = rows_a_thread_ / settings_.mr;
+    const std::int64_t tiles_per_thread = rows_per_thread_ / settings_.mr;
     run_on(executor, parts, [&](std::int64_t part) {
       for (std::int64_t i = share(count, parts, part); i < share(count, parts, part + 1); ++i) {
-        const RowTiles tiles = rows_of(first, i / tiles_a_thread);
-        const std::int64_t tile = i % tiles_a_thread;
+        const RowTiles tiles = rows_of(first, i / tiles_per_thread);
+        const std::int64_t tile = i % tiles_per_thread;
         const std::int64_t row = i * settings_.mr;
         int* start = integer() ? starts(call) + row : nullptr;
         if (integer()) std::fill_n(start, settings_.mr, 0);
         const char* x = static_cast<const char*>(call.operands.x) + (first + row) * stride;
-        char* packed = call.workspace + i / tiles_a_thread * thread_x_bytes();
+        char* packed = call.workspace + i / tiles_per_thread * thread_x_bytes();
         for_k_blocks([&](Range chunks) {
           const std::int64_t k = chunks.begin * chunk_elements;
           isa_.pack_x[type_]({.x = x + k * panel_.element_bytes,
@@ -166,10 +168,10 @@ class TiledKernel final : public Kernel {
   void compute_part(const Call& call, std::int64_t first, std::int64_t index) const {
     const std::int64_t row = index / settings_.splits % settings_.row_threads;
     const std::int64_t column = index / settings_.splits / settings_.row_threads;
-    Part part{.first_row = first + row * rows_a_thread_,
+    Part part{.first_row = first + row * rows_per_thread_,
               .tiles = rows_of(first, row),
               .x = call.workspace + row * thread_x_bytes(),
-              .start = integer() ? starts(call) + row * rows_a_thread_ : nullptr,
+              .start = integer() ? starts(call) + row * rows_per_thread_ : nullptr,
               .split = index % settings_.splits};
     if (part.tiles.rows == 0) return;
     char* scratch = call.workspace + packed_x_bytes_ + index * scratch_bytes_;
@@ -208,7 +210,7 @@ class TiledKernel final : public Kernel {
     for (std::int64_t p = panels.begin; p < panels.end; p += tile_panels_) {
       const std::int64_t width = std::min(tile_panels_, panels.end - p);
       const char* w = weights + (p - panels.begin) * block_stride_;
-      alignas(64) float column_scales[most_tile_columns];
+      alignas(64) float column_scales[max_tile_columns];
       if (integer() && depth.last)
         fill_column_scales(call, p * panel_columns, width * panel_columns, column_scales);
       float* column = part.sums + (one_k_block_ ? 0 : (p - panels.begin) * panel_columns * padded);
@@ -321,7 +323,7 @@ class TiledKernel final : public Kernel {
   std::int64_t tile_panels_ = 1;
   std::int64_t block_panels_ = 1;
   bool one_k_block_ = true;
-  std::int64_t rows_a_thread_ = 0;
+  std::int64_t rows_per_thread_ = 0;
   std::int64_t block_stride_ = 0;  // bytes from panel to panel of a block of weights
   std::int64_t sums_bytes_ = 0;
   std::int64_t weight_bytes_ = 0;

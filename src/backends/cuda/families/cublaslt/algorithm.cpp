@@ -7,7 +7,7 @@ namespace gemmtune::cuda {
 namespace {
 
 /// More than the library ever proposed for one problem.
-constexpr int most_heuristics = 64;
+constexpr int max_heuristics = 64;
 
 struct Attribute {
   const char* key;
@@ -18,15 +18,15 @@ struct Attribute {
 
 // In the order of the kernelName, which is a promise.
 constexpr Attribute attributes[] = {
-    {"a", api::algorithm_id, 4, "the library's number of the algorithm"},
-    {"tile", api::algorithm_tile, 4, "the library's number of the tile"},
-    {"st", api::algorithm_stages, 4, "the library's number of the stages"},
-    {"sk", api::algorithm_split_k, 4, "splits of k"},
-    {"red", api::algorithm_reduction, 4, "how the splits are added"},
-    {"sw", api::algorithm_swizzle, 4, "order of the tiles"},
-    {"opt", api::algorithm_custom, 4, "the algorithm's own option"},
-    {"inner", api::algorithm_inner_shape, 2, "shape of the inner instruction"},
-    {"cl", api::algorithm_cluster, 2, "shape of the cluster"},
+    {"algo", api::algorithm_id, 4, "algorithm id"},
+    {"tile", api::algorithm_tile, 4, "tile id"},
+    {"stages", api::algorithm_stages, 4, "stages id"},
+    {"sk", api::algorithm_split_k, 4, "split-K"},
+    {"red", api::algorithm_reduction, 4, "reduction scheme of split-K"},
+    {"swizzle", api::algorithm_swizzle, 4, "CTA swizzling: order of the tiles"},
+    {"custom", api::algorithm_custom, 4, "custom option of the algorithm"},
+    {"inner", api::algorithm_inner_shape, 2, "inner shape id"},
+    {"cluster", api::algorithm_cluster, 2, "cluster shape id"},
 };
 
 std::uint32_t read(const api::CublasLt& lt, const api::LtAlgorithm& algorithm, const Attribute& attribute) {
@@ -97,7 +97,7 @@ Config config_of(const api::CublasLt& lt, const api::LtAlgorithm& algorithm) {
 Result<api::LtHeuristic> algorithm_of(const api::CublasLt& lt, api::LtHandle handle, LtProblem& problem,
                                       const Config& config) {
   api::LtAlgorithm algorithm{};
-  const auto id = static_cast<int>(config.number("a"));
+  const auto id = static_cast<int>(config.number("algo"));
   int status =
       lt.algorithm_init(handle, api::compute_f32, api::type_f32, problem.element_type, problem.element_type,
                         problem.output_type, problem.output_type, id, &algorithm);
@@ -125,7 +125,7 @@ Result<api::LtHeuristic> algorithm_of(const api::CublasLt& lt, api::LtHandle han
 
 std::vector<api::LtHeuristic> heuristics(const api::CublasLt& lt, api::LtHandle handle, LtProblem& problem,
                                          std::int64_t alignment, std::size_t workspace_bytes) {
-  std::vector<api::LtHeuristic> found(most_heuristics);
+  std::vector<api::LtHeuristic> found(max_heuristics);
   api::LtPreference preference = nullptr;
   if (lt.preference_create(&preference) != 0) return {};
   const std::uint64_t bytes = workspace_bytes;
@@ -135,9 +135,9 @@ std::vector<api::LtHeuristic> heuristics(const api::CublasLt& lt, api::LtHandle 
     lt.preference_set(preference, api::preference_alignment_a + operand, &aligned, sizeof(aligned));
   int count = 0;
   const int status = lt.heuristic(handle, &problem.matmul, &problem.w, &problem.x, &problem.y, &problem.y,
-                                  preference, most_heuristics, found.data(), &count);
+                                  preference, max_heuristics, found.data(), &count);
   lt.preference_destroy(preference);
-  found.resize(status == 0 ? static_cast<std::size_t>(std::clamp(count, 0, most_heuristics)) : 0);
+  found.resize(status == 0 ? static_cast<std::size_t>(std::clamp(count, 0, max_heuristics)) : 0);
   std::erase_if(found, [](const api::LtHeuristic& one) { return one.state != 0; });
   return found;
 }

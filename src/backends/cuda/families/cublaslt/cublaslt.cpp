@@ -17,9 +17,9 @@ constexpr std::size_t workspace_limit = std::size_t{64} << 20;
 
 class CublasLtKernel final : public Kernel {
  public:
-  CublasLtKernel(const CudaRuntime& runtime, const api::CublasLt& lt, api::LtHandle handle,
+  CublasLtKernel(const CudaDriver& driver, const api::CublasLt& lt, api::LtHandle handle,
                  const Problem& problem, const LtProblem& described, const api::LtHeuristic& chosen)
-      : runtime_(runtime),
+      : driver_(driver),
         lt_(lt),
         handle_(handle),
         problem_(problem),
@@ -31,7 +31,7 @@ class CublasLtKernel final : public Kernel {
 
   // Descriptors are plain bytes: a copy a call keeps the kernel immutable.
   Status run(const Operands& o, void* workspace, Stream stream) const override {
-    runtime_.enter();
+    driver_.enter();
     LtProblem call = described_;
     int bad = 0;
     const auto point = [&](int attribute, const void* pointer) {
@@ -51,7 +51,7 @@ class CublasLtKernel final : public Kernel {
     const int status = bad != 0 ? bad
                                 : lt_.matmul(handle_, &call.matmul, &one, o.w, &call.w, o.x, &call.x, &zero,
                                              o.y, &call.y, o.y, &call.y, &chosen_.algorithm, workspace,
-                                             chosen_.workspace_bytes, runtime_.stream_of(stream));
+                                             chosen_.workspace_bytes, driver_.stream_of(stream));
     if (status == 0) return {};
     return Status(status == api::lt_not_supported ? StatusCode::unsupported : StatusCode::internal,
                   fmt::format("cublaslt: {} with ldx = {}, ldy = {}: {}", short_name(problem_), o.ldx, o.ldy,
@@ -59,7 +59,7 @@ class CublasLtKernel final : public Kernel {
   }
 
  private:
-  const CudaRuntime& runtime_;
+  const CudaDriver& driver_;
   const api::CublasLt& lt_;
   api::LtHandle handle_;
   Problem problem_;
@@ -75,10 +75,11 @@ struct Proposal {
 
 class CublasLtFamily final : public KernelFamily {
  public:
-  CublasLtFamily(CudaRuntime& runtime, const api::CublasLt& lt, api::LtHandle handle, const Library& library)
-      : runtime_(runtime), lt_(lt), handle_(handle), version_(library.version) {}
+  CublasLtFamily(const CudaDriver& driver, const api::CublasLt& lt, api::LtHandle handle,
+                 const Library& library)
+      : driver_(driver), lt_(lt), handle_(handle), version_(library.version) {}
   ~CublasLtFamily() override {
-    runtime_.enter();
+    driver_.enter();
     lt_.destroy(handle_);
   }
 
@@ -101,7 +102,7 @@ class CublasLtFamily final : public KernelFamily {
   static Space space_of(std::vector<Config> configs);
   const Proposal* find(const std::vector<Proposal>& list, const Config& config) const;
 
-  CudaRuntime& runtime_;
+  const CudaDriver& driver_;
   const api::CublasLt& lt_;
   api::LtHandle handle_;
   std::string version_;
@@ -110,9 +111,9 @@ class CublasLtFamily final : public KernelFamily {
 };
 
 Status CublasLtFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(name(), problem));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem));
   if (proposals(problem)->empty())
-    return Status::unsupported("cublaslt: problem: the library proposes nothing for {}", short_name(problem));
+    return Status::unsupported("problem: the library proposes nothing for {}", short_name(problem));
   return {};
 }
 
@@ -122,7 +123,7 @@ CublasLtFamily::Proposals CublasLtFamily::proposals(const Problem& problem) cons
     const std::lock_guard lock(asking_);
     if (const auto found = asked_.find(key); found != asked_.end()) return found->second;
   }
-  runtime_.enter();
+  driver_.enter();
   auto list = std::make_shared<std::vector<Proposal>>();
   if (auto described = describe(lt_, problem); described.ok()) {
     for (const api::LtHeuristic& one :
@@ -150,7 +151,7 @@ std::vector<Config> CublasLtFamily::proposed(const Problem& problem) const {
 /// The library's proposals first, in its order.
 Space CublasLtFamily::exhaustive_space(const Problem& problem) const {
   std::vector<Config> configs = proposed(problem);
-  runtime_.enter();
+  driver_.enter();
   if (auto described = describe(lt_, problem); described.ok()) {
     const std::set<std::string> known = [&] {
       std::set<std::string> texts;
@@ -178,7 +179,7 @@ Space CublasLtFamily::space_of(std::vector<Config> configs) {
 
 Result<std::unique_ptr<Kernel>> CublasLtFamily::build(const Problem& problem, const Config& config) const {
   GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
-  runtime_.enter();
+  driver_.enter();
   auto described = describe(lt_, problem);
   if (!described.ok()) return described.status();
   const Proposals list = proposals(problem);
@@ -187,7 +188,7 @@ Result<std::unique_ptr<Kernel>> CublasLtFamily::build(const Problem& problem, co
                                     : algorithm_of(lt_, handle_, *described, config);
   if (!chosen.ok()) return chosen.status();
   return std::unique_ptr<Kernel>(
-      std::make_unique<CublasLtKernel>(runtime_, lt_, handle_, problem, *described, *chosen));
+      std::make_unique<CublasLtKernel>(driver_, lt_, handle_, problem, *described, *chosen));
 }
 
 /// The library's own order, about a roofline that the other families share: its first choice goes first.
@@ -208,13 +209,14 @@ std::int64_t CublasLtFamily::resources(const Problem& problem, const Config& con
 
 }  // namespace
 
-std::unique_ptr<KernelFamily> make_cublaslt_family(CudaRuntime& runtime, const std::string& library_folder) {
+std::unique_ptr<KernelFamily> make_cublaslt_family(const CudaDriver& driver,
+                                                   const std::string& library_folder) {
   const auto& opened = cublas_lt(library_folder);
   if (!opened.ok()) return nullptr;
-  runtime.enter();
+  driver.enter();
   api::LtHandle handle = nullptr;
   if (opened.functions.create(&handle) != 0) return nullptr;
-  return std::make_unique<CublasLtFamily>(runtime, opened.functions, handle, opened.description);
+  return std::make_unique<CublasLtFamily>(driver, opened.functions, handle, opened.description);
 }
 
 }  // namespace gemmtune::cuda

@@ -4,11 +4,12 @@
 #include <memory>
 #include <string>
 
-#include "backends/cuda/cuda_runtime.h"
+#include "backends/cuda/cuda_driver.h"
 
 namespace gemmtune::cuda {
 
-/// nullptr where the library is not here. The runtime must outlive the family and its kernels.
-std::unique_ptr<KernelFamily> make_cublaslt_family(CudaRuntime& runtime, const std::string& library_folder);
+/// nullptr where the library is missing. The driver must outlive the family and its kernels.
+std::unique_ptr<KernelFamily> make_cublaslt_family(const CudaDriver& driver,
+                                                   const std::string& library_folder);
 
 }  // namespace gemmtune::cuda

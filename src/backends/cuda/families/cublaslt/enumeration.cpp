@@ -6,10 +6,10 @@
 namespace gemmtune::cuda {
 namespace {
 
-constexpr int most_ids = 256;
-constexpr std::uint32_t most_custom = 31;
+constexpr int max_ids = 256;
+constexpr std::uint32_t max_custom = 31;
 constexpr std::uint32_t splits[] = {2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32};
-/// The library's numbers of clusters of up to 16 blocks; 0: it chooses.
+/// The library's cluster shape ids, of up to 16 blocks; 0: it chooses.
 constexpr std::uint32_t clusters[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
 
 class Enumeration {
@@ -18,20 +18,20 @@ class Enumeration {
       : lt_(lt), handle_(handle), problem_(problem), workspace_bytes_(workspace_bytes) {}
 
   std::vector<Config> run() {
-    std::vector<int> ids(most_ids);
+    std::vector<int> ids(max_ids);
     int count = 0;
     if (lt_.algorithm_ids(handle_, api::compute_f32, api::type_f32, problem_.element_type,
-                          problem_.element_type, problem_.output_type, problem_.output_type, most_ids,
+                          problem_.element_type, problem_.output_type, problem_.output_type, max_ids,
                           ids.data(), &count) != 0)
       return {};
-    ids.resize(static_cast<std::size_t>(std::clamp(count, 0, most_ids)));
+    ids.resize(static_cast<std::size_t>(std::clamp(count, 0, max_ids)));
     std::sort(ids.begin(), ids.end());
     for (const int id : ids) algorithm(id);
     return std::move(found_);
   }
 
  private:
-  /// One number, or the list of them, that an algorithm says of itself; empty where it says nothing.
+  /// A capability of an algorithm, one number or a list; empty if the library does not state it.
   std::vector<std::uint32_t> capability(const api::LtAlgorithm& algorithm, int what) const {
     std::size_t bytes = 0;
     if (lt_.algorithm_capability(&algorithm, what, nullptr, 0, &bytes) != 0) return {};
@@ -54,7 +54,7 @@ class Enumeration {
     return lt_.algorithm_set(&algorithm, what, &value, bytes) == 0;
   }
 
-  /// Takes the algorithm where it does the problem.
+  /// Keeps the algorithm if it supports the problem.
   bool take(const api::LtAlgorithm& algorithm) {
     api::LtHeuristic result{};
     if (lt_.algorithm_check(handle_, &problem_.matmul, &problem_.w, &problem_.x, &problem_.y, &problem_.y,
@@ -80,9 +80,10 @@ class Enumeration {
     }
   }
 
-  /// Of a tile and stages that work: each option and order by itself, each cluster with each split.
+  /// Variants of a tile and stages that work: each custom option and swizzle alone, each cluster shape with
+  /// each split-K.
   void variants(const api::LtAlgorithm& base, const api::LtAlgorithm& one) {
-    const std::uint32_t custom = std::min(number(base, api::capability_custom), most_custom);
+    const std::uint32_t custom = std::min(number(base, api::capability_custom), max_custom);
     for (std::uint32_t option = 1; option <= custom; ++option) {
       api::LtAlgorithm other = one;
       if (set(other, api::algorithm_custom, option)) take(other);

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
-#include "backends/gpu/jit/compiled_family.h"
+#include "backends/cuda/families/mma/mma_arguments.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/jit/source_text.h"
 #include "base/hash.h"
 #include "base/rounding.h"
 #include "base/text.h"
@@ -14,9 +16,8 @@
 namespace gemmtune::cuda {
 namespace {
 
-constexpr std::int64_t piece_bytes = 128;                       // of k, in one row of a stage
-constexpr std::int64_t most_accumulators = 64;                  // of a thread; 128 compile for many seconds
-constexpr std::int64_t most_workspace = std::int64_t{1} << 30;  // bytes of partial sums
+constexpr std::int64_t max_accumulators = 64;                  // of a thread; 128 compile for many seconds
+constexpr std::int64_t max_workspace = std::int64_t{1} << 30;  // bytes of partial sums
 
 /// "sm_90a" → 90.
 std::int64_t capability_of(const std::string& architecture) {
@@ -26,78 +27,61 @@ std::int64_t capability_of(const std::string& architecture) {
   return parse_integer(digits).value_or(0);
 }
 
-/// As in mma.cu.
-struct Arguments {
-  const void* x;
-  const void* w;
-  const void* bias;
-  const float* x_scale;
-  const float* w_scale;
-  void* y;
-  void* partial;
-  long long x_row;
-  long long k_bytes;
-  long long ldy;
-  int m, n;
-  int splits;
-  int tiles_m, tiles_n;
-};
-
-/// A config worked out for a problem.
-struct Plan {
-  std::int64_t tile_m = 64;
-  std::int64_t tile_n = 64;
-  std::int64_t warps = 4;
-  std::int64_t stages = 3;
-  std::int64_t splits = 1;
+/// A config for a problem. D = A · Bᵀ with A = x, B = w. Shared memory and workspace in bytes.
+struct LaunchConfig {
+  std::int64_t block_m = 64;
+  std::int64_t block_n = 64;
+  std::int64_t num_warps = 4;
+  std::int64_t num_stages = 3;
+  std::int64_t split_k = 1;  // blocks that divide k; a second kernel reduces their sums
   std::int64_t warps_m = 1;
   std::int64_t warps_n = 4;
-  std::int64_t pieces = 1;  // of all of k
+  std::int64_t k_tiles = 1;
   std::int64_t tiles_m = 1;
   std::int64_t tiles_n = 1;
   std::int64_t shared_bytes = 0;
   std::int64_t workspace_bytes = 0;
 
   std::int64_t tiles() const { return tiles_m * tiles_n; }
-  std::int64_t accumulators() const { return tile_m * tile_n / (32 * warps); }
+  std::int64_t accumulators() const { return block_m * block_n / (32 * num_warps); }
 };
 
-Plan plan_of(const Problem& problem, const Config& config) {
-  Plan plan;
-  plan.tile_m = config.number("tm", 64);
-  plan.tile_n = config.number("tn", 64);
-  plan.warps = config.number("wp", 4);
-  plan.stages = config.number("st", 3);
-  plan.splits = config.number("sk", 1);
-  plan.warps_m = plan.tile_m >= 64 ? 2 : 1;
-  plan.warps_n = plan.warps / plan.warps_m;
-  plan.pieces = ceil_div(bytes_of(problem.x_type, problem.k), piece_bytes);
-  plan.tiles_m = ceil_div(problem.m, plan.tile_m);
-  plan.tiles_n = ceil_div(problem.n, plan.tile_n);
-  plan.shared_bytes = plan.stages * (plan.tile_m + plan.tile_n) * piece_bytes;
-  plan.workspace_bytes = plan.splits > 1 ? plan.splits * problem.m * problem.n * 4 : 0;
-  return plan;
+LaunchConfig launch_config(const Problem& problem, const Config& config) {
+  LaunchConfig launch;
+  launch.block_m = config.number("bm", 64);
+  launch.block_n = config.number("bn", 64);
+  launch.num_warps = config.number("nw", 4);
+  launch.num_stages = config.number("st", 3);
+  launch.split_k = config.number("sk", 1);
+  launch.warps_m = launch.block_m >= 64 ? 2 : 1;
+  launch.warps_n = launch.num_warps / launch.warps_m;
+  launch.k_tiles = ceil_div(bytes_of(problem.x_type, problem.k), atom_bytes);
+  launch.tiles_m = ceil_div(problem.m, launch.block_m);
+  launch.tiles_n = ceil_div(problem.n, launch.block_n);
+  launch.shared_bytes = launch.num_stages * (launch.block_m + launch.block_n) * atom_bytes;
+  launch.workspace_bytes = launch.split_k > 1 ? launch.split_k * problem.m * problem.n * 4 : 0;
+  return launch;
 }
 
 class MmaKernel final : public Kernel {
  public:
-  /// `reduction`: null where k is not divided.
+  /// `reduction`: null without split-K.
   MmaKernel(std::shared_ptr<gpu::Program> program, std::shared_ptr<gpu::Program> reduction,
-            const Problem& problem, const Plan& plan)
+            const Problem& problem, const LaunchConfig& launch)
       : program_(std::move(program)),
         reduction_(std::move(reduction)),
         problem_(problem),
-        plan_(plan),
+        launch_(launch),
         element_bytes_(bits(problem.x_type) / 8) {
-    shape_.threads = static_cast<unsigned>(32 * plan.warps);
-    shape_.grid[0] = static_cast<unsigned>(plan.tiles());
-    shape_.grid[1] = static_cast<unsigned>(plan.splits);
-    shape_.shared_bytes = static_cast<std::size_t>(plan.shared_bytes);
+    shape_.threads = static_cast<unsigned>(32 * launch.num_warps);
+    shape_.grid[0] = static_cast<unsigned>(launch.tiles());
+    shape_.grid[1] = static_cast<unsigned>(launch.split_k);
+    shape_.shared_bytes = static_cast<std::size_t>(launch.shared_bytes);
     reduction_shape_.threads = 256;
     reduction_shape_.grid[0] = static_cast<unsigned>(
         std::min<std::int64_t>(ceil_div(problem.m * problem.n, 256), std::int64_t{1} << 20));
   }
-  std::size_t workspace_bytes() const override { return static_cast<std::size_t>(plan_.workspace_bytes); }
+  std::size_t workspace_bytes() const override { return static_cast<std::size_t>(launch_.workspace_bytes); }
   WeightLayout weight_layout() const override { return WeightLayout::plain; }
 
   Status run(const Operands& o, void* workspace, Stream stream) const override {
@@ -108,22 +92,22 @@ class MmaKernel final : public Kernel {
           "mma needs pointers and rows of x at multiples of 16 bytes: rows of {} bytes",
           ldx * element_bytes_);
     }
-    Arguments values{};
-    values.x = o.x;
-    values.w = o.w;
+    MmaArguments values{};
+    values.x = static_cast<const unsigned char*>(o.x);
+    values.w = static_cast<const unsigned char*>(o.w);
     values.bias = o.bias;
     values.x_scale = static_cast<const float*>(o.x_scale);
     values.w_scale = static_cast<const float*>(o.w_scale);
     values.y = o.y;
-    values.partial = workspace;
-    values.x_row = ldx * element_bytes_;
+    values.partials = static_cast<float*>(workspace);
+    values.x_row_bytes = ldx * element_bytes_;
     values.k_bytes = problem_.k * element_bytes_;
     values.ldy = o.ldy;
     values.m = static_cast<int>(problem_.m);
     values.n = static_cast<int>(problem_.n);
-    values.splits = static_cast<int>(plan_.splits);
-    values.tiles_m = static_cast<int>(plan_.tiles_m);
-    values.tiles_n = static_cast<int>(plan_.tiles_n);
+    values.split_k = static_cast<int>(launch_.split_k);
+    values.tiles_m = static_cast<int>(launch_.tiles_m);
+    values.tiles_n = static_cast<int>(launch_.tiles_n);
     void* arguments[] = {&values};
     GEMMTUNE_RETURN_IF_ERROR(program_->launch(shape_, arguments, stream));
     return reduction_ ? reduction_->launch(reduction_shape_, arguments, stream) : Status();
@@ -133,7 +117,7 @@ class MmaKernel final : public Kernel {
   std::shared_ptr<gpu::Program> program_;
   std::shared_ptr<gpu::Program> reduction_;
   Problem problem_;
-  Plan plan_;
+  LaunchConfig launch_;
   std::int64_t element_bytes_;
   gpu::LaunchShape shape_;
   gpu::LaunchShape reduction_shape_;
@@ -144,7 +128,7 @@ class MmaFamily final : public gpu::CompiledFamily {
   explicit MmaFamily(gpu::Runtime& runtime)
       : runtime_(runtime),
         capability_(capability_of(runtime.architecture())),
-        source_(std::string(gpu::numbers_text()) + std::string(mma_text())) {}
+        source_(gpu::source_text({gpu::numbers_text(), mma_arguments_text(), mma_text()})) {}
 
   std::string_view name() const override { return "mma"; }
   std::string identity() const override { return fmt::format("mma r1 source {}", short_hash(source_, 12)); }
@@ -157,8 +141,8 @@ class MmaFamily final : public gpu::CompiledFamily {
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
   double predicted_microseconds(const Problem& problem, const Config& config) const override;
   std::int64_t resources(const Problem& problem, const Config& config) const override {
-    const Plan plan = plan_of(problem, config);
-    return plan.shared_bytes + plan.workspace_bytes;
+    const LaunchConfig launch = launch_config(problem, config);
+    return launch.shared_bytes + launch.workspace_bytes;
   }
   std::string_view thread_pool() const override { return "gpu"; }
 
@@ -172,63 +156,74 @@ class MmaFamily final : public gpu::CompiledFamily {
 };
 
 Status MmaFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(name(), problem));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem));
   const auto refuse = [&](std::string_view subject, std::string detail) {
-    return Status::unsupported("mma: {}: {}", subject, detail);
+    return Status::unsupported("{}: {}", subject, detail);
   };
-  if (problem.x_type == DataType::f32) return refuse("data types", "f32 operands: the matrix unit has none");
+  if (problem.x_type == DataType::f32)
+    return refuse("data types", "f32 operands: the tensor cores have no such instruction");
   if (problem.x_type == DataType::f8_e4m3fn && capability_ < 89)
-    return refuse("data types", "fp8 operands: the matrix unit has them from sm_89 on");
+    return refuse("data types", "fp8 operands: the tensor cores have them from sm_89 on");
   if (problem.x_type == DataType::f8_e4m3fn && capability_ == 90)
     return refuse("data types", "fp8 operands: Hopper widens them in registers that this family needs");
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (problem.m > most || problem.n > most || problem.k > most)
     return refuse("size",
                   fmt::format("{} x {} x {}, at most {} each", problem.m, problem.n, problem.k, most));
-  return accepts_alignment(name(), problem);
+  return accepts_alignment(problem);
 }
 
 std::string MmaFamily::refuse_build(const Problem& problem, const Config& config) const {
-  const Plan plan = plan_of(problem, config);
-  if (plan.tile_n / plan.warps_n % 16 != 0 || plan.tile_n < 16 * plan.warps_n)
-    return "wp leaves a warp less than 16 columns";
-  if (plan.accumulators() > most_accumulators) return "tile needs more registers than a thread has";
-  if (plan.tile_m == 16 && plan.tile_n == 128 && plan.splits > 1)
-    return "tn 128 with tm 16 and divided k: the compiler spills registers";
-  if (plan.shared_bytes > static_cast<std::int64_t>(runtime_.limits().shared_bytes_a_block))
+  const LaunchConfig launch = launch_config(problem, config);
+  if (launch.block_n / launch.warps_n % 16 != 0 || launch.block_n < 16 * launch.warps_n)
+    return "nw leaves a warp less than 16 columns";
+  if (launch.accumulators() > max_accumulators) return "tile needs more registers than a thread has";
+  if (launch.block_m == 16 && launch.block_n == 128 && launch.split_k > 1)
+    return "bn 128 with bm 16 and split-K: the compiler spills registers";
+  if (launch.shared_bytes > static_cast<std::int64_t>(runtime_.limits().shared_bytes_a_block))
     return "st needs more shared memory than a block may have";
-  if (plan.splits > plan.pieces) return "sk is more than the pieces of k";
-  if (plan.workspace_bytes > most_workspace) return "sk needs more than 1 GiB of workspace";
+  if (launch.split_k > launch.k_tiles) return "sk is more than the k tiles";
+  if (launch.workspace_bytes > max_workspace) return "sk needs more than 1 GiB of workspace";
   return {};
 }
 
 std::string MmaFamily::refuse_waste(const Problem& problem, const Config& config) const {
   if (capability_ == 90 && !(config == default_config(problem)))
     return "Hopper has better kernels: its default alone is tried";
-  const Plan plan = plan_of(problem, config);
+  const LaunchConfig launch = launch_config(problem, config);
   const std::int64_t processors = runtime_.limits().multiprocessors;
-  if (plan.tile_m > 16 && plan.tile_m >= 2 * problem.m) return "tm is more than twice the rows there are";
-  if (plan.tile_m < 64 && problem.m > 4 * plan.tile_m) return "tm reads the weight too often";
-  if (plan.tile_n > 64 && plan.tile_n >= 2 * problem.n) return "tn is more than twice the rows there are";
-  if (plan.splits > 1 && plan.tiles() * plan.splits > 4 * processors) return "sk makes too many blocks";
-  if (plan.splits > 1 && plan.pieces < 4 * plan.splits) return "sk leaves a block less than four pieces of k";
-  if (plan.warps == 8 && plan.accumulators() < 32) return "wp 8 is for large tiles";
+  if (launch.block_m > 16 && launch.block_m >= 2 * problem.m)
+    return "bm is more than twice the rows there are";
+  if (launch.block_m < 64 && problem.m > 4 * launch.block_m) return "bm reads the weight too often";
+  if (launch.block_n > 64 && launch.block_n >= 2 * problem.n)
+    return "bn is more than twice the rows there are";
+  if (launch.split_k > 1 && launch.tiles() * launch.split_k > 4 * processors)
+    return "sk makes too many blocks";
+  if (launch.split_k > 1 && launch.k_tiles < 4 * launch.split_k)
+    return "sk leaves a block less than four k tiles";
+  if (launch.num_warps == 8 && launch.accumulators() < 32) return "nw 8 is for large tiles";
   return {};
 }
 
 Space MmaFamily::space(const Problem& problem) const {
   Space space;
-  space.add(Parameter{
-      .key = "tm", .values = {"16", "32", "64", "128"}, .absent = "64", .meaning = "rows of x a tile"});
-  space.add(Parameter{
-      .key = "tn", .values = {"64", "128"}, .absent = "64", .meaning = "rows of the weight a tile"});
-  space.add(Parameter{.key = "wp", .values = {"4", "8"}, .absent = "4", .meaning = "warps a block"});
-  space.add(Parameter{
-      .key = "st", .values = {"3", "4", "6"}, .absent = "3", .meaning = "stages of 128 bytes of k"});
+  space.add(Parameter{.key = "bm",
+                      .values = {"16", "32", "64", "128"},
+                      .absent = "64",
+                      .meaning = "block_m: rows of x in a tile"});
+  space.add(Parameter{.key = "bn",
+                      .values = {"64", "128"},
+                      .absent = "64",
+                      .meaning = "block_n: rows of the weight in a tile"});
+  space.add(Parameter{.key = "nw", .values = {"4", "8"}, .absent = "4", .meaning = "num_warps of a block"});
+  space.add(Parameter{.key = "st",
+                      .values = {"3", "4", "6"},
+                      .absent = "3",
+                      .meaning = "num_stages, of 128 bytes of k each"});
   space.add(Parameter{.key = "sk",
                       .values = {"1", "2", "3", "4", "6", "8", "12", "16"},
                       .absent = "1",
-                      .meaning = "blocks that divide k"});
+                      .meaning = "split-K: blocks that divide k"});
   space.add(
       Constraint{"fits", [this, problem](const Config& config) { return refuse_build(problem, config); }});
   space.add(Constraint{"waste",
@@ -237,22 +232,24 @@ Space MmaFamily::space(const Problem& problem) const {
   return space;
 }
 
-// The largest tile that still leaves each multiprocessor one, and k divided where even small ones do not.
+// The largest tile with at least one for each multiprocessor; split-K if even small tiles are fewer.
 Config MmaFamily::default_config(const Problem& problem) const {
   const std::int64_t processors = runtime_.limits().multiprocessors;
-  const std::int64_t tm = problem.m <= 16 ? 16 : problem.m <= 32 ? 32 : problem.m <= 512 ? 64 : 128;
-  const auto tiles = [&](std::int64_t tn) { return ceil_div(problem.m, tm) * ceil_div(problem.n, tn); };
-  const std::int64_t tn = tm >= 64 && problem.n > 64 && tiles(128) >= processors ? 128 : 64;
-  const std::int64_t pieces = ceil_div(bytes_of(problem.x_type, problem.k), piece_bytes);
-  std::int64_t splits = 1;
+  const std::int64_t block_m = problem.m <= 16 ? 16 : problem.m <= 32 ? 32 : problem.m <= 512 ? 64 : 128;
+  const auto tiles = [&](std::int64_t width) {
+    return ceil_div(problem.m, block_m) * ceil_div(problem.n, width);
+  };
+  const std::int64_t block_n = block_m >= 64 && problem.n > 64 && tiles(128) >= processors ? 128 : 64;
+  const std::int64_t k_tiles = ceil_div(bytes_of(problem.x_type, problem.k), atom_bytes);
+  std::int64_t split_k = 1;
   for (const std::int64_t more : {2, 3, 4, 6, 8})
-    if (tiles(tn) * more <= 2 * processors && pieces >= 4 * more) splits = more;
+    if (tiles(block_n) * more <= 2 * processors && k_tiles >= 4 * more) split_k = more;
   Config config;
-  config.set("tm", tm);
-  config.set("tn", tn);
-  config.set("wp", std::int64_t{tm == 128 && tn == 128 ? 8 : 4});
+  config.set("bm", block_m);
+  config.set("bn", block_n);
+  config.set("nw", std::int64_t{block_m == 128 && block_n == 128 ? 8 : 4});
   config.set("st", std::int64_t{3});
-  config.set("sk", splits);
+  config.set("sk", split_k);
   return config;
 }
 
@@ -260,26 +257,26 @@ Result<gpu::Source> MmaFamily::source(const Problem& problem, const Config& conf
   GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
   if (const std::string refusal = space(problem).build_refusal(config); !refusal.empty())
     return Status::unsupported("mma: {}", refusal);
-  const Plan plan = plan_of(problem, config);
+  const LaunchConfig launch = launch_config(problem, config);
   gpu::Source source{"mma", source_, gpu::type_defines(problem), "mma"};
-  source.defines.push_back(fmt::format("TILE_M={}", plan.tile_m));
-  source.defines.push_back(fmt::format("TILE_N={}", plan.tile_n));
-  source.defines.push_back(fmt::format("WARPS_M={}", plan.warps_m));
-  source.defines.push_back(fmt::format("WARPS_N={}", plan.warps_n));
-  source.defines.push_back(fmt::format("STAGES={}", plan.stages));
-  source.defines.push_back(fmt::format("SPLIT={}", plan.splits > 1 ? 1 : 0));
+  source.defines.push_back(fmt::format("BLOCK_M={}", launch.block_m));
+  source.defines.push_back(fmt::format("BLOCK_N={}", launch.block_n));
+  source.defines.push_back(fmt::format("WARPS_M={}", launch.warps_m));
+  source.defines.push_back(fmt::format("WARPS_N={}", launch.warps_n));
+  source.defines.push_back(fmt::format("NUM_STAGES={}", launch.num_stages));
+  source.defines.push_back(fmt::format("SPLIT_K={}", launch.split_k > 1 ? 1 : 0));
   return source;
 }
 
 Result<std::unique_ptr<Kernel>> MmaFamily::build(const Problem& problem, const Config& config) const {
   const auto needed = source(problem, config);
   if (!needed.ok()) return needed.status();
-  const Plan plan = plan_of(problem, config);
+  const LaunchConfig launch = launch_config(problem, config);
   auto program = runtime_.load(*needed);
   if (!program.ok()) return program.status();
-  GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(plan.shared_bytes)));
+  GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
   std::shared_ptr<gpu::Program> reduction;
-  if (plan.splits > 1) {
+  if (launch.split_k > 1) {
     gpu::Source second{"mma_reduce", source_, gpu::type_defines(problem), "mma_reduce"};
     second.defines.emplace_back("REDUCE=1");
     auto loaded = runtime_.load(second);
@@ -287,24 +284,26 @@ Result<std::unique_ptr<Kernel>> MmaFamily::build(const Problem& problem, const C
     reduction = std::move(*loaded);
   }
   return std::unique_ptr<Kernel>(
-      std::make_unique<MmaKernel>(std::move(*program), std::move(reduction), problem, plan));
+      std::make_unique<MmaKernel>(std::move(*program), std::move(reduction), problem, launch));
 }
 
-/// A rank, not a time: waves of blocks at the rate of an A100's multiprocessor, weights and partial sums once
-/// through its memory.
+/// In microseconds; meant to rank kernels, not to state their time: waves of blocks at the rate of an A100's
+/// multiprocessor, weights and partial sums once through its memory.
 double MmaFamily::predicted_microseconds(const Problem& problem, const Config& config) const {
-  const Plan plan = plan_of(problem, config);
+  const LaunchConfig launch = launch_config(problem, config);
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double processors = real(runtime_.limits().multiprocessors);
-  const double blocks = real(plan.tiles() * plan.splits);
-  const double warp_tile = real(plan.tile_m * plan.tile_n / plan.warps);
+  const double blocks = real(launch.tiles() * launch.split_k);
+  const double warp_tile = real(launch.block_m * launch.block_n / launch.num_warps);
   const double efficiency = std::min(0.8, 0.25 + 0.25 * std::log2(warp_tile / 256));
   const double rate = 2.9e6 * (bits(problem.x_type) == 8 ? 2 : 1) * std::max(efficiency, 0.2);
-  const double a_block = 2 * real(plan.tile_m * plan.tile_n) * real(problem.k) / real(plan.splits) / rate;
+  const double a_block =
+      2 * real(launch.block_m * launch.block_n) * real(problem.k) / real(launch.split_k) / rate;
   const double compute = std::ceil(blocks / processors) * a_block;
-  const double in_flight = std::min(blocks, 2 * processors) * real(plan.shared_bytes);
+  const double in_flight = std::min(blocks, 2 * processors) * real(launch.shared_bytes);
   const double memory = bytes(problem) / 2e6 * std::max(1.0, std::pow(4e6 / std::max(in_flight, 1.0), 0.3));
-  return 3 + std::max(compute, memory) + (plan.splits > 1 ? 2 + 2 * real(plan.workspace_bytes) / 4e6 : 0);
+  return 3 + std::max(compute, memory) +
+         (launch.split_k > 1 ? 2 + 2 * real(launch.workspace_bytes) / 4e6 : 0);
 }
 
 }  // namespace

@@ -1,50 +1,36 @@
 // y[m, n] = sum over k of x[m, k] * w[n, k] with mma.sync, sm_80 and up. See README.md.
 //
-// Set from outside: TILE_M, TILE_N, WARPS_M, WARPS_N, STAGES (at least 2), SPLIT (1: blocks divide k and write float32 sums),
-// ELEMENT, OUTPUT. With REDUCE instead of all tiles: the kernel that adds up what the blocks wrote.
-struct Arguments {
-  const unsigned char* x;
-  const unsigned char* w;
-  const output* bias;
-  const float* x_scale;
-  const float* w_scale;
-  output* y;
-  float* partial;     // [splits][m][n]
-  long long x_row;    // bytes from row to row
-  long long k_bytes;  // of a row; a multiple of 16
-  long long ldy;
-  int m, n;
-  int splits;
-  int tiles_m, tiles_n;
-};
+// The host defines: BLOCK_M, BLOCK_N, WARPS_M, WARPS_N, NUM_STAGES (at least 2), SPLIT_K (1: blocks divide k and write partial sums in
+// float32), ELEMENT, OUTPUT. With REDUCE alone: the kernel that reduces the partial sums.
+using gemmtune::cuda::MmaArguments;
 
-static __device__ inline float scale_of(const Arguments& a) { return a.x_scale ? *a.x_scale * *a.w_scale : 1.0f; }
-static __device__ inline output finished(const Arguments& a, float sum, float scale, int n) {
+static __device__ inline float scale_of(const MmaArguments& a) { return a.x_scale ? *a.x_scale * *a.w_scale : 1.0f; }
+static __device__ inline output epilogue_value(const MmaArguments& a, float sum, float scale, int n) {
   return round_output(sum * scale + (a.bias ? read_output(a.bias[n]) : 0.0f));
 }
 
 #ifdef REDUCE
 
-extern "C" __global__ void __launch_bounds__(256) mma_reduce(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(256) mma_reduce(const MmaArguments a) {
   const long long count = (long long)a.m * a.n;
   const float scale = scale_of(a);
   for (long long i = (long long)blockIdx.x * 256 + threadIdx.x; i < count; i += (long long)gridDim.x * 256) {
     float sum = 0.0f;
-    for (int split = 0; split < a.splits; ++split) sum += a.partial[split * count + i];
+    for (int split = 0; split < a.split_k; ++split) sum += a.partials[split * count + i];
     const int row = (int)(i / a.n);
     const int column = (int)(i % a.n);
-    a.y[row * a.ldy + column] = finished(a, sum, scale, column);
+    a.y[row * a.ldy + column] = epilogue_value(a, sum, scale, column);
   }
 }
 
 #else
 
-#define PIECE_BYTES 128  // of k, in one row of a stage
-#define THREADS (32 * WARPS_M * WARPS_N)
-#define WARP_ROWS (TILE_M / WARPS_M)
-#define WARP_COLUMNS (TILE_N / WARPS_N)
-#define STAGE_BYTES ((TILE_M + TILE_N) * PIECE_BYTES)
-#define BAND 8  // tiles along m that are worked on together
+#define ATOM_BYTES 128  // bytes of k in a row of a stage: BLOCK_K
+#define NUM_THREADS (32 * WARPS_M * WARPS_N)
+#define WARP_ROWS (BLOCK_M / WARPS_M)
+#define WARP_COLUMNS (BLOCK_N / WARPS_N)
+#define STAGE_BYTES ((BLOCK_M + BLOCK_N) * ATOM_BYTES)
+#define GROUP_M 8  // tiles along m in a rasterization group
 
 #if ELEMENT == 3
 #define MMA "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"
@@ -68,23 +54,23 @@ static __device__ inline void load_matrices(unsigned (&to)[4], unsigned address)
                : "memory");
 }
 
-// Where the 16 bytes `unit` of a row of a stage stand.
-static __device__ inline unsigned place(int row, int unit) { return (unsigned)(row * PIECE_BYTES + ((unit ^ (row & 7)) << 4)); }
+// Offset in a stage of the 16 bytes `unit` of a row, swizzled so that ldmatrix has no bank conflicts.
+static __device__ inline unsigned swizzled_offset(int row, int unit) { return (unsigned)(row * ATOM_BYTES + ((unit ^ (row & 7)) << 4)); }
 
-// ROWS rows from `first` on, one piece of k from byte `column` on; what is not there becomes zero.
+// Copies ROWS rows from row `first` on, one k tile from byte `column` on; elements out of bounds become zero.
 template <int ROWS>
 static __device__ inline void load_rows(unsigned to, const unsigned char* from, long long row_bytes, int first, int rows, long long column,
                                         long long k_bytes) {
 #pragma unroll
-  for (int base = 0; base < ROWS * 8; base += THREADS) {
+  for (int base = 0; base < ROWS * 8; base += NUM_THREADS) {
     const int i = base + (int)threadIdx.x;
-    if (ROWS * 8 % THREADS == 0 || i < ROWS * 8) {
+    if (ROWS * 8 % NUM_THREADS == 0 || i < ROWS * 8) {
       const int row = i / 8;
       const int unit = i % 8;
       const long long at = column + unit * 16;
       const bool there = first + row < rows && at < k_bytes;
       const unsigned char* source = there ? from + (first + row) * row_bytes + at : from;
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + place(row, unit)), "l"(source), "r"(there ? 16 : 0)
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + swizzled_offset(row, unit)), "l"(source), "r"(there ? 16 : 0)
                    : "memory");
     }
   }
@@ -94,33 +80,34 @@ struct Tile {
   int m, n;  // first row of x, of w
 };
 
-// Neighbours in order lie in a band of tiles along m, so that what is worked on at a time shares operands in the second-level cache.
-static __device__ inline Tile tile_at(const Arguments& a, int index) {
-  const int first = index / (BAND * a.tiles_n) * BAND;
-  const int within = index % (BAND * a.tiles_n);
-  const int height = a.tiles_m - first < BAND ? a.tiles_m - first : BAND;
-  return {(first + within % height) * TILE_M, within / height * TILE_N};
+// Rasterization: consecutive tiles walk down GROUP_M tiles along m before they move on along n, so that tiles that run at the same time
+// share operands in L2.
+static __device__ inline Tile tile_at(const MmaArguments& a, int index) {
+  const int first = index / (GROUP_M * a.tiles_n) * GROUP_M;
+  const int within = index % (GROUP_M * a.tiles_n);
+  const int height = a.tiles_m - first < GROUP_M ? a.tiles_m - first : GROUP_M;
+  return {(first + within % height) * BLOCK_M, within / height * BLOCK_N};
 }
 
-static __device__ inline void load_stage(const Arguments& a, unsigned stage, const Tile& tile, int piece) {
-  const long long column = (long long)piece * PIECE_BYTES;
-  load_rows<TILE_M>(stage, a.x, a.x_row, tile.m, a.m, column, a.k_bytes);
-  load_rows<TILE_N>(stage + TILE_M * PIECE_BYTES, a.w, a.k_bytes, tile.n, a.n, column, a.k_bytes);
+static __device__ inline void load_stage(const MmaArguments& a, unsigned stage, const Tile& tile, int k_tile) {
+  const long long column = (long long)k_tile * ATOM_BYTES;
+  load_rows<BLOCK_M>(stage, a.x, a.x_row_bytes, tile.m, a.m, column, a.k_bytes);
+  load_rows<BLOCK_N>(stage + BLOCK_M * ATOM_BYTES, a.w, a.k_bytes, tile.n, a.n, column, a.k_bytes);
 }
 
 static __device__ inline void multiply_stage(float (&sums)[WARP_ROWS / 16][WARP_COLUMNS / 8][4], unsigned stage, int warp_m, int warp_n) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int step = 0; step < 4; ++step) {
+  for (int k_block = 0; k_block < 4; ++k_block) {
     unsigned x[WARP_ROWS / 16][4];
     unsigned w[WARP_COLUMNS / 16][4];
 #pragma unroll
     for (int i = 0; i < WARP_ROWS / 16; ++i)
-      load_matrices(x[i], stage + place(warp_m * WARP_ROWS + i * 16 + lane % 16, step * 2 + lane / 16));
+      load_matrices(x[i], stage + swizzled_offset(warp_m * WARP_ROWS + i * 16 + lane % 16, k_block * 2 + lane / 16));
 #pragma unroll
     for (int j = 0; j < WARP_COLUMNS / 16; ++j)
-      load_matrices(w[j], stage + TILE_M * PIECE_BYTES +
-                              place(warp_n * WARP_COLUMNS + j * 16 + lane % 8 + lane / 16 * 8, step * 2 + lane / 8 % 2));
+      load_matrices(w[j], stage + BLOCK_M * ATOM_BYTES +
+                              swizzled_offset(warp_n * WARP_COLUMNS + j * 16 + lane % 8 + lane / 16 * 8, k_block * 2 + lane / 8 % 2));
 #pragma unroll
     for (int i = 0; i < WARP_ROWS / 16; ++i) {
 #pragma unroll
@@ -129,11 +116,11 @@ static __device__ inline void multiply_stage(float (&sums)[WARP_ROWS / 16][WARP_
   }
 }
 
-// Two neighbouring columns of a row.
-static __device__ inline void store(const Arguments& a, int row, int column, float first, float second, float scale) {
+// Stores two adjacent columns of a row.
+static __device__ inline void store(const MmaArguments& a, int row, int column, float first, float second, float scale) {
   if (row >= a.m || column >= a.n) return;
-#if SPLIT
-  float* to = a.partial + ((long long)blockIdx.y * a.m + row) * a.n + column;
+#if SPLIT_K
+  float* to = a.partials + ((long long)blockIdx.y * a.m + row) * a.n + column;
   to[0] = first;
   if (column + 1 < a.n) to[1] = second;
 #else
@@ -142,45 +129,45 @@ static __device__ inline void store(const Arguments& a, int row, int column, flo
   };
   output* to = a.y + row * a.ldy + column;
   if (column + 1 < a.n && (unsigned long long)to % sizeof(Pair) == 0) {
-    *(Pair*)to = Pair{finished(a, first, scale, column), finished(a, second, scale, column + 1)};
+    *(Pair*)to = Pair{epilogue_value(a, first, scale, column), epilogue_value(a, second, scale, column + 1)};
   } else {
-    to[0] = finished(a, first, scale, column);
-    if (column + 1 < a.n) to[1] = finished(a, second, scale, column + 1);
+    to[0] = epilogue_value(a, first, scale, column);
+    if (column + 1 < a.n) to[1] = epilogue_value(a, second, scale, column + 1);
   }
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) mma(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(NUM_THREADS) mma(const MmaArguments a) {
   extern __shared__ __align__(128) unsigned char memory[];
-  const unsigned ring = (unsigned)__cvta_generic_to_shared(memory);
+  const unsigned pipeline = (unsigned)__cvta_generic_to_shared(memory);
   const Tile tile = tile_at(a, (int)blockIdx.x);
-  const int pieces = (int)((a.k_bytes + PIECE_BYTES - 1) / PIECE_BYTES);
-  const int begin = (int)((long long)pieces * blockIdx.y / a.splits);
-  const int end = (int)((long long)pieces * (blockIdx.y + 1) / a.splits);
+  const int k_tiles = (int)((a.k_bytes + ATOM_BYTES - 1) / ATOM_BYTES);
+  const int begin = (int)((long long)k_tiles * blockIdx.y / a.split_k);
+  const int end = (int)((long long)k_tiles * (blockIdx.y + 1) / a.split_k);
   const int warp = threadIdx.x / 32;
   const int warp_m = warp % WARPS_M;
   const int warp_n = warp / WARPS_M;
 
 #pragma unroll
-  for (int i = 0; i < STAGES - 1; ++i) {
-    if (begin + i < end) load_stage(a, ring + i * STAGE_BYTES, tile, begin + i);
+  for (int i = 0; i < NUM_STAGES - 1; ++i) {
+    if (begin + i < end) load_stage(a, pipeline + i * STAGE_BYTES, tile, begin + i);
     asm volatile("cp.async.commit_group;" ::: "memory");
   }
   float sums[WARP_ROWS / 16][WARP_COLUMNS / 8][4] = {};
   int stage = 0;
-  int filled = STAGES - 1;
-  for (int piece = begin; piece < end; ++piece) {
-    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
-    // All have this stage, and all have done with the one before: its place is filled next.
+  int next_stage = NUM_STAGES - 1;
+  for (int k_tile = begin; k_tile < end; ++k_tile) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(NUM_STAGES - 2) : "memory");
+    // All threads see this stage, and all have read the previous one: it is filled next.
     __syncthreads();
-    if (piece + STAGES - 1 < end) load_stage(a, ring + filled * STAGE_BYTES, tile, piece + STAGES - 1);
+    if (k_tile + NUM_STAGES - 1 < end) load_stage(a, pipeline + next_stage * STAGE_BYTES, tile, k_tile + NUM_STAGES - 1);
     asm volatile("cp.async.commit_group;" ::: "memory");
-    multiply_stage(sums, ring + stage * STAGE_BYTES, warp_m, warp_n);
-    if (++stage == STAGES) stage = 0;
-    if (++filled == STAGES) filled = 0;
+    multiply_stage(sums, pipeline + stage * STAGE_BYTES, warp_m, warp_n);
+    if (++stage == NUM_STAGES) stage = 0;
+    if (++next_stage == NUM_STAGES) next_stage = 0;
   }
 
-  const float scale = SPLIT ? 1.0f : scale_of(a);
+  const float scale = SPLIT_K ? 1.0f : scale_of(a);
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < WARP_ROWS / 16; ++i) {

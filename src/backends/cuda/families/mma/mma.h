@@ -11,6 +11,8 @@ namespace gemmtune::cuda {
 /// The runtime must outlive the family and its kernels.
 std::unique_ptr<KernelFamily> make_mma_family(gpu::Runtime& runtime);
 
-std::string_view mma_text();  // mma.cu
+// Texts of mma_arguments.h and of mma.cu, which follows it.
+std::string_view mma_arguments_text();
+std::string_view mma_text();
 
 }  // namespace gemmtune::cuda

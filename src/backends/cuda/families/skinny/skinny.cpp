@@ -5,65 +5,48 @@
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
-#include "backends/cuda/families/skinny/skinny_plan.h"
+#include "backends/cuda/families/skinny/skinny_arguments.h"
+#include "backends/cuda/families/skinny/skinny_launch_config.h"
 #include "backends/cuda/tensor_map.h"
-#include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/jit/source_text.h"
 #include "base/hash.h"
 #include "base/rounding.h"
 
 namespace gemmtune::cuda {
 namespace {
 
-constexpr std::int64_t most_rows = 64;   // of x
-constexpr std::int64_t most_blocks = 8;  // of a cluster, without asking for more than is portable
+constexpr std::int64_t max_m = 64;
+constexpr std::int64_t max_cluster = 8;  // the portable maximum
 constexpr unsigned threads = 160;
-
-/// As in skinny.cu.
-struct Arguments {
-  api::TensorMap w;
-  api::TensorMap x;
-  const void* bias;
-  const float* x_scale;
-  const float* w_scale;
-  void* y;
-  long long ldy;
-  int m, n;
-  int stages;
-  int blocks;
-  int steps, more;
-  int most;
-  int dependent;
-  int ahead;
-  int ahead_blocks;
-  unsigned long long groups;
-  PackedWeight packed;
-};
 
 class SkinnyKernel final : public Kernel {
  public:
-  SkinnyKernel(const api::Driver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
-               const SkinnyPlan& plan)
+  SkinnyKernel(const CudaDriver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
+               const SkinnyLaunchConfig& launch)
       : program_(std::move(program)),
         problem_(problem),
-        plan_(plan),
+        launch_(launch),
         element_bytes_(bits(problem.x_type) / 8),
-        w_map_(driver,
-               {nullptr, element_bytes_, problem.n, problem.k, problem.k * element_bytes_, plan.rows}),
-        x_map_(driver,
-               {nullptr, element_bytes_, problem.m, problem.k, problem.k * element_bytes_, plan.columns}) {
+        w_map_(driver.functions(),
+               {nullptr, element_bytes_, problem.n, problem.k, problem.k * element_bytes_, launch.block_m}),
+        x_map_(driver.functions(),
+               {nullptr, element_bytes_, problem.m, problem.k, problem.k * element_bytes_, launch.block_n}) {
     shape_.threads = threads;
-    shape_.grid[0] = static_cast<unsigned>(plan.tiles * plan.blocks);
-    shape_.cluster = static_cast<unsigned>(plan.blocks);
-    shape_.shared_bytes = static_cast<std::size_t>(plan.shared_bytes);
-    // Also where it waits before it reads anything: what is in front of that is hidden.
-    shape_.dependent = true;
+    shape_.grid[0] = static_cast<unsigned>(launch.tiles * launch.split_k);
+    hopper_.cluster = static_cast<unsigned>(launch.split_k);
+    shape_.shared_bytes = static_cast<std::size_t>(launch.shared_bytes);
+    // Plain launches start early too: their prologue overlaps the previous kernel, before
+    // griddepcontrol.wait.
+    hopper_.dependent = true;
+    shape_.extension = &hopper_;
   }
   std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
 
   Status run(const Operands& o, void*, Stream stream) const override {
-    Arguments values{};
+    SkinnyArguments values{};
     const std::int64_t ldx = problem_.m == 1 ? problem_.k : o.ldx;
     if (problem_.bpreshuffle) {
       values.packed = packed_weight(problem_, o.w);
@@ -78,15 +61,15 @@ class SkinnyKernel final : public Kernel {
     values.ldy = o.ldy;
     values.m = static_cast<int>(problem_.m);
     values.n = static_cast<int>(problem_.n);
-    values.stages = static_cast<int>(plan_.stages);
-    values.blocks = static_cast<int>(plan_.blocks);
-    values.steps = static_cast<int>(plan_.steps / plan_.blocks);
-    values.more = static_cast<int>(plan_.steps % plan_.blocks);
-    values.most = static_cast<int>(plan_.most_groups());
-    values.dependent = plan_.dependent ? 1 : 0;
-    values.ahead = static_cast<int>(plan_.ahead);
-    values.ahead_blocks = static_cast<int>(plan_.ahead_blocks);
-    values.groups = plan_.first_groups();
+    values.num_stages = static_cast<int>(launch_.num_stages);
+    values.split_k = static_cast<int>(launch_.split_k);
+    values.k_tiles = static_cast<int>(launch_.k_tiles / launch_.split_k);
+    values.extra_k_tiles = static_cast<int>(launch_.k_tiles % launch_.split_k);
+    values.max_row_groups = static_cast<int>(launch_.max_row_groups());
+    values.dependent_launch = launch_.dependent_launch ? 1 : 0;
+    values.prefetch_k_tiles = static_cast<int>(launch_.prefetch_k_tiles);
+    values.prefetch_blocks = static_cast<int>(launch_.prefetch_blocks);
+    values.first_row_groups = launch_.first_row_groups();
     void* arguments[] = {&values};
     return program_->launch(shape_, arguments, stream);
   }
@@ -94,21 +77,22 @@ class SkinnyKernel final : public Kernel {
  private:
   std::shared_ptr<gpu::Program> program_;
   Problem problem_;
-  SkinnyPlan plan_;
+  SkinnyLaunchConfig launch_;
   int element_bytes_;
   MovableMap w_map_;
   MovableMap x_map_;
-  gpu::LaunchShape shape_;
+  HopperLaunch hopper_;
+  gpu::LaunchShape shape_;  // points at hopper_
 };
 
 class SkinnyFamily final : public gpu::CompiledFamily {
  public:
-  SkinnyFamily(gpu::Runtime& runtime, const api::Driver& driver)
+  SkinnyFamily(gpu::Runtime& runtime, const CudaDriver& driver)
       : runtime_(runtime),
         driver_(driver),
-        source_(std::string(gpu::numbers_text()) + std::string(hopper_text()) +
-                std::string(skinny_load_text()) + std::string(skinny_store_text()) +
-                std::string(skinny_text())) {}
+        source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
+                                  skinny_arguments_text(), hopper_text(), skinny_producer_text(),
+                                  skinny_epilogue_text(), skinny_text()})) {}
 
   std::string_view name() const override { return "skinny"; }
   std::string identity() const override {
@@ -125,7 +109,7 @@ class SkinnyFamily final : public gpu::CompiledFamily {
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
   double predicted_microseconds(const Problem& problem, const Config& config) const override;
   std::int64_t resources(const Problem& problem, const Config& config) const override {
-    return skinny_plan(problem, config, runtime_.limits()).shared_bytes;
+    return skinny_launch_config(problem, config, runtime_.limits()).shared_bytes;
   }
   std::string_view thread_pool() const override { return "gpu"; }
 
@@ -134,59 +118,64 @@ class SkinnyFamily final : public gpu::CompiledFamily {
   std::string refuse_waste(const Problem& problem, const Config& config) const;
 
   gpu::Runtime& runtime_;
-  const api::Driver& driver_;
+  const CudaDriver& driver_;
   std::string source_;
 };
 
 Status SkinnyFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(name(), problem, gpu::Weights::packed_too));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem, gpu::Weights::packed_too));
   const auto refuse = [&](std::string_view subject, std::string detail) {
-    return Status::unsupported("skinny: {}: {}", subject, detail);
+    return Status::unsupported("{}: {}", subject, detail);
   };
-  if (problem.x_type == DataType::f32) return refuse("data types", "f32 operands: the matrix unit has none");
-  if (problem.m > most_rows) return refuse("rows", fmt::format("m = {} is above {}", problem.m, most_rows));
-  return accepts_alignment(name(), problem);
+  if (problem.x_type == DataType::f32)
+    return refuse("data types", "f32 operands: the tensor cores have no such instruction");
+  if (problem.m > max_m) return refuse("rows", fmt::format("m = {} is above {}", problem.m, max_m));
+  return accepts_alignment(problem);
 }
 
 std::string SkinnyFamily::refuse_build(const Problem& problem, const Config& config) const {
-  const SkinnyPlan plan = skinny_plan(problem, config, runtime_.limits());
-  if (plan.blocks > plan.steps) return "c is more than the steps of k";
-  if (plan.stages < std::min<std::int64_t>(2, ceil_div(plan.steps, plan.blocks)))
-    return "ring holds less than two stages";
-  if (plan.shared_bytes > static_cast<std::int64_t>(runtime_.limits().shared_bytes_a_block))
-    return "ring needs more shared memory than a block may have";
+  if (std::string refusal = refuse_block_k(config, problem.x_type); !refusal.empty()) return refusal;
+  const SkinnyLaunchConfig launch = skinny_launch_config(problem, config, runtime_.limits());
+  if (launch.split_k > launch.k_tiles) return "csk is more than the k tiles";
+  if (launch.num_stages < std::min<std::int64_t>(2, ceil_div(launch.k_tiles, launch.split_k)))
+    return "smem holds less than two stages";
+  if (launch.shared_bytes > static_cast<std::int64_t>(runtime_.limits().shared_bytes_a_block))
+    return "smem is more shared memory than a block may have";
   return {};
 }
 
 std::string SkinnyFamily::refuse_waste(const Problem& problem, const Config& config) const {
-  const SkinnyPlan plan = skinny_plan(problem, config, runtime_.limits());
-  if (plan.rows > 64 && problem.n <= 64) return "r is more than the rows of w";
+  const SkinnyLaunchConfig launch = skinny_launch_config(problem, config, runtime_.limits());
+  if (launch.block_m > 64 && problem.n <= 64) return "bm is more than the rows of w";
   const std::int64_t processors = runtime_.limits().multiprocessors;
-  if (plan.blocks > 1 && plan.tiles * (plan.blocks - 1) >= processors * 4)
-    return "c makes more than four blocks a multiprocessor";
-  if (plan.pieces > 1 && plan.steps < plan.blocks * 2) return "ks leaves a block less than two steps";
-  // A smaller ring that already holds all of a block's share is the same.
-  const std::int64_t share = ceil_div(plan.steps, plan.blocks) * plan.stage_bytes;
+  if (launch.split_k > 1 && launch.tiles * (launch.split_k - 1) >= processors * 4)
+    return "csk makes more than four blocks per multiprocessor";
+  if (launch.k_atoms > 1 && launch.k_tiles < launch.split_k * 2)
+    return "bk leaves a block less than two k tiles";
+  // A smaller smem that holds all of a block's k tiles makes the same kernel.
+  const std::int64_t share = ceil_div(launch.k_tiles, launch.split_k) * launch.stage_bytes;
   for (const std::int64_t smaller : {50, 75, 110}) {
-    if (smaller < config.number("ring") && smaller * 1024 >= share)
-      return "ring means the same as a smaller one";
+    if (smaller < config.number("smem") && smaller * 1024 >= share)
+      return "smem makes as many stages as a smaller one";
   }
   return {};
 }
 
 Space SkinnyFamily::space(const Problem& problem) const {
   Space space;
-  space.add(Parameter{.key = "r", .values = {"64", "128"}, .absent = "64", .meaning = "rows of w a block"});
-  space.add(Parameter{
-      .key = "ks", .values = {"1", "2", "4"}, .absent = "1", .meaning = "pieces of 128 bytes of k a stage"});
-  space.add(Parameter{.key = "c",
+  space.add(Parameter{.key = "bm",
+                      .values = {"64", "128"},
+                      .absent = "64",
+                      .meaning = "block_m: rows of the weight in a tile"});
+  space.add(block_k_parameter(problem.x_type, {1, 2, 4}));
+  space.add(Parameter{.key = "csk",
                       .values = {"1", "2", "3", "4", "5", "6", "7", "8"},
                       .absent = "1",
-                      .meaning = "blocks of a cluster, which divide k"});
-  space.add(Parameter{.key = "ring",
+                      .meaning = "split-K within the cluster: blocks that divide k"});
+  space.add(Parameter{.key = "smem",
                       .values = {"50", "75", "110", "220"},
                       .absent = "110",
-                      .meaning = "KiB of stages, at most"});
+                      .meaning = "KiB of shared memory, which the stages fill"});
   space.add(dependent_parameter());
   space.add(
       Constraint{"fits", [this, problem](const Config& config) { return refuse_build(problem, config); }});
@@ -196,17 +185,17 @@ Space SkinnyFamily::space(const Problem& problem) const {
   return space;
 }
 
-// Enough blocks for every multiprocessor to have one or two; a ring of which two fit.
+// Enough blocks for one or two per multiprocessor; shared memory of which two blocks fit.
 Config SkinnyFamily::default_config(const Problem& problem) const {
   const std::int64_t tiles = ceil_div(problem.n, 64);
   Config config;
-  config.set("r", std::int64_t{64});
-  config.set("ks", std::int64_t{1});
-  std::int64_t blocks =
-      std::clamp<std::int64_t>(runtime_.limits().multiprocessors * 3 / 2 / tiles, 1, most_blocks);
-  blocks = std::min(blocks, ceil_div(bytes_of(problem.x_type, problem.k), SkinnyPlan::piece_bytes));
-  config.set("c", blocks);
-  config.set("ring", std::int64_t{110});
+  config.set("bm", std::int64_t{64});
+  config.set("bk", block_k_of(problem.x_type, 1));
+  std::int64_t split_k =
+      std::clamp<std::int64_t>(runtime_.limits().multiprocessors * 3 / 2 / tiles, 1, max_cluster);
+  split_k = std::min(split_k, ceil_div(bytes_of(problem.x_type, problem.k), atom_bytes));
+  config.set("csk", split_k);
+  config.set("smem", std::int64_t{110});
   config.set("pdl", std::int64_t{0});
   return config;
 }
@@ -215,12 +204,12 @@ Result<gpu::Source> SkinnyFamily::source(const Problem& problem, const Config& c
   GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
   if (const std::string refusal = space(problem).build_refusal(config); !refusal.empty())
     return Status::unsupported("skinny: {}", refusal);
-  const SkinnyPlan plan = skinny_plan(problem, config, runtime_.limits());
+  const SkinnyLaunchConfig launch = skinny_launch_config(problem, config, runtime_.limits());
   gpu::Source source{"skinny", source_, gpu::type_defines(problem), "skinny"};
-  source.defines.push_back(fmt::format("ROWS={}", plan.rows));
-  source.defines.push_back(fmt::format("COLUMNS={}", plan.columns));
-  source.defines.push_back(fmt::format("PIECES={}", plan.pieces));
-  source.defines.push_back("HINTS=1");
+  source.defines.push_back(fmt::format("BLOCK_M={}", launch.block_m));
+  source.defines.push_back(fmt::format("BLOCK_N={}", launch.block_n));
+  source.defines.push_back(fmt::format("K_ATOMS={}", launch.k_atoms));
+  source.defines.push_back("L2_HINTS=1");
   source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
   return source;
 }
@@ -230,35 +219,38 @@ Result<std::unique_ptr<Kernel>> SkinnyFamily::build(const Problem& problem, cons
   if (!needed.ok()) return needed.status();
   auto program = runtime_.load(*needed);
   if (!program.ok()) return program.status();
-  const SkinnyPlan plan = skinny_plan(problem, config, runtime_.limits());
-  GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(plan.shared_bytes)));
-  return std::unique_ptr<Kernel>(std::make_unique<SkinnyKernel>(driver_, std::move(*program), problem, plan));
+  const SkinnyLaunchConfig launch = skinny_launch_config(problem, config, runtime_.limits());
+  GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
+  return std::unique_ptr<Kernel>(
+      std::make_unique<SkinnyKernel>(driver_, std::move(*program), problem, launch));
 }
 
-/// A rank, not a time: what a sweep over eight (N, K) on one H200 taught. Best are about 200 blocks on 132
-/// multiprocessors and as many bytes in flight as fit beside another block; unequal shares of blocks and of k
-/// cost in proportion.
+/// In microseconds; meant to rank kernels, not to state their time. A fit to a sweep over eight (N, K) on one
+/// H200: fastest are about 200 blocks on 132 multiprocessors with as many bytes in flight as leave room for a
+/// second block; wave quantization and unequal shares of k cost in proportion.
 double SkinnyFamily::predicted_microseconds(const Problem& problem, const Config& config) const {
-  const SkinnyPlan plan = skinny_plan(problem, config, runtime_.limits());
+  const SkinnyLaunchConfig launch = skinny_launch_config(problem, config, runtime_.limits());
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double processors = real(runtime_.limits().multiprocessors);
-  const double grid = real(plan.tiles * plan.blocks);
-  const double resident = real(plan.resident);
+  const double grid = real(launch.tiles * launch.split_k);
+  const double resident = real(launch.blocks_per_sm);
   const double waves = grid / (processors * resident);
   const double uneven = std::ceil(waves) / waves;
-  const double share = real(ceil_div(plan.steps, plan.blocks) * plan.blocks) / real(plan.steps);
-  const double in_flight = std::min(grid, processors * resident) * real(plan.stages * plan.stage_bytes);
+  const double share = real(ceil_div(launch.k_tiles, launch.split_k) * launch.split_k) / real(launch.k_tiles);
+  const double in_flight =
+      std::min(grid, processors * resident) * real(launch.num_stages * launch.stage_bytes);
   const double few_bytes = std::max(1.0, 12e6 / std::max(in_flight, 1.0));
   const double memory = bytes(problem) / 4.3e6;
   const double few_blocks = std::max(1.0, 100 / grid);
   return 2.2 +
          memory * share * (1 + 0.08 * (std::min(uneven, 3.0) - 1)) * std::pow(few_bytes, 0.15) * few_blocks +
-         (plan.blocks > 1 ? 0.25 + 0.02 * real(plan.blocks) : 0) + 0.1 * std::abs(std::log2(grid / 200));
+         (launch.split_k > 1 ? 0.25 + 0.02 * real(launch.split_k) : 0) +
+         0.1 * std::abs(std::log2(grid / 200));
 }
 
 }  // namespace
 
-std::unique_ptr<KernelFamily> make_skinny_family(gpu::Runtime& runtime, const api::Driver& driver) {
+std::unique_ptr<KernelFamily> make_skinny_family(gpu::Runtime& runtime, const CudaDriver& driver) {
   return std::make_unique<SkinnyFamily>(runtime, driver);
 }
 

@@ -1,10 +1,10 @@
-// y[m, n] = sum over k of x[m, k] * w[n, k] for few rows of x, on Hopper. The weight is read once, by the copy engine, into a ring of
-// stages in shared memory; the matrix unit takes the weight as its first operand (64 rows an instruction) and x, padded
-// to COLUMNS rows, as its second. A cluster of blocks divides k; each block adds up, in a fixed order, what all of them
-// have for its share of the rows. Comes behind skinny_load.cuh and skinny_store.cuh.
+// y[m, n] = sum over k of x[m, k] * w[n, k] for few rows of x, on Hopper. TMA loads the weight, which is read once, into a multistage
+// pipeline in shared memory. A and B are swapped: the weight is wgmma's first operand (64 rows for each instruction) and x, padded to
+// BLOCK_N rows, the second. The blocks of a cluster divide k; each block reduces, in a fixed order, the partial sums of its share of the
+// rows. Follows skinny_producer.cuh and skinny_epilogue.cuh.
 //
-// Set from outside: ROWS of the weight a block (64, 128), COLUMNS (8, 16, 32, 64), PIECES of 128 bytes of k a stage,
-// ELEMENT, OUTPUT, PACKED: the weight lies in tiles.
+// The host defines: BLOCK_M (rows of the weight: 64, 128), BLOCK_N (8, 16, 32, 64), K_ATOMS (BLOCK_K in units of 128 bytes), L2_HINTS,
+// ELEMENT, OUTPUT, PACKED (1: the weight has the layout tile64x128).
 #if ELEMENT == 3
 #define SHAPE_K "32.f32.e4m3.e4m3"
 #define TRANSPOSE ""
@@ -16,31 +16,31 @@
 #define TRANSPOSE ", 0, 0"
 #endif
 
-// One instruction: 64 rows x COLUMNS, 32 bytes of k, added to d.
-#if COLUMNS == 8
-#define MULTIPLY(d, a, b) \
+// One instruction: d += 64 x BLOCK_N products over 32 bytes of k.
+#if BLOCK_N == 8
+#define WGMMA(d, a, b) \
   asm volatile("wgmma.mma_async.sync.aligned.m64n8k" SHAPE_K " {" \
                "%0, %1, %2, %3" \
                "}, %4, %5, 1, 1, 1" TRANSPOSE ";" \
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) \
                : "l"(a), "l"(b))
-#elif COLUMNS == 16
-#define MULTIPLY(d, a, b) \
+#elif BLOCK_N == 16
+#define WGMMA(d, a, b) \
   asm volatile("wgmma.mma_async.sync.aligned.m64n16k" SHAPE_K " {" \
                "%0, %1, %2, %3, %4, %5, %6, %7" \
                "}, %8, %9, 1, 1, 1" TRANSPOSE ";" \
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]) \
                : "l"(a), "l"(b))
-#elif COLUMNS == 32
-#define MULTIPLY(d, a, b) \
+#elif BLOCK_N == 32
+#define WGMMA(d, a, b) \
   asm volatile("wgmma.mma_async.sync.aligned.m64n32k" SHAPE_K " {" \
                "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" \
                "}, %16, %17, 1, 1, 1" TRANSPOSE ";" \
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
                  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]) \
                : "l"(a), "l"(b))
-#elif COLUMNS == 64
-#define MULTIPLY(d, a, b) \
+#elif BLOCK_N == 64
+#define WGMMA(d, a, b) \
   asm volatile("wgmma.mma_async.sync.aligned.m64n64k" SHAPE_K " {" \
                "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, " \
                "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" \
@@ -52,105 +52,105 @@
                : "l"(a), "l"(b))
 #endif
 
-static __device__ inline void consume(Accumulators& d, const Arguments& a, const Layout& at, int begin, int end) {
+static __device__ inline void mainloop(Accumulators& d, const SkinnyArguments& a, const SharedLayout& smem, int begin, int end) {
   int stage = 0;
-  unsigned parity = 0;
+  unsigned phase = 0;
   unsigned previous = 0;
   const bool leader = threadIdx.x % 32 == 0;
 #pragma unroll 1
-  for (int step = begin; step < end; ++step) {
-    const unsigned w = at.ring + (unsigned)stage * STAGE_BYTES;
-    barrier_wait(at.full + 8u * (unsigned)stage, parity);
+  for (int k_tile = begin; k_tile < end; ++k_tile) {
+    const unsigned w = smem.pipeline + (unsigned)stage * STAGE_BYTES;
+    barrier_wait(smem.full_barriers + 8u * (unsigned)stage, phase);
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-    for (int i = 0; i < PIECES; ++i) {
-      const unsigned long long x_at = matrix_descriptor(w + PIECES * W_PIECE + (unsigned)i * X_PIECE);
+    for (int i = 0; i < K_ATOMS; ++i) {
+      const unsigned long long x_at = matrix_descriptor(w + K_ATOMS * W_ATOM_BYTES + (unsigned)i * X_ATOM_BYTES);
 #pragma unroll
-      for (int part = 0; part < 4; ++part) {
+      for (int k_block = 0; k_block < 4; ++k_block) {
 #pragma unroll
-        for (int r = 0; r < ROWS / 64; ++r)
-          MULTIPLY(d[r], matrix_descriptor(w + (unsigned)W_PLACE(r, i)) + 2u * part, x_at + 2u * part);
+        for (int r = 0; r < BLOCK_M / 64; ++r)
+          WGMMA(d[r], matrix_descriptor(w + (unsigned)W_OFFSET(r, i)) + 2u * k_block, x_at + 2u * k_block);
       }
     }
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-    // The products of the stage before are done now: its place is free.
+    // The instructions that read the previous stage have completed: release it.
     asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-    if (step != begin && leader) barrier_arrive(at.empty + 8u * previous);
+    if (k_tile != begin && leader) barrier_arrive(smem.empty_barriers + 8u * previous);
     previous = (unsigned)stage;
-    if (++stage == a.stages) {
+    if (++stage == a.num_stages) {
       stage = 0;
-      parity ^= 1u;
+      phase ^= 1u;
     }
   }
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-  // Nothing that reads the sums moves in front of the wait: the compiler would then let each product end before the next.
+  // No use of the accumulators may move before the wait: the compiler would then wait after each instruction.
 #pragma unroll
-  for (int r = 0; r < ROWS / 64; ++r) {
+  for (int r = 0; r < BLOCK_M / 64; ++r) {
 #pragma unroll
-    for (int i = 0; i < COLUMNS / 2; ++i) asm volatile("" : "+f"(d[r][i])::"memory");
+    for (int i = 0; i < BLOCK_N / 2; ++i) asm volatile("" : "+f"(d[r][i])::"memory");
   }
 }
 
-extern "C" __global__ void __launch_bounds__(CONSUMERS + 32) skinny(const __grid_constant__ Arguments a) {
+extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 32) skinny(const __grid_constant__ SkinnyArguments a) {
   extern __shared__ unsigned char memory[];
-  if (a.dependent) release_dependents();
-  // No divisions: they would take as long as the first bytes of the weight.
-  const int blocks = a.blocks;
-  const int rank = cluster_rank();
-  const int row = cluster_index() * ROWS;
-  const int begin = rank * a.steps + (rank < a.more ? rank : a.more);
-  const int end = begin + a.steps + (rank < a.more ? 1 : 0);
-  Layout at;
-  at.ring = (shared_address(memory) + 1023u) & ~1023u;
-  at.exchange = at.ring + (unsigned)a.stages * STAGE_BYTES;
-  at.full = at.exchange + (blocks == 1 ? (unsigned)(COLUMNS * TILE_PITCH) : 4u * (unsigned)(blocks * a.most * 8 * PITCH));
-  at.empty = at.full + 8u * (unsigned)a.stages;
-  at.arrived = at.empty + 8u * (unsigned)a.stages;
-  // Loading here already, before the others know of the barriers, costs 0.2 µs instead of gaining some.
-  if (threadIdx.x == CONSUMERS) {
-    if (!PACKED) prefetch_map(&a.w);
-    prefetch_map(&a.x);
+  if (a.dependent_launch) launch_dependents();
+  // No divisions in the prologue: they would take as long as the first bytes of the weight.
+  const int split_k = a.split_k;
+  const int rank = cluster_cta_rank();
+  const int row = cluster_index() * BLOCK_M;
+  const int begin = rank * a.k_tiles + (rank < a.extra_k_tiles ? rank : a.extra_k_tiles);
+  const int end = begin + a.k_tiles + (rank < a.extra_k_tiles ? 1 : 0);
+  SharedLayout smem;
+  smem.pipeline = (shared_address(memory) + 1023u) & ~1023u;
+  smem.exchange = smem.pipeline + (unsigned)a.num_stages * STAGE_BYTES;
+  smem.full_barriers = smem.exchange + (split_k == 1 ? (unsigned)(BLOCK_N * STAGING_PITCH) : 4u * (unsigned)(split_k * a.max_row_groups * 8 * PARTIALS_PITCH));
+  smem.empty_barriers = smem.full_barriers + 8u * (unsigned)a.num_stages;
+  smem.partials_barrier = smem.empty_barriers + 8u * (unsigned)a.num_stages;
+  // Loading here, before the barriers are visible to all threads, is 0.2 µs slower.
+  if (threadIdx.x == CONSUMER_THREADS) {
+    if (!PACKED) prefetch_tensor_map(&a.w);
+    prefetch_tensor_map(&a.x);
 #pragma unroll 1
-    for (int i = 0; i < a.stages; ++i) {
-      barrier_init(at.full + 8u * (unsigned)i, 1);
-      barrier_init(at.empty + 8u * (unsigned)i, CONSUMERS / 32);
+    for (int i = 0; i < a.num_stages; ++i) {
+      barrier_init(smem.full_barriers + 8u * (unsigned)i, 1);
+      barrier_init(smem.empty_barriers + 8u * (unsigned)i, CONSUMER_THREADS / 32);
     }
-    barrier_init(at.arrived, 1);
+    barrier_init(smem.partials_barrier, 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    show_copy_engine();
-    if (blocks > 1)
-      barrier_expect(at.arrived, (unsigned)(blocks * (first_group(a, rank + 1) - first_group(a, rank)) * 8 * COLUMNS * 4));
+    fence_async_proxy();
+    if (split_k > 1)
+      barrier_arrive_expect_tx(smem.partials_barrier, (unsigned)(split_k * (first_row_group(a, rank + 1) - first_row_group(a, rank)) * 8 * BLOCK_N * 4));
   }
   __syncthreads();
-  if (blocks > 1) cluster_arrive();
+  if (split_k > 1) cluster_arrive();
 
-  if (threadIdx.x >= CONSUMERS) {
-    if (elect_one()) fill_ring(a, at, row, begin, end);
+  if (threadIdx.x >= CONSUMER_THREADS) {
+    if (elect_one()) fill_pipeline(a, smem, row, begin, end);
     __syncwarp();
-    // As those that multiply do, and before anything waits for them: compute-sanitizer's racecheck holds each warp here until all have come.
-    if (blocks > 1) cluster_wait();
-    if (elect_one()) refill_ring(a, at, row, begin, end);
+    // At the same point as the consumers' wait: compute-sanitizer's racecheck holds each warp here until all have arrived.
+    if (split_k > 1) cluster_wait();
+    if (elect_one()) refill_pipeline(a, smem, row, begin, end);
     return;
   }
-  // Nothing is read, but, in a dependent launch, the weight, and nothing written before the kernel before has ended.
-  wait_for_predecessor();
+  // Before this, nothing is written, and only a dependent launch reads: the weight.
+  grid_dependency_wait();
   float scale = a.x_scale ? *a.x_scale * *a.w_scale : 1.0f;
-  settle(scale);
-  Way way;
-  OwnWay own_way;
-  if (blocks == 1) {
-    own_way = own_way_of(a, at, row);
+  materialize(scale);
+  ClusterEpilogue epilogue;
+  BlockEpilogue own;
+  if (split_k == 1) {
+    own = block_epilogue(a, smem, row);
   } else {
-    way = way_of(a, at, row, rank);
-    cluster_wait();  // the others' barriers exist
+    epilogue = cluster_epilogue(a, smem, row, rank);
+    cluster_wait();  // the other blocks' barriers are initialized
   }
   Accumulators d = {};
-  consume(d, a, at, begin, end);
-  if (blocks == 1) {
-    store_own(d, a, own_way, scale);
+  mainloop(d, a, smem, begin, end);
+  if (split_k == 1) {
+    store_tile(d, a, own, scale);
   } else {
-    exchange(d, way);
-    barrier_wait_for_cluster(at.arrived, 0);
-    add_up(a, way, scale);
+    send_partials(d, epilogue);
+    barrier_wait_for_cluster(smem.partials_barrier, 0);
+    reduce_and_store(a, epilogue, scale);
   }
 }

@@ -5,114 +5,83 @@
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
-#include "backends/cuda/families/wgmma/wgmma_plan.h"
+#include "backends/cuda/families/wgmma/wgmma_arguments.h"
+#include "backends/cuda/families/wgmma/wgmma_launch_config.h"
 #include "backends/cuda/tensor_map.h"
-#include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/jit/source_text.h"
 #include "base/hash.h"
 #include "base/rounding.h"
 
 namespace gemmtune::cuda {
 namespace {
 
-/// floor(n / divisor) for n below 2³¹ is the upper half of n · multiplier, shifted: multiplier = ⌈2^(32 +
-/// shift) / divisor⌉ with 2^shift < divisor ≤ 2^(shift + 1). (Granlund and Montgomery, Division by Invariant
-/// Integers using Multiplication, 1994.)
-struct Divider {
-  int divisor = 1;
-  unsigned multiplier = 0;
-  unsigned shift = 0;
-};
-
-Divider divider(std::int64_t divisor) {
-  Divider one{static_cast<int>(divisor), 0, 0};
-  if (divisor <= 1) return one;
-  while ((std::int64_t{2} << one.shift) < divisor) ++one.shift;
-  const std::uint64_t scaled = std::uint64_t{1} << (31 + one.shift + 1);
-  one.multiplier = static_cast<unsigned>((scaled + static_cast<std::uint64_t>(divisor) - 1) /
-                                         static_cast<std::uint64_t>(divisor));
-  return one;
+/// multiplier = ⌈2^(32 + shift) / divisor⌉ with 2^shift < divisor ≤ 2^(shift + 1). (Granlund and Montgomery,
+/// Division by Invariant Integers using Multiplication, 1994.)
+FastDivisor fast_divisor(std::int64_t divisor) {
+  FastDivisor made{static_cast<int>(divisor), 0, 0};
+  if (divisor <= 1) return made;
+  while ((std::int64_t{2} << made.shift) < divisor) ++made.shift;
+  const std::uint64_t scaled = std::uint64_t{1} << (31 + made.shift + 1);
+  made.multiplier = static_cast<unsigned>((scaled + static_cast<std::uint64_t>(divisor) - 1) /
+                                          static_cast<std::uint64_t>(divisor));
+  return made;
 }
 
-/// As in wgmma_load.cuh.
-struct Arguments {
-  int stages;
-  int memory_bytes;
-  int steps;
-  int dependent;
-  int ca_bits;
-  int cb_bits;
-  int arrivals;
-  int called;
-  int tiles;
-  int whole_bands;
-  Divider band_tiles;
-  Divider band;
-  Divider last_band;
-  int whole;
-  int m, n;
-  long long ldy;
-  void* y;
-  const void* bias;
-  const float* x_scale;
-  const float* w_scale;
-  PackedWeight packed;
-  api::TensorMap a;
-  api::TensorMap b;
-  api::TensorMap y_lines;
-  api::TensorMap y_rest;
-};
-
-/// Of the weight, that a block calls into the second-level cache while it waits for the kernel in front.
-constexpr std::int64_t called_bytes = 32768;
+/// Bytes of the weight that a block prefetches into L2 while it waits for the previous kernel.
+constexpr std::int64_t prefetch_bytes = 32768;
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
 
 class WgmmaKernel final : public Kernel {
  public:
-  WgmmaKernel(const api::Driver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
-              const WgmmaPlan& plan)
+  WgmmaKernel(const CudaDriver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
+              const WgmmaLaunchConfig& launch)
       : program_(std::move(program)),
         problem_(problem),
-        plan_(plan),
+        launch_(launch),
         element_bytes_(bits(problem.x_type) / 8),
         output_bytes_(bits(problem.y_type) / 8),
-        x_map_(driver,
-               {nullptr, element_bytes_, problem.m, problem.k, problem.k * element_bytes_, plan.x_rows()}),
-        w_map_(driver, {nullptr, element_bytes_, problem.n, problem.k, problem.k * element_bytes_,
-                        plan.weight_rows()}),
-        y_lines_(driver, {nullptr, output_bytes_, problem.m, problem.n, problem.n * output_bytes_,
-                          plan.stored_rows()}),
-        y_rest_(driver, {nullptr, output_bytes_, problem.m, problem.n, problem.n * output_bytes_,
-                         plan.stored_rows(), plan.rest_columns(output_bytes_)}) {
-    shape_.threads = static_cast<unsigned>(plan.threads());
-    shape_.cluster = static_cast<unsigned>(plan.cluster());
-    shape_.shared_bytes = static_cast<std::size_t>(plan.shared_bytes);
-    // Every one starts early; who may not read the weight then waits first.
-    shape_.dependent = true;
-    // Blocks stay and take tile after tile: one that did not fit beside the others would come when they are
-    // done.
-    if (const int most = program_->clusters_at_once(shape_); most > 0 && plan.split == 1 && !plan.lone)
-      plan_.blocks = std::min<std::int64_t>(plan.tiles(), most) * plan.cluster();
-    shape_.grid[0] = static_cast<unsigned>(plan_.blocks);
-    band_tiles_ = divider(plan.band * plan.tiles_b);
-    band_ = divider(plan.band);
-    last_band_ = divider(std::max<std::int64_t>(1, plan.tiles_a % plan.band));
+        x_map_(driver.functions(), {nullptr, element_bytes_, problem.m, problem.k, problem.k * element_bytes_,
+                        launch.x_box_rows()}),
+        w_map_(driver.functions(), {nullptr, element_bytes_, problem.n, problem.k, problem.k * element_bytes_,
+                        launch.weight_box_rows()}),
+        y_map_(driver.functions(), {nullptr, output_bytes_, problem.m, problem.n, problem.n * output_bytes_,
+                        launch.staged_rows()}),
+        y_tail_map_(driver.functions(), {nullptr, output_bytes_, problem.m, problem.n, problem.n * output_bytes_,
+                             launch.staged_rows(), launch.tail_columns(output_bytes_)}) {
+    shape_.threads = static_cast<unsigned>(launch.threads());
+    hopper_.cluster = static_cast<unsigned>(launch.cluster_size());
+    shape_.shared_bytes = static_cast<std::size_t>(launch.shared_bytes);
+    // Plain launches start early too: their prologue overlaps the previous kernel, before
+    // griddepcontrol.wait.
+    hopper_.dependent = true;
+    shape_.extension = &hopper_;
+    // Blocks are persistent: one that does not fit beside the others would start after they have computed all
+    // tiles.
+    if (const int most = driver.clusters_at_once(program_->loaded(), shape_);
+        most > 0 && launch.split_k == 1 && !launch.single_tile)
+      launch_.num_blocks = std::min<std::int64_t>(launch.tiles(), most) * launch.cluster_size();
+    shape_.grid[0] = static_cast<unsigned>(launch_.num_blocks);
+    group_tiles_ = fast_divisor(launch.group_m * launch.tiles_n);
+    group_m_ = fast_divisor(launch.group_m);
+    last_group_m_ = fast_divisor(std::max<std::int64_t>(1, launch.tiles_m % launch.group_m));
   }
   std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
 
   Status run(const Operands& o, void*, Stream stream) const override {
-    Arguments values{};
+    WgmmaArguments values{};
     const std::int64_t ldx = problem_.m == 1 ? problem_.k : o.ldx;
-    GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * element_bytes_, plan_.swapped ? values.b : values.a));
+    GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * element_bytes_, launch_.swap_ab ? values.b : values.a));
     if (problem_.bpreshuffle) {
       values.packed = packed_weight(problem_, o.w);
     } else {
       GEMMTUNE_RETURN_IF_ERROR(
-          w_map_.at(o.w, problem_.k * element_bytes_, plan_.swapped ? values.a : values.b));
+          w_map_.at(o.w, problem_.k * element_bytes_, launch_.swap_ab ? values.a : values.b));
     }
-    values.whole = lead_out(o, values) ? 1 : 0;
+    values.use_tma_store = encode_y_maps(o, values) ? 1 : 0;
     values.bias = o.bias;
     values.x_scale = static_cast<const float*>(o.x_scale);
     values.w_scale = static_cast<const float*>(o.w_scale);
@@ -120,61 +89,65 @@ class WgmmaKernel final : public Kernel {
     values.ldy = o.ldy;
     values.m = narrow(problem_.m);
     values.n = narrow(problem_.n);
-    values.steps = narrow(plan_.steps);
-    values.stages = narrow(plan_.stages);
-    values.memory_bytes = narrow(plan_.memory_bytes);
-    values.ca_bits = std::countr_zero(static_cast<unsigned>(plan_.ca));
-    values.cb_bits = std::countr_zero(static_cast<unsigned>(plan_.cb));
-    values.arrivals = narrow(plan_.arrivals());
-    values.called = narrow(called_bytes / (plan_.pieces * plan_.weight_rows() * 128));
-    values.tiles = narrow(plan_.tiles());
-    values.whole_bands = narrow(plan_.tiles_a / plan_.band);
-    values.band_tiles = band_tiles_;
-    values.band = band_;
-    values.last_band = last_band_;
-    values.dependent = plan_.dependent ? 1 : 0;
+    values.k_tiles = narrow(launch_.k_tiles);
+    values.num_stages = narrow(launch_.num_stages);
+    values.storage_bytes = narrow(launch_.storage_bytes);
+    values.log2_cluster_m = std::countr_zero(static_cast<unsigned>(launch_.cluster_m));
+    values.log2_cluster_n = std::countr_zero(static_cast<unsigned>(launch_.cluster_n));
+    values.empty_arrivals = narrow(launch_.empty_arrivals());
+    values.prefetch_k_tiles =
+        narrow(prefetch_bytes / (launch_.k_atoms * launch_.weight_box_rows() * atom_bytes));
+    values.tiles = narrow(launch_.tiles());
+    values.full_groups = narrow(launch_.tiles_m / launch_.group_m);
+    values.group_tiles = group_tiles_;
+    values.group_m = group_m_;
+    values.last_group_m = last_group_m_;
+    values.dependent_launch = launch_.dependent_launch ? 1 : 0;
     void* arguments[] = {&values};
     return program_->launch(shape_, arguments, stream);
   }
 
  private:
-  /// Whether the copy engine can write y; then with its maps.
-  bool lead_out(const Operands& o, Arguments& values) const {
+  /// Encodes y's tensor maps; false if the epilogue cannot store through TMA.
+  bool encode_y_maps(const Operands& o, WgmmaArguments& values) const {
     const std::int64_t row_bytes =
         problem_.m == 1 ? round_up(problem_.n * output_bytes_, 16) : o.ldy * output_bytes_;
-    if (plan_.split > 1 || reinterpret_cast<std::uintptr_t>(o.y) % 16 != 0 || row_bytes % 16 != 0)
+    if (launch_.split_k > 1 || reinterpret_cast<std::uintptr_t>(o.y) % 16 != 0 || row_bytes % 16 != 0)
       return false;
-    return y_lines_.at(o.y, row_bytes, values.y_lines).ok() &&
-           (plan_.rest_columns(output_bytes_) == 0 || y_rest_.at(o.y, row_bytes, values.y_rest).ok());
+    return y_map_.at(o.y, row_bytes, values.y_map).ok() &&
+           (launch_.tail_columns(output_bytes_) == 0 ||
+            y_tail_map_.at(o.y, row_bytes, values.y_tail_map).ok());
   }
 
   std::shared_ptr<gpu::Program> program_;
   Problem problem_;
-  WgmmaPlan plan_;
+  WgmmaLaunchConfig launch_;
   int element_bytes_;
   int output_bytes_;
   MovableMap x_map_;
   MovableMap w_map_;
-  MovableMap y_lines_;
-  MovableMap y_rest_;
-  Divider band_tiles_;
-  Divider band_;
-  Divider last_band_;
-  gpu::LaunchShape shape_;
+  MovableMap y_map_;
+  MovableMap y_tail_map_;
+  FastDivisor group_tiles_;
+  FastDivisor group_m_;
+  FastDivisor last_group_m_;
+  HopperLaunch hopper_;
+  gpu::LaunchShape shape_;  // points at hopper_
 };
 
 class WgmmaFamily final : public gpu::CompiledFamily {
  public:
-  WgmmaFamily(gpu::Runtime& runtime, const api::Driver& driver)
+  WgmmaFamily(gpu::Runtime& runtime, const CudaDriver& driver)
       : runtime_(runtime),
         driver_(driver),
-        source_(std::string(gpu::numbers_text()) + std::string(hopper_text()) +
-                std::string(wgmma_load_text()) + std::string(wgmma_store_text()) +
-                std::string(wgmma_parts_text()) + std::string(wgmma_text())) {}
+        limits_(hopper_limits(runtime, driver)),
+        source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
+                                  wgmma_arguments_text(), hopper_text(), wgmma_producer_text(),
+                                  wgmma_epilogue_text(), wgmma_split_k_text(), wgmma_text()})) {}
 
   std::string_view name() const override { return "wgmma"; }
   std::string identity() const override {
-    return fmt::format("wgmma r1 source {}", short_hash(source_ + multiply_source(DataType::bf16, 16), 12));
+    return fmt::format("wgmma r1 source {}", short_hash(source_ + wgmma_macros(DataType::bf16, 16), 12));
   }
   int tie_rank() const override { return 11; }
   Status accepts(const Problem& problem) const override;
@@ -183,83 +156,88 @@ class WgmmaFamily final : public gpu::CompiledFamily {
   }
   Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override {
-    return default_wgmma_config(problem, runtime_.limits());
+    return default_wgmma_config(problem, limits_);
   }
   Result<gpu::Source> source(const Problem& problem, const Config& config) const override;
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
-    return predicted_wgmma(problem, plan(problem, config), runtime_.limits());
+    return predicted_wgmma(problem, launch_config(problem, config), limits_);
   }
   std::int64_t resources(const Problem& problem, const Config& config) const override {
-    return plan(problem, config).shared_bytes;
+    return launch_config(problem, config).shared_bytes;
   }
   std::string_view thread_pool() const override { return "gpu"; }
 
  private:
-  WgmmaPlan plan(const Problem& problem, const Config& config) const {
-    return wgmma_plan(problem, config, runtime_.limits());
+  WgmmaLaunchConfig launch_config(const Problem& problem, const Config& config) const {
+    return wgmma_launch_config(problem, config, limits_);
   }
 
   gpu::Runtime& runtime_;
-  const api::Driver& driver_;
+  const CudaDriver& driver_;
+  HopperLimits limits_;
   std::string source_;
 };
 
 Status WgmmaFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(name(), problem, gpu::Weights::packed_too));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem, gpu::Weights::packed_too));
   const auto refuse = [&](std::string_view subject, std::string detail) {
-    return Status::unsupported("wgmma: {}: {}", subject, detail);
+    return Status::unsupported("{}: {}", subject, detail);
   };
-  if (problem.x_type == DataType::f32) return refuse("data types", "f32 operands: the matrix unit has none");
+  if (problem.x_type == DataType::f32)
+    return refuse("data types", "f32 operands: the tensor cores have no such instruction");
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (problem.m > most || problem.n > most || problem.k > most)
     return refuse("size",
                   fmt::format("{} x {} x {}, at most {} each", problem.m, problem.n, problem.k, most));
-  return accepts_alignment(name(), problem);
+  return accepts_alignment(problem);
 }
 
 Space WgmmaFamily::space(const Problem& problem) const {
   Space space;
-  for (Parameter& parameter : wgmma_parameters()) space.add(std::move(parameter));
-  const auto limits = runtime_.limits();
+  for (Parameter& parameter : wgmma_parameters(problem.x_type)) space.add(std::move(parameter));
+  const auto limits = limits_;
   const auto rule = [&](std::string name, Rule kind, auto refusal, std::vector<std::string> reads) {
     space.add(Constraint{std::move(name),
                          [problem, limits, refusal](const Config& config) -> std::string {
-                           const WgmmaPlan plan = wgmma_plan(problem, config, limits);
-                           return refusal(problem, config, plan, limits);
+                           const WgmmaLaunchConfig launch = wgmma_launch_config(problem, config, limits);
+                           return refusal(problem, config, launch, limits);
                          },
                          kind, std::move(reads)});
   };
   rule("tile", Rule::build,
-       [](auto&, auto&, const WgmmaPlan& plan, auto&) { return refuse_wgmma_tile(plan); },
-       {"ta", "tb", "wg", "turn"});
+       [](auto&, auto&, const WgmmaLaunchConfig& launch, auto&) { return refuse_wgmma_tile(launch); },
+       {"bm", "bn", "wg", "pp"});
   rule("tile waste", Rule::search,
-       [](const Problem& of, auto&, const WgmmaPlan& plan, auto&) {
-         return refuse_wgmma_tile_waste(of, plan);
+       [](const Problem& of, auto&, const WgmmaLaunchConfig& launch, auto&) {
+         return refuse_wgmma_tile_waste(of, launch);
        },
-       {"sw", "ta", "tb"});
+       {"swap", "bm", "bn"});
   rule("cluster", Rule::build,
-       [](auto&, auto&, const WgmmaPlan& plan, auto&) { return refuse_wgmma_cluster(plan); },
-       {"ta", "tb", "ca", "cb", "c"});
+       [](auto&, auto&, const WgmmaLaunchConfig& launch, auto&) { return refuse_wgmma_cluster(launch); },
+       {"bm", "bn", "cm", "cn", "csk"});
   rule("fits", Rule::build,
-       [](auto&, auto&, const WgmmaPlan& plan, const gpu::Limits& most) { return refuse_wgmma(plan, most); },
+       [](const Problem& of, const Config& config, const WgmmaLaunchConfig& launch, const HopperLimits& most) {
+         const std::string block_k = refuse_block_k(config, of.x_type);
+         return block_k.empty() ? refuse_wgmma(launch, most) : block_k;
+       },
        {});
   rule("waste", Rule::search,
-       [](const Problem& of, auto&, const WgmmaPlan& plan, const gpu::Limits& most) {
-         return refuse_wgmma_waste(of, plan, most);
+       [](const Problem& of, auto&, const WgmmaLaunchConfig& launch, const HopperLimits& most) {
+         return refuse_wgmma_waste(of, launch, most);
        },
        {});
   const double slowest = 1.4 * predicted_microseconds(problem, default_config(problem));
   rule("slow", Rule::search,
-       [slowest](const Problem& of, auto&, const WgmmaPlan& plan,
-                 const gpu::Limits& limits_of_device) -> std::string {
-         if (predicted_wgmma(of, plan, limits_of_device) <= slowest) return {};
+       [slowest](const Problem& of, auto&, const WgmmaLaunchConfig& launch,
+                 const HopperLimits& limits_of_device) -> std::string {
+         if (predicted_wgmma(of, launch, limits_of_device) <= slowest) return {};
          return "the cost model says much slower than the default";
        },
        {});
-  rule("ring", Rule::search,
-       [](const Problem& of, const Config& config, auto&, const gpu::Limits& most) {
-         return refuse_wgmma_ring(of, config, most);
+  rule("smem", Rule::search,
+       [](const Problem& of, const Config& config, auto&, const HopperLimits& most) {
+         return refuse_wgmma_smem(of, config, most);
        },
        {});
   return space;
@@ -269,19 +247,19 @@ Result<gpu::Source> WgmmaFamily::source(const Problem& problem, const Config& co
   GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
   if (const std::string refusal = space(problem).build_refusal(config); !refusal.empty())
     return Status::unsupported("wgmma: {}", refusal);
-  const WgmmaPlan planned = plan(problem, config);
-  gpu::Source source{"wgmma", multiply_source(problem.x_type, planned.b_rows) + source_,
+  const WgmmaLaunchConfig launch = launch_config(problem, config);
+  gpu::Source source{"wgmma", wgmma_macros(problem.x_type, launch.block_n) + source_,
                      gpu::type_defines(problem), "wgmma"};
-  source.defines.push_back(fmt::format("A_ROWS={}", planned.a_rows));
-  source.defines.push_back(fmt::format("B_ROWS={}", planned.b_rows));
-  source.defines.push_back(fmt::format("WARPGROUPS={}", planned.warpgroups));
-  source.defines.push_back(fmt::format("TURNS={}", planned.turns ? 1 : 0));
-  source.defines.push_back(fmt::format("SWAP={}", planned.swapped ? 1 : 0));
-  source.defines.push_back(fmt::format("SPLIT={}", planned.split));
-  source.defines.push_back(fmt::format("LONE={}", planned.lone ? 1 : 0));
-  source.defines.push_back(fmt::format("SHARED={}", planned.ca * planned.cb > 1 ? 1 : 0));
-  source.defines.push_back(fmt::format("PIECES={}", planned.pieces));
-  source.defines.push_back(fmt::format("HINTS={}", planned.once ? 1 : 0));
+  source.defines.push_back(fmt::format("BLOCK_M={}", launch.block_m));
+  source.defines.push_back(fmt::format("BLOCK_N={}", launch.block_n));
+  source.defines.push_back(fmt::format("CONSUMER_WARPGROUPS={}", launch.consumer_warpgroups));
+  source.defines.push_back(fmt::format("PING_PONG={}", launch.ping_pong ? 1 : 0));
+  source.defines.push_back(fmt::format("SWAP_AB={}", launch.swap_ab ? 1 : 0));
+  source.defines.push_back(fmt::format("SPLIT_K={}", launch.split_k));
+  source.defines.push_back(fmt::format("SINGLE_TILE={}", launch.single_tile ? 1 : 0));
+  source.defines.push_back(fmt::format("MULTICAST={}", launch.cluster_m * launch.cluster_n > 1 ? 1 : 0));
+  source.defines.push_back(fmt::format("K_ATOMS={}", launch.k_atoms));
+  source.defines.push_back(fmt::format("L2_HINTS={}", launch.weight_read_once ? 1 : 0));
   source.defines.push_back(fmt::format("BIAS={}", problem.bias ? 1 : 0));
   source.defines.push_back(fmt::format("SCALED={}", problem.scale_ab ? 1 : 0));
   source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
@@ -293,15 +271,15 @@ Result<std::unique_ptr<Kernel>> WgmmaFamily::build(const Problem& problem, const
   if (!needed.ok()) return needed.status();
   auto program = runtime_.load(*needed);
   if (!program.ok()) return program.status();
-  const WgmmaPlan planned = plan(problem, config);
-  GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(planned.shared_bytes)));
+  const WgmmaLaunchConfig launch = launch_config(problem, config);
+  GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
   return std::unique_ptr<Kernel>(
-      std::make_unique<WgmmaKernel>(driver_, std::move(*program), problem, planned));
+      std::make_unique<WgmmaKernel>(driver_, std::move(*program), problem, launch));
 }
 
 }  // namespace
 
-std::unique_ptr<KernelFamily> make_wgmma_family(gpu::Runtime& runtime, const api::Driver& driver) {
+std::unique_ptr<KernelFamily> make_wgmma_family(gpu::Runtime& runtime, const CudaDriver& driver) {
   return std::make_unique<WgmmaFamily>(runtime, driver);
 }
 

@@ -1,166 +1,166 @@
-// The warpgroups that multiply, and the kernel; what it does and what is set from outside: wgmma_load.cuh, which comes in front of
-// this, as wgmma_store.cuh and wgmma_parts.cuh do.
+// The consumer warp groups' mainloop, and the kernel. Follows wgmma_producer.cuh (which describes the kernel and its macros),
+// wgmma_epilogue.cuh and wgmma_split_k.cuh.
 
-#if TURNS
-// A warpgroup begins with its tile when the other has met all stages of the tile before. Without that it would look at a stage
-// that is a whole ring behind, where the parity of the phase is the same as of the one it waits for.
-static __device__ inline void wait_for_turn(int group) { asm volatile("bar.sync %0, 256;" ::"r"(group + 3) : "memory"); }
-static __device__ inline void pass_turn(int group) { asm volatile("bar.arrive %0, 256;" ::"r"(group + 3) : "memory"); }
+#if PING_PONG
+// A warp group starts its mainloop after the other has waited for all stages of the previous tile. Otherwise it could be a whole
+// round of the pipeline ahead, where a barrier's phase has the same parity as the one that it waits for.
+static __device__ inline void order_barrier_wait(int group) { asm volatile("bar.sync %0, 256;" ::"r"(group + 3) : "memory"); }
+static __device__ inline void order_barrier_arrive(int group) { asm volatile("bar.arrive %0, 256;" ::"r"(group + 3) : "memory"); }
 #endif
 
-// ---- the warpgroups that multiply
+// ---- consumer warp groups
 
-// Where a warpgroup stands in the ring.
-struct Place {
+// The stage that a warp group reads next, and the parity of its full barrier's phase.
+struct PipelineState {
   int stage;
-  unsigned parity;
+  unsigned phase;
 };
 
-static __device__ inline void skip(Place& place, int steps, int stages) {
-  const int there = place.stage + steps;
-  place.stage = there % stages;
-  place.parity ^= (unsigned)(there / stages) & 1u;
+static __device__ inline void advance(PipelineState& state, int k_tiles, int stages) {
+  const int there = state.stage + k_tiles;
+  state.stage = there % stages;
+  state.phase ^= (unsigned)(there / stages) & 1u;
 }
 
-// Where the block that this thread tells of stages that were read keeps its barriers; 0: this thread tells nobody. Each warp tells its
-// own block, or where blocks share, one thread of each warpgroup every block that it gets rows from. (Products are of a whole
-// warpgroup: what has ended for one warp has for all.)
-static __device__ inline unsigned told(const Arguments& a, const Layout& at, const Part& part) {
+// Address of the empty barriers that this thread arrives on; 0 if it signals no block. One thread of each warp signals its own block;
+// with MULTICAST one thread of each warp group signals each block that it receives rows from. (wgmma is a warp group's instruction: when it
+// has completed for one warp, it has for all.)
+static __device__ inline unsigned empty_barriers_to_signal(const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work) {
   const int lane = threadIdx.x % 32;
-  const int ca = 1 << CA_BITS;
-  const int cb = 1 << CB_BITS;
-  if (!SHARED) return lane == 0 ? at.empty : 0;
-  const int number = (int)(threadIdx.x % 128) / 32 + lane * 4;  // the four warps take turns
-  if (number >= ca + cb - 1) return 0;
-  const int other = number - ca;
-  const int ra = number < ca ? number : part.ra;
-  const int rb = number < ca ? part.rb : other + (other >= part.rb);
-  return remote_address(at.empty, part.first + ra + (rb << CA_BITS));
+  const int cluster_m = 1 << LOG2_CLUSTER_M;
+  const int cluster_n = 1 << LOG2_CLUSTER_N;
+  if (!MULTICAST) return lane == 0 ? smem.empty_barriers : 0;
+  const int number = (int)(threadIdx.x % 128) / 32 + lane * 4;  // spread over the four warps
+  if (number >= cluster_m + cluster_n - 1) return 0;
+  const int other = number - cluster_m;
+  const int rank_m = number < cluster_m ? number : work.rank_m;
+  const int rank_n = number < cluster_m ? work.rank_n : other + (other >= work.rank_n);
+  return remote_address(smem.empty_barriers, work.first_rank + rank_m + (rank_n << LOG2_CLUSTER_M));
 }
 
-// The stage was read: whoever writes into it may. `empty`: of told().
-static __device__ __forceinline__ void release(unsigned empty, int stage) {
+// Releases a stage to its producers. `empty`: empty_barriers_to_signal().
+static __device__ __forceinline__ void release_stage(unsigned empty, int stage) {
   if (empty == 0) return;
-  if (!SHARED) {
+  if (!MULTICAST) {
     barrier_arrive(empty + 8u * (unsigned)stage);
   } else {
-    barrier_arrive_at(empty + 8u * (unsigned)stage);
+    barrier_arrive_remote(empty + 8u * (unsigned)stage);
   }
 }
 
-// `row`: of the tile, where this warpgroup's begin.
-static __device__ __forceinline__ void multiply(Accumulators& d, const Arguments& a, const Layout& at, unsigned empty, int row, int steps,
-                                                Place& place) {
+// Multiplies `k_tiles` stages. `row`: this warp group's first row of A within the tile.
+static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, unsigned empty, int row, int k_tiles,
+                                                PipelineState& state) {
   int previous = -1;
 #pragma unroll
-  for (int r = 0; r < BLOCKS64; ++r) SETTLE(d[r]);
+  for (int r = 0; r < MMA_TILES; ++r) FENCE_ACCUMULATORS(d[r]);
 #pragma unroll 1
-  for (int step = 0; step < steps; ++step) {
-    const unsigned base = at.ring + (unsigned)place.stage * STAGE_BYTES;
-    barrier_wait(at.full + 8u * (unsigned)place.stage, place.parity);
+  for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
+    const unsigned base = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
+    barrier_wait(smem.full_barriers + 8u * (unsigned)state.stage, state.phase);
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-    for (int i = 0; i < PIECES; ++i) {
-      const unsigned long long a_at = matrix_descriptor(base + (unsigned)(i * A_PIECE + row * PIECE_BYTES));
-      const unsigned long long b_at = matrix_descriptor(base + (unsigned)(PIECES * A_PIECE + i * B_PIECE));
+    for (int i = 0; i < K_ATOMS; ++i) {
+      const unsigned long long a_at = matrix_descriptor(base + (unsigned)(i * A_ATOM_BYTES + row * ATOM_BYTES));
+      const unsigned long long b_at = matrix_descriptor(base + (unsigned)(K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES));
 #pragma unroll
-      for (int part = 0; part < 4; ++part) {
+      for (int k_block = 0; k_block < 4; ++k_block) {
 #pragma unroll
-        for (int r = 0; r < BLOCKS64; ++r) MULTIPLY(d[r], a_at + 2u * part + 512u * r, b_at + 2u * part, i + part == 0 ? step : 1);
+        for (int r = 0; r < MMA_TILES; ++r) WGMMA(d[r], a_at + 2u * k_block + 512u * r, b_at + 2u * k_block, i + k_block == 0 ? k_tile : 1);
       }
     }
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-    // The products of the stage before are done now: its place is free.
+    // The instructions that read the previous stage have completed: release it.
     asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-    if (previous >= 0) release(empty, previous);
-    previous = place.stage;
-    if (++place.stage == a.stages) {
-      place.stage = 0;
-      place.parity ^= 1u;
+    if (previous >= 0) release_stage(empty, previous);
+    previous = state.stage;
+    if (++state.stage == a.num_stages) {
+      state.stage = 0;
+      state.phase ^= 1u;
     }
   }
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll
-  for (int r = 0; r < BLOCKS64; ++r) SETTLE(d[r]);
-  if (previous >= 0) release(empty, previous);
+  for (int r = 0; r < MMA_TILES; ++r) FENCE_ACCUMULATORS(d[r]);
+  if (previous >= 0) release_stage(empty, previous);
 }
 
 // ---- the kernel
 
-#if SPLIT > 1
-// All consumers of this block are through with its ring, or have kept their sums.
-static __device__ __forceinline__ void meet_consumers() { asm volatile("bar.sync 5, %0;" ::"r"(CONSUMERS) : "memory"); }
+#if SPLIT_K > 1
+// Synchronizes the block's consumer warps.
+static __device__ __forceinline__ void sync_consumers() { asm volatile("bar.sync 5, %0;" ::"r"(CONSUMER_THREADS) : "memory"); }
 
-// The parts of k of a tile, one a cluster, are added up. Where all blocks are through with their rings, sums take the place.
-static __device__ __forceinline__ void add_parts(const Accumulators& d, const Arguments& a, const Layout& at, const Part& part, const Tile& tile,
+// Reduces a tile's partial sums over the cluster. They reuse the pipeline's memory once all blocks have read their last stage.
+static __device__ __forceinline__ void reduce_split_k(const Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work, const Tile& tile,
                                                  int row, float scale) {
-  if (!SHARED) cluster_wait();  // which began at the start
+  if (!MULTICAST) cluster_wait();  // completes sync_barrier_init()
   cluster_arrive();
-  meet_consumers();
-  keep_sums(d, at, row);
-  meet_consumers();
+  sync_consumers();
+  store_partials(d, smem, row);
+  sync_consumers();
   cluster_wait();
-  send_sums(a, at, part);
-  barrier_wait(at.arrived, 0);
-  cluster_arrive();  // what others sent is here, so that they may end
-  add_and_store(a, at, tile, part.k, scale);
+  send_partials(a, smem, work);
+  barrier_wait(smem.partials_barrier, 0);
+  cluster_arrive();  // the other blocks' sums have arrived: they may exit
+  reduce_and_store(a, smem, tile, work.split, scale);
 }
 #endif
 
-static __device__ __forceinline__ void consume(const Arguments& a, const Layout& at, const Part& part) {
+static __device__ __forceinline__ void consume(const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work) {
   const int group = threadIdx.x / 128;
-  const int row = TURNS ? 0 : group * GROUP_ROWS;
-  // Nothing is read, but, in a dependent launch, the weight, and nothing written before the kernel before has ended.
-  wait_for_predecessor();
+  const int row = PING_PONG ? 0 : group * WARPGROUP_M;
+  // Before this, nothing is written, and only a dependent launch reads: the weight.
+  grid_dependency_wait();
   const float scale = SCALED ? *a.x_scale * *a.w_scale : 1.0f;
-  const int steps = part.end - part.begin;
-  const unsigned empty = told(a, at, part);
-  Place place = {0, 0};
-#if SPLIT == 1
-  Outbox box = outbox(at);
+  const int k_tiles = work.k_end - work.k_begin;
+  const unsigned empty = empty_barriers_to_signal(a, smem, work);
+  PipelineState state = {0, 0};
+#if SPLIT_K == 1
+  StagingBuffers buffers = staging_buffers(smem);
 #endif
-#if TURNS
-  int turn = -1;
+#if PING_PONG
+  int sequence = -1;
 #endif
-  for (int index = part.unit; index < a.tiles; index += part.units) {
-#if TURNS
-    if (++turn % 2 != group) {
-      skip(place, steps, a.stages);
+  for (int index = work.first_tile; index < a.tiles; index += work.tile_stride) {
+#if PING_PONG
+    if (++sequence % 2 != group) {
+      advance(state, k_tiles, a.num_stages);
       continue;
     }
-    if (turn > 0) wait_for_turn(group);
+    if (sequence > 0) order_barrier_wait(group);
 #endif
-    const Tile tile = tile_at(a, index, part.ra, part.rb);
+    const Tile tile = tile_at(a, index, work.rank_m, work.rank_n);
     Accumulators d;
-    multiply(d, a, at, empty, row, steps, place);
-#if TURNS
-    if (index + part.units < a.tiles) pass_turn(1 - group);
+    mainloop(d, a, smem, empty, row, k_tiles, state);
+#if PING_PONG
+    if (index + work.tile_stride < a.tiles) order_barrier_arrive(1 - group);
 #endif
-#if SPLIT > 1
-    add_parts(d, a, at, part, tile, row, scale);
-    return;  // one tile a cluster
+#if SPLIT_K > 1
+    reduce_split_k(d, a, smem, work, tile, row, scale);
+    return;  // a cluster computes one tile
 #else
-    store_tile(d, a, box, tile, row, scale);
+    store_tile(d, a, buffers, tile, row, scale);
 #endif
   }
-#if SPLIT == 1
-  WAIT_FOR_COPIES(0);  // or the memory would be another block's
+#if SPLIT_K == 1
+  TMA_STORE_WAIT(0);  // shared memory must outlive its readers
 #endif
 }
 
-// The warps that multiply share the stages out: each barrier takes its thread a while.
-static __device__ __forceinline__ void make_barriers(const Arguments& a, const Layout& at, const Part& part) {
+// The consumer warps initialize the barriers, each a share of the stages: an initialization is slow.
+static __device__ __forceinline__ void init_barriers(const WgmmaArguments& a, const SharedLayout& smem, const BlockWork& work) {
   if (elect_one()) {
     const int warp = threadIdx.x / 32;
 #pragma unroll 1
-    for (int i = warp; i < a.stages; i += CONSUMERS / 32) {
-      barrier_init(at.full + 8u * (unsigned)i, 1);
-      barrier_init(at.empty + 8u * (unsigned)i, (unsigned)a.arrivals);
+    for (int i = warp; i < a.num_stages; i += CONSUMER_THREADS / 32) {
+      barrier_init(smem.full_barriers + 8u * (unsigned)i, 1);
+      barrier_init(smem.empty_barriers + 8u * (unsigned)i, (unsigned)a.empty_arrivals);
     }
-#if SPLIT > 1
-    if (warp == CONSUMERS / 32 - 1) {
-      barrier_init(at.arrived, 1);
-      barrier_expect(at.arrived, sent_bytes(part.k));
+#if SPLIT_K > 1
+    if (warp == CONSUMER_THREADS / 32 - 1) {
+      barrier_init(smem.partials_barrier, 1);
+      barrier_arrive_expect_tx(smem.partials_barrier, received_bytes(work.split));
     }
 #endif
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -168,62 +168,62 @@ static __device__ __forceinline__ void make_barriers(const Arguments& a, const L
   __syncwarp();
 }
 
-// The barriers are made; where blocks share, those of the others too.
-static __device__ __forceinline__ void begin_together() {
-  if (SPLIT > 1 || SHARED) cluster_arrive();
-  if (SHARED) {
+// Makes the barriers' initialization visible to the block and, with MULTICAST, to the cluster.
+static __device__ __forceinline__ void sync_barrier_init() {
+  if (SPLIT_K > 1 || MULTICAST) cluster_arrive();
+  if (MULTICAST) {
     cluster_wait();
   } else {
     __syncthreads();
   }
 }
 
-extern "C" __global__ void __launch_bounds__(CONSUMERS + 32, 1) wgmma(const __grid_constant__ Arguments a) {
+extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 32, 1) wgmma(const __grid_constant__ WgmmaArguments a) {
   extern __shared__ unsigned char memory[];
-  if (a.dependent) release_dependents();
-  Layout at;
-  at.ring = (shared_address(memory) + 1023u) & ~1023u;
-  at.scratch = SPLIT > 1 ? at.ring : at.ring + (unsigned)a.stages * STAGE_BYTES;
-  at.full = at.ring + (unsigned)a.memory_bytes;
-  at.empty = at.full + 8u * (unsigned)a.stages;
-  at.arrived = at.empty + 8u * (unsigned)a.stages;
-  const Part part = part_of(a);
-  const bool loads = threadIdx.x >= CONSUMERS;
-  Feed feed;
-  Target first;
-  if (loads) {
+  if (a.dependent_launch) launch_dependents();
+  SharedLayout smem;
+  smem.pipeline = (shared_address(memory) + 1023u) & ~1023u;
+  smem.staging = SPLIT_K > 1 ? smem.pipeline : smem.pipeline + (unsigned)a.num_stages * STAGE_BYTES;
+  smem.full_barriers = smem.pipeline + (unsigned)a.storage_bytes;
+  smem.empty_barriers = smem.full_barriers + 8u * (unsigned)a.num_stages;
+  smem.partials_barrier = smem.empty_barriers + 8u * (unsigned)a.num_stages;
+  const BlockWork work = block_work(a);
+  const bool is_producer = threadIdx.x >= CONSUMER_THREADS;
+  ProducerShare share;
+  ProducerTile first;
+  if (is_producer) {
     if (elect_one()) {
-      if (!(PACKED && SWAP)) prefetch_map(&a.a);
-      if (!PACKED || SWAP) prefetch_map(&a.b);
+      if (!(PACKED && SWAP_AB)) prefetch_tensor_map(&a.a);
+      if (!PACKED || SWAP_AB) prefetch_tensor_map(&a.b);
     }
-    // What comes before the first load is worked out while the others make barriers.
-    feed = feed_of(a, part);
-    first = target_at(a, feed, tile_at(a, part.unit, part.ra, part.rb));
-    asm volatile("" ::"r"(first.tile.a), "r"(first.tile.b), "r"(part.begin), "r"(part.end));
+    // The prologue runs while the consumers initialize the barriers.
+    share = producer_share(a, work);
+    first = producer_tile(a, share, tile_at(a, work.first_tile, work.rank_m, work.rank_n));
+    asm volatile("" ::"r"(first.tile.a), "r"(first.tile.b), "r"(work.k_begin), "r"(work.k_end));
     __syncwarp();
   } else {
-    make_barriers(a, at, part);
+    init_barriers(a, smem, work);
   }
-  begin_together();
-  if (loads) {
+  sync_barrier_init();
+  if (is_producer) {
     if (elect_one()) {
-      produce(a, at, part, feed, first);
-      if (a.whole) prefetch_map(&a.y_lines);
+      produce(a, smem, work, share, first);
+      if (a.use_tma_store) prefetch_tensor_map(&a.y_map);
     }
     __syncwarp();
-    if (SPLIT > 1) {
-      if (!SHARED) cluster_wait();
+    if (SPLIT_K > 1) {
+      if (!MULTICAST) cluster_wait();
       cluster_arrive();
       cluster_wait();
     }
-    if (SPLIT > 1 || SHARED) cluster_arrive();
+    if (SPLIT_K > 1 || MULTICAST) cluster_arrive();
   } else {
-    consume(a, at, part);
-    if (SPLIT == 1 && SHARED) {
+    consume(a, smem, work);
+    if (SPLIT_K == 1 && MULTICAST) {
       __syncwarp();
       cluster_arrive();
     }
   }
-  // No block ends while another may still write into its shared memory, or read it.
-  if (SPLIT > 1 || SHARED) cluster_wait();
+  // No block exits while another may still access its shared memory.
+  if (SPLIT_K > 1 || MULTICAST) cluster_wait();
 }

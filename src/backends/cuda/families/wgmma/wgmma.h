@@ -1,21 +1,24 @@
-// wgmma: tiles of any size on Hopper: copy engine, matrix unit, one warp that loads and one or two warpgroups
-// that multiply.
+// wgmma: the general kernel of Hopper: a warp-specialized, persistent GEMM with TMA, multicast clusters and
+// split-K.
 #pragma once
 
 #include <memory>
 #include <string_view>
 
-#include "backends/cuda/cuda_api.h"
+#include "backends/cuda/cuda_driver.h"
 #include "backends/gpu/runtime.h"
 
 namespace gemmtune::cuda {
 
-/// The runtime must outlive the family and its kernels. `driver` makes tensor maps; building needs none.
-std::unique_ptr<KernelFamily> make_wgmma_family(gpu::Runtime& runtime, const api::Driver& driver);
+/// The runtime must outlive the family and its kernels. `driver` encodes tensor maps; building needs none.
+std::unique_ptr<KernelFamily> make_wgmma_family(gpu::Runtime& runtime, const CudaDriver& driver);
 
-std::string_view wgmma_load_text();   // wgmma_load.cuh
-std::string_view wgmma_store_text();  // wgmma_store.cuh, which follows it
-std::string_view wgmma_parts_text();  // wgmma_parts.cuh
-std::string_view wgmma_text();        // wgmma.cu, the last
+// Texts of wgmma_arguments.h, wgmma_producer.cuh, wgmma_epilogue.cuh, wgmma_split_k.cuh and wgmma.cu,
+// compiled in this order.
+std::string_view wgmma_arguments_text();
+std::string_view wgmma_producer_text();
+std::string_view wgmma_epilogue_text();
+std::string_view wgmma_split_k_text();
+std::string_view wgmma_text();
 
 }  // namespace gemmtune::cuda

@@ -3,48 +3,38 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/gpu/families/simt/simt_arguments.h"
+#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/jit/source_text.h"
 #include "base/hash.h"
 #include "base/rounding.h"
 
 namespace gemmtune::gpu {
 namespace {
 
-constexpr std::int64_t tile_n = 64;
-constexpr std::int64_t most_grid_rows = 65535;
-
-/// As in simt.cu.
-struct Arguments {
-  const void* x;
-  const void* w;
-  const void* bias;
-  const float* x_scale;
-  const float* w_scale;
-  void* y;
-  long long m, n, k, ldx, ldy;
-  long long pieces;
-};
+constexpr std::int64_t block_n = 64;
+constexpr std::int64_t max_grid_rows = 65535;
 
 class SimtKernel final : public Kernel {
  public:
-  SimtKernel(std::shared_ptr<Program> program, const Problem& problem, std::int64_t tile_m)
+  SimtKernel(std::shared_ptr<Program> program, const Problem& problem, std::int64_t block_m)
       : program_(std::move(program)),
         m_(problem.m),
         n_(problem.n),
         k_(problem.k),
-        pieces_(tiles_of(problem).pieces()),
+        k_atoms_(tiles_of(problem).pieces()),
         layout_(weight_layout_of(problem)) {
     shape_.threads = 256;
-    shape_.grid[0] = static_cast<unsigned>(ceil_div(n_, tile_n));
-    shape_.grid[1] = static_cast<unsigned>(std::min(ceil_div(m_, tile_m), most_grid_rows));
+    shape_.grid[0] = static_cast<unsigned>(ceil_div(n_, block_n));
+    shape_.grid[1] = static_cast<unsigned>(std::min(ceil_div(m_, block_m), max_grid_rows));
   }
   std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return layout_; }
   Status run(const Operands& o, void*, Stream stream) const override {
     const auto* x_scale = static_cast<const float*>(o.x_scale);
     const auto* w_scale = static_cast<const float*>(o.w_scale);
-    Arguments values{o.x, o.w, o.bias, x_scale, w_scale, o.y, m_, n_, k_, o.ldx, o.ldy, pieces_};
+    SimtArguments values{o.x, o.w, o.bias, x_scale, w_scale, o.y, m_, n_, k_, o.ldx, o.ldy, k_atoms_};
     void* arguments[] = {&values};
     return program_->launch(shape_, arguments, stream);
   }
@@ -54,7 +44,7 @@ class SimtKernel final : public Kernel {
   std::int64_t m_;
   std::int64_t n_;
   std::int64_t k_;
-  std::int64_t pieces_;
+  std::int64_t k_atoms_;
   WeightLayout layout_;
   LaunchShape shape_;
 };
@@ -62,13 +52,13 @@ class SimtKernel final : public Kernel {
 class SimtFamily final : public CompiledFamily {
  public:
   explicit SimtFamily(Runtime& runtime)
-      : runtime_(runtime), source_(std::string(numbers_text()) + std::string(simt_text())) {}
+      : runtime_(runtime), source_(source_text({numbers_text(), simt_arguments_text(), simt_text()})) {}
 
   std::string_view name() const override { return "simt"; }
   std::string identity() const override { return fmt::format("simt r1 source {}", short_hash(source_, 12)); }
   int tie_rank() const override { return 30; }
   Status accepts(const Problem& problem) const override {
-    return accepts_dense(name(), problem, Weights::packed_too);
+    return accepts_dense(problem, Weights::packed_too);
   }
   std::optional<WeightLayout> packed_layout(const Problem&) const override {
     return WeightLayout::tile64x128;
@@ -76,11 +66,12 @@ class SimtFamily final : public CompiledFamily {
 
   Space space(const Problem& problem) const override {
     Space space;
-    space.add(Parameter{.key = "tm", .values = {"16", "64"}, .absent = "16", .meaning = "rows of the tile"});
-    space.add(Constraint{"tm",
+    space.add(Parameter{
+        .key = "bm", .values = {"16", "64"}, .absent = "16", .meaning = "block_m: rows of x in a tile"});
+    space.add(Constraint{"bm",
                          [m = problem.m](const Config& config) -> std::string {
-                           return config.number("tm") > 16 && m <= 16
-                                      ? "tm leaves most rows of the tile empty"
+                           return config.number("bm") > 16 && m <= 16
+                                      ? "bm leaves most rows of the tile empty"
                                       : "";
                          },
                          Rule::search});
@@ -88,15 +79,16 @@ class SimtFamily final : public CompiledFamily {
   }
   Config default_config(const Problem& problem) const override {
     Config config;
-    config.set("tm", std::int64_t{problem.m <= 16 ? 16 : 64});
+    config.set("bm", std::int64_t{problem.m <= 16 ? 16 : 64});
     return config;
   }
   Result<Source> source(const Problem& problem, const Config& config) const override {
     GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
-    const std::int64_t tile_m = config.number("tm", 16);
-    if (tile_m != 16 && tile_m != 64) return Status::unsupported("simt: tm is {}, expected 16 or 64", tile_m);
+    const std::int64_t block_m = config.number("bm", 16);
+    if (block_m != 16 && block_m != 64)
+      return Status::unsupported("simt: bm is {}, expected 16 or 64", block_m);
     Source source{"simt", source_, type_defines(problem), "simt"};
-    source.defines.push_back(fmt::format("TILE_M={}", tile_m));
+    source.defines.push_back(fmt::format("BLOCK_M={}", block_m));
     source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
     return source;
   }
@@ -106,11 +98,11 @@ class SimtFamily final : public CompiledFamily {
     auto program = runtime_.load(*needed);
     if (!program.ok()) return program.status();
     return std::unique_ptr<Kernel>(
-        std::make_unique<SimtKernel>(std::move(*program), problem, config.number("tm", 16)));
+        std::make_unique<SimtKernel>(std::move(*program), problem, config.number("bm", 16)));
   }
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
-    // Far from any limit of the device: 10 TFLOP/s, and rows that a tile wastes.
-    const auto tile = static_cast<double>(config.number("tm", 16));
+    // 10 TFLOP/s, far from any limit of the device, for all rows of the tiles.
+    const auto tile = static_cast<double>(config.number("bm", 16));
     const double rows = std::max(static_cast<double>(problem.m), tile);
     return 5 + 2 * rows * static_cast<double>(problem.n) * static_cast<double>(problem.k) / 10e6;
   }

@@ -1,4 +1,4 @@
-// simt: plain multiply-adds, for being right on any GPU with any type.
+// simt: fused multiply-adds without tensor cores, correct on any GPU for any type.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,8 @@ namespace gemmtune::gpu {
 /// The runtime must outlive the family and its kernels.
 std::unique_ptr<KernelFamily> make_simt_family(Runtime& runtime);
 
-std::string_view simt_text();  // simt.cu
+// Texts of simt_arguments.h and of simt.cu, which follows it.
+std::string_view simt_arguments_text();
+std::string_view simt_text();
 
 }  // namespace gemmtune::gpu

@@ -1,0 +1,37 @@
+// One kernel family of the cpu backend: its name, its place in lists, and how it is made. Each family defines
+// `const FamilyEntry& NAME_entry()` in a file NAME_entry.cpp of its folder; the build lists them.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "backends/backend.h"
+#include "backends/cpu/families/all_families.h"
+#include "backends/family_info.h"
+
+namespace gemmtune::cpu {
+
+struct MadeFamily {
+  std::unique_ptr<KernelFamily> family = nullptr;
+  // Of a vendor's library:
+  std::string version = {};
+  std::string path = {};
+  const OnednnServices* onednn = nullptr;
+};
+
+struct FamilyEntry {
+  FamilyInfo info;
+  std::string_view library = {};  // a vendor's, as Library::name; empty for families of ours
+  /// Never fails for a family of ours. It runs its kernels on the stream's executor (bound_family.h).
+  Result<MadeFamily> (*make)(const FamilyRequest& request) = nullptr;
+};
+
+/// AITER's words for kernels that are tuned, which a CPU's own families are.
+inline constexpr std::string_view tunable_aliases = "triton,ck,cktile,asm";
+
+/// In the order of their ranks; the build writes the list (families.cmake).
+std::span<const FamilyEntry* const> family_entries();
+
+}  // namespace gemmtune::cpu

@@ -1,0 +1,322 @@
+#include "backends/cuda/cuda_driver.h"
+
+#include <algorithm>
+
+#include "backends/cuda/libraries.h"
+#include "base/rounding.h"
+
+namespace gemmtune::cuda {
+namespace {
+
+/// Older drivers know programmatic dependent launches, but cannot capture them: 12.3.
+constexpr int dependent_launches_since = 12030;
+
+void* pointer(api::DevicePointer address) { return reinterpret_cast<void*>(address); }
+api::DevicePointer address(const void* memory) { return reinterpret_cast<api::DevicePointer>(memory); }
+
+api::Function function_of(const gpu::LoadedKernel& kernel) {
+  return static_cast<api::Function>(kernel.function);
+}
+api::GraphExec native(gpu::Graph graph) { return reinterpret_cast<api::GraphExec>(graph); }
+api::Event native(gpu::Event event) { return reinterpret_cast<api::Event>(event); }
+
+}  // namespace
+
+std::string nvrtc_architecture(int compute_capability) {
+  return fmt::format("sm_{}{}", compute_capability, compute_capability >= 90 ? "a" : "");
+}
+
+Result<std::unique_ptr<CudaDriver>> CudaDriver::open(const api::Driver& functions, int ordinal) {
+  auto driver = std::make_unique<CudaDriver>(functions);
+  GEMMTUNE_RETURN_IF_ERROR(driver->start(ordinal));
+  return driver;
+}
+
+Status CudaDriver::start(int ordinal) {
+  ordinal_ = ordinal;
+  GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.device_get(&device_, ordinal), "cuDeviceGet"));
+  int values[6] = {};
+  const int wanted[6] = {api::attribute_multiprocessors,
+                         api::attribute_l2_bytes,
+                         api::attribute_major,
+                         api::attribute_minor,
+                         api::attribute_shared_a_multiprocessor,
+                         api::attribute_shared_a_block_optin};
+  for (int i = 0; i < 6; ++i) {
+    GEMMTUNE_RETURN_IF_ERROR(
+        driver_status(f_.device_attribute(&values[i], wanted[i], device_), "cuDeviceGetAttribute"));
+  }
+  int version = 0;
+  GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.driver_version(&version), "cuDriverGetVersion"));
+  dependent_launches_ = version >= dependent_launches_since;
+  capability_ = values[2] * 10 + values[3];
+  properties_.architecture = nvrtc_architecture(capability_);
+  gpu::Limits& limits = properties_.limits;
+  limits.multiprocessors = values[0];
+  limits.cache_bytes = static_cast<std::size_t>(values[1]);
+  limits.shared_bytes_a_multiprocessor = static_cast<std::size_t>(values[4]);
+  limits.shared_bytes_a_block = static_cast<std::size_t>(values[5]);
+  GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.context_retain(&context_, device_), "cuDevicePrimaryCtxRetain"));
+  enter();
+  GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.stream_create(&stream_, api::stream_default), "cuStreamCreate"));
+  count_clusters();
+  return {};
+}
+
+CudaDriver::~CudaDriver() {
+  if (context_ == nullptr) return;
+  enter();
+  if (stream_ != nullptr) f_.stream_destroy(stream_);
+  f_.context_release(device_);
+}
+
+/// By a kernel that does nothing, which the driver assembles; where it does not, an estimate stands in.
+void CudaDriver::count_clusters() {
+  if (capability_ < 90) return;
+  const std::size_t shared_bytes = properties_.limits.shared_bytes_a_block;
+  const auto idle = load(fmt::format(".version 7.8\n.target sm_{}\n.address_size 64\n.visible .entry "
+                                     "idle()\n{{\nret;\n}}\n",
+                                     capability_),
+                         "idle");
+  if (!idle.ok()) return;
+  if (reserve_shared(*idle, shared_bytes).ok()) {
+    clusters_[1] = properties_.limits.multiprocessors;
+    for (unsigned blocks = 2; blocks < clusters_.size(); ++blocks) {
+      HopperLaunch launch;
+      launch.cluster = blocks;
+      gpu::LaunchShape shape;
+      shape.threads = 128;
+      shape.shared_bytes = shared_bytes;
+      shape.extension = &launch;
+      clusters_[blocks] = clusters_at_once(*idle, shape);
+    }
+  }
+  unload(*idle);
+}
+
+int CudaDriver::clusters_at_once(const gpu::LoadedKernel& kernel, const gpu::LaunchShape& shape) const {
+  if (f_.max_active_clusters == nullptr) return 0;
+  enter();
+  Attributes attributes{};
+  api::LaunchConfig config = config_of(shape, attributes);
+  const auto* hopper = static_cast<const HopperLaunch*>(shape.extension);
+  config.grid[0] = hopper != nullptr ? std::max(1U, hopper->cluster) : 1;
+  config.grid[1] = config.grid[2] = 1;
+  int clusters = 0;
+  return f_.max_active_clusters(&clusters, function_of(kernel), &config) == api::success ? clusters : 0;
+}
+
+std::map<std::string, double> CudaDriver::observe() const {
+  const auto& opened = nvml();
+  std::map<std::string, double> seen;
+  std::array<char, 32> bus{};
+  api::NvmlDevice device = nullptr;
+  if (!opened.ok() || f_.device_bus_id(bus.data(), static_cast<int>(bus.size()), device_) != api::success ||
+      opened.functions.by_bus_id(bus.data(), &device) != 0)
+    return seen;
+  unsigned value = 0;
+  if (opened.functions.clock(device, api::clock_sm, &value) == 0) seen["sm_clock_mhz"] = value;
+  if (opened.functions.clock(device, api::clock_memory, &value) == 0) seen["memory_clock_mhz"] = value;
+  if (opened.functions.temperature(device, 0, &value) == 0) seen["temperature_celsius"] = value;
+  unsigned long long reasons = 0;
+  if (opened.functions.throttle_reasons(device, &reasons) == 0)
+    seen["throttle_reasons"] = static_cast<double>(reasons);
+  return seen;
+}
+
+// ---- memory
+
+std::size_t CudaDriver::free_memory_bytes() {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  return f_.memory_info(&free, &total) == api::success ? free : 0;
+}
+
+Result<void*> CudaDriver::allocate(std::size_t bytes) {
+  api::DevicePointer block = 0;
+  if (const api::Result result = f_.allocate(&block, bytes); result != api::success)
+    return driver_status(result, fmt::format("cuMemAlloc of {} bytes", bytes));
+  return pointer(block);
+}
+
+void CudaDriver::free(void* memory) { f_.release(address(memory)); }
+
+Result<gpu::Mapping> CudaDriver::map_page_end(std::size_t bytes) {
+  gpu::Mapping mapping;
+  const Status status = map(mapping, bytes);
+  if (status.ok()) return mapping;
+  unmap(mapping);
+  return status;
+}
+
+/// Fills `mapping` as far as it comes, for unmap(): mapped_bytes is set last.
+Status CudaDriver::map(gpu::Mapping& mapping, std::size_t bytes) {
+  api::MemoryProperties properties{};
+  properties.type = api::allocation_pinned;
+  properties.location = {api::location_device, ordinal_};
+  std::size_t page = 0;
+  GEMMTUNE_RETURN_IF_ERROR(
+      driver_status(f_.memory_granularity(&page, &properties, 0), "cuMemGetAllocationGranularity"));
+  const std::size_t usable = round_up(std::max<std::size_t>(bytes, 1), page);
+  const std::size_t reserved = usable + page;
+  api::DevicePointer begin = 0;
+  GEMMTUNE_RETURN_IF_ERROR(
+      driver_status(f_.address_reserve(&begin, reserved, 0, 0, 0), "cuMemAddressReserve"));
+  mapping.begin = pointer(begin);
+  mapping.reserved_bytes = reserved;
+  GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.memory_create(&mapping.memory, usable, &properties, 0),
+                                         fmt::format("cuMemCreate of {} bytes", usable)));
+  GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.memory_map(begin, usable, 0, mapping.memory, 0), "cuMemMap"));
+  mapping.mapped_bytes = usable;
+  const api::MemoryAccess access{properties.location, api::access_read_write};
+  return driver_status(f_.memory_access(begin, usable, &access, 1), "cuMemSetAccess");
+}
+
+void CudaDriver::unmap(const gpu::Mapping& mapping) {
+  if (mapping.mapped_bytes != 0) f_.memory_unmap(address(mapping.begin), mapping.mapped_bytes);
+  if (mapping.memory != 0) f_.memory_release(mapping.memory);
+  if (mapping.begin != nullptr) f_.address_free(address(mapping.begin), mapping.reserved_bytes);
+}
+
+Status CudaDriver::copy_in(void* device, const void* host, std::size_t bytes) {
+  return driver_status(f_.copy_to_device(address(device), host, bytes), "copy to the device");
+}
+
+Status CudaDriver::copy_out(void* host, const void* device, std::size_t bytes) {
+  return driver_status(f_.copy_to_host(host, address(device), bytes), "copy from the device");
+}
+
+Status CudaDriver::copy_within(void* to, const void* from, std::size_t bytes) {
+  return driver_status(f_.copy_on_device(address(to), address(from), bytes), "copy on the device");
+}
+
+Status CudaDriver::fill(void* device, int byte, std::size_t bytes) {
+  return driver_status(f_.fill_bytes(address(device), static_cast<unsigned char>(byte), bytes), "fill");
+}
+
+Status CudaDriver::synchronize() { return driver_status(f_.context_synchronize(), "the device"); }
+
+// ---- programs
+
+Result<gpu::LoadedKernel> CudaDriver::load(const std::string& code, const std::string& kernel) {
+  api::Module module = nullptr;
+  GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.module_load(&module, code.data()), "cuModuleLoadData"));
+  api::Function function = nullptr;
+  const Status found =
+      driver_status(f_.module_function(&function, module, kernel.c_str()), "cuModuleGetFunction " + kernel);
+  if (found.ok()) return gpu::LoadedKernel{module, function};
+  f_.module_unload(module);
+  return found;
+}
+
+void CudaDriver::unload(const gpu::LoadedKernel& kernel) {
+  f_.module_unload(static_cast<api::Module>(kernel.module));
+}
+
+Status CudaDriver::reserve_shared(const gpu::LoadedKernel& kernel, std::size_t bytes) {
+  return driver_status(
+      f_.function_set(function_of(kernel), api::function_max_dynamic_shared, static_cast<int>(bytes)),
+      fmt::format("{} bytes of shared memory", bytes));
+}
+
+Status CudaDriver::launch(const gpu::LoadedKernel& kernel, const gpu::LaunchShape& shape, void** arguments,
+                          Stream stream) {
+  f_.context_set(context_);
+  Attributes attributes{};
+  api::LaunchConfig config = config_of(shape, attributes);
+  config.stream = stream_of(stream);
+  const api::Result result = f_.launch(&config, function_of(kernel), arguments, nullptr);
+  if (result == api::success) return {};
+  return driver_status(result, describe(shape));
+}
+
+/// `attributes` has to outlive it.
+api::LaunchConfig CudaDriver::config_of(const gpu::LaunchShape& shape, Attributes& attributes) const {
+  unsigned count = 0;
+  if (const auto* hopper = static_cast<const HopperLaunch*>(shape.extension); hopper != nullptr) {
+    if (hopper->cluster > 1) {
+      api::LaunchAttribute& cluster = attributes[count++];
+      cluster.id = api::launch_attribute_cluster;
+      cluster.value.cluster[0] = hopper->cluster;
+      cluster.value.cluster[1] = cluster.value.cluster[2] = 1;
+    }
+    if (hopper->dependent && dependent_launches_) {
+      api::LaunchAttribute& programmatic = attributes[count++];
+      programmatic.id = api::launch_attribute_programmatic;
+      programmatic.value.number = 1;
+    }
+  }
+  api::LaunchConfig config{};
+  for (int i = 0; i < 3; ++i) config.grid[i] = shape.grid[static_cast<std::size_t>(i)];
+  config.block[0] = shape.threads;
+  config.block[1] = config.block[2] = 1;
+  config.shared_bytes = static_cast<unsigned>(shape.shared_bytes);
+  config.attributes = attributes.data();
+  config.attribute_count = count;
+  return config;
+}
+
+// ---- streams, graphs, events
+
+Status CudaDriver::wait(Stream stream) {
+  return driver_status(f_.stream_synchronize(stream_of(stream)), "the stream");
+}
+
+bool CudaDriver::is_capturing(Stream stream) {
+  int status = api::capture_none;
+  return f_.capture_status(stream_of(stream), &status) == api::success && status != api::capture_none;
+}
+
+Status CudaDriver::begin_capture(Stream stream) {
+  return driver_status(f_.capture_begin(stream_of(stream), api::capture_mode_thread_local),
+                       "cuStreamBeginCapture");
+}
+
+Result<gpu::Graph> CudaDriver::end_capture(Stream stream) {
+  api::Graph captured = nullptr;
+  Status status = driver_status(f_.capture_end(stream_of(stream), &captured), "cuStreamEndCapture");
+  api::GraphExec graph = nullptr;
+  if (status.ok()) status = driver_status(f_.graph_instantiate(&graph, captured, 0), "cuGraphInstantiate");
+  if (captured != nullptr) f_.graph_destroy(captured);
+  if (!status.ok()) return status;
+  // Else the first run also pays for bringing each node to the device: 1 µs a launch, which service does not
+  // see.
+  status = driver_status(f_.graph_upload(graph, stream_of(stream)), "cuGraphUpload");
+  if (status.ok()) return reinterpret_cast<gpu::Graph>(graph);
+  f_.graph_exec_destroy(graph);
+  return status;
+}
+
+void CudaDriver::abandon_capture(Stream stream) {
+  api::Graph captured = nullptr;
+  f_.capture_end(stream_of(stream), &captured);
+  if (captured != nullptr) f_.graph_destroy(captured);
+}
+
+Status CudaDriver::launch_graph(gpu::Graph graph, Stream stream) {
+  return driver_status(f_.graph_launch(native(graph), stream_of(stream)), "cuGraphLaunch");
+}
+
+void CudaDriver::destroy(gpu::Graph graph) { f_.graph_exec_destroy(native(graph)); }
+
+Result<gpu::Event> CudaDriver::create_event() {
+  api::Event event = nullptr;
+  GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.event_create(&event, api::event_default), "cuEventCreate"));
+  return reinterpret_cast<gpu::Event>(event);
+}
+
+void CudaDriver::destroy(gpu::Event event) { f_.event_destroy(native(event)); }
+
+Status CudaDriver::record(gpu::Event event, Stream stream) {
+  return driver_status(f_.event_record(native(event), stream_of(stream), api::event_record_external),
+                       "cuEventRecord");
+}
+
+Result<double> CudaDriver::milliseconds_between(gpu::Event begin, gpu::Event end) {
+  float milliseconds = 0;
+  GEMMTUNE_RETURN_IF_ERROR(
+      driver_status(f_.event_elapsed(&milliseconds, native(begin), native(end)), "cuEventElapsedTime"));
+  return static_cast<double>(milliseconds);
+}
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,16 @@
+#include "backends/cuda/families/cublaslt/cublaslt.h"
+#include "backends/gpu/families/family_entry.h"
+
+namespace gemmtune::cuda {
+
+const gpu::FamilyEntry& cublaslt_entry() {
+  static const gpu::FamilyEntry entry{
+      .info = {.name = "cublaslt", .rank = 10, .vendor = true, .fallback_rank = 10},
+      .compiled = false,
+      .make = [](const gpu::FamilyContext& context) {
+        return make_cublaslt_family(driver_of(context), context.library_folder);
+      }};
+  return entry;
+}
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,41 @@
+// Arguments of the skinny kernel. The host includes this file; its text comes before the kernel's source.
+#pragma once
+
+#include "backends/cuda/families/hopper_arguments.h"
+#include "backends/cuda/tensor_map_arguments.h"
+#include "backends/gpu/jit/layout_arguments.h"
+
+namespace gemmtune::cuda {
+
+struct SkinnyArguments {
+  TensorMap w;                  // boxes of BLOCK_M rows x 128 bytes
+  TensorMap x;                  // boxes of BLOCK_N rows x 128 bytes
+  const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; null: none
+  const float* x_scale;
+  const float* w_scale;
+  GEMMTUNE_OUTPUT* y;  // [m, ldy]
+  long long ldy;
+  int m, n;
+  int num_stages;
+  int split_k;           // blocks of a cluster
+  int k_tiles;           // of a block, BLOCK_K elements each; elements past the end of k read as zero
+  int extra_k_tiles;     // the first blocks of the cluster, this many, have one k tile more
+  int max_row_groups;    // groups of 8 weight rows that a block reduces, at most
+  int dependent_launch;  // 1: the kernel may load the weight, and nothing else, before the previous kernel
+                         // has ended
+  int prefetch_k_tiles;  // of the weight, into L2, before griddepcontrol.wait returns,
+  int prefetch_blocks;   // by the first blocks of the grid, which start at once
+  unsigned long long
+      first_row_groups;  // 5 bits for each block of the cluster: the first group that it reduces
+  PackedWeight packed;   // replaces `w` if PACKED
+};
+
+static_assert(GEMMTUNE_OFFSET(SkinnyArguments, x) == 128 && GEMMTUNE_OFFSET(SkinnyArguments, bias) == 256 &&
+                  GEMMTUNE_OFFSET(SkinnyArguments, ldy) == 288 &&
+                  GEMMTUNE_OFFSET(SkinnyArguments, num_stages) == 304 &&
+                  GEMMTUNE_OFFSET(SkinnyArguments, prefetch_blocks) == 332 &&
+                  GEMMTUNE_OFFSET(SkinnyArguments, first_row_groups) == 336 &&
+                  GEMMTUNE_OFFSET(SkinnyArguments, packed) == 344 && sizeof(SkinnyArguments) == 384,
+              "host and device layouts differ");
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,17 @@
+#include "backends/cuda/families/hopper.h"
+#include "backends/cuda/families/skinny/skinny.h"
+#include "backends/gpu/families/family_entry.h"
+
+namespace gemmtune::cuda {
+
+const gpu::FamilyEntry& skinny_entry() {
+  static const gpu::FamilyEntry entry{
+      .info = {.name = "skinny", .rank = 20, .fallback_rank = 20},
+      .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
+        if (!is_hopper(driver_of(context))) return nullptr;
+        return make_skinny_family(context.runtime, driver_of(context));
+      }};
+  return entry;
+}
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,133 @@
+// The layout of shared memory and the producer thread of the skinny kernel.
+using gemmtune::cuda::SkinnyArguments;
+
+#define ROW_GROUPS (BLOCK_M / 8)  // groups of 8 weight rows, which the split-K reduction distributes
+#define W_ATOM_BYTES (BLOCK_M * ATOM_BYTES)
+#define X_ATOM_BYTES (BLOCK_N * ATOM_BYTES)
+#define STAGE_BYTES (K_ATOMS * (W_ATOM_BYTES + X_ATOM_BYTES))
+#define CONSUMER_THREADS 128
+
+static __device__ inline int first_row_group(const SkinnyArguments& a, int block) { return (int)(a.first_row_groups >> (5 * block)) & 31; }
+
+// Addresses in shared memory.
+struct SharedLayout {
+  unsigned pipeline;  // num_stages x STAGE_BYTES; a stage holds K_ATOMS atoms of the weight, then K_ATOMS atoms of x
+  unsigned exchange;  // partial sums, float [split_k][max_row_groups][8 rows][PARTIALS_PITCH]; without split-K a tile of y
+  unsigned full_barriers;  // one for each stage
+  unsigned empty_barriers;
+  unsigned partials_barrier;  // completes when the partial sums of all blocks have arrived
+};
+
+// L2 eviction policies: the weight is read once, x by every block.
+struct Policies {
+  unsigned long long w, x;
+};
+static __device__ inline Policies make_policies() {
+  Policies policies;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policies.w));
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policies.x));
+  return policies;
+}
+
+#if PACKED
+// The k atoms of a packed tile (64 rows) are contiguous, in a stage as in memory: one copy loads all of them. Rows past the last tile are
+// replaced by rows of the last tile; their products are not stored.
+#define W_OFFSET(r, i) (((r)*K_ATOMS + (i)) * (64 * ATOM_BYTES))
+static __device__ inline const unsigned char* packed_atoms(const SkinnyArguments& a, int row, int k_tile, int r) {
+  int tile = row / 64 + r;
+  if (BLOCK_M > 64 && tile >= a.packed.tiles) tile = a.packed.tiles - 1;
+  return a.packed.data + ((long long)tile * a.packed.k_atoms + k_tile * K_ATOMS) * (64 * ATOM_BYTES);
+}
+#else
+#define W_OFFSET(r, i) ((i)*W_ATOM_BYTES + (r) * (64 * ATOM_BYTES))
+#endif
+
+// Loads k atom i of the weight, and of x, of one stage.
+static __device__ inline void load_weight(const SkinnyArguments& a, const SharedLayout& smem, const Policies& policies, int row, int k_tile, int stage, int i) {
+  const unsigned to = smem.pipeline + (unsigned)stage * STAGE_BYTES;
+  const unsigned barrier = smem.full_barriers + 8u * (unsigned)stage;
+#if PACKED
+  if (i > 0) return;
+#pragma unroll
+  for (int r = 0; r < BLOCK_M / 64; ++r)
+    bulk_load(to + W_OFFSET(r, 0), packed_atoms(a, row, k_tile, r), K_ATOMS * 64 * ATOM_BYTES, barrier, 0, policies.w);
+#else
+  tma_load(to + W_OFFSET(0, i), &a.w, (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, row, barrier, policies.w);
+#endif
+}
+static __device__ inline void load_x(const SkinnyArguments& a, const SharedLayout& smem, const Policies& policies, int k_tile, int stage, int i) {
+  tma_load(smem.pipeline + (unsigned)stage * STAGE_BYTES + K_ATOMS * W_ATOM_BYTES + (unsigned)i * X_ATOM_BYTES, &a.x,
+           (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, 0, smem.full_barriers + 8u * (unsigned)stage, policies.x);
+}
+
+static __device__ inline void load_stage(const SkinnyArguments& a, const SharedLayout& smem, const Policies& policies, int row, int k_tile, int stage) {
+  barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)stage, STAGE_BYTES);
+#pragma unroll
+  for (int i = 0; i < K_ATOMS; ++i) {
+    load_weight(a, smem, policies, row, k_tile, stage, i);
+    load_x(a, smem, policies, k_tile, stage, i);
+  }
+}
+
+// Prefetches the weight of one k tile into L2.
+static __device__ inline void prefetch_weight(const SkinnyArguments& a, const Policies& policies, int row, int k_tile) {
+#if PACKED
+#pragma unroll
+  for (int r = 0; r < BLOCK_M / 64; ++r)
+    bulk_prefetch(packed_atoms(a, row, k_tile, r), K_ATOMS * 64 * ATOM_BYTES, policies.w);
+#else
+#pragma unroll
+  for (int i = 0; i < K_ATOMS; ++i)
+    tma_prefetch(&a.w, (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, row, policies.w);
+#endif
+}
+static __device__ inline void prefetch_weight_ahead(const SkinnyArguments& a, const Policies& policies, int row, int begin, int end) {
+  if ((int)blockIdx.x >= a.prefetch_blocks) return;
+  if (end > begin + a.prefetch_k_tiles) end = begin + a.prefetch_k_tiles;
+#pragma unroll 1
+  for (int k_tile = begin; k_tile < end; ++k_tile) prefetch_weight(a, policies, row, k_tile);
+}
+
+// Fills the pipeline's stages for the first time, without waiting for empty barriers: x right after each part of the weight, so that the
+// first product does not wait for all of the first weights. A dependent launch loads the weight of all stages while the previous kernel
+// still runs; x follows after the grid dependency.
+static __device__ inline void fill_pipeline(const SkinnyArguments& a, const SharedLayout& smem, int row, int begin, int end) {
+  const Policies policies = make_policies();
+  const int filled = end - begin < a.num_stages ? end - begin : a.num_stages;
+  if (!a.dependent_launch) {
+    prefetch_weight_ahead(a, policies, row, begin, end);
+    grid_dependency_wait();
+#pragma unroll 1
+    for (int stage = 0; stage < filled; ++stage) load_stage(a, smem, policies, row, begin + stage, stage);
+    return;
+  }
+#pragma unroll 1
+  for (int stage = 0; stage < filled; ++stage) {
+    barrier_arrive_expect_tx(smem.full_barriers + 8u * (unsigned)stage, STAGE_BYTES);
+#pragma unroll
+    for (int i = 0; i < K_ATOMS; ++i) load_weight(a, smem, policies, row, begin + stage, stage, i);
+  }
+  prefetch_weight_ahead(a, policies, row, begin + filled, end);
+  grid_dependency_wait();
+#pragma unroll 1
+  for (int stage = 0; stage < filled; ++stage) {
+#pragma unroll
+    for (int i = 0; i < K_ATOMS; ++i) load_x(a, smem, policies, begin + stage, stage, i);
+  }
+}
+
+// The remaining k tiles: refills each stage after its empty barrier has completed.
+static __device__ inline void refill_pipeline(const SkinnyArguments& a, const SharedLayout& smem, int row, int begin, int end) {
+  const Policies policies = make_policies();
+  int stage = 0;
+  unsigned phase = 0;
+#pragma unroll 1
+  for (int k_tile = begin + a.num_stages; k_tile < end; ++k_tile) {
+    barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
+    load_stage(a, smem, policies, row, k_tile, stage);
+    if (++stage == a.num_stages) {
+      stage = 0;
+      phase ^= 1u;
+    }
+  }
+}

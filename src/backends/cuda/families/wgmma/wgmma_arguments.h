@@ -1,0 +1,61 @@
+// Arguments of the wgmma kernel. The host includes this file; its text comes before the kernel's source.
+#pragma once
+
+#include "backends/cuda/families/hopper_arguments.h"
+#include "backends/cuda/tensor_map_arguments.h"
+#include "backends/gpu/jit/layout_arguments.h"
+
+namespace gemmtune::cuda {
+
+/// A divisor that the host knows: floor(n / divisor) for n below 2^31 is the upper half of n * multiplier,
+/// shifted right.
+struct FastDivisor {
+  int divisor;
+  unsigned multiplier;  // 0: the divisor is 1
+  unsigned shift;
+};
+
+// The fields that a block reads first are adjacent: a line of constant memory that is not cached costs
+// hundreds of cycles.
+struct WgmmaArguments {
+  int num_stages;
+  int storage_bytes;     // of the pipeline and the staging buffers; the barriers follow
+  int k_tiles;           // BLOCK_K elements each; elements past the end of k read as zero
+  int dependent_launch;  // 1: the kernel may load the weight, and nothing else, before the previous kernel
+                         // has ended
+  int log2_cluster_m;
+  int log2_cluster_n;
+  int empty_arrivals;    // on a stage's empty barrier, for each phase
+  int prefetch_k_tiles;  // of the weight, into L2, before griddepcontrol.wait returns
+  int tiles;             // output tiles of a cluster
+  int full_groups;  // groups of group_m tiles along A's rows; consecutive tiles of a group share operands in
+                    // L2
+  FastDivisor group_tiles;   // tiles of a full group
+  FastDivisor group_m;       // tiles along A's rows in a full group
+  FastDivisor last_group_m;  // in the incomplete last group
+  int use_tma_store;         // 1: y and its rows are aligned to 16 bytes
+  int m, n;
+  long long ldy;
+  GEMMTUNE_OUTPUT* y;           // [m, ldy]
+  const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; not read without BIAS
+  const float* x_scale;
+  const float* w_scale;
+  PackedWeight packed;   // replaces the weight's tensor map if PACKED
+  TensorMap a;           // boxes of BLOCK_M / cluster_n rows x 128 bytes
+  TensorMap b;           // boxes of BLOCK_N / cluster_m rows x 128 bytes
+  TensorMap y_map;       // boxes of 128 bytes of y's rows
+  TensorMap y_tail_map;  // boxes of the tile's columns past the last multiple of 128 bytes
+};
+
+static_assert(sizeof(FastDivisor) == 12, "host and device layouts differ");
+static_assert(GEMMTUNE_OFFSET(WgmmaArguments, group_tiles) == 40 &&
+                  GEMMTUNE_OFFSET(WgmmaArguments, use_tma_store) == 76 &&
+                  GEMMTUNE_OFFSET(WgmmaArguments, ldy) == 88 &&
+                  GEMMTUNE_OFFSET(WgmmaArguments, w_scale) == 120 &&
+                  GEMMTUNE_OFFSET(WgmmaArguments, packed) == 128 &&
+                  GEMMTUNE_OFFSET(WgmmaArguments, a) == 256 && GEMMTUNE_OFFSET(WgmmaArguments, b) == 384 &&
+                  GEMMTUNE_OFFSET(WgmmaArguments, y_map) == 512 &&
+                  GEMMTUNE_OFFSET(WgmmaArguments, y_tail_map) == 640 && sizeof(WgmmaArguments) == 768,
+              "host and device layouts differ");
+
+}  // namespace gemmtune::cuda

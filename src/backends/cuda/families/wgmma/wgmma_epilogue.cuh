@@ -1,0 +1,285 @@
+// Epilogue of whole tiles: scale, bias, conversion, and the store through shared memory and TMA. Follows wgmma_producer.cuh.
+typedef float Accumulators[MMA_TILES][BLOCK_N / 2];
+
+static __device__ inline void warpgroup_sync(int group) { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
+
+#if BIAS
+static __device__ inline float bias_at(const WgmmaArguments& a, int n) { return n < a.n ? read_output(a.bias[n]) : 0.0f; }
+#else
+static __device__ inline float bias_at(const WgmmaArguments&, int) { return 0.0f; }
+#endif
+
+// An element of y before the conversion to its type.
+static __device__ __forceinline__ float epilogue_value(float sum, float scale, float bias) {
+  if (SCALED) sum *= scale;
+  return BIAS ? sum + bias : sum;
+}
+
+
+#if SPLIT_K == 1
+#define BOX_BYTES 128  // of a row of y; stored with the 128-byte swizzle
+#define BOX_COLUMNS (BOX_BYTES / (int)sizeof(output))
+
+// Waits until at most `pending` of this thread's groups of stores still read shared memory.
+#define TMA_STORE_WAIT(pending) asm volatile("cp.async.bulk.wait_group.read " #pending ";" ::: "memory")
+
+static __device__ __forceinline__ void tma_store(const TensorMap* map, unsigned from, int n, int m) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map), "r"(n), "r"(m), "r"(from)
+               : "memory");
+}
+static __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+// Offset of element (row, column) in a buffer with rows of `columns` elements; rows of 128 bytes are swizzled.
+template <int columns>
+static __device__ __forceinline__ unsigned staging_offset(int row, int column) {
+  constexpr int bytes = columns * (int)sizeof(output);
+  const int at = column * (int)sizeof(output);
+  if (bytes != BOX_BYTES) return (unsigned)(row * bytes + at);
+  return (unsigned)(row * BOX_BYTES + (((at / 16) ^ (row % 8)) * 16 + at % 16));
+}
+
+// `offset` advanced by a multiple of 8 columns; `offset` has none of the bits of the advance.
+template <int columns>
+static __device__ __forceinline__ unsigned staging_advance(unsigned offset, int advance) {
+  const unsigned bytes = (unsigned)(advance * (int)sizeof(output));
+  return columns * (int)sizeof(output) == BOX_BYTES ? offset ^ bytes : offset + bytes;
+}
+
+#if OUTPUT == 0
+static __device__ __forceinline__ void store_shared(unsigned to, float value) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(value) : "memory");
+}
+static __device__ __forceinline__ void store_shared_pair(unsigned to, float first, float second) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(first), "f"(second) : "memory");
+}
+#endif
+static __device__ __forceinline__ output load_shared(unsigned from) {
+  output value;
+#if OUTPUT == 0
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(from) : "memory");
+#else
+  asm volatile("ld.shared.b16 %0, [%1];" : "=h"(value) : "r"(from) : "memory");
+#endif
+  return value;
+}
+
+#if OUTPUT != 0
+// Stores four 8 x 8 matrices (stmatrix); lanes 8 i to 8 i + 7 hold the addresses of the rows (SWAP_AB: columns) of matrix i.
+static __device__ __forceinline__ void store_matrices(unsigned to, const unsigned (&v)[4]) {
+#if SWAP_AB
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+               : "memory");
+#else
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+               : "memory");
+#endif
+}
+#endif
+
+// Staging buffers of a warp (SWAP_AB: of a warp group) for TMA stores. Double buffering: one is filled while TMA reads the other. With
+// SINGLE_TILE the buffers lie in the pipeline's stages, which are free then, at the own rows of A, which no other warp group reads.
+struct StagingBuffers {
+  unsigned next;
+  int stride;  // to the next buffer
+};
+
+static __device__ __forceinline__ unsigned next_buffer(StagingBuffers& buffers) {
+  const unsigned buffer = buffers.next;
+  buffers.next += (unsigned)buffers.stride;
+  if (!SINGLE_TILE) buffers.stride = -buffers.stride;
+  return buffer;
+}
+
+#if SWAP_AB
+// Rows of D are columns of y: a warp group transposes 64 of them, STAGED_ROWS rows of y at a time.
+#define STAGED_ROWS (BLOCK_N % 32 == 0 ? 32 : 16)
+#define BOXES_PER_ROW (64 / BOX_COLUMNS)
+#define STAGING_BYTES (STAGED_ROWS * BOXES_PER_ROW * BOX_BYTES)
+
+static __device__ __forceinline__ StagingBuffers staging_buffers(const SharedLayout& smem) {
+  const unsigned group = threadIdx.x / 128;
+  if (SINGLE_TILE) return {smem.pipeline + group * WARPGROUP_M * ATOM_BYTES, STAGE_BYTES};
+  return {smem.staging + group * 2 * STAGING_BYTES, STAGING_BYTES};
+}
+
+// Writes 64 rows x STAGED_ROWS columns of D to a buffer, transposed. `d`: the thread's accumulators.
+static __device__ __forceinline__ void stage_output(const float* d, unsigned to, float scale, float low, float high) {
+  const int lane = threadIdx.x % 32;
+  const int warp = (int)(threadIdx.x % 128) / 32;
+#pragma unroll
+  for (int j = 0; j < STAGED_ROWS / 8; j += 2) {
+    const float* v = d + j * 4;
+#if OUTPUT == 0
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const int column = warp * 16 + lane / 4 + i / 2 % 2 * 8;
+      const int m = (j + i / 4) * 8 + lane % 4 * 2 + i % 2;
+      store_shared(to + (unsigned)(column / BOX_COLUMNS * STAGED_ROWS * BOX_BYTES) + staging_offset<BOX_COLUMNS>(m, column % BOX_COLUMNS),
+               epilogue_value(v[i], scale, i / 2 % 2 ? high : low));
+    }
+#else
+    unsigned matrices[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float bias = i % 2 ? high : low;
+      matrices[i] = round_pair(epilogue_value(v[i * 2], scale, bias), epilogue_value(v[i * 2 + 1], scale, bias));
+    }
+    store_matrices(to + staging_offset<BOX_COLUMNS>((j + lane / 16) * 8 + lane % 8, warp * 16 + lane / 8 % 2 * 8), matrices);
+#endif
+  }
+}
+
+// Stores a buffer, whose first element is y[m, n]: through TMA, or element by element if y is not aligned.
+static __device__ __forceinline__ void store_buffer(const WgmmaArguments& a, unsigned from, int m, int n) {
+  const int thread = threadIdx.x % 128;
+  if (a.use_tma_store) {
+    if (thread != 0 || m >= a.m) return;
+#pragma unroll
+    for (int half = 0; half < BOXES_PER_ROW; ++half) {
+      if (n + half * BOX_COLUMNS < a.n) tma_store(&a.y_map, from + (unsigned)(half * STAGED_ROWS * BOX_BYTES), n + half * BOX_COLUMNS, m);
+    }
+  } else {
+#pragma unroll 1
+    for (int item = thread; item < STAGED_ROWS * 64; item += 128) {
+      const int local = item / 64;
+      const int column = item % 64;
+      if (m + local < a.m && n + column < a.n)
+        a.y[(long long)(m + local) * a.ldy + n + column] =
+            load_shared(from + (unsigned)(column / BOX_COLUMNS * STAGED_ROWS * BOX_BYTES) + staging_offset<BOX_COLUMNS>(local, column % BOX_COLUMNS));
+    }
+  }
+}
+
+static __device__ __forceinline__ void store_tile(const Accumulators& d, const WgmmaArguments& a, StagingBuffers& buffers, const Tile& tile, int row, float scale) {
+  const int thread = threadIdx.x % 128;
+  const int group = threadIdx.x / 128;
+  const unsigned first_buffer = buffers.next;
+#pragma unroll
+  for (int r = 0; r < MMA_TILES; ++r) {
+    const int n = tile.a + row + r * 64;
+    const float low = bias_at(a, n + thread / 32 * 16 + thread % 32 / 4);
+    const float high = bias_at(a, n + thread / 32 * 16 + thread % 32 / 4 + 8);
+#pragma unroll
+    for (int first = 0; first < BLOCK_N; first += STAGED_ROWS) {
+      const unsigned to = next_buffer(buffers);
+      if (!SINGLE_TILE) {
+        if (thread == 0) TMA_STORE_WAIT(1);
+        warpgroup_sync(group);
+      }
+      stage_output(&d[r][first / 2], to, scale, low, high);
+      if (SINGLE_TILE) continue;
+      fence_async_proxy();
+      warpgroup_sync(group);
+      store_buffer(a, to, tile.b + first, n);
+      if (thread == 0) tma_store_commit();
+    }
+  }
+  if (!SINGLE_TILE) return;
+  fence_async_proxy();
+  warpgroup_sync(group);
+#pragma unroll
+  for (int i = 0; i < MMA_TILES * (BLOCK_N / STAGED_ROWS); ++i)
+    store_buffer(a, first_buffer + (unsigned)(i * STAGE_BYTES), tile.b + i % (BLOCK_N / STAGED_ROWS) * STAGED_ROWS,
+                tile.a + row + i / (BLOCK_N / STAGED_ROWS) * 64);
+  if (thread == 0) tma_store_commit();
+}
+#else
+// Each warp stores its own 16 rows of y: no synchronization between warps.
+#define STAGING_BYTES (16 * BOX_BYTES)
+#define FULL_BOXES (BLOCK_N / BOX_COLUMNS)
+#define TAIL_COLUMNS (BLOCK_N % BOX_COLUMNS)
+
+static __device__ __forceinline__ StagingBuffers staging_buffers(const SharedLayout& smem) {
+  const unsigned row = threadIdx.x / 128 * WARPGROUP_M + threadIdx.x % 128 / 32 * 16;
+  if (SINGLE_TILE) return {smem.pipeline + row * ATOM_BYTES, STAGE_BYTES};
+  return {smem.staging + threadIdx.x / 32 * 2 * STAGING_BYTES, STAGING_BYTES};
+}
+
+// Writes `columns` columns of the warp's 16 rows to a buffer; the first is y's column n. `d`: the lane's accumulators.
+template <int columns>
+static __device__ __forceinline__ void stage_output(const float* d, const WgmmaArguments& a, unsigned to, int n, float scale) {
+  const int lane = threadIdx.x % 32;
+#if OUTPUT == 0
+  const unsigned own = to + staging_offset<columns>(lane / 4, lane % 4 * 2);
+#else
+  const unsigned own = to + staging_offset<columns>(lane % 16, lane / 16 * 8);
+#endif
+#pragma unroll
+  for (int j = 0; j < columns / 8; j += 2) {
+    const float* v = d + j * 4;
+    const int pair = n + j * 8 + lane % 4 * 2;
+    const float bias[4] = {bias_at(a, pair), bias_at(a, pair + 1), bias_at(a, pair + 8), bias_at(a, pair + 9)};
+#if OUTPUT == 0
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      store_shared_pair(staging_advance<columns>(own, (j + i / 2) * 8) + (unsigned)(i % 2 * 8 * columns * (int)sizeof(output)), epilogue_value(v[i * 2], scale, bias[i / 2 * 2]),
+               epilogue_value(v[i * 2 + 1], scale, bias[i / 2 * 2 + 1]));
+#else
+    unsigned matrices[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) matrices[i] = round_pair(epilogue_value(v[i * 2], scale, bias[i / 2 * 2]), epilogue_value(v[i * 2 + 1], scale, bias[i / 2 * 2 + 1]));
+    store_matrices(staging_advance<columns>(own, j * 8), matrices);
+#endif
+#if BIAS
+    asm volatile("" ::: "memory");  // otherwise the compiler reads all of the bias first and runs out of registers
+#endif
+  }
+}
+
+// Stores a buffer, whose first element is y[m, n]: through TMA, or element by element if y is not aligned.
+template <int columns>
+static __device__ __forceinline__ void store_buffer(const WgmmaArguments& a, unsigned from, int m, int n) {
+  const int lane = threadIdx.x % 32;
+  if (a.use_tma_store) {
+    if (lane == 0 && m < a.m && n < a.n) tma_store(columns == BOX_COLUMNS ? &a.y_map : &a.y_tail_map, from, n, m);
+  } else {
+#pragma unroll 1
+    for (int item = lane; item < 16 * columns; item += 32) {
+      const int local = item / columns;
+      const int column = item % columns;
+      if (m + local < a.m && n + column < a.n) a.y[(long long)(m + local) * a.ldy + n + column] = load_shared(from + staging_offset<columns>(local, column));
+    }
+  }
+}
+
+template <int columns>
+static __device__ __forceinline__ void store_columns(const float* d, const WgmmaArguments& a, StagingBuffers& buffers, int m, int n, float scale) {
+  const unsigned to = next_buffer(buffers);
+  if (!SINGLE_TILE) {
+    if (threadIdx.x % 32 == 0) TMA_STORE_WAIT(1);
+    __syncwarp();
+  }
+  stage_output<columns>(d, a, to, n, scale);
+  if (SINGLE_TILE) return;
+  fence_async_proxy();
+  __syncwarp();
+  store_buffer<columns>(a, to, m, n);
+  if (threadIdx.x % 32 == 0) tma_store_commit();
+}
+
+static __device__ __forceinline__ void store_tile(const Accumulators& d, const WgmmaArguments& a, StagingBuffers& buffers, const Tile& tile, int row, float scale) {
+  const int m = tile.a + row + (int)(threadIdx.x % 128) / 32 * 16;
+  unsigned buffer = buffers.next;
+#pragma unroll
+  for (int r = 0; r < MMA_TILES; ++r) {
+#pragma unroll
+    for (int i = 0; i < FULL_BOXES; ++i)
+      store_columns<BOX_COLUMNS>(&d[r][i * BOX_COLUMNS / 2], a, buffers, m + r * 64, tile.b + i * BOX_COLUMNS, scale);
+    if constexpr (TAIL_COLUMNS > 0) store_columns<TAIL_COLUMNS>(&d[r][(BLOCK_N - TAIL_COLUMNS) / 2], a, buffers, m + r * 64, tile.b + BLOCK_N - TAIL_COLUMNS, scale);
+  }
+  if (!SINGLE_TILE) return;
+  fence_async_proxy();
+  __syncwarp();
+#pragma unroll
+  for (int r = 0; r < MMA_TILES; ++r) {
+#pragma unroll
+    for (int i = 0; i < FULL_BOXES; ++i, buffer += STAGE_BYTES) store_buffer<BOX_COLUMNS>(a, buffer, m + r * 64, tile.b + i * BOX_COLUMNS);
+    if constexpr (TAIL_COLUMNS > 0) {
+      store_buffer<TAIL_COLUMNS>(a, buffer, m + r * 64, tile.b + BLOCK_N - TAIL_COLUMNS);
+      buffer += STAGE_BYTES;
+    }
+  }
+  if (threadIdx.x % 32 == 0) tma_store_commit();
+}
+#endif
+#endif

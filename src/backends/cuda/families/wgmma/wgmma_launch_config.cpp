@@ -1,0 +1,363 @@
+#include "backends/cuda/families/wgmma/wgmma_launch_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "backends/cuda/families/hopper.h"
+#include "base/rounding.h"
+
+namespace gemmtune::cuda {
+namespace {
+
+constexpr std::int64_t shared_reserve = 2048;  // alignment of the pipeline, and barriers
+constexpr std::int64_t max_accumulators = 128;
+constexpr std::int64_t max_accumulators_of_two_tiles = 80;
+constexpr std::int64_t registers = 65536;  // of a multiprocessor
+constexpr std::int64_t max_stages = 32;
+constexpr std::int64_t max_cluster = 8;   // the portable maximum
+constexpr std::int64_t small_smem = 112;  // KiB: two blocks per multiprocessor
+constexpr std::int64_t large_smem = 226;
+
+/// Bytes of the staging buffers, or of the partial sums with split-K, as laid out in the kernel.
+std::int64_t staging_bytes(const WgmmaLaunchConfig& launch, std::int64_t output_bytes) {
+  if (launch.split_k > 1) {
+    const std::int64_t row_groups = (launch.swap_ab ? launch.block_n : launch.block_m) / 8;
+    const std::int64_t most = ceil_div(row_groups, launch.split_k);
+    // The block's own sums, and those that the other blocks send.
+    const std::int64_t tile_columns = launch.swap_ab ? launch.block_m : launch.block_n;
+    return (row_groups + (launch.split_k - 1) * most) * 8 * tile_columns * 4;
+  }
+  if (launch.single_tile) return 0;
+  // Two buffers for each warp group with swap_ab, else for each warp.
+  return 2 * launch.consumer_warpgroups * launch.staged_rows() *
+         (launch.swap_ab ? 64 * output_bytes : 4 * 128);
+}
+
+/// The group size with which a wave of clusters covers about a square of y.
+std::int64_t group_m_of(const WgmmaLaunchConfig& launch, std::int64_t clusters_at_once) {
+  const double shape = static_cast<double>(launch.block_n * launch.cluster_n) /
+                       static_cast<double>(launch.block_m * launch.cluster_m);
+  const double group = std::sqrt(static_cast<double>(clusters_at_once) * shape);
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(std::lround(group)), 1, launch.tiles_m);
+}
+
+void choose_grid(const Problem& problem, const HopperLimits& limits, WgmmaLaunchConfig& launch) {
+  const std::int64_t rows_a = launch.swap_ab ? problem.n : problem.m;
+  const std::int64_t rows_b = launch.swap_ab ? problem.m : problem.n;
+  launch.tiles_m = ceil_div(rows_a, launch.block_m * launch.cluster_m);
+  launch.tiles_n = ceil_div(rows_b, launch.block_n * launch.cluster_n);
+  launch.weight_read_once =
+      (launch.swap_ab ? launch.tiles_n * launch.cluster_n : launch.tiles_m * launch.cluster_m) == 1;
+  const std::int64_t by_memory =
+      static_cast<std::int64_t>(limits.shared_bytes_a_multiprocessor) / (launch.shared_bytes + 1024);
+  // Accumulators, and the registers that the rest of the kernel needs.
+  const std::int64_t by_registers = registers / (launch.threads() * (launch.accumulators() + 72));
+  launch.blocks_per_sm = std::max<std::int64_t>(1, std::min(by_memory, by_registers));
+  const std::int64_t at_once =
+      std::max<std::int64_t>(1, limits.clusters_at_once(launch.cluster_size()) * launch.blocks_per_sm);
+  const std::int64_t clusters = launch.split_k > 1 ? launch.tiles() : std::min(launch.tiles(), at_once);
+  launch.num_blocks = clusters * launch.cluster_size();
+  launch.group_m = group_m_of(launch, at_once);
+}
+
+void lay_out(WgmmaLaunchConfig& launch, std::int64_t smem_bytes, std::int64_t output_bytes,
+             const HopperLimits& limits) {
+  const std::int64_t staging = staging_bytes(launch, output_bytes);
+  // Partial sums reuse the pipeline's memory, and so does the epilogue of a block's only tile.
+  const std::int64_t fixed = shared_reserve + (launch.split_k > 1 ? 0 : staging);
+  const std::int64_t most = static_cast<std::int64_t>(limits.shared_bytes_a_block) - fixed;
+  const std::int64_t pipeline = std::min(smem_bytes - fixed, most);
+  launch.num_stages = std::min(std::max<std::int64_t>(pipeline, 0) / launch.stage_bytes, max_stages);
+  // A block with one tile needs no more stages than k tiles.
+  if (launch.split_k > 1)
+    launch.num_stages = std::min(launch.num_stages, ceil_div(launch.k_tiles, launch.split_k));
+  launch.storage_bytes = launch.split_k > 1
+                             ? std::max(launch.num_stages * launch.stage_bytes, round_up(staging, 16))
+                             : launch.num_stages * launch.stage_bytes + staging;
+  launch.shared_bytes = launch.storage_bytes + shared_reserve;
+}
+
+}  // namespace
+
+WgmmaLaunchConfig wgmma_launch_config(const Problem& problem, const Config& config,
+                                      const HopperLimits& limits) {
+  WgmmaLaunchConfig launch;
+  launch.swap_ab = config.number("swap", 0) != 0;
+  launch.block_m = config.number("bm", 128);
+  launch.block_n = config.number("bn", 128);
+  launch.consumer_warpgroups = config.number("wg", 2);
+  launch.ping_pong = config.number("pp", 0) != 0;
+  launch.k_atoms = k_atoms_of(config, problem.x_type);
+  launch.cluster_m = config.number("cm", 1);
+  launch.cluster_n = config.number("cn", 1);
+  launch.split_k = config.number("csk", 1);
+  launch.dependent_launch = is_dependent(config);
+  launch.k_tiles = ceil_div(bytes_of(problem.x_type, problem.k), atom_bytes * launch.k_atoms);
+  launch.stage_bytes = launch.k_atoms * (launch.block_m + launch.block_n) * atom_bytes;
+  const std::int64_t smem = config.number("smem", large_smem) * 1024;
+  const std::int64_t output_bytes = bits(problem.y_type) / 8;
+  launch.single_tile = launch.split_k == 1 && !launch.ping_pong;
+  lay_out(launch, smem, output_bytes, limits);
+  choose_grid(problem, limits, launch);
+  if (!launch.single_tile) return launch;
+  // More tiles than blocks, or too few stages to stage the results of one.
+  if (launch.num_blocks < launch.tiles() * launch.cluster_size() ||
+      launch.staging_buffers(output_bytes) > launch.num_stages) {
+    launch.single_tile = false;
+    lay_out(launch, smem, output_bytes, limits);
+    choose_grid(problem, limits, launch);
+  }
+  return launch;
+}
+
+std::vector<Parameter> wgmma_parameters(DataType element) {
+  return {
+      {.key = "swap", .values = {"0", "1"}, .absent = "0", .meaning = "swap_ab, 1: A is the weight, B is x"},
+      {.key = "bm",
+       .values = {"64", "128", "256"},
+       .absent = "128",
+       .meaning = "block_m: rows of A in a tile"},
+      {.key = "bn",
+       .values = {"16", "32", "48", "64", "80", "96", "112", "128", "144", "160", "176", "192", "208", "224",
+                  "240", "256"},
+       .absent = "128",
+       .meaning = "block_n: rows of B in a tile"},
+      {.key = "wg", .values = {"1", "2"}, .absent = "2", .meaning = "consumer warp groups"},
+      {.key = "pp", .values = {"0", "1"}, .absent = "0", .meaning = "1: ping-pong schedule, 0: cooperative"},
+      block_k_parameter(element, {1, 2}),
+      {.key = "cm",
+       .values = {"1", "2", "4", "8"},
+       .absent = "1",
+       .meaning = "cluster_m: blocks along A's rows, which share B by multicast"},
+      {.key = "cn",
+       .values = {"1", "2", "4", "8"},
+       .absent = "1",
+       .meaning = "cluster_n: blocks along B's rows, which share A by multicast"},
+      {.key = "csk",
+       .values = {"1", "2", "3", "4", "5", "6", "7", "8"},
+       .absent = "1",
+       .meaning = "split-K within the cluster: blocks that divide k"},
+      {.key = "smem",
+       .values = {"112", "226"},
+       .absent = "226",
+       .meaning = "KiB of shared memory, which the stages fill"},
+      dependent_parameter(),
+  };
+}
+
+std::string refuse_wgmma_tile(const WgmmaLaunchConfig& launch) {
+  if (launch.ping_pong && launch.consumer_warpgroups < 2) return "pp needs two warp groups";
+  const std::int64_t rows = launch.warpgroup_m();
+  if (rows % 64 != 0 || rows == 0) return "bm leaves a warp group less than 64 rows";
+  // Two tiles of 64 rows need addresses of their own: some epilogues then spill.
+  const std::int64_t most = rows > 64 ? max_accumulators_of_two_tiles : max_accumulators;
+  if (launch.accumulators() > most) return "tile needs more registers than a thread has";
+  return {};
+}
+
+std::string refuse_wgmma_cluster(const WgmmaLaunchConfig& launch) {
+  if (launch.cluster_size() > max_cluster) return "cm, cn and csk make a cluster of more than eight blocks";
+  // The swizzle repeats after eight rows.
+  if (launch.block_m / launch.cluster_n % 8 != 0 || launch.block_n / launch.cluster_m % 8 != 0 ||
+      launch.block_m % launch.cluster_n != 0 || launch.block_n % launch.cluster_m != 0)
+    return "cm or cn leaves a block a part of eight rows to load";
+  return {};
+}
+
+std::string refuse_wgmma(const WgmmaLaunchConfig& launch, const HopperLimits& limits) {
+  if (launch.split_k > 1 && launch.ping_pong) return "pp does not go with csk";
+  if (launch.split_k > launch.k_tiles) return "csk is more than the k tiles";
+  if (launch.split_k * 8 > (launch.swap_ab ? launch.block_n : launch.block_m))
+    return "csk leaves a block less than eight rows of y";
+  const std::int64_t share = ceil_div(launch.k_tiles, launch.split_k);
+  if (launch.num_stages < std::min<std::int64_t>(2, share) || launch.num_stages < 1)
+    return "smem holds less than two stages";
+  if (launch.shared_bytes > static_cast<std::int64_t>(limits.shared_bytes_a_block))
+    return "smem is more shared memory than a block may have";
+  return {};
+}
+
+std::string refuse_wgmma_tile_waste(const Problem& problem, const WgmmaLaunchConfig& launch) {
+  const std::int64_t rows_a = launch.swap_ab ? problem.n : problem.m;
+  const std::int64_t rows_b = launch.swap_ab ? problem.m : problem.n;
+  if (launch.block_m > 64 && rows_a <= launch.block_m / 2) return "bm is more than twice the rows there are";
+  if (launch.block_n > 16 && rows_b <= launch.block_n / 2) return "bn is more than twice the rows there are";
+  if (!launch.swap_ab && problem.m < 48) return "swap 0 leaves most rows of a tile empty";
+  if (launch.swap_ab && problem.m > 768) return "swap 1 is for few rows";
+  if (launch.swap_ab && launch.block_n < 64 && problem.m > 2 * launch.block_n)
+    return "bn reads the weight too often";
+  if (!launch.swap_ab && launch.block_n < 64 && problem.m > 256) return "bn is small for so many rows";
+  if (problem.m > 768 && launch.block_m * launch.block_n < 128 * 112) return "tile is small for so many rows";
+  if (launch.block_m == 256 && launch.block_n < 64) return "bm 256 needs a wider bn";
+  // A block_n smaller by 16 makes as many tiles.
+  const std::int64_t across = ceil_div(rows_b, launch.block_n);
+  if (launch.block_n > 16 && launch.block_n - 16 >= ceil_div(rows_b, across))
+    return "bn makes as many tiles as a narrower one";
+  return {};
+}
+
+std::string refuse_wgmma_waste(const Problem& problem, const WgmmaLaunchConfig& launch,
+                               const HopperLimits& limits) {
+  const std::int64_t processors = limits.multiprocessors;
+  const std::int64_t tiles = launch.tiles() * launch.cluster_m * launch.cluster_n;
+  const std::int64_t alone = ceil_div(launch.swap_ab ? problem.n : problem.m, launch.block_m) *
+                             ceil_div(launch.swap_ab ? problem.m : problem.n, launch.block_n);
+  if (launch.consumer_warpgroups == 1 && launch.block_m > 64) return "wg 1 is for small tiles";
+  if (launch.k_atoms > 1 && launch.block_m + launch.block_n > 192) return "bk is for small tiles";
+  if (launch.k_atoms > 1 && launch.k_tiles < launch.split_k * 3)
+    return "bk leaves a block less than three k tiles";
+  // A second wave also waits for the first one's reduction: at best 1.1 times the fastest kernel's time.
+  if (launch.split_k > 1 &&
+      launch.tiles() > limits.clusters_at_once(launch.cluster_size()) * launch.blocks_per_sm)
+    return "csk makes more clusters than run at once";
+  if (launch.split_k > 1 && launch.k_tiles < launch.split_k * 3)
+    return "csk leaves a block less than three k tiles";
+  if (tiles * launch.split_k * 4 < processors && launch.k_tiles >= launch.split_k * 16)
+    return "most multiprocessors stay idle";
+  if (launch.ping_pong && tiles <= processors) return "pp needs more tiles than multiprocessors";
+  if (launch.cluster_m * launch.cluster_n > 1 && tiles * launch.split_k < processors / 2)
+    return "multicast is for many blocks";
+  if (tiles * 8 > alone * 9) return "cm or cn leaves blocks of clusters idle";
+  return {};
+}
+
+std::string refuse_wgmma_smem(const Problem& problem, const Config& config, const HopperLimits& limits) {
+  Config other = config;
+  const bool large = config.number("smem", large_smem) > small_smem;
+  other.set("smem", large ? small_smem : large_smem);
+  const WgmmaLaunchConfig launch = wgmma_launch_config(problem, config, limits);
+  const WgmmaLaunchConfig compared = wgmma_launch_config(problem, other, limits);
+  if (large && launch.num_stages == compared.num_stages) return "smem makes as many stages as a smaller one";
+  if (!large && launch.blocks_per_sm < 2 && compared.num_stages > launch.num_stages)
+    return "smem is small for one block per multiprocessor";
+  return {};
+}
+
+namespace {
+
+Config config_of(const Problem& problem, bool swap_ab, std::int64_t block_m, std::int64_t block_n,
+                 std::int64_t split_k, std::int64_t cluster_m, std::int64_t cluster_n) {
+  Config config;
+  config.set("swap", std::int64_t{swap_ab});
+  config.set("bm", block_m);
+  config.set("bn", block_n);
+  config.set("wg", std::int64_t{block_m / 64});
+  config.set("pp", std::int64_t{0});
+  config.set("bk", block_k_of(problem.x_type, 1));
+  config.set("cm", cluster_m);
+  config.set("cn", cluster_n);
+  config.set("csk", split_k);
+  config.set("smem", swap_ab ? small_smem : large_smem);
+  config.set("pdl", std::int64_t{0});
+  return config;
+}
+
+/// For few rows: A and B swapped, enough blocks for every multiprocessor.
+Config swap_ab_config(const Problem& problem, const HopperLimits& limits) {
+  const std::int64_t block_n = problem.m <= 16 ? 16 : problem.m <= 32 ? 32 : 64;
+  const std::int64_t tiles = ceil_div(problem.n, 64) * ceil_div(problem.m, block_n);
+  const std::int64_t k_tiles = ceil_div(bytes_of(problem.x_type, problem.k), atom_bytes);
+  const std::int64_t most = std::max<std::int64_t>(1, std::min(block_n / 8, k_tiles / 3));
+  return config_of(problem, true, 64, block_n,
+                   std::clamp<std::int64_t>(limits.multiprocessors / tiles, 1, most), 1, 1);
+}
+
+}  // namespace
+
+Config default_wgmma_config(const Problem& problem, const HopperLimits& limits) {
+  if (problem.m <= 64) return swap_ab_config(problem, limits);
+  // The best tile of 128 rows by the cost model.
+  Config best = config_of(problem, false, 128, 128, 1, 1, 1);
+  double best_us = predicted_wgmma(problem, wgmma_launch_config(problem, best, limits), limits);
+  for (std::int64_t block_n = 64; block_n <= 256; block_n += 16) {
+    for (const std::int64_t split_k : {1, 2, 4}) {
+      for (const auto& [cluster_m, cluster_n] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}}) {
+        const Config config = config_of(problem, false, 128, block_n, split_k, cluster_m, cluster_n);
+        const WgmmaLaunchConfig launch = wgmma_launch_config(problem, config, limits);
+        if (!refuse_wgmma_cluster(launch).empty() || !refuse_wgmma(launch, limits).empty()) continue;
+        const double predicted = predicted_wgmma(problem, launch, limits);
+        if (predicted >= best_us) continue;
+        best_us = predicted;
+        best = config;
+      }
+    }
+  }
+  return best;
+}
+
+// The blocks of a wave advance by a k tile at the rate of their bottleneck: the latency of refilling a stage
+// over the number of stages, the tensor cores, the bandwidth into a multiprocessor, or L2, which serves all
+// blocks and reads from memory what differs between them. The epilogue and the split-K reduction are added.
+// The constants are a fit to 1,400 kernels of 20 (M, N, K) on one H200, with more weight on fast kernels;
+// under sustained load its clock is a quarter below the one used here.
+double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, const HopperLimits& limits) {
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  constexpr double clock = 1900;              // cycles per microsecond
+  constexpr double refill = 2200;             // cycles from the release of a stage until it is full again
+  constexpr double into_multiprocessor = 67;  // bytes per cycle
+  constexpr double from_l2 = 18.3e6;          // bytes per microsecond, to all blocks
+  constexpr double distinct = 6.5e6;          // of these from memory
+  constexpr double from_memory = 4.3e6;
+  const double processors = real(limits.multiprocessors);
+  const double cluster = real(launch.cluster_size());
+  const double blocks = real(launch.tiles()) * cluster;
+  const double resident = std::min(real(launch.blocks_per_sm), std::ceil(blocks / processors));
+  const double at_once =
+      std::min(blocks, limits.clusters_at_once(launch.cluster_size()) * cluster * resident);
+  const double waves = std::ceil(blocks / at_once);
+  const double share = std::max(1.0, at_once / processors);  // blocks of a multiprocessor
+  const double width = real(launch.block_n);
+  // Cycles of an instruction of 64 rows and 32 bytes of k: narrow ones are bound by shared memory.
+  const double product = std::max(width / 2, 22 + width * 0.18);
+  const double products = 1.3 * product * real(launch.block_m / 64) * 4 * real(launch.k_atoms) * share;
+  const double load = real(launch.stage_bytes) / into_multiprocessor * share;
+  const double line = real(launch.k_atoms) * 128;
+  const double loaded =
+      line * (real(launch.block_m) / real(launch.cluster_n) + width / real(launch.cluster_m)) * at_once;
+  const double rows =
+      std::min(real(launch.swap_ab ? problem.n : problem.m),
+               real(launch.tiles_m * launch.cluster_m * launch.block_m)) +
+      std::min(real(launch.swap_ab ? problem.m : problem.n), real(launch.tiles_n * launch.cluster_n) * width);
+  const double l2 = (loaded / from_l2 + line * rows * real(launch.split_k) / waves / distinct) * clock;
+  const double latency = refill / std::max(0.5, real(launch.num_stages) - 1.3);
+  // A smooth maximum.
+  const double step =
+      std::pow(std::pow(products, 8) + std::pow(load, 8) + std::pow(l2, 8) + std::pow(latency, 8), 0.125);
+  const double looped = waves * real(ceil_div(launch.k_tiles, launch.split_k)) * step / clock;
+  const double in_flight = at_once * real(launch.num_stages * launch.stage_bytes);
+  const double memory = bytes(problem) / from_memory * std::pow(std::max(1.0, 6.5e6 / in_flight), 0.2) *
+                        std::max(1.0, 0.7 * processors / blocks);
+  const double area = real(launch.block_m) * width;
+  const double stored = (0.36 + area / 15.5e3) * (launch.ping_pong || resident > 1 ? 1 : waves);
+  const double exchanged = 2.6 + area * 4 / 20.7e3;
+  // Blocks that share x wait for the slowest of them: parts of a packed weight's tiles are loaded in runs
+  // that complete at different times.
+  const bool uneven = problem.bpreshuffle && launch.weight_box_rows() < 64 &&
+                      (launch.swap_ab ? launch.cluster_m : launch.cluster_n) > 1;
+  return 0.1 + std::max(looped, memory) * (uneven ? 1.2 : 1) + (launch.split_k > 1 ? exchanged : stored) +
+         (launch.cluster_m * launch.cluster_n > 1 ? 1.0 : 0);
+}
+
+std::string wgmma_macros(DataType element, std::int64_t block_n) {
+  const std::int64_t count = block_n / 2;
+  std::string registers_text;
+  std::string operands;
+  for (std::int64_t i = 0; i < count; ++i) {
+    registers_text += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
+    operands += fmt::format("{}\"+f\"(d[{}])", i == 0 ? "" : ", ", i);
+  }
+  const std::string_view types = element == DataType::f8_e4m3fn ? "32.f32.e4m3.e4m3"
+                                 : element == DataType::bf16    ? "16.f32.bf16.bf16"
+                                                                : "16.f32.f16.f16";
+  const std::string_view orders = element == DataType::f8_e4m3fn ? "" : ", 0, 0";
+  return fmt::format(
+      "#define WGMMA(d, a, b, scale_d) asm volatile(\"{{.reg .pred accumulate; setp.ne.s32 accumulate, %{}, "
+      "0; \" "
+      "\"wgmma.mma_async.sync.aligned.m64n{}k{} {{{}}}, %{}, %{}, accumulate, 1, 1{};}}\" "
+      ": {} : \"l\"(a), \"l\"(b), \"r\"(scale_d))\n"
+      "#define FENCE_ACCUMULATORS(d) asm volatile(\"\" : {} : : \"memory\")\n",
+      count + 2, block_n, types, registers_text, count, count + 1, orders, operands, operands);
+}
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,93 @@
+// The launch config of the wgmma kernel for a problem: tiles, shared memory, grid; what is refused before it
+// is compiled; the cost model.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/hopper_launch.h"
+#include "backends/gpu/runtime.h"
+#include "base/rounding.h"
+#include "candidates/space.h"
+#include "problem/problem.h"
+
+namespace gemmtune::cuda {
+
+/// D = A · Bᵀ with A = x, B = w, or, with swap_ab, A = w, B = x. block_m and cluster_m belong to A's rows,
+/// block_n and cluster_n to B's. Shared memory in bytes.
+struct WgmmaLaunchConfig {
+  bool swap_ab = false;
+  std::int64_t block_m = 128;
+  std::int64_t block_n = 128;
+  std::int64_t consumer_warpgroups = 2;
+  bool ping_pong = false;      // the warp groups compute alternate tiles; else they cooperate on each
+  std::int64_t k_atoms = 1;    // block_k in units of 128 bytes
+  std::int64_t cluster_m = 1;  // blocks along A's rows, which share B by multicast
+  std::int64_t cluster_n = 1;  // blocks along B's rows, which share A
+  std::int64_t split_k = 1;    // blocks of the cluster that divide k
+  bool dependent_launch = false;
+
+  std::int64_t k_tiles = 1;
+  std::int64_t num_stages = 0;
+  std::int64_t stage_bytes = 0;
+  std::int64_t storage_bytes = 0;  // the pipeline and the staging buffers, or the partial sums in their place
+  std::int64_t shared_bytes = 0;   // dynamic shared memory of a block
+  std::int64_t tiles_m = 1;        // output tiles of a cluster, along A's rows
+  std::int64_t tiles_n = 1;
+  std::int64_t group_m = 1;        // tiles along A's rows in a rasterization group
+  std::int64_t blocks_per_sm = 1;  // by shared memory and registers
+  std::int64_t num_blocks = 1;     // of the grid
+  bool weight_read_once = false;   // by one tile only
+  bool single_tile = false;        // a block computes one tile; its epilogue reuses the pipeline's memory
+
+  std::int64_t cluster_size() const { return cluster_m * cluster_n * split_k; }
+  /// Rows of x and of the weight that a block loads for a tile; with multicast a part of the tile's.
+  std::int64_t x_box_rows() const { return swap_ab ? block_n / cluster_m : block_m / cluster_n; }
+  std::int64_t weight_box_rows() const { return swap_ab ? block_m / cluster_n : block_n / cluster_m; }
+  std::int64_t tiles() const { return tiles_m * tiles_n; }
+  std::int64_t threads() const { return 128 * consumer_warpgroups + 32; }
+  /// Rows of A for each warp group.
+  std::int64_t warpgroup_m() const { return ping_pong ? block_m : block_m / consumer_warpgroups; }
+  /// Arrivals that complete a phase of a stage's empty barrier: one for each consumer warp, or, with
+  /// multicast, one for each warp group of each block that the stage's producers write to.
+  std::int64_t empty_arrivals() const {
+    const std::int64_t readers = ping_pong ? 1 : consumer_warpgroups;
+    return cluster_m * cluster_n == 1 ? 4 * readers : readers * (cluster_m + cluster_n - 1);
+  }
+  /// Rows of y in a staging buffer.
+  std::int64_t staged_rows() const { return !swap_ab ? 16 : block_n % 32 == 0 ? 32 : 16; }
+  /// Columns of a tile past the last multiple of 128 bytes. y's elements have `bytes`.
+  std::int64_t tail_columns(std::int64_t bytes) const { return swap_ab ? 0 : block_n % (128 / bytes); }
+  /// Staging buffers that hold a tile's rows of a warp (swap_ab: of a warp group). y's elements have `bytes`.
+  std::int64_t staging_buffers(std::int64_t bytes) const {
+    return warpgroup_m() / 64 * ceil_div(block_n, swap_ab ? staged_rows() : 128 / bytes);
+  }
+  /// Registers of a thread that accumulate.
+  std::int64_t accumulators() const { return warpgroup_m() / 64 * block_n / 2; }
+};
+
+WgmmaLaunchConfig wgmma_launch_config(const Problem& problem, const Config& config,
+                                      const HopperLimits& limits);
+
+std::vector<Parameter> wgmma_parameters(DataType element);
+// Each returns why such a kernel cannot be built or run, or an empty text: by the tile (swap, bm, bn, wg,
+// pp), by the cluster (cm, cn, csk), by all else.
+std::string refuse_wgmma_tile(const WgmmaLaunchConfig& launch);
+std::string refuse_wgmma_cluster(const WgmmaLaunchConfig& launch);
+std::string refuse_wgmma(const WgmmaLaunchConfig& launch, const HopperLimits& limits);
+// Each returns why the kernel is not worth a trial, or an empty text: by swap, bm and bn, by the whole
+// config, by smem.
+std::string refuse_wgmma_tile_waste(const Problem& problem, const WgmmaLaunchConfig& launch);
+std::string refuse_wgmma_waste(const Problem& problem, const WgmmaLaunchConfig& launch,
+                               const HopperLimits& limits);
+std::string refuse_wgmma_smem(const Problem& problem, const Config& config, const HopperLimits& limits);
+Config default_wgmma_config(const Problem& problem, const HopperLimits& limits);
+/// In microseconds; meant to rank kernels, not to state their time.
+double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, const HopperLimits& limits);
+
+/// The definitions of WGMMA for `block_n` rows of B (one instruction and its operands) and of
+/// FENCE_ACCUMULATORS.
+std::string wgmma_macros(DataType element, std::int64_t block_n);
+
+}  // namespace gemmtune::cuda

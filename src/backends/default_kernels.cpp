@@ -1,0 +1,53 @@
+#include "backends/default_kernels.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace gemmtune {
+namespace {
+
+Result<Candidate> first_that_accepts(const std::vector<const FamilyInfo*>& order, const Device& device,
+                                     const Problem& problem, StatusCode otherwise) {
+  std::string reasons;
+  for (const FamilyInfo* info : order) {
+    const KernelFamily* family = device.find_family(info->name);
+    if (!reasons.empty()) reasons += "; ";
+    if (family == nullptr) {
+      reasons += device.missing_family(info->name).message();
+      continue;
+    }
+    const Status accepted = family->accepts(problem);
+    if (accepted.ok()) {
+      return Candidate{std::string(info->name), family->revision(), family->default_config(problem)};
+    }
+    reasons += fmt::format("{}: {}", info->name, accepted.message());
+  }
+  return Status(otherwise, fmt::format("{}: {}", short_name(problem), reasons));
+}
+
+int fallback_rank(const FamilyInfo& info, const Problem& problem) {
+  return problem.m <= FamilyInfo::few_rows && info.few_rows_rank != 0 ? info.few_rows_rank
+                                                                      : info.fallback_rank;
+}
+
+}  // namespace
+
+Result<Candidate> choose_baseline(FamilyInfos known, const Device& device, const Problem& problem) {
+  std::vector<const FamilyInfo*> order;
+  std::copy_if(known.begin(), known.end(), std::back_inserter(order),
+               [](const FamilyInfo* info) { return info->vendor; });
+  return first_that_accepts(order, device, problem, StatusCode::not_found);
+}
+
+Result<Candidate> choose_fallback(FamilyInfos known, const Device& device, const Problem& problem) {
+  std::vector<const FamilyInfo*> order;
+  std::copy_if(known.begin(), known.end(), std::back_inserter(order),
+               [](const FamilyInfo* info) { return info->fallback_rank != 0; });
+  std::stable_sort(order.begin(), order.end(), [&](const FamilyInfo* a, const FamilyInfo* b) {
+    return fallback_rank(*a, problem) < fallback_rank(*b, problem);
+  });
+  return first_that_accepts(order, device, problem, StatusCode::unsupported);
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,37 @@
+#include "backends/device_request.h"
+
+#include <limits>
+
+namespace gemmtune {
+namespace {
+
+constexpr std::int64_t max_threads = std::numeric_limits<int>::max();
+
+Result<int> thread_count(std::int64_t option, const NumberVariable& variable) {
+  if (option < 0 || option > max_threads) {
+    return Status::invalid("threads = {}, expected a whole number from 0 (all cores) to {}", option,
+                           max_threads);
+  }
+  if (option > 0) return static_cast<int>(option);
+  const auto set = variable.read(0, max_threads);
+  if (!set.ok()) return set.status();
+  return static_cast<int>(set->value_or(0));
+}
+
+}  // namespace
+
+Result<DeviceRequest> device_request(const DeviceChoice& choice, const Environment& environment) {
+  const auto threads = thread_count(choice.threads, environment.threads);
+  if (!threads.ok()) return threads.status();
+  DeviceRequest request;
+  request.text = choice.text;
+  request.threads = *threads;
+  request.isa_cap = environment.cpu_isa;
+  request.module_folder = environment.module_folder;
+  request.kernel_cache_folder = environment.kernel_cache_folder;
+  request.rebuild_kernels = environment.rebuild_kernels;
+  request.pin_threads = choice.pin_threads;
+  return request;
+}
+
+}  // namespace gemmtune

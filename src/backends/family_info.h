@@ -1,0 +1,25 @@
+// What is known of a kernel family before a device is opened and where its library is missing.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace gemmtune {
+
+/// One for each family of a backend; the entries of its families (cpu/families/family_entry.h,
+/// gpu/families/family_entry.h) hold it.
+struct FamilyInfo {
+  std::string_view name;
+  int rank = 0;                   // order in lists; unique in a backend
+  std::string_view aliases = {};  // AITER's words for --libtype, with commas
+  bool vendor = false;            // what a user without gemmtune gets: the baseline
+  int fallback_rank = 0;          // the smallest that takes a problem runs on a miss; 0: never
+  int few_rows_rank = 0;          // instead of fallback_rank for M ≤ few_rows; 0: the same
+
+  static constexpr std::int64_t few_rows = 8;
+};
+
+using FamilyInfos = std::span<const FamilyInfo* const>;
+
+}  // namespace gemmtune

@@ -1,0 +1,111 @@
+#include "backends/gpu/device_memory.h"
+
+#include <algorithm>
+#include <limits>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace gemmtune::gpu {
+namespace {
+
+/// Larger requests would overflow when rounded up.
+constexpr std::size_t max_bytes = std::numeric_limits<std::size_t>::max() / 4;
+
+class PlainBuffer : public Buffer {
+ public:
+  PlainBuffer(Driver& driver, void* block, std::size_t bytes)
+      : driver_(driver), block_(static_cast<std::byte*>(block)), bytes_(bytes) {}
+  ~PlainBuffer() override {
+    driver_.enter();
+    driver_.free(block_);
+  }
+  void* data() const override { return block_; }
+  std::size_t bytes() const override { return bytes_; }
+
+ protected:
+  Driver& driver_;
+  std::byte* block_;
+  std::size_t bytes_;
+};
+
+/// No two neighbours are equal and none is 0x00 or 0xff, so that neither a fill nor a shifted copy passes for
+/// it.
+std::byte canary(std::size_t place) { return static_cast<std::byte>(0x11 + (place * 53) % 0xd3); }
+
+class GuardedBuffer final : public PlainBuffer {
+ public:
+  using PlainBuffer::PlainBuffer;
+  void* data() const override { return block_ + guard_bytes; }
+
+  Status write_guards() {
+    std::vector<std::byte> guard(guard_bytes);
+    for (std::size_t i = 0; i < guard_bytes; ++i) guard[i] = canary(i);
+    driver_.enter();
+    GEMMTUNE_RETURN_IF_ERROR(driver_.copy_in(block_, guard.data(), guard_bytes));
+    return driver_.copy_in(block_ + guard_bytes + bytes_, guard.data(), guard_bytes);
+  }
+
+  Status guards_intact() const override {
+    GEMMTUNE_RETURN_IF_ERROR(check(block_, true));
+    return check(block_ + guard_bytes + bytes_, false);
+  }
+
+ private:
+  Status check(const std::byte* guard, bool before) const {
+    std::vector<std::byte> seen(guard_bytes);
+    driver_.enter();
+    GEMMTUNE_RETURN_IF_ERROR(driver_.copy_out(seen.data(), guard, guard_bytes));
+    std::size_t count = 0;
+    std::size_t nearest = guard_bytes;
+    for (std::size_t i = 0; i < guard_bytes; ++i) {
+      if (seen[i] == canary(i)) continue;
+      ++count;
+      nearest = std::min(nearest, before ? guard_bytes - i : i + 1);
+    }
+    if (count == 0) return {};
+    return Status::invalid(
+        "{} byte(s) were overwritten {} of a buffer of {} bytes, the nearest at a distance of {}", count,
+        before ? "before the beginning" : "after the end", bytes_, nearest);
+  }
+};
+
+class PageEndBuffer final : public Buffer {
+ public:
+  PageEndBuffer(Driver& driver, const Mapping& mapping, std::size_t bytes)
+      : driver_(driver), mapping_(mapping), bytes_(bytes) {}
+  ~PageEndBuffer() override {
+    driver_.enter();
+    driver_.unmap(mapping_);
+  }
+  void* data() const override {
+    return static_cast<std::byte*>(mapping_.begin) + (mapping_.mapped_bytes - bytes_);
+  }
+  std::size_t bytes() const override { return bytes_; }
+
+ private:
+  Driver& driver_;
+  Mapping mapping_;
+  std::size_t bytes_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Buffer>> allocate_memory(Driver& driver, std::size_t bytes, Placement placement) {
+  if (bytes > max_bytes) return Status::out_of_memory("cannot allocate {} bytes of device memory", bytes);
+  driver.enter();
+  if (placement == Placement::page_end) {
+    const auto mapping = driver.map_page_end(bytes);
+    if (!mapping.ok()) return mapping.status();
+    return std::unique_ptr<Buffer>(std::make_unique<PageEndBuffer>(driver, *mapping, bytes));
+  }
+  const bool guarded = placement == Placement::guarded;
+  const auto block = driver.allocate(std::max<std::size_t>(bytes + (guarded ? 2 * guard_bytes : 0), 1));
+  if (!block.ok()) return block.status();
+  if (!guarded) return std::unique_ptr<Buffer>(std::make_unique<PlainBuffer>(driver, *block, bytes));
+  auto buffer = std::make_unique<GuardedBuffer>(driver, *block, bytes);
+  GEMMTUNE_RETURN_IF_ERROR(buffer->write_guards());
+  return std::unique_ptr<Buffer>(std::move(buffer));
+}
+
+}  // namespace gemmtune::gpu

@@ -1,0 +1,24 @@
+// Arguments of the reference kernel. The host includes this file; its text comes before the kernel's source.
+#pragma once
+
+#include "backends/gpu/jit/layout_arguments.h"
+
+namespace gemmtune::gpu {
+
+struct ReferenceArguments {
+  const GEMMTUNE_ELEMENT* x;    // [m, ldx]
+  const GEMMTUNE_ELEMENT* w;    // [n, k]
+  const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; null: none
+  const float* x_scale;
+  const float* w_scale;
+  double* values;     // [m, n]
+  float* magnitudes;  // [m, n]
+  long long m, n, k, ldx;
+};
+
+static_assert(GEMMTUNE_OFFSET(ReferenceArguments, values) == 40 &&
+                  GEMMTUNE_OFFSET(ReferenceArguments, m) == 56 &&
+                  GEMMTUNE_OFFSET(ReferenceArguments, ldx) == 80 && sizeof(ReferenceArguments) == 88,
+              "host and device layouts differ");
+
+}  // namespace gemmtune::gpu

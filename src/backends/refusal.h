@@ -1,0 +1,56 @@
+// Why a family does not take a problem: "<subject>: <detail>", without the family's name, which is added by
+// those who list several families. Subjects are of a fixed vocabulary; `gemmtune explain` and tests rely on
+// it.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <string_view>
+#include <utility>
+
+#include "base/status.h"
+#include "problem/problem.h"
+
+namespace gemmtune::refusal {
+
+inline constexpr std::string_view operation = "operation";
+inline constexpr std::string_view types = "data types";
+inline constexpr std::string_view order = "operand order";
+inline constexpr std::string_view batch = "batch";
+inline constexpr std::string_view layout = "weight layout";
+inline constexpr std::string_view rows = "rows";
+inline constexpr std::string_view reduction = "k";
+inline constexpr std::string_view activation = "activation";
+inline constexpr std::string_view instructions = "isa";
+
+template <typename... Args>
+Status refuse(std::string_view subject, fmt::format_string<Args...> detail, Args&&... args) {
+  return Status::unsupported("{}: {}", subject, fmt::format(detail, std::forward<Args>(args)...));
+}
+
+/// ok if all operands are row-major.
+inline Status check_order(const Problem& problem) {
+  if (problem.x_order == Order::row_major && problem.w_order == Order::row_major &&
+      problem.y_order == Order::row_major) {
+    return {};
+  }
+  return refuse(order, "only row-major operands");
+}
+
+/// ok for one batch of row-major operands.
+inline Status check_one_batch(const Problem& problem) {
+  if (problem.batch != 1) return refuse(batch, "{} is not 1", problem.batch);
+  return check_order(problem);
+}
+
+/// ok for what all libraries of plain matrix multiplication have: a16w16 without scales, row-major operands,
+/// one batch.
+inline Status check_plain_gemm(const Problem& problem) {
+  if (problem.operation != Operation::a16w16) {
+    return refuse(operation, "{} is not a16w16", to_string(problem.operation));
+  }
+  if (problem.scale_ab) return refuse(types, "scaled {} operands", to_string(problem.x_type));
+  return check_one_batch(problem);
+}
+
+}  // namespace gemmtune::refusal

@@ -1,0 +1,30 @@
+// Traits of the kinds of devices: what callers decide by, instead of the backend's name.
+#pragma once
+
+#include <string_view>
+
+#include "backends/family_info.h"
+#include "verify/output_check.h"
+
+namespace gemmtune {
+
+struct DeviceInfo;
+
+/// The defaults are those of a GPU.
+struct DeviceTraits {
+  bool runs_on_host = false;       // kernels run on info().cu_num cores of the machine itself
+  bool compiles_ahead = true;      // Device::compile_ahead() does something
+  bool dependent_launches = true;  // kernels may start before the one in front of them has ended
+  Accumulator accumulator = Accumulator::tensor_core;
+  double sample_microseconds = 500;         // the default policy's
+  int confirmation_passes = 1;              // by default
+  std::string_view unit = "compute units";  // what cu_num counts: of one, of several
+  std::string_view units = "compute units";
+  FamilyInfos families;  // all that the backend knows, in the order of their ranks
+};
+
+/// Of a backend by its name, DeviceInfo::backend; the defaults where no backend of this build has it.
+const DeviceTraits& traits_of(std::string_view backend);
+const DeviceTraits& traits_of(const DeviceInfo& device);
+
+}  // namespace gemmtune

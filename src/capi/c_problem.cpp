@@ -1,0 +1,132 @@
+#include "capi/c_problem.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace gemmtune::c {
+namespace {
+
+/// Opaque ids begin here; they are never given to another layout.
+constexpr gemmtune_layout first_opaque = 0x1000;
+
+struct LayoutId {
+  gemmtune_layout id;
+  WeightLayout layout;
+};
+constexpr LayoutId layout_ids[] = {{GEMMTUNE_LAYOUT_PLAIN, WeightLayout::plain},
+                                   {GEMMTUNE_LAYOUT_ANY, WeightLayout::any},
+                                   {GEMMTUNE_LAYOUT_AITER16X16, WeightLayout::aiter16x16},
+                                   {first_opaque + 1, WeightLayout::panel16},
+                                   {first_opaque + 2, WeightLayout::onednn},
+                                   {first_opaque + 3, WeightLayout::tile64x128}};
+static_assert(std::size(layout_ids) == static_cast<std::size_t>(WeightLayout::tile64x128) + 1);
+
+const LayoutId* find_layout(gemmtune_layout id) {
+  const auto* const found = std::find_if(std::begin(layout_ids), std::end(layout_ids),
+                                         [&](const LayoutId& one) { return one.id == id; });
+  return found == std::end(layout_ids) ? nullptr : found;
+}
+
+// Enumerations whose values are ours.
+static_assert(static_cast<int>(Operation::fused_moe) == GEMMTUNE_FUSED_MOE);
+static_assert(static_cast<int>(QuantType::per_128x128) == GEMMTUNE_QUANT_PER_128X128);
+static_assert(static_cast<int>(Activation::situv2) == GEMMTUNE_ACTIVATION_SITUV2);
+static_assert(static_cast<int>(DataType::f32) + 1 == GEMMTUNE_F32);
+static_assert(static_cast<int>(DataType::i8) + 1 == GEMMTUNE_I8);
+static_assert(static_cast<int>(DataType::i4) + 1 == GEMMTUNE_I4);
+
+/// `number` as an enumerator from 0 to `last`; false if it is none.
+template <typename Value>
+bool read_enumerator(std::int64_t number, Value last, Value& value) {
+  if (number < 0 || number > static_cast<std::int64_t>(last)) return false;
+  value = static_cast<Value>(number);
+  return true;
+}
+
+gemmtune_status fail_enumerator(const char* field, std::int64_t value, const char* enumeration) noexcept {
+  return guarded([&] {
+    return fail(GEMMTUNE_INVALID_ARGUMENT, fmt::format("{} is {}, none of {}", field, value, enumeration));
+  });
+}
+
+/// An unset type is `absent`.
+gemmtune_status read_type(const char* field, gemmtune_type given, DataType absent, DataType& type) noexcept {
+  if (given == GEMMTUNE_TYPE_UNSET) {
+    type = absent;
+    return GEMMTUNE_OK;
+  }
+  if (read_enumerator(static_cast<std::int64_t>(given) - 1, DataType::i4, type)) return GEMMTUNE_OK;
+  return fail_enumerator(field, given, "enum gemmtune_type");
+}
+
+gemmtune_status read_types(const gemmtune_problem& known, Problem& problem) noexcept {
+  if (known.x_type == GEMMTUNE_TYPE_UNSET)
+    return fail(GEMMTUNE_INVALID_ARGUMENT, "x_type is not set, expected one of enum gemmtune_type");
+  if (const auto bad = read_type("x_type", known.x_type, DataType::bf16, problem.x_type); bad != GEMMTUNE_OK)
+    return bad;
+  if (const auto bad = read_type("w_type", known.w_type, problem.x_type, problem.w_type); bad != GEMMTUNE_OK)
+    return bad;
+  return read_type("y_type", known.y_type, default_y_type(problem.operation, problem.x_type), problem.y_type);
+}
+
+gemmtune_status read_moe(const gemmtune_problem& problem, MoeShape& moe) noexcept {
+  if (problem.moe == nullptr)
+    return problem.operation == GEMMTUNE_FUSED_MOE ? fail_null("gemmtune_problem", "moe") : GEMMTUNE_OK;
+  gemmtune_moe known;
+  if (const auto bad = read_struct(problem.moe, known); bad != GEMMTUNE_OK) return bad;
+  moe.experts = known.experts;
+  moe.topk = known.topk;
+  moe.gated = known.gated != 0;
+  moe.doweight_stage1 = known.doweight_stage1 != 0;
+  if (!read_enumerator(known.activation, Activation::situv2, moe.activation))
+    return fail_enumerator("activation", known.activation, "enum gemmtune_activation");
+  if (!read_enumerator(known.quant_type, QuantType::per_128x128, moe.quant_type))
+    return fail_enumerator("quant_type", known.quant_type, "enum gemmtune_quant_type");
+  return GEMMTUNE_OK;
+}
+
+}  // namespace
+
+gemmtune_status read_operation(gemmtune_operation given, Operation& operation) noexcept {
+  if (read_enumerator(given, Operation::fused_moe, operation)) return GEMMTUNE_OK;
+  return fail_enumerator("operation", given, "enum gemmtune_operation");
+}
+
+gemmtune_status read_layout(gemmtune_layout given, WeightLayout& layout) noexcept {
+  const LayoutId* const known = find_layout(given);
+  if (known == nullptr) return fail_enumerator("weight layout", given, "the layouts of this gemmtune");
+  layout = known->layout;
+  return GEMMTUNE_OK;
+}
+
+std::string_view layout_text(gemmtune_layout layout) noexcept {
+  const LayoutId* const known = find_layout(layout);
+  return known == nullptr ? "unknown layout" : to_string(known->layout);
+}
+
+gemmtune_layout layout_to_c(WeightLayout layout) {
+  for (const LayoutId& one : layout_ids)
+    if (one.layout == layout) return one.id;
+  return GEMMTUNE_LAYOUT_PLAIN;
+}
+
+gemmtune_status read_problem(const gemmtune_problem* given, gemmtune_problem& known,
+                             Problem& problem) noexcept {
+  if (const auto bad = read_struct(given, known); bad != GEMMTUNE_OK) return bad;
+  if (const auto bad = read_operation(known.operation, problem.operation); bad != GEMMTUNE_OK) return bad;
+  if (const auto bad = read_types(known, problem); bad != GEMMTUNE_OK) return bad;
+  if (const auto bad = read_moe(known, problem.moe); bad != GEMMTUNE_OK) return bad;
+  problem.m = known.m;
+  problem.n = known.n;
+  problem.k = known.k;
+  if (known.batch != 0) problem.batch = known.batch;
+  problem.bias = known.bias != 0;
+  problem.scale_ab = known.scale_ab != 0;
+  if (known.alignment != 0) problem.alignment = known.alignment;
+  if (const auto bad = read_layout(known.weight_layout, problem.weight_layout); bad != GEMMTUNE_OK)
+    return bad;
+  problem.bpreshuffle = problem.weight_layout != WeightLayout::plain;
+  return GEMMTUNE_OK;
+}
+
+}  // namespace gemmtune::c

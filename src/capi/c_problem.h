@@ -1,0 +1,21 @@
+// Problems and weight layouts of the C interface, for both libraries.
+#pragma once
+
+#include <string_view>
+
+#include "capi/c_status.h"
+#include "problem/problem.h"
+
+namespace gemmtune::c {
+
+/// The problem of a descriptor; its sizes are not checked yet. `known` is the descriptor as this version
+/// knows it.
+gemmtune_status read_problem(const gemmtune_problem* given, gemmtune_problem& known,
+                             Problem& problem) noexcept;
+gemmtune_status read_operation(gemmtune_operation given, Operation& operation) noexcept;
+gemmtune_status read_layout(gemmtune_layout given, WeightLayout& layout) noexcept;
+gemmtune_layout layout_to_c(WeightLayout layout);
+/// gemmtune_layout_text(): a literal.
+std::string_view layout_text(gemmtune_layout layout) noexcept;
+
+}  // namespace gemmtune::c

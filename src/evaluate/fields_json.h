@@ -1,0 +1,82 @@
+// Structs as JSON objects, for the worker protocol and for recordings. One list of fields a struct serves
+// both directions; a struct with a list converts by nlohmann's rules: Json(value), json.get<Struct>().
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "backends/backend.h"
+#include "base/fields.h"
+#include "candidates/config.h"
+#include "evaluate/evaluation_step.h"
+#include "measure/policy.h"
+#include "problem/problem.h"
+
+namespace gemmtune {
+
+template <SameStruct<Policy> Struct, typename Visit>
+void visit_fields(Struct& policy, Visit visit) {
+  GEMMTUNE_VISIT_FIELDS(policy, visit, cache, warmup, iterations, sample_us, screening_samples,
+                        pool_limit_bytes, prefer_ratio, tie_band, round_limit, seed, finalists);
+}
+
+template <SameStruct<DeviceRequest> Struct, typename Visit>
+void visit_fields(Struct& request, Visit visit) {
+  GEMMTUNE_VISIT_FIELDS(request, visit, text, threads, isa_cap, module_folder, kernel_cache_folder,
+                        rebuild_kernels, pin_threads);
+}
+
+/// Without on_step, which is of the process that evaluates.
+template <SameStruct<InProcessOptions> Struct, typename Visit>
+void visit_fields(Struct& options, Visit visit) {
+  GEMMTUNE_VISIT_FIELDS(options, visit, policy, max_err_ratio, reference_threads, too_slow_factor,
+                        timing_lock, unwritten_on_step);
+}
+
+/// Without the file, which is of the machine that has it.
+template <SameStruct<Library> Struct, typename Visit>
+void visit_fields(Struct& library, Visit visit) {
+  GEMMTUNE_VISIT_FIELDS(library, visit, name, version, why, unwritten_path);
+}
+
+/// Without the slot of the machine that it is in.
+template <SameStruct<DeviceInfo> Struct, typename Visit>
+void visit_fields(Struct& device, Visit visit) {
+  GEMMTUNE_VISIT_FIELDS(device, visit, backend, name, model, gfx, cu_num, unwritten_bus_id, libraries);
+}
+
+template <SameStruct<Candidate> Struct, typename Visit>
+void visit_fields(Struct& candidate, Visit visit) {
+  GEMMTUNE_VISIT_FIELDS(candidate, visit, family, revision, config);
+}
+
+/// A struct whose fields are listed.
+template <typename Struct>
+concept HasFields = requires(Struct& object) {
+  visit_fields(object, [](std::string_view, auto&) {});
+};
+
+template <HasFields Struct>
+void to_json(nlohmann::json& json, const Struct& object) {
+  json = nlohmann::json::object();
+  visit_fields(object,
+               [&json](std::string_view name, const auto& member) { json[std::string(name)] = member; });
+}
+
+/// Throws what the JSON library throws if a field is missing or of another type.
+template <HasFields Struct>
+void from_json(const nlohmann::json& json, Struct& object) {
+  visit_fields(object,
+               [&json](std::string_view name, auto& member) { json.at(std::string(name)).get_to(member); });
+}
+
+void to_json(nlohmann::json& json, CacheMode mode);
+void from_json(const nlohmann::json& json, CacheMode& mode);
+void to_json(nlohmann::json& json, const Config& config);
+void from_json(const nlohmann::json& json, Config& config);
+void to_json(nlohmann::json& json, const Problem& problem);
+void from_json(const nlohmann::json& json, Problem& problem);
+
+}  // namespace gemmtune

@@ -1,0 +1,91 @@
+// Operations: one row of traits for each in operation.cpp. What the host decides by operation it decides by a
+// trait; an operation's own kernels and file formats are the exception.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "numbers/data_type.h"
+
+namespace gemmtune {
+
+enum class Operation {
+  a16w16,
+  a8w8,
+  a8w8_bpreshuffle,
+  a8w8_blockscale,
+  a8w8_blockscale_bpreshuffle,
+  a4w4_blockscale,
+  batched_bf16,
+  batched_a8w8,
+  fused_moe,
+};
+
+/// How operands are quantized, in AITER's words (QuantType.per_1x128 …). Of the dense operations it follows
+/// from the operation; fused_moe carries it.
+enum class QuantType { none, per_tensor, per_token, per_1x32, per_1x128, per_128x128 };
+/// "No", "per_Tensor", "per_1x128" …: AITER's words without "QuantType.".
+std::string_view to_string(QuantType type);
+/// With or without "QuantType.", any case.
+std::optional<QuantType> parse_quant_type(std::string_view text);
+
+/// Elements that share a scale: along k (and of w along n) with per_1x128 and per_128x128, along k with
+/// per_1x32.
+inline constexpr std::int64_t scale_block = 128;
+inline constexpr std::int64_t mx_block = 32;
+
+/// Whether an operation's weight is packed.
+enum class Packing { optional, never, always };
+
+/// The types that an operation's key in a table holds.
+enum class KeyTypes { none, weight, all };
+
+/// How a look-up goes on where a table has no row of M itself.
+enum class Padding {
+  none,         // batched operations
+  two_levels,   // padded_m(…, 0), then padded_m(…, 1)
+  token_tiers,  // fused MoE: see token_tier() in tuned/key.h
+};
+
+struct OperationTraits {
+  Operation operation;
+  std::string_view name;
+  std::array<std::string_view, 4> aliases;  // AITER's names
+  std::string_view aiter_variable;          // the environment variable that lists AITER's tuned files
+
+  // Operands.
+  std::span<const DataType> x_types;  // the first one is the default
+  std::span<const DataType> w_types;  // empty: w has the type of x
+  std::span<const DataType> y_types;  // the first one is the default, unless y_as_x
+  bool y_as_x;                        // y has the type of x by default
+  QuantType quantization;             // of x and w; a mixture's problem carries it
+  bool scale_ab;                      // fp8 operands with scaleAB, beside x_types
+  bool bias;
+  bool batched;
+  bool mixture;  // of experts: Problem::moe holds
+  Packing packing;
+  Operation packed_form;  // the operation on packed weights, if that is another one; else itself
+
+  // Tables of tuned rows.
+  KeyTypes key_types;
+  bool key_switches;  // bias, scaleAB, bpreshuffle and the orders are part of the key
+  Padding padding;
+  bool fp8_by_default;           // rows without q_dtype_w are of the device's fp8
+  bool aiter_tolerance_by_type;  // of AITER's check: by y's type, else one for all types
+};
+
+/// All operations, in the order of the enumeration.
+std::span<const Operation> all_operations();
+const OperationTraits& traits(Operation operation);
+
+/// The type of y where nothing else is said: that of x, or the operation's first one.
+DataType default_y_type(Operation operation, DataType x_type);
+
+std::string_view to_string(Operation operation);
+/// Our names and AITER's aliases (bf16, a4w4, fmoe …), any case, '-' as '_'.
+std::optional<Operation> parse_operation(std::string_view text);
+
+}  // namespace gemmtune

@@ -1,0 +1,125 @@
+#include "resolve/answer.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace gemmtune {
+namespace {
+
+LookupKey key_of(const Device& device, const Problem& problem) {
+  return {device.info().gfx, device.info().cu_num, problem};
+}
+
+/// True if a row of `tables` runs; adds those that do not to `answer.passed`.
+bool answer_from(const TableSet& tables, const Device& device, const Problem& problem, BindRules rules,
+                 Answer& answer) {
+  for (const LookupHit& hit : tables.lookup(key_of(device, problem))) {
+    std::string other = tables.other_environment(*hit.entry, device.info());
+    Binding binding = bind_row(device, *hit.entry, other, problem, rules);
+    if (!binding.bound) {
+      answer.passed.push_back({&tables, hit, binding.refusal, binding.status.message()});
+      continue;
+    }
+    answer.bound = std::move(*binding.bound);
+    answer.tables = &tables;
+    answer.hit = hit;
+    answer.other_environment = std::move(other);
+    return true;
+  }
+  return false;
+}
+
+bool same_weight(const Problem& row, const Problem& asked) {
+  return row.bpreshuffle && row.operation == asked.operation && row.n == asked.n && row.k == asked.k &&
+         row.x_type == asked.x_type && row.w_type == asked.w_type && row.y_type == asked.y_type &&
+         row.scale_ab == asked.scale_ab;
+}
+
+}  // namespace
+
+std::string Answer::kernel_name() const {
+  if (tables == nullptr) return bound.candidate.kernel_name();
+  return is_dependent(bound.candidate.config) ? hit.entry->pdl_kernel_name : hit.entry->kernel_name;
+}
+
+std::string Answer::rule() const {
+  std::string text;
+  if (tables != nullptr) {
+    text = describe_hit(*tables, hit);
+    if (is_dependent(bound.candidate.config)) text += ", programmatic dependent launch";
+  } else if (status.ok()) {
+    text = describe_fallback(problem, bound.candidate);
+  }
+  for (const PassedRow& row : passed) text += describe_passed(row);
+  return text;
+}
+
+int Answer::invalid_rows() const {
+  return static_cast<int>(std::count_if(passed.begin(), passed.end(), [](const PassedRow& row) {
+    return row.refusal != Refusal::other_environment;
+  }));
+}
+
+Answer answer_problem(const Device& device, const LookupTables& tables, const Problem& problem,
+                      BindRules rules) {
+  Answer answer;
+  answer.problem = problem;
+  if (answer_from(*tables.tuned, device, problem, rules, answer)) return answer;
+  if (tables.online != nullptr && answer_from(*tables.online, device, problem, rules, answer)) return answer;
+  auto fallback = bind_fallback(device, problem);
+  if (fallback.ok()) {
+    answer.bound = std::move(fallback).value();
+  } else {
+    answer.status = fallback.status();  // rule() has no fallback then
+    answer.status =
+        Status(fallback.code(), fmt::format("{}: no row and no fallback: {}{}", short_name(problem),
+                                            fallback.message(), answer.rule()));
+  }
+  return answer;
+}
+
+bool has_row(const TableSet& tables, const Device& device, const Problem& problem) {
+  return !tables.lookup(key_of(device, problem)).empty();
+}
+
+std::string describe_hit(const TableSet& tables, const LookupHit& hit) {
+  return fmt::format("{} row, M = {}, {}:{}", to_string(hit.match), hit.hit_m, tables.path_of(*hit.entry),
+                     hit.entry->line);
+}
+
+std::string describe_passed(const PassedRow& row) {
+  const std::string hit = describe_hit(*row.tables, row.hit);
+  if (row.refusal == Refusal::other_environment) return fmt::format("; passed over {}: {}", hit, row.why);
+  return fmt::format("; passed over {}, kernel '{}': {}", hit, row.hit.entry->kernel_name, row.why);
+}
+
+std::string describe_fallback(const Problem& problem, const Candidate& candidate) {
+  return fmt::format("no row: the device's fallback for a {} weight is {}", to_string(problem.weight_layout),
+                     candidate.family);
+}
+
+WeightLayout tuned_weight_layout(const Device& device, const TableSet& tables, const Problem& problem) {
+  constexpr std::size_t layouts = static_cast<std::size_t>(WeightLayout::tile64x128) + 1;
+  std::array<int, layouts> rows{};
+  for (const TunedEntry& row : tables.table.entries()) {
+    if (!row_is_of(row, device.info()) || !same_weight(row.problem, problem) || !valid_time(row.us)) continue;
+    if (const auto layout = weight_layout_of(device, row)) ++rows[static_cast<std::size_t>(*layout)];
+  }
+  rows[static_cast<std::size_t>(WeightLayout::any)] = 0;
+  auto best = WeightLayout::plain;
+  for (std::size_t layout = 0; layout < layouts; ++layout) {
+    if (rows[layout] > rows[static_cast<std::size_t>(best)]) best = static_cast<WeightLayout>(layout);
+  }
+  return best;
+}
+
+Problem with_tuned_layout(const Device& device, const TableSet& tables, const Problem& problem) {
+  Problem posed = problem;
+  if (!problem.bpreshuffle || problem.weight_layout != WeightLayout::any) return posed;
+  const WeightLayout layout = tuned_weight_layout(device, tables, problem);
+  if (layout != WeightLayout::plain) posed.weight_layout = layout;
+  return posed;
+}
+
+}  // namespace gemmtune

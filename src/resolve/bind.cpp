@@ -1,0 +1,88 @@
+#include "resolve/bind.h"
+
+#include <string>
+#include <utility>
+
+namespace gemmtune {
+namespace {
+
+Binding refused(Refusal refusal, Status status) { return {std::nullopt, refusal, std::move(status)}; }
+
+std::string device_text(const std::string& gfx, int cu_num) {
+  return fmt::format("{} with cu_num {}", gfx.empty() ? "an AMD device (no gfx column)" : gfx, cu_num);
+}
+
+Status check_launch(const Candidate& candidate, bool dependent) {
+  if (dependent || !is_dependent(candidate.config)) return {};
+  return Status::unsupported(
+      "a programmatic dependent launch, which only constant_weights and predecessor_triggers together allow");
+}
+
+}  // namespace
+
+bool row_is_of(const TunedEntry& row, const DeviceInfo& device) {
+  if (row.cu_num != device.cu_num) return false;
+  const std::string_view gfx = table_gfx(row);
+  return gfx.empty() ? amd_architecture(device.gfx) : gfx == device.gfx;
+}
+
+Binding bind_name(const Device& device, std::string_view kernel_name, const Problem& problem,
+                  bool dependent) {
+  auto candidate = device.resolve(kernel_name, problem);
+  if (!candidate.ok()) return refused(Refusal::unknown_kernel, candidate.status());
+  if (Status launch = check_launch(*candidate, dependent); !launch.ok()) {
+    return refused(Refusal::dependent_launch, std::move(launch));
+  }
+  auto kernel = device.build(*candidate, problem);
+  if (!kernel.ok()) return refused(Refusal::build, kernel.status());
+  const WeightLayout layout = (*kernel)->weight_layout();
+  if (problem.weight_layout != WeightLayout::any && layout != problem.weight_layout) {
+    return refused(Refusal::weight_layout,
+                   Status::unsupported("the kernel reads weight layout {}, the weight has {}",
+                                       to_string(layout), to_string(problem.weight_layout)));
+  }
+  return {BoundKernel{std::move(candidate).value(), std::move(kernel).value()}, {}, {}};
+}
+
+Status check_name(const Device& device, std::string_view kernel_name, const Problem& problem,
+                  bool dependent) {
+  const auto candidate = device.resolve(kernel_name, problem);
+  return candidate.ok() ? check_launch(*candidate, dependent) : candidate.status();
+}
+
+Binding bind_row(const Device& device, const TunedEntry& row, std::string_view other_environment,
+                 const Problem& problem, BindRules rules) {
+  const DeviceInfo& info = device.info();
+  if (!row_is_of(row, info)) {
+    return refused(Refusal::other_device,
+                   Status::unsupported("a row of {}; this device is {}", device_text(row.gfx, row.cu_num),
+                                       device_text(info.gfx, info.cu_num)));
+  }
+  if (rules.strict_environment && !other_environment.empty()) {
+    return refused(Refusal::other_environment, Status::unsupported("{}", other_environment));
+  }
+  if (rules.dependent_launches && !row.pdl_kernel_name.empty()) {
+    Binding binding = bind_name(device, row.pdl_kernel_name, problem, true);
+    if (binding.bound) return binding;
+  }
+  return bind_name(device, row.kernel_name, problem);
+}
+
+Result<BoundKernel> bind_fallback(const Device& device, const Problem& problem) {
+  auto candidate = device.fallback(problem);
+  if (!candidate.ok()) return candidate.status();
+  auto kernel = device.build(*candidate, problem);
+  if (!kernel.ok()) return kernel.status();
+  return BoundKernel{std::move(candidate).value(), std::move(kernel).value()};
+}
+
+std::optional<WeightLayout> weight_layout_of(const Device& device, const TunedEntry& row) {
+  if (!row.problem.bpreshuffle) return WeightLayout::plain;
+  Problem problem = row.problem;
+  problem.weight_layout = WeightLayout::any;
+  const auto candidate = device.resolve(row.kernel_name, problem);
+  if (!candidate.ok()) return std::nullopt;
+  return device.find_family(candidate->family)->packed_layout(problem);
+}
+
+}  // namespace gemmtune

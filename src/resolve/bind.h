@@ -1,0 +1,70 @@
+// From a tuned row, a kernel name or the device's fallback to a kernel that runs a problem: the one place
+// where that is decided. Dispatch runs what is bound here; bench, check, lookup and online tuning follow the
+// same rules.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "backends/backend.h"
+#include "base/status.h"
+#include "tuned/entry.h"
+
+namespace gemmtune {
+
+/// Why a row or a kernel name does not run a problem.
+enum class Refusal {
+  other_device,       // the row was measured on another device
+  other_environment,  // the row was measured in another environment, and the rules are strict
+  unknown_kernel,  // no family, revision or config of this name here, or the family does not take the problem
+  dependent_launch,  // a programmatic dependent launch, which the rules do not allow
+  weight_layout,     // the kernel reads another layout than the weight has
+  build,             // the family could not build the kernel
+};
+
+/// What a caller allows a row to be.
+struct BindRules {
+  bool strict_environment = false;  // rows of another environment do not answer
+  bool dependent_launches = false;  // a row's pdl_kernelName goes before its kernelName
+};
+
+struct BoundKernel {
+  Candidate candidate;
+  std::unique_ptr<Kernel> kernel;
+};
+
+/// A kernel that runs the problem, or why there is none.
+struct Binding {
+  std::optional<BoundKernel> bound;
+  Refusal refusal = Refusal::unknown_kernel;  // if `bound` is empty
+  Status status;                              // ok if `bound` is not empty, else the refusal in words
+};
+
+/// True if the row was measured on this device, as look-up sees it (table_gfx). Rows without gfx are of AMD
+/// devices.
+bool row_is_of(const TunedEntry& row, const DeviceInfo& device);
+
+/// The kernel of a name, built. `dependent`: a programmatic dependent launch is allowed. A problem whose
+/// weight layout is `any` takes a kernel of every layout. May compile and is then slow.
+Binding bind_name(const Device& device, std::string_view kernel_name, const Problem& problem,
+                  bool dependent = false);
+
+/// ok, or why bind_name() refuses the name before it builds the kernel.
+Status check_name(const Device& device, std::string_view kernel_name, const Problem& problem,
+                  bool dependent = false);
+
+/// The kernel of a row: its programmatic dependent launch if the rules allow one, the row has one and it can
+/// run here, else its plain one. `other_environment`: what differs between the row's environment and this
+/// device; empty for nothing.
+Binding bind_row(const Device& device, const TunedEntry& row, std::string_view other_environment,
+                 const Problem& problem, BindRules rules);
+
+/// What runs if no row does.
+Result<BoundKernel> bind_fallback(const Device& device, const Problem& problem);
+
+/// The weight layout that the row's plain kernel reads; none if the name is unknown here or takes any layout.
+/// Builds nothing.
+std::optional<WeightLayout> weight_layout_of(const Device& device, const TunedEntry& row);
+
+}  // namespace gemmtune

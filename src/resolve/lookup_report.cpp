@@ -1,0 +1,140 @@
+#include "resolve/lookup_report.h"
+
+#include <utility>
+
+#include "tuned/checks.h"
+#include "tuned/key.h"
+
+namespace gemmtune {
+namespace {
+
+constexpr std::size_t level_count = 4;
+
+/// The levels with the M each looks for, no row yet. Those that the operation's look-up does not have look
+/// for its own M and never find one.
+std::vector<LookupLevel> levels_of(const TableSet& tables, const Problem& problem) {
+  std::vector<LookupLevel> levels(level_count);
+  for (std::size_t index = 0; index < level_count; ++index) {
+    levels[index].tables = &tables;
+    levels[index].level = static_cast<Match>(index);
+    levels[index].tried_m = problem.m;
+  }
+  const Padding padding = traits(problem.operation).padding;
+  if (padding == Padding::two_levels) {
+    levels[2].tried_m = padded_m(problem.m, problem.n, 0);
+    levels[3].tried_m = padded_m(problem.m, problem.n, 1);
+  } else if (padding == Padding::token_tiers) {
+    levels[3].tried_m = token_tier(problem.m);
+  }
+  return levels;
+}
+
+void bind_level(LookupLevel& level, const Device* device, const LookupRequest& request) {
+  if (device == nullptr) {
+    level.why = "no device of this backend is open here";
+    return;
+  }
+  const std::string other = level.tables->other_environment(*level.row, device->info());
+  const Binding binding = bind_row(*device, *level.row, other, request.problem,
+                                   {.strict_environment = request.strict_environment});
+  level.answers = binding.bound.has_value();
+  level.refusal = binding.refusal;
+  level.why = level.answers ? other : binding.status.message();
+  level.runnable = level.answers;
+  if (!level.answers && binding.refusal == Refusal::other_environment) {
+    level.runnable = bind_row(*device, *level.row, other, request.problem, {}).bound.has_value();
+  }
+  level.other_environment = !other.empty() && level.refusal != Refusal::other_device;
+}
+
+/// Appends the levels of one table set, each with its row.
+void add_levels(LookupReport& report, const TableSet& tables, const Device* device,
+                const LookupRequest& request) {
+  std::vector<LookupLevel> levels = levels_of(tables, request.problem);
+  for (const LookupHit& hit : tables.lookup({report.gfx, report.cu_num, request.problem})) {
+    LookupLevel& level = levels[static_cast<std::size_t>(hit.match)];
+    level.row = hit.entry;
+    level.hit_m = hit.hit_m;
+    bind_level(level, device, request);
+  }
+  report.levels.insert(report.levels.end(), levels.begin(), levels.end());
+}
+
+LookupHit hit_of(const LookupLevel& level) { return {level.level, level.hit_m, level.row}; }
+
+/// A row as the report's answer.
+void answer_with(LookupReport& report, const LookupLevel& level) {
+  report.level = level.level;
+  report.hit_m = level.hit_m;
+  report.row = level.row;
+  report.file = level.tables->path_of(*level.row);
+  report.line = level.row->line;
+  report.kernel_name = level.row->kernel_name;
+  report.libtype = level.row->libtype;
+  report.runnable = level.runnable;
+  if (!level.runnable) report.why = level.why;
+  report.rule = describe_hit(*level.tables, hit_of(level));
+}
+
+void answer_with_fallback(LookupReport& report, const Device& device) {
+  const auto bound = bind_fallback(device, report.problem);
+  report.runnable = bound.ok();
+  if (!bound.ok()) {
+    report.why = bound.message();
+    report.rule = "no row and no fallback";
+    return;
+  }
+  report.kernel_name = bound->candidate.kernel_name();
+  report.libtype = bound->candidate.family;
+  report.rule = describe_fallback(report.problem, bound->candidate);
+}
+
+/// The level that answers, null if none does.
+const LookupLevel* answering_level(const LookupReport& report, bool as_dispatch) {
+  for (const LookupLevel& level : report.levels) {
+    if (level.row != nullptr && (level.answers || !as_dispatch)) return &level;
+  }
+  return nullptr;
+}
+
+/// Rows better than the answer that did not answer, in words.
+std::string passed_over(const LookupReport& report) {
+  std::string text;
+  for (const LookupLevel& level : report.levels) {
+    if (level.row == nullptr) continue;
+    if (level.row == report.row) break;
+    text += describe_passed({level.tables, hit_of(level), level.refusal, level.why});
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<LookupReport> explain_lookup(const LookupTables& tables, const Device* device,
+                                    const LookupRequest& request) {
+  const bool table_only = request.gfx.has_value() || request.cu_num.has_value();
+  const bool as_dispatch = !table_only || request.runnable;
+  if (device == nullptr && (as_dispatch || !request.gfx || !request.cu_num)) {
+    return Status::invalid(
+        "look-up without a device: expected gfx and cu_num, and no question for what runs here");
+  }
+  GEMMTUNE_RETURN_IF_ERROR(check_asked(request.problem));
+  LookupReport report;
+  report.gfx = request.gfx ? *request.gfx : device->info().gfx;
+  report.cu_num = request.cu_num ? *request.cu_num : device->info().cu_num;
+  report.problem = request.problem;
+  add_levels(report, *tables.tuned, device, request);
+  if (tables.online != nullptr) add_levels(report, *tables.online, device, request);
+  if (const LookupLevel* level = answering_level(report, as_dispatch)) {
+    answer_with(report, *level);
+  } else if (as_dispatch) {
+    answer_with_fallback(report, *device);
+  } else {
+    report.rule = "no row";
+    report.why = "the table has no row for this problem";
+  }
+  if (as_dispatch) report.rule += passed_over(report);
+  return report;
+}
+
+}  // namespace gemmtune

@@ -1,0 +1,99 @@
+#include "resolve/online_rows.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/file.h"
+#include "formats/hipblaslt/hipblaslt_csv.h"
+
+namespace gemmtune {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The table holds no times; equal ones leave the choice among rows of one key to their order, as in AITER.
+constexpr double unknown_microseconds = 1;
+
+TunedEntry entry_of(const HipblasltRow& row, const Problem& problem, const Candidate& candidate,
+                    const DeviceInfo& device) {
+  TunedEntry entry;
+  entry.gfx = device.gfx;
+  entry.cu_num = device.cu_num;
+  entry.problem = problem;
+  entry.libtype = candidate.family;
+  entry.solidx = row.algo_index;
+  entry.kernel_name = row.kernel_name;
+  entry.us = unknown_microseconds;
+  entry.line = row.line;
+  return entry;
+}
+
+TableSet load_hipblaslt_table(const std::string& path, const Device& device) {
+  TableSet set;
+  set.exact_only = true;
+  TableSource& source = set.sources.emplace_back();
+  source.path = path;
+  auto file = file_exists(path) ? read_hipblaslt_csv(path)
+                                : Result<HipblasltFile>(Status::not_found("{}: no such file", path));
+  if (!file.ok()) {
+    source.state = file.status();
+    return set;
+  }
+  source.diagnostics = std::move(file->diagnostics);
+  std::vector<TunedEntry> entries;
+  for (const HipblasltRow& row : file->rows) {
+    auto problem = to_problem(row);
+    if (!problem.ok()) continue;
+    const auto candidate = device.resolve(row.kernel_name, *problem);
+    if (!candidate.ok()) continue;
+    ++source.rows;
+    for (const bool bias : {false, true}) {
+      problem->bias = bias;
+      entries.push_back(entry_of(row, *problem, *candidate, device.info()));
+    }
+  }
+  set.table = TunedTable(std::move(entries));
+  return set;
+}
+
+}  // namespace
+
+OnlineFile default_online_file(OnlineTuning switched_by, const std::string& config_folder) {
+  if (switched_by == OnlineTuning::aiter) {
+    // The working folder of this moment, whatever the program makes of it later.
+    std::error_code error;
+    const fs::path folder = fs::current_path(error);
+    return {(folder / "hip_online_tuning_res.csv").string(), OnlineFormat::hipblaslt_table};
+  }
+  return {(fs::path(config_folder) / "online_tuning.csv").string(), OnlineFormat::gemmtune_csv};
+}
+
+std::string online_path(const OnlineFile& file, Operation operation) {
+  if (operation == Operation::a16w16) return file.path;
+  if (file.format == OnlineFormat::hipblaslt_table) return {};
+  fs::path path(file.path);
+  const std::string extension = path.extension().string();
+  path.replace_extension(std::string(to_string(operation)) + extension);
+  return path.string();
+}
+
+std::shared_ptr<const TableSet> load_online_rows(const OnlineFile& file, const Device& device) {
+  if (file.format == OnlineFormat::hipblaslt_table) {
+    return std::make_shared<const TableSet>(load_hipblaslt_table(file.path, device));
+  }
+  std::vector<TablePath> paths;
+  for (const Operation operation : all_operations()) {
+    const std::string path = online_path(file, operation);
+    // Most operations have none; a missing file of the first is worth a line in `sources`.
+    if (operation == Operation::a16w16 || file_exists(path)) paths.push_back({operation, path});
+  }
+  return std::make_shared<const TableSet>(load_table_set(paths));
+}
+
+std::shared_ptr<const TableSet> production_online_rows(const Environment& environment, const Device& device) {
+  if (environment.online_tuning == OnlineTuning::off) return nullptr;
+  return load_online_rows(default_online_file(environment.online_tuning, environment.config_folder), device);
+}
+
+}  // namespace gemmtune

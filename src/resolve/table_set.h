@@ -1,0 +1,76 @@
+// The tuned files of all operations as one table, each row with the file it came from.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/environment.h"
+#include "base/status.h"
+#include "formats/aiter/tuned_csv.h"
+#include "resolve/row_environment.h"
+#include "tuned/table.h"
+
+namespace gemmtune {
+
+/// One file that is to be read, as a table of an operation.
+struct TablePath {
+  Operation operation = Operation::a16w16;
+  std::string path;
+};
+
+/// One file that a table was to be read from.
+struct TableSource {
+  std::string path;
+  Operation operation = Operation::a16w16;
+  std::size_t rows = 0;
+  Status state;                          // why nothing was read; `not_found` is no fault
+  std::vector<std::string> diagnostics;  // rows that were left out: file:line, column, value, expected
+  EnvironmentNotes environments;
+};
+
+/// Immutable once loaded; shared by threads. TunedEntry::source of its rows is an index into `sources`.
+struct TableSet {
+  TunedTable table{{}};
+  std::vector<TableSource> sources;
+  bool exact_only = false;  // rows answer their own M and no other
+
+  const std::string& path_of(const TunedEntry& entry) const { return sources[entry.source].path; }
+  /// The rows that may answer, best level first (TunedTable::lookup without what `exact_only` leaves out).
+  std::vector<LookupHit> lookup(const LookupKey& key) const;
+  /// What differs between the row's environment and this device; empty: nothing.
+  std::string other_environment(const TunedEntry& entry, const DeviceInfo& device) const {
+    return sources[entry.source].environments.difference(entry.env, device);
+  }
+  /// "path: 12 rows" or "path: why not", one line a file; with `operation` its files only.
+  std::string describe(std::optional<Operation> operation = std::nullopt) const;
+  /// The first source that is there but could not be read; ok where all could.
+  Status first_fault() const;
+};
+
+/// The files of a colon-separated list, each as a table of `operation`; empty paths are dropped.
+std::vector<TablePath> table_paths_of(Operation operation, std::string_view list);
+
+/// Colon-separated paths of operations' tuned files.
+using TunedFileLists = std::map<Operation, std::string>;
+
+/// The files of each operation: a list of `first`, else one of `second`, else those of AITER's rule: <base
+/// name>.csv of the config folder (bf16_tuned_gemm.csv …), then every regular file model_configs/*<base
+/// name>*.csv beside it whose name has no "untuned", sorted by name.
+std::vector<TablePath> all_table_paths(const TunedFileLists& first, const TunedFileLists& second,
+                                       const std::string& config_folder);
+/// GEMMTUNE_CONFIG_A16W16, _A8W8 …, or if it is not set AITER's variable of the operation.
+TunedFileLists tuned_files_of(const Environment& environment);
+
+/// Reads and merges: the smallest valid time of a key wins, ties keep the first file's row. A file that is
+/// missing or cannot be read is no failure of the set; its source says why.
+TableSet load_table_set(const std::vector<TablePath>& paths);
+/// The set of one file that was read already.
+TableSet table_set_of(TunedFile file);
+/// The files that a program with this environment reads.
+TableSet production_tables(const Environment& environment);
+
+}  // namespace gemmtune

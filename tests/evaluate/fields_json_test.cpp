@@ -1,0 +1,88 @@
+// Every field of the structs that are written as JSON survives being written and read.
+#include "evaluate/fields_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace gemmtune {
+namespace {
+
+using Json = nlohmann::json;
+using ::testing::HasSubstr;
+
+void change(std::string& text) { text += "x"; }
+void change(bool& value) { value = !value; }
+void change(double& value) { value += 0.375; }
+void change(int& value) { value += 3; }
+void change(std::uint64_t& value) { value += std::uint64_t{1} << 63; }
+void change(CacheMode& mode) { mode = CacheMode::cold; }
+void change(Config& config) { config.set("mr", "6"); }
+template <HasFields Struct>
+void change(Struct& object);
+void change(std::vector<Library>& libraries) {
+  libraries.emplace_back();
+  change(libraries.back());
+}
+
+template <HasFields Struct>
+void change(Struct& object) {
+  visit_fields(object, [](std::string_view, auto& member) { change(member); });
+}
+
+/// The written form has every field as changed, each under a name of its own, and reads back to the same.
+template <typename Struct>
+void expect_survival(std::size_t fields) {
+  Struct changed;
+  change(changed);
+  const Json written = changed;
+  const Json untouched = Struct();
+  EXPECT_EQ(written.size(), fields);
+  for (const auto& [name, value] : written.items()) EXPECT_NE(value, untouched.at(name)) << name;
+  EXPECT_EQ(Json(written.get<Struct>()), written);
+  for (const auto& [name, value] : written.items()) {
+    Json lacking = written;
+    lacking.erase(name);
+    EXPECT_THROW((void)lacking.get<Struct>(), Json::exception) << name;
+  }
+}
+
+TEST(FieldsJson, EveryFieldSurvives) {
+  expect_survival<Policy>(11);
+  expect_survival<DeviceRequest>(7);
+  expect_survival<InProcessOptions>(5);
+  expect_survival<Library>(3);
+  expect_survival<DeviceInfo>(6);
+  expect_survival<Candidate>(3);
+}
+
+TEST(FieldsJson, MembersHaveTheirOwnNames) {
+  Policy policy;
+  policy.cache = CacheMode::warm;
+  policy.sample_microseconds = 17;
+  policy.seed = ~std::uint64_t{0};
+  const Json written = policy;
+  EXPECT_EQ(written.at("cache"), "warm");
+  EXPECT_EQ(written.at("sample_us"), 17);
+  EXPECT_EQ(written.get<Policy>().seed, policy.seed);
+  EXPECT_EQ(written.get<Policy>().text(), policy.text());
+  DeviceRequest request;
+  request.text = "cpu:0-3";
+  request.pin_threads = true;
+  const Json asked = request;
+  EXPECT_EQ(asked.at("text"), "cpu:0-3");
+  EXPECT_EQ(asked.at("pin_threads"), true);
+  EXPECT_EQ(asked.at("rebuild_kernels"), false);
+}
+
+TEST(FieldsJson, OtherValuesThrow) {
+  Json written = Policy();
+  written["cache"] = "hot";
+  EXPECT_THROW((void)written.get<Policy>(), Json::exception);
+  EXPECT_THROW((void)Json("a16w16 m=x").get<Problem>(), Json::exception);
+}
+
+}  // namespace
+}  // namespace gemmtune

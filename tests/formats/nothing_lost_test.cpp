@@ -1,0 +1,226 @@
+// Nothing is lost in silence: what a reader does not understand is carried, what a writer cannot carry is
+// named.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "formats/aiter/merge_tables.h"
+#include "formats/aiter/tuned_csv.h"
+#include "formats/all_formats.h"
+#include "formats/triton/triton_json.h"
+#include "tuned/table.h"
+
+namespace gemmtune {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+std::string data(const std::string& name) { return std::string(GEMMTUNE_TEST_DATA "/lost/") + name; }
+
+std::string content_of(const std::string& path) {
+  auto content = read_file(path);
+  EXPECT_TRUE(content.ok()) << content.message();
+  return content.ok() ? std::move(*content) : std::string();
+}
+
+struct Converted {
+  Status status;
+  std::string text;
+  std::vector<std::string> left_out;
+  std::vector<std::string> notes;
+};
+
+Converted convert(const std::string& path, std::string_view to, const ConversionOptions& options = {}) {
+  const std::string content = content_of(path);
+  Converted converted;
+  auto rows = detect_format(path, content).read(path, content, options);
+  converted.status = rows.status();
+  if (!rows.ok()) return converted;
+  auto text = write_rows(**find_format(to), *rows, options);
+  converted.status = text.status();
+  if (text.ok()) converted.text = std::move(*text);
+  for (const LeftOut& item : rows->left_out) converted.left_out.push_back(describe("f", item));
+  converted.notes = rows->notes;
+  return converted;
+}
+
+TunedFile table(const std::string& path) {
+  auto file = read_tuned_csv(path);
+  EXPECT_TRUE(file.ok()) << file.message();
+  return file.ok() ? std::move(*file) : TunedFile();
+}
+
+// Issue 19, 1: AITER's one-stage kernels have flat = 2, and run_1stage may be True.
+TEST(NothingLost, FlatIsACountAndSwitchesMayBeWords) {
+  const std::string path = data("flat_2_tuned_fmoe.csv");
+  const TunedFile file = table(path);
+  EXPECT_THAT(file.diagnostics, IsEmpty());
+  ASSERT_THAT(file.entries, SizeIs(3));
+  EXPECT_EQ(file.entries[0].stages->flat, 2);
+  EXPECT_TRUE(file.entries[0].stages->run_1stage);
+  const Converted converted = convert(path, "aiter");
+  EXPECT_THAT(converted.left_out, IsEmpty());
+  const auto again = parse_tuned_csv("tuned_fmoe.csv", converted.text);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->entries[0].stages->flat, 2);
+  EXPECT_TRUE(again->entries[0].stages->run_1stage);
+}
+
+// Issue 19, 1: a cell that nobody understands stands as it was.
+TEST(NothingLost, AnUnknownWordIsCarried) {
+  std::string content = content_of(data("flat_2_tuned_fmoe.csv"));
+  content.replace(content.find(",2,"), 3, ",2,");
+  const auto at = content.find("True,0,2");
+  ASSERT_NE(at, std::string::npos);
+  content.replace(at, 8, "maybe,0,2");
+  const auto file = parse_tuned_csv("tuned_fmoe.csv", content);
+  ASSERT_TRUE(file.ok());
+  EXPECT_THAT(file->diagnostics, ElementsAre(HasSubstr("'maybe'")));
+  EXPECT_THAT(unread_rows(*file), IsEmpty());
+  EXPECT_THAT(write_tuned_csv(Operation::fused_moe, file->entries, CsvSchema::aiter),
+              HasSubstr(",maybe,0,2"));
+}
+
+// Issue 19, 2: rows tagged as fallback stay out of look-ups.
+TEST(NothingLost, TheTagOfAFallbackRowIsKept) {
+  const Converted converted = convert(data("tagged_tuned_fmoe.csv"), "aiter");
+  EXPECT_THAT(converted.left_out, IsEmpty());
+  EXPECT_THAT(converted.text, HasSubstr("flydsl_fallback"));
+  auto again = parse_tuned_csv("tuned_fmoe.csv", converted.text);
+  ASSERT_TRUE(again.ok());
+  ASSERT_THAT(again->entries, SizeIs(2));
+  const LookupKey key{again->entries[1].gfx, again->entries[1].cu_num, again->entries[1].problem};
+  ASSERT_EQ(again->entries[1].stages->tag, "flydsl_fallback");
+  EXPECT_THAT(TunedTable(again->entries).lookup(key), IsEmpty());
+}
+
+// Issue 19, 3: gfx950 and gfx1250 have 256 compute units both.
+TEST(NothingLost, ASeedTableHoldsOneArchitectureOfACuNum) {
+  const std::string path = data("two_architectures_bf16_tuned_gemm.csv");
+  const Converted seed = convert(path, "seed");
+  ASSERT_FALSE(seed.status.ok());
+  EXPECT_THAT(seed.status.message(), HasSubstr("line 2 is of gfx950 and line 3 of gfx1250, both with 256"));
+  std::vector<TunedFile> files;
+  files.push_back(table(path));
+  const auto merged = merge_tables(files, {.schema = CsvSchema::seed});
+  ASSERT_FALSE(merged.ok());
+  EXPECT_THAT(merged.message(), HasSubstr("gfx1250"));
+  EXPECT_TRUE(convert(path, "aiter").status.ok());
+}
+
+// Issue 19, 4: `any` is a bucket like the others.
+TEST(NothingLost, TritonConfigsKeepTheirOpenBuckets) {
+  const std::string path = data("gfx942-GEMM-A16W16-ATOMIC-N=1024-K=512.json");
+  const Converted converted = convert(path, "triton_json");
+  ASSERT_TRUE(converted.status.ok()) << converted.status.message();
+  EXPECT_THAT(converted.left_out, IsEmpty());
+  const auto before = parse_triton_json(path, content_of(path));
+  const auto after = parse_triton_json(path, converted.text);
+  ASSERT_TRUE(before.ok() && after.ok());
+  for (const TritonBucket& bucket : before->buckets) {
+    const auto same = std::find_if(after->buckets.begin(), after->buckets.end(),
+                                   [&](const TritonBucket& other) { return other.key == bucket.key; });
+    ASSERT_NE(same, after->buckets.end()) << bucket.key;
+    EXPECT_EQ(same->config, bucket.config) << bucket.key;
+  }
+  EXPECT_EQ(after->buckets.size(), before->buckets.size());
+  EXPECT_EQ(after->notes.size(), before->notes.size());
+  // Only other formats need to know whose problem it is.
+  const Converted csv = convert(path, "aiter", {.gfx = {}, .cu_num = 304});
+  ASSERT_FALSE(csv.status.ok());
+  EXPECT_THAT(csv.status.message(), HasSubstr("family 'GEMM-A16W16-ATOMIC'"));
+}
+
+// Issue 19, 4: without `any` in the file none is invented.
+TEST(NothingLost, NoBucketIsInvented) {
+  const auto text = [](const std::string& json) {
+    ConversionOptions options;
+    auto rows = detect_format("x.json", json).read("x.json", json, options);
+    EXPECT_TRUE(rows.ok());
+    const auto written = write_rows(**find_format("triton_json"), *rows, options);
+    return written.ok() ? *written : written.message();
+  };
+  EXPECT_THAT(text(R"({"M_LEQ_16": {"A": 1}})"), Not(HasSubstr("any")));
+  EXPECT_THAT(text(R"({"M_LEQ_320": {"A": 1}, "any": {}})"), HasSubstr("M_LEQ_320"));
+}
+
+// Issue 19, 5: the header decides; a name that disagrees is said.
+TEST(NothingLost, ABatchedHeaderBeatsTheFilesName) {
+  const TunedFile file = table(data("batched_header_bf16_tuned_gemm.csv"));
+  EXPECT_EQ(file.schema().operation, Operation::batched_bf16);
+  ASSERT_THAT(file.entries, SizeIs(2));
+  EXPECT_THAT(file.diagnostics, ElementsAre(HasSubstr(":1: the header is that of a table of batched_bf16")));
+  std::vector<TunedFile> files;
+  files.push_back(table(data("batched_header_bf16_tuned_gemm.csv")));
+  const auto merged = merge_tables(files, {});
+  ASSERT_TRUE(merged.ok());
+  EXPECT_EQ(merged->rows, 2U);
+  EXPECT_THAT(unread_rows(files[0]), IsEmpty());
+}
+
+// Issue 19, 6: gate_mode alone does not make a table one of grouped MoE.
+TEST(NothingLost, AMoeTableWithGateModeAnswersLookUps) {
+  const TunedFile file = table(data("gate_mode_tuned_fmoe.csv"));
+  EXPECT_EQ(file.schema().kind, TableKind::fused_moe);
+  ASSERT_THAT(file.entries, SizeIs(1));
+  const LookupKey key{"gfx950", 256, file.entries[0].problem};
+  EXPECT_THAT(TunedTable(file.entries).lookup(key), SizeIs(1));
+  EXPECT_THAT(convert(data("gate_mode_tuned_fmoe.csv"), "aiter").text, HasSubstr(",gate_mode\n"));
+}
+
+TEST(NothingLost, GroupedMoeHasATopkOfMinusOne) {
+  const TunedFile file = table(data("any_topk_tuned_grouped_fmoe.csv"));
+  EXPECT_THAT(file.diagnostics, IsEmpty());
+  ASSERT_THAT(file.entries, SizeIs(1));
+  EXPECT_EQ(file.entries[0].problem.moe.topk, -1);
+}
+
+// Issue 19, 11: a parameter that tune_gemm's names do not have.
+TEST(NothingLost, UnknownParametersOfTuneGemmAreCarried) {
+  const std::string path = data("stream_k.yaml");
+  ConversionOptions options;
+  options.gfx = "gfx942";
+  options.cu_num = 304;
+  options.x_type = DataType::f16;
+  const Converted csv = convert(path, "aiter", options);
+  ASSERT_TRUE(csv.status.ok()) << csv.status.message();
+  EXPECT_THAT(csv.left_out, IsEmpty());
+  EXPECT_THAT(csv.text, HasSubstr("BM128_BN128_BK64_GM4_nW8;NUM_SMS=304;mode='a;b'"));
+  auto rows = detect_format("bf16_tuned_gemm.csv", csv.text).read("bf16_tuned_gemm.csv", csv.text, options);
+  ASSERT_TRUE(rows.ok());
+  const auto back = write_rows(**find_format("tune_gemm_yaml"), *rows, options);
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(*back, content_of(path));
+}
+
+// Issue 19, 13: an error with more digits than are written, and columns that nobody knows.
+TEST(NothingLost, NumbersKeepTheirDigits) {
+  const std::string path = data("digits_a8w8_tuned_gemm.csv");
+  const Converted converted = convert(path, "aiter");
+  EXPECT_THAT(converted.left_out, IsEmpty());
+  EXPECT_THAT(converted.text, HasSubstr("0.0312345678"));
+  EXPECT_THAT(converted.text, HasSubstr("5.12345678"));
+  EXPECT_THAT(converted.text, HasSubstr(",note\n"));
+}
+
+TEST(NothingLost, CallsAndLayersOfAListAreKept) {
+  const std::string path = data("calls_bf16_untuned_gemm.csv");
+  const Converted list = convert(path, "untuned");
+  EXPECT_THAT(list.text, HasSubstr(",7,qkv\n"));
+  EXPECT_THAT(list.left_out, ElementsAre(HasSubstr("column mood: 1 row")));
+}
+
+TEST(NothingLost, EveryFileIsCalledByItsFormat) {
+  const Status refused = require_tuned_format("x.json", "{\"any\": {}}");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.message(), HasSubstr("x.json: is triton_json"));
+  EXPECT_FALSE(require_tuned_format("r.yaml", "- {'M': 1}\n").ok());
+  EXPECT_TRUE(require_tuned_format("a.csv", "gfx,cu_num,M,N,K,us\n").ok());
+}
+
+}  // namespace
+}  // namespace gemmtune

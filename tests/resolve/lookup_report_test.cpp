@@ -1,0 +1,153 @@
+#include "resolve/lookup_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dispatch/planner.h"
+#include "support/dispatch_fake_device.h"
+#include "support/dispatch_tables.h"
+
+namespace gemmtune {
+namespace {
+
+using test::row;
+using test::small_problem;
+using ::testing::HasSubstr;
+
+class Report : public ::testing::Test {
+ protected:
+  LookupReport ask(const LookupRequest& request, const Device* device) {
+    auto report = explain_lookup(tables_, device, request);
+    EXPECT_TRUE(report.ok()) << report.message();
+    return report.ok() ? *report : LookupReport();
+  }
+  void load(const std::vector<TunedEntry>& rows) {
+    file_ = test::write_rows(folder_, "t.csv", rows);
+    tables_ = load_table_set({test::table(file_)});
+  }
+  static LookupRequest request(std::int64_t m) {
+    LookupRequest asked;
+    asked.problem = small_problem(m);
+    return asked;
+  }
+
+  test::TemporaryFolder folder_;
+  test::FakeDevice device_;
+  std::string file_;
+  TableSet tables_;
+};
+
+TEST_F(Report, EveryLevelIsAccountedFor) {
+  load({row(small_problem(16), "alpha_r1_a1"), row(small_problem(4), "beta_r1_a1")});
+  const LookupReport report = ask(request(3), &device_);
+  ASSERT_EQ(report.levels.size(), 4U);
+  EXPECT_EQ(report.levels[0].row, nullptr);
+  EXPECT_EQ(report.levels[2].tried_m, 16);
+  EXPECT_EQ(report.levels[3].tried_m, 4);
+  EXPECT_NE(report.levels[3].row, nullptr);
+  EXPECT_TRUE(report.levels[3].runnable);
+  EXPECT_EQ(report.level, Match::fine);
+  EXPECT_EQ(report.hit_m, 16);
+  EXPECT_EQ(report.kernel_name, "alpha_r1_a1");
+  EXPECT_EQ(report.libtype, "alpha");
+  EXPECT_EQ(report.file, file_);
+  EXPECT_EQ(report.line, 2U);
+  EXPECT_TRUE(report.runnable);
+  EXPECT_EQ(report.why, "");
+}
+
+TEST_F(Report, DispatchsRuleSkipsRowsThatCannotRun) {
+  load({row(small_problem(9), "beta_r1_a1")});
+  const LookupReport report = ask(request(9), &device_);
+  EXPECT_EQ(report.level, Match::untuned);
+  EXPECT_EQ(report.row, nullptr);
+  EXPECT_EQ(report.kernel_name, "safe_r1_a1");
+  EXPECT_TRUE(report.runnable);
+  EXPECT_THAT(report.rule, HasSubstr("fallback"));
+  EXPECT_THAT(report.rule, HasSubstr("M above 8"));
+}
+
+TEST_F(Report, WithADeviceNamedOnlyTheTableIsAsked) {
+  TunedEntry foreign = row(small_problem(8), "asm_bf16_kernel");
+  foreign.gfx = "gfx942";
+  foreign.cu_num = 304;
+  foreign.libtype = "asm";
+  load({foreign});
+  LookupRequest asked = request(8);
+  asked.gfx = "gfx942";
+  asked.cu_num = 304;
+  const LookupReport report = ask(asked, &device_);
+  EXPECT_EQ(report.level, Match::exact);
+  EXPECT_EQ(report.libtype, "asm");
+  EXPECT_FALSE(report.runnable);
+  EXPECT_NE(report.why, "");
+  const LookupReport alone = ask(asked, nullptr);
+  EXPECT_EQ(alone.level, Match::exact);
+  EXPECT_FALSE(alone.runnable);
+
+  asked.runnable = true;
+  EXPECT_EQ(ask(asked, &device_).kernel_name, "safe_r1_a1");
+}
+
+TEST_F(Report, ATableWithoutTheProblemSaysSo) {
+  load({row(small_problem(8), "alpha_r1_a1")});
+  LookupRequest asked = request(8);
+  asked.gfx = "gfx942";
+  asked.cu_num = 304;
+  const LookupReport report = ask(asked, &device_);
+  EXPECT_EQ(report.level, Match::untuned);
+  EXPECT_EQ(report.kernel_name, "");
+  EXPECT_EQ(report.rule, "no row");
+}
+
+TEST_F(Report, WithoutADeviceItMustBeNamed) {
+  load({});
+  EXPECT_EQ(explain_lookup(tables_, nullptr, request(8)).code(), StatusCode::invalid_argument);
+}
+
+TEST_F(Report, AgreesWithThePlanner) {
+  load({row(small_problem(9), "beta_r1_a1"), row(small_problem(16), "alpha_r1_a2"),
+        row(small_problem(1), "beta_r1_a2")});
+  auto device = std::make_shared<DispatchDevice>();
+  device->device = std::make_unique<test::FakeDevice>();
+  for (const std::int64_t m : {1, 2, 7, 8, 9, 16, 17, 300}) {
+    const auto plan = make_plan(device, tables_, small_problem(m), {});
+    ASSERT_TRUE(plan.ok());
+    const LookupReport report = ask(request(m), &device_);
+    EXPECT_EQ(report.level, (*plan)->account().match) << m;
+    EXPECT_EQ(report.kernel_name, (*plan)->account().kernel_name) << m;
+    EXPECT_EQ(report.rule, (*plan)->account().rule) << m;
+  }
+}
+
+TEST_F(Report, AgreesWithThePlannerOnStrictEnvironments) {
+  TunedEntry stale = row(small_problem(8), "alpha_r1_a1");
+  stale.env = "0123456789";
+  load({stale, row(small_problem(16), "alpha_r1_a2")});
+  LookupRequest asked = request(8);
+  EXPECT_EQ(ask(asked, &device_).kernel_name, "alpha_r1_a1");
+  asked.strict_environment = true;
+  const LookupReport report = ask(asked, &device_);
+  EXPECT_EQ(report.kernel_name, "alpha_r1_a2");
+  EXPECT_TRUE(report.levels[0].runnable) << "its kernel can run, its environment is refused";
+  EXPECT_TRUE(report.levels[0].other_environment);
+  EXPECT_EQ(report.rule,
+            answer_problem(device_, tables_, small_problem(8), {.strict_environment = true}).rule());
+}
+
+TEST_F(Report, OnlineRowsHaveLevelsOfTheirOwn) {
+  load({row(small_problem(64), "alpha_r1_a1")});
+  const auto file = test::write_rows(folder_, "online.csv", {row(small_problem(5), "beta_r1_a2")});
+  const TableSet online = load_table_set({test::table(file)});
+  const auto report = explain_lookup({tables_, &online}, &device_, request(5));
+  ASSERT_TRUE(report.ok()) << report.message();
+  ASSERT_EQ(report->levels.size(), 8U);
+  EXPECT_EQ(report->levels[0].row, nullptr);
+  EXPECT_EQ(report->levels[4].tables, &online);
+  EXPECT_EQ(report->kernel_name, "beta_r1_a2");
+  EXPECT_EQ(report->file, file);
+  EXPECT_EQ(report->rule, answer_problem(device_, {tables_, &online}, small_problem(5), {}).rule());
+}
+
+}  // namespace
+}  // namespace gemmtune
