@@ -133,7 +133,7 @@ gemmtune_status enable(gemmtune_context* context, const gemmtune_online_options&
   (void)stops_at_exit;  // where it is full, a thread may run on while the process ends
   Environment environment = read_environment();
   const auto options = tuner_options(given, environment);
-  if (!options.ok()) return keep_tuning_error(options.status());
+  if (!options.ok()) return c::report(options.status());
   auto service = std::make_unique<Service>(context, *options, std::move(environment));
   {
     const std::lock_guard lock(live().mutex);

@@ -68,8 +68,8 @@ TEST_F(CApiTuning, WrongRequestsAreAnsweredWithTheValueAtFault) {
   options_.threads = 0;
   for (const char* threads : {"abc", "4294967297", "-1"}) {
     ::setenv("GEMMTUNE_NUM_THREADS", threads, 1);
-    EXPECT_EQ(run(), GEMMTUNE_TUNING_INVALID_ARGUMENT) << threads;
-    EXPECT_THAT(gemmtune_tuning_last_error(), HasSubstr(std::string("GEMMTUNE_NUM_THREADS ") + threads));
+    EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT) << threads;
+    EXPECT_THAT(gemmtune_last_error(), HasSubstr(std::string("GEMMTUNE_NUM_THREADS ") + threads));
   }
   ::unsetenv("GEMMTUNE_NUM_THREADS");
   options_.backend = "abacus";

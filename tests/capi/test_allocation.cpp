@@ -18,7 +18,7 @@ class Allocation : public ::testing::Test {
  protected:
   Allocation() {
     ContextOptions options;
-    options.tuned_files.a16w16 =
+    options.tuned_files[Operation::a16w16] =
         test::write_rows(folder_, "t.csv", {row(small_problem(4, 16, 16), "alpha_r1_a1")});
     handle_.context = std::make_unique<Context>(options, Environment(), std::make_unique<test::FakeDevice>());
     problem_.size = sizeof problem_;

@@ -43,7 +43,7 @@ class CInterface : public ::testing::Test {
     Problem tuned_bias = tuned;
     tuned_bias.bias = true;
     ContextOptions options;
-    options.tuned_files.a16w16 = test::write_rows(
+    options.tuned_files[Operation::a16w16] = test::write_rows(
         folder_, "t.csv",
         {row(tuned, "alpha_r1_a1"), row(tuned_bias, "alpha_r1_a1"), row(test::packed(f32(16)), "alpha_r1_a1"),
          row(test::packed(f32(32)), "alpha_r1_a2"), row(test::packed(f32(1)), "gamma_r1_a1")});

@@ -196,10 +196,10 @@ TEST_F(Rows, EqualTimesAreTheSame) {
 // The half-width of the interval of A against A is 0.1 % here.
 TEST_F(Rows, ADifferenceThatAAgainstAShowsTooIsNone) {
   times_["tiled_r1_kc128"] = 97;
-  const TunedTable table({row_of(8, "tiled_r1_kc128")});
-  EXPECT_EQ(bench(8, &table).verdict, BenchVerdict::faster);
+  const TableSet table = table_of({row_of(8, "tiled_r1_kc128")});
+  EXPECT_EQ(bench(8, table).verdict, BenchVerdict::faster);
   evaluator_.same_ratio = 0.95;
-  EXPECT_EQ(bench(8, &table).verdict, BenchVerdict::same);
+  EXPECT_EQ(bench(8, table).verdict, BenchVerdict::same);
 }
 
 TEST_F(Rows, TwoTablesAreComparedWithEachOther) {

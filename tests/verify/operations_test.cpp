@@ -237,7 +237,7 @@ class Operations : public ::testing::TestWithParam<Case> {
  protected:
   CheckReport check(std::uint64_t seed, Fault fault, const ReferenceOptions& options = {}) {
     const Problem& p = GetParam().problem;
-    EXPECT_TRUE(check(p).ok()) << check(p).message();
+    EXPECT_TRUE(gemmtune::check(p).ok()) << gemmtune::check(p).message();
     const auto host = make_inputs(p, seed);
     EXPECT_TRUE(host.ok()) << host.message();
     const auto reference = compute_reference(p, *host, options);
