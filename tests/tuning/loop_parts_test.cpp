@@ -14,17 +14,17 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "evaluate/worker/worker_pool.h"
+#include "resolve/bind.h"
+#include "resolve/candidate_list.h"
+#include "resolve/known_rows.h"
+#include "select/finals.h"
 #include "support/paper_device.h"
 #include "tuned/table.h"
 #include "tuning/budget.h"
-#include "resolve/candidate_list.h"
-#include "select/finals.h"
-#include "resolve/bind.h"
-#include "resolve/known_rows.h"
 #include "tuning/layout_group.h"
 #include "tuning/problem_search.h"
 #include "tuning/tuner.h"
-#include "evaluate/worker/worker_pool.h"
 
 namespace gemmtune {
 namespace {

@@ -10,11 +10,11 @@
 #include <map>
 #include <numeric>
 
+#include "evaluate/replay/replay_device.h"
+#include "evaluate/replay/replay_evaluator.h"
 #include "measure/statistics.h"
 #include "tuning/problem_search.h"
 #include "tuning/problem_tuner.h"
-#include "evaluate/replay/replay_device.h"
-#include "evaluate/replay/replay_evaluator.h"
 #include "tuning/time_estimate.h"
 #include "tuning/transfer.h"
 
