@@ -92,8 +92,7 @@ class KernelFamily {
   /// Vendor libraries before ours before plain references: decides ties.
   virtual int tie_rank() const = 0;
   /// ok, or `unsupported` with the reason, "<subject>: <detail>" (backends/refusal.h), without the family's
-  /// name. A problem with weight_layout `any`
-  /// is taken where any packed layout of the family fits.
+  /// name. A problem with weight_layout `any` is taken if any packed layout of the family fits.
   virtual Status accepts(const Problem& problem) const = 0;
   /// The packed layout that this family reads for a pre-shuffled problem; nullopt: plain weights only.
   virtual std::optional<WeightLayout> packed_layout(const Problem& problem) const = 0;
