@@ -455,7 +455,7 @@ TEST_F(GpuDeviceTest, CandidatesAreCompiledAheadAndLoadedFromThere) {
   std::vector<Candidate> candidates;
   for (const char* rows : {"16", "64"}) {
     Config config;
-    config.set("tm", std::string(rows));
+    config.set("bm", std::string(rows));
     candidates.push_back({"simt", 1, config});
   }
   candidates.push_back({"vendor", 1, {}});
