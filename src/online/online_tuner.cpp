@@ -21,8 +21,8 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "tuned/key.h"
 #include "online/online_claim.h"
+#include "tuned/key.h"
 
 namespace gemmtune {
 namespace {

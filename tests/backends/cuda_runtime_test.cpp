@@ -1,9 +1,8 @@
 // What the CUDA driver states of a GPU. Skips where there is none.
 #include <gtest/gtest.h>
 
-#include "backends/cuda/libraries.h"
-
 #include "backends/cuda/cuda_driver.h"
+#include "backends/cuda/libraries.h"
 
 namespace gemmtune::cuda {
 namespace {

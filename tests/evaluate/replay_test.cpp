@@ -9,10 +9,10 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "support/paper_device.h"
 #include "evaluate/replay/recording_evaluator.h"
 #include "evaluate/replay/replay_device.h"
 #include "evaluate/replay/replay_evaluator.h"
+#include "support/paper_device.h"
 #include "tuning/time_estimate.h"
 
 namespace gemmtune {

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "base/file.h"
-#include "formats/hipblaslt/hipblaslt_csv.h"
 #include "formats/aiter/tuned_csv.h"
+#include "formats/hipblaslt/hipblaslt_csv.h"
 #include "support/subprocess.h"
 
 namespace gemmtune {

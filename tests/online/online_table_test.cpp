@@ -7,8 +7,8 @@
 
 #include "base/file.h"
 #include "formats/hipblaslt/hipblaslt_csv.h"
-#include "support/online_tuning.h"
 #include "online/online_claim.h"
+#include "support/online_tuning.h"
 
 namespace gemmtune {
 namespace {

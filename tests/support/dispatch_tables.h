@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "resolve/table_set.h"
 #include "formats/aiter/tuned_csv.h"
+#include "resolve/table_set.h"
 
 namespace gemmtune::test {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "support/fake_device.h"
 #include "evaluate/outcome.h"
+#include "support/fake_device.h"
 
 namespace gemmtune::testing {
 

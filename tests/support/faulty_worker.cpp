@@ -1,6 +1,6 @@
 // The worker program of the isolation tests: as `gemmtune worker`, on the faulty device.
-#include "support/faulty_device.h"
 #include "evaluate/worker/worker_main.h"
+#include "support/faulty_device.h"
 
 int main() {
   return gemmtune::run_worker(

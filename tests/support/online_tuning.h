@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "formats/aiter/tuned_csv.h"
-#include "support/fake_device.h"
 #include "online/online_tuner.h"
+#include "support/fake_device.h"
 
 namespace gemmtune::testing {
 

@@ -7,8 +7,8 @@
 #include "backends/backend.h"
 #include "base/environment.h"
 #include "cli/shared/console.h"
-#include "resolve/table_set.h"
 #include "evaluate/in_process/in_process_evaluator.h"
+#include "resolve/table_set.h"
 #include "tuning/operator_bench.h"
 
 namespace gemmtune::cli {

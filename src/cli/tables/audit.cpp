@@ -20,11 +20,11 @@
 #include "cli/shared/output_path.h"
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
-#include "resolve/row_audit.h"
 #include "formats/aiter/merge_tables.h"
 #include "formats/aiter/table_audit.h"
 #include "formats/all_formats.h"
 #include "formats/other_diagnostics.h"
+#include "resolve/row_audit.h"
 
 namespace gemmtune::cli {
 namespace {

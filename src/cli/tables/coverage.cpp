@@ -19,9 +19,9 @@
 #include "cli/shared/device_options.h"
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
-#include "resolve/table_set.h"
 #include "formats/capture/capture_file.h"
 #include "formats/shapes/shape_list.h"
+#include "resolve/table_set.h"
 
 namespace gemmtune::cli {
 namespace {

@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "cli/shared/console.h"
 #include "cli/shared/output_path.h"
-#include "formats/models/model_config.h"
 #include "formats/aiter/schema.h"
+#include "formats/models/model_config.h"
 
 namespace gemmtune::cli {
 namespace {

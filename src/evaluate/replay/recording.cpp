@@ -71,12 +71,9 @@ Json recorded_json(const Policy& policy) {
 }
 
 Json recorded_json(const RecordedRun& run) {
-  return {{"line", "recording"},
-          {"version", recording_version},
-          {"device", run.device},
-          {"families", run.families},
-          {"policy", recorded_json(run.policy)},
-          {"err_ratio", run.max_err_ratio}};
+  return {
+      {"line", "recording"},      {"version", recording_version},        {"device", run.device},
+      {"families", run.families}, {"policy", recorded_json(run.policy)}, {"err_ratio", run.max_err_ratio}};
 }
 
 Json recorded_json(const RecordedSpace& space) {

@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "formats/aiter/merge_tables.h"
-#include "formats/csv/raw_row.h"
 #include "formats/aiter/tuned_row.h"
+#include "formats/csv/raw_row.h"
 #include "tuned/compress.h"
 
 namespace gemmtune {

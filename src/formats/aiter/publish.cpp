@@ -10,11 +10,11 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "formats/csv/csv.h"
 #include "formats/aiter/environment_json.h"
-#include "formats/csv/raw_row.h"
 #include "formats/aiter/tuned_csv.h"
 #include "formats/aiter/tuned_row.h"
+#include "formats/csv/csv.h"
+#include "formats/csv/raw_row.h"
 #include "tuned/range_rows.h"
 
 namespace gemmtune {

@@ -8,8 +8,8 @@
 
 #include "backends/backend.h"
 #include "backends/cpu/machine/affinity.h"
-#include "backends/cpu/threads/executor.h"
 #include "backends/cpu/machine/isa.h"
+#include "backends/cpu/threads/executor.h"
 
 namespace gemmtune::cpu {
 

@@ -27,7 +27,10 @@ std::vector<std::string> type_defines(const Problem& problem) {
 }
 
 Status accepts_dense(const Problem& problem, Weights weights) {
-  GEMMTUNE_RETURN_IF_ERROR(refusal::check_plain_gemm(problem));
+  if (problem.operation != Operation::a16w16) {
+    return refusal::refuse(refusal::operation, "{} is not a16w16", to_string(problem.operation));
+  }
+  GEMMTUNE_RETURN_IF_ERROR(refusal::check_one_batch(problem));
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
   if (element_code(problem.x_type) < 0 || element_code(problem.y_type) < 0 || traits(problem.y_type).fp8) {
     return refusal::refuse(refusal::types, "{} to {}", to_string(problem.x_type), to_string(problem.y_type));

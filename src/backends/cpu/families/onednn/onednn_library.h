@@ -6,9 +6,9 @@
 #include <string>
 
 #include "backends/backend.h"
+#include "backends/cpu/families/onednn/onednn_module.h"
 #include "backends/cpu/machine/affinity.h"
 #include "backends/cpu/machine/isa.h"
-#include "backends/cpu/families/onednn/onednn_module.h"
 
 namespace gemmtune::cpu {
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <optional>
 
-#include "backends/cpu/microkernels/stream.h"
 #include "backends/cpu/families/kernel_set.h"
+#include "backends/cpu/microkernels/stream.h"
 #include "problem/operands.h"
 
 namespace gemmtune::cpu {

@@ -44,13 +44,14 @@ class WgmmaKernel final : public Kernel {
         element_bytes_(bits(problem.x_type) / 8),
         output_bytes_(bits(problem.y_type) / 8),
         x_map_(driver.functions(), {nullptr, element_bytes_, problem.m, problem.k, problem.k * element_bytes_,
-                        launch.x_box_rows()}),
+                                    launch.x_box_rows()}),
         w_map_(driver.functions(), {nullptr, element_bytes_, problem.n, problem.k, problem.k * element_bytes_,
-                        launch.weight_box_rows()}),
+                                    launch.weight_box_rows()}),
         y_map_(driver.functions(), {nullptr, output_bytes_, problem.m, problem.n, problem.n * output_bytes_,
-                        launch.staged_rows()}),
-        y_tail_map_(driver.functions(), {nullptr, output_bytes_, problem.m, problem.n, problem.n * output_bytes_,
-                             launch.staged_rows(), launch.tail_columns(output_bytes_)}) {
+                                    launch.staged_rows()}),
+        y_tail_map_(driver.functions(),
+                    {nullptr, output_bytes_, problem.m, problem.n, problem.n * output_bytes_,
+                     launch.staged_rows(), launch.tail_columns(output_bytes_)}) {
     shape_.threads = static_cast<unsigned>(launch.threads());
     hopper_.cluster = static_cast<unsigned>(launch.cluster_size());
     shape_.shared_bytes = static_cast<std::size_t>(launch.shared_bytes);
@@ -216,12 +217,13 @@ Space WgmmaFamily::space(const Problem& problem) const {
   rule("cluster", Rule::build,
        [](auto&, auto&, const WgmmaLaunchConfig& launch, auto&) { return refuse_wgmma_cluster(launch); },
        {"bm", "bn", "cm", "cn", "csk"});
-  rule("fits", Rule::build,
-       [](const Problem& of, const Config& config, const WgmmaLaunchConfig& launch, const HopperLimits& most) {
-         const std::string block_k = refuse_block_k(config, of.x_type);
-         return block_k.empty() ? refuse_wgmma(launch, most) : block_k;
-       },
-       {});
+  rule(
+      "fits", Rule::build,
+      [](const Problem& of, const Config& config, const WgmmaLaunchConfig& launch, const HopperLimits& most) {
+        const std::string block_k = refuse_block_k(config, of.x_type);
+        return block_k.empty() ? refuse_wgmma(launch, most) : block_k;
+      },
+      {});
   rule("waste", Rule::search,
        [](const Problem& of, auto&, const WgmmaLaunchConfig& launch, const HopperLimits& most) {
          return refuse_wgmma_waste(of, launch, most);
