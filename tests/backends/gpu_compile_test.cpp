@@ -88,7 +88,7 @@ void expect_compiles(const KernelFamily& family, CompileOnlyRuntime& runtime, co
     const auto kernel = family.build(problem, config);
     ASSERT_TRUE(kernel.ok()) << runtime.architecture() << " " << print(problem) << " " << config.text()
                              << ": " << kernel.message();
-    EXPECT_LE(runtime.last.registers, runtime.limits().registers_a_thread);
+    EXPECT_LE(runtime.last.registers, runtime.limits().registers_per_thread);
     EXPECT_EQ(runtime.last.stack_bytes, 0) << config.text();
     // ptxas says so if it has to wait after every wgmma instruction.
     EXPECT_EQ(runtime.log.find("serialized"), std::string::npos) << config.text() << ": " << runtime.log;

@@ -9,7 +9,7 @@
 #include "backends/cpu/microkernels/tile_stream.h"
 // clang-format on
 
-#include "support/emulated_tile_unit.h"
+#include "support/emulated_amx_tiles.h"
 
 namespace gemmtune::cpu {
 

@@ -1,6 +1,6 @@
 #include "support/emulated_tiles.h"
 
-#include "support/emulated_tile_unit.h"
+#include "support/emulated_amx_tiles.h"
 
 // The vector header comes first, the others are written over it.
 // clang-format off

@@ -1,4 +1,4 @@
-// The AMX kernels over a tile unit in plain C++: the same indexing, on any machine.
+// The AMX kernels over AMX tiles in plain C++: the same indexing, on any machine.
 #pragma once
 
 #include "backends/cpu/families/kernel_set.h"

@@ -95,7 +95,7 @@ class FakeDriver final : public gpu::Driver {
   }
   Status reserve_shared(const gpu::LoadedKernel&, std::size_t bytes) override {
     GEMMTUNE_RETURN_IF_ERROR(call("reserve_shared"));
-    if (bytes <= gpu_.properties.limits.shared_bytes_a_block) return {};
+    if (bytes <= gpu_.properties.limits.shared_bytes_per_block) return {};
     return Status::internal("{} bytes of shared memory: too many", bytes);
   }
   Status launch(const gpu::LoadedKernel& kernel, const gpu::LaunchShape& shape, void** arguments,
@@ -182,8 +182,8 @@ class FakeDriver final : public gpu::Driver {
 FakeGpu::FakeGpu() {
   properties.architecture = "fake_1";
   properties.limits.multiprocessors = 132;
-  properties.limits.shared_bytes_a_block = 232448;
-  properties.limits.shared_bytes_a_multiprocessor = 233472;
+  properties.limits.shared_bytes_per_block = 232448;
+  properties.limits.shared_bytes_per_multiprocessor = 233472;
   properties.limits.cache_bytes = 62914560;
 }
 

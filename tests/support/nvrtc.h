@@ -59,7 +59,7 @@ class CompileOnlyRuntime final : public gpu::Runtime {
     ++compiled;
     last = *resources;
     return std::shared_ptr<gpu::Program>(
-        std::make_shared<CompiledProgram>(*resources, limits_.shared_bytes_a_block));
+        std::make_shared<CompiledProgram>(*resources, limits_.shared_bytes_per_block));
   }
 
   int compiled = 0;
@@ -77,8 +77,8 @@ inline gpu::Limits limits_of(const std::string& architecture) {
   gpu::Limits limits;
   const bool ampere = architecture == "sm_80";
   limits.multiprocessors = ampere ? 108 : architecture == "sm_90a" ? 132 : 148;
-  limits.shared_bytes_a_block = ampere ? 166912 : 232448;
-  limits.shared_bytes_a_multiprocessor = ampere ? 167936 : 233472;
+  limits.shared_bytes_per_block = ampere ? 166912 : 232448;
+  limits.shared_bytes_per_multiprocessor = ampere ? 167936 : 233472;
   limits.cache_bytes = ampere ? 41943040 : 62914560;
   return limits;
 }

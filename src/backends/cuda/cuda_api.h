@@ -39,7 +39,7 @@ inline constexpr int attribute_multiprocessors = 16;
 inline constexpr int attribute_l2_bytes = 38;
 inline constexpr int attribute_major = 75;
 inline constexpr int attribute_minor = 76;
-inline constexpr int attribute_shared_a_multiprocessor = 81;
+inline constexpr int attribute_shared_per_multiprocessor = 81;
 inline constexpr int attribute_shared_a_block_optin = 97;
 // CUfunction_attribute
 inline constexpr int function_max_dynamic_shared = 8;

@@ -40,7 +40,7 @@ Status CudaDriver::start(int ordinal) {
                          api::attribute_l2_bytes,
                          api::attribute_major,
                          api::attribute_minor,
-                         api::attribute_shared_a_multiprocessor,
+                         api::attribute_shared_per_multiprocessor,
                          api::attribute_shared_a_block_optin};
   for (int i = 0; i < 6; ++i) {
     GEMMTUNE_RETURN_IF_ERROR(
@@ -54,8 +54,8 @@ Status CudaDriver::start(int ordinal) {
   gpu::Limits& limits = properties_.limits;
   limits.multiprocessors = values[0];
   limits.cache_bytes = static_cast<std::size_t>(values[1]);
-  limits.shared_bytes_a_multiprocessor = static_cast<std::size_t>(values[4]);
-  limits.shared_bytes_a_block = static_cast<std::size_t>(values[5]);
+  limits.shared_bytes_per_multiprocessor = static_cast<std::size_t>(values[4]);
+  limits.shared_bytes_per_block = static_cast<std::size_t>(values[5]);
   GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.context_retain(&context_, device_), "cuDevicePrimaryCtxRetain"));
   enter();
   GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.stream_create(&stream_, api::stream_default), "cuStreamCreate"));
@@ -73,7 +73,7 @@ CudaDriver::~CudaDriver() {
 /// By a kernel that does nothing, which the driver assembles; where it does not, an estimate stands in.
 void CudaDriver::count_clusters() {
   if (capability_ < 90) return;
-  const std::size_t shared_bytes = properties_.limits.shared_bytes_a_block;
+  const std::size_t shared_bytes = properties_.limits.shared_bytes_per_block;
   const auto idle = load(fmt::format(".version 7.8\n.target sm_{}\n.address_size 64\n.visible .entry "
                                      "idle()\n{{\nret;\n}}\n",
                                      capability_),

@@ -16,10 +16,10 @@ namespace gemmtune::gpu {
 /// What a kernel has to fit into. Bytes are of shared memory.
 struct Limits {
   int multiprocessors = 0;
-  int registers_a_thread = 255;
-  std::size_t shared_bytes_a_block = 0;           // the most that one block may ask for
-  std::size_t shared_bytes_a_multiprocessor = 0;  // of which each block takes 1 KiB more than it asks for
-  std::size_t cache_bytes = 0;                    // the last-level cache, as the driver states it
+  int registers_per_thread = 255;
+  std::size_t shared_bytes_per_block = 0;           // maximum of one block
+  std::size_t shared_bytes_per_multiprocessor = 0;  // each block occupies 1 KiB beside what it requests
+  std::size_t cache_bytes = 0;                      // the last-level cache, as the driver states it
 };
 
 /// Facts of an opened device.

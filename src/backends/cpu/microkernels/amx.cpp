@@ -28,7 +28,7 @@ void begin_tiles() {
 /// Released tiles spare the system from saving 8 KiB at each context switch.
 void end_tiles() { __asm__ volatile("tilerelease" ::: "memory"); }
 
-using Tiles = TileTables<TileUnit>;
+using Tiles = TileTables<AmxTiles>;
 
 }  // namespace
 

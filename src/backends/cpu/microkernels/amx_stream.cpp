@@ -12,6 +12,6 @@
 
 namespace gemmtune::cpu {
 
-constexpr StreamKernels amx_stream_kernels = tile_stream_kernels<TileUnit>();
+constexpr StreamKernels amx_stream_kernels = tile_stream_kernels<AmxTiles>();
 
 }  // namespace gemmtune::cpu

@@ -5,7 +5,7 @@
 namespace gemmtune::cpu {
 namespace {
 
-struct TileUnit {
+struct AmxTiles {
   template <int tile>
   static void zero() {
     __asm__ volatile("tilezero %%tmm%c0" ::"i"(tile));

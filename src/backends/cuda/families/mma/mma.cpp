@@ -180,7 +180,7 @@ std::string MmaFamily::refuse_build(const Problem& problem, const Config& config
   if (launch.accumulators() > max_accumulators) return "tile needs more registers than a thread has";
   if (launch.block_m == 16 && launch.block_n == 128 && launch.split_k > 1)
     return "bn 128 with bm 16 and split-K: the compiler spills registers";
-  if (launch.shared_bytes > static_cast<std::int64_t>(runtime_.limits().shared_bytes_a_block))
+  if (launch.shared_bytes > static_cast<std::int64_t>(runtime_.limits().shared_bytes_per_block))
     return "st needs more shared memory than a block may have";
   if (launch.split_k > launch.k_tiles) return "sk is more than the k tiles";
   if (launch.workspace_bytes > max_workspace) return "sk needs more than 1 GiB of workspace";

@@ -139,7 +139,7 @@ std::string SkinnyFamily::refuse_build(const Problem& problem, const Config& con
   if (launch.split_k > launch.k_tiles) return "csk is more than the k tiles";
   if (launch.num_stages < std::min<std::int64_t>(2, ceil_div(launch.k_tiles, launch.split_k)))
     return "smem holds less than two stages";
-  if (launch.shared_bytes > static_cast<std::int64_t>(runtime_.limits().shared_bytes_a_block))
+  if (launch.shared_bytes > static_cast<std::int64_t>(runtime_.limits().shared_bytes_per_block))
     return "smem is more shared memory than a block may have";
   return {};
 }

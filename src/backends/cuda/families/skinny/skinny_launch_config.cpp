@@ -53,12 +53,13 @@ SkinnyLaunchConfig skinny_launch_config(const Problem& problem, const Config& co
   launch.tiles = ceil_div(problem.n, launch.block_m);
   launch.stage_bytes = launch.k_atoms * (launch.block_m + launch.block_n) * atom_bytes;
   const std::int64_t fixed = launch.exchange_bytes() + shared_reserve;
-  const std::int64_t most = static_cast<std::int64_t>(limits.shared_bytes_a_block) - fixed;
+  const std::int64_t most = static_cast<std::int64_t>(limits.shared_bytes_per_block) - fixed;
   const std::int64_t wanted = std::min(config.number("smem", 110) * 1024, most);
   launch.num_stages = std::min(wanted / launch.stage_bytes, ceil_div(launch.k_tiles, launch.split_k));
   launch.shared_bytes = launch.num_stages * launch.stage_bytes + fixed;
   launch.blocks_per_sm = std::clamp<std::int64_t>(
-      static_cast<std::int64_t>(limits.shared_bytes_a_multiprocessor) / (launch.shared_bytes + 1024), 1, 12);
+      static_cast<std::int64_t>(limits.shared_bytes_per_multiprocessor) / (launch.shared_bytes + 1024), 1,
+      12);
   launch.prefetch_k_tiles = prefetch_k_tiles(launch);
   launch.prefetch_blocks = limits.multiprocessors * launch.blocks_per_sm;
   return launch;

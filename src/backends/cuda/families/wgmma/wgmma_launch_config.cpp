@@ -50,7 +50,7 @@ void choose_grid(const Problem& problem, const HopperLimits& limits, WgmmaLaunch
   launch.weight_read_once =
       (launch.swap_ab ? launch.tiles_n * launch.cluster_n : launch.tiles_m * launch.cluster_m) == 1;
   const std::int64_t by_memory =
-      static_cast<std::int64_t>(limits.shared_bytes_a_multiprocessor) / (launch.shared_bytes + 1024);
+      static_cast<std::int64_t>(limits.shared_bytes_per_multiprocessor) / (launch.shared_bytes + 1024);
   // Accumulators, and the registers that the rest of the kernel needs.
   const std::int64_t by_registers = registers / (launch.threads() * (launch.accumulators() + 72));
   launch.blocks_per_sm = std::max<std::int64_t>(1, std::min(by_memory, by_registers));
@@ -66,7 +66,7 @@ void lay_out(WgmmaLaunchConfig& launch, std::int64_t smem_bytes, std::int64_t ou
   const std::int64_t staging = staging_bytes(launch, output_bytes);
   // Partial sums reuse the pipeline's memory, and so does the epilogue of a block's only tile.
   const std::int64_t fixed = shared_reserve + (launch.split_k > 1 ? 0 : staging);
-  const std::int64_t most = static_cast<std::int64_t>(limits.shared_bytes_a_block) - fixed;
+  const std::int64_t most = static_cast<std::int64_t>(limits.shared_bytes_per_block) - fixed;
   const std::int64_t pipeline = std::min(smem_bytes - fixed, most);
   launch.num_stages = std::min(std::max<std::int64_t>(pipeline, 0) / launch.stage_bytes, max_stages);
   // A block with one tile needs no more stages than k tiles.
@@ -173,7 +173,7 @@ std::string refuse_wgmma(const WgmmaLaunchConfig& launch, const HopperLimits& li
   const std::int64_t share = ceil_div(launch.k_tiles, launch.split_k);
   if (launch.num_stages < std::min<std::int64_t>(2, share) || launch.num_stages < 1)
     return "smem holds less than two stages";
-  if (launch.shared_bytes > static_cast<std::int64_t>(limits.shared_bytes_a_block))
+  if (launch.shared_bytes > static_cast<std::int64_t>(limits.shared_bytes_per_block))
     return "smem is more shared memory than a block may have";
   return {};
 }

@@ -1,4 +1,4 @@
-// A tile unit in plain C++, for files of any instruction set: it emits no symbol.
+// AMX tiles in plain C++, for files of any instruction set: it emits no symbol.
 #pragma once
 
 #include "backends/cpu/microkernels/stream.h"
