@@ -100,12 +100,12 @@ gemmtune_status check_operands(const Plan& plan, const Operands& operands) noexc
         GEMMTUNE_INVALID_ARGUMENT,
         "x_scale_per_tensor or w_scale_per_tensor is set, expected it with a8w8 and batched_a8w8 only");
   if (problem.batch == 1) return check_extents(problem, needs, operands);
-  const std::int64_t least_x = (problem.m - 1) * operands.ldx + problem.k;
-  const std::int64_t least_y = (problem.m - 1) * operands.ldy + needs.y_columns;
-  if (operands.x_batch_stride < least_x || operands.x_batch_stride > max_tensor_bytes / problem.batch)
-    return fail_dimension("x_batch_stride", operands.x_batch_stride, least_x);
-  if (operands.y_batch_stride < least_y || operands.y_batch_stride > max_tensor_bytes / problem.batch)
-    return fail_dimension("y_batch_stride", operands.y_batch_stride, least_y);
+  const std::int64_t min_x_stride = (problem.m - 1) * operands.ldx + problem.k;
+  const std::int64_t min_y_stride = (problem.m - 1) * operands.ldy + needs.y_columns;
+  if (operands.x_batch_stride < min_x_stride || operands.x_batch_stride > max_tensor_bytes / problem.batch)
+    return fail_dimension("x_batch_stride", operands.x_batch_stride, min_x_stride);
+  if (operands.y_batch_stride < min_y_stride || operands.y_batch_stride > max_tensor_bytes / problem.batch)
+    return fail_dimension("y_batch_stride", operands.y_batch_stride, min_y_stride);
   return check_extents(problem, needs, operands);
 }
 

@@ -104,10 +104,10 @@ CallCounts* CaptureRecorder::counts_of(const Problem& problem) {
   const PlanKey key{problem_of_row(problem), 0};
   const std::lock_guard lock(entries_mutex_);
   if (const auto known = index_.find(key); known != index_.end()) return &known->second->counts;
-  if (entries_.size() >= most_problems) {
+  if (entries_.size() >= max_problems) {
     if (!std::exchange(full_, true)) {
       say_(LogLevel::warning, fmt::format("capture: more than {} problems; {} and further ones are not kept",
-                                          most_problems, print(problem)));
+                                          max_problems, print(problem)));
     }
     return nullptr;
   }

@@ -45,7 +45,7 @@ class CallCounts {
 class CaptureRecorder {
  public:
   /// More problems than this are not recorded (said once): shapes without end would fill memory and files.
-  static constexpr std::size_t most_problems = 65536;
+  static constexpr std::size_t max_problems = 65536;
   using Say = std::function<void(LogLevel, std::string_view)>;
 
   /// Files: untuned_file_name() of each operation in `folder`, which is made when there is something to

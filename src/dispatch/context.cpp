@@ -81,10 +81,10 @@ Result<PlanRef> Context::plan(const Problem& problem, Stream stream, LaunchPromi
     if (!made.ok()) return made.status();
     plan = std::move(made).value();
   }
-  if (tells_misses_.load(std::memory_order_relaxed) && plan->has_miss()) {
-    auto told = tell_miss(std::move(plan), stream, key);
-    if (!told.ok()) return told.status();
-    plan = std::move(told).value();
+  if (reports_misses_.load(std::memory_order_relaxed) && plan->has_miss()) {
+    auto reported = report_miss(std::move(plan), stream, key);
+    if (!reported.ok()) return reported.status();
+    plan = std::move(reported).value();
   }
   counters_.count_answer(*plan);
   if (CallCounts* calls = plan->call_counts()) calls->count(plan->account().match);
@@ -154,7 +154,7 @@ Miss Context::miss_of(const Plan& plan) const {
   return miss;
 }
 
-Result<PlanRef> Context::tell_miss(PlanRef plan, Stream stream, PlanKey key) {
+Result<PlanRef> Context::report_miss(PlanRef plan, Stream stream, PlanKey key) {
   if (device_->device->is_capturing(stream)) return plan;
   std::shared_ptr<MissHandler> handler;
   {
@@ -178,7 +178,7 @@ void Context::set_miss_handler(std::shared_ptr<MissHandler> handler, std::option
   {
     const std::lock_guard lock(tables_mutex_);
     miss_handler_.swap(handler);
-    tells_misses_ = miss_handler_ != nullptr;
+    reports_misses_ = miss_handler_ != nullptr;
     if (file) {
       online_file_ = std::move(file);
       online_ = std::move(rows);

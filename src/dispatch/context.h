@@ -50,8 +50,8 @@ class Context {
   ~Context();
 
   /// The plan of a problem (m = 0 is legal), from the cache where it is known. A cached answer allocates
-  /// nothing. `stream`: where it will run, as far as the caller knows; a problem that no row answers is told
-  /// to the miss handler unless the stream is being captured.
+  /// nothing. `stream`: where it will run, as far as the caller knows; a problem that no row answers is
+  /// reported to the miss handler unless the stream is being captured.
   /// `promises`: what a row's programmatic dependent launch needs; without them its plain kernel runs.
   Result<PlanRef> plan(const Problem& problem, Stream stream = {}, LaunchPromises promises = {});
   /// Reads the tuned files again. Where one is there but cannot be read, the old rows stay and the error is
@@ -63,8 +63,8 @@ class Context {
   /// The same, and capture has no thread from then on. For the end of a process that keeps the context.
   void stop_capture();
 
-  /// Who is told of problems that no row answers; null: nobody. The one before is gone once no thread is in
-  /// it. `file` (where given) replaces the online file and is read.
+  /// Handler called for problems that no row answers; null for none. The previous one is destroyed once no
+  /// thread runs it. `file` (where given) replaces the online file and is read.
   void set_miss_handler(std::shared_ptr<MissHandler> handler, std::optional<OnlineFile> file);
   /// Reads the online file again (nothing where there is none): problems that no row answered and that it has
   /// now are planned anew, all other plans stay. An error where it is there but cannot be read; the old rows
@@ -91,7 +91,7 @@ class Context {
   void start_capture();
   void log_tables(const TableSet& tables) const;
   void log_plan(const Plan& plan);
-  Result<PlanRef> tell_miss(PlanRef plan, Stream stream, PlanKey key);
+  Result<PlanRef> report_miss(PlanRef plan, Stream stream, PlanKey key);
   Miss miss_of(const Plan& plan) const;
 
   ContextOptions options_;
@@ -104,7 +104,7 @@ class Context {
   std::optional<OnlineFile> online_file_;
   std::shared_ptr<const TableSet> online_;
   std::shared_ptr<MissHandler> miss_handler_;
-  std::atomic<bool> tells_misses_{false};
+  std::atomic<bool> reports_misses_{false};
   std::atomic<std::uint64_t> generation_{0};
   PlanCache cache_;
   Counters counters_;

@@ -89,7 +89,7 @@ class Plan {
   /// Before any other thread sees the plan.
   void count_calls_in(CallCounts* counts) const { call_counts_ = counts; }
 
-  /// True once for a plan that no row answered: who gets it tells the context's miss handler.
+  /// True once for a plan that no row answered; that caller calls the context's miss handler.
   bool take_miss() const { return miss_.exchange(false, std::memory_order_relaxed); }
   bool has_miss() const { return miss_.load(std::memory_order_relaxed); }
 

@@ -20,8 +20,8 @@ namespace gemmtune {
 namespace {
 
 constexpr std::size_t pool_bytes = std::size_t{128} << 20;
-constexpr std::size_t least_free_bytes = std::size_t{128} << 20;  // as AITER asks for
-constexpr std::int64_t largest_m_of_table = 512;                  // likewise
+constexpr std::size_t min_free_bytes = std::size_t{128} << 20;  // as AITER asks for
+constexpr std::int64_t max_m_of_table = 512;                    // likewise
 constexpr double memory_factor = 6;     // operands twice, packed, host copies of both and the reference
 constexpr int first_own_tie_rank = 10;  // families below are vendors' libraries
 
@@ -66,11 +66,11 @@ std::string reason_to_decline(Device& device, const OnlineProblem& asked, const 
   const Problem& problem = asked.problem;
   if (settings.hipblaslt_table) {
     if (const auto row = to_hipblaslt_row(problem); !row.ok()) return row.message();
-    if (problem.m > largest_m_of_table) {
-      return fmt::format("M = {}, and AITER tunes up to {} online", problem.m, largest_m_of_table);
+    if (problem.m > max_m_of_table) {
+      return fmt::format("M = {}, and AITER tunes up to {} online", problem.m, max_m_of_table);
     }
   }
-  const double needed = memory_factor * bytes(problem) + static_cast<double>(least_free_bytes);
+  const double needed = memory_factor * bytes(problem) + static_cast<double>(min_free_bytes);
   if (const auto free = static_cast<double>(device.free_memory_bytes()); free < needed) {
     return fmt::format("{:.0f} MiB of memory are free, expected {:.0f}", free / 0x1p20, needed / 0x1p20);
   }

@@ -13,7 +13,7 @@
 
 namespace gemmtune {
 
-/// What dispatch tells of a problem that no row answered.
+/// A problem that no row answered, as dispatch reports it.
 struct OnlineProblem {
   Problem problem;
   std::string file;                          // that its row goes into

@@ -29,7 +29,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t most_problems = 65536;
+constexpr std::size_t max_problems = 65536;
 constexpr std::chrono::milliseconds pause_while_another_tunes{50};
 constexpr double budgets_to_wait = 3;
 constexpr int background_nice = 10;  // serving threads go first; those of our device inherit it
@@ -116,7 +116,7 @@ bool OnlineTuner::missed(OnlineProblem problem) {
   const std::string key = key_text(problem);
   State& state = *state_;
   std::unique_lock lock(state.mutex);
-  if (state.stopping || state.gave_up || state.problems.size() >= most_problems) return false;
+  if (state.stopping || state.gave_up || state.problems.size() >= max_problems) return false;
   const auto inserted = state.problems.try_emplace(key, State::Progress::waiting);
   const auto asked = inserted.first;
   if (inserted.second) {

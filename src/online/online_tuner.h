@@ -39,8 +39,8 @@ class OnlineTuner {
   OnlineTuner(const OnlineTuner&) = delete;
   OnlineTuner& operator=(const OnlineTuner&) = delete;
 
-  /// Any thread. True where the host was told of changed rows before it returns. Answers at once unless
-  /// synchronous. A problem that was asked before, and problems behind the 65,536th, are passed over.
+  /// Any thread. True if changed rows were reported to the host before it returns. Returns at once
+  /// unless synchronous. A problem that was asked before, and problems behind the 65,536th, are passed over.
   bool missed(OnlineProblem problem);
   /// The sample in hand is finished, what was not decided is given up; answers when no thread is left.
   void stop();
