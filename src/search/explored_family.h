@@ -21,7 +21,7 @@ struct ExploredFamily {
   /// The neighbours of a member that a search looks at, the nearest first; all are places in `members`.
   std::vector<std::size_t> around(std::size_t member, SettingsGrid::Reach reach) const {
     std::vector<std::size_t> close = grid.neighbours(member, reach);
-    if (close.size() > most_around) close.resize(most_around);
+    if (close.size() > max_around) close.resize(max_around);
     return close;
   }
 
@@ -29,7 +29,7 @@ struct ExploredFamily {
   ExploredFamily& operator=(const ExploredFamily&) = delete;
 
  private:
-  static constexpr std::size_t most_around = 24;
+  static constexpr std::size_t max_around = 24;
 
   static std::vector<double> predictions(std::span<const SearchPoint> points,
                                          const std::vector<std::size_t>& members) {

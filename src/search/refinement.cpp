@@ -12,15 +12,15 @@ namespace {
 // Families whose best is slower than this are not walked. Wide, because screening compares thread pools
 // badly: finals moved families against each other by up to 38 %.
 constexpr double walked_within = 1.5;
-constexpr std::size_t walks_a_family = 3;
-constexpr double least_room = 0.01;  // as a share of the time; the noise comes on top
-constexpr double most_noise = 0.1;
+constexpr std::size_t walks_per_family = 3;
+constexpr double min_room = 0.01;  // as a share of the time; the noise comes on top
+constexpr double max_noise = 0.1;
 constexpr double likely_enough = 0.05;  // to be within the limit, for a candidate that nobody tried
 
 /// Two medians of so many samples differ by this where the candidates are equal.
 double room_for_noise(std::span<const SearchPoint> points, int samples) {
   const double noise = 2 * sample_deviation(points) * std::sqrt(2.0 / samples);
-  return least_room + std::min(noise, most_noise);
+  return min_room + std::min(noise, max_noise);
 }
 
 bool is_below(const Surrogate::Belief& belief, double microseconds) {
@@ -41,7 +41,7 @@ Refinement::Refinement(std::span<const SearchPoint> points, const Families& fami
     std::size_t walks = 0;
     for (const std::size_t i : survivors) {
       if (points[i].candidate.family != name) continue;
-      if (cost(i) > walked_within * cost(survivors.front()) || walks++ == walks_a_family) break;
+      if (cost(i) > walked_within * cost(survivors.front()) || walks++ == walks_per_family) break;
       starts_.push_back({family.get(), PlainerWalk(points, family->members, i, room_)});
     }
   }

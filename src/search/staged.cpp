@@ -26,11 +26,11 @@
 namespace gemmtune {
 namespace {
 
-constexpr std::size_t small_space = 60;    // is measured whole
-constexpr std::size_t seeds_a_family = 4;  // its default among them
-constexpr std::size_t most_hints = 6;
-constexpr std::size_t least_explored = 60;
-constexpr std::size_t most_explored = 150;
+constexpr std::size_t small_space = 60;      // is measured whole
+constexpr std::size_t seeds_per_family = 4;  // its default among them
+constexpr std::size_t max_hints = 6;
+constexpr std::size_t min_explored = 60;
+constexpr std::size_t max_explored = 150;
 constexpr double explored_share = 0.12;  // of the space
 constexpr double worthwhile = 0.001;     // expected improvement, as a share of the time
 constexpr double clearly_slower = 4;     // times above this multiple of the fastest teach no more than this
@@ -38,7 +38,7 @@ constexpr std::size_t survivors_wanted =
     16;                                      // of the usual number of samples; half of them get twice as many
 constexpr std::size_t usually_refined = 30;  // candidates beside those that exploration chooses
 constexpr double exploring_share = 0.7;      // of the problem's time; the rest goes to halving
-constexpr std::size_t most_likely = 16;      // candidates that are named before they are asked for
+constexpr std::size_t max_announced = 16;    // candidates that are named before they are asked for
 constexpr std::size_t budget_step = 16;      // candidates between two looks at the clock
 // A candidate is dropped at once when even its fastest sample is slower than the incumbent's slowest by this
 // share. One or two samples may hold a stall of a shared machine, hence the wider margin.
@@ -48,7 +48,7 @@ constexpr double margin = 0.15;
 std::size_t exploration_limit(std::size_t candidates) {
   if (candidates <= small_space) return candidates;
   const auto share = static_cast<std::size_t>(explored_share * static_cast<double>(candidates));
-  return std::clamp(share, least_explored, most_explored);
+  return std::clamp(share, min_explored, max_explored);
 }
 
 /// Members by prediction, those without an opinion last, else in their order.
@@ -82,7 +82,7 @@ class Staged final : public Strategy {
     const bool time_is_over = std::isfinite(seconds_left) && seconds_left < exploring_ends_;
     if (!halving_ && !time_is_over) {
       if (SearchStep step = first_ones(points, seconds_left); !step.candidates.empty()) return step;
-      if (SearchStep step = most_promising(points); !step.candidates.empty()) return step;
+      if (SearchStep step = highest_expected(points); !step.candidates.empty()) return step;
     }
     return halving(points);
   }
@@ -97,7 +97,7 @@ class Staged final : public Strategy {
         expected.emplace_back(expected_improvement(family->surrogate.belief(member), std::log(fastest_)), i);
       }
     }
-    const std::size_t count = std::min(most_likely, expected.size());
+    const std::size_t count = std::min(max_announced, expected.size());
     std::partial_sort(expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(count), expected.end(),
                       std::greater<>());
     std::vector<std::size_t> likely;
@@ -132,7 +132,7 @@ class Staged final : public Strategy {
     }
     std::stable_sort(hinted.begin(), hinted.end(),
                      [&](std::size_t a, std::size_t b) { return points[a].hint < points[b].hint; });
-    if (hinted.size() > most_hints) hinted.resize(most_hints);
+    if (hinted.size() > max_hints) hinted.resize(max_hints);
     first_ = hinted;
     const bool all = points.size() <= small_space;
     std::vector<std::vector<std::size_t>> queues;
@@ -141,7 +141,7 @@ class Staged final : public Strategy {
       queues.push_back({family->members.front()});
       for (const std::size_t i : by_prediction(points, family->members)) {
         if (i == family->members.front()) continue;
-        if (all || queues.back().size() < seeds_a_family) queues.back().push_back(i);
+        if (all || queues.back().size() < seeds_per_family) queues.back().push_back(i);
       }
       if (!all) around_defaults_ += add_around_default(*family, queues.back());
       longest = std::max(longest, queues.back().size());
@@ -200,11 +200,11 @@ class Staged final : public Strategy {
   }
 
   /// The candidate of all families from which most is expected; none where that is little.
-  SearchStep most_promising(std::span<const SearchPoint> points) {
+  SearchStep highest_expected(std::span<const SearchPoint> points) {
     const std::size_t chosen_count = count_ - std::min(count_, around_defaults_);
     if (chosen_count >= limit_ || !std::isfinite(fastest_)) return {};
     const double best = std::log(fastest_);
-    double most = chosen_count < least_explored ? 0 : worthwhile;
+    double most = chosen_count < min_explored ? 0 : worthwhile;
     std::optional<std::size_t> chosen;
     for (const auto& family : families_) {
       for (std::size_t member = 0; member < family->members.size(); ++member) {

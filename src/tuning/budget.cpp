@@ -6,9 +6,9 @@
 namespace gemmtune {
 
 double expected_microseconds(const Problem& problem) {
-  constexpr double bytes_a_microsecond = 2e4;  // 20 GB/s
-  constexpr double flops_a_microsecond = 4e5;  // 400 GFLOP/s
-  return std::max(bytes(problem) / bytes_a_microsecond, flops(problem) / flops_a_microsecond);
+  constexpr double bytes_per_microsecond = 2e4;  // 20 GB/s
+  constexpr double flops_per_microsecond = 4e5;  // 400 GFLOP/s
+  return std::max(bytes(problem) / bytes_per_microsecond, flops(problem) / flops_per_microsecond);
 }
 
 double BudgetShares::take(std::size_t problem, double seconds_left) {

@@ -11,10 +11,10 @@ namespace {
 
 // The imagined machine. Only the proportion of the two matters, and only until shapes of several sizes are
 // done.
-constexpr double seconds_a_candidate = 0.006;  // build, check and a few samples of the least length
-constexpr double calls_a_candidate = 12;       // check, probe, warm-up, samples
-constexpr double candidates_of_finals = 60;    // what finals cost, in candidates
-constexpr double confirmation_share = 0.35;    // of the time of all finals
+constexpr double seconds_per_candidate = 0.006;  // build, check and a few samples of the least length
+constexpr double calls_per_candidate = 12;       // check, probe, warm-up, samples
+constexpr double candidates_of_finals = 60;      // what finals cost, in candidates
+constexpr double confirmation_share = 0.35;      // of the time of all finals
 
 // Two observations of the imagined machine, each with this weight of a finished shape, keep the fit away from
 // what few shapes suggest by chance.
@@ -76,7 +76,7 @@ std::optional<double> within_budget(std::optional<double> seconds, std::optional
 
 ShapeCost shape_cost(double call_microseconds, std::size_t candidates) {
   const double tried = static_cast<double>(candidates) + candidates_of_finals;
-  return {tried * seconds_a_candidate, tried * calls_a_candidate * call_microseconds * 1e-6};
+  return {tried * seconds_per_candidate, tried * calls_per_candidate * call_microseconds * 1e-6};
 }
 
 std::optional<double> estimate_remaining(std::span<const DoneShape> done,

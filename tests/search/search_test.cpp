@@ -19,7 +19,7 @@ struct TinySpace {
   std::vector<SearchPoint> points;
   std::vector<double> cost;
   std::vector<std::size_t> asked;  // in order, with repetitions
-  double seconds_a_sample = 0;
+  double seconds_per_sample = 0;
   double seconds_left = endless;
 
   explicit TinySpace(std::size_t count, std::size_t best) {
@@ -41,7 +41,7 @@ struct TinySpace {
       if (step.candidates.empty()) return best();
       for (const std::size_t i : step.candidates) {
         asked.push_back(i);
-        seconds_left -= seconds_a_sample * step.samples;
+        seconds_left -= seconds_per_sample * step.samples;
         if (failing.contains(i)) {
           points[i].failed = true;
           continue;
@@ -117,7 +117,7 @@ TEST_P(EveryStrategy, LeavesOutPointsThatFailedBefore) {
 
 TEST_P(EveryStrategy, EndsWhenTheTimeIsOver) {
   TinySpace space(1000, 500);
-  space.seconds_a_sample = 0.01;
+  space.seconds_per_sample = 0.01;
   space.seconds_left = 1;  // for 100 samples of at least 1000
   space.search(*make());
   EXPECT_GE(space.asked.size(), 20U);
@@ -164,7 +164,7 @@ TEST(Staged, ABudgetStarvesNoFamily) {
     if (i >= 2990) space.points[i].candidate.family = "late";
     space.points[i].predicted = i >= 2990 ? 1e6 : 1;  // the model thinks little of it
   }
-  space.seconds_a_sample = 0.01;
+  space.seconds_per_sample = 0.01;
   space.seconds_left = 1;
   space.search(*staged());
   std::map<std::string, int> measured;
