@@ -28,7 +28,7 @@ class Diagnostics {
   /// "file:line: text"
   void row(std::size_t line, std::string_view text);
   std::size_t count() const { return count_; }
-  /// All of them, with a last one that tells how many were not kept.
+  /// All of them, with a last one that counts how many were not kept.
   std::vector<std::string> take();
 
  private:

@@ -65,8 +65,7 @@ struct TunedEntry {
   std::optional<double> pdl_us;
   std::string env;
   std::shared_ptr<const MoeStages> stages;  // fused MoE only
-  // What else tells the row from others, in a table that no look-up asks (mxscale, heterogeneous and grouped
-  // MoE).
+  // Further key cells, in tables that no look-up reads (mxscale, heterogeneous and grouped MoE).
   std::string other_key;
   std::shared_ptr<const CarriedCells> carried;  // nullptr: none
   std::size_t line = 0;                         // of the file it was read from, 1-based; 0: not from a file

@@ -10,7 +10,7 @@
 namespace gemmtune {
 namespace {
 
-/// What tells the rows of one weight apart.
+/// The key of the rows of one weight.
 using CallKey = std::tuple<std::int64_t, bool, bool>;  // M, bias, scaleAB
 
 struct LayoutRows {

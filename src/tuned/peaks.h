@@ -10,7 +10,7 @@ namespace gemmtune {
 /// For devices that are not in the table: more than any of them computes, TFLOP/s.
 inline constexpr double unknown_device_peak = 12000;
 
-/// Dense peak in TFLOP/s of the matrix units for the problem's types (the narrower operand counts), scaled by
+/// Dense peak in TFLOP/s of the tensor cores for the problem's types (the narrower operand counts), scaled by
 /// the share of compute units. An empty gfx stands for the one of its cu_num.
 double peak_tflops(std::string_view gfx, int cu_num, const Problem& problem);
 

@@ -77,7 +77,7 @@ TEST_F(CaptureFile, EveryOperationIsReadBackAsWhatWasSeen) {
     const auto merged = merge_capture(at, {seen(asked, 5, Match::fine)});
     ASSERT_TRUE(merged.ok()) << merged.message();
     EXPECT_THAT(merged->diagnostic, IsEmpty());
-    // Without being told the operation: as `gemmtune tune -i` reads it.
+    // Without a name of the operation: as `gemmtune tune -i` reads it.
     const auto list = read_shape_list(at, {});
     ASSERT_TRUE(list.ok()) << list.message();
     ASSERT_THAT(list->rows, SizeIs(1));

@@ -47,7 +47,7 @@ struct BenchOptions {
   int rounds = 30;
   int limit = 0;
   double max_err_ratio = 0.05;
-  double most_regression = 1;
+  double max_regression = 1;
   bool strict = false;
   std::string pdl = "off";
   bool quiet = false;
@@ -123,7 +123,7 @@ int run_bench_command(const BenchOptions& options) {
   }
   const BenchNames names{input->tuned_file ? "tuned" : "operator", against ? "other" : "default"};
   fmt::print("{}", options.json ? bench_json("bench", rows, (*device)->info()) : bench_text(rows, names));
-  const std::string regressions = regressions_text(rows, options.most_regression);
+  const std::string regressions = regressions_text(rows, options.max_regression);
   if (!options.json) fmt::print("{}", regressions);
   const int code = bench_code(rows);
   return code == exit_done && !regressions.empty() ? exit_findings : code;
@@ -139,7 +139,7 @@ std::function<int()> declare_bench(CLI::App& app) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   app.add_option("--limit", options->limit, "Only the first N shapes")->check(CLI::NonNegativeNumber);
-  app.add_option("--max-regression", options->most_regression,
+  app.add_option("--max-regression", options->max_regression,
                  "Percent by which a row may be slower than the other side before that is a finding")
       ->capture_default_str()
       ->check(number_range(0, 1e6));

@@ -40,8 +40,8 @@ std::optional<std::string> single_dash_word(std::string_view name) {
 
 bool is_size_word(std::string_view word) { return word == "-m" || word == "-n" || word == "-k"; }
 
-/// A value of -m, -n, -k: anything that starts like a number, so that "-m -3" and "-m 1e9" are told what is
-/// wrong with their value and not that an option is unknown.
+/// A value of -m, -n, -k: anything that starts like a number, so that the error of "-m -3" and "-m 1e9" names
+/// the value, not an unknown option.
 bool looks_like_number(std::string_view word) {
   if (!word.empty() && (word.front() == '-' || word.front() == '+')) word.remove_prefix(1);
   return !word.empty() && word.front() >= '0' && word.front() <= '9';

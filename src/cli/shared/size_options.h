@@ -13,7 +13,7 @@ class App;
 
 namespace gemmtune::cli {
 
-/// Texts as given; read by problem_of, so that every mistake is told in our words.
+/// Texts as given; problem_of reads them, so that every error is worded by us, not by the option parser.
 struct SizeOptions {
   std::string operation;
   std::string m;

@@ -331,10 +331,10 @@ std::function<int()> declare_audit(CLI::App& app) {
   auto options = std::make_shared<AuditOptions>();
   app.add_option(
          "FILE", options->files,
-         "Tuned files, or colon-separated lists of them; of files of other formats (untuned CSV, Triton "
-         "JSON, tune_gemm YAML, hipBLASLt CSV) what is malformed is told")
+         "Tuned files, or colon-separated lists of them; in files of other formats (untuned CSV, Triton "
+         "JSON, tune_gemm YAML, hipBLASLt CSV) only malformed rows are found")
       ->required();
-  app.add_option("--op", options->operation, "The operation, where header and file name do not tell it");
+  app.add_option("--op", options->operation, "The operation, where header and file name do not state it");
   app.add_option("--kinds", options->kinds, "Only these kinds of findings, comma-separated");
   auto* err_ratio = app.add_option("--errRatio", options->err_ratio,
                                    "Largest stored error (default: 0.05, of either stage of a fused MoE 0.1)")

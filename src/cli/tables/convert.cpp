@@ -182,13 +182,13 @@ std::function<int()> declare_convert(CLI::App& app) {
   app.add_option("--from", options->from, "The file's format (default: by its name and what it begins with)");
   app.add_option("-o,--output", options->output, "Where it goes (default: - for stdout)");
   app.add_flag("--list", options->list, "Name the formats");
-  app.add_option("--op", options->operation, "The operation, where the file does not tell it");
-  app.add_option("--gfx", options->gfx, "The architecture, where the file does not tell it");
-  app.add_option("--cu-num", options->cu_num, "Compute units, where the file does not tell them");
-  app.add_option("--indtype", options->x_type, "Type of x and w, where the file does not tell it");
+  app.add_option("--op", options->operation, "The operation, where the file does not state it");
+  app.add_option("--gfx", options->gfx, "The architecture, where the file does not state it");
+  app.add_option("--cu-num", options->cu_num, "Compute units, where the file does not state them");
+  app.add_option("--indtype", options->x_type, "Type of x and w, where the file does not state it");
   app.add_option("--outdtype", options->y_type, "Type of y (default: as x)");
-  app.add_option("-n", options->n, "N of a Triton file whose name does not tell it");
-  app.add_option("-k", options->k, "K of a Triton file whose name does not tell it");
+  app.add_option("-n", options->n, "N of a Triton file whose name does not state it");
+  app.add_option("-k", options->k, "K of a Triton file whose name does not state it");
   app.add_option("--scheme", options->scheme, "Buckets of a Triton file: m_leq or small_medium_large")
       ->capture_default_str();
   app.add_flag("--strict", options->strict, "What cannot be carried is an error; nothing is written");

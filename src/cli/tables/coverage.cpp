@@ -188,7 +188,7 @@ int run_coverage(const CoverageOptions& options) {
 std::function<int()> declare_coverage(CLI::App& app) {
   auto options = std::make_shared<CoverageOptions>();
   app.add_option("CAPTURE", options->capture, "The workload: an untuned CSV with a column calls")->required();
-  app.add_option("--op", options->operation, "The operation, where header and file name do not tell it");
+  app.add_option("--op", options->operation, "The operation, where header and file name do not state it");
   app.add_option("--table", options->table,
                  "Tuned files, colon-separated (default: those that dispatch reads)");
   app.add_option("--gfx", options->gfx, "Ask for this architecture (default: this machine's)");

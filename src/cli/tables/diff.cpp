@@ -194,7 +194,7 @@ std::function<int()> declare_diff(CLI::App& app) {
   auto options = std::make_shared<DiffOptions>();
   app.add_option("BEFORE", options->before, "A tuned file, or a colon-separated list")->required();
   app.add_option("AFTER", options->after, "A tuned file, or a colon-separated list")->required();
-  app.add_option("--op", options->operation, "The operation, where header and file name do not tell it");
+  app.add_option("--op", options->operation, "The operation, where header and file name do not state it");
   app.add_option("--tolerance", options->tolerance,
                  "Percent that a time may move without a spread (default: 3)")
       ->check(number_range(0, 1e6));

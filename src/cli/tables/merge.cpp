@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* merge_footer = R"(
 One row a key: the smallest valid time wins, ties keep the first file's row. Inputs are never changed; what is left out
-is told on stderr. Rows keep their bytes where the headers agree.
+is named on stderr. Rows keep their bytes where the headers agree.
 
 --compress turns neighbours in M with one winner into one row with m_from: every tuned M gets the same winner as
 before. An M between them gets it too: before, padding answered it, or, in the tables of batched operations, which pad
@@ -161,7 +161,7 @@ std::function<int()> declare_merge(CLI::App& app) {
   auto options = std::make_shared<MergeCommandOptions>();
   app.add_option("FILE", options->files, "Tuned files, or colon-separated lists of them, of one operation")
       ->required();
-  app.add_option("--op", options->operation, "The operation, where header and file name do not tell it");
+  app.add_option("--op", options->operation, "The operation, where header and file name do not state it");
   app.add_option("-o,--output", options->output, "Where the table goes (default: - for stdout)");
   app.add_flag("--compress", options->compress, "Neighbours in M with one winner become one row with m_from");
   app.add_option("--csv-schema", options->schema,

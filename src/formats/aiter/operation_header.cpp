@@ -118,7 +118,7 @@ std::optional<TableKind> of_equal_bits(const std::vector<TableKind>& candidates,
 std::vector<TableKind> tables_of_header(const CsvCells& header) {
   if (has_any(header, {"token", "model_dim", "inter_dim"})) return moe_tables(header);
   if (!has_dimensions(header)) {
-    // A bf16 header that lacks a dimension is told so by its reader.
+    // The reader of a bf16 table reports a header that lacks a dimension.
     if (has_any(header, {"bias", "dtype", "outdtype", "scaleab"})) return {bf16};
     return {};
   }
@@ -163,7 +163,7 @@ Result<const Schema*> detect_schema(const std::string& source, const CsvCells& h
         operations_of(candidates), schema_of(*named).name);
   }
   return Status::invalid(
-      "{}: neither the header nor the file name tells the operation; name it with --op ({})", source,
+      "{}: neither the header nor the file name states the operation; name it with --op ({})", source,
       operations_of(candidates));
 }
 

@@ -38,11 +38,11 @@ struct TunedReadOptions {
 };
 
 /// A file of another format is an error that says which. A zero-byte or header-only file has no entries. A
-/// header without the columns that tell its problems, or without a time, is an error that names them; one
+/// header without key columns, or without a time, is an error that names them; one
 /// without cu_num (2024) has entries that answer no device. Rows with a time that can never be chosen are
 /// kept.
 Result<TunedFile> read_tuned_csv(const std::string& path, const TunedReadOptions& options = {});
-/// The same from memory; `source` stands for the path in messages, and tells the table where the header does
+/// The same from memory; `source` stands for the path in messages, and names the table if the header does
 /// not.
 Result<TunedFile> parse_tuned_csv(std::string source, std::string content,
                                   const TunedReadOptions& options = {});
@@ -76,7 +76,7 @@ struct PublishOptions {
 Status publish(const std::string& path, const std::vector<TunedEntry>& entries,
                const PublishOptions& options);
 
-/// ok if a table without gfx, which cu_num alone tells apart, can hold these rows of AMD devices. An error
+/// ok if a table without gfx, whose rows differ by cu_num alone, can hold these rows of AMD devices. An error
 /// that names two rows of different architectures with one cu_num, or one whose cu_num stands for another
 /// architecture (gfx_of_cu_num): it would answer for a device that it was not measured on.
 Status check_without_gfx(const std::vector<TunedEntry>& entries);

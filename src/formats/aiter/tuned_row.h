@@ -19,7 +19,7 @@ struct TunedHeader {
   std::string disagreement;  // of the file's name with the header; empty where the caller named the operation
 };
 
-/// Tells the table (see detect_schema). A header without the columns that tell its problems, or without a
+/// Finds the table (see detect_schema). A header without key columns, or without a
 /// time, is an error that names them.
 Result<TunedHeader> read_tuned_header(const CsvDocument& document, std::optional<Operation> wanted);
 

@@ -93,7 +93,7 @@ Result<Store> read_store(const std::string& path) {
   return parse_store(path, *text);
 }
 
-/// As read_store(); a damaged one is put aside, which `damage` tells.
+/// As read_store(); a damaged one is put aside and described in `damage`.
 Result<Store> load_captures_for_merge(const std::string& path, std::string& damage) {
   const auto text = read_file(path);
   if (text.code() == StatusCode::not_found) return Store();

@@ -32,7 +32,7 @@ struct CsvDocument {
 /// NUL bytes (UTF-16, binary files) and lines above max_line_bytes are errors that name source:line.
 Result<CsvDocument> parse_csv(std::string source, std::string content);
 
-/// What a line whose quotes do not match is told.
+/// The message for a line whose quotes do not match.
 inline constexpr std::string_view unclosed_quote = "a quote without its end, expected comma-separated cells";
 
 /// The cells of one line, blanks around them and quotes removed. Reused from line to line.

@@ -21,7 +21,7 @@
 namespace gemmtune {
 namespace {
 
-/// Names the missing key columns, if any: those without which no problem can be told.
+/// Names the missing key columns, if any: those without which no problem can be read.
 Status check_key_columns(const std::string& source, std::size_t line, const Columns& columns,
                          const ShapeListOptions& options) {
   static constexpr std::array dense{Column::m, Column::n, Column::k, Column::dtype};

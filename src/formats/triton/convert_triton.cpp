@@ -33,7 +33,7 @@ constexpr std::string_view triton_format = "triton_json";
 constexpr std::string_view bucket_column = "bucket";  // of carried cells: the key of a bucket
 
 /// The largest M that a bucket answers; nullopt: all that is above the others.
-std::optional<std::int64_t> largest_m(const TritonBucket& bucket, TritonScheme scheme) {
+std::optional<std::int64_t> max_m_of(const TritonBucket& bucket, TritonScheme scheme) {
   const bool moe = scheme == TritonScheme::moe;
   switch (bucket.kind) {
     case BucketKind::m_leq:
@@ -176,7 +176,7 @@ Result<ConversionRows> read_triton_rows(const std::string& source, std::string c
       rows.left_out.push_back({LeftOutKind::key, bucket.key, bucket.line, 1, "a later one has its name"});
       continue;
     }
-    const auto m = largest_m(bucket, file->scheme);
+    const auto m = max_m_of(bucket, file->scheme);
     if (!m || *m < 1 || *m > max_dimension) {
       rows.parts.push_back({bucket.key, triton_kernel_name(bucket.config), bucket.line});
       continue;

@@ -28,7 +28,7 @@ struct Progress {
   std::size_t line = 1;
 };
 
-/// Input for the parser that tells how far it has read: nlohmann says so only in errors.
+/// Input for the parser that counts how far it has read: nlohmann states that in errors only.
 class TrackingIterator {
  public:
   using iterator_category = std::input_iterator_tag;
