@@ -4,7 +4,7 @@
 // Records whole spaces of kernel families for tests of search
 // strategies (tests/data/recordings). Every candidate is screened in several passes over the space, so that
 // its samples are far apart and their median does not hang on one slow moment; a drift reference between
-// candidates tells slow moments of the machine, which are measured again. Then the fastest and the default
+// candidates shows slow moments of the machine, which are measured again. Then the fastest and the default
 // kernel meet in interleaved rounds. `gemmtune tune --search exhaustive --record` records what one run
 // measures. A file that exists is gone on with: shapes whose rounds it has are left out. With --repredict,
 // the times of a recording stay and today's cost models say their predictions anew.

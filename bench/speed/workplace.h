@@ -69,7 +69,7 @@ class Workplace {
   Sampler sampler_;
 };
 
-/// Tells the device whose turn it is; waits where the thread pool changes.
+/// Announces the member that runs next to the device; waits where the thread pool changes.
 class PoolTurns {
  public:
   explicit PoolTurns(Device& device) : device_(device) {}

@@ -32,7 +32,7 @@ class GatedCompiler {
   Result<Binary> operator()(const Source& source) {
     std::unique_lock held(lock_);
     begun_.push_back(source.text);
-    most_at_once_ = std::max(most_at_once_, ++running_);
+    max_at_once_ = std::max(max_at_once_, ++running_);
     changed_.notify_all();
     changed_.wait(held, [&] { return open_; });
     --running_;
@@ -53,9 +53,9 @@ class GatedCompiler {
     const std::lock_guard held(lock_);
     return begun_;
   }
-  int most_at_once() {
+  int max_at_once() {
     const std::lock_guard held(lock_);
-    return most_at_once_;
+    return max_at_once_;
   }
 
  private:
@@ -63,7 +63,7 @@ class GatedCompiler {
   std::condition_variable changed_;
   std::vector<std::string> begun_;
   int running_ = 0;
-  int most_at_once_ = 0;
+  int max_at_once_ = 0;
   bool open_ = false;
 };
 
@@ -84,7 +84,7 @@ TEST(CompileQueue, CompilesInOrderAndNoMoreAtOnceThanItMay) {
     EXPECT_EQ(binary->code, std::string("code of ") + text);
   }
   // The three of the queue, and the thread that takes.
-  EXPECT_LE(compiler.most_at_once(), 4);
+  EXPECT_LE(compiler.max_at_once(), 4);
   EXPECT_EQ(compiler.begun().size(), 5U);
 }
 

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 using testing::SizeIs;
 using Clock = std::chrono::steady_clock;
 
-constexpr double most_seconds = 20;  // that a faulty candidate may cost
+constexpr double max_seconds = 20;  // that a faulty candidate may cost
 
 struct GpuFault {
   std::string family;
@@ -91,7 +91,7 @@ TEST_P(GpuWorkerFault, CostsItsCandidateAndSomeSeconds) {
   RecordProperty("seconds", std::to_string(seconds));
   std::printf("%s: %.1f s until the next candidate was measured by a new worker; outcome: %s\n",
               GetParam().family.c_str(), seconds, faulty->front().reason.c_str());
-  EXPECT_LE(seconds, most_seconds);
+  EXPECT_LE(seconds, max_seconds);
   ASSERT_TRUE(after.ok()) << after.message();
   EXPECT_EQ(after->front().kind, OutcomeKind::ok) << after->front().reason;
   EXPECT_THAT(after->front().microseconds, SizeIs(3));

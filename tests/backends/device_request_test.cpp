@@ -1,4 +1,4 @@
-// What --device, --backend and a container's limits mean, and what wrong ones are told.
+// What --device, --backend and a container's limits mean, and the errors of wrong ones.
 #include "backends/device_request.h"
 
 #include <gmock/gmock.h>

@@ -199,7 +199,7 @@ TEST_F(JournalCli, AJournalThatCannotBeWrittenIsSaidBeforeAnythingSlow) {
   EXPECT_THAT(folder.err, HasSubstr("the journal of measurements"));
   std::filesystem::remove(journal());
   SubprocessOptions full = program.options();
-  full.largest_file_bytes = 20000;
+  full.max_file_bytes = 20000;
   const auto result = program.run(tune_words({}, 1), full);
   EXPECT_EQ(result.exit_code, 2) << result.out;
   EXPECT_EQ(lines_of(result.err).size(), 1U) << result.err;

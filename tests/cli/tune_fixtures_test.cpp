@@ -43,7 +43,7 @@ bool soak() {
 }
 const std::string rows = "5";
 const std::string budget = "300";  // seconds of one run; the next one goes on
-constexpr int most_runs = 6;
+constexpr int max_runs = 6;
 
 bool out_of_budget(const Json& report) {
   for (const Json& problem : report["problems"])
@@ -82,7 +82,7 @@ TEST_P(TuneFixtures, RunsAndReadsBack) {
   // A slow machine, or fused MoE with half a second a call, does not reach every row at once.
   bool waiting = true;
   for (int run = 0; waiting; ++run) {
-    ASSERT_LT(run, most_runs) << "rows are out of budget still";
+    ASSERT_LT(run, max_runs) << "rows are out of budget still";
     const auto tuned = program.run(words);
     ASSERT_EQ(tuned.exit_code, 0) << tuned.err << tuned.out;
     const Json report = Json::parse(tuned.out);

@@ -380,7 +380,7 @@ TEST_F(Tune, AFileLimitMidwayIsOneLineAndLeavesTheOldFile) {
   }
   program.folder().write("tuned.csv", before);
   SubprocessOptions options = program.options();
-  options.largest_file_bytes = before.size() + 16;
+  options.max_file_bytes = before.size() + 16;
   const auto result = program.run(program.quick_tune({"-o", output(), "--quiet"}), options);
   EXPECT_EQ(result.signal, 0);
   EXPECT_EQ(result.exit_code, 2) << result.out;

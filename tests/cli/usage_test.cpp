@@ -103,14 +103,14 @@ TEST_F(Usage, OutputThatCannotBeWritten) {
 
 TEST_F(Usage, FullDiskIsSeenBeforeTuning) {
   SubprocessOptions options = program.options();
-  options.largest_file_bytes = 0;
+  options.max_file_bytes = 0;
   // The outputs of the test itself are files too: nothing arrives, the exit code says it all.
   const auto result = program.run({"tune", "-i", right_shapes(), "-o", output()}, options);
   EXPECT_EQ(result.signal, 0);
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_FALSE(std::filesystem::exists(output()));
 
-  options.largest_file_bytes = 1000;
+  options.max_file_bytes = 1000;
   const auto small = program.run({"tune", "-i", right_shapes(), "-o", output()}, options);
   expect_one_line(small, "cannot be written");
   EXPECT_FALSE(std::filesystem::exists(output()));

@@ -350,7 +350,7 @@ TEST_F(Evaluating, finals_drop_a_wrong_candidate) {
   EXPECT_EQ(result->same_ratios.size(), 4U);
 }
 
-TEST_F(Evaluating, the_full_gate_runs_once_a_candidate) {
+TEST_F(Evaluating, the_full_check_runs_once_per_candidate) {
   int runs = 0;
   const Candidate a = device.add({.name = "a", .run = [&](const Problem& p, const Operands& o, void* w) {
                                     ++runs;
@@ -362,7 +362,7 @@ TEST_F(Evaluating, the_full_gate_runs_once_a_candidate) {
   EXPECT_EQ(runs, after_first);
 }
 
-TEST_F(Evaluating, thread_pools_are_quiesced_once_a_change) {
+TEST_F(Evaluating, thread_pools_are_quiesced_once_per_change) {
   const Candidate a = device.add({.name = "a", .thread_pool = "own"});
   const Candidate b = device.add({.name = "b", .thread_pool = "openmp"});
   const Candidate c = device.add({.name = "c", .thread_pool = "own"});

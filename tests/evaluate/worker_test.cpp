@@ -102,7 +102,7 @@ TEST_P(FaultyKernel, CostsItsCandidateAndNothingElse) {
   EXPECT_EQ((*outcomes)[2].kind, OutcomeKind::ok) << (*outcomes)[2].reason;
   ASSERT_THAT((*outcomes)[2].microseconds, SizeIs(3));
   EXPECT_NEAR((*outcomes)[2].microseconds[0], 50, 1);
-  EXPECT_EQ(evaluator.losses(), GetParam().costs_a_worker ? 1 : 0);
+  EXPECT_EQ(evaluator.losses(), GetParam().loses_worker ? 1 : 0);
 }
 
 TEST_P(FaultyKernel, AsTheFirstCandidateOfAllToo) {

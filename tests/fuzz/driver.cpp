@@ -42,9 +42,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t most_memory = std::size_t{256} << 20;
-constexpr rlim_t most_stack = rlim_t{1} << 20;
-constexpr long most_seconds = 2;
+constexpr std::size_t max_memory = std::size_t{256} << 20;
+constexpr rlim_t max_stack = rlim_t{1} << 20;
+constexpr long max_seconds = 2;
 
 struct Options {
   double seconds = 0;
@@ -96,7 +96,7 @@ void watch_signals() {
 void run_one(const std::string& input) {
   running = &input;
   itimerval limit{};
-  limit.it_value.tv_sec = most_seconds;
+  limit.it_value.tv_sec = max_seconds;
   ::setitimer(ITIMER_PROF, &limit, nullptr);
   // A copy of exactly its size: reading past its end is seen by a sanitizer.
   const std::vector<std::uint8_t> bytes(input.begin(), input.end());
@@ -178,7 +178,7 @@ void* operator new(std::size_t size) {
   void* memory = std::malloc(size);
   if (memory == nullptr) throw std::bad_alloc();
   const std::size_t now = live_bytes += ::malloc_usable_size(memory);
-  if (now > most_memory && running != nullptr) {
+  if (now > max_memory && running != nullptr) {
     keep_input("more than 256 MiB");
     std::abort();
   }
@@ -200,7 +200,7 @@ int main(int count, char** words) {
     return 2;
   }
   failing_path = options->failing.c_str();
-  const rlimit stack{most_stack, most_stack};
+  const rlimit stack{max_stack, max_stack};
   ::setrlimit(RLIMIT_STACK, &stack);
   watch_signals();
   const std::vector<std::string> seeds = read_seeds(options->seeds);

@@ -15,20 +15,20 @@ namespace gemmtune::fuzz {
 
 class Mutator {
  public:
-  /// Seeds are cut to `most_bytes`; there must be one.
+  /// Seeds are cut to `max_bytes`; there must be one.
   Mutator(std::uint64_t seed, std::vector<std::string> seeds) : random_(seed), seeds_(std::move(seeds)) {
-    for (std::string& text : seeds_) text.resize(std::min(text.size(), most_bytes));
+    for (std::string& text : seeds_) text.resize(std::min(text.size(), max_bytes));
   }
 
   std::string next() {
     std::string text = seeds_[below(seeds_.size())];
     for (std::size_t changes = 1 + below(4); changes > 0; --changes) change(text);
-    text.resize(std::min(text.size(), 2 * most_bytes));
+    text.resize(std::min(text.size(), 2 * max_bytes));
     return text;
   }
 
  private:
-  static constexpr std::size_t most_bytes = std::size_t{1} << 14;
+  static constexpr std::size_t max_bytes = std::size_t{1} << 14;
 
   /// 0 … count - 1; 0 for a count of 0.
   std::size_t below(std::size_t count) {
@@ -50,7 +50,7 @@ class Mutator {
       case 5:
         return repeat_line(text);
       case 6:
-        return insert(text, repeated(pick(openers), 1 + below(below(2) == 0 ? 20 : most_bytes)));
+        return insert(text, repeated(pick(openers), 1 + below(below(2) == 0 ? 20 : max_bytes)));
       case 7:
         return insert(text, std::string(pick(words)));
       case 8:
@@ -84,7 +84,7 @@ class Mutator {
     const std::size_t kind = below(8);
     if (kind == 0) return std::string(1 + below(5000), '9');
     if (kind > 1) return std::string(pick(numbers));
-    const std::size_t depth = 1 + below(below(2) == 0 ? 100 : most_bytes);
+    const std::size_t depth = 1 + below(below(2) == 0 ? 100 : max_bytes);
     return repeated("[", depth) + "1" + repeated("]", depth);
   }
 
@@ -105,7 +105,7 @@ class Mutator {
 
   static std::string repeated(std::string_view piece, std::size_t count) {
     std::string text;
-    while (count-- > 0 && text.size() < most_bytes) text += piece;
+    while (count-- > 0 && text.size() < max_bytes) text += piece;
     return text;
   }
 

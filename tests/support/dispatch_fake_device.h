@@ -71,11 +71,11 @@ class FakeKernel final : public Kernel {
   std::shared_ptr<FakeLog> log_;
 };
 
-/// One parameter `a` of 1 and 2. `packed`: the layout it also reads; `largest_m`: above it refuses.
+/// One parameter `a` of 1 and 2. `packed`: the layout it also reads; `max_m`: above it refuses.
 struct FakeFamilyTraits {
   std::string name;
   std::optional<WeightLayout> packed;
-  std::int64_t largest_m = max_dimension;
+  std::int64_t max_m = max_dimension;
   std::size_t workspace = 0;
   bool takes_any_layout = false;  // accepts what its kernels then do not read
 };
@@ -87,7 +87,7 @@ class FakeFamily final : public KernelFamily {
   std::string_view name() const override { return traits_.name; }
   int tie_rank() const override { return 0; }
   Status accepts(const Problem& problem) const override {
-    if (problem.m > traits_.largest_m) return Status::unsupported("M above {}", traits_.largest_m);
+    if (problem.m > traits_.max_m) return Status::unsupported("M above {}", traits_.max_m);
     const bool packed_here = problem.weight_layout == WeightLayout::any
                                  ? traits_.packed.has_value()
                                  : traits_.packed == problem.weight_layout;

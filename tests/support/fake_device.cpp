@@ -30,7 +30,7 @@ class FakeBuffer final : public Buffer {
     mprotect(mapping_ + room, page, PROT_NONE);
     data_ = placement == Placement::page_end ? mapping_ + room - bytes : mapping_ + band_bytes;
     device_.live_bytes += bytes_;
-    device_.most_live_bytes = std::max(device_.most_live_bytes, device_.live_bytes);
+    device_.max_live_bytes = std::max(device_.max_live_bytes, device_.live_bytes);
   }
   ~FakeBuffer() override {
     munmap(mapping_, mapped_bytes_);

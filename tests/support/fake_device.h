@@ -83,7 +83,7 @@ class FakeDevice final : public Device {
   std::vector<std::vector<Candidate>> ahead;     // what compile_ahead was given
   int builds = 0;
   std::size_t live_bytes = 0;
-  std::size_t most_live_bytes = 0;
+  std::size_t max_live_bytes = 0;
 
  private:
   Status fault_;

@@ -17,7 +17,7 @@ struct Fault {
   std::string family;
   OutcomeKind kind;
   std::string reason;  // a part of the outcome's
-  bool costs_a_worker = true;
+  bool loses_worker = true;
   friend void PrintTo(const Fault& fault, std::ostream* stream) { *stream << fault.family; }
 };
 

@@ -23,8 +23,8 @@ namespace {
   const int err = open((folder + "/err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   if (in < 0 || out < 0 || err < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0) _exit(125);
   if (!options.working_folder.empty() && chdir(options.working_folder.c_str()) != 0) _exit(125);
-  if (options.largest_file_bytes) {
-    const rlimit limit{*options.largest_file_bytes, *options.largest_file_bytes};
+  if (options.max_file_bytes) {
+    const rlimit limit{*options.max_file_bytes, *options.max_file_bytes};
     setrlimit(RLIMIT_FSIZE, &limit);
   }
   std::vector<char*> arguments;

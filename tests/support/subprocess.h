@@ -15,7 +15,7 @@ struct SubprocessOptions {
   std::map<std::string, std::string> environment;  // added to this process's
   std::string input;                               // standard input
   std::string working_folder;
-  std::optional<std::size_t> largest_file_bytes;  // RLIMIT_FSIZE: a full disk
+  std::optional<std::size_t> max_file_bytes;  // RLIMIT_FSIZE: a full disk
 };
 
 struct SubprocessResult {

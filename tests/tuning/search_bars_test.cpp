@@ -21,7 +21,7 @@
 namespace gemmtune {
 namespace {
 
-constexpr std::size_t least_candidates = 500;
+constexpr std::size_t min_candidates = 500;
 
 std::vector<Recording> recordings_in(const std::string& folder) {
   std::vector<std::string> paths;
@@ -140,7 +140,7 @@ TEST(RecordedSpaces, AreTenShapesOfFiveHundredCandidates) {
   for (const Recording& recording : recordings()) {
     EXPECT_EQ(recording.damaged_lines, 0U);
     for (const RecordedProblem& problem : recording.problems)
-      large += true_times(problem).size() >= least_candidates ? 1 : 0;
+      large += true_times(problem).size() >= min_candidates ? 1 : 0;
   }
   EXPECT_GE(large, 10U);
 }
@@ -251,7 +251,7 @@ TEST(StagedSearch, TwoRunsNameTheSameWinner) {
   int pairs = 0;
   int same = 0;
   int as_fast = 0;
-  double most_apart = 0;
+  double max_apart = 0;
   for (const Recording& recording : recordings()) {
     ReplayDevice device(recording);
     TuneRequest request;
@@ -280,7 +280,7 @@ TEST(StagedSearch, TwoRunsNameTheSameWinner) {
           same += name_a == name_b || tied ? 1 : 0;
           const double apart = std::abs(std::log(truth.at(name_a) / truth.at(name_b)));
           as_fast += apart <= 0.05 ? 1 : 0;
-          most_apart = std::max(most_apart, apart);
+          max_apart = std::max(max_apart, apart);
           if (name_a != name_b && !tied)
             say("{} seed {}: {} | {}", print(problem.problem), seed, beside(first, a, name_b),
                 beside(second, b, name_a));
@@ -288,7 +288,7 @@ TEST(StagedSearch, TwoRunsNameTheSameWinner) {
       }
     }
   }
-  say("same winner: {} of {}; within 5 %: {}, most apart {:.3f}", same, pairs, as_fast, most_apart);
+  say("same winner: {} of {}; within 5 %: {}, most apart {:.3f}", same, pairs, as_fast, max_apart);
   EXPECT_GE(pairs, 200);
   EXPECT_GE(same, 0.99 * pairs);
   EXPECT_GE(as_fast, 0.95 * pairs);
