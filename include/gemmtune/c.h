@@ -206,6 +206,10 @@ typedef struct gemmtune_context_options {
   void* parallel_for_context;
   gemmtune_log log; /* null: no log lines of this context */
   void* log_context;
+  /* Not 0: the first run of each plan that no row answered is compared with a float64 reference of the caller's
+   * operands, on the host; the call waits for it. A kernel that is wrong is replaced, with a log line of the
+   * process. A run under stream capture is not verified. 0: GEMMTUNE_VERIFY_UNTUNED decides. See docs/errata.md. */
+  int32_t verify_untuned;
 } gemmtune_context_options;
 
 /* Opens the device and reads the tuned files (missing ones are not an error). `options` may be null: all

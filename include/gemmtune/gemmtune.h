@@ -162,6 +162,7 @@ struct Options {
   void* parallel_for_context = nullptr;
   gemmtune_log log = nullptr;
   void* log_context = nullptr;
+  bool verify_untuned = false;  // the first run of each plan that no row answered: gemmtune/c.h says how
 };
 
 /// A device and its tuned files. Move-only; plans outlive it.
@@ -188,6 +189,7 @@ class Context {
     given.log_context = options.log_context;
     given.capture = options.capture ? 1 : 0;
     given.capture_folder = text(options.capture_folder);
+    given.verify_untuned = options.verify_untuned ? 1 : 0;
     gemmtune_context* context = nullptr;
     if (Status status(gemmtune_context_create(&given, &context)); !status.ok()) return status;
     return Context(context);

@@ -1,14 +1,29 @@
 #include "backends/default_kernels.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gemmtune {
 namespace {
 
+/// The family's default config, else the first of its space, that is allowed. No programmatic dependent launch.
+std::optional<Candidate> first_allowed(const KernelFamily& family, const Problem& problem,
+                                       const KernelFilter& allowed) {
+  Candidate candidate{std::string(family.name()), family.revision(), family.default_config(problem)};
+  if (!allowed || allowed(candidate)) return candidate;
+  for (Config& config : family.space(problem).enumerate()) {
+    candidate.config = std::move(config);
+    if (!is_dependent(candidate.config) && allowed(candidate)) return candidate;
+  }
+  return std::nullopt;
+}
+
 Result<Candidate> first_that_accepts(const std::vector<const FamilyInfo*>& order, const Device& device,
-                                     const Problem& problem, StatusCode otherwise) {
+                                     const Problem& problem, StatusCode otherwise,
+                                     const KernelFilter& allowed) {
   std::string reasons;
   for (const FamilyInfo* info : order) {
     const KernelFamily* family = device.find_family(info->name);
@@ -18,10 +33,12 @@ Result<Candidate> first_that_accepts(const std::vector<const FamilyInfo*>& order
       continue;
     }
     const Status accepted = family->accepts(problem);
-    if (accepted.ok()) {
-      return Candidate{std::string(info->name), family->revision(), family->default_config(problem)};
+    if (!accepted.ok()) {
+      reasons += fmt::format("{}: {}", info->name, accepted.message());
+      continue;
     }
-    reasons += fmt::format("{}: {}", info->name, accepted.message());
+    if (auto candidate = first_allowed(*family, problem, allowed)) return std::move(*candidate);
+    reasons += fmt::format("{}: no kernel is allowed", info->name);
   }
   return Status(otherwise, fmt::format("{}: {}", short_name(problem), reasons));
 }
@@ -37,17 +54,18 @@ Result<Candidate> choose_baseline(FamilyInfos known, const Device& device, const
   std::vector<const FamilyInfo*> order;
   std::copy_if(known.begin(), known.end(), std::back_inserter(order),
                [](const FamilyInfo* info) { return info->vendor; });
-  return first_that_accepts(order, device, problem, StatusCode::not_found);
+  return first_that_accepts(order, device, problem, StatusCode::not_found, {});
 }
 
-Result<Candidate> choose_fallback(FamilyInfos known, const Device& device, const Problem& problem) {
+Result<Candidate> choose_fallback(FamilyInfos known, const Device& device, const Problem& problem,
+                                  const KernelFilter& allowed) {
   std::vector<const FamilyInfo*> order;
   std::copy_if(known.begin(), known.end(), std::back_inserter(order),
                [](const FamilyInfo* info) { return info->fallback_rank != 0; });
   std::stable_sort(order.begin(), order.end(), [&](const FamilyInfo* a, const FamilyInfo* b) {
     return fallback_rank(*a, problem) < fallback_rank(*b, problem);
   });
-  return first_that_accepts(order, device, problem, StatusCode::unsupported);
+  return first_that_accepts(order, device, problem, StatusCode::unsupported, allowed);
 }
 
 }  // namespace gemmtune

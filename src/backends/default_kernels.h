@@ -1,15 +1,21 @@
 // Which kernel runs where nothing was tuned, by the ranks of the device's families.
 #pragma once
 
+#include <functional>
+
 #include "backends/backend.h"
 #include "backends/family_info.h"
 
 namespace gemmtune {
 
+/// True for kernels that may be chosen; empty: all may.
+using KernelFilter = std::function<bool(const Candidate& candidate)>;
+
 /// Device::baseline() and Device::fallback(): of the families of `known` that are eligible, the first that
-/// the device has and that accepts the problem, at its default config; else the Status with every family's
-/// reason.
+/// the device has, that accepts the problem and that has an allowed kernel: its default config, else the
+/// first of its space; else the Status with every family's reason.
 Result<Candidate> choose_baseline(FamilyInfos known, const Device& device, const Problem& problem);
-Result<Candidate> choose_fallback(FamilyInfos known, const Device& device, const Problem& problem);
+Result<Candidate> choose_fallback(FamilyInfos known, const Device& device, const Problem& problem,
+                                  const KernelFilter& allowed = {});
 
 }  // namespace gemmtune

@@ -95,6 +95,8 @@ Environment read_environment() {
                                    &environment.batch_size, &environment.tensor_parallel}) {
     read_number(*variable);
   }
+  environment.errata = first_set({"GEMMTUNE_ERRATA"});
+  environment.verify_untuned = is_on(first_set({"GEMMTUNE_VERIFY_UNTUNED"}));
   environment.cpu_isa = first_set({"GEMMTUNE_CPU_ISA"});
   environment.model_folder = first_set({"GTUNE_MODEL"});
   environment.kernel_cache_folder = default_kernel_cache_folder();

@@ -27,6 +27,8 @@ struct Environment {
   // ~/.cache/gemmtune/kernels; empty where there is no home.
   std::string kernel_cache_folder;
   bool rebuild_kernels = false;  // GEMMTUNE_REBUILD: compiles them again
+  std::string errata;            // GEMMTUNE_ERRATA: a file or a folder of errata, or "none"
+  bool verify_untuned = false;   // GEMMTUNE_VERIFY_UNTUNED
   bool log_config = false;       // GEMMTUNE_LOG_CONFIG, AITER_LOG_TUNED_CONFIG
   bool capture = false;          // GEMMTUNE_CAPTURE, AITER_TUNE_GEMM: on, or a folder
   std::string capture_folder;    // that folder; empty: the config folder

@@ -11,6 +11,7 @@
 #include "capi/c_support.h"
 #include "dispatch/weights.h"
 #include "resolve/answer.h"
+#include "resolve/errata.h"
 
 namespace gemmtune::c {
 namespace {
@@ -49,6 +50,7 @@ ContextOptions options_of(const gemmtune_context_options& given) {
   options.threads = given.threads;
   options.strict_environment = given.strict_environment != 0;
   options.log_config = given.log_config != 0;
+  options.verify_untuned = given.verify_untuned != 0;
   options.capture = given.capture != 0;
   options.capture_folder = text_or_empty(given.capture_folder);
   options.parallel_for.function = given.parallel_for;
@@ -105,9 +107,9 @@ WeightLayout fallback_layout(const Device& device, Problem problem) {
   problem.m = 1;
   problem.bpreshuffle = true;
   problem.weight_layout = WeightLayout::any;
-  const auto candidate = device.fallback(problem);
-  if (!candidate.ok()) return WeightLayout::plain;
-  return device.find_family(candidate->family)->packed_layout(problem).value_or(WeightLayout::plain);
+  const auto fallback = usable_fallback(device, problem);
+  if (!fallback.ok()) return WeightLayout::plain;
+  return device.find_family(fallback->candidate.family)->packed_layout(problem).value_or(WeightLayout::plain);
 }
 
 /// Whether the operation has no plain weight.

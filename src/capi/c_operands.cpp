@@ -179,7 +179,7 @@ gemmtune_status run_plan(const Plan& plan, const gemmtune_operands* given, void*
     if (stream != nullptr) return fail(GEMMTUNE_INVALID_ARGUMENT, "stream is set, expected null on a CPU");
     target = plan.device().default_stream();
   }
-  return guarded([&] { return report(plan.kernel()->run(operands, workspace, target)); });
+  return guarded([&] { return report(plan.run(operands, workspace, target)); });
 }
 
 }  // namespace gemmtune::c

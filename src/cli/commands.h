@@ -15,6 +15,7 @@ std::function<int()> declare_lookup(CLI::App& app);
 std::function<int()> declare_explain(CLI::App& app);
 std::function<int()> declare_bench(CLI::App& app);
 std::function<int()> declare_check(CLI::App& app);
+std::function<int()> declare_hunt(CLI::App& app);
 std::function<int()> declare_audit(CLI::App& app);
 std::function<int()> declare_merge(CLI::App& app);
 std::function<int()> declare_convert(CLI::App& app);

@@ -7,6 +7,7 @@
 #include "backends/device_request.h"
 #include "backends/traits.h"
 #include "dispatch/planner.h"
+#include "resolve/errata.h"
 
 namespace gemmtune {
 namespace {
@@ -36,6 +37,7 @@ Result<std::unique_ptr<Context>> Context::open(const ContextOptions& options) {
   const Environment environment = read_environment();
   const auto request = device_request({.text = options.device, .threads = options.threads}, environment);
   if (!request.ok()) return request.status();
+  GEMMTUNE_RETURN_IF_ERROR(known_errata().status);
   auto device = open_device(options.backend.empty() ? "auto" : options.backend, *request);
   if (!device.ok()) return device.status();
   return std::make_unique<Context>(options, environment, std::move(device).value());
@@ -49,6 +51,7 @@ Context::Context(const ContextOptions& options, const Environment& environment,
       workspaces_(WorkspacePool::make(device_)),
       tables_(std::make_shared<const TableSet>(load_table_set(context_table_paths(options_, environment_)))) {
   options_.log_config = options_.log_config || environment_.log_config;
+  options_.verify_untuned = options_.verify_untuned || environment_.verify_untuned;
   log_tables(*tables_);
   if (environment_.online_tuning != OnlineTuning::off) {
     online_file_ = default_online_file(environment_.online_tuning);
@@ -105,7 +108,7 @@ Result<PlanRef> Context::make(const PlanKey& asked) {
   if (PlanRef plan = cache_.find(key)) return plan;  // another thread made it meanwhile
   int invalid_rows = 0;
   auto plan = make_plan(device_, {*tables, online.get()}, key.problem,
-                        {options_.strict_environment, key.dependent}, &invalid_rows);
+                        {options_.strict_environment, key.dependent}, &invalid_rows, options_.verify_untuned);
   if (!plan.ok()) {
     if (check_runnable(key.problem).ok()) count_unanswered(key.problem, invalid_rows);
     return plan.status();

@@ -33,6 +33,7 @@ struct ContextOptions {
   int threads = 0;
   bool strict_environment = false;
   bool log_config = false;
+  bool verify_untuned = false;  // the first run of each plan that no row answered (UntunedGuard)
   bool capture = false;
   std::string capture_folder;  // empty: the environment's, else the config folder
   HostParallelFor parallel_for;

@@ -12,6 +12,7 @@
 #include "backends/host_executor.h"
 #include "backends/traits.h"
 #include "candidates/config.h"
+#include "dispatch/untuned_guard.h"
 #include "tuned/table.h"
 
 namespace gemmtune {
@@ -63,13 +64,14 @@ class CallCounts;
 
 class Plan {
  public:
-  /// `kernel` is null for a problem of zero rows only.
+  /// `kernel` is null for a problem of zero rows only. `guard`: verifies the first run; null for none.
   Plan(std::shared_ptr<const DispatchDevice> device, const Problem& problem, PlanAccount account,
-       std::unique_ptr<Kernel> kernel)
+       std::unique_ptr<Kernel> kernel, std::unique_ptr<UntunedGuard> guard = nullptr)
       : device_(std::move(device)),
         problem_(problem),
         account_(std::move(account)),
         kernel_(std::move(kernel)),
+        guard_(std::move(guard)),
         workspace_bytes_(kernel_ ? kernel_->workspace_bytes() : 0),
         on_cpu_(traits_of(device_->device->info()).runs_on_host),
         needs_(problem),
@@ -80,6 +82,11 @@ class Plan {
   const Problem& problem() const { return problem_; }
   const PlanAccount& account() const { return account_; }
   const Kernel* kernel() const { return kernel_.get(); }
+  /// The kernel's contract, or that of UntunedGuard::run(). Requires a kernel.
+  Status run(const Operands& operands, void* workspace, Stream stream) const {
+    return guard_ ? guard_->run(*kernel_, operands, workspace, stream)
+                  : kernel_->run(operands, workspace, stream);
+  }
   const DispatchDevice& device() const { return *device_; }
   std::size_t workspace_bytes() const { return workspace_bytes_; }
   bool on_cpu() const { return on_cpu_; }
@@ -105,6 +112,7 @@ class Plan {
   Problem problem_;
   PlanAccount account_;
   std::unique_ptr<Kernel> kernel_;
+  std::unique_ptr<UntunedGuard> guard_;
   std::size_t workspace_bytes_;
   bool on_cpu_;
   OperandNeeds needs_;

@@ -31,7 +31,7 @@ Status check_runnable(const Problem& problem) {
 }
 
 Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, const LookupTables& tables,
-                          const Problem& problem, BindRules rules, int* invalid_rows) {
+                          const Problem& problem, BindRules rules, int* invalid_rows, bool verify_untuned) {
   GEMMTUNE_RETURN_IF_ERROR(check_runnable(problem));
   if (problem.m == 0) {
     PlanAccount account;
@@ -44,7 +44,11 @@ Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, c
     return answer.status;
   }
   PlanAccount account = account_of(answer);
-  return PlanRef(new Plan(device, problem, std::move(account), std::move(answer.bound.kernel)));
+  std::unique_ptr<UntunedGuard> guard;
+  if (verify_untuned && answer.tables == nullptr)
+    guard = std::make_unique<UntunedGuard>(*device->device, problem, answer.bound.candidate);
+  return PlanRef(
+      new Plan(device, problem, std::move(account), std::move(answer.bound.kernel), std::move(guard)));
 }
 
 }  // namespace gemmtune

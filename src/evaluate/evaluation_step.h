@@ -23,6 +23,9 @@ struct InProcessOptions {
   /// Screening gives up on a candidate whose first calls are this many times slower than the fastest
   /// candidate of the problem so far (`too_slow`). 0: never.
   double too_slow_factor = 8;
+  /// Full verification also runs with rows of x and y an odd number of elements apart. A kernel that refuses
+  /// such rows is none the worse.
+  bool odd_strides = false;
   /// Held while something is timed, so that partitions of one machine do not disturb each other. Empty: none.
   std::string timing_lock;
   /// Called before each step, with the kernel's name where one candidate is concerned. Must be cheap: it is

@@ -35,7 +35,7 @@ class Evaluator {
     (void)problem;
     (void)candidates;
   }
-  /// Builds each candidate, verifies it quickly and takes `samples` samples, in order. `stop` is called
+  /// Builds each candidate, verifies it quickly and takes `samples` samples (0: verifies only), in order. `stop` is called
   /// between candidates; if it returns true, the remaining ones are missing from the result.
   virtual Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                               int samples, const std::function<bool()>& stop) = 0;

@@ -12,6 +12,7 @@
 #include "measure/timing_lock.h"
 #include "online/online_evaluator.h"
 #include "resolve/bind.h"
+#include "resolve/errata.h"
 #include "resolve/known_rows.h"
 #include "tuned/key.h"
 #include "tuning/problem_tuner.h"
@@ -223,7 +224,7 @@ OnlineResult tune_unknown(Device& device, const OnlineProblem& asked, const Onli
   if (!run.ok()) return online_failure(asked, run.message(), true);
   auto others = journals_of(asked.tuned_files);
   auto evaluation = evaluation_of(device, asked, settings, stopping);
-  if (const auto baseline = device.baseline(asked.problem); baseline.ok()) {
+  if (const auto baseline = usable_baseline(device, asked.problem); baseline.ok()) {
     evaluation.trusted.insert(baseline->kernel_name());
   }
   OnlineEvaluator evaluator(device, *journal, run->id, others, evaluation);

@@ -49,7 +49,7 @@ std::string Answer::rule() const {
     text = describe_hit(*tables, hit);
     if (is_dependent(bound.candidate.config)) text += ", programmatic dependent launch";
   } else if (status.ok()) {
-    text = describe_fallback(problem, bound.candidate);
+    text = describe_fallback(problem, bound);
   }
   for (const PassedRow& row : passed) text += describe_passed(row);
   return text;
@@ -94,9 +94,10 @@ std::string describe_passed(const PassedRow& row) {
   return fmt::format("; passed over {}, kernel '{}': {}", hit, row.hit.entry->kernel_name, row.why);
 }
 
-std::string describe_fallback(const Problem& problem, const Candidate& candidate) {
-  return fmt::format("no row: the device's fallback for a {} weight is {}", to_string(problem.weight_layout),
-                     candidate.family);
+std::string describe_fallback(const Problem& problem, const BoundKernel& fallback) {
+  return fmt::format("no row: the device's fallback for a {} weight is {}{}",
+                     to_string(problem.weight_layout), fallback.candidate.family,
+                     fallback.passed.empty() ? std::string() : "; passed over " + fallback.passed);
 }
 
 WeightLayout tuned_weight_layout(const Device& device, const TableSet& tables, const Problem& problem) {

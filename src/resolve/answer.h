@@ -56,8 +56,8 @@ bool has_row(const TableSet& tables, const Device& device, const Problem& proble
 
 /// "exact row, M = 16, tuned.csv:12".
 std::string describe_hit(const TableSet& tables, const LookupHit& hit);
-/// Why the fallback runs, in words.
-std::string describe_fallback(const Problem& problem, const Candidate& candidate);
+/// Why this fallback runs, in words.
+std::string describe_fallback(const Problem& problem, const BoundKernel& fallback);
 /// "; passed over exact row, M = 16, tuned.csv:12, kernel '…': why".
 std::string describe_passed(const PassedRow& row);
 

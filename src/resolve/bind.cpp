@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "resolve/errata.h"
+
 namespace gemmtune {
 namespace {
 
@@ -33,6 +35,9 @@ Binding bind_name(const Device& device, std::string_view kernel_name, const Prob
   if (Status launch = check_launch(*candidate, dependent); !launch.ok()) {
     return refused(Refusal::dependent_launch, std::move(launch));
   }
+  if (Status errata = check_errata(device, problem, *candidate); !errata.ok()) {
+    return refused(Refusal::erratum, std::move(errata));
+  }
   auto kernel = device.build(*candidate, problem);
   if (!kernel.ok()) return refused(Refusal::build, kernel.status());
   const WeightLayout layout = (*kernel)->weight_layout();
@@ -47,7 +52,9 @@ Binding bind_name(const Device& device, std::string_view kernel_name, const Prob
 Status check_name(const Device& device, std::string_view kernel_name, const Problem& problem,
                   bool dependent) {
   const auto candidate = device.resolve(kernel_name, problem);
-  return candidate.ok() ? check_launch(*candidate, dependent) : candidate.status();
+  if (!candidate.ok()) return candidate.status();
+  GEMMTUNE_RETURN_IF_ERROR(check_launch(*candidate, dependent));
+  return check_errata(device, problem, *candidate);
 }
 
 Binding bind_row(const Device& device, const TunedEntry& row, std::string_view other_environment,
@@ -69,11 +76,11 @@ Binding bind_row(const Device& device, const TunedEntry& row, std::string_view o
 }
 
 Result<BoundKernel> bind_fallback(const Device& device, const Problem& problem) {
-  auto candidate = device.fallback(problem);
-  if (!candidate.ok()) return candidate.status();
-  auto kernel = device.build(*candidate, problem);
+  auto fallback = usable_fallback(device, problem);
+  if (!fallback.ok()) return fallback.status();
+  auto kernel = device.build(fallback->candidate, problem);
   if (!kernel.ok()) return kernel.status();
-  return BoundKernel{std::move(candidate).value(), std::move(kernel).value()};
+  return BoundKernel{std::move(fallback->candidate), std::move(kernel).value(), std::move(fallback->passed)};
 }
 
 std::optional<WeightLayout> weight_layout_of(const Device& device, const TunedEntry& row) {

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "backends/backend.h"
@@ -20,6 +21,7 @@ enum class Refusal {
   unknown_kernel,  // no family, revision or config of this name here, or the family does not take the problem
   dependent_launch,  // a programmatic dependent launch, which the rules do not allow
   weight_layout,     // the kernel reads another layout than the weight has
+  erratum,           // the kernel is known to be wrong for the problem
   build,             // the family could not build the kernel
 };
 
@@ -32,6 +34,7 @@ struct BindRules {
 struct BoundKernel {
   Candidate candidate;
   std::unique_ptr<Kernel> kernel;
+  std::string passed = {};  // of a fallback, Fallback::passed
 };
 
 /// A kernel that runs the problem, or why there is none.
@@ -60,7 +63,7 @@ Status check_name(const Device& device, std::string_view kernel_name, const Prob
 Binding bind_row(const Device& device, const TunedEntry& row, std::string_view other_environment,
                  const Problem& problem, BindRules rules);
 
-/// What runs if no row does.
+/// What runs if no row does: usable_fallback(), built.
 Result<BoundKernel> bind_fallback(const Device& device, const Problem& problem);
 
 /// The weight layout that the row's plain kernel reads; none if the name is unknown here or takes any layout.

@@ -1,6 +1,10 @@
 #include "resolve/candidate_list.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
+
+#include "resolve/errata.h"
 
 namespace gemmtune {
 namespace {
@@ -31,8 +35,32 @@ bool passes(const Config& config, const CandidateFilter& filter) {
   return (filter.split_k || !splits_k(config)) && filter.dependent == is_dependent(config);
 }
 
+/// Removes the configs that have an erratum, with a refusal for each erratum.
+void remove_wrong(const KernelFamily& family, const Problem& problem, const DeviceErrata& errata,
+                  std::vector<Config>& configs, CandidateList& list) {
+  struct Struck {
+    std::size_t configs = 0;
+    std::string first;
+  };
+  if (errata.empty()) return;
+  std::map<const Erratum*, Struck> struck;
+  std::erase_if(configs, [&](const Config& config) {
+    const Candidate candidate{std::string(family.name()), family.revision(), config};
+    const Erratum* const erratum = errata.find(problem, candidate);
+    if (erratum == nullptr) return false;
+    Struck& known = struck[erratum];
+    if (known.configs++ == 0) known.first = candidate.kernel_name();
+    return true;
+  });
+  for (const auto& [erratum, known] : struck) {
+    list.refusals.push_back(fmt::format("{}: {} kernel{} left out, the first {}: {}", family.name(),
+                                        known.configs, known.configs == 1 ? "" : "s", known.first,
+                                        describe(*erratum)));
+  }
+}
+
 void list_family(const KernelFamily& family, const Problem& problem, const CandidateFilter& filter,
-                 CandidateList& list) {
+                 const DeviceErrata& errata, CandidateList& list) {
   if (const Status accepted = family.accepts(problem); !accepted.ok()) {
     list.refusals.push_back(fmt::format("{}: {}", family.name(), accepted.message()));
     return;
@@ -43,7 +71,9 @@ void list_family(const KernelFamily& family, const Problem& problem, const Candi
   std::erase(configs, first);
   if (space.refusal(first).empty()) configs.insert(configs.begin(), first);
   std::erase_if(configs, [&](const Config& config) { return !passes(config, filter); });
-  if (configs.empty()) {
+  const bool any = !configs.empty();
+  remove_wrong(family, problem, errata, configs, list);
+  if (!any) {
     list.refusals.push_back(fmt::format("{}: no config is allowed for this problem", family.name()));
   }
   for (const Config& config : configs) list.candidates.push_back(list_one(family, problem, config, first));
@@ -67,8 +97,9 @@ Status check_libtypes(const Device& device, const std::vector<std::string>& libt
 
 CandidateList list_candidates(const Device& device, const Problem& problem, const CandidateFilter& filter) {
   CandidateList list;
+  const DeviceErrata errata(device.info());
   for (const KernelFamily* family : device.families()) {
-    if (wanted(*family, filter.libtypes)) list_family(*family, problem, filter, list);
+    if (wanted(*family, filter.libtypes)) list_family(*family, problem, filter, errata, list);
   }
   return list;
 }

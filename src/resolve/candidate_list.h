@@ -28,12 +28,14 @@ struct ListedCandidate {
 
 struct CandidateList {
   std::vector<ListedCandidate> candidates;  // family after family; a family's default config is its first
-  std::vector<std::string> refusals;        // "family: why it does not take the problem"
+  std::vector<std::string>
+      refusals;  // "family: why it does not take the problem, or why not with all configs"
 };
 
 /// ok, or which name is no family of this device, with the known ones.
 Status check_libtypes(const Device& device, const std::vector<std::string>& libtypes);
 
+/// Kernels that have an erratum are not listed; a refusal names the erratum, one of them and their number.
 CandidateList list_candidates(const Device& device, const Problem& problem, const CandidateFilter& filter);
 
 /// What the list would hold for this one candidate; an error where its family is not on the device.

@@ -86,7 +86,7 @@ void answer_with_fallback(LookupReport& report, const Device& device) {
   }
   report.kernel_name = bound->candidate.kernel_name();
   report.libtype = bound->candidate.family;
-  report.rule = describe_fallback(report.problem, bound->candidate);
+  report.rule = describe_fallback(report.problem, *bound);
 }
 
 /// The level that answers, null if none does.

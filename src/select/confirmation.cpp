@@ -213,7 +213,8 @@ Confirmation ConfirmationPass::run(const Deadline& deadline) {
   if (wanted == winner_) {
     result.settled = settle(winner_, first_.verdict);
   } else if (wanted != default_ && passes_test(wanted, deadline) && is_right_elsewhere(wanted)) {
-    result.settled = settle(wanted, default_ ? Verdict::win : Verdict::only);
+    const Verdict without_default = first_.wrong_default ? Verdict::default_wrong : Verdict::only;
+    result.settled = settle(wanted, default_ ? Verdict::win : without_default);
   } else if (winner_ == default_ || still_wins || !default_ || !usable(*default_)) {
     if (!entries_[winner_].alive) return {first_, {}, quietness_};
     result.settled = settle(winner_, first_.verdict);

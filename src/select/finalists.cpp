@@ -5,6 +5,7 @@
 #include <set>
 
 #include "measure/statistics.h"
+#include "resolve/errata.h"
 #include "select/choose.h"
 #include "select/screened_ties.h"
 
@@ -72,23 +73,29 @@ std::vector<Finalist> choose_finalists(const std::vector<ListedCandidate>& candi
   return finalists;
 }
 
-std::optional<std::size_t> add_baseline(const Device& device, const Problem& problem,
-                                        const std::vector<Trial>& trials, std::vector<Finalist>& finalists) {
-  const auto baseline = device.baseline(problem);
-  if (!baseline.ok()) return std::nullopt;
-  for (std::size_t i = 0; i < finalists.size(); ++i) {
-    if (finalists[i].listed.candidate == *baseline) return i;
+void add_baseline(const Device& device, const std::vector<Trial>& trials, FinalsTask& task) {
+  const auto baseline = device.baseline(task.problem);
+  if (!baseline.ok()) return;
+  const DeviceErrata errata(device.info());
+  if (const Erratum* erratum = errata.find(task.problem, *baseline); erratum != nullptr) {
+    task.wrong_default = WrongDefault{baseline->kernel_name(), describe(*erratum)};
+    return;
   }
-  auto listed = describe(device, problem, *baseline);
-  if (!listed.ok()) return std::nullopt;
+  for (std::size_t i = 0; i < task.finalists.size(); ++i) {
+    if (task.finalists[i].listed.candidate != *baseline) continue;
+    task.baseline = i;
+    return;
+  }
+  auto listed = describe(device, task.problem, *baseline);
+  if (!listed.ok()) return;
   Finalist finalist{*listed, 0};
   for (const Trial& trial : trials) {
     if (trial.candidate == *baseline && !trial.outcome.microseconds.empty()) {
       finalist.screened_microseconds = median(trial.outcome.microseconds);
     }
   }
-  finalists.push_back(std::move(finalist));
-  return finalists.size() - 1;
+  task.baseline = task.finalists.size();
+  task.finalists.push_back(std::move(finalist));
 }
 
 }  // namespace gemmtune

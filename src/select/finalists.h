@@ -17,8 +17,8 @@ std::vector<Finalist> choose_finalists(const std::vector<ListedCandidate>& candi
                                        const std::vector<Trial>& trials, WeightLayout layout,
                                        const Policy& policy);
 
-/// Adds the default kernel unless it is a finalist already. Returns its index; empty if the device has none.
-std::optional<std::size_t> add_baseline(const Device& device, const Problem& problem,
-                                        const std::vector<Trial>& trials, std::vector<Finalist>& finalists);
+/// Adds the device's default kernel to the finalists, unless it is one already, and sets task.baseline. A
+/// default that has an erratum is task.wrong_default instead. Neither is set if the device has no default.
+void add_baseline(const Device& device, const std::vector<Trial>& trials, FinalsTask& task);
 
 }  // namespace gemmtune

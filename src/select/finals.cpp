@@ -185,6 +185,19 @@ std::string reasons(const std::vector<Trial>& trials) {
   return text.empty() ? "no finalist could be measured" : text;
 }
 
+void set_wrong_default(const FinalsTask& task, const FinalsRun& run, Settled& settled) {
+  settled.wrong_default = task.wrong_default;
+  if (task.baseline) {
+    const Candidate& baseline = task.finalists[*task.baseline].listed.candidate;
+    settled.wrong_default = wrong_default_of(baseline, run.outcome(*task.baseline));
+  }
+  if (!settled.wrong_default) return;
+  settled.verdict = Verdict::default_wrong;
+  settled.default_kernel = settled.wrong_default->kernel_name;
+  settled.default_microseconds.reset();
+  settled.speedup.reset();
+}
+
 Settled settled_from(const FinalsTask& task, const FinalsRun& run, const Decision& decision) {
   Settled settled;
   settled.winner = task.finalists[*decision.winner].listed;
@@ -208,10 +221,17 @@ Settled settled_from(const FinalsTask& task, const FinalsRun& run, const Decisio
     if (run.outcome(i).kind != OutcomeKind::ok || ratios.empty()) continue;
     settled.finalists.push_back({task.finalists[i].listed, median(ratios), 1});
   }
+  set_wrong_default(task, run, settled);
   return settled;
 }
 
 }  // namespace
+
+std::optional<WrongDefault> wrong_default_of(const Candidate& baseline, const Outcome& outcome) {
+  if (outcome.kind != OutcomeKind::wrong && outcome.kind != OutcomeKind::crashed) return std::nullopt;
+  const std::string crashed = outcome.kind == OutcomeKind::crashed ? "it crashes: " : "";
+  return WrongDefault{baseline.kernel_name(), crashed + outcome.reason};
+}
 
 TieOrder tie_order_of(const Problem& problem, const ListedCandidate& listed) {
   return {listed.candidate.kernel_name(), listed.family->tie_rank(), listed.departures,

@@ -23,12 +23,23 @@ struct Finalist {
   double screened_microseconds = 0;  // 0: not screened
 };
 
+/// A default kernel that is not right.
+struct WrongDefault {
+  std::string kernel_name;
+  std::string reason;
+};
+
+/// Set if this outcome of the default kernel says that it is wrong or crashes.
+std::optional<WrongDefault> wrong_default_of(const Candidate& baseline, const Outcome& outcome);
+
 struct FinalsTask {
   Problem problem;
-  std::vector<Finalist> finalists;            // best first; the baseline at any place
-  std::optional<std::size_t> baseline;        // index into the finalists; empty without a vendor kernel
+  std::vector<Finalist> finalists;  // best first; the baseline at any place
+  /// Index into the finalists; empty without a vendor kernel that may run.
+  std::optional<std::size_t> baseline;
   WeightLayout layout = WeightLayout::plain;  // that the winner must read; the baseline may read another
   Policy policy;
+  std::optional<WrongDefault> wrong_default = {};  // a default that must not run
 };
 
 /// A finalist that was measured beside the winner.
@@ -49,6 +60,7 @@ struct Settled {
   std::optional<double> default_microseconds;
   std::string default_kernel;
   std::optional<double> speedup;
+  std::optional<WrongDefault> wrong_default;  // the verdict is default_wrong
   double err_ratio = 1;
   double noise_floor = 0;
   double drift = 0;  // of ratios between batches of rounds, Decision::drift

@@ -17,6 +17,7 @@ constexpr std::array<Row, 6> rows{{
     {Verdict::keep_default, "default"},
     {Verdict::undecided, "undecided"},
     {Verdict::only, "only"},
+    {Verdict::default_wrong, "default_wrong"},
 }};
 
 }  // namespace

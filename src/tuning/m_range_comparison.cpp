@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "measure/statistics.h"
+#include "resolve/errata.h"
 #include "select/paired_comparison.h"
 #include "select/paired_rounds.h"
 
@@ -21,10 +22,10 @@ class KernelComparison {
       : evaluator_(evaluator), request_(request) {
     for (const std::string& name : request.kernels) {
       const auto candidate = device.resolve(name, request.problem);
-      if (candidate.ok()) add(device, *candidate);
+      if (candidate.ok() && check_errata(device, request.problem, *candidate).ok()) add(device, *candidate);
     }
     const auto baseline = device.baseline(request.problem);
-    if (baseline.ok()) baseline_ = add(device, *baseline);
+    if (baseline.ok()) add_default(device, *baseline);
     rounds_ = PairedRounds(finalists_.size());
     outcomes_.resize(finalists_.size());
   }
@@ -43,6 +44,15 @@ class KernelComparison {
     return finalists_.size() - 1;
   }
 
+  void add_default(const Device& device, const Candidate& baseline) {
+    const DeviceErrata errata(device.info());
+    if (const Erratum* erratum = errata.find(request_.problem, baseline); erratum != nullptr) {
+      wrong_default_ = WrongDefault{baseline.kernel_name(), describe(*erratum)};
+    } else {
+      baseline_ = add(device, baseline);
+    }
+  }
+
   Status measure(const std::vector<std::size_t>& measured, int rounds, const Deadline& deadline);
   bool ran(std::size_t finalist) const;
   bool fits_layout(std::size_t finalist) const { return finalists_[finalist].layout == request_.layout; }
@@ -55,6 +65,7 @@ class KernelComparison {
   /// with.
   std::vector<std::size_t> unclear() const;
   bool slower_than_default(std::size_t finalist) const;
+  std::optional<WrongDefault> wrong_default() const;
   Verdict verdict(std::size_t finalist) const;
   Settled row(std::size_t finalist) const;
 
@@ -62,6 +73,7 @@ class KernelComparison {
   const MComparisonRequest& request_;
   std::vector<ListedCandidate> finalists_;
   std::optional<std::size_t> baseline_;
+  std::optional<WrongDefault> wrong_default_;  // has an erratum: it is not measured
   PairedRounds rounds_;
   std::vector<Outcome> outcomes_;
   std::vector<double> same_ratios_;
@@ -134,7 +146,13 @@ bool KernelComparison::slower_than_default(std::size_t finalist) const {
   return median(ratios(finalist, *baseline_)) > limits().tie;
 }
 
+std::optional<WrongDefault> KernelComparison::wrong_default() const {
+  if (!baseline_) return wrong_default_;
+  return wrong_default_of(finalists_[*baseline_].candidate, outcomes_[*baseline_]);
+}
+
 Verdict KernelComparison::verdict(std::size_t finalist) const {
+  if (wrong_default()) return Verdict::default_wrong;
   if (!baseline_ || !ran(*baseline_)) return Verdict::only;
   if (finalist == *baseline_) return Verdict::keep_default;
   const bool wins = is_below(ratios(finalist, *baseline_), limits().win, test_alpha);
@@ -154,6 +172,8 @@ Settled KernelComparison::row(std::size_t finalist) const {
     settled.default_microseconds = median(times(*baseline_));
     settled.speedup = finalist == *baseline_ ? 1 : median(ratios(*baseline_, finalist));
   }
+  settled.wrong_default = wrong_default();
+  if (settled.wrong_default) settled.default_kernel = settled.wrong_default->kernel_name;
   return settled;
 }
 

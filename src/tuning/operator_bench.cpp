@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "resolve/errata.h"
 #include "select/paired_comparison.h"
 #include "select/paired_rounds.h"
 
@@ -51,7 +52,7 @@ Answer production_answer(const Device& device, const LookupTables& tables, const
 
 Result<Candidate> other_candidate(const Device& device, const BenchRequest& request, const Problem& problem,
                                   std::string& rule) {
-  if (!request.against) return device.baseline(problem);
+  if (!request.against) return usable_baseline(device, problem);
   Answer answer = production_answer(device, *request.against, problem, request.rules);
   if (!answer.status.ok()) return answer.status;
   rule = answer.rule();

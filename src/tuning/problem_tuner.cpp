@@ -158,7 +158,7 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
     FinalsTask task{problem, {}, {}, layouts[i], request.policy};
     task.finalists = choose_finalists(list.candidates, result.trials, layouts[i], request.policy);
     if (task.finalists.empty()) continue;
-    task.baseline = add_baseline(device, problem, result.trials, task.finalists);
+    add_baseline(device, result.trials, task);
     const double share = 1.0 / static_cast<double>(layouts.size() - i);
     Settled settled = run_finals(task, evaluator, plain_deadline.part(share));
     if (settled.winner) {

@@ -196,6 +196,7 @@ void Run::set_row(std::size_t item, const LayoutResult& result) {
   report.state = kept ? ProblemState::kept_default : ProblemState::tuned;
   report.quietness = settled.quietness;
   report.ties = settled.ties;
+  report.default_fault = settled.wrong_default ? settled.wrong_default->reason : std::string();
   report.rows = {std::move(row)};
 }
 

@@ -85,6 +85,7 @@ struct ItemReport {
   std::vector<std::string> refusals;  // "family: why it does not take the problem"; of a range at its last M
   Quietness quietness;
   std::vector<std::string> ties;  // Settled::ties
+  std::string default_fault;      // of a row with the verdict default_wrong: what is wrong with the default
   double seconds = 0;
   std::optional<RangeFigures> range{};
 

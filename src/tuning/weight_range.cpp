@@ -186,6 +186,7 @@ bool WeightRange::search(std::int64_t m, const Turn& turn) {
     const Settled& settled = result.layouts.front().settled;
     searched.rows = {
         make_entry(run_.device().info(), searched.shape.problem, settled, run_.environment_hash())};
+    if (settled.wrong_default) searched.default_fault = settled.wrong_default->reason;
     if (settled.default_kernel == searched.row()->kernel_name) searched.state = ProblemState::kept_default;
   } else {
     figures().failures.push_back(fmt::format("M = {}: {}", m, result.reason));

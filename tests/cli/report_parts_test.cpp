@@ -64,6 +64,38 @@ TEST(VerdictText, OthersSayWhatTheyAre) {
             "undecided 0.980x: tiled_r1_kc2 12.35 µs, 2 ties");
 }
 
+ItemReport with_wrong_default() {
+  ItemReport report = reported(Verdict::default_wrong, 1, 0);
+  report.rows[0].speedup.reset();
+  report.rows[0].default_kernel = "vendor_r1_sk9";
+  report.default_fault = "a row is outside of its error bound: row 5 (7.9 times the bound)";
+  return report;
+}
+
+TEST(VerdictText, AWrongDefaultIsSaidWithItsFaultAndKernel) {
+  EXPECT_EQ(
+      result_text(with_wrong_default()),
+      "default is wrong: a row is outside of its error bound: row 5 (7.9 times the bound) (vendor_r1_sk9): "
+      "tiled_r1_kc2 12.35 µs");
+}
+
+TEST(VerdictText, AWrongDefaultIsCountedAndIsNoFailure) {
+  RunSummary summary;
+  summary.items = {reported(Verdict::win, 1.9, 3), with_wrong_default()};
+  const ShapeList shapes;
+  const Outputs outputs;
+  const DeviceInfo device;
+  const RunEnding ending{summary, shapes, outputs, device};
+  EXPECT_THAT(ending_text(ending), testing::HasSubstr("the default is wrong for 1 shape"));
+  EXPECT_THAT(ending_text(ending), testing::ContainsRegex("default_wrong +- "));
+  const auto json = nlohmann::json::parse(ending_json(ending));
+  EXPECT_EQ(json["default_wrong"], 1);
+  EXPECT_EQ(json["problems"][1]["verdict"], "default_wrong");
+  EXPECT_EQ(json["problems"][1]["default_fault"], with_wrong_default().default_fault);
+  EXPECT_FALSE(json["problems"][0].contains("default_fault"));
+  EXPECT_EQ(ending_code(ending), 0);
+}
+
 TEST(VerdictText, TheTableHasVerdictSpeedUpAndTiesBeforeTheTimes) {
   RunSummary summary;
   summary.items = {reported(Verdict::win, 1.9, 3)};

@@ -121,6 +121,39 @@ TEST(BrokenKernels, k_short_by_one) {
   }
 }
 
+// Split-K whose splits end before K does: the last r elements are left out, for every r below a block of 64.
+TEST(BrokenKernels, loses_the_last_r_of_k) {
+  for (const DataType type : types)
+    for (std::int64_t lost = 1; lost < 64; lost += type == DataType::bf16 ? 1 : 7) {
+      const auto run = [lost](const Problem& problem, const Operands& operands, void*) {
+        for (std::int64_t row = 0; row < problem.m; ++row)
+          for (std::int64_t column = 0; column < problem.n; ++column)
+            store_element(problem, operands, row, column,
+                          dot(problem, operands, row, column, 0, problem.k - lost));
+      };
+      Problem problem = problem_of(1, 8, 2048 + lost);
+      problem.x_type = problem.w_type = problem.y_type = type;
+      SCOPED_TRACE(print(problem));
+      expect_wrong(verify(problem, run), "");
+    }
+}
+
+// The sizes at which a library's first choice does it: √(8 / 11528) is 2.6 % of the result's norm.
+TEST(BrokenKernels, loses_the_last_eight_of_a_deep_k) {
+  const auto run = [](const Problem& problem, const Operands& operands, void*) {
+    for (std::int64_t row = 0; row < problem.m; ++row)
+      for (std::int64_t column = 0; column < problem.n; ++column)
+        store_element(problem, operands, row, column, dot(problem, operands, row, column, 0, problem.k - 8));
+  };
+  for (const std::int64_t k : {11528, 25608, 32776, 65544})
+    for (const DataType type : {DataType::bf16, DataType::f16}) {
+      Problem problem = problem_of(1, 16, k);
+      problem.x_type = problem.w_type = problem.y_type = type;
+      SCOPED_TRACE(print(problem));
+      expect_wrong(verify(problem, run), "");
+    }
+}
+
 TEST(BrokenKernels, store_past_the_end) {
   const auto run = [](const Problem& problem, const Operands& operands, void* workspace) {
     right_gemm(problem, operands, workspace);
@@ -156,6 +189,37 @@ TEST(BrokenKernels, store_between_the_rows) {
     }
   };
   expect_wrong(verify(problem_of(3, 17, 32), run), "wrote between the rows of y");
+}
+
+/// The outcome of full verification with rows an odd number of elements apart.
+Outcome verify_odd_strides(const Problem& problem, FakeRun run) {
+  FakeDevice device;
+  const Candidate candidate = device.add({.name = "broken", .run = std::move(run)});
+  InProcessOptions odd = options();
+  odd.odd_strides = true;
+  InProcessEvaluator evaluator(device, odd);
+  return evaluator.check_neighbour_m(problem, candidate, problem.m);
+}
+
+// Rows of x are taken from the next even element on: right for dense rows of an even K.
+TEST(BrokenKernels, odd_leading_dimension_of_x) {
+  const auto run = [](const Problem& problem, Operands operands, void* workspace) {
+    operands.ldx -= operands.ldx % 2;
+    right_gemm(problem, operands, workspace);
+  };
+  const Problem problem = problem_of(3, 16, 64);
+  EXPECT_EQ(verify(problem, run).kind, OutcomeKind::ok);
+  expect_wrong(verify_odd_strides(problem, run), "");
+  EXPECT_EQ(verify_odd_strides(problem, right_gemm).kind, OutcomeKind::ok);
+  EXPECT_EQ(verify_odd_strides(problem_of(2, 33, 65, true), right_gemm).kind, OutcomeKind::ok);
+}
+
+TEST(BrokenKernels, odd_leading_dimension_of_y) {
+  const auto run = [](const Problem& problem, Operands operands, void* workspace) {
+    operands.ldy -= operands.ldy % 2;
+    right_gemm(problem, operands, workspace);
+  };
+  expect_wrong(verify_odd_strides(problem_of(3, 16, 64), run), "");
 }
 
 TEST(BrokenKernels, missing_bias) {

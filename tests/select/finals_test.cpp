@@ -87,5 +87,34 @@ TEST_F(FinalsUnderALimit, FewerMeetWhereTheTimeIsShort) {
   EXPECT_GE(evaluator_.fake.finals_calls.front().size(), 3U);
 }
 
+TEST_F(FinalsUnderALimit, ADefaultThatIsWrongIsAVerdictWithoutARatio) {
+  const char* const reason = "a row is outside of its error bound: row 5 (7.9 times the bound)";
+  for (const OutcomeKind kind : {OutcomeKind::wrong, OutcomeKind::crashed}) {
+    evaluator_.fake.outcome = [&](const Problem&, const Candidate& candidate) {
+      return candidate.family == "vendor" ? testing::failure(kind, reason) : Outcome{};
+    };
+    const Settled settled = settle(100);
+    ASSERT_TRUE(settled.winner);
+    EXPECT_EQ(settled.winner->candidate.kernel_name(), "tiled_r1_kc1");
+    EXPECT_EQ(settled.verdict, Verdict::default_wrong);
+    EXPECT_EQ(settled.default_kernel, "vendor_r1");
+    EXPECT_FALSE(settled.speedup);
+    EXPECT_FALSE(settled.default_microseconds);
+    ASSERT_TRUE(settled.wrong_default);
+    EXPECT_EQ(settled.wrong_default->reason,
+              (kind == OutcomeKind::crashed ? "it crashes: " : "") + std::string(reason));
+  }
+}
+
+TEST_F(FinalsUnderALimit, ADefaultThatCannotRunIsNotWrong) {
+  evaluator_.fake.outcome = [](const Problem&, const Candidate& candidate) {
+    return candidate.family == "vendor" ? testing::failure(OutcomeKind::refused, "no") : Outcome{};
+  };
+  const Settled settled = settle(100);
+  EXPECT_EQ(settled.verdict, Verdict::only);
+  EXPECT_EQ(settled.default_kernel, "");
+  EXPECT_FALSE(settled.wrong_default);
+}
+
 }  // namespace
 }  // namespace gemmtune

@@ -48,6 +48,8 @@ class FakeDevice final : public Device {
   Candidate add(FakeFamilyOptions options);
   void set_baseline(Candidate candidate) { baseline_ = std::move(candidate); }
 
+  DeviceInfo& change_info() { return info_; }
+
   const DeviceInfo& info() const override { return info_; }
   std::span<const KernelFamily* const> families() const override { return family_pointers_; }
   Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes, Placement placement) override;

@@ -97,6 +97,41 @@ class Tuner : public ::testing::Test {
   std::map<std::string, double> times_;
 };
 
+// Before errata are read.
+const bool errata_set = setenv("GEMMTUNE_ERRATA", GEMMTUNE_TEST_DATA "/errata", 1) == 0;
+
+TEST_F(Tuner, ADefaultThatFailsVerificationIsTheVerdictOfTheRow) {
+  evaluator_.full_outcome = [](const Problem&, const Candidate& candidate) {
+    return candidate.family == "vendor" ? testing::failure(OutcomeKind::wrong, "row 5") : Outcome{};
+  };
+  ask({problem_of(8)});
+  const RunSummary summary = run();
+  EXPECT_EQ(summary.items[0].state, ProblemState::tuned);
+  EXPECT_EQ(summary.items[0].default_fault, "row 5");
+  EXPECT_EQ(summary.geometric_mean_speedup, 0) << "no row has a ratio";
+  const auto rows = published();
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].verdict, Verdict::default_wrong);
+  EXPECT_EQ(rows[0].kernel_name, "tiled_r1_kc128_sk2");
+  EXPECT_EQ(rows[0].default_kernel, "vendor_r1");
+  EXPECT_FALSE(rows[0].default_us);
+  EXPECT_FALSE(rows[0].speedup);
+}
+
+TEST_F(Tuner, ADefaultWithAnErratumIsWrongAndNotTried) {
+  ask({problem_of(8, 64, 471), problem_of(8, 64, 472)});
+  evaluator_.outcome = [](const Problem& problem, const Candidate& candidate) {
+    EXPECT_FALSE(problem.k == 471 && candidate.family == "vendor");
+    return Outcome{};
+  };
+  const RunSummary summary = run();
+  EXPECT_EQ(summary.items[0].row()->verdict, Verdict::default_wrong);
+  EXPECT_THAT(summary.items[0].default_fault, HasSubstr("erratum fake-default-test"));
+  EXPECT_THAT(summary.items[0].refusals, ::testing::Contains(HasSubstr("vendor: 1 kernel left out")));
+  EXPECT_EQ(summary.items[1].row()->verdict, Verdict::win);
+  for (const Trial& trial : summary.items[0].trials) EXPECT_NE(trial.candidate.family, "vendor");
+}
+
 TEST_F(Tuner, FindsTheFastestAndWritesItsRow) {
   ask({problem_of(8)});
   const RunSummary summary = run();

@@ -1,4 +1,4 @@
-// gemmtune check: is every row of a tuned file right on this machine?
+// gemmtune check: is every row of a tuned file, or one kernel at one size, right on this machine?
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -16,8 +16,12 @@
 #include "cli/shared/device_options.h"
 #include "cli/shared/interrupt.h"
 #include "cli/shared/number_range.h"
+#include "cli/shared/size_options.h"
+#include "cli/shared/worker_evaluator.h"
 #include "formats/aiter/tuned_csv.h"
 #include "resolve/bind.h"
+#include "resolve/candidate_list.h"
+#include "resolve/errata.h"
 #include "tuning/row_check.h"
 
 namespace gemmtune::cli {
@@ -29,15 +33,24 @@ constexpr const char* check_footer = R"(
 Each row of this device is run on random data and compared with a float64 reference, at its M and at the other M
 that it answers by padding. Rows of other devices are counted and left alone.
 
+With a size (-m -n -k, or --problem) one kernel is verified in a process of its own: --kernel NAME, the first
+choice of --libtype NAME, or what runs there without tuning. It runs even if an erratum says that it is wrong.
+
 Exit codes: 0 all right, 1 a row is wrong or its kernel does not exist here, 2 usage or input.
 
 Examples:
   gemmtune check tuned.csv
-  gemmtune check tuned.csv --errRatio 0.01 --json)";
+  gemmtune check tuned.csv --errRatio 0.01 --json
+  gemmtune check -m 33 -n 64 -k 63 --libtype onednn
+  gemmtune check --problem 'a16w16 m=8 n=64 k=127 alignment=2' --kernel tiled_r1_…)";
 
 struct CheckOptions {
   DeviceOptions device;
   std::string file;
+  SizeOptions size;
+  std::string problem;  // as print() writes it
+  std::string kernel;
+  std::string libtype;
   double max_err_ratio = 0.05;
   bool quiet = false;
   bool json = false;
@@ -98,7 +111,78 @@ std::vector<Checked> check_file(const TunedFile& file, Device& device, double ma
   return rows;
 }
 
+Result<Problem> problem_of_check(const CheckOptions& options) {
+  if (options.problem.empty()) return problem_of(options.size);
+  auto problem = parse_problem(options.problem);
+  if (!problem.ok()) return Status(problem.code(), fmt::format("--problem: {}", problem.message()));
+  GEMMTUNE_RETURN_IF_ERROR(check(*problem));
+  return problem;
+}
+
+/// --kernel, the default config of --libtype, or what a user gets without tuning: errata do not count.
+Result<Candidate> candidate_of_check(const CheckOptions& options, const Device& device,
+                                     const Problem& problem) {
+  if (!options.kernel.empty()) return device.resolve(options.kernel, problem);
+  if (options.libtype.empty()) {
+    auto baseline = device.baseline(problem);
+    return baseline.ok() ? baseline : device.fallback(problem);
+  }
+  GEMMTUNE_RETURN_IF_ERROR(check_libtypes(device, {options.libtype}));
+  const KernelFamily* const family = device.find_family(options.libtype);
+  if (family == nullptr) return device.missing_family(options.libtype);
+  if (const Status accepted = family->accepts(problem); !accepted.ok()) {
+    return Status(accepted.code(), fmt::format("{}: {}", options.libtype, accepted.message()));
+  }
+  return Candidate{options.libtype, family->revision(), family->default_config(problem)};
+}
+
+/// One kernel at one size, in a worker.
+int run_one_check(const CheckOptions& options) {
+  const Environment environment = read_environment();
+  const auto problem = problem_of_check(options);
+  if (!problem.ok()) return usage_error("check", problem.message());
+  auto device = open_device(options.device, environment, false);
+  if (!device.ok()) return usage_error("check", device.message());
+  const auto candidate = candidate_of_check(options, **device, *problem);
+  if (!candidate.ok()) return usage_error("check", candidate.message());
+  watch_for_interrupts();
+  InProcessOptions evaluation = in_process_options(**device, Policy(), options.max_err_ratio);
+  evaluation.odd_strides = true;
+  const auto evaluator = make_worker(**device, options.device, environment, evaluation);
+  const Outcome outcome = evaluator->check_neighbour_m(*problem, *candidate, problem->m);
+  if (interrupted()) return exit_interrupted;
+  const bool right = outcome.kind == OutcomeKind::ok;
+  const DeviceErrata errata((*device)->info());
+  const Erratum* const erratum = errata.find(*problem, *candidate);
+  if (options.json) {
+    Json json = {{"command", "check"},
+                 {"problem", print(*problem)},
+                 {"kernelName", candidate->kernel_name()},
+                 {"state", right ? "right" : to_string(outcome.kind)},
+                 {"reason", outcome.reason},
+                 {"err_ratio", outcome.err_ratio},
+                 {"deterministic", outcome.deterministic},
+                 {"erratum", erratum == nullptr ? Json() : Json(erratum->name)}};
+    fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  } else {
+    fmt::print("{} {}: {}{}\n", short_name(*problem), candidate->kernel_name(),
+               right ? fmt::format("right, err_ratio {:.4f}", outcome.err_ratio)
+                     : fmt::format("{}: {}", to_string(outcome.kind), outcome.reason),
+               erratum == nullptr ? std::string() : "; known: " + describe(*erratum));
+  }
+  return right ? exit_done : exit_findings;
+}
+
 int run_check(const CheckOptions& options) {
+  const bool one = options.size.any() || !options.problem.empty();
+  if (one == !options.file.empty()) {
+    return usage_error("check", one ? "a file and a size: expected one of them"
+                                    : "expected a tuned file, or a size (-m -n -k, --problem)");
+  }
+  if (one) return run_one_check(options);
+  if (!options.kernel.empty() || !options.libtype.empty()) {
+    return usage_error("check", "--kernel and --libtype go with a size, expected no file");
+  }
   auto device = open_device(options.device, read_environment(), true);
   if (!device.ok()) return usage_error("check", device.message());
   const auto file = read_tuned_csv(options.file);
@@ -127,7 +211,11 @@ int run_check(const CheckOptions& options) {
 
 std::function<int()> declare_check(CLI::App& app) {
   auto options = std::make_shared<CheckOptions>();
-  app.add_option("file", options->file, "A tuned file")->required();
+  app.add_option("file", options->file, "A tuned file");
+  declare_size_options(app, options->size);
+  app.add_option("--problem", options->problem, "A size as reports print it, in place of -m -n -k");
+  app.add_option("--kernel", options->kernel, "The kernel to verify at the size");
+  app.add_option("--libtype", options->libtype, "The family whose first choice is verified at the size");
   app.add_option("--errRatio", options->max_err_ratio, "Share of elements that may be outside tolerance")
       ->capture_default_str()
       ->check(number_range(0, 1));

@@ -12,6 +12,8 @@
 #include "cli/commands.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
+#include "cli/shared/report_parts.h"
+#include "resolve/errata.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -19,11 +21,14 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* devices_footer = R"(
+Errata are kernels of a library that verification found wrong; they are neither tuned nor run (GEMMTUNE_ERRATA=FILE or
+FOLDER adds some, none switches them off).
+
 Examples:
   gemmtune devices
   GEMMTUNE_CPU_ISA=avx2 gemmtune devices --json)";
 
-Json device_json(const DeviceInfo& info) {
+Json json_of(const DeviceInfo& info) {
   Json json = {{"name", info.name}, {"model", info.model}, {"gfx", info.gfx}, {"cu_num", info.cu_num}};
   if (!info.bus_id.empty()) json["bus_id"] = info.bus_id;
   json["libraries"] = Json::array();
@@ -31,6 +36,8 @@ Json device_json(const DeviceInfo& info) {
     json["libraries"].push_back(
         {{"name", library.name}, {"version", library.version}, {"missing", library.why}});
   }
+  json["errata"] = Json::array();
+  for (const Erratum* erratum : DeviceErrata(info).list()) json["errata"].push_back(erratum_json(*erratum));
   return json;
 }
 
@@ -40,12 +47,18 @@ std::string device_text(const DeviceInfo& info) {
     text += library.why.empty() ? fmt::format("    {} {}\n", library.name, library.version)
                                 : fmt::format("    {}: missing: {}\n", library.name, library.why);
   }
+  for (const Erratum* erratum : DeviceErrata(info).list()) {
+    text += fmt::format("    erratum {} ({}): {}, if {}\n", erratum->name, erratum->family, erratum->what,
+                        erratum->condition.text());
+  }
   return text;
 }
 
 int run_devices(const DeviceOptions& options, bool as_json) {
   const auto request = device_request(options, read_environment());
   if (!request.ok()) return usage_error("devices", request.message());
+  if (const Status& errata = known_errata().status; !errata.ok())
+    return usage_error("devices", errata.message());
   Json json;
   json["command"] = "devices";
   json["version"] = GEMMTUNE_VERSION;
@@ -62,7 +75,7 @@ int run_devices(const DeviceOptions& options, bool as_json) {
                            : fmt::format("{}\n", available.message());
     if (available.ok()) {
       for (const DeviceInfo& info : backend->devices(*request)) {
-        entry["devices"].push_back(device_json(info));
+        entry["devices"].push_back(json_of(info));
         text += device_text(info);
       }
     }

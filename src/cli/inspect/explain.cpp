@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -13,7 +14,9 @@
 #include "cli/commands.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
+#include "cli/shared/report_parts.h"
 #include "cli/shared/size_options.h"
+#include "resolve/errata.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -92,8 +95,33 @@ std::string families_text(const Device& device, const Problem& problem) {
   return table.text(0);
 }
 
-std::string candidate_text(const Result<Candidate>& candidate) {
-  return candidate.ok() ? candidate->kernel_name() : fmt::format("none: {}", candidate.message());
+/// A kernel, and its erratum if it has one.
+std::string candidate_text(const Device& device, const Problem& problem, const Result<Candidate>& candidate) {
+  if (!candidate.ok()) return fmt::format("none: {}", candidate.message());
+  const DeviceErrata errata(device.info());
+  const Erratum* const erratum = errata.find(problem, *candidate);
+  return candidate->kernel_name() + (erratum == nullptr ? std::string() : "; " + describe(*erratum));
+}
+
+std::string fallback_text(const Result<Fallback>& fallback) {
+  if (!fallback.ok()) return fmt::format("none: {}", fallback.message());
+  const std::string passed = fallback->passed.empty() ? "" : "; passed over " + fallback->passed;
+  return fallback->candidate.kernel_name() + passed;
+}
+
+/// The errata that hold for configs of the problem, each with the number of configs.
+std::map<const Erratum*, std::size_t> struck_configs(const Device& device, const Problem& problem) {
+  std::map<const Erratum*, std::size_t> struck;
+  const DeviceErrata errata(device.info());
+  for (const KernelFamily* family : device.families()) {
+    if (errata.empty() || !family->accepts(problem).ok()) continue;
+    for (const Config& config : family->space(problem).enumerate()) {
+      const Erratum* const erratum =
+          errata.find(problem, {std::string(family->name()), family->revision(), config});
+      if (erratum != nullptr) ++struck[erratum];
+    }
+  }
+  return struck;
 }
 
 Json candidate_json(const Result<Candidate>& candidate) {
@@ -129,7 +157,14 @@ int run_explain(const ExplainOptions& options) {
     json["device"] = device.info().name;
     json["gfx"] = device.info().gfx;
     json["baseline"] = candidate_json(device.baseline(*problem));
-    json["fallback"] = candidate_json(device.fallback(*problem));
+    const auto fallback = usable_fallback(device, *problem);
+    json["fallback"] = fallback.ok() ? Json(fallback->candidate.kernel_name()) : Json();
+    json["fallback_passed"] = fallback.ok() ? fallback->passed : std::string();
+    json["errata"] = Json::array();
+    for (const auto& [erratum, configs] : struck_configs(device, *problem)) {
+      json["errata"].push_back(erratum_json(*erratum));
+      json["errata"].back()["configs"] = configs;
+    }
     json["families"] = Json::array();
     for (const KernelFamily* family : device.families())
       json["families"].push_back(family_json(*family, *problem));
@@ -139,8 +174,13 @@ int run_explain(const ExplainOptions& options) {
   }
   fmt::print("{}\n{:.3g} GFLOP, {:.3g} MB\non {}\n\n{}\n", print(*problem), flops(*problem) * 1e-9,
              bytes(*problem) * 1e-6, device_line(device.info()), families_text(device, *problem));
-  fmt::print("default (speed-ups are against it): {}\n", candidate_text(device.baseline(*problem)));
-  fmt::print("without a tuned row: {}\n", candidate_text(device.fallback(*problem)));
+  fmt::print("default (speed-ups are against it): {}\n",
+             candidate_text(device, *problem, device.baseline(*problem)));
+  fmt::print("without a tuned row: {}\n", fallback_text(usable_fallback(device, *problem)));
+  for (const auto& [erratum, configs] : struck_configs(device, *problem)) {
+    fmt::print("{} of {}: {} (found: {}; try: {})\n", counted(configs, "config"), erratum->family,
+               describe(*erratum), erratum->found, erratum->repro);
+  }
   if (shown != nullptr) fmt::print("{}", space_text(*shown, shown->space(*problem)));
   return exit_done;
 }

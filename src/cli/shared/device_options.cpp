@@ -9,6 +9,7 @@
 #include "backends/device_request.h"
 #include "backends/traits.h"
 #include "base/text.h"
+#include "resolve/errata.h"
 
 namespace gemmtune::cli {
 
@@ -50,6 +51,7 @@ Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, const 
   }
   auto request = device_request(options, environment);
   if (!request.ok()) return request.status();
+  GEMMTUNE_RETURN_IF_ERROR(known_errata().status);
   request->pin_threads = pin;
   return gemmtune::open_device(options.backend, *request);
 }

@@ -67,6 +67,16 @@ std::string verdict_text(const TunedEntry& row) {
   return compared && row.speedup ? fmt::format("{} {}", text, speedup_text(row.speedup)) : text;
 }
 
+Json erratum_json(const Erratum& erratum) {
+  return {{"name", erratum.name},
+          {"family", erratum.family},
+          {"condition", erratum.condition.text()},
+          {"effect", to_string(erratum.effect)},
+          {"what", erratum.what},
+          {"found", erratum.found},
+          {"repro", erratum.repro}};
+}
+
 Json device_json(const DeviceInfo& device) {
   return {{"name", device.name}, {"model", device.model}, {"gfx", device.gfx}, {"cu_num", device.cu_num}};
 }

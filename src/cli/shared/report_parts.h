@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backends/backend.h"
+#include "candidates/erratum.h"
 #include "cli/tune/tune_options.h"
 #include "tuned/entry.h"
 #include "tuning/tuner.h"
@@ -54,6 +55,8 @@ std::vector<std::string> failed_families(const std::vector<ItemReport>& reports)
 std::string speedup_text(const std::optional<double>& speedup);
 /// Number of other kernels that may be as fast, or "-" if not known.
 std::string ties_text(const TunedEntry& row);
+nlohmann::ordered_json erratum_json(const Erratum& erratum);
+
 /// The verdict and, where the row's kernel was compared with the default, the speed-up: "win 1.420x". That
 /// other kernels are as fast takes nothing from a win.
 std::string verdict_text(const TunedEntry& row);

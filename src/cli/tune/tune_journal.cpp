@@ -27,6 +27,7 @@ JournaledDecision decision_of(const ItemReport& report) {
   decision.microseconds = row->us;
   decision.speedup = row->speedup;
   decision.verdict = to_string(row->verdict);
+  if (decision.reason.empty()) decision.reason = report.default_fault;
   return decision;
 }
 

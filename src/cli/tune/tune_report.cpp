@@ -45,6 +45,11 @@ std::string result_table(const RunSummary& summary) {
   return table.text(stdout_is_terminal() ? stdout_columns() : 0) + "\n";
 }
 
+/// "default is wrong: a row is outside of its error bound: row 5 (7.9 times the bound) (cublaslt_r1_…)".
+std::string wrong_default_text(const ItemReport& report) {
+  return fmt::format("default is wrong: {} ({})", report.default_fault, report.row()->default_kernel);
+}
+
 /// "failed:" and one line for each such shape.
 std::string reasons(const RunSummary& summary, ProblemState state, std::string_view title) {
   std::string text;
@@ -54,6 +59,24 @@ std::string reasons(const RunSummary& summary, ProblemState state, std::string_v
     for (const std::string& refusal : report.refusals) text += fmt::format("    {}\n", refusal);
   }
   return text.empty() ? text : fmt::format("{}:\n{}", title, text);
+}
+
+std::size_t wrong_defaults(const RunSummary& summary) {
+  return static_cast<std::size_t>(
+      std::count_if(summary.items.begin(), summary.items.end(), [](const ItemReport& report) {
+        return std::any_of(report.rows.begin(), report.rows.end(),
+                           [](const TunedEntry& row) { return row.verdict == Verdict::default_wrong; });
+      }));
+}
+
+/// A line for each shape whose default kernel is wrong.
+std::string wrong_default_lines(const RunSummary& summary) {
+  std::string text;
+  for (const ItemReport& report : summary.items) {
+    if (!has_row(report) || report.row()->verdict != Verdict::default_wrong) continue;
+    text += fmt::format("  {}: {}\n", shape_text(report.shape), wrong_default_text(report));
+  }
+  return text;
 }
 
 std::size_t busy_shapes(const RunSummary& summary) {
@@ -120,6 +143,7 @@ Json problem_json(const ItemReport& report) {
                       {"disturbed", report.quietness.disturbed},
                       {"repeated", report.quietness.repeated}};
   }
+  if (!report.default_fault.empty()) json["default_fault"] = report.default_fault;
   json["candidates"] = report.trials.size();
   json["seconds"] = report.seconds;
   return json;
@@ -143,6 +167,10 @@ std::string shapes_ending_text(const RunEnding& ending) {
                         counted(summary.confirmed, "shape"),
                         summary.revised == 1 ? "1 has" : fmt::format("{} have", summary.revised),
                         100 * summary.pass_deviation);
+  }
+  if (const auto wrong = wrong_defaults(summary); wrong > 0) {
+    text += fmt::format("the default is wrong for {}; their rows have no speed-up:\n{}",
+                        counted(wrong, "shape"), wrong_default_lines(summary));
   }
   if (const auto busy = busy_shapes(summary); busy > 0) {
     text += fmt::format(
@@ -171,7 +199,10 @@ std::string shape_text(const ShapeRow& shape) {
 std::string result_text(const ItemReport& report) {
   if (has_row(report)) {
     const TunedEntry& entry = *report.row();
-    std::string text = fmt::format("{}: {} {:.2f} µs", verdict_text(entry), entry.kernel_name, entry.us);
+    const bool wrong_default = entry.verdict == Verdict::default_wrong;
+    std::string text =
+        fmt::format("{}: {} {:.2f} µs", wrong_default ? wrong_default_text(report) : verdict_text(entry),
+                    entry.kernel_name, entry.us);
     if (entry.ties.value_or(0) > 0) text += ", " + counted(static_cast<std::size_t>(*entry.ties), "tie");
     if (report.quietness.busy()) text += ", busy machine";
     return text;
@@ -209,6 +240,7 @@ std::string ending_json(const RunEnding& ending) {
   json["diagnostics"] = ending.shapes.diagnostics;
   if (!ending.range) json["failed_families"] = failed_families(summary.items);
   json["geometric_mean_speedup"] = summary.geometric_mean_speedup;
+  json["default_wrong"] = wrong_defaults(summary);
   json["candidates"] = summary.candidates;
   if (summary.confirmed > 0) {
     json["confirmations"] = {

@@ -8,9 +8,8 @@
 #include "backends/host.h"
 #include "base/file.h"
 #include "cli/inspect/bench_report.h"
-#include "cli/shared/interrupt.h"
+#include "cli/shared/worker_evaluator.h"
 #include "evaluate/in_process/in_process_evaluator.h"
-#include "evaluate/worker/worker_evaluator.h"
 #include "measure/timing_lock.h"
 
 namespace gemmtune::cli {
@@ -77,18 +76,8 @@ std::vector<std::unique_ptr<Evaluator>> make_evaluators(const TuneOptions& optio
     const bool has_own_memory = !device->info().bus_id.empty();
     if (devices.size() > 1 && !has_own_memory)
       evaluation.policy.pool_limit_bytes = free_bytes / 4 / devices.size();
-    WorkerOptions worker;
-    worker.launch = {"/proc/self/exe", {"worker"}};
-    worker.backend = device->info().backend;
-    worker.device = device_request(options.device, environment).value();  // open_tune_devices checked it
-    worker.device.text = device->info().name;
-    worker.device.threads = 0;  // the name holds the cores that were chosen
-    worker.device.pin_threads = true;
-    worker.evaluation = evaluation;
-    worker.timeout_seconds = timeout_of(options).value();
-    worker.memory_limit_bytes = free_bytes / 2 / devices.size();
-    worker.cancelled = interrupted;
-    evaluators.push_back(std::make_unique<WorkerEvaluator>(std::move(worker)));
+    evaluators.push_back(make_worker(*device, options.device, environment, evaluation,
+                                     timeout_of(options).value(), free_bytes / 2 / devices.size()));
   }
   return evaluators;
 }

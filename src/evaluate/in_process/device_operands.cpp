@@ -91,6 +91,21 @@ Status DeviceOperands::fill(const DeviceOperands& other) {
   return repack();
 }
 
+Status DeviceOperands::spread_x(std::int64_t ldx) {
+  const std::int64_t rows = problem_.batch * problem_.m;
+  auto spread = tensor(static_cast<std::size_t>(bytes_of(problem_.x_type, (rows - 1) * ldx + problem_.k)));
+  if (!spread.ok()) return spread.status();
+  const std::int64_t from_step = bytes_of(problem_.x_type, problem_.k);
+  const std::int64_t to_step = bytes_of(problem_.x_type, ldx);
+  for (std::int64_t row = 0; row < rows; ++row)
+    GEMMTUNE_RETURN_IF_ERROR(copy_on_device(*device_, static_cast<std::byte*>(spread->data) + row * to_step,
+                                            static_cast<const std::byte*>(x_.data) + row * from_step,
+                                            static_cast<std::size_t>(from_step)));
+  x_ = std::move(spread).value();
+  ldx_ = ldx;
+  return {};
+}
+
 Status DeviceOperands::pack(WeightLayout layout, const Tensor& packed) {
   GEMMTUNE_RETURN_IF_ERROR(device_->pack_weight(problem_, layout, w_.data, packed.data));
   return device_->synchronize();
@@ -106,8 +121,8 @@ Result<Operands> DeviceOperands::operands(WeightLayout layout) {
   operands.x = x_.data;
   operands.w = w_.data;
   operands.bias = bias_.data;
-  operands.ldx = problem_.k;
-  operands.x_batch_stride = problem_.m * problem_.k;
+  operands.ldx = ldx_;
+  operands.x_batch_stride = problem_.m * ldx_;
   operands.x_scale = x_scale_.data;
   operands.w_scale = w_scale_.data;
   operands.w2 = w2_.data;

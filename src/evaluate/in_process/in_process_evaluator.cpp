@@ -9,7 +9,9 @@ namespace gemmtune {
 namespace {
 
 KernelVerifierOptions verifier_options(const InProcessOptions& options) {
-  return {options.max_err_ratio, options.reference_threads, options.policy.seed};
+  KernelVerifierOptions verifier{options.max_err_ratio, options.reference_threads, options.policy.seed};
+  verifier.odd_strides = options.odd_strides;
+  return verifier;
 }
 
 }  // namespace

@@ -128,6 +128,18 @@ Outcome KernelVerifier::verify_quickly(const Kernel& kernel) {
   return verify_once(kernel, operands_, output_columns(problem_));
 }
 
+Outcome KernelVerifier::verify_odd_strides(const Kernel& kernel) {
+  const std::int64_t columns = output_columns(problem_);
+  auto operands = DeviceOperands::make(*device_, problem_, Placement::plain);
+  Status status = operands.status();
+  if (status.ok()) status = operands->fill(operands_);
+  if (status.ok()) status = operands->spread_x(problem_.k + 1 + problem_.k % 2);
+  if (!status.ok()) return not_launched(status);
+  Outcome outcome = verify_once(kernel, *operands, columns + 1 + columns % 2);
+  if (outcome.kind != OutcomeKind::launch_failed || !device_->health().ok()) return outcome;
+  return {};
+}
+
 Outcome KernelVerifier::verify_repeated(const Kernel& kernel, DeviceOperands& operands,
                                         OutputVerifier& verifier) {
   Run run;
@@ -168,6 +180,12 @@ Result<std::vector<Outcome>> KernelVerifier::verify_fully(
     outcomes.push_back(verify_once(*kernel, *edge, columns));
     if (outcomes.back().kind == OutcomeKind::ok)
       outcomes.back() = verify_once(*kernel, *edge, columns + pad_elements);
+    const bool odd = options_.odd_strides && bits(problem_.x_type) >= 8;
+    if (outcomes.back().kind == OutcomeKind::ok && odd) {
+      const double err_ratio = outcomes.back().err_ratio;
+      outcomes.back() = verify_odd_strides(*kernel);
+      if (outcomes.back().kind == OutcomeKind::ok) outcomes.back().err_ratio = err_ratio;
+    }
   }
   // Other data at the same addresses: detects a kernel that keeps something of an earlier call.
   announce(nullptr);

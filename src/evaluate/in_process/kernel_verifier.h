@@ -22,6 +22,7 @@ struct KernelVerifierOptions {
   /// Of OutputVerifierOptions: larger problems are verified on the device.
   double max_host_flops = OutputVerifierOptions().max_host_flops;
   std::int64_t max_host_elements = OutputVerifierOptions().max_host_elements;
+  bool odd_strides = false;  // InProcessOptions::odd_strides
 };
 
 /// Copies device memory to device memory through the host, in parts: backends need no third kind of copy.
@@ -38,6 +39,8 @@ class DeviceOperands {
   /// Random operands are filled by the device, or by up to `threads` threads of the host.
   Status fill(PlannedInputs& inputs, int threads);
   Status fill(const DeviceOperands& other);
+  /// Rows of x begin `ldx` elements apart from now on, with poison between them. No fill() may follow.
+  Status spread_x(std::int64_t ldx);
   /// All operands but y, the weight in `layout` (packed at the first request).
   Result<Operands> operands(WeightLayout layout);
 
@@ -56,7 +59,7 @@ class DeviceOperands {
   };
 
   DeviceOperands(Device& device, const Problem& problem, Placement placement)
-      : device_(&device), problem_(problem), placement_(placement) {}
+      : device_(&device), problem_(problem), placement_(placement), ldx_(problem.k) {}
   /// Every operand that the problem has, with its content in `host` where there is one.
   std::vector<Part> parts(const HostOperands* host) const;
   Result<Tensor> tensor(std::size_t bytes) const;
@@ -66,6 +69,7 @@ class DeviceOperands {
   Device* device_;
   Problem problem_;
   Placement placement_;
+  std::int64_t ldx_;
   Tensor x_;
   Tensor w_;
   Tensor bias_;
@@ -113,6 +117,8 @@ class KernelVerifier {
   Status prepare(Run& run, const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy);
   Outcome execute(Run& run, const Kernel& kernel, OutputVerifier& verifier);
   Outcome verify_once(const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy);
+  /// With odd strides; ok if the kernel refuses them.
+  Outcome verify_odd_strides(const Kernel& kernel);
   Outcome verify_repeated(const Kernel& kernel, DeviceOperands& operands, OutputVerifier& verifier);
   Status renew_y();
 

@@ -183,7 +183,7 @@ Outcome ProblemBench::take_samples(Entry& entry, int samples) {
 
 Outcome ProblemBench::screen(const Candidate& candidate, int samples) {
   Entry& entry = entry_of(candidate);
-  if (entry.checked.kind != OutcomeKind::ok) return entry.checked;
+  if (entry.checked.kind != OutcomeKind::ok || samples == 0) return entry.checked;
   Outcome outcome = take_samples(entry, samples);
   if (outcome.kind != OutcomeKind::ok) {
     entry.checked = outcome;

@@ -200,7 +200,8 @@ void EntryReader::read_own(Values& values, TunedEntry& entry) const {
   entry.default_kernel = values.cell(Column::default_kernel);
   entry.speedup = values.own_number(Column::speedup);
   const auto verdict = parse_verdict(values.cell(Column::verdict));
-  if (!verdict) values.not_understood(Column::verdict, "win, default, undecided, only or nothing");
+  if (!verdict)
+    values.not_understood(Column::verdict, "win, default, undecided, only, default_wrong or nothing");
   entry.verdict = verdict.value_or(Verdict::none);
   entry.ties.reset();
   if (!is_missing(values.cell(Column::ties))) {

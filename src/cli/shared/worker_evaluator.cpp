@@ -1,0 +1,27 @@
+#include "cli/shared/worker_evaluator.h"
+
+#include <utility>
+
+#include "cli/shared/interrupt.h"
+
+namespace gemmtune::cli {
+
+std::unique_ptr<WorkerEvaluator> make_worker(const Device& device, const DeviceOptions& options,
+                                             const Environment& environment,
+                                             const InProcessOptions& evaluation, double timeout_seconds,
+                                             std::size_t memory_limit_bytes) {
+  WorkerOptions worker;
+  worker.launch = {"/proc/self/exe", {"worker"}};
+  worker.backend = device.info().backend;
+  worker.device = device_request(options, environment).value();  // it opened the device
+  worker.device.text = device.info().name;
+  worker.device.threads = 0;  // the name holds the cores that were chosen
+  worker.device.pin_threads = true;
+  worker.evaluation = evaluation;
+  worker.timeout_seconds = timeout_seconds;
+  worker.memory_limit_bytes = memory_limit_bytes;
+  worker.cancelled = interrupted;
+  return std::make_unique<WorkerEvaluator>(std::move(worker));
+}
+
+}  // namespace gemmtune::cli

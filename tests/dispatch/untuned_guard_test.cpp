@@ -1,0 +1,142 @@
+// A fallback that is wrong on the caller's operands is replaced in its first run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "dispatch/planner.h"
+#include "problem/operands.h"
+#include "support/fake_device.h"
+#include "verify/inputs.h"
+
+namespace gemmtune {
+namespace {
+
+using testing::FakeDevice;
+using ::testing::HasSubstr;
+using testing::right_gemm;
+
+/// Leaves out the last 8 elements of K.
+void loses_eight(const Problem& problem, const Operands& operands, void* workspace) {
+  Problem shorter = problem;
+  std::vector<std::byte> w(static_cast<std::size_t>(bytes_of(problem.w_type, problem.n * (problem.k - 8))));
+  const auto from = static_cast<std::size_t>(bytes_of(problem.w_type, problem.k));
+  const auto to = static_cast<std::size_t>(bytes_of(problem.w_type, problem.k - 8));
+  for (std::size_t row = 0; row < static_cast<std::size_t>(problem.n); ++row)
+    std::copy_n(static_cast<const std::byte*>(operands.w) + row * from, to, w.data() + row * to);
+  shorter.k -= 8;
+  Operands fewer = operands;
+  fewer.w = w.data();
+  right_gemm(shorter, fewer, workspace);
+}
+
+class UntunedPlan : public ::testing::Test {
+ protected:
+  struct Counted {
+    testing::FakeRun run;
+    std::shared_ptr<std::atomic<int>> calls = std::make_shared<std::atomic<int>>(0);
+  };
+
+  /// onednn is the CPU's first fallback, openblas and tiled come after it.
+  UntunedPlan() {
+    auto device = std::make_unique<FakeDevice>();
+    device->change_info().backend = "cpu";
+    fake_ = device.get();
+    device_->device = std::move(device);
+    problem_.m = 3;
+    problem_.n = 32;
+    problem_.k = 2056;
+  }
+  std::shared_ptr<std::atomic<int>> add(const std::string& name, testing::FakeRun run,
+                                        std::size_t workspace = 0) {
+    auto calls = std::make_shared<std::atomic<int>>(0);
+    fake_->add({.name = name,
+                .run =
+                    [calls, run](const Problem& problem, const Operands& operands, void* memory) {
+                      ++*calls;
+                      run(problem, operands, memory);
+                    },
+                .workspace_bytes = workspace});
+    return calls;
+  }
+  PlanRef plan(bool verify) {
+    const TableSet none;
+    auto made = make_plan(device_, none, problem_, {}, nullptr, verify);
+    EXPECT_TRUE(made.ok()) << made.message();
+    return made.ok() ? std::move(*made) : PlanRef();
+  }
+  /// Runs on fresh operands, rows of x and y three elements apart.
+  Status run(const Plan& plan) {
+    Problem wide = problem_;
+    wide.k += 3;
+    inputs_ = *make_inputs(problem_, 1);
+    x_ = make_inputs(wide, 2)->x;
+    y_.assign(static_cast<std::size_t>(bytes_of(problem_.y_type, problem_.m * (problem_.n + 3))),
+              std::byte{0});
+    Operands operands;
+    operands.x = x_.data();
+    operands.ldx = wide.k;
+    operands.w = inputs_.w.data();
+    operands.y = y_.data();
+    operands.ldy = problem_.n + 3;
+    return plan.run(operands, nullptr, {});
+  }
+
+  std::shared_ptr<DispatchDevice> device_ = std::make_shared<DispatchDevice>();
+  FakeDevice* fake_ = nullptr;
+  Problem problem_;
+  HostOperands inputs_;
+  std::vector<std::byte> x_;
+  std::vector<std::byte> y_;
+};
+
+TEST_F(UntunedPlan, AWrongFallbackIsReplacedInItsFirstRun) {
+  const auto wrong = add("onednn", loses_eight);
+  const auto right = add("tiled", right_gemm);
+  const PlanRef guarded = plan(true);
+  for (int call = 0; call < 3; ++call) ASSERT_TRUE(run(*guarded).ok());
+  EXPECT_EQ(*wrong, 1);
+  EXPECT_EQ(*right, 3);
+}
+
+TEST_F(UntunedPlan, ARightFallbackStays) {
+  const auto right = add("onednn", right_gemm);
+  const auto other = add("tiled", right_gemm);
+  const PlanRef guarded = plan(true);
+  for (int call = 0; call < 3; ++call) ASSERT_TRUE(run(*guarded).ok());
+  EXPECT_EQ(*right, 3);
+  EXPECT_EQ(*other, 0);
+}
+
+TEST_F(UntunedPlan, WithoutTheOptionNothingIsVerified) {
+  const auto wrong = add("onednn", loses_eight);
+  add("tiled", right_gemm);
+  const PlanRef plain = plan(false);
+  ASSERT_TRUE(run(*plain).ok());
+  ASSERT_TRUE(run(*plain).ok());
+  EXPECT_EQ(*wrong, 2);
+}
+
+TEST_F(UntunedPlan, AKernelThatNeedsMoreWorkspaceIsNoReplacement) {
+  add("onednn", loses_eight);
+  const auto greedy = add("tiled", right_gemm, 4096);
+  const auto right = add("skinny", right_gemm);
+  const PlanRef guarded = plan(true);
+  ASSERT_TRUE(run(*guarded).ok());
+  EXPECT_EQ(*greedy, 0);
+  EXPECT_EQ(*right, 1);
+}
+
+TEST_F(UntunedPlan, WithoutARightKernelTheCallFails) {
+  add("onednn", loses_eight);
+  add("tiled", loses_eight);
+  const PlanRef guarded = plan(true);
+  const Status status = run(*guarded);
+  EXPECT_EQ(status.code(), StatusCode::internal);
+  EXPECT_THAT(status.message(), HasSubstr("tiled_r1 is wrong"));
+}
+
+}  // namespace
+}  // namespace gemmtune
