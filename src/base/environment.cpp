@@ -1,10 +1,14 @@
 #include "base/environment.h"
 
+#include <fmt/format.h>
+#include <pwd.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <initializer_list>
 #include <string_view>
+#include <vector>
 
 #include "base/text.h"
 
@@ -30,11 +34,19 @@ std::optional<bool> parse_switch(const std::string& value) {
 
 bool is_on(const std::string& value) { return parse_switch(value).value_or(false); }
 
+/// A folder that a variable names, from the root on: the process may change its working folder later. Empty
+/// for an empty text.
+std::string folder_named(const std::string& text) {
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(text, error);
+  return text.empty() || error ? text : absolute.lexically_normal().string();
+}
+
 void read_capture_switch(const std::string& value, Environment& environment) {
   if (value.empty()) return;
   const auto on = parse_switch(value);
   environment.capture = on.value_or(true);
-  if (!on) environment.capture_folder = value;
+  if (!on) environment.capture_folder = folder_named(value);
 }
 
 OnlineTuning online_tuning() {
@@ -45,22 +57,37 @@ OnlineTuning online_tuning() {
   return aiters == "1" || aiters == "true" ? OnlineTuning::aiter : OnlineTuning::off;
 }
 
+/// HOME, else what the system's list of users says; empty for a user without either.
+std::string home_folder() {
+  if (auto home = folder_named(first_set({"HOME"})); !home.empty()) return home;
+  std::vector<char> space(std::size_t{1} << 14);
+  passwd entry{};
+  passwd* found = nullptr;
+  if (getpwuid_r(geteuid(), &entry, space.data(), space.size(), &found) != 0 || found == nullptr) return {};
+  return found->pw_dir != nullptr && found->pw_dir[0] == '/' ? found->pw_dir : std::string();
+}
+
+/// $<variable>/gemmtune, else <home>/<below>/gemmtune; empty where there is no home. XDG's rule: a relative
+/// path in a variable counts as none.
+std::string user_folder(const char* variable, std::string_view below) {
+  if (const auto base = first_set({variable}); base.starts_with('/')) return base + "/gemmtune";
+  const std::string home = home_folder();
+  return home.empty() ? home : fmt::format("{}/{}/gemmtune", home == "/" ? "" : home, below);
+}
+
 std::string default_config_folder() {
-  if (const auto folder = first_set({"GEMMTUNE_CONFIG_DIR"}); !folder.empty()) return folder;
-  if (const auto base = first_set({"XDG_CONFIG_HOME"}); !base.empty()) return base + "/gemmtune";
-  if (const auto home = first_set({"HOME"}); !home.empty()) return home + "/.config/gemmtune";
-  return ".gemmtune";
+  if (auto folder = folder_named(first_set({"GEMMTUNE_CONFIG_DIR"})); !folder.empty()) return folder;
+  return user_folder("XDG_CONFIG_HOME", ".config");
 }
 
 std::string default_kernel_cache_folder() {
-  if (const auto folder = first_set({"GEMMTUNE_CACHE_DIR"}); !folder.empty()) return folder;
-  if (const auto base = first_set({"XDG_CACHE_HOME"}); !base.empty()) return base + "/gemmtune/kernels";
-  if (const auto home = first_set({"HOME"}); !home.empty()) return home + "/.cache/gemmtune/kernels";
-  return {};
+  if (auto folder = folder_named(first_set({"GEMMTUNE_CACHE_DIR"})); !folder.empty()) return folder;
+  const std::string folder = user_folder("XDG_CACHE_HOME", ".cache");
+  return folder.empty() ? folder : folder + "/kernels";
 }
 
 std::string default_runtime_folder() {
-  if (const auto base = first_set({"XDG_RUNTIME_DIR"}); !base.empty()) return base + "/gemmtune";
+  if (const auto base = first_set({"XDG_RUNTIME_DIR"}); base.starts_with('/')) return base + "/gemmtune";
   return "/tmp/gemmtune-" + std::to_string(geteuid());
 }
 
@@ -101,7 +128,7 @@ Environment read_environment() {
   environment.model_folder = first_set({"GTUNE_MODEL"});
   environment.kernel_cache_folder = default_kernel_cache_folder();
   environment.rebuild_kernels = is_on(first_set({"GEMMTUNE_REBUILD"}));
-  environment.module_folder = first_set({"GEMMTUNE_LIBRARY_DIR"});
+  environment.module_folder = folder_named(first_set({"GEMMTUNE_LIBRARY_DIR"}));
   return environment;
 }
 

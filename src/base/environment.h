@@ -16,9 +16,12 @@ enum class OnlineTuning {
   aiter,     // HIP_ONLINE_TUNING: exactly 1 or true, as AITER reads it
 };
 
-/// Values as set; an empty variable counts as unset. The gemmtune name wins over AITER's.
+/// Values as set; an empty variable counts as unset. The gemmtune name wins over AITER's. Folders are paths
+/// from the root on.
 struct Environment {
-  std::string config_folder;  // GEMMTUNE_CONFIG_DIR, else $XDG_CONFIG_HOME/gemmtune, else ~/.config/gemmtune
+  // GEMMTUNE_CONFIG_DIR, else $XDG_CONFIG_HOME/gemmtune, else ~/.config/gemmtune; empty for a user without a
+  // home: HOME is not set and the system has no entry.
+  std::string config_folder;
   /// GEMMTUNE_CONFIG_* and AITER_CONFIG_* by name: what is set of them. Colon-separated paths of an
   /// operation's tuned files, see tuned_files_of() in resolve/table_set.h.
   std::map<std::string, std::string, std::less<>> config_variables;

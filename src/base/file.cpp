@@ -1,15 +1,17 @@
 #include "base/file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
-#include <cstdlib>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <utility>
+
+#include "base/clock.h"
+#include "base/hash.h"
 
 namespace gemmtune {
 namespace {
@@ -71,6 +73,28 @@ Status write_all(int descriptor, const std::string& path, std::string_view conte
   return {};
 }
 
+/// A new file `target`.<word>.tmp, whose mode follows the umask (that of mkstemp does not). Negative: errno says
+/// why.
+int make_file_beside(const std::string& target, std::string& path) {
+  constexpr int tries = 100;
+  static std::atomic<std::uint64_t> made{0};
+  int descriptor = -1;
+  for (int i = 0; i < tries; ++i) {
+    const std::string word = fmt::format("{} {} {}", ::getpid(), steady_seconds(), made++);
+    path = fmt::format("{}.{}.tmp", target, short_hash(word, 6));
+    descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor >= 0 || errno != EEXIST) break;
+  }
+  return descriptor;
+}
+
+/// Gives a file the mode of the one that it will replace, and its owner where that is permitted.
+Status take_over(int descriptor, const std::string& path, const struct stat& replaced) {
+  (void)!::fchown(descriptor, replaced.st_uid, replaced.st_gid);
+  if (::fchmod(descriptor, replaced.st_mode & 07777) == 0) return {};
+  return Status::io("{}: cannot set the mode: {}", path, why());
+}
+
 Status sync_folder(const std::string& folder) {
   const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!descriptor.ok()) return Status::io("{}: cannot open the folder: {}", folder, why());
@@ -103,17 +127,17 @@ Status write_file_atomically(const std::string& path, std::string_view content) 
   const bool exists = ::stat(target.c_str(), &existing) == 0;
   if (exists && S_ISDIR(existing.st_mode)) return Status::invalid("{}: is a folder, expected a file", path);
   if (exists && !S_ISREG(existing.st_mode)) return Status::invalid("{}: is not a regular file", path);
-  const mode_t mode = exists ? existing.st_mode & 07777 : 0644;
+  if (std::error_code ignored; !exists && fs::is_symlink(target, ignored)) {
+    return Status::invalid("{}: is a link that leads to no place for a file", path);
+  }
 
-  std::string temporary = target + ".XXXXXX.tmp";
-  const Descriptor descriptor(::mkostemps(temporary.data(), 4, O_CLOEXEC));
+  std::string temporary;
+  const Descriptor descriptor(make_file_beside(target, temporary));
   if (!descriptor.ok()) {
     return Status::io("{}: cannot create a file in {}: {}", path, folder_of(target), why());
   }
   Status status = write_all(descriptor.number(), path, content);
-  if (status.ok() && ::fchmod(descriptor.number(), mode) != 0) {
-    status = Status::io("{}: cannot set the mode: {}", path, why());
-  }
+  if (status.ok() && exists) status = take_over(descriptor.number(), path, existing);
   if (status.ok() && ::rename(temporary.c_str(), target.c_str()) != 0) {
     status = Status::io("{}: cannot replace the file: {}", path, why());
   }
@@ -137,35 +161,17 @@ bool file_exists(const std::string& path) {
 }
 
 std::string resolve_links(const std::string& path) {
+  constexpr int max_links = 40;  // as many as the kernel follows
+  fs::path at = path;
   std::error_code error;
-  const auto resolved = fs::weakly_canonical(path, error);
-  return error ? path : resolved.string();
-}
-
-Result<FileLock> FileLock::acquire(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (descriptor < 0) return Status::io("{}: cannot open the lock file: {}", path, why());
-  while (::flock(descriptor, LOCK_EX) != 0) {
-    if (errno == EINTR) continue;
-    const std::string reason = why();
-    ::close(descriptor);
-    return Status::io("{}: cannot lock: {}", path, reason);
+  // weakly_canonical() takes a link to nothing for a name.
+  for (int links = 0; links < max_links && fs::is_symlink(at, error) && !fs::exists(at, error); ++links) {
+    const fs::path target = fs::read_symlink(at, error);
+    if (error) return path;
+    at = at.parent_path() / target;
   }
-  return FileLock(descriptor);
-}
-
-FileLock::FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-FileLock& FileLock::operator=(FileLock&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
-}
-
-FileLock::~FileLock() {
-  if (descriptor_ < 0) return;
-  // Closing would not do where another thread has forked meanwhile: the child holds the same lock.
-  ::flock(descriptor_, LOCK_UN);
-  ::close(descriptor_);
+  const auto resolved = fs::weakly_canonical(at, error);
+  return error ? path : resolved.string();
 }
 
 }  // namespace gemmtune

@@ -1,4 +1,4 @@
-// Files: whole reads with a limit, atomic writes, advisory locks.
+// Files: whole reads with a limit, atomic writes.
 #pragma once
 
 #include <cstddef>
@@ -15,31 +15,16 @@ inline constexpr std::size_t max_file_bytes = std::size_t{1} << 30;
 /// above `limit` bytes are refused. "-" reads standard input.
 Result<std::string> read_file(const std::string& path, std::size_t limit = max_file_bytes);
 
-/// Writes `content` to a temporary file beside `path` (links resolved), syncs it, keeps the mode of an
-/// existing file, renames it over `path` and syncs the folder. On any error `path` is as it was and no
-/// temporary stays.
+/// Writes `content` to a temporary file beside `path` (links resolved), syncs it, renames it over `path` and
+/// syncs the folder. An existing file keeps its mode, and its owner where that is permitted; a new one has
+/// 0666 less the umask. On any error `path` is as it was and no temporary stays.
 Status write_file_atomically(const std::string& path, std::string_view content);
 
 /// Creates the folder and its parents where missing.
 Status make_folders(const std::string& path);
 
 bool file_exists(const std::string& path);
-/// `path` with links resolved as far as it exists.
+/// `path` with links resolved as far as it exists; a link to a file that is not there is that file's path.
 std::string resolve_links(const std::string& path);
-
-/// An exclusive flock on `path` (made where missing), released by the destructor. Blocks until it is had.
-class FileLock {
- public:
-  static Result<FileLock> acquire(const std::string& path);
-  FileLock(FileLock&& other) noexcept;
-  FileLock& operator=(FileLock&& other) noexcept;
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
-  ~FileLock();
-
- private:
-  explicit FileLock(int descriptor) : descriptor_(descriptor) {}
-  int descriptor_ = -1;
-};
 
 }  // namespace gemmtune

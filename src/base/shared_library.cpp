@@ -1,9 +1,12 @@
 #include "base/shared_library.h"
 
 #include <dlfcn.h>
-#include <link.h>
 
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
 #include <filesystem>
+#include <fstream>
 
 #include "base/file.h"
 
@@ -12,16 +15,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The program or library that holds this function.
-std::string own_file() {
-  Dl_info information{};
-  link_map* map = nullptr;
-  const auto address = reinterpret_cast<const void*>(&own_file);
-  if (dladdr1(address, &information, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0) return {};
-  // The program itself has an empty name here; argv[0], which dladdr gives, may be relative to an older
-  // folder.
-  const bool program = map == nullptr || map->l_name == nullptr || map->l_name[0] == '\0';
-  return resolve_links(program ? "/proc/self/exe" : information.dli_fname);
+/// The file whose mapping holds the address. The loader's own record of it may be relative to the working
+/// folder of that moment (LD_LIBRARY_PATH=lib, argv[0]), which may be another one now.
+std::string mapped_file(const void* address) {
+  std::ifstream maps("/proc/self/maps");
+  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+  for (std::string line; std::getline(maps, line);) {
+    // begin-end mode offset device inode path
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2) continue;
+    if (wanted < begin || wanted >= end) continue;
+    const std::size_t path = line.find('/');
+    return path == std::string::npos ? std::string() : line.substr(path);
+  }
+  return {};
 }
 
 }  // namespace
@@ -44,14 +52,17 @@ Result<SharedLibrary> SharedLibrary::open(const std::vector<std::string>& paths)
 void* SharedLibrary::symbol(const char* name) const { return dlsym(handle_, name); }
 
 std::string SharedLibrary::file_of(const void* address) {
+  if (std::string path = mapped_file(address); !path.empty()) return path;
   Dl_info information{};
   if (dladdr(address, &information) == 0 || information.dli_fname == nullptr) return {};
-  return resolve_links(information.dli_fname);
+  return information.dli_fname[0] == '/' ? resolve_links(information.dli_fname) : std::string();
 }
 
 std::vector<std::string> module_paths(const std::string& file_name, const std::string& module_folder) {
   if (!module_folder.empty()) return {(fs::path(module_folder) / file_name).string()};
-  const fs::path folder = fs::path(own_file()).parent_path();
+  const auto address = reinterpret_cast<const void*>(&module_paths);
+  const fs::path folder = fs::path(SharedLibrary::file_of(address)).parent_path();
+  if (folder.empty()) return {};
   std::vector<std::string> paths;
   for (const char* beside :
        {"", "lib/gemmtune", "gemmtune", "../lib/gemmtune", "../" GEMMTUNE_LIBDIR "/gemmtune"}) {

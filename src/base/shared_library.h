@@ -23,7 +23,7 @@ class SharedLibrary {
     function = reinterpret_cast<Function*>(symbol(name));
     return function != nullptr;
   }
-  /// The file that holds the symbol's code.
+  /// The file that holds the code at `address`, from the root on; empty where that is not known.
   static std::string file_of(const void* address);
 
  private:

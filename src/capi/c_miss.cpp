@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/shared_library.h"
 #include "capi/c_support.h"
 
 namespace gemmtune::c {
@@ -47,6 +48,10 @@ gemmtune_status set_handler(Context& context, const gemmtune_miss_handler& given
   } else {
     file = context.default_online_file(given.hipblaslt_table != 0 ? OnlineTuning::aiter
                                                                   : OnlineTuning::gemmtune);
+    if (file.path.empty()) {
+      return c::fail(GEMMTUNE_INVALID_ARGUMENT,
+                     "file is null and there is no config folder: expected one of them");
+    }
   }
   context.set_miss_handler(std::make_shared<CMissHandler>(given), std::move(file));
   return GEMMTUNE_OK;
@@ -54,9 +59,7 @@ gemmtune_status set_handler(Context& context, const gemmtune_miss_handler& given
 
 /// The folder of this library; of the program where it is linked into that.
 fs::path own_folder() {
-  Dl_info information{};
-  if (dladdr(reinterpret_cast<const void*>(&own_folder), &information) == 0) return {};
-  return fs::path(information.dli_fname).parent_path();
+  return fs::path(SharedLibrary::file_of(reinterpret_cast<const void*>(&own_folder))).parent_path();
 }
 
 /// In the program's own libraries, else in GEMMTUNE_LIBRARY_DIR, else beside this library. The library stays

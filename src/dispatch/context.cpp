@@ -53,6 +53,7 @@ Context::Context(const ContextOptions& options, const Environment& environment,
   options_.log_config = options_.log_config || environment_.log_config;
   options_.verify_untuned = options_.verify_untuned || environment_.verify_untuned;
   log_tables(*tables_);
+  leave_out_what_needs_a_config_folder();
   if (environment_.online_tuning != OnlineTuning::off) {
     online_file_ = default_online_file(environment_.online_tuning);
     online_ = load_online_rows(*online_file_, *device_->device);
@@ -66,6 +67,21 @@ OnlineFile Context::default_online_file(OnlineTuning switched_by) const {
 }
 
 Context::~Context() { set_miss_handler(nullptr, std::nullopt); }
+
+void Context::leave_out_what_needs_a_config_folder() {
+  if (!config_folder_of(options_, environment_).empty()) return;
+  constexpr const char* no_folder =
+      "{} is off: there is no config folder; set HOME, XDG_CONFIG_HOME or GEMMTUNE_CONFIG_DIR";
+  if (environment_.online_tuning == OnlineTuning::gemmtune) {
+    environment_.online_tuning = OnlineTuning::off;
+    say(LogLevel::warning, fmt::format(no_folder, "online tuning"));
+  }
+  const bool captures = options_.capture || environment_.capture;
+  if (captures && options_.capture_folder.empty() && environment_.capture_folder.empty()) {
+    options_.capture = environment_.capture = false;
+    say(LogLevel::warning, fmt::format(no_folder, "capture"));
+  }
+}
 
 void Context::start_capture() {
   if (!options_.capture && !environment_.capture) return;

@@ -89,6 +89,8 @@ class Context {
  private:
   Result<PlanRef> make(const PlanKey& key);
   void count_unanswered(const Problem& problem, int rows_passed_over);
+  /// Online tuning and capture, said once, if the user has no home to keep their files in.
+  void leave_out_what_needs_a_config_folder();
   void start_capture();
   void log_tables(const TableSet& tables) const;
   void log_plan(const Plan& plan);

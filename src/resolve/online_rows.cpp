@@ -66,6 +66,7 @@ OnlineFile default_online_file(OnlineTuning switched_by, const std::string& conf
     const fs::path folder = fs::current_path(error);
     return {(folder / "hip_online_tuning_res.csv").string(), OnlineFormat::hipblaslt_table};
   }
+  if (config_folder.empty()) return {};  // not in the working folder
   return {(fs::path(config_folder) / "online_tuning.csv").string(), OnlineFormat::gemmtune_csv};
 }
 
@@ -93,7 +94,8 @@ std::shared_ptr<const TableSet> load_online_rows(const OnlineFile& file, const D
 
 std::shared_ptr<const TableSet> production_online_rows(const Environment& environment, const Device& device) {
   if (environment.online_tuning == OnlineTuning::off) return nullptr;
-  return load_online_rows(default_online_file(environment.online_tuning, environment.config_folder), device);
+  const OnlineFile file = default_online_file(environment.online_tuning, environment.config_folder);
+  return file.path.empty() ? nullptr : load_online_rows(file, device);
 }
 
 }  // namespace gemmtune

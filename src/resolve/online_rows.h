@@ -22,8 +22,8 @@ struct OnlineFile {
   OnlineFormat format = OnlineFormat::gemmtune_csv;
 };
 
-/// What the environment's switch means: online_tuning.csv of the config folder, or AITER's file in the
-/// working folder. Requires that it is not off.
+/// What the environment's switch means: online_tuning.csv of the config folder (an empty path if there is
+/// none), or AITER's file in the working folder. Requires that it is not off.
 OnlineFile default_online_file(OnlineTuning switched_by, const std::string& config_folder);
 
 /// The file of an operation's rows: a tuned CSV holds one operation, so the others' name stands before the

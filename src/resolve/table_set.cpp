@@ -53,6 +53,7 @@ void read_source(TableSource& source, std::uint32_t index, std::vector<TunedEntr
 }
 
 std::vector<TablePath> default_table_paths(const std::string& config_folder, Operation operation) {
+  if (config_folder.empty()) return {};  // not the working folder
   std::vector<std::string> models;
   std::error_code error;
   fs::directory_iterator file(fs::path(config_folder) / "model_configs", error);

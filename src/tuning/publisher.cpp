@@ -1,6 +1,7 @@
 #include "tuning/publisher.h"
 
 #include "base/file.h"
+#include "base/file_lock.h"
 
 namespace gemmtune {
 

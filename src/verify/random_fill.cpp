@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <thread>
+
+#include "base/threads.h"
 
 namespace gemmtune {
 namespace {
@@ -45,10 +46,7 @@ void fill_elements(const RandomFill& from, std::size_t first, std::span<Element>
     const std::size_t end = part + 1 == parts ? out.size() : std::min(out.size(), begin + share);
     fill_part<Element>(from, first + begin, out.subspan(begin, end - begin));
   };
-  std::vector<std::thread> others;
-  for (std::size_t part = 1; part < parts; ++part) others.emplace_back(work, part);
-  work(0);
-  for (std::thread& other : others) other.join();
+  run_on_threads(static_cast<int>(parts), [&](int part) { work(static_cast<std::size_t>(part)); });
 }
 
 template <typename Element>

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <new>
 #include <numeric>
-#include <thread>
 
 #include "base/random.h"
+#include "base/threads.h"
 #include "verify/product.h"
 #include "verify/reference_moe.h"
 
@@ -65,10 +65,7 @@ Folded fold_w(const Gemm& gemm, std::span<const double> vector, int threads) {
       }
     }
   };
-  std::vector<std::thread> others;
-  for (int t = 1; t < threads; ++t) others.emplace_back(work, t);
-  work(0);
-  for (std::thread& other : others) other.join();
+  run_on_threads(threads, work);
   for (std::size_t t = 1; t < parts.size(); ++t)
     for (std::size_t i = 0; i < length; ++i) {
       parts[0].weighted[i] += parts[t].weighted[i];

@@ -1,8 +1,11 @@
 #include "base/environment.h"
 
 #include <gtest/gtest.h>
+#include <pwd.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <initializer_list>
 
 #include "base/hash.h"
@@ -42,6 +45,27 @@ TEST_F(EnvironmentTest, ConfigFolderInOrder) {
   EXPECT_EQ(read_environment().config_folder, "/g");
 }
 
+TEST_F(EnvironmentTest, WithoutHomeTheSystemsEntryCounts) {
+  const passwd* entry = ::getpwuid(::geteuid());
+  const std::string home = entry != nullptr ? entry->pw_dir : "";
+  const std::string folder = read_environment().config_folder;
+  EXPECT_EQ(folder, home.empty() ? "" : home + "/.config/gemmtune");
+}
+
+TEST_F(EnvironmentTest, FoldersDoNotDependOnALaterWorkingFolder) {
+  const std::string here = std::filesystem::current_path();
+  ::setenv("HOME", "/h", 1);
+  ::setenv("XDG_CONFIG_HOME", "x", 1);  // relative: none, by XDG's rule
+  EXPECT_EQ(read_environment().config_folder, "/h/.config/gemmtune");
+  ::setenv("GEMMTUNE_CONFIG_DIR", "g", 1);
+  ::setenv("GEMMTUNE_CAPTURE", "c", 1);
+  ::setenv("GEMMTUNE_LIBRARY_DIR", "l", 1);
+  EXPECT_EQ(read_environment().config_folder, here + "/g");
+  EXPECT_EQ(read_environment().capture_folder, here + "/c");
+  EXPECT_EQ(read_environment().module_folder, here + "/l");
+  ::unsetenv("GEMMTUNE_LIBRARY_DIR");
+}
+
 TEST_F(EnvironmentTest, SwitchesAndNumbers) {
   EXPECT_FALSE(read_environment().log_config);
   ::setenv("AITER_LOG_TUNED_CONFIG", "2", 1);
@@ -68,7 +92,7 @@ TEST_F(EnvironmentTest, CaptureIsASwitchOrAFolder) {
   expect("GEMMTUNE_CAPTURE", "0", false, "");  // ours wins
   expect("GEMMTUNE_CAPTURE", "off", false, "");
   expect("GEMMTUNE_CAPTURE", "True", true, "");
-  expect("GEMMTUNE_CAPTURE", "folder", true, "folder");
+  expect("GEMMTUNE_CAPTURE", "/folder", true, "/folder");
 }
 
 TEST(Hash, IsStable) {

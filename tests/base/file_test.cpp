@@ -1,8 +1,6 @@
 #include "base/file.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -85,45 +83,36 @@ TEST_F(FileTest, AFullDiskLeavesTheOldFileAndNoRest) {
   EXPECT_EQ(entries(), 1U);
 }
 
-TEST_F(FileTest, LocksExcludeProcesses) {
-  const std::string counter = path("counter");
-  ASSERT_TRUE(write_file_atomically(counter, "0").ok());
-  constexpr int processes = 4;
-  constexpr int rounds = 20;
-  for (int i = 0; i < processes; ++i) {
-    if (::fork() == 0) {
-      for (int round = 0; round < rounds; ++round) {
-        const auto lock = FileLock::acquire(path("lock"));
-        const auto value = std::stoi(*read_file(counter));
-        if (!write_file_atomically(counter, std::to_string(value + 1)).ok()) ::_exit(1);
-      }
-      ::_exit(0);
-    }
-  }
-  for (int i = 0; i < processes; ++i) {
-    int result = 0;
-    ASSERT_GT(::wait(&result), 0);
-    EXPECT_EQ(result, 0);
-  }
-  EXPECT_EQ(*read_file(counter), std::to_string(processes * rounds));
+TEST_F(FileTest, ANewFileFollowsTheUmask) {
+  const auto mode_of = [&](const std::string& name) {
+    struct stat information {};
+    EXPECT_EQ(::stat(path(name).c_str(), &information), 0);
+    return information.st_mode & 07777;
+  };
+  const mode_t before = ::umask(0027);
+  ASSERT_TRUE(write_file_atomically(path("private"), "one").ok());
+  ::umask(0002);
+  ASSERT_TRUE(write_file_atomically(path("shared"), "one").ok());
+  ASSERT_TRUE(write_file_atomically(path("private"), "two").ok());
+  ::umask(before);
+  EXPECT_EQ(mode_of("private"), 0640U);  // as it was, whatever the umask is now
+  EXPECT_EQ(mode_of("shared"), 0664U);
 }
 
-TEST_F(FileTest, AChildForkedMeanwhileDoesNotKeepTheLock) {
-  pid_t child = 0;
-  {
-    const auto lock = FileLock::acquire(path("lock"));
-    ASSERT_TRUE(lock.ok()) << lock.message();
-    child = ::fork();
-    if (child == 0) {
-      ::pause();
-      ::_exit(0);
-    }
-  }
-  const int descriptor = ::open(path("lock").c_str(), O_RDWR);
-  EXPECT_EQ(::flock(descriptor, LOCK_EX | LOCK_NB), 0);
-  ::close(descriptor);
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
+TEST_F(FileTest, ALinkToNothingIsFollowed) {
+  fs::create_directory(folder_ / "data");
+  fs::create_symlink("data/real", folder_ / "link");
+  fs::create_symlink("link", folder_ / "second");
+  EXPECT_EQ(resolve_links(path("second")), fs::canonical(folder_).string() + "/data/real");
+  ASSERT_TRUE(write_file_atomically(path("second"), "one").ok());
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+  EXPECT_EQ(*read_file(path("data/real")), "one");
+  fs::create_symlink("gone/real", folder_ / "nowhere");
+  EXPECT_EQ(write_file_atomically(path("nowhere"), "x").code(), StatusCode::io_error);
+  EXPECT_TRUE(fs::is_symlink(folder_ / "nowhere"));
+  fs::create_symlink("circle", folder_ / "circle");
+  EXPECT_FALSE(write_file_atomically(path("circle"), "x").ok());
+  EXPECT_TRUE(fs::is_symlink(folder_ / "circle"));
 }
 
 }  // namespace

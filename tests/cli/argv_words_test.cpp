@@ -28,6 +28,14 @@ TEST(ArgvWords, SingleDashWordsOfOtherTools) {
                           "--dtype-c=f32", "--col-a", "--col-b"));
 }
 
+TEST(ArgvWords, EmptyWordsAndWordsThatBeginWithAnEqualsSignStay) {
+  EXPECT_THAT(words_of({"tune", "-i", "", "=", "=x", "-m", "", "-", "--", "="}),
+              ElementsAre("tune", "-i", "", "=", "=x", "-m", "", "-", "--", "="));
+  EXPECT_THAT(words_of({""}), ElementsAre(""));
+  EXPECT_THAT(words_of({"="}), ElementsAre("="));
+  EXPECT_THAT(words_of({"tune", "--=", "---", "-=x"}), ElementsAre("tune", "--=", "---", "-=x"));
+}
+
 TEST(ArgvWords, SizesKeepTheirNumber) {
   EXPECT_THAT(words_of({"tune", "-m", "3", "-n", "64", "-k", "128"}),
               ElementsAre("tune", "-m3", "-n64", "-k128"));

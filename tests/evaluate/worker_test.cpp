@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "evaluate/worker/worker_evaluator.h"
 #include "formats/aiter/tuned_csv.h"
 #include "support/faulty_device.h"

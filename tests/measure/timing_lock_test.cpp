@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "base/file.h"
+#include "base/file_lock.h"
 
 namespace gemmtune {
 namespace {

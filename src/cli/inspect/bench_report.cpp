@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "backends/traits.h"
+#include "base/interrupt.h"
 #include "cli/command.h"
-#include "cli/shared/interrupt.h"
 #include "cli/shared/report_parts.h"
 
 namespace gemmtune::cli {

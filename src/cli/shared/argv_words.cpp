@@ -30,6 +30,7 @@ std::string normalised_name(std::string_view name) {
 }
 
 std::optional<std::string> single_dash_word(std::string_view name) {
+  if (name.empty()) return std::nullopt;  // "" and "=x" are words too
   std::string dashed(name);
   std::replace(dashed.begin() + 1, dashed.end(), '-', '_');
   for (const auto& [word, option] : single_dash_words) {

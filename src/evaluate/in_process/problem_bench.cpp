@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "base/file.h"
+#include "base/file_lock.h"
 #include "base/hash.h"
 #include "measure/statistics.h"
 

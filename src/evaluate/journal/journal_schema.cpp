@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/log.h"
 
 namespace gemmtune {

@@ -3,9 +3,14 @@
 #include <sqlite3.h>
 
 #include <cmath>
+#include <filesystem>
+
+#include "base/file.h"
 
 namespace gemmtune {
 namespace {
+
+constexpr std::size_t max_path_bytes = 504;  // SQLite's 512 less "-journal"
 
 Status sqlite_failure(const std::string& path, int code, const char* text) {
   const int primary = code & 0xff;
@@ -69,6 +74,12 @@ bool SqlStatement::is_null(int column) const {
 void SqlDatabase::Close::operator()(sqlite3* database) const { sqlite3_close_v2(database); }
 
 Result<SqlDatabase> SqlDatabase::open(const std::string& path, int busy_milliseconds) {
+  std::error_code ignored;
+  const std::size_t bytes = std::filesystem::absolute(resolve_links(path), ignored).string().size();
+  if (bytes > max_path_bytes) {
+    return Status::io("{}: the path has {} bytes, SQLite takes at most {}; use a shorter one", path, bytes,
+                      max_path_bytes);
+  }
   sqlite3* handle = nullptr;
   const int code =
       sqlite3_open_v2(path.c_str(), &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);

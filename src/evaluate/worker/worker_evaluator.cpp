@@ -146,12 +146,22 @@ Result<WorkerEvaluator::Answer> WorkerEvaluator::ask(const WorkerRequest& reques
       if (!reply->status.ok()) return reply->status;
       return Answer(std::move(reply).value());
     }
+    log_wait(watch.state());
     if (may_cancel && options_.cancelled && options_.cancelled()) {
       process_.reset();
       return Status::unsupported("interrupted");
     }
     if (auto diagnostic = watch.diagnostic()) return Answer(lose(watch, std::move(diagnostic)));
   }
+}
+
+void WorkerEvaluator::log_wait(const WorkerState& state) {
+  if (state.step != Step::waiting || options_.evaluation.timing_lock.empty()) {
+    waiting_.reset();
+    return;
+  }
+  if (!waiting_) waiting_.emplace(options_.evaluation.timing_lock);
+  waiting_->tick();
 }
 
 WorkerEvaluator::Loss WorkerEvaluator::lose(const Watch& watch, std::optional<Outcome> killed_for) {

@@ -18,6 +18,7 @@
 
 #include "backends/backend.h"
 #include "backends/traits.h"
+#include "base/file_lock.h"
 #include "evaluate/evaluator.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "evaluate/worker/worker_process.h"
@@ -86,6 +87,8 @@ class WorkerEvaluator final : public Evaluator {
   /// For requests of one candidate; `key` is its place among the lost ones.
   Result<WorkerReply> ask_of_one(const WorkerRequest& request, const std::string& key);
   void learn(const Problem& problem, const WorkerReply& reply);
+  /// Says for whom the worker waits with the timing lock; it has no log of its own.
+  void log_wait(const WorkerState& state);
   /// Before `candidate` is screened: announces the next ones, where that is due.
   void announce_from(const Candidate& candidate);
 
@@ -93,6 +96,7 @@ class WorkerEvaluator final : public Evaluator {
   std::unique_ptr<WorkerProcess> process_;
   std::uint32_t requests_ = 0;  // of this worker
   std::size_t memory_limit_ = 0;
+  std::optional<LockWaitLog> waiting_;
   bool had_worker_ = false;  // that opened the device
   int losses_ = 0;
   std::map<std::string, Outcome> lost_;  // by problem and kernel name

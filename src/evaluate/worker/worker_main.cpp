@@ -1,6 +1,8 @@
 #include "evaluate/worker/worker_main.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -9,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <new>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -170,6 +173,30 @@ class Worker {
   std::unique_ptr<InProcessEvaluator> evaluator_;  // after the device: it goes first
 };
 
+WorkerReply answer(Worker& worker, const NumberedRequest& request) {
+  WorkerReply reply;
+  try {
+    return worker.answer(request);
+  } catch (const std::bad_alloc&) {
+    reply.status = Status(StatusCode::out_of_memory, "the worker is out of memory");
+  } catch (const std::exception& error) {
+    reply.status = Status::internal("the worker failed: {}", error.what());
+  }
+  reply.number = request.number;
+  return reply;
+}
+
+/// They came blocked from the parent, so that none could end this process before.
+void ignore_interrupts() {
+  sigset_t both;
+  sigemptyset(&both);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    std::signal(signal, SIG_IGN);
+    sigaddset(&both, signal);
+  }
+  sigprocmask(SIG_UNBLOCK, &both, nullptr);
+}
+
 }  // namespace
 
 bool has_worker_descriptors() {
@@ -180,8 +207,10 @@ bool has_worker_descriptors() {
 }
 
 int run_worker(const DeviceOpener& open) {
-  std::signal(SIGINT, SIG_IGN);
-  std::signal(SIGTERM, SIG_IGN);
+  ignore_interrupts();
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const rlimit no_core{0, 0};  // of gigabytes of weights
+  setrlimit(RLIMIT_CORE, &no_core);
   fcntl(worker_socket, F_SETFD, FD_CLOEXEC);
   fcntl(worker_page, F_SETFD, FD_CLOEXEC);
   MessageChannel channel(worker_socket);
@@ -191,15 +220,7 @@ int run_worker(const DeviceOpener& open) {
   while (const auto message = channel.receive()) {
     const auto request = parse_request(*message);
     if (!request.ok()) return 1;
-    WorkerReply reply;
-    try {
-      reply = worker.answer(*request);
-    } catch (const std::exception& error) {
-      reply = {};
-      reply.number = request->number;
-      reply.status = Status::internal("the worker failed: {}", error.what());
-    }
-    if (!channel.send(print_reply(reply)).ok()) return 0;
+    if (!channel.send(print_reply(answer(worker, *request))).ok()) return 0;
   }
   return 0;
 }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
-#include <thread>
-#include <vector>
+
+#include "base/threads.h"
 
 namespace gemmtune {
 
@@ -32,11 +32,8 @@ Status share_out(std::size_t items, std::size_t workers,
       }
     }
   };
-  const std::size_t threads = std::min(workers, items);
-  std::vector<std::thread> others;
-  for (std::size_t worker = 1; worker < threads; ++worker) others.emplace_back(take, worker);
-  take(0);
-  for (std::thread& other : others) other.join();
+  run_on_threads(static_cast<int>(std::min(workers, items)),
+                 [&](int worker) { take(static_cast<std::size_t>(worker)); });
   if (thrown) std::rethrow_exception(thrown);
   return failure;
 }

@@ -2,10 +2,8 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
+#include <spawn.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +13,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -69,31 +68,74 @@ Status make_pipe(Ends& ends) {
   return {};
 }
 
-struct ChildEnds {
-  int socket;
-  int outputs;
-  int page;
-  pid_t parent;
+/// posix_spawn's lists; the first error of all calls is kept.
+class Spawn {
+ public:
+  Spawn() {
+    note(posix_spawn_file_actions_init(&actions_));
+    note(posix_spawnattr_init(&attributes_));
+  }
+  ~Spawn() {
+    posix_spawn_file_actions_destroy(&actions_);
+    posix_spawnattr_destroy(&attributes_);
+  }
+  Spawn(const Spawn&) = delete;
+  Spawn& operator=(const Spawn&) = delete;
+
+  void open_null(int target) {
+    note(posix_spawn_file_actions_addopen(&actions_, target, "/dev/null", O_RDONLY, 0));
+  }
+  void copy(int source, int target) { note(posix_spawn_file_actions_adddup2(&actions_, source, target)); }
+  void close_from(int first) { note(posix_spawn_file_actions_addclosefrom_np(&actions_, first)); }
+  void block(std::initializer_list<int> signals) {
+    sigset_t mask;
+    sigemptyset(&mask);
+    for (const int signal : signals) sigaddset(&mask, signal);
+    note(posix_spawnattr_setsigmask(&attributes_, &mask));
+    note(posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK));
+  }
+  /// 0, or what went wrong, an errno.
+  int run(pid_t& pid, char* const* words) {
+    if (error_ == 0) note(posix_spawn(&pid, words[0], &actions_, &attributes_, words, environ));
+    return error_;
+  }
+
+ private:
+  void note(int error) {
+    if (error_ == 0) error_ = error;
+  }
+
+  posix_spawn_file_actions_t actions_;
+  posix_spawnattr_t attributes_;
+  int error_ = 0;
 };
 
-/// In the child, between fork and exec: nothing but system calls, because other threads of the parent may
-/// have held any lock.
-[[noreturn]] void become(const ChildEnds& ends, char* const* words) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != ends.parent) _exit(127);  // it died before the line above
-  const rlimit no_core{0, 0};                // of gigabytes of weights
-  setrlimit(RLIMIT_CORE, &no_core);
-  const int socket = fcntl(ends.socket, F_DUPFD, above_ours);
-  const int outputs = fcntl(ends.outputs, F_DUPFD, above_ours);
-  const int page = fcntl(ends.page, F_DUPFD, above_ours);
-  const int input = open("/dev/null", O_RDONLY);
-  if (socket < 0 || outputs < 0 || page < 0 || input < 0) _exit(127);
-  if (dup2(input, 0) < 0 || dup2(outputs, 1) < 0 || dup2(outputs, 2) < 0) _exit(127);
-  if (dup2(socket, worker_socket) < 0 || dup2(page, worker_page) < 0) _exit(127);
-  syscall(SYS_close_range, worker_page + 1U, ~0U, 0U);
-  execv(words[0], words);
-  dprintf(2, "cannot be started: %s", std::strerror(errno));
-  _exit(127);
+/// The program as a process with `socket`, `outputs` and `page` in their places and no other descriptor. Not by
+/// fork(): that calls what libraries have registered (pthread_atfork), and OpenBLAS waits there for ever for
+/// threads that it could not start for lack of memory. The worker unblocks the signals once it ignores them.
+Result<pid_t> spawn(const WorkerLaunch& launch, int socket, int outputs, int page) {
+  // Above the places, so that no copy overwrites what another one is made of.
+  const Descriptor high_socket(fcntl(socket, F_DUPFD_CLOEXEC, above_ours));
+  const Descriptor high_outputs(fcntl(outputs, F_DUPFD_CLOEXEC, above_ours));
+  const Descriptor high_page(fcntl(page, F_DUPFD_CLOEXEC, above_ours));
+  if (high_socket.get() < 0 || high_outputs.get() < 0 || high_page.get() < 0) {
+    return Status::io("{}: no worker could be started: {}", launch.program, std::strerror(errno));
+  }
+  Spawn spawn;
+  spawn.open_null(STDIN_FILENO);
+  spawn.copy(high_outputs.get(), STDOUT_FILENO);
+  spawn.copy(high_outputs.get(), STDERR_FILENO);
+  spawn.copy(high_socket.get(), worker_socket);
+  spawn.copy(high_page.get(), worker_page);
+  spawn.close_from(worker_page + 1);
+  spawn.block({SIGINT, SIGTERM});
+  std::vector<char*> words{const_cast<char*>(launch.program.c_str())};
+  for (const std::string& argument : launch.arguments) words.push_back(const_cast<char*>(argument.c_str()));
+  words.push_back(nullptr);
+  pid_t pid = 0;
+  const int error = spawn.run(pid, words.data());
+  if (error == 0) return pid;
+  return Status::io("{}: no worker could be started: {}", launch.program, std::strerror(error));
 }
 
 std::string signal_name(int signal) {
@@ -122,15 +164,10 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(const WorkerLaunch& 
   GEMMTUNE_RETURN_IF_ERROR(make_pipe(outputs));
   auto page = WorkerPage::make();
   if (!page.ok()) return page.status();
-  std::vector<char*> words{const_cast<char*>(launch.program.c_str())};
-  for (const std::string& argument : launch.arguments) words.push_back(const_cast<char*>(argument.c_str()));
-  words.push_back(nullptr);
-  const ChildEnds ends{socket.theirs.get(), outputs.theirs.get(), page->descriptor(), getpid()};
-  const pid_t pid = fork();
-  if (pid == 0) become(ends, words.data());
-  if (pid < 0) return Status::io("{}: no worker could be started: {}", launch.program, std::strerror(errno));
+  const auto pid = spawn(launch, socket.theirs.get(), outputs.theirs.get(), page->descriptor());
+  if (!pid.ok()) return pid.status();
   return std::unique_ptr<WorkerProcess>(
-      new WorkerProcess(pid, socket.ours.take(), outputs.ours.take(), std::move(page).value()));
+      new WorkerProcess(*pid, socket.ours.take(), outputs.ours.take(), std::move(page).value()));
 }
 
 WorkerProcess::~WorkerProcess() {

@@ -34,7 +34,8 @@ std::string ending_text(const WorkerEnding& ending);
 
 class WorkerProcess {
  public:
-  /// The worker dies with the thread that calls this, and finds its socket closed when this process ends.
+  /// An error where the program cannot be started. The worker dies with the thread that calls this, and finds
+  /// its socket closed when this process ends.
   static Result<std::unique_ptr<WorkerProcess>> start(const WorkerLaunch& launch);
   /// Kills it where it still runs.
   ~WorkerProcess();

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/log.h"
 #include "formats/aiter/environment_json.h"
 #include "formats/aiter/tuned_csv.h"

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "formats/aiter/operation_header.h"
 #include "formats/aiter/problem_cells.h"
 #include "formats/csv/columns.h"

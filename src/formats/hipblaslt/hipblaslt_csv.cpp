@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/text.h"
 #include "formats/csv/csv.h"
 #include "formats/diagnostics.h"

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "backends/cpu/machine/affinity.h"
 #include "base/shared_library.h"
 
 namespace gemmtune::cpu {
@@ -25,6 +26,13 @@ gemmtune_onednn_isa level_of(Isa isa) {
   return gemmtune_onednn_amx;
 }
 
+/// libgomp, which comes with the module, pins the thread that loads it if OMP_PROC_BIND, OMP_PLACES or
+/// GOMP_CPU_AFFINITY is set: this thread, its later threads and its workers would have one core.
+Result<SharedLibrary> open_module(const std::string& module_folder) {
+  const ScopedAffinity kept(thread_affinity());
+  return SharedLibrary::open(module_paths("libgemmtune_onednn.so", module_folder));
+}
+
 }  // namespace
 
 std::optional<gemmtune_onednn_type> onednn_type(DataType type) {
@@ -36,7 +44,7 @@ std::optional<gemmtune_onednn_type> onednn_type(DataType type) {
 
 Result<std::shared_ptr<const OnednnLibrary>> OnednnLibrary::load(const std::string& module_folder,
                                                                  std::optional<Isa> cap) {
-  const auto module = SharedLibrary::open(module_paths("libgemmtune_onednn.so", module_folder));
+  const auto module = open_module(module_folder);
   if (!module.ok()) return Status::not_found("{} ({})", module.message(), how_to_get);
   gemmtune_onednn_entry entry = nullptr;
   if (!module->find(GEMMTUNE_ONEDNN_ENTRY, entry)) {

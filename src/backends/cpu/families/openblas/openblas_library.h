@@ -37,6 +37,7 @@ class OpenblasLibrary {
                     int);
   using Gemv = void(int, int, int, int, float, const float*, int, const float*, int, float, float*, int);
   OpenblasLibrary() = default;
+  void multiply_once() const;
 
   std::string version_;
   std::string path_;

@@ -1,8 +1,8 @@
-#include "cli/shared/interrupt.h"
+#include "base/interrupt.h"
 
 #include <csignal>
 
-namespace gemmtune::cli {
+namespace gemmtune {
 namespace {
 
 volatile std::sig_atomic_t seen = 0;
@@ -21,4 +21,4 @@ void watch_for_interrupts() {
 
 bool interrupted() { return seen != 0; }
 
-}  // namespace gemmtune::cli
+}  // namespace gemmtune
