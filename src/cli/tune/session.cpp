@@ -64,7 +64,6 @@ Status TuneSession::prepare() {
   request_ = std::move(*request);
   if (is_replay()) GEMMTUNE_RETURN_IF_ERROR(take_recorded_policy(recording_->run, options_, request_));
   if (!options_.compare) GEMMTUNE_RETURN_IF_ERROR(prepare_profile());
-  console_.emplace(options_.quiet);
   if (is_replay() || options_.compare) return {};
   auto journal = TuneJournal::open(options_, outputs_, device(), request_);
   if (!journal.ok()) return journal.status();
@@ -97,6 +96,7 @@ std::string TuneSession::opening_line() const {
 }
 
 void TuneSession::announce() {
+  console_->clear_live_line();
   for (const std::string& diagnostic : shapes_.diagnostics) console_->urgent_line(diagnostic);
   if (options_.compare) return;
   const bool goes_on = journal_ != nullptr && journal_->goes_on();
@@ -109,7 +109,7 @@ Status TuneSession::make_evaluators() {
     request_.clock = [evaluator = replay.get()] { return evaluator->seconds(); };
     evaluators_.push_back(std::move(replay));
   } else {
-    evaluators_ = cli::make_evaluators(options_, environment_, devices_, request_);
+    evaluators_ = cli::make_evaluators(options_, environment_, devices_, request_, begin_);
   }
   for (const auto& evaluator : evaluators_) {
     if (journal_ == nullptr) {
@@ -136,6 +136,7 @@ Result<RunSummary> TuneSession::tune() {
   observers.push_back(&progress);
   if (journal_ != nullptr) observers.push_back(journal_.get());
   ObserverList all(std::move(observers));
+  if (!is_replay()) request_.seconds_spent = steady_seconds() - begin_;
   auto summary = gemmtune::tune(device(), measuring_, request_, all);
   if (journal_ != nullptr) journal_->end(summary.ok() ? &*summary : nullptr, interrupted());
   console_->clear_live_line();
@@ -156,6 +157,10 @@ int TuneSession::report(const RunSummary& summary) {
 Result<int> TuneSession::run() {
   GEMMTUNE_RETURN_IF_ERROR(open_devices());
   if (options_.run_config && !options_.run_config->empty()) return run_operator_on_file(options_, device());
+  if (!options_.run_config) {
+    console_.emplace(options_.quiet);
+    if (!options_.input.empty()) console_->live_line("reading " + options_.input);
+  }
   GEMMTUNE_RETURN_IF_ERROR(read_shapes());
   if (options_.run_config) return run_operator_on_shapes(options_, environment_, device(), shapes_);
   GEMMTUNE_RETURN_IF_ERROR(prepare());
