@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "backends/host.h"
+#include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "cli/inspect/bench_report.h"
 #include "cli/shared/interrupt.h"
 #include "evaluate/in_process/in_process_evaluator.h"
@@ -31,18 +33,32 @@ Status check_partners(const DeviceInfo& first, const DeviceInfo& second) {
   return {};
 }
 
+/// Those of --device; without it all devices, or one where a run takes no more.
+Result<std::vector<std::string>> device_names(const TuneOptions& options, const Environment& environment) {
+  const bool takes_one =
+      options.in_process || options.run_config || options.compare || !options.record.empty();
+  if (!options.device.device.empty() || takes_one) return split_devices(options.device.device);
+  const auto request = device_request(options.device, environment);
+  if (!request.ok()) return request.status();
+  return equal_devices(options.device.backend, *request);
+}
+
 }  // namespace
 
 Result<std::vector<std::unique_ptr<Device>>> open_tune_devices(const TuneOptions& options,
                                                                const Environment& environment) {
-  std::vector<std::string> names = split_devices(options.device.device);
+  auto found = device_names(options, environment);
+  if (!found.ok()) return found.status();
+  std::vector<std::string> names = std::move(*found);
   const auto wanted = static_cast<std::size_t>(std::max(0, options.workers));
   if (wanted > names.size()) {
-    return Status::invalid(
-        "--mp {}: one worker a device, and --device names {}; as in --device cpu:0-7,cpu:8-15", wanted,
-        names.size());
+    log(LogLevel::warning,
+        "--mp {}: one worker a device, {} here: {} taken (cores can be divided: "
+        "--device cpu:0-7,cpu:8-15)",
+        wanted, names.size() == 1 ? "one is" : fmt::format("{} are", names.size()),
+        names.size() == 1 ? "it is" : "all are");
   }
-  if (wanted > 0) names.resize(wanted);
+  if (wanted > 0) names.resize(std::min(wanted, names.size()));
   if (names.size() > 1 && (options.in_process || options.run_config)) {
     return Status::invalid("--device {}: {} takes one device", options.device.device,
                            options.in_process ? "--in-process" : "--run_config");
@@ -64,7 +80,7 @@ Result<std::vector<std::unique_ptr<Device>>> open_tune_devices(const TuneOptions
 std::vector<std::unique_ptr<Evaluator>> make_evaluators(const TuneOptions& options,
                                                         const Environment& environment,
                                                         const std::vector<std::unique_ptr<Device>>& devices,
-                                                        const TuneRequest& request) {
+                                                        const TuneRequest& request, double begin) {
   std::vector<std::unique_ptr<Evaluator>> evaluators;
   const std::size_t free_bytes = free_host_memory_bytes();
   for (const auto& device : devices) {
@@ -84,10 +100,13 @@ std::vector<std::unique_ptr<Evaluator>> make_evaluators(const TuneOptions& optio
     worker.device.text = device->info().name;
     worker.device.threads = 0;  // the name holds the cores that were chosen
     worker.device.pin_threads = true;
+    worker.memory_limit_bytes = free_bytes / 2 / devices.size();
+    evaluation.memory_limit_bytes = worker.memory_limit_bytes;
     worker.evaluation = evaluation;
     worker.timeout_seconds = timeout_of(options).value();
-    worker.memory_limit_bytes = free_bytes / 2 / devices.size();
-    worker.cancelled = interrupted;
+    worker.cancelled = [budget = request.budget_seconds, begin] {
+      return interrupted() || (budget > 0 && steady_seconds() - begin > cut_off_seconds(budget));
+    };
     evaluators.push_back(std::make_unique<WorkerEvaluator>(std::move(worker)));
   }
   return evaluators;
