@@ -26,7 +26,7 @@ struct Environment {
   // Of kernels compiled at run time: GEMMTUNE_CACHE_DIR, else $XDG_CACHE_HOME/gemmtune/kernels, else
   // ~/.cache/gemmtune/kernels; empty where there is no home.
   std::string kernel_cache_folder;
-  bool rebuild_kernels = false;  // GEMMTUNE_REBUILD: compiles them again
+  bool rebuild_kernels = false;  // GEMMTUNE_REBUILD, AITER_REBUILD (1 or 2): compiles them again
   bool log_config = false;       // GEMMTUNE_LOG_CONFIG, AITER_LOG_TUNED_CONFIG
   bool capture = false;          // GEMMTUNE_CAPTURE, AITER_TUNE_GEMM: on, or a folder
   std::string capture_folder;    // that folder; empty: the config folder
