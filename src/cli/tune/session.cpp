@@ -98,6 +98,11 @@ std::string TuneSession::opening_line() const {
 void TuneSession::announce() {
   console_->clear_live_line();
   for (const std::string& diagnostic : shapes_.diagnostics) console_->urgent_line(diagnostic);
+  if (!is_replay() && options_.workers > static_cast<int>(devices_.size())) {
+    console_->line(fmt::format(
+        "--mp {}: one worker a device, and {} here; cores can be divided: --device cpu:0-7,cpu:8-15",
+        options_.workers, devices_.size() == 1 ? "one is" : fmt::format("{} are", devices_.size())));
+  }
   if (options_.compare) return;
   const bool goes_on = journal_ != nullptr && journal_->goes_on();
   console_->line(opening_line() + (goes_on ? ", going on with an unfinished run" : ""));

@@ -8,7 +8,6 @@
 #include "backends/host.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "cli/inspect/bench_report.h"
 #include "cli/shared/interrupt.h"
 #include "evaluate/in_process/in_process_evaluator.h"
@@ -51,13 +50,6 @@ Result<std::vector<std::unique_ptr<Device>>> open_tune_devices(const TuneOptions
   if (!found.ok()) return found.status();
   std::vector<std::string> names = std::move(*found);
   const auto wanted = static_cast<std::size_t>(std::max(0, options.workers));
-  if (wanted > names.size()) {
-    log(LogLevel::warning,
-        "--mp {}: one worker a device, {} here: {} taken (cores can be divided: "
-        "--device cpu:0-7,cpu:8-15)",
-        wanted, names.size() == 1 ? "one is" : fmt::format("{} are", names.size()),
-        names.size() == 1 ? "it is" : "all are");
-  }
   if (wanted > 0) names.resize(std::min(wanted, names.size()));
   if (names.size() > 1 && (options.in_process || options.run_config)) {
     return Status::invalid("--device {}: {} takes one device", options.device.device,
