@@ -54,7 +54,9 @@ const DeviceTraits& traits_of(std::string_view backend) {
 
 const DeviceTraits& traits_of(const DeviceInfo& device) { return traits_of(device.backend); }
 
-Result<std::unique_ptr<Device>> open_device(std::string_view backend, const DeviceRequest& request) {
+namespace {
+
+Result<const Backend*> chosen_backend(std::string_view backend, const DeviceRequest& request) {
   const std::string_view named = backend_in(request.text);
   const bool chosen = !backend.empty() && backend != "auto";
   if (chosen && !named.empty() && named != backend) {
@@ -64,10 +66,31 @@ Result<std::unique_ptr<Device>> open_device(std::string_view backend, const Devi
   for (const Backend* candidate : all_backends()) {
     if (wanted.empty() ? candidate->available().ok() : candidate->name() == wanted) {
       GEMMTUNE_RETURN_IF_ERROR(candidate->available());
-      return candidate->open(request);
+      return candidate;
     }
   }
   return Status::invalid("backend '{}', expected one of {}", wanted, backend_names());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> open_device(std::string_view backend, const DeviceRequest& request) {
+  const auto chosen = chosen_backend(backend, request);
+  if (!chosen.ok()) return chosen.status();
+  return (*chosen)->open(request);
+}
+
+Result<std::vector<std::string>> equal_devices(std::string_view backend, const DeviceRequest& request) {
+  const auto chosen = chosen_backend(backend, request);
+  if (!chosen.ok()) return chosen.status();
+  if ((*chosen)->traits().runs_on_host) return std::vector<std::string>{""};
+  const std::vector<DeviceInfo> devices = (*chosen)->devices(request);
+  std::vector<std::string> names;
+  for (const DeviceInfo& device : devices) {
+    if (device.gfx == devices.front().gfx && device.cu_num == devices.front().cu_num)
+      names.push_back(device.name);
+  }
+  return names.empty() ? std::vector<std::string>{""} : names;
 }
 
 }  // namespace gemmtune

@@ -240,8 +240,10 @@ class Backend {
   virtual std::string_view name() const = 0;
   /// Of its devices; callers use traits_of() (backends/traits.h).
   virtual const DeviceTraits& traits() const = 0;
-  /// ok, or why there is no device of this backend here.
+  /// ok, or why there is no device of this backend here. Takes milliseconds: loads a driver at most.
   virtual Status available() const = 0;
+  /// The reason at length, with the libraries that a device would use: may load them. Empty if available.
+  virtual std::string why_absent() const { return available().message(); }
   virtual std::vector<DeviceInfo> devices(const DeviceRequest& request) const = 0;
   virtual Result<std::unique_ptr<Device>> open(const DeviceRequest& request) const = 0;
 };
@@ -250,5 +252,8 @@ class Backend {
 std::span<const Backend* const> all_backends();
 /// By --backend ("auto": the first available) and --device.
 Result<std::unique_ptr<Device>> open_device(std::string_view backend, const DeviceRequest& request);
+/// The names of all devices of that backend that are equal to its first one in gfx and cu_num; a machine's cores
+/// are one device, whose name is empty.
+Result<std::vector<std::string>> equal_devices(std::string_view backend, const DeviceRequest& request);
 
 }  // namespace gemmtune

@@ -127,7 +127,7 @@ Environment read_environment() {
   environment.cpu_isa = first_set({"GEMMTUNE_CPU_ISA"});
   environment.model_folder = first_set({"GTUNE_MODEL"});
   environment.kernel_cache_folder = default_kernel_cache_folder();
-  environment.rebuild_kernels = is_on(first_set({"GEMMTUNE_REBUILD"}));
+  environment.rebuild_kernels = is_on(first_set({"GEMMTUNE_REBUILD", "AITER_REBUILD"}));
   environment.module_folder = folder_named(first_set({"GEMMTUNE_LIBRARY_DIR"}));
   return environment;
 }

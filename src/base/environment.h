@@ -29,7 +29,7 @@ struct Environment {
   // Of kernels compiled at run time: GEMMTUNE_CACHE_DIR, else $XDG_CACHE_HOME/gemmtune/kernels, else
   // ~/.cache/gemmtune/kernels; empty where there is no home.
   std::string kernel_cache_folder;
-  bool rebuild_kernels = false;  // GEMMTUNE_REBUILD: compiles them again
+  bool rebuild_kernels = false;  // GEMMTUNE_REBUILD, AITER_REBUILD (1 or 2): compiles them again
   std::string errata;            // GEMMTUNE_ERRATA: a file or a folder of errata, or "none"
   bool verify_untuned = false;   // GEMMTUNE_VERIFY_UNTUNED
   bool log_config = false;       // GEMMTUNE_LOG_CONFIG, AITER_LOG_TUNED_CONFIG

@@ -1,6 +1,7 @@
 // Options of an evaluator that measures in process, and the steps that it reports to its caller.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -26,6 +27,8 @@ struct InProcessOptions {
   /// Full verification also runs with rows of x and y an odd number of elements apart. A kernel that refuses
   /// such rows is none the worse.
   bool odd_strides = false;
+  /// What this process may hold of the host's memory; 0: all that is free. Larger problems are refused.
+  std::size_t memory_limit_bytes = 0;
   /// Held while something is timed, so that partitions of one machine do not disturb each other. Empty: none.
   std::string timing_lock;
   /// Called before each step, with the kernel's name where one candidate is concerned. Must be cheap: it is

@@ -32,7 +32,7 @@ void visit_fields(Struct& request, Visit visit) {
 template <SameStruct<InProcessOptions> Struct, typename Visit>
 void visit_fields(Struct& options, Visit visit) {
   GEMMTUNE_VISIT_FIELDS(options, visit, policy, max_err_ratio, reference_threads, too_slow_factor,
-                        odd_strides, timing_lock, unwritten_on_step);
+                        odd_strides, memory_limit_bytes, timing_lock, unwritten_on_step);
 }
 
 /// Without the file, which is of the machine that has it.

@@ -10,6 +10,7 @@ namespace gemmtune {
 namespace {
 
 constexpr double min_turn_microseconds = 20;  // a thousand times what reading the clock takes
+constexpr double long_call = 10;              // samples' lengths
 
 }  // namespace
 
@@ -51,9 +52,14 @@ Status Sampler::prepare(Timed& timed) {
     const Result<double> time = launch(timed, 1);
     if (!time.ok()) return time.status();
     calls.push_back(*time);
+    if (warms_itself(*time)) break;
   }
   calibrate(timed, lower_quartile(calls));
   return {};
+}
+
+bool Sampler::warms_itself(double call_microseconds) const {
+  return device_.times_single_calls() && call_microseconds >= long_call * policy_.sample_microseconds;
 }
 
 void Sampler::calibrate(Timed& timed, double call_microseconds) const {
@@ -61,6 +67,7 @@ void Sampler::calibrate(Timed& timed, double call_microseconds) const {
   timed.launches =
       static_cast<int>(std::clamp(wanted, 1.0, static_cast<double>(std::max(1, policy_.iterations))));
   const double per_turn = std::ceil(min_turn_microseconds / call_microseconds);
+  timed.warms_itself = warms_itself(call_microseconds);
   timed.launches_per_turn = static_cast<int>(std::clamp(per_turn, 1.0, static_cast<double>(timed.launches)));
 }
 
@@ -96,7 +103,7 @@ std::vector<Result<double>> Sampler::sample_in_turns(std::span<const Timed* cons
   for (int turn = -1; turn < turns; ++turn) {
     shuffle(order, random_);
     for (const std::size_t i : order) {
-      if (!samples[i].ok()) continue;
+      if (!samples[i].ok() || (turn < 0 && kernels[i]->warms_itself)) continue;
       if (before_turn) before_turn(i);
       const Result<double> time = launch(*kernels[i], kernels[i]->launches_per_turn);
       if (!time.ok()) samples[i] = time;

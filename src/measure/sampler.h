@@ -35,6 +35,7 @@ struct Timed {
   void* workspace = nullptr;
   int launches = 1;           // of one sample
   int launches_per_turn = 1;  // more than one if a call is too short for the clock
+  bool warms_itself = false;  // Sampler::warms_itself() of its calls
 };
 
 /// Everything goes through Device::sample; no clock of its own.
@@ -45,9 +46,12 @@ class Sampler {
   /// Time of a kernel's first call, microseconds; of the second, if the first exceeds `limit_microseconds`
   /// (0: no limit); empty if both do.
   Result<std::optional<double>> probe(const Timed& timed, double limit_microseconds);
-  /// The policy's warm-up calls, then sets `launches` so that a sample lasts policy.sample_microseconds,
-  /// within policy.iterations.
+  /// The policy's warm-up calls (one, where that is enough), then sets `launches` so that a sample lasts
+  /// policy.sample_microseconds, within policy.iterations.
   Status prepare(Timed& timed);
+  /// A call of ten samples' length: what the first call pays for cold code and sleeping threads is small
+  /// against it. Only where single calls are timed.
+  bool warms_itself(double call_microseconds) const;
   /// Sets `launches` and `launches_per_turn` from a known time of one call.
   void calibrate(Timed& timed, double call_microseconds) const;
   /// Turns that a sample of this kernel takes.
@@ -58,7 +62,8 @@ class Sampler {
   /// Called before each turn with the index of the kernel whose turn it is. Must be cheap.
   using BeforeTurn = std::function<void(std::size_t)>;
   /// A sample of each kernel (all of one thread pool), microseconds a launch. They take `turns` turns, in
-  /// another random order each time; a first turn is not counted. The sample is the lower quartile of a
+  /// another random order each time; a first turn is not counted (and not taken by kernels that warm themselves). The
+  /// sample is the lower quartile of a
   /// kernel's turns: what disturbs a call only makes it longer. All kernels whose samples are compared must
   /// have the same number of turns. A kernel that fails has no further turns, and its error as its sample.
   /// Where the device cannot time single calls, each kernel's sample is the mean of its launches, one kernel

@@ -6,6 +6,7 @@
 
 #include "backends/traits.h"
 #include "base/file.h"
+#include "evaluate/in_process/memory_need.h"
 #include "evaluate/journal/journal_texts.h"
 #include "formats/aiter/tuned_csv.h"
 #include "formats/hipblaslt/hipblaslt_csv.h"
@@ -23,7 +24,6 @@ namespace {
 constexpr std::size_t pool_bytes = std::size_t{128} << 20;
 constexpr std::size_t min_free_bytes = std::size_t{128} << 20;  // as AITER asks for
 constexpr std::int64_t max_m_of_table = 512;                    // likewise
-constexpr double memory_factor = 6;     // operands twice, packed, host copies of both and the reference
 constexpr int first_own_tie_rank = 10;  // families below are vendors' libraries
 
 // For an estimate of what checking costs: float64 multiplications a second and thread, seconds for an element
@@ -71,7 +71,8 @@ std::string reason_to_decline(Device& device, const OnlineProblem& asked, const 
       return fmt::format("M = {}, and AITER tunes up to {} online", problem.m, max_m_of_table);
     }
   }
-  const double needed = memory_factor * bytes(problem) + static_cast<double>(min_free_bytes);
+  const MemoryNeed need = memory_need(problem, settings.policy.cache, true);
+  const auto needed = static_cast<double>(min_free_bytes) + static_cast<double>(bytes_on(device, need));
   if (const auto free = static_cast<double>(device.free_memory_bytes()); free < needed) {
     return fmt::format("{:.0f} MiB of memory are free, expected {:.0f}", free / 0x1p20, needed / 0x1p20);
   }

@@ -5,6 +5,11 @@
 #include "resolve/bind.h"
 
 namespace gemmtune {
+namespace {
+
+GroupKey group_key(const Problem& problem) { return {{}, 0, group_of(problem)}; }
+
+}  // namespace
 
 Result<KnownRows> KnownRows::read(const std::vector<std::string>& paths, const DeviceInfo& device) {
   KnownRows known;
@@ -14,6 +19,9 @@ Result<KnownRows> KnownRows::read(const std::vector<std::string>& paths, const D
     if (!file.ok()) return file.status();
     for (TunedEntry& entry : file->entries) {
       if (!row_is_of(entry, device) || !valid_time(entry.us)) continue;
+      const std::size_t index = known.rows_.size();
+      known.first_of_key_.try_emplace(entry.problem, index);
+      known.of_group_[group_key(entry.problem)].push_back(index);
       known.rows_.push_back({std::move(entry), path});
     }
   }
@@ -21,10 +29,16 @@ Result<KnownRows> KnownRows::read(const std::vector<std::string>& paths, const D
 }
 
 const KnownRows::Row* KnownRows::find(const Problem& problem) const {
-  for (const Row& row : rows_) {
-    if (same_key(row.entry.problem, problem)) return &row;
-  }
-  return nullptr;
+  const auto found = first_of_key_.find(problem);
+  return found == first_of_key_.end() ? nullptr : &rows_[found->second];
+}
+
+std::vector<const KnownRows::Row*> KnownRows::of_group(const Problem& problem) const {
+  std::vector<const Row*> rows;
+  const auto found = of_group_.find(group_key(problem));
+  if (found == of_group_.end()) return rows;
+  for (const std::size_t index : found->second) rows.push_back(&rows_[index]);
+  return rows;
 }
 
 }  // namespace gemmtune

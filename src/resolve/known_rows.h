@@ -1,8 +1,9 @@
 // The rows of tuned files that a run starts from: what is done already, and which weight layouts are decided.
 #pragma once
 
-#include <optional>
+#include <cstddef>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "backends/backend.h"
@@ -24,10 +25,13 @@ class KnownRows {
   };
   /// The first row of this key; nullptr where there is none.
   const Row* find(const Problem& problem) const;
-  const std::vector<Row>& rows() const { return rows_; }
+  /// The rows of this problem's group (group_of(): its key without M), in file order.
+  std::vector<const Row*> of_group(const Problem& problem) const;
 
  private:
   std::vector<Row> rows_;
+  std::unordered_map<Problem, std::size_t, SameKeyHash, SameKey> first_of_key_;    // indices of rows_
+  std::unordered_map<GroupKey, std::vector<std::size_t>, GroupKeyHash> of_group_;  // the same, ascending
 };
 
 }  // namespace gemmtune

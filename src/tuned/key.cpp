@@ -48,6 +48,11 @@ Problem group_of(const Problem& problem) {
 
 bool same_key(const Problem& a, const Problem& b) { return a.m == b.m && group_of(a) == group_of(b); }
 
+std::size_t SameKeyHash::operator()(const Problem& problem) const {
+  return GroupKeyHash{}({{}, 0, group_of(problem)}) ^
+         static_cast<std::size_t>(static_cast<std::uint64_t>(problem.m) * 0x9e3779b97f4a7c15ULL);
+}
+
 GroupKey of_any_activation(GroupKey key) {
   key.any_activation = true;
   key.group.moe.activation = Activation::none;

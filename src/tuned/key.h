@@ -17,6 +17,13 @@ namespace gemmtune {
 Problem group_of(const Problem& problem);
 /// One key, M included.
 bool same_key(const Problem& a, const Problem& b);
+/// For maps by key: same_key() as equality, with its hash.
+struct SameKey {
+  bool operator()(const Problem& a, const Problem& b) const { return same_key(a, b); }
+};
+struct SameKeyHash {
+  std::size_t operator()(const Problem& problem) const;
+};
 
 /// A group on a device. `gfx` is a view: into an entry of the table, or into the key looked up.
 struct GroupKey {

@@ -11,6 +11,18 @@ double expected_microseconds(const Problem& problem) {
   return std::max(bytes(problem) / bytes_per_microsecond, flops(problem) / flops_per_microsecond);
 }
 
+BudgetShares::BudgetShares(const std::vector<BudgetItem>& items) {
+  constexpr double default_gain = 0.2;
+  constexpr double default_weight = 0.5;  // of the usual gain, against 1 for the gain of the same problem
+  const auto log_of = [](std::int64_t size) { return std::log(static_cast<double>(size)); };
+  items_.reserve(items.size());
+  for (const BudgetItem& item : items) {
+    const Problem& problem = item.problem;
+    items_.push_back({log_of(problem.m), log_of(problem.n), log_of(problem.k), item.weight, default_weight,
+                      default_weight * default_gain});
+  }
+}
+
 double BudgetShares::take(std::size_t problem, double seconds_left) {
   constexpr double equal_part = 0.3;
   double total = 0;
@@ -18,7 +30,7 @@ double BudgetShares::take(std::size_t problem, double seconds_left) {
   double waiting = 0;
   for (std::size_t i = 0; i < items_.size(); ++i) {
     if (items_[i].weight <= 0) continue;
-    const double weight = items_[i].weight * expected_gain(items_[i].problem);
+    const double weight = items_[i].weight * expected_gain(i);
     total += weight;
     waiting += 1;
     if (i == problem) own = weight;
@@ -29,35 +41,31 @@ double BudgetShares::take(std::size_t problem, double seconds_left) {
 }
 
 void BudgetShares::learn(std::size_t problem, double speedup) {
-  gains_.push_back({items_[problem].problem, std::clamp(1 - 1 / std::max(speedup, 1.0), 0.0, 1.0)});
-}
-
-double BudgetShares::expected_gain(const Problem& problem) const {
-  constexpr double default_gain = 0.2;
-  constexpr double default_weight = 0.5;  // of the usual gain, against 1 for the gain of the same problem
-  constexpr double min_gain = 0.02;       // nothing is known so well that it gets no time
-  const auto apart = [](std::int64_t a, std::int64_t b) {
-    return std::abs(std::log(static_cast<double>(a) / static_cast<double>(b)));
-  };
-  double sum = default_weight * default_gain;
-  double weights = default_weight;
-  for (const Gain& gain : gains_) {
-    const Problem& other = gain.problem;
-    const double near =
-        std::exp(-apart(problem.m, other.m) - apart(problem.n, other.n) - apart(problem.k, other.k));
-    sum += near * gain.share;
-    weights += near;
+  const double share = std::clamp(1 - 1 / std::max(speedup, 1.0), 0.0, 1.0);
+  const Item& learnt = items_[problem];
+  for (Item& item : items_) {
+    const double near = std::exp(-std::abs(item.log_m - learnt.log_m) - std::abs(item.log_n - learnt.log_n) -
+                                 std::abs(item.log_k - learnt.log_k));
+    item.near += near;
+    item.gain += near * share;
   }
-  return std::max(min_gain, sum / weights);
 }
 
-RunBudget::RunBudget(double seconds, SecondsClock clock, std::size_t evaluators)
+double BudgetShares::expected_gain(std::size_t problem) const {
+  constexpr double min_gain = 0.02;  // nothing is known so well that it gets no time
+  return std::max(min_gain, items_[problem].gain / items_[problem].near);
+}
+
+RunBudget::RunBudget(double seconds, double spent, SecondsClock clock, std::size_t evaluators)
     : clock_(std::move(clock)),
-      deadline_(seconds > 0 ? Deadline::in(seconds, clock_) : Deadline::never(clock_)),
+      seconds_(seconds),
+      deadline_(seconds > 0 ? Deadline::in(seconds - spent, clock_) : Deadline::never(clock_)),
       evaluators_(evaluators) {}
 
+bool RunBudget::is_limited() const { return std::isfinite(deadline_.seconds_left()); }
+
 std::optional<Deadline> RunBudget::take(std::size_t problem) {
-  if (!std::isfinite(deadline_.seconds_left())) return Deadline::never(clock_);
+  if (!is_limited()) return Deadline::never(clock_);
   if (deadline_.over()) return std::nullopt;
   const double left = deadline_.seconds_left();
   return Deadline::in(std::min(left, shares_.take(problem, left * static_cast<double>(evaluators_))), clock_);

@@ -1,6 +1,9 @@
 #include "tuning/layout_group.h"
 
 #include <algorithm>
+#include <unordered_map>
+
+#include "tuned/key.h"
 
 namespace gemmtune {
 namespace {
@@ -30,14 +33,23 @@ bool share_weight(const Problem& a, const Problem& b) {
 
 std::vector<std::vector<std::size_t>> layout_groups(std::span<const ShapeRow> shapes) {
   std::vector<std::vector<std::size_t>> groups;
+  // Indices of `groups`, by the key of their weights: those of one key differ in few things.
+  std::unordered_map<GroupKey, std::vector<std::size_t>, GroupKeyHash> of_key;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
-    const auto known = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
-      return share_weight(shapes[group.front()].problem, shapes[i].problem);
+    const Problem& problem = shapes[i].problem;
+    if (!problem.bpreshuffle) {
+      groups.push_back({i});
+      continue;
+    }
+    std::vector<std::size_t>& near = of_key[{{}, 0, group_of(problem)}];
+    const auto known = std::find_if(near.begin(), near.end(), [&](std::size_t group) {
+      return share_weight(shapes[groups[group].front()].problem, problem);
     });
-    if (known == groups.end()) {
+    if (known == near.end()) {
+      near.push_back(groups.size());
       groups.push_back({i});
     } else {
-      known->push_back(i);
+      groups[*known].push_back(i);
     }
   }
   return groups;

@@ -1,9 +1,17 @@
 #include "tuning/publisher.h"
 
+#include <algorithm>
+
 #include "base/file.h"
 #include "base/file_lock.h"
 
 namespace gemmtune {
+namespace {
+
+/// A long file takes seconds to replace: at most a twentieth of the time. What waits is in the journal.
+constexpr int max_pause_per_second = 20;
+
+}  // namespace
 
 Status Publisher::check_writable() const {
   if (path_.empty()) return {};
@@ -17,15 +25,19 @@ Status Publisher::check_writable() const {
 Status Publisher::add(TunedEntry entry) {
   if (path_.empty()) return {};
   waiting_.push_back(std::move(entry));
-  if (last_ != Clock::time_point{} && Clock::now() - last_ < std::chrono::seconds(1)) return {};
+  const auto pause =
+      std::max<Clock::duration>(std::chrono::seconds(1), max_pause_per_second * last_duration_);
+  if (last_ != Clock::time_point{} && Clock::now() - last_ < pause) return {};
   return flush();
 }
 
 Status Publisher::flush() {
   if (waiting_.empty()) return {};
+  const auto begin = Clock::now();
   GEMMTUNE_RETURN_IF_ERROR(publish(path_, waiting_, options_));
   waiting_.clear();
   last_ = Clock::now();
+  last_duration_ = last_ - begin;
   return {};
 }
 

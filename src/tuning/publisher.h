@@ -1,4 +1,5 @@
-// Publisher: entries on their way into the tuned file, at most once a second and all of them at the end.
+// Publisher: entries on their way into the tuned file, at most once a second (a long file less often) and all of
+// them at the end.
 #pragma once
 
 #include <chrono>
@@ -30,7 +31,8 @@ class Publisher {
   std::string path_;
   PublishOptions options_;
   std::vector<TunedEntry> waiting_;
-  Clock::time_point last_{};  // the epoch: the first entry goes out at once
+  Clock::time_point last_{};          // the epoch: the first entry goes out at once
+  Clock::duration last_duration_{0};  // that the last publication took
 };
 
 }  // namespace gemmtune

@@ -30,7 +30,7 @@ Run::Run(Device& device, std::size_t evaluators, const TuneRequest& request, Run
       observer_(observer),
       evaluators_(evaluators),
       environment_(row_environment(device, request.policy)),
-      budget_(request.budget_seconds, request.clock, evaluators),
+      budget_(request.budget_seconds, request.seconds_spent, request.clock, evaluators),
       publisher_(request.output, publish_options(request, environment_)) {}
 
 Status Run::open() {
@@ -54,7 +54,8 @@ std::size_t Run::add(ItemReport&& report, std::optional<double> expected_microse
 }
 
 void Run::begin() {
-  budget_.share_among(std::move(costs_));
+  budget_.share_among(costs_);
+  costs_ = {};
   if (request_.m_range) return;
   std::vector<std::size_t> waiting;
   for (std::size_t i = 0; i < waiting_.size(); ++i) {
@@ -93,9 +94,9 @@ bool Run::counts(const TunedEntry& row) const {
 std::optional<WeightLayout> Run::decided_layout(
     const Problem& weight, const std::function<bool(const TunedEntry&)>& is_replaced) const {
   if (!weight.bpreshuffle) return WeightLayout::plain;
-  for (const KnownRows::Row& row : known_.rows()) {
-    if (!share_weight(row.entry.problem, weight) || is_replaced(row.entry)) continue;
-    if (const auto layout = weight_layout_of(device_, row.entry)) return layout;
+  for (const KnownRows::Row* row : known_.of_group(weight)) {
+    if (!share_weight(row->entry.problem, weight) || is_replaced(row->entry)) continue;
+    if (const auto layout = weight_layout_of(device_, row->entry)) return layout;
   }
   return std::nullopt;
 }
@@ -120,6 +121,11 @@ std::size_t Run::next_search() {
   return searches_++;
 }
 
+void Run::preparing(std::size_t done, std::size_t count) {
+  constexpr std::size_t shapes_per_call = 4096;  // a few milliseconds
+  if (done % shapes_per_call == 0) observer_.preparing(done, count);
+}
+
 void Run::problem_started(std::size_t index, const ShapeRow& shape) {
   const std::lock_guard guard(lock_);
   observer_.problem_started(index, request_.m_range ? 0 : items(), shape);
@@ -138,32 +144,35 @@ ProblemResult Run::search(std::size_t index, const Problem& problem, std::option
   };
   ProblemResult result =
       tune_problem(device_, evaluator, request_, problem, layout, deadline, on_trial, hints);
+  if (result.layouts.empty() && budget_.is_cut_off()) {
+    result.failure = ProblemState::out_of_budget;
+    result.reason = fmt::format("the budget of {} s ended while it was measured", request_.budget_seconds);
+  }
   const std::lock_guard guard(lock_);
   for (const LayoutResult& each : result.layouts) {
-    transfer_.learn(problem, each.settled.winner->candidate);
+    transfer_.learn(problem, each.settled.winner->candidate.kernel_name());
   }
   return result;
 }
 
 std::vector<Candidate> Run::hints_for(const Problem& problem) const {
-  std::vector<Candidate> hints = transfer_.winners_near(problem);
-  if (!request_.earlier_winners) return hints;
-  for (Candidate& earlier : candidates_named(request_.earlier_winners(problem), device_, problem)) {
-    hints.push_back(std::move(earlier));
+  std::vector<std::string> names = transfer_.winners_near(problem);
+  if (request_.earlier_winners) {
+    for (std::string& earlier : request_.earlier_winners(problem)) names.push_back(std::move(earlier));
   }
-  return hints;
+  return candidates_named(names, device_, problem);
 }
 
 void Run::learn_winner(const Problem& problem, const std::string& kernel_name) {
   const std::lock_guard guard(lock_);
-  for (const Candidate& winner : candidates_named({kernel_name}, device_, problem)) {
-    transfer_.learn(problem, winner);
-  }
+  transfer_.learn(problem, kernel_name);
 }
 
 void Run::problem_done(std::size_t index, const ItemReport& report) {
   const std::lock_guard guard(lock_);
-  if (!report.trials.empty() || !request_.unreported_trials) {
+  // A problem that the budget did not reach stays undecided: its trials are reported once it is.
+  const bool undecided = report.state == ProblemState::out_of_budget;
+  if (!report.trials.empty() || undecided || !request_.unreported_trials) {
     observer_.problem_done(index, report);
     return;
   }
@@ -195,6 +204,7 @@ void Run::set_row(std::size_t item, const LayoutResult& result) {
   const bool kept = !settled.default_kernel.empty() && settled.default_kernel == row.kernel_name;
   report.state = kept ? ProblemState::kept_default : ProblemState::tuned;
   report.quietness = settled.quietness;
+  report.noise_floor = settled.noise_floor;
   report.ties = settled.ties;
   report.default_fault = settled.wrong_default ? settled.wrong_default->reason : std::string();
   report.rows = {std::move(row)};

@@ -33,6 +33,8 @@ class Run {
   /// The report of a shape or weight; answers its index. `expected_microseconds`: of one call of it, for its
   /// share of the budget; nullopt: nothing is to be done, the report has the reason.
   std::size_t add(ItemReport&& report, std::optional<double> expected_microseconds);
+  /// Reports to the observer, not each time, that `done` of `count` shapes were added.
+  void preparing(std::size_t done, std::size_t count);
   /// After the last add().
   void begin();
   RunSummary& summary() { return summary_; }

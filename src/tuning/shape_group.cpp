@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
+#include "tuned/key.h"
 #include "tuning/layout_group.h"
 
 namespace gemmtune {
@@ -34,10 +37,11 @@ std::optional<WeightLayout> ShapeGroup::decided_layout() const {
     const WeightLayout asked = problem_of(i).weight_layout;
     if (first.bpreshuffle && asked != WeightLayout::any) return asked;
   }
-  return run_.decided_layout(first, [&](const TunedEntry& row) {
-    return std::any_of(members_.begin(), members_.end(),
-                       [&](std::size_t i) { return run_.waits(i) && same_key(problem_of(i), row.problem); });
-  });
+  std::unordered_set<Problem, SameKeyHash, SameKey> waiting;
+  for (const std::size_t i : members_) {
+    if (run_.waits(i)) waiting.insert(problem_of(i));
+  }
+  return run_.decided_layout(first, [&](const TunedEntry& row) { return waiting.contains(row.problem); });
 }
 
 ProblemResult ShapeGroup::tune_one(std::size_t item, std::optional<WeightLayout> layout,
@@ -108,22 +112,23 @@ Status ShapeGroup::run(Evaluator& evaluator) {
   return {};
 }
 
-/// True if the shape needs no tuning; the report then has the reason.
-bool leave_out(Run& run, std::size_t item, ItemReport& report) {
+/// The first index of each key in a list of shapes.
+using FirstOfKey = std::unordered_map<Problem, std::size_t, SameKeyHash, SameKey>;
+
+/// True if the shape needs no tuning; the report then has the reason. `earlier`: of the shapes before it.
+bool leave_out(Run& run, const FirstOfKey& earlier, ItemReport& report) {
   const auto ends_as = [&](ProblemState state, std::string reason) {
     report.state = state;
     report.reason = std::move(reason);
     return true;
   };
-  const std::vector<ShapeRow>& shapes = run.request().shapes;
   const Problem& problem = report.shape.problem;
   if (const Status status = run.check_problem(problem); !status.ok()) {
     return ends_as(ProblemState::unsupported, status.message());
   }
-  for (std::size_t i = 0; i < item; ++i) {
-    if (!same_key(shapes[i].problem, problem)) continue;
+  if (const auto same = earlier.find(problem); same != earlier.end()) {
     return ends_as(ProblemState::skipped_done,
-                   fmt::format("the same problem is number {} of this list", i + 1));
+                   fmt::format("the same problem is number {} of this list", same->second + 1));
   }
   const KnownRows::Row* row = run.known().find(problem);
   if (row == nullptr || !run.counts(row->entry)) return false;
@@ -138,12 +143,15 @@ bool leave_out(Run& run, std::size_t item, ItemReport& report) {
 
 std::vector<std::unique_ptr<WorkItem>> shape_items(Run& run, ConfirmationPass& confirmation) {
   const std::vector<ShapeRow>& shapes = run.request().shapes;
+  FirstOfKey first_of_key;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     ItemReport report;
     report.shape = shapes[i];
     std::optional<double> expected;
-    if (!leave_out(run, i, report)) expected = expected_microseconds(report.shape.problem);
+    if (!leave_out(run, first_of_key, report)) expected = expected_microseconds(report.shape.problem);
     run.add(std::move(report), expected);
+    first_of_key.try_emplace(shapes[i].problem, i);
+    run.preparing(i + 1, shapes.size());
   }
   std::vector<std::unique_ptr<WorkItem>> items;
   for (std::vector<std::size_t>& group : layout_groups(shapes)) {

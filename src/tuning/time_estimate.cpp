@@ -28,44 +28,6 @@ double median_call(const CandidateList& list, const Problem& problem) {
   return predicted.empty() ? expected_microseconds(problem) : median(predicted);
 }
 
-struct Fit {
-  double constant = 0;
-  double growing = 0;
-};
-
-/// Weighted least squares in two unknowns that may not be negative. A shape's weight is 1/seconds: between
-/// equal relative errors (small shapes decide) and equal absolute ones (large shapes decide).
-Fit fit(std::span<const DoneShape> done) {
-  double cc = 0, cg = 0, gg = 0, cs = 0, gs = 0;
-  const auto add = [&](const ShapeCost& cost, double seconds, double weight) {
-    cc += weight * cost.constant * cost.constant;
-    cg += weight * cost.constant * cost.growing;
-    gg += weight * cost.growing * cost.growing;
-    cs += weight * cost.constant * seconds;
-    gs += weight * cost.growing * seconds;
-  };
-  ShapeCost all;
-  double seconds = 0;
-  for (const DoneShape& shape : done) {
-    all.constant += shape.cost.constant;
-    all.growing += shape.cost.growing;
-    seconds += shape.seconds;
-    if (shape.seconds > 0) add(shape.cost, shape.seconds, 1 / shape.seconds);
-  }
-  const double speed = seconds / std::max(all.constant + all.growing, 1e-12);
-  const double mean = 1 / static_cast<double>(done.size());
-  for (const ShapeCost& cost : {ShapeCost{all.constant * mean, 0}, ShapeCost{0, all.growing * mean}}) {
-    const double assumed = speed * (cost.constant + cost.growing);
-    if (assumed > 0) add(cost, assumed, belief / assumed);
-  }
-  const double determinant = cc * gg - cg * cg;
-  if (determinant <= 1e-12 * cc * gg) return {speed, speed};
-  Fit solved{(cs * gg - gs * cg) / determinant, (gs * cc - cs * cg) / determinant};
-  if (solved.constant < 0) return {0, gs / gg};
-  if (solved.growing < 0) return {cs / cc, 0};
-  return solved;
-}
-
 /// A run ends with its budget: that is known where nothing else is.
 std::optional<double> within_budget(std::optional<double> seconds, std::optional<double> budget_left) {
   if (!budget_left) return seconds;
@@ -74,23 +36,69 @@ std::optional<double> within_budget(std::optional<double> seconds, std::optional
 
 }  // namespace
 
+ShapeCost& ShapeCost::operator+=(const ShapeCost& other) {
+  constant += other.constant;
+  growing += other.growing;
+  return *this;
+}
+
+ShapeCost& ShapeCost::operator-=(const ShapeCost& other) {
+  constant = std::max(0.0, constant - other.constant);
+  growing = std::max(0.0, growing - other.growing);
+  return *this;
+}
+
 ShapeCost shape_cost(double call_microseconds, std::size_t candidates) {
   const double tried = static_cast<double>(candidates) + candidates_of_finals;
   return {tried * seconds_per_candidate, tried * calls_per_candidate * call_microseconds * 1e-6};
 }
 
-std::optional<double> estimate_remaining(std::span<const DoneShape> done,
-                                         std::span<const ShapeCost> remaining,
+void DoneShapes::add_weighted(const ShapeCost& cost, double seconds, double weight) {
+  cc_ += weight * cost.constant * cost.constant;
+  cg_ += weight * cost.constant * cost.growing;
+  gg_ += weight * cost.growing * cost.growing;
+  cs_ += weight * cost.constant * seconds;
+  gs_ += weight * cost.growing * seconds;
+}
+
+// A shape's weight is 1/seconds: between equal relative errors (small shapes decide) and equal absolute ones
+// (large shapes decide).
+void DoneShapes::add(const ShapeCost& cost, double seconds) {
+  all_ += cost;
+  seconds_ += seconds;
+  ++count_;
+  if (seconds > 0) add_weighted(cost, seconds, 1 / seconds);
+}
+
+/// Weighted least squares in two unknowns that may not be negative.
+ShapeCost DoneShapes::speeds() const {
+  DoneShapes sums = *this;
+  const double speed = seconds_ / std::max(all_.constant + all_.growing, 1e-12);
+  for (const ShapeCost& cost : {ShapeCost{all_.constant / count_, 0}, ShapeCost{0, all_.growing / count_}}) {
+    const double assumed = speed * (cost.constant + cost.growing);
+    if (assumed > 0) sums.add_weighted(cost, assumed, belief / assumed);
+  }
+  const double determinant = sums.cc_ * sums.gg_ - sums.cg_ * sums.cg_;
+  if (determinant <= 1e-12 * sums.cc_ * sums.gg_) return {speed, speed};
+  const ShapeCost solved{(sums.cs_ * sums.gg_ - sums.gs_ * sums.cg_) / determinant,
+                         (sums.gs_ * sums.cc_ - sums.cs_ * sums.cg_) / determinant};
+  if (solved.constant < 0) return {0, sums.gs_ / sums.gg_};
+  if (solved.growing < 0) return {sums.cs_ / sums.cc_, 0};
+  return solved;
+}
+
+double DoneShapes::seconds_of(const ShapeCost& cost) const {
+  const ShapeCost each = speeds();
+  return each.constant * cost.constant + each.growing * cost.growing;
+}
+
+std::optional<double> estimate_remaining(const DoneShapes& done, const ShapeCost& remaining,
                                          std::optional<double> budget_left) {
   std::optional<double> seconds;
-  if (remaining.empty()) {
+  if (remaining.constant + remaining.growing <= 0) {
     seconds = 0;
   } else if (!done.empty()) {
-    const Fit speeds = fit(done);
-    seconds = 0;
-    for (const ShapeCost& cost : remaining) {
-      *seconds += speeds.constant * cost.constant + speeds.growing * cost.growing;
-    }
+    seconds = done.seconds_of(remaining);
   }
   return within_budget(seconds, budget_left);
 }
@@ -107,27 +115,53 @@ std::optional<double> estimate_remaining(const RangeStep& step) {
 }
 
 void RunEstimate::begin(std::span<const std::size_t> waiting, std::size_t evaluators) {
-  begin_ = request_.clock();
+  // What the candidates of further shapes would cost and show is not worth their listing.
+  constexpr std::size_t max_listed = 64;
   evaluators_ = std::max<std::size_t>(1, evaluators);
   shapes_.assign(request_.shapes.size(), {});
-  for (const std::size_t index : waiting) {
-    const Problem& problem = request_.shapes[index].problem;
+  const std::size_t stride = waiting.size() / max_listed + 1;
+  std::vector<double> call_ratios;  // of the listed shapes: to what the size suggests
+  std::vector<double> trials;
+  for (std::size_t i = 0; i < waiting.size(); i += stride) {
+    const Problem& problem = request_.shapes[waiting[i]].problem;
     // Without exhaustive_space(): to ask a library for all it has takes seconds a shape, and speeds are
     // learnt anyway.
     const CandidateList list = list_candidates(device_, problem, {request_.libtypes, request_.split_k});
-    const std::size_t trials = expected_trials(request_.strategy, list.candidates.size());
-    shapes_[index] = {shape_cost(median_call(list, problem), trials), !list.candidates.empty(), {}};
+    if (list.candidates.empty()) continue;
+    const double call = median_call(list, problem);
+    const std::size_t tried = expected_trials(request_.strategy, list.candidates.size());
+    shapes_[waiting[i]] = {shape_cost(call, tried), static_cast<double>(tried), true};
+    call_ratios.push_back(call / expected_microseconds(problem));
+    trials.push_back(static_cast<double>(tried));
+  }
+  for (std::size_t i = 0; i < waiting.size(); ++i) {
+    Shape& shape = shapes_[waiting[i]];
+    if (i % stride != 0 && !trials.empty()) {
+      const Problem& problem = request_.shapes[waiting[i]].problem;
+      shape.trials = median(trials);
+      shape.cost = shape_cost(median(call_ratios) * expected_microseconds(problem),
+                              static_cast<std::size_t>(shape.trials));
+      shape.waiting = true;
+    }
+    if (shape.waiting) waiting_ += shape.cost;
   }
 }
 
 void RunEstimate::started(std::size_t index) {
-  if (index < shapes_.size()) shapes_[index].begin = request_.clock();
+  if (index >= shapes_.size() || !shapes_[index].waiting) return;
+  if (in_work_.try_emplace(index, InWork{request_.clock(), 0}).second) waiting_ -= shapes_[index].cost;
+}
+
+void RunEstimate::tried(std::size_t index) {
+  if (const auto found = in_work_.find(index); found != in_work_.end()) ++found->second.tried;
 }
 
 void RunEstimate::done(std::size_t index, double seconds) {
   if (index >= shapes_.size() || !shapes_[index].waiting) return;
-  shapes_[index].waiting = false;
-  if (seconds > 0) done_.push_back({shapes_[index].cost, seconds});
+  Shape& shape = shapes_[index];
+  if (in_work_.erase(index) == 0) waiting_ -= shape.cost;
+  shape.waiting = false;
+  if (seconds > 0) done_.add(shape.cost, seconds);
 }
 
 void RunEstimate::confirmation_started(std::size_t done, std::size_t count) {
@@ -142,7 +176,8 @@ void RunEstimate::confirmation_started(std::size_t done, std::size_t count) {
 
 std::optional<double> RunEstimate::remaining() const {
   std::optional<double> budget_left;
-  if (request_.budget_seconds > 0) budget_left = request_.budget_seconds - (request_.clock() - begin_);
+  if (request_.budget_seconds > 0)
+    budget_left = request_.budget_seconds - request_.seconds_spent - (request_.clock() - begin_);
   std::optional<double> seconds;
   if (confirmations_ > 0) {
     // One assumed pass beside those that were measured.
@@ -159,25 +194,34 @@ std::optional<double> RunEstimate::remaining() const {
   return within_budget(seconds, budget_left);
 }
 
+/// Finished shapes; while there are none, the finished part of those in work.
+DoneShapes RunEstimate::known() const {
+  if (!done_.empty()) return done_;
+  DoneShapes parts;
+  for (const auto& [index, work] : in_work_) {
+    if (work.tried == 0) continue;
+    const double all = std::max(shapes_[index].trials, work.tried) + candidates_of_finals;
+    const double share = work.tried / all;
+    const ShapeCost& cost = shapes_[index].cost;
+    parts.add({share * cost.constant, share * cost.growing}, request_.clock() - work.begin);
+  }
+  return parts;
+}
+
 std::optional<double> RunEstimate::finals_remaining() const {
-  std::vector<ShapeCost> waiting;
-  double in_work = 0;
+  const DoneShapes known = this->known();
+  const auto behind = estimate_remaining(known, waiting_, std::nullopt);
+  if (!behind || (known.empty() && !in_work_.empty())) return std::nullopt;
+  double all_in_work = 0;
   double longest = 0;
-  for (const Shape& shape : shapes_) {
-    if (!shape.waiting) continue;
-    if (!shape.begin || done_.empty()) {
-      waiting.push_back(shape.cost);
-      continue;
-    }
+  for (const auto& [index, work] : in_work_) {
     // What a shape in work has used is no longer to come, up to all that it was thought to need.
-    const double own = *estimate_remaining(done_, {&shape.cost, 1}, std::nullopt);
-    const double left = std::max(0.0, own - (request_.clock() - *shape.begin));
-    in_work += left;
+    const double own = known.seconds_of(shapes_[index].cost);
+    const double left = std::max(0.0, own - (request_.clock() - work.begin));
+    all_in_work += left;
     longest = std::max(longest, left);
   }
-  const auto behind = estimate_remaining(done_, waiting, std::nullopt);
-  if (!behind) return std::nullopt;
-  return std::max((*behind + in_work) / static_cast<double>(evaluators_), longest);
+  return std::max((*behind + all_in_work) / static_cast<double>(evaluators_), longest);
 }
 
 }  // namespace gemmtune

@@ -1,6 +1,8 @@
 // How long a run still takes, from what its finished shapes cost and took.
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -15,19 +17,34 @@ namespace gemmtune {
 struct ShapeCost {
   double constant = 0;  // of its candidates: building, short samples, rounds of finals
   double growing = 0;   // with the problem: checking, warming up, calls longer than a sample's least length
+
+  ShapeCost& operator+=(const ShapeCost& other);
+  ShapeCost& operator-=(const ShapeCost& other);  // not below 0: the other was added before
 };
 ShapeCost shape_cost(double call_microseconds, std::size_t candidates);
 
-struct DoneShape {
-  ShapeCost cost;
-  double seconds = 0;
+/// What finished shapes took, as sums. Seconds are a · constant + b · growing with a and b ≥ 0 fitted to them;
+/// while they are few (one shape, or shapes of one size) the imagined machine's own proportion of the two
+/// decides.
+class DoneShapes {
+ public:
+  void add(const ShapeCost& cost, double seconds);
+  bool empty() const { return count_ == 0; }
+  /// Of all that costs so much together. Requires !empty().
+  double seconds_of(const ShapeCost& cost) const;
+
+ private:
+  void add_weighted(const ShapeCost& cost, double seconds, double weight);
+  ShapeCost speeds() const;
+
+  ShapeCost all_;
+  double seconds_ = 0;
+  double count_ = 0;
+  double cc_ = 0, cg_ = 0, gg_ = 0, cs_ = 0, gs_ = 0;  // of the normal equations
 };
 
-/// Seconds for what remains: Σ a · constant + b · growing, with a and b ≥ 0 fitted to the finished shapes.
-/// While those are few (one shape, or shapes of one size) the imagined machine's own proportion of the two
-/// decides. `budget_left` caps the answer. nullopt: nothing is known yet.
-std::optional<double> estimate_remaining(std::span<const DoneShape> done,
-                                         std::span<const ShapeCost> remaining,
+/// Seconds for what remains (the sum of its costs), at most `budget_left`. nullopt: nothing is known yet.
+std::optional<double> estimate_remaining(const DoneShapes& done, const ShapeCost& remaining,
                                          std::optional<double> budget_left);
 
 /// Seconds for what remains of an item over a range of M, at its rate so far: of the first M until those are
@@ -35,15 +52,21 @@ std::optional<double> estimate_remaining(std::span<const DoneShape> done,
 /// and from there on until a tenth of the axis was settled by questions between the first M.
 std::optional<double> estimate_remaining(const RangeStep& step);
 
-/// The estimate of one run of the tuner. The first question lists the candidates of every waiting shape.
+/// The estimate of one run of the tuner, which begins when this is made. Nothing but begin() takes longer where
+/// the list of shapes is longer.
 class RunEstimate {
  public:
   /// Both must outlive this.
-  RunEstimate(const Device& device, const TuneRequest& request) : device_(device), request_(request) {}
+  RunEstimate(const Device& device, const TuneRequest& request)
+      : device_(device), request_(request), begin_(request.clock()) {}
 
-  /// The shapes that will be tuned, by index into the request, by so many evaluators at once.
+  /// The shapes that will be tuned, by index into the request, by so many evaluators at once. Lists the
+  /// candidates of some of them.
   void begin(std::span<const std::size_t> waiting, std::size_t evaluators);
   void started(std::size_t index);
+  /// A candidate of the shape was tried: the first estimate needs no finished shape.
+  void tried(std::size_t index);
+  /// `seconds` 0: it was not tuned after all.
   void done(std::size_t index, double seconds);
   /// Confirmation passes: as RunObserver::confirmation_started.
   void confirmation_started(std::size_t done, std::size_t count);
@@ -52,21 +75,28 @@ class RunEstimate {
  private:
   struct Shape {
     ShapeCost cost;
-    bool waiting = false;         // not done
-    std::optional<double> begin;  // in work since then
+    double trials = 0;     // expected
+    bool waiting = false;  // not done
+  };
+  struct InWork {
+    double begin = 0;
+    double tried = 0;  // candidates
   };
 
   const Device& device_;
   const TuneRequest& request_;
   std::vector<Shape> shapes_;
-  std::vector<DoneShape> done_;
-  double begin_ = 0;
+  ShapeCost waiting_;                      // of all that wait and are not in work
+  std::map<std::size_t, InWork> in_work_;  // by index
+  DoneShapes done_;
+  double begin_;
   std::size_t evaluators_ = 1;
   std::size_t confirmations_done_ = 0;
   std::size_t confirmations_ = 0;  // 0: none has begun
   double confirmations_begin_ = 0;
   double finals_seconds_ = 0;  // that all of them took
 
+  DoneShapes known() const;
   std::optional<double> finals_remaining() const;
 };
 

@@ -6,6 +6,9 @@
 namespace gemmtune {
 namespace {
 
+/// A search tries fewer of them first; candidates that share a hint are one.
+constexpr std::size_t max_hints = 32;
+
 /// Equal texts: the problems differ in sizes only. A pre-shuffled weight's layout is decided by tuning.
 std::string kind_of(const Problem& problem) {
   Problem kind = problem;
@@ -26,34 +29,33 @@ std::size_t shared_settings(const Config& a, const Config& b) {
 
 }  // namespace
 
-void Transfer::learn(const Problem& problem, const Candidate& winner) {
-  winners_.push_back({problem, kind_of(problem), winner});
+void Transfer::learn(const Problem& problem, std::string winner) {
+  winners_[kind_of(problem)].push_back({problem.m, problem.n, problem.k, std::move(winner)});
 }
 
-std::vector<Candidate> Transfer::winners_near(const Problem& problem) const {
+std::vector<std::string> Transfer::winners_near(const Problem& problem) const {
   struct Near {
     bool other_weight;
     double distance;
-    const Candidate* candidate;
+    const std::string* name;
   };
-  const std::string kind = kind_of(problem);
+  const auto known = winners_.find(kind_of(problem));
+  if (known == winners_.end()) return {};
   std::vector<Near> near;
-  for (const Winner& winner : winners_) {
-    const Problem& other = winner.problem;
-    if (winner.kind != kind) continue;
+  for (const Winner& other : known->second) {
     near.push_back({other.n != problem.n || other.k != problem.k,
                     apart(other.m, problem.m) + apart(other.n, problem.n) + apart(other.k, problem.k),
-                    &winner.candidate});
+                    &other.name});
   }
   std::stable_sort(near.begin(), near.end(), [](const Near& a, const Near& b) {
     return a.other_weight != b.other_weight ? b.other_weight : a.distance < b.distance;
   });
-  std::vector<Candidate> candidates;
+  std::vector<std::string> names;
   for (const Near& one : near) {
-    if (std::find(candidates.begin(), candidates.end(), *one.candidate) == candidates.end())
-      candidates.push_back(*one.candidate);
+    if (names.size() == max_hints) break;
+    if (std::find(names.begin(), names.end(), *one.name) == names.end()) names.push_back(*one.name);
   }
-  return candidates;
+  return names;
 }
 
 std::vector<Candidate> candidates_named(const std::vector<std::string>& kernel_names, const Device& device,

@@ -2,7 +2,9 @@
 // order; nothing is taken for a result.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "backends/backend.h"
@@ -13,19 +15,18 @@ namespace gemmtune {
 /// The winners of this run. One thread at a time.
 class Transfer {
  public:
-  /// `winner` was chosen for `problem`; a later one for the same problem stands beside it.
-  void learn(const Problem& problem, const Candidate& winner);
-  /// Winners of the problems that differ from this one in M, N and K only, each once: first those of the same
-  /// N and K, by |ln M/M'|; then by |ln M/M'| + |ln N/N'| + |ln K/K'|.
-  std::vector<Candidate> winners_near(const Problem& problem) const;
+  /// The kernel of this name was chosen for `problem`; a later one for the same problem is added to it.
+  void learn(const Problem& problem, std::string winner);
+  /// Kernel names of the nearest winners of problems that differ from this one in M, N and K only, each once:
+  /// first those of the same N and K, by |ln M/M'|; then by |ln M/M'| + |ln N/N'| + |ln K/K'|.
+  std::vector<std::string> winners_near(const Problem& problem) const;
 
  private:
   struct Winner {
-    Problem problem;
-    std::string kind;  // the problem without its sizes
-    Candidate candidate;
+    std::int64_t m = 0, n = 0, k = 0;
+    std::string name;
   };
-  std::vector<Winner> winners_;
+  std::unordered_map<std::string, std::vector<Winner>> winners_;  // by the problem without its sizes
 };
 
 /// Kernel names as candidates, in their order; those of families that the device does not have are left out.

@@ -33,6 +33,7 @@ struct TuneRequest {
   Policy policy;
   std::string strategy = "staged";
   double budget_seconds = 0;            // 0: none
+  double seconds_spent = 0;             // of the budget, before the run: reading the shapes
   bool all = false;                     // retune what the output already has
   bool stale = false;                   // retune rows whose env is not today's
   std::vector<std::string> also_read;   // further tuned files that count as done
@@ -84,6 +85,7 @@ struct ItemReport {
   std::vector<Trial> trials;     // every candidate that was looked at; empty for a range
   std::vector<std::string> refusals;  // "family: why it does not take the problem"; of a range at its last M
   Quietness quietness;
+  double noise_floor = 0;         // Settled::noise_floor
   std::vector<std::string> ties;  // Settled::ties
   std::string default_fault;      // of a row with the verdict default_wrong: what is wrong with the default
   double seconds = 0;
@@ -125,6 +127,8 @@ struct RangeStep {
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
+  /// Before the run starts: `done` of `count` shapes of a long list were looked at.
+  virtual void preparing(std::size_t /*done*/, std::size_t /*count*/) {}
   /// Once, before all else, where the problems are known before the run (not over ranges of M): those that
   /// will be tuned, by so many evaluators at once.
   virtual void run_started(std::span<const std::size_t> /*waiting*/, std::size_t /*evaluators*/) {}

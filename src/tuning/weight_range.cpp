@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "measure/statistics.h"
@@ -121,9 +122,8 @@ void WeightRange::read_shapes_and_rows() {
     if (shape.calls > 0 && same_weight(shape.problem, shape_.problem) && shape.line != 0)
       calls_[shape.problem.m] += shape.calls;
   }
-  for (const KnownRows::Row& row : run_.known().rows()) {
-    if (group_of(row.entry.problem) == group_of(shape_.problem)) kept_ms_.insert(row.entry.problem.m);
-  }
+  for (const KnownRows::Row* row : run_.known().of_group(shape_.problem))
+    kept_ms_.insert(row->entry.problem.m);
   const WeightLayout asked = shape_.problem.weight_layout;
   if (shape_.problem.bpreshuffle && asked != WeightLayout::any) {
     layout_ = asked;
@@ -383,9 +383,9 @@ Status WeightRange::run(Evaluator& evaluator) {
 /// True if known ranges answer every M of the request's range.
 bool is_covered(const Run& run, const Problem& weight) {
   std::vector<MRange> answered;
-  for (const KnownRows::Row& row : run.known().rows()) {
-    const TunedEntry& entry = row.entry;
-    if (!entry.m_from || !(group_of(entry.problem) == group_of(weight)) || !run.counts(entry)) continue;
+  for (const KnownRows::Row* row : run.known().of_group(weight)) {
+    const TunedEntry& entry = row->entry;
+    if (!entry.m_from || !run.counts(entry)) continue;
     answered.push_back({*entry.m_from, entry.problem.m});
   }
   std::sort(answered.begin(), answered.end(),
@@ -426,15 +426,19 @@ bool leave_out(const Run& run, ItemReport& report) {
 
 std::vector<ShapeRow> weights_of(std::span<const ShapeRow> shapes, std::int64_t m) {
   std::vector<ShapeRow> weights;
+  // Weights of one key differ in few things: the search within a key is short.
+  std::unordered_map<GroupKey, std::vector<std::size_t>, GroupKeyHash> of_key;
   for (const ShapeRow& shape : shapes) {
     const auto calls = std::max<std::int64_t>(1, shape.calls);
-    const auto known = std::find_if(weights.begin(), weights.end(), [&](const ShapeRow& weight) {
-      return same_weight(weight.problem, shape.problem);
+    std::vector<std::size_t>& near = of_key[{{}, 0, group_of(shape.problem)}];
+    const auto known = std::find_if(near.begin(), near.end(), [&](std::size_t i) {
+      return same_weight(weights[i].problem, shape.problem);
     });
-    if (known != weights.end()) {
-      known->calls += calls;
+    if (known != near.end()) {
+      weights[*known].calls += calls;
       continue;
     }
+    near.push_back(weights.size());
     ShapeRow& weight = weights.emplace_back(shape);
     weight.problem.m = m;
     weight.calls = calls;

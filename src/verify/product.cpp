@@ -19,6 +19,7 @@ namespace {
 constexpr std::int64_t k_block = 512;
 constexpr std::int64_t column_block = 64;  // 64 × 512 doubles of w: 256 KiB
 constexpr std::int64_t row_block = 32;
+constexpr std::int64_t max_rows = 4096;  // whose sums a thread holds: more rows pack w again
 constexpr std::int64_t tile_columns = 8;
 constexpr std::int64_t tile_rows = 4;
 
@@ -31,6 +32,9 @@ struct Scratch {
   std::vector<float> x_abs = std::vector<float>(row_block * k_block);
   std::vector<double> sum;  // rows × column_block
   std::vector<float> magnitude;
+
+  explicit Scratch(std::size_t rows)
+      : sum((rows + tile_rows) * column_block), magnitude((rows + tile_rows) * column_block) {}
 };
 
 // Baseline instruction sets have 16-byte vectors; wider ones are not worth code that runs on some machines
@@ -102,13 +106,14 @@ void pack_x(const ProductSource& source, std::span<const std::int64_t> rows, std
   }
 }
 
-// All selected rows times one block of columns, without bias.
+// Selected rows, at most max_rows, times one block of columns, without bias.
 void multiply_columns(const ProductSource& source, std::span<const std::int64_t> rows,
                       std::span<const std::int64_t> columns, Scratch& scratch) {
   const auto row_count = static_cast<std::int64_t>(rows.size());
   const auto count = static_cast<std::int64_t>(columns.size());
-  scratch.sum.assign(static_cast<std::size_t>((row_count + tile_rows) * column_block), 0);
-  scratch.magnitude.assign(static_cast<std::size_t>((row_count + tile_rows) * column_block), 0);
+  const std::int64_t sums = (row_count + tile_rows) * column_block;
+  std::fill_n(scratch.sum.begin(), sums, 0.0);
+  std::fill_n(scratch.magnitude.begin(), sums, 0.0F);
   for (std::int64_t k0 = 0; k0 < source.k; k0 += k_block) {
     const std::int64_t depth = std::min(k_block, source.k - k0);
     pack_w(source, columns, k0, depth, scratch);
@@ -138,32 +143,47 @@ class Multiplication {
       : source_(source), selection_(selection), output_(output) {}
 
   void run(int threads) {
+    // Here and not in the threads, which cannot report a lack of memory.
+    const std::size_t rows = std::min<std::size_t>(max_rows, selection_.rows.size());
+    std::vector<Scratch> scratch(static_cast<std::size_t>(threads), Scratch(rows));
     std::vector<std::thread> others;
-    for (int t = 1; t < threads; ++t) others.emplace_back([this] { work(); });
-    work();
+    for (std::size_t t = 1; t < scratch.size(); ++t)
+      others.emplace_back([this, &own = scratch[t]] { work(own); });
+    work(scratch.front());
     for (std::thread& other : others) other.join();
   }
 
  private:
-  void work() {
-    Scratch scratch;
+  void work(Scratch& scratch) {
     const auto total = static_cast<std::int64_t>(selection_.columns.size());
     for (std::int64_t j0 = next_.fetch_add(column_block); j0 < total; j0 = next_.fetch_add(column_block)) {
       const auto columns = selection_.columns.subspan(
           static_cast<std::size_t>(j0), static_cast<std::size_t>(std::min(column_block, total - j0)));
-      multiply_columns(source_, selection_.rows, columns, scratch);
-      for (std::size_t i = 0; i < selection_.rows.size(); ++i)
-        for (std::size_t j = 0; j < columns.size(); ++j) finish(i, j0, j, columns[j], scratch);
+      for (std::size_t i0 = 0; i0 < selection_.rows.size(); i0 += max_rows) {
+        const auto rows =
+            selection_.rows.subspan(i0, std::min<std::size_t>(max_rows, selection_.rows.size() - i0));
+        multiply_columns(source_, rows, columns, scratch);
+        finish({static_cast<std::int64_t>(i0), j0, rows.size()}, columns, scratch);
+      }
     }
   }
 
-  void finish(std::size_t i, std::int64_t j0, std::size_t j, std::int64_t column, const Scratch& scratch) {
-    const std::size_t from = i * column_block + j;
-    const std::int64_t to = static_cast<std::int64_t>(i) * output_.row_stride +
-                            (j0 + static_cast<std::int64_t>(j)) * output_.column_stride;
-    const double bias = source_.bias.empty() ? 0 : source_.bias[static_cast<std::size_t>(column)];
-    output_.values[to] = scratch.sum[from] + bias;
-    output_.magnitudes[to] = static_cast<double>(scratch.magnitude[from]) + std::fabs(bias);
+  struct Block {
+    std::int64_t first_row;
+    std::int64_t first_column;
+    std::size_t rows;
+  };
+
+  void finish(const Block& block, std::span<const std::int64_t> columns, const Scratch& scratch) {
+    for (std::size_t i = 0; i < block.rows; ++i)
+      for (std::size_t j = 0; j < columns.size(); ++j) {
+        const std::size_t from = i * column_block + j;
+        const std::int64_t to = (block.first_row + static_cast<std::int64_t>(i)) * output_.row_stride +
+                                (block.first_column + static_cast<std::int64_t>(j)) * output_.column_stride;
+        const double bias = source_.bias.empty() ? 0 : source_.bias[static_cast<std::size_t>(columns[j])];
+        output_.values[to] = scratch.sum[from] + bias;
+        output_.magnitudes[to] = static_cast<double>(scratch.magnitude[from]) + std::fabs(bias);
+      }
   }
 
   ProductSource source_;

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/random.h"
+#include "base/saturating.h"
 #include "base/threads.h"
 #include "verify/product.h"
 #include "verify/reference_moe.h"
@@ -49,12 +50,13 @@ Folded fold_w(const Gemm& gemm, std::span<const double> vector, int threads) {
   const std::int64_t n = gemm.n;
   const std::int64_t k = gemm.source.k;
   const auto length = static_cast<std::size_t>(k);
-  std::vector<Folded> parts(static_cast<std::size_t>(threads));
+  const auto count = static_cast<std::size_t>(threads);
+  // Here and not in the threads, which cannot report a lack of memory.
+  std::vector<Folded> parts(count, {std::vector<double>(length), std::vector<double>(length)});
+  std::vector<std::vector<double>> lines(count, std::vector<double>(length));
   const auto work = [&](int thread) {
     Folded& part = parts[static_cast<std::size_t>(thread)];
-    part.weighted.assign(length, 0);
-    part.squares.assign(length, 0);
-    std::vector<double> line(length);
+    std::vector<double>& line = lines[static_cast<std::size_t>(thread)];
     for (std::int64_t row = thread; row < n; row += threads) {
       gemm.source.w.read(row, 0, line);
       const double factor = vector[static_cast<std::size_t>(row)];
@@ -140,9 +142,13 @@ Reference sampled_reference(const Gemm& gemm, const ReferenceOptions& options) {
   return reference;
 }
 
-Reference gemm_reference(const Gemm& gemm, double flops, const ReferenceOptions& options) {
-  const bool few_rows = gemm.m <= options.sampled_rows;  // then sampling rows would be the whole anyway
-  if (!few_rows && flops > options.max_complete_flops) return sampled_reference(gemm, options);
+bool is_sampled(const Problem& problem, const ReferenceOptions& options) {
+  const bool few_rows = problem.m <= options.sampled_rows;  // then sampling rows would be the whole anyway
+  return !few_rows && flops(problem) > options.max_complete_flops;
+}
+
+Reference gemm_reference(const Gemm& gemm, bool sampled, const ReferenceOptions& options) {
+  if (sampled) return sampled_reference(gemm, options);
   Reference reference;
   const auto count = static_cast<std::size_t>(gemm.m * gemm.n);
   reference.values.resize(count);
@@ -169,8 +175,8 @@ Reference dense_reference(const Problem& problem, const HostOperands& operands,
   for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
     const DequantizedMatrix x(shapes.x, operands.x, operands.x_scale, batch);
     const DequantizedMatrix w(shapes.w, operands.w, operands.w_scale, batch);
-    batches.push_back(
-        gemm_reference({{x, w, problem.k, bias}, problem.m, problem.n}, flops(problem), options));
+    batches.push_back(gemm_reference({{x, w, problem.k, bias}, problem.m, problem.n},
+                                     is_sampled(problem, options), options));
   }
   if (problem.batch == 1) return std::move(batches.front());
   Reference all;
@@ -189,6 +195,24 @@ Result<Reference> compute_reference(const Problem& problem, const HostOperands& 
   } catch (const std::bad_alloc&) {
     return Status::out_of_memory("no memory for the reference of {}", print(problem));
   }
+}
+
+std::int64_t reference_bytes(const Problem& problem, const ReferenceOptions& options) {
+  constexpr std::int64_t each = 2 * sizeof(double);  // values and magnitudes
+  if (is_mixture(problem)) {
+    const auto rows = static_cast<std::int64_t>(sampled_token_count(problem, options));
+    return saturating_product({rows, problem.k, each});
+  }
+  const std::int64_t m = problem.m;
+  const std::int64_t n = problem.n;
+  if (!is_sampled(problem, options)) return saturating_product({problem.batch, m, n, each});
+  const std::int64_t rows = std::min(m, options.sampled_rows);
+  const std::int64_t columns = std::min(n, options.sampled_columns);
+  const std::int64_t samples =
+      saturating_sum({saturating_product({rows, n, each}), saturating_product({columns, m, each})});
+  const std::int64_t freivalds =
+      saturating_sum({saturating_product({n, each / 2}), saturating_product({m, each})});
+  return saturating_product({problem.batch, saturating_sum({samples, freivalds})});
 }
 
 }  // namespace gemmtune

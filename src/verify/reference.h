@@ -38,4 +38,8 @@ struct ReferenceOptions {
 Result<Reference> compute_reference(const Problem& problem, const HostOperands& operands,
                                     const ReferenceOptions& options);
 
+/// What compute_reference() keeps, in bytes; the largest number where that overflows. Requires
+/// check(problem).ok().
+std::int64_t reference_bytes(const Problem& problem, const ReferenceOptions& options);
+
 }  // namespace gemmtune

@@ -105,24 +105,28 @@ class Mixture {
   int threads_;
 };
 
-/// The tokens that are computed: the first, the last, and others at random, as many as the flops allow.
+/// The tokens that are computed: the first, the last, and others at random.
 std::vector<std::int64_t> sampled_tokens(const Problem& problem, const ReferenceOptions& options) {
-  const double a_token = flops(problem) / static_cast<double>(problem.m);
-  const auto wanted =
-      std::max(options.sampled_rows, static_cast<std::int64_t>(options.max_complete_flops / a_token));
+  const std::size_t wanted = sampled_token_count(problem, options);
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(problem.m));
   std::iota(tokens.begin(), tokens.end(), 0);
-  if (wanted >= problem.m) return tokens;
+  if (wanted == tokens.size()) return tokens;
   Random random(options.seed);
   std::swap(tokens[1], tokens.back());
-  for (std::size_t i = 2; i < static_cast<std::size_t>(wanted); ++i)
-    std::swap(tokens[i], tokens[i + random.below(tokens.size() - i)]);
-  tokens.resize(static_cast<std::size_t>(std::max<std::int64_t>(wanted, 2)));
+  for (std::size_t i = 2; i < wanted; ++i) std::swap(tokens[i], tokens[i + random.below(tokens.size() - i)]);
+  tokens.resize(wanted);
   std::sort(tokens.begin(), tokens.end());
   return tokens;
 }
 
 }  // namespace
+
+std::size_t sampled_token_count(const Problem& problem, const ReferenceOptions& options) {
+  const double a_token = flops(problem) / static_cast<double>(problem.m);
+  const auto affordable = static_cast<std::int64_t>(options.max_complete_flops / a_token);
+  const std::int64_t wanted = std::max({options.sampled_rows, affordable, std::int64_t{2}});
+  return static_cast<std::size_t>(std::min(problem.m, wanted));
+}
 
 Result<Reference> moe_reference(const Problem& problem, const HostOperands& operands,
                                 const ReferenceOptions& options) {

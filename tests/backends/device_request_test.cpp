@@ -140,6 +140,17 @@ TEST_F(SystemLimits, ReadsVersion2AndTheGroupsAbove) {
   EXPECT_EQ(free_memory_bytes(root_), 150000U);
 }
 
+TEST_F(SystemLimits, ReadsTheLimitsOfTheProcess) {
+  write("/proc/self/status", "Name: x\nVmSize:\t     300 kB\nVmData:\t      100 kB\n");
+  write("/proc/self/limits",
+        "Limit                     Soft Limit           Hard Limit           Units     \n"
+        "Max data size             unlimited            unlimited            bytes     \n"
+        "Max address space         512000               unlimited            bytes     \n");
+  EXPECT_EQ(free_memory_bytes(root_), 512000U - 300 * 1024);
+  write("/proc/self/limits", "Max data size             1000      1000      bytes\n");
+  EXPECT_EQ(free_memory_bytes(root_), 0U);
+}
+
 TEST_F(SystemLimits, ReadsVersion1) {
   write("/proc/self/cgroup", "3:cpu,cpuacct:/\n4:memory:/box\n");
   write("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "150000\n");

@@ -16,10 +16,11 @@ namespace {
 class EnvironmentTest : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* name : {"GEMMTUNE_CONFIG_DIR", "XDG_CONFIG_HOME", "HOME", "GEMMTUNE_CONFIG_A16W16",
-                             "AITER_CONFIG_GEMM_BF16", "GEMMTUNE_LOG_CONFIG", "AITER_LOG_TUNED_CONFIG",
-                             "GEMMTUNE_NUM_THREADS", "GEMMTUNE_CPU_ISA", "GEMMTUNE_CAPTURE",
-                             "AITER_TUNE_GEMM", "GTUNE_MODEL", "GTUNE_BATCH_SIZE", "GTUNE_TP"}) {
+    for (const char* name :
+         {"GEMMTUNE_CONFIG_DIR", "XDG_CONFIG_HOME", "HOME", "GEMMTUNE_CONFIG_A16W16",
+          "AITER_CONFIG_GEMM_BF16", "GEMMTUNE_LOG_CONFIG", "AITER_LOG_TUNED_CONFIG", "GEMMTUNE_NUM_THREADS",
+          "GEMMTUNE_CPU_ISA", "GEMMTUNE_CAPTURE", "AITER_TUNE_GEMM", "GTUNE_MODEL", "GTUNE_BATCH_SIZE",
+          "GTUNE_TP", "GEMMTUNE_REBUILD", "AITER_REBUILD"}) {
       ::unsetenv(name);
     }
   }
@@ -77,6 +78,16 @@ TEST_F(EnvironmentTest, SwitchesAndNumbers) {
   EXPECT_EQ(*read_environment().threads.read(0, 64), 4);
   EXPECT_EQ(*read_environment().tensor_parallel.read(1, 64), 8);
   EXPECT_EQ(*read_environment().batch_size.read(1, 64), std::nullopt);
+}
+
+TEST_F(EnvironmentTest, AitersRebuildCompilesAgainUnlessOursSaysNo) {
+  EXPECT_FALSE(read_environment().rebuild_kernels);
+  for (const char* value : {"1", "2"}) {
+    ::setenv("AITER_REBUILD", value, 1);
+    EXPECT_TRUE(read_environment().rebuild_kernels) << value;
+  }
+  ::setenv("GEMMTUNE_REBUILD", "0", 1);
+  EXPECT_FALSE(read_environment().rebuild_kernels);
 }
 
 TEST_F(EnvironmentTest, CaptureIsASwitchOrAFolder) {

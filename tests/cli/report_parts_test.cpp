@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "cli/tune/tune_report.h"
 
 namespace gemmtune::cli {
@@ -50,6 +52,33 @@ ItemReport reported(Verdict verdict, double speedup, std::optional<std::int64_t>
   row.verdict = verdict;
   row.ties = ties;
   return report;
+}
+
+TEST(RowsToRepeat, UndecidedRowsAndThoseOfABusyMachineAreNamedWithTheReason) {
+  RunSummary summary;
+  summary.items = {reported(Verdict::win, 1.9, 0), reported(Verdict::undecided, 1.02, 0),
+                   reported(Verdict::win, 1.5, 0)};
+  for (std::size_t i = 0; i < summary.items.size(); ++i) {
+    Problem& problem = summary.items[i].shape.problem;
+    problem.m = static_cast<std::int64_t>(i) + 1;
+    problem.n = problem.k = 64;
+  }
+  summary.items[1].quietness = {60, 5, 9};
+  summary.items[1].noise_floor = 0.043;
+  summary.items[2].quietness = {30, 10, 20};
+  const ShapeList shapes;
+  const Outputs outputs;
+  const DeviceInfo device;
+  const std::string text = ending_text({summary, shapes, outputs, device});
+  EXPECT_THAT(text, testing::HasSubstr("2 rows to repeat on a quiet machine"));
+  EXPECT_THAT(text, testing::HasSubstr(
+                        "2x64x64 bf16: undecided: in 60 rounds one kernel differed from itself by 4.3 %"));
+  EXPECT_THAT(text, testing::HasSubstr("3x64x64 bf16: busy machine: 10 of 30 rounds were disturbed"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("1x64x64 bf16: ")));
+  const auto json = nlohmann::json::parse(ending_json({summary, shapes, outputs, device}));
+  ASSERT_EQ(json["repeat"].size(), 2U);
+  EXPECT_THAT(json["repeat"][0]["problem"].get<std::string>(), testing::HasSubstr("m=2 "));
+  EXPECT_EQ(json["repeat"][0]["why"], json["problems"][1]["repeat"]);
 }
 
 TEST(VerdictText, ATieThatBeatsTheDefaultReadsAsAWinWithItsTiesBehind) {

@@ -143,7 +143,7 @@ TEST_F(Usage, FamiliesBackendsAndWords) {
 TEST_F(Usage, NumbersOutOfRange) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"--errRatio", "1.5"}, {"--errRatio", "-1"}, {"--prefer-ratio", "0"}, {"--prefer-ratio", "2"},
-      {"--budget", "-1"},    {"--iters", "0"},     {"--warmup", "-1"},      {"--limit", "-1"},
+      {"--budget", "-1"},    {"--iters", "0"},     {"--warmup", "-1"},      {"--limit", "0"},
       {"--batch", "0"},      {"--mp", "-1"},       {"--timeout", "soon"},   {"--timeout", "0"},
       {"--threads", "0"},    {"--threads", "many"}};
   for (const auto& [flag, value] : cases) {
@@ -197,7 +197,6 @@ TEST_F(Usage, ContradictionsAndMissingParts) {
   expect_one_line(program.run({"tune", "-i", path, "-m", "3", "-n", "64", "-k", "64", "-o", output()}),
                   "not several");
   expect_one_line(program.run({"tune", "-i", path, "--update_improved", "-o", output()}), "--compare");
-  expect_one_line(program.run({"tune", "-i", path, "--mp", "4", "-o", output()}), "--mp 4");
   expect_one_line(
       program.run({"tune", "-i", path, "--device", "cpu:0,cpu:1", "--in-process", "-o", output()}),
       "--in-process");

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "evaluate/in_process/in_process_evaluator.h"
+#include "evaluate/in_process/memory_need.h"
 #include "evaluate/in_process/weight_pools.h"
 #include "measure/statistics.h"
 #include "problem/operands.h"
@@ -105,6 +106,19 @@ TEST_F(Evaluating, a_drift_reference_that_fails_is_replaced) {
   calls = 1000;
   EXPECT_EQ(screen(next, 1).microseconds, std::vector<double>{400}) << "its own sample stands";
   EXPECT_EQ(screen(next, 2).microseconds, (std::vector<double>{400, 400}));
+}
+
+TEST_F(Evaluating, a_long_call_that_loses_clearly_is_its_only_sample) {
+  device.single_calls = true;
+  const Candidate fast = device.add({.name = "fast", .cost = constant(50000)});
+  const Candidate close = device.add({.name = "close", .cost = constant(100000)});
+  const Candidate loser = device.add({.name = "loser", .cost = constant(150000)});
+  screen(fast, 1);
+  EXPECT_EQ(screen(close, 3).microseconds.size(), 3U);
+  const Outcome outcome = screen(loser, 3);
+  EXPECT_EQ(outcome.kind, OutcomeKind::ok) << "it teaches the search";
+  EXPECT_EQ(outcome.microseconds, std::vector<double>{150000});
+  EXPECT_EQ(device.launches["loser"], 1);
 }
 
 TEST_F(Evaluating, stop_ends_screening_between_candidates) {
@@ -270,6 +284,42 @@ TEST_F(Evaluating, memory_that_is_not_there_is_an_error_of_the_problem) {
   device.free_bytes = 4096;
   const auto outcomes = evaluator.screen(problem, std::vector{a}, 1, {});
   EXPECT_EQ(outcomes.code(), StatusCode::out_of_memory);
+}
+
+TEST_F(Evaluating, a_problem_that_cannot_fit_is_refused_before_anything_is_allocated) {
+  const Candidate a = device.add({.name = "a"});
+  problem.m = 10'000'000;
+  problem.n = 1'000'000;
+  problem.k = 64;
+  const auto outcomes = evaluator.screen(problem, std::vector{a}, 1, {});
+  EXPECT_EQ(outcomes.code(), StatusCode::out_of_memory);
+  EXPECT_THAT(outcomes.message(), ::testing::ContainsRegex("at least [0-9.]+ TiB .* 1.0 GiB are available"));
+  EXPECT_EQ(evaluator.check_neighbour_m(problem, a, problem.m).kind, OutcomeKind::refused);
+  EXPECT_EQ(device.most_live_bytes, 0U);
+}
+
+TEST(MemoryNeed, HoldsTheOperandsOfLegalProblemsOfAnySize) {
+  Problem dense;
+  dense.m = max_dimension;
+  dense.n = 1 << 15;
+  dense.k = 1;
+  Problem mixture = default_problem(Operation::fused_moe);
+  mixture.m = 1 << 30;
+  mixture.n = 1 << 29;
+  mixture.k = 1;
+  mixture.moe.experts = mixture.moe.topk = 1 << 15;
+  Problem batched = default_problem(Operation::batched_bf16);
+  batched.batch = 1 << 30;
+  batched.m = batched.n = 1 << 8;
+  batched.k = 1;
+  for (const Problem& problem : {dense, mixture, batched}) {
+    ASSERT_TRUE(check(problem).ok()) << check(problem).message();
+    const OperandShapes shapes = operand_shapes(problem);
+    const std::int64_t least = shapes.x.bytes() + shapes.w.bytes() + shapes.w2.bytes() + shapes.y.bytes();
+    const MemoryNeed need = memory_need(problem, CacheMode::cold, true);
+    EXPECT_GT(need.device, 2 * least) << print(problem);
+    EXPECT_GT(need.host, least) << print(problem);
+  }
 }
 
 TEST_F(Evaluating, another_problem_frees_the_first) {

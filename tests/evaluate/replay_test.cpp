@@ -242,18 +242,19 @@ TEST_F(ReplayTest, DamagedRecordingsAreToldWithTheirLine) {
 // ---- the estimate of the remaining time
 
 TEST(TimeEstimate, OfNothingDoneNothingIsKnownButTheBudget) {
-  const std::vector<ShapeCost> waiting = {{1, 1}};
+  const ShapeCost waiting = {1, 1};
   EXPECT_EQ(estimate_remaining({}, waiting, std::nullopt), std::nullopt);
   EXPECT_EQ(estimate_remaining({}, waiting, 12.0), 12.0);
-  const std::vector<DoneShape> done = {{{1, 1}, 100}};
+  DoneShapes done;
+  done.add({1, 1}, 100);
   EXPECT_EQ(estimate_remaining(done, waiting, 12.0), 12.0);
   EXPECT_EQ(estimate_remaining(done, {}, std::nullopt), 0.0);
 }
 
 TEST(TimeEstimate, LargeShapesAreNotTakenForSmallOnes) {
-  std::vector<DoneShape> done;
-  for (const double size : {0.1, 0.3, 0.6}) done.push_back({{1, size}, 2 + 10 * size});
-  const std::vector<ShapeCost> waiting = {{1, 50}};
+  DoneShapes done;
+  for (const double size : {0.1, 0.3, 0.6}) done.add({1, size}, 2 + 10 * size);
+  const ShapeCost waiting = {1, 50};
   EXPECT_NEAR(*estimate_remaining(done, waiting, std::nullopt), 502, 0.25 * 502);
 }
 
@@ -284,6 +285,54 @@ TEST(TimeEstimate, SeveralEvaluatorsShareOutWhatRemains) {
   for (std::size_t i = 2; i < 9; ++i) estimate.done(i, 10);
   estimate.started(9);
   EXPECT_NEAR(*estimate.remaining(), 10, 0.1) << "the last shape is one evaluator's";
+}
+
+TEST(TimeEstimate, TheFirstShapeIsEstimatedFromItsCandidates) {
+  PaperDevice device;
+  Parameter kc{"kc", {}, "", ""};
+  for (int i = 1; i <= 139; ++i) kc.values.push_back(std::to_string(i));
+  device.add({.name = "vendor", .tie_rank = 0, .parameters = {}});
+  device.add({.name = "tiled", .parameters = {kc}});
+  TuneRequest request;
+  request.strategy = "exhaustive";
+  double now = 100;
+  request.clock = [&] { return now; };
+  request.shapes = {shape(16, 1024, 1024)};
+  RunEstimate estimate(device, request);
+  estimate.begin(std::vector<std::size_t>{0}, 1);
+  estimate.started(0);
+  now += 20;
+  EXPECT_EQ(estimate.remaining(), std::nullopt) << "nothing was tried";
+  for (int i = 0; i < 20; ++i) estimate.tried(0);
+  // 20 of 140 candidates and of finals that cost as much as 60.
+  EXPECT_NEAR(*estimate.remaining(), 180, 1);
+}
+
+TEST(TimeEstimate, OfAMillionShapesSomeAreLookedAt) {
+  PaperDevice device;
+  int asked = 0;
+  device.add({.name = "vendor", .tie_rank = 0, .parameters = {}, .refusal = [&](const Problem&) {
+                ++asked;
+                return "";
+              }});
+  TuneRequest request;
+  double now = 0;
+  request.clock = [&] { return now; };
+  std::vector<std::size_t> waiting;
+  for (std::size_t i = 0; i < 1000000; ++i) {
+    request.shapes.push_back(shape(static_cast<std::int64_t>(1 + i), 64, 64));
+    waiting.push_back(i);
+  }
+  RunEstimate estimate(device, request);
+  estimate.begin(waiting, 1);
+  EXPECT_LT(asked, 1000);
+  for (std::size_t i = 0; i < waiting.size(); ++i) {
+    estimate.started(i);
+    now += 1;
+    estimate.done(i, i % 2 == 0 ? 1 : 0);
+    ASSERT_TRUE(estimate.remaining().has_value());
+  }
+  EXPECT_NEAR(*estimate.remaining(), 0, 1);
 }
 
 /// Times a run on a machine unlike the imagined one: what was estimated after the first tenth of the time.

@@ -53,6 +53,19 @@ TEST_F(Sampling, warms_up_before_it_calibrates) {
   EXPECT_EQ(device.launches["k"], policy.warmup + 30);
 }
 
+TEST_F(Sampling, a_long_call_warms_itself) {
+  device.single_calls = true;
+  cost = 10 * policy.sample_microseconds;
+  Timed one = timed(1);
+  ASSERT_TRUE(sampler.prepare(one).ok());
+  EXPECT_EQ(device.launches["k"], 1) << "no further warm-up";
+  EXPECT_EQ(*sampler.sample(one), cost);
+  EXPECT_EQ(device.launches["k"], 2) << "no uncounted turn";
+  cost /= 2;
+  ASSERT_TRUE(sampler.prepare(one).ok());
+  EXPECT_EQ(device.launches["k"], 2 + policy.warmup);
+}
+
 TEST_F(Sampling, goes_on_in_the_rotation_where_the_last_sample_ended) {
   Timed one = timed(7);
   one.launches = 3;

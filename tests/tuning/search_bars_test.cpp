@@ -84,12 +84,12 @@ struct Searched {
 
 /// One search without finals. `hints` as the tuner gives them; `budget` in seconds of the replay's clock.
 Searched search(const Recording& recording, const RecordedProblem& record, const std::string& strategy,
-                std::uint64_t seed, const std::vector<Candidate>& hints = {}, double budget = INFINITY,
+                std::uint64_t seed, const std::vector<std::string>& hints = {}, double budget = INFINITY,
                 const CandidateFilter& filter = {}) {
   ReplayDevice device(recording);
   ReplayEvaluator evaluator(recording, seed, true);
   CandidateList list = list_candidates(device, record.problem, filter);
-  mark_hints(hints, list.candidates);
+  mark_hints(candidates_named(hints, device, record.problem), list.candidates);
   SearchLimits limits;
   limits.seed = seed;
   auto made = make_strategy(strategy, limits);
@@ -155,7 +155,7 @@ TEST(StagedSearch, FindsWhatTheExhaustiveFindsInATenthOfItsTime) {
         const Searched all = search(recording, problem, "exhaustive", seed);
         const Searched few =
             search(recording, problem, "staged", seed, transfer.winners_near(problem.problem));
-        transfer.learn(problem.problem, few.found);
+        transfer.learn(problem.problem, few.found.kernel_name());
         exhaustive.add(all);
         staged.add(few);
         say("{} seed {}: {} of {} candidates, {:.3f} of {:.2f} s, quality {:.4f} (all {:.4f}) {}",

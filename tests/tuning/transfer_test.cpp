@@ -31,27 +31,39 @@ Candidate tiled(std::int64_t kc, std::int64_t mr = 1) {
 
 TEST(Transfer, TheSameWeightComesFirstThenTheNearestSizes) {
   Transfer transfer;
-  transfer.learn(problem_of(16, 1024, 2048), tiled(1));  // other K, same M
-  transfer.learn(problem_of(512), tiled(2));             // same weight, far M
-  transfer.learn(problem_of(32), tiled(3));              // same weight, near M
-  transfer.learn(problem_of(16, 8192, 8192), tiled(4));
-  transfer.learn(problem_of(64), tiled(3));  // a winner again
-  EXPECT_THAT(transfer.winners_near(problem_of(16)), ElementsAre(tiled(3), tiled(2), tiled(1), tiled(4)));
+  transfer.learn(problem_of(16, 1024, 2048), tiled(1).kernel_name());  // other K, same M
+  transfer.learn(problem_of(512), tiled(2).kernel_name());             // same weight, far M
+  transfer.learn(problem_of(32), tiled(3).kernel_name());              // same weight, near M
+  transfer.learn(problem_of(16, 8192, 8192), tiled(4).kernel_name());
+  transfer.learn(problem_of(64), tiled(3).kernel_name());  // a winner again
+  EXPECT_THAT(transfer.winners_near(problem_of(16)),
+              ElementsAre(tiled(3).kernel_name(), tiled(2).kernel_name(), tiled(1).kernel_name(),
+                          tiled(4).kernel_name()));
 }
 
 TEST(Transfer, OtherTypesAndPackedWeightsTeachNothing) {
   Transfer transfer;
   Problem other = problem_of(16);
   other.x_type = other.w_type = DataType::f32;
-  transfer.learn(other, tiled(1));
+  transfer.learn(other, tiled(1).kernel_name());
   other = problem_of(16);
   other.bpreshuffle = true;
   other.weight_layout = WeightLayout::panel16;
-  transfer.learn(other, tiled(2));
+  transfer.learn(other, tiled(2).kernel_name());
   EXPECT_TRUE(transfer.winners_near(problem_of(16)).empty());
   other.m = 32;
   other.weight_layout = WeightLayout::any;
-  EXPECT_THAT(transfer.winners_near(other), ElementsAre(tiled(2))) << "whatever layout was decided";
+  EXPECT_THAT(transfer.winners_near(other), ElementsAre(tiled(2).kernel_name()))
+      << "whatever layout was decided";
+}
+
+TEST(Transfer, OfManyWinnersTheNearestAreGiven) {
+  Transfer transfer;
+  for (std::int64_t m = 1; m <= 1000; ++m) transfer.learn(problem_of(m), tiled(m).kernel_name());
+  const auto names = transfer.winners_near(problem_of(500));
+  ASSERT_FALSE(names.empty());
+  EXPECT_EQ(names.front(), tiled(500).kernel_name());
+  EXPECT_LE(names.size(), 50U) << "each search goes through its hints";
 }
 
 TEST(MarkHints, AHintThatIsNotInTheListMeansItsClosestRelative) {

@@ -77,12 +77,17 @@ class CudaBackend final : public Backend {
   Status available() const override {
     const auto& opened = driver();
     if (!opened.ok()) {
-      return Status::unsupported("backend cuda: no NVIDIA driver: {}{}; --backend cpu runs here",
-                                 opened.description.why, libraries_text({}));
+      return Status::unsupported("backend cuda: no NVIDIA driver: {}; --backend cpu runs here",
+                                 opened.description.why);
     }
     if (count() == 0)
       return Status::unsupported("backend cuda: the driver shows no GPU; --backend cpu runs here");
     return {};
+  }
+
+  std::string why_absent() const override {
+    const Status status = available();
+    return status.ok() ? std::string() : status.message() + libraries_text({});
   }
 
   std::vector<DeviceInfo> devices(const DeviceRequest& request) const override {

@@ -1,9 +1,9 @@
 // gemmtune bench: the production operator, timed.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <unordered_set>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -84,11 +84,10 @@ Result<BenchInput> read_input(const std::string& path, const Environment& enviro
   input.tables = table_set_of(std::move(*tuned));
   for (const std::string& diagnostic : input.tables.sources.front().diagnostics)
     std::fputs(fmt::format("{}\n", diagnostic).c_str(), stderr);
+  std::unordered_set<Problem, SameKeyHash, SameKey> seen;
   for (const TunedEntry& entry : input.tables.table.entries()) {
-    const bool seen = std::any_of(input.shapes.begin(), input.shapes.end(), [&](const ShapeRow& shape) {
-      return same_key(shape.problem, entry.problem);
-    });
-    if (!seen && row_is_of(entry, device)) input.shapes.push_back({entry.problem, 1, {}, entry.line});
+    if (row_is_of(entry, device) && seen.insert(entry.problem).second)
+      input.shapes.push_back({entry.problem, 1, {}, entry.line});
   }
   if (input.shapes.empty()) {
     return Status::not_found("{}: no row of this device ({}, cu_num {})", path, device.gfx, device.cu_num);
@@ -138,7 +137,7 @@ std::function<int()> declare_bench(CLI::App& app) {
   app.add_option("--rounds", options->rounds, "Interleaved rounds")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  app.add_option("--limit", options->limit, "Only the first N shapes")->check(CLI::NonNegativeNumber);
+  app.add_option("--limit", options->limit, "Only the first N shapes")->check(CLI::PositiveNumber);
   app.add_option("--max-regression", options->max_regression,
                  "Percent by which a row may be slower than the other side before that is a finding")
       ->capture_default_str()

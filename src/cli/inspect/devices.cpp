@@ -69,10 +69,10 @@ int run_devices(const DeviceOptions& options, bool as_json) {
     if (options.backend != "auto" && options.backend != backend->name()) continue;
     known = true;
     const Status available = backend->available();
-    Json entry = {{"name", backend->name()}, {"available", available.ok()}, {"why", available.message()}};
+    const std::string why = backend->why_absent();
+    Json entry = {{"name", backend->name()}, {"available", available.ok()}, {"why", why}};
     entry["devices"] = Json::array();
-    text += available.ok() ? fmt::format("{}: available\n", backend->name())
-                           : fmt::format("{}\n", available.message());
+    text += available.ok() ? fmt::format("{}: available\n", backend->name()) : fmt::format("{}\n", why);
     if (available.ok()) {
       for (const DeviceInfo& info : backend->devices(*request)) {
         entry["devices"].push_back(json_of(info));

@@ -2,14 +2,12 @@
 
 #include <utility>
 
-#include "cli/shared/interrupt.h"
-
 namespace gemmtune::cli {
 
 std::unique_ptr<WorkerEvaluator> make_worker(const Device& device, const DeviceOptions& options,
                                              const Environment& environment,
                                              const InProcessOptions& evaluation, double timeout_seconds,
-                                             std::size_t memory_limit_bytes) {
+                                             std::function<bool()> cancelled) {
   WorkerOptions worker;
   worker.launch = {"/proc/self/exe", {"worker"}};
   worker.backend = device.info().backend;
@@ -19,8 +17,8 @@ std::unique_ptr<WorkerEvaluator> make_worker(const Device& device, const DeviceO
   worker.device.pin_threads = true;
   worker.evaluation = evaluation;
   worker.timeout_seconds = timeout_seconds;
-  worker.memory_limit_bytes = memory_limit_bytes;
-  worker.cancelled = interrupted;
+  worker.memory_limit_bytes = evaluation.memory_limit_bytes;
+  worker.cancelled = std::move(cancelled);
   return std::make_unique<WorkerEvaluator>(std::move(worker));
 }
 

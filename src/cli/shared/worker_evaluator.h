@@ -1,24 +1,25 @@
 // The evaluator of commands that run kernels in a worker process.
 #pragma once
 
-#include <cstddef>
+#include <functional>
 #include <memory>
 
 #include "backends/backend.h"
 #include "base/environment.h"
 #include "cli/shared/device_options.h"
+#include "cli/shared/interrupt.h"
 #include "evaluate/worker/worker_evaluator.h"
 
 namespace gemmtune::cli {
 
 inline constexpr double default_worker_timeout_seconds = 1800;
 
-/// A worker of `device`, which the options opened. `memory_limit_bytes`: that it may hold; 0: half of what is
-/// free. Ctrl-C cancels its requests.
+/// A worker of `device`, which the options opened. It may hold evaluation.memory_limit_bytes (0: half of what is
+/// free). `cancelled` ends its requests.
 std::unique_ptr<WorkerEvaluator> make_worker(const Device& device, const DeviceOptions& options,
                                              const Environment& environment,
                                              const InProcessOptions& evaluation,
                                              double timeout_seconds = default_worker_timeout_seconds,
-                                             std::size_t memory_limit_bytes = 0);
+                                             std::function<bool()> cancelled = interrupted);
 
 }  // namespace gemmtune::cli

@@ -13,6 +13,9 @@ class ObserverList final : public RunObserver {
   /// All must outlive this.
   explicit ObserverList(std::vector<RunObserver*> observers) : observers_(std::move(observers)) {}
 
+  void preparing(std::size_t done, std::size_t count) override {
+    for (RunObserver* each : observers_) each->preparing(done, count);
+  }
   void run_started(std::span<const std::size_t> waiting, std::size_t evaluators) override {
     for (RunObserver* each : observers_) each->run_started(waiting, evaluators);
   }

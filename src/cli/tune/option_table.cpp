@@ -136,7 +136,7 @@ const std::vector<TuneOption>& table() {
        "--limit",
        &TuneOptions::limit,
        "Only the first N shapes",
-       {.value_name = "N", .bounds = not_negative}},
+       {.value_name = "N", .bounds = at_least_one}},
       {files, "-o,--output,--tune-file,--tuned-file", &TuneOptions::output,
        "The tuned file; a colon list: all are read, the first is written (default: the config folder's "
        "bf16_tuned_gemm.csv)"},
@@ -260,7 +260,7 @@ const std::vector<TuneOption>& table() {
       {measuring,
        "--mp",
        &TuneOptions::workers,
-       "Worker processes, one a device (default: all that --device names)",
+       "Worker processes, one a device (default: all devices, or those that --device names)",
        {.bounds = not_negative}},
       {measuring,
        "--timeout",

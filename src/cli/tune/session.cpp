@@ -64,7 +64,6 @@ Status TuneSession::prepare() {
   request_ = std::move(*request);
   if (is_replay()) GEMMTUNE_RETURN_IF_ERROR(take_recorded_policy(recording_->run, options_, request_));
   if (!options_.compare) GEMMTUNE_RETURN_IF_ERROR(prepare_profile());
-  console_.emplace(options_.quiet);
   if (is_replay() || options_.compare) return {};
   auto journal = TuneJournal::open(options_, outputs_, device(), request_);
   if (!journal.ok()) return journal.status();
@@ -97,7 +96,13 @@ std::string TuneSession::opening_line() const {
 }
 
 void TuneSession::announce() {
+  console_->clear_live_line();
   for (const std::string& diagnostic : shapes_.diagnostics) console_->urgent_line(diagnostic);
+  if (!is_replay() && options_.workers > static_cast<int>(devices_.size())) {
+    console_->line(fmt::format(
+        "--mp {}: one worker a device, and {} here; cores can be divided: --device cpu:0-7,cpu:8-15",
+        options_.workers, devices_.size() == 1 ? "one is" : fmt::format("{} are", devices_.size())));
+  }
   if (options_.compare) return;
   const bool goes_on = journal_ != nullptr && journal_->goes_on();
   console_->line(opening_line() + (goes_on ? ", going on with an unfinished run" : ""));
@@ -109,7 +114,7 @@ Status TuneSession::make_evaluators() {
     request_.clock = [evaluator = replay.get()] { return evaluator->seconds(); };
     evaluators_.push_back(std::move(replay));
   } else {
-    evaluators_ = cli::make_evaluators(options_, environment_, devices_, request_);
+    evaluators_ = cli::make_evaluators(options_, environment_, devices_, request_, begin_);
   }
   for (const auto& evaluator : evaluators_) {
     if (journal_ == nullptr) {
@@ -136,6 +141,7 @@ Result<RunSummary> TuneSession::tune() {
   observers.push_back(&progress);
   if (journal_ != nullptr) observers.push_back(journal_.get());
   ObserverList all(std::move(observers));
+  if (!is_replay()) request_.seconds_spent = steady_seconds() - begin_;
   auto summary = gemmtune::tune(device(), measuring_, request_, all);
   if (journal_ != nullptr) journal_->end(summary.ok() ? &*summary : nullptr, interrupted());
   console_->clear_live_line();
@@ -156,6 +162,10 @@ int TuneSession::report(const RunSummary& summary) {
 Result<int> TuneSession::run() {
   GEMMTUNE_RETURN_IF_ERROR(open_devices());
   if (options_.run_config && !options_.run_config->empty()) return run_operator_on_file(options_, device());
+  if (!options_.run_config) {
+    console_.emplace(options_.quiet);
+    if (!options_.input.empty()) console_->live_line("reading " + options_.input);
+  }
   GEMMTUNE_RETURN_IF_ERROR(read_shapes());
   if (options_.run_config) return run_operator_on_shapes(options_, environment_, device(), shapes_);
   GEMMTUNE_RETURN_IF_ERROR(prepare());

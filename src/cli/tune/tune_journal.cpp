@@ -97,6 +97,7 @@ Result<std::unique_ptr<TuneJournal>> TuneJournal::open(const TuneOptions& option
   request.earlier_winners = [journal = opened.get()](const Problem& problem) {
     return journal->earlier_winners(problem);
   };
+  if (!run->goes_on) return opened;
   request.unreported_trials = [journal = opened.get()](const Problem& problem) {
     return journal->unreported_trials(problem);
   };

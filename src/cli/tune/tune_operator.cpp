@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/file.h"
@@ -63,14 +65,15 @@ std::string improvement_text(const std::vector<BenchRow>& rows, double min_perce
 /// The tuned entries whose row improved.
 std::vector<TunedEntry> improved_entries(const RunSummary& summary, const std::vector<BenchRow>& rows,
                                          double min_percent) {
+  std::unordered_map<Problem, const TunedEntry*, SameKeyHash, SameKey> tuned;
+  for (const ItemReport& report : summary.items) {
+    if (report.row() != nullptr) tuned.try_emplace(report.shape.problem, report.row());
+  }
   std::vector<TunedEntry> entries;
   for (const BenchRow& row : rows) {
     if (row.status != BenchStatus::ok || improvement_of(row, min_percent) == Improvement::keep) continue;
-    const auto report =
-        std::find_if(summary.items.begin(), summary.items.end(), [&](const ItemReport& candidate) {
-          return candidate.row() != nullptr && same_key(candidate.shape.problem, row.shape.problem);
-        });
-    if (report != summary.items.end()) entries.push_back(*report->row());
+    if (const auto found = tuned.find(row.shape.problem); found != tuned.end())
+      entries.push_back(*found->second);
   }
   return entries;
 }
@@ -81,11 +84,10 @@ int run_operator_on_file(const TuneOptions& options, Device& device) {
   auto file = read_tuned_csv(*options.run_config, {.strict = options.strict});
   if (!file.ok()) return usage_error("tune", fmt::format("--run_config {}", file.message()));
   std::vector<ShapeRow> shapes;
+  std::unordered_set<Problem, SameKeyHash, SameKey> seen;
   for (const TunedEntry& entry : file->entries) {
-    const bool seen = std::any_of(shapes.begin(), shapes.end(), [&](const ShapeRow& shape) {
-      return same_key(shape.problem, entry.problem);
-    });
-    if (!seen && row_is_of(entry, device.info())) shapes.push_back({entry.problem, 1, {}, entry.line});
+    if (row_is_of(entry, device.info()) && seen.insert(entry.problem).second)
+      shapes.push_back({entry.problem, 1, {}, entry.line});
   }
   if (shapes.empty()) {
     return usage_error("tune", fmt::format("--run_config {}: no row of this device ({}, cu_num {})",

@@ -182,7 +182,7 @@ Result<ShapeList> shapes_of(const TuneOptions& options, const Environment& envir
                             const DeviceInfo& device) {
   auto list = all_shapes(options, environment, device);
   if (!list.ok()) return list;
-  if (options.limit > 0 && static_cast<std::size_t>(options.limit) < list->rows.size()) {
+  if (static_cast<std::size_t>(options.limit) < list->rows.size()) {
     list->rows.resize(static_cast<std::size_t>(options.limit));
   }
   return list;

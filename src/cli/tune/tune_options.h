@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,9 +25,9 @@ struct TuneOptions {
   DeviceOptions device;
   ModelOptions model;
   TuneRequest request;
-  std::string input;       // empty: the config folder's untuned file
-  std::int64_t limit = 0;  // 0: all
-  std::string output;      // colon list; empty: the config folder's tuned file
+  std::string input;  // empty: the config folder's untuned file
+  std::int64_t limit = std::numeric_limits<std::int64_t>::max();
+  std::string output;  // colon list; empty: the config folder's tuned file
   std::string profile;
   std::string schema = "aiter";
   std::string sort;  // "true", "false"; empty: off

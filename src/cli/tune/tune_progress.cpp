@@ -14,6 +14,11 @@ bool is_timed(const Trial& trial) {
   return trial.outcome.kind == OutcomeKind::ok && !trial.outcome.microseconds.empty();
 }
 
+/// Between two live lines: ten a second are enough for a reader.
+constexpr auto min_pause = std::chrono::milliseconds(100);
+/// Between two plain lines of a shape in work.
+constexpr auto max_silence = std::chrono::seconds(30);
+
 std::string trial_text(const Trial& trial) {
   const Outcome& outcome = trial.outcome;
   if (is_timed(trial)) {
@@ -52,6 +57,10 @@ std::string TuneProgress::remaining() const {
   return left ? fmt::format(", ETA {}", duration(*left)) : std::string();
 }
 
+void TuneProgress::preparing(std::size_t done, std::size_t count) {
+  console_.live_line(fmt::format("{} of {} shapes looked at", done, count));
+}
+
 void TuneProgress::run_started(std::span<const std::size_t> waiting, std::size_t evaluators) {
   estimate_.begin(waiting, evaluators);
 }
@@ -62,9 +71,8 @@ void TuneProgress::problem_started(std::size_t index, std::size_t count, const S
   estimate_.started(index);
   shapes_.resize(count);
   shapes_[index] = shape_text(shape);
-  const auto baseline = device_.baseline(shape.problem);
-  in_work_[index] = {baseline.ok() ? baseline->kernel_name() : std::string(), {}, {}};
-  show();
+  in_work_[index] = {shape.problem, {}, {}, {}};
+  if (Clock::now() - shown_at_ > min_pause) show();
 }
 
 void TuneProgress::note_time(std::size_t index, const Trial& trial) {
@@ -72,16 +80,24 @@ void TuneProgress::note_time(std::size_t index, const Trial& trial) {
   if (!is_timed(trial) || found == in_work_.end()) return;
   const double time = median(trial.outcome.microseconds);
   InWork& work = found->second;
+  if (!work.baseline) {
+    const auto baseline = device_.baseline(work.problem);
+    work.baseline = baseline.ok() ? baseline->kernel_name() : std::string();
+  }
   work.best_microseconds = std::min(time, work.best_microseconds.value_or(time));
-  if (trial.candidate.kernel_name() == work.baseline) work.baseline_microseconds = time;
+  if (trial.candidate.kernel_name() == *work.baseline) work.baseline_microseconds = time;
 }
 
 void TuneProgress::candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) {
   candidates_ = candidates_so_far;
+  estimate_.tried(index);
   note_time(index, trial);
   if (verbose_ && !is_over_ranges()) console_.line(trial_text(trial));
-  // Ten times a second is enough for a reader, and nothing is written while something is timed.
-  if (Clock::now() - shown_at_ > std::chrono::milliseconds(100)) show();
+  const auto since_shown = Clock::now() - shown_at_;
+  if (since_shown > min_pause && console_.is_live()) show();
+  if (since_shown < max_silence || console_.is_live() || verbose_ || is_over_ranges()) return;
+  shown_at_ = Clock::now();
+  console_.line(shape_line());
 }
 
 void TuneProgress::show() {
@@ -125,8 +141,11 @@ void TuneProgress::problem_done(std::size_t index, const ItemReport& report) {
     return;
   }
   in_work_.erase(index);
-  estimate_.done(index, report.seconds);
-  if (report.state == ProblemState::skipped_done && !verbose_) return;
+  estimate_.done(index, report.trials.empty() ? 0 : report.seconds);
+  const bool untouched =
+      report.state == ProblemState::skipped_done || report.state == ProblemState::out_of_budget;
+  if (untouched && !verbose_) return;  // the summary counts them
+  shown_at_ = Clock::now();
   std::string line =
       fmt::format("[{}/{}] {}: {}", index + 1, count_, shape_text(report.shape), result_text(report));
   if (verbose_) {

@@ -1,6 +1,6 @@
-// What a running `tune` shows: one live line on a terminal, a plain line an item elsewhere; and, on the way,
-// the profile file. Over ranges of M it shows how much of the axis is settled, for the number of M is not
-// known before the end.
+// What a running `tune` shows: one live line on a terminal; elsewhere a plain line an item, and one every half
+// minute of an item that takes long; and, on the way, the profile file. Over ranges of M it shows how much of
+// the axis is settled, for the number of M is not known before the end.
 #pragma once
 
 #include <chrono>
@@ -23,6 +23,7 @@ class TuneProgress final : public RunObserver {
   TuneProgress(Console& console, const Device& device, ProfileFile* profile, const TuneRequest& request,
                bool verbose);
 
+  void preparing(std::size_t done, std::size_t count) override;
   void run_started(std::span<const std::size_t> waiting, std::size_t evaluators) override;
   void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) override;
   void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) override;
@@ -34,7 +35,8 @@ class TuneProgress final : public RunObserver {
  private:
   using Clock = std::chrono::steady_clock;
   struct InWork {
-    std::string baseline;  // a kernel's name
+    Problem problem;
+    std::optional<std::string> baseline;  // a kernel's name, empty for none; from the first time on
     std::optional<double> baseline_microseconds;
     std::optional<double> best_microseconds;
   };

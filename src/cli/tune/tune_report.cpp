@@ -79,10 +79,35 @@ std::string wrong_default_lines(const RunSummary& summary) {
   return text;
 }
 
-std::size_t busy_shapes(const RunSummary& summary) {
-  return static_cast<std::size_t>(
-      std::count_if(summary.items.begin(), summary.items.end(),
-                    [](const ItemReport& report) { return report.quietness.busy(); }));
+/// Why the row is worth another run on a quiet machine; empty where it is not.
+std::string why_repeat(const ItemReport& report) {
+  if (!has_row(report)) return {};
+  const Quietness& rounds = report.quietness;
+  std::string why;
+  if (report.row()->verdict == Verdict::undecided) {
+    why = fmt::format("undecided: in {} rounds one kernel differed from itself by {:.1f} %", rounds.rounds,
+                      100 * report.noise_floor);
+  }
+  if (rounds.busy()) {
+    why += fmt::format("{}busy machine: {} of {} rounds were disturbed", why.empty() ? "" : "; ",
+                       rounds.disturbed, rounds.rounds);
+  }
+  return why;
+}
+
+/// "2 rows …:" and one line each.
+std::string rows_to_repeat(const RunSummary& summary) {
+  std::string lines;
+  std::size_t count = 0;
+  for (const ItemReport& report : summary.items) {
+    const std::string why = why_repeat(report);
+    if (why.empty()) continue;
+    ++count;
+    lines += fmt::format("  {}: {}\n", shape_text(report.shape), why);
+  }
+  if (count == 0) return {};
+  return fmt::format("{} to repeat on a quiet machine (--all); they hold, but better ones may exist:\n{}",
+                     counted(count, "row"), lines);
 }
 
 std::string counts(const RunEnding& ending) {
@@ -142,6 +167,8 @@ Json problem_json(const ItemReport& report) {
     json["rounds"] = {{"used", report.quietness.rounds},
                       {"disturbed", report.quietness.disturbed},
                       {"repeated", report.quietness.repeated}};
+    json["noise_floor"] = report.noise_floor;
+    if (const std::string why = why_repeat(report); !why.empty()) json["repeat"] = why;
   }
   if (!report.default_fault.empty()) json["default_fault"] = report.default_fault;
   json["candidates"] = report.trials.size();
@@ -172,12 +199,7 @@ std::string shapes_ending_text(const RunEnding& ending) {
     text += fmt::format("the default is wrong for {}; their rows have no speed-up:\n{}",
                         counted(wrong, "shape"), wrong_default_lines(summary));
   }
-  if (const auto busy = busy_shapes(summary); busy > 0) {
-    text += fmt::format(
-        "{} measured while the machine was busy (more than a quarter of the rounds): the rows hold, "
-        "a quiet machine may find better ones\n",
-        counted(busy, "shape"));
-  }
+  text += rows_to_repeat(summary);
   text += reasons(summary, ProblemState::failed, "failed");
   text += reasons(summary, ProblemState::unsupported, "no kernel family takes");
   if (ending.interrupted) {
@@ -236,6 +258,13 @@ std::string ending_json(const RunEnding& ending) {
     std::map<std::string, std::size_t> states;
     for (const ItemReport& report : summary.items) ++states[std::string(to_string(report.state))];
     json["states"] = states;
+  }
+  if (!ending.range) {
+    json["repeat"] = Json::array();
+    for (const ItemReport& report : summary.items) {
+      if (const std::string why = why_repeat(report); !why.empty())
+        json["repeat"].push_back({{"problem", print(report.shape.problem)}, {"why", why}});
+    }
   }
   json["diagnostics"] = ending.shapes.diagnostics;
   if (!ending.range) json["failed_families"] = failed_families(summary.items);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backends/host.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "cli/inspect/bench_report.h"
 #include "cli/shared/worker_evaluator.h"
@@ -30,18 +31,25 @@ Status check_partners(const DeviceInfo& first, const DeviceInfo& second) {
   return {};
 }
 
+/// Those of --device; without it all devices, or one where a run takes no more.
+Result<std::vector<std::string>> device_names(const TuneOptions& options, const Environment& environment) {
+  const bool takes_one =
+      options.in_process || options.run_config || options.compare || !options.record.empty();
+  if (!options.device.device.empty() || takes_one) return split_devices(options.device.device);
+  const auto request = device_request(options.device, environment);
+  if (!request.ok()) return request.status();
+  return equal_devices(options.device.backend, *request);
+}
+
 }  // namespace
 
 Result<std::vector<std::unique_ptr<Device>>> open_tune_devices(const TuneOptions& options,
                                                                const Environment& environment) {
-  std::vector<std::string> names = split_devices(options.device.device);
+  auto found = device_names(options, environment);
+  if (!found.ok()) return found.status();
+  std::vector<std::string> names = std::move(*found);
   const auto wanted = static_cast<std::size_t>(std::max(0, options.workers));
-  if (wanted > names.size()) {
-    return Status::invalid(
-        "--mp {}: one worker a device, and --device names {}; as in --device cpu:0-7,cpu:8-15", wanted,
-        names.size());
-  }
-  if (wanted > 0) names.resize(wanted);
+  if (wanted > 0) names.resize(std::min(wanted, names.size()));
   if (names.size() > 1 && (options.in_process || options.run_config)) {
     return Status::invalid("--device {}: {} takes one device", options.device.device,
                            options.in_process ? "--in-process" : "--run_config");
@@ -63,7 +71,7 @@ Result<std::vector<std::unique_ptr<Device>>> open_tune_devices(const TuneOptions
 std::vector<std::unique_ptr<Evaluator>> make_evaluators(const TuneOptions& options,
                                                         const Environment& environment,
                                                         const std::vector<std::unique_ptr<Device>>& devices,
-                                                        const TuneRequest& request) {
+                                                        const TuneRequest& request, double begin) {
   std::vector<std::unique_ptr<Evaluator>> evaluators;
   const std::size_t free_bytes = free_host_memory_bytes();
   for (const auto& device : devices) {
@@ -76,8 +84,12 @@ std::vector<std::unique_ptr<Evaluator>> make_evaluators(const TuneOptions& optio
     const bool has_own_memory = !device->info().bus_id.empty();
     if (devices.size() > 1 && !has_own_memory)
       evaluation.policy.pool_limit_bytes = free_bytes / 4 / devices.size();
-    evaluators.push_back(make_worker(*device, options.device, environment, evaluation,
-                                     timeout_of(options).value(), free_bytes / 2 / devices.size()));
+    evaluation.memory_limit_bytes = free_bytes / 2 / devices.size();
+    evaluators.push_back(make_worker(*device, options.device, environment, evaluation, timeout_of(options).value(),
+                                     [budget = request.budget_seconds, begin] {
+                                       return interrupted() ||
+                                              (budget > 0 && steady_seconds() - begin > cut_off_seconds(budget));
+                                     }));
   }
   return evaluators;
 }

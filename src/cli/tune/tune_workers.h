@@ -13,16 +13,18 @@
 
 namespace gemmtune::cli {
 
-/// The devices of --device, as many as --mp asks for. Their gfx and cu_num are equal and they share no core:
+/// The devices of --device, else all of the backend that are equal to its first, and of these as many as --mp
+/// says (more than there are: all). Their gfx and cu_num are equal and they share no core:
 /// a shape may run on any of them. This process lists candidates with them; it pins threads, and measures,
 /// only where the options say so (--in-process, --run_config).
 Result<std::vector<std::unique_ptr<Device>>> open_tune_devices(const TuneOptions& options,
                                                                const Environment& environment);
 
-/// One a device, which they do not outlive. A worker starts at its first request, and Ctrl-C ends it.
+/// One a device, which they do not outlive. A worker starts at its first request; Ctrl-C ends it, and so does a
+/// budget that is over by more than cut_off_seconds(); the budget counts from `begin` (steady_seconds()).
 std::vector<std::unique_ptr<Evaluator>> make_evaluators(const TuneOptions& options,
                                                         const Environment& environment,
                                                         const std::vector<std::unique_ptr<Device>>& devices,
-                                                        const TuneRequest& request);
+                                                        const TuneRequest& request, double begin);
 
 }  // namespace gemmtune::cli

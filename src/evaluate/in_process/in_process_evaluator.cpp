@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "evaluate/in_process/kernel_verifier.h"
+#include "evaluate/in_process/memory_need.h"
 
 namespace gemmtune {
 namespace {
@@ -25,6 +26,7 @@ Result<ProblemBench*> InProcessEvaluator::bench_for(const Problem& problem) {
   if (bench_ && bench_->problem() == problem) return bench_.get();
   bench_.reset();
   step(Step::preparing);
+  GEMMTUNE_RETURN_IF_ERROR(check_memory(problem, true));
   auto verifier = KernelVerifier::make(device_, problem, verifier_options(options_));
   if (!verifier.ok()) return verifier.status();
   bench_ = std::make_unique<ProblemBench>(device_, problem, options_, std::move(verifier).value(),
@@ -82,6 +84,8 @@ Outcome InProcessEvaluator::check_neighbour_m(const Problem& problem, const Cand
 Outcome InProcessEvaluator::check_at(const Problem& problem, const Candidate& candidate) {
   const std::string name = candidate.kernel_name();
   step(Step::candidate, name);
+  if (const Status fits = check_memory(problem, false); !fits.ok())
+    return failed_outcome(OutcomeKind::refused, fits.message());
   BuiltKernel built;
   if (Outcome outcome = build_kernel(device_, problem, candidate, built); outcome.kind != OutcomeKind::ok)
     return outcome;
@@ -97,6 +101,11 @@ Outcome InProcessEvaluator::check_at(const Problem& problem, const Candidate& ca
   });
   if (!outcomes.ok()) return failed_outcome(OutcomeKind::launch_failed, outcomes.message());
   return outcomes->front();
+}
+
+Status InProcessEvaluator::check_memory(const Problem& problem, bool timed) const {
+  const MemoryNeed need = memory_need(problem, options_.policy.cache, timed);
+  return check_device_memory(device_, problem, need, options_.memory_limit_bytes);
 }
 
 InProcessEvaluator::PoolReport InProcessEvaluator::pool() const {

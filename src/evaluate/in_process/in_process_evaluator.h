@@ -48,6 +48,8 @@ class InProcessEvaluator final : public Evaluator {
 
  private:
   Result<ProblemBench*> bench_for(const Problem& problem);
+  /// `out_of_memory` if the problem cannot fit: nothing was allocated then.
+  Status check_memory(const Problem& problem, bool timed) const;
   Outcome check_at(const Problem& problem, const Candidate& candidate);
   void step(Step step, std::string_view kernel_name = {}) const {
     if (options_.on_step) options_.on_step(step, kernel_name);

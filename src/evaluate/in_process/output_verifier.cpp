@@ -8,6 +8,7 @@
 #include "backends/traits.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "evaluate/in_process/memory_need.h"
 #include "problem/operands.h"
 #include "verify/check_report_builder.h"
 
@@ -75,6 +76,8 @@ Result<OutputVerifier> OutputVerifier::make(Device& device, const Problem& probl
     log(LogLevel::debug, "outputs of {} are checked on the host: {}", short_name(problem), checker.message());
     GEMMTUNE_RETURN_IF_ERROR(device.health());
   }
+  // On a CPU the whole need was checked before its operands were made.
+  if (!traits_of(device.info()).runs_on_host) GEMMTUNE_RETURN_IF_ERROR(check_host_memory(problem));
   GEMMTUNE_RETURN_IF_ERROR(inputs.fill_all(options.threads));
   ReferenceOptions reference_options;
   reference_options.threads = options.threads;

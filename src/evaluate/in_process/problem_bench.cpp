@@ -18,6 +18,7 @@ constexpr double reference_excess = 0.1;       // as a share: longer, and a roun
 constexpr double finalist_excess = 0.3;        // the same of the first kernel of another thread pool
 constexpr double sample_excess = 0.3;          // the same of a screening sample's reference …
 constexpr int sample_tries = 2;                // … which is then taken again
+constexpr double loses_by = 2.5;  // times the fastest: one long call is enough to know that a kernel loses
 
 /// Empty if no lock is configured or it cannot be acquired: times are then as good as the machine is quiet.
 std::optional<FileLock> lock_for_timing(const InProcessOptions& options, std::string_view kernel_name) {
@@ -112,6 +113,13 @@ std::optional<Outcome> ProblemBench::probe(Entry& entry) {
         OutcomeKind::too_slow,
         fmt::format("its first calls took more than {:.6g} us, {:g} times the fastest so far", limit,
                     options_.too_slow_factor));
+  }
+  const double call = **look;
+  if (sampler_.warms_itself(call) && fastest_microseconds_ > 0 && call > loses_by * fastest_microseconds_) {
+    sampler_.calibrate(*entry.timed, call);
+    Outcome loser = entry.checked;
+    loser.microseconds.push_back(call);
+    return loser;
   }
   const Status ready = sampler_.prepare(*entry.timed);
   if (!ready.ok()) return failed_outcome(OutcomeKind::launch_failed, ready.message());

@@ -73,7 +73,8 @@ class ProblemBench {
   Entry& entry_of(const Candidate& candidate);
   void enter_pool(const std::string& thread_pool);
   Status set_up_timing(Entry& entry);
-  /// Empty where the kernel is ready for samples.
+  /// The outcome if no sample is to be taken: the kernel failed, or its first calls already show that it cannot
+  /// win. Empty where it is ready for samples.
   std::optional<Outcome> probe(Entry& entry);
   Result<double> screening_sample(Entry& entry);
   Result<DriftReference*> drift_reference_for(Entry& entry);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "backends/cpu/families/source_hash.h"
+#include "backends/refusal.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -44,6 +45,10 @@ class BoundFamily final : public KernelFamily {
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
     auto kernel = family_->build(problem, config);
     if (!kernel.ok()) return kernel.status();
+    // A workspace is a tensor: legal problems have them far beyond any memory.
+    if ((*kernel)->workspace_bytes() > static_cast<std::size_t>(max_tensor_bytes))
+      return refusal::refuse(refusal::size, "a workspace of {} bytes, at most {} are taken",
+                             (*kernel)->workspace_bytes(), max_tensor_bytes);
     return std::unique_ptr<Kernel>(std::make_unique<BoundKernel>(std::move(*kernel), executor_));
   }
   double predicted_microseconds(const Problem& problem, const Config& config) const override {

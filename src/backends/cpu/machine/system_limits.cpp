@@ -113,6 +113,15 @@ std::size_t free_memory_bytes(const std::string& root) {
   for_each_group(root, "memory", [&](const std::string& folder, bool version2) {
     left = std::min(left, memory_left(folder, version2).value_or(left));
   });
+  const std::string limits = text_of(root + "/proc/self/limits");
+  const std::string status = text_of(root + "/proc/self/status");
+  const auto within = [&](std::string_view limit, std::string_view used) {
+    const auto most = number_after(limits, limit);
+    const auto now = number_after(status, used);
+    if (most && now) left = std::clamp<std::int64_t>(*most - *now * 1024, 0, left);
+  };
+  within("Max address space", "VmSize");
+  within("Max data size", "VmData");
   return static_cast<std::size_t>(left);
 }
 

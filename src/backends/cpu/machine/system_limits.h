@@ -11,8 +11,8 @@ namespace gemmtune::cpu {
 /// CPUs' worth of time by the tightest quota of this process's control groups (v1 and v2); 0: no quota.
 /// `root` stands before /proc and /sys.
 double cpu_quota(const std::string& root = "");
-/// Bytes that can still be used: what the machine has available, or less where a control group's limit is
-/// nearer. Page cache counts as free.
+/// Bytes that can still be used: what the machine has available, or less where a limit of a control group or of
+/// this process (RLIMIT_AS, RLIMIT_DATA) is nearer. Page cache counts as free.
 std::size_t free_memory_bytes(const std::string& root = "");
 /// "AMD EPYC 9654 …": the processor's own name, or "unknown CPU".
 std::string cpu_model_name(const std::string& root = "");

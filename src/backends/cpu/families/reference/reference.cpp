@@ -4,6 +4,7 @@
 #include "backends/cpu/families/own_families.h"
 #include "backends/cpu/families/reference/operand.h"
 #include "backends/refusal.h"
+#include "base/saturating.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -56,7 +57,9 @@ class ReferenceKernel final : public Kernel {
 
   std::size_t workspace_bytes() const override {
     if (!is_mixture(problem_)) return 0;
-    return static_cast<std::size_t>(problem_.m * problem_.moe.topk * problem_.n) * sizeof(double);
+    // The family refuses what is larger than a tensor; until then the product must not wrap.
+    return static_cast<std::size_t>(
+        saturating_product({routed_pairs(problem_), problem_.n, std::int64_t{sizeof(double)}}));
   }
   WeightLayout weight_layout() const override { return block_layout(problem_); }
 
