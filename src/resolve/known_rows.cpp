@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "formats/aiter/tuned_csv.h"
 #include "resolve/bind.h"
+#include "tuned/choice.h"
 
 namespace gemmtune {
 
@@ -13,7 +14,7 @@ Result<KnownRows> KnownRows::read(const std::vector<std::string>& paths, const D
     auto file = read_tuned_csv(path);
     if (!file.ok()) return file.status();
     for (TunedEntry& entry : file->entries) {
-      if (!row_is_of(entry, device) || !valid_time(entry.us)) continue;
+      if (!row_is_of(entry, device) || !may_be_chosen(entry)) continue;
       known.rows_.push_back({std::move(entry), path});
     }
   }
