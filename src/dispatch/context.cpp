@@ -8,6 +8,7 @@
 #include "backends/traits.h"
 #include "dispatch/planner.h"
 #include "resolve/errata.h"
+#include "tuned/choice.h"
 
 namespace gemmtune {
 namespace {
@@ -161,7 +162,7 @@ Miss Context::miss_of(const Plan& plan) const {
   const DeviceInfo& device = device_->device->info();
   std::set<std::string> families{plan.account().family};
   for (const TunedEntry& entry : tables->table.entries()) {
-    if (entry.gfx == device.gfx && valid_time(entry.us)) families.insert(entry.libtype);
+    if (entry.gfx == device.gfx && may_be_chosen(entry)) families.insert(entry.libtype);
   }
   for (const std::string& family : families) {
     if (!family.empty()) miss.proven_families += (miss.proven_families.empty() ? "" : ",") + family;

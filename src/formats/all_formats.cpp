@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
+#include <utility>
 
 #include "base/text.h"
 #include "formats/aiter/operation_header.h"
@@ -83,21 +85,17 @@ const Format& format_named(std::string_view name) {
 
 /// By the header: algo_index is hipBLASLt's, a time a tuned file's.
 const Format& csv_format(std::string_view content) {
-  for (const std::string_view line : split(content, '\n')) {
-    if (is_blank_or_comment(line)) continue;
-    CsvCells header;
-    if (!header.split(without_mark(line))) break;
-    bool has_time = false;
-    bool has_gfx = false;
-    for (std::size_t index = 0; index < header.size(); ++index) {
-      const std::string name = to_lower(header[index]);
-      if (name == "algo_index") return format_named("hipblaslt_csv");
-      has_time = has_time || name == "us" || name == "soltimes" || name == "total_us";
-      has_gfx = has_gfx || name == "gfx";
-    }
-    return format_named(!has_time ? "untuned" : has_gfx ? "aiter" : "seed");
+  CsvCells header;
+  if (!header.split(first_row(content))) return format_named("untuned");
+  bool has_time = false;
+  bool has_gfx = false;
+  for (std::size_t index = 0; index < header.size(); ++index) {
+    const std::string name = to_lower(header[index]);
+    if (name == "algo_index") return format_named("hipblaslt_csv");
+    has_time = has_time || name == "us" || name == "soltimes" || name == "total_us";
+    has_gfx = has_gfx || name == "gfx";
   }
-  return format_named("untuned");
+  return format_named(!has_time ? "untuned" : has_gfx ? "aiter" : "seed");
 }
 
 /// Columns that say nothing of their own: sizes and the kernel are in every row, rates are computed, and the
@@ -188,12 +186,7 @@ Result<const Format*> find_format(std::string_view name) {
 }
 
 const Format& detect_format(const std::string& source, std::string_view content) {
-  std::string_view first;
-  for (const std::string_view line : split(without_mark(content), '\n')) {
-    if (is_blank_or_comment(line)) continue;
-    first = trim(line);
-    break;
-  }
+  const std::string_view first = trim(first_row(content));
   const bool csv = ends_in(source, ".csv");
   if (ends_in(source, ".json") || (!csv && first.starts_with('{'))) return format_named("triton_json");
   const bool yaml = ends_in(source, ".yaml") || ends_in(source, ".yml");
@@ -220,6 +213,36 @@ void ConversionRows::leave_out(std::size_t entry, std::string_view why) {
   if (gone.size() <= entry) gone.resize(entry + 1);
   gone[entry] = true;
   leave_out_line(entries[entry].line, why);
+  if (entries[entry].source < sources.size()) left_out.back().source = sources[entries[entry].source];
+}
+
+Status ConversionRows::append(ConversionRows more) {
+  if (more.operation != operation || more.origin != origin || more.has_types != has_types) {
+    return Status::invalid("{}: not of the operation and the format of {}; convert them apart", more.source,
+                           source);
+  }
+  for (const ConversionRows* rows : {&*this, &more}) {
+    if (!rows->parts.empty() || !rows->missing.empty()) {
+      return Status::invalid("{}: has parts that are no rows; convert it by itself", rows->source);
+    }
+  }
+  const auto name_source = [](ConversionRows& rows, std::uint32_t index) {
+    for (LeftOut& item : rows.left_out) item.source = rows.source;
+    for (TunedEntry& entry : rows.entries) entry.source = index;
+  };
+  if (sources.empty()) {
+    sources.push_back(source);
+    name_source(*this, 0);
+  }
+  name_source(more, static_cast<std::uint32_t>(sources.size()));
+  sources.push_back(more.source);
+  gone.resize(entries.size());
+  more.gone.resize(more.entries.size());
+  gone.insert(gone.end(), more.gone.begin(), more.gone.end());
+  std::move(more.entries.begin(), more.entries.end(), std::back_inserter(entries));
+  std::move(more.left_out.begin(), more.left_out.end(), std::back_inserter(left_out));
+  std::move(more.notes.begin(), more.notes.end(), std::back_inserter(notes));
+  return {};
 }
 
 void ConversionRows::leave_out_line(std::size_t line, std::string_view why) {
@@ -229,6 +252,10 @@ void ConversionRows::leave_out_line(std::size_t line, std::string_view why) {
 Result<std::string> write_rows(const Format& format, ConversionRows& rows, const ConversionOptions& options) {
   if (format.holds.problem && !rows.missing.empty())
     return Status::invalid("{}: {}", rows.source, rows.missing);
+  for (std::size_t index = 0; index < rows.entries.size() && !format.holds.all; ++index) {
+    const std::string& types = rows.entries[index].unknown_types;
+    if (!types.empty()) rows.leave_out(index, fmt::format("{}: no type known here", types));
+  }
   auto text = format.write(rows, options);
   if (!text.ok()) return text;
   // A file of the same format had no more columns.

@@ -36,13 +36,17 @@ struct ConversionRows {
   std::string_view origin;  // name of the format that they were read from
   std::vector<CarriedPart> parts;
   std::vector<LeftOut> left_out;
-  std::vector<std::string> notes;  // "file:line: …" about what was carried all the same
-  std::vector<bool> gone;          // of each entry (as far as it reaches): left out as a row
+  std::vector<std::string> notes;    // "file:line: …" about what was carried all the same
+  std::vector<bool> gone;            // of each entry (as far as it reaches): left out as a row
+  std::vector<std::string> sources;  // where several files were read; TunedEntry::source is an index
 
   /// Leaves out the entry of that index.
   void leave_out(std::size_t entry, std::string_view why);
   /// Leaves out a line that has no entry.
   void leave_out_line(std::size_t line, std::string_view why);
+  /// Adds the rows of another file. Errors name both: files of several operations or formats, and files with
+  /// parts or sizes that only their own text and name hold.
+  Status append(ConversionRows more);
   bool is_gone(std::size_t entry) const { return entry < gone.size() && gone[entry]; }
 };
 
@@ -75,8 +79,8 @@ struct Format {
   /// nullptr: not read, not written.
   Result<ConversionRows> (*read)(const std::string& source, std::string content,
                                  const ConversionOptions& options);
-  /// Leaves out the rows that the format cannot hold; an error where the options lack what it needs. Called
-  /// through write_rows() only.
+  /// Leaves out the rows that the format cannot hold (some may be gone before); an error where the options lack
+  /// what it needs. Called through write_rows() only.
   Result<std::string> (*write)(ConversionRows& rows, const ConversionOptions& options);
 };
 

@@ -20,7 +20,8 @@ std::string_view to_string(LeftOutKind kind) {
 }
 
 std::string describe(const std::string& source, const LeftOut& item) {
-  const std::string place = item.line == 0 ? source : fmt::format("{}:{}", source, item.line);
+  const std::string& file = item.source.empty() ? source : item.source;
+  const std::string place = item.line == 0 ? file : fmt::format("{}:{}", file, item.line);
   switch (item.kind) {
     case LeftOutKind::row:
       return fmt::format("{}: {}", place, item.why);

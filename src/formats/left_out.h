@@ -18,6 +18,7 @@ struct LeftOut {
   std::size_t line = 0;   // 1-based; 0: of the whole file
   std::size_t count = 1;  // rows whose cell is left out; 1 for rows and keys
   std::string why;
+  std::string source = {};  // of which file, where several were read
 };
 
 /// "source:12: why", "source: column us: 3 rows: why", "source:4: key any: why"

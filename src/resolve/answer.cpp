@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "tuned/choice.h"
+
 namespace gemmtune {
 namespace {
 
@@ -104,7 +106,7 @@ WeightLayout tuned_weight_layout(const Device& device, const TableSet& tables, c
   constexpr std::size_t layouts = static_cast<std::size_t>(WeightLayout::tile64x128) + 1;
   std::array<int, layouts> rows{};
   for (const TunedEntry& row : tables.table.entries()) {
-    if (!row_is_of(row, device.info()) || !same_weight(row.problem, problem) || !valid_time(row.us)) continue;
+    if (!row_is_of(row, device.info()) || !same_weight(row.problem, problem) || !may_be_chosen(row)) continue;
     if (const auto layout = weight_layout_of(device, row)) ++rows[static_cast<std::size_t>(*layout)];
   }
   rows[static_cast<std::size_t>(WeightLayout::any)] = 0;

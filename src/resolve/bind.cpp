@@ -23,7 +23,7 @@ Status check_launch(const Candidate& candidate, bool dependent) {
 }  // namespace
 
 bool row_is_of(const TunedEntry& row, const DeviceInfo& device) {
-  if (row.cu_num != device.cu_num) return false;
+  if (row.cu_num != device.cu_num || !row.unknown_types.empty()) return false;
   const std::string_view gfx = table_gfx(row);
   return gfx.empty() ? amd_architecture(device.gfx) : gfx == device.gfx;
 }

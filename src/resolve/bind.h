@@ -45,7 +45,7 @@ struct Binding {
 };
 
 /// True if the row was measured on this device, as look-up sees it (table_gfx). Rows without gfx are of AMD
-/// devices.
+/// devices; rows with types that are not known are of none.
 bool row_is_of(const TunedEntry& row, const DeviceInfo& device);
 
 /// The kernel of a name, built. `dependent`: a programmatic dependent launch is allowed. A problem whose

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "formats/aiter/tuned_csv.h"
 #include "resolve/bind.h"
+#include "tuned/choice.h"
 
 namespace gemmtune {
 namespace {
@@ -18,7 +19,7 @@ Result<KnownRows> KnownRows::read(const std::vector<std::string>& paths, const D
     auto file = read_tuned_csv(path);
     if (!file.ok()) return file.status();
     for (TunedEntry& entry : file->entries) {
-      if (!row_is_of(entry, device) || !valid_time(entry.us)) continue;
+      if (!row_is_of(entry, device) || !may_be_chosen(entry)) continue;
       const std::size_t index = known.rows_.size();
       known.first_of_key_.try_emplace(entry.problem, index);
       known.of_group_[group_key(entry.problem)].push_back(index);

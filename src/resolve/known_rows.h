@@ -16,7 +16,7 @@ namespace gemmtune {
 class KnownRows {
  public:
   /// Reads every file that exists; a file that does, but cannot be read, is an error. Rows of other devices
-  /// and rows without a valid time are left out.
+  /// and rows that may not be chosen are left out.
   static Result<KnownRows> read(const std::vector<std::string>& paths, const DeviceInfo& device);
 
   struct Row {

@@ -51,7 +51,8 @@ void bind_level(LookupLevel& level, const Device* device, const LookupRequest& r
 void add_levels(LookupReport& report, const TableSet& tables, const Device* device,
                 const LookupRequest& request) {
   std::vector<LookupLevel> levels = levels_of(tables, request.problem);
-  for (const LookupHit& hit : tables.lookup({report.gfx, report.cu_num, request.problem})) {
+  for (const LookupHit& hit :
+       tables.lookup({report.gfx, report.cu_num, request.problem, request.unknown_types})) {
     LookupLevel& level = levels[static_cast<std::size_t>(hit.match)];
     level.row = hit.entry;
     level.hit_m = hit.hit_m;
@@ -123,6 +124,7 @@ Result<LookupReport> explain_lookup(const LookupTables& tables, const Device* de
   report.gfx = request.gfx ? *request.gfx : device->info().gfx;
   report.cu_num = request.cu_num ? *request.cu_num : device->info().cu_num;
   report.problem = request.problem;
+  report.unknown_types = request.unknown_types;
   add_levels(report, *tables.tuned, device, request);
   if (tables.online != nullptr) add_levels(report, *tables.online, device, request);
   if (const LookupLevel* level = answering_level(report, as_dispatch)) {

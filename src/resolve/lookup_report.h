@@ -15,6 +15,7 @@ namespace gemmtune {
 
 struct LookupRequest {
   Problem problem;
+  std::string unknown_types = {};  // as TunedEntry's: only tables answer then
   std::optional<std::string> gfx;  // given with or without cu_num: only the table is asked
   std::optional<int> cu_num;
   bool runnable =
@@ -41,6 +42,7 @@ struct LookupReport {
   std::string gfx;  // that was asked for
   int cu_num = 0;
   Problem problem;
+  std::string unknown_types;
   Match level = Match::untuned;
   std::int64_t hit_m = 0;
   const TunedEntry* row = nullptr;  // null where untuned; owned by the table

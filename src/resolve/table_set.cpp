@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/file.h"
-#include "base/text.h"
+#include "base/path_list.h"
 #include "formats/aiter/tuned_csv.h"
 
 namespace gemmtune {
@@ -96,9 +96,7 @@ Status TableSet::first_fault() const {
 
 std::vector<TablePath> table_paths_of(Operation operation, std::string_view list) {
   std::vector<TablePath> paths;
-  for (const std::string_view path : split(list, ':')) {
-    if (!path.empty()) paths.push_back({operation, std::string(path)});
-  }
+  for (std::string& path : path_list(list)) paths.push_back({operation, std::move(path)});
   return paths;
 }
 
@@ -147,15 +145,23 @@ TableSet load_table_set(const std::vector<TablePath>& paths) {
   return set;
 }
 
-TableSet table_set_of(TunedFile file) {
+TableSet table_set_of(std::vector<TunedFile> files) {
   TableSet set;
-  TableSource& source = set.sources.emplace_back();
-  source.path = file.path;
-  source.operation = file.schema().operation;
+  set.sources.resize(files.size());
   std::vector<TunedEntry> entries;
-  add_file(source, 0, std::move(file), entries);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    set.sources[i].path = files[i].path;
+    set.sources[i].operation = files[i].schema().operation;
+    add_file(set.sources[i], static_cast<std::uint32_t>(i), std::move(files[i]), entries);
+  }
   set.table = TunedTable(std::move(entries));
   return set;
+}
+
+TableSet table_set_of(TunedFile file) {
+  std::vector<TunedFile> files;
+  files.push_back(std::move(file));
+  return table_set_of(std::move(files));
 }
 
 TableSet production_tables(const Environment& environment) {

@@ -68,7 +68,8 @@ TunedFileLists tuned_files_of(const Environment& environment);
 /// Reads and merges: the smallest valid time of a key wins, ties keep the first file's row. A file that is
 /// missing or cannot be read is no failure of the set; its source says why.
 TableSet load_table_set(const std::vector<TablePath>& paths);
-/// The set of one file that was read already.
+/// The set of files that were read already.
+TableSet table_set_of(std::vector<TunedFile> files);
 TableSet table_set_of(TunedFile file);
 /// The files that a program with this environment reads.
 TableSet production_tables(const Environment& environment);

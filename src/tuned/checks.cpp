@@ -37,8 +37,8 @@ void check_time(const TunedEntry& row, Collector& found) {
 }
 
 void check_error(const TunedEntry& row, const CheckOptions& options, Collector& found) {
+  if (!is_over_tolerance(row, options.err_ratio, options.moe_err_ratio)) return;
   if (row.stages == nullptr) {
-    if (!(row.err_ratio > options.err_ratio)) return;
     found.add(FindingKind::over_tolerance, row,
               fmt::format("an error of {}, expected at most {}", row.err_ratio, options.err_ratio));
     return;
@@ -49,17 +49,14 @@ void check_error(const TunedEntry& row, const CheckOptions& options, Collector& 
   if (row.stages->err2 > limit) {
     text += fmt::format("{}stage 2 has an error of {:.3g}", text.empty() ? "" : ", ", row.stages->err2);
   }
-  if (text.empty()) return;
   found.add(FindingKind::over_tolerance, row, fmt::format("{}, expected at most {}", text, limit));
 }
 
 void check_rate(const TunedEntry& row, Collector& found) {
-  if (!valid_time(row.us)) return;
-  const double rate = flops(row.problem) / (row.us * 1e6);
-  const double peak = peak_tflops(row.gfx, row.cu_num, row.problem);
-  if (rate <= peak) return;
+  if (!is_impossible_rate(row)) return;
   found.add(FindingKind::impossible_rate, row,
-            fmt::format("{} µs would be {:.6g} TFLOP/s, the device's peak is {:.6g}", row.us, rate, peak));
+            fmt::format("{} µs would be {:.6g} TFLOP/s, the device's peak is {:.6g}", row.us,
+                        flops(row.problem) / (row.us * 1e6), peak_tflops(row.gfx, row.cu_num, row.problem)));
 }
 
 void check_reach(const TunedEntry& row, Collector& found) {
@@ -71,7 +68,7 @@ void check_dominated(std::span<const TunedEntry* const> chosen, double percent, 
   const TunedEntry* fastest = nullptr;  // of the rows behind
   for (std::size_t index = chosen.size(); index-- > 0;) {
     const TunedEntry& row = *chosen[index];
-    if (!valid_time(row.us)) continue;
+    if (!may_be_chosen(row)) continue;
     if (fastest != nullptr && fastest->us * (1 + percent / 100) <= row.us) {
       found.add(FindingKind::dominated, row,
                 fmt::format("{} µs for M = {}, but {} µs for M = {} ({})", row.us, row.problem.m, fastest->us,
@@ -150,9 +147,10 @@ std::vector<Finding> check_rows(std::span<const TunedEntry* const> rows, std::sp
   }
   const std::vector<Rows> groups = rows_by_group(rows);
   for (const auto& [loser, winner] : duplicate_rows(groups)) {
-    found.add(
-        FindingKind::duplicate_key, *loser,
-        fmt::format("{} µs, but {} µs for the same key at {}", loser->us, winner->us, found.place(*winner)));
+    const std::string_view why = why_never_chosen(*loser);
+    found.add(FindingKind::duplicate_key, *loser,
+              fmt::format("{} µs{}, but {} µs for the same key at {}", loser->us,
+                          why.empty() ? "" : fmt::format(" ({})", why), winner->us, found.place(*winner)));
   }
   for (const Rows& group : groups) {
     check_dominated(chosen_rows(group), options.dominated_percent, found);

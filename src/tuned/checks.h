@@ -6,14 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "tuned/choice.h"
 #include "tuned/finding.h"
 #include "tuned/groups.h"
 
 namespace gemmtune {
 
 struct CheckOptions {
-  double err_ratio = 0.05;     // largest share of elements outside the tolerance
-  double moe_err_ratio = 0.1;  // of either stage of a fused MoE
+  double err_ratio = stored_err_limit;            // largest share of elements outside the tolerance
+  double moe_err_ratio = stored_stage_err_limit;  // of either stage of a fused MoE
   double dominated_percent = 5;
 };
 

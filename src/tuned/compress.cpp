@@ -1,13 +1,15 @@
 #include "tuned/compress.h"
 
 #include <algorithm>
-#include <set>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "tuned/answered_spans.h"
 #include "tuned/checks.h"
+#include "tuned/choice.h"
 #include "tuned/groups.h"
 #include "tuned/table.h"
 
@@ -35,9 +37,7 @@ class SharedGroups {
   }
 
  private:
-  static GroupKey without_activation(const TunedEntry& row) {
-    return of_any_activation({table_gfx(row), row.cu_num, group_of(row.problem)});
-  }
+  static GroupKey without_activation(const TunedEntry& row) { return of_any_activation(group_key_of(row)); }
   static GroupKey without_gfx(const TunedEntry& row) {
     GroupKey key = without_activation(row);
     if (amd_architecture(key.gfx)) key.gfx = {};
@@ -50,27 +50,112 @@ class SharedGroups {
 };
 
 bool can_merge(const TunedEntry& row) {
-  return row.other_key.empty() && valid_time(row.us) && why_unreachable(row).empty();
+  return row.other_key.empty() && may_be_chosen(row) && why_unreachable(row).empty();
 }
 
-std::int64_t lowest_m(const TunedEntry& row) { return row.m_from.value_or(row.problem.m); }
+LookupKey lookup_key_of(const TunedEntry& row) {
+  return {std::string(table_gfx(row)), row.cu_num, row.problem, row.unknown_types};
+}
+
+/// The look-ups of one group, piece by piece: the M from one change of its answers to before the next.
+class GroupAnswers {
+ public:
+  /// `table`: of copies of the entries from `first` on.
+  GroupAnswers(const TunedTable& table, const Rows& group, const TunedEntry* first)
+      : starts_(answer_changes(group)) {
+    const TunedEntry& row = *group.front();
+    LookupKey key = lookup_key_of(row);
+    for (const std::int64_t start : starts_) {
+      key.problem.m = start;
+      const auto hits = table.lookup(key);
+      answers_.push_back(hits.empty() ? LookupHit() : hits.front());
+      if (!hits.empty()) answers_.back().entry = first + (hits.front().entry - table.entries().data());
+    }
+  }
+  std::size_t size() const { return starts_.size(); }
+  /// The piece that holds `m`, else (below all) the first.
+  std::size_t piece_of(std::int64_t m) const {
+    const auto behind = std::upper_bound(starts_.begin(), starts_.end(), m);
+    return behind == starts_.begin() ? 0 : static_cast<std::size_t>(behind - starts_.begin()) - 1;
+  }
+  std::int64_t start(std::size_t piece) const { return starts_[piece]; }
+  /// The best hit; without an entry where no row answers.
+  const LookupHit& operator[](std::size_t piece) const { return answers_[piece]; }
+
+ private:
+  std::vector<std::int64_t> starts_;
+  std::vector<LookupHit> answers_;
+};
+
+/// A range in the making: rows of one winner, of which that of the largest M stays.
+class Run {
+ public:
+  Run(const GroupAnswers& answers, const TunedEntry& top)
+      : answers_(answers), top_(top), m_from_(lowest_m(top)) {}
+  std::size_t rows() const { return rows_; }
+  std::int64_t m_from() const { return m_from_; }
+  /// Takes the row with the next lower M, if every M but those between it and the range keeps its answer.
+  bool take(const TunedEntry& row) {
+    if (!same_winner(row, top_)) return false;
+    const auto start = start_with(row);
+    if (!start || !answers_alike(*start, row.problem.m)) return false;
+    m_from_ = *start;
+    ++rows_;
+    return true;
+  }
+
+ private:
+  static std::int64_t lowest_m(const TunedEntry& row) { return row.m_from.value_or(row.problem.m); }
+
+  /// The first M of a range that answers all that the row answered, what is padded to it included; nullopt
+  /// where that includes M above the range.
+  std::optional<std::int64_t> start_with(const TunedEntry& row) const {
+    std::int64_t start = std::min(m_from_, lowest_m(row));
+    for (const RowSpan& span : answered_spans(row)) {
+      for (std::size_t piece = answers_.piece_of(span.m_from);
+           piece < answers_.size() && answers_.start(piece) <= span.m; ++piece) {
+        if (answers_[piece].entry != &row) continue;
+        if (answers_.start(piece) > top_.problem.m) return std::nullopt;
+        start = std::min(start, answers_.start(piece));
+      }
+    }
+    return start;
+  }
+  /// True if the pieces from `start` to the range have their answer from a range beginning there, too.
+  bool answers_alike(std::int64_t start, std::int64_t row_m) const {
+    for (std::size_t piece = answers_.piece_of(start);
+         piece < answers_.size() && answers_.start(piece) < m_from_; ++piece) {
+      if (!keeps_answer(answers_[piece], answers_.start(piece) > row_m)) return false;
+    }
+    return true;
+  }
+  /// Between the row and the range, padding and misses give way.
+  bool keeps_answer(const LookupHit& hit, bool between) const {
+    if (hit.entry == nullptr) return between;
+    if (hit.match == Match::exact || same_winner(*hit.entry, top_)) return true;
+    if (hit.match == Match::range) return hit.entry->problem.m < top_.problem.m;
+    return between;
+  }
+
+  const GroupAnswers& answers_;
+  const TunedEntry& top_;
+  std::int64_t m_from_;
+  std::size_t rows_ = 1;
+};
 
 /// Merges runs of one group into `kept` (indexed as the entries; merged = 0: the row goes).
-void compress_group(const Rows& group, const TunedEntry* first, std::vector<RangeRow>& kept) {
+void compress_group(const Rows& group, const GroupAnswers& answers, const TunedEntry* first,
+                    std::vector<RangeRow>& kept) {
   const auto index_of = [&](const TunedEntry* row) { return static_cast<std::size_t>(row - first); };
   Rows answering;
   for (const TunedEntry* row : group) {
     if (can_merge(*row)) answering.push_back(row);
   }
-  for (std::size_t at = 0; at < answering.size();) {
-    std::size_t end = at + 1;
-    std::int64_t m_from = lowest_m(*answering[at]);
-    for (; end < answering.size() && same_winner(*answering[at], *answering[end]); ++end) {
-      m_from = std::min(m_from, lowest_m(*answering[end]));
-      kept[index_of(answering[end - 1])].merged = 0;
-    }
-    if (end - at > 1) kept[index_of(answering[end - 1])] = {index_of(answering[end - 1]), m_from, end - at};
-    at = end;
+  for (std::size_t at = answering.size(); at-- > 0;) {
+    const std::size_t top = index_of(answering[at]);
+    Run run(answers, *answering[at]);
+    for (; at > 0 && run.take(*answering[at - 1]); --at) kept[index_of(answering[at - 1])].merged = 0;
+    if (run.rows() > 1) kept[top] = {top, run.m_from(), run.rows()};
   }
 }
 
@@ -82,55 +167,16 @@ std::vector<RangeRow> compress(const std::vector<TunedEntry>& entries) {
   const Rows rows = rows_of(entries);
   const std::vector<Rows> groups = rows_by_group(rows);
   const SharedGroups shared(groups);
+  const TunedTable table(entries);
   for (const Rows& group : groups) {
-    if (!shared.hold(*group.front())) compress_group(group, entries.data(), kept);
+    if (group.size() < 2 || shared.hold(*group.front())) continue;
+    compress_group(group, GroupAnswers(table, group, entries.data()), entries.data(), kept);
   }
   std::erase_if(kept, [](const RangeRow& row) { return row.merged == 0; });
   return kept;
 }
 
 namespace {
-
-constexpr std::int64_t padding_step = 16;  // every padded level is constant between its multiples
-
-/// The values of M at which an answer of the group may begin or end, from `first` to `last`.
-std::set<std::int64_t> probes(const Rows& group, std::int64_t first, std::int64_t last) {
-  std::set<std::int64_t> at;
-  const auto add = [&](std::int64_t m) {
-    if (m >= first && m <= last) at.insert(m);
-  };
-  for (const TunedEntry* row : group) {
-    for (const std::int64_t m : {row->problem.m - 1, row->problem.m, row->problem.m + 1}) add(m);
-    if (row->m_from) {
-      add(*row->m_from - 1);
-      add(*row->m_from);
-    }
-  }
-  for (std::int64_t m = first; m <= std::min<std::int64_t>(last, 2 * padding_step); ++m) add(m);
-  const std::int64_t step = padding_step;
-  for (std::int64_t m = first / step * step; m <= last; m += step) {
-    add(m);
-    add(m + 1);
-  }
-  // The highest level of each rule answers every M above it, too.
-  for (const std::int64_t m :
-       {std::int64_t{8193}, lower_token_tier + 1, upper_token_tier - 1, upper_token_tier, max_dimension}) {
-    at.insert(m);
-  }
-  return at;
-}
-
-/// The lowest M whose answer a row without a range may be: what is padded to it.
-std::int64_t lowest_answered(const TunedEntry& row) {
-  const std::int64_t m = row.problem.m;
-  bool padded_to = false;
-  if (traits(row.problem.operation).padding == Padding::two_levels) {
-    padded_to = padded_m(m, row.problem.n, 0) == m || padded_m(m, row.problem.n, 1) == m;
-  } else if (traits(row.problem.operation).padding == Padding::token_tiers) {
-    padded_to = token_tier(m) == m;
-  }
-  return std::max<std::int64_t>(padded_to ? m / 2 : m, 1);
-}
 
 /// True if another row of the group may answer in the row's place: the cheap part of the proof.
 bool may_be_redundant(const Rows& group, const TunedEntry& row) {
@@ -139,6 +185,11 @@ bool may_be_redundant(const Rows& group, const TunedEntry& row) {
   const bool pads = traits(row.problem.operation).padding == Padding::two_levels;
   const std::int64_t fine = pads ? padded_m(m, row.problem.n, 0) : m;
   const std::int64_t coarse = pads ? padded_m(m, row.problem.n, 1) : m;
+  // Without the row, another of its key would be chosen.
+  const bool has_rival = std::any_of(group.begin(), group.end(), [&](const TunedEntry* other) {
+    return other != &row && other->problem.m == m && may_be_chosen(*other);
+  });
+  if (has_rival) return false;
   return std::any_of(group.begin(), group.end(), [&](const TunedEntry* other) {
     const std::int64_t of = other->problem.m;
     const bool in_range = other->m_from && *other->m_from <= m && of > m;
@@ -151,14 +202,18 @@ class Removal {
  public:
   explicit Removal(std::span<const Rows> groups) : table_(copies(groups)) {}
   /// True if no look-up changes without `row` (which then counts as gone); `answers` is the row in its place.
-  bool remove(const Rows& group, const TunedEntry& row, const TunedEntry*& answers) {
+  /// `changes`: answer_changes() of its group.
+  bool remove(const std::vector<std::int64_t>& changes, const TunedEntry& row, const TunedEntry*& answers) {
     const TunedEntry* copy = &table_.entries()[numbers_.at(&row)];
-    LookupKey key{std::string(table_gfx(row)), row.cu_num, row.problem};
+    LookupKey key = lookup_key_of(row);
     answers = nullptr;
     // Its own M first: there most rows are needed.
     if (!is_answered_alike(key, row.problem.m, copy, &answers) || answers == nullptr) return false;
-    for (const std::int64_t m : probes(group, lowest_answered(row), row.problem.m)) {
-      if (!is_answered_alike(key, m, copy, nullptr)) return false;
+    for (const RowSpan& span : answered_spans(row)) {
+      for (auto m = std::lower_bound(changes.begin(), changes.end(), span.m_from);
+           m != changes.end() && *m <= span.m; ++m) {
+        if (!is_answered_alike(key, *m, copy, nullptr)) return false;
+      }
     }
     gone_.insert(copy);
     return true;
@@ -212,10 +267,11 @@ std::vector<RedundantRow> redundant_rows(std::span<const Rows> groups) {
   }
   Removal removal(candidates);
   for (const Rows& group : candidates) {
+    const std::vector<std::int64_t> changes = answer_changes(group);
     // One row after the other, each against those that are left: so all may go together.
     for (const TunedEntry* row : chosen_rows(group)) {
       const TunedEntry* answers = nullptr;
-      if (may_be_redundant(group, *row) && removal.remove(group, *row, answers)) {
+      if (may_be_redundant(group, *row) && removal.remove(changes, *row, answers)) {
         redundant.push_back({row, answers});
       }
     }
@@ -223,19 +279,40 @@ std::vector<RedundantRow> redundant_rows(std::span<const Rows> groups) {
   return redundant;
 }
 
+namespace {
+
+/// True if the answer is a range's at an M above one of the rows that it stands for.
+bool is_between_merged_rows(const Rows& group, const LookupHit& answer, std::int64_t m) {
+  if (answer.match != Match::range) return false;
+  return std::any_of(group.begin(), group.end(), [&](const TunedEntry* row) {
+    return row->problem.m < m && row->problem.m >= answer.entry->m_from && same_winner(*row, *answer.entry);
+  });
+}
+
+}  // namespace
+
 Status check_same_winners(std::vector<TunedEntry> before, std::vector<TunedEntry> after) {
   const TunedTable old_table(std::move(before));
   const TunedTable new_table(std::move(after));
-  for (const TunedEntry& row : old_table.entries()) {
-    if (!can_merge(row)) continue;
-    const LookupKey key{std::string(table_gfx(row)), row.cu_num, row.problem};
-    const auto expected = old_table.lookup(key);
-    const auto answered = new_table.lookup(key);
-    if (expected.empty()) continue;
-    if (!answered.empty() && same_winner(*expected.front().entry, *answered.front().entry)) continue;
-    return Status::internal("{}: answered by {}, expected {}", describe_row(row),
-                            answered.empty() ? "no row" : answered.front().entry->kernel_name,
-                            expected.front().entry->kernel_name);
+  Rows rows = rows_of(old_table.entries());
+  for (const TunedEntry& row : new_table.entries()) rows.push_back(&row);
+  for (const Rows& group : rows_by_group(rows)) {
+    LookupKey key = lookup_key_of(*group.front());
+    for (const std::int64_t m : answer_changes(group)) {
+      key.problem.m = m;
+      const auto expected = old_table.lookup(key);
+      const auto answered = new_table.lookup(key);
+      const bool same = expected.empty() == answered.empty() &&
+                        (expected.empty() || same_winner(*expected.front().entry, *answered.front().entry));
+      const bool tuned = !expected.empty() && expected.front().match <= Match::range;
+      if (same || (!tuned && !answered.empty() && is_between_merged_rows(group, answered.front(), m)))
+        continue;
+      const auto name = [](const std::vector<LookupHit>& hits) {
+        return hits.empty() ? std::string("no row") : hits.front().entry->kernel_name;
+      };
+      return Status::internal("{}, M = {}: answered by {}, expected {}", describe_row(*group.front()), m,
+                              name(answered), name(expected));
+    }
   }
   return {};
 }

@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "tuned/choice.h"
+
 namespace gemmtune {
 namespace {
 
@@ -30,7 +32,7 @@ class MedianRates {
     std::vector<double> here;
     std::vector<double> anywhere;
     for (const TunedEntry& row : table_.entries()) {
-      if (row.problem.operation != operation || !valid_time(row.us) || !is_of_look_up(row)) continue;
+      if (row.problem.operation != operation || !may_be_chosen(row) || !is_of_look_up(row)) continue;
       const double rate = flops(row.problem) / (row.us * 1e6);
       anywhere.push_back(rate);
       if (row.gfx == gfx_ && row.cu_num == cu_num_) here.push_back(rate);

@@ -24,11 +24,10 @@ struct RowKeyHash {
 };
 
 RowKey row_key_of(const TunedEntry& row) {
-  const std::string_view gfx = row.gfx.empty() ? gfx_of_cu_num(row.cu_num) : std::string_view(row.gfx);
-  return {{gfx, row.cu_num, group_of(row.problem)},
-          row.problem.m,
-          row.stages != nullptr ? std::string_view(row.stages->tag) : std::string_view(),
-          row.other_key};
+  GroupKey group = group_key_of(row);
+  if (group.gfx.empty()) group.gfx = gfx_of_cu_num(row.cu_num);
+  return {group, row.problem.m,
+          row.stages != nullptr ? std::string_view(row.stages->tag) : std::string_view(), row.other_key};
 }
 
 /// The chosen row of each key, and the keys' rows in order.

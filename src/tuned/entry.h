@@ -68,6 +68,9 @@ struct TunedEntry {
   std::shared_ptr<const MoeStages> stages;  // fused MoE only
   // Further key cells, in tables that no look-up reads (mxscale, heterogeneous and grouped MoE).
   std::string other_key;
+  // Cells of the key's type columns that are no type known here: "q_dtype_w=torch.uint32". Part of the key, as
+  // text; the problem has the operation's default type then, and no device of ours is asked for the row.
+  std::string unknown_types;
   std::shared_ptr<const CarriedCells> carried;  // nullptr: none
   std::size_t line = 0;                         // of the file it was read from, 1-based; 0: not from a file
   std::uint32_t source = 0;  // which file, where several were read into one table: the reader's index

@@ -14,14 +14,16 @@ struct FindingText {
 constexpr std::array<FindingText, finding_kind_count> finding_texts{{
     {FindingKind::malformed, "malformed", "a row or a cell that cannot be read"},
     {FindingKind::failed_time, "failed_time", "a time at or below 0, or not finite: never chosen"},
-    {FindingKind::over_tolerance, "over_tolerance", "a stored error above --errRatio"},
-    {FindingKind::impossible_rate, "impossible_rate", "faster than the device can compute"},
+    {FindingKind::over_tolerance, "over_tolerance",
+     "a stored error above the limit: never chosen above 0.05 (fused MoE 0.1)"},
+    {FindingKind::impossible_rate, "impossible_rate", "faster than the device can compute: never chosen"},
     {FindingKind::wrong_rate, "wrong_rate", "tflops or bw are not what the row's own time gives"},
     {FindingKind::duplicate_key, "duplicate_key", "another row of the same key is chosen"},
     {FindingKind::mixed_layout, "mixed_layout", "wants another packed weight than its group's other rows"},
     {FindingKind::dominated, "dominated", "a row with a larger M is faster"},
     {FindingKind::unreachable, "unreachable", "no request can look this row up"},
     {FindingKind::redundant, "redundant", "no look-up changes without it"},
+    {FindingKind::wrong_libtype, "wrong_libtype", "the libtype is not that of the kernel's name"},
     {FindingKind::unknown_kernel, "unknown_kernel", "the kernel's name does not resolve on this device"},
     {FindingKind::stale, "stale", "measured on another device model or library than this machine's"},
 }};

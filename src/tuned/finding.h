@@ -23,6 +23,7 @@ enum class FindingKind {
   dominated,
   unreachable,
   redundant,
+  wrong_libtype,
   unknown_kernel,
   stale,
 };

@@ -6,6 +6,8 @@
 #include <functional>
 #include <unordered_map>
 
+#include "tuned/choice.h"
+
 namespace gemmtune {
 namespace {
 
@@ -24,12 +26,15 @@ struct FullKeyHash {
 };
 
 FullKey full_key_of(const TunedEntry& row) {
-  return {{table_gfx(row), row.cu_num, group_of(row.problem)},
-          row.stages != nullptr ? std::string_view(row.stages->tag) : std::string_view(),
+  return {group_key_of(row), row.stages != nullptr ? std::string_view(row.stages->tag) : std::string_view(),
           row.other_key};
 }
 
 }  // namespace
+
+GroupKey group_key_of(const TunedEntry& row) {
+  return {table_gfx(row), row.cu_num, group_of(row.problem), false, row.unknown_types};
+}
 
 Rows rows_of(const std::vector<TunedEntry>& entries) {
   Rows rows;
@@ -54,8 +59,8 @@ std::vector<Rows> rows_by_group(std::span<const TunedEntry* const> rows) {
 }
 
 bool better_row(const TunedEntry& a, const TunedEntry& b) {
-  if (!valid_time(a.us)) return false;
-  return !valid_time(b.us) || a.us < b.us;
+  if (!may_be_chosen(a)) return false;
+  return !may_be_chosen(b) || a.us < b.us;
 }
 
 Rows chosen_rows(std::span<const TunedEntry* const> group) {
@@ -71,8 +76,8 @@ Rows chosen_rows(std::span<const TunedEntry* const> group) {
 }
 
 std::string describe_row(const TunedEntry& row) {
-  return fmt::format("{} cu_num={} {}", row.gfx.empty() ? "(no gfx)" : row.gfx, row.cu_num,
-                     print(row.problem));
+  return fmt::format("{} cu_num={} {}{}{}", row.gfx.empty() ? "(no gfx)" : row.gfx, row.cu_num,
+                     print(row.problem), row.unknown_types.empty() ? "" : " ", row.unknown_types);
 }
 
 }  // namespace gemmtune

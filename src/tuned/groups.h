@@ -16,15 +16,18 @@ using Rows = std::vector<const TunedEntry*>;
 
 Rows rows_of(const std::vector<TunedEntry>& entries);
 
+/// The group of a row: the device as the table keeps it (table_gfx), group_of(), types that are not known.
+GroupKey group_key_of(const TunedEntry& row);
+
 /// The rows of each group in the order of its first row; within a group ascending in M, equal M as given. One
-/// group: the device as the table keeps it (table_gfx), group_of(), the tag and other_key.
+/// group: group_key_of(), the tag and other_key.
 std::vector<Rows> rows_by_group(std::span<const TunedEntry* const> rows);
 
 /// True where `a` is chosen over `b`, which came first.
 bool better_row(const TunedEntry& a, const TunedEntry& b);
 
-/// Of a group as above: the chosen row of each M, ascending. Rows whose time is not valid count only where no
-/// other row has their M.
+/// Of a group as above: the chosen row of each M, ascending. Rows that may not be chosen (choice.h) count only
+/// where no other row has their M.
 Rows chosen_rows(std::span<const TunedEntry* const> group);
 
 /// "gfx950 cu_num=256 M=1 N=2048 …": a row's device and problem for messages.

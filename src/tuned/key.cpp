@@ -75,6 +75,7 @@ std::size_t GroupKeyHash::operator()(const GroupKey& key) const {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
     hash ^= hash >> 32;
   }
+  if (!key.unknown_types.empty()) hash ^= std::hash<std::string_view>{}(key.unknown_types);
   return static_cast<std::size_t>(hash);
 }
 

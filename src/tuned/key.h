@@ -31,6 +31,7 @@ struct GroupKey {
   int cu_num = 0;
   Problem group;                // as group_of() makes it
   bool any_activation = false;  // fused MoE: the rows of every activation, which `group` then does not hold
+  std::string_view unknown_types = {};  // TunedEntry::unknown_types; a view, too
 
   friend bool operator==(const GroupKey&, const GroupKey&) = default;
 };

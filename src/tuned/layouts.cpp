@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/text.h"
+#include "tuned/choice.h"
 
 namespace gemmtune {
 namespace {
@@ -20,7 +21,7 @@ struct LayoutRows {
 };
 
 GroupKey weight_key(const TunedEntry& row) {
-  GroupKey key{table_gfx(row), row.cu_num, group_of(row.problem)};
+  GroupKey key = group_key_of(row);
   key.group.bias = false;
   key.group.scale_ab = false;
   return key;
@@ -31,7 +32,7 @@ void add_row(std::vector<LayoutRows>& layouts, WeightLayout layout, const TunedE
                          [&](const LayoutRows& known) { return known.layout == layout; });
   if (at == layouts.end()) at = layouts.insert(layouts.end(), LayoutRows{layout, {}, {}});
   at->rows.push_back(&row);
-  if (!valid_time(row.us)) return;
+  if (!may_be_chosen(row)) return;
   const CallKey key{row.problem.m, row.problem.bias, row.problem.scale_ab};
   const auto [best, made] = at->best_us.try_emplace(key, row.us);
   if (!made) best->second = std::min(best->second, row.us);

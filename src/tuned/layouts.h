@@ -23,7 +23,7 @@ struct LayoutChoice {
 };
 
 /// Keeps the layout whose times add up to least over the keys that all layouts have; where they have none in
-/// common, the one with most keys. Ties: the layout of the first row. Rows without a valid time do not count.
+/// common, the one with most keys. Ties: the layout of the first row. Rows that may not be chosen do not count.
 std::vector<LayoutChoice> choose_layouts(std::span<const TunedEntry* const> rows);
 
 }  // namespace gemmtune

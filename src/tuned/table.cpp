@@ -8,15 +8,12 @@
 #include <unordered_map>
 #include <utility>
 
+#include "tuned/choice.h"
 #include "tuned/groups.h"
 #include "tuned/key.h"
 
 namespace gemmtune {
 namespace {
-
-GroupKey group_key(std::string_view gfx, int cu_num, const Problem& problem) {
-  return {gfx, cu_num, group_of(problem)};
-}
 
 /// A row that may answer, of one group.
 struct GroupRow {
@@ -68,7 +65,7 @@ std::vector<GroupKey> TunedTable::State::number_groups(std::vector<Item>& items)
   for (std::size_t index = 0; index < entries.size(); ++index) {
     const TunedEntry& entry = entries[index];
     if (!is_of_look_up(entry)) continue;
-    const GroupKey key = group_key(table_gfx(entry), entry.cu_num, entry.problem);
+    const GroupKey key = group_key_of(entry);
     const auto [at, made] = numbers.try_emplace(key, static_cast<std::uint32_t>(keys.size()));
     if (made) keys.push_back(key);
     items.push_back(
@@ -93,7 +90,7 @@ std::vector<std::vector<GroupRow>> TunedTable::State::choose_rows(std::vector<It
       if (better_row(entry_of(items[end]), entry_of(items[best]))) best = end;
     }
     const TunedEntry& winner = entry_of(items[best]);
-    if (valid_time(winner.us)) {
+    if (may_be_chosen(winner)) {
       chosen[items[best].group].push_back({items[best].m, usable_m_from(winner), items[best].entry});
     }
     at = end;
@@ -108,8 +105,8 @@ void TunedTable::State::add_wild_groups(std::vector<GroupKey>& keys,
   for (std::size_t index = 0; index < entries.size(); ++index) {
     const TunedEntry& entry = entries[index];
     if (!is_mixture(entry.problem) || !is_of_look_up(entry)) continue;
-    if (!valid_time(entry.us)) continue;
-    const GroupKey key = of_any_activation(group_key(table_gfx(entry), entry.cu_num, entry.problem));
+    if (!may_be_chosen(entry)) continue;
+    const GroupKey key = of_any_activation(group_key_of(entry));
     const auto [at, made] = numbers.try_emplace(key, static_cast<std::uint32_t>(keys.size()));
     if (made) {
       keys.push_back(key);
@@ -168,7 +165,7 @@ const std::vector<GroupRow>* TunedTable::State::find(const GroupKey& key) const 
 
 /// The rows of the key with any M. Null if there is none.
 const std::vector<GroupRow>* TunedTable::State::find_group(const LookupKey& asked) const {
-  GroupKey key = group_key(asked.gfx, asked.cu_num, asked.problem);
+  GroupKey key{asked.gfx, asked.cu_num, group_of(asked.problem), false, asked.unknown_types};
   const bool moe = is_mixture(key.group);
   for (int wild = 0; wild <= (moe ? 1 : 0); ++wild) {
     if (wild == 1) key = of_any_activation(key);

@@ -26,6 +26,7 @@ struct LookupKey {
   std::string gfx;
   int cu_num = 0;
   Problem problem;
+  std::string unknown_types = {};  // TunedEntry::unknown_types of the rows asked for
 };
 
 struct LookupHit {
@@ -36,7 +37,8 @@ struct LookupHit {
 
 class TunedTable {
  public:
-  /// Two entries of one key: the smaller valid time wins, ties keep the first; invalid times never win.
+  /// Two entries of one key: the smaller time wins, ties keep the first; rows that may not be chosen
+  /// (choice.h) never win.
   explicit TunedTable(std::vector<TunedEntry> entries);
   ~TunedTable();
   TunedTable(TunedTable&&) noexcept;
@@ -48,8 +50,8 @@ class TunedTable {
   /// takes the first that it can run. Batched operations are not padded. A fused MoE is looked up by its
   /// token tier (`exact` where that is M, else `coarse`), and where no row has its activation, by the first
   /// row in file order that has all the rest. Rows without gfx match AMD architectures (gfx…) only, and only
-  /// where no row with gfx has that M. Of overlapping ranges the one with the smallest M answers. Rows with
-  /// an invalid time do not answer.
+  /// where no row with gfx has that M. Of overlapping ranges the one with the smallest M answers. Rows that
+  /// may not be chosen do not answer.
   std::vector<LookupHit> lookup(const LookupKey& key) const;
 
  private:

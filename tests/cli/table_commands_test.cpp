@@ -39,7 +39,7 @@ TEST_F(TableCommands, AuditSaysPlaceKindAndReason) {
   const auto result = program.run({"audit", every_kind});
   EXPECT_EQ(result.exit_code, 1) << result.err;
   EXPECT_THAT(result.out, HasSubstr(every_kind + ":3: failed_time: a time of -1 µs\n"));
-  EXPECT_THAT(result.out, HasSubstr("14 rows in 1 file, 10 findings\n"));
+  EXPECT_THAT(result.out, HasSubstr("15 rows in 1 file, 11 findings\n"));
   EXPECT_THAT(result.out, HasSubstr("duplicate_key           1  another row"));
 }
 
@@ -242,6 +242,98 @@ TEST_F(TableCommands, ConvertListsFormatsAndSaysWhatItLeavesOut) {
   EXPECT_FALSE(std::filesystem::exists(program.file("h.csv")));
   EXPECT_EQ(program.run({"convert", file}).exit_code, 2);
   EXPECT_EQ(program.run({"convert", file, "--to", "untuned", "-o", file}).exit_code, 2);
+}
+
+// Issue 19, 13: rows of a table without cu_num answer no device; the clean table would be empty.
+TEST_F(TableCommands, AuditWritesNoTableWithoutRows) {
+  const std::string old =
+      write("a8w8_tuned_gemm.csv", "M,N,K,kernelId,splitK,us,kernelName\n1,512,512,0,0,5.0,a\n");
+  const auto result = program.run({"audit", old, "--fix", program.file("fixed.csv")});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("none of 1 row in " + old + " would be left"));
+  EXPECT_FALSE(std::filesystem::exists(program.file("fixed.csv")));
+}
+
+// Issue 19, 18: what AMD's own reader would choose, and serve hundreds of times slower.
+TEST_F(TableCommands, AnImpossibleRowIsNeverChosen) {
+  const std::string bad = write("a_bf16_tuned_gemm.csv", header + row(1, "0.000001", "reference"));
+  const std::string good = write("b_bf16_tuned_gemm.csv", header + row(1, "5.0", "asm_a"));
+  const auto merged = program.run({"merge", bad, good});
+  EXPECT_THAT(merged.out, HasSubstr("asm_a"));
+  EXPECT_THAT(merged.out, Not(HasSubstr("reference")));
+  EXPECT_THAT(merged.err, HasSubstr("faster than the device can compute"));
+  const auto answer = program.run({"lookup", "-m", "1", "-n", "64", "-k", "128", "--table", bad + ":" + good,
+                                   "--gfx", "gfx950", "--cu_num", "256", "--json"});
+  EXPECT_EQ(json::parse(answer.out)["kernelName"], "asm_a") << answer.err;
+  EXPECT_THAT(program.run({"audit", bad}).out, HasSubstr(bad + ":2: impossible_rate: "));
+}
+
+// Nothing is lost in silence: rows of another packed weight are named and counted, and the exit code is 1.
+TEST_F(TableCommands, MergeNamesTheLayoutsThatItLeavesOut) {
+  const auto packed = [](int m, const std::string& libtype, const std::string& kernel) {
+    return "gfx950,256," + std::to_string(m) + ",1024,1024,False,torch.bfloat16,torch.bfloat16,False,True," +
+           libtype + ",0,0,5.0," + kernel + ",0.0,,\n";
+  };
+  const std::string table =
+      write("bf16_tuned_gemm.csv",
+            header + packed(1, "tiled", "tiled_r1_mr8_wpanel16") + packed(2, "onednn", "onednn_r1_wonednn"));
+  const auto result = program.run({"merge", table, "-o", program.file("m.csv"), "--json"});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_EQ(json::parse(result.out)["left_out"][table].size(), 1U);
+}
+
+// A list of sizes has no place for other columns: they are named, and the exit code is 1.
+TEST_F(TableCommands, ShapesNameWhatTheyLeaveOut) {
+  const std::string list = write("a.csv", "M,N,K,dtype,mood\n1,64,128,bf16,fine\n");
+  const auto result = program.run({"shapes", "-i", list, "-o", program.file("u.csv"), "--json"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("not used: mood (1 row)"));
+  EXPECT_EQ(json::parse(result.out)["left_out"][0]["name"], "mood");
+}
+
+// Issue 19, 12: colon lists work in every command that takes a table or a list of sizes.
+TEST_F(TableCommands, ColonListsWorkEverywhere) {
+  const std::string a = write("a_bf16_tuned_gemm.csv", header + row(1, "5.0", "asm_a"));
+  const std::string b = write("b_bf16_tuned_gemm.csv", header + row(8, "6.0", "asm_b"));
+  const std::string tables = a + ":" + b;
+  const std::string sizes = write("a.csv", "M,N,K,dtype\n1,64,128,bf16\n") + ":" +
+                            write("b.csv", "M,N,K,dtype\n8,64,128,bf16\n1,64,128,bf16\n");
+  EXPECT_THAT(program.run({"audit", tables}).out, HasSubstr("2 rows in 2 files"));
+  EXPECT_THAT(program.run({"merge", tables}).err, HasSubstr("2 rows of 2 files merged"));
+  EXPECT_THAT(program.run({"diff", tables, tables}).out, HasSubstr("2 keys as before"));
+  EXPECT_THAT(program.run({"convert", tables, "--to", "aiter"}).out, HasSubstr("asm_b"));
+  EXPECT_THAT(program.run({"convert", sizes, "--to", "untuned"}).err, HasSubstr("3 rows read"));
+  EXPECT_THAT(program.run({"shapes", "-i", sizes}).out,
+              HasSubstr("1,64,128,False,torch.bfloat16,torch.bfloat16,False,False,2\n"));
+  const auto coverage =
+      program.run({"coverage", sizes, "--table", tables, "--gfx", "gfx950", "--cu_num", "256", "--json"});
+  EXPECT_EQ(json::parse(coverage.out)["levels"]["exact"]["shapes"], 2) << coverage.err;
+  EXPECT_THAT(program.run({"check", tables}).out, HasSubstr("2 of other devices"));
+  EXPECT_THAT(program.run({"bench", tables}).err, HasSubstr(tables + ": no row of this device"));
+  EXPECT_THAT(program.run({"cache", "warm", tables}).out, HasSubstr("0 rows of"));
+  EXPECT_THAT(program.run({"bench", a + ":" + program.file("a.csv")}).err, HasSubstr("expected one kind"));
+  EXPECT_THAT(
+      program.run({"shapes", "-i", write("u_a8w8_untuned_gemm.csv", "M,N,K\n1,2,3\n") + ":" + sizes}).err,
+      HasSubstr("expected one operation"));
+}
+
+// Issue 18, 5: a file of another format is refused by name, whatever the command.
+TEST_F(TableCommands, OtherFormatsAreRefusedByName) {
+  const std::string config = GEMMTUNE_TEST_DATA "/triton/unknown_keys.json";
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {"merge", config},
+           {"diff", config, config},
+           {"check", config},
+           {"bench", config},
+           {"cache", "warm", config},
+           {"coverage", config, "--gfx", "gfx950", "--cu_num", "256"},
+           {"shapes", "-i", config},
+           {"tune", "-i", config, "-o", program.file("t.csv")},
+           {"lookup", "-m", "1", "-n", "64", "-k", "64", "--table", config}}) {
+    const auto result = program.run(command);
+    EXPECT_EQ(result.exit_code, 2) << command.front();
+    EXPECT_THAT(result.err, HasSubstr("is triton_json")) << command.front();
+  }
 }
 
 TEST_F(TableCommands, EveryTunedFixtureCanBeAudited) {

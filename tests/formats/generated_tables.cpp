@@ -32,7 +32,10 @@ std::string Generator::cell(const std::string& column, Operation operation) {
   }
   if (column == "dtype" || column == "outdtype") return "torch.bfloat16";
   if (column == "q_dtype_a") return "torch.float8_e4m3fn";
-  if (column == "q_dtype_w") return moe ? "torch.float8_e4m3fn" : "torch.int8";
+  if (column == "q_dtype_w") {
+    const std::string known = moe ? "torch.float8_e4m3fn" : "torch.int8";
+    return pick<std::string>({known, known, known, known, known, "torch.uint32"});
+  }
   if (column == "expert") return "8";
   if (column == "topk") return "2";
   if (column == "act_type")

@@ -60,7 +60,7 @@ TEST(Merge, AFailedTimeIsKeptOnlyAlone) {
                                              "gfx950,256,2,512,512,ck,0,0,inf,b,,,\n"});
   EXPECT_EQ(table.text,
             header + "gfx950,256,1,512,512,ck,0,0,7.0,b,,,\ngfx950,256,2,512,512,ck,0,0,-1,a,,,\n");
-  EXPECT_THAT(table.notes.back(), HasSubstr("a.csv:3: kept without a valid time"));
+  EXPECT_THAT(table.notes.back(), HasSubstr("a.csv:3: kept, but never chosen (no valid time)"));
 }
 
 TEST(Merge, CellsKeepTheirBytes) {

@@ -18,6 +18,7 @@ inline ModelShapeOptions one_token(std::int64_t tensor_parallel = 1) {
   options.tokens = {1};
   options.tensor_parallel = tensor_parallel;
   options.layer_names = true;
+  options.assume = "llama";  // for the configs of a text
   return options;
 }
 

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "formats/aiter/lookup_requests.h"
 #include "formats/aiter/merge_tables.h"
 #include "formats/aiter/tuned_csv.h"
 #include "formats/all_formats.h"
+#include "formats/csv/csv.h"
+#include "formats/shapes/shape_list.h"
 #include "formats/triton/triton_json.h"
 #include "tuned/table.h"
 
@@ -83,6 +86,92 @@ TEST(NothingLost, AnUnknownWordIsCarried) {
   EXPECT_THAT(unread_rows(*file), IsEmpty());
   EXPECT_THAT(write_tuned_csv(Operation::fused_moe, file->entries, CsvSchema::aiter),
               HasSubstr(",maybe,0,2"));
+}
+
+// Issue 19, 10: a type that gemmtune does not know is a text of the key.
+TEST(NothingLost, AnUnknownTypeIsCarriedAndLookedUpAsText) {
+  const std::string header = "gfx,cu_num,M,N,K,q_dtype_w,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n";
+  const std::string rows =
+      "gfx950,256,16,512,512,torch.uint32,0,0,5.0,of_uint32,1.68,9.0,0.0\n"
+      "gfx950,256,16,512,512,nvfp4_bf16,0,0,4.0,of_nvfp4,2.1,9.0,0.0\n"
+      "gfx950,256,16,512,512,torch.int8,0,0,6.0,of_int8,1.4,49.15,0.0\n";
+  auto file = parse_tuned_csv("a8w8_tuned_gemm.csv", header + rows, {});
+  ASSERT_TRUE(file.ok()) << file.message();
+  EXPECT_THAT(file->diagnostics, IsEmpty());
+  ASSERT_THAT(file->entries, SizeIs(3));
+  EXPECT_THAT(write_tuned_csv(Operation::a8w8, file->entries, CsvSchema::aiter),
+              HasSubstr("gfx950,256,16,512,512,torch.uint32,0,0,5.0,of_uint32,1.68,9.0,0.0"));
+  const TunedTable table(file->entries);
+  for (const auto& [type, kernel] :
+       {std::pair("torch.uint32", "of_uint32"), std::pair("nvfp4_bf16", "of_nvfp4"),
+        std::pair("torch.int8", "of_int8")}) {
+    const auto key = parse_table_request(
+        Operation::a8w8, std::string("gfx=gfx950;cu_num=256;M=16;N=512;K=512;q_dtype_w=") + type);
+    ASSERT_TRUE(key.ok()) << key.message();
+    const auto hits = table.lookup(*key);
+    ASSERT_THAT(hits, SizeIs(1)) << type;
+    EXPECT_EQ(hits.front().entry->kernel_name, kernel);
+  }
+  auto converted = read_aiter_rows("a8w8_tuned_gemm.csv", header + rows, {});
+  ASSERT_TRUE(converted.ok());
+  ASSERT_TRUE(write_rows(**find_format("untuned"), *converted, {}).ok());
+  ASSERT_THAT(converted->left_out, SizeIs(2));
+  EXPECT_THAT(describe("f", converted->left_out.front()), HasSubstr("f:2: q_dtype_w=torch.uint32"));
+  // A cell that a short row shifts here is no type.
+  EXPECT_THAT(parse_tuned_csv("a8w8_tuned_gemm.csv", header + "gfx950,256,16,512,512,0.5,0,0,5.0,a,,,\n", {})
+                  ->diagnostics,
+              SizeIs(1));
+}
+
+// Issue 19, 26: pandas reads the line ends of old Macs, too.
+TEST(NothingLost, LoneCarriageReturnsEndLines) {
+  const std::string text = "M,N,K,dtype\r16,512,1024,bf16\r\r32,512,1024,bf16\r";
+  const auto list = parse_shape_list("x.csv", text, {});
+  ASSERT_TRUE(list.ok()) << list.message();
+  ASSERT_THAT(list->rows, SizeIs(2));
+  EXPECT_EQ(list->rows.back().line, 4U);
+  EXPECT_EQ(detect_format("bf16_tuned_gemm.csv", "gfx,us\rgfx950,1\r").name, "aiter");
+}
+
+// Two columns that differ in case: the one with the table's own name counts, the other is carried.
+TEST(NothingLost, ColumnsThatDifferInCaseAreTwo) {
+  const std::string text =
+      "m,gfx,cu_num,M,N,K,kernelId,splitK,us,kernelName\n7,gfx950,256,16,512,512,0,0,5.0,a\n";
+  const auto file = parse_tuned_csv("a8w8_tuned_gemm.csv", text, {});
+  ASSERT_TRUE(file.ok()) << file.message();
+  EXPECT_EQ(file->entries.front().problem.m, 16);
+  const auto again = parse_tuned_csv("a8w8_tuned_gemm.csv",
+                                     write_tuned_csv(Operation::a8w8, file->entries, CsvSchema::aiter), {});
+  ASSERT_TRUE(again.ok()) << again.message();
+  EXPECT_EQ(again->entries.front().problem.m, 16);
+  ASSERT_NE(find_carried(again->entries.front(), "m"), nullptr);
+  EXPECT_EQ(*find_carried(again->entries.front(), "m"), "7");
+}
+
+// A first cell that begins like a comment keeps its row.
+TEST(NothingLost, ACellMayBeginLikeAComment) { EXPECT_EQ(csv_cell("#1"), "\"#1\""); }
+
+// Issue 18, 5: a list of sizes is none of these.
+TEST(NothingLost, OtherFormatsAreNoShapeLists) {
+  EXPECT_THAT(parse_shape_list("x.json", R"({"any": {"BLOCK_SIZE_M": 16}})", {}).message(),
+              HasSubstr("x.json: is triton_json"));
+  EXPECT_THAT(parse_shape_list("x.csv", "m,n,k,algo_index\n1,2,3,4\n", {}).message(),
+              HasSubstr("x.csv: is hipblaslt_csv"));
+}
+
+TEST(NothingLost, FilesOfOneFormatAreOneConversion) {
+  const std::string header = "M,N,K,dtype,mood\n";
+  auto rows = read_untuned_rows("a.csv", header + "16,512,1024,bf16,x\n", {});
+  ASSERT_TRUE(rows.ok());
+  auto more = read_untuned_rows("b.csv", header + "32,512,1024,bf16,y\n", {});
+  ASSERT_TRUE(more.ok());
+  ASSERT_TRUE(rows->append(std::move(*more)).ok());
+  EXPECT_THAT(rows->entries, SizeIs(2));
+  ASSERT_THAT(rows->left_out, SizeIs(2));
+  EXPECT_THAT(describe("x", rows->left_out.back()), HasSubstr("b.csv:1: column mood: 1 row"));
+  auto tuned = read_aiter_rows("a8w8_tuned_gemm.csv", "gfx,cu_num,M,N,K,kernelId,splitK,us,kernelName\n", {});
+  ASSERT_TRUE(tuned.ok());
+  EXPECT_THAT(rows->append(std::move(*tuned)).message(), HasSubstr("not of the operation"));
 }
 
 // Issue 19, 2: rows tagged as fallback stay out of look-ups.

@@ -61,9 +61,10 @@ std::vector<TunedFile> every_kind() {
 
 TEST(TableAudit, EveryKindOnce) {
   auto files = every_kind();
-  EXPECT_THAT(found(files), ElementsAre("malformed:2", "failed_time:3", "over_tolerance:4",
-                                        "impossible_rate:5", "wrong_rate:6", "duplicate_key:8",
-                                        "mixed_layout:10", "dominated:11", "unreachable:13", "redundant:15"));
+  EXPECT_THAT(found(files),
+              ElementsAre("malformed:2", "failed_time:3", "over_tolerance:4", "impossible_rate:5",
+                          "wrong_rate:6", "duplicate_key:8", "mixed_layout:10", "dominated:11",
+                          "unreachable:13", "redundant:15", "wrong_libtype:17"));
 }
 
 TEST(TableAudit, TheOtherPlaceIsNamed) {
@@ -108,6 +109,36 @@ TEST(TableAudit, EitherFormulaOfABandwidthIsRight) {
   EXPECT_FALSE(agrees_with_bandwidth(blocks, 10, elements * 6 / 1e4));
 }
 
+// Issue 19, 27: the name says whose kernel it is.
+TEST(TableAudit, TheLibtypeIsThatOfTheKernelsName) {
+  const auto with = [](const std::string& libtype, const std::string& kernel) {
+    return found(std::string(header) + "gfx950,256,1,512,512," + libtype + ",0,0,9.0," + kernel + ",,,0\n");
+  };
+  EXPECT_THAT(with("onednn", "tiled_r1_mr8"), ElementsAre("wrong_libtype:2"));
+  EXPECT_THAT(with("ck", "_ZN5aiter24bf16gemm"), ElementsAre("wrong_libtype:2"));
+  EXPECT_THAT(with("asm", "Cijk_Alik"), ElementsAre("wrong_libtype:2"));
+  EXPECT_THAT(with("tiled", "tiled_r1_mr8"), IsEmpty());
+  EXPECT_THAT(with("asm", "_ZN5aiter24bf16gemm"), IsEmpty());
+  EXPECT_THAT(with("ck", "a8w8_blockscale_1x128"), IsEmpty());
+  EXPECT_THAT(with("", "tiled_r1_mr8"), IsEmpty());
+}
+
+// Issue 19, 10: what AITER's other tuners round and leave out is no wrong rate.
+TEST(TableAudit, MxscaleRoundsToOneDecimalAndGroupedMoeHoldsZeros) {
+  std::vector<TunedFile> files;
+  files.push_back(
+      parsed("gfx,b,m,n,k,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
+             "gfx950,8,16,512,512,opus,0,0,5.0,opus_bmm,13.4,458.8,0\n"
+             "gfx950,8,16,512,512,opus,0,0,5.0,opus_bmm2,14.4,458.8,0\n",
+             "batched_gemm_a8w8_blockscale_mxscale_tuned.csv"));
+  const auto findings = findings_of(files);
+  std::vector<std::size_t> wrong;
+  for (const Finding& finding : findings) {
+    if (finding.kind == FindingKind::wrong_rate) wrong.push_back(finding.line);
+  }
+  EXPECT_THAT(wrong, ElementsAre(3U));
+}
+
 TEST(TableAudit, A2024TableAnswersNoDevice) {
   EXPECT_THAT(found("M,N,K,kernelId,splitK,us,kernelName\n1,512,512,0,0,5.0,a\n"),
               ElementsAre("malformed:1", "unreachable:2"));
@@ -139,7 +170,7 @@ TEST(TableFix, DropsRecomputesAndKeepsTheRest) {
   }
   std::vector<TunedFile> clean;
   clean.push_back(parsed(fixed.text, "bf16_tuned_gemm.csv"));
-  EXPECT_THAT(found(clean), ElementsAre("mixed_layout:5", "dominated:6", "redundant:9"));
+  EXPECT_THAT(found(clean), ElementsAre("mixed_layout:5", "dominated:6", "redundant:9", "wrong_libtype:11"));
   // All lines but the one with other rates are lines of the file.
   std::unordered_set<std::string_view> old_lines;
   for (const CsvLine& line : files[0].document.lines) old_lines.insert(line.text);
@@ -158,6 +189,7 @@ TEST(TableFix, NamedKindsGoToo) {
   options.kinds.add(FindingKind::dominated);
   options.kinds.add(FindingKind::redundant);
   options.kinds.add(FindingKind::mixed_layout);
+  options.kinds.add(FindingKind::wrong_libtype);
   std::vector<TunedFile> clean;
   clean.push_back(parsed(fix_table(files[0], 0, findings, options).text, "bf16_tuned_gemm.csv"));
   EXPECT_THAT(found(clean), IsEmpty());
@@ -274,8 +306,8 @@ std::unordered_set<std::size_t> losers_of(const std::vector<TunedEntry>& entries
   for (std::size_t index = 0; index < entries.size(); ++index) {
     const TunedEntry& row = entries[index];
     if (!is_of_look_up(row)) continue;
-    const std::string key =
-        fmt::format("{} {} {} {}", table_gfx(row), row.cu_num, row.problem.m, print(group_of(row.problem)));
+    const std::string key = fmt::format("{} {} {} {} {}", table_gfx(row), row.cu_num, row.problem.m,
+                                        print(group_of(row.problem)), row.unknown_types);
     const auto [at, made] = chosen.try_emplace(key, index);
     if (made) continue;
     const bool better = better_row(row, entries[at->second]);
@@ -295,8 +327,9 @@ TEST(TableAuditFixtures, ARowIsUnreachableExactlyWhereNoRequestGetsIt) {
     const std::unordered_set<std::size_t> losers = losers_of(table.entries());
     for (std::size_t index = 0; index < table.entries().size(); ++index) {
       const TunedEntry& row = table.entries()[index];
-      if (losers.count(index) != 0 || !valid_time(row.us)) continue;
-      const auto hits = table.lookup({std::string(table_gfx(row)), row.cu_num, row.problem});
+      if (losers.count(index) != 0 || !may_be_chosen(row)) continue;
+      const auto hits =
+          table.lookup({std::string(table_gfx(row)), row.cu_num, row.problem, row.unknown_types});
       const bool reached = !hits.empty() && hits.front().entry == &row;
       EXPECT_EQ(why_unreachable(row).empty(), reached) << path << ":" << row.line;
       unreachable += reached ? 0 : 1;

@@ -91,6 +91,21 @@ TEST(Checks, BothStagesOfAFusedMoeHaveALimitOfTheirOwn) {
   EXPECT_THAT(found({moe_row(16, 0, 0.11)}), ElementsAre("over_tolerance:1"));
 }
 
+TEST(Choice, OneRuleForTimesErrorsAndRates) {
+  TunedEntry entry = row(16, 5);
+  EXPECT_TRUE(may_be_chosen(entry));
+  entry.err_ratio = std::nan("");
+  EXPECT_TRUE(may_be_chosen(entry));
+  entry.err_ratio = 0.05;
+  EXPECT_TRUE(may_be_chosen(entry));
+  entry.err_ratio = 0.051;
+  EXPECT_THAT(std::string(why_never_chosen(entry)), HasSubstr("error"));
+  EXPECT_THAT(std::string(why_never_chosen(row(16, 0))), HasSubstr("time"));
+  EXPECT_THAT(std::string(why_never_chosen(row(16, 1e-6))), HasSubstr("faster"));
+  EXPECT_TRUE(may_be_chosen(moe_row(16, 0.1, 0.1)));
+  EXPECT_FALSE(may_be_chosen(moe_row(16, 0.01, 0.11)));
+}
+
 TEST(Checks, RatesAboveThePeak) {
   TunedEntry entry = row(8192, 0);
   entry.problem.n = entry.problem.k = 8192;
@@ -163,6 +178,8 @@ TEST(Checks, RedundantIsARowThatNoLookUpNeeds) {
   EXPECT_THAT(found({row(32, 5), range}), IsEmpty());  // M = 17 to 29 reach it by padding alone
   range.m_from = 17;
   EXPECT_THAT(found({row(32, 5), range}), ElementsAre("redundant:1"));
+  // Without the first row, the second of its key would be chosen.
+  EXPECT_THAT(found({row(32, 5), row(32, 5, "asm_b"), range}), ElementsAre("duplicate_key:2"));
 }
 
 TEST(Checks, RowsThatNoRequestFinds) {

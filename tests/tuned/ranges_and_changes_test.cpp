@@ -67,6 +67,25 @@ TEST(Compress, KnownRangesAreJoined) {
   EXPECT_EQ(ranges({range, row(16, 5)}), "16<3 ");
 }
 
+// What is padded to a merged row below the range is answered by the range.
+TEST(Compress, ARangeBeginsWhereItsRowsWerePaddedTo) {
+  EXPECT_EQ(ranges({row(64, 5), row(128, 6)}), "128<33 ");
+  EXPECT_EQ(ranges({row(20, 5, "asm_b"), row(32, 5), row(48, 6)}), "20<0 48<17 ");
+}
+
+TEST(Compress, ARowThatARangeCannotAnswerForStays) {
+  // Wide outputs: every M above 8192 is padded down to the row.
+  EXPECT_EQ(ranges({row(8192, 500, "asm_a", 8192), row(16384, 900, "asm_a", 8192)}), "8192<0 16384<0 ");
+  // M = 65 to 80 and 97 to 112 are padded to 128, M = 81 to 95 to 96.
+  EXPECT_EQ(ranges({row(96, 5, "asm_b"), row(128, 6), row(160, 7)}), "96<0 128<0 160<0 ");
+}
+
+TEST(Compress, AnotherRangeKeepsWhatItAnswers) {
+  TunedEntry wide = row(200, 9, "asm_b");
+  wide.m_from = 1;
+  EXPECT_EQ(ranges({row(16, 5), row(80, 6), wide}), "16<0 80<0 200<0 ");
+}
+
 TEST(Compress, EveryTunedMHasItsWinner) {
   Random random(7);
   for (int round = 0; round < 200; ++round) {
@@ -82,6 +101,14 @@ TEST(Compress, EveryTunedMHasItsWinner) {
     const Status same = check_same_winners(entries, rows);
     EXPECT_TRUE(same.ok()) << same.message();
   }
+}
+
+TEST(Compress, ALostPaddedAnswerIsSeen) {
+  TunedEntry range = row(128, 6);
+  range.m_from = 64;
+  const Status status = check_same_winners({row(64, 5), row(128, 6)}, {range});
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(status.message(), HasSubstr("M = 33: answered by no row, expected asm_a"));
 }
 
 TEST(Compress, ALostWinnerIsSeen) {

@@ -54,9 +54,9 @@ TEST(Table, LevelsComeInAitersOrder) {
 }
 
 TEST(Table, CoarseRoundsDownAboveEightThousandForWideOutputsOnly) {
-  TunedEntry wide = row(8192, 1);
+  TunedEntry wide = row(8192, 100);
   wide.problem.n = 8192;
-  const TunedTable table({wide, row(8192, 1)});
+  const TunedTable table({wide, row(8192, 100)});
   EXPECT_EQ(levels(table.lookup(key_for(wide, 20000))), "coarse:8192 ");
   EXPECT_EQ(levels(table.lookup(key_for(wide, max_dimension))), "coarse:8192 ");
   EXPECT_EQ(levels(table.lookup(key_for(row(0, 1), 20000))), "");
@@ -97,6 +97,31 @@ TEST(Table, SmallestValidTimeWinsAndTiesKeepTheFirst) {
 TEST(Table, InvalidTimesNeverAnswer) {
   const TunedTable table({row(16, 0), row(32, -1), row(64, std::numeric_limits<double>::infinity())});
   for (const std::int64_t m : {1, 16, 32, 64}) EXPECT_TRUE(table.lookup(key_for(row(0, 1), m)).empty()) << m;
+}
+
+// Issue 19, 18: us = 1e-6 beats every good row, and serves hundreds of times slower.
+TEST(Table, ImpossibleRatesAndErrorsAboveTheLimitNeverAnswer) {
+  TunedEntry wrong = row(16, 1, "wrong");
+  wrong.err_ratio = 0.06;
+  const TunedTable table({row(16, 1e-6, "impossible"), wrong, row(16, 9, "good"), row(64, 1e-6)});
+  const auto hits = table.lookup(key_for(row(0, 1), 16));
+  ASSERT_EQ(hits.size(), 1U);
+  EXPECT_EQ(hits[0].entry->kernel_name, "good");
+  EXPECT_TRUE(table.lookup(key_for(row(0, 1), 64)).empty());
+  EXPECT_EQ(table.entries().size(), 4U);
+}
+
+// Issue 19, 10: a type that is not known here is a text of the key.
+TEST(Table, UnknownTypesAreLookedUpAsText) {
+  TunedEntry unknown = row(16, 1, "of_uint32");
+  unknown.unknown_types = "q_dtype_w=torch.uint32";
+  const TunedTable table({row(16, 9, "known"), unknown});
+  LookupKey key = key_for(row(0, 1), 16);
+  EXPECT_EQ(table.lookup(key)[0].entry->kernel_name, "known");
+  key.unknown_types = unknown.unknown_types;
+  EXPECT_EQ(table.lookup(key)[0].entry->kernel_name, "of_uint32");
+  key.unknown_types = "q_dtype_w=torch.uint64";
+  EXPECT_TRUE(table.lookup(key).empty());
 }
 
 TEST(Table, RowsWithoutGfxAnswerAmdDevicesOnly) {
@@ -147,7 +172,7 @@ TEST(Table, EveryKeyColumnSeparatesGroups) {
 TEST(Table, AnEmptyTableAndOutOfRangeMAreUntuned) {
   const TunedTable empty({});
   EXPECT_TRUE(empty.lookup(key_for(row(0, 1), 1)).empty());
-  const TunedTable table({row(1, 1), row(max_dimension, 1)});
+  const TunedTable table({row(1, 1), row(max_dimension, 1e7)});
   for (const std::int64_t m : {std::int64_t{0}, std::int64_t{-1}, max_dimension + 1}) {
     EXPECT_TRUE(table.lookup(key_for(row(0, 1), m)).empty()) << m;
   }
@@ -211,7 +236,7 @@ std::vector<TunedEntry> random_rows(Random& random, std::int64_t n) {
     if (kind == 1) m *= 64;
     if (kind == 2) m = std::int64_t{1} << random.below(15);
     if (kind == 3) m *= 16;
-    const double times[] = {2, 1, 1, 3, 0};
+    const double times[] = {200, 100, 100, 300, 0};
     TunedEntry entry = row(m, times[random.below(5)]);
     entry.problem.n = n;
     if (random.below(4) == 0) entry.m_from = 1 + static_cast<std::int64_t>(random.below(m));

@@ -15,7 +15,8 @@
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/number_range.h"
-#include "formats/aiter/tuned_csv.h"
+#include "cli/tables/table_files.h"
+#include "formats/shapes/shape_list.h"
 #include "resolve/bind.h"
 #include "resolve/online_rows.h"
 #include "resolve/table_set.h"
@@ -65,8 +66,9 @@ struct BenchInput {
 Result<BenchInput> read_input(const std::string& path, const Environment& environment, const Device& opened) {
   const DeviceInfo& device = opened.info();
   BenchInput input;
-  auto tuned = read_tuned_csv(path);
-  if (!tuned.ok()) {
+  const auto all_tuned = are_tuned_files(path);
+  if (!all_tuned.ok()) return all_tuned.status();
+  if (!*all_tuned) {
     auto shapes = read_shape_list(path, {});
     if (!shapes.ok()) return shapes.status();
     for (const std::string& diagnostic : shapes->diagnostics)
@@ -81,9 +83,13 @@ Result<BenchInput> read_input(const std::string& path, const Environment& enviro
     return input;
   }
   input.tuned_file = true;
+  auto tuned = read_tables({path}, std::nullopt);
+  if (!tuned.ok()) return tuned.status();
   input.tables = table_set_of(std::move(*tuned));
-  for (const std::string& diagnostic : input.tables.sources.front().diagnostics)
-    std::fputs(fmt::format("{}\n", diagnostic).c_str(), stderr);
+  for (const TableSource& source : input.tables.sources) {
+    for (const std::string& diagnostic : source.diagnostics)
+      std::fputs(fmt::format("{}\n", diagnostic).c_str(), stderr);
+  }
   std::unordered_set<Problem, SameKeyHash, SameKey> seen;
   for (const TunedEntry& entry : input.tables.table.entries()) {
     if (row_is_of(entry, device) && seen.insert(entry.problem).second)
@@ -103,9 +109,9 @@ int run_bench_command(const BenchOptions& options) {
   if (!input.ok()) return usage_error("bench", input.message());
   std::optional<TableSet> against;
   if (!options.against.empty()) {
-    auto file = read_tuned_csv(options.against);
-    if (!file.ok()) return usage_error("bench", fmt::format("--against {}", file.message()));
-    against = table_set_of(std::move(*file));
+    auto files = read_tables({options.against}, std::nullopt);
+    if (!files.ok()) return usage_error("bench", fmt::format("--against {}", files.message()));
+    against = table_set_of(std::move(*files));
   }
   BenchRequest request{.shapes = std::move(input->shapes), .tables = {input->tables, input->online.get()}};
   if (options.limit > 0 && static_cast<std::size_t>(options.limit) < request.shapes.size()) {
@@ -132,8 +138,10 @@ int run_bench_command(const BenchOptions& options) {
 
 std::function<int()> declare_bench(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
-  app.add_option("file", options->file, "A tuned file or a shape list")->required();
-  app.add_option("--against", options->against, "Time against the rows of this tuned file");
+  app.add_option("file", options->file,
+                 "A tuned file or a shape list, or several of one kind, colon-separated")
+      ->required();
+  app.add_option("--against", options->against, "Time against the rows of these tuned files");
   app.add_option("--rounds", options->rounds, "Interleaved rounds")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);

@@ -15,6 +15,7 @@
 #include "backends/compiled_kernels.h"
 #include "base/environment.h"
 #include "base/file.h"
+#include "base/path_list.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/shared/console.h"
@@ -122,7 +123,8 @@ Result<std::vector<Row>> rows_for(const CacheOptions& options, const Environment
     return {};
   };
   if (!options.table.empty()) {
-    GEMMTUNE_RETURN_IF_ERROR(add(options.table, std::nullopt));
+    for (const std::string& path : path_list(options.table))
+      GEMMTUNE_RETURN_IF_ERROR(add(path, std::nullopt));
     return rows;
   }
   for (const TablePath& table : all_table_paths(tuned_files_of(environment), {}, environment.config_folder))
@@ -167,7 +169,8 @@ int run_cache(const CacheOptions& options) {
 std::function<int()> declare_cache(CLI::App& app) {
   auto options = std::make_shared<CacheOptions>();
   app.add_option("ACTION", options->action, "list, warm or clear")->required();
-  app.add_option("TABLE", options->table, "warm: the tuned file (default: all that programs use here)");
+  app.add_option("TABLE", options->table,
+                 "warm: tuned files, colon-separated (default: all that programs use here)");
   declare_device_options(app, options->device);
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(cache_footer);

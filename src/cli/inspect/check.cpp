@@ -18,7 +18,7 @@
 #include "cli/shared/number_range.h"
 #include "cli/shared/size_options.h"
 #include "cli/shared/worker_evaluator.h"
-#include "formats/aiter/tuned_csv.h"
+#include "cli/tables/table_files.h"
 #include "resolve/bind.h"
 #include "resolve/candidate_list.h"
 #include "resolve/errata.h"
@@ -57,6 +57,7 @@ struct CheckOptions {
 };
 
 struct Checked {
+  const TunedFile* file = nullptr;
   const TunedEntry* entry = nullptr;
   bool own = false;  // a row of this device
   RowCheck check;
@@ -64,8 +65,8 @@ struct Checked {
 
 bool is_finding(const Checked& row) { return row.own && row.check.state != RowCheckState::right; }
 
-std::string row_text(const std::string& file, const Checked& row) {
-  return fmt::format("{}:{}: {} {}: {}{}{}", file, row.entry->line, short_name(row.entry->problem),
+std::string row_text(const Checked& row) {
+  return fmt::format("{}:{}: {} {}: {}{}{}", row.file->path, row.entry->line, short_name(row.entry->problem),
                      row.entry->kernel_name, to_string(row.check.state), row.check.reason.empty() ? "" : ": ",
                      row.check.reason);
 }
@@ -76,7 +77,8 @@ std::string check_json(const std::string& file, const std::vector<Checked>& rows
   json["file"] = file;
   json["rows"] = Json::array();
   for (const Checked& row : rows) {
-    json["rows"].push_back({{"line", row.entry->line},
+    json["rows"].push_back({{"file", row.file->path},
+                            {"line", row.entry->line},
                             {"problem", print(row.entry->problem)},
                             {"kernelName", row.entry->kernel_name},
                             {"this_device", row.own},
@@ -88,16 +90,16 @@ std::string check_json(const std::string& file, const std::vector<Checked>& rows
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::vector<Checked> check_file(const TunedFile& file, Device& device, double max_err_ratio,
-                                Console& console) {
+/// Appends the rows of `file`, of `count` in all files.
+void check_file(const TunedFile& file, std::size_t count, Device& device, double max_err_ratio,
+                Console& console, std::vector<Checked>& rows) {
   InProcessEvaluator evaluator(device, in_process_options(device, Policy(), max_err_ratio));
   watch_for_interrupts();
-  std::vector<Checked> rows;
   for (const TunedEntry& entry : file.entries) {
     if (interrupted()) break;
-    console.live_line(
-        fmt::format("[{}/{}] {}", rows.size() + 1, file.entries.size(), short_name(entry.problem)));
+    console.live_line(fmt::format("[{}/{}] {}", rows.size() + 1, count, short_name(entry.problem)));
     Checked row;
+    row.file = &file;
     row.entry = &entry;
     row.own = row_is_of(entry, device.info());
     if (row.own) {
@@ -108,7 +110,6 @@ std::vector<Checked> check_file(const TunedFile& file, Device& device, double ma
     rows.push_back(std::move(row));
   }
   console.clear_live_line();
-  return rows;
 }
 
 Result<Problem> problem_of_check(const CheckOptions& options) {
@@ -185,17 +186,25 @@ int run_check(const CheckOptions& options) {
   }
   auto device = open_device(options.device, read_environment(), true);
   if (!device.ok()) return usage_error("check", device.message());
-  const auto file = read_tuned_csv(options.file);
-  if (!file.ok()) return usage_error("check", file.message());
+  const auto files = read_tables({options.file}, std::nullopt);
+  if (!files.ok()) return usage_error("check", files.message());
   Console console(options.quiet);
-  for (const std::string& diagnostic : file->diagnostics) console.urgent_line(diagnostic);
-  const std::vector<Checked> rows = check_file(*file, **device, options.max_err_ratio, console);
+  std::size_t count = 0;
+  std::size_t unread = 0;
+  for (const TunedFile& file : *files) {
+    for (const std::string& diagnostic : file.diagnostics) console.urgent_line(diagnostic);
+    count += file.entries.size();
+    unread += file.diagnostics.size();
+  }
+  std::vector<Checked> rows;
+  for (const TunedFile& file : *files)
+    check_file(file, count, **device, options.max_err_ratio, console, rows);
   std::size_t right = 0;
   std::size_t findings = 0;
   for (const Checked& row : rows) {
     right += row.own && row.check.state == RowCheckState::right;
     findings += is_finding(row);
-    if (is_finding(row) && !options.json) fmt::print("{}\n", row_text(options.file, row));
+    if (is_finding(row) && !options.json) fmt::print("{}\n", row_text(row));
   }
   if (options.json) {
     fmt::print("{}", check_json(options.file, rows));
@@ -204,14 +213,14 @@ int run_check(const CheckOptions& options) {
                counted(right + findings, "row"), right, findings, rows.size() - right - findings);
   }
   if (interrupted()) return exit_interrupted;
-  return findings > 0 || !file->diagnostics.empty() ? exit_findings : exit_done;
+  return findings > 0 || unread > 0 ? exit_findings : exit_done;
 }
 
 }  // namespace
 
 std::function<int()> declare_check(CLI::App& app) {
   auto options = std::make_shared<CheckOptions>();
-  app.add_option("file", options->file, "A tuned file");
+  app.add_option("file", options->file, "A tuned file, or several, colon-separated");
   declare_size_options(app, options->size);
   app.add_option("--problem", options->problem, "A size as reports print it, in place of -m -n -k");
   app.add_option("--kernel", options->kernel, "The kernel to verify at the size");

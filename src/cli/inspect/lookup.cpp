@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
+#include "base/path_list.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/commands.h"
@@ -127,6 +128,7 @@ Json answer_json(const LookupReport& report, std::size_t index) {
   json["why"] = report.why;
   json["rule"] = report.rule;
   json["problem"] = print(report.problem);
+  if (!report.unknown_types.empty()) json["unknown_types"] = report.unknown_types;
   json["gfx"] = report.gfx;
   json["cu_num"] = report.cu_num;
   return json;
@@ -232,6 +234,7 @@ Result<LookupReport> answer_of(const TableRequest& request, const TableSet& tabl
   asked.problem = request.key.problem;
   asked.gfx = request.key.gfx;
   asked.cu_num = request.key.cu_num;
+  asked.unknown_types = request.key.unknown_types;
   return explain_lookup(tables, device, asked);
 }
 

@@ -51,6 +51,9 @@ void declare_model_options(CLI::App& app, ModelOptions& options) {
                  "Tensor parallelism of the model's shapes (GTUNE_TP, else 1)");
   app.add_option("--nsets", options.tokens,
                  "Token counts, comma list (default 1,512,1024,2048,3072,4096,8192,16384)");
+  app.add_option("--vocab-size", options.vocab_size, "Rows of lm_head's weight where config.json has none");
+  app.add_option("--assume", options.assume,
+                 "The architecture of a config.json whose model_type is not known: llama, gpt_neox, opt …");
   app.add_option("--batch-size", options.batch_size, "Factor of the token counts (GTUNE_BATCH_SIZE, else 1)");
 }
 
@@ -79,6 +82,12 @@ Result<ShapeList> shapes_of_model(const ModelOptions& options, const SizeOptions
   shape_options.operation = *operation;
   shape_options.bpreshuffle = size.bpreshuffle;
   shape_options.layer_names = layer_names;
+  shape_options.assume = options.assume;
+  if (!options.vocab_size.empty()) {
+    const auto vocab_size = whole_number("--vocab_size", options.vocab_size, 1, max_dimension);
+    if (!vocab_size.ok()) return vocab_size.status();
+    shape_options.vocab_size = *vocab_size;
+  }
   return model_shapes(model_folder(options, environment), shape_options);
 }
 

@@ -21,6 +21,8 @@ struct ModelOptions {
   std::string tensor_parallel;
   std::string tokens;  // --nsets: comma list
   std::string batch_size;
+  std::string vocab_size;
+  std::string assume;
 };
 
 void declare_model_options(CLI::App& app, ModelOptions& options);

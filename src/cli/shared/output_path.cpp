@@ -33,14 +33,6 @@ Status probe_folder(const std::string& folder) {
 
 }  // namespace
 
-std::vector<std::string> path_list(const std::string& text) {
-  std::vector<std::string> paths;
-  for (const std::string_view part : split(text, ':')) {
-    if (!trim(part).empty()) paths.emplace_back(trim(part));
-  }
-  return paths;
-}
-
 Status check_writable(const std::string& option, const std::string& path) {
   const std::string target = resolve_links(path);
   struct stat found {};

@@ -2,14 +2,10 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "base/status.h"
 
 namespace gemmtune::cli {
-
-/// "a.csv:b.csv" without empty parts.
-std::vector<std::string> path_list(const std::string& text);
 
 /// ok where a file can be written at `path` (an existing one replaced): no folder, the folder above is there
 /// and takes a file with some bytes in it. The text names the option, the path and the reason.

@@ -11,6 +11,7 @@
 
 #include "base/environment.h"
 #include "base/file.h"
+#include "base/path_list.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/commands.h"
@@ -219,6 +220,7 @@ Result<Json> write_fixed(const AuditOptions& options, const std::vector<TunedFil
     if (!merged.ok()) return merged.status();
     text = std::move(merged->text);
     dropped[static_cast<std::size_t>(FindingKind::duplicate_key)] += merged->duplicates;
+    dropped[static_cast<std::size_t>(FindingKind::mixed_layout)] += merged->left_out.size();
   }
   GEMMTUNE_RETURN_IF_ERROR(write_table("--fix", options.fix, text, files));
   for (const FindingKind kind : all_finding_kinds()) {

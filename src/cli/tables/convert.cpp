@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/path_list.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/commands.h"
@@ -103,6 +104,31 @@ struct Converted {
   ConversionRows rows;  // with all that was left out
 };
 
+Result<ConversionRows> read_one(const std::string& path, const std::string& from,
+                                const ConversionOptions& conversion) {
+  auto content = read_file(path);
+  if (!content.ok()) return content.status();
+  const std::string source = path == "-" ? "standard input" : path;
+  const auto origin =
+      from.empty() ? Result<const Format*>(&detect_format(source, *content)) : find_format(from);
+  if (!origin.ok()) return Status::invalid("--from {}", origin.message());
+  if ((*origin)->read == nullptr) return Status::unsupported("--from {}: is only written", from);
+  return (*origin)->read(source, std::move(*content), conversion);
+}
+
+/// The rows of every file of the list.
+Result<ConversionRows> read_all(const ConvertOptions& options, const ConversionOptions& conversion) {
+  const std::vector<std::string> paths = path_list(options.file);
+  if (paths.empty()) return Status::invalid("'{}': expected the path of a file", options.file);
+  auto rows = read_one(paths.front(), options.from, conversion);
+  for (std::size_t index = 1; rows.ok() && index < paths.size(); ++index) {
+    auto more = read_one(paths[index], options.from, conversion);
+    if (!more.ok()) return more;
+    GEMMTUNE_RETURN_IF_ERROR(rows->append(std::move(*more)));
+  }
+  return rows;
+}
+
 Result<Converted> convert(const ConvertOptions& options) {
   const auto conversion = conversion_options(options);
   if (!conversion.ok()) return conversion.status();
@@ -111,14 +137,7 @@ Result<Converted> convert(const ConvertOptions& options) {
   const auto target = find_format(options.to);
   if (!target.ok()) return Status::invalid("--to {}", target.message());
   if ((*target)->write == nullptr) return Status::unsupported("--to {}: is only read", options.to);
-  auto content = read_file(options.file);
-  if (!content.ok()) return content.status();
-  const std::string source = options.file == "-" ? "standard input" : options.file;
-  const auto origin = options.from.empty() ? Result<const Format*>(&detect_format(source, *content))
-                                           : find_format(options.from);
-  if (!origin.ok()) return Status::invalid("--from {}", origin.message());
-  if ((*origin)->read == nullptr) return Status::unsupported("--from {}: is only written", options.from);
-  auto rows = (*origin)->read(source, std::move(*content), *conversion);
+  auto rows = read_all(options, *conversion);
   if (!rows.ok()) return rows.status();
   auto text = write_rows(**target, *rows, *conversion);
   if (!text.ok()) return text.status();
@@ -130,7 +149,8 @@ Status write(const ConvertOptions& options, const std::string& text) {
     fmt::print("{}", text);
     return {};
   }
-  if (resolve_links(options.output) == resolve_links(options.file)) {
+  for (const std::string& input : path_list(options.file)) {
+    if (resolve_links(options.output) != resolve_links(input)) continue;
     return Status::invalid("-o {}: is the input, which is never changed; write to another file",
                            options.output);
   }
@@ -177,7 +197,8 @@ int run_convert(const ConvertOptions& options) {
 
 std::function<int()> declare_convert(CLI::App& app) {
   auto options = std::make_shared<ConvertOptions>();
-  app.add_option("FILE", options->file, "What is converted; - for stdin");
+  app.add_option("FILE", options->file,
+                 "What is converted; - for stdin, several files of one format colon-separated");
   app.add_option("--to", options->to, "The format to write (see --list)");
   app.add_option("--from", options->from, "The file's format (default: by its name and what it begins with)");
   app.add_option("-o,--output", options->output, "Where it goes (default: - for stdout)");

@@ -164,6 +164,9 @@ int run_coverage(const CoverageOptions& options) {
   if (!list.ok()) return usage_error("coverage", list.message());
   take_captured_calls(options.capture, *list);
   for (const std::string& diagnostic : list->diagnostics) fmt::print(stderr, "{}\n", diagnostic);
+  if (const std::string ignored = describe_ignored(*list); !ignored.empty()) {
+    fmt::print(stderr, "{}\n", ignored);
+  }
   const Environment environment = read_environment();
   const auto target = target_of(options, environment);
   if (!target.ok()) return usage_error("coverage", target.message());
@@ -187,7 +190,9 @@ int run_coverage(const CoverageOptions& options) {
 
 std::function<int()> declare_coverage(CLI::App& app) {
   auto options = std::make_shared<CoverageOptions>();
-  app.add_option("CAPTURE", options->capture, "The workload: an untuned CSV with a column calls")->required();
+  app.add_option("CAPTURE", options->capture,
+                 "The workload: an untuned CSV with a column calls, or several, colon-separated")
+      ->required();
   app.add_option("--op", options->operation, "The operation, where header and file name do not state it");
   app.add_option("--table", options->table,
                  "Tuned files, colon-separated (default: those that dispatch reads)");

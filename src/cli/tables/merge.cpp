@@ -20,16 +20,16 @@ namespace gemmtune::cli {
 namespace {
 
 constexpr const char* merge_footer = R"(
-One row a key: the smallest valid time wins, ties keep the first file's row. Inputs are never changed; what is left out
-is named on stderr. Rows keep their bytes where the headers agree.
+One row a key: the smallest time of a row that may be chosen wins, ties keep the first file's row. Inputs are never
+changed; what is left out is named on stderr. Rows keep their bytes where the headers agree.
 
---compress turns neighbours in M with one winner into one row with m_from: every tuned M gets the same winner as
-before. An M between them gets it too: before, padding answered it, or, in the tables of batched operations, which pad
-no M, no row did. That is what ranges mean. An M below a range that was padded up to one of its merged rows may be a
-miss then. AITER reads such a row as one of its largest M only: a compressed file is
-not equivalent for AITER.
+--compress turns neighbours in M with one winner into one row with m_from: every M gets the same winner as before, but
+for an M between two of them, which gets theirs: before, padding answered it, or, in the tables of batched operations,
+which pad no M, no row did. A row that answers where a range cannot stays as it is. AITER reads a range as a row of its
+largest M only: a compressed file is not equivalent for AITER.
 
-Exit codes: 0 merged, 1 some rows could not be read and are left out (--json lists them), 2 usage or input.
+Exit codes: 0 merged, 1 rows are left out: they could not be read, or want another packed weight than their group
+(--json lists them), 2 usage or input.
 
 Examples:
   gemmtune merge a.csv b.csv -o merged.csv
@@ -78,9 +78,10 @@ Result<std::string> compressed(const MergedTable& merged, const TunedFile& first
 
 using LeftOutByFile = std::map<std::string, std::vector<LeftOut>>;
 
-/// The rows that could not be read: a merged table does not hold them.
-LeftOutByFile rows_left_out(const std::vector<TunedFile>& files) {
+/// The rows that a merged table does not hold: those that could not be read, and other layouts.
+LeftOutByFile rows_left_out(const std::vector<TunedFile>& files, const MergedTable& merged) {
   LeftOutByFile lost;
+  for (const LeftOut& item : merged.left_out) lost[item.source].push_back(item);
   for (const TunedFile& file : files) {
     for (UnreadRow& row : unread_rows(file)) {
       lost[file.path].push_back({LeftOutKind::row, {}, row.line, 1, std::move(row.why)});
@@ -149,7 +150,7 @@ int run_merge(const MergeCommandOptions& options) {
                   counted(files->size(), "file"), merged->duplicates));
   const std::size_t comments = comment_count(*files);
   if (comments != 0) say(fmt::format("{} not carried", counted(comments, "comment line")));
-  const auto lost = rows_left_out(*files);
+  const auto lost = rows_left_out(*files, *merged);
   if (!lost.empty()) say(summary_of(flattened(lost)));
   if (options.json) print_merge_json(options, *merged, lost);
   return lost.empty() ? exit_done : exit_findings;

@@ -101,7 +101,7 @@ int run_shapes(const ShapesOptions& options) {
   } else if (options.output.empty()) {
     fmt::print("{}", shapes_text(list->rows));
   }
-  return list->diagnostics.empty() ? exit_done : exit_findings;
+  return list->diagnostics.empty() && list->ignored.empty() ? exit_done : exit_findings;
 }
 
 }  // namespace

@@ -7,8 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/path_list.h"
 #include "cli/shared/output_path.h"
 #include "formats/aiter/environment_json.h"
+#include "formats/all_formats.h"
 
 namespace gemmtune::cli {
 
@@ -26,6 +28,20 @@ Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words
   return files;
 }
 
+Result<bool> are_tuned_files(const std::string& paths) {
+  std::string tuned;
+  std::string other;
+  for (const std::string& path : path_list(paths)) {
+    const auto content = read_file(path);
+    if (!content.ok()) return content.status();
+    (is_tuned_format(detect_format(path, *content)) ? tuned : other) = path;
+  }
+  if (!tuned.empty() && !other.empty()) {
+    return Status::invalid("{}: a tuned file, but {} is none; expected one kind", tuned, other);
+  }
+  return !tuned.empty();
+}
+
 nlohmann::ordered_json left_out_json(const std::vector<LeftOut>& items) {
   auto json = nlohmann::ordered_json::array();
   for (const LeftOut& item : items) {
@@ -34,6 +50,7 @@ nlohmann::ordered_json left_out_json(const std::vector<LeftOut>& items) {
                     {"line", item.line},
                     {"count", item.count},
                     {"why", item.why}});
+    if (!item.source.empty()) json.back()["file"] = item.source;
   }
   return json;
 }

@@ -17,6 +17,10 @@ namespace gemmtune::cli {
 Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words,
                                            std::optional<Operation> operation);
 
+/// True if every file of a colon-separated list is a tuned CSV, false if none is; both kinds in one list are an
+/// error, and so is a file that cannot be read.
+Result<bool> are_tuned_files(const std::string& paths);
+
 /// What a writer left out, for --json: kind, name, line, count and why of each.
 nlohmann::ordered_json left_out_json(const std::vector<LeftOut>& items);
 

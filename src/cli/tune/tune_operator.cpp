@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/path_list.h"
 #include "cli/command.h"
 #include "cli/inspect/bench_report.h"
 #include "cli/shared/console.h"
@@ -81,11 +82,16 @@ std::vector<TunedEntry> improved_entries(const RunSummary& summary, const std::v
 }  // namespace
 
 int run_operator_on_file(const TuneOptions& options, Device& device) {
-  auto file = read_tuned_csv(*options.run_config, {.strict = options.strict});
-  if (!file.ok()) return usage_error("tune", fmt::format("--run_config {}", file.message()));
+  std::vector<TunedFile> files;
+  for (const std::string& path : path_list(*options.run_config)) {
+    auto file = read_tuned_csv(path, {.strict = options.strict});
+    if (!file.ok()) return usage_error("tune", fmt::format("--run_config {}", file.message()));
+    files.push_back(std::move(*file));
+  }
+  const TableSet tables = table_set_of(std::move(files));
   std::vector<ShapeRow> shapes;
   std::unordered_set<Problem, SameKeyHash, SameKey> seen;
-  for (const TunedEntry& entry : file->entries) {
+  for (const TunedEntry& entry : tables.table.entries()) {
     if (row_is_of(entry, device.info()) && seen.insert(entry.problem).second)
       shapes.push_back({entry.problem, 1, {}, entry.line});
   }
@@ -93,7 +99,6 @@ int run_operator_on_file(const TuneOptions& options, Device& device) {
     return usage_error("tune", fmt::format("--run_config {}: no row of this device ({}, cu_num {})",
                                            *options.run_config, device.info().gfx, device.info().cu_num));
   }
-  const TableSet tables = table_set_of(std::move(*file));
   return run_and_report(options, device, {.shapes = std::move(shapes), .tables = tables},
                         {"tuned", "default"});
 }

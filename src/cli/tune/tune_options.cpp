@@ -8,6 +8,7 @@
 
 #include "backends/traits.h"
 #include "base/file.h"
+#include "base/path_list.h"
 #include "base/text.h"
 #include "cli/shared/family_names.h"
 #include "cli/shared/interrupt.h"

@@ -144,6 +144,7 @@ Result<std::string> write_untuned_rows(ConversionRows& rows, const ConversionOpt
   std::size_t repeated = 0;
   for (std::size_t index = 0; index < rows.entries.size(); ++index) {
     const TunedEntry& entry = rows.entries[index];
+    if (rows.is_gone(index)) continue;
     if (!expressible(entry)) {
       rows.leave_out(index, "AITER's columns hold row-major operands only (x [M, K], w [N, K])");
     } else if (is_only_read(entry)) {

@@ -79,7 +79,7 @@ Result<LookupKey> parse_table_request(Operation operation, std::string_view text
     const auto texts = diagnostics.take();
     return Status::invalid("'{}': {}", text, texts.empty() ? "means no problem" : texts.front());
   }
-  return LookupKey{std::move(entry.gfx), entry.cu_num, entry.problem};
+  return LookupKey{std::move(entry.gfx), entry.cu_num, entry.problem, std::move(entry.unknown_types)};
 }
 
 Result<TableRequests> read_table_requests(const std::string& path) {

@@ -11,6 +11,7 @@
 #include "formats/aiter/tuned_row.h"
 #include "formats/csv/raw_row.h"
 #include "tuned/checks.h"
+#include "tuned/choice.h"
 #include "tuned/layouts.h"
 #include "tuned/range_rows.h"
 
@@ -210,8 +211,9 @@ void Merge::drop_layouts() {
   for (const LayoutChoice& choice : choose_layouts(kept_)) {
     for (const TunedEntry* row : choice.dropped) {
       dropped.insert(row);
-      merged_.notes.push_back(
-          fmt::format("{}: left out: its group keeps the weight as {}", place(*row), to_string(choice.kept)));
+      const std::string why = fmt::format("its group keeps the weight as {}", to_string(choice.kept));
+      merged_.notes.push_back(fmt::format("{}: left out: {}", place(*row), why));
+      merged_.left_out.push_back({LeftOutKind::row, {}, row->line, 1, why, files_[row->source].path});
     }
   }
   std::erase_if(kept_, [&](const TunedEntry* row) { return dropped.count(row) != 0; });
@@ -227,8 +229,10 @@ void Merge::drop_duplicates() {
     gone.insert(loser);
     auto& place_of_winner = stands_at.try_emplace(winner, winner).first->second;
     if (loser < place_of_winner) place_of_winner = loser;
-    merged_.notes.push_back(fmt::format("{}: left out: {} µs, but {} µs for the same key at {}",
-                                        place(*loser), loser->us, winner->us, place(*winner)));
+    const std::string_view why = why_never_chosen(*loser);
+    merged_.notes.push_back(
+        fmt::format("{}: left out: {} µs{}, but {} µs for the same key at {}", place(*loser), loser->us,
+                    why.empty() ? "" : fmt::format(" ({})", why), winner->us, place(*winner)));
   }
   std::erase_if(kept_, [&](const TunedEntry* row) { return gone.count(row) != 0; });
   const auto position = [&](const TunedEntry* row) {
@@ -245,7 +249,7 @@ void Merge::part_ranges() {
     Rows rows;
     std::vector<RowSpan> spans;
     for (const TunedEntry* row : group) {
-      if (!row->m_from || !valid_time(row->us)) continue;
+      if (!row->m_from || !may_be_chosen(*row)) continue;
       rows.push_back(row);
       spans.push_back({*row->m_from, row->problem.m});
     }
@@ -274,9 +278,10 @@ void Merge::write() {
   merged_.text = header_.text();
   for (const TunedEntry* row : kept_) {
     merged_.text += row_text(writers[row->source], *row) + header_.line_end();
-    if (valid_time(row->us) || !files_[row->source].columns.has(Column::us)) continue;
+    const std::string_view why = why_never_chosen(*row);
+    if (why.empty() || !files_[row->source].columns.has(Column::us)) continue;
     merged_.notes.push_back(
-        fmt::format("{}: kept without a valid time: its key has no other row", place(*row)));
+        fmt::format("{}: kept, but never chosen ({}): its key has no other row", place(*row), why));
   }
   merged_.rows = kept_.size();
 }

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "formats/aiter/tuned_csv.h"
+#include "formats/left_out.h"
 
 namespace gemmtune {
 
@@ -20,11 +21,12 @@ struct MergedTable {
   std::string text;                // header and rows
   std::size_t rows = 0;            // in `text`
   std::size_t duplicates = 0;      // rows that lost
+  std::vector<LeftOut> left_out;   // rows of another layout than their group's, with their files
   std::vector<std::string> notes;  // "file:line: what became of the row", one a row that is not as expected
 };
 
-/// One row a key: the smallest valid time, ties and keys without any valid time the first row; it stands
-/// where its key came first. Of pre-shuffled groups whose rows want several layouts one is kept
+/// One row a key: the smallest time of the rows that may be chosen (tuned/choice.h), ties and keys without
+/// any such row the first row; it stands where its key came first. Of pre-shuffled groups whose rows want several layouts one is kept
 /// (choose_layouts). Columns: the first file's; those of later files before tflops (else at the end), gfx in
 /// front, gemmtune's own at the end. Rows of a file with the same header keep every byte, others the bytes of
 /// each cell (but m_from where ranges of several files overlap: then each keeps the M that it answers); a

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -9,11 +10,29 @@
 
 namespace gemmtune {
 
+namespace {
+
+/// Words that may name a type: torch.uint32, nvfp4_bf16. Cells of other columns, which a short row shifts here,
+/// are none: True, 0.5, QuantType.per_1x32.
+bool is_type_word(std::string_view word) {
+  for (const std::string_view prefix : {"torch.", "dtypes."}) {
+    if (word.starts_with(prefix)) word.remove_prefix(prefix.size());
+  }
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  return !word.empty() && is_letter(word.front()) && std::any_of(word.begin(), word.end(), is_digit) &&
+         std::all_of(word.begin(), word.end(),
+                     [&](char c) { return is_letter(c) || is_digit(c) || c == '_'; });
+}
+
+}  // namespace
+
 struct ProblemReader::Row {
   const Columns& columns;
   const CsvCells& cells;
   std::size_t line;
   Diagnostics* diagnostics;
+  std::string* unknown_types;
   bool good = true;
 
   std::string_view cell(Column column) const { return columns.cell(cells, column); }
@@ -92,6 +111,11 @@ bool ProblemReader::read_type(Row& row, Column column, DataType& type) {
     type = *read;
     return true;
   }
+  if (row.unknown_types != nullptr && is_type_word(row.cell(column))) {
+    if (!row.unknown_types->empty()) *row.unknown_types += ' ';
+    *row.unknown_types += fmt::format("{}={}", columns_.schema().column_name(column), row.cell(column));
+    return true;
+  }
   row.bad(column, "a type such as torch.bfloat16, bf16, fp16 or fp32");
   return false;
 }
@@ -149,9 +173,9 @@ void ProblemReader::read_moe(Row& row, Problem& problem) {
   if (overrides_.y_type) problem.y_type = *overrides_.y_type;
 }
 
-bool ProblemReader::read(const CsvCells& cells, std::size_t line, Problem& problem,
-                         Diagnostics* diagnostics) {
-  Row row{columns_, cells, line, diagnostics};
+bool ProblemReader::read(const CsvCells& cells, std::size_t line, Problem& problem, Diagnostics* diagnostics,
+                         std::string* unknown_types) {
+  Row row{columns_, cells, line, diagnostics, unknown_types};
   const Schema& schema = columns_.schema();
   problem = default_problem(schema.operation);
   problem.m = row.dimension(Column::m);

@@ -31,8 +31,11 @@ class ProblemReader {
   ProblemReader(const Columns& columns, TypeOverrides overrides) : columns_(columns), overrides_(overrides) {}
   /// False where the row means no problem; then its first bad cell has a diagnostic (none where `diagnostics`
   /// is nullptr). Dimensions are within 1 … max_dimension; whether any kernel takes the types is not asked
-  /// here.
-  bool read(const CsvCells& row, std::size_t line, Problem& problem, Diagnostics* diagnostics);
+  /// here. A word for a type that is not known here ("torch.uint32") is appended to `unknown_types` as
+  /// "q_dtype_w=torch.uint32", and the problem keeps the operation's type; without `unknown_types` it is a bad
+  /// cell.
+  bool read(const CsvCells& row, std::size_t line, Problem& problem, Diagnostics* diagnostics,
+            std::string* unknown_types = nullptr);
 
  private:
   struct Row;

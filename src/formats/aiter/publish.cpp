@@ -16,6 +16,7 @@
 #include "formats/aiter/tuned_row.h"
 #include "formats/csv/csv.h"
 #include "formats/csv/raw_row.h"
+#include "tuned/choice.h"
 #include "tuned/range_rows.h"
 
 namespace gemmtune {
@@ -67,7 +68,7 @@ class Splice {
     entry.problem.m = 0;
     return row_key(entry, columns_.schema(), has_gfx_);
   }
-  bool line_says(std::size_t line, const TunedEntry& entry, bool& old_is_valid) const;
+  bool line_says(std::size_t line, const TunedEntry& entry, bool& old_may_be_chosen) const;
   void extend_header();
   bool wants(Column column) const;
   void write_changes();
@@ -155,15 +156,15 @@ Status Splice::check_device(const TunedEntry& entry) const {
       document_.source, entry.gfx);
 }
 
-bool Splice::line_says(std::size_t line, const TunedEntry& entry, bool& old_is_valid) const {
+bool Splice::line_says(std::size_t line, const TunedEntry& entry, bool& old_may_be_chosen) const {
   CsvCells cells;
   cells.split(lines_[line].text);
   TunedEntry old_row;
   EntryReader reader(columns_);
-  old_is_valid = false;
+  old_may_be_chosen = false;
   if (!reader.read_key(cells, line + 1, old_row, nullptr)) return false;
   if (!reader.read_values(cells, line + 1, old_row, nullptr)) return false;
-  old_is_valid = valid_time(old_row.us);
+  old_may_be_chosen = may_be_chosen(old_row);
   return same_row(old_row, entry);
 }
 
@@ -181,11 +182,11 @@ void Splice::find_changes(const std::vector<TunedEntry>& entries) {
       continue;
     }
     const std::size_t line = known->second.front();
-    bool old_is_valid = false;
-    const bool same = line_says(line, entry, old_is_valid);
-    if (!same && old_is_valid && !valid_time(entry.us)) {
-      log(LogLevel::warning, "{}:{}: keeps its time; the new one, {} us, is not valid", document_.source,
-          line + 1, entry.us);
+    bool old_may_be_chosen = false;
+    const bool same = line_says(line, entry, old_may_be_chosen);
+    if (!same && old_may_be_chosen && !may_be_chosen(entry)) {
+      log(LogLevel::warning, "{}:{}: keeps its row; the new one, {} us, is never chosen: {}",
+          document_.source, line + 1, entry.us, why_never_chosen(entry));
       continue;
     }
     if (!same) changes_.push_back({&entry, line});

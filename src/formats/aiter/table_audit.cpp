@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <tuple>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "candidates/config.h"
 #include "formats/aiter/problem_cells.h"
 #include "formats/aiter/rates.h"
 #include "formats/aiter/tuned_row.h"
@@ -28,7 +30,9 @@ std::optional<double> stored_rate(const CsvCells& cells, const Columns& columns,
 
 std::string wrong_rate_text(const TunedEntry& row, const CsvCells& cells, const Columns& columns) {
   const auto tflops = stored_rate(cells, columns, Column::tflops);
-  const auto bandwidth = stored_rate(cells, columns, Column::bw);
+  // Bytes need the types.
+  const auto bandwidth =
+      row.unknown_types.empty() ? stored_rate(cells, columns, Column::bw) : std::optional<double>();
   std::string text;
   // Grouped MoE tables hold zeros for rates that nobody computed, mxscale tables round to one decimal.
   const TableKind kind = columns.schema().kind;
@@ -62,6 +66,33 @@ void check_stored_rates(const TunedFile& file, std::uint32_t source,
   }
 }
 
+/// The libtype of which a kernel's name is; empty where the name does not say.
+std::string libtype_of_kernel_name(std::string_view kernel_name) {
+  struct Prefix {
+    std::string_view text;
+    std::string_view libtype;
+  };
+  // As in every table that AITER ships; "_ZN5aiter" begins the symbols of its assembler kernels, "Cijk_" the
+  // names of Tensile, which hipBLASLt runs.
+  static constexpr std::array<Prefix, 4> prefixes{
+      {{"_ZN5aiter", "asm"}, {"Cijk_", "hipblaslt"}, {"flydsl_", "flydsl"}, {"opus_", "opus"}}};
+  for (const Prefix& prefix : prefixes) {
+    if (kernel_name.starts_with(prefix.text)) return std::string(prefix.libtype);
+  }
+  return family_of_kernel_name(kernel_name).value_or(std::string());
+}
+
+void check_libtypes(const TunedFile& file, std::uint32_t source, std::vector<Finding>& findings) {
+  for (const TunedEntry& row : file.entries) {
+    if (row.libtype.empty()) continue;
+    const std::string libtype = libtype_of_kernel_name(row.kernel_name);
+    if (libtype.empty() || libtype == row.libtype) continue;
+    findings.push_back({FindingKind::wrong_libtype, source, row.line,
+                        fmt::format("libtype '{}', but '{}' is the name of a kernel of {}", row.libtype,
+                                    row.kernel_name, libtype)});
+  }
+}
+
 /// The tables whose rows hold no time at all.
 bool lacks_times(const TunedFile& file) { return !file.columns.has(Column::us); }
 
@@ -89,6 +120,7 @@ std::vector<Finding> audit_tables(std::span<TunedFile> files, const CheckOptions
       malformed.insert(findings.back().line);
     }
     check_stored_rates(files[source], source, malformed, findings);
+    check_libtypes(files[source], source, findings);
   }
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
     return std::tuple(a.source, a.line, a.kind) < std::tuple(b.source, b.line, b.kind);

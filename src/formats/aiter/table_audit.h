@@ -13,7 +13,8 @@
 
 namespace gemmtune {
 
-/// check_rows() over the files together, and what only their bytes say: malformed, wrong_rate. Ascending in
+/// check_rows() over the files together, and what only their bytes and the names of kernels say: malformed,
+/// wrong_rate, wrong_libtype. Ascending in
 /// file, line and kind; Finding::source is an index into `files`, and so is TunedEntry::source afterwards.
 /// failed_time is not asked of tables without a time.
 std::vector<Finding> audit_tables(std::span<TunedFile> files, const CheckOptions& options);

@@ -69,7 +69,7 @@ struct PublishOptions {
 /// log.
 ///
 /// A key has one row: further rows of a published key are removed, and of two entries with one key the later
-/// counts. An entry without a valid time never replaces a row with one. Errors (the file is then as it was):
+/// counts. An entry that may not be chosen (tuned/choice.h) never replaces a row that may. Errors (the file is then as it was):
 /// entries of several operations, or of another one than the file's, a non-AMD row into a file without gfx, a
 /// file without cu_num, a problem that AITER's columns cannot hold (column-major operands, alignment above
 /// 16), and what the operating system refuses.

@@ -106,7 +106,8 @@ bool EntryReader::read_key(const CsvCells& row, std::size_t line, TunedEntry& en
   entry.line = line;
   entry.gfx = columns_.cell(row, Column::gfx);
   if (is_missing(entry.gfx)) entry.gfx.clear();
-  if (!problems_.read(row, line, entry.problem, diagnostics)) return false;
+  entry.unknown_types.clear();
+  if (!problems_.read(row, line, entry.problem, diagnostics, &entry.unknown_types)) return false;
   entry.other_key.clear();
   if (!schema.dispatched) entry.other_key = fmt::format("{} {}", schema.name, columns_.further_key(row));
   entry.cu_num = 0;
@@ -246,6 +247,15 @@ void EntryReader::read_stages(Values& values, TunedEntry& entry) const {
   entry.stages = std::move(stages);
 }
 
+/// The type columns of a row with types that are not known, and the bandwidth, which depends on them.
+void EntryReader::carry_types(Values& values) const {
+  for (const Column column : {Column::dtype, Column::outdtype, Column::q_dtype_a, Column::q_dtype_w}) {
+    const std::string_view cell = values.cell(column);
+    if (!is_missing(cell) && !parse_data_type(cell)) values.carry(column);
+  }
+  values.carry(Column::bw);
+}
+
 bool EntryReader::read_values(const CsvCells& row, std::size_t line, TunedEntry& entry,
                               Diagnostics* diagnostics) const {
   Values values{columns_, row, line, diagnostics};
@@ -259,6 +269,7 @@ bool EntryReader::read_values(const CsvCells& row, std::size_t line, TunedEntry&
   if (traits(columns_.schema().operation).mixture) read_stages(values, entry);
   if (!values.good) return false;
   read_own(values, entry);
+  if (!entry.unknown_types.empty()) carry_types(values);
   for (const Columns::Unknown& column : columns_.unknown()) {
     if (!row[column.position].empty())
       values.carried.push_back({column.name, std::string(row[column.position])});
@@ -276,7 +287,9 @@ std::string row_key(const TunedEntry& entry, const Schema& schema, bool with_gfx
       fmt::format_to(std::back_inserter(text), ",{}", *cell);
   }
   if (entry.stages != nullptr && !entry.stages->tag.empty()) text += "," + entry.stages->tag;
-  if (!entry.other_key.empty()) text += "," + entry.other_key;
+  for (const std::string& more : {entry.other_key, entry.unknown_types}) {
+    if (!more.empty()) text += "," + more;
+  }
   return text;
 }
 
@@ -289,7 +302,8 @@ bool sorts_before(const TunedEntry& a, const TunedEntry& b) {
                       moe ? problem.k : problem.m, moe ? problem.n : problem.k, problem.moe.experts,
                       problem.moe.topk, problem.moe.activation, problem.bias, problem.x_type, problem.y_type,
                       problem.w_type, problem.moe.quant_type, problem.moe.gated, problem.moe.doweight_stage1,
-                      problem.scale_ab, problem.bpreshuffle, std::string_view(entry.other_key));
+                      problem.scale_ab, problem.bpreshuffle, std::string_view(entry.other_key),
+                      std::string_view(entry.unknown_types));
   };
   return rank(a) < rank(b);
 }

@@ -40,12 +40,13 @@ class EntryReader {
   struct Values;
   void read_own(Values& values, TunedEntry& entry) const;
   void read_stages(Values& values, TunedEntry& entry) const;
+  void carry_types(Values& values) const;
 
   const Columns& columns_;
   ProblemReader problems_;
 };
 
-/// AITER's key of a row as text (the tag of a fused MoE row included); without gfx where the file has none.
+/// AITER's key of a row as text (the tag of a fused MoE row and types that are not known included); without gfx where the file has none.
 std::string row_key(const TunedEntry& entry, const Schema& schema, bool with_gfx);
 /// The cell as it is written (not yet quoted); nullopt for columns that are none of a tuned file's.
 std::optional<std::string> cell_text(const TunedEntry& entry, Column column);

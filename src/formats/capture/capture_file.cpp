@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -13,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/file_lock.h"
+#include "base/path_list.h"
 #include "formats/aiter/operation_header.h"
 #include "formats/aiter/problem_cells.h"
 #include "formats/csv/columns.h"
@@ -317,17 +319,21 @@ Result<Capture> read_capture(const std::string& untuned_path, Operation operatio
   return capture;
 }
 
-void take_captured_calls(const std::string& untuned_path, ShapeList& list) {
-  const auto store = read_store(calls_path(untuned_path));
-  if (!store.ok()) {
-    list.diagnostics.push_back(store.message());
-    return;
+void take_captured_calls(const std::string& untuned_paths, ShapeList& list) {
+  constexpr std::uint64_t limit = std::numeric_limits<std::int64_t>::max();
+  std::unordered_map<std::string, std::uint64_t> calls;
+  for (const std::string& path : path_list(untuned_paths)) {
+    const auto store = read_store(calls_path(path));
+    if (!store.ok()) list.diagnostics.push_back(store.message());
+    if (!store.ok()) continue;
+    for (const auto& [problem, counted] : *store) {
+      std::uint64_t& sum = calls[problem];
+      sum += std::min(counted.calls, limit - sum);
+    }
   }
   for (ShapeRow& row : list.rows) {
-    const auto counted = store->find(print(problem_of_row(row.problem)));
-    if (counted == store->end()) continue;
-    constexpr std::uint64_t most = std::numeric_limits<std::int64_t>::max();
-    row.calls = static_cast<std::int64_t>(std::min(counted->second.calls, most));
+    const auto counted = calls.find(print(problem_of_row(row.problem)));
+    if (counted != calls.end()) row.calls = static_cast<std::int64_t>(counted->second);
   }
 }
 

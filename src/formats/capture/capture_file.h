@@ -59,8 +59,8 @@ Result<CaptureMerge> merge_capture(const std::string& untuned_path, const std::v
 /// read_shape_list(), where the CSV is there; both missing is `not_found`.
 Result<Capture> read_capture(const std::string& untuned_path, Operation operation);
 
-/// Rows that the side store beside `untuned_path` counts get its calls. A store that cannot be read is a
-/// diagnostic.
-void take_captured_calls(const std::string& untuned_path, ShapeList& list);
+/// Rows that the side stores beside `untuned_paths` (a colon-separated list) count get their calls. A store that
+/// cannot be read is a diagnostic.
+void take_captured_calls(const std::string& untuned_paths, ShapeList& list);
 
 }  // namespace gemmtune

@@ -11,10 +11,17 @@ namespace gemmtune {
 
 Columns::Columns(const CsvCells& header, const Schema& schema) : schema_(&schema) {
   position_.fill(absent);
+  // Of columns whose names differ in case or age only, the one that has today's name counts, else the first.
+  for (const bool exact : {true, false}) {
+    for (std::size_t index = 0; index < header.size(); ++index) {
+      const auto column = schema.column_of(header[index]);
+      if (!column || has(*column) || (exact && header[index] != schema.column_name(*column))) continue;
+      position_[static_cast<std::size_t>(*column)] = static_cast<int>(index);
+    }
+  }
   for (std::size_t index = 0; index < header.size(); ++index) {
     const auto column = schema.column_of(header[index]);
-    if (column && !has(*column)) {
-      position_[static_cast<std::size_t>(*column)] = static_cast<int>(index);
+    if (column && position_[static_cast<std::size_t>(*column)] == static_cast<int>(index)) {
       at_position_.push_back({true, *column, std::string(header[index])});
       continue;
     }

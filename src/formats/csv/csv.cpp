@@ -10,6 +10,19 @@ namespace {
 
 bool is_blank(char character) { return character == ' ' || character == '\t' || character == '\r'; }
 
+struct LineEnd {
+  std::size_t end = 0;   // of the line's text
+  std::size_t next = 0;  // where the next line begins
+};
+
+/// Lines end with "\n", "\r\n", or the lone "\r" of old Macs, as pandas reads them.
+LineEnd line_end(std::string_view all, std::size_t begin) {
+  std::size_t end = begin;
+  while (end < all.size() && all[end] != '\n' && all[end] != '\r') ++end;
+  const bool both = all.substr(end).starts_with("\r\n");
+  return {end, std::min(end + (both ? 2 : 1), all.size())};
+}
+
 }  // namespace
 
 Result<CsvDocument> parse_csv(std::string source, std::string content) {
@@ -19,9 +32,7 @@ Result<CsvDocument> parse_csv(std::string source, std::string content) {
   const std::string_view all = *document.content;
   std::size_t begin = 0;
   for (std::size_t number = 1; begin < all.size(); ++number) {
-    const std::size_t newline = all.find('\n', begin);
-    const std::size_t next = newline == std::string_view::npos ? all.size() : newline + 1;
-    std::size_t end = newline == std::string_view::npos ? all.size() : newline;
+    const auto [end, next] = line_end(all, begin);
     if (end - begin > max_line_bytes) {
       return Status::invalid("{}:{}: a line of {} bytes, expected at most {}", document.source, number,
                              end - begin, max_line_bytes);
@@ -29,7 +40,6 @@ Result<CsvDocument> parse_csv(std::string source, std::string content) {
     if (all.substr(begin, end - begin).find('\0') != std::string_view::npos) {
       return Status::invalid("{}:{}: a NUL byte, expected text", document.source, number);
     }
-    if (newline != std::string_view::npos && end > begin && all[end - 1] == '\r') --end;
     document.lines.push_back({number, all.substr(begin, end - begin), all.substr(end, next - end)});
     begin = next;
   }
@@ -89,6 +99,17 @@ bool is_blank_row(std::string_view line, CsvCells& cells) {
   return true;
 }
 
+std::string_view first_row(std::string_view content) {
+  content = without_mark(content);
+  for (std::size_t begin = 0; begin < content.size();) {
+    const auto [end, next] = line_end(content, begin);
+    const std::string_view line = content.substr(begin, end - begin);
+    if (!is_blank_or_comment(line)) return line;
+    begin = next;
+  }
+  return {};
+}
+
 std::size_t header_line(const CsvDocument& document) {
   std::size_t index = 0;
   while (index < document.lines.size() && is_blank_or_comment(document.lines[index].text)) ++index;
@@ -101,7 +122,8 @@ std::string_view without_mark(std::string_view line) {
 }
 
 std::string csv_cell(std::string_view text) {
-  const bool plain = text.find_first_of(",\"\r\n") == std::string_view::npos && trim(text) == text;
+  const bool plain =
+      text.find_first_of(",\"\r\n") == std::string_view::npos && trim(text) == text && !text.starts_with('#');
   if (plain) return std::string(text);
   std::string cell = "\"";
   for (const char character : text) {

@@ -19,7 +19,7 @@ inline constexpr std::size_t max_line_bytes = std::size_t{1} << 20;
 struct CsvLine {
   std::size_t number = 0;  // 1-based
   std::string_view text;   // without its end
-  std::string_view end;    // "\n", "\r\n" or, for an unfinished last line, empty
+  std::string_view end;    // "\n", "\r\n", a lone "\r" or, for an unfinished last line, empty
 };
 
 /// A file and its lines. The views stay good while the document lives, moved or not.
@@ -55,11 +55,14 @@ class CsvCells {
 bool is_blank_or_comment(std::string_view line);
 /// Blank, a comment, or cells that are all empty (",,,"); `cells` is scratch.
 bool is_blank_row(std::string_view line, CsvCells& cells);
+/// The first line that is neither blank nor a comment, without a byte-order mark; empty where there is none.
+std::string_view first_row(std::string_view content);
 /// Index of the first line that is neither; lines.size() where there is none.
 std::size_t header_line(const CsvDocument& document);
 /// Without a byte-order mark.
 std::string_view without_mark(std::string_view line);
-/// `text` as a cell: quoted where it holds a comma, a quote, or blanks at its ends; line ends become blanks.
+/// `text` as a cell: quoted where it holds a comma, a quote, blanks at its ends, or begins like a comment; line
+/// ends become blanks.
 std::string csv_cell(std::string_view text);
 
 }  // namespace gemmtune

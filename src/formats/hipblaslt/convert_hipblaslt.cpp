@@ -45,6 +45,7 @@ Result<std::string> write_hipblaslt_rows(ConversionRows& rows, const ConversionO
   GEMMTUNE_RETURN_IF_ERROR(require_types(rows));
   std::vector<HipblasltRow> lines;
   for (std::size_t index = 0; index < rows.entries.size(); ++index) {
+    if (rows.is_gone(index)) continue;
     const TunedEntry& entry = rows.entries[index];
     if (entry.libtype != "hipblaslt") {
       rows.leave_out(index, fmt::format("libtype '{}', expected hipblaslt", entry.libtype));

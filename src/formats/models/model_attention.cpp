@@ -1,18 +1,11 @@
 // Attention's projections as vLLM and SGLang split and fuse them (QKVParallelLinear, RowParallelLinear,
 // MergedReplicatedLinear of DeepSeek's latent attention).
-#include <array>
-#include <numeric>
+#include <utility>
 
 #include "formats/models/model_layers.h"
 
 namespace gemmtune {
 namespace {
-
-std::vector<std::int64_t> all_of(std::int64_t layers) {
-  std::vector<std::int64_t> at(static_cast<std::size_t>(layers));
-  std::iota(at.begin(), at.end(), std::int64_t{0});
-  return at;
-}
 
 /// More ranks than KV heads: engines give each rank a copy of one.
 std::int64_t kv_heads_of_rank(RankShares& shares, std::int64_t kv_heads) {
@@ -30,51 +23,51 @@ std::int64_t head_size(ModelFields& fields, std::int64_t hidden, std::int64_t he
   return hidden / heads;
 }
 
-struct AttentionBias {
-  bool qkv = false;
-  bool output = false;
-};
-
-/// attention_bias is both projections' in Llama and gpt-oss and QKV's alone elsewhere (Qwen3, GLM); Qwen2 has
-/// always had one on QKV without a field for it. Of the ranks, the first adds the output's bias.
-AttentionBias attention_bias(ModelFields& fields) {
-  const std::string kind = model_type(fields);
-  const bool both = fields.flag("attention_bias") || fields.flag("bias");
-  AttentionBias bias;
-  bias.qkv = both || kind.starts_with("qwen2");
-  if (fields.has("qkv_bias")) bias.qkv = fields.flag("qkv_bias");
-  bias.output = both && (kind == "llama" || kind == "gpt_oss" || kind == "mistral" || kind.empty());
-  return bias;
+/// Falcon and StarCoder say multi_query in place of a count.
+std::int64_t all_kv_heads(ModelFields& fields, const Architecture& architecture, std::int64_t heads) {
+  if (fields.has("num_key_value_heads")) return fields.number({"num_key_value_heads"});
+  if (fields.flag("new_decoder_architecture")) return fields.number_or("num_kv_heads", heads);
+  const bool one = fields.has("multi_query") ? fields.flag("multi_query") : architecture.one_kv_head;
+  return one ? 1 : heads;
 }
 
-std::vector<ModelLayer> grouped_query(ModelFields& fields, RankShares& shares, std::int64_t layers) {
+std::vector<std::string> module_or(std::string_view module, std::vector<std::string> otherwise) {
+  return module.empty() ? std::move(otherwise) : std::vector<std::string>{std::string(module)};
+}
+
+/// Of the ranks, the first adds the output's bias.
+std::vector<ModelLayer> grouped_query(ModelFields& fields, const Architecture& architecture,
+                                      RankShares& shares, const std::vector<std::int64_t>& at) {
   const std::int64_t hidden = fields.number({"hidden_size", "n_embd"});
   const std::int64_t all_heads = fields.number({"num_attention_heads", "n_head"});
-  const std::int64_t all_kv_heads = fields.number_or("num_key_value_heads", all_heads);
   const std::int64_t head = head_size(fields, hidden, all_heads);
   const std::int64_t heads = shares.of("num_attention_heads", all_heads);
-  const std::int64_t kv_heads = kv_heads_of_rank(shares, all_kv_heads);
-  const AttentionBias bias = attention_bias(fields);
+  const std::int64_t kv_heads = kv_heads_of_rank(shares, all_kv_heads(fields, architecture, all_heads));
+  const bool gated =
+      architecture.gated_attention && (!fields.has("attn_output_gate") || fields.flag("attn_output_gate"));
+  BiasRule qkv_bias = architecture.qkv_bias;
+  if (fields.has("qkv_bias")) qkv_bias = {.fields = {"qkv_bias"}};
 
   ModelLayer qkv{.name = "qkv_proj",
-                 .modules = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
-                 .n = bounded_product(heads + 2 * kv_heads, head),
+                 .modules = module_or(architecture.qkv_module,
+                                      {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}),
+                 .n = bounded_product((gated ? 2 : 1) * heads + 2 * kv_heads, head),
                  .k = hidden,
-                 .at = all_of(layers),
-                 .bias = bias.qkv};
+                 .at = at,
+                 .bias = has_bias(fields, qkv_bias)};
   ModelLayer output{.name = "o_proj",
-                    .modules = {"self_attn.o_proj"},
+                    .modules = module_or(architecture.output_module, {"self_attn.o_proj"}),
                     .n = hidden,
                     .k = bounded_product(heads, head),
-                    .at = all_of(layers),
-                    .bias = bias.output};
+                    .at = at,
+                    .bias = has_bias(fields, architecture.output_bias)};
   return {std::move(qkv), std::move(output)};
 }
 
 /// q_a with kv_a, both replicated and fused into one, or q_proj and kv_a apart where the queries have no
 /// low-rank form; then kv_b as prefill runs it. Decode absorbs kv_b into batched products, which are not
 /// made.
-std::vector<ModelLayer> latent(ModelFields& fields, RankShares& shares, std::int64_t layers) {
+std::vector<ModelLayer> latent(ModelFields& fields, RankShares& shares, const std::vector<std::int64_t>& at) {
   const std::int64_t hidden = fields.number({"hidden_size"});
   const std::int64_t heads = shares.of("num_attention_heads", fields.number({"num_attention_heads"}));
   const std::int64_t kv_rank = fields.number({"kv_lora_rank"});
@@ -84,8 +77,7 @@ std::vector<ModelLayer> latent(ModelFields& fields, RankShares& shares, std::int
   const std::int64_t q_width = bounded_product(heads, nope + rope);
   const bool bias = fields.flag("attention_bias");
   const auto layer = [&](std::string name, std::vector<std::string> modules, std::int64_t n, std::int64_t k) {
-    return ModelLayer{
-        .name = std::move(name), .modules = std::move(modules), .n = n, .k = k, .at = all_of(layers)};
+    return ModelLayer{.name = std::move(name), .modules = std::move(modules), .n = n, .k = k, .at = at};
   };
 
   std::vector<ModelLayer> list;
@@ -106,32 +98,12 @@ std::vector<ModelLayer> latent(ModelFields& fields, RankShares& shares, std::int
   return list;
 }
 
-/// Layers that are not softmax attention (Qwen3-Next's linear attention, Mamba) have other GEMMs.
-void check_layer_types(ModelFields& fields) {
-  constexpr std::array<std::string_view, 4> known{"full_attention", "sliding_attention", "chunked_attention",
-                                                  "attention"};
-  const nlohmann::json* types = fields.find("layer_types");
-  if (types == nullptr) return;
-  bool good = types->is_array();
-  for (const auto& type : good ? *types : nlohmann::json::array()) {
-    bool found = false;
-    for (const std::string_view word : known) found = found || (type.is_string() && type == word);
-    good = good && found;
-  }
-  if (!good) {
-    fields.refuse(
-        fields.named("layer_types",
-                     "a list of full_attention, sliding_attention and chunked_attention: the GEMMs of "
-                     "other layers are not known"));
-  }
-}
-
 }  // namespace
 
-std::vector<ModelLayer> attention_layers(ModelFields& fields, RankShares& shares, std::int64_t layers) {
-  check_layer_types(fields);
+std::vector<ModelLayer> attention_layers(ModelFields& fields, const Architecture& architecture,
+                                         RankShares& shares, const std::vector<std::int64_t>& at) {
   const bool is_latent = fields.has("kv_lora_rank") || fields.has("q_lora_rank");
-  return is_latent ? latent(fields, shares, layers) : grouped_query(fields, shares, layers);
+  return is_latent ? latent(fields, shares, at) : grouped_query(fields, architecture, shares, at);
 }
 
 }  // namespace gemmtune

@@ -1,6 +1,7 @@
 #include "formats/models/model_config.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -27,6 +28,7 @@ Status check_options(const ModelShapeOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(positive("--batch_size", options.batch_size));
   if (options.tokens.empty())
     return Status::invalid("--nsets is empty, expected token counts such as 1,16,512");
+  if (options.vocab_size) GEMMTUNE_RETURN_IF_ERROR(positive("--vocab_size", *options.vocab_size));
   for (const std::int64_t tokens : options.tokens) GEMMTUNE_RETURN_IF_ERROR(positive("--nsets", tokens));
   return {};
 }
@@ -45,6 +47,17 @@ Result<std::vector<std::int64_t>> rows_of_x(const ModelShapeOptions& options) {
   return rows;
 }
 
+std::int64_t vocab_size(ModelFields& fields, const ModelShapeOptions& options) {
+  const bool said = fields.has("vocab_size");
+  if (!said && options.vocab_size) return *options.vocab_size;
+  if (!said) fields.refuse(fmt::format("{}: has no vocab_size; give --vocab_size", fields.path()));
+  const std::int64_t size = fields.number({"vocab_size"});
+  if (options.vocab_size && size != *options.vocab_size) {
+    fields.refuse(fmt::format("--vocab_size {}: {} says {}", *options.vocab_size, fields.path(), size));
+  }
+  return size;
+}
+
 Result<std::vector<ModelLayer>> layers_of(ModelFields& fields, const ModelShapeOptions& options) {
   RankShares shares(options.tensor_parallel);
   const std::int64_t layers = fields.number({"num_hidden_layers", "n_layer"});
@@ -52,13 +65,23 @@ Result<std::vector<ModelLayer>> layers_of(ModelFields& fields, const ModelShapeO
     return Status::invalid("{}: num_hidden_layers = {}, expected at most {}", fields.path(), layers,
                            max_layers);
   }
-  std::vector<ModelLayer> list = attention_layers(fields, shares, layers);
-  for (ModelLayer& layer : feed_forward_layers(fields, shares, layers)) list.push_back(std::move(layer));
-  if (options.lm_head) {
+  const auto found = architecture_of(fields, options.assume);
+  if (!found.ok()) return found.status();
+  const Architecture& architecture = **found;
+  const LayerTypes types = layer_types(fields, architecture, layers);
+  std::vector<ModelLayer> list = attention_layers(fields, architecture, shares, types.attention);
+  const auto append = [&](std::vector<ModelLayer> more) {
+    std::move(more.begin(), more.end(), std::back_inserter(list));
+  };
+  append(mixer_layers(fields, architecture, shares, types.mixer));
+  append(feed_forward_layers(fields, architecture, shares, layers));
+  if (options.lm_head && architecture.lm_head) {
+    // OPT's embeddings may be narrower than its layers.
     list.push_back({.name = "lm_head",
                     .modules = {"lm_head"},
-                    .n = shares.of("vocab_size", fields.number({"vocab_size"})),
-                    .k = fields.number({"hidden_size", "n_embd"}),
+                    .n = shares.of("vocab_size", vocab_size(fields, options)),
+                    .k = fields.number({"word_embed_proj_dim", "hidden_size", "n_embd"}),
+                    .bias = architecture.lm_head_bias,
                     .by_name_only = true});
   }
   GEMMTUNE_RETURN_IF_ERROR(fields.status());

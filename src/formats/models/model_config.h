@@ -21,6 +21,8 @@ struct ModelShapeOptions {
   std::optional<Operation> operation;  // rows of this one only
   bool bpreshuffle = false;  // weights packed once: the pre-shuffled a8w8 operations; a16w16 so marked
   bool lm_head = true;
+  std::optional<std::int64_t> vocab_size;  // where the config says none
+  std::string assume;                      // model_type of architectures.h for a config whose own has no row
   bool layer_names = false;
 };
 

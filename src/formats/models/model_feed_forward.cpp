@@ -3,7 +3,7 @@
 // (FusedMoE without expert parallelism).
 #include <algorithm>
 #include <array>
-#include <numeric>
+#include <utility>
 
 #include "formats/models/model_layers.h"
 
@@ -12,40 +12,6 @@ namespace {
 
 constexpr std::array<const char*, 4> expert_counts{"n_routed_experts", "num_local_experts", "num_experts",
                                                    "moe_num_experts"};
-
-/// What a kind of model calls its parts, and what no field says.
-struct FeedForwardTraits {
-  std::string block = "mlp";  // where the checkpoint keeps the router and the experts
-  std::string router = "gate";
-  std::string shared = "shared_experts";
-  std::array<std::string, 3> expert = {"gate_proj", "up_proj", "down_proj"};
-  const char* dense_size = "intermediate_size";
-  bool router_bias = false;
-  bool swiglu = false;           // gpt-oss's clamped one, which its hidden_act does not say
-  bool doweight_stage1 = false;  // the routing weight meets the expert's input
-};
-
-FeedForwardTraits traits_of(ModelFields& fields) {
-  const std::string kind = model_type(fields);
-  FeedForwardTraits traits;
-  if (kind == "mixtral") {
-    traits.block = "block_sparse_moe";
-    traits.expert = {"w1", "w3", "w2"};
-  } else if (kind == "gpt_oss") {
-    traits.router = "router";
-    traits.router_bias = true;
-    traits.swiglu = true;
-  } else if (kind.starts_with("qwen")) {
-    traits.shared = "shared_expert";
-  } else if (kind.starts_with("llama4")) {
-    traits.block = "feed_forward";
-    traits.router = "router";
-    traits.shared = "shared_expert";
-    traits.dense_size = "intermediate_size_mlp";
-    traits.doweight_stage1 = true;
-  }
-  return traits;
-}
 
 /// Which transformer layers have a dense feed-forward layer and which have experts.
 struct LayerKinds {
@@ -81,7 +47,8 @@ class LayerFrequency {
 
 /// Experts in every layer that all the fields present allow: first_k_dense_replace and moe_layer_freq
 /// (DeepSeek), decoder_sparse_step and mlp_only_layers (Qwen), interleave_moe_layer_step (Llama 4),
-/// moe_layer_start_index, moe_layer_end_index and moe_layer_interval (ERNIE).
+/// moe_layer_start_index, moe_layer_end_index and moe_layer_interval (ERNIE), expert_layer_period and
+/// expert_layer_offset (Jamba).
 LayerKinds layer_kinds(ModelFields& fields, std::int64_t layers, bool has_experts) {
   const std::int64_t first = std::max(fields.number_or("first_k_dense_replace", 0, 0),
                                       fields.number_or("moe_layer_start_index", 0, 0));
@@ -89,12 +56,15 @@ LayerKinds layer_kinds(ModelFields& fields, std::int64_t layers, bool has_expert
   const std::array<std::int64_t, 3> steps{fields.number_or("decoder_sparse_step", 1),
                                           fields.number_or("interleave_moe_layer_step", 1),
                                           fields.number_or("moe_layer_interval", 1)};
+  const std::int64_t period = fields.number_or("expert_layer_period", 1);
+  const std::int64_t offset = fields.number_or("expert_layer_offset", 0, 0);
   const LayerFrequency frequency(fields, layers);
   const std::vector<std::int64_t> dense_only = fields.numbers("mlp_only_layers");
   LayerKinds kinds;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     const bool sparse =
         has_experts && layer >= first && layer <= last && frequency.takes(layer) &&
+        layer % period == offset &&
         std::all_of(steps.begin(), steps.end(), [layer](auto step) { return is_on_step(layer, step); }) &&
         std::find(dense_only.begin(), dense_only.end(), layer) == dense_only.end();
     (sparse ? kinds.sparse : kinds.dense).push_back(layer);
@@ -119,8 +89,8 @@ void append(std::vector<ModelLayer>& list, std::vector<ModelLayer> more) {
   for (ModelLayer& layer : more) list.push_back(std::move(layer));
 }
 
-Activation activation_of(ModelFields& fields, const FeedForwardTraits& traits) {
-  if (traits.swiglu) return Activation::swiglu;
+Activation activation_of(ModelFields& fields, const Architecture& architecture) {
+  if (architecture.swiglu) return Activation::swiglu;
   const std::string word = fields.text("hidden_act");
   if (word.empty() || word == "silu" || word == "swish") return Activation::silu;
   if (word.starts_with("gelu")) return Activation::gelu;
@@ -154,43 +124,47 @@ Experts experts_of(ModelFields& fields, const char* count_field) {
 }
 
 /// Hidden elements of all shared experts together, before they are divided; 0 where there are none.
-std::int64_t shared_size(ModelFields& fields, std::int64_t expert_size) {
+std::int64_t shared_size(ModelFields& fields, const Architecture& architecture, std::int64_t expert_size) {
   if (fields.has("shared_expert_intermediate_size")) {
     return fields.number_or("shared_expert_intermediate_size", 0, 0);
   }
-  const std::int64_t otherwise = model_type(fields).starts_with("llama4") ? 1 : 0;
-  return bounded_product(fields.number_or("n_shared_experts", otherwise, 0), expert_size);
+  return bounded_product(fields.number_or("n_shared_experts", architecture.shared_experts, 0), expert_size);
 }
 
-ModelLayer router_layer(const FeedForwardTraits& traits, std::int64_t experts, std::int64_t hidden,
+/// The checkpoint's name of a part of the feed-forward layer.
+std::string module_of(const Architecture& architecture, std::string_view part) {
+  return fmt::format("{}.{}", architecture.block, part);
+}
+
+ModelLayer router_layer(const Architecture& architecture, std::int64_t experts, std::int64_t hidden,
                         const std::vector<std::int64_t>& at) {
   return {.name = "router",
-          .modules = {traits.block + "." + traits.router},
+          .modules = {module_of(architecture, architecture.router)},
           .n = experts,
           .k = hidden,
           .at = at,
-          .bias = traits.router_bias,
+          .bias = architecture.router_bias,
           .by_name_only = true};
 }
 
-ModelLayer expert_layer(ModelFields& fields, const FeedForwardTraits& traits, const Experts& experts,
+ModelLayer expert_layer(ModelFields& fields, const Architecture& architecture, const Experts& experts,
                         const std::vector<std::int64_t>& at) {
   ModelLayer layer{.name = "experts", .at = at};
-  for (const std::string& part : traits.expert) {
-    layer.modules.push_back(traits.block + ".experts.0." + part);
+  for (const std::string_view part : architecture.expert) {
+    layer.modules.push_back(module_of(architecture, fmt::format("experts.0.{}", part)));
   }
   // Both are at most max_dimension, int32's largest.
   layer.moe = MoeShape{.experts = static_cast<std::int32_t>(experts.count),
                        .topk = static_cast<std::int32_t>(experts.topk),
-                       .activation = activation_of(fields, traits),
-                       .gated = true,
-                       .doweight_stage1 = traits.doweight_stage1};
+                       .activation = activation_of(fields, architecture),
+                       .gated = architecture.gated,
+                       .doweight_stage1 = architecture.doweight_stage1};
   return layer;
 }
 
-std::vector<ModelLayer> sparse_layers(ModelFields& fields, RankShares& shares, const char* count_field,
+std::vector<ModelLayer> sparse_layers(ModelFields& fields, const Architecture& architecture,
+                                      RankShares& shares, const char* count_field,
                                       const std::vector<std::int64_t>& at) {
-  const FeedForwardTraits traits = traits_of(fields);
   const std::int64_t hidden = fields.number({"hidden_size"});
   const Experts experts = experts_of(fields, count_field);
   // Mixtral, gpt-oss and Llama 4 have one size, the experts'.
@@ -198,47 +172,67 @@ std::vector<ModelLayer> sparse_layers(ModelFields& fields, RankShares& shares, c
       fields.has("moe_intermediate_size") ? "moe_intermediate_size" : "intermediate_size";
   const std::int64_t expert_size = fields.number({size_field});
 
-  std::vector<ModelLayer> list{router_layer(traits, experts.count, hidden, at)};
-  if (const std::int64_t shared = shared_size(fields, expert_size); shared > 0) {
-    const std::string modules = traits.block + "." + traits.shared;
+  std::vector<ModelLayer> list{router_layer(architecture, experts.count, hidden, at)};
+  if (const std::int64_t shared = shared_size(fields, architecture, expert_size); shared > 0) {
+    const std::string modules = module_of(architecture, architecture.shared);
     const bool own_size = fields.has("shared_expert_intermediate_size");
     const char* shared_field =
         own_size ? "shared_expert_intermediate_size" : "n_shared_experts * moe_intermediate_size";
     append(list, gated_pair("shared_", modules, shares.of(shared_field, shared), hidden, at));
     if (own_size) {  // Qwen weighs the shared expert by a learnt gate
       list.push_back({.name = "shared_expert_gate",
-                      .modules = {traits.block + ".shared_expert_gate"},
+                      .modules = {module_of(architecture, "shared_expert_gate")},
                       .n = 1,
                       .k = hidden,
                       .at = at,
                       .by_name_only = true});
     }
   }
-  list.push_back(expert_layer(fields, traits, experts, at));
+  list.push_back(expert_layer(fields, architecture, experts, at));
   list.back().n = shares.of(size_field, expert_size);
   list.back().k = hidden;
   return list;
 }
 
-std::vector<ModelLayer> dense_layers(ModelFields& fields, RankShares& shares,
-                                     const std::vector<std::int64_t>& at) {
-  const char* size_field = traits_of(fields).dense_size;
-  if (!fields.has(size_field)) size_field = "intermediate_size";
+/// Hidden elements of the dense layer, before they are divided, and the field that says them.
+std::pair<const char*, std::int64_t> dense_size(ModelFields& fields, const Architecture& architecture,
+                                                std::int64_t hidden) {
+  for (const char* key :
+       {architecture.dense_size, "intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"}) {
+    if (fields.has(key)) return {key, fields.number({key})};
+  }
+  if (architecture.default_width == 0) return {"intermediate_size", fields.number({"intermediate_size"})};
+  return {"hidden_size", bounded_product(architecture.default_width, hidden)};
+}
+
+std::vector<ModelLayer> dense_layers(ModelFields& fields, const Architecture& architecture,
+                                     RankShares& shares, const std::vector<std::int64_t>& at) {
   const std::int64_t hidden = fields.number({"hidden_size", "n_embd"});
-  const std::int64_t width = shares.of(size_field, fields.number({size_field, "ffn_dim"}));
-  std::vector<ModelLayer> list = gated_pair("", "mlp", width, hidden, at);
-  for (ModelLayer& layer : list) layer.bias = fields.flag("mlp_bias");
+  const auto [field, size] = dense_size(fields, architecture, hidden);
+  const std::int64_t width = shares.of(field, size);
+  std::vector<ModelLayer> list = gated_pair("", std::string(architecture.block), width, hidden, at);
+  if (!architecture.gated) {
+    list.front().name = "up_proj";
+    list.front().n = width;
+    list.front().modules = {module_of(architecture, "up_proj")};
+    if (!architecture.up_module.empty()) list.front().modules = {std::string(architecture.up_module)};
+    if (!architecture.down_module.empty()) list.back().modules = {std::string(architecture.down_module)};
+  }
+  for (ModelLayer& layer : list) layer.bias = has_bias(fields, architecture.feed_forward_bias);
   return list;
 }
 
 }  // namespace
 
-std::vector<ModelLayer> feed_forward_layers(ModelFields& fields, RankShares& shares, std::int64_t layers) {
+std::vector<ModelLayer> feed_forward_layers(ModelFields& fields, const Architecture& architecture,
+                                            RankShares& shares, std::int64_t layers) {
   const char* count_field = expert_count_field(fields);
   const LayerKinds kinds = layer_kinds(fields, layers, count_field != nullptr);
   std::vector<ModelLayer> list;
-  if (!kinds.dense.empty()) append(list, dense_layers(fields, shares, kinds.dense));
-  if (!kinds.sparse.empty()) append(list, sparse_layers(fields, shares, count_field, kinds.sparse));
+  if (!kinds.dense.empty()) append(list, dense_layers(fields, architecture, shares, kinds.dense));
+  if (!kinds.sparse.empty()) {
+    append(list, sparse_layers(fields, architecture, shares, count_field, kinds.sparse));
+  }
   return list;
 }
 

@@ -21,6 +21,4 @@ std::int64_t bounded_product(std::int64_t a, std::int64_t b) {
   return std::min(product, max_dimension + 1);
 }
 
-std::string model_type(ModelFields& fields) { return fields.text("model_type"); }
-
 }  // namespace gemmtune

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/models/architectures.h"
 #include "formats/models/model_fields.h"
 #include "problem/problem.h"
 
@@ -42,12 +43,22 @@ class RankShares {
 /// At most max_dimension + 1, which no problem takes: a product of a hostile config does not overflow.
 std::int64_t bounded_product(std::int64_t a, std::int64_t b);
 
-/// What names the model's way in vLLM and SGLang, which both take it from model_type.
-std::string model_type(ModelFields& fields);
+/// The transformer layers with softmax attention, and those with the architecture's mixer: by layer_types, else
+/// by the architecture's own fields.
+struct LayerTypes {
+  std::vector<std::int64_t> attention;
+  std::vector<std::int64_t> mixer;
+};
+LayerTypes layer_types(ModelFields& fields, const Architecture& architecture, std::int64_t layers);
 
-/// QKV and output projection, or those of multi-head latent attention, in each of `layers` layers.
-std::vector<ModelLayer> attention_layers(ModelFields& fields, RankShares& shares, std::int64_t layers);
-/// Dense gate+up and down; router, shared experts and experts of the layers that have them.
-std::vector<ModelLayer> feed_forward_layers(ModelFields& fields, RankShares& shares, std::int64_t layers);
+/// QKV and output projection, or those of multi-head latent attention, in the layers `at`.
+std::vector<ModelLayer> attention_layers(ModelFields& fields, const Architecture& architecture,
+                                         RankShares& shares, const std::vector<std::int64_t>& at);
+/// The projections of the layers without softmax attention.
+std::vector<ModelLayer> mixer_layers(ModelFields& fields, const Architecture& architecture,
+                                     RankShares& shares, const std::vector<std::int64_t>& at);
+/// Dense (gate+)up and down; router, shared experts and experts of the layers that have them.
+std::vector<ModelLayer> feed_forward_layers(ModelFields& fields, const Architecture& architecture,
+                                            RankShares& shares, std::int64_t layers);
 
 }  // namespace gemmtune

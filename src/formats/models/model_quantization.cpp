@@ -31,7 +31,7 @@ Result<Quantization> Quantization::read(ModelFields& fields) {
   if (config == nullptr) config = fields.find_anywhere("compression_config");
   if (config == nullptr) return quantization;
   if (!config->is_object()) return in_config(fields, Status::invalid("expected an object"));
-  auto groups = quantized_groups(*config, model_type(fields));
+  auto groups = quantized_groups(*config, fields.text("model_type"));
   if (!groups.ok()) return in_config(fields, groups.status());
   quantization.groups_ = std::move(groups).value();
   for (const char* key : left_out_keys) {

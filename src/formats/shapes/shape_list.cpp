@@ -4,14 +4,17 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 #include <span>
 #include <utility>
 
 #include "base/file.h"
+#include "base/path_list.h"
 #include "base/text.h"
 #include "formats/aiter/operation_header.h"
 #include "formats/aiter/problem_cells.h"
+#include "formats/all_formats.h"
 #include "formats/csv/columns.h"
 #include "formats/csv/csv.h"
 #include "formats/diagnostics.h"
@@ -153,15 +156,20 @@ Result<ShapeList> parse_shape_yaml(const std::string& source, const std::string&
   return list;
 }
 
+/// An error for a file that holds no list of sizes: Triton's buckets have none, and hipBLASLt's m, n and k mean
+/// something else.
+Status require_sizes(const std::string& source, std::string_view content) {
+  const Format& format = detect_format(source, content);
+  if (format.read != read_triton_rows && format.read != read_hipblaslt_rows) return {};
+  return Status::invalid("{}: is {} ({}), expected a list of sizes; gemmtune convert --to untuned makes one",
+                         source, format.name, format.description);
+}
+
 bool is_yaml(const std::string& path, std::string_view content) {
   if (ends_in(path, ".yaml") || ends_in(path, ".yml")) return true;
   if (ends_in(path, ".csv")) return false;
-  for (const std::string_view line : split(without_mark(content), '\n')) {
-    if (is_blank_or_comment(line)) continue;
-    const char first = trim(line).front();
-    return first == '-' || first == '[' || first == '{';
-  }
-  return false;
+  const std::string_view first = trim(first_row(content));
+  return first.starts_with('-') || first.starts_with('[') || first.starts_with('{');
 }
 
 }  // namespace
@@ -180,6 +188,7 @@ void ShapeCollector::add(ShapeRow row) {
 
 Result<ShapeList> parse_shape_list(const std::string& source, std::string content,
                                    const ShapeListOptions& options) {
+  GEMMTUNE_RETURN_IF_ERROR(require_sizes(source, content));
   auto list = is_yaml(source, content) ? parse_shape_yaml(source, content, options)
                                        : parse_shape_csv(source, std::move(content), options);
   if (!list.ok()) return list;
@@ -193,10 +202,43 @@ Result<ShapeList> parse_shape_list(const std::string& source, std::string conten
   return list;
 }
 
-Result<ShapeList> read_shape_list(const std::string& path, const ShapeListOptions& options) {
+namespace {
+
+Result<ShapeList> read_one_list(const std::string& path, const ShapeListOptions& options) {
   auto content = read_file(path);
   if (!content.ok()) return content.status();
   return parse_shape_list(path == "-" ? "standard input" : path, std::move(*content), options);
+}
+
+/// Appends `more` to `list`, each with the file that it is of.
+Status append_list(ShapeList& list, ShapeList more) {
+  if (more.operation != list.operation) {
+    return Status::invalid("{}: sizes of {}, but {} has those of {}; expected one operation", more.source,
+                           to_string(more.operation), list.source, to_string(list.operation));
+  }
+  std::move(more.rows.begin(), more.rows.end(), std::back_inserter(list.rows));
+  std::move(more.diagnostics.begin(), more.diagnostics.end(), std::back_inserter(list.diagnostics));
+  std::move(more.ignored.begin(), more.ignored.end(), std::back_inserter(list.ignored));
+  list.source += ":" + more.source;
+  return {};
+}
+
+}  // namespace
+
+Result<ShapeList> read_shape_list(const std::string& paths, const ShapeListOptions& options) {
+  const std::vector<std::string> each = path_list(paths);
+  if (each.size() <= 1) return read_one_list(each.empty() ? paths : each.front(), options);
+  auto list = read_one_list(each.front(), options);
+  if (!list.ok()) return list;
+  for (std::size_t index = 1; index < each.size(); ++index) {
+    auto more = read_one_list(each[index], options);
+    if (!more.ok()) return more;
+    GEMMTUNE_RETURN_IF_ERROR(append_list(*list, std::move(*more)));
+  }
+  ShapeCollector shapes(true);
+  for (ShapeRow& row : list->rows) shapes.add(std::move(row));
+  list->rows = shapes.take();
+  return list;
 }
 
 namespace {

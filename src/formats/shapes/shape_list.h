@@ -37,12 +37,13 @@ struct ShapeListOptions {
 };
 
 /// Reads a CSV, or a YAML list of sizes (by its extension; without one, by its first character), "-" is
-/// standard input. A missing key column, an unreadable file, a header of another operation and a file without
-/// any good row are errors; single bad rows become diagnostics, one a row (M = 0, negative, above 2³¹ − 1 …)
+/// standard input. A colon-separated list of paths is one list: rows of one operation, duplicates removed, calls
+/// added up. A missing key column, an unreadable file, a header of another operation and a file without
+/// any good row are errors, and so are Triton configs and hipBLASLt's tables; single bad rows become diagnostics, one a row (M = 0, negative, above 2³¹ − 1 …)
 /// and the rest is used. A tuned file may serve as a shape list: its devices do not add up as calls.
 ///
 /// YAML: gemm_size_yaml.h.
-Result<ShapeList> read_shape_list(const std::string& path, const ShapeListOptions& options);
+Result<ShapeList> read_shape_list(const std::string& paths, const ShapeListOptions& options);
 /// The same from memory; `source` stands for the path.
 Result<ShapeList> parse_shape_list(const std::string& source, std::string content,
                                    const ShapeListOptions& options);

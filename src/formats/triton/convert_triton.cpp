@@ -222,6 +222,7 @@ TritonRows rows_of_first_file(ConversionRows& rows) {
   const TunedEntry* first = nullptr;
   for (std::size_t index = 0; index < rows.entries.size(); ++index) {
     const TunedEntry& entry = rows.entries[index];
+    if (rows.is_gone(index)) continue;
     auto config = entry.libtype == "triton" ? config_of(entry.kernel_name) : std::nullopt;
     if (!config) {
       rows.leave_out(index, fmt::format("kernel '{}' ({}): no parameters of a Triton kernel",

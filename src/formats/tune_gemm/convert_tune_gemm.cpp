@@ -200,6 +200,7 @@ Result<std::string> write_results(ConversionRows& rows, TuneGemmVersion version)
   std::vector<GemmResult> results;
   for (std::size_t index = 0; index < rows.entries.size(); ++index) {
     const TunedEntry& entry = rows.entries[index];
+    if (rows.is_gone(index)) continue;
     if (!is_tune_gemm_problem(entry.problem)) {
       rows.leave_out(index, "tune_gemm knows plain GEMMs only (no bias, scales or packed weight)");
       continue;
@@ -273,6 +274,7 @@ Result<std::string> write_tune_gemm_sizes(ConversionRows& rows, const Conversion
   std::vector<GemmResult> sizes;
   for (std::size_t index = 0; index < rows.entries.size(); ++index) {
     const TunedEntry& entry = rows.entries[index];
+    if (rows.is_gone(index)) continue;
     if (!is_tune_gemm_problem(entry.problem)) {
       rows.leave_out(index, "tune_gemm knows plain GEMMs only (no bias, scales or packed weight)");
       continue;
