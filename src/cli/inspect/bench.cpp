@@ -15,6 +15,7 @@
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/number_range.h"
+#include "cli/shared/size_options.h"
 #include "formats/aiter/tuned_csv.h"
 #include "resolve/bind.h"
 #include "resolve/online_rows.h"
@@ -44,6 +45,7 @@ struct BenchOptions {
   DeviceOptions device;
   std::string file;
   std::string against;
+  std::string operation;
   int rounds = 30;
   int limit = 0;
   double max_err_ratio = 0.05;
@@ -62,17 +64,19 @@ struct BenchInput {
   std::shared_ptr<const TableSet> online;
 };
 
-Result<BenchInput> read_input(const std::string& path, const Environment& environment, const Device& opened) {
+Result<BenchInput> read_input(const std::string& path, std::optional<Operation> operation,
+                              const Environment& environment, const Device& opened) {
   const DeviceInfo& device = opened.info();
   BenchInput input;
-  auto tuned = read_tuned_csv(path);
+  auto tuned = read_tuned_csv(path, {.operation = operation});
   if (!tuned.ok()) {
-    auto shapes = read_shape_list(path, {});
+    ShapeListOptions list;
+    list.operation = operation;
+    auto shapes = read_shape_list(path, list);
     if (!shapes.ok()) return shapes.status();
-    for (const std::string& diagnostic : shapes->diagnostics)
-      std::fputs(fmt::format("{}\n", diagnostic).c_str(), stderr);
+    for (const std::string& diagnostic : shapes->diagnostics) print_note(diagnostic);
     if (const std::string ignored = describe_ignored(*shapes); !ignored.empty()) {
-      std::fputs(fmt::format("{}\n", ignored).c_str(), stderr);
+      print_note(ignored);
     }
     input.shapes = std::move(shapes->rows);
     input.tables = production_tables(environment);
@@ -82,8 +86,7 @@ Result<BenchInput> read_input(const std::string& path, const Environment& enviro
   }
   input.tuned_file = true;
   input.tables = table_set_of(std::move(*tuned));
-  for (const std::string& diagnostic : input.tables.sources.front().diagnostics)
-    std::fputs(fmt::format("{}\n", diagnostic).c_str(), stderr);
+  for (const std::string& diagnostic : input.tables.sources.front().diagnostics) print_note(diagnostic);
   for (const TunedEntry& entry : input.tables.table.entries()) {
     const bool seen = std::any_of(input.shapes.begin(), input.shapes.end(), [&](const ShapeRow& shape) {
       return same_key(shape.problem, entry.problem);
@@ -97,14 +100,16 @@ Result<BenchInput> read_input(const std::string& path, const Environment& enviro
 }
 
 int run_bench_command(const BenchOptions& options) {
+  const auto operation = operation_word(options.operation);
+  if (!operation.ok()) return usage_error("bench", operation.message());
   const Environment environment = read_environment();
   auto device = open_device(options.device, environment, true);
   if (!device.ok()) return usage_error("bench", device.message());
-  auto input = read_input(options.file, environment, **device);
+  auto input = read_input(options.file, *operation, environment, **device);
   if (!input.ok()) return usage_error("bench", input.message());
   std::optional<TableSet> against;
   if (!options.against.empty()) {
-    auto file = read_tuned_csv(options.against);
+    auto file = read_tuned_csv(options.against, {.operation = *operation});
     if (!file.ok()) return usage_error("bench", fmt::format("--against {}", file.message()));
     against = table_set_of(std::move(*file));
   }
@@ -122,9 +127,10 @@ int run_bench_command(const BenchOptions& options) {
     rows = run_bench(**device, evaluator, request, console);
   }
   const BenchNames names{input->tuned_file ? "tuned" : "operator", against ? "other" : "default"};
-  fmt::print("{}", options.json ? bench_json("bench", rows, (*device)->info()) : bench_text(rows, names));
+  print_answer(options.json,
+               options.json ? bench_json("bench", rows, (*device)->info()) : bench_text(rows, names));
   const std::string regressions = regressions_text(rows, options.most_regression);
-  if (!options.json) fmt::print("{}", regressions);
+  if (!options.json) print_text(regressions);
   const int code = bench_code(rows);
   return code == exit_done && !regressions.empty() ? exit_findings : code;
 }
@@ -134,6 +140,7 @@ int run_bench_command(const BenchOptions& options) {
 std::function<int()> declare_bench(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
   app.add_option("file", options->file, "A tuned file or a shape list")->required();
+  declare_file_operation(app, options->operation);
   app.add_option("--against", options->against, "Time against the rows of this tuned file");
   app.add_option("--rounds", options->rounds, "Interleaved rounds")
       ->capture_default_str()

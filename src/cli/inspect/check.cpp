@@ -9,13 +9,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
+#include "base/interrupt.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/inspect/bench_report.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
-#include "cli/shared/interrupt.h"
 #include "cli/shared/number_range.h"
+#include "cli/shared/size_options.h"
 #include "formats/aiter/tuned_csv.h"
 #include "resolve/bind.h"
 #include "tuning/row_check.h"
@@ -38,6 +39,7 @@ Examples:
 struct CheckOptions {
   DeviceOptions device;
   std::string file;
+  std::string operation;
   double max_err_ratio = 0.05;
   bool quiet = false;
   bool json = false;
@@ -99,9 +101,11 @@ std::vector<Checked> check_file(const TunedFile& file, Device& device, double ma
 }
 
 int run_check(const CheckOptions& options) {
+  const auto operation = operation_word(options.operation);
+  if (!operation.ok()) return usage_error("check", operation.message());
   auto device = open_device(options.device, read_environment(), true);
   if (!device.ok()) return usage_error("check", device.message());
-  const auto file = read_tuned_csv(options.file);
+  const auto file = read_tuned_csv(options.file, {.operation = *operation});
   if (!file.ok()) return usage_error("check", file.message());
   Console console(options.quiet);
   for (const std::string& diagnostic : file->diagnostics) console.urgent_line(diagnostic);
@@ -111,13 +115,14 @@ int run_check(const CheckOptions& options) {
   for (const Checked& row : rows) {
     right += row.own && row.check.state == RowCheckState::right;
     findings += is_finding(row);
-    if (is_finding(row) && !options.json) fmt::print("{}\n", row_text(options.file, row));
+    if (is_finding(row) && !options.json) print_text(row_text(options.file, row) + "\n");
   }
   if (options.json) {
-    fmt::print("{}", check_json(options.file, rows));
+    print_document(check_json(options.file, rows));
   } else {
-    fmt::print("{}: {} of this device: {} right, {} not; {} of other devices\n", options.file,
-               counted(right + findings, "row"), right, findings, rows.size() - right - findings);
+    print_text(fmt::format("{}: {} of this device: {} right, {} not; {} of other devices\n", options.file,
+                           counted(right + findings, "row"), right, findings,
+                           rows.size() - right - findings));
   }
   if (interrupted()) return exit_interrupted;
   return findings > 0 || !file->diagnostics.empty() ? exit_findings : exit_done;
@@ -128,6 +133,7 @@ int run_check(const CheckOptions& options) {
 std::function<int()> declare_check(CLI::App& app) {
   auto options = std::make_shared<CheckOptions>();
   app.add_option("file", options->file, "A tuned file")->required();
+  declare_file_operation(app, options->operation);
   app.add_option("--errRatio", options->max_err_ratio, "Share of elements that may be outside tolerance")
       ->capture_default_str()
       ->check(number_range(0, 1));

@@ -134,14 +134,16 @@ int run_explain(const ExplainOptions& options) {
     for (const KernelFamily* family : device.families())
       json["families"].push_back(family_json(*family, *problem));
     if (shown != nullptr) json["space"] = space_json(shown->space(*problem));
-    fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+    print_document(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
     return exit_done;
   }
-  fmt::print("{}\n{:.3g} GFLOP, {:.3g} MB\non {}\n\n{}\n", print(*problem), flops(*problem) * 1e-9,
-             bytes(*problem) * 1e-6, device_line(device.info()), families_text(device, *problem));
-  fmt::print("default (speed-ups are against it): {}\n", candidate_text(device.baseline(*problem)));
-  fmt::print("without a tuned row: {}\n", candidate_text(device.fallback(*problem)));
-  if (shown != nullptr) fmt::print("{}", space_text(*shown, shown->space(*problem)));
+  std::string text =
+      fmt::format("{}\n{:.3g} GFLOP, {:.3g} MB\non {}\n\n{}\n", print(*problem), flops(*problem) * 1e-9,
+                  bytes(*problem) * 1e-6, device_line(device.info()), families_text(device, *problem));
+  text += fmt::format("default (speed-ups are against it): {}\nwithout a tuned row: {}\n",
+                      candidate_text(device.baseline(*problem)), candidate_text(device.fallback(*problem)));
+  if (shown != nullptr) text += space_text(*shown, shown->space(*problem));
+  print_text(text);
   return exit_done;
 }
 

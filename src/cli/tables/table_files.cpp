@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/file_lock.h"
+#include "cli/shared/console.h"
 #include "cli/shared/output_path.h"
 #include "formats/aiter/environment_json.h"
 
@@ -53,7 +55,7 @@ Status check_no_input(const std::string& option, const std::string& output,
 Status write_table(const std::string& option, const std::string& path, const std::string& text,
                    const std::vector<TunedFile>& inputs) {
   if (path.empty() || path == "-") {
-    fmt::print("{}", text);
+    print_document(text);
     return {};
   }
   GEMMTUNE_RETURN_IF_ERROR(check_writable(option, path));
