@@ -17,6 +17,56 @@ char lower(char character) {
   return character >= 'A' && character <= 'Z' ? static_cast<char>(character - 'A' + 'a') : character;
 }
 
+/// The code point that begins `text`, and its bytes; no bytes where it is not UTF-8 (RFC 3629: no overlong
+/// form, no surrogate, nothing above U+10FFFF).
+struct CodePoint {
+  std::uint32_t value = 0;
+  std::size_t bytes = 0;
+};
+CodePoint first_code_point(std::string_view text) {
+  const auto byte = [&](std::size_t i) {
+    return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i]));
+  };
+  const std::uint32_t lead = byte(0);
+  if (lead < 0x80) return {lead, 1};
+  const std::size_t bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || bytes > text.size()) return {};
+  std::uint32_t value = lead & (0x7fU >> bytes);
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xc0U) != 0x80U) return {};
+    value = value << 6 | (byte(i) & 0x3fU);
+  }
+  constexpr std::uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = value >= 0xd800 && value < 0xe000;
+  if (value < least[bytes] || value > 0x10ffff || surrogate) return {};
+  return {value, bytes};
+}
+
+/// C0, DEL and C1 controls, and what turns the writing direction.
+bool is_control(std::uint32_t code) {
+  return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x200e || code == 0x200f ||
+         (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+}
+
+std::string spell_controls(std::string_view text, std::string_view kept) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const CodePoint code = first_code_point(text);
+    const std::size_t bytes = code.bytes == 0 ? 1 : code.bytes;
+    if (code.bytes == 0) {
+      result += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]));
+    } else if (!is_control(code.value) || kept.find(text[0]) != std::string_view::npos) {
+      result += text.substr(0, bytes);
+    } else {
+      result +=
+          code.value < 0x80 ? fmt::format("\\x{:02x}", code.value) : fmt::format("\\u{:04x}", code.value);
+    }
+    text.remove_prefix(bytes);
+  }
+  return result;
+}
+
 }  // namespace
 
 std::string_view trim(std::string_view text) {
@@ -83,6 +133,10 @@ std::optional<bool> parse_bool(std::string_view text) {
   if (word == "false" || word == "0") return false;
   return std::nullopt;
 }
+
+std::string printable(std::string_view text) { return spell_controls(text, "\n\t"); }
+
+std::string printable_word(std::string_view text) { return spell_controls(text, {}); }
 
 std::string python_float(double value, int digits) {
   if (std::isnan(value)) return "nan";

@@ -27,6 +27,12 @@ std::optional<std::int64_t> parse_integer(std::string_view text);
 std::optional<double> parse_number(std::string_view text);
 /// True/true/TRUE/1 and False/false/FALSE/0.
 std::optional<bool> parse_bool(std::string_view text);
+/// `text` as a terminal may get it: control characters, overrides of the writing direction and bytes that are
+/// no UTF-8 are spelled \x1b, \u202e, \xff. A file's names could otherwise move the cursor, set the title or
+/// hide what follows. Line feeds and tabs stay.
+std::string printable(std::string_view text);
+/// The same for a part of a line: line feeds and tabs are spelled too.
+std::string printable_word(std::string_view text);
 /// Python's spelling of a float rounded to `digits` decimals: shortest text that reads back, always with a
 /// point.
 std::string python_float(double value, int digits);

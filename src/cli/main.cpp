@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <map>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -44,7 +45,7 @@ int parse_error(const CLI::App& app, const CLI::ParseError& error, const std::st
   for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at))
     text.replace(at, 1, " ");
   const std::string name = command.empty() ? "gemmtune" : "gemmtune " + command;
-  std::fputs(fmt::format("{}: {} (see {} --help)\n", name, text, name).c_str(), stderr);
+  print_note(fmt::format("{}: {} (see {} --help)", name, text, name));
   return exit_usage;
 }
 
@@ -70,14 +71,14 @@ int run(int argc, char** argv) {
     std::string known;
     for (const Command& one : all_commands())
       known += fmt::format("{}{}", known.empty() ? "" : ", ", one.name);
-    std::fputs(fmt::format("gemmtune: unknown command '{}' (known: {})\n", words[0], known).c_str(), stderr);
+    print_note(fmt::format("gemmtune: unknown command '{}' (known: {})", words[0], known));
     return exit_usage;
   }
   if (command == "tune") {
     if (const auto diagnostic = unavailable_flag(words)) return usage_error(command, *diagnostic);
   }
   if (words.empty()) {
-    fmt::print("{}", app.help());
+    print_text(app.help());
     return exit_usage;
   }
   try {
@@ -94,13 +95,17 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   // A full disk or a file size limit is an error of write(), not the end of the process.
   std::signal(SIGXFSZ, SIG_IGN);
+  gemmtune::cli::log_to_stderr();
   try {
     const int code = gemmtune::cli::run(argc, argv);
-    if (std::fflush(stdout) != 0) {
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
       std::fputs("gemmtune: standard output: cannot be written\n", stderr);
       return gemmtune::cli::exit_usage;
     }
     return code;
+  } catch (const std::bad_alloc&) {
+    std::fputs("gemmtune: out of memory\n", stderr);
+    return gemmtune::cli::exit_usage;
   } catch (const std::exception& error) {
     std::fputs("gemmtune: ", stderr);
     std::fputs(error.what(), stderr);

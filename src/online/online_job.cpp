@@ -110,7 +110,7 @@ Result<KnownRow> known_row(const Device& device, const OnlineProblem& asked, boo
     }
     return KnownRow::no;
   }
-  const auto rows = KnownRows::read({asked.file}, device.info());
+  const auto rows = KnownRows::read({asked.file}, asked.problem.operation, device.info());
   if (!rows.ok()) return rows.status();
   const KnownRows::Row* row = rows->find(asked.problem);
   return row == nullptr ? KnownRow::no : fit_of(device, asked.problem, row->entry.kernel_name);

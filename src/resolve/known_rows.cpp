@@ -12,11 +12,12 @@ GroupKey group_key(const Problem& problem) { return {{}, 0, group_of(problem)}; 
 
 }  // namespace
 
-Result<KnownRows> KnownRows::read(const std::vector<std::string>& paths, const DeviceInfo& device) {
+Result<KnownRows> KnownRows::read(const std::vector<std::string>& paths, Operation operation,
+                                  const DeviceInfo& device) {
   KnownRows known;
   for (const std::string& path : paths) {
     if (path.empty() || !file_exists(path)) continue;
-    auto file = read_tuned_csv(path);
+    auto file = read_tuned_csv(path, {.operation = operation});
     if (!file.ok()) return file.status();
     for (TunedEntry& entry : file->entries) {
       if (!row_is_of(entry, device) || !may_be_chosen(entry)) continue;

@@ -15,9 +15,10 @@ namespace gemmtune {
 
 class KnownRows {
  public:
-  /// Reads every file that exists; a file that does, but cannot be read, is an error. Rows of other devices
-  /// and rows that may not be chosen are left out.
-  static Result<KnownRows> read(const std::vector<std::string>& paths, const DeviceInfo& device);
+  /// Reads every file that exists as a table of `operation`; a file that exists, but cannot be read as one, is
+  /// an error. Rows of other devices and rows that may not be chosen are left out.
+  static Result<KnownRows> read(const std::vector<std::string>& paths, Operation operation,
+                                const DeviceInfo& device);
 
   struct Row {
     TunedEntry entry;

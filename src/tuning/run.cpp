@@ -37,9 +37,10 @@ Status Run::open() {
   GEMMTUNE_RETURN_IF_ERROR(check_libtypes(device_, request_.libtypes));
   GEMMTUNE_RETURN_IF_ERROR(make_strategy(request_.strategy, {}).status());
   GEMMTUNE_RETURN_IF_ERROR(publisher_.check_writable());
+  if (request_.shapes.empty()) return {};
   std::vector<std::string> paths{request_.output};
   paths.insert(paths.end(), request_.also_read.begin(), request_.also_read.end());
-  auto known = KnownRows::read(paths, device_.info());
+  auto known = KnownRows::read(paths, operation(), device_.info());
   if (!known.ok()) return known.status();
   known_ = std::move(*known);
   return {};
@@ -81,10 +82,9 @@ Result<RunSummary> Run::finish() {
 
 Status Run::check_problem(const Problem& problem) const {
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
-  const Operation operation = request_.shapes.front().problem.operation;
-  if (problem.operation == operation) return {};
+  if (problem.operation == operation()) return {};
   return Status::unsupported("{}: a tuned file is of one operation, and this list begins with {}",
-                             to_string(problem.operation), to_string(operation));
+                             to_string(problem.operation), to_string(operation()));
 }
 
 bool Run::counts(const TunedEntry& row) const {

@@ -91,6 +91,8 @@ class Run {
 
  private:
   std::vector<Candidate> hints_for(const Problem& problem) const;
+  /// Of the tuned file: that of the first shape. Requires shapes.
+  Operation operation() const { return request_.shapes.front().problem.operation; }
 
   Device& device_;
   const TuneRequest& request_;

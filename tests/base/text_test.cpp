@@ -52,5 +52,29 @@ TEST(Text, SplitKeepsEmptyParts) {
   EXPECT_EQ(parts[3], "");
 }
 
+TEST(Text, PrintableSpellsWhatATerminalWouldObey) {
+  EXPECT_EQ(printable("plain µs – 1.5× …\n\tnext"), "plain µs – 1.5× …\n\tnext");
+  EXPECT_EQ(printable("\x1b[31mred\x1b]0;title\x07"), "\\x1b[31mred\\x1b]0;title\\x07");
+  EXPECT_EQ(printable("over\rwritten\b\x7f"), "over\\x0dwritten\\x08\\x7f");
+  EXPECT_EQ(printable(std::string_view("nul\0end", 7)), "nul\\x00end");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "31m"),
+            "\\u009b31m");  // C1: CSI in one character
+  EXPECT_EQ(printable("\xe2\x80\xae"
+                      "gpj.exe"),
+            "\\u202egpj.exe");  // right to left
+  EXPECT_EQ(printable("\x9b"
+                      "31m \xff \xc3"),
+            "\\x9b31m \\xff \\xc3");  // no UTF-8
+  EXPECT_EQ(printable("\xc0\x80 \xed\xa0\x80"), "\\xc0\\x80 \\xed\\xa0\\x80");
+  EXPECT_EQ(printable_word("a\tb\nc"), "a\\x09b\\x0ac");
+  // No byte of any text is obeyed.
+  for (int byte = 0; byte < 256; ++byte) {
+    for (const unsigned char each : printable_word(std::string(1, static_cast<char>(byte)))) {
+      EXPECT_TRUE(each >= 0x20 && each < 0x7f) << byte;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace gemmtune

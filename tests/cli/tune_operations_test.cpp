@@ -100,6 +100,46 @@ TEST_P(TuneOperations, FromTheUntunedFileToARowThatRuns) {
   EXPECT_THAT(report["kernelName"].get<std::string>(), ContainsRegex("^" + test.kernel));
 }
 
+/// A second run of `tune --op` reads its own output, as all commands read it, by --op.
+TEST_P(TuneOperations, OpNamesTheOperationOfFilesWhoseNamesDoNot) {
+  const Case& test = GetParam();
+  const std::string input = program.folder().write("a.csv", test.untuned);
+  const std::string output = program.file("x.csv");
+  const std::string other = program.file("y.csv");
+  const std::vector<std::string> op{"--op", test.operation};
+  const auto run = [&](std::vector<std::string> words) {
+    words.insert(words.end(), op.begin(), op.end());
+    return program.run(words);
+  };
+  const std::vector<std::string> quick{"--budget", "2", "--iters", "5", "--confirmations", "1", "--json"};
+  const auto tune = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "tune");
+    words.insert(words.end(), quick.begin(), quick.end());
+    return run(std::move(words));
+  };
+  const auto first = tune({"-i", input, "-o", output});
+  ASSERT_EQ(first.exit_code, 0) << first.err << first.out;
+  const auto again = tune({"-i", input, "-o", output});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(Json::parse(again.out)["problems"][0]["state"], "done already") << again.out;
+  const auto further = tune({"-i", input, "-o", other + ":" + output});
+  ASSERT_EQ(further.exit_code, 0) << further.err;
+  EXPECT_EQ(Json::parse(further.out)["problems"][0]["state"], "done already") << further.out;
+  const auto own = tune({"-i", output, "-o", output, "--all"});
+  EXPECT_EQ(own.exit_code, 0) << own.err;
+
+  const auto operator_time = run({"tune", "--run_config", output, "--iters", "1"});
+  EXPECT_EQ(operator_time.exit_code, 0) << operator_time.err;
+  const auto checked = run({"check", output});
+  EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.err;
+  EXPECT_THAT(checked.out, HasSubstr("1 right, 0 not"));
+  const auto timed = run({"bench", output, "--against", output, "--rounds", "2", "--max-regression", "1000"});
+  EXPECT_EQ(timed.exit_code, 0) << timed.out << timed.err;
+  const auto warmed = run({"cache", "warm", output});
+  EXPECT_EQ(warmed.exit_code, 0) << warmed.out << warmed.err;
+  EXPECT_THAT(warmed.out, HasSubstr("1 built, 0 not"));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, TuneOperations, ::testing::ValuesIn(cases()),
                          [](const auto& test) { return test.param.operation; });
 

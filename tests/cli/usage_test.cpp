@@ -151,6 +151,23 @@ TEST_F(Usage, NumbersOutOfRange) {
   }
 }
 
+TEST_F(Usage, ValuesOfOptionsThatNothingUsesAreCheckedToo) {
+  const std::string path = right_shapes();
+  for (const std::string option : {"--tp", "--batch_size", "--nsets"}) {
+    for (const std::string value : {"nan", "0", "-1", "1.5", "4294967297"}) {
+      expect_one_line(program.run({"tune", "-i", path, "-o", output(), option + "=" + value}), option);
+      expect_one_line(program.run({"shapes", "-i", path, option + "=" + value}), option);
+    }
+  }
+  for (const std::string option :
+       {"--batch-count", "--expert", "--topk", "--act_type", "--q_type", "--use_g1u1"}) {
+    expect_one_line(program.run({"tune", "-i", path, "-o", output(), option + "=nan"}), "nan");
+  }
+  expect_one_line(
+      program.run({"lookup", "-m", "3", "-n", "64", "-k", "64", "--gfx", "gfx942", "--backend", "fancy"}),
+      "fancy");
+}
+
 TEST_F(Usage, NumbersAreFinite) {
   const std::string path = right_shapes();
   for (const std::string value : {"nan", "inf", "1.5", "x"}) {

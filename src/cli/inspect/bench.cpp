@@ -15,6 +15,7 @@
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/number_range.h"
+#include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
 #include "formats/shapes/shape_list.h"
 #include "resolve/bind.h"
@@ -45,6 +46,7 @@ struct BenchOptions {
   DeviceOptions device;
   std::string file;
   std::string against;
+  std::string operation;
   int rounds = 30;
   int limit = 0;
   double max_err_ratio = 0.05;
@@ -63,18 +65,20 @@ struct BenchInput {
   std::shared_ptr<const TableSet> online;
 };
 
-Result<BenchInput> read_input(const std::string& path, const Environment& environment, const Device& opened) {
+Result<BenchInput> read_input(const std::string& path, std::optional<Operation> operation,
+                              const Environment& environment, const Device& opened) {
   const DeviceInfo& device = opened.info();
   BenchInput input;
   const auto all_tuned = are_tuned_files(path);
   if (!all_tuned.ok()) return all_tuned.status();
   if (!*all_tuned) {
-    auto shapes = read_shape_list(path, {});
+    ShapeListOptions list;
+    list.operation = operation;
+    auto shapes = read_shape_list(path, list);
     if (!shapes.ok()) return shapes.status();
-    for (const std::string& diagnostic : shapes->diagnostics)
-      std::fputs(fmt::format("{}\n", diagnostic).c_str(), stderr);
+    for (const std::string& diagnostic : shapes->diagnostics) print_note(diagnostic);
     if (const std::string ignored = describe_ignored(*shapes); !ignored.empty()) {
-      std::fputs(fmt::format("{}\n", ignored).c_str(), stderr);
+      print_note(ignored);
     }
     input.shapes = std::move(shapes->rows);
     input.tables = production_tables(environment);
@@ -83,12 +87,11 @@ Result<BenchInput> read_input(const std::string& path, const Environment& enviro
     return input;
   }
   input.tuned_file = true;
-  auto tuned = read_tables({path}, std::nullopt);
+  auto tuned = read_tables({path}, operation);
   if (!tuned.ok()) return tuned.status();
   input.tables = table_set_of(std::move(*tuned));
   for (const TableSource& source : input.tables.sources) {
-    for (const std::string& diagnostic : source.diagnostics)
-      std::fputs(fmt::format("{}\n", diagnostic).c_str(), stderr);
+    for (const std::string& diagnostic : source.diagnostics) print_note(diagnostic);
   }
   std::unordered_set<Problem, SameKeyHash, SameKey> seen;
   for (const TunedEntry& entry : input.tables.table.entries()) {
@@ -102,14 +105,16 @@ Result<BenchInput> read_input(const std::string& path, const Environment& enviro
 }
 
 int run_bench_command(const BenchOptions& options) {
+  const auto operation = operation_word(options.operation);
+  if (!operation.ok()) return usage_error("bench", operation.message());
   const Environment environment = read_environment();
   auto device = open_device(options.device, environment, true);
   if (!device.ok()) return usage_error("bench", device.message());
-  auto input = read_input(options.file, environment, **device);
+  auto input = read_input(options.file, *operation, environment, **device);
   if (!input.ok()) return usage_error("bench", input.message());
   std::optional<TableSet> against;
   if (!options.against.empty()) {
-    auto files = read_tables({options.against}, std::nullopt);
+    auto files = read_tables({options.against}, *operation);
     if (!files.ok()) return usage_error("bench", fmt::format("--against {}", files.message()));
     against = table_set_of(std::move(*files));
   }
@@ -127,9 +132,10 @@ int run_bench_command(const BenchOptions& options) {
     rows = run_bench(**device, evaluator, request, console);
   }
   const BenchNames names{input->tuned_file ? "tuned" : "operator", against ? "other" : "default"};
-  fmt::print("{}", options.json ? bench_json("bench", rows, (*device)->info()) : bench_text(rows, names));
+  print_answer(options.json,
+               options.json ? bench_json("bench", rows, (*device)->info()) : bench_text(rows, names));
   const std::string regressions = regressions_text(rows, options.max_regression);
-  if (!options.json) fmt::print("{}", regressions);
+  if (!options.json) print_text(regressions);
   const int code = bench_code(rows);
   return code == exit_done && !regressions.empty() ? exit_findings : code;
 }
@@ -141,6 +147,7 @@ std::function<int()> declare_bench(CLI::App& app) {
   app.add_option("file", options->file,
                  "A tuned file or a shape list, or several of one kind, colon-separated")
       ->required();
+  declare_file_operation(app, options->operation);
   app.add_option("--against", options->against, "Time against the rows of these tuned files");
   app.add_option("--rounds", options->rounds, "Interleaved rounds")
       ->capture_default_str()

@@ -16,10 +16,12 @@
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/path_list.h"
+#include "base/threads.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
+#include "cli/shared/size_options.h"
 #include "formats/aiter/tuned_csv.h"
 #include "resolve/bind.h"
 #include "resolve/table_set.h"
@@ -46,6 +48,7 @@ Examples:
 struct CacheOptions {
   std::string action;
   std::string table;
+  std::string operation;
   DeviceOptions device;
   bool json = false;
 };
@@ -64,8 +67,8 @@ int list_kernels(const std::string& folder, bool as_json) {
     json["kernels"].push_back({{"file", kernel.file}, {"title", kernel.title}, {"bytes", kernel.bytes}});
     text += fmt::format("{:>9}  {}\n", kernel.bytes, kernel.title);
   }
-  fmt::print("{}", as_json
-                       ? json_line(json)
+  print_answer(as_json,
+               as_json ? json_line(json)
                        : fmt::format("{}{} kernels, {} bytes in {}\n", text, kernels.size(), bytes, folder));
   return exit_done;
 }
@@ -74,7 +77,8 @@ int clear(const std::string& folder, bool as_json) {
   const auto removed = clear_compiled_kernels(folder);
   if (!removed.ok()) return usage_error("cache", removed.message());
   const Json json = {{"command", "cache"}, {"action", "clear"}, {"folder", folder}, {"removed", *removed}};
-  fmt::print("{}", as_json ? json_line(json) : fmt::format("{} kernels removed from {}\n", *removed, folder));
+  print_answer(as_json,
+               as_json ? json_line(json) : fmt::format("{} kernels removed from {}\n", *removed, folder));
   return exit_done;
 }
 
@@ -104,10 +108,7 @@ std::vector<std::string> build_all(const Device& device, const std::vector<Row>&
         build(rows[i], entry.pdl_kernel_name, true);
     }
   };
-  std::vector<std::thread> threads;
-  for (unsigned i = 1; i < std::max(1U, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
+  run_on_threads(std::max(1, static_cast<int>(std::thread::hardware_concurrency())), [&](int) { work(); });
   return failures;
 }
 
@@ -123,8 +124,9 @@ Result<std::vector<Row>> rows_for(const CacheOptions& options, const Environment
     return {};
   };
   if (!options.table.empty()) {
-    for (const std::string& path : path_list(options.table))
-      GEMMTUNE_RETURN_IF_ERROR(add(path, std::nullopt));
+    const auto operation = operation_word(options.operation);
+    if (!operation.ok()) return operation.status();
+    for (const std::string& path : path_list(options.table)) GEMMTUNE_RETURN_IF_ERROR(add(path, *operation));
     return rows;
   }
   for (const TablePath& table : all_table_paths(tuned_files_of(environment), {}, environment.config_folder))
@@ -148,7 +150,7 @@ int warm(const CacheOptions& options, const Environment& environment) {
   for (const std::string& failure : failures) text += failure + "\n";
   text += fmt::format("{} rows of {}: {} built, {} not\n", rows.size(), (*device)->info().name,
                       rows.size() - failures.size(), failures.size());
-  fmt::print("{}", options.json ? json_line(json) : text);
+  print_answer(options.json, options.json ? json_line(json) : text);
   return failures.empty() ? exit_done : exit_findings;
 }
 
@@ -171,6 +173,7 @@ std::function<int()> declare_cache(CLI::App& app) {
   app.add_option("ACTION", options->action, "list, warm or clear")->required();
   app.add_option("TABLE", options->table,
                  "warm: tuned files, colon-separated (default: all that programs use here)");
+  declare_file_operation(app, options->operation);
   declare_device_options(app, options->device);
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(cache_footer);

@@ -9,12 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
+#include "base/interrupt.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/inspect/bench_report.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
-#include "cli/shared/interrupt.h"
 #include "cli/shared/number_range.h"
 #include "cli/shared/size_options.h"
 #include "cli/shared/worker_evaluator.h"
@@ -184,9 +184,11 @@ int run_check(const CheckOptions& options) {
   if (!options.kernel.empty() || !options.libtype.empty()) {
     return usage_error("check", "--kernel and --libtype go with a size, expected no file");
   }
+  const auto operation = operation_of(options.size);
+  if (!operation.ok()) return usage_error("check", operation.message());
   auto device = open_device(options.device, read_environment(), true);
   if (!device.ok()) return usage_error("check", device.message());
-  const auto files = read_tables({options.file}, std::nullopt);
+  const auto files = read_tables({options.file}, *operation);
   if (!files.ok()) return usage_error("check", files.message());
   Console console(options.quiet);
   std::size_t count = 0;
@@ -204,13 +206,14 @@ int run_check(const CheckOptions& options) {
   for (const Checked& row : rows) {
     right += row.own && row.check.state == RowCheckState::right;
     findings += is_finding(row);
-    if (is_finding(row) && !options.json) fmt::print("{}\n", row_text(row));
+    if (is_finding(row) && !options.json) print_text(row_text(row) + "\n");
   }
   if (options.json) {
-    fmt::print("{}", check_json(options.file, rows));
+    print_document(check_json(options.file, rows));
   } else {
-    fmt::print("{}: {} of this device: {} right, {} not; {} of other devices\n", options.file,
-               counted(right + findings, "row"), right, findings, rows.size() - right - findings);
+    print_text(fmt::format("{}: {} of this device: {} right, {} not; {} of other devices\n", options.file,
+                           counted(right + findings, "row"), right, findings,
+                           rows.size() - right - findings));
   }
   if (interrupted()) return exit_interrupted;
   return findings > 0 || unread > 0 ? exit_findings : exit_done;

@@ -82,7 +82,7 @@ int run_devices(const DeviceOptions& options, bool as_json) {
     json["backends"].push_back(std::move(entry));
   }
   if (!known) return usage_error("devices", fmt::format("--backend {}: not in this build", options.backend));
-  fmt::print("{}", as_json ? json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n" : text);
+  print_answer(as_json, as_json ? json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n" : text);
   return exit_done;
 }
 

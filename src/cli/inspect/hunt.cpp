@@ -11,13 +11,13 @@
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
+#include "base/interrupt.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/inspect/bench_report.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/family_names.h"
-#include "cli/shared/interrupt.h"
 #include "cli/shared/number_range.h"
 #include "cli/shared/report_parts.h"
 #include "cli/shared/size_options.h"

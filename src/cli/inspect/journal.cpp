@@ -144,14 +144,14 @@ std::string export_json(const JournalLine& line) {
 int list_journal(const JournalCommand& command, SqlDatabase& journal) {
   const auto runs = list_runs(journal);
   if (!runs.ok()) return usage_error("journal", runs.message());
-  fmt::print("{}", command.json ? list_json(*runs) : list_text(*runs));
+  print_answer(command.json, command.json ? list_json(*runs) : list_text(*runs));
   return exit_done;
 }
 
 int export_all(const JournalCommand& command, SqlDatabase& journal) {
-  if (!command.json) fmt::print("{}", export_header);
+  if (!command.json) print_document(export_header);
   const Status status = for_each_outcome(journal, [&](const JournalLine& line) {
-    fmt::print("{}", command.json ? export_json(line) : export_csv(line));
+    print_document(command.json ? export_json(line) : export_csv(line));
   });
   return status.ok() ? exit_done : usage_error("journal", status.message());
 }
@@ -161,9 +161,9 @@ int prune(const JournalCommand& command, SqlDatabase& journal) {
                                  : prune_older(journal, command.older_than_days.value_or(0));
   if (!gone.ok()) return usage_error("journal", gone.message());
   if (command.json) {
-    fmt::print("{}\n", line_text({{"command", "journal prune"}, {"pruned", *gone}}));
+    print_document(line_text({{"command", "journal prune"}, {"pruned", *gone}}) + "\n");
   } else {
-    fmt::print("{} forgotten\n", counted(static_cast<std::size_t>(*gone), "run"));
+    print_text(counted(static_cast<std::size_t>(*gone), "run") + " forgotten\n");
   }
   return exit_done;
 }

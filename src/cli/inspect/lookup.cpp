@@ -271,7 +271,7 @@ int run_requests(const LookupOptions& options) {
     impossible += report.ok() ? 0 : 1;
     ++index;
   }
-  fmt::print("{}", text);
+  print_answer(options.json, text);
   return impossible == 0 ? exit_done : exit_findings;
 }
 
@@ -288,7 +288,8 @@ int run_lookup(const LookupOptions& options) {
   if (!request.ok()) return usage_error("lookup", request.message());
   const Environment environment = read_environment();
   auto device = open_device(options.device, environment, false);
-  const bool needs_device = (!request->gfx && !request->cu_num) || options.runnable;
+  const bool needs_device =
+      (!request->gfx && !request->cu_num) || options.runnable || options.device.names_device();
   if (!device.ok() && needs_device) return usage_error("lookup", device.message());
   const TableSet tables = options.table.empty()
                               ? production_tables(environment)
@@ -304,7 +305,7 @@ int run_lookup(const LookupOptions& options) {
   const LookupTables asked(tables, online.get());
   const auto report = explain_lookup(asked, device.ok() ? device->get() : nullptr, *request);
   if (!report.ok()) return usage_error("lookup", report.message());
-  fmt::print("{}", options.json ? lookup_json(*report, asked) : lookup_text(*report, asked));
+  print_answer(options.json, options.json ? lookup_json(*report, asked) : lookup_text(*report, asked));
   return exit_done;
 }
 

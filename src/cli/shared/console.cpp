@@ -14,6 +14,7 @@
 #include <numeric>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "cli/command.h"
 
 namespace gemmtune::cli {
@@ -71,7 +72,26 @@ void log_to_spdlog(LogLevel level, std::string_view line, void*) {
                                     spdlog::string_view_t(line.data(), line.size()));
 }
 
+void log_warning_to_stderr(LogLevel level, std::string_view line, void*) {
+  if (level < LogLevel::warning) return;
+  print_note(fmt::format("{}: {}", level == LogLevel::warning ? "warning" : "error", line));
+}
+
+void write(std::FILE* file, std::string_view text) { std::fwrite(text.data(), 1, text.size(), file); }
+
 }  // namespace
+
+void print_text(std::string_view text) { write(stdout, printable(text)); }
+
+void print_document(std::string_view document) {
+  write(stdout, stdout_is_terminal() ? printable(document) : std::string(document));
+}
+
+void print_answer(bool json, std::string_view answer) { json ? print_document(answer) : print_text(answer); }
+
+void print_note(std::string_view text) { write(stderr, printable(text) + "\n"); }
+
+void log_to_stderr() { set_log_sink(log_warning_to_stderr, nullptr); }
 
 std::size_t width(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), starts_code_point));
@@ -96,14 +116,14 @@ Console::Console(bool quiet) : quiet_(quiet), live_(!quiet && isatty(STDERR_FILE
 
 Console::~Console() {
   clear_live_line();
-  set_log_sink(nullptr, nullptr);
+  log_to_stderr();
   spdlog::drop_all();
 }
 
 void Console::write_line(std::string_view text) {
   const std::lock_guard lock(mutex_);
   if (!shown_.empty()) std::fputs("\r\x1b[K", stderr);
-  std::fputs(fmt::format("{}\n", text).c_str(), stderr);
+  write(stderr, printable(text) + "\n");
   if (!shown_.empty()) std::fputs(shown_.c_str(), stderr);
   std::fflush(stderr);
 }
@@ -117,7 +137,7 @@ void Console::urgent_line(std::string_view text) { write_line(text); }
 void Console::live_line(std::string_view text) {
   if (!live_) return;
   const std::lock_guard lock(mutex_);
-  shown_ = shortened(text, terminal_columns(STDERR_FILENO) - 1);
+  shown_ = shortened(printable_word(text), terminal_columns(STDERR_FILENO) - 1);
   std::fputs(fmt::format("\r{}\x1b[K", shown_).c_str(), stderr);
   std::fflush(stderr);
 }
@@ -133,9 +153,13 @@ void Console::clear_live_line() {
 int usage_error(std::string_view command, std::string_view text) {
   std::string line(text);
   std::replace(line.begin(), line.end(), '\n', ' ');
-  // Not fmt::print, which throws where stderr is full.
-  std::fputs(fmt::format("gemmtune {}: {}\n", command, line).c_str(), stderr);
+  print_note(fmt::format("gemmtune {}: {}", command, line));
   return exit_usage;
+}
+
+void TextTable::add(std::vector<std::string> cells) {
+  for (std::string& cell : cells) cell = printable_word(cell);
+  rows_.push_back(std::move(cells));
 }
 
 std::vector<std::size_t> TextTable::widths(std::size_t columns) const {

@@ -8,6 +8,17 @@
 
 namespace gemmtune::cli {
 
+/// Text for people on stdout, made printable() (base/text.h).
+void print_text(std::string_view text);
+/// CSV or JSON on stdout: byte for byte, but printable() where stdout is a terminal.
+void print_document(std::string_view document);
+/// An answer with --json (a document) or without (text).
+void print_answer(bool json, std::string_view answer);
+/// A line on stderr, made printable(), of a command without a Console.
+void print_note(std::string_view text);
+/// Warnings and errors of the log go to stderr while there is no Console.
+void log_to_stderr();
+
 /// How many columns a text takes on a terminal (code points; the texts here hold no wide characters).
 std::size_t width(std::string_view text);
 /// At most `columns` wide, with "…" in the middle where something was left out.
@@ -57,7 +68,8 @@ class TextTable {
     bool may_shrink = false;  // shortened in the middle where the table is wider than allowed
   };
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  /// Cells are made printable_word(): names from files stand in them.
+  void add(std::vector<std::string> cells);
   bool empty() const { return rows_.empty(); }
   /// `columns`: the widest that it may be; 0: as wide as it is.
   std::string text(std::size_t columns) const;

@@ -19,6 +19,9 @@ struct DeviceOptions {
   std::string backend = "auto";
   std::string device;
   int threads = 0;  // 0: GEMMTUNE_NUM_THREADS, else all cores of the set
+
+  /// Any was given: that device is meant, and not having it is an error where another would do as well.
+  bool names_device() const { return backend != DeviceOptions().backend || !device.empty() || threads != 0; }
 };
 
 void declare_device_options(CLI::App& app, DeviceOptions& options);

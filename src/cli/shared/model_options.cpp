@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
+#include "cli/shared/console.h"
 #include "formats/models/model_config.h"
 
 namespace gemmtune::cli {
@@ -55,6 +56,13 @@ void declare_model_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--assume", options.assume,
                  "The architecture of a config.json whose model_type is not known: llama, gpt_neox, opt …");
   app.add_option("--batch-size", options.batch_size, "Factor of the token counts (GTUNE_BATCH_SIZE, else 1)");
+}
+
+Status check_words(const ModelOptions& options) {
+  const NumberVariable none{};
+  GEMMTUNE_RETURN_IF_ERROR(positive("--tp", options.tensor_parallel, none).status());
+  GEMMTUNE_RETURN_IF_ERROR(positive("--batch_size", options.batch_size, none).status());
+  return token_counts(options.tokens).status();
 }
 
 std::string model_folder(const ModelOptions& options, const Environment& environment) {
@@ -108,7 +116,7 @@ Result<ShapeList> tunable_shapes_of_model(const ModelOptions& options, const Siz
                                to_string(tuned), left_out);
   }
   if (!left_out.empty()) {
-    std::fputs(fmt::format("{}: left out, tuned with --op: {}\n", list->source, left_out).c_str(), stderr);
+    print_note(fmt::format("{}: left out, tuned with --op: {}", list->source, left_out));
   }
   return list;
 }

@@ -26,6 +26,8 @@ struct ModelOptions {
 };
 
 void declare_model_options(CLI::App& app, ModelOptions& options);
+/// Numbers that were given, whether a model is read or not.
+Status check_words(const ModelOptions& options);
 /// The folder given, else GTUNE_MODEL, else empty.
 std::string model_folder(const ModelOptions& options, const Environment& environment);
 /// All GEMMs of the model, of the operation in `size` where one is given.

@@ -5,22 +5,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
+#include <climits>
+
 #include "base/file.h"
 #include "base/text.h"
+#include "formats/all_formats.h"
 
 namespace gemmtune::cli {
 namespace {
 
+/// What is put behind a file's name for others beside it: "out.csv.env.json.0a1b2c.tmp", "out.csv.journal-wal".
+constexpr std::size_t longest_ending = 20;
+
 /// Writes a block into a new file of the folder and takes it away again: a full disk, a limit on file sizes
 /// and a read-only file system show now and not after an hour of tuning.
 Status probe_folder(const std::string& folder) {
-  const std::string probe = fmt::format("{}/.gemmtune-probe-{}.tmp", folder, getpid());
-  const int descriptor = open(probe.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+  std::string probe = folder + "/.gemmtune-probe-XXXXXX";
+  const int descriptor = mkostemp(probe.data(), O_CLOEXEC);
   if (descriptor < 0) return Status::io("{}", std::strerror(errno));
   std::array<char, 4096> block{};
   const ssize_t written = write(descriptor, block.data(), block.size());
@@ -31,10 +39,60 @@ Status probe_folder(const std::string& folder) {
   return {};
 }
 
+/// One file under two names: by path, or by a hard link. Pipes and devices are nobody's.
+bool is_same_file(const std::string& a, const std::string& b) {
+  struct stat first {};
+  struct stat second {};
+  const bool has_first = stat(a.c_str(), &first) == 0;
+  const bool has_second = stat(b.c_str(), &second) == 0;
+  if (has_first != has_second) return false;
+  if (has_first)
+    return S_ISREG(first.st_mode) && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+  const auto place = [](const std::string& path) {
+    std::error_code ignored;
+    return std::filesystem::absolute(resolve_links(path), ignored).lexically_normal();
+  };
+  return place(a) == place(b);
+}
+
 }  // namespace
 
+Status check_apart(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& others) {
+  for (auto output = outputs.begin(); output != outputs.end(); ++output) {
+    if (output->path.empty()) continue;
+    std::vector<NamedFile> rest(output + 1, outputs.end());
+    rest.insert(rest.end(), others.begin(), others.end());
+    for (const NamedFile& other : rest) {
+      if (other.path.empty() || !is_same_file(output->path, other.path)) continue;
+      return Status::invalid("{} {}: is {} too; choose another file", output->name, output->path, other.name);
+    }
+  }
+  return {};
+}
+
+Status check_replaces_no_tuned_file(const std::string& option, const std::string& path) {
+  if (!std::filesystem::is_regular_file(resolve_links(path))) return {};
+  const auto content = read_file(path);
+  if (!content.ok()) return content.status();
+  const auto lines = std::count(content->begin(), content->end(), '\n');
+  if (lines < 2 || !is_tuned_format(detect_format(path, *content))) return {};
+  return Status::invalid("{} {}: is a tuned file, whose rows would be lost; choose another file", option,
+                         path);
+}
+
 Status check_writable(const std::string& option, const std::string& path) {
+  if (path == "-") {
+    return Status::invalid(
+        "{} -: standard output cannot be replaced as a file is; name a file (./- for one of "
+        "this name)",
+        option);
+  }
   const std::string target = resolve_links(path);
+  const std::size_t name_bytes = std::filesystem::path(target).filename().string().size();
+  if (name_bytes + longest_ending > NAME_MAX) {
+    return Status::invalid("{} {}: the name has {} bytes, expected at most {}", option, path, name_bytes,
+                           NAME_MAX - longest_ending);
+  }
   struct stat found {};
   const bool exists = stat(target.c_str(), &found) == 0;
   if (exists && S_ISDIR(found.st_mode)) {

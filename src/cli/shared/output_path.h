@@ -7,8 +7,20 @@
 
 namespace gemmtune::cli {
 
-/// ok where a file can be written at `path` (an existing one replaced): no folder, the folder above is there
-/// and takes a file with some bytes in it. The text names the option, the path and the reason.
+/// ok where a file can be written at `path` (an existing one replaced): no folder, not "-", a name that leaves
+/// room for the files beside it, the folder above is there and takes a file with some bytes in it. The text
+/// names the option, the path and the reason.
 Status check_writable(const std::string& option, const std::string& path);
+
+/// A file and what it is to the user: "--events", "the journal of -o". An empty path is no file.
+struct NamedFile {
+  std::string name;
+  std::string path;
+};
+/// Each output is another file than the outputs behind it and than the others. The text names both.
+Status check_apart(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& others);
+
+/// For what is written whole and is no tuned file: hours of tuning are not replaced by a list of shapes.
+Status check_replaces_no_tuned_file(const std::string& option, const std::string& path);
 
 }  // namespace gemmtune::cli

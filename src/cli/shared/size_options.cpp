@@ -125,6 +125,10 @@ void declare_size_options(CLI::App& app, SizeOptions& options) {
       ->group("tune_gemm's words");
 }
 
+void declare_file_operation(CLI::App& app, std::string& operation) {
+  app.add_option("--op", operation, "The operation, where header and file name do not say it");
+}
+
 Result<std::optional<Operation>> operation_word(const std::string& text) {
   if (text.empty()) return std::optional<Operation>();
   if (const auto operation = parse_operation(text)) return operation;
@@ -149,6 +153,15 @@ Result<std::optional<DataType>> x_type_of(const SizeOptions& options) {
 Result<std::optional<DataType>> y_type_of(const SizeOptions& options) {
   return one_of(data_type_of("--outdtype", options.y_type), "--outdtype",
                 data_type_of("-dtype_c", options.type_c), "-dtype_c");
+}
+
+Status check_words(const SizeOptions& options) {
+  const auto operation = operation_of(options);
+  if (!operation.ok()) return operation.status();
+  GEMMTUNE_RETURN_IF_ERROR(x_type_of(options).status());
+  GEMMTUNE_RETURN_IF_ERROR(y_type_of(options).status());
+  Problem problem = default_problem(operation->value_or(Operation::a16w16));
+  return read_other_sizes(options, problem);
 }
 
 Result<Problem> problem_of(const SizeOptions& options) {

@@ -43,10 +43,14 @@ struct SizeOptions {
 
 void declare_size_options(CLI::App& app, SizeOptions& options);
 
+/// --op of a command that reads tuned files and has no sizes.
+void declare_file_operation(CLI::App& app, std::string& operation);
 /// The text of --op, parsed; nullopt where it is empty.
 Result<std::optional<Operation>> operation_word(const std::string& text);
 /// --op where given.
 Result<std::optional<Operation>> operation_of(const SizeOptions& options);
+/// Words and numbers that were given, whether something uses them or not.
+Status check_words(const SizeOptions& options);
 /// --indtype (or -dtype_a, -dtype_b) and --outdtype (or -dtype_c); nullopt where not given.
 Result<std::optional<DataType>> x_type_of(const SizeOptions& options);
 Result<std::optional<DataType>> y_type_of(const SizeOptions& options);

@@ -6,8 +6,8 @@
 
 #include "backends/backend.h"
 #include "base/environment.h"
+#include "base/interrupt.h"
 #include "cli/shared/device_options.h"
-#include "cli/shared/interrupt.h"
 #include "evaluate/worker/worker_evaluator.h"
 
 namespace gemmtune::cli {

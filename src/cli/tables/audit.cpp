@@ -89,7 +89,7 @@ std::vector<Finding> device_findings(const AuditOptions& options, const std::vec
   Rows rows;
   for (const TunedFile& file : files) {
     auto notes = EnvironmentNotes::read(file.path);
-    if (!notes.ok()) std::fputs(fmt::format("{}\n", notes.message()).c_str(), stderr);
+    if (!notes.ok()) print_note(notes.message());
     environments.push_back(notes.ok() ? std::move(*notes) : EnvironmentNotes());
     for (const TunedEntry& entry : file.entries) rows.push_back(&entry);
   }
@@ -153,7 +153,7 @@ void print_audit_text(const AuditOptions& options, const AuditedFiles& audited,
     }
   }
   if (!table.empty()) text += table.text(0);
-  fmt::print("{}", text);
+  print_text(text);
 }
 
 void print_audit_json(const AuditedFiles& audited, const std::vector<Finding>& findings, const Json& fixed) {
@@ -182,7 +182,7 @@ void print_audit_json(const AuditedFiles& audited, const std::vector<Finding>& f
                                 {"text", finding.text}});
   }
   json["fix"] = fixed;
-  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  print_document(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 /// The kind of most of the rows that a clean table would not have.
@@ -236,10 +236,8 @@ void say_fixed(const Json& fixed) {
   for (const auto& [kind, count] : fixed["dropped"].items()) {
     text += fmt::format(", {} dropped ({})", counted(count.get<std::size_t>(), "row"), kind);
   }
-  std::fputs(fmt::format("{}: written{}, rates of {} computed again\n", fixed["path"].get<std::string>(),
-                         text, counted(fixed["recomputed"].get<std::size_t>(), "row"))
-                 .c_str(),
-             stderr);
+  print_note(fmt::format("{}: written{}, rates of {} computed again", fixed["path"].get<std::string>(), text,
+                         counted(fixed["recomputed"].get<std::size_t>(), "row")));
 }
 
 /// A tuned file whole; of other formats what is malformed, without rows.
@@ -294,8 +292,7 @@ int run_audit(const AuditOptions& options) {
     return usage_error("audit",
                        audited.unread.empty() ? "no files: give at least one" : audited.unread.front());
   }
-  for (const std::string& why : audited.unread)
-    std::fputs(fmt::format("{}; passed over\n", why).c_str(), stderr);
+  for (const std::string& why : audited.unread) print_note(why + "; passed over");
   const auto& formats = audited.formats;
   if (!std::all_of(formats.begin(), formats.end(), is_tuned_name) && !options.fix.empty()) {
     return usage_error("audit", "--fix: only tuned files can be written again; name no others beside it");
@@ -336,7 +333,7 @@ std::function<int()> declare_audit(CLI::App& app) {
          "Tuned files, or colon-separated lists of them; in files of other formats (untuned CSV, Triton "
          "JSON, tune_gemm YAML, hipBLASLt CSV) only malformed rows are found")
       ->required();
-  app.add_option("--op", options->operation, "The operation, where header and file name do not state it");
+  declare_file_operation(app, options->operation);
   app.add_option("--kinds", options->kinds, "Only these kinds of findings, comma-separated");
   auto* err_ratio = app.add_option("--errRatio", options->err_ratio,
                                    "Largest stored error (default: 0.05, of either stage of a fused MoE 0.1)")

@@ -95,13 +95,14 @@ int print_formats() {
                format.write != nullptr ? "yes" : "no", std::string(format.file_names),
                std::string(format.description)});
   }
-  fmt::print("{}", table.text(0));
+  print_text(table.text(0));
   return exit_done;
 }
 
 struct Converted {
   std::string text;
   ConversionRows rows;  // with all that was left out
+  const Format* target = nullptr;
 };
 
 Result<ConversionRows> read_one(const std::string& path, const std::string& from,
@@ -141,12 +142,12 @@ Result<Converted> convert(const ConvertOptions& options) {
   if (!rows.ok()) return rows.status();
   auto text = write_rows(**target, *rows, *conversion);
   if (!text.ok()) return text.status();
-  return Converted{std::move(*text), std::move(*rows)};
+  return Converted{std::move(*text), std::move(*rows), *target};
 }
 
-Status write(const ConvertOptions& options, const std::string& text) {
+Status write(const ConvertOptions& options, const Format& target, const std::string& text) {
   if (options.output.empty() || options.output == "-") {
-    fmt::print("{}", text);
+    print_document(text);
     return {};
   }
   for (const std::string& input : path_list(options.file)) {
@@ -155,6 +156,7 @@ Status write(const ConvertOptions& options, const std::string& text) {
                            options.output);
   }
   GEMMTUNE_RETURN_IF_ERROR(check_writable("-o", options.output));
+  if (!is_tuned_format(target)) GEMMTUNE_RETURN_IF_ERROR(check_replaces_no_tuned_file("-o", options.output));
   return write_file_atomically(options.output, text);
 }
 
@@ -167,7 +169,7 @@ void print_json(const ConvertOptions& options, const ConversionRows& rows) {
   json["rows"] = rows.entries.size();
   json["left_out"] = left_out_json(rows.left_out);
   json["notes"] = rows.notes;
-  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  print_document(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 int run_convert(const ConvertOptions& options) {
@@ -178,17 +180,17 @@ int run_convert(const ConvertOptions& options) {
   const auto converted = convert(options);
   if (!converted.ok()) return usage_error("convert", converted.message());
   const std::vector<LeftOut>& lost = converted->rows.left_out;
-  for (const std::string& note : converted->rows.notes) fmt::print(stderr, "{}\n", note);
-  for (const LeftOut& item : lost) fmt::print(stderr, "{}\n", describe(converted->rows.source, item));
+  for (const std::string& note : converted->rows.notes) print_note(note);
+  for (const LeftOut& item : lost) print_note(describe(converted->rows.source, item));
   if (!lost.empty() && options.strict) {
     return usage_error("convert",
                        fmt::format("{}, and --strict was given: nothing is written", summary_of(lost)));
   }
-  if (const Status status = write(options, converted->text); !status.ok()) {
+  if (const Status status = write(options, *converted->target, converted->text); !status.ok()) {
     return usage_error("convert", status.message());
   }
-  fmt::print(stderr, "{} read, {}\n", counted(converted->rows.entries.size(), "row"),
-             lost.empty() ? "nothing left out" : summary_of(lost));
+  print_note(fmt::format("{} read, {}", counted(converted->rows.entries.size(), "row"),
+                         lost.empty() ? "nothing left out" : summary_of(lost)));
   if (options.json) print_json(options, converted->rows);
   return lost.empty() ? exit_done : exit_findings;
 }

@@ -163,10 +163,8 @@ int run_coverage(const CoverageOptions& options) {
   auto list = read_shape_list(options.capture, list_options);
   if (!list.ok()) return usage_error("coverage", list.message());
   take_captured_calls(options.capture, *list);
-  for (const std::string& diagnostic : list->diagnostics) fmt::print(stderr, "{}\n", diagnostic);
-  if (const std::string ignored = describe_ignored(*list); !ignored.empty()) {
-    fmt::print(stderr, "{}\n", ignored);
-  }
+  for (const std::string& diagnostic : list->diagnostics) print_note(diagnostic);
+  if (const std::string ignored = describe_ignored(*list); !ignored.empty()) print_note(ignored);
   const Environment environment = read_environment();
   const auto target = target_of(options, environment);
   if (!target.ok()) return usage_error("coverage", target.message());
@@ -177,10 +175,10 @@ int run_coverage(const CoverageOptions& options) {
   const Coverage coverage = cover(tables->table, target->gfx, target->cu_num, workload);
   const std::string command = tune_command(options, list->operation);
   if (options.json) {
-    fmt::print("{}\n",
-               json_of(coverage, *target, command).dump(2, ' ', false, Json::error_handler_t::replace));
+    const Json json = json_of(coverage, *target, command);
+    print_document(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   } else {
-    fmt::print("{}", coverage_text(coverage, *target, command));
+    print_text(coverage_text(coverage, *target, command));
   }
   const bool complete = coverage.at(Match::untuned).shapes == 0 && list->diagnostics.empty();
   return complete ? exit_done : exit_findings;
@@ -193,7 +191,7 @@ std::function<int()> declare_coverage(CLI::App& app) {
   app.add_option("CAPTURE", options->capture,
                  "The workload: an untuned CSV with a column calls, or several, colon-separated")
       ->required();
-  app.add_option("--op", options->operation, "The operation, where header and file name do not state it");
+  declare_file_operation(app, options->operation);
   app.add_option("--table", options->table,
                  "Tuned files, colon-separated (default: those that dispatch reads)");
   app.add_option("--gfx", options->gfx, "Ask for this architecture (default: this machine's)");

@@ -131,7 +131,7 @@ void print_difference_text(const DiffOptions& options, const Difference& differe
   if (!table.empty()) text += table.text(0);
   text += fmt::format("{}, {} as before\n", counted(difference.changes.size(), "difference"),
                       counted(difference.equal, "key"));
-  fmt::print("{}", text);
+  print_text(text);
 }
 
 Json side_row_json(const TunedEntry* row, const Side& side) {
@@ -164,7 +164,7 @@ void print_difference_json(const Difference& difference, const Side& before, con
                                {"before", side_row_json(change.before, before)},
                                {"after", side_row_json(change.after, after)}});
   }
-  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  print_document(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 int run_diff(const DiffOptions& options) {
@@ -176,7 +176,7 @@ int run_diff(const DiffOptions& options) {
   if (!after.ok()) return usage_error("diff", after.message());
   for (const Side* side : {&*before, &*after}) {
     for (const TunedFile& file : side->files) {
-      for (const std::string& diagnostic : file.diagnostics) fmt::print(stderr, "{}\n", diagnostic);
+      for (const std::string& diagnostic : file.diagnostics) print_note(diagnostic);
     }
   }
   const Difference difference = compare_rows(before->entries, after->entries, options.tolerance / 100);
@@ -194,7 +194,7 @@ std::function<int()> declare_diff(CLI::App& app) {
   auto options = std::make_shared<DiffOptions>();
   app.add_option("BEFORE", options->before, "A tuned file, or a colon-separated list")->required();
   app.add_option("AFTER", options->after, "A tuned file, or a colon-separated list")->required();
-  app.add_option("--op", options->operation, "The operation, where header and file name do not state it");
+  declare_file_operation(app, options->operation);
   app.add_option("--tolerance", options->tolerance,
                  "Percent that a time may move without a spread (default: 3)")
       ->check(number_range(0, 1e6));

@@ -45,8 +45,6 @@ struct MergeCommandOptions {
   bool json = false;
 };
 
-void say(const std::string& text) { std::fputs((text + "\n").c_str(), stderr); }
-
 Result<MergeOptions> merge_options(const MergeCommandOptions& options) {
   MergeOptions merge;
   if (options.schema == "aiter") {
@@ -66,7 +64,7 @@ Result<std::string> compressed(const MergedTable& merged, const TunedFile& first
   auto ranges = compress_table(*table);
   if (!ranges.ok()) return ranges.status();
   const std::size_t saved = ranges->rows_before - ranges->rows_after;
-  say(fmt::format(
+  print_note(fmt::format(
       "{} became {}: {} saved ({:.1f} %); every tuned M has the same winner, which AITER, that reads "
       "no ranges, does not see",
       counted(ranges->rows_before, "row"), ranges->rows_after, counted(saved, "row"),
@@ -114,7 +112,7 @@ void print_merge_json(const MergeCommandOptions& options, const MergedTable& mer
   json["notes"] = merged.notes;
   json["left_out"] = nlohmann::ordered_json::object();
   for (const auto& [path, items] : lost) json["left_out"][path] = left_out_json(items);
-  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  print_document(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 int run_merge(const MergeCommandOptions& options) {
@@ -133,10 +131,10 @@ int run_merge(const MergeCommandOptions& options) {
   const auto merged = merge_tables(*files, *how);
   if (!merged.ok()) return usage_error("merge", merged.message());
   for (const TunedFile& file : *files) {
-    for (const std::string& diagnostic : file.diagnostics) say(diagnostic);
+    for (const std::string& diagnostic : file.diagnostics) print_note(diagnostic);
   }
   if (!options.quiet) {
-    for (const std::string& note : merged->notes) say(note);
+    for (const std::string& note : merged->notes) print_note(note);
   }
   std::string text = merged->text;
   if (options.compress) {
@@ -146,12 +144,12 @@ int run_merge(const MergeCommandOptions& options) {
   }
   const Status written = write_table("-o", options.output, text, *files);
   if (!written.ok()) return usage_error("merge", written.message());
-  say(fmt::format("{} of {} merged, {} left out as duplicates", counted(merged->rows, "row"),
-                  counted(files->size(), "file"), merged->duplicates));
+  print_note(fmt::format("{} of {} merged, {} left out as duplicates", counted(merged->rows, "row"),
+                         counted(files->size(), "file"), merged->duplicates));
   const std::size_t comments = comment_count(*files);
-  if (comments != 0) say(fmt::format("{} not carried", counted(comments, "comment line")));
+  if (comments != 0) print_note(fmt::format("{} not carried", counted(comments, "comment line")));
   const auto lost = rows_left_out(*files, *merged);
-  if (!lost.empty()) say(summary_of(flattened(lost)));
+  if (!lost.empty()) print_note(summary_of(flattened(lost)));
   if (options.json) print_merge_json(options, *merged, lost);
   return lost.empty() ? exit_done : exit_findings;
 }
@@ -162,7 +160,7 @@ std::function<int()> declare_merge(CLI::App& app) {
   auto options = std::make_shared<MergeCommandOptions>();
   app.add_option("FILE", options->files, "Tuned files, or colon-separated lists of them, of one operation")
       ->required();
-  app.add_option("--op", options->operation, "The operation, where header and file name do not state it");
+  declare_file_operation(app, options->operation);
   app.add_option("-o,--output", options->output, "Where the table goes (default: - for stdout)");
   app.add_flag("--compress", options->compress, "Neighbours in M with one winner become one row with m_from");
   app.add_option("--csv-schema", options->schema,

@@ -43,6 +43,7 @@ Result<ShapeList> read_shapes(const ShapesOptions& options, const Environment& e
   if (!options.input.empty() && !options.model.folder.empty()) {
     return Status::invalid("-i and --model_dir: give one of them, not both");
   }
+  GEMMTUNE_RETURN_IF_ERROR(check_words(options.model));
   if (options.input.empty()) {
     if (model_folder(options.model, environment).empty()) {
       return Status::invalid("no shapes: give --model_dir DIR or -i FILE");
@@ -86,20 +87,20 @@ std::string shapes_json(const ShapeList& list) {
 int run_shapes(const ShapesOptions& options) {
   const auto list = read_shapes(options, read_environment());
   if (!list.ok()) return usage_error("shapes", list.message());
-  for (const std::string& diagnostic : list->diagnostics)
-    std::fputs(fmt::format("{}\n", diagnostic).c_str(), stderr);
+  for (const std::string& diagnostic : list->diagnostics) print_note(diagnostic);
   if (const std::string ignored = describe_ignored(*list); !ignored.empty()) {
-    std::fputs(fmt::format("{}\n", ignored).c_str(), stderr);
+    print_note(ignored);
   }
-  if (!options.output.empty()) {
+  const bool to_stdout = options.output.empty() || options.output == "-";
+  if (!to_stdout) {
     const auto written = write_shapes(list->rows, options.output);
     if (!written.ok()) return usage_error("shapes", written.message());
-    std::fputs(fmt::format("{}\n", *written).c_str(), stderr);
+    print_note(*written);
   }
   if (options.json) {
-    fmt::print("{}", shapes_json(*list));
-  } else if (options.output.empty()) {
-    fmt::print("{}", shapes_text(list->rows));
+    print_document(shapes_json(*list));
+  } else if (to_stdout) {
+    print_document(shapes_text(list->rows));
   }
   return list->diagnostics.empty() && list->ignored.empty() ? exit_done : exit_findings;
 }
@@ -120,8 +121,9 @@ std::function<int()> declare_shapes(CLI::App& app) {
   app.add_option(
       "-i,--input,--untune-file,--input-file,--gemm-size-file", options->input,
       "Shapes of a file instead of a model (CSV, YAML, tuned file, - for stdin), duplicates removed");
-  app.add_option("-o,--output", options->output,
-                 "Where the CSV goes (default: stdout); a folder (or NAME/) gets one file an operation");
+  app.add_option(
+      "-o,--output", options->output,
+      "Where the CSV goes (default, and -: stdout); a folder (or NAME/) gets one file an operation");
   app.add_flag("--strict", options->strict, "A row that cannot be read is an error");
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(shapes_footer);

@@ -30,6 +30,7 @@ bool is_folder(const std::string& output) {
 
 Result<std::string> write_file(const std::vector<ShapeRow>& rows, const std::string& path) {
   GEMMTUNE_RETURN_IF_ERROR(check_writable("-o", path));
+  GEMMTUNE_RETURN_IF_ERROR(check_replaces_no_tuned_file("-o", path));
   GEMMTUNE_RETURN_IF_ERROR(write_file_atomically(path, write_shape_list(rows)));
   return fmt::format("{} in {}", counted(rows.size(), "shape"), path);
 }

@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/path_list.h"
+#include "cli/shared/console.h"
 #include "cli/shared/output_path.h"
 #include "formats/aiter/environment_json.h"
 #include "formats/all_formats.h"
@@ -70,7 +72,7 @@ Status check_no_input(const std::string& option, const std::string& output,
 Status write_table(const std::string& option, const std::string& path, const std::string& text,
                    const std::vector<TunedFile>& inputs) {
   if (path.empty() || path == "-") {
-    fmt::print("{}", text);
+    print_document(text);
     return {};
   }
   GEMMTUNE_RETURN_IF_ERROR(check_writable(option, path));

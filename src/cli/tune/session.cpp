@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/interrupt.h"
 #include "cli/command.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/family_names.h"
-#include "cli/shared/interrupt.h"
 #include "cli/shared/report_parts.h"
 #include "cli/tune/observer_list.h"
 #include "cli/tune/tune_events.h"
@@ -155,7 +155,7 @@ int TuneSession::report(const RunSummary& summary) {
   std::optional<MRange> range;
   if (request_.m_range) range = request_.m_range->range;
   const RunEnding ending{summary, shapes_, outputs_, device().info(), range, interrupted()};
-  fmt::print("{}", options_.json ? ending_json(ending) : ending_text(ending));
+  print_answer(options_.json, options_.json ? ending_json(ending) : ending_text(ending));
   return ending_code(ending);
 }
 

@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 
 #include "base/environment.h"
+#include "base/interrupt.h"
+#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/shared/console.h"
 #include "cli/tune/option_table.h"
@@ -37,7 +39,9 @@ int run_tune(TuneOptions options) {
   const Environment environment = read_environment();
   TuneSession session(options, environment);
   const auto code = session.run();
-  return code.ok() ? *code : usage_error("tune", code.message());
+  if (code.ok()) return *code;
+  usage_error("tune", code.message());
+  return interrupted() ? exit_interrupted : exit_usage;
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include "cli/tune/tune_events.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 #include <nlohmann/json.hpp>
 
@@ -18,9 +20,22 @@ using Json = nlohmann::ordered_json;
 
 std::string line_of(const Json& event) { return event.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
+/// Of a file that has lines already: they are events. A pipe has none.
+Status check_lines(const std::string& path) {
+  struct stat information {};
+  if (stat(path.c_str(), &information) != 0 || !S_ISREG(information.st_mode) || information.st_size == 0)
+    return {};
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  if (line.starts_with("{\"event\":")) return {};
+  return Status::invalid("--events {}:1: is no event of a run; choose another file", path);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<TuneEvents>> TuneEvents::open(const std::string& path) {
+  GEMMTUNE_RETURN_IF_ERROR(check_lines(path));
   std::FILE* const file = std::fopen(path.c_str(), "ae");
   if (file == nullptr) return Status::io("--events {}: {}", path, std::strerror(errno));
   return std::unique_ptr<TuneEvents>(new TuneEvents(file, path));

@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -13,6 +16,7 @@
 #include "cli/command.h"
 #include "cli/inspect/bench_report.h"
 #include "cli/shared/console.h"
+#include "cli/tune/tune_report.h"
 #include "resolve/bind.h"
 #include "resolve/online_rows.h"
 #include "tuned/key.h"
@@ -20,15 +24,23 @@
 namespace gemmtune::cli {
 
 CandidateFile::CandidateFile(const std::string& output)
-    : folder_(std::filesystem::temp_directory_path() / fmt::format("gemmtune_compare.{}", getpid())),
-      path_((folder_ / (std::filesystem::path(output).stem().string() + ".candidate.csv")).string()) {}
+    : name_(std::filesystem::path(output).stem().string() + ".candidate.csv") {}
 
 CandidateFile::~CandidateFile() {
   std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
+  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
 }
 
-Status CandidateFile::make() const { return make_folders(folder_.string()); }
+Status CandidateFile::make() {
+  std::error_code error;
+  std::string folder = (std::filesystem::temp_directory_path(error) / "gemmtune_compare.XXXXXX").string();
+  // Not a name that others could make before: they would own what is written and removed here.
+  if (error || mkdtemp(folder.data()) == nullptr) {
+    return Status::io("{}: cannot make a folder: {}", folder, error ? error.message() : std::strerror(errno));
+  }
+  folder_ = folder;
+  return {};
+}
 
 namespace {
 
@@ -38,8 +50,8 @@ int run_and_report(const TuneOptions& options, Device& device, const BenchReques
   InProcessEvaluator evaluator(
       device, in_process_options(device, policy_of(options, device.info()), options.request.max_err_ratio));
   const std::vector<BenchRow> rows = run_bench(device, evaluator, request, console);
-  fmt::print("{}",
-             options.json ? bench_json("tune --run_config", rows, device.info()) : bench_text(rows, names));
+  print_answer(options.json,
+               options.json ? bench_json("tune --run_config", rows, device.info()) : bench_text(rows, names));
   return bench_code(rows);
 }
 
@@ -82,9 +94,11 @@ std::vector<TunedEntry> improved_entries(const RunSummary& summary, const std::v
 }  // namespace
 
 int run_operator_on_file(const TuneOptions& options, Device& device) {
+  const auto operation = operation_of(options.size);
+  if (!operation.ok()) return usage_error("tune", operation.message());
   std::vector<TunedFile> files;
   for (const std::string& path : path_list(*options.run_config)) {
-    auto file = read_tuned_csv(path, {.strict = options.strict});
+    auto file = read_tuned_csv(path, {.operation = *operation, .strict = options.strict});
     if (!file.ok()) return usage_error("tune", fmt::format("--run_config {}", file.message()));
     files.push_back(std::move(*file));
   }
@@ -115,10 +129,6 @@ int run_operator_on_shapes(const TuneOptions& options, const Environment& enviro
 int compare_rows(const TuneOptions& options, const Outputs& outputs, Device& device,
                  const TuneRequest& request, const RunSummary& summary, Console& console,
                  Evaluator& evaluator) {
-  const Operation operation = request.shapes.front().problem.operation;
-  std::vector<TablePath> before_paths{{operation, outputs.tuned}};
-  for (const std::string& path : outputs.also_read) before_paths.push_back({operation, path});
-  const TableSet before = load_table_set(before_paths);
   TunedFile tuned;
   tuned.path = request.output;
   std::vector<ShapeRow> shapes;
@@ -127,6 +137,17 @@ int compare_rows(const TuneOptions& options, const Outputs& outputs, Device& dev
     tuned.entries.push_back(*report.row());
     shapes.push_back(report.shape);
   }
+  if (shapes.empty()) {
+    if (const auto text = nothing_done_text(summary, outputs.tuned)) {
+      if (options.json) print_document(bench_json("tune --compare", {}, device.info()));
+      options.json ? console.line(*text) : print_text(*text + "\n");
+      return exit_done;
+    }
+  }
+  const Operation operation = request.shapes.front().problem.operation;
+  std::vector<TablePath> before_paths{{operation, outputs.tuned}};
+  for (const std::string& path : outputs.also_read) before_paths.push_back({operation, path});
+  const TableSet before = load_table_set(before_paths);
   const TableSet after = table_set_of(std::move(tuned));
   const BenchRequest bench{.shapes = std::move(shapes), .tables = after, .against = LookupTables(before)};
   const std::vector<BenchRow> rows = run_bench(device, evaluator, bench, console);
@@ -145,10 +166,10 @@ int compare_rows(const TuneOptions& options, const Outputs& outputs, Device& dev
         options.update_improved ? "; nothing to write" : "; nothing is written without --update_improved";
   }
   if (options.json) {
-    fmt::print("{}", bench_json("tune --compare", rows, device.info()));
+    print_document(bench_json("tune --compare", rows, device.info()));
     console.line(ending);
   } else {
-    fmt::print("{}{}\n", improvement_text(rows, options.min_improvement), ending);
+    print_text(improvement_text(rows, options.min_improvement) + ending + "\n");
   }
   const bool failed = std::any_of(summary.items.begin(), summary.items.end(), [](const ItemReport& report) {
     return report.state == ProblemState::failed || report.state == ProblemState::unsupported;

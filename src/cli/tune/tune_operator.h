@@ -21,12 +21,13 @@ class CandidateFile {
   CandidateFile(const CandidateFile&) = delete;
   CandidateFile& operator=(const CandidateFile&) = delete;
 
-  Status make() const;
-  const std::string& path() const { return path_; }
+  Status make();
+  /// Requires make().
+  std::string path() const { return (folder_ / name_).string(); }
 
  private:
+  std::string name_;
   std::filesystem::path folder_;
-  std::string path_;
 };
 
 /// --run_config FILE: the rows of this device in a tuned file, against the default. Answers the exit code, as

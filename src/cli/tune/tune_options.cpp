@@ -8,23 +8,29 @@
 
 #include "backends/traits.h"
 #include "base/file.h"
+#include "base/interrupt.h"
 #include "base/path_list.h"
 #include "base/text.h"
 #include "cli/shared/family_names.h"
-#include "cli/shared/interrupt.h"
 #include "cli/shared/output_path.h"
 #include "cli/tune/option_table.h"
+#include "evaluate/journal/journal.h"
+#include "formats/aiter/environment_json.h"
 #include "formats/aiter/schema.h"
 #include "formats/capture/capture_file.h"
 
 namespace gemmtune::cli {
 namespace {
 
+constexpr const char* no_config_folder =
+    "there is no config folder: HOME, XDG_CONFIG_HOME and GEMMTUNE_CONFIG_DIR are not set";
+
 bool is_amd(const DeviceInfo& device) { return device.gfx.rfind("gfx", 0) == 0; }
 
 /// The rows of a tuned file that belong to this device, as shapes: `--all` with the output as input.
-Result<ShapeList> own_rows_of(const std::string& path, const DeviceInfo& device, bool strict) {
-  auto file = read_tuned_csv(path, {.strict = strict});
+Result<ShapeList> own_rows_of(const std::string& path, std::optional<Operation> operation,
+                              const DeviceInfo& device, bool strict) {
+  auto file = read_tuned_csv(path, {.operation = operation, .strict = strict});
   if (!file.ok()) return file.status();
   ShapeList list;
   list.source = path;
@@ -45,25 +51,25 @@ Result<ShapeList> own_rows_of(const std::string& path, const DeviceInfo& device,
 
 Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& environment,
                                  const DeviceInfo& device) {
+  const auto operation = operation_of(options.size);
+  if (!operation.ok()) return operation.status();
   std::string path = options.input;
   if (path.empty()) {
-    const auto operation = operation_of(options.size);
-    if (!operation.ok()) return operation.status();
-    path = environment.config_folder + "/" + untuned_file_name(operation->value_or(Operation::a16w16));
-    if (!file_exists(path)) {
-      return Status::not_found("no shapes: give -i FILE, --model_dir DIR or -m -n -k ({} does not exist)",
-                               path);
+    const std::string folder = environment.config_folder;
+    path = folder + "/" + untuned_file_name(operation->value_or(Operation::a16w16));
+    if (folder.empty() || !file_exists(path)) {
+      return Status::not_found("no shapes: give -i FILE, --model_dir DIR or -m -n -k ({})",
+                               folder.empty() ? no_config_folder : path + " does not exist");
     }
   }
   const auto outputs = path_list(options.output);
   if (options.request.all && !outputs.empty() && outputs.front() == path && file_exists(path)) {
-    return own_rows_of(path, device, options.strict);
+    return own_rows_of(path, *operation, device, options.strict);
   }
   ShapeListOptions list;
-  const auto operation = operation_of(options.size);
   const auto x_type = x_type_of(options.size);
   const auto y_type = y_type_of(options.size);
-  for (const Status& status : {operation.status(), x_type.status(), y_type.status()}) {
+  for (const Status& status : {x_type.status(), y_type.status()}) {
     if (!status.ok()) return status;
   }
   list.operation = *operation;
@@ -132,10 +138,11 @@ Status check_m_range(TuneOptions& options) {
 
 /// Rows of a device that is not AMD's never go into a file without gfx: its readers would take them for
 /// AMD's.
-Status check_schema(const TuneOptions& options, const std::string& path, const DeviceInfo& device) {
+Status check_schema(const TuneOptions& options, const std::string& path, Operation operation,
+                    const DeviceInfo& device) {
   if (is_amd(device)) return {};
   if (file_exists(path)) {
-    const auto file = read_tuned_csv(path);
+    const auto file = read_tuned_csv(path, {.operation = operation});
     if (!file.ok()) return Status(file.code(), fmt::format("-o {}", file.message()));
     if (!file->has_gfx && !file->entries.empty()) {
       return Status::invalid("-o {}: has no gfx column, and rows of {} need one; choose another file", path,
@@ -150,6 +157,20 @@ Status check_schema(const TuneOptions& options, const std::string& path, const D
   return {};
 }
 
+/// What is written beside the tuned file is none of the files that the run reads or writes anyway.
+Status check_side_files(const TuneOptions& options, const Outputs& outputs) {
+  const std::string& tuned = outputs.tuned;
+  std::vector<NamedFile> others = {{"-o", tuned},
+                                   {"the journal of -o", journal_path(tuned)},
+                                   {"the environments of -o", environment_path(tuned)},
+                                   {"the lock of -o", tuned + ".lock"},
+                                   {"-i", options.input},
+                                   {"--replay", options.replay}};
+  for (const std::string& path : outputs.also_read) others.push_back({"of the files of -o", path});
+  return check_apart({{"-o2", outputs.profile}, {"--record", options.record}, {"--events", options.events}},
+                     others);
+}
+
 }  // namespace
 
 Status check_options(TuneOptions& options) {
@@ -159,7 +180,8 @@ Status check_options(TuneOptions& options) {
     return Status::invalid("-i, -m -n -k and --model_dir: give one of them, not several");
   }
   if (options.size.any()) GEMMTUNE_RETURN_IF_ERROR(problem_of(options.size).status());
-  GEMMTUNE_RETURN_IF_ERROR(operation_of(options.size).status());
+  GEMMTUNE_RETURN_IF_ERROR(check_words(options.size));
+  GEMMTUNE_RETURN_IF_ERROR(check_words(options.model));
   if (options.update_improved && !options.compare) {
     return Status::invalid("--update_improved needs --compare");
   }
@@ -192,12 +214,12 @@ Result<ShapeList> shapes_of(const TuneOptions& options, const Environment& envir
 Result<Outputs> outputs_of(const TuneOptions& options, const Environment& environment,
                            const DeviceInfo& device, const ShapeList& shapes) {
   Outputs outputs;
+  const Operation operation = shapes.rows.empty() ? shapes.operation : shapes.rows.front().problem.operation;
   outputs.also_read = path_list(options.output);
   if (outputs.also_read.empty()) {
     if (!options.output.empty()) return Status::invalid("-o '{}': no file name in it", options.output);
+    if (environment.config_folder.empty()) return Status::invalid("give -o FILE ({})", no_config_folder);
     GEMMTUNE_RETURN_IF_ERROR(make_folders(environment.config_folder));
-    const Operation operation =
-        shapes.rows.empty() ? shapes.operation : shapes.rows.front().problem.operation;
     outputs.also_read.push_back(environment.config_folder + "/" + tuned_file_name(operation));
     outputs.is_config_file = true;
   }
@@ -205,17 +227,20 @@ Result<Outputs> outputs_of(const TuneOptions& options, const Environment& enviro
   outputs.also_read.erase(outputs.also_read.begin());
   outputs.profile = options.profile;
   GEMMTUNE_RETURN_IF_ERROR(check_writable("-o", outputs.tuned));
-  GEMMTUNE_RETURN_IF_ERROR(check_schema(options, outputs.tuned, device));
+  GEMMTUNE_RETURN_IF_ERROR(check_schema(options, outputs.tuned, operation, device));
   for (const std::string& path : outputs.also_read) {
-    if (file_exists(path))
-      GEMMTUNE_RETURN_IF_ERROR(read_tuned_csv(path, {.strict = options.strict}).status());
+    if (file_exists(path)) {
+      GEMMTUNE_RETURN_IF_ERROR(
+          read_tuned_csv(path, {.operation = operation, .strict = options.strict}).status());
+    }
   }
   if (!outputs.profile.empty()) {
     GEMMTUNE_RETURN_IF_ERROR(check_writable("-o2", outputs.profile));
-    if (resolve_links(outputs.profile) == resolve_links(outputs.tuned)) {
-      return Status::invalid("-o2 {}: is the tuned file", outputs.profile);
-    }
   }
+  if (!options.record.empty()) GEMMTUNE_RETURN_IF_ERROR(check_writable("--record", options.record));
+  if (options.events == "-")
+    return Status::invalid("--events -: expected a file or pipe (/dev/stdout is one)");
+  GEMMTUNE_RETURN_IF_ERROR(check_side_files(options, outputs));
   return outputs;
 }
 

@@ -178,11 +178,8 @@ Json problem_json(const ItemReport& report) {
 
 std::string shapes_ending_text(const RunEnding& ending) {
   const RunSummary& summary = ending.summary;
-  const std::size_t skipped = count_of(summary.items, ProblemState::skipped_done);
-  if (skipped == summary.items.size() && !ending.interrupted) {
-    return fmt::format("nothing to do: {} in {} already (use --all to tune again)\n",
-                       skipped == 1 ? "the shape is" : fmt::format("all {} shapes are", skipped),
-                       ending.outputs.tuned);
+  if (!ending.interrupted) {
+    if (auto text = nothing_done_text(summary, ending.outputs.tuned)) return *text + "\n";
   }
   std::string text = result_table(summary) + counts(ending);
   if (summary.geometric_mean_speedup > 0) {
@@ -238,6 +235,13 @@ std::string problem_event(std::string_view event, std::size_t index, const ItemR
   Json json = {{"event", event}, {"index", index}};
   json.update(problem_json(report));
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::optional<std::string> nothing_done_text(const RunSummary& summary, const std::string& output) {
+  const std::size_t skipped = count_of(summary.items, ProblemState::skipped_done);
+  if (skipped != summary.items.size()) return std::nullopt;
+  return fmt::format("nothing to do: {} in {} already (use --all to tune again)",
+                     skipped == 1 ? "the shape is" : fmt::format("all {} shapes are", skipped), output);
 }
 
 std::string ending_text(const RunEnding& ending) {

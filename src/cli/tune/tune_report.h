@@ -19,6 +19,9 @@ std::string result_text(const ItemReport& report);
 /// Of a range: "5 rows, 14 M searched, 32 compared, 3 min 5 s", or the state and its reason.
 std::string range_result_text(const ItemReport& report);
 
+/// "nothing to do: …" if every shape was in the output before.
+std::optional<std::string> nothing_done_text(const RunSummary& summary, const std::string& output);
+
 /// The line of --events about a shape that is done.
 std::string problem_event(std::string_view event, std::size_t index, const ItemReport& report);
 

@@ -8,6 +8,7 @@
 #include "backends/host.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/interrupt.h"
 #include "cli/inspect/bench_report.h"
 #include "cli/shared/worker_evaluator.h"
 #include "evaluate/in_process/in_process_evaluator.h"

@@ -1,0 +1,145 @@
+// Out of memory, at any allocation of the program or its worker, ends with a sentence: no signal, no hang.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <random>
+#include <set>
+
+#include "cli/program.h"
+
+namespace gemmtune::test {
+namespace {
+
+using ::testing::AnyOf;
+using Words = std::vector<std::string>;
+
+constexpr const char* key_header = "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n";
+constexpr const char* tuned =
+    "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,"
+    "tflops,bw\n"
+    "gfx942,304,3,64,64,False,torch.bfloat16,torch.bfloat16,False,False,asm,0,0,5.0,a,0.0,0.01,0.01\n"
+    "gfx942,304,8,64,64,False,torch.bfloat16,torch.bfloat16,False,False,asm,0,0,6.0,b,0.0,0.01,0.01\n";
+
+bool is_soak() { return std::getenv("GEMMTUNE_SOAK") != nullptr; }
+
+class LittleMemory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    program.folder().write("tuned.csv", tuned);
+    program.folder().write(
+        "shapes.csv", std::string(key_header) + "3,64,64,False,torch.bfloat16,torch.bfloat16,False,False\n");
+  }
+  SubprocessOptions options() const {
+    SubprocessOptions options = program.options();
+    options.environment["XDG_RUNTIME_DIR"] = program.folder().path();
+    options.environment["GEMMTUNE_CACHE_DIR"] = program.file("cache");
+    return options;
+  }
+  Words tune(Words more) const {
+    Words words{"tune", "-i", "shapes.csv", "--libtype", "tiled", "--iters", "1", "-q", "--confirmations",
+                "1",    "-o", "out.csv",    "--all"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  /// `timeout` kills what hangs: exit code 137.
+  static Words limited(int seconds, const std::string& program, const Words& words) {
+    Words all{"/usr/bin/timeout", "-s", "KILL", std::to_string(seconds), program};
+    all.insert(all.end(), words.begin(), words.end());
+    return all;
+  }
+
+  Program program;
+};
+
+void expect_sentence(const SubprocessResult& result, const std::string& what) {
+  EXPECT_EQ(result.signal, 0) << what << '\n' << result.err;
+  EXPECT_THAT(result.exit_code, AnyOf(0, 1, 2)) << what << '\n' << result.err;
+  if (result.exit_code != 0) {
+    EXPECT_NE(result.err + result.out, "") << what;
+  }
+}
+
+class FailingAllocations : public LittleMemory {
+ protected:
+  SubprocessResult run(const Words& words, const std::string& plan, bool in_worker) const {
+    SubprocessOptions failing = options();
+    failing.environment["GEMMTUNE_FAIL_NEW"] = plan;
+    failing.environment["GEMMTUNE_FAIL_NEW_IN"] = in_worker ? "worker" : "";
+    failing.environment["GEMMTUNE_COUNT_NEW"] = program.file("count");
+    return run_program(limited(60, GEMMTUNE_FAILING_PROGRAM, words), failing);
+  }
+  /// Each of `samples` allocations fails, once alone and once with all after it; every one with
+  /// GEMMTUNE_SOAK=1.
+  void sweep(const Words& words, int samples, bool in_worker = false) const {
+    const auto whole = run(words, "", in_worker);
+    ASSERT_THAT(whole.exit_code, AnyOf(0, 1)) << words[0] << whole.err;
+    const long count =
+        in_worker ? 60'000 : std::strtol(read_text(program.file("count")).c_str(), nullptr, 10);
+    ASSERT_GT(count, 100) << words[0];
+    std::set<long> numbers;
+    std::mt19937 random(7);
+    if (is_soak()) samples *= 50;
+    // As many early as late ones on a scale of logarithms, and the very first.
+    std::uniform_real_distribution<double> exponent(0, std::log(static_cast<double>(count)));
+    for (int i = 0; i < samples; ++i) {
+      numbers.insert(static_cast<long>(std::exp(exponent(random))));
+      numbers.insert(1 + static_cast<long>(random() % static_cast<unsigned long>(count)));
+    }
+    for (const long number : numbers) {
+      for (const char* rest : {" 1", " 1000000000"}) {
+        const std::string plan = std::to_string(number) + rest;
+        expect_sentence(run(words, plan, in_worker), words[0] + " " + plan);
+        if (::testing::Test::HasFailure() && !is_soak()) return;
+      }
+    }
+  }
+};
+
+TEST_F(FailingAllocations, OfCommandsThatReadAndWriteTables) {
+  sweep({"shapes", "-i", "shapes.csv", "-o", "list.csv"}, 4);
+  sweep({"lookup", "-m", "3", "-n", "64", "-k", "64", "--table", "tuned.csv", "--gfx", "gfx942", "--cu_num",
+         "304"},
+        4);
+  sweep({"merge", "tuned.csv", "-o", "merged.csv"}, 4);
+  sweep({"audit", "tuned.csv", "--fix", "fixed.csv"}, 4);
+  sweep({"convert", "tuned.csv", "--to", "seed", "-o", "seed.csv"}, 4);
+}
+
+TEST_F(FailingAllocations, OfTheTuner) { sweep(tune({"--budget", "1"}), 5); }
+
+TEST_F(FailingAllocations, OfTheTunerInOneProcess) { sweep(tune({"--budget", "1", "--in-process"}), 4); }
+
+TEST_F(FailingAllocations, OfTheWorker) { sweep(tune({"--budget", "1"}), 4, true); }
+
+/// A limited address space: an OpenBLAS without room for its buffers hung in fork() and at the end.
+TEST_F(LittleMemory, ALimitedAddressSpaceEndsWithASentence) {
+  const int step = is_soak() ? 10 : 40;
+  for (int mebibytes = 20; mebibytes <= 420; mebibytes += step) {
+    for (const Words& words : {tune({"--budget", "1"}), Words{"devices"}}) {
+      Words limited_words{"-c", "ulimit -v " + std::to_string(mebibytes * 1024) + "; exec \"$@\"", "sh",
+                          GEMMTUNE_PROGRAM};
+      limited_words.insert(limited_words.end(), words.begin(), words.end());
+      const auto result = run_program(limited(60, "/bin/sh", limited_words), options());
+      const bool loaded = result.exit_code != 127;  // the loader's own "cannot allocate memory"
+      if (loaded) expect_sentence(result, words[0] + " in " + std::to_string(mebibytes) + " MiB");
+    }
+  }
+}
+
+TEST_F(LittleMemory, SigtermEndsATuningInALimitedAddressSpace) {
+  Words words{"-c", "ulimit -v 250000; exec \"$@\"", "sh", GEMMTUNE_PROGRAM};
+  for (const std::string& word : tune({"--budget", "60"})) words.push_back(word);
+  words.insert(words.begin(), "/bin/sh");
+  Subprocess running(words, options());
+  for (int i = 0; i < 10 && running.running(); ++i) usleep(100'000);
+  running.send(SIGTERM);
+  for (int i = 0; i < 200 && running.running(); ++i) usleep(100'000);
+  EXPECT_FALSE(running.running());
+}
+
+}  // namespace
+}  // namespace gemmtune::test
