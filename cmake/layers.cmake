@@ -70,9 +70,6 @@ endfunction()
 # gemmtune_test(NAME SOURCES a.cpp … LINKS lib … [TIMEOUT seconds]): a GoogleTest program, one CTest entry.
 function(gemmtune_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS" ${ARGN})
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)
-  endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE gemmtune_options ${ARG_LINKS} GTest::gtest GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
@@ -86,7 +83,46 @@ function(gemmtune_test name)
   target_compile_definitions(${name} PRIVATE GEMMTUNE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
                              GEMMTUNE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  add_test(NAME ${name} COMMAND ${name})
-  # Tests mean the CPU where they name no device, on a machine with a GPU too; those of the GPU unset it.
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "CUDA_VISIBLE_DEVICES=")
+  gemmtune_test_entry(${name} ${name} "*" "${ARG_TIMEOUT}")
+endfunction()
+
+# gemmtune_test_folder(NAME LINKS lib … [SOURCES more.cpp …] [EXCLUDE a_test.cpp …] [TIMEOUT seconds]): the program of a
+# folder of tests, made of its *_test.cpp but those under EXCLUDE, which have a program of their own.
+function(gemmtune_test_folder name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "LINKS;SOURCES;EXCLUDE" ${ARGN})
+  file(GLOB files RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS *_test.cpp)
+  list(REMOVE_ITEM files ${ARG_EXCLUDE})
+  gemmtune_test(${name} SOURCES ${files} ${ARG_SOURCES} LINKS ${ARG_LINKS} TIMEOUT "${ARG_TIMEOUT}")
+endfunction()
+
+# gemmtune_test_part(PROGRAM NAME SUITES suite … [TIMEOUT seconds]): a CTest entry NAME that runs these suites of PROGRAM
+# (parameterized or not), and that the entry PROGRAM leaves out: they have other properties, or a sanitizer is meant for them.
+function(gemmtune_test_part program name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SUITES" ${ARGN})
+  list(TRANSFORM ARG_SUITES REPLACE "(.+)" "\\1.*:*/\\1.*")
+  list(JOIN ARG_SUITES ":" filter)
+  gemmtune_test_entry(${name} ${program} "${filter}" "${ARG_TIMEOUT}")
+  set_property(TARGET ${program} APPEND PROPERTY GEMMTUNE_PARTS "${filter}")
+  get_target_property(parts ${program} GEMMTUNE_PARTS)
+  list(JOIN parts ":" filter)
+  gemmtune_test_environment(${program} "-${filter}")
+endfunction()
+
+function(gemmtune_test_entry name program filter timeout)
+  if(NOT timeout)
+    set(timeout 300)
+  endif()
+  add_test(NAME ${name} COMMAND ${program})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout})
+  gemmtune_test_environment(${name} "${filter}")
+endfunction()
+
+# Each entry writes a report of its own, which tools/run_tests.py counts.
+function(gemmtune_test_environment name filter)
+  set(environment "GTEST_FILTER=${filter}" "GTEST_OUTPUT=xml:${CMAKE_BINARY_DIR}/test-reports/${name}.xml")
+  # Tests mean the CPU where they name no device, on a machine with a GPU too.
+  if(NOT test_gpu)
+    list(APPEND environment "CUDA_VISIBLE_DEVICES=")
+  endif()
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT "${environment}")
 endfunction()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs ctest in a build folder and prints 'N passed, N failed, N skipped' as its last line; exits 1 on failures.
 
-A GoogleTest program counts with each of its test cases (from the XML that it writes), any other CTest entry and a
-program that died before it could write counts as one.
+An entry of a GoogleTest program counts with each of its test cases (from BUILD_FOLDER/test-reports/ENTRY.xml, where its
+GTEST_OUTPUT lets it write), any other CTest entry and a program that died before it could write counts as one.
 
 Usage: run_tests.py BUILD_FOLDER [ctest arguments ...]
 """
@@ -54,10 +54,9 @@ def main():
     shutil.rmtree(reports, ignore_errors=True)
     reports.mkdir(parents=True)
     junit = reports / "ctest-junit.xml"
-    environment = {**os.environ, "GTEST_OUTPUT": f"xml:{reports}/"}
     jobs = str(os.cpu_count() or 1)
     command = ["ctest", "--test-dir", str(build), "--output-on-failure", "--output-junit", str(junit), "-j", jobs]
-    code = subprocess.run(command + sys.argv[2:], env=environment, check=False).returncode
+    code = subprocess.run(command + sys.argv[2:], check=False).returncode
     totals = [0, 0, 0]
     try:
         entries = list(xml.parse(junit).getroot().iter("testcase"))

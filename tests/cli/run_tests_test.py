@@ -8,13 +8,13 @@ from pathlib import Path
 
 RUN_TESTS = Path(__file__).resolve().parents[2] / "tools" / "run_tests.py"
 
-# A stand-in for a GoogleTest program: writes the XML that it is asked for and exits with a code.
+# A stand-in for a GoogleTest program: writes the XML that it is asked for, where its environment says, and exits with a code.
 PROGRAM = """
 import os, sys
-folder = os.environ["GTEST_OUTPUT"].removeprefix("xml:")
-if sys.argv[2]:
-    open(folder + sys.argv[1] + ".xml", "w").write("<testsuites><testsuite>" + sys.argv[2] + "</testsuite></testsuites>")
-sys.exit(int(sys.argv[3]))
+if sys.argv[1]:
+    report = os.environ["GTEST_OUTPUT"].removeprefix("xml:")
+    open(report, "w").write("<testsuites><testsuite>" + sys.argv[1] + "</testsuite></testsuites>")
+sys.exit(int(sys.argv[2]))
 """
 PASS = '<testcase name="a" status="run" result="completed"/>'
 FAIL = '<testcase name="b" status="run" result="completed"><failure message="x"/></testcase>'
@@ -23,14 +23,15 @@ OFF = '<testcase name="d" status="notrun" result="suppressed"/>'
 
 
 def run(entries):
-    """(exit status, last line) for CTest entries name -> (cases in the XML, exit code)."""
+    """(exit status, last line) for CTest entries name -> (cases in the XML, exit code), all of one program."""
     with tempfile.TemporaryDirectory() as folder:
         build = Path(folder)
         (build / "program.py").write_text(PROGRAM, encoding="utf-8")
-        lines = [
-            f'add_test({name} "{sys.executable}" "{build}/program.py" "{name}" [==[{cases}]==] "{code}")'
-            for name, (cases, code) in entries.items()
-        ]
+        lines = []
+        for name, (cases, code) in entries.items():
+            lines.append(f'add_test({name} "{sys.executable}" "{build}/program.py" [==[{cases}]==] "{code}")')
+            report = f"xml:{build.resolve()}/test-reports/{name}.xml"
+            lines.append(f'set_tests_properties({name} PROPERTIES ENVIRONMENT "GTEST_OUTPUT={report}")')
         (build / "CTestTestfile.cmake").write_text("\n".join(lines) + "\n", encoding="utf-8")
         done = subprocess.run([sys.executable, RUN_TESTS, build], capture_output=True, text=True, check=False)
         return done.returncode, done.stdout.splitlines()[-1]
@@ -43,6 +44,10 @@ class RunTests(unittest.TestCase):
 
     def test_all_right(self):
         self.assertEqual(run({"one": (PASS, 0), "plain": ("", 0)}), (0, "2 passed, 0 failed, 0 skipped"))
+
+    def test_each_entry_of_a_program_counts_its_own_cases(self):
+        entries = {"program": (PASS + PASS, 0), "part": (PASS + SKIP, 0)}
+        self.assertEqual(run(entries), (0, "3 passed, 0 failed, 1 skipped"))
 
     def test_a_crash_before_the_report_is_a_failure(self):
         self.assertEqual(run({"one": (PASS, 0), "dead": ("", 7)}), (1, "1 passed, 1 failed, 0 skipped"))

@@ -51,9 +51,9 @@ TEST(RowEnvironment, AHashWithoutANoteIsAnother) {
 
 TEST(RowEnvironment, DamageIsAnErrorAndAbsenceIsNot) {
   const test::TemporaryFolder folder;
-  EXPECT_TRUE(EnvironmentNotes::read(folder / "t.csv").ok());
+  EXPECT_TRUE(EnvironmentNotes::read(folder.file("t.csv")).ok());
   folder.write("t.csv.env.json", "{\"abc\": ");
-  const auto damaged = EnvironmentNotes::read(folder / "t.csv");
+  const auto damaged = EnvironmentNotes::read(folder.file("t.csv"));
   ASSERT_FALSE(damaged.ok());
   EXPECT_THAT(damaged.message(), HasSubstr("t.csv.env.json"));
 }

@@ -35,9 +35,10 @@ TEST(TablePaths, DefaultIsTheFolderAndItsModelFiles) {
   folder.write("model_configs/a8w8_tuned_gemm.csv", "");
   folder.write("model_configs/bf16_tuned_gemm.txt", "");
   folder.write("model_configs/bf16_tuned_gemm_folder.csv/inside", "");
-  EXPECT_THAT(paths_of(all_table_paths({}, {}, folder.path())),
-              ElementsAre(folder / "bf16_tuned_gemm.csv", folder / "model_configs/bf16_tuned_gemm_qwen.csv",
-                          folder / "model_configs/llama_bf16_tuned_gemm.csv"));
+  EXPECT_THAT(
+      paths_of(all_table_paths({}, {}, folder.path())),
+      ElementsAre(folder.file("bf16_tuned_gemm.csv"), folder.file("model_configs/bf16_tuned_gemm_qwen.csv"),
+                  folder.file("model_configs/llama_bf16_tuned_gemm.csv")));
 }
 
 TEST(TablePaths, OptionsWinOverTheVariableWhichReplacesTheDefault) {
@@ -84,8 +85,8 @@ TEST(TablePaths, EveryOperationHasItsFileItsVariablesAndItsModelFiles) {
   empty.config_folder = folder.path();
   for (const Case& one : cases) {
     EXPECT_THAT(paths_of(context_table_paths({}, empty), one.operation),
-                ElementsAre(folder / (std::string(one.file) + ".csv"),
-                            folder / (std::string("model_configs/m_") + one.file + ".csv")));
+                ElementsAre(folder.file(std::string(one.file) + ".csv"),
+                            folder.file(std::string("model_configs/m_") + one.file + ".csv")));
     ::setenv(one.aiters, "/theirs.csv", 1);
     EXPECT_THAT(paths_of(context_table_paths({}, read_environment()), one.operation),
                 ElementsAre("/theirs.csv"));
@@ -123,11 +124,11 @@ TEST(TableSets, MergeTakesTheSmallestTimeAndRemembersTheFile) {
 TEST(TableSets, MissingFilesAreListedAndNoFault) {
   const test::TemporaryFolder folder;
   const auto file = test::write_rows(folder, "t.csv", {row(small_problem(8), "alpha_r1_a1")});
-  const TableSet set = load_table_set({test::table(folder / "none.csv"), test::table(file)});
+  const TableSet set = load_table_set({test::table(folder.file("none.csv")), test::table(file)});
   EXPECT_TRUE(set.first_fault().ok());
   EXPECT_EQ(set.sources[0].state.code(), StatusCode::not_found);
   EXPECT_EQ(set.sources[1].rows, 1U);
-  EXPECT_EQ(set.describe(), folder / "none.csv: no such file\n" + file + ": 1 rows");
+  EXPECT_EQ(set.describe(), folder.file("none.csv: no such file\n") + file + ": 1 rows");
 }
 
 TEST(TableSets, AFileThatIsNoTunedFileIsAFaultThatNamesIt) {

@@ -4,45 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "formats/aiter/tuned_csv.h"
 #include "resolve/table_set.h"
+#include "support/temporary_folder.h"
 
 namespace gemmtune::test {
-
-/// A fresh folder, removed by the destructor.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "gemmtune_dispatch_XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~TemporaryFolder() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-  /// Writes a file (its folders are made) and returns its path.
-  std::string write(const std::string& name, const std::string& content) const {
-    const std::filesystem::path path = path_ + "/" + name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path) << content;
-    return path.string();
-  }
-
- private:
-  std::string path_;
-};
 
 inline Problem small_problem(std::int64_t m, std::int64_t n = 32, std::int64_t k = 48) {
   Problem problem;

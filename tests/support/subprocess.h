@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "support/temporary_folder.h"
+
 namespace gemmtune::test {
 
 struct SubprocessOptions {
@@ -23,21 +25,6 @@ struct SubprocessResult {
   int signal = 0;  // that ended it; 0: none
   std::string out;
   std::string err;
-};
-
-/// A folder of its own, removed with all it holds.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-  std::string write(const std::string& name, const std::string& content) const;
-
- private:
-  std::string path_;
 };
 
 std::string read_text(const std::string& path);

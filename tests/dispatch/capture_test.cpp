@@ -146,12 +146,12 @@ TEST_F(CaptureContext, TheEnvironmentTurnsItOnAndNamesTheFolder) {
   options_.capture = false;
   Environment environment;
   environment.capture = true;
-  environment.capture_folder = folder_ / "a/b";
+  environment.capture_folder = folder_.file("a/b");
   ASSERT_TRUE(open(environment)->plan(small_problem(4)).ok());
-  EXPECT_THAT(captured_in(folder_ / "a/b").problems, SizeIs(1));
-  options_.capture_folder = folder_ / "c";
+  EXPECT_THAT(captured_in(folder_.file("a/b")).problems, SizeIs(1));
+  options_.capture_folder = folder_.file("c");
   ASSERT_TRUE(open(environment)->plan(small_problem(4)).ok());
-  EXPECT_THAT(captured_in(folder_ / "c").problems, SizeIs(1));
+  EXPECT_THAT(captured_in(folder_.file("c")).problems, SizeIs(1));
   EXPECT_THAT(captured().problems, SizeIs(0));
 }
 

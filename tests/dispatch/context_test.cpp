@@ -1,11 +1,12 @@
 // Context: cache, counters, log, reload.
+#include "dispatch/context.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "dispatch/context.h"
 #include "support/dispatch_fake_device.h"
 #include "support/dispatch_tables.h"
 
@@ -25,7 +26,7 @@ class Contexts : public ::testing::Test {
       static_cast<std::vector<std::string>*>(lines)->emplace_back(line);
     };
     options_.log_context = &lines_;
-    options_.tuned_files[Operation::a16w16] = folder_ / "t.csv";
+    options_.tuned_files[Operation::a16w16] = folder_.file("t.csv");
   }
   std::unique_ptr<Context> open() {
     auto context =

@@ -288,7 +288,7 @@ TEST_F(OnCpu, TheEnvironmentNamesTheTunedFiles) {
   const Problem problem = f32(5, 48, 64);
   const std::string name = device().fallback(problem)->kernel_name();
   const auto theirs = test::write_rows(folder_, "theirs.csv", {row(problem, name)});
-  const auto ours = folder_ / "ours.csv";
+  const auto ours = folder_.file("ours.csv");
   const auto match = [&] {
     gemmtune_context_options options{};
     options.size = sizeof options;

@@ -1,8 +1,9 @@
 // The level that answers: exact, range, fine, coarse, fallback; rows that cannot run here.
+#include "dispatch/planner.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dispatch/planner.h"
 #include "support/dispatch_fake_device.h"
 #include "support/dispatch_tables.h"
 

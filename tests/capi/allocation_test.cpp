@@ -71,7 +71,7 @@ TEST_F(Allocation, TheShortFormAllocatesOnItsFirstCallOnly) {
 TEST_F(Allocation, ACachedPlanAllocatesNothingWhileItIsCaptured) {
   ContextOptions options;
   options.capture = true;
-  options.capture_folder = folder_ / "captured";
+  options.capture_folder = folder_.file("captured");
   Context context(options, Environment(), std::make_unique<test::FakeDevice>());
   const Problem problem = small_problem(4, 16, 16);
   ASSERT_TRUE(context.plan(problem).ok());
@@ -82,8 +82,9 @@ TEST_F(Allocation, ACachedPlanAllocatesNothingWhileItIsCaptured) {
   }
   EXPECT_EQ(test::allocations(), before);
   ASSERT_TRUE(context.flush_capture().ok());
-  EXPECT_EQ(read_capture(folder_ / "captured/bf16_untuned_gemm.csv", Operation::a16w16)->problems[0].calls,
-            101U);
+  EXPECT_EQ(
+      read_capture(folder_.file("captured/bf16_untuned_gemm.csv"), Operation::a16w16)->problems[0].calls,
+      101U);
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ class MissHandlers : public ::testing::Test {
     return std::make_unique<Context>(options_, environment, std::make_unique<CapturingDevice>());
   }
   void online(const std::vector<TunedEntry>& rows) { test::write_rows(folder_, "online_tuning.csv", rows); }
-  OnlineFile file() const { return {folder_ / "online_tuning.csv", OnlineFormat::gemmtune_csv}; }
+  OnlineFile file() const { return {folder_.file("online_tuning.csv"), OnlineFormat::gemmtune_csv}; }
   static std::string kernel(Context& context, const Problem& problem, Stream stream = {}) {
     const auto plan = context.plan(problem, stream);
     return plan.ok() ? (*plan)->account().kernel_name : plan.message();
@@ -89,8 +89,8 @@ TEST_F(MissHandlers, HearsOfEachUnansweredProblemOnce) {
   EXPECT_EQ(miss.problem, small_problem(100));
   EXPECT_EQ(miss.fallback, "safe_r1_a1");
   EXPECT_EQ(miss.proven_families, "alpha,beta,safe");
-  EXPECT_EQ(miss.file, folder_ / "online_tuning.csv");
-  EXPECT_EQ(miss.tuned_files, folder_ / "bf16_tuned_gemm.csv");
+  EXPECT_EQ(miss.file, folder_.file("online_tuning.csv"));
+  EXPECT_EQ(miss.tuned_files, folder_.file("bf16_tuned_gemm.csv"));
 }
 
 TEST_F(MissHandlers, ManyThreadsAreOneMiss) {
@@ -127,7 +127,7 @@ TEST_F(MissHandlers, ANewRowReplacesTheUntunedPlanAndNoOther) {
   ASSERT_TRUE(after.ok());
   EXPECT_EQ((*after)->account().kernel_name, "alpha_r1_a2");
   EXPECT_EQ((*after)->account().match, Match::exact);
-  EXPECT_EQ((*after)->account().file, folder_ / "online_tuning.csv");
+  EXPECT_EQ((*after)->account().file, folder_.file("online_tuning.csv"));
   EXPECT_EQ(context->plan(small_problem(8))->get(), tuned->get());
   EXPECT_EQ(context->plan(small_problem(100, 128))->get(), unknown->get());
   EXPECT_EQ((*untuned)->account().kernel_name, "safe_r1_a1");  // still held, still whole
@@ -179,8 +179,8 @@ TEST_F(MissHandlers, AitersTableAnswersItsOwnMWithAndWithoutBias) {
 }
 
 TEST_F(MissHandlers, OtherOperationsHaveFilesOfTheirOwn) {
-  EXPECT_EQ(online_path(file(), Operation::a16w16), folder_ / "online_tuning.csv");
-  EXPECT_EQ(online_path(file(), Operation::a8w8), folder_ / "online_tuning.a8w8.csv");
+  EXPECT_EQ(online_path(file(), Operation::a16w16), folder_.file("online_tuning.csv"));
+  EXPECT_EQ(online_path(file(), Operation::a8w8), folder_.file("online_tuning.a8w8.csv"));
   EXPECT_EQ(online_path({"t.csv", OnlineFormat::hipblaslt_table}, Operation::a8w8), "");
   EXPECT_EQ(default_online_file(OnlineTuning::aiter, "/config").path,
             (std::filesystem::current_path() / "hip_online_tuning_res.csv").string());

@@ -1,8 +1,9 @@
+#include "dispatch/plan_cache.h"
+
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "dispatch/plan_cache.h"
 #include "dispatch/planner.h"
 #include "support/dispatch_fake_device.h"
 #include "support/dispatch_tables.h"

@@ -22,7 +22,7 @@ class Threads : public ::testing::Test {
   Threads() {
     write("alpha_r1_a1");
     ContextOptions options;
-    options.tuned_files[Operation::a16w16] = folder_ / "t.csv";
+    options.tuned_files[Operation::a16w16] = folder_.file("t.csv");
     handle_.context =
         std::make_unique<Context>(options, Environment(), std::make_unique<test::FakeDevice>(fake_));
   }

@@ -81,7 +81,7 @@ TEST_F(CMiss, AHandlerIsCalledOncePerProblemAndReleasedOnce) {
   ASSERT_EQ(handler_.problems.size(), 2U);
   EXPECT_THAT(handler_.problems[0], HasSubstr("a16w16 m=3 n=16 k=16 x=f32"));
   EXPECT_THAT(handler_.problems[1], HasSubstr("m=4"));
-  EXPECT_EQ(handler_.file, folder_ / "online_tuning.csv");
+  EXPECT_EQ(handler_.file, folder_.file("online_tuning.csv"));
   EXPECT_NE(handler_.fallback, "");
   EXPECT_EQ(handler_.released, 0);
   ASSERT_EQ(gemmtune_context_set_miss_handler(context_, nullptr), GEMMTUNE_OK);
@@ -91,7 +91,7 @@ TEST_F(CMiss, AHandlerIsCalledOncePerProblemAndReleasedOnce) {
 }
 
 TEST_F(CMiss, TheContextsEndReleasesTheHandler) {
-  const std::string file = folder_ / "mine.csv";
+  const std::string file = folder_.file("mine.csv");
   given_.file = file.c_str();
   ASSERT_EQ(gemmtune_context_set_miss_handler(context_, &given_), GEMMTUNE_OK);
   plan(3);
