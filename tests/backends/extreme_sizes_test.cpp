@@ -80,7 +80,10 @@ Result<std::unique_ptr<Kernel>> built(const KernelFamily& family, const Problem&
 class ExtremeSizes : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto opened = open_device("cpu", {.text = "cpu", .threads = 2});
+    DeviceRequest request;
+    request.text = "cpu";
+    request.threads = 2;
+    auto opened = open_device("cpu", request);
     ASSERT_TRUE(opened.ok()) << opened.message();
     device_ = std::move(*opened);
   }
