@@ -156,7 +156,10 @@ std::string run_and_check(gemmtune_context* context, const Problem& problem) {
 }
 
 TEST(HostileRows, NoneCrashesOrIsWrong) {
-  auto device = open_device("cpu", {.text = "cpu", .threads = 2});
+  DeviceRequest request;
+  request.text = "cpu";
+  request.threads = 2;
+  auto device = open_device("cpu", request);
   ASSERT_TRUE(device.ok()) << device.message();
   Random random(seed());
   std::vector<Problem> problems;

@@ -304,10 +304,9 @@ TEST(MemoryNeed, HoldsTheOperandsOfLegalProblemsOfAnySize) {
   dense.n = 1 << 15;
   dense.k = 1;
   Problem mixture = default_problem(Operation::fused_moe);
-  mixture.m = 1 << 30;
-  mixture.n = 1 << 29;
+  mixture.m = mixture.n = 1 << 22;
   mixture.k = 1;
-  mixture.moe.experts = mixture.moe.topk = 1 << 15;
+  mixture.moe.experts = mixture.moe.topk = 1 << 22;
   Problem batched = default_problem(Operation::batched_bf16);
   batched.batch = 1 << 30;
   batched.m = batched.n = 1 << 8;

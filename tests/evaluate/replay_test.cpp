@@ -308,7 +308,7 @@ TEST(TimeEstimate, TheFirstShapeIsEstimatedFromItsCandidates) {
   EXPECT_NEAR(*estimate.remaining(), 180, 1);
 }
 
-TEST(TimeEstimate, OfAMillionShapesSomeAreLookedAt) {
+TEST(TimeEstimate, OfManyShapesSomeAreLookedAt) {
   PaperDevice device;
   int asked = 0;
   device.add({.name = "vendor", .tie_rank = 0, .parameters = {}, .refusal = [&](const Problem&) {
@@ -319,7 +319,7 @@ TEST(TimeEstimate, OfAMillionShapesSomeAreLookedAt) {
   double now = 0;
   request.clock = [&] { return now; };
   std::vector<std::size_t> waiting;
-  for (std::size_t i = 0; i < 1000000; ++i) {
+  for (std::size_t i = 0; i < 20000; ++i) {
     request.shapes.push_back(shape(static_cast<std::int64_t>(1 + i), 64, 64));
     waiting.push_back(i);
   }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,7 +25,7 @@ struct TuneOptions {
   ModelOptions model;
   TuneRequest request;
   std::string input;  // empty: the config folder's untuned file
-  std::int64_t limit = std::numeric_limits<std::int64_t>::max();
+  std::int64_t limit = max_dimension;  // more shapes than any list has
   std::string output;  // colon list; empty: the config folder's tuned file
   std::string profile;
   std::string schema = "aiter";
