@@ -11,14 +11,12 @@
 
 namespace gemmtune::cli {
 
-inline constexpr double default_worker_timeout_seconds = 1800;
-
 /// A worker of `device`, which the options opened. `memory_limit_bytes`: that it may hold; 0: half of what is
 /// free. Ctrl-C cancels its requests.
 std::unique_ptr<WorkerEvaluator> make_worker(const Device& device, const DeviceOptions& options,
                                              const Environment& environment,
                                              const InProcessOptions& evaluation,
-                                             double timeout_seconds = default_worker_timeout_seconds,
+                                             double timeout_seconds = WorkerOptions().timeout_seconds,
                                              std::size_t memory_limit_bytes = 0);
 
 }  // namespace gemmtune::cli
