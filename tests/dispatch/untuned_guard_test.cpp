@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "dispatch/context.h"
 #include "dispatch/planner.h"
 #include "problem/operands.h"
 #include "support/fake_device.h"
@@ -127,6 +128,26 @@ TEST_F(UntunedPlan, AKernelThatNeedsMoreWorkspaceIsNoReplacement) {
   ASSERT_TRUE(run(*guarded).ok());
   EXPECT_EQ(*greedy, 0);
   EXPECT_EQ(*right, 1);
+}
+
+TEST_F(UntunedPlan, TheContextsOptionAndTheVariableSwitchItOn) {
+  for (const bool by_option : {true, false}) {
+    auto device = std::make_unique<FakeDevice>();
+    device->change_info().backend = "cpu";
+    fake_ = device.get();
+    const auto wrong = add("onednn", loses_eight);
+    const auto right = add("tiled", right_gemm);
+    ContextOptions options;
+    Environment environment;
+    (by_option ? options.verify_untuned : environment.verify_untuned) = true;
+    Context context(options, environment, std::move(device));
+    auto made = context.plan(problem_);
+    ASSERT_TRUE(made.ok()) << made.message();
+    ASSERT_TRUE(run(**made).ok());
+    ASSERT_TRUE(run(**made).ok());
+    EXPECT_EQ(*wrong, 1);
+    EXPECT_EQ(*right, 2);
+  }
 }
 
 TEST_F(UntunedPlan, WithoutARightKernelTheCallFails) {

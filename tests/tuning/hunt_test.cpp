@@ -8,6 +8,7 @@
 #include "formats/errata/erratum_file.h"
 #include "support/elements.h"
 #include "support/fake_device.h"
+#include "support/paper_device.h"
 #include "tuning/hunt_minimize.h"
 #include "tuning/hunt_problems.h"
 
@@ -84,6 +85,39 @@ TEST_F(HuntOnAFakeDevice, AWrongFamilyIsFoundAndItsSizeMinimized) {
     EXPECT_TRUE(holds(erratum, finding.first, finding.candidate));
     const auto read = parse_erratum("suggested.json", print_erratum(erratum));
     EXPECT_TRUE(read.ok()) << read.message();
+  }
+}
+
+// What oneDNN 2.6.3 does with AMX; a worker reports the crash as an outcome.
+TEST(HuntOnPaper, ACrashIsAFindingAndItsErratumHasTheEffect) {
+  testing::PaperDevice device;
+  device.add({.name = "vendor", .tie_rank = 0});
+  testing::FakeEvaluator evaluator;
+  evaluator.time = [](const Problem&, const Candidate&) { return 1.0; };
+  const auto outcome_at = [](std::int64_t m, std::int64_t k) {
+    return m >= 33 && k % 2 == 1 ? testing::failure(OutcomeKind::crashed, "SIGILL (Illegal instruction)")
+                                 : Outcome{};
+  };
+  evaluator.outcome = [&](const Problem& problem, const Candidate&) {
+    return outcome_at(problem.m, problem.k);
+  };
+  evaluator.at_m = [&](const Problem& problem, const Candidate&, std::int64_t m) {
+    return outcome_at(m, problem.k);
+  };
+  HuntRequest request;
+  request.operations = {Operation::a16w16};
+  request.libtypes = {"vendor"};
+  request.max_flops = 1e9;
+  double seconds = 0;
+  request.clock = [&] { return seconds++; };
+  request.budget_seconds = 400;
+  const auto summary = hunt(device, evaluator, request, [](const HuntSummary&, const HuntFinding*) {});
+  ASSERT_TRUE(summary.ok()) << summary.message();
+  ASSERT_FALSE(summary->findings.empty());
+  for (const HuntFinding& finding : summary->findings) {
+    EXPECT_EQ(finding.erratum.effect, ErratumEffect::crash);
+    EXPECT_EQ(finding.erratum.condition.text(), "m >= 33 and k % 2 == 1");
+    EXPECT_GT(finding.more, 0U);
   }
 }
 

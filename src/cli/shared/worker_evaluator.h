@@ -12,14 +12,12 @@
 
 namespace gemmtune::cli {
 
-inline constexpr double default_worker_timeout_seconds = 1800;
-
 /// A worker of `device`, which the options opened. It may hold evaluation.memory_limit_bytes (0: half of what is
 /// free). `cancelled` ends its requests.
 std::unique_ptr<WorkerEvaluator> make_worker(const Device& device, const DeviceOptions& options,
                                              const Environment& environment,
                                              const InProcessOptions& evaluation,
-                                             double timeout_seconds = default_worker_timeout_seconds,
+                                             double timeout_seconds = WorkerOptions().timeout_seconds,
                                              std::function<bool()> cancelled = interrupted);
 
 }  // namespace gemmtune::cli

@@ -45,9 +45,9 @@ std::string result_table(const RunSummary& summary) {
   return table.text(stdout_is_terminal() ? stdout_columns() : 0) + "\n";
 }
 
-/// "default is wrong: a row is outside of its error bound: row 5 (7.9 times the bound) (cublaslt_r1_…)".
-std::string wrong_default_text(const ItemReport& report) {
-  return fmt::format("default is wrong: {} ({})", report.default_fault, report.row()->default_kernel);
+/// "a row is outside of its error bound: row 5 (7.9 times the bound) (cublaslt_r1_…)".
+std::string default_fault_text(const ItemReport& report) {
+  return fmt::format("{} ({})", report.default_fault, report.row()->default_kernel);
 }
 
 /// "failed:" and one line for each such shape.
@@ -74,7 +74,7 @@ std::string wrong_default_lines(const RunSummary& summary) {
   std::string text;
   for (const ItemReport& report : summary.items) {
     if (!has_row(report) || report.row()->verdict != Verdict::default_wrong) continue;
-    text += fmt::format("  {}: {}\n", shape_text(report.shape), wrong_default_text(report));
+    text += fmt::format("  {}: {}\n", shape_text(report.shape), default_fault_text(report));
   }
   return text;
 }
@@ -220,7 +220,8 @@ std::string result_text(const ItemReport& report) {
     const TunedEntry& entry = *report.row();
     const bool wrong_default = entry.verdict == Verdict::default_wrong;
     std::string text =
-        fmt::format("{}: {} {:.2f} µs", wrong_default ? wrong_default_text(report) : verdict_text(entry),
+        fmt::format("{}: {} {:.2f} µs",
+                    wrong_default ? "default is wrong: " + default_fault_text(report) : verdict_text(entry),
                     entry.kernel_name, entry.us);
     if (entry.ties.value_or(0) > 0) text += ", " + counted(static_cast<std::size_t>(*entry.ties), "tie");
     if (report.quietness.busy()) text += ", busy machine";
