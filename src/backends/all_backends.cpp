@@ -6,7 +6,6 @@
 #include "backends/backend.h"
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cuda/cuda_backend.h"
-#include "backends/traits.h"
 #include "base/file.h"
 
 namespace gemmtune {
@@ -21,76 +20,12 @@ std::string why_no_gpu(const std::string& driver_file, std::string_view driver) 
                      driver_file);
 }
 
-/// "cuda:0" → "cuda"; empty where the text names no backend of the list.
-std::string_view backend_in(std::string_view device) {
-  const std::string_view word = device.substr(0, device.find(':'));
-  for (const Backend* backend : all_backends()) {
-    if (backend->name() == word) return word;
-  }
-  return {};
-}
-
-std::string backend_names() {
-  std::string names = "auto";
-  for (const Backend* backend : all_backends()) names += fmt::format(", {}", backend->name());
-  return names;
-}
-
 }  // namespace
 
 std::span<const Backend* const> all_backends() {
   static const AbsentBackend hip("hip", why_no_gpu("/sys/module/amdgpu/initstate", "AMD GPU"));
   static const std::array<const Backend*, 3> list{&cuda::cuda_backend(), &hip, &cpu::cpu_backend()};
   return list;
-}
-
-const DeviceTraits& traits_of(std::string_view backend) {
-  for (const Backend* one : all_backends()) {
-    if (one->name() == backend) return one->traits();
-  }
-  static const DeviceTraits unknown;
-  return unknown;
-}
-
-const DeviceTraits& traits_of(const DeviceInfo& device) { return traits_of(device.backend); }
-
-namespace {
-
-Result<const Backend*> chosen_backend(std::string_view backend, const DeviceRequest& request) {
-  const std::string_view named = backend_in(request.text);
-  const bool chosen = !backend.empty() && backend != "auto";
-  if (chosen && !named.empty() && named != backend) {
-    return Status::invalid("device {} is none of backend {}", request.text, backend);
-  }
-  const std::string_view wanted = chosen ? backend : named;
-  for (const Backend* candidate : all_backends()) {
-    if (wanted.empty() ? candidate->available().ok() : candidate->name() == wanted) {
-      GEMMTUNE_RETURN_IF_ERROR(candidate->available());
-      return candidate;
-    }
-  }
-  return Status::invalid("backend '{}', expected one of {}", wanted, backend_names());
-}
-
-}  // namespace
-
-Result<std::unique_ptr<Device>> open_device(std::string_view backend, const DeviceRequest& request) {
-  const auto chosen = chosen_backend(backend, request);
-  if (!chosen.ok()) return chosen.status();
-  return (*chosen)->open(request);
-}
-
-Result<std::vector<std::string>> equal_devices(std::string_view backend, const DeviceRequest& request) {
-  const auto chosen = chosen_backend(backend, request);
-  if (!chosen.ok()) return chosen.status();
-  if ((*chosen)->traits().runs_on_host) return std::vector<std::string>{""};
-  const std::vector<DeviceInfo> devices = (*chosen)->devices(request);
-  std::vector<std::string> names;
-  for (const DeviceInfo& device : devices) {
-    if (device.gfx == devices.front().gfx && device.cu_num == devices.front().cu_num)
-      names.push_back(device.name);
-  }
-  return names.empty() ? std::vector<std::string>{""} : names;
 }
 
 }  // namespace gemmtune

@@ -36,7 +36,7 @@ std::vector<Match> plan_all(const Program& program, bool capture) {
 }
 
 TEST(Capture, WhatWasCapturedIsTunedAndAnswersExactly) {
-  const Program program;
+  const SimulatedProgram program;
   EXPECT_EQ(plan_all(program, true), (std::vector{Match::untuned, Match::untuned}));
   const auto result =
       program.run({"tune", "--libtype", "tiled,skinny", "--budget", "4", "--iters", "5", "--json"});

@@ -84,10 +84,17 @@ class JournalCli : public ::testing::Test {
     return rows;
   }
 
+  explicit JournalCli(const std::string& path = GEMMTUNE_SIMULATED_PROGRAM) : program(path) {}
+
   Program program;
 };
 
-TEST_F(JournalCli, KilledAtRandomMomentsTheRunGoesOnAndMeasuresNothingTwice) {
+class JournalOfRealRuns : public JournalCli {
+ protected:
+  JournalOfRealRuns() : JournalCli(GEMMTUNE_PROGRAM) {}
+};
+
+TEST_F(JournalOfRealRuns, KilledAtRandomMomentsTheRunGoesOnAndMeasuresNothingTwice) {
   const int kills = kills_wanted();
   const int shapes = kills == 5 ? 8 : 60;
   const auto words = tune_words({"-o2", program.file("profile.txt")}, shapes);
@@ -95,7 +102,7 @@ TEST_F(JournalCli, KilledAtRandomMomentsTheRunGoesOnAndMeasuresNothingTwice) {
   int killed = 0;
   std::map<std::string, std::string> before;
   for (int i = 0; i < kills; ++i) {
-    Subprocess process(Program::words(words), program.options());
+    Subprocess process(program.words(words), program.options());
     std::this_thread::sleep_for(std::chrono::milliseconds(50 + random.below(kills == 5 ? 1000 : 300)));
     process.send(SIGKILL);
     killed += process.wait().signal == SIGKILL;
@@ -141,7 +148,7 @@ TEST_F(JournalCli, AReplayThatIsKilledAtRandomMomentsEndsWithTheSameRows) {
   std::size_t before = 0;
   while (killed < kills) {
     const double rows_left = 1 - static_cast<double>(before) / static_cast<double>(expected.size());
-    Subprocess process(Program::words(words(output())), program.options());
+    Subprocess process(program.words(words(output())), program.options());
     std::this_thread::sleep_for(
         std::chrono::microseconds(random.below(static_cast<std::uint64_t>(rows_left * whole.count()) + 1)));
     process.send(SIGKILL);
@@ -241,7 +248,7 @@ TEST_F(JournalCli, AnInterruptedRunKeepsItsProfileAndGoesOn) {
   const std::string profile = program.file("profile.txt");
   const auto words = tune_words({"-o2", profile}, 20);
   {
-    Subprocess process(Program::words(words), program.options());
+    Subprocess process(program.words(words), program.options());
     for (int i = 0; i < 1000 && process.running() && !std::filesystem::exists(output()); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     process.send(SIGINT);

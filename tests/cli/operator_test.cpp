@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 class Operator : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    tuned_by = new Program;
+    tuned_by = new SimulatedProgram;
     const std::string shapes =
         tuned_by->folder().write("shapes.csv",
                                  "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n"
@@ -58,7 +58,7 @@ class Operator : public ::testing::Test {
 
   static Program* tuned_by;
   static SubprocessResult tuning;
-  Program program;
+  SimulatedProgram program;
   std::string tuned;
 };
 

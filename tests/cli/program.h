@@ -1,4 +1,4 @@
-// The gemmtune program in tests: a folder of its own as config folder, few threads, small problems.
+// The gemmtune program in tests: a folder of its own as config folder, small problems.
 #pragma once
 
 #include <string>
@@ -10,22 +10,22 @@ namespace gemmtune::test {
 
 class Program {
  public:
+  explicit Program(std::string path = GEMMTUNE_PROGRAM) : path_(std::move(path)) {}
+
   const TemporaryFolder& folder() const { return folder_; }
   std::string file(const std::string& name) const { return folder_.file(name); }
   std::string config_folder() const { return folder_.file("config"); }
 
   SubprocessOptions options() const {
     SubprocessOptions options;
-    options.environment = {{"GEMMTUNE_CONFIG_DIR", config_folder()},
-                           {"GEMMTUNE_CONFIG_A16W16", ""},
-                           {"AITER_CONFIG_GEMM_BF16", ""},
-                           {"GTUNE_MODEL", ""},
-                           {"LC_ALL", "C"}};
+    options.environment = {{"GEMMTUNE_CONFIG_DIR", config_folder()}, {"GEMMTUNE_CONFIG_A16W16", ""},
+                           {"AITER_CONFIG_GEMM_BF16", ""},           {"GTUNE_MODEL", ""},
+                           {"XDG_RUNTIME_DIR", folder_.path()},      {"LC_ALL", "C"}};
     options.working_folder = folder_.path();
     return options;
   }
-  static std::vector<std::string> words(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), GEMMTUNE_PROGRAM);
+  std::vector<std::string> words(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), path_);
     return arguments;
   }
   SubprocessResult run(std::vector<std::string> arguments) const {
@@ -44,7 +44,14 @@ class Program {
   }
 
  private:
+  std::string path_;
   TemporaryFolder folder_;
+};
+
+/// On a CPU whose clock is simulated (support/simulated_cpu.cpp): it needs no machine for itself, and two runs agree.
+class SimulatedProgram : public Program {
+ public:
+  SimulatedProgram() : Program(GEMMTUNE_SIMULATED_PROGRAM) {}
 };
 
 }  // namespace gemmtune::test

@@ -62,7 +62,7 @@ std::vector<Case> cases() {
 
 class TuneOperations : public ::testing::TestWithParam<Case> {
  protected:
-  Program program;
+  SimulatedProgram program;
 };
 
 TEST_P(TuneOperations, FromTheUntunedFileToARowThatRuns) {

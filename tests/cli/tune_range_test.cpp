@@ -25,7 +25,7 @@ class TuneRange : public ::testing::Test {
     return program.run(words);
   }
 
-  Program program;
+  SimulatedProgram program;
 };
 
 TEST_F(TuneRange, BadTextsAreUsageErrorsThatSayWhatWasExpected) {

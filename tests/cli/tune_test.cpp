@@ -54,8 +54,24 @@ class Tune : public ::testing::Test {
     return program.run(program.quick_tune(std::move(more)));
   }
 
-  Program program;
+  SimulatedProgram program;
 };
+
+/// Real kernels on the machine's clock, once.
+TEST(TuneEndToEnd, OneShapeFromNothingToATunedFile) {
+  const Program program;
+  const std::string output = program.file("tuned.csv");
+  const auto result = program.run(program.quick_tune({"-o", output}));
+  ASSERT_EQ(result.exit_code, 0) << result.err << result.out;
+  EXPECT_THAT(result.err, HasSubstr("[1/1] 3x64x64"));
+  EXPECT_EQ(lines(read_text(output)), 2U);
+  const auto benched = program.run({"bench", output, "--rounds", "3", "--json", "--quiet"});
+  ASSERT_EQ(benched.exit_code, 0) << benched.err;
+  EXPECT_EQ(Json::parse(benched.out)["rows"][0]["match"], "exact");
+  const auto checked = program.run({"check", output});
+  EXPECT_EQ(checked.exit_code, 0) << checked.err;
+  EXPECT_THAT(checked.out, HasSubstr("1 right, 0 not"));
+}
 
 TEST_F(Tune, OneShapeFromNothingToATunedFile) {
   const auto result = tune_one({});
@@ -332,7 +348,7 @@ TEST_F(Tune, KilledItLeavesAReadableFile) {
   const std::vector<std::string> words = {"tune",      "-i",    path,      "-o", output(),
                                           "--libtype", "tiled", "--iters", "5"};
   {
-    Subprocess process(Program::words(words), program.options());
+    Subprocess process(program.words(words), program.options());
     for (int i = 0; i < 1500 && process.running() && !std::filesystem::exists(output()); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
@@ -356,7 +372,7 @@ TEST_F(Tune, InterruptedItPublishesAndSaysSo) {
   for (int m = 1; m <= 60; ++m) rows += row(m, 64, 64);
   const std::string path = program.folder().write("many.csv", key_header + rows);
   Subprocess process(
-      Program::words({"tune", "-i", path, "-o", output(), "--libtype", "tiled", "--iters", "5"}),
+      program.words({"tune", "-i", path, "-o", output(), "--libtype", "tiled", "--iters", "5"}),
       program.options());
   for (int i = 0; i < 1500 && process.running() && !std::filesystem::exists(output()); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

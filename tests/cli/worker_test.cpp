@@ -39,6 +39,7 @@ std::set<pid_t> workers_in(const std::string& folder) {
 
 class WorkerProgram : public ::testing::Test {
  protected:
+  explicit WorkerProgram(const std::string& path = GEMMTUNE_PROGRAM) : program(path) {}
   std::string output() const { return program.file("tuned.csv"); }
   std::string shapes(int count) const {
     std::string text = "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n";
@@ -66,15 +67,21 @@ class WorkerProgram : public ::testing::Test {
   Program program;
 };
 
-TEST_F(WorkerProgram, IsNotForPeople) {
+/// The same processes, measuring on a simulated clock.
+class SimulatedWorkers : public WorkerProgram {
+ protected:
+  SimulatedWorkers() : WorkerProgram(GEMMTUNE_SIMULATED_PROGRAM) {}
+};
+
+TEST_F(SimulatedWorkers, IsNotForPeople) {
   const auto alone = program.run({"worker"});
   EXPECT_EQ(alone.exit_code, 2);
   EXPECT_THAT(alone.err, HasSubstr("gemmtune tune"));
   EXPECT_THAT(program.run({"--help"}).out, Not(HasSubstr("worker ")));
 }
 
-TEST_F(WorkerProgram, InProcessMeansNoWorker) {
-  Subprocess run(Program::words(tune(2, {"--in-process"})), program.options());
+TEST_F(SimulatedWorkers, InProcessMeansNoWorker) {
+  Subprocess run(program.words(tune(2, {"--in-process"})), program.options());
   bool seen = false;
   const std::string folder = std::filesystem::canonical(program.folder().path());
   while (run.running()) {
@@ -88,7 +95,7 @@ TEST_F(WorkerProgram, InProcessMeansNoWorker) {
 // A request is tried three times, so no more than two kills may meet the same one, however slow the machine
 // is: the third waits until the first shape has its row.
 TEST_F(WorkerProgram, KilledAgainAndAgainTheRunEndsRight) {
-  Subprocess run(Program::words(tune(3, {"--json"})), program.options());
+  Subprocess run(program.words(tune(3, {"--json"})), program.options());
   const auto rows = [&] {
     const std::string file = std::filesystem::exists(output()) ? read_text(output()) : "";
     return std::max<std::ptrdiff_t>(0, std::count(file.begin(), file.end(), '\n') - 1);
@@ -111,7 +118,7 @@ TEST_F(WorkerProgram, KilledAgainAndAgainTheRunEndsRight) {
 }
 
 TEST_F(WorkerProgram, AWorkerThatIsStoppedIsReplaced) {
-  Subprocess run(Program::words(tune(2, {"--timeout", "3"})), program.options());
+  Subprocess run(program.words(tune(2, {"--timeout", "3"})), program.options());
   const auto workers = wait_for_workers();
   ASSERT_EQ(workers.size(), 1U);
   std::this_thread::sleep_for(milliseconds(300));
@@ -123,7 +130,7 @@ TEST_F(WorkerProgram, AWorkerThatIsStoppedIsReplaced) {
 }
 
 TEST_F(WorkerProgram, DiesWithTheTuner) {
-  Subprocess run(Program::words(tune(3, {})), program.options());
+  Subprocess run(program.words(tune(3, {})), program.options());
   ASSERT_FALSE(wait_for_workers().empty());
   run.send(SIGKILL);
   run.wait();
@@ -133,16 +140,16 @@ TEST_F(WorkerProgram, DiesWithTheTuner) {
 }
 
 TEST_F(WorkerProgram, CtrlCEndsTheRunAndItsWorker) {
-  Subprocess run(Program::words(tune(8, {})), program.options());
+  Subprocess run(program.words(tune(8, {})), program.options());
   ASSERT_FALSE(wait_for_workers().empty());
   std::this_thread::sleep_for(milliseconds(500));
   run.send(SIGINT);
   EXPECT_EQ(run.wait().exit_code, 130);
 }
 
-TEST_F(WorkerProgram, SeveralDevicesShareOutTheShapes) {
+TEST_F(SimulatedWorkers, SeveralDevicesShareOutTheShapes) {
   if (sysconf(_SC_NPROCESSORS_ONLN) < 2) GTEST_SKIP() << "one core only";
-  Subprocess run(Program::words(tune(4, {"--device", "cpu:0,cpu:1", "--shape_grouped", "--json"})),
+  Subprocess run(program.words(tune(4, {"--device", "cpu:0,cpu:1", "--shape_grouped", "--json"})),
                  program.options());
   std::size_t most = 0;
   const std::string folder = std::filesystem::canonical(program.folder().path());
