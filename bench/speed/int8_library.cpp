@@ -1,8 +1,9 @@
 #include "speed/int8_library.h"
 
-#include <string_view>
+#include <optional>
 
 #include "backends/cpu/families/onednn/onednn_library.h"
+#include "measure/cold_pool.h"
 
 namespace gemmtune::speed {
 namespace {
@@ -76,13 +77,12 @@ Result<RoundMember> int8_library(Workplace& workplace, std::int64_t m, int threa
   made.kernel = std::make_unique<Int8Kernel>(*library, matmul);
   made.name = "onednn s8s8s32 " + std::string((*library)->table().implementation(matmul));
   if (made.name.find(" ref") != std::string::npos) return Status::unsupported("{}", made.name);
-  made.thread_pool = "openmp";
+  made.timed.thread_pool = "openmp";
   auto holdings = make_holdings(workplace, **library, problem.weight);
   if (!holdings.ok()) return holdings.status();
   made.timed.rotation = &(*holdings)->rotation;
   made.holds = *holdings;
-  workplace.device().quiesce(made.thread_pool);
-  GEMMTUNE_RETURN_IF_ERROR(workplace.prepare(made));
+  GEMMTUNE_RETURN_IF_ERROR(make_ready(workplace.device(), workplace.sampler(), made));
   return made;
 }
 

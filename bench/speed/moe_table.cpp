@@ -1,12 +1,9 @@
 #include "speed/moe_table.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
-#include <numeric>
 
 #include "base/random.h"
-#include "measure/statistics.h"
 #include "numbers/bfloat16.h"
 #include "problem/operands.h"
 #include "speed/reading.h"
@@ -132,25 +129,33 @@ class TokenRun {
   TokenRun(Device& device, const Plan& plan, std::int64_t tokens)
       : device_(device), plan_(plan), problem_(mixture_of(tokens)), sampler_(device, plan_.policy) {}
 
-  Result<MoeRow> run(const Weights& weights) {
+  Result<Row> run(const Weights& weights) {
     make_operands(weights);
-    auto ours = fastest();
+    const auto rotation_of = [this](const Kernel& kernel) -> Result<Rotation*> {
+      return kernel.weight_layout() == WeightLayout::plain ? &plain_ : &packed_;
+    };
+    auto ours = fastest_of_ours(device_, sampler_, problem_, plan_.tries, rotation_of);
     if (!ours.ok()) return ours.status();
-    std::vector<RoundMember> field;
-    field.push_back(std::move(*ours));
-    auto read = enter(std::make_unique<ReadingExperts>(problem_), "own");
-    if (!read.ok()) return read.status();
-    field.push_back(std::move(*read));
+    RoundMember read;
+    read.kernel = std::make_unique<ReadingExperts>(problem_);
+    read.timed.rotation = &plain_;
+    GEMMTUNE_RETURN_IF_ERROR(make_ready(device_, sampler_, read));
+    std::vector<Competitor> competitors;
     for (const bool packed : {false, true}) {
       if (packed && (!weights.packed_w1 || !weights.packed_w2)) continue;
       auto kernel = make_separate_experts(device_, problem_, packed, ids_);
       if (!kernel.ok()) continue;
-      device_.quiesce("openmp");
-      auto library = enter(std::move(*kernel), "openmp");
-      if (!library.ok()) return library.status();
-      field.push_back(std::move(*library));
+      Competitor& library = competitors.emplace_back(Competitor{&separate_calls, {}});
+      library.member.timed.rotation = *rotation_of(**kernel);
+      library.member.timed.thread_pool = "openmp";
+      library.member.kernel = std::move(*kernel);
+      GEMMTUNE_RETURN_IF_ERROR(make_ready(device_, sampler_, library.member));
     }
-    return rounds(field);
+    auto row = run_case(sampler_, *ours, read, competitors, plan_);
+    if (!row.ok()) return row;
+    row->line = "moe";
+    row->m = problem_.m;
+    return row;
   }
 
  private:
@@ -178,91 +183,6 @@ class TokenRun {
     }
   }
 
-  Result<RoundMember> enter(std::unique_ptr<Kernel> kernel, const char* pool) {
-    RoundMember made;
-    made.kernel = std::move(kernel);
-    made.thread_pool = pool;
-    made.timed.kernel = made.kernel.get();
-    made.timed.rotation = made.kernel->weight_layout() == WeightLayout::plain ? &plain_ : &packed_;
-    auto workspace = device_.allocate(made.kernel->workspace_bytes() + 64, Placement::plain);
-    if (!workspace.ok()) return workspace.status();
-    made.workspace = std::move(*workspace);
-    made.timed.workspace = made.workspace->data();
-    GEMMTUNE_RETURN_IF_ERROR(sampler_.prepare(made.timed));
-    return made;
-  }
-
-  Result<RoundMember> fastest() {
-    const KernelFamily* family = device_.find_family("moe");
-    std::vector<Config> configs = family->space(problem_).enumerate(20000);
-    std::stable_sort(configs.begin(), configs.end(), [&](const Config& a, const Config& b) {
-      return family->predicted_microseconds(problem_, a) < family->predicted_microseconds(problem_, b);
-    });
-    if (configs.size() > static_cast<std::size_t>(plan_.tries))
-      configs.resize(static_cast<std::size_t>(plan_.tries));
-    configs.insert(configs.begin(), family->default_config(problem_));
-    device_.quiesce("own");
-    std::optional<RoundMember> best;
-    double best_time = 0;
-    for (const Config& config : configs) {
-      auto kernel = family->build(problem_, config);
-      if (!kernel.ok()) return kernel.status();
-      auto made = enter(std::move(*kernel), "own");
-      if (!made.ok()) return made.status();
-      made->name = Candidate{"moe", family->revision(), config}.kernel_name();
-      double least = 0;
-      for (int look = 0; look < 3; ++look) {
-        const auto time = sampler_.sample(made->timed);
-        if (!time.ok()) return time.status();
-        if (look == 0 || *time < least) least = *time;
-      }
-      if (best && least >= best_time) continue;
-      best_time = least;
-      best = std::move(*made);
-    }
-    return std::move(*best);
-  }
-
-  Result<MoeRow> rounds(std::vector<RoundMember>& field) {
-    std::vector<std::vector<double>> times(field.size());
-    PoolTurns pools(device_);
-    std::vector<std::size_t> order(field.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    Random random(5);
-    for (int round = 0; round < plan_.rounds; ++round) {
-      // One change of thread pools a round: those of others come last.
-      shuffle(order, random);
-      std::stable_partition(order.begin(), order.end(),
-                            [&](std::size_t i) { return field[i].thread_pool == "own"; });
-      for (const std::size_t i : order) {
-        pools.next(field[i]);
-        const auto time = sampler_.sample(field[i].timed);
-        if (!time.ok()) return time.status();
-        times[i].push_back(*time);
-      }
-    }
-    MoeRow row;
-    row.threads = plan_.threads;
-    row.tokens = problem_.m;
-    row.kernel = field[0].name;
-    row.microseconds = median(times[0]);
-    row.read_microseconds = median(times[1]);
-    const auto over = [&](std::size_t other) {
-      std::vector<double> ratios;
-      for (std::size_t i = 0; i < times[0].size(); ++i) ratios.push_back(times[other][i] / times[0][i]);
-      return ratios;
-    };
-    row.share = median(over(1));
-    row.share_spread = spread(over(1));
-    for (std::size_t library = 2; library < field.size(); ++library) {
-      const double ratio = median(over(library));
-      if (row.over_library && *row.over_library <= ratio) continue;
-      row.over_library = ratio;
-      row.library_spread = spread(over(library));
-    }
-    return row;
-  }
-
   Device& device_;
   const Plan& plan_;
   Problem problem_;
@@ -277,7 +197,7 @@ class TokenRun {
 
 }  // namespace
 
-Status run_mixtures(Device& device, const Plan& plan, const std::function<void(const MoeRow&)>& on_row) {
+Status run_mixtures(Device& device, const Plan& plan, const OnRow& on_row) {
   const auto weights = make_weights(device);
   if (!weights.ok()) return weights.status();
   for (const std::int64_t tokens : token_counts) {
@@ -286,30 +206,6 @@ Status run_mixtures(Device& device, const Plan& plan, const std::function<void(c
     on_row(*row);
   }
   return {};
-}
-
-void print_row(const MoeRow& row) {
-  std::printf("moe        T=%d tokens=%-4ld %9.1f us  roofline %.3f ±%.3f", row.threads,
-              static_cast<long>(row.tokens), row.microseconds, row.share, row.share_spread);
-  if (row.over_library) std::printf("  library %.3f ±%.3f", *row.over_library, row.library_spread);
-  std::printf("  %s\n", row.kernel.c_str());
-  std::fflush(stdout);
-}
-
-nlohmann::json json_row(const MoeRow& row) {
-  nlohmann::json out{{"op", "moe"},
-                     {"threads", row.threads},
-                     {"tokens", row.tokens},
-                     {"us", row.microseconds},
-                     {"kernel", row.kernel},
-                     {"read_us", row.read_microseconds},
-                     {"roofline_share", row.share},
-                     {"roofline_share_spread", row.share_spread}};
-  if (row.over_library) {
-    out["over_library"] = *row.over_library;
-    out["over_library_spread"] = row.library_spread;
-  }
-  return out;
 }
 
 }  // namespace gemmtune::speed

@@ -3,7 +3,7 @@
 // bench/results/README.md says how its figures are read.
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <cstdio>
 #include <map>
 
@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "measure/statistics.h"
 #include "speed/moe_table.h"
 #include "speed/table.h"
 
@@ -37,117 +38,85 @@ struct Options {
 // Columns of the CSV: bench/results/README.md.
 constexpr const char* csv_header = "threads,operation,M,N_K,compared_with,ratio,half_width,us,kernel";
 
-void print_csv_line(const std::string& beginning, const char* compared_with, double ratio, double half_width,
-                    double microseconds, const std::string& kernel) {
-  std::printf("%s,%s,%.3f,%.3f,%.1f,%s\n", beginning.c_str(), compared_with, ratio, half_width, microseconds,
-              kernel.c_str());
-}
-
 /// A line for each thing that the kernel is compared with.
 void print_csv(const Row& row) {
-  const std::string beginning =
-      fmt::format("{},{},{},{}x{}", row.threads, row.line, row.m, row.size.n, row.size.k);
-  const auto print = [&](const char* compared_with, double ratio, double half_width) {
-    print_csv_line(beginning, compared_with, ratio, half_width, row.microseconds, row.kernel);
+  const std::string size = row.size.n > 0 ? fmt::format("{}x{}", row.size.n, row.size.k) : std::string();
+  const std::string line = row.size.n > 0 ? row.line : std::string("fused_moe");
+  const auto print = [&](const char* compared_with, const Ratio& ratio) {
+    fmt::print("{},{},{},{},{},{:.3f},{:.3f},{:.1f},{}\n", row.threads, line, row.m, size, compared_with,
+               ratio.median, ratio.spread, row.microseconds, row.kernel);
   };
-  print("read", row.share, row.share_spread);
-  if (row.over_library) print("onednn_packed", *row.over_library, row.library_spread);
-  if (row.over_blas) print("openblas_plain", *row.over_blas, row.blas_spread);
-  if (row.over_bf16) print("own_bf16", *row.over_bf16, row.bf16_spread);
-  std::fflush(stdout);
-}
-
-void print_csv(const MoeRow& row) {
-  const std::string beginning = fmt::format("{},fused_moe,{},", row.threads, row.tokens);
-  print_csv_line(beginning, "read", row.share, row.share_spread, row.microseconds, row.kernel);
-  if (row.over_library)
-    print_csv_line(beginning, "separate_calls", *row.over_library, row.library_spread, row.microseconds,
-                   row.kernel);
+  print("read", row.share);
+  for (const Comparison& one : row.comparisons) print(one.opponent->csv, one.ratio);
   std::fflush(stdout);
 }
 
 void print_row(const Row& row) {
-  std::printf("%-10s T=%d M=%-5ld %5ldx%-5ld %9.1f us  %5.1f GB/s  roofline %.3f ±%.3f", row.line.c_str(),
-              row.threads, static_cast<long>(row.m), static_cast<long>(row.size.n),
-              static_cast<long>(row.size.k), row.microseconds, row.gigabytes_per_second, row.share,
-              row.share_spread);
-  if (row.over_library) std::printf("  library %.3f ±%.3f", *row.over_library, row.library_spread);
-  if (row.over_blas) std::printf("  openblas %.3f ±%.3f", *row.over_blas, row.blas_spread);
-  if (row.over_bf16) std::printf("  bf16 %.3f ±%.3f", *row.over_bf16, row.bf16_spread);
-  std::printf("  %s\n", row.kernel.c_str());
+  const std::string shape =
+      row.size.n > 0 ? fmt::format("M={:<5} {:>5}x{:<5} {:9.1f} us  {:5.1f} GB/s", row.m, row.size.n,
+                                   row.size.k, row.microseconds, row.gigabytes_per_second)
+                     : fmt::format("tokens={:<4} {:9.1f} us", row.m, row.microseconds);
+  fmt::print("{:<10} T={} {}  roofline {:.3f} ±{:.3f}", row.line, row.threads, shape, row.share.median,
+             row.share.spread);
+  for (const Comparison& one : row.comparisons)
+    fmt::print("  {} {:.3f} ±{:.3f}", one.opponent->text, one.ratio.median, one.ratio.spread);
+  fmt::print("  {}\n", row.kernel);
   std::fflush(stdout);
 }
 
 nlohmann::json json_row(const Row& row) {
   nlohmann::json out{{"op", row.line},
                      {"threads", row.threads},
-                     {"m", row.m},
-                     {"n", row.size.n},
-                     {"k", row.size.k},
                      {"us", row.microseconds},
                      {"kernel", row.kernel},
                      {"read_us", row.read_microseconds},
-                     {"read_gbps", row.gigabytes_per_second},
-                     {"roofline_share", row.share},
-                     {"roofline_share_spread", row.share_spread}};
-  if (row.over_library) {
-    out["library"] = row.library;
-    out["over_library"] = *row.over_library;
-    out["over_library_spread"] = row.library_spread;
+                     {"roofline_share", row.share.median},
+                     {"roofline_share_spread", row.share.spread}};
+  if (row.size.n > 0) {
+    out["m"] = row.m;
+    out["n"] = row.size.n;
+    out["k"] = row.size.k;
+    out["read_gbps"] = row.gigabytes_per_second;
+  } else {
+    out["tokens"] = row.m;
   }
-  if (row.over_blas) {
-    out["over_openblas"] = *row.over_blas;
-    out["over_openblas_spread"] = row.blas_spread;
-  }
-  if (row.over_bf16) {
-    out["over_bf16"] = *row.over_bf16;
-    out["over_bf16_spread"] = row.bf16_spread;
+  for (const Comparison& one : row.comparisons) {
+    const std::string key = one.opponent->json;
+    out[key] = one.ratio.median;
+    out[key + "_spread"] = one.ratio.spread;
+    if (one.opponent == &packed_library) out["library"] = one.kernel;
   }
   return out;
 }
-
-class GeometricMean {
- public:
-  void add(double value) {
-    logarithms_ += std::log(value);
-    ++count_;
-  }
-  bool empty() const { return count_ == 0; }
-  double value() const { return std::exp(logarithms_ / count_); }
-
- private:
-  double logarithms_ = 0;
-  int count_ = 0;
-};
-
-struct Means {
-  GeometricMean share;
-  GeometricMean library;
-  GeometricMean blas;
-  GeometricMean bf16;
-};
 
 const char* range_of(std::int64_t m) {
   if (m <= 16) return "M<=16";
   return m <= 128 ? "M=32-128" : "M>=512";
 }
 
+/// Of the dense rows: by line, threads and range of M, in the order of the columns.
 void print_means(const std::vector<Row>& rows) {
-  std::map<std::string, Means> all;
+  std::map<std::string, std::vector<std::pair<std::string, std::vector<double>>>> all;
   for (const Row& row : rows) {
-    Means& means = all[row.line + " T=" + std::to_string(row.threads) + " " + range_of(row.m)];
-    means.share.add(row.share);
-    if (row.over_library) means.library.add(*row.over_library);
-    if (row.over_blas) means.blas.add(*row.over_blas);
-    if (row.over_bf16) means.bf16.add(*row.over_bf16);
+    if (row.size.n == 0) continue;
+    auto& columns = all[fmt::format("{} T={} {}", row.line, row.threads, range_of(row.m))];
+    const auto add = [&](const char* name, const Ratio& ratio) {
+      auto known = std::find_if(columns.begin(), columns.end(), [&](auto& one) { return one.first == name; });
+      if (known == columns.end()) known = columns.emplace(columns.end(), name, std::vector<double>());
+      known->second.push_back(ratio.median);
+    };
+    add("roofline", row.share);
+    for (const Comparison& one : row.comparisons) add(one.opponent->text, one.ratio);
   }
-  std::printf("\ngeometric means\n");
-  for (const auto& [name, means] : all) {
-    std::printf("%-26s roofline %.3f", name.c_str(), means.share.value());
-    if (!means.library.empty()) std::printf("  library %.3f", means.library.value());
-    if (!means.blas.empty()) std::printf("  openblas %.3f", means.blas.value());
-    if (!means.bf16.empty()) std::printf("  bf16 %.3f", means.bf16.value());
-    std::printf("\n");
+  if (!all.empty()) fmt::print("\ngeometric means\n");
+  for (const auto& [name, columns] : all) {
+    fmt::print("{:<26}", name);
+    const char* gap = " ";
+    for (const auto& [column, ratios] : columns) {
+      fmt::print("{}{} {:.3f}", gap, column, geometric_mean(ratios));
+      gap = "  ";
+    }
+    fmt::print("\n");
   }
 }
 
@@ -187,10 +156,16 @@ Result<Asked> asked_of(const std::string& operations) {
   return asked;
 }
 
-/// The rows of the dense operations in `rows`, those of mixtures are printed as they come.
-Status run(const Options& options, std::vector<Row>& rows, nlohmann::json& mixtures) {
+/// All rows; printed as they come, but for JSON.
+Result<std::vector<Row>> run(const Options& options) {
   const auto asked = asked_of(options.operations);
   if (!asked.ok()) return asked.status();
+  std::vector<Row> rows;
+  const auto on_row = [&](const Row& row) {
+    rows.push_back(row);
+    if (options.csv) print_csv(row);
+    if (!options.json && !options.csv) print_row(row);
+  };
   for (const int threads : options.threads) {
     DeviceRequest request;
     request.text = "cpu";
@@ -200,24 +175,10 @@ Status run(const Options& options, std::vector<Row>& rows, nlohmann::json& mixtu
     if (!device.ok()) return device.status();
     Plan plan = plan_of(options, threads);
     plan.lines = asked->lines;
-    if (asked->mixtures) {
-      GEMMTUNE_RETURN_IF_ERROR(run_mixtures(**device, plan, [&](const MoeRow& row) {
-        if (options.json) {
-          mixtures.push_back(json_row(row));
-        } else if (options.csv) {
-          print_csv(row);
-        } else {
-          print_row(row);
-        }
-      }));
-    }
-    GEMMTUNE_RETURN_IF_ERROR(run_plan(**device, plan, [&](const Row& row) {
-      rows.push_back(row);
-      if (options.csv) print_csv(row);
-      if (!options.json && !options.csv) print_row(row);
-    }));
+    if (asked->mixtures) GEMMTUNE_RETURN_IF_ERROR(run_mixtures(**device, plan, on_row));
+    GEMMTUNE_RETURN_IF_ERROR(run_plan(**device, plan, on_row));
   }
-  return {};
+  return rows;
 }
 
 }  // namespace
@@ -250,19 +211,17 @@ int main(int argc, char** argv) {
   CLI::Option* json = app.add_flag("--json", options.json, "one JSON document instead of lines");
   app.add_flag("--csv", options.csv, "a table with the columns of bench/results/README.md")->excludes(json);
   CLI11_PARSE(app, argc, argv);
-  if (options.csv) std::printf("%s\n", csv_header);
-  std::vector<Row> rows;
-  nlohmann::json mixtures = nlohmann::json::array();
-  if (const Status status = run(options, rows, mixtures); !status.ok()) {
-    std::fprintf(stderr, "speed_table: %s\n", status.message().c_str());
+  if (options.csv) fmt::print("{}\n", csv_header);
+  const auto rows = run(options);
+  if (!rows.ok()) {
+    fmt::print(stderr, "speed_table: {}\n", rows.message());
     return 1;
   }
-  if (!options.json) {
-    if (!rows.empty() && !options.csv) print_means(rows);
-    return 0;
+  if (!options.json && !options.csv) print_means(*rows);
+  if (options.json) {
+    nlohmann::json all = nlohmann::json::array();
+    for (const Row& row : *rows) all.push_back(json_row(row));
+    fmt::print("{}\n", all.dump(1));
   }
-  nlohmann::json all = mixtures;
-  for (const Row& row : rows) all.push_back(json_row(row));
-  std::printf("%s\n", all.dump(1).c_str());
   return 0;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "measure/statistics.h"
@@ -9,7 +10,8 @@
 namespace gemmtune {
 namespace {
 
-constexpr double min_turn_microseconds = 20;  // a thousand times what reading the clock takes
+constexpr double min_turn_microseconds = 20;   // a thousand times what reading the clock takes
+constexpr int max_samples_of_slow_kernel = 8;  // that a round may take of it for the sake of a fast one
 constexpr double long_call = 10;              // samples' lengths
 
 }  // namespace
@@ -29,7 +31,14 @@ Result<double> Sampler::launch(const Timed& timed, int launches) {
   return time;
 }
 
+void Sampler::enter_pool(std::string_view thread_pool) {
+  if (thread_pool == current_pool_) return;
+  current_pool_ = thread_pool;
+  device_.quiesce(current_pool_);
+}
+
 Result<std::optional<double>> Sampler::probe(const Timed& timed, double limit_microseconds) {
+  enter_pool(timed.thread_pool);
   const Result<double> first = launch(timed, 1);
   if (!first.ok()) return first.status();
   if (limit_microseconds <= 0 || *first <= limit_microseconds) return std::optional(*first);
@@ -74,6 +83,7 @@ void Sampler::calibrate(Timed& timed, double call_microseconds) const {
 int Sampler::turns(const Timed& timed) { return (timed.launches - 1) / timed.launches_per_turn + 1; }
 
 Result<double> Sampler::sample(const Timed& timed) {
+  enter_pool(timed.thread_pool);
   if (!device_.times_single_calls()) return launch(timed, timed.launches);
   const Timed* const kernels[] = {&timed};
   return sample_in_turns(kernels, turns(timed)).front();
@@ -90,6 +100,7 @@ Result<double> Sampler::batch(const Timed& timed) {
 std::vector<Result<double>> Sampler::sample_in_turns(std::span<const Timed* const> kernels, int turns,
                                                      const BeforeTurn& before_turn) {
   std::vector<Result<double>> samples(kernels.size(), Result<double>(0.0));
+  if (!kernels.empty()) enter_pool(kernels.front()->thread_pool);
   std::vector<std::size_t> order(kernels.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   if (!device_.times_single_calls()) {
@@ -112,6 +123,35 @@ std::vector<Result<double>> Sampler::sample_in_turns(std::span<const Timed* cons
   }
   for (const std::size_t i : order)
     if (samples[i].ok()) samples[i] = lower_quartile(times[i]);
+  return samples;
+}
+
+std::vector<Result<double>> Sampler::round(std::span<const Timed* const> kernels,
+                                           const BeforeTurn& before_turn) {
+  std::vector<Result<double>> samples(kernels.size(), Result<double>(0.0));
+  std::vector<std::size_t> order(kernels.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  shuffle(order, random_);
+  int most = 1;
+  int fewest = std::numeric_limits<int>::max();
+  for (const Timed* kernel : kernels) {
+    most = std::max(most, turns(*kernel));
+    fewest = std::min(fewest, turns(*kernel));
+  }
+  const int wanted = std::min(most, max_samples_of_slow_kernel * fewest);
+  for (auto begin = order.begin(); begin != order.end();) {
+    const std::string_view pool = kernels[*begin]->thread_pool;
+    const auto end = std::stable_partition(begin, order.end(),
+                                           [&](std::size_t i) { return kernels[i]->thread_pool == pool; });
+    const std::vector<std::size_t> group(begin, end);
+    std::vector<const Timed*> timed;
+    for (const std::size_t i : group) timed.push_back(kernels[i]);
+    const auto of_group = sample_in_turns(timed, wanted, [&](std::size_t i) {
+      if (before_turn) before_turn(group[i]);
+    });
+    for (std::size_t i = 0; i < group.size(); ++i) samples[group[i]] = of_group[i];
+    begin = end;
+  }
   return samples;
 }
 

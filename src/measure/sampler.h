@@ -11,6 +11,8 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "backends/backend.h"
@@ -33,8 +35,9 @@ struct Timed {
   const Kernel* kernel = nullptr;
   Rotation* rotation = nullptr;
   void* workspace = nullptr;
-  int launches = 1;           // of one sample
-  int launches_per_turn = 1;  // more than one if a call is too short for the clock
+  int launches = 1;                      // of one sample
+  int launches_per_turn = 1;             // more than one if a call is too short for the clock
+  std::string_view thread_pool = "own";  // KernelFamily::thread_pool()
   bool warms_itself = false;  // Sampler::warms_itself() of its calls
 };
 
@@ -43,6 +46,8 @@ class Sampler {
  public:
   Sampler(Device& device, const Policy& policy) : device_(device), policy_(policy), random_(policy.seed) {}
 
+  /// Waits until the threads of other pools are idle. probe, sample, sample_in_turns and round do it first.
+  void enter_pool(std::string_view thread_pool);
   /// Time of a kernel's first call, microseconds; of the second, if the first exceeds `limit_microseconds`
   /// (0: no limit); empty if both do.
   Result<std::optional<double>> probe(const Timed& timed, double limit_microseconds);
@@ -70,6 +75,11 @@ class Sampler {
   /// after the other, each with one uncounted launch in front.
   std::vector<Result<double>> sample_in_turns(std::span<const Timed* const> kernels, int turns,
                                               const BeforeTurn& before_turn = {});
+  /// One interleaved round: a sample of each kernel, of whatever thread pools. The order is random, but
+  /// kernels of one pool stay together: the threads of a pool that was just left spin for a while and would
+  /// slow the next one down. A slow kernel may take up to 8 samples' worth of turns for a fast one's sake.
+  std::vector<Result<double>> round(std::span<const Timed* const> kernels,
+                                    const BeforeTurn& before_turn = {});
 
  private:
   Result<double> launch(const Timed& timed, int launches);
@@ -78,6 +88,7 @@ class Sampler {
   Device& device_;
   const Policy& policy_;
   Random random_;
+  std::string current_pool_;
 };
 
 }  // namespace gemmtune

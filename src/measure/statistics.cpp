@@ -36,6 +36,13 @@ double lower_quartile(std::span<const double> samples) {
   return sorted[below] + (place - static_cast<double>(below)) * (above - sorted[below]);
 }
 
+double geometric_mean(std::span<const double> values) {
+  if (values.empty()) return 0;
+  double logarithms = 0;
+  for (const double value : values) logarithms += std::log(value);
+  return std::exp(logarithms / static_cast<double>(values.size()));
+}
+
 Interval median_interval(std::span<const double> samples, double confidence) {
   std::vector<double> sorted(samples.begin(), samples.end());
   std::sort(sorted.begin(), sorted.end());

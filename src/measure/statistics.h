@@ -19,6 +19,9 @@ inline constexpr double normal_99_5 = 2.576;
 /// Lower quartile, between order statistics where it falls between two; requires samples.
 double lower_quartile(std::span<const double> samples);
 
+/// Requires positive values; 0 for none.
+double geometric_mean(std::span<const double> values);
+
 struct Interval {
   double low = 0;
   double high = 0;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tuned/choice.h"
+#include "tuned/key.h"
 
 namespace gemmtune {
 namespace {
@@ -30,12 +31,6 @@ bool answer_from(const TableSet& tables, const Device& device, const Problem& pr
     return true;
   }
   return false;
-}
-
-bool same_weight(const Problem& row, const Problem& asked) {
-  return row.bpreshuffle && row.operation == asked.operation && row.n == asked.n && row.k == asked.k &&
-         row.x_type == asked.x_type && row.w_type == asked.w_type && row.y_type == asked.y_type &&
-         row.scale_ab == asked.scale_ab;
 }
 
 }  // namespace
@@ -106,7 +101,8 @@ WeightLayout tuned_weight_layout(const Device& device, const TableSet& tables, c
   constexpr std::size_t layouts = static_cast<std::size_t>(WeightLayout::tile64x128) + 1;
   std::array<int, layouts> rows{};
   for (const TunedEntry& row : tables.table.entries()) {
-    if (!row_is_of(row, device.info()) || !same_weight(row.problem, problem) || !may_be_chosen(row)) continue;
+    if (!row_is_of(row, device.info()) || !may_be_chosen(row)) continue;
+    if (!share_packed_weight(row.problem, problem)) continue;
     if (const auto layout = weight_layout_of(device, row)) ++rows[static_cast<std::size_t>(*layout)];
   }
   rows[static_cast<std::size_t>(WeightLayout::any)] = 0;

@@ -8,7 +8,7 @@
 namespace gemmtune {
 namespace {
 
-GroupKey group_key(const Problem& problem) { return {{}, 0, group_of(problem)}; }
+GroupKey weight_key(const Problem& problem) { return {{}, 0, weight_of(problem)}; }
 
 }  // namespace
 
@@ -23,7 +23,7 @@ Result<KnownRows> KnownRows::read(const std::vector<std::string>& paths, Operati
       if (!row_is_of(entry, device) || !may_be_chosen(entry)) continue;
       const std::size_t index = known.rows_.size();
       known.first_of_key_.try_emplace(entry.problem, index);
-      known.of_group_[group_key(entry.problem)].push_back(index);
+      known.of_weight_[weight_key(entry.problem)].push_back(index);
       known.rows_.push_back({std::move(entry), path});
     }
   }
@@ -35,10 +35,10 @@ const KnownRows::Row* KnownRows::find(const Problem& problem) const {
   return found == first_of_key_.end() ? nullptr : &rows_[found->second];
 }
 
-std::vector<const KnownRows::Row*> KnownRows::of_group(const Problem& problem) const {
+std::vector<const KnownRows::Row*> KnownRows::of_weight(const Problem& problem) const {
   std::vector<const Row*> rows;
-  const auto found = of_group_.find(group_key(problem));
-  if (found == of_group_.end()) return rows;
+  const auto found = of_weight_.find(weight_key(problem));
+  if (found == of_weight_.end()) return rows;
   for (const std::size_t index : found->second) rows.push_back(&rows_[index]);
   return rows;
 }

@@ -26,13 +26,13 @@ class KnownRows {
   };
   /// The first row of this key; nullptr where there is none.
   const Row* find(const Problem& problem) const;
-  /// The rows of this problem's group (group_of(): its key without M), in file order.
-  std::vector<const Row*> of_group(const Problem& problem) const;
+  /// The rows of this problem's weight (weight_of(): their keys may differ in M, bias and scaleAB), in file order.
+  std::vector<const Row*> of_weight(const Problem& problem) const;
 
  private:
   std::vector<Row> rows_;
   std::unordered_map<Problem, std::size_t, SameKeyHash, SameKey> first_of_key_;    // indices of rows_
-  std::unordered_map<GroupKey, std::vector<std::size_t>, GroupKeyHash> of_group_;  // the same, ascending
+  std::unordered_map<GroupKey, std::vector<std::size_t>, GroupKeyHash> of_weight_;  // the same, ascending
 };
 
 }  // namespace gemmtune

@@ -53,6 +53,17 @@ std::size_t SameKeyHash::operator()(const Problem& problem) const {
          static_cast<std::size_t>(static_cast<std::uint64_t>(problem.m) * 0x9e3779b97f4a7c15ULL);
 }
 
+Problem weight_of(const Problem& problem) {
+  Problem weight = group_of(problem);
+  weight.bias = false;
+  weight.scale_ab = false;
+  return weight;
+}
+
+bool share_packed_weight(const Problem& a, const Problem& b) {
+  return a.bpreshuffle && b.bpreshuffle && weight_of(a) == weight_of(b);
+}
+
 GroupKey of_any_activation(GroupKey key) {
   key.any_activation = true;
   key.group.moe.activation = Activation::none;

@@ -24,6 +24,10 @@ struct SameKey {
 struct SameKeyHash {
   std::size_t operator()(const Problem& problem) const;
 };
+/// group_of() without bias and scaleAB, which the bytes of a weight do not depend on.
+Problem weight_of(const Problem& problem);
+/// True if both read one packed weight, so that they need one layout.
+bool share_packed_weight(const Problem& a, const Problem& b);
 
 /// A group on a device. `gfx` is a view: into an entry of the table, or into the key looked up.
 struct GroupKey {

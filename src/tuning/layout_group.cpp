@@ -5,6 +5,8 @@
 
 #include "tuned/key.h"
 
+#include "tuned/key.h"
+
 namespace gemmtune {
 namespace {
 
@@ -23,34 +25,18 @@ Tally& tally_of(std::vector<Tally>& tallies, WeightLayout layout) {
 
 }  // namespace
 
-bool share_weight(const Problem& a, const Problem& b) {
-  if (!a.bpreshuffle || !b.bpreshuffle) return false;
-  Problem same_m = a;
-  same_m.m = b.m;
-  same_m.weight_layout = b.weight_layout;
-  return same_m == b;
-}
-
 std::vector<std::vector<std::size_t>> layout_groups(std::span<const ShapeRow> shapes) {
   std::vector<std::vector<std::size_t>> groups;
-  // Indices of `groups`, by the key of their weights: those of one key differ in few things.
-  std::unordered_map<GroupKey, std::vector<std::size_t>, GroupKeyHash> of_key;
+  std::unordered_map<GroupKey, std::size_t, GroupKeyHash> of_weight;  // indices of `groups`
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const Problem& problem = shapes[i].problem;
-    if (!problem.bpreshuffle) {
-      groups.push_back({i});
+    const auto known = of_weight.find({{}, 0, weight_of(problem)});
+    if (problem.bpreshuffle && known != of_weight.end()) {
+      groups[known->second].push_back(i);
       continue;
     }
-    std::vector<std::size_t>& near = of_key[{{}, 0, group_of(problem)}];
-    const auto known = std::find_if(near.begin(), near.end(), [&](std::size_t group) {
-      return share_weight(shapes[groups[group].front()].problem, problem);
-    });
-    if (known == near.end()) {
-      near.push_back(groups.size());
-      groups.push_back({i});
-    } else {
-      groups[*known].push_back(i);
-    }
+    if (problem.bpreshuffle) of_weight.emplace(GroupKey{{}, 0, weight_of(problem)}, groups.size());
+    groups.push_back({i});
   }
   return groups;
 }

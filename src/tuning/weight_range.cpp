@@ -18,11 +18,8 @@
 namespace gemmtune {
 namespace {
 
-bool same_weight(const Problem& a, const Problem& b) {
-  Problem same_m = a;
-  same_m.m = b.m;
-  return same_m == b;
-}
+/// One row key but for M.
+bool same_group(const Problem& a, const Problem& b) { return group_of(a) == group_of(b); }
 
 constexpr std::size_t max_runners_up = 2;
 constexpr double first_share = 0.6;  // of the item's time, for the first M
@@ -119,11 +116,12 @@ WeightRange::WeightRange(Run& run, std::size_t item)
 
 void WeightRange::read_shapes_and_rows() {
   for (const ShapeRow& shape : run_.request().shapes) {
-    if (shape.calls > 0 && same_weight(shape.problem, shape_.problem) && shape.line != 0)
+    if (shape.calls > 0 && same_group(shape.problem, shape_.problem) && shape.line != 0)
       calls_[shape.problem.m] += shape.calls;
   }
-  for (const KnownRows::Row* row : run_.known().of_group(shape_.problem))
-    kept_ms_.insert(row->entry.problem.m);
+  for (const KnownRows::Row* row : run_.known().of_weight(shape_.problem)) {
+    if (same_group(row->entry.problem, shape_.problem)) kept_ms_.insert(row->entry.problem.m);
+  }
   const WeightLayout asked = shape_.problem.weight_layout;
   if (shape_.problem.bpreshuffle && asked != WeightLayout::any) {
     layout_ = asked;
@@ -383,9 +381,9 @@ Status WeightRange::run(Evaluator& evaluator) {
 /// True if known ranges answer every M of the request's range.
 bool is_covered(const Run& run, const Problem& weight) {
   std::vector<MRange> answered;
-  for (const KnownRows::Row* row : run.known().of_group(weight)) {
+  for (const KnownRows::Row* row : run.known().of_weight(weight)) {
     const TunedEntry& entry = row->entry;
-    if (!entry.m_from || !run.counts(entry)) continue;
+    if (!entry.m_from || !same_group(entry.problem, weight) || !run.counts(entry)) continue;
     answered.push_back({*entry.m_from, entry.problem.m});
   }
   std::sort(answered.begin(), answered.end(),
@@ -426,19 +424,14 @@ bool leave_out(const Run& run, ItemReport& report) {
 
 std::vector<ShapeRow> weights_of(std::span<const ShapeRow> shapes, std::int64_t m) {
   std::vector<ShapeRow> weights;
-  // Weights of one key differ in few things: the search within a key is short.
-  std::unordered_map<GroupKey, std::vector<std::size_t>, GroupKeyHash> of_key;
+  std::unordered_map<GroupKey, std::size_t, GroupKeyHash> of_group;  // indices of `weights`
   for (const ShapeRow& shape : shapes) {
     const auto calls = std::max<std::int64_t>(1, shape.calls);
-    std::vector<std::size_t>& near = of_key[{{}, 0, group_of(shape.problem)}];
-    const auto known = std::find_if(near.begin(), near.end(), [&](std::size_t i) {
-      return same_weight(weights[i].problem, shape.problem);
-    });
-    if (known != near.end()) {
-      weights[*known].calls += calls;
+    const auto [known, is_new] = of_group.try_emplace({{}, 0, group_of(shape.problem)}, weights.size());
+    if (!is_new) {
+      weights[known->second].calls += calls;
       continue;
     }
-    near.push_back(weights.size());
     ShapeRow& weight = weights.emplace_back(shape);
     weight.problem.m = m;
     weight.calls = calls;

@@ -156,7 +156,7 @@ TEST_F(Evaluating, every_failure_has_its_kind_and_reason) {
   const Candidate picky = device.add(
       {.name = "picky", .accepts = [](const Problem&) { return Status::unsupported("K is odd"); }});
   EXPECT_EQ(screen(picky).kind, OutcomeKind::refused);
-  EXPECT_EQ(screen(picky).reason, "K is odd");
+  EXPECT_EQ(screen(picky).reason, "picky: K is odd");
 
   const Candidate unbuilt =
       device.add({.name = "unbuilt", .build_status = Status::internal("compiler error")});

@@ -150,6 +150,36 @@ TEST_F(Sampling, a_kernel_that_fails_leaves_the_others_their_turns) {
   EXPECT_EQ(device.launches["bad"], 1);
 }
 
+TEST_F(Sampling, a_round_samples_all_kernels_the_pools_one_after_another) {
+  device.single_calls = true;
+  const auto of_cost = [](double cost) { return [cost](const Problem&, Random&, double) { return cost; }; };
+  const std::vector<double> costs{100, 300, 200, 400};
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  for (const double cost : costs) {
+    device.add({.name = std::to_string(cost), .cost = of_cost(cost)});
+    kernels.push_back(std::move(device.families().back()->build({}, {})).value());
+  }
+  rotation.operands.resize(1);
+  std::vector<Timed> timed;
+  for (const auto& one : kernels) {
+    const char* pool = timed.size() % 2 == 0 ? "own" : "openmp";
+    timed.push_back({one.get(), &rotation, nullptr, 1, 1, pool});
+  }
+  timed[0].launches = 5;
+  const Timed* const all[] = {&timed[0], &timed[1], &timed[2], &timed[3]};
+  for (int round = 0; round < 10; ++round) {
+    device.quiesced.clear();
+    std::vector<std::size_t> whose;
+    const auto samples = sampler.round(all, [&](std::size_t i) { whose.push_back(i); });
+    ASSERT_EQ(samples.size(), 4U);
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(*samples[i], costs[i]);
+    EXPECT_LE(device.quiesced.size(), 2U);
+    ASSERT_EQ(whose.size(), 24U) << "the same number of turns for all, and one uncounted";
+    for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(whose[i] % 2, whose[0] % 2);
+    for (std::size_t i = 12; i < 24; ++i) EXPECT_NE(whose[i] % 2, whose[0] % 2);
+  }
+}
+
 TEST_F(Sampling, first_look_gives_up_only_after_two_slow_calls) {
   const Timed one = timed(1);
   EXPECT_EQ(**sampler.probe(one, 0), 100);

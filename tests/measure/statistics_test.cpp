@@ -17,6 +17,12 @@ TEST(Statistics, median_of_odd_and_even_counts) {
   EXPECT_EQ(median(std::vector{2.0, 2.0}), 2);
 }
 
+TEST(Statistics, geometric_mean_of_ratios) {
+  EXPECT_DOUBLE_EQ(geometric_mean(std::vector{2.0, 0.5}), 1);
+  EXPECT_DOUBLE_EQ(geometric_mean(std::vector{1.0, 8.0, 27.0}), 6);
+  EXPECT_EQ(geometric_mean({}), 0);
+}
+
 TEST(Statistics, one_stall_moves_neither_median_nor_interval_much) {
   std::vector<double> samples;
   for (int i = 0; i < 21; ++i) samples.push_back(100 + i);

@@ -17,6 +17,7 @@
 #include "cli/shared/number_range.h"
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
+#include "evaluate/in_process/in_process_evaluator.h"
 #include "formats/shapes/shape_list.h"
 #include "resolve/bind.h"
 #include "resolve/online_rows.h"
@@ -128,7 +129,8 @@ int run_bench_command(const BenchOptions& options) {
   std::vector<BenchRow> rows;
   {
     Console console(options.quiet);
-    InProcessEvaluator evaluator(**device, in_process_options(**device, Policy(), options.max_err_ratio));
+    InProcessEvaluator evaluator(
+        **device, in_process_options(**device, default_policy((*device)->info()), options.max_err_ratio));
     rows = run_bench(**device, evaluator, request, console);
   }
   const BenchNames names{input->tuned_file ? "tuned" : "operator", against ? "other" : "default"};

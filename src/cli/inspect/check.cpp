@@ -19,6 +19,7 @@
 #include "cli/shared/size_options.h"
 #include "cli/shared/worker_evaluator.h"
 #include "cli/tables/table_files.h"
+#include "evaluate/in_process/in_process_evaluator.h"
 #include "resolve/bind.h"
 #include "resolve/candidate_list.h"
 #include "resolve/errata.h"
@@ -93,7 +94,8 @@ std::string check_json(const std::string& file, const std::vector<Checked>& rows
 /// Appends the rows of `file`, of `count` in all files.
 void check_file(const TunedFile& file, std::size_t count, Device& device, double max_err_ratio,
                 Console& console, std::vector<Checked>& rows) {
-  InProcessEvaluator evaluator(device, in_process_options(device, Policy(), max_err_ratio));
+  InProcessEvaluator evaluator(device,
+                               in_process_options(device, default_policy(device.info()), max_err_ratio));
   watch_for_interrupts();
   for (const TunedEntry& entry : file.entries) {
     if (interrupted()) break;

@@ -17,6 +17,7 @@
 #include "cli/inspect/bench_report.h"
 #include "cli/shared/console.h"
 #include "cli/tune/tune_report.h"
+#include "evaluate/in_process/in_process_evaluator.h"
 #include "resolve/bind.h"
 #include "resolve/online_rows.h"
 #include "tuned/key.h"

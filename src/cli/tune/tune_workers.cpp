@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/interrupt.h"
-#include "cli/inspect/bench_report.h"
 #include "cli/shared/worker_evaluator.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "measure/timing_lock.h"

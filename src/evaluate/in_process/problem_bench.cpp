@@ -6,18 +6,16 @@
 #include <utility>
 
 #include "base/file_lock.h"
-#include "base/hash.h"
 #include "measure/statistics.h"
 
 namespace gemmtune {
 namespace {
 
-constexpr int max_samples_of_slow_kernel = 8;  // that a round may take of it for the sake of a fast one
-constexpr int reference_samples = 4;           // that the drift reference's time is taken from
-constexpr double reference_excess = 0.1;       // as a share: longer, and a round was disturbed
-constexpr double finalist_excess = 0.3;        // the same of the first kernel of another thread pool
-constexpr double sample_excess = 0.3;          // the same of a screening sample's reference …
-constexpr int sample_tries = 2;                // … which is then taken again
+constexpr int reference_samples = 4;      // that the drift reference's time is taken from
+constexpr double reference_excess = 0.1;  // as a share: longer, and a round was disturbed
+constexpr double finalist_excess = 0.3;   // the same of the first kernel of another thread pool
+constexpr double sample_excess = 0.3;     // the same of a screening sample's reference …
+constexpr int sample_tries = 2;           // … which is then taken again
 constexpr double loses_by = 2.5;  // times the fastest: one long call is enough to know that a kernel loses
 
 /// Empty if no lock is configured or it cannot be acquired: times are then as good as the machine is quiet.
@@ -32,27 +30,14 @@ std::optional<FileLock> lock_for_timing(const InProcessOptions& options, std::st
 }  // namespace
 
 Outcome build_kernel(Device& device, const Problem& problem, const Candidate& candidate, BuiltKernel& built) {
-  const auto families = device.families();
-  const auto found = std::find_if(families.begin(), families.end(), [&](const KernelFamily* family) {
-    return family->name() == candidate.family;
-  });
-  if (found == families.end())
-    return failed_outcome(OutcomeKind::refused,
-                          fmt::format("this device has no family '{}'", candidate.family));
-  const KernelFamily& family = **found;
-  if (candidate.revision != family.revision())
-    return failed_outcome(OutcomeKind::refused,
-                          fmt::format("{} is of revision {}, this build has {}", candidate.family,
-                                      candidate.revision, family.revision()));
-  if (const Status accepted = family.accepts(problem); !accepted.ok())
-    return failed_outcome(OutcomeKind::refused, accepted.message());
-  auto kernel = family.build(problem, candidate.config);
-  if (!kernel.ok())
-    return failed_outcome(
-        kernel.code() == StatusCode::unsupported ? OutcomeKind::refused : OutcomeKind::build_failed,
-        kernel.message());
+  auto kernel = device.build(candidate, problem);
+  if (!kernel.ok()) {
+    const bool refused = kernel.code() == StatusCode::unsupported || kernel.code() == StatusCode::not_found ||
+                         kernel.code() == StatusCode::invalid_argument;
+    return failed_outcome(refused ? OutcomeKind::refused : OutcomeKind::build_failed, kernel.message());
+  }
   built.kernel = std::move(kernel).value();
-  built.thread_pool = family.thread_pool();
+  built.thread_pool = device.find_family(candidate.family)->thread_pool();
   return {};
 }
 
@@ -64,8 +49,7 @@ ProblemBench::ProblemBench(Device& device, const Problem& problem, const InProce
       quiet_levels_(quiet_levels),
       verifier_(std::move(verifier)),
       sampler_(device, options_.policy),
-      pools_(device, problem, options_.policy),
-      random_(hash64(print(problem)) ^ options.policy.seed) {}
+      pools_(device, problem, options_.policy) {}
 
 ProblemBench::Entry& ProblemBench::entry_of(const Candidate& candidate) {
   const auto [found, is_new] = entries_.try_emplace(candidate.kernel_name());
@@ -87,6 +71,7 @@ Status ProblemBench::set_up_timing(Entry& entry) {
   Timed timed;
   timed.kernel = &kernel;
   timed.rotation = *rotation;
+  timed.thread_pool = entry.built.thread_pool;
   if (kernel.workspace_bytes() > 0) {
     auto workspace = device_.allocate(kernel.workspace_bytes(), Placement::plain);
     if (!workspace.ok()) return workspace.status();
@@ -96,12 +81,6 @@ Status ProblemBench::set_up_timing(Entry& entry) {
   }
   entry.timed = timed;
   return {};
-}
-
-void ProblemBench::enter_pool(const std::string& thread_pool) {
-  if (thread_pool == current_pool_) return;
-  current_pool_ = thread_pool;
-  device_.quiesce(current_pool_);
 }
 
 std::optional<Outcome> ProblemBench::probe(Entry& entry) {
@@ -173,7 +152,6 @@ Outcome ProblemBench::take_samples(Entry& entry, int samples) {
   }
   const auto lock = lock_for_timing(options_, entry.name);
   step(Step::candidate, entry.name);
-  enter_pool(entry.built.thread_pool);
   if (first_time) {
     if (auto failure = probe(entry)) return std::move(*failure);
   }
@@ -233,45 +211,19 @@ Status ProblemBench::check_fully(std::span<Entry* const> entries) {
   return {};
 }
 
-// Times kernels of one thread pool, in turns. `times` has an element for each member's column.
-void ProblemBench::run_group(std::span<const RoundMember> group, int turns, std::vector<double>& times) {
-  std::vector<const Timed*> timed;
-  for (const RoundMember& member : group) timed.push_back(&*member.entry->timed);
-  enter_pool(group.front().entry->built.thread_pool);
-  const auto samples = sampler_.sample_in_turns(
-      timed, turns, [&](std::size_t i) { step(Step::candidate, group[i].entry->name); });
-  for (std::size_t i = 0; i < group.size(); ++i) {
-    if (samples[i].ok()) {
-      times[group[i].column] = *samples[i];
-    } else {
-      group[i].entry->checked = failed_outcome(OutcomeKind::launch_failed, samples[i].message());
-    }
-  }
-}
-
-// Times all members in random order, but kernels of one thread pool together: the threads of a pool that was
-// just left spin for a while and would slow the next one down. Removes members that fail.
+// `times` has an element for each member's column. Removes members that fail.
 void ProblemBench::run_round(std::vector<RoundMember>& members, std::vector<double>& times) {
   const auto lock = lock_for_timing(options_, {});
-  std::vector<RoundMember> order = members;
-  shuffle(order, random_);
-  int most = 1;
-  int fewest = std::numeric_limits<int>::max();
-  for (const RoundMember& member : order) {
-    most = std::max(most, Sampler::turns(*member.entry->timed));
-    fewest = std::min(fewest, Sampler::turns(*member.entry->timed));
-  }
-  const int turns = std::min(most, max_samples_of_slow_kernel * fewest);
-  const std::span<RoundMember> all = order;
-  for (std::size_t begin = 0; begin < all.size();) {
-    const auto rest = all.subspan(begin);
-    const std::string& pool = rest.front().entry->built.thread_pool;
-    const auto end = std::stable_partition(rest.begin(), rest.end(), [&](const RoundMember& member) {
-      return member.entry->built.thread_pool == pool;
-    });
-    const auto count = static_cast<std::size_t>(end - rest.begin());
-    run_group(rest.first(count), turns, times);
-    begin += count;
+  std::vector<const Timed*> timed;
+  for (const RoundMember& member : members) timed.push_back(&*member.entry->timed);
+  const auto samples =
+      sampler_.round(timed, [&](std::size_t i) { step(Step::candidate, members[i].entry->name); });
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (samples[i].ok()) {
+      times[members[i].column] = *samples[i];
+    } else {
+      members[i].entry->checked = failed_outcome(OutcomeKind::launch_failed, samples[i].message());
+    }
   }
   std::erase_if(members, [](const RoundMember& e) { return e.entry->checked.kind != OutcomeKind::ok; });
 }

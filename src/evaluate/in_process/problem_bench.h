@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "base/random.h"
 #include "evaluate/evaluation_step.h"
 #include "evaluate/evaluator.h"
 #include "evaluate/in_process/kernel_verifier.h"
@@ -71,7 +70,6 @@ class ProblemBench {
     if (options_.on_step) options_.on_step(step, kernel_name);
   }
   Entry& entry_of(const Candidate& candidate);
-  void enter_pool(const std::string& thread_pool);
   Status set_up_timing(Entry& entry);
   /// The outcome if no sample is to be taken: the kernel failed, or its first calls already show that it cannot
   /// win. Empty where it is ready for samples.
@@ -81,7 +79,6 @@ class ProblemBench {
   Outcome take_samples(Entry& entry, int samples);
   Status check_fully(std::span<Entry* const> entries);
   std::vector<RoundMember> make_ready(std::span<Entry* const> entries);
-  void run_group(std::span<const RoundMember> group, int turns, std::vector<double>& times);
   void run_round(std::vector<RoundMember>& members, std::vector<double>& times);
   void learn_quiet_levels(std::span<Entry* const> entries, const std::vector<std::vector<double>>& rounds);
   double quiet_level_of(const Entry& entry) const;
@@ -99,11 +96,9 @@ class ProblemBench {
   KernelVerifier verifier_;
   Sampler sampler_;
   WeightPools pools_;
-  Random random_;
   std::map<std::string, Entry> entries_;                    // by kernel name
   std::map<std::string, DriftReference> drift_references_;  // by thread pool
   double fastest_microseconds_ = 0;                         // median of the fastest candidate so far; 0: none
-  std::string current_pool_;
 };
 
 }  // namespace gemmtune

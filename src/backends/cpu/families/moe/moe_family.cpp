@@ -98,8 +98,6 @@ class MoeFamily final : public KernelFamily {
   }
 
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
-    GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
-    GEMMTUNE_RETURN_IF_ERROR(check_config(space(problem), config));
     return make_moe_kernel(
         set_, problem, {tile_of(config), config.number("bm", 32), config.number("st", 2) == 1}, threads_);
   }
