@@ -39,12 +39,14 @@ program: deps build/build.ninja
 	cmake --build --preset release -j $(JOBS) --target gemmtune_program
 
 build: deps build/build.ninja
-	cmake --build --preset release -j $(JOBS)
+	cmake --build --preset release -j $(JOBS) --target all gemmtune_benchmarks
 
 tune: program
 	build/gemmtune tune -i $(SHAPES) -o $(TUNED) --budget $(BUDGET)
 
-test: build
+# All but the benchmarks.
+test: deps build/build.ninja
+	cmake --build --preset release -j $(JOBS)
 	@tools/run_tests.py build -LE gpu
 
 bench: build

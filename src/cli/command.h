@@ -5,11 +5,9 @@
 #include <span>
 #include <string_view>
 
-namespace CLI {
-class App;
-}
-
 namespace gemmtune::cli {
+
+class CommandOptions;
 
 /// Exit codes of every command.
 inline constexpr int exit_done = 0;
@@ -21,7 +19,7 @@ struct Command {
   std::string_view name;
   std::string_view summary;
   /// Declares the command's options on `app` and answers what runs once they are parsed (its exit code).
-  std::function<int()> (*declare)(CLI::App& app);
+  std::function<int()> (*declare)(CommandOptions& app);
 };
 
 std::span<const Command> all_commands();

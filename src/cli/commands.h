@@ -3,27 +3,25 @@
 
 #include <functional>
 
-namespace CLI {
-class App;
-}
-
 namespace gemmtune::cli {
 
-std::function<int()> declare_tune(CLI::App& app);
-std::function<int()> declare_shapes(CLI::App& app);
-std::function<int()> declare_lookup(CLI::App& app);
-std::function<int()> declare_explain(CLI::App& app);
-std::function<int()> declare_bench(CLI::App& app);
-std::function<int()> declare_check(CLI::App& app);
-std::function<int()> declare_hunt(CLI::App& app);
-std::function<int()> declare_audit(CLI::App& app);
-std::function<int()> declare_merge(CLI::App& app);
-std::function<int()> declare_convert(CLI::App& app);
-std::function<int()> declare_diff(CLI::App& app);
-std::function<int()> declare_coverage(CLI::App& app);
-std::function<int()> declare_devices(CLI::App& app);
-std::function<int()> declare_cache(CLI::App& app);
-std::function<int()> declare_journal(CLI::App& app);
+class CommandOptions;
+
+std::function<int()> declare_tune(CommandOptions& app);
+std::function<int()> declare_shapes(CommandOptions& app);
+std::function<int()> declare_lookup(CommandOptions& app);
+std::function<int()> declare_explain(CommandOptions& app);
+std::function<int()> declare_bench(CommandOptions& app);
+std::function<int()> declare_check(CommandOptions& app);
+std::function<int()> declare_hunt(CommandOptions& app);
+std::function<int()> declare_audit(CommandOptions& app);
+std::function<int()> declare_merge(CommandOptions& app);
+std::function<int()> declare_convert(CommandOptions& app);
+std::function<int()> declare_diff(CommandOptions& app);
+std::function<int()> declare_coverage(CommandOptions& app);
+std::function<int()> declare_devices(CommandOptions& app);
+std::function<int()> declare_cache(CommandOptions& app);
+std::function<int()> declare_journal(CommandOptions& app);
 
 /// The hidden command: the worker process of `tune`. Takes no options.
 int run_worker_command();

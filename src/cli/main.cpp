@@ -15,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/shared/argv_words.h"
+#include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/tune/unavailable_flags.h"
 
@@ -61,7 +62,8 @@ int run(int argc, char** argv) {
   for (const Command& command : all_commands()) {
     CLI::App* sub = app.add_subcommand(std::string(command.name), std::string(command.summary));
     sub->set_help_flag("-h,--help", "Print this help and exit");
-    actions[sub] = command.declare(*sub);
+    CommandOptions options(*sub);
+    actions[sub] = command.declare(options);
   }
   const std::vector<std::string> raw(argv + 1, argv + argc);
   if (raw == std::vector<std::string>{"worker"}) return run_worker_command();

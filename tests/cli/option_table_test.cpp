@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/shared/command_options.h"
 #include "cli/tune/tune_journal.h"
 #include "support/paper_device.h"
 
@@ -42,7 +43,8 @@ class OptionTable : public ::testing::Test {
   static TuneOptions parse(const std::vector<std::string>& words) {
     TuneOptions options;
     CLI::App app;
-    for (const OptionSection section : sections) declare_section(app, section, options);
+    CommandOptions declared(app);
+    for (const OptionSection section : sections) declare_section(declared, section, options);
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
     return options;
   }

@@ -6,15 +6,13 @@
 #include <unordered_set>
 #include <utility>
 
-#include <CLI/CLI.hpp>
-
 #include "base/environment.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/inspect/bench_report.h"
+#include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
-#include "cli/shared/number_range.h"
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
 #include "evaluate/in_process/in_process_evaluator.h"
@@ -144,31 +142,29 @@ int run_bench_command(const BenchOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_bench(CLI::App& app) {
+std::function<int()> declare_bench(CommandOptions& app) {
   auto options = std::make_shared<BenchOptions>();
   app.add_option("file", options->file,
                  "A tuned file or a shape list, or several of one kind, colon-separated")
-      ->required();
+      .required();
   declare_file_operation(app, options->operation);
   app.add_option("--against", options->against, "Time against the rows of these tuned files");
-  app.add_option("--rounds", options->rounds, "Interleaved rounds")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  app.add_option("--limit", options->limit, "Only the first N shapes")->check(CLI::PositiveNumber);
+  app.add_option("--rounds", options->rounds, "Interleaved rounds").capture_default_str().positive();
+  app.add_option("--limit", options->limit, "Only the first N shapes").positive();
   app.add_option("--max-regression", options->max_regression,
                  "Percent by which a row may be slower than the other side before that is a finding")
-      ->capture_default_str()
-      ->check(number_range(0, 1e6));
+      .capture_default_str()
+      .number_range(0, 1e6);
   app.add_option("--errRatio", options->max_err_ratio, "Share of elements that may be outside tolerance")
-      ->capture_default_str()
-      ->check(number_range(0, 1));
+      .capture_default_str()
+      .number_range(0, 1);
   app.add_flag("--strict", options->strict, "Rows of another environment do not answer");
   app.add_option(
          "--pdl", options->pdl,
          "allow: a row's programmatic dependent launch goes before its plain kernel, as for callers with "
          "constant_weights and predecessor_triggers")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"off", "allow"}));
+      .capture_default_str()
+      .one_of({"off", "allow"});
   declare_device_options(app, options->device);
   app.add_flag("-q,--quiet", options->quiet, "No progress");
   app.add_flag("--json", options->json, "One JSON document on stdout");

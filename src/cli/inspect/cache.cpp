@@ -9,7 +9,6 @@
 #include <thread>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "backends/compiled_kernels.h"
@@ -19,6 +18,7 @@
 #include "base/threads.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/size_options.h"
@@ -168,9 +168,9 @@ int run_cache(const CacheOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_cache(CLI::App& app) {
+std::function<int()> declare_cache(CommandOptions& app) {
   auto options = std::make_shared<CacheOptions>();
-  app.add_option("ACTION", options->action, "list, warm or clear")->required();
+  app.add_option("ACTION", options->action, "list, warm or clear").required();
   app.add_option("TABLE", options->table,
                  "warm: tuned files, colon-separated (default: all that programs use here)");
   declare_file_operation(app, options->operation);

@@ -5,7 +5,6 @@
 #include <memory>
 #include <span>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
@@ -13,9 +12,9 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/inspect/bench_report.h"
+#include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
-#include "cli/shared/number_range.h"
 #include "cli/shared/size_options.h"
 #include "cli/shared/worker_evaluator.h"
 #include "cli/tables/table_files.h"
@@ -223,7 +222,7 @@ int run_check(const CheckOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_check(CLI::App& app) {
+std::function<int()> declare_check(CommandOptions& app) {
   auto options = std::make_shared<CheckOptions>();
   app.add_option("file", options->file, "A tuned file, or several, colon-separated");
   declare_size_options(app, options->size);
@@ -231,8 +230,8 @@ std::function<int()> declare_check(CLI::App& app) {
   app.add_option("--kernel", options->kernel, "The kernel to verify at the size");
   app.add_option("--libtype", options->libtype, "The family whose first choice is verified at the size");
   app.add_option("--errRatio", options->max_err_ratio, "Share of elements that may be outside tolerance")
-      ->capture_default_str()
-      ->check(number_range(0, 1));
+      .capture_default_str()
+      .number_range(0, 1);
   declare_device_options(app, options->device);
   app.add_flag("-q,--quiet", options->quiet, "No progress");
   app.add_flag("--json", options->json, "One JSON document on stdout");

@@ -4,12 +4,12 @@
 #include <cstdio>
 #include <memory>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/report_parts.h"
@@ -88,7 +88,7 @@ int run_devices(const DeviceOptions& options, bool as_json) {
 
 }  // namespace
 
-std::function<int()> declare_devices(CLI::App& app) {
+std::function<int()> declare_devices(CommandOptions& app) {
   auto options = std::make_shared<DeviceOptions>();
   auto json = std::make_shared<bool>(false);
   declare_device_options(app, *options);

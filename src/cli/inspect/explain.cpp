@@ -6,12 +6,12 @@
 #include <map>
 #include <memory>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/report_parts.h"
@@ -172,23 +172,27 @@ int run_explain(const ExplainOptions& options) {
     print_document(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
     return exit_done;
   }
-  std::string text =
-      fmt::format("{}
-{:.3g} GFLOP, {:.3g} MB
-on {}
+  std::string text = fmt::format(
+      "{}
+      { : .3g} GFLOP,
+      { : .3g} MB on{}
 
-{}
-", print(*problem), flops(*problem) * 1e-9,
-                  bytes(*problem) * 1e-6, device_line(device.info()), families_text(device, *problem));
-  text += fmt::format("default (speed-ups are against it): {}
-without a tuned row: {}
-",
-                      candidate_text(device, *problem, device.baseline(*problem)),
-                      fallback_text(usable_fallback(device, *problem)));
+          {} ", print(*problem), flops(*problem) * 1e-9,
+          bytes(*problem) *
+          1e-6,
+      device_line(device.info()), families_text(device, *problem));
+  text += fmt::format(
+      "default (speed-ups are against it): {}
+      without a tuned row
+      : {} ",
+        candidate_text(device, *problem, device.baseline(*problem)),
+        fallback_text(usable_fallback(device, *problem)));
   for (const auto& [erratum, configs] : struck_configs(device, *problem)) {
-    text += fmt::format("{} of {}: {} (found: {}; try: {})
-", counted(configs, "config"), erratum->family,
-                        describe(*erratum), erratum->found, erratum->repro);
+    text += fmt::format(
+        "{} of {}: {} (found: {}; try: {})
+        ", counted(configs, " config "), erratum->family,
+        describe(*erratum),
+        erratum->found, erratum->repro);
   }
   if (shown != nullptr) text += space_text(*shown, shown->space(*problem));
   print_text(text);
@@ -197,7 +201,7 @@ without a tuned row: {}
 
 }  // namespace
 
-std::function<int()> declare_explain(CLI::App& app) {
+std::function<int()> declare_explain(CommandOptions& app) {
   auto options = std::make_shared<ExplainOptions>();
   declare_size_options(app, options->size);
   declare_device_options(app, options->device);

@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
@@ -15,10 +14,10 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/inspect/bench_report.h"
+#include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/family_names.h"
-#include "cli/shared/number_range.h"
 #include "cli/shared/report_parts.h"
 #include "cli/shared/size_options.h"
 #include "cli/shared/worker_evaluator.h"
@@ -150,21 +149,21 @@ int run_hunt(const HuntOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_hunt(CLI::App& app) {
+std::function<int()> declare_hunt(CommandOptions& app) {
   auto options = std::make_shared<HuntOptions>();
   app.add_option("--op", options->operation, "Only this operation");
   app.add_option("--libtype", options->libtypes, "Families, with commas, instead of the vendor libraries");
   app.add_option("--budget", options->budget_seconds, "Seconds; what is found is reduced beyond them")
-      ->capture_default_str()
-      ->check(number_range(0.001, 1e7));
-  app.add_option("--seed", options->seed, "Other seeds give other sizes")->capture_default_str();
+      .capture_default_str()
+      .number_range(0.001, 1e7);
+  app.add_option("--seed", options->seed, "Other seeds give other sizes").capture_default_str();
   app.add_option("--max-gflop", options->max_gflop,
                  "Largest size, in GFLOP (default: 0.4 on a CPU, 400 on a GPU)")
-      ->check(number_range(0, 1e6));
+      .number_range(0, 1e6);
   app.add_flag("--known", options->known, "Kernels that have an erratum run too");
   app.add_option("--errRatio", options->max_err_ratio, "Share of elements that may be outside tolerance")
-      ->capture_default_str()
-      ->check(number_range(0, 1));
+      .capture_default_str()
+      .number_range(0, 1);
   declare_device_options(app, options->device);
   app.add_flag("-q,--quiet", options->quiet, "No progress");
   app.add_flag("--json", options->json, "One JSON document on stdout");

@@ -8,12 +8,12 @@
 #include <filesystem>
 #include <memory>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/report_parts.h"
 #include "evaluate/journal/journal_report.h"
@@ -206,13 +206,13 @@ int run_journal(const JournalCommand& command) {
 
 }  // namespace
 
-std::function<int()> declare_journal(CLI::App& app) {
+std::function<int()> declare_journal(CommandOptions& app) {
   auto command = std::make_shared<JournalCommand>();
-  app.add_option("ACTION", command->action, "list, export or prune")->required();
-  app.add_option("FILE", command->file, "The journal, or its tuned file")->required();
-  app.add_option("--keep", command->keep, "prune: how many of the newest runs stay")->type_name("N");
+  app.add_option("ACTION", command->action, "list, export or prune").required();
+  app.add_option("FILE", command->file, "The journal, or its tuned file").required();
+  app.add_option("--keep", command->keep, "prune: how many of the newest runs stay").type_name("N");
   app.add_option("--older-than", command->older_than_days, "prune: forget runs older than this")
-      ->type_name("DAYS");
+      .type_name("DAYS");
   app.add_flag("--json", command->json, "For machines; export: one object a line");
   app.footer(journal_footer);
   return [command] { return run_journal(*command); };

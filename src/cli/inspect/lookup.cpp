@@ -7,7 +7,6 @@
 #include <memory>
 #include <utility>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
@@ -16,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/inspect/bench_report.h"
+#include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/output_path.h"
@@ -311,7 +311,7 @@ int run_lookup(const LookupOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_lookup(CLI::App& app) {
+std::function<int()> declare_lookup(CommandOptions& app) {
   auto options = std::make_shared<LookupOptions>();
   declare_size_options(app, options->size);
   app.add_option("--table", options->table,

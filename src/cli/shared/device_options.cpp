@@ -4,17 +4,16 @@
 
 #include <cctype>
 
-#include <CLI/CLI.hpp>
-
 #include "backends/device_request.h"
 #include "backends/traits.h"
 #include "base/text.h"
+#include "cli/shared/command_options.h"
 #include "resolve/errata.h"
 
 namespace gemmtune::cli {
 
-void declare_device_options(CLI::App& app, DeviceOptions& options) {
-  app.add_option("--backend", options.backend, "auto, cpu, cuda or hip")->capture_default_str();
+void declare_device_options(CommandOptions& app, DeviceOptions& options) {
+  app.add_option("--backend", options.backend, "auto, cpu, cuda or hip").capture_default_str();
   app.add_option(
       "--device", options.device,
       "A device of the backend: cpu, cpu:0-15 (a set of cores), cuda:0; for tune also several that are "
@@ -22,7 +21,7 @@ void declare_device_options(CLI::App& app, DeviceOptions& options) {
   app.add_option(
          "--threads", options.threads,
          "CPU threads, the first N cores of the set (default: all, or GEMMTUNE_NUM_THREADS); part of cu_num")
-      ->check(CLI::PositiveNumber);
+      .positive();
 }
 
 Result<DeviceRequest> device_request(const DeviceOptions& options, const Environment& environment) {

@@ -9,11 +9,9 @@
 #include "base/environment.h"
 #include "base/status.h"
 
-namespace CLI {
-class App;
-}
-
 namespace gemmtune::cli {
+
+class CommandOptions;
 
 struct DeviceOptions {
   std::string backend = "auto";
@@ -24,7 +22,7 @@ struct DeviceOptions {
   bool names_device() const { return backend != DeviceOptions().backend || !device.empty() || threads != 0; }
 };
 
-void declare_device_options(CLI::App& app, DeviceOptions& options);
+void declare_device_options(CommandOptions& app, DeviceOptions& options);
 /// The options with the environment; errors as gemmtune::device_request.
 Result<DeviceRequest> device_request(const DeviceOptions& options, const Environment& environment);
 /// "cpu:0,cpu:1" → cpu:0 and cpu:1; "cpu:0,2-3" is one device. An empty text is one too: the default.

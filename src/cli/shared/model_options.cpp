@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include <CLI/CLI.hpp>
-
 #include "base/text.h"
+#include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "formats/models/model_config.h"
 
@@ -45,7 +44,7 @@ Result<std::optional<Operation>> any_operation(const SizeOptions& size) {
 
 }  // namespace
 
-void declare_model_options(CLI::App& app, ModelOptions& options) {
+void declare_model_options(CommandOptions& app, ModelOptions& options) {
   app.add_option("--model-dir", options.folder,
                  "Shapes of a model: a folder with Hugging Face's config.json (default: GTUNE_MODEL)");
   app.add_option("--tp", options.tensor_parallel,

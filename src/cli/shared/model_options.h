@@ -8,11 +8,9 @@
 #include "cli/shared/size_options.h"
 #include "formats/shapes/shape_list.h"
 
-namespace CLI {
-class App;
-}
-
 namespace gemmtune::cli {
+
+class CommandOptions;
 
 /// Texts as given; empty: from the environment (GTUNE_MODEL, GTUNE_TP, GTUNE_BATCH_SIZE), else AITER's
 /// defaults.
@@ -25,7 +23,7 @@ struct ModelOptions {
   std::string assume;
 };
 
-void declare_model_options(CLI::App& app, ModelOptions& options);
+void declare_model_options(CommandOptions& app, ModelOptions& options);
 /// Numbers that were given, whether a model is read or not.
 Status check_words(const ModelOptions& options);
 /// The folder given, else GTUNE_MODEL, else empty.

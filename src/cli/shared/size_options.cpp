@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "base/number_text.h"
 #include "base/text.h"
+#include "cli/shared/command_options.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -85,7 +84,7 @@ Status read_other_sizes(const SizeOptions& options, Problem& problem) {
 
 }  // namespace
 
-void declare_size_options(CLI::App& app, SizeOptions& options) {
+void declare_size_options(CommandOptions& app, SizeOptions& options) {
   app.add_option("--op", options.operation,
                  "The operation: a16w16 (default; also bf16), a8w8, a8w8_bpreshuffle, a8w8_blockscale, "
                  "a8w8_blockscale_bpreshuffle, a4w4_blockscale, batched_bf16, batched_a8w8, fused_moe");
@@ -100,32 +99,32 @@ void declare_size_options(CLI::App& app, SizeOptions& options) {
   app.add_flag("--bpreshuffle", options.bpreshuffle, "The weight was packed once (for -m -n -k)");
   app.add_flag("--scaleAB", options.scale_ab, "fp8 operands with one float32 scale each (for -m -n -k)");
   const char* const sizes_of = "Sizes of other operations (for -m -n -k)";
-  app.add_option("-b,--batch-count", options.batch, "Batch of a batched operation (B)")->group(sizes_of);
-  app.add_option("--q-dtype-w", options.w_type, "Type of w where it differs from x")->group(sizes_of);
+  app.add_option("-b,--batch-count", options.batch, "Batch of a batched operation (B)").group(sizes_of);
+  app.add_option("--q-dtype-w", options.w_type, "Type of w where it differs from x").group(sizes_of);
   app.add_option("--expert", options.experts, "Experts; of fused_moe -n is inter_dim and -k model_dim")
-      ->group(sizes_of);
-  app.add_option("--topk", options.topk, "Experts a token is sent to")->group(sizes_of);
+      .group(sizes_of);
+  app.add_option("--topk", options.topk, "Experts a token is sent to").group(sizes_of);
   app.add_option("--act-type", options.activation, "Silu (default), Gelu, Swiglu, Situv2, No")
-      ->group(sizes_of);
+      .group(sizes_of);
   app.add_option("--q-type", options.quant_type, "No (default), per_Tensor, per_Token, per_1x32, per_1x128")
-      ->group(sizes_of);
+      .group(sizes_of);
   app.add_option("--use-g1u1", options.gated, "w1 has a gate and an up half: 1 (default) or 0")
-      ->group(sizes_of);
+      .group(sizes_of);
   app.add_option("--doweight-stage1", options.doweight_stage1,
                  "Routing weights after the first GEMM: 0 (default), 1")
-      ->group(sizes_of);
-  app.add_option("--dtype-a", options.type_a, "tune_gemm's -dtype_a: type of x")->group("tune_gemm's words");
-  app.add_option("--dtype-b", options.type_b, "tune_gemm's -dtype_b: type of w")->group("tune_gemm's words");
-  app.add_option("--dtype-c", options.type_c, "tune_gemm's -dtype_c: type of y")->group("tune_gemm's words");
+      .group(sizes_of);
+  app.add_option("--dtype-a", options.type_a, "tune_gemm's -dtype_a: type of x").group("tune_gemm's words");
+  app.add_option("--dtype-b", options.type_b, "tune_gemm's -dtype_b: type of w").group("tune_gemm's words");
+  app.add_option("--dtype-c", options.type_c, "tune_gemm's -dtype_c: type of y").group("tune_gemm's words");
   app.add_flag("--col-a", options.column_a, "tune_gemm's -col_a: x is column-major")
-      ->group("tune_gemm's words");
+      .group("tune_gemm's words");
   app.add_flag(
          "--col-b", options.column_b,
          "tune_gemm's -col_b: B [K, N] is column-major, which is w [N, K] row-major: gemmtune's default")
-      ->group("tune_gemm's words");
+      .group("tune_gemm's words");
 }
 
-void declare_file_operation(CLI::App& app, std::string& operation) {
+void declare_file_operation(CommandOptions& app, std::string& operation) {
   app.add_option("--op", operation, "The operation, where header and file name do not say it");
 }
 

@@ -7,11 +7,9 @@
 #include "base/status.h"
 #include "problem/problem.h"
 
-namespace CLI {
-class App;
-}
-
 namespace gemmtune::cli {
+
+class CommandOptions;
 
 /// Texts as given; problem_of reads them, so that every error is worded by us, not by the option parser.
 struct SizeOptions {
@@ -41,10 +39,10 @@ struct SizeOptions {
   bool any() const { return !m.empty() || !n.empty() || !k.empty(); }
 };
 
-void declare_size_options(CLI::App& app, SizeOptions& options);
+void declare_size_options(CommandOptions& app, SizeOptions& options);
 
 /// --op of a command that reads tuned files and has no sizes.
-void declare_file_operation(CLI::App& app, std::string& operation);
+void declare_file_operation(CommandOptions& app, std::string& operation);
 /// The text of --op, parsed; nullopt where it is empty.
 Result<std::optional<Operation>> operation_word(const std::string& text);
 /// --op where given.

@@ -6,7 +6,6 @@
 #include <memory>
 #include <tuple>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
@@ -15,9 +14,9 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
-#include "cli/shared/number_range.h"
 #include "cli/shared/output_path.h"
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
@@ -326,21 +325,22 @@ int run_audit(const AuditOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_audit(CLI::App& app) {
+std::function<int()> declare_audit(CommandOptions& app) {
   auto options = std::make_shared<AuditOptions>();
   app.add_option(
          "FILE", options->files,
          "Tuned files, or colon-separated lists of them; in files of other formats (untuned CSV, Triton "
          "JSON, tune_gemm YAML, hipBLASLt CSV) only malformed rows are found")
-      ->required();
+      .required();
   declare_file_operation(app, options->operation);
   app.add_option("--kinds", options->kinds, "Only these kinds of findings, comma-separated");
-  auto* err_ratio = app.add_option("--errRatio", options->err_ratio,
-                                   "Largest stored error (default: 0.05, of either stage of a fused MoE 0.1)")
-                        ->check(number_range(0, 1e6));
+  const CommandOption err_ratio =
+      app.add_option("--errRatio", options->err_ratio,
+                     "Largest stored error (default: 0.05, of either stage of a fused MoE 0.1)")
+          .number_range(0, 1e6);
   app.add_option("--dominated", options->dominated,
                  "A row is dominated where a larger M is this many percent faster (default: 5)")
-      ->check(number_range(0, 1e6));
+      .number_range(0, 1e6);
   app.add_option("--fix", options->fix, "Write a clean table to this file");
   app.add_option("--fix-kinds", options->fix_kinds, "Kinds whose rows are dropped too, comma-separated");
   app.add_flag("--quiet", options->quiet, "Only the summary");
@@ -348,7 +348,7 @@ std::function<int()> declare_audit(CLI::App& app) {
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(audit_footer);
   return [options, err_ratio] {
-    options->err_ratio_given = err_ratio->count() > 0;
+    options->err_ratio_given = err_ratio.count() > 0;
     return run_audit(*options);
   };
 }

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <memory>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -12,6 +11,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/output_path.h"
 #include "cli/shared/size_options.h"
@@ -197,7 +197,7 @@ int run_convert(const ConvertOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_convert(CLI::App& app) {
+std::function<int()> declare_convert(CommandOptions& app) {
   auto options = std::make_shared<ConvertOptions>();
   app.add_option("FILE", options->file,
                  "What is converted; - for stdin, several files of one format colon-separated");
@@ -213,7 +213,7 @@ std::function<int()> declare_convert(CLI::App& app) {
   app.add_option("-n", options->n, "N of a Triton file whose name does not state it");
   app.add_option("-k", options->k, "K of a Triton file whose name does not state it");
   app.add_option("--scheme", options->scheme, "Buckets of a Triton file: m_leq or small_medium_large")
-      ->capture_default_str();
+      .capture_default_str();
   app.add_flag("--strict", options->strict, "What cannot be carried is an error; nothing is written");
   app.add_flag("--json", options->json, "One JSON document on stdout: what was left out; needs -o");
   app.footer(convert_footer);

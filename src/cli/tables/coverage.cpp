@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <memory>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
@@ -15,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/inspect/bench_report.h"
+#include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/size_options.h"
@@ -186,11 +186,11 @@ int run_coverage(const CoverageOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_coverage(CLI::App& app) {
+std::function<int()> declare_coverage(CommandOptions& app) {
   auto options = std::make_shared<CoverageOptions>();
   app.add_option("CAPTURE", options->capture,
                  "The workload: an untuned CSV with a column calls, or several, colon-separated")
-      ->required();
+      .required();
   declare_file_operation(app, options->operation);
   app.add_option("--table", options->table,
                  "Tuned files, colon-separated (default: those that dispatch reads)");

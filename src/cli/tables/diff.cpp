@@ -5,13 +5,12 @@
 #include <map>
 #include <memory>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
-#include "cli/shared/number_range.h"
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
 #include "tuned/difference.h"
@@ -190,14 +189,14 @@ int run_diff(const DiffOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_diff(CLI::App& app) {
+std::function<int()> declare_diff(CommandOptions& app) {
   auto options = std::make_shared<DiffOptions>();
-  app.add_option("BEFORE", options->before, "A tuned file, or a colon-separated list")->required();
-  app.add_option("AFTER", options->after, "A tuned file, or a colon-separated list")->required();
+  app.add_option("BEFORE", options->before, "A tuned file, or a colon-separated list").required();
+  app.add_option("AFTER", options->after, "A tuned file, or a colon-separated list").required();
   declare_file_operation(app, options->operation);
   app.add_option("--tolerance", options->tolerance,
                  "Percent that a time may move without a spread (default: 3)")
-      ->check(number_range(0, 1e6));
+      .number_range(0, 1e6);
   app.add_flag("--quiet", options->quiet, "Only the summary");
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(diff_footer);

@@ -5,12 +5,12 @@
 #include <map>
 #include <memory>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
@@ -156,10 +156,10 @@ int run_merge(const MergeCommandOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_merge(CLI::App& app) {
+std::function<int()> declare_merge(CommandOptions& app) {
   auto options = std::make_shared<MergeCommandOptions>();
   app.add_option("FILE", options->files, "Tuned files, or colon-separated lists of them, of one operation")
-      ->required();
+      .required();
   declare_file_operation(app, options->operation);
   app.add_option("-o,--output", options->output, "Where the table goes (default: - for stdout)");
   app.add_flag("--compress", options->compress, "Neighbours in M with one winner become one row with m_from");

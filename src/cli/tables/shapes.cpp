@@ -5,12 +5,12 @@
 #include <cstdio>
 #include <memory>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/model_options.h"
 #include "cli/shared/size_options.h"
@@ -107,7 +107,7 @@ int run_shapes(const ShapesOptions& options) {
 
 }  // namespace
 
-std::function<int()> declare_shapes(CLI::App& app) {
+std::function<int()> declare_shapes(CommandOptions& app) {
   auto options = std::make_shared<ShapesOptions>();
   declare_model_options(app, options->model);
   app.add_option("--op", options->size.operation, "The operation: of a model, rows of this one only");

@@ -8,9 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "base/text.h"
+#include "cli/shared/command_options.h"
 #include "search/strategy.h"
 
 namespace gemmtune::cli {
@@ -316,28 +315,24 @@ Value& value_in(TuneOptions& options, Value Policy::*field) {
   return options.request.policy.*field;
 }
 
-CLI::Option* add(CLI::App& app, const TuneOption& option, bool& value) {
-  return app.add_flag(option.names, value, option.help);
+void add(CommandOptions& app, const TuneOption& option, bool& value) {
+  app.add_flag(option.names, value, option.help);
 }
 /// Bare too: the text is then empty.
-CLI::Option* add(CLI::App& app, const TuneOption& option, std::optional<std::string>& value) {
-  return app
-      .add_option_function<std::string>(
-          option.names, [&value](const std::string& text) { value = text; }, option.help)
-      ->expected(0, 1);
+void add(CommandOptions& app, const TuneOption& option, std::optional<std::string>& value) {
+  app.add_bare_option(option.names, value, option.help);
 }
 template <typename Value>
-CLI::Option* add(CLI::App& app, const TuneOption& option, Value& value) {
-  CLI::Option* const added = app.add_option(option.names, value, option.help);
-  if (option.details.shows_default) added->capture_default_str();
-  if (option.details.value_name != nullptr) added->type_name(option.details.value_name);
+void add(CommandOptions& app, const TuneOption& option, Value& value) {
+  CommandOption added = app.add_option(option.names, value, option.help);
+  if (option.details.shows_default) added.capture_default_str();
+  if (option.details.value_name != nullptr) added.type_name(option.details.value_name);
   if constexpr (std::is_same_v<Value, int>) {
     // Both ends are known: CLI11 has the words, and names them in --help.
     if (std::isfinite(option.details.bounds.max))
-      added->check(CLI::Range(static_cast<int>(option.details.bounds.min),
-                              static_cast<int>(option.details.bounds.max)));
+      added.integer_range(static_cast<int>(option.details.bounds.min),
+                          static_cast<int>(option.details.bounds.max));
   }
-  return added;
 }
 
 /// What check_bounds() compares; nothing for other than numbers.
@@ -372,7 +367,7 @@ std::string_view long_name(const TuneOption& option) {
   return names.substr(begin, names.find(',', begin) - begin);
 }
 
-void declare_section(CLI::App& app, OptionSection section, TuneOptions& options) {
+void declare_section(CommandOptions& app, OptionSection section, TuneOptions& options) {
   for (const TuneOption& option : table()) {
     if (option.section != section) continue;
     std::visit([&](auto field) { add(app, option, value_in(options, field)); }, option.field);

@@ -14,11 +14,9 @@
 #include "base/status.h"
 #include "cli/tune/tune_options.h"
 
-namespace CLI {
-class App;
-}
-
 namespace gemmtune::cli {
+
+class CommandOptions;
 
 enum class OptionSection { files, ranges, search, measuring, operator_times, output };
 
@@ -69,7 +67,7 @@ std::span<const TuneOption> tune_option_table();
 std::string_view long_name(const TuneOption& option);
 
 /// The options of a section on the command line; `options` must outlive the app.
-void declare_section(CLI::App& app, OptionSection section, TuneOptions& options);
+void declare_section(CommandOptions& app, OptionSection section, TuneOptions& options);
 
 /// Each value is within its bounds.
 Status check_bounds(const TuneOptions& options);

@@ -1,12 +1,11 @@
 // gemmtune tune: shapes in, tuned file out.
 #include <memory>
 
-#include <CLI/CLI.hpp>
-
 #include "base/environment.h"
 #include "base/interrupt.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/tune/option_table.h"
 #include "cli/tune/session.h"
@@ -46,7 +45,7 @@ int run_tune(TuneOptions options) {
 
 }  // namespace
 
-std::function<int()> declare_tune(CLI::App& app) {
+std::function<int()> declare_tune(CommandOptions& app) {
   auto options = std::make_shared<TuneOptions>();
   declare_section(app, OptionSection::files, *options);
   declare_size_options(app, options->size);
