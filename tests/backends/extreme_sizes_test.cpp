@@ -31,7 +31,7 @@ constexpr std::int64_t extremes[] = {1,
                                      max_dimension - 1,
                                      max_dimension};
 
-int draws() { return std::getenv("GEMMTUNE_SOAK") != nullptr ? 100000 : 1500; }
+int draws() { return std::getenv("GEMMTUNE_SOAK") != nullptr ? 300000 : 8000; }
 
 std::int64_t drawn(Random& random) { return extremes[random.below(std::size(extremes))]; }
 
