@@ -27,29 +27,37 @@ option(GEMMTUNE_PRECOMPILED_HEADERS "Precompile the headers of libraries" ON)
 set(gemmtune_library_headers <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <cstdint> <cstring> <filesystem> <fstream> <functional> <limits>
     <map> <memory> <mutex> <numeric> <optional> <set> <span> <sstream> <string> <string_view> <thread> <unordered_map> <utility> <vector>
     <fmt/format.h>)
-if(GEMMTUNE_PRECOMPILED_HEADERS)
-  add_library(gemmtune_precompiled OBJECT ${CMAKE_CURRENT_LIST_DIR}/precompiled.cpp)
-  target_link_libraries(gemmtune_precompiled PRIVATE gemmtune_options)
-  target_precompile_headers(gemmtune_precompiled PRIVATE ${gemmtune_library_headers})
-endif()
+# One set serves all libraries of an optimization level (none given: that of the configuration).
+function(gemmtune_precompiled_headers)
+  if(GEMMTUNE_PRECOMPILED_HEADERS AND NOT TARGET gemmtune_precompiled${ARGN})
+    add_library(gemmtune_precompiled${ARGN} OBJECT ${PROJECT_SOURCE_DIR}/cmake/precompiled.cpp)
+    target_link_libraries(gemmtune_precompiled${ARGN} PRIVATE gemmtune_options)
+    target_compile_options(gemmtune_precompiled${ARGN} PRIVATE ${ARGN})
+    target_precompile_headers(gemmtune_precompiled${ARGN} PRIVATE ${gemmtune_library_headers})
+  endif()
+endfunction()
+gemmtune_precompiled_headers()
+# gemmtune_precompile(TARGET [optimization])
 function(gemmtune_precompile target)
+  gemmtune_precompiled_headers(${ARGN})
   if(GEMMTUNE_PRECOMPILED_HEADERS)
-    target_precompile_headers(${target} REUSE_FROM gemmtune_precompiled)
+    target_precompile_headers(${target} REUSE_FROM gemmtune_precompiled${ARGN})
   endif()
 endfunction()
 
-# gemmtune_layer(NAME [EXCLUDE regex …] [SOURCES generated.cpp …] [LINKS lib …]): one static library a folder of src/, made of
-# every .cpp file below the folder but those whose relative path begins with an EXCLUDE pattern. Folders are linked as
-# src/LAYERS allows; tools/check_layers.py checks the includes.
+# gemmtune_layer(NAME [EXCLUDE regex …] [SOURCES generated.cpp …] [LINKS lib …] [OPTIMIZATION -O1]): one static library a folder of
+# src/, made of every .cpp file below the folder but those whose relative path begins with an EXCLUDE pattern. Folders are linked
+# as src/LAYERS allows; tools/check_layers.py checks the includes. OPTIMIZATION: instead of the configuration's.
 function(gemmtune_layer name)
-  cmake_parse_arguments(ARG "" "" "EXCLUDE;SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "" "OPTIMIZATION" "EXCLUDE;SOURCES;LINKS" ${ARGN})
   file(GLOB_RECURSE files RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS *.cpp)
   foreach(pattern IN LISTS ARG_EXCLUDE)
     list(FILTER files EXCLUDE REGEX "^${pattern}")
   endforeach()
   add_library(gemmtune_${name} STATIC ${files} ${ARG_SOURCES})
   target_link_libraries(gemmtune_${name} PUBLIC gemmtune_options ${ARG_LINKS})
-  gemmtune_precompile(gemmtune_${name})
+  target_compile_options(gemmtune_${name} PRIVATE ${ARG_OPTIMIZATION})
+  gemmtune_precompile(gemmtune_${name} ${ARG_OPTIMIZATION})
 endfunction()
 
 # One set of precompiled headers serves all test programs of an optimization level.
@@ -110,7 +118,7 @@ endfunction()
 
 function(gemmtune_test_entry name program filter timeout)
   if(NOT timeout)
-    set(timeout 300)
+    set(timeout 900)  # of a folder, on a busy machine
   endif()
   add_test(NAME ${name} COMMAND ${program})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout})

@@ -45,7 +45,7 @@ TEST(IdleThreads, ASpinningThreadIsWaitedFor) {
 }
 
 TEST(IdleThreads, ButNotForEver) {
-  const Spinning pool(milliseconds(3000));
+  const Spinning pool(milliseconds(1000));
   const auto begin = Clock::now();
   EXPECT_FALSE(wait_until_other_threads_sleep(milliseconds(30)));
   EXPECT_GE(Clock::now() - begin, milliseconds(30));

@@ -133,7 +133,7 @@ TEST_F(JournalOfRealRuns, KilledAtRandomMomentsTheRunGoesOnAndMeasuresNothingTwi
 TEST_F(JournalCli, AReplayThatIsKilledAtRandomMomentsEndsWithTheSameRows) {
   using Clock = std::chrono::steady_clock;
   const auto words = [](const std::string& tuned) {
-    return std::vector<std::string>{"tune", "--replay", GEMMTUNE_TEST_DATA "/recordings/cpu-amx.jsonl",
+    return std::vector<std::string>{"tune", "--replay", GEMMTUNE_TEST_DATA "/recordings/cpu-amx.jsonl.gz",
                                     "-o",   tuned,      "--confirmations",
                                     "1",    "--quiet"};
   };

@@ -69,6 +69,17 @@ class Working final : public Evaluator {
   FakeEvaluator& inner_;
 };
 
+/// Every sample of every candidate of a recording, in order.
+std::string samples_of(const Recording& recording) {
+  std::string text;
+  for (const RecordedProblem& problem : recording.problems) {
+    for (const RecordedScreening& call : problem.screenings)
+      text += fmt::format("{} {} {}\n", print(problem.problem), call.candidate,
+                          fmt::join(call.outcome.microseconds, " "));
+  }
+  return text;
+}
+
 class ReplayTest : public ::testing::Test {
  protected:
   ReplayTest() {
@@ -222,6 +233,18 @@ TEST_F(ReplayTest, ARecordingGoesOnAndForgivesALineThatWasCutOff) {
   other.warmup = 99;
   EXPECT_THAT(RecordingWriter::open(path_, recorded_run(device_, other, 0.05)).message(),
               HasSubstr("another device, build or policy"));
+}
+
+TEST_F(ReplayTest, ACompressedRecordingIsReadAndNotContinued) {
+  record();
+  const std::string plain = samples_of(recording());
+  ASSERT_EQ(std::system(fmt::format("gzip -n '{}' && mv '{}.gz' '{}'", path_, path_, path_).c_str()), 0);
+  EXPECT_EQ(samples_of(recording()), plain);
+  EXPECT_THAT(RecordingWriter::open(path_, recorded_run(device_, request_.policy, 0.05)).message(),
+              HasSubstr("run.jsonl: is compressed"));
+  const std::string whole = *read_file(path_);
+  ASSERT_TRUE(write_file_atomically(path_, whole.substr(0, whole.size() / 2)).ok());
+  EXPECT_THAT(read_recording(path_).message(), HasSubstr("run.jsonl: compressed data: cut off"));
 }
 
 TEST_F(ReplayTest, DamagedRecordingsAreToldWithTheirLine) {

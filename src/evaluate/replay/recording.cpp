@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "evaluate/fields_json.h"
 #include "evaluate/outcome_json.h"
+#include "evaluate/replay/gzip.h"
 
 namespace gemmtune {
 
@@ -251,8 +252,17 @@ class Reader {
   std::map<std::string, std::size_t> known_;
 };
 
+/// Compressed files are known by their first bytes, whatever their name is.
+Result<std::string> read_text(const std::string& path) {
+  auto content = read_file(path);
+  if (!content.ok() || !is_gzip(*content)) return content;
+  auto text = gunzip(*content, max_file_bytes);
+  if (!text.ok()) return Status::invalid("{}: {}", path, text.message());
+  return text;
+}
+
 Status read_all(const std::string& path, Reader& reader) {
-  const auto content = read_file(path);
+  const auto content = read_text(path);
   if (!content.ok()) return content.status();
   std::size_t number = 0;
   for (const std::string_view line : split(*content, '\n')) {
@@ -301,6 +311,9 @@ Result<RecordingWriter> RecordingWriter::open(const std::string& path, const Rec
     const auto content = read_file(path);
     if (!content.ok()) return content.status();
     goes_on = !content->empty();
+    if (is_gzip(*content)) {
+      return Status::invalid("{}: is compressed; a recording is continued uncompressed (gunzip)", path);
+    }
     if (goes_on) {
       GEMMTUNE_RETURN_IF_ERROR(read_all(path, reader));
       if (dump_line(recorded_json(reader.recording.run)) != first) {

@@ -83,7 +83,7 @@ struct Recording {
   std::size_t damaged_lines = 0;          // cut off by a kill
 };
 
-/// Errors name file, line and what was expected.
+/// Plain or compressed by gzip. Errors name file, line and what was expected.
 Result<Recording> read_recording(const std::string& path);
 
 RecordedRun recorded_run(const Device& device, const Policy& policy, double max_err_ratio);

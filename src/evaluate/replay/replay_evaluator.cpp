@@ -24,9 +24,7 @@ double pick(const std::vector<double>& samples, Random& random) {
 
 ReplayEvaluator::ReplayEvaluator(const Recording& recording, std::uint64_t seed, bool shuffled)
     : recording_(recording), seed_(seed), shuffled_(shuffled) {
-  for (const RecordedProblem& record : recording.problems) {
-    benches_.emplace(print(record.problem), make_bench(record));
-  }
+  for (const RecordedProblem& record : recording.problems) records_[print(record.problem)] = &record;
 }
 
 /// A batch lasts as long as the policy says; what surrounds it is in the recorded overheads.
@@ -70,9 +68,11 @@ ReplayEvaluator::Bench ReplayEvaluator::make_bench(const RecordedProblem& record
 }
 
 Result<ReplayEvaluator::Bench*> ReplayEvaluator::bench_of(const Problem& problem) {
-  const auto found = benches_.find(print(problem));
-  if (found == benches_.end()) return Status::not_found("{}: not in the recording", print(problem));
-  return &found->second;
+  const std::string text = print(problem);
+  if (const auto made = benches_.find(text); made != benches_.end()) return &made->second;
+  const auto record = records_.find(text);
+  if (record == records_.end()) return Status::not_found("{}: not in the recording", text);
+  return &benches_.emplace(text, make_bench(*record->second)).first->second;
 }
 
 Outcome ReplayEvaluator::screen_one(Bench& bench, const std::string& candidate, int samples) {

@@ -65,7 +65,8 @@ class ReplayEvaluator final : public Evaluator {
   const Recording& recording_;
   std::uint64_t seed_;
   bool shuffled_;
-  std::map<std::string, Bench> benches_;  // by problem text
+  std::map<std::string, const RecordedProblem*> records_;  // by problem text
+  std::map<std::string, Bench> benches_;                   // of the problems that were asked for
   double seconds_ = 0;
 };
 
