@@ -204,7 +204,7 @@ FixedTable fix_table(const TunedFile& file, std::uint32_t source, std::span<cons
     const CsvLine& line = file.document.lines[index];
     const bool is_row = index > file.header && !is_blank_or_comment(line.text);
     const auto gone = is_row ? dropped.find(line.number) : dropped.end();
-    // Diagnostics are not kept without end, so rows that could not be read are told by what they lack.
+    // Diagnostics are not kept without end, so rows that could not be read are those without an entry.
     const bool unread = is_row && kinds.has(FindingKind::malformed) && entries.count(line.number) == 0;
     if (gone != dropped.end() || unread) {
       const FindingKind kind = gone != dropped.end() ? gone->second : FindingKind::malformed;
