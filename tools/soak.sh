@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 echo "=== tests"
 cmake --preset release
 cmake --build --preset release
-GEMMTUNE_SOAK=1 GEMMTUNE_SOAK_SECONDS=60 tools/run_tests.py build --timeout 3600
+GEMMTUNE_SOAK=1 GEMMTUNE_SOAK_SECONDS=60 tools/run_tests.py build --timeout 7200
 
 echo "=== every parser on ten minutes of damaged files"
 tools/fuzz.sh 600

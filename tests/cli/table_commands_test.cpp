@@ -83,7 +83,7 @@ TEST_F(TableCommands, AuditReadsEveryFixture) {
 TEST_F(TableCommands, AuditShowsTheKindsThatWereAskedFor) {
   const auto quiet = program.run({"audit", every_kind, "--kinds", "dominated,stale", "--quiet"});
   EXPECT_EQ(quiet.exit_code, 1);
-  EXPECT_THAT(quiet.out, StartsWith("14 rows in 1 file, 1 finding\n"));
+  EXPECT_THAT(quiet.out, StartsWith("15 rows in 1 file, 1 finding\n"));
   EXPECT_EQ(program.run({"audit", every_kind, "--kinds", "dominated", "--dominated", "150"}).exit_code, 0);
   EXPECT_EQ(program.run({"audit", every_kind, "--kinds", "over_tolerance", "--errRatio", "0.2"}).exit_code,
             0);
@@ -96,7 +96,7 @@ TEST_F(TableCommands, AuditAsJson) {
   const json report = json::parse(program.run({"audit", every_kind, "--json"}).out);
   EXPECT_EQ(report["summary"]["wrong_rate"], 1);
   EXPECT_EQ(report["summary"]["unknown_kernel"], 0);
-  EXPECT_EQ(report["findings"].size(), 10U);
+  EXPECT_EQ(report["findings"].size(), 11U);
   EXPECT_EQ(report["findings"][0]["line"], 2);
   EXPECT_TRUE(report["fix"].is_null());
 }
@@ -108,7 +108,7 @@ TEST_F(TableCommands, AuditFixesIntoAnotherFile) {
   EXPECT_THAT(result.err, HasSubstr("1 row dropped (duplicate_key)"));
   EXPECT_THAT(result.err, HasSubstr("rates of 1 row computed again"));
   const auto again = program.run({"audit", program.file("clean_bf16_tuned_gemm.csv"), "--quiet"});
-  EXPECT_THAT(again.out, StartsWith("9 rows in 1 file, 3 findings"));
+  EXPECT_THAT(again.out, StartsWith("10 rows in 1 file, 4 findings"));
   const std::string input = write("bf16_tuned_gemm.csv", header + row(1, "5.0", "a"));
   const auto refused = program.run({"audit", input, "--fix", input});
   EXPECT_EQ(refused.exit_code, 2);
@@ -133,8 +133,8 @@ TEST_F(TableCommands, AuditAsksThePresentDeviceForItsKernels) {
   const std::string gfx = lookup["gfx"];
   const std::string start = gfx + ",1,";
   const auto device_row = [&](int m, const std::string& kernel, const std::string& env) {
-    return start + std::to_string(m) + ",64,128,False,bf16,bf16,False,False,x,0,0,5.0," + kernel + ",0.0,,," +
-           env + "\n";
+    return start + std::to_string(m) + ",64,128,False,bf16,bf16,False,False," +
+           kernel.substr(0, kernel.find("_r1")) + ",0,0,5.0," + kernel + ",0.0,,," + env + "\n";
   };
   const std::string with_env = header.substr(0, header.size() - 1) + ",env\n";
   const std::string file = write("bf16_tuned_gemm.csv", with_env + device_row(1, "reference_r1", "") +

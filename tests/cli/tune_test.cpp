@@ -263,8 +263,9 @@ TEST_F(Tune, ShapesOfAModel) {
 
 TEST_F(Tune, OfAModelTheRowsThatAreNotTunedAreCounted) {
   std::filesystem::create_directories(program.file("model"));
-  program.folder().write("model/config.json",
-                         R"({"hidden_size": 64, "moe_intermediate_size": 32, "num_experts": 8,
+  program.folder().write(
+      "model/config.json",
+      R"({"model_type": "qwen3_moe", "hidden_size": 64, "moe_intermediate_size": 32, "num_experts": 8,
       "num_experts_per_tok": 2, "num_attention_heads": 4, "num_hidden_layers": 3, "vocab_size": 320,
       "quantization_config": {"quant_method": "fp8"}})");
   std::vector<std::string> words = {"tune",         "--model_dir", program.file("model"),

@@ -132,6 +132,7 @@ TEST(AllTables, MoeTakesItsActivationThenTheFirstRowOfAny) {
 TEST(AllTables, MoeTiersAboveThirtyTwoThousand) {
   TunedEntry low = read_data("tuned_fmoe.csv").entries.at(0);
   low.problem.m = 32768;
+  low.us = 1e6;
   TunedEntry high = low;
   high.problem.m = 131072;
   TunedEntry between = low;

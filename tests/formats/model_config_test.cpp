@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 
 const std::string models = std::string(GEMMTUNE_TEST_DATA) + "/models/";
 
-Result<ShapeList> with_config(const std::string& text, const ModelShapeOptions& options = {}) {
+Result<ShapeList> with_config(const std::string& text, ModelShapeOptions options = {}) {
+  options.assume = "llama";
   std::string folder = fs::temp_directory_path() / "gemmtune_model_XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr) return Status::io("no folder");
   EXPECT_TRUE(write_file_atomically(folder + "/config.json", text).ok());

@@ -194,21 +194,35 @@ void expect_own_format_kept(const Format& format, const std::string& text, const
   EXPECT_EQ(again->parts.size(), parts) << *written;
 }
 
-TEST(Properties, OtherFormatsAreWrittenAsTheyWereRead) {
-  for_many_seeds([](Generator& generator) {
-    ConversionOptions options;
-    options.x_type = DataType::f16;
-    const auto check = [&](const char* format, const std::string& text) {
-      expect_own_format_kept(**find_format(format), text, options);
-      expect_own_format_kept(**find_format(format), generator.damaged(text), options);
-    };
-    check("triton_json", generator.triton_config());
-    check("tune_gemm_yaml", generator.tune_gemm_results());
-    check("hipblaslt_csv", generator.hipblaslt_table());
-    options.x_type.reset();
-    check("untuned", generator.shape_list());
+struct OtherFormat {
+  const char* name;
+  std::string (Generator::*text)();
+  bool says_types;
+};
+
+/// One test a format, so that each has its ten minutes.
+class OtherFormats : public testing::TestWithParam<OtherFormat> {};
+
+TEST_P(OtherFormats, AreWrittenAsTheyWereRead) {
+  const OtherFormat& other = GetParam();
+  const Format& format = **find_format(other.name);
+  ConversionOptions options;
+  if (!other.says_types) options.x_type = DataType::f16;
+  for_many_seeds([&](Generator& generator) {
+    const std::string text = (generator.*other.text)();
+    expect_own_format_kept(format, text, options);
+    expect_own_format_kept(format, generator.damaged(text), options);
   });
 }
+
+INSTANTIATE_TEST_SUITE_P(Each, OtherFormats,
+                         testing::Values(OtherFormat{"triton_json", &Generator::triton_config, false},
+                                         OtherFormat{"tune_gemm_yaml", &Generator::tune_gemm_results, false},
+                                         OtherFormat{"hipblaslt_csv", &Generator::hipblaslt_table, false},
+                                         OtherFormat{"untuned", &Generator::shape_list, true}),
+                         [](const testing::TestParamInfo<OtherFormat>& info) {
+                           return std::string(info.param.name);
+                         });
 
 /// Answers of two tables compared at every tuned M, its neighbours and 1,000 random requests.
 using Change = std::function<bool(const LookupKey&, const LookupHit*, const LookupHit*)>;  // announced?

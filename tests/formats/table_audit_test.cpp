@@ -287,6 +287,8 @@ TEST(TableAuditFixtures, KnownDirtIsFound) {
     }
   }
   EXPECT_EQ(counts(fixtures + "/aiter/configs/a8w8_bpreshuffle_tuned_gemm.csv")[over_tolerance], 14U);
+  auto mxscale = counts(models + "dsv4_batched_gemm_a8w8_blockscale_mxscale_tuned.csv");
+  EXPECT_EQ(mxscale[wrong_rate], 0U);
 }
 
 std::vector<std::string> tuned_fixtures(const std::string& fixtures) {
