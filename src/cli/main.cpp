@@ -3,11 +3,13 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <map>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -91,12 +93,34 @@ int run(int argc, char** argv) {
   return actions.at(app.get_subcommands().front())();
 }
 
+/// Memory that is given back when there is no other: the first part lets small allocations go on, for not all
+/// code can answer to a failure (destructors of JSON values allocate); the second is for the way out and the
+/// last words.
+void* reserves[2] = {};
+
+void give_back_reserve() {
+  void*& reserve = reserves[0] != nullptr ? reserves[0] : reserves[1];
+  const bool is_last = &reserve == &reserves[1];
+  std::free(std::exchange(reserve, nullptr));
+  if (!is_last) return;
+  std::set_new_handler(nullptr);
+  throw std::bad_alloc();
+}
+
+void reserve_memory() {
+  constexpr std::size_t bytes = std::size_t{256}
+                                << 10;  // above malloc's limit for mapping: back to the system
+  for (void*& reserve : reserves) reserve = std::malloc(bytes);
+  std::set_new_handler(give_back_reserve);
+}
+
 }  // namespace
 }  // namespace gemmtune::cli
 
 int main(int argc, char** argv) {
   // A full disk or a file size limit is an error of write(), not the end of the process.
   std::signal(SIGXFSZ, SIG_IGN);
+  gemmtune::cli::reserve_memory();
   gemmtune::cli::log_to_stderr();
   try {
     const int code = gemmtune::cli::run(argc, argv);

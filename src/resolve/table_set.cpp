@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/folder.h"
 #include "base/path_list.h"
 #include "formats/aiter/tuned_csv.h"
 
@@ -16,10 +17,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_model_table(const fs::directory_entry& file, std::string_view base_name) {
+bool is_model_table(const fs::path& file, std::string_view base_name) {
   std::error_code error;
-  if (!file.is_regular_file(error)) return false;
-  const std::string name = file.path().filename().string();
+  if (!fs::is_regular_file(file, error)) return false;
+  const std::string name = file.filename().string();
   return name.ends_with(".csv") && name.find(base_name) != std::string::npos &&
          name.find("untuned") == std::string::npos;
 }
@@ -54,15 +55,10 @@ void read_source(TableSource& source, std::uint32_t index, std::vector<TunedEntr
 
 std::vector<TablePath> default_table_paths(const std::string& config_folder, Operation operation) {
   if (config_folder.empty()) return {};  // not the working folder
-  std::vector<std::string> models;
-  std::error_code error;
-  fs::directory_iterator file(fs::path(config_folder) / "model_configs", error);
-  for (; !error && file != fs::directory_iterator(); file.increment(error)) {
-    if (is_model_table(*file, schema_of(operation).tuned_name)) models.push_back(file->path().string());
-  }
-  std::sort(models.begin(), models.end());
   std::vector<TablePath> paths{{operation, (fs::path(config_folder) / tuned_file_name(operation)).string()}};
-  for (std::string& model : models) paths.push_back({operation, std::move(model)});
+  for (const std::string& path : paths_in((fs::path(config_folder) / "model_configs").string())) {
+    if (is_model_table(path, schema_of(operation).tuned_name)) paths.push_back({operation, path});
+  }
   return paths;
 }
 

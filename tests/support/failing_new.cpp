@@ -1,8 +1,14 @@
-// operator new that fails, for programs that must survive it: GEMMTUNE_FAIL_NEW="FIRST COUNT" lets COUNT
-// allocations of the process fail from number FIRST on (1 is the process's first), in a process whose first word
-// is "worker" only with GEMMTUNE_FAIL_NEW_IN=worker, in others only without. GEMMTUNE_COUNT_NEW=FILE: the number
-// of allocations, written at the end of a process that is no worker.
+// operator new without memory, for programs that must survive it, and a main() around theirs, whose main() is
+// compiled as program_main(): what comes before belongs to libraries.
+//
+// GEMMTUNE_FAIL_NEW="FIRST once": the memory is full when main()'s allocation number FIRST comes, until one
+// std::bad_alloc was thrown; "FIRST always": from then on. The program's new handler is called as ever; each of
+// its calls makes room for 64 KiB. In a process whose first word is "worker" only with
+// GEMMTUNE_FAIL_NEW_IN=worker, in others only without. GEMMTUNE_COUNT_NEW=FILE: the number of allocations, written
+// at the end of a process that is no worker.
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -14,6 +20,8 @@
 namespace {
 
 std::atomic<long> allocations{0};
+std::atomic<bool> counts{false};          // from main() on
+thread_local bool loads_library = false;  // constructors of libraries cannot answer
 
 bool is_worker() {
   char words[4096];
@@ -26,16 +34,16 @@ bool is_worker() {
 }
 
 struct Plan {
-  long first = 0;
-  long last = -1;
+  long first = 0;  // 0: none
+  bool always = false;
 
   Plan() {
     const char* const in = std::getenv("GEMMTUNE_FAIL_NEW_IN");
     const bool wants_worker = in != nullptr && std::strcmp(in, "worker") == 0;
     const char* const text = std::getenv("GEMMTUNE_FAIL_NEW");
-    long count = 0;
+    char word[16] = {};
     if (text == nullptr || wants_worker != is_worker()) return;
-    if (std::sscanf(text, "%ld %ld", &first, &count) == 2) last = first + count - 1;
+    if (std::sscanf(text, "%ld %15s", &first, word) == 2) always = std::strcmp(word, "always") == 0;
   }
 };
 
@@ -50,11 +58,36 @@ struct Report {
   }
 };
 
-void* allocate(std::size_t bytes, std::size_t alignment) {
+std::atomic<long> room{
+    0};  // what was freed, of that since the memory is full, and what new handlers gave back
+std::atomic<bool> full{false};
+std::atomic<bool> thrown{false};
+
+bool is_full(std::size_t bytes) {
+  if (!counts || loads_library) return false;
   static const Plan plan;
   static const Report report;
   const long number = ++allocations;
-  if (number >= plan.first && number <= plan.last) return nullptr;
+  if (plan.first == 0 || number < plan.first || (thrown && !plan.always)) return false;
+  if (!full.exchange(true)) room = 0;
+  return (room -= static_cast<long>(bytes)) < 0;
+}
+
+void* allocate(std::size_t bytes, std::size_t alignment) {
+  while (is_full(bytes)) {
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) {
+      thrown = true;
+      return nullptr;
+    }
+    room = 64 << 10;
+    try {
+      handler();
+    } catch (const std::bad_alloc&) {
+      thrown = true;
+      throw;
+    }
+  }
   return alignment == 0 ? std::malloc(bytes == 0 ? 1 : bytes)
                         : std::aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
 }
@@ -62,6 +95,11 @@ void* allocate(std::size_t bytes, std::size_t alignment) {
 void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
   if (void* memory = allocate(bytes, alignment)) return memory;
   throw std::bad_alloc();
+}
+
+void release(void* memory) {
+  if (memory != nullptr) room += static_cast<long>(malloc_usable_size(memory));
+  std::free(memory);
 }
 
 }  // namespace
@@ -74,13 +112,36 @@ void* operator new(std::size_t bytes, std::align_val_t at) {
 void* operator new[](std::size_t bytes, std::align_val_t at) {
   return allocate_or_throw(bytes, static_cast<std::size_t>(at));
 }
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return allocate(bytes, 0); }
-void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return allocate(bytes, 0); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  try {
+    return allocate(bytes, 0);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t& word) noexcept {
+  return operator new(bytes, word);
+}
+void operator delete(void* memory) noexcept { release(memory); }
+void operator delete[](void* memory) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { release(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
+
+extern "C" void* dlopen(const char* path, int mode) {
+  static const auto real = reinterpret_cast<void* (*)(const char*, int)>(dlsym(RTLD_NEXT, "dlopen"));
+  loads_library = true;
+  void* const handle = real(path, mode);
+  loads_library = false;
+  return handle;
+}
+
+int program_main(int argc, char** argv);
+
+int main(int argc, char** argv) {
+  counts = true;
+  return program_main(argc, argv);
+}

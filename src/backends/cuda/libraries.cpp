@@ -5,6 +5,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/folder.h"
+
 namespace gemmtune::cuda {
 namespace {
 
@@ -136,12 +138,11 @@ Opened<api::Nvml> open_nvml() {
 
 /// lib/python3*/site-packages/nvidia/*/lib below a root, as pip unpacks the libraries.
 void add_pip_folders(const fs::path& root, std::vector<fs::path>& folders) {
-  std::error_code ignored;
   for (const char* packages : {"site-packages", "dist-packages"}) {
-    for (const auto& python : fs::directory_iterator(root / "lib", ignored)) {
-      if (!python.path().filename().string().starts_with("python3")) continue;
-      for (const auto& package : fs::directory_iterator(python.path() / packages / "nvidia", ignored))
-        folders.push_back(package.path() / "lib");
+    for (const fs::path python : paths_in((root / "lib").string())) {
+      if (!python.filename().string().starts_with("python3")) continue;
+      for (const std::string& package : paths_in((python / packages / "nvidia").string()))
+        folders.push_back(fs::path(package) / "lib");
     }
   }
 }

@@ -163,7 +163,7 @@ Status check_side_files(const TuneOptions& options, const Outputs& outputs) {
   std::vector<NamedFile> others = {{"-o", tuned},
                                    {"the journal of -o", journal_path(tuned)},
                                    {"the environments of -o", environment_path(tuned)},
-                                   {"the lock of -o", tuned + ".lock"},
+                                   {"the lock of -o", resolve_links(tuned) + ".lock"},
                                    {"-i", options.input},
                                    {"--replay", options.replay}};
   for (const std::string& path : outputs.also_read) others.push_back({"of the files of -o", path});

@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "base/file.h"
+#include "base/folder.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -105,13 +106,13 @@ Result<Binary> KernelCache::get(const Compiler& compiler, const Source& source,
 
 std::vector<CompiledKernel> KernelCache::list() const {
   std::vector<CompiledKernel> entries;
-  std::error_code ignored;
-  for (const auto& file : fs::directory_iterator(folder_, ignored)) {
-    if (file.path().extension() != extension) continue;
-    const auto content = read_file(file.path().string());
+  for (const std::string& path : paths_in(folder_)) {
+    const fs::path file = path;
+    if (file.extension() != extension) continue;
+    const auto content = read_file(path);
     const auto parsed = content.ok() ? parse_file(*content) : std::nullopt;
     CompiledKernel entry;
-    entry.file = file.path().filename().string();
+    entry.file = file.filename().string();
     entry.title = parsed ? std::string(parsed->title) : "damaged";
     entry.bytes = content.ok() ? content->size() : 0;
     entries.push_back(std::move(entry));

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "backends/cpu/machine/address_space.h"
 #include "backends/cpu/machine/affinity.h"
 #include "base/shared_library.h"
 
@@ -44,6 +45,9 @@ std::optional<gemmtune_onednn_type> onednn_type(DataType type) {
 
 Result<std::shared_ptr<const OnednnLibrary>> OnednnLibrary::load(const std::string& module_folder,
                                                                  std::optional<Isa> cap) {
+  // Its constructors allocate, and end the process if they cannot.
+  constexpr std::size_t room = std::size_t{96} << 20;
+  GEMMTUNE_RETURN_IF_ERROR(check_address_space("oneDNN", room));
   const auto module = open_module(module_folder);
   if (!module.ok()) return Status::not_found("{} ({})", module.message(), how_to_get);
   gemmtune_onednn_entry entry = nullptr;

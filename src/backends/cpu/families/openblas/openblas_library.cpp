@@ -1,13 +1,11 @@
 #include "backends/cpu/families/openblas/openblas_library.h"
 
-#include <sys/mman.h>
-#include <sys/resource.h>
-
 #include <cstdlib>
 #include <mutex>
 #include <string_view>
 #include <vector>
 
+#include "backends/cpu/machine/address_space.h"
 #include "base/shared_library.h"
 
 namespace gemmtune::cpu {
@@ -47,29 +45,13 @@ const char* core_type(std::optional<Isa> cap) {
   return *cap == Isa::avx2 ? "Haswell" : "Nehalem";
 }
 
-bool has_limited_address_space() {
-  rlimit limit{};
-  return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-}
-
-/// ok if a limited address space (ulimit -v) has room for the library's threads and buffers. Without, its
-/// threads try to get their buffers for ever, and whoever joins them, fork() and exit() among others, waits for
-/// ever.
-Status check_address_space(std::size_t threads) {
+/// Without room its threads try to get their buffers for ever, and whoever joins them, fork() and exit() among
+/// others, waits for ever.
+Status check_room(std::size_t threads) {
   constexpr std::size_t library_bytes = std::size_t{48} << 20;
   constexpr std::size_t bytes_per_thread = std::size_t{128 + 8}
                                            << 20;  // the buffer of builds for any CPU; a stack
-  if (!has_limited_address_space()) return {};
-  const std::size_t needed = library_bytes + threads * bytes_per_thread;
-  void* const room = mmap(nullptr, needed, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (room == MAP_FAILED) {
-    return Status::out_of_memory(
-        "OpenBLAS takes {} MiB of address space for {} threads, which `ulimit -v` does "
-        "not leave",
-        needed >> 20, threads);
-  }
-  munmap(room, needed);
-  return {};
+  return check_address_space("OpenBLAS", library_bytes + threads * bytes_per_thread);
 }
 
 std::vector<std::string> library_paths() {
@@ -108,7 +90,7 @@ std::string version_in(std::string_view configuration) {
 
 Result<std::shared_ptr<const OpenblasLibrary>> OpenblasLibrary::load(const CoreList& cores,
                                                                      std::optional<Isa> cap) {
-  GEMMTUNE_RETURN_IF_ERROR(check_address_space(cores.size()));
+  GEMMTUNE_RETURN_IF_ERROR(check_room(cores.size()));
   const auto opened = open_library(cores, cap);
   if (!opened.ok()) return Status::not_found("{} ({})", opened.message(), how_to_get);
   std::shared_ptr<OpenblasLibrary> library(new OpenblasLibrary());
