@@ -19,8 +19,8 @@ class EnvironmentTest : public testing::Test {
     for (const char* name :
          {"GEMMTUNE_CONFIG_DIR", "XDG_CONFIG_HOME", "HOME", "GEMMTUNE_CONFIG_A16W16",
           "AITER_CONFIG_GEMM_BF16", "GEMMTUNE_LOG_CONFIG", "AITER_LOG_TUNED_CONFIG", "GEMMTUNE_NUM_THREADS",
-          "GEMMTUNE_CPU_ISA", "GEMMTUNE_CAPTURE", "AITER_TUNE_GEMM", "GTUNE_MODEL", "GTUNE_BATCH_SIZE",
-          "GTUNE_TP", "GEMMTUNE_REBUILD", "AITER_REBUILD"}) {
+          "GEMMTUNE_CPU_ISA", "GEMMTUNE_CAPTURE", "GEMMTUNE_ERRATA", "GEMMTUNE_VERIFY_UNTUNED",
+           "AITER_TUNE_GEMM", "GTUNE_MODEL", "GTUNE_BATCH_SIZE", "GTUNE_TP", "GEMMTUNE_REBUILD", "AITER_REBUILD"}) {
       ::unsetenv(name);
     }
   }
@@ -88,6 +88,17 @@ TEST_F(EnvironmentTest, AitersRebuildCompilesAgainUnlessOursSaysNo) {
   }
   ::setenv("GEMMTUNE_REBUILD", "0", 1);
   EXPECT_FALSE(read_environment().rebuild_kernels);
+}
+
+TEST_F(EnvironmentTest, ErrataAndTheCheckOfUntunedPlansHaveVariables) {
+  EXPECT_EQ(read_environment().errata, "");
+  EXPECT_FALSE(read_environment().verify_untuned);
+  ::setenv("GEMMTUNE_ERRATA", "/my/errata", 1);
+  ::setenv("GEMMTUNE_VERIFY_UNTUNED", "1", 1);
+  EXPECT_EQ(read_environment().errata, "/my/errata");
+  EXPECT_TRUE(read_environment().verify_untuned);
+  ::setenv("GEMMTUNE_VERIFY_UNTUNED", "0", 1);
+  EXPECT_FALSE(read_environment().verify_untuned);
 }
 
 TEST_F(EnvironmentTest, CaptureIsASwitchOrAFolder) {

@@ -46,7 +46,7 @@ class UntunedPlan : public ::testing::Test {
     device->change_info().backend = "cpu";
     fake_ = device.get();
     device_->device = std::move(device);
-    problem_.m = 3;
+    problem_.m = 16;  // more than the few rows at which skinny goes before tiled
     problem_.n = 32;
     problem_.k = 2056;
   }
