@@ -100,9 +100,11 @@ std::string describe_fallback(const Problem& problem, const BoundKernel& fallbac
 WeightLayout tuned_weight_layout(const Device& device, const TableSet& tables, const Problem& problem) {
   constexpr std::size_t layouts = static_cast<std::size_t>(WeightLayout::tile64x128) + 1;
   std::array<int, layouts> rows{};
+  Problem packed = problem;
+  packed.bpreshuffle = true;  // the caller asks before it packs
   for (const TunedEntry& row : tables.table.entries()) {
     if (!row_is_of(row, device.info()) || !may_be_chosen(row)) continue;
-    if (!share_packed_weight(row.problem, problem)) continue;
+    if (!share_packed_weight(row.problem, packed)) continue;
     if (const auto layout = weight_layout_of(device, row)) ++rows[static_cast<std::size_t>(*layout)];
   }
   rows[static_cast<std::size_t>(WeightLayout::any)] = 0;

@@ -295,7 +295,7 @@ TEST_F(Evaluating, a_problem_that_cannot_fit_is_refused_before_anything_is_alloc
   EXPECT_EQ(outcomes.code(), StatusCode::out_of_memory);
   EXPECT_THAT(outcomes.message(), ::testing::ContainsRegex("at least [0-9.]+ TiB .* 1.0 GiB are available"));
   EXPECT_EQ(evaluator.check_neighbour_m(problem, a, problem.m).kind, OutcomeKind::refused);
-  EXPECT_EQ(device.most_live_bytes, 0U);
+  EXPECT_EQ(device.max_live_bytes, 0U);
 }
 
 TEST(MemoryNeed, HoldsTheOperandsOfLegalProblemsOfAnySize) {
