@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "tuned/key.h"
+
 namespace gemmtune {
 namespace {
 
@@ -28,12 +30,6 @@ bool answer_from(const TableSet& tables, const Device& device, const Problem& pr
     return true;
   }
   return false;
-}
-
-bool same_weight(const Problem& row, const Problem& asked) {
-  return row.bpreshuffle && row.operation == asked.operation && row.n == asked.n && row.k == asked.k &&
-         row.x_type == asked.x_type && row.w_type == asked.w_type && row.y_type == asked.y_type &&
-         row.scale_ab == asked.scale_ab;
 }
 
 }  // namespace
@@ -102,8 +98,11 @@ std::string describe_fallback(const Problem& problem, const Candidate& candidate
 WeightLayout tuned_weight_layout(const Device& device, const TableSet& tables, const Problem& problem) {
   constexpr std::size_t layouts = static_cast<std::size_t>(WeightLayout::tile64x128) + 1;
   std::array<int, layouts> rows{};
+  Problem packed = problem;
+  packed.bpreshuffle = true;  // the caller asks before it packs
   for (const TunedEntry& row : tables.table.entries()) {
-    if (!row_is_of(row, device.info()) || !same_weight(row.problem, problem) || !valid_time(row.us)) continue;
+    if (!row_is_of(row, device.info()) || !valid_time(row.us)) continue;
+    if (!share_packed_weight(row.problem, packed)) continue;
     if (const auto layout = weight_layout_of(device, row)) ++rows[static_cast<std::size_t>(*layout)];
   }
   rows[static_cast<std::size_t>(WeightLayout::any)] = 0;

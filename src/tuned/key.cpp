@@ -48,6 +48,17 @@ Problem group_of(const Problem& problem) {
 
 bool same_key(const Problem& a, const Problem& b) { return a.m == b.m && group_of(a) == group_of(b); }
 
+Problem weight_of(const Problem& problem) {
+  Problem weight = group_of(problem);
+  weight.bias = false;
+  weight.scale_ab = false;
+  return weight;
+}
+
+bool share_packed_weight(const Problem& a, const Problem& b) {
+  return a.bpreshuffle && b.bpreshuffle && weight_of(a) == weight_of(b);
+}
+
 GroupKey of_any_activation(GroupKey key) {
   key.any_activation = true;
   key.group.moe.activation = Activation::none;

@@ -17,6 +17,10 @@ namespace gemmtune {
 Problem group_of(const Problem& problem);
 /// One key, M included.
 bool same_key(const Problem& a, const Problem& b);
+/// group_of() without bias and scaleAB, which the bytes of a weight do not depend on.
+Problem weight_of(const Problem& problem);
+/// True if both read one packed weight, so that they need one layout.
+bool share_packed_weight(const Problem& a, const Problem& b);
 
 /// A group on a device. `gfx` is a view: into an entry of the table, or into the key looked up.
 struct GroupKey {

@@ -19,12 +19,7 @@ struct LayoutRows {
   std::map<CallKey, double> best_us;
 };
 
-GroupKey weight_key(const TunedEntry& row) {
-  GroupKey key{table_gfx(row), row.cu_num, group_of(row.problem)};
-  key.group.bias = false;
-  key.group.scale_ab = false;
-  return key;
-}
+GroupKey weight_key(const TunedEntry& row) { return {table_gfx(row), row.cu_num, weight_of(row.problem)}; }
 
 void add_row(std::vector<LayoutRows>& layouts, WeightLayout layout, const TunedEntry& row) {
   auto at = std::find_if(layouts.begin(), layouts.end(),

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tuned/key.h"
+
 namespace gemmtune {
 namespace {
 
@@ -20,19 +22,11 @@ Tally& tally_of(std::vector<Tally>& tallies, WeightLayout layout) {
 
 }  // namespace
 
-bool share_weight(const Problem& a, const Problem& b) {
-  if (!a.bpreshuffle || !b.bpreshuffle) return false;
-  Problem same_m = a;
-  same_m.m = b.m;
-  same_m.weight_layout = b.weight_layout;
-  return same_m == b;
-}
-
 std::vector<std::vector<std::size_t>> layout_groups(std::span<const ShapeRow> shapes) {
   std::vector<std::vector<std::size_t>> groups;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const auto known = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
-      return share_weight(shapes[group.front()].problem, shapes[i].problem);
+      return share_packed_weight(shapes[group.front()].problem, shapes[i].problem);
     });
     if (known == groups.end()) {
       groups.push_back({i});

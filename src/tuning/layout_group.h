@@ -12,12 +12,9 @@
 
 namespace gemmtune {
 
-/// Indices of shapes that must agree, in the order of their first member: pre-shuffled problems of one
-/// (operation, N, K, types, bias) together, every other shape alone.
+/// Indices of shapes that must agree, in the order of their first member: those that share a packed weight
+/// together, every other shape alone.
 std::vector<std::vector<std::size_t>> layout_groups(std::span<const ShapeRow> shapes);
-
-/// True where both problems use the same pre-shuffled weight.
-bool share_weight(const Problem& a, const Problem& b);
 
 struct LayoutTime {
   WeightLayout layout = WeightLayout::plain;

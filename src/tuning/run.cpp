@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 
@@ -11,7 +10,7 @@
 #include "resolve/bind.h"
 #include "resolve/candidate_list.h"
 #include "search/strategy.h"
-#include "tuning/layout_group.h"
+#include "tuned/key.h"
 
 namespace gemmtune {
 namespace {
@@ -65,16 +64,13 @@ void Run::begin() {
 
 Result<RunSummary> Run::finish() {
   GEMMTUNE_RETURN_IF_ERROR(publisher_.flush());
-  double logarithms = 0;
-  int rows = 0;
+  std::vector<double> speedups;
   for (const ItemReport& report : summary_.items) {
     for (const TunedEntry& row : report.rows) {
-      if (!row.speedup || *row.speedup <= 0) continue;
-      logarithms += std::log(*row.speedup);
-      ++rows;
+      if (row.speedup && *row.speedup > 0) speedups.push_back(*row.speedup);
     }
   }
-  if (rows > 0) summary_.geometric_mean_speedup = std::exp(logarithms / rows);
+  summary_.geometric_mean_speedup = geometric_mean(speedups);
   return std::move(summary_);
 }
 
@@ -94,7 +90,7 @@ std::optional<WeightLayout> Run::decided_layout(
     const Problem& weight, const std::function<bool(const TunedEntry&)>& is_replaced) const {
   if (!weight.bpreshuffle) return WeightLayout::plain;
   for (const KnownRows::Row& row : known_.rows()) {
-    if (!share_weight(row.entry.problem, weight) || is_replaced(row.entry)) continue;
+    if (!share_packed_weight(row.entry.problem, weight) || is_replaced(row.entry)) continue;
     if (const auto layout = weight_layout_of(device_, row.entry)) return layout;
   }
   return std::nullopt;

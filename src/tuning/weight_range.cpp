@@ -17,11 +17,8 @@
 namespace gemmtune {
 namespace {
 
-bool same_weight(const Problem& a, const Problem& b) {
-  Problem same_m = a;
-  same_m.m = b.m;
-  return same_m == b;
-}
+/// One row key but for M.
+bool same_group(const Problem& a, const Problem& b) { return group_of(a) == group_of(b); }
 
 constexpr std::size_t max_runners_up = 2;
 constexpr double first_share = 0.6;  // of the item's time, for the first M
@@ -118,11 +115,11 @@ WeightRange::WeightRange(Run& run, std::size_t item)
 
 void WeightRange::read_shapes_and_rows() {
   for (const ShapeRow& shape : run_.request().shapes) {
-    if (shape.calls > 0 && same_weight(shape.problem, shape_.problem) && shape.line != 0)
+    if (shape.calls > 0 && same_group(shape.problem, shape_.problem) && shape.line != 0)
       calls_[shape.problem.m] += shape.calls;
   }
   for (const KnownRows::Row& row : run_.known().rows()) {
-    if (group_of(row.entry.problem) == group_of(shape_.problem)) kept_ms_.insert(row.entry.problem.m);
+    if (same_group(row.entry.problem, shape_.problem)) kept_ms_.insert(row.entry.problem.m);
   }
   const WeightLayout asked = shape_.problem.weight_layout;
   if (shape_.problem.bpreshuffle && asked != WeightLayout::any) {
@@ -384,7 +381,7 @@ bool is_covered(const Run& run, const Problem& weight) {
   std::vector<MRange> answered;
   for (const KnownRows::Row& row : run.known().rows()) {
     const TunedEntry& entry = row.entry;
-    if (!entry.m_from || !(group_of(entry.problem) == group_of(weight)) || !run.counts(entry)) continue;
+    if (!entry.m_from || !same_group(entry.problem, weight) || !run.counts(entry)) continue;
     answered.push_back({*entry.m_from, entry.problem.m});
   }
   std::sort(answered.begin(), answered.end(),
@@ -428,7 +425,7 @@ std::vector<ShapeRow> weights_of(std::span<const ShapeRow> shapes, std::int64_t 
   for (const ShapeRow& shape : shapes) {
     const auto calls = std::max<std::int64_t>(1, shape.calls);
     const auto known = std::find_if(weights.begin(), weights.end(), [&](const ShapeRow& weight) {
-      return same_weight(weight.problem, shape.problem);
+      return same_group(weight.problem, shape.problem);
     });
     if (known != weights.end()) {
       known->calls += calls;
