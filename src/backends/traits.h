@@ -10,13 +10,18 @@ namespace gemmtune {
 
 struct DeviceInfo;
 
+/// How long a sample lasts by default: on a CPU neighbours take the memory for milliseconds; times of a GPU
+/// differ by less than 1 %.
+inline constexpr double cpu_sample_microseconds = 3000;
+inline constexpr double gpu_sample_microseconds = 500;
+
 /// The defaults are those of a GPU.
 struct DeviceTraits {
   bool runs_on_host = false;       // kernels run on info().cu_num cores of the machine itself
   bool compiles_ahead = true;      // Device::compile_ahead() does something
   bool dependent_launches = true;  // kernels may start before the one in front of them has ended
   Accumulator accumulator = Accumulator::tensor_core;
-  double sample_microseconds = 500;         // the default policy's
+  double sample_microseconds = gpu_sample_microseconds;
   int confirmation_passes = 1;              // by default
   std::string_view unit = "compute units";  // what cu_num counts: of one, of several
   std::string_view units = "compute units";

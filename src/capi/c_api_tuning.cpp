@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <thread>
 
 #include "backends/device_request.h"
 #include "base/environment.h"
@@ -155,10 +154,7 @@ Result<RunSummary> run(const gemmtune_tuning_options& options) {
   request.policy = default_policy((*device)->info());
   request.confirmations =
       options.confirmations == 0 ? default_confirmations((*device)->info()) : options.confirmations;
-  InProcessOptions evaluation;
-  evaluation.policy = request.policy;
-  evaluation.max_err_ratio = request.max_err_ratio;
-  evaluation.reference_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const InProcessOptions evaluation = in_process_options(**device, request.policy, request.max_err_ratio);
   const auto evaluator = make_evaluator(options, **device, *measuring, evaluation);
   CallbackObserver observer(options);
   return tune(**device, *evaluator, request, observer);

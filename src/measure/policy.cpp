@@ -24,6 +24,12 @@ std::optional<CacheMode> parse_cache_mode(std::string_view text) {
   return std::nullopt;
 }
 
+Policy default_policy(const DeviceInfo& device) {
+  Policy policy;
+  policy.sample_microseconds = traits_of(device).sample_microseconds;
+  return policy;
+}
+
 std::string Policy::text() const {
   // The pool's limit, rounds, seed and the rules of choosing are left out: they change how sure a time is,
   // not what it is a time of. data=normal1 names the generator of verify/inputs.cpp; a change there that

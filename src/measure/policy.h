@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "backends/traits.h"
+
 namespace gemmtune {
 
 enum class CacheMode { warm, weights_cold, cold };
@@ -16,11 +18,12 @@ std::optional<CacheMode> parse_cache_mode(std::string_view text);
 
 struct Policy {
   CacheMode cache = CacheMode::weights_cold;
-  int warmup = 5;                     // minimum number of warm-up calls
-  int iterations = 101;               // maximum number of timed calls of a finalist in a round
-  double sample_microseconds = 3000;  // a sample lasts at least this long (turns of a call, or a batch)
-  int screening_samples = 3;          // of the first pass
-  std::size_t pool_limit_bytes = 0;   // 0: a quarter of free memory
+  int warmup = 5;        // minimum number of warm-up calls
+  int iterations = 101;  // maximum number of timed calls of a finalist in a round
+  /// A sample lasts at least this long (turns of a call, or a batch).
+  double sample_microseconds = cpu_sample_microseconds;
+  int screening_samples = 3;         // of the first pass
+  std::size_t pool_limit_bytes = 0;  // 0: a quarter of free memory
   double prefer_ratio = 0.995;
   double tie_band = 0.01;
   int round_limit = 60;  // tests are evaluated after 15, 30, 60
@@ -31,5 +34,8 @@ struct Policy {
   /// `env`.
   std::string text() const;
 };
+
+/// With the sample length of this kind of device (DeviceTraits).
+Policy default_policy(const DeviceInfo& device);
 
 }  // namespace gemmtune

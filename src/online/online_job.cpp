@@ -1,10 +1,8 @@
 #include "online/online_job.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
-#include "backends/traits.h"
 #include "base/file.h"
 #include "evaluate/journal/journal_texts.h"
 #include "formats/aiter/tuned_csv.h"
@@ -31,12 +29,6 @@ constexpr double reference_rate = 4e9;
 constexpr double seconds_per_element = 1e-8;
 constexpr double max_complete_flops = 6e9;  // ReferenceOptions: above it the reference samples
 constexpr double seeds = 2;
-
-/// Of the float64 reference, which the host computes.
-int checking_threads(const Device& device) {
-  if (traits_of(device.info()).runs_on_host) return std::max(1, device.info().cu_num);
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
 
 OnlineResult answer(OnlineState state, std::string text) { return {state, std::move(text)}; }
 
@@ -74,7 +66,7 @@ std::string reason_to_decline(Device& device, const OnlineProblem& asked, const 
   if (const auto free = static_cast<double>(device.free_memory_bytes()); free < needed) {
     return fmt::format("{:.0f} MiB of memory are free, expected {:.0f}", free / 0x1p20, needed / 0x1p20);
   }
-  const int threads = checking_threads(device);
+  const int threads = reference_threads(device);
   const double seconds = check_seconds(problem, threads) + neighbour_seconds(problem, threads);
   if (seconds > settings.budget_seconds) {
     return fmt::format(
@@ -125,12 +117,14 @@ std::vector<std::string> allowed_families(const Device& device, const OnlineProb
   return names;
 }
 
-OnlineEvaluation evaluation_of(const Device& device, const OnlineProblem& asked,
-                               const OnlineSettings& settings, const std::atomic<bool>& stopping) {
+struct JobSettings : OnlineSettings {
+  Policy policy;
+};
+
+OnlineEvaluation evaluation_of(const Device& device, const OnlineProblem& asked, const JobSettings& settings,
+                               const std::atomic<bool>& stopping) {
   OnlineEvaluation evaluation;
-  evaluation.in_process.policy = settings.policy;
-  evaluation.in_process.max_err_ratio = settings.max_err_ratio;
-  evaluation.in_process.reference_threads = checking_threads(device);
+  evaluation.in_process = in_process_options(device, settings.policy, settings.max_err_ratio);
   evaluation.in_process.timing_lock = timing_lock_path(settings.runtime_folder, device.info());
   evaluation.device_text = journal_device_text(device.info());
   evaluation.policy_text = journal_policy_text(settings.policy, settings.max_err_ratio);
@@ -149,7 +143,7 @@ std::vector<Journal> journals_of(const std::vector<std::string>& tuned_files) {
   return journals;
 }
 
-RunText run_text(const Device& device, const OnlineProblem& asked, const OnlineSettings& settings) {
+RunText run_text(const Device& device, const OnlineProblem& asked, const JobSettings& settings) {
   RunText text;
   text.request = "online " + print(asked.problem);
   text.command = fmt::format("online budget={}", settings.budget_seconds);
@@ -176,7 +170,7 @@ Status publish_row(const OnlineProblem& asked, const TunedEntry& entry, const Ro
 
 /// The winner of the layout in question; an error says why there is none.
 Result<Settled> search(Device& device, Evaluator& evaluator, const OnlineProblem& asked,
-                       const OnlineSettings& settings) {
+                       const JobSettings& settings) {
   TuneRequest request;
   request.libtypes = allowed_families(device, asked);
   if (request.libtypes.empty()) return Status::unsupported("no family is proven on this device");
@@ -186,7 +180,7 @@ Result<Settled> search(Device& device, Evaluator& evaluator, const OnlineProblem
   const Problem& problem = asked.problem;
   std::optional<WeightLayout> layout = problem.weight_layout;
   if (layout == WeightLayout::any) layout.reset();
-  const double checks = neighbour_seconds(problem, checking_threads(device));
+  const double checks = neighbour_seconds(problem, reference_threads(device));
   const Deadline deadline = Deadline::in(std::max(0.0, settings.budget_seconds - checks), settings.clock);
   ProblemResult result =
       tune_problem(device, evaluator, request, problem, layout, deadline, [](const Trial&) {});
@@ -214,7 +208,7 @@ OnlineResult online_failure(const OnlineProblem& asked, const std::string& why, 
 }
 
 /// After what the file knows and what speaks against it.
-OnlineResult tune_unknown(Device& device, const OnlineProblem& asked, const OnlineSettings& settings,
+OnlineResult tune_unknown(Device& device, const OnlineProblem& asked, const JobSettings& settings,
                           const std::atomic<bool>& stopping) {
   const Deadline clock = Deadline::never(settings.clock);
   auto journal = Journal::open(journal_path(asked.file));
@@ -250,11 +244,11 @@ OnlineResult tune_unknown(Device& device, const OnlineProblem& asked, const Onli
 
 }  // namespace
 
-Policy OnlineSettings::online_policy() {
-  Policy policy;
+Policy online_policy(Device& device) {
+  Policy policy = default_policy(device.info());
   policy.finalists = 3;
   policy.round_limit = 15;
-  policy.pool_limit_bytes = pool_bytes;
+  policy.pool_limit_bytes = std::min(pool_bytes, device.free_memory_bytes() / 4);
   return policy;
 }
 
@@ -278,9 +272,7 @@ OnlineResult tune_online(Device& device, const OnlineProblem& asked, const Onlin
     return answer(OnlineState::declined,
                   fmt::format("{}: not tuned online: {}", short_name(asked.problem), reason));
   }
-  OnlineSettings within = settings;
-  within.policy.pool_limit_bytes = std::min(settings.policy.pool_limit_bytes, device.free_memory_bytes() / 4);
-  return tune_unknown(device, asked, within, stopping);
+  return tune_unknown(device, asked, {settings, online_policy(device)}, stopping);
 }
 
 }  // namespace gemmtune

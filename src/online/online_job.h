@@ -25,15 +25,14 @@ struct OnlineProblem {
 struct OnlineSettings {
   double budget_seconds = 2;
   bool hipblaslt_table = false;  // the file is AITER's hip_online_tuning_res.csv
-  Policy policy = online_policy();
   double max_err_ratio = 0.05;
   std::string runtime_folder;           // for the lock that a GPU or the CPUs are timed under; empty: none
   SecondsClock clock = steady_seconds;  // of the budget
-
-  /// The policy of offline tuning, so that rows and failures of both mean the same, with fewer finalists and
-  /// rounds and a small pool.
-  static Policy online_policy();
 };
+
+/// The policy of offline tuning on this device, so that rows and failures of both mean the same, with fewer
+/// finalists and rounds and a small pool, of at most a quarter of the free memory.
+Policy online_policy(Device& device);
 
 enum class OnlineState {
   tuned,     // a row was published

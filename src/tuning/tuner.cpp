@@ -40,12 +40,6 @@ Result<RunSummary> run_items(Run& run, std::span<Evaluator* const> evaluators) {
 
 int default_confirmations(const DeviceInfo& device) { return traits_of(device).confirmation_passes; }
 
-Policy default_policy(const DeviceInfo& device) {
-  Policy policy;
-  policy.sample_microseconds = traits_of(device).sample_microseconds;
-  return policy;
-}
-
 std::string_view to_string(ProblemState state) {
   switch (state) {
     case ProblemState::tuned:

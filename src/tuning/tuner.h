@@ -59,9 +59,6 @@ struct TuneRequest {
 
 /// 2 on a CPU, which has neighbours; 1 on a GPU, which is not shared while it is tuned.
 int default_confirmations(const DeviceInfo& device);
-/// Samples of 3 ms where neighbours take the memory for milliseconds; of 0.5 ms on a GPU, whose times differ
-/// by less than 1 %.
-Policy default_policy(const DeviceInfo& device);
 
 enum class ProblemState { tuned, kept_default, skipped_done, unsupported, failed, out_of_budget };
 std::string_view to_string(ProblemState state);

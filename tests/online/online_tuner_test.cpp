@@ -140,8 +140,8 @@ TEST_F(OnlineTuning, AFailureOfOfflineTuningCounts) {
   for (const FakeFamilyOptions& family : families_) device.add(family);
   const std::string text = journal_device_text(device.info());
   const OnlineSettings settings;
-  const std::string policy = journal_policy_text(settings.policy, settings.max_err_ratio);
-  EXPECT_EQ(policy, journal_policy_text(Policy(), 0.05));  // that of the command line
+  const std::string policy = journal_policy_text(online_policy(device), settings.max_err_ratio);
+  EXPECT_EQ(policy, journal_policy_text(default_policy(device.info()), 0.05));  // that of the command line
   {
     auto journal = Journal::open(journal_path(tuned_files_.front()));
     ASSERT_TRUE(journal.ok()) << journal.message();

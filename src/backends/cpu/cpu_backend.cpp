@@ -43,7 +43,7 @@ class CpuBackend final : public Backend {
                                      .compiles_ahead = false,
                                      .dependent_launches = false,
                                      .accumulator = Accumulator::float32,
-                                     .sample_microseconds = 3000,
+                                     .sample_microseconds = cpu_sample_microseconds,
                                      .confirmation_passes = 2,
                                      .unit = "core",
                                      .units = "cores",

@@ -15,6 +15,7 @@
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/number_range.h"
+#include "evaluate/in_process/in_process_evaluator.h"
 #include "formats/aiter/tuned_csv.h"
 #include "resolve/bind.h"
 #include "resolve/online_rows.h"
@@ -118,7 +119,8 @@ int run_bench_command(const BenchOptions& options) {
   std::vector<BenchRow> rows;
   {
     Console console(options.quiet);
-    InProcessEvaluator evaluator(**device, in_process_options(**device, Policy(), options.max_err_ratio));
+    InProcessEvaluator evaluator(
+        **device, in_process_options(**device, default_policy((*device)->info()), options.max_err_ratio));
     rows = run_bench(**device, evaluator, request, console);
   }
   const BenchNames names{input->tuned_file ? "tuned" : "operator", against ? "other" : "default"};

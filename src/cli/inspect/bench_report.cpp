@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <thread>
 
 #include <nlohmann/json.hpp>
 
-#include "backends/traits.h"
 #include "cli/command.h"
 #include "cli/shared/interrupt.h"
 #include "cli/shared/report_parts.h"
+#include "measure/statistics.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -33,28 +31,14 @@ std::string match_text(const BenchRow& row) {
 }
 
 double geometric_mean_speedup(const std::vector<BenchRow>& rows) {
-  double sum = 0;
-  int count = 0;
+  std::vector<double> speedups;
   for (const BenchRow& row : rows) {
-    if (!row.ratio || row.status != BenchStatus::ok) continue;
-    sum -= std::log(*row.ratio);
-    ++count;
+    if (row.ratio && row.status == BenchStatus::ok) speedups.push_back(*speedup_of(row));
   }
-  return count > 0 ? std::exp(sum / count) : 0;
+  return geometric_mean(speedups);
 }
 
 }  // namespace
-
-InProcessOptions in_process_options(const Device& device, const Policy& policy, double max_err_ratio) {
-  InProcessOptions options;
-  options.policy = policy;
-  options.max_err_ratio = max_err_ratio;
-  // A GPU leaves the machine's cores to verification.
-  options.reference_threads = traits_of(device.info()).runs_on_host
-                                  ? device.info().cu_num
-                                  : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  return options;
-}
 
 std::vector<BenchRow> run_bench(const Device& device, Evaluator& evaluator, const BenchRequest& request,
                                 Console& console) {

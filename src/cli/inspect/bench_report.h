@@ -7,14 +7,11 @@
 #include "backends/backend.h"
 #include "base/environment.h"
 #include "cli/shared/console.h"
-#include "evaluate/in_process/in_process_evaluator.h"
+#include "evaluate/evaluator.h"
 #include "resolve/table_set.h"
 #include "tuning/operator_bench.h"
 
 namespace gemmtune::cli {
-
-/// The evaluator's options for measuring on this device.
-InProcessOptions in_process_options(const Device& device, const Policy& policy, double max_err_ratio);
 
 /// Times the request's shapes, with progress on the console; Ctrl-C ends early and leaves the rest out.
 std::vector<BenchRow> run_bench(const Device& device, Evaluator& evaluator, const BenchRequest& request,

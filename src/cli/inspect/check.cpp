@@ -16,6 +16,7 @@
 #include "cli/shared/device_options.h"
 #include "cli/shared/interrupt.h"
 #include "cli/shared/number_range.h"
+#include "evaluate/in_process/in_process_evaluator.h"
 #include "formats/aiter/tuned_csv.h"
 #include "resolve/bind.h"
 #include "tuning/row_check.h"
@@ -77,7 +78,8 @@ std::string check_json(const std::string& file, const std::vector<Checked>& rows
 
 std::vector<Checked> check_file(const TunedFile& file, Device& device, double max_err_ratio,
                                 Console& console) {
-  InProcessEvaluator evaluator(device, in_process_options(device, Policy(), max_err_ratio));
+  InProcessEvaluator evaluator(device,
+                               in_process_options(device, default_policy(device.info()), max_err_ratio));
   watch_for_interrupts();
   std::vector<Checked> rows;
   for (const TunedEntry& entry : file.entries) {

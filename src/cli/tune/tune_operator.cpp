@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/inspect/bench_report.h"
 #include "cli/shared/console.h"
+#include "evaluate/in_process/in_process_evaluator.h"
 #include "resolve/bind.h"
 #include "resolve/online_rows.h"
 #include "tuned/key.h"

@@ -7,7 +7,6 @@
 
 #include "backends/host.h"
 #include "base/file.h"
-#include "cli/inspect/bench_report.h"
 #include "cli/shared/interrupt.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "evaluate/worker/worker_evaluator.h"

@@ -1,6 +1,8 @@
 #include "evaluate/in_process/in_process_evaluator.h"
 
+#include <algorithm>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "evaluate/in_process/kernel_verifier.h"
@@ -13,6 +15,21 @@ KernelVerifierOptions verifier_options(const InProcessOptions& options) {
 }
 
 }  // namespace
+
+int reference_threads(const Device& device) {
+  const int threads = traits_of(device.info()).runs_on_host
+                          ? device.info().cu_num
+                          : static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, threads);
+}
+
+InProcessOptions in_process_options(const Device& device, const Policy& policy, double max_err_ratio) {
+  InProcessOptions options;
+  options.policy = policy;
+  options.max_err_ratio = max_err_ratio;
+  options.reference_threads = reference_threads(device);
+  return options;
+}
 
 InProcessEvaluator::InProcessEvaluator(Device& device, const InProcessOptions& options)
     : device_(device), options_(options) {}

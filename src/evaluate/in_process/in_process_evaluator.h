@@ -17,6 +17,12 @@
 
 namespace gemmtune {
 
+/// Threads of the float64 reference, which the host computes: the cores of a CPU device; all cores of the
+/// machine for a GPU.
+int reference_threads(const Device& device);
+/// For measuring on this device, without a timing lock.
+InProcessOptions in_process_options(const Device& device, const Policy& policy, double max_err_ratio);
+
 /// Keeps the operands, references, buffers and kernels of the latest problem; another problem replaces them.
 /// One thread at a time. A Status instead of outcomes means that no candidate of the problem can be
 /// verified: its operands do not fit into memory, or it has no reference. Memory that one candidate lacks is
