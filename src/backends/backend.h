@@ -102,8 +102,8 @@ class KernelFamily {
   /// All of it can be built.
   virtual Space exhaustive_space(const Problem& problem) const { return space(problem); }
   virtual Config default_config(const Problem& problem) const = 0;
-  /// Compiles or creates; may be slow. The config must be allowed by the space (else `unsupported` with the
-  /// reason).
+  /// Compiles or creates; may be slow. Requires accepts(problem).ok() and a complete config without a build
+  /// refusal of space(problem): Device::build() checks both, a family does not.
   virtual Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const = 0;
   /// For the cost model: a config's rank before it is measured, smaller is tried first. 0: no opinion.
   virtual double predicted_microseconds(const Problem&, const Config&) const { return 0; }
@@ -138,6 +138,12 @@ struct SampleRequest {
   std::size_t first = 0;
   int launches = 1;
   void* workspace = nullptr;
+};
+
+/// A candidate that its family can build: every key has a value.
+struct CheckedCandidate {
+  const KernelFamily* family = nullptr;
+  Config config;
 };
 
 class OutputChecker;
@@ -179,8 +185,8 @@ class Device {
   virtual Status unpack_weight(const Problem& problem, WeightLayout layout, const void* packed,
                                void* plain) const;
 
-  /// Writes random elements (verify/random_fill.h) to device memory. `unsupported` where the device does not
-  /// draw by itself: then the host draws and copies.
+  /// Writes random elements (verify/random_fill.h) to device memory. `unsupported` if the device has no
+  /// random fill: then the host fills and copies.
   virtual Status fill_random(void* to, const RandomFill& recipe);
   /// Compares outputs of this problem where they lie (backends/output_checker.h). `unsupported` where the
   /// device or the problem has no such way, `out_of_memory`: then the host compares copies of them.
@@ -221,7 +227,13 @@ class Device {
 
   /// Resolves a kernelName of a table: the family and its config for this problem, or why it cannot run here.
   Result<Candidate> resolve(std::string_view kernel_name, const Problem& problem) const;
+  /// `not_found` without the family, `unsupported` with the reason if it does not take the problem, the
+  /// revision or the config, `invalid` for a key that it does not have.
   Result<std::unique_ptr<Kernel>> build(const Candidate& candidate, const Problem& problem) const;
+
+ protected:
+  /// The same errors as build(), before anything is built.
+  Result<CheckedCandidate> checked(const Candidate& candidate, const Problem& problem) const;
 };
 
 struct DeviceRequest {

@@ -83,7 +83,7 @@ Status Device::unpack_weight(const Problem& problem, WeightLayout layout, const 
 }
 
 Status Device::fill_random(void*, const RandomFill&) {
-  return Status::unsupported("{} draws nothing", info().name);
+  return Status::unsupported("{} has no random fill", info().name);
 }
 
 Result<std::unique_ptr<OutputChecker>> Device::output_checker(const Problem&) {
@@ -125,13 +125,19 @@ Result<Candidate> Device::resolve(std::string_view kernel_name, const Problem& p
   return candidate;
 }
 
-Result<std::unique_ptr<Kernel>> Device::build(const Candidate& candidate, const Problem& problem) const {
+Result<CheckedCandidate> Device::checked(const Candidate& candidate, const Problem& problem) const {
   const KernelFamily* family = find_family(candidate.family);
   if (family == nullptr) return missing_family(candidate.family);
   GEMMTUNE_RETURN_IF_ERROR(check_accepts(*family, problem));
   const Space space = family->space(problem);
   GEMMTUNE_RETURN_IF_ERROR(check_candidate(*family, space, candidate));
-  return family->build(problem, complete(space, candidate.config));
+  return CheckedCandidate{family, complete(space, candidate.config)};
+}
+
+Result<std::unique_ptr<Kernel>> Device::build(const Candidate& candidate, const Problem& problem) const {
+  const auto found = checked(candidate, problem);
+  if (!found.ok()) return found.status();
+  return found->family->build(problem, found->config);
 }
 
 }  // namespace gemmtune

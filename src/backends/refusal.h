@@ -22,6 +22,8 @@ inline constexpr std::string_view rows = "rows";
 inline constexpr std::string_view reduction = "k";
 inline constexpr std::string_view activation = "activation";
 inline constexpr std::string_view instructions = "isa";
+inline constexpr std::string_view size = "size";
+inline constexpr std::string_view alignment = "alignment";
 
 template <typename... Args>
 Status refuse(std::string_view subject, fmt::format_string<Args...> detail, Args&&... args) {
@@ -43,14 +45,19 @@ inline Status check_one_batch(const Problem& problem) {
   return check_order(problem);
 }
 
-/// ok for what all libraries of plain matrix multiplication have: a16w16 without scales, row-major operands,
-/// one batch.
-inline Status check_plain_gemm(const Problem& problem) {
+/// ok for a16w16, with or without scaleAB: row-major operands, one batch.
+inline Status check_dense_gemm(const Problem& problem) {
   if (problem.operation != Operation::a16w16) {
     return refuse(operation, "{} is not a16w16", to_string(problem.operation));
   }
-  if (problem.scale_ab) return refuse(types, "scaled {} operands", to_string(problem.x_type));
   return check_one_batch(problem);
+}
+
+/// ok for what all libraries of plain matrix multiplication have: a16w16 without scales.
+inline Status check_plain_gemm(const Problem& problem) {
+  GEMMTUNE_RETURN_IF_ERROR(check_dense_gemm(problem));
+  if (problem.scale_ab) return refuse(types, "scaled {} operands", to_string(problem.x_type));
+  return {};
 }
 
 }  // namespace gemmtune::refusal

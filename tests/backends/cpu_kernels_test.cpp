@@ -379,21 +379,6 @@ TEST(CpuFamilies, RefuseInWordsOfAFixedVocabulary) {
   EXPECT_EQ(tiled->accepts(problem).code(), StatusCode::unsupported);
 }
 
-TEST(CpuFamilies, BuildRefusesWhatTheSpaceDoesNotHold) {
-  const auto tiled = make_tiled_family(Isa::scalar, 2);
-  const Problem problem{.m = 40, .n = 64, .k = 64};
-  Config config = tiled->default_config(problem);
-  ASSERT_TRUE(tiled->build(problem, config).ok());
-  Config other;
-  for (const auto& [key, value] : config.settings()) other.set(key, key == "w" ? "panel16" : value);
-  EXPECT_EQ(tiled->build(problem, other).code(), StatusCode::unsupported);
-  other = {};
-  for (const auto& [key, value] : config.settings()) other.set(key, key == "isa" ? "avx512" : value);
-  EXPECT_EQ(tiled->build(problem, other).code(), StatusCode::unsupported);
-  config.set("bogus", 1);
-  EXPECT_EQ(tiled->build(problem, config).code(), StatusCode::unsupported);
-}
-
 /// Spaces stay worth searching, defaults are allowed and rank well in the family's own eyes, names read back.
 TEST(CpuFamilies, SpacesAreBoundedAndTheDefaultIsInThem) {
   for (const int threads : {1, 2, 8})

@@ -98,6 +98,31 @@ TEST(CpuDevice, RefusesOtherNamesWithAReason) {
   EXPECT_EQ(device().build({"wgmma", 1, {}}, problem).code(), StatusCode::not_found);
 }
 
+// The device checks for all families; they build what they are given.
+TEST(CpuDevice, BuildsOnlyWhatTheSpaceHolds) {
+  for (const char* name : {"tiled", "skinny", "reference"}) {
+    const KernelFamily& family = *device().find_family(name);
+    const Problem plain = problem_of(16, DataType::f32);
+    const Problem panels = packed(plain, WeightLayout::panel16);
+    const auto refusal_of = [&](const Problem& problem, const char* key, const char* value) {
+      Candidate changed{name, family.revision(), {}};
+      const Config config = family.default_config(problem);
+      for (const auto& [known, text] : config.settings())
+        if (known != key) changed.config.set(known, text);
+      if (value != nullptr) changed.config.set(key, std::string(value));
+      return device().build(changed, problem).status().message();
+    };
+    EXPECT_EQ(refusal_of(plain, "w", "plain"), "") << name;
+    EXPECT_EQ(refusal_of(plain, "w", nullptr), "") << name;
+    EXPECT_THAT(refusal_of(plain, "w", "panel16"), HasSubstr("w (weight layout) is panel16")) << name;
+    EXPECT_THAT(refusal_of(panels, "w", nullptr), HasSubstr("w is not the weight's layout")) << name;
+    EXPECT_THAT(refusal_of(panels, "w", "plain"), HasSubstr("w is not the weight's layout")) << name;
+    EXPECT_THAT(refusal_of(plain, "bogus", "1"), HasSubstr("no parameter bogus")) << name;
+    if (family.default_config(plain).find("isa") == nullptr) continue;
+    EXPECT_THAT(refusal_of(plain, "isa", "avx1024"), HasSubstr("isa (instruction set) is avx1024")) << name;
+  }
+}
+
 TEST(CpuDevice, PacksAndUnpacksEveryLayout) {
   for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16}) {
     Problem problem = problem_of(0, type);  // a weight has no M

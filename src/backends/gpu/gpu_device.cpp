@@ -144,11 +144,11 @@ void GpuDevice::compile_ahead(const Problem& problem, std::span<const Candidate>
 }
 
 std::optional<KeyedSource> GpuDevice::source_of(const Problem& problem, const Candidate& candidate) const {
-  const auto* family = dynamic_cast<const CompiledFamily*>(find_family(candidate.family));
-  if (family == nullptr || candidate.revision != family->revision()) return std::nullopt;
-  auto source = family->source(problem, candidate.config);
-  if (!source.ok()) return std::nullopt;
-  return runtime_->keyed(std::move(*source));
+  const auto found = checked(candidate, problem);
+  if (!found.ok()) return std::nullopt;
+  const auto* family = dynamic_cast<const CompiledFamily*>(found->family);
+  if (family == nullptr) return std::nullopt;
+  return runtime_->keyed(family->source(problem, found->config));
 }
 
 Result<double> GpuDevice::sample(const SampleRequest& request) {

@@ -116,32 +116,20 @@ WeightLayout layout_of(const Problem& problem) {
   return packed ? WeightLayout::panel16 : WeightLayout::plain;
 }
 
-Parameter layout_parameter(const Problem& problem) {
-  return {.key = "w",
-          .values = {std::string(to_string(layout_of(problem)))},
-          .absent = "plain",
-          .meaning = "weight layout"};
+void add_layout_parameter(std::string_view layout, Space& space) {
+  space.add(
+      Parameter{.key = "w", .values = {std::string(layout)}, .absent = "plain", .meaning = "weight layout"});
+  space.add(Constraint{"w",
+                       [layout = std::string(layout)](const Config& config) -> std::string {
+                         return config.word("w", "plain") == layout ? "" : "w is not the weight's layout";
+                       },
+                       Rule::build,
+                       {"w"}});
 }
 
 Panel16 panel16_of(const Problem& problem) {
   const std::int64_t pair = problem.w_type == DataType::bf16 ? 2 : problem.w_type == DataType::i8 ? 4 : 1;
   return {.n = problem.n, .k = problem.k, .element_bytes = bytes_of(problem.w_type, 1), .pair = pair};
-}
-
-Status check_config(const Space& space, const Config& config) {
-  Config full;
-  for (const Parameter& parameter : space.parameters()) {
-    const std::string* value = config.find(parameter.key);
-    const std::string& text = value == nullptr ? parameter.absent : *value;
-    if (std::find(parameter.values.begin(), parameter.values.end(), text) == parameter.values.end())
-      return Status::unsupported("{}: \"{}\" is none of its values for this problem", parameter.key, text);
-    full.set(parameter.key, text);
-  }
-  for (const auto& [key, value] : config.settings())
-    if (full.find(key) == nullptr) return Status::unsupported("{}: is no parameter of this family", key);
-  const std::string refusal = space.build_refusal(full);
-  if (!refusal.empty()) return Status::unsupported("{}: {}", config.text(), refusal);
-  return {};
 }
 
 int worthwhile_threads(const Problem& problem, int threads) {

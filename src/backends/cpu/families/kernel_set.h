@@ -60,10 +60,9 @@ std::vector<std::string> number_texts(const Numbers& numbers) {
   for (const std::int64_t number : numbers) values.push_back(std::to_string(number));
   return values;
 }
-/// The parameter w: the one layout that the problem's weight has.
-Parameter layout_parameter(const Problem& problem);
-/// ok where every setting is a known key with one of its values and no constraint refuses.
-Status check_config(const Space& space, const Config& config);
+/// Adds the parameter w, whose one value is the layout of the problem's weight. A config without w means
+/// plain, and is refused if that is not the layout.
+void add_layout_parameter(std::string_view layout, Space& space);
 /// A stream's executor; never null in a kernel.
 inline Executor& executor_of(Stream stream) { return *static_cast<Executor*>(stream.handle); }
 

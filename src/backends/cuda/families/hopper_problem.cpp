@@ -2,16 +2,17 @@
 
 #include "backends/cuda/families/hopper.h"
 #include "backends/gpu/families/element_code.h"
+#include "backends/refusal.h"
 
 namespace gemmtune::cuda {
 
 Status accepts_alignment(const Problem& problem) {
   if (bytes_of(problem.x_type, problem.k) % 16 != 0)
-    return Status::unsupported("alignment: rows of k = {} {} are no multiple of 16 bytes", problem.k,
-                               to_string(problem.x_type));
+    return refusal::refuse(refusal::alignment, "rows of k = {} {} are no multiple of 16 bytes", problem.k,
+                           to_string(problem.x_type));
   if (problem.alignment % 16 != 0)
-    return Status::unsupported("alignment: operands at multiples of {} bytes, 16 are needed",
-                               problem.alignment);
+    return refusal::refuse(refusal::alignment, "operands at multiples of {} bytes, 16 are needed",
+                           problem.alignment);
   return {};
 }
 

@@ -27,10 +27,7 @@ std::vector<std::string> type_defines(const Problem& problem) {
 }
 
 Status accepts_dense(const Problem& problem, Weights weights) {
-  if (problem.operation != Operation::a16w16) {
-    return refusal::refuse(refusal::operation, "{} is not a16w16", to_string(problem.operation));
-  }
-  GEMMTUNE_RETURN_IF_ERROR(refusal::check_one_batch(problem));
+  GEMMTUNE_RETURN_IF_ERROR(refusal::check_dense_gemm(problem));
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
   if (element_code(problem.x_type) < 0 || element_code(problem.y_type) < 0 || traits(problem.y_type).fp8) {
     return refusal::refuse(refusal::types, "{} to {}", to_string(problem.x_type), to_string(problem.y_type));
@@ -41,6 +38,13 @@ Status accepts_dense(const Problem& problem, Weights weights) {
     return refusal::refuse(refusal::layout, "{}, only plain{}", to_string(layout),
                            weights == Weights::plain ? "" : " and tile64x128");
   }
+  return {};
+}
+
+Status accepts_on_tensor_cores(const Problem& problem, Weights weights) {
+  GEMMTUNE_RETURN_IF_ERROR(accepts_dense(problem, weights));
+  if (problem.x_type == DataType::f32)
+    return refusal::refuse(refusal::types, "f32 operands: the tensor cores have no such instruction");
   return {};
 }
 

@@ -24,6 +24,9 @@ enum class Weights { plain, packed_too };
 /// them, packed in tile64x128 (or `any`: it will be); else `unsupported`: "<family>: <subject>: <detail>".
 Status accepts_dense(const Problem& problem, Weights weights = Weights::plain);
 
+/// accepts_dense() without float32 operands.
+Status accepts_on_tensor_cores(const Problem& problem, Weights weights = Weights::plain);
+
 /// plain, or where the problem's weight is packed, tile64x128.
 WeightLayout weight_layout_of(const Problem& problem);
 Tile64 tiles_of(const Problem& problem);

@@ -8,8 +8,8 @@ namespace gemmtune::gpu {
 
 class CompiledFamily : public KernelFamily {
  public:
-  /// What build() gives to Runtime::load. The same errors as build(), before anything is compiled.
-  virtual Result<Source> source(const Problem& problem, const Config& config) const = 0;
+  /// What build() gives to Runtime::load; requires what build() requires.
+  virtual Source source(const Problem& problem, const Config& config) const = 0;
 };
 
 }  // namespace gemmtune::gpu

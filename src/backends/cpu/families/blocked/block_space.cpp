@@ -70,10 +70,7 @@ void add_tile_parameters(const KernelSet& set, const BlockFormat& format, Space&
     }
   }
   space.add(std::move(isa));
-  space.add(Parameter{.key = "w",
-                      .values = {std::string(to_string(format.layout))},
-                      .absent = "plain",
-                      .meaning = "weight layout"});
+  add_layout_parameter(to_string(format.layout), space);
   space.add(Parameter{
       .key = "mr", .values = number_texts(rows), .absent = "1", .meaning = "rows of the register tile"});
   space.add(Parameter{.key = "nr",

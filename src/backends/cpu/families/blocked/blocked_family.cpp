@@ -95,8 +95,6 @@ class BlockedFamily final : public KernelFamily {
   }
 
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
-    GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
-    GEMMTUNE_RETURN_IF_ERROR(check_config(space(problem), config));
     const BlockedSettings settings{wide_tile_of(config), config.number("mc", 64)};
     return make_blocked_kernel(set_, problem, settings, threads_);
   }

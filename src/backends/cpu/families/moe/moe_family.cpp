@@ -98,14 +98,12 @@ class MoeFamily final : public KernelFamily {
   }
 
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
-    GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
-    GEMMTUNE_RETURN_IF_ERROR(check_config(space(problem), config));
     auto kernel = make_moe_kernel(
         set_, problem, {tile_of(config), config.number("bm", 32), config.number("st", 2) == 1}, threads_);
     // A workspace is a tensor: legal problems have them far beyond any memory.
     if (kernel->workspace_bytes() > static_cast<std::size_t>(max_tensor_bytes))
-      return Status::unsupported("size: a workspace of {} bytes, at most {} are taken",
-                                 kernel->workspace_bytes(), max_tensor_bytes);
+      return refusal::refuse(refusal::size, "a workspace of {} bytes, at most {} are taken",
+                             kernel->workspace_bytes(), max_tensor_bytes);
     return kernel;
   }
 

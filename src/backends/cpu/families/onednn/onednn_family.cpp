@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "backends/cpu/families/kernel_set.h"
 #include "backends/cpu/machine/memory.h"
 #include "backends/cpu/threads/openmp_team.h"
 #include "backends/refusal.h"
@@ -11,11 +12,8 @@
 namespace gemmtune::cpu {
 namespace {
 
-constexpr std::string_view plain_word = "plain";
-constexpr std::string_view packed_word = "onednn";
-
 std::string_view layout_word(const Problem& problem) {
-  return problem.weight_layout == WeightLayout::plain ? plain_word : packed_word;
+  return to_string(problem.weight_layout == WeightLayout::plain ? WeightLayout::plain : WeightLayout::onednn);
 }
 
 class OnednnKernel final : public Kernel {
@@ -119,8 +117,7 @@ std::optional<WeightLayout> OnednnFamily::packed_layout(const Problem&) const { 
 
 Space OnednnFamily::space(const Problem& problem) const {
   Space space;
-  space.add(
-      Parameter{"w", {std::string(layout_word(problem))}, std::string(plain_word), "layout of the weight"});
+  add_layout_parameter(layout_word(problem), space);
   return space;
 }
 
@@ -130,12 +127,7 @@ Config OnednnFamily::default_config(const Problem& problem) const {
   return config;
 }
 
-Result<std::unique_ptr<Kernel>> OnednnFamily::build(const Problem& problem, const Config& config) const {
-  GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
-  if (config.word("w", plain_word) != layout_word(problem)) {
-    return refusal::refuse(refusal::layout, "the config's weight is {}, the problem's {}",
-                           config.word("w", plain_word), layout_word(problem));
-  }
+Result<std::unique_ptr<Kernel>> OnednnFamily::build(const Problem& problem, const Config&) const {
   const auto y_type = onednn_type(problem.y_type);
   gemmtune_onednn_problem asked{};
   asked.weight = weight_of(problem, threads_);

@@ -76,8 +76,6 @@ class SkinnyFamily final : public KernelFamily {
   Config default_config(const Problem& problem) const override;
 
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
-    GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
-    GEMMTUNE_RETURN_IF_ERROR(check_config(space(problem), config));
     return make_skinny_kernel(set_, problem, settings_of(config), threads_);
   }
 
@@ -160,7 +158,7 @@ Space SkinnyFamily::space(const Problem& problem) const {
   }
   Space space;
   space.add(std::move(isa));
-  space.add(layout_parameter(problem));
+  add_layout_parameter(to_string(layout_of(problem)), space);
   space.add(Parameter{
       .key = "mr", .values = number_texts(rows), .absent = "1", .meaning = "rows of x in registers"});
   space.add(Parameter{

@@ -56,8 +56,6 @@ class StreamingFamily final : public KernelFamily {
   Config default_config(const Problem& problem) const override;
 
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
-    GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
-    GEMMTUNE_RETURN_IF_ERROR(check_config(space(problem), config));
     return make_streaming_kernel(set_, problem, settings_of(config), threads_);
   }
 
@@ -122,7 +120,7 @@ Space StreamingFamily::space(const Problem& problem) const {
   }
   Space space;
   space.add(std::move(isas));
-  space.add(Parameter{.key = "w", .values = {"panel16"}, .absent = "plain", .meaning = "weight layout"});
+  add_layout_parameter(to_string(WeightLayout::panel16), space);
   space.add(Parameter{
       .key = "mr", .values = number_texts(rows), .absent = "1", .meaning = "rows of x in registers"});
   space.add(Parameter{

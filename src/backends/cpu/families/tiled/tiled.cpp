@@ -97,8 +97,6 @@ class TiledFamily final : public KernelFamily {
   Config default_config(const Problem& problem) const override;
 
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
-    GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
-    GEMMTUNE_RETURN_IF_ERROR(check_config(space(problem), config));
     return make_tiled_kernel(set_, problem, choice_of(problem, config).settings);
   }
 
@@ -249,7 +247,7 @@ Space TiledFamily::space(const Problem& problem) const {
   }
   Space space;
   space.add(std::move(isa));
-  space.add(layout_parameter(problem));
+  add_layout_parameter(to_string(layout_of(problem)), space);
   space.add(Parameter{
       .key = "mr", .values = number_texts(rows), .absent = "1", .meaning = "rows of the register tile"});
   space.add(Parameter{.key = "nr",

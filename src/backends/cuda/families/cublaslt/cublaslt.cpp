@@ -178,7 +178,6 @@ Space CublasLtFamily::space_of(std::vector<Config> configs) {
 }
 
 Result<std::unique_ptr<Kernel>> CublasLtFamily::build(const Problem& problem, const Config& config) const {
-  GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
   driver_.enter();
   auto described = describe(lt_, problem);
   if (!described.ok()) return described.status();

@@ -9,6 +9,7 @@
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/jit/source_text.h"
+#include "backends/refusal.h"
 #include "base/hash.h"
 #include "base/rounding.h"
 #include "base/text.h"
@@ -137,7 +138,7 @@ class MmaFamily final : public gpu::CompiledFamily {
   std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
   Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
-  Result<gpu::Source> source(const Problem& problem, const Config& config) const override;
+  gpu::Source source(const Problem& problem, const Config& config) const override;
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
   double predicted_microseconds(const Problem& problem, const Config& config) const override;
   std::int64_t resources(const Problem& problem, const Config& config) const override {
@@ -156,20 +157,16 @@ class MmaFamily final : public gpu::CompiledFamily {
 };
 
 Status MmaFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem));
-  const auto refuse = [&](std::string_view subject, std::string detail) {
-    return Status::unsupported("{}: {}", subject, detail);
-  };
-  if (problem.x_type == DataType::f32)
-    return refuse("data types", "f32 operands: the tensor cores have no such instruction");
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_on_tensor_cores(problem));
   if (problem.x_type == DataType::f8_e4m3fn && capability_ < 89)
-    return refuse("data types", "fp8 operands: the tensor cores have them from sm_89 on");
+    return refusal::refuse(refusal::types, "fp8 operands: the tensor cores have them from sm_89 on");
   if (problem.x_type == DataType::f8_e4m3fn && capability_ == 90)
-    return refuse("data types", "fp8 operands: Hopper widens them in registers that this family needs");
+    return refusal::refuse(refusal::types,
+                           "fp8 operands: Hopper widens them in registers that this family needs");
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (problem.m > most || problem.n > most || problem.k > most)
-    return refuse("size",
-                  fmt::format("{} x {} x {}, at most {} each", problem.m, problem.n, problem.k, most));
+    return refusal::refuse(refusal::size, "{} x {} x {}, at most {} each", problem.m, problem.n, problem.k,
+                           most);
   return accepts_alignment(problem);
 }
 
@@ -253,10 +250,7 @@ Config MmaFamily::default_config(const Problem& problem) const {
   return config;
 }
 
-Result<gpu::Source> MmaFamily::source(const Problem& problem, const Config& config) const {
-  GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
-  if (const std::string refusal = space(problem).build_refusal(config); !refusal.empty())
-    return Status::unsupported("mma: {}", refusal);
+gpu::Source MmaFamily::source(const Problem& problem, const Config& config) const {
   const LaunchConfig launch = launch_config(problem, config);
   gpu::Source source{"mma", source_, gpu::type_defines(problem), "mma"};
   source.defines.push_back(fmt::format("BLOCK_M={}", launch.block_m));
@@ -269,10 +263,8 @@ Result<gpu::Source> MmaFamily::source(const Problem& problem, const Config& conf
 }
 
 Result<std::unique_ptr<Kernel>> MmaFamily::build(const Problem& problem, const Config& config) const {
-  const auto needed = source(problem, config);
-  if (!needed.ok()) return needed.status();
   const LaunchConfig launch = launch_config(problem, config);
-  auto program = runtime_.load(*needed);
+  auto program = runtime_.load(source(problem, config));
   if (!program.ok()) return program.status();
   GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
   std::shared_ptr<gpu::Program> reduction;

@@ -11,6 +11,7 @@
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/jit/source_text.h"
+#include "backends/refusal.h"
 #include "base/hash.h"
 #include "base/rounding.h"
 
@@ -105,7 +106,7 @@ class SkinnyFamily final : public gpu::CompiledFamily {
   }
   Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
-  Result<gpu::Source> source(const Problem& problem, const Config& config) const override;
+  gpu::Source source(const Problem& problem, const Config& config) const override;
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
   double predicted_microseconds(const Problem& problem, const Config& config) const override;
   std::int64_t resources(const Problem& problem, const Config& config) const override {
@@ -123,13 +124,8 @@ class SkinnyFamily final : public gpu::CompiledFamily {
 };
 
 Status SkinnyFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem, gpu::Weights::packed_too));
-  const auto refuse = [&](std::string_view subject, std::string detail) {
-    return Status::unsupported("{}: {}", subject, detail);
-  };
-  if (problem.x_type == DataType::f32)
-    return refuse("data types", "f32 operands: the tensor cores have no such instruction");
-  if (problem.m > max_m) return refuse("rows", fmt::format("m = {} is above {}", problem.m, max_m));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_on_tensor_cores(problem, gpu::Weights::packed_too));
+  if (problem.m > max_m) return refusal::refuse(refusal::rows, "m = {} is above {}", problem.m, max_m);
   return accepts_alignment(problem);
 }
 
@@ -200,10 +196,7 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
   return config;
 }
 
-Result<gpu::Source> SkinnyFamily::source(const Problem& problem, const Config& config) const {
-  GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
-  if (const std::string refusal = space(problem).build_refusal(config); !refusal.empty())
-    return Status::unsupported("skinny: {}", refusal);
+gpu::Source SkinnyFamily::source(const Problem& problem, const Config& config) const {
   const SkinnyLaunchConfig launch = skinny_launch_config(problem, config, runtime_.limits());
   gpu::Source source{"skinny", source_, gpu::type_defines(problem), "skinny"};
   source.defines.push_back(fmt::format("BLOCK_M={}", launch.block_m));
@@ -215,9 +208,7 @@ Result<gpu::Source> SkinnyFamily::source(const Problem& problem, const Config& c
 }
 
 Result<std::unique_ptr<Kernel>> SkinnyFamily::build(const Problem& problem, const Config& config) const {
-  const auto needed = source(problem, config);
-  if (!needed.ok()) return needed.status();
-  auto program = runtime_.load(*needed);
+  auto program = runtime_.load(source(problem, config));
   if (!program.ok()) return program.status();
   const SkinnyLaunchConfig launch = skinny_launch_config(problem, config, runtime_.limits());
   GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));

@@ -11,6 +11,7 @@
 #include "backends/gpu/families/element_code.h"
 #include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/jit/source_text.h"
+#include "backends/refusal.h"
 #include "base/hash.h"
 #include "base/rounding.h"
 
@@ -159,7 +160,7 @@ class WgmmaFamily final : public gpu::CompiledFamily {
   Config default_config(const Problem& problem) const override {
     return default_wgmma_config(problem, limits_);
   }
-  Result<gpu::Source> source(const Problem& problem, const Config& config) const override;
+  gpu::Source source(const Problem& problem, const Config& config) const override;
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     return predicted_wgmma(problem, launch_config(problem, config), limits_);
@@ -181,16 +182,11 @@ class WgmmaFamily final : public gpu::CompiledFamily {
 };
 
 Status WgmmaFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem, gpu::Weights::packed_too));
-  const auto refuse = [&](std::string_view subject, std::string detail) {
-    return Status::unsupported("{}: {}", subject, detail);
-  };
-  if (problem.x_type == DataType::f32)
-    return refuse("data types", "f32 operands: the tensor cores have no such instruction");
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_on_tensor_cores(problem, gpu::Weights::packed_too));
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (problem.m > most || problem.n > most || problem.k > most)
-    return refuse("size",
-                  fmt::format("{} x {} x {}, at most {} each", problem.m, problem.n, problem.k, most));
+    return refusal::refuse(refusal::size, "{} x {} x {}, at most {} each", problem.m, problem.n, problem.k,
+                           most);
   return accepts_alignment(problem);
 }
 
@@ -245,10 +241,7 @@ Space WgmmaFamily::space(const Problem& problem) const {
   return space;
 }
 
-Result<gpu::Source> WgmmaFamily::source(const Problem& problem, const Config& config) const {
-  GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
-  if (const std::string refusal = space(problem).build_refusal(config); !refusal.empty())
-    return Status::unsupported("wgmma: {}", refusal);
+gpu::Source WgmmaFamily::source(const Problem& problem, const Config& config) const {
   const WgmmaLaunchConfig launch = launch_config(problem, config);
   gpu::Source source{"wgmma", wgmma_macros(problem.x_type, launch.block_n) + source_,
                      gpu::type_defines(problem), "wgmma"};
@@ -269,9 +262,7 @@ Result<gpu::Source> WgmmaFamily::source(const Problem& problem, const Config& co
 }
 
 Result<std::unique_ptr<Kernel>> WgmmaFamily::build(const Problem& problem, const Config& config) const {
-  const auto needed = source(problem, config);
-  if (!needed.ok()) return needed.status();
-  auto program = runtime_.load(*needed);
+  auto program = runtime_.load(source(problem, config));
   if (!program.ok()) return program.status();
   const WgmmaLaunchConfig launch = launch_config(problem, config);
   GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));

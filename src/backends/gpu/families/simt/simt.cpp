@@ -82,27 +82,21 @@ class SimtFamily final : public CompiledFamily {
     config.set("bm", std::int64_t{problem.m <= 16 ? 16 : 64});
     return config;
   }
-  Result<Source> source(const Problem& problem, const Config& config) const override {
-    GEMMTUNE_RETURN_IF_ERROR(accepts(problem));
-    const std::int64_t block_m = config.number("bm", 16);
-    if (block_m != 16 && block_m != 64)
-      return Status::unsupported("simt: bm is {}, expected 16 or 64", block_m);
+  Source source(const Problem& problem, const Config& config) const override {
     Source source{"simt", source_, type_defines(problem), "simt"};
-    source.defines.push_back(fmt::format("BLOCK_M={}", block_m));
+    source.defines.push_back(fmt::format("BLOCK_M={}", config.number("bm")));
     source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
     return source;
   }
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
-    const auto needed = source(problem, config);
-    if (!needed.ok()) return needed.status();
-    auto program = runtime_.load(*needed);
+    auto program = runtime_.load(source(problem, config));
     if (!program.ok()) return program.status();
     return std::unique_ptr<Kernel>(
-        std::make_unique<SimtKernel>(std::move(*program), problem, config.number("bm", 16)));
+        std::make_unique<SimtKernel>(std::move(*program), problem, config.number("bm")));
   }
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     // 10 TFLOP/s, far from any limit of the device, for all rows of the tiles.
-    const auto tile = static_cast<double>(config.number("bm", 16));
+    const auto tile = static_cast<double>(config.number("bm"));
     const double rows = std::max(static_cast<double>(problem.m), tile);
     return 5 + 2 * rows * static_cast<double>(problem.n) * static_cast<double>(problem.k) / 10e6;
   }
