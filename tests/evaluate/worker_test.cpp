@@ -90,6 +90,7 @@ TEST_P(FaultyKernel, CostsItsCandidateAndNothingElse) {
   WorkerEvaluator evaluator(worker_options());
   const auto before = evaluator.screen(small_problem(), candidates_of({"vendor"}), 3, {});
   ASSERT_TRUE(before.ok()) << before.message();
+  const pid_t first = evaluator.worker();
   const auto start = Clock::now();
   const auto outcomes =
       evaluator.screen(small_problem(), candidates_of({"good_slow", GetParam().family, "good_fast"}), 3, {});
@@ -102,7 +103,7 @@ TEST_P(FaultyKernel, CostsItsCandidateAndNothingElse) {
   EXPECT_EQ((*outcomes)[2].kind, OutcomeKind::ok) << (*outcomes)[2].reason;
   ASSERT_THAT((*outcomes)[2].microseconds, SizeIs(3));
   EXPECT_NEAR((*outcomes)[2].microseconds[0], 50, 1);
-  EXPECT_EQ(evaluator.losses(), GetParam().loses_worker ? 1 : 0);
+  EXPECT_EQ(evaluator.worker() != first, GetParam().loses_worker);
 }
 
 TEST_P(FaultyKernel, AsTheFirstCandidateOfAllToo) {
@@ -139,12 +140,13 @@ TEST(Worker, HearsOfLongListsInPieces) {
   list.push_back(candidate_of("announced"));
   evaluator.announce(small_problem(), list);
   ASSERT_TRUE(evaluator.screen(small_problem(), {&list[0], 1}, 1, {}).ok());
+  const pid_t first = evaluator.worker();
   const std::vector<Candidate> ends{list[60], list[100]};
   const auto outcomes = evaluator.screen(small_problem(), ends, 1, {});
   ASSERT_TRUE(outcomes.ok()) << outcomes.message();
   EXPECT_EQ((*outcomes)[1].kind, OutcomeKind::ok) << (*outcomes)[1].reason;
   evaluator.announce(small_problem(), {});
-  EXPECT_EQ(evaluator.losses(), 0);
+  EXPECT_EQ(evaluator.worker(), first);
 }
 
 TEST(Worker, AnswersWhatTheEvaluatorInProcessAnswers) {
@@ -156,6 +158,7 @@ TEST(Worker, AnswersWhatTheEvaluatorInProcessAnswers) {
   const auto here = inside.screen(small_problem(), candidates, 4, {});
   const auto there = outside.screen(small_problem(), candidates, 4, {});
   ASSERT_TRUE(here.ok() && there.ok()) << there.message();
+  const pid_t first = outside.worker();
   ASSERT_EQ(here->size(), there->size());
   for (std::size_t i = 0; i < here->size(); ++i) {
     EXPECT_EQ((*here)[i].kind, (*there)[i].kind);
@@ -175,7 +178,7 @@ TEST(Worker, AnswersWhatTheEvaluatorInProcessAnswers) {
   }
   EXPECT_THAT(finals_there->same_ratios, SizeIs(7));
   EXPECT_EQ(outside.check_neighbour_m(small_problem(), candidates[2], 1).kind, OutcomeKind::ok);
-  EXPECT_EQ(outside.losses(), 0);
+  EXPECT_EQ(outside.worker(), first);
 }
 
 TEST(Worker, ABuildThatTakesItsTimeIsNoHang) {
@@ -184,21 +187,22 @@ TEST(Worker, ABuildThatTakesItsTimeIsNoHang) {
       evaluator.screen(small_problem(), candidates_of({"slow_build", "good_fast", "slow_build"}), 2, {});
   ASSERT_TRUE(outcomes.ok()) << outcomes.message();
   for (const Outcome& outcome : *outcomes) EXPECT_EQ(outcome.kind, OutcomeKind::ok) << outcome.reason;
-  EXPECT_EQ(evaluator.losses(), 0);
 }
 
 TEST(Worker, ACandidateThatCostAWorkerIsNotTriedAgain) {
   WorkerEvaluator evaluator(worker_options());
+  std::vector<pid_t> workers;
   for (int i = 0; i < 3; ++i) {
     const auto outcomes = evaluator.screen(small_problem(), candidates_of({"segfault"}), 2, {});
     ASSERT_TRUE(outcomes.ok()) << outcomes.message();
     EXPECT_EQ(outcomes->front().kind, OutcomeKind::crashed);
+    workers.push_back(evaluator.worker());
   }
   const auto finals = evaluator.finals(small_problem(), candidates_of({"segfault"}), 4);
   ASSERT_TRUE(finals.ok()) << finals.message();
   EXPECT_EQ(finals->outcomes.front().kind, OutcomeKind::crashed);
   EXPECT_THAT(finals->times, SizeIs(4));
-  EXPECT_EQ(evaluator.losses(), 1);
+  EXPECT_THAT(workers, Each(evaluator.worker()));
 }
 
 TEST(Worker, FinalsBeginAgainWithoutTheOneThatCrashed) {
@@ -207,6 +211,7 @@ TEST(Worker, FinalsBeginAgainWithoutTheOneThatCrashed) {
   const auto screened = evaluator.screen(small_problem(), candidates, 3, {});
   ASSERT_TRUE(screened.ok()) << screened.message();
   EXPECT_EQ((*screened)[1].kind, OutcomeKind::ok) << (*screened)[1].reason;
+  const pid_t first = evaluator.worker();
   const auto finals = evaluator.finals(small_problem(), candidates, 5);
   ASSERT_TRUE(finals.ok()) << finals.message();
   EXPECT_EQ(finals->outcomes[0].kind, OutcomeKind::ok);
@@ -219,7 +224,7 @@ TEST(Worker, FinalsBeginAgainWithoutTheOneThatCrashed) {
     EXPECT_TRUE(std::isnan(round[1]));
     EXPECT_NEAR(round[2], 50, 1);
   }
-  EXPECT_EQ(evaluator.losses(), 1);
+  EXPECT_NE(evaluator.worker(), first);
 }
 
 TEST(Worker, ACrashAtAnotherMIsAnOutcome) {
@@ -270,7 +275,8 @@ TEST(Worker, KilledFromOutsideTheCandidateGetsAnotherTry) {
   WorkerEvaluator evaluator(worker_options());
   ASSERT_TRUE(evaluator.screen(small_problem(), candidates_of({"vendor"}), 1, {}).ok());
   for (int i = 0; i < 3; ++i) {
-    std::thread killer([pid = evaluator.worker(), i] {
+    const pid_t killed = evaluator.worker();
+    std::thread killer([pid = killed, i] {
       std::this_thread::sleep_for(milliseconds(5 + 7 * i));  // while it runs, which takes at least 20 ms
       kill(pid, SIGKILL);
     });
@@ -279,18 +285,19 @@ TEST(Worker, KilledFromOutsideTheCandidateGetsAnotherTry) {
     killer.join();
     ASSERT_TRUE(outcomes.ok()) << outcomes.message();
     for (const Outcome& outcome : *outcomes) EXPECT_EQ(outcome.kind, OutcomeKind::ok) << outcome.reason;
+    // On a busy machine it may have been killed after its work: that shows at the next request.
+    ASSERT_TRUE(evaluator.screen(small_problem(60 + i), candidates_of({"good_fast"}), 1, {}).ok());
+    EXPECT_NE(evaluator.worker(), killed);
   }
-  // On a busy machine the last one may have been killed after its work: that shows at the next request.
-  ASSERT_TRUE(evaluator.screen(small_problem(60), candidates_of({"good_fast"}), 1, {}).ok());
-  EXPECT_EQ(evaluator.losses(), 3);
 }
 
 TEST(Worker, KilledInFinalsTheFinalsAreDoneAgain) {
   WorkerEvaluator evaluator(worker_options());
   const auto candidates = candidates_of({"dawdling", "good_fast"});
   ASSERT_TRUE(evaluator.screen(small_problem(), candidates, 1, {}).ok());
-  std::thread killer([pid = evaluator.worker()] {
-    std::this_thread::sleep_for(milliseconds(30));  // the full gate runs the first one for 100 ms
+  const pid_t first = evaluator.worker();
+  std::thread killer([pid = first] {
+    std::this_thread::sleep_for(milliseconds(30));  // full verification runs the first one for 100 ms
     kill(pid, SIGKILL);
   });
   const auto finals = evaluator.finals(small_problem(), candidates, 3);
@@ -298,7 +305,7 @@ TEST(Worker, KilledInFinalsTheFinalsAreDoneAgain) {
   ASSERT_TRUE(finals.ok()) << finals.message();
   for (const Outcome& outcome : finals->outcomes) EXPECT_EQ(outcome.kind, OutcomeKind::ok) << outcome.reason;
   EXPECT_THAT(finals->times, SizeIs(3));
-  EXPECT_EQ(evaluator.losses(), 1);
+  EXPECT_NE(evaluator.worker(), first);
 }
 
 TEST(Worker, KilledWhileIdleNobodyIsToBlame) {
@@ -321,7 +328,6 @@ TEST(Worker, CtrlCIsTheParentsToDecide) {
   kill(first, SIGTERM);
   ASSERT_TRUE(evaluator.screen(small_problem(), candidates_of({"good_fast"}), 1, {}).ok());
   EXPECT_EQ(evaluator.worker(), first);
-  EXPECT_EQ(evaluator.losses(), 0);
 }
 
 TEST(Worker, ARequestThatIsCancelledEndsAtOnce) {
@@ -388,7 +394,6 @@ TEST(Worker, WaitsForWhoeverIsTimingAndIsNotBlamedForIt) {
   lock.reset();
   measuring.join();
   EXPECT_TRUE(done);
-  EXPECT_EQ(evaluator.losses(), 0);
   std::filesystem::remove_all(folder);
 }
 
@@ -413,9 +418,8 @@ TEST(Worker, SeveralOfThemShareOutTheShapesOfARun) {
     EXPECT_EQ(report.row()->libtype, "good_fast");
   }
   EXPECT_EQ(observer.evaluators, 2U);
-  EXPECT_GE(first.losses(), 1);
-  EXPECT_GE(second.losses(), 1);
-  EXPECT_EQ(first.losses() + second.losses(), 5);
+  EXPECT_NE(first.worker(), 0);
+  EXPECT_NE(second.worker(), 0);
 }
 
 TEST(Worker, AProgramThatIsNoWorkerIsAnError) {

@@ -165,7 +165,6 @@ WorkerEvaluator::Loss WorkerEvaluator::lose(const Watch& watch, std::optional<Ou
   const bool killed_from_outside = !killed_for && ending.signal == SIGKILL && !ending.killed_by_us;
   loss.may_try_again = !begun || killed_from_outside;
   process_.reset();
-  ++losses_;
   announced_.clear();
   sent_ = 0;
   return loss;

@@ -59,9 +59,7 @@ class WorkerEvaluator final : public Evaluator {
                               int rounds) override;
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;
 
-  /// Workers that were lost so far.
-  int losses() const { return losses_; }
-  /// The worker's process; 0 while there is none.
+  /// The worker's process, another one after a loss; 0 while there is none.
   pid_t worker() const { return process_ ? process_->pid() : 0; }
 
  private:
@@ -93,8 +91,7 @@ class WorkerEvaluator final : public Evaluator {
   std::unique_ptr<WorkerProcess> process_;
   std::uint32_t requests_ = 0;  // of this worker
   std::size_t memory_limit_ = 0;
-  bool had_worker_ = false;  // that opened the device
-  int losses_ = 0;
+  bool had_worker_ = false;              // that opened the device
   std::map<std::string, Outcome> lost_;  // by problem and kernel name
   Problem announced_problem_;
   std::vector<Candidate> announced_;
