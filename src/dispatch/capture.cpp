@@ -1,17 +1,16 @@
 #include "dispatch/capture.h"
 
-#include <fmt/chrono.h>
-#include <pthread.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
-#include <system_error>
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
+#include "base/quiet_thread.h"
 #include "formats/aiter/schema.h"
 
 namespace gemmtune {
@@ -22,24 +21,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds shortest_pause{1000};
 constexpr std::chrono::milliseconds longest_pause{60000};
 constexpr int pause_per_flush = 10;  // times as long as the flush took
-
-std::string utc_now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
-
-/// A thread that no signal of the host is delivered to.
-std::thread start_without_signals(std::function<void()> body) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread;
-  try {
-    thread = std::thread(std::move(body));
-  } catch (const std::system_error&) {
-    // Without it flush() and the destructor still write.
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
 
 }  // namespace
 
@@ -63,7 +44,8 @@ CaptureRecorder::CaptureRecorder(std::string folder, Say say)
       say_(std::move(say)),
       process_(::getpid()),
       writer_(std::make_unique<Writer>()) {
-  writer_->thread = start_without_signals([this] { run_writer(); });
+  // Without a thread flush() and the destructor still write.
+  writer_->thread = start_quiet_thread([this] { run_writer(); });
 }
 
 CaptureRecorder::~CaptureRecorder() {
@@ -119,7 +101,7 @@ CallCounts* CaptureRecorder::counts_of(const Problem& problem) {
 
 std::vector<CaptureRecorder::Unwritten> CaptureRecorder::collect() {
   std::vector<Unwritten> unwritten(all_operations().size());
-  const std::string now = utc_now();
+  const std::string now = utc_text();
   const std::lock_guard lock(entries_mutex_);
   for (Entry& entry : entries_) {
     CapturedProblem one;

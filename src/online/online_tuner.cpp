@@ -1,6 +1,5 @@
 #include "online/online_tuner.h"
 
-#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -9,18 +8,17 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <deque>
 #include <exception>
 #include <filesystem>
 #include <map>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/quiet_thread.h"
 #include "online/online_claim.h"
 #include "tuned/key.h"
 
@@ -33,23 +31,6 @@ constexpr std::size_t max_problems = 65536;
 constexpr std::chrono::milliseconds pause_while_another_tunes{50};
 constexpr double budgets_to_wait = 3;
 constexpr int background_nice = 10;  // serving threads go first; those of our device inherit it
-
-/// A thread that none of the host's signals is delivered to, but for those of its own faults.
-std::thread start_quietly(std::function<void()> body) {
-  sigset_t blocked;
-  sigset_t before;
-  sigfillset(&blocked);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&blocked, fault);
-  pthread_sigmask(SIG_SETMASK, &blocked, &before);
-  std::thread thread;
-  try {
-    thread = std::thread(std::move(body));
-  } catch (const std::system_error&) {
-    // No thread, no online tuning: the caller says so.
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
 
 std::string key_text(const OnlineProblem& asked) { return print(asked.problem); }
 
@@ -105,7 +86,7 @@ bool OnlineTuner::start_thread() {
   if (state.running) return true;
   if (state.thread.joinable()) state.thread.join();  // it has left its loop, or is about to end
   state.running = true;
-  state.thread = start_quietly([this] { run(); });
+  state.thread = start_quiet_thread([this] { run(); });
   state.running = state.thread.joinable();
   return state.running;
 }
