@@ -58,6 +58,7 @@
 #ifndef GEMMTUNE_C_H
 #define GEMMTUNE_C_H
 
+#include <gemmtune/enumerations.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -94,62 +95,6 @@ GEMMTUNE_API const char* gemmtune_last_error(void);
 GEMMTUNE_API gemmtune_status gemmtune_set_last_error(gemmtune_status status, const char* message);
 /* "0.1.0" */
 GEMMTUNE_API const char* gemmtune_version(void);
-
-typedef enum gemmtune_type {
-  GEMMTUNE_TYPE_UNSET = 0, /* of w and y: the type of x */
-  GEMMTUNE_F32 = 1,
-  GEMMTUNE_F16 = 2,
-  GEMMTUNE_BF16 = 3,
-  GEMMTUNE_F8_E4M3FN = 4,
-  GEMMTUNE_F8_E4M3FNUZ = 5,
-  GEMMTUNE_I8 = 6,
-  GEMMTUNE_F4_E2M1 = 7, /* two in a byte */
-  GEMMTUNE_U8 = 8,
-  GEMMTUNE_I4 = 9 /* two in a byte */
-} gemmtune_type;
-
-/* What is multiplied, one for each of AITER's tables. */
-typedef enum gemmtune_operation {
-  GEMMTUNE_A16W16 = 0,           /* bf16, fp16, fp32; fp8 with scale_ab */
-  GEMMTUNE_A8W8 = 1,             /* int8 or fp8, a scale for each row of x and of w */
-  GEMMTUNE_A8W8_BPRESHUFFLE = 2, /* the same with a packed weight */
-  GEMMTUNE_A8W8_BLOCKSCALE = 3,  /* fp8, x scaled in blocks of 1 x 128, w of 128 x 128 */
-  GEMMTUNE_A8W8_BLOCKSCALE_BPRESHUFFLE = 4,
-  GEMMTUNE_A4W4_BLOCKSCALE = 5, /* fp4 with a scale for every 32 of K */
-  GEMMTUNE_BATCHED_BF16 = 6,
-  GEMMTUNE_BATCHED_A8W8 = 7,
-  GEMMTUNE_FUSED_MOE = 8 /* both GEMMs of a mixture of experts */
-} gemmtune_operation;
-
-/* How the operands of a mixture of experts are quantized: AITER's QuantType. */
-typedef enum gemmtune_quant_type {
-  GEMMTUNE_QUANT_NONE = 0,
-  GEMMTUNE_QUANT_PER_TENSOR = 1,
-  GEMMTUNE_QUANT_PER_TOKEN = 2,
-  GEMMTUNE_QUANT_PER_1X32 = 3,
-  GEMMTUNE_QUANT_PER_1X128 = 4,
-  GEMMTUNE_QUANT_PER_128X128 = 5
-} gemmtune_quant_type;
-
-/* The function between the two GEMMs of a mixture of experts: AITER's ActivationType. */
-typedef enum gemmtune_activation {
-  GEMMTUNE_ACTIVATION_NONE = 0,
-  GEMMTUNE_ACTIVATION_SILU = 1,
-  GEMMTUNE_ACTIVATION_GELU = 2,
-  GEMMTUNE_ACTIVATION_SWIGLU = 3,
-  GEMMTUNE_ACTIVATION_SITUV2 = 4
-} gemmtune_activation;
-
-/* How a weight is stored. It belongs to the weight: one copy serves every M. Other values are opaque ids of
- * layouts of gemmtune's own and of vendors' libraries; they come from gemmtune_weight_layout and
- * gemmtune_plan_info, and mean the same bytes in one version of gemmtune and of the library, on one device
- * with one number of threads: do not store weights of opaque layouts. */
-typedef int32_t gemmtune_layout;
-enum {
-  GEMMTUNE_LAYOUT_PLAIN = 0,     /* row-major [N, K], as a checkpoint has it */
-  GEMMTUNE_LAYOUT_ANY = 1,       /* packed, not decided yet: the plan chooses, gemmtune_plan_info says what */
-  GEMMTUNE_LAYOUT_AITER16X16 = 2 /* AITER's shuffle_weight(w, (16, 16)) */
-};
 
 /* A word for a layout ("plain", "panel16"), for logs; "unknown layout" for a value that is none. Never
  * null. */

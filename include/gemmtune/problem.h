@@ -3,28 +3,15 @@
 
 #include <gemmtune/c.h>
 
+#define GEMMTUNE_CPP_INTERFACE  // the C++ forms too, whoever included c.h before
+#include <gemmtune/enumerations.h>
+
 #include <cstdint>
 
 namespace gemmtune {
 inline namespace api {
 
-// The values of gemmtune_type, gemmtune_operation and so on.
-enum class Type { unset, f32, f16, bf16, f8_e4m3fn, f8_e4m3fnuz, i8, f4_e2m1, u8, i4 };
-enum class Operation {
-  a16w16,
-  a8w8,
-  a8w8_bpreshuffle,
-  a8w8_blockscale,
-  a8w8_blockscale_bpreshuffle,
-  a4w4_blockscale,
-  batched_bf16,
-  batched_a8w8,
-  fused_moe,
-};
-enum class QuantType { none, per_tensor, per_token, per_1x32, per_1x128, per_128x128 };
-enum class Activation { none, silu, gelu, swiglu, situv2 };
-/// Other values are opaque ids: gemmtune_layout in gemmtune/c.h.
-enum class Layout : std::int32_t { plain, any, aiter16x16 };
+/// The values of gemmtune_match.
 enum class Match { exact, range, fine, coarse, untuned };
 
 /// An input on the context's device: its pointer, its type, and its leading dimension in elements (0: dense).

@@ -27,18 +27,20 @@ const LayoutId* find_layout(gemmtune_layout id) {
   return found == std::end(layout_ids) ? nullptr : found;
 }
 
-// Enumerations whose values are ours.
+// Enumerations whose values are ours; a value that is added comes last on both sides.
 static_assert(static_cast<int>(Operation::fused_moe) == GEMMTUNE_FUSED_MOE);
 static_assert(static_cast<int>(QuantType::per_128x128) == GEMMTUNE_QUANT_PER_128X128);
 static_assert(static_cast<int>(Activation::situv2) == GEMMTUNE_ACTIVATION_SITUV2);
+constexpr std::size_t activation_count = static_cast<std::size_t>(Activation::situv2) + 1;
+constexpr std::size_t quant_type_count = static_cast<std::size_t>(QuantType::per_128x128) + 1;
 static_assert(static_cast<int>(DataType::f32) + 1 == GEMMTUNE_F32);
 static_assert(static_cast<int>(DataType::i8) + 1 == GEMMTUNE_I8);
 static_assert(static_cast<int>(DataType::i4) + 1 == GEMMTUNE_I4);
 
-/// `number` as an enumerator from 0 to `last`; false if it is none.
+/// `number` as one of the first `count` enumerators; false if it is none.
 template <typename Value>
-bool read_enumerator(std::int64_t number, Value last, Value& value) {
-  if (number < 0 || number > static_cast<std::int64_t>(last)) return false;
+bool read_enumerator(std::int64_t number, std::size_t count, Value& value) {
+  if (number < 0 || number >= static_cast<std::int64_t>(count)) return false;
   value = static_cast<Value>(number);
   return true;
 }
@@ -55,7 +57,8 @@ gemmtune_status read_type(const char* field, gemmtune_type given, DataType absen
     type = absent;
     return GEMMTUNE_OK;
   }
-  if (read_enumerator(static_cast<std::int64_t>(given) - 1, DataType::i4, type)) return GEMMTUNE_OK;
+  if (read_enumerator(static_cast<std::int64_t>(given) - 1, all_data_types().size(), type))
+    return GEMMTUNE_OK;
   return fail_enumerator(field, given, "enum gemmtune_type");
 }
 
@@ -69,18 +72,17 @@ gemmtune_status read_types(const gemmtune_problem& known, Problem& problem) noex
   return read_type("y_type", known.y_type, default_y_type(problem.operation, problem.x_type), problem.y_type);
 }
 
-gemmtune_status read_moe(const gemmtune_problem& problem, MoeShape& moe) noexcept {
-  if (problem.moe == nullptr)
-    return problem.operation == GEMMTUNE_FUSED_MOE ? fail_null("gemmtune_problem", "moe") : GEMMTUNE_OK;
+gemmtune_status read_moe(const gemmtune_problem& problem, bool mixture, MoeShape& moe) noexcept {
+  if (problem.moe == nullptr) return mixture ? fail_null("gemmtune_problem", "moe") : GEMMTUNE_OK;
   gemmtune_moe known;
   if (const auto bad = read_struct(problem.moe, known); bad != GEMMTUNE_OK) return bad;
   moe.experts = known.experts;
   moe.topk = known.topk;
   moe.gated = known.gated != 0;
   moe.doweight_stage1 = known.doweight_stage1 != 0;
-  if (!read_enumerator(known.activation, Activation::situv2, moe.activation))
+  if (!read_enumerator(known.activation, activation_count, moe.activation))
     return fail_enumerator("activation", known.activation, "enum gemmtune_activation");
-  if (!read_enumerator(known.quant_type, QuantType::per_128x128, moe.quant_type))
+  if (!read_enumerator(known.quant_type, quant_type_count, moe.quant_type))
     return fail_enumerator("quant_type", known.quant_type, "enum gemmtune_quant_type");
   return GEMMTUNE_OK;
 }
@@ -88,7 +90,7 @@ gemmtune_status read_moe(const gemmtune_problem& problem, MoeShape& moe) noexcep
 }  // namespace
 
 gemmtune_status read_operation(gemmtune_operation given, Operation& operation) noexcept {
-  if (read_enumerator(given, Operation::fused_moe, operation)) return GEMMTUNE_OK;
+  if (read_enumerator(given, all_operations().size(), operation)) return GEMMTUNE_OK;
   return fail_enumerator("operation", given, "enum gemmtune_operation");
 }
 
@@ -115,7 +117,7 @@ gemmtune_status read_problem(const gemmtune_problem* given, gemmtune_problem& kn
   if (const auto bad = read_struct(given, known); bad != GEMMTUNE_OK) return bad;
   if (const auto bad = read_operation(known.operation, problem.operation); bad != GEMMTUNE_OK) return bad;
   if (const auto bad = read_types(known, problem); bad != GEMMTUNE_OK) return bad;
-  if (const auto bad = read_moe(known, problem.moe); bad != GEMMTUNE_OK) return bad;
+  if (const auto bad = read_moe(known, is_mixture(problem), problem.moe); bad != GEMMTUNE_OK) return bad;
   problem.m = known.m;
   problem.n = known.n;
   problem.k = known.k;
