@@ -172,27 +172,15 @@ int run_explain(const ExplainOptions& options) {
     print_document(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
     return exit_done;
   }
-  std::string text = fmt::format(
-      "{}
-      { : .3g} GFLOP,
-      { : .3g} MB on{}
-
-          {} ", print(*problem), flops(*problem) * 1e-9,
-          bytes(*problem) *
-          1e-6,
-      device_line(device.info()), families_text(device, *problem));
-  text += fmt::format(
-      "default (speed-ups are against it): {}
-      without a tuned row
-      : {} ",
-        candidate_text(device, *problem, device.baseline(*problem)),
-        fallback_text(usable_fallback(device, *problem)));
+  std::string text =
+      fmt::format("{}\n{:.3g} GFLOP, {:.3g} MB\non {}\n\n{}\n", print(*problem), flops(*problem) * 1e-9,
+                  bytes(*problem) * 1e-6, device_line(device.info()), families_text(device, *problem));
+  text += fmt::format("default (speed-ups are against it): {}\nwithout a tuned row: {}\n",
+                      candidate_text(device, *problem, device.baseline(*problem)),
+                      fallback_text(usable_fallback(device, *problem)));
   for (const auto& [erratum, configs] : struck_configs(device, *problem)) {
-    text += fmt::format(
-        "{} of {}: {} (found: {}; try: {})
-        ", counted(configs, " config "), erratum->family,
-        describe(*erratum),
-        erratum->found, erratum->repro);
+    text += fmt::format("{} of {}: {} (found: {}; try: {})\n", counted(configs, "config"), erratum->family,
+                        describe(*erratum), erratum->found, erratum->repro);
   }
   if (shown != nullptr) text += space_text(*shown, shown->space(*problem));
   print_text(text);
