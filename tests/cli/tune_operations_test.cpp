@@ -111,7 +111,7 @@ TEST_P(TuneOperations, OpNamesTheOperationOfFilesWhoseNamesDoNot) {
     words.insert(words.end(), op.begin(), op.end());
     return program.run(words);
   };
-  const std::vector<std::string> quick{"--budget", "2", "--iters", "5", "--confirmations", "1", "--json"};
+  const std::vector<std::string> quick{"--budget", "1", "--iters", "5", "--confirmations", "1", "--json"};
   const auto tune = [&](std::vector<std::string> words) {
     words.insert(words.begin(), "tune");
     words.insert(words.end(), quick.begin(), quick.end());
