@@ -66,8 +66,9 @@ bool RunBudget::is_limited() const { return std::isfinite(deadline_.seconds_left
 
 std::optional<Deadline> RunBudget::take(std::size_t problem) {
   if (!is_limited()) return Deadline::never(clock_);
-  if (deadline_.over()) return std::nullopt;
-  const double left = deadline_.seconds_left();
+  if (deadline_.over() && taken_) return std::nullopt;
+  taken_ = true;
+  const double left = std::max(0.0, deadline_.seconds_left());
   return Deadline::in(std::min(left, shares_.take(problem, left * static_cast<double>(evaluators_))), clock_);
 }
 

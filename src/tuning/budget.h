@@ -57,7 +57,8 @@ class RunBudget {
   RunBudget(double seconds, double spent, SecondsClock clock, std::size_t evaluators);
   /// The problems that will ask, before the first one does.
   void share_among(const std::vector<BudgetItem>& items) { shares_ = BudgetShares(items); }
-  /// The problem's time, or nothing where the budget is spent; called once a problem.
+  /// The problem's time, or nothing where the budget is spent; called once a problem. The first one has its turn
+  /// in any case: no run ends with nothing.
   std::optional<Deadline> take(std::size_t problem);
   /// All that is left of it.
   Deadline rest() const { return deadline_; }
@@ -76,6 +77,7 @@ class RunBudget {
   Deadline deadline_;
   std::size_t evaluators_;
   BudgetShares shares_{{}};
+  bool taken_ = false;  // by a first problem
 };
 
 }  // namespace gemmtune

@@ -166,6 +166,7 @@ Result<int> TuneSession::run() {
     console_.emplace(options_.quiet);
     if (!options_.input.empty()) console_->live_line("reading " + options_.input);
   }
+  begin_ = steady_seconds();
   GEMMTUNE_RETURN_IF_ERROR(read_shapes());
   if (options_.run_config) return run_operator_on_shapes(options_, environment_, device(), shapes_);
   GEMMTUNE_RETURN_IF_ERROR(prepare());

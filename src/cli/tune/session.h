@@ -46,7 +46,7 @@ class TuneSession {
 
   const TuneOptions& options_;
   const Environment& environment_;
-  const double begin_ = steady_seconds();  // the budget counts from here
+  double begin_ = 0;  // of reading the shapes: the budget counts from here
   std::optional<Recording> recording_;
   std::vector<std::unique_ptr<Device>> devices_;
   ShapeList shapes_;
