@@ -359,7 +359,7 @@ TEST_F(HostileOutput, AWaitForALockIsSaidAndEndsWithCtrlC) {
   for (const std::string name : {"tuned.csv.lock", "tuned.csv.journal.lock"}) {
     const auto lock = FileLock::acquire(program.file(name));
     ASSERT_TRUE(lock.ok()) << lock.message();
-    Subprocess waiting(Program::words(tune({"-o", output})), options());
+    Subprocess waiting(program.words(tune({"-o", output})), options());
     std::this_thread::sleep_for(std::chrono::milliseconds(is_soak() ? 5000 : 2500));
     ASSERT_TRUE(waiting.running()) << name;
     waiting.send(SIGINT);
@@ -369,7 +369,7 @@ TEST_F(HostileOutput, AWaitForALockIsSaidAndEndsWithCtrlC) {
   }
   const std::string tuned = program.folder().write("a.csv", tuned_header + tuned_row("a"));
   const auto lock = FileLock::acquire(program.file("merged.csv.lock"));
-  Subprocess waiting(Program::words({"merge", tuned, "-o", program.file("merged.csv")}), options());
+  Subprocess waiting(program.words({"merge", tuned, "-o", program.file("merged.csv")}), options());
   std::this_thread::sleep_for(std::chrono::milliseconds(1700));
   ASSERT_TRUE(waiting.running());
   waiting.send(SIGTERM);
@@ -392,7 +392,7 @@ TEST_F(HostileOutput, TheHolderOfTheTimingLockIsSaid) {
   fs::permissions(program.file("gemmtune"), fs::perms::owner_all);
   const auto lock = FileLock::acquire(program.file("gemmtune/timing.lock"));
   ASSERT_TRUE(lock.ok()) << lock.message();
-  Subprocess waiting(Program::words(tune({"-o", program.file("tuned.csv")})), options());
+  Subprocess waiting(program.words(tune({"-o", program.file("tuned.csv")})), options());
   std::this_thread::sleep_for(std::chrono::milliseconds(is_soak() ? 8000 : 4000));
   ASSERT_TRUE(waiting.running());
   waiting.send(SIGINT);
