@@ -12,7 +12,7 @@ namespace {
 
 constexpr double min_turn_microseconds = 20;   // a thousand times what reading the clock takes
 constexpr int max_samples_of_slow_kernel = 8;  // that a round may take of it for the sake of a fast one
-constexpr double long_call = 10;              // samples' lengths
+constexpr double long_call = 10;               // samples' lengths
 
 }  // namespace
 

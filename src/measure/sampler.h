@@ -38,7 +38,7 @@ struct Timed {
   int launches = 1;                      // of one sample
   int launches_per_turn = 1;             // more than one if a call is too short for the clock
   std::string_view thread_pool = "own";  // KernelFamily::thread_pool()
-  bool warms_itself = false;  // Sampler::warms_itself() of its calls
+  bool warms_itself = false;             // Sampler::warms_itself() of its calls
 };
 
 /// Everything goes through Device::sample; no clock of its own.

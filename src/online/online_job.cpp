@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t pool_bytes = std::size_t{128} << 20;
 constexpr std::size_t min_free_bytes = std::size_t{128} << 20;  // as AITER asks for
 constexpr std::int64_t max_m_of_table = 512;                    // likewise
-constexpr int first_own_tie_rank = 10;  // families below are vendors' libraries
+constexpr int first_own_tie_rank = 10;                          // families below are vendors' libraries
 
 // For an estimate of what checking costs: float64 multiplications a second and thread, seconds for an element
 // of random data.

@@ -31,7 +31,7 @@ class KnownRows {
 
  private:
   std::vector<Row> rows_;
-  std::unordered_map<Problem, std::size_t, SameKeyHash, SameKey> first_of_key_;    // indices of rows_
+  std::unordered_map<Problem, std::size_t, SameKeyHash, SameKey> first_of_key_;     // indices of rows_
   std::unordered_map<GroupKey, std::vector<std::size_t>, GroupKeyHash> of_weight_;  // the same, ascending
 };
 

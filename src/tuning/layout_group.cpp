@@ -5,8 +5,6 @@
 
 #include "tuned/key.h"
 
-#include "tuned/key.h"
-
 namespace gemmtune {
 namespace {
 

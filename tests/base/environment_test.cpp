@@ -16,11 +16,11 @@ namespace {
 class EnvironmentTest : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* name :
-         {"GEMMTUNE_CONFIG_DIR", "XDG_CONFIG_HOME", "HOME", "GEMMTUNE_CONFIG_A16W16",
-          "AITER_CONFIG_GEMM_BF16", "GEMMTUNE_LOG_CONFIG", "AITER_LOG_TUNED_CONFIG", "GEMMTUNE_NUM_THREADS",
-          "GEMMTUNE_CPU_ISA", "GEMMTUNE_CAPTURE", "GEMMTUNE_ERRATA", "GEMMTUNE_VERIFY_UNTUNED",
-           "AITER_TUNE_GEMM", "GTUNE_MODEL", "GTUNE_BATCH_SIZE", "GTUNE_TP", "GEMMTUNE_REBUILD", "AITER_REBUILD"}) {
+    for (const char* name : {"GEMMTUNE_CONFIG_DIR", "XDG_CONFIG_HOME", "HOME", "GEMMTUNE_CONFIG_A16W16",
+                             "AITER_CONFIG_GEMM_BF16", "GEMMTUNE_LOG_CONFIG", "AITER_LOG_TUNED_CONFIG",
+                             "GEMMTUNE_NUM_THREADS", "GEMMTUNE_CPU_ISA", "GEMMTUNE_CAPTURE",
+                             "GEMMTUNE_ERRATA", "GEMMTUNE_VERIFY_UNTUNED", "AITER_TUNE_GEMM", "GTUNE_MODEL",
+                             "GTUNE_BATCH_SIZE", "GTUNE_TP", "GEMMTUNE_REBUILD", "AITER_REBUILD"}) {
       ::unsetenv(name);
     }
   }

@@ -24,9 +24,9 @@ struct TuneOptions {
   DeviceOptions device;
   ModelOptions model;
   TuneRequest request;
-  std::string input;  // empty: the config folder's untuned file
+  std::string input;                   // empty: the config folder's untuned file
   std::int64_t limit = max_dimension;  // more shapes than any list has
-  std::string output;  // colon list; empty: the config folder's tuned file
+  std::string output;                  // colon list; empty: the config folder's tuned file
   std::string profile;
   std::string schema = "aiter";
   std::string sort;  // "true", "false"; empty: off

@@ -85,10 +85,10 @@ std::vector<std::unique_ptr<Evaluator>> make_evaluators(const TuneOptions& optio
     if (devices.size() > 1 && !has_own_memory)
       evaluation.policy.pool_limit_bytes = free_bytes / 4 / devices.size();
     evaluation.memory_limit_bytes = free_bytes / 2 / devices.size();
-    evaluators.push_back(make_worker(*device, options.device, environment, evaluation, timeout_of(options).value(),
-                                     [budget = request.budget_seconds, begin] {
-                                       return interrupted() ||
-                                              (budget > 0 && steady_seconds() - begin > cut_off_seconds(budget));
+    evaluators.push_back(make_worker(*device, options.device, environment, evaluation,
+                                     timeout_of(options).value(), [budget = request.budget_seconds, begin] {
+                                       return interrupted() || (budget > 0 && steady_seconds() - begin >
+                                                                                  cut_off_seconds(budget));
                                      }));
   }
   return evaluators;

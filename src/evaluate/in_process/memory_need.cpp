@@ -32,8 +32,8 @@ std::int64_t signed_size(std::size_t bytes) {
 Status check_fits(const Problem& problem, std::int64_t need, std::int64_t available, std::string_view where) {
   if (need <= available) return {};
   return Status::out_of_memory(
-      "too large: {} takes at least {} of {} (operands, copies, reference), {} are available", short_name(problem),
-      size_text(need), where, size_text(available));
+      "too large: {} takes at least {} of {} (operands, copies, reference), {} are available",
+      short_name(problem), size_text(need), where, size_text(available));
 }
 
 }  // namespace

@@ -98,8 +98,8 @@ class MoeFamily final : public KernelFamily {
   }
 
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
-    return make_moe_kernel(
-        set_, problem, {tile_of(config), config.number("bm", 32), config.number("st", 2) == 1}, threads_);
+    return make_moe_kernel(set_, problem,
+                           {tile_of(config), config.number("bm", 32), config.number("st", 2) == 1}, threads_);
   }
 
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
