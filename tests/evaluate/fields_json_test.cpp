@@ -52,7 +52,7 @@ void expect_survival(std::size_t fields) {
 TEST(FieldsJson, EveryFieldSurvives) {
   expect_survival<Policy>(11);
   expect_survival<DeviceRequest>(7);
-  expect_survival<InProcessOptions>(6);
+  expect_survival<InProcessOptions>(7);
   expect_survival<Library>(3);
   expect_survival<DeviceInfo>(6);
   expect_survival<Candidate>(3);
