@@ -33,6 +33,11 @@ Outcome failed_outcome(OutcomeKind kind, std::string reason) {
   return outcome;
 }
 
+Outcome failed_launch(const Status& status) {
+  const bool memory = status.code() == StatusCode::out_of_memory;
+  return failed_outcome(memory ? OutcomeKind::refused : OutcomeKind::launch_failed, status.message());
+}
+
 Outcome without_samples(const Outcome& outcome) {
   Outcome copy = outcome;
   copy.microseconds.clear();

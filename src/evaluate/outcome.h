@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
 #include "candidates/config.h"
 
 namespace gemmtune {
@@ -22,6 +23,9 @@ struct Outcome {
 
 /// Without times. `kind` is not ok, and `reason` not empty.
 Outcome failed_outcome(OutcomeKind kind, std::string reason);
+/// What a step's status says of the candidate: launch_failed, but refused if memory was short. That is a state of
+/// the machine, which no later run may remember of the kernel.
+Outcome failed_launch(const Status& status);
 /// The outcome without its samples.
 Outcome without_samples(const Outcome& outcome);
 

@@ -20,10 +20,8 @@ Result<std::vector<Outcome>> InterruptibleEvaluator::screen(const Problem& probl
                                                             std::span<const Candidate> candidates,
                                                             int samples, const std::function<bool()>& stop) {
   if (interrupted_()) return interrupted_status();
-  auto outcomes =
-      inner_.screen(problem, candidates, samples, [&] { return interrupted_() || (stop && stop()); });
-  if (interrupted_()) return interrupted_status();
-  return outcomes;
+  // What was measured by then is reported: the journal has it, and the profile must not lack it.
+  return inner_.screen(problem, candidates, samples, [&] { return interrupted_() || (stop && stop()); });
 }
 
 Result<FinalsResult> InterruptibleEvaluator::finals(const Problem& problem,

@@ -168,7 +168,7 @@ TEST_F(Evaluating, every_failure_has_its_kind_and_reason) {
   EXPECT_EQ(screen(unrun).reason, "no such function");
 
   const Candidate hungry = device.add({.name = "hungry", .workspace_bytes = std::size_t{1} << 40});
-  EXPECT_EQ(screen(hungry).kind, OutcomeKind::launch_failed);
+  EXPECT_EQ(screen(hungry).kind, OutcomeKind::refused);
   EXPECT_THAT(screen(hungry).reason, HasSubstr("bytes asked"));
 
   const Candidate timeless = device.add({.name = "timeless", .cost = constant(0)});

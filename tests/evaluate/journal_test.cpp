@@ -442,5 +442,13 @@ TEST_F(JournalTest, PruneKeepsTheNewestAndThoseThatRun) {
   EXPECT_EQ(lines().size(), 2U) << "outcomes go with their run";
 }
 
+TEST(LastingFailure, MemoryThatWasShortIsNotOne) {
+  const Outcome short_memory = failed_launch(Status::out_of_memory("cannot allocate {} bytes", 8));
+  EXPECT_EQ(short_memory.kind, OutcomeKind::refused);
+  EXPECT_EQ(short_memory.reason, "cannot allocate 8 bytes");
+  EXPECT_FALSE(is_lasting_failure(short_memory.kind));
+  EXPECT_TRUE(is_lasting_failure(failed_launch(Status::internal("the device was lost")).kind));
+}
+
 }  // namespace
 }  // namespace gemmtune

@@ -139,6 +139,29 @@ TEST(TableAudit, MxscaleRoundsToOneDecimalAndGroupedMoeHoldsZeros) {
   EXPECT_THAT(wrong, ElementsAre(3U));
 }
 
+TEST(TableAudit, ZerosOfGroupedMoeAreNoWrongRate) {
+  auto file = read_tuned_csv(GEMMTUNE_TEST_DATA "/tables/tuned_grouped_fmoe.csv", {});
+  ASSERT_TRUE(file.ok()) << file.message();
+  ASSERT_FALSE(file->entries.empty());
+  std::vector<TunedFile> files;
+  files.push_back(std::move(*file));
+  EXPECT_THAT(found(files), IsEmpty());
+}
+
+// AITER looks up whatever inter_dim is and pads the packed weight itself.
+TEST(TableAudit, AnInterDimOfNoWholeBlockIsReachableInFourBits) {
+  std::vector<TunedFile> files;
+  files.push_back(parsed(
+      "cu_num,token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,"
+      "doweight_stage1,block_m,ksplit,us1,kernelName1,err1,us2,kernelName2,err2,us,run_1stage,tflops,bw,_"
+      "tag\n"
+      "256,4,2880,360,128,4,ActivationType.Swiglu,torch.bfloat16,torch.float4_e2m1fn_x2,"
+      "torch.float4_e2m1fn_x2,QuantType.per_1x32,1,0,32,0,10.0,one,0.0%,10.0,two,0.0%,20.0,0,,,\n",
+      "tuned_fmoe.csv"));
+  ASSERT_EQ(files.front().entries.size(), 1U);
+  EXPECT_THAT(found(files), IsEmpty());
+}
+
 TEST(TableAudit, A2024TableAnswersNoDevice) {
   EXPECT_THAT(found("M,N,K,kernelId,splitK,us,kernelName\n1,512,512,0,0,5.0,a\n"),
               ElementsAre("malformed:1", "unreachable:2"));

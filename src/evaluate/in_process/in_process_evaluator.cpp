@@ -108,7 +108,7 @@ Outcome InProcessEvaluator::check_at(const Problem& problem, const Candidate& ca
     return outcome;
   step(Step::preparing, name);
   auto verifier = KernelVerifier::make(device_, problem, verifier_options(options_));
-  if (!verifier.ok()) return failed_outcome(OutcomeKind::launch_failed, verifier.message());
+  if (!verifier.ok()) return failed_launch(verifier.status());
   step(Step::candidate, name);
   Outcome outcome = verifier->verify_quickly(*built.kernel);
   if (outcome.kind != OutcomeKind::ok) return outcome;
@@ -116,7 +116,7 @@ Outcome InProcessEvaluator::check_at(const Problem& problem, const Candidate& ca
   const auto outcomes = verifier->verify_fully(kernels, [&](const Kernel* kernel) {
     step(kernel == nullptr ? Step::preparing : Step::candidate, name);
   });
-  if (!outcomes.ok()) return failed_outcome(OutcomeKind::launch_failed, outcomes.message());
+  if (!outcomes.ok()) return failed_launch(outcomes.status());
   return outcomes->front();
 }
 

@@ -14,10 +14,6 @@ constexpr std::uint64_t second_seed_offset = 0x5eed2;
 constexpr std::int64_t pad_elements = 24;  // of each row of y, in the padded run
 constexpr int repetitions = 3;             // on the same data
 
-Outcome not_launched(const Status& status) {
-  return failed_outcome(OutcomeKind::launch_failed, status.message());
-}
-
 Outcome wrong(std::string reason) { return failed_outcome(OutcomeKind::wrong, std::move(reason)); }
 
 Result<OutputVerifier> output_verifier_for(Device& device, const Problem& problem,
@@ -97,13 +93,13 @@ Status KernelVerifier::prepare(Run& run, const Kernel& kernel, DeviceOperands& o
 // compared.
 Outcome KernelVerifier::execute(Run& run, const Kernel& kernel, OutputVerifier& verifier) {
   if (const Status filled = device_->fill(run.y->data(), poison_byte, run.y->bytes()); !filled.ok())
-    return not_launched(filled);
+    return failed_launch(filled);
   Status status = kernel.run(run.operands, run.workspace ? run.workspace->data() : nullptr, {});
   if (status.ok()) status = device_->synchronize();
-  if (!status.ok()) return not_launched(status);
+  if (!status.ok()) return failed_launch(status);
   if (const Status guards = run.y->guards_intact(); !guards.ok()) {
     if (run.y == y_.get()) {
-      if (const Status renewed = renew_y(); !renewed.ok()) return not_launched(renewed);
+      if (const Status renewed = renew_y(); !renewed.ok()) return failed_launch(renewed);
     }
     return wrong("wrote outside of y: " + guards.message());
   }
@@ -111,7 +107,7 @@ Outcome KernelVerifier::execute(Run& run, const Kernel& kernel, OutputVerifier& 
     if (const Status guards = run.workspace->guards_intact(); !guards.ok())
       return wrong("wrote outside of its workspace: " + guards.message());
   }
-  if (const Status read = verifier.read(*run.y, run.operands.ldy); !read.ok()) return not_launched(read);
+  if (const Status read = verifier.read(*run.y, run.operands.ldy); !read.ok()) return failed_launch(read);
   return {};
 }
 
@@ -119,7 +115,7 @@ Outcome KernelVerifier::execute(Run& run, const Kernel& kernel, OutputVerifier& 
 Outcome KernelVerifier::verify_once(const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy) {
   Run run;
   if (const Status prepared = prepare(run, kernel, operands, ldy); !prepared.ok())
-    return not_launched(prepared);
+    return failed_launch(prepared);
   const Outcome ran = execute(run, kernel, verifier_);
   return ran.kind == OutcomeKind::ok ? verifier_.verify() : ran;
 }
@@ -134,7 +130,7 @@ Outcome KernelVerifier::verify_odd_strides(const Kernel& kernel) {
   Status status = operands.status();
   if (status.ok()) status = operands->fill(operands_);
   if (status.ok()) status = operands->spread_x(problem_.k + 1 + problem_.k % 2);
-  if (!status.ok()) return not_launched(status);
+  if (!status.ok()) return failed_launch(status);
   Outcome outcome = verify_once(kernel, *operands, columns + 1 + columns % 2);
   if (outcome.kind != OutcomeKind::launch_failed || !device_->health().ok()) return outcome;
   return {};
@@ -144,7 +140,7 @@ Outcome KernelVerifier::verify_repeated(const Kernel& kernel, DeviceOperands& op
                                         OutputVerifier& verifier) {
   Run run;
   if (const Status prepared = prepare(run, kernel, operands, output_columns(problem_)); !prepared.ok())
-    return not_launched(prepared);
+    return failed_launch(prepared);
   Outcome worst;
   worst.err_ratio = 0;
   for (int repetition = 0; repetition < repetitions; ++repetition) {
@@ -152,14 +148,14 @@ Outcome KernelVerifier::verify_repeated(const Kernel& kernel, DeviceOperands& op
     if (ran.kind != OutcomeKind::ok) return ran;
     if (repetition > 0) {
       const Result<bool> same = verifier.equals_kept();
-      if (!same.ok()) return not_launched(same.status());
+      if (!same.ok()) return failed_launch(same.status());
       if (*same) continue;
       worst.deterministic = false;
     }
     const Outcome verified = verifier.verify();
     if (verified.kind != OutcomeKind::ok) return verified;
     worst.err_ratio = std::max(worst.err_ratio, verified.err_ratio);
-    if (const Status kept = verifier.keep(); !kept.ok()) return not_launched(kept);
+    if (const Status kept = verifier.keep(); !kept.ok()) return failed_launch(kept);
   }
   return worst;
 }

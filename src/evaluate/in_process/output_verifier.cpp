@@ -154,7 +154,7 @@ Outcome OutputVerifier::verify_on_host() const {
 
 Outcome OutputVerifier::verify_on_device() {
   const auto rows = device_checker_->compare(y_->data(), ldy_, tolerance_);
-  if (!rows.ok()) return failed_outcome(OutcomeKind::launch_failed, rows.message());
+  if (!rows.ok()) return failed_launch(rows.status());
   CheckReportBuilder report(problem_, tolerance_);
   for (std::size_t row = 0; row < rows->size(); ++row) {
     if ((*rows)[row].padding_written > 0) return wrong_padding(static_cast<std::int64_t>(row));

@@ -33,7 +33,8 @@ Outcome build_kernel(Device& device, const Problem& problem, const Candidate& ca
   auto kernel = device.build(candidate, problem);
   if (!kernel.ok()) {
     const bool refused = kernel.code() == StatusCode::unsupported || kernel.code() == StatusCode::not_found ||
-                         kernel.code() == StatusCode::invalid_argument;
+                         kernel.code() == StatusCode::invalid_argument ||
+                         kernel.code() == StatusCode::out_of_memory;
     return failed_outcome(refused ? OutcomeKind::refused : OutcomeKind::build_failed, kernel.message());
   }
   built.kernel = std::move(kernel).value();
@@ -86,7 +87,7 @@ Status ProblemBench::set_up_timing(Entry& entry) {
 std::optional<Outcome> ProblemBench::probe(Entry& entry) {
   const double limit = options_.too_slow_factor * fastest_microseconds_;
   const auto look = sampler_.probe(*entry.timed, limit);
-  if (!look.ok()) return failed_outcome(OutcomeKind::launch_failed, look.message());
+  if (!look.ok()) return failed_launch(look.status());
   if (!look->has_value()) {
     return failed_outcome(
         OutcomeKind::too_slow,
@@ -101,7 +102,7 @@ std::optional<Outcome> ProblemBench::probe(Entry& entry) {
     return loser;
   }
   const Status ready = sampler_.prepare(*entry.timed);
-  if (!ready.ok()) return failed_outcome(OutcomeKind::launch_failed, ready.message());
+  if (!ready.ok()) return failed_launch(ready);
   return std::nullopt;
 }
 
@@ -143,9 +144,7 @@ Result<double> ProblemBench::screening_sample(Entry& entry) {
 
 Outcome ProblemBench::take_samples(Entry& entry, int samples) {
   Outcome outcome = entry.checked;
-  const auto not_measured = [](const Status& status) {
-    return failed_outcome(OutcomeKind::launch_failed, status.message());
-  };
+  const auto not_measured = [](const Status& status) { return failed_launch(status); };
   const bool first_time = !entry.timed;
   if (first_time) {
     if (const Status status = set_up_timing(entry); !status.ok()) return not_measured(status);
@@ -222,7 +221,7 @@ void ProblemBench::run_round(std::vector<RoundMember>& members, std::vector<doub
     if (samples[i].ok()) {
       times[members[i].column] = *samples[i];
     } else {
-      members[i].entry->checked = failed_outcome(OutcomeKind::launch_failed, samples[i].message());
+      members[i].entry->checked = failed_launch(samples[i].status());
     }
   }
   std::erase_if(members, [](const RoundMember& e) { return e.entry->checked.kind != OutcomeKind::ok; });
@@ -295,7 +294,7 @@ std::vector<ProblemBench::RoundMember> ProblemBench::make_ready(std::span<Entry*
     step(Step::candidate, entry.name);
     if (ready.ok()) ready = sampler_.prepare(*entry.timed);
     if (!ready.ok()) {
-      entry.checked = failed_outcome(OutcomeKind::launch_failed, ready.message());
+      entry.checked = failed_launch(ready);
       continue;
     }
     members.push_back({&entry, column});

@@ -308,7 +308,7 @@ Outcome WorkerEvaluator::check_neighbour_m(const Problem& problem, const Candida
   Problem neighbour = problem;
   neighbour.m = m;
   auto reply = ask_of_one(NeighbourRequest{problem, candidate, m}, key_of(neighbour, candidate));
-  if (!reply.ok()) return failed_outcome(OutcomeKind::launch_failed, reply.message());
+  if (!reply.ok()) return failed_launch(reply.status());
   return std::move(reply->result.outcomes.front());
 }
 
