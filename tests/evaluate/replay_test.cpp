@@ -1,5 +1,6 @@
 // Recordings: what was measured is answered again without a machine, two replays are the same, the simulated
 // clock lets budgets and the estimate of the remaining time be tested.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,7 @@
 #include "formats/errata/erratum_file.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <optional>

@@ -249,7 +249,7 @@ const Architecture* find_architecture(std::string_view model_type) {
 
 Result<const Architecture*> architecture_of(ModelFields& fields, const std::string& assumed) {
   const std::string model_type = fields.text("model_type");
-  GEMMTUNE_RETURN_IF_ERROR(fields.status());
+  if (!fields.status().ok()) return fields.status();
   if (const Architecture* row = find_architecture(model_type)) return row;
   if (!assumed.empty()) {
     if (const Architecture* row = find_architecture(assumed)) return row;
