@@ -36,6 +36,9 @@ TEST(Threads, AnExceptionReachesTheCallerWhenAllHaveEnded) {
 
 /// Without room for a stack there is no thread: the caller does it all.
 TEST(Threads, TheCallerDoesWhatNoThreadDoes) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs more address space than is left";
+#endif
   const pid_t child = ::fork();
   if (child == 0) {
     rlimit limit{std::size_t{1} << 24, std::size_t{1} << 24};  // below what is mapped already
