@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -85,14 +86,16 @@ TEST_F(FileLockTest, ExcludesProcesses) {
 }
 
 TEST_F(FileLockTest, ExcludesThreads) {
-  int counter = 0;
+  // Read and written in two steps, which only the lock keeps together; atomic, as the thread sanitizer does not know flock.
+  std::atomic<int> counter{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int round = 0; round < 50; ++round) {
         const auto lock = FileLock::acquire(path("lock"));
         ASSERT_TRUE(lock.ok()) << lock.message();
-        ++counter;
+        const int before = counter;
+        counter = before + 1;
       }
     });
   }
