@@ -63,7 +63,7 @@ std::string reason_to_decline(Device& device, const OnlineProblem& asked, const 
       return fmt::format("M = {}, and AITER tunes up to {} online", problem.m, max_m_of_table);
     }
   }
-  const MemoryNeed need = memory_need(problem, default_policy(device.info()).cache, true);
+  const MemoryNeed need = memory_need(problem, online_policy(device).cache, true);
   const auto needed = static_cast<double>(min_free_bytes) + static_cast<double>(bytes_on(device, need));
   if (const auto free = static_cast<double>(device.free_memory_bytes()); free < needed) {
     return fmt::format("{:.0f} MiB of memory are free, expected {:.0f}", free / 0x1p20, needed / 0x1p20);

@@ -148,9 +148,7 @@ int run_one_check(const CheckOptions& options) {
   const auto candidate = candidate_of_check(options, **device, *problem);
   if (!candidate.ok()) return usage_error("check", candidate.message());
   watch_for_interrupts();
-  InProcessOptions evaluation = in_process_options(**device, Policy(), options.max_err_ratio);
-  evaluation.odd_strides = true;
-  const auto evaluator = make_worker(**device, options.device, environment, evaluation);
+  const auto evaluator = make_verifying_worker(**device, options.device, environment, options.max_err_ratio);
   const Outcome outcome = evaluator->check_neighbour_m(*problem, *candidate, problem->m);
   if (interrupted()) return exit_interrupted;
   const bool right = outcome.kind == OutcomeKind::ok;
@@ -165,12 +163,12 @@ int run_one_check(const CheckOptions& options) {
                  {"err_ratio", outcome.err_ratio},
                  {"deterministic", outcome.deterministic},
                  {"erratum", erratum == nullptr ? Json() : Json(erratum->name)}};
-    fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+    print_document(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   } else {
-    fmt::print("{} {}: {}{}\n", short_name(*problem), candidate->kernel_name(),
-               right ? fmt::format("right, err_ratio {:.4f}", outcome.err_ratio)
-                     : fmt::format("{}: {}", to_string(outcome.kind), outcome.reason),
-               erratum == nullptr ? std::string() : "; known: " + describe(*erratum));
+    print_text(fmt::format("{} {}: {}{}\n", short_name(*problem), candidate->kernel_name(),
+                           right ? fmt::format("right, err_ratio {:.4f}", outcome.err_ratio)
+                                 : fmt::format("{}: {}", to_string(outcome.kind), outcome.reason),
+                           erratum == nullptr ? std::string() : "; known: " + describe(*erratum)));
   }
   return right ? exit_done : exit_findings;
 }

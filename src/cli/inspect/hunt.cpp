@@ -128,21 +128,20 @@ int run_hunt(const HuntOptions& options) {
   request.stop = interrupted;
   watch_for_interrupts();
   Console console(options.quiet);
-  InProcessOptions evaluation = in_process_options(**device, Policy(), options.max_err_ratio);
-  evaluation.odd_strides = true;
-  const auto evaluator = make_worker(**device, options.device, environment, evaluation);
+  const auto evaluator = make_verifying_worker(**device, options.device, environment, options.max_err_ratio);
   const auto summary =
       hunt(**device, *evaluator, request, [&](const HuntSummary& so_far, const HuntFinding* found) {
         if (found != nullptr && !options.json) {
           console.clear_live_line();
-          fmt::print("{}", finding_text(*found));
+          print_text(finding_text(*found));
           std::fflush(stdout);
         }
         console.live_line(progress_text(so_far, options.budget_seconds));
       });
   console.clear_live_line();
   if (!summary.ok()) return usage_error("hunt", summary.message());
-  fmt::print("{}", options.json ? summary_json(*summary, options, (*device)->info()) : counts_text(*summary));
+  print_answer(options.json,
+               options.json ? summary_json(*summary, options, (*device)->info()) : counts_text(*summary));
   if (interrupted()) return exit_interrupted;
   return summary->findings.empty() ? exit_done : exit_findings;
 }

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "evaluate/in_process/in_process_evaluator.h"
+
 namespace gemmtune::cli {
 
 std::unique_ptr<WorkerEvaluator> make_worker(const Device& device, const DeviceOptions& options,
@@ -20,6 +22,13 @@ std::unique_ptr<WorkerEvaluator> make_worker(const Device& device, const DeviceO
   worker.memory_limit_bytes = evaluation.memory_limit_bytes;
   worker.cancelled = std::move(cancelled);
   return std::make_unique<WorkerEvaluator>(std::move(worker));
+}
+
+std::unique_ptr<WorkerEvaluator> make_verifying_worker(Device& device, const DeviceOptions& options,
+                                                       const Environment& environment, double max_err_ratio) {
+  InProcessOptions evaluation = in_process_options(device, default_policy(device.info()), max_err_ratio);
+  evaluation.odd_strides = true;
+  return make_worker(device, options, environment, evaluation);
 }
 
 }  // namespace gemmtune::cli

@@ -20,4 +20,9 @@ std::unique_ptr<WorkerEvaluator> make_worker(const Device& device, const DeviceO
                                              double timeout_seconds = WorkerOptions().timeout_seconds,
                                              std::function<bool()> cancelled = interrupted);
 
+/// The same for a command that verifies kernels and times none, under the default policy; rows of x and y also run an odd
+/// number of elements apart.
+std::unique_ptr<WorkerEvaluator> make_verifying_worker(Device& device, const DeviceOptions& options,
+                                                       const Environment& environment, double max_err_ratio);
+
 }  // namespace gemmtune::cli

@@ -157,9 +157,11 @@ Result<std::vector<Outcome>> JournaledEvaluator::screen(const Problem& problem,
     std::vector<double> had(past.samples.begin() + static_cast<std::ptrdiff_t>(past.used),
                             past.samples.end());
     auto measured = inner_.screen(problem, {&candidate, 1}, samples - static_cast<int>(had.size()), stop);
-    // What the journal has by then is answered; the next call meets the error again.
-    if (!measured.ok() && !answers.empty()) break;
-    if (!measured.ok()) return measured.status();
+    if (!measured.ok()) {
+      // What the journal has by then is answered; the next call meets the error again.
+      if (!answers.empty()) break;
+      return measured.status();
+    }
     if (measured->empty()) break;
     Outcome& outcome = measured->front();
     past.used = past.samples.size();
