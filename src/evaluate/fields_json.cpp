@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "formats/json_text.h"
+
 namespace gemmtune {
 
 using Json = nlohmann::json;
@@ -11,7 +13,7 @@ void to_json(Json& json, CacheMode mode) { json = to_string(mode); }
 
 void from_json(const Json& json, CacheMode& mode) {
   const auto parsed = parse_cache_mode(json.get<std::string>());
-  if (!parsed) throw Json::other_error::create(501, "no cache mode: " + json.dump(), &json);
+  if (!parsed) throw Json::other_error::create(501, "no cache mode: " + json_line(json), &json);
   mode = *parsed;
 }
 

@@ -110,6 +110,4 @@ std::optional<FinalsResult> finals_from_json(const Json& json) {
   return result;
 }
 
-std::string dump_line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
 }  // namespace gemmtune

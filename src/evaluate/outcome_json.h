@@ -24,7 +24,4 @@ std::optional<std::vector<std::string>> texts_from_json(const nlohmann::json& js
 std::optional<Outcome> outcome_from_json(const nlohmann::json& json);
 std::optional<FinalsResult> finals_from_json(const nlohmann::json& json);
 
-/// One line; bytes that are no UTF-8 are replaced.
-std::string dump_line(const nlohmann::json& json);
-
 }  // namespace gemmtune

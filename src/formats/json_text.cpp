@@ -36,6 +36,18 @@ Status check_depth(const std::string& source, std::string_view text) {
   return {};
 }
 
+constexpr int no_indent = -1;
+
+template <typename AnyJson>
+std::string line_of(const AnyJson& json) {
+  return json.dump(no_indent, ' ', /*ensure_ascii=*/false, AnyJson::error_handler_t::replace);
+}
+
+template <typename AnyJson>
+std::string document_of(const AnyJson& json) {
+  return json.dump(/*indent=*/2, ' ', /*ensure_ascii=*/false, AnyJson::error_handler_t::replace) + "\n";
+}
+
 }  // namespace
 
 Status no_json(const std::string& source, std::string_view text, std::size_t byte, std::string_view why) {
@@ -43,6 +55,17 @@ Status no_json(const std::string& source, std::string_view text, std::size_t byt
   const bool cut = why.size() > at_most;
   return Status::invalid("{}:{}: no JSON: {}{}", source, line_at(text, byte), why.substr(0, at_most),
                          cut ? "…" : "");
+}
+
+Json parse_json(std::string_view text) { return Json::parse(text, nullptr, /*allow_exceptions=*/false); }
+
+std::string json_line(const Json& json) { return line_of(json); }
+std::string json_line(const nlohmann::ordered_json& json) { return line_of(json); }
+std::string json_document(const Json& json) { return document_of(json); }
+std::string json_document(const nlohmann::ordered_json& json) { return document_of(json); }
+
+std::string json_ascii_string(const std::string& text) {
+  return Json(text).dump(no_indent, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
 }
 
 Result<Json> parse_json_object(const std::string& source, const std::string& text) {

@@ -1,4 +1,5 @@
-// What every JSON reader needs beyond nlohmann's parser: errors with file:line, and a bound on nesting.
+// JSON texts read and printed: errors with file:line and a bound on nesting; one form of printed lines and documents.
+// Kept out of line, as the parser and the printer are slow to compile.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +16,18 @@ inline constexpr std::size_t max_json_depth = 64;
 
 /// "source:line: no JSON: why" for what nlohmann's parser says of byte `byte` (1-based); long texts are cut.
 Status no_json(const std::string& source, std::string_view text, std::size_t byte, std::string_view why);
+
+/// Discarded (is_discarded()) where the text is no JSON.
+nlohmann::json parse_json(std::string_view text);
+
+/// One line. Of these three, bytes that are no UTF-8 become U+FFFD.
+std::string json_line(const nlohmann::json& json);
+std::string json_line(const nlohmann::ordered_json& json);
+/// Indented by two blanks, ends with a new line.
+std::string json_document(const nlohmann::json& json);
+std::string json_document(const nlohmann::ordered_json& json);
+/// Quoted, in ASCII: what Python's json.dump writes for a text.
+std::string json_ascii_string(const std::string& text);
 
 /// A JSON object, nested at most max_json_depth deep: printing a tree recurses once a level.
 Result<nlohmann::json> parse_json_object(const std::string& source, const std::string& text);

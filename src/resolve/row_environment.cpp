@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/aiter/environment_json.h"
+#include "formats/json_text.h"
 
 namespace gemmtune {
 namespace {
@@ -29,7 +30,7 @@ Result<EnvironmentNotes> EnvironmentNotes::read(const std::string& path) {
 }
 
 void EnvironmentNotes::add(const std::string& env, std::string_view object) {
-  const json document = json::parse(object, nullptr, /*allow_exceptions=*/false);
+  const json document = parse_json(object);
   RowEnvironmentNote note;
   if (document.is_object()) {
     note.model = text_at(document, "device");

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "formats/json_text.h"
 #include "tuning/tuner.h"
 
 namespace gemmtune {
@@ -25,11 +26,10 @@ RowEnvironment row_environment(const Device& device, const Policy& policy,
     meaning["families"][std::string(family->name())] = family->revision();
   }
   RowEnvironment environment;
-  constexpr auto replace = nlohmann::json::error_handler_t::replace;  // a model name that is no UTF-8
-  environment.hash = short_hash(meaning.dump(-1, ' ', false, replace));
+  environment.hash = short_hash(json_line(meaning));
   meaning["observations"] = {{"recorded", utc_text()}};
   for (const auto& [name, value] : observations) meaning["observations"][name] = value;
-  environment.json = meaning.dump(-1, ' ', false, replace);
+  environment.json = json_line(meaning);
   return environment;
 }
 

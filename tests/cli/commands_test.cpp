@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
+#include "formats/json_text.h"
 
 namespace gemmtune::test {
 namespace {
@@ -28,7 +29,7 @@ class Commands : public ::testing::Test {
   }
   Json json_of(const SubprocessResult& result) const {
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    return Json::parse(result.out, nullptr, false);
+    return parse_json(result.out);
   }
 
   static Json cpu_of(const Json& devices) {

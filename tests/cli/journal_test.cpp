@@ -17,6 +17,7 @@
 
 #include "base/random.h"
 #include "cli/program.h"
+#include "formats/json_text.h"
 
 namespace gemmtune::test {
 namespace {
@@ -57,13 +58,13 @@ class JournalCli : public ::testing::Test {
     std::vector<Json> lines;
     const auto result = program.run({"journal", "export", output(), "--json"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    for (const std::string& line : lines_of(result.out)) lines.push_back(Json::parse(line));
+    for (const std::string& line : lines_of(result.out)) lines.push_back(parse_json(line));
     return lines;
   }
   Json runs() const {
     const auto result = program.run({"journal", "list", journal(), "--json"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    return Json::parse(result.out)["runs"];
+    return parse_json(result.out)["runs"];
   }
   /// "M,N,K" → kernelName of the tuned file; every line must be whole.
   std::map<std::string, std::string> winners() const { return winners_in(output()); }
@@ -224,7 +225,7 @@ TEST_F(JournalCli, ARecordingReplaysToTheSameTextTwice) {
     const auto replay = program.run({"tune", "--replay", recording, "-o", folder + "/replayed.csv",
                                      "--libtype", "skinny", "--json", "--quiet"});
     ASSERT_EQ(replay.exit_code, 0) << replay.err;
-    Json json = Json::parse(replay.out);
+    Json json = parse_json(replay.out);
     json.erase("output");
     texts.insert(json.dump());
     tables.insert(read_text(folder + "/replayed.csv"));
@@ -252,7 +253,8 @@ TEST_F(JournalCli, AnInterruptedRunKeepsItsProfileAndGoesOn) {
     for (int i = 0; i < 1000 && process.running() && !std::filesystem::exists(output()); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     process.send(SIGINT);
-    EXPECT_EQ(process.wait().exit_code, 130);
+    const auto result = process.wait();
+    EXPECT_EQ(result.exit_code, 130) << "signal " << result.signal << "\n" << result.err;
   }
   const std::string text = read_text(profile);
   for (const Json& line : exported()) {

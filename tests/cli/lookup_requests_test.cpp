@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
+#include "formats/json_text.h"
 #include "support/fixtures.h"
 
 namespace gemmtune::test {
@@ -23,7 +24,7 @@ std::vector<Json> lines_of(const std::string& text) {
   std::vector<Json> answers;
   for (std::size_t begin = 0; begin < text.size();) {
     const auto end = text.find('\n', begin);
-    answers.push_back(Json::parse(text.substr(begin, end - begin), nullptr, false));
+    answers.push_back(parse_json(text.substr(begin, end - begin)));
     begin = end + 1;
   }
   return answers;
@@ -146,12 +147,12 @@ TEST_F(LookupRequests, EveryOperationHasItsSizes) {
                                 "256",
                                 "--json"});
   ASSERT_EQ(moe.exit_code, 0) << moe.err;
-  EXPECT_EQ(Json::parse(moe.out)["kernelName"], "stage1_s");
+  EXPECT_EQ(parse_json(moe.out)["kernelName"], "stage1_s");
   const auto batched = program.run({"lookup", "--op", "batched_bf16", "-b", "16", "-m", "1", "-n", "1280",
                                     "-k", "8192", "--table", table("bf16_tuned_batched_gemm.csv"), "--gfx",
                                     "gfx942", "--cu_num", "304", "--json"});
   ASSERT_EQ(batched.exit_code, 0) << batched.err;
-  EXPECT_EQ(Json::parse(batched.out)["kernelName"], "batched_v1");
+  EXPECT_EQ(parse_json(batched.out)["kernelName"], "batched_v1");
   const auto wrong = program.run({"lookup", "--op", "a4w4", "-m", "1", "-n", "32", "-k", "33"});
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_THAT(wrong.err, HasSubstr("K = 33, expected a multiple of 32"));

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
+#include "formats/json_text.h"
 
 namespace gemmtune::test {
 namespace {
@@ -40,7 +41,7 @@ class Operator : public ::testing::Test {
   }
   Json json_of(const SubprocessResult& result, int code = 0) const {
     EXPECT_EQ(result.exit_code, code) << result.err << result.out;
-    return Json::parse(result.out, nullptr, false);
+    return parse_json(result.out);
   }
   /// The tuned file with `from` replaced by `to` everywhere.
   std::string changed(const std::string& from, const std::string& to) const {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
+#include "formats/json_text.h"
 
 namespace gemmtune::test {
 namespace {
@@ -51,7 +52,7 @@ TEST_F(Sizes, TheOtherShapesOfTheListAreTuned) {
   const auto result = program.run({"tune", "-i", shapes, "-o", program.file("o.csv"), "--libtype",
                                    "tiled,skinny", "--budget", "4", "--iters", "5", "--json"});
   EXPECT_EQ(result.exit_code, 1) << result.err;
-  const Json json = Json::parse(result.out, nullptr, false);
+  const Json json = parse_json(result.out);
   ASSERT_TRUE(json.is_object()) << result.out;
   EXPECT_EQ(json["problems"][0]["state"], "failed");
   EXPECT_THAT(json["problems"][0]["reason"].get<std::string>(), ContainsRegex(both_figures));
@@ -65,7 +66,7 @@ TEST_F(Sizes, BenchCheckAndWarmGoOnAfterAShapeThatFitsNoMemory) {
   EXPECT_EQ(bench.exit_code, 1) << bench.err;
   EXPECT_THAT(bench.out, HasSubstr("too large"));
 
-  const Json device = Json::parse(program.run({"devices", "--backend", "cpu", "--json"}).out);
+  const Json device = parse_json(program.run({"devices", "--backend", "cpu", "--json"}).out);
   const Json& info = device["backends"][0]["devices"][0];
   const std::string table = program.folder().write("tuned.csv",
                                                    "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,"

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/program.h"
+#include "formats/json_text.h"
 #include "support/fixtures.h"
 
 namespace gemmtune::test {
@@ -85,14 +86,14 @@ TEST_P(TuneFixtures, RunsAndReadsBack) {
     ASSERT_LT(run, max_runs) << "rows are out of budget still";
     const auto tuned = program.run(words);
     ASSERT_EQ(tuned.exit_code, 0) << tuned.err << tuned.out;
-    const Json report = Json::parse(tuned.out);
+    const Json report = parse_json(tuned.out);
     EXPECT_EQ(std::to_string(report["problems"].size()), rows);
     waiting = out_of_budget(report);
   }
 
   const auto again = program.run(words);
   ASSERT_EQ(again.exit_code, 0) << again.err;
-  const Json second = Json::parse(again.out);
+  const Json second = parse_json(again.out);
   for (const Json& problem : second["problems"]) EXPECT_EQ(problem["state"], "done already") << problem;
 
   const auto checked = program.run({"check", output});
@@ -109,7 +110,7 @@ TEST_P(TuneFixtures, RunsAndReadsBack) {
   if (row["outdtype"] == "torch.float32") lookup.insert(lookup.end(), {"--outdtype", "f32"});
   const auto found = program.run(lookup);
   ASSERT_EQ(found.exit_code, 0) << found.err;
-  const Json report = Json::parse(found.out);
+  const Json report = parse_json(found.out);
   EXPECT_EQ(report["level"], "exact") << found.out;
   EXPECT_EQ(report["runnable"], true) << found.out;
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
+#include "formats/json_text.h"
 
 namespace gemmtune::test {
 namespace {
@@ -73,7 +74,7 @@ TEST_P(TuneOperations, FromTheUntunedFileToARowThatRuns) {
                                           "--budget", "4",    "--iters",      "5",  "--json"};
   const auto tuned = program.run(words);
   ASSERT_EQ(tuned.exit_code, 0) << tuned.err << tuned.out;
-  const Json summary = Json::parse(tuned.out);
+  const Json summary = parse_json(tuned.out);
   ASSERT_EQ(summary["problems"].size(), 1U);
 
   const std::string file = read_text(output);
@@ -83,7 +84,7 @@ TEST_P(TuneOperations, FromTheUntunedFileToARowThatRuns) {
   // The row reads back: there is nothing left to do.
   const auto again = program.run(words);
   ASSERT_EQ(again.exit_code, 0) << again.err;
-  EXPECT_EQ(Json::parse(again.out)["problems"][0]["state"], "done already") << again.out;
+  EXPECT_EQ(parse_json(again.out)["problems"][0]["state"], "done already") << again.out;
 
   const auto checked = program.run({"check", output});
   EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.err;
@@ -94,7 +95,7 @@ TEST_P(TuneOperations, FromTheUntunedFileToARowThatRuns) {
   lookup.insert(lookup.end(), test.lookup.begin(), test.lookup.end());
   const auto found = program.run(lookup);
   ASSERT_EQ(found.exit_code, 0) << found.err;
-  const Json report = Json::parse(found.out);
+  const Json report = parse_json(found.out);
   EXPECT_EQ(report["level"], "exact") << found.out;
   EXPECT_EQ(report["runnable"], true) << found.out;
   EXPECT_THAT(report["kernelName"].get<std::string>(), ContainsRegex("^" + test.kernel));
@@ -121,10 +122,10 @@ TEST_P(TuneOperations, OpNamesTheOperationOfFilesWhoseNamesDoNot) {
   ASSERT_EQ(first.exit_code, 0) << first.err << first.out;
   const auto again = tune({"-i", input, "-o", output});
   ASSERT_EQ(again.exit_code, 0) << again.err;
-  EXPECT_EQ(Json::parse(again.out)["problems"][0]["state"], "done already") << again.out;
+  EXPECT_EQ(parse_json(again.out)["problems"][0]["state"], "done already") << again.out;
   const auto further = tune({"-i", input, "-o", other + ":" + output});
   ASSERT_EQ(further.exit_code, 0) << further.err;
-  EXPECT_EQ(Json::parse(further.out)["problems"][0]["state"], "done already") << further.out;
+  EXPECT_EQ(parse_json(further.out)["problems"][0]["state"], "done already") << further.out;
   const auto own = tune({"-i", output, "-o", output, "--all"});
   EXPECT_EQ(own.exit_code, 0) << own.err;
 

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "cli/program.h"
+#include "formats/json_text.h"
 
 namespace gemmtune::test {
 namespace {
@@ -48,7 +49,7 @@ TEST_F(TuneRange, BadTextsAreUsageErrorsThatSayWhatWasExpected) {
 TEST_F(TuneRange, AWeightOverAFewMIsCoveredAndThenThereIsNothingToDo) {
   const auto result = tune({"--m-range", "1:8", "--m-regret", "50", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json json = Json::parse(result.out);
+  const Json json = parse_json(result.out);
   ASSERT_EQ(json["weights"].size(), 1U);
   const Json& weight = json["weights"][0];
   EXPECT_EQ(weight["settled_share"], 1);
@@ -78,7 +79,7 @@ TEST_F(TuneRange, ARecordingReplaysToTheSameRanges) {
   ASSERT_EQ(second.exit_code, 0) << second.err;
   const auto rows = [](const std::string& text) {
     std::vector<std::string> list;
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     for (const Json& row : json["weights"][0]["rows"])
       list.push_back(row["m_from"].dump() + "-" + row["m"].dump() + row["kernelName"].dump());
     return list;

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
+#include "formats/json_text.h"
 
 namespace gemmtune::test {
 namespace {
@@ -67,7 +68,7 @@ TEST(TuneEndToEnd, OneShapeFromNothingToATunedFile) {
   EXPECT_EQ(lines(read_text(output)), 2U);
   const auto benched = program.run({"bench", output, "--rounds", "3", "--json", "--quiet"});
   ASSERT_EQ(benched.exit_code, 0) << benched.err;
-  EXPECT_EQ(Json::parse(benched.out)["rows"][0]["match"], "exact");
+  EXPECT_EQ(parse_json(benched.out)["rows"][0]["match"], "exact");
   const auto checked = program.run({"check", output});
   EXPECT_EQ(checked.exit_code, 0) << checked.err;
   EXPECT_THAT(checked.out, HasSubstr("1 right, 0 not"));
@@ -169,7 +170,7 @@ TEST_F(Tune, TheConfigFolderIsMade) {
 TEST_F(Tune, LimitTakesTheFirstShapes) {
   const auto result = tune_rows(row(3, 64, 64) + row(5, 64, 64) + row(7, 64, 64), {"--limit", "2", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json json = Json::parse(result.out);
+  const Json json = parse_json(result.out);
   ASSERT_EQ(json["problems"].size(), 2U);
   EXPECT_EQ(json["problems"][1]["m"], 5);
 }
@@ -258,7 +259,7 @@ TEST_F(Tune, ShapesOfAModel) {
       program.run({"tune", "--model_dir", program.file("model"), "--tp", "2", "--nsets", "1", "--limit", "2",
                    "--libtype", "skinny,tiled", "--budget", "4", "--iters", "5", "-o", output(), "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(Json::parse(result.out)["problems"].size(), 2U);
+  EXPECT_EQ(parse_json(result.out)["problems"].size(), 2U);
 }
 
 TEST_F(Tune, OfAModelTheRowsThatAreNotTunedAreCounted) {
@@ -275,7 +276,7 @@ TEST_F(Tune, OfAModelTheRowsThatAreNotTunedAreCounted) {
                                     output(),       "--json"};
   const auto result = program.run(words);
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(Json::parse(result.out)["problems"].size(), 2U);  // lm_head and router
+  EXPECT_EQ(parse_json(result.out)["problems"].size(), 2U);  // lm_head and router
   EXPECT_THAT(result.err, HasSubstr("left out, tuned with --op: 2 rows of a8w8, 1 of fused_moe"));
   words.insert(words.end(), {"--op", "a16w16"});
   EXPECT_THAT(program.run(words).err, Not(HasSubstr("left out")));
@@ -308,7 +309,7 @@ TEST_F(Tune, VerboseQuietAndJson) {
   const auto quiet = tune_one({"--all", "--quiet"});
   EXPECT_EQ(quiet.err, "");
   const auto json = tune_one({"--all", "--json", "--quiet"});
-  const Json document = Json::parse(json.out, nullptr, false);
+  const Json document = parse_json(json.out);
   ASSERT_FALSE(document.is_discarded()) << json.out;
   EXPECT_EQ(document["problems"][0]["m"], 3);
   EXPECT_TRUE(document["problems"][0]["us"].get<double>() > 0);
@@ -329,7 +330,7 @@ TEST_F(Tune, AnImpossiblePreferRatioKeepsTheDefault) {
       program.run({"tune", "-m", "3", "-n", "64", "-k", "64", "--indtype", "f32", "--prefer-ratio", "0.001",
                    "--budget", "4", "--iters", "5", "-o", output(), "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json document = Json::parse(result.out);
+  const Json document = parse_json(result.out);
   EXPECT_THAT(document["problems"][0]["verdict"].get<std::string>(), AnyOf("default", "undecided", "only"));
 }
 
@@ -364,7 +365,7 @@ TEST_F(Tune, KilledItLeavesAReadableFile) {
   // The same command goes on after what is there.
   std::vector<std::string> more = words;
   more.insert(more.end(), {"--budget", "1", "--json"});
-  const Json document = Json::parse(program.run(more).out);
+  const Json document = parse_json(program.run(more).out);
   EXPECT_GE(document["states"]["done already"].get<std::size_t>(), done);
 }
 

@@ -9,6 +9,7 @@
 #include "base/interrupt.h"
 #include "cli/command.h"
 #include "cli/shared/report_parts.h"
+#include "formats/json_text.h"
 #include "measure/statistics.h"
 
 namespace gemmtune::cli {
@@ -113,7 +114,7 @@ std::string bench_json(const std::string& command, const std::vector<BenchRow>& 
     json["rows"].push_back(std::move(entry));
   }
   json["geometric_mean_speedup"] = geometric_mean_speedup(rows);
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_document(json);
 }
 
 std::string regressions_text(const std::vector<BenchRow>& rows, double percent) {

@@ -23,6 +23,7 @@
 #include "cli/shared/device_options.h"
 #include "cli/shared/size_options.h"
 #include "formats/aiter/tuned_csv.h"
+#include "formats/json_text.h"
 #include "resolve/bind.h"
 #include "resolve/table_set.h"
 
@@ -53,10 +54,6 @@ struct CacheOptions {
   bool json = false;
 };
 
-std::string json_line(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
 int list_kernels(const std::string& folder, bool as_json) {
   const auto kernels = list_compiled_kernels(folder);
   Json json = {{"command", "cache"}, {"action", "list"}, {"folder", folder}, {"kernels", Json::array()}};
@@ -68,7 +65,7 @@ int list_kernels(const std::string& folder, bool as_json) {
     text += fmt::format("{:>9}  {}\n", kernel.bytes, kernel.title);
   }
   print_answer(as_json,
-               as_json ? json_line(json)
+               as_json ? json_document(json)
                        : fmt::format("{}{} kernels, {} bytes in {}\n", text, kernels.size(), bytes, folder));
   return exit_done;
 }
@@ -78,7 +75,7 @@ int clear(const std::string& folder, bool as_json) {
   if (!removed.ok()) return usage_error("cache", removed.message());
   const Json json = {{"command", "cache"}, {"action", "clear"}, {"folder", folder}, {"removed", *removed}};
   print_answer(as_json,
-               as_json ? json_line(json) : fmt::format("{} kernels removed from {}\n", *removed, folder));
+               as_json ? json_document(json) : fmt::format("{} kernels removed from {}\n", *removed, folder));
   return exit_done;
 }
 
@@ -150,7 +147,7 @@ int warm(const CacheOptions& options, const Environment& environment) {
   for (const std::string& failure : failures) text += failure + "\n";
   text += fmt::format("{} rows of {}: {} built, {} not\n", rows.size(), (*device)->info().name,
                       rows.size() - failures.size(), failures.size());
-  print_answer(options.json, options.json ? json_line(json) : text);
+  print_answer(options.json, options.json ? json_document(json) : text);
   return failures.empty() ? exit_done : exit_findings;
 }
 

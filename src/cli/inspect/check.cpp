@@ -19,6 +19,7 @@
 #include "cli/shared/worker_evaluator.h"
 #include "cli/tables/table_files.h"
 #include "evaluate/in_process/in_process_evaluator.h"
+#include "formats/json_text.h"
 #include "resolve/bind.h"
 #include "resolve/candidate_list.h"
 #include "resolve/errata.h"
@@ -87,7 +88,7 @@ std::string check_json(const std::string& file, const std::vector<Checked>& rows
                             {"err_ratio", row.check.err_ratio},
                             {"deterministic", row.check.deterministic}});
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_document(json);
 }
 
 /// Appends the rows of `file`, of `count` in all files.
@@ -163,7 +164,7 @@ int run_one_check(const CheckOptions& options) {
                  {"err_ratio", outcome.err_ratio},
                  {"deterministic", outcome.deterministic},
                  {"erratum", erratum == nullptr ? Json() : Json(erratum->name)}};
-    print_document(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    print_document(json_document(json));
   } else {
     print_text(fmt::format("{} {}: {}{}\n", short_name(*problem), candidate->kernel_name(),
                            right ? fmt::format("right, err_ratio {:.4f}", outcome.err_ratio)

@@ -13,6 +13,7 @@
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/report_parts.h"
+#include "formats/json_text.h"
 #include "resolve/errata.h"
 
 namespace gemmtune::cli {
@@ -82,7 +83,7 @@ int run_devices(const DeviceOptions& options, bool as_json) {
     json["backends"].push_back(std::move(entry));
   }
   if (!known) return usage_error("devices", fmt::format("--backend {}: not in this build", options.backend));
-  print_answer(as_json, as_json ? json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n" : text);
+  print_answer(as_json, as_json ? json_document(json) : text);
   return exit_done;
 }
 

@@ -16,6 +16,7 @@
 #include "cli/shared/device_options.h"
 #include "cli/shared/report_parts.h"
 #include "cli/shared/size_options.h"
+#include "formats/json_text.h"
 #include "resolve/errata.h"
 
 namespace gemmtune::cli {
@@ -169,7 +170,7 @@ int run_explain(const ExplainOptions& options) {
     for (const KernelFamily* family : device.families())
       json["families"].push_back(family_json(*family, *problem));
     if (shown != nullptr) json["space"] = space_json(shown->space(*problem));
-    print_document(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    print_document(json_document(json));
     return exit_done;
   }
   std::string text =

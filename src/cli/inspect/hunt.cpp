@@ -22,6 +22,7 @@
 #include "cli/shared/size_options.h"
 #include "cli/shared/worker_evaluator.h"
 #include "formats/errata/erratum_file.h"
+#include "formats/json_text.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -72,7 +73,7 @@ Json finding_json(const HuntFinding& finding) {
           {"reason", finding.outcome.reason},
           {"more", finding.more},
           {"repro", finding.erratum.repro},
-          {"erratum", Json::parse(print_erratum(finding.erratum))}};
+          {"erratum", parse_json(print_erratum(finding.erratum))}};
 }
 
 std::string counts_text(const HuntSummary& summary) {
@@ -105,7 +106,7 @@ std::string summary_json(const HuntSummary& summary, const HuntOptions& options,
                {"seconds", summary.seconds},
                {"findings", Json::array()}};
   for (const HuntFinding& finding : summary.findings) json["findings"].push_back(finding_json(finding));
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_document(json);
 }
 
 int run_hunt(const HuntOptions& options) {

@@ -17,6 +17,7 @@
 #include "cli/shared/console.h"
 #include "cli/shared/report_parts.h"
 #include "evaluate/journal/journal_report.h"
+#include "formats/json_text.h"
 #include "measure/statistics.h"
 
 namespace gemmtune::cli {
@@ -51,8 +52,6 @@ std::string_view state_of(const JournalRunReport& run) {
   return run.finished.empty() ? "unfinished" : "finished";
 }
 
-std::string line_text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
 std::string list_json(const std::vector<JournalRunReport>& runs) {
   Json json;
   json["command"] = "journal list";
@@ -71,7 +70,7 @@ std::string list_json(const std::vector<JournalRunReport>& runs) {
                             {"candidates", run.candidates},
                             {"failures", run.failures}});
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_document(json);
 }
 
 std::string list_text(const std::vector<JournalRunReport>& runs) {
@@ -138,7 +137,7 @@ std::string export_json(const JournalLine& line) {
                {"us", line.samples.empty() ? Json() : Json(median(line.samples))},
                {"reference_us", number_or_null(line.reference_us)},
                {"samples", line.samples}};
-  return line_text(json) + "\n";
+  return json_line(json) + "\n";
 }
 
 int list_journal(const JournalCommand& command, SqlDatabase& journal) {
@@ -161,7 +160,7 @@ int prune(const JournalCommand& command, SqlDatabase& journal) {
                                  : prune_older(journal, command.older_than_days.value_or(0));
   if (!gone.ok()) return usage_error("journal", gone.message());
   if (command.json) {
-    print_document(line_text({{"command", "journal prune"}, {"pruned", *gone}}) + "\n");
+    print_document(json_line(Json{{"command", "journal prune"}, {"pruned", *gone}}) + "\n");
   } else {
     print_text(counted(static_cast<std::size_t>(*gone), "run") + " forgotten\n");
   }

@@ -22,6 +22,7 @@
 #include "cli/shared/report_parts.h"
 #include "cli/shared/size_options.h"
 #include "formats/aiter/lookup_requests.h"
+#include "formats/json_text.h"
 #include "resolve/lookup_report.h"
 #include "resolve/online_rows.h"
 
@@ -155,7 +156,7 @@ std::string lookup_json(const LookupReport& report, const LookupTables& tables) 
           {{"path", source.path}, {"rows", source.rows}, {"why", source.state.message()}});
     }
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_document(json);
 }
 
 std::string level_text(const LookupLevel& level, const LookupTables& tables) {
@@ -264,7 +265,7 @@ int run_requests(const LookupOptions& options) {
                                    : Result<LookupReport>(state);
     Json json = report.ok() ? answer_json(*report, index) : impossible_json(report.status(), index);
     if (options.json) {
-      text += json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+      text += json_line(json) + "\n";
     } else {
       text += report.ok() ? answer_line(*report) : fmt::format("untuned: {}\n", report.message());
     }

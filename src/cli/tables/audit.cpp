@@ -23,6 +23,7 @@
 #include "formats/aiter/merge_tables.h"
 #include "formats/aiter/table_audit.h"
 #include "formats/all_formats.h"
+#include "formats/json_text.h"
 #include "formats/other_diagnostics.h"
 #include "resolve/row_audit.h"
 
@@ -181,7 +182,7 @@ void print_audit_json(const AuditedFiles& audited, const std::vector<Finding>& f
                                 {"text", finding.text}});
   }
   json["fix"] = fixed;
-  print_document(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  print_document(json_document(json));
 }
 
 /// The kind of most of the rows that a clean table would not have.

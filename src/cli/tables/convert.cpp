@@ -17,6 +17,7 @@
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
 #include "formats/all_formats.h"
+#include "formats/json_text.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -169,7 +170,7 @@ void print_json(const ConvertOptions& options, const ConversionRows& rows) {
   json["rows"] = rows.entries.size();
   json["left_out"] = left_out_json(rows.left_out);
   json["notes"] = rows.notes;
-  print_document(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  print_document(json_document(json));
 }
 
 int run_convert(const ConvertOptions& options) {

@@ -20,6 +20,7 @@
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
 #include "formats/capture/capture_file.h"
+#include "formats/json_text.h"
 #include "formats/shapes/shape_list.h"
 #include "resolve/table_set.h"
 
@@ -176,7 +177,7 @@ int run_coverage(const CoverageOptions& options) {
   const std::string command = tune_command(options, list->operation);
   if (options.json) {
     const Json json = json_of(coverage, *target, command);
-    print_document(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    print_document(json_document(json));
   } else {
     print_text(coverage_text(coverage, *target, command));
   }

@@ -13,6 +13,7 @@
 #include "cli/shared/console.h"
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
+#include "formats/json_text.h"
 #include "tuned/difference.h"
 
 namespace gemmtune::cli {
@@ -163,7 +164,7 @@ void print_difference_json(const Difference& difference, const Side& before, con
                                {"before", side_row_json(change.before, before)},
                                {"after", side_row_json(change.after, after)}});
   }
-  print_document(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  print_document(json_document(json));
 }
 
 int run_diff(const DiffOptions& options) {

@@ -15,6 +15,7 @@
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
 #include "formats/aiter/merge_tables.h"
+#include "formats/json_text.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -112,7 +113,7 @@ void print_merge_json(const MergeCommandOptions& options, const MergedTable& mer
   json["notes"] = merged.notes;
   json["left_out"] = nlohmann::ordered_json::object();
   for (const auto& [path, items] : lost) json["left_out"][path] = left_out_json(items);
-  print_document(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  print_document(json_document(json));
 }
 
 int run_merge(const MergeCommandOptions& options) {

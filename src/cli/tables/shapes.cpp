@@ -16,6 +16,7 @@
 #include "cli/shared/size_options.h"
 #include "cli/tables/shapes_output.h"
 #include "cli/tables/table_files.h"
+#include "formats/json_text.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -81,7 +82,7 @@ std::string shapes_json(const ShapeList& list) {
   }
   json["diagnostics"] = list.diagnostics;
   json["left_out"] = left_out_json(list.ignored);
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return json_document(json);
 }
 
 int run_shapes(const ShapesOptions& options) {

@@ -11,14 +11,13 @@
 
 #include "base/log.h"
 #include "cli/tune/tune_report.h"
+#include "formats/json_text.h"
 #include "measure/statistics.h"
 
 namespace gemmtune::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string line_of(const Json& event) { return event.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 /// Of a file that has lines already: they are events. A pipe has none.
 Status check_lines(const std::string& path) {
@@ -50,14 +49,12 @@ void TuneEvents::write(const std::string& line) {
 }
 
 void TuneEvents::run_started(std::span<const std::size_t> waiting, std::size_t) {
-  write(line_of({{"event", "run_started"}, {"waiting", std::vector(waiting.begin(), waiting.end())}}));
+  write(json_line(Json{{"event", "run_started"}, {"waiting", std::vector(waiting.begin(), waiting.end())}}));
 }
 
 void TuneEvents::problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) {
-  write(line_of({{"event", "problem_started"},
-                 {"index", index},
-                 {"shapes", count},
-                 {"problem", print(shape.problem)}}));
+  write(json_line(Json{
+      {"event", "problem_started"}, {"index", index}, {"shapes", count}, {"problem", print(shape.problem)}}));
 }
 
 void TuneEvents::candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) {
@@ -69,7 +66,7 @@ void TuneEvents::candidate_done(std::size_t index, const Trial& trial, std::int6
                 {"outcome", to_string(outcome.kind)}};
   if (!outcome.microseconds.empty()) event["us"] = median(outcome.microseconds);
   if (!outcome.reason.empty()) event["reason"] = outcome.reason;
-  write(line_of(event));
+  write(json_line(event));
 }
 
 void TuneEvents::problem_done(std::size_t index, const ItemReport& report) {

@@ -12,6 +12,7 @@
 #include "cli/shared/console.h"
 #include "cli/shared/report_parts.h"
 #include "cli/tune/range_report.h"
+#include "formats/json_text.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -235,7 +236,7 @@ std::string result_text(const ItemReport& report) {
 std::string problem_event(std::string_view event, std::size_t index, const ItemReport& report) {
   Json json = {{"event", event}, {"index", index}};
   json.update(problem_json(report));
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_line(json);
 }
 
 std::optional<std::string> nothing_done_text(const RunSummary& summary, const std::string& output) {
@@ -283,7 +284,7 @@ std::string ending_json(const RunEnding& ending) {
   json["seconds"] = summary.seconds;
   json["output"] = ending.outputs.tuned;
   json["interrupted"] = ending.interrupted;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_document(json);
 }
 
 int ending_code(const RunEnding& ending) {

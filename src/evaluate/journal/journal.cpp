@@ -11,6 +11,7 @@
 #include "base/process.h"
 #include "evaluate/journal/journal_schema.h"
 #include "evaluate/outcome_json.h"
+#include "formats/json_text.h"
 #include "measure/statistics.h"
 
 namespace gemmtune {
@@ -23,7 +24,7 @@ std::string any_m(const Problem& problem) {
 }
 
 std::vector<double> samples_of(const SqlStatement& row, int column) {
-  const auto json = nlohmann::json::parse(row.text(column), nullptr, false);
+  const auto json = parse_json(row.text(column));
   return numbers_from_json(json).value_or(std::vector<double>());
 }
 
@@ -173,7 +174,7 @@ Status Journal::insert(std::int64_t problem, const JournaledOutcome& record) {
   statement->bind(problem).bind(to_string(record.stage)).bind(record.m).bind(record.candidate);
   statement->bind(record.source).bind(record.key).bind(to_string(outcome.kind)).bind(outcome.reason);
   statement->bind(outcome.err_ratio).bind(std::int64_t{outcome.deterministic});
-  statement->bind(dump_line(to_json(outcome.microseconds))).bind(utc_text());
+  statement->bind(json_line(to_json(outcome.microseconds))).bind(utc_text());
   return statement->run();
 }
 
@@ -188,8 +189,10 @@ Status Journal::add(std::int64_t problem, const JournaledFinals& finals,
   auto statement = database_.prepare(
       "INSERT INTO finals (problem, candidates, rounds, result, noise_floor, at) VALUES (?, ?, ?, ?, ?, ?)");
   if (!statement.ok()) return statement.status();
-  statement->bind(problem).bind(dump_line(finals.candidates)).bind(std::int64_t{finals.rounds});
-  statement->bind(dump_line(to_json(finals.result)))
+  statement->bind(problem)
+      .bind(json_line(nlohmann::json(finals.candidates)))
+      .bind(std::int64_t{finals.rounds});
+  statement->bind(json_line(to_json(finals.result)))
       .bind(noise_floor(finals.result.same_ratios))
       .bind(utc_text());
   GEMMTUNE_RETURN_IF_ERROR(statement->run());
@@ -265,8 +268,8 @@ Result<std::vector<JournaledFinals>> Journal::finals(std::int64_t problem) {
   std::vector<JournaledFinals> all;
   auto row = rows->bind(problem).step();
   for (; row.ok() && *row; row = rows->step()) {
-    auto candidates = texts_from_json(nlohmann::json::parse(rows->text(0), nullptr, false));
-    auto result = finals_from_json(nlohmann::json::parse(rows->text(2), nullptr, false));
+    auto candidates = texts_from_json(parse_json(rows->text(0)));
+    auto result = finals_from_json(parse_json(rows->text(2)));
     if (!candidates || !result || result->outcomes.size() != candidates->size()) break;  // measured again
     all.push_back({std::move(*candidates), static_cast<int>(rows->integer(1)), std::move(*result)});
   }

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "evaluate/outcome_json.h"
+#include "formats/json_text.h"
 
 namespace gemmtune {
 namespace {
@@ -82,8 +83,8 @@ Status for_each_finals(SqlDatabase& journal, const std::function<void(const Jour
   for (; row.ok() && *row; row = rows->step()) {
     JournalLine line = line_of(*rows);
     line.stage = "finals";
-    const auto candidates = texts_from_json(nlohmann::json::parse(rows->text(7), nullptr, false));
-    const auto result = finals_from_json(nlohmann::json::parse(rows->text(8), nullptr, false));
+    const auto candidates = texts_from_json(parse_json(rows->text(7)));
+    const auto result = finals_from_json(parse_json(rows->text(8)));
     if (candidates && result) finals_lines(line, *candidates, *result, on_line);
   }
   return row.status();
@@ -143,8 +144,7 @@ Status for_each_outcome(SqlDatabase& journal, const std::function<void(const Jou
     line.reason = rows->text(11);
     line.err_ratio = rows->number(12);
     line.deterministic = rows->integer(13) != 0;
-    line.samples = numbers_from_json(nlohmann::json::parse(rows->text(14), nullptr, false))
-                       .value_or(std::vector<double>());
+    line.samples = numbers_from_json(parse_json(rows->text(14))).value_or(std::vector<double>());
     on_line(line);
   }
   GEMMTUNE_RETURN_IF_ERROR(row.status());

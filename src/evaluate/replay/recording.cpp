@@ -12,6 +12,7 @@
 #include "evaluate/fields_json.h"
 #include "evaluate/outcome_json.h"
 #include "evaluate/replay/gzip.h"
+#include "formats/json_text.h"
 
 namespace gemmtune {
 
@@ -173,7 +174,7 @@ Status read_screening(const Json& json, RecordedProblem& problem) {
       }
       number -= space.configs.size();
     }
-    if (name.empty()) return Status::invalid("candidate {}: the problem has fewer", candidate.dump());
+    if (name.empty()) return Status::invalid("candidate {}: the problem has fewer", json_line(candidate));
   } else {
     name = candidate;
   }
@@ -268,7 +269,7 @@ Status read_all(const std::string& path, Reader& reader) {
   for (const std::string_view line : split(*content, '\n')) {
     ++number;
     if (trim(line).empty()) continue;
-    const Json json = Json::parse(line, nullptr, false);
+    const Json json = parse_json(line);
     if (json.is_discarded() && reader.began()) {
       ++reader.recording.damaged_lines;
       continue;
@@ -304,7 +305,7 @@ RecordedRun recorded_run(const Device& device, const Policy& policy, double max_
 }
 
 Result<RecordingWriter> RecordingWriter::open(const std::string& path, const RecordedRun& run) {
-  const std::string first = dump_line(recorded_json(run));
+  const std::string first = json_line(recorded_json(run));
   Reader reader;
   bool goes_on = false;
   if (file_exists(path)) {
@@ -316,7 +317,7 @@ Result<RecordingWriter> RecordingWriter::open(const std::string& path, const Rec
     }
     if (goes_on) {
       GEMMTUNE_RETURN_IF_ERROR(read_all(path, reader));
-      if (dump_line(recorded_json(reader.recording.run)) != first) {
+      if (json_line(recorded_json(reader.recording.run)) != first) {
         return Status::invalid("{}: is a recording of another device, build or policy; choose another file",
                                path);
       }
@@ -340,7 +341,7 @@ Status RecordingWriter::write(const std::string& line) {
 }
 
 Result<std::size_t> RecordingWriter::add(const RecordedProblem& problem) {
-  GEMMTUNE_RETURN_IF_ERROR(write(dump_line(recorded_json(problem))));
+  GEMMTUNE_RETURN_IF_ERROR(write(json_line(recorded_json(problem))));
   auto& numbers = numbers_[problems_];
   for (std::string& name : numbered_candidates(problem)) numbers.emplace(std::move(name), numbers.size());
   return problems_++;
@@ -349,29 +350,29 @@ Result<std::size_t> RecordingWriter::add(const RecordedProblem& problem) {
 Status RecordingWriter::add(std::size_t problem, const RecordedScreening& screening) {
   const auto& numbers = numbers_[problem];
   const auto number = numbers.find(screening.candidate);
-  return write(
-      dump_line({{"line", "screen"},
-                 {"problem", problem},
-                 {"candidate", number == numbers.end() ? Json(screening.candidate) : Json(number->second)},
-                 {"outcome", gemmtune::to_json(brief(screening.outcome))},
-                 {"seconds", brief(screening.seconds)}}));
+  return write(json_line(
+      Json{{"line", "screen"},
+           {"problem", problem},
+           {"candidate", number == numbers.end() ? Json(screening.candidate) : Json(number->second)},
+           {"outcome", gemmtune::to_json(brief(screening.outcome))},
+           {"seconds", brief(screening.seconds)}}));
 }
 
 Status RecordingWriter::add(std::size_t problem, const RecordedFinals& finals) {
-  return write(dump_line({{"line", "finals"},
-                          {"problem", problem},
-                          {"candidates", finals.candidates},
-                          {"result", gemmtune::to_json(brief(finals.result))},
-                          {"seconds", brief(finals.seconds)}}));
+  return write(json_line(Json{{"line", "finals"},
+                              {"problem", problem},
+                              {"candidates", finals.candidates},
+                              {"result", gemmtune::to_json(brief(finals.result))},
+                              {"seconds", brief(finals.seconds)}}));
 }
 
 Status RecordingWriter::add(std::size_t problem, const RecordedNeighbour& neighbour) {
-  return write(dump_line({{"line", "neighbour"},
-                          {"problem", problem},
-                          {"candidate", neighbour.candidate},
-                          {"m", neighbour.m},
-                          {"outcome", gemmtune::to_json(brief(neighbour.outcome))},
-                          {"seconds", brief(neighbour.seconds)}}));
+  return write(json_line(Json{{"line", "neighbour"},
+                              {"problem", problem},
+                              {"candidate", neighbour.candidate},
+                              {"m", neighbour.m},
+                              {"outcome", gemmtune::to_json(brief(neighbour.outcome))},
+                              {"seconds", brief(neighbour.seconds)}}));
 }
 
 }  // namespace gemmtune

@@ -6,6 +6,7 @@
 
 #include "evaluate/fields_json.h"
 #include "evaluate/outcome_json.h"
+#include "formats/json_text.h"
 
 namespace gemmtune {
 
@@ -67,12 +68,12 @@ std::string print_request(const NumberedRequest& request) {
       },
       request.content);
   json["number"] = request.number;
-  return dump_line(json);
+  return json_line(json);
 }
 
 Result<NumberedRequest> parse_request(std::string_view text) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     return NumberedRequest{json.at("number"), content_in(json, json.at("ask"))};
   } catch (const Json::exception& error) {
     return not_understood(error);
@@ -83,16 +84,16 @@ std::string print_reply(const WorkerReply& reply) {
   Json json = {{"number", reply.number}};
   if (!reply.status.ok()) {
     json["error"] = {{"code", static_cast<int>(reply.status.code())}, {"text", reply.status.message()}};
-    return dump_line(json);
+    return json_line(json);
   }
   json["candidate_seconds"] = reply.candidate_seconds;
   json["result"] = to_json(reply.result);
-  return dump_line(json);
+  return json_line(json);
 }
 
 Result<WorkerReply> parse_reply(std::string_view text) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     WorkerReply reply;
     reply.number = json.at("number");
     if (json.contains("error")) {

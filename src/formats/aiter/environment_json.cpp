@@ -18,10 +18,6 @@ using Json = nlohmann::json;
 
 constexpr std::size_t max_environment_bytes = std::size_t{64} << 20;
 
-std::string dumped(const Json& json, int indent) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
-
 Result<Json> parse_environments(const std::string& path, const std::string& text) {
   auto json = parse_json_object(path, text);
   if (!json.ok()) return json;
@@ -65,7 +61,7 @@ Result<EnvironmentFile> parse_environment_json(const std::string& source, const 
   if (!json.ok()) return json.status();
   EnvironmentFile file;
   file.path = source;
-  for (const auto& [hash, object] : json->items()) file.objects[hash] = dumped(object, -1);
+  for (const auto& [hash, object] : json->items()) file.objects[hash] = json_line(object);
   return file;
 }
 
@@ -81,7 +77,7 @@ Status merge_environment_json(const std::string& tuned_path, const EnvironmentOb
     if (known.is_null()) known = Json::object();
     known.update(*object);
   }
-  const std::string new_text = dumped(*all, 2) + "\n";
+  const std::string new_text = json_document(*all);
   if (new_text == old_text) return {};
   return write_file_atomically(path, new_text);
 }
@@ -95,7 +91,7 @@ Result<EnvironmentObjects> environments_of(const std::string& text, const std::s
   });
   EnvironmentObjects objects;
   if (by_hash) {
-    for (const std::string& hash : hashes) objects[hash] = dumped((*json)[hash], -1);
+    for (const std::string& hash : hashes) objects[hash] = json_line((*json)[hash]);
   } else if (hashes.size() == 1) {
     objects[*hashes.begin()] = text;
   } else if (hashes.size() > 1) {

@@ -83,7 +83,7 @@ std::string write_store(const Store& store) {
     }
     counts["last_seen"] = counted.last_seen;
     text += text.size() == 1 ? "\n" : ",\n";
-    text += Json(key).dump() + ": " + counts.dump();
+    text += json_line(Json(key)) + ": " + json_line(counts);
   }
   return text + "\n}\n";
 }

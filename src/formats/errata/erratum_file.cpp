@@ -84,7 +84,7 @@ ReadValue list_into(std::vector<Value> Erratum::*member, std::optional<Value> (*
     if (!list.is_array()) return Status::invalid("expected a list of {}", what);
     for (const Json& word : list) {
       const auto value = word.is_string() ? parse(word.get_ref<const std::string&>()) : std::nullopt;
-      if (!value) return Status::invalid("{} is unknown, expected {}", word.dump(), what);
+      if (!value) return Status::invalid("{} is unknown, expected {}", json_line(word), what);
       (erratum.*member).push_back(*value);
     }
     return Status();
@@ -201,7 +201,7 @@ std::string print_erratum(const Erratum& erratum) {
   json["what"] = erratum.what;
   json["found"] = erratum.found;
   json["repro"] = erratum.repro;
-  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  return json_document(json);
 }
 
 }  // namespace gemmtune

@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "formats/json_text.h"
 #include "formats/models/model_fields.h"
 #include "problem/operation.h"
 
@@ -28,8 +29,6 @@ std::string word(const Json& object, const char* key) {
   return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
 }
 
-std::string shown_json(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
 Groups all_linear(const WeightFormat& format) {
   QuantizedGroup group;
   group.linear = true;
@@ -40,7 +39,7 @@ Groups all_linear(const WeightFormat& format) {
 Status check_block(const char* key, const Json& block) {
   if (block == Json::array({scale_block, scale_block})) return {};
   return Status::unsupported("{} = {}, expected [128, 128]: a8w8_blockscale has no other blocks", key,
-                             shown_json(block));
+                             json_line(block));
 }
 
 /// Transformers' and vLLM's fp8: block scales where weight_block_size is given, else a scale a tensor;
@@ -111,7 +110,7 @@ Result<Scheme> compressed_scheme(const Json* args) {
   if (args == nullptr) return scheme;
   const Json* bits = member(*args, "num_bits");
   if (bits == nullptr || !bits->is_number_integer()) {
-    return Status::invalid("config_groups: {} has no num_bits", shown_json(*args));
+    return Status::invalid("config_groups: {} has no num_bits", json_line(*args));
   }
   scheme.present = true;
   scheme.bits = bits->get<std::int64_t>();
@@ -226,16 +225,16 @@ Result<Groups> quantized_groups(const Json& config, const std::string& model_typ
   return Status::unsupported(
       "quant_method = {}: not known (known: fp8, fbgemm_fp8, w8a8_fp8, w8a8_int8, mxfp4, compressed-tensors, "
       "quark)",
-      member(config, "quant_method") != nullptr ? shown_json(*member(config, "quant_method")) : "null");
+      member(config, "quant_method") != nullptr ? json_line(*member(config, "quant_method")) : "null");
 }
 
 Result<std::vector<ModulePattern>> module_patterns(const Json& config, const char* key) {
   std::vector<ModulePattern> patterns;
   const Json* list = member(config, key);
   if (list == nullptr) return patterns;
-  if (!list->is_array()) return Status::invalid("{} = {}, expected a list of names", key, shown_json(*list));
+  if (!list->is_array()) return Status::invalid("{} = {}, expected a list of names", key, json_line(*list));
   for (const Json& name : *list) {
-    if (!name.is_string()) return Status::invalid("{}: {}, expected a name", key, shown_json(name));
+    if (!name.is_string()) return Status::invalid("{}: {}, expected a name", key, json_line(name));
     auto pattern = ModulePattern::parse(name.get_ref<const std::string&>());
     if (!pattern.ok()) return Status::invalid("{}: {}", key, pattern.message());
     patterns.push_back(std::move(pattern).value());

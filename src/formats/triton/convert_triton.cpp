@@ -14,6 +14,7 @@
 
 #include "base/text.h"
 #include "formats/all_formats.h"
+#include "formats/json_text.h"
 #include "formats/triton/triton_json.h"
 #include "formats/triton/triton_lookup.h"
 
@@ -66,7 +67,7 @@ bool is_plain_word(const std::string& text) {
 
 std::string value_text(const TritonValue& value) {
   if (const auto* text = std::get_if<std::string>(&value); text != nullptr && !is_plain_word(*text)) {
-    return nlohmann::json(*text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+    return json_ascii_string(*text);
   }
   if (const auto* text = std::get_if<std::string>(&value)) return *text;
   if (const auto* number = std::get_if<std::int64_t>(&value)) return std::to_string(*number);
@@ -79,7 +80,7 @@ std::optional<TritonValue> value_of(std::string_view text) {
   if (text == "true" || text == "false") return TritonValue(text == "true");
   if (const auto number = parse_integer(text)) return TritonValue(*number);
   if (!text.starts_with('"')) return TritonValue(std::string(text));
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto json = parse_json(text);
   if (!json.is_string()) return std::nullopt;
   return TritonValue(json.get<std::string>());
 }

@@ -249,16 +249,11 @@ int detect_indent(std::string_view content) {
   return blanks >= 1 && blanks <= 16 ? static_cast<int>(blanks) : usual;
 }
 
-std::string json_string(const std::string& text) {
-  // Python's json.dump escapes all that is not ASCII.
-  return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
-}
-
 std::string json_value(const TritonValue& value) {
   if (std::holds_alternative<std::nullptr_t>(value)) return "null";
   if (const bool* truth = std::get_if<bool>(&value)) return *truth ? "true" : "false";
   if (const auto* number = std::get_if<std::int64_t>(&value)) return fmt::format("{}", *number);
-  return json_string(std::get<std::string>(value));
+  return json_ascii_string(std::get<std::string>(value));
 }
 
 std::string config_text(const TritonConfig& config, const std::string& indent) {
@@ -266,7 +261,8 @@ std::string config_text(const TritonConfig& config, const std::string& indent) {
   std::string text = "{";
   const char* separator = "\n";
   for (const auto& [name, value] : config.parameters) {
-    text += fmt::format("{}{}{}{}: {}", separator, indent, indent, json_string(name), json_value(value));
+    text +=
+        fmt::format("{}{}{}{}: {}", separator, indent, indent, json_ascii_string(name), json_value(value));
     separator = ",\n";
   }
   return text + "\n" + indent + "}";
@@ -368,11 +364,11 @@ std::string write_triton_json(const TritonFile& file) {
   auto note = file.notes.begin();
   for (std::size_t index = 0; index <= file.buckets.size(); ++index) {
     for (; note != file.notes.end() && (note->before <= index || index == file.buckets.size()); ++note) {
-      members.push_back(json_string(note->key) + ": " + note->json);
+      members.push_back(json_ascii_string(note->key) + ": " + note->json);
     }
     if (index == file.buckets.size()) break;
     const TritonBucket& bucket = file.buckets[index];
-    members.push_back(json_string(bucket.key) + ": " + config_text(bucket.config, indent));
+    members.push_back(json_ascii_string(bucket.key) + ": " + config_text(bucket.config, indent));
   }
   std::string text = "{";
   const char* separator = "\n";
