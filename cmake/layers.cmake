@@ -45,6 +45,13 @@ function(gemmtune_precompile target)
   endif()
 endfunction()
 
+# Eight files of a folder compile as one: three quarters of the time to compile a file is that of headers and of templates which its
+# neighbours instantiate too. Names local to a file then differ within a folder. Off in the dev preset, which compiles each file alone.
+option(GEMMTUNE_UNITY_BUILD "Compile several files of a folder as one" ON)
+function(gemmtune_unity target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${GEMMTUNE_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 8)
+endfunction()
+
 # gemmtune_layer(NAME [EXCLUDE regex …] [SOURCES generated.cpp …] [LINKS lib …] [OPTIMIZATION -O1]): one static library a folder of
 # src/, made of every .cpp file below the folder but those whose relative path begins with an EXCLUDE pattern. Folders are linked
 # as src/LAYERS allows; tools/check_layers.py checks the includes. OPTIMIZATION: instead of the configuration's.
@@ -58,6 +65,7 @@ function(gemmtune_layer name)
   target_link_libraries(gemmtune_${name} PUBLIC gemmtune_options ${ARG_LINKS})
   target_compile_options(gemmtune_${name} PRIVATE ${ARG_OPTIMIZATION})
   gemmtune_precompile(gemmtune_${name} ${ARG_OPTIMIZATION})
+  gemmtune_unity(gemmtune_${name})
 endfunction()
 
 # One set of precompiled headers serves all test programs of an optimization level.
@@ -94,13 +102,16 @@ function(gemmtune_test name)
   gemmtune_test_entry(${name} ${name} "*" "${ARG_TIMEOUT}")
 endfunction()
 
-# gemmtune_test_folder(NAME LINKS lib … [SOURCES more.cpp …] [EXCLUDE a_test.cpp …] [TIMEOUT seconds]): the program of a
-# folder of tests, made of its *_test.cpp but those under EXCLUDE, which have a program of their own.
+# gemmtune_test_folder(NAME LINKS lib … [SOURCES more.cpp …] [EXCLUDE a_test.cpp …] [ALONE a_test.cpp …] [TIMEOUT seconds]): the
+# program of a folder of tests, made of its *_test.cpp but those under EXCLUDE, which have a program of their own. ALONE: files whose
+# local names are others' too.
 function(gemmtune_test_folder name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "LINKS;SOURCES;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "LINKS;SOURCES;EXCLUDE;ALONE" ${ARGN})
   file(GLOB files RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS *_test.cpp)
   list(REMOVE_ITEM files ${ARG_EXCLUDE})
   gemmtune_test(${name} SOURCES ${files} ${ARG_SOURCES} LINKS ${ARG_LINKS} TIMEOUT "${ARG_TIMEOUT}")
+  gemmtune_unity(${name})
+  set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
 # gemmtune_test_part(PROGRAM NAME SUITES suite … [TIMEOUT seconds]): a CTest entry NAME that runs these suites of PROGRAM

@@ -34,8 +34,6 @@ constexpr std::size_t max_command_bytes = 160;
 constexpr auto poll_interval = std::chrono::milliseconds(100);  // of interrupted()
 constexpr double seconds_after_interrupt = 2;
 
-std::string why() { return std::strerror(errno); }
-
 std::string host_name() {
   std::array<char, HOST_NAME_MAX + 1> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
@@ -99,7 +97,7 @@ Result<int> open_lock(const std::string& path) {
   if (descriptor < 0 && errno == ELOOP) {
     return Status::io("{}: is a link, expected a lock file; remove it", path);
   }
-  if (descriptor < 0) return Status::io("{}: cannot open the lock file: {}", path, why());
+  if (descriptor < 0) return Status::io("{}: cannot open the lock file: {}", path, std::strerror(errno));
   struct stat information {};
   if (::fstat(descriptor, &information) == 0 && S_ISREG(information.st_mode)) return descriptor;
   ::close(descriptor);

@@ -6,12 +6,12 @@
 namespace gemmtune {
 namespace {
 
-struct Row {
+struct LayoutName {
   WeightLayout layout;
   std::string_view name;
 };
 
-constexpr Row rows[] = {
+constexpr LayoutName layout_names[] = {
     {WeightLayout::any, "any"},
     {WeightLayout::plain, "plain"},
     {WeightLayout::panel16, "panel16"},
@@ -83,13 +83,13 @@ void for_each_unit(const Tile64& shape, Copy copy) {
 }  // namespace
 
 std::string_view to_string(WeightLayout layout) {
-  for (const Row& row : rows)
+  for (const LayoutName& row : layout_names)
     if (row.layout == layout) return row.name;
   return "unknown";
 }
 
 std::optional<WeightLayout> parse_weight_layout(std::string_view text) {
-  for (const Row& row : rows)
+  for (const LayoutName& row : layout_names)
     if (row.name == text) return row.layout;
   return std::nullopt;
 }

@@ -15,8 +15,8 @@
 namespace gemmtune::gpu {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 KeyedSource source_of(const std::string& text) { return {text, {text, text, {}, "kernel"}}; }
 
@@ -76,7 +76,7 @@ TEST(CompileQueue, CompilesInOrderAndNoMoreAtOnceThanItMay) {
   CompileQueue queue(through(compiler), 3);
   queue.order(sources_of({"a", "b", "c", "d", "e"}));
   ASSERT_TRUE(compiler.wait_for(3));
-  EXPECT_THAT(compiler.begun(), testing::UnorderedElementsAre("a", "b", "c"));
+  EXPECT_THAT(compiler.begun(), ::testing::UnorderedElementsAre("a", "b", "c"));
   compiler.open();
   for (const char* text : {"a", "b", "c", "d", "e"}) {
     const auto binary = queue.take(source_of(text));

@@ -19,7 +19,7 @@
 namespace gemmtune {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 /// Configs in which each parameter is at its first or last allowed value: the corners of what enumerates.
 std::vector<Config> corners(const Space& space) {

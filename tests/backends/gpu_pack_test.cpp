@@ -43,7 +43,7 @@ namespace unpacking {
 namespace gemmtune {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 void run(void (*kernel)(gpu::PackArguments), const Tile64& shape, unsigned char* rows, unsigned char* tiles) {
   const gpu::PackArguments values{

@@ -137,8 +137,8 @@ TEST(KernelCache, ListAndClear) {
   ASSERT_TRUE(write_file_atomically(folder.path() + "/notes.txt", "mine").ok());
   const auto entries = cache.list();
   ASSERT_EQ(entries.size(), 2U);
-  EXPECT_THAT(entries[0].title, testing::HasSubstr("name sm_"));
-  EXPECT_THAT(entries[0].title, testing::HasSubstr("fake 1 A=1"));
+  EXPECT_THAT(entries[0].title, ::testing::HasSubstr("name sm_"));
+  EXPECT_THAT(entries[0].title, ::testing::HasSubstr("fake 1 A=1"));
   const auto removed = cache.clear();
   ASSERT_TRUE(removed.ok());
   EXPECT_EQ(*removed, 2);

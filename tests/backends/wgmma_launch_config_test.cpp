@@ -15,7 +15,7 @@
 namespace gemmtune::cuda {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Config config_of(const std::string& settings) {
   const auto candidate = parse_kernel_name(
@@ -310,7 +310,7 @@ TEST(WgmmaLaunchConfig, OneInstructionNamesAllItsRegisters) {
       HasSubstr(
           "m64n16k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, accumulate, 1, 1, 0, 0;}"));
   EXPECT_THAT(text, HasSubstr("\"+f\"(d[7])"));
-  EXPECT_THAT(text, testing::Not(HasSubstr("d[8]")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("d[8]")));
   const std::string small = wgmma_macros(DataType::f8_e4m3fn, 256);
   EXPECT_THAT(small, HasSubstr("m64n256k32.f32.e4m3.e4m3"));
   EXPECT_THAT(small, HasSubstr("}, %128, %129, accumulate, 1, 1;}"));
@@ -338,7 +338,7 @@ api::Result fake_encode(api::TensorMap* map, int type, std::uint32_t, void* data
   return api::success;
 }
 
-class MovableMapTest : public testing::Test {
+class MovableMapTest : public ::testing::Test {
  protected:
   void SetUp() override {
     encodings = 0;

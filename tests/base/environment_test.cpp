@@ -13,7 +13,7 @@
 namespace gemmtune {
 namespace {
 
-class EnvironmentTest : public testing::Test {
+class EnvironmentTest : public ::testing::Test {
  protected:
   void SetUp() override {
     for (const char* name : {"GEMMTUNE_CONFIG_DIR", "XDG_CONFIG_HOME", "HOME", "GEMMTUNE_CONFIG_A16W16",

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-class FileLockTest : public testing::Test {
+class FileLockTest : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string pattern = fs::temp_directory_path() / "gemmtune_lock_XXXXXX";

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class FileTest : public testing::Test {
+class FileTest : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string pattern = fs::temp_directory_path() / "gemmtune_file_XXXXXX";

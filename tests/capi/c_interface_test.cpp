@@ -428,7 +428,7 @@ TEST(CContext, RefusesNumbersOfVariablesThatAreNone) {
   for (const char* threads : {"abc", "4294967297", "-1"}) {
     ::setenv("GEMMTUNE_NUM_THREADS", threads, 1);
     EXPECT_EQ(gemmtune_context_create(nullptr, &context), GEMMTUNE_INVALID_ARGUMENT) << threads;
-    EXPECT_THAT(gemmtune_last_error(), testing::HasSubstr(std::string("GEMMTUNE_NUM_THREADS ") + threads));
+    EXPECT_THAT(gemmtune_last_error(), ::testing::HasSubstr(std::string("GEMMTUNE_NUM_THREADS ") + threads));
     EXPECT_EQ(context, nullptr);
   }
   ::unsetenv("GEMMTUNE_NUM_THREADS");

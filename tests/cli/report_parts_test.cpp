@@ -11,8 +11,8 @@
 namespace gemmtune::cli {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 Trial trial(const std::string& family, OutcomeKind kind, const std::string& reason = {}) {
   Trial one;
@@ -70,14 +70,14 @@ TEST(RowsToRepeat, UndecidedRowsAndThoseOfABusyMachineAreNamedWithTheReason) {
   const Outputs outputs;
   const DeviceInfo device;
   const std::string text = ending_text({summary, shapes, outputs, device});
-  EXPECT_THAT(text, testing::HasSubstr("2 rows to repeat on a quiet machine"));
-  EXPECT_THAT(text, testing::HasSubstr(
+  EXPECT_THAT(text, ::testing::HasSubstr("2 rows to repeat on a quiet machine"));
+  EXPECT_THAT(text, ::testing::HasSubstr(
                         "2x64x64 bf16: undecided: in 60 rounds one kernel differed from itself by 4.3 %"));
-  EXPECT_THAT(text, testing::HasSubstr("3x64x64 bf16: busy machine: 10 of 30 rounds were disturbed"));
-  EXPECT_THAT(text, testing::Not(testing::HasSubstr("1x64x64 bf16: ")));
+  EXPECT_THAT(text, ::testing::HasSubstr("3x64x64 bf16: busy machine: 10 of 30 rounds were disturbed"));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("1x64x64 bf16: ")));
   const auto json = nlohmann::json::parse(ending_json({summary, shapes, outputs, device}));
   ASSERT_EQ(json["repeat"].size(), 2U);
-  EXPECT_THAT(json["repeat"][0]["problem"].get<std::string>(), testing::HasSubstr("m=2 "));
+  EXPECT_THAT(json["repeat"][0]["problem"].get<std::string>(), ::testing::HasSubstr("m=2 "));
   EXPECT_EQ(json["repeat"][0]["why"], json["problems"][1]["repeat"]);
 }
 
@@ -115,8 +115,8 @@ TEST(VerdictText, AWrongDefaultIsCountedAndIsNoFailure) {
   const Outputs outputs;
   const DeviceInfo device;
   const RunEnding ending{summary, shapes, outputs, device};
-  EXPECT_THAT(ending_text(ending), testing::HasSubstr("the default is wrong for 1 shape"));
-  EXPECT_THAT(ending_text(ending), testing::ContainsRegex("default_wrong +- "));
+  EXPECT_THAT(ending_text(ending), ::testing::HasSubstr("the default is wrong for 1 shape"));
+  EXPECT_THAT(ending_text(ending), ::testing::ContainsRegex("default_wrong +- "));
   const auto json = nlohmann::json::parse(ending_json(ending));
   EXPECT_EQ(json["default_wrong"], 1);
   EXPECT_EQ(json["problems"][1]["verdict"], "default_wrong");
@@ -136,8 +136,8 @@ TEST(VerdictText, TheTableHasVerdictSpeedUpAndTiesBeforeTheTimes) {
   EXPECT_LT(at("verdict"), at("speed-up"));
   EXPECT_LT(at("speed-up"), at("ties"));
   EXPECT_LT(at("ties"), at("default µs"));
-  EXPECT_THAT(text, testing::ContainsRegex("win +1\\.900x +3 "));
-  EXPECT_THAT(text, testing::Not(testing::HasSubstr("tie ")));
+  EXPECT_THAT(text, ::testing::ContainsRegex("win +1\\.900x +3 "));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("tie ")));
 }
 
 }  // namespace

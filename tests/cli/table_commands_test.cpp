@@ -28,7 +28,7 @@ std::string row(int m, const std::string& us, const std::string& kernel) {
          ",64,128,False,torch.bfloat16,torch.bfloat16,False,False,asm,0,0," + us + "," + kernel + ",0.0,,\n";
 }
 
-class TableCommands : public testing::Test {
+class TableCommands : public ::testing::Test {
  protected:
   /// `audit --quiet` of a file, run once for all tests.
   const SubprocessResult& audited(const std::string& path) const {
@@ -74,7 +74,7 @@ TEST_F(TableCommands, AuditReadsEveryFixture) {
     const std::string name = file.path().filename().string();
     if (!file.is_regular_file() || name == "MANIFEST.csv" || name.starts_with("oracle_")) continue;
     const auto& result = audited(file.path().string());
-    EXPECT_THAT(result.exit_code, testing::AnyOf(0, 1)) << file.path() << result.err;
+    EXPECT_THAT(result.exit_code, ::testing::AnyOf(0, 1)) << file.path() << result.err;
     ++files;
   }
   EXPECT_EQ(files, 48);
@@ -352,7 +352,7 @@ TEST_F(TableCommands, EveryTunedFixtureCanBeAudited) {
     const bool tuned = path.find("tuned") != std::string::npos && path.find("untuned") == std::string::npos;
     if (!path.ends_with(".csv") || !tuned) continue;
     const auto& result = audited(path);
-    EXPECT_THAT(result.exit_code, testing::AnyOf(0, 1)) << path << result.err;
+    EXPECT_THAT(result.exit_code, ::testing::AnyOf(0, 1)) << path << result.err;
     ++files;
   }
   EXPECT_GT(files, 20U);

@@ -17,14 +17,16 @@
 namespace gemmtune {
 namespace {
 
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
-std::string data(const std::string& name) { return std::string(GEMMTUNE_TEST_DATA) + "/tables/" + name; }
+std::string tables_data(const std::string& name) {
+  return std::string(GEMMTUNE_TEST_DATA) + "/tables/" + name;
+}
 
-TunedFile read_data(const std::string& name) {
-  auto file = read_tuned_csv(data(name));
+TunedFile read_table(const std::string& name) {
+  auto file = read_tuned_csv(tables_data(name));
   EXPECT_TRUE(file.ok()) << file.message();
   return file.ok() ? std::move(*file) : TunedFile();
 }
@@ -41,7 +43,7 @@ std::string answer(const TunedTable& table, Operation operation, const std::stri
 }
 
 TEST(AllTables, A8w8IsKeyedByTheWeightsType) {
-  const TunedFile file = read_data("a8w8_tuned_gemm.csv");
+  const TunedFile file = read_table("a8w8_tuned_gemm.csv");
   EXPECT_THAT(file.diagnostics, IsEmpty());
   const TunedTable table(file.entries);
   const std::string shape = ";N=1280;K=8192;q_dtype_w=";
@@ -60,13 +62,13 @@ TEST(AllTables, A8w8IsKeyedByTheWeightsType) {
 }
 
 TEST(AllTables, A8w8Of2024AnswersNoDeviceAndIsInt8) {
-  const TunedFile file = read_data("a8w8_tuned_gemm_2024.csv");
-  EXPECT_THAT(file.diagnostics, testing::ElementsAre(HasSubstr("no column cu_num")));
+  const TunedFile file = read_table("a8w8_tuned_gemm_2024.csv");
+  EXPECT_THAT(file.diagnostics, ::testing::ElementsAre(HasSubstr("no column cu_num")));
   EXPECT_EQ(file.entries.at(0).problem.w_type, DataType::i8);
 }
 
 TEST(AllTables, BpreshuffleWithoutGfxAndWithDirtyCells) {
-  const TunedFile file = read_data("a8w8_bpreshuffle_tuned_gemm.csv");
+  const TunedFile file = read_table("a8w8_bpreshuffle_tuned_gemm.csv");
   EXPECT_THAT(file.diagnostics, IsEmpty());
   ASSERT_THAT(file.entries, SizeIs(3));
   EXPECT_TRUE(std::isinf(file.entries[1].us));
@@ -81,7 +83,7 @@ TEST(AllTables, BpreshuffleWithoutGfxAndWithDirtyCells) {
 }
 
 TEST(AllTables, BlockscaleTriesFineBeforeCoarse) {
-  const TunedTable table(read_data("a8w8_blockscale_tuned_gemm.csv").entries);
+  const TunedTable table(read_table("a8w8_blockscale_tuned_gemm.csv").entries);
   const std::string device = "gfx=gfx950;cu_num=256;";
   EXPECT_EQ(answer(table, Operation::a8w8_blockscale, device + "M=2;N=2048;K=3072"), "fine:16 wide_v1");
   EXPECT_EQ(answer(table, Operation::a8w8_blockscale, device + "M=1;N=2048;K=3072"), "exact:1 small_v1");
@@ -89,7 +91,7 @@ TEST(AllTables, BlockscaleTriesFineBeforeCoarse) {
 }
 
 TEST(AllTables, BatchedIsNotPadded) {
-  const TunedFile file = read_data("bf16_tuned_batched_gemm.csv");
+  const TunedFile file = read_table("bf16_tuned_batched_gemm.csv");
   EXPECT_EQ(file.schema().operation, Operation::batched_bf16);
   const TunedTable table(file.entries);
   const std::string device = "gfx=gfx942;cu_num=304;";
@@ -107,7 +109,7 @@ const std::string moe_shape =
     "ActivationType.";
 
 TEST(AllTables, MoeTakesItsActivationThenTheFirstRowOfAny) {
-  const TunedFile file = read_data("tuned_fmoe.csv");
+  const TunedFile file = read_table("tuned_fmoe.csv");
   EXPECT_THAT(file.diagnostics, IsEmpty());
   ASSERT_THAT(file.entries, SizeIs(5));
   EXPECT_DOUBLE_EQ(file.entries[0].err_ratio, 0.038);
@@ -130,7 +132,7 @@ TEST(AllTables, MoeTakesItsActivationThenTheFirstRowOfAny) {
 }
 
 TEST(AllTables, MoeTiersAboveThirtyTwoThousand) {
-  TunedEntry low = read_data("tuned_fmoe.csv").entries.at(0);
+  TunedEntry low = read_table("tuned_fmoe.csv").entries.at(0);
   low.problem.m = 32768;
   low.us = 1e6;
   TunedEntry high = low;
@@ -155,7 +157,7 @@ TEST(AllTables, MoeTiersAboveThirtyTwoThousand) {
 
 TEST(AllTables, SixHeadersOfMoeMeanTheSame) {
   for (int variant = 1; variant <= 6; ++variant) {
-    const TunedFile file = read_data("tuned_fmoe_variant_" + std::to_string(variant) + ".csv");
+    const TunedFile file = read_table("tuned_fmoe_variant_" + std::to_string(variant) + ".csv");
     EXPECT_THAT(file.diagnostics, IsEmpty()) << variant;
     ASSERT_THAT(file.entries, SizeIs(1)) << variant;
     const TunedEntry& entry = file.entries[0];
@@ -169,16 +171,16 @@ TEST(AllTables, SixHeadersOfMoeMeanTheSame) {
 }
 
 TEST(AllTables, ShortMoeRowsKeepTheirMeaning) {
-  const TunedFile file = read_data("tuned_fmoe_short_rows.csv");
+  const TunedFile file = read_table("tuned_fmoe_short_rows.csv");
   ASSERT_THAT(file.entries, SizeIs(1));
   EXPECT_EQ(file.entries[0].us, 24.5);
   EXPECT_EQ(file.entries[0].stages->flat, 0);
-  EXPECT_THAT(file.diagnostics, testing::ElementsAre(HasSubstr(
+  EXPECT_THAT(file.diagnostics, ::testing::ElementsAre(HasSubstr(
                                     ":2: column flat: value '1.73', expected a whole number of at least 0")));
 }
 
 TEST(AllTables, MoeOf2024) {
-  const TunedFile file = read_data("tuned_fmoe_2024.csv");
+  const TunedFile file = read_table("tuned_fmoe_2024.csv");
   ASSERT_THAT(file.entries, SizeIs(1));
   EXPECT_EQ(file.entries[0].us, 24.5);
   EXPECT_EQ(file.entries[0].cu_num, 0);
@@ -193,7 +195,7 @@ TEST(AllTables, TablesThatAreOnlyReadAnswerNothing) {
                {"tuned_fhmoe.csv", TableKind::heterogeneous_moe, 2},
                {"tuned_grouped_fmoe.csv", TableKind::grouped_moe, 1}};
   for (const auto& one : cases) {
-    const TunedFile file = read_data(one.name);
+    const TunedFile file = read_table(one.name);
     EXPECT_THAT(file.diagnostics, IsEmpty()) << one.name;
     EXPECT_EQ(file.schema().kind, one.kind) << one.name;
     ASSERT_THAT(file.entries, SizeIs(one.rows)) << one.name;
@@ -201,10 +203,10 @@ TEST(AllTables, TablesThatAreOnlyReadAnswerNothing) {
       EXPECT_FALSE(is_of_look_up(entry));
       const TunedTable table({entry});
       EXPECT_THAT(table.lookup({entry.gfx, entry.cu_num, entry.problem}), IsEmpty());
-      EXPECT_FALSE(publish(data(one.name), {entry}, {}).ok());
+      EXPECT_FALSE(publish(tables_data(one.name), {entry}, {}).ok());
     }
   }
-  const auto heterogeneous = read_data("tuned_fhmoe.csv").entries;
+  const auto heterogeneous = read_table("tuned_fhmoe.csv").entries;
   EXPECT_NE(heterogeneous.at(0).other_key, heterogeneous.at(1).other_key);
 }
 
@@ -222,10 +224,10 @@ TEST(AllTables, RequestsThatMeanNothingAreNamed) {
 // ---- written again
 // ------------------------------------------------------------------------------------------
 
-class AllTablesWritten : public ScratchTest, public testing::WithParamInterface<const char*> {};
+class AllTablesWritten : public ScratchTest, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(AllTablesWritten, ReadWriteReadIsTheIdentity) {
-  const TunedFile file = read_data(GetParam());
+  const TunedFile file = read_table(GetParam());
   const Operation operation = file.schema().operation;
   const std::string text = write_tuned_csv(operation, file.entries, CsvSchema::aiter);
   const auto again = parse_tuned_csv("again.csv", text, {.operation = operation});
@@ -240,9 +242,9 @@ TEST_P(AllTablesWritten, ReadWriteReadIsTheIdentity) {
 }
 
 TEST_P(AllTablesWritten, PublishingWhatAFileSaysChangesNoByte) {
-  const std::string before = *read_file(data(GetParam()));
+  const std::string before = *read_file(tables_data(GetParam()));
   const std::string copy = write(GetParam(), before);
-  for (const TunedEntry& entry : read_data(GetParam()).entries) {
+  for (const TunedEntry& entry : read_table(GetParam()).entries) {
     if (entry.cu_num == 0 || !valid_time(entry.us)) continue;
     const Status status = publish(copy, {entry}, {});
     ASSERT_TRUE(status.ok()) << status.message();
@@ -251,8 +253,8 @@ TEST_P(AllTablesWritten, PublishingWhatAFileSaysChangesNoByte) {
 }
 
 TEST_P(AllTablesWritten, ANewRowLeavesTheOthersByteForByte) {
-  const std::string before = *read_file(data(GetParam()));
-  const TunedFile file = read_data(GetParam());
+  const std::string before = *read_file(tables_data(GetParam()));
+  const TunedFile file = read_table(GetParam());
   const std::string copy = write(GetParam(), before);
   TunedEntry entry = file.entries.at(0);
   entry.problem.m = 4096;
@@ -277,12 +279,12 @@ TEST_P(AllTablesWritten, ANewRowLeavesTheOthersByteForByte) {
 
 INSTANTIATE_TEST_SUITE_P(
     Files, AllTablesWritten,
-    testing::Values("a8w8_tuned_gemm.csv", "a8w8_bpreshuffle_tuned_gemm.csv",
-                    "a8w8_blockscale_tuned_gemm.csv", "a8w8_blockscale_bpreshuffle_tuned_gemm.csv",
-                    "a4w4_blockscale_tuned_gemm.csv", "bf16_tuned_batched_gemm.csv",
-                    "a8w8_tuned_batched_gemm.csv", "tuned_fmoe_variant_1.csv", "tuned_fmoe_variant_2.csv",
-                    "tuned_fmoe_variant_3.csv", "tuned_fmoe_variant_4.csv", "tuned_fmoe_variant_5.csv",
-                    "tuned_fmoe_variant_6.csv", "tuned_fmoe_2024.csv", "a8w8_tuned_gemm_2024.csv"),
+    ::testing::Values("a8w8_tuned_gemm.csv", "a8w8_bpreshuffle_tuned_gemm.csv",
+                      "a8w8_blockscale_tuned_gemm.csv", "a8w8_blockscale_bpreshuffle_tuned_gemm.csv",
+                      "a4w4_blockscale_tuned_gemm.csv", "bf16_tuned_batched_gemm.csv",
+                      "a8w8_tuned_batched_gemm.csv", "tuned_fmoe_variant_1.csv", "tuned_fmoe_variant_2.csv",
+                      "tuned_fmoe_variant_3.csv", "tuned_fmoe_variant_4.csv", "tuned_fmoe_variant_5.csv",
+                      "tuned_fmoe_variant_6.csv", "tuned_fmoe_2024.csv", "a8w8_tuned_gemm_2024.csv"),
     [](const auto& parameter) {
       std::string name = parameter.param;
       std::erase_if(name, [](char c) { return c == '.'; });

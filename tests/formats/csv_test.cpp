@@ -6,8 +6,8 @@
 namespace gemmtune {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::vector<std::string> cells_of(std::string_view line) {
   CsvCells cells;

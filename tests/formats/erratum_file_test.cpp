@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::string good = R"({
+const std::string good_erratum = R"({
   "name": "lib-odd-k",
   "family": "lib",
   "first_version": "2.6",
@@ -25,9 +25,9 @@ const std::string good = R"({
 }
 )";
 
-/// `good` with one text replaced.
+/// `good_erratum` with one text replaced.
 std::string with(const std::string& from, const std::string& to) {
-  std::string text = good;
+  std::string text = good_erratum;
   const auto at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   return text.replace(at, from.size(), to);
@@ -36,7 +36,7 @@ std::string with(const std::string& from, const std::string& to) {
 std::string message(const std::string& text) { return parse_erratum("e.json", text).message(); }
 
 TEST(ErratumFile, ReadsEveryField) {
-  const auto erratum = parse_erratum("e.json", good);
+  const auto erratum = parse_erratum("e.json", good_erratum);
   ASSERT_TRUE(erratum.ok()) << erratum.message();
   EXPECT_EQ(erratum->name, "lib-odd-k");
   EXPECT_EQ(erratum->first_version, "2.6");
@@ -49,9 +49,10 @@ TEST(ErratumFile, ReadsEveryField) {
 }
 
 TEST(ErratumFile, PrintsWhatItReads) {
-  EXPECT_EQ(print_erratum(*parse_erratum("e.json", good)),
-            print_erratum(*parse_erratum("e.json", print_erratum(*parse_erratum("e.json", good)))));
-  EXPECT_THAT(print_erratum(*parse_erratum("e.json", good)), HasSubstr("\"condition\": \"k % 2 == 1 and"));
+  EXPECT_EQ(print_erratum(*parse_erratum("e.json", good_erratum)),
+            print_erratum(*parse_erratum("e.json", print_erratum(*parse_erratum("e.json", good_erratum)))));
+  EXPECT_THAT(print_erratum(*parse_erratum("e.json", good_erratum)),
+              HasSubstr("\"condition\": \"k % 2 == 1 and"));
 }
 
 TEST(ErratumFile, NamesTheLineOfEachMistake) {

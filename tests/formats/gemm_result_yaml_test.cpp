@@ -13,12 +13,14 @@
 namespace gemmtune {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
-std::string data(const std::string& name) { return std::string(GEMMTUNE_TEST_DATA) + "/tune_gemm/" + name; }
+std::string tune_gemm_data(const std::string& name) {
+  return std::string(GEMMTUNE_TEST_DATA) + "/tune_gemm/" + name;
+}
 
 GemmResultFile parse(const std::string& content) {
   auto file = parse_gemm_results("r.yaml", content);
@@ -26,14 +28,14 @@ GemmResultFile parse(const std::string& content) {
   return file.ok() ? std::move(*file) : GemmResultFile();
 }
 
-GemmResultFile read_data(const std::string& name) {
-  auto file = read_gemm_results(data(name));
+GemmResultFile read_results(const std::string& name) {
+  auto file = read_gemm_results(tune_gemm_data(name));
   EXPECT_TRUE(file.ok()) << file.message();
   return file.ok() ? std::move(*file) : GemmResultFile();
 }
 
 TEST(GemmResults, Version2) {
-  const GemmResultFile file = read_data("results_v2.yaml");
+  const GemmResultFile file = read_results("results_v2.yaml");
   EXPECT_THAT(file.diagnostics, IsEmpty());
   EXPECT_EQ(file.version, TuneGemmVersion::v2);
   ASSERT_THAT(file.results, SizeIs(3));
@@ -46,11 +48,11 @@ TEST(GemmResults, Version2) {
   EXPECT_EQ(first.us, 6.72);
   EXPECT_EQ(file.results[1].tflops, 7.619e-06);
   EXPECT_EQ(file.results[2].line, 3U);
-  EXPECT_EQ(write_gemm_results(file.results, file.version), *read_file(data("results_v2.yaml")));
+  EXPECT_EQ(write_gemm_results(file.results, file.version), *read_file(tune_gemm_data("results_v2.yaml")));
 }
 
 TEST(GemmResults, Version34) {
-  const GemmResultFile file = read_data("results_v3_4.yaml");
+  const GemmResultFile file = read_results("results_v3_4.yaml");
   EXPECT_THAT(file.diagnostics, IsEmpty());
   EXPECT_EQ(file.version, TuneGemmVersion::v3_4);
   ASSERT_THAT(file.results, SizeIs(3));
@@ -59,7 +61,7 @@ TEST(GemmResults, Version34) {
   EXPECT_TRUE(file.results[1].find("instruction_sched_variant")->quoted);
   EXPECT_EQ(file.results[1].find("instruction_sched_variant")->integer(), std::nullopt);
   EXPECT_EQ(file.results[2].us, std::nullopt);
-  EXPECT_EQ(write_gemm_results(file.results, file.version), *read_file(data("results_v3_4.yaml")));
+  EXPECT_EQ(write_gemm_results(file.results, file.version), *read_file(tune_gemm_data("results_v3_4.yaml")));
 }
 
 TEST(GemmResults, NumbersAsTheToolPrintsThem) {
@@ -85,7 +87,7 @@ TEST(GemmResults, ParametersInTheOrderOfTheVersion) {
 }
 
 TEST(GemmResults, DirtIsReportedAndTheRestIsUsed) {
-  const GemmResultFile file = read_data("dirty.yaml");
+  const GemmResultFile file = read_results("dirty.yaml");
   EXPECT_THAT(file.diagnostics,
               ElementsAre(HasSubstr("dirty.yaml:9: column M: value '0', expected a whole number from 1"),
                           HasSubstr("dirty.yaml:10: column K"), HasSubstr("dirty.yaml:11: column rowMajorA"),
@@ -132,7 +134,7 @@ TEST(GemmResults, ATextOpensNoBrackets) {
 }
 
 TEST(GemmResults, BenchmarkTable) {
-  EXPECT_EQ(write_gemm_benchmark_csv(read_data("results_v3_4.yaml").results),
+  EXPECT_EQ(write_gemm_benchmark_csv(read_results("results_v3_4.yaml").results),
             "trans,M,N,K,TFLOPS,us\n"
             "TN,4864,4096,4160,512.40,323.51\n"
             "NT,8192,8192,8192,1100.2,999.40\n");
@@ -155,13 +157,13 @@ TEST(GemmResults, WhatIsMadeToBreakAReaderIsRefused) {
   EXPECT_THAT(refused(std::string(max_yaml_bytes + 1, ' ')), HasSubstr("expected at most"));
   EXPECT_THAT(parse("- {'M': 1" + std::string(1 << 20, '0') + ", 'N': 1, 'K': 1}\n").diagnostics, SizeIs(1));
   EXPECT_THAT(parse("").results, IsEmpty());
-  EXPECT_EQ(read_gemm_results(data("absent.yaml")).code(), StatusCode::not_found);
+  EXPECT_EQ(read_gemm_results(tune_gemm_data("absent.yaml")).code(), StatusCode::not_found);
 }
 
 class GemmSizes : public ScratchTest {};
 
 TEST_F(GemmSizes, WrittenAsTuneGemmReadsThem) {
-  const auto list = read_shape_list(data("results_v3_4.yaml"), {});
+  const auto list = read_shape_list(tune_gemm_data("results_v3_4.yaml"), {});
   ASSERT_TRUE(list.ok()) << list.message();
   const std::string text = write_gemm_size_yaml(list->rows);
   EXPECT_EQ(text,

@@ -11,15 +11,17 @@
 namespace gemmtune {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
-std::string data(const std::string& name) { return std::string(GEMMTUNE_TEST_DATA) + "/hipblaslt/" + name; }
+std::string hipblaslt_data(const std::string& name) {
+  return std::string(GEMMTUNE_TEST_DATA) + "/hipblaslt/" + name;
+}
 
-HipblasltFile read_data(const std::string& name) {
-  auto file = read_hipblaslt_csv(data(name));
+HipblasltFile read_hipblaslt(const std::string& name) {
+  auto file = read_hipblaslt_csv(hipblaslt_data(name));
   EXPECT_TRUE(file.ok()) << file.message();
   return file.ok() ? std::move(*file) : HipblasltFile();
 }
@@ -31,7 +33,7 @@ Problem problem(const std::string& text) {
 }
 
 TEST(HipblasltCsv, RowsAreReadAndWrittenAsTheyAre) {
-  const HipblasltFile file = read_data("online.csv");
+  const HipblasltFile file = read_hipblaslt("online.csv");
   EXPECT_THAT(file.diagnostics, IsEmpty());
   ASSERT_THAT(file.rows, SizeIs(6));
   const HipblasltRow& first = file.rows[0];
@@ -42,11 +44,11 @@ TEST(HipblasltCsv, RowsAreReadAndWrittenAsTheyAre) {
   EXPECT_EQ(first.algo_index, 73412);
   EXPECT_EQ(first.kernel_name, "Cijk_Alik_Bljk_BBS_BH_MT16x16x512");
   EXPECT_EQ(first.line, 2U);
-  EXPECT_EQ(write_hipblaslt_csv(file.rows), *read_file(data("online.csv")));
+  EXPECT_EQ(write_hipblaslt_csv(file.rows), *read_file(hipblaslt_data("online.csv")));
 }
 
 TEST(HipblasltCsv, LinesThatNoReaderFindsAreReported) {
-  const HipblasltFile file = read_data("dirty.csv");
+  const HipblasltFile file = read_hipblaslt("dirty.csv");
   EXPECT_THAT(file.diagnostics,
               ElementsAre(HasSubstr("dirty.csv:4: 19 fields, expected 20"),
                           HasSubstr("dirty.csv:5: column use_rowwise: value ' false', expected no blanks"),
@@ -66,11 +68,11 @@ TEST(HipblasltCsv, NoTableAtAll) {
               HasSubstr("h.csv:2: a NUL byte"));
   EXPECT_THAT(parse_hipblaslt_csv("h.csv", std::string(2 << 20, '1')).message(),
               HasSubstr("h.csv:1: a line of"));
-  EXPECT_EQ(read_hipblaslt_csv(data("absent.csv")).code(), StatusCode::not_found);
+  EXPECT_EQ(read_hipblaslt_csv(hipblaslt_data("absent.csv")).code(), StatusCode::not_found);
 }
 
 TEST(HipblasltCsv, TheFirstRowOfAProblemWins) {
-  const HipblasltFile file = read_data("online.csv");
+  const HipblasltFile file = read_hipblaslt("online.csv");
   const auto index_of = [&](const std::string& text) {
     const HipblasltRow* row = find_row(file, problem(text));
     return row == nullptr ? -1 : row->algo_index;
@@ -107,7 +109,7 @@ TEST(HipblasltCsv, ColumnMajorViewAndBack) {
 }
 
 TEST(HipblasltCsv, WhatOneSideCannotSayIsNamed) {
-  const HipblasltFile file = read_data("online.csv");
+  const HipblasltFile file = read_hipblaslt("online.csv");
   EXPECT_TRUE(to_problem(file.rows[2])->bpreshuffle);
   EXPECT_THAT(to_problem(file.rows[3]).message(), HasSubstr("use_rowwise"));
   EXPECT_THAT(to_problem(file.rows[4]).message(), HasSubstr("A_data_type is <?>"));
@@ -124,13 +126,13 @@ TEST(HipblasltCsv, WhatOneSideCannotSayIsNamed) {
 class HipblasltAppend : public ScratchTest {};
 
 TEST_F(HipblasltAppend, HeaderFirstThenRows) {
-  const std::vector<HipblasltRow> rows = read_data("online.csv").rows;
+  const std::vector<HipblasltRow> rows = read_hipblaslt("online.csv").rows;
   for (const HipblasltRow& row : rows) ASSERT_TRUE(append_hipblaslt_row(path("new.csv"), row).ok());
-  EXPECT_EQ(content("new.csv"), *read_file(data("online.csv")));
+  EXPECT_EQ(content("new.csv"), *read_file(hipblaslt_data("online.csv")));
 
   write("cut.csv", "# mine\nhalf a line");
   ASSERT_TRUE(append_hipblaslt_row(path("cut.csv"), rows[0]).ok());
-  EXPECT_THAT(content("cut.csv"), testing::StartsWith("# mine\nhalf a line\nfalse,false,T,N,2048,1,"));
+  EXPECT_THAT(content("cut.csv"), ::testing::StartsWith("# mine\nhalf a line\nfalse,false,T,N,2048,1,"));
   HipblasltRow bad = rows[0];
   bad.kernel_name = "two,fields";
   EXPECT_THAT(append_hipblaslt_row(path("cut.csv"), bad).message(), HasSubstr("'two,fields'"));
@@ -142,7 +144,7 @@ TEST_F(HipblasltAppend, WritersAtOnceLoseNoRow) {
   std::vector<std::thread> threads;
   for (int writer = 0; writer < writers; ++writer) {
     threads.emplace_back([this, writer] {
-      HipblasltRow row = read_data("online.csv").rows[0];
+      HipblasltRow row = read_hipblaslt("online.csv").rows[0];
       for (int index = 0; index < rows_each; ++index) {
         row.algo_index = writer * 100 + index;
         EXPECT_TRUE(append_hipblaslt_row(path("shared.csv"), row).ok());

@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-std::string data(const std::string& name) { return std::string(GEMMTUNE_TEST_DATA "/lost/") + name; }
+std::string lost_data(const std::string& name) { return std::string(GEMMTUNE_TEST_DATA "/lost/") + name; }
 
 std::string content_of(const std::string& path) {
   auto content = read_file(path);
@@ -59,7 +59,7 @@ TunedFile table(const std::string& path) {
 
 // Issue 19, 1: AITER's one-stage kernels have flat = 2, and run_1stage may be True.
 TEST(NothingLost, FlatIsACountAndSwitchesMayBeWords) {
-  const std::string path = data("flat_2_tuned_fmoe.csv");
+  const std::string path = lost_data("flat_2_tuned_fmoe.csv");
   const TunedFile file = table(path);
   EXPECT_THAT(file.diagnostics, IsEmpty());
   ASSERT_THAT(file.entries, SizeIs(3));
@@ -75,7 +75,7 @@ TEST(NothingLost, FlatIsACountAndSwitchesMayBeWords) {
 
 // Issue 19, 1: a cell that nobody understands stands as it was.
 TEST(NothingLost, AnUnknownWordIsCarried) {
-  std::string content = content_of(data("flat_2_tuned_fmoe.csv"));
+  std::string content = content_of(lost_data("flat_2_tuned_fmoe.csv"));
   content.replace(content.find(",2,"), 3, ",2,");
   const auto at = content.find("True,0,2");
   ASSERT_NE(at, std::string::npos);
@@ -176,7 +176,7 @@ TEST(NothingLost, FilesOfOneFormatAreOneConversion) {
 
 // Issue 19, 2: rows tagged as fallback stay out of look-ups.
 TEST(NothingLost, TheTagOfAFallbackRowIsKept) {
-  const Converted converted = convert(data("tagged_tuned_fmoe.csv"), "aiter");
+  const Converted converted = convert(lost_data("tagged_tuned_fmoe.csv"), "aiter");
   EXPECT_THAT(converted.left_out, IsEmpty());
   EXPECT_THAT(converted.text, HasSubstr("flydsl_fallback"));
   auto again = parse_tuned_csv("tuned_fmoe.csv", converted.text);
@@ -189,7 +189,7 @@ TEST(NothingLost, TheTagOfAFallbackRowIsKept) {
 
 // Issue 19, 3: gfx950 and gfx1250 have 256 compute units both.
 TEST(NothingLost, ASeedTableHoldsOneArchitectureOfACuNum) {
-  const std::string path = data("two_architectures_bf16_tuned_gemm.csv");
+  const std::string path = lost_data("two_architectures_bf16_tuned_gemm.csv");
   const Converted seed = convert(path, "seed");
   ASSERT_FALSE(seed.status.ok());
   EXPECT_THAT(seed.status.message(), HasSubstr("line 2 is of gfx950 and line 3 of gfx1250, both with 256"));
@@ -203,7 +203,7 @@ TEST(NothingLost, ASeedTableHoldsOneArchitectureOfACuNum) {
 
 // Issue 19, 4: `any` is a bucket like the others.
 TEST(NothingLost, TritonConfigsKeepTheirOpenBuckets) {
-  const std::string path = data("gfx942-GEMM-A16W16-ATOMIC-N=1024-K=512.json");
+  const std::string path = lost_data("gfx942-GEMM-A16W16-ATOMIC-N=1024-K=512.json");
   const Converted converted = convert(path, "triton_json");
   ASSERT_TRUE(converted.status.ok()) << converted.status.message();
   EXPECT_THAT(converted.left_out, IsEmpty());
@@ -239,12 +239,12 @@ TEST(NothingLost, NoBucketIsInvented) {
 
 // Issue 19, 5: the header decides; a name that disagrees is said.
 TEST(NothingLost, ABatchedHeaderBeatsTheFilesName) {
-  const TunedFile file = table(data("batched_header_bf16_tuned_gemm.csv"));
+  const TunedFile file = table(lost_data("batched_header_bf16_tuned_gemm.csv"));
   EXPECT_EQ(file.schema().operation, Operation::batched_bf16);
   ASSERT_THAT(file.entries, SizeIs(2));
   EXPECT_THAT(file.diagnostics, ElementsAre(HasSubstr(":1: the header is that of a table of batched_bf16")));
   std::vector<TunedFile> files;
-  files.push_back(table(data("batched_header_bf16_tuned_gemm.csv")));
+  files.push_back(table(lost_data("batched_header_bf16_tuned_gemm.csv")));
   const auto merged = merge_tables(files, {});
   ASSERT_TRUE(merged.ok());
   EXPECT_EQ(merged->rows, 2U);
@@ -253,16 +253,16 @@ TEST(NothingLost, ABatchedHeaderBeatsTheFilesName) {
 
 // Issue 19, 6: gate_mode alone does not make a table one of grouped MoE.
 TEST(NothingLost, AMoeTableWithGateModeAnswersLookUps) {
-  const TunedFile file = table(data("gate_mode_tuned_fmoe.csv"));
+  const TunedFile file = table(lost_data("gate_mode_tuned_fmoe.csv"));
   EXPECT_EQ(file.schema().kind, TableKind::fused_moe);
   ASSERT_THAT(file.entries, SizeIs(1));
   const LookupKey key{"gfx950", 256, file.entries[0].problem};
   EXPECT_THAT(TunedTable(file.entries).lookup(key), SizeIs(1));
-  EXPECT_THAT(convert(data("gate_mode_tuned_fmoe.csv"), "aiter").text, HasSubstr(",gate_mode\n"));
+  EXPECT_THAT(convert(lost_data("gate_mode_tuned_fmoe.csv"), "aiter").text, HasSubstr(",gate_mode\n"));
 }
 
 TEST(NothingLost, GroupedMoeHasATopkOfMinusOne) {
-  const TunedFile file = table(data("any_topk_tuned_grouped_fmoe.csv"));
+  const TunedFile file = table(lost_data("any_topk_tuned_grouped_fmoe.csv"));
   EXPECT_THAT(file.diagnostics, IsEmpty());
   ASSERT_THAT(file.entries, SizeIs(1));
   EXPECT_EQ(file.entries[0].problem.moe.topk, -1);
@@ -270,7 +270,7 @@ TEST(NothingLost, GroupedMoeHasATopkOfMinusOne) {
 
 // Issue 19, 11: a parameter that tune_gemm's names do not have.
 TEST(NothingLost, UnknownParametersOfTuneGemmAreCarried) {
-  const std::string path = data("stream_k.yaml");
+  const std::string path = lost_data("stream_k.yaml");
   ConversionOptions options;
   options.gfx = "gfx942";
   options.cu_num = 304;
@@ -288,7 +288,7 @@ TEST(NothingLost, UnknownParametersOfTuneGemmAreCarried) {
 
 // Issue 19, 13: an error with more digits than are written, and columns that nobody knows.
 TEST(NothingLost, NumbersKeepTheirDigits) {
-  const std::string path = data("digits_a8w8_tuned_gemm.csv");
+  const std::string path = lost_data("digits_a8w8_tuned_gemm.csv");
   const Converted converted = convert(path, "aiter");
   EXPECT_THAT(converted.left_out, IsEmpty());
   EXPECT_THAT(converted.text, HasSubstr("0.0312345678"));
@@ -297,7 +297,7 @@ TEST(NothingLost, NumbersKeepTheirDigits) {
 }
 
 TEST(NothingLost, CallsAndLayersOfAListAreKept) {
-  const std::string path = data("calls_bf16_untuned_gemm.csv");
+  const std::string path = lost_data("calls_bf16_untuned_gemm.csv");
   const Converted list = convert(path, "untuned");
   EXPECT_THAT(list.text, HasSubstr(",7,qkv\n"));
   EXPECT_THAT(list.left_out, ElementsAre(HasSubstr("column mood: 1 row")));

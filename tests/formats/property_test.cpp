@@ -39,7 +39,7 @@ void for_many_seeds(const std::function<void(Generator&)>& once) {
     SCOPED_TRACE(fmt::format("GEMMTUNE_SEED={}", seed));
     Generator generator(seed);
     once(generator);
-    if (testing::Test::HasFailure()) return;
+    if (::testing::Test::HasFailure()) return;
   }
 }
 
@@ -75,7 +75,7 @@ void expect_read_write_read(const std::string& text, Operation operation) {
   const auto again = parse_tuned_csv("x.csv", written, {.operation = operation});
   ASSERT_TRUE(again.ok()) << again.message() << "\n" << text;
   expect_equal_rows(file->entries, again->entries, file->schema());
-  if (testing::Test::HasFailure()) ADD_FAILURE() << text << "\n" << written;
+  if (::testing::Test::HasFailure()) ADD_FAILURE() << text << "\n" << written;
 }
 
 TEST(Properties, TunedTablesReadWriteRead) {
@@ -201,7 +201,7 @@ struct OtherFormat {
 };
 
 /// One test a format, so that each has its ten minutes.
-class OtherFormats : public testing::TestWithParam<OtherFormat> {};
+class OtherFormats : public ::testing::TestWithParam<OtherFormat> {};
 
 TEST_P(OtherFormats, AreWrittenAsTheyWereRead) {
   const OtherFormat& other = GetParam();
@@ -215,14 +215,13 @@ TEST_P(OtherFormats, AreWrittenAsTheyWereRead) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, OtherFormats,
-                         testing::Values(OtherFormat{"triton_json", &Generator::triton_config, false},
-                                         OtherFormat{"tune_gemm_yaml", &Generator::tune_gemm_results, false},
-                                         OtherFormat{"hipblaslt_csv", &Generator::hipblaslt_table, false},
-                                         OtherFormat{"untuned", &Generator::shape_list, true}),
-                         [](const testing::TestParamInfo<OtherFormat>& info) {
-                           return std::string(info.param.name);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Each, OtherFormats,
+    ::testing::Values(OtherFormat{"triton_json", &Generator::triton_config, false},
+                      OtherFormat{"tune_gemm_yaml", &Generator::tune_gemm_results, false},
+                      OtherFormat{"hipblaslt_csv", &Generator::hipblaslt_table, false},
+                      OtherFormat{"untuned", &Generator::shape_list, true}),
+    [](const ::testing::TestParamInfo<OtherFormat>& info) { return std::string(info.param.name); });
 
 /// Answers of two tables compared at every tuned M, its neighbours and 1,000 random requests.
 using Change = std::function<bool(const LookupKey&, const LookupHit*, const LookupHit*)>;  // announced?
@@ -259,7 +258,7 @@ void expect_same_answers(const std::vector<TunedEntry>& old_rows, std::vector<Tu
 
 bool never(const LookupKey&, const LookupHit*, const LookupHit*) { return false; }
 
-TunedFile parsed(const std::string& source, const std::string& text, Operation operation) {
+TunedFile parsed_tuned(const std::string& source, const std::string& text, Operation operation) {
   auto file = parse_tuned_csv(source, text, {.operation = operation});
   EXPECT_TRUE(file.ok()) << file.message();
   return file.ok() ? std::move(*file) : TunedFile();
@@ -275,7 +274,7 @@ void expect_merge_keeps_answers(std::vector<TunedFile> files, Generator& generat
     return note.find("keeps the weight") != std::string::npos;
   });
   if (layouts) return;  // announced
-  const TunedFile table = parsed("m.csv", merged->text, files.front().schema().operation);
+  const TunedFile table = parsed_tuned("m.csv", merged->text, files.front().schema().operation);
   expect_same_answers(all, table.entries, generator, never);
 }
 
@@ -286,10 +285,10 @@ void expect_compress_keeps_answers(TunedFile file, Generator& generator) {
   files.push_back(std::move(file));
   const auto merged = merge_tables(files, {});
   ASSERT_TRUE(merged.ok());
-  const TunedFile table = parsed("m.csv", merged->text, operation);
+  const TunedFile table = parsed_tuned("m.csv", merged->text, operation);
   const auto ranges = compress_table(table);
   ASSERT_TRUE(ranges.ok()) << ranges.message() << "\n" << merged->text;
-  const TunedFile compressed = parsed("c.csv", ranges->text, operation);
+  const TunedFile compressed = parsed_tuned("c.csv", ranges->text, operation);
   // merge --compress says one thing: between merged rows, which have the range's winner, the range answers what
   // padding or no row answered.
   expect_same_answers(
@@ -318,7 +317,7 @@ void expect_fix_keeps_answers(TunedFile file, Generator& generator) {
     if (dropped) announced.insert(finding.line);
   }
   const FixedTable clean = fix_table(files[0], 0, findings, {});
-  expect_same_answers(files[0].entries, parsed("f.csv", clean.text, operation).entries, generator,
+  expect_same_answers(files[0].entries, parsed_tuned("f.csv", clean.text, operation).entries, generator,
                       [&](const LookupKey&, const LookupHit* before, const LookupHit*) {
                         return before != nullptr && announced.count(before->entry->line) != 0;
                       });
@@ -326,7 +325,8 @@ void expect_fix_keeps_answers(TunedFile file, Generator& generator) {
   redundant.kinds = {FindingKind::redundant};
   SCOPED_TRACE("redundant only");
   const FixedTable fewer = fix_table(files[0], 0, findings, redundant);
-  expect_same_answers(files[0].entries, parsed("r.csv", fewer.text, operation).entries, generator, never);
+  expect_same_answers(files[0].entries, parsed_tuned("r.csv", fewer.text, operation).entries, generator,
+                      never);
 }
 
 TEST(Properties, MergeFixAndCompressAnnounceEveryChange) {
@@ -336,10 +336,10 @@ TEST(Properties, MergeFixAndCompressAnnounceEveryChange) {
     const std::string b = generator.tuned_table(operation);
     SCOPED_TRACE(a + "\n" + b);
     std::vector<TunedFile> files;
-    files.push_back(parsed("a.csv", a, operation));
-    files.push_back(parsed("b.csv", b, operation));
-    expect_fix_keeps_answers(parsed("a.csv", a, operation), generator);
-    expect_compress_keeps_answers(parsed("a.csv", a, operation), generator);
+    files.push_back(parsed_tuned("a.csv", a, operation));
+    files.push_back(parsed_tuned("b.csv", b, operation));
+    expect_fix_keeps_answers(parsed_tuned("a.csv", a, operation), generator);
+    expect_compress_keeps_answers(parsed_tuned("a.csv", a, operation), generator);
     expect_merge_keeps_answers(std::move(files), generator);
   });
 }
@@ -364,8 +364,8 @@ TEST(Properties, HoldForTheFixtures) {
     const Operation operation = file->schema().operation;
     const std::string text = *file->document.content;
     expect_read_write_read(text, operation);
-    expect_fix_keeps_answers(parsed(path, text, operation), generator);
-    expect_compress_keeps_answers(parsed(path, text, operation), generator);
+    expect_fix_keeps_answers(parsed_tuned(path, text, operation), generator);
+    expect_compress_keeps_answers(parsed_tuned(path, text, operation), generator);
   }
 }
 

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TunedEntry row(std::int64_t m, double us) {
   TunedEntry entry;

@@ -17,10 +17,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 TunedEntry cpu_row(std::int64_t m, double us) {
   TunedEntry entry;
@@ -227,7 +227,7 @@ TEST_F(Publish, ModeAndLinksStay) {
 
 // ---- publishing the same again ----------------------------------------------------------------------------
 
-class PublishAgain : public Publish, public testing::WithParamInterface<std::string> {};
+class PublishAgain : public Publish, public ::testing::WithParamInterface<std::string> {};
 
 TEST_P(PublishAgain, ChangesNoByte) {
   std::string source = std::string(GEMMTUNE_TEST_DATA) + "/tuned/" + GetParam();
@@ -245,15 +245,15 @@ TEST_P(PublishAgain, ChangesNoByte) {
   EXPECT_EQ(fs::last_write_time(file()), written_at) << "written without need";
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, PublishAgain,
-                         testing::Values("today_18.csv", "january_17.csv", "november_16.csv",
-                                         "missing_cells.csv", "own_columns.csv",
-                                         "aiter/configs/bf16_tuned_gemm.csv",
-                                         "aiter/configs/model_configs/dsv3_bf16_tuned_gemm.csv",
-                                         "aiter/configs/model_configs/gptoss_bf16_tuned_gemm.csv",
-                                         "legacy-2026-01/configs/bf16_tuned_gemm.csv",
-                                         "legacy-2026-01/configs/model_configs/dsv3_bf16_tuned_gemm.csv",
-                                         "legacy-2026-01/configs/model_configs/gptoss_bf16_tuned_gemm.csv"));
+INSTANTIATE_TEST_SUITE_P(
+    Files, PublishAgain,
+    ::testing::Values("today_18.csv", "january_17.csv", "november_16.csv", "missing_cells.csv",
+                      "own_columns.csv", "aiter/configs/bf16_tuned_gemm.csv",
+                      "aiter/configs/model_configs/dsv3_bf16_tuned_gemm.csv",
+                      "aiter/configs/model_configs/gptoss_bf16_tuned_gemm.csv",
+                      "legacy-2026-01/configs/bf16_tuned_gemm.csv",
+                      "legacy-2026-01/configs/model_configs/dsv3_bf16_tuned_gemm.csv",
+                      "legacy-2026-01/configs/model_configs/gptoss_bf16_tuned_gemm.csv"));
 
 TEST_F(Publish, UnroundedTimesAreTheSameOnceWritten) {
   TunedEntry entry = cpu_row(1, 5.123456789);

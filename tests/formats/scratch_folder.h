@@ -11,7 +11,7 @@
 
 namespace gemmtune {
 
-class ScratchTest : public testing::Test {
+class ScratchTest : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string pattern = std::filesystem::temp_directory_path() / "gemmtune_formats_XXXXXX";

@@ -13,15 +13,17 @@
 namespace gemmtune {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
-std::string data(const std::string& name) { return std::string(GEMMTUNE_TEST_DATA) + "/untuned/" + name; }
+std::string untuned_data(const std::string& name) {
+  return std::string(GEMMTUNE_TEST_DATA) + "/untuned/" + name;
+}
 
 ShapeList read_data(const std::string& name, const ShapeListOptions& options = {}) {
-  auto list = read_shape_list(data(name), options);
+  auto list = read_shape_list(untuned_data(name), options);
   EXPECT_TRUE(list.ok()) << list.message();
   return list.ok() ? std::move(*list) : ShapeList();
 }
@@ -103,17 +105,18 @@ TEST(ShapeDirt, EveryOperationsListIsRead) {
        "act=Silu quant=per_1x128 gated=1 doweight_stage1=0"},
   };
   for (const auto& one : cases) {
-    const auto list = read_shape_list(data(one.name), {});
+    const auto list = read_shape_list(untuned_data(one.name), {});
     ASSERT_TRUE(list.ok()) << list.message();
     EXPECT_THAT(list->diagnostics, IsEmpty());
     EXPECT_EQ(print(list->rows.at(0).problem), one.first);
   }
-  EXPECT_THAT(read_shape_list(data("quantized.csv"), {}).message(),
+  EXPECT_THAT(read_shape_list(untuned_data("quantized.csv"), {}).message(),
               HasSubstr("name it with --op (a8w8, a8w8_bpreshuffle)"));
-  EXPECT_THAT(read_shape_list(data("sizes_only.csv"), {}).message(), HasSubstr("a4w4_blockscale"));
+  EXPECT_THAT(read_shape_list(untuned_data("sizes_only.csv"), {}).message(), HasSubstr("a4w4_blockscale"));
   ShapeListOptions options;
   options.operation = Operation::a4w4_blockscale;
-  EXPECT_EQ(read_shape_list(data("sizes_only.csv"), options)->rows.at(0).problem.x_type, DataType::f4_e2m1);
+  EXPECT_EQ(read_shape_list(untuned_data("sizes_only.csv"), options)->rows.at(0).problem.x_type,
+            DataType::f4_e2m1);
 }
 
 TEST(ShapeDirt, SizesOfTuneGemm) {

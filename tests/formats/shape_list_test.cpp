@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class ShapeListTest : public testing::Test {
+class ShapeListTest : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string pattern = fs::temp_directory_path() / "gemmtune_shapes_XXXXXX";

@@ -48,7 +48,7 @@ TEST_F(ShippedShapes, ListsAreWhatTheModelsGive) {
 
     const auto read = read_shape_list(shapes + shipped.file, {});
     ASSERT_TRUE(read.ok()) << read.message();
-    EXPECT_THAT(read->diagnostics, testing::IsEmpty());
+    EXPECT_THAT(read->diagnostics, ::testing::IsEmpty());
     ASSERT_EQ(read->rows.size(), made->rows.size());
     for (std::size_t row = 0; row < made->rows.size(); ++row) {
       EXPECT_EQ(print(read->rows[row].problem), print(made->rows[row].problem));
@@ -61,7 +61,7 @@ TEST_F(ShippedShapes, ListsAreWhatTheModelsGive) {
 TEST_F(ShippedShapes, The192DenseShapesAreSixteenLayersOfTwelveM) {
   const auto list = read_shape_list(shapes + "llm_dense_192.csv", {});
   ASSERT_TRUE(list.ok()) << list.message();
-  EXPECT_THAT(list->diagnostics, testing::IsEmpty());
+  EXPECT_THAT(list->diagnostics, ::testing::IsEmpty());
   EXPECT_EQ(list->rows.size(), 192U);
   std::set<std::string> layers;
   std::set<std::int64_t> tokens;

@@ -17,7 +17,7 @@
 namespace gemmtune {
 namespace {
 
-using testing::IsEmpty;
+using ::testing::IsEmpty;
 
 /// The row of the oracle's answer.
 const TunedEntry* row_of(const TunedTable& table, const LookupKey& key, std::int64_t m, std::int64_t solidx) {
@@ -136,7 +136,7 @@ TEST(TableFixtures, EveryTableIsReadAndWrittenAgain) {
     const auto again = parse_tuned_csv("again.csv", text, {.operation = operation});
     ASSERT_TRUE(again.ok()) << again.message();
     // Cells that mean nothing stand as they were read, so they are said again.
-    EXPECT_THAT(again->diagnostics, testing::SizeIs(read->diagnostics.size())) << name;
+    EXPECT_THAT(again->diagnostics, ::testing::SizeIs(read->diagnostics.size())) << name;
     EXPECT_EQ(write_tuned_csv(operation, again->entries, CsvSchema::aiter), text) << name;
   }
   EXPECT_EQ(tables, 23U);

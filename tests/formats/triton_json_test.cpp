@@ -13,15 +13,17 @@ namespace gemmtune {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
-std::string data(const std::string& name) { return std::string(GEMMTUNE_TEST_DATA) + "/triton/" + name; }
+std::string triton_data(const std::string& name) {
+  return std::string(GEMMTUNE_TEST_DATA) + "/triton/" + name;
+}
 
-TritonFile read_data(const std::string& name) {
-  auto file = read_triton_json(data(name));
+TritonFile read_triton(const std::string& name) {
+  auto file = read_triton_json(triton_data(name));
   EXPECT_TRUE(file.ok()) << file.message();
   return file.ok() ? std::move(*file) : TritonFile();
 }
@@ -59,7 +61,7 @@ std::vector<std::string> json_files(const std::string& folder) {
 }
 
 TEST(TritonJson, ParametersKeepTheirOrderAndTypes) {
-  const TritonFile file = read_data("configs/gemm/gfx950-GEMM-A8W8_BLOCKSCALE-N=2112-K=7168.json");
+  const TritonFile file = read_triton("configs/gemm/gfx950-GEMM-A8W8_BLOCKSCALE-N=2112-K=7168.json");
   EXPECT_THAT(file.diagnostics, IsEmpty());
   EXPECT_EQ(file.scheme, TritonScheme::bounds);
   EXPECT_EQ(file.name.arch, "gfx950");
@@ -83,7 +85,7 @@ TEST(TritonJson, ParametersKeepTheirOrderAndTypes) {
 }
 
 TEST(TritonJson, EveryOwnFileIsWrittenAsItWasRead) {
-  const auto paths = json_files(data(""));
+  const auto paths = json_files(triton_data(""));
   EXPECT_GE(paths.size(), 12U);
   for (const std::string& path : paths) {
     if (!path.ends_with("truncated.json") && !path.ends_with("notes.json")) expect_round_trip(path);
@@ -91,7 +93,7 @@ TEST(TritonJson, EveryOwnFileIsWrittenAsItWasRead) {
 }
 
 TEST(TritonJson, NotesAreKeptAndNeverFound) {
-  const TritonFile file = read_data("notes.json");
+  const TritonFile file = read_triton("notes.json");
   EXPECT_THAT(file.diagnostics, IsEmpty());
   ASSERT_THAT(file.notes, SizeIs(3));
   EXPECT_EQ(file.notes[0].key, "_origin");
@@ -100,7 +102,7 @@ TEST(TritonJson, NotesAreKeptAndNeverFound) {
   EXPECT_EQ(file.notes[1].before, 1U);
   EXPECT_EQ(file.notes[2].json, "3");
   EXPECT_EQ(*file.buckets[1].config.find("EVEN_K"), TritonValue(true));
-  EXPECT_EQ(write_triton_json(file), *read_file(data("notes.json")));
+  EXPECT_EQ(write_triton_json(file), *read_file(triton_data("notes.json")));
 }
 
 TEST(TritonJson, IndentationAndFinalNewlineAreTheFiles) {
@@ -112,7 +114,7 @@ TEST(TritonJson, IndentationAndFinalNewlineAreTheFiles) {
 }
 
 TEST(TritonJson, UnknownKeysKeysTwiceAndOtherSchemesAreDiagnostics) {
-  const TritonFile file = read_data("unknown_keys.json");
+  const TritonFile file = read_triton("unknown_keys.json");
   EXPECT_THAT(file.diagnostics,
               ElementsAre(HasSubstr("unknown_keys.json:2: column bucket: value 'M_LEQ_08', expected M_LEQ_x"),
                           HasSubstr("unknown_keys.json:14: column bucket: value 'M_LT_16'"),
@@ -131,7 +133,8 @@ TEST(TritonJson, ErrorsNameFileAndLine) {
   const auto message = [](const std::string& content) {
     return std::string(parse_triton_json("x.json", content).message());
   };
-  EXPECT_THAT(read_triton_json(data("truncated.json")).message(), HasSubstr("truncated.json:12: no JSON"));
+  EXPECT_THAT(read_triton_json(triton_data("truncated.json")).message(),
+              HasSubstr("truncated.json:12: no JSON"));
   EXPECT_THAT(message(""), HasSubstr("x.json:1: no JSON"));
   EXPECT_THAT(message("[]"), HasSubstr("x.json:1: expected an object of M buckets"));
   EXPECT_THAT(message("3"), HasSubstr("expected an object of M buckets"));
@@ -142,7 +145,7 @@ TEST(TritonJson, ErrorsNameFileAndLine) {
   EXPECT_THAT(message("{\"any\": {\"a\": 18446744073709551615}}"), HasSubstr("value '18446744073709551615'"));
   EXPECT_THAT(message("{\"any\": {\"a\": {}}}"), HasSubstr("column a: value 'an object'"));
   EXPECT_THAT(message("{\"any\": {}} {}"), HasSubstr("x.json:1: no JSON"));
-  EXPECT_EQ(read_triton_json(data("absent.json")).code(), StatusCode::not_found);
+  EXPECT_EQ(read_triton_json(triton_data("absent.json")).code(), StatusCode::not_found);
 }
 
 TEST(TritonJson, WhatIsMadeToBreakAReaderIsRefused) {
@@ -161,7 +164,7 @@ TEST(TritonJson, WhatIsMadeToBreakAReaderIsRefused) {
 }
 
 TEST(TritonLookup, BoundsUpwardsThenDownwardsThenAny) {
-  const TritonFile file = read_data("configs/gemm/gfx950-GEMM-A8W8_BLOCKSCALE-N=2112-K=7168.json");
+  const TritonFile file = read_triton("configs/gemm/gfx950-GEMM-A8W8_BLOCKSCALE-N=2112-K=7168.json");
   EXPECT_EQ(key_at(file, 1), "M_LEQ_8");
   EXPECT_EQ(key_at(file, 8), "M_LEQ_8");
   EXPECT_EQ(key_at(file, 9), "M_LEQ_64");
@@ -177,7 +180,7 @@ TEST(TritonLookup, BoundsUpwardsThenDownwardsThenAny) {
 }
 
 TEST(TritonLookup, NamesBeforeDecember2025) {
-  const TritonFile file = read_data("before_december_2025.json");
+  const TritonFile file = read_triton("before_december_2025.json");
   EXPECT_EQ(file.scheme, TritonScheme::named);
   EXPECT_EQ(key_at(file, 31), "small");
   EXPECT_EQ(key_at(file, 32), "medium_M32");
@@ -191,13 +194,13 @@ TEST(TritonLookup, NamesBeforeDecember2025) {
 }
 
 TEST(TritonLookup, ThreeSizesOfTheTunerAndOfMixturesOfExperts) {
-  const TritonFile gemm = read_data("gfx942-GEMM-A8W8_BLOCKSCALE-N=1024-K=3072.json");
+  const TritonFile gemm = read_triton("gfx942-GEMM-A8W8_BLOCKSCALE-N=1024-K=3072.json");
   EXPECT_EQ(gemm.scheme, TritonScheme::thirds);
   EXPECT_EQ(key_at(gemm, 256), "small_M");
   EXPECT_EQ(key_at(gemm, 257), "medium_M");
   EXPECT_EQ(key_at(gemm, 2048), "medium_M");
   EXPECT_EQ(key_at(gemm, 2049), "large_M");
-  const TritonFile moe = read_data("gfx942-MOE-FP8_W8A8.json");
+  const TritonFile moe = read_triton("gfx942-MOE-FP8_W8A8.json");
   EXPECT_EQ(moe.scheme, TritonScheme::moe);
   EXPECT_EQ(key_at(moe, 255), "small_M");
   EXPECT_EQ(key_at(moe, 256), "medium_M");
@@ -226,7 +229,7 @@ TEST(TritonLookup, FileNames) {
 }
 
 TEST(TritonLookup, DefaultAndSpecialisedFiles) {
-  const std::string root = data("configs");
+  const std::string root = triton_data("configs");
   const auto used = [&](const TritonQuery& query) {
     const auto paths = find_triton_files(root, query);
     return paths.ok() ? fs::path(paths->used()).lexically_relative(root).string() : paths.message();
@@ -286,7 +289,7 @@ TEST(TritonFixtures, EveryFileIsReadAndWrittenAsItIs) {
     const auto file = read_triton_json(path);
     ASSERT_TRUE(file.ok()) << file.message();
     EXPECT_THAT(file->diagnostics, IsEmpty()) << path;
-    EXPECT_THAT(file->name.arch, testing::StartsWith("gfx")) << path;
+    EXPECT_THAT(file->name.arch, ::testing::StartsWith("gfx")) << path;
     EXPECT_THAT(file->name.family, HasSubstr("-")) << path;
     for (const std::int64_t m : {1, 64, 1000, 20000}) EXPECT_TRUE(find_bucket(*file, m)) << path << ' ' << m;
     expect_round_trip(path);

@@ -15,14 +15,14 @@
 namespace gemmtune {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-std::string data(const std::string& name) { return std::string(GEMMTUNE_TEST_DATA) + "/tuned/" + name; }
+std::string tuned_data(const std::string& name) { return std::string(GEMMTUNE_TEST_DATA) + "/tuned/" + name; }
 
 TunedFile read_data(const std::string& name) {
-  auto file = read_tuned_csv(data(name));
+  auto file = read_tuned_csv(tuned_data(name));
   EXPECT_TRUE(file.ok()) << file.message();
   return file.ok() ? std::move(*file) : TunedFile();
 }
@@ -114,7 +114,7 @@ TEST(TunedCsv, BadRowsAreReportedAndTheRestIsUsed) {
                   HasSubstr(":7: column verdict: value 'perhaps'"),
                   HasSubstr(":7: column m_from: value '9', expected a whole number from 1 to the row's M"),
                   HasSubstr(":8: 22 cells, expected at most the header's 21")));
-  const auto strict = read_tuned_csv(data("bad_rows.csv"), {.strict = true});
+  const auto strict = read_tuned_csv(tuned_data("bad_rows.csv"), {.strict = true});
   EXPECT_EQ(strict.code(), StatusCode::invalid_argument);
   EXPECT_THAT(strict.message(), HasSubstr("bad_rows.csv:2"));
 }

@@ -12,10 +12,10 @@
 namespace gemmtune {
 namespace {
 
-class TimingLock : public testing::Test {
+class TimingLock : public ::testing::Test {
  protected:
   TimingLock() {
-    std::string pattern = testing::TempDir() + "gemmtune_runtime_XXXXXX";
+    std::string pattern = ::testing::TempDir() + "gemmtune_runtime_XXXXXX";
     folder_ = std::string(mkdtemp(pattern.data())) + "/gemmtune";
   }
   ~TimingLock() override { std::filesystem::remove_all(std::filesystem::path(folder_).parent_path()); }

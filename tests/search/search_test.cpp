@@ -66,7 +66,7 @@ struct TinySpace {
   }
 };
 
-class EveryStrategy : public testing::TestWithParam<const StrategyInfo*> {
+class EveryStrategy : public ::testing::TestWithParam<const StrategyInfo*> {
  protected:
   std::unique_ptr<Strategy> make(std::uint64_t seed = 1) {
     SearchLimits limits;
@@ -81,7 +81,7 @@ std::vector<const StrategyInfo*> strategies() {
   return list;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EveryStrategy, testing::ValuesIn(strategies()),
+INSTANTIATE_TEST_SUITE_P(All, EveryStrategy, ::testing::ValuesIn(strategies()),
                          [](const auto& instance) { return std::string(instance.param->name); });
 
 TEST_P(EveryStrategy, FindsTheKnownBest) {
@@ -147,7 +147,7 @@ TEST(Staged, BeginsWithHintsThenDefaultsThenTheBestPredicted) {
   space.points[2].hint = 2;
   space.points[5].hint = 1;
   const SearchStep step = staged()->next(space.points, endless);
-  EXPECT_THAT(step.candidates, testing::ElementsAre(5, 2, 0, 1, 6, 7, 3, 4, 8));
+  EXPECT_THAT(step.candidates, ::testing::ElementsAre(5, 2, 0, 1, 6, 7, 3, 4, 8));
   EXPECT_EQ(step.samples, 1);
 }
 
@@ -231,7 +231,7 @@ TEST(TwoPhase, TakesOneSampleOfAllThenMoreOfTheBestTwenty) {
   EXPECT_EQ(space.search(*strategy), 100U);
   std::map<std::size_t, int> counts;
   for (const SearchPoint& point : space.points) ++counts[point.samples.size()];
-  EXPECT_THAT(counts, testing::ElementsAre(testing::Pair(1U, 280), testing::Pair(3U, 20)));
+  EXPECT_THAT(counts, ::testing::ElementsAre(::testing::Pair(1U, 280), ::testing::Pair(3U, 20)));
 }
 
 TEST(Random, AnotherSeedAsksInAnotherOrder) {

@@ -23,7 +23,7 @@ inline Device* gpu() {
   return device.get();
 }
 
-class OnGpu : public testing::Test {
+class OnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
     if (gpu() == nullptr) GTEST_SKIP() << "no NVIDIA GPU here";

@@ -29,7 +29,7 @@ TEST_F(CudaDevice, SaysWhatItIs) {
   EXPECT_EQ(info.name, "cuda:0");
   EXPECT_TRUE(info.gfx.starts_with("sm_")) << info.gfx;
   EXPECT_GT(info.cu_num, 0);
-  EXPECT_THAT(info.bus_id, testing::MatchesRegex("[0-9a-fA-F]+:[0-9a-fA-F]+:[0-9a-fA-F]+[.][0-9]"));
+  EXPECT_THAT(info.bus_id, ::testing::MatchesRegex("[0-9a-fA-F]+:[0-9a-fA-F]+:[0-9a-fA-F]+[.][0-9]"));
   EXPECT_GT(gpu()->free_memory_bytes(), std::size_t{1} << 28);
   EXPECT_GT(gpu()->last_level_cache_bytes(), std::size_t{1} << 20);
   EXPECT_TRUE(gpu()->health().ok());
@@ -58,7 +58,7 @@ TEST_F(CudaDevice, GuardsTellWhatWasOverwritten) {
   EXPECT_TRUE((*buffer)->guards_intact().ok());
   ASSERT_TRUE(gpu()->fill((*buffer)->data(), 0, 103).ok());
   EXPECT_THAT((*buffer)->guards_intact().message(),
-              testing::HasSubstr("3 byte(s) were overwritten after the end"));
+              ::testing::HasSubstr("3 byte(s) were overwritten after the end"));
 }
 
 TEST_F(CudaDevice, RefusesWhatIsNotThere) {
@@ -66,7 +66,7 @@ TEST_F(CudaDevice, RefusesWhatIsNotThere) {
   EXPECT_TRUE(gpu()->health().ok());
   DeviceRequest request;
   request.text = "cuda:99";
-  EXPECT_THAT(open_device("cuda", request).message(), testing::HasSubstr("'cuda:99', expected cuda:0"));
+  EXPECT_THAT(open_device("cuda", request).message(), ::testing::HasSubstr("'cuda:99', expected cuda:0"));
 }
 
 /// At most `count` configs of a space, the default first, drawn the same way each time.
@@ -367,7 +367,7 @@ TEST_F(CudaDevice, EveryWayThroughMmaIsRight) {
 
 /// Under compute-sanitizer a kernel takes hundreds of times as long: every way through a family of ours once,
 /// on one small shape, with the plain and the packed weight.
-class SanitizerSample : public OnGpu, public testing::WithParamInterface<const char*> {};
+class SanitizerSample : public OnGpu, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(SanitizerSample, IsRight) {
   const std::string_view name = GetParam();
@@ -385,7 +385,7 @@ TEST_P(SanitizerSample, IsRight) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, SanitizerSample, testing::Values("skinny", "wgmma", "mma", "simt"),
+INSTANTIATE_TEST_SUITE_P(, SanitizerSample, ::testing::Values("skinny", "wgmma", "mma", "simt"),
                          [](const auto& one) { return std::string(one.param); });
 
 /// y = x · wᵀ by kernels that each read what the one in front of them has written.

@@ -41,7 +41,7 @@ TEST(CudaFault, AnIllegalAccessIsReportedAndTheDeviceStaysLost) {
 
   ASSERT_TRUE(write_at(1000).ok());
   const Status fault = (*device)->synchronize();
-  EXPECT_THAT(fault.message(), testing::HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"));
+  EXPECT_THAT(fault.message(), ::testing::HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"));
   EXPECT_EQ((*device)->health().message(), fault.message());
   // The first fault stays the answer; nothing else works.
   EXPECT_FALSE((*device)->fill(data, 0, 1).ok());

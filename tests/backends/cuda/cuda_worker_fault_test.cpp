@@ -16,8 +16,8 @@
 namespace gemmtune {
 namespace {
 
-using testing::HasSubstr;
-using testing::SizeIs;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
 using Clock = std::chrono::steady_clock;
 
 constexpr double max_seconds = 20;  // that a faulty candidate may cost
@@ -64,7 +64,7 @@ std::optional<Candidate> good_candidate() {
   return good.ok() ? std::optional(*good) : std::nullopt;
 }
 
-class GpuWorkerFault : public testing::TestWithParam<GpuFault> {};
+class GpuWorkerFault : public ::testing::TestWithParam<GpuFault> {};
 
 TEST_P(GpuWorkerFault, CostsItsCandidateAndSomeSeconds) {
   const auto good = good_candidate();
@@ -100,8 +100,8 @@ TEST_P(GpuWorkerFault, CostsItsCandidateAndSomeSeconds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpu, GpuWorkerFault,
-                         testing::Values(GpuFault{"illegal", OutcomeKind::crashed, "the device was lost"},
-                                         GpuFault{"endless", OutcomeKind::timed_out, "did not end within"}),
+                         ::testing::Values(GpuFault{"illegal", OutcomeKind::crashed, "the device was lost"},
+                                           GpuFault{"endless", OutcomeKind::timed_out, "did not end within"}),
                          [](const auto& each) { return each.param.family; });
 
 }  // namespace

@@ -34,6 +34,8 @@ PackedWeight packed_weight(const Problem& problem, const void* data);
 
 /// Bytes of k in a row of a 128-byte swizzle atom. BLOCK_K is a multiple of it.
 inline constexpr std::int64_t atom_bytes = 128;
+inline constexpr std::int64_t max_cluster = 8;        // thread blocks; the portable maximum
+inline constexpr std::int64_t shared_reserve = 2048;  // bytes: alignment of the pipeline, and barriers
 
 /// `bk`: elements of k in a stage, one value for each number of swizzle atoms; the first is the default.
 Parameter block_k_parameter(DataType element, std::initializer_list<std::int64_t> atoms);

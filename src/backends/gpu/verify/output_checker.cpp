@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::int64_t tile = 64;
 constexpr std::int64_t max_grid_rows = 65535;
-constexpr unsigned threads = 256;
+constexpr unsigned block_threads = 256;
 constexpr unsigned blocks_of_same = 1024;
 constexpr std::size_t memory_share = 4;  // a quarter of what is free
 
@@ -88,7 +88,7 @@ class GpuOutputChecker final : public OutputChecker {
                               problem_.k,
                               operands.ldx};
     LaunchShape shape;
-    shape.threads = threads;
+    shape.threads = block_threads;
     shape.grid[0] = static_cast<unsigned>(ceil_div(problem_.n, tile));
     shape.grid[1] = static_cast<unsigned>(std::min(ceil_div(problem_.m, tile), max_grid_rows));
     return run(0, shape, &values);
@@ -117,7 +117,7 @@ class GpuOutputChecker final : public OutputChecker {
                             tolerance.output_tiny,
                             tolerance.element_factor};
     LaunchShape shape;
-    shape.threads = threads;
+    shape.threads = block_threads;
     shape.grid[0] = static_cast<unsigned>(problem_.m);
     GEMMTUNE_RETURN_IF_ERROR(run(1, shape, &values));
     std::vector<RowFigures> rows(static_cast<std::size_t>(problem_.m));
@@ -130,7 +130,7 @@ class GpuOutputChecker final : public OutputChecker {
     SameArguments values{static_cast<const unsigned*>(one), static_cast<const unsigned*>(other),
                          static_cast<unsigned*>(differences_->data()), static_cast<long long>(bytes)};
     LaunchShape shape;
-    shape.threads = threads;
+    shape.threads = block_threads;
     shape.grid[0] = blocks_of_same;
     GEMMTUNE_RETURN_IF_ERROR(run(2, shape, &values));
     unsigned differences = 0;

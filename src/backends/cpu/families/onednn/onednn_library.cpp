@@ -9,7 +9,7 @@
 namespace gemmtune::cpu {
 namespace {
 
-constexpr std::string_view how_to_get = "apt-get install libdnnl2";
+constexpr std::string_view how_to_get_onednn = "apt-get install libdnnl2";
 
 gemmtune_onednn_isa level_of(Isa isa) {
   switch (isa) {
@@ -49,7 +49,7 @@ Result<std::shared_ptr<const OnednnLibrary>> OnednnLibrary::load(const std::stri
   constexpr std::size_t room = std::size_t{96} << 20;
   GEMMTUNE_RETURN_IF_ERROR(check_address_space("oneDNN", room));
   const auto module = open_module(module_folder);
-  if (!module.ok()) return Status::not_found("{} ({})", module.message(), how_to_get);
+  if (!module.ok()) return Status::not_found("{} ({})", module.message(), how_to_get_onednn);
   gemmtune_onednn_entry entry = nullptr;
   if (!module->find(GEMMTUNE_ONEDNN_ENTRY, entry)) {
     return Status::not_found("libgemmtune_onednn.so has no function " GEMMTUNE_ONEDNN_ENTRY);

@@ -11,7 +11,7 @@
 namespace gemmtune::cpu {
 namespace {
 
-constexpr std::string_view how_to_get = "apt-get install libopenblas0-pthread";
+constexpr std::string_view how_to_get_openblas = "apt-get install libopenblas0-pthread";
 
 // Values of cblas.h.
 constexpr int row_major = 101;
@@ -92,7 +92,7 @@ Result<std::shared_ptr<const OpenblasLibrary>> OpenblasLibrary::load(const CoreL
                                                                      std::optional<Isa> cap) {
   GEMMTUNE_RETURN_IF_ERROR(check_room(cores.size()));
   const auto opened = open_library(cores, cap);
-  if (!opened.ok()) return Status::not_found("{} ({})", opened.message(), how_to_get);
+  if (!opened.ok()) return Status::not_found("{} ({})", opened.message(), how_to_get_openblas);
   std::shared_ptr<OpenblasLibrary> library(new OpenblasLibrary());
   char* (*configuration)() = nullptr;
   int (*parallel)() = nullptr;
@@ -102,7 +102,7 @@ Result<std::shared_ptr<const OpenblasLibrary>> OpenblasLibrary::load(const CoreL
       opened->find("openblas_get_num_threads", library->get_threads_) &&
       opened->find("openblas_get_config", configuration) && opened->find("openblas_get_parallel", parallel);
   if (!complete)
-    return Status::not_found("libopenblas.so.0 lacks a function that is needed ({})", how_to_get);
+    return Status::not_found("libopenblas.so.0 lacks a function that is needed ({})", how_to_get_openblas);
   library->version_ = version_in(configuration());
   library->path_ = SharedLibrary::file_of(reinterpret_cast<const void*>(library->gemm_));
   const int kind = parallel();

@@ -19,7 +19,6 @@ namespace gemmtune::cuda {
 namespace {
 
 constexpr std::int64_t max_m = 64;
-constexpr std::int64_t max_cluster = 8;  // the portable maximum
 constexpr unsigned threads = 160;
 
 class SkinnyKernel final : public Kernel {

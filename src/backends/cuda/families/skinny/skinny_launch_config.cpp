@@ -8,7 +8,6 @@
 namespace gemmtune::cuda {
 namespace {
 
-constexpr std::int64_t shared_reserve = 2048;    // alignment of the pipeline, and barriers
 constexpr std::int64_t max_prefetch = 32 << 10;  // bytes of the weight per block
 
 /// M rounded up to what the kernel is compiled for.

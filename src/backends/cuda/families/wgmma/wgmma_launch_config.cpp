@@ -10,12 +10,10 @@
 namespace gemmtune::cuda {
 namespace {
 
-constexpr std::int64_t shared_reserve = 2048;  // alignment of the pipeline, and barriers
 constexpr std::int64_t max_accumulators = 128;
 constexpr std::int64_t max_accumulators_of_two_tiles = 80;
 constexpr std::int64_t registers = 65536;  // of a multiprocessor
 constexpr std::int64_t max_stages = 32;
-constexpr std::int64_t max_cluster = 8;   // the portable maximum
 constexpr std::int64_t small_smem = 112;  // KiB: two blocks per multiprocessor
 constexpr std::int64_t large_smem = 226;
 
