@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
+#include <new>
 
 #include "base/file.h"
 
@@ -26,6 +27,7 @@ std::string mapped_file(const void* address) {
     const std::size_t path = line.find('/');
     return path == std::string::npos ? std::string() : line.substr(path);
   }
+  if (maps.bad()) throw std::bad_alloc();  // which getline() keeps to itself
   return {};
 }
 
