@@ -31,7 +31,6 @@ constexpr std::chrono::milliseconds pause_while_another_tunes{50};
 constexpr double budgets_to_wait = 3;
 constexpr int background_nice = 10;  // serving threads go first; those of our device inherit it
 
-
 }  // namespace
 
 struct OnlineTuner::State {

@@ -29,8 +29,7 @@ RowCheck check_candidate(Evaluator& evaluator, const Problem& problem, const Can
 RowCheck check_kernel(const Device& device, Evaluator& evaluator, const Problem& problem,
                       std::string_view name, bool dependent) {
   const auto candidate = resolve_name(device, name, problem, dependent);
-  return candidate.ok() ? check_candidate(evaluator, problem, *candidate)
-                        : not_runnable(candidate.message());
+  return candidate.ok() ? check_candidate(evaluator, problem, *candidate) : not_runnable(candidate.message());
 }
 
 RowCheck check_row(const Device& device, Evaluator& evaluator, const TunedEntry& entry) {

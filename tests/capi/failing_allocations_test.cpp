@@ -132,7 +132,7 @@ class FailingAllocations : public ::testing::Test {
   test::TemporaryFolder folder_;
   std::string config_ = folder_.file("config");
   DeviceInfo info_;
-  int swept_ = 0;  // calls that allocate
+  int swept_ = 0;                // calls that allocate
   bool may_do_without_ = false;  // verification is left out where it has no memory
   alignas(64) float x_[32 * k] = {};
   alignas(64) float w_[n * k] = {};

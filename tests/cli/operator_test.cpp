@@ -229,11 +229,16 @@ TEST_F(Operator, CheckOfARightFile) {
 /// On the faulty device: a row whose kernel crashes or hangs is one wrong row, and the next one goes on.
 TEST(CheckOfAFaultyKernel, IsOneWrongRow) {
   const Program faulty(GEMMTUNE_FAULTY_PROGRAM);
-  const std::vector<std::pair<std::string, std::string>> kernels = {
-      {"vendor", ""},        {"segfault", "SIGSEGV"},  {"good_fast", ""},    {"loop", "did not end within"},
-      {"exit_0", "exit code 0"}, {"wrong", "wrong: "}, {"good_slow", ""}};
+  const std::vector<std::pair<std::string, std::string>> kernels = {{"vendor", ""},
+                                                                    {"segfault", "SIGSEGV"},
+                                                                    {"good_fast", ""},
+                                                                    {"loop", "did not end within"},
+                                                                    {"exit_0", "exit code 0"},
+                                                                    {"wrong", "wrong: "},
+                                                                    {"good_slow", ""}};
   std::string text =
-      "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,"
+      "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_"
+      "ratio,"
       "tflops,bw\n";
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     text += fmt::format(

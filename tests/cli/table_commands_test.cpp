@@ -197,9 +197,8 @@ TEST_F(TableCommands, MergeListsItsRangesInJson) {
 }
 
 TEST_F(TableCommands, AuditSaysThatADeviceThatWasNamedIsNotHere) {
-  for (const std::vector<std::string>& named : {std::vector<std::string>{"--backend", "hip"},
-                                                {"--device", "cpu:100000"},
-                                                {"--backend", "abacus"}}) {
+  for (const std::vector<std::string>& named :
+       {std::vector<std::string>{"--backend", "hip"}, {"--device", "cpu:100000"}, {"--backend", "abacus"}}) {
     std::vector<std::string> words{"audit", every_kind};
     words.insert(words.end(), named.begin(), named.end());
     const auto result = program.run(words);
@@ -212,7 +211,7 @@ TEST_F(TableCommands, AuditSaysThatADeviceThatWasNamedIsNotHere) {
 /// The only row of a key may not be chosen: it is named, in words and in JSON.
 TEST_F(TableCommands, LookupNamesARowThatIsNeverChosen) {
   const std::string file = write("bf16_tuned_gemm.csv", header + row(1, "0.0", "a"));
-  const std::vector<std::string> words{"lookup",  "-m",   "1",     "-n",     "64",      "-k",      "128",
+  const std::vector<std::string> words{"lookup",  "-m", "1",     "-n",     "64",       "-k", "128",
                                        "--table", file, "--gfx", "gfx950", "--cu_num", "256"};
   const auto result = program.run(words);
   EXPECT_EQ(result.exit_code, 0) << result.err;

@@ -71,7 +71,8 @@ TEST_F(Report, ARowThatIsNeverChosenIsNamed) {
   ASSERT_NE(report.levels[2].never_chosen, nullptr);
   EXPECT_EQ(report.levels[2].why, "never chosen: an error above the limit");
   EXPECT_EQ(report.levels[3].never_chosen, nullptr);
-  EXPECT_THAT(report.rule, HasSubstr("never chosen " + file_ + ":2, M = 3, kernel 'alpha_r1_a1': no valid time"));
+  EXPECT_THAT(report.rule,
+              HasSubstr("never chosen " + file_ + ":2, M = 3, kernel 'alpha_r1_a1': no valid time"));
   LookupRequest of_table = request(3);
   of_table.gfx = "x86-fake";
   of_table.cu_num = 2;

@@ -1,4 +1,4 @@
-// operator new as tests of dispatch want it: it counts, and fails where it is told to. Its own program.
+// operator new that counts, and fails where a test wants it; linked into one test program only.
 #pragma once
 
 namespace gemmtune::test {

@@ -170,8 +170,8 @@ std::string level_text(const LookupLevel& level, const LookupTables& tables) {
                                  to_string(level.level), level.tried_m);
   if (level.never_chosen != nullptr) {
     return text + fmt::format("no row but {}:{} of M={}, {}\n          {}\n",
-                              level.tables->path_of(*level.never_chosen), level.never_chosen->line, level.hit_m,
-                              level.never_chosen->kernel_name, level.why);
+                              level.tables->path_of(*level.never_chosen), level.never_chosen->line,
+                              level.hit_m, level.never_chosen->kernel_name, level.why);
   }
   if (level.row == nullptr) return text + "no row\n";
   text += fmt::format("row of M={} ({}:{}), {}", level.hit_m, level.tables->path_of(*level.row),

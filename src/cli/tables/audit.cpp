@@ -82,7 +82,8 @@ Result<FindingKinds> kinds_of(const std::string& option, const std::string& text
 
 /// Where a device is open: its findings, and what could not be read beside a file. An error if a device that was
 /// named is not here.
-Result<std::vector<Finding>> device_findings(const AuditOptions& options, const std::vector<TunedFile>& files) {
+Result<std::vector<Finding>> device_findings(const AuditOptions& options,
+                                             const std::vector<TunedFile>& files) {
   std::vector<Finding> findings;
   const auto device = open_device(options.device, read_environment(), false);
   if (!device.ok() && options.device.names_device()) return device.status();

@@ -76,8 +76,9 @@ Result<CompressedTable> compressed(const MergedTable& merged, const TunedFile& f
 }
 
 nlohmann::ordered_json compressed_json(const CompressedTable& table) {
-  nlohmann::ordered_json json{
-      {"rows_before", table.rows_before}, {"rows_after", table.rows_after}, {"ranges", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json{{"rows_before", table.rows_before},
+                              {"rows_after", table.rows_after},
+                              {"ranges", nlohmann::ordered_json::array()}};
   for (const MadeRange& range : table.ranges) {
     json["ranges"].push_back({{"line", range.line},
                               {"gfx", range.row.gfx},
@@ -120,8 +121,8 @@ std::size_t comment_count(const std::vector<TunedFile>& files) {
 }
 
 /// `ranges`: null without --compress.
-void print_merge_json(const MergeCommandOptions& options, const MergedTable& merged, const LeftOutByFile& lost,
-                      const CompressedTable* ranges) {
+void print_merge_json(const MergeCommandOptions& options, const MergedTable& merged,
+                      const LeftOutByFile& lost, const CompressedTable* ranges) {
   nlohmann::ordered_json json;
   json["command"] = "merge";
   json["output"] = options.output;
@@ -185,7 +186,8 @@ std::function<int()> declare_merge(CommandOptions& app) {
   app.add_option("--csv-schema", options->schema,
                  "aiter (leading gfx) or seed (without); default: as the inputs");
   app.add_flag("--quiet", options->quiet, "Only unreadable rows and the summary on stderr");
-  app.add_flag("--json", options->json, "One JSON document on stdout: what was left out, and the ranges; needs -o");
+  app.add_flag("--json", options->json,
+               "One JSON document on stdout: what was left out, and the ranges; needs -o");
   app.footer(merge_footer);
   return [options] { return run_merge(*options); };
 }

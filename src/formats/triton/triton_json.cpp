@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <exception>
-#include <new>
 #include <iterator>
+#include <new>
 #include <unordered_set>
 
 #include <nlohmann/json.hpp>

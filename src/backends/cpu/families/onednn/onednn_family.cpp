@@ -142,7 +142,7 @@ Result<std::unique_ptr<Kernel>> OnednnFamily::build(const Problem& problem, cons
   if (status.code() == StatusCode::out_of_memory) throw std::bad_alloc();  // as of our own kernels
   if (!status.ok()) return Status::unsupported("onednn: {}: {}", short_name(problem), status.message());
   std::unique_ptr<gemmtune_onednn_matmul, void (*)(gemmtune_onednn_matmul*)> owned(matmul,
-                                                                                    library_->table().destroy);
+                                                                                   library_->table().destroy);
   const std::string_view implementation = library_->table().implementation(matmul);
   if (implementation.starts_with("ref")) {
     return asked.packed != 0
