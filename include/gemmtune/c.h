@@ -392,7 +392,8 @@ typedef struct gemmtune_miss_handler {
   size_t size;
   gemmtune_missed missed;
   /* Called when no call of `missed` runs and none will come: the handler was replaced, the context destroyed,
-   * or the process exits. May call functions of the context. Null: nothing. */
+   * or the process exits; not after a gemmtune_context_set_miss_handler that failed. May call functions of the
+   * context. Null: nothing. */
   void (*release)(void* handler_context);
   void* handler_context;
   /* Rows that the context looks up after the tuned files, from now on. Null: online_tuning.csv of the config

@@ -4,19 +4,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
-#include <filesystem>
+
+#include <climits>
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/text.h"
 
 namespace gemmtune {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// Closes on destruction; owns nothing when negative.
 class Descriptor {
@@ -37,7 +40,7 @@ class Descriptor {
 std::string why() { return std::strerror(errno); }
 
 std::string folder_of(const std::string& path) {
-  const auto parent = fs::path(path).parent_path().string();
+  const std::string parent = parent_folder(path);
   return parent.empty() ? "." : parent;
 }
 
@@ -105,6 +108,25 @@ Status sync_folder(const std::string& folder) {
   return {};
 }
 
+bool is_link(const std::string& path) {
+  struct stat information {};
+  return ::lstat(path.c_str(), &information) == 0 && S_ISLNK(information.st_mode);
+}
+
+/// `folder` with the names of `rest` behind it, of which "." and ".." are carried out.
+std::string append_names(std::string folder, const std::string& rest) {
+  for (const std::string_view name : split(rest, '/')) {
+    if (name.empty() || name == ".") continue;
+    const std::size_t last = folder.rfind('/') + 1;  // 0 where there is none
+    if (name != ".." || folder.empty() || folder.substr(last) == "..") {
+      folder = join_path(folder, name);
+    } else {
+      folder = parent_folder(folder);
+    }
+  }
+  return folder;
+}
+
 }  // namespace
 
 Result<std::string> read_file(const std::string& path, std::size_t limit) {
@@ -127,7 +149,7 @@ Status write_file_atomically(const std::string& path, std::string_view content) 
   const bool exists = ::stat(target.c_str(), &existing) == 0;
   if (exists && S_ISDIR(existing.st_mode)) return Status::invalid("{}: is a folder, expected a file", path);
   if (exists && !S_ISREG(existing.st_mode)) return Status::invalid("{}: is not a regular file", path);
-  if (std::error_code ignored; !exists && fs::is_symlink(target, ignored)) {
+  if (!exists && is_link(target)) {
     return Status::invalid("{}: is a link that leads to no place for a file", path);
   }
 
@@ -148,30 +170,58 @@ Status write_file_atomically(const std::string& path, std::string_view content) 
   return sync_folder(folder_of(target));
 }
 
+std::string join_path(const std::string& folder, std::string_view name) {
+  if (folder.empty() || name.starts_with('/')) return std::string(name);
+  std::string path = folder;
+  if (!path.ends_with('/')) path += '/';
+  return path += name;
+}
+
+std::string parent_folder(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return {};
+  const std::size_t end = path.find_last_not_of('/', slash);
+  return end == std::string::npos ? "/" : path.substr(0, end + 1);
+}
+
 Status make_folders(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) return Status::io("{}: cannot create the folder: {}", path, error.message());
+  for (std::size_t end = 0; end < path.size();) {
+    end = std::min(path.find('/', end + 1), path.size());
+    const std::string folder = path.substr(0, end);
+    struct stat information {};
+    if (::mkdir(folder.c_str(), 0777) == 0 ||
+        (::stat(folder.c_str(), &information) == 0 && S_ISDIR(information.st_mode)))
+      continue;
+    if (::stat(folder.c_str(), &information) == 0) errno = ENOTDIR;
+    return Status::io("{}: cannot create the folder: {}", path, why());
+  }
   return {};
 }
 
 bool file_exists(const std::string& path) {
-  std::error_code error;
-  return fs::exists(path, error);
+  struct stat information {};
+  return ::stat(path.c_str(), &information) == 0;
 }
 
 std::string resolve_links(const std::string& path) {
   constexpr int max_links = 40;  // as many as the kernel follows
-  fs::path at = path;
-  std::error_code error;
-  // weakly_canonical() takes a link to nothing for a name.
-  for (int links = 0; links < max_links && fs::is_symlink(at, error) && !fs::exists(at, error); ++links) {
-    const fs::path target = fs::read_symlink(at, error);
-    if (error) return path;
-    at = at.parent_path() / target;
+  std::string at = path;
+  for (int links = 0; links < max_links && is_link(at) && !file_exists(at); ++links) {
+    std::array<char, PATH_MAX> target{};
+    const ssize_t length = ::readlink(at.c_str(), target.data(), target.size());
+    if (length < 0) return path;
+    at = join_path(parent_folder(at), {target.data(), static_cast<std::size_t>(length)});
   }
-  const auto resolved = fs::weakly_canonical(at, error);
-  return error ? path : resolved.string();
+  // What exists of it, links resolved; then the rest, of which nothing is there.
+  std::string rest;
+  for (std::string exists = at; !exists.empty(); exists = parent_folder(exists)) {
+    std::array<char, PATH_MAX> real{};
+    if (::realpath(exists.c_str(), real.data()) != nullptr) return append_names(real.data(), rest);
+    if (errno != ENOENT && errno != ENOTDIR) return path;
+    const std::string name = exists.substr(std::min(exists.rfind('/') + 1, exists.size()));
+    rest = rest.empty() ? name : name + "/" + rest;
+  }
+  return append_names({}, rest);
 }
 
 }  // namespace gemmtune

@@ -20,6 +20,12 @@ Result<std::string> read_file(const std::string& path, std::size_t limit = max_f
 /// 0666 less the umask. On any error `path` is as it was and no temporary stays.
 Status write_file_atomically(const std::string& path, std::string_view content);
 
+/// "folder/name"; the name alone where the folder is empty or the name begins at the root. In place of
+/// std::filesystem::path's operator/, which frees memory twice where there is no more (libstdc++ 12).
+std::string join_path(const std::string& folder, std::string_view name);
+/// All before the last '/'; "/" of a file in the root, empty where there is none.
+std::string parent_folder(const std::string& path);
+
 /// Creates the folder and its parents where missing.
 Status make_folders(const std::string& path);
 

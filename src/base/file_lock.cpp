@@ -14,6 +14,7 @@
 #include <fstream>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <sstream>
 #include <system_error>
 #include <thread>
@@ -123,6 +124,8 @@ class BlockingLock {
       thread_ = std::thread([state = state_] { wait_for_lock(*state); });
     } catch (const std::system_error&) {
       finish(*state_, EAGAIN);
+    } catch (const std::bad_alloc&) {
+      finish(*state_, ENOMEM);
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }

@@ -18,6 +18,9 @@ std::thread start_quiet_thread(std::function<void()> body) {
   try {
     thread = std::thread(std::move(body));
   } catch (const std::system_error&) {
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return thread;

@@ -5,15 +5,13 @@
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
+#include <new>
 
 #include "base/file.h"
 
 namespace gemmtune {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// The file whose mapping holds the address. The loader's own record of it may be relative to the working
 /// folder of that moment (LD_LIBRARY_PATH=lib, argv[0]), which may be another one now.
@@ -29,6 +27,7 @@ std::string mapped_file(const void* address) {
     const std::size_t path = line.find('/');
     return path == std::string::npos ? std::string() : line.substr(path);
   }
+  if (maps.bad()) throw std::bad_alloc();  // which getline() keeps to itself
   return {};
 }
 
@@ -59,14 +58,14 @@ std::string SharedLibrary::file_of(const void* address) {
 }
 
 std::vector<std::string> module_paths(const std::string& file_name, const std::string& module_folder) {
-  if (!module_folder.empty()) return {(fs::path(module_folder) / file_name).string()};
+  if (!module_folder.empty()) return {join_path(module_folder, file_name)};
   const auto address = reinterpret_cast<const void*>(&module_paths);
-  const fs::path folder = fs::path(SharedLibrary::file_of(address)).parent_path();
+  const std::string folder = parent_folder(SharedLibrary::file_of(address));
   if (folder.empty()) return {};
   std::vector<std::string> paths;
   for (const char* beside :
        {"", "lib/gemmtune", "gemmtune", "../lib/gemmtune", "../" GEMMTUNE_LIBDIR "/gemmtune"}) {
-    paths.push_back((folder / beside / file_name).lexically_normal().string());
+    paths.push_back(join_path(*beside == '\0' ? folder : join_path(folder, beside), file_name));
   }
   return paths;
 }

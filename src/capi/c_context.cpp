@@ -74,8 +74,8 @@ gemmtune_status open_context(const gemmtune_context_options& given, gemmtune_con
   auto context = Context::open(options);
   if (!context.ok()) return report(context.status());
   handle->context = std::move(context).value();
+  if (const auto status = attach_online_tuning(handle.get()); status != GEMMTUNE_OK) return status;
   *opened = handle.release();
-  attach_online_tuning(*opened);
   return GEMMTUNE_OK;
 }
 
@@ -90,6 +90,14 @@ void end_default_context() {
   });
 }
 
+/// check() of what a weight depends on.
+Status check_weight(Problem problem) {
+  problem.m = 1;
+  problem.bpreshuffle = traits(problem.operation).packing != Packing::never;
+  problem.weight_layout = problem.bpreshuffle ? WeightLayout::any : WeightLayout::plain;
+  return check(problem);
+}
+
 /// Runs `body(context, problem)` for a function about one weight.
 template <typename Body>
 gemmtune_status with_weight(const char* function, const gemmtune_context* context,
@@ -99,7 +107,10 @@ gemmtune_status with_weight(const char* function, const gemmtune_context* contex
   Problem problem;
   if (const auto status = read_problem(given, known, problem); status != GEMMTUNE_OK) return status;
   problem.bias = false;
-  return guarded([&]() -> gemmtune_status { return body(*context->context, problem); });
+  return guarded([&]() -> gemmtune_status {
+    if (const Status legal = check_weight(problem); !legal.ok()) return report(legal);
+    return body(*context->context, problem);
+  });
 }
 
 /// The packed layout that the fallback reads; plain if the operation's weights are not packed.

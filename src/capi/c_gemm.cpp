@@ -1,5 +1,6 @@
 // The C function that plans and runs in one call.
 #include "capi/c_support.h"
+#include "dispatch/planner.h"
 
 namespace gemmtune::c {
 namespace {
@@ -13,9 +14,11 @@ gemmtune_status plan_and_run(Context& context, const Planned& asked, const gemmt
                              void* stream) {
   auto plan = context.plan(asked.problem, Stream{stream}, asked.promises);
   if (!plan.ok()) return report(plan.status());
+  Operands known;  // before the workspace, which may be large
+  if (const auto status = read_operands(**plan, operands, known); status != GEMMTUNE_OK) return status;
   auto workspace = context.workspaces().get((*plan)->workspace_bytes(), stream);
   if (!workspace.ok()) return report(workspace.status());
-  return run_plan(**plan, operands, *workspace, stream);
+  return run_plan(**plan, known, *workspace, stream);
 }
 
 }  // namespace
@@ -33,7 +36,7 @@ extern "C" gemmtune_status gemmtune_gemm(gemmtune_context* context, const gemmtu
                    "gemmtune_gemm: weight_layout is any, expected the layout that w has "
                    "(gemmtune_weight_layout)");
   }
-  if (asked.m == 0) return GEMMTUNE_OK;
+  if (asked.m == 0) return c::guarded([&] { return c::report(gemmtune::check_runnable(asked)); });
   if (context == nullptr) {
     if (const auto status = gemmtune_default_context(&context); status != GEMMTUNE_OK) return status;
   }

@@ -1,19 +1,17 @@
 // The C functions of the miss handler, and the way to the library that has one.
 #include <dlfcn.h>
 
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "base/file.h"
 #include "base/shared_library.h"
 #include "capi/c_support.h"
 
 namespace gemmtune::c {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* enable_function = "gemmtune_enable_online_tuning";
 using Enable = decltype(&gemmtune_enable_online_tuning);
@@ -22,8 +20,10 @@ class CMissHandler final : public MissHandler {
  public:
   explicit CMissHandler(const gemmtune_miss_handler& given) : given_(given) {}
   ~CMissHandler() override {
-    if (given_.release != nullptr) given_.release(given_.handler_context);
+    if (in_use_ && given_.release != nullptr) given_.release(given_.handler_context);
   }
+  /// The context has it. Before, a failure leaves what was given to its owner.
+  void set_in_use() { in_use_ = true; }
   bool missed(const Miss& miss) override {
     const std::string problem = print(miss.problem);
     gemmtune_miss reported{};
@@ -38,6 +38,7 @@ class CMissHandler final : public MissHandler {
 
  private:
   gemmtune_miss_handler given_;
+  bool in_use_ = false;
 };
 
 gemmtune_status set_handler(Context& context, const gemmtune_miss_handler& given) {
@@ -53,13 +54,15 @@ gemmtune_status set_handler(Context& context, const gemmtune_miss_handler& given
                      "file is null and there is no config folder: expected one of them");
     }
   }
-  context.set_miss_handler(std::make_shared<CMissHandler>(given), std::move(file));
+  const auto handler = std::make_shared<CMissHandler>(given);
+  context.set_miss_handler(handler, std::move(file));
+  handler->set_in_use();
   return GEMMTUNE_OK;
 }
 
 /// The folder of this library; of the program where it is linked into that.
-fs::path own_folder() {
-  return fs::path(SharedLibrary::file_of(reinterpret_cast<const void*>(&own_folder))).parent_path();
+std::string own_folder() {
+  return parent_folder(SharedLibrary::file_of(reinterpret_cast<const void*>(&own_folder)));
 }
 
 /// In the program's own libraries, else in GEMMTUNE_LIBRARY_DIR, else beside this library. The library stays
@@ -67,8 +70,8 @@ fs::path own_folder() {
 Enable find_enable(const std::string& module_folder, std::string& why) {
   void* function = dlsym(RTLD_DEFAULT, enable_function);
   if (function == nullptr) {
-    const fs::path folder = module_folder.empty() ? own_folder() : fs::path(module_folder);
-    void* library = dlopen((folder / GEMMTUNE_TUNING_LIBRARY).c_str(), RTLD_NOW | RTLD_LOCAL);
+    const std::string folder = module_folder.empty() ? own_folder() : module_folder;
+    void* library = dlopen(join_path(folder, GEMMTUNE_TUNING_LIBRARY).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library != nullptr) function = dlsym(library, enable_function);
     if (function == nullptr) {
       const char* reason = dlerror();
@@ -80,10 +83,10 @@ Enable find_enable(const std::string& module_folder, std::string& why) {
 
 }  // namespace
 
-void attach_online_tuning(gemmtune_context* handle) noexcept {
+gemmtune_status attach_online_tuning(gemmtune_context* handle) noexcept {
   Context& context = *handle->context;
-  if (context.online_tuning() == OnlineTuning::off) return;
-  (void)guarded([&] {
+  if (context.online_tuning() == OnlineTuning::off) return GEMMTUNE_OK;
+  return guarded([&] {
     std::string why;
     const Enable enable = find_enable(context.module_folder(), why);
     if (enable == nullptr) {
@@ -92,7 +95,9 @@ void attach_online_tuning(gemmtune_context* handle) noexcept {
           fmt::format("online tuning is asked for, but needs libgemmtune_tuning; rows that its file has "
                       "are used, none are added: {}",
                       why));
-    } else if (enable(handle, nullptr) != GEMMTUNE_OK) {
+    } else if (const auto status = enable(handle, nullptr); status == GEMMTUNE_OUT_OF_MEMORY) {
+      return status;
+    } else if (status != GEMMTUNE_OK) {
       context.say(LogLevel::warning,
                   fmt::format("online tuning is asked for, but libgemmtune_tuning refuses: {}",
                               gemmtune_last_error()));

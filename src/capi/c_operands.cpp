@@ -149,13 +149,6 @@ gemmtune_status read_moe_operands(const gemmtune_moe_operands* given, Operands& 
   return GEMMTUNE_OK;
 }
 
-gemmtune_status read_operands(const Plan& plan, const gemmtune_operands* given, Operands& operands) noexcept {
-  gemmtune_operands known;
-  if (const auto status = read_struct(given, known); status != GEMMTUNE_OK) return status;
-  operands = operands_of(plan, known);
-  return plan.needs().mixture ? read_moe_operands(known.moe, operands) : GEMMTUNE_OK;
-}
-
 }  // namespace
 
 gemmtune_status check_alignment(const char* name, const void* pointer, std::int64_t alignment) noexcept {
@@ -167,12 +160,17 @@ gemmtune_status check_alignment(const char* name, const void* pointer, std::int6
   });
 }
 
-gemmtune_status run_plan(const Plan& plan, const gemmtune_operands* given, void* workspace,
-                         void* stream) noexcept {
-  if (plan.kernel() == nullptr) return GEMMTUNE_OK;
-  Operands operands;
-  if (const auto status = read_operands(plan, given, operands); status != GEMMTUNE_OK) return status;
-  if (const auto status = check_operands(plan, operands); status != GEMMTUNE_OK) return status;
+gemmtune_status read_operands(const Plan& plan, const gemmtune_operands* given, Operands& operands) noexcept {
+  gemmtune_operands known;
+  if (const auto status = read_struct(given, known); status != GEMMTUNE_OK) return status;
+  operands = operands_of(plan, known);
+  if (plan.needs().mixture) {
+    if (const auto status = read_moe_operands(known.moe, operands); status != GEMMTUNE_OK) return status;
+  }
+  return check_operands(plan, operands);
+}
+
+gemmtune_status run_plan(const Plan& plan, const Operands& operands, void* workspace, void* stream) noexcept {
   if (const auto status = check_workspace(plan, workspace); status != GEMMTUNE_OK) return status;
   Stream target{stream};
   if (plan.on_cpu()) {

@@ -60,7 +60,11 @@ gemmtune_status gemmtune_plan_get_info(const gemmtune_plan* plan, gemmtune_plan_
 gemmtune_status gemmtune_plan_run(const gemmtune_plan* plan, const gemmtune_operands* operands,
                                   void* workspace, void* stream) {
   if (plan == nullptr) return c::fail_null("gemmtune_plan_run", "plan");
-  return c::run_plan(*c::plan_of_c(plan), operands, workspace, stream);
+  const gemmtune::Plan& bound = *c::plan_of_c(plan);
+  if (bound.kernel() == nullptr) return GEMMTUNE_OK;  // zero rows
+  gemmtune::Operands known;
+  if (const auto status = c::read_operands(bound, operands, known); status != GEMMTUNE_OK) return status;
+  return c::run_plan(bound, known, workspace, stream);
 }
 
 }  // extern "C"

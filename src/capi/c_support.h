@@ -17,8 +17,8 @@ struct gemmtune_context {
 namespace gemmtune::c {
 
 /// If the environment switches online tuning on: lets libgemmtune_tuning (linked, or beside this library)
-/// take the context's misses, or logs that it is missing.
-void attach_online_tuning(gemmtune_context* context) noexcept;
+/// take the context's misses, or logs that it is missing. A failure only for want of memory.
+gemmtune_status attach_online_tuning(gemmtune_context* context) noexcept;
 
 inline LaunchPromises promises_of(const gemmtune_problem& known) {
   return {known.constant_weights != 0, known.predecessor_triggers != 0};
@@ -29,9 +29,10 @@ inline gemmtune_plan* plan_to_c(const Plan* plan) {
 }
 inline const Plan* plan_of_c(const gemmtune_plan* plan) { return reinterpret_cast<const Plan*>(plan); }
 
-/// Reads and checks the operands and runs the plan (gemmtune_plan_run's contract).
-gemmtune_status run_plan(const Plan& plan, const gemmtune_operands* given, void* workspace,
-                         void* stream) noexcept;
+/// Reads and checks the operands of a call. Requires a plan with a kernel, as the next one.
+gemmtune_status read_operands(const Plan& plan, const gemmtune_operands* given, Operands& operands) noexcept;
+/// Runs the plan with checked operands (gemmtune_plan_run's contract).
+gemmtune_status run_plan(const Plan& plan, const Operands& operands, void* workspace, void* stream) noexcept;
 
 /// GEMMTUNE_MISALIGNED, with the pointer, unless it is a multiple of `alignment`, a power of two of bytes.
 gemmtune_status check_alignment(const char* name, const void* pointer, std::int64_t alignment) noexcept;

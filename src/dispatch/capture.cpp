@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <thread>
 #include <utility>
 
@@ -63,7 +64,7 @@ void CaptureRecorder::run_writer() {
   while (!writer.wake.wait_for(lock, pause, [&] { return writer.stopping; })) {
     lock.unlock();
     const auto begin = Clock::now();
-    (void)flush();
+    flush_without_caller();
     const auto taken = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
     pause = std::clamp(taken * pause_per_flush, shortest_pause, longest_pause);
     lock.lock();
@@ -78,7 +79,14 @@ void CaptureRecorder::stop() {
   }
   writer_->wake.notify_all();
   if (writer_->thread.joinable()) writer_->thread.join();
-  (void)flush();
+  flush_without_caller();
+}
+
+void CaptureRecorder::flush_without_caller() noexcept {
+  try {
+    (void)flush();
+  } catch (const std::exception&) {  // no memory: what is not written stays for the next flush
+  }
 }
 
 CallCounts* CaptureRecorder::counts_of(const Problem& problem) {
@@ -95,7 +103,12 @@ CallCounts* CaptureRecorder::counts_of(const Problem& problem) {
   }
   Entry& entry = entries_.emplace_back();
   entry.problem = key.problem;
-  index_.emplace(key, &entry);
+  try {
+    index_.emplace(key, &entry);
+  } catch (...) {
+    entries_.pop_back();
+    throw;
+  }
   return &entry.counts;
 }
 
@@ -124,14 +137,15 @@ Status CaptureRecorder::write(Operation operation, const Unwritten& unwritten) {
   const std::string path = folder_ + "/" + untuned_file_name(operation);
   const auto merged = merge_capture(path, unwritten.seen);
   if (!merged.ok()) return merged.status();
-  if (!merged->damage.empty()) say_(LogLevel::warning, "capture: " + merged->damage);
-  if (!merged->diagnostic.empty()) say_once(LogLevel::error, path, "capture: " + merged->diagnostic);
+  // At once: calls that are written would be counted again if a line of the log failed.
   for (std::size_t index = 0; index < unwritten.entries.size(); ++index) {
     MatchCounts& written = unwritten.entries[index]->written;
     for (std::size_t match = 0; match < written.size(); ++match) {
       written[match] += unwritten.seen[index].by_match[match];
     }
   }
+  if (!merged->damage.empty()) say_(LogLevel::warning, "capture: " + merged->damage);
+  if (!merged->diagnostic.empty()) say_once(LogLevel::error, path, "capture: " + merged->diagnostic);
   return {};
 }
 

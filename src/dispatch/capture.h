@@ -78,6 +78,8 @@ class CaptureRecorder {
   struct Writer;
 
   bool forked() const;
+  /// flush() where nobody hears of an error or an exception.
+  void flush_without_caller() noexcept;
   void run_writer();
   std::vector<Unwritten> collect();  // one an operation
   Status write(Operation operation, const Unwritten& unwritten);

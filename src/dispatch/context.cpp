@@ -182,7 +182,14 @@ Result<PlanRef> Context::report_miss(PlanRef plan, Stream stream, PlanKey key) {
     handler = miss_handler_;
   }
   if (!handler || !plan->take_miss()) return plan;
-  if (!handler->missed(miss_of(*plan))) return plan;
+  bool looks_again = false;
+  try {
+    looks_again = handler->missed(miss_of(*plan));
+  } catch (...) {
+    plan->put_miss_back();
+    throw;
+  }
+  if (!looks_again) return plan;
   key.generation = generation_.load(std::memory_order_acquire);
   if (PlanRef known = cache_.find(key)) return known;
   return make(key);

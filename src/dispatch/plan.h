@@ -98,6 +98,8 @@ class Plan {
 
   /// True once for a plan that no row answered; that caller calls the context's miss handler.
   bool take_miss() const { return miss_.exchange(false, std::memory_order_relaxed); }
+  /// The handler was not reached: the next caller calls it.
+  void put_miss_back() const { miss_.store(true, std::memory_order_relaxed); }
   bool has_miss() const { return miss_.load(std::memory_order_relaxed); }
 
   void retain() const { references_.fetch_add(1, std::memory_order_relaxed); }

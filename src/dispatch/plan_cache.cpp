@@ -52,8 +52,10 @@ void PlanCache::insert(const PlanKey& key, const PlanRef& plan) {
   if (size() >= capacity_) drop_one(shard);
   const std::lock_guard lock(shard.mutex);
   if (shard.index.contains(key)) return;
-  shard.items.push_front({key, plan});
-  shard.index.emplace(key, shard.items.begin());
+  std::list<Item> item;  // in no list of the shard until nothing can fail any more
+  item.push_front({key, plan});
+  shard.index.emplace(key, item.begin());
+  shard.items.splice(shard.items.begin(), item);
   size_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -82,10 +84,10 @@ void PlanCache::drop_untuned(const std::function<bool(const Problem& problem)>& 
       if (item->plan->account().match == Match::untuned && answered_now(item->key.problem)) {
         shard.index.erase(item->key);
         dropped.splice(dropped.end(), shard.items, item);
+        size_.fetch_sub(1, std::memory_order_relaxed);  // here: the next question may throw
       }
       item = next;
     }
-    size_.fetch_sub(dropped.size(), std::memory_order_relaxed);
   }
 }
 

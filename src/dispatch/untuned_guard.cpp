@@ -126,6 +126,14 @@ Result<std::string> UntunedGuard::fault_of(const Operands& operands, WeightLayou
   return check_output(problem_, *reference, y, columns, bounds_for(problem_, device_)).reason;
 }
 
+Result<std::string> UntunedGuard::fault_if_memory(const Operands& operands, WeightLayout layout) {
+  try {
+    return fault_of(operands, layout);
+  } catch (const std::bad_alloc&) {  // the result is there all the same
+    return Status::out_of_memory("no memory for copies of the operands");
+  }
+}
+
 Result<BoundKernel> UntunedGuard::next_kernel(const Kernel& first,
                                               const std::vector<Candidate>& failed) const {
   std::vector<Candidate> passed = failed;
@@ -152,7 +160,7 @@ Status UntunedGuard::run_first(const Kernel& kernel, const Operands& operands, v
   while (true) {
     GEMMTUNE_RETURN_IF_ERROR(running->run(operands, workspace, stream));
     GEMMTUNE_RETURN_IF_ERROR(device_.synchronize());
-    const auto fault = fault_of(operands, running->weight_layout());
+    const auto fault = fault_if_memory(operands, running->weight_layout());
     if (!fault.ok()) {
       log(LogLevel::warning, "{}: {} runs unverified: {}", short_name(problem_), candidate.kernel_name(),
           fault.message());

@@ -27,10 +27,10 @@ struct ThreadWorkspaces {
     }
     return nullptr;
   }
-  Slot& add(std::uint64_t pool_id, const void* stream, std::weak_ptr<WorkspacePool> pool) {
+  /// For one slot more. Slots of pools that are gone go.
+  void make_room() {
     std::erase_if(slots, [](const Slot& slot) { return slot.pool.expired(); });
-    slots.push_back({pool_id, stream, nullptr, std::move(pool)});
-    return slots.back();
+    slots.reserve(slots.size() + 1);
   }
 };
 
@@ -62,17 +62,21 @@ Result<void*> WorkspacePool::get(std::size_t bytes, const void* stream) {
   ThreadWorkspaces& mine = workspaces_of_this_thread();
   ThreadWorkspaces::Slot* slot = mine.find(id_, stream);
   if (slot != nullptr && slot->buffer->bytes() >= bytes) return slot->buffer->data();
+  // Work enqueued on the stream may still use the old one; a CPU's is done.
+  if (slot != nullptr) {
+    GEMMTUNE_RETURN_IF_ERROR(device_->device->synchronize());
+  } else {
+    mine.make_room();  // nothing fails between take() and the slot that owns the buffer
+  }
   auto buffer = take(bytes);
   if (!buffer.ok()) return buffer.status();
   if (slot != nullptr) {
-    // Work enqueued on the stream may still use the old one; a CPU's is done.
-    GEMMTUNE_RETURN_IF_ERROR(device_->device->synchronize());
     give_back(slot->buffer);
+    slot->buffer = *buffer;
   } else {
-    slot = &mine.add(id_, stream, weak_from_this());
+    mine.slots.push_back({id_, stream, *buffer, weak_from_this()});
   }
-  slot->buffer = *buffer;
-  return slot->buffer->data();
+  return (*buffer)->data();
 }
 
 Result<Buffer*> WorkspacePool::take(std::size_t bytes) {

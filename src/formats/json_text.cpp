@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 
 #include <nlohmann/json.hpp>
 
@@ -78,6 +79,8 @@ Result<Json> parse_json_object(const std::string& source, const std::string& tex
     return no_json(source, text, error.byte, error.what());
   } catch (const Json::out_of_range& error) {  // a number such as 1e999: without a place
     return no_json(source, text, 0, error.what());
+  } catch (const std::bad_alloc&) {  // says nothing of the file
+    throw;
   } catch (const std::exception& error) {
     return Status::invalid("{}: no JSON: {}", source, error.what());
   }

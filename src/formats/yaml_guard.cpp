@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <sstream>
 
 namespace gemmtune {
@@ -94,6 +95,8 @@ Result<YAML::Node> load_yaml_list(const std::string& source, const std::string& 
     return root;
   } catch (const YAML::Exception& error) {
     return Status::invalid("{}:{}: no YAML: {}", source, error.mark.line + 1, error.msg);
+  } catch (const std::bad_alloc&) {  // says nothing of the file
+    throw;
   } catch (const std::exception& error) {
     return Status::invalid("{}: no YAML: {}", source, error.what());
   }

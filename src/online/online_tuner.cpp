@@ -10,7 +10,6 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
-#include <filesystem>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -32,13 +31,12 @@ constexpr std::chrono::milliseconds pause_while_another_tunes{50};
 constexpr double budgets_to_wait = 3;
 constexpr int background_nice = 10;  // serving threads go first; those of our device inherit it
 
-std::string key_text(const OnlineProblem& asked) { return print(asked.problem); }
-
 }  // namespace
 
 struct OnlineTuner::State {
   struct Job {
     OnlineProblem problem;
+    std::string key;  // among State::problems
     Clock::time_point not_before{};
   };
   enum class Progress { waiting, done, done_with_row };
@@ -85,7 +83,6 @@ bool OnlineTuner::start_thread() {
   State& state = *state_;
   if (state.running) return true;
   if (state.thread.joinable()) state.thread.join();  // it has left its loop, or is about to end
-  state.running = true;
   state.thread = start_quiet_thread([this] { run(); });
   state.running = state.thread.joinable();
   return state.running;
@@ -94,15 +91,22 @@ bool OnlineTuner::start_thread() {
 bool OnlineTuner::missed(OnlineProblem problem) {
   if (forked() || problem.file.empty()) return false;
   problem.problem = online_key_problem(problem.problem);
-  const std::string key = key_text(problem);
+  const std::string key = print(problem.problem);
   State& state = *state_;
   std::unique_lock lock(state.mutex);
   if (state.stopping || state.gave_up || state.problems.size() >= max_problems) return false;
-  const auto inserted = state.problems.try_emplace(key, State::Progress::waiting);
-  const auto asked = inserted.first;
-  if (inserted.second) {
-    state.queue.push_back({std::move(problem), {}});
-    if (!start_thread()) {
+  const auto [asked, is_new] = state.problems.try_emplace(key, State::Progress::waiting);
+  if (is_new) {
+    bool started = false;
+    try {
+      state.queue.push_back({std::move(problem), key, {}});
+      started = start_thread();
+    } catch (...) {
+      std::erase_if(state.queue, [&](const State::Job& job) { return job.key == key; });
+      state.problems.erase(asked);  // a later miss asks again
+      throw;
+    }
+    if (!started) {
       state.gave_up = true;
       state.queue.clear();
       lock.unlock();
@@ -113,10 +117,14 @@ bool OnlineTuner::missed(OnlineProblem problem) {
   }
   if (!options_.synchronous) return false;
   const auto limit = std::chrono::duration<double>(budgets_to_wait * options_.settings.budget_seconds);
+  const auto progress = [&] {
+    const auto known = state.problems.find(key);
+    return known == state.problems.end() ? State::Progress::done : known->second;
+  };
   state.done.wait_for(lock, limit, [&] {
-    return state.stopping || !state.running || asked->second != State::Progress::waiting;
+    return state.stopping || !state.running || progress() != State::Progress::waiting;
   });
-  return asked->second == State::Progress::done_with_row;
+  return progress() == State::Progress::done_with_row;
 }
 
 bool OnlineTuner::wait_until_idle(double seconds) {
@@ -126,6 +134,19 @@ bool OnlineTuner::wait_until_idle(double seconds) {
 }
 
 void OnlineTuner::run() {
+  std::string current;
+  try {
+    work(current);
+  } catch (const std::exception&) {
+    // No memory, not even for a message: a later miss starts a thread again.
+    const std::lock_guard lock(state_->mutex);
+    state_->problems.erase(current);
+    state_->running = false;
+    state_->done.notify_all();
+  }
+}
+
+void OnlineTuner::work(std::string& current) {
   if (!options_.synchronous) {
     (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), background_nice);
   }
@@ -140,6 +161,7 @@ void OnlineTuner::run() {
       state.wake.wait_until(lock, next->not_before);
       continue;
     }
+    current = next->key;
     State::Job job = std::move(*next);
     state.queue.erase(next);
     lock.unlock();
@@ -150,7 +172,7 @@ void OnlineTuner::run() {
     } catch (const std::exception& error) {
       result.text = fmt::format("{}: not tuned online: {}", short_name(job.problem.problem), error.what());
     }
-    if (!busy) conclude(job.problem, result);
+    if (!busy) conclude(job.key, result);
     lock.lock();
     if (busy) {
       job.not_before = Clock::now() + pause_while_another_tunes;
@@ -163,7 +185,7 @@ void OnlineTuner::run() {
   lock.lock();
   if (!state.stopping && !state.queue.empty()) {  // asked meanwhile
     lock.unlock();
-    return run();
+    return work(current);
   }
   state.running = false;
   state.done.notify_all();
@@ -173,9 +195,9 @@ OnlineResult OnlineTuner::attempt(const OnlineProblem& problem, std::unique_ptr<
   const auto failed = [&](const Status& status) {
     return OnlineResult{OnlineState::failed, status.message(), true};
   };
-  const std::filesystem::path folder = std::filesystem::path(problem.file).parent_path();
+  const std::string folder = parent_folder(problem.file);
   if (!folder.empty()) {
-    if (const Status made = make_folders(folder.string()); !made.ok()) return failed(made);
+    if (const Status made = make_folders(folder); !made.ok()) return failed(made);
   }
   const Problem group = [&] {
     Problem key = group_of(problem.problem);
@@ -195,7 +217,7 @@ OnlineResult OnlineTuner::attempt(const OnlineProblem& problem, std::unique_ptr<
   return tune_online(*device, problem, options_.settings, state_->stopping);
 }
 
-void OnlineTuner::conclude(const OnlineProblem& problem, const OnlineResult& result) {
+void OnlineTuner::conclude(const std::string& key, const OnlineResult& result) {
   bool has_row = result.state == OnlineState::tuned || result.state == OnlineState::known;
   if (!result.text.empty() && !result.hopeless) {
     host_.say(result.state == OnlineState::failed ? LogLevel::warning : LogLevel::info, result.text);
@@ -210,10 +232,10 @@ void OnlineTuner::conclude(const OnlineProblem& problem, const OnlineResult& res
   bool gives_up = false;
   {
     const std::lock_guard lock(state.mutex);
-    state.problems[key_text(problem)] = has_row ? State::Progress::done_with_row : State::Progress::done;
+    state.problems[key] = has_row ? State::Progress::done_with_row : State::Progress::done;
     gives_up = result.hopeless && !std::exchange(state.gave_up, true);
     if (gives_up) {
-      for (const State::Job& job : state.queue) state.problems[key_text(job.problem)] = State::Progress::done;
+      for (const State::Job& job : state.queue) state.problems[job.key] = State::Progress::done;
       state.queue.clear();
     }
   }

@@ -49,10 +49,13 @@ class OnlineTuner {
 
  private:
   struct State;
+  /// The thread.
   void run();
+  /// `current`: the key of the problem in hand.
+  void work(std::string& current);
   bool start_thread();
   OnlineResult attempt(const OnlineProblem& problem, std::unique_ptr<Device>& device, bool& busy);
-  void conclude(const OnlineProblem& problem, const OnlineResult& result);
+  void conclude(const std::string& key, const OnlineResult& result);
   bool forked() const;
 
   OnlineHost host_;

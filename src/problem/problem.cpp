@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/text.h"
+#include "problem/operands.h"
 
 namespace gemmtune {
 namespace {
@@ -207,7 +208,8 @@ Status check(const Problem& problem) {
   GEMMTUNE_RETURN_IF_ERROR(check_dimension("batch", problem.batch));
   GEMMTUNE_RETURN_IF_ERROR(check_tensor("x", problem.x_type, {problem.batch, problem.m, problem.k}));
   GEMMTUNE_RETURN_IF_ERROR(check_tensor("w", problem.w_type, {problem.batch, problem.n, problem.k}));
-  GEMMTUNE_RETURN_IF_ERROR(check_tensor("y", problem.y_type, {problem.batch, problem.m, problem.n}));
+  GEMMTUNE_RETURN_IF_ERROR(
+      check_tensor("y", problem.y_type, {problem.batch, problem.m, output_columns(problem)}));
   if (problem.alignment < 1 || (problem.alignment & (problem.alignment - 1)) != 0) {
     return Status::invalid("alignment = {}, expected a power of two of bytes", problem.alignment);
   }

@@ -28,6 +28,12 @@ bool row_is_of(const TunedEntry& row, const DeviceInfo& device) {
   return gfx.empty() ? amd_architecture(device.gfx) : gfx == device.gfx;
 }
 
+Status check_row_is_of(const TunedEntry& row, const DeviceInfo& device) {
+  if (row_is_of(row, device)) return {};
+  return Status::unsupported("a row of {}; this device is {}", device_text(row.gfx, row.cu_num),
+                             device_text(device.gfx, device.cu_num));
+}
+
 Binding bind_name(const Device& device, std::string_view kernel_name, const Problem& problem,
                   bool dependent) {
   auto candidate = device.resolve(kernel_name, problem);
@@ -49,21 +55,19 @@ Binding bind_name(const Device& device, std::string_view kernel_name, const Prob
   return {BoundKernel{std::move(candidate).value(), std::move(kernel).value()}, {}, {}};
 }
 
-Status check_name(const Device& device, std::string_view kernel_name, const Problem& problem,
-                  bool dependent) {
-  const auto candidate = device.resolve(kernel_name, problem);
-  if (!candidate.ok()) return candidate.status();
+Result<Candidate> resolve_name(const Device& device, std::string_view kernel_name, const Problem& problem,
+                               bool dependent) {
+  auto candidate = device.resolve(kernel_name, problem);
+  if (!candidate.ok()) return candidate;
   GEMMTUNE_RETURN_IF_ERROR(check_launch(*candidate, dependent));
-  return check_errata(device, problem, *candidate);
+  GEMMTUNE_RETURN_IF_ERROR(check_errata(device, problem, *candidate));
+  return candidate;
 }
 
 Binding bind_row(const Device& device, const TunedEntry& row, std::string_view other_environment,
                  const Problem& problem, BindRules rules) {
-  const DeviceInfo& info = device.info();
-  if (!row_is_of(row, info)) {
-    return refused(Refusal::other_device,
-                   Status::unsupported("a row of {}; this device is {}", device_text(row.gfx, row.cu_num),
-                                       device_text(info.gfx, info.cu_num)));
+  if (Status own = check_row_is_of(row, device.info()); !own.ok()) {
+    return refused(Refusal::other_device, std::move(own));
   }
   if (rules.strict_environment && !other_environment.empty()) {
     return refused(Refusal::other_environment, Status::unsupported("{}", other_environment));

@@ -47,15 +47,17 @@ struct Binding {
 /// True if the row was measured on this device, as look-up sees it (table_gfx). Rows without gfx are of AMD
 /// devices; rows with types that are not known are of none.
 bool row_is_of(const TunedEntry& row, const DeviceInfo& device);
+/// The same: ok, or of which device the row is.
+Status check_row_is_of(const TunedEntry& row, const DeviceInfo& device);
 
 /// The kernel of a name, built. `dependent`: a programmatic dependent launch is allowed. A problem whose
 /// weight layout is `any` takes a kernel of every layout. May compile and is then slow.
 Binding bind_name(const Device& device, std::string_view kernel_name, const Problem& problem,
                   bool dependent = false);
 
-/// ok, or why bind_name() refuses the name before it builds the kernel.
-Status check_name(const Device& device, std::string_view kernel_name, const Problem& problem,
-                  bool dependent = false);
+/// The candidate that bind_name() builds, or why it refuses the name before. Builds nothing.
+Result<Candidate> resolve_name(const Device& device, std::string_view kernel_name, const Problem& problem,
+                               bool dependent = false);
 
 /// The kernel of a row: its programmatic dependent launch if the rules allow one, the row has one and it can
 /// run here, else its plain one. `other_environment`: what differs between the row's environment and this

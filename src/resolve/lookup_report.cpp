@@ -1,8 +1,13 @@
 #include "resolve/lookup_report.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <utility>
 
 #include "tuned/checks.h"
+#include "tuned/choice.h"
+#include "tuned/groups.h"
 #include "tuned/key.h"
 
 namespace gemmtune {
@@ -47,6 +52,52 @@ void bind_level(LookupLevel& level, const Device* device, const LookupRequest& r
   level.other_environment = !other.empty() && level.refusal != Refusal::other_device;
 }
 
+/// True if the row is of the key that is looked up, its M left out.
+bool is_asked_for(const TunedEntry& row, const GroupKey& asked) {
+  if (row.problem.n != asked.group.n || row.problem.k != asked.group.k || !is_of_look_up(row)) return false;
+  GroupKey key = group_key_of(row);
+  if (key.gfx.empty() && amd_architecture(asked.gfx)) key.gfx = asked.gfx;
+  return key == asked || (is_mixture(row.problem) && of_any_activation(key) == of_any_activation(asked));
+}
+
+/// True if the row, might it be chosen, would be the level's.
+bool is_of_level(const TunedEntry& row, const LookupLevel& level) {
+  if (level.level != Match::range) return row.problem.m == level.tried_m;
+  return row.m_from && *row.m_from <= level.tried_m && level.tried_m <= row.problem.m;
+}
+
+/// Levels without a row get one that exists, but is never chosen; each row is named once.
+void name_never_chosen(std::vector<LookupLevel>& levels, const TableSet& tables, const GroupKey& asked) {
+  const auto has_row_of = [&](std::int64_t m) {
+    return std::any_of(levels.begin(), levels.end(),
+                       [&](const LookupLevel& level) { return level.row != nullptr && level.hit_m == m; });
+  };
+  for (const TunedEntry& row : tables.table.entries()) {
+    if (!is_asked_for(row, asked) || may_be_chosen(row) || has_row_of(row.problem.m)) continue;
+    for (LookupLevel& level : levels) {
+      if (level.row != nullptr || !is_of_level(row, level)) continue;
+      if (level.never_chosen == nullptr) {
+        level.never_chosen = &row;
+        level.hit_m = row.problem.m;
+        level.why = fmt::format("never chosen: {}", why_never_chosen(row));
+      }
+      break;
+    }
+  }
+}
+
+/// "; never chosen t.csv:2, M = 3, kernel 'x': no valid time" of each such row.
+std::string never_chosen_rows(const LookupReport& report) {
+  std::string text;
+  for (const LookupLevel& level : report.levels) {
+    if (level.never_chosen == nullptr) continue;
+    const TunedEntry& row = *level.never_chosen;
+    text += fmt::format("; never chosen {}:{}, M = {}, kernel '{}': {}", level.tables->path_of(row), row.line,
+                        row.problem.m, row.kernel_name, why_never_chosen(row));
+  }
+  return text;
+}
+
 /// Appends the levels of one table set, each with its row.
 void add_levels(LookupReport& report, const TableSet& tables, const Device* device,
                 const LookupRequest& request) {
@@ -58,6 +109,8 @@ void add_levels(LookupReport& report, const TableSet& tables, const Device* devi
     level.hit_m = hit.hit_m;
     bind_level(level, device, request);
   }
+  name_never_chosen(levels, tables,
+                    {report.gfx, report.cu_num, group_of(request.problem), false, report.unknown_types});
   report.levels.insert(report.levels.end(), levels.begin(), levels.end());
 }
 
@@ -133,8 +186,11 @@ Result<LookupReport> explain_lookup(const LookupTables& tables, const Device* de
     answer_with_fallback(report, *device);
   } else {
     report.rule = "no row";
-    report.why = "the table has no row for this problem";
+    const std::string never_chosen = never_chosen_rows(report);
+    report.why = never_chosen.empty() ? "the table has no row for this problem"
+                                      : "no row of this problem may be chosen" + never_chosen;
   }
+  if (report.row == nullptr) report.rule += never_chosen_rows(report);
   if (as_dispatch) report.rule += passed_over(report);
   return report;
 }

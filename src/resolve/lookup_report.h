@@ -29,11 +29,13 @@ struct LookupLevel {
   Match level = Match::untuned;
   std::int64_t tried_m = 0;                   // the M that was looked for; for a range the problem's own
   const TunedEntry* row = nullptr;            // null: no row; owned by the table
-  std::int64_t hit_m = 0;                     // the row's M
+  std::int64_t hit_m = 0;                     // M of `row`, or of `never_chosen`
   bool answers = false;                       // dispatch would run the row if no better one answered
   bool runnable = false;                      // the row's kernel can be made here for this problem
   Refusal refusal = Refusal::unknown_kernel;  // unless it answers
-  std::string why;                            // why it does not answer, or how the environment differs
+  // Where there is no row: one of the M that was looked for that is never chosen (tuned/choice.h).
+  const TunedEntry* never_chosen = nullptr;
+  std::string why;  // why the row does not answer or is never chosen, or how the environment differs
   bool other_environment = false;
 };
 

@@ -63,11 +63,11 @@ OnlineFile default_online_file(OnlineTuning switched_by, const std::string& conf
   if (switched_by == OnlineTuning::aiter) {
     // The working folder of this moment, whatever the program makes of it later.
     std::error_code error;
-    const fs::path folder = fs::current_path(error);
-    return {(folder / "hip_online_tuning_res.csv").string(), OnlineFormat::hipblaslt_table};
+    const std::string folder = fs::current_path(error).string();
+    return {join_path(folder, "hip_online_tuning_res.csv"), OnlineFormat::hipblaslt_table};
   }
   if (config_folder.empty()) return {};  // not in the working folder
-  return {(fs::path(config_folder) / "online_tuning.csv").string(), OnlineFormat::gemmtune_csv};
+  return {join_path(config_folder, "online_tuning.csv"), OnlineFormat::gemmtune_csv};
 }
 
 std::string online_path(const OnlineFile& file, Operation operation) {

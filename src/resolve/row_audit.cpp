@@ -15,7 +15,7 @@ std::vector<Finding> check_rows_on_device(std::span<const TunedEntry* const> row
   std::vector<Finding> findings;
   for (const TunedEntry* row : rows) {
     if (!row_is_of(*row, info)) continue;
-    if (const Status status = check_name(device, row->kernel_name, row->problem); !status.ok()) {
+    if (const auto status = resolve_name(device, row->kernel_name, row->problem); !status.ok()) {
       findings.push_back({FindingKind::unknown_kernel, row->source, row->line,
                           fmt::format("kernel '{}': {}", row->kernel_name, status.message())});
     }

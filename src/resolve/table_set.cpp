@@ -55,8 +55,8 @@ void read_source(TableSource& source, std::uint32_t index, std::vector<TunedEntr
 
 std::vector<TablePath> default_table_paths(const std::string& config_folder, Operation operation) {
   if (config_folder.empty()) return {};  // not the working folder
-  std::vector<TablePath> paths{{operation, (fs::path(config_folder) / tuned_file_name(operation)).string()}};
-  for (const std::string& path : paths_in((fs::path(config_folder) / "model_configs").string())) {
+  std::vector<TablePath> paths{{operation, join_path(config_folder, tuned_file_name(operation))}};
+  for (const std::string& path : paths_in(join_path(config_folder, "model_configs"))) {
     if (is_model_table(path, schema_of(operation).tuned_name)) paths.push_back({operation, path});
   }
   return paths;

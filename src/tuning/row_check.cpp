@@ -25,16 +25,20 @@ RowCheck check_candidate(Evaluator& evaluator, const Problem& problem, const Can
   return result;
 }
 
+/// Only the evaluator builds the kernel: a worker's may crash there too.
+RowCheck check_kernel(const Device& device, Evaluator& evaluator, const Problem& problem,
+                      std::string_view name, bool dependent) {
+  const auto candidate = resolve_name(device, name, problem, dependent);
+  return candidate.ok() ? check_candidate(evaluator, problem, *candidate) : not_runnable(candidate.message());
+}
+
 RowCheck check_row(const Device& device, Evaluator& evaluator, const TunedEntry& entry) {
   if (const Status status = check(entry.problem); !status.ok()) return not_runnable(status.message());
-  const Binding binding = bind_row(device, entry, {}, entry.problem, {});
-  if (!binding.bound) return not_runnable(binding.status.message());
-  RowCheck result = check_candidate(evaluator, entry.problem, binding.bound->candidate);
+  if (const Status own = check_row_is_of(entry, device.info()); !own.ok()) return not_runnable(own.message());
+  RowCheck result = check_kernel(device, evaluator, entry.problem, entry.kernel_name, false);
   if (result.state != RowCheckState::right || entry.pdl_kernel_name.empty()) return result;
   // Dispatch runs this kernel instead for callers who allow dependent launches.
-  const Binding dependent = bind_name(device, entry.pdl_kernel_name, entry.problem, true);
-  RowCheck second = dependent.bound ? check_candidate(evaluator, entry.problem, dependent.bound->candidate)
-                                    : not_runnable(dependent.status.message());
+  RowCheck second = check_kernel(device, evaluator, entry.problem, entry.pdl_kernel_name, true);
   if (second.state == RowCheckState::right) return result;
   second.reason = fmt::format("pdl_kernelName {}: {}", entry.pdl_kernel_name, second.reason);
   return second;

@@ -4,10 +4,10 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
-#include <thread>
 #include <vector>
 
 #include "base/rounding.h"
+#include "base/threads.h"
 
 // Blocked so that operands are widened to float64 once for each block and stay in the nearest caches: columns
 // of w are packed eight and eight, interleaved over k. Products of two 24-bit numbers are exact in float64
@@ -143,14 +143,9 @@ class Multiplication {
       : source_(source), selection_(selection), output_(output) {}
 
   void run(int threads) {
-    // Here and not in the threads, which cannot report a lack of memory.
     const std::size_t rows = std::min<std::size_t>(max_rows, selection_.rows.size());
     std::vector<Scratch> scratch(static_cast<std::size_t>(threads), Scratch(rows));
-    std::vector<std::thread> others;
-    for (std::size_t t = 1; t < scratch.size(); ++t)
-      others.emplace_back([this, &own = scratch[t]] { work(own); });
-    work(scratch.front());
-    for (std::thread& other : others) other.join();
+    run_on_threads(threads, [&](int t) { work(scratch[static_cast<std::size_t>(t)]); });
   }
 
  private:

@@ -100,13 +100,13 @@ class FailingAllocations : public LittleMemory {
 };
 
 TEST_F(FailingAllocations, OfCommandsThatReadAndWriteTables) {
-  sweep({"shapes", "-i", "shapes.csv", "-o", "list.csv"}, 4);
+  sweep({"shapes", "-i", "shapes.csv", "-o", "list.csv"}, 16);
   sweep({"lookup", "-m", "3", "-n", "64", "-k", "64", "--table", "tuned.csv", "--gfx", "gfx942", "--cu_num",
          "304"},
-        4);
-  sweep({"merge", "tuned.csv", "-o", "merged.csv"}, 4);
-  sweep({"audit", "tuned.csv", "--fix", "fixed.csv"}, 4);
-  sweep({"convert", "tuned.csv", "--to", "seed", "-o", "seed.csv"}, 4);
+        16);
+  sweep({"merge", "tuned.csv", "-o", "merged.csv"}, 16);
+  sweep({"audit", "tuned.csv", "--fix", "fixed.csv"}, 16);
+  sweep({"convert", "tuned.csv", "--to", "seed", "-o", "seed.csv"}, 16);
 }
 
 TEST_F(FailingAllocations, OfTheTuner) { sweep(tune({"--budget", "1"}), 5); }

@@ -1,9 +1,12 @@
 // What reads a tuned file afterwards: lookup, bench, check, tune --run_config and --compare.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -222,6 +225,38 @@ TEST_F(Operator, CheckOfARightFile) {
   EXPECT_THAT(result.out, HasSubstr("2 rows of this device: 2 right, 0 not"));
   const Json json = json_of(program.run({"check", tuned, "--json"}));
   EXPECT_EQ(json["rows"][0]["state"], "right");
+}
+
+/// On the faulty device: a row whose kernel crashes or hangs is one wrong row, and the next one goes on.
+TEST(CheckOfAFaultyKernel, IsOneWrongRow) {
+  const Program faulty(GEMMTUNE_FAULTY_PROGRAM);
+  const std::vector<std::pair<std::string, std::string>> kernels = {{"vendor", ""},
+                                                                    {"segfault", "SIGSEGV"},
+                                                                    {"good_fast", ""},
+                                                                    {"loop", "did not end within"},
+                                                                    {"exit_0", "exit code 0"},
+                                                                    {"wrong", "wrong: "},
+                                                                    {"good_slow", ""}};
+  std::string text =
+      "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_"
+      "ratio,"
+      "tflops,bw\n";
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    text += fmt::format(
+        "fake-1,1,{},64,64,False,torch.bfloat16,torch.bfloat16,False,False,{},0,0,5.0,{}_r1,0.0,0.01,0.01\n",
+        3 + i, kernels[i].first, kernels[i].first);
+  }
+  const std::string table = faulty.folder().write("tuned.csv", text);
+  const auto result = faulty.run({"check", table, "--json", "--quiet"});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  const Json rows = Json::parse(result.out, nullptr, false)["rows"];
+  ASSERT_EQ(rows.size(), kernels.size()) << result.out;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const bool right = kernels[i].second.empty();
+    EXPECT_EQ(rows[i]["state"], right ? "right" : "wrong") << rows[i];
+    EXPECT_THAT(std::string(rows[i]["reason"]), HasSubstr(kernels[i].second));
+    EXPECT_EQ(rows[i]["kernelName"], kernels[i].first + "_r1");
+  }
 }
 
 TEST_F(Operator, CheckFindsWhatDoesNotExist) {

@@ -179,6 +179,53 @@ TEST_F(TableCommands, MergeCompresses) {
   EXPECT_EQ(hit["kernelName"], "a");
 }
 
+TEST_F(TableCommands, MergeListsItsRangesInJson) {
+  const std::string file = write("bf16_tuned_gemm.csv", header + row(1, "5.0", "a") + row(2, "6.0", "a") +
+                                                            row(4, "7.0", "b") + row(8, "7.0", "c"));
+  const std::string out = program.file("ranges.csv");
+  const json merged = json::parse(program.run({"merge", file, "--compress", "-o", out, "--json"}).out);
+  const json& made = merged["compressed"];
+  EXPECT_EQ(made["rows_before"], 4);
+  EXPECT_EQ(made["rows_after"], 3);
+  ASSERT_EQ(made["ranges"].size(), 1U) << made;
+  EXPECT_EQ(made["ranges"][0]["m_from"], 1);
+  EXPECT_EQ(made["ranges"][0]["M"], 2);
+  EXPECT_EQ(made["ranges"][0]["rows"], 2);
+  EXPECT_EQ(made["ranges"][0]["kernelName"], "a");
+  EXPECT_EQ(made["ranges"][0]["line"], 2);
+  EXPECT_TRUE(json::parse(program.run({"merge", file, "-o", out, "--json"}).out)["compressed"].is_null());
+}
+
+TEST_F(TableCommands, AuditSaysThatADeviceThatWasNamedIsNotHere) {
+  for (const std::vector<std::string>& named :
+       {std::vector<std::string>{"--backend", "hip"}, {"--device", "cpu:100000"}, {"--backend", "abacus"}}) {
+    std::vector<std::string> words{"audit", every_kind};
+    words.insert(words.end(), named.begin(), named.end());
+    const auto result = program.run(words);
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.err, HasSubstr(named[1] == "hip" ? "AMD GPU" : named[1].substr(0, 6)));
+  }
+}
+
+/// The only row of a key may not be chosen: it is named, in words and in JSON.
+TEST_F(TableCommands, LookupNamesARowThatIsNeverChosen) {
+  const std::string file = write("bf16_tuned_gemm.csv", header + row(1, "0.0", "a"));
+  const std::vector<std::string> words{"lookup",  "-m", "1",     "-n",     "64",       "-k", "128",
+                                       "--table", file, "--gfx", "gfx950", "--cu_num", "256"};
+  const auto result = program.run(words);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("never chosen: no valid time"));
+  EXPECT_THAT(result.out, HasSubstr("bf16_tuned_gemm.csv:2, M = 1, kernel 'a': no valid time"));
+  std::vector<std::string> as_json = words;
+  as_json.emplace_back("--json");
+  const json answer = json::parse(program.run(as_json).out);
+  EXPECT_TRUE(answer["row"].is_null());
+  EXPECT_EQ(answer["levels"][0]["never_chosen"]["kernelName"], "a");
+  EXPECT_EQ(answer["levels"][0]["why"], "never chosen: no valid time");
+  EXPECT_THAT(std::string(answer["why"]), HasSubstr("no row of this problem may be chosen"));
+}
+
 TEST_F(TableCommands, DiffAnswersByItsExitCode) {
   const std::string a = write("a_bf16_tuned_gemm.csv", header + row(1, "5.0", "a") + row(2, "5.0", "a"));
   const std::string b = write("b_bf16_tuned_gemm.csv", header + row(1, "4.0", "a") + row(2, "5.1", "a"));

@@ -11,6 +11,7 @@
 #include "capi/c_support.h"
 #include "numbers/bfloat16.h"
 #include "problem/operands.h"
+#include "support/c_problem.h"
 #include "support/dispatch_fake_device.h"
 #include "verify/inputs.h"
 #include "verify/output_check.h"
@@ -19,53 +20,15 @@
 namespace gemmtune {
 namespace {
 
+using test::CProblem;
 using ::testing::HasSubstr;
-
-/// A problem as a program gives it.
-class CProblem {
- public:
-  explicit CProblem(const Problem& problem) {
-    problem_.size = sizeof problem_;
-    problem_.operation = static_cast<gemmtune_operation>(problem.operation);
-    problem_.x_type = type_to_c(problem.x_type);
-    problem_.w_type = type_to_c(problem.w_type);
-    problem_.y_type = type_to_c(problem.y_type);
-    problem_.m = problem.m;
-    problem_.n = problem.n;
-    problem_.k = problem.k;
-    problem_.batch = problem.batch;
-    problem_.bias = problem.bias ? 1 : 0;
-    problem_.scale_ab = problem.scale_ab ? 1 : 0;
-    problem_.weight_layout = c::layout_to_c(problem.weight_layout);
-    problem_.alignment = 1;
-    if (problem.operation == Operation::fused_moe) problem_.moe = &moe_;
-    moe_.size = sizeof moe_;
-    moe_.experts = problem.moe.experts;
-    moe_.topk = problem.moe.topk;
-    moe_.activation = static_cast<gemmtune_activation>(problem.moe.activation);
-    moe_.quant_type = static_cast<gemmtune_quant_type>(problem.moe.quant_type);
-    moe_.gated = problem.moe.gated ? 1 : 0;
-    moe_.doweight_stage1 = problem.moe.doweight_stage1 ? 1 : 0;
-  }
-  CProblem(const CProblem&) = delete;
-  CProblem& operator=(const CProblem&) = delete;
-  const gemmtune_problem* get() const { return &problem_; }
-  const gemmtune_problem* operator->() const { return &problem_; }
-
- private:
-  static gemmtune_type type_to_c(DataType type) {
-    return static_cast<gemmtune_type>(static_cast<int>(type) + 1);
-  }
-
-  gemmtune_problem problem_{};
-  gemmtune_moe moe_{};
-};
 
 Problem problem_of(Operation operation, DataType type) {
   Problem p = default_problem(operation);
   p.m = 11;
   p.n = 160;
   p.k = 256;
+  p.alignment = 1;
   p.x_type = p.w_type = type;
   if (p.bpreshuffle) p.weight_layout = WeightLayout::panel16;
   if (operation == Operation::batched_bf16 || operation == Operation::batched_a8w8) p.batch = 3;

@@ -142,7 +142,7 @@ TEST_F(ErrataOfACpu, ARowOfItIsPassedOver) {
   ASSERT_FALSE(binding.bound);
   EXPECT_EQ(binding.refusal, Refusal::erratum);
   EXPECT_THAT(binding.status.message(), HasSubstr("erratum onednn-test"));
-  EXPECT_FALSE(check_name(*device_, onednn_kernel(), problem_).ok());
+  EXPECT_FALSE(resolve_name(*device_, onednn_kernel(), problem_).ok());
   problem_.k = 472;
   EXPECT_TRUE(bind_name(*device_, onednn_kernel(), problem_).bound);
 }

@@ -56,6 +56,36 @@ TEST_F(Report, EveryLevelIsAccountedFor) {
   EXPECT_EQ(report.why, "");
 }
 
+/// "No row" is not all: the row that exists is named, with why it is never chosen.
+TEST_F(Report, ARowThatIsNeverChosenIsNamed) {
+  TunedEntry failed = row(small_problem(3), "alpha_r1_a1");
+  failed.us = 0;
+  TunedEntry wrong = row(small_problem(16), "alpha_r1_a2");
+  wrong.err_ratio = 0.5;
+  load({failed, wrong});
+  const LookupReport report = ask(request(3), &device_);
+  EXPECT_EQ(report.row, nullptr);
+  ASSERT_NE(report.levels[0].never_chosen, nullptr);
+  EXPECT_EQ(report.levels[0].hit_m, 3);
+  EXPECT_EQ(report.levels[0].why, "never chosen: no valid time");
+  ASSERT_NE(report.levels[2].never_chosen, nullptr);
+  EXPECT_EQ(report.levels[2].why, "never chosen: an error above the limit");
+  EXPECT_EQ(report.levels[3].never_chosen, nullptr);
+  EXPECT_THAT(report.rule,
+              HasSubstr("never chosen " + file_ + ":2, M = 3, kernel 'alpha_r1_a1': no valid time"));
+  LookupRequest of_table = request(3);
+  of_table.gfx = "x86-fake";
+  of_table.cu_num = 2;
+  EXPECT_THAT(ask(of_table, nullptr).why, HasSubstr(":3, M = 16, kernel 'alpha_r1_a2': an error above"));
+  of_table.cu_num = 3;
+  EXPECT_EQ(ask(of_table, nullptr).why, "the table has no row for this problem");
+  // One that would have lost to a row that may be chosen is not the reason of anything.
+  load({failed, row(small_problem(3), "alpha_r1_a2")});
+  const LookupReport answered = ask(request(3), &device_);
+  EXPECT_EQ(answered.kernel_name, "alpha_r1_a2");
+  for (const LookupLevel& level : answered.levels) EXPECT_EQ(level.never_chosen, nullptr);
+}
+
 TEST_F(Report, DispatchsRuleSkipsRowsThatCannotRun) {
   load({row(small_problem(9), "beta_r1_a1")});
   const LookupReport report = ask(request(9), &device_);

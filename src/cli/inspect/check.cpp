@@ -18,7 +18,6 @@
 #include "cli/shared/size_options.h"
 #include "cli/shared/worker_evaluator.h"
 #include "cli/tables/table_files.h"
-#include "evaluate/in_process/in_process_evaluator.h"
 #include "formats/json_text.h"
 #include "resolve/bind.h"
 #include "resolve/candidate_list.h"
@@ -32,10 +31,11 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* check_footer = R"(
 Each row of this device is run on random data and compared with a float64 reference, at its M and at the other M
-that it answers by padding. Rows of other devices are counted and left alone.
+that it answers by padding. Kernels run in a worker process: one that crashes or does not end is a wrong row, and the
+next row goes on. Rows of other devices are counted and left alone.
 
-With a size (-m -n -k, or --problem) one kernel is verified in a process of its own: --kernel NAME, the first
-choice of --libtype NAME, or what runs there without tuning. It runs even if an erratum says that it is wrong.
+With a size (-m -n -k, or --problem) one kernel is verified: --kernel NAME, the first choice of --libtype NAME, or
+what runs there without tuning. It runs even if an erratum says that it is wrong.
 
 Exit codes: 0 all right, 1 a row is wrong or its kernel does not exist here, 2 usage or input.
 
@@ -92,11 +92,8 @@ std::string check_json(const std::string& file, const std::vector<Checked>& rows
 }
 
 /// Appends the rows of `file`, of `count` in all files.
-void check_file(const TunedFile& file, std::size_t count, Device& device, double max_err_ratio,
+void check_file(const TunedFile& file, std::size_t count, const Device& device, Evaluator& evaluator,
                 Console& console, std::vector<Checked>& rows) {
-  InProcessEvaluator evaluator(device,
-                               in_process_options(device, default_policy(device.info()), max_err_ratio));
-  watch_for_interrupts();
   for (const TunedEntry& entry : file.entries) {
     if (interrupted()) break;
     console.live_line(fmt::format("[{}/{}] {}", rows.size() + 1, count, short_name(entry.problem)));
@@ -186,7 +183,8 @@ int run_check(const CheckOptions& options) {
   }
   const auto operation = operation_of(options.size);
   if (!operation.ok()) return usage_error("check", operation.message());
-  auto device = open_device(options.device, read_environment(), true);
+  const Environment environment = read_environment();
+  auto device = open_device(options.device, environment, false);
   if (!device.ok()) return usage_error("check", device.message());
   const auto files = read_tables({options.file}, *operation);
   if (!files.ok()) return usage_error("check", files.message());
@@ -199,8 +197,9 @@ int run_check(const CheckOptions& options) {
     unread += file.diagnostics.size();
   }
   std::vector<Checked> rows;
-  for (const TunedFile& file : *files)
-    check_file(file, count, **device, options.max_err_ratio, console, rows);
+  watch_for_interrupts();
+  const auto evaluator = make_verifying_worker(**device, options.device, environment, options.max_err_ratio);
+  for (const TunedFile& file : *files) check_file(file, count, **device, *evaluator, console, rows);
   std::size_t right = 0;
   std::size_t findings = 0;
   for (const Checked& row : rows) {

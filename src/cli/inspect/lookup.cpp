@@ -1,6 +1,7 @@
 // gemmtune lookup: which row or rule a problem gets, and why.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -135,6 +136,11 @@ Json answer_json(const LookupReport& report, std::size_t index) {
   return json;
 }
 
+Json never_chosen_json(const LookupLevel& level) {
+  if (level.never_chosen == nullptr) return {};
+  return lookup_row_json(*level.never_chosen, level.tables->path_of(*level.never_chosen));
+}
+
 std::string lookup_json(const LookupReport& report, const LookupTables& tables) {
   Json json = answer_json(report, 0);
   json["levels"] = Json::array();
@@ -146,6 +152,7 @@ std::string lookup_json(const LookupReport& report, const LookupTables& tables) 
                               {"kernelName", level.row != nullptr ? Json(level.row->kernel_name) : Json()},
                               {"runnable", level.runnable},
                               {"other_environment", level.other_environment},
+                              {"never_chosen", never_chosen_json(level)},
                               {"why", level.why}});
   }
   json["sources"] = Json::array();
@@ -162,6 +169,11 @@ std::string lookup_json(const LookupReport& report, const LookupTables& tables) 
 std::string level_text(const LookupLevel& level, const LookupTables& tables) {
   std::string text = fmt::format("  {}{:<7} M={}: ", level.tables == tables.online ? "online " : "",
                                  to_string(level.level), level.tried_m);
+  if (level.never_chosen != nullptr) {
+    return text + fmt::format("no row but {}:{} of M={}, {}\n          {}\n",
+                              level.tables->path_of(*level.never_chosen), level.never_chosen->line,
+                              level.hit_m, level.never_chosen->kernel_name, level.why);
+  }
   if (level.row == nullptr) return text + "no row\n";
   text += fmt::format("row of M={} ({}:{}), {}", level.hit_m, level.tables->path_of(*level.row),
                       level.row->line, level.row->kernel_name);
@@ -194,7 +206,11 @@ std::string lookup_text(const LookupReport& report, const LookupTables& tables) 
 std::string answer_line(const LookupReport& report) {
   const Problem& problem = report.problem;
   std::string text = fmt::format("{} on {}, {}: ", short_name(problem), report.gfx, report.cu_num);
-  if (report.row == nullptr) return text + "untuned\n";
+  if (report.row == nullptr) {
+    const bool exists = std::any_of(report.levels.begin(), report.levels.end(),
+                                    [](const LookupLevel& level) { return level.never_chosen != nullptr; });
+    return text + (exists ? fmt::format("untuned: {}\n", report.why) : "untuned\n");
+  }
   return text + fmt::format("{} M={} {} ({}:{}){}\n", to_string(report.level), report.hit_m,
                             report.kernel_name, report.file, report.line,
                             report.runnable ? "" : ", cannot run here");
@@ -248,6 +264,7 @@ int run_requests(const LookupOptions& options) {
   const auto requests = read_table_requests(options.requests);
   if (!requests.ok()) return usage_error("lookup", requests.message());
   auto device = open_device(options.device, read_environment(), false);
+  if (!device.ok() && options.device.names_device()) return usage_error("lookup", device.message());
   RequestedTables tables(options.requests);
   std::string text;
   std::size_t index = 0;

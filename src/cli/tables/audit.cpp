@@ -42,7 +42,8 @@ overwritten; a table of which no row would be left is not written.
 
 Files that cannot be read are named and passed over.
 
-Exit codes: 0 nothing found, 1 findings or a file that cannot be read beside others that can, 2 usage or input.
+Exit codes: 0 nothing found, 1 findings or a file that cannot be read beside others that can, 2 usage or input, also
+where the device of --backend, --device or --threads is not here.
 
 Examples:
   gemmtune audit bf16_tuned_gemm.csv
@@ -80,11 +81,14 @@ Result<FindingKinds> kinds_of(const std::string& option, const std::string& text
   return kinds;
 }
 
-/// Where a device is open: its findings, and what could not be read beside a file.
-std::vector<Finding> device_findings(const AuditOptions& options, const std::vector<TunedFile>& files) {
-  const auto device = open_device(options.device, read_environment(), false);
-  if (!device.ok()) return {};
+/// Where a device is open: its findings, and what could not be read beside a file. An error if a device that was
+/// named is not here.
+Result<std::vector<Finding>> device_findings(const AuditOptions& options,
+                                             const std::vector<TunedFile>& files) {
   std::vector<Finding> findings;
+  const auto device = open_device(options.device, read_environment(), false);
+  if (!device.ok() && options.device.names_device()) return device.status();
+  if (!device.ok()) return findings;
   std::vector<EnvironmentNotes> environments;
   Rows rows;
   for (const TunedFile& file : files) {
@@ -96,13 +100,14 @@ std::vector<Finding> device_findings(const AuditOptions& options, const std::vec
   return check_rows_on_device(rows, environments, **device);
 }
 
-std::vector<Finding> all_findings(const AuditOptions& options, std::vector<TunedFile>& files) {
+Result<std::vector<Finding>> all_findings(const AuditOptions& options, std::vector<TunedFile>& files) {
   CheckOptions checks;
   checks.dominated_percent = options.dominated;
   if (options.err_ratio_given) checks.err_ratio = checks.moe_err_ratio = options.err_ratio;
   std::vector<Finding> findings = audit_tables(files, checks);
-  std::vector<Finding> of_device = device_findings(options, files);
-  std::move(of_device.begin(), of_device.end(), std::back_inserter(findings));
+  auto of_device = device_findings(options, files);
+  if (!of_device.ok()) return of_device;
+  std::move(of_device->begin(), of_device->end(), std::back_inserter(findings));
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
     return std::tuple(a.source, a.line, a.kind) < std::tuple(b.source, b.line, b.kind);
   });
@@ -300,7 +305,9 @@ int run_audit(const AuditOptions& options) {
   if (!audited.unread.empty() && !options.fix.empty()) {
     return usage_error("audit", fmt::format("--fix: {}", audited.unread.front()));
   }
-  std::vector<Finding> findings = all_findings(options, *files);
+  auto all = all_findings(options, *files);
+  if (!all.ok()) return usage_error("audit", all.message());
+  std::vector<Finding> findings = std::move(*all);
   Json fixed;
   if (!options.fix.empty()) {
     FixOptions fix;

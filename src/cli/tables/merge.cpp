@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -58,8 +59,8 @@ Result<MergeOptions> merge_options(const MergeCommandOptions& options) {
   return merge;
 }
 
-/// The merged table's text, compressed where asked.
-Result<std::string> compressed(const MergedTable& merged, const TunedFile& first) {
+/// The merged table as ranges.
+Result<CompressedTable> compressed(const MergedTable& merged, const TunedFile& first) {
   const auto table = parse_tuned_csv(first.path, merged.text, {.operation = first.schema().operation});
   if (!table.ok()) return table.status();
   auto ranges = compress_table(*table);
@@ -72,7 +73,24 @@ Result<std::string> compressed(const MergedTable& merged, const TunedFile& first
       ranges->rows_before == 0
           ? 0.0
           : 100.0 * static_cast<double>(saved) / static_cast<double>(ranges->rows_before)));
-  return std::move(ranges->text);
+  return ranges;
+}
+
+nlohmann::ordered_json compressed_json(const CompressedTable& table) {
+  nlohmann::ordered_json json{{"rows_before", table.rows_before},
+                              {"rows_after", table.rows_after},
+                              {"ranges", nlohmann::ordered_json::array()}};
+  for (const MadeRange& range : table.ranges) {
+    json["ranges"].push_back({{"line", range.line},
+                              {"gfx", range.row.gfx},
+                              {"cu_num", range.row.cu_num},
+                              {"problem", print(range.row.problem)},
+                              {"m_from", range.m_from},
+                              {"M", range.row.problem.m},
+                              {"rows", range.rows},
+                              {"kernelName", range.row.kernel_name}});
+  }
+  return json;
 }
 
 using LeftOutByFile = std::map<std::string, std::vector<LeftOut>>;
@@ -103,13 +121,15 @@ std::size_t comment_count(const std::vector<TunedFile>& files) {
   return count;
 }
 
+/// `ranges`: null without --compress.
 void print_merge_json(const MergeCommandOptions& options, const MergedTable& merged,
-                      const LeftOutByFile& lost) {
+                      const LeftOutByFile& lost, const CompressedTable* ranges) {
   nlohmann::ordered_json json;
   json["command"] = "merge";
   json["output"] = options.output;
   json["rows"] = merged.rows;
   json["duplicates"] = merged.duplicates;
+  json["compressed"] = ranges == nullptr ? nlohmann::ordered_json() : compressed_json(*ranges);
   json["notes"] = merged.notes;
   json["left_out"] = nlohmann::ordered_json::object();
   for (const auto& [path, items] : lost) json["left_out"][path] = left_out_json(items);
@@ -137,13 +157,13 @@ int run_merge(const MergeCommandOptions& options) {
   if (!options.quiet) {
     for (const std::string& note : merged->notes) print_note(note);
   }
-  std::string text = merged->text;
+  std::optional<CompressedTable> ranges;
   if (options.compress) {
-    auto ranges = compressed(*merged, files->front());
-    if (!ranges.ok()) return usage_error("merge", ranges.message());
-    text = std::move(*ranges);
+    auto made = compressed(*merged, files->front());
+    if (!made.ok()) return usage_error("merge", made.message());
+    ranges = std::move(*made);
   }
-  const Status written = write_table("-o", options.output, text, *files);
+  const Status written = write_table("-o", options.output, ranges ? ranges->text : merged->text, *files);
   if (!written.ok()) return usage_error("merge", written.message());
   print_note(fmt::format("{} of {} merged, {} left out as duplicates", counted(merged->rows, "row"),
                          counted(files->size(), "file"), merged->duplicates));
@@ -151,7 +171,7 @@ int run_merge(const MergeCommandOptions& options) {
   if (comments != 0) print_note(fmt::format("{} not carried", counted(comments, "comment line")));
   const auto lost = rows_left_out(*files, *merged);
   if (!lost.empty()) print_note(summary_of(flattened(lost)));
-  if (options.json) print_merge_json(options, *merged, lost);
+  if (options.json) print_merge_json(options, *merged, lost, ranges ? &*ranges : nullptr);
   return lost.empty() ? exit_done : exit_findings;
 }
 
@@ -167,7 +187,8 @@ std::function<int()> declare_merge(CommandOptions& app) {
   app.add_option("--csv-schema", options->schema,
                  "aiter (leading gfx) or seed (without); default: as the inputs");
   app.add_flag("--quiet", options->quiet, "Only unreadable rows and the summary on stderr");
-  app.add_flag("--json", options->json, "One JSON document on stdout: what was left out; needs -o");
+  app.add_flag("--json", options->json,
+               "One JSON document on stdout: what was left out, and the ranges; needs -o");
   app.footer(merge_footer);
   return [options] { return run_merge(*options); };
 }

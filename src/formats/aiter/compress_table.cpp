@@ -55,6 +55,9 @@ Result<CompressedTable> compress_table(const TunedFile& file) {
     compressed.text += range.m_from == 0 ? std::string(line) : row_with_range(line, columns, range.m_from);
     compressed.text += end;
     ++compressed.rows_after;
+    if (range.m_from == 0) continue;
+    compressed.ranges.push_back(
+        {file.entries[range.entry], range.m_from, range.merged, compressed.rows_after + 1});
   }
   auto again = parse_tuned_csv(file.path, compressed.text, {.operation = file.schema().operation});
   if (!again.ok()) return Status::internal("the compressed table cannot be read: {}", again.message());

@@ -36,10 +36,19 @@ struct MergedTable {
 /// Errors: files of several tables; rows that are not AMD's where `schema` has no gfx.
 Result<MergedTable> merge_tables(std::span<const TunedFile> files, const MergeOptions& options);
 
+/// A row of a compressed table that stands for several.
+struct MadeRange {
+  TunedEntry row;  // as it was before, with the largest M
+  std::int64_t m_from = 0;
+  std::size_t rows = 0;  // that it stands for, itself among them
+  std::size_t line = 0;  // of the compressed table, 1-based
+};
+
 struct CompressedTable {
   std::string text;
   std::size_t rows_before = 0;
   std::size_t rows_after = 0;
+  std::vector<MadeRange> ranges;
 };
 
 /// The table as ranges (tuned/compress.h): the rows that stay keep their bytes, those that became ranges get

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <map>
 #include <unordered_map>
@@ -283,7 +282,7 @@ Result<CaptureMerge> merge_capture(const std::string& untuned_path,
                                    const std::vector<CapturedProblem>& seen) {
   if (seen.empty()) return CaptureMerge();
   const std::string target = resolve_links(untuned_path);
-  GEMMTUNE_RETURN_IF_ERROR(make_folders(std::filesystem::path(target).parent_path().string()));
+  GEMMTUNE_RETURN_IF_ERROR(make_folders(parent_folder(target)));
   const auto lock = FileLock::acquire(target + ".lock");
   if (!lock.ok()) return lock.status();
   auto merge = merge_rows(target, seen);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
+#include <new>
 #include <unordered_set>
 
 #include <nlohmann/json.hpp>
@@ -344,6 +345,8 @@ Result<TritonFile> parse_triton_json(const std::string& source, const std::strin
     const TrackingIterator first(begin, reader.progress());
     const TrackingIterator last(begin + content.size(), reader.progress());
     if (!Json::sax_parse(first, last, &reader)) return reader.status();
+  } catch (const std::bad_alloc&) {  // says nothing of the file
+    throw;
   } catch (const std::exception& error) {
     return no_json(source, content, reader.progress()->offset, error.what());
   }

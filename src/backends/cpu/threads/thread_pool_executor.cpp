@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -60,6 +61,9 @@ ThreadPoolExecutor::ThreadPoolExecutor(PoolOptions options)
     }
   } catch (const std::system_error&) {
     // The operating system gives no more threads: callers do the parts of those that are missing.
+  } catch (...) {
+    stop();
+    throw;
   }
 }
 
@@ -69,6 +73,10 @@ ThreadPoolExecutor::~ThreadPoolExecutor() {
     (void)new std::vector<std::thread>(std::move(workers_));
     return;
   }
+  stop();
+}
+
+void ThreadPoolExecutor::stop() {
   stopping_.store(true);
   wakeups_.fetch_add(1);
   futex_wake_all(wakeups_);
@@ -156,7 +164,10 @@ bool ThreadPoolExecutor::wait_for_work() {
 }
 
 void ThreadPoolExecutor::worker_main(int index) {
-  if (const CoreList cores = cores_of_worker(options_, index); !cores.empty()) set_thread_affinity(cores);
+  try {
+    if (const CoreList cores = cores_of_worker(options_, index); !cores.empty()) set_thread_affinity(cores);
+  } catch (const std::bad_alloc&) {  // on any core, then
+  }
   while (wait_for_work()) take_parts(ticket_.load(std::memory_order_acquire));
 }
 

@@ -41,6 +41,8 @@ class ThreadPoolExecutor final : public Executor {
   /// A ticket is a job's number in the high half and its parts that nobody has taken yet in the low half.
   static constexpr std::uint64_t parts_mask = 0xffffffffU;
 
+  /// Ends the workers.
+  void stop();
   void worker_main(int index);
   void take_parts(std::uint64_t ticket);
   bool wait_for_work();

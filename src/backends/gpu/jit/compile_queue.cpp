@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 #include <set>
 #include <utility>
 
@@ -61,7 +62,11 @@ void CompileQueue::work() {
 void CompileQueue::compile(Entry& entry, std::unique_lock<std::mutex>& held) {
   entry.state = State::running;
   held.unlock();
-  auto result = compile_(entry.source);
+  Result<Binary> result = Status::out_of_memory("no memory to compile");
+  try {
+    result = compile_(entry.source);
+  } catch (const std::bad_alloc&) {
+  }
   held.lock();
   entry.result = std::move(result);
   entry.state = State::done;

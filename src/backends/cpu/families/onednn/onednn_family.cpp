@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <utility>
 
 #include "backends/cpu/families/kernel_set.h"
@@ -137,8 +139,10 @@ Result<std::unique_ptr<Kernel>> OnednnFamily::build(const Problem& problem, cons
   asked.packed = problem.weight_layout == WeightLayout::plain ? 0 : 1;
   gemmtune_onednn_matmul* matmul = nullptr;
   const Status status = call_onednn(library_->table().create, &asked, &matmul);
+  if (status.code() == StatusCode::out_of_memory) throw std::bad_alloc();  // as of our own kernels
   if (!status.ok()) return Status::unsupported("onednn: {}: {}", short_name(problem), status.message());
-  auto kernel = std::make_unique<OnednnKernel>(library_, matmul, problem, threads_);
+  std::unique_ptr<gemmtune_onednn_matmul, void (*)(gemmtune_onednn_matmul*)> owned(matmul,
+                                                                                   library_->table().destroy);
   const std::string_view implementation = library_->table().implementation(matmul);
   if (implementation.starts_with("ref")) {
     return asked.packed != 0
@@ -146,6 +150,8 @@ Result<std::unique_ptr<Kernel>> OnednnFamily::build(const Problem& problem, cons
                : refusal::refuse(refusal::types, "oneDNN has only its reference code for {}",
                                  short_name(problem));
   }
+  auto kernel = std::make_unique<OnednnKernel>(library_, matmul, problem, threads_);
+  (void)owned.release();  // the kernel destroys it
   return std::unique_ptr<Kernel>(std::move(kernel));
 }
 

@@ -1,5 +1,6 @@
 #include "backends/cpu/families/onednn/onednn_library.h"
 
+#include <new>
 #include <string_view>
 
 #include "backends/cpu/machine/address_space.h"
@@ -86,6 +87,7 @@ std::string OnednnLibrary::probe(gemmtune_onednn_type x_type, gemmtune_onednn_ty
   problem.bias = bias ? 1 : 0;
   gemmtune_onednn_matmul* matmul = nullptr;
   const Status status = call_onednn(table_->create, &problem, &matmul);
+  if (status.code() == StatusCode::out_of_memory) throw std::bad_alloc();  // it would be known for good
   if (!status.ok()) return status.message();
   const std::string implementation = table_->implementation(matmul);
   table_->destroy(matmul);

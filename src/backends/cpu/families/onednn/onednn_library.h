@@ -42,12 +42,15 @@ class OnednnLibrary {
 /// nullopt where oneDNN's matmul on floats has no such type.
 std::optional<gemmtune_onednn_type> onednn_type(DataType type);
 
-/// Calls a function of the table that takes a gemmtune_onednn_why as its last argument.
+/// Calls a function of the table that takes a gemmtune_onednn_why as its last argument: `unsupported`, or
+/// `out_of_memory`, which says nothing of the problem.
 template <typename Function, typename... Arguments>
 Status call_onednn(Function function, Arguments... arguments) {
   char text[256] = "";
-  if (function(arguments..., gemmtune_onednn_why{text, sizeof text}) == 0) return {};
-  return Status::unsupported("{}", text);
+  const int code = function(arguments..., gemmtune_onednn_why{text, sizeof text});
+  if (code == gemmtune_onednn_done) return {};
+  return code == gemmtune_onednn_no_memory ? Status::out_of_memory("{}", text)
+                                           : Status::unsupported("{}", text);
 }
 
 }  // namespace gemmtune::cpu

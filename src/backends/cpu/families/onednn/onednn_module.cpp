@@ -68,9 +68,9 @@ memory::data_type type_of(gemmtune_onednn_type type) {
   }
 }
 
-int fail(gemmtune_onednn_why why, const char* text) {
+int fail(gemmtune_onednn_why why, const char* text, int code = gemmtune_onednn_refused) {
   if (why.text != nullptr && why.size > 0) std::snprintf(why.text, why.size, "%s", text);
-  return 1;
+  return code;
 }
 
 /// Runs `body` and turns whatever it throws into a failure.
@@ -79,7 +79,11 @@ int guarded(gemmtune_onednn_why why, Body body) {
   try {
     body();
     return 0;
+  } catch (const std::bad_alloc&) {
+    return fail(why, "out of memory", gemmtune_onednn_no_memory);
   } catch (const dnnl::error& error) {
+    if (error.status == dnnl_out_of_memory)
+      return fail(why, "oneDNN is out of memory", gemmtune_onednn_no_memory);
     return fail(why, error.status == dnnl_unimplemented ? "oneDNN has no code for it" : error.message);
   } catch (const std::exception& error) {
     return fail(why, error.what());

@@ -1,6 +1,6 @@
 /* The table of functions that the loadable module libgemmtune_onednn.so hands out. Plain C, so that a module
  * built against another oneDNN (2.x or 3.x) or by another compiler fits. No exception crosses it. Functions
- * that can fail return 0 for success and write a sentence into `why` otherwise. */
+ * that can fail return a gemmtune_onednn_code and, on failure, write a sentence into `why`. */
 #ifndef GEMMTUNE_ONEDNN_MODULE_H
 #define GEMMTUNE_ONEDNN_MODULE_H
 
@@ -20,6 +20,12 @@ typedef enum {
   gemmtune_onednn_s8 = 3, /* of x and w; y is s32 then */
   gemmtune_onednn_s32 = 4
 } gemmtune_onednn_type;
+
+typedef enum {
+  gemmtune_onednn_done = 0,
+  gemmtune_onednn_refused = 1,
+  gemmtune_onednn_no_memory = 2 /* the same call may succeed later */
+} gemmtune_onednn_code;
 
 /* Values of cap_isa: what the instruction-set levels of gemmtune are to oneDNN. */
 typedef enum {

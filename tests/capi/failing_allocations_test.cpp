@@ -1,0 +1,369 @@
+// std::bad_alloc at each allocation of the C functions: out of memory, with a sentence, and the context goes on.
+// Without oneDNN, which ends the process where it has no memory. Not swept: what holds JSON documents (the errata,
+// capture's side store, a tuning: tests/cli/memory_test.cpp), whose destructor (nlohmann) allocates.
+// GEMMTUNE_SOAK=1 fails every single one; else the first hundred and every few percent behind them.
+#include <fmt/format.h>
+#include <gemmtune/tuning.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "capi/c_support.h"
+#include "formats/aiter/tuned_csv.h"
+#include "formats/capture/capture_file.h"
+#include "resolve/errata.h"
+#include "support/c_problem.h"
+#include "support/dispatch_allocation_count.h"
+#include "support/temporary_folder.h"
+
+namespace gemmtune {
+namespace {
+
+using test::CProblem;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t n = 16;
+constexpr std::int64_t k = 32;
+
+long next_number(long number) {
+  if (std::getenv("GEMMTUNE_SOAK") != nullptr || number < 100) return number + 1;
+  return number + number / 25;
+}
+
+Problem plain_problem(std::int64_t m) {
+  Problem problem = default_problem(Operation::a16w16);
+  problem.x_type = problem.w_type = problem.y_type = DataType::f32;
+  problem.m = m;
+  problem.n = n;
+  problem.k = k;
+  return problem;
+}
+
+class FailingAllocations : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ::setenv("GEMMTUNE_LIBRARY_DIR", "/none", 1);  // no oneDNN
+    DeviceRequest request;
+    request.text = "cpu";
+    request.threads = 2;
+    auto device = open_device("cpu", request);  // the vendors' libraries are loaded once in a process
+    ASSERT_TRUE(known_errata().status.ok());    // and the errata are read once
+    ASSERT_TRUE(device.ok()) << device.message();
+    info_ = (*device)->info();
+    for (auto& value : x_) value = 1;
+    for (auto& value : w_) value = 2;
+  }
+
+  /// A tuned file with a row for each M from 1 on.
+  std::string tuned_file(const std::vector<std::string>& kernels) {
+    std::vector<TunedEntry> rows;
+    for (const std::string& kernel : kernels) {
+      TunedEntry row;
+      row.gfx = info_.gfx;
+      row.cu_num = info_.cu_num;
+      row.problem = plain_problem(static_cast<std::int64_t>(rows.size()) + 1);
+      row.kernel_name = kernel;
+      row.libtype = family_of_kernel_name(kernel).value_or("");
+      row.us = 50;
+      rows.push_back(std::move(row));
+    }
+    return folder_.write("tuned.csv", write_tuned_csv(Operation::a16w16, rows, CsvSchema::aiter));
+  }
+  gemmtune_context_options options(const gemmtune_tuned_files& files) {
+    gemmtune_context_options options{};
+    options.size = sizeof options;
+    options.config_folder = config_.c_str();
+    options.backend = "cpu";
+    options.threads = 2;
+    options.tuned_files = &files;
+    options.tuned_file_count = 1;
+    return options;
+  }
+  gemmtune_context* open(const gemmtune_context_options& options) {
+    gemmtune_context* context = nullptr;
+    EXPECT_EQ(gemmtune_context_create(&options, &context), GEMMTUNE_OK) << gemmtune_last_error();
+    return context;
+  }
+  gemmtune_operands operands() {
+    gemmtune_operands given{};
+    given.size = sizeof given;
+    given.x = x_;
+    given.w = w_;
+    given.y = y_;
+    return given;
+  }
+  /// A call that is right.
+  void expect_usable(gemmtune_context* context, std::int64_t m) {
+    const CProblem asked(plain_problem(m));
+    const gemmtune_operands given = operands();
+    for (auto& value : y_) value = -1;
+    ASSERT_EQ(gemmtune_gemm(context, asked.get(), &given, nullptr), GEMMTUNE_OK) << gemmtune_last_error();
+    for (std::int64_t i = 0; i < m * n; ++i) ASSERT_EQ(y_[i], 2 * k) << i;
+  }
+  /// `call` while one of its allocations fails (`always`: and all behind it), for each of them: out of memory and a
+  /// sentence. Then it succeeds.
+  void sweep(const std::string& what, bool always, const std::function<gemmtune_status()>& call,
+             const std::function<void()>& then) {
+    for (long number = 1;; number = next_number(number)) {
+      test::fail_allocations(number, always);
+      const gemmtune_status status = call();
+      const long failed = test::stop_failing();
+      const std::string place = fmt::format("{}, allocation {}{}", what, number, always ? " and on" : "");
+      if (failed == 0 || (may_do_without_ && status == GEMMTUNE_OK)) {
+        EXPECT_EQ(status, GEMMTUNE_OK) << place << ": " << gemmtune_last_error();
+        if (number > 1) ++swept_;
+        return;
+      }
+      EXPECT_EQ(status, GEMMTUNE_OUT_OF_MEMORY) << place << ": " << gemmtune_last_error();
+      EXPECT_THAT(gemmtune_last_error(), HasSubstr("memory")) << place;
+      then();
+      if (HasFailure()) FAIL() << place;
+    }
+  }
+
+  test::TemporaryFolder folder_;
+  std::string config_ = folder_.file("config");
+  DeviceInfo info_;
+  int swept_ = 0;                // calls that allocate
+  bool may_do_without_ = false;  // verification is left out where it has no memory
+  alignas(64) float x_[32 * k] = {};
+  alignas(64) float w_[n * k] = {};
+  alignas(64) float y_[32 * n] = {};
+};
+
+TEST_F(FailingAllocations, OfAContext) {
+  const std::string path = tuned_file({"tiled_r1", "reference_r1", "skinny_r1"});
+  const gemmtune_tuned_files files{GEMMTUNE_A16W16, path.c_str()};
+  gemmtune_context_options asked = options(files);
+  asked.capture = 1;
+  for (const bool always : {false, true}) {
+    gemmtune_context* context = nullptr;
+    sweep(
+        "gemmtune_context_create", always, [&] { return gemmtune_context_create(&asked, &context); },
+        [&] { EXPECT_EQ(context, nullptr); });
+    expect_usable(context, 2);
+    gemmtune_context_destroy(context);
+  }
+  EXPECT_EQ(swept_, 2);
+}
+
+/// Without memory contexts still end.
+TEST_F(FailingAllocations, OfTheEndOfAContext) {
+  const std::string path = tuned_file({"reference_r1"});
+  const gemmtune_tuned_files files{GEMMTUNE_A16W16, path.c_str()};
+  gemmtune_context_options asked = options(files);
+  asked.capture = 1;
+  for (const std::int64_t m : {1, 2, 3}) {
+    gemmtune_context* const context = open(asked);
+    expect_usable(context, m);
+    test::fail_allocations(m, true);
+    gemmtune_context_destroy(context);
+    (void)test::stop_failing();
+  }
+}
+
+TEST_F(FailingAllocations, OfPlansAndOneCalls) {
+  const std::string path = tuned_file({"reference_r1", "tiled_r1", "skinny_r1", "nonsense_r1", "tiled_r1"});
+  const gemmtune_tuned_files files{GEMMTUNE_A16W16, path.c_str()};
+  for (const bool verify : {false, true}) {
+    may_do_without_ = verify;
+    gemmtune_context_options asked = options(files);
+    asked.verify_untuned = verify ? 1 : 0;
+    asked.log_config = 1;
+    asked.capture = 1;
+    asked.log = [](void*, int, const char*) {};
+    gemmtune_context* const context = open(asked);
+    expect_usable(context, 1);
+    for (std::int64_t m = 2; m < 18; ++m) {  // those above 5 have no row
+      const CProblem problem(plain_problem(m));
+      gemmtune_plan* plan = nullptr;
+      const auto plan_it = [&] { return gemmtune_plan_create(context, problem.get(), &plan); };
+      const auto run_it = [&] {
+        const gemmtune_operands given = operands();
+        return gemmtune_gemm(context, problem.get(), &given, nullptr);
+      };
+      const auto usable = [&] { expect_usable(context, 1); };
+      if (m % 2 == 0) {
+        sweep(fmt::format("gemmtune_plan_create, m = {}", m), m % 4 == 0, plan_it, [&] {
+          EXPECT_EQ(plan, nullptr);
+          usable();
+        });
+        gemmtune_plan_release(plan);
+      }
+      sweep(fmt::format("gemmtune_gemm, m = {}", m), m % 4 == 1, run_it, usable);
+      expect_usable(context, m);
+      if (HasFailure()) return;
+    }
+    gemmtune_counters counters{};
+    counters.size = sizeof counters;
+    EXPECT_EQ(gemmtune_context_counters(context, &counters), GEMMTUNE_OK);
+    EXPECT_EQ(counters.plans_made, 17U) << "one a problem";
+    gemmtune_context_destroy(context);
+  }
+  EXPECT_GT(swept_, 32);
+}
+
+/// More plans than the cache keeps: what a failure leaves in it must not add up.
+TEST_F(FailingAllocations, OfAFullPlanCache) {
+  const std::string path = tuned_file({"reference_r1"});
+  const gemmtune_tuned_files files{GEMMTUNE_A16W16, path.c_str()};
+  gemmtune_context* const context = open(options(files));
+  for (std::int64_t m = 1; m < 6000; ++m) {
+    Problem problem = plain_problem(1);
+    problem.n = m;
+    const CProblem asked(problem);
+    gemmtune_plan* plan = nullptr;
+    const bool fails = m % 3 == 0;
+    if (fails) test::fail_allocations(1 + m % 97, false);
+    const gemmtune_status status = gemmtune_plan_create(context, asked.get(), &plan);
+    const long failed = test::stop_failing();
+    ASSERT_EQ(status, failed > 0 ? GEMMTUNE_OUT_OF_MEMORY : GEMMTUNE_OK) << m << gemmtune_last_error();
+    gemmtune_plan_release(plan);
+  }
+  expect_usable(context, 1);
+  gemmtune_context_destroy(context);
+}
+
+TEST_F(FailingAllocations, OfTheOtherCallsOfAContext) {
+  const std::string path = tuned_file({"reference_r1", "tiled_r1"});
+  const gemmtune_tuned_files files{GEMMTUNE_A16W16, path.c_str()};
+  gemmtune_context_options asked = options(files);
+  asked.log = [](void*, int, const char*) {};
+  Problem weight = plain_problem(1);
+  weight.x_type = weight.w_type = weight.y_type = DataType::bf16;
+  const CProblem problem(weight);
+  const std::string online = folder_.file("online.csv");
+  gemmtune_miss_handler handler{};
+  handler.size = sizeof handler;
+  handler.missed = [](void*, const gemmtune_miss*) { return std::int32_t{0}; };
+  handler.release = [](void* count) { ++*static_cast<int*>(count); };
+  handler.file = online.c_str();
+  for (const bool always : {false, true}) {
+    gemmtune_context* const context = open(asked);
+    const auto each = [&](const std::string& what, const std::function<gemmtune_status()>& call) {
+      sweep(what, always, call, [&] { expect_usable(context, 1); });
+    };
+    int released = 0;
+    handler.handler_context = &released;
+    std::size_t bytes = 0;
+    gemmtune_layout layout = GEMMTUNE_LAYOUT_PLAIN;
+    std::vector<char> text(10000);
+    each("reload", [&] { return gemmtune_context_reload(context); });
+    each("sources", [&] { return gemmtune_context_sources(context, text.data(), text.size(), nullptr); });
+    each("weight_layout", [&] { return gemmtune_weight_layout(context, problem.get(), &layout); });
+    each("set_miss_handler", [&] { return gemmtune_context_set_miss_handler(context, &handler); });
+    EXPECT_EQ(released, 0) << "released although it was not taken";
+    each("reload_online", [&] { return gemmtune_context_reload_online(context); });
+    each("log", [&] { return gemmtune_context_log(context, 1, "a line"); });
+    for (const gemmtune_layout packed : {0x1001}) {  // panel16
+      each("packed_weight_bytes",
+           [&] { return gemmtune_packed_weight_bytes(context, problem.get(), packed, &bytes); });
+      std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(64, (bytes + 63) / 64 * 64),
+                                                         &std::free);
+      each("pack_weight",
+           [&] { return gemmtune_pack_weight(context, problem.get(), packed, w_, memory.get()); });
+      each("unpack_weight",
+           [&] { return gemmtune_unpack_weight(context, problem.get(), packed, memory.get(), x_); });
+      for (auto& value : x_) value = 1;
+    }
+    gemmtune_context_destroy(context);
+    EXPECT_EQ(released, 1);
+    if (HasFailure()) return;
+  }
+}
+
+/// The problem of a miss that could not be reported is reported by the next call.
+TEST_F(FailingAllocations, OfAMiss) {
+  const std::string path = tuned_file({"reference_r1"});
+  const gemmtune_tuned_files files{GEMMTUNE_A16W16, path.c_str()};
+  gemmtune_context* const context = open(options(files));
+  int misses = 0;
+  gemmtune_miss_handler handler{};
+  handler.size = sizeof handler;
+  handler.missed = [](void* count, const gemmtune_miss*) {
+    return ++*static_cast<int*>(count), std::int32_t{0};
+  };
+  handler.handler_context = &misses;
+  ASSERT_EQ(gemmtune_context_set_miss_handler(context, &handler), GEMMTUNE_OK) << gemmtune_last_error();
+  for (const bool always : {false, true}) {
+    const CProblem problem(plain_problem(always ? 9 : 8));
+    gemmtune_plan* plan = nullptr;
+    sweep(
+        "a miss", always, [&] { return gemmtune_plan_create(context, problem.get(), &plan); }, [] {});
+    gemmtune_plan_release(plan);
+    EXPECT_EQ(misses, always ? 2 : 1);
+  }
+  gemmtune_context_destroy(context);
+}
+
+TEST_F(FailingAllocations, OfOnlineTuning) {
+  const std::string path = tuned_file({"reference_r1"});
+  const gemmtune_tuned_files files{GEMMTUNE_A16W16, path.c_str()};
+  const std::string online = folder_.file("online.csv");
+  gemmtune_online_options asked{};
+  asked.size = sizeof asked;
+  asked.file = online.c_str();
+  asked.budget_milliseconds = 50;
+  for (const bool always : {false, true}) {
+    gemmtune_context* const context = open(options(files));
+    sweep(
+        "gemmtune_enable_online_tuning", always,
+        [&] { return gemmtune_enable_online_tuning(context, &asked); }, [&] { expect_usable(context, 1); });
+    gemmtune_context_destroy(context);
+  }
+  EXPECT_EQ(swept_, 2);
+}
+
+/// The threads behind a context, that of capture and that of online tuning, survive without memory; what could
+/// not be written then is written afterwards.
+TEST_F(FailingAllocations, OfThreadsBehindAContext) {
+  const std::string path = tuned_file({"reference_r1"});
+  const gemmtune_tuned_files files{GEMMTUNE_A16W16, path.c_str()};
+  gemmtune_context_options with_capture = options(files);
+  with_capture.capture = 1;
+  const std::string online = folder_.file("online.csv");
+  gemmtune_online_options asked{};
+  asked.size = sizeof asked;
+  asked.file = online.c_str();
+  asked.budget_milliseconds = 200;
+  gemmtune_context* const context = open(with_capture);
+  expect_usable(context, 1);
+  ASSERT_EQ(gemmtune_enable_online_tuning(context, &asked), GEMMTUNE_OK) << gemmtune_last_error();
+  {
+    const test::NoMemoryForOtherThreads none;
+    for (std::int64_t m = 2; m < 12; ++m) expect_usable(context, m);
+    for (int i = 0; i < 100 && test::NoMemoryForOtherThreads::failed() < 2; ++i) usleep(50'000);
+    EXPECT_GE(test::NoMemoryForOtherThreads::failed(), 2);
+  }
+  expect_usable(context, 12);
+  ASSERT_EQ(gemmtune_capture_flush(context), GEMMTUNE_OK) << gemmtune_last_error();
+  gemmtune_context_destroy(context);
+  const auto capture = read_capture(config_ + "/bf16_untuned_gemm.csv", Operation::a16w16);
+  ASSERT_TRUE(capture.ok()) << capture.message();
+  std::uint64_t calls = 0;
+  for (const CapturedProblem& one : capture->problems) calls += one.calls;
+  EXPECT_EQ(calls, 12U);
+}
+
+TEST_F(FailingAllocations, OfTheDefaultContext) {
+  ::setenv("GEMMTUNE_CONFIG_DIR", config_.c_str(), 1);
+  ::setenv("GEMMTUNE_NUM_THREADS", "2", 1);
+  gemmtune_context* context = nullptr;
+  sweep(
+      "gemmtune_default_context", false, [&] { return gemmtune_default_context(&context); },
+      [&] { EXPECT_EQ(context, nullptr); });
+  expect_usable(nullptr, 3);
+  ::unsetenv("GEMMTUNE_CONFIG_DIR");
+  ::unsetenv("GEMMTUNE_NUM_THREADS");
+}
+
+}  // namespace
+}  // namespace gemmtune

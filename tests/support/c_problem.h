@@ -1,0 +1,52 @@
+// A problem as a program gives it to the C functions.
+#pragma once
+
+#include <gemmtune/c.h>
+
+#include "capi/c_problem.h"
+#include "problem/problem.h"
+
+namespace gemmtune::test {
+
+class CProblem {
+ public:
+  explicit CProblem(const Problem& problem) {
+    problem_.size = sizeof problem_;
+    problem_.operation = static_cast<gemmtune_operation>(problem.operation);
+    problem_.x_type = type_to_c(problem.x_type);
+    problem_.w_type = type_to_c(problem.w_type);
+    problem_.y_type = type_to_c(problem.y_type);
+    problem_.m = problem.m;
+    problem_.n = problem.n;
+    problem_.k = problem.k;
+    problem_.batch = problem.batch;
+    problem_.bias = problem.bias ? 1 : 0;
+    problem_.scale_ab = problem.scale_ab ? 1 : 0;
+    problem_.weight_layout = c::layout_to_c(problem.weight_layout);
+    problem_.alignment = problem.alignment;
+    if (is_mixture(problem)) problem_.moe = &moe_;
+    moe_.size = sizeof moe_;
+    moe_.experts = problem.moe.experts;
+    moe_.topk = problem.moe.topk;
+    moe_.activation = static_cast<gemmtune_activation>(problem.moe.activation);
+    moe_.quant_type = static_cast<gemmtune_quant_type>(problem.moe.quant_type);
+    moe_.gated = problem.moe.gated ? 1 : 0;
+    moe_.doweight_stage1 = problem.moe.doweight_stage1 ? 1 : 0;
+  }
+  CProblem(const CProblem&) = delete;
+  CProblem& operator=(const CProblem&) = delete;
+  const gemmtune_problem* get() const { return &problem_; }
+  const gemmtune_problem* operator->() const { return &problem_; }
+  gemmtune_problem* operator->() { return &problem_; }
+  gemmtune_moe& moe() { return moe_; }
+
+ private:
+  static gemmtune_type type_to_c(DataType type) {
+    return static_cast<gemmtune_type>(static_cast<int>(type) + 1);
+  }
+
+  gemmtune_problem problem_{};
+  gemmtune_moe moe_{};
+};
+
+}  // namespace gemmtune::test
