@@ -32,7 +32,7 @@ class UntunedGuard {
   /// The kernel after those that failed.
   Result<BoundKernel> next_kernel(const Kernel& first, const std::vector<Candidate>& failed) const;
   /// Empty if y is right, else what is wrong with it.
-  Result<std::string> fault_of(const Operands& operands, WeightLayout layout);
+  Result<std::string> fault_of(const Operands& operands, const Candidate& candidate, WeightLayout layout);
 
   Device& device_;
   Problem problem_;

@@ -16,10 +16,12 @@
 
 namespace gemmtune {
 
+/// Without accuracy, which decides what is measured, not how.
 template <SameStruct<Policy> Struct, typename Visit>
 void visit_fields(Struct& policy, Visit visit) {
   GEMMTUNE_VISIT_FIELDS(policy, visit, cache, warmup, iterations, sample_us, screening_samples,
-                        pool_limit_bytes, prefer_ratio, tie_band, round_limit, seed, finalists);
+                        pool_limit_bytes, prefer_ratio, tie_band, round_limit, seed, finalists,
+                        unwritten_accuracy);
 }
 
 template <SameStruct<DeviceRequest> Struct, typename Visit>

@@ -57,6 +57,12 @@ Status check_name(const Device& device, std::string_view kernel_name, const Prob
   return check_errata(device, problem, *candidate);
 }
 
+Accuracy accuracy_of(const Device& device, const TunedEntry& row) {
+  if (row.accuracy) return *row.accuracy;
+  const auto candidate = device.resolve(row.kernel_name, row.problem);
+  return candidate.ok() ? device.accuracy(*candidate, row.problem) : Accuracy::fp32;
+}
+
 Binding bind_row(const Device& device, const TunedEntry& row, std::string_view other_environment,
                  const Problem& problem, BindRules rules) {
   const DeviceInfo& info = device.info();
@@ -68,11 +74,19 @@ Binding bind_row(const Device& device, const TunedEntry& row, std::string_view o
   if (rules.strict_environment && !other_environment.empty()) {
     return refused(Refusal::other_environment, Status::unsupported("{}", other_environment));
   }
+  const auto bind = [&](const std::string& name, bool dependent) {
+    Binding binding = bind_name(device, name, problem, dependent);
+    if (!binding.bound || !row.accuracy) return binding;
+    const Accuracy accuracy = device.accuracy(binding.bound->candidate, problem);
+    if (accuracy >= *row.accuracy) return binding;
+    return refused(Refusal::accuracy, Status::unsupported("the row says accuracy {}, the kernel has {}",
+                                                          to_string(*row.accuracy), to_string(accuracy)));
+  };
   if (rules.dependent_launches && !row.pdl_kernel_name.empty()) {
-    Binding binding = bind_name(device, row.pdl_kernel_name, problem, true);
+    Binding binding = bind(row.pdl_kernel_name, true);
     if (binding.bound) return binding;
   }
-  return bind_name(device, row.kernel_name, problem);
+  return bind(row.kernel_name, false);
 }
 
 Result<BoundKernel> bind_fallback(const Device& device, const Problem& problem) {

@@ -13,11 +13,14 @@ RowCheck not_runnable(std::string reason) {
 }
 
 /// At the row's M, then at the other M that the row answers.
-RowCheck check_candidate(Evaluator& evaluator, const Problem& problem, const Candidate& candidate) {
+RowCheck check_candidate(const Device& device, Evaluator& evaluator, const Problem& problem,
+                         const Candidate& candidate) {
   RowCheck result;
+  result.accuracy = device.accuracy(candidate, problem);
   const Outcome own = evaluator.check_neighbour_m(problem, candidate, problem.m);
   if (own.kind == OutcomeKind::refused) return not_runnable(own.reason);
   result.err_ratio = own.err_ratio;
+  result.error = own.error;
   result.deterministic = own.deterministic;
   result.reason = own.kind == OutcomeKind::ok ? neighbour_failure(problem, candidate, evaluator)
                                               : fmt::format("{}: {}", to_string(own.kind), own.reason);
@@ -29,11 +32,11 @@ RowCheck check_row(const Device& device, Evaluator& evaluator, const TunedEntry&
   if (const Status status = check(entry.problem); !status.ok()) return not_runnable(status.message());
   const Binding binding = bind_row(device, entry, {}, entry.problem, {});
   if (!binding.bound) return not_runnable(binding.status.message());
-  RowCheck result = check_candidate(evaluator, entry.problem, binding.bound->candidate);
+  RowCheck result = check_candidate(device, evaluator, entry.problem, binding.bound->candidate);
   if (result.state != RowCheckState::right || entry.pdl_kernel_name.empty()) return result;
   // Dispatch runs this kernel instead for callers who allow dependent launches.
   const Binding dependent = bind_name(device, entry.pdl_kernel_name, entry.problem, true);
-  RowCheck second = dependent.bound ? check_candidate(evaluator, entry.problem, dependent.bound->candidate)
+  RowCheck second = dependent.bound ? check_candidate(device, evaluator, entry.problem, dependent.bound->candidate)
                                     : not_runnable(dependent.status.message());
   if (second.state == RowCheckState::right) return result;
   second.reason = fmt::format("pdl_kernelName {}: {}", entry.pdl_kernel_name, second.reason);

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 Config config_of(const std::string& settings) {
   const auto candidate = parse_kernel_name(
-      "wgmma_r1_" + settings, {"swap", "bm", "bn", "wg", "pp", "bk", "cm", "cn", "csk", "smem", "pdl"});
+      "wgmma_r1_" + settings, {"swap", "bm", "bn", "wg", "pp", "bk", "cm", "cn", "csk", "smem", "pdl", "prom"});
   EXPECT_TRUE(candidate.ok()) << candidate.message();
   return candidate->config;
 }
@@ -38,6 +38,23 @@ TEST(WgmmaLaunchConfig, TilesAndStagesOfALargeProblem) {
   EXPECT_EQ(launch.num_blocks, 132);
   EXPECT_FALSE(launch.weight_read_once);
   EXPECT_LE(launch.shared_bytes, 232448);
+}
+
+TEST(WgmmaLaunchConfig, PartialSumsFitBesideTheSums) {
+  const Problem problem = dense(4096, 7168, 2048, DataType::f8_e4m3fn, DataType::bf16);
+  const auto launch = [&](const std::string& settings) {
+    return wgmma_launch_config(problem, config_of(settings), h200);
+  };
+  // One set of a whole tile, or of a half if that is too much; two sets of a tile, a half or a quarter.
+  EXPECT_EQ(launch("swap0_bm128_bn128_wg2_prom1").accumulators(), 64 + 64);
+  EXPECT_EQ(launch("swap0_bm128_bn256_wg2_prom1").n_slices, 2);
+  EXPECT_EQ(launch("swap0_bm128_bn256_wg2_prom1").accumulators(), 128 + 64);
+  EXPECT_EQ(launch("swap0_bm128_bn128_wg2_prom2").n_slices, 1);
+  EXPECT_EQ(launch("swap0_bm128_bn192_wg2_prom2").n_slices, 2);
+  EXPECT_EQ(launch("swap0_bm128_bn256_wg2_prom2").n_slices, 4);
+  for (const char* settings : {"swap0_bm128_bn256_wg2", "swap0_bm128_bn256_wg2_prom1", "swap0_bm128_bn256_wg2_prom2"})
+    EXPECT_EQ(refuse_wgmma(launch(std::string(settings) + "_smem226"), h200), "") << settings;
+  EXPECT_THAT(refuse_wgmma(launch("swap0_bm128_bn240_wg2_smem226_prom2"), h200), HasSubstr("registers"));
 }
 
 TEST(WgmmaLaunchConfig, PartsOfAPackedTileAreSlowIfBlocksShareX) {

@@ -26,7 +26,7 @@ const std::map<std::string_view, std::string> other_texts = {
     {"--csv-schema", "seed"},  {"--sort", "true"},         {"--record", "r.jsonl"},
     {"--events", "e.jsonl"},   {"--replay", "r.jsonl"},    {"--m-range", "1:16"},
     {"--libtype", "tiled"},    {"--search", "exhaustive"}, {"--cache", "warm"},
-    {"--timeout", "none"},     {"--pdl", "allow"},         {"--run-config", "tuned.csv"},
+    {"--timeout", "none"},     {"--pdl", "allow"},        {"--accuracy", "fast"},         {"--run-config", "tuned.csv"},
 };
 
 class OptionTable : public ::testing::Test {

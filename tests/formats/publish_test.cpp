@@ -47,7 +47,7 @@ TunedEntry amd_row(std::int64_t m, double us) {
 }
 
 const std::string own_names =
-    ",spread,default_us,default_kernel,speedup,verdict,ties,m_from,regret,pdl_kernelName,pdl_us,env";
+    ",spread,default_us,default_kernel,speedup,verdict,ties,m_from,regret,pdl_kernelName,pdl_us,env,accuracy";
 const std::string aiter_header =
     "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,"
     "tflops,bw";

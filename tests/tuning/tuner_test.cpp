@@ -132,6 +132,71 @@ TEST_F(Tuner, ADefaultWithAnErratumIsWrongAndNotTried) {
   for (const Trial& trial : summary.items[0].trials) EXPECT_NE(trial.candidate.family, "vendor");
 }
 
+/// A vendor library and a family of ours, each with a promoted and a faster fast form.
+class TunerOfClasses : public Tuner {
+ protected:
+  TunerOfClasses() {
+    device_.add({.name = "lib", .tie_rank = 0, .parameters = {{"fast", {"0", "1"}, "0", ""}}, .fast_key = "fast"});
+    device_.add({.name = "own", .parameters = {{"fast", {"0", "1"}, "0", ""}}, .fast_key = "fast"});
+    device_.baseline_of = [](const Problem&) {
+      Config config;
+      config.set("fast", std::int64_t{0});
+      return Candidate{"lib", 1, config};
+    };
+    times_.insert({{"lib_r1_fast0", 100}, {"lib_r1_fast1", 60}, {"own_r1_fast0", 80}, {"own_r1_fast1", 50}});
+    request_.libtypes = {"lib", "own"};
+    ask({problem_of(8)});
+  }
+};
+
+TEST_F(TunerOfClasses, ByDefaultNoneIsBelowTheDefaultKernels) {
+  run();
+  const auto rows = published();
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].kernel_name, "own_r1_fast0");
+  EXPECT_EQ(rows[0].default_kernel, "lib_r1_fast0");
+  EXPECT_EQ(rows[0].accuracy, Accuracy::fp32);
+  EXPECT_FALSE(evaluator_.screened.contains("own_r1_fast1"));
+  EXPECT_FALSE(evaluator_.screened.contains("lib_r1_fast1"));
+}
+
+TEST_F(TunerOfClasses, FastComparesAllWithTheLibrarysFastCall) {
+  request_.policy.accuracy = AccuracyPolicy::fast;
+  run();
+  const auto rows = published();
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].kernel_name, "own_r1_fast1");
+  EXPECT_EQ(rows[0].default_kernel, "lib_r1_fast1");
+  EXPECT_EQ(rows[0].accuracy, Accuracy::tensor_core);
+  EXPECT_NEAR(rows[0].speedup.value_or(0), 1.2, 0.05);
+  EXPECT_TRUE(evaluator_.screened.contains("own_r1_fast0")) << "all classes compete";
+}
+
+TEST_F(TunerOfClasses, ARowOfALowerClassIsNotDone) {
+  request_.policy.accuracy = AccuracyPolicy::fast;
+  run();
+  request_.policy.accuracy = AccuracyPolicy::keep;
+  EXPECT_EQ(run().items[0].state, ProblemState::tuned);
+  EXPECT_EQ(published()[0].kernel_name, "own_r1_fast0");
+  EXPECT_EQ(run().items[0].state, ProblemState::skipped_done);
+  request_.policy.accuracy = AccuracyPolicy::fast;
+  EXPECT_EQ(run().items[0].state, ProblemState::skipped_done) << "a higher class than allowed is no fault";
+}
+
+TEST_F(TunerOfClasses, ErrorsStandInTheEnvironment) {
+  evaluator_.full_outcome = [](const Problem&, const Candidate&) {
+    Outcome outcome;
+    outcome.error = {0.0016, 0.014, 0.0005};
+    return outcome;
+  };
+  run();
+  const auto text = read_file(request_.output + ".env.json");
+  ASSERT_TRUE(text.ok());
+  EXPECT_THAT(*text, HasSubstr("\"rms_error_fp32\":0.0016"));
+  EXPECT_THAT(*text, HasSubstr("\"largest_error_fp32\":0.014"));
+  EXPECT_THAT(*text, HasSubstr("\"one_sign_error_fp32\":0.0005"));
+}
+
 TEST_F(Tuner, FindsTheFastestAndWritesItsRow) {
   ask({problem_of(8)});
   const RunSummary summary = run();

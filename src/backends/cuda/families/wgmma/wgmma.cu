@@ -48,6 +48,121 @@ static __device__ __forceinline__ void release_stage(unsigned empty, int stage) 
   }
 }
 
+#if PROMOTION
+// The tensor core keeps about 13 bits below the largest addend of an fp8 instruction, so that a long sum of one sign is biased. Here it
+// accumulates one k atom (128 elements) at a time; these partial sums are added to d in float32 (promotion).
+#define INSTRUCTION_N (BLOCK_N / N_SLICES)
+#define SLICES (MMA_TILES * N_SLICES)  // of the warp group's tile: 64 x INSTRUCTION_N, what a set of partial sums holds
+#define STEPS (K_ATOMS * SLICES)       // of a stage: a slice of a k atom each
+
+typedef float PartialSums[INSTRUCTION_N / 2];
+
+// Starts the products of a slice of a k atom. `a_at`, `b_at`: descriptors of the tile's first rows.
+static __device__ __forceinline__ void multiply_slice(PartialSums& partials, unsigned long long a_at, unsigned long long b_at, int slice) {
+  a_at += (unsigned)(slice / N_SLICES * 512);
+  b_at += (unsigned)(slice % N_SLICES * INSTRUCTION_N * (ATOM_BYTES / 16));
+  FENCE_ACCUMULATORS(partials);
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+  for (int k_block = 0; k_block < 4; ++k_block) WGMMA(partials, a_at + 2u * k_block, b_at + 2u * k_block, k_block == 0 ? 0 : 1);
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Adds a slice's partial sums, whose instructions have completed.
+static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& partials, int slice) {
+  FENCE_ACCUMULATORS(partials);
+#pragma unroll
+  for (int i = 0; i < INSTRUCTION_N / 2; ++i) d[slice / N_SLICES][slice % N_SLICES * (INSTRUCTION_N / 2) + i] += partials[i];
+}
+
+// Multiplies a stage, whose first slice goes to set `first`. With two sets the products of a slice run while those of the slice before are
+// added; the stage's last slice is not added yet on return. `previous`: the stage before, which is released; -1: none.
+template <int first>
+static __device__ __forceinline__ void multiply_stage(Accumulators& d, PartialSums (&partials)[PROMOTION], const SharedLayout& smem, unsigned empty, int row,
+                                                      PipelineState& state, int previous) {
+  const unsigned base = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
+  barrier_wait(smem.full_barriers + 8u * (unsigned)state.stage, state.phase);
+#pragma unroll
+  for (int step = 0; step < STEPS; ++step) {
+    const int i = step / SLICES;
+    const int set = (first + step) % PROMOTION;
+    multiply_slice(partials[set], matrix_descriptor(base + (unsigned)(i * A_ATOM_BYTES + row * ATOM_BYTES)),
+                   matrix_descriptor(base + (unsigned)(K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES)), step % SLICES);
+#if PROMOTION == 1
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    if (step == STEPS - 1) release_stage(empty, state.stage);
+    promote(d, partials[0], step % SLICES);
+#else
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+    if (step == 0 && previous >= 0) release_stage(empty, previous);
+    promote(d, partials[1 - set], (step + SLICES - 1) % SLICES);
+#endif
+  }
+}
+
+// Adds the last slice's partial sums.
+static __device__ __forceinline__ void promote_last(Accumulators& d, PartialSums& partials) {
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  promote(d, partials, SLICES - 1);
+}
+
+static __device__ __forceinline__ void next_stage(const WgmmaArguments& a, PipelineState& state) {
+  if (++state.stage == a.num_stages) {
+    state.stage = 0;
+    state.phase ^= 1u;
+  }
+}
+
+// Multiplies `k_tiles` stages. `row`: this warp group's first row of A within the tile.
+static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, unsigned empty, int row, int k_tiles,
+                                                PipelineState& state) {
+#pragma unroll
+  for (int r = 0; r < MMA_TILES; ++r) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; ++i) d[r][i] = 0.0f;
+  }
+  // Zero, because the first stage adds a set that nothing was multiplied into.
+  PartialSums partials[PROMOTION] = {};
+#if PROMOTION == 1
+#pragma unroll 1
+  for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
+    multiply_stage<0>(d, partials, smem, empty, row, state, -1);
+    next_stage(a, state);
+  }
+#else
+  int previous = -1;
+#if STEPS % 2 == 0
+#pragma unroll 1
+  for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
+    multiply_stage<0>(d, partials, smem, empty, row, state, previous);
+    previous = state.stage;
+    next_stage(a, state);
+  }
+  promote_last(d, partials[1]);
+#else
+  // A stage has one step: two stages make a round of both sets.
+#pragma unroll 1
+  for (int k_tile = 0; k_tile < k_tiles / 2; ++k_tile) {
+    multiply_stage<0>(d, partials, smem, empty, row, state, previous);
+    previous = state.stage;
+    next_stage(a, state);
+    multiply_stage<1>(d, partials, smem, empty, row, state, previous);
+    previous = state.stage;
+    next_stage(a, state);
+  }
+  if (k_tiles % 2 != 0) {
+    multiply_stage<0>(d, partials, smem, empty, row, state, previous);
+    previous = state.stage;
+    next_stage(a, state);
+    promote_last(d, partials[0]);
+  } else {
+    promote_last(d, partials[1]);
+  }
+#endif
+  release_stage(empty, previous);
+#endif
+}
+#else
 // Multiplies `k_tiles` stages. `row`: this warp group's first row of A within the tile.
 static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, unsigned empty, int row, int k_tiles,
                                                 PipelineState& state) {
@@ -84,6 +199,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
   for (int r = 0; r < MMA_TILES; ++r) FENCE_ACCUMULATORS(d[r]);
   if (previous >= 0) release_stage(empty, previous);
 }
+#endif
 
 // ---- the kernel
 
