@@ -153,6 +153,11 @@ TEST(GpuCompile, WgmmaForHopper) {
   const auto family = cuda::make_wgmma_family(runtime, no_driver);
   expect_compiles(*family, runtime, dense(96, 4096, 7168, DataType::bf16, DataType::bf16));
   expect_compiles(*family, runtime, dense(512, 2112, 7168, DataType::f8_e4m3fn, DataType::f16));
+  // Its promoted kernels, whose partial sums need registers beside the sums: wide tiles, and a float32 y with a bias.
+  Problem wide = dense(4096, 4096, 7168, DataType::f8_e4m3fn, DataType::f32);
+  wide.bias = true;
+  expect_compiles(*family, runtime, wide);
+  expect_compiles(*family, runtime, dense(96, 4096, 7168, DataType::f8_e4m3fn, DataType::bf16));
   Problem biased = dense(4096, 7168, 2048, DataType::f16, DataType::f32);
   biased.bias = true;
   expect_compiles(*family, runtime, biased);

@@ -45,16 +45,21 @@ TEST(WgmmaLaunchConfig, PartialSumsFitBesideTheSums) {
   const auto launch = [&](const std::string& settings) {
     return wgmma_launch_config(problem, config_of(settings), h200);
   };
-  // One set of a whole tile, or of a half if that is too much; two sets of a tile, a half or a quarter.
+  // One set of a whole tile, or of a half if that is too much; two sets of a tile.
   EXPECT_EQ(launch("swap0_bm128_bn128_wg2_prom1").accumulators(), 64 + 64);
-  EXPECT_EQ(launch("swap0_bm128_bn256_wg2_prom1").n_slices, 2);
-  EXPECT_EQ(launch("swap0_bm128_bn256_wg2_prom1").accumulators(), 128 + 64);
-  EXPECT_EQ(launch("swap0_bm128_bn128_wg2_prom2").n_slices, 1);
-  EXPECT_EQ(launch("swap0_bm128_bn192_wg2_prom2").n_slices, 2);
-  EXPECT_EQ(launch("swap0_bm128_bn256_wg2_prom2").n_slices, 4);
-  for (const char* settings : {"swap0_bm128_bn256_wg2", "swap0_bm128_bn256_wg2_prom1", "swap0_bm128_bn256_wg2_prom2"})
-    EXPECT_EQ(refuse_wgmma(launch(std::string(settings) + "_smem226"), h200), "") << settings;
-  EXPECT_THAT(refuse_wgmma(launch("swap0_bm128_bn240_wg2_smem226_prom2"), h200), HasSubstr("registers"));
+  EXPECT_EQ(launch("swap0_bm128_bn128_wg2_prom1").n_slices, 1);
+  EXPECT_EQ(launch("swap0_bm128_bn192_wg2_prom1").accumulators(), 96 + 48);
+  EXPECT_EQ(launch("swap0_bm128_bn192_wg2_prom1").n_slices, 2);
+  EXPECT_EQ(launch("swap0_bm128_bn96_wg2_prom2").accumulators(), 48 + 2 * 48);
+  EXPECT_EQ(launch("swap1_bm64_bn128_wg1_prom2").accumulators(), 64 + 2 * 64);
+  const auto refusal = [&](const std::string& settings) { return refuse_wgmma(launch(settings), h200); };
+  for (const char* settings : {"swap0_bm128_bn256_wg2", "swap0_bm128_bn192_wg2_prom1", "swap0_bm128_bn96_wg2_prom2",
+                               "swap1_bm64_bn192_wg1_prom1", "swap0_bm256_bn80_wg2_prom1"})
+    EXPECT_EQ(refusal(settings), "") << settings;
+  EXPECT_THAT(refusal("swap0_bm128_bn208_wg2_prom1"), HasSubstr("registers"));
+  EXPECT_THAT(refusal("swap0_bm128_bn112_wg2_prom2"), HasSubstr("registers"));
+  EXPECT_THAT(refusal("swap0_bm128_bn64_wg2_bk256_prom2"), HasSubstr("prom 2 is for"));
+  EXPECT_THAT(refusal("swap0_bm128_bn192_wg2_bk256_prom1"), HasSubstr("prom 1 makes"));
 }
 
 TEST(WgmmaLaunchConfig, PartsOfAPackedTileAreSlowIfBlocksShareX) {

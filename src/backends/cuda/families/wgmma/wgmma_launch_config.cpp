@@ -13,8 +13,10 @@ namespace {
 constexpr std::int64_t shared_reserve = 2048;  // alignment of the pipeline, and barriers
 constexpr std::int64_t max_accumulators = 128;
 constexpr std::int64_t max_accumulators_of_two_tiles = 80;
-constexpr std::int64_t max_promoted_accumulators = 192;
-constexpr std::int64_t max_promoted_accumulators_of_two_tiles = 160;
+// With promotion, of a block of two warp groups and of one: 168 and 255 registers a thread.
+constexpr std::int64_t max_promoted_accumulators = 152;
+constexpr std::int64_t max_promoted_accumulators_of_one_group = 192;
+constexpr std::int64_t max_promoted_steps = 2;  // of a stage; with more the compiler runs out of registers early
 constexpr std::int64_t registers = 65536;  // of a multiprocessor
 constexpr std::int64_t max_stages = 32;
 constexpr std::int64_t max_cluster = 8;   // the portable maximum
@@ -22,23 +24,22 @@ constexpr std::int64_t small_smem = 112;  // KiB: two blocks per multiprocessor
 constexpr std::int64_t large_smem = 226;
 
 std::int64_t max_accumulators_of(const WgmmaLaunchConfig& launch) {
+  if (launch.promotion > 0)
+    return launch.consumer_warpgroups == 1 ? max_promoted_accumulators_of_one_group : max_promoted_accumulators;
   // Two tiles of 64 rows need addresses of their own: some epilogues then spill.
-  const bool two_tiles = launch.warpgroup_m() > 64;
-  if (launch.promotion > 0) return two_tiles ? max_promoted_accumulators_of_two_tiles : max_promoted_accumulators;
-  return two_tiles ? max_accumulators_of_two_tiles : max_accumulators;
+  return launch.warpgroup_m() > 64 ? max_accumulators_of_two_tiles : max_accumulators;
 }
 
-/// The widest instructions whose partial sums fit beside the sums.
+/// The widest instructions whose partial sums fit beside the sums. Two sets are of whole tiles.
 std::int64_t n_slices_of(WgmmaLaunchConfig launch) {
-  if (launch.promotion == 0) return 1;
-  for (const std::int64_t slices : {1, 2}) {
-    launch.n_slices = slices;
-    if (launch.accumulators() <= max_accumulators_of(launch)) return slices;
-  }
-  return launch.block_n % 32 == 0 ? 4 : 2;
+  if (launch.promotion != 1 || launch.accumulators() <= max_accumulators_of(launch)) return 1;
+  return 2;
 }
 
 std::string refuse_accumulators(const WgmmaLaunchConfig& launch) {
+  const std::int64_t steps = launch.k_atoms * launch.n_slices * (launch.warpgroup_m() / 64);
+  if (launch.promotion > 1 && steps > 1) return "prom 2 is for stages of 128 of k and warp groups of 64 rows";
+  if (launch.promotion > 0 && steps > max_promoted_steps) return "prom 1 makes too many steps of a stage";
   return launch.accumulators() > max_accumulators_of(launch) ? "tile needs more registers than a thread has"
                                                              : "";
 }
@@ -275,7 +276,7 @@ Config config_of(const Problem& problem, bool swap_ab, std::int64_t block_m, std
   config.set("csk", split_k);
   config.set("smem", swap_ab ? small_smem : large_smem);
   config.set("pdl", std::int64_t{0});
-  // Two warp groups keep the tensor core busy while one of them adds its partial sums.
+  // Of two warp groups one multiplies while the other adds its partial sums.
   if (accumulates_fewer_bits(problem.x_type)) config.set("prom", std::int64_t{block_m > 64 ? 1 : 2});
   return config;
 }
@@ -377,9 +378,11 @@ std::string wgmma_macros(DataType element, std::int64_t rows) {
   const std::int64_t count = rows / 2;
   std::string registers_text;
   std::string operands;
+  std::string outputs;
   for (std::int64_t i = 0; i < count; ++i) {
     registers_text += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
     operands += fmt::format("{}\"+f\"(d[{}])", i == 0 ? "" : ", ", i);
+    outputs += fmt::format("{}\"=f\"(d[{}])", i == 0 ? "" : ", ", i);
   }
   const std::string_view types = element == DataType::f8_e4m3fn ? "32.f32.e4m3.e4m3"
                                  : element == DataType::bf16    ? "16.f32.bf16.bf16"
@@ -390,8 +393,11 @@ std::string wgmma_macros(DataType element, std::int64_t rows) {
       "0; \" "
       "\"wgmma.mma_async.sync.aligned.m64n{}k{} {{{}}}, %{}, %{}, accumulate, 1, 1{};}}\" "
       ": {} : \"l\"(a), \"l\"(b), \"r\"(scale_d))\n"
+      "#define WGMMA_FIRST(d, a, b) asm volatile(\"wgmma.mma_async.sync.aligned.m64n{}k{} {{{}}}, %{}, %{}, 0, 1, "
+      "1{};\" : {} : \"l\"(a), \"l\"(b))\n"
       "#define FENCE_ACCUMULATORS(d) asm volatile(\"\" : {} : : \"memory\")\n",
-      count + 2, rows, types, registers_text, count, count + 1, orders, operands, operands);
+      count + 2, rows, types, registers_text, count, count + 1, orders, operands, rows, types, registers_text,
+      count, count + 1, orders, outputs, operands);
 }
 
 }  // namespace gemmtune::cuda
