@@ -336,7 +336,7 @@ TEST(WgmmaLaunchConfig, OneInstructionNamesAllItsRegisters) {
   const std::string small = wgmma_macros(DataType::f8_e4m3fn, 256);
   EXPECT_THAT(small, HasSubstr("m64n256k32.f32.e4m3.e4m3"));
   EXPECT_THAT(small, HasSubstr("}, %128, %129, accumulate, 1, 1;}"));
-  EXPECT_EQ(std::count(small.begin(), small.end(), '\n'), 2);
+  EXPECT_EQ(std::count(small.begin(), small.end(), '\n'), 3);  // WGMMA, WGMMA_FIRST, FENCE_ACCUMULATORS
 }
 
 // ---- maps

@@ -74,6 +74,17 @@ std::string space_text(const KernelFamily& family, const Space& space) {
   return text;
 }
 
+/// "fp32", "tensor_core" or "fp32 and tensor_core": the classes that a family has for the problem.
+std::string classes_text(const KernelFamily& family, const Problem& problem) {
+  std::set<Accuracy> classes;
+  for (const Config& config : family.space(problem).enumerate())
+    classes.insert(family.accuracy(problem, config));
+  std::string text;
+  for (const Accuracy accuracy : {Accuracy::fp32, Accuracy::tensor_core})
+    if (classes.contains(accuracy)) text += fmt::format("{}{}", text.empty() ? "" : " and ", to_string(accuracy));
+  return text;
+}
+
 Json family_json(const KernelFamily& family, const Problem& problem) {
   const Status accepted = family.accepts(problem);
   Json json = {{"name", family.name()}, {"takes", accepted.ok()}, {"why", accepted.message()}};
@@ -135,17 +146,6 @@ Json candidate_json(const Result<Candidate>& candidate) {
 
 Json accuracy_json(const Device& device, const Problem& problem, const Result<Candidate>& candidate) {
   return candidate.ok() ? Json(to_string(device.accuracy(*candidate, problem))) : Json();
-}
-
-/// "fp32", "tensor_core" or "fp32 and tensor_core": the classes that a family has for the problem.
-std::string classes_text(const KernelFamily& family, const Problem& problem) {
-  std::set<Accuracy> classes;
-  for (const Config& config : family.space(problem).enumerate())
-    classes.insert(family.accuracy(problem, config));
-  std::string text;
-  for (const Accuracy accuracy : {Accuracy::fp32, Accuracy::tensor_core})
-    if (classes.contains(accuracy)) text += fmt::format("{}{}", text.empty() ? "" : " and ", to_string(accuracy));
-  return text;
 }
 
 /// The default under --accuracy fast, if it is another one.
