@@ -92,7 +92,7 @@ TEST_F(Publish, OtherBytesStay) {
   EXPECT_THAT(text(), StartsWith(expected));
   EXPECT_EQ(text().substr(expected.size()),
             "x86-avx512,2,16,2048,1024,False,torch.bfloat16,torch.bfloat16,False,False,tiled,0,0,5.0,"
-            "tiled_r1_mr8,0.0,13.42,858.52,,,,,,win,,,,,,abc12345\r\n");
+            "tiled_r1_mr8,0.0,13.42,858.52,,,,,,win,,,,,,abc12345,\r\n");
 }
 
 TEST_F(Publish, AReplacedRowKeepsItsPlaceAndItsUnknownCells) {

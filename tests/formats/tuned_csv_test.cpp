@@ -141,8 +141,9 @@ class TunedCsvFiles : public ScratchTest {};
 
 TEST_F(TunedCsvFiles, AClassThatIsNotKnownIsKeptAndNamed) {
   const std::string text =
-      "gfx,cu_num,M,N,K,us,kernelName,accuracy\n"
-      "sm_90,132,1,64,64,1.0,wgmma_r1_x,fp32\nsm_90,132,2,64,64,1.0,wgmma_r1_x,fp24\n";
+      "gfx,cu_num,M,N,K,dtype,us,kernelName,accuracy\n"
+      "sm_90,132,1,64,64,torch.bfloat16,1.0,wgmma_r1_x,fp32\n"
+      "sm_90,132,2,64,64,torch.bfloat16,1.0,wgmma_r1_x,fp24\n";
   const auto file = read_tuned_csv(write("t.csv", text), {.operation = Operation::a16w16});
   ASSERT_TRUE(file.ok()) << file.message();
   ASSERT_EQ(file->entries.size(), 2U);

@@ -192,9 +192,9 @@ TEST_F(TunerOfClasses, ErrorsStandInTheEnvironment) {
   run();
   const auto text = read_file(request_.output + ".env.json");
   ASSERT_TRUE(text.ok());
-  EXPECT_THAT(*text, HasSubstr("\"rms_error_fp32\":0.0016"));
-  EXPECT_THAT(*text, HasSubstr("\"largest_error_fp32\":0.014"));
-  EXPECT_THAT(*text, HasSubstr("\"one_sign_error_fp32\":0.0005"));
+  EXPECT_THAT(*text, HasSubstr("\"rms_error_fp32\": 0.0016"));
+  EXPECT_THAT(*text, HasSubstr("\"largest_error_fp32\": 0.014"));
+  EXPECT_THAT(*text, HasSubstr("\"one_sign_error_fp32\": 0.0005"));
 }
 
 TEST_F(Tuner, FindsTheFastestAndWritesItsRow) {
