@@ -48,7 +48,7 @@ Outcome without_samples(const Outcome& outcome) {
 
 MeasuredError worst_of(const MeasuredError& a, const MeasuredError& b) {
   // The number where one is NaN.
-  return {std::fmax(a.rms, b.rms), std::fmax(a.largest, b.largest), std::fmax(a.one_sign, b.one_sign)};
+  return {std::fmax(a.rms, b.rms), std::fmax(a.max, b.max), std::fmax(a.one_sign, b.one_sign)};
 }
 
 }  // namespace gemmtune

@@ -17,7 +17,7 @@ std::string_view to_string(OutcomeKind kind);
 /// Errors of y against float64, relative to the root mean square of the reference. NaN: not measured.
 struct MeasuredError {
   double rms = std::numeric_limits<double>::quiet_NaN();
-  double largest = std::numeric_limits<double>::quiet_NaN();  // of one element
+  double max = std::numeric_limits<double>::quiet_NaN();  // of one element
   /// Root mean square on operands of one sign, where a biased accumulation adds up; of finalists.
   double one_sign = std::numeric_limits<double>::quiet_NaN();
 };

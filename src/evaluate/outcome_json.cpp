@@ -14,7 +14,7 @@ using Json = nlohmann::json;
 
 /// Written if they were measured.
 constexpr std::array<std::pair<const char*, double MeasuredError::*>, 3> error_members{
-    {{"rms", &MeasuredError::rms}, {"largest", &MeasuredError::largest}, {"one_sign", &MeasuredError::one_sign}}};
+    {{"rms", &MeasuredError::rms}, {"max", &MeasuredError::max}, {"one_sign", &MeasuredError::one_sign}}};
 
 /// A count that is only written where it is above 0.
 int count_from_json(const Json& json) { return json.is_number_integer() ? json.get<int>() : 0; }

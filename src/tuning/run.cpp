@@ -218,7 +218,7 @@ void Run::note_error(Accuracy accuracy, const MeasuredError& error) {
     largest = std::max(largest, value);
   };
   note("rms_error", error.rms);
-  note("largest_error", error.largest);
+  note("max_error", error.max);
   note("one_sign_error", error.one_sign);
 }
 

@@ -193,7 +193,7 @@ TEST_F(TunerOfClasses, ErrorsStandInTheEnvironment) {
   const auto text = read_file(request_.output + ".env.json");
   ASSERT_TRUE(text.ok());
   EXPECT_THAT(*text, HasSubstr("\"rms_error_fp32\": 0.0016"));
-  EXPECT_THAT(*text, HasSubstr("\"largest_error_fp32\": 0.014"));
+  EXPECT_THAT(*text, HasSubstr("\"max_error_fp32\": 0.014"));
   EXPECT_THAT(*text, HasSubstr("\"one_sign_error_fp32\": 0.0005"));
 }
 

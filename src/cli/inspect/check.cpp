@@ -75,12 +75,12 @@ std::string row_text(const Checked& row) {
 /// Null for what was not measured.
 Json error_json(const MeasuredError& error) {
   const auto cell = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
-  return {{"rms", cell(error.rms)}, {"largest", cell(error.largest)}, {"one_sign", cell(error.one_sign)}};
+  return {{"rms", cell(error.rms)}, {"max", cell(error.max)}, {"one_sign", cell(error.one_sign)}};
 }
 
 std::string error_text(const MeasuredError& error) {
   std::string text;
-  if (std::isfinite(error.rms)) text += fmt::format(", error {:.2g} (largest {:.2g})", error.rms, error.largest);
+  if (std::isfinite(error.rms)) text += fmt::format(", error {:.2g} (largest {:.2g})", error.rms, error.max);
   if (std::isfinite(error.one_sign)) text += fmt::format(", {:.2g} on operands of one sign", error.one_sign);
   return text;
 }

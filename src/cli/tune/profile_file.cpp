@@ -29,7 +29,7 @@ std::string error_text(double error) { return std::isfinite(error) ? fmt::format
 
 std::string header(CsvSchema schema) {
   const std::string text = write_tuned_csv(Operation::a16w16, {}, schema);
-  return std::string(trim(std::string_view(text).substr(0, text.find('\n')))) + ",rms_error,largest_error,one_sign_error,outcome,reason\n";
+  return std::string(trim(std::string_view(text).substr(0, text.find('\n')))) + ",rms_error,max_error,one_sign_error,outcome,reason\n";
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ std::string ProfileFile::lines_of(const ItemReport& report) const {
     const std::string_view row = trim(std::string_view(text).substr(text.find('\n') + 1));
     const MeasuredError& error = outcome.error;
     lines += fmt::format("{},{},{},{},{},{}\n", row.substr(0, row.find('\n')), error_text(error.rms),
-                         error_text(error.largest), error_text(error.one_sign), to_string(outcome.kind),
+                         error_text(error.max), error_text(error.one_sign), to_string(outcome.kind),
                          cell(outcome.reason));
   }
   return lines;

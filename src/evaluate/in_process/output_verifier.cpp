@@ -66,7 +66,7 @@ Outcome OutputVerifier::outcome_of(const CheckReport& report) const {
     outcome.error.one_sign = report.frobenius;
   } else {
     outcome.error.rms = report.frobenius;
-    outcome.error.largest = report.max_error;
+    outcome.error.max = report.max_error;
   }
   return outcome;
 }
