@@ -19,8 +19,7 @@ namespace gemmtune {
 template <SameStruct<Policy> Struct, typename Visit>
 void visit_fields(Struct& policy, Visit visit) {
   GEMMTUNE_VISIT_FIELDS(policy, visit, cache, warmup, iterations, sample_us, screening_samples,
-                        pool_limit_bytes, prefer_ratio, tie_band, round_limit, seed, finalists,
-                        accuracy);
+                        pool_limit_bytes, prefer_ratio, tie_band, round_limit, seed, finalists, accuracy);
 }
 
 template <SameStruct<DeviceRequest> Struct, typename Visit>

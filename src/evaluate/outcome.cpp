@@ -1,7 +1,6 @@
 #include "evaluate/outcome.h"
 
 #include <cmath>
-
 #include <utility>
 
 namespace gemmtune {

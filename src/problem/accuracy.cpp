@@ -2,9 +2,7 @@
 
 namespace gemmtune {
 
-std::string_view to_string(Accuracy accuracy) {
-  return accuracy == Accuracy::fp32 ? "fp32" : "tensor_core";
-}
+std::string_view to_string(Accuracy accuracy) { return accuracy == Accuracy::fp32 ? "fp32" : "tensor_core"; }
 
 std::optional<Accuracy> parse_accuracy(std::string_view text) {
   for (const Accuracy accuracy : {Accuracy::tensor_core, Accuracy::fp32})

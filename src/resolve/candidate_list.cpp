@@ -63,11 +63,12 @@ void remove_wrong(const KernelFamily& family, const Problem& problem, const Devi
 /// Removes the configs below a class, with a refusal.
 void remove_inaccurate(const KernelFamily& family, const Problem& problem, Accuracy lowest,
                        std::vector<Config>& configs, CandidateList& list) {
-  const std::size_t removed = std::erase_if(
-      configs, [&](const Config& config) { return family.accuracy(problem, config) < lowest; });
+  const std::size_t removed =
+      std::erase_if(configs, [&](const Config& config) { return family.accuracy(problem, config) < lowest; });
   if (removed == 0) return;
-  list.refusals.push_back(fmt::format("{}: {} kernel{} of a lower accuracy class than {} left out (--accuracy fast)",
-                                      family.name(), removed, removed == 1 ? "" : "s", to_string(lowest)));
+  list.refusals.push_back(
+      fmt::format("{}: {} kernel{} of a lower accuracy class than {} left out (--accuracy fast)",
+                  family.name(), removed, removed == 1 ? "" : "s", to_string(lowest)));
 }
 
 void list_family(const KernelFamily& family, const Problem& problem, const CandidateFilter& filter,

@@ -23,9 +23,9 @@ struct ListedCandidate {
   const KernelFamily* family = nullptr;       // owned by the device
   WeightLayout layout = WeightLayout::plain;  // that it reads
   Accuracy accuracy = Accuracy::fp32;
-  double predicted = 0;                       // microseconds; 0: no opinion
-  int hint = 0;                               // as SearchPoint::hint
-  int departures = 0;                         // settings that differ from the family's default config
+  double predicted = 0;  // microseconds; 0: no opinion
+  int hint = 0;          // as SearchPoint::hint
+  int departures = 0;    // settings that differ from the family's default config
 };
 
 struct CandidateList {

@@ -36,8 +36,9 @@ RowCheck check_row(const Device& device, Evaluator& evaluator, const TunedEntry&
   if (result.state != RowCheckState::right || entry.pdl_kernel_name.empty()) return result;
   // Dispatch runs this kernel instead for callers who allow dependent launches.
   const Binding dependent = bind_name(device, entry.pdl_kernel_name, entry.problem, true);
-  RowCheck second = dependent.bound ? check_candidate(device, evaluator, entry.problem, dependent.bound->candidate)
-                                    : not_runnable(dependent.status.message());
+  RowCheck second = dependent.bound
+                        ? check_candidate(device, evaluator, entry.problem, dependent.bound->candidate)
+                        : not_runnable(dependent.status.message());
   if (second.state == RowCheckState::right) return result;
   second.reason = fmt::format("pdl_kernelName {}: {}", entry.pdl_kernel_name, second.reason);
   return second;

@@ -30,7 +30,8 @@ struct Tensor {
 
 Tensor tensor(std::int64_t elements, DataType type, double sigma, const Random& random,
               Signs signs = Signs::both) {
-  if (bits(type) != 4) return {random_fill(type, static_cast<std::size_t>(elements), sigma, random, signs), {}};
+  if (bits(type) != 4)
+    return {random_fill(type, static_cast<std::size_t>(elements), sigma, random, signs), {}};
   Tensor made;
   made.bytes.resize(static_cast<std::size_t>(bytes_of(type, elements)));
   fill_pairs(type, made.bytes, sigma, random);

@@ -80,8 +80,8 @@ constexpr OutputRule output_rules[] = {
 /// nothing to AITER's rule, which is left out.
 constexpr double fp8_norm = 0x1p-13;
 constexpr double fp8_element = 0x1p-10;
-constexpr double fp8_one_sign = 0x1p-16;   // of a chain's Σ|x||w|, for each element of the chain
-constexpr double promoted_chain = 128;     // elements of k
+constexpr double fp8_one_sign = 0x1p-16;  // of a chain's Σ|x||w|, for each element of the chain
+constexpr double promoted_chain = 128;    // elements of k
 
 constexpr double unit = 0x1p-24;  // half a unit in the last place of float32, relative
 constexpr double bf16_epsilon = 0x1p-8;

@@ -59,7 +59,8 @@ std::vector<Config> widest_tiles(const Space& space) {
   std::map<std::string, Config> found;
   for (const Config& config : space.enumerate()) {
     std::string shape;
-    for (const char* key : {"swap", "bm", "wg", "pp", "bk", "prom"}) shape += std::string(config.word(key)) + " ";
+    for (const char* key : {"swap", "bm", "wg", "pp", "bk", "prom"})
+      shape += std::string(config.word(key)) + " ";
     shape += config.number("csk") > 1 ? "split" : "";
     Config& widest = found.try_emplace(shape, config).first->second;
     if (config.number("bn") > widest.number("bn")) widest = config;

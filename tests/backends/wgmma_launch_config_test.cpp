@@ -18,8 +18,9 @@ namespace {
 using testing::HasSubstr;
 
 Config config_of(const std::string& settings) {
-  const auto candidate = parse_kernel_name(
-      "wgmma_r1_" + settings, {"swap", "bm", "bn", "wg", "pp", "bk", "cm", "cn", "csk", "smem", "pdl", "prom"});
+  const auto candidate =
+      parse_kernel_name("wgmma_r1_" + settings,
+                        {"swap", "bm", "bn", "wg", "pp", "bk", "cm", "cn", "csk", "smem", "pdl", "prom"});
   EXPECT_TRUE(candidate.ok()) << candidate.message();
   return candidate->config;
 }
@@ -53,8 +54,9 @@ TEST(WgmmaLaunchConfig, PartialSumsFitBesideTheSums) {
   EXPECT_EQ(launch("swap0_bm128_bn96_wg2_prom2").accumulators(), 48 + 2 * 48);
   EXPECT_EQ(launch("swap1_bm64_bn128_wg1_prom2").accumulators(), 64 + 2 * 64);
   const auto refusal = [&](const std::string& settings) { return refuse_wgmma(launch(settings), h200); };
-  for (const char* settings : {"swap0_bm128_bn256_wg2", "swap0_bm128_bn192_wg2_prom1", "swap0_bm128_bn96_wg2_prom2",
-                               "swap1_bm64_bn192_wg1_prom1", "swap0_bm256_bn80_wg2_prom1"})
+  for (const char* settings :
+       {"swap0_bm128_bn256_wg2", "swap0_bm128_bn192_wg2_prom1", "swap0_bm128_bn96_wg2_prom2",
+        "swap1_bm64_bn192_wg1_prom1", "swap0_bm256_bn80_wg2_prom1"})
     EXPECT_EQ(refusal(settings), "") << settings;
   EXPECT_THAT(refusal("swap0_bm128_bn208_wg2_prom1"), HasSubstr("registers"));
   EXPECT_THAT(refusal("swap0_bm128_bn112_wg2_prom2"), HasSubstr("registers"));

@@ -145,8 +145,8 @@ std::string run_and_check(gemmtune_context* context, const Problem& problem) {
     wrong = gemmtune_last_error();
   if (wrong.empty()) {
     const auto* bytes = reinterpret_cast<const std::byte*>(y.data());
-    const CheckReport report = check_output(problem, *reference, {bytes, y_bytes}, problem.n,
-                                            tolerance_for(problem, 0.05));
+    const CheckReport report =
+        check_output(problem, *reference, {bytes, y_bytes}, problem.n, tolerance_for(problem, 0.05));
     if (!report.right) wrong = report.reason;
     if (!y.surroundings_intact() || !workspace.surroundings_intact()) wrong += " wrote outside";
   }

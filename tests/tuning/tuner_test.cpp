@@ -136,7 +136,8 @@ TEST_F(Tuner, ADefaultWithAnErratumIsWrongAndNotTried) {
 class TunerOfClasses : public Tuner {
  protected:
   TunerOfClasses() {
-    device_.add({.name = "lib", .tie_rank = 0, .parameters = {{"fast", {"0", "1"}, "0", ""}}, .fast_key = "fast"});
+    device_.add(
+        {.name = "lib", .tie_rank = 0, .parameters = {{"fast", {"0", "1"}, "0", ""}}, .fast_key = "fast"});
     device_.add({.name = "own", .parameters = {{"fast", {"0", "1"}, "0", ""}}, .fast_key = "fast"});
     device_.baseline_of = [](const Problem&) {
       Config config;

@@ -10,8 +10,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/environment.h"
 #include "backends/default_kernels.h"
+#include "base/environment.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/shared/command_options.h"
@@ -81,7 +81,8 @@ std::string classes_text(const KernelFamily& family, const Problem& problem) {
     classes.insert(family.accuracy(problem, config));
   std::string text;
   for (const Accuracy accuracy : {Accuracy::fp32, Accuracy::tensor_core})
-    if (classes.contains(accuracy)) text += fmt::format("{}{}", text.empty() ? "" : " and ", to_string(accuracy));
+    if (classes.contains(accuracy))
+      text += fmt::format("{}{}", text.empty() ? "" : " and ", to_string(accuracy));
   return text;
 }
 
@@ -100,7 +101,10 @@ Json family_json(const KernelFamily& family, const Problem& problem) {
 }
 
 std::string families_text(const Device& device, const Problem& problem) {
-  TextTable table({{"family", false, false}, {"configs", true, false}, {"accuracy", false, false}, {"default, or why not", false, true}});
+  TextTable table({{"family", false, false},
+                   {"configs", true, false},
+                   {"accuracy", false, false},
+                   {"default, or why not", false, true}});
   for (const KernelFamily* family : device.families()) {
     const Status accepted = family->accepts(problem);
     table.add({std::string(family->name()),

@@ -239,7 +239,8 @@ const std::vector<TuneOption>& table() {
       {search,
        "--accuracy",
        &TuneOptions::accuracy,
-       "default: no kernel of a lower accuracy class than the default kernel's; fast: all classes, against the "
+       "default: no kernel of a lower accuracy class than the default kernel's; fast: all classes, against "
+       "the "
        "library's fast accumulation (fp8 on tensor cores that keep fewer bits than float32)",
        {.effect = Effect::measuring, .shows_default = true, .apply = apply_accuracy}},
 

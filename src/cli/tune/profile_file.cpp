@@ -29,7 +29,8 @@ std::string error_text(double error) { return std::isfinite(error) ? fmt::format
 
 std::string header(CsvSchema schema) {
   const std::string text = write_tuned_csv(Operation::a16w16, {}, schema);
-  return std::string(trim(std::string_view(text).substr(0, text.find('\n')))) + ",rms_error,max_error,one_sign_error,outcome,reason\n";
+  return std::string(trim(std::string_view(text).substr(0, text.find('\n')))) +
+         ",rms_error,max_error,one_sign_error,outcome,reason\n";
 }
 
 }  // namespace

@@ -150,7 +150,8 @@ Outcome KernelVerifier::verify_odd_strides(const KernelOfClass& kernel) {
 Outcome KernelVerifier::verify_repeated(const KernelOfClass& kernel, DeviceOperands& operands,
                                         OutputVerifier& verifier) {
   Run run;
-  if (const Status prepared = prepare(run, *kernel.kernel, operands, output_columns(problem_)); !prepared.ok())
+  if (const Status prepared = prepare(run, *kernel.kernel, operands, output_columns(problem_));
+      !prepared.ok())
     return failed_launch(prepared);
   Outcome worst;
   worst.err_ratio = 0;
@@ -172,7 +173,8 @@ Outcome KernelVerifier::verify_repeated(const KernelOfClass& kernel, DeviceOpera
   return worst;
 }
 
-Result<OutputVerifier> KernelVerifier::refill(DeviceOperands& operands, std::uint64_t seed_offset, Signs signs) {
+Result<OutputVerifier> KernelVerifier::refill(DeviceOperands& operands, std::uint64_t seed_offset,
+                                              Signs signs) {
   auto inputs = plan_inputs(problem_, options_.seed + seed_offset, signs);
   if (!inputs.ok()) return inputs.status();
   GEMMTUNE_RETURN_IF_ERROR(operands.fill(*inputs, options_.reference_threads));

@@ -48,10 +48,7 @@ std::vector<std::byte> rows_of(const RandomFill& matrix, std::int64_t columns,
 }  // namespace
 
 OutputVerifier::OutputVerifier(Device& device, const Problem& problem, const OutputVerifierOptions& options)
-    : device_(&device),
-      problem_(problem),
-      max_err_ratio_(options.max_err_ratio),
-      signs_(options.signs) {}
+    : device_(&device), problem_(problem), max_err_ratio_(options.max_err_ratio), signs_(options.signs) {}
 
 Tolerance OutputVerifier::tolerance(Accuracy accuracy) const {
   return tolerance_for(problem_, max_err_ratio_,

@@ -55,10 +55,11 @@ Parameter dependent_parameter() {
 bool accumulates_fewer_bits(DataType element) { return traits(element).fp8; }
 
 Parameter promotion_parameter(DataType element, std::initializer_list<std::int64_t> sets) {
-  Parameter parameter{.key = "prom",
-                      .values = {},
-                      .absent = "0",
-                      .meaning = "promotion: sets of partial sums, added to float32 registers every 128 of k"};
+  Parameter parameter{
+      .key = "prom",
+      .values = {},
+      .absent = "0",
+      .meaning = "promotion: sets of partial sums, added to float32 registers every 128 of k"};
   if (!accumulates_fewer_bits(element)) return parameter;
   parameter.values.push_back(parameter.absent);
   for (const std::int64_t count : sets) parameter.values.push_back(std::to_string(count));

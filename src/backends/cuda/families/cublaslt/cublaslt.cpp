@@ -217,9 +217,8 @@ double CublasLtFamily::predicted_microseconds(const Problem& problem, const Conf
   const Proposals list = proposals(problem);
   const Proposal* proposed = find(*list, config);
   const auto end = proposed != nullptr ? list->begin() + (proposed - list->data()) : list->end();
-  const auto place = std::count_if(list->begin(), end, [&](const Proposal& one) {
-    return is_fast(one.config) == is_fast(config);
-  });
+  const auto place = std::count_if(
+      list->begin(), end, [&](const Proposal& one) { return is_fast(one.config) == is_fast(config); });
   const double roofline = std::max(bytes(problem) / 4.3e6, flops(problem) / 790e6);
   return (roofline + 2) * (1.3 + 0.05 * static_cast<double>(place));
 }

@@ -16,7 +16,8 @@ constexpr std::int64_t max_accumulators_of_two_tiles = 80;
 // With promotion, of a block of two warp groups and of one: 168 and 255 registers a thread.
 constexpr std::int64_t max_promoted_accumulators = 152;
 constexpr std::int64_t max_promoted_accumulators_of_one_group = 192;
-constexpr std::int64_t max_promoted_steps = 2;  // of a stage; with more the compiler runs out of registers early
+constexpr std::int64_t max_promoted_steps =
+    2;                                     // of a stage; with more the compiler runs out of registers early
 constexpr std::int64_t registers = 65536;  // of a multiprocessor
 constexpr std::int64_t max_stages = 32;
 constexpr std::int64_t max_cluster = 8;   // the portable maximum
@@ -25,7 +26,8 @@ constexpr std::int64_t large_smem = 226;
 
 std::int64_t max_accumulators_of(const WgmmaLaunchConfig& launch) {
   if (launch.promotion > 0)
-    return launch.consumer_warpgroups == 1 ? max_promoted_accumulators_of_one_group : max_promoted_accumulators;
+    return launch.consumer_warpgroups == 1 ? max_promoted_accumulators_of_one_group
+                                           : max_promoted_accumulators;
   // Two tiles of 64 rows need addresses of their own: some epilogues then spill.
   return launch.warpgroup_m() > 64 ? max_accumulators_of_two_tiles : max_accumulators;
 }
@@ -393,7 +395,8 @@ std::string wgmma_macros(DataType element, std::int64_t rows) {
       "0; \" "
       "\"wgmma.mma_async.sync.aligned.m64n{}k{} {{{}}}, %{}, %{}, accumulate, 1, 1{};}}\" "
       ": {} : \"l\"(a), \"l\"(b), \"r\"(scale_d))\n"
-      "#define WGMMA_FIRST(d, a, b) asm volatile(\"wgmma.mma_async.sync.aligned.m64n{}k{} {{{}}}, %{}, %{}, 0, 1, "
+      "#define WGMMA_FIRST(d, a, b) asm volatile(\"wgmma.mma_async.sync.aligned.m64n{}k{} {{{}}}, %{}, %{}, "
+      "0, 1, "
       "1{};\" : {} : \"l\"(a), \"l\"(b))\n"
       "#define FENCE_ACCUMULATORS(d) asm volatile(\"\" : {} : : \"memory\")\n",
       count + 2, rows, types, registers_text, count, count + 1, orders, operands, rows, types, registers_text,
