@@ -44,7 +44,7 @@ Problem drawn_problem(Random& random) {
 std::string drawn_name(const Device& device, const Problem& problem, Random& random) {
   Problem other = problem;
   if (random.below(3) == 0) other = drawn_problem(random);
-  const CandidateList list = list_candidates(device, other, {{"all", "reference"}, true, false, false});
+  const CandidateList list = list_candidates(device, other, {.libtypes = {"all", "reference"}});
   std::string name = list.candidates[random.below(list.candidates.size())].candidate.kernel_name();
   if (random.below(2) == 0) return name;
   constexpr const char* numbers[] = {"0",

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "resolve/bind.h"
 #include "search/strategy.h"
 #include "support/paper_device.h"
 
@@ -182,6 +183,24 @@ TEST_F(TunerOfClasses, ARowOfALowerClassIsNotDone) {
   EXPECT_EQ(run().items[0].state, ProblemState::skipped_done);
   request_.policy.accuracy = AccuracyPolicy::fast;
   EXPECT_EQ(run().items[0].state, ProblemState::skipped_done) << "a higher class than allowed is no fault";
+}
+
+TEST_F(TunerOfClasses, AKernelBelowItsRowsClassIsNotBound) {
+  TunedEntry row;
+  row.gfx = device_.info().gfx;
+  row.cu_num = device_.info().cu_num;
+  row.problem = problem_of(8);
+  row.kernel_name = "own_r1_fast1";
+  EXPECT_TRUE(bind_row(device_, row, {}, row.problem, {}).bound)
+      << "a row of an earlier version says no class";
+  EXPECT_EQ(accuracy_of(device_, row), Accuracy::tensor_core);
+  row.accuracy = Accuracy::tensor_core;
+  EXPECT_TRUE(bind_row(device_, row, {}, row.problem, {}).bound);
+  row.accuracy = Accuracy::fp32;
+  const Binding binding = bind_row(device_, row, {}, row.problem, {});
+  EXPECT_FALSE(binding.bound);
+  EXPECT_EQ(binding.refusal, Refusal::accuracy);
+  EXPECT_THAT(binding.status.message(), HasSubstr("the row says accuracy fp32, the kernel has tensor_core"));
 }
 
 TEST_F(TunerOfClasses, ErrorsStandInTheEnvironment) {
