@@ -3,8 +3,8 @@
 versions, what a call costs the host, what compiling a kernel takes. An interrupted or timed-out run is gone on with by the
 same command (--limit-seconds 240 twice shows a list in two halves). Exit code 1 where shapes are still missing, 2 without a GPU.
 
-Usage: bench_gpu.py BUILD_FOLDER [--shapes shapes/llm_dense_192.csv] [--dtype bf16|fp8] [--groups 1:64]
-                    [--limit-seconds S] [--plain] [--packed] [--out FOLDER] [--json FILE] [--csv FOLDER] [--record]
+Usage: bench_gpu.py BUILD_FOLDER [--shapes shapes/llm_dense_192.csv] [--dtype bf16|fp8] [--groups 1:64] [--every N]
+                    [--accuracy default|fast|both] [--limit-seconds S] [--plain] [--packed] [--out FOLDER] [--json FILE] [--csv FOLDER] [--record]
                     [-- words for gemmtune tune]
 """
 
@@ -54,6 +54,7 @@ def write_shapes(source, options, low, high, target):
         rows = [row for row in csv.DictReader(file) if low <= int(row["M"]) <= high]
     if not rows:
         fail(f"{source}: no shape has M from {low} to {high}")
+    rows = rows[:: options.every]
     for row in rows:
         if options.dtype == "fp8":
             row.update({"dtype": "torch.float8_e4m3fn", "outdtype": "torch.bfloat16", "scaleAB": "True"})
@@ -109,7 +110,7 @@ def read_results(table, dtype, options):
             default, us, pdl = number(row, "default_us"), number(row, "us"), number(row, "pdl_us")
             results.append({
                 "m": m, "n": n, "k": k, "default_us": default, "us": us, "kernel": row["kernelName"],
-                "verdict": row.get("verdict", ""), "floor_us": floor_microseconds(m, n, k, dtype, options),
+                "verdict": row.get("verdict", ""), "accuracy": row.get("accuracy") or "", "floor_us": floor_microseconds(m, n, k, dtype, options),
                 "ratio": default / us if default and us else None, "pdl_us": pdl, "pdl_kernel": row.get("pdl_kernelName", ""),
                 # A row without a dependent launch keeps its plain kernel.
                 "pdl_ratio": default / min(us, pdl or us) if default and us else None})
@@ -216,6 +217,10 @@ def main():
     parser.add_argument("build", type=Path)
     parser.add_argument("--shapes", type=Path, default=REPOSITORY / "shapes" / "llm_dense_192.csv")
     parser.add_argument("--dtype", choices=["bf16", "fp8"], default="bf16")
+    parser.add_argument("--accuracy", choices=["default", "fast", "both"], default="default",
+                        help="which classes are compared: none below the library's default, all (against its fast accumulation), or first the "
+                             "one, then the other, each with half of --limit-seconds")
+    parser.add_argument("--every", type=int, default=1, help="only every N-th shape of the list")
     parser.add_argument("--groups", default="1:1000000", help="M from A to B, as 1:64")
     parser.add_argument("--limit-seconds", type=float, default=0, help="of this run's search; 0: none")
     parser.add_argument("--plain", action="store_true", help="no dependent launches")
@@ -241,40 +246,70 @@ def main():
         if options.json:
             Path(options.json).write_text(json.dumps(recorded, indent=2) + "\n", encoding="utf-8")
         return 0 if recorded["spaces"] == recorded["of"] else 1
-    name = options.dtype + ("_packed" if options.packed else "")
+    reports = {}
+    for accuracy in ["default", "fast"] if options.accuracy == "both" else [options.accuracy]:
+        limit = options.limit_seconds / 2 if options.accuracy == "both" else options.limit_seconds
+        reports[accuracy] = bench(options, more, gpu, folder, (int(low), int(high or low)), accuracy, limit)
+    if not options.no_overhead:
+        next(iter(reports.values()))["overhead"] = run_json([options.build / "bench" / "gpu_overhead"])
+    missing = any(report["missing"] for report in reports.values())
+    # One class is one report; both stand under their names.
+    document = reports if len(reports) > 1 else next(iter(reports.values()))
+    text = json.dumps(document, indent=2) + "\n"
+    if options.json == Path("-"):
+        sys.stdout.write(text)
+        return 1 if missing else 0
+    if options.json:
+        options.json.write_text(text, encoding="utf-8")
+    for report in reports.values():
+        print_report(report)
+    if len(reports) > 1:
+        print_classes(reports)
+    return 1 if missing else 0
+
+
+def bench(options, more, gpu, folder, groups, accuracy, limit_seconds):
+    """Tunes with --accuracy and reports what is in the table then."""
+    name = options.dtype + ("_packed" if options.packed else "") + ("_fast" if accuracy == "fast" else "")
     shapes, table = folder / f"shapes_{name}.csv", folder / f"{name}_tuned_gemm.csv"
-    asked = write_shapes(options.shapes, options, int(low), int(high or low), shapes)
-    words = [program, "tune", "-i", shapes, "-o", table, "--backend", "cuda", "-q", *more]
+    asked = write_shapes(options.shapes, options, *groups, shapes)
+    words = [options.build / "gemmtune", "tune", "-i", shapes, "-o", table, "--backend", "cuda", "-q", *more]
+    if accuracy != "default":
+        words += ["--accuracy", accuracy]
     if not options.plain:
         words += ["--pdl", "allow"]
-    seconds, whole = tune(words, options.limit_seconds)
+    seconds, whole = tune(words, limit_seconds)
     sizes = {(int(row["M"]), int(row["N"]), int(row["K"])) for row in asked}
     results = [one for one in read_results(table, options.dtype, options) if (one["m"], one["n"], one["k"]) in sizes]
     if options.packed:
-        compare_with_plain(results, read_results(folder / f"{options.dtype}_tuned_gemm.csv", options.dtype, options))
+        compare_with_plain(results, read_results(folder / f"{name.replace('_packed', '')}_tuned_gemm.csv", options.dtype, options))
     seconds_file = folder / f"seconds_{name}.json"
     runs = json.loads(seconds_file.read_text(encoding="utf-8")) if seconds_file.exists() else []
     runs.append({"seconds": seconds, "whole": whole, "shapes_after": len(results)})
     seconds_file.write_text(json.dumps(runs), encoding="utf-8")
     environment = Path(f"{table}.env.json")
-    report = {"gpu": gpu, "command": [str(word) for word in words], "dtype": options.dtype, "shapes": results,
+    report = {"gpu": gpu, "command": [str(word) for word in words], "dtype": options.dtype, "accuracy": accuracy, "shapes": results,
               "packed": options.packed, "groups": summary(results), "runs": runs, "missing": len(sizes) - len(results),
               "environments": json.loads(environment.read_text(encoding="utf-8")) if environment.exists() else {}}
-    if not options.no_overhead:
-        report["overhead"] = run_json([options.build / "bench" / "gpu_overhead"])
     if options.csv:
         write_tables(options.csv, name, report)
-    text = json.dumps(report, indent=2) + "\n"
-    if options.json == Path("-"):
-        sys.stdout.write(text)
-        return 1 if report["missing"] else 0
-    if options.json:
-        options.json.write_text(text, encoding="utf-8")
-    print_report(report)
-    return 1 if report["missing"] else 0
+    return report
+
+
+def print_classes(reports):
+    """Groups by M of each class, against the library's call of the same class."""
+    print("\n| accuracy | group | shapes | ratio to the library | least | ratio with PDL | below 0.99 | own kernels win |")
+    print("|---|---|---|---|---|---|---|---|")
+    for accuracy, report in reports.items():
+        for row in report["groups"]:
+            slow = sum(1 for one in report["shapes"] if one["ratio"] and one["ratio"] < 0.99 and row["m_from"] <= one["m"] <= row["m_to"])
+            print(f"| {accuracy} | {row['group']} | {row['shapes']} | {cell(row['ratio'], 3)} | {cell(row['least'], 3)} | {cell(row['pdl_ratio'], 3)} "
+                  f"| {slow} | {row['own_kernels']} |")
 
 
 def print_report(report):
+    if report["accuracy"] != "default":
+        print(f"--accuracy {report['accuracy']}; default: the library's fast accumulation")
     if report["packed"]:
         print("packed weights; default: the plain weight's winner")
     print_table(report["shapes"], report["groups"])

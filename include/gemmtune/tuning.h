@@ -57,6 +57,9 @@ typedef struct gemmtune_tuning_options {
   /* Path of the gemmtune program: measure in a process of it, so that a kernel that crashes or hangs ends
    * that process. Null: measure in this process. */
   const char* worker_program;
+  /* "default" or null: no kernel of a lower accuracy class than the default kernel's. "fast": all classes,
+   * compared with the library's fast accumulation. Classes differ for fp8 on a GPU alone (docs/measuring.md). */
+  const char* accuracy;
 } gemmtune_tuning_options;
 
 typedef struct gemmtune_tuning_summary {

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "candidates/config.h"
 #include "candidates/space.h"
+#include "problem/accuracy.h"
 #include "problem/problem.h"
 
 namespace gemmtune {
@@ -102,6 +103,10 @@ class KernelFamily {
   /// All of it can be built.
   virtual Space exhaustive_space(const Problem& problem) const { return space(problem); }
   virtual Config default_config(const Problem& problem) const = 0;
+  /// What runs if a user asks the library for its fast accumulation; without one the default.
+  virtual Config fast_config(const Problem& problem) const { return default_config(problem); }
+  /// The class of a kernel's sums. Only kernels that leave fp8 sums to a tensor core are not `fp32`.
+  virtual Accuracy accuracy(const Problem&, const Config&) const { return Accuracy::fp32; }
   /// Compiles or creates; may be slow. Requires accepts(problem).ok() and a complete config without a build
   /// refusal of space(problem): Device::build() checks both, a family does not.
   virtual Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const = 0;
@@ -224,6 +229,9 @@ class Device {
   virtual Result<Candidate> baseline(const Problem& problem) const = 0;
   /// What dispatch runs on a miss; for every accepted problem there is one. Never `reference`.
   virtual Result<Candidate> fallback(const Problem& problem) const = 0;
+
+  /// The class of the candidate's sums: fp32 for a family that is not here.
+  Accuracy accuracy(const Candidate& candidate, const Problem& problem) const;
 
   /// Resolves a kernelName of a table: the family and its config for this problem, or why it cannot run here.
   Result<Candidate> resolve(std::string_view kernel_name, const Problem& problem) const;

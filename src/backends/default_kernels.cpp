@@ -68,4 +68,12 @@ Result<Candidate> choose_fallback(FamilyInfos known, const Device& device, const
   return first_that_accepts(order, device, problem, StatusCode::unsupported, allowed);
 }
 
+Result<Candidate> baseline_for(const Device& device, const Problem& problem, AccuracyPolicy policy) {
+  auto baseline = device.baseline(problem);
+  if (!baseline.ok() || policy == AccuracyPolicy::keep) return baseline;
+  if (const KernelFamily* family = device.find_family(baseline->family); family != nullptr)
+    baseline->config = family->fast_config(problem);
+  return baseline;
+}
+
 }  // namespace gemmtune

@@ -18,4 +18,8 @@ Result<Candidate> choose_baseline(FamilyInfos known, const Device& device, const
 Result<Candidate> choose_fallback(FamilyInfos known, const Device& device, const Problem& problem,
                                   const KernelFilter& allowed = {});
 
+/// What candidates are compared with: Device::baseline(); with `fast`, what its library runs if it is asked for
+/// its fast accumulation.
+Result<Candidate> baseline_for(const Device& device, const Problem& problem, AccuracyPolicy policy);
+
 }  // namespace gemmtune

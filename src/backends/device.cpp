@@ -28,7 +28,7 @@ std::string refusal_of(const Space& space, const Config& full) {
     if (parameter.open && parse_integer(value)) continue;
     if (std::find(parameter.values.begin(), parameter.values.end(), value) != parameter.values.end())
       continue;
-    std::string known;
+    std::string known = parameter.values.empty() ? parameter.absent : "";
     for (const std::string& one : parameter.values) known += (known.empty() ? "" : ", ") + one;
     return fmt::format("{} ({}) is {}, expected one of {}", parameter.key, parameter.meaning, value, known);
   }
@@ -110,6 +110,11 @@ Status Device::missing_family(std::string_view name) const {
   for (const KernelFamily* family : families())
     known += fmt::format("{}{}", known.empty() ? "" : ", ", family->name());
   return Status::not_found("'{}' is no kernel family of {}; it has {}", name, info().name, known);
+}
+
+Accuracy Device::accuracy(const Candidate& candidate, const Problem& problem) const {
+  const KernelFamily* family = find_family(candidate.family);
+  return family == nullptr ? Accuracy::fp32 : family->accuracy(problem, candidate.config);
 }
 
 Result<Candidate> Device::resolve(std::string_view kernel_name, const Problem& problem) const {

@@ -20,7 +20,7 @@ struct DeviceTraits {
   bool runs_on_host = false;       // kernels run on info().cu_num cores of the machine itself
   bool compiles_ahead = true;      // Device::compile_ahead() does something
   bool dependent_launches = true;  // kernels may start before the one in front of them has ended
-  Accumulator accumulator = Accumulator::tensor_core;
+  bool narrow_fp8_sums = true;     // tensor cores keep fewer than float32's bits of sums of fp8 products
   double sample_microseconds = gpu_sample_microseconds;
   int confirmation_passes = 1;              // by default
   std::string_view unit = "compute units";  // what cu_num counts: of one, of several

@@ -17,7 +17,7 @@ std::int64_t Space::points() const {
   std::int64_t points = 1;
   for (const Parameter& parameter : parameters_) {
     const auto count = static_cast<std::int64_t>(parameter.values.size());
-    if (count == 0) return 0;
+    if (count == 0) continue;
     if (points > std::numeric_limits<std::int64_t>::max() / count)
       return std::numeric_limits<std::int64_t>::max();
     points *= count;
@@ -70,6 +70,7 @@ std::vector<Config> Space::enumerate(std::size_t limit) const {
       configs.push_back(begun);
       return;
     }
+    if (parameters_[count].values.empty()) extend(begun, count + 1);
     Config longer = begun;
     for (const std::string& value : parameters_[count].values) {
       longer.set(parameters_[count].key, value);

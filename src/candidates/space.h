@@ -15,7 +15,7 @@ namespace gemmtune {
 /// existed.
 struct Parameter {
   std::string key;
-  std::vector<std::string> values;
+  std::vector<std::string> values;  // none: no choice for this problem, and names leave the key out
   std::string absent;
   std::string meaning;  // a phrase for `gemmtune explain`
   bool open = false;    // any number is legal, not only `values`

@@ -140,6 +140,9 @@ Result<RunSummary> run(const gemmtune_tuning_options& options) {
   if (!(options.budget_seconds >= 0)) {
     return Status::invalid("budget_seconds is {}, expected at least 0", options.budget_seconds);
   }
+  const auto accuracy =
+      parse_accuracy_policy(options.accuracy == nullptr ? "default" : std::string_view(options.accuracy));
+  if (!accuracy) return Status::invalid("accuracy is {}, expected default or fast", options.accuracy);
   auto shapes = read_problems(options);
   if (!shapes.ok()) return shapes.status();
   request.shapes = std::move(*shapes);
@@ -152,6 +155,7 @@ Result<RunSummary> run(const gemmtune_tuning_options& options) {
   auto device = open_device(backend_of(options), listing);
   if (!device.ok()) return device.status();
   request.policy = default_policy((*device)->info());
+  request.policy.accuracy = *accuracy;
   request.confirmations =
       options.confirmations == 0 ? default_confirmations((*device)->info()) : options.confirmations;
   const InProcessOptions evaluation = in_process_options(**device, request.policy, request.max_err_ratio);

@@ -98,16 +98,20 @@ Result<HostOperands> host_operands(Device& device, const Problem& problem, const
   return host;
 }
 
-/// Bounds on errors alone: what a caller's numbers may be is not known, so shares of elements prove nothing.
-Tolerance bounds_for(const Problem& problem, const Device& device) {
-  Tolerance tolerance = tolerance_for(problem, 1, traits_of(device.info()).accumulator);
+/// Bounds on errors alone: what a caller's numbers may be is not known, so shares of elements prove nothing, and
+/// fp8 operands may have one sign.
+Tolerance bounds_for(const Problem& problem, const Device& device, const Candidate& candidate) {
+  SumRules sums{device.accuracy(candidate, problem), traits_of(device.info()).narrow_fp8_sums};
+  if (sums.narrow_fp8 && traits(problem.x_type).fp8) sums.signs = Signs::one;
+  Tolerance tolerance = tolerance_for(problem, 1, sums);
   tolerance.max_misrounded = 1;
   return tolerance;
 }
 
 }  // namespace
 
-Result<std::string> UntunedGuard::fault_of(const Operands& operands, WeightLayout layout) {
+Result<std::string> UntunedGuard::fault_of(const Operands& operands, const Candidate& candidate,
+                                           WeightLayout layout) {
   const std::int64_t columns = output_columns(problem_);
   Bytes y;
   GEMMTUNE_RETURN_IF_ERROR(copy_rows(device_,
@@ -123,12 +127,13 @@ Result<std::string> UntunedGuard::fault_of(const Operands& operands, WeightLayou
   options.sampled_columns = 4;
   const auto reference = compute_reference(problem_, *host, options);
   if (!reference.ok()) return reference.status();
-  return check_output(problem_, *reference, y, columns, bounds_for(problem_, device_)).reason;
+  return check_output(problem_, *reference, y, columns, bounds_for(problem_, device_, candidate)).reason;
 }
 
-Result<std::string> UntunedGuard::fault_if_memory(const Operands& operands, WeightLayout layout) {
+Result<std::string> UntunedGuard::fault_if_memory(const Operands& operands, const Candidate& candidate,
+                                                  WeightLayout layout) {
   try {
-    return fault_of(operands, layout);
+    return fault_of(operands, candidate, layout);
   } catch (const std::bad_alloc&) {  // the result is there all the same
     return Status::out_of_memory("no memory for copies of the operands");
   }
@@ -160,7 +165,7 @@ Status UntunedGuard::run_first(const Kernel& kernel, const Operands& operands, v
   while (true) {
     GEMMTUNE_RETURN_IF_ERROR(running->run(operands, workspace, stream));
     GEMMTUNE_RETURN_IF_ERROR(device_.synchronize());
-    const auto fault = fault_if_memory(operands, running->weight_layout());
+    const auto fault = fault_if_memory(operands, candidate, running->weight_layout());
     if (!fault.ok()) {
       log(LogLevel::warning, "{}: {} runs unverified: {}", short_name(problem_), candidate.kernel_name(),
           fault.message());

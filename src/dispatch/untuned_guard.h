@@ -32,9 +32,10 @@ class UntunedGuard {
   /// The kernel after those that failed.
   Result<BoundKernel> next_kernel(const Kernel& first, const std::vector<Candidate>& failed) const;
   /// Empty if y is right, else what is wrong with it.
-  Result<std::string> fault_of(const Operands& operands, WeightLayout layout);
+  Result<std::string> fault_of(const Operands& operands, const Candidate& candidate, WeightLayout layout);
   /// The same; `out_of_memory` in place of an exception.
-  Result<std::string> fault_if_memory(const Operands& operands, WeightLayout layout);
+  Result<std::string> fault_if_memory(const Operands& operands, const Candidate& candidate,
+                                      WeightLayout layout);
 
   Device& device_;
   Problem problem_;

@@ -17,6 +17,15 @@ void from_json(const Json& json, CacheMode& mode) {
   mode = *parsed;
 }
 
+void to_json(Json& json, AccuracyPolicy policy) { json = to_string(policy); }
+
+void from_json(const Json& json, AccuracyPolicy& policy) {
+  const auto text = json.get<std::string>();
+  const auto parsed = parse_accuracy_policy(text);
+  if (!parsed) throw Json::other_error::create(501, "no accuracy policy: " + text, &json);
+  policy = *parsed;
+}
+
 void to_json(Json& json, const Config& config) { json = config.settings(); }
 
 void from_json(const Json& json, Config& config) {

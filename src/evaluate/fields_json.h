@@ -19,7 +19,7 @@ namespace gemmtune {
 template <SameStruct<Policy> Struct, typename Visit>
 void visit_fields(Struct& policy, Visit visit) {
   GEMMTUNE_VISIT_FIELDS(policy, visit, cache, warmup, iterations, sample_us, screening_samples,
-                        pool_limit_bytes, prefer_ratio, tie_band, round_limit, seed, finalists);
+                        pool_limit_bytes, prefer_ratio, tie_band, round_limit, seed, finalists, accuracy);
 }
 
 template <SameStruct<DeviceRequest> Struct, typename Visit>
@@ -74,6 +74,8 @@ void from_json(const nlohmann::json& json, Struct& object) {
 
 void to_json(nlohmann::json& json, CacheMode mode);
 void from_json(const nlohmann::json& json, CacheMode& mode);
+void to_json(nlohmann::json& json, AccuracyPolicy policy);
+void from_json(const nlohmann::json& json, AccuracyPolicy& policy);
 void to_json(nlohmann::json& json, const Config& config);
 void from_json(const nlohmann::json& json, Config& config);
 void to_json(nlohmann::json& json, const Problem& problem);

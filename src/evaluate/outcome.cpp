@@ -1,5 +1,6 @@
 #include "evaluate/outcome.h"
 
+#include <cmath>
 #include <utility>
 
 namespace gemmtune {
@@ -42,6 +43,11 @@ Outcome without_samples(const Outcome& outcome) {
   Outcome copy = outcome;
   copy.microseconds.clear();
   return copy;
+}
+
+MeasuredError worst_of(const MeasuredError& a, const MeasuredError& b) {
+  // The number where one is NaN.
+  return {std::fmax(a.rms, b.rms), std::fmax(a.max, b.max), std::fmax(a.one_sign, b.one_sign)};
 }
 
 }  // namespace gemmtune

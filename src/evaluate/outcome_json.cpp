@@ -1,6 +1,9 @@
 #include "evaluate/outcome_json.h"
 
+#include <array>
+#include <cmath>
 #include <limits>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -8,6 +11,10 @@ namespace gemmtune {
 namespace {
 
 using Json = nlohmann::json;
+
+/// Written if they were measured.
+constexpr std::array<std::pair<const char*, double MeasuredError::*>, 3> error_members{
+    {{"rms", &MeasuredError::rms}, {"max", &MeasuredError::max}, {"one_sign", &MeasuredError::one_sign}}};
 
 /// A count that is only written where it is above 0.
 int count_from_json(const Json& json) { return json.is_number_integer() ? json.get<int>() : 0; }
@@ -43,6 +50,9 @@ Json to_json(const Outcome& outcome) {
                {"err", outcome.err_ratio},
                {"same", outcome.deterministic}};
   if (!outcome.reason.empty()) json["reason"] = outcome.reason;
+  for (const auto& [name, member] : error_members) {
+    if (const double error = outcome.error.*member; std::isfinite(error)) json[name] = error;
+  }
   return json;
 }
 
@@ -84,6 +94,7 @@ std::optional<Outcome> outcome_from_json(const Json& json) {
   outcome.microseconds = std::move(*samples);
   outcome.err_ratio = number_from_json(member(json, "err"));
   outcome.deterministic = member(json, "same") != Json(false);
+  for (const auto& [name, field] : error_members) outcome.error.*field = number_from_json(member(json, name));
   if (const Json& reason = member(json, "reason"); reason.is_string()) outcome.reason = reason;
   return outcome;
 }

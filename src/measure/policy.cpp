@@ -34,8 +34,10 @@ std::string Policy::text() const {
   // The pool's limit, rounds, seed and the rules of choosing are left out: they change how sure a time is,
   // not what it is a time of. data=normal1 names the generator of verify/inputs.cpp; a change there that
   // changes times raises it.
-  return fmt::format("cache={} warmup={} iters={} sample_us={} data=normal1", to_string(cache), warmup,
-                     iterations, sample_microseconds);
+  return fmt::format(
+      "cache={} warmup={} iters={} sample_us={} data=normal1{}", to_string(cache), warmup, iterations,
+      sample_microseconds,
+      accuracy == AccuracyPolicy::keep ? "" : fmt::format(" accuracy={}", to_string(accuracy)));
 }
 
 }  // namespace gemmtune

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "backends/traits.h"
+#include "problem/accuracy.h"
 
 namespace gemmtune {
 
@@ -29,9 +30,10 @@ struct Policy {
   int round_limit = 60;  // tests are evaluated after 15, 30, 60
   std::uint64_t seed = 1;
   int finalists = 12;
+  AccuracyPolicy accuracy = AccuracyPolicy::keep;  // which classes of kernels are compared
 
-  /// What changes the meaning of a stored time: cache, warm-up, iterations, sample length, data. Part of
-  /// `env`.
+  /// What changes the meaning of a stored time: cache, warm-up, iterations, sample length, data; and of a
+  /// row's choice: accuracy. Part of `env`.
   std::string text() const;
 };
 

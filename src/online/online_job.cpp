@@ -219,7 +219,7 @@ OnlineResult tune_unknown(Device& device, const OnlineProblem& asked, const JobS
   if (!run.ok()) return online_failure(asked, run.message(), true);
   auto others = journals_of(asked.tuned_files);
   auto evaluation = evaluation_of(device, asked, settings, stopping);
-  if (const auto baseline = usable_baseline(device, asked.problem); baseline.ok()) {
+  if (const auto baseline = usable_baseline(device, asked.problem, settings.policy.accuracy); baseline.ok()) {
     evaluation.trusted.insert(baseline->kernel_name());
   }
   OnlineEvaluator evaluator(device, *journal, run->id, others, evaluation);

@@ -64,6 +64,21 @@ Result<Candidate> resolve_name(const Device& device, std::string_view kernel_nam
   return candidate;
 }
 
+Accuracy accuracy_of(const Device& device, const TunedEntry& row) {
+  if (row.accuracy) return *row.accuracy;
+  const auto candidate = device.resolve(row.kernel_name, row.problem);
+  return candidate.ok() ? device.accuracy(*candidate, row.problem) : Accuracy::fp32;
+}
+
+Status check_accuracy(const Device& device, const TunedEntry& row, const Candidate& candidate,
+                      const Problem& problem) {
+  if (!row.accuracy) return {};
+  const Accuracy accuracy = device.accuracy(candidate, problem);
+  if (accuracy >= *row.accuracy) return {};
+  return Status::unsupported("the row says accuracy {}, the kernel has {}", to_string(*row.accuracy),
+                             to_string(accuracy));
+}
+
 Binding bind_row(const Device& device, const TunedEntry& row, std::string_view other_environment,
                  const Problem& problem, BindRules rules) {
   if (Status own = check_row_is_of(row, device.info()); !own.ok()) {
@@ -72,11 +87,17 @@ Binding bind_row(const Device& device, const TunedEntry& row, std::string_view o
   if (rules.strict_environment && !other_environment.empty()) {
     return refused(Refusal::other_environment, Status::unsupported("{}", other_environment));
   }
+  const auto bind = [&](const std::string& name, bool dependent) {
+    Binding binding = bind_name(device, name, problem, dependent);
+    if (!binding.bound) return binding;
+    Status status = check_accuracy(device, row, binding.bound->candidate, problem);
+    return status.ok() ? binding : refused(Refusal::accuracy, std::move(status));
+  };
   if (rules.dependent_launches && !row.pdl_kernel_name.empty()) {
-    Binding binding = bind_name(device, row.pdl_kernel_name, problem, true);
+    Binding binding = bind(row.pdl_kernel_name, true);
     if (binding.bound) return binding;
   }
-  return bind_name(device, row.kernel_name, problem);
+  return bind(row.kernel_name, false);
 }
 
 Result<BoundKernel> bind_fallback(const Device& device, const Problem& problem) {

@@ -22,6 +22,7 @@ enum class Refusal {
   dependent_launch,  // a programmatic dependent launch, which the rules do not allow
   weight_layout,     // the kernel reads another layout than the weight has
   erratum,           // the kernel is known to be wrong for the problem
+  accuracy,          // the kernel's sums are of a lower class than the row says
   build,             // the family could not build the kernel
 };
 
@@ -59,8 +60,17 @@ Binding bind_name(const Device& device, std::string_view kernel_name, const Prob
 Result<Candidate> resolve_name(const Device& device, std::string_view kernel_name, const Problem& problem,
                                bool dependent = false);
 
+/// The accuracy class of a row: what the row says; if it says nothing, what its kernel has here, fp32 for a
+/// kernel that is not known here. Builds nothing.
+Accuracy accuracy_of(const Device& device, const TunedEntry& row);
+
+/// `unsupported` if the candidate is of a lower accuracy class than the row says.
+Status check_accuracy(const Device& device, const TunedEntry& row, const Candidate& candidate,
+                      const Problem& problem);
+
 /// The kernel of a row: its programmatic dependent launch if the rules allow one, the row has one and it can
-/// run here, else its plain one. `other_environment`: what differs between the row's environment and this
+/// run here, else its plain one. A kernel of a lower accuracy class than the row says is refused.
+/// `other_environment`: what differs between the row's environment and this
 /// device; empty for nothing.
 Binding bind_row(const Device& device, const TunedEntry& row, std::string_view other_environment,
                  const Problem& problem, BindRules rules);

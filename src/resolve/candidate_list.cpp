@@ -24,6 +24,7 @@ ListedCandidate list_one(const KernelFamily& family, const Problem& problem, con
   listed.candidate = {std::string(family.name()), family.revision(), config};
   listed.family = &family;
   if (problem.bpreshuffle) listed.layout = family.packed_layout(problem).value_or(WeightLayout::any);
+  listed.accuracy = family.accuracy(problem, config);
   listed.predicted = family.predicted_microseconds(problem, config);
   listed.departures = settings_apart(config, usual);
   return listed;
@@ -59,8 +60,19 @@ void remove_wrong(const KernelFamily& family, const Problem& problem, const Devi
   }
 }
 
+/// Removes the configs below a class, with a refusal.
+void remove_inaccurate(const KernelFamily& family, const Problem& problem, Accuracy lowest,
+                       std::vector<Config>& configs, CandidateList& list) {
+  const std::size_t removed =
+      std::erase_if(configs, [&](const Config& config) { return family.accuracy(problem, config) < lowest; });
+  if (removed == 0) return;
+  list.refusals.push_back(
+      fmt::format("{}: {} kernel{} of a lower accuracy class than {} left out (--accuracy fast)",
+                  family.name(), removed, removed == 1 ? "" : "s", to_string(lowest)));
+}
+
 void list_family(const KernelFamily& family, const Problem& problem, const CandidateFilter& filter,
-                 const DeviceErrata& errata, CandidateList& list) {
+                 Accuracy lowest, const DeviceErrata& errata, CandidateList& list) {
   if (const Status accepted = family.accepts(problem); !accepted.ok()) {
     list.refusals.push_back(fmt::format("{}: {}", family.name(), accepted.message()));
     return;
@@ -73,6 +85,7 @@ void list_family(const KernelFamily& family, const Problem& problem, const Candi
   std::erase_if(configs, [&](const Config& config) { return !passes(config, filter); });
   const bool any = !configs.empty();
   remove_wrong(family, problem, errata, configs, list);
+  remove_inaccurate(family, problem, lowest, configs, list);
   if (!any) {
     list.refusals.push_back(fmt::format("{}: no config is allowed for this problem", family.name()));
   }
@@ -95,11 +108,18 @@ Status check_libtypes(const Device& device, const std::vector<std::string>& libt
   return {};
 }
 
+Accuracy lowest_accuracy(const Device& device, const Problem& problem, AccuracyPolicy policy) {
+  if (policy == AccuracyPolicy::fast) return Accuracy::tensor_core;
+  const auto baseline = device.baseline(problem);
+  return baseline.ok() ? device.accuracy(*baseline, problem) : Accuracy::fp32;
+}
+
 CandidateList list_candidates(const Device& device, const Problem& problem, const CandidateFilter& filter) {
   CandidateList list;
   const DeviceErrata errata(device.info());
+  const Accuracy lowest = lowest_accuracy(device, problem, filter.accuracy);
   for (const KernelFamily* family : device.families()) {
-    if (wanted(*family, filter.libtypes)) list_family(*family, problem, filter, errata, list);
+    if (wanted(*family, filter.libtypes)) list_family(*family, problem, filter, lowest, errata, list);
   }
   return list;
 }

@@ -13,6 +13,7 @@ struct CandidateFilter {
   std::vector<std::string> libtypes;  // empty or "all": every family but `reference`, which must be named
   bool split_k = true;                // false: no config whose `sk` is above 1
   bool exhaustive = false;            // of KernelFamily::exhaustive_space
+  AccuracyPolicy accuracy = AccuracyPolicy::keep;  // with `fast` all classes, else none below the baseline's
   bool dependent = false;  // only configs of programmatic dependent launches (`pdl` is 1), else none of them
 };
 
@@ -21,9 +22,10 @@ struct ListedCandidate {
   Candidate candidate;
   const KernelFamily* family = nullptr;       // owned by the device
   WeightLayout layout = WeightLayout::plain;  // that it reads
-  double predicted = 0;                       // microseconds; 0: no opinion
-  int hint = 0;                               // as SearchPoint::hint
-  int departures = 0;                         // settings that differ from the family's default config
+  Accuracy accuracy = Accuracy::fp32;
+  double predicted = 0;  // microseconds; 0: no opinion
+  int hint = 0;          // as SearchPoint::hint
+  int departures = 0;    // settings that differ from the family's default config
 };
 
 struct CandidateList {
@@ -34,6 +36,10 @@ struct CandidateList {
 
 /// ok, or which name is no family of this device, with the known ones.
 Status check_libtypes(const Device& device, const std::vector<std::string>& libtypes);
+
+/// The lowest class of a candidate under the policy: with `keep` that of the device's baseline, fp32 without
+/// one.
+Accuracy lowest_accuracy(const Device& device, const Problem& problem, AccuracyPolicy policy);
 
 /// Kernels that have an erratum are not listed; a refusal names the erratum, one of them and their number.
 CandidateList list_candidates(const Device& device, const Problem& problem, const CandidateFilter& filter);

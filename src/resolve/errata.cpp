@@ -118,8 +118,8 @@ Status check_errata(const Device& device, const Problem& problem, const Candidat
   return Status::unsupported("{}: {}", candidate.kernel_name(), describe(*erratum));
 }
 
-Result<Candidate> usable_baseline(const Device& device, const Problem& problem) {
-  auto baseline = device.baseline(problem);
+Result<Candidate> usable_baseline(const Device& device, const Problem& problem, AccuracyPolicy policy) {
+  auto baseline = baseline_for(device, problem, policy);
   if (!baseline.ok()) return baseline;
   GEMMTUNE_RETURN_IF_ERROR(check_errata(device, problem, *baseline));
   return baseline;

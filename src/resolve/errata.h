@@ -51,8 +51,8 @@ class DeviceErrata {
 /// ok, or `unsupported`: the kernel's name and its erratum.
 Status check_errata(const Device& device, const Problem& problem, const Candidate& candidate);
 
-/// Device::baseline(), or `unsupported` if it has an erratum.
-Result<Candidate> usable_baseline(const Device& device, const Problem& problem);
+/// baseline_for(), or `unsupported` if it has an erratum.
+Result<Candidate> usable_baseline(const Device& device, const Problem& problem, AccuracyPolicy policy);
 
 /// What runs if no row does: the device's fallback, unless it has an erratum; then the first kernel without
 /// one of the families that may be a fallback, a family's default before the others of its space. `allowed`:

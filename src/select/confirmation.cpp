@@ -178,6 +178,7 @@ Settled ConfirmationPass::settle(std::size_t winner, Verdict verdict) const {
   settled.microseconds = std::sqrt(first_us * median(times));
   settled.spread = std::max(first_.spread, spread(times));
   settled.err_ratio = outcomes_[winner].err_ratio;
+  settled.error = outcomes_[winner].error;
   settled.quietness += quietness_;
   if (default_) {
     const double before = winner == winner_ && first_.speedup

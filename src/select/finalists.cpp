@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "backends/default_kernels.h"
 #include "measure/statistics.h"
 #include "resolve/errata.h"
 #include "select/choose.h"
@@ -74,7 +75,7 @@ std::vector<Finalist> choose_finalists(const std::vector<ListedCandidate>& candi
 }
 
 void add_baseline(const Device& device, const std::vector<Trial>& trials, FinalsTask& task) {
-  const auto baseline = device.baseline(task.problem);
+  const auto baseline = baseline_for(device, task.problem, task.policy.accuracy);
   if (!baseline.ok()) return;
   const DeviceErrata errata(device.info());
   if (const Erratum* erratum = errata.find(task.problem, *baseline); erratum != nullptr) {

@@ -17,7 +17,7 @@ std::vector<Finalist> choose_finalists(const std::vector<ListedCandidate>& candi
                                        const std::vector<Trial>& trials, WeightLayout layout,
                                        const Policy& policy);
 
-/// Adds the device's default kernel to the finalists, unless it is one already, and sets task.baseline. A
+/// Adds the default kernel under the policy to the finalists, unless it is one already, and sets task.baseline. A
 /// default that has an erratum is task.wrong_default instead. Neither is set if the device has no default.
 void add_baseline(const Device& device, const std::vector<Trial>& trials, FinalsTask& task);
 

@@ -207,6 +207,7 @@ Settled settled_from(const FinalsTask& task, const FinalsRun& run, const Decisio
   settled.default_microseconds = decision.default_microseconds;
   settled.speedup = decision.speedup;
   settled.err_ratio = run.outcome(*decision.winner).err_ratio;
+  settled.error = run.outcome(*decision.winner).error;
   settled.noise_floor = decision.noise_floor;
   settled.drift = decision.drift;
   settled.quietness = run.quietness();

@@ -62,6 +62,7 @@ struct Settled {
   std::optional<double> speedup;
   std::optional<WrongDefault> wrong_default;  // the verdict is default_wrong
   double err_ratio = 1;
+  MeasuredError error;
   double noise_floor = 0;
   double drift = 0;  // of ratios between batches of rounds, Decision::drift
   Quietness quietness;

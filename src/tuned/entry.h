@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "problem/accuracy.h"
 #include "problem/problem.h"
 
 namespace gemmtune {
@@ -64,6 +65,7 @@ struct TunedEntry {
   std::optional<double> regret;
   std::string pdl_kernel_name;
   std::optional<double> pdl_us;
+  std::optional<Accuracy> accuracy;  // the lowest class of the row's kernels
   std::string env;
   std::shared_ptr<const MoeStages> stages;  // fused MoE only
   // Further key cells, in tables that no look-up reads (mxscale, heterogeneous and grouped MoE).

@@ -60,7 +60,10 @@ std::vector<Rows> rows_by_group(std::span<const TunedEntry* const> rows) {
 
 bool better_row(const TunedEntry& a, const TunedEntry& b) {
   if (!may_be_chosen(a)) return false;
-  return !may_be_chosen(b) || a.us < b.us;
+  if (!may_be_chosen(b)) return true;
+  const Accuracy of_a = a.accuracy.value_or(Accuracy::fp32);
+  const Accuracy of_b = b.accuracy.value_or(Accuracy::fp32);
+  return of_a != of_b ? of_a > of_b : a.us < b.us;
 }
 
 Rows chosen_rows(std::span<const TunedEntry* const> group) {

@@ -37,7 +37,7 @@ struct LookupHit {
 
 class TunedTable {
  public:
-  /// Two entries of one key: the smaller time wins, ties keep the first; rows that may not be chosen
+  /// Two entries of one key: the higher accuracy class, then the smaller time wins, ties keep the first; rows that may not be chosen
   /// (choice.h) never win.
   explicit TunedTable(std::vector<TunedEntry> entries);
   ~TunedTable();

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "backends/default_kernels.h"
 #include "backends/traits.h"
 #include "base/clock.h"
 #include "base/text.h"
@@ -125,7 +126,10 @@ void Hunt::add(const Candidate& candidate, const Problem& problem, Work& work) {
 
 Work Hunt::work_of(const Problem& problem) {
   Work work;
-  if (const auto baseline = device_.baseline(problem); baseline.ok()) add(*baseline, problem, work);
+  for (const AccuracyPolicy policy : {AccuracyPolicy::keep, AccuracyPolicy::fast}) {
+    if (const auto baseline = baseline_for(device_, problem, policy); baseline.ok())
+      add(*baseline, problem, work);
+  }
   if (const auto fallback = usable_fallback(device_, problem); fallback.ok())
     add(fallback->candidate, problem, work);
   work.untuned = work.candidates.size();

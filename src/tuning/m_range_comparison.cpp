@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "backends/default_kernels.h"
 #include "measure/statistics.h"
 #include "resolve/errata.h"
 #include "select/paired_comparison.h"
@@ -24,7 +25,7 @@ class KernelComparison {
       const auto candidate = device.resolve(name, request.problem);
       if (candidate.ok() && check_errata(device, request.problem, *candidate).ok()) add(device, *candidate);
     }
-    const auto baseline = device.baseline(request.problem);
+    const auto baseline = baseline_for(device, request.problem, request.policy.accuracy);
     if (baseline.ok()) add_default(device, *baseline);
     rounds_ = PairedRounds(finalists_.size());
     outcomes_.resize(finalists_.size());
@@ -166,6 +167,7 @@ Settled KernelComparison::row(std::size_t finalist) const {
   settled.microseconds = median(times(finalist));
   settled.spread = spread(times(finalist));
   settled.err_ratio = outcomes_[finalist].err_ratio;
+  settled.error = outcomes_[finalist].error;
   settled.noise_floor = noise_floor();
   if (baseline_ && ran(*baseline_)) {
     settled.default_kernel = finalists_[*baseline_].candidate.kernel_name();

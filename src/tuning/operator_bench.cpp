@@ -50,9 +50,13 @@ Answer production_answer(const Device& device, const LookupTables& tables, const
   return answer;
 }
 
+/// The default is compared in the class of `production`.
 Result<Candidate> other_candidate(const Device& device, const BenchRequest& request, const Problem& problem,
-                                  std::string& rule) {
-  if (!request.against) return usable_baseline(device, problem);
+                                  const Candidate& production, std::string& rule) {
+  if (!request.against) {
+    const bool fast = device.accuracy(production, problem) == Accuracy::tensor_core;
+    return usable_baseline(device, problem, fast ? AccuracyPolicy::fast : AccuracyPolicy::keep);
+  }
   Answer answer = production_answer(device, *request.against, problem, request.rules);
   if (!answer.status.ok()) return answer.status;
   rule = answer.rule();
@@ -97,13 +101,15 @@ BenchRow bench_one(const Device& device, Evaluator& evaluator, const BenchReques
   }
   const Candidate& production = answer.bound.candidate;
   row.kernel = production.kernel_name();
+  row.accuracy = device.accuracy(production, shape.problem);
   row.match = answer.hit.match;
   row.hit_m = answer.hit.hit_m;
   row.rule = answer.rule();
   row.passed_rows = !answer.passed.empty();
-  const auto other = other_candidate(device, request, shape.problem, row.other_rule);
+  const auto other = other_candidate(device, request, shape.problem, production, row.other_rule);
   if (other.ok()) {
     row.other_kernel = other->kernel_name();
+    row.other_accuracy = device.accuracy(*other, shape.problem);
   } else {
     row.reason = other.message();
   }

@@ -46,6 +46,8 @@ struct BenchRow {
   std::optional<double> certain_ratio;  // its lower bound, 99.9 %; empty for fewer than 11 rounds
   BenchVerdict verdict = BenchVerdict::none;
   double err_ratio = 1;  // of A
+  Accuracy accuracy = Accuracy::fp32;
+  Accuracy other_accuracy = Accuracy::fp32;  // if there is another kernel
   BenchStatus status = BenchStatus::error;
   std::string reason;  // unless ok; also why B has no time
 };

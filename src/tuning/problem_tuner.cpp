@@ -215,12 +215,14 @@ TunedEntry make_entry(const DeviceInfo& device, const Problem& problem, const Se
   entry.verdict = settled.verdict;
   if (!settled.ties.empty()) entry.ties = static_cast<std::int64_t>(settled.ties.size()) - 1;
   entry.env = environment_hash;
+  entry.accuracy = settled.winner->accuracy;
   if (is_mixture(problem)) entry.stages = stages_of(winner.config, entry.us, entry.err_ratio);
   return entry;
 }
 
 void set_dependent(const Settled& dependent, TunedEntry& entry) {
   entry.pdl_kernel_name = dependent.winner->candidate.kernel_name();
+  entry.accuracy = std::min(entry.accuracy.value_or(Accuracy::fp32), dependent.winner->accuracy);
   const bool met = dependent.speedup && dependent.default_kernel == entry.kernel_name;
   entry.pdl_us = round4(met ? entry.us / *dependent.speedup : dependent.microseconds);
 }

@@ -13,11 +13,14 @@ RowCheck not_runnable(std::string reason) {
 }
 
 /// At the row's M, then at the other M that the row answers.
-RowCheck check_candidate(Evaluator& evaluator, const Problem& problem, const Candidate& candidate) {
+RowCheck check_candidate(const Device& device, Evaluator& evaluator, const Problem& problem,
+                         const Candidate& candidate) {
   RowCheck result;
+  result.accuracy = device.accuracy(candidate, problem);
   const Outcome own = evaluator.check_neighbour_m(problem, candidate, problem.m);
   if (own.kind == OutcomeKind::refused) return not_runnable(own.reason);
   result.err_ratio = own.err_ratio;
+  result.error = own.error;
   result.deterministic = own.deterministic;
   result.reason = own.kind == OutcomeKind::ok ? neighbour_failure(problem, candidate, evaluator)
                                               : fmt::format("{}: {}", to_string(own.kind), own.reason);
@@ -26,19 +29,22 @@ RowCheck check_candidate(Evaluator& evaluator, const Problem& problem, const Can
 }
 
 /// Only the evaluator builds the kernel: a worker's may crash there too.
-RowCheck check_kernel(const Device& device, Evaluator& evaluator, const Problem& problem,
+RowCheck check_kernel(const Device& device, Evaluator& evaluator, const TunedEntry& entry,
                       std::string_view name, bool dependent) {
-  const auto candidate = resolve_name(device, name, problem, dependent);
-  return candidate.ok() ? check_candidate(evaluator, problem, *candidate) : not_runnable(candidate.message());
+  const auto candidate = resolve_name(device, name, entry.problem, dependent);
+  if (!candidate.ok()) return not_runnable(candidate.message());
+  if (const Status status = check_accuracy(device, entry, *candidate, entry.problem); !status.ok())
+    return not_runnable(status.message());
+  return check_candidate(device, evaluator, entry.problem, *candidate);
 }
 
 RowCheck check_row(const Device& device, Evaluator& evaluator, const TunedEntry& entry) {
   if (const Status status = check(entry.problem); !status.ok()) return not_runnable(status.message());
   if (const Status own = check_row_is_of(entry, device.info()); !own.ok()) return not_runnable(own.message());
-  RowCheck result = check_kernel(device, evaluator, entry.problem, entry.kernel_name, false);
+  RowCheck result = check_kernel(device, evaluator, entry, entry.kernel_name, false);
   if (result.state != RowCheckState::right || entry.pdl_kernel_name.empty()) return result;
   // Dispatch runs this kernel instead for callers who allow dependent launches.
-  RowCheck second = check_kernel(device, evaluator, entry.problem, entry.pdl_kernel_name, true);
+  RowCheck second = check_kernel(device, evaluator, entry, entry.pdl_kernel_name, true);
   if (second.state == RowCheckState::right) return result;
   second.reason = fmt::format("pdl_kernelName {}: {}", entry.pdl_kernel_name, second.reason);
   return second;

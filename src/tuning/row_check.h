@@ -23,6 +23,8 @@ struct RowCheck {
   RowCheckState state = RowCheckState::not_runnable;
   std::string reason;    // unless right
   double err_ratio = 1;  // measured now; the row's own stands in the row
+  MeasuredError error;
+  Accuracy accuracy = Accuracy::fp32;  // of the kernel, by whose bounds it was verified
   bool deterministic = true;
 };
 

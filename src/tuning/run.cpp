@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -84,7 +85,9 @@ Status Run::check_problem(const Problem& problem) const {
 }
 
 bool Run::counts(const TunedEntry& row) const {
-  return !request_.all && !(request_.stale && row.env != environment_.hash);
+  if (request_.all || (request_.stale && row.env != environment_.hash)) return false;
+  // A row of a lower class than the request allows is replaced.
+  return accuracy_of(device_, row) >= lowest_accuracy(device_, row.problem, request_.policy.accuracy);
 }
 
 std::optional<WeightLayout> Run::decided_layout(
@@ -198,12 +201,25 @@ void Run::set_row(std::size_t item, const LayoutResult& result) {
   TunedEntry row = make_entry(device_.info(), report.shape.problem, settled, environment_.hash);
   if (result.dependent) set_dependent(*result.dependent, row);
   const bool kept = !settled.default_kernel.empty() && settled.default_kernel == row.kernel_name;
+  note_error(*row.accuracy, settled.error);
   report.state = kept ? ProblemState::kept_default : ProblemState::tuned;
   report.quietness = settled.quietness;
   report.noise_floor = settled.noise_floor;
   report.ties = settled.ties;
   report.default_fault = settled.wrong_default ? settled.wrong_default->reason : std::string();
   report.rows = {std::move(row)};
+}
+
+void Run::note_error(Accuracy accuracy, const MeasuredError& error) {
+  const std::lock_guard guard(lock_);
+  const auto note = [&](const char* name, double value) {
+    if (!std::isfinite(value)) return;
+    double& largest = errors_[fmt::format("{}_{}", name, to_string(accuracy))];
+    largest = std::max(largest, value);
+  };
+  note("rms_error", error.rms);
+  note("max_error", error.max);
+  note("one_sign_error", error.one_sign);
 }
 
 void Run::note_machine(double noise_floor, bool busy) {
@@ -213,6 +229,7 @@ void Run::note_machine(double noise_floor, bool busy) {
   std::map<std::string, double> observations = device_.observe();
   observations["noise_floor"] = median(noise_floors_);
   observations["busy_rows"] = static_cast<double>(busy_rows_);
+  observations.insert(errors_.begin(), errors_.end());
   publisher_.set_environment(row_environment(device_, request_.policy, observations).json);
 }
 

@@ -90,6 +90,8 @@ class Run {
   Status revise(std::size_t item);
 
  private:
+  void note_error(Accuracy accuracy, const MeasuredError& error);
+
   std::vector<Candidate> hints_for(const Problem& problem) const;
   /// Of the tuned file: that of the first shape. Requires shapes.
   Operation operation() const { return request_.shapes.front().problem.operation; }
@@ -110,6 +112,7 @@ class Run {
   Transfer transfer_;
   std::vector<double> noise_floors_;
   int busy_rows_ = 0;
+  std::map<std::string, double> errors_;  // the largest of the rows' winners, by class
   std::size_t searches_ = 0;
 };
 

@@ -23,6 +23,7 @@ void CheckReportBuilder::add(std::int64_t row, const RowFigures& figures) {
   outside_ += figures.outside;
   max_output_ = std::max(max_output_, figures.max_output);
   max_error_ = std::max(max_error_, figures.max_error);
+  max_exact_error_ = std::max(max_exact_error_, figures.max_exact_error);
   if (figures.worst_excess > worst_element_) {
     worst_element_ = figures.worst_excess;
     worst_place_ = {row, figures.worst_column};
@@ -104,7 +105,10 @@ CheckReport CheckReportBuilder::report() const {
   report.right = report.reason.empty();
   // Where elements are no numbers, the others say nothing, and the host does not compare them.
   const bool compared = not_finite_ == 0;
-  if (compared && reference_ > 0) report.frobenius = std::sqrt(error_ / reference_);
+  if (compared && reference_ > 0) {
+    report.frobenius = std::sqrt(error_ / reference_);
+    report.max_error = max_exact_error_ / std::sqrt(reference_ / static_cast<double>(checked_));
+  }
   if (compared && checked_ > 0)
     report.misrounded = static_cast<double>(misrounded_) / static_cast<double>(checked_);
   const Place place = not_finite_ > 0 ? first_not_finite_ : worst_place_;

@@ -48,6 +48,7 @@ class CheckReportBuilder {
   Place first_not_finite_;
   double max_output_ = 0;
   double max_error_ = 0;
+  double max_exact_error_ = 0;
   double worst_element_ = -1;  // error / bound
   Place worst_place_;
   std::pair<double, double> worst_values_;

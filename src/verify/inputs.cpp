@@ -28,8 +28,10 @@ struct Tensor {
   std::vector<std::byte> bytes;
 };
 
-Tensor tensor(std::int64_t elements, DataType type, double sigma, const Random& random) {
-  if (bits(type) != 4) return {random_fill(type, static_cast<std::size_t>(elements), sigma, random), {}};
+Tensor tensor(std::int64_t elements, DataType type, double sigma, const Random& random,
+              Signs signs = Signs::both) {
+  if (bits(type) != 4)
+    return {random_fill(type, static_cast<std::size_t>(elements), sigma, random, signs), {}};
   Tensor made;
   made.bytes.resize(static_cast<std::size_t>(bytes_of(type, elements)));
   fill_pairs(type, made.bytes, sigma, random);
@@ -113,7 +115,7 @@ Status PlannedInputs::fill_all(int threads) {
   return {};
 }
 
-Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed) {
+Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Signs signs) {
   if (traits(problem.x_type).widen == nullptr || traits(problem.w_type).widen == nullptr)
     return Status::unsupported("no test data for operands of {} and {}", to_string(problem.x_type),
                                to_string(problem.w_type));
@@ -134,8 +136,8 @@ Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed) {
   };
   try {
     if (problem.scale_ab) {
-      put(tensor(shapes.x.elements(), problem.x_type, 1, stream("x")), inputs.x, operands.x);
-      put(tensor(shapes.w.elements(), problem.w_type, 1, stream("w")), inputs.w, operands.w);
+      put(tensor(shapes.x.elements(), problem.x_type, 1, stream("x"), signs), inputs.x, operands.x);
+      put(tensor(shapes.w.elements(), problem.w_type, 1, stream("w"), signs), inputs.w, operands.w);
       scale_whole_tensors(w_sigma, stream("scales"), operands);
     } else {
       QuantizedMatrix x = matrix_of(shapes.x, 1, stream("x"), stream("x scale"));

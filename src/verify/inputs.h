@@ -40,7 +40,8 @@ struct PlannedInputs {
 /// fresh for each seed and problem, the same on every machine. Quantized elements fill their type's range,
 /// their scales are random and bring the products back to that size. Some experts get more tokens than
 /// others. `out_of_memory` where they do not fit.
-Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed);
+/// With Signs::one no element of x and w is negative; for operands of whole bytes that one scale each belongs to.
+Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Signs signs = Signs::both);
 /// The same, filled.
 Result<HostOperands> make_inputs(const Problem& problem, std::uint64_t seed, int threads = 1);
 

@@ -112,6 +112,7 @@ class Checker {
     figures.max_output = std::max(figures.max_output, std::fabs(out));
     figures.max_error = std::max(figures.max_error, std::fabs(rounded - out));
     const double error = std::fabs(out - exact);
+    figures.max_exact_error = std::max(figures.max_exact_error, error);
     const double accumulated = tolerance_.element_factor * magnitude;
     const double bound =
         accumulated + tolerance_.output_epsilon * (std::fabs(exact) + accumulated) + tolerance_.output_tiny;
@@ -180,6 +181,7 @@ CheckReport check_batches(const Problem& problem, const Reference& reference,
     }
     all.err_ratio += report.err_ratio / count;
     all.frobenius = std::max(all.frobenius, report.frobenius);
+    all.max_error = std::max(all.max_error, report.max_error);
     all.misrounded += report.misrounded / count;
   }
   all.err_ratio = std::round(all.err_ratio * 1e4) / 1e4;

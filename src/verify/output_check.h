@@ -5,7 +5,9 @@
 #include <span>
 #include <string>
 
+#include "problem/accuracy.h"
 #include "problem/problem.h"
+#include "verify/random_fill.h"
 #include "verify/reference.h"
 
 namespace gemmtune {
@@ -25,12 +27,14 @@ struct Tolerance {
   double max_misrounded = 1;  // share of elements that differ from the rounded reference (16-bit outputs)
 };
 
-/// How products are accumulated: exactly as float32 does, or in a GPU's tensor core, which keeps fewer bits
-/// of fp8 products.
-enum class Accumulator { float32, tensor_core };
+/// What a kernel may do with its sums, and on what it is verified.
+struct SumRules {
+  Accuracy accuracy = Accuracy::fp32;
+  bool narrow_fp8 = false;  // DeviceTraits::narrow_fp8_sums
+  Signs signs = Signs::both;
+};
 
-Tolerance tolerance_for(const Problem& problem, double max_err_ratio,
-                        Accumulator accumulator = Accumulator::float32);
+Tolerance tolerance_for(const Problem& problem, double max_err_ratio, const SumRules& sums = {});
 
 struct CheckReport {
   bool right = false;
@@ -38,6 +42,7 @@ struct CheckReport {
   double err_ratio = 1;  // AITER's column: four decimals, 1 where an element is NaN or infinite; of fused_moe
                          // the cosine difference
   double frobenius = 0;  // ‖out − ref‖ / ‖ref‖ of the elements that the reference has
+  double max_error = 0;  // the largest |out − ref|, over the root mean square of the reference
   double misrounded = 0;
   std::int64_t worst_row =
       -1;  // of the element with the largest error for its bound, or the first without a number

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "base/threads.h"
@@ -50,12 +51,13 @@ void fill_elements(const RandomFill& from, std::size_t first, std::span<Element>
 }
 
 template <typename Element>
-void fill_table(DataType type, double sigma, Random& random, std::vector<std::byte>& bytes) {
+void fill_table(DataType type, double sigma, Signs signs, Random& random, std::vector<std::byte>& bytes) {
   std::array<Element, RandomFill::table_size> table;
   for (std::size_t i = 0; i < table.size(); i += 2) {
-    const float value = static_cast<float>(sigma) * near_normal(random);
+    float value = static_cast<float>(sigma) * near_normal(random);
+    if (signs == Signs::one) value = std::fabs(value);
     table[i] = static_cast<Element>(traits(type).from_f32(value));
-    table[i + 1] = static_cast<Element>(traits(type).from_f32(-value));
+    table[i + 1] = static_cast<Element>(traits(type).from_f32(signs == Signs::one ? value : -value));
   }
   bytes.resize(sizeof(table));
   std::memcpy(bytes.data(), table.data(), sizeof(table));
@@ -76,13 +78,13 @@ float near_normal(Random& random) {
   return static_cast<float>((static_cast<double>(sum) - 131070.0) / sigma);
 }
 
-RandomFill random_fill(DataType type, std::size_t count, double sigma, Random random) {
+RandomFill random_fill(DataType type, std::size_t count, double sigma, Random random, Signs signs) {
   RandomFill made;
   made.element_bytes = static_cast<std::size_t>(bits(type)) / 8;
   made.count = count;
-  if (made.element_bytes == 4) fill_table<std::uint32_t>(type, sigma, random, made.table);
-  if (made.element_bytes == 2) fill_table<std::uint16_t>(type, sigma, random, made.table);
-  if (made.element_bytes == 1) fill_table<std::uint8_t>(type, sigma, random, made.table);
+  if (made.element_bytes == 4) fill_table<std::uint32_t>(type, sigma, signs, random, made.table);
+  if (made.element_bytes == 2) fill_table<std::uint16_t>(type, sigma, signs, random, made.table);
+  if (made.element_bytes == 1) fill_table<std::uint8_t>(type, sigma, signs, random, made.table);
   made.random = random;
   return made;
 }

@@ -26,9 +26,13 @@ struct RandomFill {
   std::size_t bytes() const { return count * element_bytes; }
 };
 
-/// Near-normal elements of σ; each value of the table has its negative, so that the mean is exactly 0.
-/// Requires a readable type with whole bytes.
-RandomFill random_fill(DataType type, std::size_t count, double sigma, Random random);
+/// Of random elements. `one`: none is negative, so that an error in one direction adds up.
+enum class Signs { both, one };
+
+/// Near-normal elements of σ; each value of the table has its negative, so that the mean is exactly 0. With
+/// Signs::one their magnitudes. Requires a readable type with whole bytes.
+RandomFill random_fill(DataType type, std::size_t count, double sigma, Random random,
+                       Signs signs = Signs::both);
 
 /// Elements first … of `from` into `out`, as many as fit; they must exist. By up to `threads` threads.
 void fill_random(const RandomFill& from, std::size_t first, std::span<std::byte> out, int threads = 1);

@@ -11,9 +11,10 @@ struct RowFigures {
   double error = 0;
   double reference = 0;
   double magnitude = 0;
-  // Over the row, without regard to sign; errors are those against the rounded reference.
+  // Over the row, without regard to sign; max_error is against the rounded reference.
   double max_output = 0;
   double max_error = 0;
+  double max_exact_error = 0;  // against the reference as it is
   // The element with the largest error for its bound, the first of equal ones; −1 where nothing was compared.
   double worst_excess = -1;  // error / bound
   double worst_output = 0;

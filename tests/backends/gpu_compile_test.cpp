@@ -27,6 +27,7 @@ std::vector<Config> corners(const Space& space) {
   for (const Config& config : space.enumerate()) {
     bool corner = true;
     for (const Parameter& parameter : space.parameters()) {
+      if (parameter.values.empty()) continue;
       const std::string_view value = config.word(parameter.key);
       corner = corner && (value == parameter.values.front() || value == parameter.values.back());
     }
@@ -39,6 +40,7 @@ std::vector<Config> corners(const Space& space) {
 std::vector<Config> corners_that_build(const Space& space) {
   std::vector<Config> found{Config()};
   for (const Parameter& parameter : space.parameters()) {
+    if (parameter.values.empty()) continue;
     std::vector<Config> longer;
     for (const Config& config : found) {
       for (const std::string& value : {parameter.values.front(), parameter.values.back()}) {
@@ -57,7 +59,8 @@ std::vector<Config> widest_tiles(const Space& space) {
   std::map<std::string, Config> found;
   for (const Config& config : space.enumerate()) {
     std::string shape;
-    for (const char* key : {"swap", "bm", "wg", "pp", "bk"}) shape += std::string(config.word(key)) + " ";
+    for (const char* key : {"swap", "bm", "wg", "pp", "bk", "prom"})
+      shape += std::string(config.word(key)) + " ";
     shape += config.number("csk") > 1 ? "split" : "";
     Config& widest = found.try_emplace(shape, config).first->second;
     if (config.number("bn") > widest.number("bn")) widest = config;
@@ -151,6 +154,11 @@ TEST(GpuCompile, WgmmaForHopper) {
   const auto family = cuda::make_wgmma_family(runtime, no_driver);
   expect_compiles(*family, runtime, dense(96, 4096, 7168, DataType::bf16, DataType::bf16));
   expect_compiles(*family, runtime, dense(512, 2112, 7168, DataType::f8_e4m3fn, DataType::f16));
+  // Its promoted kernels, whose partial sums need registers beside the sums: wide tiles, and a float32 y with a bias.
+  Problem wide = dense(4096, 4096, 7168, DataType::f8_e4m3fn, DataType::f32);
+  wide.bias = true;
+  expect_compiles(*family, runtime, wide);
+  expect_compiles(*family, runtime, dense(96, 4096, 7168, DataType::f8_e4m3fn, DataType::bf16));
   Problem biased = dense(4096, 7168, 2048, DataType::f16, DataType::f32);
   biased.bias = true;
   expect_compiles(*family, runtime, biased);

@@ -18,8 +18,9 @@ namespace {
 using ::testing::HasSubstr;
 
 Config config_of(const std::string& settings) {
-  const auto candidate = parse_kernel_name(
-      "wgmma_r1_" + settings, {"swap", "bm", "bn", "wg", "pp", "bk", "cm", "cn", "csk", "smem", "pdl"});
+  const auto candidate =
+      parse_kernel_name("wgmma_r1_" + settings,
+                        {"swap", "bm", "bn", "wg", "pp", "bk", "cm", "cn", "csk", "smem", "pdl", "prom"});
   EXPECT_TRUE(candidate.ok()) << candidate.message();
   return candidate->config;
 }
@@ -38,6 +39,29 @@ TEST(WgmmaLaunchConfig, TilesAndStagesOfALargeProblem) {
   EXPECT_EQ(launch.num_blocks, 132);
   EXPECT_FALSE(launch.weight_read_once);
   EXPECT_LE(launch.shared_bytes, 232448);
+}
+
+TEST(WgmmaLaunchConfig, PartialSumsFitBesideTheSums) {
+  const Problem problem = dense(4096, 7168, 2048, DataType::f8_e4m3fn, DataType::bf16);
+  const auto launch = [&](const std::string& settings) {
+    return wgmma_launch_config(problem, config_of(settings), h200);
+  };
+  // One set of a whole tile, or of a half if that is too much; two sets of a tile.
+  EXPECT_EQ(launch("swap0_bm128_bn128_wg2_prom1").accumulators(), 64 + 64);
+  EXPECT_EQ(launch("swap0_bm128_bn128_wg2_prom1").n_slices, 1);
+  EXPECT_EQ(launch("swap0_bm128_bn192_wg2_prom1").accumulators(), 96 + 48);
+  EXPECT_EQ(launch("swap0_bm128_bn192_wg2_prom1").n_slices, 2);
+  EXPECT_EQ(launch("swap0_bm128_bn96_wg2_prom2").accumulators(), 48 + 2 * 48);
+  EXPECT_EQ(launch("swap1_bm64_bn128_wg1_prom2").accumulators(), 64 + 2 * 64);
+  const auto refusal = [&](const std::string& settings) { return refuse_wgmma(launch(settings), h200); };
+  for (const char* settings :
+       {"swap0_bm128_bn256_wg2", "swap0_bm128_bn192_wg2_prom1", "swap0_bm128_bn96_wg2_prom2",
+        "swap1_bm64_bn192_wg1_prom1", "swap0_bm256_bn80_wg2_prom1"})
+    EXPECT_EQ(refusal(settings), "") << settings;
+  EXPECT_THAT(refusal("swap0_bm128_bn208_wg2_prom1"), HasSubstr("registers"));
+  EXPECT_THAT(refusal("swap0_bm128_bn112_wg2_prom2"), HasSubstr("registers"));
+  EXPECT_THAT(refusal("swap0_bm128_bn64_wg2_bk256_prom2"), HasSubstr("prom 2 is for"));
+  EXPECT_THAT(refusal("swap0_bm128_bn192_wg2_bk256_prom1"), HasSubstr("prom 1 makes"));
 }
 
 TEST(WgmmaLaunchConfig, PartsOfAPackedTileAreSlowIfBlocksShareX) {
@@ -314,7 +338,7 @@ TEST(WgmmaLaunchConfig, OneInstructionNamesAllItsRegisters) {
   const std::string small = wgmma_macros(DataType::f8_e4m3fn, 256);
   EXPECT_THAT(small, HasSubstr("m64n256k32.f32.e4m3.e4m3"));
   EXPECT_THAT(small, HasSubstr("}, %128, %129, accumulate, 1, 1;}"));
-  EXPECT_EQ(std::count(small.begin(), small.end(), '\n'), 2);
+  EXPECT_EQ(std::count(small.begin(), small.end(), '\n'), 3);  // WGMMA, WGMMA_FIRST, FENCE_ACCUMULATORS
 }
 
 // ---- maps

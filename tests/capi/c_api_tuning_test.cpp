@@ -63,6 +63,10 @@ TEST_F(CApiTuning, WrongRequestsAreAnsweredWithTheValueAtFault) {
   options_.search = "genetic";
   EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT);
   options_.search = nullptr;
+  options_.accuracy = "slow";
+  EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("accuracy is slow, expected default or fast"));
+  options_.accuracy = "fast";
   options_.threads = -1;
   EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT);
   options_.threads = 0;

@@ -94,7 +94,7 @@ Problem drawn_problem(Random& random) {
 std::string drawn_name(const Device& device, const Problem& problem, Random& random) {
   Problem other = problem;
   if (random.below(3) == 0) other = drawn_problem(random);
-  const CandidateList list = list_candidates(device, other, {{"all", "reference"}, true, false, false});
+  const CandidateList list = list_candidates(device, other, {.libtypes = {"all", "reference"}});
   if (list.candidates.empty()) return "reference_r1";
   std::string name = list.candidates[random.below(list.candidates.size())].candidate.kernel_name();
   if (random.below(2) == 0) return name;
@@ -174,9 +174,8 @@ std::string run_and_check(gemmtune_context* context, const Problem& problem, Fen
     wrong = gemmtune_last_error();
   if (wrong.empty()) {
     const auto* bytes = reinterpret_cast<const std::byte*>(operands.y.data());
-    const CheckReport report =
-        check_output(problem, *reference, {bytes, operands.y.bytes()}, output_columns(problem),
-                     tolerance_for(problem, 0.05, Accumulator::float32));
+    const CheckReport report = check_output(problem, *reference, {bytes, operands.y.bytes()},
+                                            output_columns(problem), tolerance_for(problem, 0.05));
     if (!report.right) wrong = report.reason;
   }
   if (!operands.y.surroundings_intact() || !workspace.surroundings_intact()) wrong += " wrote outside";

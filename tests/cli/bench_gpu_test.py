@@ -89,6 +89,22 @@ class BenchGpu(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("| all | 2 | 1.250 |", done.stdout)
 
+    def test_both_classes_and_their_groups_last(self):
+        done = self.run_bench("--dtype", "fp8", "--accuracy", "both", "--groups", "1:64", "--no-overhead", "--json", self.build / "report.json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.strip().splitlines()
+        self.assertTrue(lines[-1].startswith("| fast | all | 2 | 2.000 | 2.000 |"), lines[-1])
+        self.assertTrue(any(line.startswith("| default | all | 2 |") for line in lines[-8:]))
+        report = json.loads((self.build / "report.json").read_text(encoding="utf-8"))
+        self.assertIn("--accuracy", report["fast"]["command"])
+        self.assertNotIn("--accuracy", report["default"]["command"])
+        self.assertNotEqual(report["fast"]["command"], report["default"]["command"])
+
+    def test_every_second_shape(self):
+        done = self.run_bench("--every", "2", "--no-overhead")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("| 1280 | 8192 | 64 |", done.stdout)
+
     def test_tables_as_csv(self):
         self.run_bench("--no-overhead")
         done = self.run_bench("--no-overhead", "--csv", self.build / "tables")

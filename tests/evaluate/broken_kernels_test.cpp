@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <csignal>
@@ -82,6 +83,75 @@ TEST(BrokenKernels, the_right_one_passes) {
       EXPECT_EQ(outcome.err_ratio, 0);
       EXPECT_EQ(outcome.microseconds.size(), 1U);
     }
+}
+
+/// An fp8 instruction of Hopper's tensor core: the accumulator and 32 products are aligned to the largest of them
+/// and cut below 13 fraction bits.
+float tensor_core_sum(float accumulator, std::span<const float> products) {
+  float largest = std::fabs(accumulator);
+  for (const float product : products) largest = std::max(largest, std::fabs(product));
+  if (largest == 0) return 0;
+  const float unit = std::ldexp(1.0F, std::ilogb(largest) - 13);
+  float sum = std::trunc(accumulator / unit);
+  for (const float product : products) sum += std::trunc(product / unit);
+  return sum * unit;
+}
+
+/// fp8 with a scale each; the tensor core accumulates over `chain` elements of k, then float32 does.
+FakeRun tensor_core_gemm(std::int64_t chain) {
+  return [chain](const Problem& problem, const Operands& operands, void*) {
+    std::array<float, 32> products{};
+    for (std::int64_t row = 0; row < problem.m; ++row)
+      for (std::int64_t column = 0; column < problem.n; ++column) {
+        float sum = 0;
+        float partial = 0;
+        for (std::int64_t k = 0; k < problem.k; k += 32) {
+          for (std::int64_t i = 0; i < 32; ++i)
+            products[static_cast<std::size_t>(i)] =
+                load_element(problem.x_type, operands.x, row * operands.ldx + k + i) *
+                load_element(problem.w_type, operands.w, column * problem.k + k + i);
+          partial = tensor_core_sum(partial, products);
+          if ((k + 32) % chain != 0) continue;
+          sum += partial;
+          partial = 0;
+        }
+        store_element(problem, operands, row, column, sum + partial);
+      }
+  };
+}
+
+Outcome verify_tensor_core(std::int64_t k, std::int64_t chain, Accuracy accuracy) {
+  Problem problem = problem_of(4, 24, k);
+  problem.x_type = problem.w_type = DataType::f8_e4m3fn;
+  problem.scale_ab = true;
+  FakeDevice device;
+  const Candidate candidate =
+      device.add({.name = "tensor_core", .run = tensor_core_gemm(chain), .accuracy = accuracy});
+  InProcessEvaluator evaluator(device, options());
+  const auto result = evaluator.finals(problem, std::vector{candidate}, 1);
+  EXPECT_TRUE(result.ok()) << result.message();
+  return result.ok() ? result->outcomes[0] : Outcome{};
+}
+
+TEST(BrokenKernels, tensor_core_sums_judged_as_fp32) {
+  for (const std::int64_t k : {1024, 2048, 7168, 16384}) {
+    const Outcome outcome = verify_tensor_core(k, k, Accuracy::fp32);
+    expect_wrong(outcome, "operands of one sign, class fp32: an element");
+    EXPECT_GT(outcome.error.one_sign, 0.008) << k;
+  }
+}
+
+TEST(BrokenKernels, tensor_core_sums_are_right_in_their_class) {
+  for (const std::int64_t k : {64, 512, 2048, 7168, 16384}) {
+    const Outcome fast = verify_tensor_core(k, k, Accuracy::tensor_core);
+    EXPECT_EQ(fast.kind, OutcomeKind::ok) << k << ": " << fast.reason;
+    const Outcome promoted = verify_tensor_core(k, 128, Accuracy::fp32);
+    EXPECT_EQ(promoted.kind, OutcomeKind::ok) << k << ": " << promoted.reason;
+    EXPECT_LT(promoted.error.one_sign, 0.004) << k;
+    EXPECT_GT(promoted.error.rms, 0) << k;
+    EXPECT_LT(promoted.error.rms, 0.004) << k;
+    EXPECT_GE(promoted.error.max, promoted.error.rms) << k;
+  }
 }
 
 TEST(BrokenKernels, unwritten_tile) {

@@ -17,6 +17,7 @@ void change(double& value) { value += 0.375; }
 void change(int& value) { value += 3; }
 void change(std::uint64_t& value) { value += std::uint64_t{1} << 63; }
 void change(CacheMode& mode) { mode = CacheMode::cold; }
+void change(AccuracyPolicy& policy) { policy = AccuracyPolicy::fast; }
 void change(Config& config) { config.set("mr", "6"); }
 template <HasFields Struct>
 void change(Struct& object);
@@ -50,7 +51,7 @@ void expect_survival(std::size_t fields) {
 }
 
 TEST(FieldsJson, EveryFieldSurvives) {
-  expect_survival<Policy>(11);
+  expect_survival<Policy>(12);
   expect_survival<DeviceRequest>(7);
   expect_survival<InProcessOptions>(7);
   expect_survival<Library>(3);

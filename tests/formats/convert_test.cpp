@@ -90,7 +90,7 @@ TEST(Convert, UnknownColumnsAreCarriedAndSizesWithoutWinnersNamed) {
   const std::string rows = "cu_num,M,N,K,dtype,us,kernelName,mood\n80,1,2,3,bf16,5.0,a,fine\n";
   const Converted carried = good("bf16_tuned_gemm.csv", rows, "aiter");
   EXPECT_THAT(carried.left_out, IsEmpty());
-  EXPECT_THAT(carried.text, HasSubstr(",env,mood\n"));
+  EXPECT_THAT(carried.text, HasSubstr(",env,accuracy,mood\n"));
   EXPECT_THAT(carried.text, HasSubstr(",fine\n"));
   EXPECT_EQ(good("bf16_tuned_gemm.csv", carried.text, "aiter").text, carried.text);
   EXPECT_THAT(good("bf16_tuned_gemm.csv", rows, "untuned").left_out,

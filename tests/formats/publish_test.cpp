@@ -47,7 +47,7 @@ TunedEntry amd_row(std::int64_t m, double us) {
 }
 
 const std::string own_names =
-    ",spread,default_us,default_kernel,speedup,verdict,ties,m_from,regret,pdl_kernelName,pdl_us,env";
+    ",spread,default_us,default_kernel,speedup,verdict,ties,m_from,regret,pdl_kernelName,pdl_us,env,accuracy";
 const std::string aiter_header =
     "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,"
     "tflops,bw";
@@ -92,7 +92,7 @@ TEST_F(Publish, OtherBytesStay) {
   EXPECT_THAT(text(), StartsWith(expected));
   EXPECT_EQ(text().substr(expected.size()),
             "x86-avx512,2,16,2048,1024,False,torch.bfloat16,torch.bfloat16,False,False,tiled,0,0,5.0,"
-            "tiled_r1_mr8,0.0,13.42,858.52,,,,,,win,,,,,,abc12345\r\n");
+            "tiled_r1_mr8,0.0,13.42,858.52,,,,,,win,,,,,,abc12345,\r\n");
 }
 
 TEST_F(Publish, AReplacedRowKeepsItsPlaceAndItsUnknownCells) {

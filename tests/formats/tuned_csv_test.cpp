@@ -134,9 +134,26 @@ TEST(TunedCsv, ReadsOurOwnColumns) {
   EXPECT_EQ(entry.regret, 0.012);
   EXPECT_FALSE(entry.pdl_us.has_value());
   EXPECT_EQ(entry.env, "3f2a9c01");
+  EXPECT_FALSE(entry.accuracy.has_value()) << "a file of an earlier version";
 }
 
 class TunedCsvFiles : public ScratchTest {};
+
+TEST_F(TunedCsvFiles, AClassThatIsNotKnownIsKeptAndNamed) {
+  const std::string text =
+      "gfx,cu_num,M,N,K,dtype,us,kernelName,accuracy\n"
+      "sm_90,132,1,64,64,torch.bfloat16,1.0,wgmma_r1_x,fp32\n"
+      "sm_90,132,2,64,64,torch.bfloat16,1.0,wgmma_r1_x,fp24\n";
+  const auto file = read_tuned_csv(write("t.csv", text), {.operation = Operation::a16w16});
+  ASSERT_TRUE(file.ok()) << file.message();
+  ASSERT_EQ(file->entries.size(), 2U);
+  EXPECT_EQ(file->entries[0].accuracy, Accuracy::fp32);
+  EXPECT_FALSE(file->entries[1].accuracy.has_value());
+  ASSERT_EQ(file->diagnostics.size(), 1U);
+  EXPECT_THAT(file->diagnostics[0], HasSubstr("accuracy"));
+  EXPECT_THAT(file->diagnostics[0], HasSubstr("fp24"));
+  ASSERT_NE(find_carried(file->entries[1], "accuracy"), nullptr);
+}
 
 TEST_F(TunedCsvFiles, EmptyAndHeaderOnlyFilesHaveNoEntries) {
   const std::string header =
@@ -207,6 +224,7 @@ TEST_F(TunedCsvFiles, WhatIsWrittenIsReadBack) {
   odd.regret.reset();
   odd.pdl_us = 99;
   odd.pdl_kernel_name = "other";
+  odd.accuracy = Accuracy::tensor_core;
   entries.push_back(odd);
   for (const CsvSchema schema : {CsvSchema::aiter, CsvSchema::seed}) {
     const auto file = read_tuned_csv(write("t.csv", write_tuned_csv(Operation::a16w16, entries, schema)));
@@ -225,6 +243,8 @@ TEST_F(TunedCsvFiles, WhatIsWrittenIsReadBack) {
     EXPECT_FALSE(file->entries[0].ties.has_value());
     EXPECT_FALSE(read.m_from.has_value());
     EXPECT_EQ(read.pdl_us, 99);
+    EXPECT_EQ(read.accuracy, Accuracy::tensor_core);
+    EXPECT_FALSE(file->entries[0].accuracy.has_value());
     EXPECT_EQ(read.env, "3f2a9c01");
   }
 }
@@ -236,9 +256,9 @@ TEST_F(TunedCsvFiles, TheTextIsAiters) {
   EXPECT_EQ(write_tuned_csv(Operation::a16w16, {entry}, CsvSchema::aiter),
             "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,"
             "err_ratio,tflops,bw,spread,default_us,default_kernel,speedup,verdict,ties,m_from,regret,"
-            "pdl_kernelName,pdl_us,env\n"
+            "pdl_kernelName,pdl_us,env,accuracy\n"
             "gfx950,256,64,256,5120,False,torch.bfloat16,torch.float32,False,False,asm,5,13,10.0,"
-            "_ZN5aiter39bf16gemm_fp32bf16_tn_64x64_splitk_cleanE,0.0,16.78,330.96,,,,1.25,,,,,,,\n");
+            "_ZN5aiter39bf16gemm_fp32bf16_tn_64x64_splitk_cleanE,0.0,16.78,330.96,,,,1.25,,,,,,,,\n");
 }
 
 TEST(TunedCsvColumns, RatesOfInvalidTimesAreZero) {

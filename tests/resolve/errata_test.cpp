@@ -165,9 +165,9 @@ TEST_F(ErrataOfACpu, TheDefaultIsNotUsable) {
   const auto own = device_->baseline(problem_);
   ASSERT_TRUE(own.ok());
   if (own->family != "onednn") GTEST_SKIP() << "the default is " << own->family;
-  EXPECT_EQ(usable_baseline(*device_, problem_).code(), StatusCode::unsupported);
+  EXPECT_EQ(usable_baseline(*device_, problem_, AccuracyPolicy::keep).code(), StatusCode::unsupported);
   problem_.k = 472;
-  EXPECT_TRUE(usable_baseline(*device_, problem_).ok());
+  EXPECT_TRUE(usable_baseline(*device_, problem_, AccuracyPolicy::keep).ok());
 }
 
 }  // namespace

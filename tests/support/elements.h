@@ -19,6 +19,7 @@ inline float load_element(DataType type, const void* base, std::int64_t index) {
     std::memcpy(&value, static_cast<const std::byte*>(base) + 4 * index, 4);
     return value;
   }
+  if (bits(type) == 8) return traits(type).to_f32(element_bits(type, base, index));
   std::uint16_t value = 0;
   std::memcpy(&value, static_cast<const std::byte*>(base) + 2 * index, 2);
   return type == DataType::bf16 ? bf16_to_f32(value) : f16_to_f32(value);

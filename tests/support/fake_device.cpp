@@ -108,6 +108,7 @@ class FakeFamily final : public KernelFamily {
     if (!options_.build_status.ok()) return options_.build_status;
     return std::unique_ptr<Kernel>(std::make_unique<FakeKernel>(options_, problem));
   }
+  Accuracy accuracy(const Problem&, const Config&) const override { return options_.accuracy; }
   std::int64_t resources(const Problem&, const Config&) const override { return options_.resources; }
   std::string_view thread_pool() const override { return options_.thread_pool; }
 

@@ -29,6 +29,7 @@ struct FakeFamilyOptions {
   int tie_rank = 1;
   std::int64_t resources = 0;
   std::string thread_pool = "own";
+  Accuracy accuracy = Accuracy::fp32;
   std::function<Status(const Problem&)> accepts = {};  // empty: all
   std::function<void()> on_build = {};                 // called by build
   Status build_status = {};                            // not ok: build answers it

@@ -58,6 +58,14 @@ class Family final : public KernelFamily {
     const auto layout = problem.bpreshuffle ? *options_.packed : WeightLayout::plain;
     return std::unique_ptr<Kernel>(std::make_unique<PaperKernel>(layout));
   }
+  Config fast_config(const Problem& problem) const override {
+    Config config = default_config(problem);
+    if (!options_.fast_key.empty()) config.set(options_.fast_key, std::int64_t{1});
+    return config;
+  }
+  Accuracy accuracy(const Problem&, const Config& config) const override {
+    return config.number(options_.fast_key, 0) != 0 ? Accuracy::tensor_core : Accuracy::fp32;
+  }
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     return options_.predicted ? options_.predicted(problem, config) : 0;
   }

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "resolve/bind.h"
 #include "search/strategy.h"
 #include "support/paper_device.h"
 
@@ -130,6 +131,90 @@ TEST_F(Tuner, ADefaultWithAnErratumIsWrongAndNotTried) {
   EXPECT_THAT(summary.items[0].refusals, ::testing::Contains(HasSubstr("vendor: 1 kernel left out")));
   EXPECT_EQ(summary.items[1].row()->verdict, Verdict::win);
   for (const Trial& trial : summary.items[0].trials) EXPECT_NE(trial.candidate.family, "vendor");
+}
+
+/// A vendor library and a family of ours, each with a promoted and a faster fast form.
+class TunerOfClasses : public Tuner {
+ protected:
+  TunerOfClasses() {
+    device_.add(
+        {.name = "lib", .tie_rank = 0, .parameters = {{"fast", {"0", "1"}, "0", ""}}, .fast_key = "fast"});
+    device_.add({.name = "own", .parameters = {{"fast", {"0", "1"}, "0", ""}}, .fast_key = "fast"});
+    device_.baseline_of = [](const Problem&) {
+      Config config;
+      config.set("fast", std::int64_t{0});
+      return Candidate{"lib", 1, config};
+    };
+    times_.insert({{"lib_r1_fast0", 100}, {"lib_r1_fast1", 60}, {"own_r1_fast0", 80}, {"own_r1_fast1", 50}});
+    request_.libtypes = {"lib", "own"};
+    ask({problem_of(8)});
+  }
+};
+
+TEST_F(TunerOfClasses, ByDefaultNoneIsBelowTheDefaultKernels) {
+  run();
+  const auto rows = published();
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].kernel_name, "own_r1_fast0");
+  EXPECT_EQ(rows[0].default_kernel, "lib_r1_fast0");
+  EXPECT_EQ(rows[0].accuracy, Accuracy::fp32);
+  EXPECT_FALSE(evaluator_.screened.contains("own_r1_fast1"));
+  EXPECT_FALSE(evaluator_.screened.contains("lib_r1_fast1"));
+}
+
+TEST_F(TunerOfClasses, FastComparesAllWithTheLibrarysFastCall) {
+  request_.policy.accuracy = AccuracyPolicy::fast;
+  run();
+  const auto rows = published();
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].kernel_name, "own_r1_fast1");
+  EXPECT_EQ(rows[0].default_kernel, "lib_r1_fast1");
+  EXPECT_EQ(rows[0].accuracy, Accuracy::tensor_core);
+  EXPECT_NEAR(rows[0].speedup.value_or(0), 1.2, 0.05);
+  EXPECT_TRUE(evaluator_.screened.contains("own_r1_fast0")) << "all classes compete";
+}
+
+TEST_F(TunerOfClasses, ARowOfALowerClassIsNotDone) {
+  request_.policy.accuracy = AccuracyPolicy::fast;
+  run();
+  request_.policy.accuracy = AccuracyPolicy::keep;
+  EXPECT_EQ(run().items[0].state, ProblemState::tuned);
+  EXPECT_EQ(published()[0].kernel_name, "own_r1_fast0");
+  EXPECT_EQ(run().items[0].state, ProblemState::skipped_done);
+  request_.policy.accuracy = AccuracyPolicy::fast;
+  EXPECT_EQ(run().items[0].state, ProblemState::skipped_done) << "a higher class than allowed is no fault";
+}
+
+TEST_F(TunerOfClasses, AKernelBelowItsRowsClassIsNotBound) {
+  TunedEntry row;
+  row.gfx = device_.info().gfx;
+  row.cu_num = device_.info().cu_num;
+  row.problem = problem_of(8);
+  row.kernel_name = "own_r1_fast1";
+  EXPECT_TRUE(bind_row(device_, row, {}, row.problem, {}).bound)
+      << "a row of an earlier version says no class";
+  EXPECT_EQ(accuracy_of(device_, row), Accuracy::tensor_core);
+  row.accuracy = Accuracy::tensor_core;
+  EXPECT_TRUE(bind_row(device_, row, {}, row.problem, {}).bound);
+  row.accuracy = Accuracy::fp32;
+  const Binding binding = bind_row(device_, row, {}, row.problem, {});
+  EXPECT_FALSE(binding.bound);
+  EXPECT_EQ(binding.refusal, Refusal::accuracy);
+  EXPECT_THAT(binding.status.message(), HasSubstr("the row says accuracy fp32, the kernel has tensor_core"));
+}
+
+TEST_F(TunerOfClasses, ErrorsStandInTheEnvironment) {
+  evaluator_.full_outcome = [](const Problem&, const Candidate&) {
+    Outcome outcome;
+    outcome.error = {0.0016, 0.014, 0.0005};
+    return outcome;
+  };
+  run();
+  const auto text = read_file(request_.output + ".env.json");
+  ASSERT_TRUE(text.ok());
+  EXPECT_THAT(*text, HasSubstr("\"rms_error_fp32\": 0.0016"));
+  EXPECT_THAT(*text, HasSubstr("\"max_error_fp32\": 0.014"));
+  EXPECT_THAT(*text, HasSubstr("\"one_sign_error_fp32\": 0.0005"));
 }
 
 TEST_F(Tuner, FindsTheFastestAndWritesItsRow) {

@@ -215,6 +215,7 @@ inline constexpr int matmul_epilogue = 7;
 inline constexpr int matmul_bias_pointer = 8;
 inline constexpr int matmul_a_scale_pointer = 17;
 inline constexpr int matmul_b_scale_pointer = 18;
+inline constexpr int matmul_fast_accumulation = 25;  // of one byte; of fp8 operands only
 inline constexpr int matmul_bias_type = 26;
 inline constexpr int layout_leading_dimension = 4;
 inline constexpr int preference_workspace_bytes = 1;

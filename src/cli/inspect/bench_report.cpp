@@ -76,6 +76,9 @@ std::string bench_text(const std::vector<BenchRow>& rows, const BenchNames& name
                speedup_text(speedup_of(row)), time_text(row.other_microseconds), time_text(row.microseconds),
                match_text(row), std::string(to_string(row.status)), row.kernel});
     if (row.passed_rows) notes += fmt::format("{}: {}\n", short_name(row.shape.problem), row.rule);
+    if (row.accuracy != Accuracy::fp32)
+      notes += fmt::format("{}: accuracy class {}, against {}\n", short_name(row.shape.problem),
+                           to_string(row.accuracy), to_string(row.other_accuracy));
     if (!row.reason.empty()) notes += fmt::format("{}: {}\n", short_name(row.shape.problem), row.reason);
   }
   std::string text = table.text(stdout_is_terminal() ? stdout_columns() : 0) + "\n" + notes;
@@ -100,7 +103,9 @@ std::string bench_json(const std::string& command, const std::vector<BenchRow>& 
                   {"match", to_string(row.match)},
                   {"hit_m", row.hit_m},
                   {"rule", row.rule},
+                  {"accuracy", to_string(row.accuracy)},
                   {"other_kernel", row.other_kernel},
+                  {"other_accuracy", row.other_kernel.empty() ? Json() : Json(to_string(row.other_accuracy))},
                   {"other_rule", row.other_rule},
                   {"us", number_or_null(row.microseconds)},
                   {"other_us", number_or_null(row.other_microseconds)},

@@ -1,6 +1,7 @@
 // gemmtune check: is every row of a tuned file, or one kernel at one size, right on this machine?
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <span>
@@ -72,6 +73,19 @@ std::string row_text(const Checked& row) {
                      row.check.reason);
 }
 
+/// Null for what was not measured.
+Json error_json(const MeasuredError& error) {
+  const auto cell = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
+  return {{"rms", cell(error.rms)}, {"max", cell(error.max)}, {"one_sign", cell(error.one_sign)}};
+}
+
+std::string error_text(const MeasuredError& error) {
+  std::string text;
+  if (std::isfinite(error.rms)) text += fmt::format(", error {:.2g} (largest {:.2g})", error.rms, error.max);
+  if (std::isfinite(error.one_sign)) text += fmt::format(", {:.2g} on operands of one sign", error.one_sign);
+  return text;
+}
+
 std::string check_json(const std::string& file, const std::vector<Checked>& rows) {
   Json json;
   json["command"] = "check";
@@ -86,6 +100,8 @@ std::string check_json(const std::string& file, const std::vector<Checked>& rows
                             {"state", to_string(row.check.state)},
                             {"reason", row.check.reason},
                             {"err_ratio", row.check.err_ratio},
+                            {"accuracy", to_string(row.check.accuracy)},
+                            {"error", error_json(row.check.error)},
                             {"deterministic", row.check.deterministic}});
   }
   return json_document(json);
@@ -150,6 +166,7 @@ int run_one_check(const CheckOptions& options) {
   const Outcome outcome = evaluator->check_neighbour_m(*problem, *candidate, problem->m);
   if (interrupted()) return exit_interrupted;
   const bool right = outcome.kind == OutcomeKind::ok;
+  const Accuracy accuracy = (*device)->accuracy(*candidate, *problem);
   const DeviceErrata errata((*device)->info());
   const Erratum* const erratum = errata.find(*problem, *candidate);
   if (options.json) {
@@ -159,12 +176,15 @@ int run_one_check(const CheckOptions& options) {
                  {"state", right ? "right" : to_string(outcome.kind)},
                  {"reason", outcome.reason},
                  {"err_ratio", outcome.err_ratio},
+                 {"accuracy", to_string(accuracy)},
+                 {"error", error_json(outcome.error)},
                  {"deterministic", outcome.deterministic},
                  {"erratum", erratum == nullptr ? Json() : Json(erratum->name)}};
     print_document(json_document(json));
   } else {
     print_text(fmt::format("{} {}: {}{}\n", short_name(*problem), candidate->kernel_name(),
-                           right ? fmt::format("right, err_ratio {:.4f}", outcome.err_ratio)
+                           right ? fmt::format("right, err_ratio {:.4f}, class {}{}", outcome.err_ratio,
+                                               to_string(accuracy), error_text(outcome.error))
                                  : fmt::format("{}: {}", to_string(outcome.kind), outcome.reason),
                            erratum == nullptr ? std::string() : "; known: " + describe(*erratum)));
   }

@@ -5,9 +5,12 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
+#include "backends/default_kernels.h"
 #include "base/environment.h"
 #include "cli/command.h"
 #include "cli/commands.h"
@@ -72,6 +75,18 @@ std::string space_text(const KernelFamily& family, const Space& space) {
   return text;
 }
 
+/// "fp32", "tensor_core" or "fp32 and tensor_core": the classes that a family has for the problem.
+std::string classes_text(const KernelFamily& family, const Problem& problem) {
+  std::set<Accuracy> classes;
+  for (const Config& config : family.space(problem).enumerate())
+    classes.insert(family.accuracy(problem, config));
+  std::string text;
+  for (const Accuracy accuracy : {Accuracy::fp32, Accuracy::tensor_core})
+    if (classes.contains(accuracy))
+      text += fmt::format("{}{}", text.empty() ? "" : " and ", to_string(accuracy));
+  return text;
+}
+
 Json family_json(const KernelFamily& family, const Problem& problem) {
   const Status accepted = family.accepts(problem);
   Json json = {{"name", family.name()}, {"takes", accepted.ok()}, {"why", accepted.message()}};
@@ -79,6 +94,7 @@ Json family_json(const KernelFamily& family, const Problem& problem) {
     json["default"] = default_kernel(family, problem);
     json["points"] = family.space(problem).points();
     json["allowed"] = family.space(problem).enumerate().size();
+    json["accuracy"] = classes_text(family, problem);
     const auto layout = family.packed_layout(problem);
     json["packed_layout"] = layout ? Json(to_string(*layout)) : Json();
   }
@@ -86,11 +102,15 @@ Json family_json(const KernelFamily& family, const Problem& problem) {
 }
 
 std::string families_text(const Device& device, const Problem& problem) {
-  TextTable table({{"family", false, false}, {"configs", true, false}, {"default, or why not", false, true}});
+  TextTable table({{"family", false, false},
+                   {"configs", true, false},
+                   {"accuracy", false, false},
+                   {"default, or why not", false, true}});
   for (const KernelFamily* family : device.families()) {
     const Status accepted = family->accepts(problem);
     table.add({std::string(family->name()),
                accepted.ok() ? std::to_string(family->space(problem).enumerate().size()) : "-",
+               accepted.ok() ? classes_text(*family, problem) : "-",
                accepted.ok() ? default_kernel(*family, problem) : accepted.message()});
   }
   return table.text(0);
@@ -129,6 +149,18 @@ Json candidate_json(const Result<Candidate>& candidate) {
   return candidate.ok() ? Json(candidate->kernel_name()) : Json();
 }
 
+Json accuracy_json(const Device& device, const Problem& problem, const Result<Candidate>& candidate) {
+  return candidate.ok() ? Json(to_string(device.accuracy(*candidate, problem))) : Json();
+}
+
+/// The default under --accuracy fast, if it is another one.
+std::optional<Candidate> fast_default(const Device& device, const Problem& problem) {
+  const auto usual = device.baseline(problem);
+  const auto fast = baseline_for(device, problem, AccuracyPolicy::fast);
+  if (!usual.ok() || !fast.ok() || *usual == *fast) return std::nullopt;
+  return *fast;
+}
+
 int run_explain(const ExplainOptions& options) {
   const auto problem = problem_of(options.size);
   if (!problem.ok()) return usage_error("explain", problem.message());
@@ -158,6 +190,9 @@ int run_explain(const ExplainOptions& options) {
     json["device"] = device.info().name;
     json["gfx"] = device.info().gfx;
     json["baseline"] = candidate_json(device.baseline(*problem));
+    json["baseline_accuracy"] = accuracy_json(device, *problem, device.baseline(*problem));
+    const auto fast = fast_default(device, *problem);
+    json["fast_baseline"] = fast ? Json(fast->kernel_name()) : Json();
     const auto fallback = usable_fallback(device, *problem);
     json["fallback"] = fallback.ok() ? Json(fallback->candidate.kernel_name()) : Json();
     json["fallback_passed"] = fallback.ok() ? fallback->passed : std::string();
@@ -179,6 +214,8 @@ int run_explain(const ExplainOptions& options) {
   text += fmt::format("default (speed-ups are against it): {}\nwithout a tuned row: {}\n",
                       candidate_text(device, *problem, device.baseline(*problem)),
                       fallback_text(usable_fallback(device, *problem)));
+  if (const auto fast = fast_default(device, *problem))
+    text += fmt::format("default of --accuracy fast: {}\n", candidate_text(device, *problem, *fast));
   for (const auto& [erratum, configs] : struck_configs(device, *problem)) {
     text += fmt::format("{} of {}: {} (found: {}; try: {})\n", counted(configs, "config"), erratum->family,
                         describe(*erratum), erratum->found, erratum->repro);

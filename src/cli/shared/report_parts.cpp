@@ -91,6 +91,7 @@ void add_row(const TunedEntry& row, Json& json) {
   json["speedup"] = number_or_null(row.speedup);
   json["verdict"] = to_string(row.verdict);
   json["err_ratio"] = row.err_ratio;
+  json["accuracy"] = row.accuracy ? Json(to_string(*row.accuracy)) : Json();
   json["env"] = row.env;
 }
 

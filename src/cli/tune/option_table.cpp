@@ -56,6 +56,13 @@ Status apply_cache(const TuneOptions& options, TuneRequest& request) {
   return {};
 }
 
+Status apply_accuracy(const TuneOptions& options, TuneRequest& request) {
+  const auto policy = parse_accuracy_policy(options.accuracy);
+  if (!policy) return Status::invalid("--accuracy {}: expected default or fast", options.accuracy);
+  request.policy.accuracy = *policy;
+  return {};
+}
+
 Status apply_pdl(const TuneOptions& options, TuneRequest& request) {
   constexpr std::array<std::string_view, 2> words = {"off", "allow"};
   const auto word = word_of("--pdl", options.pdl, words);
@@ -228,6 +235,14 @@ const std::vector<TuneOption>& table() {
             [](const TuneRequest& request) {
               return fmt::format("prefer_ratio={}", request.policy.prefer_ratio);
             }}},
+
+      {search,
+       "--accuracy",
+       &TuneOptions::accuracy,
+       "default: no kernel of a lower accuracy class than the default kernel's; fast: all classes, against "
+       "the "
+       "library's fast accumulation (fp8 on tensor cores that keep fewer bits than float32)",
+       {.effect = Effect::measuring, .shows_default = true, .apply = apply_accuracy}},
 
       {measuring,
        "--cache",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -23,14 +24,18 @@ std::string cell(std::string text) {
   return text;
 }
 
+/// Empty if it was not measured.
+std::string error_text(double error) { return std::isfinite(error) ? fmt::format("{:.3g}", error) : ""; }
+
 std::string header(CsvSchema schema) {
   const std::string text = write_tuned_csv(Operation::a16w16, {}, schema);
-  return std::string(trim(std::string_view(text).substr(0, text.find('\n')))) + ",outcome,reason\n";
+  return std::string(trim(std::string_view(text).substr(0, text.find('\n')))) +
+         ",rms_error,max_error,one_sign_error,outcome,reason\n";
 }
 
 }  // namespace
 
-ProfileFile::ProfileFile(std::string path, const DeviceInfo& device, std::string environment_hash,
+ProfileFile::ProfileFile(std::string path, const Device& device, std::string environment_hash,
                          CsvSchema schema)
     : path_(std::move(path)),
       device_(device),
@@ -52,8 +57,8 @@ std::string ProfileFile::lines_of(const ItemReport& report) const {
     const Outcome& outcome = trial.outcome;
     const bool timed = outcome.kind == OutcomeKind::ok && !outcome.microseconds.empty();
     TunedEntry entry;
-    entry.gfx = device_.gfx;
-    entry.cu_num = device_.cu_num;
+    entry.gfx = device_.info().gfx;
+    entry.cu_num = device_.info().cu_num;
     entry.problem = report.shape.problem;
     entry.libtype = trial.candidate.family;
     entry.split_k = trial.candidate.config.number("sk");
@@ -62,9 +67,12 @@ std::string ProfileFile::lines_of(const ItemReport& report) const {
     entry.err_ratio = outcome.err_ratio;
     if (timed) entry.spread = spread(outcome.microseconds);
     entry.env = environment_hash_;
+    entry.accuracy = device_.accuracy(trial.candidate, report.shape.problem);
     const std::string text = write_tuned_csv(entry.problem.operation, {entry}, schema_);
     const std::string_view row = trim(std::string_view(text).substr(text.find('\n') + 1));
-    lines += fmt::format("{},{},{}\n", row.substr(0, row.find('\n')), to_string(outcome.kind),
+    const MeasuredError& error = outcome.error;
+    lines += fmt::format("{},{},{},{},{},{}\n", row.substr(0, row.find('\n')), error_text(error.rms),
+                         error_text(error.max), error_text(error.one_sign), to_string(outcome.kind),
                          cell(outcome.reason));
   }
   return lines;

@@ -1,4 +1,4 @@
-// --profile_file: every candidate that was looked at, in the tuned file's columns and two more.
+// --profile_file: every candidate that was looked at, in the tuned file's columns and five more.
 #pragma once
 
 #include <string>
@@ -10,11 +10,13 @@
 
 namespace gemmtune::cli {
 
-/// Columns of a tuned file (spread among them), then `outcome` and `reason`. A candidate without a time has
+/// Columns of a tuned file (spread and accuracy among them), then the measured errors (MeasuredError; empty if not
+/// measured), `outcome` and `reason`. A candidate without a time has
 /// us = -1. Lines are appended to what the file holds.
 class ProfileFile {
  public:
-  ProfileFile(std::string path, const DeviceInfo& device, std::string environment_hash, CsvSchema schema);
+  /// The device must outlive it.
+  ProfileFile(std::string path, const Device& device, std::string environment_hash, CsvSchema schema);
 
   /// An error where an existing file has other columns.
   Status check_header() const;
@@ -24,7 +26,7 @@ class ProfileFile {
   std::string lines_of(const ItemReport& report) const;
 
   std::string path_;
-  DeviceInfo device_;
+  const Device& device_;
   std::string environment_hash_;
   CsvSchema schema_;
 };

@@ -73,7 +73,7 @@ Status TuneSession::prepare() {
 
 Status TuneSession::prepare_profile() {
   if (outputs_.profile.empty()) return {};
-  profile_.emplace(outputs_.profile, device().info(), row_environment(device(), request_.policy).hash,
+  profile_.emplace(outputs_.profile, device(), row_environment(device(), request_.policy).hash,
                    request_.publish.schema);
   return profile_->check_header();
 }

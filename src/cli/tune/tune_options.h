@@ -32,6 +32,7 @@ struct TuneOptions {
   std::string sort;  // "true", "false"; empty: off
   std::string families = "all";
   std::string cache = "weights-cold";
+  std::string accuracy = "default";       // default, fast
   std::optional<std::string> run_config;  // an empty text: the input with defaults
   bool compare = false;
   bool update_improved = false;

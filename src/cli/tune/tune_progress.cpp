@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backends/default_kernels.h"
 #include "cli/tune/tune_report.h"
 #include "measure/statistics.h"
 
@@ -81,7 +82,7 @@ void TuneProgress::note_time(std::size_t index, const Trial& trial) {
   const double time = median(trial.outcome.microseconds);
   InWork& work = found->second;
   if (!work.baseline) {
-    const auto baseline = device_.baseline(work.problem);
+    const auto baseline = baseline_for(device_, work.problem, request_.policy.accuracy);
     work.baseline = baseline.ok() ? baseline->kernel_name() : std::string();
   }
   work.best_microseconds = std::min(time, work.best_microseconds.value_or(time));

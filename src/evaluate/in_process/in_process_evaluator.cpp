@@ -110,9 +110,9 @@ Outcome InProcessEvaluator::check_at(const Problem& problem, const Candidate& ca
   auto verifier = KernelVerifier::make(device_, problem, verifier_options(options_));
   if (!verifier.ok()) return failed_launch(verifier.status());
   step(Step::candidate, name);
-  Outcome outcome = verifier->verify_quickly(*built.kernel);
+  const KernelOfClass kernels[] = {{built.kernel.get(), device_.accuracy(candidate, problem)}};
+  Outcome outcome = verifier->verify_quickly(kernels[0]);
   if (outcome.kind != OutcomeKind::ok) return outcome;
-  const Kernel* kernels[] = {built.kernel.get()};
   const auto outcomes = verifier->verify_fully(kernels, [&](const Kernel* kernel) {
     step(kernel == nullptr ? Step::preparing : Step::candidate, name);
   });

@@ -1,9 +1,11 @@
 #include "evaluate/in_process/kernel_verifier.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <optional>
 #include <utility>
 
+#include "backends/traits.h"
 #include "problem/operands.h"
 #include "verify/inputs.h"
 
@@ -11,20 +13,28 @@ namespace gemmtune {
 namespace {
 
 constexpr std::uint64_t second_seed_offset = 0x5eed2;
+constexpr std::uint64_t one_sign_seed_offset = 0x5eed3;
 constexpr std::int64_t pad_elements = 24;  // of each row of y, in the padded run
 constexpr int repetitions = 3;             // on the same data
 
 Outcome wrong(std::string reason) { return failed_outcome(OutcomeKind::wrong, std::move(reason)); }
 
+/// Whether kernels of the problem may belong to different classes, which data of one sign tell apart.
+bool has_classes(const Device& device, const Problem& problem) {
+  return traits_of(device.info()).narrow_fp8_sums && traits(problem.x_type).fp8 && problem.scale_ab;
+}
+
 Result<OutputVerifier> output_verifier_for(Device& device, const Problem& problem,
                                            const KernelVerifierOptions& kernel_options, PlannedInputs& inputs,
-                                           DeviceOperands& operands, std::uint64_t sampling_seed) {
+                                           DeviceOperands& operands, std::uint64_t sampling_seed,
+                                           Signs signs) {
   const Result<Operands> plain = operands.operands(WeightLayout::plain);
   if (!plain.ok()) return plain.status();
   OutputVerifierOptions options;
   options.max_err_ratio = kernel_options.max_err_ratio;
   options.threads = kernel_options.reference_threads;
   options.sampling_seed = sampling_seed;  // other rows and columns, where they are sampled
+  options.signs = signs;
   options.max_host_flops = kernel_options.max_host_flops;
   options.max_host_elements = kernel_options.max_host_elements;
   return OutputVerifier::make(device, problem, options, inputs, *plain);
@@ -47,7 +57,7 @@ Result<KernelVerifier> KernelVerifier::make(Device& device, const Problem& probl
   auto operands = DeviceOperands::make(device, problem, Placement::plain);
   if (!operands.ok()) return operands.status();
   GEMMTUNE_RETURN_IF_ERROR(operands->fill(*inputs, options.reference_threads));
-  auto verifier = output_verifier_for(device, problem, options, *inputs, *operands, 0);
+  auto verifier = output_verifier_for(device, problem, options, *inputs, *operands, 0, Signs::both);
   if (!verifier.ok()) return verifier.status();
   KernelVerifier made(device, problem, options, std::move(operands).value(), std::move(verifier).value());
   GEMMTUNE_RETURN_IF_ERROR(made.renew_y());
@@ -111,40 +121,42 @@ Outcome KernelVerifier::execute(Run& run, const Kernel& kernel, OutputVerifier& 
   return {};
 }
 
-// On the first seed's data. With ldy above N, the kernel must not write between the rows of y.
-Outcome KernelVerifier::verify_once(const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy) {
+// `operands`: the verifier's. With ldy above N, the kernel must not write between the rows of y.
+Outcome KernelVerifier::verify_once(const KernelOfClass& kernel, DeviceOperands& operands,
+                                    OutputVerifier& verifier, std::int64_t ldy) {
   Run run;
-  if (const Status prepared = prepare(run, kernel, operands, ldy); !prepared.ok())
+  if (const Status prepared = prepare(run, *kernel.kernel, operands, ldy); !prepared.ok())
     return failed_launch(prepared);
-  const Outcome ran = execute(run, kernel, verifier_);
-  return ran.kind == OutcomeKind::ok ? verifier_.verify() : ran;
+  const Outcome ran = execute(run, *kernel.kernel, verifier);
+  return ran.kind == OutcomeKind::ok ? verifier.verify(kernel.accuracy) : ran;
 }
 
-Outcome KernelVerifier::verify_quickly(const Kernel& kernel) {
-  return verify_once(kernel, operands_, output_columns(problem_));
+Outcome KernelVerifier::verify_quickly(const KernelOfClass& kernel) {
+  return verify_once(kernel, operands_, verifier_, output_columns(problem_));
 }
 
-Outcome KernelVerifier::verify_odd_strides(const Kernel& kernel) {
+Outcome KernelVerifier::verify_odd_strides(const KernelOfClass& kernel) {
   const std::int64_t columns = output_columns(problem_);
   auto operands = DeviceOperands::make(*device_, problem_, Placement::plain);
   Status status = operands.status();
   if (status.ok()) status = operands->fill(operands_);
   if (status.ok()) status = operands->spread_x(problem_.k + 1 + problem_.k % 2);
   if (!status.ok()) return failed_launch(status);
-  Outcome outcome = verify_once(kernel, *operands, columns + 1 + columns % 2);
+  Outcome outcome = verify_once(kernel, *operands, verifier_, columns + 1 + columns % 2);
   if (outcome.kind != OutcomeKind::launch_failed || !device_->health().ok()) return outcome;
   return {};
 }
 
-Outcome KernelVerifier::verify_repeated(const Kernel& kernel, DeviceOperands& operands,
+Outcome KernelVerifier::verify_repeated(const KernelOfClass& kernel, DeviceOperands& operands,
                                         OutputVerifier& verifier) {
   Run run;
-  if (const Status prepared = prepare(run, kernel, operands, output_columns(problem_)); !prepared.ok())
+  if (const Status prepared = prepare(run, *kernel.kernel, operands, output_columns(problem_));
+      !prepared.ok())
     return failed_launch(prepared);
   Outcome worst;
   worst.err_ratio = 0;
   for (int repetition = 0; repetition < repetitions; ++repetition) {
-    const Outcome ran = execute(run, kernel, verifier);
+    const Outcome ran = execute(run, *kernel.kernel, verifier);
     if (ran.kind != OutcomeKind::ok) return ran;
     if (repetition > 0) {
       const Result<bool> same = verifier.equals_kept();
@@ -152,16 +164,25 @@ Outcome KernelVerifier::verify_repeated(const Kernel& kernel, DeviceOperands& op
       if (*same) continue;
       worst.deterministic = false;
     }
-    const Outcome verified = verifier.verify();
+    const Outcome verified = verifier.verify(kernel.accuracy);
     if (verified.kind != OutcomeKind::ok) return verified;
     worst.err_ratio = std::max(worst.err_ratio, verified.err_ratio);
+    worst.error = worst_of(worst.error, verified.error);
     if (const Status kept = verifier.keep(); !kept.ok()) return failed_launch(kept);
   }
   return worst;
 }
 
+Result<OutputVerifier> KernelVerifier::refill(DeviceOperands& operands, std::uint64_t seed_offset,
+                                              Signs signs) {
+  auto inputs = plan_inputs(problem_, options_.seed + seed_offset, signs);
+  if (!inputs.ok()) return inputs.status();
+  GEMMTUNE_RETURN_IF_ERROR(operands.fill(*inputs, options_.reference_threads));
+  return output_verifier_for(*device_, problem_, options_, *inputs, operands, seed_offset, signs);
+}
+
 Result<std::vector<Outcome>> KernelVerifier::verify_fully(
-    std::span<const Kernel* const> kernels, const std::function<void(const Kernel*)>& on_kernel) {
+    std::span<const KernelOfClass> kernels, const std::function<void(const Kernel*)>& on_kernel) {
   const auto announce = [&](const Kernel* kernel) {
     if (on_kernel) on_kernel(kernel);
   };
@@ -170,36 +191,47 @@ Result<std::vector<Outcome>> KernelVerifier::verify_fully(
   if (!edge.ok()) return edge.status();
   GEMMTUNE_RETURN_IF_ERROR(edge->fill(operands_));
   std::vector<Outcome> outcomes;
-  for (const Kernel* kernel : kernels) {
-    announce(kernel);
+  for (const KernelOfClass& kernel : kernels) {
+    announce(kernel.kernel);
     const std::int64_t columns = output_columns(problem_);
-    outcomes.push_back(verify_once(*kernel, *edge, columns));
+    outcomes.push_back(verify_once(kernel, *edge, verifier_, columns));
     if (outcomes.back().kind == OutcomeKind::ok)
-      outcomes.back() = verify_once(*kernel, *edge, columns + pad_elements);
+      outcomes.back() = verify_once(kernel, *edge, verifier_, columns + pad_elements);
     const bool odd = options_.odd_strides && bits(problem_.x_type) >= 8;
     if (outcomes.back().kind == OutcomeKind::ok && odd) {
-      const double err_ratio = outcomes.back().err_ratio;
-      outcomes.back() = verify_odd_strides(*kernel);
-      if (outcomes.back().kind == OutcomeKind::ok) outcomes.back().err_ratio = err_ratio;
+      const Outcome even = outcomes.back();
+      outcomes.back() = verify_odd_strides(kernel);
+      if (outcomes.back().kind == OutcomeKind::ok) outcomes.back() = even;
     }
   }
   // Other data at the same addresses: detects a kernel that keeps something of an earlier call.
   announce(nullptr);
-  std::optional<OutputVerifier> second;
-  {
-    auto inputs = plan_inputs(problem_, options_.seed + second_seed_offset);
-    if (!inputs.ok()) return inputs.status();
-    GEMMTUNE_RETURN_IF_ERROR(edge->fill(*inputs, options_.reference_threads));
-    auto made = output_verifier_for(*device_, problem_, options_, *inputs, *edge, second_seed_offset);
-    if (!made.ok()) return made.status();
-    second = std::move(made).value();
-  }
+  auto second = refill(*edge, second_seed_offset, Signs::both);
+  if (!second.ok()) return second.status();
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     if (outcomes[i].kind != OutcomeKind::ok) continue;
-    announce(kernels[i]);
-    const double err_ratio = outcomes[i].err_ratio;
-    outcomes[i] = verify_repeated(*kernels[i], *edge, *second);
-    outcomes[i].err_ratio = std::max(outcomes[i].err_ratio, err_ratio);
+    announce(kernels[i].kernel);
+    const Outcome first = outcomes[i];
+    outcomes[i] = verify_repeated(kernels[i], *edge, *second);
+    outcomes[i].err_ratio = std::max(outcomes[i].err_ratio, first.err_ratio);
+    outcomes[i].error = worst_of(outcomes[i].error, first.error);
+  }
+  if (!has_classes(*device_, problem_)) return outcomes;
+  announce(nullptr);
+  auto one_sign = refill(*edge, one_sign_seed_offset, Signs::one);
+  if (!one_sign.ok()) return one_sign.status();
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    if (outcomes[i].kind != OutcomeKind::ok) continue;
+    announce(kernels[i].kernel);
+    const Outcome outcome = verify_once(kernels[i], *edge, *one_sign, output_columns(problem_));
+    if (outcome.kind != OutcomeKind::ok) {
+      const MeasuredError before = outcomes[i].error;
+      outcomes[i] = outcome;
+      outcomes[i].reason =
+          fmt::format("operands of one sign, class {}: {}", to_string(kernels[i].accuracy), outcome.reason);
+      outcomes[i].error = before;
+    }
+    outcomes[i].error.one_sign = outcome.error.one_sign;
   }
   return outcomes;
 }

@@ -82,6 +82,12 @@ class DeviceOperands {
   std::map<WeightLayout, Tensor> packed_;
 };
 
+/// A kernel, and the class of its sums by whose bounds it is verified.
+struct KernelOfClass {
+  const Kernel* kernel = nullptr;
+  Accuracy accuracy = Accuracy::fp32;
+};
+
 /// Verifies kernels of one problem. Not for several threads at once.
 class KernelVerifier {
  public:
@@ -90,13 +96,13 @@ class KernelVerifier {
                                      const KernelVerifierOptions& options);
 
   /// One seed, poisoned output, guard bands around output and workspace, every element compared.
-  Outcome verify_quickly(const Kernel& kernel);
+  Outcome verify_quickly(const KernelOfClass& kernel);
   /// For kernels that verify_quickly passed: operands that end at an unreadable page, a padded output, other
-  /// data at the same addresses (a second seed), runs repeated on the same data. One outcome per kernel. A
-  /// read past the end of an operand kills the process, which the worker's parent reports as the kernel's
+  /// data at the same addresses (a second seed), runs repeated on the same data; where the device has classes of
+  /// accuracy for the problem, operands of one sign. One outcome per kernel. A read past the end of an operand kills the process, which the worker's parent reports as the kernel's
   /// failure. `on_kernel` is called before a kernel's code runs, and with nullptr before what all kernels
   /// share is prepared.
-  Result<std::vector<Outcome>> verify_fully(std::span<const Kernel* const> kernels,
+  Result<std::vector<Outcome>> verify_fully(std::span<const KernelOfClass> kernels,
                                             const std::function<void(const Kernel* kernel)>& on_kernel = {});
 
   /// The first seed's operands, which timed runs use too.
@@ -116,10 +122,13 @@ class KernelVerifier {
   struct Run;
   Status prepare(Run& run, const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy);
   Outcome execute(Run& run, const Kernel& kernel, OutputVerifier& verifier);
-  Outcome verify_once(const Kernel& kernel, DeviceOperands& operands, std::int64_t ldy);
+  Outcome verify_once(const KernelOfClass& kernel, DeviceOperands& operands, OutputVerifier& verifier,
+                      std::int64_t ldy);
+  /// Fills the operands anew and makes a verifier for them.
+  Result<OutputVerifier> refill(DeviceOperands& operands, std::uint64_t seed_offset, Signs signs);
   /// With odd strides; ok if the kernel refuses them.
-  Outcome verify_odd_strides(const Kernel& kernel);
-  Outcome verify_repeated(const Kernel& kernel, DeviceOperands& operands, OutputVerifier& verifier);
+  Outcome verify_odd_strides(const KernelOfClass& kernel);
+  Outcome verify_repeated(const KernelOfClass& kernel, DeviceOperands& operands, OutputVerifier& verifier);
   Status renew_y();
 
   Device* device_;

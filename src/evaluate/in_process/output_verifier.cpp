@@ -24,13 +24,6 @@ Outcome wrong_padding(std::int64_t row) {
   return failed_outcome(OutcomeKind::wrong, fmt::format("wrote between the rows of y: behind row {}", row));
 }
 
-Outcome outcome_of(const CheckReport& report) {
-  Outcome outcome;
-  if (!report.right) outcome = failed_outcome(OutcomeKind::wrong, report.reason);
-  outcome.err_ratio = report.err_ratio;
-  return outcome;
-}
-
 /// A few indices below `count`, the first and the last among them, ascending.
 std::vector<std::int64_t> spread(std::int64_t count, Random& random) {
   std::vector<std::int64_t> indices{0, count - 1};
@@ -55,9 +48,25 @@ std::vector<std::byte> rows_of(const RandomFill& matrix, std::int64_t columns,
 }  // namespace
 
 OutputVerifier::OutputVerifier(Device& device, const Problem& problem, const OutputVerifierOptions& options)
-    : device_(&device),
-      problem_(problem),
-      tolerance_(tolerance_for(problem, options.max_err_ratio, traits_of(device.info()).accumulator)) {}
+    : device_(&device), problem_(problem), max_err_ratio_(options.max_err_ratio), signs_(options.signs) {}
+
+Tolerance OutputVerifier::tolerance(Accuracy accuracy) const {
+  return tolerance_for(problem_, max_err_ratio_,
+                       {accuracy, traits_of(device_->info()).narrow_fp8_sums, signs_});
+}
+
+Outcome OutputVerifier::outcome_of(const CheckReport& report) const {
+  Outcome outcome;
+  if (!report.right) outcome = failed_outcome(OutcomeKind::wrong, report.reason);
+  outcome.err_ratio = report.err_ratio;
+  if (signs_ == Signs::one) {
+    outcome.error.one_sign = report.frobenius;
+  } else {
+    outcome.error.rms = report.frobenius;
+    outcome.error.max = report.max_error;
+  }
+  return outcome;
+}
 
 Result<OutputVerifier> OutputVerifier::make(Device& device, const Problem& problem,
                                             const OutputVerifierOptions& options, PlannedInputs& inputs,
@@ -139,9 +148,11 @@ Status OutputVerifier::read(const Buffer& y, std::int64_t ldy) {
   return device_->copy_out(output_.data(), y.data(), y.bytes());
 }
 
-Outcome OutputVerifier::verify() { return on_device() ? verify_on_device() : verify_on_host(); }
+Outcome OutputVerifier::verify(Accuracy accuracy) {
+  return on_device() ? verify_on_device(tolerance(accuracy)) : verify_on_host(tolerance(accuracy));
+}
 
-Outcome OutputVerifier::verify_on_host() const {
+Outcome OutputVerifier::verify_on_host(const Tolerance& tolerance) const {
   const auto used = static_cast<std::size_t>(bytes_of(problem_.y_type, output_columns(problem_)));
   const auto pitch = static_cast<std::size_t>(bytes_of(problem_.y_type, ldy_));
   for (std::int64_t row = 0; used < pitch && row < problem_.batch * problem_.m; ++row) {
@@ -149,13 +160,13 @@ Outcome OutputVerifier::verify_on_host() const {
     if (std::any_of(pad.begin(), pad.end(), [](std::byte b) { return b != std::byte{poison_byte}; }))
       return wrong_padding(row);
   }
-  return outcome_of(check_output(problem_, reference_, output_, ldy_, tolerance_));
+  return outcome_of(check_output(problem_, reference_, output_, ldy_, tolerance));
 }
 
-Outcome OutputVerifier::verify_on_device() {
-  const auto rows = device_checker_->compare(y_->data(), ldy_, tolerance_);
+Outcome OutputVerifier::verify_on_device(const Tolerance& tolerance) {
+  const auto rows = device_checker_->compare(y_->data(), ldy_, tolerance);
   if (!rows.ok()) return failed_launch(rows.status());
-  CheckReportBuilder report(problem_, tolerance_);
+  CheckReportBuilder report(problem_, tolerance);
   for (std::size_t row = 0; row < rows->size(); ++row) {
     if ((*rows)[row].padding_written > 0) return wrong_padding(static_cast<std::int64_t>(row));
     report.add(static_cast<std::int64_t>(row), (*rows)[row]);

@@ -20,6 +20,7 @@ struct OutputVerifierOptions {
   double max_err_ratio = 0.05;
   int threads = 1;                  // of the host's reference
   std::uint64_t sampling_seed = 0;  // added to the seed of the reference's samples
+  Signs signs = Signs::both;        // of x and w
   /// Problems above either limit are verified on the device, if it has an output checker: 2·M·N·K of a
   /// complete reference, which takes 16 cores some 10 ms if M is small, and elements of y, each check of
   /// which takes a core 1 ms. Smaller ones use the host's reference, which shares no code and no compiler
@@ -43,9 +44,9 @@ class OutputVerifier {
   /// Sets the output to verify: y [M, ldy], which must not change until the next call. Copies it to the host
   /// unless outputs are verified on the device.
   Status read(const Buffer& y, std::int64_t ldy);
-  /// Compares the output that was read last with the reference: `ok` or `wrong`, with the share of elements
-  /// outside tolerance; `launch_failed` if the device fails.
-  Outcome verify();
+  /// Compares the output that was read last with the reference, by the bounds of a class: `ok` or `wrong`, with
+  /// the share of elements outside tolerance and the measured error; `launch_failed` if the device fails.
+  Outcome verify(Accuracy accuracy);
   /// True if the output that was read last equals the kept one bit for bit.
   Result<bool> equals_kept();
   /// Keeps the output that was read last.
@@ -54,12 +55,15 @@ class OutputVerifier {
  private:
   OutputVerifier(Device& device, const Problem& problem, const OutputVerifierOptions& options);
   Status confirm(const PlannedInputs& inputs) const;
-  Outcome verify_on_host() const;
-  Outcome verify_on_device();
+  Tolerance tolerance(Accuracy accuracy) const;
+  Outcome outcome_of(const CheckReport& report) const;
+  Outcome verify_on_host(const Tolerance& tolerance) const;
+  Outcome verify_on_device(const Tolerance& tolerance);
 
   Device* device_;
   Problem problem_;
-  Tolerance tolerance_;
+  double max_err_ratio_;
+  Signs signs_;
   Reference reference_;  // the host's
   std::unique_ptr<OutputChecker> device_checker_;
   const Buffer* y_ = nullptr;

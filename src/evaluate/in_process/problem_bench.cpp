@@ -57,9 +57,11 @@ ProblemBench::Entry& ProblemBench::entry_of(const Candidate& candidate) {
   Entry& entry = found->second;
   if (!is_new) return entry;
   entry.name = found->first;
+  entry.accuracy = device_.accuracy(candidate, problem_);
   step(Step::candidate, entry.name);
   entry.checked = build_kernel(device_, problem_, candidate, entry.built);
-  if (entry.checked.kind == OutcomeKind::ok) entry.checked = verifier_.verify_quickly(*entry.built.kernel);
+  if (entry.checked.kind == OutcomeKind::ok)
+    entry.checked = verifier_.verify_quickly({entry.built.kernel.get(), entry.accuracy});
   if (entry.checked.kind != OutcomeKind::ok) entry.built.kernel.reset();
   return entry;
 }
@@ -184,16 +186,17 @@ Outcome ProblemBench::screen(const Candidate& candidate, int samples) {
 
 Status ProblemBench::check_fully(std::span<Entry* const> entries) {
   std::vector<Entry*> pending;
-  std::vector<const Kernel*> kernels;
+  std::vector<KernelOfClass> kernels;
   for (Entry* entry : entries) {
     if (entry->fully_checked || entry->checked.kind != OutcomeKind::ok) continue;
     if (std::find(pending.begin(), pending.end(), entry) != pending.end()) continue;
     pending.push_back(entry);
-    kernels.push_back(entry->built.kernel.get());
+    kernels.push_back({entry->built.kernel.get(), entry->accuracy});
   }
   if (pending.empty()) return {};
   const auto outcomes = verifier_.verify_fully(kernels, [&](const Kernel* kernel) {
-    const auto at = std::find(kernels.begin(), kernels.end(), kernel);
+    const auto at = std::find_if(kernels.begin(), kernels.end(),
+                                 [&](const KernelOfClass& one) { return one.kernel == kernel; });
     if (at == kernels.end()) {
       step(Step::preparing);
     } else {
@@ -203,8 +206,10 @@ Status ProblemBench::check_fully(std::span<Entry* const> entries) {
   if (!outcomes.ok()) return outcomes.status();
   for (std::size_t i = 0; i < pending.size(); ++i) {
     const double err_ratio = std::max(pending[i]->checked.err_ratio, (*outcomes)[i].err_ratio);
+    const MeasuredError error = pending[i]->checked.error;
     pending[i]->checked = (*outcomes)[i];
     pending[i]->checked.err_ratio = err_ratio;
+    pending[i]->checked.error = worst_of(error, (*outcomes)[i].error);
     pending[i]->fully_checked = true;
   }
   return {};

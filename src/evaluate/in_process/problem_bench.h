@@ -50,6 +50,7 @@ class ProblemBench {
  private:
   struct Entry {
     std::string name;
+    Accuracy accuracy = Accuracy::fp32;
     BuiltKernel built;
     Outcome checked;  // of quick, then of full verification; no times
     bool fully_checked = false;

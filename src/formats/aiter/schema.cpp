@@ -109,7 +109,7 @@ constexpr std::array<SchemaColumn, 29> moe_columns{{
     {Column::tag, "_tag", {"tag"}},
 }};
 
-constexpr std::array<SchemaColumn, 11> own{{
+constexpr std::array<SchemaColumn, 12> own{{
     {Column::spread, "spread", {}},
     {Column::default_us, "default_us", {}},
     {Column::default_kernel, "default_kernel", {}},
@@ -121,6 +121,7 @@ constexpr std::array<SchemaColumn, 11> own{{
     {Column::pdl_kernel_name, "pdl_kernelName", {}},
     {Column::pdl_us, "pdl_us", {}},
     {Column::env, "env", {}},
+    {Column::accuracy, "accuracy", {}},
 }};
 
 constexpr std::array<SchemaColumn, 2> of_shape_lists{{

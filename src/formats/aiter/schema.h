@@ -64,6 +64,7 @@ enum class Column {
   pdl_kernel_name,
   pdl_us,
   env,
+  accuracy,
   // of shape lists
   calls,
   layer,
@@ -118,7 +119,7 @@ std::span<const Schema> all_schemas();
 const Schema& schema_of(Operation operation);
 const Schema& schema_of(TableKind kind);
 
-/// The 10 columns that gemmtune adds behind AITER's.
+/// The columns that gemmtune adds behind AITER's.
 std::span<const SchemaColumn> own_columns();
 
 /// "bf16_tuned_gemm.csv" and "bf16_untuned_gemm.csv": AITER's names, and those of the config folder.

@@ -224,6 +224,11 @@ void EntryReader::read_own(Values& values, TunedEntry& entry) const {
   entry.pdl_kernel_name = values.cell(Column::pdl_kernel_name);
   entry.pdl_us = values.own_number(Column::pdl_us);
   entry.env = values.cell(Column::env);
+  entry.accuracy.reset();
+  if (!is_missing(values.cell(Column::accuracy))) {
+    entry.accuracy = parse_accuracy(values.cell(Column::accuracy));
+    if (!entry.accuracy) values.not_understood(Column::accuracy, "fp32, tensor_core or nothing");
+  }
 }
 
 void EntryReader::read_stages(Values& values, TunedEntry& entry) const {
@@ -362,6 +367,8 @@ std::optional<std::string> own_cell(const TunedEntry& entry, Column column) {
       return float_text(entry.pdl_us, time_digits);
     case Column::env:
       return entry.env;
+    case Column::accuracy:
+      return std::string(entry.accuracy ? to_string(*entry.accuracy) : "");
     default:
       return std::nullopt;
   }
@@ -429,7 +436,8 @@ bool same_row(const TunedEntry& old_row, const TunedEntry& entry) {
          old_row.ties == entry.ties && old_row.m_from == entry.m_from &&
          same_number(old_row.regret, entry.regret, time_digits) &&
          old_row.pdl_kernel_name == entry.pdl_kernel_name &&
-         same_number(old_row.pdl_us, entry.pdl_us, time_digits) && old_row.env == entry.env;
+         same_number(old_row.pdl_us, entry.pdl_us, time_digits) && old_row.env == entry.env &&
+         old_row.accuracy == entry.accuracy;
 }
 
 }  // namespace gemmtune

@@ -90,10 +90,11 @@ void expect_right(const KernelFamily& family, const Problem& problem, const std:
   gpu()->compile_ahead(problem, candidates);
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::vector<std::string> names;
+  std::vector<KernelOfClass> classed;
   for (const Config& config : configs) {
     auto kernel = family.build(problem, config);
     ASSERT_TRUE(kernel.ok()) << print(problem) << " " << config.text() << ": " << kernel.message();
-    const Outcome quick = verifier->verify_quickly(**kernel);
+    const Outcome quick = verifier->verify_quickly({kernel->get(), family.accuracy(problem, config)});
     // The library also proposes splits of k whose partial sums are rounded to y's type: the verifier is right
     // to refuse them.
     const bool rounds_sums = family.name() == "cublaslt" && config.number("red") == 4;
@@ -103,10 +104,9 @@ void expect_right(const KernelFamily& family, const Problem& problem, const std:
     if (quick.kind != OutcomeKind::ok) continue;
     kernels.push_back(std::move(*kernel));
     names.push_back(config.text());
+    classed.push_back({kernels.back().get(), family.accuracy(problem, config)});
   }
-  std::vector<const Kernel*> pointers;
-  for (const auto& kernel : kernels) pointers.push_back(kernel.get());
-  const auto outcomes = verifier->verify_fully(pointers, {});
+  const auto outcomes = verifier->verify_fully(classed, {});
   ASSERT_TRUE(outcomes.ok()) << outcomes.message();
   for (std::size_t i = 0; i < outcomes->size(); ++i) {
     const Outcome& outcome = (*outcomes)[i];
@@ -226,8 +226,8 @@ TEST_F(CudaDevice, APackedWeightHasAFallbackForEveryM) {
   }
 }
 
-/// The default and the kernels of `names` that can be built. The names are of 2-byte elements; of 1-byte
-/// elements a stage holds twice as many.
+/// The default and the kernels of `names` that can be built, each with every kind of promotion. The names are of
+/// 2-byte elements; of 1-byte elements a stage holds twice as many.
 std::vector<Config> named_configs(const KernelFamily& family, const Problem& problem,
                                   std::span<const char* const> names) {
   const Space space = family.space(problem);
@@ -237,8 +237,15 @@ std::vector<Config> named_configs(const KernelFamily& family, const Problem& pro
     EXPECT_TRUE(candidate.ok()) << candidate.message();
     if (candidate.ok() && bits(problem.x_type) == 8 && candidate->config.find("bk") != nullptr)
       candidate->config.set("bk", 2 * candidate->config.number("bk"));
-    if (candidate.ok() && space.build_refusal(candidate->config).empty())
-      configs.push_back(candidate->config);
+    if (!candidate.ok()) continue;
+    std::vector<std::string> promotions;
+    for (const Parameter& parameter : space.parameters())
+      if (parameter.key == "prom") promotions = parameter.values;
+    if (promotions.empty()) promotions.emplace_back();
+    for (const std::string& promotion : promotions) {
+      if (!promotion.empty()) candidate->config.set("prom", promotion);
+      if (space.build_refusal(candidate->config).empty()) configs.push_back(candidate->config);
+    }
   }
   return configs;
 }
@@ -301,6 +308,57 @@ TEST_F(CudaDevice, EveryWayThroughWgmmaIsRight) {
     }
   }
   EXPECT_GE(taken, 18);
+}
+
+/// The outcome of full verification of a kernel by the bounds of a class.
+Outcome verified_as(const KernelFamily& family, const Problem& problem, const Config& config,
+                    Accuracy accuracy) {
+  auto verifier = KernelVerifier::make(*gpu(), problem, {});
+  const auto kernel = family.build(problem, config);
+  EXPECT_TRUE(verifier.ok() && kernel.ok()) << verifier.message() << kernel.message();
+  if (!verifier.ok() || !kernel.ok()) return {};
+  const KernelOfClass kernels[] = {{kernel->get(), accuracy}};
+  const auto outcomes = verifier->verify_fully(kernels, {});
+  EXPECT_TRUE(outcomes.ok()) << outcomes.message();
+  return outcomes.ok() ? outcomes->front() : Outcome();
+}
+
+TEST_F(CudaDevice, OperandsOfOneSignTellTheClassesApart) {
+  for (const char* name : {"wgmma", "skinny"}) {
+    const KernelFamily* family = gpu()->find_family(name);
+    if (family == nullptr) GTEST_SKIP() << gpu()->missing_family(name).message();
+    for (const std::int64_t k : {2048, 7168, 16384}) {
+      const Problem problem = dense(16, 1280, k, DataType::f8_e4m3fn, DataType::bf16, false);
+      Config promoted = family->default_config(problem);
+      promoted.set("csk", std::int64_t{1});  // split-K shortens the chains
+      Config plain = promoted;
+      plain.set("prom", std::int64_t{0});
+      EXPECT_EQ(family->accuracy(problem, promoted), Accuracy::fp32);
+      EXPECT_EQ(family->accuracy(problem, plain), Accuracy::tensor_core);
+      const Outcome right = verified_as(*family, problem, promoted, Accuracy::fp32);
+      EXPECT_EQ(right.kind, OutcomeKind::ok) << name << " " << k << ": " << right.reason;
+      EXPECT_LT(right.error.one_sign, 0.004) << name << " " << k;
+      const Outcome fast = verified_as(*family, problem, plain, Accuracy::tensor_core);
+      EXPECT_EQ(fast.kind, OutcomeKind::ok) << name << " " << k << ": " << fast.reason;
+      EXPECT_GT(fast.error.one_sign, 0.01) << name << " " << k;
+      const Outcome mistaken = verified_as(*family, problem, plain, Accuracy::fp32);
+      EXPECT_EQ(mistaken.kind, OutcomeKind::wrong) << name << " " << k;
+      EXPECT_THAT(mistaken.reason, testing::HasSubstr("operands of one sign, class fp32"));
+    }
+  }
+}
+
+TEST_F(CudaDevice, CublasLtProposesBothAccumulations) {
+  const KernelFamily* family = gpu()->find_family("cublaslt");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("cublaslt").message();
+  const Problem problem = dense(128, 4096, 7168, DataType::f8_e4m3fn, DataType::bf16, false);
+  EXPECT_EQ(family->accuracy(problem, family->default_config(problem)), Accuracy::fp32);
+  EXPECT_EQ(family->accuracy(problem, family->fast_config(problem)), Accuracy::tensor_core);
+  int fast = 0;
+  for (const Config& config : family->space(problem).enumerate())
+    fast += family->accuracy(problem, config) == Accuracy::tensor_core ? 1 : 0;
+  EXPECT_GT(fast, 0);
+  expect_right(*family, problem, {family->default_config(problem), family->fast_config(problem)});
 }
 
 TEST_F(CudaDevice, WgmmaOnPackedWeightsIsRight) {

@@ -48,4 +48,14 @@ std::string refuse_block_k(const Config& config, DataType element);
 /// `pdl`: is_dependent().
 Parameter dependent_parameter();
 
+/// Whether Hopper's tensor core keeps fewer than float32's bits of a sum of such products: of fp8 about 13 below
+/// the largest addend of an instruction.
+bool accumulates_fewer_bits(DataType element);
+/// `prom`: sets of partial sums of 128 elements of k that are added to float32 registers, 0 or one of
+/// the given ones; 0, the value of names without the key: the tensor core accumulates over all of k. No choice for
+/// types that it accumulates in float32.
+Parameter promotion_parameter(DataType element, std::initializer_list<std::int64_t> sets);
+/// KernelFamily::accuracy() of families with that parameter.
+Accuracy hopper_accuracy(const Problem& problem, const Config& config);
+
 }  // namespace gemmtune::cuda

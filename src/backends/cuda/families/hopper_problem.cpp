@@ -52,4 +52,23 @@ Parameter dependent_parameter() {
           .meaning = "1: programmatic dependent launch, starts before the previous kernel has ended"};
 }
 
+bool accumulates_fewer_bits(DataType element) { return traits(element).fp8; }
+
+Parameter promotion_parameter(DataType element, std::initializer_list<std::int64_t> sets) {
+  Parameter parameter{
+      .key = "prom",
+      .values = {},
+      .absent = "0",
+      .meaning = "promotion: sets of partial sums, added to float32 registers every 128 of k"};
+  if (!accumulates_fewer_bits(element)) return parameter;
+  parameter.values.push_back(parameter.absent);
+  for (const std::int64_t count : sets) parameter.values.push_back(std::to_string(count));
+  return parameter;
+}
+
+Accuracy hopper_accuracy(const Problem& problem, const Config& config) {
+  return accumulates_fewer_bits(problem.x_type) && config.number("prom", 0) == 0 ? Accuracy::tensor_core
+                                                                                 : Accuracy::fp32;
+}
+
 }  // namespace gemmtune::cuda

@@ -27,6 +27,7 @@ static __device__ inline void add_element(const CompareArguments& a, long long c
   row.max_output = fmax(row.max_output, fabs(out));
   row.max_error = fmax(row.max_error, fabs(rounded - out));
   const double error = fabs(out - exact);
+  row.max_exact_error = fmax(row.max_exact_error, error);
   const double accumulated = a.element_factor * magnitude;
   const double bound = accumulated + a.output_epsilon * (fabs(exact) + accumulated) + a.output_tiny;
   const double excess = error / bound;
@@ -47,6 +48,7 @@ static __device__ inline void merge(Figures& to, const Figures& from) {
   to.magnitude += from.magnitude;
   to.max_output = fmax(to.max_output, from.max_output);
   to.max_error = fmax(to.max_error, from.max_error);
+  to.max_exact_error = fmax(to.max_exact_error, from.max_exact_error);
   if (from.worst_excess > to.worst_excess || (from.worst_excess == to.worst_excess && from.worst_column < to.worst_column)) {
     to.worst_excess = from.worst_excess;
     to.worst_output = from.worst_output;

@@ -38,6 +38,7 @@ GEMMTUNE_SAME_OFFSET(reference);
 GEMMTUNE_SAME_OFFSET(magnitude);
 GEMMTUNE_SAME_OFFSET(max_output);
 GEMMTUNE_SAME_OFFSET(max_error);
+GEMMTUNE_SAME_OFFSET(max_exact_error);
 GEMMTUNE_SAME_OFFSET(worst_excess);
 GEMMTUNE_SAME_OFFSET(worst_output);
 GEMMTUNE_SAME_OFFSET(worst_reference);

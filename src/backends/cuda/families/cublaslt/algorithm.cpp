@@ -53,8 +53,13 @@ int lt_type(DataType type) {
   }
 }
 
-Result<LtProblem> describe(const api::CublasLt& lt, const Problem& problem) {
+Result<LtProblem> describe(const api::CublasLt& lt, const Problem& problem, bool fast) {
   LtProblem made;
+  made.has_fast = traits(problem.x_type).fp8;
+  made.fast = fast;
+  if (fast && !made.has_fast)
+    return Status::unsupported("cublaslt: fast accumulation is of fp8 operands, not of {}",
+                               to_string(problem.x_type));
   made.element_type = lt_type(problem.x_type);
   made.output_type = lt_type(problem.y_type);
   const auto n = static_cast<std::uint64_t>(problem.n);
@@ -69,6 +74,10 @@ Result<LtProblem> describe(const api::CublasLt& lt, const Problem& problem) {
   if (problem.bias) {
     set(api::matmul_epilogue, api::epilogue_bias);
     set(api::matmul_bias_type, made.output_type);
+  }
+  if (made.has_fast) {
+    const auto value = static_cast<std::int8_t>(fast ? 1 : 0);
+    bad |= lt.matmul_set(&made.matmul, api::matmul_fast_accumulation, &value, sizeof(value));
   }
   bad |= lt.layout_init(&made.w, sizeof(made.w), made.element_type, k, n, problem.k);
   bad |= lt.layout_init(&made.x, sizeof(made.x), made.element_type, k, m, problem.k);
@@ -87,10 +96,11 @@ std::vector<Parameter> algorithm_parameters() {
   return parameters;
 }
 
-Config config_of(const api::CublasLt& lt, const api::LtAlgorithm& algorithm) {
+Config config_of(const api::CublasLt& lt, const LtProblem& problem, const api::LtAlgorithm& algorithm) {
   Config config;
   for (const Attribute& attribute : attributes)
     config.set(attribute.key, static_cast<std::int64_t>(read(lt, algorithm, attribute)));
+  if (problem.has_fast) config.set(fast_key, std::int64_t{problem.fast});
   return config;
 }
 

@@ -17,16 +17,22 @@ struct LtProblem {
   api::LtLayout y{};
   int element_type = 0;
   int output_type = 0;
+  bool has_fast = false;  // there is a choice of the accumulation: the operands are fp8
+  bool fast = false;      // CUBLASLT_MATMUL_DESC_FAST_ACCUM
 };
+
+/// `fast`: 1: the tensor core accumulates fp8 products over all of k.
+inline constexpr const char* fast_key = "fast";
 
 /// The library's code for a type; −1 where it has none that gemmtune uses.
 int lt_type(DataType type);
 
-Result<LtProblem> describe(const api::CublasLt& lt, const Problem& problem);
+/// `unsupported` for fast accumulation of other operands than fp8.
+Result<LtProblem> describe(const api::CublasLt& lt, const Problem& problem, bool fast);
 
-/// The parameters of the family, any value legal.
+/// The parameters of the family, any value legal; without `fast`.
 std::vector<Parameter> algorithm_parameters();
-Config config_of(const api::CublasLt& lt, const api::LtAlgorithm& algorithm);
+Config config_of(const api::CublasLt& lt, const LtProblem& problem, const api::LtAlgorithm& algorithm);
 /// The algorithm with exactly these attributes, and the workspace that it needs; `unsupported` where the
 /// library has none, or would take another value for one of them.
 Result<api::LtHeuristic> algorithm_of(const api::CublasLt& lt, api::LtHandle handle, LtProblem& problem,

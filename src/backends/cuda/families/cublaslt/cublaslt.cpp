@@ -1,5 +1,6 @@
 #include "backends/cuda/families/cublaslt/cublaslt.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <set>
@@ -67,6 +68,8 @@ class CublasLtKernel final : public Kernel {
   api::LtHeuristic chosen_;
 };
 
+bool is_fast(const Config& config) { return config.number(fast_key, 0) != 0; }
+
 /// One of the library's proposals.
 struct Proposal {
   Config config;
@@ -87,9 +90,13 @@ class CublasLtFamily final : public KernelFamily {
   int tie_rank() const override { return 0; }
   Status accepts(const Problem& problem) const override;
   std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
-  Space space(const Problem& problem) const override { return space_of(proposed(problem)); }
+  Space space(const Problem& problem) const override { return space_of(problem, proposed(problem)); }
   Space exhaustive_space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override { return proposals(problem)->front().config; }
+  Config fast_config(const Problem& problem) const override;
+  Accuracy accuracy(const Problem& problem, const Config& config) const override {
+    return traits(problem.x_type).fp8 && is_fast(config) ? Accuracy::tensor_core : Accuracy::fp32;
+  }
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
   double predicted_microseconds(const Problem& problem, const Config& config) const override;
   std::int64_t resources(const Problem& problem, const Config& config) const override;
@@ -99,7 +106,7 @@ class CublasLtFamily final : public KernelFamily {
   using Proposals = std::shared_ptr<const std::vector<Proposal>>;
   Proposals proposals(const Problem& problem) const;
   std::vector<Config> proposed(const Problem& problem) const;
-  static Space space_of(std::vector<Config> configs);
+  static Space space_of(const Problem& problem, std::vector<Config> configs);
   const Proposal* find(const std::vector<Proposal>& list, const Config& config) const;
 
   const CudaDriver& driver_;
@@ -125,10 +132,12 @@ CublasLtFamily::Proposals CublasLtFamily::proposals(const Problem& problem) cons
   }
   driver_.enter();
   auto list = std::make_shared<std::vector<Proposal>>();
-  if (auto described = describe(lt_, problem); described.ok()) {
+  for (const bool fast : {false, true}) {
+    auto described = describe(lt_, problem, fast);
+    if (!described.ok()) continue;
     for (const api::LtHeuristic& one :
          heuristics(lt_, handle_, *described, problem.alignment, workspace_limit)) {
-      Config config = config_of(lt_, one.algorithm);
+      Config config = config_of(lt_, *described, one.algorithm);
       if (find(*list, config) == nullptr) list->push_back({std::move(config), one});
     }
   }
@@ -148,24 +157,30 @@ std::vector<Config> CublasLtFamily::proposed(const Problem& problem) const {
   return configs;
 }
 
+Config CublasLtFamily::fast_config(const Problem& problem) const {
+  const Proposals list = proposals(problem);
+  const auto fast =
+      std::find_if(list->begin(), list->end(), [](const Proposal& one) { return is_fast(one.config); });
+  return fast == list->end() ? list->front().config : fast->config;
+}
+
 /// The library's proposals first, in its order.
 Space CublasLtFamily::exhaustive_space(const Problem& problem) const {
   std::vector<Config> configs = proposed(problem);
   driver_.enter();
-  if (auto described = describe(lt_, problem); described.ok()) {
-    const std::set<std::string> known = [&] {
-      std::set<std::string> texts;
-      for (const Config& config : configs) texts.insert(config.text());
-      return texts;
-    }();
+  std::set<std::string> known;
+  for (const Config& config : configs) known.insert(config.text());
+  for (const bool fast : {false, true}) {
+    auto described = describe(lt_, problem, fast);
+    if (!described.ok()) continue;
     for (Config& config : enumerate_algorithms(lt_, handle_, *described, workspace_limit)) {
       if (!known.contains(config.text())) configs.push_back(std::move(config));
     }
   }
-  return space_of(std::move(configs));
+  return space_of(problem, std::move(configs));
 }
 
-Space CublasLtFamily::space_of(std::vector<Config> configs) {
+Space CublasLtFamily::space_of(const Problem& problem, std::vector<Config> configs) {
   Space space;
   for (Parameter& parameter : algorithm_parameters()) {
     std::set<std::int64_t> proposed;
@@ -173,13 +188,19 @@ Space CublasLtFamily::space_of(std::vector<Config> configs) {
     for (const std::int64_t value : proposed) parameter.values.push_back(std::to_string(value));
     space.add(std::move(parameter));
   }
+  Parameter fast{.key = fast_key,
+                 .values = {},
+                 .absent = "0",
+                 .meaning = "1: fast accumulation, which the tensor core keeps over all of k"};
+  if (traits(problem.x_type).fp8) fast.values = {"0", "1"};
+  space.add(std::move(fast));
   space.list(std::move(configs));
   return space;
 }
 
 Result<std::unique_ptr<Kernel>> CublasLtFamily::build(const Problem& problem, const Config& config) const {
   driver_.enter();
-  auto described = describe(lt_, problem);
+  auto described = describe(lt_, problem, is_fast(config));
   if (!described.ok()) return described.status();
   const Proposals list = proposals(problem);
   const Proposal* proposed = find(*list, config);
@@ -190,12 +211,14 @@ Result<std::unique_ptr<Kernel>> CublasLtFamily::build(const Problem& problem, co
       std::make_unique<CublasLtKernel>(driver_, lt_, handle_, problem, *described, *chosen));
 }
 
-/// The library's own order, about a roofline that the other families share: its first choice goes first.
+/// The library's own order, about a roofline that the other families share: its first choice goes first, with
+/// either accumulation.
 double CublasLtFamily::predicted_microseconds(const Problem& problem, const Config& config) const {
   const Proposals list = proposals(problem);
   const Proposal* proposed = find(*list, config);
-  const auto place =
-      proposed != nullptr ? proposed - list->data() : static_cast<std::ptrdiff_t>(list->size());
+  const auto end = proposed != nullptr ? list->begin() + (proposed - list->data()) : list->end();
+  const auto place = std::count_if(
+      list->begin(), end, [&](const Proposal& one) { return is_fast(one.config) == is_fast(config); });
   const double roofline = std::max(bytes(problem) / 4.3e6, flops(problem) / 790e6);
   return (roofline + 2) * (1.3 + 0.05 * static_cast<double>(place));
 }

@@ -61,7 +61,7 @@ class Enumeration {
                             &algorithm, &result) != 0 ||
         result.state != 0 || result.workspace_bytes > workspace_bytes_)
       return false;
-    Config config = config_of(lt_, algorithm);
+    Config config = config_of(lt_, problem_, algorithm);
     if (seen_.insert(config.text()).second) found_.push_back(std::move(config));
     return true;
   }

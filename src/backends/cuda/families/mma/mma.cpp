@@ -141,6 +141,10 @@ class MmaFamily final : public gpu::CompiledFamily {
   gpu::Source source(const Problem& problem, const Config& config) const override;
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
   double predicted_microseconds(const Problem& problem, const Config& config) const override;
+  /// Ada's tensor core keeps as few bits of fp8 products as Hopper's; of later ones nothing was measured.
+  Accuracy accuracy(const Problem& problem, const Config&) const override {
+    return traits(problem.x_type).fp8 ? Accuracy::tensor_core : Accuracy::fp32;
+  }
   std::int64_t resources(const Problem& problem, const Config& config) const override {
     const LaunchConfig launch = launch_config(problem, config);
     return launch.shared_bytes + launch.workspace_bytes;

@@ -108,6 +108,9 @@ class SkinnyFamily final : public gpu::CompiledFamily {
   gpu::Source source(const Problem& problem, const Config& config) const override;
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
   double predicted_microseconds(const Problem& problem, const Config& config) const override;
+  Accuracy accuracy(const Problem& problem, const Config& config) const override {
+    return hopper_accuracy(problem, config);
+  }
   std::int64_t resources(const Problem& problem, const Config& config) const override {
     return skinny_launch_config(problem, config, runtime_.limits()).shared_bytes;
   }
@@ -172,6 +175,7 @@ Space SkinnyFamily::space(const Problem& problem) const {
                       .absent = "110",
                       .meaning = "KiB of shared memory, which the stages fill"});
   space.add(dependent_parameter());
+  space.add(promotion_parameter(problem.x_type, {1}));
   space.add(
       Constraint{"fits", [this, problem](const Config& config) { return refuse_build(problem, config); }});
   space.add(Constraint{"waste",
@@ -192,6 +196,7 @@ Config SkinnyFamily::default_config(const Problem& problem) const {
   config.set("csk", split_k);
   config.set("smem", std::int64_t{110});
   config.set("pdl", std::int64_t{0});
+  if (accumulates_fewer_bits(problem.x_type)) config.set("prom", std::int64_t{1});
   return config;
 }
 
@@ -202,6 +207,7 @@ gpu::Source SkinnyFamily::source(const Problem& problem, const Config& config) c
   source.defines.push_back(fmt::format("BLOCK_N={}", launch.block_n));
   source.defines.push_back(fmt::format("K_ATOMS={}", launch.k_atoms));
   source.defines.push_back("L2_HINTS=1");
+  source.defines.push_back(fmt::format("PROMOTION={}", config.number("prom", 0)));
   source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
   return source;
 }

@@ -4,7 +4,8 @@
 // rows. Follows skinny_producer.cuh and skinny_epilogue.cuh.
 //
 // The host defines: BLOCK_M (rows of the weight: 64, 128), BLOCK_N (8, 16, 32, 64), K_ATOMS (BLOCK_K in units of 128 bytes), L2_HINTS,
-// ELEMENT, OUTPUT, PACKED (1: the weight has the layout tile64x128).
+// ELEMENT, OUTPUT, PACKED (1: the weight has the layout tile64x128), PROMOTION (1: partial sums of 128 elements of k are added to float32
+// registers; 0: the tensor core accumulates over all of k).
 #if ELEMENT == 3
 #define SHAPE_K "32.f32.e4m3.e4m3"
 #define TRANSPOSE ""
@@ -52,6 +53,56 @@
                : "l"(a), "l"(b))
 #endif
 
+// No use of the accumulators may move across the wait for their instructions: the compiler would then wait after each one.
+static __device__ inline void fence_accumulators(Accumulators& d) {
+#pragma unroll
+  for (int r = 0; r < BLOCK_M / 64; ++r) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; ++i) asm volatile("" : "+f"(d[r][i])::"memory");
+  }
+}
+
+#if PROMOTION
+// The tensor core keeps about 13 bits below the largest addend of an fp8 instruction, so that a long sum of one sign is biased. Here it
+// accumulates one k atom (128 elements) at a time; d adds these partial sums in float32. The wait for the products of an atom is hidden by
+// the pipeline: loading an atom takes longer.
+static __device__ inline void mainloop(Accumulators& d, const SkinnyArguments& a, const SharedLayout& smem, int begin, int end) {
+  int stage = 0;
+  unsigned phase = 0;
+  const bool leader = threadIdx.x % 32 == 0;
+#pragma unroll 1
+  for (int k_tile = begin; k_tile < end; ++k_tile) {
+    const unsigned w = smem.pipeline + (unsigned)stage * STAGE_BYTES;
+    barrier_wait(smem.full_barriers + 8u * (unsigned)stage, phase);
+#pragma unroll
+    for (int i = 0; i < K_ATOMS; ++i) {
+      const unsigned long long x_at = matrix_descriptor(w + K_ATOMS * W_ATOM_BYTES + (unsigned)i * X_ATOM_BYTES);
+      Accumulators partials = {};
+      fence_accumulators(partials);
+      asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+      for (int k_block = 0; k_block < 4; ++k_block) {
+#pragma unroll
+        for (int r = 0; r < BLOCK_M / 64; ++r)
+          WGMMA(partials[r], matrix_descriptor(w + (unsigned)W_OFFSET(r, i)) + 2u * k_block, x_at + 2u * k_block);
+      }
+      asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+      if (i == K_ATOMS - 1 && leader) barrier_arrive(smem.empty_barriers + 8u * (unsigned)stage);
+      fence_accumulators(partials);
+#pragma unroll
+      for (int r = 0; r < BLOCK_M / 64; ++r) {
+#pragma unroll
+        for (int j = 0; j < BLOCK_N / 2; ++j) d[r][j] += partials[r][j];
+      }
+    }
+    if (++stage == a.num_stages) {
+      stage = 0;
+      phase ^= 1u;
+    }
+  }
+}
+#else
 static __device__ inline void mainloop(Accumulators& d, const SkinnyArguments& a, const SharedLayout& smem, int begin, int end) {
   int stage = 0;
   unsigned phase = 0;
@@ -83,13 +134,9 @@ static __device__ inline void mainloop(Accumulators& d, const SkinnyArguments& a
     }
   }
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-  // No use of the accumulators may move before the wait: the compiler would then wait after each instruction.
-#pragma unroll
-  for (int r = 0; r < BLOCK_M / 64; ++r) {
-#pragma unroll
-    for (int i = 0; i < BLOCK_N / 2; ++i) asm volatile("" : "+f"(d[r][i])::"memory");
-  }
+  fence_accumulators(d);
 }
+#endif
 
 extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 32) skinny(const __grid_constant__ SkinnyArguments a) {
   extern __shared__ unsigned char memory[];

@@ -165,6 +165,9 @@ class WgmmaFamily final : public gpu::CompiledFamily {
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     return predicted_wgmma(problem, launch_config(problem, config), limits_);
   }
+  Accuracy accuracy(const Problem& problem, const Config& config) const override {
+    return hopper_accuracy(problem, config);
+  }
   std::int64_t resources(const Problem& problem, const Config& config) const override {
     return launch_config(problem, config).shared_bytes;
   }
@@ -243,7 +246,7 @@ Space WgmmaFamily::space(const Problem& problem) const {
 
 gpu::Source WgmmaFamily::source(const Problem& problem, const Config& config) const {
   const WgmmaLaunchConfig launch = launch_config(problem, config);
-  gpu::Source source{"wgmma", wgmma_macros(problem.x_type, launch.block_n) + source_,
+  gpu::Source source{"wgmma", wgmma_macros(problem.x_type, launch.block_n / launch.n_slices) + source_,
                      gpu::type_defines(problem), "wgmma"};
   source.defines.push_back(fmt::format("BLOCK_M={}", launch.block_m));
   source.defines.push_back(fmt::format("BLOCK_N={}", launch.block_n));
@@ -254,6 +257,8 @@ gpu::Source WgmmaFamily::source(const Problem& problem, const Config& config) co
   source.defines.push_back(fmt::format("SINGLE_TILE={}", launch.single_tile ? 1 : 0));
   source.defines.push_back(fmt::format("MULTICAST={}", launch.cluster_m * launch.cluster_n > 1 ? 1 : 0));
   source.defines.push_back(fmt::format("K_ATOMS={}", launch.k_atoms));
+  source.defines.push_back(fmt::format("PROMOTION={}", launch.promotion));
+  source.defines.push_back(fmt::format("N_SLICES={}", launch.n_slices));
   source.defines.push_back(fmt::format("L2_HINTS={}", launch.weight_read_once ? 1 : 0));
   source.defines.push_back(fmt::format("BIAS={}", problem.bias ? 1 : 0));
   source.defines.push_back(fmt::format("SCALED={}", problem.scale_ab ? 1 : 0));

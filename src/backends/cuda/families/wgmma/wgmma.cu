@@ -48,6 +48,117 @@ static __device__ __forceinline__ void release_stage(unsigned empty, int stage) 
   }
 }
 
+#if PROMOTION
+// The tensor core keeps about 13 bits below the largest addend of an fp8 instruction, so that a long sum of one sign is biased. Here it
+// accumulates one k atom (128 elements) at a time; these partial sums are added to d in float32 (promotion).
+#define INSTRUCTION_N (BLOCK_N / N_SLICES)
+#define SLICES (MMA_TILES * N_SLICES)  // of the warp group's tile: 64 x INSTRUCTION_N, what a set of partial sums holds
+#define STEPS (K_ATOMS * SLICES)       // of a stage: a slice of a k atom each
+
+typedef float PartialSums[INSTRUCTION_N / 2];
+
+// Starts the products of a slice of a k atom. `a_at`, `b_at`: descriptors of the tile's first rows.
+static __device__ __forceinline__ void multiply_slice(PartialSums& partials, unsigned long long a_at, unsigned long long b_at, int slice) {
+  a_at += (unsigned)(slice / N_SLICES * 512);
+  b_at += (unsigned)(slice % N_SLICES * INSTRUCTION_N * (ATOM_BYTES / 16));
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  WGMMA_FIRST(partials, a_at, b_at);
+#pragma unroll
+  for (int k_block = 1; k_block < 4; ++k_block) WGMMA(partials, a_at + 2u * k_block, b_at + 2u * k_block, 1);
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Adds a slice's partial sums, whose instructions have completed. The additions must not move behind the next instructions: the compiler
+// would then wait after each of these.
+static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& partials, int slice) {
+  FENCE_ACCUMULATORS(partials);
+#pragma unroll
+  for (int i = 0; i < INSTRUCTION_N / 2; ++i) {
+    float& sum = d[slice / N_SLICES][slice % N_SLICES * (INSTRUCTION_N / 2) + i];
+    sum += partials[i];
+    asm volatile("" : "+f"(sum)::"memory");
+  }
+}
+
+// Starts the products of a step of the current stage.
+static __device__ __forceinline__ void start_step(PartialSums& partials, const SharedLayout& smem, int row, const PipelineState& state, int step) {
+  const unsigned base = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
+  const int i = step / SLICES;
+  multiply_slice(partials, matrix_descriptor(base + (unsigned)(i * A_ATOM_BYTES + row * ATOM_BYTES)),
+                 matrix_descriptor(base + (unsigned)(K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES)), step % SLICES);
+}
+
+static __device__ __forceinline__ void wait_full(const SharedLayout& smem, const PipelineState& state) {
+  barrier_wait(smem.full_barriers + 8u * (unsigned)state.stage, state.phase);
+}
+
+static __device__ __forceinline__ int next_stage(const WgmmaArguments& a, PipelineState& state) {
+  const int previous = state.stage;
+  if (++state.stage == a.num_stages) {
+    state.stage = 0;
+    state.phase ^= 1u;
+  }
+  return previous;
+}
+
+#define WAIT_FOR_PRODUCTS(pending) asm volatile("wgmma.wait_group.sync.aligned " #pending ";" ::: "memory")
+
+// Adds the products of the last stage.
+static __device__ __forceinline__ void finish(Accumulators& d, PartialSums& partials, unsigned empty, int stage) {
+  WAIT_FOR_PRODUCTS(0);
+  release_stage(empty, stage);
+  promote(d, partials, 0);
+}
+
+// Multiplies `k_tiles` stages. `row`: this warp group's first row of A within the tile.
+static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, unsigned empty, int row, int k_tiles,
+                                                PipelineState& state) {
+#pragma unroll
+  for (int r = 0; r < MMA_TILES; ++r) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; ++i) d[r][i] = 0.0f;
+  }
+  PartialSums partials[PROMOTION];
+#if PROMOTION == 1
+  // The other warp group multiplies while this one adds.
+#pragma unroll 1
+  for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
+    wait_full(smem, state);
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+      start_step(partials[0], smem, row, state, step);
+      WAIT_FOR_PRODUCTS(0);
+      if (step == STEPS - 1) release_stage(empty, state.stage);
+      promote(d, partials[0], step % SLICES);
+    }
+    next_stage(a, state);
+  }
+#else
+  // Each set has every second stage: its products run while those of the stage before are added. A stage has one step: of stages with more the
+  // compiler waits after each instruction.
+  static_assert(STEPS == 1, "two sets are of whole stages");
+  wait_full(smem, state);
+  start_step(partials[0], smem, row, state, 0);
+#pragma unroll 1
+  for (int k_tile = 1;; k_tile += 2) {
+    int previous = next_stage(a, state);
+    if (k_tile == k_tiles) return finish(d, partials[0], empty, previous);
+    wait_full(smem, state);
+    start_step(partials[1], smem, row, state, 0);
+    WAIT_FOR_PRODUCTS(1);
+    release_stage(empty, previous);
+    promote(d, partials[0], 0);
+    previous = next_stage(a, state);
+    if (k_tile + 1 == k_tiles) return finish(d, partials[1], empty, previous);
+    wait_full(smem, state);
+    start_step(partials[0], smem, row, state, 0);
+    WAIT_FOR_PRODUCTS(1);
+    release_stage(empty, previous);
+    promote(d, partials[1], 0);
+  }
+#endif
+}
+#else
 // Multiplies `k_tiles` stages. `row`: this warp group's first row of A within the tile.
 static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, unsigned empty, int row, int k_tiles,
                                                 PipelineState& state) {
@@ -84,6 +195,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
   for (int r = 0; r < MMA_TILES; ++r) FENCE_ACCUMULATORS(d[r]);
   if (previous >= 0) release_stage(empty, previous);
 }
+#endif
 
 // ---- the kernel
 

@@ -12,10 +12,37 @@ namespace {
 
 constexpr std::int64_t max_accumulators = 128;
 constexpr std::int64_t max_accumulators_of_two_tiles = 80;
+// With promotion, of a block of two warp groups and of one: 168 and 255 registers a thread.
+constexpr std::int64_t max_promoted_accumulators = 152;
+constexpr std::int64_t max_promoted_accumulators_of_one_group = 192;
+constexpr std::int64_t max_promoted_steps =
+    2;                                     // of a stage; with more the compiler runs out of registers early
 constexpr std::int64_t registers = 65536;  // of a multiprocessor
 constexpr std::int64_t max_stages = 32;
 constexpr std::int64_t small_smem = 112;  // KiB: two blocks per multiprocessor
 constexpr std::int64_t large_smem = 226;
+
+std::int64_t max_accumulators_of(const WgmmaLaunchConfig& launch) {
+  if (launch.promotion > 0)
+    return launch.consumer_warpgroups == 1 ? max_promoted_accumulators_of_one_group
+                                           : max_promoted_accumulators;
+  // Two tiles of 64 rows need addresses of their own: some epilogues then spill.
+  return launch.warpgroup_m() > 64 ? max_accumulators_of_two_tiles : max_accumulators;
+}
+
+/// The widest instructions whose partial sums fit beside the sums. Two sets are of whole tiles.
+std::int64_t n_slices_of(WgmmaLaunchConfig launch) {
+  if (launch.promotion != 1 || launch.accumulators() <= max_accumulators_of(launch)) return 1;
+  return 2;
+}
+
+std::string refuse_accumulators(const WgmmaLaunchConfig& launch) {
+  const std::int64_t steps = launch.k_atoms * launch.n_slices * (launch.warpgroup_m() / 64);
+  if (launch.promotion > 1 && steps > 1) return "prom 2 is for stages of 128 of k and warp groups of 64 rows";
+  if (launch.promotion > 0 && steps > max_promoted_steps) return "prom 1 makes too many steps of a stage";
+  return launch.accumulators() > max_accumulators_of(launch) ? "tile needs more registers than a thread has"
+                                                             : "";
+}
 
 /// Bytes of the staging buffers, or of the partial sums with split-K, as laid out in the kernel.
 std::int64_t staging_bytes(const WgmmaLaunchConfig& launch, std::int64_t output_bytes) {
@@ -91,6 +118,8 @@ WgmmaLaunchConfig wgmma_launch_config(const Problem& problem, const Config& conf
   launch.cluster_n = config.number("cn", 1);
   launch.split_k = config.number("csk", 1);
   launch.dependent_launch = is_dependent(config);
+  launch.promotion = config.number("prom", 0);
+  launch.n_slices = n_slices_of(launch);
   launch.k_tiles = ceil_div(bytes_of(problem.x_type, problem.k), atom_bytes * launch.k_atoms);
   launch.stage_bytes = launch.k_atoms * (launch.block_m + launch.block_n) * atom_bytes;
   const std::int64_t smem = config.number("smem", large_smem) * 1024;
@@ -141,6 +170,7 @@ std::vector<Parameter> wgmma_parameters(DataType element) {
        .absent = "226",
        .meaning = "KiB of shared memory, which the stages fill"},
       dependent_parameter(),
+      promotion_parameter(element, {1, 2}),
   };
 }
 
@@ -148,10 +178,7 @@ std::string refuse_wgmma_tile(const WgmmaLaunchConfig& launch) {
   if (launch.ping_pong && launch.consumer_warpgroups < 2) return "pp needs two warp groups";
   const std::int64_t rows = launch.warpgroup_m();
   if (rows % 64 != 0 || rows == 0) return "bm leaves a warp group less than 64 rows";
-  // Two tiles of 64 rows need addresses of their own: some epilogues then spill.
-  const std::int64_t most = rows > 64 ? max_accumulators_of_two_tiles : max_accumulators;
-  if (launch.accumulators() > most) return "tile needs more registers than a thread has";
-  return {};
+  return refuse_accumulators(launch);
 }
 
 std::string refuse_wgmma_cluster(const WgmmaLaunchConfig& launch) {
@@ -164,6 +191,7 @@ std::string refuse_wgmma_cluster(const WgmmaLaunchConfig& launch) {
 }
 
 std::string refuse_wgmma(const WgmmaLaunchConfig& launch, const HopperLimits& limits) {
+  if (std::string refusal = refuse_accumulators(launch); !refusal.empty()) return refusal;  // by prom
   if (launch.split_k > 1 && launch.ping_pong) return "pp does not go with csk";
   if (launch.split_k > launch.k_tiles) return "csk is more than the k tiles";
   if (launch.split_k * 8 > (launch.swap_ab ? launch.block_n : launch.block_m))
@@ -248,6 +276,8 @@ Config config_of(const Problem& problem, bool swap_ab, std::int64_t block_m, std
   config.set("csk", split_k);
   config.set("smem", swap_ab ? small_smem : large_smem);
   config.set("pdl", std::int64_t{0});
+  // Of two warp groups one multiplies while the other adds its partial sums.
+  if (accumulates_fewer_bits(problem.x_type)) config.set("prom", std::int64_t{block_m > 64 ? 1 : 2});
   return config;
 }
 
@@ -273,7 +303,9 @@ Config default_wgmma_config(const Problem& problem, const HopperLimits& limits) 
       for (const auto& [cluster_m, cluster_n] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}}) {
         const Config config = config_of(problem, false, 128, block_n, split_k, cluster_m, cluster_n);
         const WgmmaLaunchConfig launch = wgmma_launch_config(problem, config, limits);
-        if (!refuse_wgmma_cluster(launch).empty() || !refuse_wgmma(launch, limits).empty()) continue;
+        if (!refuse_wgmma_tile(launch).empty() || !refuse_wgmma_cluster(launch).empty() ||
+            !refuse_wgmma(launch, limits).empty())
+          continue;
         const double predicted = predicted_wgmma(problem, launch, limits);
         if (predicted >= best_us) continue;
         best_us = predicted;
@@ -307,8 +339,13 @@ double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, 
   const double share = std::max(1.0, at_once / processors);  // blocks of a multiprocessor
   const double width = real(launch.block_n);
   // Cycles of an instruction of 64 rows and 32 bytes of k: narrow ones are bound by shared memory.
-  const double product = std::max(width / 2, 22 + width * 0.18);
-  const double products = 1.3 * product * real(launch.block_m / 64) * 4 * real(launch.k_atoms) * share;
+  const double instruction_n = width / real(launch.n_slices);
+  const double product = std::max(instruction_n / 2, 22 + instruction_n * 0.18);
+  const double steps = real(launch.n_slices * launch.k_atoms);  // of 64 rows in a k tile
+  // With one set of partial sums a warp group waits for its products (70 cycles after the last) and adds them.
+  const double alone = (4 * product + (launch.promotion == 1 ? 70 + instruction_n / 2 : 0)) * steps *
+                       real(launch.warpgroup_m() / 64);
+  const double products = std::max(1.3 * product * real(launch.block_m / 64) * 4 * steps * share, alone);
   const double load = real(launch.stage_bytes) / into_multiprocessor * share;
   const double line = real(launch.k_atoms) * 128;
   const double loaded =
@@ -337,13 +374,15 @@ double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, 
          (launch.cluster_m * launch.cluster_n > 1 ? 1.0 : 0);
 }
 
-std::string wgmma_macros(DataType element, std::int64_t block_n) {
-  const std::int64_t count = block_n / 2;
+std::string wgmma_macros(DataType element, std::int64_t rows) {
+  const std::int64_t count = rows / 2;
   std::string registers_text;
   std::string operands;
+  std::string outputs;
   for (std::int64_t i = 0; i < count; ++i) {
     registers_text += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
     operands += fmt::format("{}\"+f\"(d[{}])", i == 0 ? "" : ", ", i);
+    outputs += fmt::format("{}\"=f\"(d[{}])", i == 0 ? "" : ", ", i);
   }
   const std::string_view types = element == DataType::f8_e4m3fn ? "32.f32.e4m3.e4m3"
                                  : element == DataType::bf16    ? "16.f32.bf16.bf16"
@@ -354,8 +393,12 @@ std::string wgmma_macros(DataType element, std::int64_t block_n) {
       "0; \" "
       "\"wgmma.mma_async.sync.aligned.m64n{}k{} {{{}}}, %{}, %{}, accumulate, 1, 1{};}}\" "
       ": {} : \"l\"(a), \"l\"(b), \"r\"(scale_d))\n"
+      "#define WGMMA_FIRST(d, a, b) asm volatile(\"wgmma.mma_async.sync.aligned.m64n{}k{} {{{}}}, %{}, %{}, "
+      "0, 1, "
+      "1{};\" : {} : \"l\"(a), \"l\"(b))\n"
       "#define FENCE_ACCUMULATORS(d) asm volatile(\"\" : {} : : \"memory\")\n",
-      count + 2, block_n, types, registers_text, count, count + 1, orders, operands, operands);
+      count + 2, rows, types, registers_text, count, count + 1, orders, operands, rows, types, registers_text,
+      count, count + 1, orders, outputs, operands);
 }
 
 }  // namespace gemmtune::cuda

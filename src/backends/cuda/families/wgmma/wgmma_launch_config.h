@@ -27,6 +27,8 @@ struct WgmmaLaunchConfig {
   std::int64_t cluster_n = 1;  // blocks along B's rows, which share A
   std::int64_t split_k = 1;    // blocks of the cluster that divide k
   bool dependent_launch = false;
+  std::int64_t promotion = 0;  // sets of partial sums (promotion_parameter())
+  std::int64_t n_slices = 1;   // instructions along block_n; a set of partial sums is of one
 
   std::int64_t k_tiles = 1;
   std::int64_t num_stages = 0;
@@ -63,8 +65,10 @@ struct WgmmaLaunchConfig {
   std::int64_t staging_buffers(std::int64_t bytes) const {
     return warpgroup_m() / 64 * ceil_div(block_n, swap_ab ? staged_rows() : 128 / bytes);
   }
-  /// Registers of a thread that accumulate.
-  std::int64_t accumulators() const { return warpgroup_m() / 64 * block_n / 2; }
+  /// Registers of a thread that accumulate: sums and partial sums.
+  std::int64_t accumulators() const {
+    return warpgroup_m() / 64 * block_n / 2 + promotion * (block_n / n_slices / 2);
+  }
 };
 
 WgmmaLaunchConfig wgmma_launch_config(const Problem& problem, const Config& config,
@@ -86,8 +90,7 @@ Config default_wgmma_config(const Problem& problem, const HopperLimits& limits);
 /// In microseconds; meant to rank kernels, not to state their time.
 double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, const HopperLimits& limits);
 
-/// The definitions of WGMMA for `block_n` rows of B (one instruction and its operands) and of
-/// FENCE_ACCUMULATORS.
-std::string wgmma_macros(DataType element, std::int64_t block_n);
+/// The definitions of WGMMA for `rows` rows of B (one instruction and its operands) and of FENCE_ACCUMULATORS.
+std::string wgmma_macros(DataType element, std::int64_t rows);
 
 }  // namespace gemmtune::cuda

@@ -9,8 +9,10 @@
 // The host defines: BLOCK_M, BLOCK_N, CONSUMER_WARPGROUPS (1, 2), PING_PONG, SWAP_AB, SPLIT_K (blocks that divide k), SINGLE_TILE (1: each
 // block computes one tile, the kernel is not persistent), MULTICAST (1: blocks share operands), K_ATOMS (BLOCK_K in units of 128 bytes),
 // L2_HINTS, BIAS, SCALED, PACKED (1: the weight has the layout tile64x128), ELEMENT, OUTPUT,
-// WGMMA(d, a, b, scale_d) (one instruction: 64 x BLOCK_N x 32 bytes of k; adds to d unless scale_d is 0), FENCE_ACCUMULATORS(d) (the
-// compiler neither moves a use of d across it nor keeps a copy of d).
+// PROMOTION (sets of partial sums that are added to float32 registers after every 128 of k; 0: the tensor core accumulates over all of k),
+// N_SLICES (instructions along BLOCK_N: 1; with PROMOTION 1: 1 or 2), WGMMA(d, a, b, scale_d) (one instruction: 64 x BLOCK_N / N_SLICES x 32
+// bytes of k; adds to d unless scale_d is 0), FENCE_ACCUMULATORS(d) (the compiler neither moves a use of d, the accumulators of an instruction,
+// across it nor keeps a copy of d).
 using gemmtune::cuda::FastDivisor;
 using gemmtune::cuda::WgmmaArguments;
 
