@@ -185,7 +185,7 @@ Result<Settled> search(Device& device, Evaluator& evaluator, const OnlineProblem
   const double checks = neighbour_seconds(problem, reference_threads(device));
   const Deadline deadline = Deadline::in(std::max(0.0, settings.budget_seconds - checks), settings.clock);
   ProblemResult result =
-      tune_problem(device, evaluator, request, problem, layout, deadline, [](const Trial&) {});
+      tune_problem(device, evaluator, request, problem, layout, TuningVisit(deadline), [](const Trial&) {});
   if (result.layouts.empty()) return Status::unsupported("{}", result.reason);
   const auto fastest = std::min_element(result.layouts.begin(), result.layouts.end(),
                                         [](const LayoutResult& a, const LayoutResult& b) {

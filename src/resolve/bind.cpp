@@ -91,7 +91,8 @@ Binding bind_row(const Device& device, const TunedEntry& row, std::string_view o
     Binding binding = bind_name(device, name, problem, dependent);
     if (!binding.bound) return binding;
     Status status = check_accuracy(device, row, binding.bound->candidate, problem);
-    return status.ok() ? binding : refused(Refusal::accuracy, std::move(status));
+    if (!status.ok()) return refused(Refusal::accuracy, std::move(status));
+    return binding;
   };
   if (rules.dependent_launches && !row.pdl_kernel_name.empty()) {
     Binding binding = bind(row.pdl_kernel_name, true);

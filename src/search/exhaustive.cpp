@@ -21,6 +21,7 @@ class Exhaustive final : public Strategy {
     }
     return order_->next(points, seconds_left);
   }
+  bool is_cut() const override { return order_ && order_->is_cut(); }
 
  private:
   int samples_;

@@ -11,7 +11,8 @@ SearchStep InOrder::next(std::span<const SearchPoint> points, double seconds_lef
   if (seconds_left <= 0) return step;
   const std::size_t limit = std::isfinite(seconds_left) ? budget_step : order_.size();
   for (; cursor_ < order_.size() && step.candidates.size() < limit; ++cursor_) {
-    if (!points[order_[cursor_]].failed) step.candidates.push_back(order_[cursor_]);
+    const SearchPoint& point = points[order_[cursor_]];
+    if (!point.failed && point.samples.empty()) step.candidates.push_back(order_[cursor_]);
   }
   return step;
 }

@@ -18,6 +18,7 @@ class RandomOrder final : public Strategy {
     if (!order_) order_.emplace(shuffled(points.size()), samples_);
     return order_->next(points, seconds_left);
   }
+  bool is_cut() const override { return order_ && order_->is_cut(); }
 
  private:
   std::vector<std::size_t> shuffled(std::size_t count) {

@@ -42,7 +42,8 @@ Refinement::Refinement(std::span<const SearchPoint> points, const Families& fami
     for (const std::size_t i : survivors) {
       if (points[i].candidate.family != name) continue;
       if (cost(i) > walked_within * cost(survivors.front()) || walks++ == walks_per_family) break;
-      starts_.push_back({family.get(), PlainerWalk(points, family->members, i, room_)});
+      starts_.push_back(
+          {family.get(), PlainerWalk(points, family->members, i, room_), i == survivors.front()});
     }
   }
 }
@@ -67,8 +68,8 @@ void Refinement::choose_places() {
     const std::size_t usual = start.family->members.front();
     const bool known = std::any_of(places_.begin(), places_.end(),
                                    [&](const Place& place) { return place.centre == usual; });
-    places_.push_back({start.family, start.walk.reached(), start.walk.reached()});
-    if (!known) places_.push_back({start.family, usual, start.walk.reached()});
+    places_.push_back({start.family, start.walk.reached(), start.walk.reached(), start.is_fastest});
+    if (!known) places_.push_back({start.family, usual, start.walk.reached(), true});
   }
 }
 
@@ -103,7 +104,6 @@ std::vector<std::size_t> Refinement::untried_around(std::span<const SearchPoint>
                                                     const Place& place) const {
   const auto& members = place.family->members;
   const auto centre = std::find(members.begin(), members.end(), place.centre);
-  // Those around the default are tried whatever is believed of them: the same in every run.
   const bool usual = centre == members.begin();
   const auto reach = usual ? SettingsGrid::Reach::any_value : SettingsGrid::Reach::next_value;
   std::vector<std::size_t> untried;
@@ -111,7 +111,7 @@ std::vector<std::size_t> Refinement::untried_around(std::span<const SearchPoint>
        place.family->around(static_cast<std::size_t>(centre - members.begin()), reach)) {
     const SearchPoint& point = points[members[member]];
     if (point.failed || !point.samples.empty()) continue;
-    if (usual || is_below(place.family->surrogate.belief(member), limit_of(points, place)))
+    if (place.all || is_below(place.family->surrogate.belief(member), limit_of(points, place)))
       untried.push_back(members[member]);
   }
   return untried;

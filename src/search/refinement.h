@@ -33,12 +33,14 @@ class Refinement {
   struct Start {
     const ExploredFamily* family;
     PlainerWalk walk;
+    bool is_fastest = false;  // it begins at the fastest of all families
   };
   /// Whose neighbours are tried, and the candidate that they have to be as fast as.
   struct Place {
     const ExploredFamily* family;
     std::size_t centre;
     std::size_t fast;
+    bool all = false;  // neighbours are tried whatever is believed of them
   };
 
   SearchStep walk(std::span<const SearchPoint> points);

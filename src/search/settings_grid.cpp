@@ -64,14 +64,25 @@ double SettingsGrid::distance(std::size_t axis, std::size_t a, std::size_t b) co
   return std::abs(first - second) / static_cast<double>(on.values - 1);
 }
 
-std::vector<std::size_t> SettingsGrid::neighbours(std::size_t member, Reach reach) const {
-  // Those that differ on one axis or two, by the value that they have on an axis of these.
-  struct Step {
-    std::size_t other = 0;
-    std::size_t along = axes_limit;  // the second axis; none
-    double distance = 0;             // on it
+/// Of the values on ordered axes that lie on one side of the member's, the nearest.
+void SettingsGrid::keep_next(std::size_t member, Steps& steps) const {
+  const auto is_farther = [&](const auto& step) {
+    const auto [axis, to] = step.first;
+    if (!axes_[axis].ordered) return false;
+    const std::uint32_t from = axes_[axis].places[member];
+    const auto first = steps.lower_bound({axis, to > from ? from + 1 : to + 1});
+    const auto end = steps.lower_bound({axis, to > from ? to : from});
+    return first != end;
   };
-  std::map<std::pair<std::size_t, std::uint32_t>, std::vector<Step>> steps;
+  std::set<std::pair<std::size_t, std::uint32_t>> farther;
+  for (const auto& step : steps) {
+    if (is_farther(step)) farther.insert(step.first);
+  }
+  for (const auto& place : farther) steps.erase(place);
+}
+
+std::vector<std::size_t> SettingsGrid::neighbours(std::size_t member, Reach reach) const {
+  Steps steps;
   for (std::size_t other = 0; other < size_; ++other) {
     std::vector<std::size_t> different;
     for (std::size_t axis = 0; axis < axes_.size() && different.size() < 3; ++axis)
@@ -80,8 +91,9 @@ std::vector<std::size_t> SettingsGrid::neighbours(std::size_t member, Reach reac
     for (const std::size_t axis : different) {
       const std::uint32_t from = axes_[axis].places[member];
       const std::uint32_t to = axes_[axis].places[other];
-      const bool is_next = !axes_[axis].ordered || (from < to ? to - from : from - to) == 1;
-      if (reach == Reach::next_value && !is_next) continue;
+      const bool is_alone = different.size() == 1;
+      const bool is_beside = !axes_[axis].ordered || (from < to ? to - from : from - to) == 1;
+      if (reach == Reach::next_value && !is_beside && !is_alone) continue;
       Step step{other};
       if (different.size() == 2) {
         step.along = different[axis == different[0] ? 1 : 0];
@@ -90,6 +102,7 @@ std::vector<std::size_t> SettingsGrid::neighbours(std::size_t member, Reach reac
       steps[{axis, to}].push_back(step);
     }
   }
+  if (reach == Reach::next_value) keep_next(member, steps);
   std::set<std::size_t> close;
   for (const auto& [place, others] : steps) {
     const auto alone =

@@ -4,7 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "search/strategy.h"
@@ -28,9 +31,9 @@ class SettingsGrid {
   std::size_t place(std::size_t axis, std::size_t member) const { return axes_[axis].places[member]; }
   bool is_ordered(std::size_t axis) const { return axes_[axis].ordered; }
   enum class Reach { next_value, any_value };
-  /// Members that differ from this one by the value of one axis: the next one, or any (words have no order:
-  /// any). Where that value is possible beside another value of a second axis only, the nearest there.
-  /// The nearest first.
+  /// Members that differ from this one by the value of one axis: the next one on either side that a member has
+  /// beside this one's other values, or any (words have no order: any). Where a value is possible beside another
+  /// value of a second axis only, the nearest there. The nearest first.
   std::vector<std::size_t> neighbours(std::size_t member, Reach reach) const;
 
  private:
@@ -39,6 +42,16 @@ class SettingsGrid {
     std::size_t values = 0;
     std::vector<std::uint32_t> places;  // of the members
   };
+  /// To a member that differs on one axis or two.
+  struct Step {
+    std::size_t other = 0;
+    std::size_t along = std::numeric_limits<std::size_t>::max();  // the second axis; none
+    double distance = 0;                                          // on it
+  };
+  /// By axis and the place of the value there.
+  using Steps = std::map<std::pair<std::size_t, std::uint32_t>, std::vector<Step>>;
+
+  void keep_next(std::size_t member, Steps& steps) const;
 
   std::size_t size_;
   std::vector<Axis> axes_;  // those on which members differ

@@ -78,14 +78,17 @@ class Staged final : public Strategy {
   SearchStep next(std::span<const SearchPoint> points, double seconds_left) override {
     if (families_.empty()) begin(points, seconds_left);
     learn(points);
-    if (seconds_left <= 0) return {};
     const bool time_is_over = std::isfinite(seconds_left) && seconds_left < exploring_ends_;
+    is_cut_ = seconds_left <= 0 || is_cut_ || (time_is_over && !halving_);
+    if (seconds_left <= 0) return {};
     if (!halving_ && !time_is_over) {
       if (SearchStep step = first_ones(points, seconds_left); !step.candidates.empty()) return step;
       if (SearchStep step = highest_expected(points); !step.candidates.empty()) return step;
     }
     return halving(points);
   }
+
+  bool is_cut() const override { return is_cut_; }
 
   std::vector<std::size_t> likely_next(std::span<const SearchPoint> points) const override {
     std::vector<std::pair<double, std::size_t>> expected;
@@ -119,7 +122,8 @@ class Staged final : public Strategy {
       families_.push_back(std::make_unique<ExploredFamily>(points, members[name]));
     exploring_ends_ = seconds_left * (1 - exploring_share);
     limit_ = exploration_limit(points.size());
-    taken_.assign(points.size(), false);
+    for (const SearchPoint& point : points) taken_.push_back(point.failed || !point.samples.empty());
+    count_ = static_cast<std::size_t>(std::ranges::count(taken_, true));
     learnt_.assign(points.size(), 0);
     seeds(points);
   }
@@ -304,6 +308,7 @@ class Staged final : public Strategy {
   double fastest_ = HUGE_VAL;  // median of a candidate
   double exploring_ends_ = 0;  // seconds left at which it does
   bool halving_ = false;
+  bool is_cut_ = false;
   std::vector<std::size_t> survivors_;
   std::size_t rung_ = 0;
   std::optional<Refinement> refinement_;  // once begun

@@ -42,8 +42,11 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
   virtual std::string_view name() const = 0;
-  /// Called until it answers an empty step. `seconds_left` is infinite without a budget.
+  /// Called until it answers an empty step. `seconds_left` is infinite without a budget. Points may have samples
+  /// at the first call, of a search that was cut: this one goes on from there.
   virtual SearchStep next(std::span<const SearchPoint> points, double seconds_left) = 0;
+  /// After the empty step: it would have asked for more, had there been time.
+  virtual bool is_cut() const = 0;
   /// What steps after this one may ask for, the likeliest first: worth compiling beside the measuring.
   virtual std::vector<std::size_t> likely_next(std::span<const SearchPoint> points) const {
     (void)points;

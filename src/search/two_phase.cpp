@@ -32,13 +32,16 @@ class TwoPhase final : public Strategy {
     accurate_ = true;
     return accurate_pass(points);
   }
+  bool is_cut() const override { return fast_ && (fast_->is_cut() || !accurate_); }
 
  private:
   SearchStep accurate_pass(std::span<const SearchPoint> points) const {
     SearchStep step{{}, samples_ - 1};
     if (step.samples == 0) return step;
+    const auto wanted = static_cast<std::size_t>(samples_);
     for (std::size_t i = 0; i < points.size(); ++i) {
-      if (!points[i].failed && !points[i].samples.empty()) step.candidates.push_back(i);
+      const std::size_t has = points[i].samples.size();
+      if (!points[i].failed && has > 0 && has < wanted) step.candidates.push_back(i);
     }
     std::stable_sort(step.candidates.begin(), step.candidates.end(), [&](std::size_t a, std::size_t b) {
       return points[a].samples.front() < points[b].samples.front();

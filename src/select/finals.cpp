@@ -17,8 +17,12 @@ constexpr double pool_change_seconds = 0.02;  // of a round that leaves one thre
 constexpr double warm_up_and_gaps = 2;        // time of a round over that of its samples
 
 /// What a finalist adds to a round, as far as screening knows.
+double round_share_seconds(double microseconds, const Policy& policy) {
+  return 1e-6 * warm_up_and_gaps * std::max(microseconds, policy.sample_microseconds);
+}
+
 double round_share_seconds(const Finalist& finalist, const Policy& policy) {
-  return 1e-6 * warm_up_and_gaps * std::max(finalist.screened_microseconds, policy.sample_microseconds);
+  return round_share_seconds(finalist.screened_microseconds, policy);
 }
 
 double round_seconds(const FinalsTask& task) {
@@ -41,7 +45,8 @@ class FinalsRun {
   Status run(const Deadline& deadline) {
     seconds_per_round_ = round_seconds(task_);
     for (FinalsPlan plan = chooser_.next(); plan.rounds > 0; plan = chooser_.next()) {
-      if (measured_ && deadline.over()) break;
+      is_cut_ = measured_ && deadline.over();
+      if (is_cut_) break;
       if (const Status status = measure(plan, deadline); !status.ok()) return measured_ ? Status() : status;
     }
     return {};
@@ -59,6 +64,8 @@ class FinalsRun {
   }
   const Outcome& outcome(std::size_t finalist) const { return outcomes_[finalist]; }
   const PairedRounds& rounds() const { return rounds_; }
+  /// The time was over before the chooser had decided.
+  bool is_cut() const { return is_cut_; }
   const Quietness& quietness() const { return quietness_; }
 
  private:
@@ -119,6 +126,7 @@ class FinalsRun {
   std::vector<Outcome> outcomes_;
   Quietness quietness_;
   bool measured_ = false;
+  bool is_cut_ = false;
   double seconds_per_round_ = 0;
 };
 
@@ -234,6 +242,18 @@ std::optional<WrongDefault> wrong_default_of(const Candidate& baseline, const Ou
   return WrongDefault{baseline.kernel_name(), crashed + outcome.reason};
 }
 
+double expected_finals_seconds(double microseconds, FinalsExtent extent, const Policy& policy) {
+  // The shortest: the default and three more in the first rounds, two of these in a test. Whole: half of the
+  // finalists leave after the first rounds, and most tests end with their first.
+  const auto interim = interim_rounds(policy.round_limit);
+  const double finalists = std::max(1, policy.finalists) + 1.0;
+  const bool whole = extent == FinalsExtent::whole;
+  const double kernels_at_first = whole ? finalists : std::min(4.0, finalists);
+  const double kernels_later = whole && interim.size() > 1 ? finalists / 2 : 0;
+  const double shares = interim.front() * (kernels_at_first + kernels_later + 2);
+  return shares * round_share_seconds(microseconds, policy);
+}
+
 TieOrder tie_order_of(const Problem& problem, const ListedCandidate& listed) {
   return {listed.candidate.kernel_name(), listed.family->tie_rank(), listed.departures,
           listed.family->resources(problem, listed.candidate.config)};
@@ -243,6 +263,8 @@ Settled run_finals(const FinalsTask& given, Evaluator& evaluator, const Deadline
   FinalsTask task = given;
   trim(task, deadline);
   fit_rounds(task, deadline);
+  const bool has_fewer_finalists = task.finalists.size() < given.finalists.size();
+  const bool has_fewer_rounds = task.policy.round_limit < given.policy.round_limit;
   std::vector<Trial> lost;
   while (!task.finalists.empty()) {
     FinalsRun run(task, evaluator);
@@ -276,6 +298,8 @@ Settled run_finals(const FinalsTask& given, Evaluator& evaluator, const Deadline
       lost.back().outcome.microseconds = run.rounds().times(i);
     }
     settled.trials = std::move(lost);
+    settled.is_cut =
+        has_fewer_finalists || run.is_cut() || (has_fewer_rounds && decision.verdict == Verdict::undecided);
     if (!settled.winner) settled.reason = reasons(settled.trials);
     return settled;
   }

@@ -66,10 +66,16 @@ struct Settled {
   double noise_floor = 0;
   double drift = 0;  // of ratios between batches of rounds, Decision::drift
   Quietness quietness;
+  bool is_cut = false;            // the deadline left fewer finalists, or not the rounds that decide
   std::vector<std::string> ties;  // kernels that may be as fast as the winner, it included; empty: not known
   std::vector<MeasuredFinalist> finalists;  // all that were measured, the winner included
   std::vector<Trial> trials;  // of the finalists: the outcome of full verification or of another M of the row
 };
+
+/// How much of finals a deadline leaves: all, or the fewest finalists and rounds that still reach a test.
+enum class FinalsExtent { shortest, whole };
+/// Seconds of the rounds of finals whose kernels take about so long, as far as screening knows.
+double expected_finals_seconds(double microseconds, FinalsExtent extent, const Policy& policy);
 
 TieOrder tie_order_of(const Problem& problem, const ListedCandidate& listed);
 

@@ -2,74 +2,324 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+
+#include "measure/statistics.h"
 
 namespace gemmtune {
+namespace {
 
-double expected_microseconds(const Problem& problem) {
-  constexpr double bytes_per_microsecond = 2e4;  // 20 GB/s
-  constexpr double flops_per_microsecond = 4e5;  // 400 GFLOP/s
-  return std::max(bytes(problem) / bytes_per_microsecond, flops(problem) / flops_per_microsecond);
+constexpr std::size_t first_candidates = 16;  // of a first visit
+constexpr double first_share = 0.5;           // of the problem's equal share that a first visit may take …
+constexpr double min_first_share = 0.05;  // … or this share of all that is left: the compilers start cold
+constexpr double halvings = 3;            // of the expected gain, over the rest of a search
+constexpr double default_gain = 0.06;     // logarithm, before any was seen
+constexpr double default_weight = 0.5;    // of it, against 1 for the gain of the same problem
+constexpr double min_gain = 0.003;        // nothing is known so well that it gets no time
+constexpr double gain_after_cut = 0.3;    // of the gain, where it was searched as its time allowed before
+constexpr double sampling_share = 0.2;    // of a search: further samples of candidates that it has tried
+constexpr double built_for_shortest = 4;  // candidates that are built again for the shortest finals …
+constexpr double built_for_whole = 10;    // … and beyond these for whole ones
+constexpr double rest_margin = 1.25;      // of the time of a visit that no other one waits for
+constexpr std::size_t remembered = 64;    // of the latest figures
+
+void remember(double value, std::deque<double>& values) {
+  values.push_back(value);
+  if (values.size() > remembered) values.pop_front();
 }
 
-BudgetShares::BudgetShares(const std::vector<BudgetItem>& items) {
-  constexpr double default_gain = 0.2;
-  constexpr double default_weight = 0.5;  // of the usual gain, against 1 for the gain of the same problem
-  const auto log_of = [](std::int64_t size) { return std::log(static_cast<double>(size)); };
-  items_.reserve(items.size());
-  for (const BudgetItem& item : items) {
-    const Problem& problem = item.problem;
-    items_.push_back({log_of(problem.m), log_of(problem.n), log_of(problem.k), item.weight, default_weight,
-                      default_weight * default_gain});
+double median_or_zero(const std::deque<double>& values) {
+  return values.empty() ? 0 : median(std::vector<double>(values.begin(), values.end()));
+}
+
+double log_of(std::int64_t size) { return std::log(static_cast<double>(std::max<std::int64_t>(1, size))); }
+
+}  // namespace
+
+RunBudget::RunBudget(BudgetOptions options)
+    : options_(std::move(options)),
+      deadline_(options_.seconds > 0 ? Deadline::in(options_.seconds - options_.spent, options_.clock)
+                                     : Deadline::never(options_.clock)) {}
+
+void RunBudget::share_among(std::vector<BudgetItem> items) {
+  std::vector<double> calls;  // of the groups
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::size_t group = items[i].group;
+    if (group >= groups_.size()) {
+      groups_.resize(group + 1);
+      calls.resize(group + 1);
+    }
+    if (items[i].waits) {
+      groups_[group].waiting.push_back(i);
+      calls[group] += items[i].calls;
+      ++unvisited_;
+    }
+    items_.push_back({std::move(items[i])});
+  }
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    std::ranges::reverse(groups_[group].waiting);
+    order_.push_back(group);
+  }
+  // Where the time ends before all had a visit, those that are called most had theirs.
+  if (!is_limited() || !options_.goes_on) return;
+  std::ranges::stable_sort(order_, [&](std::size_t a, std::size_t b) {
+    const bool waits_a = !groups_[a].waiting.empty();
+    const bool waits_b = !groups_[b].waiting.empty();
+    return waits_a != waits_b ? waits_b : calls[a] > calls[b];
+  });
+}
+
+double RunBudget::seconds_left() const {
+  return std::max(0.0, deadline_.seconds_left()) * static_cast<double>(options_.evaluators);
+}
+
+std::optional<RunBudget::Visit> RunBudget::next(std::size_t evaluator) {
+  std::unique_lock guard(lock_);
+  for (;;) {
+    if (ended_) return std::nullopt;
+    if (auto visit = next_unvisited(evaluator)) return visit;
+    if (!is_limited() || (deadline_.over() && any_result_)) return std::nullopt;
+    if (options_.goes_on) {
+      if (auto visit = further_visit(evaluator)) return visit;
+    }
+    if (in_work_ == 0) return std::nullopt;
+    changed_.wait(guard);
   }
 }
 
-double BudgetShares::take(std::size_t problem, double seconds_left) {
-  constexpr double equal_part = 0.3;
-  double total = 0;
-  double own = 0;
-  double waiting = 0;
-  for (std::size_t i = 0; i < items_.size(); ++i) {
-    if (items_[i].weight <= 0) continue;
-    const double weight = items_[i].weight * expected_gain(i);
-    total += weight;
-    waiting += 1;
-    if (i == problem) own = weight;
+void RunBudget::end() {
+  const std::lock_guard guard(lock_);
+  ended_ = true;
+  changed_.notify_all();
+}
+
+std::optional<RunBudget::Visit> RunBudget::next_unvisited(std::size_t evaluator) {
+  // A group that this evaluator has begun, else the next one.
+  std::optional<std::size_t> group;
+  if (const auto own = at_evaluator_.find(evaluator);
+      own != at_evaluator_.end() && !groups_[own->second].waiting.empty() && !groups_[own->second].in_work) {
+    group = own->second;
   }
-  items_[problem].weight = 0;
-  if (own <= 0 || seconds_left <= 0) return 0;
-  return seconds_left * (equal_part / waiting + (1 - equal_part) * own / total);
-}
-
-void BudgetShares::learn(std::size_t problem, double speedup) {
-  const double share = std::clamp(1 - 1 / std::max(speedup, 1.0), 0.0, 1.0);
-  const Item& learnt = items_[problem];
-  for (Item& item : items_) {
-    const double near = std::exp(-std::abs(item.log_m - learnt.log_m) - std::abs(item.log_n - learnt.log_n) -
-                                 std::abs(item.log_k - learnt.log_k));
-    item.near += near;
-    item.gain += near * share;
+  if (!group) {
+    while (at_ < order_.size() && groups_[order_[at_]].evaluator) ++at_;
+    if (at_ == order_.size()) return std::nullopt;
+    group = order_[at_];
   }
+  Group& chosen = groups_[*group];
+  std::optional<TuningVisit> tuning;
+  if (chosen.waiting.empty()) {
+    tuning.emplace(Deadline::never(options_.clock));
+  } else {
+    tuning = first_visit();
+    if (!tuning) return std::nullopt;
+  }
+  Visit visit{*group, std::nullopt, std::move(*tuning)};
+  if (!chosen.waiting.empty()) {
+    visit.item = chosen.waiting.back();
+    chosen.waiting.pop_back();
+    --unvisited_;
+    any_ = true;
+  }
+  begin_visit(*group, evaluator);
+  return visit;
 }
 
-double BudgetShares::expected_gain(std::size_t problem) const {
-  constexpr double min_gain = 0.02;  // nothing is known so well that it gets no time
-  return std::max(min_gain, items_[problem].gain / items_[problem].near);
+void RunBudget::begin_visit(std::size_t group, std::size_t evaluator) {
+  groups_[group].evaluator = evaluator;
+  groups_[group].in_work = true;
+  at_evaluator_[evaluator] = group;
+  ++in_work_;
 }
 
-RunBudget::RunBudget(double seconds, double spent, SecondsClock clock, std::size_t evaluators)
-    : clock_(std::move(clock)),
-      seconds_(seconds),
-      deadline_(seconds > 0 ? Deadline::in(seconds - spent, clock_) : Deadline::never(clock_)),
-      evaluators_(evaluators) {}
-
-bool RunBudget::is_limited() const { return std::isfinite(deadline_.seconds_left()); }
-
-std::optional<Deadline> RunBudget::take(std::size_t problem) {
-  if (!is_limited()) return Deadline::never(clock_);
-  if (deadline_.over() && taken_) return std::nullopt;
-  taken_ = true;
+std::optional<TuningVisit> RunBudget::first_visit() const {
+  if (!is_limited()) return TuningVisit(Deadline::never(options_.clock));
   const double left = std::max(0.0, deadline_.seconds_left());
-  return Deadline::in(std::min(left, shares_.take(problem, left * static_cast<double>(evaluators_))), clock_);
+  if (left <= 0 && any_) return std::nullopt;
+  const double all = seconds_left();
+  const double equal = std::max(0.0, all - reserved_) / static_cast<double>(unvisited_);
+  const auto within = [&](double seconds) { return Deadline::in(std::min(seconds, left), options_.clock); };
+  if (!options_.goes_on) return TuningVisit(within(equal));
+  if (unvisited_ == 1 && visited_ == 0 && in_work_ == 0) return TuningVisit(within(left));
+  TuningVisit visit(within(std::max(first_share * equal, min_first_share * left)));
+  visit.max_candidates = first_candidates;
+  visit.settles = false;
+  if (first_seconds_.empty()) return visit;
+  const double shortest = median_or_zero(shortest_seconds_);
+  const double usual = median_or_zero(first_seconds_) + shortest;
+  if (visited_ > 0 && all - reserved_ < usual) return std::nullopt;
+  if (equal > usual) return visit;
+  // There will be no second visit: this one settles.
+  visit.deadline = within(usual);
+  visit.search_share = 1 - shortest / usual;
+  visit.settles = true;
+  return visit;
+}
+
+double RunBudget::shortest_seconds(const VisitFigures& figures) const {
+  return figures.set_up_seconds + built_for_shortest * figures.candidate_seconds +
+         figures.shortest_finals_seconds + median_or_zero(overruns_);
+}
+
+double RunBudget::expected_gain(const Item& item) const {
+  const Problem& problem = item.given.problem;
+  double near = default_weight;
+  double sum = default_weight * default_gain;
+  for (const Gain& gain : gains_) {
+    const double weight =
+        std::exp(-std::abs(log_of(problem.m) - gain.log_m) - std::abs(log_of(problem.n) - gain.log_n) -
+                 std::abs(log_of(problem.k) - gain.log_k));
+    near += weight;
+    sum += weight * gain.logarithm;
+  }
+  return std::max(min_gain, sum / near);
+}
+
+RunBudget::Prospect RunBudget::prospect_of(std::size_t index) const {
+  const Item& item = items_[index];
+  const VisitFigures& figures = item.figures;
+  Prospect prospect;
+  prospect.item = index;
+  prospect.shortest = shortest_seconds(figures);
+  if (figures.is_cut) {
+    const double candidates =
+        static_cast<double>(std::max(figures.expected, figures.tried + 1) - figures.tried);
+    prospect.search = (1 + sampling_share) * candidates * figures.candidate_seconds;
+  }
+  prospect.finals = figures.whole_finals_seconds - figures.shortest_finals_seconds +
+                    built_for_whole * figures.candidate_seconds;
+  prospect.gain = std::max(1.0, item.given.calls) * expected_gain(item);
+  prospect.gain *= std::pow(gain_after_cut, item.settled);
+  return prospect;
+}
+
+/// Seconds beyond the shortest at which one more is expected to gain `price`: the gain of x of X seconds is
+/// that of all of them times 1 − 2^(−halvings x/X).
+double RunBudget::extra_seconds(const Prospect& prospect, double price) {
+  const double rest = prospect.rest();
+  if (price <= 0 || rest <= 0) return rest;
+  const double at_first = prospect.gain * halvings * M_LN2 / rest;
+  return std::clamp(rest / halvings * std::log2(at_first / price), 0.0, rest);
+}
+
+void RunBudget::plan() {
+  planned_.clear();
+  planned_changes_ = changes_;
+  planned_state_ = visited_ > 0 ? State::visited : State::settled;
+  std::erase_if(open_, [&](std::size_t i) { return items_[i].state == State::closed; });
+  double shortest = 0;
+  double rest = 0;
+  for (const std::size_t i : open_) {
+    if (items_[i].state != planned_state_ || groups_[items_[i].given.group].in_work) continue;
+    planned_.push_back(prospect_of(i));
+    shortest += planned_.back().shortest;
+    rest += planned_.back().rest();
+  }
+  std::ranges::stable_sort(planned_, [](const Prospect& a, const Prospect& b) {
+    return a.gain_per_second() > b.gain_per_second();
+  });
+  const double left = std::max(0.0, seconds_left() - shortest - allotted_);
+  price_ = 0;
+  if (rest > left) {
+    double low = -60;  // logarithms of prices
+    double high = 60;
+    for (int step = 0; step < 40; ++step) {
+      const double middle = (low + high) / 2;
+      double sum = 0;
+      for (const Prospect& prospect : planned_) sum += extra_seconds(prospect, std::exp(middle));
+      (sum > left ? low : high) = middle;
+    }
+    price_ = std::exp(high);
+  }
+  planned_seconds_ = 0;
+  for (const Prospect& prospect : planned_)
+    planned_seconds_ += prospect.shortest + extra_seconds(prospect, price_);
+}
+
+std::optional<RunBudget::Visit> RunBudget::further_visit(std::size_t evaluator) {
+  constexpr std::size_t plans_per_run = 64;  // a plan looks at all problems
+  const bool again = visited_ == 0;          // those that are left are settled
+  if (planned_.empty() || (planned_state_ == State::settled) != again ||
+      changes_ - planned_changes_ > planned_.size() / plans_per_run) {
+    plan();
+  }
+  const double left = deadline_.seconds_left();
+  const auto fits = [&](const Prospect& prospect) {
+    return !groups_[items_[prospect.item].given.group].in_work && (!again || prospect.shortest < left);
+  };
+  const auto is_own = [&](const Prospect& prospect) {
+    const auto& at = groups_[items_[prospect.item].given.group].evaluator;
+    return fits(prospect) && (!at || *at == evaluator);
+  };
+  auto chosen = std::ranges::find_if(planned_, is_own);
+  if (chosen == planned_.end()) chosen = std::ranges::find_if(planned_, fits);
+  if (chosen == planned_.end()) return std::nullopt;
+  const Prospect prospect = *chosen;
+  const double extra = extra_seconds(prospect, price_);
+  const double own = prospect.shortest + extra;
+  planned_seconds_ -= own;
+  planned_.erase(chosen);
+  Item& item = items_[prospect.item];
+  double seconds = rest_margin * (prospect.shortest + prospect.rest());
+  if (!again) {
+    // What nobody else is going to need may be used up.
+    seconds = own + std::max(0.0, seconds_left() - own - planned_seconds_ - allotted_);
+    reserved_ = std::max(0.0, reserved_ - item.reserved);
+    --visited_;
+  }
+  seconds = std::min(seconds, left);
+  const double share = prospect.rest() > 0 ? extra / prospect.rest() : 1;
+  const double finals = prospect.shortest - item.figures.set_up_seconds + share * prospect.finals;
+  TuningVisit tuning(Deadline::in(seconds, options_.clock));
+  tuning.search_share = std::clamp(1 - finals / seconds, 0.0, 1.0);
+  item.allotted = seconds;
+  allotted_ += seconds;
+  begin_visit(item.given.group, evaluator);
+  return Visit{item.given.group, prospect.item, std::move(tuning)};
+}
+
+bool RunBudget::done(const Visit& visit, const VisitFigures& figures) {
+  const std::lock_guard guard(lock_);
+  groups_[visit.group].in_work = false;
+  --in_work_;
+  ++changes_;
+  changed_.notify_all();
+  if (!visit.item) return false;
+  Item& item = items_[*visit.item];
+  allotted_ = std::max(0.0, allotted_ - std::exchange(item.allotted, 0));
+  const State before = std::exchange(item.state, State::closed);
+  any_result_ = any_result_ || !options_.goes_on;
+  if (!is_limited() || !options_.goes_on || figures.tried == 0) return false;
+  const bool first = before == State::unvisited;
+  learn(item, figures, first);
+  if (first) open_.push_back(*visit.item);
+  const double seconds = visit.tuning.deadline.seconds_elapsed();
+  if (!visit.tuning.settles) {
+    item.state = State::visited;
+    item.reserved = shortest_seconds(item.figures);
+    reserved_ += item.reserved;
+    ++visited_;
+    remember(seconds, first_seconds_);
+    remember(item.reserved, shortest_seconds_);
+    return true;
+  }
+  ++item.settled;
+  any_result_ = true;
+  remember(std::max(0.0, -visit.tuning.deadline.seconds_left()), overruns_);
+  if (figures.is_cut) item.state = State::settled;
+  return figures.is_cut;
+}
+
+void RunBudget::learn(Item& item, const VisitFigures& figures, bool first) {
+  const VisitFigures before = std::exchange(item.figures, figures);
+  if (figures.candidate_seconds <= 0) {  // it tried no further ones
+    item.figures.candidate_seconds = before.candidate_seconds;
+    item.figures.set_up_seconds = before.set_up_seconds;
+  }
+  if (first || before.microseconds <= 0 || figures.microseconds <= 0) return;
+  const Problem& problem = item.given.problem;
+  gains_.push_back({log_of(problem.m), log_of(problem.n), log_of(problem.k),
+                    std::max(0.0, std::log(before.microseconds / figures.microseconds))});
+  if (gains_.size() > remembered) gains_.pop_front();
 }
 
 }  // namespace gemmtune

@@ -19,7 +19,7 @@ Status ConfirmationPass::confirm(std::size_t which, Evaluator& evaluator, bool i
   Row& row = rows_[which];
   ItemReport& report = run_.report(row.item);
   const double begin = request.clock();
-  const Deadline deadline = run_.rest_of_budget();
+  const Deadline deadline = run_.budget().rest();
   if (begin - row.settled_at < request.seconds_before_confirmation || deadline.over()) return {};
   run_.confirmation_started(row.item, which, rows_.size());
   Confirmation pass = gemmtune::confirm(report.shape.problem, row.result.layout, request.policy,

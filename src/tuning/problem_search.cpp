@@ -1,6 +1,12 @@
 #include "tuning/problem_search.h"
 
+#include <algorithm>
 #include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "measure/statistics.h"
 
 namespace gemmtune {
 namespace {
@@ -9,6 +15,25 @@ struct State {
   std::vector<SearchPoint> points;
   std::vector<std::optional<Outcome>> outcomes;
 };
+
+State state_of(const std::vector<ListedCandidate>& candidates, std::span<const Trial> earlier) {
+  State state;
+  state.outcomes.resize(candidates.size());
+  std::unordered_map<std::string, const Outcome*> known;
+  for (const Trial& trial : earlier) known.emplace(trial.candidate.kernel_name(), &trial.outcome);
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const ListedCandidate& listed = candidates[i];
+    SearchPoint& point =
+        state.points.emplace_back(SearchPoint{listed.candidate, listed.predicted, listed.hint, {}, false});
+    if (known.empty()) continue;
+    const auto found = known.find(listed.candidate.kernel_name());
+    if (found == known.end()) continue;
+    state.outcomes[i] = *found->second;
+    point.samples = found->second->microseconds;
+    point.failed = found->second->kind != OutcomeKind::ok;
+  }
+  return state;
+}
 
 /// Adds what a step learnt of candidate `i`. True where it was looked at for the first time.
 bool learn(State& state, std::size_t i, Outcome&& outcome) {
@@ -22,25 +47,54 @@ bool learn(State& state, std::size_t i, Outcome&& outcome) {
   return first;
 }
 
+/// What candidates take that are looked at for the first time: the median, for one of them waits for the
+/// problem's operands, and others wait for a compiler that all problems share.
+class CandidateSeconds {
+ public:
+  void add(double seconds) { seconds_.push_back(seconds); }
+  void write_to(Searched& searched) const {
+    if (seconds_.empty()) return;
+    // Of a single one, most is set-up.
+    constexpr double share_of_single = 0.1;
+    searched.candidate_seconds = seconds_.size() > 1 ? median(seconds_) : share_of_single * seconds_.front();
+    searched.set_up_seconds = std::max(0.0, seconds_.front() - searched.candidate_seconds);
+  }
+
+ private:
+  std::vector<double> seconds_;
+};
+
 }  // namespace
 
-Result<std::vector<Trial>> search_problem(const Problem& problem,
-                                          const std::vector<ListedCandidate>& candidates,
-                                          Evaluator& evaluator, Strategy& strategy, const Deadline& deadline,
-                                          const std::function<void(const Trial&)>& on_trial) {
-  State state;
-  state.outcomes.resize(candidates.size());
-  for (const ListedCandidate& listed : candidates) {
-    state.points.push_back({listed.candidate, listed.predicted, listed.hint, {}, false});
-  }
+Result<Searched> search_problem(const Problem& problem, const std::vector<ListedCandidate>& candidates,
+                                Evaluator& evaluator, Strategy& strategy, const SearchBounds& bounds,
+                                const std::function<void(const Trial&)>& on_trial,
+                                std::span<const Trial> earlier) {
+  const Deadline& deadline = bounds.deadline;
+  State state = state_of(candidates, earlier);
+  Searched searched;
+  CandidateSeconds candidate_seconds;
+  std::size_t looked_at = 0;
   // One candidate is always looked at: a problem whose turn came gets an answer.
-  bool any = false;
-  const auto stop = [&] { return any && deadline.over(); };
+  bool any = !earlier.empty();
   const auto seconds_left = [&] {
+    if (!bounds.is_last && !(any && deadline.over())) return std::numeric_limits<double>::infinity();
     return any ? deadline.seconds_left() : std::max(deadline.seconds_left(), 1e-3);
   };
   for (SearchStep step = strategy.next(state.points, seconds_left()); !step.candidates.empty();
        step = strategy.next(state.points, seconds_left())) {
+    const auto is_new = [&](std::size_t i) { return !state.outcomes[i].has_value(); };
+    if (std::ranges::any_of(step.candidates, is_new)) {
+      // Those for which the bound leaves room; where it leaves none, the search is over.
+      std::size_t room = bounds.max_candidates - std::min(bounds.max_candidates, looked_at);
+      const auto over = std::ranges::find_if(step.candidates, [&](std::size_t i) {
+        if (!is_new(i)) return false;
+        return room == 0 || room-- == 0;
+      });
+      searched.is_cut = searched.is_cut || over != step.candidates.end();
+      step.candidates.erase(over, step.candidates.end());
+      if (step.candidates.empty()) break;
+    }
     std::vector<Candidate> batch;
     for (const std::size_t i : step.candidates) batch.push_back(candidates[i].candidate);
     if (evaluator.compiles_ahead()) {
@@ -48,26 +102,34 @@ Result<std::vector<Trial>> search_problem(const Problem& problem,
       for (const std::size_t i : strategy.likely_next(state.points)) ahead.push_back(candidates[i].candidate);
       evaluator.announce(problem, ahead);
     }
+    std::vector<double> began;  // when each of the step did
     auto outcomes = evaluator.screen(problem, batch, step.samples, [&] {
-      const bool stopping = stop();
+      const bool stopping = any && deadline.over();
       any = true;
+      if (!stopping) began.push_back(deadline.seconds_elapsed());
       return stopping;
     });
     if (!outcomes.ok() || outcomes->size() < batch.size()) evaluator.announce(problem, {});
     if (!outcomes.ok()) return outcomes.status();
     any = true;
+    began.push_back(deadline.seconds_elapsed());
+    searched.is_cut = searched.is_cut || outcomes->size() < batch.size();
     for (std::size_t i = 0; i < outcomes->size(); ++i) {
       const std::size_t index = step.candidates[i];
-      if (learn(state, index, std::move((*outcomes)[i]))) {
-        on_trial({candidates[index].candidate, *state.outcomes[index]});
-      }
+      if (!learn(state, index, std::move((*outcomes)[i]))) continue;
+      ++looked_at;
+      if (i + 1 < began.size()) candidate_seconds.add(began[i + 1] - began[i]);
+      on_trial({candidates[index].candidate, *state.outcomes[index]});
     }
+    if (looked_at >= bounds.max_candidates && searched.is_cut) break;
   }
-  std::vector<Trial> trials;
+  searched.is_cut = searched.is_cut || strategy.is_cut();
+  candidate_seconds.write_to(searched);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    if (state.outcomes[i]) trials.push_back({candidates[i].candidate, std::move(*state.outcomes[i])});
+    if (state.outcomes[i])
+      searched.trials.push_back({candidates[i].candidate, std::move(*state.outcomes[i])});
   }
-  return trials;
+  return searched;
 }
 
 }  // namespace gemmtune

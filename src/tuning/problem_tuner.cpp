@@ -7,6 +7,7 @@
 #include <set>
 
 #include "measure/statistics.h"
+#include "search/strategy.h"
 #include "select/finalists.h"
 #include "select/screened_ties.h"
 #include "tuning/problem_search.h"
@@ -15,7 +16,6 @@
 namespace gemmtune {
 namespace {
 
-constexpr double search_share = 0.5;  // of a problem's time; the rest goes to finals
 constexpr double plain_share =
     0.6;  // of a problem's time, where dependent launches are compared on their own
 
@@ -90,23 +90,77 @@ struct Turn {
   Evaluator& evaluator;
   const TuneRequest& request;
   const Problem& problem;
-  const Deadline& deadline;
+  const TuningVisit& visit;
   const std::function<void(const Trial&)>& on_trial;
 };
 
-Result<std::vector<Trial>> screen(const Turn& turn, const std::vector<ListedCandidate>& candidates) {
+/// Goes on from `screened`, which then holds what was found.
+Result<Searched> screen(const Turn& turn, const Deadline& deadline,
+                        const std::vector<ListedCandidate>& candidates, std::vector<Trial>& screened) {
   SearchLimits limits;
   limits.screening_samples = turn.request.policy.screening_samples;
   limits.seed = turn.request.policy.seed;
   auto strategy = make_strategy(turn.request.strategy, limits);
   if (!strategy.ok()) return strategy.status();
-  return search_problem(turn.problem, candidates, turn.evaluator, **strategy,
-                        turn.deadline.part(search_share), turn.on_trial);
+  const bool is_last = turn.visit.settles;
+  const SearchBounds bounds{is_last ? deadline.part(turn.visit.search_share) : deadline,
+                            turn.visit.max_candidates, is_last};
+  auto searched =
+      search_problem(turn.problem, candidates, turn.evaluator, **strategy, bounds, turn.on_trial, screened);
+  if (searched.ok()) screened = std::move(searched->trials);
+  return searched;
+}
+
+/// Those of earlier finals that are not among the finalists take the last places.
+void add_winners(const TuningProgress& progress, const std::vector<ListedCandidate>& candidates,
+                 FinalsTask& task) {
+  for (const Candidate& winner : progress.winners) {
+    const auto is_winner = [&](const auto& finalist) { return finalist.listed.candidate == winner; };
+    if (std::ranges::any_of(task.finalists, is_winner)) continue;
+    const auto listed =
+        std::ranges::find_if(candidates, [&](const auto& one) { return one.candidate == winner; });
+    if (listed == candidates.end() || listed->layout != task.layout) continue;
+    const auto trial =
+        std::ranges::find_if(progress.screened, [&](const Trial& one) { return one.candidate == winner; });
+    if (trial == progress.screened.end() || trial->outcome.microseconds.empty()) continue;
+    task.finalists.push_back({*listed, median(trial->outcome.microseconds)});
+  }
+}
+
+double fastest_microseconds(const std::vector<Trial>& trials) {
+  double fastest = 0;
+  for (const Trial& trial : trials) {
+    if (trial.outcome.kind != OutcomeKind::ok || trial.outcome.microseconds.empty()) continue;
+    const double time = median(trial.outcome.microseconds);
+    fastest = fastest > 0 ? std::min(fastest, time) : time;
+  }
+  return fastest;
+}
+
+VisitFigures figures_of(const Turn& turn, std::size_t candidates, const Searched& searched,
+                        const std::vector<Trial>& screened) {
+  const Policy& policy = turn.request.policy;
+  VisitFigures figures;
+  figures.tried = screened.size();
+  figures.expected = expected_trials(turn.request.strategy, candidates);
+  figures.microseconds = fastest_microseconds(screened);
+  figures.candidate_seconds = searched.candidate_seconds;
+  figures.set_up_seconds = searched.set_up_seconds;
+  figures.shortest_finals_seconds =
+      expected_finals_seconds(figures.microseconds, FinalsExtent::shortest, policy);
+  figures.whole_finals_seconds = expected_finals_seconds(figures.microseconds, FinalsExtent::whole, policy);
+  if (turn.request.pdl) {
+    figures.whole_finals_seconds =
+        2 * figures.whole_finals_seconds + static_cast<double>(figures.expected) * figures.candidate_seconds;
+  }
+  figures.is_cut = searched.is_cut;
+  return figures;
 }
 
 /// A second search, of programmatic dependent launches with the plain winner as their default. The plain row
 /// stands whatever becomes of it.
-void add_dependent(const Turn& turn, LayoutResult& plain, std::vector<Trial>& trials) {
+void add_dependent(const Turn& turn, LayoutResult& plain, std::vector<Trial>& earlier,
+                   ProblemResult& result) {
   if (plain.settled.microseconds > longest_with_dependent_microseconds) return;
   CandidateList list = list_candidates(turn.device, turn.problem, candidate_filter(turn.request, true));
   std::erase_if(list.candidates, [&](const auto& listed) { return listed.layout != plain.layout; });
@@ -114,15 +168,17 @@ void add_dependent(const Turn& turn, LayoutResult& plain, std::vector<Trial>& tr
   Candidate like_winner = plain.settled.winner->candidate;
   if (like_winner.config.find("pdl") != nullptr) like_winner.config.set("pdl", std::int64_t{1});
   mark_hints({like_winner}, list.candidates);
-  auto screened = screen(turn, list.candidates);
-  if (!screened.ok()) return;
+  const auto searched = screen(turn, turn.visit.deadline, list.candidates, earlier);
+  if (!searched.ok()) return;
+  std::vector<Trial>& trials = result.trials;
   FinalsTask task{turn.problem, {}, {}, plain.layout, turn.request.policy};
-  task.finalists = choose_finalists(list.candidates, *screened, plain.layout, turn.request.policy);
-  trials.insert(trials.end(), screened->begin(), screened->end());
+  task.finalists = choose_finalists(list.candidates, earlier, plain.layout, turn.request.policy);
+  trials.insert(trials.end(), earlier.begin(), earlier.end());
   if (task.finalists.empty()) return;
   task.baseline = task.finalists.size();
   task.finalists.push_back({*plain.settled.winner, plain.settled.microseconds});
-  Settled settled = run_finals(task, turn.evaluator, turn.deadline);
+  Settled settled = run_finals(task, turn.evaluator, turn.visit.deadline);
+  result.figures.is_cut = result.figures.is_cut || searched->is_cut || settled.is_cut;
   merge_trials(settled.trials, trials);
   if (settled.winner && is_dependent(settled.winner->candidate.config)) plain.dependent = std::move(settled);
 }
@@ -131,8 +187,10 @@ void add_dependent(const Turn& turn, LayoutResult& plain, std::vector<Trial>& tr
 
 ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const TuneRequest& request,
                            const Problem& problem, std::optional<WeightLayout> layout,
-                           const Deadline& deadline, const std::function<void(const Trial&)>& on_trial,
-                           const std::vector<Candidate>& hints) {
+                           const TuningVisit& visit, const std::function<void(const Trial&)>& on_trial,
+                           const std::vector<Candidate>& hints, TuningProgress* progress) {
+  TuningProgress own;
+  if (progress == nullptr) progress = &own;
   ProblemResult result;
   CandidateList list = list_candidates(device, problem, candidate_filter(request));
   result.refusals = std::move(list.refusals);
@@ -146,21 +204,27 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
     return result;
   }
   mark_hints(hints, list.candidates);
-  const Deadline plain_deadline = request.pdl ? deadline.part(plain_share) : deadline;
-  auto trials = screen({device, evaluator, request, problem, plain_deadline, on_trial}, list.candidates);
-  if (!trials.ok()) {
-    result.reason = trials.message();
+  const Turn turn{device, evaluator, request, problem, visit, on_trial};
+  const Deadline plain_deadline =
+      request.pdl && visit.settles ? visit.deadline.part(plain_share) : visit.deadline;
+  const auto searched = screen(turn, plain_deadline, list.candidates, progress->screened);
+  if (!searched.ok()) {
+    result.reason = searched.message();
     return result;
   }
-  result.trials = std::move(*trials);
+  result.figures = figures_of(turn, list.candidates.size(), *searched, progress->screened);
+  if (!visit.settles) return result;
+  result.trials = progress->screened;
   const auto layouts = layouts_of(list.candidates);
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     FinalsTask task{problem, {}, {}, layouts[i], request.policy};
     task.finalists = choose_finalists(list.candidates, result.trials, layouts[i], request.policy);
     if (task.finalists.empty()) continue;
+    add_winners(*progress, list.candidates, task);
     add_baseline(device, result.trials, task);
     const double share = 1.0 / static_cast<double>(layouts.size() - i);
     Settled settled = run_finals(task, evaluator, plain_deadline.part(share));
+    result.figures.is_cut = result.figures.is_cut || settled.is_cut;
     if (settled.winner) {
       auto screened = of_layout(list.candidates, result.trials, layouts[i]);
       const double limit = ratio_limits(request.policy, settled.noise_floor).declared_tie;
@@ -173,9 +237,11 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
     }
   }
   if (request.pdl) {
-    const Turn turn{device, evaluator, request, problem, deadline, on_trial};
-    for (LayoutResult& plain : result.layouts) add_dependent(turn, plain, result.trials);
+    for (LayoutResult& plain : result.layouts)
+      add_dependent(turn, plain, progress->dependent_screened[plain.layout], result);
   }
+  progress->winners.clear();
+  for (const LayoutResult& each : result.layouts) progress->winners.push_back(each.settled.winner->candidate);
   if (result.layouts.empty() && result.reason.empty()) result.reason = failure_text(result.trials);
   return result;
 }

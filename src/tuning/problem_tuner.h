@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "resolve/candidate_list.h"
 #include "select/finals.h"
 #include "tuning/tuner.h"
+#include "tuning/visit.h"
 
 namespace gemmtune {
 
@@ -21,12 +23,20 @@ struct LayoutResult {
   std::optional<Settled> dependent = std::nullopt;
 };
 
+/// What earlier visits of a problem found: a later one goes on from there.
+struct TuningProgress {
+  std::vector<Trial> screened;                                    // by the search
+  std::map<WeightLayout, std::vector<Trial>> dependent_screened;  // by those of dependent launches
+  std::vector<Candidate> winners;  // of earlier finals: they take part in the next
+};
+
 struct ProblemResult {
   std::vector<LayoutResult> layouts;  // those with a winner, in the order in which candidates name them
   std::vector<Trial> trials;
   std::vector<std::string> refusals;
   ProblemState failure = ProblemState::failed;  // where no layout has a winner …
   std::string reason;                           // … and why
+  VisitFigures figures;
 };
 
 /// Which candidates a request wants.
@@ -36,11 +46,12 @@ inline CandidateFilter candidate_filter(const TuneRequest& request, bool depende
 }
 
 /// `layout`: the only one that counts, where the weight's layout is decided; nullopt: every layout of the
-/// candidates. `hints` go first in the search, in their order.
+/// candidates. `hints` go first in the search, in their order. `progress`: of earlier visits, and then of this
+/// one too; null: there is one visit only. A visit that does not settle answers neither layouts nor a reason.
 ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const TuneRequest& request,
                            const Problem& problem, std::optional<WeightLayout> layout,
-                           const Deadline& deadline, const std::function<void(const Trial&)>& on_trial,
-                           const std::vector<Candidate>& hints = {});
+                           const TuningVisit& visit, const std::function<void(const Trial&)>& on_trial,
+                           const std::vector<Candidate>& hints = {}, TuningProgress* progress = nullptr);
 
 /// The row of a settled problem: numbers rounded to 4 decimals as AITER's tables hold them. Requires a
 /// winner.

@@ -30,7 +30,7 @@ Run::Run(Device& device, std::size_t evaluators, const TuneRequest& request, Run
       observer_(observer),
       evaluators_(evaluators),
       environment_(row_environment(device, request.policy)),
-      budget_(request.budget_seconds, request.seconds_spent, request.clock, evaluators),
+      budget_({request.budget_seconds, request.seconds_spent, request.clock, evaluators, !request.m_range}),
       publisher_(request.output, publish_options(request, environment_)) {}
 
 Status Run::open() {
@@ -46,17 +46,16 @@ Status Run::open() {
   return {};
 }
 
-std::size_t Run::add(ItemReport&& report, std::optional<double> expected_microseconds) {
+std::size_t Run::add(ItemReport&& report, std::size_t group, bool waits) {
   const auto calls = static_cast<double>(std::max<std::int64_t>(1, report.shape.calls));
-  costs_.push_back({report.shape.problem, calls * expected_microseconds.value_or(0)});
-  waiting_.push_back(expected_microseconds.has_value());
+  budget_items_.push_back({report.shape.problem, calls, group, waits});
+  waiting_.push_back(waits);
   summary_.items.push_back(std::move(report));
   return summary_.items.size() - 1;
 }
 
 void Run::begin() {
-  budget_.share_among(costs_);
-  costs_ = {};
+  budget_.share_among(std::exchange(budget_items_, {}));
   if (request_.m_range) return;
   std::vector<std::size_t> waiting;
   for (std::size_t i = 0; i < waiting_.size(); ++i) {
@@ -100,19 +99,10 @@ std::optional<WeightLayout> Run::decided_layout(
   return std::nullopt;
 }
 
-std::optional<Deadline> Run::take_time(std::size_t item) {
-  const std::lock_guard guard(lock_);
-  auto own = budget_.take(item);
-  if (own) return own;
-  ItemReport& report = summary_.items[item];
+void Run::set_out_of_budget(ItemReport& report, bool was_visited) const {
   report.state = ProblemState::out_of_budget;
-  report.reason = fmt::format("the budget of {} s was spent before its turn", request_.budget_seconds);
-  return std::nullopt;
-}
-
-void Run::learn_gain(std::size_t item, double speedup) {
-  const std::lock_guard guard(lock_);
-  budget_.learn(item, speedup);
+  report.reason = fmt::format("the budget of {} s {}", request_.budget_seconds,
+                              was_visited ? "ended while it was measured" : "was spent before its turn");
 }
 
 std::size_t Run::next_search() {
@@ -131,7 +121,7 @@ void Run::problem_started(std::size_t index, const ShapeRow& shape) {
 }
 
 ProblemResult Run::search(std::size_t index, const Problem& problem, std::optional<WeightLayout> layout,
-                          const Deadline& deadline, Evaluator& evaluator) {
+                          const TuningVisit& visit, Evaluator& evaluator, TuningProgress* progress) {
   std::vector<Candidate> hints;
   {
     const std::lock_guard guard(lock_);
@@ -142,10 +132,12 @@ ProblemResult Run::search(std::size_t index, const Problem& problem, std::option
     observer_.candidate_done(index, trial, ++summary_.candidates);
   };
   ProblemResult result =
-      tune_problem(device_, evaluator, request_, problem, layout, deadline, on_trial, hints);
-  if (result.layouts.empty() && budget_.is_cut_off()) {
-    result.failure = ProblemState::out_of_budget;
-    result.reason = fmt::format("the budget of {} s ended while it was measured", request_.budget_seconds);
+      tune_problem(device_, evaluator, request_, problem, layout, visit, on_trial, hints, progress);
+  if (!result.reason.empty() && result.layouts.empty() && budget_.is_cut_off()) {
+    ItemReport cut_off;
+    set_out_of_budget(cut_off, true);
+    result.failure = cut_off.state;
+    result.reason = std::move(cut_off.reason);
   }
   const std::lock_guard guard(lock_);
   for (const LayoutResult& each : result.layouts) {
@@ -165,6 +157,11 @@ std::vector<Candidate> Run::hints_for(const Problem& problem) const {
 void Run::learn_winner(const Problem& problem, const std::string& kernel_name) {
   const std::lock_guard guard(lock_);
   transfer_.learn(problem, kernel_name);
+}
+
+void Run::problem_paused(std::size_t index) {
+  const std::lock_guard guard(lock_);
+  observer_.problem_paused(index);
 }
 
 void Run::problem_done(std::size_t index, const ItemReport& report) {

@@ -30,9 +30,9 @@ class Run {
   /// be written, a file of rows that cannot be read. Known rows are those of the output and of the request's
   /// further files.
   Status open();
-  /// The report of a shape or weight; answers its index. `expected_microseconds`: of one call of it, for its
-  /// share of the budget; nullopt: nothing is to be done, the report has the reason.
-  std::size_t add(ItemReport&& report, std::optional<double> expected_microseconds);
+  /// The report of a shape or weight, of the work item `group`; answers its index. Not `waits`: nothing is to be
+  /// done, the report has the reason.
+  std::size_t add(ItemReport&& report, std::size_t group, bool waits);
   /// Reports to the observer, not each time, that `done` of `count` shapes were added.
   void preparing(std::size_t done, std::size_t count);
   /// After the last add().
@@ -60,20 +60,21 @@ class Run {
   std::optional<WeightLayout> decided_layout(const Problem& weight,
                                              const std::function<bool(const TunedEntry&)>& is_replaced) const;
 
-  /// The item's time. nullopt: the budget is spent; the report has it as the reason.
-  std::optional<Deadline> take_time(std::size_t item);
-  Deadline rest_of_budget() const { return budget_.rest(); }
-  /// The item turned out `speedup` times faster than its default: the budget's shares follow.
-  void learn_gain(std::size_t item, double speedup);
+  /// What is worked on next, and how long.
+  RunBudget& budget() { return budget_; }
+  const RunBudget& budget() const { return budget_; }
+  /// State and reason of a problem that the budget did not reach or settle.
+  void set_out_of_budget(ItemReport& report, bool was_visited) const;
 
   /// A number for a search over a range of M: how many began before.
   std::size_t next_search();
   void problem_started(std::size_t index, const ShapeRow& shape);
   /// The full search of a problem, observed; winners of this run and of earlier ones go first.
   ProblemResult search(std::size_t index, const Problem& problem, std::optional<WeightLayout> layout,
-                       const Deadline& deadline, Evaluator& evaluator);
+                       const TuningVisit& visit, Evaluator& evaluator, TuningProgress* progress = nullptr);
   /// A winner that need not be searched for.
   void learn_winner(const Problem& problem, const std::string& kernel_name);
+  void problem_paused(std::size_t index);
   void problem_done(std::size_t index, const ItemReport& report);
   void confirmation_started(std::size_t item, std::size_t done, std::size_t count);
   void range_step(const RangeStep& step);
@@ -104,7 +105,7 @@ class Run {
   RunBudget budget_;
   Publisher publisher_;
   KnownRows known_;
-  std::vector<BudgetItem> costs_;  // until begin()
+  std::vector<BudgetItem> budget_items_;  // until begin()
   std::vector<bool> waiting_;
   RunSummary summary_;
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -18,17 +20,40 @@ class ShapeGroup final : public WorkItem {
   ShapeGroup(Run& run, ConfirmationPass& confirmation, std::vector<std::size_t> members)
       : run_(run), confirmation_(confirmation), members_(std::move(members)) {}
 
-  Status run(Evaluator& evaluator) override;
+  Status visit(const RunBudget::Visit& visit, Evaluator& evaluator) override;
+  Status finish() override;
 
  private:
+  /// A problem that was visited and not reported.
+  struct Visited {
+    TuningProgress progress;
+    std::optional<ProblemResult>
+        result;              // kernels, or why there are none: of the latest visit that settled it
+    bool may_go_on = false;  // it may be visited again
+    double seconds = 0;      // of all visits
+  };
+
   const Problem& problem_of(std::size_t item) const { return run_.request().shapes[item].problem; }
   std::optional<WeightLayout> decided_layout() const;
-  ProblemResult tune_one(std::size_t item, std::optional<WeightLayout> layout, Evaluator& evaluator);
-  void conclude(std::size_t item, ProblemResult&& result, std::optional<WeightLayout> layout);
+  void tune_one(std::size_t item, const RunBudget::Visit& visit, Evaluator& evaluator);
+  bool all_have_results() const;
+  /// Decides the layout of all members. Nothing changes it later.
+  void conclude();
+  LayoutResult* chosen(Visited& visited) const;
+  /// Into the report: the row, or why there is none.
+  void set_result(std::size_t item);
+  /// No visit follows: observer and confirmation pass get what the last one found.
+  void report(std::size_t item);
+  /// Publishes the member's row, and reports it unless it may be visited again.
+  Status present(std::size_t item, bool may_go_on);
 
   Run& run_;
   ConfirmationPass& confirmation_;
   const std::vector<std::size_t> members_;
+  std::map<std::size_t, Visited> visited_;  // by item
+  bool is_concluded_ = false;
+  std::optional<WeightLayout>
+      layout_;  // that members may use; before they are concluded: where rows decide it
 };
 
 std::optional<WeightLayout> ShapeGroup::decided_layout() const {
@@ -44,71 +69,121 @@ std::optional<WeightLayout> ShapeGroup::decided_layout() const {
   return run_.decided_layout(first, [&](const TunedEntry& row) { return waiting.contains(row.problem); });
 }
 
-ProblemResult ShapeGroup::tune_one(std::size_t item, std::optional<WeightLayout> layout,
-                                   Evaluator& evaluator) {
+void ShapeGroup::tune_one(std::size_t item, const RunBudget::Visit& visit, Evaluator& evaluator) {
+  if (visited_.empty() && !is_concluded_) layout_ = decided_layout();
   const Deadline clock = Deadline::never(run_.request().clock);
-  ItemReport& report = run_.report(item);
-  run_.problem_started(item, report.shape);
-  const auto own = run_.take_time(item);
-  if (!own) {
-    ProblemResult nothing;
-    nothing.failure = report.state;
-    nothing.reason = report.reason;
-    return nothing;
-  }
-  ProblemResult result = run_.search(item, report.shape.problem, layout, *own, evaluator);
-  for (const LayoutResult& each : result.layouts) {
-    if (each.settled.speedup) run_.learn_gain(item, *each.settled.speedup);
-  }
-  report.seconds = clock.seconds_elapsed();
-  return result;
+  const ShapeRow& shape = run_.report(item).shape;
+  run_.problem_started(item, shape);
+  Visited& visited = visited_[item];
+  ProblemResult result =
+      run_.search(item, shape.problem, layout_, visit.tuning, evaluator, &visited.progress);
+  visited.seconds += clock.seconds_elapsed();
+  visited.may_go_on = run_.budget().done(visit, result.figures);
+  if (visited.may_go_on) run_.problem_paused(item);
+  const bool is_failed = result.layouts.empty() && !result.reason.empty();
+  const bool has_kernels = visited.result && !visited.result->layouts.empty();
+  if (is_failed && has_kernels) return;  // of an earlier visit: they stay
+  if (visit.tuning.settles || is_failed) visited.result = std::move(result);
 }
 
-void ShapeGroup::conclude(std::size_t item, ProblemResult&& result, std::optional<WeightLayout> layout) {
+bool ShapeGroup::all_have_results() const {
+  return std::ranges::all_of(members_, [&](std::size_t item) {
+    const auto found = visited_.find(item);
+    return !run_.waits(item) || (found != visited_.end() && found->second.result);
+  });
+}
+
+void ShapeGroup::conclude() {
+  is_concluded_ = true;
+  if (visited_.empty()) layout_ = decided_layout();
+  if (layout_) return;
+  std::vector<GroupMember> members;
+  for (const auto& [item, visited] : visited_) {
+    if (!visited.result) continue;
+    GroupMember& member = members.emplace_back();
+    member.calls = std::max<std::int64_t>(1, run_.report(item).shape.calls);
+    for (const LayoutResult& each : visited.result->layouts)
+      member.times.push_back({each.layout, each.settled.microseconds});
+  }
+  layout_ = choose_layout(members);
+}
+
+LayoutResult* ShapeGroup::chosen(Visited& visited) const {
+  if (!visited.result) return nullptr;
+  for (LayoutResult& each : visited.result->layouts) {
+    if (each.layout == layout_) return &each;
+  }
+  return nullptr;
+}
+
+void ShapeGroup::set_result(std::size_t item) {
   ItemReport& report = run_.report(item);
-  report.trials = std::move(result.trials);
-  report.refusals = std::move(result.refusals);
-  const auto chosen = std::find_if(result.layouts.begin(), result.layouts.end(),
-                                   [&](const LayoutResult& each) { return each.layout == layout; });
-  if (chosen == result.layouts.end()) {
-    report.state = result.failure;
-    report.reason = result.reason;
-    if (!result.layouts.empty()) {
-      report.reason = fmt::format("no kernel for layout {}, which the other M of this weight use",
-                                  to_string(layout.value_or(WeightLayout::any)));
-    }
+  const auto found = visited_.find(item);
+  if (found == visited_.end() || !found->second.result) {
+    run_.set_out_of_budget(report, found != visited_.end());
     return;
   }
-  run_.set_row(item, *chosen);
-  run_.note_machine(chosen->settled.noise_floor, chosen->settled.quietness.busy());
-  confirmation_.add(item, std::move(*chosen));
+  Visited& visited = found->second;
+  const ProblemResult& result = *visited.result;
+  report.seconds = visited.seconds;
+  report.trials = result.trials;
+  report.refusals = result.refusals;
+  if (const LayoutResult* each = chosen(visited)) {
+    run_.set_row(item, *each);
+    return;
+  }
+  report.state = result.failure;
+  report.reason = result.reason;
+  if (!result.layouts.empty()) {
+    report.reason = fmt::format("no kernel for layout {}, which the other M of this weight use",
+                                to_string(layout_.value_or(WeightLayout::any)));
+  }
 }
 
-Status ShapeGroup::run(Evaluator& evaluator) {
-  const auto decided = decided_layout();
-  std::vector<ProblemResult> results(members_.size());
-  std::vector<GroupMember> members;
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    if (!run_.waits(members_[i])) continue;
-    results[i] = tune_one(members_[i], decided, evaluator);
-    GroupMember& member = members.emplace_back();
-    member.calls = std::max<std::int64_t>(1, run_.report(members_[i]).shape.calls);
-    for (const LayoutResult& each : results[i].layouts) {
-      member.times.push_back({each.layout, each.settled.microseconds});
+void ShapeGroup::report(std::size_t item) {
+  const ItemReport& report = run_.report(item);
+  const auto found = visited_.find(item);
+  if (found == visited_.end()) {
+    run_.problem_started(item, report.shape);
+  } else {
+    if (LayoutResult* each = chosen(found->second)) {
+      run_.note_machine(each->settled.noise_floor, each->settled.quietness.busy());
+      confirmation_.add(item, std::move(*each));
     }
+    visited_.erase(found);
   }
-  const auto layout = decided ? decided : choose_layout(members);
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    const std::size_t item = members_[i];
-    const ItemReport& report = run_.report(item);
-    if (run_.waits(item)) {
-      conclude(item, std::move(results[i]), layout);
-    } else {
-      run_.problem_started(item, report.shape);
-    }
-    GEMMTUNE_RETURN_IF_ERROR(run_.publish(report.rows));
-    run_.problem_done(item, report);
+  run_.problem_done(item, report);
+}
+
+Status ShapeGroup::present(std::size_t item, bool may_go_on) {
+  if (run_.waits(item)) set_result(item);
+  GEMMTUNE_RETURN_IF_ERROR(run_.publish(run_.report(item).rows));
+  if (!may_go_on) report(item);
+  return {};
+}
+
+Status ShapeGroup::visit(const RunBudget::Visit& visit, Evaluator& evaluator) {
+  if (visit.item) {
+    tune_one(*visit.item, visit, evaluator);
+  } else {
+    run_.budget().done(visit, {});
   }
+  if (is_concluded_) return present(*visit.item, visited_.at(*visit.item).may_go_on);
+  if (!all_have_results()) return {};
+  conclude();
+  for (const std::size_t item : members_) {
+    const auto found = visited_.find(item);
+    GEMMTUNE_RETURN_IF_ERROR(present(item, found != visited_.end() && found->second.may_go_on));
+  }
+  return {};
+}
+
+Status ShapeGroup::finish() {
+  if (!is_concluded_) {
+    conclude();
+    for (const std::size_t item : members_) GEMMTUNE_RETURN_IF_ERROR(present(item, false));
+  }
+  while (!visited_.empty()) report(visited_.begin()->first);
   return {};
 }
 
@@ -144,17 +219,21 @@ bool leave_out(Run& run, const FirstOfKey& earlier, ItemReport& report) {
 std::vector<std::unique_ptr<WorkItem>> shape_items(Run& run, ConfirmationPass& confirmation) {
   const std::vector<ShapeRow>& shapes = run.request().shapes;
   FirstOfKey first_of_key;
+  std::vector<std::vector<std::size_t>> groups = layout_groups(shapes);
+  std::vector<std::size_t> group_of_shape(shapes.size());
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    for (const std::size_t shape : groups[group]) group_of_shape[shape] = group;
+  }
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     ItemReport report;
     report.shape = shapes[i];
-    std::optional<double> expected;
-    if (!leave_out(run, first_of_key, report)) expected = expected_microseconds(report.shape.problem);
-    run.add(std::move(report), expected);
+    const bool waits = !leave_out(run, first_of_key, report);
+    run.add(std::move(report), group_of_shape[i], waits);
     first_of_key.try_emplace(shapes[i].problem, i);
     run.preparing(i + 1, shapes.size());
   }
   std::vector<std::unique_ptr<WorkItem>> items;
-  for (std::vector<std::size_t>& group : layout_groups(shapes)) {
+  for (std::vector<std::size_t>& group : groups) {
     items.push_back(std::make_unique<ShapeGroup>(run, confirmation, std::move(group)));
   }
   return items;

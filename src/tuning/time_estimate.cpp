@@ -36,6 +36,12 @@ std::optional<double> within_budget(std::optional<double> seconds, std::optional
 
 }  // namespace
 
+double expected_microseconds(const Problem& problem) {
+  constexpr double bytes_per_microsecond = 2e4;  // 20 GB/s
+  constexpr double flops_per_microsecond = 4e5;  // 400 GFLOP/s
+  return std::max(bytes(problem) / bytes_per_microsecond, flops(problem) / flops_per_microsecond);
+}
+
 ShapeCost& ShapeCost::operator+=(const ShapeCost& other) {
   constant += other.constant;
   growing += other.growing;
@@ -149,7 +155,21 @@ void RunEstimate::begin(std::span<const std::size_t> waiting, std::size_t evalua
 
 void RunEstimate::started(std::size_t index) {
   if (index >= shapes_.size() || !shapes_[index].waiting) return;
-  if (in_work_.try_emplace(index, InWork{request_.clock(), 0}).second) waiting_ -= shapes_[index].cost;
+  if (in_work_.try_emplace(index, InWork{request_.clock(), 0}).second) waiting_ -= shapes_[index].rest();
+}
+
+void RunEstimate::paused(std::size_t index) {
+  const auto found = in_work_.find(index);
+  if (found == in_work_.end()) return;
+  Shape& shape = shapes_[index];
+  if (found->second.tried > 0) {
+    const double share = shape.share_of(found->second.tried);
+    left_.add({share * shape.cost.constant, share * shape.cost.growing},
+              request_.clock() - found->second.begin);
+  }
+  shape.tried += found->second.tried;
+  waiting_ += shape.rest();
+  in_work_.erase(found);
 }
 
 void RunEstimate::tried(std::size_t index) {
@@ -159,7 +179,7 @@ void RunEstimate::tried(std::size_t index) {
 void RunEstimate::done(std::size_t index, double seconds) {
   if (index >= shapes_.size() || !shapes_[index].waiting) return;
   Shape& shape = shapes_[index];
-  if (in_work_.erase(index) == 0) waiting_ -= shape.cost;
+  if (in_work_.erase(index) == 0) waiting_ -= shape.rest();
   shape.waiting = false;
   if (seconds > 0) done_.add(shape.cost, seconds);
 }
@@ -194,14 +214,22 @@ std::optional<double> RunEstimate::remaining() const {
   return within_budget(seconds, budget_left);
 }
 
-/// Finished shapes; while there are none, the finished part of those in work.
+double RunEstimate::Shape::share_of(double candidates) const {
+  return candidates / (std::max(trials, tried + candidates) + candidates_of_finals);
+}
+
+ShapeCost RunEstimate::Shape::rest() const {
+  const double share = tried > 0 ? 1 - tried / (std::max(trials, tried) + candidates_of_finals) : 1;
+  return {share * cost.constant, share * cost.growing};
+}
+
+/// Finished shapes; while there are none, the finished part of those that were begun.
 DoneShapes RunEstimate::known() const {
   if (!done_.empty()) return done_;
-  DoneShapes parts;
+  DoneShapes parts = left_;
   for (const auto& [index, work] : in_work_) {
     if (work.tried == 0) continue;
-    const double all = std::max(shapes_[index].trials, work.tried) + candidates_of_finals;
-    const double share = work.tried / all;
+    const double share = shapes_[index].share_of(work.tried);
     const ShapeCost& cost = shapes_[index].cost;
     parts.add({share * cost.constant, share * cost.growing}, request_.clock() - work.begin);
   }
@@ -216,7 +244,7 @@ std::optional<double> RunEstimate::finals_remaining() const {
   double longest = 0;
   for (const auto& [index, work] : in_work_) {
     // What a shape in work has used is no longer to come, up to all that it was thought to need.
-    const double own = known.seconds_of(shapes_[index].cost);
+    const double own = known.seconds_of(shapes_[index].rest());
     const double left = std::max(0.0, own - (request_.clock() - work.begin));
     all_in_work += left;
     longest = std::max(longest, left);

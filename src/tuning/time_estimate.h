@@ -12,6 +12,10 @@
 
 namespace gemmtune {
 
+/// A rough time of one call, microseconds: the larger of traffic and arithmetic on a small machine. Only
+/// ratios of it are used.
+double expected_microseconds(const Problem& problem);
+
 /// What tuning one shape costs with so many candidates that are tried, each of about this time, before it is
 /// known how fast the machine is: both in seconds of an imagined one.
 struct ShapeCost {
@@ -66,6 +70,8 @@ class RunEstimate {
   void started(std::size_t index);
   /// A candidate of the shape was tried: the first estimate needs no finished shape.
   void tried(std::size_t index);
+  /// The shape is left, and may be started again.
+  void paused(std::size_t index);
   /// `seconds` 0: it was not tuned after all.
   void done(std::size_t index, double seconds);
   /// Confirmation passes: as RunObserver::confirmation_started.
@@ -77,6 +83,10 @@ class RunEstimate {
     ShapeCost cost;
     double trials = 0;     // expected
     bool waiting = false;  // not done
+    double tried = 0;      // candidates, before it was left
+    /// The share of its time that so many candidates are.
+    double share_of(double candidates) const;
+    ShapeCost rest() const;
   };
   struct InWork {
     double begin = 0;
@@ -89,6 +99,7 @@ class RunEstimate {
   ShapeCost waiting_;                      // of all that wait and are not in work
   std::map<std::size_t, InWork> in_work_;  // by index
   DoneShapes done_;
+  DoneShapes left_;  // what was done of shapes that were left
   double begin_;
   std::size_t evaluators_ = 1;
   std::size_t confirmations_done_ = 0;

@@ -7,6 +7,7 @@
 
 #include "backends/traits.h"
 #include "evaluate/worker/worker_pool.h"
+#include "tuning/budget.h"
 #include "tuning/confirmation_pass.h"
 #include "tuning/interruptible_evaluator.h"
 #include "tuning/run.h"
@@ -24,14 +25,33 @@ Status check_range(const std::optional<MRangeRequest>& asked) {
                          max_dimension);
 }
 
+/// An evaluator that ends with an error ends the work of the others.
+struct EndOfWork {
+  explicit EndOfWork(RunBudget& of) : budget(of) {}
+  ~EndOfWork() {
+    if (!is_regular) budget.end();
+  }
+  EndOfWork(const EndOfWork&) = delete;
+  EndOfWork& operator=(const EndOfWork&) = delete;
+
+  RunBudget& budget;
+  bool is_regular = false;
+};
+
 Result<RunSummary> run_items(Run& run, std::span<Evaluator* const> evaluators) {
   GEMMTUNE_RETURN_IF_ERROR(run.open());
   ConfirmationPass confirmation(run);
   const auto items = run.request().m_range ? range_items(run) : shape_items(run, confirmation);
   run.begin();
-  GEMMTUNE_RETURN_IF_ERROR(share_out(items.size(), evaluators.size(), [&](std::size_t worker, std::size_t i) {
-    return items[i]->run(*evaluators[worker]);
-  }));
+  GEMMTUNE_RETURN_IF_ERROR(
+      share_out(evaluators.size(), evaluators.size(), [&](std::size_t worker, std::size_t) {
+        EndOfWork end(run.budget());
+        while (const auto visit = run.budget().next(worker))
+          GEMMTUNE_RETURN_IF_ERROR(items[visit->group]->visit(*visit, *evaluators[worker]));
+        end.is_regular = true;
+        return Status();
+      }));
+  for (const auto& item : items) GEMMTUNE_RETURN_IF_ERROR(item->finish());
   GEMMTUNE_RETURN_IF_ERROR(confirmation.run(evaluators));
   return run.finish();
 }

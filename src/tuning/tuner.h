@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "backends/backend.h"
+#include "base/deadline.h"
 #include "base/status.h"
 #include "evaluate/evaluator.h"
 #include "formats/aiter/tuned_csv.h"
 #include "formats/shapes/shape_list.h"
 #include "measure/policy.h"
 #include "tuned/entry.h"
-#include "tuning/budget.h"
 #include "tuning/m_range_planner.h"
 
 namespace gemmtune {
@@ -132,6 +132,8 @@ class RunObserver {
   virtual void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) = 0;
   /// `index`: of the problem that it was tried for.
   virtual void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) = 0;
+  /// Under a budget: the problem is left, and may begin again where it stopped.
+  virtual void problem_paused(std::size_t /*index*/) {}
   virtual void problem_done(std::size_t index, const ItemReport& report) = 0;
   /// A confirmation pass begins: number `done` of `count`, from 0.
   virtual void confirmation_started(std::size_t /*index*/, std::size_t /*done*/, std::size_t /*count*/) {}

@@ -58,7 +58,8 @@ class WeightRange final : public WorkItem {
   WeightRange(Run& run, std::size_t item);
 
   /// Until the axis is settled, the item's time is over or the run is stopped.
-  Status run(Evaluator& evaluator) override;
+  Status visit(const RunBudget::Visit& visit, Evaluator& evaluator) override;
+  Status finish() override;
 
  private:
   struct Search {
@@ -92,7 +93,7 @@ class WeightRange final : public WorkItem {
   std::optional<TunedEntry> row_of(const MInterval& interval) const;
   Status tune_axis(const Turn& turn);
   Status publish(bool complete);
-  void finish(bool complete);
+  void write_report(bool complete);
 
   Run& run_;
   const std::size_t item_;
@@ -106,6 +107,7 @@ class WeightRange final : public WorkItem {
   std::set<std::tuple<std::int64_t, std::int64_t, std::string>> published_;
   double begin_ = 0;
   double settling_begin_ = 0;
+  bool is_reported_ = false;
 };
 
 WeightRange::WeightRange(Run& run, std::size_t item)
@@ -172,8 +174,8 @@ bool WeightRange::search(std::int64_t m, const Turn& turn) {
   const double begin = run_.request().clock();
   const std::size_t index = run_.next_search();
   run_.problem_started(index, searched.shape);
-  ProblemResult result =
-      run_.search(index, searched.shape.problem, layout_, turn.deadline.part(share), turn.evaluator);
+  ProblemResult result = run_.search(index, searched.shape.problem, layout_,
+                                     TuningVisit(turn.deadline.part(share)), turn.evaluator);
   if (run_.stopped()) return false;
   searched.seconds = run_.request().clock() - begin;
   searched.trials = std::move(result.trials);
@@ -330,7 +332,7 @@ Status WeightRange::publish(bool complete) {
   return run_.publish(fresh);
 }
 
-void WeightRange::finish(bool complete) {
+void WeightRange::write_report(bool complete) {
   ItemReport& all = report();
   figures().searched = planner_.tuned_count();
   figures().settled_share =
@@ -365,15 +367,22 @@ Status WeightRange::tune_axis(const Turn& turn) {
     if (goes_on) GEMMTUNE_RETURN_IF_ERROR(publish(false));
   }
   if (goes_on) GEMMTUNE_RETURN_IF_ERROR(publish(true));
-  finish(goes_on);
+  write_report(goes_on);
   return {};
 }
 
-Status WeightRange::run(Evaluator& evaluator) {
-  if (run_.waits(item_)) {
-    if (const auto own = run_.take_time(item_)) GEMMTUNE_RETURN_IF_ERROR(tune_axis({evaluator, *own}));
-  }
+Status WeightRange::visit(const RunBudget::Visit& visit, Evaluator& evaluator) {
+  if (run_.waits(item_)) GEMMTUNE_RETURN_IF_ERROR(tune_axis({evaluator, visit.tuning.deadline}));
+  run_.budget().done(visit, {});
   GEMMTUNE_RETURN_IF_ERROR(run_.flush());
+  run_.range_done(item_);
+  is_reported_ = true;
+  return {};
+}
+
+Status WeightRange::finish() {
+  if (is_reported_) return {};
+  if (run_.waits(item_)) run_.set_out_of_budget(report(), false);
   run_.range_done(item_);
   return {};
 }
@@ -445,16 +454,8 @@ std::vector<std::unique_ptr<WorkItem>> range_items(Run& run) {
     ItemReport report;
     report.shape = std::move(weight);
     report.range.emplace();
-    std::optional<double> expected;
-    if (!leave_out(run, report)) {
-      expected = 0;
-      for (const std::int64_t m : first_ms(range)) {
-        Problem problem = report.shape.problem;
-        problem.m = m;
-        *expected += expected_microseconds(problem);
-      }
-    }
-    run.add(std::move(report), expected);
+    const bool waits = !leave_out(run, report);
+    run.add(std::move(report), run.items(), waits);
   }
   std::vector<std::unique_ptr<WorkItem>> items;
   for (std::size_t i = 0; i < run.items(); ++i) items.push_back(std::make_unique<WeightRange>(run, i));

@@ -1,8 +1,9 @@
-// A work item: a part of a run that one evaluator works on from begin to end.
+// A work item: a part of a run that one evaluator at a time works on.
 #pragma once
 
 #include "base/status.h"
 #include "evaluate/evaluator.h"
+#include "tuning/budget.h"
 
 namespace gemmtune {
 
@@ -11,10 +12,11 @@ namespace gemmtune {
 class WorkItem {
  public:
   virtual ~WorkItem() = default;
-  /// Tunes what waits, takes its time from the run's budget, publishes rows and reports through the run.
-  /// Called once; several items at the same time, each with an evaluator of its own. Errors are those that
-  /// end the run.
-  virtual Status run(Evaluator& evaluator) = 0;
+  /// Tunes the visit's problem, publishes rows and reports through the run, and ends the visit there. Several
+  /// items at the same time, each with an evaluator of its own. Errors are those that end the run.
+  virtual Status visit(const RunBudget::Visit& visit, Evaluator& evaluator) = 0;
+  /// After the last visit of all: reports what was not reported. From one thread.
+  virtual Status finish() = 0;
 };
 
 }  // namespace gemmtune

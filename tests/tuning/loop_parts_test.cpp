@@ -21,9 +21,9 @@
 #include "select/finals.h"
 #include "support/paper_device.h"
 #include "tuned/table.h"
-#include "tuning/budget.h"
 #include "tuning/layout_group.h"
 #include "tuning/problem_search.h"
+#include "tuning/time_estimate.h"
 #include "tuning/tuner.h"
 
 namespace gemmtune {
@@ -110,50 +110,14 @@ TEST(CheckLibtypes, AnUnknownFamilyIsAnsweredWithTheKnownOnes) {
   EXPECT_THAT(status.message(), HasSubstr("vendor, tiled, narrow, reference"));
 }
 
-std::vector<BudgetItem> items_of(const std::vector<double>& weights) {
-  std::vector<BudgetItem> items;
-  for (const double weight : weights) {
-    items.push_back({problem_of(1 << items.size() * 4, 64, 64), weight});
-  }
-  return items;
-}
-
-TEST(Budget, SharesFollowWeightAndWhatIsLeft) {
-  BudgetShares shares(items_of({3, 1, 0, 4}));
-  const double first = shares.take(0, 100);
-  EXPECT_NEAR(first, 100 * (0.3 / 3 + 0.7 * 3 / 8), 1e-9);
-  EXPECT_EQ(shares.take(2, 100), 0) << "needs no time";
-  const double second = shares.take(1, 90);  // the first used only 10
-  EXPECT_NEAR(second, 90 * (0.3 / 2 + 0.7 * 1 / 5), 1e-9);
-  EXPECT_NEAR(shares.take(3, 50), 50, 1e-9) << "the last gets all that is left";
-  EXPECT_EQ(shares.take(3, 50), 0) << "only once";
-}
-
-TEST(Budget, TimeGoesWhereNearbyProblemsGained) {
-  std::vector<BudgetItem> items;
-  for (const std::int64_t m : {1, 2, 512, 1024}) items.push_back({problem_of(m, 64, 64), 1});
-  const BudgetShares untouched(items);
-  EXPECT_DOUBLE_EQ(untouched.expected_gain(1), untouched.expected_gain(3)) << "nothing was learnt";
-  BudgetShares shares(items);
-  shares.take(0, 100);
-  shares.learn(0, 2.0);  // half of the time saved
-  shares.take(2, 100);
-  shares.learn(2, 0.9);  // nothing
-  EXPECT_GT(shares.expected_gain(1), 1.5 * shares.expected_gain(3));
-  EXPECT_GT(shares.expected_gain(3), 0) << "nobody is left without time";
-  const double near_the_gain = shares.take(1, 100);
-  EXPECT_GT(near_the_gain, 58);
-  EXPECT_LT(near_the_gain, 85);
-}
-
-TEST(Budget, ExpectedTimeGrowsWithBytesAndWithFlops) {
+TEST(TimeEstimate, ExpectedTimeGrowsWithBytesAndWithFlops) {
   EXPECT_GT(expected_microseconds(problem_of(1, 4096, 4096)),
             expected_microseconds(problem_of(1, 1024, 1024)));
   EXPECT_GT(expected_microseconds(problem_of(4096, 4096, 4096)),
             100 * expected_microseconds(problem_of(1, 4096, 4096)));
 }
 
-TEST(Budget, DeadlinesEnd) {
+TEST(Deadline, HasParts) {
   EXPECT_FALSE(Deadline::never().over());
   EXPECT_TRUE(std::isinf(Deadline::never().part(0.5).seconds_left()));
   EXPECT_TRUE(Deadline::in(0).over());
@@ -200,6 +164,7 @@ TEST(ChooseLayout, ServingMoreMembersComesFirst) {
 class Insisting final : public Strategy {
  public:
   std::string_view name() const override { return "insisting"; }
+  bool is_cut() const override { return false; }
   SearchStep next(std::span<const SearchPoint> points, double) override {
     SearchStep step;
     for (std::size_t i = 0; i < points.size() && steps_ < 4 && step.candidates.empty(); ++i) {
@@ -225,9 +190,10 @@ TEST(SearchProblem, AFailureInALaterStepCountsAndSamplesAddUp) {
   const auto list = list_candidates(device, problem_of(8, 64, 64), {});
   Insisting strategy;
   int looked_at = 0;
-  const auto trials = search_problem(problem_of(8, 64, 64), list.candidates, evaluator, strategy,
-                                     Deadline::never(), [&](const Trial&) { ++looked_at; });
-  ASSERT_TRUE(trials.ok());
+  const auto searched = search_problem(problem_of(8, 64, 64), list.candidates, evaluator, strategy,
+                                       {Deadline::never()}, [&](const Trial&) { ++looked_at; });
+  ASSERT_TRUE(searched.ok());
+  const std::vector<Trial>* const trials = &searched->trials;
   ASSERT_EQ(trials->size(), 2U);
   EXPECT_EQ(looked_at, 2);
   EXPECT_EQ((*trials)[0].outcome.kind, OutcomeKind::crashed);

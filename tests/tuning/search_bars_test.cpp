@@ -15,9 +15,9 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "evaluate/replay/replay_device.h"
 #include "evaluate/replay/replay_evaluator.h"
 #include "measure/statistics.h"
+#include "support/recorded_spaces.h"
 #include "tuning/problem_search.h"
 #include "tuning/problem_tuner.h"
 #include "tuning/time_estimate.h"
@@ -26,48 +26,16 @@
 namespace gemmtune {
 namespace {
 
+using testing::fastest;
+using testing::gpu_recordings;
+using testing::Recorded;
+using testing::RecordedList;
+using testing::recordings;
+using testing::say;
+using testing::seeds;
+using testing::true_times;
+
 constexpr std::size_t min_candidates = 500;
-
-/// GEMMTUNE_SOAK=1: all seeds; else the first of them.
-std::vector<std::uint64_t> seeds(std::vector<std::uint64_t> all, std::size_t otherwise) {
-  const char* soak = std::getenv("GEMMTUNE_SOAK");
-  if (soak == nullptr || std::string_view(soak) == "0") all.resize(otherwise);
-  return all;
-}
-
-/// A recording and its device, which lists spaces: both made once.
-struct Recorded {
-  explicit Recorded(Recording read) : recording(std::move(read)), device(recording) {}
-  Recording recording;
-  ReplayDevice device;
-};
-using RecordedList = std::deque<Recorded>;
-
-RecordedList recordings_in(const std::string& folder) {
-  std::vector<std::string> paths;
-  for (const auto& file : std::filesystem::directory_iterator(GEMMTUNE_TEST_DATA + folder)) {
-    if (file.path().extension() == ".gz") paths.push_back(file.path());
-  }
-  std::sort(paths.begin(), paths.end());
-  RecordedList read;
-  for (const std::string& path : paths) {
-    auto recording = read_recording(path);
-    EXPECT_TRUE(recording.ok()) << recording.message();
-    if (recording.ok()) read.emplace_back(std::move(*recording));
-  }
-  return read;
-}
-
-RecordedList& recordings() {
-  static RecordedList all = recordings_in("/recordings");
-  return all;
-}
-
-/// Spaces of GPU families: smaller ones, of samples that hardly differ.
-RecordedList& gpu_recordings() {
-  static RecordedList all = recordings_in("/recordings/gpu");
-  return all;
-}
 
 /// The problems of tests/data/recordings/held_out.
 const std::set<std::string>& held_out() {
@@ -85,32 +53,6 @@ const std::set<std::string>& held_out() {
 }
 
 bool is_held_out(const RecordedProblem& problem) { return held_out().contains(print(problem.problem)); }
-
-std::map<std::string, double> true_times(const RecordedProblem& problem) {
-  std::map<std::string, std::vector<double>> samples;
-  for (const RecordedScreening& call : problem.screenings) {
-    auto& of = samples[call.candidate];
-    of.insert(of.end(), call.outcome.microseconds.begin(), call.outcome.microseconds.end());
-  }
-  std::map<std::string, double> times;
-  for (const auto& [name, values] : samples) {
-    if (!values.empty()) times[name] = median(values);
-  }
-  return times;
-}
-
-double fastest(const std::map<std::string, double>& times) {
-  double least = INFINITY;
-  for (const auto& [name, time] : times) least = std::min(least, time);
-  return least;
-}
-
-/// Figures, where somebody asks for them.
-template <typename... Values>
-void say(fmt::format_string<Values...> text, Values&&... values) {
-  if (std::getenv("GEMMTUNE_VERBOSE") != nullptr)
-    fmt::print("{}\n", fmt::format(text, std::forward<Values>(values)...));
-}
 
 struct Searched {
   double seconds = 0;
@@ -130,9 +72,10 @@ Searched search(const Recorded& recorded, const RecordedProblem& record, const s
   limits.seed = seed;
   auto made = make_strategy(strategy, limits);
   const auto clock = [&] { return evaluator.seconds(); };
-  const auto trials = search_problem(record.problem, list.candidates, evaluator, **made,
-                                     Deadline::in(budget, clock), [](const Trial&) {});
-  EXPECT_TRUE(trials.ok()) << trials.message();
+  const auto searched = search_problem(record.problem, list.candidates, evaluator, **made,
+                                       {Deadline::in(budget, clock)}, [](const Trial&) {});
+  EXPECT_TRUE(searched.ok()) << searched.message();
+  const std::vector<Trial>* const trials = &searched->trials;
   Searched result;
   result.seconds = evaluator.seconds();
   result.candidates = trials->size();
@@ -205,9 +148,9 @@ struct Compared {
   Bars staged;
   Bars exhaustive;
   void say(std::string_view which) const {
-    gemmtune::say("{}: mean {:.4f} worst {:.4f} time {:.4f}; exhaustive mean {:.4f} worst {:.4f}", which,
-                  staged.mean(), staged.worst, staged.seconds / exhaustive.seconds, exhaustive.mean(),
-                  exhaustive.worst);
+    testing::say("{}: mean {:.4f} worst {:.4f} time {:.4f}; exhaustive mean {:.4f} worst {:.4f}", which,
+                 staged.mean(), staged.worst, staged.seconds / exhaustive.seconds, exhaustive.mean(),
+                 exhaustive.worst);
   }
 };
 
@@ -325,8 +268,8 @@ TEST(StagedSearch, TwoRunsNameTheSameWinner) {
         ReplayEvaluator evaluator(recorded.recording, seed, true);
         request.policy.seed = seed;
         const Deadline never = Deadline::never([&] { return evaluator.seconds(); });
-        return tune_problem(recorded.device, evaluator, request, problem.problem, std::nullopt, never,
-                            [](const Trial&) {});
+        return tune_problem(recorded.device, evaluator, request, problem.problem, std::nullopt,
+                            TuningVisit(never), [](const Trial&) {});
       };
       for (const std::uint64_t seed : all_seeds) {
         const ProblemResult first = run(seed);

@@ -217,7 +217,8 @@ const std::vector<TuneOption>& table() {
       {search,
        "--budget",
        &TuneRequest::budget_seconds,
-       "Seconds for the whole run (default: none)",
+       "Seconds for the whole run (default: none): a short visit of every shape, then time goes where "
+       "calls and expected gain a second are largest, until it is over or nothing is cut",
        {.bounds = not_negative}},
       {search,
        "--errRatio",

@@ -134,6 +134,11 @@ void TuneProgress::append_to_profile(const ItemReport& report) {
   }
 }
 
+void TuneProgress::problem_paused(std::size_t index) {
+  in_work_.erase(index);
+  estimate_.paused(index);
+}
+
 void TuneProgress::problem_done(std::size_t index, const ItemReport& report) {
   console_.clear_live_line();
   append_to_profile(report);

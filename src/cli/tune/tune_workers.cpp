@@ -12,6 +12,7 @@
 #include "cli/shared/worker_evaluator.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "measure/timing_lock.h"
+#include "tuning/budget.h"
 
 namespace gemmtune::cli {
 namespace {

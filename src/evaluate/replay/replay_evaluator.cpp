@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/hash.h"
 #include "measure/statistics.h"
@@ -46,6 +47,12 @@ ReplayEvaluator::Bench ReplayEvaluator::make_bench(const RecordedProblem& record
     screened.overheads.push_back(std::max(0.0, call.seconds - in_samples));
     screened.latest = without_samples(call.outcome);
   }
+  std::vector<double> first_overheads;  // of each candidate
+  for (const auto& [name, screened] : bench.screened) first_overheads.push_back(screened.overheads.front());
+  if (!first_overheads.empty()) {
+    const double first = bench.screened.at(record.screenings.front().candidate).overheads.front();
+    bench.set_up_seconds = std::max(0.0, first - median(first_overheads));
+  }
   for (const RecordedFinals& call : record.finals) {
     for (std::size_t i = 0; i < call.candidates.size(); ++i) {
       bench.verified[call.candidates[i]] = without_samples(call.result.outcomes[i]);
@@ -69,10 +76,16 @@ ReplayEvaluator::Bench ReplayEvaluator::make_bench(const RecordedProblem& record
 
 Result<ReplayEvaluator::Bench*> ReplayEvaluator::bench_of(const Problem& problem) {
   const std::string text = print(problem);
-  if (const auto made = benches_.find(text); made != benches_.end()) return &made->second;
+  if (const auto made = benches_.find(text); made != benches_.end()) {
+    Bench* const bench = &made->second;
+    if (std::exchange(latest_, bench) != bench) seconds_ += bench->set_up_seconds;
+    return bench;
+  }
   const auto record = records_.find(text);
   if (record == records_.end()) return Status::not_found("{}: not in the recording", text);
-  return &benches_.emplace(text, make_bench(*record->second)).first->second;
+  Bench* const bench = &benches_.emplace(text, make_bench(*record->second)).first->second;
+  latest_ = bench;
+  return bench;
 }
 
 Outcome ReplayEvaluator::screen_one(Bench& bench, const std::string& candidate, int samples) {

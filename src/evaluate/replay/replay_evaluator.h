@@ -22,7 +22,8 @@ class ReplayEvaluator final : public Evaluator {
   /// The recording must outlive this.
   ReplayEvaluator(const Recording& recording, std::uint64_t seed, bool shuffled = false);
 
-  /// Seconds of the results so far: recorded ones, and their share for samples that were selected again.
+  /// Seconds of the results so far: recorded ones, and their share for samples that were selected again. A
+  /// problem that is asked for again after another one is set up again.
   double seconds() const { return seconds_; }
 
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
@@ -51,6 +52,7 @@ class ReplayEvaluator final : public Evaluator {
     std::map<std::string, Screened> screened;
     std::vector<Round> rounds;
     std::map<std::string, Outcome> verified;  // by full verification, without samples
+    double set_up_seconds = 0;                // that its first call took longer than others
     const RecordedProblem* record = nullptr;
   };
 
@@ -67,6 +69,7 @@ class ReplayEvaluator final : public Evaluator {
   bool shuffled_;
   std::map<std::string, const RecordedProblem*> records_;  // by problem text
   std::map<std::string, Bench> benches_;                   // of the problems that were asked for
+  const Bench* latest_ = nullptr;
   double seconds_ = 0;
 };
 
