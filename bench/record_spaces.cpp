@@ -253,6 +253,7 @@ int main(int count, char** words) {
   const auto shapes = read_shape_list(words[1], {});
   if (!shapes.ok()) return fail(shapes.status());
   InProcessOptions options;
+  options.policy = default_policy((*device)->info());
   const auto whole = recorded_problems(words[2]);
   if (!whole.ok()) return fail(whole.status());
   auto writer =

@@ -38,6 +38,7 @@ std::string join(const std::vector<std::string>& texts) {
 
 /// "12 candidates: 3 wrong, 9 build_failed; the first: …"
 std::string failure_text(const std::vector<Trial>& trials) {
+  if (trials.empty()) return "interrupted before a candidate was measured";
   std::map<OutcomeKind, int> counts;
   for (const Trial& trial : trials) ++counts[trial.outcome.kind];
   std::string text = fmt::format("{} candidates:", trials.size());

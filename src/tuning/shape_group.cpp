@@ -146,10 +146,7 @@ void ShapeGroup::report(std::size_t item) {
   if (found == visited_.end()) {
     run_.problem_started(item, report.shape);
   } else {
-    if (LayoutResult* each = chosen(found->second)) {
-      run_.note_machine(each->settled.noise_floor, each->settled.quietness.busy());
-      confirmation_.add(item, std::move(*each));
-    }
+    if (LayoutResult* each = chosen(found->second)) confirmation_.add(item, std::move(*each));
     visited_.erase(found);
   }
   run_.problem_done(item, report);
@@ -157,6 +154,11 @@ void ShapeGroup::report(std::size_t item) {
 
 Status ShapeGroup::present(std::size_t item, bool may_go_on) {
   if (run_.waits(item)) set_result(item);
+  const auto found = visited_.find(item);
+  const LayoutResult* const each = found == visited_.end() ? nullptr : chosen(found->second);
+  // Before the row is published: the environment stands beside it.
+  if (each != nullptr && !may_go_on)
+    run_.note_machine(each->settled.noise_floor, each->settled.quietness.busy());
   GEMMTUNE_RETURN_IF_ERROR(run_.publish(run_.report(item).rows));
   if (!may_go_on) report(item);
   return {};
@@ -183,7 +185,7 @@ Status ShapeGroup::finish() {
     conclude();
     for (const std::size_t item : members_) GEMMTUNE_RETURN_IF_ERROR(present(item, false));
   }
-  while (!visited_.empty()) report(visited_.begin()->first);
+  while (!visited_.empty()) GEMMTUNE_RETURN_IF_ERROR(present(visited_.begin()->first, false));
   return {};
 }
 

@@ -18,7 +18,6 @@
 
 #include "evaluate/replay/recording.h"
 #include "evaluate/replay/replay_device.h"
-#include "measure/policy.h"
 #include "measure/statistics.h"
 
 namespace gemmtune::testing {
@@ -32,10 +31,7 @@ inline std::vector<std::uint64_t> seeds(std::vector<std::uint64_t> all, std::siz
 
 /// A recording and its device, which lists spaces: both made once.
 struct Recorded {
-  explicit Recorded(Recording read) : recording(std::move(read)), device(recording) {
-    // The recorder took samples of the device's own length and wrote a CPU's.
-    recording.run.policy.sample_microseconds = default_policy(device.info()).sample_microseconds;
-  }
+  explicit Recorded(Recording read) : recording(std::move(read)), device(recording) {}
   Recording recording;
   ReplayDevice device;
 };
