@@ -303,6 +303,21 @@ Decision Chooser::decision_among(const std::vector<bool>& allowed) const {
   return decision;
 }
 
+// The rounds that selected a finalist favour it; the error is shared out among all that might have been selected.
+std::optional<std::size_t> Chooser::surely_faster() const {
+  const auto best = fastest();
+  if (!best || !baseline_) return std::nullopt;
+  const auto chances = static_cast<double>(finalists_.size() * interim_rounds(policy_.round_limit).size());
+  const RatioLimits limit = limits();
+  std::optional<std::size_t> winner;
+  for (std::size_t i = 0; i < finalists_.size(); ++i) {
+    if (!in_race_[i] || i == baseline_ || ratio(i, *best) > limit.tie) continue;
+    if (!is_below(selection_.ratios(i, *baseline_), limit.win, test_alpha / chances)) continue;
+    if (!winner || precedes_in_tie(finalists_[i], finalists_[*winner])) winner = i;
+  }
+  return winner;
+}
+
 Decision Chooser::decision() const {
   const bool any_alive = std::find(alive_.begin(), alive_.end(), true) != alive_.end();
   if (selection_rounds_ == 0 || !any_alive) return {};
@@ -310,8 +325,11 @@ Decision Chooser::decision() const {
     const auto best = fastest();
     return best ? settle(*best, Verdict::only) : Decision{};
   }
-  if (stage_ != Stage::decided || verdict_ == Verdict::undecided)
-    return settle(*baseline_, Verdict::undecided);
+  if (stage_ != Stage::decided) {  // the time ended: what the rounds of the selection prove
+    const auto winner = surely_faster();
+    return winner ? settle(*winner, Verdict::win) : settle(*baseline_, Verdict::undecided);
+  }
+  if (verdict_ == Verdict::undecided) return settle(*baseline_, Verdict::undecided);
   if (verdict_ == Verdict::keep_default) return settle(*baseline_, Verdict::keep_default);
   return settle(tested_, verdict_);
 }

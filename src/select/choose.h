@@ -79,6 +79,8 @@ class Chooser {
   enum class Stage { selecting, testing, decided };
 
   std::optional<std::size_t> fastest() const;
+  /// The finalist to take where no test was made; none: the selection alone proves none faster than the default.
+  std::optional<std::size_t> surely_faster() const;
   std::optional<std::size_t> fastest_of(const std::vector<bool>& candidates) const;
   std::vector<bool> racing() const;
   void narrow();

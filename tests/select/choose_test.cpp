@@ -203,12 +203,29 @@ TEST(Choose, nothing_left_is_no_winner) {
 }
 
 TEST(Choose, stopped_early_it_is_undecided) {
-  Machine machine({100, 70}, 9);
+  Machine machine({100, 99}, 9);
   Chooser chooser(finalists(2), 0, {});
   EXPECT_FALSE(chooser.decision().winner.has_value());
   chooser.add(chooser.next(), machine.measure(chooser.next()));
   EXPECT_EQ(chooser.decision().verdict, Verdict::undecided);
   EXPECT_EQ(chooser.decision().winner, 0U);
+}
+
+TEST(Choose, stopped_early_a_gain_that_the_selection_proves_is_a_win) {
+  const auto decide_after = [](int rounds) {
+    Machine machine({100, 70, 72, 101}, 9);
+    machine.jitter = 0.02;
+    Chooser chooser(finalists(4), 0, {});
+    FinalsPlan plan = chooser.next();
+    plan.rounds = rounds;
+    chooser.add(plan, machine.measure(plan));
+    return chooser.decision();
+  };
+  const Decision decision = decide_after(25);
+  EXPECT_EQ(decision.verdict, Verdict::win);
+  EXPECT_EQ(decision.winner, 1U);
+  EXPECT_GT(*decision.speedup, 1.3);
+  EXPECT_EQ(decide_after(8).verdict, Verdict::undecided) << "too few rounds prove nothing";
 }
 
 TEST(Choose, the_test_is_evaluated_at_numbers_of_rounds_within_the_round_limit) {
