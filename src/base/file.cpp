@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include <climits>
 
@@ -218,8 +219,9 @@ std::string resolve_links(const std::string& path) {
     std::array<char, PATH_MAX> real{};
     if (::realpath(exists.c_str(), real.data()) != nullptr) return append_names(real.data(), rest);
     if (errno != ENOENT && errno != ENOTDIR) return path;
-    const std::string name = exists.substr(std::min(exists.rfind('/') + 1, exists.size()));
-    rest = rest.empty() ? name : name + "/" + rest;
+    std::string names = exists.substr(std::min(exists.rfind('/') + 1, exists.size()));
+    if (!rest.empty()) names.append("/").append(rest);
+    rest = std::move(names);
   }
   return append_names({}, rest);
 }

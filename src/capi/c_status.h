@@ -83,6 +83,7 @@ struct StructTraits;
     static constexpr std::size_t first_size = offsetof(type, last_member) + sizeof(type::last_member); \
   }
 
+// NOLINTBEGIN(bugprone-sizeof-expression): last members that are pointers
 GEMMTUNE_STRUCT(gemmtune_context_options, log_context);
 GEMMTUNE_STRUCT(gemmtune_device_info, cu_num);
 GEMMTUNE_STRUCT(gemmtune_counters, invalid_rows);
@@ -95,6 +96,7 @@ GEMMTUNE_STRUCT(gemmtune_miss_handler, hipblaslt_table);
 GEMMTUNE_STRUCT(gemmtune_tuning_options, worker_program);
 GEMMTUNE_STRUCT(gemmtune_tuning_summary, geometric_mean_speedup);
 GEMMTUNE_STRUCT(gemmtune_online_options, budget_milliseconds);
+// NOLINTEND(bugprone-sizeof-expression)
 
 #undef GEMMTUNE_STRUCT
 

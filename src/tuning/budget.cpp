@@ -41,7 +41,7 @@ RunBudget::RunBudget(BudgetOptions options)
       deadline_(options_.seconds > 0 ? Deadline::in(options_.seconds - options_.spent, options_.clock)
                                      : Deadline::never(options_.clock)) {}
 
-void RunBudget::share_among(std::vector<BudgetItem> items) {
+void RunBudget::share_among(const std::vector<BudgetItem>& items) {
   std::vector<double> calls;  // of the groups
   for (std::size_t i = 0; i < items.size(); ++i) {
     const std::size_t group = items[i].group;
@@ -54,7 +54,7 @@ void RunBudget::share_among(std::vector<BudgetItem> items) {
       calls[group] += items[i].calls;
       ++unvisited_;
     }
-    items_.push_back({std::move(items[i])});
+    items_.push_back({items[i]});
   }
   for (std::size_t group = 0; group < groups_.size(); ++group) {
     std::ranges::reverse(groups_[group].waiting);

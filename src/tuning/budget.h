@@ -53,7 +53,7 @@ class RunBudget {
 
   explicit RunBudget(BudgetOptions options);
   /// All problems of the run, group after group in its order; once, before the first visit.
-  void share_among(std::vector<BudgetItem> items);
+  void share_among(const std::vector<BudgetItem>& items);
 
   // From several threads at the same time, each with a number of its own.
 

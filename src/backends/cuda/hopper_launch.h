@@ -20,8 +20,8 @@ struct HopperLaunch final : gpu::LaunchExtension {
 using ClusterCounts = std::array<int, 9>;
 
 struct HopperLimits : gpu::Limits {
-  HopperLimits(const gpu::Limits& limits,
-               const ClusterCounts& counts = {})  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  HopperLimits(const gpu::Limits& limits, const ClusterCounts& counts = {})
       : gpu::Limits(limits), clusters(counts) {}
 
   ClusterCounts clusters;

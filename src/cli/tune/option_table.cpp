@@ -90,9 +90,9 @@ Status apply_confirmations(const TuneOptions& options, TuneRequest&) {
 
 Status apply_m_range(const TuneOptions& options, TuneRequest& request) {
   if (options.m_range.empty()) return {};
-  auto range = m_range_of(options);
+  const auto range = m_range_of(options);
   if (!range.ok()) return range.status();
-  request.m_range = std::move(*range);
+  request.m_range = *range;
   return {};
 }
 

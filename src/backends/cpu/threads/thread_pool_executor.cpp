@@ -54,10 +54,10 @@ CoreList cores_of_worker(const PoolOptions& options, int index) {
 ThreadPoolExecutor::ThreadPoolExecutor(PoolOptions options)
     : options_(std::move(options)), process_(::getpid()) {
   options_.threads = std::max(options_.threads, 1);
-  workers_.reserve(static_cast<std::size_t>(options_.threads - 1));
+  workers_->reserve(static_cast<std::size_t>(options_.threads - 1));
   try {
     for (int index = 1; index < options_.threads; ++index) {
-      workers_.emplace_back([this, index] { worker_main(index); });
+      workers_->emplace_back([this, index] { worker_main(index); });
     }
   } catch (const std::system_error&) {
     // The operating system gives no more threads: callers do the parts of those that are missing.
@@ -70,7 +70,7 @@ ThreadPoolExecutor::ThreadPoolExecutor(PoolOptions options)
 ThreadPoolExecutor::~ThreadPoolExecutor() {
   if (::getpid() != process_) {
     // Joining them would wait for ever or fail, and so may detaching them.
-    (void)new std::vector<std::thread>(std::move(workers_));
+    (void)workers_.release();
     return;
   }
   stop();
@@ -80,11 +80,11 @@ void ThreadPoolExecutor::stop() {
   stopping_.store(true);
   wakeups_.fetch_add(1);
   futex_wake_all(wakeups_);
-  for (std::thread& worker : workers_) worker.join();
+  for (std::thread& worker : *workers_) worker.join();
 }
 
 void ThreadPoolExecutor::parallel_for(std::int64_t parts, Body body, void* context) {
-  if (parts <= 1 || workers_.empty() || parts > static_cast<std::int64_t>(parts_mask) ||
+  if (parts <= 1 || workers_->empty() || parts > static_cast<std::int64_t>(parts_mask) ||
       busy_.exchange(true, std::memory_order_acquire)) {
     return run_alone(parts, body, context);
   }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -51,7 +52,7 @@ class ThreadPoolExecutor final : public Executor {
 
   PoolOptions options_;
   pid_t process_;  // that has the workers: a child made by fork() does not
-  std::vector<std::thread> workers_;
+  std::unique_ptr<std::vector<std::thread>> workers_ = std::make_unique<std::vector<std::thread>>();
 
   alignas(64) std::atomic<bool> busy_{false};  // a caller has the workers
   // The job. Written by the caller that holds busy_ while no ticket is left, see take_parts.
