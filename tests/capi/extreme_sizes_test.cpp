@@ -22,6 +22,7 @@
 #include "capi/c_support.h"
 #include "formats/aiter/tuned_csv.h"
 #include "support/c_problem.h"
+#include "support/cpu_context.h"
 #include "support/fenced_operands.h"
 #include "support/operation_problems.h"
 #include "support/temporary_folder.h"
@@ -88,10 +89,7 @@ constexpr gemmtune_layout layouts[] = {0, 1, 2, 0x1001, 0x1002, 0x1003, 3, -1, 2
 bool is_soak() { return std::getenv("GEMMTUNE_SOAK") != nullptr; }
 int draws() { return is_soak() ? 60000 : 1500; }
 
-std::uint64_t seed() {
-  const char* text = std::getenv("GEMMTUNE_SEED");
-  return text == nullptr ? 5 : std::strtoull(text, nullptr, 10);
-}
+std::uint64_t seed_of_sizes() { return test::seed_or(5); }
 
 std::vector<Problem> kinds() {
   const testing_problems::Shape shape{3, 64, 64};
@@ -171,22 +169,9 @@ std::size_t peak_of_address_space() {
   return 0;
 }
 
-gemmtune_context* open_context(const std::vector<gemmtune_tuned_files>& files = {}) {
-  gemmtune_context_options options{};
-  options.size = sizeof options;
-  options.config_folder = "/none";
-  options.backend = "cpu";
-  options.threads = 2;
-  options.tuned_files = files.data();
-  options.tuned_file_count = files.size();
-  gemmtune_context* context = nullptr;
-  EXPECT_EQ(gemmtune_context_create(&options, &context), GEMMTUNE_OK) << gemmtune_last_error();
-  return context;
-}
-
 class CExtremeSizes : public ::testing::Test {
  protected:
-  CExtremeSizes() : context_(open_context()), room_(64, Fence::after) {}
+  CExtremeSizes() : context_(test::open_cpu_context()), room_(64, Fence::after) {}
   ~CExtremeSizes() override { gemmtune_context_destroy(context_); }
 
   /// Operands of 64 bytes each, whose ends are unreadable. They are enough for what is refused.
@@ -304,7 +289,7 @@ void CExtremeSizes::ask_for_weights(const CProblem& asked, gemmtune_layout layou
 
 TEST_F(CExtremeSizes, EachHasAStatusAndASentence) {
   const std::vector<Problem> all = kinds();
-  Random random(seed());
+  Random random(seed_of_sizes());
   int legal = 0;
   const std::size_t before = peak_of_address_space();
   for (int i = 0; i < draws(); ++i) {
@@ -320,7 +305,7 @@ TEST_F(CExtremeSizes, EachHasAStatusAndASentence) {
 
 /// Each alone, beside sizes that are legal.
 TEST_F(CExtremeSizes, EachSizeByItself) {
-  Random random(seed());
+  Random random(seed_of_sizes());
   for (const Problem& kind : kinds()) {
     CProblem asked(kind);
     for (std::int64_t* size : {&asked->m, &asked->n, &asked->k, &asked->batch}) {
@@ -355,7 +340,7 @@ TEST_F(CExtremeSizes, ATuningOfThemIsRefusedOrCounted) {
   options.threads = 1;
   options.libtypes = "reference";
   options.budget_seconds = 1;
-  Random random(seed());
+  Random random(seed_of_sizes());
   const std::vector<Problem> all = kinds();
   const std::size_t before = peak_of_address_space();
   for (int i = 0; i < draws() / 30; ++i) {
@@ -486,7 +471,7 @@ TEST_F(CExtremeSizes, RowsMayBeTheLongestLeadingDimensionApart) {
       const std::string path =
           folder.write("t.csv", write_tuned_csv(problem.operation, {row}, CsvSchema::aiter));
       gemmtune_context* const tuned =
-          open_context({{static_cast<gemmtune_operation>(problem.operation), path.c_str()}});
+          test::open_cpu_context({{static_cast<gemmtune_operation>(problem.operation), path.c_str()}});
       EXPECT_EQ(run_far_apart(tuned, problem), "") << print(problem);
       gemmtune_counters answers{};
       answers.size = sizeof answers;

@@ -18,6 +18,7 @@
 #include "formats/aiter/tuned_csv.h"
 #include "resolve/candidate_list.h"
 #include "support/c_problem.h"
+#include "support/cpu_context.h"
 #include "support/fenced_operands.h"
 #include "support/operation_problems.h"
 #include "support/temporary_folder.h"
@@ -29,10 +30,7 @@ namespace {
 
 int rows() { return std::getenv("GEMMTUNE_SOAK") != nullptr ? 40000 : 500; }
 
-std::uint64_t seed() {
-  const char* text = std::getenv("GEMMTUNE_SEED");
-  return text == nullptr ? 3 : std::strtoull(text, nullptr, 10);
-}
+std::uint64_t seed_of_rows() { return test::seed_or(3); }
 
 /// Every operation with each of its types.
 const std::vector<Problem>& kinds() {
@@ -193,22 +191,9 @@ std::unique_ptr<Device> open_cpu() {
   return std::move(*device);
 }
 
-gemmtune_context* open_context(const std::vector<gemmtune_tuned_files>& files) {
-  gemmtune_context_options options{};
-  options.size = sizeof options;
-  options.config_folder = "/none";
-  options.backend = "cpu";
-  options.threads = 2;
-  options.tuned_files = files.data();
-  options.tuned_file_count = files.size();
-  gemmtune_context* context = nullptr;
-  EXPECT_EQ(gemmtune_context_create(&options, &context), GEMMTUNE_OK) << gemmtune_last_error();
-  return context;
-}
-
 TEST(HostileRows, NoneCrashesOrIsWrong) {
   const auto device = open_cpu();
-  Random random(seed());
+  Random random(seed_of_rows());
   std::vector<Problem> problems;
   std::map<Operation, std::vector<TunedEntry>> tables;
   for (int i = 0; i < rows(); ++i) {
@@ -226,10 +211,10 @@ TEST(HostileRows, NoneCrashesOrIsWrong) {
                                  write_tuned_csv(operation, entries, CsvSchema::aiter)));
     files.push_back({static_cast<gemmtune_operation>(operation), paths.back().c_str()});
   }
-  gemmtune_context* context = open_context(files);
+  gemmtune_context* context = test::open_cpu_context(files);
   for (std::size_t i = 0; i < problems.size(); ++i) {
     const Fence fence = i % 4 == 0 ? Fence::before : Fence::after;
-    EXPECT_EQ(run_and_check(context, problems[i], fence, i % 2 == 0), "") << "seed " << seed();
+    EXPECT_EQ(run_and_check(context, problems[i], fence, i % 2 == 0), "") << "seed " << seed_of_rows();
   }
   gemmtune_counters counters{};
   counters.size = sizeof counters;
