@@ -54,7 +54,7 @@ std::vector<Config> corners_that_build(const Space& space) {
   return found;
 }
 
-/// Of the wgmma family: for each mainloop the widest tile, which needs most registers.
+/// Of the wgmma family: for each mainloop the widest tile with multicast, which needs most registers.
 std::vector<Config> widest_tiles(const Space& space) {
   std::map<std::string, Config> found;
   for (const Config& config : space.enumerate()) {
@@ -63,7 +63,10 @@ std::vector<Config> widest_tiles(const Space& space) {
       shape += std::string(config.word(key)) + " ";
     shape += config.number("csk") > 1 ? "split" : "";
     Config& widest = found.try_emplace(shape, config).first->second;
-    if (config.number("bn") > widest.number("bn")) widest = config;
+    const auto needs = [](const Config& of) {
+      return std::pair{of.number("bn"), of.number("cm") * of.number("cn") > 1};
+    };
+    if (needs(config) > needs(widest)) widest = config;
   }
   std::vector<Config> configs;
   for (const auto& [shape, config] : found) configs.push_back(config);
@@ -158,6 +161,7 @@ TEST(GpuCompile, WgmmaForHopper) {
   Problem wide = dense(4096, 4096, 7168, DataType::f8_e4m3fn, DataType::f32);
   wide.bias = true;
   expect_compiles(*family, runtime, wide);
+  expect_compiles(*family, runtime, packed(dense(4096, 4096, 7168, DataType::f8_e4m3fn, DataType::bf16)));
   expect_compiles(*family, runtime, dense(96, 4096, 7168, DataType::f8_e4m3fn, DataType::bf16));
   Problem biased = dense(4096, 7168, 2048, DataType::f16, DataType::f32);
   biased.bias = true;

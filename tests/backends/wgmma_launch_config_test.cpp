@@ -42,26 +42,46 @@ TEST(WgmmaLaunchConfig, TilesAndStagesOfALargeProblem) {
 }
 
 TEST(WgmmaLaunchConfig, PartialSumsFitBesideTheSums) {
-  const Problem problem = dense(4096, 7168, 2048, DataType::f8_e4m3fn, DataType::bf16);
+  Problem problem = dense(4096, 7168, 2048, DataType::f8_e4m3fn, DataType::bf16);
   const auto launch = [&](const std::string& settings) {
     return wgmma_launch_config(problem, config_of(settings), h200);
   };
   // One set of a whole tile, or of a half if that is too much; two sets of a tile.
-  EXPECT_EQ(launch("swap0_bm128_bn128_wg2_prom1").accumulators(), 64 + 64);
-  EXPECT_EQ(launch("swap0_bm128_bn128_wg2_prom1").n_slices, 1);
-  EXPECT_EQ(launch("swap0_bm128_bn192_wg2_prom1").accumulators(), 96 + 48);
-  EXPECT_EQ(launch("swap0_bm128_bn192_wg2_prom1").n_slices, 2);
-  EXPECT_EQ(launch("swap0_bm128_bn96_wg2_prom2").accumulators(), 48 + 2 * 48);
+  EXPECT_EQ(launch("swap0_bm128_bn224_wg2_prom1").accumulators(), 112 + 112);
+  EXPECT_EQ(launch("swap0_bm128_bn224_wg2_prom1").n_slices, 1);
+  EXPECT_EQ(launch("swap0_bm128_bn240_wg2_prom1").accumulators(), 120 + 60);
+  EXPECT_EQ(launch("swap0_bm128_bn240_wg2_prom1").n_slices, 2);
+  EXPECT_EQ(launch("swap0_bm128_bn144_wg2_prom2").accumulators(), 72 + 2 * 72);
   EXPECT_EQ(launch("swap1_bm64_bn128_wg1_prom2").accumulators(), 64 + 2 * 64);
   const auto refusal = [&](const std::string& settings) { return refuse_wgmma(launch(settings), h200); };
   for (const char* settings :
-       {"swap0_bm128_bn256_wg2", "swap0_bm128_bn192_wg2_prom1", "swap0_bm128_bn96_wg2_prom2",
-        "swap1_bm64_bn192_wg1_prom1", "swap0_bm256_bn80_wg2_prom1"})
+       {"swap0_bm128_bn256_wg2", "swap0_bm128_bn240_wg2_prom1", "swap0_bm128_bn144_wg2_prom2",
+        "swap1_bm64_bn192_wg1_prom1", "swap0_bm256_bn112_wg2_prom1"})
     EXPECT_EQ(refusal(settings), "") << settings;
-  EXPECT_THAT(refusal("swap0_bm128_bn208_wg2_prom1"), HasSubstr("registers"));
-  EXPECT_THAT(refusal("swap0_bm128_bn112_wg2_prom2"), HasSubstr("registers"));
+  EXPECT_THAT(refusal("swap0_bm128_bn160_wg2_prom2"), HasSubstr("registers"));
+  EXPECT_THAT(refusal("swap0_bm128_bn256_wg2_prom1"), HasSubstr("registers"));
+  EXPECT_THAT(refusal("swap0_bm256_bn128_wg2_prom1"), HasSubstr("prom 1 makes"));
   EXPECT_THAT(refusal("swap0_bm128_bn64_wg2_bk256_prom2"), HasSubstr("prom 2 is for"));
-  EXPECT_THAT(refusal("swap0_bm128_bn192_wg2_bk256_prom1"), HasSubstr("prom 1 makes"));
+  EXPECT_THAT(refusal("swap0_bm128_bn240_wg2_bk256_prom1"), HasSubstr("prom 1 makes"));
+  // The producer of a packed weight needs more registers.
+  problem.bpreshuffle = true;
+  EXPECT_EQ(launch("swap0_bm128_bn224_wg2_prom1").n_slices, 2);
+}
+
+TEST(WgmmaLaunchConfig, PromotionReallocatesRegistersIfTheBlockIsAlone) {
+  const Problem problem = dense(4096, 7168, 2048, DataType::f8_e4m3fn, DataType::bf16);
+  const auto launch = [&](const std::string& settings) {
+    return wgmma_launch_config(problem, config_of(settings), h200);
+  };
+  const WgmmaLaunchConfig alone = launch("swap0_bm128_bn128_wg2_smem226_prom1");
+  EXPECT_EQ(alone.threads(), 384);
+  EXPECT_EQ(alone.consumer_registers(), 240);
+  EXPECT_LE(128 * alone.producer_registers + 256 * alone.consumer_registers(), 65536);
+  for (const char* settings : {"swap0_bm128_bn128_wg2_smem226_prom0", "swap0_bm128_bn64_wg2_smem112_prom1",
+                               "swap0_bm64_bn64_wg1_smem226_prom2"}) {
+    EXPECT_EQ(launch(settings).producer_registers, 0) << settings;
+    EXPECT_EQ(launch(settings).consumer_registers(), 0) << settings;
+  }
 }
 
 TEST(WgmmaLaunchConfig, PartsOfAPackedTileAreSlowIfBlocksShareX) {

@@ -259,6 +259,8 @@ gpu::Source WgmmaFamily::source(const Problem& problem, const Config& config) co
   source.defines.push_back(fmt::format("K_ATOMS={}", launch.k_atoms));
   source.defines.push_back(fmt::format("PROMOTION={}", launch.promotion));
   source.defines.push_back(fmt::format("N_SLICES={}", launch.n_slices));
+  source.defines.push_back(fmt::format("PRODUCER_REGISTERS={}", launch.producer_registers));
+  source.defines.push_back(fmt::format("CONSUMER_REGISTERS={}", launch.consumer_registers()));
   source.defines.push_back(fmt::format("L2_HINTS={}", launch.weight_read_once ? 1 : 0));
   source.defines.push_back(fmt::format("BIAS={}", problem.bias ? 1 : 0));
   source.defines.push_back(fmt::format("SCALED={}", problem.scale_ab ? 1 : 0));

@@ -199,6 +199,14 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
 
 // ---- the kernel
 
+// A warp group's registers a thread from here on, the same for all of its warps.
+#if PRODUCER_REGISTERS
+#define REGISTERS_TEXT(count) #count
+#define REALLOCATE_REGISTERS(way, count) asm volatile("setmaxnreg." #way ".sync.aligned.u32 " REGISTERS_TEXT(count) ";")
+#else
+#define REALLOCATE_REGISTERS(way, count)
+#endif
+
 #if SPLIT_K > 1
 // Synchronizes the block's consumer warps.
 static __device__ __forceinline__ void sync_consumers() { asm volatile("bar.sync 5, %0;" ::"r"(CONSUMER_THREADS) : "memory"); }
@@ -290,7 +298,7 @@ static __device__ __forceinline__ void sync_barrier_init() {
   }
 }
 
-extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 32, 1) wgmma(const __grid_constant__ WgmmaArguments a) {
+extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS, 1) wgmma(const __grid_constant__ WgmmaArguments a) {
   extern __shared__ unsigned char memory[];
   if (a.dependent_launch) launch_dependents();
   SharedLayout smem;
@@ -318,7 +326,8 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 32, 1) wgmma(con
   }
   sync_barrier_init();
   if (is_producer) {
-    if (elect_one()) {
+    REALLOCATE_REGISTERS(dec, PRODUCER_REGISTERS);
+    if (threadIdx.x < CONSUMER_THREADS + 32 && elect_one()) {
       produce(a, smem, work, share, first);
       if (a.use_tma_store) prefetch_tensor_map(&a.y_map);
     }
@@ -330,6 +339,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 32, 1) wgmma(con
     }
     if (SPLIT_K > 1 || MULTICAST) cluster_arrive();
   } else {
+    REALLOCATE_REGISTERS(inc, CONSUMER_REGISTERS);
     consume(a, smem, work);
     if (SPLIT_K == 1 && MULTICAST) {
       __syncwarp();

@@ -15,14 +15,24 @@ constexpr std::int64_t max_accumulators_of_two_tiles = 80;
 // With promotion, of a block of two warp groups and of one: 168 and 255 registers a thread.
 constexpr std::int64_t max_promoted_accumulators = 152;
 constexpr std::int64_t max_promoted_accumulators_of_one_group = 192;
+// Registers that a consumer needs beside its accumulators after a reallocation: if its tile is one instruction wide and high, and if
+// it is not.
+constexpr std::int64_t beside_accumulators = 16;
+constexpr std::int64_t beside_accumulators_of_parts = 56;
+// What the producer keeps: parts of a packed weight have addresses of their own.
+constexpr std::int64_t producer_registers = 24;
+constexpr std::int64_t producer_registers_of_packed = 40;
 constexpr std::int64_t max_promoted_steps =
-    2;                                     // of a stage; with more the compiler runs out of registers early
-constexpr std::int64_t registers = 65536;  // of a multiprocessor
+    2;  // of a stage; with more the compiler runs out of registers early
 constexpr std::int64_t max_stages = 32;
 constexpr std::int64_t small_smem = 112;  // KiB: two blocks per multiprocessor
 constexpr std::int64_t large_smem = 226;
 
 std::int64_t max_accumulators_of(const WgmmaLaunchConfig& launch) {
+  if (launch.producer_registers > 0)
+    return launch.consumer_registers() - (launch.warpgroup_m() > 64 || launch.n_slices > 1
+                                              ? beside_accumulators_of_parts
+                                              : beside_accumulators);
   if (launch.promotion > 0)
     return launch.consumer_warpgroups == 1 ? max_promoted_accumulators_of_one_group
                                            : max_promoted_accumulators;
@@ -77,7 +87,8 @@ void choose_grid(const Problem& problem, const HopperLimits& limits, WgmmaLaunch
   const std::int64_t by_memory =
       static_cast<std::int64_t>(limits.shared_bytes_per_multiprocessor) / (launch.shared_bytes + 1024);
   // Accumulators, and the registers that the rest of the kernel needs.
-  const std::int64_t by_registers = registers / (launch.threads() * (launch.accumulators() + 72));
+  const std::int64_t by_registers =
+      registers_per_multiprocessor / (launch.threads() * (launch.accumulators() + 72));
   launch.blocks_per_sm = std::max<std::int64_t>(1, std::min(by_memory, by_registers));
   const std::int64_t at_once =
       std::max<std::int64_t>(1, limits.clusters_at_once(launch.cluster_size()) * launch.blocks_per_sm);
@@ -119,10 +130,14 @@ WgmmaLaunchConfig wgmma_launch_config(const Problem& problem, const Config& conf
   launch.split_k = config.number("csk", 1);
   launch.dependent_launch = is_dependent(config);
   launch.promotion = config.number("prom", 0);
+  const std::int64_t smem_kib = config.number("smem", large_smem);
+  // Partial sums make two warp groups need more than a third of the registers each. The block has the multiprocessor for itself.
+  if (launch.promotion > 0 && launch.consumer_warpgroups == 2 && smem_kib > small_smem)
+    launch.producer_registers = problem.bpreshuffle ? producer_registers_of_packed : producer_registers;
   launch.n_slices = n_slices_of(launch);
   launch.k_tiles = ceil_div(bytes_of(problem.x_type, problem.k), atom_bytes * launch.k_atoms);
   launch.stage_bytes = launch.k_atoms * (launch.block_m + launch.block_n) * atom_bytes;
-  const std::int64_t smem = config.number("smem", large_smem) * 1024;
+  const std::int64_t smem = smem_kib * 1024;
   const std::int64_t output_bytes = bits(problem.y_type) / 8;
   launch.single_tile = launch.split_k == 1 && !launch.ping_pong;
   lay_out(launch, smem, output_bytes, limits);
@@ -276,8 +291,7 @@ Config config_of(const Problem& problem, bool swap_ab, std::int64_t block_m, std
   config.set("csk", split_k);
   config.set("smem", swap_ab ? small_smem : large_smem);
   config.set("pdl", std::int64_t{0});
-  // Of two warp groups one multiplies while the other adds its partial sums.
-  if (accumulates_fewer_bits(problem.x_type)) config.set("prom", std::int64_t{block_m > 64 ? 1 : 2});
+  if (accumulates_fewer_bits(problem.x_type)) config.set("prom", std::int64_t{2});
   return config;
 }
 
@@ -298,18 +312,24 @@ Config default_wgmma_config(const Problem& problem, const HopperLimits& limits) 
   // The best tile of 128 rows by the cost model.
   Config best = config_of(problem, false, 128, 128, 1, 1, 1);
   double best_us = predicted_wgmma(problem, wgmma_launch_config(problem, best, limits), limits);
+  const auto try_config = [&](const Config& config) {
+    const WgmmaLaunchConfig launch = wgmma_launch_config(problem, config, limits);
+    if (!refuse_wgmma_tile(launch).empty() || !refuse_wgmma_cluster(launch).empty() ||
+        !refuse_wgmma(launch, limits).empty())
+      return;
+    const double predicted = predicted_wgmma(problem, launch, limits);
+    if (predicted >= best_us) return;
+    best_us = predicted;
+    best = config;
+  };
   for (std::int64_t block_n = 64; block_n <= 256; block_n += 16) {
     for (const std::int64_t split_k : {1, 2, 4}) {
       for (const auto& [cluster_m, cluster_n] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}}) {
-        const Config config = config_of(problem, false, 128, block_n, split_k, cluster_m, cluster_n);
-        const WgmmaLaunchConfig launch = wgmma_launch_config(problem, config, limits);
-        if (!refuse_wgmma_tile(launch).empty() || !refuse_wgmma_cluster(launch).empty() ||
-            !refuse_wgmma(launch, limits).empty())
-          continue;
-        const double predicted = predicted_wgmma(problem, launch, limits);
-        if (predicted >= best_us) continue;
-        best_us = predicted;
-        best = config;
+        Config config = config_of(problem, false, 128, block_n, split_k, cluster_m, cluster_n);
+        try_config(config);
+        if (!accumulates_fewer_bits(problem.x_type)) continue;
+        config.set("prom", std::int64_t{1});
+        try_config(config);
       }
     }
   }
@@ -342,10 +362,13 @@ double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, 
   const double instruction_n = width / real(launch.n_slices);
   const double product = std::max(instruction_n / 2, 22 + instruction_n * 0.18);
   const double steps = real(launch.n_slices * launch.k_atoms);  // of 64 rows in a k tile
-  // With one set of partial sums a warp group waits for its products (70 cycles after the last) and adds them.
-  const double alone = (4 * product + (launch.promotion == 1 ? 70 + instruction_n / 2 : 0)) * steps *
-                       real(launch.warpgroup_m() / 64);
-  const double products = std::max(1.3 * product * real(launch.block_m / 64) * 4 * steps * share, alone);
+  // With one set of partial sums a warp group waits for its products, adds them and waits for the next stage.
+  constexpr double waits = 240;
+  constexpr double slowdown = 1.3;  // of the tensor cores, under load
+  const double alone =
+      (launch.promotion == 1 ? slowdown * (4 * product + waits + instruction_n / 2) : 4 * product) * steps *
+      real(launch.warpgroup_m() / 64);
+  const double products = std::max(slowdown * product * real(launch.block_m / 64) * 4 * steps * share, alone);
   const double load = real(launch.stage_bytes) / into_multiprocessor * share;
   const double line = real(launch.k_atoms) * 128;
   const double loaded =

@@ -14,6 +14,8 @@
 
 namespace gemmtune::cuda {
 
+inline constexpr std::int64_t registers_per_multiprocessor = 65536;
+
 /// D = A · Bᵀ with A = x, B = w, or, with swap_ab, A = w, B = x. block_m and cluster_m belong to A's rows,
 /// block_n and cluster_n to B's. Shared memory in bytes.
 struct WgmmaLaunchConfig {
@@ -29,6 +31,8 @@ struct WgmmaLaunchConfig {
   bool dependent_launch = false;
   std::int64_t promotion = 0;  // sets of partial sums (promotion_parameter())
   std::int64_t n_slices = 1;   // instructions along block_n; a set of partial sums is of one
+  /// Of a thread of the producer warp group, which leaves the others to the consumers; 0: no reallocation.
+  std::int64_t producer_registers = 0;
 
   std::int64_t k_tiles = 1;
   std::int64_t num_stages = 0;
@@ -48,7 +52,12 @@ struct WgmmaLaunchConfig {
   std::int64_t x_box_rows() const { return swap_ab ? block_n / cluster_m : block_m / cluster_n; }
   std::int64_t weight_box_rows() const { return swap_ab ? block_m / cluster_n : block_n / cluster_m; }
   std::int64_t tiles() const { return tiles_m * tiles_n; }
-  std::int64_t threads() const { return 128 * consumer_warpgroups + 32; }
+  std::int64_t threads() const { return 128 * consumer_warpgroups + (producer_registers > 0 ? 128 : 32); }
+  /// Of a thread after the reallocation, in units of eight; 0: no reallocation.
+  std::int64_t consumer_registers() const {
+    if (producer_registers == 0) return 0;
+    return (registers_per_multiprocessor - 128 * producer_registers) / (128 * consumer_warpgroups) / 8 * 8;
+  }
   /// Rows of A for each warp group.
   std::int64_t warpgroup_m() const { return ping_pong ? block_m : block_m / consumer_warpgroups; }
   /// Arrivals that complete a phase of a stage's empty barrier: one for each consumer warp, or, with

@@ -10,6 +10,7 @@
 // block computes one tile, the kernel is not persistent), MULTICAST (1: blocks share operands), K_ATOMS (BLOCK_K in units of 128 bytes),
 // L2_HINTS, BIAS, SCALED, PACKED (1: the weight has the layout tile64x128), ELEMENT, OUTPUT,
 // PROMOTION (sets of partial sums that are added to float32 registers after every 128 of k; 0: the tensor core accumulates over all of k),
+// PRODUCER_REGISTERS, CONSUMER_REGISTERS (registers a thread after a reallocation, for which the producer is a warp group; 0: none),
 // N_SLICES (instructions along BLOCK_N: 1; with PROMOTION 1: 1 or 2), WGMMA(d, a, b, scale_d) (one instruction: 64 x BLOCK_N / N_SLICES x 32
 // bytes of k; adds to d unless scale_d is 0), FENCE_ACCUMULATORS(d) (the compiler neither moves a use of d, the accumulators of an instruction,
 // across it nor keeps a copy of d).
@@ -20,6 +21,7 @@ using gemmtune::cuda::WgmmaArguments;
 #define B_ATOM_BYTES (BLOCK_N * ATOM_BYTES)
 #define STAGE_BYTES (K_ATOMS * (A_ATOM_BYTES + B_ATOM_BYTES))
 #define CONSUMER_THREADS (128 * CONSUMER_WARPGROUPS)
+#define PRODUCER_THREADS (PRODUCER_REGISTERS ? 128 : 32)  // the first warp loads
 #define WARPGROUP_M (PING_PONG ? BLOCK_M : BLOCK_M / CONSUMER_WARPGROUPS)  // rows of A for each warp group
 #define MMA_TILES (WARPGROUP_M / 64)  // of 64 rows, one instruction each
 #define ROW_GROUPS ((SWAP_AB ? BLOCK_N : BLOCK_M) / 8)  // groups of 8 rows of y, which the split-K reduction distributes
