@@ -20,6 +20,11 @@ if(GEMMTUNE_SANITIZE)
   target_link_options(gemmtune_options INTERFACE -fsanitize=${GEMMTUNE_SANITIZE})
 endif()
 
+# GCC collects garbage from 128 MiB on; eight files and their headers are a few hundred. Later it takes less time and 150 MB more.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=524288>")
+endif()
+
 # Precompiled headers: most of the time to compile a file is that of the standard library's headers. Only headers whose functions
 # leave no templates to instantiate belong here: GCC instantiates what is pending in every file that uses them (nlohmann's JSON: 0.65 s,
 # CLI11: 5 s a file). Off in the dev preset, so that a file which forgets an include does not compile there.
@@ -133,6 +138,9 @@ function(gemmtune_test_entry name program filter timeout)
   endif()
   add_test(NAME ${name} COMMAND ${program})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout})
+  if(DEFINED seconds_of_${name})  # tests/CMakeLists.txt
+    set_tests_properties(${name} PROPERTIES COST ${seconds_of_${name}})
+  endif()
   gemmtune_test_environment(${name} "${filter}")
 endfunction()
 

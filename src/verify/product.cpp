@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "base/rounding.h"
@@ -23,18 +24,30 @@ constexpr std::int64_t max_rows = 4096;  // whose sums a thread holds: more rows
 constexpr std::int64_t tile_columns = 8;
 constexpr std::int64_t tile_rows = 4;
 
-// Everything one thread needs; made once a thread.
+// Everything one thread needs; made once a thread. Written before it is read, and no larger than the operands: most references
+// are of few rows, and to clear megabytes for them takes longer than to compute them.
 struct Scratch {
-  std::vector<double> line = std::vector<double>(k_block);
-  std::vector<double> w = std::vector<double>(column_block * k_block);
-  std::vector<float> w_abs = std::vector<float>(column_block * k_block);
-  std::vector<double> x = std::vector<double>(row_block * k_block);
-  std::vector<float> x_abs = std::vector<float>(row_block * k_block);
-  std::vector<double> sum;  // rows × column_block
-  std::vector<float> magnitude;
+  std::unique_ptr<double[]> line;
+  std::unique_ptr<double[]> w;
+  std::unique_ptr<float[]> w_abs;
+  std::unique_ptr<double[]> x;
+  std::unique_ptr<float[]> x_abs;
+  std::unique_ptr<double[]> sum;  // rows × column_block
+  std::unique_ptr<float[]> magnitude;
 
-  explicit Scratch(std::size_t rows)
-      : sum((rows + tile_rows) * column_block), magnitude((rows + tile_rows) * column_block) {}
+  Scratch(std::int64_t rows, std::int64_t columns) {
+    const auto w_values =
+        static_cast<std::size_t>(round_up(std::min(columns, column_block), tile_columns) * k_block);
+    const auto x_values = static_cast<std::size_t>(round_up(std::min(rows, row_block), tile_rows) * k_block);
+    const auto sums = static_cast<std::size_t>((std::min(rows, max_rows) + tile_rows) * column_block);
+    line = std::make_unique_for_overwrite<double[]>(k_block);
+    w = std::make_unique_for_overwrite<double[]>(w_values);
+    w_abs = std::make_unique_for_overwrite<float[]>(w_values);
+    x = std::make_unique_for_overwrite<double[]>(x_values);
+    x_abs = std::make_unique_for_overwrite<float[]>(x_values);
+    sum = std::make_unique_for_overwrite<double[]>(sums);
+    magnitude = std::make_unique_for_overwrite<float[]>(sums);
+  }
 };
 
 // Baseline instruction sets have 16-byte vectors; wider ones are not worth code that runs on some machines
@@ -82,13 +95,13 @@ void pack_w(const ProductSource& source, std::span<const std::int64_t> columns, 
   const auto count = static_cast<std::int64_t>(columns.size());
   const std::int64_t padded = round_up(count, tile_columns);
   for (std::int64_t j = 0; j < padded; ++j) {
-    double* wide = scratch.w.data() + j / tile_columns * tile_columns * k_block + j % tile_columns;
-    float* absolute = scratch.w_abs.data() + j / tile_columns * tile_columns * k_block + j % tile_columns;
+    double* wide = scratch.w.get() + j / tile_columns * tile_columns * k_block + j % tile_columns;
+    float* absolute = scratch.w_abs.get() + j / tile_columns * tile_columns * k_block + j % tile_columns;
     if (j >= count) {
       for (std::int64_t k = 0; k < depth; ++k) wide[tile_columns * k] = absolute[tile_columns * k] = 0;
       continue;
     }
-    const std::span<double> line(scratch.line.data(), static_cast<std::size_t>(depth));
+    const std::span<double> line(scratch.line.get(), static_cast<std::size_t>(depth));
     source.w.read(columns[j], k0, line);
     for (std::int64_t k = 0; k < depth; ++k) wide[tile_columns * k] = line[k];
     for (std::int64_t k = 0; k < depth; ++k)
@@ -99,10 +112,15 @@ void pack_w(const ProductSource& source, std::span<const std::int64_t> columns, 
 void pack_x(const ProductSource& source, std::span<const std::int64_t> rows, std::int64_t k0,
             std::int64_t depth, Scratch& scratch) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::span<double> line(scratch.x.data() + i * k_block, static_cast<std::size_t>(depth));
+    const std::span<double> line(scratch.x.get() + i * k_block, static_cast<std::size_t>(depth));
     source.x.read(rows[i], k0, line);
-    std::transform(line.begin(), line.end(), scratch.x_abs.data() + i * k_block,
+    std::transform(line.begin(), line.end(), scratch.x_abs.get() + i * k_block,
                    [](double v) { return static_cast<float>(std::fabs(v)); });
+  }
+  // Rows that are missing to a multiple of four: their sums are not read.
+  for (std::size_t i = rows.size(); i % tile_rows != 0; ++i) {
+    std::fill_n(scratch.x.get() + i * k_block, depth, 0.0);
+    std::fill_n(scratch.x_abs.get() + i * k_block, depth, 0.0F);
   }
 }
 
@@ -112,8 +130,8 @@ void multiply_columns(const ProductSource& source, std::span<const std::int64_t>
   const auto row_count = static_cast<std::int64_t>(rows.size());
   const auto count = static_cast<std::int64_t>(columns.size());
   const std::int64_t sums = (row_count + tile_rows) * column_block;
-  std::fill_n(scratch.sum.begin(), sums, 0.0);
-  std::fill_n(scratch.magnitude.begin(), sums, 0.0F);
+  std::fill_n(scratch.sum.get(), sums, 0.0);
+  std::fill_n(scratch.magnitude.get(), sums, 0.0F);
   for (std::int64_t k0 = 0; k0 < source.k; k0 += k_block) {
     const std::int64_t depth = std::min(k_block, source.k - k0);
     pack_w(source, columns, k0, depth, scratch);
@@ -121,17 +139,15 @@ void multiply_columns(const ProductSource& source, std::span<const std::int64_t>
       const std::int64_t block = std::min(row_block, row_count - i0);
       pack_x(source, rows.subspan(static_cast<std::size_t>(i0), static_cast<std::size_t>(block)), k0, depth,
              scratch);
-      // Rows that are missing to a multiple of four are whatever the scratch holds there; their sums are not
-      // read.
       for (std::int64_t j = 0; j < count; j += tile_columns)
         for (std::int64_t i = 0; i < block; i += tile_rows) {
           const std::int64_t at = (i0 + i) * column_block + j;
-          const double* x = scratch.x.data() + i * k_block;
-          const double* w = scratch.w.data() + j * k_block;
-          multiply_tile<Double2>(x, w, depth, scratch.sum.data() + at);
-          multiply_tile<Double2>(x, w + 4, depth, scratch.sum.data() + at + 4);
-          multiply_tile<Float4>(scratch.x_abs.data() + i * k_block, scratch.w_abs.data() + j * k_block, depth,
-                                scratch.magnitude.data() + at);
+          const double* x = scratch.x.get() + i * k_block;
+          const double* w = scratch.w.get() + j * k_block;
+          multiply_tile<Double2>(x, w, depth, scratch.sum.get() + at);
+          multiply_tile<Double2>(x, w + 4, depth, scratch.sum.get() + at + 4);
+          multiply_tile<Float4>(scratch.x_abs.get() + i * k_block, scratch.w_abs.get() + j * k_block, depth,
+                                scratch.magnitude.get() + at);
         }
     }
   }
@@ -143,9 +159,13 @@ class Multiplication {
       : source_(source), selection_(selection), output_(output) {}
 
   void run(int threads) {
-    const std::size_t rows = std::min<std::size_t>(max_rows, selection_.rows.size());
-    std::vector<Scratch> scratch(static_cast<std::size_t>(threads), Scratch(rows));
-    run_on_threads(threads, [&](int t) { work(scratch[static_cast<std::size_t>(t)]); });
+    const auto rows = static_cast<std::int64_t>(selection_.rows.size());
+    const auto columns = static_cast<std::int64_t>(selection_.columns.size());
+    const auto count =
+        static_cast<int>(std::clamp<std::int64_t>(ceil_div(columns, column_block), 1, threads));
+    std::vector<Scratch> scratch;
+    for (int t = 0; t < count; ++t) scratch.emplace_back(rows, columns);
+    run_on_threads(count, [&](int t) { work(scratch[static_cast<std::size_t>(t)]); });
   }
 
  private:

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -73,6 +75,48 @@ std::vector<Config> widest_tiles(const Space& space) {
   return configs;
 }
 
+bool is_soak() { return std::getenv("GEMMTUNE_SOAK") != nullptr; }
+
+/// Of `configs`, few that hold every value of every parameter, and every two values (of parameters with at most
+/// three) that stand together in one of them: the sources' conditions are of one or two parameters. Those that
+/// cover more come first, among equals the wider tile, which needs more registers. GEMMTUNE_SOAK=1 keeps all.
+std::vector<Config> covering(std::vector<Config> configs) {
+  if (is_soak()) return configs;
+  const auto tile = [](const Config& config) {
+    return std::max<std::int64_t>(config.number("bm"), 1) * std::max<std::int64_t>(config.number("bn"), 1);
+  };
+  std::stable_sort(configs.begin(), configs.end(),
+                   [&](const Config& a, const Config& b) { return tile(a) > tile(b); });
+  std::map<std::string, std::set<std::string>> values;
+  for (const Config& config : configs)
+    for (const auto& [key, value] : config.settings()) values[key].insert(value);
+  const auto pairs = [&](const Config& config) {
+    std::set<std::string> found;
+    for (const auto& [key, value] : config.settings())
+      for (const auto& [other, its] : config.settings())
+        if (key == other || (key < other && std::max(values[key].size(), values[other].size()) <= 3))
+          found.insert(key + value + " " + other + its);
+    return found;
+  };
+  std::set<std::string> covered;
+  std::vector<Config> chosen;
+  for (;;) {
+    const Config* best = nullptr;
+    std::size_t most = 0;
+    for (const Config& config : configs) {
+      std::size_t adds = 0;
+      for (const std::string& pair : pairs(config)) adds += covered.count(pair) == 0 ? 1 : 0;
+      if (adds > most) {
+        most = adds;
+        best = &config;
+      }
+    }
+    if (best == nullptr) return chosen;
+    covered.merge(pairs(*best));
+    chosen.push_back(*best);
+  }
+}
+
 Problem packed(Problem problem) {
   problem.bpreshuffle = true;
   problem.weight_layout = WeightLayout::any;
@@ -85,11 +129,13 @@ void expect_compiles(const KernelFamily& family, CompileOnlyRuntime& runtime, co
   std::vector<Config> configs = family.name() == "wgmma" ? widest_tiles(space)
                                 : family.name() == "mma" ? corners_that_build(space)
                                                          : corners(space);
+  // A dependent launch is decided at run time: the source is the same.
+  std::erase_if(configs, is_dependent);
+  configs = covering(std::move(configs));
   configs.push_back(family.default_config(problem));
   ASSERT_GE(configs.size(), 2U);
   std::set<std::string> seen;
   for (const Config& config : configs) {
-    // A dependent launch is decided at run time: the source is the same.
     if (is_dependent(config) || !seen.insert(config.text()).second) continue;
     const auto kernel = family.build(problem, config);
     ASSERT_TRUE(kernel.ok()) << runtime.architecture() << " " << print(problem) << " " << config.text()
@@ -133,7 +179,7 @@ TEST(GpuCompile, MmaFromAmpereOn) {
     CompileOnlyRuntime runtime(compiler, architecture, limits_of(architecture));
     const auto family = cuda::make_mma_family(runtime);
     expect_compiles(*family, runtime, dense(512, 1280, 8192, DataType::bf16, DataType::bf16));
-    EXPECT_GE(runtime.compiled, 20);
+    EXPECT_GE(runtime.compiled, is_soak() ? 20 : 8);
     EXPECT_TRUE(family
                     ->build(dense(2048, 4096, 7168, DataType::f16, DataType::f32),
                             family->default_config(dense(2048, 4096, 7168, DataType::f16, DataType::f32)))

@@ -17,65 +17,70 @@ namespace {
 
 /// After Intel's description of each instruction (Instruction Set Extensions reference, chapter 3).
 struct EmulatedTiles {
-  static void demand_configuration() {
-    if (!emulated_tiles.configured) __builtin_trap();  // a tile instruction without a palette
+  // Asked for once an instruction: another file's thread_local is a call.
+  static TileState& configured() {
+    TileState& state = emulated_tiles;
+    if (!state.configured) __builtin_trap();  // a tile instruction without a palette
+    return state;
   }
   template <int tile>
   static void zero() {
-    demand_configuration();
-    __builtin_memset(emulated_tiles.tiles[tile], 0, sizeof(emulated_tiles.tiles[tile]));
+    TileState& state = configured();
+    __builtin_memset(state.tiles[tile], 0, sizeof(state.tiles[tile]));
   }
   template <int tile>
   static void load(const void* from, long stride) {
-    demand_configuration();
+    TileState& state = configured();
     for (long row = 0; row < 16; ++row)
-      __builtin_memcpy(emulated_tiles.tiles[tile][row], static_cast<const char*>(from) + row * stride, 64);
+      __builtin_memcpy(state.tiles[tile][row], static_cast<const char*>(from) + row * stride, 64);
   }
   template <int tile>
   static void store(void* to, long stride) {
-    demand_configuration();
+    const TileState& state = configured();
     for (long row = 0; row < 16; ++row)
-      __builtin_memcpy(static_cast<char*>(to) + row * stride, emulated_tiles.tiles[tile][row], 64);
+      __builtin_memcpy(static_cast<char*>(to) + row * stride, state.tiles[tile][row], 64);
   }
-  static float bf16(int tile, int row, int index) {
+  static float bf16(const unsigned char* at) {
     unsigned short bits = 0;
-    __builtin_memcpy(&bits, &emulated_tiles.tiles[tile][row][index * 2], 2);
+    __builtin_memcpy(&bits, at, 2);
     const unsigned wide = static_cast<unsigned>(bits) << 16;
     return __builtin_bit_cast(float, wide);
   }
   /// Even and odd elements are summed apart; the two sums meet before they are added to the tile.
   template <int c, int a, int b>
   static void multiply() {
-    demand_configuration();
-    for (int m = 0; m < 16; ++m)
-      for (int n = 0; n < 16; ++n) {
-        float even = 0;
-        float odd = 0;
-        for (int k = 0; k < 16; ++k) {
-          even += bf16(a, m, 2 * k) * bf16(b, k, 2 * n);
-          odd += bf16(a, m, 2 * k + 1) * bf16(b, k, 2 * n + 1);
-        }
-        float sum = 0;
-        __builtin_memcpy(&sum, &emulated_tiles.tiles[c][m][n * 4], 4);
-        sum += even + odd;
-        __builtin_memcpy(&emulated_tiles.tiles[c][m][n * 4], &sum, 4);
+    TileState& state = configured();
+    float w[32][16];
+    for (int k = 0; k < 32; ++k)
+      for (int n = 0; n < 16; ++n) w[k][n] = bf16(&state.tiles[b][k / 2][n * 4 + k % 2 * 2]);
+    for (int m = 0; m < 16; ++m) {
+      float sums[2][16] = {};
+      for (int k = 0; k < 32; ++k) {
+        const float x = bf16(&state.tiles[a][m][k * 2]);
+        for (int n = 0; n < 16; ++n) sums[k % 2][n] += x * w[k][n];
       }
-  }
-  static signed char byte(int tile, int row, int index) {
-    return static_cast<signed char>(emulated_tiles.tiles[tile][row][index]);
+      float y[16];
+      __builtin_memcpy(y, state.tiles[c][m], sizeof(y));
+      for (int n = 0; n < 16; ++n) y[n] += sums[0][n] + sums[1][n];
+      __builtin_memcpy(state.tiles[c][m], y, sizeof(y));
+    }
   }
   /// Signed by signed; sums wrap.
   template <int c, int a, int b>
   static void multiply_bytes() {
-    demand_configuration();
-    for (int m = 0; m < 16; ++m)
-      for (int n = 0; n < 16; ++n) {
-        unsigned sum = 0;
-        __builtin_memcpy(&sum, &emulated_tiles.tiles[c][m][n * 4], 4);
-        for (int k = 0; k < 64; ++k)
-          sum += static_cast<unsigned>(byte(a, m, k) * byte(b, k / 4, 4 * n + k % 4));
-        __builtin_memcpy(&emulated_tiles.tiles[c][m][n * 4], &sum, 4);
+    TileState& state = configured();
+    int w[64][16];
+    for (int k = 0; k < 64; ++k)
+      for (int n = 0; n < 16; ++n) w[k][n] = static_cast<signed char>(state.tiles[b][k / 4][4 * n + k % 4]);
+    for (int m = 0; m < 16; ++m) {
+      unsigned y[16];
+      __builtin_memcpy(y, state.tiles[c][m], sizeof(y));
+      for (int k = 0; k < 64; ++k) {
+        const int x = static_cast<signed char>(state.tiles[a][m][k]);
+        for (int n = 0; n < 16; ++n) y[n] += static_cast<unsigned>(x * w[k][n]);
       }
+      __builtin_memcpy(state.tiles[c][m], y, sizeof(y));
+    }
   }
 };
 

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -50,23 +52,37 @@ class CompileOnlyRuntime final : public gpu::Runtime {
   const std::string& architecture() const override { return architecture_; }
 
   Result<std::shared_ptr<gpu::Program>> load(const gpu::Source& source) override {
-    const auto binary = compiler_.compile(source, architecture_);
-    if (!binary.ok()) return binary.status();
-    log = binary->log;
-    const auto resources = cuda::read_cubin(binary->code);
-    if (!resources.ok()) return resources.status();
-    GEMMTUNE_RETURN_IF_ERROR(resources->acceptable(source.name));
-    ++compiled;
-    last = *resources;
+    // Configs that differ in arguments of the launch alone are one source.
+    auto [found, is_new] =
+        sources_.try_emplace({source.name, source.text, source.defines}, Status::internal("not compiled"));
+    if (is_new) found->second = compile(source);
+    if (!found->second.ok()) return found->second.status();
+    last = found->second->resources;
+    log = found->second->log;
     return std::shared_ptr<gpu::Program>(
-        std::make_shared<CompiledProgram>(*resources, limits_.shared_bytes_per_block));
+        std::make_shared<CompiledProgram>(last, limits_.shared_bytes_per_block));
   }
 
-  int compiled = 0;
+  int compiled = 0;  // sources that differ
   gpu::Resources last;
   std::string log;
 
  private:
+  struct Compiled {
+    gpu::Resources resources;
+    std::string log;
+  };
+  Result<Compiled> compile(const gpu::Source& source) {
+    const auto binary = compiler_.compile(source, architecture_);
+    if (!binary.ok()) return binary.status();
+    const auto resources = cuda::read_cubin(binary->code);
+    if (!resources.ok()) return resources.status();
+    GEMMTUNE_RETURN_IF_ERROR(resources->acceptable(source.name));
+    ++compiled;
+    return Compiled{*resources, binary->log};
+  }
+
+  std::map<std::tuple<std::string, std::string, std::vector<std::string>>, Result<Compiled>> sources_;
   const gpu::Compiler& compiler_;
   std::string architecture_;
   gpu::Limits limits_;

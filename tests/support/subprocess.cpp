@@ -16,6 +16,8 @@ namespace {
 /// In the child: redirects, limits, replaces the process. Answers only by _exit.
 [[noreturn]] void become(const std::vector<std::string>& words, const SubprocessOptions& options,
                          const std::string& folder) {
+  // Tests that a shell runs in the background have Ctrl-C ignored, which a program would inherit.
+  std::signal(SIGINT, SIG_DFL);
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
   const int in = open((folder + "/in").c_str(), O_RDONLY);
   const int out = open((folder + "/out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
