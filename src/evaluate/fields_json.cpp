@@ -7,7 +7,6 @@
 
 namespace gemmtune {
 
-using Json = nlohmann::json;
 
 void to_json(Json& json, CacheMode mode) { json = to_string(mode); }
 

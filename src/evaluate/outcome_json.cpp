@@ -5,12 +5,11 @@
 #include <limits>
 #include <utility>
 
-#include <nlohmann/json.hpp>
+#include "formats/json.h"
 
 namespace gemmtune {
 namespace {
 
-using Json = nlohmann::json;
 
 /// Written if they were measured.
 constexpr std::array<std::pair<const char*, double MeasuredError::*>, 3> error_members{

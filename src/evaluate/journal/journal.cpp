@@ -4,13 +4,12 @@
 #include <cmath>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/process.h"
 #include "evaluate/journal/journal_schema.h"
 #include "evaluate/outcome_json.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 #include "measure/statistics.h"
 
@@ -190,7 +189,7 @@ Status Journal::add(std::int64_t problem, const JournaledFinals& finals,
       "INSERT INTO finals (problem, candidates, rounds, result, noise_floor, at) VALUES (?, ?, ?, ?, ?, ?)");
   if (!statement.ok()) return statement.status();
   statement->bind(problem)
-      .bind(json_line(nlohmann::json(finals.candidates)))
+      .bind(json_line(Json(finals.candidates)))
       .bind(std::int64_t{finals.rounds});
   statement->bind(json_line(to_json(finals.result)))
       .bind(noise_floor(finals.result.same_ratios))

@@ -23,7 +23,6 @@ void visit_fields(Struct& family, Visit visit) {
 
 namespace {
 
-using Json = nlohmann::json;
 
 constexpr int recording_version = 2;  // 2: candidates of screenings are numbers
 

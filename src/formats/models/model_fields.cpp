@@ -10,7 +10,6 @@
 namespace gemmtune {
 namespace {
 
-using Json = nlohmann::json;
 
 struct Nested {
   const char* outer;
