@@ -15,6 +15,8 @@ MAX_FILE_LINES = 800  # lines
 VAGUE_NAMES = {"util", "utils", "common", "core", "misc", "helper", "helpers"}
 # Folders that may include the public headers: those that implement or use them.
 PUBLIC_HEADER_USERS = {"capi", "cli"}
+# Headers of libraries that one file of src/ includes for all others.
+INCLUDED_ONCE = {"nlohmann/json.hpp": "formats/json.h", "nlohmann/json_fwd.hpp": "formats/json_fwd.h"}
 # Inside backends/: what a backend's folder may include besides itself.
 BACKEND_MAY_SEE = {"cuda": {"gpu"}, "hip": {"gpu"}}
 
@@ -86,6 +88,8 @@ def check_source(root, path, order):
         if target[0] == "gemmtune":
             if own not in PUBLIC_HEADER_USERS:
                 yield number, f"{own}/ may not include public headers ('{text}')"
+        elif INCLUDED_ONCE.get(text, "/".join(parts)) != "/".join(parts):
+            yield number, f"include \"{INCLUDED_ONCE[text]}\" instead of '{text}'"
         elif bracket == "<":
             if target[0] in order and (root / "src" / text).is_file():
                 yield number, f"our own header in angle brackets ('{text}')"

@@ -7,8 +7,6 @@
 
 namespace gemmtune {
 
-using Json = nlohmann::json;
-
 void to_json(Json& json, CacheMode mode) { json = to_string(mode); }
 
 void from_json(const Json& json, CacheMode& mode) {

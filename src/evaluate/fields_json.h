@@ -5,12 +5,11 @@
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
-
 #include "backends/backend.h"
 #include "base/fields.h"
 #include "candidates/config.h"
 #include "evaluate/evaluation_step.h"
+#include "formats/json.h"
 #include "measure/policy.h"
 #include "problem/problem.h"
 
@@ -59,26 +58,26 @@ concept HasFields = requires(Struct& object) {
 };
 
 template <HasFields Struct>
-void to_json(nlohmann::json& json, const Struct& object) {
-  json = nlohmann::json::object();
+void to_json(Json& json, const Struct& object) {
+  json = Json::object();
   visit_fields(object,
                [&json](std::string_view name, const auto& member) { json[std::string(name)] = member; });
 }
 
 /// Throws what the JSON library throws if a field is missing or of another type.
 template <HasFields Struct>
-void from_json(const nlohmann::json& json, Struct& object) {
+void from_json(const Json& json, Struct& object) {
   visit_fields(object,
                [&json](std::string_view name, auto& member) { json.at(std::string(name)).get_to(member); });
 }
 
-void to_json(nlohmann::json& json, CacheMode mode);
-void from_json(const nlohmann::json& json, CacheMode& mode);
-void to_json(nlohmann::json& json, AccuracyPolicy policy);
-void from_json(const nlohmann::json& json, AccuracyPolicy& policy);
-void to_json(nlohmann::json& json, const Config& config);
-void from_json(const nlohmann::json& json, Config& config);
-void to_json(nlohmann::json& json, const Problem& problem);
-void from_json(const nlohmann::json& json, Problem& problem);
+void to_json(Json& json, CacheMode mode);
+void from_json(const Json& json, CacheMode& mode);
+void to_json(Json& json, AccuracyPolicy policy);
+void from_json(const Json& json, AccuracyPolicy& policy);
+void to_json(Json& json, const Config& config);
+void from_json(const Json& json, Config& config);
+void to_json(Json& json, const Problem& problem);
+void from_json(const Json& json, Problem& problem);
 
 }  // namespace gemmtune

@@ -5,12 +5,10 @@
 #include <limits>
 #include <utility>
 
-#include <nlohmann/json.hpp>
+#include "formats/json.h"
 
 namespace gemmtune {
 namespace {
-
-using Json = nlohmann::json;
 
 /// Written if they were measured.
 constexpr std::array<std::pair<const char*, double MeasuredError::*>, 3> error_members{
@@ -45,20 +43,29 @@ std::optional<OutcomeKind> parse_outcome_kind(std::string_view text) {
 Json to_json(const std::vector<double>& numbers) { return Json(numbers); }
 
 Json to_json(const Outcome& outcome) {
-  Json json = {{"kind", to_string(outcome.kind)},
-               {"us", to_json(outcome.microseconds)},
-               {"err", outcome.err_ratio},
-               {"same", outcome.deterministic}};
+  Json json;
+  json["kind"] = to_string(outcome.kind);
+  json["us"] = to_json(outcome.microseconds);
+  json["err"] = outcome.err_ratio;
+  json["same"] = outcome.deterministic;
   if (!outcome.reason.empty()) json["reason"] = outcome.reason;
+  json.update(to_json(outcome.error));
+  return json;
+}
+
+Json to_json(const MeasuredError& error) {
+  Json json = Json::object();
   for (const auto& [name, member] : error_members) {
-    if (const double error = outcome.error.*member; std::isfinite(error)) json[name] = error;
+    if (std::isfinite(error.*member)) json[name] = error.*member;
   }
   return json;
 }
 
 Json to_json(const FinalsResult& result) {
-  Json json = {
-      {"outcomes", Json::array()}, {"times", Json::array()}, {"same_ratios", to_json(result.same_ratios)}};
+  Json json;
+  json["outcomes"] = Json::array();
+  json["times"] = Json::array();
+  json["same_ratios"] = to_json(result.same_ratios);
   if (result.quietness.repeated > 0) json["repeated"] = result.quietness.repeated;
   if (result.quietness.disturbed > 0) json["disturbed"] = result.quietness.disturbed;
   for (const Outcome& outcome : result.outcomes) json["outcomes"].push_back(to_json(outcome));
@@ -83,6 +90,12 @@ std::optional<std::vector<std::string>> texts_from_json(const Json& json) {
   return texts;
 }
 
+MeasuredError error_from_json(const Json& json) {
+  MeasuredError error;
+  for (const auto& [name, field] : error_members) error.*field = number_from_json(member(json, name));
+  return error;
+}
+
 std::optional<Outcome> outcome_from_json(const Json& json) {
   const Json& kind = member(json, "kind");
   if (!kind.is_string()) return std::nullopt;
@@ -94,7 +107,7 @@ std::optional<Outcome> outcome_from_json(const Json& json) {
   outcome.microseconds = std::move(*samples);
   outcome.err_ratio = number_from_json(member(json, "err"));
   outcome.deterministic = member(json, "same") != Json(false);
-  for (const auto& [name, field] : error_members) outcome.error.*field = number_from_json(member(json, name));
+  outcome.error = error_from_json(json);
   if (const Json& reason = member(json, "reason"); reason.is_string()) outcome.reason = reason;
   return outcome;
 }

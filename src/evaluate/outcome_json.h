@@ -5,23 +5,25 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "evaluate/evaluator.h"
+#include "formats/json_fwd.h"
 
 namespace gemmtune {
 
 std::optional<OutcomeKind> parse_outcome_kind(std::string_view text);
 
 /// Numbers that JSON lacks (NaN, infinity) become null and are read as NaN.
-nlohmann::json to_json(const std::vector<double>& numbers);
-nlohmann::json to_json(const Outcome& outcome);
-nlohmann::json to_json(const FinalsResult& result);
+Json to_json(const std::vector<double>& numbers);
+Json to_json(const Outcome& outcome);
+Json to_json(const FinalsResult& result);
+/// An object of those that were measured.
+Json to_json(const MeasuredError& error);
 
 /// nullopt where the value is none of theirs.
-std::optional<std::vector<double>> numbers_from_json(const nlohmann::json& json);
-std::optional<std::vector<std::string>> texts_from_json(const nlohmann::json& json);
-std::optional<Outcome> outcome_from_json(const nlohmann::json& json);
-std::optional<FinalsResult> finals_from_json(const nlohmann::json& json);
+std::optional<std::vector<double>> numbers_from_json(const Json& json);
+std::optional<std::vector<std::string>> texts_from_json(const Json& json);
+MeasuredError error_from_json(const Json& json);  // NaN for what it lacks
+std::optional<Outcome> outcome_from_json(const Json& json);
+std::optional<FinalsResult> finals_from_json(const Json& json);
 
 }  // namespace gemmtune

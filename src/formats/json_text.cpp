@@ -3,20 +3,20 @@
 #include <algorithm>
 #include <exception>
 #include <new>
+#include <optional>
 
-#include <nlohmann/json.hpp>
+#include "formats/json.h"
 
 namespace gemmtune {
 namespace {
-
-using Json = nlohmann::json;
 
 std::size_t line_at(std::string_view text, std::size_t byte) {
   const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(byte, text.size()));
   return 1 + static_cast<std::size_t>(std::count(text.begin(), end, '\n'));
 }
 
-Status check_depth(const std::string& source, std::string_view text) {
+/// Where the text is nested deeper than max_json_depth, counting what the parser would count.
+std::optional<std::size_t> too_deep_at(std::string_view text) {
   std::size_t depth = 0;
   bool in_string = false;
   for (std::size_t at = 0; at < text.size(); ++at) {
@@ -29,12 +29,21 @@ Status check_depth(const std::string& source, std::string_view text) {
     if (character == '"') in_string = true;
     if (character == '[' || character == '{') ++depth;
     if ((character == ']' || character == '}') && depth > 0) --depth;
-    if (depth > max_json_depth) {
-      return Status::invalid("{}:{}: nested deeper than {} levels", source, line_at(text, at),
-                             max_json_depth);
-    }
+    if (depth > max_json_depth) return at;
   }
-  return {};
+  return std::nullopt;
+}
+
+/// Destroys a value of this type: its members first, each by this function again.
+template <typename Value>
+void destroy_value(typename Value::value_t type, typename Value::object_t* object,
+                   typename Value::array_t* array, typename Value::string_t* string,
+                   typename Value::binary_t* binary) {
+  using Type = typename Value::value_t;
+  if (type == Type::object) delete object;
+  if (type == Type::array) delete array;
+  if (type == Type::string) delete string;
+  if (type == Type::binary) delete binary;
 }
 
 constexpr int no_indent = -1;
@@ -58,19 +67,24 @@ Status no_json(const std::string& source, std::string_view text, std::size_t byt
                          cut ? "…" : "");
 }
 
-Json parse_json(std::string_view text) { return Json::parse(text, nullptr, /*allow_exceptions=*/false); }
+Json parse_json(std::string_view text) {
+  if (too_deep_at(text)) return Json(Json::value_t::discarded);
+  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
 
 std::string json_line(const Json& json) { return line_of(json); }
-std::string json_line(const nlohmann::ordered_json& json) { return line_of(json); }
+std::string json_line(const OrderedJson& json) { return line_of(json); }
 std::string json_document(const Json& json) { return document_of(json); }
-std::string json_document(const nlohmann::ordered_json& json) { return document_of(json); }
+std::string json_document(const OrderedJson& json) { return document_of(json); }
 
 std::string json_ascii_string(const std::string& text) {
   return Json(text).dump(no_indent, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
 }
 
 Result<Json> parse_json_object(const std::string& source, const std::string& text) {
-  GEMMTUNE_RETURN_IF_ERROR(check_depth(source, text));
+  if (const auto at = too_deep_at(text)) {
+    return Status::invalid("{}:{}: nested deeper than {} levels", source, line_at(text, *at), max_json_depth);
+  }
   try {
     Json json = Json::parse(text);
     if (json.is_object()) return json;
@@ -87,3 +101,13 @@ Result<Json> parse_json_object(const std::string& source, const std::string& tex
 }
 
 }  // namespace gemmtune
+
+// nlohmann makes them with std::allocator, whose counterpart is delete; null where the memory for one failed.
+template <>
+void gemmtune::Json::json_value::destroy(value_t type) {
+  gemmtune::destroy_value<gemmtune::Json>(type, object, array, string, binary);
+}
+template <>
+void gemmtune::OrderedJson::json_value::destroy(value_t type) {
+  gemmtune::destroy_value<gemmtune::OrderedJson>(type, object, array, string, binary);
+}

@@ -2,17 +2,14 @@
 
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "formats/aiter/environment_json.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 
 namespace gemmtune {
 namespace {
 
-using nlohmann::json;
-
-std::string text_at(const json& object, const char* key) {
+std::string text_at(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
@@ -30,7 +27,7 @@ Result<EnvironmentNotes> EnvironmentNotes::read(const std::string& path) {
 }
 
 void EnvironmentNotes::add(const std::string& env, std::string_view object) {
-  const json document = parse_json(object);
+  const Json document = parse_json(object);
   RowEnvironmentNote note;
   if (document.is_object()) {
     note.model = text_at(document, "device");

@@ -1,9 +1,8 @@
 #include <map>
 
-#include <nlohmann/json.hpp>
-
 #include "base/clock.h"
 #include "base/hash.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 #include "tuning/tuner.h"
 
@@ -11,17 +10,17 @@ namespace gemmtune {
 RowEnvironment row_environment(const Device& device, const Policy& policy,
                                const std::map<std::string, double>& observations) {
   const DeviceInfo& info = device.info();
-  nlohmann::json meaning;  // an ordered map: the text of equal content is equal
+  Json meaning;  // an ordered map: the text of equal content is equal
   meaning["backend"] = info.backend;
   meaning["device"] = info.model;
   meaning["gfx"] = info.gfx;
   meaning["cu_num"] = info.cu_num;
   meaning["policy"] = policy.text();
-  meaning["libraries"] = nlohmann::json::object();
+  meaning["libraries"] = Json::object();
   for (const Library& library : info.libraries) {
     if (!library.version.empty()) meaning["libraries"][library.name] = library.version;
   }
-  meaning["families"] = nlohmann::json::object();
+  meaning["families"] = Json::object();
   for (const KernelFamily* family : device.families()) {
     meaning["families"][std::string(family->name())] = family->revision();
   }

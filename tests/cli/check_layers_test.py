@@ -56,6 +56,9 @@ class CheckLayers(unittest.TestCase):
     def test_backend_subfolder_from_outside(self):
         self.red({"src/cli/x.cpp": '#include "backends/cpu/cpu.h"\n'}, "src/cli/x.cpp:1: outside backends/")
 
+    def test_json_beside_the_header_that_wraps_it(self):
+        self.red({"src/cli/x.cpp": "#include <nlohmann/json.hpp>\n"}, 'src/cli/x.cpp:1: include "formats/json.h"')
+
     def test_sibling_backends(self):
         self.red({"src/backends/cpu/x.cpp": '#include "backends/gpu/jit.h"\n'}, "src/backends/cpu/x.cpp:1: backends/cpu")
 

@@ -4,9 +4,8 @@
 
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/program.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 
 namespace gemmtune::test {
@@ -14,7 +13,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Json = nlohmann::json;
 
 constexpr const char* llama_like = R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
   "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,

@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/program.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 #include "support/fixtures.h"
 
@@ -15,7 +14,6 @@ namespace gemmtune::test {
 namespace {
 
 using ::testing::HasSubstr;
-using Json = nlohmann::json;
 
 std::string table(const std::string& name) { return std::string(GEMMTUNE_TEST_DATA) + "/tables/" + name; }
 

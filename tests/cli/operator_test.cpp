@@ -8,9 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/program.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 
 namespace gemmtune::test {
@@ -18,7 +17,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Json = nlohmann::json;
 
 /// A file tuned once for all tests here, with M = 16 and 3 of 64x64.
 class Operator : public ::testing::Test {

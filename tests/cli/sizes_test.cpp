@@ -5,9 +5,8 @@
 #include <chrono>
 #include <cstdlib>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/program.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 
 namespace gemmtune::test {
@@ -16,7 +15,6 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Json = nlohmann::json;
 
 constexpr const char* header = "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n";
 constexpr const char* tail = ",False,torch.bfloat16,torch.bfloat16,False,False\n";

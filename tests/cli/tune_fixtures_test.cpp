@@ -6,18 +6,15 @@
 #include <cstdlib>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/program.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 #include "support/fixtures.h"
 
 namespace gemmtune::test {
 namespace {
-
-using Json = nlohmann::json;
 
 struct Case {
   std::string operation;

@@ -3,9 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/program.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 
 namespace gemmtune::test {
@@ -14,7 +13,6 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-using Json = nlohmann::json;
 
 struct Case {
   std::string operation;

@@ -4,17 +4,15 @@
 
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include "base/file.h"
 #include "cli/program.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 
 namespace gemmtune::test {
 namespace {
 
 using ::testing::HasSubstr;
-using Json = nlohmann::json;
 
 class TuneRange : public ::testing::Test {
  protected:

@@ -9,9 +9,8 @@
 #include <sstream>
 #include <thread>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/program.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 
 namespace gemmtune::test {
@@ -20,7 +19,6 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Json = nlohmann::json;
 
 constexpr const char* key_header = "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n";
 
@@ -94,12 +92,12 @@ TEST_F(Tune, EventsSayWhatHappens) {
   const std::string path = program.file("events.jsonl");
   const auto result = tune_one({"--events", path});
   ASSERT_EQ(result.exit_code, 0) << result.err << result.out;
-  std::vector<nlohmann::json> events;
+  std::vector<Json> events;
   std::istringstream text(read_text(path));
-  for (std::string line; std::getline(text, line);) events.push_back(nlohmann::json::parse(line));
+  for (std::string line; std::getline(text, line);) events.push_back(Json::parse(line));
   ASSERT_GE(events.size(), 4U);
   EXPECT_EQ(events[0]["event"], "run_started");
-  EXPECT_EQ(events[0]["waiting"], nlohmann::json::array({0}));
+  EXPECT_EQ(events[0]["waiting"], Json::array({0}));
   EXPECT_EQ(events[1]["event"], "problem_started");
   EXPECT_EQ(events[2]["event"], "candidate");
   EXPECT_EQ(events[2]["index"], 0);

@@ -9,8 +9,6 @@
 namespace gemmtune {
 namespace {
 
-using Json = nlohmann::json;
-
 void change(std::string& text) { text += "x"; }
 void change(bool& value) { value = !value; }
 void change(double& value) { value += 0.375; }

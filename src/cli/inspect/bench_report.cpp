@@ -4,18 +4,17 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "base/interrupt.h"
 #include "cli/command.h"
 #include "cli/shared/report_parts.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 #include "measure/statistics.h"
 
 namespace gemmtune::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 std::string time_text(const std::optional<double>& microseconds) {
   return microseconds ? fmt::format("{:.2f}", *microseconds) : std::string("-");

@@ -9,8 +9,6 @@
 #include <thread>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "backends/compiled_kernels.h"
 #include "base/environment.h"
 #include "base/file.h"
@@ -23,6 +21,7 @@
 #include "cli/shared/device_options.h"
 #include "cli/shared/size_options.h"
 #include "formats/aiter/tuned_csv.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 #include "resolve/bind.h"
 #include "resolve/table_set.h"
@@ -30,7 +29,7 @@
 namespace gemmtune::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 constexpr const char* cache_footer = R"(
 GPU kernels are compiled for the device at hand the first time they are needed and kept in a folder

@@ -6,8 +6,6 @@
 #include <memory>
 #include <span>
 
-#include <nlohmann/json.hpp>
-
 #include "base/environment.h"
 #include "base/interrupt.h"
 #include "cli/command.h"
@@ -19,6 +17,7 @@
 #include "cli/shared/size_options.h"
 #include "cli/shared/worker_evaluator.h"
 #include "cli/tables/table_files.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 #include "resolve/bind.h"
 #include "resolve/candidate_list.h"
@@ -28,7 +27,7 @@
 namespace gemmtune::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 constexpr const char* check_footer = R"(
 Each row of this device is run on random data and compared with a float64 reference, at its M and at the other M

@@ -4,8 +4,6 @@
 #include <cstdio>
 #include <memory>
 
-#include <nlohmann/json.hpp>
-
 #include "base/environment.h"
 #include "cli/command.h"
 #include "cli/commands.h"
@@ -13,13 +11,14 @@
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/report_parts.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 #include "resolve/errata.h"
 
 namespace gemmtune::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 constexpr const char* devices_footer = R"(
 Errata are kernels of a library that verification found wrong; they are neither tuned nor run (GEMMTUNE_ERRATA=FILE or

@@ -8,8 +8,6 @@
 #include <optional>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
 #include "backends/default_kernels.h"
 #include "base/environment.h"
 #include "cli/command.h"
@@ -19,13 +17,14 @@
 #include "cli/shared/device_options.h"
 #include "cli/shared/report_parts.h"
 #include "cli/shared/size_options.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 #include "resolve/errata.h"
 
 namespace gemmtune::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 constexpr const char* explain_footer = R"(
 Examples:

@@ -7,8 +7,6 @@
 #include <memory>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
 #include "base/environment.h"
 #include "base/interrupt.h"
 #include "cli/command.h"
@@ -22,12 +20,13 @@
 #include "cli/shared/size_options.h"
 #include "cli/shared/worker_evaluator.h"
 #include "formats/errata/erratum_file.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 
 namespace gemmtune::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 constexpr const char* hunt_footer = R"(
 Random sizes (awkward and deep K, few rows, odd sizes, weak alignment; past 2^31 elements where memory allows) run in

@@ -8,8 +8,6 @@
 #include <filesystem>
 #include <memory>
 
-#include <nlohmann/json.hpp>
-
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/commands.h"
@@ -17,13 +15,14 @@
 #include "cli/shared/console.h"
 #include "cli/shared/report_parts.h"
 #include "evaluate/journal/journal_report.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 #include "measure/statistics.h"
 
 namespace gemmtune::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 constexpr const char* journal_footer = R"(
 FILE is a journal (tuned.csv.journal) or the tuned file beside which it lies.

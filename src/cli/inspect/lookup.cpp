@@ -8,8 +8,6 @@
 #include <memory>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "base/environment.h"
 #include "base/path_list.h"
 #include "base/text.h"
@@ -23,6 +21,7 @@
 #include "cli/shared/report_parts.h"
 #include "cli/shared/size_options.h"
 #include "formats/aiter/lookup_requests.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 #include "resolve/lookup_report.h"
 #include "resolve/online_rows.h"
@@ -30,7 +29,7 @@
 namespace gemmtune::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 constexpr const char* lookup_footer = R"(
 M is tried exactly, then by ranges, then padded finely and coarsely; then the fallback runs. With --gfx or --cu_num

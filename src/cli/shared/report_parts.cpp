@@ -7,7 +7,7 @@
 namespace gemmtune::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 }  // namespace
 

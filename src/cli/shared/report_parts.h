@@ -13,11 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "backends/backend.h"
 #include "candidates/erratum.h"
 #include "cli/tune/tune_options.h"
+#include "formats/json.h"
 #include "tuned/entry.h"
 #include "tuning/tuner.h"
 
@@ -55,14 +54,14 @@ std::vector<std::string> failed_families(const std::vector<ItemReport>& reports)
 std::string speedup_text(const std::optional<double>& speedup);
 /// Number of other kernels that may be as fast, or "-" if not known.
 std::string ties_text(const TunedEntry& row);
-nlohmann::ordered_json erratum_json(const Erratum& erratum);
+OrderedJson erratum_json(const Erratum& erratum);
 
 /// The verdict and, where the row's kernel was compared with the default, the speed-up: "win 1.420x". That
 /// other kernels are as fast takes nothing from a win.
 std::string verdict_text(const TunedEntry& row);
-nlohmann::ordered_json number_or_null(const std::optional<double>& value);
-nlohmann::ordered_json device_json(const DeviceInfo& device);
+OrderedJson number_or_null(const std::optional<double>& value);
+OrderedJson device_json(const DeviceInfo& device);
 /// Adds what a row of a tuned file holds beside its problem.
-void add_row(const TunedEntry& row, nlohmann::ordered_json& json);
+void add_row(const TunedEntry& row, OrderedJson& json);
 
 }  // namespace gemmtune::cli

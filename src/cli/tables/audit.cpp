@@ -6,8 +6,6 @@
 #include <memory>
 #include <tuple>
 
-#include <nlohmann/json.hpp>
-
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/path_list.h"
@@ -23,6 +21,7 @@
 #include "formats/aiter/merge_tables.h"
 #include "formats/aiter/table_audit.h"
 #include "formats/all_formats.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 #include "formats/other_diagnostics.h"
 #include "resolve/row_audit.h"
@@ -30,7 +29,7 @@
 namespace gemmtune::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 constexpr const char* audit_footer = R"(
 unknown_kernel and stale are asked only of rows of this machine's device. A clean table (--fix) is without malformed,

@@ -4,8 +4,6 @@
 #include <cstdio>
 #include <memory>
 
-#include <nlohmann/json.hpp>
-
 #include "base/file.h"
 #include "base/path_list.h"
 #include "base/text.h"
@@ -17,6 +15,7 @@
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
 #include "formats/all_formats.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 
 namespace gemmtune::cli {
@@ -162,7 +161,7 @@ Status write(const ConvertOptions& options, const Format& target, const std::str
 }
 
 void print_json(const ConvertOptions& options, const ConversionRows& rows) {
-  nlohmann::ordered_json json;
+  OrderedJson json;
   json["command"] = "convert";
   json["file"] = options.file;
   json["to"] = options.to;

@@ -7,8 +7,6 @@
 #include <cstdio>
 #include <memory>
 
-#include <nlohmann/json.hpp>
-
 #include "base/environment.h"
 #include "base/text.h"
 #include "cli/command.h"
@@ -20,6 +18,7 @@
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
 #include "formats/capture/capture_file.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 #include "formats/shapes/shape_list.h"
 #include "resolve/table_set.h"
@@ -27,7 +26,7 @@
 namespace gemmtune::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 constexpr const char* coverage_footer = R"(
 CAPTURE is an untuned CSV of any operation; its column calls, or what capture counted beside it, weights the shapes (1

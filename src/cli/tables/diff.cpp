@@ -5,21 +5,20 @@
 #include <map>
 #include <memory>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 #include "tuned/difference.h"
 
 namespace gemmtune::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 constexpr const char* diff_footer = R"(
 Compares the chosen row of every key. Another kernel, libtype or splitK is a changed winner; the same winner is faster

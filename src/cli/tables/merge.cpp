@@ -6,8 +6,6 @@
 #include <memory>
 #include <optional>
 
-#include <nlohmann/json.hpp>
-
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/commands.h"
@@ -16,6 +14,7 @@
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
 #include "formats/aiter/merge_tables.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 
 namespace gemmtune::cli {
@@ -76,10 +75,9 @@ Result<CompressedTable> compressed(const MergedTable& merged, const TunedFile& f
   return ranges;
 }
 
-nlohmann::ordered_json compressed_json(const CompressedTable& table) {
-  nlohmann::ordered_json json{{"rows_before", table.rows_before},
-                              {"rows_after", table.rows_after},
-                              {"ranges", nlohmann::ordered_json::array()}};
+OrderedJson compressed_json(const CompressedTable& table) {
+  OrderedJson json{
+      {"rows_before", table.rows_before}, {"rows_after", table.rows_after}, {"ranges", OrderedJson::array()}};
   for (const MadeRange& range : table.ranges) {
     json["ranges"].push_back({{"line", range.line},
                               {"gfx", range.row.gfx},
@@ -124,14 +122,14 @@ std::size_t comment_count(const std::vector<TunedFile>& files) {
 /// `ranges`: null without --compress.
 void print_merge_json(const MergeCommandOptions& options, const MergedTable& merged,
                       const LeftOutByFile& lost, const CompressedTable* ranges) {
-  nlohmann::ordered_json json;
+  OrderedJson json;
   json["command"] = "merge";
   json["output"] = options.output;
   json["rows"] = merged.rows;
   json["duplicates"] = merged.duplicates;
-  json["compressed"] = ranges == nullptr ? nlohmann::ordered_json() : compressed_json(*ranges);
+  json["compressed"] = ranges == nullptr ? OrderedJson() : compressed_json(*ranges);
   json["notes"] = merged.notes;
-  json["left_out"] = nlohmann::ordered_json::object();
+  json["left_out"] = OrderedJson::object();
   for (const auto& [path, items] : lost) json["left_out"][path] = left_out_json(items);
   print_document(json_document(json));
 }

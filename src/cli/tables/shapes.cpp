@@ -5,8 +5,6 @@
 #include <cstdio>
 #include <memory>
 
-#include <nlohmann/json.hpp>
-
 #include "base/environment.h"
 #include "cli/command.h"
 #include "cli/commands.h"
@@ -16,6 +14,7 @@
 #include "cli/shared/size_options.h"
 #include "cli/tables/shapes_output.h"
 #include "cli/tables/table_files.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 
 namespace gemmtune::cli {
@@ -66,10 +65,10 @@ Result<ShapeList> read_shapes(const ShapesOptions& options, const Environment& e
 }
 
 std::string shapes_json(const ShapeList& list) {
-  nlohmann::ordered_json json;
+  OrderedJson json;
   json["command"] = "shapes";
   json["source"] = list.source;
-  json["shapes"] = nlohmann::ordered_json::array();
+  json["shapes"] = OrderedJson::array();
   for (const ShapeRow& row : list.rows) {
     const Problem& problem = row.problem;
     json["shapes"].push_back({{"operation", to_string(problem.operation)},

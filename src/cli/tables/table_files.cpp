@@ -4,8 +4,6 @@
 
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "base/file.h"
 #include "base/file_lock.h"
 #include "base/path_list.h"
@@ -13,6 +11,7 @@
 #include "cli/shared/output_path.h"
 #include "formats/aiter/environment_json.h"
 #include "formats/all_formats.h"
+#include "formats/json.h"
 
 namespace gemmtune::cli {
 
@@ -44,8 +43,8 @@ Result<bool> are_tuned_files(const std::string& paths) {
   return !tuned.empty();
 }
 
-nlohmann::ordered_json left_out_json(const std::vector<LeftOut>& items) {
-  auto json = nlohmann::ordered_json::array();
+OrderedJson left_out_json(const std::vector<LeftOut>& items) {
+  auto json = OrderedJson::array();
   for (const LeftOut& item : items) {
     json.push_back({{"kind", to_string(item.kind)},
                     {"name", item.name},

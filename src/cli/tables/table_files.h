@@ -5,10 +5,9 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "base/status.h"
 #include "formats/aiter/tuned_csv.h"
+#include "formats/json_fwd.h"
 #include "formats/left_out.h"
 
 namespace gemmtune::cli {
@@ -22,7 +21,7 @@ Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words
 Result<bool> are_tuned_files(const std::string& paths);
 
 /// What a writer left out, for --json: kind, name, line, count and why of each.
-nlohmann::ordered_json left_out_json(const std::vector<LeftOut>& items);
+OrderedJson left_out_json(const std::vector<LeftOut>& items);
 
 /// Refuses an output that is one of the inputs (links resolved): inputs are never changed.
 Status check_no_input(const std::string& option, const std::string& output,

@@ -4,15 +4,14 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/shared/console.h"
 #include "cli/shared/report_parts.h"
+#include "formats/json.h"
 
 namespace gemmtune::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 bool has_rows(const ItemReport& report) { return !report.rows.empty(); }
 

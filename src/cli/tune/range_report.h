@@ -3,15 +3,14 @@
 
 #include <string>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/tune/tune_report.h"
+#include "formats/json.h"
 
 namespace gemmtune::cli {
 
 /// ending.range is set.
 std::string range_ending_text(const RunEnding& ending);
 /// An element of "weights".
-nlohmann::ordered_json range_json(const ItemReport& report);
+OrderedJson range_json(const ItemReport& report);
 
 }  // namespace gemmtune::cli

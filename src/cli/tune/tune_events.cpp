@@ -7,17 +7,16 @@
 #include <cstring>
 #include <fstream>
 
-#include <nlohmann/json.hpp>
-
 #include "base/log.h"
 #include "cli/tune/tune_report.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 #include "measure/statistics.h"
 
 namespace gemmtune::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 /// Of a file that has lines already: they are events. A pipe has none.
 Status check_lines(const std::string& path) {

@@ -5,19 +5,18 @@
 #include <algorithm>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/shared/console.h"
 #include "cli/shared/report_parts.h"
 #include "cli/tune/range_report.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 
 namespace gemmtune::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 std::string microseconds(const std::optional<double>& value) {
   return value ? fmt::format("{:.2f}", *value) : std::string("-");

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "base/clock.h"
 #include "base/process.h"
 #include "evaluate/outcome_json.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 
 namespace gemmtune {

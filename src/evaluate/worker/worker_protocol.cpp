@@ -2,10 +2,9 @@
 
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "evaluate/fields_json.h"
 #include "evaluate/outcome_json.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 
 namespace gemmtune {
@@ -32,8 +31,6 @@ void visit_fields(Struct& request, Visit visit) {
 }
 
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr std::string_view ask_of(const OpenRequest&) { return "open"; }
 constexpr std::string_view ask_of(const AnnounceRequest&) { return "announce"; }

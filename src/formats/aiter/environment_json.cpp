@@ -5,16 +5,13 @@
 #include <algorithm>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "base/file.h"
 #include "base/log.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 
 namespace gemmtune {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr std::size_t max_environment_bytes = std::size_t{64} << 20;
 

@@ -9,8 +9,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "base/file.h"
 #include "base/file_lock.h"
 #include "base/path_list.h"
@@ -18,12 +16,11 @@
 #include "formats/aiter/problem_cells.h"
 #include "formats/csv/columns.h"
 #include "formats/csv/csv.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 
 namespace gemmtune {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::uint64_t add(std::uint64_t a, std::uint64_t b) {
   return b > std::numeric_limits<std::uint64_t>::max() - a ? std::numeric_limits<std::uint64_t>::max()
@@ -39,7 +36,7 @@ constexpr std::array<Match, 5> matches{Match::exact, Match::range, Match::fine, 
                                        Match::untuned};
 
 /// Takes the counts of one member; false where it is no object of them.
-bool read_counts(const nlohmann::json& json, CapturedProblem& counted) {
+bool read_counts(const Json& json, CapturedProblem& counted) {
   if (!json.is_object()) return false;
   const auto number = [&](std::string_view name, std::uint64_t& value) {
     const auto at = json.find(name);
@@ -76,13 +73,14 @@ Result<Store> parse_store(const std::string& path, const std::string& text) {
 std::string write_store(const Store& store) {
   std::string text = "{";
   for (const auto& [key, counted] : store) {
-    Json counts{{"calls", counted.calls}};
+    OrderedJson counts;
+    counts["calls"] = counted.calls;
     for (const Match match : matches) {
       counts[std::string(to_string(match))] = counted.by_match[static_cast<std::size_t>(match)];
     }
     counts["last_seen"] = counted.last_seen;
     text += text.size() == 1 ? "\n" : ",\n";
-    text += json_line(Json(key)) + ": " + json_line(counts);
+    text += json_line(OrderedJson(key)) + ": " + json_line(counts);
   }
   return text + "\n}\n";
 }

@@ -8,16 +8,12 @@
 #include <set>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "base/text.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 
 namespace gemmtune {
 namespace {
-
-using Json = nlohmann::json;
-using OrderedJson = nlohmann::ordered_json;
 
 /// A key of the object with its line.
 struct Key {

@@ -26,7 +26,7 @@ bool is_on_step(std::int64_t layer, std::int64_t step) { return (layer + 1) % st
 class LayerFrequency {
  public:
   LayerFrequency(ModelFields& fields, std::int64_t layers) {
-    const nlohmann::json* value = fields.find("moe_layer_freq");
+    const Json* value = fields.find("moe_layer_freq");
     if (value == nullptr || !value->is_array()) {
       step_ = fields.number_or("moe_layer_freq", 1);
       return;

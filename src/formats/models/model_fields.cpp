@@ -10,8 +10,6 @@
 namespace gemmtune {
 namespace {
 
-using Json = nlohmann::json;
-
 struct Nested {
   const char* outer;
   const char* inner;  // nullptr: the language model is `outer` itself

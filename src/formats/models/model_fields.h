@@ -8,15 +8,14 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "base/status.h"
+#include "formats/json.h"
 #include "problem/problem.h"
 
 namespace gemmtune {
 
 /// nullptr where `object` is none, or the key is absent or null.
-const nlohmann::json* member(const nlohmann::json& object, const char* key);
+const Json* member(const Json& object, const char* key);
 
 /// The language model's part of a config: of the root, or of text_config, language_config, llm_config or
 /// thinker_config.text_config where one of them has the sizes. A field that is missing, of a wrong type or
@@ -31,9 +30,9 @@ class ModelFields {
   /// Present and not null.
   bool has(const char* key) const { return find(key) != nullptr; }
   /// Of the language model; nullptr where absent or null.
-  const nlohmann::json* find(const char* key) const;
+  const Json* find(const char* key) const;
   /// Of the language model, else of the whole; nullptr where absent or null.
-  const nlohmann::json* find_anywhere(const char* key) const;
+  const Json* find_anywhere(const char* key) const;
 
   /// A whole number from 1 to max_dimension: that of the first key present.
   std::int64_t number(std::initializer_list<const char*> keys);
@@ -55,12 +54,12 @@ class ModelFields {
   const Status& status() const { return status_; }
 
  private:
-  ModelFields(std::string path, nlohmann::json root);
+  ModelFields(std::string path, Json root);
 
   std::string path_;
-  std::unique_ptr<const nlohmann::json> root_;
-  const nlohmann::json* config_ = nullptr;  // root_ or a part of it
-  std::string prefix_;                      // "text_config." where config_ is that part
+  std::unique_ptr<const Json> root_;
+  const Json* config_ = nullptr;  // root_ or a part of it
+  std::string prefix_;            // "text_config." where config_ is that part
   Status status_;
 };
 

@@ -30,7 +30,7 @@ bool is_attention(std::string_view word) {
 }
 
 /// nullopt: neither of the two.
-std::optional<bool> has_attention(const nlohmann::json& type, const Architecture& architecture) {
+std::optional<bool> has_attention(const Json& type, const Architecture& architecture) {
   if (!type.is_string()) return std::nullopt;
   const auto& word = type.get_ref<const std::string&>();
   if (is_attention(word)) return true;
@@ -39,7 +39,7 @@ std::optional<bool> has_attention(const nlohmann::json& type, const Architecture
 
 LayerTypes types_of_list(ModelFields& fields, const Architecture& architecture, std::int64_t layers) {
   LayerTypes types;
-  const nlohmann::json& list = *fields.find("layer_types");
+  const Json& list = *fields.find("layer_types");
   bool good = list.is_array() && std::ssize(list) == layers;
   for (std::int64_t layer = 0; good && layer < layers; ++layer) {
     const auto attention = has_attention(list[static_cast<std::size_t>(layer)], architecture);
@@ -60,7 +60,7 @@ std::vector<ModelLayer> mamba(ModelFields& fields, RankShares& shares, const std
   const std::int64_t hidden = fields.number({"hidden_size"});
   const std::int64_t inner =
       shares.of("mamba_expand * hidden_size", bounded_product(fields.number_or("mamba_expand", 2), hidden));
-  const nlohmann::json* rank_field = fields.find("mamba_dt_rank");
+  const Json* rank_field = fields.find("mamba_dt_rank");
   const bool computed = rank_field == nullptr || *rank_field == "auto";
   const std::int64_t rank = computed ? ceil_div(hidden, 16) : fields.number({"mamba_dt_rank"});
   const std::int64_t state = fields.number_or("mamba_d_state", 16);

@@ -10,7 +10,6 @@
 namespace gemmtune {
 namespace {
 
-using Json = nlohmann::json;
 using Groups = std::vector<QuantizedGroup>;
 
 constexpr std::int64_t mxfp4_block = 32;     // of a4w4_blockscale, along K

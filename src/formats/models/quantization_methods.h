@@ -4,18 +4,16 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "base/status.h"
+#include "formats/json.h"
 #include "formats/models/model_quantization.h"
 
 namespace gemmtune {
 
 /// `config` is the quantization_config, an object; errors lack the file's name.
-Result<std::vector<QuantizedGroup>> quantized_groups(const nlohmann::json& config,
-                                                     const std::string& model_type);
+Result<std::vector<QuantizedGroup>> quantized_groups(const Json& config, const std::string& model_type);
 
 /// A list of module names or patterns; empty where absent.
-Result<std::vector<ModulePattern>> module_patterns(const nlohmann::json& config, const char* key);
+Result<std::vector<ModulePattern>> module_patterns(const Json& config, const char* key);
 
 }  // namespace gemmtune

@@ -10,10 +10,9 @@
 #include <memory>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "base/text.h"
 #include "formats/all_formats.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 #include "formats/triton/triton_json.h"
 #include "formats/triton/triton_lookup.h"

@@ -8,18 +8,15 @@
 #include <new>
 #include <unordered_set>
 
-#include <nlohmann/json.hpp>
-
 #include "base/file.h"
 #include "base/text.h"
 #include "formats/diagnostics.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 #include "formats/triton/triton_lookup.h"
 
 namespace gemmtune {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr std::size_t max_triton_bytes = std::size_t{1} << 24;
 
