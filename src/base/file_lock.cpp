@@ -106,16 +106,17 @@ Result<int> open_lock(const std::string& path) {
 }
 
 Status lock_failure(const std::string& path, int error) {
-  return Status::io("{}: cannot lock: {}", path, std::strerror(error));
+  const auto code = error == ENOMEM ? StatusCode::out_of_memory : StatusCode::io_error;
+  return {code, fmt::format("{}: cannot lock: {}", path, std::strerror(error))};
 }
 
 /// Blocks, as the calling thread could not be ended: a second thread waits for the lock, the caller for both
 /// the lock and interrupts. Trying again and again instead would disturb what the holder is timing.
 class BlockingLock {
  public:
-  /// Owns the descriptor from then on.
-  explicit BlockingLock(int descriptor) : state_(std::make_shared<State>()) {
-    state_->descriptor = descriptor;
+  /// Takes the descriptor, which is -1 from then on; an exception leaves it.
+  explicit BlockingLock(int& descriptor) : state_(std::make_shared<State>()) {
+    state_->descriptor = std::exchange(descriptor, -1);
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -129,27 +130,23 @@ class BlockingLock {
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
+  ~BlockingLock() {
+    if (!joined_) abandon();
+  }
+  BlockingLock(const BlockingLock&) = delete;
+  BlockingLock& operator=(const BlockingLock&) = delete;
 
   /// True once the lock is had or an error came.
   bool wait() {
     std::unique_lock guard(state_->mutex);
     return state_->changed.wait_for(guard, poll_interval, [&] { return state_->done; });
   }
-  /// Requires wait(): the error, 0 for none; the descriptor is the caller's again.
-  int join() {
+  /// Requires wait(): the error, 0 for none; gives the descriptor back.
+  int join(int& descriptor) {
     if (thread_.joinable()) thread_.join();
+    joined_ = true;
+    descriptor = state_->descriptor;
     return state_->error;
-  }
-  /// The thread stays behind until it has the lock, and gives it back.
-  void abandon() {
-    bool done = false;
-    {
-      const std::lock_guard guard(state_->mutex);
-      state_->abandoned = true;
-      done = state_->done;
-    }
-    if (done) release(state_->descriptor);
-    if (thread_.joinable()) thread_.detach();
   }
 
  private:
@@ -161,6 +158,18 @@ class BlockingLock {
     int error = 0;
     bool abandoned = false;
   };
+
+  /// The thread stays behind until it has the lock, and gives it back.
+  void abandon() {
+    bool done = false;
+    {
+      const std::lock_guard guard(state_->mutex);
+      state_->abandoned = true;
+      done = state_->done;
+    }
+    if (done) release(state_->descriptor);
+    if (thread_.joinable()) thread_.detach();
+  }
 
   static void release(int descriptor) {
     ::flock(descriptor, LOCK_UN);
@@ -183,22 +192,21 @@ class BlockingLock {
 
   std::shared_ptr<State> state_;
   std::thread thread_;
+  bool joined_ = false;
 };
 
-Status wait_for(int descriptor, const std::string& path) {
+/// An interrupt and an exception leave -1 as descriptor.
+Status wait_for(int& descriptor, const std::string& path) {
   const bool was_interrupted = interrupted();
   BlockingLock lock(descriptor);
   LockWaitLog wait_log(path);
   while (!lock.wait()) {
     wait_log.tick();
     if (!interrupted() || (was_interrupted && wait_log.seconds() < seconds_after_interrupt)) continue;
-    lock.abandon();
     return Status::unsupported("{}: interrupted while waiting for {}", path, holder_of(path));
   }
-  const int error = lock.join();
-  if (error == 0) return {};
-  ::close(descriptor);
-  return lock_failure(path, error);
+  const int error = lock.join(descriptor);
+  return error == 0 ? Status() : lock_failure(path, error);
 }
 
 }  // namespace
@@ -212,17 +220,13 @@ void LockWaitLog::tick() {
 Result<FileLock> FileLock::acquire(const std::string& path) {
   const auto opened = open_lock(path);
   if (!opened.ok()) return opened.status();
-  const int descriptor = *opened;
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) {
-      const Status status = lock_failure(path, errno);
-      ::close(descriptor);
-      return status;
-    }
-    GEMMTUNE_RETURN_IF_ERROR(wait_for(descriptor, path));
+  FileLock lock(*opened);
+  if (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return lock_failure(path, errno);
+    GEMMTUNE_RETURN_IF_ERROR(wait_for(lock.descriptor_, path));
   }
-  write_holder(descriptor);
-  return FileLock(descriptor);
+  write_holder(lock.descriptor_);
+  return lock;
 }
 
 Status FileLock::check(const std::string& path) {

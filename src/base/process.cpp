@@ -3,35 +3,28 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <sstream>
-
+#include "base/file.h"
 #include "base/text.h"
 
 namespace gemmtune {
 namespace {
 
+// By read_file(): a stream keeps std::bad_alloc to itself, and an identity by half is that of no process.
 std::string boot_id() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  file >> id;
-  return id;
+  const auto text = read_file("/proc/sys/kernel/random/boot_id");
+  return text.ok() ? std::string(trim(*text)) : std::string();
 }
 
 /// Field 22 of /proc/<pid>/stat, in clock ticks since boot; empty where there is no such process (a zombie
 /// counts as none). The second field, a name in parentheses, may hold blanks.
 std::string start_time(const std::string& pid) {
-  std::ifstream file("/proc/" + pid + "/stat");
-  std::string line;
-  std::getline(file, line);
-  const std::size_t name_ends = line.rfind(')');
+  const auto text = read_file("/proc/" + pid + "/stat");
+  const std::size_t name_ends = text.ok() ? text->rfind(')') : std::string::npos;
   if (name_ends == std::string::npos) return {};
-  std::istringstream fields(line.substr(name_ends + 1));
-  std::string field;
-  for (int number = 3; number <= 22 && fields >> field; ++number) {
-    if (number == 3 && (field == "Z" || field == "X")) return {};
-  }
-  return field;
+  const auto fields = split(trim(std::string_view(*text).substr(name_ends + 1)), ' ');  // from the third on
+  constexpr std::size_t start = 22 - 3;
+  if (fields.size() <= start || fields[0] == "Z" || fields[0] == "X") return {};
+  return std::string(fields[start]);
 }
 
 std::string identity_of(const std::string& pid) {

@@ -1,6 +1,9 @@
 #include "resolve/errata.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -8,6 +11,7 @@
 #include "backends/traits.h"
 #include "base/environment.h"
 #include "base/file.h"
+#include "base/folder.h"
 #include "base/text.h"
 #include "formats/errata/erratum_file.h"
 
@@ -33,13 +37,11 @@ void add(Erratum erratum, std::vector<Erratum>& errata) {
 Result<std::vector<std::string>> files_of(const std::string& place) {
   std::error_code error;
   if (!fs::is_directory(place, error)) return std::vector{place};
-  std::vector<std::string> files;
-  fs::directory_iterator entry(place, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    if (entry->path().extension() == ".json") files.push_back(entry->path().string());
+  if (::access(place.c_str(), R_OK | X_OK) != 0) {
+    return Status::io("{}: {}", place, std::generic_category().message(errno));
   }
-  if (error) return Status::io("{}: {}", place, error.message());
-  std::sort(files.begin(), files.end());
+  std::vector<std::string> files = paths_in(place);
+  std::erase_if(files, [](const std::string& file) { return !file.ends_with(".json"); });
   return files;
 }
 

@@ -1,6 +1,6 @@
 // std::bad_alloc at each allocation of the C functions: out of memory, with a sentence, and the context goes on.
-// Without oneDNN, which ends the process where it has no memory. Not swept: what holds JSON documents (the errata,
-// capture's side store, a tuning: tests/cli/memory_test.cpp), whose destructor (nlohmann) allocates.
+// Also of the files behind them: JSON documents, errata, environment notes, the journal, capture's side store.
+// Without oneDNN, which ends the process where it has no memory.
 // GEMMTUNE_SOAK=1 fails every single one; else the first hundred and every few percent behind them.
 #include <fmt/format.h>
 #include <gemmtune/tuning.h>
@@ -8,18 +8,27 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "backends/backend.h"
+#include "capi/c_status.h"
 #include "capi/c_support.h"
+#include "evaluate/journal/journal.h"
+#include "formats/aiter/environment_json.h"
 #include "formats/aiter/tuned_csv.h"
 #include "formats/capture/capture_file.h"
+#include "formats/json.h"
+#include "formats/json_text.h"
 #include "resolve/errata.h"
+#include "resolve/row_environment.h"
 #include "support/c_problem.h"
 #include "support/dispatch_allocation_count.h"
 #include "support/temporary_folder.h"
@@ -28,6 +37,7 @@ namespace gemmtune {
 namespace {
 
 using test::CProblem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr std::int64_t n = 16;
@@ -363,6 +373,223 @@ TEST_F(FailingAllocations, OfTheDefaultContext) {
   expect_usable(nullptr, 3);
   ::unsetenv("GEMMTUNE_CONFIG_DIR");
   ::unsetenv("GEMMTUNE_NUM_THREADS");
+}
+
+/// Documents of all kinds of values, made from a text, by initializer lists and by members of a null.
+template <typename Document>
+std::string made_and_printed(const std::string& text) {
+  const Document read = Document::parse(text);
+  Document made{{"list", {1, 2.5, nullptr, "a text that is too long for a small string"}},
+                {"object", {{"deeper", {{"still", true}, {"and", {"one", "more"}}}}}}};
+  Document from_null;
+  from_null["a"]["b"]["c"] = made;
+  from_null["d"].push_back(read);
+  from_null["d"].push_back(std::vector<std::string>{"two texts, each of them", "longer than fifteen bytes"});
+  made.update(from_null);
+  for (const auto& [name, value] : read.items()) made[name + " again"] = value;
+  return json_document(made);
+}
+
+TEST_F(FailingAllocations, OfJsonDocuments) {
+  const std::string text =
+      R"({"a": [1, [2, {"b": "a text of more than fifteen bytes", "c": [[], {}, [[["deep"]]]]}]], "d": null})";
+  std::string broken = text;
+  broken.pop_back();
+  for (const bool always : {false, true}) {
+    const auto each = [&](const char* what, const std::function<gemmtune_status()>& call) {
+      sweep(what, always, [&] { return c::guarded(call); }, [] {});
+    };
+    each("parse_json", [&] { return parse_json(text).is_object() ? GEMMTUNE_OK : GEMMTUNE_INTERNAL; });
+    each("parse_json, no JSON", [&] { return parse_json(broken).is_discarded() ? GEMMTUNE_OK : GEMMTUNE_INTERNAL; });
+    each("parse_json_object", [&] { return c::report(parse_json_object("text", text).status()); });
+    each("parse_json_object, no JSON", [&] {
+      return parse_json_object("text", broken).ok() ? GEMMTUNE_INTERNAL : GEMMTUNE_OK;
+    });
+    each("Json", [&] { return made_and_printed<Json>(text).empty() ? GEMMTUNE_INTERNAL : GEMMTUNE_OK; });
+    each("OrderedJson", [&] { return made_and_printed<OrderedJson>(text).empty() ? GEMMTUNE_INTERNAL : GEMMTUNE_OK; });
+  }
+  EXPECT_EQ(swept_, 12);
+}
+
+TEST_F(FailingAllocations, OfErrata) {
+  const std::string place = folder_.path() + "/errata";
+  for (int i = 0; i < 3; ++i) {
+    std::string text(shipped_errata().front().text);
+    const std::string_view name = "cublaslt-split-k-tail";
+    ASSERT_NE(text.find(name), std::string::npos);
+    text.replace(text.find(name), name.size(), fmt::format("ours-{}", i));
+    (void)folder_.write(fmt::format("errata/{}.json", i), text);
+  }
+  for (const bool always : {false, true}) {
+    sweep(
+        "load_errata", always,
+        [&] {
+          return c::guarded([&] {
+            const KnownErrata known = load_errata(place);
+            if (known.status.ok() && known.errata.size() != shipped_errata().size() + 3) return GEMMTUNE_INTERNAL;
+            return c::report(known.status);
+          });
+        },
+        [] {});
+  }
+  EXPECT_EQ(swept_, 2);
+}
+
+/// Each failure leaves the file as it was, or with all that was merged.
+TEST_F(FailingAllocations, OfEnvironmentNotes) {
+  const std::string tuned = tuned_file({"reference_r1"});
+  const EnvironmentObjects first{{"aaaa", R"({"device":"one","libraries":{"onednn":"3.5","mkl":"2024.1"}})"}};
+  for (const bool always : {false, true}) {
+    std::filesystem::remove(environment_path(tuned));
+    ASSERT_TRUE(merge_environment_json(tuned, first).ok());
+    const EnvironmentObjects more{{"aaaa", R"({"observations":{"sm_clock_mhz":1980}})"},
+                                  {"bbbb", R"({"device":"two","families":["tiled","reference"]})"}};
+    sweep(
+        "merge_environment_json", always,
+        [&] { return c::guarded([&] { return c::report(merge_environment_json(tuned, more)); }); },
+        [&] {
+          const auto file = read_environment_json(tuned);
+          ASSERT_TRUE(file.ok()) << file.message();
+          EXPECT_THAT(file->objects.at("aaaa"), HasSubstr("onednn"));
+          EXPECT_FALSE(std::filesystem::exists(environment_path(tuned) + ".damaged"));
+        });
+    sweep(
+        "read_environment_json", always,
+        [&] { return c::guarded([&] { return c::report(EnvironmentNotes::read(tuned).status()); }); }, [] {});
+    const auto file = read_environment_json(tuned);
+    ASSERT_TRUE(file.ok()) << file.message();
+    EXPECT_EQ(file->objects.size(), 2U);
+    EXPECT_THAT(file->objects.at("aaaa"), AllOf(HasSubstr("onednn"), HasSubstr("1980")));
+  }
+  EXPECT_EQ(swept_, 4);
+}
+
+/// What a call that failed had not written is written by the next; nothing is there twice, nothing by half.
+TEST_F(FailingAllocations, OfTheJournal) {
+  const RunText run_text{"request", "gemmtune tune -m 3", "policy", "env", "cpu 2 model"};
+  const Problem problem = plain_problem(3);
+  JournaledOutcome outcome;
+  outcome.candidate = "tiled_r1_mr8_nr32";
+  outcome.source = "a source that is longer than fifteen bytes";
+  outcome.outcome.microseconds = {1.5, 2.5, 3.5};
+  outcome.outcome.err_ratio = 0;
+  JournaledOutcome failure = outcome;
+  failure.stage = JournalStage::finals;
+  failure.outcome = failed_outcome(OutcomeKind::crashed, "it crashed with signal 11, and this is a long text");
+  JournaledFinals finals{{outcome.candidate, failure.candidate}, 2, {}};
+  finals.result.outcomes = {outcome.outcome, failure.outcome};
+  for (const bool always : {false, true}) {
+    const std::string path = folder_.file(always ? "always.journal" : "once.journal");
+    std::optional<Journal> journal;
+    std::int64_t run = 0;
+    std::int64_t id = 0;
+    std::size_t written = 0;  // rows of `outcomes`
+    const auto each = [&](const char* what, const std::function<Status()>& call) {
+      sweep(what, always, [&] { return c::guarded([&] { return c::report(call()); }); }, [&] {
+        if (id == 0) return;
+        const auto rows = journal->outcomes(id);
+        const auto calls = journal->finals(id);
+        ASSERT_TRUE(rows.ok()) << rows.message();
+        ASSERT_TRUE(calls.ok()) << calls.message();
+        EXPECT_EQ(rows->size(), written) << "a failed call left a row";
+      });
+    };
+    each("open", [&] {
+      auto opened = Journal::open(path);
+      if (opened.ok()) journal = std::move(*opened);
+      return opened.status();
+    });
+    ASSERT_TRUE(journal.has_value());
+    each("begin_run", [&] {
+      const auto begun = journal->begin_run(run_text, true);
+      if (begun.ok()) run = begun->id;
+      return begun.status();
+    });
+    std::int64_t made = 0;
+    each("add_problem", [&] {
+      const auto added = journal->add_problem(run, problem, "reference_r1");
+      if (added.ok()) made = *added;
+      return added.status();
+    });
+    id = made;
+    each("add an outcome", [&] { return journal->add(id, outcome); });
+    written = 1;
+    each("add finals", [&] { return journal->add(id, finals, {failure}); });
+    written = 2;
+    each("outcomes", [&] { return journal->outcomes(id).status(); });
+    each("finals", [&] { return journal->finals(id).status(); });
+    each("undecided", [&] { return journal->undecided(run, problem).status(); });
+    each("hints", [&] { return journal->hints("cpu 2 model", problem, 3).status(); });
+    each("set_reference", [&] { return journal->set_reference(id, 2.5); });
+    each("add a decision", [&] { return journal->add(run, problem, {"tuned", "", "tiled_r1", 1.5, 2, "faster"}); });
+    each("end_run", [&] { return journal->end_run(run, true); });
+    const auto all = journal->outcomes(id);
+    ASSERT_TRUE(all.ok()) << all.message();
+    ASSERT_EQ(all->size(), 2U);
+    EXPECT_EQ(all->front().outcome.microseconds, outcome.outcome.microseconds);
+    EXPECT_EQ(journal->finals(id)->size(), 1U);
+  }
+  EXPECT_GE(swept_, 20);
+}
+
+/// Every call is counted once, whatever failed while the counts were written.
+TEST_F(FailingAllocations, OfCaptureFlush) {
+  const std::string path = tuned_file({"reference_r1"});
+  const gemmtune_tuned_files files{GEMMTUNE_A16W16, path.c_str()};
+  gemmtune_context_options asked = options(files);
+  asked.capture = 1;
+  std::uint64_t called = 0;
+  const auto call = [&](gemmtune_context* context, std::int64_t m) {
+    expect_usable(context, m);
+    ++called;
+  };
+  for (const bool always : {false, true}) {
+    gemmtune_context* const context = open(asked);
+    for (std::int64_t m = 1; m < 8; ++m) call(context, m);
+    int calls = 0;
+    sweep(
+        "gemmtune_capture_flush", always, [&] { return gemmtune_capture_flush(context); },
+        [&] { call(context, 1 + calls++ % 20); });
+    ASSERT_EQ(gemmtune_capture_flush(context), GEMMTUNE_OK) << gemmtune_last_error();
+    gemmtune_context_destroy(context);
+    const auto capture = read_capture(config_ + "/bf16_untuned_gemm.csv", Operation::a16w16);
+    ASSERT_TRUE(capture.ok()) << capture.message();
+    std::uint64_t counted = 0;
+    for (const CapturedProblem& one : capture->problems) counted += one.calls;
+    EXPECT_EQ(counted, called);
+  }
+  EXPECT_EQ(swept_, 2);
+}
+
+/// Out of memory ends a tuning with a status, or costs a candidate; rows that were there stay.
+TEST_F(FailingAllocations, OfATuning) {
+  const std::string output = tuned_file({"reference_r1", "reference_r1"});
+  const CProblem problem(plain_problem(4));
+  gemmtune_tuning_options asked{};
+  asked.size = sizeof asked;
+  asked.problems = problem.get();
+  asked.problem_count = 1;
+  asked.output = output.c_str();
+  asked.backend = "cpu";
+  asked.threads = 1;
+  asked.all = 1;
+  asked.libtypes = "reference";
+  asked.confirmations = 1;
+  gemmtune_tuning_summary summary{};
+  const auto tune = [&] {
+    summary = {};
+    summary.size = sizeof summary;
+    return gemmtune_tune(&asked, &summary);
+  };
+  const auto start = std::chrono::steady_clock::now();
+  const long before = test::allocations();
+  ASSERT_EQ(tune(), GEMMTUNE_OK) << gemmtune_last_error();
+  const long count = test::allocations() - before;
+  RecordProperty("allocations", static_cast<int>(count));
+  EXPECT_EQ(summary.failed, 0);
+  EXPECT_GT(count, 500);
+  const std::chrono::duration<double> once = std::chrono::steady_clock::now() - start;
+  fmt::print("a tuning: {} allocations, {:.3f} s\n", count, once.count());
 }
 
 }  // namespace

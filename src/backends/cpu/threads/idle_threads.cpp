@@ -3,11 +3,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
-#include <system_error>
 #include <thread>
+#include <vector>
+
+#include "base/file.h"
+#include "base/folder.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -22,16 +23,13 @@ enum class Others { asleep, running, unknown };
 
 Others look_at_others() {
   const std::string own = std::to_string(::syscall(SYS_gettid));
-  std::error_code error;
-  std::filesystem::directory_iterator task("/proc/self/task", error);
-  if (error) return Others::unknown;
-  for (; task != std::filesystem::directory_iterator(); task.increment(error)) {
-    if (error) return Others::unknown;
-    if (task->path().filename() == own) continue;
-    std::ifstream file(task->path() / "stat");
-    std::string stat;
-    std::getline(file, stat);  // empty where the thread has ended meanwhile
-    if (state_in(stat) == 'R') return Others::running;
+  const std::vector<std::string> tasks = paths_in("/proc/self/task");
+  if (tasks.empty()) return Others::unknown;  // the folder cannot be read: this thread's own is missing
+  for (const std::string& task : tasks) {
+    if (task.substr(task.rfind('/') + 1) == own) continue;
+    const auto stat = read_file(task + "/stat");
+    if (!stat.ok()) continue;  // the thread has ended meanwhile
+    if (state_in(*stat) == 'R') return Others::running;
   }
   return Others::asleep;
 }
