@@ -31,6 +31,8 @@ void CheckReportBuilder::add(std::int64_t row, const RowFigures& figures) {
   }
   const double bound = tolerance_.max_frobenius * std::sqrt(figures.reference) +
                        tolerance_.accumulation * std::sqrt(figures.magnitude) +
+                       tolerance_.short_row *
+                           std::sqrt(figures.magnitude / static_cast<double>(figures.checked)) +
                        tolerance_.output_tiny * std::sqrt(static_cast<double>(columns_));
   const double excess = std::sqrt(figures.error) / bound;
   if (excess > worst_row_excess_) {

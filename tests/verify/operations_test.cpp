@@ -272,6 +272,35 @@ TEST_P(Operations, BrokenKernelsAreWrong) {
 INSTANTIATE_TEST_SUITE_P(All, Operations, ::testing::ValuesIn(cases()),
                          [](const auto& test) { return test.param.name; });
 
+/// A row of few columns may be near zero, where the rounding of the hidden layer is not.
+TEST(Mixtures, RightOnesOfFewColumnsAreRight) {
+  for (const std::int64_t columns : {1, 2, 3, 4, 6, 10}) {
+    for (const std::int64_t inter_dim : {1, 4, 32, 160}) {
+      for (const std::uint64_t seed : {1, 2, 3}) {
+        Problem p = moe_problem(DataType::bf16, DataType::bf16, QuantType::none);
+        p.m = 300;
+        p.n = inter_dim;
+        p.k = columns;
+        p.moe.topk = seed == 3 ? 1 : 2;
+        p.y_type = seed == 2 ? DataType::f16 : DataType::bf16;
+        const std::string name = print(p);
+        const auto host = make_inputs(p, seed);
+        ASSERT_TRUE(host.ok()) << name << host.message();
+        const auto reference = compute_reference(p, *host, {});
+        ASSERT_TRUE(reference.ok()) << name << reference.message();
+        const auto report_of = [&](Fault fault) {
+          return check_output(p, *reference, mixture(p, *host, fault), columns, tolerance_for(p, 0.05));
+        };
+        const CheckReport right = report_of(Fault::none);
+        EXPECT_TRUE(right.right) << name << ": " << right.reason;
+        for (const Fault fault : {Fault::no_up, Fault::no_activation, Fault::wrong_expert}) {
+          EXPECT_FALSE(report_of(fault).right) << name << ", fault " << static_cast<int>(fault);
+        }
+      }
+    }
+  }
+}
+
 TEST(OperandShapes, AreThoseOfTheOperations) {
   Problem p = dense_problem(Operation::a8w8_blockscale, DataType::f8_e4m3fn);
   EXPECT_EQ(operand_shapes(p).x.scale.bytes(), 9 * 3 * 4);
