@@ -49,8 +49,14 @@ Json to_json(const Outcome& outcome) {
                {"err", outcome.err_ratio},
                {"same", outcome.deterministic}};
   if (!outcome.reason.empty()) json["reason"] = outcome.reason;
+  json.update(to_json(outcome.error));
+  return json;
+}
+
+Json to_json(const MeasuredError& error) {
+  Json json = Json::object();
   for (const auto& [name, member] : error_members) {
-    if (const double error = outcome.error.*member; std::isfinite(error)) json[name] = error;
+    if (std::isfinite(error.*member)) json[name] = error.*member;
   }
   return json;
 }
@@ -82,6 +88,12 @@ std::optional<std::vector<std::string>> texts_from_json(const Json& json) {
   return texts;
 }
 
+MeasuredError error_from_json(const Json& json) {
+  MeasuredError error;
+  for (const auto& [name, field] : error_members) error.*field = number_from_json(member(json, name));
+  return error;
+}
+
 std::optional<Outcome> outcome_from_json(const Json& json) {
   const Json& kind = member(json, "kind");
   if (!kind.is_string()) return std::nullopt;
@@ -93,7 +105,7 @@ std::optional<Outcome> outcome_from_json(const Json& json) {
   outcome.microseconds = std::move(*samples);
   outcome.err_ratio = number_from_json(member(json, "err"));
   outcome.deterministic = member(json, "same") != Json(false);
-  for (const auto& [name, field] : error_members) outcome.error.*field = number_from_json(member(json, name));
+  outcome.error = error_from_json(json);
   if (const Json& reason = member(json, "reason"); reason.is_string()) outcome.reason = reason;
   return outcome;
 }

@@ -16,10 +16,13 @@ std::optional<OutcomeKind> parse_outcome_kind(std::string_view text);
 Json to_json(const std::vector<double>& numbers);
 Json to_json(const Outcome& outcome);
 Json to_json(const FinalsResult& result);
+/// An object of those that were measured.
+Json to_json(const MeasuredError& error);
 
 /// nullopt where the value is none of theirs.
 std::optional<std::vector<double>> numbers_from_json(const Json& json);
 std::optional<std::vector<std::string>> texts_from_json(const Json& json);
+MeasuredError error_from_json(const Json& json);  // NaN for what it lacks
 std::optional<Outcome> outcome_from_json(const Json& json);
 std::optional<FinalsResult> finals_from_json(const Json& json);
 

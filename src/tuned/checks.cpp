@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "base/rounding.h"
@@ -64,17 +65,23 @@ void check_reach(const TunedEntry& row, Collector& found) {
   if (!why.empty()) found.add(FindingKind::unreachable, row, std::move(why));
 }
 
+/// By rows of its accuracy class or a higher one: a lower class is faster because it keeps fewer bits.
 void check_dominated(std::span<const TunedEntry* const> chosen, double percent, Collector& found) {
-  const TunedEntry* fastest = nullptr;  // of the rows behind
+  std::map<Accuracy, const TunedEntry*> fastest;  // of the rows behind
   for (std::size_t index = chosen.size(); index-- > 0;) {
     const TunedEntry& row = *chosen[index];
     if (!may_be_chosen(row)) continue;
-    if (fastest != nullptr && fastest->us * (1 + percent / 100) <= row.us) {
-      found.add(FindingKind::dominated, row,
-                fmt::format("{} µs for M = {}, but {} µs for M = {} ({})", row.us, row.problem.m, fastest->us,
-                            fastest->problem.m, found.place(*fastest)));
+    const TunedEntry* best = nullptr;
+    for (auto at = fastest.lower_bound(accuracy_class(row)); at != fastest.end(); ++at) {
+      if (best == nullptr || at->second->us < best->us) best = at->second;
     }
-    if (fastest == nullptr || row.us < fastest->us) fastest = &row;
+    if (best != nullptr && best->us * (1 + percent / 100) <= row.us) {
+      found.add(FindingKind::dominated, row,
+                fmt::format("{} µs for M = {}, but {} µs for M = {} ({})", row.us, row.problem.m, best->us,
+                            best->problem.m, found.place(*best)));
+    }
+    const TunedEntry*& of_class = fastest[accuracy_class(row)];
+    if (of_class == nullptr || row.us < of_class->us) of_class = &row;
   }
 }
 

@@ -58,11 +58,13 @@ std::vector<Rows> rows_by_group(std::span<const TunedEntry* const> rows) {
   return groups;
 }
 
+Accuracy accuracy_class(const TunedEntry& row) { return row.accuracy.value_or(Accuracy::fp32); }
+
 bool better_row(const TunedEntry& a, const TunedEntry& b) {
   if (!may_be_chosen(a)) return false;
   if (!may_be_chosen(b)) return true;
-  const Accuracy of_a = a.accuracy.value_or(Accuracy::fp32);
-  const Accuracy of_b = b.accuracy.value_or(Accuracy::fp32);
+  const Accuracy of_a = accuracy_class(a);
+  const Accuracy of_b = accuracy_class(b);
   return of_a != of_b ? of_a > of_b : a.us < b.us;
 }
 

@@ -23,8 +23,11 @@ GroupKey group_key_of(const TunedEntry& row);
 /// group: group_key_of(), the tag and other_key.
 std::vector<Rows> rows_by_group(std::span<const TunedEntry* const> rows);
 
-/// True where `a` is chosen over `b`, which came first: a row that may be chosen, of the higher accuracy class
-/// (fp32 where it says none), with the smaller time.
+/// What the row says; fp32 where it says nothing.
+Accuracy accuracy_class(const TunedEntry& row);
+
+/// True where `a` is chosen over `b`, which came first: a row that may be chosen, of the higher accuracy class,
+/// with the smaller time.
 bool better_row(const TunedEntry& a, const TunedEntry& b);
 
 /// Of a group as above: the chosen row of each M, ascending. Rows that may not be chosen (choice.h) count only

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 
@@ -386,9 +387,9 @@ TEST_F(JournalTest, ErrorsComeBeforeAnythingSlow) {
   open();
   {
     auto database = SqlDatabase::open(path_);
-    ASSERT_TRUE(database->execute("PRAGMA user_version=3").ok());
+    ASSERT_TRUE(database->execute("PRAGMA user_version=4").ok());
   }
-  EXPECT_THAT(Journal::open(path_).message(), HasSubstr("journal version 3"));
+  EXPECT_THAT(Journal::open(path_).message(), HasSubstr("journal version 4"));
   EXPECT_TRUE(file_exists(path_)) << "a newer journal is left alone";
   const std::string other = folder_ + "/other.journal";
   {
@@ -402,7 +403,7 @@ TEST_F(JournalTest, ErrorsComeBeforeAnythingSlow) {
   EXPECT_THAT(nowhere.message(), HasSubstr("no/such/folder"));
 }
 
-// Version 1: other names of two columns.
+// Version 1: other names of two columns, and none for errors.
 TEST_F(JournalTest, AJournalOfTheFirstVersionIsReadOn) {
   {
     Journal journal = open();
@@ -413,11 +414,63 @@ TEST_F(JournalTest, AJournalOfTheFirstVersionIsReadOn) {
     ASSERT_TRUE(database
                     ->execute("ALTER TABLE problems RENAME COLUMN reference TO canary;"
                               "ALTER TABLE problems RENAME COLUMN reference_us TO canary_us;"
+                              "ALTER TABLE outcomes DROP COLUMN errors;"
                               "PRAGMA user_version=1")
                     .ok());
   }
   EXPECT_EQ(lines().size(), 1U);
-  EXPECT_TRUE(Journal::open(path_).ok()) << "and a second time";
+  Journal journal = open();
+  const RunStart run = begin(journal, true);
+  EXPECT_TRUE(run.goes_on);
+  const auto past = journal.undecided(run.id, problem_of(8));
+  ASSERT_TRUE(past.ok()) << past.message();
+  ASSERT_EQ(past->size(), 1U);
+  EXPECT_TRUE(std::isnan(past->front().outcome.error.rms));
+}
+
+// Version 2: no errors.
+TEST_F(JournalTest, AJournalOfTheSecondVersionIsReadOn) {
+  {
+    Journal journal = open();
+    const RunStart run = begin(journal, false);
+    auto evaluator = around(evaluator_, journal, run.id);
+    screen(evaluator, problem_of(8), {tiled("128")}, 1);
+    auto database = SqlDatabase::open(path_);
+    ASSERT_TRUE(
+        database->execute("ALTER TABLE outcomes DROP COLUMN errors; PRAGMA user_version=2").ok());
+  }
+  Journal journal = open();
+  const auto past = journal.undecided(begin(journal, true).id, problem_of(8));
+  ASSERT_TRUE(past.ok()) << past.message();
+  EXPECT_EQ(past->size(), 1U);
+}
+
+// Both of the run that goes on and of those that only read them.
+TEST_F(JournalTest, ErrorsOfScreenedCandidatesOutliveTheRun) {
+  {
+    Journal journal = open();
+    auto evaluator = around(evaluator_, journal, begin(journal, true).id);
+    evaluator_.outcome = [](const Problem&, const Candidate&) {
+      Outcome outcome;
+      outcome.error = {0.25, 0.5, std::nan("")};
+      return outcome;
+    };
+    screen(evaluator, problem_of(8), {tiled("128")}, 2);
+  }
+  Journal journal = open();
+  const RunStart run = begin(journal, true);
+  const auto past = journal.undecided(run.id, problem_of(8));
+  ASSERT_TRUE(past.ok()) << past.message();
+  ASSERT_EQ(past->size(), 1U);
+  EXPECT_EQ(past->front().outcome.error.rms, 0.25);
+  FakeEvaluator fresh;
+  set_up(fresh);
+  auto evaluator = around(fresh, journal, run.id);
+  const Outcome resumed = screen(evaluator, problem_of(8), {tiled("128")}, 2)[0];
+  EXPECT_TRUE(fresh.screened.empty());
+  EXPECT_EQ(resumed.error.rms, 0.25);
+  EXPECT_EQ(resumed.error.max, 0.5);
+  EXPECT_TRUE(std::isnan(resumed.error.one_sign));
 }
 
 TEST_F(JournalTest, PruneKeepsTheNewestAndThoseThatRun) {

@@ -3,7 +3,7 @@
 //
 // GEMMTUNE_FAIL_NEW="FIRST once": the memory is full when main()'s allocation number FIRST comes, until one
 // std::bad_alloc was thrown; "FIRST always": from then on. The program's new handler is called as ever; each of
-// its calls makes room for 64 KiB. In a process whose first word is "worker" only with
+// its calls makes room for 64 KiB. "FIRST bare": this allocation alone fails, and no new handler is called. In a process whose first word is "worker" only with
 // GEMMTUNE_FAIL_NEW_IN=worker, in others only without. GEMMTUNE_COUNT_NEW=FILE: the number of allocations, written
 // at the end of a process that is no worker.
 #include <dlfcn.h>
@@ -36,6 +36,7 @@ bool is_worker() {
 struct Plan {
   long first = 0;  // 0: none
   bool always = false;
+  bool bare = false;
 
   Plan() {
     const char* const in = std::getenv("GEMMTUNE_FAIL_NEW_IN");
@@ -43,7 +44,9 @@ struct Plan {
     const char* const text = std::getenv("GEMMTUNE_FAIL_NEW");
     char word[16] = {};
     if (text == nullptr || wants_worker != is_worker()) return;
-    if (std::sscanf(text, "%ld %15s", &first, word) == 2) always = std::strcmp(word, "always") == 0;
+    if (std::sscanf(text, "%ld %15s", &first, word) != 2) return;
+    always = std::strcmp(word, "always") == 0;
+    bare = std::strcmp(word, "bare") == 0;
   }
 };
 
@@ -63,11 +66,17 @@ std::atomic<long> room{
 std::atomic<bool> full{false};
 std::atomic<bool> thrown{false};
 
+const Plan& the_plan() {
+  static const Plan plan;
+  return plan;
+}
+
 bool is_full(std::size_t bytes) {
   if (!counts || loads_library) return false;
-  static const Plan plan;
+  const Plan& plan = the_plan();
   static const Report report;
   const long number = ++allocations;
+  if (plan.bare) return number == plan.first;
   if (plan.first == 0 || number < plan.first || (thrown && !plan.always)) return false;
   if (!full.exchange(true)) room = 0;
   return (room -= static_cast<long>(bytes)) < 0;
@@ -75,7 +84,7 @@ bool is_full(std::size_t bytes) {
 
 void* allocate(std::size_t bytes, std::size_t alignment) {
   while (is_full(bytes)) {
-    const std::new_handler handler = std::get_new_handler();
+    const std::new_handler handler = the_plan().bare ? nullptr : std::get_new_handler();
     if (handler == nullptr) {
       thrown = true;
       return nullptr;

@@ -164,6 +164,23 @@ TEST(Checks, DominatedCountsFromTheGivenPercent) {
   EXPECT_THAT(found({row(1, 20), row(2, 10, "asm_b")}, options), IsEmpty());
 }
 
+/// A lower class is faster because it keeps fewer bits; a higher one that is faster dominates all the more.
+TEST(Checks, DominatedComparesWithinAnAccuracyClass) {
+  const auto of_class = [](std::int64_t m, double us, Accuracy accuracy) {
+    TunedEntry entry = row(m, us, "kernel" + std::to_string(m));
+    entry.accuracy = accuracy;
+    return entry;
+  };
+  const TunedEntry low = of_class(4, 10, Accuracy::tensor_core);
+  EXPECT_THAT(found({of_class(1, 20, Accuracy::fp32), low}), IsEmpty());
+  EXPECT_THAT(found({row(1, 20), low}), IsEmpty()) << "a row without a class is fp32";
+  EXPECT_THAT(found({of_class(1, 20, Accuracy::tensor_core), low}), ElementsAre("dominated:1"));
+  EXPECT_THAT(found({of_class(1, 20, Accuracy::tensor_core), row(4, 10, "asm_b")}), ElementsAre("dominated:1"));
+  // The faster row of the class need not be the fastest of all.
+  EXPECT_THAT(found({of_class(1, 20, Accuracy::fp32), of_class(2, 15, Accuracy::fp32), low}),
+              ElementsAre("dominated:1"));
+}
+
 TEST(Checks, RedundantIsARowThatNoLookUpNeeds) {
   // M = 20 is padded to 32, which answers alike; M = 32 itself is padded to nothing else.
   EXPECT_THAT(found({row(20, 5), row(32, 5)}), ElementsAre("redundant:1"));

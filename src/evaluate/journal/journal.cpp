@@ -33,7 +33,7 @@ JournalStage parse_stage(std::string_view text) {
   return JournalStage::screen;
 }
 
-/// Columns: kind, reason, err_ratio, deterministic, samples.
+/// Columns: kind, reason, err_ratio, deterministic, samples, errors.
 Outcome read_outcome(const SqlStatement& row, int first) {
   Outcome outcome;
   outcome.kind = parse_outcome_kind(row.text(first)).value_or(OutcomeKind::refused);
@@ -41,6 +41,7 @@ Outcome read_outcome(const SqlStatement& row, int first) {
   outcome.err_ratio = row.number(first + 2);
   outcome.deterministic = row.integer(first + 3) != 0;
   outcome.microseconds = samples_of(row, first + 4);
+  outcome.error = error_from_json(parse_json(row.text(first + 5)));
   return outcome;
 }
 
@@ -166,14 +167,14 @@ Result<std::int64_t> Journal::add_problem(std::int64_t run, const Problem& probl
 Status Journal::insert(std::int64_t problem, const JournaledOutcome& record) {
   auto statement = database_.prepare(
       "INSERT INTO outcomes (problem, stage, m, candidate, source, key, kind, reason, err_ratio, "
-      "deterministic, "
-      "samples, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+      "deterministic, samples, at, errors) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   if (!statement.ok()) return statement.status();
   const Outcome& outcome = record.outcome;
   statement->bind(problem).bind(to_string(record.stage)).bind(record.m).bind(record.candidate);
   statement->bind(record.source).bind(record.key).bind(to_string(outcome.kind)).bind(outcome.reason);
   statement->bind(outcome.err_ratio).bind(std::int64_t{outcome.deterministic});
   statement->bind(json_line(to_json(outcome.microseconds))).bind(utc_text());
+  statement->bind(json_line(to_json(outcome.error)));
   return statement->run();
 }
 
@@ -219,8 +220,8 @@ Status Journal::set_reference(std::int64_t problem, double microseconds) {
 
 Result<std::vector<JournaledOutcome>> Journal::outcomes(std::int64_t problem) {
   auto rows = database_.prepare(
-      "SELECT stage, m, candidate, source, key, kind, reason, err_ratio, deterministic, samples FROM "
-      "outcomes "
+      "SELECT stage, m, candidate, source, key, kind, reason, err_ratio, deterministic, samples, "
+      "errors FROM outcomes "
       "WHERE problem = ? ORDER BY id");
   if (!rows.ok()) return rows.status();
   std::vector<JournaledOutcome> outcomes;
@@ -254,6 +255,7 @@ Result<std::vector<JournaledOutcome>> Journal::undecided(std::int64_t run, const
     Outcome& known = merged[place->second].outcome;
     std::vector<double> samples = std::move(known.microseconds);
     samples.insert(samples.end(), record.outcome.microseconds.begin(), record.outcome.microseconds.end());
+    record.outcome.error = worst_of(known.error, record.outcome.error);
     known = std::move(record.outcome);
     known.microseconds = std::move(samples);
   }
@@ -278,14 +280,14 @@ Result<std::vector<JournaledFinals>> Journal::finals(std::int64_t problem) {
 
 Result<std::optional<FailureRecord>> Journal::earlier_failure(const std::string& key, std::int64_t run) {
   auto rows = database_.prepare(
-      "SELECT kind, reason, err_ratio, deterministic, samples, at FROM outcomes "
+      "SELECT kind, reason, err_ratio, deterministic, samples, errors, at FROM outcomes "
       "JOIN problems ON problems.id = outcomes.problem WHERE key = ? AND run <> ? "
       "ORDER BY outcomes.id DESC LIMIT 1");
   if (!rows.ok()) return rows.status();
   const auto row = rows->bind(key).bind(run).step();
   if (!row.ok()) return row.status();
   if (!*row) return std::optional<FailureRecord>();
-  FailureRecord record{read_outcome(*rows, 0), rows->text(5)};
+  FailureRecord record{read_outcome(*rows, 0), rows->text(6)};
   if (!is_lasting_failure(record.outcome.kind)) return std::optional<FailureRecord>();
   return std::optional(std::move(record));
 }

@@ -1,8 +1,10 @@
 #include "evaluate/journal/journal_schema.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 
 #include "base/file.h"
 #include "base/file_lock.h"
@@ -50,7 +52,8 @@ CREATE TABLE outcomes (
   err_ratio REAL,
   deterministic INTEGER NOT NULL,
   samples TEXT NOT NULL,     -- JSON, microseconds
-  at TEXT NOT NULL
+  at TEXT NOT NULL,
+  errors TEXT                -- JSON: those that were measured; NULL before version 3
 );
 CREATE INDEX outcomes_by_key ON outcomes (key);
 CREATE INDEX outcomes_by_problem ON outcomes (problem);
@@ -123,25 +126,26 @@ Status make_tables(SqlDatabase& database) {
   return transaction->commit();
 }
 
-Result<bool> is_current(SqlDatabase& database) {
-  const auto version = database.integer("PRAGMA user_version");
-  if (!version.ok()) return version.status();
-  return *version == journal_version;
-}
+/// What a version lacks to be the next one.
+constexpr const char* migrations[] = {
+    "ALTER TABLE problems RENAME COLUMN canary TO reference;"
+    "ALTER TABLE problems RENAME COLUMN canary_us TO reference_us;",
+    "ALTER TABLE outcomes ADD COLUMN errors TEXT;",
+};
+static_assert(std::size(migrations) == journal_version - 1);
 
-// Version 1 had other names for two columns.
 Status migrate(SqlDatabase& database) {
-  auto current = is_current(database);
-  if (!current.ok() || *current) return current.status();
+  constexpr const char* query = "PRAGMA user_version";
+  auto version = database.integer(query);
+  if (!version.ok() || *version == journal_version) return version.status();
   auto transaction = SqlTransaction::begin(database);
   if (!transaction.ok()) return transaction.status();
-  current = is_current(database);  // another process may have been faster
-  if (!current.ok() || *current) return current.status();
-  GEMMTUNE_RETURN_IF_ERROR(
-      database.execute(fmt::format("ALTER TABLE problems RENAME COLUMN canary TO reference;"
-                                   "ALTER TABLE problems RENAME COLUMN canary_us TO reference_us;"
-                                   "PRAGMA user_version={}",
-                                   journal_version)));
+  version = database.integer(query);  // another process may have been faster
+  if (!version.ok()) return version.status();
+  for (std::int64_t from = std::max<std::int64_t>(1, *version); from < journal_version; ++from) {
+    GEMMTUNE_RETURN_IF_ERROR(database.execute(migrations[from - 1]));
+  }
+  GEMMTUNE_RETURN_IF_ERROR(database.execute(fmt::format("PRAGMA user_version={}", journal_version)));
   return transaction->commit();
 }
 

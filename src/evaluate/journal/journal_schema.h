@@ -8,7 +8,7 @@
 
 namespace gemmtune {
 
-inline constexpr int journal_version = 2;
+inline constexpr int journal_version = 3;
 
 /// Opens the journal at `path`, making it where it is missing, and proves that it can be written. A damaged
 /// file is moved aside as `<path>.damaged`, said in the log, and begun anew. Errors: the folder or the file

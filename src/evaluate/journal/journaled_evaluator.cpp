@@ -57,7 +57,9 @@ void JournaledEvaluator::load(Bench& bench) {
       Past& known = bench.screened[past.candidate];
       const auto& samples = past.outcome.microseconds;
       known.samples.insert(known.samples.end(), samples.begin(), samples.end());
+      const MeasuredError before = known.latest.error;
       known.latest = without_samples(past.outcome);
+      known.latest.error = worst_of(before, known.latest.error);
       known.asked_earlier_runs = true;
       if (past.candidate == bench.reference) bench.reference_samples = known.samples;
     }
