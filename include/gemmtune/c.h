@@ -26,6 +26,11 @@
  *   long as it calls from that thread; its other threads are not affected. OpenMP regions of the program's
  *   own are not seen. A context of a GPU cannot be used in the child: CUDA does not allow it.
  *
+ * Memory
+ *   Where an allocation fails, a function returns GEMMTUNE_OUT_OF_MEMORY (a tuning may lose a candidate
+ *   instead). Files are whole or as they were, and the context goes on. One exception: oneDNN ends the process
+ *   where it has no memory itself.
+ *
  * Numbers
  *   alpha and beta  There are none: y = x . w^T (+ bias), and what y held is not read. A scale other than 1
  *                   belongs into w_scale, or into the weight.

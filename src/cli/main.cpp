@@ -94,7 +94,7 @@ int run(int argc, char** argv) {
 }
 
 /// Memory that is given back when there is no other: the first part lets small allocations go on, for not all
-/// code can answer to a failure (destructors of JSON values allocate); the second is for the way out and the
+/// code can answer to a failure (oneDNN ends the process); the second is for the way out and the
 /// last words.
 void* reserves[2] = {};
 

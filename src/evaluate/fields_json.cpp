@@ -7,7 +7,6 @@
 
 namespace gemmtune {
 
-
 void to_json(Json& json, CacheMode mode) { json = to_string(mode); }
 
 void from_json(const Json& json, CacheMode& mode) {

@@ -10,7 +10,6 @@
 namespace gemmtune {
 namespace {
 
-
 /// Written if they were measured.
 constexpr std::array<std::pair<const char*, double MeasuredError::*>, 3> error_members{
     {{"rms", &MeasuredError::rms}, {"max", &MeasuredError::max}, {"one_sign", &MeasuredError::one_sign}}};

@@ -10,7 +10,6 @@
 namespace gemmtune {
 namespace {
 
-
 std::size_t line_at(std::string_view text, std::size_t byte) {
   const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(byte, text.size()));
   return 1 + static_cast<std::size_t>(std::count(text.begin(), end, '\n'));

@@ -29,11 +29,11 @@ void CheckReportBuilder::add(std::int64_t row, const RowFigures& figures) {
     worst_place_ = {row, figures.worst_column};
     worst_values_ = {figures.worst_output, figures.worst_reference};
   }
-  const double bound = tolerance_.max_frobenius * std::sqrt(figures.reference) +
-                       tolerance_.accumulation * std::sqrt(figures.magnitude) +
-                       tolerance_.short_row *
-                           std::sqrt(figures.magnitude / static_cast<double>(figures.checked)) +
-                       tolerance_.output_tiny * std::sqrt(static_cast<double>(columns_));
+  const double bound =
+      tolerance_.max_frobenius * std::sqrt(figures.reference) +
+      tolerance_.accumulation * std::sqrt(figures.magnitude) +
+      tolerance_.short_row * std::sqrt(figures.magnitude / static_cast<double>(figures.checked)) +
+      tolerance_.output_tiny * std::sqrt(static_cast<double>(columns_));
   const double excess = std::sqrt(figures.error) / bound;
   if (excess > worst_row_excess_) {
     worst_row_excess_ = excess;

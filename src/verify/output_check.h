@@ -24,7 +24,7 @@ struct Tolerance {
   double element_factor = 0;  // one element: … + element_factor · Σ|x||w|
   double max_frobenius = 0;   // each row, and so all: ‖out − ref‖ ≤ max_frobenius · ‖ref‖
   double accumulation = 0;    //                                + accumulation · ‖Σ|x||w|‖
-  double short_row = 0;       //                                + short_row · root mean square of the row's Σ|x||w|
+  double short_row = 0;  //                                + short_row · root mean square of the row's Σ|x||w|
   double max_misrounded = 1;  // share of elements that differ from the rounded reference (16-bit outputs)
 };
 

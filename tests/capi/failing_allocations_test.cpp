@@ -398,16 +398,18 @@ TEST_F(FailingAllocations, OfJsonDocuments) {
   broken.pop_back();
   for (const bool always : {false, true}) {
     const auto each = [&](const char* what, const std::function<gemmtune_status()>& call) {
-      sweep(what, always, [&] { return c::guarded(call); }, [] {});
+      sweep(
+          what, always, [&] { return c::guarded(call); }, [] {});
     };
     each("parse_json", [&] { return parse_json(text).is_object() ? GEMMTUNE_OK : GEMMTUNE_INTERNAL; });
-    each("parse_json, no JSON", [&] { return parse_json(broken).is_discarded() ? GEMMTUNE_OK : GEMMTUNE_INTERNAL; });
+    each("parse_json, no JSON",
+         [&] { return parse_json(broken).is_discarded() ? GEMMTUNE_OK : GEMMTUNE_INTERNAL; });
     each("parse_json_object", [&] { return c::report(parse_json_object("text", text).status()); });
-    each("parse_json_object, no JSON", [&] {
-      return parse_json_object("text", broken).ok() ? GEMMTUNE_INTERNAL : GEMMTUNE_OK;
-    });
+    each("parse_json_object, no JSON",
+         [&] { return parse_json_object("text", broken).ok() ? GEMMTUNE_INTERNAL : GEMMTUNE_OK; });
     each("Json", [&] { return made_and_printed<Json>(text).empty() ? GEMMTUNE_INTERNAL : GEMMTUNE_OK; });
-    each("OrderedJson", [&] { return made_and_printed<OrderedJson>(text).empty() ? GEMMTUNE_INTERNAL : GEMMTUNE_OK; });
+    each("OrderedJson",
+         [&] { return made_and_printed<OrderedJson>(text).empty() ? GEMMTUNE_INTERNAL : GEMMTUNE_OK; });
   }
   EXPECT_EQ(swept_, 12);
 }
@@ -427,7 +429,8 @@ TEST_F(FailingAllocations, OfErrata) {
         [&] {
           return c::guarded([&] {
             const KnownErrata known = load_errata(place);
-            if (known.status.ok() && known.errata.size() != shipped_errata().size() + 3) return GEMMTUNE_INTERNAL;
+            if (known.status.ok() && known.errata.size() != shipped_errata().size() + 3)
+              return GEMMTUNE_INTERNAL;
             return c::report(known.status);
           });
         },
@@ -476,7 +479,8 @@ TEST_F(FailingAllocations, OfTheJournal) {
   outcome.outcome.err_ratio = 0;
   JournaledOutcome failure = outcome;
   failure.stage = JournalStage::finals;
-  failure.outcome = failed_outcome(OutcomeKind::crashed, "it crashed with signal 11, and this is a long text");
+  failure.outcome =
+      failed_outcome(OutcomeKind::crashed, "it crashed with signal 11, and this is a long text");
   JournaledFinals finals{{outcome.candidate, failure.candidate}, 2, {}};
   finals.result.outcomes = {outcome.outcome, failure.outcome};
   for (const bool always : {false, true}) {
@@ -486,14 +490,16 @@ TEST_F(FailingAllocations, OfTheJournal) {
     std::int64_t id = 0;
     std::size_t written = 0;  // rows of `outcomes`
     const auto each = [&](const char* what, const std::function<Status()>& call) {
-      sweep(what, always, [&] { return c::guarded([&] { return c::report(call()); }); }, [&] {
-        if (id == 0) return;
-        const auto rows = journal->outcomes(id);
-        const auto calls = journal->finals(id);
-        ASSERT_TRUE(rows.ok()) << rows.message();
-        ASSERT_TRUE(calls.ok()) << calls.message();
-        EXPECT_EQ(rows->size(), written) << "a failed call left a row";
-      });
+      sweep(
+          what, always, [&] { return c::guarded([&] { return c::report(call()); }); },
+          [&] {
+            if (id == 0) return;
+            const auto rows = journal->outcomes(id);
+            const auto calls = journal->finals(id);
+            ASSERT_TRUE(rows.ok()) << rows.message();
+            ASSERT_TRUE(calls.ok()) << calls.message();
+            EXPECT_EQ(rows->size(), written) << "a failed call left a row";
+          });
     };
     each("open", [&] {
       auto opened = Journal::open(path);
@@ -522,7 +528,9 @@ TEST_F(FailingAllocations, OfTheJournal) {
     each("undecided", [&] { return journal->undecided(run, problem).status(); });
     each("hints", [&] { return journal->hints("cpu 2 model", problem, 3).status(); });
     each("set_reference", [&] { return journal->set_reference(id, 2.5); });
-    each("add a decision", [&] { return journal->add(run, problem, {"tuned", "", "tiled_r1", 1.5, 2, "faster"}); });
+    each("add a decision", [&] {
+      return journal->add(run, problem, {"tuned", "", "tiled_r1", 1.5, 2, "faster"});
+    });
     each("end_run", [&] { return journal->end_run(run, true); });
     const auto all = journal->outcomes(id);
     ASSERT_TRUE(all.ok()) << all.message();

@@ -6,15 +6,20 @@
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <random>
 #include <set>
 
+#include "base/file.h"
+#include "base/folder.h"
 #include "cli/program.h"
 
 namespace gemmtune::test {
 namespace {
 
 using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using Words = std::vector<std::string>;
 
 constexpr const char* key_header = "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n";
@@ -114,6 +119,80 @@ TEST_F(FailingAllocations, OfTheTuner) { sweep(tune({"--budget", "1"}), 5); }
 TEST_F(FailingAllocations, OfTheTunerInOneProcess) { sweep(tune({"--budget", "1", "--in-process"}), 4); }
 
 TEST_F(FailingAllocations, OfTheWorker) { sweep(tune({"--budget", "1"}), 4, true); }
+
+/// Each allocation of a command by itself, without the reserve that main() keeps: nothing between the allocation and
+/// main() ends the process, nothing takes a failure for an answer, no file is written by half.
+class EachAllocation : public FailingAllocations {
+ protected:
+  /// Every allocation with GEMMTUNE_SOAK=1, else sixty at equal distances. `output`: the file that the command
+  /// writes, if any.
+  void sweep_each(const Words& words, const std::string& output = {}) const {
+    const auto whole = run(words, "", false);
+    ASSERT_THAT(whole.exit_code, AnyOf(0, 1)) << words[0] << whole.err;
+    const long count = std::strtol(read_text(program.file("count")).c_str(), nullptr, 10);
+    ASSERT_GT(count, 1000) << words[0];
+    const std::string written = output.empty() ? std::string() : read_text(program.file(output));
+    constexpr long samples = 60;
+    const long step = is_soak() ? 1 : count / samples;
+    long ended = 0;
+    for (long number = 1; number <= count; number += step) {
+      if (!output.empty()) std::filesystem::remove(program.file(output));
+      const auto result = run(words, std::to_string(number) + " bare", false);
+      const std::string what = words[0] + ", allocation " + std::to_string(number);
+      EXPECT_EQ(result.signal, 0) << what << '\n' << result.err;
+      if (result.exit_code != whole.exit_code) {
+        ++ended;
+        EXPECT_EQ(result.exit_code, 2) << what << '\n' << result.err;
+        EXPECT_THAT(result.err, HasSubstr("memory")) << what;
+      } else {
+        EXPECT_EQ(result.out, whole.out) << what;
+      }
+      if (!output.empty() && (result.exit_code != 2 || file_exists(program.file(output)))) {
+        EXPECT_EQ(read_text(program.file(output)), written) << what;
+      }
+      if (HasFailure() && !is_soak()) return;
+    }
+    EXPECT_GT(ended, 20) << words[0];
+    for (const std::string& path : paths_in(program.folder().path())) {
+      EXPECT_THAT(path, Not(HasSubstr(".tmp"))) << words[0];
+    }
+  }
+};
+
+TEST_F(EachAllocation, OfCommandsThatRead) {
+  std::string other = tuned;
+  other.replace(other.find("5.0"), 3, "7.0");
+  program.folder().write("other.csv", other);
+  sweep_each({"lookup", "-m", "3", "-n", "64", "-k", "64", "--table", "tuned.csv", "--gfx", "gfx942",
+              "--cu_num", "304", "--json"});
+  sweep_each({"diff", "tuned.csv", "other.csv", "--json"});
+  sweep_each(
+      {"coverage", "--table", "tuned.csv", "shapes.csv", "--gfx", "gfx942", "--cu_num", "304", "--json"});
+  sweep_each({"devices", "--backend", "cpu", "--json"});
+  sweep_each({"explain", "--backend", "cpu", "-m", "3", "-n", "64", "-k", "64", "--json"});
+}
+
+TEST_F(EachAllocation, OfCommandsThatWrite) {
+  sweep_each({"shapes", "-i", "shapes.csv", "-o", "list.csv", "--json"}, "list.csv");
+  sweep_each({"merge", "tuned.csv", "--compress", "-o", "merged.csv", "--json"}, "merged.csv");
+  sweep_each({"audit", "tuned.csv", "--fix", "fixed.csv", "--json"}, "fixed.csv");
+  sweep_each({"convert", "tuned.csv", "--to", "seed", "-o", "seed.csv", "--json"}, "seed.csv");
+}
+
+/// Also of an erratum, of a model's JSON, and of the journal and the environment notes beside a tuned file.
+TEST_F(EachAllocation, OfCommandsThatReadJson) {
+  program.folder().write("model/config.json",
+                         R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
+    "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "num_hidden_layers": 2, "vocab_size": 256, "torch_dtype": "bfloat16"})");
+  sweep_each({"shapes", "--model_dir", "model", "--json"});
+  const auto tuned_here = program.run(tune({"--budget", "1", "--in-process"}));
+  ASSERT_EQ(tuned_here.exit_code, 0) << tuned_here.err;
+  sweep_each(
+      {"lookup", "-m", "3", "-n", "64", "-k", "64", "--table", "out.csv", "--backend", "cpu", "--json"});
+  sweep_each({"journal", "list", "out.csv.journal", "--json"});
+  sweep_each({"journal", "export", "out.csv.journal"});
+}
 
 /// A limited address space: an OpenBLAS without room for its buffers hung in fork() and at the end.
 TEST_F(LittleMemory, ALimitedAddressSpaceEndsWithASentence) {

@@ -436,8 +436,7 @@ TEST_F(JournalTest, AJournalOfTheSecondVersionIsReadOn) {
     auto evaluator = around(evaluator_, journal, run.id);
     screen(evaluator, problem_of(8), {tiled("128")}, 1);
     auto database = SqlDatabase::open(path_);
-    ASSERT_TRUE(
-        database->execute("ALTER TABLE outcomes DROP COLUMN errors; PRAGMA user_version=2").ok());
+    ASSERT_TRUE(database->execute("ALTER TABLE outcomes DROP COLUMN errors; PRAGMA user_version=2").ok());
   }
   Journal journal = open();
   const auto past = journal.undecided(begin(journal, true).id, problem_of(8));

@@ -175,7 +175,8 @@ TEST(Checks, DominatedComparesWithinAnAccuracyClass) {
   EXPECT_THAT(found({of_class(1, 20, Accuracy::fp32), low}), IsEmpty());
   EXPECT_THAT(found({row(1, 20), low}), IsEmpty()) << "a row without a class is fp32";
   EXPECT_THAT(found({of_class(1, 20, Accuracy::tensor_core), low}), ElementsAre("dominated:1"));
-  EXPECT_THAT(found({of_class(1, 20, Accuracy::tensor_core), row(4, 10, "asm_b")}), ElementsAre("dominated:1"));
+  EXPECT_THAT(found({of_class(1, 20, Accuracy::tensor_core), row(4, 10, "asm_b")}),
+              ElementsAre("dominated:1"));
   // The faster row of the class need not be the fastest of all.
   EXPECT_THAT(found({of_class(1, 20, Accuracy::fp32), of_class(2, 15, Accuracy::fp32), low}),
               ElementsAre("dominated:1"));

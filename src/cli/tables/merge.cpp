@@ -76,9 +76,8 @@ Result<CompressedTable> compressed(const MergedTable& merged, const TunedFile& f
 }
 
 OrderedJson compressed_json(const CompressedTable& table) {
-  OrderedJson json{{"rows_before", table.rows_before},
-                              {"rows_after", table.rows_after},
-                              {"ranges", OrderedJson::array()}};
+  OrderedJson json{
+      {"rows_before", table.rows_before}, {"rows_after", table.rows_after}, {"ranges", OrderedJson::array()}};
   for (const MadeRange& range : table.ranges) {
     json["ranges"].push_back({{"line", range.line},
                               {"gfx", range.row.gfx},

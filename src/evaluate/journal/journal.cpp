@@ -189,9 +189,7 @@ Status Journal::add(std::int64_t problem, const JournaledFinals& finals,
   auto statement = database_.prepare(
       "INSERT INTO finals (problem, candidates, rounds, result, noise_floor, at) VALUES (?, ?, ?, ?, ?, ?)");
   if (!statement.ok()) return statement.status();
-  statement->bind(problem)
-      .bind(json_line(Json(finals.candidates)))
-      .bind(std::int64_t{finals.rounds});
+  statement->bind(problem).bind(json_line(Json(finals.candidates))).bind(std::int64_t{finals.rounds});
   statement->bind(json_line(to_json(finals.result)))
       .bind(noise_floor(finals.result.same_ratios))
       .bind(utc_text());

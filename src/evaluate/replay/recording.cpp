@@ -23,7 +23,6 @@ void visit_fields(Struct& family, Visit visit) {
 
 namespace {
 
-
 constexpr int recording_version = 2;  // 2: candidates of screenings are numbers
 
 /// The fields of a policy that change the meaning of a time: those of Policy::text().

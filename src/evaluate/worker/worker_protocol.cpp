@@ -32,7 +32,6 @@ void visit_fields(Struct& request, Visit visit) {
 
 namespace {
 
-
 constexpr std::string_view ask_of(const OpenRequest&) { return "open"; }
 constexpr std::string_view ask_of(const AnnounceRequest&) { return "announce"; }
 constexpr std::string_view ask_of(const ScreenRequest&) { return "screen"; }

@@ -13,7 +13,6 @@
 namespace gemmtune {
 namespace {
 
-
 constexpr std::size_t max_environment_bytes = std::size_t{64} << 20;
 
 Result<Json> parse_environments(const std::string& path, const std::string& text) {

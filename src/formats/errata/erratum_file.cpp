@@ -15,7 +15,6 @@
 namespace gemmtune {
 namespace {
 
-
 /// A key of the object with its line.
 struct Key {
   std::string name;

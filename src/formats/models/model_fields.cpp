@@ -10,7 +10,6 @@
 namespace gemmtune {
 namespace {
 
-
 struct Nested {
   const char* outer;
   const char* inner;  // nullptr: the language model is `outer` itself

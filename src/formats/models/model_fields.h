@@ -59,7 +59,7 @@ class ModelFields {
   std::string path_;
   std::unique_ptr<const Json> root_;
   const Json* config_ = nullptr;  // root_ or a part of it
-  std::string prefix_;                      // "text_config." where config_ is that part
+  std::string prefix_;            // "text_config." where config_ is that part
   Status status_;
 };
 

@@ -8,7 +8,6 @@
 namespace gemmtune {
 namespace {
 
-
 // What fp8, mxfp4 and fbgemm_fp8 (Transformers, vLLM), compressed-tensors and Quark call the same list.
 constexpr std::array<const char*, 4> left_out_keys{"modules_to_not_convert", "ignored_layers", "ignore",
                                                    "exclude"};

@@ -11,8 +11,7 @@
 namespace gemmtune {
 
 /// `config` is the quantization_config, an object; errors lack the file's name.
-Result<std::vector<QuantizedGroup>> quantized_groups(const Json& config,
-                                                     const std::string& model_type);
+Result<std::vector<QuantizedGroup>> quantized_groups(const Json& config, const std::string& model_type);
 
 /// A list of module names or patterns; empty where absent.
 Result<std::vector<ModulePattern>> module_patterns(const Json& config, const char* key);

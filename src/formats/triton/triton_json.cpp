@@ -18,7 +18,6 @@
 namespace gemmtune {
 namespace {
 
-
 constexpr std::size_t max_triton_bytes = std::size_t{1} << 24;
 
 /// How far the parser has read.
