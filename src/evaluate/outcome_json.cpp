@@ -43,10 +43,11 @@ std::optional<OutcomeKind> parse_outcome_kind(std::string_view text) {
 Json to_json(const std::vector<double>& numbers) { return Json(numbers); }
 
 Json to_json(const Outcome& outcome) {
-  Json json = {{"kind", to_string(outcome.kind)},
-               {"us", to_json(outcome.microseconds)},
-               {"err", outcome.err_ratio},
-               {"same", outcome.deterministic}};
+  Json json;
+  json["kind"] = to_string(outcome.kind);
+  json["us"] = to_json(outcome.microseconds);
+  json["err"] = outcome.err_ratio;
+  json["same"] = outcome.deterministic;
   if (!outcome.reason.empty()) json["reason"] = outcome.reason;
   json.update(to_json(outcome.error));
   return json;
@@ -61,8 +62,10 @@ Json to_json(const MeasuredError& error) {
 }
 
 Json to_json(const FinalsResult& result) {
-  Json json = {
-      {"outcomes", Json::array()}, {"times", Json::array()}, {"same_ratios", to_json(result.same_ratios)}};
+  Json json;
+  json["outcomes"] = Json::array();
+  json["times"] = Json::array();
+  json["same_ratios"] = to_json(result.same_ratios);
   if (result.quietness.repeated > 0) json["repeated"] = result.quietness.repeated;
   if (result.quietness.disturbed > 0) json["disturbed"] = result.quietness.disturbed;
   for (const Outcome& outcome : result.outcomes) json["outcomes"].push_back(to_json(outcome));

@@ -6,6 +6,9 @@
 // The depth of trees is bounded by what makes them: parse_json() and parse_json_object() refuse deeper ones than
 // max_json_depth. Json and OrderedJson are types of their own, so nlohmann::json in a host program is untouched.
 //
+// Before nlohmann 3.11.3 an initializer list that cannot be made loses the memory of what it had: code that runs in a
+// host program assigns members instead.
+//
 // The only place of src/ that includes nlohmann/json.hpp (tools/check_layers.py): a file that used Json without the
 // declarations below would instantiate nlohmann's destructor.
 #pragma once

@@ -194,6 +194,28 @@ TEST_F(EachAllocation, OfCommandsThatReadJson) {
   sweep_each({"journal", "export", "out.csv.journal"});
 }
 
+/// A candidate or a shape may be lost by it, and is named then. Twenty places, fifty times as many with
+/// GEMMTUNE_SOAK=1: each is a run.
+TEST_F(EachAllocation, OfATuning) {
+  const auto sweep_runs = [&](const Words& words, bool in_worker) {
+    const auto whole = run(words, "", false);
+    ASSERT_EQ(whole.exit_code, 0) << whole.err;
+    const long count =
+        in_worker ? 60'000 : std::strtol(read_text(program.file("count")).c_str(), nullptr, 10);
+    ASSERT_GT(count, 1000);
+    const long step = count / (is_soak() ? 1000 : 20);
+    for (long number = 1; number <= count; number += step) {
+      const std::string what = (in_worker ? "worker, allocation " : "allocation ") + std::to_string(number);
+      expect_sentence(run(words, std::to_string(number) + " bare", in_worker), what);
+      EXPECT_EQ(program.run({"audit", "out.csv", "--kinds", "malformed"}).exit_code, 0) << what;
+      if (HasFailure() && !is_soak()) return;
+    }
+  };
+  sweep_runs(tune({"--budget", "0.3"}), false);
+  sweep_runs(tune({"--budget", "0.3", "--in-process"}), false);
+  sweep_runs(tune({"--budget", "0.3"}), true);
+}
+
 /// A limited address space: an OpenBLAS without room for its buffers hung in fork() and at the end.
 TEST_F(LittleMemory, ALimitedAddressSpaceEndsWithASentence) {
   const int step = is_soak() ? 10 : 40;

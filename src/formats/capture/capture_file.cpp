@@ -73,7 +73,8 @@ Result<Store> parse_store(const std::string& path, const std::string& text) {
 std::string write_store(const Store& store) {
   std::string text = "{";
   for (const auto& [key, counted] : store) {
-    OrderedJson counts{{"calls", counted.calls}};
+    OrderedJson counts;
+    counts["calls"] = counted.calls;
     for (const Match match : matches) {
       counts[std::string(to_string(match))] = counted.by_match[static_cast<std::size_t>(match)];
     }
