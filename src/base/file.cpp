@@ -38,6 +38,18 @@ class Descriptor {
   int number_;
 };
 
+/// A file that is removed on destruction.
+struct Temporary {
+  Temporary() = default;
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
+  ~Temporary() {
+    if (exists) ::unlink(path.c_str());
+  }
+  std::string path;
+  bool exists = false;
+};
+
 std::string why() { return std::strerror(errno); }
 
 std::string folder_of(const std::string& path) {
@@ -99,8 +111,10 @@ Status take_over(int descriptor, const std::string& path, const struct stat& rep
   return Status::io("{}: cannot set the mode: {}", path, why());
 }
 
+/// Allocates nothing unless it fails: what was renamed is done.
 Status sync_folder(const std::string& folder) {
   const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!descriptor.ok() && errno == EACCES) return {};  // a folder that may be written, but not read
   if (!descriptor.ok()) return Status::io("{}: cannot open the folder: {}", folder, why());
   // Some file systems cannot sync folders; the rename is done all the same.
   if (::fsync(descriptor.number()) != 0 && errno != EINVAL && errno != EROFS) {
@@ -154,21 +168,18 @@ Status write_file_atomically(const std::string& path, std::string_view content) 
     return Status::invalid("{}: is a link that leads to no place for a file", path);
   }
 
-  std::string temporary;
-  const Descriptor descriptor(make_file_beside(target, temporary));
-  if (!descriptor.ok()) {
-    return Status::io("{}: cannot create a file in {}: {}", path, folder_of(target), why());
+  const std::string folder = folder_of(target);
+  Temporary temporary;
+  const Descriptor descriptor(make_file_beside(target, temporary.path));
+  if (!descriptor.ok()) return Status::io("{}: cannot create a file in {}: {}", path, folder, why());
+  temporary.exists = true;
+  GEMMTUNE_RETURN_IF_ERROR(write_all(descriptor.number(), path, content));
+  if (exists) GEMMTUNE_RETURN_IF_ERROR(take_over(descriptor.number(), path, existing));
+  if (::rename(temporary.path.c_str(), target.c_str()) != 0) {
+    return Status::io("{}: cannot replace the file: {}", path, why());
   }
-  Status status = write_all(descriptor.number(), path, content);
-  if (status.ok() && exists) status = take_over(descriptor.number(), path, existing);
-  if (status.ok() && ::rename(temporary.c_str(), target.c_str()) != 0) {
-    status = Status::io("{}: cannot replace the file: {}", path, why());
-  }
-  if (!status.ok()) {
-    ::unlink(temporary.c_str());
-    return status;
-  }
-  return sync_folder(folder_of(target));
+  temporary.exists = false;
+  return sync_folder(folder);
 }
 
 std::string join_path(const std::string& folder, std::string_view name) {

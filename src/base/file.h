@@ -17,7 +17,8 @@ Result<std::string> read_file(const std::string& path, std::size_t limit = max_f
 
 /// Writes `content` to a temporary file beside `path` (links resolved), syncs it, renames it over `path` and
 /// syncs the folder. An existing file keeps its mode, and its owner where that is permitted; a new one has
-/// 0666 less the umask. On any error `path` is as it was and no temporary stays.
+/// 0666 less the umask. On any error, std::bad_alloc included, `path` is as it was and no temporary stays; only a
+/// folder that cannot be synced is an error behind the rename.
 Status write_file_atomically(const std::string& path, std::string_view content);
 
 /// "folder/name"; the name alone where the folder is empty or the name begins at the root. In place of

@@ -1,7 +1,8 @@
 // std::bad_alloc at each allocation of the C functions: out of memory, with a sentence, and the context goes on.
 // Also of the files behind them: JSON documents, errata, environment notes, the journal, capture's side store.
 // Without oneDNN, which ends the process where it has no memory.
-// GEMMTUNE_SOAK=1 fails every single one; else the first hundred and every few percent behind them.
+// Every single one; of a whole tuning with GEMMTUNE_SOAK=1, else the first hundred and every few percent behind
+// them.
 #include <fmt/format.h>
 #include <gemmtune/tuning.h>
 #include <gmock/gmock.h>
@@ -123,7 +124,7 @@ class FailingAllocations : public ::testing::Test {
   /// sentence. Then it succeeds.
   void sweep(const std::string& what, bool always, const std::function<gemmtune_status()>& call,
              const std::function<void()>& then) {
-    for (long number = 1;; number = next_number(number)) {
+    for (long number = 1;; ++number) {
       test::fail_allocations(number, always);
       const gemmtune_status status = call();
       const long failed = test::stop_failing();
