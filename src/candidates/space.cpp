@@ -2,8 +2,46 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <string_view>
+#include <utility>
 
 namespace gemmtune {
+namespace {
+
+bool holds(const std::vector<std::string>& values, std::string_view value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+bool is_tried(const Parameter& parameter, const Config& config) {
+  return !parameter.chosen || holds(parameter.values, config.word(parameter.key, parameter.absent));
+}
+
+/// Of the counts of values from the parameter `first` on.
+std::int64_t product(const std::vector<Parameter>& parameters, std::size_t first) {
+  std::int64_t points = 1;
+  for (std::size_t i = first; i < parameters.size(); ++i) {
+    const auto count = static_cast<std::int64_t>(parameters[i].values.size());
+    if (count == 0 && !parameters[i].chosen) continue;
+    if (count != 0 && points > std::numeric_limits<std::int64_t>::max() / count)
+      return std::numeric_limits<std::int64_t>::max();
+    points *= count;
+  }
+  return points;
+}
+
+}  // namespace
+
+Constraint split_k_divides(std::int64_t k, const std::string& key, std::int64_t block_k) {
+  return {"split-K divides",
+          [k, key, block_k](const Config& config) -> std::string {
+            const std::int64_t splits = config.number(key, 1);
+            return splits > 1 && k % (splits * block_k) != 0 ? key + " does not divide k evenly" : "";
+          },
+          Rule::search,
+          {key},
+          false};
+}
 
 std::vector<std::string> Space::keys() const {
   std::vector<std::string> keys;
@@ -13,71 +51,115 @@ std::vector<std::string> Space::keys() const {
 }
 
 std::int64_t Space::points() const {
-  if (listed_) return static_cast<std::int64_t>(listed_->size());
-  std::int64_t points = 1;
-  for (const Parameter& parameter : parameters_) {
-    const auto count = static_cast<std::int64_t>(parameter.values.size());
-    if (count == 0) continue;
-    if (points > std::numeric_limits<std::int64_t>::max() / count)
-      return std::numeric_limits<std::int64_t>::max();
-    points *= count;
+  return listed_ ? static_cast<std::int64_t>(listed_->size()) : product(parameters_, 0);
+}
+
+void Space::choose(const std::string& key, const std::vector<std::string>& values) {
+  for (Parameter& parameter : parameters_) {
+    if (parameter.key != key) continue;
+    parameter.chosen = true;
+    if (parameter.values.empty()) parameter.values = {parameter.absent};
+    std::erase_if(parameter.values, [&](const std::string& value) { return !holds(values, value); });
+    if (!listed_) continue;
+    std::erase_if(*listed_, [&](const Config& config) { return !is_tried(parameter, config); });
   }
-  return points;
+}
+
+void Space::turn(const std::string& rule, bool on) {
+  for (Constraint& constraint : constraints_)
+    if (constraint.name == rule && constraint.rule == Rule::search) constraint.on = on;
 }
 
 std::string Space::first_refusal(const Config& config, bool search_rules) const {
   for (const Constraint& constraint : constraints_) {
-    if (constraint.rule == Rule::search && !search_rules) continue;
+    if (!constraint.on || (constraint.rule == Rule::search && !search_rules)) continue;
     if (std::string reason = constraint.refusal(config); !reason.empty()) return reason;
   }
   return {};
 }
 
-std::string Space::refusal(const Config& config) const { return first_refusal(config, true); }
+std::string Space::refusal(const Config& config) const {
+  for (const Parameter& parameter : parameters_)
+    if (!is_tried(parameter, config)) return parameter.key + " has a value that was not chosen";
+  return first_refusal(config, true);
+}
 std::string Space::build_refusal(const Config& config) const { return first_refusal(config, false); }
 
 std::size_t Space::parameters_before(const Constraint& constraint) const {
   if (constraint.reads.empty()) return parameters_.size();
   std::size_t before = 0;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const auto& reads = constraint.reads;
-    if (std::find(reads.begin(), reads.end(), parameters_[i].key) != reads.end()) before = i + 1;
+    if (holds(constraint.reads, parameters_[i].key)) before = i + 1;
   }
   return before;
 }
 
-std::vector<Config> Space::enumerate_listed(std::size_t limit) const {
-  std::vector<Config> configs;
+std::vector<std::vector<const Constraint*>> Space::asked_after() const {
+  std::vector<std::vector<const Constraint*>> asked(parameters_.size() + 1);
+  for (const Constraint& constraint : constraints_)
+    if (constraint.on) asked[listed_ ? 0 : parameters_before(constraint)].push_back(&constraint);
+  return asked;
+}
+
+void Space::walk_listed(const Walk& walk) const {
+  const auto asked = asked_after();
   for (const Config& config : *listed_) {
-    if (configs.size() < limit && refusal(config).empty()) configs.push_back(config);
+    const Constraint* refusing = nullptr;
+    for (const Constraint* constraint : asked.front()) {
+      if (refusing == nullptr && !constraint->refusal(config).empty()) refusing = constraint;
+    }
+    if (refusing != nullptr) {
+      walk.refused(*refusing, 1);
+    } else if (!walk.visit(config)) {
+      return;
+    }
   }
-  return configs;
+}
+
+void Space::walk(const Walk& walk) const {
+  if (listed_) return walk_listed(walk);
+  const auto asked = asked_after();
+  // False: it ends.
+  const std::function<bool(const Config&, std::size_t)> extend = [&](const Config& begun, std::size_t count) {
+    for (const Constraint* constraint : asked[count]) {
+      if (constraint->refusal(begun).empty()) continue;
+      walk.refused(*constraint, product(parameters_, count));
+      return true;
+    }
+    if (count == parameters_.size()) return walk.visit(begun);
+    const Parameter& parameter = parameters_[count];
+    if (parameter.values.empty() && !parameter.chosen) return extend(begun, count + 1);
+    Config longer = begun;
+    return std::all_of(parameter.values.begin(), parameter.values.end(), [&](const std::string& value) {
+      longer.set(parameter.key, value);
+      return extend(longer, count + 1);
+    });
+  };
+  extend({}, 0);
+}
+
+std::vector<RuleEffect> Space::effects() const {
+  std::map<const Constraint*, std::int64_t> removed;
+  walk({[](const Config&) { return true; },
+        [&](const Constraint& constraint, std::int64_t configs) { removed[&constraint] += configs; }});
+  std::vector<RuleEffect> effects;
+  for (const auto& constraints : asked_after()) {
+    for (const Constraint* constraint : constraints)
+      effects.push_back({constraint->name, constraint->rule, true, removed[constraint]});
+  }
+  for (const Constraint& constraint : constraints_)
+    if (!constraint.on) effects.push_back({constraint.name, constraint.rule, false, 0});
+  return effects;
 }
 
 std::vector<Config> Space::enumerate(std::size_t limit) const {
-  if (listed_) return enumerate_listed(limit);
-  std::vector<std::vector<const Constraint*>> asked_after(parameters_.size() + 1);
-  for (const Constraint& constraint : constraints_)
-    asked_after[parameters_before(constraint)].push_back(&constraint);
-  const auto allowed = [&](const Config& config, std::size_t count) {
-    return std::all_of(asked_after[count].begin(), asked_after[count].end(),
-                       [&](const Constraint* constraint) { return constraint->refusal(config).empty(); });
-  };
   std::vector<Config> configs;
-  const std::function<void(const Config&, std::size_t)> extend = [&](const Config& begun, std::size_t count) {
-    if (configs.size() >= limit || !allowed(begun, count)) return;
-    if (count == parameters_.size()) {
-      configs.push_back(begun);
-      return;
-    }
-    if (parameters_[count].values.empty()) extend(begun, count + 1);
-    Config longer = begun;
-    for (const std::string& value : parameters_[count].values) {
-      longer.set(parameters_[count].key, value);
-      extend(longer, count + 1);
-    }
-  };
-  extend({}, 0);
+  if (limit == 0) return configs;
+  walk({[&](const Config& config) {
+          configs.push_back(config);
+          return configs.size() < limit;
+        },
+        [](const Constraint&, std::int64_t) {}});
   return configs;
 }
 

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t max_depth = 16;  // of brackets or indentation; a list of maps needs two
 
 /// yaml-cpp recurses once a level: deep nesting is refused before it overflows the stack.
-Status check_text(const std::string& source, const std::string& content) {
+Status check_text(const std::string& source, const std::string& content, std::string_view expected) {
   std::size_t depth = 0;
   std::size_t line = 1;
   std::size_t run = 0;  // of "- " at the beginning of a line: each opens a level
@@ -32,8 +32,8 @@ Status check_text(const std::string& source, const std::string& content) {
     if (at_begin && (character == '-' || character == '?')) ++run;
     if (character != ' ' && character != '-' && character != '?') at_begin = false;
     if (depth > max_depth || run > max_depth) {
-      return Status::invalid("{}:{}: nested deeper than {} levels, expected a list of maps", source, line,
-                             max_depth);
+      return Status::invalid("{}:{}: nested deeper than {} levels, expected {}", source, line, max_depth,
+                             expected);
     }
   }
   return {};
@@ -71,28 +71,21 @@ class AliasFinder : public YAML::EventHandler {
   std::size_t line_ = 0;
 };
 
-}  // namespace
-
-Result<YAML::Node> load_yaml_list(const std::string& source, const std::string& content) {
+Result<YAML::Node> load(const std::string& source, const std::string& content, std::string_view expected) {
   if (content.size() > max_yaml_bytes) {
     return Status::invalid("{}: {} bytes, expected at most {} of YAML", source, content.size(),
                            max_yaml_bytes);
   }
-  GEMMTUNE_RETURN_IF_ERROR(check_text(source, content));
+  GEMMTUNE_RETURN_IF_ERROR(check_text(source, content, expected));
   try {
     std::istringstream stream(content);
     YAML::Parser parser(stream);
     AliasFinder finder;
     parser.HandleNextDocument(finder);
     if (finder.line() != 0) {
-      return Status::invalid("{}:{}: an anchor or alias, expected a list of maps", source, finder.line());
+      return Status::invalid("{}:{}: an anchor or alias, expected {}", source, finder.line(), expected);
     }
-    YAML::Node root = YAML::Load(content);
-    if (root.IsNull()) return YAML::Node(YAML::NodeType::Sequence);
-    if (!root.IsSequence()) {
-      return Status::invalid("{}:{}: expected a list of maps with M, N and K", source, yaml_line(root));
-    }
-    return root;
+    return YAML::Load(content);
   } catch (const YAML::Exception& error) {
     return Status::invalid("{}:{}: no YAML: {}", source, error.mark.line + 1, error.msg);
   } catch (const std::bad_alloc&) {  // says nothing of the file
@@ -100,6 +93,25 @@ Result<YAML::Node> load_yaml_list(const std::string& source, const std::string& 
   } catch (const std::exception& error) {
     return Status::invalid("{}: no YAML: {}", source, error.what());
   }
+}
+
+}  // namespace
+
+Result<YAML::Node> load_yaml_list(const std::string& source, const std::string& content) {
+  auto root = load(source, content, "a list of maps");
+  if (!root.ok()) return root;
+  if (root->IsNull()) return YAML::Node(YAML::NodeType::Sequence);
+  if (root->IsSequence()) return root;
+  return Status::invalid("{}:{}: expected a list of maps with M, N and K", source, yaml_line(*root));
+}
+
+Result<YAML::Node> load_yaml_map(const std::string& source, const std::string& content,
+                                 std::string_view expected) {
+  auto root = load(source, content, expected);
+  if (!root.ok()) return root;
+  if (root->IsNull()) return YAML::Node(YAML::NodeType::Map);
+  if (root->IsMap()) return root;
+  return Status::invalid("{}:{}: expected {}", source, yaml_line(*root), expected);
 }
 
 std::size_t yaml_line(const YAML::Node& node) {

@@ -1,9 +1,12 @@
 #include "resolve/candidate_list.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <utility>
 
+#include "base/text.h"
 #include "resolve/errata.h"
 
 namespace gemmtune {
@@ -77,7 +80,7 @@ void list_family(const KernelFamily& family, const Problem& problem, const Candi
     list.refusals.push_back(fmt::format("{}: {}", family.name(), accepted.message()));
     return;
   }
-  const Space space = filter.exhaustive ? family.exhaustive_space(problem) : family.space(problem);
+  const Space space = searched_space(family, problem, filter.search_space, filter.exhaustive);
   std::vector<Config> configs = space.enumerate();
   const Config first = family.default_config(problem);
   std::erase(configs, first);
@@ -87,12 +90,116 @@ void list_family(const KernelFamily& family, const Problem& problem, const Candi
   remove_wrong(family, problem, errata, configs, list);
   remove_inaccurate(family, problem, lowest, configs, list);
   if (!any) {
-    list.refusals.push_back(fmt::format("{}: no config is allowed for this problem", family.name()));
+    list.refusals.push_back(
+        fmt::format("{}: no config is allowed for this problem{}", family.name(),
+                    filter.search_space == nullptr || filter.search_space->find(family.name()) == nullptr
+                        ? ""
+                        : " by " + filter.search_space->source));
   }
   for (const Config& config : configs) list.candidates.push_back(list_one(family, problem, config, first));
 }
 
+using Words = std::vector<std::string>;
+
+void add_new(const std::string& word, Words& words) {
+  if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
+}
+
+bool holds(const Words& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+/// Checks one family of a file against its spaces for the problems of a run, one after another.
+class FamilyCheck {
+ public:
+  FamilyCheck(const SearchSpace& file, const FamilySpace& chosen) : file_(file), chosen_(chosen) {}
+
+  /// True once nothing further can be learnt: all that the file names is known, and a config is left.
+  bool add(const Space& space) {
+    taken_ = true;
+    for (const Parameter& parameter : space.parameters()) {
+      add_new(parameter.key, keys_);
+      Words& values = values_[parameter.key];
+      for (const std::string& value : parameter.values) add_new(value, values);
+      if (parameter.values.empty()) add_new(parameter.absent, values);
+    }
+    for (const Constraint& rule : space.constraints())
+      add_new(rule.name, rule.rule == Rule::search ? search_rules_ : build_rules_);
+    if (!any_left_) {
+      Space narrowed = space;
+      choose(chosen_, narrowed);
+      any_left_ = !narrowed.enumerate(1).empty();
+      if (!any_left_ && emptied_by_.empty()) emptied_by_ = emptied_by(space_steps(space, &chosen_));
+    }
+    return any_left_ && status().ok();
+  }
+
+  Status status() const {
+    if (!taken_) return {};
+    for (const ChosenParameter& parameter : chosen_.parameters) {
+      const auto values = values_.find(parameter.key.text);
+      if (values == values_.end()) return unknown(parameter.key, "has no parameter", keys_);
+      for (const LocatedWord& value : parameter.values) {
+        if (!holds(values->second, value.text))
+          return unknown(value, "parameter '" + parameter.key.text + "' has no value", values->second);
+      }
+    }
+    for (const ChosenRule& rule : chosen_.rules) {
+      if (holds(search_rules_, rule.name.text)) continue;
+      if (!holds(build_rules_, rule.name.text)) return unknown(rule.name, "has no rule", search_rules_);
+      if (!rule.on) return unknown(rule.name, "no kernel is built without rule", search_rules_);
+    }
+    if (any_left_) return {};
+    return Status::invalid("{}:{}: {}: an empty space: {}", file_.source, chosen_.family.line,
+                           chosen_.family.text, emptied_by_);
+  }
+
+ private:
+  Status unknown(const LocatedWord& word, std::string_view what, const Words& allowed) const {
+    return Status::invalid("{}:{}: {}: {} '{}', expected {}", file_.source, word.line, chosen_.family.text,
+                           what, printable_word(word.text),
+                           allowed.empty() ? "none" : fmt::format("some of {}", fmt::join(allowed, ", ")));
+  }
+
+  const SearchSpace& file_;
+  const FamilySpace& chosen_;
+  // Of all problems:
+  Words keys_;
+  std::map<std::string, Words> values_;  // by parameter
+  Words search_rules_;
+  Words build_rules_;
+  std::string emptied_by_;  // of the first
+  bool taken_ = false;      // the family takes a problem
+  bool any_left_ = false;
+};
+
 }  // namespace
+
+Space searched_space(const KernelFamily& family, const Problem& problem, const SearchSpace* search_space,
+                     bool exhaustive) {
+  Space space = exhaustive ? family.exhaustive_space(problem) : family.space(problem);
+  const FamilySpace* chosen = search_space == nullptr ? nullptr : search_space->find(family.name());
+  if (chosen != nullptr) choose(*chosen, space);
+  return space;
+}
+
+Status check_search_space(const Device& device, const SearchSpace& search_space,
+                          std::span<const Problem> problems, bool exhaustive) {
+  for (const FamilySpace& chosen : search_space.families) {
+    const KernelFamily* family = device.find_family(chosen.family.text);
+    if (family == nullptr) {
+      return Status::invalid("{}:{}: {}", search_space.source, chosen.family.line,
+                             device.missing_family(printable_word(chosen.family.text)).message());
+    }
+    FamilyCheck check(search_space, chosen);
+    for (const Problem& problem : problems) {
+      if (family->accepts(problem).ok() && check.add(searched_space(*family, problem, nullptr, exhaustive)))
+        break;
+    }
+    GEMMTUNE_RETURN_IF_ERROR(check.status());
+  }
+  return {};
+}
 
 Status check_libtypes(const Device& device, const std::vector<std::string>& libtypes) {
   for (const std::string& libtype : libtypes) {

@@ -1,11 +1,13 @@
 // Candidates of a problem: every config of every family that takes it, and why the other families do not.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "backends/backend.h"
 #include "base/status.h"
+#include "candidates/search_space.h"
 
 namespace gemmtune {
 
@@ -15,6 +17,7 @@ struct CandidateFilter {
   bool exhaustive = false;            // of KernelFamily::exhaustive_space
   AccuracyPolicy accuracy = AccuracyPolicy::keep;  // with `fast` all classes, else none below the baseline's
   bool dependent = false;  // only configs of programmatic dependent launches (`pdl` is 1), else none of them
+  const SearchSpace* search_space = nullptr;  // of a user; null: the families' own spaces
 };
 
 /// One thing to try, with what search, ties and weight layouts need to know of it.
@@ -36,6 +39,17 @@ struct CandidateList {
 
 /// ok, or which name is no family of this device, with the known ones.
 Status check_libtypes(const Device& device, const std::vector<std::string>& libtypes);
+
+/// The space that a search goes through: the family's with what the user chooses. Requires a problem that the family
+/// takes.
+Space searched_space(const KernelFamily& family, const Problem& problem, const SearchSpace* search_space,
+                     bool exhaustive);
+
+/// ok, or an error with file, line and what is allowed: a family that the device does not have; a parameter, value or
+/// rule that none of the problems' spaces has; a build rule that is turned off; a family that takes some of the
+/// problems but is left without a config for each of them (then which parameter or rule left nothing).
+Status check_search_space(const Device& device, const SearchSpace& search_space,
+                          std::span<const Problem> problems, bool exhaustive);
 
 /// The lowest class of a candidate under the policy: with `keep` that of the device's baseline, fp32 without
 /// one.

@@ -41,8 +41,8 @@ struct ProblemResult {
 
 /// Which candidates a request wants.
 inline CandidateFilter candidate_filter(const TuneRequest& request, bool dependent = false) {
-  return {request.libtypes, request.split_k, request.strategy == "exhaustive", request.policy.accuracy,
-          dependent};
+  return {request.libtypes,        request.split_k, request.strategy == "exhaustive",
+          request.policy.accuracy, dependent,       &request.search_space};
 }
 
 /// `layout`: the only one that counts, where the weight's layout is decided; nullopt: every layout of the

@@ -132,7 +132,9 @@ void RunEstimate::begin(std::span<const std::size_t> waiting, std::size_t evalua
     const Problem& problem = request_.shapes[waiting[i]].problem;
     // Without exhaustive_space(): to ask a library for all it has takes seconds a shape, and speeds are
     // learnt anyway.
-    const CandidateList list = list_candidates(device_, problem, {request_.libtypes, request_.split_k});
+    CandidateFilter filter = candidate_filter(request_);
+    filter.exhaustive = false;
+    const CandidateList list = list_candidates(device_, problem, filter);
     if (list.candidates.empty()) continue;
     const double call = median_call(list, problem);
     const std::size_t tried = expected_trials(request_.strategy, list.candidates.size());

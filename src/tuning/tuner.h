@@ -13,6 +13,7 @@
 #include "backends/backend.h"
 #include "base/deadline.h"
 #include "base/status.h"
+#include "candidates/search_space.h"
 #include "evaluate/evaluator.h"
 #include "formats/aiter/tuned_csv.h"
 #include "formats/shapes/shape_list.h"
@@ -32,6 +33,7 @@ struct TuneRequest {
   double max_err_ratio = 0.05;
   Policy policy;
   std::string strategy = "staged";
+  SearchSpace search_space{};           // narrows the families' spaces; without families: not
   double budget_seconds = 0;            // 0: none
   double seconds_spent = 0;             // of the budget, before the run: reading the shapes
   bool all = false;                     // retune what the output already has

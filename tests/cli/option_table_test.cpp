@@ -22,12 +22,23 @@ constexpr OptionSection sections[] = {OptionSection::files,          OptionSecti
 
 /// Values other than the default, of options that take a text; numbers and flags are changed by type.
 const std::map<std::string_view, std::string> other_texts = {
-    {"--input", "shapes.csv"},     {"--output", "other.csv"},  {"--profile-file", "all.csv"},
-    {"--csv-schema", "seed"},      {"--sort", "true"},         {"--record", "r.jsonl"},
-    {"--events", "e.jsonl"},       {"--replay", "r.jsonl"},    {"--m-range", "1:16"},
-    {"--libtype", "tiled"},        {"--search", "exhaustive"}, {"--cache", "warm"},
-    {"--timeout", "none"},         {"--pdl", "allow"},         {"--accuracy", "fast"},
+    {"--input", "shapes.csv"},
+    {"--output", "other.csv"},
+    {"--profile-file", "all.csv"},
+    {"--csv-schema", "seed"},
+    {"--sort", "true"},
+    {"--record", "r.jsonl"},
+    {"--events", "e.jsonl"},
+    {"--replay", "r.jsonl"},
+    {"--m-range", "1:16"},
+    {"--libtype", "tiled"},
+    {"--search", "exhaustive"},
+    {"--cache", "warm"},
+    {"--timeout", "none"},
+    {"--pdl", "allow"},
+    {"--accuracy", "fast"},
     {"--run-config", "tuned.csv"},
+    {"--search-space", GEMMTUNE_TEST_DATA "/search_space/replace.yaml"},
 };
 
 class OptionTable : public ::testing::Test {

@@ -19,6 +19,8 @@
 #include "cli/shared/size_options.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
+#include "formats/search_space/search_space_yaml.h"
+#include "resolve/candidate_list.h"
 #include "resolve/errata.h"
 
 namespace gemmtune::cli {
@@ -30,12 +32,14 @@ constexpr const char* explain_footer = R"(
 Examples:
   gemmtune explain -m 1 -n 2048 -k 2048
   gemmtune explain -m 16 -n 2048 -k 8192 --indtype f32 --space tiled
+  gemmtune explain -m 16 -n 2048 -k 8192 --space tiled --search-space narrow.yaml
   gemmtune explain -m 1 -n 2048 -k 2048 --json)";
 
 struct ExplainOptions {
   SizeOptions size;
   DeviceOptions device;
   std::string space;
+  std::string search_space;  // file; empty: none
   bool json = false;
 };
 
@@ -46,39 +50,74 @@ std::string default_kernel(const KernelFamily& family, const Problem& problem) {
       .kernel_name();
 }
 
-Json space_json(const Space& space) {
+/// A family's space as tuning goes through it, and how it came to that.
+struct ExplainedSpace {
+  ExplainedSpace(const KernelFamily& explained, const Problem& problem, const SearchSpace& file)
+      : family(explained),
+        own(explained.space(problem)),
+        searched(searched_space(explained, problem, &file, false)),
+        steps(space_steps(own, file.find(explained.name()))) {}
+  std::int64_t allowed() const { return steps.empty() ? searched.points() : steps.back().left; }
+
+  const KernelFamily& family;
+  Space own;
+  Space searched;
+  std::vector<SpaceStep> steps;  // parameters first, in the spaces' order
+};
+
+Json space_json(const ExplainedSpace& space) {
   Json json;
-  json["points"] = space.points();
-  json["allowed"] = space.enumerate().size();
+  json["points"] = space.own.points();
+  json["allowed"] = space.allowed();
   json["parameters"] = Json::array();
-  for (const Parameter& parameter : space.parameters()) {
-    json["parameters"].push_back({{"key", parameter.key},
-                                  {"values", parameter.values},
-                                  {"absent", parameter.absent},
-                                  {"meaning", parameter.meaning}});
+  json["rules"] = Json::array();
+  const std::vector<Parameter>& parameters = space.searched.parameters();
+  for (std::size_t i = 0; i < space.steps.size(); ++i) {
+    const SpaceStep& step = space.steps[i];
+    if (i < parameters.size()) {
+      json["parameters"].push_back({{"key", step.name},
+                                    {"values", parameters[i].values},
+                                    {"absent", parameters[i].absent},
+                                    {"meaning", parameters[i].meaning},
+                                    {"removed", step.removed},
+                                    {"left", step.left}});
+    } else {
+      json["rules"].push_back({{"name", step.name},
+                               {"kind", step.kind == SpaceStep::Kind::build ? "build" : "search"},
+                               {"on", step.on},
+                               {"removed", step.removed},
+                               {"left", step.left}});
+    }
   }
-  json["constraints"] = Json::array();
-  for (const Constraint& constraint : space.constraints()) json["constraints"].push_back(constraint.name);
   return json;
 }
 
-std::string space_text(const KernelFamily& family, const Space& space) {
-  std::string text = fmt::format("\nspace of {}: {} points, {} allowed\n", family.name(), space.points(),
-                                 space.enumerate().size());
-  TextTable table({{"key", false, false}, {"values", false, true}, {"meaning", false, false}});
-  for (const Parameter& parameter : space.parameters()) {
-    table.add({parameter.key, joined(parameter.values), parameter.meaning});
+std::string space_text(const ExplainedSpace& space) {
+  std::string text = fmt::format("\nspace of {}: {} points, {} allowed\n", space.family.name(),
+                                 space.own.points(), space.allowed());
+  TextTable table({{"name", false, false},
+                   {"kind", false, false},
+                   {"removed", true, false},
+                   {"left", true, false},
+                   {"values", false, true},
+                   {"meaning", false, false}});
+  const std::vector<Parameter>& parameters = space.searched.parameters();
+  for (std::size_t i = 0; i < space.steps.size(); ++i) {
+    const SpaceStep& step = space.steps[i];
+    const bool is_parameter = i < parameters.size();
+    table.add({step.name, std::string(to_string(step.kind)) + (step.on ? "" : ", off"),
+               std::to_string(step.removed), std::to_string(step.left),
+               is_parameter ? joined(parameters[i].values) : "", is_parameter ? parameters[i].meaning : ""});
   }
   if (!table.empty()) text += table.text(stdout_is_terminal() ? stdout_columns() : 0);
-  for (const Constraint& constraint : space.constraints()) text += fmt::format("rule: {}\n", constraint.name);
   return text;
 }
 
 /// "fp32", "tensor_core" or "fp32 and tensor_core": the classes that a family has for the problem.
-std::string classes_text(const KernelFamily& family, const Problem& problem) {
+std::string classes_text(const KernelFamily& family, const Problem& problem,
+                         const std::vector<Config>& configs) {
   std::set<Accuracy> classes;
-  for (const Config& config : family.space(problem).enumerate())
-    classes.insert(family.accuracy(problem, config));
+  for (const Config& config : configs) classes.insert(family.accuracy(problem, config));
   std::string text;
   for (const Accuracy accuracy : {Accuracy::fp32, Accuracy::tensor_core})
     if (classes.contains(accuracy))
@@ -86,31 +125,36 @@ std::string classes_text(const KernelFamily& family, const Problem& problem) {
   return text;
 }
 
-Json family_json(const KernelFamily& family, const Problem& problem) {
+Json family_json(const KernelFamily& family, const Problem& problem, const SearchSpace& search_space) {
   const Status accepted = family.accepts(problem);
   Json json = {{"name", family.name()}, {"takes", accepted.ok()}, {"why", accepted.message()}};
   if (accepted.ok()) {
     json["default"] = default_kernel(family, problem);
-    json["points"] = family.space(problem).points();
-    json["allowed"] = family.space(problem).enumerate().size();
-    json["accuracy"] = classes_text(family, problem);
+    const Space space = searched_space(family, problem, &search_space, false);
+    const std::vector<Config> configs = space.enumerate();
+    json["points"] = space.points();
+    json["allowed"] = configs.size();
+    json["accuracy"] = classes_text(family, problem, configs);
     const auto layout = family.packed_layout(problem);
     json["packed_layout"] = layout ? Json(to_string(*layout)) : Json();
   }
   return json;
 }
 
-std::string families_text(const Device& device, const Problem& problem) {
+std::string families_text(const Device& device, const Problem& problem, const SearchSpace& search_space) {
   TextTable table({{"family", false, false},
                    {"configs", true, false},
                    {"accuracy", false, false},
                    {"default, or why not", false, true}});
   for (const KernelFamily* family : device.families()) {
-    const Status accepted = family->accepts(problem);
-    table.add({std::string(family->name()),
-               accepted.ok() ? std::to_string(family->space(problem).enumerate().size()) : "-",
-               accepted.ok() ? classes_text(*family, problem) : "-",
-               accepted.ok() ? default_kernel(*family, problem) : accepted.message()});
+    const std::string name(family->name());
+    if (const Status accepted = family->accepts(problem); !accepted.ok()) {
+      table.add({name, "-", "-", accepted.message()});
+      continue;
+    }
+    const std::vector<Config> configs = searched_space(*family, problem, &search_space, false).enumerate();
+    table.add({name, std::to_string(configs.size()), classes_text(*family, problem, configs),
+               default_kernel(*family, problem)});
   }
   return table.text(0);
 }
@@ -182,6 +226,14 @@ int run_explain(const ExplainOptions& options) {
                                                 short_name(*problem), accepted.message()));
     }
   }
+  SearchSpace search_space;
+  if (!options.search_space.empty()) {
+    auto read = read_search_space(options.search_space);
+    const Status status =
+        read.ok() ? check_search_space(device, *read, {&*problem, 1}, false) : read.status();
+    if (!status.ok()) return usage_error("explain", "--search-space " + status.message());
+    search_space = std::move(*read);
+  }
   if (options.json) {
     Json json;
     json["command"] = "explain";
@@ -202,14 +254,14 @@ int run_explain(const ExplainOptions& options) {
     }
     json["families"] = Json::array();
     for (const KernelFamily* family : device.families())
-      json["families"].push_back(family_json(*family, *problem));
-    if (shown != nullptr) json["space"] = space_json(shown->space(*problem));
+      json["families"].push_back(family_json(*family, *problem, search_space));
+    if (shown != nullptr) json["space"] = space_json({*shown, *problem, search_space});
     print_document(json_document(json));
     return exit_done;
   }
-  std::string text =
-      fmt::format("{}\n{:.3g} GFLOP, {:.3g} MB\non {}\n\n{}\n", print(*problem), flops(*problem) * 1e-9,
-                  bytes(*problem) * 1e-6, device_line(device.info()), families_text(device, *problem));
+  std::string text = fmt::format("{}\n{:.3g} GFLOP, {:.3g} MB\non {}\n\n{}\n", print(*problem),
+                                 flops(*problem) * 1e-9, bytes(*problem) * 1e-6, device_line(device.info()),
+                                 families_text(device, *problem, search_space));
   text += fmt::format("default (speed-ups are against it): {}\nwithout a tuned row: {}\n",
                       candidate_text(device, *problem, device.baseline(*problem)),
                       fallback_text(usable_fallback(device, *problem)));
@@ -219,7 +271,7 @@ int run_explain(const ExplainOptions& options) {
     text += fmt::format("{} of {}: {} (found: {}; try: {})\n", counted(configs, "config"), erratum->family,
                         describe(*erratum), erratum->found, erratum->repro);
   }
-  if (shown != nullptr) text += space_text(*shown, shown->space(*problem));
+  if (shown != nullptr) text += space_text({*shown, *problem, search_space});
   print_text(text);
   return exit_done;
 }
@@ -231,6 +283,9 @@ std::function<int()> declare_explain(CommandOptions& app) {
   declare_size_options(app, options->size);
   declare_device_options(app, options->device);
   app.add_option("--space", options->space, "Parameters, values and rules of this family's space");
+  app.add_option("--search-space", options->search_space,
+                 "Narrow or replace spaces by this file (YAML), as tune does")
+      .type_name("FILE");
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(explain_footer);
   return [options] { return run_explain(*options); };

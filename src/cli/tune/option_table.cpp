@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/text.h"
 #include "cli/shared/command_options.h"
 #include "search/strategy.h"
@@ -100,6 +101,12 @@ std::string libtypes_identity(const TuneRequest& request) {
   std::string families;
   for (const std::string& family : request.libtypes) families += (families.empty() ? "" : ",") + family;
   return fmt::format("libtypes={}", families.empty() ? "all" : families);
+}
+
+/// By what the file chooses, not by its name or layout.
+std::string search_space_identity(const TuneRequest& request) {
+  const std::string text = request.search_space.text();
+  return text.empty() ? "" : "search_space=" + short_hash(text);
 }
 
 std::string m_range_identity(const TuneRequest& request) {
@@ -200,6 +207,12 @@ const std::vector<TuneOption>& table() {
        &TuneOptions::families,
        "Kernel families, comma list; also AITER's words (hipblaslt, triton, ck, asm, torch …)",
        {.effect = Effect::run, .shows_default = true, .identity = libtypes_identity}},
+      {search,
+       "--search-space",
+       &TuneOptions::search_space,
+       "Narrow or replace the families' spaces: YAML, family: {parameters: {key: [values]}, rules: {name: "
+       "on|off}, replace: true|false}; `explain --space FAMILY` shows what there is",
+       {.effect = Effect::run, .value_name = "FILE", .identity = search_space_identity}},
       {search,
        "--splitK,!--no-splitK",
        &TuneRequest::split_k,

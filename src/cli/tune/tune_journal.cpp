@@ -108,7 +108,8 @@ Result<Evaluator*> TuneJournal::around(Evaluator& inner) {
   Evaluator* measured = &inner;
   if (recording_) {
     if (recorder_ != nullptr) return Status::invalid("--record: one device can be recorded at a time");
-    recorder_ = std::make_unique<RecordingEvaluator>(inner, *recording_, device_, request_.shapes);
+    recorder_ = std::make_unique<RecordingEvaluator>(inner, *recording_, device_, request_.shapes,
+                                                     steady_seconds, request_.search_space);
     measured = recorder_.get();
   }
   auto journal = Journal::open(path_);

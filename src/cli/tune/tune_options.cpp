@@ -18,6 +18,9 @@
 #include "formats/aiter/environment_json.h"
 #include "formats/aiter/schema.h"
 #include "formats/capture/capture_file.h"
+#include "formats/search_space/search_space_yaml.h"
+#include "resolve/candidate_list.h"
+#include "tuning/problem_tuner.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -157,6 +160,28 @@ Status check_schema(const TuneOptions& options, const std::string& path, Operati
   return {};
 }
 
+/// --search-space, checked against the shapes of the request (of ranges: with their largest M).
+Status take_search_space(const TuneOptions& options, const Device& device, TuneRequest& request) {
+  if (options.search_space.empty()) return {};
+  auto space = read_search_space(options.search_space);
+  if (!space.ok()) return Status(space.code(), fmt::format("--search-space {}", space.message()));
+  for (FamilySpace& family : space->families) {
+    if (options.replay.empty()) break;
+    // A recording has configs, no rules: what the file adds to the families' spaces was recorded with them.
+    family.rules.clear();
+    family.replace = false;
+  }
+  std::vector<Problem> problems;
+  for (const ShapeRow& shape : request.shapes) {
+    problems.push_back(shape.problem);
+    if (request.m_range) problems.back().m = request.m_range->range.last;
+  }
+  const Status status = check_search_space(device, *space, problems, candidate_filter(request).exhaustive);
+  if (!status.ok()) return Status(status.code(), fmt::format("--search-space {}", status.message()));
+  request.search_space = std::move(*space);
+  return {};
+}
+
 /// What is written beside the tuned file is none of the files that the run reads or writes anyway.
 Status check_side_files(const TuneOptions& options, const Outputs& outputs) {
   const std::string& tuned = outputs.tuned;
@@ -165,6 +190,7 @@ Status check_side_files(const TuneOptions& options, const Outputs& outputs) {
                                    {"the environments of -o", environment_path(tuned)},
                                    {"the lock of -o", resolve_links(tuned) + ".lock"},
                                    {"-i", options.input},
+                                   {"--search-space", options.search_space},
                                    {"--replay", options.replay}};
   for (const std::string& path : outputs.also_read) others.push_back({"of the files of -o", path});
   return check_apart({{"-o2", outputs.profile}, {"--record", options.record}, {"--events", options.events}},
@@ -291,6 +317,7 @@ Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shap
   request.output = outputs.tuned;
   request.also_read = outputs.also_read;
   request.libtypes = std::move(families).value();
+  GEMMTUNE_RETURN_IF_ERROR(take_search_space(options, device, request));
   if (request.pdl && !traits_of(device.info()).dependent_launches)
     return Status::invalid("--pdl allow: {} has no dependent launches; a GPU has", device.info().name);
   request.confirmations =

@@ -31,6 +31,7 @@ struct TuneOptions {
   std::string schema = "aiter";
   std::string sort;  // "true", "false"; empty: off
   std::string families = "all";
+  std::string search_space;  // file; empty: none
   std::string cache = "weights-cold";
   std::string accuracy = "default";       // default, fast
   std::optional<std::string> run_config;  // an empty text: the input with defaults

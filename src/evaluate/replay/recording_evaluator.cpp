@@ -1,14 +1,17 @@
 #include "evaluate/replay/recording_evaluator.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/log.h"
+#include "resolve/candidate_list.h"
 
 namespace gemmtune {
 namespace {
 
-RecordedSpace record_space(const KernelFamily& family, const Problem& problem) {
+RecordedSpace record_space(const KernelFamily& family, const Problem& problem,
+                           const SearchSpace& search_space) {
   RecordedSpace record;
   record.family = family.name();
   if (const Status accepted = family.accepts(problem); !accepted.ok()) {
@@ -24,6 +27,12 @@ RecordedSpace record_space(const KernelFamily& family, const Problem& problem) {
   record.packed = family.packed_layout(problem);
   record.default_kernel = name_of(first);
   std::vector<Config> configs = space.enumerate();
+  if (search_space.find(family.name()) != nullptr) {
+    std::set<std::string> known;
+    for (const Config& config : configs) known.insert(config.text());
+    for (Config& config : searched_space(family, problem, &search_space, false).enumerate())
+      if (!known.contains(config.text())) configs.push_back(std::move(config));
+  }
   if (std::find(configs.begin(), configs.end(), first) == configs.end()) configs.push_back(first);
   for (const Config& config : configs) {
     record.configs.push_back(
@@ -34,7 +43,8 @@ RecordedSpace record_space(const KernelFamily& family, const Problem& problem) {
 
 }  // namespace
 
-RecordedProblem recorded_problem(const Device& device, const Problem& problem, std::int64_t calls) {
+RecordedProblem recorded_problem(const Device& device, const Problem& problem, std::int64_t calls,
+                                 const SearchSpace& search_space) {
   RecordedProblem record;
   record.problem = problem;
   record.calls = calls;
@@ -43,13 +53,18 @@ RecordedProblem recorded_problem(const Device& device, const Problem& problem, s
   if (const auto fallback = device.fallback(problem); fallback.ok())
     record.fallback = fallback->kernel_name();
   for (const KernelFamily* family : device.families())
-    record.spaces.push_back(record_space(*family, problem));
+    record.spaces.push_back(record_space(*family, problem, search_space));
   return record;
 }
 
 RecordingEvaluator::RecordingEvaluator(Evaluator& inner, RecordingWriter& writer, const Device& device,
-                                       const std::vector<ShapeRow>& shapes, SecondsClock clock)
-    : inner_(inner), writer_(writer), device_(device), clock_(std::move(clock)) {
+                                       const std::vector<ShapeRow>& shapes, SecondsClock clock,
+                                       SearchSpace search_space)
+    : inner_(inner),
+      writer_(writer),
+      device_(device),
+      clock_(std::move(clock)),
+      search_space_(std::move(search_space)) {
   for (const ShapeRow& shape : shapes) calls_.emplace(print(shape.problem), shape.calls);
 }
 
@@ -64,8 +79,8 @@ std::size_t RecordingEvaluator::number_of(const Problem& problem) {
   const auto known = numbers_.find(text);
   if (known != numbers_.end()) return known->second;
   const auto calls = calls_.find(text);
-  const auto number =
-      writer_.add(recorded_problem(device_, problem, calls == calls_.end() ? 1 : calls->second));
+  const auto number = writer_.add(
+      recorded_problem(device_, problem, calls == calls_.end() ? 1 : calls->second, search_space_));
   written(number.status());
   return numbers_[text] = number.ok() ? *number : 0;
 }

@@ -6,13 +6,16 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "candidates/search_space.h"
 #include "evaluate/replay/recording.h"
 #include "formats/shapes/shape_list.h"
 
 namespace gemmtune {
 
-/// What a device says of a problem now: spaces, predictions, default kernels; nothing measured.
-RecordedProblem recorded_problem(const Device& device, const Problem& problem, std::int64_t calls);
+/// What a device says of a problem now: spaces, predictions, default kernels; nothing measured. Spaces are the families'
+/// own, and the configs that `search_space` adds to them.
+RecordedProblem recorded_problem(const Device& device, const Problem& problem, std::int64_t calls,
+                                 const SearchSpace& search_space = {});
 
 /// Gives the inner evaluator one candidate at a time. If the file cannot be written any more, the log says so
 /// once and measuring continues.
@@ -20,7 +23,8 @@ class RecordingEvaluator final : public Evaluator {
  public:
   /// `shapes`: for the calls of each problem. `inner`, `writer` and `device` must outlive this.
   RecordingEvaluator(Evaluator& inner, RecordingWriter& writer, const Device& device,
-                     const std::vector<ShapeRow>& shapes, SecondsClock clock = steady_seconds);
+                     const std::vector<ShapeRow>& shapes, SecondsClock clock = steady_seconds,
+                     SearchSpace search_space = {});
 
   bool compiles_ahead() const override { return inner_.compiles_ahead(); }
   void announce(const Problem& problem, std::span<const Candidate> candidates) override;
@@ -39,6 +43,7 @@ class RecordingEvaluator final : public Evaluator {
   const Device& device_;
   std::map<std::string, std::int64_t> calls_;
   SecondsClock clock_;
+  SearchSpace search_space_;
   std::map<std::string, std::size_t> numbers_;  // of problems, in the file
   bool writes_ = true;
 };

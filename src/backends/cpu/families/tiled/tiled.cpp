@@ -290,6 +290,7 @@ Space TiledFamily::space(const Problem& problem) const {
   rule("lower isa", Rule::search, &TiledFamily::refuse_lower_isa, {"isa", "mc", "nc"});
   rule("idle sk", Rule::search, &TiledFamily::refuse_idle_split_k, {"mr", "nr", "sk"});
   rule("split", Rule::search, &TiledFamily::refuse_split, {"mr", "split", "sk"});
+  space.add(split_k_divides(problem.k, "sk", 1));
   return space;
 }
 

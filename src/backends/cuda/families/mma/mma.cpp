@@ -230,6 +230,7 @@ Space MmaFamily::space(const Problem& problem) const {
   space.add(Constraint{"waste",
                        [this, problem](const Config& config) { return refuse_waste(problem, config); },
                        Rule::search});
+  space.add(split_k_divides(problem.k, "sk", 8 * atom_bytes / bits(problem.x_type)));
   return space;
 }
 

@@ -241,6 +241,18 @@ Space WgmmaFamily::space(const Problem& problem) const {
          return refuse_wgmma_smem(of, config, most);
        },
        {});
+  const std::int64_t atom_elements = 8 * atom_bytes / bits(problem.x_type);
+  space.add(Constraint{"block_k 128",
+                       [this, problem, atom_elements](const Config& config) -> std::string {
+                         const WgmmaLaunchConfig launch = launch_config(problem, config);
+                         const bool excluded = launch.k_atoms * atom_elements >= 128 &&
+                                               launch.block_m >= 128 && launch.block_n >= 128;
+                         return excluded ? "a block of 128 x 128 has 128 elements of k a stage" : "";
+                       },
+                       Rule::search,
+                       {},
+                       false});
+  space.add(split_k_divides(problem.k, "csk", atom_elements));
   return space;
 }
 

@@ -1,0 +1,103 @@
+#include "candidates/search_space.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace gemmtune {
+namespace {
+
+std::vector<std::string> texts_of(const std::vector<LocatedWord>& words) {
+  std::vector<std::string> texts;
+  for (const LocatedWord& word : words) texts.push_back(word.text);
+  return texts;
+}
+
+void turn_rules(const FamilySpace& chosen, Space& space) {
+  if (chosen.replace) {
+    const std::vector<Constraint> rules = space.constraints();
+    for (const Constraint& rule : rules) space.turn(rule.name, false);
+  }
+  for (const ChosenRule& rule : chosen.rules) space.turn(rule.name.text, rule.on);
+}
+
+/// Sorted, so that order and layout of the file do not matter.
+std::string sorted_text(std::vector<std::string> words) {
+  std::sort(words.begin(), words.end());
+  return fmt::format("{}", fmt::join(words, ";"));
+}
+
+std::string text_of(const FamilySpace& family) {
+  std::vector<std::string> words;
+  for (const ChosenParameter& parameter : family.parameters)
+    words.push_back(fmt::format("{}=({})", parameter.key.text, sorted_text(texts_of(parameter.values))));
+  for (const ChosenRule& rule : family.rules)
+    words.push_back(fmt::format("rule {}={}", rule.name.text, rule.on ? "on" : "off"));
+  return fmt::format("{}{}({})", family.family.text, family.replace ? " replaced" : "",
+                     sorted_text(std::move(words)));
+}
+
+}  // namespace
+
+const FamilySpace* SearchSpace::find(std::string_view family) const {
+  for (const FamilySpace& one : families)
+    if (one.family.text == family) return &one;
+  return nullptr;
+}
+
+std::string SearchSpace::text() const {
+  std::vector<std::string> words;
+  for (const FamilySpace& family : families) words.push_back(text_of(family));
+  return sorted_text(std::move(words));
+}
+
+void choose(const FamilySpace& chosen, Space& space) {
+  for (const ChosenParameter& parameter : chosen.parameters)
+    space.choose(parameter.key.text, texts_of(parameter.values));
+  turn_rules(chosen, space);
+}
+
+std::string_view to_string(SpaceStep::Kind kind) {
+  switch (kind) {
+    case SpaceStep::Kind::parameter:
+      return "parameter";
+    case SpaceStep::Kind::build:
+      return "build rule";
+    case SpaceStep::Kind::search:
+      return "search rule";
+  }
+  return {};
+}
+
+std::vector<SpaceStep> space_steps(Space family_space, const FamilySpace* chosen) {
+  Space& space = family_space;
+  std::vector<SpaceStep> steps;
+  std::int64_t left = space.points();
+  for (const std::string& key : space.keys()) {
+    for (std::size_t i = 0; chosen != nullptr && i < chosen->parameters.size(); ++i) {
+      const ChosenParameter& parameter = chosen->parameters[i];
+      if (parameter.key.text == key) space.choose(key, texts_of(parameter.values));
+    }
+    const std::int64_t before = std::exchange(left, space.points());
+    steps.push_back({SpaceStep::Kind::parameter, key, true, before - left, left});
+  }
+  if (chosen != nullptr) turn_rules(*chosen, space);
+  for (const RuleEffect& effect : space.effects()) {
+    left -= effect.removed;
+    const auto kind = effect.rule == Rule::build ? SpaceStep::Kind::build : SpaceStep::Kind::search;
+    steps.push_back({kind, effect.name, effect.on, effect.removed, left});
+  }
+  return steps;
+}
+
+std::string emptied_by(const std::vector<SpaceStep>& steps) {
+  for (const SpaceStep& step : steps) {
+    if (step.left != 0) continue;
+    return fmt::format("{} '{}' leaves nothing of {} config{}", to_string(step.kind), step.name, step.removed,
+                       step.removed == 1 ? "" : "s");
+  }
+  return {};
+}
+
+}  // namespace gemmtune
