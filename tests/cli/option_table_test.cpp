@@ -37,6 +37,7 @@ const std::map<std::string_view, std::string> other_texts = {
     {"--timeout", "none"},
     {"--pdl", "allow"},
     {"--accuracy", "fast"},
+    {"--bucket-scheme", "bounds"},
     {"--run-config", "tuned.csv"},
     {"--search-space", GEMMTUNE_TEST_DATA "/search_space/replace.yaml"},
 };

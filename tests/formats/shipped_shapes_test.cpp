@@ -28,7 +28,7 @@ constexpr ShippedList of_models[] = {
     {"qwen3-32b_tp1_bf16_untuned_gemm.csv", "qwen3-32b", 1, Operation::a16w16},
 };
 // The other lists, each with a test of its own.
-constexpr const char* of_nothing_else[] = {"llama-3.2-1b.csv", "llm_dense_192.csv"};
+constexpr const char* of_nothing_else[] = {"block_scale_seed.csv", "llama-3.2-1b.csv", "llm_dense_192.csv"};
 
 class ShippedShapes : public ModelTest {};
 

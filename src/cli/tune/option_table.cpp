@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "cli/shared/command_options.h"
+#include "cli/tune/tune_buckets.h"
 #include "search/strategy.h"
 
 namespace gemmtune::cli {
@@ -201,6 +202,17 @@ const std::vector<TuneOption>& table() {
        &TuneOptions::m_regret,
        "Percent that a range may be slower than the best kernel at an M (or the noise measured there)",
        {.effect = Effect::run, .shows_default = true, .bounds = percent}},
+
+      {ranges, "--buckets", &TuneOptions::buckets,
+       "Also write a Triton config for each (N, K), with one kernel for a bucket of M; -o is a folder. "
+       "Without "
+       "shapes those of AITER's block-scale tuner (--op a8w8_blockscale)"},
+      {ranges,
+       "--bucket-scheme",
+       &TuneOptions::bucket_scheme,
+       "thirds (small_M up to 256, medium_M up to 2048, large_M) or bounds (M_LEQ_x, any)",
+       {.shows_default = true,
+        .apply = [](const TuneOptions& tune, TuneRequest&) { return bucket_scheme_of(tune).status(); }}},
 
       {search,
        "--libtype",

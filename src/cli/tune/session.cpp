@@ -148,13 +148,19 @@ Result<RunSummary> TuneSession::tune() {
   return summary;
 }
 
-int TuneSession::report(const RunSummary& summary) {
+Result<int> TuneSession::report(const RunSummary& summary) {
   if (!request_.m_range) {
     for (const std::string& line : failed_families(summary.items)) console_->urgent_line(line);
   }
   std::optional<MRange> range;
   if (request_.m_range) range = request_.m_range->range;
-  const RunEnding ending{summary, shapes_, outputs_, device().info(), range, interrupted()};
+  RunEnding ending{summary, shapes_, outputs_, device().info(), range, interrupted()};
+  if (options_.buckets) {
+    auto buckets = write_buckets(options_, outputs_, device(), request_.policy, *evaluators_.front());
+    if (!buckets.ok()) return buckets.status();
+    ending.buckets = std::move(*buckets);
+    ending.interrupted = interrupted();
+  }
   print_answer(options_.json, options_.json ? ending_json(ending) : ending_text(ending));
   return ending_code(ending);
 }

@@ -42,7 +42,7 @@ class TuneSession {
   std::string opening_line() const;
   Status make_evaluators();
   Result<RunSummary> tune();
-  int report(const RunSummary& summary);
+  Result<int> report(const RunSummary& summary);
 
   const TuneOptions& options_;
   const Environment& environment_;

@@ -14,11 +14,13 @@
 #include "cli/shared/family_names.h"
 #include "cli/shared/output_path.h"
 #include "cli/tune/option_table.h"
+#include "cli/tune/tune_buckets.h"
 #include "evaluate/journal/journal.h"
 #include "formats/aiter/environment_json.h"
 #include "formats/aiter/schema.h"
 #include "formats/capture/capture_file.h"
 #include "formats/search_space/search_space_yaml.h"
+#include "formats/triton/triton_lookup.h"
 #include "resolve/candidate_list.h"
 #include "tuning/problem_tuner.h"
 
@@ -98,6 +100,13 @@ Result<ShapeList> all_shapes(const TuneOptions& options, const Environment& envi
     GEMMTUNE_RETURN_IF_ERROR(operation_of(options.size).status());
     return tunable_shapes_of_model(options.model, options.size, environment);
   }
+  if (options.buckets && options.input.empty()) {
+    const auto operation = operation_of(options.size);
+    if (!operation.ok()) return operation.status();
+    if (*operation == Operation::a8w8_blockscale) return block_scale_seed_shapes();
+    return Status::invalid(
+        "--buckets: give shapes (-i FILE); only --op a8w8_blockscale has a list of its own");
+  }
   return shapes_of_file(options, environment, device);
 }
 
@@ -136,6 +145,18 @@ Status check_m_range(TuneOptions& options) {
                            options.size.m, options.m_range);
   }
   options.size.m = std::to_string(asked->range.last);
+  return {};
+}
+
+/// What cannot be given with --buckets.
+Status check_buckets(const TuneOptions& options) {
+  if (!options.buckets) return {};
+  const std::string_view other = !options.m_range.empty() ? "--m-range"
+                                 : options.run_config     ? "--run_config"
+                                 : options.compare        ? "--compare"
+                                                          : "";
+  if (!other.empty()) return Status::invalid("--buckets: not with {}", other);
+  if (options.output.empty()) return Status::invalid("--buckets: give -o FOLDER");
   return {};
 }
 
@@ -201,6 +222,7 @@ Status check_side_files(const TuneOptions& options, const Outputs& outputs) {
 
 Status check_options(TuneOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(check_m_range(options));
+  GEMMTUNE_RETURN_IF_ERROR(check_buckets(options));
   const bool has_model = !options.model.folder.empty();
   if (options.size.any() + !options.input.empty() + has_model > 1) {
     return Status::invalid("-i, -m -n -k and --model_dir: give one of them, not several");
@@ -241,7 +263,14 @@ Result<Outputs> outputs_of(const TuneOptions& options, const Environment& enviro
                            const DeviceInfo& device, const ShapeList& shapes) {
   Outputs outputs;
   const Operation operation = shapes.rows.empty() ? shapes.operation : shapes.rows.front().problem.operation;
-  outputs.also_read = path_list(options.output);
+  if (options.buckets) {
+    if (!triton_family(operation))
+      return Status::unsupported("--buckets: there are no Triton configs of {}", to_string(operation));
+    GEMMTUNE_RETURN_IF_ERROR(make_folders(options.output));
+    outputs.also_read = {join_path(options.output, tuned_file_name(operation))};
+  } else {
+    outputs.also_read = path_list(options.output);
+  }
   if (outputs.also_read.empty()) {
     if (!options.output.empty()) return Status::invalid("-o '{}': no file name in it", options.output);
     if (environment.config_folder.empty()) return Status::invalid("give -o FILE ({})", no_config_folder);

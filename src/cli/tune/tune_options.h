@@ -51,10 +51,12 @@ struct TuneOptions {
   std::string timeout = "1800";  // seconds, or none
   bool shape_grouped = false;    // accepted: shapes are never split among devices
   bool in_process = false;
-  std::string m_range;      // A:B; empty: tune the M of the shapes
-  double m_regret = 2.0;    // percent
-  std::string pdl = "off";  // off, allow
-  int confirmations = 0;    // 0: two on a CPU, one elsewhere
+  std::string m_range;                   // A:B; empty: tune the M of the shapes
+  double m_regret = 2.0;                 // percent
+  bool buckets = false;                  // output is a folder
+  std::string bucket_scheme = "thirds";  // thirds, bounds
+  std::string pdl = "off";               // off, allow
+  int confirmations = 0;                 // 0: two on a CPU, one elsewhere
 };
 
 /// Values out of bounds, unknown words and contradictions: what needs no machine and no file. A single size

@@ -176,6 +176,15 @@ Json problem_json(const ItemReport& report) {
   return json;
 }
 
+std::string buckets_text(const BucketReport& report) {
+  std::string text;
+  for (const WrittenBucket& one : report.written)
+    text += fmt::format("{}: {} of {}, regret {:.2f} %: {}\n", one.path, one.key, counted(one.ms, "M"),
+                        100 * one.regret, one.kernel);
+  for (const std::string& problem : report.problems) text += fmt::format("no bucket: {}\n", problem);
+  return text;
+}
+
 std::string shapes_ending_text(const RunEnding& ending) {
   const RunSummary& summary = ending.summary;
   if (!ending.interrupted) {
@@ -246,7 +255,8 @@ std::optional<std::string> nothing_done_text(const RunSummary& summary, const st
 }
 
 std::string ending_text(const RunEnding& ending) {
-  return ending.range ? range_ending_text(ending) : shapes_ending_text(ending);
+  std::string text = ending.range ? range_ending_text(ending) : shapes_ending_text(ending);
+  return ending.buckets ? text + buckets_text(*ending.buckets) : text;
 }
 
 std::string ending_json(const RunEnding& ending) {
@@ -282,6 +292,17 @@ std::string ending_json(const RunEnding& ending) {
   }
   json["seconds"] = summary.seconds;
   json["output"] = ending.outputs.tuned;
+  if (ending.buckets) {
+    json["buckets"] = Json::array();
+    for (const WrittenBucket& one : ending.buckets->written) {
+      json["buckets"].push_back({{"path", one.path},
+                                 {"key", one.key},
+                                 {"kernelName", one.kernel},
+                                 {"regret", one.regret},
+                                 {"ms", one.ms}});
+    }
+    json["bucket_problems"] = ending.buckets->problems;
+  }
   json["interrupted"] = ending.interrupted;
   return json_document(json);
 }
@@ -292,7 +313,8 @@ int ending_code(const RunEnding& ending) {
   const bool gaps = std::any_of(items.begin(), items.end(), [](const ItemReport& report) {
     return report.range && !report.range->failures.empty();
   });
-  const bool findings = gaps || count_of(items, ProblemState::failed) > 0 ||
+  const bool unanswered = ending.buckets && !ending.buckets->problems.empty();
+  const bool findings = gaps || unanswered || count_of(items, ProblemState::failed) > 0 ||
                         count_of(items, ProblemState::unsupported) > 0 || !ending.shapes.diagnostics.empty();
   return findings ? exit_findings : exit_done;
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backends/backend.h"
+#include "cli/tune/tune_buckets.h"
 #include "cli/tune/tune_options.h"
 #include "tuning/tuner.h"
 
@@ -32,6 +33,7 @@ struct RunEnding {
   const DeviceInfo& device;
   std::optional<MRange> range{};  // of --m-range
   bool interrupted = false;
+  std::optional<BucketReport> buckets{};  // of --buckets
 };
 
 /// Table and summary, as wide as stdout (at most 120 columns; kernel names are whole where stdout is no

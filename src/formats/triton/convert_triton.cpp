@@ -20,15 +20,6 @@
 namespace gemmtune {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Operation>, 6> families{{
-    {"GEMM-A16W16", Operation::a16w16},
-    {"GEMM-A8W8", Operation::a8w8},
-    {"GEMM-A8W8_BLOCKSCALE", Operation::a8w8_blockscale},
-    {"GEMM-AFP4WFP4", Operation::a4w4_blockscale},
-    {"BATCHED_GEMM-BF16", Operation::batched_bf16},
-    {"BATCHED_GEMM-A8W8", Operation::batched_a8w8},
-}};
-
 constexpr std::string_view triton_format = "triton_json";
 constexpr std::string_view bucket_column = "bucket";  // of carried cells: the key of a bucket
 
@@ -127,9 +118,7 @@ std::optional<TritonConfig> config_of(std::string_view name) {
 /// into rows.missing.
 Problem triton_problem(const TritonFile& file, const ConversionOptions& options, ConversionRows& rows) {
   std::optional<Operation> operation = options.operation;
-  for (const auto& [family, known] : families) {
-    if (!operation && file.name.family == family) operation = known;
-  }
+  if (!operation) operation = operation_of_triton_family(file.name.family);
   if (!operation) {
     rows.missing = fmt::format("family '{}' is none that tuned files hold; give --op", file.name.family);
   }
@@ -262,8 +251,8 @@ std::vector<TritonBucket> buckets_by_thirds(ConversionRows& rows, const TritonRo
     BucketKind kind;
     std::int64_t last;
   };
-  constexpr std::array<Third, 3> thirds{{{"small_M", BucketKind::small_m, 256},
-                                         {"medium_M", BucketKind::medium_m, 2048},
+  constexpr std::array<Third, 3> thirds{{{"small_M", BucketKind::small_m, max_small_m},
+                                         {"medium_M", BucketKind::medium_m, max_medium_m},
                                          {"large_M", BucketKind::large_m, max_dimension}}};
   std::vector<TritonBucket> buckets;
   auto from = of_file.begin();

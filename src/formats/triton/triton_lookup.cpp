@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <vector>
 
@@ -12,6 +13,15 @@
 
 namespace gemmtune {
 namespace {
+
+constexpr std::array<std::pair<std::string_view, Operation>, 6> families{{
+    {"GEMM-A16W16", Operation::a16w16},
+    {"GEMM-A8W8", Operation::a8w8},
+    {"GEMM-A8W8_BLOCKSCALE", Operation::a8w8_blockscale},
+    {"GEMM-AFP4WFP4", Operation::a4w4_blockscale},
+    {"BATCHED_GEMM-BF16", Operation::batched_bf16},
+    {"BATCHED_GEMM-A8W8", Operation::batched_a8w8},
+}};
 
 constexpr std::int64_t max_size = (std::int64_t{1} << 31) - 1;
 
@@ -62,7 +72,7 @@ const TritonBucket* find_tuned(const TritonFile& file, std::int64_t m, std::span
     case TritonScheme::named:
       return find_by_name(file, m);
     case TritonScheme::thirds:
-      return find_by_thirds(file, m, 256, 2048);
+      return find_by_thirds(file, m, max_small_m, max_medium_m);
     case TritonScheme::moe:
       return find_by_thirds(file, m, 255, 1023);
   }
@@ -95,6 +105,12 @@ std::string folder_of_family(std::string_view family) {
 bool is_arch(std::string_view word) {
   return word.size() > 3 &&
          (word.starts_with("gfx") || (word.starts_with("MI") && word[2] >= '0' && word[2] <= '9'));
+}
+
+/// Of another device than AMD's, before the family of a GEMM: x86-amx-GEMM-…; npos: the stem has none.
+std::size_t end_of_arch(std::string_view stem) {
+  const std::size_t batched = stem.find("-BATCHED_GEMM-");
+  return batched != std::string_view::npos ? batched : stem.find("-GEMM-");
 }
 
 void read_size(std::string_view word, TritonFileName& name) {
@@ -161,6 +177,18 @@ Status check_size(std::string_view name, std::int64_t value) {
 
 }  // namespace
 
+std::optional<std::string_view> triton_family(Operation operation) {
+  for (const auto& [family, known] : families)
+    if (known == operation) return family;
+  return std::nullopt;
+}
+
+std::optional<Operation> operation_of_triton_family(std::string_view family) {
+  for (const auto& [known, operation] : families)
+    if (known == family) return operation;
+  return std::nullopt;
+}
+
 std::optional<TritonMatch> find_bucket(const TritonFile& file, std::int64_t m,
                                        std::span<const std::int64_t> bounds) {
   if (m < 1 || m > max_size) return std::nullopt;
@@ -189,6 +217,9 @@ std::optional<TritonFileName> parse_triton_file_name(const std::string& path) {
   if (is_arch(stem.substr(0, dash))) {
     name.arch = stem.substr(0, dash);
     stem = dash == std::string_view::npos ? std::string_view() : stem.substr(dash + 1);
+  } else if (const auto end = end_of_arch(stem); end != std::string_view::npos) {
+    name.arch = stem.substr(0, end);
+    stem = stem.substr(end + 1);
   }
   if (!stem.empty()) read_stem(stem, name);
   return name;

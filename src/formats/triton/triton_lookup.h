@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "formats/triton/triton_json.h"
+#include "problem/operation.h"
 
 namespace gemmtune {
 
@@ -20,6 +21,14 @@ struct TritonMatch {
   const TritonBucket* bucket = nullptr;
   bool tuned = false;  // false for `any`
 };
+
+/// The largest M of small_M and of medium_M, of TritonScheme::thirds.
+inline constexpr std::int64_t max_small_m = 256;
+inline constexpr std::int64_t max_medium_m = 2048;
+
+/// The families of files that hold an operation: GEMM-A8W8_BLOCKSCALE …; nullopt where there is none.
+std::optional<std::string_view> triton_family(Operation operation);
+std::optional<Operation> operation_of_triton_family(std::string_view family);
 
 /// The bucket of `m` by the rule of the file's scheme; nullopt where AITER raises an error. `bounds`
 /// (ascending) matters for TritonScheme::bounds only: a key with another bound is dead. Files without `any`
