@@ -9,9 +9,8 @@
 #include "base/text.h"
 
 namespace gemmtune {
-namespace {
 
-enum class Operator {
+enum class IntegerExpression::Operator {
   number,
   name,
   add,
@@ -29,6 +28,10 @@ enum class Operator {
   either,
   negation
 };
+
+namespace {
+
+using Operator = IntegerExpression::Operator;
 
 struct Spelling {
   std::string_view text;

@@ -27,6 +27,8 @@ class IntegerExpression {
   std::optional<std::int64_t> evaluate(
       const std::function<std::optional<std::int64_t>(std::string_view name)>& value_of) const;
 
+  enum class Operator;  // of a node of the parsed text
+
  private:
   struct Node;
   class Parser;

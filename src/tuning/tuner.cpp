@@ -43,14 +43,14 @@ Result<RunSummary> run_items(Run& run, std::span<Evaluator* const> evaluators) {
   ConfirmationPass confirmation(run);
   const auto items = run.request().m_range ? range_items(run) : shape_items(run, confirmation);
   run.begin();
-  GEMMTUNE_RETURN_IF_ERROR(
-      share_out(evaluators.size(), evaluators.size(), [&](std::size_t worker, std::size_t) {
-        EndOfWork end(run.budget());
-        while (const auto visit = run.budget().next(worker))
-          GEMMTUNE_RETURN_IF_ERROR(items[visit->group]->visit(*visit, *evaluators[worker]));
-        end.is_regular = true;
-        return Status();
-      }));
+  const auto work = [&](std::size_t worker, std::size_t) -> Status {
+    EndOfWork end(run.budget());
+    while (const auto visit = run.budget().next(worker))
+      GEMMTUNE_RETURN_IF_ERROR(items[visit->group]->visit(*visit, *evaluators[worker]));
+    end.is_regular = true;
+    return {};
+  };
+  GEMMTUNE_RETURN_IF_ERROR(share_out(evaluators.size(), evaluators.size(), work));
   for (const auto& item : items) GEMMTUNE_RETURN_IF_ERROR(item->finish());
   GEMMTUNE_RETURN_IF_ERROR(confirmation.run(evaluators));
   return run.finish();

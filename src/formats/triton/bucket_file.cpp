@@ -7,10 +7,9 @@
 #include <iterator>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "base/file.h"
 #include "base/text.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 #include "formats/triton/triton_lookup.h"
 
@@ -31,10 +30,10 @@ void note_regrets(const std::vector<TunedBucket>& buckets, TritonFile& file) {
   auto note = std::find_if(file.notes.begin(), file.notes.end(),
                            [](const TritonNote& other) { return other.key == regret_note; });
   if (note == file.notes.end()) note = file.notes.insert(note, {std::string(regret_note), "{}", 0});
-  nlohmann::ordered_json regrets = nlohmann::ordered_json::parse(note->json, nullptr, false);
-  if (!regrets.is_object()) regrets = nlohmann::ordered_json::object();
+  Json regrets = parse_json(note->json);
+  if (!regrets.is_object()) regrets = Json::object();
   for (const TunedBucket& tuned : buckets) regrets[tuned.bucket.key] = std::round(tuned.regret * 1e4) / 1e4;
-  note->json = regrets.dump();
+  note->json = json_line(regrets);
   note->before = file.buckets.size();
 }
 
