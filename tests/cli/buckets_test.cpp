@@ -4,9 +4,8 @@
 
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/program.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 #include "formats/shapes/shape_list.h"
 #include "formats/triton/triton_lookup.h"
@@ -15,7 +14,6 @@ namespace gemmtune::test {
 namespace {
 
 using ::testing::HasSubstr;
-using Json = nlohmann::json;
 
 class BucketsCli : public ::testing::Test {
  protected:

@@ -5,16 +5,14 @@
 #include <filesystem>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/program.h"
+#include "formats/json.h"
 #include "formats/json_text.h"
 
 namespace gemmtune::test {
 namespace {
 
 using ::testing::HasSubstr;
-using Json = nlohmann::json;
 
 class SearchSpaceCli : public ::testing::Test {
  protected:
