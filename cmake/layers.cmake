@@ -20,8 +20,11 @@ if(GEMMTUNE_SANITIZE)
   target_link_options(gemmtune_options INTERFACE -fsanitize=${GEMMTUNE_SANITIZE})
 endif()
 
+option(GEMMTUNE_UNITY_BUILD "Compile several files of a folder as one" ON)
+
 # GCC collects garbage from 128 MiB on; eight files and their headers are a few hundred. Later it takes less time and 150 MB more.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+# (clang-tidy, which reads the dev preset's commands, refuses the option.)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND GEMMTUNE_UNITY_BUILD)
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=524288>")
 endif()
 
@@ -52,7 +55,6 @@ endfunction()
 
 # Eight files of a folder compile as one: three quarters of the time to compile a file is that of headers and of templates which its
 # neighbours instantiate too. Names local to a file then differ within a folder. Off in the dev preset, which compiles each file alone.
-option(GEMMTUNE_UNITY_BUILD "Compile several files of a folder as one" ON)
 function(gemmtune_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${GEMMTUNE_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()

@@ -5,6 +5,7 @@
 #include "measure/statistics.h"
 #include "resolve/candidate_list.h"
 #include "search/strategy.h"
+#include "tuning/problem_tuner.h"
 
 namespace gemmtune {
 namespace {
