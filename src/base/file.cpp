@@ -16,27 +16,12 @@
 #include <climits>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/hash.h"
 #include "base/text.h"
 
 namespace gemmtune {
 namespace {
-
-/// Closes on destruction; owns nothing when negative.
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int number() const { return number_; }
-  bool ok() const { return number_ >= 0; }
-
- private:
-  int number_;
-};
 
 /// A file that is removed on destruction.
 struct Temporary {
@@ -117,7 +102,7 @@ Status sync_folder(const std::string& folder) {
   if (!descriptor.ok() && errno == EACCES) return {};  // a folder that may be written, but not read
   if (!descriptor.ok()) return Status::io("{}: cannot open the folder: {}", folder, why());
   // Some file systems cannot sync folders; the rename is done all the same.
-  if (::fsync(descriptor.number()) != 0 && errno != EINVAL && errno != EROFS) {
+  if (::fsync(descriptor.get()) != 0 && errno != EINVAL && errno != EROFS) {
     return Status::io("{}: cannot sync the folder: {}", folder, why());
   }
   return {};
@@ -152,10 +137,10 @@ Result<std::string> read_file(const std::string& path, std::size_t limit) {
     return Status(code, fmt::format("{}: cannot open: {}", path, why()));
   }
   struct stat information {};
-  if (::fstat(descriptor.number(), &information) != 0) return Status::io("{}: {}", path, why());
+  if (::fstat(descriptor.get(), &information) != 0) return Status::io("{}: {}", path, why());
   if (S_ISDIR(information.st_mode)) return Status::invalid("{}: is a folder, expected a file", path);
   if (S_ISBLK(information.st_mode)) return Status::invalid("{}: is a block device, expected a file", path);
-  return read_descriptor(descriptor.number(), path, limit);
+  return read_descriptor(descriptor.get(), path, limit);
 }
 
 Status write_file_atomically(const std::string& path, std::string_view content) {
@@ -173,8 +158,8 @@ Status write_file_atomically(const std::string& path, std::string_view content) 
   const Descriptor descriptor(make_file_beside(target, temporary.path));
   if (!descriptor.ok()) return Status::io("{}: cannot create a file in {}: {}", path, folder, why());
   temporary.exists = true;
-  GEMMTUNE_RETURN_IF_ERROR(write_all(descriptor.number(), path, content));
-  if (exists) GEMMTUNE_RETURN_IF_ERROR(take_over(descriptor.number(), path, existing));
+  GEMMTUNE_RETURN_IF_ERROR(write_all(descriptor.get(), path, content));
+  if (exists) GEMMTUNE_RETURN_IF_ERROR(take_over(descriptor.get(), path, existing));
   if (::rename(temporary.path.c_str(), target.c_str()) != 0) {
     return Status::io("{}: cannot replace the file: {}", path, why());
   }

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "backends/guard_bands.h"
 
 namespace gemmtune::gpu {
 namespace {
@@ -29,44 +30,25 @@ class PlainBuffer : public Buffer {
   std::size_t bytes_;
 };
 
-/// No two neighbours are equal and none is 0x00 or 0xff, so that neither a fill nor a shifted copy passes for
-/// it.
-std::byte canary(std::size_t place) { return static_cast<std::byte>(0x11 + (place * 53) % 0xd3); }
-
 class GuardedBuffer final : public PlainBuffer {
  public:
   using PlainBuffer::PlainBuffer;
   void* data() const override { return block_ + guard_bytes; }
 
   Status write_guards() {
-    std::vector<std::byte> guard(guard_bytes);
-    for (std::size_t i = 0; i < guard_bytes; ++i) guard[i] = canary(i);
+    const std::vector<std::byte> guard = guard_band(guard_bytes);
     driver_.enter();
     GEMMTUNE_RETURN_IF_ERROR(driver_.copy_in(block_, guard.data(), guard_bytes));
     return driver_.copy_in(block_ + guard_bytes + bytes_, guard.data(), guard_bytes);
   }
 
   Status guards_intact() const override {
-    GEMMTUNE_RETURN_IF_ERROR(check(block_, true));
-    return check(block_ + guard_bytes + bytes_, false);
-  }
-
- private:
-  Status check(const std::byte* guard, bool before) const {
-    std::vector<std::byte> seen(guard_bytes);
+    std::vector<std::byte> before(guard_bytes);
+    std::vector<std::byte> after(guard_bytes);
     driver_.enter();
-    GEMMTUNE_RETURN_IF_ERROR(driver_.copy_out(seen.data(), guard, guard_bytes));
-    std::size_t count = 0;
-    std::size_t nearest = guard_bytes;
-    for (std::size_t i = 0; i < guard_bytes; ++i) {
-      if (seen[i] == canary(i)) continue;
-      ++count;
-      nearest = std::min(nearest, before ? guard_bytes - i : i + 1);
-    }
-    if (count == 0) return {};
-    return Status::invalid(
-        "{} byte(s) were overwritten {} of a buffer of {} bytes, the nearest at a distance of {}", count,
-        before ? "before the beginning" : "after the end", bytes_, nearest);
+    GEMMTUNE_RETURN_IF_ERROR(driver_.copy_out(before.data(), block_, guard_bytes));
+    GEMMTUNE_RETURN_IF_ERROR(driver_.copy_out(after.data(), block_ + guard_bytes + bytes_, guard_bytes));
+    return check_guard_bands(before, after, bytes_);
   }
 };
 

@@ -5,10 +5,10 @@
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/child_process.h"
 #include "base/status.h"
 #include "evaluate/worker/message_channel.h"
 #include "evaluate/worker/worker_protocol.h"
@@ -22,15 +22,9 @@ struct WorkerLaunch {
 };
 
 /// How a worker ended.
-struct WorkerEnding {
-  int signal = 0;     // that ended it; 0: it ended itself
-  int exit_code = 0;  // where it ended itself
+struct WorkerEnding : ProcessEnding {
   bool killed_by_us = false;
-  std::string last_words;  // the end of what it wrote to its outputs
 };
-
-/// "SIGSEGV (Segmentation fault); its last words: …" or "it ended itself with exit code 3".
-std::string ending_text(const WorkerEnding& ending);
 
 class WorkerProcess {
  public:
@@ -42,7 +36,7 @@ class WorkerProcess {
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
-  pid_t pid() const { return pid_; }
+  pid_t pid() const { return process_.pid(); }
   Status send(std::string_view message) { return channel_.send(message); }
 
   enum class Event { message, nothing, ended };
@@ -51,25 +45,21 @@ class WorkerProcess {
   WorkerState state() const { return page_.read(); }
   /// Memory that is resident now; 0 where the process is gone.
   std::size_t resident_bytes() const;
-  /// SIGKILL.
-  void kill();
+  void kill() { process_.kill(); }
   /// Waits for the end (kills the worker if it does not end) and returns how it ended.
   WorkerEnding ending();
 
  private:
-  WorkerProcess(pid_t pid, int socket, int outputs, WorkerPage page)
-      : pid_(pid), channel_(socket), outputs_(outputs), page_(std::move(page)) {}
+  WorkerProcess(pid_t pid, int socket, Descriptor outputs, WorkerPage page)
+      : process_(pid), channel_(socket), outputs_(std::move(outputs)), page_(std::move(page)) {}
   void read_outputs();
-  bool reap(bool wait);
 
-  pid_t pid_;
+  ChildProcess process_;
   MessageChannel channel_;
-  int outputs_;  // the reading end of the worker's stdout and stderr
+  Descriptor outputs_;  // the reading end of the worker's stdout and stderr
   WorkerPage page_;
   bool outputs_ended_ = false;
-  std::string last_words_;
-  std::optional<int> status_;  // of waitpid, once it was reaped
-  bool killed_ = false;
+  LastWords last_words_;
 };
 
 }  // namespace gemmtune

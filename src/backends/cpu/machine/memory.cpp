@@ -7,10 +7,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
-#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "backends/cpu/machine/system_limits.h"
+#include "backends/guard_bands.h"
 #include "base/rounding.h"
 
 namespace gemmtune::cpu {
@@ -42,43 +43,22 @@ class PlainBuffer final : public Buffer {
   std::size_t bytes_;
 };
 
-/// The canary's byte at `place`: no two neighbours are equal and none is 0x00 or 0xff, so that neither a fill
-/// nor a shifted copy passes for it.
-std::byte canary(std::size_t place) { return static_cast<std::byte>(0x11 + (place * 53) % 0xd3); }
-
 class GuardedBuffer final : public Buffer {
  public:
   GuardedBuffer(std::byte* block, std::size_t bytes) : block_(block), bytes_(bytes) {
-    for (std::size_t i = 0; i < guard_bytes; ++i) {
-      block_[i] = canary(i);
-      block_[guard_bytes + bytes_ + i] = canary(i);
-    }
+    const std::vector<std::byte> band = guard_band(guard_bytes);
+    std::copy(band.begin(), band.end(), block_);
+    std::copy(band.begin(), band.end(), block_ + guard_bytes + bytes_);
   }
   ~GuardedBuffer() override { std::free(block_); }
   void* data() const override { return block_ + guard_bytes; }
   std::size_t bytes() const override { return bytes_; }
 
   Status guards_intact() const override {
-    // Before the buffer the damage nearest to it comes first, as after it.
-    for (std::size_t i = guard_bytes; i-- > 0;) {
-      if (block_[i] != canary(i)) return damaged(block_, guard_bytes - i, "before the beginning");
-    }
-    const std::byte* after = block_ + guard_bytes + bytes_;
-    for (std::size_t i = 0; i < guard_bytes; ++i) {
-      if (after[i] != canary(i)) return damaged(after, i + 1, "after the end");
-    }
-    return {};
+    return check_guard_bands({block_, guard_bytes}, {block_ + guard_bytes + bytes_, guard_bytes}, bytes_);
   }
 
  private:
-  Status damaged(const std::byte* guard, std::size_t distance, std::string_view side) const {
-    std::size_t count = 0;
-    for (std::size_t i = 0; i < guard_bytes; ++i) count += guard[i] != canary(i) ? 1 : 0;
-    return Status::invalid(
-        "{} byte(s) were overwritten {} of a buffer of {} bytes, the nearest at a distance of {}", count,
-        side, bytes_, distance);
-  }
-
   std::byte* block_;
   std::size_t bytes_;
 };

@@ -1,0 +1,113 @@
+#include "base/child_process.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstring>
+#include <thread>
+
+namespace gemmtune {
+namespace {
+
+constexpr std::size_t max_last_words = 2000;
+constexpr int above_ours = 16;
+
+std::string signal_name(int signal) {
+  const char* abbreviation = sigabbrev_np(signal);
+  const char* description = sigdescr_np(signal);
+  return fmt::format(
+      "{} ({})",
+      abbreviation == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", abbreviation),
+      description == nullptr ? "unknown" : description);
+}
+
+}  // namespace
+
+Result<ChannelEnds> make_socket() {
+  std::array<int, 2> pair{};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0)
+    return Status::io("no socket for a child process: {}", std::strerror(errno));
+  return ChannelEnds{Descriptor(pair[0]), Descriptor(pair[1])};
+}
+
+Result<ChannelEnds> make_pipe() {
+  std::array<int, 2> pair{};
+  if (pipe2(pair.data(), O_CLOEXEC) != 0)
+    return Status::io("no pipe for a child process: {}", std::strerror(errno));
+  fcntl(pair[0], F_SETFL, O_NONBLOCK);
+  return ChannelEnds{Descriptor(pair[0]), Descriptor(pair[1])};
+}
+
+Descriptor lifted_copy(int descriptor) { return Descriptor(fcntl(descriptor, F_DUPFD_CLOEXEC, above_ours)); }
+
+bool LastWords::read_from(int descriptor) {
+  std::array<char, 4096> piece;
+  ssize_t got = read(descriptor, piece.data(), piece.size());
+  for (; got > 0; got = read(descriptor, piece.data(), piece.size())) {
+    words_.append(piece.data(), static_cast<std::size_t>(got));
+    if (words_.size() > max_last_words) words_.erase(0, words_.size() - max_last_words);
+  }
+  return got != 0;
+}
+
+std::string LastWords::text() const {
+  const std::size_t blank = words_.find_last_not_of(" \t\r\n");
+  return words_.substr(0, blank == std::string::npos ? 0 : blank + 1);
+}
+
+ProcessEnding process_ending(int wait_status, const LastWords& words) {
+  ProcessEnding ending;
+  if (WIFSIGNALED(wait_status)) ending.signal = WTERMSIG(wait_status);
+  if (WIFEXITED(wait_status)) ending.exit_code = WEXITSTATUS(wait_status);
+  ending.last_words = words.text();
+  return ending;
+}
+
+std::string ending_text(const ProcessEnding& ending) {
+  std::string text = ending.signal != 0
+                         ? signal_name(ending.signal)
+                         : fmt::format("the process ended itself with exit code {}", ending.exit_code);
+  if (!ending.last_words.empty()) text += "; its last words: " + ending.last_words;
+  return text;
+}
+
+bool ChildProcess::has_ended() { return reap(WNOHANG); }
+
+void ChildProcess::kill() {
+  if (has_ended()) return;
+  killed_ = ::kill(leads_group_ ? -pid_ : pid_, SIGKILL) == 0;
+}
+
+int ChildProcess::wait(double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto until = Clock::now() + std::chrono::duration<double>(seconds);
+  while (!has_ended() && Clock::now() < until) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  kill();
+  reap(0);
+  return status_.value_or(0);
+}
+
+bool ChildProcess::reap(int options) {
+  if (status_) return true;
+  siginfo_t end{};
+  int result = -1;
+  do {
+    result = waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED | WNOWAIT | options);
+  } while (result < 0 && errno == EINTR);
+  if (result == 0 && end.si_pid == 0) return false;
+  // Before it is reaped: until then no other group gets its number.
+  if (leads_group_) ::kill(-pid_, SIGKILL);
+  int status = 0;
+  if (waitpid(pid_, &status, 0) == pid_) status_ = status;
+  return true;
+}
+
+}  // namespace gemmtune
