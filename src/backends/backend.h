@@ -60,6 +60,8 @@ struct Operands {
   const void* w2_scale = nullptr;
   const std::int32_t* topk_ids = nullptr;  // [M, topk]: 0 … experts − 1
   const float* topk_weights = nullptr;     // [M, topk]
+
+  friend bool operator==(const Operands&, const Operands&) = default;
 };
 
 /// Where a call runs. A CPU's handle is an Executor (backends/cpu); a GPU's is its stream. Null: the device's
@@ -223,6 +225,9 @@ class Device {
     (void)stream;
     return false;
   }
+
+  /// A small problem that the fallback does: what a new process tries before anything else.
+  virtual Problem probe_problem() const;
 
   /// What a user without gemmtune gets; speed-ups are against it. `not_found` where there is no vendor
   /// kernel.

@@ -100,6 +100,14 @@ Status Device::copy_within(void* to, const void* from, std::size_t bytes) {
   return {};
 }
 
+Problem Device::probe_problem() const {
+  Problem problem = default_problem(Operation::a16w16);
+  problem.m = 16;
+  problem.n = 64;
+  problem.k = 64;
+  return problem;
+}
+
 Status Device::missing_family(std::string_view name) const {
   for (const Library& library : info().libraries) {
     if (to_lower(library.name) == name && !library.why.empty()) {

@@ -91,6 +91,10 @@ std::string_view Config::word(std::string_view key, std::string_view absent) con
   return value == nullptr ? absent : std::string_view(*value);
 }
 
+bool Config::is_value(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), is_value_character);
+}
+
 std::string Config::text() const {
   std::string text;
   for (const auto& [key, value] : settings_) {
@@ -132,7 +136,7 @@ Result<Candidate> parse_kernel_name(std::string_view kernel_name, const std::vec
     }
     last = place;
     const std::string_view value = word.substr(key->size());
-    if (!std::all_of(value.begin(), value.end(), is_value_character)) {
+    if (!Config::is_value(value)) {
       return Status::invalid("kernelName '{}': {} has value '{}', expected [A-Za-z0-9.+-]", kernel_name, *key,
                              value);
     }

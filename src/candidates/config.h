@@ -26,6 +26,8 @@ class Config {
   /// The value; `absent` where the key is not there.
   std::string_view word(std::string_view key, std::string_view absent = {}) const;
   const std::vector<std::pair<std::string, std::string>>& settings() const { return settings_; }
+  /// True of what may stand as a value in a kernelName: of [A-Za-z0-9.+-], at least one.
+  static bool is_value(std::string_view text);
   /// "mr8_nr32_kc512"; empty for an empty config.
   std::string text() const;
   friend bool operator==(const Config&, const Config&) = default;

@@ -8,6 +8,7 @@
 #include "backends/traits.h"
 #include "base/text.h"
 #include "cli/shared/command_options.h"
+#include "evaluate/external/external_device.h"
 #include "resolve/errata.h"
 
 namespace gemmtune::cli {
@@ -22,6 +23,11 @@ void declare_device_options(CommandOptions& app, DeviceOptions& options) {
          "--threads", options.threads,
          "CPU threads, the first N cores of the set (default: all, or GEMMTUNE_NUM_THREADS); part of cu_num")
       .positive();
+  app.add_option(
+         "--evaluator", options.evaluator,
+         "Kernels of another program in place of a backend's: its command, which speaks the protocol of "
+         "docs/evaluators.md (\"python3 evaluate.py\")")
+      .type_name("CMD");
 }
 
 Result<DeviceRequest> device_request(const DeviceOptions& options, const Environment& environment) {
@@ -45,6 +51,9 @@ std::vector<std::string> split_devices(const std::string& text) {
 
 Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, const Environment& environment,
                                             bool pin) {
+  const bool names_backend = options.backend != DeviceOptions().backend || !options.device.empty();
+  if (!options.evaluator.empty() && names_backend)
+    return Status::invalid("--evaluator takes the place of --backend and --device: expected one of them");
   if (split_devices(options.device).size() > 1) {
     return Status::invalid("--device {}: several devices are for tune; this takes one", options.device);
   }
@@ -52,7 +61,14 @@ Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, const 
   if (!request.ok()) return request.status();
   GEMMTUNE_RETURN_IF_ERROR(known_errata().status);
   request->pin_threads = pin;
-  return gemmtune::open_device(options.backend, *request);
+  if (options.evaluator.empty()) return open_device_of(options.backend, *request);
+  request->text = options.evaluator;
+  return open_device_of(std::string(external_backend), *request);
+}
+
+Result<std::unique_ptr<Device>> open_device_of(const std::string& backend, const DeviceRequest& request) {
+  return backend == external_backend ? ExternalDevice::open(request.text)
+                                     : gemmtune::open_device(backend, request);
 }
 
 std::string device_line(const DeviceInfo& info) {

@@ -16,10 +16,13 @@ class CommandOptions;
 struct DeviceOptions {
   std::string backend = "auto";
   std::string device;
-  int threads = 0;  // 0: GEMMTUNE_NUM_THREADS, else all cores of the set
+  std::string evaluator;  // a command (docs/evaluators.md); empty: none
+  int threads = 0;        // 0: GEMMTUNE_NUM_THREADS, else all cores of the set
 
   /// Any was given: that device is meant, and not having it is an error where another would do as well.
-  bool names_device() const { return backend != DeviceOptions().backend || !device.empty() || threads != 0; }
+  bool names_device() const {
+    return backend != DeviceOptions().backend || !device.empty() || !evaluator.empty() || threads != 0;
+  }
 };
 
 void declare_device_options(CommandOptions& app, DeviceOptions& options);
@@ -30,6 +33,8 @@ std::vector<std::string> split_devices(const std::string& text);
 /// `pin`: for measuring; a command that only looks does not pin. Messages name the option at fault.
 Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, const Environment& environment,
                                             bool pin);
+/// That backend's device; of external_backend the evaluator whose command is the request's text.
+Result<std::unique_ptr<Device>> open_device_of(const std::string& backend, const DeviceRequest& request);
 /// "cpu:0-1, AMD EPYC (x86-avx2, 2 cores)".
 std::string device_line(const DeviceInfo& info);
 

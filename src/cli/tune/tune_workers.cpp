@@ -34,6 +34,7 @@ Status check_partners(const DeviceInfo& first, const DeviceInfo& second) {
 
 /// Those of --device; without it all devices, or one where a run takes no more.
 Result<std::vector<std::string>> device_names(const TuneOptions& options, const Environment& environment) {
+  if (!options.device.evaluator.empty()) return std::vector<std::string>{options.device.device};
   const bool takes_one =
       options.in_process || options.run_config || options.compare || !options.record.empty();
   if (!options.device.device.empty() || takes_one) return split_devices(options.device.device);

@@ -1,9 +1,9 @@
 // gemmtune worker: what `tune` starts to measure in; not for people, and not in the list of commands.
 #include <cstdio>
 
-#include "backends/backend.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/shared/device_options.h"
 #include "evaluate/worker/worker_main.h"
 
 namespace gemmtune::cli {
@@ -13,9 +13,7 @@ int run_worker_command() {
     std::fputs("gemmtune worker: is started by gemmtune tune; it has no use by itself\n", stderr);
     return exit_usage;
   }
-  return run_worker([](const std::string& backend, const DeviceRequest& request) {
-    return gemmtune::open_device(backend, request);
-  });
+  return run_worker(open_device_of);
 }
 
 }  // namespace gemmtune::cli

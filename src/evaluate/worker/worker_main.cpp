@@ -78,15 +78,6 @@ struct NamesOf {
   }
 };
 
-/// A problem that every device does at once, for a kernel that is known to be good.
-Problem probe_problem() {
-  Problem problem = default_problem(Operation::a16w16);
-  problem.m = 16;
-  problem.n = 64;
-  problem.k = 64;
-  return problem;
-}
-
 class Worker {
  public:
   Worker(const DeviceOpener& open, WorkerPage page) : open_(open), steps_(std::move(page)) {}
@@ -118,9 +109,10 @@ class Worker {
       steps_.note(step, kernel_name);
     };
     evaluator_ = std::make_unique<InProcessEvaluator>(*device_, options);
-    const auto good = device_->fallback(probe_problem());
+    const Problem probe = device_->probe_problem();
+    const auto good = device_->fallback(probe);
     if (!good.ok()) return good.status();
-    const Outcome outcome = evaluator_->check_neighbour_m(probe_problem(), *good, probe_problem().m);
+    const Outcome outcome = evaluator_->check_neighbour_m(probe, *good, probe.m);
     if (outcome.kind == OutcomeKind::ok) return FinalsResult();
     return Status::unsupported("{}: a kernel that is known to be good, {}, is {}: {}", device_->info().name,
                                good->kernel_name(), to_string(outcome.kind), outcome.reason);

@@ -1,0 +1,448 @@
+#include "evaluate/external/external_device.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "backends/guard_bands.h"
+#include "backends/refusal.h"
+#include "base/rounding.h"
+#include "evaluate/fields_json.h"
+
+namespace gemmtune {
+namespace {
+
+constexpr double hello_seconds = 120;  // an interpreter loads its modules first
+constexpr std::size_t guard_bytes = 4096;
+constexpr std::size_t alignment = 256;                     // of addresses
+constexpr std::size_t piece_bytes = std::size_t{1} << 26;  // that are moved at a time
+
+Json request(std::string_view what) {
+  Json json = Json::object();
+  json["do"] = std::string(what);
+  return json;
+}
+
+Json json_of(const Problem& problem) {
+  Json json = Json::object();
+  json["text"] = print(problem);
+  json["operation"] = std::string(to_string(problem.operation));
+  json["m"] = problem.m;
+  json["n"] = problem.n;
+  json["k"] = problem.k;
+  json["batch"] = problem.batch;
+  json["x_type"] = std::string(to_string(problem.x_type));
+  json["w_type"] = std::string(to_string(problem.w_type));
+  json["y_type"] = std::string(to_string(problem.y_type));
+  json["bias"] = problem.bias;
+  return json;
+}
+
+}  // namespace
+
+/// Addresses for memory that this process cannot reach, and the evaluator's buffers behind them.
+class ExternalDevice::Memory {
+ public:
+  explicit Memory(EvaluatorProcess& process) : process_(process) {}
+
+  /// A new buffer at an address of its own, which is reserved and unmapped.
+  Result<std::byte*> allocate(std::size_t bytes) {
+    const std::size_t room = round_up(std::max<std::size_t>(bytes, 1), alignment);
+    void* const address = mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (address == MAP_FAILED) return Status::out_of_memory("no addresses for a buffer of {} bytes", bytes);
+    Json allocate = request("allocate");
+    allocate["buffer"] = ++buffers_;
+    allocate["bytes"] = room;
+    if (const auto reply = process_.ask(std::move(allocate)); !reply.ok()) {
+      munmap(address, room);
+      return reply.status();
+    }
+    auto* const begin = static_cast<std::byte*>(address);
+    blocks_[begin] = {buffers_, room};
+    allocated_ += room;
+    return begin;
+  }
+  void free(std::byte* begin) {
+    const auto found = blocks_.find(begin);
+    Json free = request("free");
+    free["buffer"] = found->second.number;
+    (void)process_.ask(std::move(free));
+    munmap(begin, found->second.bytes);
+    allocated_ -= found->second.bytes;
+    blocks_.erase(found);
+  }
+  /// [buffer, offset]; an error for an address that is in no buffer.
+  Result<Json> place_of(const void* address) const {
+    const auto* const at = static_cast<const std::byte*>(address);
+    auto found = blocks_.upper_bound(const_cast<std::byte*>(at));
+    if (found != blocks_.begin()) {
+      --found;
+      if (at < found->first + found->second.bytes) {
+        Json place = Json::array();
+        place.push_back(found->second.number);
+        place.push_back(at - found->first);
+        return place;
+      }
+    }
+    return Status::invalid("an address that is none of the evaluator's buffers");
+  }
+  std::size_t allocated() const { return allocated_; }
+
+ private:
+  struct Block {
+    std::size_t number = 0;
+    std::size_t bytes = 0;
+  };
+  EvaluatorProcess& process_;
+  std::map<std::byte*, Block> blocks_;
+  std::size_t buffers_ = 0;
+  std::size_t allocated_ = 0;
+};
+
+class ExternalDevice::RemoteBuffer final : public Buffer {
+ public:
+  RemoteBuffer(ExternalDevice& device, std::byte* block, std::size_t bytes, std::size_t guard)
+      : device_(device), block_(block), bytes_(bytes), guard_(guard) {}
+  ~RemoteBuffer() override {
+    device_.memory_->free(block_);
+    device_.rotation_.clear();  // another buffer may get its address
+  }
+  void* data() const override { return block_ + guard_; }
+  std::size_t bytes() const override { return bytes_; }
+
+  Status write_guards() {
+    const std::vector<std::byte> band = guard_band(guard_);
+    GEMMTUNE_RETURN_IF_ERROR(device_.copy_in(block_, band.data(), guard_));
+    return device_.copy_in(block_ + guard_ + bytes_, band.data(), guard_);
+  }
+  Status guards_intact() const override {
+    std::vector<std::byte> before(guard_);
+    std::vector<std::byte> after(guard_);
+    GEMMTUNE_RETURN_IF_ERROR(device_.copy_out(before.data(), block_, guard_));
+    GEMMTUNE_RETURN_IF_ERROR(device_.copy_out(after.data(), block_ + guard_ + bytes_, guard_));
+    return check_guard_bands(before, after, bytes_);
+  }
+
+ private:
+  ExternalDevice& device_;
+  std::byte* block_;
+  std::size_t bytes_;
+  std::size_t guard_;
+};
+
+class ExternalDevice::RemoteKernel final : public Kernel {
+ public:
+  RemoteKernel(EvaluatorProcess& process, const Memory& memory, std::size_t number)
+      : process_(process), memory_(memory), number_(number) {}
+  ~RemoteKernel() override {
+    Json release = request("release");
+    release["kernel"] = number_;
+    (void)process_.ask(std::move(release));
+  }
+
+  std::size_t number() const { return number_; }
+  std::size_t workspace_bytes() const override { return 0; }  // the evaluator has its own
+  WeightLayout weight_layout() const override { return WeightLayout::plain; }
+  Status run(const Operands& operands, void*, Stream) const override {
+    Json run = request("run");
+    run["kernel"] = number_;
+    auto json = operands_json(operands, memory_);
+    if (!json.ok()) return json.status();
+    run["operands"] = std::move(*json);
+    return process_.ask(std::move(run)).status();
+  }
+
+  static Result<Json> operands_json(const Operands& operands, const Memory& memory) {
+    Json json = Json::object();
+    const std::pair<const char*, const void*> pointers[] = {{"x", operands.x},
+                                                            {"w", operands.w},
+                                                            {"bias", operands.bias},
+                                                            {"x_scale", operands.x_scale},
+                                                            {"w_scale", operands.w_scale},
+                                                            {"y", operands.y}};
+    for (const auto& [name, pointer] : pointers) {
+      if (pointer == nullptr) continue;
+      auto place = memory.place_of(pointer);
+      if (!place.ok()) return Status::invalid("{}: {}", name, place.message());
+      json[name] = std::move(*place);
+    }
+    json["ldx"] = operands.ldx;
+    json["ldy"] = operands.ldy;
+    json["x_scale_step"] = operands.x_scale_step;
+    json["w_scale_step"] = operands.w_scale_step;
+    json["x_batch_stride"] = operands.x_batch_stride;
+    json["y_batch_stride"] = operands.y_batch_stride;
+    return json;
+  }
+
+ private:
+  EvaluatorProcess& process_;
+  const Memory& memory_;
+  std::size_t number_;
+};
+
+class ExternalDevice::Family final : public KernelFamily {
+ public:
+  Family(EvaluatorProcess& process, const Memory& memory, const EvaluatorHello& hello)
+      : process_(process), memory_(memory), hello_(hello) {}
+
+  std::string_view name() const override { return hello_.family; }
+  int revision() const override { return hello_.revision; }
+  std::string identity() const override { return hello_.identity; }
+  int tie_rank() const override { return 0; }
+  Accuracy accuracy(const Problem&, const Config&) const override { return hello_.accuracy; }
+
+  Status accepts(const Problem& problem) const override {
+    if (problem.bpreshuffle) return refusal::refuse(refusal::layout, "plain weights only");
+    GEMMTUNE_RETURN_IF_ERROR(refusal::check_order(problem));
+    Status why =
+        refusal::refuse(refusal::operation, "{} is not among the evaluator's", to_string(problem.operation));
+    for (const EvaluatorProblems& one : hello_.problems) {
+      if (one.operation != problem.operation) continue;
+      why = refusal_of(one, problem);
+      if (why.ok()) break;
+    }
+    return why;
+  }
+  std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
+
+  Space space(const Problem& problem) const override {
+    Space space;
+    for (const EvaluatorParameter& one : hello_.parameters) {
+      Parameter parameter = one.parameter;
+      parameter.absent = hello_.defaults.empty() ? parameter.values.front()
+                                                 : std::string(hello_.defaults.front().word(parameter.key));
+      space.add(std::move(parameter));
+    }
+    for (const EvaluatorRule& rule : hello_.rules) {
+      Constraint constraint{
+          rule.name,
+          [this, &rule, problem](const Config& config) { return refusal_of(rule, problem, config); },
+          rule.rule};
+      for (const EvaluatorParameter& one : hello_.parameters) {
+        const auto& names = rule.refuses.names();
+        if (std::find(names.begin(), names.end(), one.name) != names.end())
+          constraint.reads.push_back(one.parameter.key);
+      }
+      constraint.on = rule.on;
+      space.add(std::move(constraint));
+    }
+    return space;
+  }
+
+  Config default_config(const Problem& problem) const override {
+    const Space space = this->space(problem);
+    for (const Config& config : hello_.defaults)
+      if (space.build_refusal(config).empty()) return config;
+    const std::vector<Config> first = space.enumerate(1);
+    if (!first.empty()) return first.front();
+    return hello_.defaults.empty() ? Config() : hello_.defaults.front();
+  }
+
+  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
+    Json build = request("build");
+    build["kernel"] = ++kernels_;
+    build["problem"] = json_of(problem);
+    build["config"] = hello_.settings(config);
+    if (const auto reply = process_.ask(std::move(build)); !reply.ok()) return reply.status();
+    return std::unique_ptr<Kernel>(std::make_unique<RemoteKernel>(process_, memory_, kernels_));
+  }
+
+ private:
+  static Status refusal_of(const EvaluatorProblems& problems, const Problem& problem) {
+    const auto allowed = [](const std::vector<DataType>& types, DataType type) {
+      return types.empty() || std::find(types.begin(), types.end(), type) != types.end();
+    };
+    if (!allowed(problems.x_types, problem.x_type) || !allowed(problems.w_types, problem.w_type) ||
+        !allowed(problems.y_types, problem.y_type))
+      return refusal::refuse(refusal::types, "{} x {} to {} is not among the evaluator's",
+                             to_string(problem.x_type), to_string(problem.w_type), to_string(problem.y_type));
+    if (problem.bias && !problems.bias) return refusal::refuse(refusal::operation, "no bias");
+    if (!problems.requires_) return {};
+    const auto value =
+        problems.requires_->evaluate([&](std::string_view name) { return dimension(problem, name); });
+    if (value.value_or(0) != 0) return {};
+    return refusal::refuse(refusal::size, "the evaluator requires {}", problems.requires_->text());
+  }
+  std::string refusal_of(const EvaluatorRule& rule, const Problem& problem, const Config& config) const {
+    const auto value = rule.refuses.evaluate([&](std::string_view name) -> std::optional<std::int64_t> {
+      for (const EvaluatorParameter& one : hello_.parameters)
+        if (one.name == name) return one.number_of(config.word(one.parameter.key));
+      return dimension(problem, name);
+    });
+    if (!value) return rule.refuses.text() + " has no value";
+    return *value == 0 ? "" : rule.reason;
+  }
+
+  EvaluatorProcess& process_;
+  const Memory& memory_;
+  const EvaluatorHello& hello_;
+  mutable std::size_t kernels_ = 0;
+};
+
+ExternalDevice::ExternalDevice(std::unique_ptr<EvaluatorProcess> process, EvaluatorHello hello)
+    : process_(std::move(process)),
+      hello_(std::move(hello)),
+      memory_(std::make_unique<Memory>(*process_)),
+      family_(std::make_unique<Family>(*process_, *memory_, hello_)) {
+  families_.push_back(family_.get());
+}
+
+ExternalDevice::~ExternalDevice() = default;
+
+Result<std::unique_ptr<Device>> ExternalDevice::open(const std::string& command) {
+  auto process = EvaluatorProcess::start(command);
+  if (!process.ok()) return process.status();
+  Json ask = request("hello");
+  ask["protocol"] = evaluator_protocol;
+  const auto reply = (*process)->ask(std::move(ask), hello_seconds);
+  if (!reply.ok()) return reply.status();
+  auto hello = parse_hello(*reply);
+  if (!hello.ok())
+    return Status(hello.code(), fmt::format("evaluator '{}': hello: {}", command, hello.message()));
+  hello->device.backend = external_backend;
+  hello->device.name = command;
+  return std::unique_ptr<Device>(new ExternalDevice(std::move(*process), std::move(*hello)));
+}
+
+Result<std::unique_ptr<Buffer>> ExternalDevice::allocate(std::size_t bytes, Placement placement) {
+  const std::size_t guard = placement == Placement::guarded ? guard_bytes : 0;
+  if (bytes > hello_.memory_bytes)
+    return Status::out_of_memory("cannot allocate {} bytes of {}'s memory", bytes, hello_.family);
+  const auto block = memory_->allocate(bytes + 2 * guard);
+  if (!block.ok()) return block.status();
+  auto buffer = std::make_unique<RemoteBuffer>(*this, *block, bytes, guard);
+  if (guard > 0) GEMMTUNE_RETURN_IF_ERROR(buffer->write_guards());
+  return std::unique_ptr<Buffer>(std::move(buffer));
+}
+
+// `direction`: "write" takes `from`, "read" fills `to`.
+Status ExternalDevice::move_bytes(std::string_view direction, const void* device, std::size_t bytes,
+                                  const void* from, void* to) {
+  for (std::size_t done = 0; done < bytes; done += piece_bytes) {
+    const std::size_t piece = std::min(piece_bytes, bytes - done);
+    std::byte* const shared = process_->memory().at_least(piece);
+    if (shared == nullptr) return Status::out_of_memory("no shared memory of {} bytes", piece);
+    const auto place = memory_->place_of(static_cast<const std::byte*>(device) + done);
+    if (!place.ok()) return place.status();
+    if (from != nullptr) std::memcpy(shared, static_cast<const std::byte*>(from) + done, piece);
+    Json move = request(direction);
+    move["at"] = *place;
+    move["bytes"] = piece;
+    if (const auto reply = process_->ask(std::move(move)); !reply.ok()) return reply.status();
+    if (to != nullptr) std::memcpy(static_cast<std::byte*>(to) + done, shared, piece);
+  }
+  return {};
+}
+
+Status ExternalDevice::copy_in(void* device, const void* host, std::size_t bytes) {
+  return move_bytes("write", device, bytes, host, nullptr);
+}
+
+Status ExternalDevice::copy_out(void* host, const void* device, std::size_t bytes) {
+  return move_bytes("read", device, bytes, nullptr, host);
+}
+
+Status ExternalDevice::copy_within(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return {};
+  Json copy = request("copy");
+  for (const auto& [name, pointer] : {std::pair<const char*, const void*>{"from", from}, {"to", to}}) {
+    const auto place = memory_->place_of(pointer);
+    if (!place.ok()) return place.status();
+    copy[name] = *place;
+  }
+  copy["bytes"] = bytes;
+  return process_->ask(std::move(copy)).status();
+}
+
+Status ExternalDevice::fill(void* device, int byte, std::size_t bytes) {
+  if (bytes == 0) return {};
+  const auto place = memory_->place_of(device);
+  if (!place.ok()) return place.status();
+  Json fill = request("fill");
+  fill["at"] = *place;
+  fill["bytes"] = bytes;
+  fill["value"] = byte & 0xff;
+  return process_->ask(std::move(fill)).status();
+}
+
+Result<std::size_t> ExternalDevice::packed_bytes(const Problem& problem, WeightLayout layout) const {
+  if (layout != WeightLayout::plain)
+    return Status::unsupported("weight layout {}: an evaluator has plain weights", to_string(layout));
+  return static_cast<std::size_t>(weight_bytes(problem));
+}
+
+Status ExternalDevice::pack_weight(const Problem& problem, WeightLayout layout, const void* plain,
+                                   void* packed) {
+  const auto bytes = packed_bytes(problem, layout);
+  return bytes.ok() ? copy_within(packed, plain, *bytes) : bytes.status();
+}
+
+void ExternalDevice::compile_ahead(const Problem& problem, std::span<const Candidate> candidates) {
+  if (!hello_.compiles_ahead) return;
+  Json compile = request("compile");
+  compile["problem"] = json_of(problem);
+  compile["configs"] = Json::array();
+  for (const Candidate& candidate : candidates)
+    compile["configs"].push_back(hello_.settings(candidate.config));
+  (void)process_->ask(std::move(compile));  // a hint: what fails, fails in build()
+}
+
+Result<double> ExternalDevice::sample(const SampleRequest& request_) {
+  if (rotation_.empty() ||
+      !std::equal(rotation_.begin(), rotation_.end(), request_.rotation.begin(), request_.rotation.end())) {
+    Json rotation = request("rotation");
+    rotation["rotation"] = rotations_ + 1;
+    rotation["operands"] = Json::array();
+    for (const Operands& operands : request_.rotation) {
+      auto json = RemoteKernel::operands_json(operands, *memory_);
+      if (!json.ok()) return json.status();
+      rotation["operands"].push_back(std::move(*json));
+    }
+    if (const auto reply = process_->ask(std::move(rotation)); !reply.ok()) return reply.status();
+    rotation_.assign(request_.rotation.begin(), request_.rotation.end());
+    ++rotations_;
+  }
+  Json sample = request("sample");
+  sample["kernel"] = static_cast<const RemoteKernel*>(request_.kernel)->number();
+  sample["rotation"] = rotations_;
+  sample["first"] = request_.rotation.empty() ? 0 : request_.first % request_.rotation.size();
+  sample["launches"] = request_.launches;
+  const auto reply = process_->ask(std::move(sample));
+  if (!reply.ok()) return reply.status();
+  const auto time = reply->find("microseconds");
+  if (time == reply->end() || !time->is_number() || !(time->get<double>() > 0))
+    return Status::internal("the evaluator's sample has no \"microseconds\" above 0");
+  return time->get<double>();
+}
+
+std::size_t ExternalDevice::free_memory_bytes() {
+  return hello_.memory_bytes - std::min(hello_.memory_bytes, memory_->allocated());
+}
+
+Problem ExternalDevice::probe_problem() const {
+  const EvaluatorProblems& first = hello_.problems.front();
+  Problem problem = default_problem(first.operation);
+  problem.m = hello_.probe_m;
+  problem.n = hello_.probe_n;
+  problem.k = hello_.probe_k;
+  if (!first.x_types.empty()) {
+    problem.x_type = problem.w_type = first.x_types.front();
+    problem.y_type = default_y_type(first.operation, problem.x_type);
+  }
+  if (!first.w_types.empty()) problem.w_type = first.w_types.front();
+  if (!first.y_types.empty()) problem.y_type = first.y_types.front();
+  return problem;
+}
+
+Result<Candidate> ExternalDevice::fallback(const Problem& problem) const {
+  const Status accepted = family_->accepts(problem);
+  if (!accepted.ok()) return Status::not_found("{}: {}", hello_.family, accepted.message());
+  return Candidate{hello_.family, hello_.revision, family_->default_config(problem)};
+}
+
+}  // namespace gemmtune
