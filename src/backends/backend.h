@@ -112,6 +112,9 @@ class KernelFamily {
   /// Compiles or creates; may be slow. Requires accepts(problem).ok() and a complete config without a build
   /// refusal of space(problem): Device::build() checks both, a family does not.
   virtual Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const = 0;
+  /// What a Triton config holds of the config where another program launches the kernel. None: gemmtune does, and the file
+  /// holds its kernelName.
+  virtual std::vector<LauncherParameter> launcher_parameters(const Config&) const { return {}; }
   /// For the cost model: a config's rank before it is measured, smaller is tried first. 0: no opinion.
   virtual double predicted_microseconds(const Problem&, const Config&) const { return 0; }
   /// Resources for ties: smaller wins (threads, workspace, splits).

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/status.h"
@@ -54,6 +55,12 @@ struct Candidate {
 /// A programmatic dependent launch: such a kernel reads its weight before the kernel in front of it has
 /// ended. Only for callers who say that this is safe.
 inline bool is_dependent(const Config& config) { return config.number("pdl", 0) != 0; }
+
+/// A parameter of a kernel as a program other than gemmtune launches it with: BLOCK_SIZE_M = 64.
+struct LauncherParameter {
+  std::string name;
+  std::variant<std::int64_t, std::string> value;
+};
 
 /// The family part of a kernelName ("tiled" of "tiled_r1_mr8…"), nullopt where the text is none of ours.
 std::optional<std::string> family_of_kernel_name(std::string_view kernel_name);

@@ -116,6 +116,19 @@ TEST_F(EvaluatorCli, ARecordingOfAllPointsReplaysToTheSameWinner) {
   EXPECT_EQ(rows("replayed.csv").at(0).at("kernelName"), best_kernel);
 }
 
+// Its own launcher reads the file: the names and values that it knows, and nothing else.
+TEST_F(EvaluatorCli, BucketsHoldTheParametersUnderTheEvaluatorsNames) {
+  const std::string shapes = program_.folder().write("shapes.csv", "M,N,K\n2,24,16\n8,24,16\n");
+  const auto result = run({"tune", "--op", "a16w16", "-i", shapes, "--indtype", "bf16", "--buckets", "-o",
+                           program_.file("configs"), "--quiet"},
+                          command());
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  const auto content = read_file(program_.file("configs/python-GEMM-A16W16-N=24-K=16.json"));
+  ASSERT_TRUE(content.ok()) << content.message();
+  EXPECT_EQ(parse_json(*content)["small_M"],
+            parse_json(R"({"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "num_warps": 4, "cache_modifier": ""})"));
+}
+
 TEST_F(EvaluatorCli, AFinishedRunMeasuresNothingAgain) {
   ASSERT_EQ(tune({}).exit_code, 0);
   const std::string log = program_.file("requests");

@@ -87,7 +87,9 @@ Result<BucketReport> write_buckets(const TuneOptions& options, const Outputs& ou
         report.problems.push_back(fmt::format("{}, {}: {}", name, bucket.key, candidate.message()));
         continue;
       }
-      bucket.config = bucket_config(choice->kernel, candidate->config.settings());
+      const auto launched = device.find_family(candidate->family)->launcher_parameters(candidate->config);
+      bucket.config = launched.empty() ? bucket_config(choice->kernel, candidate->config.settings())
+                                       : bucket_config(launched);
       report.written.push_back({path, bucket.key, choice->kernel, choice->regret, of_bucket.size()});
       buckets.push_back({std::move(bucket), choice->regret});
     }

@@ -243,6 +243,21 @@ class ExternalDevice::Family final : public KernelFamily {
     return hello_.defaults.empty() ? Config() : hello_.defaults.front();
   }
 
+  std::vector<LauncherParameter> launcher_parameters(const Config& config) const override {
+    std::vector<LauncherParameter> parameters;
+    for (const EvaluatorParameter& one : hello_.parameters) {
+      const Json* value = one.value_of(config.word(one.parameter.key));
+      if (value == nullptr) continue;
+      LauncherParameter& parameter = parameters.emplace_back(LauncherParameter{one.name, {}});
+      if (value->is_string()) {
+        parameter.value = value->get<std::string>();
+      } else {
+        parameter.value = value->get<std::int64_t>();
+      }
+    }
+    return parameters;
+  }
+
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
     Json build = request("build");
     build["kernel"] = ++kernels_;

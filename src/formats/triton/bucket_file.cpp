@@ -61,6 +61,13 @@ TritonConfig bucket_config(const std::string& kernel_name,
   return config;
 }
 
+TritonConfig bucket_config(const std::vector<LauncherParameter>& parameters) {
+  TritonConfig config;
+  for (const LauncherParameter& parameter : parameters)
+    std::visit([&](const auto& value) { config.set(parameter.name, value); }, parameter.value);
+  return config;
+}
+
 Status update_bucket_file(const std::string& path, TritonScheme scheme,
                           const std::vector<TunedBucket>& buckets) {
   TritonFile file;

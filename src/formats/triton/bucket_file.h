@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "candidates/config.h"
 #include "formats/triton/triton_json.h"
 
 namespace gemmtune {
@@ -22,6 +23,9 @@ TritonBucket bucket_for(TritonScheme scheme, std::int64_t m);
 /// {"kernelName": "tiled_r1_mr8…", "mr": 8, …}: whole numbers as such.
 TritonConfig bucket_config(const std::string& kernel_name,
                            const std::vector<std::pair<std::string, std::string>>& settings);
+
+/// {"BLOCK_SIZE_M": 64, …}, for a program that launches the kernel itself.
+TritonConfig bucket_config(const std::vector<LauncherParameter>& parameters);
 
 /// The key of a note: bucket → regret. No look-up uses keys that begin with '_'.
 inline constexpr std::string_view regret_note = "_regret";
