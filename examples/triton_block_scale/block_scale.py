@@ -86,7 +86,7 @@ def read_configs(path):
     """[(largest M, config), …] of a file that `gemmtune tune --buckets` wrote, ascending; the last one has no limit.
     Files of vLLM and SGLang, with M alone as keys, are read too: a key serves the M that are nearest to it."""
     with open(path, encoding="utf-8") as file:
-        buckets = {key: config for key, config in json.load(file).items() if isinstance(config, dict)}
+        buckets = {key: config for key, config in json.load(file).items() if not key.startswith("_")}  # notes
     limits = []
     numbers = sorted(int(key) for key in buckets if key.isdigit())
     for key, config in buckets.items():

@@ -46,6 +46,20 @@ Result<ChannelEnds> make_pipe() {
   return ChannelEnds{Descriptor(pair[0]), Descriptor(pair[1])};
 }
 
+bool receive_some(int socket, std::string& text) {
+  std::array<char, 1 << 16> piece;
+  for (;;) {
+    const ssize_t got = recv(socket, piece.data(), piece.size(), MSG_DONTWAIT);
+    if (got > 0) {
+      text.append(piece.data(), static_cast<std::size_t>(got));
+    } else if (got == 0) {
+      return false;
+    } else if (errno != EINTR) {
+      return errno == EAGAIN || errno == EWOULDBLOCK;
+    }
+  }
+}
+
 Descriptor lifted_copy(int descriptor) { return Descriptor(fcntl(descriptor, F_DUPFD_CLOEXEC, above_ours)); }
 
 bool LastWords::read_from(int descriptor) {

@@ -21,6 +21,9 @@ Result<ChannelEnds> make_socket();
 /// Written by the child; our end does not wait.
 Result<ChannelEnds> make_pipe();
 
+/// Appends what a socket has, without waiting; false once the other side is closed.
+bool receive_some(int socket, std::string& text);
+
 /// A copy above the numbers that a child's descriptors get, so that none overwrites what another one is made of;
 /// closed on exec. -1, and errno, where there is none.
 Descriptor lifted_copy(int descriptor);

@@ -101,6 +101,16 @@ class JournalTest : public ::testing::Test {
 
   std::string folder_;
   std::string path_;
+  /// A run in which one candidate of problem_of(8) was screened; its file is then changed by `sql`.
+  void leave_screened_and_change(const char* sql) {
+    Journal journal = open();
+    const RunStart run = begin(journal, false);
+    auto evaluator = around(evaluator_, journal, run.id);
+    screen(evaluator, problem_of(8), {tiled("128")}, 1);
+    auto database = SqlDatabase::open(path_);
+    ASSERT_TRUE(database->execute(sql).ok());
+  }
+
   testing::PaperDevice device_;
   FakeEvaluator evaluator_;
 };
@@ -405,19 +415,11 @@ TEST_F(JournalTest, ErrorsComeBeforeAnythingSlow) {
 
 // Version 1: other names of two columns, and none for errors.
 TEST_F(JournalTest, AJournalOfTheFirstVersionIsReadOn) {
-  {
-    Journal journal = open();
-    const RunStart run = begin(journal, false);
-    auto evaluator = around(evaluator_, journal, run.id);
-    screen(evaluator, problem_of(8), {tiled("128")}, 1);
-    auto database = SqlDatabase::open(path_);
-    ASSERT_TRUE(database
-                    ->execute("ALTER TABLE problems RENAME COLUMN reference TO canary;"
-                              "ALTER TABLE problems RENAME COLUMN reference_us TO canary_us;"
-                              "ALTER TABLE outcomes DROP COLUMN errors;"
-                              "PRAGMA user_version=1")
-                    .ok());
-  }
+  leave_screened_and_change(
+      "ALTER TABLE problems RENAME COLUMN reference TO canary;"
+      "ALTER TABLE problems RENAME COLUMN reference_us TO canary_us;"
+      "ALTER TABLE outcomes DROP COLUMN errors;"
+      "PRAGMA user_version=1");
   EXPECT_EQ(lines().size(), 1U);
   Journal journal = open();
   const RunStart run = begin(journal, true);
@@ -430,14 +432,7 @@ TEST_F(JournalTest, AJournalOfTheFirstVersionIsReadOn) {
 
 // Version 2: no errors.
 TEST_F(JournalTest, AJournalOfTheSecondVersionIsReadOn) {
-  {
-    Journal journal = open();
-    const RunStart run = begin(journal, false);
-    auto evaluator = around(evaluator_, journal, run.id);
-    screen(evaluator, problem_of(8), {tiled("128")}, 1);
-    auto database = SqlDatabase::open(path_);
-    ASSERT_TRUE(database->execute("ALTER TABLE outcomes DROP COLUMN errors; PRAGMA user_version=2").ok());
-  }
+  leave_screened_and_change("ALTER TABLE outcomes DROP COLUMN errors; PRAGMA user_version=2");
   Journal journal = open();
   const auto past = journal.undecided(begin(journal, true).id, problem_of(8));
   ASSERT_TRUE(past.ok()) << past.message();

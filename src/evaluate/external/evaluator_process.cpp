@@ -196,7 +196,7 @@ Result<std::string> EvaluatorProcess::exchange(const std::string& line, double s
     last_errors_.read_from(errors_.get());
     // Children of the evaluator may hold its output open.
     const bool gone = process_.has_ended();
-    if (!read_replies() || gone) {
+    if (!receive_some(channel_.get(), read_) || gone) {
       if (take_line(reply)) return reply;
       return ended();
     }
@@ -214,21 +214,6 @@ bool EvaluatorProcess::take_line(std::string& line) {
   line = read_.substr(0, end);
   read_.erase(0, end + 1);
   return true;
-}
-
-/// False where the other side is closed.
-bool EvaluatorProcess::read_replies() {
-  std::array<char, 1 << 16> piece;
-  for (;;) {
-    const ssize_t got = recv(channel_.get(), piece.data(), piece.size(), MSG_DONTWAIT);
-    if (got > 0) {
-      read_.append(piece.data(), static_cast<std::size_t>(got));
-    } else if (got == 0) {
-      return false;
-    } else if (errno != EINTR) {
-      return errno == EAGAIN || errno == EWOULDBLOCK;
-    }
-  }
 }
 
 Status EvaluatorProcess::ended() {

@@ -70,7 +70,6 @@ class EvaluatorProcess {
   Result<std::string> exchange(const std::string& line, double seconds);
   /// A whole line of what was read, taken from it; false where there is none.
   bool take_line(std::string& line);
-  bool read_replies();
   Status ended();
 
   std::string command_;

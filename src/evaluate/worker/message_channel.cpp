@@ -4,11 +4,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <utility>
+
+#include "base/child_process.h"
 
 namespace gemmtune {
 namespace {
@@ -51,19 +52,7 @@ Status MessageChannel::send(std::string_view text) {
   return {};
 }
 
-bool MessageChannel::read_some() {
-  std::array<char, 1 << 16> piece;
-  for (;;) {
-    const ssize_t got = recv(descriptor_, piece.data(), piece.size(), MSG_DONTWAIT);
-    if (got > 0) {
-      read_.append(piece.data(), static_cast<std::size_t>(got));
-    } else if (got == 0) {
-      return false;
-    } else if (errno != EINTR) {
-      return errno == EAGAIN || errno == EWOULDBLOCK;
-    }
-  }
-}
+bool MessageChannel::read_some() { return receive_some(descriptor_, read_); }
 
 Result<std::optional<std::string>> MessageChannel::next() {
   if (read_.size() < header_bytes) return std::optional<std::string>();
