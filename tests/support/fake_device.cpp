@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/refusal.h"
 #include "base/rounding.h"
 #include "numbers/bfloat16.h"
 #include "support/elements.h"
@@ -94,7 +95,7 @@ class FakeFamily final : public KernelFamily {
   std::string_view name() const override { return options_.name; }
   int tie_rank() const override { return options_.tie_rank; }
   Status accepts(const Problem& problem) const override {
-    return options_.accepts ? options_.accepts(problem) : Status();
+    return options_.accepts ? options_.accepts(problem) : refusal::check_order(problem);
   }
   std::optional<WeightLayout> packed_layout(const Problem&) const override {
     if (options_.layout == WeightLayout::plain) return std::nullopt;

@@ -30,7 +30,7 @@ struct FakeFamilyOptions {
   std::int64_t resources = 0;
   std::string thread_pool = "own";
   Accuracy accuracy = Accuracy::fp32;
-  std::function<Status(const Problem&)> accepts = {};  // empty: all
+  std::function<Status(const Problem&)> accepts = {};  // empty: all that is row-major
   std::function<void()> on_build = {};                 // called by build
   Status build_status = {};                            // not ok: build answers it
   Status run_status = {};                              // not ok: run answers it
