@@ -3,8 +3,8 @@
 // Times kernels by name, side by side with the default: interleaved rounds in one process on cold weights,
 // after the full check of their results. A line is "M N K" and kernelNames, or FAMILY:COUNT for a family's
 // first COUNT kernels by its cost model, or FAMILY~COUNT for as many spread over that order; with :TEXT
-// behind it, of those whose names hold TEXT. dtype=fp8 in front of M means fp8 with a scale each. Prints a
-// row a kernel, the fastest first: median µs, how many times as fast as the default it is, with the 99 %
+// behind it, of those whose names hold TEXT. In front of M: dtype=fp8 (with a scale each) or another type,
+// x_order=N and w_order=N. Prints a row a kernel, the fastest first: median µs, how many times as fast as the default it is, with the 99 %
 // interval, what the cost model says.
 #include <fmt/format.h>
 
@@ -48,17 +48,34 @@ std::vector<Candidate> by_model(const KernelFamily& family, const Problem& probl
   return chosen;
 }
 
+/// A word in front of the sizes.
+Status read_setting(const std::string& word, Problem& problem) {
+  const std::size_t equals = word.find('=');
+  const std::string key = word.substr(0, equals);
+  const std::string value = word.substr(equals + 1);
+  const auto type = parse_data_type(value);
+  const auto order = parse_order(value);
+  if (key == "dtype" && type) {
+    problem.x_type = problem.w_type = *type;
+    problem.scale_ab = traits(*type).fp8;
+    problem.y_type = problem.scale_ab ? DataType::bf16 : *type;
+  } else if (key == "x_order" && order) {
+    problem.x_order = *order;
+  } else if (key == "w_order" && order) {
+    problem.w_order = *order;
+  } else {
+    return Status::invalid("{}: expected dtype=TYPE, x_order=T|N or w_order=T|N", word);
+  }
+  return {};
+}
+
 Status time_line(Device& device, Evaluator& evaluator, const std::string& line, int rounds) {
   std::istringstream words(line);
   Problem problem = default_problem(Operation::a16w16);
   std::string word;
   if (!(words >> word)) return {};
-  if (word == "dtype=fp8") {
-    problem.x_type = problem.w_type = DataType::f8_e4m3fn;
-    problem.y_type = DataType::bf16;
-    problem.scale_ab = true;
-    words >> word;
-  }
+  for (; word.find('=') != std::string::npos; words >> word)
+    GEMMTUNE_RETURN_IF_ERROR(read_setting(word, problem));
   std::istringstream first(word);
   if (!(first >> problem.m) || !(words >> problem.n >> problem.k))
     return Status::invalid("expected M N K and kernels");

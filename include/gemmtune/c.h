@@ -1,6 +1,7 @@
 /* gemmtune's C interface: open tuned files, plan a matrix multiplication, run it.
  *
- *   y[M, N] = x[M, K] . w[N, K]^T (+ bias[N]), row-major, accumulated in float32.
+ *   y[M, N] = x[M, K] . w[N, K]^T (+ bias[N]), row-major (x and w of an a16w16 in either order), accumulated in
+ *   float32.
  *
  * Structures
  *   Every structure that begins with `size`: set it to sizeof the structure and every member that you do not
@@ -252,6 +253,10 @@ typedef struct gemmtune_problem {
    * 0: that kernel runs, and reads the weight while the previous kernel on the stream still runs. */
   int32_t constant_weights;     /* the previous kernel does not write w */
   int32_t predecessor_triggers; /* it executes griddepcontrol.launch_dependents; else little is gained */
+  /* Of an a16w16; row-major elsewhere. x column-major is [K, M] row by row, with rows ldx elements apart; w
+   * column-major is [K, N] row by row, dense and in the plain layout. y is row-major always. */
+  gemmtune_order x_order;
+  gemmtune_order w_order;
 } gemmtune_problem;
 
 /* What a call of a mixture of experts has beside the other operands. */
@@ -298,11 +303,11 @@ typedef struct gemmtune_moe_operands {
  * not gated; with doweight_stage1 the routing weight r scales gate and up before the activation instead. */
 typedef struct gemmtune_operands {
   size_t size;
-  const void* x;       /* rows ldx elements apart */
-  const void* w;       /* in the problem's weight layout */
+  const void* x;       /* rows ldx elements apart; of a column-major x the rows of [K, M] */
+  const void* w;       /* in the problem's weight layout and order */
   const void* bias;    /* [N] of y's type; required if the problem has a bias, ignored elsewhere */
   void* y;             /* rows ldy elements apart */
-  int64_t ldx;         /* elements, >= k; 0: k */
+  int64_t ldx;         /* elements, >= k; 0: k. Of a column-major x >= m; 0: m */
   int64_t ldy;         /* elements, >= the columns of y; 0: those */
   const void* x_scale; /* required if the table above has one */
   const void* w_scale;

@@ -1,5 +1,5 @@
-/* What a problem is described with: element types, operations, quantization, activations and weight layouts.
- * Included by c.h. Each enumeration has a C++ form with the same values; gemmtune.h includes those. */
+/* What a problem is described with: element types, operations, quantization, activations, weight layouts and
+ * orders. Included by c.h. Each enumeration has a C++ form with the same values; gemmtune.h includes those. */
 #ifndef GEMMTUNE_ENUMERATIONS_H
 #define GEMMTUNE_ENUMERATIONS_H
 
@@ -61,6 +61,10 @@ enum {
   GEMMTUNE_LAYOUT_AITER16X16 = 2 /* AITER's shuffle_weight(w, (16, 16)) */
 };
 
+/* How x or w of an a16w16 lies in memory. ROW_MAJOR: x [M, K] and w [N, K] row by row. COLUMN_MAJOR: x [K, M] and
+ * w [K, N] row by row. */
+typedef enum gemmtune_order { GEMMTUNE_ROW_MAJOR = 0, GEMMTUNE_COLUMN_MAJOR = 1 } gemmtune_order;
+
 #endif
 
 #if defined(GEMMTUNE_CPP_INTERFACE) && !defined(GEMMTUNE_CPP_ENUMERATIONS)
@@ -85,6 +89,8 @@ enum class QuantType { none, per_tensor, per_token, per_1x32, per_1x128, per_128
 enum class Activation { none, silu, gelu, swiglu, situv2 };
 /// Other values are opaque ids, see gemmtune_layout.
 enum class Layout : int32_t { plain, any, aiter16x16 };
+/// Of x [M, K] and w [N, K]; column_major: [K, M] and [K, N] row by row.
+enum class Order { row_major, column_major };
 
 }  // namespace api
 }  // namespace gemmtune

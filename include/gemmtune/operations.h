@@ -24,6 +24,8 @@ struct GemmOptions {
   int alignment = 16;                // bytes, promised for all pointers
   const Context* context = nullptr;  // null: the process's context, created from the environment
   void* stream = nullptr;            // null on a CPU
+  Order x_order = Order::row_major;  // column_major: x is [k, m] row by row
+  Order w_order = Order::row_major;  // column_major: w is [k, n] row by row
 };
 
 /// a16w16: y[m, n] = x[m, k] · w[n, k]ᵀ (+ bias[n]) with the kernel that the tuned files name. x and w have
@@ -32,6 +34,8 @@ inline Status gemm(View x, View w, MutableView y, std::int64_t m, std::int64_t n
                    const GemmOptions& options = {}) {
   Problem problem{m, n, k, x.type, y.type, options.bias != nullptr, options.weight_layout, options.alignment};
   problem.w_type = w.type;
+  problem.x_order = options.x_order;
+  problem.w_order = options.w_order;
   return gemm(problem, {x.data, w.data, options.bias, y.data, x.leading, y.leading}, options.context,
               options.stream);
 }

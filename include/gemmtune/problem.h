@@ -47,7 +47,7 @@ struct MoeShape {
   bool doweight_stage1 = false;  // the routing weight is applied after the first GEMM
 };
 
-/// y[M, N] = x[M, K] · w[N, K]ᵀ (+ bias[N]), row-major, accumulated in float32. Sizes in elements; m = 0 is
+/// y[M, N] = x[M, K] · w[N, K]ᵀ (+ bias[N]), y row-major, accumulated in float32. Sizes in elements; m = 0 is
 /// legal. gemmtune/c.h lists what each operation has.
 struct Problem {
   std::int64_t m = 0;
@@ -65,9 +65,11 @@ struct Problem {
   MoeShape moe{};                 // of fused_moe
   bool constant_weights = false;  // these two together allow a programmatic dependent launch: gemmtune/c.h
   bool predecessor_triggers = false;
+  Order x_order = Order::row_major;  // of a16w16; column_major: x is [K, M] row by row
+  Order w_order = Order::row_major;  // column_major: w is [K, N] row by row
 };
 
-/// Pointers of one call. Leading dimensions in elements, 0: dense; the weight is dense. The table at
+/// Pointers of one call. Leading dimensions in elements, 0: dense (ldx: k, of a column-major x m); the weight is dense. The table at
 /// gemmtune_operands in gemmtune/c.h lists what each operation has.
 struct Operands {
   const void* x = nullptr;
@@ -110,6 +112,8 @@ class CProblem {
     problem_.alignment = given.alignment;
     problem_.constant_weights = given.constant_weights ? 1 : 0;
     problem_.predecessor_triggers = given.predecessor_triggers ? 1 : 0;
+    problem_.x_order = static_cast<gemmtune_order>(given.x_order);
+    problem_.w_order = static_cast<gemmtune_order>(given.w_order);
     if (given.operation != Operation::fused_moe) return;
     problem_.moe = &moe_;
     moe_.size = sizeof moe_;

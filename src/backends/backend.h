@@ -47,7 +47,7 @@ struct Operands {
   const void* x_scale = nullptr;  // float32, or e8m0 bytes; null where the operand has no scales
   const void* w_scale = nullptr;
   void* y = nullptr;
-  std::int64_t ldx = 0;  // ≥ k
+  std::int64_t ldx = 0;  // ≥ k; of a column-major x from column to column, ≥ m
   std::int64_t ldy = 0;  // ≥ n; ≥ k of fused_moe
   /// Of a8w8 and batched_a8w8: 1: a scale for each row. 0: one scale for all rows (of all batches).
   std::int64_t x_scale_step = 1;

@@ -19,7 +19,7 @@ namespace gemmtune {
 class OutputChecker {
  public:
   virtual ~OutputChecker() = default;
-  /// The reference of these operands: plain weight, ldx as given. May be called again. y is not looked at.
+  /// The reference of these operands: plain weight in the problem's order, ldx as given. May be called again. y is not looked at.
   virtual Status compute_reference(const Operands& operands) = 0;
   /// One row of the reference: exact values and Σ|x||w| + |bias|, N of each.
   virtual Status read_row(std::int64_t row, std::span<double> values, std::span<float> magnitudes) = 0;

@@ -30,32 +30,36 @@ Status refuse(std::string_view subject, fmt::format_string<Args...> detail, Args
   return Status::unsupported("{}: {}", subject, fmt::format(detail, std::forward<Args>(args)...));
 }
 
-/// ok if all operands are row-major.
-inline Status check_order(const Problem& problem) {
-  if (problem.x_order == Order::row_major && problem.w_order == Order::row_major &&
-      problem.y_order == Order::row_major) {
-    return {};
-  }
-  return refuse(order, "only row-major operands");
+/// The orders that a family takes of x and w; y is row-major for all.
+enum class Orders { row_major, any_input };
+
+/// ok for operands in these orders.
+inline Status check_order(const Problem& problem, Orders taken = Orders::row_major) {
+  const bool inputs = taken == Orders::row_major;
+  const bool x = inputs && problem.x_order == Order::column_major;
+  const bool w = inputs && problem.w_order == Order::column_major;
+  if (x || w) return refuse(order, "column-major {}, only row-major", x && w ? "x and w" : x ? "x" : "w");
+  if (problem.y_order == Order::column_major) return refuse(order, "column-major y, only row-major");
+  return {};
 }
 
-/// ok for one batch of row-major operands.
-inline Status check_one_batch(const Problem& problem) {
+/// ok for one batch of operands in these orders.
+inline Status check_one_batch(const Problem& problem, Orders taken = Orders::row_major) {
   if (problem.batch != 1) return refuse(batch, "{} is not 1", problem.batch);
-  return check_order(problem);
+  return check_order(problem, taken);
 }
 
-/// ok for a16w16, with or without scaleAB: row-major operands, one batch.
-inline Status check_dense_gemm(const Problem& problem) {
+/// ok for a16w16, with or without scaleAB: operands in these orders, one batch.
+inline Status check_dense_gemm(const Problem& problem, Orders taken = Orders::row_major) {
   if (problem.operation != Operation::a16w16) {
     return refuse(operation, "{} is not a16w16", to_string(problem.operation));
   }
-  return check_one_batch(problem);
+  return check_one_batch(problem, taken);
 }
 
 /// ok for what all libraries of plain matrix multiplication have: a16w16 without scales.
-inline Status check_plain_gemm(const Problem& problem) {
-  GEMMTUNE_RETURN_IF_ERROR(check_dense_gemm(problem));
+inline Status check_plain_gemm(const Problem& problem, Orders taken = Orders::row_major) {
+  GEMMTUNE_RETURN_IF_ERROR(check_dense_gemm(problem, taken));
   if (problem.scale_ab) return refuse(types, "scaled {} operands", to_string(problem.x_type));
   return {};
 }

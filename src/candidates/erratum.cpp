@@ -15,6 +15,8 @@ struct Size {
   std::int64_t (*of)(const Problem& problem);
 };
 
+constexpr std::int64_t columns_of(Order order) { return order == Order::column_major ? 1 : 0; }
+
 constexpr std::array sizes{
     Size{"m", [](const Problem& problem) { return problem.m; }},
     Size{"n", [](const Problem& problem) { return problem.n; }},
@@ -22,6 +24,8 @@ constexpr std::array sizes{
     Size{"batch", [](const Problem& problem) { return problem.batch; }},
     Size{"bias", [](const Problem& problem) { return std::int64_t{problem.bias ? 1 : 0}; }},
     Size{"alignment", [](const Problem& problem) { return std::int64_t{problem.alignment}; }},
+    Size{"x_columns", [](const Problem& problem) { return columns_of(problem.x_order); }},
+    Size{"w_columns", [](const Problem& problem) { return columns_of(problem.w_order); }},
 };
 
 template <typename Value>

@@ -93,7 +93,9 @@ void end_default_context() {
 /// check() of what a weight depends on.
 Status check_weight(Problem problem) {
   problem.m = 1;
-  problem.bpreshuffle = traits(problem.operation).packing != Packing::never;
+  // A column-major weight is used as it is.
+  problem.bpreshuffle =
+      traits(problem.operation).packing != Packing::never && problem.w_order == Order::row_major;
   problem.weight_layout = problem.bpreshuffle ? WeightLayout::any : WeightLayout::plain;
   return check(problem);
 }

@@ -56,10 +56,12 @@ gemmtune_status check_pointers(const Plan& plan, const Operands& operands) noexc
   return GEMMTUNE_OK;
 }
 
-/// Rows `columns` wide, `leading` elements apart, in batches `stride` elements apart.
+/// `lines` rows `columns` wide (of a column-major x its columns), `leading` elements apart, in batches `stride`
+/// elements apart.
 struct Extent {
   const char* name;
   DataType type;
+  std::int64_t lines;
   std::int64_t leading;
   std::int64_t columns;
   std::int64_t stride;
@@ -67,8 +69,8 @@ struct Extent {
 
 /// Dimensions are below 2^31 and strides at most max_tensor_bytes / batch, so that no product overflows.
 gemmtune_status check_extent(const Problem& problem, const Extent& extent) noexcept {
-  const std::int64_t rows = (problem.m - 1) * extent.leading + extent.columns;
-  const std::int64_t elements = (problem.batch - 1) * extent.stride + rows;
+  const std::int64_t matrix = (extent.lines - 1) * extent.leading + extent.columns;
+  const std::int64_t elements = (problem.batch - 1) * extent.stride + matrix;
   if (elements <= max_tensor_bytes / bits(extent.type) * 8) return GEMMTUNE_OK;
   return guarded([&] {
     return fail(
@@ -80,17 +82,19 @@ gemmtune_status check_extent(const Problem& problem, const Extent& extent) noexc
 
 gemmtune_status check_extents(const Problem& problem, const OperandNeeds& needs,
                               const Operands& operands) noexcept {
-  const Extent x{"x", problem.x_type, operands.ldx, problem.k, operands.x_batch_stride};
+  const Extent x{"x",          problem.x_type,        needs.x_lines,
+                 operands.ldx, needs.x_line_elements, operands.x_batch_stride};
   if (const auto status = check_extent(problem, x); status != GEMMTUNE_OK) return status;
-  return check_extent(problem, {"y", problem.y_type, operands.ldy, needs.y_columns, operands.y_batch_stride});
+  return check_extent(
+      problem, {"y", problem.y_type, problem.m, operands.ldy, needs.y_columns, operands.y_batch_stride});
 }
 
 gemmtune_status check_operands(const Plan& plan, const Operands& operands) noexcept {
   const Problem& problem = plan.problem();
   const OperandNeeds& needs = plan.needs();
   if (const auto status = check_pointers(plan, operands); status != GEMMTUNE_OK) return status;
-  if (operands.ldx < problem.k || operands.ldx > max_dimension)
-    return fail_dimension("ldx", operands.ldx, problem.k);
+  if (operands.ldx < needs.x_line_elements || operands.ldx > max_dimension)
+    return fail_dimension("ldx", operands.ldx, needs.x_line_elements);
   if (needs.halves && operands.ldx % 2 != 0)
     return fail(GEMMTUNE_INVALID_ARGUMENT, "ldx is odd, expected an even number: two elements share a byte");
   if (operands.ldy < needs.y_columns || operands.ldy > max_dimension)
@@ -129,7 +133,7 @@ Operands operands_of(const Plan& plan, const gemmtune_operands& given) {
   operands.x_scale = given.x_scale;
   operands.w_scale = given.w_scale;
   operands.y = given.y;
-  operands.ldx = given.ldx != 0 ? given.ldx : problem.k;
+  operands.ldx = given.ldx != 0 ? given.ldx : plan.needs().x_line_elements;
   operands.ldy = given.ldy != 0 ? given.ldy : plan.needs().y_columns;
   operands.x_scale_step = given.x_scale_per_tensor != 0 ? 0 : 1;
   operands.w_scale_step = given.w_scale_per_tensor != 0 ? 0 : 1;

@@ -31,6 +31,8 @@ const LayoutId* find_layout(gemmtune_layout id) {
 static_assert(static_cast<int>(Operation::fused_moe) == GEMMTUNE_FUSED_MOE);
 static_assert(static_cast<int>(QuantType::per_128x128) == GEMMTUNE_QUANT_PER_128X128);
 static_assert(static_cast<int>(Activation::situv2) == GEMMTUNE_ACTIVATION_SITUV2);
+static_assert(static_cast<int>(Order::column_major) == GEMMTUNE_COLUMN_MAJOR);
+constexpr std::size_t order_count = static_cast<std::size_t>(Order::column_major) + 1;
 constexpr std::size_t activation_count = static_cast<std::size_t>(Activation::situv2) + 1;
 constexpr std::size_t quant_type_count = static_cast<std::size_t>(QuantType::per_128x128) + 1;
 static_assert(static_cast<int>(DataType::f32) + 1 == GEMMTUNE_F32);
@@ -70,6 +72,14 @@ gemmtune_status read_types(const gemmtune_problem& known, Problem& problem) noex
   if (const auto bad = read_type("w_type", known.w_type, problem.x_type, problem.w_type); bad != GEMMTUNE_OK)
     return bad;
   return read_type("y_type", known.y_type, default_y_type(problem.operation, problem.x_type), problem.y_type);
+}
+
+gemmtune_status read_orders(const gemmtune_problem& known, Problem& problem) noexcept {
+  if (!read_enumerator(known.x_order, order_count, problem.x_order))
+    return fail_enumerator("x_order", known.x_order, "enum gemmtune_order");
+  if (!read_enumerator(known.w_order, order_count, problem.w_order))
+    return fail_enumerator("w_order", known.w_order, "enum gemmtune_order");
+  return GEMMTUNE_OK;
 }
 
 gemmtune_status read_moe(const gemmtune_problem& problem, bool mixture, MoeShape& moe) noexcept {
@@ -117,6 +127,7 @@ gemmtune_status read_problem(const gemmtune_problem* given, gemmtune_problem& kn
   if (const auto bad = read_struct(given, known); bad != GEMMTUNE_OK) return bad;
   if (const auto bad = read_operation(known.operation, problem.operation); bad != GEMMTUNE_OK) return bad;
   if (const auto bad = read_types(known, problem); bad != GEMMTUNE_OK) return bad;
+  if (const auto bad = read_orders(known, problem); bad != GEMMTUNE_OK) return bad;
   if (const auto bad = read_moe(known, is_mixture(problem), problem.moe); bad != GEMMTUNE_OK) return bad;
   problem.m = known.m;
   problem.n = known.n;

@@ -5,6 +5,8 @@ namespace gemmtune {
 
 OperandNeeds::OperandNeeds(const Problem& problem) {
   const OperandShapes shapes = operand_shapes(problem);
+  x_lines = shapes.x.lines();
+  x_line_elements = shapes.x.line_elements();
   y_columns = output_columns(problem);
   x_scale = shapes.x.scale.type != ScaleType::none;
   w_scale = shapes.w.scale.type != ScaleType::none;

@@ -29,6 +29,8 @@ struct DispatchDevice {
 struct OperandNeeds {
   explicit OperandNeeds(const Problem& problem);
 
+  std::int64_t x_lines = 0;          // rows of x, or columns of a column-major x
+  std::int64_t x_line_elements = 0;  // what ldx is at least
   std::int64_t y_columns = 0;
   bool x_scale = false;
   bool w_scale = false;

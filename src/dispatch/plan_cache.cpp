@@ -24,6 +24,8 @@ std::size_t PlanKeyHash::operator()(const PlanKey& key) const {
   add(problem.bias, 1);
   add(problem.scale_ab, 1);
   add(problem.bpreshuffle, 1);
+  add(static_cast<std::uint64_t>(problem.x_order), 1);
+  add(static_cast<std::uint64_t>(problem.w_order), 1);
   add(key.dependent, 1);
   add(static_cast<std::uint32_t>(problem.alignment), 32);
   std::uint64_t hash = mix(key.generation, static_cast<std::uint64_t>(problem.m));

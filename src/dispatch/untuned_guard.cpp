@@ -81,8 +81,10 @@ Result<HostOperands> host_operands(Device& device, const Problem& problem, const
                                    WeightLayout layout) {
   const OperandShapes shapes = operand_shapes(problem);
   HostOperands host;
-  GEMMTUNE_RETURN_IF_ERROR(copy_rows(
-      device, {o.x, problem.x_type, problem.batch, o.x_batch_stride, problem.m, o.ldx, problem.k}, host.x));
+  GEMMTUNE_RETURN_IF_ERROR(copy_rows(device,
+                                     {o.x, problem.x_type, problem.batch, o.x_batch_stride, shapes.x.lines(),
+                                      o.ldx, shapes.x.line_elements()},
+                                     host.x));
   GEMMTUNE_RETURN_IF_ERROR(copy_weight(device, problem, o.w, layout, shapes.w.bytes(), host.w));
   const std::int64_t bias = problem.bias ? bytes_of(problem.y_type, problem.n) : 0;
   GEMMTUNE_RETURN_IF_ERROR(copy_dense(device, o.bias, bias, host.bias));

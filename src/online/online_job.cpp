@@ -62,6 +62,8 @@ std::string reason_to_decline(Device& device, const OnlineProblem& asked, const 
     if (problem.m > max_m_of_table) {
       return fmt::format("M = {}, and AITER tunes up to {} online", problem.m, max_m_of_table);
     }
+  } else if (const Status status = check_expressible(problem); !status.ok()) {
+    return status.message();
   }
   const MemoryNeed need = memory_need(problem, online_policy(device).cache, true);
   const auto needed = static_cast<double>(min_free_bytes) + static_cast<double>(bytes_on(device, need));

@@ -53,13 +53,13 @@ void set_scale(const Problem& problem, MatrixShape& matrix, bool weight) {
 OperandShapes operand_shapes(const Problem& problem) {
   const bool moe = is_mixture(problem);
   OperandShapes shapes;
-  shapes.x = {problem.x_type, problem.batch, problem.m, problem.k, {}};
-  shapes.y = {problem.y_type, problem.batch, problem.m, output_columns(problem), {}};
+  shapes.x = {problem.x_type, problem.batch, problem.m, problem.k, {}, problem.x_order};
+  shapes.y = {problem.y_type, problem.batch, problem.m, output_columns(problem), {}, problem.y_order};
   if (moe) {
     shapes.w = {problem.w_type, problem.moe.experts, problem.n * (problem.moe.gated ? 2 : 1), problem.k, {}};
     shapes.w2 = {problem.w_type, problem.moe.experts, problem.k, problem.n, {}};
   } else {
-    shapes.w = {problem.w_type, problem.batch, problem.n, problem.k, {}};
+    shapes.w = {problem.w_type, problem.batch, problem.n, problem.k, {}, problem.w_order};
     shapes.w2.count = 0;
   }
   set_scale(problem, shapes.x, false);

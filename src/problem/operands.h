@@ -32,20 +32,29 @@ struct ScaleShape {
 };
 
 /// `count` matrices [rows, columns], one after another: batches, or experts; each with its scales. Rows begin
-/// at whole bytes (columns of 4-bit types are even).
+/// at whole bytes (columns of 4-bit types are even). Column-major ones have no scales of rows.
 struct MatrixShape {
   DataType type = DataType::bf16;
   std::int64_t count = 1;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   ScaleShape scale;
+  Order order = Order::row_major;
+
+  /// What is contiguous in memory: the rows, or the columns of a column-major matrix; how many, and their
+  /// elements (the leading dimension of a dense matrix).
+  std::int64_t lines() const { return order == Order::row_major ? rows : columns; }
+  std::int64_t line_elements() const { return order == Order::row_major ? columns : rows; }
+  /// Elements from row to row, and from column to column, with lines `leading` elements apart.
+  std::int64_t row_step(std::int64_t leading) const { return order == Order::row_major ? leading : 1; }
+  std::int64_t column_step(std::int64_t leading) const { return order == Order::row_major ? 1 : leading; }
 
   std::int64_t elements() const { return count * rows * columns; }
   std::int64_t bytes() const { return bytes_of(type, elements()); }
   std::int64_t scale_bytes() const { return count * scale.bytes(); }
 };
 
-/// x [M, K] and y [M, N] (batched: B of each), w [N, K]. fused_moe: x [T, model_dim], y [T, model_dim], w
+/// x [M, K] and y [M, N] (batched: B of each), w [N, K], each in its order. fused_moe: x [T, model_dim], y [T, model_dim], w
 /// (w1) [experts, inter_dim or, gated, 2·inter_dim with the gate's rows first, model_dim], w2 [experts,
 /// model_dim, inter_dim].
 ///

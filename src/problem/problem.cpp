@@ -12,14 +12,6 @@
 namespace gemmtune {
 namespace {
 
-std::string_view order_letter(Order order) { return order == Order::row_major ? "T" : "N"; }
-
-std::optional<Order> parse_order(std::string_view text) {
-  if (text == "T") return Order::row_major;
-  if (text == "N") return Order::column_major;
-  return std::nullopt;
-}
-
 Status check_dimension(std::string_view name, std::int64_t value) {
   if (value >= 1 && value <= max_dimension) return {};
   return Status::invalid("{} = {}, expected a whole number from 1 to {}", name, value, max_dimension);
@@ -107,6 +99,12 @@ Status check_unused(const Problem& problem) {
   if (!operation.bias && problem.bias) {
     return Status::invalid("bias = True, expected none with {}", operation.name);
   }
+  // Where the key does not hold the orders, rows of another order would answer.
+  if (!operation.key_switches && !all_row_major(problem)) {
+    return Status::invalid(
+        "x_order, w_order or y_order is N: expected column-major operands with a16w16 only, not {}",
+        operation.name);
+  }
   if (!operation.mixture && problem.moe != MoeShape()) {
     return Status::invalid("experts = {}: expected nothing of a mixture of experts with {}",
                            problem.moe.experts, operation.name);
@@ -120,6 +118,10 @@ Status check_layout(const Problem& problem) {
     return Status::invalid("bpreshuffle = {} with weight layout {}: expected {}",
                            problem.bpreshuffle ? "True" : "False", to_string(problem.weight_layout),
                            problem.bpreshuffle ? "a packed layout" : "plain");
+  }
+  if (!plain && problem.w_order != Order::row_major) {
+    return Status::invalid("w_order = N with weight layout {}: expected T, a packed weight has no order",
+                           to_string(problem.weight_layout));
   }
   const Packing packing = traits(problem.operation).packing;
   if ((packing == Packing::always && plain) || (packing == Packing::never && !plain)) {
@@ -201,6 +203,14 @@ Status read_field(Problem& problem, std::string_view word) {
 
 }  // namespace
 
+std::string_view to_string(Order order) { return order == Order::row_major ? "T" : "N"; }
+
+std::optional<Order> parse_order(std::string_view text) {
+  if (text == "T") return Order::row_major;
+  if (text == "N") return Order::column_major;
+  return std::nullopt;
+}
+
 Status check(const Problem& problem) {
   GEMMTUNE_RETURN_IF_ERROR(check_dimension("M", problem.m));
   GEMMTUNE_RETURN_IF_ERROR(check_dimension("N", problem.n));
@@ -249,9 +259,9 @@ std::string print(const Problem& problem) {
                   problem.scale_ab ? 1 : 0, to_string(problem.weight_layout));
   const Problem plain;
   if (problem.batch != plain.batch) text += fmt::format(" batch={}", problem.batch);
-  if (problem.x_order != plain.x_order) text += fmt::format(" x_order={}", order_letter(problem.x_order));
-  if (problem.w_order != plain.w_order) text += fmt::format(" w_order={}", order_letter(problem.w_order));
-  if (problem.y_order != plain.y_order) text += fmt::format(" y_order={}", order_letter(problem.y_order));
+  if (problem.x_order != plain.x_order) text += fmt::format(" x_order={}", to_string(problem.x_order));
+  if (problem.w_order != plain.w_order) text += fmt::format(" w_order={}", to_string(problem.w_order));
+  if (problem.y_order != plain.y_order) text += fmt::format(" y_order={}", to_string(problem.y_order));
   if (problem.alignment != plain.alignment) text += fmt::format(" alignment={}", problem.alignment);
   if (is_mixture(problem)) {
     const MoeShape& moe = problem.moe;
@@ -290,6 +300,8 @@ std::string short_name(const Problem& problem) {
                         problem.moe.topk);
   }
   if (problem.y_type != problem.x_type) text += fmt::format("→{}", to_string(problem.y_type));
+  if (problem.x_order == Order::column_major) text += " x:N";
+  if (problem.w_order == Order::column_major) text += " w:N";
   if (problem.bias) text += "+bias";
   if (problem.bpreshuffle) text += " packed";
   return text;

@@ -31,8 +31,12 @@ struct MoeShape {
   friend bool operator==(const MoeShape&, const MoeShape&) = default;
 };
 
-/// T of tune_gemm's files: row-major; N: column-major.
+/// How a matrix lies in memory. row_major: x is [M, K] and w [N, K], row by row; column_major: x is [K, M] and w
+/// [K, N], row by row. T and N in texts, tune_gemm's letters of A.
 enum class Order { row_major, column_major };
+/// "T", "N".
+std::string_view to_string(Order order);
+std::optional<Order> parse_order(std::string_view text);
 
 inline constexpr std::int64_t max_dimension = (std::int64_t{1} << 31) - 1;
 inline constexpr std::int64_t max_tensor_bytes = std::int64_t{1} << 47;
@@ -55,16 +59,23 @@ struct Problem {
       WeightLayout::plain;  // `any` while a pre-shuffled weight's layout is not decided
   Order x_order = Order::row_major;
   Order w_order = Order::row_major;
-  Order y_order = Order::row_major;
-  std::int32_t alignment = 16;  // bytes, promised for every operand pointer
+  Order y_order = Order::row_major;  // column_major: of tables only, no kernel writes it
+  std::int32_t alignment = 16;       // bytes, promised for every operand pointer
   MoeShape moe{};
 
   friend bool operator==(const Problem&, const Problem&) = default;
 };
 
 /// Sizes within the limits (dimensions ≥ 1 and ≤ 2³¹ − 1, tensors ≤ 2⁴⁷ bytes), types the operation allows,
-/// layout and bpreshuffle in agreement. The text names the field, its value and what was expected.
+/// layout and bpreshuffle in agreement, column-major operands of a16w16 alone. The text names the field, its
+/// value and what was expected.
 Status check(const Problem& problem);
+
+/// x, w and y lie in memory row by row, as most kernels and file formats take for granted.
+inline bool all_row_major(const Problem& problem) {
+  return problem.x_order == Order::row_major && problem.w_order == Order::row_major &&
+         problem.y_order == Order::row_major;
+}
 
 /// The problem of an operation with the types and the layout that its tables mean where they do not say: bf16
 /// for a16w16 and batched_bf16, fp8 e4m3fn for the block-scaled ones, int8 for the other a8w8, fp4 for a4w4,
@@ -77,7 +88,8 @@ Problem default_problem(Operation operation);
 std::string print(const Problem& problem);
 Result<Problem> parse_problem(std::string_view text);
 
-/// Short form for tables and messages: "1x2048x2048 bf16" (+ "+bias", "→f32", "packed").
+/// Short form for tables and messages: "1x2048x2048 bf16" (+ "→f32", "x:N" and "w:N" of column-major operands,
+/// "+bias", "packed").
 std::string short_name(const Problem& problem);
 
 /// True for a mixture of experts: `moe` holds.

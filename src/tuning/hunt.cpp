@@ -176,10 +176,15 @@ Erratum Hunt::suggest(const HuntFinding& finding, const FailsAt& fails) const {
   erratum.operations = {finding.problem.operation};
   erratum.types = {finding.problem.x_type};
   std::string condition = failing_sizes(finding.problem, fails);
+  const auto add = [&](std::string_view term) {
+    condition += fmt::format("{}{}", condition.empty() ? "" : " and ", term);
+  };
+  if (finding.problem.x_order == Order::column_major) add("x_columns == 1");
+  if (finding.problem.w_order == Order::column_major) add("w_columns == 1");
   for (const auto& [key, value] : finding.candidate.config.settings()) {
     if (!parse_integer(value)) continue;
     erratum.parameters.push_back(key);
-    condition += fmt::format("{}{} == {}", condition.empty() ? "" : " and ", key, value);
+    add(fmt::format("{} == {}", key, value));
   }
   if (auto parsed = IntegerExpression::parse(condition.empty() ? "1" : condition); parsed.ok())
     erratum.condition = std::move(parsed).value();

@@ -66,6 +66,11 @@ Problem minimize(const Problem& problem, const FailsAt& fails, int max_tries) {
   plain.bias = false;
   plain.alignment = Problem().alignment;
   take(plain);
+  for (Order Problem::*const order : {&Problem::x_order, &Problem::w_order}) {
+    Problem rows = smallest;
+    rows.*order = Order::row_major;
+    take(rows);
+  }
   for (bool smaller = true; smaller && tries < max_tries;) {
     smaller = false;
     for (const auto& [name, dimension] : dimensions) {

@@ -12,7 +12,7 @@ namespace gemmtune {
 using FailsAt = std::function<bool(const Problem& problem)>;
 
 /// A problem at which the kernel fails still, with sizes that cannot be made smaller by the steps that are
-/// tried (to 1, by halves, by 64, 8 and 1) and without a bias if it fails without. At most `max_tries` calls.
+/// tried (to 1, by halves, by 64, 8 and 1), without a bias and with row-major operands if it fails so. At most `max_tries` calls.
 Problem minimize(const Problem& problem, const FailsAt& fails, int max_tries);
 
 /// The sizes at which the kernel fails, as a condition of an erratum: for m, n and k each `k >= 63`,

@@ -13,7 +13,7 @@ struct HuntLimits {
   double max_bytes = 0;  // of x, w and y together
 };
 
-/// Awkward, deep and small K, one row to thousands, any bias, type and alignment of the operation; sizes
+/// Awkward, deep and small K, one row to thousands, any bias, type, alignment and orders of the operation; sizes
 /// past 2^31 elements now and then, if the limits allow. May fail check(): families take what they take.
 Problem random_problem(Operation operation, const HuntLimits& limits, Random& random);
 

@@ -22,6 +22,11 @@ Status Publisher::check_writable() const {
   return FileLock::acquire(path_ + ".lock").status();
 }
 
+Status Publisher::check_expressible(const Problem& problem) const {
+  if (path_.empty() || path_.ends_with(".yaml") || path_.ends_with(".yml")) return {};
+  return gemmtune::check_expressible(problem);
+}
+
 Status Publisher::add(TunedEntry entry) {
   if (path_.empty()) return {};
   waiting_.push_back(std::move(entry));

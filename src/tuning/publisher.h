@@ -19,6 +19,8 @@ class Publisher {
 
   /// The file can be written: asked before hours of tuning, not after. Errors name the path.
   Status check_writable() const;
+  /// ok if the file can hold a row of the problem.
+  Status check_expressible(const Problem& problem) const;
   /// Replaces the object that the next publication writes beside the file.
   void set_environment(std::string json) { options_.environment_json = std::move(json); }
   Status add(TunedEntry entry);

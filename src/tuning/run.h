@@ -53,6 +53,8 @@ class Run {
   bool stopped() const { return request_.stop && request_.stop(); }
   /// An error, whose message is the report's reason: the problem is malformed, or not of the run's operation.
   Status check_problem(const Problem& problem) const;
+  /// ok if the output can hold a row of the problem.
+  Status check_expressible(const Problem& problem) const { return publisher_.check_expressible(problem); }
   /// A known row counts as done: not where the request retunes it.
   bool counts(const TunedEntry& row) const;
   /// The layout that a weight must have: plain where it is not packed, else that of a row that stays;

@@ -203,6 +203,9 @@ bool leave_out(Run& run, const FirstOfKey& earlier, ItemReport& report) {
   if (const Status status = run.check_problem(problem); !status.ok()) {
     return ends_as(ProblemState::unsupported, status.message());
   }
+  if (const Status status = run.check_expressible(problem); !status.ok()) {
+    return ends_as(ProblemState::failed, status.message());
+  }
   if (const auto same = earlier.find(problem); same != earlier.end()) {
     return ends_as(ProblemState::skipped_done,
                    fmt::format("the same problem is number {} of this list", same->second + 1));

@@ -422,6 +422,10 @@ bool leave_out(const Run& run, ItemReport& report) {
     return true;
   }
   report.state = ProblemState::failed;
+  if (const Status status = run.check_expressible(report.shape.problem); !status.ok()) {
+    report.reason = status.message();
+    return true;
+  }
   if (!is_covered(run, report.shape.problem)) return false;
   report.state = ProblemState::skipped_done;
   report.reason = fmt::format("done already: ranges of M cover {} to {}", range.first, range.last);

@@ -18,7 +18,8 @@ class RowSource {
   virtual void read(std::int64_t row, std::int64_t first, std::span<double> out) const = 0;
 };
 
-/// Matrix number `matrix` (a batch, an expert) of an operand: elements times their scales. Keeps the spans.
+/// Matrix number `matrix` (a batch, an expert) of an operand: elements, row by row, times their scales. Keeps the
+/// spans.
 class DequantizedMatrix final : public RowSource {
  public:
   DequantizedMatrix(const MatrixShape& shape, std::span<const std::byte> elements,

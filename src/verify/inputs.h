@@ -11,7 +11,7 @@
 
 namespace gemmtune {
 
-/// Host operands in plain layouts, dense, with the shapes that problem/operands.h gives; what an operation
+/// Host operands in plain layouts, dense, with the shapes and orders that problem/operands.h gives; what an operation
 /// does not have is empty.
 struct HostOperands {
   std::vector<std::byte> x;

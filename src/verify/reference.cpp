@@ -10,6 +10,7 @@
 #include "base/threads.h"
 #include "verify/product.h"
 #include "verify/reference_moe.h"
+#include "verify/row_major.h"
 
 namespace gemmtune {
 namespace {
@@ -107,9 +108,8 @@ void add_product(const Gemm& gemm, Random& random, int threads, Reference& refer
 }
 
 Status check_supported(const Problem& problem) {
-  if (problem.x_order != Order::row_major || problem.w_order != Order::row_major ||
-      problem.y_order != Order::row_major)
-    return Status::unsupported("no reference for column-major operands ({})", print(problem));
+  if (problem.y_order != Order::row_major)
+    return Status::unsupported("no reference for a column-major y ({})", print(problem));
   if (traits(problem.x_type).widen == nullptr || traits(problem.w_type).widen == nullptr)
     return Status::unsupported("no reference for operands of {} and {}", to_string(problem.x_type),
                                to_string(problem.w_type));
@@ -171,10 +171,12 @@ Reference dense_reference(const Problem& problem, const HostOperands& operands,
                           const ReferenceOptions& options) {
   const OperandShapes shapes = operand_shapes(problem);
   const std::vector<double> bias = bias_of(problem, operands);
+  const RowMajorElements x_rows(shapes.x, operands.x);
+  const RowMajorElements w_rows(shapes.w, operands.w);
   std::vector<Reference> batches;
   for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
-    const DequantizedMatrix x(shapes.x, operands.x, operands.x_scale, batch);
-    const DequantizedMatrix w(shapes.w, operands.w, operands.w_scale, batch);
+    const DequantizedMatrix x(shapes.x, x_rows.bytes(), operands.x_scale, batch);
+    const DequantizedMatrix w(shapes.w, w_rows.bytes(), operands.w_scale, batch);
     batches.push_back(gemm_reference({{x, w, problem.k, bias}, problem.m, problem.n},
                                      is_sampled(problem, options), options));
   }

@@ -123,6 +123,12 @@ Problem packed(Problem problem) {
   return problem;
 }
 
+Problem in_orders(Problem problem, Order x, Order w) {
+  problem.x_order = x;
+  problem.w_order = w;
+  return problem;
+}
+
 void expect_compiles(const KernelFamily& family, CompileOnlyRuntime& runtime, const Problem& problem) {
   ASSERT_TRUE(family.accepts(problem).ok()) << family.accepts(problem).message();
   const Space space = family.space(problem);
@@ -194,6 +200,43 @@ TEST(GpuCompile, MmaFromAmpereOn) {
       EXPECT_TRUE(kernel.ok()) << kernel.message();
     }
   }
+}
+
+TEST(GpuCompile, MmaOfColumnMajorOperands) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_80", limits_of("sm_80"));
+  const auto family = cuda::make_mma_family(runtime);
+  const Problem problem = dense(512, 1280, 8192, DataType::bf16, DataType::bf16);
+  for (const auto& [x, w] :
+       {std::pair{Order::row_major, Order::column_major}, std::pair{Order::column_major, Order::row_major},
+        std::pair{Order::column_major, Order::column_major}})
+    expect_compiles(*family, runtime, in_orders(problem, x, w));
+}
+
+/// MN-major operands, swapped and not, with multicast, split-K and both types.
+TEST(GpuCompile, WgmmaOfColumnMajorOperandsForHopper) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
+  const auto family = cuda::make_wgmma_family(runtime, no_driver);
+  constexpr Order rows = Order::row_major;
+  constexpr Order columns = Order::column_major;
+  const Problem few = dense(96, 4096, 7168, DataType::bf16, DataType::bf16);
+  const Problem many = dense(2048, 4096, 7168, DataType::f16, DataType::f32);
+  for (const auto& [x, w] : {std::pair{rows, columns}, std::pair{columns, columns}})
+    expect_compiles(*family, runtime, in_orders(few, x, w));
+  expect_compiles(*family, runtime, in_orders(many, columns, rows));
+  expect_compiles(*family, runtime, in_orders(packed(few), columns, rows));
+  EXPECT_THAT(
+      family->accepts(in_orders(dense(96, 4096, 7168, DataType::f8_e4m3fn, DataType::bf16), rows, columns))
+          .message(),
+      HasSubstr("operand order: column-major f8_e4m3fn"));
+  EXPECT_THAT(
+      family->accepts(in_orders(dense(96, 100, 64, DataType::bf16, DataType::bf16), rows, columns)).message(),
+      HasSubstr("columns of n = 100 bf16"));
+  // Only the contiguous dimensions are aligned.
+  EXPECT_TRUE(
+      family->accepts(in_orders(dense(96, 104, 77, DataType::bf16, DataType::bf16), columns, columns)).ok());
 }
 
 TEST(GpuCompile, WgmmaForHopper) {

@@ -347,6 +347,31 @@ TEST(WgmmaLaunchConfig, TheSourceDependsOnTheTileAndOnTheClustersWork) {
   EXPECT_NE(plain.defines, split.defines);
 }
 
+TEST(WgmmaLaunchConfig, ColumnMajorOperandsAreMnMajor) {
+  Problem problem = dense(256, 1280, 8192);
+  problem.w_order = Order::column_major;
+  const auto config = [&](const char* text) { return wgmma_launch_config(problem, config_of(text), h200); };
+  const WgmmaLaunchConfig as_b = config("swap0_bm128_bn96_wg2_cm2_smem226");
+  EXPECT_FALSE(as_b.a_mn_major);
+  EXPECT_TRUE(as_b.b_mn_major);
+  EXPECT_EQ(refuse_wgmma_order(as_b), "bn is no multiple of 64, which a column-major B needs");
+  EXPECT_EQ(refuse_wgmma_order(config("swap0_bm128_bn192_wg2_smem226")), "");
+  const WgmmaLaunchConfig as_a = config("swap1_bm128_bn96_wg2_cm2_cn4_smem226");
+  EXPECT_TRUE(as_a.a_mn_major);
+  EXPECT_FALSE(as_a.b_mn_major);
+  EXPECT_EQ(refuse_wgmma_order(as_a), "");
+  EXPECT_EQ(as_a.weight_sharers(), 4);
+  EXPECT_EQ(as_a.x_sharers(), 2);
+  // With few rows A is the weight, and B a column-major x.
+  problem = dense(8, 1280, 8192);
+  problem.x_order = Order::column_major;
+  EXPECT_EQ(default_wgmma_config(problem, h200).number("bn"), 64);
+  EXPECT_THAT(wgmma_macros(DataType::f16, 64, {.a = true, .b = false}),
+              HasSubstr("accumulate, 1, 1, 1, 0;}"));
+  EXPECT_THAT(wgmma_macros(DataType::bf16, 64, {.a = false, .b = true}),
+              HasSubstr("accumulate, 1, 1, 0, 1;}"));
+}
+
 TEST(WgmmaLaunchConfig, OneInstructionNamesAllItsRegisters) {
   const std::string text = wgmma_macros(DataType::bf16, 16);
   EXPECT_THAT(

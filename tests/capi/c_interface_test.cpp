@@ -142,6 +142,34 @@ TEST_F(CInterface, BadLeadingDimensionsAreRefusedAndNothingIsWritten) {
   EXPECT_THAT(arrays_.y, Each(untouched));
 }
 
+TEST_F(CInterface, AnOrderThatIsNoneIsNamed) {
+  gemmtune_problem asked = problem(3);
+  gemmtune_plan* plan = nullptr;
+  asked.x_order = static_cast<gemmtune_order>(2);
+  EXPECT_EQ(gemmtune_plan_create(&handle_, &asked, &plan), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("x_order is 2, none of enum gemmtune_order"));
+  asked = problem(3);
+  asked.w_order = static_cast<gemmtune_order>(-1);
+  EXPECT_EQ(gemmtune_plan_create(&handle_, &asked, &plan), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("w_order"));
+  asked = problem(3);
+  asked.operation = GEMMTUNE_A8W8;
+  asked.x_type = GEMMTUNE_I8;
+  asked.w_order = GEMMTUNE_COLUMN_MAJOR;
+  EXPECT_EQ(gemmtune_plan_create(&handle_, &asked, &plan), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("with a16w16 only"));
+}
+
+/// A program of the release before the orders passes the size that the structure had then.
+TEST_F(CInterface, AProgramThatKnowsNoOrdersHasRowMajorOperands) {
+  gemmtune_problem asked = problem(3);
+  asked.size = offsetof(gemmtune_problem, x_order);
+  asked.x_order = GEMMTUNE_COLUMN_MAJOR;  // behind what it knows
+  make(asked);
+  ASSERT_EQ(run(operands()), GEMMTUNE_OK) << gemmtune_last_error();
+  expect_result(3, false);
+}
+
 TEST_F(CInterface, NullPointersAreNamed) {
   make(problem(3, true));
   const auto without = [&](auto member, const char* name) {
@@ -286,7 +314,7 @@ TEST_F(CInterface, AStructureWithoutItsSizeIsRefusedByName) {
     EXPECT_THAT(gemmtune_last_error(), HasSubstr(std::string(name) + ": size is"));
   };
   gemmtune_problem asked = problem(3);
-  asked.size -= 1 + sizeof asked.predecessor_triggers;  // and its padding
+  asked.size = offsetof(gemmtune_problem, predecessor_triggers);  // less than in the first release
   gemmtune_plan* plan = nullptr;
   refused(gemmtune_plan_create(&handle_, &asked, &plan), "gemmtune_problem");
   refused(gemmtune_gemm(&handle_, &asked, nullptr, nullptr), "gemmtune_problem");

@@ -22,6 +22,8 @@ TEST(CppInterface, AProblemReachesTheCStructure) {
   problem.batch = 5;
   problem.constant_weights = true;
   problem.predecessor_triggers = true;
+  problem.x_order = gemmtune::Order::column_major;
+  problem.w_order = gemmtune::Order::column_major;
   problem.moe = {7, 6, gemmtune::Activation::gelu, gemmtune::QuantType::per_128x128, true, true};
   const gemmtune::detail::CProblem given(problem);
   const gemmtune_problem& c = *given.get();
@@ -40,6 +42,8 @@ TEST(CppInterface, AProblemReachesTheCStructure) {
   EXPECT_EQ(c.alignment, 8);
   EXPECT_EQ(c.constant_weights, 1);
   EXPECT_EQ(c.predecessor_triggers, 1);
+  EXPECT_EQ(c.x_order, GEMMTUNE_COLUMN_MAJOR);
+  EXPECT_EQ(c.w_order, GEMMTUNE_COLUMN_MAJOR);
   ASSERT_NE(c.moe, nullptr);
   EXPECT_EQ(c.moe->size, sizeof *c.moe);
   EXPECT_EQ(c.moe->experts, 7);

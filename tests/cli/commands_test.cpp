@@ -263,12 +263,54 @@ TEST_F(Commands, ExplainPrintsASpace) {
   EXPECT_EQ(program.run({"explain", "-m", "3", "-n", "64", "-k", "64", "--space", "fancy"}).exit_code, 2);
 }
 
-TEST_F(Commands, ColumnMajorOperandsAreRefusedWithReasons) {
-  const Json json = json_of(program.run({"explain", "-m", "3", "-n", "64", "-k", "64", "-col_a", "--json"}));
-  for (const Json& family : json["families"]) {
-    if (family["name"] != "tiled") continue;
-    EXPECT_FALSE(family["takes"].get<bool>());
+TEST_F(Commands, ColumnMajorOperandsAreTakenOrRefusedWithReasons) {
+  const std::vector<std::string> size = {"explain", "-m", "3", "-n", "64", "-k", "64", "--json"};
+  const auto explained = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> all = size;
+    all.insert(all.end(), words.begin(), words.end());
+    return json_of(program.run(all));
+  };
+  for (const auto& [words, orders, refusal] :
+       {std::tuple{std::vector<std::string>{"-col_a"}, "x_order=N", "operand order: column-major x"},
+        std::tuple{std::vector<std::string>{"--w_order", "N"}, "w_order=N", "operand order: column-major w"},
+        std::tuple{std::vector<std::string>{"-col_a", "--w-order", "N"}, "x_order=N w_order=N",
+                   "operand order: column-major x and w"}}) {
+    const Json json = explained(words);
+    EXPECT_THAT(json["problem"].get<std::string>(), HasSubstr(orders));
+    for (const Json& family : json["families"]) {
+      if (family["name"] == "tiled" || family["name"] == "reference") {
+        EXPECT_TRUE(family["takes"].get<bool>());
+      }
+      if (family["name"] != "skinny") continue;
+      EXPECT_FALSE(family["takes"].get<bool>());
+      EXPECT_THAT(family["why"].get<std::string>(), HasSubstr(refusal));
+    }
   }
+  EXPECT_THAT(explained({"-col_b"})["problem"].get<std::string>(), Not(HasSubstr("order")));
+}
+
+TEST_F(Commands, OrdersThatContradictEachOtherAreErrors) {
+  const auto error = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> all = {"explain", "-m", "3", "-n", "64", "-k", "64"};
+    all.insert(all.end(), words.begin(), words.end());
+    const auto result = program.run(all);
+    EXPECT_EQ(result.exit_code, 2);
+    return result.err;
+  };
+  EXPECT_THAT(error({"-col_a", "--x_order", "T"}), HasSubstr("--x_order T and -col_a contradict each other"));
+  EXPECT_THAT(error({"-col_b", "--w_order", "N"}), HasSubstr("--w_order N and -col_b contradict each other"));
+  EXPECT_THAT(error({"--w_order", "C"}),
+              HasSubstr("--w_order C: expected T (row-major) or N (column-major)"));
+  EXPECT_THAT(error({"--w_order", "N", "--op", "a8w8"}), HasSubstr("with a16w16 only"));
+}
+
+TEST_F(Commands, CheckVerifiesAProblemWithOrders) {
+  const auto result =
+      program.run({"check", "--problem", "a16w16 m=9 n=65 k=70 x=bf16 w=bf16 y=bf16 x_order=N w_order=N",
+                   "--libtype", "tiled", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("x_order=N w_order=N"));
+  EXPECT_THAT(result.out, HasSubstr("\"right\""));
 }
 
 }  // namespace

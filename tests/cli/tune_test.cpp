@@ -252,6 +252,20 @@ TEST_F(Tune, WordsOfTuneGemm) {
   EXPECT_THAT(read_text(output()), HasSubstr("torch.float32,torch.float32"));
 }
 
+TEST_F(Tune, ACsvTakesNoColumnMajorSizeAndSaysWhatDoes) {
+  const auto result = program.run({"tune", "-m", "3", "-n", "64", "-k", "64", "--w_order", "N", "--libtype",
+                                   "tiled", "--budget", "3", "--iters", "5", "-o", output(), "--json"});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  const Json json = parse_json(result.out);
+  ASSERT_TRUE(json.is_object()) << result.out;
+  EXPECT_EQ(json["problems"][0]["state"], "failed");
+  const auto reason = json["problems"][0]["reason"].get<std::string>();
+  EXPECT_THAT(reason, HasSubstr("w_order=N"));
+  EXPECT_THAT(reason, HasSubstr("AITER's columns hold row-major operands only"));
+  EXPECT_THAT(reason, HasSubstr(".yaml"));
+  EXPECT_EQ(json["candidates"], 0) << "nothing is measured in vain";
+}
+
 TEST_F(Tune, ShapesOfAModel) {
   std::filesystem::create_directories(program.file("model"));
   program.folder().write("model/config.json",

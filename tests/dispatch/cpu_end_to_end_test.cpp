@@ -12,6 +12,7 @@
 
 #include "backends/backend.h"
 #include "capi/c_support.h"
+#include "problem/operands.h"
 #include "support/dispatch_fake_device.h"
 #include "support/dispatch_tables.h"
 
@@ -39,6 +40,8 @@ gemmtune_problem to_c(const Problem& problem) {
   asked.k = problem.k;
   asked.bias = problem.bias ? 1 : 0;
   asked.weight_layout = c::layout_to_c(problem.weight_layout);
+  asked.x_order = static_cast<gemmtune_order>(problem.x_order);
+  asked.w_order = static_cast<gemmtune_order>(problem.w_order);
   return asked;
 }
 
@@ -47,13 +50,14 @@ class Call {
  public:
   explicit Call(const Problem& problem, std::int64_t extra = 0)
       : problem_(problem),
-        ldx_(problem.k + extra),
+        shapes_(operand_shapes(problem)),
+        ldx_(shapes_.x.line_elements() + extra),
         ldy_(problem.n + extra),
-        x_(bytes(problem.m * ldx_)),
+        x_(bytes(shapes_.x.lines() * ldx_)),
         w_(bytes(problem.n * problem.k)),
         bias_(bytes(problem.n)),
         y_(bytes(problem.m * ldy_)) {
-    for (std::int64_t i = 0; i < problem.m * ldx_; ++i) at(x_, i) = static_cast<float>(i % 7 - 3);
+    for (std::int64_t i = 0; i < shapes_.x.lines() * ldx_; ++i) at(x_, i) = static_cast<float>(i % 7 - 3);
     for (std::int64_t i = 0; i < problem.n * problem.k; ++i) at(w_, i) = static_cast<float>(i % 5 - 2);
     for (std::int64_t i = 0; i < problem.n; ++i) at(bias_, i) = static_cast<float>(i % 11);
     for (std::int64_t i = 0; i < problem.m * ldy_; ++i) at(y_, i) = untouched;
@@ -78,7 +82,9 @@ class Call {
         if (column < problem_.n) {
           sum = at(bias_, column);
           for (std::int64_t step = 0; step < problem_.k; ++step) {
-            sum += at(x_, row * ldx_ + step) * at(w_, column * problem_.k + step);
+            const std::int64_t ldw = shapes_.w.line_elements();
+            sum += at(x_, row * shapes_.x.row_step(ldx_) + step * shapes_.x.column_step(ldx_)) *
+                   at(w_, column * shapes_.w.row_step(ldw) + step * shapes_.w.column_step(ldw));
           }
         }
         wrong += at(y_, row * ldy_ + column) != sum;
@@ -97,6 +103,7 @@ class Call {
   }
 
   Problem problem_;
+  OperandShapes shapes_;
   std::int64_t ldx_;
   std::int64_t ldy_;
   test::FakeBuffer x_;
@@ -159,6 +166,58 @@ TEST_F(OnCpu, WithoutATableTheFallbackIsRight) {
     EXPECT_EQ(made->account().match, Match::untuned);
     EXPECT_NE(made->account().family, "reference");
   }
+}
+
+constexpr std::pair<Order, Order> orders[] = {{Order::row_major, Order::row_major},
+                                              {Order::column_major, Order::row_major},
+                                              {Order::row_major, Order::column_major},
+                                              {Order::column_major, Order::column_major}};
+
+TEST_F(OnCpu, EachOrderHasAPlanAndALeadingDimensionOfItsOwn) {
+  open("");
+  const Problem sizes[] = {f32(1, 1, 1), f32(3, 17, 33), f32(16, 64, 100), f32(65, 31, 7)};
+  for (Problem problem : sizes)
+    for (const auto& [x, w] : orders) {
+      problem.x_order = x;
+      problem.w_order = w;
+      expect_call(Call(problem), problem);
+      expect_call(Call(problem, 5), problem);
+      EXPECT_NE(plan(problem)->account().family, "reference");
+    }
+  gemmtune_counters counters{};
+  counters.size = sizeof counters;
+  ASSERT_EQ(gemmtune_context_counters(context_, &counters), GEMMTUNE_OK);
+  EXPECT_EQ(counters.plans_made, 4U * 4);
+}
+
+TEST_F(OnCpu, LeadingDimensionsOfAColumnMajorXAreCheckedAsSuch) {
+  open("");
+  Problem problem = f32(9, 16, 5);
+  problem.x_order = Order::column_major;
+  const Call call(problem);
+  const gemmtune_problem asked = to_c(problem);
+  gemmtune_operands given = call.operands();
+  given.ldx = 8;
+  EXPECT_EQ(gemmtune_gemm(context_, &asked, &given, nullptr), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("ldx = 8, expected 9 to"));
+  given.ldx = 0;
+  EXPECT_EQ(gemmtune_gemm(context_, &asked, &given, nullptr), GEMMTUNE_OK) << gemmtune_last_error();
+  call.expect_right();
+}
+
+TEST_F(OnCpu, AColumnMajorWeightIsNotPacked) {
+  open("");
+  Problem problem = f32(1, 64, 64);
+  problem.bias = false;
+  problem.w_order = Order::column_major;
+  const gemmtune_problem asked = to_c(problem);
+  gemmtune_layout layout = GEMMTUNE_LAYOUT_ANY;
+  EXPECT_EQ(gemmtune_weight_layout(context_, &asked, &layout), GEMMTUNE_OK) << gemmtune_last_error();
+  EXPECT_EQ(layout, GEMMTUNE_LAYOUT_PLAIN);
+  std::size_t bytes = 0;
+  EXPECT_EQ(gemmtune_packed_weight_bytes(context_, &asked, c::layout_to_c(WeightLayout::panel16), &bytes),
+            GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("a packed weight has no order"));
 }
 
 TEST_F(OnCpu, ARowOfEachFamilyIsRunByItsName) {

@@ -53,6 +53,14 @@ TEST_F(Planner, ExactRowWinsOverEveryOtherLevel) {
   EXPECT_EQ(made->workspace_bytes(), 128U);
 }
 
+TEST_F(Planner, ARowOfOneOrderDoesNotAnswerAnother) {
+  Problem columns = small_problem(3);
+  columns.w_order = Order::column_major;
+  const PlanRef made = plan({row(small_problem(3), "alpha_r1_a1")}, columns);
+  EXPECT_EQ(made->account().match, Match::untuned);
+  EXPECT_EQ(make_plan(device_, tables_, small_problem(3), {}).value()->account().match, Match::exact);
+}
+
 TEST_F(Planner, ADependentLaunchNeedsTheCallersPromises) {
   TunedEntry both = row(small_problem(3), "alpha_r1_a1");
   both.pdl_kernel_name = "alpha_r1_a2_pdl1";

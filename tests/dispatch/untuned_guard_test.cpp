@@ -59,7 +59,8 @@ class UntunedPlan : public ::testing::Test {
                       ++*calls;
                       run(problem, operands, memory);
                     },
-                .workspace_bytes = workspace});
+                .workspace_bytes = workspace,
+                .orders = refusal::Orders::any_input});
     return calls;
   }
   PlanRef plan(bool verify) {
@@ -68,17 +69,17 @@ class UntunedPlan : public ::testing::Test {
     EXPECT_TRUE(made.ok()) << made.message();
     return made.ok() ? std::move(*made) : PlanRef();
   }
-  /// Runs on fresh operands, rows of x and y three elements apart.
+  /// Runs on fresh operands, lines of x and rows of y three elements longer than they need to be.
   Status run(const Plan& plan) {
     Problem wide = problem_;
-    wide.k += 3;
+    (problem_.x_order == Order::row_major ? wide.k : wide.m) += 3;
     inputs_ = *make_inputs(problem_, 1);
     x_ = make_inputs(wide, 2)->x;
     y_.assign(static_cast<std::size_t>(bytes_of(problem_.y_type, problem_.m * (problem_.n + 3))),
               std::byte{0});
     Operands operands;
     operands.x = x_.data();
-    operands.ldx = wide.k;
+    operands.ldx = operand_shapes(wide).x.line_elements();
     operands.w = inputs_.w.data();
     operands.y = y_.data();
     operands.ldy = problem_.n + 3;
@@ -109,6 +110,30 @@ TEST_F(UntunedPlan, ARightFallbackStays) {
   for (int call = 0; call < 3; ++call) ASSERT_TRUE(run(*guarded).ok());
   EXPECT_EQ(*right, 3);
   EXPECT_EQ(*other, 0);
+}
+
+TEST_F(UntunedPlan, ColumnMajorOperandsAreVerifiedAsSuch) {
+  for (const bool w_too : {false, true}) {
+    problem_.x_order = Order::column_major;
+    problem_.w_order = w_too ? Order::column_major : Order::row_major;
+    const auto wrong = add("onednn", [](const Problem& problem, const Operands& operands, void* workspace) {
+      Problem other = problem;
+      other.x_order = Order::row_major;
+      Operands dense = operands;
+      dense.ldx = problem.k;
+      right_gemm(other, dense, workspace);
+    });
+    const auto right = add("tiled", right_gemm);
+    const PlanRef guarded = plan(true);
+    for (int call = 0; call < 2; ++call) ASSERT_TRUE(run(*guarded).ok());
+    EXPECT_EQ(*wrong, 1);
+    EXPECT_EQ(*right, 2);
+    auto device = std::make_unique<FakeDevice>();
+    device->change_info().backend = "cpu";
+    fake_ = device.get();
+    device_ = std::make_shared<DispatchDevice>();
+    device_->device = std::move(device);
+  }
 }
 
 TEST_F(UntunedPlan, WithoutTheOptionNothingIsVerified) {

@@ -17,6 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -201,6 +202,8 @@ TEST_F(Publish, WhatTheColumnsCannotHoldIsRefused) {
   for (const TunedEntry& entry : odd) {
     EXPECT_FALSE(publish(file(), {entry}, {}).ok()) << print(entry.problem);
   }
+  EXPECT_THAT(publish(file(), {odd[0]}, {}).message(),
+              AllOf(HasSubstr("w_order=N"), HasSubstr("row-major operands only"), HasSubstr(".yaml")));
   put("M,N,K,bias,dtype,outdtype,libtype,solidx,soltimes\n");
   EXPECT_THAT(publish(file(), {amd_row(1, 5)}, {}).message(), HasSubstr("no column cu_num"));
   put("token,model_dim,us\n");

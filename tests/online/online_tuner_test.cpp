@@ -219,6 +219,16 @@ TEST_F(OnlineTuning, WhatCannotBeCheckedWithinTheBudgetIsDeclined) {
   EXPECT_FALSE(file_exists(file_));
 }
 
+TEST_F(OnlineTuning, WhatTheFileCannotHoldIsDeclined) {
+  Problem columns = small();
+  columns.w_order = Order::column_major;
+  tune(columns);
+  EXPECT_THAT(lines_,
+              ElementsAre(AllOf(HasSubstr("not tuned online"), HasSubstr("row-major operands only"))));
+  EXPECT_THAT(builds_, IsEmpty());
+  EXPECT_FALSE(file_exists(file_));
+}
+
 TEST_F(OnlineTuning, LittleMemoryDeclines) {
   free_bytes_ = std::size_t{100} << 20;
   tune();

@@ -29,6 +29,35 @@ TEST(Problem, PrintAndParseAreInverse) {
   EXPECT_EQ(*parse_problem(print(problem)), problem);
 }
 
+TEST(Problem, AllFourOrdersAreCheckedPrintedAndParsed) {
+  for (const Order x : {Order::row_major, Order::column_major})
+    for (const Order w : {Order::row_major, Order::column_major}) {
+      Problem problem = valid();
+      problem.x_order = x;
+      problem.w_order = w;
+      EXPECT_TRUE(check(problem).ok()) << check(problem).message();
+      EXPECT_EQ(*parse_problem(print(problem)), problem) << print(problem);
+      EXPECT_EQ(print(problem).find("w_order=N") != std::string::npos, w == Order::column_major);
+      EXPECT_EQ(short_name(problem).find("x:N") != std::string::npos, x == Order::column_major);
+    }
+}
+
+TEST(Problem, ColumnMajorOperandsAreOfPlainA16w16Alone) {
+  Problem problem = default_problem(Operation::a8w8);
+  problem.m = problem.n = problem.k = 16;
+  problem.w_order = Order::column_major;
+  EXPECT_NE(check(problem).message().find("column-major operands with a16w16 only, not a8w8"),
+            std::string::npos);
+  problem = valid();
+  problem.w_order = Order::column_major;
+  problem.bpreshuffle = true;
+  problem.weight_layout = WeightLayout::any;
+  EXPECT_NE(check(problem).message().find("a packed weight has no order"), std::string::npos);
+  problem.w_order = Order::row_major;
+  problem.x_order = Order::column_major;
+  EXPECT_TRUE(check(problem).ok()) << check(problem).message();
+}
+
 TEST(Problem, EveryOperationIsCheckedPrintedAndParsed) {
   for (const Operation operation : all_operations()) {
     Problem problem = default_problem(operation);

@@ -24,6 +24,8 @@ class CProblem {
     problem_.scale_ab = problem.scale_ab ? 1 : 0;
     problem_.weight_layout = c::layout_to_c(problem.weight_layout);
     problem_.alignment = problem.alignment;
+    problem_.x_order = static_cast<gemmtune_order>(problem.x_order);
+    problem_.w_order = static_cast<gemmtune_order>(problem.w_order);
     if (is_mixture(problem)) problem_.moe = &moe_;
     moe_.size = sizeof moe_;
     moe_.experts = problem.moe.experts;

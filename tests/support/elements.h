@@ -25,9 +25,11 @@ inline float load_element(DataType type, const void* base, std::int64_t index) {
   return type == DataType::bf16 ? bf16_to_f32(value) : f16_to_f32(value);
 }
 
-inline void load_row(DataType type, const void* base, std::int64_t first, std::vector<float>& row) {
+/// Elements `step` apart, from `first` on.
+inline void load_row(DataType type, const void* base, std::int64_t first, std::vector<float>& row,
+                     std::int64_t step = 1) {
   for (std::size_t i = 0; i < row.size(); ++i)
-    row[i] = load_element(type, base, first + static_cast<std::int64_t>(i));
+    row[i] = load_element(type, base, first + static_cast<std::int64_t>(i) * step);
 }
 
 inline void store(DataType type, void* base, std::int64_t index, float value) {

@@ -7,6 +7,7 @@
 #include "backends/cpu/microkernels/vector_scalar.h"
 #include "backends/cpu/microkernels/tile_kernels.h"
 #include "backends/cpu/microkernels/vector_pack.h"
+#include "backends/cpu/microkernels/vector_pack_columns.h"
 // clang-format on
 
 namespace gemmtune::cpu {
@@ -38,6 +39,8 @@ const IsaKernels emulated = {
     .rows = {{nullptr, 0}, {Tiles::rows, Tiles::row_count}, {nullptr, 0}},
     .pack_x = {nullptr, pack_x<ReadPairs>, nullptr, pack_x_tile_bytes},
     .pack_panel = {nullptr, pack_panel<ReadPairs>, nullptr, pack_panel_of_bytes},
+    .pack_x_columns = {nullptr, pack_x_columns<ReadPairs>, nullptr},
+    .pack_panel_columns = {nullptr, pack_panel_columns<ReadPairs>, nullptr},
     .store = {store_tile<WriteF32>, store_tile<WriteBf16>, store_tile<WriteF16>},
     .begin = begin,
     .end = end,

@@ -8,6 +8,7 @@
 
 #include "base/rounding.h"
 #include "numbers/bfloat16.h"
+#include "problem/operands.h"
 #include "support/elements.h"
 
 namespace gemmtune::testing {
@@ -94,7 +95,7 @@ class FakeFamily final : public KernelFamily {
   std::string_view name() const override { return options_.name; }
   int tie_rank() const override { return options_.tie_rank; }
   Status accepts(const Problem& problem) const override {
-    return options_.accepts ? options_.accepts(problem) : Status();
+    return options_.accepts ? options_.accepts(problem) : refusal::check_order(problem, options_.orders);
   }
   std::optional<WeightLayout> packed_layout(const Problem&) const override {
     if (options_.layout == WeightLayout::plain) return std::nullopt;
@@ -120,12 +121,15 @@ class FakeFamily final : public KernelFamily {
 }  // namespace
 
 void right_gemm(const Problem& problem, const Operands& operands, void*) {
+  const OperandShapes shapes = operand_shapes(problem);
+  const std::int64_t ldw = shapes.w.line_elements();
   std::vector<float> x(static_cast<std::size_t>(problem.k));
   std::vector<float> w(static_cast<std::size_t>(problem.k));
   for (std::int64_t row = 0; row < problem.m; ++row) {
-    load_row(problem.x_type, operands.x, row * operands.ldx, x);
+    load_row(shapes.x.type, operands.x, row * shapes.x.row_step(operands.ldx), x,
+             shapes.x.column_step(operands.ldx));
     for (std::int64_t column = 0; column < problem.n; ++column) {
-      load_row(problem.w_type, operands.w, column * problem.k, w);
+      load_row(shapes.w.type, operands.w, column * shapes.w.row_step(ldw), w, shapes.w.column_step(ldw));
       float sum = 0;
       for (std::size_t k = 0; k < x.size(); ++k) sum += x[k] * w[k];
       store_element(problem, operands, row, column, sum);

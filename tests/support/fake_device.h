@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/backend.h"
+#include "backends/refusal.h"
 #include "base/random.h"
 
 namespace gemmtune::testing {
@@ -30,10 +31,11 @@ struct FakeFamilyOptions {
   std::int64_t resources = 0;
   std::string thread_pool = "own";
   Accuracy accuracy = Accuracy::fp32;
-  std::function<Status(const Problem&)> accepts = {};  // empty: all
-  std::function<void()> on_build = {};                 // called by build
-  Status build_status = {};                            // not ok: build answers it
-  Status run_status = {};                              // not ok: run answers it
+  std::function<Status(const Problem&)> accepts = {};  // empty: all in these orders
+  refusal::Orders orders = refusal::Orders::row_major;
+  std::function<void()> on_build = {};  // called by build
+  Status build_status = {};             // not ok: build answers it
+  Status run_status = {};               // not ok: run answers it
 };
 
 /// y = x · wᵀ (+ bias) for every type combination: float32, one chain of additions over k. `layout` plain

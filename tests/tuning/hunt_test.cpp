@@ -88,21 +88,16 @@ TEST_F(HuntOnAFakeDevice, AWrongFamilyIsFoundAndItsSizeMinimized) {
   }
 }
 
-// What oneDNN 2.6.3 does with AMX; a worker reports the crash as an outcome.
-TEST(HuntOnPaper, ACrashIsAFindingAndItsErratumHasTheEffect) {
+/// The findings of a hunt for a vendor's kernels, of which `outcome_of` says what becomes of them.
+std::vector<HuntFinding> findings_on_paper(const std::function<Outcome(const Problem&)>& outcome_of) {
   testing::PaperDevice device;
   device.add({.name = "vendor", .tie_rank = 0});
   testing::FakeEvaluator evaluator;
   evaluator.time = [](const Problem&, const Candidate&) { return 1.0; };
-  const auto outcome_at = [](std::int64_t m, std::int64_t k) {
-    return m >= 33 && k % 2 == 1 ? testing::failure(OutcomeKind::crashed, "SIGILL (Illegal instruction)")
-                                 : Outcome{};
-  };
-  evaluator.outcome = [&](const Problem& problem, const Candidate&) {
-    return outcome_at(problem.m, problem.k);
-  };
-  evaluator.at_m = [&](const Problem& problem, const Candidate&, std::int64_t m) {
-    return outcome_at(m, problem.k);
+  evaluator.outcome = [&](const Problem& problem, const Candidate&) { return outcome_of(problem); };
+  evaluator.at_m = [&](Problem problem, const Candidate&, std::int64_t m) {
+    problem.m = m;
+    return outcome_of(problem);
   };
   HuntRequest request;
   request.operations = {Operation::a16w16};
@@ -111,13 +106,40 @@ TEST(HuntOnPaper, ACrashIsAFindingAndItsErratumHasTheEffect) {
   double seconds = 0;
   request.clock = [&] { return seconds++; };
   request.budget_seconds = 400;
-  const auto summary = hunt(device, evaluator, request, [](const HuntSummary&, const HuntFinding*) {});
-  ASSERT_TRUE(summary.ok()) << summary.message();
-  ASSERT_FALSE(summary->findings.empty());
-  for (const HuntFinding& finding : summary->findings) {
+  auto summary = hunt(device, evaluator, request, [](const HuntSummary&, const HuntFinding*) {});
+  EXPECT_TRUE(summary.ok()) << summary.message();
+  return summary.ok() ? std::move(summary->findings) : std::vector<HuntFinding>();
+}
+
+// What oneDNN 2.6.3 does with AMX; a worker reports the crash as an outcome.
+TEST(HuntOnPaper, ACrashIsAFindingAndItsErratumHasTheEffect) {
+  const auto findings = findings_on_paper([](const Problem& problem) {
+    return problem.m >= 33 && problem.k % 2 == 1
+               ? testing::failure(OutcomeKind::crashed, "SIGILL (Illegal instruction)")
+               : Outcome{};
+  });
+  ASSERT_FALSE(findings.empty());
+  for (const HuntFinding& finding : findings) {
     EXPECT_EQ(finding.erratum.effect, ErratumEffect::crash);
     EXPECT_EQ(finding.erratum.condition.text(), "m >= 33 and k % 2 == 1");
     EXPECT_GT(finding.more, 0U);
+  }
+}
+
+TEST(HuntOnPaper, AFaultOfOneOrderIsReducedToThatOrder) {
+  const auto findings = findings_on_paper([](const Problem& problem) {
+    return problem.w_order == Order::column_major ? testing::failure(OutcomeKind::wrong, "wrong sums")
+                                                  : Outcome{};
+  });
+  ASSERT_FALSE(findings.empty());
+  for (const HuntFinding& finding : findings) {
+    EXPECT_EQ(finding.problem.w_order, Order::column_major);
+    EXPECT_EQ(finding.erratum.condition.text(), "w_columns == 1");
+    EXPECT_THAT(finding.erratum.repro, ::testing::HasSubstr("w_order=N"));
+    EXPECT_TRUE(holds(finding.erratum, finding.first, finding.candidate));
+    Problem rows = finding.first;
+    rows.w_order = Order::row_major;
+    EXPECT_FALSE(holds(finding.erratum, rows, finding.candidate));
   }
 }
 

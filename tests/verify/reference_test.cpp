@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -158,6 +159,49 @@ TEST(Reference, reads_fp8_operands) {
   EXPECT_EQ(reference->values[0], 2 + 0x1p-9 - 448);
 }
 
+/// The bytes of a matrix [lines, width], transposed.
+std::vector<std::byte> transposed(const std::vector<std::byte>& from, std::int64_t lines,
+                                  std::int64_t width) {
+  std::vector<std::byte> to(from.size());
+  const auto size = from.size() / static_cast<std::size_t>(lines * width);
+  for (std::int64_t line = 0; line < lines; ++line)
+    for (std::int64_t at = 0; at < width; ++at)
+      std::copy_n(
+          from.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(line * width + at) * size),
+          size, to.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(at * lines + line) * size));
+  return to;
+}
+
+TEST(Reference, of_column_major_operands_is_that_of_their_transposes) {
+  for (const DataType type : {DataType::bf16, DataType::f32, DataType::f8_e4m3fn}) {
+    Problem rows = problem_of(37, 70, 45, type);
+    rows.scale_ab = type == DataType::f8_e4m3fn;
+    rows.y_type = DataType::bf16;
+    const auto operands = make_inputs(rows, 1);
+    ASSERT_TRUE(operands.ok()) << operands.message();
+    ReferenceOptions sampled;
+    sampled.max_complete_flops = 0;
+    Problem columns = rows;
+    HostOperands others = *operands;
+    columns.x_order = Order::column_major;
+    others.x = transposed(operands->x, rows.m, rows.k);
+    for (const bool both : {false, true}) {
+      if (both) {
+        columns.w_order = Order::column_major;
+        others.w = transposed(operands->w, rows.n, rows.k);
+      }
+      for (const ReferenceOptions& options : {ReferenceOptions(), sampled}) {
+        const auto expected = compute_reference(rows, *operands, options);
+        const auto got = compute_reference(columns, others, options);
+        ASSERT_TRUE(expected.ok() && got.ok()) << expected.message() << got.message();
+        EXPECT_EQ(got->values, expected->values);
+        EXPECT_EQ(got->magnitudes, expected->magnitudes);
+        EXPECT_EQ(got->product, expected->product);
+      }
+    }
+  }
+}
+
 TEST(Reference, refuses_what_it_does_not_know) {
   Problem problem = problem_of(2, 2, 2, DataType::bf16);
   const auto operands = make_inputs(problem, 1);
@@ -169,7 +213,7 @@ TEST(Reference, refuses_what_it_does_not_know) {
   other.moe = {.experts = 2, .topk = 1, .activation = Activation::swiglu};
   EXPECT_EQ(compute_reference(other, *operands, {}).code(), StatusCode::unsupported);
   other = problem;
-  other.w_order = Order::column_major;
+  other.y_order = Order::column_major;
   EXPECT_EQ(compute_reference(other, *operands, {}).code(), StatusCode::unsupported);
   other = problem;
   other.y_type = DataType::i8;

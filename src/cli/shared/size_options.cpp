@@ -82,6 +82,25 @@ Status read_other_sizes(const SizeOptions& options, Problem& problem) {
   return word_of("--doweight_stage1", options.doweight_stage1, parse_bool, "1 or 0", moe.doweight_stage1);
 }
 
+/// The order that an option names, and one that tune_gemm's flag of the operand means.
+Status read_order(std::string_view option, const std::string& text, std::string_view flag,
+                  std::optional<Order> flagged, Order& order) {
+  GEMMTUNE_RETURN_IF_ERROR(word_of(option, text, parse_order, "T (row-major) or N (column-major)", order));
+  if (!flagged) return {};
+  if (!text.empty() && order != *flagged)
+    return Status::invalid("{} {} and {} contradict each other", option, text, flag);
+  order = *flagged;
+  return {};
+}
+
+Status read_orders(const SizeOptions& options, Problem& problem) {
+  const auto flagged = [](bool given, Order order) { return given ? std::optional(order) : std::nullopt; };
+  GEMMTUNE_RETURN_IF_ERROR(read_order("--x_order", options.x_order, "-col_a",
+                                      flagged(options.column_a, Order::column_major), problem.x_order));
+  return read_order("--w_order", options.w_order, "-col_b", flagged(options.column_b, Order::row_major),
+                    problem.w_order);
+}
+
 }  // namespace
 
 void declare_size_options(CommandOptions& app, SizeOptions& options) {
@@ -113,14 +132,21 @@ void declare_size_options(CommandOptions& app, SizeOptions& options) {
   app.add_option("--doweight-stage1", options.doweight_stage1,
                  "Routing weights after the first GEMM: 0 (default), 1")
       .group(sizes_of);
+  app.add_option("--x-order", options.x_order,
+                 "x of a16w16 in memory: T [M, K] (default), N [K, M] row by row")
+      .group(sizes_of);
+  app.add_option("--w-order", options.w_order,
+                 "w of a16w16 in memory: T [N, K] (default), N [K, N] row by row")
+      .group(sizes_of);
   app.add_option("--dtype-a", options.type_a, "tune_gemm's -dtype_a: type of x").group("tune_gemm's words");
   app.add_option("--dtype-b", options.type_b, "tune_gemm's -dtype_b: type of w").group("tune_gemm's words");
   app.add_option("--dtype-c", options.type_c, "tune_gemm's -dtype_c: type of y").group("tune_gemm's words");
-  app.add_flag("--col-a", options.column_a, "tune_gemm's -col_a: x is column-major")
+  app.add_flag("--col-a", options.column_a, "tune_gemm's -col_a: x is column-major, --x-order N")
       .group("tune_gemm's words");
-  app.add_flag(
-         "--col-b", options.column_b,
-         "tune_gemm's -col_b: B [K, N] is column-major, which is w [N, K] row-major: gemmtune's default")
+  app.add_flag("--col-b", options.column_b,
+               "tune_gemm's -col_b: B [K, N] is column-major, which is w [N, K] row-major: gemmtune's "
+               "default, --w-order T "
+               "(tune_gemm's own default is --w-order N)")
       .group("tune_gemm's words");
 }
 
@@ -160,6 +186,7 @@ Status check_words(const SizeOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(x_type_of(options).status());
   GEMMTUNE_RETURN_IF_ERROR(y_type_of(options).status());
   Problem problem = default_problem(operation->value_or(Operation::a16w16));
+  GEMMTUNE_RETURN_IF_ERROR(read_orders(options, problem));
   return read_other_sizes(options, problem);
 }
 
@@ -189,7 +216,7 @@ Result<Problem> problem_of(const SizeOptions& options) {
   problem.scale_ab = options.scale_ab;
   problem.bpreshuffle = problem.bpreshuffle || options.bpreshuffle;
   if (problem.bpreshuffle) problem.weight_layout = WeightLayout::any;
-  if (options.column_a) problem.x_order = Order::column_major;
+  GEMMTUNE_RETURN_IF_ERROR(read_orders(options, problem));
   GEMMTUNE_RETURN_IF_ERROR(read_other_sizes(options, problem));
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
   return problem;

@@ -30,6 +30,8 @@ struct SizeOptions {
   std::string quant_type;
   std::string gated;
   std::string doweight_stage1;
+  std::string x_order;  // T or N
+  std::string w_order;
   bool column_a = false;
   bool column_b = false;
   bool bias = false;

@@ -92,14 +92,15 @@ Status DeviceOperands::fill(const DeviceOperands& other) {
 }
 
 Status DeviceOperands::spread_x(std::int64_t ldx) {
-  const std::int64_t rows = problem_.batch * problem_.m;
-  auto spread = tensor(static_cast<std::size_t>(bytes_of(problem_.x_type, (rows - 1) * ldx + problem_.k)));
+  const MatrixShape x = operand_shapes(problem_).x;
+  const std::int64_t lines = x.count * x.lines();
+  auto spread = tensor(static_cast<std::size_t>(bytes_of(x.type, (lines - 1) * ldx + x.line_elements())));
   if (!spread.ok()) return spread.status();
-  const std::int64_t from_step = bytes_of(problem_.x_type, problem_.k);
-  const std::int64_t to_step = bytes_of(problem_.x_type, ldx);
-  for (std::int64_t row = 0; row < rows; ++row)
-    GEMMTUNE_RETURN_IF_ERROR(copy_on_device(*device_, static_cast<std::byte*>(spread->data) + row * to_step,
-                                            static_cast<const std::byte*>(x_.data) + row * from_step,
+  const std::int64_t from_step = bytes_of(x.type, x.line_elements());
+  const std::int64_t to_step = bytes_of(x.type, ldx);
+  for (std::int64_t line = 0; line < lines; ++line)
+    GEMMTUNE_RETURN_IF_ERROR(copy_on_device(*device_, static_cast<std::byte*>(spread->data) + line * to_step,
+                                            static_cast<const std::byte*>(x_.data) + line * from_step,
                                             static_cast<std::size_t>(from_step)));
   x_ = std::move(spread).value();
   ldx_ = ldx;
@@ -122,7 +123,7 @@ Result<Operands> DeviceOperands::operands(WeightLayout layout) {
   operands.w = w_.data;
   operands.bias = bias_.data;
   operands.ldx = ldx_;
-  operands.x_batch_stride = problem_.m * ldx_;
+  operands.x_batch_stride = operand_shapes(problem_).x.lines() * ldx_;
   operands.x_scale = x_scale_.data;
   operands.w_scale = w_scale_.data;
   operands.w2 = w2_.data;

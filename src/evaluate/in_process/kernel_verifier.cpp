@@ -140,7 +140,8 @@ Outcome KernelVerifier::verify_odd_strides(const KernelOfClass& kernel) {
   auto operands = DeviceOperands::make(*device_, problem_, Placement::plain);
   Status status = operands.status();
   if (status.ok()) status = operands->fill(operands_);
-  if (status.ok()) status = operands->spread_x(problem_.k + 1 + problem_.k % 2);
+  const std::int64_t line = operand_shapes(problem_).x.line_elements();
+  if (status.ok()) status = operands->spread_x(line + 1 + line % 2);
   if (!status.ok()) return failed_launch(status);
   Outcome outcome = verify_once(kernel, *operands, verifier_, columns + 1 + columns % 2);
   if (outcome.kind != OutcomeKind::launch_failed || !device_->health().ok()) return outcome;

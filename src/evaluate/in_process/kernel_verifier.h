@@ -39,7 +39,7 @@ class DeviceOperands {
   /// Random operands are filled by the device, or by up to `threads` threads of the host.
   Status fill(PlannedInputs& inputs, int threads);
   Status fill(const DeviceOperands& other);
-  /// Rows of x begin `ldx` elements apart from now on, with poison between them. No fill() may follow.
+  /// Rows of x (columns, if it is column-major) begin `ldx` elements apart from now on, with poison between them. No fill() may follow.
   Status spread_x(std::int64_t ldx);
   /// All operands but y, the weight in `layout` (packed at the first request).
   Result<Operands> operands(WeightLayout layout);
@@ -59,7 +59,10 @@ class DeviceOperands {
   };
 
   DeviceOperands(Device& device, const Problem& problem, Placement placement)
-      : device_(&device), problem_(problem), placement_(placement), ldx_(problem.k) {}
+      : device_(&device),
+        problem_(problem),
+        placement_(placement),
+        ldx_(operand_shapes(problem).x.line_elements()) {}
   /// Every operand that the problem has, with its content in `host` where there is one.
   std::vector<Part> parts(const HostOperands* host) const;
   Result<Tensor> tensor(std::size_t bytes) const;

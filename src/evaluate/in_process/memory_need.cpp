@@ -49,6 +49,11 @@ MemoryNeed memory_need(const Problem& problem, CacheMode cache, bool timed) {
   const std::int64_t operands = saturating_sum({x, weights, routes, bias});
   const std::int64_t packed = problem.bpreshuffle ? shapes.w.bytes() : 0;
   const std::int64_t y = shapes.y.bytes();
+  // The reference reads row-major copies.
+  const auto copy_of = [](const MatrixShape& shape) {
+    return shape.order == Order::row_major ? std::int64_t{0} : shape.bytes();
+  };
+  const std::int64_t copies = saturating_sum({copy_of(shapes.x), copy_of(shapes.w)});
   const std::int64_t reference = reference_bytes(problem, {});
   MemoryNeed need;
   need.device = saturating_sum({operands, operands, packed, packed, y, y});
@@ -56,7 +61,7 @@ MemoryNeed memory_need(const Problem& problem, CacheMode cache, bool timed) {
     const std::int64_t activations = cache == CacheMode::cold ? saturating_sum({x, y}) : 0;
     need.device = saturating_sum({need.device, weights, y, activations});
   }
-  need.host = saturating_sum({operands, reference, reference, y, y});
+  need.host = saturating_sum({operands, copies, reference, reference, y, y});
   return need;
 }
 

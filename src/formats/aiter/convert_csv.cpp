@@ -19,15 +19,11 @@ namespace {
 /// Heterogeneous and grouped MoE, mxscale.
 bool is_only_read(const TunedEntry& entry) { return !entry.other_key.empty(); }
 
-bool expressible(const TunedEntry& entry) {
-  const Problem& problem = entry.problem;
-  return problem.x_order == Order::row_major && problem.w_order == Order::row_major &&
-         problem.y_order == Order::row_major;
-}
+constexpr const char* only_row_major = "AITER's columns hold row-major operands only (x [M, K], w [N, K])";
 
 std::string why_not_tuned(const TunedEntry& entry) {
   if (is_only_read(entry)) return "of a table that is only read";
-  if (!expressible(entry)) return "AITER's columns hold row-major operands only (x [M, K], w [N, K])";
+  if (!all_row_major(entry.problem)) return only_row_major;
   if (entry.libtype.empty() && entry.kernel_name.empty()) return "a size without a winner";
   return {};
 }
@@ -145,8 +141,8 @@ Result<std::string> write_untuned_rows(ConversionRows& rows, const ConversionOpt
   for (std::size_t index = 0; index < rows.entries.size(); ++index) {
     const TunedEntry& entry = rows.entries[index];
     if (rows.is_gone(index)) continue;
-    if (!expressible(entry)) {
-      rows.leave_out(index, "AITER's columns hold row-major operands only (x [M, K], w [N, K])");
+    if (!all_row_major(entry.problem)) {
+      rows.leave_out(index, only_row_major);
     } else if (is_only_read(entry)) {
       rows.leave_out(index, "of a table that is only read");
     } else if (known.insert(print(entry.problem)).second) {

@@ -38,13 +38,10 @@ struct Change {
   std::size_t line = no_line;
 };
 
-Status check_expressible(const TunedEntry& entry) {
-  const Problem& problem = entry.problem;
-  const bool row_major = problem.x_order == Order::row_major && problem.w_order == Order::row_major &&
-                         problem.y_order == Order::row_major;
-  if (entry.other_key.empty() && row_major && problem.alignment <= 16) return check(problem);
-  return Status::unsupported("{}: AITER's columns hold row-major operands aligned to 16 bytes only",
-                             print(problem));
+Status check_writable(const TunedEntry& entry) {
+  if (!entry.other_key.empty())
+    return Status::unsupported("{}: of a table that is only read", print(entry.problem));
+  return check_expressible(entry.problem);
 }
 
 /// The file's lines with ours spliced in.
@@ -374,10 +371,20 @@ Status merge_environment(const std::string& target, const std::vector<TunedEntry
 
 }  // namespace
 
+Status check_expressible(const Problem& problem) {
+  if (!all_row_major(problem)) {
+    return Status::unsupported(
+        "{}: AITER's columns hold row-major operands only; tune_gemm's results (.yaml) hold the orders",
+        print(problem));
+  }
+  if (problem.alignment <= 16) return check(problem);
+  return Status::unsupported("{}: AITER's columns hold operands aligned to 16 bytes only", print(problem));
+}
+
 Status publish(const std::string& path, const std::vector<TunedEntry>& entries,
                const PublishOptions& options) {
   if (entries.empty()) return {};
-  for (const TunedEntry& entry : entries) GEMMTUNE_RETURN_IF_ERROR(check_expressible(entry));
+  for (const TunedEntry& entry : entries) GEMMTUNE_RETURN_IF_ERROR(check_writable(entry));
   const std::string target = resolve_links(path);
   std::error_code ignored;
   if (std::filesystem::is_directory(target, ignored)) {

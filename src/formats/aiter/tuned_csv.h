@@ -57,6 +57,9 @@ struct PublishOptions {
   std::string environment_json;
 };
 
+/// ok if AITER's columns hold the problem: row-major operands, an alignment of at most 16; else `unsupported`.
+Status check_expressible(const Problem& problem);
+
 /// Under <path>.lock (links of `path` resolved first): reads the file again, replaces the rows of the same
 /// keys in place, appends the new ones, and keeps every other byte: rows of other devices, unknown columns,
 /// comments, blank lines, line ends. A row that already says the same keeps its bytes too, so publishing

@@ -218,6 +218,11 @@ TritonRows rows_of_first_file(ConversionRows& rows) {
                                         entry.kernel_name, entry.libtype));
       continue;
     }
+    if (!all_row_major(entry.problem)) {
+      rows.leave_out(index, fmt::format("{}: a Triton config does not say in which order operands lie",
+                                        short_name(entry.problem)));
+      continue;
+    }
     if (first == nullptr) first = &entry;
     if (!same_file(*first, entry)) {
       rows.leave_out(index,

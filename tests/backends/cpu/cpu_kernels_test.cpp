@@ -14,6 +14,7 @@
 #include "backends/cpu/families/tiled/tiled.h"
 #include "base/random.h"
 #include "numbers/bfloat16.h"
+#include "problem/operands.h"
 #include "support/emulated_tiles.h"
 #include "support/executors.h"
 #include "support/fenced_memory.h"
@@ -95,24 +96,32 @@ struct Product {
   std::int64_t ldy = 0;
 };
 
+/// Row-major [rows, k] into the order, with lines `leading` elements apart.
+void place(const MatrixShape& shape, const unsigned char* from, std::int64_t leading, unsigned char* to) {
+  const std::int64_t size = bytes_of(shape.type, 1);
+  for (std::int64_t row = 0; row < shape.rows; ++row)
+    for (std::int64_t k = 0; k < shape.columns; ++k)
+      std::memcpy(to + (row * shape.row_step(leading) + k * shape.column_step(leading)) * size,
+                  from + (row * shape.columns + k) * size, static_cast<std::size_t>(size));
+}
+
 Product run_kernel(const Kernel& kernel, const Problem& p, Executor& executor, Fence fence) {
   const Truth& truth = truth_of(p);
-  const std::int64_t ldx = p.k + (p.m % 2 == 0 ? 5 : 0);
+  const OperandShapes shapes = operand_shapes(p);
+  const std::int64_t ldx = shapes.x.line_elements() + (p.m % 2 == 0 ? 5 : 0);
   const std::int64_t ldy = p.n + (p.n % 2 == 0 ? 3 : 0);
   const auto size = [](DataType type, std::int64_t elements) {
     return static_cast<std::size_t>(bytes_of(type, elements));
   };
-  const FencedMemory x(size(p.x_type, (p.m - 1) * ldx + p.k), fence);
-  for (std::int64_t m = 0; m < p.m; ++m)
-    std::memcpy(x.data() + size(p.x_type, m * ldx), truth.x.data() + size(p.x_type, m * p.k),
-                size(p.x_type, p.k));
+  const FencedMemory x(size(p.x_type, (shapes.x.lines() - 1) * ldx + shapes.x.line_elements()), fence);
+  place(shapes.x, truth.x.data(), ldx, x.data());
   const bool packed = kernel.weight_layout() == WeightLayout::panel16;
   const Panel16 panel = panel16_of(p);
   const FencedMemory w(packed ? static_cast<std::size_t>(panel.bytes()) : truth.w.size(), fence);
   if (packed)
     pack_panel16(panel, truth.w.data(), w.data());
   else
-    std::memcpy(w.data(), truth.w.data(), truth.w.size());
+    place(shapes.w, truth.w.data(), shapes.w.line_elements(), w.data());
   const FencedMemory bias(p.bias ? size(p.y_type, p.n) : 0, fence);
   for (std::int64_t n = 0; p.bias && n < p.n; ++n)
     put(p.y_type, bias.data(), n, static_cast<float>(n % 7) - 2.5F);
@@ -232,6 +241,86 @@ TEST_P(CpuKernels, TiledIsRight) {
     const bool tiles_matter = type == DataType::bf16 || GetParam().name != "emulated_amx";
     if (tiles_matter) check(*family, type, 4);
   }
+}
+
+constexpr std::pair<Order, Order> column_orders[] = {{Order::column_major, Order::row_major},
+                                                     {Order::row_major, Order::column_major},
+                                                     {Order::column_major, Order::column_major}};
+
+TEST_P(CpuKernels, ColumnMajorOperandsAreRight) {
+  const auto tiled = make_tiled_family(GetParam().set, 4);
+  const auto reference = make_reference_family(Isa::scalar);
+  const bool emulated = GetParam().name == "emulated_amx";
+  Random random(11);
+  SerialExecutor serial(4);
+  int runs = 0;
+  for (const KernelFamily* family : {tiled.get(), reference.get()})
+    for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16})
+      for (const auto& [x_order, w_order] : column_orders)
+        for (const Shape& shape : shapes) {
+          if (emulated && (type != DataType::bf16 || family != tiled.get())) continue;
+          Problem problem{.m = shape.m, .n = shape.n, .k = shape.k, .x_type = type, .w_type = type};
+          problem.y_type = runs % 2 == 0 ? DataType::f32 : type;
+          problem.bias = runs % 3 == 0;
+          problem.x_order = x_order;
+          problem.w_order = w_order;
+          ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
+          const int wanted = family == tiled.get() ? 3 : 0;
+          for (const Config& config : some_configs(*family, problem, wanted, random)) {
+            SCOPED_TRACE(print(problem) + " " + std::string(family->name()) + "_" + config.text());
+            const auto kernel = family->build(problem, config);
+            ASSERT_TRUE(kernel.ok()) << kernel.message();
+            const Product run =
+                run_kernel(**kernel, problem, serial, ++runs % 2 == 0 ? Fence::before : Fence::after);
+            ASSERT_EQ(verdict(problem, run), "");
+          }
+        }
+  EXPECT_GT(runs, 100);
+}
+
+std::vector<std::string> values_of(const Space& space, std::string_view key) {
+  for (const Parameter& parameter : space.parameters())
+    if (parameter.key == key) return parameter.values;
+  return {};
+}
+
+/// Every register tile packs a column-major x: its rows are as many as, fewer and more than a vector's lanes.
+TEST_P(CpuKernels, EveryRegisterTileTakesAColumnMajorX) {
+  SerialExecutor serial(1);
+  const auto tiled = make_tiled_family(GetParam().set, 1);
+  int runs = 0;
+  for (const DataType type : {DataType::f32, DataType::bf16})
+    for (const bool packed : {false, true})
+      for (const std::int64_t m : {1, 6, 14, 16, 31, 64}) {
+        Problem problem{.m = m, .n = 33, .k = 70, .x_type = type, .w_type = type, .y_type = DataType::f32};
+        problem.x_order = Order::column_major;
+        problem.bpreshuffle = packed;
+        if (packed) problem.weight_layout = WeightLayout::any;
+        const Space space = tiled->space(problem);
+        for (const std::string& isa : values_of(space, "isa"))
+          for (const std::string& mr : values_of(space, "mr")) {
+            Config config = tiled->default_config(problem);
+            config.set("isa", isa);
+            config.set("mr", mr);
+            config.set("nr", "16");
+            if (!space.build_refusal(config).empty()) continue;
+            SCOPED_TRACE(print(problem) + " " + config.text());
+            const auto kernel = tiled->build(problem, config);
+            ASSERT_TRUE(kernel.ok()) << kernel.message();
+            ASSERT_EQ(verdict(problem, run_kernel(**kernel, problem, serial, Fence::after)), "");
+            ++runs;
+          }
+      }
+  EXPECT_GT(runs, 20);
+}
+
+TEST_P(CpuKernels, OthersRefuseColumnMajorOperandsByName) {
+  const auto skinny = make_skinny_family(GetParam().set, 4);
+  Problem problem{.m = 3, .n = 16, .k = 32};
+  problem.w_order = Order::column_major;
+  EXPECT_EQ(skinny->accepts(problem).message(), "operand order: column-major w, only row-major");
+  problem.x_order = Order::column_major;
+  EXPECT_EQ(skinny->accepts(problem).message(), "operand order: column-major x and w, only row-major");
 }
 
 TEST_P(CpuKernels, SkinnyIsRight) {

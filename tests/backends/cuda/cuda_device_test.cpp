@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <optional>
 #include <span>
 #include <thread>
@@ -310,6 +311,83 @@ TEST_F(CudaDevice, EveryWayThroughWgmmaIsRight) {
   EXPECT_GE(taken, 18);
 }
 
+constexpr std::pair<Order, Order> column_orders[] = {{Order::row_major, Order::column_major},
+                                                     {Order::column_major, Order::row_major},
+                                                     {Order::column_major, Order::column_major}};
+
+Problem in_orders(Problem problem, const std::pair<Order, Order>& orders) {
+  problem.x_order = orders.first;
+  problem.w_order = orders.second;
+  return problem;
+}
+
+/// MN-major operands of the tensor cores: every way through the kernel whose tile they allow, with tails of M, N and K.
+TEST_F(CudaDevice, EveryWayThroughWgmmaWithColumnMajorOperandsIsRight) {
+  const KernelFamily* family = gpu()->find_family("wgmma");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("wgmma").message();
+  const Size sizes[] = {{8, 8, 16},       {16, 136, 4096},  {24, 104, 208},   {40, 1280, 1032},
+                        {64, 2112, 640},  {72, 136, 80},    {96, 264, 520},   {136, 776, 576},
+                        {304, 520, 2048}, {520, 1000, 776}, {704, 4104, 144}, {96, 104, 77}};
+  int taken = 0;
+  for (const auto& orders : column_orders) {
+    int turn = 0;
+    for (const Size& size : sizes) {
+      const DataType type = ++turn % 2 == 0 ? DataType::f16 : DataType::bf16;
+      const Problem problem = in_orders(
+          dense(size.m, size.n, size.k, type, turn % 3 == 0 ? DataType::f32 : type, turn % 4 == 0), orders);
+      if (!family->accepts(problem).ok()) continue;
+      ++taken;
+      const std::vector<Config> configs = wgmma_configs(*family, problem);
+      ASSERT_GE(configs.size(), 8U) << print(problem);
+      expect_right(*family, problem, configs);
+      ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+    }
+  }
+  EXPECT_GE(taken, 34);
+}
+
+/// The tuner's own choices too, on sizes of models.
+TEST_F(CudaDevice, WgmmaOfModelSizesWithColumnMajorOperandsIsRight) {
+  const KernelFamily* family = gpu()->find_family("wgmma");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("wgmma").message();
+  for (const auto& orders : column_orders)
+    for (const Size& size : {Size{16, 1280, 8192}, Size{512, 2112, 7168}, Size{4096, 4096, 512}})
+      for (const DataType type : {DataType::bf16, DataType::f16}) {
+        const Problem problem = in_orders(dense(size.m, size.n, size.k, type, type), orders);
+        expect_right(*family, problem, some_configs(*family, problem, 10));
+        ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+      }
+}
+
+TEST_F(CudaDevice, ColumnMajorOperandsOfAnySizeAndTypeAreRight) {
+  const Size sizes[] = {{1, 1, 16},      {1, 65, 144},   {3, 130, 4096}, {8, 1280, 8192},
+                        {17, 100, 208},  {31, 72, 2064}, {5, 7, 3},      {200, 333, 77},
+                        {64, 2112, 640}, {65, 129, 80},  {128, 256, 512}};
+  const std::pair<DataType, DataType> types[] = {{DataType::bf16, DataType::bf16},
+                                                 {DataType::f16, DataType::f32},
+                                                 {DataType::f32, DataType::f32},
+                                                 {DataType::f8_e4m3fn, DataType::bf16}};
+  std::map<std::string_view, int> taken;
+  for (const KernelFamily* family : gpu()->families()) {
+    if (family->name() == "wgmma") continue;
+    for (const auto& orders : column_orders)
+      for (const Size& size : sizes) {
+        int turn = 0;
+        for (const auto& [x, y] : types) {
+          const Problem problem = in_orders(dense(size.m, size.n, size.k, x, y, ++turn % 2 == 0), orders);
+          if (!family->accepts(problem).ok()) continue;
+          ++taken[family->name()];
+          expect_right(*family, problem, some_configs(*family, problem, 6));
+          ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+        }
+      }
+  }
+  EXPECT_EQ(taken["simt"], 3 * 11 * 4);
+  if (gpu()->find_family("cublaslt") != nullptr) {
+    EXPECT_GT(taken["cublaslt"], 60);
+  }
+}
+
 /// The outcome of full verification of a kernel by the bounds of a class.
 Outcome verified_as(const KernelFamily& family, const Problem& problem, const Config& config,
                     Accuracy accuracy) {
@@ -423,8 +501,23 @@ TEST_F(CudaDevice, EveryWayThroughMmaIsRight) {
   expect_ways_right(*family, mma_ways, sizes, 1);
 }
 
+TEST_F(CudaDevice, EveryWayThroughMmaWithColumnMajorOperandsIsRight) {
+  const KernelFamily* family = gpu()->find_family("mma");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mma").message();
+  for (const auto& orders : column_orders)
+    for (const Size& size : {Size{8, 8, 16}, Size{16, 136, 4096}, Size{24, 104, 208}, Size{40, 1280, 1032},
+                             Size{136, 776, 576}, Size{304, 520, 2048}, Size{72, 136, 77}})
+      for (const DataType type : {DataType::bf16, DataType::f16}) {
+        const Problem problem =
+            in_orders(dense(size.m, size.n, size.k, type, type, size.m % 16 == 0), orders);
+        if (!family->accepts(problem).ok()) continue;
+        expect_right(*family, problem, named_configs(*family, problem, mma_ways));
+        ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+      }
+}
+
 /// Under compute-sanitizer a kernel takes hundreds of times as long: every way through a family of ours once,
-/// on one small shape, with the plain and the packed weight.
+/// on one small shape, with the plain and the packed weight, and with column-major operands.
 class SanitizerSample : public OnGpu, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(SanitizerSample, IsRight) {
@@ -432,7 +525,9 @@ TEST_P(SanitizerSample, IsRight) {
   const KernelFamily* family = gpu()->find_family(name);
   if (family == nullptr) GTEST_SKIP() << gpu()->missing_family(name).message();
   const Problem plain = dense(33, 264, 640, DataType::bf16, DataType::bf16, false);
-  for (const Problem& problem : {plain, packed(plain)}) {
+  const Problem columns = in_orders(dense(40, 264, 640, DataType::bf16, DataType::bf16, false),
+                                    {Order::column_major, Order::column_major});
+  for (const Problem& problem : {plain, packed(plain), columns}) {
     if (!family->accepts(problem).ok()) continue;
     const std::vector<Config> configs = name == "wgmma"    ? wgmma_configs(*family, problem)
                                         : name == "skinny" ? named_configs(*family, problem, skinny_ways)

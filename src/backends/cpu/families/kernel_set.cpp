@@ -3,7 +3,6 @@
 #include <string_view>
 
 #include "backends/cpu/families/own_families.h"
-#include "backends/refusal.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -92,19 +91,19 @@ const RowEntry* fitting(const RowList& list, std::int64_t rows, std::int64_t nr)
   return fitting_in(list, rows, nr);
 }
 
-Status accepts_a16w16(const Problem& problem) {
-  GEMMTUNE_RETURN_IF_ERROR(refusal::check_plain_gemm(problem));
+Status accepts_a16w16(const Problem& problem, refusal::Orders taken) {
+  GEMMTUNE_RETURN_IF_ERROR(refusal::check_plain_gemm(problem, taken));
   if (!is_wide(problem.x_type) || problem.w_type != problem.x_type)
     return refusal::refuse(refusal::types, "x {} and w {} are not taken, only f32, bf16 or f16 for both",
                            to_string(problem.x_type), to_string(problem.w_type));
-  return accepts_dense(problem);
+  return accepts_dense(problem, taken);
 }
 
-Status accepts_dense(const Problem& problem) {
+Status accepts_dense(const Problem& problem, refusal::Orders taken) {
   if (!is_wide(problem.y_type))
     return refusal::refuse(refusal::types, "y {} is not taken, only f32, bf16 or f16",
                            to_string(problem.y_type));
-  GEMMTUNE_RETURN_IF_ERROR(refusal::check_one_batch(problem));
+  GEMMTUNE_RETURN_IF_ERROR(refusal::check_one_batch(problem, taken));
   const WeightLayout layout = problem.weight_layout;
   if (layout != WeightLayout::any && layout != WeightLayout::plain && layout != WeightLayout::panel16)
     return refusal::refuse(refusal::layout, "{} is not taken, only plain and panel16", to_string(layout));

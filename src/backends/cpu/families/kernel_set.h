@@ -14,6 +14,7 @@
 #include "backends/cpu/microkernels/micro.h"
 #include "backends/cpu/microkernels/stream.h"
 #include "backends/cpu/threads/executor.h"
+#include "backends/refusal.h"
 #include "base/rounding.h"
 #include "candidates/cost_model.h"
 
@@ -46,11 +47,11 @@ const ScaledPanelEntry* find(const ScaledPanelList& list, std::int64_t mr, std::
 const PanelEntry* fitting(const PanelList& list, std::int64_t rows, std::int64_t panels);
 const RowEntry* fitting(const RowList& list, std::int64_t rows, std::int64_t nr);
 
-/// ok for what all our a16w16 families take: f32, bf16 or f16 operands of one type, row-major, plain or
+/// ok for what all our a16w16 families take: f32, bf16 or f16 operands of one type, in these orders, plain or
 /// panel16.
-Status accepts_a16w16(const Problem& problem);
+Status accepts_a16w16(const Problem& problem, refusal::Orders taken = refusal::Orders::row_major);
 /// The part of it that any one multiplication has: y's type, one batch, order, layout.
-Status accepts_dense(const Problem& problem);
+Status accepts_dense(const Problem& problem, refusal::Orders taken = refusal::Orders::row_major);
 /// panel16 for a problem whose weight is or may be packed, else plain.
 WeightLayout layout_of(const Problem& problem);
 /// The values of a parameter of numbers.

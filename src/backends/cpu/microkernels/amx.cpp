@@ -4,6 +4,7 @@
 #include "backends/cpu/microkernels/tile_kernels.h"
 #include "backends/cpu/microkernels/amx_tile.h"
 #include "backends/cpu/microkernels/vector_pack.h"
+#include "backends/cpu/microkernels/vector_pack_columns.h"
 #include "backends/cpu/microkernels/vector_bytes.h"
 // clang-format on
 
@@ -42,6 +43,8 @@ constexpr IsaKernels amx_kernels = {
     .rows = {{nullptr, 0}, {Tiles::rows, Tiles::row_count}, {nullptr, 0}},
     .pack_x = {nullptr, pack_x<ReadPairs>, nullptr, pack_x_tile_bytes},
     .pack_panel = {nullptr, pack_panel<ReadPairs>, nullptr, pack_panel_bytes},
+    .pack_x_columns = {nullptr, pack_x_columns<ReadPairs>, nullptr},
+    .pack_panel_columns = {nullptr, pack_panel_columns<ReadPairs>, nullptr},
     .store = {store_tile<WriteF32>, store_tile<WriteBf16>, store_tile<WriteF16>},
     .begin = begin_tiles,
     .end = end_tiles,

@@ -4,6 +4,7 @@
 #include "backends/cpu/microkernels/vector_avx2.h"
 #include "backends/cpu/microkernels/vector_kernels.h"
 #include "backends/cpu/microkernels/vector_pack.h"
+#include "backends/cpu/microkernels/vector_pack_columns.h"
 #include "backends/cpu/microkernels/vector_sources.h"
 // clang-format on
 
@@ -38,6 +39,9 @@ constexpr IsaKernels avx2_kernels = {
              {Tables<F16Source>::rows, Tables<F16Source>::row_count}},
     .pack_x = {pack_x<ReadF32>, pack_x<ReadBf16>, pack_x<ReadF16>},
     .pack_panel = {pack_panel<ReadF32>, pack_panel<ReadBf16>, pack_panel<ReadF16>},
+    .pack_x_columns = {pack_x_columns<ReadF32>, pack_x_columns<ReadBf16>, pack_x_columns<ReadF16>},
+    .pack_panel_columns = {pack_panel_columns<ReadF32>, pack_panel_columns<ReadBf16>,
+                           pack_panel_columns<ReadF16>},
     .store = {store_tile<WriteF32>, store_tile<WriteBf16>, store_tile<WriteF16>},
     .begin = nullptr,
     .end = nullptr,

@@ -5,6 +5,7 @@
 #include "backends/cpu/microkernels/vector_avx512.h"
 #include "backends/cpu/microkernels/vector_kernels.h"
 #include "backends/cpu/microkernels/vector_pack.h"
+#include "backends/cpu/microkernels/vector_pack_columns.h"
 #include "backends/cpu/microkernels/vector_bytes.h"
 #include "backends/cpu/microkernels/vector_tables_avx512.h"
 // clang-format on
@@ -56,6 +57,8 @@ constexpr IsaKernels avx512bf16_kernels = {
     .rows = {{nullptr, 0}, {Rows::rows, Rows::row_count}, {nullptr, 0}},
     .pack_x = {nullptr, pack_x<ReadPairs>, nullptr, pack_x_bytes},
     .pack_panel = {nullptr, pack_panel<ReadPairs>, nullptr, pack_panel_bytes},
+    .pack_x_columns = {nullptr, pack_x_columns<ReadPairs>, nullptr},
+    .pack_panel_columns = {nullptr, pack_panel_columns<ReadPairs>, nullptr},
     .store = {store_tile<WriteF32>, store_tile<WriteBf16>, store_tile<WriteF16>},
     .begin = nullptr,
     .end = nullptr,

@@ -68,6 +68,7 @@ struct PackXArgs {
   long chunks;
   void* out;
   int* start = nullptr;  // int8: [mr], added to: −128 · the sum of each row
+  long readable = 0;  // pack_x_columns: rows of x from the first one on, ≥ rows; what lies there may be read
 };
 using PackX = void (*)(const PackXArgs&);
 
@@ -131,6 +132,10 @@ struct IsaKernels {
   RowList rows[element_types];      // plain weight rows of this storage type
   PackX pack_x[element_types];
   PackPanel pack_panel[element_types];
+  // The same of column-major matrices, which lie in memory as [k, rows]: ldx and stride are bytes from one
+  // element of k to the next. Not of int8.
+  PackX pack_x_columns[element_types];
+  PackPanel pack_panel_columns[element_types];
   Store store[element_types];
   void (*begin)();  // on each thread before panel and row kernels of a call; null where nothing is to be done
   void (*end)();

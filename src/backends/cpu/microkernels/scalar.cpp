@@ -4,6 +4,7 @@
 #include "backends/cpu/microkernels/vector_scalar.h"
 #include "backends/cpu/microkernels/vector_kernels.h"
 #include "backends/cpu/microkernels/vector_pack.h"
+#include "backends/cpu/microkernels/vector_pack_columns.h"
 #include "backends/cpu/microkernels/vector_sources.h"
 // clang-format on
 
@@ -29,6 +30,9 @@ constexpr IsaKernels scalar_kernels = {
     .rows = {{rows_f32, 2}, {rows_bf16, 2}, {rows_f16, 2}},
     .pack_x = {pack_x<ReadF32>, pack_x<ReadBf16>, pack_x<ReadF16>},
     .pack_panel = {pack_panel<ReadF32>, pack_panel<ReadBf16>, pack_panel<ReadF16>},
+    .pack_x_columns = {pack_x_columns<ReadF32>, pack_x_columns<ReadBf16>, pack_x_columns<ReadF16>},
+    .pack_panel_columns = {pack_panel_columns<ReadF32>, pack_panel_columns<ReadBf16>,
+                           pack_panel_columns<ReadF16>},
     .store = {store_tile<WriteF32>, store_tile<WriteBf16>, store_tile<WriteF16>},
     .begin = nullptr,
     .end = nullptr,

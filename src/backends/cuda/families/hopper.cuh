@@ -3,7 +3,8 @@
 using gemmtune::cuda::PackedWeight;
 using gemmtune::cuda::TensorMap;
 
-// Operands lie in shared memory in 128-byte swizzle atoms, K-major: rows of 128 bytes of k.
+// Operands lie in shared memory in 128-byte swizzle atoms. K-major: rows of 128 bytes of k. MN-major, of column-major operands of two
+// bytes: rows of 64 elements along M or N, one for each k.
 #define ATOM_BYTES 128
 #define ATOM_ELEMENTS (ATOM_BYTES / (int)sizeof(element))
 
@@ -136,6 +137,14 @@ static __device__ inline void fence_async_proxy() { asm volatile("fence.proxy.as
 // Shared memory descriptor of a K-major operand in 128-byte swizzle atoms: a stride of 1024 bytes between groups of 8 rows.
 static __device__ inline unsigned long long matrix_descriptor(unsigned address) {
   return (unsigned long long)((address & 0x3ffffu) >> 4) | (1ull << 16) | (64ull << 32) | (1ull << 62);
+}
+
+// The same of an MN-major operand: groups of 64 elements along M or N, of 64 k each (8192 bytes from group to group, the leading dimension);
+// 1024 bytes between groups of 8 k. An instruction reads 16 k: 2048 bytes to the next one.
+#define MN_GROUP 64
+#define MN_GROUP_BYTES (ATOM_ELEMENTS * ATOM_BYTES)
+static __device__ inline unsigned long long mn_major_descriptor(unsigned address) {
+  return (unsigned long long)((address & 0x3ffffu) >> 4) | ((unsigned long long)(MN_GROUP_BYTES >> 4) << 16) | (64ull << 32) | (1ull << 62);
 }
 
 // Two adjacent elements of y, the first in the lower half.

@@ -27,7 +27,10 @@ inline HopperLimits hopper_limits(const gpu::Runtime& runtime, const CudaDriver&
   return {runtime.limits(), driver.clusters()};
 }
 
-/// `unsupported` if rows or pointers are not aligned to 16 bytes, as TMA requires.
+/// `unsupported` for column-major operands whose elements are not of two bytes.
+Status accepts_transposing(const Problem& problem);
+/// `unsupported` if rows (columns of a column-major operand) or pointers are not aligned to 16 bytes, as TMA
+/// requires.
 Status accepts_alignment(const Problem& problem);
 
 PackedWeight packed_weight(const Problem& problem, const void* data);

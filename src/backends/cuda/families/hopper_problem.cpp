@@ -3,13 +3,29 @@
 #include "backends/cuda/families/hopper.h"
 #include "backends/gpu/families/element_code.h"
 #include "backends/refusal.h"
+#include "problem/operands.h"
 
 namespace gemmtune::cuda {
 
+Status accepts_transposing(const Problem& problem) {
+  if (all_row_major(problem) || bits(problem.x_type) == 16) return {};
+  return refusal::refuse(refusal::order,
+                         "column-major {}: the tensor cores transpose elements of two bytes only",
+                         to_string(problem.x_type));
+}
+
 Status accepts_alignment(const Problem& problem) {
-  if (bytes_of(problem.x_type, problem.k) % 16 != 0)
-    return refusal::refuse(refusal::alignment, "rows of k = {} {} are no multiple of 16 bytes", problem.k,
-                           to_string(problem.x_type));
+  const auto check_line = [&](const MatrixShape& shape, std::string_view columns_of) -> Status {
+    const std::int64_t elements = shape.line_elements();
+    if (bytes_of(shape.type, elements) % 16 == 0) return {};
+    const bool rows = shape.order == Order::row_major;
+    return refusal::refuse(refusal::alignment, "{} of {} = {} {} are no multiple of 16 bytes",
+                           rows ? "rows" : "columns", rows ? "k" : columns_of, elements,
+                           to_string(shape.type));
+  };
+  const OperandShapes shapes = operand_shapes(problem);
+  GEMMTUNE_RETURN_IF_ERROR(check_line(shapes.x, "m"));
+  GEMMTUNE_RETURN_IF_ERROR(check_line(shapes.w, "n"));
   if (problem.alignment % 16 != 0)
     return refusal::refuse(refusal::alignment, "operands at multiples of {} bytes, 16 are needed",
                            problem.alignment);

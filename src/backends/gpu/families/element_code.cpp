@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "backends/refusal.h"
-
 namespace gemmtune::gpu {
 
 int element_code(DataType type) {
@@ -26,8 +24,8 @@ std::vector<std::string> type_defines(const Problem& problem) {
           fmt::format("OUTPUT={}", element_code(problem.y_type))};
 }
 
-Status accepts_dense(const Problem& problem, Weights weights) {
-  GEMMTUNE_RETURN_IF_ERROR(refusal::check_dense_gemm(problem));
+Status accepts_dense(const Problem& problem, Weights weights, refusal::Orders orders) {
+  GEMMTUNE_RETURN_IF_ERROR(refusal::check_dense_gemm(problem, orders));
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
   if (element_code(problem.x_type) < 0 || element_code(problem.y_type) < 0 || traits(problem.y_type).fp8) {
     return refusal::refuse(refusal::types, "{} to {}", to_string(problem.x_type), to_string(problem.y_type));
@@ -41,8 +39,8 @@ Status accepts_dense(const Problem& problem, Weights weights) {
   return {};
 }
 
-Status accepts_on_tensor_cores(const Problem& problem, Weights weights) {
-  GEMMTUNE_RETURN_IF_ERROR(accepts_dense(problem, weights));
+Status accepts_on_tensor_cores(const Problem& problem, Weights weights, refusal::Orders orders) {
+  GEMMTUNE_RETURN_IF_ERROR(accepts_dense(problem, weights, orders));
   if (problem.x_type == DataType::f32)
     return refusal::refuse(refusal::types, "f32 operands: the tensor cores have no such instruction");
   return {};

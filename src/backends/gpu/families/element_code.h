@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/gpu/runtime.h"
+#include "backends/refusal.h"
 #include "numbers/weight_layout.h"
 #include "problem/problem.h"
 
@@ -20,12 +21,14 @@ std::vector<std::string> type_defines(const Problem& problem);
 
 enum class Weights { plain, packed_too };
 
-/// ok for a16w16 on row-major operands of these types, with a weight that is plain or, where the family reads
+/// ok for a16w16 on operands of these types and orders, with a weight that is plain or, where the family reads
 /// them, packed in tile64x128 (or `any`: it will be); else `unsupported`: "<family>: <subject>: <detail>".
-Status accepts_dense(const Problem& problem, Weights weights = Weights::plain);
+Status accepts_dense(const Problem& problem, Weights weights = Weights::plain,
+                     refusal::Orders orders = refusal::Orders::row_major);
 
 /// accepts_dense() without float32 operands.
-Status accepts_on_tensor_cores(const Problem& problem, Weights weights = Weights::plain);
+Status accepts_on_tensor_cores(const Problem& problem, Weights weights = Weights::plain,
+                               refusal::Orders orders = refusal::Orders::row_major);
 
 /// plain, or where the problem's weight is packed, tile64x128.
 WeightLayout weight_layout_of(const Problem& problem);

@@ -11,6 +11,7 @@
 #include "backends/gpu/verify/reference_arguments.h"
 #include "backends/gpu/verify/same_arguments.h"
 #include "base/rounding.h"
+#include "problem/operands.h"
 
 namespace gemmtune::gpu {
 
@@ -77,6 +78,8 @@ class GpuOutputChecker final : public OutputChecker {
   }
 
   Status compute_reference(const Operands& operands) override {
+    const OperandShapes shapes = operand_shapes(problem_);
+    const std::int64_t ldw = shapes.w.line_elements();
     ReferenceArguments values{operands.x,
                               operands.w,
                               operands.bias,
@@ -87,7 +90,10 @@ class GpuOutputChecker final : public OutputChecker {
                               problem_.m,
                               problem_.n,
                               problem_.k,
-                              operands.ldx};
+                              shapes.x.row_step(operands.ldx),
+                              shapes.x.column_step(operands.ldx),
+                              shapes.w.row_step(ldw),
+                              shapes.w.column_step(ldw)};
     LaunchShape shape;
     shape.threads = block_threads;
     shape.grid[0] = static_cast<unsigned>(ceil_div(problem_.n, tile));
@@ -175,7 +181,7 @@ std::array<Source, 3> checker_sources(const Problem& problem) {
 
 Result<std::unique_ptr<OutputChecker>> make_output_checker(Device& device, Runtime& runtime,
                                                            const Problem& problem) {
-  GEMMTUNE_RETURN_IF_ERROR(accepts_dense(problem, Weights::packed_too));
+  GEMMTUNE_RETURN_IF_ERROR(accepts_dense(problem, Weights::packed_too, refusal::Orders::any_input));
   auto checker = std::make_unique<GpuOutputChecker>(device, problem);
   GEMMTUNE_RETURN_IF_ERROR(checker->make(runtime));
   return std::unique_ptr<OutputChecker>(std::move(checker));

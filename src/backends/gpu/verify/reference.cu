@@ -33,8 +33,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) reference(const ReferenceAr
 #pragma unroll
       for (int i = 0; i < TILE / 16; ++i) {
         const int row = down + 16 * i;
-        const float x = column < a.k && first_m + row < a.m ? read_element(a.x[(first_m + row) * a.ldx + column]) : 0.0f;
-        const float w = column < a.k && first_n + row < a.n ? read_element(a.w[(first_n + row) * a.k + column]) : 0.0f;
+        const float x = column < a.k && first_m + row < a.m ? read_element(a.x[(first_m + row) * a.x_row_step + column * a.x_k_step]) : 0.0f;
+        const float w = column < a.k && first_n + row < a.n ? read_element(a.w[(first_n + row) * a.w_row_step + column * a.w_k_step]) : 0.0f;
         tiles.x[across][row] = (double)x;
         tiles.w[across][row] = (double)w;
         tiles.x_abs[across][row] = fabsf(x);

@@ -6,19 +6,20 @@
 namespace gemmtune::gpu {
 
 struct ReferenceArguments {
-  const GEMMTUNE_ELEMENT* x;    // [m, ldx]
+  const GEMMTUNE_ELEMENT* x;    // [m, k]
   const GEMMTUNE_ELEMENT* w;    // [n, k]
   const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; null: none
   const float* x_scale;
   const float* w_scale;
   double* values;     // [m, n]
   float* magnitudes;  // [m, n]
-  long long m, n, k, ldx;
+  long long m, n, k;
+  long long x_row_step, x_k_step, w_row_step, w_k_step;  // elements
 };
 
 static_assert(GEMMTUNE_OFFSET(ReferenceArguments, values) == 40 &&
                   GEMMTUNE_OFFSET(ReferenceArguments, m) == 56 &&
-                  GEMMTUNE_OFFSET(ReferenceArguments, ldx) == 80 && sizeof(ReferenceArguments) == 88,
+                  GEMMTUNE_OFFSET(ReferenceArguments, w_k_step) == 104 && sizeof(ReferenceArguments) == 112,
               "host and device layouts differ");
 
 }  // namespace gemmtune::gpu

@@ -16,8 +16,8 @@ struct BlockedSettings {
 WeightLayout block_layout(const Problem& problem);
 /// One batch's multiplication of a dense problem.
 BlockFormat format_of(const Problem& problem);
-/// ok where operands are row-major, their types can be read and the weight's layout fits.
-Status accepts_blocked(const Problem& problem);
+/// ok where operands are in these orders, their types can be read and the weight's layout fits.
+Status accepts_blocked(const Problem& problem, refusal::Orders taken = refusal::Orders::row_major);
 
 /// Requires settings whose tile is among block_panels() of the problem.
 std::unique_ptr<Kernel> make_blocked_kernel(const KernelSet& set, const Problem& problem,

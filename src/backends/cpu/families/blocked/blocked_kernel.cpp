@@ -147,8 +147,8 @@ BlockFormat format_of(const Problem& problem) {
   return {shapes.x, shapes.w, block_layout(problem)};
 }
 
-Status accepts_blocked(const Problem& problem) {
-  GEMMTUNE_RETURN_IF_ERROR(refusal::check_order(problem));
+Status accepts_blocked(const Problem& problem, refusal::Orders taken) {
+  GEMMTUNE_RETURN_IF_ERROR(refusal::check_order(problem, taken));
   for (const DataType type : {problem.x_type, problem.w_type})
     if (traits(type).to_f32 == nullptr)
       return refusal::refuse(refusal::types, "x {} and w {} are not taken", to_string(problem.x_type),

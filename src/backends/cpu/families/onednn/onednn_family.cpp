@@ -10,6 +10,7 @@
 #include "backends/cpu/machine/memory.h"
 #include "backends/cpu/threads/openmp_team.h"
 #include "backends/refusal.h"
+#include "problem/operands.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -25,11 +26,8 @@ class OnednnKernel final : public Kernel {
       : library_(std::move(library)),
         matmul_(matmul),
         threads_(threads),
-        m_(problem.m),
-        n_(problem.n),
-        k_(problem.k),
-        x_bytes_(bytes_of(problem.x_type, 1)),
-        y_bytes_(bytes_of(problem.y_type, 1)),
+        x_(operand_shapes(problem).x),
+        y_(operand_shapes(problem).y),
         packed_(problem.weight_layout != WeightLayout::plain) {}
   ~OnednnKernel() override { library_->table().destroy(matmul_); }
 
@@ -37,13 +35,17 @@ class OnednnKernel final : public Kernel {
   WeightLayout weight_layout() const override { return packed_ ? WeightLayout::onednn : WeightLayout::plain; }
 
   Status run(const Operands& operands, void* workspace, Stream) const override {
-    const bool x_strided = m_ > 1 && operands.ldx != k_;
-    const bool y_strided = m_ > 1 && operands.ldy != n_;
+    const bool x_strided = is_strided(x_, operands.ldx);
+    const bool y_strided = is_strided(y_, operands.ldy);
     if (x_strided || y_strided) return run_strided(operands, workspace, x_strided, y_strided);
     return execute(operands, operands.x, operands.y, workspace);
   }
 
  private:
+  static bool is_strided(const MatrixShape& shape, std::int64_t leading) {
+    return shape.lines() > 1 && leading != shape.line_elements();
+  }
+
   Status execute(const Operands& operands, const void* x, void* y, void* workspace) const {
     const gemmtune_onednn_arguments arguments{x, operands.w, operands.bias, y, workspace};
     return with_openmp_team(threads_,
@@ -56,45 +58,44 @@ class OnednnKernel final : public Kernel {
     std::unique_ptr<Buffer> x_copy;
     std::unique_ptr<Buffer> y_copy;
     if (x_strided) {
-      auto buffer = allocate_memory(static_cast<std::size_t>(m_ * k_ * x_bytes_), Placement::plain);
+      auto buffer = allocate_memory(static_cast<std::size_t>(x_.bytes()), Placement::plain);
       if (!buffer.ok()) return buffer.status();
       x_copy = std::move(*buffer);
-      copy_rows(x_copy->data(), k_ * x_bytes_, operands.x, operands.ldx * x_bytes_);
+      copy_lines(x_, x_copy->data(), x_.line_elements(), operands.x, operands.ldx);
     }
     if (y_strided) {
-      auto buffer = allocate_memory(static_cast<std::size_t>(m_ * n_ * y_bytes_), Placement::plain);
+      auto buffer = allocate_memory(static_cast<std::size_t>(y_.bytes()), Placement::plain);
       if (!buffer.ok()) return buffer.status();
       y_copy = std::move(*buffer);
     }
     GEMMTUNE_RETURN_IF_ERROR(execute(operands, x_copy ? x_copy->data() : operands.x,
                                      y_copy ? y_copy->data() : operands.y, workspace));
-    if (y_copy) copy_rows(operands.y, operands.ldy * y_bytes_, y_copy->data(), n_ * y_bytes_);
+    if (y_copy) copy_lines(y_, operands.y, operands.ldy, y_copy->data(), y_.line_elements());
     return {};
   }
 
-  /// m_ rows between places that begin `…_step` bytes apart; the smaller step is a row's length.
-  void copy_rows(void* to, std::int64_t to_step, const void* from, std::int64_t from_step) const {
-    const auto length = static_cast<std::size_t>(std::min(to_step, from_step));
-    for (std::int64_t row = 0; row < m_; ++row) {
-      std::memcpy(static_cast<std::byte*>(to) + row * to_step,
-                  static_cast<const std::byte*>(from) + row * from_step, length);
+  /// The lines of a matrix between places with these leading dimensions.
+  static void copy_lines(const MatrixShape& shape, void* to, std::int64_t to_leading, const void* from,
+                         std::int64_t from_leading) {
+    const auto length = static_cast<std::size_t>(bytes_of(shape.type, shape.line_elements()));
+    for (std::int64_t line = 0; line < shape.lines(); ++line) {
+      std::memcpy(static_cast<std::byte*>(to) + bytes_of(shape.type, line * to_leading),
+                  static_cast<const std::byte*>(from) + bytes_of(shape.type, line * from_leading), length);
     }
   }
 
   std::shared_ptr<const OnednnLibrary> library_;
   gemmtune_onednn_matmul* matmul_;
   int threads_;
-  std::int64_t m_;
-  std::int64_t n_;
-  std::int64_t k_;
-  std::int64_t x_bytes_;
-  std::int64_t y_bytes_;
+  MatrixShape x_;
+  MatrixShape y_;
   bool packed_;
 };
 
 /// Requires a type that oneDNN has.
 gemmtune_onednn_weight weight_of(const Problem& problem, int threads) {
-  return {problem.n, problem.k, onednn_type(problem.w_type).value_or(gemmtune_onednn_f32), threads};
+  return {problem.n, problem.k, onednn_type(problem.w_type).value_or(gemmtune_onednn_f32), threads,
+          problem.w_order == Order::column_major ? 1 : 0};
 }
 
 }  // namespace
@@ -103,7 +104,7 @@ OnednnFamily::OnednnFamily(std::shared_ptr<const OnednnLibrary> library, int thr
     : library_(std::move(library)), threads_(threads) {}
 
 Status OnednnFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(refusal::check_plain_gemm(problem));
+  GEMMTUNE_RETURN_IF_ERROR(refusal::check_plain_gemm(problem, refusal::Orders::any_input));
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
   if (problem.weight_layout == WeightLayout::panel16) {
     return refusal::refuse(refusal::layout, "panel16 is not oneDNN's own");
@@ -137,6 +138,7 @@ Result<std::unique_ptr<Kernel>> OnednnFamily::build(const Problem& problem, cons
   asked.y_type = y_type.value_or(gemmtune_onednn_f32);
   asked.bias = problem.bias ? 1 : 0;
   asked.packed = problem.weight_layout == WeightLayout::plain ? 0 : 1;
+  asked.x_columns = problem.x_order == Order::column_major ? 1 : 0;
   gemmtune_onednn_matmul* matmul = nullptr;
   const Status status = call_onednn(library_->table().create, &asked, &matmul);
   if (status.code() == StatusCode::out_of_memory) throw std::bad_alloc();  // as of our own kernels

@@ -81,7 +81,7 @@ OnednnLibrary::OnednnLibrary(const gemmtune_onednn_table* table) : table_(table)
 
 std::string OnednnLibrary::probe(gemmtune_onednn_type x_type, gemmtune_onednn_type y_type, bool bias) const {
   gemmtune_onednn_problem problem{};
-  problem.weight = {32, 32, x_type, 1};
+  problem.weight = {32, 32, x_type, 1, 0};
   problem.m = 16;
   problem.y_type = y_type;
   problem.bias = bias ? 1 : 0;

@@ -92,13 +92,15 @@ int guarded(gemmtune_onednn_why why, Body body) {
 
 /// The plain weight as oneDNN's [k, n] operand.
 memory::desc plain_weight(const gemmtune_onednn_weight& weight) {
-  return {{weight.k, weight.n}, type_of(weight.type), memory::dims{1, weight.k}};
+  const memory::dims steps = weight.columns != 0 ? memory::dims{weight.n, 1} : memory::dims{1, weight.k};
+  return {{weight.k, weight.n}, type_of(weight.type), steps};
 }
 
 dnnl::matmul::primitive_desc describe(const gemmtune_onednn_problem& problem, const memory::desc& weights) {
   const auto& weight = problem.weight;
   const auto y_type = type_of(problem.y_type);
-  const memory::desc x({problem.m, weight.k}, type_of(weight.type), memory::format_tag::ab);
+  const memory::desc x({problem.m, weight.k}, type_of(weight.type),
+                       problem.x_columns != 0 ? memory::format_tag::ba : memory::format_tag::ab);
   const memory::desc y({problem.m, weight.n}, y_type, memory::format_tag::ab);
   const memory::desc bias({1, weight.n}, y_type, memory::format_tag::ab);
   dnnl::primitive_attr attributes;

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-#define GEMMTUNE_ONEDNN_ABI 1
+#define GEMMTUNE_ONEDNN_ABI 2
 
 typedef enum {
   gemmtune_onednn_f32 = 0,
@@ -36,20 +36,22 @@ typedef enum {
   gemmtune_onednn_amx = 4
 } gemmtune_onednn_isa;
 
-/* A weight [n, k]; the bytes of its packed form depend on these and on `threads` alone. */
+/* A weight [n, k]; the bytes of its packed form depend on these and on `threads` alone, not on `columns`. */
 typedef struct {
   int64_t n, k;
   gemmtune_onednn_type type;
   int threads;
+  int columns; /* it is column-major: [k, n] row by row */
 } gemmtune_onednn_weight;
 
-/* y[m, n] = x[m, k] * w[n, k]^T (+ bias[n] of y's type), all dense and row-major. */
+/* y[m, n] = x[m, k] * w[n, k]^T (+ bias[n] of y's type), all dense, y row-major. */
 typedef struct {
   gemmtune_onednn_weight weight;
   int64_t m;
   gemmtune_onednn_type y_type;
   int bias;
-  int packed; /* the weight is in its packed form */
+  int packed;    /* the weight is in its packed form */
+  int x_columns; /* x is column-major: [k, m] row by row */
 } gemmtune_onednn_problem;
 
 typedef struct {

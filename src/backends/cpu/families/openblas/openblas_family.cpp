@@ -7,6 +7,7 @@
 
 #include "backends/cpu/threads/openmp_team.h"
 #include "backends/refusal.h"
+#include "problem/operands.h"
 
 namespace gemmtune::cpu {
 namespace {
@@ -19,13 +20,15 @@ class OpenblasKernel final : public Kernel {
         m_(static_cast<int>(problem.m)),
         n_(static_cast<int>(problem.n)),
         k_(static_cast<int>(problem.k)),
+        x_(operand_shapes(problem).x),
+        w_(operand_shapes(problem).w),
         bias_(problem.bias) {}
 
   std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return WeightLayout::plain; }
 
   Status run(const Operands& operands, void*, Stream) const override {
-    const std::int64_t ldx = m_ == 1 ? k_ : operands.ldx;
+    const std::int64_t ldx = x_.lines() == 1 ? x_.line_elements() : operands.ldx;
     const std::int64_t ldy = m_ == 1 ? n_ : operands.ldy;
     if (std::max(ldx, ldy) > std::numeric_limits<int>::max()) {
       return Status::unsupported("openblas: ldx = {}, ldy = {}: above the library's 32-bit sizes", ldx, ldy);
@@ -39,9 +42,12 @@ class OpenblasKernel final : public Kernel {
   Status multiply(const Operands& operands, std::int64_t ldx, std::int64_t ldy) const {
     library_->set_threads(threads_);
     const float beta = prepare(operands, ldy);
-    library_->multiply(m_, n_, k_, static_cast<const float*>(operands.x), static_cast<int>(ldx),
-                       static_cast<const float*>(operands.w), beta, static_cast<float*>(operands.y),
-                       static_cast<int>(ldy));
+    library_->multiply(
+        m_, n_, k_,
+        {static_cast<const float*>(operands.x), static_cast<int>(ldx), x_.order == Order::column_major},
+        {static_cast<const float*>(operands.w), static_cast<int>(w_.line_elements()),
+         w_.order == Order::column_major},
+        beta, {static_cast<float*>(operands.y), static_cast<int>(ldy)});
     return {};
   }
 
@@ -64,6 +70,8 @@ class OpenblasKernel final : public Kernel {
   int m_;
   int n_;
   int k_;
+  MatrixShape x_;
+  MatrixShape w_;
   bool bias_;
 };
 
@@ -76,7 +84,7 @@ OpenblasFamily::OpenblasFamily(std::shared_ptr<const OpenblasLibrary> library, i
 }
 
 Status OpenblasFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(refusal::check_plain_gemm(problem));
+  GEMMTUNE_RETURN_IF_ERROR(refusal::check_plain_gemm(problem, refusal::Orders::any_input));
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
   if (problem.x_type != DataType::f32 || problem.y_type != DataType::f32) {
     return refusal::refuse(refusal::types, "{} to {}, only f32 to f32", to_string(problem.x_type),

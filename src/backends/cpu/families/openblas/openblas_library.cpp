@@ -116,15 +116,19 @@ void OpenblasLibrary::multiply_once() const {
   constexpr int size = 64;
   const std::vector<float> operand(std::size_t{size} * size);
   std::vector<float> y(operand.size());
-  multiply(size, size, size, operand.data(), size, operand.data(), 0, y.data(), size);
+  const Input input{operand.data(), size, false};
+  multiply(size, size, size, input, input, 0, {y.data(), size});
 }
 
-void OpenblasLibrary::multiply(int m, int n, int k, const float* x, int ldx, const float* w, float beta,
-                               float* y, int ldy) const {
+void OpenblasLibrary::multiply(int m, int n, int k, const Input& x, const Input& w, float beta,
+                               const Output& y) const {
   if (m == 1) {
-    gemv_(row_major, no_transpose, n, k, 1.0F, w, k, x, 1, beta, y, 1);
+    const int step = x.columns ? x.leading : 1;
+    gemv_(row_major, w.columns ? transpose : no_transpose, w.columns ? k : n, w.columns ? n : k, 1.0F, w.data,
+          w.leading, x.data, step, beta, y.data, 1);
   } else {
-    gemm_(row_major, no_transpose, transpose, m, n, k, 1.0F, x, ldx, w, k, beta, y, ldy);
+    gemm_(row_major, x.columns ? transpose : no_transpose, w.columns ? no_transpose : transpose, m, n, k,
+          1.0F, x.data, x.leading, w.data, w.leading, beta, y.data, y.leading);
   }
 }
 

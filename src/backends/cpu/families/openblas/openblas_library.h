@@ -28,9 +28,18 @@ class OpenblasLibrary {
   void set_threads(int threads) const {
     if (get_threads_() != threads) set_threads_(threads);
   }
+  /// An input: its elements, the leading dimension, and whether it is column-major.
+  struct Input {
+    const float* data;
+    int leading;
+    bool columns;
+  };
+  struct Output {
+    float* data;
+    int leading;
+  };
   /// y[m, n] = x[m, k] · w[n, k]ᵀ + beta · y. Sizes and leading dimensions fit an int.
-  void multiply(int m, int n, int k, const float* x, int ldx, const float* w, float beta, float* y,
-                int ldy) const;
+  void multiply(int m, int n, int k, const Input& x, const Input& w, float beta, const Output& y) const;
 
  private:
   using Gemm = void(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*,

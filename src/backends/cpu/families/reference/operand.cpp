@@ -42,7 +42,8 @@ void store_element(DataType type, void* base, std::int64_t index, double value) 
 }
 
 std::int64_t ReferenceOperand::index(std::int64_t matrix, std::int64_t row, std::int64_t k) const {
-  if (layout == WeightLayout::plain) return matrix * batch_stride + row * leading + k;
+  if (layout == WeightLayout::plain)
+    return matrix * batch_stride + row * shape.row_step(leading) + k * shape.column_step(leading);
   // Packed: a byte of two elements counts as one, then the half is chosen.
   const std::int64_t halves = bits(shape.type) == 4 ? 2 : 1;
   const std::int64_t first = matrix * layout_bytes(shape, layout) / bytes_of(shape.type, 1);

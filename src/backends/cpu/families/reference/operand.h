@@ -18,7 +18,7 @@ struct ReferenceOperand {
   WeightLayout layout = WeightLayout::plain;
   const void* elements = nullptr;
   const void* scales = nullptr;
-  std::int64_t leading = 0;       // elements from row to row; of plain layouts
+  std::int64_t leading = 0;       // the leading dimension, in elements; of plain layouts
   std::int64_t batch_stride = 0;  // elements from matrix to matrix; of plain layouts
   std::int64_t scale_step = 1;    // 0: one float32 scale for everything
 

@@ -19,7 +19,7 @@ ReferenceOperand dense(const MatrixShape& shape, const void* elements, const voi
   return {.shape = shape,
           .elements = elements,
           .scales = scales,
-          .leading = shape.columns,
+          .leading = shape.line_elements(),
           .batch_stride = shape.rows * shape.columns};
 }
 
@@ -150,7 +150,7 @@ class ReferenceFamily final : public KernelFamily {
   std::string_view name() const override { return "reference"; }
   int tie_rank() const override { return 100; }
   Status accepts(const Problem& problem) const override {
-    GEMMTUNE_RETURN_IF_ERROR(accepts_blocked(problem));
+    GEMMTUNE_RETURN_IF_ERROR(accepts_blocked(problem, refusal::Orders::any_input));
     const Activation activation = problem.moe.activation;
     if (activation == Activation::swiglu || activation == Activation::situv2)
       return refusal::refuse(refusal::activation, "{} is not taken, only No, Silu and Gelu",

@@ -89,7 +89,7 @@ class TiledFamily final : public KernelFamily {
     if (problem.operation != Operation::a16w16)
       return refusal::refuse(refusal::operation, "{} of {} is not taken, only a16w16, and a8w8 of int8",
                              to_string(problem.operation), to_string(problem.x_type));
-    return accepts_a16w16(problem);
+    return accepts_a16w16(problem, refusal::Orders::any_input);
   }
   std::optional<WeightLayout> packed_layout(const Problem&) const override { return WeightLayout::panel16; }
 

@@ -21,14 +21,14 @@ class TiledKernel final : public Kernel {
         settings_(settings),
         isa_(*set.at(settings.isa)),
         panel_(panel16_of(problem)),
+        shapes_(operand_shapes(problem)),
         packed_(layout_of(problem) == WeightLayout::panel16),
         type_(static_cast<int>(element_of(problem.x_type))),
         parts_(settings.row_threads * settings.column_threads * settings.splits) {
     x_bytes_ = compute_bytes(isa_, problem.x_type);
     if (integer()) {
-      const OperandShapes shapes = operand_shapes(problem);
-      one_x_scale_ = shapes.x.scale.rows == 1;
-      one_w_scale_ = shapes.w.scale.rows == 1;
+      one_x_scale_ = shapes_.x.scale.rows == 1;
+      one_w_scale_ = shapes_.w.scale.rows == 1;
     }
     chunks_ = panel_.padded_k() / chunk_elements;
     kc_chunks_ = std::min(ceil_div(settings.kc, chunk_elements), ceil_div(chunks_, settings.splits));
@@ -139,7 +139,11 @@ class TiledKernel final : public Kernel {
     const std::int64_t rows = std::min(problem_.m - first, rows_per_thread_ * settings_.row_threads);
     const std::int64_t count = ceil_div(rows, settings_.mr);
     const std::int64_t parts = std::min(parts_, rows * problem_.k < 32768 ? 1 : count);
-    const std::int64_t stride = call.operands.ldx * panel_.element_bytes;
+    const bool columns = shapes_.x.order == Order::column_major;
+    const PackX pack = (columns ? isa_.pack_x_columns : isa_.pack_x)[type_];
+    const std::int64_t ldx = call.operands.ldx * panel_.element_bytes;
+    const std::int64_t row_step = shapes_.x.row_step(call.operands.ldx) * panel_.element_bytes;
+    const std::int64_t k_step = shapes_.x.column_step(call.operands.ldx) * panel_.element_bytes;
     const std::int64_t tiles_per_thread = rows_per_thread_ / settings_.mr;
     run_on(executor, parts, [&](std::int64_t part) {
       for (std::int64_t i = share(count, parts, part); i < share(count, parts, part + 1); ++i) {
@@ -148,18 +152,19 @@ class TiledKernel final : public Kernel {
         const std::int64_t row = i * settings_.mr;
         int* start = integer() ? starts(call) + row : nullptr;
         if (integer()) std::fill_n(start, settings_.mr, 0);
-        const char* x = static_cast<const char*>(call.operands.x) + (first + row) * stride;
+        const char* x = static_cast<const char*>(call.operands.x) + (first + row) * row_step;
         char* packed = call.workspace + i / tiles_per_thread * thread_x_bytes();
         for_k_blocks([&](Range chunks) {
           const std::int64_t k = chunks.begin * chunk_elements;
-          isa_.pack_x[type_]({.x = x + k * panel_.element_bytes,
-                              .ldx = stride,
-                              .rows = tiles.valid(tile),
-                              .mr = tiles.size(tile),
-                              .k = std::min(problem_.k - k, chunks.size() * chunk_elements),
-                              .chunks = chunks.size(),
-                              .out = packed + x_offset(tile, chunks),
-                              .start = start});
+          pack({.x = x + k * k_step,
+                .ldx = ldx,
+                .rows = tiles.valid(tile),
+                .mr = tiles.size(tile),
+                .k = std::min(problem_.k - k, chunks.size() * chunk_elements),
+                .chunks = chunks.size(),
+                .out = packed + x_offset(tile, chunks),
+                .start = start,
+                .readable = problem_.m - first - row});
         });
       }
     });
@@ -226,18 +231,31 @@ class TiledKernel final : public Kernel {
   }
 
   void pack_weights(const Call& call, const Part& part, Range panels, Range chunks) const {
-    const std::int64_t stride = problem_.k * panel_.element_bytes;
-    for (std::int64_t p = panels.begin; p < panels.end; ++p) {
-      const std::int64_t row = p * panel_columns;
-      const std::int64_t k = chunks.begin * chunk_elements;
-      isa_.pack_panel[type_](
-          {.rows = static_cast<const char*>(call.operands.w) + row * stride + k * panel_.element_bytes,
-           .stride = stride,
-           .count = std::min(panel_columns + 0L, problem_.n - row),
-           .k = std::min(problem_.k - k, chunks.size() * chunk_elements),
-           .chunks = chunks.size(),
-           .out = part.weights + (p - panels.begin) * block_stride_});
+    if (shapes_.w.order == Order::row_major) {
+      for (std::int64_t p = panels.begin; p < panels.end; ++p)
+        pack_panel(isa_.pack_panel[type_], call, p, chunks,
+                   part.weights + (p - panels.begin) * block_stride_);
+      return;
     }
+    // Chunk by chunk: a row of memory holds all panels.
+    const std::int64_t chunk_bytes = chunk_elements * panel_columns * x_bytes_;
+    for (std::int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk)
+      for (std::int64_t p = panels.begin; p < panels.end; ++p)
+        pack_panel(isa_.pack_panel_columns[type_], call, p, {chunk, chunk + 1},
+                   part.weights + (p - panels.begin) * block_stride_ + (chunk - chunks.begin) * chunk_bytes);
+  }
+
+  void pack_panel(PackPanel pack, const Call& call, std::int64_t panel, Range chunks, char* out) const {
+    const std::int64_t leading = shapes_.w.line_elements();
+    const std::int64_t row = panel * panel_columns;
+    const std::int64_t k = chunks.begin * chunk_elements;
+    const std::int64_t first = row * shapes_.w.row_step(leading) + k * shapes_.w.column_step(leading);
+    pack({.rows = static_cast<const char*>(call.operands.w) + first * panel_.element_bytes,
+          .stride = leading * panel_.element_bytes,
+          .count = std::min(panel_columns + 0L, problem_.n - row),
+          .k = std::min(problem_.k - k, chunks.size() * chunk_elements),
+          .chunks = chunks.size(),
+          .out = out});
   }
 
   struct Multiplication {
@@ -312,6 +330,7 @@ class TiledKernel final : public Kernel {
   TiledSettings settings_;
   const IsaKernels& isa_;
   Panel16 panel_;
+  OperandShapes shapes_;
   bool packed_ = false;
   int type_ = 0;
   std::int64_t parts_ = 1;

@@ -69,8 +69,11 @@ Result<LtProblem> describe(const api::CublasLt& lt, const Problem& problem, bool
   const auto set = [&](int attribute, std::int32_t value) {
     bad |= lt.matmul_set(&made.matmul, attribute, &value, sizeof(value));
   };
-  set(api::matmul_transpose_a, api::operation_transpose);
-  set(api::matmul_transpose_b, api::operation_none);
+  // To the library, which is column-major, a row-major w [N, K] is a matrix [K, N] that it has to transpose.
+  const bool x_columns = problem.x_order == Order::column_major;
+  const bool w_columns = problem.w_order == Order::column_major;
+  set(api::matmul_transpose_a, w_columns ? api::operation_none : api::operation_transpose);
+  set(api::matmul_transpose_b, x_columns ? api::operation_transpose : api::operation_none);
   if (problem.bias) {
     set(api::matmul_epilogue, api::epilogue_bias);
     set(api::matmul_bias_type, made.output_type);
@@ -79,8 +82,10 @@ Result<LtProblem> describe(const api::CublasLt& lt, const Problem& problem, bool
     const auto value = static_cast<std::int8_t>(fast ? 1 : 0);
     bad |= lt.matmul_set(&made.matmul, api::matmul_fast_accumulation, &value, sizeof(value));
   }
-  bad |= lt.layout_init(&made.w, sizeof(made.w), made.element_type, k, n, problem.k);
-  bad |= lt.layout_init(&made.x, sizeof(made.x), made.element_type, k, m, problem.k);
+  bad |= w_columns ? lt.layout_init(&made.w, sizeof(made.w), made.element_type, n, k, problem.n)
+                   : lt.layout_init(&made.w, sizeof(made.w), made.element_type, k, n, problem.k);
+  bad |= x_columns ? lt.layout_init(&made.x, sizeof(made.x), made.element_type, m, k, problem.m)
+                   : lt.layout_init(&made.x, sizeof(made.x), made.element_type, k, m, problem.k);
   bad |= lt.layout_init(&made.y, sizeof(made.y), made.output_type, n, m, problem.n);
   if (bad != 0) return Status::unsupported("cublaslt: {} cannot be described ({})", short_name(problem), bad);
   return made;

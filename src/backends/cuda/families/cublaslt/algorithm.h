@@ -9,7 +9,7 @@
 
 namespace gemmtune::cuda {
 
-/// What cuBLASLt is asked for a problem: y as the column-major [N, M] product of wᵀ and x.
+/// What cuBLASLt is asked for a problem: y as the column-major [N, M] product of w and xᵀ.
 struct LtProblem {
   api::LtMatmul matmul{};
   api::LtLayout w{};

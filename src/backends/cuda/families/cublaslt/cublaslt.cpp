@@ -9,6 +9,7 @@
 #include "backends/cuda/families/cublaslt/algorithm.h"
 #include "backends/cuda/families/cublaslt/enumeration.h"
 #include "backends/gpu/families/element_code.h"
+#include "problem/operands.h"
 
 namespace gemmtune::cuda {
 namespace {
@@ -24,6 +25,7 @@ class CublasLtKernel final : public Kernel {
         lt_(lt),
         handle_(handle),
         problem_(problem),
+        dense_ldx_(operand_shapes(problem).x.line_elements()),
         described_(described),
         chosen_(chosen) {}
 
@@ -43,7 +45,7 @@ class CublasLtKernel final : public Kernel {
       point(api::matmul_a_scale_pointer, o.w_scale);
       point(api::matmul_b_scale_pointer, o.x_scale);
     }
-    if (o.ldx != problem_.k)
+    if (o.ldx != dense_ldx_)
       bad |= lt_.layout_set(&call.x, api::layout_leading_dimension, &o.ldx, sizeof(o.ldx));
     if (o.ldy != problem_.n)
       bad |= lt_.layout_set(&call.y, api::layout_leading_dimension, &o.ldy, sizeof(o.ldy));
@@ -64,6 +66,7 @@ class CublasLtKernel final : public Kernel {
   const api::CublasLt& lt_;
   api::LtHandle handle_;
   Problem problem_;
+  std::int64_t dense_ldx_;
   LtProblem described_;
   api::LtHeuristic chosen_;
 };
@@ -118,7 +121,7 @@ class CublasLtFamily final : public KernelFamily {
 };
 
 Status CublasLtFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem, gpu::Weights::plain, refusal::Orders::any_input));
   if (proposals(problem)->empty())
     return Status::unsupported("problem: the library proposes nothing for {}", short_name(problem));
   return {};

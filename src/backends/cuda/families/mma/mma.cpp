@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/rounding.h"
 #include "base/text.h"
+#include "problem/operands.h"
 
 namespace gemmtune::cuda {
 namespace {
@@ -73,7 +74,8 @@ class MmaKernel final : public Kernel {
         reduction_(std::move(reduction)),
         problem_(problem),
         launch_(launch),
-        element_bytes_(bits(problem.x_type) / 8) {
+        x_(operand_shapes(problem).x),
+        w_line_bytes_(bytes_of(problem.w_type, operand_shapes(problem).w.line_elements())) {
     shape_.threads = static_cast<unsigned>(32 * launch.num_warps);
     shape_.grid[0] = static_cast<unsigned>(launch.tiles());
     shape_.grid[1] = static_cast<unsigned>(launch.split_k);
@@ -86,12 +88,11 @@ class MmaKernel final : public Kernel {
   WeightLayout weight_layout() const override { return WeightLayout::plain; }
 
   Status run(const Operands& o, void* workspace, Stream stream) const override {
-    const std::int64_t ldx = problem_.m == 1 ? problem_.k : o.ldx;
-    if (ldx * element_bytes_ % 16 != 0 || reinterpret_cast<std::uintptr_t>(o.x) % 16 != 0 ||
+    const std::int64_t x_line_bytes = bytes_of(x_.type, x_.lines() == 1 ? x_.line_elements() : o.ldx);
+    if (x_line_bytes % 16 != 0 || reinterpret_cast<std::uintptr_t>(o.x) % 16 != 0 ||
         reinterpret_cast<std::uintptr_t>(o.w) % 16 != 0) {
       return Status::unsupported(
-          "mma needs pointers and rows of x at multiples of 16 bytes: rows of {} bytes",
-          ldx * element_bytes_);
+          "mma needs pointers and rows of x at multiples of 16 bytes: rows of {} bytes", x_line_bytes);
     }
     MmaArguments values{};
     values.x = static_cast<const unsigned char*>(o.x);
@@ -101,8 +102,9 @@ class MmaKernel final : public Kernel {
     values.w_scale = static_cast<const float*>(o.w_scale);
     values.y = o.y;
     values.partials = static_cast<float*>(workspace);
-    values.x_row_bytes = ldx * element_bytes_;
-    values.k_bytes = problem_.k * element_bytes_;
+    values.x_line_bytes = x_line_bytes;
+    values.w_line_bytes = w_line_bytes_;
+    values.k_bytes = bytes_of(x_.type, problem_.k);
     values.ldy = o.ldy;
     values.m = static_cast<int>(problem_.m);
     values.n = static_cast<int>(problem_.n);
@@ -119,7 +121,8 @@ class MmaKernel final : public Kernel {
   std::shared_ptr<gpu::Program> reduction_;
   Problem problem_;
   LaunchConfig launch_;
-  std::int64_t element_bytes_;
+  MatrixShape x_;
+  std::int64_t w_line_bytes_;
   gpu::LaunchShape shape_;
   gpu::LaunchShape reduction_shape_;
 };
@@ -161,7 +164,9 @@ class MmaFamily final : public gpu::CompiledFamily {
 };
 
 Status MmaFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_on_tensor_cores(problem));
+  GEMMTUNE_RETURN_IF_ERROR(
+      gpu::accepts_on_tensor_cores(problem, gpu::Weights::plain, refusal::Orders::any_input));
+  GEMMTUNE_RETURN_IF_ERROR(accepts_transposing(problem));
   if (problem.x_type == DataType::f8_e4m3fn && capability_ < 89)
     return refusal::refuse(refusal::types, "fp8 operands: the tensor cores have them from sm_89 on");
   if (problem.x_type == DataType::f8_e4m3fn && capability_ == 90)
@@ -264,6 +269,8 @@ gpu::Source MmaFamily::source(const Problem& problem, const Config& config) cons
   source.defines.push_back(fmt::format("WARPS_N={}", launch.warps_n));
   source.defines.push_back(fmt::format("NUM_STAGES={}", launch.num_stages));
   source.defines.push_back(fmt::format("SPLIT_K={}", launch.split_k > 1 ? 1 : 0));
+  source.defines.push_back(fmt::format("X_COLUMNS={}", problem.x_order == Order::column_major ? 1 : 0));
+  source.defines.push_back(fmt::format("W_COLUMNS={}", problem.w_order == Order::column_major ? 1 : 0));
   return source;
 }
 

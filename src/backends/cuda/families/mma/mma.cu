@@ -1,7 +1,7 @@
 // y[m, n] = sum over k of x[m, k] * w[n, k] with mma.sync, sm_80 and up. See README.md.
 //
 // The host defines: BLOCK_M, BLOCK_N, WARPS_M, WARPS_N, NUM_STAGES (at least 2), SPLIT_K (1: blocks divide k and write partial sums in
-// float32), ELEMENT, OUTPUT. With REDUCE alone: the kernel that reduces the partial sums.
+// float32), X_COLUMNS, W_COLUMNS (1: the operand is column-major; two-byte elements), ELEMENT, OUTPUT. With REDUCE alone: the kernel that reduces the partial sums.
 using gemmtune::cuda::MmaArguments;
 
 static __device__ inline float scale_of(const MmaArguments& a) { return a.x_scale ? *a.x_scale * *a.w_scale : 1.0f; }
@@ -57,6 +57,11 @@ static __device__ inline void load_matrices(unsigned (&to)[4], unsigned address)
 // Offset in a stage of the 16 bytes `unit` of a row, swizzled so that ldmatrix has no bank conflicts.
 static __device__ inline unsigned swizzled_offset(int row, int unit) { return (unsigned)(row * ATOM_BYTES + ((unit ^ (row & 7)) << 4)); }
 
+// Copies the 16 bytes at `from` + `at`, if they are there; else writes zeros.
+static __device__ inline void copy_unit(unsigned to, const unsigned char* from, long long at, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(there ? from + at : from), "r"(there ? 16 : 0) : "memory");
+}
+
 // Copies ROWS rows from row `first` on, one k tile from byte `column` on; elements out of bounds become zero.
 template <int ROWS>
 static __device__ inline void load_rows(unsigned to, const unsigned char* from, long long row_bytes, int first, int rows, long long column,
@@ -68,12 +73,51 @@ static __device__ inline void load_rows(unsigned to, const unsigned char* from, 
       const int row = i / 8;
       const int unit = i % 8;
       const long long at = column + unit * 16;
-      const bool there = first + row < rows && at < k_bytes;
-      const unsigned char* source = there ? from + (first + row) * row_bytes + at : from;
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + swizzled_offset(row, unit)), "l"(source), "r"(there ? 16 : 0)
-                   : "memory");
+      copy_unit(to + swizzled_offset(row, unit), from, (first + row) * row_bytes + at, first + row < rows && at < k_bytes);
     }
   }
+}
+
+// Of a column-major operand with BLOCK rows a stage holds, for each k, the elements of its rows: groups of at most 64 rows, of 64 k each.
+template <int BLOCK>
+struct ColumnLayout {
+  static constexpr int units = BLOCK < 64 ? BLOCK / 8 : 8;  // of 16 bytes, of a group's k
+  static constexpr int group_bytes = 64 * units * 16;
+};
+
+// Offset in a stage of 8 rows of a k, `unit` the eighth of their number, swizzled so that ldmatrix has no bank conflicts: the 8 k that it
+// reads are at 8 units of 128 bytes.
+template <int BLOCK>
+static __device__ inline unsigned column_offset(int k, int unit) {
+  typedef ColumnLayout<BLOCK> Layout;
+  const int within = (unit % Layout::units) ^ (k * Layout::units / 8 % Layout::units);
+  return (unsigned)(unit / Layout::units * Layout::group_bytes + (k * Layout::units + within) * 16);
+}
+
+// Copies one k tile, from byte `column` of k on, of BLOCK rows of a column-major operand from row `first` on; elements out of bounds become
+// zero. A line of memory is an element of k; there are whole units of 8 rows.
+template <int BLOCK>
+static __device__ inline void load_columns(unsigned to, const unsigned char* from, long long line_bytes, int first, int rows, long long column,
+                                           long long k_bytes) {
+#pragma unroll
+  for (int base = 0; base < BLOCK * 8; base += NUM_THREADS) {
+    const int i = base + (int)threadIdx.x;
+    if (BLOCK * 8 % NUM_THREADS == 0 || i < BLOCK * 8) {
+      const int k = i / (BLOCK / 8);
+      const int unit = i % (BLOCK / 8);
+      const long long line = column / 2 + k;
+      const int row = first + unit * 8;
+      copy_unit(to + column_offset<BLOCK>(k, unit), from, line * line_bytes + row * 2LL, row < rows && line * 2 < k_bytes);
+    }
+  }
+}
+
+// As load_matrices(), each matrix transposed.
+static __device__ inline void load_transposed(unsigned (&to)[4], unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(address)
+               : "memory");
 }
 
 struct Tile {
@@ -91,8 +135,16 @@ static __device__ inline Tile tile_at(const MmaArguments& a, int index) {
 
 static __device__ inline void load_stage(const MmaArguments& a, unsigned stage, const Tile& tile, int k_tile) {
   const long long column = (long long)k_tile * ATOM_BYTES;
-  load_rows<BLOCK_M>(stage, a.x, a.x_row_bytes, tile.m, a.m, column, a.k_bytes);
-  load_rows<BLOCK_N>(stage + BLOCK_M * ATOM_BYTES, a.w, a.k_bytes, tile.n, a.n, column, a.k_bytes);
+#if X_COLUMNS
+  load_columns<BLOCK_M>(stage, a.x, a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
+#else
+  load_rows<BLOCK_M>(stage, a.x, a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
+#endif
+#if W_COLUMNS
+  load_columns<BLOCK_N>(stage + BLOCK_M * ATOM_BYTES, a.w, a.w_line_bytes, tile.n, a.n, column, a.k_bytes);
+#else
+  load_rows<BLOCK_N>(stage + BLOCK_M * ATOM_BYTES, a.w, a.w_line_bytes, tile.n, a.n, column, a.k_bytes);
+#endif
 }
 
 static __device__ inline void multiply_stage(float (&sums)[WARP_ROWS / 16][WARP_COLUMNS / 8][4], unsigned stage, int warp_m, int warp_n) {
@@ -102,12 +154,24 @@ static __device__ inline void multiply_stage(float (&sums)[WARP_ROWS / 16][WARP_
     unsigned x[WARP_ROWS / 16][4];
     unsigned w[WARP_COLUMNS / 16][4];
 #pragma unroll
-    for (int i = 0; i < WARP_ROWS / 16; ++i)
-      load_matrices(x[i], stage + swizzled_offset(warp_m * WARP_ROWS + i * 16 + lane % 16, k_block * 2 + lane / 16));
+    for (int i = 0; i < WARP_ROWS / 16; ++i) {
+      const int row = warp_m * WARP_ROWS + i * 16;
+#if X_COLUMNS
+      load_transposed(x[i], stage + column_offset<BLOCK_M>(k_block * 16 + lane / 16 * 8 + lane % 8, row / 8 + lane / 8 % 2));
+#else
+      load_matrices(x[i], stage + swizzled_offset(row + lane % 16, k_block * 2 + lane / 16));
+#endif
+    }
 #pragma unroll
-    for (int j = 0; j < WARP_COLUMNS / 16; ++j)
-      load_matrices(w[j], stage + BLOCK_M * ATOM_BYTES +
-                              swizzled_offset(warp_n * WARP_COLUMNS + j * 16 + lane % 8 + lane / 16 * 8, k_block * 2 + lane / 8 % 2));
+    for (int j = 0; j < WARP_COLUMNS / 16; ++j) {
+      const int row = warp_n * WARP_COLUMNS + j * 16;
+      const unsigned weight = stage + BLOCK_M * ATOM_BYTES;
+#if W_COLUMNS
+      load_transposed(w[j], weight + column_offset<BLOCK_N>(k_block * 16 + lane / 8 % 2 * 8 + lane % 8, row / 8 + lane / 16));
+#else
+      load_matrices(w[j], weight + swizzled_offset(row + lane % 8 + lane / 16 * 8, k_block * 2 + lane / 8 % 2));
+#endif
+    }
 #pragma unroll
     for (int i = 0; i < WARP_ROWS / 16; ++i) {
 #pragma unroll

@@ -12,19 +12,20 @@ struct MmaArguments {
   const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; null: none
   const float* x_scale;
   const float* w_scale;
-  GEMMTUNE_OUTPUT* y;     // [m, ldy]
-  float* partials;        // [split_k][m][n], the workspace
-  long long x_row_bytes;  // between rows of x
-  long long k_bytes;      // of a row; a multiple of 16
+  GEMMTUNE_OUTPUT* y;      // [m, ldy]
+  float* partials;         // [split_k][m][n], the workspace
+  long long x_line_bytes;  // between rows of x, or columns of a column-major x; a multiple of 16, as the next
+  long long w_line_bytes;
+  long long k_bytes;  // of a row's elements
   long long ldy;
   int m, n;
   int split_k;
   int tiles_m, tiles_n;
 };
 
-static_assert(GEMMTUNE_OFFSET(MmaArguments, partials) == 48 && GEMMTUNE_OFFSET(MmaArguments, ldy) == 72 &&
-                  GEMMTUNE_OFFSET(MmaArguments, split_k) == 88 &&
-                  GEMMTUNE_OFFSET(MmaArguments, tiles_n) == 96 && sizeof(MmaArguments) == 104,
+static_assert(GEMMTUNE_OFFSET(MmaArguments, partials) == 48 && GEMMTUNE_OFFSET(MmaArguments, ldy) == 80 &&
+                  GEMMTUNE_OFFSET(MmaArguments, split_k) == 96 &&
+                  GEMMTUNE_OFFSET(MmaArguments, tiles_n) == 104 && sizeof(MmaArguments) == 112,
               "host and device layouts differ");
 
 }  // namespace gemmtune::cuda

@@ -14,6 +14,7 @@
 #include "backends/refusal.h"
 #include "base/hash.h"
 #include "base/rounding.h"
+#include "problem/operands.h"
 
 namespace gemmtune::cuda {
 namespace {
@@ -44,10 +45,10 @@ class WgmmaKernel final : public Kernel {
         launch_(launch),
         element_bytes_(bits(problem.x_type) / 8),
         output_bytes_(bits(problem.y_type) / 8),
-        x_map_(driver.functions(), {nullptr, element_bytes_, problem.m, problem.k, problem.k * element_bytes_,
-                                    launch.x_box_rows()}),
-        w_map_(driver.functions(), {nullptr, element_bytes_, problem.n, problem.k, problem.k * element_bytes_,
-                                    launch.weight_box_rows()}),
+        x_(operand_shapes(problem).x),
+        w_(operand_shapes(problem).w),
+        x_map_(driver.functions(), box_of(x_, launch.x_box_rows(), launch.x_sharers())),
+        w_map_(driver.functions(), box_of(w_, launch.weight_box_rows(), launch.weight_sharers())),
         y_map_(driver.functions(), {nullptr, output_bytes_, problem.m, problem.n, problem.n * output_bytes_,
                                     launch.staged_rows()}),
         y_tail_map_(driver.functions(),
@@ -75,13 +76,13 @@ class WgmmaKernel final : public Kernel {
 
   Status run(const Operands& o, void*, Stream stream) const override {
     WgmmaArguments values{};
-    const std::int64_t ldx = problem_.m == 1 ? problem_.k : o.ldx;
+    const std::int64_t ldx = x_.lines() == 1 ? x_.line_elements() : o.ldx;
     GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * element_bytes_, launch_.swap_ab ? values.b : values.a));
     if (problem_.bpreshuffle) {
       values.packed = packed_weight(problem_, o.w);
     } else {
       GEMMTUNE_RETURN_IF_ERROR(
-          w_map_.at(o.w, problem_.k * element_bytes_, launch_.swap_ab ? values.a : values.b));
+          w_map_.at(o.w, w_.line_elements() * element_bytes_, launch_.swap_ab ? values.a : values.b));
     }
     values.use_tma_store = encode_y_maps(o, values) ? 1 : 0;
     values.bias = o.bias;
@@ -110,6 +111,19 @@ class WgmmaKernel final : public Kernel {
   }
 
  private:
+  /// The dense operand, in boxes of `rows` rows x 128 bytes of k; of a column-major one 64 rows x the k of a
+  /// swizzle atom that each of `sharers` blocks loads.
+  static MatrixBox box_of(const MatrixShape& shape, std::int64_t rows, std::int64_t sharers) {
+    const int element_bytes = bits(shape.type) / 8;
+    const bool mn_major = shape.order == Order::column_major;
+    return {nullptr,
+            element_bytes,
+            shape.lines(),
+            shape.line_elements(),
+            shape.line_elements() * element_bytes,
+            mn_major ? atom_bytes / element_bytes / sharers : rows};
+  }
+
   /// Encodes y's tensor maps; false if the epilogue cannot store through TMA.
   bool encode_y_maps(const Operands& o, WgmmaArguments& values) const {
     const std::int64_t row_bytes =
@@ -126,6 +140,8 @@ class WgmmaKernel final : public Kernel {
   WgmmaLaunchConfig launch_;
   int element_bytes_;
   int output_bytes_;
+  MatrixShape x_;
+  MatrixShape w_;
   MovableMap x_map_;
   MovableMap w_map_;
   MovableMap y_map_;
@@ -185,7 +201,9 @@ class WgmmaFamily final : public gpu::CompiledFamily {
 };
 
 Status WgmmaFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_on_tensor_cores(problem, gpu::Weights::packed_too));
+  GEMMTUNE_RETURN_IF_ERROR(
+      gpu::accepts_on_tensor_cores(problem, gpu::Weights::packed_too, refusal::Orders::any_input));
+  GEMMTUNE_RETURN_IF_ERROR(accepts_transposing(problem));
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (problem.m > most || problem.n > most || problem.k > most)
     return refusal::refuse(refusal::size, "{} x {} x {}, at most {} each", problem.m, problem.n, problem.k,
@@ -205,6 +223,11 @@ Space WgmmaFamily::space(const Problem& problem) const {
                          },
                          kind, std::move(reads)});
   };
+  if (!all_row_major(problem)) {
+    rule("order", Rule::build,
+         [](auto&, auto&, const WgmmaLaunchConfig& launch, auto&) { return refuse_wgmma_order(launch); },
+         {"swap", "bn"});
+  }
   rule("tile", Rule::build,
        [](auto&, auto&, const WgmmaLaunchConfig& launch, auto&) { return refuse_wgmma_tile(launch); },
        {"bm", "bn", "wg", "pp"});
@@ -258,8 +281,11 @@ Space WgmmaFamily::space(const Problem& problem) const {
 
 gpu::Source WgmmaFamily::source(const Problem& problem, const Config& config) const {
   const WgmmaLaunchConfig launch = launch_config(problem, config);
-  gpu::Source source{"wgmma", wgmma_macros(problem.x_type, launch.block_n / launch.n_slices) + source_,
-                     gpu::type_defines(problem), "wgmma"};
+  gpu::Source source{
+      "wgmma",
+      wgmma_macros(problem.x_type, launch.block_n / launch.n_slices, {launch.a_mn_major, launch.b_mn_major}) +
+          source_,
+      gpu::type_defines(problem), "wgmma"};
   source.defines.push_back(fmt::format("BLOCK_M={}", launch.block_m));
   source.defines.push_back(fmt::format("BLOCK_N={}", launch.block_n));
   source.defines.push_back(fmt::format("CONSUMER_WARPGROUPS={}", launch.consumer_warpgroups));
@@ -277,6 +303,8 @@ gpu::Source WgmmaFamily::source(const Problem& problem, const Config& config) co
   source.defines.push_back(fmt::format("BIAS={}", problem.bias ? 1 : 0));
   source.defines.push_back(fmt::format("SCALED={}", problem.scale_ab ? 1 : 0));
   source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
+  source.defines.push_back(fmt::format("A_MN_MAJOR={}", launch.a_mn_major ? 1 : 0));
+  source.defines.push_back(fmt::format("B_MN_MAJOR={}", launch.b_mn_major ? 1 : 0));
   return source;
 }
 

@@ -159,6 +159,13 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
 #endif
 }
 #else
+// The descriptor of an operand, and what to add to it for the next 32 bytes of k: 32 bytes, or 16 rows of an MN-major one. 64 rows further
+// on it is 8192 bytes in both.
+#define A_DESCRIPTOR(address) (A_MN_MAJOR ? mn_major_descriptor(address) : matrix_descriptor(address))
+#define B_DESCRIPTOR(address) (B_MN_MAJOR ? mn_major_descriptor(address) : matrix_descriptor(address))
+#define A_STEP (A_MN_MAJOR ? 128u : 2u)
+#define B_STEP (B_MN_MAJOR ? 128u : 2u)
+
 // Multiplies `k_tiles` stages. `row`: this warp group's first row of A within the tile.
 static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, unsigned empty, int row, int k_tiles,
                                                 PipelineState& state) {
@@ -172,12 +179,12 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
     for (int i = 0; i < K_ATOMS; ++i) {
-      const unsigned long long a_at = matrix_descriptor(base + (unsigned)(i * A_ATOM_BYTES + row * ATOM_BYTES));
-      const unsigned long long b_at = matrix_descriptor(base + (unsigned)(K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES));
+      const unsigned long long a_at = A_DESCRIPTOR(base + (unsigned)(i * A_ATOM_BYTES + row * ATOM_BYTES));
+      const unsigned long long b_at = B_DESCRIPTOR(base + (unsigned)(K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES));
 #pragma unroll
       for (int k_block = 0; k_block < 4; ++k_block) {
 #pragma unroll
-        for (int r = 0; r < MMA_TILES; ++r) WGMMA(d[r], a_at + 2u * k_block + 512u * r, b_at + 2u * k_block, i + k_block == 0 ? k_tile : 1);
+        for (int r = 0; r < MMA_TILES; ++r) WGMMA(d[r], a_at + A_STEP * k_block + 512u * r, b_at + B_STEP * k_block, i + k_block == 0 ? k_tile : 1);
       }
     }
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");

@@ -40,10 +40,10 @@ struct WgmmaArguments {
   const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; not read without BIAS
   const float* x_scale;
   const float* w_scale;
-  PackedWeight packed;   // replaces the weight's tensor map if PACKED
-  TensorMap a;           // boxes of BLOCK_M / cluster_n rows x 128 bytes
-  TensorMap b;           // boxes of BLOCK_N / cluster_m rows x 128 bytes
-  TensorMap y_map;       // boxes of 128 bytes of y's rows
+  PackedWeight packed;  // replaces the weight's tensor map if PACKED
+  TensorMap a;          // boxes of BLOCK_M / cluster_n rows x 128 bytes; MN-major: 64 / cluster_n k x 64 rows
+  TensorMap b;          // boxes of BLOCK_N / cluster_m rows x 128 bytes; MN-major: 64 / cluster_m k x 64 rows
+  TensorMap y_map;      // boxes of 128 bytes of y's rows
   TensorMap y_tail_map;  // boxes of the tile's columns past the last multiple of 128 bytes
 };
 

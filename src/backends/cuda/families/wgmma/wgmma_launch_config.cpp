@@ -120,6 +120,10 @@ WgmmaLaunchConfig wgmma_launch_config(const Problem& problem, const Config& conf
                                       const HopperLimits& limits) {
   WgmmaLaunchConfig launch;
   launch.swap_ab = config.number("swap", 0) != 0;
+  const bool x_columns = problem.x_order == Order::column_major;
+  const bool w_columns = problem.w_order == Order::column_major;
+  launch.a_mn_major = launch.swap_ab ? w_columns : x_columns;
+  launch.b_mn_major = launch.swap_ab ? x_columns : w_columns;
   launch.block_m = config.number("bm", 128);
   launch.block_n = config.number("bn", 128);
   launch.consumer_warpgroups = config.number("wg", 2);
@@ -189,6 +193,12 @@ std::vector<Parameter> wgmma_parameters(DataType element) {
   };
 }
 
+std::string refuse_wgmma_order(const WgmmaLaunchConfig& launch) {
+  return launch.block_n % launch.block_n_step() == 0
+             ? ""
+             : "bn is no multiple of 64, which a column-major B needs";
+}
+
 std::string refuse_wgmma_tile(const WgmmaLaunchConfig& launch) {
   if (launch.ping_pong && launch.consumer_warpgroups < 2) return "pp needs two warp groups";
   const std::int64_t rows = launch.warpgroup_m();
@@ -223,17 +233,22 @@ std::string refuse_wgmma_tile_waste(const Problem& problem, const WgmmaLaunchCon
   const std::int64_t rows_a = launch.swap_ab ? problem.n : problem.m;
   const std::int64_t rows_b = launch.swap_ab ? problem.m : problem.n;
   if (launch.block_m > 64 && rows_a <= launch.block_m / 2) return "bm is more than twice the rows there are";
-  if (launch.block_n > 16 && rows_b <= launch.block_n / 2) return "bn is more than twice the rows there are";
+  const std::int64_t step = launch.block_n_step();
+  if (launch.block_n > step && rows_b <= launch.block_n / 2)
+    return "bn is more than twice the rows there are";
   if (!launch.swap_ab && problem.m < 48) return "swap 0 leaves most rows of a tile empty";
   if (launch.swap_ab && problem.m > 768) return "swap 1 is for few rows";
   if (launch.swap_ab && launch.block_n < 64 && problem.m > 2 * launch.block_n)
     return "bn reads the weight too often";
   if (!launch.swap_ab && launch.block_n < 64 && problem.m > 256) return "bn is small for so many rows";
-  if (problem.m > 768 && launch.block_m * launch.block_n < 128 * 112) return "tile is small for so many rows";
+  // Between 64 and 128 there is no block_n for an MN-major B.
+  const std::int64_t least = launch.b_mn_major ? 64 : 112;
+  if (problem.m > 768 && launch.block_m * launch.block_n < 128 * least)
+    return "tile is small for so many rows";
   if (launch.block_m == 256 && launch.block_n < 64) return "bm 256 needs a wider bn";
-  // A block_n smaller by 16 makes as many tiles.
+  // A block_n smaller by a step makes as many tiles.
   const std::int64_t across = ceil_div(rows_b, launch.block_n);
-  if (launch.block_n > 16 && launch.block_n - 16 >= ceil_div(rows_b, across))
+  if (launch.block_n > step && launch.block_n - step >= ceil_div(rows_b, across))
     return "bn makes as many tiles as a narrower one";
   return {};
 }
@@ -297,7 +312,8 @@ Config config_of(const Problem& problem, bool swap_ab, std::int64_t block_m, std
 
 /// For few rows: A and B swapped, enough blocks for every multiprocessor.
 Config swap_ab_config(const Problem& problem, const HopperLimits& limits) {
-  const std::int64_t block_n = problem.m <= 16 ? 16 : problem.m <= 32 ? 32 : 64;
+  const bool mn_major = problem.x_order == Order::column_major;
+  const std::int64_t block_n = mn_major || problem.m > 32 ? 64 : problem.m > 16 ? 32 : 16;
   const std::int64_t tiles = ceil_div(problem.n, 64) * ceil_div(problem.m, block_n);
   const std::int64_t k_tiles = ceil_div(bytes_of(problem.x_type, problem.k), atom_bytes);
   const std::int64_t most = std::max<std::int64_t>(1, std::min(block_n / 8, k_tiles / 3));
@@ -314,8 +330,8 @@ Config default_wgmma_config(const Problem& problem, const HopperLimits& limits) 
   double best_us = predicted_wgmma(problem, wgmma_launch_config(problem, best, limits), limits);
   const auto try_config = [&](const Config& config) {
     const WgmmaLaunchConfig launch = wgmma_launch_config(problem, config, limits);
-    if (!refuse_wgmma_tile(launch).empty() || !refuse_wgmma_cluster(launch).empty() ||
-        !refuse_wgmma(launch, limits).empty())
+    if (!refuse_wgmma_order(launch).empty() || !refuse_wgmma_tile(launch).empty() ||
+        !refuse_wgmma_cluster(launch).empty() || !refuse_wgmma(launch, limits).empty())
       return;
     const double predicted = predicted_wgmma(problem, launch, limits);
     if (predicted >= best_us) return;
@@ -397,7 +413,7 @@ double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, 
          (launch.cluster_m * launch.cluster_n > 1 ? 1.0 : 0);
 }
 
-std::string wgmma_macros(DataType element, std::int64_t rows) {
+std::string wgmma_macros(DataType element, std::int64_t rows, MnMajor operands_major) {
   const std::int64_t count = rows / 2;
   std::string registers_text;
   std::string operands;
@@ -410,7 +426,10 @@ std::string wgmma_macros(DataType element, std::int64_t rows) {
   const std::string_view types = element == DataType::f8_e4m3fn ? "32.f32.e4m3.e4m3"
                                  : element == DataType::bf16    ? "16.f32.bf16.bf16"
                                                                 : "16.f32.f16.f16";
-  const std::string_view orders = element == DataType::f8_e4m3fn ? "" : ", 0, 0";
+  const std::string orders =
+      element == DataType::f8_e4m3fn
+          ? std::string()
+          : fmt::format(", {}, {}", operands_major.a ? 1 : 0, operands_major.b ? 1 : 0);
   return fmt::format(
       "#define WGMMA(d, a, b, scale_d) asm volatile(\"{{.reg .pred accumulate; setp.ne.s32 accumulate, %{}, "
       "0; \" "

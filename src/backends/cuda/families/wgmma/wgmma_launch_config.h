@@ -20,6 +20,8 @@ inline constexpr std::int64_t registers_per_multiprocessor = 65536;
 /// block_n and cluster_n to B's. Shared memory in bytes.
 struct WgmmaLaunchConfig {
   bool swap_ab = false;
+  bool a_mn_major = false;  // the operand is column-major
+  bool b_mn_major = false;
   std::int64_t block_m = 128;
   std::int64_t block_n = 128;
   std::int64_t consumer_warpgroups = 2;
@@ -47,10 +49,15 @@ struct WgmmaLaunchConfig {
   bool weight_read_once = false;   // by one tile only
   bool single_tile = false;        // a block computes one tile; its epilogue reuses the pipeline's memory
 
+  /// What block_n is a multiple of: the rows of an MN-major swizzle atom, or of an instruction.
+  std::int64_t block_n_step() const { return b_mn_major ? 64 : 16; }
   std::int64_t cluster_size() const { return cluster_m * cluster_n * split_k; }
   /// Rows of x and of the weight that a block loads for a tile; with multicast a part of the tile's.
-  std::int64_t x_box_rows() const { return swap_ab ? block_n / cluster_m : block_m / cluster_n; }
-  std::int64_t weight_box_rows() const { return swap_ab ? block_m / cluster_n : block_n / cluster_m; }
+  std::int64_t x_box_rows() const { return (swap_ab ? block_n : block_m) / x_sharers(); }
+  std::int64_t weight_box_rows() const { return (swap_ab ? block_m : block_n) / weight_sharers(); }
+  /// Blocks that load a part each of the same rows.
+  std::int64_t x_sharers() const { return swap_ab ? cluster_m : cluster_n; }
+  std::int64_t weight_sharers() const { return swap_ab ? cluster_n : cluster_m; }
   std::int64_t tiles() const { return tiles_m * tiles_n; }
   std::int64_t threads() const { return 128 * consumer_warpgroups + (producer_registers > 0 ? 128 : 32); }
   /// Of a thread after the reallocation, in units of eight; 0: no reallocation.
@@ -84,8 +91,9 @@ WgmmaLaunchConfig wgmma_launch_config(const Problem& problem, const Config& conf
                                       const HopperLimits& limits);
 
 std::vector<Parameter> wgmma_parameters(DataType element);
-// Each returns why such a kernel cannot be built or run, or an empty text: by the tile (swap, bm, bn, wg,
-// pp), by the cluster (cm, cn, csk), by all else.
+// Each returns why such a kernel cannot be built or run, or an empty text: by the operands' orders (swap, bn), by
+// the tile (swap, bm, bn, wg, pp), by the cluster (cm, cn, csk), by all else.
+std::string refuse_wgmma_order(const WgmmaLaunchConfig& launch);
 std::string refuse_wgmma_tile(const WgmmaLaunchConfig& launch);
 std::string refuse_wgmma_cluster(const WgmmaLaunchConfig& launch);
 std::string refuse_wgmma(const WgmmaLaunchConfig& launch, const HopperLimits& limits);
@@ -99,7 +107,12 @@ Config default_wgmma_config(const Problem& problem, const HopperLimits& limits);
 /// In microseconds; meant to rank kernels, not to state their time.
 double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, const HopperLimits& limits);
 
-/// The definitions of WGMMA for `rows` rows of B (one instruction and its operands) and of FENCE_ACCUMULATORS.
-std::string wgmma_macros(DataType element, std::int64_t rows);
+/// The definitions of WGMMA for `rows` rows of B (one instruction and its operands) and of FENCE_ACCUMULATORS. Only
+/// elements of two bytes may be MN-major.
+struct MnMajor {
+  bool a = false;
+  bool b = false;
+};
+std::string wgmma_macros(DataType element, std::int64_t rows, MnMajor operands = {});
 
 }  // namespace gemmtune::cuda

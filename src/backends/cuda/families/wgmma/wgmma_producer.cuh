@@ -8,7 +8,8 @@
 //
 // The host defines: BLOCK_M, BLOCK_N, CONSUMER_WARPGROUPS (1, 2), PING_PONG, SWAP_AB, SPLIT_K (blocks that divide k), SINGLE_TILE (1: each
 // block computes one tile, the kernel is not persistent), MULTICAST (1: blocks share operands), K_ATOMS (BLOCK_K in units of 128 bytes),
-// L2_HINTS, BIAS, SCALED, PACKED (1: the weight has the layout tile64x128), ELEMENT, OUTPUT,
+// L2_HINTS, BIAS, SCALED, PACKED (1: the weight has the layout tile64x128), A_MN_MAJOR, B_MN_MAJOR (1: the operand is column-major in
+// global memory and MN-major in shared memory; two-byte elements, BLOCK_N a multiple of 64 for B), ELEMENT, OUTPUT,
 // PROMOTION (sets of partial sums that are added to float32 registers after every 128 of k; 0: the tensor core accumulates over all of k),
 // PRODUCER_REGISTERS, CONSUMER_REGISTERS (registers a thread after a reallocation, for which the producer is a warp group; 0: none),
 // N_SLICES (instructions along BLOCK_N: 1; with PROMOTION 1: 1 or 2), WGMMA(d, a, b, scale_d) (one instruction: 64 x BLOCK_N / N_SLICES x 32
@@ -101,9 +102,10 @@ static __device__ inline BlockWork block_work(const WgmmaArguments& a) {
 
 // ---- producer warp
 
-// The part of each operand that this block loads, and the blocks that receive it.
+// The part of each operand that this block loads, and the blocks that receive it. Blocks that share an operand divide its rows; of an
+// MN-major one they divide each atom's k.
 struct ProducerShare {
-  int a_row, b_row;                   // first row within the tile
+  int a_row, b_row;                   // first row within the tile; of an MN-major operand first k within an atom
   unsigned a_multicast, b_multicast;  // masks of the receiving blocks; 0: this block alone
   unsigned long long a_policy, b_policy;
 };
@@ -113,8 +115,8 @@ static __device__ inline ProducerShare producer_share(const WgmmaArguments& a, c
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
   asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(last));
   ProducerShare share;
-  share.a_row = work.rank_n * (BLOCK_M >> LOG2_CLUSTER_N);
-  share.b_row = work.rank_m * (BLOCK_N >> LOG2_CLUSTER_M);
+  share.a_row = work.rank_n * ((A_MN_MAJOR ? ATOM_ELEMENTS : BLOCK_M) >> LOG2_CLUSTER_N);
+  share.b_row = work.rank_m * ((B_MN_MAJOR ? ATOM_ELEMENTS : BLOCK_N) >> LOG2_CLUSTER_M);
   share.a_multicast = 0;
   share.b_multicast = 0;
   if (LOG2_CLUSTER_N > 0) {
@@ -195,12 +197,25 @@ static __device__ inline ProducerTile producer_tile(const WgmmaArguments& a, con
   return target;
 }
 
+// Loads this block's k of an atom of an MN-major operand: a box for each group of 64 rows. `row`: the tile's first; `first_k`: within the
+// atom; `to`: where that k is in the first group.
+template <int ROWS>
+static __device__ inline void load_mn_major(unsigned to, const TensorMap* map, int k_atom, int first_k, int row, unsigned barrier, unsigned multicast,
+                                            unsigned long long policy) {
+#pragma unroll
+  for (int group = 0; group < ROWS / MN_GROUP; ++group)
+    tma_load(to + (unsigned)(group * MN_GROUP_BYTES), map, row + group * MN_GROUP, k_atom * ATOM_ELEMENTS + first_k, barrier,
+             multicast, policy);
+}
+
 static __device__ inline void load_a(const WgmmaArguments& a, const SharedLayout& smem, const ProducerShare& share, const ProducerTile& target, int k_tile, int stage, int i) {
   const unsigned to = smem.pipeline + (unsigned)stage * STAGE_BYTES + (unsigned)(i * A_ATOM_BYTES + share.a_row * ATOM_BYTES);
   const int k_atom = k_tile * K_ATOMS + i;
   const unsigned barrier = smem.full_barriers + 8u * (unsigned)stage;
 #if PACKED && SWAP_AB
   load_runs(a, target.runs, to, k_atom, i, barrier, MULTICAST ? share.a_multicast : 0, share.a_policy);
+#elif A_MN_MAJOR
+  load_mn_major<BLOCK_M>(to, &a.a, k_atom, share.a_row, target.tile.a, barrier, MULTICAST ? share.a_multicast : 0, share.a_policy);
 #else
   tma_load(to, &a.a, k_atom * ATOM_ELEMENTS, target.tile.a + share.a_row, barrier, MULTICAST ? share.a_multicast : 0, share.a_policy);
 #endif
@@ -211,10 +226,14 @@ static __device__ inline void load_b(const WgmmaArguments& a, const SharedLayout
   const unsigned barrier = smem.full_barriers + 8u * (unsigned)stage;
 #if PACKED && !SWAP_AB
   load_runs(a, target.runs, to, k_atom, i, barrier, MULTICAST ? share.b_multicast : 0, share.b_policy);
+#elif B_MN_MAJOR
+  load_mn_major<BLOCK_N>(to, &a.b, k_atom, share.b_row, target.tile.b, barrier, MULTICAST ? share.b_multicast : 0, share.b_policy);
 #else
   tma_load(to, &a.b, k_atom * ATOM_ELEMENTS, target.tile.b + share.b_row, barrier, MULTICAST ? share.b_multicast : 0, share.b_policy);
 #endif
 }
+
+#define WEIGHT_MN_MAJOR (SWAP_AB ? A_MN_MAJOR : B_MN_MAJOR)
 
 // Prefetches this block's part of the weight into L2, from k tile `k_tile` on.
 static __device__ inline void prefetch_weight(const WgmmaArguments& a, const ProducerShare& share, const ProducerTile& target, int k_tile, int end) {
@@ -234,6 +253,11 @@ static __device__ inline void prefetch_weight(const WgmmaArguments& a, const Pro
     for (int r = 0; r < MAX_RUNS; ++r)
       if (WHOLE_RUNS || target.runs.bytes[r] > 0)
         bulk_prefetch(run_address(a, target.runs, r, k_atom), target.runs.bytes[r], SWAP_AB ? share.a_policy : share.b_policy);
+#elif WEIGHT_MN_MAJOR
+#pragma unroll
+    for (int group = 0; group < (SWAP_AB ? BLOCK_M : BLOCK_N) / MN_GROUP; ++group)
+      tma_prefetch(SWAP_AB ? &a.a : &a.b, (SWAP_AB ? target.tile.a : target.tile.b) + group * MN_GROUP,
+               k_atom * ATOM_ELEMENTS + (SWAP_AB ? share.a_row : share.b_row), SWAP_AB ? share.a_policy : share.b_policy);
 #else
     tma_prefetch(SWAP_AB ? &a.a : &a.b, k_atom * ATOM_ELEMENTS, SWAP_AB ? target.tile.a + share.a_row : target.tile.b + share.b_row,
              SWAP_AB ? share.a_policy : share.b_policy);

@@ -9,6 +9,7 @@
 #include "backends/gpu/jit/source_text.h"
 #include "base/hash.h"
 #include "base/rounding.h"
+#include "problem/operands.h"
 
 namespace gemmtune::gpu {
 namespace {
@@ -23,6 +24,7 @@ class SimtKernel final : public Kernel {
         m_(problem.m),
         n_(problem.n),
         k_(problem.k),
+        shapes_(operand_shapes(problem)),
         k_atoms_(tiles_of(problem).pieces()),
         layout_(weight_layout_of(problem)) {
     shape_.threads = 256;
@@ -34,7 +36,22 @@ class SimtKernel final : public Kernel {
   Status run(const Operands& o, void*, Stream stream) const override {
     const auto* x_scale = static_cast<const float*>(o.x_scale);
     const auto* w_scale = static_cast<const float*>(o.w_scale);
-    SimtArguments values{o.x, o.w, o.bias, x_scale, w_scale, o.y, m_, n_, k_, o.ldx, o.ldy, k_atoms_};
+    const std::int64_t ldw = shapes_.w.line_elements();
+    SimtArguments values{o.x,
+                         o.w,
+                         o.bias,
+                         x_scale,
+                         w_scale,
+                         o.y,
+                         m_,
+                         n_,
+                         k_,
+                         o.ldy,
+                         k_atoms_,
+                         shapes_.x.row_step(o.ldx),
+                         shapes_.x.column_step(o.ldx),
+                         shapes_.w.row_step(ldw),
+                         shapes_.w.column_step(ldw)};
     void* arguments[] = {&values};
     return program_->launch(shape_, arguments, stream);
   }
@@ -44,6 +61,7 @@ class SimtKernel final : public Kernel {
   std::int64_t m_;
   std::int64_t n_;
   std::int64_t k_;
+  OperandShapes shapes_;
   std::int64_t k_atoms_;
   WeightLayout layout_;
   LaunchShape shape_;
@@ -58,7 +76,7 @@ class SimtFamily final : public CompiledFamily {
   std::string identity() const override { return fmt::format("simt r1 source {}", short_hash(source_, 12)); }
   int tie_rank() const override { return 30; }
   Status accepts(const Problem& problem) const override {
-    return accepts_dense(problem, Weights::packed_too);
+    return accepts_dense(problem, Weights::packed_too, refusal::Orders::any_input);
   }
   std::optional<WeightLayout> packed_layout(const Problem&) const override {
     return WeightLayout::tile64x128;

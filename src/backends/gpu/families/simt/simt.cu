@@ -18,27 +18,34 @@ static __device__ inline element weight_at(const SimtArguments& a, long long row
   return a.w[((tile * 64 + row % 64) * 128 + unit * 16 + at % 16) / (long long)sizeof(element)];
 }
 #else
-static __device__ inline element weight_at(const SimtArguments& a, long long row, long long column) { return a.w[row * a.k + column]; }
+static __device__ inline element weight_at(const SimtArguments& a, long long row, long long column) { return a.w[row * a.w_row_step + column * a.w_k_step]; }
 #endif
 
 extern "C" __global__ void __launch_bounds__(256, 1) simt(const SimtArguments a) {
   __shared__ float x_tile[BLOCK_K][BLOCK_M + 1];
   __shared__ float w_tile[BLOCK_K][BLOCK_N + 1];
   const int thread = threadIdx.x;
+  const bool x_columns = a.x_k_step != 1;
+  const bool w_columns = a.w_k_step != 1;
   const long long first_n = (long long)blockIdx.x * BLOCK_N;
   // A grid has at most 65535 blocks along y: a block loops over rows of tiles.
   for (long long first_m = (long long)blockIdx.y * BLOCK_M; first_m < a.m; first_m += (long long)gridDim.y * BLOCK_M) {
     float sums[THREAD_M][THREAD_N] = {};
     for (long long first_k = 0; first_k < a.k; first_k += BLOCK_K) {
+      // Neighbouring threads load what is contiguous: elements of k, or rows of a column-major operand.
       for (int i = thread; i < BLOCK_M * BLOCK_K; i += 256) {
-        const long long row = first_m + i / BLOCK_K;
-        const long long column = first_k + i % BLOCK_K;
-        x_tile[i % BLOCK_K][i / BLOCK_K] = row < a.m && column < a.k ? read_element(a.x[row * a.ldx + column]) : 0.0f;
+        const int k_at = x_columns ? i / BLOCK_M : i % BLOCK_K;
+        const int row_at = x_columns ? i % BLOCK_M : i / BLOCK_K;
+        const long long row = first_m + row_at;
+        const long long column = first_k + k_at;
+        x_tile[k_at][row_at] = row < a.m && column < a.k ? read_element(a.x[row * a.x_row_step + column * a.x_k_step]) : 0.0f;
       }
       for (int i = thread; i < BLOCK_N * BLOCK_K; i += 256) {
-        const long long row = first_n + i / BLOCK_K;
-        const long long column = first_k + i % BLOCK_K;
-        w_tile[i % BLOCK_K][i / BLOCK_K] = row < a.n && column < a.k ? read_element(weight_at(a, row, column)) : 0.0f;
+        const int k_at = w_columns ? i / BLOCK_N : i % BLOCK_K;
+        const int row_at = w_columns ? i % BLOCK_N : i / BLOCK_K;
+        const long long row = first_n + row_at;
+        const long long column = first_k + k_at;
+        w_tile[k_at][row_at] = row < a.n && column < a.k ? read_element(weight_at(a, row, column)) : 0.0f;
       }
       __syncthreads();
 #pragma unroll

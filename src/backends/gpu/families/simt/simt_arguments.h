@@ -6,18 +6,19 @@
 namespace gemmtune::gpu {
 
 struct SimtArguments {
-  const GEMMTUNE_ELEMENT* x;    // [m, ldx]
+  const GEMMTUNE_ELEMENT* x;    // [m, k]
   const GEMMTUNE_ELEMENT* w;    // [n, k], or packed in the layout tile64x128
   const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; null: none
   const float* x_scale;
   const float* w_scale;
   GEMMTUNE_OUTPUT* y;  // [m, ldy]
-  long long m, n, k, ldx, ldy;
-  long long k_atoms;  // tiles of a packed weight along k
+  long long m, n, k, ldy;
+  long long k_atoms;                                     // tiles of a packed weight along k
+  long long x_row_step, x_k_step, w_row_step, w_k_step;  // elements; of w if it is not packed
 };
 
 static_assert(GEMMTUNE_OFFSET(SimtArguments, y) == 40 && GEMMTUNE_OFFSET(SimtArguments, m) == 48 &&
-                  GEMMTUNE_OFFSET(SimtArguments, k_atoms) == 88 && sizeof(SimtArguments) == 96,
+                  GEMMTUNE_OFFSET(SimtArguments, w_k_step) == 112 && sizeof(SimtArguments) == 120,
               "host and device layouts differ");
 
 }  // namespace gemmtune::gpu
