@@ -34,14 +34,20 @@ std::vector<std::int64_t> spread(std::int64_t count, Random& random) {
   return indices;
 }
 
-/// These rows, of `columns` elements each.
-std::vector<std::byte> rows_of(const RandomFill& matrix, std::int64_t columns,
+/// These rows of the matrix, row by row, whatever its order.
+std::vector<std::byte> rows_of(const RandomFill& matrix, const MatrixShape& shape, std::int64_t columns,
                                std::span<const std::int64_t> rows) {
-  const std::size_t row_bytes = static_cast<std::size_t>(columns) * matrix.element_bytes;
-  std::vector<std::byte> chosen(rows.size() * row_bytes);
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    fill_random(matrix, static_cast<std::size_t>(rows[i] * columns),
-                std::span(chosen).subspan(i * row_bytes, row_bytes));
+  const std::int64_t leading = shape.line_elements();
+  const std::int64_t step = shape.column_step(leading);
+  const auto run = static_cast<std::size_t>(step == 1 ? columns : 1);  // elements that lie side by side
+  const std::size_t run_bytes = run * matrix.element_bytes;
+  std::vector<std::byte> chosen(rows.size() * static_cast<std::size_t>(columns) * matrix.element_bytes);
+  std::size_t to = 0;
+  for (const std::int64_t row : rows) {
+    for (std::int64_t column = 0; column < columns; column += static_cast<std::int64_t>(run), to += run_bytes)
+      fill_random(matrix, static_cast<std::size_t>(row * shape.row_step(leading) + column * step),
+                  std::span(chosen).subspan(to, run_bytes));
+  }
   return chosen;
 }
 
@@ -105,9 +111,11 @@ Status OutputVerifier::confirm(const PlannedInputs& inputs) const {
   Problem small = problem_;
   small.m = static_cast<std::int64_t>(rows.size());
   small.n = static_cast<std::int64_t>(columns.size());
+  small.x_order = small.w_order = Order::row_major;
+  const OperandShapes shapes = operand_shapes(problem_);
   HostOperands operands;
-  operands.x = rows_of(inputs.x, problem_.k, rows);
-  operands.w = rows_of(inputs.w, problem_.k, columns);
+  operands.x = rows_of(inputs.x, shapes.x, problem_.k, rows);
+  operands.w = rows_of(inputs.w, shapes.w, problem_.k, columns);
   if (problem_.bias) {
     const auto size = static_cast<std::size_t>(bytes_of(problem_.y_type, 1));
     for (const std::int64_t column : columns) {
