@@ -16,7 +16,9 @@ class CommandOptions;
 struct DeviceOptions {
   std::string backend = "auto";
   std::string device;
-  int threads = 0;  // 0: GEMMTUNE_NUM_THREADS, else all cores of the set
+  int threads = 0;            // 0: GEMMTUNE_NUM_THREADS, else all cores of the set
+  int compile_threads = 0;    // of GPU kernels; 0: all cores but one
+  std::string source_folder;  // where sources of GPU kernels are left; empty: nowhere
 
   /// Any was given: that device is meant, and not having it is an error where another would do as well.
   bool names_device() const { return backend != DeviceOptions().backend || !device.empty() || threads != 0; }

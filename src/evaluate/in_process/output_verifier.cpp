@@ -34,14 +34,20 @@ std::vector<std::int64_t> spread(std::int64_t count, Random& random) {
   return indices;
 }
 
-/// These rows, of `columns` elements each.
-std::vector<std::byte> rows_of(const RandomFill& matrix, std::int64_t columns,
-                               std::span<const std::int64_t> rows) {
-  const std::size_t row_bytes = static_cast<std::size_t>(columns) * matrix.element_bytes;
+/// These rows, of `columns` elements of `type` each: from `host` where it holds the matrix.
+std::vector<std::byte> rows_of(const RandomFill& matrix, const std::vector<std::byte>& host, DataType type,
+                               std::int64_t columns, std::span<const std::int64_t> rows) {
+  const auto row_bytes = static_cast<std::size_t>(bytes_of(type, columns));
   std::vector<std::byte> chosen(rows.size() * row_bytes);
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    fill_random(matrix, static_cast<std::size_t>(rows[i] * columns),
-                std::span(chosen).subspan(i * row_bytes, row_bytes));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto row = std::span(chosen).subspan(i * row_bytes, row_bytes);
+    if (matrix.count > 0) {
+      fill_random(matrix, static_cast<std::size_t>(rows[i] * columns), row);
+    } else {
+      std::copy_n(host.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(rows[i]) * row_bytes),
+                  row_bytes, row.begin());
+    }
+  }
   return chosen;
 }
 
@@ -106,8 +112,8 @@ Status OutputVerifier::confirm(const PlannedInputs& inputs) const {
   small.m = static_cast<std::int64_t>(rows.size());
   small.n = static_cast<std::int64_t>(columns.size());
   HostOperands operands;
-  operands.x = rows_of(inputs.x, problem_.k, rows);
-  operands.w = rows_of(inputs.w, problem_.k, columns);
+  operands.x = rows_of(inputs.x, inputs.host.x, problem_.x_type, problem_.k, rows);
+  operands.w = rows_of(inputs.w, inputs.host.w, problem_.w_type, problem_.k, columns);
   if (problem_.bias) {
     const auto size = static_cast<std::size_t>(bytes_of(problem_.y_type, 1));
     for (const std::int64_t column : columns) {
