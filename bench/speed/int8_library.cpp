@@ -43,7 +43,7 @@ Result<std::shared_ptr<Holdings>> make_holdings(Workplace& workplace, const cpu:
   GEMMTUNE_RETURN_IF_ERROR(cpu::call_onednn(library.table().packed_bytes, &weight, &bytes));
   const std::size_t limit = pool_limit_bytes(device, workplace.policy());
   auto pool = ColdPool::make(
-      device, pool_shape(bytes, pool_target_bytes(device, true), limit),
+      device, pool_shape(bytes, pool_target_bytes(device, Policy(), true), limit),
       [&](void* to) { return cpu::call_onednn(library.table().pack, &weight, operands->w, to); });
   if (!pool.ok()) return pool.status();
   holdings->pool.emplace(std::move(*pool));

@@ -39,8 +39,10 @@ typedef struct gemmtune_tuning_options {
    * the tuner chooses. */
   const gemmtune_problem* problems;
   size_t problem_count;
-  const int64_t* calls;  /* [problem_count]: how often each runs, below 1: 1; null: 1 each */
-  const char* output;    /* the tuned file; problems that it has are skipped unless `all` */
+  const int64_t* calls; /* [problem_count]: how often each runs, below 1: 1; null: 1 each */
+  const char*
+      output; /* the tuned file; problems that it has are skipped unless `all`. A .yaml gets tune_gemm's
+                          * results, and its problems are tuned again */
   const char* backend;   /* "cpu", "cuda", "hip"; null: the first that is available */
   const char* device;    /* "cpu:0-15"; null: the backend's default */
   int32_t threads;       /* CPU threads; 0: all cores of the device */

@@ -141,13 +141,15 @@ class Buffer {
   virtual Status guards_intact() const { return {}; }
 };
 
-/// How one sample is taken: `launches` back-to-back calls over the rotation, one after another.
+/// How one sample is taken: `launches` back-to-back calls over the rotation, one after another. `eager`: a GPU
+/// enqueues each of them instead of a graph of all; a CPU has no graphs.
 struct SampleRequest {
   const Kernel* kernel = nullptr;
   std::span<const Operands> rotation;  // call i uses rotation[(first + i) % size]
   std::size_t first = 0;
   int launches = 1;
   void* workspace = nullptr;
+  bool eager = false;
 };
 
 /// A candidate that its family can build: every key has a value.
@@ -259,6 +261,8 @@ struct DeviceRequest {
   std::string module_folder;
   std::string kernel_cache_folder;  // of kernels compiled at run time; empty: none is kept
   bool rebuild_kernels = false;     // GEMMTUNE_REBUILD: compiles although the cache has them
+  std::string source_folder;        // sources of such kernels are left here; empty: nowhere
+  int compile_threads = 0;          // that compile ahead; 0: all cores but one
   bool pin_threads = false;         // the tuner pins, service never does
 };
 

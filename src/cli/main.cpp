@@ -19,7 +19,6 @@
 #include "cli/shared/argv_words.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
-#include "cli/tune/unavailable_flags.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -77,9 +76,6 @@ int run(int argc, char** argv) {
       known += fmt::format("{}{}", known.empty() ? "" : ", ", one.name);
     print_note(fmt::format("gemmtune: unknown command '{}' (known: {})", words[0], known));
     return exit_usage;
-  }
-  if (command == "tune") {
-    if (const auto diagnostic = unavailable_flag(words)) return usage_error(command, *diagnostic);
   }
   if (words.empty()) {
     print_text(app.help());

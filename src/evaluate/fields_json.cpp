@@ -1,28 +1,42 @@
 #include "evaluate/fields_json.h"
 
+#include <fmt/format.h>
+
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "formats/json_text.h"
-
 namespace gemmtune {
 
-void to_json(Json& json, CacheMode mode) { json = to_string(mode); }
+namespace {
 
-void from_json(const Json& json, CacheMode& mode) {
-  const auto parsed = parse_cache_mode(json.get<std::string>());
-  if (!parsed) throw Json::other_error::create(501, "no cache mode: " + json_line(json), &json);
-  mode = *parsed;
+/// A word that `parse` knows, or what the JSON library throws.
+template <typename Value>
+void read_word(const Json& json, std::optional<Value> (*parse)(std::string_view), std::string_view what,
+               Value& value) {
+  const auto text = json.get<std::string>();
+  const auto parsed = parse(text);
+  if (!parsed) throw Json::other_error::create(501, fmt::format("no {}: {}", what, text), &json);
+  value = *parsed;
 }
+
+}  // namespace
+
+void to_json(Json& json, CacheMode mode) { json = to_string(mode); }
+void from_json(const Json& json, CacheMode& mode) { read_word(json, parse_cache_mode, "cache mode", mode); }
 
 void to_json(Json& json, AccuracyPolicy policy) { json = to_string(policy); }
-
 void from_json(const Json& json, AccuracyPolicy& policy) {
-  const auto text = json.get<std::string>();
-  const auto parsed = parse_accuracy_policy(text);
-  if (!parsed) throw Json::other_error::create(501, "no accuracy policy: " + text, &json);
-  policy = *parsed;
+  read_word(json, parse_accuracy_policy, "accuracy policy", policy);
 }
+
+void to_json(Json& json, LaunchMode mode) { json = to_string(mode); }
+void from_json(const Json& json, LaunchMode& mode) {
+  read_word(json, parse_launch_mode, "launch mode", mode);
+}
+
+void to_json(Json& json, InitType type) { json = to_string(type); }
+void from_json(const Json& json, InitType& type) { read_word(json, parse_init_type, "init type", type); }
 
 void to_json(Json& json, const Config& config) { json = config.settings(); }
 

@@ -12,6 +12,7 @@
 #include "formats/aiter/operation_header.h"
 #include "formats/aiter/tuned_row.h"
 #include "formats/csv/csv.h"
+#include "formats/tune_gemm/gemm_result_file.h"
 
 namespace gemmtune {
 namespace {
@@ -189,8 +190,7 @@ const Format& detect_format(const std::string& source, std::string_view content)
   const std::string_view first = trim(first_row(content));
   const bool csv = ends_in(source, ".csv");
   if (ends_in(source, ".json") || (!csv && first.starts_with('{'))) return format_named("triton_json");
-  const bool yaml = ends_in(source, ".yaml") || ends_in(source, ".yml");
-  if (yaml || (!csv && (first.starts_with('-') || first.starts_with('[')))) {
+  if (is_yaml_path(source) || (!csv && (first.starts_with('-') || first.starts_with('[')))) {
     return format_named("tune_gemm_yaml");
   }
   const Format& format = csv_format(content);

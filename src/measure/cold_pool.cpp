@@ -27,8 +27,10 @@ PoolShape pool_shape(std::size_t tensor_bytes, std::size_t target_bytes, std::si
   return shape;
 }
 
-std::size_t pool_target_bytes(Device& device, bool cold) {
-  return cold ? 2 * device.last_level_cache_bytes() : 0;
+std::size_t pool_target_bytes(Device& device, const Policy& policy, bool cold) {
+  if (!cold) return 0;
+  return policy.rotating_mb > 0 ? static_cast<std::size_t>(policy.rotating_mb) << 20
+                                : 2 * device.last_level_cache_bytes();
 }
 
 std::size_t pool_limit_bytes(Device& device, const Policy& policy) {

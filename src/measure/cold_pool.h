@@ -31,8 +31,9 @@ struct PoolShape {
 PoolShape pool_shape(std::size_t tensor_bytes, std::size_t target_bytes, std::size_t limit_bytes);
 inline constexpr std::size_t max_pool_copies = 16384;
 
-/// Twice the device's last-level cache for tensors that should be cold, else 0 (one copy).
-std::size_t pool_target_bytes(Device& device, bool cold);
+/// For tensors that should be cold the policy's size, else twice the device's last-level cache; for others 0
+/// (one copy).
+std::size_t pool_target_bytes(Device& device, const Policy& policy, bool cold);
 /// The policy's limit, else a quarter of what is free now.
 std::size_t pool_limit_bytes(Device& device, const Policy& policy);
 

@@ -24,6 +24,15 @@ std::optional<CacheMode> parse_cache_mode(std::string_view text) {
   return std::nullopt;
 }
 
+std::string_view to_string(LaunchMode mode) { return mode == LaunchMode::graph ? "graph" : "eager"; }
+
+std::optional<LaunchMode> parse_launch_mode(std::string_view text) {
+  for (const LaunchMode mode : {LaunchMode::graph, LaunchMode::eager}) {
+    if (to_string(mode) == text) return mode;
+  }
+  return std::nullopt;
+}
+
 Policy default_policy(const DeviceInfo& device) {
   Policy policy;
   policy.sample_microseconds = traits_of(device).sample_microseconds;
@@ -34,10 +43,13 @@ std::string Policy::text() const {
   // The pool's limit, rounds, seed and the rules of choosing are left out: they change how sure a time is,
   // not what it is a time of. data=normal1 names the generator of verify/inputs.cpp; a change there that
   // changes times raises it.
-  return fmt::format(
-      "cache={} warmup={} iters={} sample_us={} data=normal1{}", to_string(cache), warmup, iterations,
-      sample_microseconds,
-      accuracy == AccuracyPolicy::keep ? "" : fmt::format(" accuracy={}", to_string(accuracy)));
+  std::string text =
+      fmt::format("cache={} warmup={} iters={} sample_us={} data={}", to_string(cache), warmup, iterations,
+                  sample_microseconds, init == InitType::randn ? "normal1" : to_string(init));
+  if (accuracy != AccuracyPolicy::keep) text += fmt::format(" accuracy={}", to_string(accuracy));
+  if (launch != LaunchMode::graph) text += fmt::format(" launch={}", to_string(launch));
+  if (rotating_mb > 0) text += fmt::format(" rotating_mb={}", rotating_mb);
+  return text;
 }
 
 }  // namespace gemmtune

@@ -8,6 +8,7 @@
 
 #include "backends/traits.h"
 #include "problem/accuracy.h"
+#include "verify/random_fill.h"
 
 namespace gemmtune {
 
@@ -16,6 +17,11 @@ enum class CacheMode { warm, weights_cold, cold };
 std::string_view to_string(CacheMode mode);
 /// Also with '_'.
 std::optional<CacheMode> parse_cache_mode(std::string_view text);
+
+/// How a GPU's timed calls are issued: captured in a graph, or enqueued one by one as by a program without graphs.
+enum class LaunchMode { graph, eager };
+std::string_view to_string(LaunchMode mode);
+std::optional<LaunchMode> parse_launch_mode(std::string_view text);
 
 struct Policy {
   CacheMode cache = CacheMode::weights_cold;
@@ -31,9 +37,12 @@ struct Policy {
   std::uint64_t seed = 1;
   int finalists = 12;
   AccuracyPolicy accuracy = AccuracyPolicy::keep;  // which classes of kernels are compared
+  InitType init = InitType::randn;                 // the numbers that are multiplied
+  LaunchMode launch = LaunchMode::graph;
+  int rotating_mb = 0;  // size of the cold pools, MiB; 0: twice the last-level cache
 
-  /// What changes the meaning of a stored time: cache, warm-up, iterations, sample length, data; and of a
-  /// row's choice: accuracy. Part of `env`.
+  /// What changes the meaning of a stored time: cache, pools, warm-up, iterations, sample length, data; and of
+  /// a row's choice: accuracy. Part of `env`.
   std::string text() const;
 };
 

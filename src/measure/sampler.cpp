@@ -23,6 +23,7 @@ Result<double> Sampler::launch(const Timed& timed, int launches) {
   request.first = timed.rotation->cursor;
   request.launches = launches;
   request.workspace = timed.workspace;
+  request.eager = policy_.launch == LaunchMode::eager;
   Result<double> time = device_.sample(request);
   timed.rotation->cursor =
       (timed.rotation->cursor + static_cast<std::size_t>(launches)) % timed.rotation->operands.size();

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "formats/aiter/tuned_csv.h"
+#include "formats/tune_gemm/gemm_result_file.h"
 #include "resolve/bind.h"
 #include "tuned/choice.h"
 
@@ -16,7 +17,7 @@ Result<KnownRows> KnownRows::read(const std::vector<std::string>& paths, Operati
                                   const DeviceInfo& device) {
   KnownRows known;
   for (const std::string& path : paths) {
-    if (path.empty() || !file_exists(path)) continue;
+    if (path.empty() || is_yaml_path(path) || !file_exists(path)) continue;
     auto file = read_tuned_csv(path, {.operation = operation});
     if (!file.ok()) return file.status();
     for (TunedEntry& entry : file->entries) {

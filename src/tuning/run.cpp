@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "formats/tune_gemm/gemm_result_file.h"
 #include "measure/statistics.h"
 #include "resolve/bind.h"
 #include "resolve/candidate_list.h"
@@ -31,12 +32,14 @@ Run::Run(Device& device, std::size_t evaluators, const TuneRequest& request, Run
       evaluators_(evaluators),
       environment_(row_environment(device, request.policy)),
       budget_({request.budget_seconds, request.seconds_spent, request.clock, evaluators, !request.m_range}),
-      publisher_(request.output, publish_options(request, environment_)) {}
+      publisher_(request.output, publish_options(request, environment_), device) {}
 
 Status Run::open() {
   GEMMTUNE_RETURN_IF_ERROR(check_libtypes(device_, request_.libtypes));
   GEMMTUNE_RETURN_IF_ERROR(make_strategy(request_.strategy, {}).status());
   GEMMTUNE_RETURN_IF_ERROR(publisher_.check_writable());
+  if (request_.m_range && is_yaml_path(request_.output))
+    return Status::invalid("{}: tune_gemm's results have no ranges of M; expected a .csv", request_.output);
   if (request_.shapes.empty()) return {};
   std::vector<std::string> paths{request_.output};
   paths.insert(paths.end(), request_.also_read.begin(), request_.also_read.end());

@@ -25,7 +25,9 @@ namespace gemmtune {
 
 struct TuneRequest {
   std::vector<ShapeRow> shapes;
-  std::string output;  // tuned file, published as the run goes on; empty: nowhere
+  // Tuned file, published as the run goes on; empty: nowhere. A YAML (by its ending) gets tune_gemm's results,
+  // which have no ranges and name no device: none of them counts as done.
+  std::string output;
   PublishOptions publish;
   std::vector<std::string> libtypes;  // empty: all families (`reference` only where named)
   bool split_k = true;

@@ -54,14 +54,22 @@ std::vector<std::byte> scales(const MatrixShape& matrix, double size, Random ran
   return bytes;
 }
 
+/// Without scales.
+Tensor plain_tensor(const MatrixShape& shape, double sigma, const Random& random, InitType init) {
+  const auto count = static_cast<std::size_t>(shape.elements());
+  if (init == InitType::randn) return tensor(shape.elements(), shape.type, sigma, random);
+  if (init == InitType::trig_float) return {{}, sine_fill(shape.type, count)};
+  return {random_fill(shape.type, count, init, random), {}};
+}
+
 struct QuantizedMatrix {
   Tensor elements;
   std::vector<std::byte> scale;
 };
 
-QuantizedMatrix matrix_of(const MatrixShape& shape, double sigma, const Random& elements,
-                          const Random& scale) {
-  if (shape.scale.type == ScaleType::none) return {tensor(shape.elements(), shape.type, sigma, elements), {}};
+QuantizedMatrix matrix_of(const MatrixShape& shape, double sigma, const Random& elements, const Random& scale,
+                          InitType init = InitType::randn) {
+  if (shape.scale.type == ScaleType::none) return {plain_tensor(shape, sigma, elements, init), {}};
   const double own = traits(shape.type).fill_sigma;
   return {tensor(shape.elements(), shape.type, own, elements), scales(shape, sigma / own, scale)};
 }
@@ -115,7 +123,7 @@ Status PlannedInputs::fill_all(int threads) {
   return {};
 }
 
-Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Signs signs) {
+Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Signs signs, InitType init) {
   if (traits(problem.x_type).widen == nullptr || traits(problem.w_type).widen == nullptr)
     return Status::unsupported("no test data for operands of {} and {}", to_string(problem.x_type),
                                to_string(problem.w_type));
@@ -140,10 +148,10 @@ Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Si
       put(tensor(shapes.w.elements(), problem.w_type, 1, stream("w"), signs), inputs.w, operands.w);
       scale_whole_tensors(w_sigma, stream("scales"), operands);
     } else {
-      QuantizedMatrix x = matrix_of(shapes.x, 1, stream("x"), stream("x scale"));
+      QuantizedMatrix x = matrix_of(shapes.x, 1, stream("x"), stream("x scale"), init);
       put(std::move(x.elements), inputs.x, operands.x);
       operands.x_scale = std::move(x.scale);
-      QuantizedMatrix w = matrix_of(shapes.w, w_sigma, stream("w"), stream("w scale"));
+      QuantizedMatrix w = matrix_of(shapes.w, w_sigma, stream("w"), stream("w scale"), init);
       put(std::move(w.elements), inputs.w, operands.w);
       operands.w_scale = std::move(w.scale);
     }

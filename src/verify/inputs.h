@@ -41,7 +41,9 @@ struct PlannedInputs {
 /// their scales are random and bring the products back to that size. Some experts get more tokens than
 /// others. `out_of_memory` where they do not fit.
 /// With Signs::one no element of x and w is negative; for operands of whole bytes that one scale each belongs to.
-Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Signs signs = Signs::both);
+/// Another `init` than randn is for operands without scales: its numbers have no σ and fill x and w alone.
+Result<PlannedInputs> plan_inputs(const Problem& problem, std::uint64_t seed, Signs signs = Signs::both,
+                                  InitType init = InitType::randn);
 /// The same, filled.
 Result<HostOperands> make_inputs(const Problem& problem, std::uint64_t seed, int threads = 1);
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/threads.h"
 
@@ -50,18 +51,43 @@ void fill_elements(const RandomFill& from, std::size_t first, std::span<Element>
   run_on_threads(static_cast<int>(parts), [&](int part) { work(static_cast<std::size_t>(part)); });
 }
 
-template <typename Element>
-void fill_table(DataType type, double sigma, Signs signs, Random& random, std::vector<std::byte>& bytes) {
+/// Pairs of numbers: each with its negative, or twice.
+template <typename Element, typename Draw>
+void fill_table(DataType type, Signs signs, const Draw& draw, std::vector<std::byte>& bytes) {
   std::array<Element, RandomFill::table_size> table;
   for (std::size_t i = 0; i < table.size(); i += 2) {
-    float value = static_cast<float>(sigma) * near_normal(random);
-    if (signs == Signs::one) value = std::fabs(value);
+    const float value = signs == Signs::one ? std::fabs(draw()) : draw();
     table[i] = static_cast<Element>(traits(type).from_f32(value));
     table[i + 1] = static_cast<Element>(traits(type).from_f32(signs == Signs::one ? value : -value));
   }
   bytes.resize(sizeof(table));
   std::memcpy(bytes.data(), table.data(), sizeof(table));
 }
+
+/// Calls with a value of the unsigned type that has the element's bytes.
+template <typename Call>
+void with_element(std::size_t element_bytes, const Call& call) {
+  if (element_bytes == 4) call(std::uint32_t{});
+  if (element_bytes == 2) call(std::uint16_t{});
+  if (element_bytes == 1) call(std::uint8_t{});
+}
+
+template <typename Draw>
+RandomFill fill_of(DataType type, std::size_t count, Signs signs, Random& random, const Draw& draw) {
+  RandomFill made;
+  made.element_bytes = static_cast<std::size_t>(bits(type)) / 8;
+  made.count = count;
+  with_element(made.element_bytes,
+               [&](auto element) { fill_table<decltype(element)>(type, signs, draw, made.table); });
+  made.random = random;
+  return made;
+}
+
+constexpr std::array<std::pair<InitType, std::string_view>, 4> init_types{
+    {{InitType::randn, "randn"},
+     {InitType::hpl, "hpl"},
+     {InitType::trig_float, "trig_float"},
+     {InitType::zeros, "zeros"}}};
 
 template <typename Element>
 std::span<Element> elements_of(std::span<std::byte> bytes) {
@@ -79,20 +105,49 @@ float near_normal(Random& random) {
 }
 
 RandomFill random_fill(DataType type, std::size_t count, double sigma, Random random, Signs signs) {
-  RandomFill made;
-  made.element_bytes = static_cast<std::size_t>(bits(type)) / 8;
-  made.count = count;
-  if (made.element_bytes == 4) fill_table<std::uint32_t>(type, sigma, signs, random, made.table);
-  if (made.element_bytes == 2) fill_table<std::uint16_t>(type, sigma, signs, random, made.table);
-  if (made.element_bytes == 1) fill_table<std::uint8_t>(type, sigma, signs, random, made.table);
-  made.random = random;
-  return made;
+  const auto draw = [&] { return static_cast<float>(sigma) * near_normal(random); };
+  return fill_of(type, count, signs, random, draw);
+}
+
+RandomFill random_fill(DataType type, std::size_t count, InitType init, Random random) {
+  const auto draw = [&] {
+    return init == InitType::zeros ? 0.0F : static_cast<float>(random.uniform() - 0.5);
+  };
+  // Zeros have no negative: it has another sign bit.
+  return fill_of(type, count, init == InitType::zeros ? Signs::one : Signs::both, random, draw);
+}
+
+std::vector<std::byte> sine_fill(DataType type, std::size_t count) {
+  std::vector<std::byte> bytes(count * static_cast<std::size_t>(bits(type)) / 8);
+  with_element(static_cast<std::size_t>(bits(type)) / 8, [&](auto element) {
+    using Element = decltype(element);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto value =
+          static_cast<Element>(traits(type).from_f32(static_cast<float>(std::sin(static_cast<double>(i)))));
+      std::memcpy(bytes.data() + i * sizeof(value), &value, sizeof(value));
+    }
+  });
+  return bytes;
+}
+
+std::string_view to_string(InitType type) {
+  for (const auto& [each, name] : init_types) {
+    if (each == type) return name;
+  }
+  return "?";
+}
+
+std::optional<InitType> parse_init_type(std::string_view text) {
+  for (const auto& [each, name] : init_types) {
+    if (name == text) return each;
+  }
+  return std::nullopt;
 }
 
 void fill_random(const RandomFill& from, std::size_t first, std::span<std::byte> out, int threads) {
-  if (from.element_bytes == 4) fill_elements(from, first, elements_of<std::uint32_t>(out), threads);
-  if (from.element_bytes == 2) fill_elements(from, first, elements_of<std::uint16_t>(out), threads);
-  if (from.element_bytes == 1) fill_elements(from, first, elements_of<std::uint8_t>(out), threads);
+  with_element(from.element_bytes, [&](auto element) {
+    fill_elements(from, first, elements_of<decltype(element)>(out), threads);
+  });
 }
 
 }  // namespace gemmtune

@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/random.h"
@@ -29,10 +31,23 @@ struct RandomFill {
 /// Of random elements. `one`: none is negative, so that an error in one direction adds up.
 enum class Signs { both, one };
 
+/// What x and w are filled with: near-normal numbers, or as tune_gemm's --init_type says: uniform from -0.5 to 0.5,
+/// the sine of an element's index, or zeros.
+enum class InitType { randn, hpl, trig_float, zeros };
+/// "randn", "hpl", "trig_float", "zeros".
+std::string_view to_string(InitType type);
+std::optional<InitType> parse_init_type(std::string_view text);
+
 /// Near-normal elements of σ; each value of the table has its negative, so that the mean is exactly 0. With
 /// Signs::one their magnitudes. Requires a readable type with whole bytes.
 RandomFill random_fill(DataType type, std::size_t count, double sigma, Random random,
                        Signs signs = Signs::both);
+
+/// The same of numbers that are uniform from -0.5 to 0.5, or of zeros. Requires one of these two.
+RandomFill random_fill(DataType type, std::size_t count, InitType init, Random random);
+
+/// Element i is the sine of i. Requires a readable type with whole bytes.
+std::vector<std::byte> sine_fill(DataType type, std::size_t count);
 
 /// Elements first … of `from` into `out`, as many as fit; they must exist. By up to `threads` threads.
 void fill_random(const RandomFill& from, std::size_t first, std::span<std::byte> out, int threads = 1);

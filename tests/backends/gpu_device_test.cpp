@@ -253,6 +253,24 @@ TEST_F(GpuDeviceTest, ASampleIsOneGraphBetweenTwoEvents) {
                                       "launch_graph", "wait", "milliseconds_between", "destroy_graph"}));
 }
 
+TEST_F(GpuDeviceTest, AnEagerSampleHasNoGraph) {
+  const auto kernel = simt_kernel(dense(16, 64, 32));
+  const Operands rotation[] = {Operands{}, Operands{}};
+  gpu_.milliseconds = 0.006;
+  SampleRequest request{kernel.get(), rotation, 1, 3, nullptr};
+  request.eager = true;
+  const auto time = device_->sample(request);
+  ASSERT_TRUE(time.ok()) << time.message();
+  EXPECT_DOUBLE_EQ(*time, 2);
+  EXPECT_EQ(gpu_.take_calls(), (Calls{"create_event", "create_event", "record", "launch", "launch", "launch",
+                                      "record", "wait", "milliseconds_between"}));
+  for (const auto& launch : gpu_.launches) EXPECT_FALSE(launch.captured);
+  gpu_.fail_next("launch", Status::internal("launch fails"));
+  EXPECT_THAT(device_->sample(request).message(), HasSubstr("launch fails"));
+  EXPECT_EQ(gpu_.take_calls(), (Calls{"record", "launch", "wait", "synchronize"}))
+      << "what was enqueued reads the operands";
+}
+
 TEST_F(GpuDeviceTest, ASampleGoesThroughTheRotationFromItsFirst) {
   std::vector<std::int64_t> seen;
   const LaunchingKernel noting([&](const Operands& operands, Stream) {

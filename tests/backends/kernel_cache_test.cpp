@@ -102,6 +102,21 @@ TEST(KernelCache, RebuildCompilesAlthoughItIsThere) {
   EXPECT_EQ(compiler.compiled, 2);
 }
 
+TEST(KernelCache, SourcesAreLeftWhereAskedForAlsoOnAHit) {
+  const test::TemporaryFolder folder;
+  const CountingCompiler compiler;
+  const std::string sources = folder.path() + "/sources";
+  Source source = source_of("int text;");
+  source.defines = {"ROWS=64", "FAST"};
+  ASSERT_TRUE(KernelCache(folder.path()).get(compiler, source, "sm_90a").ok());
+  EXPECT_FALSE(std::filesystem::exists(sources)) << "nobody asked";
+  ASSERT_TRUE(KernelCache(folder.path(), false, sources).get(compiler, source, "sm_90a").ok());
+  EXPECT_EQ(compiler.compiled, 1) << "the kernel itself was in the cache";
+  const std::string path = only_file(sources);
+  EXPECT_THAT(path, ::testing::HasSubstr("/name_"));
+  EXPECT_EQ(*read_file(path), "// kernel, for sm_90a\n#define ROWS 64\n#define FAST 1\nint text;");
+}
+
 TEST(KernelCache, AFailureIsNotKeptAndAFolderThatCannotBeWrittenCostsNoKernel) {
   const test::TemporaryFolder folder;
   const CountingCompiler compiler;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "formats/aiter/tuned_csv.h"
+#include "formats/tune_gemm/gemm_result_yaml.h"
 
 namespace gemmtune {
 namespace {
@@ -118,6 +119,27 @@ TEST_F(CApiTuning, TunesAShapeOnTheCpuAndSkipsItAfterwards) {
   ASSERT_EQ(run(), GEMMTUNE_OK);
   EXPECT_EQ(summary_.skipped_done, 1);
   EXPECT_EQ(summary_.tuned, 0);
+}
+
+TEST_F(CApiTuning, AYamlGetsTuneGemmsResults) {
+  output_ = folder_ + "/results.yaml";
+  options_.output = output_.c_str();
+  options_.libtypes = "tiled,skinny";
+  options_.budget_seconds = 1;
+  ASSERT_EQ(run(), GEMMTUNE_OK) << gemmtune_last_error();
+  EXPECT_EQ(summary_.tuned + summary_.kept_default, 1);
+  const auto file = read_gemm_results(output_);
+  ASSERT_TRUE(file.ok()) << file.message();
+  ASSERT_EQ(file->results.size(), 1U);
+  EXPECT_EQ(file->results[0].m, 4);
+  EXPECT_NE(file->results[0].find("kernelName"), nullptr);
+  EXPECT_EQ(file->results[0].find("dtype_a")->text, "bf16");
+  EXPECT_FALSE(std::filesystem::exists(output_ + ".env.json"));
+  problem_.x_type = GEMMTUNE_I8;
+  problem_.operation = GEMMTUNE_A8W8;
+  ASSERT_EQ(run(), GEMMTUNE_OK) << gemmtune_last_error();
+  EXPECT_EQ(summary_.unsupported + summary_.failed, 1) << "no GEMM of tune_gemm's";
+  EXPECT_EQ(read_gemm_results(output_)->results.size(), 1U);
 }
 
 TEST_F(CApiTuning, ProblemsThatDoNotBelongTogetherAreNamed) {

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/tune/unavailable_flags.h"
-
 namespace gemmtune::cli {
 namespace {
 
@@ -63,19 +61,6 @@ TEST(ArgvWords, SortIsBareOrHasATruthValue) {
 TEST(ArgvWords, NothingChangesAfterTwoDashes) {
   EXPECT_THAT(words_of({"check", "--err_Ratio", "0.1", "--", "--odd_file", "-o2"}),
               ElementsAre("check", "--err-Ratio", "0.1", "--", "--odd_file", "-o2"));
-}
-
-TEST(UnavailableFlags, EachIsToldWhatItNeeds) {
-  const auto text = unavailable_flag(argv_words(Words{"tune", "--launch", "1"}));
-  ASSERT_TRUE(text.has_value());
-  EXPECT_THAT(*text, HasSubstr("--launch needs "));
-}
-
-TEST(UnavailableFlags, ValuesThatAskForNothingArePassed) {
-  EXPECT_FALSE(
-      unavailable_flag(argv_words(Words{"tune", "--mp", "2", "--pdl=off", "--timeout", "none"})).has_value());
-  EXPECT_FALSE(unavailable_flag(argv_words(Words{"tune", "-o", "--launch.csv/x", "--all"})).has_value());
-  EXPECT_FALSE(unavailable_flag(argv_words(Words{"tune", "--all", "--", "--launch"})).has_value());
 }
 
 }  // namespace

@@ -16,9 +16,9 @@
 namespace gemmtune::cli {
 namespace {
 
-constexpr OptionSection sections[] = {OptionSection::files,          OptionSection::ranges,
-                                      OptionSection::search,         OptionSection::measuring,
-                                      OptionSection::operator_times, OptionSection::output};
+constexpr OptionSection sections[] = {
+    OptionSection::files,          OptionSection::ranges,    OptionSection::search, OptionSection::measuring,
+    OptionSection::operator_times, OptionSection::tune_gemm, OptionSection::output};
 
 /// Values other than the default, of options that take a text; numbers and flags are changed by type.
 const std::map<std::string_view, std::string> other_texts = {
@@ -39,6 +39,9 @@ const std::map<std::string_view, std::string> other_texts = {
     {"--accuracy", "fast"},
     {"--bucket-scheme", "bounds"},
     {"--run-config", "tuned.csv"},
+    {"--gpu-ids", "0,1"},
+    {"--launch", "eager"},
+    {"--init-type", "hpl"},
     {"--search-space", GEMMTUNE_TEST_DATA "/search_space/replace.yaml"},
 };
 
@@ -64,7 +67,7 @@ class OptionTable : public ::testing::Test {
   /// Environment and identity of a run.
   std::pair<std::string, std::string> run_of(const std::vector<std::string>& words) {
     const TuneOptions options = parse(words);
-    const auto request = request_of(options, shapes_, Outputs{"tuned.csv", {}, {}, false}, device_);
+    const auto request = request_of(options, shapes_, Outputs{.tuned = "tuned.csv"}, device_);
     EXPECT_TRUE(request.ok()) << request.message();
     if (!request.ok()) return {};
     const RunText text = run_text(device_, *request);
@@ -81,6 +84,10 @@ class OptionTable : public ::testing::Test {
   template <typename Value>
   static Value default_of(Value Policy::*field) {
     return Policy().*field;
+  }
+  template <typename Value>
+  static Value default_of(Value DeviceOptions::*field) {
+    return DeviceOptions().*field;
   }
   /// The words that give an option another value.
   static std::vector<std::string> other_value(const TuneOption& option) {

@@ -1,8 +1,10 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
@@ -228,6 +230,49 @@ TEST_F(Evaluating, warm_weights_do_not_rotate) {
   ASSERT_TRUE(evaluating.screen(problem, std::vector{a}, 5, {}).ok());
   EXPECT_THAT(device.sampled_weights, Each(device.sampled_weights.front()));
   EXPECT_EQ(evaluating.pool().copies, 1U);
+}
+
+TEST_F(Evaluating, pools_may_have_a_size_of_their_own) {
+  InProcessOptions rotating = options;
+  rotating.policy.rotating_mb = 1;
+  InProcessEvaluator evaluating(device, rotating);
+  const Candidate a = device.add({.name = "a"});
+  ASSERT_TRUE(evaluating.screen(problem, std::vector{a}, 1, {}).ok());
+  const auto wanted = (std::size_t{1} << 20) / static_cast<std::size_t>(weight_bytes(problem));
+  EXPECT_GE(evaluating.pool().wanted_copies, wanted);
+  EXPECT_LE(evaluating.pool().wanted_copies, wanted + 1);
+}
+
+// Zeros hide errors: finalists meet random numbers whatever the timed operands hold.
+TEST_F(Evaluating, finalists_are_verified_on_random_numbers_with_any_init_type) {
+  for (const InitType init : {InitType::hpl, InitType::trig_float, InitType::zeros}) {
+    InProcessOptions other = options;
+    other.policy.init = init;
+    InProcessEvaluator evaluating(device, other);
+    bool saw_zeros = false;
+    const Candidate right = device.add({.name = fmt::format("right_{}", to_string(init)),
+                                        .run = [&](const Problem& p, const Operands& o, void* w) {
+                                          const auto* x = static_cast<const std::uint16_t*>(o.x);
+                                          saw_zeros |= x[0] == 0 && x[1] == 0;
+                                          right_gemm(p, o, w);
+                                        }});
+    const Candidate zero = device.add({.name = fmt::format("zero_{}", to_string(init)),
+                                       .run = [](const Problem& p, const Operands& o, void*) {
+                                         auto* const y = static_cast<std::uint16_t*>(o.y);
+                                         for (std::int64_t row = 0; row < p.m; ++row)
+                                           std::fill_n(y + row * o.ldy, p.n, std::uint16_t{0});
+                                       }});
+    const auto screened = evaluating.screen(problem, std::vector{right, zero}, 1, {});
+    ASSERT_TRUE(screened.ok());
+    EXPECT_EQ((*screened)[0].kind, OutcomeKind::ok) << to_string(init) << ": " << (*screened)[0].reason;
+    EXPECT_EQ((*screened)[1].kind == OutcomeKind::ok, init == InitType::zeros) << to_string(init);
+    EXPECT_EQ(saw_zeros, init == InitType::zeros);
+    const auto finals = evaluating.finals(problem, std::vector{right, zero}, 2);
+    ASSERT_TRUE(finals.ok());
+    EXPECT_EQ(finals->outcomes[0].kind, OutcomeKind::ok)
+        << to_string(init) << ": " << finals->outcomes[0].reason;
+    EXPECT_EQ(finals->outcomes[1].kind, OutcomeKind::wrong) << to_string(init);
+  }
 }
 
 TEST_F(Evaluating, cold_activations_work_too) {

@@ -15,6 +15,8 @@ void change(double& value) { value += 0.375; }
 void change(int& value) { value += 3; }
 void change(std::uint64_t& value) { value += std::uint64_t{1} << 63; }
 void change(CacheMode& mode) { mode = CacheMode::cold; }
+void change(LaunchMode& mode) { mode = LaunchMode::eager; }
+void change(InitType& type) { type = InitType::trig_float; }
 void change(AccuracyPolicy& policy) { policy = AccuracyPolicy::fast; }
 void change(Config& config) { config.set("mr", "6"); }
 template <HasFields Struct>
@@ -49,8 +51,8 @@ void expect_survival(std::size_t fields) {
 }
 
 TEST(FieldsJson, EveryFieldSurvives) {
-  expect_survival<Policy>(12);
-  expect_survival<DeviceRequest>(7);
+  expect_survival<Policy>(15);
+  expect_survival<DeviceRequest>(9);
   expect_survival<InProcessOptions>(7);
   expect_survival<Library>(3);
   expect_survival<DeviceInfo>(6);

@@ -54,7 +54,7 @@ Problem problem() {
 TEST(WorkerProtocol, RequestsArriveAsTheyWereSent) {
   OpenRequest open;
   open.backend = "cpu";
-  open.device = {"cpu:0-3", 2, "avx2", "/lib/x", "/cache", true, true};
+  open.device = {"cpu:0-3", 2, "avx2", "/lib/x", "/cache", true, "/sources", 3, true};
   open.evaluation.policy.cache = CacheMode::cold;
   open.evaluation.policy.iterations = 17;
   open.evaluation.policy.pool_limit_bytes = 12345678901;

@@ -47,8 +47,12 @@ TEST(PoolLimit, is_the_policys_or_a_quarter_of_what_is_free) {
   policy.pool_limit_bytes = 77;
   EXPECT_EQ(pool_limit_bytes(device, policy), 77U);
   device.cache_bytes = 500;
-  EXPECT_EQ(pool_target_bytes(device, true), 1000U);
-  EXPECT_EQ(pool_target_bytes(device, false), 0U);
+  EXPECT_EQ(pool_target_bytes(device, Policy(), true), 1000U);
+  EXPECT_EQ(pool_target_bytes(device, Policy(), false), 0U);
+  Policy rotating;
+  rotating.rotating_mb = 3;
+  EXPECT_EQ(pool_target_bytes(device, rotating, true), std::size_t{3} << 20);
+  EXPECT_EQ(pool_target_bytes(device, rotating, false), 0U) << "a warm tensor does not rotate";
 }
 
 TEST(ColdPool, every_copy_holds_the_weight) {

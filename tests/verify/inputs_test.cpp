@@ -75,6 +75,37 @@ TEST(Inputs, are_the_same_for_a_seed_and_fresh_for_another) {
   EXPECT_NE(one->x, make_inputs(longer, 1)->x) << "another problem has other data";
 }
 
+TEST(Inputs, of_another_init_type_fill_x_and_w) {
+  Problem problem = problem_of(DataType::f32);
+  const auto x_of = [&](InitType init) {
+    auto planned = plan_inputs(problem, 1, Signs::both, init);
+    EXPECT_TRUE(planned.ok() && planned->fill_all(2).ok());
+    EXPECT_FALSE(planned->host.w.empty());
+    return values(DataType::f32, planned->host.x);
+  };
+  const std::vector<float> uniform = x_of(InitType::hpl);
+  EXPECT_LE(*std::max_element(uniform.begin(), uniform.end()), 0.5F);
+  EXPECT_GE(*std::min_element(uniform.begin(), uniform.end()), -0.5F);
+  const auto within =
+      std::count_if(uniform.begin(), uniform.end(), [](float x) { return std::fabs(x) < 0.25F; });
+  EXPECT_NEAR(static_cast<double>(within) / static_cast<double>(uniform.size()), 0.5, 0.1);
+  const std::vector<float> sines = x_of(InitType::trig_float);
+  for (const std::size_t i : {std::size_t{0}, std::size_t{1}, std::size_t{77}})
+    EXPECT_FLOAT_EQ(sines[i], static_cast<float>(std::sin(static_cast<double>(i)))) << i;
+  const std::vector<float> zeros = x_of(InitType::zeros);
+  EXPECT_TRUE(std::all_of(zeros.begin(), zeros.end(), [](float x) { return x == 0 && !std::signbit(x); }));
+  EXPECT_EQ(x_of(InitType::randn), values(DataType::f32, make_inputs(problem, 1)->x));
+}
+
+TEST(Inputs, init_types_have_names) {
+  for (const char* name : {"randn", "hpl", "trig_float", "zeros"}) {
+    const auto type = parse_init_type(name);
+    ASSERT_TRUE(type.has_value()) << name;
+    EXPECT_EQ(to_string(*type), name);
+  }
+  EXPECT_FALSE(parse_init_type("ones").has_value());
+}
+
 TEST(Inputs, are_the_same_for_any_number_of_threads) {
   for (const DataType type : {DataType::bf16, DataType::f32}) {
     Problem problem = problem_of(type);

@@ -128,7 +128,8 @@ Result<std::unique_ptr<gpu::GpuRuntime>> open_runtime(int ordinal, const DeviceR
   if (!opened_driver.ok()) return opened_driver.status();
   return std::make_unique<gpu::GpuRuntime>(
       std::move(*opened_driver), make_nvrtc_compiler(request.module_folder),
-      gpu::KernelCache(request.kernel_cache_folder, request.rebuild_kernels));
+      gpu::KernelCache(request.kernel_cache_folder, request.rebuild_kernels, request.source_folder),
+      request.compile_threads);
 }
 
 const Backend& cuda_backend() {

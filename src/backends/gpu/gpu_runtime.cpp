@@ -51,14 +51,15 @@ std::string describe(const LaunchShape& shape) {
 }
 
 GpuRuntime::GpuRuntime(std::unique_ptr<Driver> driver, Result<std::unique_ptr<Compiler>> compiler,
-                       KernelCache cache)
+                       KernelCache cache, int compile_threads)
     : driver_(std::move(driver)), compiler_status_(compiler.status()), cache_(std::move(cache)) {
   if (!compiler.ok()) return;
   compiler_ = std::move(*compiler);
   // One core is for whoever measures.
   const unsigned cores = std::max(2U, std::thread::hardware_concurrency());
+  const auto threads = compile_threads > 0 ? static_cast<std::size_t>(compile_threads) : cores - 1;
   queue_ = std::make_unique<CompileQueue>(
-      [this](const Source& source) { return cache_.get(*compiler_, source, architecture()); }, cores - 1);
+      [this](const Source& source) { return cache_.get(*compiler_, source, architecture()); }, threads);
 }
 
 GpuRuntime::~GpuRuntime() {

@@ -16,8 +16,10 @@ namespace gemmtune::gpu {
 
 class GpuRuntime final : public Runtime {
  public:
-  /// `compiler`: or why there is none; then load() answers that.
-  GpuRuntime(std::unique_ptr<Driver> driver, Result<std::unique_ptr<Compiler>> compiler, KernelCache cache);
+  /// `compiler`: or why there is none; then load() answers that. `compile_threads` compile ahead; 0: one a core
+  /// but one.
+  GpuRuntime(std::unique_ptr<Driver> driver, Result<std::unique_ptr<Compiler>> compiler, KernelCache cache,
+             int compile_threads = 0);
   ~GpuRuntime() override;
   GpuRuntime(const GpuRuntime&) = delete;
   GpuRuntime& operator=(const GpuRuntime&) = delete;

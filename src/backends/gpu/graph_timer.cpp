@@ -18,16 +18,20 @@ Status GraphTimer::make_events() {
   return {};
 }
 
-Result<Graph> GraphTimer::capture(const SampleRequest& request) {
-  const Stream stream = driver_.own_stream();
-  GEMMTUNE_RETURN_IF_ERROR(driver_.begin_capture(stream));
+Status GraphTimer::enqueue(const SampleRequest& request, Stream stream) {
   Status status = driver_.record(begin_, stream);
   for (int i = 0; i < request.launches && status.ok(); ++i) {
     const Operands& operands =
         request.rotation[(request.first + static_cast<std::size_t>(i)) % request.rotation.size()];
     status = request.kernel->run(operands, request.workspace, stream);
   }
-  if (status.ok()) status = driver_.record(end_, stream);
+  return status.ok() ? driver_.record(end_, stream) : status;
+}
+
+Result<Graph> GraphTimer::capture(const SampleRequest& request) {
+  const Stream stream = driver_.own_stream();
+  GEMMTUNE_RETURN_IF_ERROR(driver_.begin_capture(stream));
+  const Status status = enqueue(request, stream);
   if (status.ok()) return driver_.end_capture(stream);
   // Without it the stream stays in the capture.
   driver_.abandon_capture(stream);
@@ -41,13 +45,28 @@ Result<double> GraphTimer::run(Graph graph) {
   return driver_.milliseconds_between(begin_, end_);
 }
 
+Result<double> GraphTimer::run_eagerly(const SampleRequest& request) {
+  const Stream stream = driver_.own_stream();
+  const Status enqueued = enqueue(request, stream);
+  // What was enqueued before a failure still reads the operands.
+  const Status done = driver_.wait(stream);
+  if (!enqueued.ok()) return enqueued;
+  if (!done.ok()) return done;
+  return driver_.milliseconds_between(begin_, end_);
+}
+
 Result<double> GraphTimer::time(const SampleRequest& request) {
   driver_.enter();
   GEMMTUNE_RETURN_IF_ERROR(make_events());
-  const auto graph = capture(request);
-  if (!graph.ok()) return graph.status();
-  const auto milliseconds = run(*graph);
-  driver_.destroy(*graph);
+  Result<double> milliseconds = 0.0;
+  if (request.eager) {
+    milliseconds = run_eagerly(request);
+  } else {
+    const auto graph = capture(request);
+    if (!graph.ok()) return graph.status();
+    milliseconds = run(*graph);
+    driver_.destroy(*graph);
+  }
   if (!milliseconds.ok()) return milliseconds.status();
   return *milliseconds * 1e3 / request.launches;
 }

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/inspect/bench_report.h"
+#include "cli/shared/check_report.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
@@ -72,36 +73,19 @@ std::string row_text(const Checked& row) {
                      row.check.reason);
 }
 
-/// Null for what was not measured.
-Json error_json(const MeasuredError& error) {
-  const auto cell = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
-  return {{"rms", cell(error.rms)}, {"max", cell(error.max)}, {"one_sign", cell(error.one_sign)}};
-}
-
-std::string error_text(const MeasuredError& error) {
-  std::string text;
-  if (std::isfinite(error.rms)) text += fmt::format(", error {:.2g} (largest {:.2g})", error.rms, error.max);
-  if (std::isfinite(error.one_sign)) text += fmt::format(", {:.2g} on operands of one sign", error.one_sign);
-  return text;
-}
-
-std::string check_json(const std::string& file, const std::vector<Checked>& rows) {
+std::string check_document(const std::string& file, const std::vector<Checked>& rows) {
   Json json;
   json["command"] = "check";
   json["file"] = file;
   json["rows"] = Json::array();
   for (const Checked& row : rows) {
-    json["rows"].push_back({{"file", row.file->path},
-                            {"line", row.entry->line},
-                            {"problem", print(row.entry->problem)},
-                            {"kernelName", row.entry->kernel_name},
-                            {"this_device", row.own},
-                            {"state", to_string(row.check.state)},
-                            {"reason", row.check.reason},
-                            {"err_ratio", row.check.err_ratio},
-                            {"accuracy", to_string(row.check.accuracy)},
-                            {"error", error_json(row.check.error)},
-                            {"deterministic", row.check.deterministic}});
+    Json checked = {{"file", row.file->path},
+                    {"line", row.entry->line},
+                    {"problem", print(row.entry->problem)},
+                    {"kernelName", row.entry->kernel_name},
+                    {"this_device", row.own}};
+    checked.update(check_json(row.check));
+    json["rows"].push_back(std::move(checked));
   }
   return json_document(json);
 }
@@ -227,7 +211,7 @@ int run_check(const CheckOptions& options) {
     if (is_finding(row) && !options.json) print_text(row_text(row) + "\n");
   }
   if (options.json) {
-    print_document(check_json(options.file, rows));
+    print_document(check_document(options.file, rows));
   } else {
     print_text(fmt::format("{}: {} of this device: {} right, {} not; {} of other devices\n", options.file,
                            counted(right + findings, "row"), right, findings,

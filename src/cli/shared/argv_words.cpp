@@ -81,7 +81,7 @@ std::vector<std::string> argv_words(std::span<const std::string> words) {
         result.push_back(tune && word == "-k" ? "--splitK" : word);
       }
     } else if (name.size() > 2 && name.substr(0, 2) == "--") {
-      const std::string long_name = normalised_name(name);
+      const std::string long_name = tune && name == "--o" ? "--output" : normalised_name(name);
       if (std::find(optional_truth.begin(), optional_truth.end(), long_name) == optional_truth.end()) {
         result.push_back(long_name + tail);
       } else if (!tail.empty()) {
@@ -97,21 +97,6 @@ std::vector<std::string> argv_words(std::span<const std::string> words) {
     }
   }
   return result;
-}
-
-std::vector<LongOption> long_options(std::span<const std::string> words) {
-  std::vector<LongOption> options;
-  for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
-    const std::string_view word = words[i];
-    if (word.substr(0, 2) != "--") continue;
-    if (const std::size_t equals = word.find('='); equals != std::string_view::npos) {
-      options.push_back({word.substr(0, equals), word.substr(equals + 1)});
-    } else {
-      const bool has_value = i + 1 < words.size() && words[i + 1].substr(0, 1) != "-";
-      options.push_back({word, has_value ? std::string_view(words[i + 1]) : std::string_view()});
-    }
-  }
-  return options;
 }
 
 }  // namespace gemmtune::cli

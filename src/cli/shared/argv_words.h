@@ -5,7 +5,6 @@
 
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace gemmtune::cli {
@@ -15,18 +14,11 @@ namespace gemmtune::cli {
 ///   - single-dash words are long options:                        -o2 F -> --profile-file F, -dtype_a ->
 ///   --dtype-a
 ///   - `-m`, `-n`, `-k` hold their number, sign and all:          -m -3 -> -m-3
+///   - `--o` of `tune` is --output
 ///   - a bare `-k` of `tune` (no number after it) is --splitK
 ///   - options with an optional truth value always have one:      --sort -> --sort=true, --sort False ->
 ///   --sort=false
 /// Words after `--` and words that are values stay as they are.
 std::vector<std::string> argv_words(std::span<const std::string> words);
-
-/// The value of a long option in normalised words ("--mp 2" and "--mp=2"); nullptr where it is absent. A flag
-/// without a value answers an empty text.
-struct LongOption {
-  std::string_view name;  // with dashes, as normalised
-  std::string_view value;
-};
-std::vector<LongOption> long_options(std::span<const std::string> words);
 
 }  // namespace gemmtune::cli

@@ -31,7 +31,11 @@ void declare_device_options(CommandOptions& app, DeviceOptions& options) {
 }
 
 Result<DeviceRequest> device_request(const DeviceOptions& options, const Environment& environment) {
-  return gemmtune::device_request({.text = options.device, .threads = options.threads}, environment);
+  auto request = gemmtune::device_request({.text = options.device, .threads = options.threads}, environment);
+  if (!request.ok()) return request;
+  request->compile_threads = options.compile_threads;
+  request->source_folder = options.source_folder;
+  return request;
 }
 
 std::vector<std::string> split_devices(const std::string& text) {

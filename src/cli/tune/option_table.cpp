@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <type_traits>
@@ -62,6 +63,13 @@ Status apply_accuracy(const TuneOptions& options, TuneRequest& request) {
   const auto policy = parse_accuracy_policy(options.accuracy);
   if (!policy) return Status::invalid("--accuracy {}: expected default or fast", options.accuracy);
   request.policy.accuracy = *policy;
+  return {};
+}
+
+Status apply_launch(const TuneOptions& options, TuneRequest& request) {
+  const auto mode = parse_launch_mode(options.launch);
+  if (!mode) return Status::invalid("--launch {}: expected graph or eager", options.launch);
+  request.policy.launch = *mode;
   return {};
 }
 
@@ -135,12 +143,14 @@ constexpr OptionBounds ratio{
 constexpr OptionBounds percent{
     .min = 0, .max = 100, .expected = "percent above 0, up to 100", .excludes_min = true};
 
+constexpr const char* tune_gemm_heading =
+    "tune_gemm's options (with one of them a single size is fp16 by default)";
+
 using enum OptionSection;
 using Effect = OptionEffect;
 
-/// In the order of --help.
-const std::vector<TuneOption>& table() {
-  static const std::vector<TuneOption> options = {
+std::vector<TuneOption> own_rows() {
+  return {
       {files,
        "-i,--input,--untune-file,--input-file,--gemm-size-file",
        &TuneOptions::input,
@@ -151,8 +161,9 @@ const std::vector<TuneOption>& table() {
        &TuneOptions::limit,
        "Only the first N shapes",
        {.value_name = "N", .bounds = at_least_one}},
-      {files, "-o,--output,--tune-file,--tuned-file", &TuneOptions::output,
-       "The tuned file; a colon list: all are read, the first is written (default: the config folder's "
+      {files, "-o,--output,--tune-file,--tuned-file,--tuning-results-file", &TuneOptions::output,
+       "The tuned file (tune_gemm's --o too): .yaml and .yml are tune_gemm's results, others AITER's CSV; of "
+       "these a colon list: all are read, the first is written (default: the config folder's "
        "bf16_tuned_gemm.csv)"},
       {files, "--profile-file", &TuneOptions::profile,
        "-o2 FILE: append all candidates with time, spread, error, outcome and reason"},
@@ -276,6 +287,11 @@ const std::vector<TuneOption>& table() {
        "warm, weights-cold or cold: what lies in the cache when a call begins",
        {.effect = Effect::measuring, .shows_default = true, .apply = apply_cache}},
       {measuring,
+       "--launch",
+       &TuneOptions::launch,
+       "How a GPU's calls are timed: graph, or eager (enqueued one by one, which adds what that costs)",
+       {.effect = Effect::measuring, .shows_default = true, .apply = apply_launch}},
+      {measuring,
        "--warmup",
        &Policy::warmup,
        "Minimum number of warm-up calls",
@@ -327,7 +343,10 @@ const std::vector<TuneOption>& table() {
        "Time the production operator on the shapes of a tuned file (or, bare, of the input with defaults), "
        "and end"},
       {operator_times, "--compare", &TuneOptions::compare,
-       "Time the operator before and after tuning, and report"},
+       "Time the operator before and after tuning, and report. With a YAML, or with -m -n -k "
+       "and one of tune_gemm's options: tune as ever, then print for each size whether its best kernel is "
+       "right, "
+       "with its error"},
       {operator_times, "--update-improved", &TuneOptions::update_improved,
        "With --compare: write only rows that improved"},
       {operator_times,
@@ -340,6 +359,16 @@ const std::vector<TuneOption>& table() {
       {output, "-q,--quiet", &TuneOptions::quiet, "No progress"},
       {output, "--json", &TuneOptions::json, "One JSON document on stdout"},
   };
+}
+
+/// In the order of --help, within a section.
+const std::vector<TuneOption>& table() {
+  static const std::vector<TuneOption> options = [] {
+    std::vector<TuneOption> all = own_rows();
+    const std::vector<TuneOption> more = tune_gemm_option_rows();
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }();
   return options;
 }
 
@@ -355,16 +384,20 @@ template <typename Value>
 Value& value_in(TuneOptions& options, Value Policy::*field) {
   return options.request.policy.*field;
 }
+template <typename Value>
+Value& value_in(TuneOptions& options, Value DeviceOptions::*field) {
+  return options.device.*field;
+}
 
-void add(CommandOptions& app, const TuneOption& option, bool& value) {
-  app.add_flag(option.names, value, option.help);
+CommandOption add(CommandOptions& app, const TuneOption& option, bool& value) {
+  return app.add_flag(option.names, value, option.help);
 }
 /// Bare too: the text is then empty.
-void add(CommandOptions& app, const TuneOption& option, std::optional<std::string>& value) {
-  app.add_bare_option(option.names, value, option.help);
+CommandOption add(CommandOptions& app, const TuneOption& option, std::optional<std::string>& value) {
+  return app.add_bare_option(option.names, value, option.help);
 }
 template <typename Value>
-void add(CommandOptions& app, const TuneOption& option, Value& value) {
+CommandOption add(CommandOptions& app, const TuneOption& option, Value& value) {
   CommandOption added = app.add_option(option.names, value, option.help);
   if (option.details.shows_default) added.capture_default_str();
   if (option.details.value_name != nullptr) added.type_name(option.details.value_name);
@@ -374,6 +407,7 @@ void add(CommandOptions& app, const TuneOption& option, Value& value) {
       added.integer_range(static_cast<int>(option.details.bounds.min),
                           static_cast<int>(option.details.bounds.max));
   }
+  return added;
 }
 
 /// What check_bounds() compares; nothing for other than numbers.
@@ -411,8 +445,23 @@ std::string_view long_name(const TuneOption& option) {
 void declare_section(CommandOptions& app, OptionSection section, TuneOptions& options) {
   for (const TuneOption& option : table()) {
     if (option.section != section) continue;
-    std::visit([&](auto field) { add(app, option, value_in(options, field)); }, option.field);
+    std::visit(
+        [&](auto field) {
+          CommandOption added = add(app, option, value_in(options, field));
+          if (section == OptionSection::tune_gemm) added.group(tune_gemm_heading);
+        },
+        option.field);
   }
+}
+
+bool uses_section(const TuneOptions& options, OptionSection section) {
+  TuneOptions given = options;
+  TuneOptions defaults;
+  return std::any_of(table().begin(), table().end(), [&](const TuneOption& option) {
+    return option.section == section &&
+           std::visit([&](auto field) { return value_in(given, field) != value_in(defaults, field); },
+                      option.field);
+  });
 }
 
 Status check_bounds(const TuneOptions& options) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "base/status.h"
 #include "cli/tune/tune_options.h"
@@ -18,7 +19,7 @@ namespace gemmtune::cli {
 
 class CommandOptions;
 
-enum class OptionSection { files, ranges, search, measuring, operator_times, output };
+enum class OptionSection { files, ranges, search, measuring, operator_times, tune_gemm, output };
 
 /// Where an option's value goes. A field of Policy changes how a time is taken: it is forwarded to workers,
 /// and most are part of a row's environment. A field of the request goes to the tuner as it is.
@@ -26,7 +27,7 @@ using OptionField =
     std::variant<bool TuneOptions::*, int TuneOptions::*, std::int64_t TuneOptions::*, double TuneOptions::*,
                  std::string TuneOptions::*, std::optional<std::string> TuneOptions::*, bool TuneRequest::*,
                  int TuneRequest::*, double TuneRequest::*, std::string TuneRequest::*, int Policy::*,
-                 double Policy::*>;
+                 double Policy::*, int DeviceOptions::*>;
 
 /// What another value of the option means for measurements that were taken before.
 enum class OptionEffect {
@@ -63,11 +64,16 @@ struct TuneOption {
 };
 
 std::span<const TuneOption> tune_option_table();
+/// Its section of tune_gemm (tune_gemm_option_table.cpp).
+std::vector<TuneOption> tune_gemm_option_rows();
 /// "--profile-file" of the option's spellings: its first long one.
 std::string_view long_name(const TuneOption& option);
 
 /// The options of a section on the command line; `options` must outlive the app.
 void declare_section(CommandOptions& app, OptionSection section, TuneOptions& options);
+
+/// An option of the section has another value than its default.
+bool uses_section(const TuneOptions& options, OptionSection section);
 
 /// Each value is within its bounds.
 Status check_bounds(const TuneOptions& options);

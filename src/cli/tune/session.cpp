@@ -5,13 +5,18 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/file.h"
 #include "base/interrupt.h"
 #include "cli/command.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/family_names.h"
 #include "cli/shared/report_parts.h"
+#include "cli/shared/worker_evaluator.h"
+#include "cli/tune/keep_log.h"
 #include "cli/tune/observer_list.h"
 #include "cli/tune/tune_events.h"
+#include "cli/tune/tune_gemm_mode.h"
+#include "cli/tune/tune_gemm_results.h"
 #include "cli/tune/tune_progress.h"
 #include "cli/tune/tune_replay.h"
 #include "cli/tune/tune_report.h"
@@ -45,14 +50,17 @@ Status TuneSession::read_shapes() {
   auto shapes = shapes_of(options_, environment_, device().info());
   if (!shapes.ok()) return shapes.status();
   shapes_ = std::move(*shapes);
-  return {};
+  return add_bias(options_, shapes_);
 }
 
 Status TuneSession::prepare() {
   auto outputs = outputs_of(options_, environment_, device().info(), shapes_);
   if (!outputs.ok()) return outputs.status();
   outputs_ = std::move(*outputs);
+  if (!outputs_.keep_folder.empty())
+    options_.device.source_folder = join_path(outputs_.keep_folder, "sources");
   Outputs tuned_into = outputs_;
+  if (!outputs_.is_written) tuned_into.tuned.clear();
   if (options_.compare) {
     candidate_file_.emplace(outputs_.tuned);
     GEMMTUNE_RETURN_IF_ERROR(candidate_file_->make());
@@ -63,7 +71,7 @@ Status TuneSession::prepare() {
   if (!request.ok()) return request.status();
   request_ = std::move(*request);
   if (is_replay()) GEMMTUNE_RETURN_IF_ERROR(take_recorded_policy(recording_->run, options_, request_));
-  if (!options_.compare) GEMMTUNE_RETURN_IF_ERROR(prepare_profile());
+  if (!options_.compare || options_.keep) GEMMTUNE_RETURN_IF_ERROR(prepare_profile());
   if (is_replay() || options_.compare) return {};
   auto journal = TuneJournal::open(options_, outputs_, device(), request_);
   if (!journal.ok()) return journal.status();
@@ -98,6 +106,9 @@ std::string TuneSession::opening_line() const {
 void TuneSession::announce() {
   console_->clear_live_line();
   for (const std::string& diagnostic : shapes_.diagnostics) console_->urgent_line(diagnostic);
+  for (const std::string& note : tune_gemm_notes(options_, device().info())) console_->urgent_line(note);
+  if (!outputs_.keep_folder.empty())
+    console_->line(fmt::format("--keep: sources, log and times are left in {}", outputs_.keep_folder));
   if (!is_replay() && options_.workers > static_cast<int>(devices_.size())) {
     console_->line(fmt::format(
         "--mp {}: one worker a device, and {} here; cores can be divided: --device cpu:0-7,cpu:8-15",
@@ -116,7 +127,8 @@ Status TuneSession::make_evaluators() {
   } else {
     evaluators_ = cli::make_evaluators(options_, environment_, devices_, request_, begin_);
   }
-  for (const auto& evaluator : evaluators_) {
+  for (auto& evaluator : evaluators_) {
+    if (options_.time_breakdown) evaluator = make_timed_evaluator(std::move(evaluator), time_breakdown_);
     if (journal_ == nullptr) {
       measuring_.push_back(evaluator.get());
       continue;
@@ -139,13 +151,28 @@ Result<RunSummary> TuneSession::tune() {
     observers.push_back(events.get());
   }
   observers.push_back(&progress);
+  std::unique_ptr<KeepLog> log;
+  if (!outputs_.keep_folder.empty()) {
+    auto opened = KeepLog::open(outputs_.keep_folder, opening_line());
+    if (!opened.ok()) return opened.status();
+    log = std::move(*opened);
+    observers.push_back(log.get());
+  }
   if (journal_ != nullptr) observers.push_back(journal_.get());
   ObserverList all(std::move(observers));
   if (!is_replay()) request_.seconds_spent = steady_seconds() - begin_;
   auto summary = gemmtune::tune(device(), measuring_, request_, all);
   if (journal_ != nullptr) journal_->end(summary.ok() ? &*summary : nullptr, interrupted());
   console_->clear_live_line();
+  if (options_.time_breakdown && summary.ok())
+    console_->urgent_line(time_breakdown_.text(request_.seconds_spent, summary->seconds));
   return summary;
+}
+
+Result<std::vector<CheckedRow>> TuneSession::winners_checked(const RunSummary& summary) {
+  const auto verifier =
+      make_verifying_worker(device(), options_.device, environment_, request_.max_err_ratio);
+  return check_winners(device(), *verifier, summary, outputs_);
 }
 
 Result<int> TuneSession::report(const RunSummary& summary) {
@@ -161,6 +188,12 @@ Result<int> TuneSession::report(const RunSummary& summary) {
     ending.buckets = std::move(*buckets);
     ending.interrupted = interrupted();
   }
+  if (options_.checks_winners && !ending.interrupted) {
+    auto checked = winners_checked(summary);
+    if (!checked.ok()) return checked.status();
+    ending.correctness = std::move(*checked);
+    ending.interrupted = interrupted();
+  }
   print_answer(options_.json, options_.json ? ending_json(ending) : ending_text(ending));
   return ending_code(ending);
 }
@@ -168,6 +201,8 @@ Result<int> TuneSession::report(const RunSummary& summary) {
 Result<int> TuneSession::run() {
   GEMMTUNE_RETURN_IF_ERROR(open_devices());
   if (options_.run_config && !options_.run_config->empty()) return run_operator_on_file(options_, device());
+  if (options_.compare_wo_tuning) return check_results(options_, environment_, device());
+  if (options_.benchmark) return benchmark_results(options_, environment_, device());
   if (!options_.run_config) {
     console_.emplace(options_.quiet);
     if (!options_.input.empty()) console_->live_line("reading " + options_.input);

@@ -8,8 +8,10 @@
 
 #include "base/environment.h"
 #include "base/status.h"
+#include "cli/shared/check_report.h"
 #include "cli/shared/console.h"
 #include "cli/tune/profile_file.h"
+#include "cli/tune/time_breakdown.h"
 #include "cli/tune/tune_journal.h"
 #include "cli/tune/tune_operator.h"
 #include "cli/tune/tune_options.h"
@@ -22,7 +24,7 @@ namespace gemmtune::cli {
 /// --compare; they differ in the device, in the evaluators, and in what is reported at the end.
 class TuneSession {
  public:
-  /// Both must outlive this; the options are checked.
+  /// The environment must outlive this; the options are checked.
   TuneSession(const TuneOptions& options, const Environment& environment)
       : options_(options), environment_(environment) {}
 
@@ -40,11 +42,13 @@ class TuneSession {
   /// Diagnostics of the shapes, and what will be done.
   void announce();
   std::string opening_line() const;
+  /// Of --compare in tune_gemm's mode.
+  Result<std::vector<CheckedRow>> winners_checked(const RunSummary& summary);
   Status make_evaluators();
   Result<RunSummary> tune();
   Result<int> report(const RunSummary& summary);
 
-  const TuneOptions& options_;
+  TuneOptions options_;  // as given, with the folder of --keep
   const Environment& environment_;
   double begin_ = 0;  // of reading the shapes: the budget counts from here
   std::optional<Recording> recording_;
@@ -56,6 +60,7 @@ class TuneSession {
   std::optional<ProfileFile> profile_;
   std::optional<Console> console_;
   std::unique_ptr<TuneJournal> journal_;
+  TimeBreakdown time_breakdown_;
   std::vector<std::unique_ptr<Evaluator>> evaluators_;
   std::vector<Evaluator*> measuring_;  // one a device: of evaluators_, or with the journal around it
 };

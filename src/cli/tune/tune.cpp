@@ -20,6 +20,11 @@ Shapes come from -i (AITER's untuned CSV, a tuned file, a YAML of gemm sizes, - 
 them again). The output is written after each shape, every measurement into OUTPUT.journal: an interrupted or killed
 run is continued by the same command and measures nothing twice.
 
+tune_gemm's mode (kernel-space tuning): a YAML of sizes or of results, or one of tune_gemm's options. There a single
+size without a type is fp16 (else bf16), and --compare prints after tuning whether each size's best kernel is right
+(of a CSV of shapes into a CSV it reports times before and after in any case).
+-o OUT.yaml replaces the lines of the same sizes and keeps all others; its sizes are tuned again in every run.
+
 Exit codes: 0 done, 1 finished but some shapes failed, were taken by no family or could not be read, 2 usage or
 input, 130 Ctrl-C (what was decided is in the file).
 
@@ -29,6 +34,8 @@ Examples:
   gemmtune tune --model_dir Llama-3.2-1B --tp 2 --nsets 1,16,512 --libtype onednn,tiled -o tuned.csv
   gemmtune tune -n 2048 -k 2048 --m-range 1:8192 -o ranges.csv
   gemmtune tune --run_config tuned.csv
+  gemmtune tune --gemm_size_file sizes.yaml --tuning_results_file results.yaml --compare
+  gemmtune tune --gemm_size_file results.yaml --compare_wo_tuning
   gemmtune tune -i shapes.csv -o tuned.csv --search exhaustive --record run.jsonl
   gemmtune tune --replay run.jsonl -o replayed.csv)";
 
@@ -51,8 +58,9 @@ std::function<int()> declare_tune(CommandOptions& app) {
   declare_size_options(app, options->size);
   declare_model_options(app, options->model);
   declare_device_options(app, options->device);
-  for (const OptionSection section : {OptionSection::ranges, OptionSection::search, OptionSection::measuring,
-                                      OptionSection::operator_times, OptionSection::output})
+  for (const OptionSection section :
+       {OptionSection::ranges, OptionSection::search, OptionSection::measuring, OptionSection::operator_times,
+        OptionSection::tune_gemm, OptionSection::output})
     declare_section(app, section, *options);
   app.footer(tune_footer);
   return [options] { return run_tune(*options); };

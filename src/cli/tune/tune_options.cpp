@@ -15,12 +15,14 @@
 #include "cli/shared/output_path.h"
 #include "cli/tune/option_table.h"
 #include "cli/tune/tune_buckets.h"
+#include "cli/tune/tune_gemm_mode.h"
 #include "evaluate/journal/journal.h"
 #include "formats/aiter/environment_json.h"
 #include "formats/aiter/schema.h"
 #include "formats/capture/capture_file.h"
 #include "formats/search_space/search_space_yaml.h"
 #include "formats/triton/triton_lookup.h"
+#include "formats/tune_gemm/gemm_result_file.h"
 #include "resolve/candidate_list.h"
 #include "tuning/problem_tuner.h"
 
@@ -68,7 +70,8 @@ Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& 
     }
   }
   const auto outputs = path_list(options.output);
-  if (options.request.all && !outputs.empty() && outputs.front() == path && file_exists(path)) {
+  if (options.request.all && !outputs.empty() && outputs.front() == path && file_exists(path) &&
+      !is_yaml_path(path)) {
     return own_rows_of(path, *operation, device, options.strict);
   }
   ShapeListOptions list;
@@ -164,7 +167,7 @@ Status check_buckets(const TuneOptions& options) {
 /// AMD's.
 Status check_schema(const TuneOptions& options, const std::string& path, Operation operation,
                     const DeviceInfo& device) {
-  if (is_amd(device)) return {};
+  if (is_amd(device) || is_yaml_path(path)) return {};
   if (file_exists(path)) {
     const auto file = read_tuned_csv(path, {.operation = operation});
     if (!file.ok()) return Status(file.code(), fmt::format("-o {}", file.message()));
@@ -221,6 +224,7 @@ Status check_side_files(const TuneOptions& options, const Outputs& outputs) {
 }  // namespace
 
 Status check_options(TuneOptions& options) {
+  GEMMTUNE_RETURN_IF_ERROR(apply_tune_gemm(options));
   GEMMTUNE_RETURN_IF_ERROR(check_m_range(options));
   GEMMTUNE_RETURN_IF_ERROR(check_buckets(options));
   const bool has_model = !options.model.folder.empty();
@@ -283,6 +287,9 @@ Result<Outputs> outputs_of(const TuneOptions& options, const Environment& enviro
   outputs.profile = options.profile;
   GEMMTUNE_RETURN_IF_ERROR(check_writable("-o", outputs.tuned));
   GEMMTUNE_RETURN_IF_ERROR(check_schema(options, outputs.tuned, operation, device));
+  GEMMTUNE_RETURN_IF_ERROR(check_yaml_output(options, outputs, shapes));
+  outputs.is_written = options.init_type != to_string(InitType::zeros);
+  GEMMTUNE_RETURN_IF_ERROR(make_keep_folder(options, outputs));
   for (const std::string& path : outputs.also_read) {
     if (file_exists(path)) {
       GEMMTUNE_RETURN_IF_ERROR(
@@ -349,6 +356,8 @@ Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shap
   GEMMTUNE_RETURN_IF_ERROR(take_search_space(options, device, request));
   if (request.pdl && !traits_of(device.info()).dependent_launches)
     return Status::invalid("--pdl allow: {} has no dependent launches; a GPU has", device.info().name);
+  if (request.policy.launch == LaunchMode::eager && traits_of(device.info()).runs_on_host)
+    return Status::invalid("--launch eager: {} has no launches; a GPU has", device.info().name);
   request.confirmations =
       options.confirmations > 0 ? options.confirmations : default_confirmations(device.info());
   request.stop = interrupted;

@@ -33,6 +33,7 @@ struct TuneOptions {
   std::string families = "all";
   std::string search_space;  // file; empty: none
   std::string cache = "weights-cold";
+  std::string launch = "graph";           // graph, eager
   std::string accuracy = "default";       // default, fast
   std::optional<std::string> run_config;  // an empty text: the input with defaults
   bool compare = false;
@@ -57,6 +58,21 @@ struct TuneOptions {
   std::string bucket_scheme = "thirds";  // thirds, bounds
   std::string pdl = "off";               // off, allow
   int confirmations = 0;                 // 0: two on a CPU, one elsewhere
+
+  // tune_gemm's options (tune_gemm_mode.h)
+  bool compare_wo_tuning = false;
+  bool benchmark = false;
+  bool keep = false;
+  bool time_breakdown = false;
+  int jobs = 1;         // accepted
+  int gpus = 0;         // --ngpus; 0: not given
+  std::string gpu_ids;  // "0,1"; empty: not given
+  bool no_warmup = false;
+  bool icache_flush = false;
+  bool bias_vector = false;
+  bool hack_triton_compiler = false;  // accepted
+  std::string init_type = "randn";
+  bool checks_winners = false;  // what --compare means in tune_gemm's mode; set by check_options()
 };
 
 /// Values out of bounds, unknown words and contradictions: what needs no machine and no file. A single size
@@ -81,6 +97,8 @@ struct Outputs {
   std::vector<std::string> also_read;
   std::string profile;
   bool is_config_file = false;
+  bool is_written = true;   // false: nothing is (--init_type zeros)
+  std::string keep_folder;  // of --keep; empty: none
 };
 Result<Outputs> outputs_of(const TuneOptions& options, const Environment& environment,
                            const DeviceInfo& device, const ShapeList& shapes);

@@ -11,24 +11,10 @@
 namespace gemmtune::cli {
 namespace {
 
-bool is_timed(const Trial& trial) {
-  return trial.outcome.kind == OutcomeKind::ok && !trial.outcome.microseconds.empty();
-}
-
 /// Between two live lines: ten a second are enough for a reader.
 constexpr auto min_pause = std::chrono::milliseconds(100);
 /// Between two plain lines of a shape in work.
 constexpr auto max_silence = std::chrono::seconds(30);
-
-std::string trial_text(const Trial& trial) {
-  const Outcome& outcome = trial.outcome;
-  if (is_timed(trial)) {
-    return fmt::format("  {} {:.2f} µs ±{:.2f}, err_ratio {:.4f}", trial.candidate.kernel_name(),
-                       median(outcome.microseconds), spread(outcome.microseconds), outcome.err_ratio);
-  }
-  return fmt::format("  {} {}{}{}", trial.candidate.kernel_name(), to_string(outcome.kind),
-                     outcome.reason.empty() ? "" : ": ", outcome.reason);
-}
 
 std::string_view activity(MQuestion::Kind kind) {
   switch (kind) {
@@ -93,7 +79,7 @@ void TuneProgress::candidate_done(std::size_t index, const Trial& trial, std::in
   candidates_ = candidates_so_far;
   estimate_.tried(index);
   note_time(index, trial);
-  if (verbose_ && !is_over_ranges()) console_.line(trial_text(trial));
+  if (verbose_ && !is_over_ranges()) console_.line("  " + trial_text(trial));
   const auto since_shown = Clock::now() - shown_at_;
   if (since_shown > min_pause && console_.is_live()) show();
   if (since_shown < max_silence || console_.is_live() || verbose_ || is_over_ranges()) return;

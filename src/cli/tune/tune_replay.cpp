@@ -27,6 +27,9 @@ Status take_recorded_policy(const RecordedRun& run, const TuneOptions& options, 
   request.policy.warmup = run.policy.warmup;
   request.policy.iterations = run.policy.iterations;
   request.policy.sample_microseconds = run.policy.sample_microseconds;
+  request.policy.init = run.policy.init;
+  request.policy.launch = run.policy.launch;
+  request.policy.rotating_mb = run.policy.rotating_mb;
   return {};
 }
 

@@ -10,8 +10,11 @@
 #include "cli/shared/console.h"
 #include "cli/shared/report_parts.h"
 #include "cli/tune/range_report.h"
+#include "formats/aiter/schema.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
+#include "formats/tune_gemm/gemm_result_file.h"
+#include "measure/statistics.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -136,18 +139,32 @@ std::string files_and_next_step(const RunEnding& ending) {
   const auto row = std::find_if(ending.summary.items.begin(), ending.summary.items.end(), has_row);
   if (row == ending.summary.items.end()) return {};
   const std::string& path = ending.outputs.tuned;
+  if (!ending.outputs.is_written)
+    return "nothing is written: times of zeros say nothing about other numbers\n";
   std::string text = fmt::format("written: {}", path);
   if (file_exists(path + ".env.json")) text += fmt::format(" and {}.env.json", path);
   if (!ending.outputs.profile.empty()) text += fmt::format("; all candidates: {}", ending.outputs.profile);
+  if (!ending.outputs.keep_folder.empty()) text += fmt::format("; kept: {}", ending.outputs.keep_folder);
   const Problem& problem = row->shape.problem;
+  if (is_yaml_path(path)) {
+    return fmt::format(
+        "{}\nnext: gemmtune tune --gemm_size_file {} --compare_wo_tuning; for programs: gemmtune convert {} "
+        "--to "
+        "aiter --gfx {} --cu_num {} --indtype {} -o {}\n",
+        text, path, path, ending.device.gfx, ending.device.cu_num, to_string(problem.x_type),
+        tuned_file_name(problem.operation));
+  }
   text += ending.outputs.is_config_file
               ? "\nnext: programs that use gemmtune find this file by themselves"
               : fmt::format("\nnext: set GEMMTUNE_CONFIG_{}={} for programs that use gemmtune",
                             upper(to_string(problem.operation)), path);
   const bool dense = problem.operation == Operation::a16w16;
-  return fmt::format("{}; see gemmtune lookup{} -m {} -n {} -k {} --table {}\n", text,
-                     dense ? std::string() : fmt::format(" --op {}", to_string(problem.operation)), problem.m,
-                     problem.n, problem.k, path);
+  const std::string type = problem.x_type == default_problem(problem.operation).x_type
+                               ? std::string()
+                               : fmt::format(" --indtype {}", to_string(problem.x_type));
+  return fmt::format("{}; see gemmtune lookup{}{} -m {} -n {} -k {} --table {}\n", text,
+                     dense ? std::string() : fmt::format(" --op {}", to_string(problem.operation)), type,
+                     problem.m, problem.n, problem.k, path);
 }
 
 Json problem_json(const ItemReport& report) {
@@ -218,6 +235,20 @@ std::string shapes_ending_text(const RunEnding& ending) {
 
 }  // namespace
 
+bool is_timed(const Trial& trial) {
+  return trial.outcome.kind == OutcomeKind::ok && !trial.outcome.microseconds.empty();
+}
+
+std::string trial_text(const Trial& trial) {
+  const Outcome& outcome = trial.outcome;
+  if (is_timed(trial)) {
+    return fmt::format("{} {:.2f} µs ±{:.2f}, err_ratio {:.4f}", trial.candidate.kernel_name(),
+                       median(outcome.microseconds), spread(outcome.microseconds), outcome.err_ratio);
+  }
+  return fmt::format("{} {}{}{}", trial.candidate.kernel_name(), to_string(outcome.kind),
+                     outcome.reason.empty() ? "" : ": ", outcome.reason);
+}
+
 std::string shape_text(const ShapeRow& shape) {
   std::string text = short_name(shape.problem);
   if (!shape.layer.empty()) text += fmt::format(" ({})", shape.layer);
@@ -256,7 +287,9 @@ std::optional<std::string> nothing_done_text(const RunSummary& summary, const st
 
 std::string ending_text(const RunEnding& ending) {
   std::string text = ending.range ? range_ending_text(ending) : shapes_ending_text(ending);
-  return ending.buckets ? text + buckets_text(*ending.buckets) : text;
+  if (ending.buckets) text += buckets_text(*ending.buckets);
+  if (ending.correctness) text += correctness_text(*ending.correctness);
+  return text;
 }
 
 std::string ending_json(const RunEnding& ending) {
@@ -291,7 +324,9 @@ std::string ending_json(const RunEnding& ending) {
         {"shapes", summary.confirmed}, {"revised", summary.revised}, {"deviation", summary.pass_deviation}};
   }
   json["seconds"] = summary.seconds;
-  json["output"] = ending.outputs.tuned;
+  json["output"] = ending.outputs.is_written ? ending.outputs.tuned : std::string();
+  if (!ending.outputs.keep_folder.empty()) json["kept"] = ending.outputs.keep_folder;
+  if (ending.correctness) json["correctness"] = checked_rows_json(*ending.correctness);
   if (ending.buckets) {
     json["buckets"] = Json::array();
     for (const WrittenBucket& one : ending.buckets->written) {
@@ -314,7 +349,8 @@ int ending_code(const RunEnding& ending) {
     return report.range && !report.range->failures.empty();
   });
   const bool unanswered = ending.buckets && !ending.buckets->problems.empty();
-  const bool findings = gaps || unanswered || count_of(items, ProblemState::failed) > 0 ||
+  const bool wrong = ending.correctness && !all_right(*ending.correctness);
+  const bool findings = gaps || unanswered || wrong || count_of(items, ProblemState::failed) > 0 ||
                         count_of(items, ProblemState::unsupported) > 0 || !ending.shapes.diagnostics.empty();
   return findings ? exit_findings : exit_done;
 }

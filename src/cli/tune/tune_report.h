@@ -5,12 +5,17 @@
 #include <string>
 
 #include "backends/backend.h"
+#include "cli/shared/check_report.h"
 #include "cli/tune/tune_buckets.h"
 #include "cli/tune/tune_options.h"
 #include "tuning/tuner.h"
 
 namespace gemmtune::cli {
 
+/// It ran right and has samples.
+bool is_timed(const Trial& trial);
+/// "tiled_r1_… 12.30 µs ±0.10, err_ratio 0.0000", or the outcome and its reason.
+std::string trial_text(const Trial& trial);
 /// "1x2048x2048 bf16 (qkv)".
 std::string shape_text(const ShapeRow& shape);
 /// "2048x2048 bf16": N, K and what else identifies a weight.
@@ -33,7 +38,8 @@ struct RunEnding {
   const DeviceInfo& device;
   std::optional<MRange> range{};  // of --m-range
   bool interrupted = false;
-  std::optional<BucketReport> buckets{};  // of --buckets
+  std::optional<BucketReport> buckets{};                 // of --buckets
+  std::optional<std::vector<CheckedRow>> correctness{};  // of --compare in tune_gemm's mode
 };
 
 /// Table and summary, as wide as stdout (at most 120 columns; kernel names are whole where stdout is no

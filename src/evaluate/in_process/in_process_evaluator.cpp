@@ -14,6 +14,7 @@ namespace {
 KernelVerifierOptions verifier_options(const InProcessOptions& options) {
   KernelVerifierOptions verifier{options.max_err_ratio, options.reference_threads, options.policy.seed};
   verifier.odd_strides = options.odd_strides;
+  verifier.init = options.policy.init;
   return verifier;
 }
 

@@ -52,7 +52,7 @@ struct KernelVerifier::Run {
 
 Result<KernelVerifier> KernelVerifier::make(Device& device, const Problem& problem,
                                             const KernelVerifierOptions& options) {
-  auto inputs = plan_inputs(problem, options.seed);
+  auto inputs = plan_inputs(problem, options.seed, Signs::both, options.init);
   if (!inputs.ok()) return inputs.status();
   auto operands = DeviceOperands::make(device, problem, Placement::plain);
   if (!operands.ok()) return operands.status();

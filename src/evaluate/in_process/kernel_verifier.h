@@ -12,6 +12,7 @@
 #include "backends/backend.h"
 #include "evaluate/in_process/output_verifier.h"
 #include "evaluate/outcome.h"
+#include "verify/random_fill.h"
 
 namespace gemmtune {
 
@@ -19,6 +20,7 @@ struct KernelVerifierOptions {
   double max_err_ratio = 0.05;
   int reference_threads = 1;
   std::uint64_t seed = 1;
+  InitType init = InitType::randn;  // of the first seed's operands; further ones are random in any case
   /// Of OutputVerifierOptions: larger problems are verified on the device.
   double max_host_flops = OutputVerifierOptions().max_host_flops;
   std::int64_t max_host_elements = OutputVerifierOptions().max_host_elements;

@@ -34,19 +34,26 @@ std::vector<std::int64_t> spread(std::int64_t count, Random& random) {
   return indices;
 }
 
-/// These rows of the matrix, row by row, whatever its order.
-std::vector<std::byte> rows_of(const RandomFill& matrix, const MatrixShape& shape, std::int64_t columns,
-                               std::span<const std::int64_t> rows) {
+/// These rows of the matrix, row by row, whatever its order: from `host` where it holds the matrix.
+std::vector<std::byte> rows_of(const RandomFill& matrix, const std::vector<std::byte>& host,
+                               const MatrixShape& shape, std::span<const std::int64_t> rows) {
   const std::int64_t leading = shape.line_elements();
   const std::int64_t step = shape.column_step(leading);
-  const auto run = static_cast<std::size_t>(step == 1 ? columns : 1);  // elements that lie side by side
-  const std::size_t run_bytes = run * matrix.element_bytes;
-  std::vector<std::byte> chosen(rows.size() * static_cast<std::size_t>(columns) * matrix.element_bytes);
-  std::size_t to = 0;
+  const std::int64_t run = step == 1 ? shape.columns : 1;  // elements that lie side by side
+  const auto bytes = [&shape](std::int64_t elements) {
+    return static_cast<std::size_t>(bytes_of(shape.type, elements));
+  };
+  std::vector<std::byte> chosen(rows.size() * bytes(shape.columns));
+  auto to = std::span(chosen);
   for (const std::int64_t row : rows) {
-    for (std::int64_t column = 0; column < columns; column += static_cast<std::int64_t>(run), to += run_bytes)
-      fill_random(matrix, static_cast<std::size_t>(row * shape.row_step(leading) + column * step),
-                  std::span(chosen).subspan(to, run_bytes));
+    for (std::int64_t column = 0; column < shape.columns; column += run, to = to.subspan(bytes(run))) {
+      const std::int64_t at = row * shape.row_step(leading) + column * step;
+      if (matrix.count > 0) {
+        fill_random(matrix, static_cast<std::size_t>(at), to.first(bytes(run)));
+      } else {
+        std::copy_n(host.begin() + static_cast<std::ptrdiff_t>(bytes(at)), bytes(run), to.begin());
+      }
+    }
   }
   return chosen;
 }
@@ -114,8 +121,8 @@ Status OutputVerifier::confirm(const PlannedInputs& inputs) const {
   small.x_order = small.w_order = Order::row_major;
   const OperandShapes shapes = operand_shapes(problem_);
   HostOperands operands;
-  operands.x = rows_of(inputs.x, shapes.x, problem_.k, rows);
-  operands.w = rows_of(inputs.w, shapes.w, problem_.k, columns);
+  operands.x = rows_of(inputs.x, inputs.host.x, shapes.x, rows);
+  operands.w = rows_of(inputs.w, inputs.host.w, shapes.w, columns);
   if (problem_.bias) {
     const auto size = static_cast<std::size_t>(bytes_of(problem_.y_type, 1));
     for (const std::int64_t column : columns) {

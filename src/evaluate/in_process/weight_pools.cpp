@@ -34,7 +34,7 @@ Result<std::vector<WeightPools::Part>> WeightPools::parts_of(WeightLayout layout
 
 Status WeightPools::make_activations(const Operands& operands) {
   if (policy_.cache != CacheMode::cold || x_) return {};
-  const std::size_t target = pool_target_bytes(device_, true);
+  const std::size_t target = pool_target_bytes(device_, policy_, true);
   const std::size_t limit = pool_limit_bytes(device_, policy_);
   const auto x_bytes = static_cast<std::size_t>(operand_shapes(problem_).x.bytes());
   const auto y_bytes = static_cast<std::size_t>(operand_shapes(problem_).y.bytes());
@@ -86,7 +86,7 @@ Result<Rotation*> WeightPools::rotation(WeightLayout layout, DeviceOperands& che
   GEMMTUNE_RETURN_IF_ERROR(make_activations(*operands));
   Result<std::vector<Part>> parts = parts_of(layout);
   if (!parts.ok()) return parts.status();
-  const std::size_t target = pool_target_bytes(device_, policy_.cache != CacheMode::warm);
+  const std::size_t target = pool_target_bytes(device_, policy_, policy_.cache != CacheMode::warm);
   const std::size_t bytes = parts->back().offset + parts->back().bytes;
   auto pool =
       ColdPool::make(device_, pool_shape(bytes, target, pool_limit_bytes(device_, policy_)), [&](void* to) {

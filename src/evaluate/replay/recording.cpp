@@ -27,6 +27,8 @@ constexpr int recording_version = 2;  // 2: candidates of screenings are numbers
 
 /// The fields of a policy that change the meaning of a time: those of Policy::text().
 constexpr std::array policy_fields = {"cache", "warmup", "iterations", "sample_us"};
+/// Those that are written only where they are not the default: older recordings do not have them.
+constexpr std::array later_policy_fields = {"init", "launch", "rotating_mb"};
 
 // ---- to JSON
 
@@ -67,6 +69,10 @@ Json recorded_json(const Policy& policy) {
   const Json all = policy;
   Json json;
   for (const char* field : policy_fields) json[field] = all.at(field);
+  const Json defaults = Policy();
+  for (const char* field : later_policy_fields) {
+    if (all.at(field) != defaults.at(field)) json[field] = all.at(field);
+  }
   return json;
 }
 
@@ -112,6 +118,9 @@ Json recorded_json(const RecordedProblem& problem) {
 Policy policy_from(const Json& json) {
   Json all = Policy();
   for (const char* field : policy_fields) all[field] = json.at(field);
+  for (const char* field : later_policy_fields) {
+    if (json.contains(field)) all[field] = json.at(field);
+  }
   return all.get<Policy>();
 }
 

@@ -19,6 +19,7 @@
 #include "formats/csv/csv.h"
 #include "formats/diagnostics.h"
 #include "formats/shapes/shape_collector.h"
+#include "formats/tune_gemm/gemm_result_file.h"
 #include "formats/tune_gemm/gemm_size_yaml.h"
 
 namespace gemmtune {
@@ -166,7 +167,7 @@ Status require_sizes(const std::string& source, std::string_view content) {
 }
 
 bool is_yaml(const std::string& path, std::string_view content) {
-  if (ends_in(path, ".yaml") || ends_in(path, ".yml")) return true;
+  if (is_yaml_path(path)) return true;
   if (ends_in(path, ".csv")) return false;
   const std::string_view first = trim(first_row(content));
   return first.starts_with('-') || first.starts_with('[') || first.starts_with('{');

@@ -8,13 +8,17 @@
 #include <utility>
 
 #include "base/text.h"
-#include "formats/aiter/rates.h"
+#include "candidates/config.h"
 #include "formats/all_formats.h"
 #include "formats/diagnostics.h"
+#include "formats/tune_gemm/gemm_result_file.h"
 #include "formats/tune_gemm/gemm_result_yaml.h"
 
 namespace gemmtune {
 namespace {
+
+/// AITER's word for such kernels.
+constexpr std::string_view triton_libtype = "triton";
 
 struct NamePart {
   std::string_view part;
@@ -160,39 +164,48 @@ std::string unnameable(const GemmResult& result) {
   return {};
 }
 
-TunedEntry entry_of(const GemmResult& result, const ConversionOptions& options) {
+Result<TunedEntry> entry_of(const GemmResult& result, const ConversionOptions& options) {
   TunedEntry entry;
   entry.gfx = options.gfx;
   entry.cu_num = options.cu_num;
   entry.line = result.line;
-  Problem& problem = entry.problem;
-  problem = default_problem(Operation::a16w16);
-  problem.m = result.m;
-  problem.n = result.n;
-  problem.k = result.k;
-  problem.x_type = problem.w_type = options.x_type.value_or(DataType::bf16);
-  problem.y_type = options.y_type.value_or(problem.x_type);
-  problem.x_order = result.a_order.value_or(Order::row_major);
-  // B [K, N] column-major is the weight [N, K] row by row.
-  const bool plain_weight = result.b_order.value_or(Order::column_major) == Order::column_major;
-  problem.w_order = plain_weight ? Order::row_major : Order::column_major;
+  auto problem = problem_of_result(result, options.x_type, options.y_type);
+  if (!problem.ok()) return problem.status();
+  entry.problem = *problem;
   entry.us = result.us.value_or(std::numeric_limits<double>::quiet_NaN());
   entry.err_ratio = std::numeric_limits<double>::quiet_NaN();
+  if (const GemmParameter* split = result.find("SPLIT_K")) entry.split_k = split->integer().value_or(0);
+  if (const GemmParameter* kernel = result.find(kernel_name_parameter)) {
+    entry.kernel_name = kernel->text;
+    entry.libtype = family_of_kernel_name(kernel->text).value_or(std::string());
+    if (entry.libtype.empty())
+      return Status::invalid("kernelName '{}': expected the name of a kernel of gemmtune", kernel->text);
+  } else if (!result.parameters.empty()) {
+    entry.libtype = triton_libtype;
+    entry.kernel_name = tune_gemm_kernel_name(result);
+    if (entry.kernel_name.empty())
+      return Status::invalid("parameter {}: no name that a kernelName can hold", unnameable(result));
+  }
   return entry;
 }
 
-bool is_tune_gemm_problem(const Problem& problem) {
-  return problem.operation == Operation::a16w16 && !problem.bias && !problem.scale_ab &&
-         !problem.bpreshuffle && problem.y_order == Order::row_major;
-}
+constexpr std::string_view no_such_gemm =
+    "tune_gemm knows plain GEMMs only (one type of x and w, no bias, scales or packed weight)";
 
-GemmResult result_of(const TunedEntry& entry) {
-  GemmResult result;
-  result.m = entry.problem.m;
-  result.n = entry.problem.n;
-  result.k = entry.problem.k;
-  result.a_order = entry.problem.x_order;
-  result.b_order = entry.problem.w_order == Order::row_major ? Order::column_major : Order::row_major;
+bool is_convertible(const Problem& problem) { return is_tune_gemm_problem(problem) && !problem.bias; }
+
+/// The line of a row: a configuration of Triton, or a kernel of gemmtune; nullopt for other kernels.
+std::optional<GemmResult> result_of(const TunedEntry& entry, TuneGemmVersion version) {
+  if (family_of_kernel_name(entry.kernel_name) == entry.libtype) {
+    std::vector<std::pair<std::string, std::string>> settings;
+    if (entry.split_k > 0) settings.emplace_back("sk", std::to_string(entry.split_k));
+    return gemm_result_of(entry, settings);
+  }
+  GemmResult result = gemm_size_of(entry.problem);
+  result.parameters = parameters_of(entry.kernel_name);
+  if (entry.libtype != triton_libtype || result.parameters.empty()) return std::nullopt;
+  order_parameters(version, result.parameters);
+  set_time(entry.problem, entry.us, result);
   return result;
 }
 
@@ -201,29 +214,22 @@ Result<std::string> write_results(ConversionRows& rows, TuneGemmVersion version)
   for (std::size_t index = 0; index < rows.entries.size(); ++index) {
     const TunedEntry& entry = rows.entries[index];
     if (rows.is_gone(index)) continue;
-    if (!is_tune_gemm_problem(entry.problem)) {
-      rows.leave_out(index, "tune_gemm knows plain GEMMs only (no bias, scales or packed weight)");
+    if (!is_convertible(entry.problem)) {
+      rows.leave_out(index, no_such_gemm);
       continue;
     }
-    std::vector<GemmParameter> parameters = parameters_of(entry.kernel_name);
-    if (entry.libtype != "triton" || parameters.empty()) {
+    auto result = result_of(entry, version);
+    if (!result) {
       rows.leave_out(index, fmt::format("kernel '{}' ({}): no configuration of tune_gemm", entry.kernel_name,
                                         entry.libtype));
       continue;
     }
-    GemmResult result = result_of(entry);
     if (version == TuneGemmVersion::v2 &&
-        (result.a_order != Order::row_major || result.b_order != Order::column_major)) {
+        (result->a_order != Order::row_major || result->b_order != Order::column_major)) {
       rows.leave_out(index, "version 2 has no column for the orders of the operands");
       continue;
     }
-    order_parameters(version, parameters);
-    result.parameters = std::move(parameters);
-    if (valid_time(entry.us)) {
-      result.us = entry.us;
-      result.tflops = tflops_column(entry.problem, entry.us);
-    }
-    results.push_back(std::move(result));
+    results.push_back(std::move(*result));
   }
   return write_gemm_results(results, version);
 }
@@ -237,7 +243,8 @@ Result<ConversionRows> read_tune_gemm_rows(const std::string& source, std::strin
   if (!file.ok()) return file.status();
   ConversionRows rows;
   rows.source = source;
-  rows.has_types = options.x_type.has_value();
+  rows.has_types =
+      options.x_type.has_value() || std::all_of(file->results.begin(), file->results.end(), has_types);
   rows.origin = file->version == TuneGemmVersion::v3_4 ? "tune_gemm_yaml" : "tune_gemm_yaml_v2";
   // A bad comment costs the time, anything else the item.
   for (const std::string& diagnostic : file->diagnostics) {
@@ -245,19 +252,12 @@ Result<ConversionRows> read_tune_gemm_rows(const std::string& source, std::strin
     rows.leave_out_line(line, why);
   }
   for (const GemmResult& result : file->results) {
-    TunedEntry entry = entry_of(result, options);
-    if (!result.parameters.empty()) {
-      entry.libtype = "triton";
-      entry.kernel_name = tune_gemm_kernel_name(result);
-      const GemmParameter* split = result.find("SPLIT_K");
-      if (split != nullptr) entry.split_k = split->integer().value_or(0);
-      if (entry.kernel_name.empty()) {
-        rows.leave_out_line(
-            result.line, fmt::format("parameter {}: no name that a kernelName can hold", unnameable(result)));
-        continue;
-      }
+    auto entry = entry_of(result, options);
+    if (entry.ok()) {
+      rows.entries.push_back(std::move(*entry));
+    } else {
+      rows.leave_out_line(result.line, entry.message());
     }
-    rows.entries.push_back(std::move(entry));
   }
   return rows;
 }
@@ -275,11 +275,11 @@ Result<std::string> write_tune_gemm_sizes(ConversionRows& rows, const Conversion
   for (std::size_t index = 0; index < rows.entries.size(); ++index) {
     const TunedEntry& entry = rows.entries[index];
     if (rows.is_gone(index)) continue;
-    if (!is_tune_gemm_problem(entry.problem)) {
-      rows.leave_out(index, "tune_gemm knows plain GEMMs only (no bias, scales or packed weight)");
+    if (!is_convertible(entry.problem)) {
+      rows.leave_out(index, no_such_gemm);
       continue;
     }
-    GemmResult size = result_of(entry);
+    GemmResult size = gemm_size_of(entry.problem);
     if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(std::move(size));
   }
   return write_gemm_results(sizes, TuneGemmVersion::v3_4);

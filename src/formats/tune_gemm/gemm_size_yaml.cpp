@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/text.h"
 #include "formats/diagnostics.h"
+#include "formats/tune_gemm/gemm_result_file.h"
 #include "formats/yaml_guard.h"
 
 namespace gemmtune {
@@ -25,8 +29,13 @@ class SizeReader {
     GEMMTUNE_RETURN_IF_ERROR(read_dimension(node, "M", problem.m));
     GEMMTUNE_RETURN_IF_ERROR(read_dimension(node, "N", problem.n));
     GEMMTUNE_RETURN_IF_ERROR(read_dimension(node, "K", problem.k));
-    problem.x_type = problem.w_type = options_.x_type.value_or(DataType::f16);
-    problem.y_type = options_.y_type.value_or(problem.x_type);
+    std::optional<DataType> x_type = options_.x_type;
+    std::optional<DataType> y_type = options_.y_type;
+    GEMMTUNE_RETURN_IF_ERROR(read_type(node, "dtype_a", x_type));
+    GEMMTUNE_RETURN_IF_ERROR(read_type(node, "dtype_c", y_type));
+    problem.x_type = problem.w_type = x_type.value_or(DataType::f16);
+    problem.y_type = y_type.value_or(problem.x_type);
+    problem.bias = parse_bool(text_of(node[std::string(bias_parameter)])).value_or(false);
     GEMMTUNE_RETURN_IF_ERROR(read_order(node, "rowMajorA", "T", problem.x_order));
     GEMMTUNE_RETURN_IF_ERROR(read_order(node, "rowMajorB", "N", problem.w_order));
     if (const Status status = check(problem); !status.ok()) {
@@ -47,6 +56,15 @@ class SizeReader {
     }
     target = *value;
     return {};
+  }
+
+  /// What gemmtune's own result files say beside the size; the caller's type wins.
+  Status read_type(const YAML::Node& map, const char* key, std::optional<DataType>& target) const {
+    const std::string text = text_of(map[key]);
+    if (target || text.empty()) return {};
+    target = parse_data_type(text);
+    if (target) return {};
+    return {StatusCode::invalid_argument, diagnostic(path_, line_, key, text, "a type such as fp16 or bf16")};
   }
 
   /// `plain` is the letter of our row-major default.
@@ -73,8 +91,9 @@ void count_other_keys(const YAML::Node& node, std::map<std::string, std::size_t>
   for (const auto& member : node) {
     if (!member.first.IsScalar()) continue;
     const std::string& key = member.first.Scalar();
-    const bool of_size = key == "M" || key == "N" || key == "K" || key == "rowMajorA" || key == "rowMajorB";
-    if (!of_size) ++others[key];
+    constexpr std::string_view of_size[] = {"M",       "N",       "K",       "rowMajorA",   "rowMajorB",
+                                            "dtype_a", "dtype_b", "dtype_c", bias_parameter};
+    if (std::find(std::begin(of_size), std::end(of_size), key) == std::end(of_size)) ++others[key];
   }
 }
 

@@ -9,8 +9,8 @@
 
 namespace gemmtune {
 
-/// Adds the sizes to list.rows (types: the options', else fp16, which is tune_gemm's default) or its
-/// diagnostics. rowMajorA: T row-major, N column-major, of x [M, K]; rowMajorB of the weight as [K, N]: N is
+/// Adds the sizes to list.rows (types: the options', else the row's own (gemm_result_file.h), else fp16, which is
+/// tune_gemm's default) or its diagnostics. rowMajorA: T row-major, N column-major, of x [M, K]; rowMajorB of the weight as [K, N]: N is
 /// our plain [N, K].
 Status read_gemm_size_yaml(const std::string& path, const std::string& content,
                            const ShapeListOptions& options, ShapeList& list);

@@ -84,8 +84,27 @@ std::string cache_key(const Compiler& compiler, const Source& source, std::strin
   return short_hash(text, 16) + short_hash("second " + text, 16);
 }
 
+void KernelCache::leave_source(const Compiler& compiler, const Source& source,
+                               std::string_view architecture) const {
+  if (source_folder_.empty()) return;
+  const std::string path = join_path(
+      source_folder_,
+      fmt::format("{}_{}.cu", source.name, cache_key(compiler, source, architecture).substr(0, 16)));
+  if (file_exists(path)) return;
+  std::string text = fmt::format("// {}, for {}\n", source.kernel, architecture);
+  for (const std::string& define : source.defines) {
+    const auto equals = define.find('=');
+    text += fmt::format("#define {} {}\n", define.substr(0, equals),
+                        equals == std::string::npos ? "1" : define.substr(equals + 1));
+  }
+  Status left = make_folders(source_folder_);
+  if (left.ok()) left = write_file_atomically(path, text + source.text);
+  if (!left.ok()) log(LogLevel::warning, "sources of kernels: {}", left.message());
+}
+
 Result<Binary> KernelCache::get(const Compiler& compiler, const Source& source,
                                 std::string_view architecture) const {
+  leave_source(compiler, source, architecture);
   if (folder_.empty()) return compiler.compile(source, architecture);
   const std::string path =
       (fs::path(folder_) / (cache_key(compiler, source, architecture) + std::string(extension))).string();

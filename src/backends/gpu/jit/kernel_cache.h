@@ -18,9 +18,11 @@ std::string cache_key(const Compiler& compiler, const Source& source, std::strin
 /// (its length or hash is off) is compiled again and replaced. Safe from any thread and process.
 class KernelCache {
  public:
-  /// An empty folder: nothing is kept. `rebuild`: nothing is read, everything is written anew.
-  explicit KernelCache(std::string folder, bool rebuild = false)
-      : folder_(std::move(folder)), rebuild_(rebuild) {}
+  /// An empty folder: nothing is kept. `rebuild`: nothing is read, everything is written anew. Sources of what
+  /// get() is asked for are left in `source_folder` (<source>_<key>.cu, defines as its first lines); empty:
+  /// nowhere.
+  explicit KernelCache(std::string folder, bool rebuild = false, std::string source_folder = {})
+      : folder_(std::move(folder)), rebuild_(rebuild), source_folder_(std::move(source_folder)) {}
 
   /// From the cache, else from the compiler. A cache that cannot be written costs time, never the kernel.
   Result<Binary> get(const Compiler& compiler, const Source& source, std::string_view architecture) const;
@@ -32,8 +34,11 @@ class KernelCache {
   Result<int> clear() const;
 
  private:
+  void leave_source(const Compiler& compiler, const Source& source, std::string_view architecture) const;
+
   std::string folder_;
   bool rebuild_;
+  std::string source_folder_;
 };
 
 }  // namespace gemmtune::gpu

@@ -1,0 +1,51 @@
+#include "cli/tune/keep_log.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/tune/tune_report.h"
+
+namespace gemmtune::cli {
+
+Result<std::unique_ptr<KeepLog>> KeepLog::open(const std::string& folder, const std::string& first_line) {
+  const std::string path = join_path(folder, "run.log");
+  std::FILE* const file = std::fopen(path.c_str(), "ae");
+  if (file == nullptr) return Status::io("--keep: {}: {}", path, std::strerror(errno));
+  auto log = std::unique_ptr<KeepLog>(new KeepLog(file));
+  log->write(first_line);
+  return log;
+}
+
+void KeepLog::write(const std::string& line) {
+  if (!file_) return;
+  if (std::fputs((line + "\n").c_str(), file_.get()) >= 0 && std::fflush(file_.get()) == 0) return;
+  log_line(LogLevel::warning, fmt::format("--keep: run.log: {}; no more is logged", std::strerror(errno)));
+  file_.reset();
+}
+
+void KeepLog::problem_started(std::size_t, std::size_t, const ShapeRow& shape) {
+  write(shape_text(shape) + ": begins");
+}
+
+void KeepLog::candidate_done(std::size_t, const Trial& trial, std::int64_t) {
+  write("  " + trial_text(trial));
+}
+
+void KeepLog::problem_done(std::size_t, const ItemReport& report) {
+  write(fmt::format("{}: {}", shape_text(report.shape), result_text(report)));
+  for (const std::string& refusal : report.refusals) write("  " + refusal);
+}
+
+void KeepLog::problem_revised(std::size_t, const ItemReport& report) {
+  write(fmt::format("{}: revised: {}", shape_text(report.shape), result_text(report)));
+}
+
+void KeepLog::range_done(std::size_t, std::size_t, const ItemReport& report) {
+  write(fmt::format("{}: {}", weight_text(report.shape.problem), range_result_text(report)));
+}
+
+}  // namespace gemmtune::cli

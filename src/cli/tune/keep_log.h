@@ -1,0 +1,34 @@
+// The log that `tune --keep` leaves: a line a candidate, and one a shape.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "tuning/tuner.h"
+
+namespace gemmtune::cli {
+
+class KeepLog final : public RunObserver {
+ public:
+  /// Appends to FOLDER/run.log; the command line's words are the first line of each run.
+  static Result<std::unique_ptr<KeepLog>> open(const std::string& folder, const std::string& first_line);
+
+  void problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) override;
+  void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) override;
+  void problem_done(std::size_t index, const ItemReport& report) override;
+  void problem_revised(std::size_t index, const ItemReport& report) override;
+  void range_done(std::size_t item, std::size_t items, const ItemReport& report) override;
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  explicit KeepLog(std::FILE* file) : file_(file) {}
+  void write(const std::string& line);
+
+  std::unique_ptr<std::FILE, Close> file_;
+};
+
+}  // namespace gemmtune::cli

@@ -1,0 +1,87 @@
+#include "cli/tune/time_breakdown.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "cli/shared/console.h"
+
+namespace gemmtune::cli {
+namespace {
+
+using Part = TimeBreakdown::Part;
+
+/// Adds the seconds of its life.
+class Stopwatch {
+ public:
+  Stopwatch(TimeBreakdown& breakdown, Part part) : breakdown_(breakdown), part_(part) {}
+  ~Stopwatch() { breakdown_.add(part_, steady_seconds() - begin_); }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  TimeBreakdown& breakdown_;
+  Part part_;
+  double begin_ = steady_seconds();
+};
+
+class TimedEvaluator final : public Evaluator {
+ public:
+  TimedEvaluator(std::unique_ptr<Evaluator> inner, TimeBreakdown& breakdown)
+      : inner_(std::move(inner)), breakdown_(breakdown) {}
+
+  bool compiles_ahead() const override { return inner_->compiles_ahead(); }
+  void announce(const Problem& problem, std::span<const Candidate> candidates) override {
+    inner_->announce(problem, candidates);
+  }
+  Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
+                                      int samples, const std::function<bool()>& stop) override {
+    const Stopwatch watch(breakdown_, Part::search);
+    return inner_->screen(problem, candidates, samples, stop);
+  }
+  Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
+                              int rounds) override {
+    const Stopwatch watch(breakdown_, Part::finals);
+    return inner_->finals(problem, candidates, rounds);
+  }
+  Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override {
+    const Stopwatch watch(breakdown_, Part::neighbours);
+    return inner_->check_neighbour_m(problem, candidate, m);
+  }
+
+ private:
+  std::unique_ptr<Evaluator> inner_;
+  TimeBreakdown& breakdown_;
+};
+
+}  // namespace
+
+void TimeBreakdown::add(Part part, double seconds) {
+  const std::lock_guard guard(lock_);
+  Sum& sum = part == Part::search ? search_ : part == Part::finals ? finals_ : neighbours_;
+  sum.seconds += seconds;
+  ++sum.calls;
+}
+
+std::string TimeBreakdown::text(double reading_seconds, double run_seconds) const {
+  const std::lock_guard guard(lock_);
+  std::string text = fmt::format("time breakdown of {}: reading {}", duration(run_seconds + reading_seconds),
+                                 duration(reading_seconds));
+  double rest = run_seconds;
+  for (const auto& [name, sum] :
+       {std::pair{"search (build, verify, sample)", search_},
+        std::pair{"finals (verify fully, rounds)", finals_}, std::pair{"checks at other M", neighbours_}}) {
+    text += fmt::format("; {} {} in {}", name, duration(sum.seconds),
+                        counted(static_cast<std::size_t>(sum.calls), "call"));
+    rest -= sum.seconds;
+  }
+  return text + fmt::format("; choosing and writing {}", duration(std::max(0.0, rest)));
+}
+
+std::unique_ptr<Evaluator> make_timed_evaluator(std::unique_ptr<Evaluator> inner, TimeBreakdown& breakdown) {
+  return std::make_unique<TimedEvaluator>(std::move(inner), breakdown);
+}
+
+}  // namespace gemmtune::cli
