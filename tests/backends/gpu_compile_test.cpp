@@ -204,13 +204,15 @@ TEST(GpuCompile, MmaFromAmpereOn) {
 
 TEST(GpuCompile, MmaOfColumnMajorOperands) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
-  CompileOnlyRuntime runtime(compiler, "sm_80", limits_of("sm_80"));
-  const auto family = cuda::make_mma_family(runtime);
   const Problem problem = dense(512, 1280, 8192, DataType::bf16, DataType::bf16);
-  for (const auto& [x, w] :
-       {std::pair{Order::row_major, Order::column_major}, std::pair{Order::column_major, Order::row_major},
-        std::pair{Order::column_major, Order::column_major}})
-    expect_compiles(*family, runtime, in_orders(problem, x, w));
+  for (const char* architecture : {"sm_80", "sm_90a"}) {
+    CompileOnlyRuntime runtime(compiler, architecture, limits_of(architecture));
+    const auto family = cuda::make_mma_family(runtime);
+    for (const auto& [x, w] :
+         {std::pair{Order::row_major, Order::column_major}, std::pair{Order::column_major, Order::row_major},
+          std::pair{Order::column_major, Order::column_major}})
+      expect_compiles(*family, runtime, in_orders(problem, x, w));
+  }
 }
 
 /// MN-major operands, swapped and not, with multicast, split-K and both types.

@@ -201,7 +201,13 @@ static __device__ inline void store(const MmaArguments& a, int row, int column, 
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(NUM_THREADS) mma(const MmaArguments a) {
+#if X_COLUMNS || W_COLUMNS
+#define MIN_BLOCKS , 1  // all registers that a thread may have: fewer, and some configs spill
+#else
+#define MIN_BLOCKS
+#endif
+
+extern "C" __global__ void __launch_bounds__(NUM_THREADS MIN_BLOCKS) mma(const MmaArguments a) {
   extern __shared__ __align__(128) unsigned char memory[];
   const unsigned pipeline = (unsigned)__cvta_generic_to_shared(memory);
   const Tile tile = tile_at(a, (int)blockIdx.x);
