@@ -19,6 +19,7 @@
 #include "cli/tables/table_files.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
+#include "formats/triton/bucket_rows.h"
 #include "resolve/bind.h"
 #include "resolve/candidate_list.h"
 #include "resolve/errata.h"
@@ -34,6 +35,9 @@ Each row of this device is run on random data and compared with a float64 refere
 that it answers by padding. Kernels run in a worker process: one that crashes or does not end is a wrong row, and the
 next row goes on. Rows of other devices are counted and left alone.
 
+A Triton config (JSON), or a folder of them, is checked bucket by bucket: each kernel at the smallest and the largest M of
+its bucket (of one without a largest M at twice the M before it). -n and -k give the sizes that a file's name does not say.
+
 With a size (-m -n -k, or --problem) one kernel is verified: --kernel NAME, the first choice of --libtype NAME, or
 what runs there without tuning. It runs even if an erratum says that it is wrong.
 
@@ -42,6 +46,7 @@ Exit codes: 0 all right, 1 a row is wrong or its kernel does not exist here, 2 u
 Examples:
   gemmtune check tuned.csv
   gemmtune check tuned.csv --errRatio 0.01 --json
+  gemmtune check configs
   gemmtune check -m 33 -n 64 -k 63 --libtype onednn
   gemmtune check --problem 'a16w16 m=8 n=64 k=127 alignment=2' --kernel tiled_r1_…)";
 
@@ -57,8 +62,15 @@ struct CheckOptions {
   bool json = false;
 };
 
+/// A file's rows, or its buckets.
+struct FileRows {
+  std::string path;
+  std::vector<TunedEntry> entries;
+  std::vector<std::string> diagnostics;
+};
+
 struct Checked {
-  const TunedFile* file = nullptr;
+  const FileRows* file = nullptr;
   const TunedEntry* entry = nullptr;
   bool own = false;  // a row of this device
   RowCheck check;
@@ -67,9 +79,10 @@ struct Checked {
 bool is_finding(const Checked& row) { return row.own && row.check.state != RowCheckState::right; }
 
 std::string row_text(const Checked& row) {
-  return fmt::format("{}:{}: {} {}: {}{}{}", row.file->path, row.entry->line, short_name(row.entry->problem),
-                     row.entry->kernel_name, to_string(row.check.state), row.check.reason.empty() ? "" : ": ",
-                     row.check.reason);
+  const std::string bucket = row.entry->bucket.empty() ? "" : row.entry->bucket + ", ";
+  return fmt::format("{}:{}: {}{} {}: {}{}{}", row.file->path, row.entry->line, bucket,
+                     short_name(row.entry->problem), row.entry->kernel_name, to_string(row.check.state),
+                     row.check.reason.empty() ? "" : ": ", row.check.reason);
 }
 
 /// Null for what was not measured.
@@ -93,6 +106,7 @@ std::string check_json(const std::string& file, const std::vector<Checked>& rows
   for (const Checked& row : rows) {
     json["rows"].push_back({{"file", row.file->path},
                             {"line", row.entry->line},
+                            {"bucket", row.entry->bucket.empty() ? Json() : Json(row.entry->bucket)},
                             {"problem", print(row.entry->problem)},
                             {"kernelName", row.entry->kernel_name},
                             {"this_device", row.own},
@@ -107,7 +121,7 @@ std::string check_json(const std::string& file, const std::vector<Checked>& rows
 }
 
 /// Appends the rows of `file`, of `count` in all files.
-void check_file(const TunedFile& file, std::size_t count, const Device& device, Evaluator& evaluator,
+void check_file(const FileRows& file, std::size_t count, const Device& device, Evaluator& evaluator,
                 Console& console, std::vector<Checked>& rows) {
   for (const TunedEntry& entry : file.entries) {
     if (interrupted()) break;
@@ -124,6 +138,49 @@ void check_file(const TunedFile& file, std::size_t count, const Device& device, 
     rows.push_back(std::move(row));
   }
   console.clear_live_line();
+}
+
+/// The buckets of Triton configs.
+Result<std::vector<FileRows>> read_bucket_files(const CheckOptions& options,
+                                                std::optional<Operation> operation,
+                                                const DeviceInfo& device) {
+  const auto n = dimension_word("-n", options.size.n);
+  const auto k = dimension_word("-k", options.size.k);
+  if (!n.ok()) return n.status();
+  if (!k.ok()) return k.status();
+  auto configs = read_triton_files({options.file});
+  if (!configs.ok()) return configs.status();
+  std::vector<FileRows> files;
+  for (TritonFile& config : *configs) {
+    if (!config.name.n || !config.name.k) {
+      config.name.n = *n;
+      config.name.k = *k;
+    }
+    const bool own = config.name.arch.empty() || config.name.arch == device.gfx;
+    // Of another device nothing runs, so that whole problems are not needed.
+    auto rows = own ? rows_to_run(config, operation) : bucket_rows(config, operation);
+    FileRows& file = files.emplace_back(FileRows{config.path, {}, std::move(config.diagnostics)});
+    if (rows.ok()) {
+      file.entries = std::move(*rows);
+    } else {
+      file.diagnostics.push_back(rows.message());
+    }
+  }
+  return files;
+}
+
+Result<std::vector<FileRows>> read_files(const CheckOptions& options, std::optional<Operation> operation,
+                                         const DeviceInfo& device) {
+  const auto triton = are_triton_files({options.file});
+  if (!triton.ok()) return triton.status();
+  if (*triton) return read_bucket_files(options, operation, device);
+  if (options.size.any()) return Status::invalid("a file and a size: expected one of them");
+  auto tables = read_tables({options.file}, operation);
+  if (!tables.ok()) return tables.status();
+  std::vector<FileRows> files;
+  for (TunedFile& table : *tables)
+    files.push_back({std::move(table.path), std::move(table.entries), std::move(table.diagnostics)});
+  return files;
 }
 
 Result<Problem> problem_of_check(const CheckOptions& options) {
@@ -191,7 +248,9 @@ int run_one_check(const CheckOptions& options) {
 }
 
 int run_check(const CheckOptions& options) {
-  const bool one = options.size.any() || !options.problem.empty();
+  // -n and -k beside a Triton config are those that its name does not say.
+  const bool names_sizes = !options.file.empty() && options.size.m.empty() && options.problem.empty();
+  const bool one = !names_sizes && (options.size.any() || !options.problem.empty());
   if (one == !options.file.empty()) {
     return usage_error("check", one ? "a file and a size: expected one of them"
                                     : "expected a tuned file, or a size (-m -n -k, --problem)");
@@ -205,12 +264,12 @@ int run_check(const CheckOptions& options) {
   const Environment environment = read_environment();
   auto device = open_device(options.device, environment, false);
   if (!device.ok()) return usage_error("check", device.message());
-  const auto files = read_tables({options.file}, *operation);
+  const auto files = read_files(options, *operation, (*device)->info());
   if (!files.ok()) return usage_error("check", files.message());
   Console console(options.quiet);
   std::size_t count = 0;
   std::size_t unread = 0;
-  for (const TunedFile& file : *files) {
+  for (const FileRows& file : *files) {
     for (const std::string& diagnostic : file.diagnostics) console.urgent_line(diagnostic);
     count += file.entries.size();
     unread += file.diagnostics.size();
@@ -218,7 +277,7 @@ int run_check(const CheckOptions& options) {
   std::vector<Checked> rows;
   watch_for_interrupts();
   const auto evaluator = make_verifying_worker(**device, options.device, environment, options.max_err_ratio);
-  for (const TunedFile& file : *files) check_file(file, count, **device, *evaluator, console, rows);
+  for (const FileRows& file : *files) check_file(file, count, **device, *evaluator, console, rows);
   std::size_t right = 0;
   std::size_t findings = 0;
   for (const Checked& row : rows) {
@@ -229,8 +288,9 @@ int run_check(const CheckOptions& options) {
   if (options.json) {
     print_document(check_json(options.file, rows));
   } else {
+    const bool buckets = !rows.empty() && !rows.front().entry->bucket.empty();
     print_text(fmt::format("{}: {} of this device: {} right, {} not; {} of other devices\n", options.file,
-                           counted(right + findings, "row"), right, findings,
+                           counted(right + findings, buckets ? "bucket" : "row"), right, findings,
                            rows.size() - right - findings));
   }
   if (interrupted()) return exit_interrupted;
@@ -241,7 +301,8 @@ int run_check(const CheckOptions& options) {
 
 std::function<int()> declare_check(CommandOptions& app) {
   auto options = std::make_shared<CheckOptions>();
-  app.add_option("file", options->file, "A tuned file, or several, colon-separated");
+  app.add_option("file", options->file,
+                 "A tuned file, a Triton config or a folder of these, or several, colon-separated");
   declare_size_options(app, options->size);
   app.add_option("--problem", options->problem, "A size as reports print it, in place of -m -n -k");
   app.add_option("--kernel", options->kernel, "The kernel to verify at the size");
