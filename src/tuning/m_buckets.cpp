@@ -75,14 +75,20 @@ class BucketContest {
 
   bool takes(const std::string& kernel, std::int64_t m) const { return device_.resolve(kernel, at(m)).ok(); }
 
-  bool is_right(const std::string& kernel, const Problem& problem) {
+  OutcomeKind verify(const std::string& kernel, const Problem& problem) {
     const auto candidate = device_.resolve(kernel, problem);
-    return candidate.ok() &&
-           evaluator_.check_neighbour_m(problem, *candidate, problem.m).kind == OutcomeKind::ok;
+    return candidate.ok() ? evaluator_.check_neighbour_m(problem, *candidate, problem.m).kind
+                          : OutcomeKind::refused;
+  }
+
+  /// Of a problem that the kernel takes (takes()): refused is for want of memory, and says nothing of the kernel.
+  bool is_not_wrong(const std::string& kernel, const Problem& problem) {
+    const OutcomeKind kind = verify(kernel, problem);
+    return kind == OutcomeKind::ok || kind == OutcomeKind::refused;
   }
 
   bool is_right_at_ends(const std::string& kernel) {
-    return is_right(kernel, at(ends_.first)) && is_right(kernel, at(ends_.last));
+    return is_not_wrong(kernel, at(ends_.first)) && is_not_wrong(kernel, at(ends_.last));
   }
 
   std::vector<BucketFinalist>::iterator find(const std::string& kernel) {
@@ -129,7 +135,7 @@ class BucketContest {
   bool is_right_where_not_compared(const std::string& kernel) {
     const auto rest = rows_.subspan(compared_);
     return std::all_of(rest.begin(), rest.end(), [&](const TunedEntry& row) {
-      return row.kernel_name == kernel || is_right(kernel, row.problem);
+      return row.kernel_name == kernel || verify(kernel, row.problem) == OutcomeKind::ok;
     });
   }
 

@@ -102,6 +102,16 @@ TEST_F(BucketChoices, AKernelThatIsWrongAtAnEndCannotHaveIt) {
   EXPECT_EQ(choice->kernel, "large_r1_kc2");
 }
 
+/// No memory for the bucket's largest M says nothing of a kernel that takes it.
+TEST_F(BucketChoices, WhatCannotBeVerifiedAtAnEndIsNoFault) {
+  evaluator_.at_m = [](const Problem&, const Candidate&, std::int64_t m) {
+    return m == 256 ? testing::failure(OutcomeKind::refused, "no memory") : Outcome{};
+  };
+  const auto choice = choose({row(16, "large_r1_kc1")}, {1, 256});
+  ASSERT_TRUE(choice.ok()) << choice.message();
+  EXPECT_EQ(choice->kernel, "large_r1_kc1");
+}
+
 /// A spent budget: what was measured decides, nothing more is timed, and the kernel is verified where it was not.
 TEST_F(BucketChoices, WithoutTimeTheRowsDecide) {
   const auto choice = choose({row(16, "large_r1_kc2"), row(64, "large_r1_kc3"), row(128, "large_r1_kc2")},
