@@ -46,6 +46,11 @@ TEST_F(BucketsCli, OneKernelAnswersABucketAndTheRegretIsWritten) {
         TritonValue(document["buckets"][static_cast<std::size_t>(index)]["kernelName"].get<std::string>()));
   }
   EXPECT_FALSE(find_bucket(*file, 2049)) << "nothing was tuned there";
+  // One key of ours; what AITER has a key for stands under that one.
+  for (const TritonBucket& bucket : file->buckets) {
+    for (const auto& [key, value] : bucket.config.parameters)
+      EXPECT_TRUE(key == "kernelName" || key.starts_with("BLOCK_SIZE_") || key == "NUM_KSPLIT") << key;
+  }
   ASSERT_EQ(file->notes.size(), 2U);
   EXPECT_EQ(file->notes[0].key, "_regret");
   EXPECT_EQ(file->notes[1].key, "_problem");

@@ -18,6 +18,11 @@
 namespace gemmtune {
 namespace {
 
+/// Parameters of gemmtune's families that mean what a key of AITER's means: blocks of M, N and K, splits of K, warps.
+constexpr std::pair<std::string_view, std::string_view> shared_parameters[] = {
+    {"bm", "BLOCK_SIZE_M"}, {"bn", "BLOCK_SIZE_N"}, {"bk", "BLOCK_SIZE_K"}, {"mc", "BLOCK_SIZE_M"},
+    {"nc", "BLOCK_SIZE_N"}, {"kc", "BLOCK_SIZE_K"}, {"sk", "NUM_KSPLIT"},   {"nw", "num_warps"}};
+
 void replace_bucket(const TritonBucket& bucket, TritonFile& file) {
   std::erase_if(file.buckets, [&](const TritonBucket& other) { return other.key == bucket.key; });
   file.buckets.push_back(bucket);
@@ -85,9 +90,11 @@ TritonConfig bucket_config(const std::string& kernel_name,
                            const std::vector<std::pair<std::string, std::string>>& settings) {
   TritonConfig config;
   config.set(kernel_name_key, kernel_name);
-  for (const auto& [key, value] : settings) {
-    const auto number = parse_integer(value);
-    config.set(key, number ? TritonValue(*number) : TritonValue(value));
+  for (const auto& [ours, theirs] : shared_parameters) {
+    const auto setting =
+        std::find_if(settings.begin(), settings.end(), [&](const auto& one) { return one.first == ours; });
+    const auto number = setting == settings.end() ? std::nullopt : parse_integer(setting->second);
+    if (number) config.set(theirs, *number);
   }
   return config;
 }

@@ -32,7 +32,8 @@ TritonBucket bucket_for(TritonScheme scheme, std::int64_t m);
 /// Ascending by M; `any` is the last.
 void sort_buckets(TritonFile& file);
 
-/// {"kernelName": "tiled_r1_mr8…", "mr": 8, …}: whole numbers as such.
+/// {"kernelName": "tiled_r1_mr8…", "BLOCK_SIZE_M": 64, …}: the parameters that AITER has a key for under that key, all of
+/// them in the name.
 TritonConfig bucket_config(const std::string& kernel_name,
                            const std::vector<std::pair<std::string, std::string>>& settings);
 
