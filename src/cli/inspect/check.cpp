@@ -11,15 +11,14 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/inspect/bench_report.h"
+#include "cli/inspect/checked_files.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/size_options.h"
 #include "cli/shared/worker_evaluator.h"
-#include "cli/tables/table_files.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
-#include "formats/triton/bucket_rows.h"
 #include "resolve/bind.h"
 #include "resolve/candidate_list.h"
 #include "resolve/errata.h"
@@ -62,15 +61,8 @@ struct CheckOptions {
   bool json = false;
 };
 
-/// A file's rows, or its buckets.
-struct FileRows {
-  std::string path;
-  std::vector<TunedEntry> entries;
-  std::vector<std::string> diagnostics;
-};
-
 struct Checked {
-  const FileRows* file = nullptr;
+  const CheckedFile* file = nullptr;
   const TunedEntry* entry = nullptr;
   bool own = false;  // a row of this device
   RowCheck check;
@@ -121,7 +113,7 @@ std::string check_json(const std::string& file, const std::vector<Checked>& rows
 }
 
 /// Appends the rows of `file`, of `count` in all files.
-void check_file(const FileRows& file, std::size_t count, const Device& device, Evaluator& evaluator,
+void check_file(const CheckedFile& file, std::size_t count, const Device& device, Evaluator& evaluator,
                 Console& console, std::vector<Checked>& rows) {
   for (const TunedEntry& entry : file.entries) {
     if (interrupted()) break;
@@ -138,49 +130,6 @@ void check_file(const FileRows& file, std::size_t count, const Device& device, E
     rows.push_back(std::move(row));
   }
   console.clear_live_line();
-}
-
-/// The buckets of Triton configs.
-Result<std::vector<FileRows>> read_bucket_files(const CheckOptions& options,
-                                                std::optional<Operation> operation,
-                                                const DeviceInfo& device) {
-  const auto n = dimension_word("-n", options.size.n);
-  const auto k = dimension_word("-k", options.size.k);
-  if (!n.ok()) return n.status();
-  if (!k.ok()) return k.status();
-  auto configs = read_triton_files({options.file});
-  if (!configs.ok()) return configs.status();
-  std::vector<FileRows> files;
-  for (TritonFile& config : *configs) {
-    if (!config.name.n || !config.name.k) {
-      config.name.n = *n;
-      config.name.k = *k;
-    }
-    const bool own = config.name.arch.empty() || config.name.arch == device.gfx;
-    // Of another device nothing runs, so that whole problems are not needed.
-    auto rows = own ? rows_to_run(config, operation) : bucket_rows(config, operation);
-    FileRows& file = files.emplace_back(FileRows{config.path, {}, std::move(config.diagnostics)});
-    if (rows.ok()) {
-      file.entries = std::move(*rows);
-    } else {
-      file.diagnostics.push_back(rows.message());
-    }
-  }
-  return files;
-}
-
-Result<std::vector<FileRows>> read_files(const CheckOptions& options, std::optional<Operation> operation,
-                                         const DeviceInfo& device) {
-  const auto triton = are_triton_files({options.file});
-  if (!triton.ok()) return triton.status();
-  if (*triton) return read_bucket_files(options, operation, device);
-  if (options.size.any()) return Status::invalid("a file and a size: expected one of them");
-  auto tables = read_tables({options.file}, operation);
-  if (!tables.ok()) return tables.status();
-  std::vector<FileRows> files;
-  for (TunedFile& table : *tables)
-    files.push_back({std::move(table.path), std::move(table.entries), std::move(table.diagnostics)});
-  return files;
 }
 
 Result<Problem> problem_of_check(const CheckOptions& options) {
@@ -264,12 +213,12 @@ int run_check(const CheckOptions& options) {
   const Environment environment = read_environment();
   auto device = open_device(options.device, environment, false);
   if (!device.ok()) return usage_error("check", device.message());
-  const auto files = read_files(options, *operation, (*device)->info());
+  const auto files = read_checked_files(options.file, options.size, *operation, (*device)->info());
   if (!files.ok()) return usage_error("check", files.message());
   Console console(options.quiet);
   std::size_t count = 0;
   std::size_t unread = 0;
-  for (const FileRows& file : *files) {
+  for (const CheckedFile& file : *files) {
     for (const std::string& diagnostic : file.diagnostics) console.urgent_line(diagnostic);
     count += file.entries.size();
     unread += file.diagnostics.size();
@@ -277,7 +226,7 @@ int run_check(const CheckOptions& options) {
   std::vector<Checked> rows;
   watch_for_interrupts();
   const auto evaluator = make_verifying_worker(**device, options.device, environment, options.max_err_ratio);
-  for (const FileRows& file : *files) check_file(file, count, **device, *evaluator, console, rows);
+  for (const CheckedFile& file : *files) check_file(file, count, **device, *evaluator, console, rows);
   std::size_t right = 0;
   std::size_t findings = 0;
   for (const Checked& row : rows) {

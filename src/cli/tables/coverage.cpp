@@ -94,7 +94,7 @@ std::string tune_command(const CoverageOptions& options, Operation operation) {
 /// Buckets have no time, untuned shapes no row.
 bool is_estimated(Match match) { return match == Match::untuned || match == Match::bucket; }
 
-double share(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+double percent_of(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
 std::string coverage_text(const Coverage& coverage, const Target& target, const std::string& command) {
   std::string text =
@@ -111,9 +111,9 @@ std::string coverage_text(const Coverage& coverage, const Target& target, const 
     const bool estimate = is_estimated(match) && level.us > 0;
     table.add({std::string(to_string(match)), std::to_string(level.shapes),
                fmt::format("{:.0f}", level.calls),
-               fmt::format("{:.1f}", share(level.calls, coverage.total.calls)),
+               fmt::format("{:.1f}", percent_of(level.calls, coverage.total.calls)),
                fmt::format("{}{:.3f}", estimate ? "~" : "", level.us / 1000),
-               fmt::format("{}{:.1f}", estimate ? "~" : "", share(level.us, coverage.total.us))});
+               fmt::format("{}{:.1f}", estimate ? "~" : "", percent_of(level.us, coverage.total.us))});
   }
   text += table.text(0);
   if (coverage.at(Match::untuned).us + coverage.at(Match::bucket).us > 0) {
@@ -142,9 +142,9 @@ Json json_of(const Coverage& coverage, const Target& target, const std::string& 
     json["levels"][std::string(to_string(match))] = {
         {"shapes", level.shapes},
         {"calls", level.calls},
-        {"calls_percent", share(level.calls, coverage.total.calls)},
+        {"calls_percent", percent_of(level.calls, coverage.total.calls)},
         {"us", level.us},
-        {"us_percent", share(level.us, coverage.total.us)},
+        {"us_percent", percent_of(level.us, coverage.total.us)},
         {"estimated", is_estimated(match)}};
   }
   json["misses"] = Json::array();
