@@ -108,11 +108,12 @@ GEMMTUNE_API const char* gemmtune_layout_text(gemmtune_layout layout);
 
 /* How well the tuned files knew a problem. */
 typedef enum gemmtune_match {
-  GEMMTUNE_MATCH_EXACT = 0,  /* a row of this M */
-  GEMMTUNE_MATCH_RANGE = 1,  /* a row whose interval has this M */
-  GEMMTUNE_MATCH_FINE = 2,   /* M padded, fine step */
-  GEMMTUNE_MATCH_COARSE = 3, /* M padded, coarse step */
-  GEMMTUNE_MATCH_UNTUNED = 4 /* no row: the fallback */
+  GEMMTUNE_MATCH_EXACT = 0,   /* a row of this M */
+  GEMMTUNE_MATCH_RANGE = 1,   /* a row whose interval has this M */
+  GEMMTUNE_MATCH_FINE = 2,    /* M padded, fine step */
+  GEMMTUNE_MATCH_COARSE = 3,  /* M padded, coarse step */
+  GEMMTUNE_MATCH_UNTUNED = 4, /* no row: the fallback */
+  GEMMTUNE_MATCH_BUCKET = 5   /* a bucket of a Triton config (JSON) */
 } gemmtune_match;
 
 typedef struct gemmtune_context gemmtune_context;
@@ -133,13 +134,15 @@ typedef struct gemmtune_tuned_files {
   gemmtune_operation operation;
   /* Colon-separated, merged; they replace the operation's default. Null: the default, which is
    * GEMMTUNE_CONFIG_A16W16 (_A8W8 ...), else AITER's variable, else the operation's file of the config folder
-   * (bf16_tuned_gemm.csv ...) merged with those of model_configs/ beside it. */
+   * (bf16_tuned_gemm.csv ...) merged with those of model_configs/ beside it. Triton configs (*.json) and folders of
+   * them may stand there too. */
   const char* paths;
 } gemmtune_tuned_files;
 
 typedef struct gemmtune_context_options {
   size_t size;
-  /* Null: GEMMTUNE_CONFIG_DIR, else $XDG_CONFIG_HOME/gemmtune, else ~/.config/gemmtune. */
+  /* Null: GEMMTUNE_CONFIG_DIR, else $XDG_CONFIG_HOME/gemmtune, else ~/.config/gemmtune. Triton configs in it and in its
+   * folder triton/ are read too, unless GEMMTUNE_CONFIG_TRITON names others. */
   const char* config_folder;
   const gemmtune_tuned_files* tuned_files; /* tuned_file_count of them, each operation at most once */
   size_t tuned_file_count;
@@ -214,6 +217,7 @@ typedef struct gemmtune_counters {
   uint64_t other_environment; /* of those above: by a row measured in another environment */
   uint64_t plans_made;        /* requests that the plan cache could not answer */
   uint64_t invalid_rows;      /* rows that were passed over because their kernel cannot run here */
+  uint64_t bucket;            /* buckets of Triton configs */
 } gemmtune_counters;
 
 GEMMTUNE_API gemmtune_status gemmtune_context_counters(const gemmtune_context* context,
@@ -332,7 +336,7 @@ typedef struct gemmtune_plan_info {
   size_t size;
   gemmtune_match match;
   int32_t other_environment; /* 1: the row was measured with another device model or library version */
-  int64_t hit_m;             /* M of the row that answered; 0 if untuned */
+  int64_t hit_m;             /* M of the row that answered, of a bucket its largest M; 0 if untuned */
   const char* kernel_name;   /* as in tuned files; all texts live as long as the plan */
   const char* family;        /* the kernel's family: libtype */
   const char* rule;          /* what decided, in words, with the rows that were passed over and why */

@@ -74,6 +74,8 @@ inline std::string_view to_string(Match match) {
       return "fine";
     case Match::coarse:
       return "coarse";
+    case Match::bucket:
+      return "bucket";
     case Match::untuned:
       break;
   }

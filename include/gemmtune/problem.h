@@ -12,7 +12,7 @@ namespace gemmtune {
 inline namespace api {
 
 /// The values of gemmtune_match.
-enum class Match { exact, range, fine, coarse, untuned };
+enum class Match { exact, range, fine, coarse, untuned, bucket };
 
 /// An input on the context's device: its pointer, its type, and its leading dimension in elements (0: dense).
 struct View {

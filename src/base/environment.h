@@ -23,7 +23,8 @@ struct Environment {
   // home: HOME is not set and the system has no entry.
   std::string config_folder;
   /// GEMMTUNE_CONFIG_* and AITER_CONFIG_* by name: what is set of them. Colon-separated paths of an
-  /// operation's tuned files, see tuned_files_of() in resolve/table_set.h.
+  /// operation's tuned files, and of Triton configs (GEMMTUNE_CONFIG_TRITON): tuned_files_of() and triton_table_paths()
+  /// in resolve/table_set.h.
   std::map<std::string, std::string, std::less<>> config_variables;
   std::string runtime_folder;  // of a machine's locks: $XDG_RUNTIME_DIR/gemmtune, else /tmp/gemmtune-<user>
   // Of kernels compiled at run time: GEMMTUNE_CACHE_DIR, else $XDG_CACHE_HOME/gemmtune/kernels, else

@@ -221,6 +221,7 @@ gemmtune_status gemmtune_context_counters(const gemmtune_context* context, gemmt
   known.fine = values.by_match[GEMMTUNE_MATCH_FINE];
   known.coarse = values.by_match[GEMMTUNE_MATCH_COARSE];
   known.untuned = values.by_match[GEMMTUNE_MATCH_UNTUNED];
+  known.bucket = values.by_match[GEMMTUNE_MATCH_BUCKET];
   known.other_environment = values.other_environment;
   known.plans_made = values.plans_made;
   known.invalid_rows = values.invalid_rows;

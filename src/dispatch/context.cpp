@@ -7,6 +7,7 @@
 #include "backends/device_request.h"
 #include "backends/traits.h"
 #include "dispatch/planner.h"
+#include "resolve/bind.h"
 #include "resolve/errata.h"
 #include "tuned/choice.h"
 
@@ -30,8 +31,11 @@ const std::string& config_folder_of(const ContextOptions& options, const Environ
 }  // namespace
 
 std::vector<TablePath> context_table_paths(const ContextOptions& options, const Environment& environment) {
-  return all_table_paths(options.tuned_files, tuned_files_of(environment),
-                         config_folder_of(options, environment));
+  const std::string& folder = config_folder_of(options, environment);
+  auto paths = all_table_paths(options.tuned_files, tuned_files_of(environment), folder);
+  auto triton = triton_table_paths(environment, folder);
+  std::move(triton.begin(), triton.end(), std::back_inserter(paths));
+  return paths;
 }
 
 Result<std::unique_ptr<Context>> Context::open(const ContextOptions& options) {
@@ -162,13 +166,14 @@ Miss Context::miss_of(const Plan& plan) const {
   const DeviceInfo& device = device_->device->info();
   std::set<std::string> families{plan.account().family};
   for (const TunedEntry& entry : tables->table.entries()) {
-    if (entry.gfx == device.gfx && may_be_chosen(entry)) families.insert(entry.libtype);
+    const bool chosen = entry.bucket.empty() ? may_be_chosen(entry) : check_has_kernel(entry).ok();
+    if (entry.gfx == device.gfx && chosen) families.insert(entry.libtype);
   }
   for (const std::string& family : families) {
     if (!family.empty()) miss.proven_families += (miss.proven_families.empty() ? "" : ",") + family;
   }
   for (const TableSource& source : tables->sources) {
-    if (source.operation != miss.problem.operation) continue;
+    if (source.operation != miss.problem.operation || source.triton) continue;
     miss.tuned_files += (miss.tuned_files.empty() ? "" : ":") + source.path;
   }
   return miss;
@@ -265,9 +270,9 @@ void Context::say(LogLevel level, std::string_view line) const {
 void Context::log_tables(const TableSet& tables) const {
   for (const TableSource& source : tables.sources) {
     const bool missing = source.state.code() == StatusCode::not_found;
-    say(source.state.ok() ? LogLevel::info
-        : missing         ? LogLevel::debug
-                          : LogLevel::warning,
+    say(!source.state.ok() && !missing ? LogLevel::warning
+        : missing || source.triton     ? LogLevel::debug  // of the latter there may be hundreds
+                                       : LogLevel::info,
         source.state.ok() ? fmt::format("{}: {} rows", source.path, source.rows) : source.state.message());
     for (const std::string& diagnostic : source.diagnostics) say(LogLevel::warning, diagnostic);
   }
@@ -276,8 +281,14 @@ void Context::log_tables(const TableSet& tables) const {
 void Context::log_plan(const Plan& plan) {
   const PlanAccount& account = plan.account();
   if (plan.kernel() == nullptr) return;
-  const auto level = account.invalid_rows > 0 ? LogLevel::warning : LogLevel::info;
-  if (options_.log_config || account.match == Match::untuned || account.invalid_rows > 0) {
+  if (!account.triton_only.empty() && triton_only_said_.insert(account.triton_only).second) {
+    say(LogLevel::warning,
+        fmt::format("{}: configurations that only Triton can run (no kernelName) answer nothing",
+                    account.triton_only));
+  }
+  const bool invalid = account.invalid_rows > (account.triton_only.empty() ? 0 : 1);
+  const auto level = invalid ? LogLevel::warning : LogLevel::info;
+  if (options_.log_config || account.match == Match::untuned || invalid) {
     say(level, fmt::format("{}: {} ({})", short_name(plan.problem()), account.kernel_name, account.rule));
   }
   if (!account.other_environment.empty() &&

@@ -113,6 +113,7 @@ class Context {
   Counters counters_;
   std::mutex planning_mutex_;  // one kernel is made at a time
   std::set<std::string> environments_said_;
+  std::set<std::string> triton_only_said_;    // files
   std::unique_ptr<CaptureRecorder> capture_;  // last: it speaks through say(); null: off
 };
 

@@ -11,7 +11,7 @@
 namespace gemmtune {
 
 struct CounterValues {
-  std::array<std::uint64_t, 5> by_match{};  // indexed by Match
+  std::array<std::uint64_t, match_count> by_match{};  // indexed by Match
   std::uint64_t other_environment = 0;
   std::uint64_t plans_made = 0;
   std::uint64_t invalid_rows = 0;
@@ -54,11 +54,11 @@ class Counters {
 
  private:
   static constexpr std::size_t slots = 32;
-  static constexpr std::size_t other_environment = 5;
-  static constexpr std::size_t plans_made = 6;
-  static constexpr std::size_t invalid_rows = 7;
+  static constexpr std::size_t other_environment = match_count;
+  static constexpr std::size_t plans_made = match_count + 1;
+  static constexpr std::size_t invalid_rows = match_count + 2;
   struct alignas(64) Slot {
-    std::array<std::atomic<std::uint64_t>, 8> values{};
+    std::array<std::atomic<std::uint64_t>, match_count + 3> values{};
   };
 
   static std::size_t slot_of_this_thread() {

@@ -13,6 +13,8 @@ PlanAccount account_of(const Answer& answer) {
   account.family = answer.bound.candidate.family;
   account.rule = answer.rule();
   account.invalid_rows = answer.invalid_rows();
+  for (const PassedRow& row : answer.passed)
+    if (row.refusal == Refusal::triton_only) account.triton_only = row.tables->path_of(*row.hit.entry);
   account.other_environment = answer.other_environment;
   if (answer.tables != nullptr) {
     account.file = answer.tables->path_of(*answer.hit.entry);

@@ -4,7 +4,6 @@
 
 #include "formats/all_formats.h"
 #include "formats/hipblaslt/hipblaslt_csv.h"
-#include "formats/triton/triton_json.h"
 #include "formats/tune_gemm/gemm_result_yaml.h"
 
 namespace gemmtune {
@@ -15,7 +14,6 @@ Result<std::vector<std::string>> diagnostics_of(const std::string& source, const
     if (!file.ok()) return file.status();
     return std::move(file->diagnostics);
   };
-  if (name == "triton_json") return diagnostics_in(parse_triton_json(source, content));
   if (name == "hipblaslt_csv") return diagnostics_in(parse_hipblaslt_csv(source, content));
   if (name != "untuned") return diagnostics_in(parse_gemm_results(source, content));
   return diagnostics_in(parse_shape_list(source, content, options));

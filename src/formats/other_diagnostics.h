@@ -1,5 +1,5 @@
-// What is wrong with files that hold no tuned rows: shape lists, Triton configs, tune_gemm's YAML,
-// hipBLASLt's table.
+// What is wrong with files that hold neither tuned rows nor buckets: shape lists, tune_gemm's YAML, hipBLASLt's
+// table.
 #pragma once
 
 #include <string>

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "tuned/bucket_index.h"
 #include "tuned/choice.h"
 #include "tuned/key.h"
 
@@ -81,8 +82,19 @@ bool has_row(const TableSet& tables, const Device& device, const Problem& proble
 }
 
 std::string describe_hit(const TableSet& tables, const LookupHit& hit) {
+  if (hit.match == Match::bucket) {
+    return fmt::format("bucket {}, {}:{}", describe_bucket(*hit.entry), tables.path_of(*hit.entry),
+                       hit.entry->line);
+  }
   return fmt::format("{} row, M = {}, {}:{}", to_string(hit.match), hit.hit_m, tables.path_of(*hit.entry),
                      hit.entry->line);
+}
+
+std::string describe_bucket(const TunedEntry& row) {
+  const std::string span = row.problem.m == max_dimension
+                               ? fmt::format("M from {}", row.m_from.value_or(1))
+                               : fmt::format("M = {} to {}", row.m_from.value_or(1), row.problem.m);
+  return fmt::format("{} ({})", row.bucket, span);
 }
 
 std::string describe_passed(const PassedRow& row) {
@@ -103,9 +115,18 @@ WeightLayout tuned_weight_layout(const Device& device, const TableSet& tables, c
   Problem packed = problem;
   packed.bpreshuffle = true;  // the caller asks before it packs
   for (const TunedEntry& row : tables.table.entries()) {
-    if (!row_is_of(row, device.info()) || !may_be_chosen(row)) continue;
-    if (!share_packed_weight(row.problem, packed)) continue;
-    if (const auto layout = weight_layout_of(device, row)) ++rows[static_cast<std::size_t>(*layout)];
+    if (!row_is_of(row, device.info())) continue;
+    std::optional<WeightLayout> layout;
+    if (row.bucket.empty()) {
+      if (may_be_chosen(row) && share_packed_weight(row.problem, packed))
+        layout = weight_layout_of(device, row);
+    } else if (check_has_kernel(row).ok() && bucket_group(row.problem) == bucket_group(packed)) {
+      TunedEntry bucket = row;
+      bucket.problem = packed;
+      bucket.problem.m = row.m_from.value_or(1);
+      layout = weight_layout_of(device, bucket);
+    }
+    if (layout) ++rows[static_cast<std::size_t>(*layout)];
   }
   rows[static_cast<std::size_t>(WeightLayout::any)] = 0;
   auto best = WeightLayout::plain;

@@ -54,7 +54,9 @@ Answer answer_problem(const Device& device, const LookupTables& tables, const Pr
 /// True if the tables have a row for this problem, whether or not its kernel can run here.
 bool has_row(const TableSet& tables, const Device& device, const Problem& problem);
 
-/// "exact row, M = 16, tuned.csv:12".
+/// "M_LEQ_16 (M = 9 to 16)", of a row that is a bucket.
+std::string describe_bucket(const TunedEntry& row);
+/// "exact row, M = 16, tuned.csv:12", "bucket M_LEQ_16 (M = 9 to 16), x.json:2".
 std::string describe_hit(const TableSet& tables, const LookupHit& hit);
 /// Why this fallback runs, in words.
 std::string describe_fallback(const Problem& problem, const BoundKernel& fallback);
@@ -62,8 +64,8 @@ std::string describe_fallback(const Problem& problem, const BoundKernel& fallbac
 std::string describe_passed(const PassedRow& row);
 
 /// The layout of the table's rows for this weight on this device (operation, N, K and types of `problem`; M,
-/// bias and layout are ignored): the one that most rows whose kernel is known here read; plain if there is
-/// none.
+/// bias and layout are ignored): the one that most rows and buckets whose kernel is known here read; plain if
+/// there is none.
 WeightLayout tuned_weight_layout(const Device& device, const TableSet& tables, const Problem& problem);
 
 /// The problem as a program poses it that packed its weight in tuned_weight_layout(): a layout of `any` is

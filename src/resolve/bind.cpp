@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "formats/triton/bucket_rows.h"
 #include "resolve/errata.h"
 
 namespace gemmtune {
@@ -23,6 +24,7 @@ Status check_launch(const Candidate& candidate, bool dependent) {
 }  // namespace
 
 bool row_is_of(const TunedEntry& row, const DeviceInfo& device) {
+  if (!row.bucket.empty()) return row.gfx.empty() || row.gfx == device.gfx;
   if (row.cu_num != device.cu_num || !row.unknown_types.empty()) return false;
   const std::string_view gfx = table_gfx(row);
   return gfx.empty() ? amd_architecture(device.gfx) : gfx == device.gfx;
@@ -30,8 +32,15 @@ bool row_is_of(const TunedEntry& row, const DeviceInfo& device) {
 
 Status check_row_is_of(const TunedEntry& row, const DeviceInfo& device) {
   if (row_is_of(row, device)) return {};
+  if (!row.bucket.empty())
+    return Status::unsupported("a bucket of {}; this device is {}", row.gfx, device.gfx);
   return Status::unsupported("a row of {}; this device is {}", device_text(row.gfx, row.cu_num),
                              device_text(device.gfx, device.cu_num));
+}
+
+Status check_has_kernel(const TunedEntry& row) {
+  if (row.bucket.empty() || row.libtype != triton_libtype) return {};
+  return Status::unsupported("a configuration that only Triton can run (it has no kernelName)");
 }
 
 Binding bind_name(const Device& device, std::string_view kernel_name, const Problem& problem,
@@ -84,6 +93,8 @@ Binding bind_row(const Device& device, const TunedEntry& row, std::string_view o
   if (Status own = check_row_is_of(row, device.info()); !own.ok()) {
     return refused(Refusal::other_device, std::move(own));
   }
+  if (Status kernel = check_has_kernel(row); !kernel.ok())
+    return refused(Refusal::triton_only, std::move(kernel));
   if (rules.strict_environment && !other_environment.empty()) {
     return refused(Refusal::other_environment, Status::unsupported("{}", other_environment));
   }

@@ -17,6 +17,7 @@ namespace gemmtune {
 /// Why a row or a kernel name does not run a problem.
 enum class Refusal {
   other_device,       // the row was measured on another device
+  triton_only,        // a bucket of a Triton config without a kernel of gemmtune
   other_environment,  // the row was measured in another environment, and the rules are strict
   unknown_kernel,  // no family, revision or config of this name here, or the family does not take the problem
   dependent_launch,  // a programmatic dependent launch, which the rules do not allow
@@ -46,10 +47,13 @@ struct Binding {
 };
 
 /// True if the row was measured on this device, as look-up sees it (table_gfx). Rows without gfx are of AMD
-/// devices; rows with types that are not known are of none.
+/// devices; rows with types that are not known are of none. A bucket is of every device of its architecture.
 bool row_is_of(const TunedEntry& row, const DeviceInfo& device);
 /// The same: ok, or of which device the row is.
 Status check_row_is_of(const TunedEntry& row, const DeviceInfo& device);
+
+/// `unsupported` for a bucket of a Triton config that names no kernel of gemmtune.
+Status check_has_kernel(const TunedEntry& row);
 
 /// The kernel of a name, built. `dependent`: a programmatic dependent launch is allowed. A problem whose
 /// weight layout is `any` takes a kernel of every layout. May compile and is then slow.

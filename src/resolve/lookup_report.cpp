@@ -13,25 +13,31 @@
 namespace gemmtune {
 namespace {
 
-constexpr std::size_t level_count = 4;
-
 /// The levels with the M each looks for, no row yet. Those that the operation's look-up does not have look
 /// for its own M and never find one.
 std::vector<LookupLevel> levels_of(const TableSet& tables, const Problem& problem) {
-  std::vector<LookupLevel> levels(level_count);
-  for (std::size_t index = 0; index < level_count; ++index) {
-    levels[index].tables = &tables;
-    levels[index].level = static_cast<Match>(index);
-    levels[index].tried_m = problem.m;
-  }
   const Padding padding = traits(problem.operation).padding;
-  if (padding == Padding::two_levels) {
-    levels[2].tried_m = padded_m(problem.m, problem.n, 0);
-    levels[3].tried_m = padded_m(problem.m, problem.n, 1);
-  } else if (padding == Padding::token_tiers) {
-    levels[3].tried_m = token_tier(problem.m);
+  std::vector<LookupLevel> levels;
+  for (const Match match : matches_in_order) {
+    if (match == Match::untuned) continue;
+    LookupLevel& level = levels.emplace_back();
+    level.tables = &tables;
+    level.level = match;
+    level.tried_m = problem.m;
+    if (padding == Padding::two_levels && match == Match::fine)
+      level.tried_m = padded_m(problem.m, problem.n, 0);
+    if (padding == Padding::two_levels && match == Match::coarse)
+      level.tried_m = padded_m(problem.m, problem.n, 1);
+    if (padding == Padding::token_tiers && match == Match::coarse) level.tried_m = token_tier(problem.m);
   }
   return levels;
+}
+
+/// In the order in which dispatch tries them: a bucket of a file for all sizes is the last.
+void order_levels(std::vector<LookupLevel>& levels) {
+  std::stable_partition(levels.begin(), levels.end(), [](const LookupLevel& level) {
+    return level.row == nullptr || level.row->bucket.empty() || level.row->problem.n != 0;
+  });
 }
 
 void bind_level(LookupLevel& level, const Device* device, const LookupRequest& request) {
@@ -62,6 +68,7 @@ bool is_asked_for(const TunedEntry& row, const GroupKey& asked) {
 
 /// True if the row, might it be chosen, would be the level's.
 bool is_of_level(const TunedEntry& row, const LookupLevel& level) {
+  if (level.level == Match::bucket) return false;
   if (level.level != Match::range) return row.problem.m == level.tried_m;
   return row.m_from && *row.m_from <= level.tried_m && level.tried_m <= row.problem.m;
 }
@@ -104,11 +111,13 @@ void add_levels(LookupReport& report, const TableSet& tables, const Device* devi
   std::vector<LookupLevel> levels = levels_of(tables, request.problem);
   for (const LookupHit& hit :
        tables.lookup({report.gfx, report.cu_num, request.problem, request.unknown_types})) {
-    LookupLevel& level = levels[static_cast<std::size_t>(hit.match)];
+    LookupLevel& level = *std::find_if(levels.begin(), levels.end(),
+                                       [&](const LookupLevel& one) { return one.level == hit.match; });
     level.row = hit.entry;
     level.hit_m = hit.hit_m;
     bind_level(level, device, request);
   }
+  order_levels(levels);
   name_never_chosen(levels, tables,
                     {report.gfx, report.cu_num, group_of(request.problem), false, report.unknown_types});
   report.levels.insert(report.levels.end(), levels.begin(), levels.end());

@@ -56,7 +56,7 @@ struct LookupReport {
   std::string why;   // why it cannot run here; empty where it can
   std::string rule;  // what decided, in words
   std::vector<LookupLevel>
-      levels;  // exact, range, fine, coarse; then the same of the online rows, if there are any
+      levels;  // exact, range, bucket, fine, coarse; then the same of the online rows, if there are any
 };
 
 /// Looks `request.problem` up. With gfx or cu_num: for that device, and the first row answers, whether or not

@@ -11,11 +11,18 @@
 #include "base/folder.h"
 #include "base/path_list.h"
 #include "formats/aiter/tuned_csv.h"
+#include "formats/triton/bucket_rows.h"
+#include "formats/triton/triton_families.h"
+#include "formats/triton/triton_folder.h"
+#include "formats/triton/triton_lookup.h"
 
 namespace gemmtune {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Beside the variables of operations (tuned_files_of()).
+constexpr std::string_view triton_variable = "GEMMTUNE_CONFIG_TRITON";
 
 bool is_model_table(const fs::path& file, std::string_view base_name) {
   std::error_code error;
@@ -39,10 +46,68 @@ void add_file(TableSource& source, std::uint32_t index, TunedFile&& file, std::v
   }
 }
 
+void read_triton_source(TableSource& source, std::uint32_t index, std::vector<TunedEntry>& entries) {
+  auto file = read_triton_json(source.path);
+  auto rows =
+      file.ok() ? bucket_rows(*file, source.operation) : Result<std::vector<TunedEntry>>(file.status());
+  if (!rows.ok()) {
+    source.state = rows.status();
+    return;
+  }
+  source.diagnostics = std::move(file->diagnostics);
+  source.rows = file->buckets.size();
+  if (const auto named = problem_of_triton_family(file->name.family)) source.operation = named->operation;
+  for (TunedEntry& row : *rows) {
+    row.source = index;
+    entries.push_back(std::move(row));
+  }
+}
+
+/// False for a Triton config of a family that gemmtune has no operation for.
+bool is_of_operation(const std::string& config) {
+  return problem_of_triton_family(parse_triton_file_name(config)->family).has_value();
+}
+
+/// A path that was named, as the files to read.
+std::vector<TableSource> sources_of(const TablePath& path) {
+  std::vector<TableSource> sources;
+  std::error_code error;
+  if (!fs::is_directory(path.path, error)) {
+    TableSource& source = sources.emplace_back();
+    source.path = path.path;
+    source.operation = path.operation.value_or(source.operation);
+    source.triton = path.path.ends_with(".json");
+    source.unknown = !path.operation && !source.triton;
+    if (!path.operation && file_exists(path.path) && !is_triton_name(path.path)) {
+      source.state = Status::invalid(
+          "{}: expected a Triton config, <arch>-GEMM-A16W16-N=n-K=k.json, or a folder", path.path);
+    }
+    return sources;
+  }
+  for (std::string& file : triton_files_in(path.path)) {
+    if (!is_of_operation(file)) continue;
+    TableSource& source = sources.emplace_back();
+    source.path = std::move(file);
+    source.triton = true;
+  }
+  if (sources.empty()) {
+    TableSource& source = sources.emplace_back();
+    source.path = path.path;
+    source.operation = path.operation.value_or(source.operation);
+    source.unknown = !path.operation;
+    source.state = Status::not_found("{}: no Triton config in this folder", path.path);
+  }
+  return sources;
+}
+
 /// Appends the file's rows to `entries`; `source` says if that failed, and why.
 void read_source(TableSource& source, std::uint32_t index, std::vector<TunedEntry>& entries) {
   if (!file_exists(source.path)) {
     source.state = Status::not_found("{}: no such file", source.path);
+    return;
+  }
+  if (source.triton) {
+    read_triton_source(source, index, entries);
     return;
   }
   auto file = read_tuned_csv(source.path, {.operation = source.operation});
@@ -72,9 +137,28 @@ std::vector<LookupHit> TableSet::lookup(const LookupKey& key) const {
 
 std::string TableSet::describe(std::optional<Operation> operation) const {
   std::string text;
-  for (const TableSource& source : sources) {
-    if (operation && source.operation != *operation) continue;
+  const auto is_plain = [&](const TableSource& source) {
+    return source.triton && source.state.ok() && source.diagnostics.empty();
+  };
+  for (std::size_t index = 0; index < sources.size(); ++index) {
+    const TableSource& source = sources[index];
+    if (operation && source.operation != *operation && !source.unknown) continue;
     if (!text.empty()) text += '\n';
+    if (is_plain(source)) {
+      const std::string folder = parent_folder(source.path);
+      std::size_t files = 1;
+      std::size_t buckets = source.rows;
+      for (; index + 1 < sources.size() && is_plain(sources[index + 1]) &&
+             parent_folder(sources[index + 1].path) == folder;
+           ++index) {
+        if (operation && sources[index + 1].operation != *operation) continue;
+        ++files;
+        buckets += sources[index + 1].rows;
+      }
+      text += files == 1 ? fmt::format("{}: {} buckets", source.path, buckets)
+                         : fmt::format("{}: {} buckets in {} Triton configs", folder, buckets, files);
+      continue;
+    }
     text += source.state.ok() ? fmt::format("{}: {} rows", source.path, source.rows) : source.state.message();
     if (!source.diagnostics.empty()) {
       text += fmt::format(", {} left out ({})", source.diagnostics.size(), source.diagnostics.front());
@@ -128,14 +212,32 @@ std::vector<TablePath> all_table_paths(const TunedFileLists& first, const TunedF
   return paths;
 }
 
+std::vector<TablePath> triton_table_paths(const Environment& environment, const std::string& config_folder) {
+  std::vector<TablePath> paths;
+  const auto set = environment.config_variables.find(triton_variable);
+  if (set != environment.config_variables.end()) {
+    for (std::string& path : path_list(set->second)) paths.push_back({std::nullopt, std::move(path)});
+    return paths;
+  }
+  if (config_folder.empty()) return paths;
+  auto files = triton_files_of(config_folder);
+  auto of_folder = triton_files_in(join_path(config_folder, "triton"));
+  std::move(of_folder.begin(), of_folder.end(), std::back_inserter(files));
+  for (std::string& file : files) {
+    if (is_of_operation(file)) paths.push_back({std::nullopt, std::move(file)});
+  }
+  return paths;
+}
+
 TableSet load_table_set(const std::vector<TablePath>& paths) {
   TableSet set;
-  set.sources.resize(paths.size());
+  for (const TablePath& path : paths) {
+    auto sources = sources_of(path);
+    std::move(sources.begin(), sources.end(), std::back_inserter(set.sources));
+  }
   std::vector<TunedEntry> entries;
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    set.sources[i].path = paths[i].path;
-    set.sources[i].operation = paths[i].operation;
-    read_source(set.sources[i], static_cast<std::uint32_t>(i), entries);
+  for (std::size_t i = 0; i < set.sources.size(); ++i) {
+    if (set.sources[i].state.ok()) read_source(set.sources[i], static_cast<std::uint32_t>(i), entries);
   }
   set.table = TunedTable(std::move(entries));
   return set;
@@ -161,7 +263,10 @@ TableSet table_set_of(TunedFile file) {
 }
 
 TableSet production_tables(const Environment& environment) {
-  return load_table_set(all_table_paths({}, tuned_files_of(environment), environment.config_folder));
+  auto paths = all_table_paths({}, tuned_files_of(environment), environment.config_folder);
+  auto triton = triton_table_paths(environment, environment.config_folder);
+  std::move(triton.begin(), triton.end(), std::back_inserter(paths));
+  return load_table_set(paths);
 }
 
 }  // namespace gemmtune

@@ -16,9 +16,10 @@
 
 namespace gemmtune {
 
-/// One file that is to be read, as a table of an operation.
+/// One file that is to be read: a table of an operation, or a Triton config (*.json), or a folder of these
+/// (triton_files_in()). The name of a config says its operation; `operation` counts where it says none.
 struct TablePath {
-  Operation operation = Operation::a16w16;
+  std::optional<Operation> operation;  // nullopt: Triton configs only
   std::string path;
 };
 
@@ -26,7 +27,9 @@ struct TablePath {
 struct TableSource {
   std::string path;
   Operation operation = Operation::a16w16;
-  std::size_t rows = 0;
+  bool triton = false;                   // a Triton config
+  bool unknown = false;                  // its operation is not known: it is described for each
+  std::size_t rows = 0;                  // or buckets
   Status state;                          // why nothing was read; `not_found` is no fault
   std::vector<std::string> diagnostics;  // rows that were left out: file:line, column, value, expected
   EnvironmentNotes environments;
@@ -45,7 +48,8 @@ struct TableSet {
   std::string other_environment(const TunedEntry& entry, const DeviceInfo& device) const {
     return sources[entry.source].environments.difference(entry.env, device);
   }
-  /// "path: 12 rows" or "path: why not", one line a file; with `operation` its files only.
+  /// "path: 12 rows" or "path: why not", one line a file, and one a folder of Triton configs that have nothing
+  /// to be said of; with `operation` its files only.
   std::string describe(std::optional<Operation> operation = std::nullopt) const;
   /// The first source that is there but could not be read; ok where all could.
   Status first_fault() const;
@@ -65,8 +69,13 @@ std::vector<TablePath> all_table_paths(const TunedFileLists& first, const TunedF
 /// GEMMTUNE_CONFIG_A16W16, _A8W8 …, or if it is not set AITER's variable of the operation.
 TunedFileLists tuned_files_of(const Environment& environment);
 
+/// The Triton configs that dispatch reads: GEMMTUNE_CONFIG_TRITON, a colon-separated list of folders and files, else those
+/// that lie in the config folder and in its folder triton/.
+std::vector<TablePath> triton_table_paths(const Environment& environment, const std::string& config_folder);
+
 /// Reads and merges: the smallest valid time of a key wins, ties keep the first file's row. A file that is
-/// missing or cannot be read is no failure of the set; its source says why.
+/// missing or cannot be read is no failure of the set; its source says why. Of a folder the configs of families
+/// that gemmtune has an operation for are read.
 TableSet load_table_set(const std::vector<TablePath>& paths);
 /// The set of files that were read already.
 TableSet table_set_of(std::vector<TunedFile> files);

@@ -67,6 +67,8 @@ Coverage cover(const TunedTable& table, const std::string& gfx, int cu_num,
     if (!hits.empty()) {
       served.match = hits.front().match;
       served.row = hits.front().entry;
+    }
+    if (served.row != nullptr && served.row->bucket.empty()) {
       served.us = served.row->us;
     } else if (const double rate = rates.of(shape.problem.operation); rate > 0) {
       served.us = flops(shape.problem) / (rate * 1e6);

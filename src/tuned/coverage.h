@@ -33,15 +33,15 @@ struct LevelShare {
 };
 
 struct Coverage {
-  std::vector<ServedShape> shapes;     // as given
-  std::array<LevelShare, 5> levels{};  // by Match
+  std::vector<ServedShape> shapes;               // as given
+  std::array<LevelShare, match_count> levels{};  // by Match
   LevelShare total;
   double median_tflops = 0;  // that the table's rows achieve; 0: none
   const LevelShare& at(Match match) const { return levels[static_cast<std::size_t>(match)]; }
 };
 
-/// The time of an answered call is its row's, also where the row's M is another; an untuned call is estimated
-/// at the median rate of the rows of its operation on this device, else of all rows of the operation.
+/// The time of an answered call is its row's, also where the row's M is another; an untuned call, and one that a bucket
+/// answers, which has no time, is estimated at the median rate of the rows of its operation on this device, else of all rows of the operation.
 Coverage cover(const TunedTable& table, const std::string& gfx, int cu_num,
                std::span<const WorkloadShape> workload);
 

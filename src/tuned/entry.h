@@ -74,7 +74,10 @@ struct TunedEntry {
   // text; the problem has the operation's default type then, and no device of ours is asked for the row.
   std::string unknown_types;
   std::shared_ptr<const CarriedCells> carried;  // nullptr: none
-  std::size_t line = 0;                         // of the file it was read from, 1-based; 0: not from a file
+  // A bucket of a Triton config: its key (M_LEQ_16, small_M …). The row answers m_from to problem.m on every device
+  // of `gfx` (empty: of any) and has no time; sizes that the file's name does not say are 0. Empty: a row of a table.
+  std::string bucket;
+  std::size_t line = 0;      // of the file it was read from, 1-based; 0: not from a file
   std::uint32_t source = 0;  // which file, where several were read into one table: the reader's index
 };
 

@@ -26,6 +26,9 @@ constexpr std::array<FindingText, finding_kind_count> finding_texts{{
     {FindingKind::wrong_libtype, "wrong_libtype", "the libtype is not that of the kernel's name"},
     {FindingKind::unknown_kernel, "unknown_kernel", "the kernel's name does not resolve on this device"},
     {FindingKind::stale, "stale", "measured on another device model or library than this machine's"},
+    {FindingKind::missing_bucket, "missing_bucket", "M that no bucket of a Triton config answers"},
+    {FindingKind::unread_key, "unread_key", "a key that no look-up or no kernel reads"},
+    {FindingKind::wrong_size, "wrong_size", "a bucket that does not fit the N and K of its file's name"},
 }};
 
 constexpr std::array<FindingKind, finding_kind_count> kinds = [] {

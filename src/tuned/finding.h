@@ -1,4 +1,4 @@
-// Finding: one defect of one row of a tuned file; the kinds, one row each in finding.cpp.
+// Finding: one defect of one row of a tuned file, or of one bucket; the kinds, one row each in finding.cpp.
 #pragma once
 
 #include <bitset>
@@ -26,8 +26,12 @@ enum class FindingKind {
   wrong_libtype,
   unknown_kernel,
   stale,
+  // Of Triton configs, as are malformed, duplicate_key, unreachable and unknown_kernel.
+  missing_bucket,
+  unread_key,
+  wrong_size,
 };
-inline constexpr std::size_t finding_kind_count = static_cast<std::size_t>(FindingKind::stale) + 1;
+inline constexpr std::size_t finding_kind_count = static_cast<std::size_t>(FindingKind::wrong_size) + 1;
 
 std::string_view to_string(FindingKind kind);
 std::optional<FindingKind> parse_finding_kind(std::string_view text);

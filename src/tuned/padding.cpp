@@ -6,7 +6,8 @@
 namespace gemmtune {
 
 std::string_view to_string(Match match) {
-  static constexpr std::array<std::string_view, 5> names{"exact", "range", "fine", "coarse", "untuned"};
+  static constexpr std::array<std::string_view, match_count> names{"exact",  "range",   "fine",
+                                                                   "coarse", "untuned", "bucket"};
   return names[static_cast<std::size_t>(match)];
 }
 

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "tuned/bucket_index.h"
 #include "tuned/choice.h"
 #include "tuned/groups.h"
 #include "tuned/key.h"
@@ -49,6 +50,7 @@ struct TunedTable::State {
   std::vector<TunedEntry> entries;
   std::vector<std::vector<GroupRow>> groups;  // each ascending in M
   std::unordered_map<GroupKey, std::uint32_t, GroupKeyHash> numbers;
+  BucketIndex buckets;
 
   std::vector<GroupKey> number_groups(std::vector<Item>& items);
   std::vector<std::vector<GroupRow>> choose_rows(std::vector<Item> items, std::size_t group_count);
@@ -64,7 +66,7 @@ std::vector<GroupKey> TunedTable::State::number_groups(std::vector<Item>& items)
   items.reserve(entries.size());
   for (std::size_t index = 0; index < entries.size(); ++index) {
     const TunedEntry& entry = entries[index];
-    if (!is_of_look_up(entry)) continue;
+    if (!is_of_look_up(entry) || !entry.bucket.empty()) continue;
     const GroupKey key = group_key_of(entry);
     const auto [at, made] = numbers.try_emplace(key, static_cast<std::uint32_t>(keys.size()));
     if (made) keys.push_back(key);
@@ -149,6 +151,7 @@ TunedTable::TunedTable(std::vector<TunedEntry> entries) : state_(std::make_uniqu
   for (std::size_t index = 0; index < keys.size(); ++index) {
     state_->groups.push_back(state_->rows_of(keys[index], chosen[index], chosen));
   }
+  state_->buckets = BucketIndex(state_->entries);
 }
 
 TunedTable::~TunedTable() = default;
@@ -180,9 +183,17 @@ const std::vector<GroupRow>* TunedTable::State::find_group(const LookupKey& aske
 
 std::vector<LookupHit> TunedTable::lookup(const LookupKey& key) const {
   std::vector<LookupHit> hits;
-  const std::vector<GroupRow>* group = state_->find_group(key);
   const std::int64_t m = key.problem.m;
-  if (group == nullptr || m < 1 || m > max_dimension) return hits;
+  if (m < 1 || m > max_dimension) return hits;
+  static const std::vector<GroupRow> no_rows;
+  const std::vector<GroupRow>* group = state_->find_group(key);
+  if (group == nullptr) group = &no_rows;
+  const auto bucket = state_->buckets.find(key);
+  const auto add_bucket = [&](bool of_all_sizes) {
+    if (!bucket || bucket->of_all_sizes != of_all_sizes) return;
+    const TunedEntry* entry = &state_->entries[bucket->entry];
+    hits.push_back({Match::bucket, entry->problem.m, entry});
+  };
   const Padding padding = traits(key.problem.operation).padding;
   const auto end = group->end();
   const auto first_not_below = [&](std::int64_t wanted) {
@@ -210,16 +221,22 @@ std::vector<LookupHit> TunedTable::lookup(const LookupKey& key) const {
     const std::int64_t tier = token_tier(m);
     if (tier == m) add_at(Match::exact, m);
     add_range();
+    const bool no_row = hits.empty();
+    add_bucket(false);
+    const std::size_t before = hits.size();
     add_at(Match::coarse, tier);
-    if (tier == upper_token_tier && hits.empty()) add_at(Match::coarse, lower_token_tier);
+    if (tier == upper_token_tier && no_row && hits.size() == before) add_at(Match::coarse, lower_token_tier);
+    add_bucket(true);
     return hits;
   }
   add_at(Match::exact, m);
   add_range();
+  add_bucket(false);
   if (padding == Padding::two_levels) {
     add_at(Match::fine, padded_m(m, key.problem.n, 0));
     add_at(Match::coarse, padded_m(m, key.problem.n, 1));
   }
+  add_bucket(true);
   return hits;
 }
 

@@ -1,6 +1,7 @@
 // TunedTable: all that was learnt, in memory; immutable once made; look-up by problem.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,7 +13,11 @@
 namespace gemmtune {
 
 /// How well a table knew a problem.
-enum class Match { exact, range, fine, coarse, untuned };
+enum class Match { exact, range, fine, coarse, untuned, bucket };
+inline constexpr std::size_t match_count = static_cast<std::size_t>(Match::bucket) + 1;
+/// All of them, in the order in which a look-up tries them; untuned is the last.
+inline constexpr std::array matches_in_order{Match::exact, Match::range,  Match::bucket,
+                                             Match::fine,  Match::coarse, Match::untuned};
 std::string_view to_string(Match match);
 
 /// AITER's padded M (docs/guide.md, "Look-up"): level 0 fine, level 1 coarse.
@@ -46,8 +51,8 @@ class TunedTable {
 
   /// All entries as given, those that never answer included.
   const std::vector<TunedEntry>& entries() const;
-  /// The hits in AITER's order (exact, range, fine, coarse), at most one per level and none twice: the caller
-  /// takes the first that it can run. Batched operations are not padded. A fused MoE is looked up by its
+  /// The hits in the order of look-up (exact, range, bucket, fine, coarse), at most one per level and none twice: the
+  /// caller takes the first that it can run. A bucket of a file for all N and K comes last. Batched operations are not padded. A fused MoE is looked up by its
   /// token tier (`exact` where that is M, else `coarse`), and where no row has its activation, by the first
   /// row in file order that has all the rest. Rows without gfx match AMD architectures (gfx…) only, and only
   /// where no row with gfx has that M. Of overlapping ranges the one with the smallest M answers. Rows that

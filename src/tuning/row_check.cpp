@@ -12,9 +12,20 @@ RowCheck not_runnable(std::string reason) {
   return check;
 }
 
-/// At the row's M, then at the other M that the row answers.
-RowCheck check_candidate(const Device& device, Evaluator& evaluator, const Problem& problem,
+/// Why the kernel is not right at the other end of its bucket.
+std::string other_end_failure(const TunedEntry& bucket, const Candidate& candidate, Evaluator& evaluator) {
+  const std::int64_t m = bucket.m_from.value_or(bucket.problem.m);
+  if (m == bucket.problem.m) return {};
+  const Outcome outcome = evaluator.check_neighbour_m(bucket.problem, candidate, m);
+  if (outcome.kind == OutcomeKind::ok) return {};
+  return fmt::format("at M = {}, where its bucket begins: {}: {}", m, to_string(outcome.kind),
+                     outcome.reason);
+}
+
+/// At the row's M, then at the other M that the row answers, or at the bucket's other end.
+RowCheck check_candidate(const Device& device, Evaluator& evaluator, const TunedEntry& entry,
                          const Candidate& candidate) {
+  const Problem& problem = entry.problem;
   RowCheck result;
   result.accuracy = device.accuracy(candidate, problem);
   const Outcome own = evaluator.check_neighbour_m(problem, candidate, problem.m);
@@ -22,8 +33,12 @@ RowCheck check_candidate(const Device& device, Evaluator& evaluator, const Probl
   result.err_ratio = own.err_ratio;
   result.error = own.error;
   result.deterministic = own.deterministic;
-  result.reason = own.kind == OutcomeKind::ok ? neighbour_failure(problem, candidate, evaluator)
-                                              : fmt::format("{}: {}", to_string(own.kind), own.reason);
+  if (own.kind != OutcomeKind::ok) {
+    result.reason = fmt::format("{}: {}", to_string(own.kind), own.reason);
+  } else {
+    result.reason = entry.bucket.empty() ? neighbour_failure(problem, candidate, evaluator)
+                                         : other_end_failure(entry, candidate, evaluator);
+  }
   result.state = result.reason.empty() ? RowCheckState::right : RowCheckState::wrong;
   return result;
 }
@@ -35,12 +50,13 @@ RowCheck check_kernel(const Device& device, Evaluator& evaluator, const TunedEnt
   if (!candidate.ok()) return not_runnable(candidate.message());
   if (const Status status = check_accuracy(device, entry, *candidate, entry.problem); !status.ok())
     return not_runnable(status.message());
-  return check_candidate(device, evaluator, entry.problem, *candidate);
+  return check_candidate(device, evaluator, entry, *candidate);
 }
 
 RowCheck check_row(const Device& device, Evaluator& evaluator, const TunedEntry& entry) {
   if (const Status status = check(entry.problem); !status.ok()) return not_runnable(status.message());
   if (const Status own = check_row_is_of(entry, device.info()); !own.ok()) return not_runnable(own.message());
+  if (const Status kernel = check_has_kernel(entry); !kernel.ok()) return not_runnable(kernel.message());
   RowCheck result = check_kernel(device, evaluator, entry, entry.kernel_name, false);
   if (result.state != RowCheckState::right || entry.pdl_kernel_name.empty()) return result;
   // Dispatch runs this kernel instead for callers who allow dependent launches.

@@ -30,7 +30,7 @@ struct RowCheck {
 
 /// One check an entry, in order. The kernel that dispatch runs for the row (and the one of dependent
 /// launches, if the row has one) passes the full gate at the row's M and at the other M that the row answers;
-/// the reason names the M. `on_row` may be empty.
+/// the reason names the M. Of a bucket of a Triton config these are its M and its m_from. `on_row` may be empty.
 std::vector<RowCheck> check_rows(const Device& device, Evaluator& evaluator,
                                  std::span<const TunedEntry> entries,
                                  const std::function<void(std::size_t index, const RowCheck&)>& on_row);

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "cli/program.h"
+#include "cli/bucket_program.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
 #include "formats/shapes/shape_list.h"
@@ -18,28 +18,11 @@ using ::testing::HasSubstr;
 class BucketsCli : public ::testing::Test {
  protected:
   SubprocessResult tune(const std::string& shapes, const std::vector<std::string>& more) const {
-    std::vector<std::string> words = {"tune",
-                                      "-i",
-                                      program_.folder().write("shapes.csv", shapes),
-                                      "-o",
-                                      program_.file("configs"),
-                                      "--buckets",
-                                      "--confirmations",
-                                      "1",
-                                      "--quiet",
-                                      "--json"};
-    words.insert(words.end(), more.begin(), more.end());
-    return program_.run(words);
+    return program_.tune(shapes, more);
   }
 
-  SimulatedProgram program_;
+  BucketProgram program_;
 };
-
-const std::string bf16_shapes =
-    "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n"
-    "1,64,64,False,torch.bfloat16,torch.bfloat16,False,False\n"
-    "9,64,64,False,torch.bfloat16,torch.bfloat16,False,False\n"
-    "300,64,64,False,torch.bfloat16,torch.bfloat16,False,False\n";
 
 TEST_F(BucketsCli, OneKernelAnswersABucketAndTheRegretIsWritten) {
   const auto result = tune(bf16_shapes, {"--libtype", "tiled,skinny"});
@@ -63,8 +46,15 @@ TEST_F(BucketsCli, OneKernelAnswersABucketAndTheRegretIsWritten) {
         TritonValue(document["buckets"][static_cast<std::size_t>(index)]["kernelName"].get<std::string>()));
   }
   EXPECT_FALSE(find_bucket(*file, 2049)) << "nothing was tuned there";
-  ASSERT_EQ(file->notes.size(), 1U);
+  // One key of ours; what AITER has a key for stands under that one.
+  for (const TritonBucket& bucket : file->buckets) {
+    for (const auto& [key, value] : bucket.config.parameters)
+      EXPECT_TRUE(key == "kernelName" || key.starts_with("BLOCK_SIZE_") || key == "NUM_KSPLIT") << key;
+  }
+  ASSERT_EQ(file->notes.size(), 2U);
   EXPECT_EQ(file->notes[0].key, "_regret");
+  EXPECT_EQ(file->notes[1].key, "_problem");
+  EXPECT_THAT(file->notes[1].json, HasSubstr("a16w16 m=300 n=64 k=64 x=bf16"));
   const Json regrets = parse_json(file->notes[0].json);
   EXPECT_EQ(regrets["medium_M"], 0.0) << "one M: no regret";
   EXPECT_GE(regrets["small_M"], 0.0);

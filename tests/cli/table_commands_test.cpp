@@ -375,19 +375,24 @@ TEST_F(TableCommands, ColonListsWorkEverywhere) {
 // Issue 18, 5: a file of another format is refused by name, whatever the command.
 TEST_F(TableCommands, OtherFormatsAreRefusedByName) {
   const std::string config = GEMMTUNE_TEST_DATA "/triton/unknown_keys.json";
-  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
-           {"merge", config},
-           {"diff", config, config},
-           {"check", config},
-           {"bench", config},
-           {"cache", "warm", config},
-           {"coverage", config, "--gfx", "gfx950", "--cu_num", "256"},
-           {"shapes", "-i", config},
-           {"tune", "-i", config, "-o", program.file("t.csv")},
-           {"lookup", "-m", "1", "-n", "64", "-k", "64", "--table", config}}) {
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"coverage", config, "--gfx", "gfx950", "--cu_num", "256"},
+                                             {"shapes", "-i", config},
+                                             {"tune", "-i", config, "-o", program.file("t.csv")}}) {
     const auto result = program.run(command);
     EXPECT_EQ(result.exit_code, 2) << command.front();
     EXPECT_THAT(result.err, HasSubstr("is triton_json")) << command.front();
+  }
+  const std::string yaml = GEMMTUNE_TEST_DATA "/lost/stream_k.yaml";
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {"merge", yaml},
+           {"diff", yaml, yaml},
+           {"check", yaml},
+           {"cache", "warm", yaml},
+           {"lookup", "-m", "1", "-n", "64", "-k", "64", "--table", yaml}}) {
+    const auto result = program.run(command);
+    EXPECT_EQ(result.exit_code, 2) << command.front();
+    EXPECT_THAT(result.err, HasSubstr("is tune_gemm_yaml")) << command.front();
   }
 }
 

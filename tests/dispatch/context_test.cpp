@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -67,10 +68,61 @@ TEST_F(Contexts, CountersTellHowRequestsWereServed) {
     (void)context->plan(small_problem(2000));   // untuned
   }
   const CounterValues values = context->counters();
-  EXPECT_THAT(values.by_match, ElementsAre(2U, 2U, 2U, 2U, 2U));
+  EXPECT_THAT(values.by_match, ElementsAre(2U, 2U, 2U, 2U, 2U, 0U));
   EXPECT_EQ(values.plans_made, 5U);
   EXPECT_EQ(values.invalid_rows, 1U);
   EXPECT_EQ(values.other_environment, 0U);
+}
+
+/// A folder of configs by GEMMTUNE_CONFIG_TRITON, or by the config folder, itself or below triton/.
+TEST_F(Contexts, BucketsOfTritonConfigsAnswer) {
+  const std::string name = "x86-fake-GEMM-A16W16-N=32-K=48.json";
+  const std::string content =
+      R"({"small_M": {"kernelName": "alpha_r1_a1"}, "medium_M": {"BLOCK_SIZE_M": 16}})";
+  folder_.write("by_variable/" + name, content);
+  folder_.write("plain/" + name, content);
+  folder_.write("below/triton/gemm/" + name, content);
+  const auto opened = [&](const std::string& variable, const std::string& config_folder) {
+    Environment environment;
+    if (!variable.empty()) environment.config_variables["GEMMTUNE_CONFIG_TRITON"] = variable;
+    environment.config_folder = config_folder;
+    auto context =
+        std::make_unique<Context>(options_, environment, std::make_unique<test::FakeDevice>(fake_));
+    lines_.clear();
+    return context;
+  };
+  for (const auto& [variable, folder] : {std::pair(folder_.file("by_variable"), std::string()),
+                                         {"", folder_.file("plain")},
+                                         {"", folder_.file("below")}}) {
+    const auto context = opened(variable, folder);
+    for (std::int64_t m = 1; m <= 256; ++m) {
+      const auto plan = context->plan(small_problem(m));
+      ASSERT_TRUE(plan.ok()) << plan.message();
+      ASSERT_EQ((*plan)->account().match, Match::bucket) << m << ": " << (*plan)->account().rule;
+      ASSERT_EQ((*plan)->account().kernel_name, "alpha_r1_a1");
+      ASSERT_EQ((*plan)->account().line, 1U);
+    }
+    EXPECT_EQ(context->counters().by_match[static_cast<std::size_t>(Match::bucket)], 256U);
+  }
+
+  // The variable replaces the config folder's.
+  const auto none = opened(folder_.file("missing"), folder_.file("plain"));
+  EXPECT_EQ((*none->plan(small_problem(4)))->account().match, Match::untuned);
+
+  // A configuration of Triton alone is counted at each plan and said once for its file.
+  const auto context = opened(folder_.file("by_variable"), "");
+  for (const std::int64_t m : {300, 400, 500}) {
+    const auto plan = context->plan(small_problem(m));
+    EXPECT_EQ((*plan)->account().match, Match::untuned);
+    EXPECT_THAT((*plan)->account().rule, HasSubstr("only Triton can run"));
+  }
+  EXPECT_EQ(context->counters().invalid_rows, 3U);
+  EXPECT_EQ(std::count_if(lines_.begin(), lines_.end(),
+                          [](const std::string& line) {
+                            return line.find("that only Triton can run (no kernelName) answer nothing") !=
+                                   std::string::npos;
+                          }),
+            1);
 }
 
 TEST_F(Contexts, AMissIsLoggedOnceAndAHitOnlyWhereAsked) {

@@ -92,6 +92,23 @@ TEST_F(CaptureFile, EveryOperationIsReadBackAsWhatWasSeen) {
   }
 }
 
+/// Stores of versions without buckets have no count of them.
+TEST_F(CaptureFile, AStoreWithoutBucketsIsRead) {
+  merge({seen(problem(1), 4, Match::bucket), seen(problem(2), 3, Match::fine)});
+  const std::string store = calls_path(file());
+  std::string text = *read_file(store);
+  EXPECT_THAT(text, HasSubstr("\"bucket\":4"));
+  for (const std::string count : {",\"bucket\":4", ",\"bucket\":0"})
+    text.erase(text.find(count), count.size());
+  ASSERT_TRUE(write_file_atomically(store, text).ok());
+  const auto read = read_capture(file(), Operation::a16w16);
+  ASSERT_TRUE(read.ok()) << read.message();
+  EXPECT_THAT(read->diagnostics, IsEmpty());
+  EXPECT_EQ(read->problems[0].calls, 4U);
+  EXPECT_EQ(read->problems[0].by_match[static_cast<std::size_t>(Match::bucket)], 0U);
+  EXPECT_EQ(read->problems[1].by_match[static_cast<std::size_t>(Match::fine)], 3U);
+}
+
 TEST_F(CaptureFile, HeadersAreThoseOfAiter) {
   const std::pair<Operation, std::string> headers[] = {
       {Operation::a8w8, "M,N,K,q_dtype_w\n"},

@@ -2,6 +2,8 @@
 #include <cstdint>
 #include <string>
 
+#include "formats/triton/bucket_rows.h"
+#include "formats/triton/triton_audit.h"
 #include "formats/triton/triton_json.h"
 #include "formats/triton/triton_lookup.h"
 #include "fuzz/expectation.h"
@@ -13,7 +15,12 @@ void look_up(const TritonFile& file) {
   for (const std::int64_t m : {1, 33, 300, 5000}) {
     const auto match = find_bucket(file, m);
     if (match) (void)apply_split_k(match->bucket->config, 7168);
+    for (const BucketSpan& span : bucket_spans(file))
+      if (span.m_from <= m && m <= span.m) fuzz::demand(match && match->bucket == span.bucket, "one answer");
   }
+  (void)audit_triton_files({&file, 1});
+  if (const auto rows = rows_to_run(file); rows.ok())
+    fuzz::demand(rows->size() == bucket_spans(file).size(), "a row a span");
 }
 
 bool same_but_lines(const TritonFile& a, const TritonFile& b) {
@@ -31,7 +38,8 @@ bool same_but_lines(const TritonFile& a, const TritonFile& b) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace gemmtune;
   const std::string content(reinterpret_cast<const char*>(data), size);
-  for (const char* source : {"gfx950-GEMM-A8W8_BLOCKSCALE.json", "gfx942-MOE-FP8_W8A8.json"}) {
+  for (const char* source : {"gfx950-GEMM-A8W8_BLOCKSCALE.json", "gfx942-MOE-FP8_W8A8.json",
+                             "x86-amx-BATCHED_GEMM-A8W8-B=2-N=64-K=100.json"}) {
     const auto file = parse_triton_json(source, content);
     if (!file.ok()) continue;
     look_up(*file);

@@ -40,12 +40,14 @@ class Report : public ::testing::Test {
 TEST_F(Report, EveryLevelIsAccountedFor) {
   load({row(small_problem(16), "alpha_r1_a1"), row(small_problem(4), "beta_r1_a1")});
   const LookupReport report = ask(request(3), &device_);
-  ASSERT_EQ(report.levels.size(), 4U);
+  ASSERT_EQ(report.levels.size(), 5U);
   EXPECT_EQ(report.levels[0].row, nullptr);
-  EXPECT_EQ(report.levels[2].tried_m, 16);
-  EXPECT_EQ(report.levels[3].tried_m, 4);
-  EXPECT_NE(report.levels[3].row, nullptr);
-  EXPECT_TRUE(report.levels[3].runnable);
+  EXPECT_EQ(report.levels[2].level, Match::bucket);
+  EXPECT_EQ(report.levels[2].row, nullptr);
+  EXPECT_EQ(report.levels[3].tried_m, 16);
+  EXPECT_EQ(report.levels[4].tried_m, 4);
+  EXPECT_NE(report.levels[4].row, nullptr);
+  EXPECT_TRUE(report.levels[4].runnable);
   EXPECT_EQ(report.level, Match::fine);
   EXPECT_EQ(report.hit_m, 16);
   EXPECT_EQ(report.kernel_name, "alpha_r1_a1");
@@ -68,9 +70,9 @@ TEST_F(Report, ARowThatIsNeverChosenIsNamed) {
   ASSERT_NE(report.levels[0].never_chosen, nullptr);
   EXPECT_EQ(report.levels[0].hit_m, 3);
   EXPECT_EQ(report.levels[0].why, "never chosen: no valid time");
-  ASSERT_NE(report.levels[2].never_chosen, nullptr);
-  EXPECT_EQ(report.levels[2].why, "never chosen: an error above the limit");
-  EXPECT_EQ(report.levels[3].never_chosen, nullptr);
+  ASSERT_NE(report.levels[3].never_chosen, nullptr);
+  EXPECT_EQ(report.levels[3].why, "never chosen: an error above the limit");
+  EXPECT_EQ(report.levels[4].never_chosen, nullptr);
   EXPECT_THAT(report.rule,
               HasSubstr("never chosen " + file_ + ":2, M = 3, kernel 'alpha_r1_a1': no valid time"));
   LookupRequest of_table = request(3);
@@ -165,15 +167,53 @@ TEST_F(Report, AgreesWithThePlannerOnStrictEnvironments) {
             answer_problem(device_, tables_, small_problem(8), {.strict_environment = true}).rule());
 }
 
+TEST_F(Report, ABucketSaysItsFileAndItsM) {
+  const std::string config = folder_.write("configs/x86-fake-GEMM-A16W16-N=32-K=48.json",
+                                           R"({
+    "M_LEQ_8": {"BLOCK_SIZE_M": 16},
+    "M_LEQ_16": {"kernelName": "alpha_r1_a1"}
+})");
+  folder_.write("configs/x86-fake-GEMM-A16W16.json", R"({"any": {"kernelName": "alpha_r1_a2"}})");
+  file_ = test::write_rows(folder_, "t.csv", {row(small_problem(16), "alpha_r1_a2")});
+  tables_ = load_table_set({test::table(file_), test::table(folder_.file("configs"))});
+  ASSERT_TRUE(tables_.first_fault().ok()) << tables_.describe();
+  EXPECT_THAT(tables_.describe(), HasSubstr("configs: 3 buckets in 2 Triton configs"));
+
+  LookupReport report = ask(request(9), &device_);
+  EXPECT_EQ(report.level, Match::bucket);
+  EXPECT_EQ(report.kernel_name, "alpha_r1_a1");
+  EXPECT_EQ(report.file, config);
+  EXPECT_EQ(report.line, 3U);
+  EXPECT_EQ(report.hit_m, 16);
+  EXPECT_EQ(report.rule, "bucket M_LEQ_16 (M = 9 to 16), " + config + ":3");
+  EXPECT_EQ(ask(request(16), &device_).level, Match::exact) << "a row of this M goes before its bucket";
+
+  // A configuration of Triton alone: a miss with its reason, and the padded row answers.
+  report = ask(request(5), &device_);
+  EXPECT_EQ(report.level, Match::fine);
+  EXPECT_THAT(report.rule,
+              HasSubstr("passed over bucket M_LEQ_8 (M = 1 to 8), " + config +
+                        ":2, kernel 'BLOCK_SIZE_M=16': a configuration that only Triton can run"));
+  const Answer answer = answer_problem(device_, tables_, small_problem(5), {});
+  EXPECT_EQ(answer.invalid_rows(), 1);
+  EXPECT_EQ(answer.rule(), report.rule);
+
+  // The special file replaces the default one: nothing of the latter answers above M = 16, but for other sizes it does.
+  EXPECT_EQ(ask(request(200), &device_).level, Match::untuned);
+  LookupRequest other = request(200);
+  other.problem.n = 64;
+  EXPECT_EQ(ask(other, &device_).kernel_name, "alpha_r1_a2");
+}
+
 TEST_F(Report, OnlineRowsHaveLevelsOfTheirOwn) {
   load({row(small_problem(64), "alpha_r1_a1")});
   const auto file = test::write_rows(folder_, "online.csv", {row(small_problem(5), "beta_r1_a2")});
   const TableSet online = load_table_set({test::table(file)});
   const auto report = explain_lookup({tables_, &online}, &device_, request(5));
   ASSERT_TRUE(report.ok()) << report.message();
-  ASSERT_EQ(report->levels.size(), 8U);
+  ASSERT_EQ(report->levels.size(), 10U);
   EXPECT_EQ(report->levels[0].row, nullptr);
-  EXPECT_EQ(report->levels[4].tables, &online);
+  EXPECT_EQ(report->levels[5].tables, &online);
   EXPECT_EQ(report->kernel_name, "beta_r1_a2");
   EXPECT_EQ(report->file, file);
   EXPECT_EQ(report->rule, answer_problem(device_, {tables_, &online}, small_problem(5), {}).rule());

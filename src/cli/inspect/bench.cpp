@@ -17,6 +17,7 @@
 #include "cli/tables/table_files.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "formats/shapes/shape_list.h"
+#include "formats/triton/bucket_rows.h"
 #include "resolve/bind.h"
 #include "resolve/online_rows.h"
 #include "resolve/table_set.h"
@@ -27,7 +28,8 @@ namespace {
 
 constexpr const char* bench_footer = R"(
 FILE is a tuned file: its rows of this device are timed against the default kernel (what a user without tuning
-gets), or against the rows of a second tuned file. Or FILE is a shape list: then the tables that a program would
+gets), or against the rows of a second tuned file. It may be a Triton config (JSON), or a folder of them: its buckets of
+this device are timed at the smallest and the largest M of each. Or FILE is a shape list: then the tables that a program would
 use now (GEMMTUNE_CONFIG_A16W16, else the config folder's, and the rows of online tuning if it is switched on) are timed
 against the default kernel. What is timed is what dispatch runs: a row that it passes over is passed over here, and the
 reason is printed.
@@ -39,6 +41,7 @@ Exit codes: 0 all right, 1 a result was wrong or did not run, or FILE is slower 
 Examples:
   gemmtune bench tuned.csv
   gemmtune bench new.csv --against old.csv --json
+  gemmtune bench configs --against tuned.csv
   gemmtune bench shapes/llama-3.2-1b.csv)";
 
 struct BenchOptions {
@@ -64,10 +67,40 @@ struct BenchInput {
   std::shared_ptr<const TableSet> online;
 };
 
+/// The buckets of this device at both ends of their M.
+Status add_bucket_shapes(const std::string& path, std::optional<Operation> operation,
+                         const DeviceInfo& device, std::vector<ShapeRow>& shapes) {
+  const auto files = read_triton_files({path});
+  if (!files.ok()) return files.status();
+  for (const TritonFile& file : *files) {
+    if (!file.name.arch.empty() && file.name.arch != device.gfx) continue;
+    const auto rows = rows_to_run(file, operation);
+    if (!rows.ok()) return rows.status();
+    for (const TunedEntry& row : *rows) {
+      Problem first = row.problem;
+      first.m = row.m_from.value_or(first.m);
+      if (first.m != row.problem.m) shapes.push_back({first, 1, {}, row.line});
+      shapes.push_back({row.problem, 1, {}, row.line});
+    }
+  }
+  return {};
+}
+
 Result<BenchInput> read_input(const std::string& path, std::optional<Operation> operation,
                               const Environment& environment, const Device& opened) {
   const DeviceInfo& device = opened.info();
   BenchInput input;
+  const auto triton = are_triton_files({path});
+  if (!triton.ok()) return triton.status();
+  if (*triton) {
+    auto tables = read_table_set(path, operation);
+    if (!tables.ok()) return tables.status();
+    input.tuned_file = true;
+    input.tables = std::move(*tables);
+    GEMMTUNE_RETURN_IF_ERROR(add_bucket_shapes(path, operation, device, input.shapes));
+    if (!input.shapes.empty()) return input;
+    return Status::not_found("{}: no bucket of this device ({})", path, device.gfx);
+  }
   const auto all_tuned = are_tuned_files(path);
   if (!all_tuned.ok()) return all_tuned.status();
   if (!*all_tuned) {
@@ -113,9 +146,9 @@ int run_bench_command(const BenchOptions& options) {
   if (!input.ok()) return usage_error("bench", input.message());
   std::optional<TableSet> against;
   if (!options.against.empty()) {
-    auto files = read_tables({options.against}, *operation);
-    if (!files.ok()) return usage_error("bench", fmt::format("--against {}", files.message()));
-    against = table_set_of(std::move(*files));
+    auto tables = read_table_set(options.against, *operation);
+    if (!tables.ok()) return usage_error("bench", fmt::format("--against {}", tables.message()));
+    against = std::move(*tables);
   }
   BenchRequest request{.shapes = std::move(input->shapes), .tables = {input->tables, input->online.get()}};
   if (options.limit > 0 && static_cast<std::size_t>(options.limit) < request.shapes.size()) {
@@ -144,8 +177,10 @@ int run_bench_command(const BenchOptions& options) {
 
 std::function<int()> declare_bench(CommandOptions& app) {
   auto options = std::make_shared<BenchOptions>();
-  app.add_option("file", options->file,
-                 "A tuned file or a shape list, or several of one kind, colon-separated")
+  app.add_option(
+         "file", options->file,
+         "A tuned file, a Triton config or a folder of these, or a shape list, or several of one kind, "
+         "colon-separated")
       .required();
   declare_file_operation(app, options->operation);
   app.add_option("--against", options->against, "Time against the rows of these tuned files");

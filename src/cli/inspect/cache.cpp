@@ -20,9 +20,11 @@
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/size_options.h"
+#include "cli/tables/table_files.h"
 #include "formats/aiter/tuned_csv.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
+#include "formats/triton/bucket_rows.h"
 #include "resolve/bind.h"
 #include "resolve/table_set.h"
 
@@ -112,7 +114,25 @@ std::vector<std::string> build_all(const Device& device, const std::vector<Row>&
 Result<std::vector<Row>> rows_for(const CacheOptions& options, const Environment& environment,
                                   const DeviceInfo& device) {
   std::vector<Row> rows;
+  const auto add_config = [&](const std::string& path, std::optional<Operation> operation) -> Status {
+    const auto configs = read_triton_files({path});
+    if (!configs.ok()) return configs.status();
+    for (const TritonFile& config : *configs) {
+      if (!config.name.arch.empty() && config.name.arch != device.gfx) continue;
+      const auto buckets = rows_to_run(config, operation);
+      if (!buckets.ok()) {  // of all sizes: what to compile is not known
+        print_note(buckets.message());
+        continue;
+      }
+      for (const TunedEntry& entry : *buckets)
+        if (check_has_kernel(entry).ok()) rows.push_back({config.path, entry});
+    }
+    return {};
+  };
   const auto add = [&](const std::string& path, std::optional<Operation> operation) -> Status {
+    const auto triton = are_triton_files({path});
+    if (!triton.ok()) return triton.status();
+    if (*triton) return add_config(path, operation);
     const auto file = read_tuned_csv(path, {.operation = operation});
     if (!file.ok()) return file.status();
     for (const TunedEntry& entry : file->entries)
@@ -127,6 +147,8 @@ Result<std::vector<Row>> rows_for(const CacheOptions& options, const Environment
   }
   for (const TablePath& table : all_table_paths(tuned_files_of(environment), {}, environment.config_folder))
     if (file_exists(table.path)) GEMMTUNE_RETURN_IF_ERROR(add(table.path, table.operation));
+  for (const TablePath& config : triton_table_paths(environment, environment.config_folder))
+    GEMMTUNE_RETURN_IF_ERROR(add(config.path, config.operation));
   return rows;
 }
 
@@ -168,7 +190,8 @@ std::function<int()> declare_cache(CommandOptions& app) {
   auto options = std::make_shared<CacheOptions>();
   app.add_option("ACTION", options->action, "list, warm or clear").required();
   app.add_option("TABLE", options->table,
-                 "warm: tuned files, colon-separated (default: all that programs use here)");
+                 "warm: tuned files, Triton configs and folders of these, colon-separated (default: all that "
+                 "programs use here)");
   declare_file_operation(app, options->operation);
   declare_device_options(app, options->device);
   app.add_flag("--json", options->json, "One JSON document on stdout");

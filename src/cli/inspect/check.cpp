@@ -11,13 +11,13 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/inspect/bench_report.h"
+#include "cli/inspect/checked_files.h"
 #include "cli/shared/check_report.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/device_options.h"
 #include "cli/shared/size_options.h"
 #include "cli/shared/worker_evaluator.h"
-#include "cli/tables/table_files.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
 #include "resolve/bind.h"
@@ -35,6 +35,9 @@ Each row of this device is run on random data and compared with a float64 refere
 that it answers by padding. Kernels run in a worker process: one that crashes or does not end is a wrong row, and the
 next row goes on. Rows of other devices are counted and left alone.
 
+A Triton config (JSON), or a folder of them, is checked bucket by bucket: each kernel at the smallest and the largest M of
+its bucket (of one without a largest M at twice the M before it). -n and -k give the sizes that a file's name does not say.
+
 With a size (-m -n -k, or --problem) one kernel is verified: --kernel NAME, the first choice of --libtype NAME, or
 what runs there without tuning. It runs even if an erratum says that it is wrong.
 
@@ -43,6 +46,7 @@ Exit codes: 0 all right, 1 a row is wrong or its kernel does not exist here, 2 u
 Examples:
   gemmtune check tuned.csv
   gemmtune check tuned.csv --errRatio 0.01 --json
+  gemmtune check configs
   gemmtune check -m 33 -n 64 -k 63 --libtype onednn
   gemmtune check --problem 'a16w16 m=8 n=64 k=127 alignment=2' --kernel tiled_r1_…)";
 
@@ -59,7 +63,7 @@ struct CheckOptions {
 };
 
 struct Checked {
-  const TunedFile* file = nullptr;
+  const CheckedFile* file = nullptr;
   const TunedEntry* entry = nullptr;
   bool own = false;  // a row of this device
   RowCheck check;
@@ -68,9 +72,10 @@ struct Checked {
 bool is_finding(const Checked& row) { return row.own && row.check.state != RowCheckState::right; }
 
 std::string row_text(const Checked& row) {
-  return fmt::format("{}:{}: {} {}: {}{}{}", row.file->path, row.entry->line, short_name(row.entry->problem),
-                     row.entry->kernel_name, to_string(row.check.state), row.check.reason.empty() ? "" : ": ",
-                     row.check.reason);
+  const std::string bucket = row.entry->bucket.empty() ? "" : row.entry->bucket + ", ";
+  return fmt::format("{}:{}: {}{} {}: {}{}{}", row.file->path, row.entry->line, bucket,
+                     short_name(row.entry->problem), row.entry->kernel_name, to_string(row.check.state),
+                     row.check.reason.empty() ? "" : ": ", row.check.reason);
 }
 
 std::string check_document(const std::string& file, const std::vector<Checked>& rows) {
@@ -81,6 +86,7 @@ std::string check_document(const std::string& file, const std::vector<Checked>& 
   for (const Checked& row : rows) {
     Json checked = {{"file", row.file->path},
                     {"line", row.entry->line},
+                    {"bucket", row.entry->bucket.empty() ? Json() : Json(row.entry->bucket)},
                     {"problem", print(row.entry->problem)},
                     {"kernelName", row.entry->kernel_name},
                     {"this_device", row.own}};
@@ -91,7 +97,7 @@ std::string check_document(const std::string& file, const std::vector<Checked>& 
 }
 
 /// Appends the rows of `file`, of `count` in all files.
-void check_file(const TunedFile& file, std::size_t count, const Device& device, Evaluator& evaluator,
+void check_file(const CheckedFile& file, std::size_t count, const Device& device, Evaluator& evaluator,
                 Console& console, std::vector<Checked>& rows) {
   for (const TunedEntry& entry : file.entries) {
     if (interrupted()) break;
@@ -175,7 +181,9 @@ int run_one_check(const CheckOptions& options) {
 }
 
 int run_check(const CheckOptions& options) {
-  const bool one = options.size.any() || !options.problem.empty();
+  // -n and -k beside a Triton config are those that its name does not say.
+  const bool names_sizes = !options.file.empty() && options.size.m.empty() && options.problem.empty();
+  const bool one = !names_sizes && (options.size.any() || !options.problem.empty());
   if (one == !options.file.empty()) {
     return usage_error("check", one ? "a file and a size: expected one of them"
                                     : "expected a tuned file, or a size (-m -n -k, --problem)");
@@ -189,12 +197,12 @@ int run_check(const CheckOptions& options) {
   const Environment environment = read_environment();
   auto device = open_device(options.device, environment, false);
   if (!device.ok()) return usage_error("check", device.message());
-  const auto files = read_tables({options.file}, *operation);
+  const auto files = read_checked_files(options.file, options.size, *operation, (*device)->info());
   if (!files.ok()) return usage_error("check", files.message());
   Console console(options.quiet);
   std::size_t count = 0;
   std::size_t unread = 0;
-  for (const TunedFile& file : *files) {
+  for (const CheckedFile& file : *files) {
     for (const std::string& diagnostic : file.diagnostics) console.urgent_line(diagnostic);
     count += file.entries.size();
     unread += file.diagnostics.size();
@@ -202,7 +210,7 @@ int run_check(const CheckOptions& options) {
   std::vector<Checked> rows;
   watch_for_interrupts();
   const auto evaluator = make_verifying_worker(**device, options.device, environment, options.max_err_ratio);
-  for (const TunedFile& file : *files) check_file(file, count, **device, *evaluator, console, rows);
+  for (const CheckedFile& file : *files) check_file(file, count, **device, *evaluator, console, rows);
   std::size_t right = 0;
   std::size_t findings = 0;
   for (const Checked& row : rows) {
@@ -213,8 +221,9 @@ int run_check(const CheckOptions& options) {
   if (options.json) {
     print_document(check_document(options.file, rows));
   } else {
+    const bool buckets = !rows.empty() && !rows.front().entry->bucket.empty();
     print_text(fmt::format("{}: {} of this device: {} right, {} not; {} of other devices\n", options.file,
-                           counted(right + findings, "row"), right, findings,
+                           counted(right + findings, buckets ? "bucket" : "row"), right, findings,
                            rows.size() - right - findings));
   }
   if (interrupted()) return exit_interrupted;
@@ -225,7 +234,8 @@ int run_check(const CheckOptions& options) {
 
 std::function<int()> declare_check(CommandOptions& app) {
   auto options = std::make_shared<CheckOptions>();
-  app.add_option("file", options->file, "A tuned file, or several, colon-separated");
+  app.add_option("file", options->file,
+                 "A tuned file, a Triton config or a folder of these, or several, colon-separated");
   declare_size_options(app, options->size);
   app.add_option("--problem", options->problem, "A size as reports print it, in place of -m -n -k");
   app.add_option("--kernel", options->kernel, "The kernel to verify at the size");

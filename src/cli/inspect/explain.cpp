@@ -17,9 +17,11 @@
 #include "cli/shared/device_options.h"
 #include "cli/shared/report_parts.h"
 #include "cli/shared/size_options.h"
+#include "cli/tables/table_files.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
 #include "formats/search_space/search_space_yaml.h"
+#include "resolve/answer.h"
 #include "resolve/candidate_list.h"
 #include "resolve/errata.h"
 
@@ -33,6 +35,7 @@ Examples:
   gemmtune explain -m 1 -n 2048 -k 2048
   gemmtune explain -m 16 -n 2048 -k 8192 --indtype f32 --space tiled
   gemmtune explain -m 16 -n 2048 -k 8192 --space tiled --search-space narrow.yaml
+  gemmtune explain --op a8w8_blockscale -m 16 -n 2112 -k 7168 --table configs
   gemmtune explain -m 1 -n 2048 -k 2048 --json)";
 
 struct ExplainOptions {
@@ -40,6 +43,7 @@ struct ExplainOptions {
   DeviceOptions device;
   std::string space;
   std::string search_space;  // file; empty: none
+  std::string table;         // tuned files or Triton configs; empty: none
   bool json = false;
 };
 
@@ -204,6 +208,17 @@ std::optional<Candidate> fast_default(const Device& device, const Problem& probl
   return *fast;
 }
 
+/// What dispatch does with the tables of --table; empty without it.
+Result<std::string> rule_of_tables(const ExplainOptions& options, const Device& device,
+                                   const Problem& problem) {
+  if (options.table.empty()) return std::string();
+  const auto tables = read_table_set(options.table, problem.operation);
+  if (!tables.ok()) return Status(tables.code(), fmt::format("--table {}", tables.message()));
+  const Answer answer = answer_problem(device, *tables, problem, {});
+  if (!answer.status.ok()) return answer.status.message();
+  return fmt::format("{}: {}", answer.kernel_name(), answer.rule());
+}
+
 int run_explain(const ExplainOptions& options) {
   const auto problem = problem_of(options.size);
   if (!problem.ok()) return usage_error("explain", problem.message());
@@ -234,6 +249,8 @@ int run_explain(const ExplainOptions& options) {
     if (!status.ok()) return usage_error("explain", "--search-space " + status.message());
     search_space = std::move(*read);
   }
+  const auto rule = rule_of_tables(options, device, *problem);
+  if (!rule.ok()) return usage_error("explain", rule.message());
   if (options.json) {
     Json json;
     json["command"] = "explain";
@@ -247,6 +264,7 @@ int run_explain(const ExplainOptions& options) {
     const auto fallback = usable_fallback(device, *problem);
     json["fallback"] = fallback.ok() ? Json(fallback->candidate.kernel_name()) : Json();
     json["fallback_passed"] = fallback.ok() ? fallback->passed : std::string();
+    json["dispatch"] = rule->empty() ? Json() : Json(*rule);
     json["errata"] = Json::array();
     for (const auto& [erratum, configs] : struck_configs(device, *problem)) {
       json["errata"].push_back(erratum_json(*erratum));
@@ -265,6 +283,7 @@ int run_explain(const ExplainOptions& options) {
   text += fmt::format("default (speed-ups are against it): {}\nwithout a tuned row: {}\n",
                       candidate_text(device, *problem, device.baseline(*problem)),
                       fallback_text(usable_fallback(device, *problem)));
+  if (!rule->empty()) text += fmt::format("with {}: {}\n", options.table, *rule);
   if (const auto fast = fast_default(device, *problem))
     text += fmt::format("default of --accuracy fast: {}\n", candidate_text(device, *problem, *fast));
   for (const auto& [erratum, configs] : struck_configs(device, *problem)) {
@@ -286,6 +305,9 @@ std::function<int()> declare_explain(CommandOptions& app) {
   app.add_option("--search-space", options->search_space,
                  "Narrow or replace spaces by this file (YAML), as tune does")
       .type_name("FILE");
+  app.add_option("--table", options->table,
+                 "Say what dispatch runs with these tuned files, Triton configs and folders of these, "
+                 "colon-separated");
   app.add_flag("--json", options->json, "One JSON document on stdout");
   app.footer(explain_footer);
   return [options] { return run_explain(*options); };

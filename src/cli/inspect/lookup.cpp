@@ -32,7 +32,8 @@ namespace {
 using Json = OrderedJson;
 
 constexpr const char* lookup_footer = R"(
-M is tried exactly, then by ranges, then padded finely and coarsely; then the fallback runs. With --gfx or --cu_num
+M is tried exactly, then by ranges, then in the buckets of Triton configs, then padded finely and coarsely; then the
+fallback runs. With --gfx or --cu_num
 only the table is asked, for that device, and whether its row could run here is said beside it; --runnable applies
 the rule of dispatch all the same (rows that cannot run are passed over).
 
@@ -41,6 +42,7 @@ Exit codes: 0 answered (also where no row knew the problem), 2 usage or input.
 Examples:
   gemmtune lookup -m 3 -n 2048 -k 2048 --table tuned.csv
   gemmtune lookup -m 3 -n 2048 -k 2048 --table a.csv:b.csv --gfx gfx942 --cu_num 80 --json
+  gemmtune lookup --op a8w8_blockscale -m 300 -n 2112 -k 7168 --table configs
   gemmtune lookup --requests requests.csv --json
 
 --requests takes a CSV with the columns family (the operation), file (relative to the list) and request
@@ -113,7 +115,9 @@ Json lookup_row_json(const TunedEntry& row, const std::string& file) {
           {"default_us", number_or_null(row.default_us)},
           {"speedup", number_or_null(row.speedup)},
           {"verdict", to_string(row.verdict)},
-          {"env", row.env}};
+          {"env", row.env},
+          {"bucket", row.bucket.empty() ? Json() : Json(row.bucket)},
+          {"m_from", row.m_from ? Json(*row.m_from) : Json()}};
 }
 
 /// Decision 18's fields: what every answer has.
@@ -173,9 +177,14 @@ std::string level_text(const LookupLevel& level, const LookupTables& tables) {
                               level.tables->path_of(*level.never_chosen), level.never_chosen->line,
                               level.hit_m, level.never_chosen->kernel_name, level.why);
   }
-  if (level.row == nullptr) return text + "no row\n";
-  text += fmt::format("row of M={} ({}:{}), {}", level.hit_m, level.tables->path_of(*level.row),
-                      level.row->line, level.row->kernel_name);
+  if (level.row == nullptr) return text + (level.level == Match::bucket ? "no bucket\n" : "no row\n");
+  if (level.level == Match::bucket) {
+    text += fmt::format("{} ({}:{}), {}", describe_bucket(*level.row), level.tables->path_of(*level.row),
+                        level.row->line, level.row->kernel_name);
+  } else {
+    text += fmt::format("row of M={} ({}:{}), {}", level.hit_m, level.tables->path_of(*level.row),
+                        level.row->line, level.row->kernel_name);
+  }
   if (!level.runnable) return text + fmt::format("\n          cannot run here: {}\n", level.why);
   if (level.other_environment)
     text += fmt::format("\n          measured in another environment: {}", level.why);
@@ -193,8 +202,9 @@ std::string lookup_text(const LookupReport& report, const LookupTables& tables) 
   for (const LookupLevel& level : report.levels) text += level_text(level, tables);
   text += fmt::format("answer: {}\n", report.rule);
   if (report.row != nullptr) {
-    text += fmt::format("  {} ({}), {} µs, {}:{}\n", report.kernel_name, report.libtype, report.row->us,
-                        report.file, report.line);
+    const std::string time = valid_time(report.row->us) ? fmt::format(", {} µs", report.row->us) : "";
+    text += fmt::format("  {} ({}){}, {}:{}\n", report.kernel_name, report.libtype, time, report.file,
+                        report.line);
   } else if (!report.kernel_name.empty()) {
     text += fmt::format("  {} ({})\n", report.kernel_name, report.libtype);
   }
@@ -332,8 +342,8 @@ std::function<int()> declare_lookup(CommandOptions& app) {
   auto options = std::make_shared<LookupOptions>();
   declare_size_options(app, options->size);
   app.add_option("--table", options->table,
-                 "Tuned files of the operation, colon-separated, merged (default: "
-                 "GEMMTUNE_CONFIG_<operation>, else the config "
+                 "Tuned files of the operation, Triton configs (JSON) and folders of these, colon-separated, "
+                 "merged (default: GEMMTUNE_CONFIG_<operation> and GEMMTUNE_CONFIG_TRITON, else the config "
                  "folder's)");
   app.add_option("--requests", options->requests, "Answer every row of a CSV (family, file, request)");
   app.add_option("--gfx", options->gfx, "Ask the table for this architecture: gfx942, x86-avx2, sm_90 …");

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 
 #include <climits>
 
@@ -56,6 +57,11 @@ bool is_same_file(const std::string& a, const std::string& b) {
 }
 
 }  // namespace
+
+bool names_folder(const std::string& output) {
+  std::error_code ignored;
+  return output.ends_with('/') || std::filesystem::is_directory(output, ignored);
+}
 
 Status check_apart(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& others) {
   for (auto output = outputs.begin(); output != outputs.end(); ++output) {

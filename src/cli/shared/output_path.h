@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 
@@ -11,6 +12,9 @@ namespace gemmtune::cli {
 /// room for the files beside it, the folder above is there and takes a file with some bytes in it. The text
 /// names the option, the path and the reason.
 Status check_writable(const std::string& option, const std::string& path);
+
+/// True if the path of an output is a folder's: one that is there, or a name that ends with '/'.
+bool names_folder(const std::string& output);
 
 /// A file and what it is to the user: "--events", "the journal of -o". An empty path is no file.
 struct NamedFile {

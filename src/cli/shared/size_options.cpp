@@ -190,6 +190,13 @@ Status check_words(const SizeOptions& options) {
   return read_other_sizes(options, problem);
 }
 
+Result<std::optional<std::int64_t>> dimension_word(std::string_view option, const std::string& text) {
+  if (text.empty()) return std::optional<std::int64_t>();
+  const auto value = dimension(option, text);
+  if (!value.ok()) return value.status();
+  return std::optional(*value);
+}
+
 Result<Problem> problem_of(const SizeOptions& options) {
   std::string missing;
   for (const auto& [name, text] : {std::pair("-m", &options.m), {"-n", &options.n}, {"-k", &options.k}}) {

@@ -1,8 +1,10 @@
 // -m -n -k and what else says which problem is meant: the same on tune, lookup and explain.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "problem/problem.h"
@@ -54,6 +56,8 @@ Status check_words(const SizeOptions& options);
 /// --indtype (or -dtype_a, -dtype_b) and --outdtype (or -dtype_c); nullopt where not given.
 Result<std::optional<DataType>> x_type_of(const SizeOptions& options);
 Result<std::optional<DataType>> y_type_of(const SizeOptions& options);
+/// -m, -n or -k; nullopt where it is empty.
+Result<std::optional<std::int64_t>> dimension_word(std::string_view option, const std::string& text);
 /// The problem of -m -n -k, checked. Types default to those of the operation (default_problem); of a16w16 y
 /// is as x.
 Result<Problem> problem_of(const SizeOptions& options);

@@ -7,8 +7,6 @@
 #include <tuple>
 
 #include "base/environment.h"
-#include "base/file.h"
-#include "base/path_list.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/commands.h"
@@ -17,13 +15,12 @@
 #include "cli/shared/device_options.h"
 #include "cli/shared/output_path.h"
 #include "cli/shared/size_options.h"
+#include "cli/tables/audited_files.h"
 #include "cli/tables/table_files.h"
 #include "formats/aiter/merge_tables.h"
 #include "formats/aiter/table_audit.h"
-#include "formats/all_formats.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
-#include "formats/other_diagnostics.h"
 #include "resolve/row_audit.h"
 
 namespace gemmtune::cli {
@@ -39,6 +36,9 @@ failed_time. --fix-kinds adds kinds whose rows go too: redundant rows are those 
 makes ranges of the others with one winner). All other bytes stay, several files are merged. An input is never
 overwritten; a table of which no row would be left is not written.
 
+Of Triton configs missing buckets, unreachable ones, keys that no kernel reads, duplicates and sizes that do not fit are
+found, and kernels that are not known here.
+
 Files that cannot be read are named and passed over.
 
 Exit codes: 0 nothing found, 1 findings or a file that cannot be read beside others that can, 2 usage or input, also
@@ -47,7 +47,8 @@ where the device of --backend, --device or --threads is not here.
 Examples:
   gemmtune audit bf16_tuned_gemm.csv
   gemmtune audit a.csv:b.csv --kinds duplicate_key,dominated --dominated 10
-  gemmtune audit a.csv --quiet --fix clean.csv --fix-kinds redundant)";
+  gemmtune audit a.csv --quiet --fix clean.csv --fix-kinds redundant
+  gemmtune audit aiter/ops/triton/configs --kinds missing_bucket,unreachable --json)";
 
 struct AuditOptions {
   std::vector<std::string> files;
@@ -80,14 +81,8 @@ Result<FindingKinds> kinds_of(const std::string& option, const std::string& text
   return kinds;
 }
 
-/// Where a device is open: its findings, and what could not be read beside a file. An error if a device that was
-/// named is not here.
-Result<std::vector<Finding>> device_findings(const AuditOptions& options,
-                                             const std::vector<TunedFile>& files) {
-  std::vector<Finding> findings;
-  const auto device = open_device(options.device, read_environment(), false);
-  if (!device.ok() && options.device.names_device()) return device.status();
-  if (!device.ok()) return findings;
+/// What an open device says, and what could not be read beside a file.
+std::vector<Finding> device_findings(const std::vector<TunedFile>& files, const Device& device) {
   std::vector<EnvironmentNotes> environments;
   Rows rows;
   for (const TunedFile& file : files) {
@@ -96,17 +91,23 @@ Result<std::vector<Finding>> device_findings(const AuditOptions& options,
     environments.push_back(notes.ok() ? std::move(*notes) : EnvironmentNotes());
     for (const TunedEntry& entry : file.entries) rows.push_back(&entry);
   }
-  return check_rows_on_device(rows, environments, **device);
+  return check_rows_on_device(rows, environments, device);
 }
 
-Result<std::vector<Finding>> all_findings(const AuditOptions& options, std::vector<TunedFile>& files) {
+/// An error if a device that was named is not here.
+Result<std::vector<Finding>> all_findings(const AuditOptions& options, AuditedFiles& audited) {
+  const auto device = open_device(options.device, read_environment(), false);
+  if (!device.ok() && options.device.names_device()) return device.status();
+  std::vector<TunedFile>& files = audited.files;
   CheckOptions checks;
   checks.dominated_percent = options.dominated;
   if (options.err_ratio_given) checks.err_ratio = checks.moe_err_ratio = options.err_ratio;
   std::vector<Finding> findings = audit_tables(files, checks);
-  auto of_device = device_findings(options, files);
-  if (!of_device.ok()) return of_device;
-  std::move(of_device->begin(), of_device->end(), std::back_inserter(findings));
+  if (device.ok()) {
+    auto of_device = device_findings(files, **device);
+    std::move(of_device.begin(), of_device.end(), std::back_inserter(findings));
+  }
+  add_config_findings(audited, device.ok() ? device->get() : nullptr, findings);
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
     return std::tuple(a.source, a.line, a.kind) < std::tuple(b.source, b.line, b.kind);
   });
@@ -124,12 +125,6 @@ std::size_t row_count(const std::vector<TunedFile>& files) {
   return rows;
 }
 
-struct AuditedFiles {
-  std::vector<TunedFile> files;
-  std::vector<std::string_view> formats;  // of each file, by name
-  std::vector<std::string> unread;        // why, one a file that cannot be read
-};
-
 bool is_tuned_name(std::string_view format) { return format == "aiter" || format == "seed"; }
 
 void print_audit_text(const AuditOptions& options, const AuditedFiles& audited,
@@ -137,7 +132,7 @@ void print_audit_text(const AuditOptions& options, const AuditedFiles& audited,
   const std::vector<TunedFile>& files = audited.files;
   std::string text;
   for (std::size_t index = 0; index < files.size(); ++index) {
-    if (is_tuned_name(audited.formats[index])) continue;
+    if (is_tuned_name(audited.formats[index]) || audited.config_of(index) != nullptr) continue;
     text += fmt::format("{}: {}: no tuned rows; what is malformed is said\n", files[index].path,
                         audited.formats[index]);
   }
@@ -147,7 +142,12 @@ void print_audit_text(const AuditOptions& options, const AuditedFiles& audited,
     text += fmt::format("{}{}: {}: {}\n", files[finding.source].path, line, to_string(finding.kind),
                         finding.text);
   }
-  text += fmt::format("{} in {}, {}\n", counted(row_count(files), "row"), counted(files.size(), "file"),
+  std::string content = counted(row_count(files), "row");
+  if (!audited.configs.empty()) {
+    const std::string buckets = counted(audited.bucket_count(), "bucket");
+    content = audited.configs.size() == files.size() ? buckets : content + ", " + buckets;
+  }
+  text += fmt::format("{} in {}, {}\n", content, counted(files.size(), "file"),
                       counted(findings.size(), "finding"));
   TextTable table({{"kind"}, {"findings", true}, {"meaning"}});
   for (const FindingKind kind : all_finding_kinds()) {
@@ -172,6 +172,8 @@ void print_audit_json(const AuditedFiles& audited, const std::vector<Finding>& f
                              {"format", audited.formats[index]},
                              {"table", tuned ? Json(file.schema().name) : Json()},
                              {"rows", tuned ? Json(file.entries.size()) : Json()}});
+    if (const TritonFile* config = audited.config_of(index))
+      json["files"].back()["buckets"] = config->buckets.size();
   }
   json["unread"] = audited.unread;
   json["summary"] = Json::object();
@@ -244,42 +246,6 @@ void say_fixed(const Json& fixed) {
                          counted(fixed["recomputed"].get<std::size_t>(), "row")));
 }
 
-/// A tuned file whole; of other formats what is malformed, without rows.
-Result<TunedFile> read_audited(const std::string& path, std::optional<Operation> operation,
-                               std::string_view& format_name) {
-  auto content = read_file(path);
-  if (!content.ok()) return content.status();
-  const Format& format = detect_format(path, *content);
-  format_name = format.name;
-  if (is_tuned_format(format)) return parse_tuned_csv(path, std::move(*content), {.operation = operation});
-  ShapeListOptions list;
-  list.operation = operation;
-  auto diagnostics = diagnostics_of(path, *content, list);
-  if (!diagnostics.ok()) return diagnostics.status();
-  TunedFile file;
-  file.path = path;
-  file.diagnostics = std::move(*diagnostics);
-  return file;
-}
-
-/// A file that cannot be read does not end the audit of the others.
-AuditedFiles read_files(const AuditOptions& options, std::optional<Operation> operation) {
-  AuditedFiles audited;
-  for (const std::string& word : options.files) {
-    for (const std::string& path : path_list(word)) {
-      std::string_view format_name;
-      auto file = read_audited(path, operation, format_name);
-      if (file.ok()) {
-        audited.files.push_back(std::move(*file));
-        audited.formats.push_back(format_name);
-      } else {
-        audited.unread.push_back(file.message());
-      }
-    }
-  }
-  return audited;
-}
-
 int run_audit(const AuditOptions& options) {
   const auto operation = operation_word(options.operation);
   if (!operation.ok()) return usage_error("audit", operation.message());
@@ -290,7 +256,7 @@ int run_audit(const AuditOptions& options) {
   if (options.fix == "-") return usage_error("audit", "--fix -: expected a file");
   if (options.fix.empty() && !options.fix_kinds.empty())
     return usage_error("audit", "--fix-kinds needs --fix");
-  AuditedFiles audited = read_files(options, *operation);
+  AuditedFiles audited = read_audited_files(options.files, *operation);
   std::vector<TunedFile>* files = &audited.files;
   if (files->empty()) {
     return usage_error("audit",
@@ -304,7 +270,7 @@ int run_audit(const AuditOptions& options) {
   if (!audited.unread.empty() && !options.fix.empty()) {
     return usage_error("audit", fmt::format("--fix: {}", audited.unread.front()));
   }
-  auto all = all_findings(options, *files);
+  auto all = all_findings(options, audited);
   if (!all.ok()) return usage_error("audit", all.message());
   std::vector<Finding> findings = std::move(*all);
   Json fixed;
@@ -334,10 +300,10 @@ int run_audit(const AuditOptions& options) {
 
 std::function<int()> declare_audit(CommandOptions& app) {
   auto options = std::make_shared<AuditOptions>();
-  app.add_option(
-         "FILE", options->files,
-         "Tuned files, or colon-separated lists of them; in files of other formats (untuned CSV, Triton "
-         "JSON, tune_gemm YAML, hipBLASLt CSV) only malformed rows are found")
+  app.add_option("FILE", options->files,
+                 "Tuned files, Triton configs (JSON) and folders of these, or colon-separated lists of them; "
+                 "in files of "
+                 "other formats (untuned CSV, tune_gemm YAML, hipBLASLt CSV) only malformed rows are found")
       .required();
   declare_file_operation(app, options->operation);
   app.add_option("--kinds", options->kinds, "Only these kinds of findings, comma-separated");

@@ -30,8 +30,8 @@ using Json = OrderedJson;
 
 constexpr const char* coverage_footer = R"(
 CAPTURE is an untuned CSV of any operation; its column calls, or what capture counted beside it, weights the shapes (1
-where neither is there). The time of an answered call is its row's; that of an untuned call is an estimate: its operations at the median rate that the table's
-rows achieve. Only the table is asked, not whether a row's kernel can run here.
+where neither is there). The time of an answered call is its row's; that of an untuned call, and of one that a bucket of a
+Triton config answers, is an estimate: its operations at the median rate that the table's rows achieve. Only the table is asked, not whether a row's kernel can run here.
 
 Exit codes: 0 every shape is answered, 1 some are untuned or could not be read, 2 usage or input.
 
@@ -40,7 +40,6 @@ Examples:
   gemmtune coverage captured.csv --table a.csv:b.csv --gfx gfx942 --cu_num 304 --json)";
 
 constexpr std::size_t listed_misses = 10;
-constexpr std::array levels{Match::exact, Match::range, Match::fine, Match::coarse, Match::untuned};
 
 struct CoverageOptions {
   std::string capture;
@@ -92,7 +91,10 @@ std::string tune_command(const CoverageOptions& options, Operation operation) {
   return command + fmt::format(" -o {}", options.table.empty() ? tuned_file_name(operation) : options.table);
 }
 
-double share(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+/// Buckets have no time, untuned shapes no row.
+bool is_estimated(Match match) { return match == Match::untuned || match == Match::bucket; }
+
+double percent_of(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
 std::string coverage_text(const Coverage& coverage, const Target& target, const std::string& command) {
   std::string text =
@@ -104,17 +106,17 @@ std::string coverage_text(const Coverage& coverage, const Target& target, const 
                    {"% of calls", true},
                    {"ms", true},
                    {"% of time", true}});
-  for (const Match match : levels) {
+  for (const Match match : matches_in_order) {
     const LevelShare& level = coverage.at(match);
-    const bool estimate = match == Match::untuned && level.us > 0;
+    const bool estimate = is_estimated(match) && level.us > 0;
     table.add({std::string(to_string(match)), std::to_string(level.shapes),
                fmt::format("{:.0f}", level.calls),
-               fmt::format("{:.1f}", share(level.calls, coverage.total.calls)),
+               fmt::format("{:.1f}", percent_of(level.calls, coverage.total.calls)),
                fmt::format("{}{:.3f}", estimate ? "~" : "", level.us / 1000),
-               fmt::format("{}{:.1f}", estimate ? "~" : "", share(level.us, coverage.total.us))});
+               fmt::format("{}{:.1f}", estimate ? "~" : "", percent_of(level.us, coverage.total.us))});
   }
   text += table.text(0);
-  if (coverage.at(Match::untuned).us > 0) {
+  if (coverage.at(Match::untuned).us + coverage.at(Match::bucket).us > 0) {
     text += fmt::format("~ is an estimate at {:.4g} TFLOP/s, the median of the table's rows\n",
                         coverage.median_tflops);
   }
@@ -135,15 +137,15 @@ Json json_of(const Coverage& coverage, const Target& target, const std::string& 
             {"calls", coverage.total.calls},
             {"us", coverage.total.us},
             {"median_tflops", coverage.median_tflops}};
-  for (const Match match : levels) {
+  for (const Match match : matches_in_order) {
     const LevelShare& level = coverage.at(match);
     json["levels"][std::string(to_string(match))] = {
         {"shapes", level.shapes},
         {"calls", level.calls},
-        {"calls_percent", share(level.calls, coverage.total.calls)},
+        {"calls_percent", percent_of(level.calls, coverage.total.calls)},
         {"us", level.us},
-        {"us_percent", share(level.us, coverage.total.us)},
-        {"estimated", match == Match::untuned}};
+        {"us_percent", percent_of(level.us, coverage.total.us)},
+        {"estimated", is_estimated(match)}};
   }
   json["misses"] = Json::array();
   for (const ServedShape* miss : worst_misses(coverage, listed_misses)) {

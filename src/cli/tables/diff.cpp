@@ -11,6 +11,7 @@
 #include "cli/shared/console.h"
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
+#include "cli/tables/triton_tables.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
 #include "tuned/difference.h"
@@ -26,11 +27,15 @@ or slower where its time moved by more than both spreads, or by more than --tole
 timed where only the new time is valid, untimed where only the old one is. Another number (kernelId, solidx) of a
 kernel that its name selects is no difference.
 
+Triton configs (JSON), or folders of them, are compared by file name and bucket (two single files whatever their names are):
+another kernelName, or without one other parameters, is a changed winner.
+
 Exit codes: 0 equal, 1 different, 2 usage or input.
 
 Examples:
   gemmtune diff old.csv new.csv
-  gemmtune diff a.csv:b.csv merged.csv --tolerance 5 --json)";
+  gemmtune diff a.csv:b.csv merged.csv --tolerance 5 --json
+  gemmtune diff configs.old configs)";
 
 struct DiffOptions {
   std::string before;
@@ -169,6 +174,9 @@ void print_difference_json(const Difference& difference, const Side& before, con
 int run_diff(const DiffOptions& options) {
   const auto operation = operation_word(options.operation);
   if (!operation.ok()) return usage_error("diff", operation.message());
+  const auto triton = are_triton_files({options.before, options.after});
+  if (!triton.ok()) return usage_error("diff", triton.message());
+  if (*triton) return diff_triton({options.before, options.after, options.quiet, options.json});
   const auto before = read_side(options.before, *operation);
   if (!before.ok()) return usage_error("diff", before.message());
   const auto after = read_side(options.after, *operation);
@@ -191,8 +199,10 @@ int run_diff(const DiffOptions& options) {
 
 std::function<int()> declare_diff(CommandOptions& app) {
   auto options = std::make_shared<DiffOptions>();
-  app.add_option("BEFORE", options->before, "A tuned file, or a colon-separated list").required();
-  app.add_option("AFTER", options->after, "A tuned file, or a colon-separated list").required();
+  app.add_option("BEFORE", options->before,
+                 "A tuned file, a Triton config or a folder of these, or a colon-separated list")
+      .required();
+  app.add_option("AFTER", options->after, "The same").required();
   declare_file_operation(app, options->operation);
   app.add_option("--tolerance", options->tolerance,
                  "Percent that a time may move without a spread (default: 3)")

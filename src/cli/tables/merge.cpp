@@ -13,6 +13,7 @@
 #include "cli/shared/console.h"
 #include "cli/shared/size_options.h"
 #include "cli/tables/table_files.h"
+#include "cli/tables/triton_tables.h"
 #include "formats/aiter/merge_tables.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
@@ -29,12 +30,16 @@ for an M between two of them, which gets theirs: before, padding answered it, or
 which pad no M, no row did. A row that answers where a range cannot stays as it is. AITER reads a range as a row of its
 largest M only: a compressed file is not equivalent for AITER.
 
+Triton configs (JSON), or folders of them, are merged by file name and bucket: of one bucket the first file's stays, because
+they have no times. Several names need -o FOLDER/.
+
 Exit codes: 0 merged, 1 rows are left out: they could not be read, or want another packed weight than their group
 (--json lists them), 2 usage or input.
 
 Examples:
   gemmtune merge a.csv b.csv -o merged.csv
-  gemmtune merge a.csv:b.csv --compress -o ranges.csv)";
+  gemmtune merge a.csv:b.csv --compress -o ranges.csv
+  gemmtune merge mine/ shipped/ -o merged/)";
 
 struct MergeCommandOptions {
   std::vector<std::string> files;
@@ -140,6 +145,13 @@ int run_merge(const MergeCommandOptions& options) {
   }
   const auto operation = operation_word(options.operation);
   if (!operation.ok()) return usage_error("merge", operation.message());
+  const auto triton = are_triton_files(options.files);
+  if (!triton.ok()) return usage_error("merge", triton.message());
+  if (*triton) {
+    if (options.compress || !options.schema.empty())
+      return usage_error("merge", "--compress and --csv-schema are of tuned CSV, expected no Triton config");
+    return merge_triton({options.files, options.output, options.quiet, options.json});
+  }
   const auto how = merge_options(options);
   if (!how.ok()) return usage_error("merge", how.message());
   const auto files = read_tables(options.files, *operation);
@@ -177,7 +189,9 @@ int run_merge(const MergeCommandOptions& options) {
 
 std::function<int()> declare_merge(CommandOptions& app) {
   auto options = std::make_shared<MergeCommandOptions>();
-  app.add_option("FILE", options->files, "Tuned files, or colon-separated lists of them, of one operation")
+  app.add_option("FILE", options->files,
+                 "Tuned files, or colon-separated lists of them, of one operation; or Triton configs and "
+                 "folders of these")
       .required();
   declare_file_operation(app, options->operation);
   app.add_option("-o,--output", options->output, "Where the table goes (default: - for stdout)");

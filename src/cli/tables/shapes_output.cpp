@@ -23,11 +23,6 @@ RowsByOperation by_operation(const std::vector<ShapeRow>& rows) {
   return parts;
 }
 
-bool is_folder(const std::string& output) {
-  std::error_code ignored;
-  return output.ends_with('/') || std::filesystem::is_directory(output, ignored);
-}
-
 Result<std::string> write_file(const std::vector<ShapeRow>& rows, const std::string& path) {
   GEMMTUNE_RETURN_IF_ERROR(check_writable("-o", path));
   GEMMTUNE_RETURN_IF_ERROR(check_replaces_no_tuned_file("-o", path));
@@ -49,7 +44,7 @@ std::string shapes_text(const std::vector<ShapeRow>& rows) {
 
 Result<std::string> write_shapes(const std::vector<ShapeRow>& rows, const std::string& output) {
   const RowsByOperation parts = by_operation(rows);
-  if (!is_folder(output)) {
+  if (!names_folder(output)) {
     if (parts.size() <= 1) return write_file(rows, output);
     return Status::invalid("-o {}: a file holds one operation and there are {}: give --op, or a folder ({}/)",
                            output, operation_counts(rows), output);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/file.h"
@@ -12,6 +14,7 @@
 #include "formats/aiter/environment_json.h"
 #include "formats/all_formats.h"
 #include "formats/json.h"
+#include "formats/triton/triton_folder.h"
 
 namespace gemmtune::cli {
 
@@ -27,6 +30,55 @@ Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words
   }
   if (files.empty()) return Status::invalid("no files: give at least one tuned file");
   return files;
+}
+
+Result<bool> are_triton_files(const std::vector<std::string>& words) {
+  std::string config;
+  std::string other;
+  for (const std::string& word : words) {
+    for (const std::string& path : path_list(word)) {
+      std::error_code error;
+      const bool is_config = path.ends_with(".json") || std::filesystem::is_directory(path, error);
+      (is_config ? config : other) = path;
+    }
+  }
+  if (!config.empty() && !other.empty()) {
+    return Status::invalid("{}: a Triton config, but {} is none; expected one kind", config, other);
+  }
+  return !config.empty();
+}
+
+Result<std::vector<TritonFile>> read_triton_files(const std::vector<std::string>& words) {
+  std::vector<TritonFile> files;
+  for (const std::string& word : words) {
+    for (const std::string& path : path_list(word)) {
+      std::error_code error;
+      const bool is_folder = std::filesystem::is_directory(path, error);
+      const std::vector<std::string> paths = is_folder ? triton_files_in(path) : std::vector{path};
+      if (paths.empty()) return Status::invalid("{}: no Triton config in this folder", path);
+      for (const std::string& one : paths) {
+        auto file = read_triton_json(one);
+        if (!file.ok()) return file.status();
+        files.push_back(std::move(*file));
+      }
+    }
+  }
+  return files;
+}
+
+Result<TableSet> read_table_set(const std::string& paths, std::optional<Operation> operation) {
+  const auto triton = are_triton_files({paths});
+  if (!triton.ok()) return triton.status();
+  if (!*triton) {
+    auto files = read_tables({paths}, operation);
+    if (!files.ok()) return files.status();
+    return table_set_of(std::move(*files));
+  }
+  std::vector<TablePath> list;
+  for (std::string& path : path_list(paths)) list.push_back({operation, std::move(path)});
+  TableSet set = load_table_set(list);
+  for (const TableSource& source : set.sources) GEMMTUNE_RETURN_IF_ERROR(source.state);
+  return set;
 }
 
 Result<bool> are_tuned_files(const std::string& paths) {

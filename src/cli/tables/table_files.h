@@ -9,12 +9,24 @@
 #include "formats/aiter/tuned_csv.h"
 #include "formats/json_fwd.h"
 #include "formats/left_out.h"
+#include "formats/triton/triton_json.h"
+#include "resolve/table_set.h"
 
 namespace gemmtune::cli {
 
 /// Every file of the words, each a path or a colon-separated list. A path that was named must be there.
 Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words,
                                            std::optional<Operation> operation);
+
+/// True if every path of the words, each a path or a colon-separated list, is a Triton config (*.json) or a folder of them;
+/// false if none is. Both kinds in one list are an error.
+Result<bool> are_triton_files(const std::vector<std::string>& words);
+/// The configs of the words, those of folders included. An error where a path is not there or no config, and where
+/// a folder has none.
+Result<std::vector<TritonFile>> read_triton_files(const std::vector<std::string>& words);
+
+/// The tables of a colon-separated list of tuned files or of Triton configs, all of which must be there.
+Result<TableSet> read_table_set(const std::string& paths, std::optional<Operation> operation);
 
 /// True if every file of a colon-separated list is a tuned CSV, false if none is; both kinds in one list are an
 /// error, and so is a file that cannot be read.

@@ -23,6 +23,7 @@
 #include "cli/tune/tune_workers.h"
 #include "evaluate/replay/replay_device.h"
 #include "evaluate/replay/replay_evaluator.h"
+#include "tuning/budget.h"
 #include "tuning/weight_range.h"
 
 namespace gemmtune::cli {
@@ -125,7 +126,11 @@ Status TuneSession::make_evaluators() {
     request_.clock = [evaluator = replay.get()] { return evaluator->seconds(); };
     evaluators_.push_back(std::move(replay));
   } else {
-    evaluators_ = cli::make_evaluators(options_, environment_, devices_, request_, begin_);
+    const auto cancelled = [this, budget = request_.budget_seconds] {
+      const bool cut_off = budget > 0 && steady_seconds() - begin_ > cut_off_seconds(budget);
+      return interrupted() || (cut_off && !decides_buckets_);
+    };
+    evaluators_ = cli::make_evaluators(options_, environment_, devices_, request_, cancelled);
   }
   for (auto& evaluator : evaluators_) {
     if (options_.time_breakdown) evaluator = make_timed_evaluator(std::move(evaluator), time_breakdown_);
@@ -162,7 +167,9 @@ Result<RunSummary> TuneSession::tune() {
   ObserverList all(std::move(observers));
   if (!is_replay()) request_.seconds_spent = steady_seconds() - begin_;
   auto summary = gemmtune::tune(device(), measuring_, request_, all);
-  if (journal_ != nullptr) journal_->end(summary.ok() ? &*summary : nullptr, interrupted());
+  // Buckets are a part of the run: it is not complete before they are decided.
+  const bool goes_on = summary.ok() && options_.buckets;
+  if (journal_ != nullptr && !goes_on) journal_->end(summary.ok() ? &*summary : nullptr, interrupted());
   console_->clear_live_line();
   if (options_.time_breakdown && summary.ok())
     console_->urgent_line(time_breakdown_.text(request_.seconds_spent, summary->seconds));
@@ -175,6 +182,14 @@ Result<std::vector<CheckedRow>> TuneSession::winners_checked(const RunSummary& s
   return check_winners(device(), *verifier, summary, outputs_);
 }
 
+Result<BucketReport> TuneSession::decide_buckets() {
+  const double budget = request_.budget_seconds;
+  const double left = begin_ + cut_off_seconds(budget) - steady_seconds();
+  const Deadline deadline = budget > 0 && !is_replay() ? Deadline::in(left) : Deadline::never();
+  decides_buckets_ = true;
+  return write_buckets(options_, outputs_, device(), request_.policy, *measuring_.front(), deadline);
+}
+
 Result<int> TuneSession::report(const RunSummary& summary) {
   if (!request_.m_range) {
     for (const std::string& line : failed_families(summary.items)) console_->urgent_line(line);
@@ -183,7 +198,8 @@ Result<int> TuneSession::report(const RunSummary& summary) {
   if (request_.m_range) range = request_.m_range->range;
   RunEnding ending{summary, shapes_, outputs_, device().info(), range, interrupted()};
   if (options_.buckets) {
-    auto buckets = write_buckets(options_, outputs_, device(), request_.policy, *evaluators_.front());
+    auto buckets = decide_buckets();
+    if (journal_ != nullptr) journal_->end(buckets.ok() ? &summary : nullptr, interrupted());
     if (!buckets.ok()) return buckets.status();
     ending.buckets = std::move(*buckets);
     ending.interrupted = interrupted();

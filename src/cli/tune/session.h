@@ -1,6 +1,7 @@
 // One `gemmtune tune`, from its options to an exit code.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "cli/shared/console.h"
 #include "cli/tune/profile_file.h"
 #include "cli/tune/time_breakdown.h"
+#include "cli/tune/tune_buckets.h"
 #include "cli/tune/tune_journal.h"
 #include "cli/tune/tune_operator.h"
 #include "cli/tune/tune_options.h"
@@ -46,11 +48,15 @@ class TuneSession {
   Result<std::vector<CheckedRow>> winners_checked(const RunSummary& summary);
   Status make_evaluators();
   Result<RunSummary> tune();
+  /// --buckets, after the last shape, until the moment at which the budget cuts a run off.
+  Result<BucketReport> decide_buckets();
   Result<int> report(const RunSummary& summary);
 
   TuneOptions options_;  // as given, with the folder of --keep
   const Environment& environment_;
   double begin_ = 0;  // of reading the shapes: the budget counts from here
+  std::atomic<bool> decides_buckets_{
+      false};  // they have a deadline of their own, which breaks no measurement off
   std::optional<Recording> recording_;
   std::vector<std::unique_ptr<Device>> devices_;
   ShapeList shapes_;

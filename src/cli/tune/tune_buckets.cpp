@@ -10,7 +10,7 @@
 #include "base/interrupt.h"
 #include "block_scale_seed.h"
 #include "formats/triton/bucket_file.h"
-#include "formats/triton/triton_lookup.h"
+#include "formats/triton/bucket_rows.h"
 #include "tuned/key.h"
 #include "tuning/m_buckets.h"
 
@@ -29,10 +29,13 @@ std::map<std::string, Rows> rows_by_file(const TunedFile& tuned, const DeviceInf
         !is_of_look_up(entry))
       continue;
     const Problem& problem = entry.problem;
-    const auto family = triton_family(problem.operation);
-    if (!family) continue;
-    const auto batch = traits(problem.operation).batched ? std::optional(problem.batch) : std::nullopt;
-    Rows& rows = files[triton_file_name(device.gfx, *family, problem.n, problem.k, batch)];
+    const auto name = bucket_file_name(device.gfx, problem);
+    if (!name) {
+      report.problems.push_back(
+          fmt::format("{}: AITER has no Triton configs of these types", print(problem)));
+      continue;
+    }
+    Rows& rows = files[*name];
     if (!rows.empty() && group_of(rows.front().problem) != group_of(problem)) {
       report.problems.push_back(
           fmt::format("{}: a file of buckets holds one weight of an (N, K)", print(problem)));
@@ -44,6 +47,32 @@ std::map<std::string, Rows> rows_by_file(const TunedFile& tuned, const DeviceInf
     std::sort(rows.begin(), rows.end(),
               [](const auto& a, const auto& b) { return a.problem.m < b.problem.m; });
   return files;
+}
+
+/// A bucket of a file, its rows and the M that it answers in the file.
+struct BucketRows {
+  TritonBucket bucket;
+  Rows rows;
+  BucketEnds ends;
+};
+
+std::vector<BucketRows> split_rows(const std::string& path, TritonScheme scheme, const Rows& rows) {
+  std::vector<BucketRows> parts;
+  std::vector<TritonBucket> keys;
+  for (const TunedEntry& row : rows) {
+    TritonBucket bucket = bucket_for(scheme, row.problem.m);
+    if (parts.empty() || parts.back().bucket.key != bucket.key) {
+      keys.push_back(bucket);
+      parts.push_back({std::move(bucket), {}, {}});
+    }
+    parts.back().rows.push_back(row);
+  }
+  const TritonFile file = keys_of_updated(path, scheme, keys);
+  for (const BucketSpan& span : bucket_spans(file)) {
+    for (BucketRows& part : parts)
+      if (part.bucket.key == span.bucket->key) part.ends = {span.m_from, span.last()};
+  }
+  return parts;
 }
 
 }  // namespace
@@ -61,39 +90,38 @@ Result<ShapeList> block_scale_seed_shapes() {
 }
 
 Result<BucketReport> write_buckets(const TuneOptions& options, const Outputs& outputs, const Device& device,
-                                   const Policy& policy, Evaluator& evaluator) {
+                                   const Policy& policy, Evaluator& evaluator, const Deadline& deadline) {
   BucketReport report;
-  const auto scheme = bucket_scheme_of(options);
-  if (!scheme.ok()) return scheme.status();
+  const auto asked = bucket_scheme_of(options);
+  if (!asked.ok()) return asked.status();
   if (!file_exists(outputs.tuned)) return report;
   const auto tuned = read_tuned_csv(outputs.tuned);
   if (!tuned.ok()) return tuned.status();
   for (const auto& [name, rows] : rows_by_file(*tuned, device.info(), report)) {
     const std::string path = join_path(parent_folder(outputs.tuned), name);
+    const TritonScheme scheme = scheme_for(*asked, rows.front().problem);
     std::vector<TunedBucket> buckets;
-    for (auto begin = rows.begin(); begin != rows.end();) {
-      TritonBucket bucket = bucket_for(*scheme, begin->problem.m);
-      const auto end = std::find_if(begin, rows.end(), [&](const TunedEntry& row) {
-        return bucket_for(*scheme, row.problem.m).key != bucket.key;
-      });
-      const Rows of_bucket(begin, end);
-      begin = end;
+    for (const BucketRows& one : split_rows(path, scheme, rows)) {
       if (interrupted()) return report;
-      const auto choice = choose_for_bucket(device, evaluator, of_bucket, policy);
-      const Problem& largest = of_bucket.back().problem;
+      const auto choice = choose_for_bucket(device, evaluator, one.rows, one.ends, policy, deadline);
+      if (interrupted()) return report;
+      const Problem& largest = one.rows.back().problem;
       const auto candidate =
           choice.ok() ? device.resolve(choice->kernel, largest) : Result<Candidate>(choice.status());
       if (!candidate.ok()) {
-        report.problems.push_back(fmt::format("{}, {}: {}", name, bucket.key, candidate.message()));
+        report.problems.push_back(fmt::format("{}, {}: {}", name, one.bucket.key, candidate.message()));
         continue;
       }
       const auto launched = device.find_family(candidate->family)->launcher_parameters(candidate->config);
+      TritonBucket bucket = one.bucket;
       bucket.config = launched.empty() ? bucket_config(choice->kernel, candidate->config.settings())
                                        : bucket_config(launched);
-      report.written.push_back({path, bucket.key, choice->kernel, choice->regret, of_bucket.size()});
-      buckets.push_back({std::move(bucket), choice->regret});
+      report.written.push_back({path, bucket.key, choice->kernel, choice->regret, one.rows.size(),
+                                choice->compared, choice->is_cut});
+      buckets.push_back({std::move(bucket), choice->is_cut ? std::nullopt : choice->regret});
     }
-    if (!buckets.empty()) GEMMTUNE_RETURN_IF_ERROR(update_bucket_file(path, *scheme, buckets));
+    if (!buckets.empty())
+      GEMMTUNE_RETURN_IF_ERROR(update_bucket_file(path, scheme, rows.back().problem, buckets));
   }
   return report;
 }

@@ -1,10 +1,12 @@
 // `tune --buckets -o DIR`: after the shapes are tuned, a Triton config for each (N, K), with one kernel a bucket of M.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "backends/backend.h"
+#include "base/deadline.h"
 #include "cli/tune/tune_options.h"
 #include "evaluate/evaluator.h"
 #include "formats/triton/triton_json.h"
@@ -21,16 +23,19 @@ struct WrittenBucket {
   std::string path;
   std::string key;
   std::string kernel;
-  double regret = 0;
+  std::optional<double> regret;  // nullopt: not measured
   std::size_t ms = 0;
+  std::size_t compared = 0;  // of them, in paired rounds
+  bool is_cut = false;       // the budget ended before all were compared
 };
 struct BucketReport {
   std::vector<WrittenBucket> written;
   std::vector<std::string> problems;  // "8x1024x1024: why no kernel answers the bucket"
 };
 
-/// Of the rows of this device in the tuned file, written into its folder. An error where a file cannot be written.
+/// Of the rows of this device in the tuned file, written into its folder. What is not compared at the deadline is decided
+/// from what was measured. An error where a file cannot be written.
 Result<BucketReport> write_buckets(const TuneOptions& options, const Outputs& outputs, const Device& device,
-                                   const Policy& policy, Evaluator& evaluator);
+                                   const Policy& policy, Evaluator& evaluator, const Deadline& deadline);
 
 }  // namespace gemmtune::cli

@@ -21,7 +21,7 @@
 #include "formats/aiter/schema.h"
 #include "formats/capture/capture_file.h"
 #include "formats/search_space/search_space_yaml.h"
-#include "formats/triton/triton_lookup.h"
+#include "formats/triton/triton_families.h"
 #include "formats/tune_gemm/gemm_result_file.h"
 #include "resolve/candidate_list.h"
 #include "tuning/problem_tuner.h"
@@ -268,7 +268,7 @@ Result<Outputs> outputs_of(const TuneOptions& options, const Environment& enviro
   Outputs outputs;
   const Operation operation = shapes.rows.empty() ? shapes.operation : shapes.rows.front().problem.operation;
   if (options.buckets) {
-    if (!triton_family(operation))
+    if (!has_triton_family(operation))
       return Status::unsupported("--buckets: there are no Triton configs of {}", to_string(operation));
     GEMMTUNE_RETURN_IF_ERROR(make_folders(options.output));
     outputs.also_read = {join_path(options.output, tuned_file_name(operation))};

@@ -196,9 +196,15 @@ Json problem_json(const ItemReport& report) {
 std::string buckets_text(const BucketReport& report) {
   std::string text;
   for (const WrittenBucket& one : report.written)
-    text += fmt::format("{}: {} of {}, regret {:.2f} %: {}\n", one.path, one.key, counted(one.ms, "M"),
-                        100 * one.regret, one.kernel);
+    text += fmt::format(
+        "{}: {} of {}, {}{}: {}\n", one.path, one.key, counted(one.ms, "M"),
+        one.regret ? fmt::format("regret {:.2f} %", 100 * *one.regret) : std::string("regret not measured"),
+        one.is_cut ? fmt::format(" (the budget ended after {} of them)", one.compared) : "", one.kernel);
   for (const std::string& problem : report.problems) text += fmt::format("no bucket: {}\n", problem);
+  if (!report.written.empty()) {
+    text += fmt::format("next: set GEMMTUNE_CONFIG_TRITON={} for programs that use gemmtune\n",
+                        parent_folder(report.written.front().path));
+  }
   return text;
 }
 
@@ -333,8 +339,10 @@ std::string ending_json(const RunEnding& ending) {
       json["buckets"].push_back({{"path", one.path},
                                  {"key", one.key},
                                  {"kernelName", one.kernel},
-                                 {"regret", one.regret},
-                                 {"ms", one.ms}});
+                                 {"regret", number_or_null(one.regret)},
+                                 {"ms", one.ms},
+                                 {"compared", one.compared},
+                                 {"cut", one.is_cut}});
     }
     json["bucket_problems"] = ending.buckets->problems;
   }

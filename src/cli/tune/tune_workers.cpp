@@ -6,13 +6,10 @@
 #include <utility>
 
 #include "backends/host.h"
-#include "base/clock.h"
 #include "base/file.h"
-#include "base/interrupt.h"
 #include "cli/shared/worker_evaluator.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "measure/timing_lock.h"
-#include "tuning/budget.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -73,7 +70,8 @@ Result<std::vector<std::unique_ptr<Device>>> open_tune_devices(const TuneOptions
 std::vector<std::unique_ptr<Evaluator>> make_evaluators(const TuneOptions& options,
                                                         const Environment& environment,
                                                         const std::vector<std::unique_ptr<Device>>& devices,
-                                                        const TuneRequest& request, double begin) {
+                                                        const TuneRequest& request,
+                                                        const std::function<bool()>& cancelled) {
   std::vector<std::unique_ptr<Evaluator>> evaluators;
   const std::size_t free_bytes = free_host_memory_bytes();
   for (const auto& device : devices) {
@@ -88,10 +86,7 @@ std::vector<std::unique_ptr<Evaluator>> make_evaluators(const TuneOptions& optio
       evaluation.policy.pool_limit_bytes = free_bytes / 4 / devices.size();
     evaluation.memory_limit_bytes = free_bytes / 2 / devices.size();
     evaluators.push_back(make_worker(*device, options.device, environment, evaluation,
-                                     timeout_of(options).value(), [budget = request.budget_seconds, begin] {
-                                       return interrupted() || (budget > 0 && steady_seconds() - begin >
-                                                                                  cut_off_seconds(budget));
-                                     }));
+                                     timeout_of(options).value(), cancelled));
   }
   return evaluators;
 }

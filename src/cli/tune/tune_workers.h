@@ -1,6 +1,7 @@
 // Who measures for `tune`: worker processes, one a device, or this process (--in-process).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -20,11 +21,12 @@ namespace gemmtune::cli {
 Result<std::vector<std::unique_ptr<Device>>> open_tune_devices(const TuneOptions& options,
                                                                const Environment& environment);
 
-/// One a device, which they do not outlive. A worker starts at its first request; Ctrl-C ends it, and so does a
-/// budget that is over by more than cut_off_seconds(); the budget counts from `begin` (steady_seconds()).
+/// One a device, which they do not outlive. A worker starts at its first request, and ends what it measures when
+/// `cancelled` says so.
 std::vector<std::unique_ptr<Evaluator>> make_evaluators(const TuneOptions& options,
                                                         const Environment& environment,
                                                         const std::vector<std::unique_ptr<Device>>& devices,
-                                                        const TuneRequest& request, double begin);
+                                                        const TuneRequest& request,
+                                                        const std::function<bool()>& cancelled);
 
 }  // namespace gemmtune::cli

@@ -32,8 +32,9 @@ std::uint64_t add(std::uint64_t a, std::uint64_t b) {
 
 using Store = std::map<std::string, CapturedProblem, std::less<>>;  // by the problem's text
 
-constexpr std::array<Match, 5> matches{Match::exact, Match::range, Match::fine, Match::coarse,
-                                       Match::untuned};
+constexpr std::array matches{Match::exact,  Match::range,   Match::fine,
+                             Match::coarse, Match::untuned, Match::bucket};  // by value
+static_assert(matches.size() == match_count);
 
 /// Takes the counts of one member; false where it is no object of them.
 bool read_counts(const Json& json, CapturedProblem& counted) {
@@ -45,6 +46,8 @@ bool read_counts(const Json& json, CapturedProblem& counted) {
     return true;
   };
   for (const Match match : matches) {
+    const bool is_new = match == Match::bucket;  // stores of earlier versions have no such count
+    if (is_new && !json.contains(to_string(match))) continue;
     if (!number(to_string(match), counted.by_match[static_cast<std::size_t>(match)])) return false;
   }
   if (const auto seen = json.find("last_seen"); seen != json.end()) {

@@ -17,7 +17,7 @@
 namespace gemmtune {
 
 /// Calls, indexed by Match.
-using MatchCounts = std::array<std::uint64_t, static_cast<std::size_t>(Match::untuned) + 1>;
+using MatchCounts = std::array<std::uint64_t, match_count>;
 
 struct CapturedProblem {
   Problem problem;  // as problem_of_row() makes it

@@ -11,10 +11,17 @@
 #include "base/text.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
+#include "formats/triton/bucket_rows.h"
+#include "formats/triton/triton_families.h"
 #include "formats/triton/triton_lookup.h"
 
 namespace gemmtune {
 namespace {
+
+/// Parameters of gemmtune's families that mean what a key of AITER's means: blocks of M, N and K, splits of K, warps.
+constexpr std::pair<std::string_view, std::string_view> shared_parameters[] = {
+    {"bm", "BLOCK_SIZE_M"}, {"bn", "BLOCK_SIZE_N"}, {"bk", "BLOCK_SIZE_K"}, {"mc", "BLOCK_SIZE_M"},
+    {"nc", "BLOCK_SIZE_N"}, {"kc", "BLOCK_SIZE_K"}, {"sk", "NUM_KSPLIT"},   {"nw", "num_warps"}};
 
 void replace_bucket(const TritonBucket& bucket, TritonFile& file) {
   std::erase_if(file.buckets, [&](const TritonBucket& other) { return other.key == bucket.key; });
@@ -26,23 +33,52 @@ bool comes_before(const TritonBucket& a, const TritonBucket& b) {
   return a.kind != b.kind ? a.kind < b.kind : a.bound < b.bound;
 }
 
+/// The note of a key; a new one is the last, `json`.
+TritonNote& note_of(TritonFile& file, std::string_view key, std::string_view json) {
+  const auto note = std::find_if(file.notes.begin(), file.notes.end(),
+                                 [&](const TritonNote& other) { return other.key == key; });
+  if (note != file.notes.end()) return *note;
+  return file.notes.emplace_back(TritonNote{std::string(key), std::string(json), 0});
+}
+
 void note_regrets(const std::vector<TunedBucket>& buckets, TritonFile& file) {
-  auto note = std::find_if(file.notes.begin(), file.notes.end(),
-                           [](const TritonNote& other) { return other.key == regret_note; });
-  if (note == file.notes.end()) note = file.notes.insert(note, {std::string(regret_note), "{}", 0});
-  Json regrets = parse_json(note->json);
+  TritonNote& note = note_of(file, regret_note, "{}");
+  Json regrets = parse_json(note.json);
   if (!regrets.is_object()) regrets = Json::object();
-  for (const TunedBucket& tuned : buckets) regrets[tuned.bucket.key] = std::round(tuned.regret * 1e4) / 1e4;
-  note->json = json_line(regrets);
-  note->before = file.buckets.size();
+  for (const TunedBucket& tuned : buckets) {
+    regrets.erase(tuned.bucket.key);
+    if (tuned.regret) regrets[tuned.bucket.key] = std::round(*tuned.regret * 1e4) / 1e4;
+  }
+  note.json = json_line(regrets);
 }
 
 }  // namespace
 
+void sort_buckets(TritonFile& file) {
+  std::stable_sort(
+      file.buckets.begin(), file.buckets.end(), [](const TritonBucket& a, const TritonBucket& b) {
+        return (a.kind == BucketKind::any) != (b.kind == BucketKind::any) ? b.kind == BucketKind::any
+                                                                          : comes_before(a, b);
+      });
+}
+
+std::optional<std::string> bucket_file_name(std::string_view arch, const Problem& problem) {
+  const auto family = triton_family(problem);
+  if (!family) return std::nullopt;
+  const auto batch = traits(problem.operation).batched ? std::optional(problem.batch) : std::nullopt;
+  const auto experts = is_mixture(problem) ? std::optional(std::int64_t{problem.moe.experts}) : std::nullopt;
+  return triton_file_name(arch, *family, problem.n, problem.k, batch, experts);
+}
+
+TritonScheme scheme_for(TritonScheme scheme, const Problem& problem) {
+  return scheme == TritonScheme::thirds && is_mixture(problem) ? TritonScheme::moe : scheme;
+}
+
 TritonBucket bucket_for(TritonScheme scheme, std::int64_t m) {
-  if (scheme == TritonScheme::thirds) {
-    if (m <= max_small_m) return {"small_M", BucketKind::small_m, 0, {}, 0};
-    if (m <= max_medium_m) return {"medium_M", BucketKind::medium_m, 0, {}, 0};
+  if (scheme != TritonScheme::bounds) {
+    const bool moe = scheme == TritonScheme::moe;
+    if (m <= (moe ? max_moe_small_m : max_small_m)) return {"small_M", BucketKind::small_m, 0, {}, 0};
+    if (m <= (moe ? max_moe_medium_m : max_medium_m)) return {"medium_M", BucketKind::medium_m, 0, {}, 0};
     return {"large_M", BucketKind::large_m, 0, {}, 0};
   }
   const auto bound = std::lower_bound(std::begin(default_triton_bounds), std::end(default_triton_bounds), m);
@@ -53,10 +89,12 @@ TritonBucket bucket_for(TritonScheme scheme, std::int64_t m) {
 TritonConfig bucket_config(const std::string& kernel_name,
                            const std::vector<std::pair<std::string, std::string>>& settings) {
   TritonConfig config;
-  config.set("kernelName", kernel_name);
-  for (const auto& [key, value] : settings) {
-    const auto number = parse_integer(value);
-    config.set(key, number ? TritonValue(*number) : TritonValue(value));
+  config.set(kernel_name_key, kernel_name);
+  for (const auto& [ours, theirs] : shared_parameters) {
+    const auto setting =
+        std::find_if(settings.begin(), settings.end(), [&](const auto& one) { return one.first == ours; });
+    const auto number = setting == settings.end() ? std::nullopt : parse_integer(setting->second);
+    if (number) config.set(theirs, *number);
   }
   return config;
 }
@@ -68,7 +106,18 @@ TritonConfig bucket_config(const std::vector<LauncherParameter>& parameters) {
   return config;
 }
 
-Status update_bucket_file(const std::string& path, TritonScheme scheme,
+TritonFile keys_of_updated(const std::string& path, TritonScheme scheme,
+                           const std::vector<TritonBucket>& keys) {
+  TritonFile file;
+  if (auto known = file_exists(path) ? read_triton_json(path) : Result<TritonFile>(TritonFile()); known.ok())
+    file.buckets = std::move(known->buckets);
+  file.scheme = scheme;
+  for (const TritonBucket& key : keys) replace_bucket(key, file);
+  sort_buckets(file);
+  return file;
+}
+
+Status update_bucket_file(const std::string& path, TritonScheme scheme, const Problem& problem,
                           const std::vector<TunedBucket>& buckets) {
   TritonFile file;
   file.scheme = scheme;
@@ -86,13 +135,10 @@ Status update_bucket_file(const std::string& path, TritonScheme scheme,
     file.scheme = scheme;
   }
   for (const TunedBucket& tuned : buckets) replace_bucket(tuned.bucket, file);
-  std::stable_sort(
-      file.buckets.begin(), file.buckets.end(), [](const TritonBucket& a, const TritonBucket& b) {
-        return (a.kind == BucketKind::any) != (b.kind == BucketKind::any) ? b.kind == BucketKind::any
-                                                                          : comes_before(a, b);
-      });
-  for (TritonNote& note : file.notes) note.before = file.buckets.size();
+  sort_buckets(file);
   note_regrets(buckets, file);
+  note_of(file, problem_note, {}).json = json_ascii_string(print(problem));
+  for (TritonNote& note : file.notes) note.before = file.buckets.size();
   return write_file_atomically(path, write_triton_json(file));
 }
 

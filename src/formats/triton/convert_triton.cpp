@@ -14,6 +14,8 @@
 #include "formats/all_formats.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
+#include "formats/triton/bucket_rows.h"
+#include "formats/triton/triton_families.h"
 #include "formats/triton/triton_json.h"
 #include "formats/triton/triton_lookup.h"
 
@@ -37,32 +39,15 @@ std::optional<std::int64_t> max_m_of(const TritonBucket& bucket, TritonScheme sc
     case BucketKind::xlarge:
       return bucket.bound != 0 ? std::optional(bucket.bound) : std::nullopt;
     case BucketKind::small_m:
-      return moe ? 255 : 256;
+      return moe ? max_moe_small_m : max_small_m;
     case BucketKind::medium_m:
-      return moe ? 1023 : 2048;
+      return moe ? max_moe_medium_m : max_medium_m;
     case BucketKind::large_m:
     case BucketKind::m_geq:
     case BucketKind::any:
       break;
   }
   return std::nullopt;
-}
-
-/// A text that reads back as itself without quotes.
-bool is_plain_word(const std::string& text) {
-  const bool word = text != "null" && text != "true" && text != "false";
-  return !text.empty() && word && !parse_integer(text) &&
-         text.find_first_of(";=\"\\,") == std::string::npos && trim(text) == text;
-}
-
-std::string value_text(const TritonValue& value) {
-  if (const auto* text = std::get_if<std::string>(&value); text != nullptr && !is_plain_word(*text)) {
-    return json_ascii_string(*text);
-  }
-  if (const auto* text = std::get_if<std::string>(&value)) return *text;
-  if (const auto* number = std::get_if<std::int64_t>(&value)) return std::to_string(*number);
-  if (const auto* truth = std::get_if<bool>(&value)) return *truth ? "true" : "false";
-  return "null";
 }
 
 std::optional<TritonValue> value_of(std::string_view text) {
@@ -73,14 +58,6 @@ std::optional<TritonValue> value_of(std::string_view text) {
   const auto json = parse_json(text);
   if (!json.is_string()) return std::nullopt;
   return TritonValue(json.get<std::string>());
-}
-
-std::string triton_kernel_name(const TritonConfig& config) {
-  std::string name;
-  for (const auto& [parameter, value] : config.parameters) {
-    name += fmt::format("{}{}={}", name.empty() ? "" : ";", parameter, value_text(value));
-  }
-  return name;
 }
 
 /// The parts of a name between semicolons that are not inside quotes.
@@ -118,7 +95,9 @@ std::optional<TritonConfig> config_of(std::string_view name) {
 /// into rows.missing.
 Problem triton_problem(const TritonFile& file, const ConversionOptions& options, ConversionRows& rows) {
   std::optional<Operation> operation = options.operation;
-  if (!operation) operation = operation_of_triton_family(file.name.family);
+  if (const auto of_family = problem_of_triton_family(file.name.family);
+      !operation && of_family && !is_mixture(*of_family))
+    operation = of_family->operation;
   if (!operation) {
     rows.missing = fmt::format("family '{}' is none that tuned files hold; give --op", file.name.family);
   }
@@ -132,12 +111,6 @@ Problem triton_problem(const TritonFile& file, const ConversionOptions& options,
   if (options.x_type) problem.x_type = problem.w_type = *options.x_type;
   if (options.y_type) problem.y_type = *options.y_type;
   return problem;
-}
-
-/// Python reads the last of two equal keys.
-bool comes_again(const TritonFile& file, std::size_t index) {
-  return std::any_of(file.buckets.begin() + static_cast<std::ptrdiff_t>(index) + 1, file.buckets.end(),
-                     [&](const TritonBucket& later) { return later.key == file.buckets[index].key; });
 }
 
 bool is_default_bound(std::int64_t m) {
@@ -159,15 +132,15 @@ Result<ConversionRows> read_triton_rows(const std::string& source, std::string c
   rows.origin = triton_format;
   rows.notes = std::move(file->diagnostics);
   for (const TritonNote& note : file->notes) rows.parts.push_back({note.key, note.json});
-  for (std::size_t index = 0; index < file->buckets.size(); ++index) {
-    const TritonBucket& bucket = file->buckets[index];
-    if (comes_again(*file, index)) {
+  const auto last = last_of_keys(*file);
+  for (const TritonBucket& bucket : file->buckets) {
+    if (!std::binary_search(last.begin(), last.end(), &bucket)) {
       rows.left_out.push_back({LeftOutKind::key, bucket.key, bucket.line, 1, "a later one has its name"});
       continue;
     }
     const auto m = max_m_of(bucket, file->scheme);
     if (!m || *m < 1 || *m > max_dimension) {
-      rows.parts.push_back({bucket.key, triton_kernel_name(bucket.config), bucket.line});
+      rows.parts.push_back({bucket.key, triton_config_text(bucket.config), bucket.line});
       continue;
     }
     TunedEntry entry;
@@ -177,7 +150,7 @@ Result<ConversionRows> read_triton_rows(const std::string& source, std::string c
     entry.gfx = file->name.arch.starts_with("gfx") ? file->name.arch : options.gfx;
     entry.cu_num = options.cu_num;
     entry.libtype = "triton";
-    entry.kernel_name = triton_kernel_name(bucket.config);
+    entry.kernel_name = triton_config_text(bucket.config);
     entry.split_k = bucket.config.integer("NUM_KSPLIT").value_or(0);
     entry.us = std::numeric_limits<double>::quiet_NaN();
     entry.err_ratio = std::numeric_limits<double>::quiet_NaN();

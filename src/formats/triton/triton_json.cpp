@@ -138,7 +138,7 @@ class TritonReader : public nlohmann::json_sax<Json> {
 
   bool file_key(const std::string& key) {
     key_ = key;
-    if (!keys_seen_.insert(key).second) diagnostics_.row(progress_.line, twice(key));
+    if (!keys_seen_.insert(key).second) note(FindingKind::duplicate_key, twice(key));
     const auto kind = parse_bucket_key(key);
     if (!kind || is_note_key(key)) return begin_note(key);
     TritonBucket& bucket = file_.buckets.emplace_back();
@@ -151,8 +151,18 @@ class TritonReader : public nlohmann::json_sax<Json> {
 
   bool parameter_key(const std::string& name) {
     parameter_ = name;
-    if (!parameters_seen_.insert(name).second) diagnostics_.row(progress_.line, twice(name));
+    if (!parameters_seen_.insert(name).second) note(FindingKind::duplicate_key, twice(name));
     return true;
+  }
+
+  void note(FindingKind kind, std::string text) {
+    diagnostics_.row(progress_.line, text);
+    add_finding(kind, std::move(text));
+  }
+
+  void add_finding(FindingKind kind, std::string text) {
+    if (file_.findings.size() < Diagnostics::kept_at_most)
+      file_.findings.push_back({kind, 0, progress_.line, std::move(text)});
   }
 
   static std::string twice(const std::string& key) {
@@ -165,6 +175,7 @@ class TritonReader : public nlohmann::json_sax<Json> {
           progress_.line, "bucket", key,
           "M_LEQ_x, M_GEQ_x, any, small_M, medium_M, large_M, small, medium_Mx, large, xlarge or "
           "xlarge_Mx");
+      add_finding(FindingKind::unread_key, fmt::format("'{}': no look-up reads this key", key.substr(0, 60)));
     }
     in_note_ = true;
     note_begin_ = progress_.offset;
@@ -223,9 +234,10 @@ void decide_scheme(TritonFile& file) {
     const auto scheme = scheme_of(bucket.kind);
     if (!decided) decided = scheme;
     if (scheme && *scheme != *decided) {
-      diagnostics.row(bucket.line, fmt::format("'{}' is a key of another scheme than the file's others; no "
-                                               "look-up finds it",
-                                               bucket.key));
+      std::string text = fmt::format(
+          "'{}' is a key of another scheme than the file's others; no look-up finds it", bucket.key);
+      diagnostics.row(bucket.line, text);
+      file.findings.push_back({FindingKind::unreachable, 0, bucket.line, std::move(text)});
     }
   }
   for (std::string& text : diagnostics.take()) file.diagnostics.push_back(std::move(text));
@@ -356,6 +368,15 @@ Result<TritonFile> read_triton_json(const std::string& path) {
   const auto content = read_file(path, max_triton_bytes);
   if (!content.ok()) return content.status();
   return parse_triton_json(path, *content);
+}
+
+std::vector<const TritonBucket*> last_of_keys(const TritonFile& file) {
+  std::vector<const TritonBucket*> buckets;
+  std::unordered_set<std::string_view> seen;
+  for (auto bucket = file.buckets.rbegin(); bucket != file.buckets.rend(); ++bucket)
+    if (seen.insert(bucket->key).second) buckets.push_back(&*bucket);
+  std::reverse(buckets.begin(), buckets.end());
+  return buckets;
 }
 
 std::string write_triton_json(const TritonFile& file) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "tuned/finding.h"
 
 namespace gemmtune {
 
@@ -76,6 +77,7 @@ struct TritonFileName {
   std::optional<std::int64_t> n;
   std::optional<std::int64_t> k;  // of the FP4 families: logical elements, twice the bytes
   std::optional<std::int64_t> b;
+  std::optional<std::int64_t> e{};  // experts; gemmtune's, of files MOE-…
   friend bool operator==(const TritonFileName&, const TritonFileName&) = default;
 };
 
@@ -86,6 +88,7 @@ struct TritonFile {
   std::vector<TritonBucket> buckets;
   std::vector<TritonNote> notes;         // keys "…_note" and "_…", and unknown keys
   std::vector<std::string> diagnostics;  // file:line: unknown keys, duplicates, keys of another scheme
+  std::vector<Finding> findings;         // the same for an audit
   int indent = 4;                        // blanks a level
   bool final_newline = true;
 };
@@ -100,6 +103,9 @@ std::optional<std::pair<BucketKind, std::int64_t>> parse_bucket_key(std::string_
 Result<TritonFile> read_triton_json(const std::string& path);
 /// `source` stands in messages and is taken apart as the file's name.
 Result<TritonFile> parse_triton_json(const std::string& source, const std::string& content);
+
+/// The buckets that look-up can find, in the file's order: of several with one key the last, as Python reads them.
+std::vector<const TritonBucket*> last_of_keys(const TritonFile& file);
 
 /// As Python's json.dump prints it, with the file's indentation and final newline. What
 /// parse_triton_json() then reads has the same buckets and notes.

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <vector>
 
 #include "base/file.h"
 #include "base/rounding.h"
@@ -13,15 +11,6 @@
 
 namespace gemmtune {
 namespace {
-
-constexpr std::array<std::pair<std::string_view, Operation>, 6> families{{
-    {"GEMM-A16W16", Operation::a16w16},
-    {"GEMM-A8W8", Operation::a8w8},
-    {"GEMM-A8W8_BLOCKSCALE", Operation::a8w8_blockscale},
-    {"GEMM-AFP4WFP4", Operation::a4w4_blockscale},
-    {"BATCHED_GEMM-BF16", Operation::batched_bf16},
-    {"BATCHED_GEMM-A8W8", Operation::batched_a8w8},
-}};
 
 constexpr std::int64_t max_size = (std::int64_t{1} << 31) - 1;
 
@@ -74,7 +63,7 @@ const TritonBucket* find_tuned(const TritonFile& file, std::int64_t m, std::span
     case TritonScheme::thirds:
       return find_by_thirds(file, m, max_small_m, max_medium_m);
     case TritonScheme::moe:
-      return find_by_thirds(file, m, 255, 1023);
+      return find_by_thirds(file, m, max_moe_small_m, max_moe_medium_m);
   }
   return nullptr;
 }
@@ -107,10 +96,12 @@ bool is_arch(std::string_view word) {
          (word.starts_with("gfx") || (word.starts_with("MI") && word[2] >= '0' && word[2] <= '9'));
 }
 
-/// Of another device than AMD's, before the family of a GEMM: x86-amx-GEMM-…; npos: the stem has none.
+/// Of another device than AMD's, before the family: x86-amx-GEMM-…; npos: the stem has none.
 std::size_t end_of_arch(std::string_view stem) {
-  const std::size_t batched = stem.find("-BATCHED_GEMM-");
-  return batched != std::string_view::npos ? batched : stem.find("-GEMM-");
+  for (const std::string_view kind : {"-BATCHED_GEMM-", "-GEMM-", "-MOE-"}) {
+    if (const std::size_t at = stem.find(kind); at != std::string_view::npos) return at;
+  }
+  return std::string_view::npos;
 }
 
 void read_size(std::string_view word, TritonFileName& name) {
@@ -121,6 +112,7 @@ void read_size(std::string_view word, TritonFileName& name) {
   if (key == "N") name.n = *value;
   if (key == "K") name.k = *value;
   if (key == "B") name.b = *value;
+  if (key == "E") name.e = *value;
 }
 
 /// Without the arch: the words up to the first "X=…" are the family, the rest says what it is special for.
@@ -177,18 +169,6 @@ Status check_size(std::string_view name, std::int64_t value) {
 
 }  // namespace
 
-std::optional<std::string_view> triton_family(Operation operation) {
-  for (const auto& [family, known] : families)
-    if (known == operation) return family;
-  return std::nullopt;
-}
-
-std::optional<Operation> operation_of_triton_family(std::string_view family) {
-  for (const auto& [known, operation] : families)
-    if (known == family) return operation;
-  return std::nullopt;
-}
-
 std::optional<TritonMatch> find_bucket(const TritonFile& file, std::int64_t m,
                                        std::span<const std::int64_t> bounds) {
   if (m < 1 || m > max_size) return std::nullopt;
@@ -226,9 +206,11 @@ std::optional<TritonFileName> parse_triton_file_name(const std::string& path) {
 }
 
 std::string triton_file_name(std::string_view arch, std::string_view family, std::optional<std::int64_t> n,
-                             std::optional<std::int64_t> k, std::optional<std::int64_t> b) {
+                             std::optional<std::int64_t> k, std::optional<std::int64_t> b,
+                             std::optional<std::int64_t> e) {
   std::string special;
   if (b) special += fmt::format("-B={}", *b);
+  if (e) special += fmt::format("-E={}", *e);
   if (n && k) special += fmt::format("-N={}-K={}", *n, *k);
   if (arch.empty()) return special.empty() ? "DEFAULT.json" : fmt::format("{}{}.json", family, special);
   return fmt::format("{}-{}{}.json", arch, family, special);

@@ -6,10 +6,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "formats/triton/triton_json.h"
-#include "problem/operation.h"
 
 namespace gemmtune {
 
@@ -25,10 +25,9 @@ struct TritonMatch {
 /// The largest M of small_M and of medium_M, of TritonScheme::thirds.
 inline constexpr std::int64_t max_small_m = 256;
 inline constexpr std::int64_t max_medium_m = 2048;
-
-/// The families of files that hold an operation: GEMM-A8W8_BLOCKSCALE …; nullopt where there is none.
-std::optional<std::string_view> triton_family(Operation operation);
-std::optional<Operation> operation_of_triton_family(std::string_view family);
+/// Of TritonScheme::moe.
+inline constexpr std::int64_t max_moe_small_m = 255;
+inline constexpr std::int64_t max_moe_medium_m = 1023;
 
 /// The bucket of `m` by the rule of the file's scheme; nullopt where AITER raises an error. `bounds`
 /// (ascending) matters for TritonScheme::bounds only: a key with another bound is dead. Files without `any`
@@ -36,15 +35,16 @@ std::optional<Operation> operation_of_triton_family(std::string_view family);
 std::optional<TritonMatch> find_bucket(const TritonFile& file, std::int64_t m,
                                        std::span<const std::int64_t> bounds = default_triton_bounds);
 
-/// What the path of a .json says: "<arch>-<FAMILY>[-B=b][-N=n-K=k].json", and in the layout by folders
+/// What the path of a .json says: "<arch>-<FAMILY>[-B=b][-E=e][-N=n-K=k].json", and in the layout by folders
 /// "<arch>/<backend>/gemm/<family>/DEFAULT.json" and "…/<FAMILY>-N=n-K=k.json". From a folder the family is
 /// guessed: gemm_afp4wfp4 is GEMM-AFP4WFP4. nullopt for what is no .json.
 std::optional<TritonFileName> parse_triton_file_name(const std::string& path);
 
-/// "gfx950-GEMM-A8W8_BLOCKSCALE-N=2112-K=7168.json". B, and N with K, are left out where not given; without
+/// "gfx950-GEMM-A8W8_BLOCKSCALE-N=2112-K=7168.json". B, E, and N with K, are left out where not given; without
 /// `arch` it is the name in the layout by folders, where a default file is "DEFAULT.json".
 std::string triton_file_name(std::string_view arch, std::string_view family, std::optional<std::int64_t> n,
-                             std::optional<std::int64_t> k, std::optional<std::int64_t> b);
+                             std::optional<std::int64_t> k, std::optional<std::int64_t> b,
+                             std::optional<std::int64_t> e = std::nullopt);
 
 struct TritonQuery {
   std::string arch = {};

@@ -1,0 +1,57 @@
+#include "cli/inspect/checked_files.h"
+
+#include <utility>
+
+#include "cli/tables/table_files.h"
+#include "formats/triton/bucket_rows.h"
+
+namespace gemmtune::cli {
+namespace {
+
+/// The buckets of Triton configs.
+Result<std::vector<CheckedFile>> read_bucket_files(const std::string& paths, const SizeOptions& size,
+                                                   std::optional<Operation> operation,
+                                                   const DeviceInfo& device) {
+  const auto n = dimension_word("-n", size.n);
+  const auto k = dimension_word("-k", size.k);
+  if (!n.ok()) return n.status();
+  if (!k.ok()) return k.status();
+  auto configs = read_triton_files({paths});
+  if (!configs.ok()) return configs.status();
+  std::vector<CheckedFile> files;
+  for (TritonFile& config : *configs) {
+    if (!config.name.n || !config.name.k) {
+      config.name.n = *n;
+      config.name.k = *k;
+    }
+    const bool own = config.name.arch.empty() || config.name.arch == device.gfx;
+    // Of another device nothing runs, so that whole problems are not needed.
+    auto rows = own ? rows_to_run(config, operation) : bucket_rows(config, operation);
+    CheckedFile& file = files.emplace_back(CheckedFile{config.path, {}, std::move(config.diagnostics)});
+    if (rows.ok()) {
+      file.entries = std::move(*rows);
+    } else {
+      file.diagnostics.push_back(rows.message());
+    }
+  }
+  return files;
+}
+
+}  // namespace
+
+Result<std::vector<CheckedFile>> read_checked_files(const std::string& paths, const SizeOptions& size,
+                                                    std::optional<Operation> operation,
+                                                    const DeviceInfo& device) {
+  const auto triton = are_triton_files({paths});
+  if (!triton.ok()) return triton.status();
+  if (*triton) return read_bucket_files(paths, size, operation, device);
+  if (size.any()) return Status::invalid("a file and a size: expected one of them");
+  auto tables = read_tables({paths}, operation);
+  if (!tables.ok()) return tables.status();
+  std::vector<CheckedFile> files;
+  for (TunedFile& table : *tables)
+    files.push_back({std::move(table.path), std::move(table.entries), std::move(table.diagnostics)});
+  return files;
+}
+
+}  // namespace gemmtune::cli

@@ -1,0 +1,36 @@
+// What `gemmtune audit` reads: tuned files, Triton configs, and files of other formats.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/backend.h"
+#include "formats/aiter/tuned_csv.h"
+#include "formats/triton/triton_json.h"
+#include "tuned/finding.h"
+
+namespace gemmtune::cli {
+
+struct AuditedFiles {
+  std::vector<TunedFile> files;           // of files that are no tables the path and what is malformed
+  std::vector<std::string_view> formats;  // of each file, by name
+  std::vector<TritonFile> configs;        // those of `files` that are Triton configs
+  std::vector<std::size_t> config_index;  // of each of them, in `files`
+  std::vector<std::string> unread;        // why, one a file that cannot be read
+
+  /// nullptr: the file is none.
+  const TritonFile* config_of(std::size_t file) const;
+  std::size_t bucket_count() const;
+};
+
+/// The files of the words, each a path, a folder of Triton configs or a colon-separated list. A file that cannot be read
+/// does not end the audit of the others.
+AuditedFiles read_audited_files(const std::vector<std::string>& words, std::optional<Operation> operation);
+
+/// The findings of the Triton configs; Finding::source is an index into `files`. With a device also the kernels of its
+/// architecture that it does not know.
+void add_config_findings(const AuditedFiles& audited, const Device* device, std::vector<Finding>& findings);
+
+}  // namespace gemmtune::cli

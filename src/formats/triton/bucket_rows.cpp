@@ -1,0 +1,162 @@
+#include "formats/triton/bucket_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "base/text.h"
+#include "candidates/config.h"
+#include "formats/json.h"
+#include "formats/json_text.h"
+#include "formats/triton/triton_families.h"
+#include "formats/triton/triton_folder.h"
+#include "formats/triton/triton_lookup.h"
+#include "tuned/bucket_index.h"
+
+namespace gemmtune {
+namespace {
+
+/// A text that reads back as itself without quotes.
+bool is_plain_word(const std::string& text) {
+  const bool word = text != "null" && text != "true" && text != "false";
+  return !text.empty() && word && !parse_integer(text) &&
+         text.find_first_of(";=\"\\,") == std::string::npos && trim(text) == text;
+}
+
+std::string value_text(const TritonValue& value) {
+  if (const auto* text = std::get_if<std::string>(&value); text != nullptr && !is_plain_word(*text)) {
+    return json_ascii_string(*text);
+  }
+  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  if (const auto* number = std::get_if<std::int64_t>(&value)) return std::to_string(*number);
+  if (const auto* truth = std::get_if<bool>(&value)) return *truth ? "true" : "false";
+  return "null";
+}
+
+/// Of the file's name; one without a family means `operation`.
+Result<Problem> problem_of_name(const TritonFile& file, std::optional<Operation> operation) {
+  auto problem = problem_of_triton_family(file.name.family);
+  const bool names_family = is_triton_name(file.path);
+  if (!problem && operation && !names_family) {
+    problem = default_problem(*operation);
+    problem->moe = {};
+    if (traits(*operation).batched) problem->batch = 0;
+  }
+  if (!problem) {
+    return Status::unsupported(
+        "{}: {}", file.path,
+        !names_family ? "its name says no family (<arch>-GEMM-A16W16-N=n-K=k.json); give --op"
+                      : fmt::format("configs of '{}', which is no operation of gemmtune", file.name.family));
+  }
+  problem->m = 0;
+  problem->n = file.name.n.value_or(0);
+  problem->k = file.name.k.value_or(0);
+  if (problem->n == 0 || problem->k == 0) problem->n = problem->k = 0;
+  if (traits(problem->operation).batched) problem->batch = file.name.b.value_or(0);
+  if (is_mixture(*problem)) problem->moe.experts = static_cast<std::int32_t>(file.name.e.value_or(0));
+  return *problem;
+}
+
+}  // namespace
+
+std::string triton_config_text(const TritonConfig& config) {
+  std::string name;
+  for (const auto& [parameter, value] : config.parameters) {
+    name += fmt::format("{}{}={}", name.empty() ? "" : ";", parameter, value_text(value));
+  }
+  return name;
+}
+
+std::int64_t BucketSpan::last() const {
+  return m == max_dimension ? std::clamp(2 * (m_from - 1), m_from, max_dimension) : m;
+}
+
+std::vector<BucketSpan> bucket_spans(const TritonFile& file) {
+  const auto bounds = triton_bounds(file.name.family);
+  // Every M at which the answer of some scheme can change.
+  std::vector<std::int64_t> changes{1, 1024};
+  for (std::int64_t power = 1; power < max_dimension; power *= 2) {
+    changes.push_back(power + 1);
+    if (power >= 32) changes.push_back(power);
+  }
+  for (const std::int64_t bound : bounds) {
+    changes.push_back(bound);
+    changes.push_back(bound + 1);
+  }
+  std::sort(changes.begin(), changes.end());
+  changes.erase(std::unique(changes.begin(), changes.end()), changes.end());
+  std::vector<BucketSpan> spans;
+  for (std::size_t at = 0; at < changes.size(); ++at) {
+    const std::int64_t last = at + 1 < changes.size() ? changes[at + 1] - 1 : max_dimension;
+    const auto match = find_bucket(file, changes[at], bounds);
+    if (!match) continue;
+    if (!spans.empty() && spans.back().bucket == match->bucket && spans.back().m == changes[at] - 1) {
+      spans.back().m = last;
+    } else {
+      spans.push_back({match->bucket, changes[at], last, match->tuned});
+    }
+  }
+  return spans;
+}
+
+std::string own_kernel(const TritonConfig& config) {
+  const TritonValue* value = config.find(kernel_name_key);
+  const auto* name = value == nullptr ? nullptr : std::get_if<std::string>(value);
+  return name == nullptr ? std::string() : *name;
+}
+
+Result<std::vector<TunedEntry>> bucket_rows(const TritonFile& file, std::optional<Operation> operation) {
+  const auto problem = problem_of_name(file, operation);
+  if (!problem.ok()) return problem.status();
+  std::vector<TunedEntry> rows;
+  for (const BucketSpan& span : bucket_spans(file)) {
+    TunedEntry& row = rows.emplace_back();
+    row.gfx = file.name.arch;
+    row.problem = *problem;
+    row.problem.m = span.m;
+    row.m_from = span.m_from;
+    row.bucket = span.bucket->key;
+    row.line = span.bucket->line;
+    row.kernel_name = own_kernel(span.bucket->config);
+    row.libtype = family_of_kernel_name(row.kernel_name).value_or(std::string(triton_libtype));
+    if (row.kernel_name.empty()) row.kernel_name = triton_config_text(span.bucket->config);
+    row.us = std::numeric_limits<double>::quiet_NaN();
+    row.err_ratio = std::numeric_limits<double>::quiet_NaN();
+  }
+  return rows;
+}
+
+Result<Problem> problem_of_file(const TritonFile& file, std::optional<Operation> operation) {
+  auto named = problem_of_name(file, operation);
+  if (!named.ok()) return named;
+  for (const TritonNote& note : file.notes) {
+    if (note.key != problem_note) continue;
+    const Json json = parse_json(note.json);
+    auto noted = json.is_string() ? parse_problem(json.get<std::string>())
+                                  : Result<Problem>(Status::invalid("no text"));
+    Problem group = noted.ok() ? bucket_group(*noted) : Problem();
+    group.m = 0;
+    if (noted.ok() && group == bucket_group(*named)) return noted;
+  }
+  if (named->n == 0) return Status::unsupported("its name says no N and K");
+  if (is_mixture(*named))
+    return Status::unsupported("no note {} says its experts, topk and types", problem_note);
+  if (named->batch == 0) return Status::unsupported("its name says no B");
+  return named;
+}
+
+Result<std::vector<TunedEntry>> rows_to_run(const TritonFile& file, std::optional<Operation> operation) {
+  auto rows = bucket_rows(file, operation);
+  if (!rows.ok()) return rows;
+  const auto problem = problem_of_file(file, operation);
+  if (!problem.ok()) return Status(problem.code(), fmt::format("{}: {}", file.path, problem.message()));
+  for (TunedEntry& row : *rows) {
+    const BucketSpan span{nullptr, row.m_from.value_or(1), row.problem.m};
+    row.problem = *problem;
+    row.problem.m = span.last();
+  }
+  return rows;
+}
+
+}  // namespace gemmtune

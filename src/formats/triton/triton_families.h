@@ -1,0 +1,22 @@
+// The families of AITER's Triton configs and the operations that they hold.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "problem/problem.h"
+
+namespace gemmtune {
+
+/// True if some family of files holds problems of the operation.
+bool has_triton_family(Operation operation);
+/// The family of files that holds a problem: GEMM-A8W8_BLOCKSCALE, MOE-FP8_W8A8 …; nullopt where AITER has none.
+std::optional<std::string_view> triton_family(const Problem& problem);
+/// The problem of a family without sizes; of a MOE family with types of its kind. nullopt for a family of no operation here.
+std::optional<Problem> problem_of_triton_family(std::string_view family);
+/// The bounds that the family's kernel looks for.
+std::span<const std::int64_t> triton_bounds(std::string_view family);
+
+}  // namespace gemmtune

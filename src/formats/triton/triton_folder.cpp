@@ -1,0 +1,57 @@
+#include "formats/triton/triton_folder.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <system_error>
+
+#include "base/file.h"
+#include "base/folder.h"
+#include "formats/triton/triton_lookup.h"
+
+namespace gemmtune {
+namespace {
+
+using Paths = std::vector<std::string>;
+
+bool is_folder(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
+}
+
+void append(Paths& paths, Paths&& more) { std::move(more.begin(), more.end(), std::back_inserter(paths)); }
+
+/// Of the folders in a folder.
+void append_below(Paths& paths, const std::string& folder) {
+  for (const std::string& path : paths_in(folder))
+    if (is_folder(path)) append(paths, triton_files_of(path));
+}
+
+}  // namespace
+
+bool is_triton_name(const std::string& path) {
+  const auto name = parse_triton_file_name(path);
+  if (!name) return false;
+  const std::string_view family = name->family;
+  return family.starts_with("GEMM-") || family.starts_with("BATCHED_GEMM-") || family.starts_with("MOE-");
+}
+
+std::vector<std::string> triton_files_of(const std::string& folder) {
+  Paths files = paths_in(folder);
+  std::erase_if(files, [](const std::string& path) { return !is_triton_name(path) || is_folder(path); });
+  return files;
+}
+
+std::vector<std::string> triton_files_in(const std::string& root) {
+  Paths files = triton_files_of(root);
+  const Paths inside = paths_in(root);
+  for (const char* backend : {"triton", "gluon"}) {
+    for (const std::string& arch : inside) append_below(files, join_path(join_path(arch, backend), "gemm"));
+  }
+  append(files, triton_files_of(join_path(root, "gemm")));
+  append_below(files, join_path(root, "gemm"));
+  append(files, triton_files_of(join_path(root, "moe")));
+  return files;
+}
+
+}  // namespace gemmtune
