@@ -20,7 +20,8 @@ struct DeviceTraits {
   bool runs_on_host = false;       // kernels run on info().cu_num cores of the machine itself
   bool compiles_ahead = true;      // Device::compile_ahead() does something
   bool dependent_launches = true;  // kernels may start before the one in front of them has ended
-  bool narrow_fp8_sums = true;     // tensor cores keep fewer than float32's bits of sums of fp8 products
+  /// Sums are tensor cores': of fp8 products with fewer bits than float32 has, of others truncated to float32.
+  bool tensor_core_sums = true;
   double sample_microseconds = gpu_sample_microseconds;
   int confirmation_passes = 1;              // by default
   std::string_view unit = "compute units";  // what cu_num counts: of one, of several

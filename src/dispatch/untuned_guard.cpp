@@ -103,8 +103,8 @@ Result<HostOperands> host_operands(Device& device, const Problem& problem, const
 /// Bounds on errors alone: what a caller's numbers may be is not known, so shares of elements prove nothing, and
 /// fp8 operands may have one sign.
 Tolerance bounds_for(const Problem& problem, const Device& device, const Candidate& candidate) {
-  SumRules sums{device.accuracy(candidate, problem), traits_of(device.info()).narrow_fp8_sums};
-  if (sums.narrow_fp8 && traits(problem.x_type).fp8) sums.signs = Signs::one;
+  SumRules sums{device.accuracy(candidate, problem), traits_of(device.info()).tensor_core_sums};
+  if (sums.tensor_core_sums && traits(problem.x_type).fp8) sums.signs = Signs::one;
   Tolerance tolerance = tolerance_for(problem, 1, sums);
   tolerance.max_misrounded = 1;
   return tolerance;

@@ -31,7 +31,7 @@ struct Tolerance {
 /// What a kernel may do with its sums, and on what it is verified.
 struct SumRules {
   Accuracy accuracy = Accuracy::fp32;
-  bool narrow_fp8 = false;  // DeviceTraits::narrow_fp8_sums
+  bool tensor_core_sums = false;  // DeviceTraits::tensor_core_sums
   Signs signs = Signs::both;
 };
 

@@ -28,6 +28,7 @@ TEST(CudaApi, DriverValues) {
   EXPECT_EQ(api::attribute_shared_a_block_optin, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
   EXPECT_EQ(api::function_max_dynamic_shared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
   EXPECT_EQ(api::event_default, static_cast<unsigned>(CU_EVENT_DEFAULT));
+  EXPECT_EQ(api::event_record_default, static_cast<unsigned>(CU_EVENT_RECORD_DEFAULT));
   EXPECT_EQ(api::event_record_external, static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL));
   EXPECT_EQ(api::stream_default, static_cast<unsigned>(CU_STREAM_DEFAULT));
   EXPECT_EQ(api::capture_mode_thread_local, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);

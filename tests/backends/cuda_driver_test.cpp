@@ -23,6 +23,8 @@ struct Cuda {
   std::vector<int> attributes;  // of the last launch
   unsigned cluster = 0;         // of the last launch that has one
   unsigned grid = 0;
+  bool capturing = false;
+  unsigned record_flags = 99;  // of the last event that was recorded
 
   api::Result note(const char* name) {
     calls.emplace_back(name);
@@ -93,7 +95,18 @@ void add_programs(api::Driver& f) {
 }
 
 void add_graphs(api::Driver& f) {
-  f.capture_begin = [](api::CudaStream, int) { return cuda_state.note("capture_begin"); };
+  f.capture_begin = [](api::CudaStream, int) {
+    cuda_state.capturing = true;
+    return cuda_state.note("capture_begin");
+  };
+  f.capture_status = [](api::CudaStream, int* status) {
+    *status = cuda_state.capturing ? 1 : api::capture_none;
+    return api::Result{api::success};
+  };
+  f.event_record = [](api::Event, api::CudaStream, unsigned flags) {
+    cuda_state.record_flags = flags;
+    return api::Result{api::success};
+  };
   f.capture_end = [](api::CudaStream, api::Graph* graph) {
     *graph = handle_of<api::Graph>(4);
     return cuda_state.note("capture_end");
@@ -188,6 +201,16 @@ TEST_F(CudaDriverTest, CountsClustersFromSm90On) {
   const HopperLimits limits(driver->properties().limits);
   EXPECT_EQ(limits.clusters_at_once(2), 66);
   EXPECT_EQ(limits.clusters_at_once(3), 40);
+}
+
+// Reported: --launch eager failed with CUDA_ERROR_ILLEGAL_STATE, which CUDA answers to that flag outside of a capture.
+TEST_F(CudaDriverTest, EventsAreExternalNodesOnlyWithinACapture) {
+  const auto driver = open();
+  ASSERT_TRUE(driver->record(nullptr, driver->own_stream()).ok());
+  EXPECT_EQ(cuda_state.record_flags, api::event_record_default);
+  ASSERT_TRUE(driver->begin_capture(driver->own_stream()).ok());
+  ASSERT_TRUE(driver->record(nullptr, driver->own_stream()).ok());
+  EXPECT_EQ(cuda_state.record_flags, api::event_record_external);
 }
 
 TEST_F(CudaDriverTest, TheExtensionOfALaunchBecomesAttributes) {

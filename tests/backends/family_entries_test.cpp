@@ -141,7 +141,7 @@ TEST(DeviceTraits, AreThoseOfTheBackend) {
   EXPECT_TRUE(cpu.runs_on_host);
   EXPECT_FALSE(cpu.compiles_ahead);
   EXPECT_FALSE(cpu.dependent_launches);
-  EXPECT_FALSE(cpu.narrow_fp8_sums);
+  EXPECT_FALSE(cpu.tensor_core_sums);
   EXPECT_EQ(cpu.confirmation_passes, 2);
   EXPECT_EQ(cpu.units, "cores");
   for (const char* gpu : {"cuda", "hip", "a backend of another build"}) {
@@ -149,7 +149,7 @@ TEST(DeviceTraits, AreThoseOfTheBackend) {
     EXPECT_FALSE(traits.runs_on_host) << gpu;
     EXPECT_TRUE(traits.compiles_ahead) << gpu;
     EXPECT_TRUE(traits.dependent_launches) << gpu;
-    EXPECT_TRUE(traits.narrow_fp8_sums) << gpu;
+    EXPECT_TRUE(traits.tensor_core_sums) << gpu;
     EXPECT_EQ(traits.confirmation_passes, 1) << gpu;
     EXPECT_EQ(traits.sample_microseconds, 500) << gpu;
   }

@@ -256,5 +256,23 @@ TEST(Tolerance, follows_the_output_type_and_k) {
   EXPECT_LT(tolerance_for(problem_of(1, 1, max_dimension, DataType::f16), 0.05).max_misrounded, 0.21);
 }
 
+// Reported: of fp16 with K = 28672 and above every kernel of cuBLASLt and of ours was refused on an H200, and simt won.
+TEST(Tolerance, of_tensor_cores_grows_with_k_as_their_truncated_sums_do) {
+  SumRules tensor_cores;
+  tensor_cores.tensor_core_sums = true;
+  const auto share = [&](std::int64_t k, DataType type) {
+    return tolerance_for(problem_of(1, 1, k, type), 0.05, tensor_cores).max_misrounded;
+  };
+  EXPECT_EQ(share(8192, DataType::f16), 0.05);
+  // The shares that were measured.
+  EXPECT_GT(share(16384, DataType::f16), 0.057);
+  EXPECT_GT(share(28672, DataType::f16), 0.090);
+  EXPECT_GT(share(53248, DataType::f16), 0.150);
+  EXPECT_LE(share(53248, DataType::f16), 0.25) << "the least share of kernels that round partial sums";
+  EXPECT_EQ(share(100000, DataType::f16), 1) << "not looked at";
+  EXPECT_EQ(share(53248, DataType::bf16), 0.05);
+  EXPECT_EQ(tolerance_for(problem_of(1, 1, 53248, DataType::f16), 0.05).max_misrounded, 0.05) << "of a CPU";
+}
+
 }  // namespace
 }  // namespace gemmtune

@@ -42,7 +42,7 @@ class CpuBackend final : public Backend {
     static const DeviceTraits traits{.runs_on_host = true,
                                      .compiles_ahead = false,
                                      .dependent_launches = false,
-                                     .narrow_fp8_sums = false,
+                                     .tensor_core_sums = false,
                                      .sample_microseconds = cpu_sample_microseconds,
                                      .confirmation_passes = 2,
                                      .unit = "core",

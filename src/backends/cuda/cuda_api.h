@@ -45,6 +45,7 @@ inline constexpr int attribute_shared_a_block_optin = 97;
 inline constexpr int function_max_dynamic_shared = 8;
 // flags
 inline constexpr unsigned event_default = 0;
+inline constexpr unsigned event_record_default = 0;
 inline constexpr unsigned event_record_external = 1;
 inline constexpr unsigned stream_default = 0;
 inline constexpr int capture_mode_thread_local = 1;

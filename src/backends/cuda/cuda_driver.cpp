@@ -308,8 +308,9 @@ Result<gpu::Event> CudaDriver::create_event() {
 void CudaDriver::destroy(gpu::Event event) { f_.event_destroy(native(event)); }
 
 Status CudaDriver::record(gpu::Event event, Stream stream) {
-  return driver_status(f_.event_record(native(event), stream_of(stream), api::event_record_external),
-                       "cuEventRecord");
+  // Within a capture it is a node that can be read when the graph has run; elsewhere CUDA refuses that flag.
+  const unsigned flags = is_capturing(stream) ? api::event_record_external : api::event_record_default;
+  return driver_status(f_.event_record(native(event), stream_of(stream), flags), "cuEventRecord");
 }
 
 Result<double> CudaDriver::milliseconds_between(gpu::Event begin, gpu::Event end) {

@@ -21,7 +21,7 @@ Outcome wrong(std::string reason) { return failed_outcome(OutcomeKind::wrong, st
 
 /// Whether kernels of the problem may belong to different classes, which data of one sign tell apart.
 bool has_classes(const Device& device, const Problem& problem) {
-  return traits_of(device.info()).narrow_fp8_sums && traits(problem.x_type).fp8 && problem.scale_ab;
+  return traits_of(device.info()).tensor_core_sums && traits(problem.x_type).fp8 && problem.scale_ab;
 }
 
 Result<OutputVerifier> output_verifier_for(Device& device, const Problem& problem,

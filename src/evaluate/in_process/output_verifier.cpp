@@ -65,7 +65,7 @@ OutputVerifier::OutputVerifier(Device& device, const Problem& problem, const Out
 
 Tolerance OutputVerifier::tolerance(Accuracy accuracy) const {
   return tolerance_for(problem_, max_err_ratio_,
-                       {accuracy, traits_of(device_->info()).narrow_fp8_sums, signs_});
+                       {accuracy, traits_of(device_->info()).tensor_core_sums, signs_});
 }
 
 Outcome OutputVerifier::outcome_of(const CheckReport& report) const {
