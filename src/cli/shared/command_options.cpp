@@ -45,6 +45,10 @@ CommandOption CommandOption::not_negative() {
   option_->check(CLI::NonNegativeNumber);
   return *this;
 }
+CommandOption CommandOption::not_empty() {
+  option_->check([](const std::string& value) { return std::string(value.empty() ? "expected a text" : ""); });
+  return *this;
+}
 CommandOption CommandOption::one_of(std::vector<std::string> words) {
   option_->check(CLI::IsMember(std::move(words)));
   return *this;

@@ -33,6 +33,7 @@ class CommandOption {
   CommandOption integer_range(int min, int max);
   CommandOption positive();
   CommandOption not_negative();
+  CommandOption not_empty();
   CommandOption one_of(std::vector<std::string> words);
 
   /// How often the command line has it; once it is parsed.

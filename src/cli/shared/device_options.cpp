@@ -27,7 +27,8 @@ void declare_device_options(CommandOptions& app, DeviceOptions& options) {
          "--evaluator", options.evaluator,
          "Kernels of another program in place of a backend's: its command, which speaks the protocol of "
          "docs/evaluators.md (\"python3 evaluate.py\")")
-      .type_name("CMD");
+      .type_name("CMD")
+      .not_empty();
 }
 
 Result<DeviceRequest> device_request(const DeviceOptions& options, const Environment& environment) {
