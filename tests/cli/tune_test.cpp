@@ -173,6 +173,21 @@ TEST_F(Tune, LimitTakesTheFirstShapes) {
   EXPECT_EQ(json["problems"][1]["m"], 5);
 }
 
+TEST_F(Tune, MaxDimLeavesOutLargerShapes) {
+  const std::string rows = row(3, 64, 64) + row(65, 64, 64) + row(5, 64, 96) + row(7, 64, 64);
+  const auto result = tune_rows(rows, {"--max-dim", "64", "--limit", "2", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = parse_json(result.out);
+  ASSERT_EQ(json["problems"].size(), 2U) << "those of --limit are counted without them";
+  EXPECT_EQ(json["problems"][0]["m"], 3);
+  EXPECT_EQ(json["problems"][1]["m"], 7);
+  EXPECT_THAT(result.err, HasSubstr("--max-dim 64: 2 larger shapes left out"));
+  const auto none = tune_rows(rows, {"--max-dim", "8"});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("--max-dim 8: no shape is left"));
+  EXPECT_EQ(tune_rows(rows, {"--max-dim", "0"}).exit_code, 2);
+}
+
 TEST_F(Tune, ProfileHoldsEveryCandidate) {
   ASSERT_EQ(tune_one({"-o2", program.file("profile.txt")}).exit_code, 0);
   const std::string profile = read_text(program.file("profile.txt"));

@@ -161,6 +161,11 @@ std::vector<TuneOption> own_rows() {
        &TuneOptions::limit,
        "Only the first N shapes",
        {.value_name = "N", .bounds = at_least_one}},
+      {files,
+       "--max-dim",
+       &TuneOptions::max_dim,
+       "Only shapes whose M, N and K are at most N",
+       {.value_name = "N", .bounds = at_least_one}},
       {files, "-o,--output,--tune-file,--tuned-file,--tuning-results-file", &TuneOptions::output,
        "The tuned file (tune_gemm's --o too): .yaml and .yml are tune_gemm's results, others AITER's CSV; of "
        "these a colon list: all are read, the first is written (default: the config folder's "

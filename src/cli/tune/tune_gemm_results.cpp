@@ -69,6 +69,8 @@ Result<ResultRows> read_results(const TuneOptions& options, const DeviceInfo& de
     if (entry.libtype.empty() && entry.kernel_name.empty()) {
       results.unread.push_back(fmt::format("{}:{}: {}: a size without a result", options.input, entry.line,
                                            short_name(entry.problem)));
+    } else if (!is_within(options, entry.problem)) {
+      continue;
     } else if (row_is_of(entry, device)) {
       entry.problem.bias = entry.problem.bias || options.bias_vector;
       results.entries.push_back(std::move(entry));

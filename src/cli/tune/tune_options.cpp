@@ -2,15 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "backends/traits.h"
 #include "base/file.h"
 #include "base/interrupt.h"
 #include "base/path_list.h"
 #include "base/text.h"
+#include "cli/shared/console.h"
 #include "cli/shared/family_names.h"
 #include "cli/shared/output_path.h"
 #include "cli/tune/option_table.h"
@@ -249,6 +252,10 @@ Status check_options(TuneOptions& options) {
   return check_bounds(options);
 }
 
+bool is_within(const TuneOptions& options, const Problem& problem) {
+  return std::max({problem.m, problem.n, problem.k}) <= options.max_dim;
+}
+
 bool names_shapes(const TuneOptions& options) {
   return !options.input.empty() || options.size.any() || !options.model.folder.empty();
 }
@@ -257,6 +264,12 @@ Result<ShapeList> shapes_of(const TuneOptions& options, const Environment& envir
                             const DeviceInfo& device) {
   auto list = all_shapes(options, environment, device);
   if (!list.ok()) return list;
+  const std::size_t left_out =
+      std::erase_if(list->rows, [&](const ShapeRow& row) { return !is_within(options, row.problem); });
+  if (left_out > 0)
+    print_note(fmt::format("--max-dim {}: {} left out", options.max_dim, counted(left_out, "larger shape")));
+  if (left_out > 0 && list->rows.empty())
+    return Status::invalid("--max-dim {}: no shape is left", options.max_dim);
   if (static_cast<std::size_t>(options.limit) < list->rows.size()) {
     list->rows.resize(static_cast<std::size_t>(options.limit));
   }

@@ -26,6 +26,7 @@ struct TuneOptions {
   TuneRequest request;
   std::string input;                   // empty: the config folder's untuned file
   std::int64_t limit = max_dimension;  // more shapes than any list has
+  std::int64_t max_dim = max_dimension;
   std::string output;                  // colon list; empty: the config folder's tuned file
   std::string profile;
   std::string schema = "aiter";
@@ -83,9 +84,11 @@ Status check_options(TuneOptions& options);
 /// --m-range "A:B" with 1 ≤ A ≤ B ≤ 2³¹ − 1, and --m-regret. Requires a text.
 Result<MRangeRequest> m_range_of(const TuneOptions& options);
 
+/// No dimension of the problem is above --max-dim.
+bool is_within(const TuneOptions& options, const Problem& problem);
 /// The options name shapes: a single size, a file or a model.
 bool names_shapes(const TuneOptions& options);
-/// The shapes asked for: of a single size, a model, a file or the config folder, cut to --limit.
+/// The shapes asked for: of a single size, a model, a file or the config folder, within --max-dim, cut to --limit.
 Result<ShapeList> shapes_of(const TuneOptions& options, const Environment& environment,
                             const DeviceInfo& device);
 
