@@ -8,6 +8,7 @@
 #include "base/environment.h"
 #include "base/text.h"
 #include "capi/c_problem.h"
+#include "evaluate/external/external_device.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "evaluate/worker/worker_evaluator.h"
 #include "tuning/tuner.h"
@@ -152,7 +153,7 @@ Result<RunSummary> run(const gemmtune_tuning_options& options) {
   if (!measuring.ok()) return measuring.status();
   DeviceRequest listing = *measuring;
   if (options.worker_program != nullptr) listing.pin_threads = false;
-  auto device = open_device(backend_of(options), listing);
+  auto device = open_device_of(backend_of(options), listing);
   if (!device.ok()) return device.status();
   request.policy = default_policy((*device)->info());
   request.policy.accuracy = *accuracy;

@@ -98,6 +98,21 @@ TEST_F(CApiTuning, MeasuresInAWorkerWhereAProgramIsGiven) {
   EXPECT_EQ(summary_.tuned + summary_.kept_default, 1);
 }
 
+TEST_F(CApiTuning, TunesTheKernelsOfAnotherProgram) {
+  options_.backend = "external";
+  options_.device = "python3 " GEMMTUNE_SOURCE_DIR "/tests/support/evaluator.py";
+  problem_.n = 24;
+  problem_.k = 16;
+  ASSERT_EQ(run(), GEMMTUNE_OK) << gemmtune_last_error();
+  EXPECT_EQ(summary_.tuned, 1);
+  const auto tuned = read_tuned_csv(output_);
+  ASSERT_TRUE(tuned.ok()) << tuned.message();
+  EXPECT_EQ(tuned->entries.at(0).libtype, "python_gemm");
+  options_.device = "false";
+  EXPECT_EQ(run(), GEMMTUNE_IO_ERROR);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("evaluator 'false' ended"));
+}
+
 TEST_F(CApiTuning, TunesAShapeOnTheCpuAndSkipsItAfterwards) {
   std::vector<std::string> kernels;
   options_.libtypes = "reference";

@@ -46,7 +46,8 @@ CommandOption CommandOption::not_negative() {
   return *this;
 }
 CommandOption CommandOption::not_empty() {
-  option_->check([](const std::string& value) { return std::string(value.empty() ? "expected a text" : ""); });
+  option_->check(
+      [](const std::string& value) { return std::string(value.empty() ? "expected a text" : ""); });
   return *this;
 }
 CommandOption CommandOption::one_of(std::vector<std::string> words) {

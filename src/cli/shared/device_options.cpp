@@ -71,11 +71,6 @@ Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, const 
   return open_device_of(std::string(external_backend), *request);
 }
 
-Result<std::unique_ptr<Device>> open_device_of(const std::string& backend, const DeviceRequest& request) {
-  return backend == external_backend ? ExternalDevice::open(request.text)
-                                     : gemmtune::open_device(backend, request);
-}
-
 std::string device_line(const DeviceInfo& info) {
   const DeviceTraits& traits = traits_of(info);
   return fmt::format("{}, {} ({}, {} {})", info.name, info.model, info.gfx, info.cu_num,

@@ -35,8 +35,6 @@ std::vector<std::string> split_devices(const std::string& text);
 /// `pin`: for measuring; a command that only looks does not pin. Messages name the option at fault.
 Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, const Environment& environment,
                                             bool pin);
-/// That backend's device; of external_backend the evaluator whose command is the request's text.
-Result<std::unique_ptr<Device>> open_device_of(const std::string& backend, const DeviceRequest& request);
 /// "cpu:0-1, AMD EPYC (x86-avx2, 2 cores)".
 std::string device_line(const DeviceInfo& info);
 

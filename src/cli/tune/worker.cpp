@@ -3,7 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/shared/device_options.h"
+#include "evaluate/external/external_device.h"
 #include "evaluate/worker/worker_main.h"
 
 namespace gemmtune::cli {

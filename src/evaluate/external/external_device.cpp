@@ -44,6 +44,10 @@ Json json_of(const Problem& problem) {
 
 }  // namespace
 
+Result<std::unique_ptr<Device>> open_device_of(const std::string& backend, const DeviceRequest& request) {
+  return backend == external_backend ? ExternalDevice::open(request.text) : open_device(backend, request);
+}
+
 /// Addresses for memory that this process cannot reach, and the evaluator's buffers behind them.
 class ExternalDevice::Memory {
  public:

@@ -19,6 +19,9 @@ namespace gemmtune {
 /// DeviceInfo::backend of such a device; its name is the evaluator's command.
 inline constexpr std::string_view external_backend = "external";
 
+/// That backend's device; of external_backend the evaluator whose command is the request's text.
+Result<std::unique_ptr<Device>> open_device_of(const std::string& backend, const DeviceRequest& request);
+
 class ExternalDevice final : public Device {
  public:
   /// Starts the command and asks what it is. Errors hold the command and the end of what it wrote to its standard
