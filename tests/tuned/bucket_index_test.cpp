@@ -96,6 +96,16 @@ TEST(Buckets, AnswerEveryDeviceOfTheirArchitecture) {
   EXPECT_EQ(answers(table, with_bias), "bucket:special ") << "the file's name says neither";
 }
 
+TEST(Buckets, AreOfRowMajorOperands) {
+  const TunedTable table({bucket(1, max_dimension, 0, "default")});
+  Problem problem = asked(5);
+  problem.w_order = Order::column_major;
+  EXPECT_EQ(answers(table, problem), "");
+  problem.w_order = Order::row_major;
+  problem.x_order = Order::column_major;
+  EXPECT_EQ(answers(table, problem), "");
+}
+
 TEST(Buckets, OfABatchGoBeforeThoseOfAnyBatch) {
   TunedEntry of_any = bucket(1, 64, 128, "any batch");
   TunedEntry of_four = bucket(1, 16, 128, "four", 1);

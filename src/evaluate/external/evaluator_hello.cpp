@@ -187,7 +187,8 @@ Result<EvaluatorRule> rule(const Member& member, const std::set<std::string>& nu
 
 Result<Config> config(const Member& member, const EvaluatorHello& hello) {
   if (!member.json().is_object()) return member.wrong("an object of parameters");
-  for (const auto& [name, value] : member.json().items()) {
+  for (const auto& item : member.json().items()) {
+    const std::string& name = item.key();
     if (std::none_of(hello.parameters.begin(), hello.parameters.end(),
                      [&](const auto& one) { return one.name == name; }))
       return Status::invalid("{}: '{}' is no parameter", member.path(), name);

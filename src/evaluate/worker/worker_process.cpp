@@ -1,5 +1,6 @@
 #include "evaluate/worker/worker_process.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
 #include <unistd.h>

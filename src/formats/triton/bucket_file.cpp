@@ -91,8 +91,8 @@ TritonConfig bucket_config(const std::string& kernel_name,
   TritonConfig config;
   config.set(kernel_name_key, kernel_name);
   for (const auto& [ours, theirs] : shared_parameters) {
-    const auto setting =
-        std::find_if(settings.begin(), settings.end(), [&](const auto& one) { return one.first == ours; });
+    const auto setting = std::find_if(settings.begin(), settings.end(),
+                                      [&ours = ours](const auto& one) { return one.first == ours; });
     const auto number = setting == settings.end() ? std::nullopt : parse_integer(setting->second);
     if (number) config.set(theirs, *number);
   }
