@@ -43,8 +43,10 @@ typedef struct gemmtune_tuning_options {
   const char*
       output; /* the tuned file; problems that it has are skipped unless `all`. A .yaml gets tune_gemm's
                           * results, and its problems are tuned again */
-  const char* backend;   /* "cpu", "cuda", "hip"; null: the first that is available. "external": kernels of another program */
-  const char* device;    /* "cpu:0-15"; null: the backend's default. Of "external" that program's command (docs/evaluators.md) */
+  /* "cpu", "cuda", "hip"; null: the first that is available. "external": kernels of another program
+   * (docs/evaluators.md). */
+  const char* backend;
+  const char* device;    /* "cpu:0-15"; null: the backend's default; of "external" that program's command */
   int32_t threads;       /* CPU threads; 0: all cores of the device */
   int32_t all;           /* not 0: tune again what the output has */
   double budget_seconds; /* 0: none */

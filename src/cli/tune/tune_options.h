@@ -27,7 +27,7 @@ struct TuneOptions {
   std::string input;                   // empty: the config folder's untuned file
   std::int64_t limit = max_dimension;  // more shapes than any list has
   std::int64_t max_dim = max_dimension;
-  std::string output;                  // colon list; empty: the config folder's tuned file
+  std::string output;  // colon list; empty: the config folder's tuned file
   std::string profile;
   std::string schema = "aiter";
   std::string sort;  // "true", "false"; empty: off
