@@ -259,10 +259,12 @@ std::optional<RunBudget::Visit> RunBudget::further_visit(std::size_t evaluator) 
   planned_seconds_ -= own;
   planned_.erase(chosen);
   Item& item = items_[prospect.item];
-  double seconds = rest_margin * (prospect.shortest + prospect.rest());
-  if (!again) {
-    // What nobody else is going to need may be used up.
-    seconds = own + std::max(0.0, seconds_left() - own - planned_seconds_ - allotted_);
+  // What nobody else is going to need may be used up: expected seconds are medians, and a search whose candidates wait
+  // for a compiler takes many times as long.
+  double seconds = own + std::max(0.0, seconds_left() - own - planned_seconds_ - allotted_);
+  if (again) {
+    seconds = std::max(seconds, rest_margin * (prospect.shortest + prospect.rest()));
+  } else {
     reserved_ = std::max(0.0, reserved_ - item.reserved);
     --visited_;
   }
