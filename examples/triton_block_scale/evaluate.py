@@ -92,7 +92,11 @@ class BlockScale(evaluator_protocol.Evaluator):
         if INTERPRETED:
             return {"gfx": "triton-interpreter", "cu_num": os.cpu_count(), "memory_bytes": 1 << 30}
         device = torch.cuda.get_device_properties(0)
+        place = [getattr(device, f"pci_{name}_id", None) for name in ("domain", "bus", "device")]
+        # It names the lock that is held while this GPU is timed.
+        bus = {} if None in place else {"bus_id": "{:04x}:{:02x}:{:02x}.0".format(*place)}
         return {
+            **bus,
             "gfx": f"sm_{device.major}{device.minor}",
             "cu_num": device.multi_processor_count,
             "model": device.name,

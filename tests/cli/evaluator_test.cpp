@@ -181,6 +181,37 @@ TEST_F(EvaluatorCli, WhatGoesWrongIsTheCandidatesOutcome) {
   EXPECT_EQ(rows("out.csv").at(0).at("kernelName"), "python_gemm_r2_bm16_bn32_nw4_cmnone_moderight");
 }
 
+TEST_F(EvaluatorCli, SeveralShareTheShapes) {
+  std::string shapes = "M,N,K\n";
+  for (int m = 1; m <= 8; ++m) shapes += std::to_string(m) + ",24,16\n";
+  std::vector<std::string> words = {"tune",
+                                    "--op",
+                                    "a16w16",
+                                    "--indtype",
+                                    "bf16",
+                                    "-i",
+                                    program_.folder().write("shapes.csv", shapes),
+                                    "-o",
+                                    program_.file("out.csv"),
+                                    "-q"};
+  for (const char* name : {"first", "second"})
+    words.insert(words.end(), {"--evaluator", command("--log " + program_.file(name))});
+  const auto result = program_.run(words);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(rows("out.csv").size(), 8U);
+  for (const char* name : {"first", "second"}) {
+    const auto requests = read_file(program_.file(name));
+    ASSERT_TRUE(requests.ok());
+    EXPECT_THAT(*requests, HasSubstr("\"build\"")) << name;
+  }
+  const auto twice = run({"tune", "-m", "1", "-n", "24", "-k", "16", "--evaluator", command()}, command());
+  EXPECT_EQ(twice.exit_code, 2);
+  EXPECT_THAT(twice.err, AllOf(HasSubstr("--evaluator: "), HasSubstr("is named twice")));
+  const auto check = run({"check", program_.file("out.csv"), "--evaluator", command("--log x")}, command());
+  EXPECT_EQ(check.exit_code, 2);
+  EXPECT_THAT(check.err, HasSubstr("--evaluator: 2 of them are for tune; this takes one"));
+}
+
 TEST_F(EvaluatorCli, HelloWithAMistakeNamesItAndWhatIsExpected) {
   const std::vector<std::pair<std::string, std::string>> mistakes = {
       {changed("protocol", "2"), "protocol is 2, expected 1"},

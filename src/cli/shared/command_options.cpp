@@ -50,6 +50,10 @@ CommandOption CommandOption::not_empty() {
       [](const std::string& value) { return std::string(value.empty() ? "expected a text" : ""); });
   return *this;
 }
+CommandOption CommandOption::one_at_a_time() {
+  option_->allow_extra_args(false);
+  return *this;
+}
 CommandOption CommandOption::one_of(std::vector<std::string> words) {
   option_->check(CLI::IsMember(std::move(words)));
   return *this;

@@ -34,6 +34,8 @@ class CommandOption {
   CommandOption positive();
   CommandOption not_negative();
   CommandOption not_empty();
+  /// Of a list: one value each time that the option stands.
+  CommandOption one_at_a_time();
   CommandOption one_of(std::vector<std::string> words);
 
   /// How often the command line has it; once it is parsed.

@@ -24,11 +24,12 @@ void declare_device_options(CommandOptions& app, DeviceOptions& options) {
          "CPU threads, the first N cores of the set (default: all, or GEMMTUNE_NUM_THREADS); part of cu_num")
       .positive();
   app.add_option(
-         "--evaluator", options.evaluator,
+         "--evaluator", options.evaluators,
          "Kernels of another program in place of a backend's: its command, which speaks the protocol of "
-         "docs/evaluators.md (\"python3 evaluate.py\")")
+         "docs/evaluators.md (\"python3 evaluate.py\"); for tune also several, one each time")
       .type_name("CMD")
-      .not_empty();
+      .not_empty()
+      .one_at_a_time();
 }
 
 Result<DeviceRequest> device_request(const DeviceOptions& options, const Environment& environment) {
@@ -57,8 +58,10 @@ std::vector<std::string> split_devices(const std::string& text) {
 Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, const Environment& environment,
                                             bool pin) {
   const bool names_backend = options.backend != DeviceOptions().backend || !options.device.empty();
-  if (!options.evaluator.empty() && names_backend)
+  if (!options.evaluators.empty() && names_backend)
     return Status::invalid("--evaluator takes the place of --backend and --device: expected one of them");
+  if (options.evaluators.size() > 1)
+    return Status::invalid("--evaluator: {} of them are for tune; this takes one", options.evaluators.size());
   if (split_devices(options.device).size() > 1) {
     return Status::invalid("--device {}: several devices are for tune; this takes one", options.device);
   }
@@ -66,8 +69,8 @@ Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, const 
   if (!request.ok()) return request.status();
   GEMMTUNE_RETURN_IF_ERROR(known_errata().status);
   request->pin_threads = pin;
-  if (options.evaluator.empty()) return open_device_of(options.backend, *request);
-  request->text = options.evaluator;
+  if (options.evaluators.empty()) return open_device_of(options.backend, *request);
+  request->text = options.evaluators.front();
   return open_device_of(std::string(external_backend), *request);
 }
 

@@ -16,14 +16,14 @@ class CommandOptions;
 struct DeviceOptions {
   std::string backend = "auto";
   std::string device;
-  std::string evaluator;      // a command (docs/evaluators.md); empty: none
-  int threads = 0;            // 0: GEMMTUNE_NUM_THREADS, else all cores of the set
-  int compile_threads = 0;    // of GPU kernels; 0: all cores but one
-  std::string source_folder;  // where sources of GPU kernels are left; empty: nowhere
+  std::vector<std::string> evaluators;  // commands (docs/evaluators.md), each a device; empty: none
+  int threads = 0;                      // 0: GEMMTUNE_NUM_THREADS, else all cores of the set
+  int compile_threads = 0;              // of GPU kernels; 0: all cores but one
+  std::string source_folder;            // where sources of GPU kernels are left; empty: nowhere
 
   /// Any was given: that device is meant, and not having it is an error where another would do as well.
   bool names_device() const {
-    return backend != DeviceOptions().backend || !device.empty() || !evaluator.empty() || threads != 0;
+    return backend != DeviceOptions().backend || !device.empty() || !evaluators.empty() || threads != 0;
   }
 };
 

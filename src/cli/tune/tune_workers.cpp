@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "backends/host.h"
@@ -14,24 +15,24 @@
 namespace gemmtune::cli {
 namespace {
 
-Status check_partners(const DeviceInfo& first, const DeviceInfo& second) {
+Status check_partners(std::string_view option, const DeviceInfo& first, const DeviceInfo& second) {
   if (first.gfx != second.gfx || first.cu_num != second.cu_num) {
     return Status::invalid(
-        "--device: {} ({}, cu_num {}) and {} ({}, cu_num {}) are not equal; their rows differ: tune them one "
-        "after "
-        "the other",
-        first.name, first.gfx, first.cu_num, second.name, second.gfx, second.cu_num);
+        "{}: {} ({}, cu_num {}) and {} ({}, cu_num {}) are not equal; their rows differ: tune them one after "
+        "the "
+        "other",
+        option, first.name, first.gfx, first.cu_num, second.name, second.gfx, second.cu_num);
   }
-  if (first.name == second.name) return Status::invalid("--device: {} is named twice", first.name);
+  if (first.name == second.name) return Status::invalid("{}: {} is named twice", option, first.name);
   if (const int core = shared_core(first, second); core >= 0) {
-    return Status::invalid("--device: {} and {} share core {}", first.name, second.name, core);
+    return Status::invalid("{}: {} and {} share core {}", option, first.name, second.name, core);
   }
   return {};
 }
 
-/// Those of --device; without it all devices, or one where a run takes no more.
+/// Those of --evaluator or --device; without it all devices, or one where a run takes no more.
 Result<std::vector<std::string>> device_names(const TuneOptions& options, const Environment& environment) {
-  if (!options.device.evaluator.empty()) return std::vector<std::string>{options.device.device};
+  if (!options.device.evaluators.empty()) return options.device.evaluators;
   const bool takes_one =
       options.in_process || options.run_config || options.compare || !options.record.empty();
   if (!options.device.device.empty() || takes_one) return split_devices(options.device.device);
@@ -50,17 +51,23 @@ Result<std::vector<std::unique_ptr<Device>>> open_tune_devices(const TuneOptions
   const auto wanted = static_cast<std::size_t>(std::max(0, options.workers));
   if (wanted > 0) names.resize(std::min(wanted, names.size()));
   if (names.size() > 1 && (options.in_process || options.run_config)) {
-    return Status::invalid("--device {}: {} takes one device", options.device.device,
-                           options.in_process ? "--in-process" : "--run_config");
+    return Status::invalid("{} takes one device, not {}",
+                           options.in_process ? "--in-process" : "--run_config", names.size());
   }
+  const bool has_evaluators = !options.device.evaluators.empty();
   std::vector<std::unique_ptr<Device>> devices;
   for (const std::string& name : names) {
     DeviceOptions one = options.device;
-    one.device = name;
+    if (has_evaluators) {
+      one.evaluators = {name};
+    } else {
+      one.device = name;
+    }
     auto device = open_device(one, environment, options.in_process || options.run_config.has_value());
     if (!device.ok()) return device.status();
     for (const auto& other : devices) {
-      GEMMTUNE_RETURN_IF_ERROR(check_partners(other->info(), (*device)->info()));
+      GEMMTUNE_RETURN_IF_ERROR(
+          check_partners(has_evaluators ? "--evaluator" : "--device", other->info(), (*device)->info()));
     }
     devices.push_back(std::move(device).value());
   }
