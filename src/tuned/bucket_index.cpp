@@ -55,8 +55,7 @@ BucketIndex::BucketIndex(std::span<const TunedEntry> entries) {
 std::optional<BucketIndex::Hit> BucketIndex::find(const LookupKey& asked) const {
   if (files_.empty()) return std::nullopt;
   // A config says nothing of orders: it means row-major operands.
-  if (asked.problem.x_order != Order::row_major || asked.problem.w_order != Order::row_major)
-    return std::nullopt;
+  if (!all_row_major(asked.problem)) return std::nullopt;
   for (const Problem& name : names_of(asked.problem)) {
     for (const std::string_view gfx : {std::string_view(asked.gfx), std::string_view()}) {
       const auto file = files_.find({gfx, 0, name});

@@ -130,7 +130,7 @@ Result<EvaluatorProblems> problems(const Member& member) {
   GEMMTUNE_READ(problems.y_types, types(member.at("y_types"), of.y_types));
   GEMMTUNE_READ(problems.bias, member.at("bias").truth_or(false));
   if (!member.at("requires").is_absent())
-    GEMMTUNE_READ(problems.requires_, expression(member.at("requires"), {}));
+    GEMMTUNE_READ(problems.condition, expression(member.at("requires"), {}));
   return problems;
 }
 
@@ -262,12 +262,6 @@ std::optional<std::int64_t> EvaluatorParameter::number_of(std::string_view text)
   const Json* value = value_of(text);
   if (value == nullptr || !value->is_number_integer()) return std::nullopt;
   return value->get<std::int64_t>();
-}
-
-const EvaluatorParameter* EvaluatorHello::find(std::string_view key) const {
-  for (const EvaluatorParameter& one : parameters)
-    if (one.parameter.key == key) return &one;
-  return nullptr;
 }
 
 Json EvaluatorHello::settings(const Config& config) const {

@@ -22,7 +22,7 @@ struct EvaluatorProblems {
   std::vector<DataType> w_types;
   std::vector<DataType> y_types;
   bool bias = false;                           // with and without, else without
-  std::optional<IntegerExpression> requires_;  // of m, n, k and batch
+  std::optional<IntegerExpression> condition;  // of m, n, k and batch
 };
 
 /// A parameter: its values as the evaluator has them, and their texts in kernel names.
@@ -62,7 +62,6 @@ struct EvaluatorHello {
   std::int64_t probe_n = 128;
   std::int64_t probe_k = 128;
 
-  const EvaluatorParameter* find(std::string_view key) const;
   /// The config as the evaluator has it: {"BLOCK_SIZE_M": 64, …}.
   Json settings(const Config& config) const;
 };

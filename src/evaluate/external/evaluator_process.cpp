@@ -13,7 +13,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -150,10 +149,6 @@ EvaluatorProcess::~EvaluatorProcess() {
 Status EvaluatorProcess::fault() const {
   const std::lock_guard lock(mutex_);
   return fault_;
-}
-
-Result<Json> EvaluatorProcess::ask(Json request) {
-  return ask(std::move(request), std::numeric_limits<double>::infinity());
 }
 
 Result<Json> EvaluatorProcess::ask(Json request, double seconds) {

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -51,12 +52,10 @@ class EvaluatorProcess {
   /// Sends the request (an object with "do") and waits for its reply. A reply with "error" is a status: `unsupported`
   /// where its "kind" is "refused", `out_of_memory` where it is that, else `internal`. No reply within `seconds`, an
   /// end of the process and anything that is no reply are a fault: this and every later request fails with it.
-  Result<Json> ask(Json request, double seconds);
-  Result<Json> ask(Json request);
+  Result<Json> ask(Json request, double seconds = std::numeric_limits<double>::infinity());
   /// ok until the first fault.
   Status fault() const;
 
-  pid_t pid() const { return process_.pid(); }
   /// For requests that move bytes; of one thread at a time.
   SharedMemory& memory() { return memory_; }
 

@@ -21,7 +21,7 @@ constexpr std::size_t guard_bytes = 4096;
 constexpr std::size_t alignment = 256;                     // of addresses
 constexpr std::size_t piece_bytes = std::size_t{1} << 26;  // that are moved at a time
 
-Json request(std::string_view what) {
+Json message(std::string_view what) {
   Json json = Json::object();
   json["do"] = std::string(what);
   return json;
@@ -58,7 +58,7 @@ class ExternalDevice::Memory {
     const std::size_t room = round_up(std::max<std::size_t>(bytes, 1), alignment);
     void* const address = mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (address == MAP_FAILED) return Status::out_of_memory("no addresses for a buffer of {} bytes", bytes);
-    Json allocate = request("allocate");
+    Json allocate = message("allocate");
     allocate["buffer"] = ++buffers_;
     allocate["bytes"] = room;
     if (const auto reply = process_.ask(std::move(allocate)); !reply.ok()) {
@@ -72,7 +72,7 @@ class ExternalDevice::Memory {
   }
   void free(std::byte* begin) {
     const auto found = blocks_.find(begin);
-    Json free = request("free");
+    Json free = message("free");
     free["buffer"] = found->second.number;
     (void)process_.ask(std::move(free));
     munmap(begin, found->second.bytes);
@@ -143,7 +143,7 @@ class ExternalDevice::RemoteKernel final : public Kernel {
   RemoteKernel(EvaluatorProcess& process, const Memory& memory, std::size_t number)
       : process_(process), memory_(memory), number_(number) {}
   ~RemoteKernel() override {
-    Json release = request("release");
+    Json release = message("release");
     release["kernel"] = number_;
     (void)process_.ask(std::move(release));
   }
@@ -152,7 +152,7 @@ class ExternalDevice::RemoteKernel final : public Kernel {
   std::size_t workspace_bytes() const override { return 0; }  // the evaluator has its own
   WeightLayout weight_layout() const override { return WeightLayout::plain; }
   Status run(const Operands& operands, void*, Stream) const override {
-    Json run = request("run");
+    Json run = message("run");
     run["kernel"] = number_;
     auto json = operands_json(operands, memory_);
     if (!json.ok()) return json.status();
@@ -263,7 +263,7 @@ class ExternalDevice::Family final : public KernelFamily {
   }
 
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
-    Json build = request("build");
+    Json build = message("build");
     build["kernel"] = ++kernels_;
     build["problem"] = json_of(problem);
     build["config"] = hello_.settings(config);
@@ -281,11 +281,11 @@ class ExternalDevice::Family final : public KernelFamily {
       return refusal::refuse(refusal::types, "{} x {} to {} is not among the evaluator's",
                              to_string(problem.x_type), to_string(problem.w_type), to_string(problem.y_type));
     if (problem.bias && !problems.bias) return refusal::refuse(refusal::operation, "no bias");
-    if (!problems.requires_) return {};
+    if (!problems.condition) return {};
     const auto value =
-        problems.requires_->evaluate([&](std::string_view name) { return dimension(problem, name); });
+        problems.condition->evaluate([&](std::string_view name) { return dimension(problem, name); });
     if (value.value_or(0) != 0) return {};
-    return refusal::refuse(refusal::size, "the evaluator requires {}", problems.requires_->text());
+    return refusal::refuse(refusal::size, "the evaluator requires {}", problems.condition->text());
   }
   std::string refusal_of(const EvaluatorRule& rule, const Problem& problem, const Config& config) const {
     const auto value = rule.refuses.evaluate([&](std::string_view name) -> std::optional<std::int64_t> {
@@ -316,7 +316,7 @@ ExternalDevice::~ExternalDevice() = default;
 Result<std::unique_ptr<Device>> ExternalDevice::open(const std::string& command) {
   auto process = EvaluatorProcess::start(command);
   if (!process.ok()) return process.status();
-  Json ask = request("hello");
+  Json ask = message("hello");
   ask["protocol"] = evaluator_protocol;
   const auto reply = (*process)->ask(std::move(ask), hello_seconds);
   if (!reply.ok()) return reply.status();
@@ -349,7 +349,7 @@ Status ExternalDevice::move_bytes(std::string_view direction, const void* device
     const auto place = memory_->place_of(static_cast<const std::byte*>(device) + done);
     if (!place.ok()) return place.status();
     if (from != nullptr) std::memcpy(shared, static_cast<const std::byte*>(from) + done, piece);
-    Json move = request(direction);
+    Json move = message(direction);
     move["at"] = *place;
     move["bytes"] = piece;
     if (const auto reply = process_->ask(std::move(move)); !reply.ok()) return reply.status();
@@ -368,7 +368,7 @@ Status ExternalDevice::copy_out(void* host, const void* device, std::size_t byte
 
 Status ExternalDevice::copy_within(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return {};
-  Json copy = request("copy");
+  Json copy = message("copy");
   for (const auto& [name, pointer] : {std::pair<const char*, const void*>{"from", from}, {"to", to}}) {
     const auto place = memory_->place_of(pointer);
     if (!place.ok()) return place.status();
@@ -382,7 +382,7 @@ Status ExternalDevice::fill(void* device, int byte, std::size_t bytes) {
   if (bytes == 0) return {};
   const auto place = memory_->place_of(device);
   if (!place.ok()) return place.status();
-  Json fill = request("fill");
+  Json fill = message("fill");
   fill["at"] = *place;
   fill["bytes"] = bytes;
   fill["value"] = byte & 0xff;
@@ -403,7 +403,7 @@ Status ExternalDevice::pack_weight(const Problem& problem, WeightLayout layout, 
 
 void ExternalDevice::compile_ahead(const Problem& problem, std::span<const Candidate> candidates) {
   if (!hello_.compiles_ahead) return;
-  Json compile = request("compile");
+  Json compile = message("compile");
   compile["problem"] = json_of(problem);
   compile["configs"] = Json::array();
   for (const Candidate& candidate : candidates)
@@ -411,26 +411,26 @@ void ExternalDevice::compile_ahead(const Problem& problem, std::span<const Candi
   (void)process_->ask(std::move(compile));  // a hint: what fails, fails in build()
 }
 
-Result<double> ExternalDevice::sample(const SampleRequest& request_) {
+Result<double> ExternalDevice::sample(const SampleRequest& request) {
   if (rotation_.empty() ||
-      !std::equal(rotation_.begin(), rotation_.end(), request_.rotation.begin(), request_.rotation.end())) {
-    Json rotation = request("rotation");
+      !std::equal(rotation_.begin(), rotation_.end(), request.rotation.begin(), request.rotation.end())) {
+    Json rotation = message("rotation");
     rotation["rotation"] = rotations_ + 1;
     rotation["operands"] = Json::array();
-    for (const Operands& operands : request_.rotation) {
+    for (const Operands& operands : request.rotation) {
       auto json = RemoteKernel::operands_json(operands, *memory_);
       if (!json.ok()) return json.status();
       rotation["operands"].push_back(std::move(*json));
     }
     if (const auto reply = process_->ask(std::move(rotation)); !reply.ok()) return reply.status();
-    rotation_.assign(request_.rotation.begin(), request_.rotation.end());
+    rotation_.assign(request.rotation.begin(), request.rotation.end());
     ++rotations_;
   }
-  Json sample = request("sample");
-  sample["kernel"] = static_cast<const RemoteKernel*>(request_.kernel)->number();
+  Json sample = message("sample");
+  sample["kernel"] = static_cast<const RemoteKernel*>(request.kernel)->number();
   sample["rotation"] = rotations_;
-  sample["first"] = request_.rotation.empty() ? 0 : request_.first % request_.rotation.size();
-  sample["launches"] = request_.launches;
+  sample["first"] = request.rotation.empty() ? 0 : request.first % request.rotation.size();
+  sample["launches"] = request.launches;
   const auto reply = process_->ask(std::move(sample));
   if (!reply.ok()) return reply.status();
   const auto time = reply->find("microseconds");
