@@ -163,6 +163,10 @@ TEST(GpuCompile, SimtForEveryArchitectureAndType) {
           std::pair{DataType::f16, DataType::f32}, std::pair{DataType::f8_e4m3fn, DataType::f16}})
       for (const Problem& problem : {dense(33, 65, 70, x, y), packed(dense(17, 65, 70, x, y))})
         expect_compiles(*family, runtime, problem);
+    for (const Problem& problem : {quantized(Operation::a8w8, 33, 65, 70, DataType::i8),
+                                   quantized(Operation::a8w8, 33, 65, 70, DataType::f8_e4m3fn),
+                                   quantized(Operation::a8w8_blockscale, 33, 65, 70, DataType::f8_e4m3fn)})
+      expect_compiles(*family, runtime, problem);
   }
 }
 
@@ -177,6 +181,21 @@ TEST(GpuCompile, SkinnyForHopper) {
   expect_compiles(*family, runtime, dense(64, 1280, 8192, DataType::bf16, DataType::f16));
   expect_compiles(*family, runtime, packed(dense(16, 1280, 8192, DataType::bf16, DataType::bf16)));
   expect_compiles(*family, runtime, packed(dense(64, 1280, 8192, DataType::f8_e4m3fn, DataType::f16)));
+}
+
+TEST(GpuCompile, SkinnyOfQuantizedOperandsForHopper) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
+  const auto family = cuda::make_skinny_family(runtime, no_driver);
+  constexpr DataType fp8 = DataType::f8_e4m3fn;
+  for (const std::int64_t m : {1, 16, 32, 64}) {
+    expect_compiles(*family, runtime, quantized(Operation::a8w8, m, 1280, 8192, fp8));
+    expect_compiles(*family, runtime, quantized(Operation::a8w8, m, 1280, 8192, DataType::i8));
+    expect_compiles(*family, runtime, quantized(Operation::a8w8_blockscale, m, 1280, 8192, fp8));
+  }
+  expect_compiles(*family, runtime, quantized(Operation::a8w8_bpreshuffle, 16, 1280, 8192, DataType::i8));
+  expect_compiles(*family, runtime, quantized(Operation::a8w8_blockscale_bpreshuffle, 16, 1280, 8192, fp8));
 }
 
 TEST(GpuCompile, MmaFromAmpereOn) {
@@ -260,14 +279,34 @@ TEST(GpuCompile, WgmmaForHopper) {
   expect_compiles(*family, runtime, packed(dense(96, 4096, 7168, DataType::bf16, DataType::bf16)));
 }
 
+/// Scales of rows and of blocks, of fp8 and int8: swapped and not, with split-K, multicast and packed weights.
+TEST(GpuCompile, WgmmaOfQuantizedOperandsForHopper) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
+  const auto family = cuda::make_wgmma_family(runtime, no_driver);
+  constexpr DataType fp8 = DataType::f8_e4m3fn;
+  for (const std::int64_t m : {64, 4096}) {
+    expect_compiles(*family, runtime, quantized(Operation::a8w8, m, 4096, 7168, fp8));
+    expect_compiles(*family, runtime, quantized(Operation::a8w8, m, 4096, 7168, DataType::i8));
+    expect_compiles(*family, runtime, quantized(Operation::a8w8_blockscale, m, 4096, 7168, fp8));
+    expect_compiles(*family, runtime, quantized(Operation::a8w8_blockscale_bpreshuffle, m, 4096, 7168, fp8));
+  }
+  Problem biased = quantized(Operation::a8w8_bpreshuffle, 512, 4096, 7168, fp8);
+  biased.bias = true;
+  expect_compiles(*family, runtime, biased);
+}
+
 TEST(GpuCompile, TheOutputCheckerForEveryArchitectureAndType) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
   for (const char* architecture : {"sm_80", "sm_90a", "sm_100a"}) {
     CompileOnlyRuntime runtime(compiler, architecture, limits_of(architecture));
-    for (const auto& [x, y] :
-         {std::pair{DataType::f32, DataType::f32}, std::pair{DataType::bf16, DataType::bf16},
-          std::pair{DataType::f16, DataType::f16}, std::pair{DataType::f8_e4m3fn, DataType::bf16}}) {
-      for (const gpu::Source& source : gpu::checker_sources(dense(33, 65, 70, x, y))) {
+    for (const Problem& problem :
+         {dense(33, 65, 70, DataType::f32, DataType::f32), dense(33, 65, 70),
+          dense(33, 65, 70, DataType::f16, DataType::f16), dense(33, 65, 70, DataType::f8_e4m3fn),
+          quantized(Operation::a8w8, 33, 65, 70, DataType::i8),
+          quantized(Operation::a8w8_blockscale, 33, 65, 70, DataType::f8_e4m3fn)}) {
+      for (const gpu::Source& source : gpu::checker_sources(problem)) {
         const auto program = runtime.load(source);
         ASSERT_TRUE(program.ok()) << architecture << " " << source.name << ": " << program.message();
         // Two blocks of the reference fit on a multiprocessor.

@@ -21,4 +21,16 @@ inline Problem dense(std::int64_t m, std::int64_t n, std::int64_t k, DataType x 
   return problem;
 }
 
+/// A dense operation on 8-bit operands with scales.
+inline Problem quantized(Operation operation, std::int64_t m, std::int64_t n, std::int64_t k, DataType type,
+                         bool bias = false) {
+  Problem problem = default_problem(operation);
+  problem.m = m;
+  problem.n = n;
+  problem.k = k;
+  problem.x_type = problem.w_type = type;
+  problem.bias = bias;
+  return problem;
+}
+
 }  // namespace gemmtune

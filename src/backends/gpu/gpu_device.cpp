@@ -88,8 +88,9 @@ Result<std::size_t> GpuDevice::packed_bytes(const Problem& problem, WeightLayout
     return Status::unsupported("weight layout {}: {} has plain and tile64x128", to_string(layout),
                                info_.name);
   }
-  if (layout != WeightLayout::plain && (problem.operation != Operation::a16w16 || problem.batch != 1)) {
-    return Status::unsupported("weight layout {}: of a16w16 alone, not of {}", to_string(layout),
+  const bool one_matrix = problem.batch == 1 && !is_mixture(problem) && bits(problem.w_type) >= 8;
+  if (layout != WeightLayout::plain && !one_matrix) {
+    return Status::unsupported("weight layout {}: of one matrix of whole bytes, not of {}", to_string(layout),
                                short_name(problem));
   }
   GEMMTUNE_RETURN_IF_ERROR(check(problem));

@@ -34,7 +34,13 @@ std::vector<std::int64_t> spread(std::int64_t count, Random& random) {
   return indices;
 }
 
-/// These rows of the matrix, row by row, whatever its order: from `host` where it holds the matrix.
+/// Rows that share a scale; 1 where each has its own or all have one.
+std::int64_t rows_of_a_scale(const MatrixShape& shape) {
+  return shape.scale.rows > 1 ? shape.scale.row_block : 1;
+}
+
+/// These rows of the matrix, row by row, whatever its order: from `host` where it holds the matrix. Where rows share a
+/// scale, each is followed by zeros, so that it has a scale of its own.
 std::vector<std::byte> rows_of(const RandomFill& matrix, const std::vector<std::byte>& host,
                                const MatrixShape& shape, std::span<const std::int64_t> rows) {
   const std::int64_t leading = shape.line_elements();
@@ -43,9 +49,11 @@ std::vector<std::byte> rows_of(const RandomFill& matrix, const std::vector<std::
   const auto bytes = [&shape](std::int64_t elements) {
     return static_cast<std::size_t>(bytes_of(shape.type, elements));
   };
-  std::vector<std::byte> chosen(rows.size() * bytes(shape.columns));
-  auto to = std::span(chosen);
-  for (const std::int64_t row : rows) {
+  const auto apart = static_cast<std::size_t>(rows_of_a_scale(shape));
+  std::vector<std::byte> chosen(((rows.size() - 1) * apart + 1) * bytes(shape.columns));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::int64_t row = rows[i];
+    auto to = std::span(chosen).subspan(i * apart * bytes(shape.columns));
     for (std::int64_t column = 0; column < shape.columns; column += run, to = to.subspan(bytes(run))) {
       const std::int64_t at = row * shape.row_step(leading) + column * step;
       if (matrix.count > 0) {
@@ -54,6 +62,19 @@ std::vector<std::byte> rows_of(const RandomFill& matrix, const std::vector<std::
         std::copy_n(host.begin() + static_cast<std::ptrdiff_t>(bytes(at)), bytes(run), to.begin());
       }
     }
+  }
+  return chosen;
+}
+
+/// The scales of these rows as rows_of() has them.
+std::vector<std::byte> scales_of_rows(const std::vector<std::byte>& scales, const ScaleShape& shape,
+                                      std::span<const std::int64_t> rows) {
+  if (shape.rows <= 1) return scales;
+  const auto bytes = static_cast<std::ptrdiff_t>(scales.size()) / shape.rows;
+  std::vector<std::byte> chosen;
+  for (const std::int64_t row : rows) {
+    const auto at = scales.begin() + row / shape.row_block * bytes;
+    chosen.insert(chosen.end(), at, at + bytes);
   }
   return chosen;
 }
@@ -115,23 +136,24 @@ Status OutputVerifier::confirm(const PlannedInputs& inputs) const {
   Random random(static_cast<std::uint64_t>(problem_.m * 31 + problem_.n * 17 + problem_.k));
   const std::vector<std::int64_t> rows = spread(problem_.m, random);
   const std::vector<std::int64_t> columns = spread(problem_.n, random);
+  const OperandShapes shapes = operand_shapes(problem_);
+  const std::int64_t apart = rows_of_a_scale(shapes.w);
   Problem small = problem_;
   small.m = static_cast<std::int64_t>(rows.size());
-  small.n = static_cast<std::int64_t>(columns.size());
+  small.n = (static_cast<std::int64_t>(columns.size()) - 1) * apart + 1;
   small.x_order = small.w_order = Order::row_major;
-  const OperandShapes shapes = operand_shapes(problem_);
   HostOperands operands;
   operands.x = rows_of(inputs.x, inputs.host.x, shapes.x, rows);
   operands.w = rows_of(inputs.w, inputs.host.w, shapes.w, columns);
   if (problem_.bias) {
-    const auto size = static_cast<std::size_t>(bytes_of(problem_.y_type, 1));
-    for (const std::int64_t column : columns) {
-      const auto at = inputs.host.bias.begin() + column * static_cast<std::int64_t>(size);
-      operands.bias.insert(operands.bias.end(), at, at + static_cast<std::int64_t>(size));
-    }
+    const std::int64_t size = bytes_of(problem_.y_type, 1);
+    operands.bias.resize(static_cast<std::size_t>(small.n * size));
+    for (std::size_t j = 0; j < columns.size(); ++j)
+      std::copy_n(inputs.host.bias.begin() + columns[j] * size, size,
+                  operands.bias.begin() + static_cast<std::int64_t>(j) * apart * size);
   }
-  operands.x_scale = inputs.host.x_scale;
-  operands.w_scale = inputs.host.w_scale;
+  operands.x_scale = scales_of_rows(inputs.host.x_scale, shapes.x.scale, rows);
+  operands.w_scale = scales_of_rows(inputs.host.w_scale, shapes.w.scale, columns);
   const auto expected = compute_reference(small, operands, {});
   if (!expected.ok()) return expected.status();
   std::vector<double> values(static_cast<std::size_t>(problem_.n));
@@ -140,8 +162,9 @@ Status OutputVerifier::confirm(const PlannedInputs& inputs) const {
     GEMMTUNE_RETURN_IF_ERROR(device_checker_->read_row(rows[i], values, magnitudes));
     for (std::size_t j = 0; j < columns.size(); ++j) {
       const auto column = static_cast<std::size_t>(columns[j]);
-      const double value = expected->values[i * columns.size() + j];
-      const double magnitude = expected->magnitudes[i * columns.size() + j];
+      const std::size_t at = i * static_cast<std::size_t>(small.n) + j * static_cast<std::size_t>(apart);
+      const double value = expected->values[at];
+      const double magnitude = expected->magnitudes[at];
       const double size = static_cast<double>(magnitudes[column]);
       if (std::fabs(values[column] - value) <= reference_error * magnitude &&
           std::fabs(size - magnitude) <= magnitude_error * magnitude)

@@ -149,7 +149,38 @@ TEST_F(CudaDevice, EveryFamilyOnAwkwardShapesIsRight) {
   EXPECT_GT(taken, 60);
 }
 
+/// a8w8 of fp8 and of int8, and a8w8_blockscale, with a bias where `bias` and the operation has one.
+std::vector<Problem> quantized_problems(const Size& size, bool bias) {
+  constexpr DataType fp8 = DataType::f8_e4m3fn;
+  std::vector<Problem> problems{quantized(Operation::a8w8, size.m, size.n, size.k, fp8, bias),
+                                quantized(Operation::a8w8, size.m, size.n, size.k, DataType::i8, !bias),
+                                quantized(Operation::a8w8_blockscale, size.m, size.n, size.k, fp8)};
+  problems.front().y_type = DataType::f16;
+  return problems;
+}
+
+TEST_F(CudaDevice, EveryFamilyOnQuantizedOperandsIsRight) {
+  const Size sizes[] = {{1, 1, 16},     {1, 65, 144},   {3, 130, 4096}, {8, 1280, 8192},  {9, 4097, 48},
+                        {16, 264, 640}, {17, 100, 208}, {31, 72, 2064}, {64, 2112, 7168}, {65, 129, 80},
+                        {5, 7, 3},      {200, 333, 77}, {40, 576, 1664}};
+  int taken = 0;
+  for (const KernelFamily* family : gpu()->families()) {
+    if (family->name() == "wgmma") continue;  // has tests of its own below
+    for (const Size& size : sizes) {
+      for (const Problem& problem : quantized_problems(size, size.m % 2 == 0)) {
+        if (!family->accepts(problem).ok()) continue;
+        ++taken;
+        expect_right(*family, problem, some_configs(*family, problem, 8));
+        ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+      }
+    }
+  }
+  EXPECT_GE(taken, 60);
+}
+
 Problem packed(Problem problem) {
+  if (traits(problem.operation).packing == Packing::never)
+    problem.operation = traits(problem.operation).packed_form;
   problem.bpreshuffle = true;
   problem.weight_layout = WeightLayout::tile64x128;
   return problem;
@@ -215,6 +246,24 @@ TEST_F(CudaDevice, PackedWeightsOnAwkwardShapesAreRight) {
     }
   }
   EXPECT_GT(taken, 15);
+}
+
+TEST_F(CudaDevice, PackedQuantizedWeightsAreRight) {
+  int taken = 0;
+  for (const char* name : {"simt", "skinny", "wgmma"}) {
+    const KernelFamily* family = gpu()->find_family(name);
+    if (family == nullptr) continue;
+    for (const Size& size : {Size{1, 65, 144}, Size{16, 1280, 2048}, Size{300, 264, 640}}) {
+      for (const Problem& plain : quantized_problems(size, false)) {
+        const Problem problem = packed(plain);
+        if (!family->accepts(problem).ok()) continue;
+        ++taken;
+        expect_right(*family, problem, some_configs(*family, problem, 6));
+        ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+      }
+    }
+  }
+  EXPECT_GE(taken, 9);
 }
 
 TEST_F(CudaDevice, APackedWeightHasAFallbackForEveryM) {
@@ -289,9 +338,9 @@ std::vector<Config> wgmma_configs(const KernelFamily& family, const Problem& pro
 TEST_F(CudaDevice, EveryWayThroughWgmmaIsRight) {
   const KernelFamily* family = gpu()->find_family("wgmma");
   if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("wgmma").message();
-  const Size sizes[] = {{1, 8, 16},       {3, 130, 4096},   {17, 100, 208},  {33, 1280, 1032},
-                        {64, 2112, 640},  {65, 129, 80},    {96, 264, 520},  {129, 777, 576},
-                        {300, 520, 2048}, {513, 1000, 776}, {700, 4099, 144}};
+  const Size sizes[] = {{1, 8, 16},       {1, 65, 144},     {3, 130, 4096},   {17, 100, 208},
+                        {33, 1280, 1032}, {64, 2112, 640},  {65, 129, 80},    {96, 264, 520},
+                        {129, 777, 576},  {300, 520, 2048}, {513, 1000, 776}, {700, 4099, 144}};
   const std::pair<DataType, DataType> types[] = {{DataType::bf16, DataType::bf16},
                                                  {DataType::f8_e4m3fn, DataType::bf16},
                                                  {DataType::bf16, DataType::f32},
@@ -310,6 +359,21 @@ TEST_F(CudaDevice, EveryWayThroughWgmmaIsRight) {
     }
   }
   EXPECT_GE(taken, 18);
+}
+
+TEST_F(CudaDevice, EveryWayThroughWgmmaOnQuantizedOperandsIsRight) {
+  const KernelFamily* family = gpu()->find_family("wgmma");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("wgmma").message();
+  const Size sizes[] = {{1, 8, 16},    {1, 65, 144},   {17, 100, 208},  {33, 1280, 1040}, {64, 2112, 640},
+                        {65, 129, 80}, {96, 264, 528}, {129, 777, 576}, {300, 520, 2048}, {513, 1000, 784}};
+  int taken = 0;
+  for (const Size& size : sizes) {
+    for (const Problem& problem : quantized_problems(size, ++taken % 2 == 0)) {
+      ASSERT_TRUE(family->accepts(problem).ok()) << print(problem);
+      expect_right(*family, problem, wgmma_configs(*family, problem));
+      ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+    }
+  }
 }
 
 constexpr std::pair<Order, Order> column_orders[] = {{Order::row_major, Order::column_major},

@@ -39,8 +39,12 @@ TEST_F(CudaOutputChecker, ItsReferenceIsTheHosts) {
                                                  {DataType::f8_e4m3fn, DataType::bf16}};
   int turn = 0;
   for (const Size& size : sizes) {
-    for (const auto& [x, y] : types) {
-      const Problem problem = dense(size.m, size.n, size.k, x, y, ++turn % 2 == 0);
+    std::vector<Problem> problems{
+        quantized(Operation::a8w8, size.m, size.n, size.k, DataType::i8, size.m % 2 == 0),
+        quantized(Operation::a8w8, size.m, size.n, size.k, DataType::f8_e4m3fn),
+        quantized(Operation::a8w8_blockscale, size.m, size.n, size.k, DataType::f8_e4m3fn)};
+    for (const auto& [x, y] : types) problems.push_back(dense(size.m, size.n, size.k, x, y, ++turn % 2 == 0));
+    for (const Problem& problem : problems) {
       const auto host = make_inputs(problem, 5);
       auto operands = DeviceOperands::make(*gpu(), problem, Placement::page_end);
       ASSERT_TRUE(host.ok() && operands.ok());

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "problem/operands.h"
+
 namespace gemmtune::gpu {
 
 int element_code(DataType type) {
@@ -14,6 +16,23 @@ int element_code(DataType type) {
       return 2;
     case DataType::f8_e4m3fn:
       return 3;
+    case DataType::i8:
+      return 4;
+    default:
+      return -1;
+  }
+}
+
+int scale_code(const Problem& problem) {
+  switch (quantization(problem)) {
+    case QuantType::none:
+      return 0;
+    case QuantType::per_tensor:
+      return 1;
+    case QuantType::per_token:
+      return 2;
+    case QuantType::per_1x128:
+      return 3;
     default:
       return -1;
   }
@@ -21,26 +40,62 @@ int element_code(DataType type) {
 
 std::vector<std::string> type_defines(const Problem& problem) {
   return {fmt::format("ELEMENT={}", element_code(problem.x_type)),
-          fmt::format("OUTPUT={}", element_code(problem.y_type))};
+          fmt::format("OUTPUT={}", element_code(problem.y_type)),
+          fmt::format("SCALES={}", scale_code(problem))};
 }
 
-Status accepts_dense(const Problem& problem, Weights weights, refusal::Orders orders) {
-  GEMMTUNE_RETURN_IF_ERROR(refusal::check_dense_gemm(problem, orders));
+ScalesArguments scales_of(const Problem& problem, const Operands& operands) {
+  ScalesArguments scales{static_cast<const float*>(operands.x_scale),
+                         static_cast<const float*>(operands.w_scale), 0, 0};
+  switch (quantization(problem)) {
+    case QuantType::per_token:
+      scales.x_row_step = operands.x_scale_step;
+      scales.w_row_step = operands.w_scale_step;
+      break;
+    case QuantType::per_1x128:
+      scales.x_row_step = scales.w_row_step = operand_shapes(problem).x.scale.columns;
+      break;
+    default:
+      break;
+  }
+  return scales;
+}
+
+namespace {
+
+Status check_operation(const Problem& problem, const DenseSupport& taken) {
+  const OperationTraits& row = traits(problem.operation);
+  const int scales = scale_code(problem);
+  const bool takes_scales =
+      scales == 0 || scales == 1 || (scales == 2 && taken.row_scales) || (scales == 3 && taken.block_scales);
+  if (row.batched || row.mixture || !takes_scales) {
+    return refusal::refuse(refusal::operation, "{} is not a16w16{}{}", row.name,
+                           taken.row_scales ? ", a8w8" : "", taken.block_scales ? ", a8w8_blockscale" : "");
+  }
+  return refusal::check_one_batch(problem, taken.orders);
+}
+
+}  // namespace
+
+Status accepts_dense(const Problem& problem, const DenseSupport& taken) {
+  GEMMTUNE_RETURN_IF_ERROR(check_operation(problem, taken));
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
-  if (element_code(problem.x_type) < 0 || element_code(problem.y_type) < 0 || traits(problem.y_type).fp8) {
+  const bool refused_int8 = problem.x_type == DataType::i8 && !taken.int8;
+  if (element_code(problem.x_type) < 0 || refused_int8 || element_code(problem.y_type) < 0 ||
+      bits(problem.y_type) == 8) {
     return refusal::refuse(refusal::types, "{} to {}", to_string(problem.x_type), to_string(problem.y_type));
   }
   const WeightLayout layout = problem.weight_layout;
   const bool tiles = layout == WeightLayout::any || layout == WeightLayout::tile64x128;
-  if (layout != WeightLayout::plain && (weights == Weights::plain || !tiles)) {
+  if (layout != WeightLayout::plain && (taken.weights == Weights::plain || !tiles)) {
     return refusal::refuse(refusal::layout, "{}, only plain{}", to_string(layout),
-                           weights == Weights::plain ? "" : " and tile64x128");
+                           taken.weights == Weights::plain ? "" : " and tile64x128");
   }
   return {};
 }
 
-Status accepts_on_tensor_cores(const Problem& problem, Weights weights, refusal::Orders orders) {
-  GEMMTUNE_RETURN_IF_ERROR(accepts_dense(problem, weights, orders));
+Status accepts_on_tensor_cores(const Problem& problem, const DenseSupport& taken) {
+  GEMMTUNE_RETURN_IF_ERROR(accepts_dense(problem, taken));
   if (problem.x_type == DataType::f32)
     return refusal::refuse(refusal::types, "f32 operands: the tensor cores have no such instruction");
   return {};

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/backend.h"
+#include "backends/gpu/families/scales_arguments.h"
 #include "backends/gpu/runtime.h"
 #include "backends/refusal.h"
 #include "numbers/weight_layout.h"
@@ -12,23 +14,36 @@
 
 namespace gemmtune::gpu {
 
-/// 0: fp32, 1: fp16, 2: bf16, 3: fp8 e4m3fn; −1 for others.
+/// 0: fp32, 1: fp16, 2: bf16, 3: fp8 e4m3fn, 4: int8; −1 for others.
 int element_code(DataType type);
+/// 0: no scales, 1: one a matrix, 2: one a row, 3: one for 1 x 128 of x and for 128 x 128 of w; −1 for others.
+int scale_code(const Problem& problem);
 
 /// The text of numbers.cuh: conversions for ELEMENT and OUTPUT, which type_defines() sets.
 std::string_view numbers_text();
+/// Texts of scales_arguments.h and scales.cuh, which reads the SCALES that type_defines() sets.
+std::string_view scales_arguments_text();
+std::string_view scales_text();
 std::vector<std::string> type_defines(const Problem& problem);
+ScalesArguments scales_of(const Problem& problem, const Operands& operands);
 
 enum class Weights { plain, packed_too };
 
-/// ok for a16w16 on operands of these types and orders, with a weight that is plain or, where the family reads
-/// them, packed in tile64x128 (or `any`: it will be); else `unsupported`: "<family>: <subject>: <detail>".
-Status accepts_dense(const Problem& problem, Weights weights = Weights::plain,
-                     refusal::Orders orders = refusal::Orders::row_major);
+/// What a family takes beside a16w16 on plain row-major operands.
+struct DenseSupport {
+  Weights weights = Weights::plain;  // packed_too: tile64x128
+  refusal::Orders orders = refusal::Orders::row_major;
+  bool row_scales = false;    // a8w8
+  bool block_scales = false;  // a8w8_blockscale
+  bool int8 = false;
+};
+
+/// ok for one dense GEMM on operands that the family takes, with a weight that is plain or packed (or `any`: it
+/// will be); else `unsupported`: "<subject>: <detail>".
+Status accepts_dense(const Problem& problem, const DenseSupport& taken = {});
 
 /// accepts_dense() without float32 operands.
-Status accepts_on_tensor_cores(const Problem& problem, Weights weights = Weights::plain,
-                               refusal::Orders orders = refusal::Orders::row_major);
+Status accepts_on_tensor_cores(const Problem& problem, const DenseSupport& taken = {});
 
 /// plain, or where the problem's weight is packed, tile64x128.
 WeightLayout weight_layout_of(const Problem& problem);

@@ -1,5 +1,5 @@
 // Elements as numbers, for every architecture and without a toolkit's headers. ELEMENT (x, w) and OUTPUT (y,
-// bias) are 0: fp32, 1: fp16, 2: bf16, 3: fp8 e4m3fn.
+// bias) are 0: fp32, 1: fp16, 2: bf16, 3: fp8 e4m3fn, 4: int8.
 #if defined(__HIP__) || defined(__HIPCC_RTC__)
 typedef _Float16 half_bits;
 static __device__ inline float half_to_float(unsigned short bits) {
@@ -49,9 +49,12 @@ static __device__ inline float read_element(element value) { return half_to_floa
 #elif ELEMENT == 2
 typedef unsigned short element;
 static __device__ inline float read_element(element value) { return bfloat_to_float(value); }
-#else
+#elif ELEMENT == 3
 typedef unsigned char element;
 static __device__ inline float read_element(element value) { return e4m3_to_float(value); }
+#else
+typedef signed char element;
+static __device__ inline float read_element(element value) { return (float)value; }
 #endif
 
 #if OUTPUT == 0

@@ -83,8 +83,7 @@ class GpuOutputChecker final : public OutputChecker {
     ReferenceArguments values{operands.x,
                               operands.w,
                               operands.bias,
-                              static_cast<const float*>(operands.x_scale),
-                              static_cast<const float*>(operands.w_scale),
+                              scales_of(problem_, operands),
                               static_cast<double*>(values_->data()),
                               static_cast<float*>(magnitudes_->data()),
                               problem_.m,
@@ -172,7 +171,9 @@ class GpuOutputChecker final : public OutputChecker {
 
 std::array<Source, 3> checker_sources(const Problem& problem) {
   const std::vector<std::string> defines = type_defines(problem);
-  return {Source{"reference", source_text({numbers_text(), reference_arguments_text(), reference_text()}),
+  return {Source{"reference",
+                 source_text({numbers_text(), scales_arguments_text(), scales_text(),
+                              reference_arguments_text(), reference_text()}),
                  defines, "reference"},
           Source{"compare", source_text({numbers_text(), compare_arguments_text(), compare_text()}), defines,
                  "compare"},
@@ -181,7 +182,11 @@ std::array<Source, 3> checker_sources(const Problem& problem) {
 
 Result<std::unique_ptr<OutputChecker>> make_output_checker(Device& device, Runtime& runtime,
                                                            const Problem& problem) {
-  GEMMTUNE_RETURN_IF_ERROR(accepts_dense(problem, Weights::packed_too, refusal::Orders::any_input));
+  GEMMTUNE_RETURN_IF_ERROR(accepts_dense(problem, {.weights = Weights::packed_too,
+                                                   .orders = refusal::Orders::any_input,
+                                                   .row_scales = true,
+                                                   .block_scales = true,
+                                                   .int8 = true}));
   auto checker = std::make_unique<GpuOutputChecker>(device, problem);
   GEMMTUNE_RETURN_IF_ERROR(checker->make(runtime));
   return std::unique_ptr<OutputChecker>(std::move(checker));

@@ -1,5 +1,5 @@
-// The float64 reference: values[m, n] = (sum over k of x[m, k] * w[n, k]) * scales + bias; magnitudes[m, n] is the same of absolute values
-// in float32. A product of two elements is exact in float64. A block of 256 threads computes tiles of 64 x 64, each thread 4 x 4, in k
+// The float64 reference: values[m, n] = (sum over k of x[m, k] * w[n, k]) + bias of elements times their scales; magnitudes[m, n] is the same
+// of absolute values in float32. An element times its scale is exact in float64, and so is a product of elements without scales. A block of 256 threads computes tiles of 64 x 64, each thread 4 x 4, in k
 // tiles of 16. Shared memory holds elements as float64 and as float32: converting them in the inner loop would take longer than the
 // multiply-adds.
 #define TILE 64
@@ -17,6 +17,18 @@ struct __align__(16) Tiles {
   float w_abs[BLOCK_K][F32_PITCH];
 };
 
+#if SCALES
+typedef double dequantized;
+#else
+typedef float dequantized;
+#endif
+static __device__ inline dequantized x_at(const ReferenceArguments& a, long long row, long long k) {
+  return (dequantized)read_element(a.x[row * a.x_row_step + k * a.x_k_step]) * (dequantized)x_scale_at(a.scales, row, k);
+}
+static __device__ inline dequantized w_at(const ReferenceArguments& a, long long row, long long k) {
+  return (dequantized)read_element(a.w[row * a.w_row_step + k * a.w_k_step]) * (dequantized)w_scale_at(a.scales, row, k);
+}
+
 extern "C" __global__ void __launch_bounds__(256, 2) reference(const ReferenceArguments a) {
   __shared__ Tiles tiles;
   const int thread = threadIdx.x;
@@ -28,17 +40,17 @@ extern "C" __global__ void __launch_bounds__(256, 2) reference(const ReferenceAr
     double sums[4][4] = {};
     float magnitudes[4][4] = {};
     for (long long first_k = 0; first_k < a.k; first_k += BLOCK_K) {
-      // A thread loads one column of four rows of each operand.
+      // A thread loads one column of four rows of each operand; with scales one after the other, for want of registers.
       const long long column = first_k + across;
-#pragma unroll
+#pragma unroll(SCALES ? 1 : TILE / 16)
       for (int i = 0; i < TILE / 16; ++i) {
         const int row = down + 16 * i;
-        const float x = column < a.k && first_m + row < a.m ? read_element(a.x[(first_m + row) * a.x_row_step + column * a.x_k_step]) : 0.0f;
-        const float w = column < a.k && first_n + row < a.n ? read_element(a.w[(first_n + row) * a.w_row_step + column * a.w_k_step]) : 0.0f;
+        const dequantized x = column < a.k && first_m + row < a.m ? x_at(a, first_m + row, column) : dequantized(0);
+        const dequantized w = column < a.k && first_n + row < a.n ? w_at(a, first_n + row, column) : dequantized(0);
         tiles.x[across][row] = (double)x;
         tiles.w[across][row] = (double)w;
-        tiles.x_abs[across][row] = fabsf(x);
-        tiles.w_abs[across][row] = fabsf(w);
+        tiles.x_abs[across][row] = fabsf((float)x);
+        tiles.w_abs[across][row] = fabsf((float)w);
       }
       __syncthreads();
 #pragma unroll 2
@@ -66,8 +78,6 @@ extern "C" __global__ void __launch_bounds__(256, 2) reference(const ReferenceAr
       }
       __syncthreads();
     }
-    // A product of two float32 is exact in float64.
-    const double scale = a.x_scale ? (double)*a.x_scale * (double)*a.w_scale : 1.0;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const long long m = first_m + 4 * down + i;
@@ -76,8 +86,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) reference(const ReferenceAr
         const long long n = first_n + 2 * across + j % 2 + 32 * (j / 2);
         if (m < a.m && n < a.n) {
           const float bias = a.bias ? read_output(a.bias[n]) : 0.0f;
-          a.values[m * a.n + n] = sums[i][j] * scale + (double)bias;
-          a.magnitudes[m * a.n + n] = magnitudes[i][j] * fabsf((float)scale) + fabsf(bias);
+          a.values[m * a.n + n] = sums[i][j] + (double)bias;
+          a.magnitudes[m * a.n + n] = magnitudes[i][j] + fabsf(bias);
         }
       }
     }

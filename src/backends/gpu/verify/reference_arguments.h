@@ -1,6 +1,7 @@
 // Arguments of the reference kernel. The host includes this file; its text comes before the kernel's source.
 #pragma once
 
+#include "backends/gpu/families/scales_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 
 namespace gemmtune::gpu {
@@ -9,17 +10,16 @@ struct ReferenceArguments {
   const GEMMTUNE_ELEMENT* x;    // [m, k]
   const GEMMTUNE_ELEMENT* w;    // [n, k]
   const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; null: none
-  const float* x_scale;
-  const float* w_scale;
+  ScalesArguments scales;
   double* values;     // [m, n]
   float* magnitudes;  // [m, n]
   long long m, n, k;
   long long x_row_step, x_k_step, w_row_step, w_k_step;  // elements
 };
 
-static_assert(GEMMTUNE_OFFSET(ReferenceArguments, values) == 40 &&
-                  GEMMTUNE_OFFSET(ReferenceArguments, m) == 56 &&
-                  GEMMTUNE_OFFSET(ReferenceArguments, w_k_step) == 104 && sizeof(ReferenceArguments) == 112,
+static_assert(GEMMTUNE_OFFSET(ReferenceArguments, values) == 56 &&
+                  GEMMTUNE_OFFSET(ReferenceArguments, m) == 72 &&
+                  GEMMTUNE_OFFSET(ReferenceArguments, w_k_step) == 120 && sizeof(ReferenceArguments) == 128,
               "host and device layouts differ");
 
 }  // namespace gemmtune::gpu

@@ -121,7 +121,7 @@ class CublasLtFamily final : public KernelFamily {
 };
 
 Status CublasLtFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem, gpu::Weights::plain, refusal::Orders::any_input));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem, {.orders = refusal::Orders::any_input}));
   if (proposals(problem)->empty())
     return Status::unsupported("problem: the library proposes nothing for {}", short_name(problem));
   return {};

@@ -164,8 +164,7 @@ class MmaFamily final : public gpu::CompiledFamily {
 };
 
 Status MmaFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(
-      gpu::accepts_on_tensor_cores(problem, gpu::Weights::plain, refusal::Orders::any_input));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_on_tensor_cores(problem, {.orders = refusal::Orders::any_input}));
   GEMMTUNE_RETURN_IF_ERROR(accepts_transposing(problem));
   if (problem.x_type == DataType::f8_e4m3fn && capability_ < 89)
     return refusal::refuse(refusal::types, "fp8 operands: the tensor cores have them from sm_89 on");

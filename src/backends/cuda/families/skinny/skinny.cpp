@@ -55,8 +55,7 @@ class SkinnyKernel final : public Kernel {
     }
     GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * element_bytes_, values.x));
     values.bias = o.bias;
-    values.x_scale = static_cast<const float*>(o.x_scale);
-    values.w_scale = static_cast<const float*>(o.w_scale);
+    values.scales = gpu::scales_of(problem_, o);
     values.y = o.y;
     values.ldy = o.ldy;
     values.m = static_cast<int>(problem_.m);
@@ -90,9 +89,10 @@ class SkinnyFamily final : public gpu::CompiledFamily {
   SkinnyFamily(gpu::Runtime& runtime, const CudaDriver& driver)
       : runtime_(runtime),
         driver_(driver),
-        source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
+        source_(gpu::source_text({gpu::numbers_text(), gpu::scales_arguments_text(), gpu::scales_text(),
+                                  tensor_map_arguments_text(), hopper_arguments_text(),
                                   skinny_arguments_text(), hopper_text(), skinny_producer_text(),
-                                  skinny_epilogue_text(), skinny_text()})) {}
+                                  hopper_scales_text(), skinny_epilogue_text(), skinny_text()})) {}
 
   std::string_view name() const override { return "skinny"; }
   std::string identity() const override {
@@ -126,7 +126,9 @@ class SkinnyFamily final : public gpu::CompiledFamily {
 };
 
 Status SkinnyFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_on_tensor_cores(problem, gpu::Weights::packed_too));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_on_tensor_cores(
+      problem,
+      {.weights = gpu::Weights::packed_too, .row_scales = true, .block_scales = true, .int8 = true}));
   if (problem.m > max_m) return refusal::refuse(refusal::rows, "m = {} is above {}", problem.m, max_m);
   return accepts_alignment(problem);
 }
@@ -134,6 +136,8 @@ Status SkinnyFamily::accepts(const Problem& problem) const {
 std::string SkinnyFamily::refuse_build(const Problem& problem, const Config& config) const {
   if (std::string refusal = refuse_block_k(config, problem.x_type); !refusal.empty()) return refusal;
   const SkinnyLaunchConfig launch = skinny_launch_config(problem, config, runtime_.limits());
+  if (quantization(problem) == QuantType::per_1x128 && config.number("prom", 0) == 0)
+    return "prom 0 adds no scales of blocks";
   if (launch.split_k > launch.k_tiles) return "csk is more than the k tiles";
   if (launch.num_stages < std::min<std::int64_t>(2, ceil_div(launch.k_tiles, launch.split_k)))
     return "smem holds less than two stages";

@@ -6,15 +6,23 @@
 // The host defines: BLOCK_M (rows of the weight: 64, 128), BLOCK_N (8, 16, 32, 64), K_ATOMS (BLOCK_K in units of 128 bytes), L2_HINTS,
 // ELEMENT, OUTPUT, PACKED (1: the weight has the layout tile64x128), PROMOTION (1: partial sums of 128 elements of k are added to float32
 // registers; 0: the tensor core accumulates over all of k).
-#if ELEMENT == 3
+// OPTIONS: what follows the accumulation's switch: factors, which integers do not have, and the orders of elements of two bytes.
+#if ELEMENT == 4
+#define SHAPE_K "32.s32.s8.s8"
+#define OPTIONS ""
+#define SUM(d) "+r"((int&)d)
+#elif ELEMENT == 3
 #define SHAPE_K "32.f32.e4m3.e4m3"
-#define TRANSPOSE ""
+#define OPTIONS ", 1, 1"
 #elif ELEMENT == 2
 #define SHAPE_K "16.f32.bf16.bf16"
-#define TRANSPOSE ", 0, 0"
+#define OPTIONS ", 1, 1, 0, 0"
 #else
 #define SHAPE_K "16.f32.f16.f16"
-#define TRANSPOSE ", 0, 0"
+#define OPTIONS ", 1, 1, 0, 0"
+#endif
+#ifndef SUM
+#define SUM(d) "+f"(d)
 #endif
 
 // One instruction: d += 64 x BLOCK_N products over 32 bytes of k.
@@ -22,34 +30,34 @@
 #define WGMMA(d, a, b) \
   asm volatile("wgmma.mma_async.sync.aligned.m64n8k" SHAPE_K " {" \
                "%0, %1, %2, %3" \
-               "}, %4, %5, 1, 1, 1" TRANSPOSE ";" \
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) \
+               "}, %4, %5, 1" OPTIONS ";" \
+               : SUM(d[0]), SUM(d[1]), SUM(d[2]), SUM(d[3]) \
                : "l"(a), "l"(b))
 #elif BLOCK_N == 16
 #define WGMMA(d, a, b) \
   asm volatile("wgmma.mma_async.sync.aligned.m64n16k" SHAPE_K " {" \
                "%0, %1, %2, %3, %4, %5, %6, %7" \
-               "}, %8, %9, 1, 1, 1" TRANSPOSE ";" \
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]) \
+               "}, %8, %9, 1" OPTIONS ";" \
+               : SUM(d[0]), SUM(d[1]), SUM(d[2]), SUM(d[3]), SUM(d[4]), SUM(d[5]), SUM(d[6]), SUM(d[7]) \
                : "l"(a), "l"(b))
 #elif BLOCK_N == 32
 #define WGMMA(d, a, b) \
   asm volatile("wgmma.mma_async.sync.aligned.m64n32k" SHAPE_K " {" \
                "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" \
-               "}, %16, %17, 1, 1, 1" TRANSPOSE ";" \
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
-                 "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]) \
+               "}, %16, %17, 1" OPTIONS ";" \
+               : SUM(d[0]), SUM(d[1]), SUM(d[2]), SUM(d[3]), SUM(d[4]), SUM(d[5]), SUM(d[6]), SUM(d[7]), \
+                 SUM(d[8]), SUM(d[9]), SUM(d[10]), SUM(d[11]), SUM(d[12]), SUM(d[13]), SUM(d[14]), SUM(d[15]) \
                : "l"(a), "l"(b))
 #elif BLOCK_N == 64
 #define WGMMA(d, a, b) \
   asm volatile("wgmma.mma_async.sync.aligned.m64n64k" SHAPE_K " {" \
                "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, " \
                "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" \
-               "}, %32, %33, 1, 1, 1" TRANSPOSE ";" \
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
-                 "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
-                 "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
-                 "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]) \
+               "}, %32, %33, 1" OPTIONS ";" \
+               : SUM(d[0]), SUM(d[1]), SUM(d[2]), SUM(d[3]), SUM(d[4]), SUM(d[5]), SUM(d[6]), SUM(d[7]), \
+                 SUM(d[8]), SUM(d[9]), SUM(d[10]), SUM(d[11]), SUM(d[12]), SUM(d[13]), SUM(d[14]), SUM(d[15]), \
+                 SUM(d[16]), SUM(d[17]), SUM(d[18]), SUM(d[19]), SUM(d[20]), SUM(d[21]), SUM(d[22]), SUM(d[23]), \
+                 SUM(d[24]), SUM(d[25]), SUM(d[26]), SUM(d[27]), SUM(d[28]), SUM(d[29]), SUM(d[30]), SUM(d[31]) \
                : "l"(a), "l"(b))
 #endif
 
@@ -58,21 +66,33 @@ static __device__ inline void fence_accumulators(Accumulators& d) {
 #pragma unroll
   for (int r = 0; r < BLOCK_M / 64; ++r) {
 #pragma unroll
-    for (int i = 0; i < BLOCK_N / 2; ++i) asm volatile("" : "+f"(d[r][i])::"memory");
+    for (int i = 0; i < BLOCK_N / 2; ++i) asm volatile("" : SUM(d[r][i])::"memory");
   }
 }
 
 #if PROMOTION
+// K atoms whose scales of blocks are loaded before their stage is there. A thread has those of BLOCK_N / 4 rows of x: of 64 rows they would take
+// too many registers.
+#define SCALES_AHEAD (BLOCK_N < 64 ? K_ATOMS : 1)
+
 // The tensor core keeps about 13 bits below the largest addend of an fp8 instruction, so that a long sum of one sign is biased. Here it
 // accumulates one k atom (128 elements) at a time; d adds these partial sums in float32. The wait for the products of an atom is hidden by
 // the pipeline: loading an atom takes longer.
-static __device__ inline void mainloop(Accumulators& d, const SkinnyArguments& a, const SharedLayout& smem, int begin, int end) {
+static __device__ inline void mainloop(Accumulators& d, const SkinnyArguments& a, const SharedLayout& smem, const ScaledRows& rows, int begin, int end) {
+#if SCALES == 3
+  const BlockScalesAt at = block_scales_at(rows);
+#endif
   int stage = 0;
   unsigned phase = 0;
   const bool leader = threadIdx.x % 32 == 0;
 #pragma unroll 1
   for (int k_tile = begin; k_tile < end; ++k_tile) {
     const unsigned w = smem.pipeline + (unsigned)stage * STAGE_BYTES;
+#if SCALES == 3
+    BlockScales scales[SCALES_AHEAD];
+#pragma unroll
+    for (int i = 0; i < SCALES_AHEAD; ++i) scales[i] = block_scales(at, k_tile * K_ATOMS + i);
+#endif
     barrier_wait(smem.full_barriers + 8u * (unsigned)stage, phase);
 #pragma unroll
     for (int i = 0; i < K_ATOMS; ++i) {
@@ -87,13 +107,22 @@ static __device__ inline void mainloop(Accumulators& d, const SkinnyArguments& a
           WGMMA(partials[r], matrix_descriptor(w + (unsigned)W_OFFSET(r, i)) + 2u * k_block, x_at + 2u * k_block);
       }
       asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#if SCALES == 3
+      if (i >= SCALES_AHEAD) scales[i % SCALES_AHEAD] = block_scales(at, k_tile * K_ATOMS + i);
+#endif
       asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
       if (i == K_ATOMS - 1 && leader) barrier_arrive(smem.empty_barriers + 8u * (unsigned)stage);
       fence_accumulators(partials);
 #pragma unroll
       for (int r = 0; r < BLOCK_M / 64; ++r) {
 #pragma unroll
-        for (int j = 0; j < BLOCK_N / 2; ++j) d[r][j] += partials[r][j];
+        for (int j = 0; j < BLOCK_N / 2; ++j) {
+#if SCALES == 3
+          d[r][j] = fmaf(partials[r][j], block_scale(scales[i % SCALES_AHEAD], at, r, j), d[r][j]);
+#else
+          d[r][j] += partials[r][j];
+#endif
+        }
       }
     }
     if (++stage == a.num_stages) {
@@ -103,7 +132,7 @@ static __device__ inline void mainloop(Accumulators& d, const SkinnyArguments& a
   }
 }
 #else
-static __device__ inline void mainloop(Accumulators& d, const SkinnyArguments& a, const SharedLayout& smem, int begin, int end) {
+static __device__ inline void mainloop(Accumulators& d, const SkinnyArguments& a, const SharedLayout& smem, const ScaledRows& rows, int begin, int end) {
   int stage = 0;
   unsigned phase = 0;
   unsigned previous = 0;
@@ -181,8 +210,12 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 32) skinny(const
   }
   // Before this, nothing is written, and only a dependent launch reads: the weight.
   grid_dependency_wait();
-  float scale = a.x_scale ? *a.x_scale * *a.w_scale : 1.0f;
+  float scale = SCALES == 1 ? *a.scales.x * *a.scales.w : 1.0f;
   materialize(scale);
+  const ScaledRows rows = {a.scales, a.m, a.n, row, 0};
+#if SCALES == 2
+  const RowScales scales = row_scales(rows);
+#endif
   ClusterEpilogue epilogue;
   BlockEpilogue own;
   if (split_k == 1) {
@@ -192,7 +225,10 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 32) skinny(const
     cluster_wait();  // the other blocks' barriers are initialized
   }
   Accumulators d = {};
-  mainloop(d, a, smem, begin, end);
+  mainloop(d, a, smem, rows, begin, end);
+#if SCALES == 2
+  scale_rows(d, scales);
+#endif
   if (split_k == 1) {
     store_tile(d, a, own, scale);
   } else {

@@ -3,6 +3,7 @@
 
 #include "backends/cuda/families/hopper_arguments.h"
 #include "backends/cuda/tensor_map_arguments.h"
+#include "backends/gpu/families/scales_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 
 namespace gemmtune::cuda {
@@ -11,8 +12,7 @@ struct SkinnyArguments {
   TensorMap w;                  // boxes of BLOCK_M rows x 128 bytes
   TensorMap x;                  // boxes of BLOCK_N rows x 128 bytes
   const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; null: none
-  const float* x_scale;
-  const float* w_scale;
+  gemmtune::gpu::ScalesArguments scales;
   GEMMTUNE_OUTPUT* y;  // [m, ldy]
   long long ldy;
   int m, n;
@@ -31,11 +31,11 @@ struct SkinnyArguments {
 };
 
 static_assert(GEMMTUNE_OFFSET(SkinnyArguments, x) == 128 && GEMMTUNE_OFFSET(SkinnyArguments, bias) == 256 &&
-                  GEMMTUNE_OFFSET(SkinnyArguments, ldy) == 288 &&
-                  GEMMTUNE_OFFSET(SkinnyArguments, num_stages) == 304 &&
-                  GEMMTUNE_OFFSET(SkinnyArguments, prefetch_blocks) == 332 &&
-                  GEMMTUNE_OFFSET(SkinnyArguments, first_row_groups) == 336 &&
-                  GEMMTUNE_OFFSET(SkinnyArguments, packed) == 344 && sizeof(SkinnyArguments) == 384,
+                  GEMMTUNE_OFFSET(SkinnyArguments, ldy) == 304 &&
+                  GEMMTUNE_OFFSET(SkinnyArguments, num_stages) == 320 &&
+                  GEMMTUNE_OFFSET(SkinnyArguments, prefetch_blocks) == 348 &&
+                  GEMMTUNE_OFFSET(SkinnyArguments, first_row_groups) == 352 &&
+                  GEMMTUNE_OFFSET(SkinnyArguments, packed) == 360 && sizeof(SkinnyArguments) == 384,
               "host and device layouts differ");
 
 }  // namespace gemmtune::cuda

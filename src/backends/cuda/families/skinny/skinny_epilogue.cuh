@@ -1,8 +1,6 @@
 // Epilogue of the skinny kernel: the accumulators are scaled and stored to y, or, with split-K, sent to the blocks of the cluster that reduce
 // them. Nothing hides the epilogue's latency, so addresses and biases are computed before the mainloop and kept in registers
-// (ClusterEpilogue, BlockEpilogue). Follows skinny_producer.cuh.
-typedef float Accumulators[BLOCK_M / 64][BLOCK_N / 2];
-
+// (ClusterEpilogue, BlockEpilogue). Follows skinny_producer.cuh and hopper_scales.cuh.
 #define PARTIALS_PITCH (BLOCK_N + 4)        // floats; rows are aligned to 16 bytes, accesses free of bank conflicts
 #define STAGING_PITCH (BLOCK_M * 2 + 16)    // bytes between rows of y in shared memory
 #define DIRECT_STORE (BLOCK_N == 8 || OUTPUT == 0)

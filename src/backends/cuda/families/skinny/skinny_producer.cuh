@@ -1,6 +1,8 @@
 // The layout of shared memory and the producer thread of the skinny kernel.
 using gemmtune::cuda::SkinnyArguments;
 
+#define SWAP_AB 1
+#define MMA_TILES (BLOCK_M / 64)  // of 64 rows, one instruction each
 #define ROW_GROUPS (BLOCK_M / 8)  // groups of 8 weight rows, which the split-K reduction distributes
 #define W_ATOM_BYTES (BLOCK_M * ATOM_BYTES)
 #define X_ATOM_BYTES (BLOCK_N * ATOM_BYTES)

@@ -86,8 +86,7 @@ class WgmmaKernel final : public Kernel {
     }
     values.use_tma_store = encode_y_maps(o, values) ? 1 : 0;
     values.bias = o.bias;
-    values.x_scale = static_cast<const float*>(o.x_scale);
-    values.w_scale = static_cast<const float*>(o.w_scale);
+    values.scales = gpu::scales_of(problem_, o);
     values.y = o.y;
     values.ldy = o.ldy;
     values.m = narrow(problem_.m);
@@ -124,11 +123,12 @@ class WgmmaKernel final : public Kernel {
             mn_major ? atom_bytes / element_bytes / sharers : rows};
   }
 
-  /// Encodes y's tensor maps; false if the epilogue cannot store through TMA.
+  /// Encodes y's tensor maps; false if the epilogue cannot store through TMA, which writes whole units of 16 bytes.
   bool encode_y_maps(const Operands& o, WgmmaArguments& values) const {
-    const std::int64_t row_bytes =
-        problem_.m == 1 ? round_up(problem_.n * output_bytes_, 16) : o.ldy * output_bytes_;
-    if (launch_.split_k > 1 || reinterpret_cast<std::uintptr_t>(o.y) % 16 != 0 || row_bytes % 16 != 0)
+    const std::int64_t used_bytes = problem_.n * output_bytes_;
+    const std::int64_t row_bytes = problem_.m == 1 ? used_bytes : o.ldy * output_bytes_;
+    if (launch_.split_k > 1 || reinterpret_cast<std::uintptr_t>(o.y) % 16 != 0 || row_bytes % 16 != 0 ||
+        used_bytes % 16 != 0)
       return false;
     return y_map_.at(o.y, row_bytes, values.y_map).ok() &&
            (launch_.tail_columns(output_bytes_) == 0 ||
@@ -159,9 +159,11 @@ class WgmmaFamily final : public gpu::CompiledFamily {
       : runtime_(runtime),
         driver_(driver),
         limits_(hopper_limits(runtime, driver)),
-        source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
-                                  wgmma_arguments_text(), hopper_text(), wgmma_producer_text(),
-                                  wgmma_epilogue_text(), wgmma_split_k_text(), wgmma_text()})) {}
+        source_(
+            gpu::source_text({gpu::numbers_text(), gpu::scales_arguments_text(), gpu::scales_text(),
+                              tensor_map_arguments_text(), hopper_arguments_text(), wgmma_arguments_text(),
+                              hopper_text(), wgmma_producer_text(), hopper_scales_text(),
+                              wgmma_epilogue_text(), wgmma_split_k_text(), wgmma_text()})) {}
 
   std::string_view name() const override { return "wgmma"; }
   std::string identity() const override {
@@ -201,8 +203,11 @@ class WgmmaFamily final : public gpu::CompiledFamily {
 };
 
 Status WgmmaFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(
-      gpu::accepts_on_tensor_cores(problem, gpu::Weights::packed_too, refusal::Orders::any_input));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_on_tensor_cores(problem, {.weights = gpu::Weights::packed_too,
+                                                                  .orders = refusal::Orders::any_input,
+                                                                  .row_scales = true,
+                                                                  .block_scales = true,
+                                                                  .int8 = true}));
   GEMMTUNE_RETURN_IF_ERROR(accepts_transposing(problem));
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (problem.m > most || problem.n > most || problem.k > most)
@@ -301,7 +306,6 @@ gpu::Source WgmmaFamily::source(const Problem& problem, const Config& config) co
   source.defines.push_back(fmt::format("CONSUMER_REGISTERS={}", launch.consumer_registers()));
   source.defines.push_back(fmt::format("L2_HINTS={}", launch.weight_read_once ? 1 : 0));
   source.defines.push_back(fmt::format("BIAS={}", problem.bias ? 1 : 0));
-  source.defines.push_back(fmt::format("SCALED={}", problem.scale_ab ? 1 : 0));
   source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
   source.defines.push_back(fmt::format("A_MN_MAJOR={}", launch.a_mn_major ? 1 : 0));
   source.defines.push_back(fmt::format("B_MN_MAJOR={}", launch.b_mn_major ? 1 : 0));

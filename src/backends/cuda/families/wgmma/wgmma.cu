@@ -1,5 +1,5 @@
 // The consumer warp groups' mainloop, and the kernel. Follows wgmma_producer.cuh (which describes the kernel and its macros),
-// wgmma_epilogue.cuh and wgmma_split_k.cuh.
+// hopper_scales.cuh, wgmma_epilogue.cuh and wgmma_split_k.cuh.
 
 #if PING_PONG
 // A warp group starts its mainloop after the other has waited for all stages of the previous tile. Otherwise it could be a whole
@@ -48,6 +48,18 @@ static __device__ __forceinline__ void release_stage(unsigned empty, int stage) 
   }
 }
 
+// What a warp group multiplies: its tile, its first row of A within the tile, its k from k tile `k_begin` on.
+struct TileProduct {
+  Tile tile;
+  int row;
+  int k_begin;
+  int k_tiles;
+};
+
+static __device__ __forceinline__ ScaledRows scaled_rows(const WgmmaArguments& a, const TileProduct& product) {
+  return {a.scales, a.m, a.n, product.tile.a + product.row, product.tile.b};
+}
+
 #if PROMOTION
 // The tensor core keeps about 13 bits below the largest addend of an fp8 instruction, so that a long sum of one sign is biased. Here it
 // accumulates one k atom (128 elements) at a time; these partial sums are added to d in float32 (promotion).
@@ -68,14 +80,36 @@ static __device__ __forceinline__ void multiply_slice(PartialSums& partials, uns
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Adds a slice's partial sums, whose instructions have completed. The additions must not move behind the next instructions: the compiler
-// would then wait after each of these.
-static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& partials, int slice) {
+static __device__ __forceinline__ BlockScalesAt scales_at(const WgmmaArguments& a, const TileProduct& product) {
+#if SCALES == 3
+  return block_scales_at(scaled_rows(a, product));
+#else
+  return {};
+#endif
+}
+
+// Loads the scales of a step of k tile `k_tile` of the product. After the start of its or the previous step, so that the tensor core has work.
+static __device__ __forceinline__ BlockScales step_scales(const BlockScalesAt& at, const TileProduct& product, int k_tile, int step) {
+#if SCALES == 3
+  return block_scales(at, (product.k_begin + k_tile) * K_ATOMS + step / SLICES);
+#else
+  return {};
+#endif
+}
+
+// Adds a slice's partial sums, whose instructions have completed, times their scales. The additions must not move behind the next
+// instructions: the compiler would then wait after each of these.
+static __device__ __forceinline__ void promote(Accumulators& d, PartialSums& partials, const BlockScales& scales, const BlockScalesAt& at, int slice) {
   FENCE_ACCUMULATORS(partials);
 #pragma unroll
   for (int i = 0; i < INSTRUCTION_N / 2; ++i) {
-    float& sum = d[slice / N_SLICES][slice % N_SLICES * (INSTRUCTION_N / 2) + i];
+    const int own = slice % N_SLICES * (INSTRUCTION_N / 2) + i;
+    float& sum = d[slice / N_SLICES][own];
+#if SCALES == 3
+    sum = fmaf(partials[i], block_scale(scales, at, slice / N_SLICES, own), sum);
+#else
     sum += partials[i];
+#endif
     asm volatile("" : "+f"(sum)::"memory");
   }
 }
@@ -104,32 +138,40 @@ static __device__ __forceinline__ int next_stage(const WgmmaArguments& a, Pipeli
 #define WAIT_FOR_PRODUCTS(pending) asm volatile("wgmma.wait_group.sync.aligned " #pending ";" ::: "memory")
 
 // Adds the products of the last stage.
-static __device__ __forceinline__ void finish(Accumulators& d, PartialSums& partials, unsigned empty, int stage) {
+static __device__ __forceinline__ void finish(Accumulators& d, PartialSums& partials, const BlockScales& scales, const BlockScalesAt& at, unsigned empty, int stage) {
   WAIT_FOR_PRODUCTS(0);
   release_stage(empty, stage);
-  promote(d, partials, 0);
+  promote(d, partials, scales, at, 0);
 }
 
-// Multiplies `k_tiles` stages. `row`: this warp group's first row of A within the tile.
-static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, unsigned empty, int row, int k_tiles,
+// Multiplies the product's stages.
+static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, unsigned empty, const TileProduct& product,
                                                 PipelineState& state) {
+  const int k_tiles = product.k_tiles;
+  const int row = product.row;
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) {
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; ++i) d[r][i] = 0.0f;
   }
+  const BlockScalesAt at = scales_at(a, product);
   PartialSums partials[PROMOTION];
 #if PROMOTION == 1
   // The other warp group multiplies while this one adds.
+  BlockScales scales = step_scales(at, product, 0, 0);
 #pragma unroll 1
   for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
     wait_full(smem, state);
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
       start_step(partials[0], smem, row, state, step);
+      const bool last_of_atom = step % SLICES == SLICES - 1;
+      BlockScales next = scales;
+      if (last_of_atom) next = step_scales(at, product, k_tile, step + 1);
       WAIT_FOR_PRODUCTS(0);
       if (step == STEPS - 1) release_stage(empty, state.stage);
-      promote(d, partials[0], step % SLICES);
+      promote(d, partials[0], scales, at, step % SLICES);
+      scales = next;
     }
     next_stage(a, state);
   }
@@ -137,24 +179,28 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
   // Each set has every second stage: its products run while those of the stage before are added. A stage has one step: of stages with more the
   // compiler waits after each instruction.
   static_assert(STEPS == 1, "two sets are of whole stages");
+  BlockScales scales[2];
   wait_full(smem, state);
   start_step(partials[0], smem, row, state, 0);
+  scales[0] = step_scales(at, product, 0, 0);
 #pragma unroll 1
   for (int k_tile = 1;; k_tile += 2) {
     int previous = next_stage(a, state);
-    if (k_tile == k_tiles) return finish(d, partials[0], empty, previous);
+    if (k_tile == k_tiles) return finish(d, partials[0], scales[0], at, empty, previous);
     wait_full(smem, state);
     start_step(partials[1], smem, row, state, 0);
+    scales[1] = step_scales(at, product, k_tile, 0);
     WAIT_FOR_PRODUCTS(1);
     release_stage(empty, previous);
-    promote(d, partials[0], 0);
+    promote(d, partials[0], scales[0], at, 0);
     previous = next_stage(a, state);
-    if (k_tile + 1 == k_tiles) return finish(d, partials[1], empty, previous);
+    if (k_tile + 1 == k_tiles) return finish(d, partials[1], scales[1], at, empty, previous);
     wait_full(smem, state);
     start_step(partials[0], smem, row, state, 0);
+    scales[0] = step_scales(at, product, k_tile + 1, 0);
     WAIT_FOR_PRODUCTS(1);
     release_stage(empty, previous);
-    promote(d, partials[1], 0);
+    promote(d, partials[1], scales[1], at, 0);
   }
 #endif
 }
@@ -166,9 +212,11 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
 #define A_STEP (A_MN_MAJOR ? 128u : 2u)
 #define B_STEP (B_MN_MAJOR ? 128u : 2u)
 
-// Multiplies `k_tiles` stages. `row`: this warp group's first row of A within the tile.
-static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, unsigned empty, int row, int k_tiles,
+// Multiplies the product's stages.
+static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArguments& a, const SharedLayout& smem, unsigned empty, const TileProduct& product,
                                                 PipelineState& state) {
+  const int k_tiles = product.k_tiles;
+  const int row = product.row;
   int previous = -1;
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) FENCE_ACCUMULATORS(d[r]);
@@ -239,7 +287,7 @@ static __device__ __forceinline__ void consume(const WgmmaArguments& a, const Sh
   const int row = PING_PONG ? 0 : group * WARPGROUP_M;
   // Before this, nothing is written, and only a dependent launch reads: the weight.
   grid_dependency_wait();
-  const float scale = SCALED ? *a.x_scale * *a.w_scale : 1.0f;
+  const float scale = SCALES == 1 ? *a.scales.x * *a.scales.w : 1.0f;
   const int k_tiles = work.k_end - work.k_begin;
   const unsigned empty = empty_barriers_to_signal(a, smem, work);
   PipelineState state = {0, 0};
@@ -258,10 +306,17 @@ static __device__ __forceinline__ void consume(const WgmmaArguments& a, const Sh
     if (sequence > 0) order_barrier_wait(group);
 #endif
     const Tile tile = tile_at(a, index, work.rank_m, work.rank_n);
+    const TileProduct product = {tile, row, work.k_begin, k_tiles};
     Accumulators d;
-    mainloop(d, a, smem, empty, row, k_tiles, state);
+#if SCALES == 2
+    const RowScales scales = row_scales(scaled_rows(a, product));
+#endif
+    mainloop(d, a, smem, empty, product, state);
 #if PING_PONG
     if (index + work.tile_stride < a.tiles) order_barrier_arrive(1 - group);
+#endif
+#if SCALES == 2
+    scale_rows(d, scales);
 #endif
 #if SPLIT_K > 1
     reduce_split_k(d, a, smem, work, tile, row, scale);

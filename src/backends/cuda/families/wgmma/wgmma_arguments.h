@@ -3,6 +3,7 @@
 
 #include "backends/cuda/families/hopper_arguments.h"
 #include "backends/cuda/tensor_map_arguments.h"
+#include "backends/gpu/families/scales_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 
 namespace gemmtune::cuda {
@@ -38,8 +39,7 @@ struct WgmmaArguments {
   long long ldy;
   GEMMTUNE_OUTPUT* y;           // [m, ldy]
   const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; not read without BIAS
-  const float* x_scale;
-  const float* w_scale;
+  gemmtune::gpu::ScalesArguments scales;
   PackedWeight packed;  // replaces the weight's tensor map if PACKED
   TensorMap a;          // boxes of BLOCK_M / cluster_n rows x 128 bytes; MN-major: 64 / cluster_n k x 64 rows
   TensorMap b;          // boxes of BLOCK_N / cluster_m rows x 128 bytes; MN-major: 64 / cluster_m k x 64 rows
@@ -51,8 +51,8 @@ static_assert(sizeof(FastDivisor) == 12, "host and device layouts differ");
 static_assert(GEMMTUNE_OFFSET(WgmmaArguments, group_tiles) == 40 &&
                   GEMMTUNE_OFFSET(WgmmaArguments, use_tma_store) == 76 &&
                   GEMMTUNE_OFFSET(WgmmaArguments, ldy) == 88 &&
-                  GEMMTUNE_OFFSET(WgmmaArguments, w_scale) == 120 &&
-                  GEMMTUNE_OFFSET(WgmmaArguments, packed) == 128 &&
+                  GEMMTUNE_OFFSET(WgmmaArguments, scales) == 112 &&
+                  GEMMTUNE_OFFSET(WgmmaArguments, packed) == 144 &&
                   GEMMTUNE_OFFSET(WgmmaArguments, a) == 256 && GEMMTUNE_OFFSET(WgmmaArguments, b) == 384 &&
                   GEMMTUNE_OFFSET(WgmmaArguments, y_map) == 512 &&
                   GEMMTUNE_OFFSET(WgmmaArguments, y_tail_map) == 640 && sizeof(WgmmaArguments) == 768,

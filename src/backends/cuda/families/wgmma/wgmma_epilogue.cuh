@@ -1,5 +1,4 @@
-// Epilogue of whole tiles: scale, bias, conversion, and the store through shared memory and TMA. Follows wgmma_producer.cuh.
-typedef float Accumulators[MMA_TILES][BLOCK_N / 2];
+// Epilogue of whole tiles: scale, bias, conversion, and the store through shared memory and TMA. Follows wgmma_producer.cuh and hopper_scales.cuh.
 
 static __device__ inline void warpgroup_sync(int group) { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
 
@@ -11,7 +10,7 @@ static __device__ inline float bias_at(const WgmmaArguments&, int) { return 0.0f
 
 // An element of y before the conversion to its type.
 static __device__ __forceinline__ float epilogue_value(float sum, float scale, float bias) {
-  if (SCALED) sum *= scale;
+  if (SCALES == 1) sum *= scale;
   return BIAS ? sum + bias : sum;
 }
 

@@ -19,9 +19,11 @@ constexpr std::int64_t max_promoted_accumulators_of_one_group = 192;
 // it is not.
 constexpr std::int64_t beside_accumulators = 16;
 constexpr std::int64_t beside_accumulators_of_parts = 56;
+constexpr std::int64_t beside_accumulators_for_scales = 16;  // more than these
 // What the producer keeps: parts of a packed weight have addresses of their own.
 constexpr std::int64_t producer_registers = 24;
 constexpr std::int64_t producer_registers_of_packed = 40;
+constexpr std::int64_t widest_plain_integers = 176;  // block_n
 constexpr std::int64_t max_promoted_steps =
     2;  // of a stage; with more the compiler runs out of registers early
 constexpr std::int64_t max_stages = 32;
@@ -30,9 +32,10 @@ constexpr std::int64_t large_smem = 226;
 
 std::int64_t max_accumulators_of(const WgmmaLaunchConfig& launch) {
   if (launch.producer_registers > 0)
-    return launch.consumer_registers() - (launch.warpgroup_m() > 64 || launch.n_slices > 1
-                                              ? beside_accumulators_of_parts
-                                              : beside_accumulators);
+    return launch.consumer_registers() -
+           (launch.warpgroup_m() > 64 || launch.n_slices > 1 ? beside_accumulators_of_parts
+                                                             : beside_accumulators) -
+           (launch.row_scales || launch.block_scales ? beside_accumulators_for_scales : 0);
   if (launch.promotion > 0)
     return launch.consumer_warpgroups == 1 ? max_promoted_accumulators_of_one_group
                                            : max_promoted_accumulators;
@@ -134,10 +137,15 @@ WgmmaLaunchConfig wgmma_launch_config(const Problem& problem, const Config& conf
   launch.split_k = config.number("csk", 1);
   launch.dependent_launch = is_dependent(config);
   launch.promotion = config.number("prom", 0);
+  launch.row_scales = quantization(problem) == QuantType::per_token;
+  launch.block_scales = quantization(problem) == QuantType::per_1x128;
   const std::int64_t smem_kib = config.number("smem", large_smem);
-  // Partial sums make two warp groups need more than a third of the registers each. The block has the multiprocessor for itself.
-  if (launch.promotion > 0 && launch.consumer_warpgroups == 2 && smem_kib > small_smem)
-    launch.producer_registers = problem.bpreshuffle ? producer_registers_of_packed : producer_registers;
+  // Partial sums make two warp groups need more than a third of the registers each, and so do wide tiles of int32 sums, which are converted. The
+  // block has the multiprocessor for itself.
+  const bool wide_integers = problem.x_type == DataType::i8 && launch.block_n > widest_plain_integers;
+  if ((launch.promotion > 0 || wide_integers) && launch.consumer_warpgroups == 2 && smem_kib > small_smem)
+    launch.producer_registers =
+        problem.bpreshuffle || wide_integers ? producer_registers_of_packed : producer_registers;
   launch.n_slices = n_slices_of(launch);
   launch.k_tiles = ceil_div(bytes_of(problem.x_type, problem.k), atom_bytes * launch.k_atoms);
   launch.stage_bytes = launch.k_atoms * (launch.block_m + launch.block_n) * atom_bytes;
@@ -217,6 +225,7 @@ std::string refuse_wgmma_cluster(const WgmmaLaunchConfig& launch) {
 
 std::string refuse_wgmma(const WgmmaLaunchConfig& launch, const HopperLimits& limits) {
   if (std::string refusal = refuse_accumulators(launch); !refusal.empty()) return refusal;  // by prom
+  if (launch.block_scales && launch.promotion == 0) return "prom 0 adds no scales of blocks";
   if (launch.split_k > 1 && launch.ping_pong) return "pp does not go with csk";
   if (launch.split_k > launch.k_tiles) return "csk is more than the k tiles";
   if (launch.split_k * 8 > (launch.swap_ab ? launch.block_n : launch.block_m))
@@ -415,32 +424,34 @@ double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, 
 
 std::string wgmma_macros(DataType element, std::int64_t rows, MnMajor operands_major) {
   const std::int64_t count = rows / 2;
+  const bool integers = element == DataType::i8;
   std::string registers_text;
   std::string operands;
   std::string outputs;
   for (std::int64_t i = 0; i < count; ++i) {
     registers_text += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
-    operands += fmt::format("{}\"+f\"(d[{}])", i == 0 ? "" : ", ", i);
-    outputs += fmt::format("{}\"=f\"(d[{}])", i == 0 ? "" : ", ", i);
+    operands += fmt::format("{}\"+{}[{}])", i == 0 ? "" : ", ", integers ? "r\"((int&)d" : "f\"(d", i);
+    outputs += fmt::format("{}\"={}[{}])", i == 0 ? "" : ", ", integers ? "r\"((int&)d" : "f\"(d", i);
   }
   const std::string_view types = element == DataType::f8_e4m3fn ? "32.f32.e4m3.e4m3"
+                                 : integers                     ? "32.s32.s8.s8"
                                  : element == DataType::bf16    ? "16.f32.bf16.bf16"
                                                                 : "16.f32.f16.f16";
-  const std::string orders =
-      element == DataType::f8_e4m3fn
-          ? std::string()
-          : fmt::format(", {}, {}", operands_major.a ? 1 : 0, operands_major.b ? 1 : 0);
+  // What follows scale_d: factors of a and b, which integers do not have, and the orders of elements of two bytes.
+  const std::string last = integers             ? std::string()
+                           : bits(element) == 8 ? std::string(", 1, 1")
+                                                : fmt::format(", 1, 1, {}, {}", operands_major.a ? 1 : 0,
+                                                              operands_major.b ? 1 : 0);
   return fmt::format(
       "#define WGMMA(d, a, b, scale_d) asm volatile(\"{{.reg .pred accumulate; setp.ne.s32 accumulate, %{}, "
       "0; \" "
-      "\"wgmma.mma_async.sync.aligned.m64n{}k{} {{{}}}, %{}, %{}, accumulate, 1, 1{};}}\" "
+      "\"wgmma.mma_async.sync.aligned.m64n{}k{} {{{}}}, %{}, %{}, accumulate{};}}\" "
       ": {} : \"l\"(a), \"l\"(b), \"r\"(scale_d))\n"
       "#define WGMMA_FIRST(d, a, b) asm volatile(\"wgmma.mma_async.sync.aligned.m64n{}k{} {{{}}}, %{}, %{}, "
-      "0, 1, "
-      "1{};\" : {} : \"l\"(a), \"l\"(b))\n"
+      "0{};\" : {} : \"l\"(a), \"l\"(b))\n"
       "#define FENCE_ACCUMULATORS(d) asm volatile(\"\" : {} : : \"memory\")\n",
-      count + 2, rows, types, registers_text, count, count + 1, orders, operands, rows, types, registers_text,
-      count, count + 1, orders, outputs, operands);
+      count + 2, rows, types, registers_text, count, count + 1, last, operands, rows, types, registers_text,
+      count, count + 1, last, outputs, operands);
 }
 
 }  // namespace gemmtune::cuda

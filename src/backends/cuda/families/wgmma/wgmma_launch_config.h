@@ -32,6 +32,8 @@ struct WgmmaLaunchConfig {
   std::int64_t split_k = 1;    // blocks of the cluster that divide k
   bool dependent_launch = false;
   std::int64_t promotion = 0;  // sets of partial sums (promotion_parameter())
+  bool row_scales = false;     // the epilogue scales rows and columns
+  bool block_scales = false;   // partial sums are scaled before they are added
   std::int64_t n_slices = 1;   // instructions along block_n; a set of partial sums is of one
   /// Of a thread of the producer warp group, which leaves the others to the consumers; 0: no reallocation.
   std::int64_t producer_registers = 0;
@@ -81,9 +83,18 @@ struct WgmmaLaunchConfig {
   std::int64_t staging_buffers(std::int64_t bytes) const {
     return warpgroup_m() / 64 * ceil_div(block_n, swap_ab ? staged_rows() : 128 / bytes);
   }
-  /// Registers of a thread that accumulate: sums and partial sums.
+  /// Scales of blocks that a thread has of one k atom (hopper_scales.cuh).
+  std::int64_t scales_of_thread() const {
+    if (!block_scales) return 0;
+    const std::int64_t step = block_n & -block_n;
+    const std::int64_t before = step < scale_block ? scale_block - step : 0;
+    const std::int64_t of_b = swap_ab ? block_n / 4 : ceil_div(before + block_n, scale_block);
+    return warpgroup_m() / 64 * (swap_ab ? 1 : 2) + of_b;
+  }
+  /// Registers of a thread that accumulate: sums and partial sums; with scales of blocks these, and where they are.
   std::int64_t accumulators() const {
-    return warpgroup_m() / 64 * block_n / 2 + promotion * (block_n / n_slices / 2);
+    return warpgroup_m() / 64 * block_n / 2 + promotion * (block_n / n_slices / 2) +
+           (promotion + 1) * scales_of_thread();
   }
 };
 

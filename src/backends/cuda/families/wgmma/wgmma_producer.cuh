@@ -8,7 +8,7 @@
 //
 // The host defines: BLOCK_M, BLOCK_N, CONSUMER_WARPGROUPS (1, 2), PING_PONG, SWAP_AB, SPLIT_K (blocks that divide k), SINGLE_TILE (1: each
 // block computes one tile, the kernel is not persistent), MULTICAST (1: blocks share operands), K_ATOMS (BLOCK_K in units of 128 bytes),
-// L2_HINTS, BIAS, SCALED, PACKED (1: the weight has the layout tile64x128), A_MN_MAJOR, B_MN_MAJOR (1: the operand is column-major in
+// L2_HINTS, BIAS, SCALES, PACKED (1: the weight has the layout tile64x128), A_MN_MAJOR, B_MN_MAJOR (1: the operand is column-major in
 // global memory and MN-major in shared memory; two-byte elements, BLOCK_N a multiple of 64 for B), ELEMENT, OUTPUT,
 // PROMOTION (sets of partial sums that are added to float32 registers after every 128 of k; 0: the tensor core accumulates over all of k),
 // PRODUCER_REGISTERS, CONSUMER_REGISTERS (registers a thread after a reallocation, for which the producer is a warp group; 0: none),

@@ -21,31 +21,26 @@ class SimtKernel final : public Kernel {
  public:
   SimtKernel(std::shared_ptr<Program> program, const Problem& problem, std::int64_t block_m)
       : program_(std::move(program)),
-        m_(problem.m),
-        n_(problem.n),
-        k_(problem.k),
+        problem_(problem),
         shapes_(operand_shapes(problem)),
         k_atoms_(tiles_of(problem).pieces()),
         layout_(weight_layout_of(problem)) {
     shape_.threads = 256;
-    shape_.grid[0] = static_cast<unsigned>(ceil_div(n_, block_n));
-    shape_.grid[1] = static_cast<unsigned>(std::min(ceil_div(m_, block_m), max_grid_rows));
+    shape_.grid[0] = static_cast<unsigned>(ceil_div(problem.n, block_n));
+    shape_.grid[1] = static_cast<unsigned>(std::min(ceil_div(problem.m, block_m), max_grid_rows));
   }
   std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return layout_; }
   Status run(const Operands& o, void*, Stream stream) const override {
-    const auto* x_scale = static_cast<const float*>(o.x_scale);
-    const auto* w_scale = static_cast<const float*>(o.w_scale);
     const std::int64_t ldw = shapes_.w.line_elements();
     SimtArguments values{o.x,
                          o.w,
                          o.bias,
-                         x_scale,
-                         w_scale,
+                         scales_of(problem_, o),
                          o.y,
-                         m_,
-                         n_,
-                         k_,
+                         problem_.m,
+                         problem_.n,
+                         problem_.k,
                          o.ldy,
                          k_atoms_,
                          shapes_.x.row_step(o.ldx),
@@ -58,9 +53,7 @@ class SimtKernel final : public Kernel {
 
  private:
   std::shared_ptr<Program> program_;
-  std::int64_t m_;
-  std::int64_t n_;
-  std::int64_t k_;
+  Problem problem_;
   OperandShapes shapes_;
   std::int64_t k_atoms_;
   WeightLayout layout_;
@@ -70,13 +63,19 @@ class SimtKernel final : public Kernel {
 class SimtFamily final : public CompiledFamily {
  public:
   explicit SimtFamily(Runtime& runtime)
-      : runtime_(runtime), source_(source_text({numbers_text(), simt_arguments_text(), simt_text()})) {}
+      : runtime_(runtime),
+        source_(source_text(
+            {numbers_text(), scales_arguments_text(), scales_text(), simt_arguments_text(), simt_text()})) {}
 
   std::string_view name() const override { return "simt"; }
   std::string identity() const override { return fmt::format("simt r1 source {}", short_hash(source_, 12)); }
   int tie_rank() const override { return 30; }
   Status accepts(const Problem& problem) const override {
-    return accepts_dense(problem, Weights::packed_too, refusal::Orders::any_input);
+    return accepts_dense(problem, {.weights = Weights::packed_too,
+                                   .orders = refusal::Orders::any_input,
+                                   .row_scales = true,
+                                   .block_scales = true,
+                                   .int8 = true});
   }
   std::optional<WeightLayout> packed_layout(const Problem&) const override {
     return WeightLayout::tile64x128;

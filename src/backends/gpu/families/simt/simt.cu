@@ -1,7 +1,7 @@
-// y[m, n] = sum over k of x[m, k] * w[n, k], by fused multiply-adds: any type, any size, any device. A block of 256 threads computes a
+// y[m, n] = sum over k of x[m, k] * w[n, k], by fused multiply-adds: any type, any scales, any size, any device. A block of 256 threads computes a
 // tile of BLOCK_M x 64, each thread BLOCK_M / 16 x 4 of it, in k tiles of 16. The order of the sums is fixed.
 //
-// The host defines: BLOCK_M (16, 64), PACKED (1: the weight has the layout tile64x128), ELEMENT, OUTPUT.
+// The host defines: BLOCK_M (16, 64), PACKED (1: the weight has the layout tile64x128), ELEMENT, OUTPUT, SCALES.
 #define BLOCK_N 64
 #define BLOCK_K 16
 #define THREAD_M (BLOCK_M / 16)
@@ -38,14 +38,14 @@ extern "C" __global__ void __launch_bounds__(256, 1) simt(const SimtArguments a)
         const int row_at = x_columns ? i % BLOCK_M : i / BLOCK_K;
         const long long row = first_m + row_at;
         const long long column = first_k + k_at;
-        x_tile[k_at][row_at] = row < a.m && column < a.k ? read_element(a.x[row * a.x_row_step + column * a.x_k_step]) : 0.0f;
+        x_tile[k_at][row_at] = row < a.m && column < a.k ? read_element(a.x[row * a.x_row_step + column * a.x_k_step]) * x_scale_at(a.scales, row, column) : 0.0f;
       }
       for (int i = thread; i < BLOCK_N * BLOCK_K; i += 256) {
         const int k_at = w_columns ? i / BLOCK_N : i % BLOCK_K;
         const int row_at = w_columns ? i % BLOCK_N : i / BLOCK_K;
         const long long row = first_n + row_at;
         const long long column = first_k + k_at;
-        w_tile[k_at][row_at] = row < a.n && column < a.k ? read_element(weight_at(a, row, column)) : 0.0f;
+        w_tile[k_at][row_at] = row < a.n && column < a.k ? read_element(weight_at(a, row, column)) * w_scale_at(a.scales, row, column) : 0.0f;
       }
       __syncthreads();
 #pragma unroll
@@ -62,7 +62,6 @@ extern "C" __global__ void __launch_bounds__(256, 1) simt(const SimtArguments a)
       }
       __syncthreads();
     }
-    const float scale = a.x_scale ? *a.x_scale * *a.w_scale : 1.0f;
 #pragma unroll
     for (int i = 0; i < THREAD_M; ++i) {
       const long long m = first_m + thread / 16 + 16 * i;
@@ -71,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) simt(const SimtArguments a)
         const long long n = first_n + thread % 16 + 16 * j;
         if (m < a.m && n < a.n) {
           const float bias = a.bias ? read_output(a.bias[n]) : 0.0f;
-          a.y[m * a.ldy + n] = round_output(sums[i][j] * scale + bias);
+          a.y[m * a.ldy + n] = round_output(sums[i][j] + bias);
         }
       }
     }

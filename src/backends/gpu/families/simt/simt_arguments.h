@@ -1,6 +1,7 @@
 // Arguments of the simt kernel. The host includes this file; its text comes before the kernel's source.
 #pragma once
 
+#include "backends/gpu/families/scales_arguments.h"
 #include "backends/gpu/jit/layout_arguments.h"
 
 namespace gemmtune::gpu {
@@ -9,16 +10,15 @@ struct SimtArguments {
   const GEMMTUNE_ELEMENT* x;    // [m, k]
   const GEMMTUNE_ELEMENT* w;    // [n, k], or packed in the layout tile64x128
   const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; null: none
-  const float* x_scale;
-  const float* w_scale;
+  ScalesArguments scales;
   GEMMTUNE_OUTPUT* y;  // [m, ldy]
   long long m, n, k, ldy;
   long long k_atoms;                                     // tiles of a packed weight along k
   long long x_row_step, x_k_step, w_row_step, w_k_step;  // elements; of w if it is not packed
 };
 
-static_assert(GEMMTUNE_OFFSET(SimtArguments, y) == 40 && GEMMTUNE_OFFSET(SimtArguments, m) == 48 &&
-                  GEMMTUNE_OFFSET(SimtArguments, w_k_step) == 112 && sizeof(SimtArguments) == 120,
+static_assert(GEMMTUNE_OFFSET(SimtArguments, y) == 56 && GEMMTUNE_OFFSET(SimtArguments, m) == 64 &&
+                  GEMMTUNE_OFFSET(SimtArguments, w_k_step) == 128 && sizeof(SimtArguments) == 136,
               "host and device layouts differ");
 
 }  // namespace gemmtune::gpu

@@ -1,0 +1,10 @@
+// Scales of quantized operands. SCALES: 0: none, 1: one a matrix, 2: one a row of x and of w, 3: one for 1 x 128 of x and for 128 x 128 of w.
+// Follows scales_arguments.h.
+#define SCALE_BLOCK 128
+
+static __device__ inline float x_scale_at(const gemmtune::gpu::ScalesArguments& scales, long long m, long long k) {
+  return SCALES == 0 ? 1.0f : scales.x[m * scales.x_row_step + (SCALES == 3 ? k / SCALE_BLOCK : 0)];
+}
+static __device__ inline float w_scale_at(const gemmtune::gpu::ScalesArguments& scales, long long n, long long k) {
+  return SCALES == 0 ? 1.0f : scales.w[(SCALES == 3 ? n / SCALE_BLOCK : n) * scales.w_row_step + (SCALES == 3 ? k / SCALE_BLOCK : 0)];
+}

@@ -1,0 +1,21 @@
+// The scales of quantized operands as arguments of kernels. The host includes this file; its text comes before
+// the kernels' sources.
+#pragma once
+
+#include "backends/gpu/jit/layout_arguments.h"
+
+namespace gemmtune::gpu {
+
+/// The scale of row m of x at element k is x[m * x_row_step], with scales of blocks x[m * x_row_step + k / 128];
+/// that of row n of w is w[n * w_row_step], w[n / 128 * w_row_step + k / 128].
+struct ScalesArguments {
+  const float* x;
+  const float* w;
+  long long x_row_step;  // 0: one scale for all rows
+  long long w_row_step;
+};
+
+static_assert(sizeof(ScalesArguments) == 32 && GEMMTUNE_OFFSET(ScalesArguments, x_row_step) == 16,
+              "host and device layouts differ");
+
+}  // namespace gemmtune::gpu
