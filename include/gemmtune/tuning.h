@@ -30,6 +30,8 @@ typedef struct gemmtune_tuning_progress {
   const char* kernel_name; /* "" where there is no row */
   double microseconds;     /* 0 where there is no row */
   double speedup;          /* over the default kernel; 0 where there is none */
+  double joules;           /* of a call, with `energy` or another objective than time; 0: not measured */
+  double default_joules;   /* of the default kernel's */
 } gemmtune_tuning_progress;
 
 typedef struct gemmtune_tuning_options {
@@ -64,6 +66,12 @@ typedef struct gemmtune_tuning_options {
   /* "default" or null: no kernel of a lower accuracy class than the default kernel's. "fast": all classes,
    * compared with the library's fast accumulation. Classes differ for fp8 on a GPU alone (docs/measuring.md). */
   const char* accuracy;
+  /* "time" or null; "energy": the fewest joules a call, "edp": the smallest product of joules and time, among the finalists
+   * up to 1.3 times the fastest one's time. Speed-ups stay those of time (docs/measuring.md). */
+  const char* objective;
+  /* Not 0: measure the joules of finalists and defaults. GEMMTUNE_UNSUPPORTED where the device counts none, as with another
+   * objective than time. */
+  int32_t energy;
 } gemmtune_tuning_options;
 
 typedef struct gemmtune_tuning_summary {

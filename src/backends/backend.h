@@ -152,6 +152,12 @@ struct SampleRequest {
   bool eager = false;
 };
 
+/// What one launch costs in a batch of them: the whole device's energy in that time, idle power included.
+struct EnergySample {
+  double microseconds = 0;
+  double joules = 0;
+};
+
 /// A candidate that its family can build: every key has a value.
 struct CheckedCandidate {
   const KernelFamily* family = nullptr;
@@ -214,6 +220,11 @@ class Device {
 
   /// One sample: the time of one launch in microseconds, averaged over request.launches.
   virtual Result<double> sample(const SampleRequest& request) = 0;
+  /// ok if the device counts the joules that it takes; else what was looked for, and why it cannot be read.
+  virtual Status counts_energy();
+  /// A batch: launches as in sample(), again and again for at least `seconds`, behind some that are not counted. Requires
+  /// counts_energy().
+  virtual Result<EnergySample> sample_energy(const SampleRequest& request, double seconds);
   /// True where the time of one call alone means something: samples are then taken call by call, kernels in
   /// turns. A GPU times a graph of many launches instead.
   virtual bool times_single_calls() const { return false; }
@@ -264,6 +275,7 @@ struct DeviceRequest {
   std::string source_folder;        // sources of such kernels are left here; empty: nowhere
   int compile_threads = 0;          // that compile ahead; 0: all cores but one
   bool pin_threads = false;         // the tuner pins, service never does
+  std::string powercap_folder;      // of a CPU's energy counters; empty: /sys/class/powercap
 };
 
 class Backend {

@@ -100,6 +100,10 @@ Status Device::copy_within(void* to, const void* from, std::size_t bytes) {
   return {};
 }
 
+Status Device::counts_energy() { return Status::unsupported("{} counts no joules", info().name); }
+
+Result<EnergySample> Device::sample_energy(const SampleRequest&, double) { return counts_energy(); }
+
 Problem Device::probe_problem() const {
   Problem problem = default_problem(Operation::a16w16);
   problem.m = 16;

@@ -31,6 +31,7 @@ Result<DeviceRequest> device_request(const DeviceChoice& choice, const Environme
   request.kernel_cache_folder = environment.kernel_cache_folder;
   request.rebuild_kernels = environment.rebuild_kernels;
   request.pin_threads = choice.pin_threads;
+  request.powercap_folder = environment.powercap_folder;
   return request;
 }
 

@@ -128,6 +128,7 @@ Environment read_environment() {
   environment.model_folder = first_set({"GTUNE_MODEL"});
   environment.kernel_cache_folder = default_kernel_cache_folder();
   environment.rebuild_kernels = is_on(first_set({"GEMMTUNE_REBUILD", "AITER_REBUILD"}));
+  environment.powercap_folder = folder_named(first_set({"GEMMTUNE_POWERCAP_DIR"}));
   environment.module_folder = folder_named(first_set({"GEMMTUNE_LIBRARY_DIR"}));
   return environment;
 }

@@ -43,6 +43,8 @@ struct Environment {
   std::string model_folder;                        // GTUNE_MODEL: default of --model_dir
   NumberVariable batch_size{"GTUNE_BATCH_SIZE"};   // default of --batch_size
   NumberVariable tensor_parallel{"GTUNE_TP"};      // default of --tp
+  std::string
+      powercap_folder;  // GEMMTUNE_POWERCAP_DIR: of a CPU's energy counters (default: /sys/class/powercap)
   std::string module_folder;  // GEMMTUNE_LIBRARY_DIR: folder of the loadable family modules (default: ours)
 };
 

@@ -11,6 +11,7 @@
 #include "evaluate/external/external_device.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "evaluate/worker/worker_evaluator.h"
+#include "select/energy.h"
 #include "tuning/tuner.h"
 
 namespace gemmtune {
@@ -65,6 +66,11 @@ Result<std::vector<ShapeRow>> read_problems(const gemmtune_tuning_options& optio
   return rows;
 }
 
+double joules_of(const ItemReport& report, const std::string& kernel_name) {
+  const KernelEnergy* energy = find_energy(report.energies, kernel_name);
+  return energy == nullptr ? 0 : energy->joules;
+}
+
 class CallbackObserver final : public RunObserver {
  public:
   explicit CallbackObserver(const gemmtune_tuning_options& options) : options_(options) {}
@@ -81,6 +87,10 @@ class CallbackObserver final : public RunObserver {
     progress.kernel_name = report.row() ? report.row()->kernel_name.c_str() : "";
     progress.microseconds = report.row() ? report.row()->us : 0;
     progress.speedup = report.row() ? report.row()->speedup.value_or(0) : 0;
+    if (report.row()) {
+      progress.joules = joules_of(report, report.row()->kernel_name);
+      progress.default_joules = joules_of(report, report.row()->default_kernel);
+    }
     options_.progress(&progress, options_.context);
   }
 
@@ -143,6 +153,9 @@ Result<RunSummary> run(const gemmtune_tuning_options& options) {
   }
   const auto accuracy =
       parse_accuracy_policy(options.accuracy == nullptr ? "default" : std::string_view(options.accuracy));
+  const auto objective =
+      parse_objective(options.objective == nullptr ? "time" : std::string_view(options.objective));
+  if (!objective) return Status::invalid("objective is {}, expected time, energy or edp", options.objective);
   if (!accuracy) return Status::invalid("accuracy is {}, expected default or fast", options.accuracy);
   auto shapes = read_problems(options);
   if (!shapes.ok()) return shapes.status();
@@ -157,8 +170,10 @@ Result<RunSummary> run(const gemmtune_tuning_options& options) {
   if (!device.ok()) return device.status();
   request.policy = default_policy((*device)->info());
   request.policy.accuracy = *accuracy;
-  request.confirmations =
-      options.confirmations == 0 ? default_confirmations((*device)->info()) : options.confirmations;
+  request.policy.objective = *objective;
+  request.energy = options.energy != 0;
+  request.confirmations = options.confirmations == 0 ? default_confirmations((*device)->info(), *objective)
+                                                     : options.confirmations;
   const InProcessOptions evaluation = in_process_options(**device, request.policy, request.max_err_ratio);
   const auto evaluator = make_evaluator(options, **device, *measuring, evaluation);
   CallbackObserver observer(options);

@@ -21,7 +21,8 @@ struct FinalsResult {
   std::vector<Outcome> outcomes;  // one per candidate, of full verification; with its times in the rounds
   std::vector<std::vector<double>> times;  // rounds × candidates; a candidate that failed has NaN
   std::vector<double> same_ratios;  // A against A, one per round; noise_floor() pools those of several calls
-  Quietness quietness;              // of these rounds
+  std::vector<std::vector<double>> joules;  // of energy(), as `times`; empty: not measured
+  Quietness quietness;                      // of these rounds
 };
 
 class Evaluator {
@@ -43,6 +44,15 @@ class Evaluator {
   /// in random order in one process. A further call measures fresh rounds.
   virtual Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
                                       int rounds) = 0;
+  /// Verifies each candidate fully, then takes `rounds` rounds of one energy batch of each candidate, in random order: the
+  /// joules and the microseconds of a call. `unsupported` where no joules are counted.
+  virtual Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
+                                      int rounds) {
+    (void)problem;
+    (void)candidates;
+    (void)rounds;
+    return Status::unsupported("no joules are counted here");
+  }
   /// Verifies the candidate fully for the same problem with `m` rows, because a winner's row answers other M
   /// too. No times; `refused` if the family does not take that M.
   virtual Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) = 0;

@@ -35,6 +35,11 @@ void from_json(const Json& json, LaunchMode& mode) {
   read_word(json, parse_launch_mode, "launch mode", mode);
 }
 
+void to_json(Json& json, Objective objective) { json = to_string(objective); }
+void from_json(const Json& json, Objective& objective) {
+  read_word(json, parse_objective, "objective", objective);
+}
+
 void to_json(Json& json, InitType type) { json = to_string(type); }
 void from_json(const Json& json, InitType& type) { read_word(json, parse_init_type, "init type", type); }
 

@@ -19,13 +19,13 @@ template <SameStruct<Policy> Struct, typename Visit>
 void visit_fields(Struct& policy, Visit visit) {
   GEMMTUNE_VISIT_FIELDS(policy, visit, cache, warmup, iterations, sample_us, screening_samples,
                         pool_limit_bytes, prefer_ratio, tie_band, round_limit, seed, finalists, accuracy,
-                        init, launch, rotating_mb);
+                        init, launch, rotating_mb, objective);
 }
 
 template <SameStruct<DeviceRequest> Struct, typename Visit>
 void visit_fields(Struct& request, Visit visit) {
   GEMMTUNE_VISIT_FIELDS(request, visit, text, threads, isa_cap, module_folder, kernel_cache_folder,
-                        rebuild_kernels, source_folder, compile_threads, pin_threads);
+                        rebuild_kernels, source_folder, compile_threads, pin_threads, powercap_folder);
 }
 
 /// Without on_step, which is of the process that evaluates.
@@ -78,6 +78,8 @@ void to_json(Json& json, AccuracyPolicy policy);
 void from_json(const Json& json, AccuracyPolicy& policy);
 void to_json(Json& json, LaunchMode mode);
 void from_json(const Json& json, LaunchMode& mode);
+void to_json(Json& json, Objective objective);
+void from_json(const Json& json, Objective& objective);
 void to_json(Json& json, InitType type);
 void from_json(const Json& json, InitType& type);
 void to_json(Json& json, const Config& config);

@@ -29,6 +29,16 @@ const Json& member(const Json& object, const char* name) {
   return found == object.end() ? null : *found;
 }
 
+/// False where a round is none of `candidates` numbers.
+bool read_rounds(const Json& json, std::size_t candidates, std::vector<std::vector<double>>& rounds) {
+  for (const Json& value : json) {
+    auto round = numbers_from_json(value);
+    if (!round || round->size() != candidates) return false;
+    rounds.push_back(std::move(*round));
+  }
+  return true;
+}
+
 }  // namespace
 
 std::optional<OutcomeKind> parse_outcome_kind(std::string_view text) {
@@ -70,6 +80,7 @@ Json to_json(const FinalsResult& result) {
   if (result.quietness.disturbed > 0) json["disturbed"] = result.quietness.disturbed;
   for (const Outcome& outcome : result.outcomes) json["outcomes"].push_back(to_json(outcome));
   for (const auto& round : result.times) json["times"].push_back(to_json(round));
+  for (const auto& round : result.joules) json["joules"].push_back(to_json(round));
   return json;
 }
 
@@ -123,11 +134,9 @@ std::optional<FinalsResult> finals_from_json(const Json& json) {
     if (!outcome) return std::nullopt;
     result.outcomes.push_back(std::move(*outcome));
   }
-  for (const Json& value : times) {
-    auto round = numbers_from_json(value);
-    if (!round || round->size() != result.outcomes.size()) return std::nullopt;
-    result.times.push_back(std::move(*round));
-  }
+  if (!read_rounds(times, result.outcomes.size(), result.times)) return std::nullopt;
+  if (json.contains("joules") && !read_rounds(json["joules"], result.outcomes.size(), result.joules))
+    return std::nullopt;
   result.same_ratios = std::move(*same_ratios);
   result.quietness = {static_cast<int>(result.times.size()), count_from_json(member(json, "disturbed")),
                       count_from_json(member(json, "repeated"))};

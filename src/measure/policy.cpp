@@ -33,6 +33,25 @@ std::optional<LaunchMode> parse_launch_mode(std::string_view text) {
   return std::nullopt;
 }
 
+std::string_view to_string(Objective objective) {
+  switch (objective) {
+    case Objective::time:
+      return "time";
+    case Objective::energy:
+      return "energy";
+    case Objective::edp:
+      return "edp";
+  }
+  return "?";
+}
+
+std::optional<Objective> parse_objective(std::string_view text) {
+  for (const Objective objective : {Objective::time, Objective::energy, Objective::edp}) {
+    if (to_string(objective) == text) return objective;
+  }
+  return std::nullopt;
+}
+
 Policy default_policy(const DeviceInfo& device) {
   Policy policy;
   policy.sample_microseconds = traits_of(device).sample_microseconds;
@@ -49,6 +68,7 @@ std::string Policy::text() const {
   if (accuracy != AccuracyPolicy::keep) text += fmt::format(" accuracy={}", to_string(accuracy));
   if (launch != LaunchMode::graph) text += fmt::format(" launch={}", to_string(launch));
   if (rotating_mb > 0) text += fmt::format(" rotating_mb={}", rotating_mb);
+  if (objective != Objective::time) text += fmt::format(" objective={}", to_string(objective));
   return text;
 }
 

@@ -23,6 +23,11 @@ enum class LaunchMode { graph, eager };
 std::string_view to_string(LaunchMode mode);
 std::optional<LaunchMode> parse_launch_mode(std::string_view text);
 
+/// What is small of the kernel that is chosen: the time, the joules, or both multiplied (energy-delay product).
+enum class Objective { time, energy, edp };
+std::string_view to_string(Objective objective);
+std::optional<Objective> parse_objective(std::string_view text);
+
 struct Policy {
   CacheMode cache = CacheMode::weights_cold;
   int warmup = 5;        // minimum number of warm-up calls
@@ -40,9 +45,10 @@ struct Policy {
   InitType init = InitType::randn;                 // the numbers that are multiplied
   LaunchMode launch = LaunchMode::graph;
   int rotating_mb = 0;  // size of the cold pools, MiB; 0: twice the last-level cache
+  Objective objective = Objective::time;
 
   /// What changes the meaning of a stored time: cache, pools, warm-up, iterations, sample length, data; and of
-  /// a row's choice: accuracy. Part of `env`.
+  /// a row's choice: accuracy, objective. Part of `env`.
   std::string text() const;
 };
 

@@ -10,11 +10,20 @@
 namespace gemmtune {
 namespace {
 
-constexpr double min_turn_microseconds = 20;   // a thousand times what reading the clock takes
-constexpr int max_samples_of_slow_kernel = 8;  // that a round may take of it for the sake of a fast one
-constexpr double long_call = 10;               // samples' lengths
+constexpr double min_turn_microseconds = 20;       // a thousand times what reading the clock takes
+constexpr int max_samples_of_slow_kernel = 8;      // that a round may take of it for the sake of a fast one
+constexpr double long_call = 10;                   // samples' lengths
+constexpr double energy_part_microseconds = 20e3;  // launches of a graph that a GPU runs again and again
+constexpr double max_energy_part = 4096;           // nodes of it
+constexpr double max_energy_launches = 1 << 16;
+constexpr double around_energy_batch = 1;  // seconds that devices take around a batch, at most
 
 }  // namespace
+
+double energy_batch_length(double call_microseconds) {
+  // A long call is in the part in front and in the batch itself.
+  return energy_batch_seconds + around_energy_batch + 2e-6 * call_microseconds;
+}
 
 Result<double> Sampler::launch(const Timed& timed, int launches) {
   SampleRequest request;
@@ -124,6 +133,43 @@ std::vector<Result<double>> Sampler::sample_in_turns(std::span<const Timed* cons
   }
   for (const std::size_t i : order)
     if (samples[i].ok()) samples[i] = lower_quartile(times[i]);
+  return samples;
+}
+
+Result<EnergySample> Sampler::energy_batch(const Timed& timed) {
+  enter_pool(timed.thread_pool);
+  SampleRequest request;
+  request.kernel = timed.kernel;
+  request.rotation = timed.rotation->operands;
+  request.first = timed.rotation->cursor;
+  request.workspace = timed.workspace;
+  const Result<double> call = launch(timed, timed.launches);
+  if (!call.ok()) return call.status();
+  double launches = std::ceil(energy_part_microseconds / *call);
+  if (!device_.times_single_calls()) {
+    // Whole rotations, where they are short enough: a graph that runs again would find its last weights in the cache.
+    const auto rotation = static_cast<double>(request.rotation.size());
+    if (rotation <= max_energy_part) launches = std::ceil(launches / rotation) * rotation;
+    launches = std::min(launches, std::max(rotation, max_energy_part));
+  }
+  request.launches = static_cast<int>(std::clamp(launches, 1.0, max_energy_launches));
+  Result<EnergySample> sample = device_.sample_energy(request, energy_batch_seconds);
+  if (sample.ok() && !(std::isfinite(sample->joules) && sample->joules > 0 && sample->microseconds > 0))
+    return Status::internal("the device counted {} joules in {} microseconds", sample->joules,
+                            sample->microseconds);
+  return sample;
+}
+
+std::vector<Result<EnergySample>> Sampler::energy_round(std::span<const Timed* const> kernels,
+                                                        const BeforeTurn& before_turn) {
+  std::vector<Result<EnergySample>> samples(kernels.size(), Result<EnergySample>(EnergySample()));
+  std::vector<std::size_t> order(kernels.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  shuffle(order, random_);
+  for (const std::size_t i : order) {
+    if (before_turn) before_turn(i);
+    samples[i] = energy_batch(*kernels[i]);
+  }
   return samples;
 }
 

@@ -22,6 +22,11 @@
 
 namespace gemmtune {
 
+/// How long an energy batch counts at least: counters are updated every 1 ms (RAPL) to 100 ms (NVML).
+inline constexpr double energy_batch_seconds = 1;
+/// What a batch of a kernel takes with what comes in front of it and behind.
+double energy_batch_length(double call_microseconds);
+
 /// Operands with rotating weights (and x, y where those are cold too). Shared by every kernel of one weight
 /// layout: the cursor advances over kernels, so that no sample begins with the weight that the last one ended
 /// with.
@@ -80,8 +85,12 @@ class Sampler {
   /// slow the next one down. A slow kernel may take up to 8 samples' worth of turns for a fast one's sake.
   std::vector<Result<double>> round(std::span<const Timed* const> kernels,
                                     const BeforeTurn& before_turn = {});
+  /// An energy batch of each kernel, in random order.
+  std::vector<Result<EnergySample>> energy_round(std::span<const Timed* const> kernels,
+                                                 const BeforeTurn& before_turn = {});
 
  private:
+  Result<EnergySample> energy_batch(const Timed& timed);
   Result<double> launch(const Timed& timed, int launches);
   Result<double> batch(const Timed& timed);
 

@@ -31,6 +31,11 @@ double round_seconds(const FinalsTask& task) {
   return seconds;
 }
 
+bool may_win(const FinalsTask& task, std::size_t finalist) {
+  const ListedCandidate& listed = task.finalists[finalist].listed;
+  return listed.layout == task.layout && (!task.only_winner || listed.candidate == *task.only_winner);
+}
+
 /// Finals with one set of finalists.
 class FinalsRun {
  public:
@@ -53,13 +58,11 @@ class FinalsRun {
   }
 
   Decision decision() const { return chooser_.decision(); }
-  /// The decision if the chooser's own winner reads another layout than the row must have.
-  Decision decision_of_layout() const {
+  /// The decision if the chooser's own winner is none that the row may have.
+  Decision decision_of_allowed() const {
     std::vector<bool> allowed;
-    for (std::size_t i = 0; i < task_.finalists.size(); ++i) {
-      allowed.push_back(task_.finalists[i].listed.layout == task_.layout &&
-                        outcomes_[i].kind == OutcomeKind::ok);
-    }
+    for (std::size_t i = 0; i < task_.finalists.size(); ++i)
+      allowed.push_back(may_win(task_, i) && outcomes_[i].kind == OutcomeKind::ok);
     return chooser_.decision_among(allowed);
   }
   const Outcome& outcome(std::size_t finalist) const { return outcomes_[finalist]; }
@@ -275,9 +278,7 @@ Settled run_finals(const FinalsTask& given, Evaluator& evaluator, const Deadline
       return failed;
     }
     Decision decision = run.decision();
-    if (decision.winner && task.finalists[*decision.winner].listed.layout != task.layout) {
-      decision = run.decision_of_layout();
-    }
+    if (decision.winner && !may_win(task, *decision.winner)) decision = run.decision_of_allowed();
     std::string failure;
     if (decision.winner) {
       const Candidate& winner = task.finalists[*decision.winner].listed.candidate;

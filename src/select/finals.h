@@ -40,6 +40,8 @@ struct FinalsTask {
   WeightLayout layout = WeightLayout::plain;  // that the winner must read; the baseline may read another
   Policy policy;
   std::optional<WrongDefault> wrong_default = {};  // a default that must not run
+  /// Chosen already: only its time and its ratio to the baseline are open.
+  std::optional<Candidate> only_winner = {};
 };
 
 /// A finalist that was measured beside the winner.
@@ -49,6 +51,15 @@ struct MeasuredFinalist {
   /// both passes.
   double ratio = 1;
   int passes = 1;  // that the ratio is of: 1 the finals, 2 the confirmation pass too
+};
+
+/// Joules of a finalist in energy batches.
+struct KernelEnergy {
+  std::string kernel_name;
+  double joules = 0;        // of a call: the median of the batches
+  double spread = 0;        // half-width of that median's 95 % interval
+  double microseconds = 0;  // of a call in these batches, where the power limit may hold the clock down
+  int batches = 0;
 };
 
 struct Settled {
@@ -69,6 +80,9 @@ struct Settled {
   bool is_cut = false;            // the deadline left fewer finalists, or not the rounds that decide
   std::vector<std::string> ties;  // kernels that may be as fast as the winner, it included; empty: not known
   std::vector<MeasuredFinalist> finalists;  // all that were measured, the winner included
+  std::vector<KernelEnergy> energies;       // of finalists, where joules were measured (select/energy.h)
+  std::string energy_reason;                // why joules are missing that were asked for
+  Objective chosen_by = Objective::time;
   std::vector<Trial> trials;  // of the finalists: the outcome of full verification or of another M of the row
 };
 

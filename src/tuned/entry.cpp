@@ -11,13 +11,14 @@ struct Row {
   std::string_view name;
 };
 
-constexpr std::array<Row, 6> rows{{
+constexpr std::array<Row, 7> rows{{
     {Verdict::none, ""},
     {Verdict::win, "win"},
     {Verdict::keep_default, "default"},
     {Verdict::undecided, "undecided"},
     {Verdict::only, "only"},
     {Verdict::default_wrong, "default_wrong"},
+    {Verdict::energy, "energy"},
 }};
 
 }  // namespace

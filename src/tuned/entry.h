@@ -15,8 +15,9 @@ namespace gemmtune {
 
 /// The row's kernel against the default kernel. `win`: it beats the default, whether other kernels are as
 /// fast or not (TunedEntry::ties). `only`: there is no default. `default_wrong`: the default failed
-/// verification or has an erratum, so there is no ratio. keep_default prints as "default".
-enum class Verdict { none, win, keep_default, undecided, only, default_wrong };
+/// verification or has an erratum, so there is no ratio. `energy`: chosen for its joules, and its time alone would not
+/// have had it chosen. keep_default prints as "default".
+enum class Verdict { none, win, keep_default, undecided, only, default_wrong, energy };
 std::string_view to_string(Verdict verdict);
 std::optional<Verdict> parse_verdict(std::string_view text);
 

@@ -30,6 +30,12 @@ Result<FinalsResult> InterruptibleEvaluator::finals(const Problem& problem,
   return inner_.finals(problem, candidates, rounds);
 }
 
+Result<FinalsResult> InterruptibleEvaluator::energy(const Problem& problem,
+                                                    std::span<const Candidate> candidates, int rounds) {
+  if (interrupted_()) return interrupted_status();
+  return inner_.energy(problem, candidates, rounds);
+}
+
 Outcome InterruptibleEvaluator::check_neighbour_m(const Problem& problem, const Candidate& candidate,
                                                   std::int64_t m) {
   return inner_.check_neighbour_m(problem, candidate, m);

@@ -8,6 +8,7 @@
 
 #include "measure/statistics.h"
 #include "search/strategy.h"
+#include "select/energy.h"
 #include "select/finalists.h"
 #include "select/screened_ties.h"
 #include "tuning/problem_search.h"
@@ -18,6 +19,8 @@ namespace {
 
 constexpr double plain_share =
     0.6;  // of a problem's time, where dependent launches are compared on their own
+
+constexpr double min_finals_share = 0.3;  // of the time for finals and energy batches
 
 /// Of a plain winner. What a dependent launch hides is the fixed cost of one, 2 to 4 µs: of a slower kernel
 /// that is less than finals tell apart, and the comparison would take seconds.
@@ -150,12 +153,25 @@ VisitFigures figures_of(const Turn& turn, std::size_t candidates, const Searched
   figures.shortest_finals_seconds =
       expected_finals_seconds(figures.microseconds, FinalsExtent::shortest, policy);
   figures.whole_finals_seconds = expected_finals_seconds(figures.microseconds, FinalsExtent::whole, policy);
+  if (weighs_energy(turn.request)) {
+    const double seconds = expected_energy_seconds(figures.microseconds, policy);
+    figures.shortest_finals_seconds += seconds;
+    figures.whole_finals_seconds += seconds;
+  }
   if (turn.request.pdl) {
     figures.whole_finals_seconds =
         2 * figures.whole_finals_seconds + static_cast<double>(figures.expected) * figures.candidate_seconds;
   }
   figures.is_cut = searched.is_cut;
   return figures;
+}
+
+/// Of the time for finals and energy batches, what finals may take.
+Deadline finals_deadline(const Turn& turn, const Deadline& deadline, double microseconds) {
+  const double left = deadline.seconds_left();
+  if (!weighs_energy(turn.request) || !std::isfinite(left) || left <= 0) return deadline;
+  return deadline.part(
+      std::max(min_finals_share, 1 - expected_energy_seconds(microseconds, turn.request.policy) / left));
 }
 
 /// A second search, of programmatic dependent launches with the plain winner as their default. The plain row
@@ -224,12 +240,24 @@ ProblemResult tune_problem(const Device& device, Evaluator& evaluator, const Tun
     add_winners(*progress, list.candidates, task);
     add_baseline(device, result.trials, task);
     const double share = 1.0 / static_cast<double>(layouts.size() - i);
-    Settled settled = run_finals(task, evaluator, plain_deadline.part(share));
+    const Deadline deadline = plain_deadline.part(share);
+    Settled settled =
+        run_finals(task, evaluator, finals_deadline(turn, deadline, result.figures.microseconds));
     result.figures.is_cut = result.figures.is_cut || settled.is_cut;
     if (settled.winner) {
       auto screened = of_layout(list.candidates, result.trials, layouts[i]);
       const double limit = ratio_limits(request.policy, settled.noise_floor).declared_tie;
       add_screened_ties(screened, {limit, settled.drift}, settled);
+      if (weighs_energy(request)) {
+        settled = weigh_energy(problem, layouts[i], request.policy, std::move(settled), evaluator, deadline);
+        result.figures.is_cut = result.figures.is_cut || settled.is_cut;
+        if (settled.chosen_by != request.policy.objective && request.stop && request.stop()) {
+          // A row that time alone chose would count as done.
+          result.reason = "interrupted before its joules were measured";
+          merge_trials(settled.trials, result.trials);
+          continue;
+        }
+      }
       result.layouts.push_back({layouts[i], std::move(settled), std::move(screened)});
       merge_trials(result.layouts.back().settled.trials, result.trials);
     } else {

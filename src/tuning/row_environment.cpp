@@ -8,7 +8,8 @@
 
 namespace gemmtune {
 RowEnvironment row_environment(const Device& device, const Policy& policy,
-                               const std::map<std::string, double>& observations) {
+                               const std::map<std::string, double>& observations,
+                               const std::map<std::string, RowEnergy>& energies) {
   const DeviceInfo& info = device.info();
   Json meaning;  // an ordered map: the text of equal content is equal
   meaning["backend"] = info.backend;
@@ -28,6 +29,13 @@ RowEnvironment row_environment(const Device& device, const Policy& policy,
   environment.hash = short_hash(json_line(meaning));
   meaning["observations"] = {{"recorded", utc_text()}};
   for (const auto& [name, value] : observations) meaning["observations"][name] = value;
+  for (const auto& [problem, energy] : energies) {
+    Json& row = meaning["observations"]["joules"][problem];
+    row = {{"kernelName", energy.kernel.kernel_name},
+           {"joules", energy.kernel.joules},
+           {"spread", energy.kernel.spread}};
+    if (energy.default_kernel) row["default_joules"] = energy.default_kernel->joules;
+  }
   environment.json = json_line(meaning);
   return environment;
 }

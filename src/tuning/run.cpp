@@ -12,6 +12,7 @@
 #include "resolve/bind.h"
 #include "resolve/candidate_list.h"
 #include "search/strategy.h"
+#include "select/energy.h"
 #include "tuned/key.h"
 
 namespace gemmtune {
@@ -37,6 +38,7 @@ Run::Run(Device& device, std::size_t evaluators, const TuneRequest& request, Run
 Status Run::open() {
   GEMMTUNE_RETURN_IF_ERROR(check_libtypes(device_, request_.libtypes));
   GEMMTUNE_RETURN_IF_ERROR(make_strategy(request_.strategy, {}).status());
+  GEMMTUNE_RETURN_IF_ERROR(check_energy(device_, request_));
   GEMMTUNE_RETURN_IF_ERROR(publisher_.check_writable());
   if (request_.m_range && is_yaml_path(request_.output))
     return Status::invalid("{}: tune_gemm's results have no ranges of M; expected a .csv", request_.output);
@@ -206,8 +208,24 @@ void Run::set_row(std::size_t item, const LayoutResult& result) {
   report.quietness = settled.quietness;
   report.noise_floor = settled.noise_floor;
   report.ties = settled.ties;
+  report.energies = settled.energies;
+  report.energy_reason = settled.energy_reason;
+  report.chosen_by = settled.chosen_by;
   report.default_fault = settled.wrong_default ? settled.wrong_default->reason : std::string();
   report.rows = {std::move(row)};
+  note_energy(report);
+}
+
+void Run::note_energy(const ItemReport& report) {
+  const TunedEntry& row = *report.row();
+  const KernelEnergy* kernel = find_energy(report.energies, row.kernel_name);
+  const KernelEnergy* other = find_energy(report.energies, row.default_kernel);
+  const std::lock_guard guard(lock_);
+  if (kernel == nullptr) {
+    energies_.erase(print(row.problem));
+  } else {
+    energies_[print(row.problem)] = {*kernel, other == nullptr ? std::nullopt : std::optional(*other)};
+  }
 }
 
 void Run::note_error(Accuracy accuracy, const MeasuredError& error) {
@@ -226,11 +244,15 @@ void Run::note_machine(double noise_floor, bool busy) {
   const std::lock_guard guard(lock_);
   noise_floors_.push_back(noise_floor);
   busy_rows_ += busy ? 1 : 0;
+  update_environment();
+}
+
+void Run::update_environment() {
   std::map<std::string, double> observations = device_.observe();
   observations["noise_floor"] = median(noise_floors_);
   observations["busy_rows"] = static_cast<double>(busy_rows_);
   observations.insert(errors_.begin(), errors_.end());
-  publisher_.set_environment(row_environment(device_, request_.policy, observations).json);
+  publisher_.set_environment(row_environment(device_, request_.policy, observations, energies_).json);
 }
 
 Status Run::publish(const std::vector<TunedEntry>& rows) {
@@ -246,6 +268,7 @@ Status Run::flush() {
 
 Status Run::revise(std::size_t item) {
   const std::lock_guard guard(lock_);
+  if (weighs_energy(request_)) update_environment();
   GEMMTUNE_RETURN_IF_ERROR(publisher_.add(*report(item).row()));
   observer_.problem_revised(item, report(item));
   return {};

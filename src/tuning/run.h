@@ -94,6 +94,9 @@ class Run {
 
  private:
   void note_error(Accuracy accuracy, const MeasuredError& error);
+  void note_energy(const ItemReport& report);
+  /// As observed by now. Requires lock_.
+  void update_environment();
 
   std::vector<Candidate> hints_for(const Problem& problem) const;
   /// Of the tuned file: that of the first shape. Requires shapes.
@@ -115,7 +118,8 @@ class Run {
   Transfer transfer_;
   std::vector<double> noise_floors_;
   int busy_rows_ = 0;
-  std::map<std::string, double> errors_;  // the largest of the rows' winners, by class
+  std::map<std::string, double> errors_;       // the largest of the rows' winners, by class
+  std::map<std::string, RowEnergy> energies_;  // of rows, by problem text
   std::size_t searches_ = 0;
 };
 

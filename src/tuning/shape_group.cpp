@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "select/energy.h"
 #include "tuned/key.h"
 #include "tuning/layout_group.h"
 
@@ -98,12 +99,20 @@ void ShapeGroup::conclude() {
   if (visited_.empty()) layout_ = decided_layout();
   if (layout_) return;
   std::vector<GroupMember> members;
+  // By time where the joules of any are missing.
+  const bool counted = std::ranges::all_of(visited_, [&](const auto& one) {
+    return !one.second.result ||
+           std::ranges::all_of(one.second.result->layouts, [&](const LayoutResult& each) {
+             return objective_value(each.settled, run_.request().policy.objective).has_value();
+           });
+  });
+  const Objective objective = counted ? run_.request().policy.objective : Objective::time;
   for (const auto& [item, visited] : visited_) {
     if (!visited.result) continue;
     GroupMember& member = members.emplace_back();
     member.calls = std::max<std::int64_t>(1, run_.report(item).shape.calls);
     for (const LayoutResult& each : visited.result->layouts)
-      member.times.push_back({each.layout, each.settled.microseconds});
+      member.times.push_back({each.layout, *objective_value(each.settled, objective)});
   }
   layout_ = choose_layout(members);
 }

@@ -58,7 +58,9 @@ Result<RunSummary> run_items(Run& run, std::span<Evaluator* const> evaluators) {
 
 }  // namespace
 
-int default_confirmations(const DeviceInfo& device) { return traits_of(device).confirmation_passes; }
+int default_confirmations(const DeviceInfo& device, Objective objective) {
+  return objective == Objective::time ? traits_of(device).confirmation_passes : 1;
+}
 
 std::string_view to_string(ProblemState state) {
   switch (state) {
@@ -97,6 +99,22 @@ Result<RunSummary> tune(Device& device, std::span<Evaluator* const> evaluators, 
   auto summary = run_items(run, working);
   if (summary.ok()) summary->seconds = clock.seconds_elapsed();
   return summary;
+}
+
+Status check_energy(Device& device, const TuneRequest& request) {
+  if (!weighs_energy(request)) return {};
+  const bool chooses = request.policy.objective != Objective::time;
+  const std::string option =
+      chooses ? fmt::format("--objective {}", to_string(request.policy.objective)) : "--energy";
+  if (request.m_range)
+    return Status::invalid("{}: not with --m-range, whose rows are compared by time", option);
+  if (chooses && request.pdl)
+    return Status::invalid("{}: not with --pdl allow, whose dependent launches are compared by time", option);
+  if (chooses && request.confirmations > 1)
+    return Status::invalid("{}: a confirmation pass compares by time; expected --confirmations 1", option);
+  if (const Status counted = device.counts_energy(); !counted.ok())
+    return {counted.code(), fmt::format("{}: {}", option, counted.message())};
+  return {};
 }
 
 Result<RunSummary> tune(Device& device, Evaluator& evaluator, const TuneRequest& request,

@@ -18,6 +18,7 @@
 #include "formats/aiter/tuned_csv.h"
 #include "formats/shapes/shape_list.h"
 #include "measure/policy.h"
+#include "select/finals.h"
 #include "tuned/entry.h"
 #include "tuning/m_range_planner.h"
 
@@ -31,7 +32,8 @@ struct TuneRequest {
   PublishOptions publish;
   std::vector<std::string> libtypes;  // empty: all families (`reference` only where named)
   bool split_k = true;
-  bool pdl = false;  // also looks for the best programmatic dependent launch
+  bool pdl = false;     // also looks for the best programmatic dependent launch
+  bool energy = false;  // measures joules too; policy.objective may need them anyway: weighs_energy()
   double max_err_ratio = 0.05;
   Policy policy;
   std::string strategy = "staged";
@@ -62,8 +64,17 @@ struct TuneRequest {
   std::optional<MRangeRequest> m_range{};
 };
 
+/// Joules are measured.
+inline bool weighs_energy(const TuneRequest& request) {
+  return request.energy || request.policy.objective != Objective::time;
+}
+
+/// ok if the request's joules can be measured on this device and be chosen by; the error names --energy or --objective.
+Status check_energy(Device& device, const TuneRequest& request);
+
 /// 2 on a CPU, which has neighbours; 1 on a GPU, which is not shared while it is tuned.
-int default_confirmations(const DeviceInfo& device);
+/// And where another objective than time has chosen: the pass compares times.
+int default_confirmations(const DeviceInfo& device, Objective objective = Objective::time);
 
 enum class ProblemState { tuned, kept_default, skipped_done, unsupported, failed, out_of_budget };
 std::string_view to_string(ProblemState state);
@@ -86,9 +97,12 @@ struct ItemReport {
   std::vector<Trial> trials;     // every candidate that was looked at; empty for a range
   std::vector<std::string> refusals;  // "family: why it does not take the problem"; of a range at its last M
   Quietness quietness;
-  double noise_floor = 0;         // Settled::noise_floor
-  std::vector<std::string> ties;  // Settled::ties
-  std::string default_fault;      // of a row with the verdict default_wrong: what is wrong with the default
+  double noise_floor = 0;                 // Settled::noise_floor
+  std::vector<std::string> ties;          // Settled::ties
+  std::vector<KernelEnergy> energies;     // of finalists of a shape, where joules were measured
+  std::string energy_reason;              // why joules are missing that were asked for
+  Objective chosen_by = Objective::time;  // what the row's kernel was chosen by
+  std::string default_fault;  // of a row with the verdict default_wrong: what is wrong with the default
   double seconds = 0;
   std::optional<RangeFigures> range{};
 
@@ -169,7 +183,14 @@ struct RowEnvironment {
   std::string hash;
   std::string json;
 };
+/// Joules of a row's kernel and of its default, where both were measured.
+struct RowEnergy {
+  KernelEnergy kernel;
+  std::optional<KernelEnergy> default_kernel;
+};
+/// `energies`: by problem text.
 RowEnvironment row_environment(const Device& device, const Policy& policy,
-                               const std::map<std::string, double>& observations = {});
+                               const std::map<std::string, double>& observations = {},
+                               const std::map<std::string, RowEnergy>& energies = {});
 
 }  // namespace gemmtune

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -17,6 +19,7 @@
 #include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/opened_library.h"
 #include "backends/output_checker.h"
+#include "base/clock.h"
 #include "numbers/weight_layout.h"
 #include "support/dense_problem.h"
 #include "support/fake_driver.h"
@@ -251,6 +254,33 @@ TEST_F(GpuDeviceTest, ASampleIsOneGraphBetweenTwoEvents) {
   ASSERT_TRUE(device_->sample({kernel.get(), rotation, 0, 1, nullptr}).ok());
   EXPECT_EQ(gpu_.take_calls(), (Calls{"begin_capture", "record", "launch", "record", "end_capture",
                                       "launch_graph", "wait", "milliseconds_between", "destroy_graph"}));
+}
+
+TEST_F(GpuDeviceTest, AnEnergyBatchIsOneGraphThatRunsAgainAndAgain) {
+  const auto kernel = simt_kernel(dense(16, 64, 32));
+  const Operands rotation[] = {Operands{}, Operands{}};
+  const SampleRequest request{kernel.get(), rotation, 1, 4, nullptr};
+  EXPECT_EQ(device_->counts_energy().code(), StatusCode::unsupported);
+  // 200 W, updated every 20 ms.
+  const double begin = steady_seconds();
+  gpu_.joules = [begin] { return 4.0 * std::floor((steady_seconds() - begin) / 0.02); };
+  EXPECT_TRUE(device_->counts_energy().ok());
+  gpu_.milliseconds = 50;
+  gpu_.graph_seconds = 0.05;
+  const auto energy = device_->sample_energy(request, 0.2);
+  ASSERT_TRUE(energy.ok()) << energy.message();
+  EXPECT_NEAR(energy->joules / (energy->microseconds * 1e-6), 200, 40);
+  const Calls calls = gpu_.take_calls();
+  EXPECT_EQ(std::count(calls.begin(), calls.end(), "begin_capture"), 1);
+  // Two to know its time, then what fills 0.9 s with runs of 50 ms.
+  EXPECT_EQ(std::count(calls.begin(), calls.end(), "launch_graph"), 2 + 18);
+  EXPECT_DOUBLE_EQ(energy->microseconds, 50e3 / 18 / 4);
+  gpu_.joules = [] { return 7.0; };
+  gpu_.graph_seconds = 0.005;
+  EXPECT_THAT(device_->sample_energy(request, 0.1).message(), HasSubstr("updated too seldom"));
+  gpu_.joules = [] { return Status::unsupported("the monitor is gone"); };
+  EXPECT_THAT(device_->sample_energy(request, 0.1).message(), HasSubstr("the monitor is gone"));
+  EXPECT_TRUE(device_->health().ok());
 }
 
 TEST_F(GpuDeviceTest, AnEagerSampleHasNoGraph) {

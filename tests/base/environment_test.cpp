@@ -61,9 +61,12 @@ TEST_F(EnvironmentTest, FoldersDoNotDependOnALaterWorkingFolder) {
   ::setenv("GEMMTUNE_CONFIG_DIR", "g", 1);
   ::setenv("GEMMTUNE_CAPTURE", "c", 1);
   ::setenv("GEMMTUNE_LIBRARY_DIR", "l", 1);
+  ::setenv("GEMMTUNE_POWERCAP_DIR", "p", 1);
   EXPECT_EQ(read_environment().config_folder, here + "/g");
   EXPECT_EQ(read_environment().capture_folder, here + "/c");
   EXPECT_EQ(read_environment().module_folder, here + "/l");
+  EXPECT_EQ(read_environment().powercap_folder, here + "/p");
+  ::unsetenv("GEMMTUNE_POWERCAP_DIR");
   ::unsetenv("GEMMTUNE_LIBRARY_DIR");
 }
 

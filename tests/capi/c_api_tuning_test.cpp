@@ -68,6 +68,10 @@ TEST_F(CApiTuning, WrongRequestsAreAnsweredWithTheValueAtFault) {
   EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT);
   EXPECT_THAT(gemmtune_last_error(), HasSubstr("accuracy is slow, expected default or fast"));
   options_.accuracy = "fast";
+  options_.objective = "cost";
+  EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("objective is cost, expected time, energy or edp"));
+  options_.objective = nullptr;
   options_.threads = -1;
   EXPECT_EQ(run(), GEMMTUNE_INVALID_ARGUMENT);
   options_.threads = 0;
@@ -111,6 +115,35 @@ TEST_F(CApiTuning, TunesTheKernelsOfAnotherProgram) {
   options_.device = "false";
   EXPECT_EQ(run(), GEMMTUNE_IO_ERROR);
   EXPECT_THAT(gemmtune_last_error(), HasSubstr("evaluator 'false' ended"));
+}
+
+TEST_F(CApiTuning, ChoosesByJoulesWhereTheyAreCounted) {
+  options_.backend = "external";
+  options_.device = "python3 " GEMMTUNE_SOURCE_DIR "/tests/support/evaluator.py --hello energy=true";
+  problem_.n = 24;
+  problem_.k = 16;
+  options_.objective = "energy";
+  gemmtune_tuning_progress seen{};
+  options_.context = &seen;
+  options_.progress = [](const gemmtune_tuning_progress* progress, void* context) {
+    *static_cast<gemmtune_tuning_progress*>(context) = *progress;
+  };
+  ASSERT_EQ(run(), GEMMTUNE_OK) << gemmtune_last_error();
+  EXPECT_EQ(summary_.tuned, 1);
+  const auto tuned = read_tuned_csv(output_);
+  ASSERT_TRUE(tuned.ok()) << tuned.message();
+  EXPECT_EQ(tuned->entries.at(0).kernel_name, "python_gemm_r2_bm16_bn32_nw4_cm.cg");
+  EXPECT_NEAR(seen.joules, 43.9e-6 * 100, 1e-4);
+  EXPECT_NEAR(seen.default_joules, 47.2e-6 * 300, 1e-4);
+  // Without a counter it is an error before anything is measured.
+  options_.backend = "cpu";
+  options_.device = nullptr;
+  options_.objective = nullptr;
+  options_.energy = 1;
+  ::setenv("GEMMTUNE_POWERCAP_DIR", "/no/such/folder", 1);
+  EXPECT_EQ(run(), GEMMTUNE_UNSUPPORTED);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("/no/such/folder"));
+  ::unsetenv("GEMMTUNE_POWERCAP_DIR");
 }
 
 TEST_F(CApiTuning, TunesAShapeOnTheCpuAndSkipsItAfterwards) {

@@ -106,6 +106,56 @@ TEST_F(EvaluatorCli, TuneWritesTheBestConfig) {
   EXPECT_THAT(bench.out, HasSubstr(best_kernel));
 }
 
+// 100 W with a cache modifier, 300 W without; 2 µs more.
+TEST_F(EvaluatorCli, TheObjectiveChoosesTheKernelWithFewerJoules) {
+  const std::string evaluator = command("--hello energy=true --log " + program_.file("log"));
+  const auto result = tune({"--objective", "energy", "-o2", program_.file("all.csv"), "--json"}, evaluator);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto written = rows("out.csv");
+  EXPECT_EQ(written.at(0).at("kernelName"), "python_gemm_r2_bm16_bn32_nw4_cm.cg");
+  EXPECT_EQ(written.at(0).at("verdict"), "win");  // in time too
+  const Json problem = parse_json(result.out)["problems"][0];
+  EXPECT_EQ(problem["chosen_by"], "energy");
+  EXPECT_NEAR(problem["joules"].get<double>(), 43.4e-6 * 100, 1e-4);
+  EXPECT_NEAR(problem["default_joules"].get<double>(), 46.7e-6 * 300, 1e-4);
+  EXPECT_NEAR(problem["speedup"].get<double>(), 46.7 / 43.4, 0.01);
+  std::size_t with_joules = 0;
+  for (const auto& row : rows("all.csv")) {
+    if (row.at("joules").empty()) continue;
+    ++with_joules;
+    if (row.at("kernelName") == best_kernel) {
+      EXPECT_NEAR(std::stod(row.at("joules")), 41.4e-6 * 300, 1e-4);
+      EXPECT_LT(std::stod(row.at("joules_spread")), 1e-4);
+    }
+  }
+  EXPECT_EQ(with_joules, problem["energies"].size());
+  EXPECT_GE(with_joules, 5U);
+  const auto environments = read_file(program_.file("out.csv.env.json"));
+  ASSERT_TRUE(environments.ok());
+  const Json environment = parse_json(*environments)[written.at(0).at("env")];
+  EXPECT_THAT(environment["policy"].get<std::string>(), HasSubstr("objective=energy"));
+  EXPECT_EQ(environment["observations"]["joules"].begin().value()["joules"], problem["joules"]);
+
+  // By time, in the same place: another environment, and no joules unless they are asked for.
+  const auto by_time = tune({"--all", "--json"}, evaluator);
+  ASSERT_EQ(by_time.exit_code, 0) << by_time.err;
+  EXPECT_EQ(rows("out.csv").at(0).at("kernelName"), best_kernel);
+  EXPECT_FALSE(parse_json(by_time.out)["problems"][0].contains("joules"));
+  const auto measured = tune({"--all", "--json", "--energy"}, evaluator);
+  EXPECT_EQ(parse_json(measured.out)["problems"][0]["chosen_by"], "time");
+  EXPECT_NEAR(parse_json(measured.out)["problems"][0]["joules"].get<double>(), 41.4e-6 * 300, 1e-4);
+}
+
+TEST_F(EvaluatorCli, WithoutJoulesNothingIsMeasured) {
+  const auto result = tune({"--energy"}, command("--log " + program_.file("log")));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("--energy"), HasSubstr("\"energy\": true")));
+  const auto log = read_file(program_.file("log"));
+  ASSERT_TRUE(log.ok());
+  EXPECT_EQ(log->find("\"build\""), std::string::npos) << *log;
+  EXPECT_FALSE(file_exists(program_.file("out.csv")));
+}
+
 // Both searches end with the best of 2,000 points by the formula of evaluator.py.
 TEST_F(EvaluatorCli, ALargeSpaceEndsWithTheBestPoint) {
   const std::string evaluator = command(

@@ -37,6 +37,7 @@ const std::map<std::string_view, std::string> other_texts = {
     {"--timeout", "none"},
     {"--pdl", "allow"},
     {"--accuracy", "fast"},
+    {"--objective", "energy"},
     {"--bucket-scheme", "bounds"},
     {"--run-config", "tuned.csv"},
     {"--gpu-ids", "0,1"},
@@ -129,6 +130,17 @@ TEST_F(OptionTable, AnotherValueHasTheEffectThatTheTableSays) {
     EXPECT_EQ(changed.first != plain.first, option.details.effect == OptionEffect::measuring) << name;
     EXPECT_EQ(changed.second != plain.second, option.details.effect != OptionEffect::none) << name;
   }
+}
+
+TEST_F(OptionTable, FailuresAreKnownWhateverTheObjectiveIs) {
+  const auto text_of = [&](const std::vector<std::string>& words) {
+    const auto request = request_of(parse(words), shapes_, Outputs{.tuned = "tuned.csv"}, device_);
+    EXPECT_TRUE(request.ok()) << request.message();
+    return run_text(device_, *request);
+  };
+  const RunText energy = text_of({"--objective", "energy"});
+  EXPECT_EQ(energy.policy, text_of({}).policy);
+  EXPECT_NE(energy.command, text_of({}).command);
 }
 
 TEST_F(OptionTable, EachOptionStandsOnce) {

@@ -221,6 +221,33 @@ TEST_F(Usage, ContradictionsAndMissingParts) {
   expect_one_line(program.run({"tune", "-i", path, "--csv-schema", "seed", "-o", output()}), "gfx");
 }
 
+TEST_F(Usage, JoulesThatCannotBeHad) {
+  const auto tune = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"tune", "-m", "3", "-n", "64", "-k", "64", "-o", output()};
+    words.insert(words.end(), more.begin(), more.end());
+    SubprocessOptions options = program.options();
+    options.environment["GEMMTUNE_POWERCAP_DIR"] = program.file("rapl");
+    return program.run(words, options);
+  };
+  expect_one_line(tune({"--energy"}), "--energy: " + program.file("rapl") + " has no processor package");
+  std::filesystem::create_directories(
+      program.file("rapl/intel-rapl:0/energy_uj"));  // a file that cannot be read
+  program.folder().write("rapl/intel-rapl:0/name", "package-0\n");
+  program.folder().write("rapl/intel-rapl:0/max_energy_range_uj", "1000000\n");
+  expect_one_line(tune({"--objective", "edp"}), program.file("rapl/intel-rapl:0/energy_uj"));
+  expect_one_line(tune({"--objective", "cost"}), "--objective cost: expected time, energy or edp");
+  const std::string shape = shapes(std::string(key_header) + right_row);
+  expect_one_line(program.run({"tune", "-i", shape, "-o", output(), "--energy", "--m-range", "1:8"}),
+                  "--m-range");
+  expect_one_line(tune({"--objective", "energy", "--confirmations", "2"}), "--confirmations 1");
+  expect_one_line(tune({"--objective", "energy", "--buckets"}), "--buckets");
+  expect_one_line(tune({"--energy", "--compare"}), "--compare");
+  expect_one_line(tune({"--energy", "--replay", "r.jsonl"}), "a recording has no joules");
+  expect_one_line(tune({"--energy", "--timeout", "1"}), "--timeout 1");
+  EXPECT_FALSE(std::filesystem::exists(output()));
+  EXPECT_FALSE(std::filesystem::exists(output() + ".journal"));
+}
+
 TEST_F(Usage, NothingIsWrittenByWrongUsage) {
   program.run({"tune", "-i", right_shapes(), "-o", output(), "--libtype", "fancy"});
   EXPECT_FALSE(std::filesystem::exists(output()));

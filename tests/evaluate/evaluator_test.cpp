@@ -508,6 +508,28 @@ TEST_F(Evaluating, chooser_and_evaluator_find_the_fastest) {
   EXPECT_NEAR(*chooser.decision().speedup, 1.25, 0.02);
 }
 
+TEST_F(Evaluating, energy_batches_of_right_kernels_in_rounds) {
+  const Candidate hot = device.add({.name = "hot", .cost = constant(40), .watts = 500});
+  const Candidate cool = device.add({.name = "cool", .cost = constant(50), .watts = 200});
+  const Candidate wrong = device.add({.name = "wrong", .run = [](const Problem&, const Operands&, void*) {}});
+  const auto result = evaluator.energy(problem, std::vector{hot, wrong, cool}, 4);
+  ASSERT_TRUE(result.ok()) << result.message();
+  ASSERT_EQ(result->joules.size(), 4U);
+  for (std::size_t round = 0; round < 4; ++round) {
+    EXPECT_DOUBLE_EQ(result->joules[round][0], 0.02);
+    EXPECT_TRUE(std::isnan(result->joules[round][1]));
+    EXPECT_DOUBLE_EQ(result->joules[round][2], 0.01);
+    EXPECT_DOUBLE_EQ(result->times[round][2], 50);
+    // Each once a round.
+    EXPECT_NE(device.energy_batches[2 * round], device.energy_batches[2 * round + 1]);
+  }
+  EXPECT_EQ(device.energy_batches.size(), 8U);
+  EXPECT_GE(device.now_microseconds, 8e6) << "a second each at least";
+  EXPECT_EQ(result->outcomes[1].kind, OutcomeKind::wrong);
+  device.energy_status = Status::unsupported("no counter here");
+  EXPECT_THAT(evaluator.energy(problem, std::vector{hot}, 1).message(), HasSubstr("no counter here"));
+}
+
 TEST_F(Evaluating, neighbouring_m_is_checked_for_that_m) {
   // Right for multiples of three rows only.
   const Candidate a = device.add({.name = "a", .run = [](const Problem& p, const Operands& o, void* w) {

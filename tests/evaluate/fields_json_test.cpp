@@ -18,6 +18,7 @@ void change(CacheMode& mode) { mode = CacheMode::cold; }
 void change(LaunchMode& mode) { mode = LaunchMode::eager; }
 void change(InitType& type) { type = InitType::trig_float; }
 void change(AccuracyPolicy& policy) { policy = AccuracyPolicy::fast; }
+void change(Objective& objective) { objective = Objective::edp; }
 void change(Config& config) { config.set("mr", "6"); }
 template <HasFields Struct>
 void change(Struct& object);
@@ -51,8 +52,8 @@ void expect_survival(std::size_t fields) {
 }
 
 TEST(FieldsJson, EveryFieldSurvives) {
-  expect_survival<Policy>(15);
-  expect_survival<DeviceRequest>(9);
+  expect_survival<Policy>(16);
+  expect_survival<DeviceRequest>(10);
   expect_survival<InProcessOptions>(7);
   expect_survival<Library>(3);
   expect_survival<DeviceInfo>(6);

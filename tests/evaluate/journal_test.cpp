@@ -255,6 +255,34 @@ TEST_F(JournalTest, WholeCallsOfFinalsAreAnsweredAgainInTheirOrder) {
   EXPECT_TRUE(asked);
 }
 
+TEST_F(JournalTest, EnergyBatchesAreAnsweredAgainAndAreNoFinals) {
+  const std::vector<Candidate> both = {tiled("128"), tiled("256")};
+  const auto joules = [](const Problem&, const Candidate& candidate) {
+    return static_cast<double>(candidate.config.number("kc"));
+  };
+  evaluator_.joules = joules;
+  FinalsResult first;
+  {
+    Journal journal = open();
+    auto evaluator = around(evaluator_, journal, begin(journal, true).id);
+    first = *evaluator.energy(problem_of(8), both, 3);
+    ASSERT_EQ(first.joules.size(), 3U);
+  }
+  Journal journal = open();
+  FakeEvaluator fresh;
+  set_up(fresh);
+  fresh.joules = joules;
+  const auto run = begin(journal, true);
+  {
+    auto evaluator = around(fresh, journal, run.id);
+    EXPECT_EQ(evaluator.energy(problem_of(8), both, 3)->joules, first.joules);
+    EXPECT_TRUE(fresh.energy_calls.empty());
+  }
+  auto evaluator = around(fresh, journal, run.id);
+  EXPECT_TRUE(evaluator.finals(problem_of(8), both, 3)->joules.empty());
+  EXPECT_EQ(fresh.finals_calls.size(), 1U) << "the batches are no rounds of finals";
+}
+
 TEST_F(JournalTest, AFinalistThatFailedIsKnownToLaterRuns) {
   evaluator_.full_outcome = [](const Problem&, const Candidate& candidate) {
     return candidate == tiled("128") ? failure(OutcomeKind::wrong, "a race") : Outcome{};

@@ -54,7 +54,7 @@ Problem problem() {
 TEST(WorkerProtocol, RequestsArriveAsTheyWereSent) {
   OpenRequest open;
   open.backend = "cpu";
-  open.device = {"cpu:0-3", 2, "avx2", "/lib/x", "/cache", true, "/sources", 3, true};
+  open.device = {"cpu:0-3", 2, "avx2", "/lib/x", "/cache", true, "/sources", 3, true, "/rapl"};
   open.evaluation.policy.cache = CacheMode::cold;
   open.evaluation.policy.iterations = 17;
   open.evaluation.policy.pool_limit_bytes = 12345678901;
@@ -67,6 +67,7 @@ TEST(WorkerProtocol, RequestsArriveAsTheyWereSent) {
   EXPECT_EQ(opened.device.isa_cap, "avx2");
   EXPECT_EQ(opened.device.module_folder, "/lib/x");
   EXPECT_TRUE(opened.device.pin_threads);
+  EXPECT_EQ(opened.device.powercap_folder, "/rapl");
   EXPECT_EQ(opened.evaluation.policy.text(), open.evaluation.policy.text());
   EXPECT_EQ(opened.evaluation.policy.pool_limit_bytes, 12345678901U);
   EXPECT_EQ(opened.evaluation.policy.seed, 99U);
@@ -81,6 +82,9 @@ TEST(WorkerProtocol, RequestsArriveAsTheyWereSent) {
   EXPECT_EQ(finals.problem, problem());
   EXPECT_THAT(finals.candidates, ElementsAre(tiled(), Candidate{"vendor", 1, {}}));
   EXPECT_EQ(finals.rounds, 15);
+  const EnergyRequest energy = sent(EnergyRequest{problem(), {tiled()}, 7});
+  EXPECT_THAT(energy.candidates, ElementsAre(tiled()));
+  EXPECT_EQ(energy.rounds, 7);
   EXPECT_EQ(sent(NeighbourRequest{problem(), tiled(), 2}).m, 2);
   const AnnounceRequest announce = sent(AnnounceRequest{problem(), {tiled(), Candidate{"vendor", 1, {}}}});
   EXPECT_EQ(announce.problem, problem());
@@ -94,6 +98,7 @@ TEST(WorkerProtocol, RepliesKeepEveryBitAndWhatIsMissing) {
   reply.candidate_seconds = 0.1;
   reply.result.times = {{1.0 / 3, missing}, {missing, 1e-9}};
   reply.result.same_ratios = {1.0 / 7};
+  reply.result.joules = {{0.25, missing}, {missing, 1.0 / 3}};
   reply.result.quietness = {static_cast<int>(reply.result.times.size()), 1, 2};
   Outcome outcome;
   outcome.kind = OutcomeKind::wrong;
@@ -108,6 +113,10 @@ TEST(WorkerProtocol, RepliesKeepEveryBitAndWhatIsMissing) {
   EXPECT_EQ(parsed->result.times[0][0], 1.0 / 3);
   EXPECT_TRUE(std::isnan(parsed->result.times[0][1]));
   EXPECT_EQ(parsed->result.times[1][1], 1e-9);
+  ASSERT_EQ(parsed->result.joules.size(), 2U);
+  EXPECT_EQ(parsed->result.joules[0][0], 0.25);
+  EXPECT_TRUE(std::isnan(parsed->result.joules[0][1]));
+  EXPECT_EQ(parsed->result.joules[1][1], 1.0 / 3);
   EXPECT_THAT(parsed->result.same_ratios, ElementsAre(1.0 / 7));
   EXPECT_EQ(parsed->result.quietness, reply.result.quietness);
   EXPECT_EQ(parsed->result.outcomes[0].kind, OutcomeKind::wrong);

@@ -185,6 +185,12 @@ TEST(Worker, AnswersWhatTheEvaluatorInProcessAnswers) {
     EXPECT_NEAR(round[2], 50, 1);
   }
   EXPECT_THAT(finals_there->same_ratios, SizeIs(7));
+  const auto energy = outside.energy(small_problem(), candidates, 2);
+  ASSERT_TRUE(energy.ok()) << energy.message();
+  ASSERT_THAT(energy->joules, SizeIs(2));
+  EXPECT_NEAR(energy->joules[1][0], 200e-6 * 100, 1e-3);
+  EXPECT_TRUE(std::isnan(energy->joules[1][1]));
+  EXPECT_NEAR(energy->times[1][2], 50, 1);
   EXPECT_EQ(outside.check_neighbour_m(small_problem(), candidates[2], 1).kind, OutcomeKind::ok);
   EXPECT_EQ(outside.worker(), first);
 }
@@ -210,6 +216,9 @@ TEST(Worker, ACandidateThatCostAWorkerIsNotTriedAgain) {
   ASSERT_TRUE(finals.ok()) << finals.message();
   EXPECT_EQ(finals->outcomes.front().kind, OutcomeKind::crashed);
   EXPECT_THAT(finals->times, SizeIs(4));
+  const auto energy = evaluator.energy(small_problem(), candidates_of({"segfault"}), 3);
+  ASSERT_TRUE(energy.ok()) << energy.message();
+  EXPECT_THAT(energy->joules, SizeIs(3));
   EXPECT_THAT(workers, Each(evaluator.worker()));
 }
 

@@ -3,7 +3,8 @@
 
   evaluator.py [--hello MEMBER=JSON]… [--faults] [--wrong-hello] [--log FILE]
 
-A config's time does not depend on the machine. With --faults there is a parameter MODE whose values are what can go
+A config's time does not depend on the machine, nor its joules, which it counts with --hello energy=true: 300 W, and 100 W
+with a cache modifier. With --faults there is a parameter MODE whose values are what can go
 wrong.
 """
 
@@ -138,6 +139,12 @@ class Evaluator:
 
     def rotate(self, request):
         self.rotation = request["operands"]
+
+    def energy(self, request):
+        assert request["seconds"] >= 1
+        microseconds = self.sample(request)["microseconds"]
+        modifier = self.kernels[request["kernel"]]["config"]["cache_modifier"]
+        return {"microseconds": microseconds, "joules": microseconds * 1e-6 * (100 if modifier else 300)}
 
     def sample(self, request):
         kernel = self.kernels[request["kernel"]]

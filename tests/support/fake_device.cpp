@@ -203,6 +203,15 @@ Result<double> FakeDevice::sample(const SampleRequest& request) {
   return time;
 }
 
+Result<EnergySample> FakeDevice::sample_energy(const SampleRequest& request, double seconds) {
+  const auto& options = dynamic_cast<const FakeKernel&>(*request.kernel).options();
+  energy_batches.push_back(options.name);
+  const Result<double> time = sample(request);
+  if (!time.ok()) return time.status();
+  now_microseconds += 1e6 * seconds;
+  return EnergySample{*time, *time * 1e-6 * options.watts};
+}
+
 Result<Candidate> FakeDevice::baseline(const Problem&) const {
   if (baseline_.family.empty()) return Status::not_found("no vendor kernel");
   return baseline_;

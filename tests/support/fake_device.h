@@ -25,6 +25,7 @@ struct FakeFamilyOptions {
   std::string name = {};
   FakeRun run = {};    // empty: writes the right result (float32 sums)
   FakeCost cost = {};  // empty: 100 µs
+  double watts = 100;
   std::size_t workspace_bytes = 0;
   WeightLayout layout = WeightLayout::plain;
   int tie_rank = 1;
@@ -70,6 +71,8 @@ class FakeDevice final : public Device {
     ahead.emplace_back(candidates.begin(), candidates.end());
   }
   Result<double> sample(const SampleRequest& request) override;
+  Status counts_energy() override { return energy_status; }
+  Result<EnergySample> sample_energy(const SampleRequest& request, double seconds) override;
   bool times_single_calls() const override { return single_calls; }
   std::size_t last_level_cache_bytes() override { return cache_bytes; }
   std::size_t free_memory_bytes() override { return free_bytes; }
@@ -80,7 +83,9 @@ class FakeDevice final : public Device {
   std::size_t cache_bytes = 1 << 16;
   std::size_t free_bytes = std::size_t{1} << 30;
   double now_microseconds = 0;
-  bool single_calls = false;  // what times_single_calls answers
+  bool single_calls = false;                // what times_single_calls answers
+  Status energy_status;                     // what counts_energy answers
+  std::vector<std::string> energy_batches;  // families, in their order
   Random noise{1};
   std::vector<std::string> quiesced;             // thread pools, in the order of the calls
   std::vector<const void*> sampled_weights;      // w of the first launch of each sample

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -23,6 +24,9 @@ class FakeDriver final : public gpu::Driver {
 
   const gpu::Properties& properties() const override { return gpu_.properties; }
   std::map<std::string, double> observe() const override { return {{"sm_clock_mhz", 1980}}; }
+  Result<double> joules() const override {
+    return gpu_.joules ? gpu_.joules() : Status::unsupported("the fake monitor counts no joules");
+  }
   void enter() const override {
     const std::lock_guard held(gpu_.lock);
     gpu_.entered.insert(std::this_thread::get_id());
@@ -136,7 +140,10 @@ class FakeDriver final : public gpu::Driver {
     (void)call("abandon_capture");
     gpu_.capturing = false;
   }
-  Status launch_graph(gpu::Graph, Stream) override { return call("launch_graph"); }
+  Status launch_graph(gpu::Graph, Stream) override {
+    std::this_thread::sleep_for(std::chrono::duration<double>(gpu_.graph_seconds));
+    return call("launch_graph");
+  }
   void destroy(gpu::Graph) override {
     (void)call("destroy_graph");
     --gpu_.graphs;

@@ -31,7 +31,9 @@ struct FakeGpu {
 
   gpu::Properties properties;  // an H200's limits, architecture "fake_1"
   std::size_t free_bytes = std::size_t{1} << 30;
-  double milliseconds = 1;  // between two events
+  double milliseconds = 1;   // between two events
+  double graph_seconds = 0;  // that enqueuing a graph waits for others, as where the queue is full
+  std::function<Result<double>()> joules;  // what the monitor counts; empty: it counts none
   /// By the kernel's name, on the launching thread; kernels without one do nothing.
   std::map<std::string, std::function<void(const gpu::LaunchShape&, void** arguments)>> run;
 

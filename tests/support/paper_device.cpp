@@ -176,6 +176,27 @@ Result<FinalsResult> FakeEvaluator::finals(const Problem& problem, std::span<con
   return result;
 }
 
+Result<FinalsResult> FakeEvaluator::energy(const Problem& problem, std::span<const Candidate> candidates,
+                                           int rounds) {
+  if (before) before(problem);
+  if (!joules) return Status::unsupported("an evaluator on paper without joules");
+  FinalsResult result;
+  energy_calls.emplace_back();
+  for (const Candidate& candidate : candidates) {
+    energy_calls.back().push_back(candidate.kernel_name());
+    result.outcomes.emplace_back();
+  }
+  for (int round = 0; round < rounds; ++round) {
+    result.times.emplace_back();
+    result.joules.emplace_back();
+    for (const Candidate& candidate : candidates) {
+      result.times.back().push_back(noisy(time(problem, candidate)));
+      result.joules.back().push_back(noisy(joules(problem, candidate)));
+    }
+  }
+  return result;
+}
+
 Outcome FakeEvaluator::check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) {
   Outcome result = at_m ? at_m(problem, candidate, m) : Outcome{};
   if (result.kind == OutcomeKind::ok) result.err_ratio = 0.00123456;

@@ -50,6 +50,8 @@ class PaperDevice final : public Device {
   Result<double> sample(const SampleRequest&) override;
   std::size_t last_level_cache_bytes() override { return 0; }
   std::size_t free_memory_bytes() override { return std::size_t{1} << 30; }
+  Status counts_energy() override { return energy_status; }
+  Status energy_status;  // ok: its joules are an evaluator's
   Result<Candidate> baseline(const Problem& problem) const override;
   Result<Candidate> fallback(const Problem& problem) const override;
 
@@ -74,16 +76,21 @@ class FakeEvaluator final : public Evaluator {
   /// An error for problems that cannot be verified.
   std::function<Status(const Problem&)> status;
 
+  /// Joules of a call; empty: energy() is an error.
+  std::function<double(const Problem&, const Candidate&)> joules;
   double same_ratio = 1;  // A against A, before noise
 
   std::map<std::string, int> screened;                 // kernel name: how often
   std::vector<Problem> problems;                       // in the order in which they were screened first
   std::vector<std::vector<std::string>> finals_calls;  // kernel names of each call of finals
   std::vector<int> finals_rounds;
+  std::vector<std::vector<std::string>> energy_calls;
 
   Result<std::vector<Outcome>> screen(const Problem& problem, std::span<const Candidate> candidates,
                                       int samples, const std::function<bool()>& stop) override;
   Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
+                              int rounds) override;
+  Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
                               int rounds) override;
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;
 

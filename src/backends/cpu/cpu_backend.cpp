@@ -27,6 +27,7 @@ Result<CpuDeviceOptions> read_request(const DeviceRequest& request) {
   }
   options.module_folder = request.module_folder;
   options.pin_threads = request.pin_threads;
+  if (!request.powercap_folder.empty()) options.powercap_folder = request.powercap_folder;
   return options;
 }
 

@@ -21,6 +21,7 @@ namespace {
 /// libgomp spins for about 4 ms after its last region; OpenBLAS and our pool are asleep long before.
 constexpr auto pool_gap = std::chrono::milliseconds(5);
 constexpr auto longest_pool_gap = std::chrono::milliseconds(100);
+constexpr double uncounted_seconds = 0.1;  // in front of an energy batch: clocks settle
 
 PoolOptions pool_options(const CpuDeviceOptions& options) {
   PoolOptions pool;
@@ -63,6 +64,7 @@ DeviceInfo describe_device(const CoreList& cores, Isa isa, std::vector<Library> 
 CpuDevice::CpuDevice(const CpuDeviceOptions& options)
     : cores_(options.cores.cores),
       pin_threads_(options.pin_threads),
+      powercap_folder_(options.powercap_folder),
       executor_(pool_options(options)),
       families_(make_families(family_request(options), executor_)),
       info_(describe_device(cores_, detect_isa(options.isa_cap), families_.libraries)) {
@@ -159,6 +161,34 @@ Result<double> CpuDevice::sample(const SampleRequest& request) {
   // whole set. It stays on the first core all the same, for the workers are pinned to the others.
   const ScopedAffinity for_new_workers(active_pool_ == "openmp" ? cores_ : CoreList());
   return time_batch(request, stream);
+}
+
+Result<EnergySample> CpuDevice::sample_energy(const SampleRequest& request, double seconds) {
+  const auto counter = EnergyCounter::open(powercap_folder_);
+  if (!counter.ok()) return counter.status();
+  SampleRequest part = request;
+  std::int64_t calls = 0;
+  const auto run_for = [&](double wanted) -> Result<double> {
+    double taken = 0;
+    for (calls = 0; taken < wanted; calls += part.launches) {
+      const Result<double> microseconds = sample(part);
+      if (!microseconds.ok()) return microseconds;
+      taken += 1e-6 * *microseconds * part.launches;
+      part.first += static_cast<std::size_t>(part.launches);
+    }
+    return taken;
+  };
+  GEMMTUNE_RETURN_IF_ERROR(run_for(uncounted_seconds).status());
+  const auto before = counter->read();
+  if (!before.ok()) return before.status();
+  const Result<double> taken = run_for(seconds);
+  if (!taken.ok()) return taken.status();
+  const auto after = counter->read();
+  if (!after.ok()) return after.status();
+  const double joules = counter->joules(*before, *after);
+  if (joules <= 0)
+    return Status::internal("the energy counters in {} did not move in {:.3g} s", powercap_folder_, *taken);
+  return EnergySample{1e6 * *taken / static_cast<double>(calls), joules / static_cast<double>(calls)};
 }
 
 std::map<std::string, double> CpuDevice::observe() {

@@ -10,6 +10,7 @@
 #include "backends/backend.h"
 #include "backends/cpu/families/all_families.h"
 #include "backends/cpu/machine/core_set.h"
+#include "backends/cpu/machine/energy_counter.h"
 #include "backends/cpu/machine/isa.h"
 #include "backends/cpu/threads/thread_pool_executor.h"
 
@@ -20,6 +21,7 @@ struct CpuDeviceOptions {
   std::optional<Isa> isa_cap;
   std::string module_folder;
   bool pin_threads = false;
+  std::string powercap_folder = default_powercap_folder;
 };
 
 /// Threads: everything but sample and quiesce may be called from any thread at once; families and kernels are
@@ -48,6 +50,9 @@ class CpuDevice final : public Device {
                        void* plain) const override;
 
   Result<double> sample(const SampleRequest& request) override;
+  /// All packages of the machine, whichever cores are the device's.
+  Status counts_energy() override { return EnergyCounter::open(powercap_folder_).status(); }
+  Result<EnergySample> sample_energy(const SampleRequest& request, double seconds) override;
   bool times_single_calls() const override { return true; }
   /// `last_level_cache_mib`: half of what the cold pools are asked to hold.
   std::map<std::string, double> observe() override;
@@ -63,6 +68,7 @@ class CpuDevice final : public Device {
 
   CoreList cores_;
   bool pin_threads_;
+  std::string powercap_folder_;
   ThreadPoolExecutor executor_;
   FamilyList families_;
   std::vector<const KernelFamily*> family_pointers_;

@@ -278,6 +278,7 @@ struct Nvml {
   int (*clock)(NvmlDevice, int, unsigned*);
   int (*throttle_reasons)(NvmlDevice, unsigned long long*);
   int (*temperature)(NvmlDevice, int, unsigned*);
+  int (*total_energy)(NvmlDevice, unsigned long long*);  // millijoules; null: the library has none
 };
 
 }  // namespace gemmtune::cuda::api

@@ -106,14 +106,40 @@ int CudaDriver::clusters_at_once(const gpu::LoadedKernel& kernel, const gpu::Lau
   return f_.max_active_clusters(&clusters, function_of(kernel), &config) == api::success ? clusters : 0;
 }
 
+api::NvmlDevice CudaDriver::monitored() const {
+  std::call_once(looked_up_, [this] {
+    const auto& opened = nvml();
+    std::array<char, 32> bus{};
+    api::NvmlDevice device = nullptr;
+    if (opened.ok() && f_.device_bus_id(bus.data(), static_cast<int>(bus.size()), device_) == api::success &&
+        opened.functions.by_bus_id(bus.data(), &device) == 0)
+      monitored_ = device;
+  });
+  return monitored_;
+}
+
+Result<double> CudaDriver::joules() const {
+  const auto& opened = nvml();
+  if (!opened.ok()) return Status::unsupported("{}", opened.found.message());
+  if (opened.functions.total_energy == nullptr)
+    return Status::unsupported("NVML has no nvmlDeviceGetTotalEnergyConsumption: the driver is too old");
+  const api::NvmlDevice device = monitored();
+  if (device == nullptr) return Status::unsupported("NVML does not know the device");
+  unsigned long long millijoules = 0;
+  if (const int result = opened.functions.total_energy(device, &millijoules); result != 0) {
+    return Status::unsupported(
+        "nvmlDeviceGetTotalEnergyConsumption answers {}: the GPU has no counter (3: older than Volta), "
+        "or it cannot be read here",
+        result);
+  }
+  return 1e-3 * static_cast<double>(millijoules);
+}
+
 std::map<std::string, double> CudaDriver::observe() const {
   const auto& opened = nvml();
   std::map<std::string, double> seen;
-  std::array<char, 32> bus{};
-  api::NvmlDevice device = nullptr;
-  if (!opened.ok() || f_.device_bus_id(bus.data(), static_cast<int>(bus.size()), device_) != api::success ||
-      opened.functions.by_bus_id(bus.data(), &device) != 0)
-    return seen;
+  const api::NvmlDevice device = monitored();
+  if (device == nullptr) return seen;
   unsigned value = 0;
   if (opened.functions.clock(device, api::clock_sm, &value) == 0) seen["sm_clock_mhz"] = value;
   if (opened.functions.clock(device, api::clock_memory, &value) == 0) seen["memory_clock_mhz"] = value;

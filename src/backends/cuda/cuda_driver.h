@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "backends/cuda/cuda_api.h"
@@ -34,6 +35,7 @@ class CudaDriver final : public gpu::Driver {
 
   const gpu::Properties& properties() const override { return properties_; }
   std::map<std::string, double> observe() const override;
+  Result<double> joules() const override;
   void enter() const override { f_.context_set(context_); }
 
   std::size_t free_memory_bytes() override;
@@ -71,6 +73,8 @@ class CudaDriver final : public gpu::Driver {
 
   Status start(int ordinal);
   void count_clusters();
+  /// The device as NVML has it; null where NVML is missing or does not know it.
+  api::NvmlDevice monitored() const;
   api::LaunchConfig config_of(const gpu::LaunchShape& shape, Attributes& attributes) const;
   Status map(gpu::Mapping& mapping, std::size_t bytes);
 
@@ -83,6 +87,8 @@ class CudaDriver final : public gpu::Driver {
   bool dependent_launches_ = false;  // whether the driver has them, in graphs too
   ClusterCounts clusters_{};
   gpu::Properties properties_;
+  mutable std::once_flag looked_up_;
+  mutable api::NvmlDevice monitored_ = nullptr;
 };
 
 /// The driver of a family that the cuda backend makes.

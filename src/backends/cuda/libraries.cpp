@@ -133,6 +133,9 @@ Opened<api::CublasLt> open_cublas_lt(const std::string& folder) {
 Opened<api::Nvml> open_nvml() {
   auto opened = open_library<api::Nvml>("NVML", {"libnvidia-ml.so.1"}, get_driver, bind);
   if (opened.ok() && opened.functions.init() != 0) opened.found = Status::not_found("NVML: nvmlInit failed");
+  // NVML has it since Volta.
+  if (const auto library = SharedLibrary::open({"libnvidia-ml.so.1"}); opened.ok() && library.ok())
+    (void)library->find("nvmlDeviceGetTotalEnergyConsumption", opened.functions.total_energy);
   return opened;
 }
 

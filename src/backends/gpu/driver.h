@@ -69,6 +69,9 @@ class Driver {
   virtual const Properties& properties() const = 0;
   /// Clocks in MHz, temperature, reasons to throttle; empty where the vendor's monitor is missing.
   virtual std::map<std::string, double> observe() const = 0;
+  /// The energy that the device has taken since some moment, by the vendor's monitor. `unsupported` where it counts none.
+  /// From any thread.
+  virtual Result<double> joules() const = 0;
   /// Makes the device the calling thread's.
   virtual void enter() const = 0;
 

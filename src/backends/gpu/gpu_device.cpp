@@ -159,6 +159,13 @@ Result<double> GpuDevice::sample(const SampleRequest& request) {
   return time;
 }
 
+Result<EnergySample> GpuDevice::sample_energy(const SampleRequest& request, double seconds) {
+  const std::lock_guard lock(sampling_);
+  auto energy = timer_.energy(request, seconds);
+  if (!energy.ok()) return watched(energy.status());
+  return energy;
+}
+
 // A GPU's cache does not replace the least recently used line first: of a pool of twice its size some lines
 // are still there when their turn comes again. Two and a half times what the driver states stands for
 // "effective".

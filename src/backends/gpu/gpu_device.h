@@ -48,6 +48,8 @@ class GpuDevice final : public Device {
   void compile_ahead(const Problem& problem, std::span<const Candidate> candidates) override;
 
   Result<double> sample(const SampleRequest& request) override;
+  Status counts_energy() override { return runtime_->driver().joules().status(); }
+  Result<EnergySample> sample_energy(const SampleRequest& request, double seconds) override;
   std::size_t last_level_cache_bytes() override;
   std::size_t free_memory_bytes() override;
 

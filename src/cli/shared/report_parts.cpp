@@ -62,7 +62,8 @@ std::string speedup_text(const std::optional<double>& speedup) {
 std::string ties_text(const TunedEntry& row) { return row.ties ? std::to_string(*row.ties) : "-"; }
 
 std::string verdict_text(const TunedEntry& row) {
-  const bool compared = row.verdict == Verdict::win || row.verdict == Verdict::undecided;
+  const bool compared =
+      row.verdict == Verdict::win || row.verdict == Verdict::undecided || row.verdict == Verdict::energy;
   std::string text(to_string(row.verdict));
   return compared && row.speedup ? fmt::format("{} {}", text, speedup_text(row.speedup)) : text;
 }

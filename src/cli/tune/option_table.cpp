@@ -73,6 +73,13 @@ Status apply_launch(const TuneOptions& options, TuneRequest& request) {
   return {};
 }
 
+Status apply_objective(const TuneOptions& options, TuneRequest& request) {
+  const auto objective = parse_objective(options.objective);
+  if (!objective) return Status::invalid("--objective {}: expected time, energy or edp", options.objective);
+  request.policy.objective = *objective;
+  return {};
+}
+
 Status apply_pdl(const TuneOptions& options, TuneRequest& request) {
   constexpr std::array<std::string_view, 2> words = {"off", "allow"};
   const auto word = word_of("--pdl", options.pdl, words);
@@ -285,6 +292,33 @@ std::vector<TuneOption> own_rows() {
        "the "
        "library's fast accumulation (fp8 on tensor cores that keep fewer bits than float32)",
        {.effect = Effect::measuring, .shows_default = true, .apply = apply_accuracy}},
+
+      {search,
+       "--objective",
+       &TuneOptions::objective,
+       "What is small of the chosen kernel: time, energy (joules a call) or edp (joules x time). energy and "
+       "edp choose "
+       "among the finalists up to 1.3 times the fastest one's time, by batches of a second each; speed-ups "
+       "stay those of "
+       "time",
+       {.effect = Effect::measuring,
+        .shows_default = true,
+        .apply = apply_objective,
+        .identity =
+            [](const TuneRequest& request) {
+              const Objective objective = request.policy.objective;
+              return objective == Objective::time ? std::string()
+                                                  : fmt::format("objective={}", to_string(objective));
+            }}},
+      {search,
+       "--energy",
+       &TuneRequest::energy,
+       "Measure the joules a call of each shape's best finalists and of its default, where the device counts "
+       "them (NVML; a "
+       "CPU's RAPL), for -o2, --json and FILE.env.json; half a minute a shape",
+       {.effect = Effect::run,
+        .identity =
+            [](const TuneRequest& request) { return std::string(request.energy ? "energy=1" : ""); }}},
 
       {measuring,
        "--cache",

@@ -11,12 +11,14 @@
 namespace gemmtune::cli {
 
 /// Columns of a tuned file (spread and accuracy among them), then the measured errors (MeasuredError; empty if not
-/// measured), `outcome` and `reason`. A candidate without a time has
+/// measured), `joules` and `joules_spread` where they are asked for, `outcome` and `reason`. A candidate without a time has
 /// us = -1. Lines are appended to what the file holds.
 class ProfileFile {
  public:
   /// The device must outlive it.
-  ProfileFile(std::string path, const Device& device, std::string environment_hash, CsvSchema schema);
+  /// `has_joules`: two more columns, the joules of a call and their spread.
+  ProfileFile(std::string path, const Device& device, std::string environment_hash, CsvSchema schema,
+              bool has_joules = false);
 
   /// An error where an existing file has other columns.
   Status check_header() const;
@@ -29,6 +31,7 @@ class ProfileFile {
   const Device& device_;
   std::string environment_hash_;
   CsvSchema schema_;
+  bool has_joules_;
 };
 
 }  // namespace gemmtune::cli

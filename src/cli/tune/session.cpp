@@ -71,6 +71,7 @@ Status TuneSession::prepare() {
   auto request = request_of(options_, shapes_, tuned_into, device());
   if (!request.ok()) return request.status();
   request_ = std::move(*request);
+  GEMMTUNE_RETURN_IF_ERROR(check_energy(device(), request_));
   if (is_replay()) GEMMTUNE_RETURN_IF_ERROR(take_recorded_policy(recording_->run, options_, request_));
   if (!options_.compare || options_.keep) GEMMTUNE_RETURN_IF_ERROR(prepare_profile());
   if (is_replay() || options_.compare) return {};
@@ -83,7 +84,7 @@ Status TuneSession::prepare() {
 Status TuneSession::prepare_profile() {
   if (outputs_.profile.empty()) return {};
   profile_.emplace(outputs_.profile, device(), row_environment(device(), request_.policy).hash,
-                   request_.publish.schema);
+                   request_.publish.schema, weighs_energy(request_));
   return profile_->check_header();
 }
 

@@ -46,6 +46,11 @@ class TimedEvaluator final : public Evaluator {
     const Stopwatch watch(breakdown_, Part::finals);
     return inner_->finals(problem, candidates, rounds);
   }
+  Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
+                              int rounds) override {
+    const Stopwatch watch(breakdown_, Part::energy);
+    return inner_->energy(problem, candidates, rounds);
+  }
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override {
     const Stopwatch watch(breakdown_, Part::neighbours);
     return inner_->check_neighbour_m(problem, candidate, m);
@@ -60,7 +65,7 @@ class TimedEvaluator final : public Evaluator {
 
 void TimeBreakdown::add(Part part, double seconds) {
   const std::lock_guard guard(lock_);
-  Sum& sum = part == Part::search ? search_ : part == Part::finals ? finals_ : neighbours_;
+  Sum& sum = sums_[static_cast<std::size_t>(part)];
   sum.seconds += seconds;
   ++sum.calls;
 }
@@ -70,9 +75,12 @@ std::string TimeBreakdown::text(double reading_seconds, double run_seconds) cons
   std::string text = fmt::format("time breakdown of {}: reading {}", duration(run_seconds + reading_seconds),
                                  duration(reading_seconds));
   double rest = run_seconds;
-  for (const auto& [name, sum] :
-       {std::pair{"search (build, verify, sample)", search_},
-        std::pair{"finals (verify fully, rounds)", finals_}, std::pair{"checks at other M", neighbours_}}) {
+  for (const auto& [name, part] :
+       {std::pair{"search (build, verify, sample)", Part::search},
+        std::pair{"finals (verify fully, rounds)", Part::finals}, std::pair{"energy batches", Part::energy},
+        std::pair{"checks at other M", Part::neighbours}}) {
+    const Sum& sum = sums_[static_cast<std::size_t>(part)];
+    if (part == Part::energy && sum.calls == 0) continue;
     text += fmt::format("; {} {} in {}", name, duration(sum.seconds),
                         counted(static_cast<std::size_t>(sum.calls), "call"));
     rest -= sum.seconds;

@@ -1,6 +1,7 @@
 // Where the time of a `tune` went (--time_breakdown).
 #pragma once
 
+#include <array>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -12,7 +13,7 @@ namespace gemmtune::cli {
 /// Sums over all evaluators; safe from any thread.
 class TimeBreakdown {
  public:
-  enum class Part { search, finals, neighbours };
+  enum class Part { search, finals, energy, neighbours };
   void add(Part part, double seconds);
   /// "time breakdown of 12.3 s: reading 0.10 s; search (build, verify, sample) 8.20 s in 40 calls; …; the rest". With
   /// several devices their seconds add up.
@@ -24,9 +25,7 @@ class TimeBreakdown {
     int calls = 0;
   };
   mutable std::mutex lock_;
-  Sum search_;
-  Sum finals_;
-  Sum neighbours_;
+  std::array<Sum, 4> sums_;  // by part
 };
 
 /// `inner` with its calls timed. The breakdown must outlive it.

@@ -35,6 +35,8 @@ namespace {
 constexpr const char* no_config_folder =
     "there is no config folder: HOME, XDG_CONFIG_HOME and GEMMTUNE_CONFIG_DIR are not set";
 
+constexpr double min_energy_timeout = 5;
+
 bool is_amd(const DeviceInfo& device) { return device.gfx.rfind("gfx", 0) == 0; }
 
 /// The rows of a tuned file that belong to this device, as shapes: `--all` with the output as input.
@@ -166,6 +168,28 @@ Status check_buckets(const TuneOptions& options) {
   return {};
 }
 
+/// What cannot be given with --energy, or with --objective energy or edp.
+Status check_energy_options(const TuneOptions& options) {
+  const bool chooses = options.objective != to_string(Objective::time);
+  if (!chooses && !options.request.energy) return {};
+  const std::string option = chooses ? "--objective " + options.objective : "--energy";
+  const std::string_view other = options.compare             ? "--compare"
+                                 : options.run_config        ? "--run_config"
+                                 : options.compare_wo_tuning ? "--compare_wo_tuning"
+                                 : options.benchmark         ? "--benchmark"
+                                                             : "";
+  if (!other.empty()) return Status::invalid("{}: not with {}", option, other);
+  if (!options.replay.empty())
+    return Status::invalid("{}: not with --replay, a recording has no joules", option);
+  if (chooses && options.buckets)
+    return Status::invalid("{}: not with --buckets, whose kernels are compared by time", option);
+  const auto timeout = timeout_of(options);
+  if (timeout.ok() && *timeout < min_energy_timeout)
+    return Status::invalid("--timeout {}: {} takes steps of some seconds, expected at least {} or none",
+                           options.timeout, option, min_energy_timeout);
+  return {};
+}
+
 /// Rows of a device that is not AMD's never go into a file without gfx: its readers would take them for
 /// AMD's.
 Status check_schema(const TuneOptions& options, const std::string& path, Operation operation,
@@ -230,6 +254,7 @@ Status check_options(TuneOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(apply_tune_gemm(options));
   GEMMTUNE_RETURN_IF_ERROR(check_m_range(options));
   GEMMTUNE_RETURN_IF_ERROR(check_buckets(options));
+  GEMMTUNE_RETURN_IF_ERROR(check_energy_options(options));
   const bool has_model = !options.model.folder.empty();
   if (options.size.any() + !options.input.empty() + has_model > 1) {
     return Status::invalid("-i, -m -n -k and --model_dir: give one of them, not several");
@@ -371,8 +396,9 @@ Result<TuneRequest> request_of(const TuneOptions& options, const ShapeList& shap
     return Status::invalid("--pdl allow: {} has no dependent launches; a GPU has", device.info().name);
   if (request.policy.launch == LaunchMode::eager && traits_of(device.info()).runs_on_host)
     return Status::invalid("--launch eager: {} has no launches; a GPU has", device.info().name);
-  request.confirmations =
-      options.confirmations > 0 ? options.confirmations : default_confirmations(device.info());
+  request.confirmations = options.confirmations > 0
+                              ? options.confirmations
+                              : default_confirmations(device.info(), request.policy.objective);
   request.stop = interrupted;
   return request;
 }

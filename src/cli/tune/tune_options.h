@@ -36,6 +36,7 @@ struct TuneOptions {
   std::string cache = "weights-cold";
   std::string launch = "graph";           // graph, eager
   std::string accuracy = "default";       // default, fast
+  std::string objective = "time";         // time, energy, edp
   std::optional<std::string> run_config;  // an empty text: the input with defaults
   bool compare = false;
   bool update_improved = false;

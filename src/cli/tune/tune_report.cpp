@@ -15,6 +15,7 @@
 #include "formats/json_text.h"
 #include "formats/tune_gemm/gemm_result_file.h"
 #include "measure/statistics.h"
+#include "select/energy.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -30,19 +31,33 @@ bool has_row(const ItemReport& report) {
          (report.state == ProblemState::tuned || report.state == ProblemState::kept_default);
 }
 
+/// Of a call; "-" where they were not measured.
+std::string millijoules(const ItemReport& report, const std::string& kernel_name) {
+  const KernelEnergy* energy = find_energy(report.energies, kernel_name);
+  return energy == nullptr ? "-" : fmt::format("{:.4g}", 1e3 * energy->joules);
+}
+
 std::string result_table(const RunSummary& summary) {
-  TextTable table({{"shape (M x N x K)", false, true},
-                   {"verdict", false, false},
-                   {"speed-up", true, false},
-                   {"ties", true, false},
-                   {"default µs", true, false},
-                   {"tuned µs", true, false},
-                   {"kernel", false, true}});
+  const bool has_joules =
+      std::ranges::any_of(summary.items, [](const ItemReport& report) { return !report.energies.empty(); });
+  std::vector<TextTable::Column> columns = {{"shape (M x N x K)", false, true}, {"verdict", false, false},
+                                            {"speed-up", true, false},          {"ties", true, false},
+                                            {"default µs", true, false},        {"tuned µs", true, false}};
+  if (has_joules) columns.insert(columns.end(), {{"default mJ", true, false}, {"tuned mJ", true, false}});
+  columns.push_back({"kernel", false, true});
+  TextTable table(std::move(columns));
   for (const ItemReport& report : summary.items) {
     if (!has_row(report)) continue;
     const TunedEntry& entry = *report.row();
-    table.add({shape_text(report.shape), std::string(to_string(entry.verdict)), speedup_text(entry.speedup),
-               ties_text(entry), microseconds(entry.default_us), microseconds(entry.us), entry.kernel_name});
+    std::vector<std::string> cells = {shape_text(report.shape),       std::string(to_string(entry.verdict)),
+                                      speedup_text(entry.speedup),    ties_text(entry),
+                                      microseconds(entry.default_us), microseconds(entry.us)};
+    if (has_joules) {
+      cells.push_back(millijoules(report, entry.default_kernel));
+      cells.push_back(millijoules(report, entry.kernel_name));
+    }
+    cells.push_back(entry.kernel_name);
+    table.add(std::move(cells));
   }
   if (table.empty()) return {};
   return table.text(stdout_is_terminal() ? stdout_columns() : 0) + "\n";
@@ -96,6 +111,16 @@ std::string why_repeat(const ItemReport& report) {
                        rounds.disturbed, rounds.rounds);
   }
   return why;
+}
+
+/// Why joules that were asked for did not count, a line for each such row.
+std::string rows_without_joules(const RunSummary& summary) {
+  std::string text;
+  for (const ItemReport& report : summary.items) {
+    if (!has_row(report) || report.energy_reason.empty()) continue;
+    text += fmt::format("  {}: {}\n", shape_text(report.shape), report.energy_reason);
+  }
+  return text.empty() ? text : "joules did not count:\n" + text;
 }
 
 /// "2 rows …:" and one line each.
@@ -167,6 +192,27 @@ std::string files_and_next_step(const RunEnding& ending) {
                      problem.m, problem.n, problem.k, path);
 }
 
+/// Nothing where no joules were asked for.
+void add_energy(const ItemReport& report, Json& json) {
+  if (report.energies.empty() && report.energy_reason.empty()) return;
+  const auto joules_of = [&](const std::string& kernel_name) {
+    const KernelEnergy* energy = find_energy(report.energies, kernel_name);
+    return energy == nullptr ? Json() : Json(energy->joules);
+  };
+  json["joules"] = joules_of(report.row()->kernel_name);
+  json["default_joules"] = joules_of(report.row()->default_kernel);
+  json["chosen_by"] = to_string(report.chosen_by);
+  if (!report.energy_reason.empty()) json["no_joules"] = report.energy_reason;
+  json["energies"] = Json::array();
+  for (const KernelEnergy& energy : report.energies) {
+    json["energies"].push_back({{"kernelName", energy.kernel_name},
+                                {"joules", energy.joules},
+                                {"spread", energy.spread},
+                                {"us", energy.microseconds},
+                                {"batches", energy.batches}});
+  }
+}
+
 Json problem_json(const ItemReport& report) {
   Json json;
   json["m"] = report.shape.problem.m;
@@ -186,6 +232,7 @@ Json problem_json(const ItemReport& report) {
                       {"repeated", report.quietness.repeated}};
     json["noise_floor"] = report.noise_floor;
     if (const std::string why = why_repeat(report); !why.empty()) json["repeat"] = why;
+    add_energy(report, json);
   }
   if (!report.default_fault.empty()) json["default_fault"] = report.default_fault;
   json["candidates"] = report.trials.size();
@@ -228,6 +275,7 @@ std::string shapes_ending_text(const RunEnding& ending) {
     text += fmt::format("the default is wrong for {}; their rows have no speed-up:\n{}",
                         counted(wrong, "shape"), wrong_default_lines(summary));
   }
+  text += rows_without_joules(summary);
   text += rows_to_repeat(summary);
   text += reasons(summary, ProblemState::failed, "failed");
   text += reasons(summary, ProblemState::unsupported, "no kernel family takes");

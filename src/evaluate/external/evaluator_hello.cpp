@@ -299,6 +299,7 @@ Result<EvaluatorHello> parse_hello(const Json& json) {
   if (!known) return reply.at("accuracy").wrong("fp32 or tensor_core");
   hello.accuracy = *known;
   GEMMTUNE_READ(hello.compiles_ahead, reply.at("compiles_ahead").truth_or(false));
+  GEMMTUNE_READ(hello.counts_energy, reply.at("energy").truth_or(false));
   GEMMTUNE_RETURN_IF_ERROR(read_device(reply.at("device"), hello));
   for (const Member& member : reply.at("libraries").elements()) {
     Library library;

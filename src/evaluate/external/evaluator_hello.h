@@ -51,6 +51,7 @@ struct EvaluatorHello {
   std::string identity;
   Accuracy accuracy = Accuracy::fp32;
   bool compiles_ahead = false;
+  bool counts_energy = false;
   DeviceInfo device;  // without backend and name
   std::size_t cache_bytes = 0;
   std::size_t memory_bytes = 0;

@@ -27,6 +27,14 @@ Json message(std::string_view what) {
   return json;
 }
 
+/// A number of the reply to `what`.
+Result<double> positive_member(const Json& reply, std::string_view what, const char* name) {
+  const auto found = reply.find(name);
+  if (found == reply.end() || !found->is_number() || !(found->get<double>() > 0))
+    return Status::internal("the evaluator's {} has no \"{}\" above 0", what, name);
+  return found->get<double>();
+}
+
 Json json_of(const Problem& problem) {
   Json json = Json::object();
   json["text"] = print(problem);
@@ -411,7 +419,8 @@ void ExternalDevice::compile_ahead(const Problem& problem, std::span<const Candi
   (void)process_->ask(std::move(compile));  // a hint: what fails, fails in build()
 }
 
-Result<double> ExternalDevice::sample(const SampleRequest& request) {
+Result<Json> ExternalDevice::ask_launches(std::string_view what, const SampleRequest& request,
+                                          double seconds) {
   if (rotation_.empty() ||
       !std::equal(rotation_.begin(), rotation_.end(), request.rotation.begin(), request.rotation.end())) {
     Json rotation = message("rotation");
@@ -426,17 +435,35 @@ Result<double> ExternalDevice::sample(const SampleRequest& request) {
     rotation_.assign(request.rotation.begin(), request.rotation.end());
     ++rotations_;
   }
-  Json sample = message("sample");
+  Json sample = message(what);
+  if (seconds > 0) sample["seconds"] = seconds;
   sample["kernel"] = static_cast<const RemoteKernel*>(request.kernel)->number();
   sample["rotation"] = rotations_;
   sample["first"] = request.rotation.empty() ? 0 : request.first % request.rotation.size();
   sample["launches"] = request.launches;
-  const auto reply = process_->ask(std::move(sample));
+  return process_->ask(std::move(sample));
+}
+
+Result<double> ExternalDevice::sample(const SampleRequest& request) {
+  const auto reply = ask_launches("sample", request, 0);
+  return reply.ok() ? positive_member(*reply, "sample", "microseconds") : reply.status();
+}
+
+Status ExternalDevice::counts_energy() {
+  if (hello_.counts_energy) return {};
+  return Status::unsupported("the evaluator of {} counts no joules: its hello has no \"energy\": true",
+                             hello_.family);
+}
+
+Result<EnergySample> ExternalDevice::sample_energy(const SampleRequest& request, double seconds) {
+  GEMMTUNE_RETURN_IF_ERROR(counts_energy());
+  const auto reply = ask_launches("energy", request, seconds);
   if (!reply.ok()) return reply.status();
-  const auto time = reply->find("microseconds");
-  if (time == reply->end() || !time->is_number() || !(time->get<double>() > 0))
-    return Status::internal("the evaluator's sample has no \"microseconds\" above 0");
-  return time->get<double>();
+  const auto microseconds = positive_member(*reply, "energy", "microseconds");
+  if (!microseconds.ok()) return microseconds.status();
+  const auto joules = positive_member(*reply, "energy", "joules");
+  if (!joules.ok()) return joules.status();
+  return EnergySample{*microseconds, *joules};
 }
 
 std::size_t ExternalDevice::free_memory_bytes() {

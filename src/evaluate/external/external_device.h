@@ -45,6 +45,8 @@ class ExternalDevice final : public Device {
   Status pack_weight(const Problem& problem, WeightLayout layout, const void* plain, void* packed) override;
   void compile_ahead(const Problem& problem, std::span<const Candidate> candidates) override;
   Result<double> sample(const SampleRequest& request) override;
+  Status counts_energy() override;
+  Result<EnergySample> sample_energy(const SampleRequest& request, double seconds) override;
   std::size_t last_level_cache_bytes() override { return hello_.cache_bytes; }
   std::size_t free_memory_bytes() override;
   Problem probe_problem() const override;
@@ -58,6 +60,9 @@ class ExternalDevice final : public Device {
   class RemoteKernel;
 
   ExternalDevice(std::unique_ptr<EvaluatorProcess> process, EvaluatorHello hello);
+  /// The launches of a request in a message that `what` says what to do with; sends the rotation first where the evaluator has
+  /// another one. The reply.
+  Result<Json> ask_launches(std::string_view what, const SampleRequest& request, double seconds);
   Status move_bytes(std::string_view direction, const void* device, std::size_t bytes, const void* from,
                     void* to);
 

@@ -76,10 +76,20 @@ Result<std::vector<Outcome>> InProcessEvaluator::screen(const Problem& problem,
 
 Result<FinalsResult> InProcessEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
                                                 int rounds) {
+  return take(&ProblemBench::finals, problem, candidates, rounds);
+}
+
+Result<FinalsResult> InProcessEvaluator::energy(const Problem& problem, std::span<const Candidate> candidates,
+                                                int rounds) {
+  return take(&ProblemBench::energy, problem, candidates, rounds);
+}
+
+Result<FinalsResult> InProcessEvaluator::take(Rounds rounds_of, const Problem& problem,
+                                              std::span<const Candidate> candidates, int rounds) {
   try {
     const Result<ProblemBench*> bench = bench_for(problem);
     if (!bench.ok()) return bench.status();
-    return (*bench)->finals(candidates, rounds);
+    return ((*bench)->*rounds_of)(candidates, rounds);
   } catch (const std::bad_alloc&) {
     bench_.reset();
     return Status::out_of_memory("no memory to verify {}", print(problem));

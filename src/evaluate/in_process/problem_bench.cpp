@@ -317,13 +317,48 @@ void ProblemBench::learn_quiet_levels(std::span<Entry* const> entries,
   }
 }
 
-Result<FinalsResult> ProblemBench::finals(std::span<const Candidate> candidates, int rounds) {
-  std::vector<Entry*> entries;
+Result<std::vector<ProblemBench::RoundMember>> ProblemBench::finalists(std::span<const Candidate> candidates,
+                                                                       std::vector<Entry*>& entries) {
   for (const Candidate& candidate : candidates) entries.push_back(&entry_of(candidate));
   GEMMTUNE_RETURN_IF_ERROR(check_fully(entries));
   step(Step::preparing);
   GEMMTUNE_RETURN_IF_ERROR(pools_.place_packed_again());
-  std::vector<RoundMember> members = make_ready(entries);
+  return make_ready(entries);
+}
+
+Result<FinalsResult> ProblemBench::energy(std::span<const Candidate> candidates, int rounds) {
+  GEMMTUNE_RETURN_IF_ERROR(device_.counts_energy());
+  std::vector<Entry*> entries;
+  auto ready = finalists(candidates, entries);
+  if (!ready.ok()) return ready.status();
+  const std::vector<RoundMember> members = std::move(ready).value();
+  std::vector<const Timed*> timed;
+  for (const RoundMember& member : members) timed.push_back(&*member.entry->timed);
+  FinalsResult result;
+  const std::vector<double> nothing(entries.size(), std::numeric_limits<double>::quiet_NaN());
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<double>& times = result.times.emplace_back(nothing);
+    std::vector<double>& joules = result.joules.emplace_back(nothing);
+    const auto lock = lock_for_timing(options_, {});
+    const auto samples =
+        sampler_.energy_round(timed, [&](std::size_t i) { step(Step::candidate, members[i].entry->name); });
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      // The kernel ran before: it is the counter that failed.
+      if (!samples[i].ok()) return samples[i].status();
+      times[members[i].column] = samples[i]->microseconds;
+      joules[members[i].column] = samples[i]->joules;
+    }
+  }
+  for (const Entry* entry : entries) result.outcomes.push_back(entry->checked);
+  result.quietness.rounds = rounds;
+  return result;
+}
+
+Result<FinalsResult> ProblemBench::finals(std::span<const Candidate> candidates, int rounds) {
+  std::vector<Entry*> entries;
+  auto ready = finalists(candidates, entries);
+  if (!ready.ok()) return ready.status();
+  std::vector<RoundMember> members = std::move(ready).value();
   // A against A: the first finalist once more, at a random place in each round.
   const std::size_t again = entries.size();
   const std::size_t first = members.empty() ? 0 : members.front().column;

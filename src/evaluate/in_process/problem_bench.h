@@ -46,6 +46,7 @@ class ProblemBench {
   /// to it: so candidates that are screened minutes apart are compared as if they had run together.
   Outcome screen(const Candidate& candidate, int samples);
   Result<FinalsResult> finals(std::span<const Candidate> candidates, int rounds);
+  Result<FinalsResult> energy(std::span<const Candidate> candidates, int rounds);
 
  private:
   struct Entry {
@@ -79,6 +80,9 @@ class ProblemBench {
   Result<DriftReference*> drift_reference_for(Entry& entry);
   Outcome take_samples(Entry& entry, int samples);
   Status check_fully(std::span<Entry* const> entries);
+  /// Fully verified, and ready to be timed: `entries` gets the candidates', the result those that can run.
+  Result<std::vector<RoundMember>> finalists(std::span<const Candidate> candidates,
+                                             std::vector<Entry*>& entries);
   std::vector<RoundMember> make_ready(std::span<Entry* const> entries);
   void run_round(std::vector<RoundMember>& members, std::vector<double>& times);
   void learn_quiet_levels(std::span<Entry* const> entries, const std::vector<std::vector<double>>& rounds);

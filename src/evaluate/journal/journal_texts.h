@@ -11,6 +11,6 @@ namespace gemmtune {
 /// RunText::device and JournalOptions::device.
 std::string journal_device_text(const DeviceInfo& info);
 /// RunText::policy and JournalOptions::policy: what a failure depends on beside its key.
-std::string journal_policy_text(const Policy& policy, double max_err_ratio);
+std::string journal_policy_text(Policy policy, double max_err_ratio);
 
 }  // namespace gemmtune

@@ -32,6 +32,11 @@ class RecordingEvaluator final : public Evaluator {
                                       int samples, const std::function<bool()>& stop) override;
   Result<FinalsResult> finals(const Problem& problem, std::span<const Candidate> candidates,
                               int rounds) override;
+  /// Recordings hold no joules: it is not written.
+  Result<FinalsResult> energy(const Problem& problem, std::span<const Candidate> candidates,
+                              int rounds) override {
+    return inner_.energy(problem, candidates, rounds);
+  }
   Outcome check_neighbour_m(const Problem& problem, const Candidate& candidate, std::int64_t m) override;
 
  private:

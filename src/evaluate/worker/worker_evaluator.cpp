@@ -260,8 +260,9 @@ Result<std::vector<Outcome>> WorkerEvaluator::screen(const Problem& problem,
   return outcomes;
 }
 
-Result<FinalsResult> WorkerEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
-                                             int rounds) {
+template <typename Request>
+Result<FinalsResult> WorkerEvaluator::take_rounds(const Problem& problem,
+                                                  std::span<const Candidate> candidates, int rounds) {
   if (print(problem) != learnt_problem_) learnt_count_ = 0;
   FinalsResult result;
   result.outcomes.resize(candidates.size());
@@ -276,7 +277,7 @@ Result<FinalsResult> WorkerEvaluator::finals(const Problem& problem, std::span<c
   }
   const std::vector<double> nothing(candidates.size(), std::numeric_limits<double>::quiet_NaN());
   while (!running.empty()) {
-    FinalsRequest request{problem, {}, rounds};
+    Request request{problem, {}, rounds};
     for (const std::size_t i : running) request.candidates.push_back(candidates[i]);
     auto answer = ask_stubbornly(request);
     if (!answer.ok()) return answer.status();
@@ -290,16 +291,33 @@ Result<FinalsResult> WorkerEvaluator::finals(const Problem& problem, std::span<c
     FinalsResult& part = std::get<WorkerReply>(*answer).result;
     for (std::size_t k = 0; k < running.size() && k < part.outcomes.size(); ++k)
       result.outcomes[running[k]] = std::move(part.outcomes[k]);
-    for (const auto& times : part.times) {
-      result.times.push_back(nothing);
-      for (std::size_t k = 0; k < running.size() && k < times.size(); ++k)
-        result.times.back()[running[k]] = times[k];
-    }
+    const auto place = [&](const std::vector<std::vector<double>>& from,
+                           std::vector<std::vector<double>>& to) {
+      for (const auto& round : from) {
+        to.push_back(nothing);
+        for (std::size_t k = 0; k < running.size() && k < round.size(); ++k) to.back()[running[k]] = round[k];
+      }
+    };
+    place(part.times, result.times);
+    place(part.joules, result.joules);
     result.same_ratios = std::move(part.same_ratios);
     result.quietness = part.quietness;
     return result;
   }
   result.times.assign(static_cast<std::size_t>(std::max(0, rounds)), nothing);
+  return result;
+}
+
+Result<FinalsResult> WorkerEvaluator::finals(const Problem& problem, std::span<const Candidate> candidates,
+                                             int rounds) {
+  return take_rounds<FinalsRequest>(problem, candidates, rounds);
+}
+
+Result<FinalsResult> WorkerEvaluator::energy(const Problem& problem, std::span<const Candidate> candidates,
+                                             int rounds) {
+  auto result = take_rounds<EnergyRequest>(problem, candidates, rounds);
+  // Where all were lost there is nothing to say of joules either.
+  if (result.ok() && result->joules.empty()) result->joules = result->times;
   return result;
 }
 

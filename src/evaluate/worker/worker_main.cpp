@@ -71,9 +71,13 @@ struct NamesOf {
   std::vector<std::string> operator()(const NeighbourRequest& request) const {
     return {request.candidate.kernel_name()};
   }
-  std::vector<std::string> operator()(const FinalsRequest& request) const {
+  std::vector<std::string> operator()(const FinalsRequest& request) const { return all(request.candidates); }
+  std::vector<std::string> operator()(const EnergyRequest& request) const { return all(request.candidates); }
+
+ private:
+  static std::vector<std::string> all(const std::vector<Candidate>& candidates) {
     std::vector<std::string> names;
-    for (const Candidate& candidate : request.candidates) names.push_back(candidate.kernel_name());
+    for (const Candidate& candidate : candidates) names.push_back(candidate.kernel_name());
     return names;
   }
 };
@@ -137,6 +141,11 @@ class Worker {
   Result<FinalsResult> result_of(const FinalsRequest& request) {
     if (!evaluator_) return not_open();
     return evaluator_->finals(request.problem, request.candidates, request.rounds);
+  }
+
+  Result<FinalsResult> result_of(const EnergyRequest& request) {
+    if (!evaluator_) return not_open();
+    return evaluator_->energy(request.problem, request.candidates, request.rounds);
   }
 
   Result<FinalsResult> result_of(const NeighbourRequest& request) {

@@ -25,6 +25,10 @@ template <SameStruct<FinalsRequest> Struct, typename Visit>
 void visit_fields(Struct& request, Visit visit) {
   GEMMTUNE_VISIT_FIELDS(request, visit, problem, candidates, rounds);
 }
+template <SameStruct<EnergyRequest> Struct, typename Visit>
+void visit_fields(Struct& request, Visit visit) {
+  GEMMTUNE_VISIT_FIELDS(request, visit, problem, candidates, rounds);
+}
 template <SameStruct<NeighbourRequest> Struct, typename Visit>
 void visit_fields(Struct& request, Visit visit) {
   GEMMTUNE_VISIT_FIELDS(request, visit, problem, candidate, m);
@@ -36,6 +40,7 @@ constexpr std::string_view ask_of(const OpenRequest&) { return "open"; }
 constexpr std::string_view ask_of(const AnnounceRequest&) { return "announce"; }
 constexpr std::string_view ask_of(const ScreenRequest&) { return "screen"; }
 constexpr std::string_view ask_of(const FinalsRequest&) { return "finals"; }
+constexpr std::string_view ask_of(const EnergyRequest&) { return "energy"; }
 constexpr std::string_view ask_of(const NeighbourRequest&) { return "neighbour"; }
 
 /// The request of the variant's alternatives from `index` on that is named `ask`.

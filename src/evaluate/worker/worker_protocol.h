@@ -49,6 +49,13 @@ struct FinalsRequest {
   int rounds = 0;
 };
 
+/// FinalsRequest for Evaluator::energy.
+struct EnergyRequest {
+  Problem problem;
+  std::vector<Candidate> candidates;
+  int rounds = 0;
+};
+
 struct NeighbourRequest {
   Problem problem;
   Candidate candidate;
@@ -56,7 +63,7 @@ struct NeighbourRequest {
 };
 
 using WorkerRequest =
-    std::variant<OpenRequest, AnnounceRequest, ScreenRequest, FinalsRequest, NeighbourRequest>;
+    std::variant<OpenRequest, AnnounceRequest, ScreenRequest, FinalsRequest, EnergyRequest, NeighbourRequest>;
 
 /// Requests are numbered from 1 in each worker; a reply carries the number of its request.
 struct NumberedRequest {

@@ -72,7 +72,7 @@ Status merge_environment_json(const std::string& tuned_path, const EnvironmentOb
     if (!object.ok()) return object.status();
     Json& known = (*all)[hash];
     if (known.is_null()) known = Json::object();
-    known.update(*object);
+    known.update(*object, true);
   }
   const std::string new_text = json_document(*all);
   if (new_text == old_text) return {};

@@ -25,7 +25,8 @@ Result<EnvironmentFile> read_environment_json(const std::string& tuned_path);
 /// The same for a text; `source` stands in messages and as the path.
 Result<EnvironmentFile> parse_environment_json(const std::string& source, const std::string& content);
 
-/// Merges objects (hash → object text) into the file: keys of a known hash are replaced, the rest stays. An
+/// Merges objects (hash → object text) into the file: keys of a known hash are replaced, in objects below it too (the
+/// joules of other rows stay), and the rest stays. An
 /// unchanged file is not written. A damaged file is copied to <file>.damaged, said in the log, and begun
 /// anew. The caller holds the tuned file's lock.
 Status merge_environment_json(const std::string& tuned_path, const EnvironmentObjects& objects);
