@@ -16,7 +16,7 @@ constexpr std::size_t max_shard_file_bytes = std::size_t{256} << 20;
 constexpr int shard_file_version = 1;
 
 std::optional<std::size_t> part_number(std::string_view text) {
-  if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;
+  if (text.empty() || text.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
   const auto number = parse_integer(text);
   if (!number || *number < 1 || *number > static_cast<std::int64_t>(max_shards)) return std::nullopt;
   return static_cast<std::size_t>(*number);
