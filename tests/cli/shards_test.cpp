@@ -247,6 +247,7 @@ TEST_F(Shards, MergeRefusesWhatATableForAllMachinesMustNotHave) {
   expect_refused(merge(3), "1 shape without a row: ");
   const auto allowed = merge(3, {"--allow", "unanswered", "--json"});
   EXPECT_EQ(allowed.exit_code, 1) << allowed.err;
+  ASSERT_EQ(parse_json(allowed.out)["findings"].size(), 1U);
   EXPECT_EQ(parse_json(allowed.out)["findings"][0]["kind"], "unanswered");
   EXPECT_EQ(text_lines(read_text(tuned())).size(), 12U) << "a header, and all rows but one";
   // Another table has the row.
@@ -424,6 +425,7 @@ TEST_F(Shards, ConfirmationTakesBackWhatDoesNotHold) {
   ASSERT_EQ(notes.size(), 1U);
   const Json note = notes.begin().value()["confirmation"];
   EXPECT_EQ(note["held"], 1);
+  ASSERT_EQ(note["refuted"].size(), 1U);
   EXPECT_EQ(note["refuted"][0]["kernelName"], slowest);
   EXPECT_EQ(note["refuted"][0]["becomes"], default_kernel);
 
