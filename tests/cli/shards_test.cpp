@@ -336,6 +336,14 @@ TEST_F(Shards, JournalsComeTogetherAndTheWholeListGoesOnWithThem) {
   }
   const Json runs = parse_json(program.run({"journal", "list", tuned(), "--json"}).out)["runs"];
   ASSERT_EQ(runs.size(), 1U) << "shards of a list are one run";
+  const std::string damaged = part(1, 2) + ".journal";
+  std::filesystem::rename(damaged, program.file("aside"));
+  std::ofstream(damaged) << std::string(5000, 'x');
+  const auto without = merge(2, {"--allow", "unfinished,unanswered", "--json"});
+  EXPECT_EQ(without.exit_code, 1);
+  EXPECT_THAT(without.err, HasSubstr("measurements left out: " + damaged));
+  EXPECT_EQ(parse_json(without.out)["journal"]["left_out"].size(), 1U);
+  std::filesystem::rename(program.file("aside"), damaged);
   EXPECT_EQ(runs[0]["state"], "unfinished");
   ASSERT_EQ(program.run(tune_words({}, 8)).exit_code, 0);
   EXPECT_EQ(text_lines(read_text(tuned())).size(), 9U);

@@ -51,7 +51,8 @@ is written. A row that does not hold (wrong, slower, or no gain in both measurem
 and the verdict undecided; `--confirm mark` leaves it. Both are noted in OUTPUT.env.json.
 
 Exit codes: 0 merged, 1 rows are left out: they could not be read, or want another packed weight than their group
-(--json lists them); something that --allow names was found; a row was not confirmed, 2 usage or input, refused.
+(--json lists them); something that --allow names was found; a row was not confirmed; a journal could not be added,
+2 usage or input, refused.
 
 Examples:
   gemmtune merge a.csv b.csv -o merged.csv
@@ -148,11 +149,17 @@ std::size_t comment_count(const std::vector<TunedFile>& files) {
   return count;
 }
 
+struct MergedJournals {
+  std::size_t problems = 0;           // that the output's journal got
+  std::size_t known = 0;              // that it had already
+  std::vector<std::string> left_out;  // journals that could not be added, and why
+};
+
 /// What a merge found and did beside its table.
 struct MergeFindings {
   std::vector<ShardFinding> shards;  // all of them allowed
   std::optional<ConfirmationReport> confirmation;
-  JournalMergeReport journal;
+  MergedJournals journals;
 };
 
 OrderedJson confirmation_json(const ConfirmationReport& report) {
@@ -199,17 +206,19 @@ Result<TunedFile> parsed(const MergedTable& merged, const TunedFile& first) {
 }
 
 /// What the inputs' journals hold comes into the output's.
-Result<JournalMergeReport> merge_journals(const std::vector<TunedFile>& files, const std::string& output) {
-  JournalMergeReport all;
+MergedJournals merge_journals(const std::vector<TunedFile>& files, const std::string& output) {
+  MergedJournals all;
   if (output.empty() || output == "-") return all;
   for (const TunedFile& file : files) {
     const std::string journal = journal_path(file.path);
     if (!file_exists(journal)) continue;
-    const auto report = merge_journal(journal_path(resolve_links(output)), journal);
-    if (!report.ok()) return report.status();
-    all.problems += report->problems;
-    all.known += report->known;
-    all.runs += report->runs;
+    const auto report = merge_journal(journal_path(output), journal);
+    if (report.ok()) {
+      all.problems += report->problems;
+      all.known += report->known;
+    } else {
+      all.left_out.push_back(report.message());
+    }
   }
   return all;
 }
@@ -229,7 +238,9 @@ void print_merge_json(const MergeCommandOptions& options, const MergedTable& mer
   for (const ShardFinding& finding : findings.shards)
     json["findings"].push_back({{"kind", finding.kind}, {"text", finding.text}});
   json["confirmation"] = findings.confirmation ? confirmation_json(*findings.confirmation) : OrderedJson();
-  json["journal"] = {{"problems", findings.journal.problems}, {"known", findings.journal.known}};
+  json["journal"] = {{"problems", findings.journals.problems},
+                     {"known", findings.journals.known},
+                     {"left_out", findings.journals.left_out}};
   json["left_out"] = OrderedJson::object();
   for (const auto& [path, items] : lost) json["left_out"][path] = left_out_json(items);
   print_document(json_document(json));
@@ -304,9 +315,7 @@ int run_merge(const MergeCommandOptions& options) {
     ranges = std::move(*made);
   }
   // First: a table is never there without the measurements that it came from.
-  const auto journal = merge_journals(*files, options.output);
-  if (!journal.ok()) return usage_error("merge", journal.message());
-  findings.journal = *journal;
+  findings.journals = merge_journals(*files, options.output);
   const EnvironmentObjects notes =
       findings.confirmation ? findings.confirmation->notes : EnvironmentObjects();
   const Status written =
@@ -316,16 +325,19 @@ int run_merge(const MergeCommandOptions& options) {
                          counted(files->size(), "file"), merged->duplicates));
   for (const ShardFinding& finding : findings.shards) print_note(fmt::format("allowed: {}", finding.text));
   if (findings.confirmation) print_note(confirmation_text(*findings.confirmation));
-  if (findings.journal.problems > 0)
-    print_note(fmt::format("measurements of {} added to {}", counted(findings.journal.problems, "problem"),
+  if (findings.journals.problems > 0)
+    print_note(fmt::format("measurements of {} added to {}", counted(findings.journals.problems, "problem"),
                            journal_path(options.output)));
+  for (const std::string& why : findings.journals.left_out)
+    print_note(fmt::format("measurements left out: {}", why));
   const std::size_t comments = comment_count(*files);
   if (comments != 0) print_note(fmt::format("{} not carried", counted(comments, "comment line")));
   const auto lost = rows_left_out(*files, *merged);
   if (!lost.empty()) print_note(summary_of(flattened(lost)));
   if (options.json) print_merge_json(options, *merged, lost, ranges ? &*ranges : nullptr, findings);
   const bool all_hold = !findings.confirmation || findings.confirmation->refuted.empty();
-  return lost.empty() && findings.shards.empty() && all_hold ? exit_done : exit_findings;
+  const bool whole = lost.empty() && findings.shards.empty() && findings.journals.left_out.empty();
+  return whole && all_hold ? exit_done : exit_findings;
 }
 
 }  // namespace

@@ -176,7 +176,6 @@ Status JournalMerge::add_run(Id run) {
                             run_columns),
                 {run}));
     *partner = journal_.last_id();
-    ++report_.runs;
   }
   const auto problems = ids("SELECT id FROM added.problems WHERE run = ? ORDER BY id", {run});
   if (!problems.ok()) return problems.status();

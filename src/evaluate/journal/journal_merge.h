@@ -11,7 +11,6 @@ namespace gemmtune {
 struct JournalMergeReport {
   std::size_t problems = 0;  // that the output got, or got more of
   std::size_t known = 0;     // that it had already
-  std::size_t runs = 0;      // that are new in it
 };
 
 /// Adds what `input` measured to the journal at `output` (made where missing); the input is not changed, unless it is
