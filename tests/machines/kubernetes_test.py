@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """The commands of tools/kubernetes/*.yaml, run here as the pods of an indexed Job would. Needs yaml (python3-yaml)."""
 
 import os

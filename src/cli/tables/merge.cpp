@@ -315,7 +315,7 @@ int run_merge(const MergeCommandOptions& options) {
     ranges = std::move(*made);
   }
   // First: a table is never there without the measurements that it came from.
-  findings.journals = merge_journals(*files, options.output);
+  if (shards) findings.journals = merge_journals(*files, options.output);
   const EnvironmentObjects notes =
       findings.confirmation ? findings.confirmation->notes : EnvironmentObjects();
   const Status written =
