@@ -63,7 +63,7 @@ class Members {
     fail(value, name, "a list");
     return nullptr;
   }
-  const Status& status() const { return status_; }
+  Status status() const { return status_; }
 
  private:
   const Json* find(const char* name, const char* expected) {
@@ -92,7 +92,7 @@ Result<ShardShape> shape_of(const std::string& source, const Json& json) {
   GEMMTUNE_RETURN_IF_ERROR(members.status());
   auto problem = parse_problem(text);
   if (!problem.ok()) return Status::invalid("{}: problem '{}': {}", source, text, problem.message());
-  shape.problem = std::move(*problem);
+  shape.problem = *problem;
   return shape;
 }
 
