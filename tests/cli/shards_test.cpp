@@ -441,6 +441,14 @@ TEST_F(Shards, ConfirmationTakesBackWhatDoesNotHold) {
   EXPECT_EQ(marked.exit_code, 1) << marked.err;
   EXPECT_EQ(parse_json(marked.out)["confirmation"]["refuted"].size(), 1U);
   EXPECT_THAT(text_lines(read_text(merged))[1], HasSubstr(slowest)) << "only noted";
+  // Where the default is wrong too, no kernel is known to be right and fast: the row goes.
+  replace_in(claim, ",win,", ",default_wrong,");
+  replace_in(claim, "," + slowest + ",", ",tiled_r1_no_such_kernel,");
+  const auto gone = program.run({"merge", claim, "--confirm", "-o", merged, "--quiet"});
+  EXPECT_EQ(gone.exit_code, 1) << gone.err;
+  EXPECT_THAT(gone.err, HasSubstr("tiled_r1_no_such_kernel does not run here: "));
+  EXPECT_THAT(gone.err, HasSubstr("1 row of 1 file merged"));
+  EXPECT_EQ(text_lines(read_text(merged)).size(), 2U);
   EXPECT_EQ(program.run({"merge", claim, "--confirm", "-o", "-"}).exit_code, 2);
   EXPECT_EQ(program.run({"merge", claim, "--confirm=perhaps", "-o", merged}).exit_code, 2);
 }

@@ -300,6 +300,7 @@ int run_merge(const MergeCommandOptions& options) {
     if (!confirmed.ok()) return usage_error("merge", fmt::format("--confirm: {}", confirmed.message()));
     if (confirmed->interrupted) return exit_interrupted;
     merged->text = confirmed->text;
+    merged->rows -= confirmed->removed;
     findings.confirmation = std::move(*confirmed);
   }
   for (const TunedFile& file : *files) {

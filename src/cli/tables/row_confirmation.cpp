@@ -74,6 +74,7 @@ std::optional<TunedEntry> default_row(const Device& device, const TunedEntry& ro
   changed.err_ratio = std::numeric_limits<double>::quiet_NaN();  // not measured
   changed.spread.reset();
   changed.ties.reset();
+  changed.regret.reset();
   changed.default_us = us;
   changed.default_kernel = measured.other_kernel;
   changed.speedup = 1;
@@ -197,6 +198,7 @@ Result<ConfirmationReport> confirm_rows(const TunedFile& table, const Environmen
         refuted.becomes = changed->kernel_name;
       } else {
         text.remove(row.line);
+        ++report.removed;
         refuted.becomes = "no row";
       }
     }

@@ -35,6 +35,7 @@ struct ConfirmationReport {
   std::string text;  // the table, changed
   DeviceInfo device;
   std::size_t measured = 0;      // rows with a kernel that is not the default's
+  std::size_t removed = 0;       // of them, because the default cannot take their place
   std::size_t other_device = 0;  // rows that cannot run here
   std::vector<RefutedRow> refuted;
   EnvironmentObjects notes;  // for <table>.env.json, by env hash
