@@ -230,7 +230,8 @@ class Run:
     def run(self):
         self.folder.mkdir(parents=True, exist_ok=True)
         cluster = Cluster(self.arguments, self.shapes)
-        if not cluster.has_gpus and not any(option in self.options for option in ("--backend", "--replay", "--evaluator")):
+        named = any(option.startswith(("--backend", "--replay", "--evaluator")) for option in self.options)
+        if not cluster.has_gpus and not named:
             self.options += ["--backend", "cpu"]  # the list is then dealt here as it is there
         shapes = self.listing(1)["shapes_in_list"]
         self.count = self.arguments.shards or max(1, min(shapes, SHARDS_PER_WORKER * cluster.size))
