@@ -2,10 +2,11 @@
 # Installs what building, tuning and testing need from the distribution's archive (apt-get, as root or with sudo).
 # With everything installed it changes nothing and touches no network.
 #
-# Usage: install_dependencies.sh [build|check|soak]...   (default: build)
+# Usage: install_dependencies.sh [build|check|machines|soak]...   (default: build)
 #   build  compilers, libraries, kernels of others (oneDNN, OpenBLAS)
 #   check  build, and clang-format and clang-tidy
-#   soak   build, and debootstrap, qemu-user and clang (libFuzzer)
+#   machines  build, and Slurm of one node, Open MPI, and what installs Ray (tests/machines)
+#   soak   machines, and debootstrap, qemu-user and clang (libFuzzer)
 set -euo pipefail
 
 build=(cmake ninja-build g++ ccache python3
@@ -13,15 +14,17 @@ build=(cmake ninja-build g++ ccache python3
        libdnnl-dev libopenblas-dev
        libgtest-dev libgmock-dev libbenchmark-dev)
 check=(clang-format clang-tidy)
-soak=(debootstrap qemu-user clang)
+machines=(slurmctld slurmd slurm-client munge openmpi-bin python3-venv python3-yaml)
+soak=("${machines[@]}" debootstrap qemu-user clang)
 
 wanted=("${build[@]}")
 for group in "$@"; do
   case "$group" in
     build) ;;
     check) wanted+=("${check[@]}") ;;
+    machines) wanted+=("${machines[@]}") ;;
     soak) wanted+=("${soak[@]}") ;;
-    *) echo "install_dependencies.sh: unknown group '$group' (build, check, soak)" >&2; exit 2 ;;
+    *) echo "install_dependencies.sh: unknown group '$group' (build, check, machines, soak)" >&2; exit 2 ;;
   esac
 done
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The long proofs, for a quiet machine (hours): the fresh machine, the tests with their full counts, and ten minutes of
+# The long proofs, for a quiet machine (hours): the fresh machine, the tests with their full counts, many machines, and ten minutes of
 # fuzzing for each parser. Figures of a run belong into bench/results.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,6 +8,14 @@ echo "=== tests"
 cmake --preset release
 cmake --build --preset release
 GEMMTUNE_SOAK=1 GEMMTUNE_SOAK_SECONDS=60 tools/run_tests.py build --timeout 7200
+
+echo "=== many machines: mpirun, a Slurm of one node, the commands of Kubernetes, Ray"
+tests/machines/mpi_test.py
+tests/machines/kubernetes_test.py
+if [ "$(id -u)" -eq 0 ]; then tests/machines/slurm_test.py; else sudo tests/machines/slurm_test.py; fi
+[ -x build/ray/bin/python ] || python3 -m venv build/ray
+build/ray/bin/pip install --quiet ray
+build/ray/bin/python tests/machines/ray_test.py
 
 echo "=== every parser on ten minutes of damaged files"
 tools/fuzz.sh 600

@@ -4,10 +4,12 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <initializer_list>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -104,11 +106,37 @@ std::map<std::string, std::string, std::less<>> config_variables() {
   return variables;
 }
 
+std::map<std::string, std::string, std::less<>> scheduler_variables() {
+  std::map<std::string, std::string, std::less<>> variables;
+  for (const char* name : scheduler_variable_names()) {
+    if (std::string value = first_set({name}); !value.empty()) variables.emplace(name, std::move(value));
+  }
+  return variables;
+}
+
 void read_number(NumberVariable& variable) {
   variable.text = first_set({std::string(variable.name).c_str()});
 }
 
 }  // namespace
+
+std::span<const char* const> scheduler_variable_names() {
+  static constexpr std::array names = {"SLURM_ARRAY_TASK_ID",
+                                       "SLURM_ARRAY_TASK_COUNT",
+                                       "SLURM_ARRAY_TASK_MIN",
+                                       "SLURM_ARRAY_TASK_MAX",
+                                       "SLURM_ARRAY_TASK_STEP",
+                                       "SLURM_PROCID",
+                                       "SLURM_NTASKS",
+                                       "SLURM_STEP_NUM_TASKS",
+                                       "OMPI_COMM_WORLD_RANK",
+                                       "OMPI_COMM_WORLD_SIZE",
+                                       "PMI_RANK",
+                                       "PMI_SIZE",
+                                       "JOB_COMPLETION_INDEX",
+                                       "JOB_COMPLETIONS"};
+  return names;
+}
 
 Environment read_environment() {
   Environment environment;
@@ -129,6 +157,7 @@ Environment read_environment() {
   environment.kernel_cache_folder = default_kernel_cache_folder();
   environment.rebuild_kernels = is_on(first_set({"GEMMTUNE_REBUILD", "AITER_REBUILD"}));
   environment.powercap_folder = folder_named(first_set({"GEMMTUNE_POWERCAP_DIR"}));
+  environment.scheduler_variables = scheduler_variables();
   environment.module_folder = folder_named(first_set({"GEMMTUNE_LIBRARY_DIR"}));
   return environment;
 }

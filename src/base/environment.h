@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 
 #include "base/number_text.h"
@@ -45,8 +46,14 @@ struct Environment {
   NumberVariable tensor_parallel{"GTUNE_TP"};      // default of --tp
   std::string
       powercap_folder;  // GEMMTUNE_POWERCAP_DIR: of a CPU's energy counters (default: /sys/class/powercap)
+  /// Which process of how many this is, as schedulers say it (Slurm, Open MPI, PMI, Kubernetes): what is set of
+  /// scheduler_variable_names().
+  std::map<std::string, std::string, std::less<>> scheduler_variables;
   std::string module_folder;  // GEMMTUNE_LIBRARY_DIR: folder of the loadable family modules (default: ours)
 };
+
+/// SLURM_ARRAY_TASK_ID and the others that `tune --shard auto` reads.
+std::span<const char* const> scheduler_variable_names();
 
 Environment read_environment();
 

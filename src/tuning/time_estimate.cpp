@@ -37,10 +37,9 @@ std::optional<double> within_budget(std::optional<double> seconds, std::optional
 
 }  // namespace
 
-double expected_microseconds(const Problem& problem) {
-  constexpr double bytes_per_microsecond = 2e4;  // 20 GB/s
-  constexpr double flops_per_microsecond = 4e5;  // 400 GFLOP/s
-  return std::max(bytes(problem) / bytes_per_microsecond, flops(problem) / flops_per_microsecond);
+double expected_microseconds(const Problem& problem, const ImaginedMachine& machine) {
+  return std::max(bytes(problem) / machine.bytes_per_microsecond,
+                  flops(problem) / machine.flops_per_microsecond);
 }
 
 ShapeCost& ShapeCost::operator+=(const ShapeCost& other) {

@@ -12,9 +12,17 @@
 
 namespace gemmtune {
 
-/// A rough time of one call, microseconds: the larger of traffic and arithmetic on a small machine. Only
-/// ratios of it are used.
-double expected_microseconds(const Problem& problem);
+/// How fast an imagined machine is while it is tuned, checks and warming up included; only ratios count.
+struct ImaginedMachine {
+  double bytes_per_microsecond = 2e4;  // 20 GB/s
+  double flops_per_microsecond = 4e5;  // 400 GFLOP/s
+};
+inline constexpr ImaginedMachine imagined_cpu{};
+inline constexpr ImaginedMachine imagined_gpu{
+    2e5, 1e8};  // as long as shapes of the recorded H200 took, not its peaks
+
+/// A rough time of one call, microseconds: the larger of traffic and arithmetic. Only ratios of it are used.
+double expected_microseconds(const Problem& problem, const ImaginedMachine& machine = imagined_cpu);
 
 /// What tuning one shape costs with so many candidates that are tried, each of about this time, before it is
 /// known how fast the machine is: both in seconds of an imagined one.

@@ -29,6 +29,8 @@ const std::map<std::string_view, std::string> other_texts = {
     {"--sort", "true"},
     {"--record", "r.jsonl"},
     {"--events", "e.jsonl"},
+    {"--shard", "1/2"},
+    {"--journal", "/tmp"},
     {"--replay", "r.jsonl"},
     {"--m-range", "1:16"},
     {"--libtype", "tiled"},
@@ -71,7 +73,7 @@ class OptionTable : public ::testing::Test {
     const auto request = request_of(options, shapes_, Outputs{.tuned = "tuned.csv"}, device_);
     EXPECT_TRUE(request.ok()) << request.message();
     if (!request.ok()) return {};
-    const RunText text = run_text(device_, *request);
+    const RunText text = run_text(device_, *request, request->shapes);
     return {text.environment, text.request};
   }
   template <typename Value>

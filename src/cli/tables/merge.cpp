@@ -5,15 +5,23 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <utility>
 
+#include "base/environment.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/size_options.h"
+#include "cli/tables/row_confirmation.h"
+#include "cli/tables/shard_set.h"
 #include "cli/tables/table_files.h"
 #include "cli/tables/triton_tables.h"
+#include "evaluate/journal/journal.h"
+#include "evaluate/journal/journal_merge.h"
 #include "formats/aiter/merge_tables.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
@@ -33,13 +41,26 @@ largest M only: a compressed file is not equivalent for AITER.
 Triton configs (JSON), or folders of them, are merged by file name and bucket: of one bucket the first file's stays, because
 they have no times. Several names need -o FOLDER/.
 
+--expect-shards N: the files are the outputs of `tune --shard`, as a pattern or a list, and perhaps further tables. Refused
+are, unless --allow names them: missing shards, unfinished ones, unanswered shapes (no table has a row of them), rows of
+several devices or environments, shards of runs with other options. Rows get the order of the list. What the journals
+beside the files hold comes together in the one of -o.
+
+--confirm measures each row whose kernel is not the default's again on this machine, beside the default, before the table
+is written. A row that does not hold (wrong, slower, or no gain in both measurements together) gets the default's kernel
+and the verdict undecided; `--confirm mark` leaves it. Both are noted in OUTPUT.env.json.
+
 Exit codes: 0 merged, 1 rows are left out: they could not be read, or want another packed weight than their group
-(--json lists them), 2 usage or input.
+(--json lists them); something that --allow names was found; a row was not confirmed; a journal could not be added,
+2 usage or input, refused.
 
 Examples:
   gemmtune merge a.csv b.csv -o merged.csv
   gemmtune merge a.csv:b.csv --compress -o ranges.csv
-  gemmtune merge mine/ shipped/ -o merged/)";
+  gemmtune merge mine/ shipped/ -o merged/
+  gemmtune merge 'tuned.*of16.csv' --expect-shards 16 -o tuned.csv
+  gemmtune merge 'tuned.*of16.csv' --expect-shards 16 --allow missing,unanswered -o part.csv
+  gemmtune merge 'tuned.*of16.csv' --expect-shards 16 --confirm -o tuned.csv)";
 
 struct MergeCommandOptions {
   std::vector<std::string> files;
@@ -47,6 +68,10 @@ struct MergeCommandOptions {
   std::string output;
   std::string schema;
   bool compress = false;
+  int expect_shards = 0;  // 0: not given
+  std::string allow;
+  std::optional<std::string> confirm;  // an empty text: replace
+  ConfirmationOptions confirmation;
   bool quiet = false;
   bool json = false;
 };
@@ -124,9 +149,84 @@ std::size_t comment_count(const std::vector<TunedFile>& files) {
   return count;
 }
 
+struct MergedJournals {
+  std::size_t problems = 0;           // that the output's journal got
+  std::size_t known = 0;              // that it had already
+  std::vector<std::string> left_out;  // journals that could not be added, and why
+};
+
+/// What a merge found and did beside its table.
+struct MergeFindings {
+  std::vector<ShardFinding> shards;  // all of them allowed
+  std::optional<ConfirmationReport> confirmation;
+  MergedJournals journals;
+};
+
+OrderedJson confirmation_json(const ConfirmationReport& report) {
+  OrderedJson json = {{"device", report.device.name},
+                      {"measured", report.measured},
+                      {"held", report.measured - report.refuted.size()},
+                      {"other_device", report.other_device},
+                      {"refuted", OrderedJson::array()}};
+  for (const RefutedRow& one : report.refuted) {
+    json["refuted"].push_back({{"problem", print(one.row.problem)},
+                               {"kernelName", one.row.kernel_name},
+                               {"why", one.why},
+                               {"becomes", one.becomes}});
+  }
+  return json;
+}
+
+/// The one finding that --allow does not name ends the merge.
+Status check_allowed(const std::vector<ShardFinding>& findings,
+                     const std::set<std::string, std::less<>>& allowed) {
+  for (const ShardFinding& finding : findings) {
+    if (!allowed.contains(finding.kind))
+      return Status::invalid("{}; --allow {} merges nevertheless", finding.text, finding.kind);
+  }
+  return {};
+}
+
+Status check_merge_options(const MergeCommandOptions& options) {
+  const bool to_file = !options.output.empty() && options.output != "-";
+  if (options.json && !to_file)
+    return Status::invalid("--json: stdout holds the document; name the file with -o");
+  if (!options.allow.empty() && options.expect_shards == 0)
+    return Status::invalid("--allow needs --expect-shards");
+  if (options.confirm && !options.confirm->empty() && *options.confirm != "replace" &&
+      *options.confirm != "mark")
+    return Status::invalid("--confirm {}: expected replace or mark", *options.confirm);
+  if (options.confirm && !to_file)
+    return Status::invalid("--confirm: needs -o FILE, beside which its notes are kept");
+  return {};
+}
+
+Result<TunedFile> parsed(const MergedTable& merged, const TunedFile& first) {
+  return parse_tuned_csv(first.path, merged.text, {.operation = first.schema().operation});
+}
+
+/// What the inputs' journals hold comes into the output's.
+MergedJournals merge_journals(const std::vector<TunedFile>& files, const std::string& output) {
+  MergedJournals all;
+  if (output.empty() || output == "-") return all;
+  for (const TunedFile& file : files) {
+    const std::string journal = journal_path(file.path);
+    if (!file_exists(journal)) continue;
+    const auto report = merge_journal(journal_path(output), journal);
+    if (report.ok()) {
+      all.problems += report->problems;
+      all.known += report->known;
+    } else {
+      all.left_out.push_back(report.message());
+    }
+  }
+  return all;
+}
+
 /// `ranges`: null without --compress.
 void print_merge_json(const MergeCommandOptions& options, const MergedTable& merged,
-                      const LeftOutByFile& lost, const CompressedTable* ranges) {
+                      const LeftOutByFile& lost, const CompressedTable* ranges,
+                      const MergeFindings& findings) {
   OrderedJson json;
   json["command"] = "merge";
   json["output"] = options.output;
@@ -134,22 +234,33 @@ void print_merge_json(const MergeCommandOptions& options, const MergedTable& mer
   json["duplicates"] = merged.duplicates;
   json["compressed"] = ranges == nullptr ? OrderedJson() : compressed_json(*ranges);
   json["notes"] = merged.notes;
+  json["findings"] = OrderedJson::array();
+  for (const ShardFinding& finding : findings.shards)
+    json["findings"].push_back({{"kind", finding.kind}, {"text", finding.text}});
+  json["confirmation"] = findings.confirmation ? confirmation_json(*findings.confirmation) : OrderedJson();
+  json["journal"] = {{"problems", findings.journals.problems},
+                     {"known", findings.journals.known},
+                     {"left_out", findings.journals.left_out}};
   json["left_out"] = OrderedJson::object();
   for (const auto& [path, items] : lost) json["left_out"][path] = left_out_json(items);
   print_document(json_document(json));
 }
 
 int run_merge(const MergeCommandOptions& options) {
-  if (options.json && (options.output.empty() || options.output == "-")) {
-    return usage_error("merge", "--json: stdout holds the document; name the file with -o");
-  }
+  if (const Status status = check_merge_options(options); !status.ok())
+    return usage_error("merge", status.message());
+  const auto allowed = allowed_findings(options.allow);
+  if (!allowed.ok()) return usage_error("merge", allowed.message());
   const auto operation = operation_word(options.operation);
   if (!operation.ok()) return usage_error("merge", operation.message());
   const auto triton = are_triton_files(options.files);
   if (!triton.ok()) return usage_error("merge", triton.message());
   if (*triton) {
-    if (options.compress || !options.schema.empty())
-      return usage_error("merge", "--compress and --csv-schema are of tuned CSV, expected no Triton config");
+    if (options.compress || !options.schema.empty() || options.expect_shards > 0 || options.confirm)
+      return usage_error(
+          "merge",
+          "--compress, --csv-schema, --expect-shards and --confirm are of tuned CSV, expected no "
+          "Triton config");
     return merge_triton({options.files, options.output, options.quiet, options.json});
   }
   const auto how = merge_options(options);
@@ -159,8 +270,39 @@ int run_merge(const MergeCommandOptions& options) {
   if (const Status status = check_no_input("-o", options.output, *files); !status.ok()) {
     return usage_error("merge", status.message());
   }
-  const auto merged = merge_tables(*files, *how);
+  MergeFindings findings;
+  std::optional<ShardSet> shards;
+  if (options.expect_shards > 0) {
+    auto set = ShardSet::read(*files, static_cast<std::size_t>(options.expect_shards));
+    if (!set.ok()) return usage_error("merge", set.message());
+    shards = std::move(*set);
+    findings.shards = shards->findings();
+    if (const Status status = check_allowed(findings.shards, *allowed); !status.ok())
+      return usage_error("merge", status.message());
+  }
+  auto merged = merge_tables(*files, *how);
   if (!merged.ok()) return usage_error("merge", merged.message());
+  if (shards) {
+    const auto table = parsed(*merged, files->front());
+    if (!table.ok()) return usage_error("merge", table.message());
+    for (ShardFinding& finding : shards->unanswered(*table)) findings.shards.push_back(std::move(finding));
+    if (const Status status = check_allowed(findings.shards, *allowed); !status.ok())
+      return usage_error("merge", status.message());
+    merged->text = shards->in_list_order(*table);
+  }
+  if (options.confirm) {
+    const auto table = parsed(*merged, files->front());
+    if (!table.ok()) return usage_error("merge", table.message());
+    ConfirmationOptions confirmation = options.confirmation;
+    confirmation.keeps_rows = *options.confirm == "mark";
+    confirmation.quiet = options.quiet;
+    auto confirmed = confirm_rows(*table, read_environment(), confirmation);
+    if (!confirmed.ok()) return usage_error("merge", fmt::format("--confirm: {}", confirmed.message()));
+    if (confirmed->interrupted) return exit_interrupted;
+    merged->text = confirmed->text;
+    merged->rows -= confirmed->removed;
+    findings.confirmation = std::move(*confirmed);
+  }
   for (const TunedFile& file : *files) {
     for (const std::string& diagnostic : file.diagnostics) print_note(diagnostic);
   }
@@ -173,16 +315,30 @@ int run_merge(const MergeCommandOptions& options) {
     if (!made.ok()) return usage_error("merge", made.message());
     ranges = std::move(*made);
   }
-  const Status written = write_table("-o", options.output, ranges ? ranges->text : merged->text, *files);
+  // First: a table is never there without the measurements that it came from.
+  if (shards) findings.journals = merge_journals(*files, options.output);
+  const EnvironmentObjects notes =
+      findings.confirmation ? findings.confirmation->notes : EnvironmentObjects();
+  const Status written =
+      write_table("-o", options.output, ranges ? ranges->text : merged->text, *files, notes);
   if (!written.ok()) return usage_error("merge", written.message());
   print_note(fmt::format("{} of {} merged, {} left out as duplicates", counted(merged->rows, "row"),
                          counted(files->size(), "file"), merged->duplicates));
+  for (const ShardFinding& finding : findings.shards) print_note(fmt::format("allowed: {}", finding.text));
+  if (findings.confirmation) print_note(confirmation_text(*findings.confirmation));
+  if (findings.journals.problems > 0)
+    print_note(fmt::format("measurements of {} added to {}", counted(findings.journals.problems, "problem"),
+                           journal_path(options.output)));
+  for (const std::string& why : findings.journals.left_out)
+    print_note(fmt::format("measurements left out: {}", why));
   const std::size_t comments = comment_count(*files);
   if (comments != 0) print_note(fmt::format("{} not carried", counted(comments, "comment line")));
   const auto lost = rows_left_out(*files, *merged);
   if (!lost.empty()) print_note(summary_of(flattened(lost)));
-  if (options.json) print_merge_json(options, *merged, lost, ranges ? &*ranges : nullptr);
-  return lost.empty() ? exit_done : exit_findings;
+  if (options.json) print_merge_json(options, *merged, lost, ranges ? &*ranges : nullptr, findings);
+  const bool all_hold = !findings.confirmation || findings.confirmation->refuted.empty();
+  const bool whole = lost.empty() && findings.shards.empty() && findings.journals.left_out.empty();
+  return whole && all_hold ? exit_done : exit_findings;
 }
 
 }  // namespace
@@ -198,6 +354,22 @@ std::function<int()> declare_merge(CommandOptions& app) {
   app.add_flag("--compress", options->compress, "Neighbours in M with one winner become one row with m_from");
   app.add_option("--csv-schema", options->schema,
                  "aiter (leading gfx) or seed (without); default: as the inputs");
+  app.add_option("--expect-shards", options->expect_shards, "The files are the outputs of N shards of `tune`")
+      .type_name("N")
+      .integer_range(1, static_cast<int>(max_shards));
+  app.add_option(
+         "--allow", options->allow,
+         "With --expect-shards, comma list of what is no reason to refuse: missing, unfinished, unanswered, "
+         "devices, environments, options")
+      .type_name("LIST");
+  app.add_bare_option(
+      "--confirm", options->confirm,
+      "Measure the kernels again here before the table is written; replace (default): a row that does "
+      "not hold gets the default's kernel; mark: it is only noted");
+  app.add_option("--rounds", options->confirmation.rounds, "Interleaved rounds of --confirm")
+      .capture_default_str()
+      .positive();
+  declare_device_options(app, options->confirmation.device);
   app.add_flag("--quiet", options->quiet, "Only unreadable rows and the summary on stderr");
   app.add_flag("--json", options->json,
                "One JSON document on stdout: what was left out, and the ranges; needs -o");

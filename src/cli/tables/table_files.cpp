@@ -1,6 +1,7 @@
 #include "cli/tables/table_files.h"
 
 #include <fmt/format.h>
+#include <glob.h>
 
 #include <filesystem>
 #include <system_error>
@@ -17,12 +18,44 @@
 #include "formats/triton/triton_folder.h"
 
 namespace gemmtune::cli {
+namespace {
+
+/// The files that a pattern means, by name.
+Result<std::vector<std::string>> files_of_pattern(const std::string& pattern) {
+  glob_t found{};
+  const int result = glob(pattern.c_str(), 0, nullptr, &found);
+  std::vector<std::string> paths;
+  if (result == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  globfree(&found);
+  if (result == GLOB_NOSPACE)
+    return Status(StatusCode::out_of_memory, fmt::format("{}: too many files", pattern));
+  if (paths.empty()) return Status::not_found("{}: no file of this pattern", pattern);
+  return paths;
+}
+
+Result<std::vector<std::string>> paths_of(const std::string& word) {
+  std::vector<std::string> paths;
+  for (const std::string& path : path_list(word)) {
+    if (path.find_first_of("*?[") == std::string::npos || file_exists(path)) {
+      paths.push_back(path);
+      continue;
+    }
+    auto found = files_of_pattern(path);
+    if (!found.ok()) return found;
+    paths.insert(paths.end(), found->begin(), found->end());
+  }
+  return paths;
+}
+
+}  // namespace
 
 Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words,
                                            std::optional<Operation> operation) {
   std::vector<TunedFile> files;
   for (const std::string& word : words) {
-    for (const std::string& path : path_list(word)) {
+    auto paths = paths_of(word);
+    if (!paths.ok()) return paths.status();
+    for (const std::string& path : *paths) {
       auto file = read_tuned_csv(path, {.operation = operation});
       if (!file.ok()) return file.status();
       files.push_back(std::move(*file));
@@ -121,7 +154,7 @@ Status check_no_input(const std::string& option, const std::string& output,
 }
 
 Status write_table(const std::string& option, const std::string& path, const std::string& text,
-                   const std::vector<TunedFile>& inputs) {
+                   const std::vector<TunedFile>& inputs, const EnvironmentObjects& notes) {
   if (path.empty() || path == "-") {
     print_document(text);
     return {};
@@ -138,6 +171,7 @@ Status write_table(const std::string& option, const std::string& path, const std
       GEMMTUNE_RETURN_IF_ERROR(merge_environment_json(target, environments->objects));
     }
   }
+  if (!notes.empty()) GEMMTUNE_RETURN_IF_ERROR(merge_environment_json(target, notes));
   return write_file_atomically(target, text);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "formats/aiter/environment_json.h"
 #include "formats/aiter/tuned_csv.h"
 #include "formats/json_fwd.h"
 #include "formats/left_out.h"
@@ -14,7 +15,8 @@
 
 namespace gemmtune::cli {
 
-/// Every file of the words, each a path or a colon-separated list. A path that was named must be there.
+/// Every file of the words, each a path, a pattern (shell's `*`, `?`, `[a-z]`) or a colon-separated list of them. A path
+/// that was named must be there, and a pattern must mean a file.
 Result<std::vector<TunedFile>> read_tables(const std::vector<std::string>& words,
                                            std::optional<Operation> operation);
 
@@ -40,8 +42,8 @@ Status check_no_input(const std::string& option, const std::string& output,
                       const std::vector<TunedFile>& inputs);
 
 /// Writes `text` to `path` at once; "" and "-" are stdout. The environments that the inputs' rows name go
-/// into <path>.env.json.
+/// into <path>.env.json, with what `notes` adds to them.
 Status write_table(const std::string& option, const std::string& path, const std::string& text,
-                   const std::vector<TunedFile>& inputs);
+                   const std::vector<TunedFile>& inputs, const EnvironmentObjects& notes = {});
 
 }  // namespace gemmtune::cli

@@ -189,9 +189,27 @@ std::vector<TuneOption> own_rows() {
        &TuneOptions::sort,
        "Sort the output by gfx, cu_num, N, M, K (bare, or True or False)",
        {.apply = apply_sort}},
+      {files,
+       "--shard",
+       &TuneOptions::shard,
+       "Only part I of N of the shapes, into an output of its own (tuned.3of16.csv), which `merge "
+       "--expect-shards` "
+       "puts together; auto: as Slurm, mpirun or Kubernetes number their processes, auto/N: and there must "
+       "be N",
+       {.value_name = "I/N"}},
+      {files, "--list", &TuneOptions::list,
+       "With --shard (also all/N): print its shapes with their predicted seconds, and end. Needs no device; "
+       "predicted for GPUs unless --backend is cpu"},
       {files, "--all", &TuneRequest::all, "Tune again what the output has"},
       {files, "--resume,!--no-resume", &TuneOptions::resume,
        "Go on with an unfinished run of the same request (on; its journal is OUTPUT.journal)"},
+      {files,
+       "--journal",
+       &TuneOptions::journal_folder,
+       "Keep the journal in this folder while the run lasts, on a local disk where the output lies on a "
+       "shared one, "
+       "and copy it beside the output at the end",
+       {.value_name = "FOLDER"}},
       {files, "--retry-failed", &TuneOptions::retry_failed,
        "Try candidates again that failed before; without it only repaired kernels are"},
       {files,

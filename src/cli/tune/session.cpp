@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "backends/traits.h"
 #include "base/file.h"
 #include "base/interrupt.h"
 #include "cli/command.h"
@@ -27,6 +28,12 @@
 #include "tuning/weight_range.h"
 
 namespace gemmtune::cli {
+namespace {
+
+/// --shard all/16 --list prints every shard.
+constexpr std::string_view all_shards = "all/";
+
+}  // namespace
 
 Status TuneSession::open_devices() {
   if (!options_.replay.empty()) {
@@ -48,14 +55,39 @@ Status TuneSession::read_shapes() {
     shapes_ = shapes_of_recording(options_, *recording_);
     return {};
   }
-  auto shapes = shapes_of(options_, environment_, device().info());
+  auto shapes = shapes_of(options_, environment_, devices_.empty() ? DeviceInfo() : device().info());
   if (!shapes.ok()) return shapes.status();
   shapes_ = std::move(*shapes);
   return add_bias(options_, shapes_);
 }
 
+Status TuneSession::take_shard() {
+  if (options_.shard.empty()) return {};
+  const bool all = options_.list && options_.shard.starts_with(all_shards);
+  const std::string text = all ? "1/" + options_.shard.substr(all_shards.size()) : options_.shard;
+  const auto shard = shard_of(text, environment_);
+  if (!shard.ok()) return shard.status();
+  std::optional<MRange> range;
+  if (!options_.m_range.empty()) range = m_range_of(options_).value().range;
+  const bool runs_on_host =
+      devices_.empty() ? options_.device.backend == "cpu" : traits_of(device().info()).runs_on_host;
+  shard_.emplace(*shard, runs_on_host, options_, range, shapes_);
+  return options_.list ? Status() : name_outputs(*shard, options_);
+}
+
+Result<int> TuneSession::list_shards() {
+  if (!options_.replay.empty()) GEMMTUNE_RETURN_IF_ERROR(open_devices());
+  GEMMTUNE_RETURN_IF_ERROR(read_shapes());
+  GEMMTUNE_RETURN_IF_ERROR(take_shard());
+  for (const std::string& diagnostic : shapes_.diagnostics) print_note(diagnostic);
+  print_answer(options_.json, shard_->list(options_.shard.starts_with(all_shards), options_.json));
+  return shapes_.diagnostics.empty() ? exit_done : exit_findings;
+}
+
 Status TuneSession::prepare() {
-  auto outputs = outputs_of(options_, environment_, device().info(), shapes_);
+  std::optional<Shard> shard;
+  if (shard_) shard = shard_->shard();
+  auto outputs = outputs_of(options_, environment_, device().info(), shapes_, shard);
   if (!outputs.ok()) return outputs.status();
   outputs_ = std::move(*outputs);
   if (!outputs_.keep_folder.empty())
@@ -74,8 +106,11 @@ Status TuneSession::prepare() {
   GEMMTUNE_RETURN_IF_ERROR(check_energy(device(), request_));
   if (is_replay()) GEMMTUNE_RETURN_IF_ERROR(take_recorded_policy(recording_->run, options_, request_));
   if (!options_.compare || options_.keep) GEMMTUNE_RETURN_IF_ERROR(prepare_profile());
+  if (shard_) GEMMTUNE_RETURN_IF_ERROR(shard_->begin(outputs_, device(), request_));
   if (is_replay() || options_.compare) return {};
-  auto journal = TuneJournal::open(options_, outputs_, device(), request_);
+  auto journal =
+      TuneJournal::open(options_, outputs_, device(), request_,
+                        shard_ ? shard_->all_shapes() : std::span<const ShapeRow>(request_.shapes));
   if (!journal.ok()) return journal.status();
   journal_ = std::move(*journal);
   return {};
@@ -117,6 +152,7 @@ void TuneSession::announce() {
         options_.workers, devices_.size() == 1 ? "one is" : fmt::format("{} are", devices_.size())));
   }
   if (options_.compare) return;
+  if (shard_) console_->line(shard_->line());
   const bool goes_on = journal_ != nullptr && journal_->goes_on();
   console_->line(opening_line() + (goes_on ? ", going on with an unfinished run" : ""));
 }
@@ -216,6 +252,7 @@ Result<int> TuneSession::report(const RunSummary& summary) {
 }
 
 Result<int> TuneSession::run() {
+  if (options_.list) return list_shards();
   GEMMTUNE_RETURN_IF_ERROR(open_devices());
   if (options_.run_config && !options_.run_config->empty()) return run_operator_on_file(options_, device());
   if (options_.compare_wo_tuning) return check_results(options_, environment_, device());
@@ -226,6 +263,7 @@ Result<int> TuneSession::run() {
   }
   begin_ = steady_seconds();
   GEMMTUNE_RETURN_IF_ERROR(read_shapes());
+  GEMMTUNE_RETURN_IF_ERROR(take_shard());
   if (options_.run_config) return run_operator_on_shapes(options_, environment_, device(), shapes_);
   GEMMTUNE_RETURN_IF_ERROR(prepare());
   announce();
@@ -233,6 +271,7 @@ Result<int> TuneSession::run() {
   GEMMTUNE_RETURN_IF_ERROR(make_evaluators());
   const auto summary = tune();
   if (!summary.ok()) return summary.status();
+  if (shard_) GEMMTUNE_RETURN_IF_ERROR(shard_->end(*summary, request_, interrupted()));
   if (!options_.compare) return report(*summary);
   if (interrupted()) return exit_interrupted;
   return compare_rows(options_, outputs_, device(), request_, *summary, *console_, *evaluators_.front());

@@ -17,6 +17,7 @@
 #include "cli/tune/tune_journal.h"
 #include "cli/tune/tune_operator.h"
 #include "cli/tune/tune_options.h"
+#include "cli/tune/tune_shard.h"
 #include "evaluate/replay/recording.h"
 #include "tuning/tuner.h"
 
@@ -38,6 +39,9 @@ class TuneSession {
   Device& device() const { return *devices_.front(); }
   Status open_devices();
   Status read_shapes();
+  /// Of --shard: leaves the shapes of this part.
+  Status take_shard();
+  Result<int> list_shards();
   /// Outputs, request, profile and journal: everything that can be wrong before something is measured.
   Status prepare();
   Status prepare_profile();
@@ -60,6 +64,7 @@ class TuneSession {
   std::optional<Recording> recording_;
   std::vector<std::unique_ptr<Device>> devices_;
   ShapeList shapes_;
+  std::optional<TuneShard> shard_;
   Outputs outputs_;
   std::optional<CandidateFile> candidate_file_;  // of --compare: what is tuned into
   TuneRequest request_;

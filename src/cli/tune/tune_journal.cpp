@@ -1,13 +1,18 @@
 #include "cli/tune/tune_journal.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "cli/tune/option_table.h"
+#include "evaluate/journal/journal_merge.h"
 #include "evaluate/journal/journal_texts.h"
 
 namespace gemmtune::cli {
@@ -29,6 +34,20 @@ JournaledDecision decision_of(const ItemReport& report) {
   decision.verdict = to_string(row->verdict);
   if (decision.reason.empty()) decision.reason = report.default_fault;
   return decision;
+}
+
+/// Of --journal: the disk of the output may have no locks, so SQLite opens nothing there.
+Status fetch_journal(const Outputs& outputs) {
+  const std::string local = fmt::format("{}.{}.fetched", outputs.working_journal, getpid());
+  std::error_code error;
+  std::filesystem::copy_file(outputs.journal, local, std::filesystem::copy_options::overwrite_existing,
+                             error);
+  Status status = error
+                      ? Status::io("{}: cannot be copied to {}: {}", outputs.journal, local, error.message())
+                      : Status();
+  if (status.ok()) status = merge_journal(outputs.working_journal, local).status();
+  for (const char* ending : {"", "-wal", "-shm"}) std::filesystem::remove(local + ending, error);
+  return status;
 }
 
 }  // namespace
@@ -58,24 +77,30 @@ std::vector<Trial> TuneJournal::unreported_trials(const Problem& problem) {
   return trials;
 }
 
-RunText run_text(const Device& device, const TuneRequest& request) {
+RunText run_text(const Device& device, const TuneRequest& request, std::span<const ShapeRow> all_shapes) {
   RunText text;
   text.policy = journal_policy_text(request.policy, request.max_err_ratio);
   text.environment = row_environment(device, request.policy).hash;
   text.device = journal_device_text(device.info());
-  text.command = fmt::format("{} shapes={}", identity_text(request), request.shapes.size());
+  text.command = fmt::format("{} shapes={}", identity_text(request), all_shapes.size());
   std::string all = fmt::format("{}\n{}\n{}\n{}\n", text.device, text.environment, text.policy, text.command);
-  for (const ShapeRow& shape : request.shapes) all += print(shape.problem) + "\n";
+  for (const ShapeRow& shape : all_shapes) all += print(shape.problem) + "\n";
   text.request = short_hash(all, 16);
   return text;
 }
 
-TuneJournal::TuneJournal(std::string path, Journal journal, RunStart run, const Device& device,
+TuneJournal::TuneJournal(const Outputs& outputs, Journal journal, RunStart run, const Device& device,
                          const TuneRequest& request)
-    : path_(std::move(path)), journal_(std::move(journal)), run_(run), device_(device), request_(request) {}
+    : path_(outputs.working_journal),
+      copy_path_(outputs.journal),
+      journal_(std::move(journal)),
+      run_(run),
+      device_(device),
+      request_(request) {}
 
 Result<std::unique_ptr<TuneJournal>> TuneJournal::open(const TuneOptions& options, const Outputs& outputs,
-                                                       const Device& device, TuneRequest& request) {
+                                                       const Device& device, TuneRequest& request,
+                                                       std::span<const ShapeRow> all_shapes) {
   std::optional<RecordingWriter> recording;
   if (!options.record.empty()) {
     auto writer =
@@ -83,15 +108,18 @@ Result<std::unique_ptr<TuneJournal>> TuneJournal::open(const TuneOptions& option
     if (!writer.ok()) return Status(writer.code(), fmt::format("--record {}", writer.message()));
     recording = std::move(*writer);
   }
-  auto journal = Journal::open(journal_path(outputs.tuned));
+  // What an earlier process of this run, perhaps on another machine, left beside the output.
+  if (outputs.working_journal != outputs.journal && file_exists(outputs.journal))
+    GEMMTUNE_RETURN_IF_ERROR(fetch_journal(outputs));
+  auto journal = Journal::open(outputs.working_journal);
   if (!journal.ok()) return journal.status();
   // A new recording must not miss what an earlier process measured.
   const bool go_on = options.resume && !options.request.all && (!recording || recording->goes_on());
-  const RunText text = run_text(device, request);
+  const RunText text = run_text(device, request, all_shapes);
   const auto run = journal->begin_run(text, go_on);
   if (!run.ok()) return Status(run.code(), fmt::format("the journal of measurements: {}", run.message()));
-  auto opened = std::unique_ptr<TuneJournal>(
-      new TuneJournal(journal_path(outputs.tuned), std::move(*journal), *run, device, request));
+  auto opened =
+      std::unique_ptr<TuneJournal>(new TuneJournal(outputs, std::move(*journal), *run, device, request));
   opened->options_ = {run->id, text.policy, text.device, options.retry_failed};
   opened->recording_ = std::move(recording);
   request.earlier_winners = [journal = opened.get()](const Problem& problem) {
@@ -135,6 +163,7 @@ void TuneJournal::end(const RunSummary* summary, bool interrupted) {
       std::none_of(summary->items.begin(), summary->items.end(),
                    [](const ItemReport& report) { return report.state == ProblemState::out_of_budget; });
   warn(journal_.end_run(run_.id, complete));
+  if (copy_path_ != path_) warn(copy_journal(path_, copy_path_));
 }
 
 }  // namespace gemmtune::cli

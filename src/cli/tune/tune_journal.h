@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "cli/tune/profile_file.h"
 #include "cli/tune/tune_options.h"
@@ -19,7 +20,8 @@ class TuneJournal final : public RunObserver {
   /// Opens or begins the journal beside the output (and the recording, where one was asked for), before
   /// anything is measured. `device` and `request` must outlive this; the request gets what the journal knows.
   static Result<std::unique_ptr<TuneJournal>> open(const TuneOptions& options, const Outputs& outputs,
-                                                   const Device& device, TuneRequest& request);
+                                                   const Device& device, TuneRequest& request,
+                                                   std::span<const ShapeRow> all_shapes);
 
   /// An unfinished run goes on.
   bool goes_on() const { return run_.goes_on; }
@@ -35,7 +37,7 @@ class TuneJournal final : public RunObserver {
   void problem_revised(std::size_t index, const ItemReport& report) override;
 
  private:
-  TuneJournal(std::string path, Journal journal, RunStart run, const Device& device,
+  TuneJournal(const Outputs& outputs, Journal journal, RunStart run, const Device& device,
               const TuneRequest& request);
 
   std::vector<std::string> earlier_winners(const Problem& problem);
@@ -44,6 +46,7 @@ class TuneJournal final : public RunObserver {
   std::vector<Trial> unreported_trials(const Problem& problem);
 
   const std::string path_;
+  const std::string copy_path_;  // beside the output; the same unless --journal names a folder
   Journal journal_;
   RunStart run_;
   const Device& device_;
@@ -60,6 +63,7 @@ class TuneJournal final : public RunObserver {
 
 /// What is meant by "the same run": everything that decides which measurements a run asks for. The options'
 /// part is identity_text() of the option table.
-RunText run_text(const Device& device, const TuneRequest& request);
+/// `all_shapes`: the whole list where the request has one shard of it, so that all shards are one run.
+RunText run_text(const Device& device, const TuneRequest& request, std::span<const ShapeRow> all_shapes);
 
 }  // namespace gemmtune::cli

@@ -190,6 +190,17 @@ Status check_energy_options(const TuneOptions& options) {
   return {};
 }
 
+/// --shard and --list, and what cannot be given with them.
+Status check_shard(const TuneOptions& options) {
+  if (options.shard.empty())
+    return options.list ? Status::invalid("--list needs --shard; `gemmtune shapes` lists shapes") : Status();
+  const std::string_view other = options.buckets      ? "--buckets"
+                                 : options.run_config ? "--run_config"
+                                 : options.compare    ? "--compare"
+                                                      : "";
+  return other.empty() ? Status() : Status::invalid("--shard: not with {}", other);
+}
+
 /// Rows of a device that is not AMD's never go into a file without gfx: its readers would take them for
 /// AMD's.
 Status check_schema(const TuneOptions& options, const std::string& path, Operation operation,
@@ -237,7 +248,8 @@ Status take_search_space(const TuneOptions& options, const Device& device, TuneR
 Status check_side_files(const TuneOptions& options, const Outputs& outputs) {
   const std::string& tuned = outputs.tuned;
   std::vector<NamedFile> others = {{"-o", tuned},
-                                   {"the journal of -o", journal_path(tuned)},
+                                   {"the journal of -o", outputs.journal},
+                                   {"the journal of --journal", outputs.working_journal},
                                    {"the environments of -o", environment_path(tuned)},
                                    {"the lock of -o", resolve_links(tuned) + ".lock"},
                                    {"-i", options.input},
@@ -255,6 +267,7 @@ Status check_options(TuneOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(check_m_range(options));
   GEMMTUNE_RETURN_IF_ERROR(check_buckets(options));
   GEMMTUNE_RETURN_IF_ERROR(check_energy_options(options));
+  GEMMTUNE_RETURN_IF_ERROR(check_shard(options));
   const bool has_model = !options.model.folder.empty();
   if (options.size.any() + !options.input.empty() + has_model > 1) {
     return Status::invalid("-i, -m -n -k and --model_dir: give one of them, not several");
@@ -302,7 +315,8 @@ Result<ShapeList> shapes_of(const TuneOptions& options, const Environment& envir
 }
 
 Result<Outputs> outputs_of(const TuneOptions& options, const Environment& environment,
-                           const DeviceInfo& device, const ShapeList& shapes) {
+                           const DeviceInfo& device, const ShapeList& shapes,
+                           const std::optional<Shard>& shard) {
   Outputs outputs;
   const Operation operation = shapes.rows.empty() ? shapes.operation : shapes.rows.front().problem.operation;
   if (options.buckets) {
@@ -318,9 +332,18 @@ Result<Outputs> outputs_of(const TuneOptions& options, const Environment& enviro
     if (environment.config_folder.empty()) return Status::invalid("give -o FILE ({})", no_config_folder);
     GEMMTUNE_RETURN_IF_ERROR(make_folders(environment.config_folder));
     outputs.also_read.push_back(environment.config_folder + "/" + tuned_file_name(operation));
-    outputs.is_config_file = true;
+    // Programs read it under the whole name only.
+    outputs.is_config_file = !shard;
+    if (shard) outputs.also_read.front() = shard_path(outputs.also_read.front(), *shard);
   }
   outputs.tuned = outputs.also_read.front();
+  outputs.journal = outputs.working_journal = journal_path(outputs.tuned);
+  if (!options.journal_folder.empty()) {
+    GEMMTUNE_RETURN_IF_ERROR(make_folders(options.journal_folder));
+    const std::string name = outputs.journal.substr(outputs.journal.find_last_of('/') + 1);
+    outputs.working_journal = join_path(options.journal_folder, name);
+    GEMMTUNE_RETURN_IF_ERROR(check_writable("--journal", outputs.working_journal));
+  }
   outputs.also_read.erase(outputs.also_read.begin());
   outputs.profile = options.profile;
   GEMMTUNE_RETURN_IF_ERROR(check_writable("-o", outputs.tuned));

@@ -13,6 +13,7 @@
 #include "cli/shared/model_options.h"
 #include "cli/shared/size_options.h"
 #include "formats/shapes/shape_list.h"
+#include "formats/shards/shard_file.h"
 #include "tuning/tuner.h"
 
 namespace gemmtune::cli {
@@ -43,9 +44,12 @@ struct TuneOptions {
   double min_improvement = 3.0;  // percent
   bool resume = true;
   bool retry_failed = false;
-  std::string record;  // file; empty: none
-  std::string events;  // file; empty: none
-  std::string replay;  // file; empty: none
+  std::string record;          // file; empty: none
+  std::string events;          // file; empty: none
+  std::string shard;           // I/N, auto, auto/N; empty: all shapes
+  bool list = false;           // print the shapes, and end
+  std::string journal_folder;  // of the journal while the run lasts; empty: beside the output
+  std::string replay;          // file; empty: none
   bool verbose = false;
   bool quiet = false;
   bool strict = false;
@@ -93,19 +97,22 @@ bool names_shapes(const TuneOptions& options);
 Result<ShapeList> shapes_of(const TuneOptions& options, const Environment& environment,
                             const DeviceInfo& device);
 
-/// Where the results go; the config folder's file of the operation (that of the shapes) where no -o was given
+/// Where the results go, of a shard under its name; the config folder's file of the operation (that of the shapes) where no -o was given
 /// (its folder is made). Checked for writing; a file or schema without gfx is refused for a device that needs
 /// it.
 struct Outputs {
   std::string tuned;
   std::vector<std::string> also_read;
   std::string profile;
+  std::string journal;          // beside `tuned`
+  std::string working_journal;  // that the run writes; the same unless --journal names a folder
   bool is_config_file = false;
   bool is_written = true;   // false: nothing is (--init_type zeros)
   std::string keep_folder;  // of --keep; empty: none
 };
 Result<Outputs> outputs_of(const TuneOptions& options, const Environment& environment,
-                           const DeviceInfo& device, const ShapeList& shapes);
+                           const DeviceInfo& device, const ShapeList& shapes,
+                           const std::optional<Shard>& shard = std::nullopt);
 
 /// The device's usual policy with what the options change. Requires checked options.
 Policy policy_of(const TuneOptions& options, const DeviceInfo& device);
