@@ -26,6 +26,9 @@ Functions torch{};
 thread_local int last_status = GEMMTUNE_OK;
 /// Beside the codes of gemmtune_status: no plan, and the stream is being captured.
 constexpr int not_planned = 100;
+/// Autograd wants a gradient of the result.
+constexpr int needs_gradient = 101;
+const char* gradient_sentence = "";
 
 [[noreturn]] void fail(int status, const std::string& sentence) {
   last_status = status;
@@ -121,6 +124,13 @@ class Argument {
   Tensor release() { return std::exchange(tensor_, nullptr); }
   explicit operator bool() const { return tensor_ != nullptr; }
 
+  /// One more reference, which the caller owns.
+  Tensor share() const {
+    Tensor another = nullptr;
+    check_torch(torch.aoti_torch_new_tensor_handle(tensor_, &another), "to share a tensor");
+    return another;
+  }
+
   void* data() const {
     void* pointer = nullptr;
     check_torch(torch.aoti_torch_get_data_ptr(tensor_, &pointer), "the address of a tensor");
@@ -211,6 +221,18 @@ class Stack {
   Value* values_;
   std::size_t next_ = 0;
 };
+
+/// Refuses operands of which autograd wants a gradient. The stable interface does not say which do: an operator in Python does.
+void refuse_gradient(const Argument& x, const Argument& w, const Argument& third) {
+  if (!torch.aoti_torch_grad_mode_is_enabled()) return;
+  const auto optional = [](const Argument& tensor) {
+    return tensor ? reinterpret_cast<Value>(new Value(reinterpret_cast<Value>(tensor.share()))) : Value{0};
+  };
+  std::array<Value, 3> stack{reinterpret_cast<Value>(x.share()), optional(w), optional(third)};
+  check_torch(torch.aoti_torch_call_dispatcher("gemmtune::needs_gradient", "", stack.data()),
+              "to say what needs a gradient");
+  if ((stack[0] & 0xff) != 0) fail(needs_gradient, gradient_sentence);
+}
 
 // ---- a call --------------------------------------------------------------------------------------------------------
 
@@ -476,6 +498,7 @@ struct Matmul {
   }
 
   void run(Quantization quantization) {
+    refuse_gradient(x, w, bias);
     gemmtune_problem problem =
         new_problem(layout == GEMMTUNE_LAYOUT_PLAIN ? quantization.plain : quantization.packed, x, w);
     const bool fp4 = problem.operation == GEMMTUNE_A4W4_BLOCKSCALE;
@@ -548,6 +571,7 @@ struct Batched {
   Argument x, w, bias, x_scale, w_scale, out;
 
   void run(gemmtune_operation operation) {
+    refuse_gradient(x, w, bias);
     gemmtune_problem problem = new_problem(operation, x, w);
     gemmtune_operands operands{};
     operands.size = sizeof operands;
@@ -661,6 +685,7 @@ struct Mixture {
   }
 
   void run(std::int32_t out_dtype) {
+    refuse_gradient(x, w1, w2);
     gemmtune_problem problem = new_problem(GEMMTUNE_FUSED_MOE, x, w1);
     if (x.dim() != 2 || w1.dim() != 3 || w2.dim() != 3 || topk_ids.dim() != 2 || !x.is_dense())
       fail(GEMMTUNE_INVALID_ARGUMENT, "x, w1, w2 and topk_ids have shapes " + x.shape() + ", " + w1.shape() +
@@ -784,6 +809,9 @@ const char* register_operators() {
     return "the namespace";
   for (const Operator& one : operators)
     if (torch.aoti_torch_library_def(definitions, one.schema) != 0) return one.name;
+  if (torch.aoti_torch_library_def(definitions,
+                                   "needs_gradient(Tensor x, Tensor? w, Tensor? third) -> bool") != 0)
+    return "needs_gradient";
   for (const char* key : {"CPU", "CUDA"}) {
     Library kernels = nullptr;
     if (torch.aoti_torch_library_init_impl(space, key, __FILE__, __LINE__, &kernels) != 0) return key;
@@ -800,8 +828,10 @@ namespace shim = gemmtune::torch_shim;
 
 extern "C" {
 
-/// Registers the operators. The name of what this PyTorch lacks or refuses, or null.
-GEMMTUNE_API const char* gemmtune_torch_register(shim::Opener opener) {
+/// Registers the operators. The name of what this PyTorch lacks or refuses, or null. `gradient_sentence` refuses autograd and
+/// stays valid.
+GEMMTUNE_API const char* gemmtune_torch_register(shim::Opener opener, const char* gradient_sentence) {
+  shim::gradient_sentence = gradient_sentence;
   if (const char* const missing = shim::find_functions(shim::torch)) return missing;
   shim::opener = opener;
   shim::cpu_type = shim::torch.aoti_torch_device_type_cpu();
@@ -817,7 +847,8 @@ GEMMTUNE_API void gemmtune_torch_set_context(int gpu, gemmtune_context* context)
   shim::context_slot(gpu).store(context, std::memory_order_release);
 }
 
-/// The status of this thread's last failed operator, once; 100: no plan while a stream was captured.
+/// The status of this thread's last failed operator, once: a gemmtune_status, or 100 if there is no plan while the stream is being
+/// captured, 101 if autograd is refused.
 GEMMTUNE_API int gemmtune_torch_take_status(void) { return std::exchange(shim::last_status, GEMMTUNE_OK); }
 
 }  // extern "C"

@@ -37,6 +37,9 @@ const char* find_functions(Functions& functions) {
   GEMMTUNE_NEED(aoti_torch_get_device_index);
   GEMMTUNE_NEED(aoti_torch_empty_strided);
   GEMMTUNE_NEED(aoti_torch_delete_tensor_object);
+  GEMMTUNE_NEED(aoti_torch_new_tensor_handle);
+  GEMMTUNE_NEED(aoti_torch_call_dispatcher);
+  GEMMTUNE_NEED(aoti_torch_grad_mode_is_enabled);
   GEMMTUNE_NEED(aoti_torch_device_type_cpu);
   GEMMTUNE_NEED(aoti_torch_device_type_cuda);
   GEMMTUNE_NEED(aoti_torch_dtype_float32);

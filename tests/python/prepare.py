@@ -1,6 +1,6 @@
 """Makes the virtual environment BUILD/python-environment with the package in it: its wheel, built by pip from a finished
 build (`GEMMTUNE_FINISHED_BUILD`), or, where scikit-build-core is neither installed nor to be had, the same files by
-`cmake --install`. numpy, and PyTorch where there is one, are those of GEMMTUNE_TEST_PYTHON (default: this Python).
+`cmake --install`. numpy, and PyTorch where there is one, are those of the Python that runs this script.
 
 Usage: prepare.py SOURCE BUILD"""
 
@@ -27,7 +27,7 @@ def quiet(*command):
 
 def main():
     source, build = (Path(place).resolve() for place in sys.argv[1:3])
-    host = os.environ.get("GEMMTUNE_TEST_PYTHON") or sys.executable
+    host = sys.executable
     place = build / "python-environment"
     shutil.rmtree(place, ignore_errors=True)
     subprocess.run([host, "-m", "venv", str(place)], check=True)
