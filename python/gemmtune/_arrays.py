@@ -40,13 +40,15 @@ _bytes = {"f32": 4, "i32": 4, "f16": 2, "bf16": 2}
 
 
 class Typed:
-    """An array whose bits have another type than it says: numpy has no bf16 and no fp8 of its own."""
+    """An array whose bits have another type than it says: numpy has no bf16 and no fp8 of its own. `implicit`: by the
+    operation, not by the caller, who then gets results of his library's own types."""
 
-    def __init__(self, array, type):
+    def __init__(self, array, type, implicit=False):
         if type not in c.types[1:]:
             raise WrongType(f"type '{type}', expected one of {', '.join(c.types[1:])}")
         self.array = array
         self.type = type
+        self.implicit = implicit
 
 
 def as_type(array, type):
@@ -170,9 +172,10 @@ def _numpy_type(numpy, type):
 
 
 def empty_like_of(array, shape, type):
-    """A new array of `array`'s library and device, of 16-bit or float32 elements (others: bytes)."""
-    bits = isinstance(array, Typed)
-    array = array.array if bits else array
+    """A new array of `array`'s library and device, of 16-bit or float32 elements (others: bytes). Beside an array of as_type()
+    one of bf16 is uint16, as numpy's must be."""
+    bits = isinstance(array, Typed) and not array.implicit
+    array = array.array if isinstance(array, Typed) else array
     library = type_module(array)
     if hasattr(array, "__array_interface__"):
         import numpy

@@ -2,6 +2,8 @@
 which gemmtune.torch serves. On a CPU the result is complete on return; on a GPU work is enqueued on the array's own stream."""
 
 import ctypes
+import importlib
+import sys
 
 from . import _arrays, contexts
 from . import _library as c
@@ -22,8 +24,13 @@ class PackedWeight:
         return f"PackedWeight({self.operation}, n={self.n}, k={self.k}, {self.type}, {self.layout_name})"
 
 
-def _is_torch(array):
-    return type(array).__module__.split(".")[0] == "torch" or (isinstance(array, PackedWeight) and _is_torch(array.bits))
+def _torch_for(array):
+    """gemmtune.torch for a tensor of PyTorch, else None."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(array, torch.Tensor):
+        return None
+    module = sys.modules.get("gemmtune.torch")
+    return module if module is not None else importlib.import_module("gemmtune.torch")
 
 
 def _number(type):
@@ -227,9 +234,8 @@ def _check_scales(operation, problem, x_count, w_count):
 def linear(x, w, bias=None, out=None, *, x_scale=None, w_scale=None, out_dtype=None, context=None, stream=None):
     """y = x · wᵀ (+ bias), the operation a16w16: x [..., K], w [N, K] (or a PackedWeight), bias [N]; bf16, fp16 or fp32, and
     fp8 with x_scale and w_scale, one float32 each."""
-    if _is_torch(x):
-        from .torch import linear as torch_linear
-        return torch_linear(x, w, bias, out, x_scale=x_scale, w_scale=w_scale, out_dtype=out_dtype)
+    if torch := _torch_for(x):
+        return torch.linear(x, w, bias, out, x_scale=x_scale, w_scale=w_scale, out_dtype=out_dtype)
     return _matmul("a16w16", x, w, x_scale, w_scale, bias, out, out_dtype, context, stream)
 
 
@@ -240,37 +246,25 @@ def _packed_name(operation, w):
 def a8w8(x, w, x_scale, w_scale, bias=None, out=None, *, out_dtype=None, context=None, stream=None):
     """int8 or fp8 with a float32 scale for each row of x [M] and of w [N], or one for all; the result is bf16 or f16. A
     PackedWeight makes it a8w8_bpreshuffle."""
-    if _is_torch(x):
-        from .torch import a8w8 as torch_a8w8
-        return torch_a8w8(x, w, x_scale, w_scale, bias, out, out_dtype=out_dtype)
+    if torch := _torch_for(x):
+        return torch.a8w8(x, w, x_scale, w_scale, bias, out, out_dtype=out_dtype)
     return _matmul(_packed_name("a8w8", w), x, w, x_scale, w_scale, bias, out, out_dtype, context, stream)
 
 
 def a8w8_blockscale(x, w, x_scale, w_scale, out=None, *, out_dtype=None, context=None, stream=None):
     """fp8 with float32 scales of blocks: x_scale [M, ceil(K/128)], w_scale [ceil(N/128), ceil(K/128)]."""
-    if _is_torch(x):
-        from .torch import a8w8_blockscale as torch_blockscale
-        return torch_blockscale(x, w, x_scale, w_scale, out, out_dtype=out_dtype)
+    if torch := _torch_for(x):
+        return torch.a8w8_blockscale(x, w, x_scale, w_scale, out, out_dtype=out_dtype)
     return _matmul(_packed_name("a8w8_blockscale", w), x, w, x_scale, w_scale, None, out, out_dtype, context, stream)
 
 
 def a4w4_blockscale(x, w, x_scale, w_scale, out=None, *, out_dtype=None, context=None, stream=None):
     """MXFP4: x [M, K/2] and w [N, K/2] of bytes with two elements each, the even one low; e8m0 scales x_scale [M, K/32],
     w_scale [N, K/32]."""
-    if _is_torch(x):
-        from .torch import a4w4_blockscale as torch_a4w4
-        return torch_a4w4(x, w, x_scale, w_scale, out, out_dtype=out_dtype)
-    x, w = (one if isinstance(one, (PackedWeight, _arrays.Typed)) else _arrays.Typed(one, "f4_e2m1") for one in (x, w))
-    if out is None and out_dtype in (None, "bf16") and hasattr(_plain_array(x), "__array_interface__"):
-        x = _Fp4(x)
+    if torch := _torch_for(x):
+        return torch.a4w4_blockscale(x, w, x_scale, w_scale, out, out_dtype=out_dtype)
+    x, w = (one if isinstance(one, _arrays.Typed) else _arrays.Typed(one, "f4_e2m1", implicit=True) for one in (x, w))
     return _matmul("a4w4_blockscale", x, w, x_scale, w_scale, None, out, out_dtype, context, stream, k_per_element=2)
-
-
-class _Fp4(_arrays.Typed):
-    """Bytes of fp4: a result of theirs is an array of its own type, not bits."""
-
-    def __init__(self, typed):
-        super().__init__(typed.array, typed.type)
 
 
 def _batched(operation, x, w, x_scale, w_scale, bias, out, out_dtype, context, stream):
@@ -308,17 +302,15 @@ def _batched(operation, x, w, x_scale, w_scale, bias, out, out_dtype, context, s
 
 def batched_bf16(x, w, bias=None, out=None, *, context=None, stream=None):
     """bf16 [B, M, K] with weights [B, N, K]; bias [N]."""
-    if _is_torch(x):
-        from .torch import batched_bf16 as torch_batched
-        return torch_batched(x, w, bias, out)
+    if torch := _torch_for(x):
+        return torch.batched_bf16(x, w, bias, out)
     return _batched("batched_bf16", x, w, None, None, bias, out, None, context, stream)
 
 
 def batched_a8w8(x, w, x_scale, w_scale, bias=None, out=None, *, context=None, stream=None):
     """int8 or fp8 [B, M, K] with weights [B, N, K]; scales [B, M] and [B, N], or one for all."""
-    if _is_torch(x):
-        from .torch import batched_a8w8 as torch_batched
-        return torch_batched(x, w, x_scale, w_scale, bias, out)
+    if torch := _torch_for(x):
+        return torch.batched_a8w8(x, w, x_scale, w_scale, bias, out)
     return _batched("batched_a8w8", x, w, x_scale, w_scale, bias, out, None, context, stream)
 
 
@@ -332,9 +324,8 @@ def fused_moe(x, w1, w2, topk_ids, topk_weights, out=None, *, activation="silu",
               doweight_stage1=False, x_scale=None, w1_scale=None, w2_scale=None, out_dtype=None, context=None, stream=None):
     """A mixture of experts: x [T, K], w1 [E, N or 2N (gated), K], w2 [E, K, N], topk_ids int32 [T, k], topk_weights float32
     [T, k]. Scales by quant_type: the table of gemmtune_operands in include/gemmtune/c.h."""
-    if _is_torch(x):
-        from .torch import fused_moe as torch_moe
-        return torch_moe(x, w1, w2, topk_ids, topk_weights, out, activation=activation, quant_type=quant_type, gated=gated,
+    if torch := _torch_for(x):
+        return torch.fused_moe(x, w1, w2, topk_ids, topk_weights, out, activation=activation, quant_type=quant_type, gated=gated,
                          doweight_stage1=doweight_stage1, x_scale=x_scale, w1_scale=w1_scale, w2_scale=w2_scale,
                          out_dtype=out_dtype)
     call = _Call("fused_moe", x, context, stream)
@@ -422,9 +413,8 @@ def packed_bytes(context, weight, layout):
 def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, context=None):
     """The weight w [N, K] in the layout that the tuned files of its device were made for: a PackedWeight, or w itself if
     that is the plain layout. operation: what will run it (a16w16, a8w8_bpreshuffle, a8w8_blockscale_bpreshuffle)."""
-    if _is_torch(w):
-        from .torch import pack as torch_pack
-        return torch_pack(w, operation=operation, x_type=x_type, y_type=y_type, scale_ab=scale_ab, context=context)
+    if torch := _torch_for(w):
+        return torch.pack(w, operation=operation, x_type=x_type, y_type=y_type, scale_ab=scale_ab, context=context)
     stream, shared = _arrays.stream_of(w)
     operand = _arrays.read("w", w, stream)
     if len(operand.shape) != 2 or not operand.is_dense():
@@ -455,9 +445,8 @@ def _aligned_bytes(like, size):
 
 def unpack(packed, *, context=None):
     """The plain weight of a PackedWeight whose layout has an inverse."""
-    if _is_torch(packed.bits):
-        from .torch import unpack as torch_unpack
-        return torch_unpack(packed, context=context)
+    if torch := _torch_for(packed.bits):
+        return torch.unpack(packed, context=context)
     operand = _arrays.read("packed", packed.bits, _arrays.stream_of(packed.bits)[0])
     context = context or contexts.current(operand.device)
     weight = weight_problem(packed.operation, packed.type, packed.n, packed.k)

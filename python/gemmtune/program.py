@@ -1,5 +1,6 @@
 """The gemmtune program of this package: as a console script, and for the functions of commands.py."""
 
+import functools
 import importlib.util
 import os
 import sys
@@ -8,6 +9,7 @@ from .errors import NotFound
 from ._folders import folder
 
 
+@functools.lru_cache(maxsize=None)
 def nvidia_folders():
     """Folders of NVIDIA's libraries that pip installed for this Python (nvidia-cublas, nvidia-cuda-nvrtc ...)."""
     found = importlib.util.find_spec("nvidia")

@@ -165,9 +165,13 @@ class Operators(unittest.TestCase):
         gemmtune.torch.register_inductor()
         self.assertEqual(config.external_matmul.count(gemmtune.torch._operators.gemmtune_mm), 1)
         self.addCleanup(config.external_matmul.clear)
-        x, w, out = torch.randn(4, 32), torch.randn(32, 16), torch.empty(4, 16)
-        config.external_matmul[0](x, w, out=out)
-        close(self, out, x.double() @ w.double(), 1e-6)
+        x, w = torch.randn(64, 32), torch.randn(32, 48)
+        counters = gemmtune.contexts.current(("cpu", 0)).counters
+        calls = counters()["untuned"]
+        with torch.no_grad():
+            product = torch.compile(lambda a, b: a @ b, fullgraph=True, options={"max_autotune": True})(x, w)
+        close(self, product, x.double() @ w.double(), 1e-6)
+        self.assertGreater(counters()["untuned"], calls)  # it was timed
 
 
 class Models(unittest.TestCase):

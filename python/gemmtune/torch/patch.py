@@ -4,27 +4,32 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .. import operations
+from .. import errors, operations
 from . import _operators
 from ._operators import ops
 
 _floats = (torch.bfloat16, torch.float16, torch.float32)
 _fp8 = torch.float8_e4m3fn
 _fp8_max = 448.0
+_linear = ops.linear.default
 
 
 class GemmtuneLinear(nn.Linear):
     """What a patched nn.Linear is while it is patched: the same parameters, another forward."""
 
     def forward(self, x):
-        packed = self.gemmtune_packed
-        if x.dtype is not self.gemmtune_dtype or torch.is_autocast_enabled(x.device.type):
-            if self.weight is None:
-                raise TypeError(f"x is {x.dtype}, expected {self.gemmtune_dtype}: the plain weight was dropped")
-            return functional.linear(x, self.weight, self.bias)
-        if packed is None:
-            return ops.linear(x, self.weight, self.bias)
-        return ops.linear(x, packed, self.bias, None, None, self.out_features, self.gemmtune_layout)
+        parameters = self._parameters  # attributes of a module are slower to find
+        if x.dtype is not self.gemmtune_dtype or torch.is_autocast_enabled(self.gemmtune_device):
+            return functional.linear(x, self.plain_weight(), parameters["bias"])
+        if self.gemmtune_packed is None:
+            return _linear(x, parameters["weight"], parameters["bias"])
+        return _linear(x, self.gemmtune_packed, parameters["bias"], None, None, self.out_features, self.gemmtune_layout)
+
+    def plain_weight(self):
+        if self.weight is None:
+            raise errors.WrongType(f"x is not {self.gemmtune_dtype}, or autocast is on: the plain weight was dropped "
+                                   "(patch(keep_weight=False))")
+        return self.weight
 
 
 def _quantize(x, scale):
@@ -119,7 +124,7 @@ def _patch_linear(patch, name, module, packs, keep_weight):
         if key not in packs:
             packs[key] = _operators.pack(module.weight.detach())
         packed = packs[key]
-    module.gemmtune_dtype = module.weight.dtype
+    module.gemmtune_dtype, module.gemmtune_device = module.weight.dtype, module.weight.device.type
     module.gemmtune_packed, module.gemmtune_layout = None, 0
     weight = module.weight
     if isinstance(packed, operations.PackedWeight):
@@ -135,7 +140,7 @@ def _patch_linear(patch, name, module, packs, keep_weight):
         if module.weight is None:
             module.weight = nn.Parameter(_operators.unpack(packed), requires_grad=False)
         module.__class__ = original
-        del module.gemmtune_dtype, module.gemmtune_packed, module.gemmtune_layout
+        del module.gemmtune_dtype, module.gemmtune_device, module.gemmtune_packed, module.gemmtune_layout
 
     patch._undo.append(undo)
 
