@@ -89,11 +89,13 @@ class _Call:
         self.problem.w_type = _number(operand.type)
         return operand, None
 
-    def scale(self, name, array, per_tensor=None):
-        """A float32 scale; returns its pointer and sets `per_tensor` where it is a single one."""
+    def scale(self, name, array, per_tensor=None, type="f32"):
+        """A scale; returns its pointer and its size, and sets `per_tensor` where it is a single one."""
         if array is None:
             raise InvalidArgument(f"{name} is missing: quantized operands have scales")
         operand = self.read(name, array)
+        if operand.type != type:
+            raise WrongType(f"{name} is {operand.type}, expected {'e8m0 or u8' if type == 'u8' else type}")
         size = 1
         for one in operand.shape:
             size *= one
@@ -138,23 +140,24 @@ class _Call:
         return _plain_array(self.out)
 
 
-def _rows(call, operand):
-    """The leading dimensions of x or out as one: (rows, columns, distance of rows)."""
-    if len(operand.shape) < 1:
+def _rows(operand):
+    """The leading dimensions of x or out as one: (rows, columns, distance of rows). Of a column-major x the distance of columns
+    is strides[1]."""
+    if not operand.shape:
         raise InvalidArgument(f"{operand.name} has no dimension, expected at least one")
     columns = operand.shape[-1]
-    rows = 1
-    for size in operand.shape[:-1]:
-        rows *= size
-    if len(operand.shape) == 1:
-        return 1, columns, columns
-    if columns > 1 and operand.strides[-1] != 1 and not (len(operand.shape) == 2 and operand.strides[0] == 1):
+    rows, distance = 1, columns
+    if columns > 1 and operand.strides[-1] != 1:
+        if len(operand.shape) == 2 and operand.strides[0] == 1 and operand.name == "x":
+            return operand.shape[0], columns, columns
         raise InvalidArgument(f"{operand.name} has strides {list(operand.strides)}, expected contiguous rows")
-    distance = operand.strides[-2]
-    for size, stride, inner_size, inner_stride in zip(operand.shape[:-1], operand.strides[:-1], operand.shape[1:-1],
-                                                      operand.strides[1:-1]):
-        if size > 1 and stride != inner_size * inner_stride:
-            raise InvalidArgument(f"{operand.name} has strides {list(operand.strides)}, expected rows at one distance")
+    for size, stride in zip(reversed(operand.shape[:-1]), reversed(operand.strides[:-1])):
+        if size > 1 and rows == 1:
+            distance = stride
+        if (size > 1 and rows > 1 and stride != rows * distance) or (size > 1 and distance < columns):
+            raise InvalidArgument(f"{operand.name} has shape {list(operand.shape)} and strides {list(operand.strides)}, expected "
+                                  "rows at one distance")
+        rows *= size
     return rows, columns, distance
 
 
@@ -178,7 +181,7 @@ def _default_y(quantized, x_type, out, out_dtype):
 
 def _matmul(operation, x, w, x_scale, w_scale, bias, out, out_dtype, context, stream, k_per_element=1):
     call = _Call(operation, x, context, stream)
-    rows, columns, distance = _rows(call, call.x)
+    rows, columns, distance = _rows(call.x)
     column_major_x = len(call.x.shape) == 2 and rows > 1 and columns > 1 and call.x.strides[-1] != 1
     found, pointer = call.read_weight("w", w, columns)
     if pointer is None:
@@ -191,7 +194,7 @@ def _matmul(operation, x, w, x_scale, w_scale, bias, out, out_dtype, context, st
     call.values.w = pointer
     call.problem.m, call.problem.n, call.problem.k = rows, n, columns * k_per_element
     call.problem.x_order = c.column_major if column_major_x else c.row_major
-    call.values.ldx = (call.x.strides[1] if column_major_x else distance if rows > 1 else columns) * k_per_element
+    call.values.ldx = (call.x.strides[1] if column_major_x else distance) * k_per_element
     y_type = _default_y(x_scale is not None, call.x.type, out, out_dtype)
     call.problem.y_type = _number(y_type)
     if operation == "a16w16":
@@ -206,12 +209,12 @@ def _matmul(operation, x, w, x_scale, w_scale, bias, out, out_dtype, context, st
                 setattr(call.values, name, where)
     else:
         per_row = operation.startswith("a8w8") and "blockscale" not in operation
-        call.values.x_scale, x_count = call.scale("x_scale", x_scale, "x_scale_per_tensor" if per_row else None)
-        call.values.w_scale, w_count = call.scale("w_scale", w_scale, "w_scale_per_tensor" if per_row else None)
+        scale_type = "u8" if operation == "a4w4_blockscale" else "f32"
+        call.values.x_scale, x_count = call.scale("x_scale", x_scale, "x_scale_per_tensor" if per_row else None, scale_type)
+        call.values.w_scale, w_count = call.scale("w_scale", w_scale, "w_scale_per_tensor" if per_row else None, scale_type)
         _check_scales(operation, call.problem, x_count, w_count)
     y = call.result(out, (*call.x.shape[:-1], n), y_type)
-    _, _, call.values.ldy = _rows(call, y)
-    call.values.ldy = max(call.values.ldy, n)
+    _, _, call.values.ldy = _rows(y)
     call.bias(bias, n)
     return call.run() if out is None else (call.run(), out)[1]
 
@@ -358,7 +361,7 @@ def fused_moe(x, w1, w2, topk_ids, topk_weights, out=None, *, activation="silu",
                                ("w2_scale", w2_scale, (operands, "w2_scale"))):
         if array is None:
             continue
-        pointer, size = call.scale(name, array)
+        pointer, size = call.scale(name, array, type="u8" if quant_type == "per_1x32" else "f32")
         if size != scales[name]:
             raise InvalidArgument(f"{name} has {size} elements, expected {scales[name]}")
         setattr(*where, pointer)

@@ -121,6 +121,12 @@ class Argument {
     tensor_ = tensor;
     if (tensor != nullptr) read();
   }
+  Tensor handle() const { return tensor_; }
+  /// Becomes what another one was.
+  void take(Argument& other) {
+    std::swap(tensor_, other.tensor_);
+    read();
+  }
   Tensor release() { return std::exchange(tensor_, nullptr); }
   explicit operator bool() const { return tensor_ != nullptr; }
 
@@ -249,36 +255,38 @@ struct Rows {
                                       tensor.shape() + ", expected " + expected);
 }
 
-Rows rows_of(const char* name, const Argument& tensor, bool may_be_column_major) {
-  Rows found;
-  if (tensor.dim() < 1)
-    fail(GEMMTUNE_INVALID_ARGUMENT, std::string(name) + " has no dimension, expected at least one");
+bool is_column_major(const Argument& tensor) {
+  return tensor.dim() == 2 && tensor.size(0) > 1 && tensor.size(1) > 1 && tensor.stride(0) == 1 &&
+         tensor.stride(1) >= tensor.size(0);
+}
+
+/// Whether the rows of a tensor are contiguous and at one distance, and then how they lie.
+bool find_rows(const Argument& tensor, Rows& found) {
+  found = {};
   found.columns = tensor.size(-1);
   found.distance = found.columns;
-  if (tensor.dim() == 1) {
-    if (found.columns > 1 && tensor.stride(0) != 1) fail_strides(name, tensor, "contiguous rows");
-    return found;
-  }
-  for (std::int64_t i = 0; i < tensor.dim() - 1; ++i) found.rows *= tensor.size(i);
-  if (found.columns > 1 && tensor.stride(-1) != 1) {
-    if (!may_be_column_major || tensor.dim() != 2 || (tensor.size(0) > 1 && tensor.stride(0) != 1) ||
-        tensor.stride(1) < tensor.size(0))
-      fail_strides(name, tensor, "contiguous rows");
-    found.column_major = found.rows > 1;
-    found.distance = tensor.stride(1);
-    if (!found.column_major) fail_strides(name, tensor, "contiguous rows");
-    return found;
-  }
-  for (std::int64_t i = 0; i + 2 < tensor.dim(); ++i) {
-    if (tensor.size(i) > 1 && found.rows > 0 && tensor.stride(i) != tensor.size(i + 1) * tensor.stride(i + 1))
-      fail_strides(name, tensor, "rows at one distance");
-  }
-  // The innermost dimension of rows that has more than one gives the distance.
+  if (found.columns > 1 && tensor.stride(-1) != 1) return false;
   for (std::int64_t i = tensor.dim() - 2; i >= 0; --i) {
-    if (tensor.size(i) <= 1) continue;
-    found.distance = tensor.stride(i);
-    break;
+    const std::int64_t size = tensor.size(i);
+    if (size > 1 && found.rows == 1) found.distance = tensor.stride(i);
+    if (size > 1 && found.rows > 1 && tensor.stride(i) != found.rows * found.distance) return false;
+    found.rows *= size;
+    if (found.rows == 0) break;
   }
+  for (std::int64_t i = 0; i < tensor.dim() - 1; ++i)
+    if (tensor.size(i) == 0) found.rows = 0;
+  return found.rows <= 1 || found.distance >= found.columns;
+}
+
+void require_dimension(const char* name, const Argument& tensor) {
+  if (tensor.dim() < 1)
+    fail(GEMMTUNE_INVALID_ARGUMENT, std::string(name) + " has no dimension, expected at least one");
+}
+
+Rows rows_of_result(const Argument& out) {
+  require_dimension("out", out);
+  Rows found;
+  if (!find_rows(out, found)) fail_strides("out", out, "contiguous rows at one distance");
   return found;
 }
 
@@ -295,6 +303,10 @@ gemmtune_problem new_problem(gemmtune_operation operation, const Argument& x, co
                " is one that gemmtune does not know, expected bf16, f16, f32, fp8 e4m3, int8 or uint8");
   }
   return problem;
+}
+
+std::int64_t bytes_of(gemmtune_type type) {
+  return type == GEMMTUNE_F32 ? 4 : type == GEMMTUNE_F16 || type == GEMMTUNE_BF16 ? 2 : 1;
 }
 
 bool is_float(gemmtune_type type) {
@@ -323,6 +335,22 @@ Tensor make_result(const Argument& x, std::int64_t columns, std::int32_t dtype, 
                                              gpu < 0 ? cpu_type : cuda_type, gpu < 0 ? 0 : gpu, &made),
               "to allocate the result");
   return made;
+}
+
+/// The rows of x; an x whose rows are not at one distance is copied, as PyTorch's own operators do.
+Rows rows_of_x(Argument& x, int gpu, bool may_be_column_major) {
+  require_dimension("x", x);
+  Rows found;
+  if (find_rows(x, found)) return found;
+  if (may_be_column_major && is_column_major(x)) {
+    found = {x.size(0), x.size(1), x.stride(1), true};
+    return found;
+  }
+  Argument dense(make_result(x, x.size(-1), x.dtype(), gpu));
+  check_torch(torch.aoti_torch_copy_(dense.handle(), x.handle(), 0), "to copy x");
+  x.take(dense);
+  find_rows(x, found);
+  return found;
 }
 
 /// 16 bytes, or less if a pointer is a multiple of less.
@@ -384,6 +412,7 @@ void run_on_gpu(int gpu, const gemmtune_problem& problem, const gemmtune_operand
                             "compiled or loaded; run this "
                             "size once before the capture, or call gemmtune.torch.warm(model, Ms)");
     check(status);
+    gemmtune_plan_retain(owner.plan);  // for ever: the graph may be replayed after a reload dropped the plan
   } else {
     check(gemmtune_plan_create(context, &problem, &owner.plan));
   }
@@ -461,6 +490,12 @@ struct Matmul {
     if (layout != GEMMTUNE_LAYOUT_PLAIN) {
       problem.n = packed_n;
       problem.w_type = problem.x_type;
+      // Packed weights are never smaller than plain ones.
+      if (w.type() != GEMMTUNE_U8 || !w.is_dense() || packed_n < 1 ||
+          w.elements() < packed_n * problem.k * bytes_of(problem.w_type))
+        fail(GEMMTUNE_INVALID_ARGUMENT,
+             "w has shape " + w.shape() + ", expected the bytes of a packed weight [" +
+                 std::to_string(packed_n) + ", " + std::to_string(problem.k) + "]");
       return;
     }
     const std::int64_t per_element = problem.operation == GEMMTUNE_A4W4_BLOCKSCALE ? 2 : 1;
@@ -510,7 +545,7 @@ struct Matmul {
     require_device("bias", bias, gpu);
     require_device("x_scale", x_scale, gpu);
     require_device("w_scale", w_scale, gpu);
-    const Rows rows = rows_of("x", x, !fp4);
+    const Rows rows = rows_of_x(x, gpu, !fp4);
     problem.m = rows.rows;
     problem.k = rows.columns * (fp4 ? 2 : 1);
     problem.x_order = rows.column_major ? GEMMTUNE_COLUMN_MAJOR : GEMMTUNE_ROW_MAJOR;
@@ -524,7 +559,7 @@ struct Matmul {
       require_device("out", out, gpu);
     }
     problem.y_type = out.type();
-    const Rows y = rows_of("out", out, false);
+    const Rows y = rows_of_result(out);
     if (out.dim() != x.dim() || y.rows != problem.m || y.columns != problem.n)
       fail(GEMMTUNE_INVALID_ARGUMENT, "out has shape " + out.shape() + ", expected x's " + x.shape() +
                                           " with " + std::to_string(problem.n) + " columns");

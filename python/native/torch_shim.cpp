@@ -38,6 +38,7 @@ const char* find_functions(Functions& functions) {
   GEMMTUNE_NEED(aoti_torch_empty_strided);
   GEMMTUNE_NEED(aoti_torch_delete_tensor_object);
   GEMMTUNE_NEED(aoti_torch_new_tensor_handle);
+  GEMMTUNE_NEED(aoti_torch_copy_);
   GEMMTUNE_NEED(aoti_torch_call_dispatcher);
   GEMMTUNE_NEED(aoti_torch_grad_mode_is_enabled);
   GEMMTUNE_NEED(aoti_torch_device_type_cpu);

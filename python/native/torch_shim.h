@@ -37,6 +37,7 @@ struct Functions {
                                      std::int32_t device_type, std::int32_t device_index, Tensor*);
   Failed (*aoti_torch_delete_tensor_object)(Tensor);
   Failed (*aoti_torch_new_tensor_handle)(Tensor, Tensor* another);
+  Failed (*aoti_torch_copy_)(Tensor to, Tensor from, std::int32_t non_blocking);
   Failed (*aoti_torch_call_dispatcher)(const char* name, const char* overload, Value* stack);
   bool (*aoti_torch_grad_mode_is_enabled)();
   std::int32_t (*aoti_torch_device_type_cpu)();

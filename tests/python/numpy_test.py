@@ -72,6 +72,9 @@ class Operations(unittest.TestCase):
         close(self, gemmtune.linear(x[0], w), exact[0], 1e-6)
         close(self, gemmtune.linear(np.asfortranarray(x), np.asfortranarray(w)), exact, 1e-6)
         close(self, gemmtune.linear(x[::2], w), exact[::2], 1e-6)
+        close(self, gemmtune.linear(x.reshape(2, 3, 96)[:, -1:], w), exact.reshape(2, 3, 40)[:, -1:], 1e-6)
+        with self.assertRaisesRegex(errors.InvalidArgument, "expected rows at one distance"):
+            gemmtune.linear(x.reshape(2, 3, 96)[:, ::2], w)
         close(self, gemmtune.linear(x[:, 1:65], np.ascontiguousarray(w[:, 1:65])),
               x[:, 1:65].astype(float) @ w[:, 1:65].astype(float).T, 1e-6)  # 4 bytes off
         halves = gemmtune.linear(x.astype(np.float16), w.astype(np.float16))
@@ -112,6 +115,8 @@ class Operations(unittest.TestCase):
         close(self, gemmtune.a8w8_blockscale(*fp8, *blocks, out_dtype="f16"), exact, 2e-3)
         with self.assertRaisesRegex(errors.InvalidArgument, "x_scale has 5 elements, expected 15"):
             gemmtune.a8w8_blockscale(*fp8, x_scale, blocks[1], out_dtype="f16")
+        with self.assertRaisesRegex(errors.WrongType, "x_scale is i32, expected f32"):
+            gemmtune.a8w8(x, w, x_scale.astype(np.int32), w_scale, out_dtype="f16")
         x4, w4 = (RANDOM.integers(0, 256, (rows, k // 2), dtype=np.uint8) for rows in (m, n))
         e8m0 = [RANDOM.integers(118, 128, (rows, k // 32), dtype=np.uint8) for rows in (m, n)]
         values = [np.stack([FP4[bits & 15], FP4[bits >> 4]], -1).reshape(len(bits), k) *

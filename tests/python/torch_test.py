@@ -61,6 +61,10 @@ class Operators(unittest.TestCase):
         close(self, wide[:, :16], exact.view(6, 16), 1e-6)
         self.assertEqual(wide[:, 16:].abs().max(), 0)
         self.assertEqual(ops.linear(x[:, :0], w).shape, (2, 0, 16))
+        close(self, ops.linear(x[:, -1:], w), exact[:, -1:], 1e-6)  # the last token of each sequence
+        close(self, ops.linear(x[:, ::2], w), exact[:, ::2], 1e-6)  # rows at two distances: copied
+        close(self, ops.linear(x.expand(2, 3, 64)[:1].expand(2, 3, 64), w), exact[:1].expand(2, 3, 16), 1e-6)
+        close(self, ops.linear(torch.randn(2, 3, 128).copy_(x.repeat_interleave(2, 2))[..., ::2], w), exact, 1e-6)
 
     def test_quantized(self):
         m, n, k = 6, 256, 384
@@ -119,6 +123,9 @@ class Operators(unittest.TestCase):
                 (lambda: gemmtune.linear(x, w, torch.ones(3)), errors.InvalidArgument, r"bias has shape \[3\], expected \[8\]"),
                 (lambda: gemmtune.a8w8(x.to(torch.int8), w.to(torch.int8), torch.ones(3), torch.ones(8)),
                  errors.InvalidArgument, "x_scale has 3 elements, expected 2 or 1"),
+                (lambda: ops.linear(x, torch.zeros(100, dtype=torch.uint8), n=8, layout=2), RuntimeError,
+                 r"w has shape \[100\], expected the bytes of a packed weight \[8, 32\]"),
+                (lambda: gemmtune.linear(x, w, out=torch.empty(8, 2).t()), errors.InvalidArgument, "out has strides"),
                 (lambda: gemmtune.linear(x, w, out_dtype="i8"), errors.WrongType, "out_dtype is 'i8'")):
             with self.assertRaisesRegex(kind, text):
                 call()

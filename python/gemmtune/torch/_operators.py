@@ -117,7 +117,7 @@ def _fake_blockscale(x, w, x_scale, w_scale, n=0, layout=0, out_dtype=None):
     return x.new_empty((*x.shape[:-1], _columns(w, n, layout)), dtype=_result_type(x, out_dtype))
 
 
-def _fake_batched(x, w, *rest):
+def _fake_batched(x, w, *rest, **options):
     return x.new_empty((x.shape[0], x.shape[1], w.shape[1]), dtype=torch.bfloat16)
 
 
