@@ -34,6 +34,8 @@ def main():
     python = str(place / "bin" / "python")
     packages = Path(output(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     (packages / "host.pth").write_text(output(host, "-c", SETTINGS))
+    wheels = build / "python-wheel"
+    shutil.rmtree(wheels, ignore_errors=True)
     offline = ["--disable-pip-version-check", "--no-deps"]
     builder = subprocess.run([python, "-c", "import scikit_build_core, packaging, pathspec"], capture_output=True, check=False)
     if builder.returncode and not quiet(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries",
@@ -44,8 +46,6 @@ def main():
         subprocess.run(["cmake", "--install", str(build), "--component", "python", "--prefix", str(target)], check=True,
                        stdout=subprocess.DEVNULL)
         return 0
-    wheels = build / "python-wheel"
-    shutil.rmtree(wheels, ignore_errors=True)
     made = quiet(python, "-m", "pip", "wheel", str(source), *offline, "--no-build-isolation", "--wheel-dir", str(wheels), "--config-settings",
                  f"cmake.define.GEMMTUNE_FINISHED_BUILD={build}", "--config-settings", f"build-dir={build}/python-wheel-build")
     if not made:
