@@ -168,7 +168,12 @@ Status require_sizes(const std::string& source, std::string_view content) {
 }
 
 /// The problems of PyTorch TunableOp's results and of its calls that wait.
-Result<ShapeList> parse_tunableop_shapes(const std::string& source, std::string content) {
+Result<ShapeList> parse_tunableop_shapes(const std::string& source, std::string content,
+                                         const ShapeListOptions& options) {
+  if (options.operation.value_or(Operation::a16w16) != Operation::a16w16) {
+    return Status::invalid("{}: sizes of {}, expected those of {}", source, to_string(Operation::a16w16),
+                           to_string(*options.operation));
+  }
   auto file = parse_tunableop_csv(source, std::move(content));
   if (!file.ok()) return file.status();
   ShapeList list;
@@ -204,7 +209,7 @@ void ShapeCollector::add(ShapeRow row) {
 Result<ShapeList> parse_shape_list(const std::string& source, std::string content,
                                    const ShapeListOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(require_sizes(source, content));
-  auto list = is_tunableop(first_row(content)) ? parse_tunableop_shapes(source, std::move(content))
+  auto list = is_tunableop(first_row(content)) ? parse_tunableop_shapes(source, std::move(content), options)
               : is_yaml(source, content)       ? parse_shape_yaml(source, content, options)
                                                : parse_shape_csv(source, std::move(content), options);
   if (!list.ok()) return list;
