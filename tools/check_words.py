@@ -33,7 +33,7 @@ WORDS = [
 ]
 EXEMPT = {"tools/check_words.py", "tests/cli/check_words_test.py"}  # they list the words
 ENDINGS = {".h", ".cpp", ".c", ".cu", ".cuh", ".inc", ".md", ".py", ".sh", ".cmake", ".txt"}
-FOLDERS = ("src", "include", "tests", "bench", "examples", "tools", "cmake", "docs", "README.md", "CHANGELOG.md", "configs", "shapes")
+FOLDERS = ("src", "include", "tests", "bench", "examples", "tools", "cmake", "python", "docs", "README.md", "CHANGELOG.md", "configs", "shapes")
 COMPILED = [(re.compile(pattern, re.IGNORECASE), instead) for pattern, instead in WORDS]
 
 

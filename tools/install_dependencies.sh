@@ -12,7 +12,8 @@ set -euo pipefail
 build=(cmake ninja-build g++ ccache python3
        libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libsqlite3-dev zlib1g-dev
        libdnnl-dev libopenblas-dev
-       libgtest-dev libgmock-dev libbenchmark-dev)
+       libgtest-dev libgmock-dev libbenchmark-dev
+       python3-numpy python3-venv)
 check=(clang-format clang-tidy)
 machines=(slurmctld slurmd slurm-client munge openmpi-bin python3-venv python3-yaml)
 soak=("${machines[@]}" debootstrap qemu-user clang)

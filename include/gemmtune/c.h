@@ -327,6 +327,10 @@ typedef struct gemmtune_operands {
  * *plan. */
 GEMMTUNE_API gemmtune_status gemmtune_plan_create(gemmtune_context* context, const gemmtune_problem* problem,
                                                   gemmtune_plan** plan);
+/* The same from the cache alone: GEMMTUNE_NOT_FOUND if the plan would have to be made, which compiles or loads a
+ * kernel. For callers whose stream is being captured into a graph. */
+GEMMTUNE_API gemmtune_status gemmtune_plan_find(gemmtune_context* context, const gemmtune_problem* problem,
+                                                gemmtune_plan** plan);
 /* One more reference. */
 GEMMTUNE_API void gemmtune_plan_retain(gemmtune_plan* plan);
 /* Gives one reference back; the last one frees the plan. Null is ignored. */

@@ -21,6 +21,24 @@ gemmtune_plan_info info_of(const Plan& plan) {
   return info;
 }
 
+/// `answer(context, problem, promises)` as the caller's plan.
+template <typename Answer>
+gemmtune_status answer_plan(const char* function, gemmtune_context* context, const gemmtune_problem* problem,
+                            gemmtune_plan** plan, Answer&& answer) noexcept {
+  if (context == nullptr) return fail_null(function, "context");
+  if (plan == nullptr) return fail_null(function, "plan");
+  *plan = nullptr;
+  gemmtune_problem known;
+  Problem asked;
+  if (const auto status = read_problem(problem, known, asked); status != GEMMTUNE_OK) return status;
+  return guarded([&]() -> gemmtune_status {
+    auto made = answer(*context->context, asked, promises_of(known));
+    if (!made.ok()) return report(made.status());
+    *plan = plan_to_c(made->release());
+    return GEMMTUNE_OK;
+  });
+}
+
 }  // namespace
 }  // namespace gemmtune::c
 
@@ -30,18 +48,21 @@ extern "C" {
 
 gemmtune_status gemmtune_plan_create(gemmtune_context* context, const gemmtune_problem* problem,
                                      gemmtune_plan** plan) {
-  if (context == nullptr) return c::fail_null("gemmtune_plan_create", "context");
-  if (plan == nullptr) return c::fail_null("gemmtune_plan_create", "plan");
-  *plan = nullptr;
-  gemmtune_problem known;
-  gemmtune::Problem asked;
-  if (const auto status = c::read_problem(problem, known, asked); status != GEMMTUNE_OK) return status;
-  return c::guarded([&]() -> gemmtune_status {
-    auto made = context->context->plan(asked, {}, c::promises_of(known));
-    if (!made.ok()) return c::report(made.status());
-    *plan = c::plan_to_c(made->release());
-    return GEMMTUNE_OK;
-  });
+  return c::answer_plan("gemmtune_plan_create", context, problem, plan,
+                        [](gemmtune::Context& opened, const gemmtune::Problem& asked,
+                           gemmtune::LaunchPromises promises) { return opened.plan(asked, {}, promises); });
+}
+
+gemmtune_status gemmtune_plan_find(gemmtune_context* context, const gemmtune_problem* problem,
+                                   gemmtune_plan** plan) {
+  return c::answer_plan("gemmtune_plan_find", context, problem, plan,
+                        [](gemmtune::Context& opened, const gemmtune::Problem& asked,
+                           gemmtune::LaunchPromises promises) -> gemmtune::Result<gemmtune::PlanRef> {
+                          auto found = opened.cached_plan(asked, promises);
+                          if (!found)
+                            return gemmtune::Status::not_found("no plan of {} was made yet", print(asked));
+                          return found;
+                        });
 }
 
 void gemmtune_plan_retain(gemmtune_plan* plan) {

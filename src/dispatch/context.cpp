@@ -110,9 +110,19 @@ Result<PlanRef> Context::plan(const Problem& problem, Stream stream, LaunchPromi
     if (!reported.ok()) return reported.status();
     plan = std::move(reported).value();
   }
-  counters_.count_answer(*plan);
-  if (CallCounts* calls = plan->call_counts()) calls->count(plan->account().match);
+  count(*plan);
   return plan;
+}
+
+PlanRef Context::cached_plan(const Problem& problem, LaunchPromises promises) {
+  PlanRef plan = cache_.find({problem, generation_.load(std::memory_order_acquire), promises.dependent()});
+  if (plan) count(*plan);
+  return plan;
+}
+
+void Context::count(const Plan& plan) {
+  counters_.count_answer(plan);
+  if (CallCounts* calls = plan.call_counts()) calls->count(plan.account().match);
 }
 
 Result<PlanRef> Context::make(const PlanKey& asked) {

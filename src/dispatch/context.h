@@ -55,6 +55,8 @@ class Context {
   /// reported to the miss handler unless the stream is being captured.
   /// `promises`: what a row's programmatic dependent launch needs; without them its plain kernel runs.
   Result<PlanRef> plan(const Problem& problem, Stream stream = {}, LaunchPromises promises = {});
+  /// The same from the cache alone; none if the plan would have to be made.
+  PlanRef cached_plan(const Problem& problem, LaunchPromises promises = {});
   /// Reads the tuned files again. Where one is there but cannot be read, the old rows stay and the error is
   /// returned.
   Status reload();
@@ -88,6 +90,7 @@ class Context {
 
  private:
   Result<PlanRef> make(const PlanKey& key);
+  void count(const Plan& plan);
   void count_unanswered(const Problem& problem, int rows_passed_over);
   /// Online tuning and capture, said once, if the user has no home to keep their files in.
   void leave_out_what_needs_a_config_folder();

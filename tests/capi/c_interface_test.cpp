@@ -142,6 +142,30 @@ TEST_F(CInterface, BadLeadingDimensionsAreRefusedAndNothingIsWritten) {
   EXPECT_THAT(arrays_.y, Each(untouched));
 }
 
+TEST_F(CInterface, AFoundPlanIsOneThatWasMade) {
+  gemmtune_problem asked = problem(3);
+  gemmtune_plan* found = nullptr;
+  EXPECT_EQ(gemmtune_plan_find(&handle_, &asked, &found), GEMMTUNE_NOT_FOUND);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("no plan of a16w16 m=3 n=20 k=24"));
+  EXPECT_EQ(found, nullptr);
+  make(asked);
+  gemmtune_counters before{};
+  before.size = sizeof before;
+  ASSERT_EQ(gemmtune_context_counters(&handle_, &before), GEMMTUNE_OK);
+  ASSERT_EQ(gemmtune_plan_find(&handle_, &asked, &found), GEMMTUNE_OK) << gemmtune_last_error();
+  EXPECT_EQ(found, plan_);
+  gemmtune_plan_release(found);
+  gemmtune_counters after = before;
+  ASSERT_EQ(gemmtune_context_counters(&handle_, &after), GEMMTUNE_OK);
+  const auto answers = [](const gemmtune_counters& c) {
+    return c.exact + c.range + c.fine + c.coarse + c.untuned;
+  };
+  EXPECT_EQ(answers(after), answers(before) + 1);
+  EXPECT_EQ(after.plans_made, before.plans_made);
+  ASSERT_EQ(gemmtune_context_reload(&handle_), GEMMTUNE_OK) << gemmtune_last_error();
+  EXPECT_EQ(gemmtune_plan_find(&handle_, &asked, &found), GEMMTUNE_NOT_FOUND);
+}
+
 TEST_F(CInterface, AnOrderThatIsNoneIsNamed) {
   gemmtune_problem asked = problem(3);
   gemmtune_plan* plan = nullptr;
@@ -375,6 +399,7 @@ TEST_F(CInterface, NullArgumentsAreNamed) {
   refused(gemmtune_plan_create(none, &asked, &plan), "gemmtune_plan_create: context is null");
   refused(gemmtune_plan_create(&handle_, &asked, nullptr), "gemmtune_plan_create: plan is null");
   refused(gemmtune_plan_create(&handle_, nullptr, &plan), "gemmtune_problem: the structure is null");
+  refused(gemmtune_plan_find(none, &asked, &plan), "gemmtune_plan_find: context is null");
   refused(gemmtune_plan_get_info(nullptr, nullptr), "gemmtune_plan_get_info: plan is null");
   refused(gemmtune_gemm(&handle_, nullptr, nullptr, nullptr), "gemmtune_problem: the structure is null");
   refused(gemmtune_gemm(&handle_, &asked, nullptr, nullptr), "gemmtune_operands: the structure is null");

@@ -1,0 +1,296 @@
+"""Loads the library of operators into this PyTorch, registers what is Python's, and wraps the operators in functions that raise
+gemmtune's exceptions."""
+
+import ctypes
+import functools
+
+import torch
+
+from .. import _library as c
+from .. import contexts, errors, operations
+
+_not_planned, _needs_gradient = 100, 101  # of gemmtune_torch_take_status, beside those of the C interface
+_gradient_sentence = ("gemmtune computes no gradients, and an operand requires one: call it under torch.no_grad() or "
+                      "torch.inference_mode(), or call requires_grad_(False) on the model")
+
+
+def _open(gpu, message, capacity):
+    """Called by the library for a device whose context is not open."""
+    try:
+        contexts.current(("cpu", 0) if gpu < 0 else ("cuda", gpu))
+        return 0
+    except Exception as error:  # into C: no exception may leave
+        text = str(error).encode()[:capacity - 1]
+        ctypes.memmove(message, text + b"\0", len(text) + 1)
+        return getattr(error, "status", 0) or errors.InternalError.status
+
+
+def _load():
+    library = ctypes.CDLL(c.library_path("libgemmtune_torch.so"))
+    opener = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)(_open)
+    sentence = _gradient_sentence.encode()
+    library.kept = opener, sentence
+    library.gemmtune_torch_register.restype = ctypes.c_char_p
+    library.gemmtune_torch_register.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
+    library.gemmtune_torch_set_context.argtypes = (ctypes.c_int, ctypes.c_void_p)
+    library.gemmtune_torch_set_context.restype = None
+    missing = library.gemmtune_torch_register(opener, sentence)
+    if missing:
+        raise errors.TorchTooOld(f"PyTorch {torch.__version__} has no {missing.decode()}, which gemmtune's operators need; expected "
+                                 "PyTorch 2.9 or later")
+    contexts.listen(lambda device, context: library.gemmtune_torch_set_context(
+        device[1] if device[0] == "cuda" else -1, context.handle if context is not None else None))
+    return library
+
+
+_native = _load()
+ops = torch.ops.gemmtune
+
+
+def raise_typed(error):
+    """The exception of gemmtune for a failed operator; `error` itself where the operator did not fail."""
+    status = _native.gemmtune_torch_take_status()
+    sentence = str(error).split("gemmtune: ", 1)[-1].split("\nException raised from")[0]
+    if status == _not_planned:
+        raise errors.NotPlanned(sentence) from None
+    if status == _needs_gradient:
+        raise errors.NeedsGradient(sentence) from None
+    if status:
+        raise errors.error_of(status, sentence) from None
+    raise error
+
+
+def _typed(function):
+    @functools.wraps(function)
+    def call(*arguments, **options):
+        try:
+            return function(*arguments, **options)
+        except errors.Error:
+            raise
+        except RuntimeError as error:
+            raise_typed(error)
+    return call
+
+
+# ---- autograd: the kernels ask needs_gradient() while gradients are recorded -----------------------------------------------
+
+def _needs(*tensors):
+    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
+
+
+_python_kernels = torch.library.Library("gemmtune", "IMPL")
+_python_kernels.impl("needs_gradient", _needs, "CompositeImplicitAutograd")
+
+
+def _refusing(fake):
+    """A fake kernel that refuses autograd, as the real ones do."""
+    @functools.wraps(fake)
+    def check(*arguments, **options):
+        tensors = [one for one in (*arguments, *options.values()) if isinstance(one, torch.Tensor)]
+        if _needs(*tensors):
+            raise errors.NeedsGradient(_gradient_sentence)
+        return fake(*arguments, **options)
+    return check
+
+
+# ---- shapes without data, for torch.compile -------------------------------------------------------------------------------
+
+def _result_type(x, out_dtype):
+    if out_dtype is not None:
+        return out_dtype
+    return x.dtype if x.dtype in (torch.bfloat16, torch.float16, torch.float32) else torch.bfloat16
+
+
+def _columns(w, n, layout):
+    return n if layout else w.shape[0]
+
+
+def _fake_linear(x, w, bias=None, x_scale=None, w_scale=None, n=0, layout=0, out_dtype=None):
+    return x.new_empty((*x.shape[:-1], _columns(w, n, layout)), dtype=_result_type(x, out_dtype))
+
+
+def _fake_a8w8(x, w, x_scale, w_scale, bias=None, n=0, layout=0, out_dtype=None):
+    return x.new_empty((*x.shape[:-1], _columns(w, n, layout)), dtype=_result_type(x, out_dtype))
+
+
+def _fake_blockscale(x, w, x_scale, w_scale, n=0, layout=0, out_dtype=None):
+    return x.new_empty((*x.shape[:-1], _columns(w, n, layout)), dtype=_result_type(x, out_dtype))
+
+
+def _fake_batched(x, w, *rest, **options):
+    return x.new_empty((x.shape[0], x.shape[1], w.shape[1]), dtype=torch.bfloat16)
+
+
+def _fake_moe(x, w1, w2, topk_ids, topk_weights, x_scale=None, w1_scale=None, w2_scale=None, activation=1, quant_type=0,
+              gated=True, doweight_stage1=False, out_dtype=None):
+    return x.new_empty((x.shape[0], w2.shape[1]), dtype=_result_type(x, out_dtype))
+
+
+_fakes = {"linear": _fake_linear, "a8w8": _fake_a8w8, "a8w8_blockscale": _fake_blockscale, "a4w4_blockscale": _fake_blockscale,
+          "batched_bf16": _fake_batched, "batched_a8w8": _fake_batched, "fused_moe": _fake_moe}
+for _name, _fake in _fakes.items():
+    torch.library.register_fake(f"gemmtune::{_name}", _refusing(_fake))
+    torch.library.register_fake(f"gemmtune::{_name}_out", _refusing(lambda *arguments, **options: None))
+
+
+# ---- functions --------------------------------------------------------------------------------------------------------------
+
+def dtype_of(type):
+    """torch's dtype of "bf16", or a dtype itself."""
+    words = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
+    if type is None or isinstance(type, torch.dtype):
+        return type
+    if type not in words:
+        raise errors.WrongType(f"out_dtype is '{type}', expected one of {', '.join(words)}")
+    return words[type]
+
+
+def _weight(w):
+    """(tensor, n, layout) of a plain or packed weight."""
+    return (w.bits, w.n, w.layout) if isinstance(w, operations.PackedWeight) else (w, 0, 0)
+
+
+@_typed
+def linear(x, w, bias=None, out=None, *, x_scale=None, w_scale=None, out_dtype=None):
+    """y = x · wᵀ (+ bias); fp8 with x_scale and w_scale, one float32 each."""
+    w, n, layout = _weight(w)
+    if out is None:
+        return ops.linear(x, w, bias, x_scale, w_scale, n, layout, dtype_of(out_dtype))
+    ops.linear_out(x, w, bias, x_scale, w_scale, out=out, n=n, layout=layout)
+    return out
+
+
+@_typed
+def a8w8(x, w, x_scale, w_scale, bias=None, out=None, *, out_dtype=None):
+    """int8 or fp8 with a float32 scale for each row of x and of w, or one for all."""
+    w, n, layout = _weight(w)
+    if out is None:
+        return ops.a8w8(x, w, x_scale, w_scale, bias, n, layout, dtype_of(out_dtype))
+    ops.a8w8_out(x, w, x_scale, w_scale, bias, out=out, n=n, layout=layout)
+    return out
+
+
+@_typed
+def a8w8_blockscale(x, w, x_scale, w_scale, out=None, *, out_dtype=None):
+    """fp8 with float32 scales, x in blocks of 1 x 128, w of 128 x 128."""
+    w, n, layout = _weight(w)
+    if out is None:
+        return ops.a8w8_blockscale(x, w, x_scale, w_scale, n, layout, dtype_of(out_dtype))
+    ops.a8w8_blockscale_out(x, w, x_scale, w_scale, out=out, n=n, layout=layout)
+    return out
+
+
+@_typed
+def a4w4_blockscale(x, w, x_scale, w_scale, out=None, *, out_dtype=None):
+    """MXFP4: two elements to a byte (uint8 or float4_e2m1fn_x2), e8m0 scales (or uint8) of 32."""
+    w, n, layout = _weight(w)
+    if out is None:
+        return ops.a4w4_blockscale(x, w, x_scale, w_scale, n, layout, dtype_of(out_dtype))
+    ops.a4w4_blockscale_out(x, w, x_scale, w_scale, out=out, n=n, layout=layout)
+    return out
+
+
+@_typed
+def batched_bf16(x, w, bias=None, out=None):
+    """bf16 [B, M, K] with weights [B, N, K]."""
+    if out is None:
+        return ops.batched_bf16(x, w, bias)
+    ops.batched_bf16_out(x, w, bias, out=out)
+    return out
+
+
+@_typed
+def batched_a8w8(x, w, x_scale, w_scale, bias=None, out=None):
+    """int8 or fp8 [B, M, K] with weights [B, N, K] and scales [B, M], [B, N], or one for all."""
+    if out is None:
+        return ops.batched_a8w8(x, w, x_scale, w_scale, bias)
+    ops.batched_a8w8_out(x, w, x_scale, w_scale, bias, out=out)
+    return out
+
+
+@_typed
+def fused_moe(x, w1, w2, topk_ids, topk_weights, out=None, *, activation="silu", quant_type="none", gated=True,
+              doweight_stage1=False, x_scale=None, w1_scale=None, w2_scale=None, out_dtype=None):
+    """A mixture of experts, as gemmtune.fused_moe."""
+    words = (operations._word("activation", c.activations, activation), operations._word("quant_type", c.quant_types, quant_type),
+             gated, doweight_stage1)
+    if out is None:
+        return ops.fused_moe(x, w1, w2, topk_ids, topk_weights, x_scale, w1_scale, w2_scale, *words, dtype_of(out_dtype))
+    activation, quant_type, gated, doweight_stage1 = words
+    ops.fused_moe_out(x, w1, w2, topk_ids, topk_weights, x_scale, w1_scale, w2_scale, out=out, activation=activation,
+                      quant_type=quant_type, gated=gated, doweight_stage1=doweight_stage1)
+    return out
+
+
+# ---- packed weights -----------------------------------------------------------------------------------------------------------
+
+_types = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32", torch.int8: "i8", torch.uint8: "u8",
+          torch.float8_e4m3fn: "f8_e4m3fn", torch.float8_e4m3fnuz: "f8_e4m3fnuz"}
+_dtypes = {word: dtype for dtype, word in _types.items()}
+
+
+def type_of(tensor):
+    """gemmtune's word for a tensor's dtype."""
+    if tensor.dtype not in _types:
+        raise errors.WrongType(f"dtype is {tensor.dtype}, expected one of {', '.join(str(one) for one in _types)}")
+    return _types[tensor.dtype]
+
+
+def device_of(tensor):
+    return ("cuda", tensor.device.index) if tensor.is_cuda else ("cpu", 0)
+
+
+def _wait(tensor):
+    """gemmtune packs on a stream of its own."""
+    if tensor.is_cuda:
+        torch.cuda.synchronize(tensor.device)
+
+
+def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, context=None):
+    """A PackedWeight of the weight w [N, K] in the layout of the tuned files of its device, or w itself if that is plain."""
+    if w.dim() != 2 or not w.is_contiguous():
+        raise errors.InvalidArgument(f"w has shape {list(w.shape)} and strides {list(w.stride())}, expected a dense [N, K]")
+    context = context or contexts.current(device_of(w))
+    n, k = w.shape
+    weight = operations.weight_problem(operation, type_of(w), n, k, x_type=x_type, y_type=y_type, scale_ab=scale_ab)
+    layout = operations.chosen_layout(context, weight)
+    if layout == c.plain:
+        return w
+    bits = torch.empty(operations.packed_bytes(context, weight, layout), dtype=torch.uint8, device=w.device)
+    _wait(w)
+    with _device_guard(w):
+        c.check(c.lib.gemmtune_pack_weight(context.handle, ctypes.byref(weight), layout, w.data_ptr(), bits.data_ptr()))
+    return operations.PackedWeight(bits, layout, n, k, type_of(w), operation)
+
+
+def unpack(packed, *, context=None):
+    """The plain weight of a PackedWeight whose layout has an inverse."""
+    context = context or contexts.current(device_of(packed.bits))
+    weight = operations.weight_problem(packed.operation, packed.type, packed.n, packed.k)
+    plain = torch.empty((packed.n, packed.k), dtype=_dtypes[packed.type], device=packed.bits.device)
+    _wait(plain)
+    with _device_guard(plain):
+        c.check(c.lib.gemmtune_unpack_weight(context.handle, ctypes.byref(weight), packed.layout, packed.bits.data_ptr(),
+                                             plain.data_ptr()))
+    return plain
+
+
+def _device_guard(tensor):
+    """gemmtune changes the thread's CUDA device; this puts it back."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else torch.no_grad()
+
+
+# ---- Inductor -------------------------------------------------------------------------------------------------------------------
+
+def gemmtune_mm(x, w, *, out):
+    """x [M, K] · w [K, N] for max-autotune."""
+    ops.linear_out(x, w.t(), out=out)
+
+
+def register_inductor():
+    """Adds gemmtune to the kernels that torch.compile(mode="max-autotune") times for a matrix product."""
+    import torch._inductor.config as config
+    if not hasattr(config, "external_matmul"):
+        raise errors.TorchTooOld(f"PyTorch {torch.__version__} has no torch._inductor.config.external_matmul, expected 2.9 or later")
+    if gemmtune_mm not in config.external_matmul:
+        config.external_matmul.append(gemmtune_mm)

@@ -1,0 +1,200 @@
+"""patch(): a model's linear layers run gemmtune's kernels, in place, until undo()."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from .. import errors, operations
+from . import _operators
+from ._operators import ops
+
+_floats = (torch.bfloat16, torch.float16, torch.float32)
+_fp8 = torch.float8_e4m3fn
+_fp8_max = 448.0
+_linear = ops.linear.default
+
+
+class GemmtuneLinear(nn.Linear):
+    """What a patched nn.Linear is while it is patched: the same parameters, another forward."""
+
+    def forward(self, x):
+        parameters = self._parameters  # attributes of a module are slower to find
+        if x.dtype is not self.gemmtune_dtype or torch.is_autocast_enabled(self.gemmtune_device):
+            return functional.linear(x, self.plain_weight(), parameters["bias"])
+        if self.gemmtune_packed is None:
+            return _linear(x, parameters["weight"], parameters["bias"])
+        return _linear(x, self.gemmtune_packed, parameters["bias"], None, None, self.out_features, self.gemmtune_layout)
+
+    def plain_weight(self):
+        if self.weight is None:
+            raise errors.WrongType(f"x is not {self.gemmtune_dtype}, or autocast is on: the plain weight was dropped "
+                                   "(patch(keep_weight=False))")
+        return self.weight
+
+
+def _quantize(x, scale):
+    return (x.float() / scale).clamp(-_fp8_max, _fp8_max).to(_fp8)
+
+
+def _largest(x, dim=None):
+    values = x.abs().float()
+    return (values.amax() if dim is None else values.amax(dim)).clamp(min=1e-12) / _fp8_max
+
+
+class GemmtuneScaledLinear(nn.Module):
+    """forward() of a patched layer with fp8 weights: weight_scale (one, or one a row) or weight_scale_inv (of 128 x 128)."""
+
+    def forward(self, x):
+        rows = x.reshape(-1, x.shape[-1])
+        weight, bias = self.weight, getattr(self, "bias", None)
+        kind = self.gemmtune_kind
+        if kind == "blocks":
+            padded = functional.pad(rows, (0, -rows.shape[1] % 128))
+            scale = _largest(padded.view(len(rows), -1, 128), 2)
+            quantized = _quantize(padded.view(len(rows), -1, 128), scale[:, :, None]).view(padded.shape)[:, :rows.shape[1]]
+            y = ops.a8w8_blockscale(quantized.contiguous(), weight, scale, self.weight_scale_inv.float(), out_dtype=x.dtype)
+        elif kind == "tensor":
+            scale = getattr(self, "input_scale", None)
+            scale = _largest(rows) if scale is None else scale.float()
+            y = ops.linear(_quantize(rows, scale), weight, None, scale.reshape(1), self.weight_scale.float().reshape(1),
+                           out_dtype=x.dtype)
+        else:
+            scale = _largest(rows, 1)
+            y = ops.a8w8(_quantize(rows, scale[:, None]), weight, scale, self.weight_scale.float().reshape(-1), out_dtype=x.dtype)
+        y = y.view(*x.shape[:-1], y.shape[-1])
+        return y if bias is None else y + bias
+
+
+def _scaled_kind(module):
+    """How an fp8 layer is scaled, or None for a layer that is none of these."""
+    weight = getattr(module, "weight", None)
+    if not isinstance(weight, torch.Tensor) or weight.dtype is not _fp8 or weight.dim() != 2 or not weight.is_contiguous():
+        return None
+    blocks = getattr(module, "weight_scale_inv", None)
+    if isinstance(blocks, torch.Tensor):
+        expected = tuple(-(-size // 128) for size in weight.shape)
+        return "blocks" if tuple(blocks.shape) == expected else None
+    scale = getattr(module, "weight_scale", None)
+    if not isinstance(scale, torch.Tensor):
+        return None
+    return {1: "tensor", weight.shape[0]: "rows"}.get(scale.numel())
+
+
+class Patch:
+    """What patch() did. `layers`: names of the patched layers; `packed`: of those with a packed weight; `skipped`: names of
+    linear layers that stay as they were, with the reason. undo() gives the model back."""
+
+    def __init__(self):
+        self.layers, self.packed, self.skipped = [], [], {}
+        self._undo = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.undo()
+
+    def __len__(self):
+        return len(self.layers)
+
+    def undo(self):
+        """The model as it was. A second call does nothing."""
+        while self._undo:
+            self._undo.pop()()
+
+
+def _why_not(module):
+    weight = module.weight
+    if weight.dtype not in _floats:
+        return f"weight is {weight.dtype}"
+    if weight.device.type not in ("cpu", "cuda"):
+        return f"weight is on {weight.device}"
+    if not weight.is_contiguous():
+        return "weight is not dense"
+    if type(weight) not in (nn.Parameter, torch.Tensor):
+        return f"weight is a {type(weight).__name__}"
+    return None
+
+
+def _patch_linear(patch, name, module, packs, keep_weight):
+    original = type(module)
+    packed = None
+    if packs is not None:
+        key = (module.weight.data_ptr(), tuple(module.weight.shape), module.weight.dtype)
+        if key not in packs:
+            packs[key] = _operators.pack(module.weight.detach())
+        packed = packs[key]
+    module.gemmtune_dtype, module.gemmtune_device = module.weight.dtype, module.weight.device.type
+    module.gemmtune_packed, module.gemmtune_layout = None, 0
+    weight = module.weight
+    if isinstance(packed, operations.PackedWeight):
+        module.gemmtune_packed, module.gemmtune_layout = packed.bits, packed.layout
+        patch.packed.append(name)
+        if not keep_weight:
+            _operators.unpack(packed)  # before it is dropped: a layout without an inverse is refused here
+            module.weight, weight = None, None
+    module.__class__ = GemmtuneLinear
+    patch.layers.append(name)
+
+    def undo():
+        if module.weight is None:
+            module.weight = nn.Parameter(_operators.unpack(packed), requires_grad=False)
+        module.__class__ = original
+        del module.gemmtune_dtype, module.gemmtune_device, module.gemmtune_packed, module.gemmtune_layout
+
+    patch._undo.append(undo)
+
+
+def _patch_scaled(patch, name, module, kind):
+    module.gemmtune_kind = kind
+    module.forward = GemmtuneScaledLinear.forward.__get__(module)
+    patch.layers.append(name)
+
+    def undo():
+        del module.forward, module.gemmtune_kind
+
+    patch._undo.append(undo)
+
+
+def patch(model, pack=True, keep_weight=True, only=None):
+    """Lets every nn.Linear of the model, and every layer with a scaled fp8 weight, run gemmtune's kernels; returns a Patch.
+
+    pack: pack each weight for which the tuned files of its device chose a packed layout. keep_weight=False drops the plain
+    copy of a packed weight (undo() unpacks it). only: a function of (name, module) that says which layers. Calls with
+    inputs of another type than the weight's, and under autocast, run as before."""
+    done = Patch()
+    packs = {} if pack else None
+    try:
+        for name, module in list(model.named_modules()):
+            if only is not None and not only(name, module):
+                continue
+            kind = _scaled_kind(module)
+            if kind is not None:
+                _patch_scaled(done, name, module, kind)
+            elif type(module) is nn.Linear:
+                why = _why_not(module)
+                if why is not None:
+                    done.skipped[name] = why
+                else:
+                    _patch_linear(done, name, module, packs, keep_weight)
+    except BaseException:
+        done.undo()
+        raise
+    return done
+
+
+def warm(model, Ms):
+    """Makes the plans of a patched model's layers for these M ahead, by running each layer once: before a CUDA graph is
+    captured, or before the first request. Returns the number of calls."""
+    calls = 0
+    with torch.inference_mode():
+        for module in model.modules():
+            if not isinstance(module, GemmtuneLinear) and not hasattr(module, "gemmtune_kind"):
+                continue
+            device = next(tensor.device for tensor in (getattr(module, "gemmtune_packed", None), module.weight) if tensor is not None)
+            dtype = getattr(module, "gemmtune_dtype", torch.bfloat16)
+            columns = module.in_features if hasattr(module, "in_features") else module.weight.shape[1]
+            for m in Ms:
+                module(torch.zeros(m, columns, dtype=dtype, device=device))
+                calls += 1
+    return calls

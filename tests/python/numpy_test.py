@@ -1,0 +1,333 @@
+"""The package with numpy on a CPU: every operation against float64, commands, errors, Ctrl-C, fork."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+import unittest
+import warnings
+from pathlib import Path
+
+try:
+    import numpy as np
+except ImportError:
+    print("SKIPPED: this Python has no numpy (apt-get install python3-numpy)")
+    sys.exit(77)
+
+import gemmtune
+from gemmtune import errors
+
+RANDOM = np.random.default_rng(1)
+
+
+def bf16_bits(values):
+    """float32 as the bits of bf16, rounded to nearest even."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def bf16_values(bits):
+    return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+
+
+def e4m3_values():
+    """The value of each of the 256 bytes of fp8 e4m3fn (NaN as 0)."""
+    table = np.zeros(256)
+    for byte in range(256):
+        sign, exponent, mantissa = -1 if byte & 128 else 1, byte >> 3 & 15, byte & 7
+        if exponent == 15 and mantissa == 7:
+            continue
+        table[byte] = sign * ((mantissa / 8) * 2**-6 if exponent == 0 else (1 + mantissa / 8) * 2.0 ** (exponent - 7))
+    return table
+
+
+FP8 = e4m3_values()
+FP4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def random_fp8(shape):
+    bits = RANDOM.integers(0, 256, shape, dtype=np.uint8)
+    return np.where((bits & 0x7F) == 0x7F, 0, bits).astype(np.uint8)
+
+
+def close(test, found, expected, relative):
+    """Element by element, within `relative` of the size of the sums."""
+    scale = np.abs(expected).max() or 1
+    test.assertLess(np.abs(np.asarray(found, np.float64) - expected).max() / scale, relative)
+
+
+class Operations(unittest.TestCase):
+    def test_linear_in_all_forms(self):
+        x, w, bias = (RANDOM.standard_normal(shape).astype(np.float32) for shape in ((6, 96), (40, 96), (40,)))
+        exact = x.astype(float) @ w.astype(float).T
+        close(self, gemmtune.linear(x, w), exact, 1e-6)
+        close(self, gemmtune.linear(x, w, bias), exact + bias, 1e-6)
+        close(self, gemmtune.linear(x.reshape(2, 3, 96), w), exact.reshape(2, 3, 40), 1e-6)
+        close(self, gemmtune.linear(x[0], w), exact[0], 1e-6)
+        close(self, gemmtune.linear(np.asfortranarray(x), np.asfortranarray(w)), exact, 1e-6)
+        close(self, gemmtune.linear(x[::2], w), exact[::2], 1e-6)
+        close(self, gemmtune.linear(x.reshape(2, 3, 96)[:, -1:], w), exact.reshape(2, 3, 40)[:, -1:], 1e-6)
+        with self.assertRaisesRegex(errors.InvalidArgument, "expected rows at one distance"):
+            gemmtune.linear(x.reshape(2, 3, 96)[:, ::2], w)
+        close(self, gemmtune.linear(x[:, 1:65], np.ascontiguousarray(w[:, 1:65])),
+              x[:, 1:65].astype(float) @ w[:, 1:65].astype(float).T, 1e-6)  # 4 bytes off
+        halves = gemmtune.linear(x.astype(np.float16), w.astype(np.float16))
+        self.assertEqual(halves.dtype, np.float16)
+        close(self, halves, exact, 2e-3)
+        self.assertEqual(gemmtune.linear(x[:0], w).shape, (0, 40))
+
+    def test_out_is_written_and_returned(self):
+        x, w = RANDOM.standard_normal((3, 32)).astype(np.float32), RANDOM.standard_normal((8, 32)).astype(np.float32)
+        wide = np.full((3, 10), 7, np.float32)
+        out = wide[:, :8]
+        self.assertIs(gemmtune.linear(x, w, out=out), out)
+        close(self, out, x.astype(float) @ w.astype(float).T, 1e-6)
+        self.assertTrue((wide[:, 8:] == 7).all())
+        frozen = np.empty((3, 8), np.float32)
+        frozen.flags.writeable = False
+        with self.assertRaisesRegex(errors.InvalidArgument, "out is read-only"):
+            gemmtune.linear(x, w, out=frozen)
+
+    def test_bf16_as_bits(self):
+        x, w = bf16_bits(RANDOM.standard_normal((5, 64))), bf16_bits(RANDOM.standard_normal((24, 64)))
+        y = gemmtune.linear(gemmtune.as_type(x, "bf16"), gemmtune.as_type(w, "bf16"))
+        self.assertEqual(y.dtype, np.uint16)
+        close(self, bf16_values(y), bf16_values(x) @ bf16_values(w).T, 1e-2)
+
+    def test_quantized(self):
+        m, n, k = 5, 256, 384
+        x, w = (RANDOM.integers(-127, 128, shape, dtype=np.int8) for shape in ((m, k), (n, k)))
+        x_scale, w_scale = RANDOM.random(m).astype(np.float32), RANDOM.random(n).astype(np.float32)
+        exact = (x.astype(float) * x_scale[:, None]) @ (w.astype(float) * w_scale[:, None]).T
+        close(self, gemmtune.a8w8(x, w, x_scale / 64, w_scale / 64, out_dtype="f16"), exact / 4096, 2e-3)
+        one = np.array([1 / 4096], np.float32)
+        close(self, gemmtune.a8w8(x, w, one, w_scale, out_dtype="f16"), x.astype(float) @ (w * w_scale[:, None]).T / 4096, 2e-3)
+        x8, w8 = random_fp8((m, k)), random_fp8((n, k))
+        blocks = (RANDOM.random((m, 3)) / 1e4).astype(np.float32), RANDOM.random((2, 3)).astype(np.float32)
+        exact = (FP8[x8] * np.repeat(blocks[0], 128, 1)) @ (FP8[w8] * np.repeat(np.repeat(blocks[1], 128, 0), 128, 1)).T
+        fp8 = [gemmtune.as_type(one, "f8_e4m3fn") for one in (x8, w8)]
+        close(self, gemmtune.a8w8_blockscale(*fp8, *blocks, out_dtype="f16"), exact, 2e-3)
+        with self.assertRaisesRegex(errors.InvalidArgument, "x_scale has 5 elements, expected 15"):
+            gemmtune.a8w8_blockscale(*fp8, x_scale, blocks[1], out_dtype="f16")
+        with self.assertRaisesRegex(errors.WrongType, "x_scale is i32, expected f32"):
+            gemmtune.a8w8(x, w, x_scale.astype(np.int32), w_scale, out_dtype="f16")
+        x4, w4 = (RANDOM.integers(0, 256, (rows, k // 2), dtype=np.uint8) for rows in (m, n))
+        e8m0 = [RANDOM.integers(118, 128, (rows, k // 32), dtype=np.uint8) for rows in (m, n)]
+        values = [np.stack([FP4[bits & 15], FP4[bits >> 4]], -1).reshape(len(bits), k) *
+                  np.repeat(2.0 ** (scale.astype(float) - 127), 32, 1) for bits, scale in zip((x4, w4), e8m0)]
+        close(self, gemmtune.a4w4_blockscale(x4, w4, *e8m0, out_dtype="f16"), values[0] @ values[1].T, 2e-3)
+
+    def test_batched(self):
+        x, w = bf16_bits(RANDOM.standard_normal((3, 4, 32))), bf16_bits(RANDOM.standard_normal((3, 16, 32)))
+        y = gemmtune.batched_bf16(gemmtune.as_type(x, "bf16"), gemmtune.as_type(w, "bf16"))
+        close(self, bf16_values(y), np.einsum("bmk,bnk->bmn", bf16_values(x), bf16_values(w)), 1e-2)
+
+    def test_fused_moe(self):
+        tokens, experts, model, inter, topk = 4, 3, 64, 32, 2
+        x = RANDOM.standard_normal((tokens, model)).astype(np.float16)
+        w1 = (RANDOM.standard_normal((experts, 2 * inter, model)) / 8).astype(np.float16)
+        w2 = (RANDOM.standard_normal((experts, model, inter)) / 8).astype(np.float16)
+        ids = np.stack([RANDOM.permutation(experts)[:topk] for _ in range(tokens)]).astype(np.int32)
+        weights = RANDOM.random((tokens, topk)).astype(np.float32)
+        expected = np.zeros((tokens, model))
+        for token in range(tokens):
+            for slot in range(topk):
+                gate, up = np.split(w1[ids[token, slot]].astype(float) @ x[token].astype(float), 2)
+                expected[token] += weights[token, slot] * (w2[ids[token, slot]].astype(float) @ (gate / (1 + np.exp(-gate)) * up))
+        close(self, gemmtune.fused_moe(x, w1, w2, ids, weights), expected, 5e-3)
+
+    def test_other_libraries_by_dlpack(self):
+        class Tensor:  # of a library that has DLPack alone
+            def __init__(self, array):
+                self.array, self.dtype = array, array.dtype
+
+            def __dlpack__(self, stream=None):
+                return self.array.__dlpack__()
+
+            def __dlpack_device__(self):
+                return (1, 0)
+
+        x, w = RANDOM.standard_normal((3, 32)).astype(np.float32), RANDOM.standard_normal((8, 32)).astype(np.float32)
+        out = np.empty((3, 8), np.float32)
+        gemmtune.linear(Tensor(x), Tensor(w), out=Tensor(out))
+        close(self, out, x.astype(float) @ w.astype(float).T, 1e-6)
+        with self.assertRaisesRegex(errors.WrongType, "give out="):
+            gemmtune.linear(Tensor(x), Tensor(w))
+
+
+class Commands(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.addCleanup(gemmtune.use)  # the default files again
+
+    def test_tune_a_size_and_call_it(self):
+        table = self.folder / "tuned.csv"
+        seen = []
+        done = gemmtune.tune([{"m": 3, "n": 192, "k": 320}], table, seen.append, indtype="f32", confirmations=1,
+                             libtype="skinny", search="random", iters=5)
+        self.assertIn(done["problems"][0]["state"], ("tuned", "kept default"))
+        self.assertEqual(seen[0]["event"], "run_started")
+        self.assertEqual(sum(event["event"] == "problem_done" for event in seen), 1)
+        self.assertTrue(any(event["event"] == "candidate" for event in seen))
+        found = gemmtune.lookup(3, 192, 320, table, indtype="f32")
+        self.assertEqual((found["level"], found["kernelName"]), ("exact", done["problems"][0]["kernelName"]))
+        context = gemmtune.use(table)
+        plan = context.plan(gemmtune.problem(3, 192, 320, x_type="f32"))
+        self.assertEqual((plan["match"], plan["kernelName"]), ("exact", found["kernelName"]))
+        x, w = RANDOM.standard_normal((3, 320)).astype(np.float32), RANDOM.standard_normal((192, 320)).astype(np.float32)
+        before = context.counters()["exact"]
+        close(self, gemmtune.linear(x, w), x.astype(float) @ w.astype(float).T, 1e-6)
+        self.assertEqual(context.counters()["exact"], before + 1)
+        self.assertEqual(gemmtune.audit(table)["exit_code"], 0)
+        timed = gemmtune.bench(table, rounds=3, limit=1)
+        self.assertEqual(timed["rows"][0]["status"], "OK")
+
+    def test_packed_weight(self):
+        table = self.folder / "packed.csv"
+        gemmtune.tune([{"m": 1, "n": 64, "k": 64, "bpreshuffle": True}], table, indtype="f32", libtype="tiled",
+                      search="random", iters=5, confirmations=1)
+        context = gemmtune.use(table)
+        x, w = RANDOM.standard_normal((1, 64)).astype(np.float32), RANDOM.standard_normal((64, 64)).astype(np.float32)
+        packed = gemmtune.pack(w)
+        self.assertIsInstance(packed, gemmtune.PackedWeight)
+        close(self, gemmtune.linear(x, packed), x.astype(float) @ w.astype(float).T, 1e-6)
+        self.assertEqual(context.counters()["exact"], 1)
+        if packed.layout_name == "onednn":  # where that library was faster
+            with self.assertRaises(errors.Unsupported):
+                gemmtune.unpack(packed)
+        else:
+            np.testing.assert_array_equal(gemmtune.unpack(packed), w)
+        other = RANDOM.standard_normal((64, 96)).astype(np.float32)
+        self.assertIs(gemmtune.pack(other), other)  # no row: plain
+
+    def test_a_callback_or_ctrl_c_ends_the_run_cleanly(self):
+        table = self.folder / "tuned.csv"
+
+        def stop(event):
+            if event["event"] == "problem_done":
+                raise KeyboardInterrupt
+
+        shapes = [(m, 128, 128) for m in range(1, 40)]
+        with self.assertRaises(KeyboardInterrupt):
+            gemmtune.tune(shapes, table, stop, indtype="f32", libtype="reference", iters=5, confirmations=1)
+        with open(table, newline="") as file:
+            self.assertGreaterEqual(len(list(csv.DictReader(file))), 1)
+        script = textwrap.dedent(f"""
+            import gemmtune
+            def started(event):
+                if event["event"] == "problem_done": print("done one", flush=True)
+            try: gemmtune.tune({shapes!r}, {str(self.folder / "second.csv")!r}, started, indtype="f32", libtype="reference")
+            except KeyboardInterrupt: print("interrupted", flush=True)""")
+        child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+        self.assertEqual(child.stdout.readline(), "done one\n")
+        child.send_signal(signal.SIGINT)
+        rest = child.communicate(timeout=60)[0]
+        self.assertEqual((rest.splitlines()[-1], child.returncode), ("interrupted", 0))
+        left = subprocess.run(["pgrep", "-f", str(self.folder)], capture_output=True, text=True, check=False).stdout
+        self.assertEqual(left, "")  # no worker of the run lives on
+
+    def test_the_program_is_a_console_script(self):
+        program = Path(sys.executable).parent / "gemmtune"
+        if not program.exists():
+            self.skipTest("the package was installed without pip")
+        version = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout
+        self.assertEqual(version, f"gemmtune {gemmtune.__version__}\n")
+
+    def test_shipped_data(self):
+        self.assertIn("sm_90", Path(gemmtune.data("model_configs/llama-3.2-1b_bf16_tuned_gemm.csv")).read_text())
+        self.assertTrue(json.loads(Path(gemmtune.data("errata/cublaslt-split-k-tail.json")).read_text()))
+        with self.assertRaisesRegex(FileNotFoundError, "shapes/llama-3.2-1b.csv"):
+            gemmtune.data("shapes/none.csv")
+
+
+class Errors(unittest.TestCase):
+    def setUp(self):
+        self.x, self.w = np.ones((2, 32), np.float32), np.ones((4, 32), np.float32)
+
+    def test_wrong_types(self):
+        with self.assertRaisesRegex(errors.WrongType, "x has elements of type float64, expected one of f32"):
+            gemmtune.linear(self.x.astype(float), self.w)
+        with self.assertRaisesRegex(errors.WrongType, "dtype of w is f16, expected the type of x, f32"):
+            gemmtune.linear(self.x, self.w.astype(np.float16))
+        with self.assertRaisesRegex(errors.WrongType, "i8"):
+            gemmtune.linear(self.x.astype(np.int8), self.w.astype(np.int8))
+        with self.assertRaisesRegex(errors.WrongType, "x is a list, expected an array"):
+            gemmtune.linear([1.0], self.w)
+        with self.assertRaisesRegex(errors.WrongType, "bias is f16, expected the result's type f32"):
+            gemmtune.linear(self.x, self.w, np.ones(4, np.float16))
+        self.assertTrue(issubclass(errors.WrongType, TypeError))
+
+    def test_wrong_shapes(self):
+        for call, text in ((lambda: gemmtune.linear(self.x[:, :8], self.w), r"w has shape \[4, 32\], expected \[N, 8\]"),
+                           (lambda: gemmtune.linear(self.x, self.w[::2, ::2]), "w has shape|w has strides"),
+                           (lambda: gemmtune.linear(self.x, self.w, np.ones(5, np.float32)), r"bias has shape \[5\]"),
+                           (lambda: gemmtune.linear(self.x, self.w, out=self.x), r"out has shape \[2, 32\], expected \[2, 4\]")):
+            with self.assertRaisesRegex(errors.InvalidArgument, text):
+                call()
+
+    @unittest.skipIf(os.path.exists("/dev/nvidia0"), "this machine has a GPU")
+    def test_no_gpu(self):
+        with self.assertRaisesRegex(errors.NoGpu, "backend cuda: no NVIDIA driver"):
+            gemmtune.Context("cuda:0")
+
+    def test_files(self):
+        with self.assertRaisesRegex(errors.OtherDevice, "12 rows of sm_90 with 132 compute units; this device is x86"):
+            gemmtune.use(gemmtune.data("model_configs/llama-3.2-1b_bf16_tuned_gemm.csv"))
+        with self.assertRaisesRegex(errors.NotFound, "/none/tuned.csv does not exist"):
+            gemmtune.use("/none/tuned.csv")
+        with self.assertRaisesRegex(errors.CommandFailed, "-k 0: expected a whole number"):
+            gemmtune.tune(m=1, n=1, k=0, output="/tmp/none.csv")
+        with self.assertRaisesRegex(ValueError, r"shapes\[1\] has"):
+            gemmtune.tune([(1, 2, 3), {"m": 1, "bias": True}], "/tmp/none.csv")
+
+    def test_kinds(self):
+        self.assertIs(type(errors.error_of(3, "NVRTC: libnvrtc.so.13 is not here")), errors.NoCompiler)
+        self.assertIs(type(errors.error_of(5, "out of memory")), errors.OutOfMemory)
+        self.assertTrue(issubclass(errors.OutOfMemory, MemoryError))
+
+
+class Processes(unittest.TestCase):
+    def test_threads_with_reloads(self):
+        context = gemmtune.use()
+        problems = [(m, *(RANDOM.standard_normal(shape).astype(np.float32) for shape in ((m, 64), (32, 64)))) for m in (1, 3, 8)]
+        wrong = []
+
+        def work():
+            for turn in range(300):
+                m, x, w = problems[turn % 3]
+                if np.abs(gemmtune.linear(x, w) - x @ w.T).max() > 1e-4:
+                    wrong.append(m)
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            gemmtune.reload()
+            time.sleep(0.01)
+        self.assertEqual(wrong, [])
+        self.assertEqual(context.counters()["untuned"], 2400)
+
+    def test_fork_after_use(self):
+        x, w = np.ones((2, 64), np.float32), np.ones((8, 64), np.float32)
+        gemmtune.linear(x, w)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                code = 0 if (gemmtune.linear(x, w) == 64).all() else 2
+            finally:
+                os._exit(code)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertTrue((gemmtune.linear(x, w) == 64).all())
+
+
+if __name__ == "__main__":
+    unittest.main()

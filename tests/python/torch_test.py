@@ -1,0 +1,342 @@
+"""torch.ops.gemmtune.*, torch.compile, patch, capture, autograd, threads, fork; on a CPU."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+import warnings
+from pathlib import Path
+
+try:
+    import torch
+except ImportError:
+    print("SKIPPED: this Python has no PyTorch (GEMMTUNE_TEST_PYTHON names another)")
+    sys.exit(77)
+if tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) < (2, 9):
+    print(f"SKIPPED: PyTorch {torch.__version__} is older than 2.9")
+    sys.exit(77)
+
+from torch.nn import functional
+from torch_models import Fp8Linear, SmallLlama, close, random_fp8
+
+import gemmtune
+import gemmtune.torch
+from gemmtune import errors
+
+ops = torch.ops.gemmtune
+torch.manual_seed(1)
+
+
+def resident_bytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Operators(unittest.TestCase):
+    def test_linear_of_each_type(self):
+        for dtype, relative in ((torch.float32, 1e-6), (torch.bfloat16, 1e-2), (torch.float16, 2e-3)):
+            x, w, bias = (torch.randn(shape).to(dtype) for shape in ((5, 96), (40, 96), (40,)))
+            exact = x.double() @ w.double().T
+            close(self, ops.linear(x, w), exact, relative)
+            close(self, ops.linear(x, w, bias), exact + bias.double(), relative)
+            close(self, gemmtune.linear(x, w, bias), exact + bias.double(), relative)
+            out = torch.empty(5, 40, dtype=dtype)
+            ops.linear_out(x, w, bias, out=out)
+            close(self, out, exact + bias.double(), relative)
+        mixed = gemmtune.linear(x, w, out_dtype="f32")
+        self.assertEqual(mixed.dtype, torch.float32)
+
+    def test_strides_and_leading_dimensions(self):
+        x, w = torch.randn(2, 3, 64), torch.randn(16, 64)
+        exact = x.double() @ w.double().T
+        close(self, ops.linear(x, w), exact, 1e-6)
+        close(self, ops.linear(x[1, 2], w), exact[1, 2], 1e-6)
+        close(self, ops.linear(x[:, 0], w), exact[:, 0], 1e-6)
+        matrix = x.view(6, 64)
+        close(self, ops.linear(matrix.t().contiguous().t(), w.t().contiguous().t()), exact.view(6, 16), 1e-6)
+        close(self, ops.linear(matrix[:, 1:33], w[:, :32].contiguous()), matrix[:, 1:33].double() @ w[:, :32].double().T, 1e-6)
+        wide = torch.zeros(6, 20)
+        ops.linear_out(matrix, w, out=wide[:, :16])
+        close(self, wide[:, :16], exact.view(6, 16), 1e-6)
+        self.assertEqual(wide[:, 16:].abs().max(), 0)
+        self.assertEqual(ops.linear(x[:, :0], w).shape, (2, 0, 16))
+        close(self, ops.linear(x[:, -1:], w), exact[:, -1:], 1e-6)  # the last token of each sequence
+        close(self, ops.linear(x[:, ::2], w), exact[:, ::2], 1e-6)  # rows at two distances: copied
+        close(self, ops.linear(x.expand(2, 3, 64)[:1].expand(2, 3, 64), w), exact[:1].expand(2, 3, 16), 1e-6)
+        close(self, ops.linear(torch.randn(2, 3, 128).copy_(x.repeat_interleave(2, 2))[..., ::2], w), exact, 1e-6)
+
+    def test_quantized(self):
+        m, n, k = 6, 256, 384
+        x, w = (torch.randint(-127, 128, shape, dtype=torch.int8) for shape in ((m, k), (n, k)))
+        x_scale, w_scale, bias = torch.rand(m) / 64, torch.rand(n) / 64, torch.randn(n).bfloat16()
+        exact = (x.double() * x_scale[:, None].double()) @ (w.double() * w_scale[:, None].double()).T
+        close(self, gemmtune.a8w8(x, w, x_scale, w_scale, bias), exact + bias.double(), 1e-2)
+        out = torch.empty(m, n, dtype=torch.float16)
+        self.assertIs(gemmtune.a8w8(x, w, x_scale, w_scale, out=out), out)
+        close(self, out, exact, 2e-3)
+        x8, w8 = random_fp8((m, k)), random_fp8((n, k))
+        one = torch.tensor([0.5])
+        close(self, gemmtune.linear(x8, w8, x_scale=one, w_scale=one), x8.double() @ w8.double().T / 4, 1e-2)
+        x_blocks, w_blocks = torch.rand(m, 3), torch.rand(2, 3)
+        exact = (x8.double() * x_blocks.double().repeat_interleave(128, 1)) @ (
+            w8.double() * w_blocks.double().repeat_interleave(128, 0).repeat_interleave(128, 1)).T
+        close(self, gemmtune.a8w8_blockscale(x8, w8, x_blocks, w_blocks, out_dtype=torch.float16), exact, 2e-3)
+        batch = random_fp8((2, m, k)), random_fp8((2, n, k))
+        close(self, gemmtune.batched_a8w8(*batch, one, one), torch.einsum("bmk,bnk->bmn", batch[0].double(), batch[1].double()) / 4,
+              1e-2)
+        values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6]).double()
+        x4, w4 = (torch.randint(0, 256, (rows, k // 2), dtype=torch.uint8) for rows in (m, n))
+        e8m0 = [torch.randint(120, 128, (rows, k // 32), dtype=torch.uint8) for rows in (m, n)]
+        exact = [torch.stack([values[(bits & 15).long()], values[(bits >> 4).long()]], -1).flatten(1) *
+                 torch.exp2(scale.double() - 127).repeat_interleave(32, 1) for bits, scale in zip((x4, w4), e8m0)]
+        close(self, gemmtune.a4w4_blockscale(x4, w4, *e8m0), exact[0] @ exact[1].T, 1e-2)
+
+    def test_batched_and_moe(self):
+        x, w = torch.randn(3, 4, 64).bfloat16(), torch.randn(3, 32, 64).bfloat16()
+        exact = torch.einsum("bmk,bnk->bmn", x.double(), w.double())
+        close(self, gemmtune.batched_bf16(x, w), exact, 1e-2)
+        wide = torch.randn(3, 6, 80).bfloat16()
+        wide[:, :4, :64] = x
+        close(self, ops.batched_bf16(wide[:, :4, :64], w), exact, 1e-2)
+        tokens, experts, model, inner, topk = 5, 4, 64, 32, 2
+        x = torch.randn(tokens, model).bfloat16()
+        w1, w2 = (torch.randn(experts, 2 * inner, model) / 8).bfloat16(), (torch.randn(experts, model, inner) / 8).bfloat16()
+        weights, ids = torch.rand(tokens, experts).topk(topk)
+        expected = torch.zeros(tokens, model).double()
+        for token in range(tokens):
+            for slot in range(topk):
+                gate, up = (w1[ids[token, slot]].double() @ x[token].double()).chunk(2)
+                expected[token] += weights[token, slot] * (w2[ids[token, slot]].double() @ (functional.silu(gate) * up))
+        close(self, gemmtune.fused_moe(x, w1, w2, ids.int(), weights), expected, 2e-2)
+        with self.assertRaisesRegex(errors.WrongType, "expected int32 and float32"):
+            gemmtune.fused_moe(x, w1, w2, ids, weights)
+
+    def test_errors_have_their_kind(self):
+        x, w = torch.randn(2, 32), torch.randn(8, 32)
+        for call, kind, text in (
+                (lambda: gemmtune.linear(x, w.double()), errors.WrongType, "dtype of w is one that gemmtune does not know"),
+                (lambda: gemmtune.linear(x, w.bfloat16()), errors.WrongType, "dtype of w is bf16, expected the type of x, f32"),
+                (lambda: gemmtune.linear(x[:, :8], w), errors.InvalidArgument, r"w has shape \[8, 32\], expected \[N, 8\]"),
+                (lambda: gemmtune.linear(x, w[::2, ::2]), errors.InvalidArgument, "w has shape"),
+                (lambda: gemmtune.linear(x, w, out=torch.empty(2, 9)), errors.InvalidArgument, r"out has shape \[2, 9\]"),
+                (lambda: gemmtune.linear(x, w, torch.ones(3)), errors.InvalidArgument, r"bias has shape \[3\], expected \[8\]"),
+                (lambda: gemmtune.a8w8(x.to(torch.int8), w.to(torch.int8), torch.ones(3), torch.ones(8)),
+                 errors.InvalidArgument, "x_scale has 3 elements, expected 2 or 1"),
+                (lambda: ops.linear(x, torch.zeros(100, dtype=torch.uint8), n=8, layout=2), RuntimeError,
+                 r"w has shape \[100\], expected the bytes of a packed weight \[8, 32\]"),
+                (lambda: gemmtune.linear(x, w, out=torch.empty(8, 2).t()), errors.InvalidArgument, "out has strides"),
+                (lambda: gemmtune.linear(x, w, out_dtype="i8"), errors.WrongType, "out_dtype is 'i8'")):
+            with self.assertRaisesRegex(kind, text):
+                call()
+        with self.assertRaisesRegex(RuntimeError, "gemmtune: w has shape"):
+            ops.linear(x[:, :8], w)
+
+    def test_autograd_is_refused(self):
+        x, w = torch.randn(2, 32, requires_grad=True), torch.randn(8, 32)
+        with self.assertRaisesRegex(errors.NeedsGradient, "gemmtune computes no gradients"):
+            gemmtune.linear(x, w)
+        with self.assertRaisesRegex(RuntimeError, "gemmtune computes no gradients"):
+            ops.linear(w.detach(), x)
+        with self.assertRaisesRegex(RuntimeError, "gemmtune computes no gradients"):
+            ops.linear_out(x, w, out=torch.empty(2, 8))
+        with torch.no_grad():
+            self.assertFalse(ops.linear(x, w).requires_grad)
+        self.assertFalse(ops.linear(x.detach(), w).requires_grad)
+        with self.assertRaisesRegex(Exception, "gemmtune computes no gradients"):
+            torch.compile(lambda a, b: ops.linear(a, b), fullgraph=True, backend="aot_eager")(x, w)
+
+    def test_compile_in_one_graph(self):
+        x, w, bias = torch.randn(4, 32), torch.randn(16, 32), torch.randn(16)
+
+        def both(x):
+            out = torch.empty(x.shape[0], 16)
+            ops.linear_out(x, w, bias, out=out)
+            return torch.relu(ops.linear(x, w, bias)), out + 1
+
+        with torch.no_grad():
+            compiled = torch.compile(both, fullgraph=True)
+            for m in (4, 7, 9):  # the third one with a symbolic M
+                x = torch.randn(m, 32)
+                exact = x.double() @ w.double().T + bias.double()
+                first, second = compiled(x)
+                close(self, first, exact.relu(), 1e-6)
+                close(self, second, exact + 1, 1e-6)
+        torch.library.opcheck(ops.linear.default, (x, w, bias), test_utils=("test_schema", "test_faketensor"))
+        torch.library.opcheck(ops.linear_out.default, (x, w, bias), {"out": torch.empty(9, 16)},
+                              test_utils=("test_schema", "test_faketensor"))
+
+    def test_inductor_gets_our_kernel(self):
+        from torch._inductor import config
+        gemmtune.torch.register_inductor()
+        gemmtune.torch.register_inductor()
+        self.assertEqual(config.external_matmul.count(gemmtune.torch._operators.gemmtune_mm), 1)
+        self.addCleanup(config.external_matmul.clear)
+        x, w = torch.randn(64, 32), torch.randn(32, 48)
+        counters = gemmtune.contexts.current(("cpu", 0)).counters
+        calls = counters()["untuned"]
+        with torch.no_grad(), config.patch(force_disable_caches=True):
+            product = torch.compile(lambda a, b: a @ b, fullgraph=True, options={"max_autotune": True})(x, w)
+        close(self, product, x.double() @ w.double(), 1e-6)
+        self.assertGreater(counters()["untuned"], calls)  # it was timed
+
+
+class Models(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.addCleanup(gemmtune.use)
+        self.model = SmallLlama().bfloat16().eval()
+        self.tokens = torch.randint(0, 320, (1, 12))
+        self.enterContext(torch.inference_mode())
+        self.expected = self.model(self.tokens)
+
+    def test_patch_and_undo(self):
+        before = {name: type(module) for name, module in self.model.named_modules()}
+        weights = {name: value.data_ptr() for name, value in self.model.state_dict().items()}
+        patched = gemmtune.torch.patch(self.model)
+        self.assertEqual(len(patched), 2 * 7 + 1)
+        self.assertEqual({name: value.data_ptr() for name, value in self.model.state_dict().items()}, weights)
+        counters = gemmtune.contexts.current(("cpu", 0)).counters
+        calls = counters()["untuned"]
+        close(self, self.model(self.tokens), self.expected, 2e-2)
+        self.assertEqual(counters()["untuned"], calls + 15)
+        compiled = torch.compile(self.model, fullgraph=True)
+        close(self, compiled(self.tokens), self.expected, 2e-2)
+        self.assertGreater(counters()["untuned"], calls + 15)
+        patched.undo()
+        patched.undo()
+        self.assertEqual({name: type(module) for name, module in self.model.named_modules()}, before)
+        self.assertNotIn("gemmtune_packed", vars(self.model.head))
+        torch.testing.assert_close(self.model(self.tokens), self.expected, rtol=0, atol=0)
+        with gemmtune.torch.patch(self.model, only=lambda name, module: name == "head") as one:
+            self.assertEqual(one.layers, ["head"])
+
+    def test_other_types_run_as_before(self):
+        layer = torch.nn.Linear(32, 8)
+        whole = torch.nn.ModuleDict({"a": layer, "b": torch.nn.Linear(8, 4).double()})
+        with gemmtune.torch.patch(whole) as patched:
+            self.assertEqual((patched.layers, patched.skipped), (["a"], {"b": "weight is torch.float64"}))
+            with torch.autocast("cpu", torch.bfloat16):
+                self.assertEqual(layer(torch.randn(2, 32)).dtype, torch.bfloat16)
+
+    def test_capture_tune_use(self):
+        model = SmallLlama(hidden=64, heads=2, kv_heads=2, inner=64, layers=1, words=96).bfloat16().eval()
+        token = self.tokens[:, :1] % 96
+        file = self.folder / "shapes.csv"
+        with gemmtune.torch.capture(file, packed=True) as captured:
+            model(token)
+        self.assertEqual(sorted(file.read_text().splitlines()),
+                         ["1,64,64,False,bf16,bf16,False,True,6", "1,64,64,True,bf16,bf16,False,True,1",
+                          "1,96,64,False,bf16,bf16,False,True,1", "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,calls"])
+        self.assertEqual(list(captured.shapes), ["a16w16"])
+        table = self.folder / "tuned.csv"
+        done = gemmtune.tune(file, table, libtype="tiled", search="random", iters=5, confirmations=1)
+        states = [problem["state"] for problem in done["problems"]]
+        self.assertTrue(set(states) <= {"tuned", "kept default"}, states)
+        context = gemmtune.use(table)
+        expected = model(token)
+        weight = model.head.weight.clone()
+        layouts = {gemmtune.pack(layer.weight).layout_name for layer in (model.head, model.layers[0].q)}
+        for keep in (True,) if "onednn" in layouts else (True, False):  # oneDNN's layout has no inverse
+            with gemmtune.torch.patch(model, keep_weight=keep) as patched:
+                self.assertEqual(patched.packed, patched.layers)
+                self.assertEqual(model.head.weight is None, not keep)
+                self.assertEqual(gemmtune.torch.warm(model, [1]), 8)
+                before = context.counters()
+                close(self, model(token), expected, 2e-2)
+                after = context.counters()
+                self.assertEqual((after["exact"] - before["exact"], after["plans_made"]), (8, before["plans_made"]))
+                with gemmtune.torch.capture() as again:
+                    model(token)
+                self.assertEqual(again.shapes, captured.shapes)
+            torch.testing.assert_close(model.head.weight.data, weight.data, rtol=0, atol=0)
+
+    def test_scaled_fp8_layers(self):
+        x = torch.randn(3, 256).bfloat16()
+        for kind in ("tensor", "rows", "blocks"):
+            layer = Fp8Linear(torch.randn(192, 256), kind, torch.randn(192).bfloat16())
+            expected = layer(x)
+            with gemmtune.torch.patch(torch.nn.Sequential(layer)) as patched:
+                self.assertEqual(patched.layers, ["0"])
+                found = layer(x)
+                self.assertFalse(torch.equal(found, expected))
+                close(self, found, expected, 6e-2)
+                with gemmtune.torch.capture() as seen:
+                    layer(x)
+                self.assertEqual(list(seen.shapes), [{"tensor": "a16w16", "rows": "a8w8", "blocks": "a8w8_blockscale"}[kind]])
+            self.assertTrue(torch.equal(layer(x), expected))
+
+
+class Files(unittest.TestCase):
+    def test_tunableop_results_of_this_torch(self):
+        with tempfile.TemporaryDirectory() as folder:
+            table, results = Path(folder) / "bf16_tuned_gemm.csv", Path(folder) / "tunableop_results0.csv"
+            table.write_text("gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName\n"
+                             "sm_90,132,1,1280,8192,False,torch.bfloat16,torch.bfloat16,False,False,cublaslt,0,0,9.7153,"
+                             "cublaslt_r1_algo66_tile10_stages35_sk5_red2_swizzle0_custom1_inner0_cluster4\n"
+                             "sm_90,132,2,1280,8192,False,torch.bfloat16,torch.bfloat16,False,False,skinny,0,0,8,skinny_r1\n")
+            report = gemmtune.torch.write_tunableop(table, results)
+            lines = results.read_text().splitlines()
+        self.assertIn(f"Validator,PT_VERSION,{torch.__version__.split('+')[0]}", lines)
+        self.assertEqual(lines[-1], "GemmTunableOp_BFloat16_TN,tn_1280_1_8192_ld_8192_8192_1280,Gemm_Cublaslt_id_66_tile_10_"
+                                    "stages_35_splitk_5_red_2_swizzle_0_custom_1_inner_0_cluster_4,0.0097153")
+        self.assertTrue(any("skinny" in str(item) for item in report["left_out"]))
+
+
+class Processes(unittest.TestCase):
+    def test_threads_with_reloads(self):
+        problems = [(torch.randn(m, 64), torch.randn(32, 64)) for m in (1, 2, 5)]
+        exact = [x @ w.T for x, w in problems]
+        wrong = []
+
+        def work(calls):
+            with torch.inference_mode():
+                for turn in range(calls):
+                    x, w = problems[turn % 3]
+                    y = ops.linear(x, w)
+                    if turn % 50 == 0 and (y - exact[turn % 3]).abs().max() > 1e-4:
+                        wrong.append(turn)
+
+        def run(calls):
+            threads = [threading.Thread(target=work, args=(calls,)) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            reloads = 0
+            while any(thread.is_alive() for thread in threads):
+                gemmtune.reload()
+                reloads += 1
+            return reloads
+
+        run(500)
+        before = resident_bytes()
+        self.assertGreater(run(12500), 20)
+        self.assertEqual(wrong, [])
+        self.assertLess(resident_bytes() - before, 32 << 20)
+
+    def test_fork_after_use(self):
+        x, w = torch.ones(2, 64), torch.ones(8, 64)
+        ops.linear(x, w)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                code = 0 if bool((ops.linear(x, w) == 64).all()) else 2
+            finally:
+                os._exit(code)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertTrue(bool((ops.linear(x, w) == 64).all()))
+
+    def test_a_torch_without_the_functions(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "torch").mkdir()
+            (Path(folder) / "torch" / "__init__.py").write_text("__version__ = '1.13.0'\n")
+            done = subprocess.run([sys.executable, "-c", "import gemmtune.torch"], capture_output=True, text=True, check=False,
+                                  env={**os.environ, "PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"})
+        self.assertIn("TorchTooOld: PyTorch 1.13.0 has no libtorch_cpu.so, which gemmtune's operators need; expected PyTorch 2.9 or "
+                      "later", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,23 @@
+"""The wheel that prepare.py built: its name and what it holds."""
+
+import sys
+import zipfile
+from pathlib import Path
+
+build = Path(sys.prefix).parent
+wheels = list((build / "python-wheel").glob("*.whl"))
+if not wheels:
+    print("SKIPPED: no wheel was built, because scikit-build-core is not installed and PyPI did not answer")
+    sys.exit(77)
+wheel, = wheels
+names = zipfile.ZipFile(wheel).namelist()
+assert wheel.name.split("-")[2:4] == ["py3", "none"], f"{wheel.name}: expected a wheel of any Python"
+for needed in ("gemmtune/__init__.py", "gemmtune/bin/gemmtune", "gemmtune/lib/libgemmtune.so.0", "gemmtune/lib/libgemmtune_torch.so",
+               "gemmtune/data/errata/onednn-amx-odd-k.json", "gemmtune/data/shapes/llama-3.2-1b.csv"):
+    assert needed in names, f"{wheel.name}: {needed} is missing"
+metadata = zipfile.ZipFile(wheel).read(next(name for name in names if name.endswith("METADATA"))).decode()
+assert "Requires-Dist" not in metadata, "the package requires another one"
+program = zipfile.ZipFile(wheel).getinfo("gemmtune/bin/gemmtune")
+assert program.external_attr >> 16 & 0o111, "gemmtune/bin/gemmtune is not executable"
+assert not any(name.endswith(".so.0.1.0") for name in names), "a library is there twice"
+print(wheel.name, "holds", len(names), "files")
