@@ -150,7 +150,7 @@ Result<RunSummary> TuneSession::tune() {
   std::unique_ptr<TuneEvents> events;
   std::vector<RunObserver*> observers;
   if (!options_.events.empty()) {
-    auto opened = TuneEvents::open(options_.events);
+    auto opened = TuneEvents::open(options_.events, device().info());
     if (!opened.ok()) return opened.status();
     events = std::move(*opened);
     observers.push_back(events.get());
@@ -167,6 +167,7 @@ Result<RunSummary> TuneSession::tune() {
   ObserverList all(std::move(observers));
   if (!is_replay()) request_.seconds_spent = steady_seconds() - begin_;
   auto summary = gemmtune::tune(device(), measuring_, request_, all);
+  if (events != nullptr) events->run_ended(!summary.ok() ? "failed" : interrupted() ? "interrupted" : "done");
   // Buckets are a part of the run: it is not complete before they are decided.
   const bool goes_on = summary.ok() && options_.buckets;
   if (journal_ != nullptr && !goes_on) journal_->end(summary.ok() ? &*summary : nullptr, interrupted());
