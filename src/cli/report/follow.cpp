@@ -116,8 +116,9 @@ Status EventReader::take_row(const Json& event, std::size_t index) {
   row.err_ratio = number_in(event, "err_ratio").value_or(0);
   row.accuracy = parse_accuracy(text_of(event, "accuracy"));
   row.env = text_of(event, "env");
-  if (const auto ties = event.find("ties"); ties != event.end())
-    row.ties = static_cast<std::int64_t>(ties->size());
+  // The list has the winner too.
+  if (const auto ties = event.find("ties"); ties != event.end() && !ties->empty())
+    row.ties = static_cast<std::int64_t>(ties->size()) - 1;
   row.line = line_;
   MeasuredProblem& measured = measurements_.problem(gfx_, cu_num_, *problem);
   measured.noise_floor = number_in(event, "noise_floor");

@@ -34,12 +34,11 @@ bool is_measured(const MeasuredCandidate& candidate) {
   return candidate.kind == OutcomeKind::ok && candidate.us.has_value();
 }
 
-/// Times of a problem in the order of trying: the best so far after each candidate.
+/// Times of a problem in the order of trying: the best so far after each candidate that has one.
 std::vector<double> best_so_far(const MeasuredProblem& problem) {
   std::vector<double> best;
   for (const MeasuredCandidate& candidate : problem.candidates) {
-    const double last = best.empty() ? std::numeric_limits<double>::infinity() : best.back();
-    best.push_back(is_measured(candidate) ? std::min(last, *candidate.us) : last);
+    if (is_measured(candidate)) best.push_back(best.empty() ? *candidate.us : std::min(best.back(), *candidate.us));
   }
   return best;
 }
@@ -47,7 +46,7 @@ std::vector<double> best_so_far(const MeasuredProblem& problem) {
 ReportTable search_by_candidates(const ReportInputs& inputs) {
   ReportTable table(
       "search_by_candidates", "Best so far by candidates",
-      "The fastest screening time after so many candidates, as a multiple of the fastest in the end.",
+      "The fastest screening time after so many timed candidates, as a multiple of the fastest in the end.",
       {{"candidates", "candidates"},
        {"problems", "shapes"},
        {"median_ratio", "median", ReportKind::number, 3},
@@ -57,19 +56,19 @@ ReportTable search_by_candidates(const ReportInputs& inputs) {
   std::size_t longest = 0;
   inputs.measurements.for_each([&](const auto&, const Problem&, const MeasuredProblem& problem) {
     auto curve = best_so_far(problem);
-    if (curve.empty() || !std::isfinite(curve.back())) return;
+    if (curve.empty()) return;
     longest = std::max(longest, curve.size());
     curves.push_back(std::move(curve));
   });
+  if (curves.empty()) return table;
   for (const double tried : curve_grid(static_cast<double>(longest))) {
     std::vector<double> ratios;
     std::size_t searching = 0;
     for (const auto& curve : curves) {
       const std::size_t at = std::min(static_cast<std::size_t>(tried), curve.size()) - 1;
       searching += curve.size() > static_cast<std::size_t>(tried) ? 1 : 0;
-      if (std::isfinite(curve[at])) ratios.push_back(curve[at] / curve.back());
+      ratios.push_back(curve[at] / curve.back());
     }
-    if (ratios.empty()) continue;
     table.add({tried, static_cast<double>(ratios.size()), median(ratios), quantile(ratios, 0.9),
                static_cast<double>(searching)});
   }
