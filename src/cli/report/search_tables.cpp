@@ -38,7 +38,8 @@ bool is_measured(const MeasuredCandidate& candidate) {
 std::vector<double> best_so_far(const MeasuredProblem& problem) {
   std::vector<double> best;
   for (const MeasuredCandidate& candidate : problem.candidates) {
-    if (is_measured(candidate)) best.push_back(best.empty() ? *candidate.us : std::min(best.back(), *candidate.us));
+    if (is_measured(candidate))
+      best.push_back(best.empty() ? *candidate.us : std::min(best.back(), *candidate.us));
   }
   return best;
 }

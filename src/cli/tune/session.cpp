@@ -132,7 +132,10 @@ Status TuneSession::make_evaluators() {
     };
     evaluators_ = cli::make_evaluators(options_, environment_, devices_, request_, cancelled);
   }
-  for (auto& evaluator : evaluators_) {
+  for (std::size_t i = 0; i < evaluators_.size(); ++i) {
+    auto& evaluator = evaluators_[i];
+    if (!is_replay() && console_->is_live())
+      evaluator = make_watched_evaluator(std::move(evaluator), activities_, devices_[i]->info().name);
     if (options_.time_breakdown) evaluator = make_timed_evaluator(std::move(evaluator), time_breakdown_);
     if (journal_ == nullptr) {
       measuring_.push_back(evaluator.get());
@@ -146,7 +149,8 @@ Status TuneSession::make_evaluators() {
 }
 
 Result<RunSummary> TuneSession::tune() {
-  TuneProgress progress(*console_, device(), profile_ ? &*profile_ : nullptr, request_, options_.verbose);
+  TuneProgress progress(*console_, device(), profile_ ? &*profile_ : nullptr, request_, options_.verbose,
+                        is_replay() ? nullptr : &activities_);
   std::unique_ptr<TuneEvents> events;
   std::vector<RunObserver*> observers;
   if (!options_.events.empty()) {
