@@ -349,6 +349,7 @@ class OfARun(Report):
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(30), 0)
         process.communicate()
+        self.assertIn('data-refresh="0"', page.read_text(encoding="utf-8"))  # nobody writes it again
 
     def test_a_line_that_is_no_event_is_named(self):
         self.write("bad.jsonl", '{"event":"run_started","waiting":[0]}\nM,N,K\n')

@@ -149,7 +149,7 @@ std::string page_subtitle(const ReportInputs& inputs) {
 
 Status write_report(const ReportOptions& options, const ReportInputs& inputs) {
   const std::vector<ReportTable> tables = report_tables(inputs);
-  const bool live = inputs.run && !inputs.run->ended;
+  const bool live = inputs.run && !inputs.run->ended && !interrupted();  // else nobody writes it again
   const ReportPage page{"GEMM tuning report", page_subtitle(inputs), utc_text(),
                         live ? page_refresh_seconds : 0};
   const std::string html = page_html(page, tables);
@@ -178,7 +178,7 @@ Status follow_run(const ReportOptions& options, ReportInputs& inputs) {
     if (!read.ok()) return read.status();
     pending = pending || *read;
     const bool last = events.ended() || interrupted();
-    if (pending && (last || steady_seconds() - written_at > seconds_between_pages)) {
+    if (last || (pending && steady_seconds() - written_at > seconds_between_pages)) {
       events.fill(inputs);
       GEMMTUNE_RETURN_IF_ERROR(write_report(options, inputs));
       written_at = steady_seconds();

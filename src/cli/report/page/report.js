@@ -759,8 +759,8 @@
     const unsure = element("ul", {});
     const add = (title, count, filter, section) => count > 0 && unsure.append(item(title, count, filter, section));
     add("undecided rows", number("undecided"), "verdict=undecided");
-    const busy = rows.here().filter((row) => rows.value(row, "disturbed") * 4 > rows.value(row, "rounds")).length;
-    add("rows measured on a busy machine", busy, "disturbed>0");
+    const busy = rows.here().filter((row) => rows.value(row, "busy") === "yes").length;
+    add("rows measured on a busy machine", busy, "busy=yes");
     // A redundant row is right; it is only not needed.
     const findings = table("findings_summary");
     for (let row = 0; row < findings.rows; ++row) if (findings.value(row, "kind") !== "redundant") add(`audit: ${findings.value(row, "kind")}`, findings.value(row, "findings"), null, "audit");
