@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -77,8 +78,7 @@ void EventReader::begin(const Json& event) {
   if (const auto waiting = event.find("waiting"); waiting != event.end()) waiting_ = waiting->size();
   if (const auto device = event.find("device"); device != event.end() && device->is_object()) {
     gfx_ = text_of(*device, "gfx");
-    cu_num_ = static_cast<int>(number_in(*device, "cu_num").value_or(0));
-    model_ = text_of(*device, "model");
+    cu_num_ = static_cast<int>(std::min<std::size_t>(count_in(*device, "cu_num"), 1'000'000));
   }
 }
 

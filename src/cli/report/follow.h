@@ -40,7 +40,6 @@ class EventReader {
   std::size_t line_ = 0;
   std::string gfx_;
   int cu_num_ = 0;
-  std::string model_;
   bool begun_ = false;
   bool ended_ = false;
   std::size_t waiting_ = 0;

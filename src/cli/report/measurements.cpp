@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "evaluate/journal/journal.h"
 #include "evaluate/journal/journal_report.h"
 #include "evaluate/journal/journal_schema.h"
 #include "evaluate/journal/journal_texts.h"
@@ -98,8 +99,6 @@ void MeasuredProblem::add_rounds(const std::vector<std::string>& kernels,
   }
 }
 
-std::vector<std::string> MeasuredProblem::finalists() const { return finalists_; }
-
 std::optional<PairedRatio> MeasuredProblem::ratio(const std::string& a, const std::string& b,
                                                   Rounds which) const {
   std::vector<std::vector<double>> calls;  // the ratios of each call
@@ -121,15 +120,6 @@ std::optional<PairedRatio> MeasuredProblem::ratio(const std::string& a, const st
   std::vector<double> ratios;
   for (const auto& each : calls) ratios.insert(ratios.end(), each.begin(), each.end());
   return PairedRatio{median(ratios), median_interval(ratios, 0.95), ratios.size()};
-}
-
-std::optional<double> MeasuredProblem::best() const {
-  std::optional<double> best;
-  for (const MeasuredCandidate& candidate : candidates) {
-    if (candidate.us && candidate.kind == OutcomeKind::ok)
-      best = std::min(*candidate.us, best.value_or(*candidate.us));
-  }
-  return best;
 }
 
 MeasuredProblem& Measurements::problem(std::string_view gfx, int cu_num, const Problem& problem) {

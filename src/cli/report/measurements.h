@@ -56,9 +56,7 @@ class MeasuredProblem {
   enum class Rounds { all, fresh };
   std::optional<PairedRatio> ratio(const std::string& a, const std::string& b, Rounds which) const;
   /// Kernels that ran in paired rounds.
-  std::vector<std::string> finalists() const;
-  /// The fastest time of screening.
-  std::optional<double> best() const;
+  const std::vector<std::string>& finalists() const { return finalists_; }
 
  private:
   struct Call {
@@ -79,7 +77,6 @@ class Measurements {
 
   MeasuredProblem& problem(std::string_view gfx, int cu_num, const Problem& problem);
   const MeasuredProblem* find(const TunedEntry& row) const;
-  bool empty() const { return problems_.empty(); }
   /// In the order in which they were first met.
   template <typename Visit>
   void for_each(const Visit& visit) const {

@@ -94,12 +94,6 @@ void ReportTable::add(std::initializer_list<ReportValue> row) {
   ++rows_;
 }
 
-double ReportTable::number(std::size_t row, std::string_view column) const {
-  const auto found = std::find_if(columns_.begin(), columns_.end(),
-                                  [&](const ReportColumn& each) { return each.name == column; });
-  return cells_[static_cast<std::size_t>(found - columns_.begin())].numbers[row];
-}
-
 std::string ReportTable::text(std::size_t row, std::size_t column) const {
   const Column& cells = cells_[column];
   return columns_[column].kind == ReportKind::number ? report_number(cells.numbers[row])

@@ -39,12 +39,8 @@ class ReportTable {
   void add(std::initializer_list<ReportValue> row);
 
   std::string_view id() const { return id_; }
-  std::size_t rows() const { return rows_; }
   bool empty() const { return rows_ == 0; }
-  const std::vector<ReportColumn>& columns() const { return columns_; }
 
-  /// The number of a row's column; NaN for an empty cell. Requires a column of numbers of that name.
-  double number(std::size_t row, std::string_view column) const;
   /// The text of a cell: of a number up to 6 significant digits, of an integer all digits; empty for nothing.
   std::string text(std::size_t row, std::size_t column) const;
 

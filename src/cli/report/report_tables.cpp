@@ -169,11 +169,15 @@ ReportTable summary_table(const ReportViews& views) {
       saved += saved_microseconds(*row->entry).value_or(0);
       kernels.insert(row->entry->kernel_name);
     }
-    table.add({name, count_value(view.rows.size()), count_value(compared), maybe(mean_speedup(view.rows)),
-               compared > 0 ? ReportValue(saved) : ReportValue(), count_value(verdicts(view, Verdict::win)),
-               count_value(verdicts(view, Verdict::keep_default)),
-               count_value(verdicts(view, Verdict::undecided)), count_value(verdicts(view, Verdict::only)),
-               count_value(verdicts(view, Verdict::default_wrong)), count_value(kernels.size())});
+    const bool has_verdicts = verdicts(view, Verdict::none) < view.rows.size();
+    const auto verdict_value = [&](Verdict verdict) {
+      return has_verdicts ? count_value(verdicts(view, verdict)) : ReportValue();
+    };
+    table.add({name, count_value(view.rows.size()), compared > 0 ? count_value(compared) : ReportValue(),
+               maybe(mean_speedup(view.rows)), compared > 0 ? ReportValue(saved) : ReportValue(),
+               verdict_value(Verdict::win), verdict_value(Verdict::keep_default),
+               verdict_value(Verdict::undecided), verdict_value(Verdict::only),
+               verdict_value(Verdict::default_wrong), count_value(kernels.size())});
   }
   return table;
 }
@@ -221,7 +225,7 @@ ReportTable by_m_table(const ReportViews& views, const Roof& roof) {
       const bool compared = !speedups.empty();
       const auto [low, high] = std::minmax_element(speedups.begin(), speedups.end());
       table.add({name, static_cast<double>(to / 2 + 1), static_cast<double>(to), count_value(rows.size()),
-                 count_value(speedups.size()), maybe(mean_speedup(rows)),
+                 compared ? count_value(speedups.size()) : ReportValue(), maybe(mean_speedup(rows)),
                  compared ? ReportValue(*low) : ReportValue(), compared ? ReportValue(*high) : ReportValue(),
                  compared ? ReportValue(saved) : ReportValue(), median(times),
                  shares.empty() ? ReportValue() : ReportValue(median(shares))});

@@ -284,7 +284,7 @@ struct Competitor {
 
 std::vector<Competitor> competitors_of(const TunedEntry& row, const MeasuredProblem& measured) {
   std::vector<Competitor> competitors;
-  const auto finalists = measured.finalists();
+  const auto& finalists = measured.finalists();
   std::optional<double> own;
   for (const MeasuredCandidate& candidate : measured.candidates) {
     if (candidate.kernel == row.kernel_name) own = candidate.us;

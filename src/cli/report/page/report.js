@@ -763,7 +763,7 @@
     add("rows measured on a busy machine", busy, "busy=yes");
     // A redundant row is right; it is only not needed.
     const findings = table("findings_summary");
-    for (let row = 0; row < findings.rows; ++row) if (findings.value(row, "kind") !== "redundant") add(`audit: ${findings.value(row, "kind")}`, findings.value(row, "findings"), null, "audit");
+    for (let row = 0; row < findings.rows; ++row) if (findings.value(row, "kind") !== "redundant") add(`audit${views.length > 1 ? " of all files" : ""}: ${findings.value(row, "kind")}`, findings.value(row, "findings"), null, "audit");
     const changes = table("changes_summary");
     for (let row = 0; row < changes.rows; ++row) if (changes.value(row, "kind") === "slower") add("rows slower than the base", changes.value(row, "keys"), null, "base");
     const untuned = table("coverage").here().find((row) => table("coverage").value(row, "level") === "untuned");
