@@ -182,4 +182,4 @@ if __name__ == "__main__":
     if chromium.program() is None:
         print("skipped: no Chromium (apt-get install chromium, or set GEMMTUNE_CHROMIUM)")
         sys.exit(77)
-    unittest.main(argv=sys.argv[:1])
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

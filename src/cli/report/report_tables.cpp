@@ -170,8 +170,8 @@ ReportTable summary_table(const ReportViews& views) {
       kernels.insert(row->entry->kernel_name);
     }
     const bool has_verdicts = verdicts(view, Verdict::none) < view.rows.size();
-    const auto verdict_value = [&](Verdict verdict) {
-      return has_verdicts ? count_value(verdicts(view, verdict)) : ReportValue();
+    const auto verdict_value = [has_verdicts, &of_view = view](Verdict verdict) {
+      return has_verdicts ? count_value(verdicts(of_view, verdict)) : ReportValue();
     };
     table.add({name, count_value(view.rows.size()), compared > 0 ? count_value(compared) : ReportValue(),
                maybe(mean_speedup(view.rows)), compared > 0 ? ReportValue(saved) : ReportValue(),
@@ -224,7 +224,8 @@ ReportTable by_m_table(const ReportViews& views, const Roof& roof) {
       }
       const bool compared = !speedups.empty();
       const auto [low, high] = std::minmax_element(speedups.begin(), speedups.end());
-      table.add({name, static_cast<double>(to / 2 + 1), static_cast<double>(to), count_value(rows.size()),
+      const std::uint64_t from = to / 2 + 1;
+      table.add({name, static_cast<double>(from), static_cast<double>(to), count_value(rows.size()),
                  compared ? count_value(speedups.size()) : ReportValue(), maybe(mean_speedup(rows)),
                  compared ? ReportValue(*low) : ReportValue(), compared ? ReportValue(*high) : ReportValue(),
                  compared ? ReportValue(saved) : ReportValue(), median(times),
@@ -516,7 +517,7 @@ void add_finding_tables(const ReportInputs& inputs, std::vector<ReportTable>& ta
 /// Members of members as "libraries.cublasLt".
 void add_members(const std::string& env, const std::string& prefix, const Json& json, ReportTable& table) {
   for (const auto& [key, value] : json.items()) {
-    const std::string name = prefix.empty() ? key : prefix + '.' + key;
+    const std::string name = prefix.empty() ? key : fmt::format("{}.{}", prefix, key);
     if (value.is_object()) {
       add_members(env, name, value, table);
     } else {
