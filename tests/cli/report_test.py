@@ -104,7 +104,8 @@ class Report(unittest.TestCase):
 
     def run_program(self, *words, code=0, program=PROGRAM):
         done = subprocess.run([program, *map(str, words)], cwd=self.folder, env=self.environment, text=True, capture_output=True, check=False)
-        self.assertEqual(done.returncode, code, (words, done.stdout[-2000:], done.stderr[-2000:]))
+        if code is not None:
+            self.assertEqual(done.returncode, code, (words, done.stdout[-2000:], done.stderr[-2000:]))
         return done
 
     def report(self, *words, csv_folder=None):
@@ -224,6 +225,15 @@ class Page(Report):
         self.assertLess(len(html), 30e6)
         self.assertEqual(len(Tables(html).tables["rows"]) - 1, 200)
 
+    def test_a_journal_that_cannot_be_read_costs_its_parts(self):
+        self.write("tuned.csv", HEADER + "\n" + row(1, 5, "k"))
+        self.write("tuned.csv.journal", "this is no journal" * 1000)
+        done = self.run_program("report", "tuned.csv", "-o", "r.html")
+        self.assertIn("tuned.csv.journal", done.stderr)
+        self.assertIn("passed over", done.stderr)
+        done = self.run_program("report", "tuned.csv", "--journal", "tuned.csv.journal", "-o", "r2.html", code=2)
+        self.assertFalse((self.folder / "r2.html").exists())
+
     def test_bad_words_are_errors_and_leave_nothing(self):
         self.write("tuned.csv", HEADER + "\n" + row(1, 5, "k"))
         self.write("list.csv", "M,N,K\n1,2,3\n")
@@ -237,6 +247,30 @@ class Page(Report):
             self.assertIn(said, done.stderr)
             self.assertFalse((self.folder / "r.html").exists(), words)
         self.assertEqual((self.folder / "tuned.csv").read_text(), before)
+
+
+class OfAiter(Report):
+    """AITER's own tables, where they are (as tests/support/fixtures.h finds them)."""
+
+    def test_every_table_is_a_report(self):
+        folder = Path(os.environ.get("GEMMTUNE_FIXTURES") or Path(__file__).resolve().parents[3] / "shared" / "fixtures")
+        if not (folder / "MANIFEST.csv").exists():
+            self.assertNotIn("fixtures", os.environ.get("GEMMTUNE_REQUIRE", ""))
+            self.skipTest("no fixtures: set GEMMTUNE_FIXTURES")
+        configs = folder / "aiter" / "configs"
+        files = [path for path in sorted(configs.rglob("*tuned*.csv")) if "untuned" not in path.name]
+        self.assertGreater(len(files), 10)
+        html, tables = self.report(*files)
+        rows = 0
+        for path in files:
+            rows += self.json_of("audit", path, "--kinds", "malformed", code=None)["files"][0]["rows"]
+        self.assertEqual(tables["rows"]["rows"], rows)
+        self.assertGreater(rows, 10000)
+        views = column(tables["summary"], "view")
+        self.assertIn("gfx950/256 a8w8_blockscale", views)
+        self.assertIn("gfx942/80 fused_moe", views)
+        self.assertNotIn("parameters", tables)
+        self.assertEqual(Tables(html).scripts, 2)
 
 
 class OfARun(Report):

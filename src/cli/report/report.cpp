@@ -62,22 +62,27 @@ struct ReportOptions {
   std::string csv;
 };
 
+Status read_one_journal(const std::string& path, ReportInputs& inputs) {
+  auto measurements = measurements_of_journal(path);
+  if (!measurements.ok()) return measurements.status();
+  auto journal = open_existing_journal(path);
+  if (!journal.ok()) return journal.status();
+  auto runs = list_runs(*journal);
+  if (!runs.ok()) return runs.status();
+  inputs.measurements.add_missing(*measurements);
+  inputs.runs.insert(inputs.runs.end(), runs->begin(), runs->end());
+  return {};
+}
+
+/// Those that were named must be right; one that lies beside a tuned file and cannot be read is passed over.
 Status read_journals(const ReportOptions& options, ReportInputs& inputs) {
-  std::vector<std::string> journals = options.journals;
-  if (journals.empty()) {
-    for (const TunedFile& file : inputs.tuned.files) {
-      if (const std::string path = journal_path(file.path); file_exists(path)) journals.push_back(path);
-    }
-  }
-  for (const std::string& path : journals) {
-    auto measurements = measurements_of_journal(path);
-    if (!measurements.ok()) return measurements.status();
-    inputs.measurements.add_missing(*measurements);
-    auto journal = open_existing_journal(path);
-    if (!journal.ok()) return journal.status();
-    auto runs = list_runs(*journal);
-    if (!runs.ok()) return runs.status();
-    inputs.runs.insert(inputs.runs.end(), runs->begin(), runs->end());
+  for (const std::string& path : options.journals) GEMMTUNE_RETURN_IF_ERROR(read_one_journal(path, inputs));
+  if (!options.journals.empty()) return {};
+  for (const TunedFile& file : inputs.tuned.files) {
+    const std::string path = journal_path(file.path);
+    if (!file_exists(path)) continue;
+    if (const Status status = read_one_journal(path, inputs); !status.ok())
+      print_note(fmt::format("{}; passed over", status.message()));
   }
   return {};
 }

@@ -49,12 +49,14 @@ void TuneEvents::write(const std::string& line) {
 }
 
 void TuneEvents::run_started(std::span<const std::size_t> waiting, std::size_t) {
+  started_ = true;
   write(json_line(Json{{"event", "run_started"},
                        {"waiting", std::vector(waiting.begin(), waiting.end())},
                        {"device", device_json(device_)}}));
 }
 
 void TuneEvents::problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) {
+  if (!started_) run_started({}, 1);  // over ranges of M nobody knows what waits
   write(json_line(Json{
       {"event", "problem_started"}, {"index", index}, {"shapes", count}, {"problem", print(shape.problem)}}));
 }

@@ -13,7 +13,7 @@
 namespace gemmtune::cli {
 
 /// Writes an event for what it observes:
-///   run_started {waiting, device}; problem_started {index, shapes, problem}; candidate {index, candidates, kernelName,
+///   run_started {waiting (empty over ranges of M), device}; problem_started {index, shapes, problem}; candidate {index, candidates, kernelName,
 ///   outcome, us, reason}; problem_paused {index}; problem_done {index, and what --json has of the shape};
 ///   problem_revised {the same, after its confirmation pass}; run_ended {state}.
 /// Each line is in the operating system's hands when the call returns.
@@ -43,6 +43,7 @@ class TuneEvents final : public RunObserver {
   std::unique_ptr<std::FILE, Close> file_;
   std::string path_;
   const DeviceInfo& device_;
+  bool started_ = false;
 };
 
 }  // namespace gemmtune::cli
