@@ -812,15 +812,15 @@
     const figure = byId(`t-${id}`);
     const shownTable = tables.get(id);
     if (!figure || !shownTable) return;
-    let matching = id === "summary" ? [...Array(shownTable.rows).keys()] : shownTable.here();
-    const all = matching.length;
+    const given = id === "summary" ? [...Array(shownTable.rows).keys()] : shownTable.here();
+    const all = given.length;
+    let matching = [...given];
     const filter = state.filter[id] || "";
     if (filter.trim() !== "") matching = matching.filter(matcher(shownTable, filter));
     matching = sorted(shownTable, state.sort[id], matching);
     const pages = Math.max(1, Math.ceil(matching.length / pageRows));
     const page = Math.min(state.page[id] || 0, pages - 1);
-    const filled = (column) => shown.some((row) => !["", null].includes(shownTable.of(column, row)));
-    const shown = id === "summary" ? [...Array(shownTable.rows).keys()] : shownTable.here();
+    const filled = (column) => given.some((row) => !["", null].includes(shownTable.of(column, row)));
     const columns = shownTable.columns.filter((column) => !column.detail && !(column.name === "view" && id !== "summary") && filled(column));
 
     const head = element("tr", {}, ...columns.map((column) => {
@@ -835,7 +835,7 @@
     }));
     const body = element("tbody", {});
     for (const row of matching.slice(page * pageRows, (page + 1) * pageRows)) {
-      const line = element("tr", { "data-row": row });
+      const line = element("tr", { "data-row": row, tabindex: id === "rows" ? 0 : null });
       for (const column of columns) {
         const text = shownTable.shown(column, row);
         const cell = element("td", { class: column.values ? "n" : null, title: text.length > 48 ? text : null }, text);
@@ -852,6 +852,7 @@
         if (line && id === "summary") setView(shownTable.value(Number(line.dataset.row), "view"));
       });
     }
+    body.addEventListener("keydown", (event) => event.key === "Enter" && event.target.click());
     figure.querySelector("table").replaceChildren(element("thead", {}, head), body);
     const more = figure.querySelector(".more");
     if (more) more.remove();
