@@ -108,6 +108,8 @@ class InBrowser(OfARun):
             here = [each for each in rows if each["view"].startswith("gfx950")]
             wanted = [each for each in here if each["m"] == 16 and each["verdict"] == "win" and each["speedup"] > 1.3]
             self.assertRegex(filtered("m=16 verdict=win speedup>1.3"), rf"of {len(wanted)} \({len(here)} in all\)")
+            near = [each for each in here if each["verdict"] == "win" and each["speedup_low"] is not None and each["speedup_low"] <= 1]
+            self.assertRegex(filtered("verdict=win speedup_low<=1"), f"of {len(near)} ")
             self.assertRegex(filtered("kernel_7_ with"), f"of {sum('kernel_7_' in each['kernel'] for each in here)} ")
             self.assertRegex(filtered("nothing has this"), "^0–0 of 0 ")
             filtered("")

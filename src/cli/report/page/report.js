@@ -759,6 +759,8 @@
     const unsure = element("ul", {});
     const add = (title, count, filter, section) => count > 0 && unsure.append(item(title, count, filter, section));
     add("undecided rows", number("undecided"), "verdict=undecided");
+    const near = matcher(rows, "verdict=win speedup_low<=1 not_chosen=");
+    add("wins whose interval reaches 1", rows.here().filter(near).length, "verdict=win speedup_low<=1 not_chosen=");
     const busy = rows.here().filter((row) => rows.value(row, "busy") === "yes").length;
     add("rows measured on a busy machine", busy, "busy=yes");
     // A redundant row is right; it is only not needed.
