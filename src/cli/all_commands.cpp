@@ -20,6 +20,7 @@ std::span<const Command> all_commands() {
       Command{"merge", "Several tuned files as one; dense tables as ranges", declare_merge},
       Command{"convert", "Tuned files and shapes from one format into another", declare_convert},
       Command{"diff", "What changed from one tuned file to another", declare_diff},
+      Command{"report", "Tuned files and what is known of their tuning as one HTML page", declare_report},
       Command{"coverage", "How tuned files serve a captured workload", declare_coverage},
       Command{"devices", "Backends, devices and libraries that were found, and what is missing",
               declare_devices},

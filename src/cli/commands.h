@@ -18,6 +18,7 @@ std::function<int()> declare_audit(CommandOptions& app);
 std::function<int()> declare_merge(CommandOptions& app);
 std::function<int()> declare_convert(CommandOptions& app);
 std::function<int()> declare_diff(CommandOptions& app);
+std::function<int()> declare_report(CommandOptions& app);
 std::function<int()> declare_coverage(CommandOptions& app);
 std::function<int()> declare_devices(CommandOptions& app);
 std::function<int()> declare_cache(CommandOptions& app);

@@ -102,7 +102,9 @@ TEST_F(Tune, EventsSayWhatHappens) {
   EXPECT_EQ(events[2]["event"], "candidate");
   EXPECT_EQ(events[2]["index"], 0);
   EXPECT_GT(events[2]["us"].get<double>(), 0);
-  const auto& done = events.back();
+  EXPECT_GT(events[0]["device"]["cu_num"].get<int>(), 0);
+  EXPECT_EQ(events.back(), (Json{{"event", "run_ended"}, {"state", "done"}}));
+  const auto& done = events[events.size() - 2];
   EXPECT_EQ(done["event"], "problem_done");
   EXPECT_EQ(done["m"], 3);
   EXPECT_THAT(line(read_text(output()), 1), HasSubstr(done["kernelName"].get<std::string>()));

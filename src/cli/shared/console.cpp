@@ -108,6 +108,8 @@ bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
 
 std::size_t stdout_columns() { return std::min<std::size_t>(120, terminal_columns(STDOUT_FILENO)); }
 
+std::size_t live_columns() { return terminal_columns(STDERR_FILENO) - 1; }
+
 Console::Console(bool quiet) : quiet_(quiet), live_(!quiet && isatty(STDERR_FILENO) == 1) {
   spdlog::set_default_logger(
       std::make_shared<spdlog::logger>("gemmtune", std::make_shared<ConsoleSink>(*this)));
@@ -120,11 +122,15 @@ Console::~Console() {
   spdlog::drop_all();
 }
 
+std::string Console::erase_shown() const {
+  std::string text;
+  for (std::size_t i = 0; i < shown_.size(); ++i) text += i == 0 ? "\r\x1b[K" : "\x1b[1A\x1b[K";
+  return text;
+}
+
 void Console::write_line(std::string_view text) {
   const std::lock_guard lock(mutex_);
-  if (!shown_.empty()) std::fputs("\r\x1b[K", stderr);
-  write(stderr, printable(text) + "\n");
-  if (!shown_.empty()) std::fputs(shown_.c_str(), stderr);
+  write(stderr, erase_shown() + printable(text) + "\n" + fmt::format("{}", fmt::join(shown_, "\n")));
   std::fflush(stderr);
 }
 
@@ -134,20 +140,24 @@ void Console::line(std::string_view text) {
 
 void Console::urgent_line(std::string_view text) { write_line(text); }
 
-void Console::live_line(std::string_view text) {
+void Console::live_line(std::string_view text) { live_lines({std::string(text)}); }
+
+void Console::live_lines(const std::vector<std::string>& lines) {
   if (!live_) return;
   const std::lock_guard lock(mutex_);
-  shown_ = shortened(printable_word(text), terminal_columns(STDERR_FILENO) - 1);
-  std::fputs(fmt::format("\r{}\x1b[K", shown_).c_str(), stderr);
+  const std::string erase = erase_shown();
+  shown_.clear();
+  for (const std::string& line : lines) shown_.push_back(shortened(printable_word(line), live_columns()));
+  write(stderr, erase + fmt::format("{}", fmt::join(shown_, "\n")));
   std::fflush(stderr);
 }
 
 void Console::clear_live_line() {
   const std::lock_guard lock(mutex_);
   if (shown_.empty()) return;
-  shown_.clear();
-  std::fputs("\r\x1b[K", stderr);
+  write(stderr, erase_shown());
   std::fflush(stderr);
+  shown_.clear();
 }
 
 int usage_error(std::string_view command, std::string_view text) {

@@ -1,4 +1,4 @@
-// What is shown to a person: lines and one live line on stderr, log lines through spdlog, tables on stdout.
+// What is shown to a person: lines and live ones on stderr, log lines through spdlog, tables on stdout.
 #pragma once
 
 #include <mutex>
@@ -27,6 +27,8 @@ std::string shortened(std::string_view text, std::size_t columns);
 bool stdout_is_terminal();
 /// Columns of the terminal behind stdout, at most 120; 120 where there is none.
 std::size_t stdout_columns();
+/// Columns that a live line may have.
+std::size_t live_columns();
 
 /// stderr. Safe from any thread: log lines may come from any.
 class Console {
@@ -37,23 +39,26 @@ class Console {
   Console& operator=(const Console&) = delete;
 
   bool quiet() const { return quiet_; }
-  /// True where one line may be rewritten: stderr is a terminal and nobody asked for quiet.
+  /// True where lines may be rewritten: stderr is a terminal and nobody asked for quiet.
   bool is_live() const { return live_; }
   /// A line of its own, unless quiet.
   void line(std::string_view text);
   /// A line of its own, also when quiet: errors and warnings.
   void urgent_line(std::string_view text);
-  /// Replaces the live line; nothing where there is none.
+  /// Replaces the live line or lines; nothing where there are none.
   void live_line(std::string_view text);
+  void live_lines(const std::vector<std::string>& lines);
   void clear_live_line();
 
  private:
   void write_line(std::string_view text);
+  /// What takes the live lines away and leaves the cursor where they began.
+  std::string erase_shown() const;
 
   std::mutex mutex_;
   bool quiet_;
   bool live_;
-  std::string shown_;
+  std::vector<std::string> shown_;  // the live lines
 };
 
 /// "gemmtune COMMAND: text" on stderr; answers exit_usage, for `return usage_error(…)`.

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <tuple>
 
 #include "base/environment.h"
 #include "base/text.h"
@@ -21,7 +20,6 @@
 #include "formats/aiter/table_audit.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
-#include "resolve/row_audit.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -81,37 +79,14 @@ Result<FindingKinds> kinds_of(const std::string& option, const std::string& text
   return kinds;
 }
 
-/// What an open device says, and what could not be read beside a file.
-std::vector<Finding> device_findings(const std::vector<TunedFile>& files, const Device& device) {
-  std::vector<EnvironmentNotes> environments;
-  Rows rows;
-  for (const TunedFile& file : files) {
-    auto notes = EnvironmentNotes::read(file.path);
-    if (!notes.ok()) print_note(notes.message());
-    environments.push_back(notes.ok() ? std::move(*notes) : EnvironmentNotes());
-    for (const TunedEntry& entry : file.entries) rows.push_back(&entry);
-  }
-  return check_rows_on_device(rows, environments, device);
-}
-
 /// An error if a device that was named is not here.
-Result<std::vector<Finding>> all_findings(const AuditOptions& options, AuditedFiles& audited) {
+Result<std::vector<Finding>> findings_of(const AuditOptions& options, AuditedFiles& audited) {
   const auto device = open_device(options.device, read_environment(), false);
   if (!device.ok() && options.device.names_device()) return device.status();
-  std::vector<TunedFile>& files = audited.files;
   CheckOptions checks;
   checks.dominated_percent = options.dominated;
   if (options.err_ratio_given) checks.err_ratio = checks.moe_err_ratio = options.err_ratio;
-  std::vector<Finding> findings = audit_tables(files, checks);
-  if (device.ok()) {
-    auto of_device = device_findings(files, **device);
-    std::move(of_device.begin(), of_device.end(), std::back_inserter(findings));
-  }
-  add_config_findings(audited, device.ok() ? device->get() : nullptr, findings);
-  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
-    return std::tuple(a.source, a.line, a.kind) < std::tuple(b.source, b.line, b.kind);
-  });
-  return findings;
+  return all_findings(audited, checks, device.ok() ? device->get() : nullptr);
 }
 
 std::size_t count_of_kind(const std::vector<Finding>& findings, FindingKind kind) {
@@ -270,7 +245,7 @@ int run_audit(const AuditOptions& options) {
   if (!audited.unread.empty() && !options.fix.empty()) {
     return usage_error("audit", fmt::format("--fix: {}", audited.unread.front()));
   }
-  auto all = all_findings(options, audited);
+  auto all = findings_of(options, audited);
   if (!all.ok()) return usage_error("audit", all.message());
   std::vector<Finding> findings = std::move(*all);
   Json fixed;

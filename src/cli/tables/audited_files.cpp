@@ -4,16 +4,20 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "base/file.h"
 #include "base/path_list.h"
+#include "cli/shared/console.h"
+#include "formats/aiter/table_audit.h"
 #include "formats/all_formats.h"
 #include "formats/other_diagnostics.h"
 #include "formats/triton/bucket_rows.h"
 #include "formats/triton/triton_audit.h"
 #include "formats/triton/triton_folder.h"
 #include "resolve/bind.h"
+#include "resolve/row_audit.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -55,6 +59,41 @@ std::vector<std::string> with_configs_of_folders(const std::vector<std::string>&
   return files;
 }
 
+/// What an open device says, and what could not be read beside a file.
+std::vector<Finding> device_findings(const std::vector<TunedFile>& files, const Device& device) {
+  std::vector<EnvironmentNotes> environments;
+  Rows rows;
+  for (const TunedFile& file : files) {
+    auto notes = EnvironmentNotes::read(file.path);
+    if (!notes.ok()) print_note(notes.message());
+    environments.push_back(notes.ok() ? std::move(*notes) : EnvironmentNotes());
+    for (const TunedEntry& entry : file.entries) rows.push_back(&entry);
+  }
+  return check_rows_on_device(rows, environments, device);
+}
+
+/// The findings of the Triton configs. With a device also the kernels of its architecture that it does not know.
+void add_config_findings(const AuditedFiles& audited, const Device* device, std::vector<Finding>& findings) {
+  for (Finding& finding : audit_triton_files(audited.configs)) {
+    finding.source = static_cast<std::uint32_t>(audited.config_index[finding.source]);
+    findings.push_back(std::move(finding));
+  }
+  for (std::size_t index = 0; device != nullptr && index < audited.configs.size(); ++index) {
+    const TritonFile& config = audited.configs[index];
+    const auto rows = rows_to_run(config);
+    if (!rows.ok() || config.name.arch != device->info().gfx) continue;
+    for (const TunedEntry& row : *rows) {
+      // A Triton configuration names no kernel, and a name that is none of ours is found without a device.
+      if (!check_has_kernel(row).ok() || !family_of_kernel_name(row.kernel_name)) continue;
+      const auto status = resolve_name(*device, row.kernel_name, row.problem);
+      if (status.ok()) continue;
+      findings.push_back({FindingKind::unknown_kernel,
+                          static_cast<std::uint32_t>(audited.config_index[index]), row.line,
+                          fmt::format("{}: kernel '{}': {}", row.bucket, row.kernel_name, status.message())});
+    }
+  }
+}
+
 }  // namespace
 
 const TritonFile* AuditedFiles::config_of(std::size_t file) const {
@@ -90,25 +129,17 @@ AuditedFiles read_audited_files(const std::vector<std::string>& words, std::opti
   return audited;
 }
 
-void add_config_findings(const AuditedFiles& audited, const Device* device, std::vector<Finding>& findings) {
-  for (Finding& finding : audit_triton_files(audited.configs)) {
-    finding.source = static_cast<std::uint32_t>(audited.config_index[finding.source]);
-    findings.push_back(std::move(finding));
+std::vector<Finding> all_findings(AuditedFiles& audited, const CheckOptions& checks, const Device* device) {
+  std::vector<Finding> findings = audit_tables(audited.files, checks);
+  if (device != nullptr) {
+    auto of_device = device_findings(audited.files, *device);
+    std::move(of_device.begin(), of_device.end(), std::back_inserter(findings));
   }
-  for (std::size_t index = 0; device != nullptr && index < audited.configs.size(); ++index) {
-    const TritonFile& config = audited.configs[index];
-    const auto rows = rows_to_run(config);
-    if (!rows.ok() || config.name.arch != device->info().gfx) continue;
-    for (const TunedEntry& row : *rows) {
-      // A Triton configuration names no kernel, and a name that is none of ours is found without a device.
-      if (!check_has_kernel(row).ok() || !family_of_kernel_name(row.kernel_name)) continue;
-      const auto status = resolve_name(*device, row.kernel_name, row.problem);
-      if (status.ok()) continue;
-      findings.push_back({FindingKind::unknown_kernel,
-                          static_cast<std::uint32_t>(audited.config_index[index]), row.line,
-                          fmt::format("{}: kernel '{}': {}", row.bucket, row.kernel_name, status.message())});
-    }
-  }
+  add_config_findings(audited, device, findings);
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    return std::tuple(a.source, a.line, a.kind) < std::tuple(b.source, b.line, b.kind);
+  });
+  return findings;
 }
 
 }  // namespace gemmtune::cli

@@ -9,6 +9,7 @@
 #include "backends/backend.h"
 #include "formats/aiter/tuned_csv.h"
 #include "formats/triton/triton_json.h"
+#include "tuned/checks.h"
 #include "tuned/finding.h"
 
 namespace gemmtune::cli {
@@ -29,8 +30,8 @@ struct AuditedFiles {
 /// does not end the audit of the others.
 AuditedFiles read_audited_files(const std::vector<std::string>& words, std::optional<Operation> operation);
 
-/// The findings of the Triton configs; Finding::source is an index into `files`. With a device also the kernels of its
-/// architecture that it does not know.
-void add_config_findings(const AuditedFiles& audited, const Device* device, std::vector<Finding>& findings);
+/// What `gemmtune audit` finds, ascending in file, line and kind; Finding::source is an index into `files`. With a device
+/// also what it says of its own rows and of the kernels that Triton configs of its architecture name.
+std::vector<Finding> all_findings(AuditedFiles& audited, const CheckOptions& checks, const Device* device);
 
 }  // namespace gemmtune::cli

@@ -169,7 +169,10 @@ Status TuneSession::make_evaluators() {
     };
     evaluators_ = cli::make_evaluators(options_, environment_, devices_, request_, cancelled);
   }
-  for (auto& evaluator : evaluators_) {
+  for (std::size_t i = 0; i < evaluators_.size(); ++i) {
+    auto& evaluator = evaluators_[i];
+    if (!is_replay() && console_->is_live())
+      evaluator = make_watched_evaluator(std::move(evaluator), activities_, devices_[i]->info().name);
     if (options_.time_breakdown) evaluator = make_timed_evaluator(std::move(evaluator), time_breakdown_);
     if (journal_ == nullptr) {
       measuring_.push_back(evaluator.get());
@@ -183,11 +186,12 @@ Status TuneSession::make_evaluators() {
 }
 
 Result<RunSummary> TuneSession::tune() {
-  TuneProgress progress(*console_, device(), profile_ ? &*profile_ : nullptr, request_, options_.verbose);
+  TuneProgress progress(*console_, device(), profile_ ? &*profile_ : nullptr, request_, options_.verbose,
+                        is_replay() ? nullptr : &activities_);
   std::unique_ptr<TuneEvents> events;
   std::vector<RunObserver*> observers;
   if (!options_.events.empty()) {
-    auto opened = TuneEvents::open(options_.events);
+    auto opened = TuneEvents::open(options_.events, device().info());
     if (!opened.ok()) return opened.status();
     events = std::move(*opened);
     observers.push_back(events.get());
@@ -204,6 +208,7 @@ Result<RunSummary> TuneSession::tune() {
   ObserverList all(std::move(observers));
   if (!is_replay()) request_.seconds_spent = steady_seconds() - begin_;
   auto summary = gemmtune::tune(device(), measuring_, request_, all);
+  if (events != nullptr) events->run_ended(!summary.ok() ? "failed" : interrupted() ? "interrupted" : "done");
   // Buckets are a part of the run: it is not complete before they are decided.
   const bool goes_on = summary.ok() && options_.buckets;
   if (journal_ != nullptr && !goes_on) journal_->end(summary.ok() ? &*summary : nullptr, interrupted());

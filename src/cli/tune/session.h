@@ -18,6 +18,7 @@
 #include "cli/tune/tune_operator.h"
 #include "cli/tune/tune_options.h"
 #include "cli/tune/tune_shard.h"
+#include "cli/tune/worker_activity.h"
 #include "evaluate/replay/recording.h"
 #include "tuning/tuner.h"
 
@@ -72,6 +73,7 @@ class TuneSession {
   std::optional<Console> console_;
   std::unique_ptr<TuneJournal> journal_;
   TimeBreakdown time_breakdown_;
+  WorkerActivities activities_;
   std::vector<std::unique_ptr<Evaluator>> evaluators_;
   std::vector<Evaluator*> measuring_;  // one a device: of evaluators_, or with the journal around it
 };

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/log.h"
+#include "cli/shared/report_parts.h"
 #include "cli/tune/tune_report.h"
 #include "formats/json.h"
 #include "formats/json_text.h"
@@ -32,11 +33,11 @@ Status check_lines(const std::string& path) {
 
 }  // namespace
 
-Result<std::unique_ptr<TuneEvents>> TuneEvents::open(const std::string& path) {
+Result<std::unique_ptr<TuneEvents>> TuneEvents::open(const std::string& path, const DeviceInfo& device) {
   GEMMTUNE_RETURN_IF_ERROR(check_lines(path));
   std::FILE* const file = std::fopen(path.c_str(), "ae");
   if (file == nullptr) return Status::io("--events {}: {}", path, std::strerror(errno));
-  return std::unique_ptr<TuneEvents>(new TuneEvents(file, path));
+  return std::unique_ptr<TuneEvents>(new TuneEvents(file, path, device));
 }
 
 void TuneEvents::write(const std::string& line) {
@@ -48,10 +49,14 @@ void TuneEvents::write(const std::string& line) {
 }
 
 void TuneEvents::run_started(std::span<const std::size_t> waiting, std::size_t) {
-  write(json_line(Json{{"event", "run_started"}, {"waiting", std::vector(waiting.begin(), waiting.end())}}));
+  started_ = true;
+  write(json_line(Json{{"event", "run_started"},
+                       {"waiting", std::vector(waiting.begin(), waiting.end())},
+                       {"device", device_json(device_)}}));
 }
 
 void TuneEvents::problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) {
+  if (!started_) run_started({}, 1);  // over ranges of M nobody knows what waits
   write(json_line(Json{
       {"event", "problem_started"}, {"index", index}, {"shapes", count}, {"problem", print(shape.problem)}}));
 }
@@ -68,12 +73,20 @@ void TuneEvents::candidate_done(std::size_t index, const Trial& trial, std::int6
   write(json_line(event));
 }
 
+void TuneEvents::problem_paused(std::size_t index) {
+  write(json_line(Json{{"event", "problem_paused"}, {"index", index}}));
+}
+
 void TuneEvents::problem_done(std::size_t index, const ItemReport& report) {
   write(problem_event("problem_done", index, report));
 }
 
 void TuneEvents::problem_revised(std::size_t index, const ItemReport& report) {
   write(problem_event("problem_revised", index, report));
+}
+
+void TuneEvents::run_ended(std::string_view state) {
+  write(json_line(Json{{"event", "run_ended"}, {"state", state}}));
 }
 
 }  // namespace gemmtune::cli

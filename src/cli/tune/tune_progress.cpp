@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backends/default_kernels.h"
+#include "base/clock.h"
 #include "cli/tune/tune_report.h"
 #include "measure/statistics.h"
 
@@ -13,6 +14,8 @@ namespace {
 
 /// Between two live lines: ten a second are enough for a reader.
 constexpr auto min_pause = std::chrono::milliseconds(100);
+/// Between two live views while nothing is observed.
+constexpr auto tick = std::chrono::milliseconds(500);
 /// Between two plain lines of a shape in work.
 constexpr auto max_silence = std::chrono::seconds(30);
 
@@ -30,14 +33,33 @@ std::string_view activity(MQuestion::Kind kind) {
 }  // namespace
 
 TuneProgress::TuneProgress(Console& console, const Device& device, ProfileFile* profile,
-                           const TuneRequest& request, bool verbose)
+                           const TuneRequest& request, bool verbose, const WorkerActivities* workers)
     : console_(console),
       device_(device),
       profile_(profile),
       request_(request),
       estimate_(device, request),
       verbose_(verbose),
-      start_(request.clock()) {}
+      start_(request.clock()),
+      workers_(workers) {
+  if (workers == nullptr || !console.is_live()) return;
+  ticker_ = std::thread([this] {
+    std::unique_lock lock(lock_);
+    while (!ends_.wait_for(lock, tick, [this] { return ended_; })) {
+      if (Clock::now() - shown_at_ >= tick && (!states_.empty() || is_over_ranges())) show();
+    }
+  });
+}
+
+TuneProgress::~TuneProgress() {
+  {
+    const std::lock_guard guard(lock_);
+    ended_ = true;
+  }
+  ends_.notify_all();
+  if (ticker_.joinable()) ticker_.join();
+  console_.clear_live_line();
+}
 
 std::string TuneProgress::remaining() const {
   const auto left = estimate_.remaining();
@@ -49,22 +71,28 @@ void TuneProgress::preparing(std::size_t done, std::size_t count) {
 }
 
 void TuneProgress::run_started(std::span<const std::size_t> waiting, std::size_t evaluators) {
+  const std::lock_guard guard(lock_);
   estimate_.begin(waiting, evaluators);
+  for (const std::size_t index : waiting) states_[index] = ShapeState::waiting;
 }
 
 void TuneProgress::problem_started(std::size_t index, std::size_t count, const ShapeRow& shape) {
   if (is_over_ranges()) return;
+  const std::lock_guard guard(lock_);
+  states_[index] = ShapeState::in_work;
   count_ = count;
   estimate_.started(index);
   shapes_.resize(count);
   shapes_[index] = shape_text(shape);
-  in_work_[index] = {shape.problem, {}, {}, {}};
+  in_work_[index] = {shape.problem, {}, {}, {}, 0};
   if (Clock::now() - shown_at_ > min_pause) show();
 }
 
 void TuneProgress::note_time(std::size_t index, const Trial& trial) {
   const auto found = in_work_.find(index);
-  if (!is_timed(trial) || found == in_work_.end()) return;
+  if (found == in_work_.end()) return;
+  ++found->second.candidates;
+  if (!is_timed(trial)) return;
   const double time = median(trial.outcome.microseconds);
   InWork& work = found->second;
   if (!work.baseline) {
@@ -76,6 +104,7 @@ void TuneProgress::note_time(std::size_t index, const Trial& trial) {
 }
 
 void TuneProgress::candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) {
+  const std::lock_guard guard(lock_);
   candidates_ = candidates_so_far;
   estimate_.tried(index);
   note_time(index, trial);
@@ -89,8 +118,54 @@ void TuneProgress::candidate_done(std::size_t index, const Trial& trial, std::in
 
 void TuneProgress::show() {
   shown_at_ = Clock::now();
-  if (!console_.is_live() || (!is_over_ranges() && in_work_.empty())) return;
-  console_.live_line(is_over_ranges() ? range_line() : shape_line());
+  if (!console_.is_live()) return;
+  if (!is_over_ranges()) {
+    console_.live_lines(live_lines(live_run(), live_columns()));
+  } else if (step_.items > 0) {
+    console_.live_line(range_line());
+  }
+}
+
+void TuneProgress::note_row(std::size_t index, const ItemReport& report) {
+  states_[index] = settled_[index] = state_of(report);
+  speedups_.erase(index);
+  if (report.row() != nullptr && report.row()->speedup) speedups_[index] = *report.row()->speedup;
+}
+
+LiveRun TuneProgress::live_run() const {
+  LiveRun run;
+  for (const auto& each : states_) run.shapes.push_back(each.second);
+  run.step = live_step_;
+  run.seconds = request_.clock() - start_;
+  run.remaining = estimate_.remaining();
+  run.candidates = candidates_;
+  std::vector<double> speedups;
+  for (const auto& each : speedups_) speedups.push_back(each.second);
+  run.gain = geometric_mean(speedups);
+  const auto worker_of = [&](const Problem& problem) {
+    LiveWorker worker;
+    worker.shape = short_name(problem);
+    for (const auto& [index, work] : in_work_) {
+      if (!(work.problem == problem)) continue;
+      worker.shape = shapes_[index];
+      worker.best_microseconds = work.best_microseconds;
+      worker.default_microseconds = work.baseline_microseconds;
+      worker.candidates = work.candidates;
+    }
+    return worker;
+  };
+  if (workers_ == nullptr) {
+    for (const auto& each : in_work_) run.workers.push_back(worker_of(each.second.problem));
+    return run;
+  }
+  for (const WorkerActivity& activity : workers_->all()) {
+    LiveWorker worker = activity.problem ? worker_of(*activity.problem) : LiveWorker();
+    worker.name = activity.worker;
+    worker.doing = activity.doing;
+    worker.seconds = steady_seconds() - activity.since;
+    run.workers.push_back(std::move(worker));
+  }
+  return run;
 }
 
 std::string TuneProgress::shape_line() const {
@@ -121,11 +196,16 @@ void TuneProgress::append_to_profile(const ItemReport& report) {
 }
 
 void TuneProgress::problem_paused(std::size_t index) {
+  const std::lock_guard guard(lock_);
   in_work_.erase(index);
+  // A shape that was settled before and is visited again keeps its row.
+  const auto settled = settled_.find(index);
+  states_[index] = settled != settled_.end() ? settled->second : ShapeState::left;
   estimate_.paused(index);
 }
 
 void TuneProgress::problem_done(std::size_t index, const ItemReport& report) {
+  const std::lock_guard guard(lock_);
   console_.clear_live_line();
   append_to_profile(report);
   if (is_over_ranges()) {
@@ -133,6 +213,7 @@ void TuneProgress::problem_done(std::size_t index, const ItemReport& report) {
     return;
   }
   in_work_.erase(index);
+  if (states_.count(index) > 0) note_row(index, report);
   estimate_.done(index, report.trials.empty() ? 0 : report.seconds);
   const bool untouched =
       report.state == ProblemState::skipped_done || report.state == ProblemState::out_of_budget;
@@ -143,21 +224,30 @@ void TuneProgress::problem_done(std::size_t index, const ItemReport& report) {
   if (verbose_) {
     for (const std::string& refusal : report.refusals) line += fmt::format("\n  {}", refusal);
   }
-  // On a terminal the live line has the remaining time.
+  // On a terminal the live view has the remaining time.
   if (!console_.is_live() && index + 1 < count_) line += remaining();
   console_.line(line);
+  show();
+}
+
+void TuneProgress::problem_revised(std::size_t index, const ItemReport& report) {
+  const std::lock_guard guard(lock_);
+  if (!is_over_ranges() && states_.count(index) > 0) note_row(index, report);
 }
 
 void TuneProgress::confirmation_started(std::size_t index, std::size_t done, std::size_t count) {
+  const std::lock_guard guard(lock_);
   estimate_.confirmation_started(done, count);
   if (!console_.is_live()) {
     if (done == 0) console_.line(fmt::format("confirmation pass of {} shapes{}", count, remaining()));
     return;
   }
-  console_.live_line(fmt::format("confirmation [{}/{}] {}{}", done + 1, count, shapes_[index], remaining()));
+  live_step_ = fmt::format("confirmation {} of {}: {}", done + 1, count, shapes_[index]);
+  show();
 }
 
 void TuneProgress::range_step(const RangeStep& step) {
+  const std::lock_guard guard(lock_);
   if (step.item != step_.item) shown_tenths_ = 0;
   step_ = step;
   show();
@@ -170,6 +260,7 @@ void TuneProgress::range_step(const RangeStep& step) {
 }
 
 void TuneProgress::range_done(std::size_t item, std::size_t items, const ItemReport& report) {
+  const std::lock_guard guard(lock_);
   console_.clear_live_line();
   if (report.state == ProblemState::skipped_done && !verbose_) return;
   console_.line(fmt::format("[{}/{}] {}: {}", item + 1, items, weight_text(report.shape.problem),

@@ -1,17 +1,22 @@
-// What a running `tune` shows: one live line on a terminal; elsewhere a plain line an item, and one every half
-// minute of an item that takes long; and, on the way, the profile file. Over ranges of M it shows how much of
+// What a running `tune` shows: on a terminal a live view (live_view.h), and a plain line an item above it; elsewhere the plain lines,
+// and one every half minute of an item that takes long; and, on the way, the profile file. Over ranges of M it shows how much of
 // the axis is settled, for the number of M is not known before the end.
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "backends/backend.h"
 #include "cli/shared/console.h"
+#include "cli/tune/live_view.h"
 #include "cli/tune/profile_file.h"
+#include "cli/tune/worker_activity.h"
 #include "tuning/time_estimate.h"
 #include "tuning/tuner.h"
 
@@ -19,9 +24,10 @@ namespace gemmtune::cli {
 
 class TuneProgress final : public RunObserver {
  public:
-  /// `profile` may be null. All must outlive this.
+  /// `profile` may be null, and so may `workers`: then nothing is shown between what is observed. All must outlive this.
   TuneProgress(Console& console, const Device& device, ProfileFile* profile, const TuneRequest& request,
-               bool verbose);
+               bool verbose, const WorkerActivities* workers);
+  ~TuneProgress() override;
 
   void preparing(std::size_t done, std::size_t count) override;
   void run_started(std::span<const std::size_t> waiting, std::size_t evaluators) override;
@@ -29,6 +35,7 @@ class TuneProgress final : public RunObserver {
   void candidate_done(std::size_t index, const Trial& trial, std::int64_t candidates_so_far) override;
   void problem_paused(std::size_t index) override;
   void problem_done(std::size_t index, const ItemReport& report) override;
+  void problem_revised(std::size_t index, const ItemReport& report) override;
   void confirmation_started(std::size_t index, std::size_t done, std::size_t count) override;
   void range_step(const RangeStep& step) override;
   void range_done(std::size_t item, std::size_t items, const ItemReport& report) override;
@@ -40,6 +47,7 @@ class TuneProgress final : public RunObserver {
     std::optional<std::string> baseline;  // a kernel's name, empty for none; from the first time on
     std::optional<double> baseline_microseconds;
     std::optional<double> best_microseconds;
+    std::int64_t candidates = 0;
   };
 
   bool is_over_ranges() const { return request_.m_range.has_value(); }
@@ -47,6 +55,8 @@ class TuneProgress final : public RunObserver {
   void note_time(std::size_t index, const Trial& trial);
   void append_to_profile(const ItemReport& report);
   void show();
+  void note_row(std::size_t index, const ItemReport& report);
+  LiveRun live_run() const;
   std::string shape_line() const;
   std::string range_line() const;
 
@@ -64,6 +74,17 @@ class TuneProgress final : public RunObserver {
   RangeStep step_;
   int shown_tenths_ = 0;  // of the axis, on plain lines
   Clock::time_point shown_at_{};
+  const WorkerActivities* workers_;
+  std::map<std::size_t, ShapeState> states_;  // of the shapes that are tuned, by index
+  std::map<std::size_t, ShapeState>
+      settled_;  // of those that have been settled, also while they are visited again
+  std::map<std::size_t, double> speedups_;  // of the rows so far
+  std::string live_step_;
+  // The view goes on while a worker measures: a thread draws it again. What is observed comes from other threads.
+  std::mutex lock_;
+  std::condition_variable ends_;
+  bool ended_ = false;
+  std::thread ticker_;
 };
 
 /// "45 % of the M axis settled, 16 M searched, about 2 min left": the rest of this item at its rate so far.

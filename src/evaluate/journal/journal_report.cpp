@@ -53,6 +53,7 @@ void finals_lines(const JournalLine& call, const std::vector<std::string>& candi
     line.kind = to_string(result.outcomes[i].kind);
     line.reason = result.outcomes[i].reason;
     line.err_ratio = result.outcomes[i].err_ratio;
+    line.error = result.outcomes[i].error;
     line.deterministic = result.outcomes[i].deterministic;
     line.samples = result.outcomes[i].microseconds;
     on_line(line);
@@ -72,7 +73,10 @@ JournalLine line_of(const SqlStatement& row) {
   return line;
 }
 
-Status for_each_finals(SqlDatabase& journal, const std::function<void(const JournalLine&)>& on_line) {
+/// Of each call what all its lines share, its candidates and its result.
+Status for_each_finals(
+    SqlDatabase& journal,
+    const std::function<void(JournalLine&, std::vector<std::string>&, FinalsResult&)>& on_call) {
   auto rows = journal.prepare(
       "SELECT run, finals.at, device, environment, problems.problem, m, reference_us, candidates, result "
       "FROM finals JOIN problems ON problems.id = finals.problem JOIN runs ON runs.id = run ORDER BY "
@@ -82,9 +86,9 @@ Status for_each_finals(SqlDatabase& journal, const std::function<void(const Jour
   for (; row.ok() && *row; row = rows->step()) {
     JournalLine line = line_of(*rows);
     line.stage = "finals";
-    const auto candidates = texts_from_json(parse_json(rows->text(7)));
-    const auto result = finals_from_json(parse_json(rows->text(8)));
-    if (candidates && result) finals_lines(line, *candidates, *result, on_line);
+    auto candidates = texts_from_json(parse_json(rows->text(7)));
+    auto result = finals_from_json(parse_json(rows->text(8)));
+    if (candidates && result) on_call(line, *candidates, *result);
   }
   return row.status();
 }
@@ -129,7 +133,7 @@ Status for_each_outcome(SqlDatabase& journal, const std::function<void(const Jou
   auto rows = journal.prepare(
       "SELECT run, outcomes.at, device, environment, problems.problem, outcomes.m, reference_us, stage, "
       "candidate, "
-      "source, kind, reason, err_ratio, deterministic, samples FROM outcomes "
+      "source, kind, reason, err_ratio, deterministic, samples, errors FROM outcomes "
       "JOIN problems ON problems.id = outcomes.problem JOIN runs ON runs.id = run "
       "WHERE stage <> 'finals' ORDER BY outcomes.id");
   if (!rows.ok()) return rows.status();
@@ -144,10 +148,21 @@ Status for_each_outcome(SqlDatabase& journal, const std::function<void(const Jou
     line.err_ratio = rows->number(12);
     line.deterministic = rows->integer(13) != 0;
     line.samples = numbers_from_json(parse_json(rows->text(14))).value_or(std::vector<double>());
+    if (!rows->is_null(15)) line.error = error_from_json(parse_json(rows->text(15)));
     on_line(line);
   }
   GEMMTUNE_RETURN_IF_ERROR(row.status());
-  return for_each_finals(journal, on_line);
+  return for_each_finals(
+      journal, [&](const JournalLine& call, const std::vector<std::string>& candidates,
+                   const FinalsResult& result) { finals_lines(call, candidates, result, on_line); });
+}
+
+Status for_each_rounds(SqlDatabase& journal, const std::function<void(const JournalRounds&)>& on_rounds) {
+  return for_each_finals(journal,
+                         [&](JournalLine& call, std::vector<std::string>& candidates, FinalsResult& result) {
+                           on_rounds({call.run, std::move(call.at), std::move(call.device),
+                                      std::move(call.problem), std::move(candidates), std::move(result)});
+                         });
 }
 
 Result<std::int64_t> prune_to(SqlDatabase& journal, std::int64_t keep) {

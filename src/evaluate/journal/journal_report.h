@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "evaluate/evaluator.h"
 #include "evaluate/journal/journal_schema.h"
 
 namespace gemmtune {
@@ -43,6 +44,7 @@ struct JournalLine {
   std::string kind;
   std::string reason;
   double err_ratio = 0;
+  MeasuredError error;
   bool deterministic = true;
   std::optional<double> reference_us;  // of the problem in that run
   std::vector<double> samples;         // microseconds
@@ -50,6 +52,17 @@ struct JournalLine {
 
 /// Every outcome in the order in which they were written; those of finals hold the rounds' times.
 Status for_each_outcome(SqlDatabase& journal, const std::function<void(const JournalLine&)>& on_line);
+
+/// One call of finals: its paired rounds.
+struct JournalRounds {
+  std::int64_t run = 0;
+  std::string at;
+  std::string device;
+  std::string problem;
+  std::vector<std::string> candidates;
+  FinalsResult result;
+};
+Status for_each_rounds(SqlDatabase& journal, const std::function<void(const JournalRounds&)>& on_rounds);
 
 /// Deletes all but the newest `keep` runs, except a run that a living process works on. Returns how many.
 Result<std::int64_t> prune_to(SqlDatabase& journal, std::int64_t keep);

@@ -1,0 +1,52 @@
+// The events of a run (`gemmtune tune --events`) as what a report is made of, while the run goes on.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "cli/report/report_tables.h"
+#include "formats/json_fwd.h"
+
+namespace gemmtune::cli {
+
+class EventReader {
+ public:
+  /// `path`: of the events, for messages and as the file of the rows.
+  explicit EventReader(std::string path) : path_(std::move(path)) {}
+
+  /// Reads what was appended since the last call. A file that is not there yet has nothing. True: something is new. An
+  /// error names the line that is no event.
+  Result<bool> read();
+  bool ended() const { return ended_; }
+  /// What is known of the newest run of the file.
+  void fill(ReportInputs& inputs) const;
+
+ private:
+  struct Shape {
+    std::string problem;  // as the event has it
+    std::string last;     // candidate
+    bool in_work = false;
+    bool done = false;
+  };
+  Status take(const std::string& line);
+  Status take_row(const Json& event, std::size_t index);
+  void take_candidate(const Json& event, std::size_t index);
+  void begin(const Json& event);
+
+  std::string path_;
+  std::uint64_t offset_ = 0;
+  std::size_t line_ = 0;
+  std::string gfx_;
+  int cu_num_ = 0;
+  bool begun_ = false;
+  bool ended_ = false;
+  std::size_t waiting_ = 0;
+  std::size_t candidates_ = 0;
+  std::map<std::size_t, Shape> shapes_;
+  std::map<std::size_t, TunedEntry> rows_;
+  Measurements measurements_;
+};
+
+}  // namespace gemmtune::cli

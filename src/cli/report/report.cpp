@@ -1,0 +1,277 @@
+// gemmtune report: tuned files and what is known of their tuning as one HTML page; while a run goes on, from its events.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/environment.h"
+#include "base/file.h"
+#include "base/interrupt.h"
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/report/follow.h"
+#include "cli/report/report_page.h"
+#include "cli/report/report_tables.h"
+#include "cli/shared/command_options.h"
+#include "cli/shared/console.h"
+#include "cli/shared/device_options.h"
+#include "cli/shared/output_path.h"
+#include "cli/shared/size_options.h"
+#include "cli/tables/table_files.h"
+#include "evaluate/journal/journal.h"
+#include "formats/capture/capture_file.h"
+
+namespace gemmtune::cli {
+namespace {
+
+constexpr const char* report_footer = R"(
+One file that needs no network and no other file: what was gained, where the default is wrong, what is not sure, and every
+row with its competitors and the command that repeats it. Works from AITER's tuned files alone; each option adds sections.
+A journal beside a tuned file is read without --journal. The numbers are those of audit, diff, coverage and of the journal.
+
+--follow writes the page again whenever the run has new events, until the run has ended or Ctrl-C; the page loads itself
+again until then. The run may begin later.
+
+Exit codes: 0 done, 2 usage or input.
+
+Examples:
+  gemmtune report tuned.csv -o report.html
+  gemmtune report a.csv b.csv --base old.csv --capture captured.csv -o report.html --csv report
+  gemmtune report tuned.csv --profile profile.csv --bandwidth 4300 --peak 790
+  gemmtune report --follow events.jsonl -o run.html)";
+
+constexpr auto pause_between_looks = std::chrono::milliseconds(200);
+constexpr double seconds_between_pages = 2;
+constexpr int page_refresh_seconds = 3;
+
+struct ReportOptions {
+  std::vector<std::string> files;
+  std::string operation;
+  std::vector<std::string> journals;
+  std::vector<std::string> profiles;
+  std::vector<std::string> bases;
+  std::vector<std::string> captures;
+  double tolerance = 3;
+  double tokens = 0;
+  Roof roof;
+  std::string follow;
+  std::string output = "report.html";
+  std::string csv;
+};
+
+Status read_one_journal(const std::string& path, ReportInputs& inputs) {
+  auto measurements = measurements_of_journal(path);
+  if (!measurements.ok()) return measurements.status();
+  auto journal = open_existing_journal(path);
+  if (!journal.ok()) return journal.status();
+  auto runs = list_runs(*journal);
+  if (!runs.ok()) return runs.status();
+  inputs.measurements.add_missing(*measurements);
+  inputs.runs.insert(inputs.runs.end(), runs->begin(), runs->end());
+  return {};
+}
+
+/// Those that were named must be right; one that lies beside a tuned file and cannot be read is passed over.
+Status read_journals(const ReportOptions& options, ReportInputs& inputs) {
+  for (const std::string& path : options.journals) GEMMTUNE_RETURN_IF_ERROR(read_one_journal(path, inputs));
+  if (!options.journals.empty()) return {};
+  for (const TunedFile& file : inputs.tuned.files) {
+    const std::string path = journal_path(file.path);
+    if (!file_exists(path)) continue;
+    if (const Status status = read_one_journal(path, inputs); !status.ok())
+      print_note(fmt::format("{}; passed over", status.message()));
+  }
+  return {};
+}
+
+Status read_profiles(const ReportOptions& options, ReportInputs& inputs) {
+  for (const std::string& path : options.profiles) {
+    std::vector<std::string> diagnostics;
+    auto measurements = measurements_of_profile(path, diagnostics);
+    if (!measurements.ok()) return measurements.status();
+    for (const std::string& diagnostic : diagnostics) print_note(diagnostic);
+    inputs.measurements.add_missing(*measurements);
+  }
+  return {};
+}
+
+/// --base and --capture.
+Status read_comparisons(const ReportOptions& options, std::optional<Operation> operation,
+                        ReportInputs& inputs) {
+  if (!options.bases.empty()) {
+    auto base = read_tables(options.bases, operation);
+    if (!base.ok()) return base.status();
+    inputs.base = std::move(*base);
+  }
+  for (const std::string& path : options.captures) {
+    ShapeListOptions list_options;
+    list_options.operation = operation;
+    auto list = read_shape_list(path, list_options);
+    if (!list.ok()) return list.status();
+    take_captured_calls(path, *list);
+    for (const std::string& diagnostic : list->diagnostics) print_note(diagnostic);
+    inputs.captures.push_back(std::move(*list));
+  }
+  inputs.tolerance = options.tolerance;
+  inputs.tokens = options.tokens;
+  inputs.roof = options.roof;
+  return {};
+}
+
+Status read_tuned(const ReportOptions& options, std::optional<Operation> operation, ReportInputs& inputs) {
+  auto files = read_tables(options.files, operation);
+  if (!files.ok()) return files.status();
+  inputs.tuned.files = std::move(*files);
+  inputs.findings = all_findings(inputs.tuned, CheckOptions(), inputs.device);
+  for (const TunedFile& file : inputs.tuned.files) {
+    auto environment = read_environment_json(file.path);
+    if (!environment.ok()) {
+      print_note(environment.message());
+    } else {
+      inputs.environments.merge(environment->objects);
+    }
+  }
+  GEMMTUNE_RETURN_IF_ERROR(read_journals(options, inputs));
+  return read_profiles(options, inputs);
+}
+
+std::string page_subtitle(const ReportInputs& inputs) {
+  constexpr std::size_t named_files = 3;
+  const auto& files = inputs.tuned.files;
+  std::size_t rows = 0;
+  std::string names;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    rows += files[i].entries.size();
+    if (i < named_files) names += (i == 0 ? "" : ", ") + files[i].path;
+  }
+  if (files.size() > named_files)
+    names += fmt::format(" and {}", counted(files.size() - named_files, "other"));
+  return fmt::format("{} in {}: {}", counted(rows, "row"), counted(files.size(), "file"), names);
+}
+
+Status write_report(const ReportOptions& options, const ReportInputs& inputs) {
+  const std::vector<ReportTable> tables = report_tables(inputs);
+  const bool live = inputs.run && !inputs.run->ended && !interrupted();  // else nobody writes it again
+  const ReportPage page{"GEMM tuning report", page_subtitle(inputs), utc_text(),
+                        live ? page_refresh_seconds : 0};
+  const std::string html = page_html(page, tables);
+  if (options.output == "-") {
+    print_document(html);
+  } else {
+    GEMMTUNE_RETURN_IF_ERROR(write_file_atomically(options.output, html));
+  }
+  if (options.csv.empty()) return {};
+  GEMMTUNE_RETURN_IF_ERROR(make_folders(options.csv));
+  for (const ReportTable& table : tables) {
+    GEMMTUNE_RETURN_IF_ERROR(
+        write_file_atomically(join_path(options.csv, fmt::format("{}.csv", table.id())), table.csv()));
+  }
+  return {};
+}
+
+/// Writes a page whenever something is new, until the run has ended.
+Status follow_run(const ReportOptions& options, ReportInputs& inputs) {
+  watch_for_interrupts();
+  EventReader events(options.follow);
+  double written_at = 0;
+  bool pending = true;  // the first page is written before the run has begun
+  while (true) {
+    const auto read = events.read();
+    if (!read.ok()) return read.status();
+    pending = pending || *read;
+    const bool last = events.ended() || interrupted();
+    if (last || (pending && steady_seconds() - written_at > seconds_between_pages)) {
+      events.fill(inputs);
+      GEMMTUNE_RETURN_IF_ERROR(write_report(options, inputs));
+      written_at = steady_seconds();
+      pending = false;
+    }
+    if (last) return {};
+    std::this_thread::sleep_for(pause_between_looks);
+  }
+}
+
+Status check_report_options(const ReportOptions& options) {
+  if (options.files.empty() && options.follow.empty())
+    return Status::invalid("no files: give at least one, or --follow");
+  if (!options.files.empty() && !options.follow.empty())
+    return Status::invalid("--follow {}: shows the rows of the run; name no tuned files beside it",
+                           options.follow);
+  if (!options.follow.empty() && options.output == "-") return Status::invalid("--follow needs -o FILE");
+  if (options.output != "-") {
+    GEMMTUNE_RETURN_IF_ERROR(check_writable("-o", options.output));
+    GEMMTUNE_RETURN_IF_ERROR(check_replaces_no_tuned_file("-o", options.output));
+    std::vector<NamedFile> inputs;
+    for (const auto* list :
+         {&options.files, &options.journals, &options.profiles, &options.bases, &options.captures}) {
+      for (const std::string& path : *list) inputs.push_back({path, path});
+    }
+    inputs.push_back({"--follow", options.follow});
+    GEMMTUNE_RETURN_IF_ERROR(check_apart({{"-o", options.output}}, inputs));
+  }
+  return {};
+}
+
+int run_report(const ReportOptions& options) {
+  const auto operation = operation_word(options.operation);
+  if (!operation.ok()) return usage_error("report", operation.message());
+  if (const Status status = check_report_options(options); !status.ok())
+    return usage_error("report", status.message());
+  ReportInputs inputs;
+  const auto device = open_device(DeviceOptions(), read_environment(), false);
+  if (device.ok()) inputs.device = device->get();
+  Status status = read_comparisons(options, *operation, inputs);
+  if (status.ok() && options.follow.empty()) status = read_tuned(options, *operation, inputs);
+  if (status.ok())
+    status = options.follow.empty() ? write_report(options, inputs) : follow_run(options, inputs);
+  if (!status.ok()) return usage_error("report", status.message());
+  if (options.output != "-")
+    print_note(fmt::format("{}: written, {}", options.output, page_subtitle(inputs)));
+  return exit_done;
+}
+
+}  // namespace
+
+std::function<int()> declare_report(CommandOptions& app) {
+  auto options = std::make_shared<ReportOptions>();
+  app.add_option("TUNED", options->files, "Tuned files, or colon-separated lists of them");
+  declare_file_operation(app, options->operation);
+  app.add_option("-o,--output", options->output, "The page; - is standard output").capture_default_str();
+  app.add_option("--csv", options->csv, "Write the page's tables into this folder too, a CSV each")
+      .type_name("FOLDER");
+  app.add_option("--journal", options->journals,
+                 "Journals of the runs (default: those beside the tuned files)")
+      .type_name("FILE")
+      .one_at_a_time();
+  app.add_option("--profile", options->profiles, "Profiles of the runs (tune -o2)")
+      .type_name("FILE")
+      .one_at_a_time();
+  app.add_option("--base", options->bases, "Older tuned files: what changed since, as `gemmtune diff`")
+      .type_name("FILE")
+      .one_at_a_time();
+  app.add_option("--tolerance", options->tolerance,
+                 "Percent that a time may move from the base without a spread (default: 3)")
+      .number_range(0, 1e6);
+  app.add_option("--capture", options->captures, "A captured workload: gains by its calls, and its coverage")
+      .type_name("FILE")
+      .one_at_a_time();
+  app.add_option("--tokens", options->tokens,
+                 "Tokens of the workload (default: estimated as those of the weight that saw the fewest)")
+      .number_range(0, 1e18);
+  app.add_option("--peak", options->roof.tflops,
+                 "TFLOP/s that the device computes at most (default: what a row reaches)")
+      .number_range(0, 1e9);
+  app.add_option("--bandwidth", options->roof.gigabytes,
+                 "GB/s that the device's memory gives at most (default: what a row reaches)")
+      .number_range(0, 1e9);
+  app.add_option("--follow", options->follow,
+                 "In place of tuned files: the events of a run (tune --events), while it goes on")
+      .type_name("EVENTS");
+  app.footer(report_footer);
+  return [options] { return run_report(*options); };
+}
+
+}  // namespace gemmtune::cli
