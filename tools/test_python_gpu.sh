@@ -6,7 +6,7 @@
 #        built here, which needs the build's dependencies and scikit-build-core)
 # PYTHON: the Python with PyTorch (python3). GEMMTUNE_TEST_BUDGET: seconds of each tuning (40).
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 python=${PYTHON:-python3}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -192,6 +192,11 @@ class Models(unittest.TestCase):
         expected = layer(x)
         with gemmtune.torch.patch(torch.nn.Sequential(layer)):
             close(self, layer(x), expected, 6e-2)
+        blocks = Fp8Linear(torch.randn(256, 512), "blocks").cuda()
+        expected = blocks(x)
+        with gemmtune.torch.patch(torch.nn.Sequential(blocks)) as patched:
+            self.assertEqual(len(patched.layers) + len(patched.skipped), 1)  # as this GPU's kernels can
+            close(self, blocks(x), expected, 6e-2)
 
     def test_a_table_of_a_cpu_is_refused(self):
         file = self.folder / "cpu.csv"
