@@ -235,8 +235,8 @@ def install(without=(), signature=None, batch_invariant=False, block_type_known=
     class Fp8LinearMethod:
         def __init__(self, kind, n, k):
             key = QuantKey(Scale(False, ACTIVATION[kind]))
-            self.fp8_linear = choose(Config(QuantKey(Scale(True, GroupShape(128, 128) if kind == "block" else GroupShape(-1, -1))),
-                                            key, (n, k), torch.bfloat16, torch.bfloat16))
+            weight_key = QuantKey(Scale(True, GroupShape(128, 128) if kind == "block" else GroupShape(-1, -1)))
+            self.fp8_linear = choose(Config(weight_key, key, (n, k), torch.bfloat16, torch.bfloat16))
 
         def process_weights_after_loading(self, layer):
             if hasattr(layer, "weight_scale"):

@@ -48,11 +48,8 @@ def setUpModule():
         gemmtune.tune(rows, TABLES[operation], op=operation, search="random", iters=2, confirmations=1)
 
 
-class Plugin(unittest.TestCase):
-    def setUp(self):
-        self.addCleanup(gemmtune.use)
-        self.enterContext(torch.inference_mode())
-        self.context = gemmtune.use(TABLES)
+class Process(unittest.TestCase):
+    """A process of vLLM."""
 
     def start(self, environment=(), **double):
         """A process of vLLM whose plug-ins are loaded; returns the double and the log."""
@@ -73,6 +70,13 @@ class Plugin(unittest.TestCase):
             model = self.vllm.loader().load_model(vllm_config=self.config, model_config=make)
         self.line = log.records[-1].getMessage()
         return model
+
+
+class Plugin(Process):
+    def setUp(self):
+        self.addCleanup(gemmtune.use)
+        self.enterContext(torch.inference_mode())
+        self.context = gemmtune.use(TABLES)
 
     def used(self):
         counters = self.context.counters()
@@ -165,7 +169,7 @@ class Plugin(unittest.TestCase):
         self.assertNotIn("apply", vars(model["None"].quant_method))
         self.assertIn("apply", vars(model["tuned"].quant_method))
         for kind in KINDS[1:]:
-            inner = model[kind].quant_method.fp8_linear.gemmtune_inner
+            inner = model[kind].quant_method.fp8_linear
             self.assertFalse({"apply_scaled_mm", "apply_block_scaled_mm"} & set(vars(inner)))
             x = torch.randn(4, 128).bfloat16()
             close(self, model[kind](x), x.double() @ model[kind].exact.t(), 6e-2)
@@ -181,13 +185,15 @@ class Plugin(unittest.TestCase):
             layer = vllm.Linear(N, K, kind="token")
             layer.weight_scale = nn.Parameter(layer.weight_scale.bfloat16(), requires_grad=False)
             other = vllm.Linear(N, K, kind="token")
-            other.quant_method.fp8_linear.gemmtune_inner.workspace = torch.zeros(1)  # state of one layer
+            other.quant_method.fp8_linear.workspace = torch.zeros(1)  # state of one layer
             sparse = vllm.Linear(N, 2 * K)
             sparse.weight = nn.Parameter(sparse.weight[:, ::2], requires_grad=False)
-            return nn.Sequential(layer, other, sparse)
+            inside = vllm.Linear(N, K, kind="block")
+            inside.quant_method.fp8_linear.apply_input_quant = False
+            return nn.Sequential(layer, other, sparse, inside)
 
         self.load(repacked)
-        self.assertIn("0 of 3 linear layers", self.line)
+        self.assertIn("0 of 4 linear layers", self.line)
 
     def test_embeddings_are_no_linear_layers(self):
         vllm = self.start()
@@ -210,17 +216,33 @@ class Plugin(unittest.TestCase):
 
     def test_vllm_choices_stay(self):
         vllm = self.start()
-        layer = vllm.Linear(N, K, kind="token")
-        kernel = layer.quant_method.fp8_linear
-        self.assertIsInstance(kernel, vllm_double.ScaledBase)
-        self.assertEqual(type(kernel).__name__, "GemmtuneFp8LinearKernel")
-        self.assertEqual(type(kernel.gemmtune_inner).__name__, "ScaledDouble")  # the first that fits
+        self.assertEqual(vllm.fp8[vllm.CPU][0].__name__, "GemmtuneFp8LinearKernel")
+        kernel = vllm.Linear(N, K, kind="token").quant_method.fp8_linear
+        self.assertEqual(type(kernel).__name__, "ScaledDouble")  # the first of vLLM's that fits, and nothing around it
+        self.assertIn("process_weights_after_loading", vars(kernel))
         self.assertEqual(kernel.layer_param_names[0], "weight")
         vllm.envs.VLLM_DISABLED_KERNELS.append("GemmtuneFp8LinearKernel")
-        self.assertEqual(type(vllm.Linear(N, K, kind="token").quant_method.fp8_linear).__name__, "ScaledDouble")
+        self.assertEqual(vars(vllm.Linear(N, K, kind="token").quant_method.fp8_linear).keys(), {"config", "layer_param_names"})
+        vllm.envs.VLLM_DISABLED_KERNELS.append("BlockDouble")  # a block-scaled layer with a kernel that unpacks the weight
+        vllm.blocks[vllm.CPU].append(vllm.fp8[vllm.CPU][2])
+        kernel = vllm.Linear(N, K, kind="block").quant_method.fp8_linear
+        self.assertEqual((type(kernel).__name__, kernel.layer_param_names[1]), ("ScaledDouble", "weight_scale"))
         for known in (False, True):  # releases whose register_linear_kernel knows no block-scaled kernels
             vllm = self.start(block_type_known=known)
             self.assertEqual([one.__name__ for one in vllm.blocks[vllm.CPU]], ["GemmtuneFp8BlockLinearKernel", "BlockDouble"])
+
+    def test_weights_loaded_again(self):
+        vllm = self.start()
+        for kind in KINDS:
+            model = self.load(lambda: nn.Sequential(vllm.Linear(N, K, kind=kind)))
+            layer = model[0]
+            if kind in ("tensor", "token"):  # as the checkpoint has it
+                layer.weight = nn.Parameter(layer.weight.t(), requires_grad=False)
+            again = self.load(lambda: model)
+            x = torch.randn(16, K).bfloat16()
+            calls = vllm.calls[COUNTER[kind]]
+            close(self, again[0](x), x.double() @ layer.exact.t(), 6e-2)
+            self.assertEqual(vllm.calls[COUNTER[kind]], calls + 1)
 
     def test_shapes_without_rows_are_recorded(self):
         with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"GEMMTUNE_CAPTURE": folder}):
@@ -246,8 +268,7 @@ class Plugin(unittest.TestCase):
                             ("no", "gemmtune: off: GEMMTUNE_VLLM is 'no', expected 0 or 1")):
             vllm = self.start({"GEMMTUNE_VLLM": value})
             self.assertEqual(self.log, [line])
-            self.assertEqual(type(vllm.Linear(N, K, kind="token").quant_method.fp8_linear).__name__, "ScaledDouble")
-            self.assertNotIn("Gemmtune", str(vllm.blocks))
+            self.assertNotIn("Gemmtune", str(vllm.fp8) + str(vllm.blocks))
         self.start(batch_invariant=True)
         self.assertEqual(self.log, ["gemmtune: off: VLLM_BATCH_INVARIANT is set, and a tuned file names different kernels for "
                                     "different M"])
@@ -266,7 +287,7 @@ class Plugin(unittest.TestCase):
                       f"{vllm_double.LINEAR}._POSSIBLE_FP8_BLOCK_KERNELS", self.log[0])
         model = self.load(lambda: nn.Sequential(vllm.Linear(N, K), vllm.Linear(N, K, kind="block")))
         self.assertIn("1 of 1 linear layers", self.line)
-        self.assertEqual(type(model[1].quant_method.fp8_linear).__name__, "BlockDouble")
+        self.assertNotIn("process_weights_after_loading", vars(model[1].quant_method.fp8_linear))
 
         def apply(self, hidden_states, layer):
             return torch.nn.functional.linear(hidden_states, layer.weight)
@@ -283,6 +304,32 @@ class Plugin(unittest.TestCase):
         self.assertEqual(self.line, "gemmtune: OSError: disk; vLLM's kernels run in the layers that are left")
         layer(torch.randn(4, K).bfloat16())
         self.assertEqual(vllm.calls["gemm"], 1)
+
+
+@unittest.skipUnless(torch.cuda.is_available(), "PyTorch finds no GPU")
+class Gpu(Process):
+    def test_a_captured_graph_runs_what_was_planned_ahead(self):
+        self.enterContext(torch.inference_mode())
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.addCleanup(gemmtune.use, device="cuda:0")
+        table = str(Path(folder) / "tuned.csv")
+        shape = {"M": 16, "N": 1024, "K": 1024, "outdtype": "bf16", "bias": False, "bpreshuffle": False}
+        gemmtune.tune([{**shape, "dtype": "bf16", "scaleAB": False}, {**shape, "dtype": "f8_e4m3fn", "scaleAB": True}], table,
+                      backend="cuda", budget=float(os.environ.get("GEMMTUNE_TEST_BUDGET", "20")))
+        gemmtune.use(table, device="cuda:0")
+        for kind in KINDS[:2]:
+            vllm = self.start()
+            model = self.load(lambda: nn.Sequential(vllm.Linear(1024, 1024, kind=kind).cuda()), sizes=(16,), tokens=16)
+            self.assertIn("1 of 1 linear layers have tuned kernels; 1 plans", self.line)
+            calls = dict(vllm.calls)
+            x, graph = torch.randn(16, 1024, device="cuda").bfloat16(), torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                y = model(x)
+            for _ in range(2):
+                x.copy_(torch.randn(16, 1024))
+                graph.replay()
+                close(self, y, x.double() @ model[0].exact.cuda().t(), 1e-2 if kind is None else 6e-2)
+            self.assertEqual(vllm.calls, calls)
 
 
 class Package(unittest.TestCase):

@@ -25,8 +25,9 @@ contexts.listen(lambda device, context: (_answers.clear(), _ready.clear()))
 
 
 def recording():
-    """Whether the process records shapes: then each call asks the look-up, and layers without tuned rows ask too."""
-    return any(os.environ.get(name, "0") not in ("", "0") for name in ("GEMMTUNE_CAPTURE", "AITER_TUNE_GEMM"))
+    """Whether gemmtune records shapes: then each call asks the look-up, and layers without tuned rows ask too."""
+    value = os.environ.get("GEMMTUNE_CAPTURE") or os.environ.get("AITER_TUNE_GEMM") or "0"
+    return value.lower() not in ("0", "false", "off", "no")  # of all other words one is a folder
 
 
 def _capturing(x):

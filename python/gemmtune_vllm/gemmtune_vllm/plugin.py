@@ -78,9 +78,11 @@ class _Unquantized:
         operators.ops.linear(torch.zeros(m, self.weight.shape[1], dtype=self.weight.dtype, device=self.weight.device),
                              self.weight, bias)
 
-    def take(self):
+    def keep_fallback(self):
         layer, dispatch = self.layer, _vllm.dispatch_unquantized_gemm
         operators.unquantized[tuple(self.weight.shape)] = lambda x, weight, bias: dispatch()(layer, x, weight, bias)
+
+    def take(self):
         self.method.apply = _apply_unquantized
 
 
@@ -118,6 +120,7 @@ def _choose_layers(model, config):
         return answered[size]
 
     for layer in layers:
+        layer.keep_fallback()  # of all: a compiled graph of an earlier run may have more of our operators
         if not recording and not any(is_answered(layer.size(m, bias)) for bias in layer.biases() for m in asked):
             continue
         layer.take()
