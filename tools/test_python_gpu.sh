@@ -4,9 +4,9 @@
 #
 # Usage: test_python_gpu.sh [WHEEL]   (default: the one of build/python-wheel, which the test python_environment makes, else it is
 #        built here, which needs the build's dependencies and scikit-build-core)
-# PYTHON: the Python with PyTorch (python3). GEMMTUNE_TEST_BUDGET: seconds of each tuning (20).
+# PYTHON: the Python with PyTorch (python3). GEMMTUNE_TEST_BUDGET: seconds of each tuning (40).
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 python=${PYTHON:-python3}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -143,6 +143,11 @@ def audit(*files, **options):
     return _run("audit", [*(os.fspath(file) for file in files), *_arguments(options)])
 
 
+def convert(file, output, *, to, **options):
+    """A file of one format as one of another (`gemmtune convert`); left_out names what the format has no place for."""
+    return _run("convert", [os.fspath(file), *_arguments({"to": to, "o": output, **options})])
+
+
 def bench(file, **options):
     """Times what dispatch runs for the shapes of a file against the default kernels (`gemmtune bench`)."""
     return _run("bench", [os.fspath(file), *_arguments(options)])

@@ -12,6 +12,7 @@
 #include "formats/aiter/operation_header.h"
 #include "formats/aiter/tuned_row.h"
 #include "formats/csv/csv.h"
+#include "formats/tunableop/tunableop_csv.h"
 #include "formats/tune_gemm/gemm_result_file.h"
 
 namespace gemmtune {
@@ -21,12 +22,14 @@ constexpr std::array held_by_triton{Column::gfx};  // in the file's name
 constexpr std::array held_by_tune_gemm{Column::us};
 constexpr std::array held_by_hipblaslt{Column::dtype, Column::outdtype, Column::scale_ab, Column::bpreshuffle,
                                        Column::solidx};
+constexpr std::array held_by_tunableop{Column::bias, Column::dtype, Column::outdtype, Column::scale_ab,
+                                       Column::us};
 constexpr std::array held_by_size_lists{
     Column::bias,      Column::dtype,     Column::outdtype,       Column::scale_ab, Column::bpreshuffle,
     Column::q_dtype_a, Column::q_dtype_w, Column::q_type,         Column::experts,  Column::topk,
     Column::act_type,  Column::use_g1u1,  Column::doweight_stage1};
 
-constexpr std::array<Format, 8> formats{{
+constexpr std::array<Format, 9> formats{{
     {"aiter",
      "AITER's tuned CSV with today's header, gemmtune's columns behind",
      "*_tuned_*.csv",
@@ -75,6 +78,12 @@ constexpr std::array<Format, 8> formats{{
      {.known = held_by_hipblaslt},
      read_hipblaslt_rows,
      write_hipblaslt_rows},
+    {"tunableop",
+     "PyTorch TunableOp's results and its calls that wait; no device",
+     "tunableop_*.csv",
+     {.known = held_by_tunableop},
+     read_tunableop_rows,
+     write_tunableop_rows},
 }};
 
 const Format& format_named(std::string_view name) {
@@ -86,6 +95,7 @@ const Format& format_named(std::string_view name) {
 
 /// By the header: algo_index is hipBLASLt's, a time a tuned file's.
 const Format& csv_format(std::string_view content) {
+  if (is_tunableop(first_row(content))) return format_named("tunableop");
   CsvCells header;
   if (!header.split(first_row(content))) return format_named("untuned");
   bool has_time = false;

@@ -113,6 +113,8 @@ Result<std::string> write_tune_gemm_rows(ConversionRows&, const ConversionOption
 Result<std::string> write_tune_gemm_sizes(ConversionRows&, const ConversionOptions&);
 Result<ConversionRows> read_hipblaslt_rows(const std::string&, std::string, const ConversionOptions&);
 Result<std::string> write_hipblaslt_rows(ConversionRows&, const ConversionOptions&);
+Result<ConversionRows> read_tunableop_rows(const std::string&, std::string, const ConversionOptions&);
+Result<std::string> write_tunableop_rows(ConversionRows&, const ConversionOptions&);
 
 /// An error that asks for --indtype where the types are not known.
 Status require_types(const ConversionRows& rows);

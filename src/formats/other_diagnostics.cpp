@@ -4,6 +4,7 @@
 
 #include "formats/all_formats.h"
 #include "formats/hipblaslt/hipblaslt_csv.h"
+#include "formats/tunableop/tunableop_csv.h"
 #include "formats/tune_gemm/gemm_result_yaml.h"
 
 namespace gemmtune {
@@ -15,6 +16,7 @@ Result<std::vector<std::string>> diagnostics_of(const std::string& source, const
     return std::move(file->diagnostics);
   };
   if (name == "hipblaslt_csv") return diagnostics_in(parse_hipblaslt_csv(source, content));
+  if (name == "tunableop") return diagnostics_in(parse_tunableop_csv(source, content));
   if (name != "untuned") return diagnostics_in(parse_gemm_results(source, content));
   return diagnostics_in(parse_shape_list(source, content, options));
 }

@@ -65,6 +65,8 @@ TEST(Formats, NamesAreUniqueAndDetected) {
   EXPECT_EQ(name_of("a.csv", "# note\ngfx,cu_num,M,N,K,us\n"), "aiter");
   EXPECT_EQ(name_of("a.csv", "M,N,K\n1,2,3\n"), "untuned");
   EXPECT_EQ(name_of("a.csv", "preshuffle, use_rowwise, algo_index\n"), "hipblaslt_csv");
+  EXPECT_EQ(name_of("a.csv", "Validator,PT_VERSION,2.11.0\n"), "tunableop");
+  EXPECT_EQ(name_of("a.csv", "ScaledGemmTunableOp_Float8_e4m3fn_Float8_e4m3fn_Half_TN,tn_1\n"), "tunableop");
   EXPECT_EQ(name_of("standard input", "{\"any\": {}}"), "triton_json");
   EXPECT_EQ(name_of("standard input", "- {'M': 1}\n"), "tune_gemm_yaml");
 }

@@ -155,6 +155,22 @@ std::string Generator::hipblaslt_table() {
   return text;
 }
 
+std::string Generator::tunableop_results() {
+  std::string text = "Validator,PT_VERSION,2.11.0\n";
+  const std::uint64_t count = 1 + below(8);
+  for (std::uint64_t index = 0; index < count; ++index) {
+    text += fmt::format(
+        "{}_{}_TN,tn_512_{}_1024_ld_1024_1024_512,{},0.0{}\n",
+        pick<std::string>({"GemmTunableOp", "GemmAndBiasTunableOp", "GemmStridedBatchedTunableOp"}),
+        pick<std::string>({"BFloat16", "Half", "float", "tf32"}), pick(sizes),
+        pick<std::string>({"Default", "Gemm_Hipblaslt_12", "Gemm_Rocblas_3",
+                           "Gemm_Cublaslt_id_66_tile_10_stages_35_splitk_5_red_2_swizzle_0_custom_1_"
+                           "inner_0_cluster_4"}),
+        1 + below(5000));
+  }
+  return text;
+}
+
 std::string Generator::shape_list() {
   std::string text = "M,N,K,dtype,calls,layer,mood\n";
   const std::uint64_t count = 1 + below(10);

@@ -29,6 +29,7 @@ class Generator {
   std::string triton_config();
   std::string tune_gemm_results();
   std::string hipblaslt_table();
+  std::string tunableop_results();
   std::string shape_list();
   /// Some bytes, cells or lines removed, doubled or replaced.
   std::string damaged(std::string text);

@@ -220,6 +220,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(OtherFormat{"triton_json", &Generator::triton_config, false},
                       OtherFormat{"tune_gemm_yaml", &Generator::tune_gemm_results, false},
                       OtherFormat{"hipblaslt_csv", &Generator::hipblaslt_table, false},
+                      OtherFormat{"tunableop", &Generator::tunableop_results, true},
                       OtherFormat{"untuned", &Generator::shape_list, true}),
     [](const ::testing::TestParamInfo<OtherFormat>& info) { return std::string(info.param.name); });
 

@@ -198,7 +198,11 @@ class Commands(unittest.TestCase):
         self.assertIsInstance(packed, gemmtune.PackedWeight)
         close(self, gemmtune.linear(x, packed), x.astype(float) @ w.astype(float).T, 1e-6)
         self.assertEqual(context.counters()["exact"], 1)
-        np.testing.assert_array_equal(gemmtune.unpack(packed), w)
+        if packed.layout_name == "onednn":  # where that library was faster
+            with self.assertRaises(errors.Unsupported):
+                gemmtune.unpack(packed)
+        else:
+            np.testing.assert_array_equal(gemmtune.unpack(packed), w)
         other = RANDOM.standard_normal((64, 96)).astype(np.float32)
         self.assertIs(gemmtune.pack(other), other)  # no row: plain
 

@@ -175,7 +175,7 @@ class Operators(unittest.TestCase):
         x, w = torch.randn(64, 32), torch.randn(32, 48)
         counters = gemmtune.contexts.current(("cpu", 0)).counters
         calls = counters()["untuned"]
-        with torch.no_grad():
+        with torch.no_grad(), config.patch(force_disable_caches=True):
             product = torch.compile(lambda a, b: a @ b, fullgraph=True, options={"max_autotune": True})(x, w)
         close(self, product, x.double() @ w.double(), 1e-6)
         self.assertGreater(counters()["untuned"], calls)  # it was timed
@@ -231,11 +231,13 @@ class Models(unittest.TestCase):
         self.assertEqual(list(captured.shapes), ["a16w16"])
         table = self.folder / "tuned.csv"
         done = gemmtune.tune(file, table, libtype="tiled", search="random", iters=5, confirmations=1)
-        self.assertEqual([problem["state"] for problem in done["problems"]], ["tuned"] * 3)
+        states = [problem["state"] for problem in done["problems"]]
+        self.assertTrue(set(states) <= {"tuned", "kept default"}, states)
         context = gemmtune.use(table)
         expected = model(token)
         weight = model.head.weight.clone()
-        for keep in (True, False):
+        layouts = {gemmtune.pack(layer.weight).layout_name for layer in (model.head, model.layers[0].q)}
+        for keep in (True,) if "onednn" in layouts else (True, False):  # oneDNN's layout has no inverse
             with gemmtune.torch.patch(model, keep_weight=keep) as patched:
                 self.assertEqual(patched.packed, patched.layers)
                 self.assertEqual(model.head.weight is None, not keep)
@@ -263,6 +265,22 @@ class Models(unittest.TestCase):
                     layer(x)
                 self.assertEqual(list(seen.shapes), [{"tensor": "a16w16", "rows": "a8w8", "blocks": "a8w8_blockscale"}[kind]])
             self.assertTrue(torch.equal(layer(x), expected))
+
+
+class Files(unittest.TestCase):
+    def test_tunableop_results_of_this_torch(self):
+        with tempfile.TemporaryDirectory() as folder:
+            table, results = Path(folder) / "bf16_tuned_gemm.csv", Path(folder) / "tunableop_results0.csv"
+            table.write_text("gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName\n"
+                             "sm_90,132,1,1280,8192,False,torch.bfloat16,torch.bfloat16,False,False,cublaslt,0,0,9.7153,"
+                             "cublaslt_r1_algo66_tile10_stages35_sk5_red2_swizzle0_custom1_inner0_cluster4\n"
+                             "sm_90,132,2,1280,8192,False,torch.bfloat16,torch.bfloat16,False,False,skinny,0,0,8,skinny_r1\n")
+            report = gemmtune.torch.write_tunableop(table, results)
+            lines = results.read_text().splitlines()
+        self.assertIn(f"Validator,PT_VERSION,{torch.__version__.split('+')[0]}", lines)
+        self.assertEqual(lines[-1], "GemmTunableOp_BFloat16_TN,tn_1280_1_8192_ld_8192_8192_1280,Gemm_Cublaslt_id_66_tile_10_"
+                                    "stages_35_splitk_5_red_2_swizzle_0_custom_1_inner_0_cluster_4,0.0097153")
+        self.assertTrue(any("skinny" in str(item) for item in report["left_out"]))
 
 
 class Processes(unittest.TestCase):

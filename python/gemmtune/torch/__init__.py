@@ -9,6 +9,7 @@ from ._operators import (a4w4_blockscale, a8w8, a8w8_blockscale, batched_a8w8, b
                          register_inductor, unpack)
 from .capture import capture
 from .patch import Patch, patch, warm
+from .tunableop import write_tunableop
 
 __all__ = ["Patch", "a4w4_blockscale", "a8w8", "a8w8_blockscale", "batched_a8w8", "batched_bf16", "capture", "fused_moe", "linear",
-           "pack", "patch", "register_inductor", "unpack", "warm"]
+           "pack", "patch", "register_inductor", "unpack", "warm", "write_tunableop"]

@@ -84,7 +84,7 @@ class capture(TorchFunctionMode):
             self._add("a8w8", M=m, N=n, K=k, q_dtype_w="fp8")
 
     def _operator(self, operation, x, w, *rest, out=None, n=0, layout=0, out_dtype=None, **options):
-        if operation in ("fused_moe",) or not _rows(x):
+        if operation not in _columns and operation != "linear" or not _rows(x):
             return
         if operation.startswith("batched"):
             self._add(operation, B=x.shape[0], M=x.shape[1], N=w.shape[1], K=x.shape[2])

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .. import errors, operations
+from .. import contexts, errors, operations
 from . import _operators
 from ._operators import ops
 
@@ -41,28 +41,25 @@ def _largest(x, dim=None):
     return (values.amax() if dim is None else values.amax(dim)).clamp(min=1e-12) / _fp8_max
 
 
-class GemmtuneScaledLinear(nn.Module):
+def _scaled_forward(self, x):
     """forward() of a patched layer with fp8 weights: weight_scale (one, or one a row) or weight_scale_inv (of 128 x 128)."""
-
-    def forward(self, x):
-        rows = x.reshape(-1, x.shape[-1])
-        weight, bias = self.weight, getattr(self, "bias", None)
-        kind = self.gemmtune_kind
-        if kind == "blocks":
-            padded = functional.pad(rows, (0, -rows.shape[1] % 128))
-            scale = _largest(padded.view(len(rows), -1, 128), 2)
-            quantized = _quantize(padded.view(len(rows), -1, 128), scale[:, :, None]).view(padded.shape)[:, :rows.shape[1]]
-            y = ops.a8w8_blockscale(quantized.contiguous(), weight, scale, self.weight_scale_inv.float(), out_dtype=x.dtype)
-        elif kind == "tensor":
-            scale = getattr(self, "input_scale", None)
-            scale = _largest(rows) if scale is None else scale.float()
-            y = ops.linear(_quantize(rows, scale), weight, None, scale.reshape(1), self.weight_scale.float().reshape(1),
-                           out_dtype=x.dtype)
-        else:
-            scale = _largest(rows, 1)
-            y = ops.a8w8(_quantize(rows, scale[:, None]), weight, scale, self.weight_scale.float().reshape(-1), out_dtype=x.dtype)
-        y = y.view(*x.shape[:-1], y.shape[-1])
-        return y if bias is None else y + bias
+    rows = x.reshape(-1, x.shape[-1])
+    weight, bias = self.weight, getattr(self, "bias", None)
+    if self.gemmtune_kind == "blocks":
+        padded = functional.pad(rows, (0, -rows.shape[1] % 128)).unflatten(1, (-1, 128))
+        scale = _largest(padded, 2)
+        quantized = _quantize(padded, scale[:, :, None]).flatten(1)[:, :rows.shape[1]].contiguous()
+        y = ops.a8w8_blockscale(quantized, weight, scale, self.weight_scale_inv.float(), out_dtype=x.dtype)
+    elif self.gemmtune_kind == "tensor":
+        given = getattr(self, "input_scale", None)
+        one = isinstance(given, torch.Tensor) and given.numel() == 1
+        scale = given.float().reshape(1) if one else _largest(rows).reshape(1)
+        y = ops.linear(_quantize(rows, scale), weight, None, scale, self.weight_scale.float().reshape(1), out_dtype=x.dtype)
+    else:
+        scale = _largest(rows, 1)
+        y = ops.a8w8(_quantize(rows, scale[:, None]), weight, scale, self.weight_scale.float().reshape(-1), out_dtype=x.dtype)
+    y = y.view(*x.shape[:-1], y.shape[-1])
+    return y if bias is None else y + bias
 
 
 def _scaled_kind(module):
@@ -78,6 +75,21 @@ def _scaled_kind(module):
     if not isinstance(scale, torch.Tensor):
         return None
     return {1: "tensor", weight.shape[0]: "rows"}.get(scale.numel())
+
+
+_scaled_operations = {"tensor": "a16w16", "rows": "a8w8", "blocks": "a8w8_blockscale"}
+
+
+def _why_not_scaled(module, kind):
+    """Why this device cannot run an fp8 layer (GPUs have not all operations), or None."""
+    n, k = module.weight.shape
+    problem = operations.problem(1, n, k, operation=_scaled_operations[kind], x_type="f8_e4m3fn", y_type="bf16",
+                                 scale_ab=kind == "tensor")
+    try:
+        contexts.current(_operators.device_of(module.weight)).plan(problem)
+    except errors.Error as error:
+        return str(error)
+    return None
 
 
 class Patch:
@@ -147,7 +159,7 @@ def _patch_linear(patch, name, module, packs, keep_weight):
 
 def _patch_scaled(patch, name, module, kind):
     module.gemmtune_kind = kind
-    module.forward = GemmtuneScaledLinear.forward.__get__(module)
+    module.forward = _scaled_forward.__get__(module)
     patch.layers.append(name)
 
     def undo():
@@ -170,7 +182,11 @@ def patch(model, pack=True, keep_weight=True, only=None):
                 continue
             kind = _scaled_kind(module)
             if kind is not None:
-                _patch_scaled(done, name, module, kind)
+                why = _why_not_scaled(module, kind)
+                if why is not None:
+                    done.skipped[name] = why
+                else:
+                    _patch_scaled(done, name, module, kind)
             elif type(module) is nn.Linear:
                 why = _why_not(module)
                 if why is not None:

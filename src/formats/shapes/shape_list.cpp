@@ -19,6 +19,7 @@
 #include "formats/csv/csv.h"
 #include "formats/diagnostics.h"
 #include "formats/shapes/shape_collector.h"
+#include "formats/tunableop/tunableop_csv.h"
 #include "formats/tune_gemm/gemm_result_file.h"
 #include "formats/tune_gemm/gemm_size_yaml.h"
 
@@ -166,6 +167,24 @@ Status require_sizes(const std::string& source, std::string_view content) {
                          source, format.name, format.description);
 }
 
+/// The problems of PyTorch TunableOp's results and of its calls that wait.
+Result<ShapeList> parse_tunableop_shapes(const std::string& source, std::string content,
+                                         const ShapeListOptions& options) {
+  if (options.operation.value_or(Operation::a16w16) != Operation::a16w16) {
+    return Status::invalid("{}: sizes of {}, expected those of {}", source, to_string(Operation::a16w16),
+                           to_string(*options.operation));
+  }
+  auto file = parse_tunableop_csv(source, std::move(content));
+  if (!file.ok()) return file.status();
+  ShapeList list;
+  list.source = source;
+  list.diagnostics = std::move(file->diagnostics);
+  ShapeCollector shapes(false);
+  for (const TunableopRow& row : file->rows) shapes.add({row.problem, 1, "", row.line});
+  list.rows = shapes.take();
+  return list;
+}
+
 bool is_yaml(const std::string& path, std::string_view content) {
   if (is_yaml_path(path)) return true;
   if (ends_in(path, ".csv")) return false;
@@ -190,8 +209,9 @@ void ShapeCollector::add(ShapeRow row) {
 Result<ShapeList> parse_shape_list(const std::string& source, std::string content,
                                    const ShapeListOptions& options) {
   GEMMTUNE_RETURN_IF_ERROR(require_sizes(source, content));
-  auto list = is_yaml(source, content) ? parse_shape_yaml(source, content, options)
-                                       : parse_shape_csv(source, std::move(content), options);
+  auto list = is_tunableop(first_row(content)) ? parse_tunableop_shapes(source, std::move(content), options)
+              : is_yaml(source, content)       ? parse_shape_yaml(source, content, options)
+                                               : parse_shape_csv(source, std::move(content), options);
   if (!list.ok()) return list;
   if (options.strict && !list->diagnostics.empty()) {
     return Status::invalid("{}", list->diagnostics.front());

@@ -1,0 +1,117 @@
+// PyTorch TunableOp's files.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "formats/all_formats.h"
+#include "formats/shapes/shape_list.h"
+#include "formats/tunableop/tunableop_csv.h"
+
+namespace gemmtune {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const std::string cublaslt_solution =
+    "Gemm_Cublaslt_id_66_tile_10_stages_35_splitk_5_red_2_swizzle_0_custom_1_inner_0_cluster_4";
+const std::string cublaslt_kernel =
+    "cublaslt_r1_algo66_tile10_stages35_sk5_red2_swizzle0_custom1_inner0_cluster4";
+
+TunableopFile parsed(const std::string& text) {
+  auto file = parse_tunableop_csv("t.csv", text);
+  EXPECT_TRUE(file.ok()) << file.message();
+  return file.ok() ? std::move(*file) : TunableopFile();
+}
+
+TEST(Tunableop, ColumnMajorSizesAreOurs) {
+  // F.linear of x [2, 1024] and w [8192, 1024].
+  const auto file =
+      parsed("GemmTunableOp_BFloat16_TN,tn_8192_2_1024_ld_1024_1024_8192,Gemm_Hipblaslt_1219,0.0171694\n");
+  ASSERT_EQ(file.rows.size(), 1U);
+  const TunableopRow& row = file.rows[0];
+  EXPECT_EQ(print(row.problem), print(*parse_problem("a16w16 m=2 n=8192 k=1024 x=bf16 w=bf16 y=bf16")));
+  EXPECT_EQ(row.solution, "Gemm_Hipblaslt_1219");
+  EXPECT_DOUBLE_EQ(row.us.value(), 17.1694);
+}
+
+TEST(Tunableop, OrdersBiasAndScales) {
+  const auto file = parsed(
+      "GemmAndBiasTunableOp_Half_NN,nn_64_3_128_ld_64_128_64,Default,0.1\n"
+      "GemmTunableOp_float_TT,tt_64_3_128_ld_128_3_64,Default,0.1\n"
+      "ScaledGemmTunableOp_Float8_e4m3fn_Float8_e4m3fn_BFloat16_TN,tn_64_16_128_ld_128_128_64_rw_0_bias_"
+      "BFloat16,Default,1\n");
+  ASSERT_EQ(file.rows.size(), 3U) << testing::PrintToString(file.diagnostics);
+  EXPECT_TRUE(file.rows[0].problem.bias);
+  EXPECT_EQ(file.rows[0].problem.w_order, Order::column_major);
+  EXPECT_EQ(file.rows[1].problem.x_order, Order::column_major);
+  EXPECT_TRUE(file.rows[2].problem.scale_ab && file.rows[2].problem.bias);
+  EXPECT_EQ(file.rows[2].problem.y_type, DataType::bf16);
+}
+
+TEST(Tunableop, WhatHasNoRowIsNamed) {
+  const auto file = parsed(
+      "GemmStridedBatchedTunableOp_float_NN,nn_1_2_3_B_4_ld_1_2_3,Default,0.1\n"
+      "GemmTunableOp_tf32_TN,tn_1_2_3_ld_3_3_1,Default,0.1\n"
+      "GemmTunableOp_float_TN,tn_1_2_ld_3_3_1,Default,0.1\n"
+      "GemmTunableOp_float_TN,tn_1_2_3_ld_3_3_1,Default,fast\n"
+      "ScaledGemmTunableOp_Float8_e4m3fn_Float8_e4m3fn_Half_TN,tn_64_16_128_ld_128_128_64_rw_1_bias_None,"
+      "Default,1\n");
+  EXPECT_THAT(file.rows, IsEmpty());
+  EXPECT_THAT(
+      file.diagnostics,
+      ElementsAre(HasSubstr("t.csv:1: GemmStridedBatchedTunableOp: an operation that has no row here"),
+                  HasSubstr("t.csv:2: tf32: no type known here"),
+                  HasSubstr("t.csv:3: tn_1_2_ld_3_3_1: expected"), HasSubstr("t.csv:4: time 'fast'"),
+                  HasSubstr("t.csv:5: ")));
+  const auto strided = parsed("GemmTunableOp_float_TN,tn_4_2_3_ld_8_3_4,Default,0.1\n");
+  EXPECT_EQ(strided.rows.at(0).note, "lda = 8: taken for a dense operand");
+}
+
+TEST(Tunableop, NamesOfCublasltKernels) {
+  EXPECT_EQ(cublaslt_kernel_of(cublaslt_solution), cublaslt_kernel);
+  EXPECT_EQ(cublaslt_solution_of(cublaslt_kernel), cublaslt_solution);
+  EXPECT_EQ(cublaslt_solution_of(cublaslt_kernel + "_fast1"), "");
+  EXPECT_EQ(cublaslt_kernel_of("Gemm_Hipblaslt_1219"), "");
+  EXPECT_EQ(cublaslt_solution_of("skinny_r1_bm64"), "");
+}
+
+TEST(Tunableop, ATableOfCublasltRowsAndBack) {
+  const std::string table =
+      "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName\n"
+      "sm_90,132,1,1280,8192,False,torch.bfloat16,torch.bfloat16,False,False,cublaslt,0,0,9.7153," +
+      cublaslt_kernel +
+      "\n"
+      "sm_90,132,2,1280,8192,False,torch.bfloat16,torch.bfloat16,False,False,skinny,0,0,8,skinny_r1\n";
+  auto rows = read_aiter_rows("bf16_tuned_gemm.csv", table, {});
+  ASSERT_TRUE(rows.ok()) << rows.message();
+  const auto text = write_rows(**find_format("tunableop"), *rows, {});
+  ASSERT_TRUE(text.ok()) << text.message();
+  EXPECT_EQ(*text, "GemmTunableOp_BFloat16_TN,tn_1280_1_8192_ld_8192_8192_1280," + cublaslt_solution +
+                       ",0.0097153\n");
+  ASSERT_FALSE(rows->left_out.empty());
+  EXPECT_THAT(rows->left_out[0].why,
+              HasSubstr("kernel 'skinny_r1' of 'skinny', which PyTorch does not have"));
+  ConversionOptions device;
+  device.gfx = "sm_90";
+  device.cu_num = 132;
+  auto back = read_tunableop_rows("t.csv", *text, device);
+  ASSERT_TRUE(back.ok()) << back.message();
+  EXPECT_EQ(back->entries.at(0).kernel_name, cublaslt_kernel);
+  EXPECT_EQ(back->entries.at(0).libtype, "cublaslt");
+}
+
+TEST(Tunableop, CallsThatWaitAreShapes) {
+  const auto list = parse_shape_list(
+      "tunableop_untuned0.csv",
+      "GemmTunableOp_BFloat16_TN,tn_64_3_128_ld_128_128_64,- { function: matmul, M: 64, N: 3, K: 128 }\n"
+      "GemmTunableOp_BFloat16_TN,tn_64_3_128_ld_128_128_64,- { function: matmul, M: 64, N: 3, K: 128 }\n",
+      {});
+  ASSERT_TRUE(list.ok()) << list.message();
+  ASSERT_EQ(list->rows.size(), 1U);
+  EXPECT_EQ(list->rows[0].problem.m, 3);
+  EXPECT_EQ(list->rows[0].problem.n, 64);
+}
+
+}  // namespace
+}  // namespace gemmtune
