@@ -121,17 +121,26 @@ class Plugin(Process):
             close(self, y, x.double() @ layer.exact.t(), 6e-2)
 
     def test_compiled_in_one_graph(self):
-        for kind in KINDS:
-            with self.subTest(kind=kind):
-                vllm = self.start()
-                model = self.load(lambda: nn.Sequential(vllm.Linear(N, K, kind is None, kind), nn.ReLU()))
-                compiled = torch.compile(model, fullgraph=True, dynamic=True)
-                for m, ours in ((4, True), (16, False), (3, True), (40, False)):
-                    x = torch.randn(m, K).bfloat16()
-                    calls = vllm.calls[COUNTER[kind]]
-                    close(self, compiled(x), model(x), 1e-2)
-                    self.assertEqual(vllm.calls[COUNTER[kind]] - calls, 0 if ours else 2, m)
-                torch._dynamo.reset()
+        vllm = self.start()
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.ModuleList([vllm.Linear(N, K, kind is None, kind) for kind in KINDS])
+
+            def forward(self, x):
+                return [torch.relu(layer(x)) for layer in self.layers]
+
+        model = self.load(Model)
+        self.assertIn("4 of 4 linear layers", self.line)
+        compiled = torch.compile(model, fullgraph=True, dynamic=True)
+        for m, ours in ((4, True), (16, False), (3, True), (40, False)):
+            x = torch.randn(m, K).bfloat16()
+            expected, calls = model(x), dict(vllm.calls)
+            for found, one in zip(compiled(x), expected, strict=True):
+                close(self, found, one, 1e-2)
+            self.assertEqual([vllm.calls[name] - calls[name] for name in ("gemm", "CutlassDouble", "BlockDouble")],
+                             [0, 0, 0] if ours else [1, 2, 1], m)
 
     def test_plans_are_made_ahead(self):
         vllm = self.start()
@@ -261,6 +270,8 @@ class Plugin(Process):
             for rows in found.values():
                 for row in rows:
                     self.assertTrue(row.startswith("6,256,128"), row)
+            calls = (Path(folder) / "bf16_untuned_gemm.csv.calls.json").read_text()
+            self.assertEqual(calls.count('"calls":3,'), 2, calls)
             gemmtune.use()
 
     def test_switch(self):
@@ -292,8 +303,13 @@ class Plugin(Process):
         def apply(self, hidden_states, layer):
             return torch.nn.functional.linear(hidden_states, layer.weight)
 
-        self.start(signature=apply)
+        linear = [f"{vllm_double.LINEAR}._POSSIBLE_FP8_BLOCK_KERNELS", f"{vllm_double.LINEAR}._POSSIBLE_FP8_KERNELS"]
+        self.start(signature=apply, without=linear)
         self.assertEqual(len(self.log), 1)
+        self.assertIn("gemmtune: off: this vLLM differs", self.log[0])
+        self.start(signature=apply, without=linear[:1])
+        self.assertEqual(len(self.log), 1)
+        self.assertIn("gemmtune: no bf16, fp8 block-scaled layers: ", self.log[0])
         self.assertIn("UnquantizedLinearMethod.apply(self, hidden_states, layer) has no x, bias", self.log[0])
 
     def test_a_failure_leaves_vllm_running(self):

@@ -84,6 +84,6 @@ def find():
             interface.missing.append((part, "; ".join(differences)))
         else:
             interface.parts.append(part)
-    if "loading" not in interface.parts:
+    if "loading" not in interface.parts or len(interface.parts) == 1:
         interface.parts = []
     return interface

@@ -26,8 +26,9 @@ def install():
         logger.info("gemmtune: off: VLLM_BATCH_INVARIANT is set, and a tuned file names different kernels for different M")
         _vllm.parts = []
         return
-    for part, sentence in _vllm.missing:
-        logger.warning("gemmtune: no %s layers: this vLLM differs from what the plug-in knows: %s", part, sentence)
+    if _vllm.missing:
+        logger.warning("gemmtune: no %s layers: this vLLM differs from what the plug-in knows: %s",
+                       ", ".join(part for part, _ in _vllm.missing), "; ".join(sentence for _, sentence in _vllm.missing))
     kernels.register(_vllm)
     _vllm.loader.load_model = _following(_vllm.load_model)
 
