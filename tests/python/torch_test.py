@@ -313,6 +313,16 @@ class Processes(unittest.TestCase):
         self.assertEqual(wrong, [])
         self.assertLess(resident_bytes() - before, 32 << 20)
 
+    def test_calls_keep_no_memory(self):
+        x, w, bias = torch.randn(2, 64), torch.randn(32, 64), torch.randn(32)
+        with torch.inference_mode():
+            for _ in range(20000):
+                ops.linear(x, w, bias)
+            before = resident_bytes()
+            for _ in range(200000):
+                ops.linear(x, w, bias)
+        self.assertLess(resident_bytes() - before, 2 << 20)
+
     def test_fork_after_use(self):
         x, w = torch.ones(2, 64), torch.ones(8, 64)
         ops.linear(x, w)
