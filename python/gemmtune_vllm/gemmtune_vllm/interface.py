@@ -1,0 +1,89 @@
+"""What the plug-in knows of vLLM, in one place: names, and the parameters of functions that it calls or replaces. find()
+compares that with the vLLM that is installed."""
+
+import importlib
+import inspect
+
+_kernels = "vllm.model_executor.kernels.linear"
+
+# part -> (name here, module, attribute path, parameters that must be there or None)
+_needed = {
+    "loading": (
+        ("envs", "vllm.envs", "", None),
+        ("platform", "vllm.platforms", "current_platform._enum", None),
+        ("loader", "vllm.model_executor.model_loader.base_loader", "BaseModelLoader", None),
+        ("load_model", "vllm.model_executor.model_loader.base_loader", "BaseModelLoader.load_model",
+         ("vllm_config", "model_config")),
+    ),
+    "bf16": (
+        ("linear_method", "vllm.model_executor.layers.linear", "UnquantizedLinearMethod", None),
+        ("linear_apply", "vllm.model_executor.layers.linear", "UnquantizedLinearMethod.apply", ("layer", "x", "bias")),
+        ("embedding_method", "vllm.model_executor.layers.vocab_parallel_embedding", "UnquantizedEmbeddingMethod", None),
+        ("embedding_apply", "vllm.model_executor.layers.vocab_parallel_embedding", "UnquantizedEmbeddingMethod.apply",
+         ("layer", "x", "bias")),
+        ("dispatch_unquantized_gemm", "vllm.model_executor.layers.utils", "dispatch_unquantized_gemm", ()),
+    ),
+    "fp8": (
+        ("register_linear_kernel", _kernels, "register_linear_kernel", ("kernel_class", "platform", "kernel_type")),
+        ("fp8_kernels", _kernels, "_POSSIBLE_FP8_KERNELS", None),
+        ("can_run", _kernels, "is_supported_and_can_implement_kernel", ("kernel", "config", "compute_capability")),
+        ("fp8_base", _kernels, "FP8ScaledMMLinearKernel", None),
+        ("apply_scaled_mm", _kernels, "FP8ScaledMMLinearKernel.apply_scaled_mm",
+         ("A", "B", "out_dtype", "As", "Bs", "bias", "output_shape")),
+    ),
+    "fp8 block-scaled": (
+        ("register_linear_kernel", _kernels, "register_linear_kernel", ("kernel_class", "platform", "kernel_type")),
+        ("fp8_block_kernels", _kernels, "_POSSIBLE_FP8_BLOCK_KERNELS", None),
+        ("can_run", _kernels, "is_supported_and_can_implement_kernel", ("kernel", "config", "compute_capability")),
+        ("fp8_base", _kernels, "FP8ScaledMMLinearKernel", None),
+        ("fp8_block_base", _kernels, "Fp8BlockScaledMMLinearKernel", None),
+        ("apply_block_scaled_mm", _kernels, "Fp8BlockScaledMMLinearKernel.apply_block_scaled_mm", ("A", "B", "As", "Bs")),
+    ),
+}
+
+
+class Interface:
+    """The parts of vLLM that were found, as attributes. `parts`: those that are complete; `missing`: (part, sentence) of the
+    others."""
+
+    def __init__(self):
+        self.parts, self.missing = [], []
+
+
+def _find(module, path, parameters):
+    """(what lies there, None), or (None, what differs)."""
+    name = f"{module}.{path}" if path else module
+    try:
+        found = importlib.import_module(module)
+        for step in path.split(".") if path else ():
+            found = getattr(found, step)
+    except (ImportError, AttributeError) as error:
+        return None, f"no {name} ({error})"
+    if parameters is not None:
+        try:
+            known = list(inspect.signature(found).parameters)
+        except (TypeError, ValueError):
+            return None, f"{name} is a {type(found).__name__}, expected a function"
+        absent = [one for one in parameters if one not in known]
+        if absent:
+            return None, f"{name}({', '.join(known)}) has no {', '.join(absent)}"
+    return found, None
+
+
+def find():
+    """The Interface of the installed vLLM."""
+    interface = Interface()
+    for part, names in _needed.items():
+        differences = []
+        for name, module, path, parameters in names:
+            found, difference = _find(module, path, parameters)
+            setattr(interface, name, found)
+            if difference:
+                differences.append(difference)
+        if differences:
+            interface.missing.append((part, "; ".join(differences)))
+        else:
+            interface.parts.append(part)
+    if "loading" not in interface.parts or len(interface.parts) == 1:
+        interface.parts = []
+    return interface

@@ -1,0 +1,146 @@
+"""fp8 layers. A class that stands first in vLLM's list of kernels makes the kernel that vLLM would have chosen without it, and
+follows the loading of its layer. That kernel stays what it is: it prepares the weight, quantizes x, and runs all sizes that no
+tuned row answers. Only its product, apply_scaled_mm or apply_block_scaled_mm, is replaced in layers that are ours."""
+
+import hashlib
+import math
+
+import torch
+
+from . import operators
+
+loaded = []  # Layer of each quantized layer whose weights are ready, since the last model was loaded
+
+
+class Layer:
+    """A quantized layer of a model, with its kernel. blocks: the kernel takes block-scaled operands, and w as [N, K]."""
+
+    def __init__(self, kernel, layer, blocks):
+        self.kernel, self.layer, self.blocks = kernel, layer, blocks
+        self.product = "apply_block_scaled_mm" if blocks else "apply_scaled_mm"
+        self.name = getattr(layer, "prefix", "")
+        self.key = f"{type(kernel).__name__} {hashlib.sha256(repr(kernel.config).encode()).hexdigest()[:12]}"
+
+    def weight(self):
+        """The weight as [N, K], or None."""
+        weight = getattr(self.layer, "weight", None)
+        if not isinstance(weight, torch.Tensor) or weight.dim() != 2 or weight.dtype is not torch.float8_e4m3fn:
+            return None
+        weight = weight if self.blocks else weight.t()
+        return weight if weight.is_contiguous() else None
+
+    def scale(self):
+        for name in ("weight_scale_inv", "weight_scale"):
+            scale = getattr(self.layer, name, None)
+            if isinstance(scale, torch.Tensor):
+                return scale
+        return None
+
+    def fits(self):
+        weight, scale = self.weight(), self.scale()
+        # A kernel with state of its layer can be run for this layer only, which the operator does not know; one that
+        # quantizes inside of its product gives no fp8 x.
+        if (weight is None or scale is None or scale.dtype is not torch.float32 or
+                not getattr(self.kernel, "apply_input_quant", True) or
+                any(isinstance(value, torch.Tensor) for value in vars(self.kernel).values())):
+            return False
+        n, k = weight.shape
+        if self.blocks:
+            return tuple(scale.shape) == (-(-n // 128), -(-k // 128))
+        return scale.numel() in (1, n)
+
+    def biases(self):
+        bias = None if self.blocks else getattr(self.layer, "bias", None)
+        return [None] if bias is None else [None, bias]
+
+    def kind(self):
+        if self.blocks:
+            return "block"
+        group = self.kernel.config.activation_quant_key.scale.group_shape
+        return "tensor" if group.is_per_tensor() and self.scale().numel() == 1 else "token"
+
+    def size(self, m, bias):
+        weight = self.weight()
+        n, k = weight.shape
+        return operators.device_of(weight), self.kind(), m, n, k, weight.dtype, self.kernel.config.out_dtype, bias is not None
+
+    def run(self, m, bias):
+        weight, out_dtype = self.weight(), self.kernel.config.out_dtype
+        x = torch.zeros(m, weight.shape[1], device=weight.device).to(weight.dtype)
+        if self.blocks:
+            scale = torch.ones(m, -(-weight.shape[1] // 128), device=weight.device)
+            operators.ops.block_linear(x, weight, scale, self.scale(), out_dtype, self.key)
+        else:
+            scale = torch.ones(1 if self.kind() == "tensor" else m, device=weight.device)
+            operators.ops.scaled_linear(x, weight.t(), scale, self.scale(), bias, m, out_dtype, self.kind(), self.key)
+
+    def keep_fallback(self):
+        operators.fallbacks[self.key] = getattr(self.kernel, self.product)
+
+    def take(self):
+        """The kernel runs its product through the operator."""
+        key, kind, block_out_dtype = self.key, self.kind(), self.kernel.config.out_dtype
+
+        def apply_scaled_mm(*, A, B, out_dtype, As, Bs, bias, output_shape):
+            y = operators.ops.scaled_linear(A, B, As, Bs, bias, math.prod(output_shape[:-1]), out_dtype, kind, key)
+            return y.view(*output_shape)
+
+        def apply_block_scaled_mm(A, B, As, Bs):
+            return operators.ops.block_linear(A, B, As, Bs, block_out_dtype, key)
+
+        setattr(self.kernel, self.product, apply_block_scaled_mm if self.blocks else apply_scaled_mm)
+
+
+def _follow(kernel, blocks):
+    prepare = kernel.process_weights_after_loading
+
+    def process_weights_after_loading(layer):
+        prepare(layer)
+        ready = Layer(kernel, layer, blocks)
+        if ready.product not in vars(kernel) and all(one.layer is not layer for one in loaded):  # weights may be loaded again
+            loaded.append(ready)
+
+    kernel.process_weights_after_loading = process_weights_after_loading
+
+
+def _put_first(vllm, name, base, kernel_type, lists):
+    """A class `name` at the head of vLLM's list for this platform. Its instances are those of the next class that fits."""
+    platform = vllm.platform
+
+    def next_class(config):
+        others = (kernel for kernel in lists[platform] if kernel is not chooser)
+        return next((kernel for kernel in others if vllm.can_run(kernel, config, None)[0]), None)
+
+    def is_supported(cls, compute_capability=None):
+        return True, None
+
+    def can_implement(cls, config):
+        return (True, None) if next_class(config) is not None else (False, "finds no kernel of vLLM for this layer")
+
+    def new(cls, config, *arguments, **options):
+        kernel_class = next_class(config)
+        blocks = not issubclass(kernel_class, vllm.fp8_base)
+        if not blocks and not arguments and not options:
+            # vLLM gives no names to a class of the block-scaled base, and these to the others
+            options = {"layer_param_names": ["weight", "weight_scale", "input_scale", "input_scale_ub"]}
+        kernel = kernel_class(config, *arguments, **options)
+        _follow(kernel, blocks)
+        return kernel
+
+    chooser = type(base)(name, (base,), {
+        "__doc__": "Makes the kernel that vLLM would have chosen; gemmtune may replace its product.", "__module__": __name__,
+        "is_supported": classmethod(is_supported), "can_implement": classmethod(can_implement), "__new__": new})
+    try:
+        vllm.register_linear_kernel(chooser, platform, kernel_type)
+    except ValueError:  # a vLLM whose function does not know this type yet
+        lists.setdefault(platform, []).append(chooser)
+    # vLLM takes the first kernel of the list that fits, and registers at its end.
+    lists[platform].remove(chooser)
+    lists[platform].insert(0, chooser)
+
+
+def register(vllm):
+    if "fp8" in vllm.parts:
+        _put_first(vllm, "GemmtuneFp8LinearKernel", vllm.fp8_base, "fp8", vllm.fp8_kernels)
+    if "fp8 block-scaled" in vllm.parts:
+        _put_first(vllm, "GemmtuneFp8BlockLinearKernel", vllm.fp8_block_base, "fp8_block", vllm.fp8_block_kernels)

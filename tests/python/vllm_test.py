@@ -1,0 +1,377 @@
+"""gemmtune_vllm against a double of vLLM (vllm_double.py), on a CPU: which layers are taken, which kernel runs, results."""
+
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+PACKAGE = Path(__file__).resolve().parents[2] / "python" / "gemmtune_vllm"
+sys.path.insert(0, str(PACKAGE))
+
+try:
+    import torch
+except ImportError:
+    print("SKIPPED: this Python has no PyTorch (GEMMTUNE_TEST_PYTHON names another)")
+    sys.exit(77)
+if tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) < (2, 9):
+    print(f"SKIPPED: PyTorch {torch.__version__} is older than 2.9")
+    sys.exit(77)
+
+import gemmtune_vllm
+import vllm_double
+from torch import nn
+from torch_models import close
+
+import gemmtune
+
+N, K = 128, 256
+KINDS = (None, "tensor", "token", "block")
+COUNTER = {None: "gemm", "tensor": "CutlassDouble", "token": "CutlassDouble", "block": "BlockDouble"}
+TABLES = {}
+
+
+def setUpModule():
+    """Tuned files with the row M = 4 of each operation."""
+    folder = tempfile.TemporaryDirectory()
+    unittest.addModuleCleanup(folder.cleanup)
+    row = {"M": 4, "N": N, "K": K}
+    plain = {**row, "dtype": "bf16", "outdtype": "bf16", "scaleAB": False, "bpreshuffle": False}
+    shapes = {"a16w16": [{**plain, "bias": False}, {**plain, "bias": True},
+                         {**plain, "bias": False, "dtype": "f8_e4m3fn", "scaleAB": True}],
+              "a8w8": [{**row, "q_dtype_w": "fp8"}], "a8w8_blockscale": [row]}
+    for operation, rows in shapes.items():
+        TABLES[operation] = str(Path(folder.name) / f"{operation}.csv")
+        gemmtune.tune(rows, TABLES[operation], op=operation, search="random", iters=2, confirmations=1)
+
+
+class Process(unittest.TestCase):
+    """A process of vLLM."""
+
+    def start(self, environment=(), **double):
+        """A process of vLLM whose plug-ins are loaded; returns the double and the log."""
+        self.vllm = vllm_double.install(**double)
+        gemmtune_vllm._registered = False
+        with mock.patch.dict(os.environ, dict(environment)), self.assertLogs("vllm.gemmtune", logging.DEBUG) as log:
+            logging.getLogger("vllm.gemmtune").debug("started")
+            gemmtune_vllm.register()
+            gemmtune_vllm.register()
+        self.log = [record.getMessage() for record in log.records[1:]]
+        return self.vllm
+
+    def load(self, make, **sizes):
+        """The model that vLLM loads; its configuration is in self.config, the log line in self.line."""
+        self.config = vllm_double.configuration(**sizes)
+        with self.assertLogs("vllm.gemmtune", logging.DEBUG) as log:
+            logging.getLogger("vllm.gemmtune").debug("started")
+            model = self.vllm.loader().load_model(vllm_config=self.config, model_config=make)
+        self.line = log.records[-1].getMessage()
+        return model
+
+
+class Plugin(Process):
+    def setUp(self):
+        self.addCleanup(gemmtune.use)
+        self.enterContext(torch.inference_mode())
+        self.context = gemmtune.use(TABLES)
+
+    def used(self):
+        counters = self.context.counters()
+        return counters["exact"] + counters["coarse"] + counters["fine"] + counters["range"]
+
+    def test_each_kind_runs_ours_where_a_row_answers(self):
+        for kind in KINDS:
+            for bias in (False, True) if kind in (None, "block") else (False,):
+                with self.subTest(kind=kind, bias=bias):
+                    vllm = self.start()
+                    self.assertEqual(self.log, [])
+                    layer = self.load(lambda: nn.Sequential(vllm.Linear(N, K, bias, kind)))[0]
+                    self.assertRegex(self.line, r"^gemmtune \S+: 1 of 1 linear layers have tuned kernels; .* 3 CUDA-graph sizes")
+                    counter = COUNTER[kind]
+                    for m, ours in ((4, True), (3, True), (16, False), (33, False)):
+                        x = torch.randn(m, K).bfloat16()
+                        calls, used = vllm.calls[counter], self.used()
+                        y = layer(x)
+                        self.assertEqual(y.dtype, torch.bfloat16)
+                        exact = x.double() @ layer.exact.t() + (layer.bias.double() if bias else 0)
+                        close(self, y, exact, 1e-2 if kind is None else 6e-2)
+                        self.assertEqual(vllm.calls[counter] - calls, 0 if ours else 1, m)
+                        self.assertEqual(self.used() > used, ours, m)
+
+    def test_leading_dimensions_and_no_rows(self):
+        for kind in KINDS:
+            vllm = self.start()
+            layer = self.load(lambda: nn.Sequential(vllm.Linear(N, K, kind=kind)))[0]
+            x = torch.randn(2, 2, K).bfloat16()
+            close(self, layer(x), x.double() @ layer.exact.t(), 6e-2)
+            self.assertEqual(vllm.calls[COUNTER[kind]], 0)
+            if kind is None:
+                self.assertEqual(layer(x[:0]).shape, (0, 2, N))
+
+    def test_padded_rows_of_a_kernel(self):
+        vllm = self.start(padding=17)
+        for kind in ("tensor", "token"):
+            layer = self.load(lambda: nn.Sequential(vllm.Linear(N, K, kind=kind)))[0]
+            x = torch.randn(4, K).bfloat16()
+            y = layer(x)
+            self.assertEqual(y.shape, (4, N))
+            close(self, y, x.double() @ layer.exact.t(), 6e-2)
+
+    def test_compiled_in_one_graph(self):
+        vllm = self.start()
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.ModuleList([vllm.Linear(N, K, kind is None, kind) for kind in KINDS])
+
+            def forward(self, x):
+                return [torch.relu(layer(x)) for layer in self.layers]
+
+        model = self.load(Model)
+        self.assertIn("4 of 4 linear layers", self.line)
+        compiled = torch.compile(model, fullgraph=True, dynamic=True)
+        for m, ours in ((4, True), (16, False), (3, True), (40, False)):
+            x = torch.randn(m, K).bfloat16()
+            expected, calls = model(x), dict(vllm.calls)
+            for found, one in zip(compiled(x), expected, strict=True):
+                close(self, found, one, 1e-2)
+            self.assertEqual([vllm.calls[name] - calls[name] for name in ("gemm", "CutlassDouble", "BlockDouble")],
+                             [0, 0, 0] if ours else [1, 2, 1], m)
+
+    def test_plans_are_made_ahead(self):
+        vllm = self.start()
+        model = self.load(lambda: nn.Sequential(*[vllm.Linear(N, K, seed=one) for one in range(3)]), sizes=(3, 4, 16))
+        self.assertIn("3 of 3 linear layers", self.line)
+        self.assertRegex(self.line, r"2 plans for 3 CUDA-graph sizes")  # equal layers share them
+        made = self.context.counters()["plans_made"]
+        for m in (3, 4, 16):
+            for layer in model:
+                layer(torch.randn(m, K).bfloat16())
+        self.assertEqual(self.context.counters()["plans_made"], made)
+
+    def test_nothing_is_planned_while_a_graph_is_captured(self):
+        from gemmtune_vllm import operators
+        vllm = self.start()
+        layer = self.load(lambda: nn.Sequential(vllm.Linear(N, K)), sizes=(4,))[0]
+        made = self.context.counters()["plans_made"]
+        with mock.patch.object(operators, "_capturing", lambda x: True):
+            calls = vllm.calls["gemm"]
+            layer(torch.randn(4, K).bfloat16())
+            self.assertEqual(vllm.calls["gemm"], calls)  # planned when the model was loaded
+            layer(torch.randn(3, K).bfloat16())
+            self.assertEqual(vllm.calls["gemm"], calls + 1)  # not planned: vLLM's
+        self.assertEqual(self.context.counters()["plans_made"], made)
+        gemmtune.use(TABLES)  # what was planned belongs to the files before
+        with mock.patch.object(operators, "_capturing", lambda x: True):
+            layer(torch.randn(4, K).bfloat16())
+        self.assertEqual(vllm.calls["gemm"], calls + 2)
+
+    def test_layers_without_rows_are_not_touched(self):
+        vllm = self.start()
+        model = self.load(lambda: nn.ModuleDict(
+            {str(kind): vllm.Linear(256, 128, kind=kind) for kind in KINDS} | {"tuned": vllm.Linear(N, K)}))
+        self.assertIn("1 of 5 linear layers", self.line)
+        self.assertNotIn("apply", vars(model["None"].quant_method))
+        self.assertIn("apply", vars(model["tuned"].quant_method))
+        for kind in KINDS[1:]:
+            inner = model[kind].quant_method.fp8_linear
+            self.assertFalse({"apply_scaled_mm", "apply_block_scaled_mm"} & set(vars(inner)))
+            x = torch.randn(4, 128).bfloat16()
+            close(self, model[kind](x), x.double() @ model[kind].exact.t(), 6e-2)
+        self.assertEqual(list(self.config.additional_config), ["gemmtune"])  # another graph: another compile cache
+        self.load(lambda: nn.Sequential(vllm.Linear(256, 128)))
+        self.assertIn("0 of 1 linear layers", self.line)
+        self.assertEqual(self.config.additional_config, {})
+
+    def test_layers_that_a_kernel_prepared_otherwise_are_not_touched(self):
+        vllm = self.start()
+
+        def repacked():
+            layer = vllm.Linear(N, K, kind="token")
+            layer.weight_scale = nn.Parameter(layer.weight_scale.bfloat16(), requires_grad=False)
+            other = vllm.Linear(N, K, kind="token")
+            other.quant_method.fp8_linear.workspace = torch.zeros(1)  # state of one layer
+            sparse = vllm.Linear(N, 2 * K)
+            sparse.weight = nn.Parameter(sparse.weight[:, ::2], requires_grad=False)
+            inside = vllm.Linear(N, K, kind="block")
+            inside.quant_method.fp8_linear.apply_input_quant = False
+            return nn.Sequential(layer, other, sparse, inside)
+
+        self.load(repacked)
+        self.assertIn("0 of 4 linear layers", self.line)
+
+    def test_embeddings_are_no_linear_layers(self):
+        vllm = self.start()
+
+        class VocabParallelEmbedding(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.randn(N, K).bfloat16(), requires_grad=False)
+                self.quant_method = vllm.UnquantizedEmbeddingMethod()
+
+        class ParallelLMHead(VocabParallelEmbedding):
+            pass
+
+        model = self.load(lambda: nn.Sequential(VocabParallelEmbedding(), ParallelLMHead()))
+        self.assertIn("1 of 1 linear layers", self.line)
+        x = torch.randn(4, K).bfloat16()
+        y = model[1].quant_method.apply(model[1], x)
+        close(self, y, x.double() @ model[1].weight.double().t(), 1e-2)
+        self.assertEqual(vllm.calls["gemm"], 0)
+
+    def test_vllm_choices_stay(self):
+        vllm = self.start()
+        self.assertEqual(vllm.fp8[vllm.CPU][0].__name__, "GemmtuneFp8LinearKernel")
+        kernel = vllm.Linear(N, K, kind="token").quant_method.fp8_linear
+        self.assertEqual(type(kernel).__name__, "ScaledDouble")  # the first of vLLM's that fits, and nothing around it
+        self.assertIn("process_weights_after_loading", vars(kernel))
+        self.assertEqual(kernel.layer_param_names[0], "weight")
+        vllm.envs.VLLM_DISABLED_KERNELS.append("GemmtuneFp8LinearKernel")
+        self.assertEqual(vars(vllm.Linear(N, K, kind="token").quant_method.fp8_linear).keys(), {"config", "layer_param_names"})
+        vllm.envs.VLLM_DISABLED_KERNELS.append("BlockDouble")  # a block-scaled layer with a kernel that unpacks the weight
+        vllm.blocks[vllm.CPU].append(vllm.fp8[vllm.CPU][2])
+        kernel = vllm.Linear(N, K, kind="block").quant_method.fp8_linear
+        self.assertEqual((type(kernel).__name__, kernel.layer_param_names[1]), ("ScaledDouble", "weight_scale"))
+        for known in (False, True):  # releases whose register_linear_kernel knows no block-scaled kernels
+            vllm = self.start(block_type_known=known)
+            self.assertEqual([one.__name__ for one in vllm.blocks[vllm.CPU]], ["GemmtuneFp8BlockLinearKernel", "BlockDouble"])
+
+    def test_weights_loaded_again(self):
+        vllm = self.start()
+        for kind in KINDS:
+            model = self.load(lambda: nn.Sequential(vllm.Linear(N, K, kind=kind)))
+            layer = model[0]
+            if kind in ("tensor", "token"):  # as the checkpoint has it
+                layer.weight = nn.Parameter(layer.weight.t(), requires_grad=False)
+            again = self.load(lambda: model)
+            x = torch.randn(16, K).bfloat16()
+            calls = vllm.calls[COUNTER[kind]]
+            close(self, again[0](x), x.double() @ layer.exact.t(), 6e-2)
+            self.assertEqual(vllm.calls[COUNTER[kind]], calls + 1)
+
+    def test_shapes_without_rows_are_recorded(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"GEMMTUNE_CAPTURE": folder}):
+            self.context = gemmtune.use(TABLES)
+            vllm = self.start()
+            model = self.load(lambda: nn.ModuleDict({str(kind): vllm.Linear(256, 128, kind=kind) for kind in KINDS}))
+            self.assertEqual(self.line, f"gemmtune {gemmtune.__version__}: records the sizes of 4 of 4 linear layers")
+            for kind in KINDS:
+                for _ in range(3):
+                    model[str(kind)](torch.randn(6, 128).bfloat16())
+            self.assertEqual(sorted(vllm.calls.values()), [3, 3, 6])
+            self.context.flush_capture()
+            found = {path.name: path.read_text().splitlines()[1:] for path in Path(folder).glob("*.csv")}
+            self.assertEqual({name: len(rows) for name, rows in found.items()},
+                             {"bf16_untuned_gemm.csv": 2, "a8w8_untuned_gemm.csv": 1, "a8w8_blockscale_untuned_gemm.csv": 1})
+            for rows in found.values():
+                for row in rows:
+                    self.assertTrue(row.startswith("6,256,128"), row)
+            calls = (Path(folder) / "bf16_untuned_gemm.csv.calls.json").read_text()
+            self.assertEqual(calls.count('"calls":3,'), 2, calls)
+            gemmtune.use()
+
+    def test_switch(self):
+        for value, line in (("0", "gemmtune: off (GEMMTUNE_VLLM=0)"),
+                            ("no", "gemmtune: off: GEMMTUNE_VLLM is 'no', expected 0 or 1")):
+            vllm = self.start({"GEMMTUNE_VLLM": value})
+            self.assertEqual(self.log, [line])
+            self.assertNotIn("Gemmtune", str(vllm.fp8) + str(vllm.blocks))
+        self.start(batch_invariant=True)
+        self.assertEqual(self.log, ["gemmtune: off: VLLM_BATCH_INVARIANT is set, and a tuned file names different kernels for "
+                                    "different M"])
+
+    def test_another_interface(self):
+        loader = "vllm.model_executor.model_loader.base_loader.BaseModelLoader"
+        vllm = self.start(without=[loader])
+        self.assertEqual(len(self.log), 1)
+        self.assertIn("gemmtune: off: this vLLM differs from what the plug-in knows", self.log[0])
+        self.assertIn(f"no {loader}", self.log[0])
+        self.assertNotIn("Gemmtune", str(vllm.fp8) + str(vllm.blocks))
+
+        vllm = self.start(without=[f"{vllm_double.LINEAR}._POSSIBLE_FP8_BLOCK_KERNELS"])
+        self.assertEqual(len(self.log), 1)
+        self.assertIn("gemmtune: no fp8 block-scaled layers: this vLLM differs from what the plug-in knows: no "
+                      f"{vllm_double.LINEAR}._POSSIBLE_FP8_BLOCK_KERNELS", self.log[0])
+        model = self.load(lambda: nn.Sequential(vllm.Linear(N, K), vllm.Linear(N, K, kind="block")))
+        self.assertIn("1 of 1 linear layers", self.line)
+        self.assertNotIn("process_weights_after_loading", vars(model[1].quant_method.fp8_linear))
+
+        def apply(self, hidden_states, layer):
+            return torch.nn.functional.linear(hidden_states, layer.weight)
+
+        linear = [f"{vllm_double.LINEAR}._POSSIBLE_FP8_BLOCK_KERNELS", f"{vllm_double.LINEAR}._POSSIBLE_FP8_KERNELS"]
+        self.start(signature=apply, without=linear)
+        self.assertEqual(len(self.log), 1)
+        self.assertIn("gemmtune: off: this vLLM differs", self.log[0])
+        self.start(signature=apply, without=linear[:1])
+        self.assertEqual(len(self.log), 1)
+        self.assertIn("gemmtune: no bf16, fp8 block-scaled layers: ", self.log[0])
+        self.assertIn("UnquantizedLinearMethod.apply(self, hidden_states, layer) has no x, bias", self.log[0])
+
+    def test_a_failure_leaves_vllm_running(self):
+        vllm = self.start()
+        self.vllm = vllm
+        with mock.patch("gemmtune_vllm.operators.answered", side_effect=OSError("disk")):
+            layer = self.load(lambda: nn.Sequential(vllm.Linear(N, K)))[0]
+        self.assertEqual(self.line, "gemmtune: OSError: disk; vLLM's kernels run in the layers that are left")
+        layer(torch.randn(4, K).bfloat16())
+        self.assertEqual(vllm.calls["gemm"], 1)
+
+
+@unittest.skipUnless(torch.cuda.is_available(), "PyTorch finds no GPU")
+class Gpu(Process):
+    def test_a_captured_graph_runs_what_was_planned_ahead(self):
+        self.enterContext(torch.inference_mode())
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.addCleanup(gemmtune.use, device="cuda:0")
+        table = str(Path(folder) / "tuned.csv")
+        shape = {"M": 16, "N": 1024, "K": 1024, "outdtype": "bf16", "bias": False, "bpreshuffle": False}
+        gemmtune.tune([{**shape, "dtype": "bf16", "scaleAB": False}, {**shape, "dtype": "f8_e4m3fn", "scaleAB": True}], table,
+                      backend="cuda", budget=float(os.environ.get("GEMMTUNE_TEST_BUDGET", "20")))
+        gemmtune.use(table, device="cuda:0")
+        for kind in KINDS[:2]:
+            vllm = self.start()
+            model = self.load(lambda: nn.Sequential(vllm.Linear(1024, 1024, kind=kind).cuda()), sizes=(16,), tokens=16)
+            self.assertIn("1 of 1 linear layers have tuned kernels; 1 plans", self.line)
+            calls = dict(vllm.calls)
+            x, graph = torch.randn(16, 1024, device="cuda").bfloat16(), torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                y = model(x)
+            for _ in range(2):
+                x.copy_(torch.randn(16, 1024))
+                graph.replay()
+                close(self, y, x.double() @ model[0].exact.cuda().t(), 1e-2 if kind is None else 6e-2)
+            self.assertEqual(vllm.calls, calls)
+
+
+class Package(unittest.TestCase):
+    def test_without_vllm(self):
+        done = subprocess.run([sys.executable, "-c", "import logging, sys; logging.basicConfig(format='%(message)s')\n"
+                               "import gemmtune_vllm; assert 'torch' not in sys.modules; gemmtune_vllm.register()"],
+                              env={**os.environ, "PYTHONPATH": str(PACKAGE)}, capture_output=True, text=True, check=True)
+        self.assertRegex(done.stderr, r"\Agemmtune: off: this vLLM differs .* no vllm.envs \(No module named 'vllm'\).*\n\Z")
+
+    def test_vllm_finds_it(self):
+        """The wheel, built and installed as a user does it."""
+        try:
+            import scikit_build_core  # noqa: F401
+        except ImportError:
+            self.skipTest("scikit-build-core is not installed")
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
+                            "--no-build-isolation", "--no-index", "--target", folder, str(PACKAGE)], check=True,
+                           capture_output=True)
+            found = subprocess.run(
+                [sys.executable, "-c", "from importlib.metadata import entry_points, version\n"
+                 "for one in entry_points(group='vllm.general_plugins'): print(one.name, one.load().__module__)\n"
+                 "import gemmtune_vllm; assert version('gemmtune-vllm') == gemmtune_vllm.__version__"],
+                env={**os.environ, "PYTHONPATH": folder}, capture_output=True, text=True, check=True).stdout
+        self.assertEqual(found, "gemmtune gemmtune_vllm\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
