@@ -97,7 +97,9 @@ class Docs(unittest.TestCase):
 
     def test_functions_and_variables_exist(self):
         functions = named_in("include/gemmtune/*", "CMakeLists.txt", "cmake/*", "src/**/CMakeLists.txt", "src/**/*.cmake")
-        variables = functions | named_in("Makefile", "src/**/*.cpp", "src/**/*.h", "tools/*", "tests/**/*.cpp", "tests/support/*")
+        functions |= {path.name for path in (ROOT / "python").iterdir()}  # packages
+        variables = functions | named_in("Makefile", "python/**/*.py", "src/**/*.cpp", "src/**/*.h", "tools/*", "tests/**/*.cpp",
+                                         "tests/support/*")
         for page in TODAY:
             for code in [*CODE.findall(text_of(page)), *(text for _, text in BLOCK.findall(text_of(page)))]:
                 for name in re.findall(r"\bgemmtune_[a-z0-9_]*[a-z0-9]\b", code):
