@@ -138,7 +138,7 @@ TEST_F(OptionTable, FailuresAreKnownWhateverTheObjectiveIs) {
   const auto text_of = [&](const std::vector<std::string>& words) {
     const auto request = request_of(parse(words), shapes_, Outputs{.tuned = "tuned.csv"}, device_);
     EXPECT_TRUE(request.ok()) << request.message();
-    return run_text(device_, *request);
+    return run_text(device_, *request, request->shapes);
   };
   const RunText energy = text_of({"--objective", "energy"});
   EXPECT_EQ(energy.policy, text_of({}).policy);

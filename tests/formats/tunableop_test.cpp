@@ -18,7 +18,7 @@ const std::string cublaslt_solution =
 const std::string cublaslt_kernel =
     "cublaslt_r1_algo66_tile10_stages35_sk5_red2_swizzle0_custom1_inner0_cluster4";
 
-TunableopFile parsed(const std::string& text) {
+TunableopFile read_results(const std::string& text) {
   auto file = parse_tunableop_csv("t.csv", text);
   EXPECT_TRUE(file.ok()) << file.message();
   return file.ok() ? std::move(*file) : TunableopFile();
@@ -26,8 +26,8 @@ TunableopFile parsed(const std::string& text) {
 
 TEST(Tunableop, ColumnMajorSizesAreOurs) {
   // F.linear of x [2, 1024] and w [8192, 1024].
-  const auto file =
-      parsed("GemmTunableOp_BFloat16_TN,tn_8192_2_1024_ld_1024_1024_8192,Gemm_Hipblaslt_1219,0.0171694\n");
+  const auto file = read_results(
+      "GemmTunableOp_BFloat16_TN,tn_8192_2_1024_ld_1024_1024_8192,Gemm_Hipblaslt_1219,0.0171694\n");
   ASSERT_EQ(file.rows.size(), 1U);
   const TunableopRow& row = file.rows[0];
   EXPECT_EQ(print(row.problem), print(*parse_problem("a16w16 m=2 n=8192 k=1024 x=bf16 w=bf16 y=bf16")));
@@ -36,7 +36,7 @@ TEST(Tunableop, ColumnMajorSizesAreOurs) {
 }
 
 TEST(Tunableop, OrdersBiasAndScales) {
-  const auto file = parsed(
+  const auto file = read_results(
       "GemmAndBiasTunableOp_Half_NN,nn_64_3_128_ld_64_128_64,Default,0.1\n"
       "GemmTunableOp_float_TT,tt_64_3_128_ld_128_3_64,Default,0.1\n"
       "ScaledGemmTunableOp_Float8_e4m3fn_Float8_e4m3fn_BFloat16_TN,tn_64_16_128_ld_128_128_64_rw_0_bias_"
@@ -50,7 +50,7 @@ TEST(Tunableop, OrdersBiasAndScales) {
 }
 
 TEST(Tunableop, WhatHasNoRowIsNamed) {
-  const auto file = parsed(
+  const auto file = read_results(
       "GemmStridedBatchedTunableOp_float_NN,nn_1_2_3_B_4_ld_1_2_3,Default,0.1\n"
       "GemmTunableOp_tf32_TN,tn_1_2_3_ld_3_3_1,Default,0.1\n"
       "GemmTunableOp_float_TN,tn_1_2_ld_3_3_1,Default,0.1\n"
@@ -64,7 +64,7 @@ TEST(Tunableop, WhatHasNoRowIsNamed) {
                   HasSubstr("t.csv:2: tf32: no type known here"),
                   HasSubstr("t.csv:3: tn_1_2_ld_3_3_1: expected"), HasSubstr("t.csv:4: time 'fast'"),
                   HasSubstr("t.csv:5: ")));
-  const auto strided = parsed("GemmTunableOp_float_TN,tn_4_2_3_ld_8_3_4,Default,0.1\n");
+  const auto strided = read_results("GemmTunableOp_float_TN,tn_4_2_3_ld_8_3_4,Default,0.1\n");
   EXPECT_EQ(strided.rows.at(0).note, "lda = 8: taken for a dense operand");
 }
 
