@@ -14,7 +14,7 @@ MAX_FILE_LINES = 800  # lines
 # Names that say nothing about what lies in them.
 VAGUE_NAMES = {"util", "utils", "common", "core", "misc", "helper", "helpers"}
 # Folders that may include the public headers: those that implement or use them.
-PUBLIC_HEADER_USERS = {"capi", "cli"}
+PUBLIC_HEADER_USERS = {"capi", "cli", "interpose"}
 # Headers of libraries that one file of src/ includes for all others.
 INCLUDED_ONCE = {"nlohmann/json.hpp": "formats/json.h", "nlohmann/json_fwd.hpp": "formats/json_fwd.h"}
 # Inside backends/: what a backend's folder may include besides itself.

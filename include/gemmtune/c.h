@@ -348,9 +348,17 @@ typedef struct gemmtune_plan_info {
   size_t line;               /* of the row, 1-based; 0 if untuned */
   size_t workspace_bytes;
   gemmtune_layout weight_layout; /* that w must have: the problem's, or the plan's choice if that was any */
+  /* Not 0: untuned, and the device's own fallback was passed over for an erratum (docs/errata.md); `rule` names both
+   * kernels. */
+  int32_t fallback_erratum;
 } gemmtune_plan_info;
 
 GEMMTUNE_API gemmtune_status gemmtune_plan_get_info(const gemmtune_plan* plan, gemmtune_plan_info* info);
+
+/* *erratum is not 0 if this kernel (its name as in tuned files) is known to be wrong for the problem on the context's
+ * device (docs/errata.md). GEMMTUNE_NOT_FOUND for a name of no family that is here. Builds nothing. */
+GEMMTUNE_API gemmtune_status gemmtune_kernel_erratum(const gemmtune_context* context, const gemmtune_problem* problem,
+                                                     const char* kernel_name, int32_t* erratum);
 
 /* Runs the plan. Any number of threads may run one plan at once, each with a workspace of its own of
  * workspace_bytes, 64-byte aligned (null if that is 0). On a CPU `stream` is null and the result is complete

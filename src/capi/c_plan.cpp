@@ -1,5 +1,6 @@
 // The C functions of plans.
 #include "capi/c_support.h"
+#include "resolve/errata.h"
 
 namespace gemmtune::c {
 namespace {
@@ -18,6 +19,7 @@ gemmtune_plan_info info_of(const Plan& plan) {
   info.workspace_bytes = plan.workspace_bytes();
   info.weight_layout =
       layout_to_c(plan.kernel() == nullptr ? plan.problem().weight_layout : plan.kernel()->weight_layout());
+  info.fallback_erratum = account.fallback_erratum ? 1 : 0;
   return info;
 }
 
@@ -76,6 +78,24 @@ void gemmtune_plan_release(gemmtune_plan* plan) {
 gemmtune_status gemmtune_plan_get_info(const gemmtune_plan* plan, gemmtune_plan_info* info) {
   if (plan == nullptr) return c::fail_null("gemmtune_plan_get_info", "plan");
   return c::write_struct(c::info_of(*c::plan_of_c(plan)), info);
+}
+
+gemmtune_status gemmtune_kernel_erratum(const gemmtune_context* context, const gemmtune_problem* problem,
+                                        const char* kernel_name, int32_t* erratum) {
+  if (context == nullptr) return c::fail_null("gemmtune_kernel_erratum", "context");
+  if (kernel_name == nullptr) return c::fail_null("gemmtune_kernel_erratum", "kernel_name");
+  if (erratum == nullptr) return c::fail_null("gemmtune_kernel_erratum", "erratum");
+  gemmtune_problem known;
+  gemmtune::Problem asked;
+  if (const auto status = c::read_problem(problem, known, asked); status != GEMMTUNE_OK) return status;
+  return c::guarded([&]() -> gemmtune_status {
+    if (const auto legal = gemmtune::check(asked); !legal.ok()) return c::report(legal);
+    const gemmtune::Device& device = context->context->device();
+    const auto candidate = device.resolve(kernel_name, asked);
+    if (!candidate.ok()) return c::report(candidate.status());
+    *erratum = gemmtune::DeviceErrata(device.info()).find(asked, *candidate) == nullptr ? 0 : 1;
+    return GEMMTUNE_OK;
+  });
 }
 
 gemmtune_status gemmtune_plan_run(const gemmtune_plan* plan, const gemmtune_operands* operands,

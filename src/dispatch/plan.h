@@ -60,6 +60,7 @@ struct PlanAccount {
   std::size_t line = 0;
   std::string other_environment;  // what differs from the row's environment; empty: nothing
   int invalid_rows = 0;           // rows passed over because their kernel cannot run here
+  bool fallback_erratum = false;  // untuned, and the device's own fallback was passed over for one
   std::string triton_only;        // the file of one of them: a configuration that only Triton can run
 };
 

@@ -13,6 +13,7 @@ PlanAccount account_of(const Answer& answer) {
   account.family = answer.bound.candidate.family;
   account.rule = answer.rule();
   account.invalid_rows = answer.invalid_rows();
+  account.fallback_erratum = answer.tables == nullptr && !answer.bound.passed.empty();
   for (const PassedRow& row : answer.passed)
     if (row.refusal == Refusal::triton_only) account.triton_only = row.tables->path_of(*row.hit.entry);
   account.other_environment = answer.other_environment;

@@ -89,6 +89,34 @@ TEST(CudaApi, CublasLt) {
   EXPECT_EQ(api::matmul_a_scale_pointer, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER);
   EXPECT_EQ(api::matmul_b_scale_pointer, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER);
   EXPECT_EQ(api::matmul_bias_type, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE);
+  EXPECT_EQ(api::epilogue_none, CUBLASLT_EPILOGUE_DEFAULT);
+  EXPECT_EQ(api::pointer_mode_host, CUBLASLT_POINTER_MODE_HOST);
+  EXPECT_EQ(api::layout_column_major, CUBLASLT_ORDER_COL);
+  EXPECT_EQ(api::fill_full, CUBLAS_FILL_MODE_FULL);
+  EXPECT_EQ(api::matmul_compute_type, CUBLASLT_MATMUL_DESC_COMPUTE_TYPE);
+  EXPECT_EQ(api::matmul_scale_type, CUBLASLT_MATMUL_DESC_SCALE_TYPE);
+  EXPECT_EQ(api::matmul_pointer_mode, CUBLASLT_MATMUL_DESC_POINTER_MODE);
+  EXPECT_EQ(api::matmul_transpose_c, CUBLASLT_MATMUL_DESC_TRANSC);
+  EXPECT_EQ(api::matmul_fill_mode, CUBLASLT_MATMUL_DESC_FILL_MODE);
+  EXPECT_EQ(api::matmul_sm_count, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET);
+  EXPECT_EQ(api::matmul_d_scale_pointer, CUBLASLT_MATMUL_DESC_D_SCALE_POINTER);
+  EXPECT_EQ(api::matmul_d_amax_pointer, CUBLASLT_MATMUL_DESC_AMAX_D_POINTER);
+  EXPECT_EQ(api::matmul_fast_accumulation, CUBLASLT_MATMUL_DESC_FAST_ACCUM);
+#if CUBLAS_VERSION >= 120800
+  EXPECT_EQ(api::matmul_a_scale_mode, CUBLASLT_MATMUL_DESC_A_SCALE_MODE);
+  EXPECT_EQ(api::matmul_b_scale_mode, CUBLASLT_MATMUL_DESC_B_SCALE_MODE);
+  EXPECT_EQ(api::scale_mode_scalar, CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F);
+#endif
+  EXPECT_EQ(api::layout_type, CUBLASLT_MATRIX_LAYOUT_TYPE);
+  EXPECT_EQ(api::layout_order, CUBLASLT_MATRIX_LAYOUT_ORDER);
+  EXPECT_EQ(api::layout_rows, CUBLASLT_MATRIX_LAYOUT_ROWS);
+  EXPECT_EQ(api::layout_columns, CUBLASLT_MATRIX_LAYOUT_COLS);
+  EXPECT_EQ(api::layout_batch_count, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT);
+  EXPECT_EQ(api::layout_batch_stride, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET);
+  EXPECT_EQ(api::status_success, CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(api::status_not_initialized, CUBLAS_STATUS_NOT_INITIALIZED);
+  EXPECT_EQ(api::math_pedantic, CUBLAS_PEDANTIC_MATH);
+  EXPECT_EQ(api::math_tf32, CUBLAS_TF32_TENSOR_OP_MATH);
   EXPECT_EQ(api::layout_leading_dimension, CUBLASLT_MATRIX_LAYOUT_LD);
   EXPECT_EQ(api::preference_workspace_bytes, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
   EXPECT_EQ(api::preference_alignment_a, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);

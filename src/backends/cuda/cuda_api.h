@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/cublas_api.h"
 #include "backends/cuda/tensor_map_arguments.h"
 
 namespace gemmtune::cuda::api {
@@ -177,68 +178,7 @@ struct Nvrtc {
   int (*log)(Program, char*);
 };
 
-// ---- cuBLASLt (cublasLt.h)
-
-struct LtTag;
-using LtHandle = LtTag*;
-struct LtMatmul {  // cublasLtMatmulDescOpaque_t
-  std::uint64_t opaque[32];
-};
-struct LtLayout {  // cublasLtMatrixLayoutOpaque_t
-  std::uint64_t opaque[8];
-};
-struct LtPreferenceTag;
-using LtPreference = LtPreferenceTag*;
-struct LtAlgorithm {
-  std::uint64_t opaque[8];
-};
-struct LtHeuristic {
-  LtAlgorithm algorithm;
-  std::size_t workspace_bytes;
-  int state;
-  float waves;
-  int reserved[4];
-};
-inline constexpr int lt_not_supported = 15;
-// cudaDataType
-inline constexpr int type_f32 = 0;
-inline constexpr int type_f16 = 2;
-inline constexpr int type_bf16 = 14;
-inline constexpr int type_e4m3 = 28;
-inline constexpr int compute_f32 = 68;
-inline constexpr int operation_none = 0;
-inline constexpr int operation_transpose = 1;
-inline constexpr int epilogue_bias = 4;
-// attributes of a matmul, a layout, a preference, an algorithm
-inline constexpr int matmul_transpose_a = 3;
-inline constexpr int matmul_transpose_b = 4;
-inline constexpr int matmul_epilogue = 7;
-inline constexpr int matmul_bias_pointer = 8;
-inline constexpr int matmul_a_scale_pointer = 17;
-inline constexpr int matmul_b_scale_pointer = 18;
-inline constexpr int matmul_fast_accumulation = 25;  // of one byte; of fp8 operands only
-inline constexpr int matmul_bias_type = 26;
-inline constexpr int layout_leading_dimension = 4;
-inline constexpr int preference_workspace_bytes = 1;
-inline constexpr int preference_alignment_a = 5;  // b, c, d follow
-inline constexpr int algorithm_id = 0;
-inline constexpr int algorithm_tile = 1;
-inline constexpr int algorithm_split_k = 2;
-inline constexpr int algorithm_reduction = 3;
-inline constexpr int algorithm_swizzle = 4;
-inline constexpr int algorithm_custom = 5;
-inline constexpr int algorithm_stages = 6;
-inline constexpr int algorithm_inner_shape = 7;
-inline constexpr int algorithm_cluster = 8;
-// what an algorithm can be set to
-inline constexpr int capability_split_k = 0;
-inline constexpr int capability_reductions = 1;
-inline constexpr int capability_swizzle = 2;
-inline constexpr int capability_tiles = 6;
-inline constexpr int capability_custom = 7;
-inline constexpr int capability_stages = 13;
-inline constexpr int reduction_in_place = 1;
-inline constexpr int reduction_compute_type = 2;
+// ---- cuBLASLt (cublasLt.h); its types and values: backends/cublas_api.h
 
 struct CublasLt {
   std::size_t (*version)();

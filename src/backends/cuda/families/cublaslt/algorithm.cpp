@@ -9,25 +9,8 @@ namespace {
 /// More than the library ever proposed for one problem.
 constexpr int max_heuristics = 64;
 
-struct Attribute {
-  const char* key;
-  int id;
-  std::size_t bytes;
-  const char* meaning;
-};
-
-// In the order of the kernelName, which is a promise.
-constexpr Attribute attributes[] = {
-    {"algo", api::algorithm_id, 4, "algorithm id"},
-    {"tile", api::algorithm_tile, 4, "tile id"},
-    {"stages", api::algorithm_stages, 4, "stages id"},
-    {"sk", api::algorithm_split_k, 4, "split-K"},
-    {"red", api::algorithm_reduction, 4, "reduction scheme of split-K"},
-    {"swizzle", api::algorithm_swizzle, 4, "CTA swizzling: order of the tiles"},
-    {"custom", api::algorithm_custom, 4, "custom option of the algorithm"},
-    {"inner", api::algorithm_inner_shape, 2, "inner shape id"},
-    {"cluster", api::algorithm_cluster, 2, "cluster shape id"},
-};
+using Attribute = api::AlgorithmAttribute;
+constexpr auto& attributes = api::algorithm_attributes;
 
 std::uint32_t read(const api::CublasLt& lt, const api::LtAlgorithm& algorithm, const Attribute& attribute) {
   std::uint32_t value = 0;

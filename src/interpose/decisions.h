@@ -1,0 +1,36 @@
+// What was decided for calls of one kind, for all threads: looked up without a lock.
+#pragma once
+
+#include <gemmtune/c.h>
+
+#include <cstdint>
+
+#include "backends/cublas_api.h"
+#include "interpose/counts.h"
+
+namespace gemmtune::interpose {
+
+/// Everything that a decision depends on. Compared as bytes: no padding.
+struct DecisionKey {
+  const void* context = nullptr;  // CUcontext
+  std::int64_t m = 0, n = 0, k = 0, batch = 0;
+  std::int32_t x_type = 0, y_type = 0, bias = 0, orders = 0;
+  cuda::api::LtAlgorithm algorithm{};  // that the caller chose; all zero: the library chooses
+};
+static_assert(sizeof(DecisionKey) == 5 * 8 + 4 * 4 + sizeof(cuda::api::LtAlgorithm));
+
+DecisionKey key_of(const void* context, const gemmtune_problem& problem, const cuda::api::LtAlgorithm* algorithm);
+
+struct Decision {
+  DecisionKey key;
+  Outcome outcome = Outcome::no_row;
+  gemmtune_context* gemmtune = nullptr;  // null: there is none, or it cannot plan the problem
+  std::size_t workspace_bytes = 0;
+};
+
+/// Null: not decided yet.
+const Decision* find_decision(const DecisionKey& key);
+/// Keeps it until the process ends; of two decisions with one key, one. Some ten thousand at most, then none is kept.
+void keep_decision(const Decision& decision);
+
+}  // namespace gemmtune::interpose
