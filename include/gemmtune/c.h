@@ -357,8 +357,9 @@ GEMMTUNE_API gemmtune_status gemmtune_plan_get_info(const gemmtune_plan* plan, g
 
 /* *erratum is not 0 if this kernel (its name as in tuned files) is known to be wrong for the problem on the context's
  * device (docs/errata.md). GEMMTUNE_NOT_FOUND for a name of no family that is here. Builds nothing. */
-GEMMTUNE_API gemmtune_status gemmtune_kernel_erratum(const gemmtune_context* context, const gemmtune_problem* problem,
-                                                     const char* kernel_name, int32_t* erratum);
+GEMMTUNE_API gemmtune_status gemmtune_kernel_erratum(const gemmtune_context* context,
+                                                     const gemmtune_problem* problem, const char* kernel_name,
+                                                     int32_t* erratum);
 
 /* Runs the plan. Any number of threads may run one plan at once, each with a workspace of its own of
  * workspace_bytes, 64-byte aligned (null if that is 0). On a CPU `stream` is null and the result is complete

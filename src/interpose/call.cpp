@@ -29,9 +29,10 @@ bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(p
 
 /// batched_bf16 takes dense weights one behind the other, all row-major, of 16-byte rows.
 bool is_batch_of_ours(const Call& call) {
-  return call.a_type == api::type_bf16 && call.d_type == api::type_bf16 && call.transpose_a && !call.transpose_b &&
-         call.bias == nullptr && call.stride_a == call.m * call.k && call.stride_b >= call.n * call.ldb &&
-         call.stride_d >= call.n * call.ldd && call.stride_b % 8 == 0 && call.stride_d % 8 == 0;
+  return call.a_type == api::type_bf16 && call.d_type == api::type_bf16 && call.transpose_a &&
+         !call.transpose_b && call.bias == nullptr && call.stride_a == call.m * call.k &&
+         call.stride_b >= call.n * call.ldb && call.stride_d >= call.n * call.ldd && call.stride_b % 8 == 0 &&
+         call.stride_d % 8 == 0;
 }
 
 }  // namespace

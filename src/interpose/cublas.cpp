@@ -51,27 +51,39 @@ bool answer(const Cublas& cublas, const Given& given, Call& call) {
 }
 
 template <typename Number>
-int gemm(GemmFunction<Number>* vendor, CublasHandle handle, int transpose_a, int transpose_b, Number m, Number n,
-         Number k, const void* alpha, const void* a, int a_type, Number lda, const void* b, int b_type, Number ldb,
-         const void* beta, void* c, int c_type, Number ldc, int compute_type, int algorithm) {
+int gemm(GemmFunction<Number>* vendor, CublasHandle handle, int transpose_a, int transpose_b, Number m,
+         Number n, Number k, const void* alpha, const void* a, int a_type, Number lda, const void* b,
+         int b_type, Number ldb, const void* beta, void* c, int c_type, Number ldc, int compute_type,
+         int algorithm) {
   if (vendor == nullptr) return api::status_not_initialized;
   const auto pass = [&] {
-    return vendor(handle, transpose_a, transpose_b, m, n, k, alpha, a, a_type, lda, b, b_type, ldb, beta, c, c_type,
-                  ldc, compute_type, algorithm);
+    return vendor(handle, transpose_a, transpose_b, m, n, k, alpha, a, a_type, lda, b, b_type, ldb, beta, c,
+                  c_type, ldc, compute_type, algorithm);
   };
   if (inside || !is_on()) return pass();
   const Inside guard;
-  Call call{.m = m, .n = n, .k = k, .a_type = a_type, .b_type = b_type, .d_type = c_type,
-            .a = a, .b = b, .d = c, .lda = lda, .ldb = ldb, .ldd = ldc};
+  Call call{.m = m,
+            .n = n,
+            .k = k,
+            .a_type = a_type,
+            .b_type = b_type,
+            .d_type = c_type,
+            .a = a,
+            .b = b,
+            .d = c,
+            .lda = lda,
+            .ldb = ldb,
+            .ldd = ldc};
   const Given given{handle, transpose_a, transpose_b, alpha, beta, compute_type};
   return answer(cublas(), given, call) ? api::status_success : pass();
 }
 
 template <typename Number>
-int strided(StridedGemmFunction<Number>* vendor, CublasHandle handle, int transpose_a, int transpose_b, Number m,
-            Number n, Number k, const void* alpha, const void* a, int a_type, Number lda, long long stride_a,
-            const void* b, int b_type, Number ldb, long long stride_b, const void* beta, void* c, int c_type,
-            Number ldc, long long stride_c, Number batch, int compute_type, int algorithm) {
+int strided(StridedGemmFunction<Number>* vendor, CublasHandle handle, int transpose_a, int transpose_b,
+            Number m, Number n, Number k, const void* alpha, const void* a, int a_type, Number lda,
+            long long stride_a, const void* b, int b_type, Number ldb, long long stride_b, const void* beta,
+            void* c, int c_type, Number ldc, long long stride_c, Number batch, int compute_type,
+            int algorithm) {
   if (vendor == nullptr) return api::status_not_initialized;
   const auto pass = [&] {
     return vendor(handle, transpose_a, transpose_b, m, n, k, alpha, a, a_type, lda, stride_a, b, b_type, ldb,
@@ -79,9 +91,22 @@ int strided(StridedGemmFunction<Number>* vendor, CublasHandle handle, int transp
   };
   if (inside || !is_on()) return pass();
   const Inside guard;
-  Call call{.m = m, .n = n, .k = k, .a_type = a_type, .b_type = b_type, .d_type = c_type,
-            .a = a, .b = b, .d = c, .lda = lda, .ldb = ldb, .ldd = ldc,
-            .batch = batch, .stride_a = stride_a, .stride_b = stride_b, .stride_d = stride_c};
+  Call call{.m = m,
+            .n = n,
+            .k = k,
+            .a_type = a_type,
+            .b_type = b_type,
+            .d_type = c_type,
+            .a = a,
+            .b = b,
+            .d = c,
+            .lda = lda,
+            .ldb = ldb,
+            .ldd = ldc,
+            .batch = batch,
+            .stride_a = stride_a,
+            .stride_b = stride_b,
+            .stride_d = stride_c};
   const Given given{handle, transpose_a, transpose_b, alpha, beta, compute_type};
   return answer(cublas(), given, call) ? api::status_success : pass();
 }
@@ -93,24 +118,24 @@ namespace gi = gemmtune::interpose;
 
 #define GEMMTUNE_STANDS_IN extern "C" __attribute__((visibility("default"))) int
 
-#define GEMMTUNE_GEMM(name, vendor, Number)                                                                           \
-  GEMMTUNE_STANDS_IN name(gi::CublasHandle handle, int transpose_a, int transpose_b, Number m, Number n, Number k,    \
-                          const void* alpha, const void* a, int a_type, Number lda, const void* b, int b_type,        \
-                          Number ldb, const void* beta, void* c, int c_type, Number ldc, int compute_type,            \
-                          int algorithm) {                                                                            \
-    return gi::gemm<Number>(gi::cublas().vendor, handle, transpose_a, transpose_b, m, n, k, alpha, a, a_type, lda, b, \
-                            b_type, ldb, beta, c, c_type, ldc, compute_type, algorithm);                              \
+#define GEMMTUNE_GEMM(name, vendor, Number)                                                                  \
+  GEMMTUNE_STANDS_IN name(gi::CublasHandle handle, int transpose_a, int transpose_b, Number m, Number n,     \
+                          Number k, const void* alpha, const void* a, int a_type, Number lda, const void* b, \
+                          int b_type, Number ldb, const void* beta, void* c, int c_type, Number ldc,         \
+                          int compute_type, int algorithm) {                                                 \
+    return gi::gemm<Number>(gi::cublas().vendor, handle, transpose_a, transpose_b, m, n, k, alpha, a,        \
+                            a_type, lda, b, b_type, ldb, beta, c, c_type, ldc, compute_type, algorithm);     \
   }
 
-#define GEMMTUNE_STRIDED_GEMM(name, vendor, Number)                                                                 \
-  GEMMTUNE_STANDS_IN name(gi::CublasHandle handle, int transpose_a, int transpose_b, Number m, Number n, Number k,  \
-                          const void* alpha, const void* a, int a_type, Number lda, long long stride_a,             \
-                          const void* b, int b_type, Number ldb, long long stride_b, const void* beta, void* c,     \
-                          int c_type, Number ldc, long long stride_c, Number batch, int compute_type,               \
-                          int algorithm) {                                                                          \
-    return gi::strided<Number>(gi::cublas().vendor, handle, transpose_a, transpose_b, m, n, k, alpha, a, a_type,    \
-                               lda, stride_a, b, b_type, ldb, stride_b, beta, c, c_type, ldc, stride_c, batch,      \
-                               compute_type, algorithm);                                                            \
+#define GEMMTUNE_STRIDED_GEMM(name, vendor, Number)                                                      \
+  GEMMTUNE_STANDS_IN name(gi::CublasHandle handle, int transpose_a, int transpose_b, Number m, Number n, \
+                          Number k, const void* alpha, const void* a, int a_type, Number lda,            \
+                          long long stride_a, const void* b, int b_type, Number ldb, long long stride_b, \
+                          const void* beta, void* c, int c_type, Number ldc, long long stride_c,         \
+                          Number batch, int compute_type, int algorithm) {                               \
+    return gi::strided<Number>(gi::cublas().vendor, handle, transpose_a, transpose_b, m, n, k, alpha, a, \
+                               a_type, lda, stride_a, b, b_type, ldb, stride_b, beta, c, c_type, ldc,    \
+                               stride_c, batch, compute_type, algorithm);                                \
   }
 
 GEMMTUNE_GEMM(cublasGemmEx, gemm, int)

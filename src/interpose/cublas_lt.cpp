@@ -53,7 +53,9 @@ Outcome read_matmul(const CublasLt& lt, const Matmul& matmul, Call& call) {
   const auto number = [&](int attribute, std::int32_t absent) {
     return read<std::int32_t>(lt.matmul_get, matmul.described, attribute, absent);
   };
-  const auto pointer = [&](int attribute) { return read<const void*>(lt.matmul_get, matmul.described, attribute); };
+  const auto pointer = [&](int attribute) {
+    return read<const void*>(lt.matmul_get, matmul.described, attribute);
+  };
   if (number(api::matmul_pointer_mode, -1) != api::pointer_mode_host) return Outcome::pointer_mode;
   if (number(api::matmul_compute_type, -1) != api::compute_f32 ||
       number(api::matmul_scale_type, -1) != api::type_f32)
@@ -80,8 +82,8 @@ Outcome read_matmul(const CublasLt& lt, const Matmul& matmul, Call& call) {
   call.transpose_a = a_operation == api::operation_transpose;
   call.transpose_b = b_operation == api::operation_transpose;
   const std::uint64_t k = call.transpose_a ? a.rows : a.columns;
-  if ((call.transpose_a ? a.columns : a.rows) != d.rows || (call.transpose_b ? b.rows : b.columns) != d.columns ||
-      (call.transpose_b ? b.columns : b.rows) != k)
+  if ((call.transpose_a ? a.columns : a.rows) != d.rows ||
+      (call.transpose_b ? b.rows : b.columns) != d.columns || (call.transpose_b ? b.columns : b.rows) != k)
     return Outcome::layout;  // the library has a word for it
   if (a.batch != d.batch || b.batch != d.batch || d.batch < 1) return Outcome::batch;
   call.m = static_cast<std::int64_t>(d.rows);
@@ -118,16 +120,18 @@ namespace gi = gemmtune::interpose;
 
 extern "C" __attribute__((visibility("default"))) int cublasLtMatmul(
     void* handle, const void* matmul, const void* alpha, const void* a, const void* a_layout, const void* b,
-    const void* b_layout, const void* beta, const void* c, const void* c_layout, void* d, const void* d_layout,
-    const gi::api::LtAlgorithm* algorithm, void* workspace, std::size_t workspace_bytes, gi::Stream stream) {
+    const void* b_layout, const void* beta, const void* c, const void* c_layout, void* d,
+    const void* d_layout, const gi::api::LtAlgorithm* algorithm, void* workspace, std::size_t workspace_bytes,
+    gi::Stream stream) {
   const gi::CublasLt& lt = gi::cublas_lt();
   if (lt.matmul == nullptr) return gi::api::status_not_initialized;
   const auto vendor = [&] {
-    return lt.matmul(handle, matmul, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d, d_layout, algorithm,
-                     workspace, workspace_bytes, stream);
+    return lt.matmul(handle, matmul, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d, d_layout,
+                     algorithm, workspace, workspace_bytes, stream);
   };
-  const bool readable = matmul != nullptr && a_layout != nullptr && b_layout != nullptr && d_layout != nullptr &&
-                        alpha != nullptr && beta != nullptr && a != nullptr && b != nullptr && d != nullptr;
+  const bool readable = matmul != nullptr && a_layout != nullptr && b_layout != nullptr &&
+                        d_layout != nullptr && alpha != nullptr && beta != nullptr && a != nullptr &&
+                        b != nullptr && d != nullptr;
   if (gi::inside || !gi::is_on() || !readable || lt.matmul_get == nullptr || lt.layout_get == nullptr)
     return vendor();
   const gi::Inside guard;
@@ -140,7 +144,8 @@ extern "C" __attribute__((visibility("default"))) int cublasLtMatmul(
   if (outcome == gi::Outcome::served &&
       (*static_cast<const float*>(alpha) != 1.0F || *static_cast<const float*>(beta) != 0.0F))
     outcome = gi::Outcome::alpha_beta;
-  if (outcome == gi::Outcome::served) outcome = gi::serve(call, {stream, workspace, workspace_bytes, algorithm});
+  if (outcome == gi::Outcome::served)
+    outcome = gi::serve(call, {stream, workspace, workspace_bytes, algorithm});
   gi::count(outcome);
   return gi::is_done(outcome) ? gi::api::status_success : vendor();
 }

@@ -28,7 +28,8 @@ std::size_t slot_of(const DecisionKey& key) {
 
 }  // namespace
 
-DecisionKey key_of(const void* context, const gemmtune_problem& problem, const cuda::api::LtAlgorithm* algorithm) {
+DecisionKey key_of(const void* context, const gemmtune_problem& problem,
+                   const cuda::api::LtAlgorithm* algorithm) {
   DecisionKey key;
   key.context = context;
   key.m = problem.m;

@@ -19,7 +19,8 @@ struct DecisionKey {
 };
 static_assert(sizeof(DecisionKey) == 5 * 8 + 4 * 4 + sizeof(cuda::api::LtAlgorithm));
 
-DecisionKey key_of(const void* context, const gemmtune_problem& problem, const cuda::api::LtAlgorithm* algorithm);
+DecisionKey key_of(const void* context, const gemmtune_problem& problem,
+                   const cuda::api::LtAlgorithm* algorithm);
 
 struct Decision {
   DecisionKey key;

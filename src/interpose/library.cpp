@@ -21,7 +21,8 @@ Opened open() {
   void* const handle = ::dlopen(GEMMTUNE_LIBRARY, RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* const why = ::dlerror();
-    say((std::string("every call is the library's own: ") + (why != nullptr ? why : GEMMTUNE_LIBRARY)).c_str());
+    say((std::string("every call is the library's own: ") + (why != nullptr ? why : GEMMTUNE_LIBRARY))
+            .c_str());
     return opened;
   }
   bool complete = true;
@@ -29,7 +30,8 @@ Opened open() {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(handle, name));
     if (function != nullptr) return;
     complete = false;
-    say((std::string("every call is the library's own: " GEMMTUNE_LIBRARY " is another version, without ") + name)
+    say((std::string("every call is the library's own: " GEMMTUNE_LIBRARY " is another version, without ") +
+         name)
             .c_str());
   };
   Library& f = opened.functions;

@@ -18,7 +18,7 @@ namespace {
 
 /// gemmtune's context of each of the driver's. Never destroyed: calls may come while the process exits.
 struct Contexts {
-  std::mutex mutex;  // also of deciding: one decision is made at a time
+  std::mutex mutex;                                 // also of deciding: one decision is made at a time
   std::map<const void*, gemmtune_context*> opened;  // null: it cannot be
 };
 Contexts& contexts() {
@@ -99,7 +99,8 @@ bool strikes_erratum(const Library& gemmtune, gemmtune_context* context, const g
                      const gemmtune_plan_info& info, const api::LtAlgorithm* algorithm) {
   if (algorithm == nullptr) return info.fallback_erratum != 0;
   std::int32_t erratum = 0;
-  return gemmtune.kernel_erratum(context, &problem, kernel_name_of(*algorithm).c_str(), &erratum) == GEMMTUNE_OK &&
+  return gemmtune.kernel_erratum(context, &problem, kernel_name_of(*algorithm).c_str(), &erratum) ==
+             GEMMTUNE_OK &&
          erratum != 0;
 }
 

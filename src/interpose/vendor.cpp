@@ -29,7 +29,8 @@ void find(void* library, const char* name, Function*& function) {
 
 CublasLt find_cublas_lt() {
   CublasLt found;
-  void* const library = library_of("cublasLtMatmul", {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"});
+  void* const library =
+      library_of("cublasLtMatmul", {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"});
   if (library == nullptr) {
     say("cublasLtMatmul was called, but the process has no libcublasLt.so.13, .12 or .11");
     return found;

@@ -24,10 +24,11 @@ struct Inside {
   Inside& operator=(const Inside&) = delete;
 };
 
-using LtMatmulFunction = int(void* handle, const void* matmul, const void* alpha, const void* a, const void* a_layout,
-                             const void* b, const void* b_layout, const void* beta, const void* c,
-                             const void* c_layout, void* d, const void* d_layout, const api::LtAlgorithm* algorithm,
-                             void* workspace, std::size_t workspace_bytes, Stream stream);
+using LtMatmulFunction = int(void* handle, const void* matmul, const void* alpha, const void* a,
+                             const void* a_layout, const void* b, const void* b_layout, const void* beta,
+                             const void* c, const void* c_layout, void* d, const void* d_layout,
+                             const api::LtAlgorithm* algorithm, void* workspace, std::size_t workspace_bytes,
+                             Stream stream);
 using AttributeFunction = int(const void* described, int attribute, void* value, std::size_t bytes,
                               std::size_t* written);
 
@@ -49,9 +50,9 @@ using GemmFunction = int(CublasHandle, int transpose_a, int transpose_b, Number 
 template <typename Number>
 using StridedGemmFunction = int(CublasHandle, int transpose_a, int transpose_b, Number m, Number n, Number k,
                                 const void* alpha, const void* a, int a_type, Number lda, long long stride_a,
-                                const void* b, int b_type, Number ldb, long long stride_b, const void* beta, void* c,
-                                int c_type, Number ldc, long long stride_c, Number batch, int compute_type,
-                                int algorithm);
+                                const void* b, int b_type, Number ldb, long long stride_b, const void* beta,
+                                void* c, int c_type, Number ldc, long long stride_c, Number batch,
+                                int compute_type, int algorithm);
 
 struct Cublas {
   GemmFunction<int>* gemm = nullptr;
