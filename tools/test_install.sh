@@ -67,4 +67,13 @@ fi
 if [ -x "$prefix/bin/gemmtune" ]; then
   "$prefix/bin/gemmtune" --help >/dev/null
 fi
+# It needs nothing of cuBLAS to be loaded, and says nothing of a program that does not call it.
+interposer=$(find "$prefix" -name libgemmtune_cublas.so)
+if [ -n "$interposer" ]; then
+  said=$(LD_PRELOAD=$interposer "$work/outside/build/outside" 2>&1 >/dev/null)
+  [ -z "$said" ] || { echo "with libgemmtune_cublas preloaded: $said"; exit 1; }
+else
+  echo "libgemmtune_cublas.so was not installed"
+  exit 1
+fi
 echo "the installed package works"

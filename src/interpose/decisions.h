@@ -24,9 +24,8 @@ DecisionKey key_of(const void* context, const gemmtune_problem& problem,
 
 struct Decision {
   DecisionKey key;
-  Outcome outcome = Outcome::no_row;
+  Outcome untuned = Outcome::no_row;     // of a call that no row answers; online tuning may add one later
   gemmtune_context* gemmtune = nullptr;  // null: there is none, or it cannot plan the problem
-  std::size_t workspace_bytes = 0;
 };
 
 /// Null: not decided yet.

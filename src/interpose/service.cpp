@@ -93,6 +93,13 @@ PlanHandle plan_of(const Library& gemmtune, gemmtune_context* context, const gem
   return {plan, PlanRelease{gemmtune.plan_release}};
 }
 
+gemmtune_plan_info info_of(const Library& gemmtune, const gemmtune_plan& plan) {
+  gemmtune_plan_info info{};
+  info.size = sizeof info;
+  (void)gemmtune.plan_get_info(&plan, &info);  // fails for null and a wrong size
+  return info;
+}
+
 /// True if what would run without us is known to be wrong: the algorithm that the caller chose, or what the library
 /// chooses for gemmtune.
 bool strikes_erratum(const Library& gemmtune, gemmtune_context* context, const gemmtune_problem& problem,
@@ -114,18 +121,12 @@ Decision decide(const DecisionKey& key, const gemmtune_problem& problem, const a
   const RelaxedCapture relaxed;
   gemmtune_context* const context = gemmtune == nullptr ? nullptr : context_of(*gemmtune, key.context);
   if (context == nullptr) {
-    decision.outcome = Outcome::device;
+    decision.untuned = Outcome::device;
   } else if (const PlanHandle plan = plan_of(*gemmtune, context, problem)) {
-    gemmtune_plan_info info{};
-    info.size = sizeof info;
-    (void)gemmtune->plan_get_info(plan.get(), &info);
+    const gemmtune_plan_info info = info_of(*gemmtune, *plan);
     decision.gemmtune = context;
-    decision.workspace_bytes = info.workspace_bytes;
-    if (info.match != GEMMTUNE_MATCH_UNTUNED) {
-      decision.outcome = Outcome::served;
-    } else if (strikes_erratum(*gemmtune, context, problem, info, algorithm)) {
-      decision.outcome = Outcome::replaced;
-    }
+    if (info.match == GEMMTUNE_MATCH_UNTUNED && strikes_erratum(*gemmtune, context, problem, info, algorithm))
+      decision.untuned = Outcome::replaced;
   }
   keep_decision(decision);
   return decision;
@@ -151,22 +152,24 @@ Outcome serve(const Call& call, const CallPlace& place) {
     fresh = decide(key, posed.problem, place.algorithm);
     decision = &fresh;
   }
-  if (decision->gemmtune == nullptr) return decision->outcome;
+  if (decision->gemmtune == nullptr) return decision->untuned;
   // Of the plan cache, for a call that is passed through too: GEMMTUNE_CAPTURE counts it.
   const Library& gemmtune = *library();
   const PlanHandle plan = plan_of(gemmtune, decision->gemmtune, posed.problem);
-  if (!is_done(decision->outcome)) return decision->outcome;
-  if (plan == nullptr) return Outcome::refused;
+  if (plan == nullptr) return Outcome::no_row;
+  const gemmtune_plan_info info = info_of(gemmtune, *plan);
+  const Outcome outcome = info.match != GEMMTUNE_MATCH_UNTUNED ? Outcome::served : decision->untuned;
+  if (!is_done(outcome)) return outcome;
   void* workspace = nullptr;
-  if (decision->workspace_bytes > 0) {
-    workspace = can_use(place, decision->workspace_bytes)
+  if (info.workspace_bytes > 0) {
+    workspace = can_use(place, info.workspace_bytes)
                     ? place.workspace
-                    : workspace_of(where.context, place.stream, decision->workspace_bytes);
+                    : workspace_of(where.context, place.stream, info.workspace_bytes);
     if (workspace == nullptr) return Outcome::workspace;
   }
   void* const stream = has_driver() ? place.stream : nullptr;
   const auto status = gemmtune.plan_run(plan.get(), &posed.operands, workspace, stream);
-  return status == GEMMTUNE_OK ? decision->outcome : Outcome::refused;
+  return status == GEMMTUNE_OK ? outcome : Outcome::refused;
 }
 
 }  // namespace gemmtune::interpose
