@@ -39,6 +39,10 @@ CublasLt find_cublas_lt() {
   find(library, "cublasLtMatmulDescGetAttribute", found.matmul_get);
   find(library, "cublasLtMatrixLayoutGetAttribute", found.layout_get);
   find(library, "cublasLtMatmulAlgoConfigGetAttribute", found.algorithm_get);
+  std::size_t (*version)() = nullptr;
+  find(library, "cublasLtGetVersion", version);
+  // 13.0 to 13.x, whose header says so. Descriptors may lie in the caller's memory and have no end there.
+  found.plain_descriptors = version != nullptr && version() / 10000 == 13;
   return found;
 }
 

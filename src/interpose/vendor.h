@@ -38,6 +38,7 @@ struct CublasLt {
   AttributeFunction* matmul_get = nullptr;
   AttributeFunction* layout_get = nullptr;
   AttributeFunction* algorithm_get = nullptr;
+  bool plain_descriptors = false;  // of api::LtMatmul's and api::LtLayout's size, all that was set within
 };
 const CublasLt& cublas_lt();
 

@@ -633,5 +633,37 @@ TEST(CStatus, EveryCodeHasAWord) {
   EXPECT_STREQ(gemmtune_status_text(static_cast<gemmtune_status>(15)), "unknown status");
 }
 
+TEST_F(CInterface, KernelErratumRefusesWhatItCannotAnswer) {
+  const gemmtune_problem asked = problem(3);
+  std::int32_t erratum = 7;
+  EXPECT_EQ(gemmtune_kernel_erratum(nullptr, &asked, "alpha_r1_a1", &erratum), GEMMTUNE_NULL_POINTER);
+  EXPECT_EQ(gemmtune_kernel_erratum(&handle_, nullptr, "alpha_r1_a1", &erratum), GEMMTUNE_NULL_POINTER);
+  EXPECT_EQ(gemmtune_kernel_erratum(&handle_, &asked, nullptr, &erratum), GEMMTUNE_NULL_POINTER);
+  EXPECT_EQ(gemmtune_kernel_erratum(&handle_, &asked, "alpha_r1_a1", nullptr), GEMMTUNE_NULL_POINTER);
+  EXPECT_EQ(gemmtune_kernel_erratum(&handle_, &asked, "vendor_r1_a1", &erratum), GEMMTUNE_NOT_FOUND);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("vendor"));
+  EXPECT_EQ(erratum, 7);
+  EXPECT_EQ(gemmtune_kernel_erratum(&handle_, &asked, "alpha_r1_a1", &erratum), GEMMTUNE_OK);
+  EXPECT_EQ(erratum, 0);
+}
+
+/// Errata are read once in a process: a process of its own.
+TEST_F(CInterface, KernelErratumKnowsTheUsersErrata) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto ask = [&] {
+    const std::string file =
+        folder_.write("erratum.json", R"({"name": "two", "family": "alpha", "parameters": ["a"],
+        "condition": "a == 2", "effect": "wrong", "what": "a is two", "found": "here", "repro": "-"})");
+    ::setenv("GEMMTUNE_ERRATA", file.c_str(), 1);
+    const gemmtune_problem asked = problem(3);
+    std::int32_t two = 0;
+    std::int32_t one = 7;
+    const bool answered = gemmtune_kernel_erratum(&handle_, &asked, "alpha_r1_a2", &two) == GEMMTUNE_OK &&
+                          gemmtune_kernel_erratum(&handle_, &asked, "alpha_r1_a1", &one) == GEMMTUNE_OK;
+    std::exit(answered && two != 0 && one == 0 ? 0 : 1);
+  };
+  EXPECT_EXIT(ask(), ::testing::ExitedWithCode(0), "");
+}
+
 }  // namespace
 }  // namespace gemmtune

@@ -113,6 +113,20 @@ TEST_F(Interposer, FindsTheLibrariesBehindItToo) {
   EXPECT_EQ(result.out, "lt:tuned right\ngemm:tuned right\nlt:untuned vendor\ngemm:untuned vendor\n");
 }
 
+/// Descriptors of 13.x are compared as bytes, of others read attribute by attribute.
+TEST_F(Interposer, ReadsDescriptorsOfOtherVersions) {
+  const std::vector<std::string> calls{"lt:tuned",   "lt:gelu",      "lt:bias",
+                                       "lt:untuned", "lt:wide-rows", "lt:batch"};
+  const auto known = run(calls);
+  options_.environment["GEMMTUNE_TEST_CUBLASLT"] = "120901";
+  const auto other = run(calls);
+  EXPECT_EQ(known.out,
+            "lt:tuned right\nlt:gelu vendor\nlt:bias right\nlt:untuned vendor\nlt:wide-rows right\nlt:batch "
+            "right\n");
+  EXPECT_EQ(other.out, known.out);
+  EXPECT_EQ(other.err, known.err);
+}
+
 TEST_F(Interposer, ServesStridedBatches) {
   const auto result = run({"gemm:batch", "lt:batch"});
   EXPECT_EQ(result.out, "gemm:batch right\nlt:batch right\n") << result.err;
