@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <new>
 
 #include "interpose/service.h"
 #include "interpose/vendor.h"
@@ -154,7 +155,10 @@ Outcome read_matmul(const CublasLt& lt, const Matmul& matmul, Call& call) {
   std::memcpy(&bytes.layouts[0], matmul.a_layout, sizeof bytes.layouts[0]);
   std::memcpy(&bytes.layouts[1], matmul.b_layout, sizeof bytes.layouts[1]);
   std::memcpy(&bytes.layouts[2], matmul.d_layout, sizeof bytes.layouts[2]);
-  if (read_before == nullptr) read_before = std::make_unique<std::array<ReadBefore, remembered>>();
+  if (read_before == nullptr) {
+    read_before.reset(new (std::nothrow) std::array<ReadBefore, remembered>);
+    if (read_before == nullptr) return read_descriptors(lt, matmul, call);
+  }
   ReadBefore& before = (*read_before)[slot_of(bytes)];
   if (!before.filled || std::memcmp(&before.bytes, &bytes, sizeof bytes) != 0) {
     before.call = {};

@@ -51,17 +51,19 @@ const Decision* find_decision(const DecisionKey& key) {
   }
 }
 
-void keep_decision(const Decision& decision) {
+const Decision* keep_decision(std::unique_ptr<Decision> decision) {
   const std::lock_guard lock(filling);
-  if (filled == max_decisions) return;
-  std::size_t slot = slot_of(decision.key);
+  if (filled == max_decisions) return nullptr;
+  std::size_t slot = slot_of(decision->key);
   for (;; slot = (slot + 1) % slots) {
     const Decision* const other = table[slot].load(std::memory_order_relaxed);
     if (other == nullptr) break;
-    if (same(other->key, decision.key)) return;
+    if (same(other->key, decision->key)) return other;
   }
-  table[slot].store(new Decision(decision), std::memory_order_release);
+  const Decision* const kept = decision.release();
+  table[slot].store(kept, std::memory_order_release);
   ++filled;
+  return kept;
 }
 
 }  // namespace gemmtune::interpose

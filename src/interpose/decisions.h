@@ -3,7 +3,9 @@
 
 #include <gemmtune/c.h>
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "backends/cublas_api.h"
 #include "interpose/counts.h"
@@ -26,11 +28,13 @@ struct Decision {
   DecisionKey key;
   Outcome untuned = Outcome::no_row;     // of a call that no row answers; online tuning may add one later
   gemmtune_context* gemmtune = nullptr;  // null: there is none, or it cannot plan the problem
+  // What calls run, once one was answered. Never released: a CUDA graph may use its kernel.
+  mutable std::atomic<gemmtune_plan*> plan{nullptr};
 };
 
 /// Null: not decided yet.
 const Decision* find_decision(const DecisionKey& key);
-/// Keeps it until the process ends; of two decisions with one key, one. Some ten thousand at most, then none is kept.
-void keep_decision(const Decision& decision);
+/// Keeps it until the process ends; of two decisions with one key, the first. Some ten thousand at most, then null.
+const Decision* keep_decision(std::unique_ptr<Decision> decision);
 
 }  // namespace gemmtune::interpose

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "interpose/decisions.h"
 #include "interpose/driver.h"
@@ -111,25 +112,29 @@ bool strikes_erratum(const Library& gemmtune, gemmtune_context* context, const g
          erratum != 0;
 }
 
-/// May compile a kernel. Not while the call's stream is captured.
-Decision decide(const DecisionKey& key, const gemmtune_problem& problem, const api::LtAlgorithm* algorithm) {
-  Decision decision;
-  decision.key = key;
+/// May compile a kernel. Not while the call's stream is captured. Null: no more decisions are kept.
+const Decision* decide(const DecisionKey& key, const gemmtune_problem& problem,
+                       const api::LtAlgorithm* algorithm) {
   const Library* const gemmtune = library();
   const std::lock_guard lock(contexts().mutex);
-  if (const Decision* const known = find_decision(key)) return *known;  // another thread made it meanwhile
+  if (const Decision* const known = find_decision(key)) return known;  // another thread made it meanwhile
   const RelaxedCapture relaxed;
+  auto decision = std::make_unique<Decision>();
+  decision->key = key;
   gemmtune_context* const context = gemmtune == nullptr ? nullptr : context_of(*gemmtune, key.context);
   if (context == nullptr) {
-    decision.untuned = Outcome::device;
+    decision->untuned = Outcome::device;
   } else if (const PlanHandle plan = plan_of(*gemmtune, context, problem)) {
     const gemmtune_plan_info info = info_of(*gemmtune, *plan);
-    decision.gemmtune = context;
+    decision->gemmtune = context;
     if (info.match == GEMMTUNE_MATCH_UNTUNED && strikes_erratum(*gemmtune, context, problem, info, algorithm))
-      decision.untuned = Outcome::replaced;
+      decision->untuned = Outcome::replaced;
   }
-  keep_decision(decision);
-  return decision;
+  return keep_decision(std::move(decision));
+}
+
+Outcome outcome_of(const Decision& decision, const gemmtune_plan_info& info) {
+  return info.match != GEMMTUNE_MATCH_UNTUNED ? Outcome::served : decision.untuned;
 }
 
 bool can_use(const CallPlace& place, std::size_t bytes) {
@@ -137,39 +142,55 @@ bool can_use(const CallPlace& place, std::size_t bytes) {
          reinterpret_cast<std::uintptr_t>(place.workspace) % 64 == 0;
 }
 
-}  // namespace
+/// Runs the plan of a decision; makes `asked` that plan if there is none yet.
+Outcome run(const Decision& decision, PlanHandle asked, const Posed& posed, const CallPlace& place) {
+  const Library& gemmtune = *library();
+  gemmtune_plan* plan = decision.plan.load(std::memory_order_acquire);
+  if (plan == nullptr) {
+    const Outcome outcome = outcome_of(decision, info_of(gemmtune, *asked));
+    if (!is_done(outcome)) return outcome;
+    if (decision.plan.compare_exchange_strong(plan, asked.get())) plan = asked.release();
+  }
+  const gemmtune_plan_info info = info_of(gemmtune, *plan);
+  void* workspace = nullptr;
+  if (info.workspace_bytes > 0) {
+    workspace = can_use(place, info.workspace_bytes)
+                    ? place.workspace
+                    : workspace_of(decision.key.context, place.stream, info.workspace_bytes);
+    if (workspace == nullptr) return Outcome::workspace;
+  }
+  void* const stream = has_driver() ? place.stream : nullptr;
+  const auto status = gemmtune.plan_run(plan, &posed.operands, workspace, stream);
+  return status == GEMMTUNE_OK ? outcome_of(decision, info) : Outcome::refused;
+}
 
-Outcome serve(const Call& call, const CallPlace& place) {
+Outcome serve_or_throw(const Call& call, const CallPlace& place) {
   const Posed posed = pose(call);
   if (posed.outcome != Outcome::served) return posed.outcome;
   const Place where = current_place();
   if (!where.known) return Outcome::device;
   const DecisionKey key = key_of(where.context, posed.problem, place.algorithm);
-  Decision fresh;
   const Decision* decision = find_decision(key);
   if (decision == nullptr) {
     if (capture_of(place.stream).active) return Outcome::capturing;
-    fresh = decide(key, posed.problem, place.algorithm);
-    decision = &fresh;
+    decision = decide(key, posed.problem, place.algorithm);
+    if (decision == nullptr) return Outcome::no_row;
   }
   if (decision->gemmtune == nullptr) return decision->untuned;
-  // Of the plan cache, for a call that is passed through too: GEMMTUNE_CAPTURE counts it.
-  const Library& gemmtune = *library();
-  const PlanHandle plan = plan_of(gemmtune, decision->gemmtune, posed.problem);
-  if (plan == nullptr) return Outcome::no_row;
-  const gemmtune_plan_info info = info_of(gemmtune, *plan);
-  const Outcome outcome = info.match != GEMMTUNE_MATCH_UNTUNED ? Outcome::served : decision->untuned;
-  if (!is_done(outcome)) return outcome;
-  void* workspace = nullptr;
-  if (info.workspace_bytes > 0) {
-    workspace = can_use(place, info.workspace_bytes)
-                    ? place.workspace
-                    : workspace_of(where.context, place.stream, info.workspace_bytes);
-    if (workspace == nullptr) return Outcome::workspace;
+  // From the plan cache, for a call that is passed through too: GEMMTUNE_CAPTURE counts it, and online tuning may
+  // have a row by now.
+  PlanHandle asked = plan_of(*library(), decision->gemmtune, posed.problem);
+  return asked == nullptr ? Outcome::no_row : run(*decision, std::move(asked), posed, place);
+}
+
+}  // namespace
+
+Outcome serve(const Call& call, const CallPlace& place) {
+  try {
+    return serve_or_throw(call, place);
+  } catch (...) {  // no memory; the program is C
+    return Outcome::refused;
   }
-  void* const stream = has_driver() ? place.stream : nullptr;
-  const auto status = gemmtune.plan_run(plan.get(), &posed.operands, workspace, stream);
-  return status == GEMMTUNE_OK ? outcome : Outcome::refused;
 }
 
 }  // namespace gemmtune::interpose
