@@ -1,8 +1,8 @@
 #!/bin/bash
 # tools/test_interposer_gpu.sh BUILD_FOLDER: PyTorch with and without libgemmtune_cublas on a machine with an NVIDIA GPU. Captures the sizes
 # of a small program, tunes them (BUDGET seconds, default 120), and runs the same program plain and interposed: results against float64,
-# counts of calls served, device time of a call in a CUDA graph, host time of a call. Exit status 1 if a result is wrong, if a size is not served,
-# if two runs serve different numbers of calls, or if a call is lost; times are printed, not judged.
+# counts of calls served, device time of a call in a CUDA graph, host time of a call. Exit status 1 if a result is wrong, if no call is
+# served, or if two runs serve different numbers of calls; times are printed, not judged.
 # PYTHON: the interpreter that has torch (default python3).
 set -euo pipefail
 
