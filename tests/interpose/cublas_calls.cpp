@@ -1,5 +1,8 @@
 // The calls of an unmodified program: each argument is one, and its line says what y holds after it: "right" (a float64
 // reference), "vendor" (what the doubles write) or "wrong".
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -215,7 +218,7 @@ const char* run(const std::string& word) {
 
 }  // namespace
 
-/// "threads:COUNT" runs the calls that follow so often on each of 8 threads and prints how many lines were the first
+/// "fork": what follows runs in a child, then in this process. "threads:COUNT" runs the calls that follow so often on each of 8 threads and prints how many lines were the first
 /// thread's first ones.
 extern "C" __attribute__((visibility("default"))) int run_calls(int count, char** words) {
   std::size_t repeats = 0;
@@ -223,6 +226,13 @@ extern "C" __attribute__((visibility("default"))) int run_calls(int count, char*
     const std::string word = words[i];
     if (word.starts_with("threads:")) {
       repeats = std::stoul(word.substr(8));
+      continue;
+    }
+    if (word == "fork") {
+      std::fflush(stdout);
+      int status = 0;
+      const pid_t child = ::fork();
+      if (child > 0 && (::waitpid(child, &status, 0) != child || status != 0)) return 1;
       continue;
     }
     const std::string first = run(word);

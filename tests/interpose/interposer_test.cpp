@@ -204,6 +204,14 @@ TEST_F(Interposer, ThreadsGetTheSameAnswers) {
                         "through (4001 no tuned row, 4001 alpha or beta)"));
 }
 
+TEST_F(Interposer, AChildCountsItsOwnCalls) {
+  const auto result = run({"lt:tuned", "fork", "lt:tuned", "gemm:untuned"});
+  EXPECT_EQ(result.out,
+            "lt:tuned right\nlt:tuned right\ngemm:untuned vendor\nlt:tuned right\ngemm:untuned vendor\n");
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("cublas: 2 calls: 1 served"), HasSubstr("cublas: 3 calls: 2 served")));
+}
+
 TEST_F(Interposer, DecidesNothingWhileTheStreamIsCaptured) {
   options_.environment["GEMMTUNE_TEST_CAPTURING"] = "1";
   const auto result = run({"driver", "lt:tuned", "gemm:tuned"});
