@@ -74,7 +74,7 @@ class Operands(_Sized):
 class PlanInfo(_Sized):
     _fields_ = [("size", c_size_t), ("match", c_int32), ("other_environment", c_int32), ("hit_m", c_int64),
                 ("kernel_name", c_char_p), ("family", c_char_p), ("rule", c_char_p), ("file", c_char_p), ("line", c_size_t),
-                ("workspace_bytes", c_size_t), ("weight_layout", c_int32)]
+                ("workspace_bytes", c_size_t), ("weight_layout", c_int32), ("fallback_erratum", c_int32)]
 
 
 structures = {"gemmtune_tuned_files": TunedFiles, "gemmtune_context_options": ContextOptions, "gemmtune_device_info": DeviceInfo,

@@ -390,6 +390,12 @@ class OfARun(Report):
         done = self.run_program("report", "--follow", "bad.jsonl", "-o", "bad.html", code=2)
         self.assertIn("bad.jsonl:2: is no event", done.stderr)
 
+    def test_a_run_that_never_begins_is_an_error(self):
+        done = self.run_program("report", "--follow", "misspelt.jsonl", "-o", "misspelt.html", code=2)
+        self.assertIn("misspelt.jsonl: there is no such file after 5 s", done.stderr)
+        done = self.run_program("report", "--follow", ".", "-o", "folder.html", code=2)
+        self.assertIn("--follow .: is no file", done.stderr)
+
 
 def shutil_copy(source, target):
     Path(target).write_bytes(Path(source).read_bytes())

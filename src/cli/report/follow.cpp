@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <tuple>
 
 #include "base/file.h"
@@ -35,6 +37,10 @@ std::size_t count_in(const Json& json, const char* key) {
 
 Result<bool> EventReader::read() {
   if (!file_exists(path_)) return false;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path_, error))
+    return Status::invalid("--follow {}: is no file, expected what `gemmtune tune --events` writes", path_);
+  there_ = true;
   std::ifstream file(path_, std::ios::binary);
   if (!file) return Status::io("--follow {}: {}", path_, std::strerror(errno));
   file.seekg(static_cast<std::streamoff>(offset_));

@@ -19,6 +19,7 @@ class EventReader {
   /// Reads what was appended since the last call. A file that is not there yet has nothing. True: something is new. An
   /// error names the line that is no event.
   Result<bool> read();
+  bool there() const { return there_; }
   bool ended() const { return ended_; }
   /// What is known of the newest run of the file.
   void fill(ReportInputs& inputs) const;
@@ -40,6 +41,7 @@ class EventReader {
   std::size_t line_ = 0;
   std::string gfx_;
   int cu_num_ = 0;
+  bool there_ = false;
   bool begun_ = false;
   bool ended_ = false;
   std::size_t waiting_ = 0;

@@ -45,6 +45,7 @@ Examples:
 
 constexpr auto pause_between_looks = std::chrono::milliseconds(200);
 constexpr double seconds_between_pages = 2;
+constexpr double seconds_before_events = 5;  // for which the page waits for a run that begins later
 constexpr int page_refresh_seconds = 3;
 
 struct ReportOptions {
@@ -176,11 +177,17 @@ Status write_report(const ReportOptions& options, const ReportInputs& inputs) {
 Status follow_run(const ReportOptions& options, ReportInputs& inputs) {
   watch_for_interrupts();
   EventReader events(options.follow);
+  const double begun_at = steady_seconds();
   double written_at = 0;
   bool pending = true;  // the first page is written before the run has begun
   while (true) {
     const auto read = events.read();
     if (!read.ok()) return read.status();
+    if (!events.there() && steady_seconds() - begun_at > seconds_before_events) {
+      return Status::not_found(
+          "--follow {}: there is no such file after {:.0f} s; `gemmtune tune --events` writes it",
+          options.follow, seconds_before_events);
+    }
     pending = pending || *read;
     const bool last = events.ended() || interrupted();
     if (last || (pending && steady_seconds() - written_at > seconds_between_pages)) {
