@@ -3,7 +3,8 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
-#include <type_traits>
+
+#include "interpose/symbol.h"
 
 namespace gemmtune::interpose {
 namespace {
@@ -24,9 +25,7 @@ Driver find_driver() {
   void* const library = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (library == nullptr) return found;
   found.here = true;
-  const auto find = [&](const char* name, auto& function) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
-  };
+  const auto find = [&](const char* name, auto& function) { find_symbol(library, name, function); };
   find("cuCtxGetCurrent", found.current_context);
   find("cuCtxGetDevice", found.current_device);
   find("cuDevicePrimaryCtxRetain", found.primary_retain);

@@ -3,9 +3,9 @@
 #include <dlfcn.h>
 
 #include <string>
-#include <type_traits>
 
 #include "interpose/counts.h"
+#include "interpose/symbol.h"
 
 namespace gemmtune::interpose {
 namespace {
@@ -27,7 +27,7 @@ Opened open() {
   }
   bool complete = true;
   const auto find = [&](const char* name, auto& function) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(handle, name));
+    find_symbol(handle, name, function);
     if (function != nullptr) return;
     complete = false;
     say((std::string("every call is the library's own: " GEMMTUNE_LIBRARY " is another version, without ") +

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "interpose/counts.h"
+#include "interpose/symbol.h"
 
 namespace gemmtune::interpose {
 namespace {
@@ -22,11 +23,6 @@ void* library_of(const char* symbol, std::initializer_list<const char*> names) {
   return nullptr;
 }
 
-template <typename Function>
-void find(void* library, const char* name, Function*& function) {
-  function = reinterpret_cast<Function*>(::dlsym(library, name));
-}
-
 CublasLt find_cublas_lt() {
   CublasLt found;
   void* const library =
@@ -35,12 +31,12 @@ CublasLt find_cublas_lt() {
     say("cublasLtMatmul was called, but the process has no libcublasLt.so.13, .12 or .11");
     return found;
   }
-  find(library, "cublasLtMatmul", found.matmul);
-  find(library, "cublasLtMatmulDescGetAttribute", found.matmul_get);
-  find(library, "cublasLtMatrixLayoutGetAttribute", found.layout_get);
-  find(library, "cublasLtMatmulAlgoConfigGetAttribute", found.algorithm_get);
+  find_symbol(library, "cublasLtMatmul", found.matmul);
+  find_symbol(library, "cublasLtMatmulDescGetAttribute", found.matmul_get);
+  find_symbol(library, "cublasLtMatrixLayoutGetAttribute", found.layout_get);
+  find_symbol(library, "cublasLtMatmulAlgoConfigGetAttribute", found.algorithm_get);
   std::size_t (*version)() = nullptr;
-  find(library, "cublasLtGetVersion", version);
+  find_symbol(library, "cublasLtGetVersion", version);
   // 13.0 to 13.x, whose header says so. Descriptors may lie in the caller's memory and have no end there.
   found.plain_descriptors = version != nullptr && version() / 10000 == 13;
   return found;
@@ -53,13 +49,13 @@ Cublas find_cublas() {
     say("cublasGemmEx was called, but the process has no libcublas.so.13, .12 or .11");
     return found;
   }
-  find(library, "cublasGemmEx", found.gemm);
-  find(library, "cublasGemmEx_64", found.gemm_64);
-  find(library, "cublasGemmStridedBatchedEx", found.strided);
-  find(library, "cublasGemmStridedBatchedEx_64", found.strided_64);
-  find(library, "cublasGetStream_v2", found.stream);
-  find(library, "cublasGetPointerMode_v2", found.pointer_mode);
-  find(library, "cublasGetMathMode", found.math_mode);
+  find_symbol(library, "cublasGemmEx", found.gemm);
+  find_symbol(library, "cublasGemmEx_64", found.gemm_64);
+  find_symbol(library, "cublasGemmStridedBatchedEx", found.strided);
+  find_symbol(library, "cublasGemmStridedBatchedEx_64", found.strided_64);
+  find_symbol(library, "cublasGetStream_v2", found.stream);
+  find_symbol(library, "cublasGetPointerMode_v2", found.pointer_mode);
+  find_symbol(library, "cublasGetMathMode", found.math_mode);
   return found;
 }
 

@@ -206,7 +206,7 @@ class Commands(unittest.TestCase):
         other = RANDOM.standard_normal((64, 96)).astype(np.float32)
         self.assertIs(gemmtune.pack(other), other)  # no row: plain
 
-    def test_a_callback_or_ctrl_c_ends_the_run_cleanly(self):
+    def test_a_callback_or_ctrl_c_ends_the_run(self):
         table = self.folder / "tuned.csv"
 
         def stop(event):
