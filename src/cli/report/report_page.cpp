@@ -15,7 +15,7 @@ struct PageTable {
   bool folded = false;
 };
 
-/// One part of the page: shown where one of its tables has rows. report.js draws the charts into the elements of these ids.
+/// One part of the page: shown where one of its tables has rows. sections.js draws the charts into the elements of these ids.
 struct PageSection {
   std::string_view id;
   std::string_view title;
