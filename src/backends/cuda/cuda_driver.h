@@ -18,8 +18,7 @@ namespace gemmtune::cuda {
 /// cuMemAlloc or cuModuleLoadData would, on any thread, if the capture is in CUDA's global mode (PyTorch's).
 class CaptureUntouched {
  public:
-  explicit CaptureUntouched(const api::Driver& functions)
-      : exchange_(functions.exchange_capture_mode) {
+  explicit CaptureUntouched(const api::Driver& functions) : exchange_(functions.exchange_capture_mode) {
     exchange_(&mode_);
   }
   ~CaptureUntouched() { exchange_(&mode_); }
