@@ -251,6 +251,10 @@ QuantType quantization(const Problem& problem) {
   return problem.scale_ab ? QuantType::per_tensor : operation.quantization;
 }
 
+QuantType weight_quantization(const Problem& problem) {
+  return traits(problem.operation).mx_weight ? QuantType::per_1x32 : quantization(problem);
+}
+
 std::string print(const Problem& problem) {
   std::string text =
       fmt::format("{} m={} n={} k={} x={} w={} y={} bias={} scale_ab={} layout={}",
