@@ -99,8 +99,8 @@ Status check_unused(const Problem& problem) {
   if (!operation.bias && problem.bias) {
     return Status::invalid("bias = True, expected none with {}", operation.name);
   }
-  // Where the key does not hold the orders, rows of another order would answer.
-  if (!operation.key_switches && !all_row_major(problem)) {
+  // Where the key does not hold the orders, rows of another order would answer; elements that share a byte have none.
+  if ((!operation.key_switches || operation.mx_weight) && !all_row_major(problem)) {
     return Status::invalid(
         "x_order, w_order or y_order is N: expected column-major operands with a16w16 only, not {}",
         operation.name);

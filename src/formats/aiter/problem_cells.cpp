@@ -138,6 +138,8 @@ void ProblemReader::read_dense_types(Row& row, Problem& problem) {
 
 /// Of a weight-only operation.
 void ProblemReader::read_weight_only_types(Row& row, Problem& problem) {
+  problem.bias = row.flag(Column::bias);
+  problem.bpreshuffle = row.flag(Column::bpreshuffle);
   if (overrides_.x_type) {
     problem.x_type = *overrides_.x_type;
   } else if (!is_missing(row.cell(Column::q_dtype_a))) {

@@ -48,9 +48,11 @@ constexpr std::array<SchemaColumn, 3> sizes{
 constexpr std::array<SchemaColumn, 1> batch{{{Column::batch, "B", {}}}};
 constexpr std::array<SchemaColumn, 1> weight_type{{{Column::q_dtype_w, "q_dtype_w", {}}}};
 // Of the weight-only operations, which AITER has no CSV tables for: ours, with the columns that it has elsewhere.
-constexpr std::array<SchemaColumn, 3> weight_only_types{{{Column::q_dtype_a, "q_dtype_a", {}},
-                                                         {Column::q_dtype_w, "q_dtype_w", {}},
-                                                         {Column::outdtype, "outdtype", {}}}};
+constexpr std::array<SchemaColumn, 5> weight_only_key{{{Column::bias, "bias", {}},
+                                                       {Column::q_dtype_a, "q_dtype_a", {}},
+                                                       {Column::q_dtype_w, "q_dtype_w", {}},
+                                                       {Column::outdtype, "outdtype", {}},
+                                                       {Column::bpreshuffle, "bpreshuffle", {}}}};
 constexpr std::array<SchemaColumn, 1> library{{{Column::libtype, "libtype", {}}}};
 
 /// What follows the key, and libtype where there is one, in the tables of all quantized and batched
@@ -69,7 +71,7 @@ constexpr auto a8w8_columns = joined(device, sizes, weight_type, winner);
 constexpr auto a8w8_bpreshuffle_columns = joined(device, sizes, weight_type, library, winner);
 constexpr auto blockscale_columns = joined(device, sizes, library, winner);
 constexpr auto a4w4_columns = joined(device, sizes, winner);
-constexpr auto weight_only_columns = joined(device, sizes, weight_only_types, library, winner);
+constexpr auto weight_only_columns = joined(device, sizes, weight_only_key, library, winner);
 constexpr auto batched_columns = joined(device, batch, sizes, winner);
 
 constexpr std::array<SchemaColumn, 5> mxscale_key{{
@@ -192,8 +194,8 @@ constexpr std::array<Schema, 14> schemas{{
      6,
      {}},
     {TableKind::fused_moe, "fused_moe", fused_moe, "tuned_fmoe", "untuned_fmoe", moe_columns, 14, {}},
-    {TableKind::a16w4, "a16w4", a16w4, "a16w4_tuned_gemm", "a16w4_untuned_gemm", weight_only_columns, 8, {}},
-    {TableKind::a8w4, "a8w4", a8w4, "a8w4_tuned_gemm", "a8w4_untuned_gemm", weight_only_columns, 8, {}},
+    {TableKind::a16w4, "a16w4", a16w4, "a16w4_tuned_gemm", "a16w4_untuned_gemm", weight_only_columns, 10, {}},
+    {TableKind::a8w4, "a8w4", a8w4, "a8w4_tuned_gemm", "a8w4_untuned_gemm", weight_only_columns, 10, {}},
     {TableKind::batched_mxscale,
      "batched mxscale",
      batched_a8w8,

@@ -18,9 +18,9 @@ namespace gemmtune::cuda {
 namespace {
 
 constexpr std::int64_t k_of_atom = 64;  // elements of k in 128 bytes of x
-constexpr std::int64_t most_stages = 32;
-constexpr std::int64_t max_sums = 128;  // of a thread
-constexpr std::int64_t most_x_tiles = 65535;
+constexpr std::int64_t max_fp4_stages = 32;
+constexpr std::int64_t max_fp4_sums = 128;  // of a thread
+constexpr std::int64_t max_x_tiles = 65535;
 
 /// Tiles, shared memory and grid of a config.
 struct Mxfp4LaunchConfig {
@@ -64,7 +64,7 @@ Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& conf
   const std::int64_t most = static_cast<std::int64_t>(limits.shared_bytes_per_block) - shared_reserve;
   const std::int64_t wanted = std::min(config.number("smem", 110) * 1024 - shared_reserve, most);
   launch.num_stages = std::min({wanted / std::max<std::int64_t>(launch.stage_bytes, 1),
-                                ceil_div(launch.k_tiles, launch.split_k), most_stages});
+                                ceil_div(launch.k_tiles, launch.split_k), max_fp4_stages});
   launch.storage_bytes = round_up(std::max(launch.num_stages * launch.stage_bytes, partials), 16);
   launch.shared_bytes = launch.storage_bytes + shared_reserve;
   const std::int64_t by_memory =
@@ -196,9 +196,9 @@ Status Mxfp4Family::accepts(const Problem& problem) const {
     return refusal::refuse(refusal::types, "{} activations: a scaled fp4 weight has the range of bf16",
                            to_string(problem.x_type));
   constexpr std::int64_t most = std::int64_t{1} << 30;
-  if (problem.m > 8 * most_x_tiles || problem.n > most || problem.k > most)
+  if (problem.m > 8 * max_x_tiles || problem.n > most || problem.k > most)
     return refusal::refuse(refusal::size, "{} x {} x {}, at most {} x {} x {}", problem.m, problem.n,
-                           problem.k, 8 * most_x_tiles, most, most);
+                           problem.k, 8 * max_x_tiles, most, most);
   return accepts_alignment(problem);
 }
 
@@ -206,12 +206,12 @@ std::string Mxfp4Family::refuse_build(const Problem& problem, const Config& conf
   const Mxfp4LaunchConfig launch = mxfp4_launch_config(problem, config, runtime_.limits());
   if (launch.block_m % (64 * launch.warpgroups) != 0 || launch.tiles() > 2)
     return "bm is not one or two times 64 rows for each warp group";
-  if (launch.accumulators() > max_sums) return "tile needs more registers than a thread has";
+  if (launch.accumulators() > max_fp4_sums) return "tile needs more registers than a thread has";
   if (!problem.bpreshuffle && launch.k_atoms != 4) return "bk is not 256, which a plain weight needs";
   if (launch.split_k > launch.k_tiles) return "csk is more than the k tiles";
   if (launch.num_stages < std::min<std::int64_t>(2, ceil_div(launch.k_tiles, launch.split_k)))
     return "smem holds less than two stages";
-  if (launch.x_tiles > most_x_tiles) return "bn makes too many tiles";
+  if (launch.x_tiles > max_x_tiles) return "bn makes too many tiles";
   if (launch.shared_bytes > static_cast<std::int64_t>(runtime_.limits().shared_bytes_per_block))
     return "smem is more shared memory than a block may have";
   return {};
