@@ -212,6 +212,14 @@ static __device__ __forceinline__ void scale(Fragments& fragments, const ScaleWo
 
 // ---- consumers
 
+// matrix_descriptor() in two halves: the lower one, in units of 16 bytes, is added to.
+static __device__ __forceinline__ unsigned descriptor_word(unsigned address) { return ((address & 0x3ffffu) >> 4) | 0x10000u; }
+static __device__ __forceinline__ unsigned long long descriptor_of(unsigned word) {
+  unsigned long long descriptor;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(descriptor) : "r"(word), "r"(0x40000040u));
+  return descriptor;
+}
+
 #define COMMIT() asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory")
 #define WAIT(pending) asm volatile("wgmma.wait_group.sync.aligned " #pending ";" ::: "memory")
 
@@ -250,6 +258,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
       load_scales(next, rows, a, column);
     }
     const unsigned w = smem.pipeline + (unsigned)stage * STAGE_BYTES;
+    const unsigned x_at = descriptor_word(w + W_BYTES);
     barrier_wait(smem.full_barriers + 8u * (unsigned)stage, phase);
 #pragma unroll
     for (int half = 0; half < K_ATOMS / 2; ++half) {
@@ -267,18 +276,18 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
       for (int i = 0; i < TILES * 2; ++i) raw.of[i / 2][i % 2] = load_shared(w + own + (unsigned)((i / 2 * K_ATOMS + half * 2 + i % 2) * FRAGMENT_BYTES));
 #endif
 #pragma unroll
-      for (int b = 0; b < 4; ++b) {
-        Fragments& current = fragments[b % 2];
+      for (int block = 0; block < 4; ++block) {
+        Fragments& current = fragments[block % 2];
 #if PACKED
 #pragma unroll
         for (int r = 0; r < TILES; ++r) {
-          spread(current[r][0], b % 2 == 0 ? raw.of[r][b / 2].x : raw.of[r][b / 2].z);
-          spread(current[r][1], b % 2 == 0 ? raw.of[r][b / 2].y : raw.of[r][b / 2].w);
+          spread(current[r][0], block % 2 == 0 ? raw.of[r][block / 2].x : raw.of[r][block / 2].z);
+          spread(current[r][1], block % 2 == 0 ? raw.of[r][block / 2].y : raw.of[r][block / 2].w);
         }
 #else
 #pragma unroll
         for (int i = 0; i < TILES * 2; ++i)  // TMA's swizzle: 16 bytes at c of row r are at c ^ (r % 8)
-          raw.of[i / 2][i % 2] = load_shared(w + own + (unsigned)(i / 2 * 64 * 128 + i % 2 * 8 * 128 + (((half * 4 + b) ^ (lane / 4)) * 16)));
+          raw.of[i / 2][i % 2] = load_shared(w + own + (unsigned)(i / 2 * 64 * 128 + i % 2 * 8 * 128 + (((half * 4 + block) ^ (lane / 4)) * 16)));
 #pragma unroll
         for (int r = 0; r < TILES; ++r) {
           const unsigned bytes[2] = {own_bytes(raw.of[r][0], select), own_bytes(raw.of[r][1], select)};
@@ -286,19 +295,19 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
           for (int i = 0; i < 8; ++i) current[r][i / 4][i % 4] = spread_byte(bytes[i % 2], i / 4 * 2 + i % 4 / 2);
         }
 #endif
-        scale(current, words, b, large);
+        scale(current, words, block, large);
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
         for (int step = 0; step < 2; ++step) {
-          const int k_block = half * 8 + b * 2 + step;  // of 16
-          const unsigned long long x_at = matrix_descriptor(w + W_BYTES + (unsigned)(k_block / 4 * X_ATOM_BYTES)) + 2u * (k_block % 4);
+          const int k_block = half * 8 + block * 2 + step;  // of 16
+          const unsigned long long b = descriptor_of(x_at + (unsigned)(k_block / 4 * (X_ATOM_BYTES / 16) + k_block % 4 * 2));
 #pragma unroll
-          for (int r = 0; r < TILES; ++r) WGMMA(d[r], current[r][step], x_at);
+          for (int r = 0; r < TILES; ++r) WGMMA(d[r], current[r][step], b);
         }
         COMMIT();
         // The registers of 32 of k before, and the stage before, are free.
         WAIT(1);
-        if (half == 0 && b == 0 && k_tile != work.begin && lane == 0) barrier_arrive(smem.empty_barriers + 8u * previous);
+        if (half == 0 && block == 0 && k_tile != work.begin && lane == 0) barrier_arrive(smem.empty_barriers + 8u * previous);
       }
     }
     previous = (unsigned)stage;
