@@ -41,7 +41,8 @@ int scale_code(const Problem& problem) {
 std::vector<std::string> type_defines(const Problem& problem) {
   return {fmt::format("ELEMENT={}", element_code(problem.x_type)),
           fmt::format("OUTPUT={}", element_code(problem.y_type)),
-          fmt::format("SCALES={}", scale_code(problem))};
+          fmt::format("SCALES={}", scale_code(problem)),
+          fmt::format("BATCHED={}", traits(problem.operation).batched ? 1 : 0)};
 }
 
 ScalesArguments scales_of(const Problem& problem, const Operands& operands) {
@@ -68,11 +69,15 @@ Status check_operation(const Problem& problem, const DenseSupport& taken) {
   const int scales = scale_code(problem);
   const bool takes_scales =
       scales == 0 || scales == 1 || (scales == 2 && taken.row_scales) || (scales == 3 && taken.block_scales);
-  if (row.batched || row.mixture || !takes_scales) {
-    return refusal::refuse(refusal::operation, "{} is not a16w16{}{}", row.name,
-                           taken.row_scales ? ", a8w8" : "", taken.block_scales ? ", a8w8_blockscale" : "");
+  if ((row.batched && !taken.batches) || row.mixture || !takes_scales) {
+    return refusal::refuse(refusal::operation, "{} is not a16w16{}{}{}", row.name,
+                           taken.row_scales ? ", a8w8" : "", taken.block_scales ? ", a8w8_blockscale" : "",
+                           taken.batches ? ", batched" : "");
   }
-  return refusal::check_one_batch(problem, taken.orders);
+  if (!row.batched) return refusal::check_one_batch(problem, taken.orders);
+  if (problem.batch > max_batches)
+    return refusal::refuse(refusal::batch, "{} is above {}", problem.batch, max_batches);
+  return refusal::check_order(problem, taken.orders);
 }
 
 }  // namespace
@@ -86,6 +91,8 @@ Status accepts_dense(const Problem& problem, const DenseSupport& taken) {
     return refusal::refuse(refusal::types, "{} to {}", to_string(problem.x_type), to_string(problem.y_type));
   }
   const WeightLayout layout = problem.weight_layout;
+  if (layout != WeightLayout::plain && traits(problem.operation).batched)
+    return refusal::refuse(refusal::layout, "{} of batches, only plain", to_string(layout));
   const bool tiles = layout == WeightLayout::any || layout == WeightLayout::tile64x128;
   if (layout != WeightLayout::plain && (taken.weights == Weights::plain || !tiles)) {
     return refusal::refuse(refusal::layout, "{}, only plain{}", to_string(layout),

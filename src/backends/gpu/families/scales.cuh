@@ -2,6 +2,13 @@
 // Follows scales_arguments.h.
 #define SCALE_BLOCK 128
 
+// Those of one batch, of matrices with m and n rows: scales of rows lie one behind the other, one scale serves all batches.
+static __device__ inline gemmtune::gpu::ScalesArguments scales_of_batch(gemmtune::gpu::ScalesArguments scales, long long batch, long long m, long long n) {
+  if (SCALES != 2) return scales;
+  scales.x += batch * m * scales.x_row_step;
+  scales.w += batch * n * scales.w_row_step;
+  return scales;
+}
 static __device__ inline float x_scale_at(const gemmtune::gpu::ScalesArguments& scales, long long m, long long k) {
   return SCALES == 0 ? 1.0f : scales.x[m * scales.x_row_step + (SCALES == 3 ? k / SCALE_BLOCK : 0)];
 }
