@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <optional>
@@ -19,6 +17,7 @@
 #include "numbers/weight_layout.h"
 #include "support/dense_problem.h"
 #include "support/first_gpu.h"
+#include "support/gpu_kernels.h"
 #include "verify/inputs.h"
 
 namespace gemmtune {
@@ -71,60 +70,6 @@ TEST_F(CudaDevice, RefusesWhatIsNotThere) {
   request.text = "cuda:99";
   EXPECT_THAT(open_device("cuda", request).message(), ::testing::HasSubstr("'cuda:99', expected cuda:0"));
 }
-
-/// At most `count` configs of a space, the default first, drawn the same way each time.
-std::vector<Config> some_configs(const KernelFamily& family, const Problem& problem, std::size_t count) {
-  std::vector<Config> all = family.space(problem).enumerate();
-  Random random(7);
-  shuffle(all, random);
-  all.insert(all.begin(), family.default_config(problem));
-  if (all.size() > count) all.resize(count);
-  return all;
-}
-
-void expect_right(const KernelFamily& family, const Problem& problem, const std::vector<Config>& configs) {
-  KernelVerifierOptions options;
-  options.reference_threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  auto verifier = KernelVerifier::make(*gpu(), problem, options);
-  ASSERT_TRUE(verifier.ok()) << verifier.message();
-  std::vector<Candidate> candidates;
-  for (const Config& config : configs)
-    candidates.push_back({std::string(family.name()), family.revision(), config});
-  gpu()->compile_ahead(problem, candidates);
-  std::vector<std::unique_ptr<Kernel>> kernels;
-  std::vector<std::string> names;
-  std::vector<KernelOfClass> classed;
-  for (const Config& config : configs) {
-    auto kernel = family.build(problem, config);
-    ASSERT_TRUE(kernel.ok()) << print(problem) << " " << config.text() << ": " << kernel.message();
-    const Outcome quick = verifier->verify_quickly({kernel->get(), family.accuracy(problem, config)});
-    // The library also proposes splits of k whose partial sums are rounded to y's type: the verifier is right
-    // to refuse them.
-    const std::int64_t reduction = config.number("red");
-    const bool rounds_sums = family.name() == "cublaslt" && (reduction == 1 || reduction == 4);
-    if (rounds_sums && quick.kind == OutcomeKind::wrong) continue;
-    EXPECT_EQ(quick.kind, OutcomeKind::ok)
-        << family.name() << " " << print(problem) << " " << config.text() << ": " << quick.reason;
-    if (quick.kind != OutcomeKind::ok) continue;
-    kernels.push_back(std::move(*kernel));
-    names.push_back(config.text());
-    classed.push_back({kernels.back().get(), family.accuracy(problem, config)});
-  }
-  const auto outcomes = verifier->verify_fully(classed, {});
-  ASSERT_TRUE(outcomes.ok()) << outcomes.message();
-  for (std::size_t i = 0; i < outcomes->size(); ++i) {
-    const Outcome& outcome = (*outcomes)[i];
-    // A vendor's algorithm may refuse the padded rows that full verification also tries.
-    if (family.name() == "cublaslt" && outcome.kind == OutcomeKind::launch_failed) continue;
-    EXPECT_EQ(outcome.kind, OutcomeKind::ok)
-        << family.name() << " " << print(problem) << " " << names[i] << ": " << outcome.reason;
-    EXPECT_TRUE(outcome.deterministic || family.name() == "cublaslt") << names[i];
-  }
-}
-
-struct Size {
-  std::int64_t m, n, k;
-};
 
 TEST_F(CudaDevice, EveryFamilyOnAwkwardShapesIsRight) {
   const Size sizes[] = {{1, 1, 16},       {1, 65, 144},   {3, 130, 4096}, {8, 1280, 8192},
@@ -277,64 +222,6 @@ TEST_F(CudaDevice, APackedWeightHasAFallbackForEveryM) {
     ASSERT_TRUE(kernel.ok()) << kernel.message();
     EXPECT_EQ((*kernel)->weight_layout(), WeightLayout::tile64x128);
   }
-}
-
-/// The default and the kernels of `names` that can be built, each with every kind of promotion. The names are of
-/// 2-byte elements; of 1-byte elements a stage holds twice as many.
-std::vector<Config> named_configs(const KernelFamily& family, const Problem& problem,
-                                  std::span<const char* const> names) {
-  const Space space = family.space(problem);
-  std::vector<Config> configs{family.default_config(problem)};
-  for (const char* name : names) {
-    auto candidate = parse_kernel_name(name, space.keys());
-    EXPECT_TRUE(candidate.ok()) << candidate.message();
-    if (candidate.ok() && bits(problem.x_type) == 8 && candidate->config.find("bk") != nullptr)
-      candidate->config.set("bk", 2 * candidate->config.number("bk"));
-    if (!candidate.ok()) continue;
-    std::vector<std::string> promotions;
-    for (const Parameter& parameter : space.parameters())
-      if (parameter.key == "prom") promotions = parameter.values;
-    if (promotions.empty()) promotions.emplace_back();
-    for (const std::string& promotion : promotions) {
-      if (!promotion.empty()) candidate->config.set("prom", promotion);
-      if (space.build_refusal(candidate->config).empty()) configs.push_back(candidate->config);
-    }
-  }
-  return configs;
-}
-
-/// Each path through the kernel at least twice: tiles, warp groups, both schedules, swapped operands,
-/// clusters with multicast along one side or both, with split-K, with both.
-std::vector<Config> wgmma_configs(const KernelFamily& family, const Problem& problem) {
-  const char* names[] = {
-      "wgmma_r1_swap0_bm64_bn64_wg1_pp0_bk64_cm1_cn1_csk1_smem112",
-      "wgmma_r1_swap0_bm128_bn128_wg2_pp0_bk64_cm1_cn1_csk1_smem226",
-      "wgmma_r1_swap0_bm128_bn256_wg2_pp0_bk64_cm2_cn1_csk1_smem226",
-      "wgmma_r1_swap0_bm256_bn80_wg2_pp0_bk64_cm1_cn2_csk1_smem226",
-      "wgmma_r1_swap0_bm128_bn80_wg2_pp1_bk64_cm2_cn1_csk1_smem226",
-      "wgmma_r1_swap0_bm64_bn256_wg2_pp1_bk64_cm1_cn2_csk1_smem226",
-      "wgmma_r1_swap0_bm64_bn96_wg1_pp0_bk128_cm1_cn1_csk3_smem226",
-      "wgmma_r1_swap0_bm128_bn128_wg2_pp0_bk64_cm1_cn1_csk8_smem226",
-      "wgmma_r1_swap0_bm128_bn64_wg1_pp0_bk64_cm1_cn1_csk2_smem112_pdl1",
-      "wgmma_r1_swap0_bm128_bn192_wg2_pp0_bk64_cm1_cn1_csk1_smem226_pdl1",
-      "wgmma_r1_swap1_bm64_bn16_wg1_pp0_bk128_cm1_cn1_csk2_smem112",
-      "wgmma_r1_swap1_bm64_bn32_wg1_pp0_bk64_cm2_cn1_csk1_smem112_pdl1",
-      "wgmma_r1_swap1_bm64_bn64_wg1_pp0_bk128_cm1_cn1_csk7_smem112",
-      "wgmma_r1_swap1_bm128_bn64_wg2_pp0_bk64_cm1_cn1_csk4_smem226_pdl1",
-      "wgmma_r1_swap1_bm128_bn128_wg2_pp0_bk64_cm1_cn1_csk5_smem226",
-      "wgmma_r1_swap1_bm64_bn128_wg2_pp1_bk64_cm1_cn2_csk1_smem226",
-      "wgmma_r1_swap1_bm128_bn96_wg2_pp0_bk64_cm1_cn2_csk1_smem226",
-      "wgmma_r1_swap0_bm128_bn112_wg2_pp0_bk64_cm2_cn4_csk1_smem226",
-      "wgmma_r1_swap0_bm64_bn48_wg1_pp0_bk128_cm1_cn8_csk1_smem112",
-      "wgmma_r1_swap0_bm64_bn176_wg2_pp1_bk64_cm2_cn2_csk1_smem226",
-      "wgmma_r1_swap0_bm128_bn240_wg2_pp0_bk64_cm2_cn2_csk1_smem226_pdl1",
-      "wgmma_r1_swap0_bm128_bn128_wg2_pp0_bk64_cm2_cn1_csk4_smem226",
-      "wgmma_r1_swap0_bm128_bn80_wg2_pp0_bk64_cm2_cn2_csk2_smem226_pdl1",
-      "wgmma_r1_swap1_bm64_bn64_wg1_pp0_bk64_cm4_cn1_csk2_smem226_pdl1",
-      "wgmma_r1_swap1_bm128_bn128_wg2_pp0_bk64_cm8_cn1_csk1_smem226",
-      "wgmma_r1_swap1_bm64_bn48_wg1_pp0_bk128_cm2_cn2_csk2_smem112",
-  };
-  return named_configs(family, problem, names);
 }
 
 TEST_F(CudaDevice, EveryWayThroughWgmmaIsRight) {
@@ -539,19 +426,6 @@ void expect_ways_right(const KernelFamily& family, std::span<const char* const> 
   }
 }
 
-// Few and all blocks of a cluster reduce; y is stored in whole rows, in pairs and one by one.
-constexpr const char* skinny_ways[] = {
-    "skinny_r1_bm64_bk64_csk1_smem50",        "skinny_r1_bm64_bk128_csk3_smem75",
-    "skinny_r1_bm64_bk64_csk5_smem110",       "skinny_r1_bm64_bk256_csk8_smem220",
-    "skinny_r1_bm128_bk64_csk1_smem110",      "skinny_r1_bm128_bk128_csk2_smem110",
-    "skinny_r1_bm128_bk64_csk7_smem75",       "skinny_r1_bm64_bk64_csk2_smem50_pdl1",
-    "skinny_r1_bm128_bk128_csk1_smem220_pdl1"};
-constexpr const char* mma_ways[] = {"mma_r1_bm16_bn64_nw4_st3_sk1",   "mma_r1_bm16_bn64_nw4_st6_sk3",
-                                    "mma_r1_bm32_bn64_nw4_st4_sk1",   "mma_r1_bm32_bn128_nw4_st3_sk16",
-                                    "mma_r1_bm64_bn64_nw4_st6_sk2",   "mma_r1_bm64_bn128_nw8_st3_sk1",
-                                    "mma_r1_bm128_bn64_nw4_st3_sk8",  "mma_r1_bm64_bn128_nw4_st3_sk1",
-                                    "mma_r1_bm128_bn128_nw8_st4_sk1", "mma_r1_bm128_bn128_nw8_st3_sk4"};
-
 TEST_F(CudaDevice, EveryWayThroughSkinnyIsRight) {
   const KernelFamily* family = gpu()->find_family("skinny");
   if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("skinny").message();
@@ -581,176 +455,6 @@ TEST_F(CudaDevice, EveryWayThroughMmaWithColumnMajorOperandsIsRight) {
         expect_right(*family, problem, named_configs(*family, problem, mma_ways));
         ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
       }
-}
-
-/// Batches of bf16, fp8 and int8, more than one tile of each, whose last rows and columns end within a tile.
-std::vector<Problem> batched_problems() {
-  std::vector<Problem> problems;
-  const std::pair<std::int64_t, Size> sizes[] = {
-      {3, {1, 65, 144}},   {16, {5, 512, 128}}, {128, {2, 128, 512}}, {2, {17, 100, 208}},
-      {1, {64, 128, 512}}, {5, {33, 130, 512}}, {7, {129, 264, 80}},  {3, {300, 520, 272}},
-      {3, {5, 7, 3}},      {2, {200, 333, 77}}};
-  for (const auto& [batch, size] : sizes)
-    for (const DataType type : {DataType::bf16, DataType::f8_e4m3fn, DataType::i8})
-      problems.push_back(
-          batched(batch, size.m, size.n, size.k, type, type == DataType::bf16 && size.m % 2 == 1));
-  return problems;
-}
-
-class BatchesOf : public OnGpu, public ::testing::WithParamInterface<const char*> {};
-
-TEST_P(BatchesOf, AreRight) {
-  const std::string_view name = GetParam();
-  const KernelFamily* family = gpu()->find_family(name);
-  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family(name).message();
-  int taken = 0;
-  for (const Problem& problem : batched_problems()) {
-    if (!family->accepts(problem).ok()) continue;
-    ++taken;
-    expect_right(*family, problem,
-                 name == "wgmma"    ? wgmma_configs(*family, problem)
-                 : name == "skinny" ? named_configs(*family, problem, skinny_ways)
-                 : name == "mma"    ? named_configs(*family, problem, mma_ways)
-                                    : some_configs(*family, problem, 6));
-    ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
-  }
-  const std::map<std::string_view, int> expected{
-      {"simt", 30}, {"mma", 8}, {"wgmma", 24}, {"skinny", 18}, {"cublaslt", 8}};
-  EXPECT_GE(taken, expected.at(name));
-}
-
-INSTANTIATE_TEST_SUITE_P(, BatchesOf, ::testing::Values("simt", "mma", "wgmma", "skinny", "cublaslt"),
-                         [](const auto& one) { return std::string(one.param); });
-
-/// Device memory with these elements.
-template <typename Element>
-std::unique_ptr<Buffer> on_device(const std::vector<Element>& elements) {
-  auto buffer = gpu()->allocate(elements.size() * sizeof(Element), Placement::plain);
-  EXPECT_TRUE(buffer.ok()) << buffer.message();
-  if (!buffer.ok()) return nullptr;
-  EXPECT_TRUE(gpu()->copy_in((*buffer)->data(), elements.data(), elements.size() * sizeof(Element)).ok());
-  return std::move(*buffer);
-}
-
-template <typename Element>
-std::vector<Element> from_device(const Buffer& buffer) {
-  std::vector<Element> elements(buffer.bytes() / sizeof(Element));
-  EXPECT_TRUE(gpu()->copy_out(elements.data(), buffer.data(), buffer.bytes()).ok());
-  return elements;
-}
-
-void run_on_device(const Kernel& kernel, const Operands& operands) {
-  auto workspace = gpu()->allocate(std::max<std::size_t>(1, kernel.workspace_bytes()), Placement::plain);
-  ASSERT_TRUE(workspace.ok());
-  const Status ran = kernel.run(operands, (*workspace)->data(), {});
-  ASSERT_TRUE(ran.ok()) << ran.message();
-  ASSERT_TRUE(gpu()->synchronize().ok());
-}
-
-/// Rows of all batches lie side by side, as those of an attention's heads do: x is [M, B, K], y [M, B, N].
-TEST_F(CudaDevice, BatchesMayLieSideBySide) {
-  const Problem problem = batched(6, 37, 136, 128);
-  const std::int64_t batches = problem.batch;
-  std::vector<unsigned short> x(static_cast<std::size_t>(batches * problem.m * problem.k));
-  std::vector<unsigned short> beside(x.size());
-  std::vector<unsigned short> w(static_cast<std::size_t>(batches * problem.n * problem.k));
-  Random random(5);
-  // bf16 between 1 and 2, some of them negative.
-  for (auto* matrix : {&x, &w})
-    for (unsigned short& element : *matrix)
-      element = static_cast<unsigned short>(0x3f80U | random.below(128) | random.below(2) << 15);
-  for (std::int64_t batch = 0; batch < batches; ++batch)
-    for (std::int64_t row = 0; row < problem.m; ++row)
-      std::copy_n(x.begin() + (batch * problem.m + row) * problem.k, problem.k,
-                  beside.begin() + (row * batches + batch) * problem.k);
-  const auto x_there = on_device(x);
-  const auto beside_there = on_device(beside);
-  const auto w_there = on_device(w);
-  const std::vector<unsigned short> nothing(static_cast<std::size_t>(batches * problem.m * problem.n),
-                                            0xffff);
-  const auto y_there = on_device(nothing);
-  for (const KernelFamily* family : gpu()->families()) {
-    ASSERT_TRUE(family->accepts(problem).ok()) << family->name() << family->accepts(problem).message();
-    for (const Config& config : some_configs(*family, problem, 4)) {
-      SCOPED_TRACE(std::string(family->name()) + " " + config.text());
-      const auto kernel = family->build(problem, config);
-      ASSERT_TRUE(kernel.ok()) << kernel.message();
-      Operands operands;
-      operands.x = x_there->data();
-      operands.w = w_there->data();
-      operands.y = y_there->data();
-      operands.ldx = problem.k;
-      operands.ldy = problem.n;
-      operands.x_batch_stride = problem.m * problem.k;
-      operands.y_batch_stride = problem.m * problem.n;
-      run_on_device(**kernel, operands);
-      const auto apart = from_device<unsigned short>(*y_there);
-      ASSERT_TRUE(gpu()->fill(y_there->data(), 0xff, y_there->bytes()).ok());
-      operands.x = beside_there->data();
-      operands.ldx = batches * problem.k;
-      operands.ldy = batches * problem.n;
-      operands.x_batch_stride = problem.k;
-      operands.y_batch_stride = problem.n;
-      run_on_device(**kernel, operands);
-      const auto together = from_device<unsigned short>(*y_there);
-      for (std::int64_t batch = 0; batch < batches; ++batch)
-        for (std::int64_t row = 0; row < problem.m; ++row)
-          ASSERT_TRUE(std::equal(apart.begin() + (batch * problem.m + row) * problem.n,
-                                 apart.begin() + (batch * problem.m + row + 1) * problem.n,
-                                 together.begin() + (row * batches + batch) * problem.n))
-              << batch << " " << row;
-    }
-  }
-}
-
-/// One scale a matrix in place of one a row, of either operand and of both.
-TEST_F(CudaDevice, ScalesMayBeOneForAllRows) {
-  const Problem problem = quantized(Operation::a8w8, 40, 272, 512, DataType::f8_e4m3fn);
-  Random random(6);
-  std::vector<unsigned char> x(static_cast<std::size_t>(problem.m * problem.k));
-  std::vector<unsigned char> w(static_cast<std::size_t>(problem.n * problem.k));
-  for (auto* matrix : {&x, &w})
-    for (unsigned char& element : *matrix)
-      element = static_cast<unsigned char>(0x30U | random.below(16) | random.below(2) << 7);
-  std::vector<float> x_scale(static_cast<std::size_t>(problem.m));
-  std::vector<float> w_scale(static_cast<std::size_t>(problem.n));
-  for (auto* scales : {&x_scale, &w_scale})
-    for (float& scale : *scales) scale = 0.5F + static_cast<float>(random.below(1000)) / 1000;
-  const auto x_there = on_device(x);
-  const auto w_there = on_device(w);
-  const auto x_scale_there = on_device(x_scale);
-  const auto w_scale_there = on_device(w_scale);
-  const auto y_there =
-      on_device(std::vector<unsigned short>(static_cast<std::size_t>(problem.m * problem.n)));
-  const auto number = [](unsigned short bits) {
-    return static_cast<double>(std::bit_cast<float>(static_cast<unsigned>(bits) << 16));
-  };
-  for (const auto& [x_step, w_step] : {std::pair{1, 1}, {0, 1}, {1, 0}, {0, 0}}) {
-    std::vector<unsigned short> expected;
-    for (const char* name : {"simt", "skinny", "wgmma", "cublaslt"}) {
-      const KernelFamily* family = gpu()->find_family(name);
-      if (family == nullptr) continue;
-      ASSERT_TRUE(family->accepts(problem).ok()) << name << ": " << family->accepts(problem).message();
-      const auto kernel = family->build(problem, family->default_config(problem));
-      ASSERT_TRUE(kernel.ok()) << kernel.message();
-      Operands operands;
-      operands.x = x_there->data();
-      operands.w = w_there->data();
-      operands.y = y_there->data();
-      operands.x_scale = x_scale_there->data();
-      operands.w_scale = w_scale_there->data();
-      operands.x_scale_step = x_step;
-      operands.w_scale_step = w_step;
-      operands.ldx = problem.k;
-      operands.ldy = problem.n;
-      run_on_device(**kernel, operands);
-      const auto seen = from_device<unsigned short>(*y_there);
-      if (expected.empty()) expected = seen;
-      for (std::size_t i = 0; i < seen.size(); ++i)
-        ASSERT_NEAR(number(seen[i]), number(expected[i]), 0.5 + std::abs(number(expected[i])) / 64)
-            << name << " " << x_step << w_step << " " << i;
-    }
-  }
 }
 
 /// Under compute-sanitizer a kernel takes hundreds of times as long: every way through a family of ours once,
