@@ -319,7 +319,9 @@ typedef struct gemmtune_operands {
   const void* w_scale;
   int32_t x_scale_per_tensor; /* of a8w8, batched_a8w8 and a8w4, not 0: x_scale is one float for all rows */
   int32_t w_scale_per_tensor;
-  int64_t x_batch_stride;           /* of batched operations: elements from batch to batch; 0: m * ldx */
+  int64_t
+      x_batch_stride; /* of batched operations: elements from batch to batch; 0: m * ldx. Batches may also lie side by side
+                                       ([M, B, K]: x_batch_stride = K, ldx = B * K) */
   int64_t y_batch_stride;           /* 0: m * ldy */
   const gemmtune_moe_operands* moe; /* of a fused_moe, ignored elsewhere; read during the call only */
 } gemmtune_operands;

@@ -43,6 +43,7 @@ inline constexpr int pointer_mode_host = 0;
 inline constexpr int layout_column_major = 0;
 inline constexpr int fill_full = 2;
 inline constexpr int scale_mode_scalar = 0;
+inline constexpr int scale_mode_outer_vector = 3;  // one a row of A and of B, float32
 inline constexpr int batch_mode_strided = 0;
 inline constexpr int batch_invariance_disabled = 0;
 inline constexpr int batch_invariance_unset = 0x8000;

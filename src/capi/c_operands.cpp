@@ -89,6 +89,14 @@ gemmtune_status check_extents(const Problem& problem, const OperandNeeds& needs,
       problem, {"y", problem.y_type, problem.m, operands.ldy, needs.y_columns, operands.y_batch_stride});
 }
 
+/// With which no two rows of `columns` elements overlap: one batch follows another, or, if the rows leave room for it, the
+/// same row of all batches lies side by side.
+std::int64_t min_batch_stride(const Problem& problem, std::int64_t leading, std::int64_t columns,
+                              std::int64_t stride) noexcept {
+  const bool side_by_side = stride < leading && stride <= (leading - columns) / (problem.batch - 1);
+  return side_by_side ? columns : (problem.m - 1) * leading + columns;
+}
+
 gemmtune_status check_operands(const Plan& plan, const Operands& operands) noexcept {
   const Problem& problem = plan.problem();
   const OperandNeeds& needs = plan.needs();
@@ -106,8 +114,10 @@ gemmtune_status check_operands(const Plan& plan, const Operands& operands) noexc
         GEMMTUNE_INVALID_ARGUMENT,
         "x_scale_per_tensor or w_scale_per_tensor is set, expected it with a8w8, batched_a8w8 and a8w4 only");
   if (problem.batch == 1) return check_extents(problem, needs, operands);
-  const std::int64_t min_x_stride = (problem.m - 1) * operands.ldx + problem.k;
-  const std::int64_t min_y_stride = (problem.m - 1) * operands.ldy + needs.y_columns;
+  const std::int64_t min_x_stride =
+      min_batch_stride(problem, operands.ldx, problem.k, operands.x_batch_stride);
+  const std::int64_t min_y_stride =
+      min_batch_stride(problem, operands.ldy, needs.y_columns, operands.y_batch_stride);
   if (operands.x_batch_stride < min_x_stride || operands.x_batch_stride > max_tensor_bytes / problem.batch)
     return fail_dimension("x_batch_stride", operands.x_batch_stride, min_x_stride);
   if (operands.y_batch_stride < min_y_stride || operands.y_batch_stride > max_tensor_bytes / problem.batch)

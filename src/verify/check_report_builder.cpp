@@ -119,4 +119,26 @@ CheckReport CheckReportBuilder::report() const {
   return report;
 }
 
+CheckReport report_of_batches(const Problem& problem, std::span<const CheckReport> reports) {
+  CheckReport all;
+  all.right = true;
+  all.err_ratio = 0;
+  const auto count = static_cast<double>(reports.size());
+  for (std::size_t batch = 0; batch < reports.size(); ++batch) {
+    const CheckReport& report = reports[batch];
+    if (all.right && !report.right) {
+      all.right = false;
+      all.reason = fmt::format("{} (batch {})", report.reason, batch);
+      all.worst_row = static_cast<std::int64_t>(batch) * problem.m + report.worst_row;
+      all.worst_column = report.worst_column;
+    }
+    all.err_ratio += report.err_ratio / count;
+    all.frobenius = std::max(all.frobenius, report.frobenius);
+    all.max_error = std::max(all.max_error, report.max_error);
+    all.misrounded += report.misrounded / count;
+  }
+  all.err_ratio = std::round(all.err_ratio * 1e4) / 1e4;
+  return all;
+}
+
 }  // namespace gemmtune

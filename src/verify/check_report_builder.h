@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -61,5 +62,8 @@ class CheckReportBuilder {
   double worst_product_ = 0;
   std::int64_t worst_product_row_ = -1;
 };
+
+/// The report on all batches of a problem from those on each: wrong if one of them is, and why the first of these.
+CheckReport report_of_batches(const Problem& problem, std::span<const CheckReport> reports);
 
 }  // namespace gemmtune

@@ -166,26 +166,11 @@ CheckReport check_batches(const Problem& problem, const Reference& reference,
   one.batch = 1;
   const std::size_t step =
       static_cast<std::size_t>(problem.m * ldy) * static_cast<std::size_t>(bits(problem.y_type)) / 8;
-  CheckReport all;
-  all.right = true;
-  all.err_ratio = 0;
-  const auto count = static_cast<double>(reference.batches.size());
-  for (std::size_t batch = 0; batch < reference.batches.size(); ++batch) {
-    CheckReport report =
-        Checker(one, reference.batches[batch], output.subspan(batch * step), ldy, tolerance).run();
-    if (all.right && !report.right) {
-      all.right = false;
-      all.reason = fmt::format("{} (batch {})", report.reason, batch);
-      all.worst_row = static_cast<std::int64_t>(batch) * problem.m + report.worst_row;
-      all.worst_column = report.worst_column;
-    }
-    all.err_ratio += report.err_ratio / count;
-    all.frobenius = std::max(all.frobenius, report.frobenius);
-    all.max_error = std::max(all.max_error, report.max_error);
-    all.misrounded += report.misrounded / count;
-  }
-  all.err_ratio = std::round(all.err_ratio * 1e4) / 1e4;
-  return all;
+  std::vector<CheckReport> reports;
+  for (std::size_t batch = 0; batch < reference.batches.size(); ++batch)
+    reports.push_back(
+        Checker(one, reference.batches[batch], output.subspan(batch * step), ldy, tolerance).run());
+  return report_of_batches(problem, reports);
 }
 
 }  // namespace

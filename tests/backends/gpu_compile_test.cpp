@@ -180,7 +180,8 @@ TEST(GpuCompile, SimtForEveryArchitectureAndType) {
         expect_compiles(*family, runtime, problem);
     for (const Problem& problem : {quantized(Operation::a8w8, 33, 65, 70, DataType::i8),
                                    quantized(Operation::a8w8, 33, 65, 70, DataType::f8_e4m3fn),
-                                   quantized(Operation::a8w8_blockscale, 33, 65, 70, DataType::f8_e4m3fn)})
+                                   quantized(Operation::a8w8_blockscale, 33, 65, 70, DataType::f8_e4m3fn),
+                                   batched(3, 33, 65, 70), batched(3, 33, 65, 70, DataType::i8)})
       expect_compiles(*family, runtime, problem);
     for (const Operation operation : {Operation::a4w4_blockscale, Operation::a16w4, Operation::a8w4})
       for (const Problem& problem : {of_fp4(operation, 33, 65, 96), packed(of_fp4(operation, 17, 65, 96))})
@@ -230,6 +231,28 @@ TEST(GpuCompile, Mxfp4ForHopper) {
   Problem halves = of_fp4(Operation::a16w4, 1, 64, 64);
   halves.x_type = halves.y_type = DataType::f16;
   EXPECT_THAT(family->accepts(halves).message(), HasSubstr("f16 activations"));
+}
+
+/// Products of few rows and many, of the sizes of an absorbed attention: each family that takes batches.
+TEST(GpuCompile, BatchesForHopper) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
+  const auto skinny = cuda::make_skinny_family(runtime, no_driver);
+  const auto wgmma = cuda::make_wgmma_family(runtime, no_driver);
+  const auto mma = cuda::make_mma_family(runtime);
+  expect_compiles(*skinny, runtime, batched(16, 8, 128, 512));
+  expect_compiles(*skinny, runtime, batched(128, 64, 512, 128));
+  expect_compiles(*skinny, runtime, batched(16, 16, 128, 512, DataType::f8_e4m3fn));
+  expect_compiles(*wgmma, runtime, batched(16, 64, 128, 512));
+  expect_compiles(*wgmma, runtime, batched(16, 1024, 512, 4096));
+  expect_compiles(*wgmma, runtime, batched(16, 1024, 512, 1024, DataType::f8_e4m3fn));
+  expect_compiles(*wgmma, runtime, batched(16, 96, 512, 1024, DataType::i8));
+  expect_compiles(*mma, runtime, batched(16, 256, 512, 2048));
+  EXPECT_THAT(wgmma->accepts(packed(batched(16, 256, 512, 2048))).message(),
+              HasSubstr("weight layout: any of batches"));
+  EXPECT_THAT(skinny->accepts(batched(70000, 1, 512, 128)).message(),
+              HasSubstr("batch: 70000 is above 65535"));
 }
 
 TEST(GpuCompile, MmaFromAmpereOn) {
@@ -341,7 +364,8 @@ TEST(GpuCompile, TheOutputCheckerForEveryArchitectureAndType) {
           quantized(Operation::a8w8, 33, 65, 70, DataType::i8),
           quantized(Operation::a8w8_blockscale, 33, 65, 70, DataType::f8_e4m3fn),
           of_fp4(Operation::a4w4_blockscale, 33, 65, 96), of_fp4(Operation::a16w4, 33, 65, 96),
-          of_fp4(Operation::a8w4, 33, 65, 96)}) {
+          of_fp4(Operation::a8w4, 33, 65, 96), batched(3, 33, 65, 70),
+          batched(3, 33, 65, 70, DataType::i8)}) {
       for (const gpu::Source& source : gpu::checker_sources(problem)) {
         const auto program = runtime.load(source);
         ASSERT_TRUE(program.ok()) << architecture << " " << source.name << ": " << program.message();

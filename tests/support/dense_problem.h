@@ -44,4 +44,13 @@ inline Problem of_fp4(Operation operation, std::int64_t m, std::int64_t n, std::
   return problem;
 }
 
+/// batched_bf16, or batched_a8w8 of 8-bit operands.
+inline Problem batched(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
+                       DataType type = DataType::bf16, bool bias = false) {
+  Problem problem = quantized(type == DataType::bf16 ? Operation::batched_bf16 : Operation::batched_a8w8, m,
+                              n, k, type, bias);
+  problem.batch = batch;
+  return problem;
+}
+
 }  // namespace gemmtune

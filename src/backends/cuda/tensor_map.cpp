@@ -12,21 +12,27 @@ Status encode(const api::Driver& driver, const MatrixBox& box, api::TensorMap& m
     return Status::unsupported("TMA needs pointers and rows at multiples of 16 bytes: {}, rows of {} bytes",
                                box.data, box.row_bytes);
   }
+  const std::int64_t batch_bytes = box.batches > 1 ? box.batch_bytes : box.row_bytes;
+  if (batch_bytes % 16 != 0)
+    return Status::unsupported("TMA needs batches at multiples of 16 bytes: {} bytes", batch_bytes);
   const std::uint64_t sizes[] = {static_cast<std::uint64_t>(box.columns),
-                                 static_cast<std::uint64_t>(box.rows)};
-  const std::uint64_t strides[] = {static_cast<std::uint64_t>(box.row_bytes)};
+                                 static_cast<std::uint64_t>(box.rows),
+                                 static_cast<std::uint64_t>(box.batches)};
+  const std::uint64_t strides[] = {static_cast<std::uint64_t>(box.row_bytes),
+                                   static_cast<std::uint64_t>(batch_bytes)};
   const std::int64_t whole = 128 / box.element_bytes;
   const std::int64_t across = box.box_columns > 0 ? box.box_columns : whole;
   const std::uint32_t extent[] = {static_cast<std::uint32_t>(across),
-                                  static_cast<std::uint32_t>(box.box_rows)};
-  const std::uint32_t steps[] = {1, 1};
+                                  static_cast<std::uint32_t>(box.box_rows), 1};
+  const std::uint32_t steps[] = {1, 1, 1};
+  const std::uint32_t dimensions = box.batches > 0 ? 3 : 2;
   const int type = box.element_bytes == 1   ? api::tensor_uint8
                    : box.element_bytes == 2 ? api::tensor_uint16
                                             : api::tensor_uint32;
   const api::Result result = driver.tensor_map(
-      &map, type, 2, const_cast<void*>(box.data), sizes, strides, extent, steps, api::tensor_interleave_none,
-      across == whole ? api::tensor_swizzle_128 : api::tensor_swizzle_none, api::tensor_promote_128,
-      api::tensor_fill_zero);
+      &map, type, dimensions, const_cast<void*>(box.data), sizes, strides, extent, steps,
+      api::tensor_interleave_none, across == whole ? api::tensor_swizzle_128 : api::tensor_swizzle_none,
+      api::tensor_promote_128, api::tensor_fill_zero);
   return driver_status(result, "cuTensorMapEncodeTiled");
 }
 
@@ -54,9 +60,11 @@ MovableMap::MovableMap(const api::Driver& driver, const MatrixBox& box) : driver
                         std::next(std::begin(other.opaque)));
 }
 
-Status MovableMap::at(const void* data, std::int64_t row_bytes, api::TensorMap& map) const {
+Status MovableMap::at(const void* data, std::int64_t row_bytes, std::int64_t batch_bytes,
+                      api::TensorMap& map) const {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
-  if (movable_ && row_bytes == box_.row_bytes && address % 16 == 0) {
+  const bool same_batches = box_.batches <= 1 || batch_bytes == box_.batch_bytes;
+  if (movable_ && row_bytes == box_.row_bytes && same_batches && address % 16 == 0) {
     map = encoded_;
     map.opaque[0] = address;
     return {};
@@ -64,6 +72,7 @@ Status MovableMap::at(const void* data, std::int64_t row_bytes, api::TensorMap& 
   MatrixBox box = box_;
   box.data = data;
   box.row_bytes = row_bytes;
+  box.batch_bytes = batch_bytes;
   return encode(driver_, box, map);
 }
 

@@ -19,6 +19,8 @@ struct MatrixBox {
   std::int64_t row_bytes = 0;    // a multiple of 16
   std::int64_t box_rows = 0;     // ≤ 256
   std::int64_t box_columns = 0;  // ≤ 128 bytes; 0: 128 bytes
+  std::int64_t batches = 0;      // such matrices, of a map with three dimensions; 0: one, and two dimensions
+  std::int64_t batch_bytes = 0;  // from one to the next, a multiple of 16; of one batch it does not matter
 };
 
 /// `unsupported` if the matrix is not aligned as TMA needs it.
@@ -26,14 +28,17 @@ Status encode(const api::Driver& driver, const MatrixBox& box, api::TensorMap& m
 
 /// A map that was encoded once, for matrices of one size at any address: a call then copies 128 bytes instead
 /// of calling the driver. No documentation promises that a map holds its matrix's address in its first word and
-/// nowhere else, so the constructor checks it; if it does not hold, or if the rows have another stride, each call
-/// encodes. Immutable.
+/// nowhere else, so the constructor checks it; if it does not hold, or if the rows or batches have another stride, each
+/// call encodes. Immutable.
 class MovableMap {
  public:
   /// `box.data` does not matter. `driver` must outlive the map; without a driver nothing can be encoded.
   MovableMap(const api::Driver& driver, const MatrixBox& box);
   /// The map of the matrix at `data`; as encode().
-  Status at(const void* data, std::int64_t row_bytes, api::TensorMap& map) const;
+  Status at(const void* data, std::int64_t row_bytes, api::TensorMap& map) const {
+    return at(data, row_bytes, box_.batch_bytes, map);
+  }
+  Status at(const void* data, std::int64_t row_bytes, std::int64_t batch_bytes, api::TensorMap& map) const;
   bool is_movable() const { return movable_; }
 
  private:

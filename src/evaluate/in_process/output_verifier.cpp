@@ -67,10 +67,11 @@ std::vector<std::byte> rows_of(const RandomFill& matrix, const std::vector<std::
 }
 
 /// The scales of these rows as rows_of() has them.
-std::vector<std::byte> scales_of_rows(const std::vector<std::byte>& scales, const ScaleShape& shape,
+std::vector<std::byte> scales_of_rows(const std::vector<std::byte>& scales, const MatrixShape& matrix,
                                       std::span<const std::int64_t> rows) {
-  if (shape.rows <= 1) return scales;
-  const auto bytes = static_cast<std::ptrdiff_t>(scales.size()) / shape.rows;
+  const ScaleShape& shape = matrix.scale;
+  if (matrix.count * shape.rows <= 1) return scales;
+  const auto bytes = shape.bytes() / shape.rows;
   std::vector<std::byte> chosen;
   for (const std::int64_t row : rows) {
     const auto at = scales.begin() + row / shape.row_block * bytes;
@@ -134,17 +135,28 @@ Result<OutputVerifier> OutputVerifier::make(Device& device, const Problem& probl
 // The device's reference is one more kernel of ours, so the host computes some of its elements itself.
 Status OutputVerifier::confirm(const PlannedInputs& inputs) const {
   Random random(static_cast<std::uint64_t>(problem_.m * 31 + problem_.n * 17 + problem_.k));
-  const std::vector<std::int64_t> rows = spread(problem_.m, random);
+  for (const std::int64_t batch : spread(problem_.batch, random))
+    GEMMTUNE_RETURN_IF_ERROR(confirm_batch(inputs, batch, random));
+  return {};
+}
+
+Status OutputVerifier::confirm_batch(const PlannedInputs& inputs, std::int64_t batch, Random& random) const {
   const std::vector<std::int64_t> columns = spread(problem_.n, random);
+  // Among the rows of all batches.
+  std::vector<std::int64_t> rows = spread(problem_.m, random);
+  for (std::int64_t& row : rows) row += batch * problem_.m;
+  std::vector<std::int64_t> w_rows = columns;
+  for (std::int64_t& row : w_rows) row += batch * problem_.n;
   const OperandShapes shapes = operand_shapes(problem_);
   const std::int64_t apart = rows_of_a_scale(shapes.w);
   Problem small = problem_;
   small.m = static_cast<std::int64_t>(rows.size());
   small.n = (static_cast<std::int64_t>(columns.size()) - 1) * apart + 1;
+  small.batch = 1;
   small.x_order = small.w_order = Order::row_major;
   HostOperands operands;
   operands.x = rows_of(inputs.x, inputs.host.x, shapes.x, rows);
-  operands.w = rows_of(inputs.w, inputs.host.w, shapes.w, columns);
+  operands.w = rows_of(inputs.w, inputs.host.w, shapes.w, w_rows);
   if (problem_.bias) {
     const std::int64_t size = bytes_of(problem_.y_type, 1);
     operands.bias.resize(static_cast<std::size_t>(small.n * size));
@@ -152,8 +164,8 @@ Status OutputVerifier::confirm(const PlannedInputs& inputs) const {
       std::copy_n(inputs.host.bias.begin() + columns[j] * size, size,
                   operands.bias.begin() + static_cast<std::int64_t>(j) * apart * size);
   }
-  operands.x_scale = scales_of_rows(inputs.host.x_scale, shapes.x.scale, rows);
-  operands.w_scale = scales_of_rows(inputs.host.w_scale, shapes.w.scale, columns);
+  operands.x_scale = scales_of_rows(inputs.host.x_scale, shapes.x, rows);
+  operands.w_scale = scales_of_rows(inputs.host.w_scale, shapes.w, w_rows);
   const auto expected = compute_reference(small, operands, {});
   if (!expected.ok()) return expected.status();
   std::vector<double> values(static_cast<std::size_t>(problem_.n));
@@ -204,12 +216,19 @@ Outcome OutputVerifier::verify_on_host(const Tolerance& tolerance) const {
 Outcome OutputVerifier::verify_on_device(const Tolerance& tolerance) {
   const auto rows = device_checker_->compare(y_->data(), ldy_, tolerance);
   if (!rows.ok()) return failed_launch(rows.status());
-  CheckReportBuilder report(problem_, tolerance);
-  for (std::size_t row = 0; row < rows->size(); ++row) {
-    if ((*rows)[row].padding_written > 0) return wrong_padding(static_cast<std::int64_t>(row));
-    report.add(static_cast<std::int64_t>(row), (*rows)[row]);
+  Problem one = problem_;
+  one.batch = 1;
+  std::vector<CheckReport> reports;
+  auto next = rows->begin();
+  for (std::int64_t batch = 0; batch < problem_.batch; ++batch) {
+    CheckReportBuilder report(one, tolerance);
+    for (std::int64_t row = 0; row < problem_.m; ++row, ++next) {
+      if (next->padding_written > 0) return wrong_padding(batch * problem_.m + row);
+      report.add(row, *next);
+    }
+    reports.push_back(report.report());
   }
-  return outcome_of(report.report());
+  return outcome_of(problem_.batch == 1 ? reports.front() : report_of_batches(problem_, reports));
 }
 
 Result<bool> OutputVerifier::equals_kept() {

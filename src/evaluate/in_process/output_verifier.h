@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/output_checker.h"
+#include "base/random.h"
 #include "evaluate/outcome.h"
 #include "verify/inputs.h"
 #include "verify/output_check.h"
@@ -55,6 +56,7 @@ class OutputVerifier {
  private:
   OutputVerifier(Device& device, const Problem& problem, const OutputVerifierOptions& options);
   Status confirm(const PlannedInputs& inputs) const;
+  Status confirm_batch(const PlannedInputs& inputs, std::int64_t batch, Random& random) const;
   Tolerance tolerance(Accuracy accuracy) const;
   Outcome outcome_of(const CheckReport& report) const;
   Outcome verify_on_host(const Tolerance& tolerance) const;

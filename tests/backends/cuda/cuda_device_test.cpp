@@ -17,7 +17,7 @@
 #include "numbers/weight_layout.h"
 #include "support/dense_problem.h"
 #include "support/first_gpu.h"
-#include "support/right_on_gpu.h"
+#include "support/gpu_kernels.h"
 #include "verify/inputs.h"
 
 namespace gemmtune {
@@ -224,64 +224,6 @@ TEST_F(CudaDevice, APackedWeightHasAFallbackForEveryM) {
   }
 }
 
-/// The default and the kernels of `names` that can be built, each with every kind of promotion. The names are of
-/// 2-byte elements; of 1-byte elements a stage holds twice as many.
-std::vector<Config> named_configs(const KernelFamily& family, const Problem& problem,
-                                  std::span<const char* const> names) {
-  const Space space = family.space(problem);
-  std::vector<Config> configs{family.default_config(problem)};
-  for (const char* name : names) {
-    auto candidate = parse_kernel_name(name, space.keys());
-    EXPECT_TRUE(candidate.ok()) << candidate.message();
-    if (candidate.ok() && bits(problem.x_type) == 8 && candidate->config.find("bk") != nullptr)
-      candidate->config.set("bk", 2 * candidate->config.number("bk"));
-    if (!candidate.ok()) continue;
-    std::vector<std::string> promotions;
-    for (const Parameter& parameter : space.parameters())
-      if (parameter.key == "prom") promotions = parameter.values;
-    if (promotions.empty()) promotions.emplace_back();
-    for (const std::string& promotion : promotions) {
-      if (!promotion.empty()) candidate->config.set("prom", promotion);
-      if (space.build_refusal(candidate->config).empty()) configs.push_back(candidate->config);
-    }
-  }
-  return configs;
-}
-
-/// Each path through the kernel at least twice: tiles, warp groups, both schedules, swapped operands,
-/// clusters with multicast along one side or both, with split-K, with both.
-std::vector<Config> wgmma_configs(const KernelFamily& family, const Problem& problem) {
-  const char* names[] = {
-      "wgmma_r1_swap0_bm64_bn64_wg1_pp0_bk64_cm1_cn1_csk1_smem112",
-      "wgmma_r1_swap0_bm128_bn128_wg2_pp0_bk64_cm1_cn1_csk1_smem226",
-      "wgmma_r1_swap0_bm128_bn256_wg2_pp0_bk64_cm2_cn1_csk1_smem226",
-      "wgmma_r1_swap0_bm256_bn80_wg2_pp0_bk64_cm1_cn2_csk1_smem226",
-      "wgmma_r1_swap0_bm128_bn80_wg2_pp1_bk64_cm2_cn1_csk1_smem226",
-      "wgmma_r1_swap0_bm64_bn256_wg2_pp1_bk64_cm1_cn2_csk1_smem226",
-      "wgmma_r1_swap0_bm64_bn96_wg1_pp0_bk128_cm1_cn1_csk3_smem226",
-      "wgmma_r1_swap0_bm128_bn128_wg2_pp0_bk64_cm1_cn1_csk8_smem226",
-      "wgmma_r1_swap0_bm128_bn64_wg1_pp0_bk64_cm1_cn1_csk2_smem112_pdl1",
-      "wgmma_r1_swap0_bm128_bn192_wg2_pp0_bk64_cm1_cn1_csk1_smem226_pdl1",
-      "wgmma_r1_swap1_bm64_bn16_wg1_pp0_bk128_cm1_cn1_csk2_smem112",
-      "wgmma_r1_swap1_bm64_bn32_wg1_pp0_bk64_cm2_cn1_csk1_smem112_pdl1",
-      "wgmma_r1_swap1_bm64_bn64_wg1_pp0_bk128_cm1_cn1_csk7_smem112",
-      "wgmma_r1_swap1_bm128_bn64_wg2_pp0_bk64_cm1_cn1_csk4_smem226_pdl1",
-      "wgmma_r1_swap1_bm128_bn128_wg2_pp0_bk64_cm1_cn1_csk5_smem226",
-      "wgmma_r1_swap1_bm64_bn128_wg2_pp1_bk64_cm1_cn2_csk1_smem226",
-      "wgmma_r1_swap1_bm128_bn96_wg2_pp0_bk64_cm1_cn2_csk1_smem226",
-      "wgmma_r1_swap0_bm128_bn112_wg2_pp0_bk64_cm2_cn4_csk1_smem226",
-      "wgmma_r1_swap0_bm64_bn48_wg1_pp0_bk128_cm1_cn8_csk1_smem112",
-      "wgmma_r1_swap0_bm64_bn176_wg2_pp1_bk64_cm2_cn2_csk1_smem226",
-      "wgmma_r1_swap0_bm128_bn240_wg2_pp0_bk64_cm2_cn2_csk1_smem226_pdl1",
-      "wgmma_r1_swap0_bm128_bn128_wg2_pp0_bk64_cm2_cn1_csk4_smem226",
-      "wgmma_r1_swap0_bm128_bn80_wg2_pp0_bk64_cm2_cn2_csk2_smem226_pdl1",
-      "wgmma_r1_swap1_bm64_bn64_wg1_pp0_bk64_cm4_cn1_csk2_smem226_pdl1",
-      "wgmma_r1_swap1_bm128_bn128_wg2_pp0_bk64_cm8_cn1_csk1_smem226",
-      "wgmma_r1_swap1_bm64_bn48_wg1_pp0_bk128_cm2_cn2_csk2_smem112",
-  };
-  return named_configs(family, problem, names);
-}
-
 TEST_F(CudaDevice, EveryWayThroughWgmmaIsRight) {
   const KernelFamily* family = gpu()->find_family("wgmma");
   if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("wgmma").message();
@@ -484,19 +426,6 @@ void expect_ways_right(const KernelFamily& family, std::span<const char* const> 
   }
 }
 
-// Few and all blocks of a cluster reduce; y is stored in whole rows, in pairs and one by one.
-constexpr const char* skinny_ways[] = {
-    "skinny_r1_bm64_bk64_csk1_smem50",        "skinny_r1_bm64_bk128_csk3_smem75",
-    "skinny_r1_bm64_bk64_csk5_smem110",       "skinny_r1_bm64_bk256_csk8_smem220",
-    "skinny_r1_bm128_bk64_csk1_smem110",      "skinny_r1_bm128_bk128_csk2_smem110",
-    "skinny_r1_bm128_bk64_csk7_smem75",       "skinny_r1_bm64_bk64_csk2_smem50_pdl1",
-    "skinny_r1_bm128_bk128_csk1_smem220_pdl1"};
-constexpr const char* mma_ways[] = {"mma_r1_bm16_bn64_nw4_st3_sk1",   "mma_r1_bm16_bn64_nw4_st6_sk3",
-                                    "mma_r1_bm32_bn64_nw4_st4_sk1",   "mma_r1_bm32_bn128_nw4_st3_sk16",
-                                    "mma_r1_bm64_bn64_nw4_st6_sk2",   "mma_r1_bm64_bn128_nw8_st3_sk1",
-                                    "mma_r1_bm128_bn64_nw4_st3_sk8",  "mma_r1_bm64_bn128_nw4_st3_sk1",
-                                    "mma_r1_bm128_bn128_nw8_st4_sk1", "mma_r1_bm128_bn128_nw8_st3_sk4"};
-
 TEST_F(CudaDevice, EveryWayThroughSkinnyIsRight) {
   const KernelFamily* family = gpu()->find_family("skinny");
   if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("skinny").message();
@@ -529,7 +458,7 @@ TEST_F(CudaDevice, EveryWayThroughMmaWithColumnMajorOperandsIsRight) {
 }
 
 /// Under compute-sanitizer a kernel takes hundreds of times as long: every way through a family of ours once,
-/// on one small shape, with the plain and the packed weight, and with column-major operands.
+/// on one small shape, with the plain and the packed weight, with column-major operands, and in batches.
 class SanitizerSample : public OnGpu, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(SanitizerSample, IsRight) {
@@ -539,7 +468,8 @@ TEST_P(SanitizerSample, IsRight) {
   const Problem plain = dense(33, 264, 640, DataType::bf16, DataType::bf16, false);
   const Problem columns = in_orders(dense(40, 264, 640, DataType::bf16, DataType::bf16, false),
                                     {Order::column_major, Order::column_major});
-  for (const Problem& problem : {plain, packed(plain), columns}) {
+  const Problem batches = batched(3, 33, 264, 640);
+  for (const Problem& problem : {plain, packed(plain), columns, batches}) {
     if (!family->accepts(problem).ok()) continue;
     const std::vector<Config> configs = name == "wgmma"    ? wgmma_configs(*family, problem)
                                         : name == "skinny" ? named_configs(*family, problem, skinny_ways)

@@ -11,7 +11,7 @@
 #include "numbers/weight_layout.h"
 #include "support/dense_problem.h"
 #include "support/first_gpu.h"
-#include "support/right_on_gpu.h"
+#include "support/gpu_kernels.h"
 
 namespace gemmtune {
 namespace {

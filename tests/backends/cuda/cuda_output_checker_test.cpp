@@ -44,6 +44,8 @@ TEST_F(CudaOutputChecker, ItsReferenceIsTheHosts) {
         quantized(Operation::a8w8, size.m, size.n, size.k, DataType::f8_e4m3fn),
         quantized(Operation::a8w8_blockscale, size.m, size.n, size.k, DataType::f8_e4m3fn)};
     for (const auto& [x, y] : types) problems.push_back(dense(size.m, size.n, size.k, x, y, ++turn % 2 == 0));
+    problems.push_back(batched(3, size.m, size.n, size.k, DataType::bf16, turn % 2 == 0));
+    problems.push_back(batched(2, size.m, size.n, size.k, DataType::i8));
     for (const Problem& problem : problems) {
       const auto host = make_inputs(problem, 5);
       auto operands = DeviceOperands::make(*gpu(), problem, Placement::page_end);
@@ -51,18 +53,21 @@ TEST_F(CudaOutputChecker, ItsReferenceIsTheHosts) {
       ASSERT_TRUE(operands->fill(*host).ok());
       const auto expected = compute_reference(problem, *host, {.threads = cores()});
       ASSERT_TRUE(expected.ok() && expected->complete);
+      const std::vector<Reference> batches =
+          problem.batch > 1 ? expected->batches : std::vector<Reference>{*expected};
       const auto checker = gpu()->output_checker(problem);
       ASSERT_TRUE(checker.ok()) << checker.message();
       const Status computed = (*checker)->compute_reference(*operands->operands(WeightLayout::plain));
       ASSERT_TRUE(computed.ok()) << print(problem) << ": " << computed.message();
       std::vector<double> values(static_cast<std::size_t>(size.n));
       std::vector<float> magnitudes(values.size());
-      for (std::int64_t row = 0; row < size.m; ++row) {
+      for (std::int64_t row = 0; row < problem.batch * size.m; ++row) {
+        const Reference& batch = batches[static_cast<std::size_t>(row / size.m)];
         ASSERT_TRUE((*checker)->read_row(row, values, magnitudes).ok());
         for (std::size_t n = 0; n < values.size(); ++n) {
-          const std::size_t at = static_cast<std::size_t>(row) * values.size() + n;
-          const double magnitude = expected->magnitudes[at];
-          ASSERT_NEAR(values[n], expected->values[at], 1e-12 * magnitude) << print(problem) << " " << row;
+          const std::size_t at = static_cast<std::size_t>(row % size.m) * values.size() + n;
+          const double magnitude = batch.magnitudes[at];
+          ASSERT_NEAR(values[n], batch.values[at], 1e-12 * magnitude) << print(problem) << " " << row;
           ASSERT_NEAR(static_cast<double>(magnitudes[n]), magnitude, 1e-4 * magnitude) << print(problem);
         }
       }
@@ -252,6 +257,24 @@ TEST_F(CudaOutputChecker, FindsWhatTheHostFindsInFloat32Outputs) {
                           {},
                           [](const Operands& y, int) { put<float>(y, 7, 3, {1000.0F}); },
                           check_phrase::element}});
+}
+
+TEST_F(CudaOutputChecker, FindsWhatTheHostFindsInBatches) {
+  const Problem problem = batched(3, 33, 104, 256);
+  expect_found(
+      problem,
+      {{"right", {}, {}, ""},
+       {"one element of the last batch far off",
+        {},
+        [](const Operands& y, int) { put<unsigned short>(y, 2 * 33 + 7, 3, {0x447a}); },
+        check_phrase::element},
+       {"a batch that is another's", [](Operands& o) { o.x_batch_stride = 0; }, {}, check_phrase::element},
+       {"something between the rows",
+        {},
+        [](const Operands& y, int) {
+          if (y.ldy > 104) put<unsigned short>(y, 2 * 33 + 32, y.ldy - 1, {0});
+        },
+        "wrote between the rows of y"}});
 }
 
 TEST_F(CudaOutputChecker, SeesAnotherResultEachTime) {

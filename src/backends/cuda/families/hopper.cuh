@@ -8,6 +8,18 @@ using gemmtune::cuda::TensorMap;
 #define ATOM_BYTES 128
 #define ATOM_ELEMENTS (ATOM_BYTES / (int)sizeof(element))
 
+// BATCHED: tensor maps have a third dimension, the batch; its coordinate is operand `batch` of the instruction.
+#ifndef BATCHED
+#define BATCHED 0
+#endif
+#if BATCHED
+#define TENSOR "3d"
+#define BATCH(operand) ", %" #operand
+#else
+#define TENSOR "2d"
+#define BATCH(operand)
+#endif
+
 // L2_HINTS: loads carry an L2 eviction policy. This is faster if the weight is read once; otherwise it costs a few percent.
 #if L2_HINTS
 #define CACHE_HINT ".L2::cache_hint"
@@ -96,19 +108,19 @@ static __device__ inline void launch_dependents() { asm volatile("griddepcontrol
 // Returns when the previous kernel has ended and its writes are visible; immediately if this is no dependent launch.
 static __device__ inline void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 static __device__ inline void prefetch_tensor_map(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
-// Loads the box at (column, row) of a tensor map to shared memory; completes on `barrier`. `policy`: an L2 eviction policy.
-static __device__ inline void tma_load(unsigned to, const TensorMap* map, int column, int row, unsigned barrier, unsigned long long policy) {
+// Loads the box at (column, row) of a batch of a tensor map to shared memory; completes on `barrier`. `policy`: an L2 eviction policy.
+static __device__ inline void tma_load(unsigned to, const TensorMap* map, int column, int row, unsigned barrier, unsigned long long policy, int batch = 0) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" CACHE_HINT
-      " [%0], [%1, {%2, %3}], [%4]" POLICY(5) ";" ::"r"(to),
-      "l"(map), "r"(column), "r"(row), "r"(barrier), "l"(policy)
+      "cp.async.bulk.tensor." TENSOR ".shared::cluster.global.tile.mbarrier::complete_tx::bytes" CACHE_HINT
+      " [%0], [%1, {%2, %3" BATCH(6) "}], [%4]" POLICY(5) ";" ::"r"(to),
+      "l"(map), "r"(column), "r"(row), "r"(barrier), "l"(policy), "r"(batch)
       : "memory");
 }
 
 // Prefetches a box into L2. This is no read: later writes by the previous kernel remain visible to loads.
-static __device__ inline void tma_prefetch(const TensorMap* map, int column, int row, unsigned long long policy) {
-  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile" CACHE_HINT " [%0, {%1, %2}]" POLICY(3) ";" ::"l"(map), "r"(column), "r"(row),
-               "l"(policy)
+static __device__ inline void tma_prefetch(const TensorMap* map, int column, int row, unsigned long long policy, int batch = 0) {
+  asm volatile("cp.async.bulk.prefetch.tensor." TENSOR ".L2.global.tile" CACHE_HINT " [%0, {%1, %2" BATCH(4) "}]" POLICY(3) ";" ::"l"(map), "r"(column), "r"(row),
+               "l"(policy), "r"(batch)
                : "memory");
 }
 // Loads `bytes` contiguous bytes (a bulk copy without a tensor map). `multicast`: mask of the cluster's blocks that receive them, each

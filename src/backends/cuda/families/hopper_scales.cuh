@@ -5,11 +5,12 @@ typedef float Accumulators[MMA_TILES][BLOCK_N / 2];  // of int8 operands the bit
 
 using gemmtune::gpu::ScalesArguments;
 
-// The operands' scales and their numbers of rows, and where a warp group's rows of A and B begin.
+// The operands' scales and their numbers of rows, and where a warp group's rows of A and B begin, in which batch.
 struct ScaledRows {
   const ScalesArguments& scales;
   int m, n;
   int a, b;
+  int batch;
 };
 
 template <typename Index>
@@ -32,8 +33,8 @@ struct RowScales {
   float b[LANE_COLUMNS];
 };
 
-static __device__ __forceinline__ float x_row_scale(const ScaledRows& rows, int m) { return load_scale(rows.scales.x, at_most(m, rows.m - 1) * rows.scales.x_row_step); }
-static __device__ __forceinline__ float w_row_scale(const ScaledRows& rows, int n) { return load_scale(rows.scales.w, at_most(n, rows.n - 1) * rows.scales.w_row_step); }
+static __device__ __forceinline__ float x_row_scale(const ScaledRows& rows, int m) { return load_scale(rows.scales.x, ((long long)rows.batch * rows.m + at_most(m, rows.m - 1)) * rows.scales.x_row_step); }
+static __device__ __forceinline__ float w_row_scale(const ScaledRows& rows, int n) { return load_scale(rows.scales.w, ((long long)rows.batch * rows.n + at_most(n, rows.n - 1)) * rows.scales.w_row_step); }
 
 static __device__ __forceinline__ RowScales row_scales(const ScaledRows& rows) {
   RowScales scales;

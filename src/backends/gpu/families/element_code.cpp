@@ -46,7 +46,8 @@ std::vector<std::string> type_defines(const Problem& problem) {
   return {fmt::format("ELEMENT={}", element_code(problem.x_type)),
           fmt::format("OUTPUT={}", element_code(problem.y_type)),
           fmt::format("SCALES={}", scale_code(problem)),
-          fmt::format("WEIGHT_FP4={}", problem.w_type == DataType::f4_e2m1 ? 1 : 0)};
+          fmt::format("WEIGHT_FP4={}", problem.w_type == DataType::f4_e2m1 ? 1 : 0),
+          fmt::format("BATCHED={}", traits(problem.operation).batched ? 1 : 0)};
 }
 
 ScalesArguments scales_of(const Problem& problem, const Operands& operands) {
@@ -78,12 +79,15 @@ Status check_operation(const Problem& problem, const DenseSupport& taken) {
   const bool takes_scales = scales == 0 || scales == 1 || (scales == 2 && taken.row_scales) ||
                             (scales == 3 && taken.block_scales) || (scales == 4 && taken.fp4);
   const bool takes_weight = taken.fp4 || problem.w_type != DataType::f4_e2m1;
-  if (row.batched || row.mixture || !takes_scales || !takes_weight) {
-    return refusal::refuse(refusal::operation, "{} is not a16w16{}{}{}", row.name,
+  if ((row.batched && !taken.batches) || row.mixture || !takes_scales || !takes_weight) {
+    return refusal::refuse(refusal::operation, "{} is not a16w16{}{}{}{}", row.name,
                            taken.row_scales ? ", a8w8" : "", taken.block_scales ? ", a8w8_blockscale" : "",
-                           taken.fp4 ? ", a4w4_blockscale, a16w4, a8w4" : "");
+                           taken.fp4 ? ", a4w4_blockscale, a16w4, a8w4" : "", taken.batches ? ", batched" : "");
   }
-  return refusal::check_one_batch(problem, taken.orders);
+  if (!row.batched) return refusal::check_one_batch(problem, taken.orders);
+  if (problem.batch > max_batches)
+    return refusal::refuse(refusal::batch, "{} is above {}", problem.batch, max_batches);
+  return refusal::check_order(problem, taken.orders);
 }
 
 }  // namespace
@@ -97,6 +101,8 @@ Status accepts_dense(const Problem& problem, const DenseSupport& taken) {
     return refusal::refuse(refusal::types, "{} to {}", to_string(problem.x_type), to_string(problem.y_type));
   }
   const WeightLayout layout = problem.weight_layout;
+  if (layout != WeightLayout::plain && traits(problem.operation).batched)
+    return refusal::refuse(refusal::layout, "{} of batches, only plain", to_string(layout));
   const WeightLayout packed = packed_layout_of(problem);
   const bool tiles = layout == WeightLayout::any || layout == packed;
   if (layout != WeightLayout::plain && (taken.weights == Weights::plain || !tiles)) {

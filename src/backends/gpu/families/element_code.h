@@ -38,9 +38,13 @@ struct DenseSupport {
   bool block_scales = false;  // a8w8_blockscale
   bool int8 = false;
   bool fp4 = false;  // a4w4_blockscale, a16w4, a8w4
+  bool batches = false;  // batched_bf16 and, with row_scales, batched_a8w8; plain weights
 };
 
-/// ok for one dense GEMM on operands that the family takes, with a weight that is plain or packed (or `any`: it
+/// Blocks along the grid's z, of which kernels give each batch one.
+inline constexpr std::int64_t max_batches = 65535;
+
+/// ok for one dense GEMM, or batches of them, on operands that the family takes, with a weight that is plain or packed (or `any`: it
 /// will be); else `unsupported`: "<subject>: <detail>".
 Status accepts_dense(const Problem& problem, const DenseSupport& taken = {});
 

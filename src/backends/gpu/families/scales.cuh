@@ -3,6 +3,13 @@
 #define SCALE_BLOCK 128
 #define MX_BLOCK 32
 
+// Those of one batch, of matrices with m and n rows: scales of rows lie one behind the other, one scale serves all batches.
+static __device__ inline gemmtune::gpu::ScalesArguments scales_of_batch(gemmtune::gpu::ScalesArguments scales, long long batch, long long m, long long n) {
+  if (SCALES != 2) return scales;
+  scales.x += batch * m * scales.x_row_step;
+  scales.w += batch * n * scales.w_row_step;
+  return scales;
+}
 static __device__ inline float x_scale_at(const gemmtune::gpu::ScalesArguments& scales, long long m, long long k) {
 #if SCALES == 4
   return e8m0_to_float(((const unsigned char*)scales.x)[m * scales.x_row_step + k / MX_BLOCK]);

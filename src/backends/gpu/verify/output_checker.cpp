@@ -59,7 +59,7 @@ class GpuOutputChecker final : public OutputChecker {
   GpuOutputChecker(Device& device, const Problem& problem) : device_(device), problem_(problem) {}
 
   Status make(Runtime& runtime) {
-    const auto elements = static_cast<std::size_t>(problem_.m * problem_.n);
+    const auto elements = static_cast<std::size_t>(rows() * problem_.n);
     const std::size_t bytes = elements * (sizeof(double) + sizeof(float));
     if (bytes > device_.free_memory_bytes() / memory_share) {
       return Status::out_of_memory("no {} bytes of device memory for the reference of {}", bytes,
@@ -73,7 +73,7 @@ class GpuOutputChecker final : public OutputChecker {
     }
     GEMMTUNE_RETURN_IF_ERROR(reserve(values_, elements * sizeof(double)));
     GEMMTUNE_RETURN_IF_ERROR(reserve(magnitudes_, elements * sizeof(float)));
-    GEMMTUNE_RETURN_IF_ERROR(reserve(rows_, static_cast<std::size_t>(problem_.m) * sizeof(RowFigures)));
+    GEMMTUNE_RETURN_IF_ERROR(reserve(rows_, static_cast<std::size_t>(rows()) * sizeof(RowFigures)));
     return reserve(differences_, sizeof(unsigned));
   }
 
@@ -92,11 +92,14 @@ class GpuOutputChecker final : public OutputChecker {
                               shapes.x.row_step(operands.ldx),
                               shapes.x.column_step(operands.ldx),
                               shapes.w.row_step(ldw),
-                              shapes.w.column_step(ldw)};
+                              shapes.w.column_step(ldw),
+                              operands.x_batch_stride,
+                              problem_.n * problem_.k};
     LaunchShape shape;
     shape.threads = block_threads;
     shape.grid[0] = static_cast<unsigned>(ceil_div(problem_.n, tile));
     shape.grid[1] = static_cast<unsigned>(std::min(ceil_div(problem_.m, tile), max_grid_rows));
+    shape.grid[2] = static_cast<unsigned>(problem_.batch);
     return run(0, shape, &values);
   }
 
@@ -124,11 +127,12 @@ class GpuOutputChecker final : public OutputChecker {
                             tolerance.element_factor};
     LaunchShape shape;
     shape.threads = block_threads;
-    shape.grid[0] = static_cast<unsigned>(problem_.m);
+    shape.grid[0] = static_cast<unsigned>(rows());
     GEMMTUNE_RETURN_IF_ERROR(run(1, shape, &values));
-    std::vector<RowFigures> rows(static_cast<std::size_t>(problem_.m));
-    GEMMTUNE_RETURN_IF_ERROR(device_.copy_out(rows.data(), rows_->data(), rows.size() * sizeof(RowFigures)));
-    return rows;
+    std::vector<RowFigures> figures(static_cast<std::size_t>(rows()));
+    GEMMTUNE_RETURN_IF_ERROR(
+        device_.copy_out(figures.data(), rows_->data(), figures.size() * sizeof(RowFigures)));
+    return figures;
   }
 
   Result<bool> same(const void* one, const void* other, std::size_t bytes) override {
@@ -145,6 +149,9 @@ class GpuOutputChecker final : public OutputChecker {
   }
 
  private:
+  /// Of y, of all batches.
+  std::int64_t rows() const { return problem_.batch * problem_.m; }
+
   Status reserve(std::unique_ptr<Buffer>& buffer, std::size_t bytes) {
     auto made = device_.allocate(bytes, Placement::plain);
     if (!made.ok()) return made.status();
@@ -161,9 +168,9 @@ class GpuOutputChecker final : public OutputChecker {
   Device& device_;
   Problem problem_;
   std::array<std::shared_ptr<Program>, 3> programs_;  // as checker_sources() has them
-  std::unique_ptr<Buffer> values_;                    // [M, N] float64
-  std::unique_ptr<Buffer> magnitudes_;                // [M, N] float32
-  std::unique_ptr<Buffer> rows_;                      // [M] RowFigures
+  std::unique_ptr<Buffer> values_;                    // [B, M, N] float64
+  std::unique_ptr<Buffer> magnitudes_;                // [B, M, N] float32
+  std::unique_ptr<Buffer> rows_;                      // [B, M] RowFigures
   std::unique_ptr<Buffer> differences_;
 };
 
@@ -187,7 +194,8 @@ Result<std::unique_ptr<OutputChecker>> make_output_checker(Device& device, Runti
                                                    .row_scales = true,
                                                    .block_scales = true,
                                                    .int8 = true,
-                                                   .fp4 = true}));
+                                                   .fp4 = true,
+                                   .batches = true}));
   auto checker = std::make_unique<GpuOutputChecker>(device, problem);
   GEMMTUNE_RETURN_IF_ERROR(checker->make(runtime));
   return std::unique_ptr<OutputChecker>(std::move(checker));

@@ -29,7 +29,19 @@ static __device__ inline dequantized w_at(const ReferenceArguments& a, long long
   return (dequantized)read_w(a.w, row * a.w_row_step + k * a.w_k_step) * (dequantized)w_scale_at(a.scales, row, k);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2) reference(const ReferenceArguments a) {
+// The arguments of this block's batch.
+static __device__ inline ReferenceArguments of_batch(ReferenceArguments a) {
+  const long long batch = blockIdx.z;
+  a.x += batch * a.x_batch_step;
+  a.w += batch * a.w_batch_step;
+  a.values += batch * a.m * a.n;
+  a.magnitudes += batch * a.m * a.n;
+  a.scales = scales_of_batch(a.scales, batch, a.m, a.n);
+  return a;
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2) reference(const ReferenceArguments all) {
+  const ReferenceArguments a = of_batch(all);
   __shared__ Tiles tiles;
   const int thread = threadIdx.x;
   const int across = thread % 16;

@@ -11,15 +11,16 @@ struct ReferenceArguments {
   const GEMMTUNE_ELEMENT* w;    // [n, k]
   const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; null: none
   ScalesArguments scales;
-  double* values;     // [m, n]
-  float* magnitudes;  // [m, n]
+  double* values;     // [batches, m, n]
+  float* magnitudes;  // [batches, m, n]
   long long m, n, k;
   long long x_row_step, x_k_step, w_row_step, w_k_step;  // elements
+  long long x_batch_step, w_batch_step;                  // elements; a batch is a block along z
 };
 
 static_assert(GEMMTUNE_OFFSET(ReferenceArguments, values) == 56 &&
                   GEMMTUNE_OFFSET(ReferenceArguments, m) == 72 &&
-                  GEMMTUNE_OFFSET(ReferenceArguments, w_k_step) == 120 && sizeof(ReferenceArguments) == 128,
+                  GEMMTUNE_OFFSET(ReferenceArguments, w_k_step) == 120 && sizeof(ReferenceArguments) == 144,
               "host and device layouts differ");
 
 }  // namespace gemmtune::gpu

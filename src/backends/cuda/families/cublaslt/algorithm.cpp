@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace gemmtune::cuda {
 namespace {
 
 /// More than the library ever proposed for one problem.
 constexpr int max_heuristics = 64;
+constexpr std::uintptr_t scale_alignment = 256;
 
 using Attribute = api::AlgorithmAttribute;
 constexpr auto& attributes = api::algorithm_attributes;
@@ -36,7 +38,7 @@ int lt_type(DataType type) {
   }
 }
 
-Result<LtProblem> describe(const api::CublasLt& lt, const Problem& problem, bool fast) {
+Result<LtProblem> describe(const api::CublasLt& lt, const Problem& problem, bool fast, LtScales scales) {
   LtProblem made;
   made.has_fast = traits(problem.x_type).fp8;
   made.fast = fast;
@@ -61,6 +63,16 @@ Result<LtProblem> describe(const api::CublasLt& lt, const Problem& problem, bool
     set(api::matmul_epilogue, api::epilogue_bias);
     set(api::matmul_bias_type, made.output_type);
   }
+  if (scales == LtScales::rows) {
+    set(api::matmul_a_scale_mode, api::scale_mode_outer_vector);
+    set(api::matmul_b_scale_mode, api::scale_mode_outer_vector);
+  }
+  if (quantization(problem) == QuantType::per_token) {
+    // The heuristic wants to see that there are scales; nothing is read there.
+    const void* somewhere = reinterpret_cast<const void*>(scale_alignment);
+    bad |= lt.matmul_set(&made.matmul, api::matmul_a_scale_pointer, &somewhere, sizeof(somewhere));
+    bad |= lt.matmul_set(&made.matmul, api::matmul_b_scale_pointer, &somewhere, sizeof(somewhere));
+  }
   if (made.has_fast) {
     const auto value = static_cast<std::int8_t>(fast ? 1 : 0);
     bad |= lt.matmul_set(&made.matmul, api::matmul_fast_accumulation, &value, sizeof(value));
@@ -70,6 +82,15 @@ Result<LtProblem> describe(const api::CublasLt& lt, const Problem& problem, bool
   bad |= x_columns ? lt.layout_init(&made.x, sizeof(made.x), made.element_type, m, k, problem.m)
                    : lt.layout_init(&made.x, sizeof(made.x), made.element_type, k, m, problem.k);
   bad |= lt.layout_init(&made.y, sizeof(made.y), made.output_type, n, m, problem.n);
+  if (traits(problem.operation).batched) {
+    const auto count = static_cast<std::int32_t>(problem.batch);
+    for (const auto& [layout, stride] :
+         {std::pair{&made.w, problem.n * problem.k}, std::pair{&made.x, problem.m * problem.k},
+          std::pair{&made.y, problem.m * problem.n}}) {
+      bad |= lt.layout_set(layout, api::layout_batch_count, &count, sizeof(count));
+      bad |= lt.layout_set(layout, api::layout_batch_stride, &stride, sizeof(stride));
+    }
+  }
   if (bad != 0) return Status::unsupported("cublaslt: {} cannot be described ({})", short_name(problem), bad);
   return made;
 }

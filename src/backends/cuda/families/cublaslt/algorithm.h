@@ -21,14 +21,18 @@ struct LtProblem {
   bool fast = false;      // CUBLASLT_MATMUL_DESC_FAST_ACCUM
 };
 
+/// How fp8 operands are scaled: one scale a matrix, or one a row of each.
+enum class LtScales { matrix, rows };
+
 /// `fast`: 1: the tensor core accumulates fp8 products over all of k.
 inline constexpr const char* fast_key = "fast";
 
 /// The library's code for a type; −1 where it has none that gemmtune uses.
 int lt_type(DataType type);
 
-/// `unsupported` for fast accumulation of other operands than fp8.
-Result<LtProblem> describe(const api::CublasLt& lt, const Problem& problem, bool fast);
+/// `unsupported` for fast accumulation of other operands than fp8. Requires quantization(problem) per_token for scales
+/// of rows.
+Result<LtProblem> describe(const api::CublasLt& lt, const Problem& problem, bool fast, LtScales scales);
 
 /// The parameters of the family, any value legal; without `fast`.
 std::vector<Parameter> algorithm_parameters();

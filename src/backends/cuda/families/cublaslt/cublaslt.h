@@ -5,11 +5,12 @@
 #include <string>
 
 #include "backends/cuda/cuda_driver.h"
+#include "backends/gpu/runtime.h"
 
 namespace gemmtune::cuda {
 
-/// nullptr where the library is missing. The driver must outlive the family and its kernels.
-std::unique_ptr<KernelFamily> make_cublaslt_family(const CudaDriver& driver,
+/// nullptr where the library is missing. Both must outlive the family and its kernels.
+std::unique_ptr<KernelFamily> make_cublaslt_family(gpu::Runtime& runtime, const CudaDriver& driver,
                                                    const std::string& library_folder);
 
 }  // namespace gemmtune::cuda

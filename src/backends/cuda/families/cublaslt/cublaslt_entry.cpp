@@ -8,7 +8,7 @@ const gpu::FamilyEntry& cublaslt_entry() {
       .info = {.name = "cublaslt", .rank = 10, .vendor = true, .fallback_rank = 10},
       .compiled = false,
       .make = [](const gpu::FamilyContext& context) {
-        return make_cublaslt_family(driver_of(context), context.library_folder);
+        return make_cublaslt_family(context.runtime, driver_of(context), context.library_folder);
       }};
   return entry;
 }

@@ -61,7 +61,8 @@ LaunchConfig launch_config(const Problem& problem, const Config& config) {
   launch.tiles_m = ceil_div(problem.m, launch.block_m);
   launch.tiles_n = ceil_div(problem.n, launch.block_n);
   launch.shared_bytes = launch.num_stages * (launch.block_m + launch.block_n) * atom_bytes;
-  launch.workspace_bytes = launch.split_k > 1 ? launch.split_k * problem.m * problem.n * 4 : 0;
+  launch.workspace_bytes =
+      launch.split_k > 1 ? problem.batch * launch.split_k * problem.m * problem.n * 4 : 0;
   return launch;
 }
 
@@ -79,6 +80,7 @@ class MmaKernel final : public Kernel {
     shape_.threads = static_cast<unsigned>(32 * launch.num_warps);
     shape_.grid[0] = static_cast<unsigned>(launch.tiles());
     shape_.grid[1] = static_cast<unsigned>(launch.split_k);
+    shape_.grid[2] = reduction_shape_.grid[2] = static_cast<unsigned>(problem.batch);
     shape_.shared_bytes = static_cast<std::size_t>(launch.shared_bytes);
     reduction_shape_.threads = 256;
     reduction_shape_.grid[0] = static_cast<unsigned>(
@@ -89,10 +91,12 @@ class MmaKernel final : public Kernel {
 
   Status run(const Operands& o, void* workspace, Stream stream) const override {
     const std::int64_t x_line_bytes = bytes_of(x_.type, x_.lines() == 1 ? x_.line_elements() : o.ldx);
-    if (x_line_bytes % 16 != 0 || reinterpret_cast<std::uintptr_t>(o.x) % 16 != 0 ||
-        reinterpret_cast<std::uintptr_t>(o.w) % 16 != 0) {
+    const std::int64_t x_batch_bytes = problem_.batch > 1 ? bytes_of(x_.type, o.x_batch_stride) : 0;
+    if (x_line_bytes % 16 != 0 || x_batch_bytes % 16 != 0 ||
+        reinterpret_cast<std::uintptr_t>(o.x) % 16 != 0 || reinterpret_cast<std::uintptr_t>(o.w) % 16 != 0) {
       return Status::unsupported(
-          "mma needs pointers and rows of x at multiples of 16 bytes: rows of {} bytes", x_line_bytes);
+          "mma needs pointers, rows and batches of x at multiples of 16 bytes: rows of {} bytes",
+          x_line_bytes);
     }
     MmaArguments values{};
     values.x = static_cast<const unsigned char*>(o.x);
@@ -106,6 +110,9 @@ class MmaKernel final : public Kernel {
     values.w_line_bytes = w_line_bytes_;
     values.k_bytes = bytes_of(x_.type, problem_.k);
     values.ldy = o.ldy;
+    values.x_batch_bytes = x_batch_bytes;
+    values.w_batch_bytes = problem_.n * w_line_bytes_;
+    values.y_batch_step = o.y_batch_stride;
     values.m = static_cast<int>(problem_.m);
     values.n = static_cast<int>(problem_.n);
     values.split_k = static_cast<int>(launch_.split_k);
@@ -164,7 +171,8 @@ class MmaFamily final : public gpu::CompiledFamily {
 };
 
 Status MmaFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_on_tensor_cores(problem, {.orders = refusal::Orders::any_input}));
+  GEMMTUNE_RETURN_IF_ERROR(
+      gpu::accepts_on_tensor_cores(problem, {.orders = refusal::Orders::any_input, .batches = true}));
   GEMMTUNE_RETURN_IF_ERROR(accepts_transposing(problem));
   if (problem.x_type == DataType::f8_e4m3fn && capability_ < 89)
     return refusal::refuse(refusal::types, "fp8 operands: the tensor cores have them from sm_89 on");
@@ -202,7 +210,7 @@ std::string MmaFamily::refuse_waste(const Problem& problem, const Config& config
   if (launch.block_m < 64 && problem.m > 4 * launch.block_m) return "bm reads the weight too often";
   if (launch.block_n > 64 && launch.block_n >= 2 * problem.n)
     return "bn is more than twice the rows there are";
-  if (launch.split_k > 1 && launch.tiles() * launch.split_k > 4 * processors)
+  if (launch.split_k > 1 && launch.tiles() * problem.batch * launch.split_k > 4 * processors)
     return "sk makes too many blocks";
   if (launch.split_k > 1 && launch.k_tiles < 4 * launch.split_k)
     return "sk leaves a block less than four k tiles";
@@ -243,7 +251,7 @@ Config MmaFamily::default_config(const Problem& problem) const {
   const std::int64_t processors = runtime_.limits().multiprocessors;
   const std::int64_t block_m = problem.m <= 16 ? 16 : problem.m <= 32 ? 32 : problem.m <= 512 ? 64 : 128;
   const auto tiles = [&](std::int64_t width) {
-    return ceil_div(problem.m, block_m) * ceil_div(problem.n, width);
+    return ceil_div(problem.m, block_m) * ceil_div(problem.n, width) * problem.batch;
   };
   const std::int64_t block_n = block_m >= 64 && problem.n > 64 && tiles(128) >= processors ? 128 : 64;
   const std::int64_t k_tiles = ceil_div(bytes_of(problem.x_type, problem.k), atom_bytes);
@@ -296,7 +304,7 @@ double MmaFamily::predicted_microseconds(const Problem& problem, const Config& c
   const LaunchConfig launch = launch_config(problem, config);
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double processors = real(runtime_.limits().multiprocessors);
-  const double blocks = real(launch.tiles() * launch.split_k);
+  const double blocks = real(launch.tiles() * problem.batch * launch.split_k);
   const double warp_tile = real(launch.block_m * launch.block_n / launch.num_warps);
   const double efficiency = std::min(0.8, 0.25 + 0.25 * std::log2(warp_tile / 256));
   const double rate = 2.9e6 * (bits(problem.x_type) == 8 ? 2 : 1) * std::max(efficiency, 0.2);

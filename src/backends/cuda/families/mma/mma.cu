@@ -1,13 +1,21 @@
 // y[m, n] = sum over k of x[m, k] * w[n, k] with mma.sync, sm_80 and up. See README.md.
 //
 // The host defines: BLOCK_M, BLOCK_N, WARPS_M, WARPS_N, NUM_STAGES (at least 2), SPLIT_K (1: blocks divide k and write partial sums in
-// float32), X_COLUMNS, W_COLUMNS (1: the operand is column-major; two-byte elements), ELEMENT, OUTPUT. With REDUCE alone: the kernel that reduces the partial sums.
+// float32), X_COLUMNS, W_COLUMNS (1: the operand is column-major; two-byte elements), ELEMENT, OUTPUT,
+// BATCHED (1: the blocks along z have a batch each). With REDUCE alone: the kernel that reduces the partial sums.
 using gemmtune::cuda::MmaArguments;
 
 static __device__ inline float scale_of(const MmaArguments& a) { return a.x_scale ? *a.x_scale * *a.w_scale : 1.0f; }
 static __device__ inline output epilogue_value(const MmaArguments& a, float sum, float scale, int n) {
   return round_output(sum * scale + (a.bias ? read_output(a.bias[n]) : 0.0f));
 }
+
+// Operands of this block's batch.
+static __device__ inline long long batch_of_block() { return BATCHED ? blockIdx.z : 0; }
+static __device__ inline const unsigned char* x_of_block(const MmaArguments& a) { return a.x + batch_of_block() * a.x_batch_bytes; }
+static __device__ inline const unsigned char* w_of_block(const MmaArguments& a) { return a.w + batch_of_block() * a.w_batch_bytes; }
+static __device__ inline output* y_of_block(const MmaArguments& a) { return a.y + batch_of_block() * a.y_batch_step; }
+static __device__ inline float* partials_of_block(const MmaArguments& a) { return a.partials + batch_of_block() * a.split_k * a.m * a.n; }
 
 #ifdef REDUCE
 
@@ -16,10 +24,10 @@ extern "C" __global__ void __launch_bounds__(256) mma_reduce(const MmaArguments 
   const float scale = scale_of(a);
   for (long long i = (long long)blockIdx.x * 256 + threadIdx.x; i < count; i += (long long)gridDim.x * 256) {
     float sum = 0.0f;
-    for (int split = 0; split < a.split_k; ++split) sum += a.partials[split * count + i];
+    for (int split = 0; split < a.split_k; ++split) sum += partials_of_block(a)[split * count + i];
     const int row = (int)(i / a.n);
     const int column = (int)(i % a.n);
-    a.y[row * a.ldy + column] = epilogue_value(a, sum, scale, column);
+    y_of_block(a)[row * a.ldy + column] = epilogue_value(a, sum, scale, column);
   }
 }
 
@@ -136,14 +144,14 @@ static __device__ inline Tile tile_at(const MmaArguments& a, int index) {
 static __device__ inline void load_stage(const MmaArguments& a, unsigned stage, const Tile& tile, int k_tile) {
   const long long column = (long long)k_tile * ATOM_BYTES;
 #if X_COLUMNS
-  load_columns<BLOCK_M>(stage, a.x, a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
+  load_columns<BLOCK_M>(stage, x_of_block(a), a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
 #else
-  load_rows<BLOCK_M>(stage, a.x, a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
+  load_rows<BLOCK_M>(stage, x_of_block(a), a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
 #endif
 #if W_COLUMNS
-  load_columns<BLOCK_N>(stage + BLOCK_M * ATOM_BYTES, a.w, a.w_line_bytes, tile.n, a.n, column, a.k_bytes);
+  load_columns<BLOCK_N>(stage + BLOCK_M * ATOM_BYTES, w_of_block(a), a.w_line_bytes, tile.n, a.n, column, a.k_bytes);
 #else
-  load_rows<BLOCK_N>(stage + BLOCK_M * ATOM_BYTES, a.w, a.w_line_bytes, tile.n, a.n, column, a.k_bytes);
+  load_rows<BLOCK_N>(stage + BLOCK_M * ATOM_BYTES, w_of_block(a), a.w_line_bytes, tile.n, a.n, column, a.k_bytes);
 #endif
 }
 
@@ -184,14 +192,14 @@ static __device__ inline void multiply_stage(float (&sums)[WARP_ROWS / 16][WARP_
 static __device__ inline void store(const MmaArguments& a, int row, int column, float first, float second, float scale) {
   if (row >= a.m || column >= a.n) return;
 #if SPLIT_K
-  float* to = a.partials + ((long long)blockIdx.y * a.m + row) * a.n + column;
+  float* to = partials_of_block(a) + ((long long)blockIdx.y * a.m + row) * a.n + column;
   to[0] = first;
   if (column + 1 < a.n) to[1] = second;
 #else
   struct alignas(2 * sizeof(output)) Pair {
     output first, second;
   };
-  output* to = a.y + row * a.ldy + column;
+  output* to = y_of_block(a) + row * a.ldy + column;
   if (column + 1 < a.n && (unsigned long long)to % sizeof(Pair) == 0) {
     *(Pair*)to = Pair{epilogue_value(a, first, scale, column), epilogue_value(a, second, scale, column + 1)};
   } else {

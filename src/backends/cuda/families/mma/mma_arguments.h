@@ -13,19 +13,21 @@ struct MmaArguments {
   const float* x_scale;
   const float* w_scale;
   GEMMTUNE_OUTPUT* y;      // [m, ldy]
-  float* partials;         // [split_k][m][n], the workspace
+  float* partials;         // [batches][split_k][m][n], the workspace
   long long x_line_bytes;  // between rows of x, or columns of a column-major x; a multiple of 16, as the next
   long long w_line_bytes;
   long long k_bytes;  // of a row's elements
   long long ldy;
+  long long x_batch_bytes, w_batch_bytes;  // a batch is a block along z
+  long long y_batch_step;                  // elements
   int m, n;
   int split_k;
   int tiles_m, tiles_n;
 };
 
 static_assert(GEMMTUNE_OFFSET(MmaArguments, partials) == 48 && GEMMTUNE_OFFSET(MmaArguments, ldy) == 80 &&
-                  GEMMTUNE_OFFSET(MmaArguments, split_k) == 96 &&
-                  GEMMTUNE_OFFSET(MmaArguments, tiles_n) == 104 && sizeof(MmaArguments) == 112,
+                  GEMMTUNE_OFFSET(MmaArguments, split_k) == 120 &&
+                  GEMMTUNE_OFFSET(MmaArguments, tiles_n) == 128 && sizeof(MmaArguments) == 136,
               "host and device layouts differ");
 
 }  // namespace gemmtune::cuda

@@ -30,11 +30,14 @@ class SkinnyKernel final : public Kernel {
         launch_(launch),
         element_bytes_(bits(problem.x_type) / 8),
         w_map_(driver.functions(),
-               {nullptr, element_bytes_, problem.n, problem.k, problem.k * element_bytes_, launch.block_m}),
+               {nullptr, element_bytes_, problem.n, problem.k, problem.k * element_bytes_, launch.block_m, 0,
+                batches(problem), problem.n * problem.k * element_bytes_}),
         x_map_(driver.functions(),
-               {nullptr, element_bytes_, problem.m, problem.k, problem.k * element_bytes_, launch.block_n}) {
+               {nullptr, element_bytes_, problem.m, problem.k, problem.k * element_bytes_, launch.block_n, 0,
+                batches(problem), problem.m * problem.k * element_bytes_}) {
     shape_.threads = threads;
     shape_.grid[0] = static_cast<unsigned>(launch.tiles * launch.split_k);
+    shape_.grid[1] = static_cast<unsigned>(problem.batch);
     hopper_.cluster = static_cast<unsigned>(launch.split_k);
     shape_.shared_bytes = static_cast<std::size_t>(launch.shared_bytes);
     // Plain launches start early too: their prologue overlaps the previous kernel, before
@@ -53,11 +56,13 @@ class SkinnyKernel final : public Kernel {
     } else {
       GEMMTUNE_RETURN_IF_ERROR(w_map_.at(o.w, problem_.k * element_bytes_, values.w));
     }
-    GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * element_bytes_, values.x));
+    GEMMTUNE_RETURN_IF_ERROR(
+        x_map_.at(o.x, ldx * element_bytes_, o.x_batch_stride * element_bytes_, values.x));
     values.bias = o.bias;
     values.scales = gpu::scales_of(problem_, o);
     values.y = o.y;
     values.ldy = o.ldy;
+    values.y_batch_step = o.y_batch_stride;
     values.m = static_cast<int>(problem_.m);
     values.n = static_cast<int>(problem_.n);
     values.num_stages = static_cast<int>(launch_.num_stages);
@@ -74,6 +79,11 @@ class SkinnyKernel final : public Kernel {
   }
 
  private:
+  /// Of tensor maps with three dimensions; 0: they have two.
+  static std::int64_t batches(const Problem& problem) {
+    return traits(problem.operation).batched ? problem.batch : 0;
+  }
+
   std::shared_ptr<gpu::Program> program_;
   Problem problem_;
   SkinnyLaunchConfig launch_;
@@ -127,9 +137,11 @@ class SkinnyFamily final : public gpu::CompiledFamily {
 };
 
 Status SkinnyFamily::accepts(const Problem& problem) const {
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_on_tensor_cores(
-      problem,
-      {.weights = gpu::Weights::packed_too, .row_scales = true, .block_scales = true, .int8 = true}));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_on_tensor_cores(problem, {.weights = gpu::Weights::packed_too,
+                                                                  .row_scales = true,
+                                                                  .block_scales = true,
+                                                                  .int8 = true,
+                                                                  .batches = true}));
   if (problem.m > max_m) return refusal::refuse(refusal::rows, "m = {} is above {}", problem.m, max_m);
   return accepts_alignment(problem);
 }
@@ -151,7 +163,7 @@ std::string SkinnyFamily::refuse_waste(const Problem& problem, const Config& con
   const SkinnyLaunchConfig launch = skinny_launch_config(problem, config, runtime_.limits());
   if (launch.block_m > 64 && problem.n <= 64) return "bm is more than the rows of w";
   const std::int64_t processors = runtime_.limits().multiprocessors;
-  if (launch.split_k > 1 && launch.tiles * (launch.split_k - 1) >= processors * 4)
+  if (launch.split_k > 1 && launch.tiles * problem.batch * (launch.split_k - 1) >= processors * 4)
     return "csk makes more than four blocks per multiprocessor";
   if (launch.k_atoms > 1 && launch.k_tiles < launch.split_k * 2)
     return "bk leaves a block less than two k tiles";
@@ -191,7 +203,7 @@ Space SkinnyFamily::space(const Problem& problem) const {
 
 // Enough blocks for one or two per multiprocessor; shared memory of which two blocks fit.
 Config SkinnyFamily::default_config(const Problem& problem) const {
-  const std::int64_t tiles = ceil_div(problem.n, 64);
+  const std::int64_t tiles = ceil_div(problem.n, 64) * problem.batch;
   Config config;
   config.set("bm", std::int64_t{64});
   config.set("bk", block_k_of(problem.x_type, 1));
@@ -233,7 +245,7 @@ double SkinnyFamily::predicted_microseconds(const Problem& problem, const Config
   const SkinnyLaunchConfig launch = skinny_launch_config(problem, config, runtime_.limits());
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double processors = real(runtime_.limits().multiprocessors);
-  const double grid = real(launch.tiles * launch.split_k);
+  const double grid = real(launch.tiles * problem.batch * launch.split_k);
   const double resident = real(launch.blocks_per_sm);
   const double waves = grid / (processors * resident);
   const double uneven = std::ceil(waves) / waves;

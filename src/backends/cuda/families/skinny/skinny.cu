@@ -4,7 +4,7 @@
 // rows. Follows skinny_producer.cuh and skinny_epilogue.cuh.
 //
 // The host defines: BLOCK_M (rows of the weight: 64, 128), BLOCK_N (8, 16, 32, 64), K_ATOMS (BLOCK_K in units of 128 bytes), L2_HINTS,
-// ELEMENT, OUTPUT, PACKED (1: the weight has the layout tile64x128), PROMOTION (1: partial sums of 128 elements of k are added to float32
+// ELEMENT, OUTPUT, BATCHED (1: x, w and y are batches of matrices, one for each row of the grid), PACKED (1: the weight has the layout tile64x128), PROMOTION (1: partial sums of 128 elements of k are added to float32
 // registers; 0: the tensor core accumulates over all of k).
 // OPTIONS: what follows the accumulation's switch: factors, which integers do not have, and the orders of elements of two bytes.
 #if ELEMENT == 4
@@ -212,7 +212,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 32) skinny(const
   grid_dependency_wait();
   float scale = SCALES == 1 ? *a.scales.x * *a.scales.w : 1.0f;
   materialize(scale);
-  const ScaledRows rows = {a.scales, a.m, a.n, row, 0};
+  const ScaledRows rows = {a.scales, a.m, a.n, row, 0, batch_of_block()};
 #if SCALES == 2
   const RowScales scales = row_scales(rows);
 #endif

@@ -15,6 +15,7 @@ struct SkinnyArguments {
   gemmtune::gpu::ScalesArguments scales;
   GEMMTUNE_OUTPUT* y;  // [m, ldy]
   long long ldy;
+  long long y_batch_step;  // elements; not read without BATCHED
   int m, n;
   int num_stages;
   int split_k;           // blocks of a cluster
@@ -32,10 +33,10 @@ struct SkinnyArguments {
 
 static_assert(GEMMTUNE_OFFSET(SkinnyArguments, x) == 128 && GEMMTUNE_OFFSET(SkinnyArguments, bias) == 256 &&
                   GEMMTUNE_OFFSET(SkinnyArguments, ldy) == 304 &&
-                  GEMMTUNE_OFFSET(SkinnyArguments, num_stages) == 320 &&
-                  GEMMTUNE_OFFSET(SkinnyArguments, prefetch_blocks) == 348 &&
-                  GEMMTUNE_OFFSET(SkinnyArguments, first_row_groups) == 352 &&
-                  GEMMTUNE_OFFSET(SkinnyArguments, packed) == 360 && sizeof(SkinnyArguments) == 384,
+                  GEMMTUNE_OFFSET(SkinnyArguments, num_stages) == 328 &&
+                  GEMMTUNE_OFFSET(SkinnyArguments, prefetch_blocks) == 356 &&
+                  GEMMTUNE_OFFSET(SkinnyArguments, first_row_groups) == 360 &&
+                  GEMMTUNE_OFFSET(SkinnyArguments, packed) == 368 && sizeof(SkinnyArguments) == 384,
               "host and device layouts differ");
 
 }  // namespace gemmtune::cuda

@@ -62,10 +62,10 @@ static __device__ inline ClusterEpilogue cluster_epilogue(const SkinnyArguments&
   epilogue.columns = a.n - n;
   epilogue.from = smem.exchange + 4u * (unsigned)((epilogue.group * 8 + pair * 2) * PARTIALS_PITCH + m);
   epilogue.stride = 4u * (unsigned)(a.max_row_groups * 8 * PARTIALS_PITCH);
-  epilogue.y = global_address(a.y + m * a.ldy + n);
+  epilogue.y = global_address(y_of_block(a) + m * a.ldy + n);
   epilogue.bias[0] = bias_at(a, n);
   epilogue.bias[1] = bias_at(a, n + 1);
-  epilogue.pair_aligned = a.ldy % 2 == 0 && ((unsigned long long)a.y) % (2 * sizeof(output)) == 0;
+  epilogue.pair_aligned = a.ldy % 2 == 0 && ((unsigned long long)y_of_block(a)) % (2 * sizeof(output)) == 0;
   materialize(epilogue.groups);
   materialize(epilogue.rows);
   materialize(epilogue.columns);
@@ -166,7 +166,7 @@ static __device__ inline BlockEpilogue block_epilogue(const SkinnyArguments& a, 
   const int m = lane % 4 * 2;
   epilogue.rows = a.m - m;
   epilogue.columns = a.n - n;
-  epilogue.y = global_address(a.y + m * a.ldy + n);
+  epilogue.y = global_address(y_of_block(a) + m * a.ldy + n);
   materialize(epilogue.rows);
   materialize(epilogue.columns);
   materialize(epilogue.y);
@@ -218,8 +218,8 @@ static __device__ inline BlockEpilogue block_epilogue(const SkinnyArguments& a, 
   epilogue.rows = a.m - m;
   epilogue.columns = a.n - n;
   epilogue.from = smem.exchange + (unsigned)(m * STAGING_PITCH + chunk * 16);
-  epilogue.y = global_address(a.y + m * a.ldy + n);
-  epilogue.vectorized = a.ldy % 8 == 0 && ((unsigned long long)a.y) % 16 == 0 && epilogue.columns >= 8;
+  epilogue.y = global_address(y_of_block(a) + m * a.ldy + n);
+  epilogue.vectorized = a.ldy % 8 == 0 && ((unsigned long long)y_of_block(a)) % 16 == 0 && epilogue.columns >= 8;
   materialize(epilogue.to);
   materialize(epilogue.from);
   materialize(epilogue.rows);

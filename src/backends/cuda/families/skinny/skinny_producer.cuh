@@ -20,6 +20,10 @@ struct SharedLayout {
   unsigned partials_barrier;  // completes when the partial sums of all blocks have arrived
 };
 
+// A batch is a row of the grid.
+static __device__ inline int batch_of_block() { return BATCHED ? (int)blockIdx.y : 0; }
+static __device__ inline output* y_of_block(const SkinnyArguments& a) { return BATCHED ? a.y + batch_of_block() * a.y_batch_step : a.y; }
+
 // L2 eviction policies: the weight is read once, x by every block.
 struct Policies {
   unsigned long long w, x;
@@ -54,12 +58,12 @@ static __device__ inline void load_weight(const SkinnyArguments& a, const Shared
   for (int r = 0; r < BLOCK_M / 64; ++r)
     bulk_load(to + W_OFFSET(r, 0), packed_atoms(a, row, k_tile, r), K_ATOMS * 64 * ATOM_BYTES, barrier, 0, policies.w);
 #else
-  tma_load(to + W_OFFSET(0, i), &a.w, (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, row, barrier, policies.w);
+  tma_load(to + W_OFFSET(0, i), &a.w, (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, row, barrier, policies.w, batch_of_block());
 #endif
 }
 static __device__ inline void load_x(const SkinnyArguments& a, const SharedLayout& smem, const Policies& policies, int k_tile, int stage, int i) {
   tma_load(smem.pipeline + (unsigned)stage * STAGE_BYTES + K_ATOMS * W_ATOM_BYTES + (unsigned)i * X_ATOM_BYTES, &a.x,
-           (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, 0, smem.full_barriers + 8u * (unsigned)stage, policies.x);
+           (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, 0, smem.full_barriers + 8u * (unsigned)stage, policies.x, batch_of_block());
 }
 
 static __device__ inline void load_stage(const SkinnyArguments& a, const SharedLayout& smem, const Policies& policies, int row, int k_tile, int stage) {
@@ -80,11 +84,11 @@ static __device__ inline void prefetch_weight(const SkinnyArguments& a, const Po
 #else
 #pragma unroll
   for (int i = 0; i < K_ATOMS; ++i)
-    tma_prefetch(&a.w, (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, row, policies.w);
+    tma_prefetch(&a.w, (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, row, policies.w, batch_of_block());
 #endif
 }
 static __device__ inline void prefetch_weight_ahead(const SkinnyArguments& a, const Policies& policies, int row, int begin, int end) {
-  if ((int)blockIdx.x >= a.prefetch_blocks) return;
+  if ((int)(blockIdx.x + (BATCHED ? blockIdx.y * gridDim.x : 0)) >= a.prefetch_blocks) return;
   if (end > begin + a.prefetch_k_tiles) end = begin + a.prefetch_k_tiles;
 #pragma unroll 1
   for (int k_tile = begin; k_tile < end; ++k_tile) prefetch_weight(a, policies, row, k_tile);

@@ -43,17 +43,15 @@ class WgmmaKernel final : public Kernel {
       : program_(std::move(program)),
         problem_(problem),
         launch_(launch),
+        batches_(traits(problem.operation).batched ? problem.batch : 0),
         element_bytes_(bits(problem.x_type) / 8),
         output_bytes_(bits(problem.y_type) / 8),
         x_(operand_shapes(problem).x),
         w_(operand_shapes(problem).w),
         x_map_(driver.functions(), box_of(x_, launch.x_box_rows(), launch.x_sharers())),
         w_map_(driver.functions(), box_of(w_, launch.weight_box_rows(), launch.weight_sharers())),
-        y_map_(driver.functions(), {nullptr, output_bytes_, problem.m, problem.n, problem.n * output_bytes_,
-                                    launch.staged_rows()}),
-        y_tail_map_(driver.functions(),
-                    {nullptr, output_bytes_, problem.m, problem.n, problem.n * output_bytes_,
-                     launch.staged_rows(), launch.tail_columns(output_bytes_)}) {
+        y_map_(driver.functions(), box_of_y(0)),
+        y_tail_map_(driver.functions(), box_of_y(launch.tail_columns(output_bytes_))) {
     shape_.threads = static_cast<unsigned>(launch.threads());
     hopper_.cluster = static_cast<unsigned>(launch.cluster_size());
     shape_.shared_bytes = static_cast<std::size_t>(launch.shared_bytes);
@@ -70,6 +68,7 @@ class WgmmaKernel final : public Kernel {
     group_tiles_ = fast_divisor(launch.group_m * launch.tiles_n);
     group_m_ = fast_divisor(launch.group_m);
     last_group_m_ = fast_divisor(std::max<std::int64_t>(1, launch.tiles_m % launch.group_m));
+    batch_tiles_ = fast_divisor(launch.tiles_m * launch.tiles_n);
   }
   std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
@@ -77,7 +76,8 @@ class WgmmaKernel final : public Kernel {
   Status run(const Operands& o, void*, Stream stream) const override {
     WgmmaArguments values{};
     const std::int64_t ldx = x_.lines() == 1 ? x_.line_elements() : o.ldx;
-    GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * element_bytes_, launch_.swap_ab ? values.b : values.a));
+    GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * element_bytes_, o.x_batch_stride * element_bytes_,
+                                       launch_.swap_ab ? values.b : values.a));
     if (problem_.bpreshuffle) {
       values.packed = packed_weight(problem_, o.w);
     } else {
@@ -89,6 +89,7 @@ class WgmmaKernel final : public Kernel {
     values.scales = gpu::scales_of(problem_, o);
     values.y = o.y;
     values.ldy = o.ldy;
+    values.y_batch_step = o.y_batch_stride;
     values.m = narrow(problem_.m);
     values.n = narrow(problem_.n);
     values.k_tiles = narrow(launch_.k_tiles);
@@ -104,6 +105,7 @@ class WgmmaKernel final : public Kernel {
     values.group_tiles = group_tiles_;
     values.group_m = group_m_;
     values.last_group_m = last_group_m_;
+    values.batch_tiles = batch_tiles_;
     values.dependent_launch = launch_.dependent_launch ? 1 : 0;
     void* arguments[] = {&values};
     return program_->launch(shape_, arguments, stream);
@@ -112,7 +114,7 @@ class WgmmaKernel final : public Kernel {
  private:
   /// The dense operand, in boxes of `rows` rows x 128 bytes of k; of a column-major one 64 rows x the k of a
   /// swizzle atom that each of `sharers` blocks loads.
-  static MatrixBox box_of(const MatrixShape& shape, std::int64_t rows, std::int64_t sharers) {
+  MatrixBox box_of(const MatrixShape& shape, std::int64_t rows, std::int64_t sharers) const {
     const int element_bytes = bits(shape.type) / 8;
     const bool mn_major = shape.order == Order::column_major;
     return {nullptr,
@@ -120,24 +122,41 @@ class WgmmaKernel final : public Kernel {
             shape.lines(),
             shape.line_elements(),
             shape.line_elements() * element_bytes,
-            mn_major ? atom_bytes / element_bytes / sharers : rows};
+            mn_major ? atom_bytes / element_bytes / sharers : rows,
+            0,
+            batches_,
+            shape.rows * shape.columns * element_bytes};
+  }
+  /// y, in boxes of `columns` columns; 0: of 128 bytes.
+  MatrixBox box_of_y(std::int64_t columns) const {
+    return {nullptr,
+            output_bytes_,
+            problem_.m,
+            problem_.n,
+            problem_.n * output_bytes_,
+            launch_.staged_rows(),
+            columns,
+            batches_,
+            problem_.m * problem_.n * output_bytes_};
   }
 
   /// Encodes y's tensor maps; false if the epilogue cannot store through TMA, which writes whole units of 16 bytes.
   bool encode_y_maps(const Operands& o, WgmmaArguments& values) const {
     const std::int64_t used_bytes = problem_.n * output_bytes_;
     const std::int64_t row_bytes = problem_.m == 1 ? used_bytes : o.ldy * output_bytes_;
+    const std::int64_t batch_bytes = o.y_batch_stride * output_bytes_;
     if (launch_.split_k > 1 || reinterpret_cast<std::uintptr_t>(o.y) % 16 != 0 || row_bytes % 16 != 0 ||
         used_bytes % 16 != 0)
       return false;
-    return y_map_.at(o.y, row_bytes, values.y_map).ok() &&
+    return y_map_.at(o.y, row_bytes, batch_bytes, values.y_map).ok() &&
            (launch_.tail_columns(output_bytes_) == 0 ||
-            y_tail_map_.at(o.y, row_bytes, values.y_tail_map).ok());
+            y_tail_map_.at(o.y, row_bytes, batch_bytes, values.y_tail_map).ok());
   }
 
   std::shared_ptr<gpu::Program> program_;
   Problem problem_;
   WgmmaLaunchConfig launch_;
+  std::int64_t batches_;  // of tensor maps with three dimensions; 0: they have two
   int element_bytes_;
   int output_bytes_;
   MatrixShape x_;
@@ -149,6 +168,7 @@ class WgmmaKernel final : public Kernel {
   FastDivisor group_tiles_;
   FastDivisor group_m_;
   FastDivisor last_group_m_;
+  FastDivisor batch_tiles_;
   HopperLaunch hopper_;
   gpu::LaunchShape shape_;  // points at hopper_
 };
@@ -207,7 +227,8 @@ Status WgmmaFamily::accepts(const Problem& problem) const {
                                                                   .orders = refusal::Orders::any_input,
                                                                   .row_scales = true,
                                                                   .block_scales = true,
-                                                                  .int8 = true}));
+                                                                  .int8 = true,
+                                                                  .batches = true}));
   GEMMTUNE_RETURN_IF_ERROR(accepts_transposing(problem));
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (problem.m > most || problem.n > most || problem.k > most)

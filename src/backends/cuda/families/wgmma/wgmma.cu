@@ -57,7 +57,7 @@ struct TileProduct {
 };
 
 static __device__ __forceinline__ ScaledRows scaled_rows(const WgmmaArguments& a, const TileProduct& product) {
-  return {a.scales, a.m, a.n, product.tile.a + product.row, product.tile.b};
+  return {a.scales, a.m, a.n, product.tile.a + product.row, product.tile.b, product.tile.batch};
 }
 
 #if PROMOTION

@@ -28,15 +28,17 @@ struct WgmmaArguments {
   int log2_cluster_n;
   int empty_arrivals;    // on a stage's empty barrier, for each phase
   int prefetch_k_tiles;  // of the weight, into L2, before griddepcontrol.wait returns
-  int tiles;             // output tiles of a cluster
+  int tiles;             // output tiles of a cluster, of all batches
   int full_groups;  // groups of group_m tiles along A's rows; consecutive tiles of a group share operands in
                     // L2
   FastDivisor group_tiles;   // tiles of a full group
   FastDivisor group_m;       // tiles along A's rows in a full group
   FastDivisor last_group_m;  // in the incomplete last group
+  FastDivisor batch_tiles;   // tiles of a batch; not read without BATCHED
   int use_tma_store;         // 1: y and its rows are aligned to 16 bytes
   int m, n;
   long long ldy;
+  long long y_batch_step;       // elements; not read without BATCHED
   GEMMTUNE_OUTPUT* y;           // [m, ldy]
   const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; not read without BIAS
   gemmtune::gpu::ScalesArguments scales;
@@ -49,10 +51,10 @@ struct WgmmaArguments {
 
 static_assert(sizeof(FastDivisor) == 12, "host and device layouts differ");
 static_assert(GEMMTUNE_OFFSET(WgmmaArguments, group_tiles) == 40 &&
-                  GEMMTUNE_OFFSET(WgmmaArguments, use_tma_store) == 76 &&
-                  GEMMTUNE_OFFSET(WgmmaArguments, ldy) == 88 &&
-                  GEMMTUNE_OFFSET(WgmmaArguments, scales) == 112 &&
-                  GEMMTUNE_OFFSET(WgmmaArguments, packed) == 144 &&
+                  GEMMTUNE_OFFSET(WgmmaArguments, use_tma_store) == 88 &&
+                  GEMMTUNE_OFFSET(WgmmaArguments, ldy) == 104 &&
+                  GEMMTUNE_OFFSET(WgmmaArguments, scales) == 136 &&
+                  GEMMTUNE_OFFSET(WgmmaArguments, packed) == 168 &&
                   GEMMTUNE_OFFSET(WgmmaArguments, a) == 256 && GEMMTUNE_OFFSET(WgmmaArguments, b) == 384 &&
                   GEMMTUNE_OFFSET(WgmmaArguments, y_map) == 512 &&
                   GEMMTUNE_OFFSET(WgmmaArguments, y_tail_map) == 640 && sizeof(WgmmaArguments) == 768,

@@ -8,6 +8,8 @@ static __device__ inline float bias_at(const WgmmaArguments& a, int n) { return 
 static __device__ inline float bias_at(const WgmmaArguments&, int) { return 0.0f; }
 #endif
 
+static __device__ __forceinline__ output* y_at(const WgmmaArguments& a, int batch) { return BATCHED ? a.y + batch * a.y_batch_step : a.y; }
+
 // An element of y before the conversion to its type.
 static __device__ __forceinline__ float epilogue_value(float sum, float scale, float bias) {
   if (SCALES == 1) sum *= scale;
@@ -22,8 +24,8 @@ static __device__ __forceinline__ float epilogue_value(float sum, float scale, f
 // Waits until at most `pending` of this thread's groups of stores still read shared memory.
 #define TMA_STORE_WAIT(pending) asm volatile("cp.async.bulk.wait_group.read " #pending ";" ::: "memory")
 
-static __device__ __forceinline__ void tma_store(const TensorMap* map, unsigned from, int n, int m) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map), "r"(n), "r"(m), "r"(from)
+static __device__ __forceinline__ void tma_store(const TensorMap* map, unsigned from, int n, int m, int batch) {
+  asm volatile("cp.async.bulk.tensor." TENSOR ".global.shared::cta.bulk_group [%0, {%1, %2" BATCH(4) "}], [%3];" ::"l"(map), "r"(n), "r"(m), "r"(from), "r"(batch)
                : "memory");
 }
 static __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
@@ -128,14 +130,14 @@ static __device__ __forceinline__ void stage_output(const float* d, unsigned to,
   }
 }
 
-// Stores a buffer, whose first element is y[m, n]: through TMA, or element by element if y is not aligned.
-static __device__ __forceinline__ void store_buffer(const WgmmaArguments& a, unsigned from, int m, int n) {
+// Stores a buffer, whose first element is the batch's y[m, n]: through TMA, or element by element if y is not aligned.
+static __device__ __forceinline__ void store_buffer(const WgmmaArguments& a, unsigned from, int m, int n, int batch) {
   const int thread = threadIdx.x % 128;
   if (a.use_tma_store) {
     if (thread != 0 || m >= a.m) return;
 #pragma unroll
     for (int half = 0; half < BOXES_PER_ROW; ++half) {
-      if (n + half * BOX_COLUMNS < a.n) tma_store(&a.y_map, from + (unsigned)(half * STAGED_ROWS * BOX_BYTES), n + half * BOX_COLUMNS, m);
+      if (n + half * BOX_COLUMNS < a.n) tma_store(&a.y_map, from + (unsigned)(half * STAGED_ROWS * BOX_BYTES), n + half * BOX_COLUMNS, m, batch);
     }
   } else {
 #pragma unroll 1
@@ -143,7 +145,7 @@ static __device__ __forceinline__ void store_buffer(const WgmmaArguments& a, uns
       const int local = item / 64;
       const int column = item % 64;
       if (m + local < a.m && n + column < a.n)
-        a.y[(long long)(m + local) * a.ldy + n + column] =
+        y_at(a, batch)[(long long)(m + local) * a.ldy + n + column] =
             load_shared(from + (unsigned)(column / BOX_COLUMNS * STAGED_ROWS * BOX_BYTES) + staging_offset<BOX_COLUMNS>(local, column % BOX_COLUMNS));
     }
   }
@@ -169,7 +171,7 @@ static __device__ __forceinline__ void store_tile(const Accumulators& d, const W
       if (SINGLE_TILE) continue;
       fence_async_proxy();
       warpgroup_sync(group);
-      store_buffer(a, to, tile.b + first, n);
+      store_buffer(a, to, tile.b + first, n, tile.batch);
       if (thread == 0) tma_store_commit();
     }
   }
@@ -179,7 +181,7 @@ static __device__ __forceinline__ void store_tile(const Accumulators& d, const W
 #pragma unroll
   for (int i = 0; i < MMA_TILES * (BLOCK_N / STAGED_ROWS); ++i)
     store_buffer(a, first_buffer + (unsigned)(i * STAGE_BYTES), tile.b + i % (BLOCK_N / STAGED_ROWS) * STAGED_ROWS,
-                tile.a + row + i / (BLOCK_N / STAGED_ROWS) * 64);
+                tile.a + row + i / (BLOCK_N / STAGED_ROWS) * 64, tile.batch);
   if (thread == 0) tma_store_commit();
 }
 #else
@@ -225,24 +227,24 @@ static __device__ __forceinline__ void stage_output(const float* d, const WgmmaA
   }
 }
 
-// Stores a buffer, whose first element is y[m, n]: through TMA, or element by element if y is not aligned.
+// Stores a buffer, whose first element is the batch's y[m, n]: through TMA, or element by element if y is not aligned.
 template <int columns>
-static __device__ __forceinline__ void store_buffer(const WgmmaArguments& a, unsigned from, int m, int n) {
+static __device__ __forceinline__ void store_buffer(const WgmmaArguments& a, unsigned from, int m, int n, int batch) {
   const int lane = threadIdx.x % 32;
   if (a.use_tma_store) {
-    if (lane == 0 && m < a.m && n < a.n) tma_store(columns == BOX_COLUMNS ? &a.y_map : &a.y_tail_map, from, n, m);
+    if (lane == 0 && m < a.m && n < a.n) tma_store(columns == BOX_COLUMNS ? &a.y_map : &a.y_tail_map, from, n, m, batch);
   } else {
 #pragma unroll 1
     for (int item = lane; item < 16 * columns; item += 32) {
       const int local = item / columns;
       const int column = item % columns;
-      if (m + local < a.m && n + column < a.n) a.y[(long long)(m + local) * a.ldy + n + column] = load_shared(from + staging_offset<columns>(local, column));
+      if (m + local < a.m && n + column < a.n) y_at(a, batch)[(long long)(m + local) * a.ldy + n + column] = load_shared(from + staging_offset<columns>(local, column));
     }
   }
 }
 
 template <int columns>
-static __device__ __forceinline__ void store_columns(const float* d, const WgmmaArguments& a, StagingBuffers& buffers, int m, int n, float scale) {
+static __device__ __forceinline__ void store_columns(const float* d, const WgmmaArguments& a, StagingBuffers& buffers, int m, int n, int batch, float scale) {
   const unsigned to = next_buffer(buffers);
   if (!SINGLE_TILE) {
     if (threadIdx.x % 32 == 0) TMA_STORE_WAIT(1);
@@ -252,7 +254,7 @@ static __device__ __forceinline__ void store_columns(const float* d, const Wgmma
   if (SINGLE_TILE) return;
   fence_async_proxy();
   __syncwarp();
-  store_buffer<columns>(a, to, m, n);
+  store_buffer<columns>(a, to, m, n, batch);
   if (threadIdx.x % 32 == 0) tma_store_commit();
 }
 
@@ -263,8 +265,8 @@ static __device__ __forceinline__ void store_tile(const Accumulators& d, const W
   for (int r = 0; r < MMA_TILES; ++r) {
 #pragma unroll
     for (int i = 0; i < FULL_BOXES; ++i)
-      store_columns<BOX_COLUMNS>(&d[r][i * BOX_COLUMNS / 2], a, buffers, m + r * 64, tile.b + i * BOX_COLUMNS, scale);
-    if constexpr (TAIL_COLUMNS > 0) store_columns<TAIL_COLUMNS>(&d[r][(BLOCK_N - TAIL_COLUMNS) / 2], a, buffers, m + r * 64, tile.b + BLOCK_N - TAIL_COLUMNS, scale);
+      store_columns<BOX_COLUMNS>(&d[r][i * BOX_COLUMNS / 2], a, buffers, m + r * 64, tile.b + i * BOX_COLUMNS, tile.batch, scale);
+    if constexpr (TAIL_COLUMNS > 0) store_columns<TAIL_COLUMNS>(&d[r][(BLOCK_N - TAIL_COLUMNS) / 2], a, buffers, m + r * 64, tile.b + BLOCK_N - TAIL_COLUMNS, tile.batch, scale);
   }
   if (!SINGLE_TILE) return;
   fence_async_proxy();
@@ -272,9 +274,9 @@ static __device__ __forceinline__ void store_tile(const Accumulators& d, const W
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) {
 #pragma unroll
-    for (int i = 0; i < FULL_BOXES; ++i, buffer += STAGE_BYTES) store_buffer<BOX_COLUMNS>(a, buffer, m + r * 64, tile.b + i * BOX_COLUMNS);
+    for (int i = 0; i < FULL_BOXES; ++i, buffer += STAGE_BYTES) store_buffer<BOX_COLUMNS>(a, buffer, m + r * 64, tile.b + i * BOX_COLUMNS, tile.batch);
     if constexpr (TAIL_COLUMNS > 0) {
-      store_buffer<TAIL_COLUMNS>(a, buffer, m + r * 64, tile.b + BLOCK_N - TAIL_COLUMNS);
+      store_buffer<TAIL_COLUMNS>(a, buffer, m + r * 64, tile.b + BLOCK_N - TAIL_COLUMNS, tile.batch);
       buffer += STAGE_BYTES;
     }
   }

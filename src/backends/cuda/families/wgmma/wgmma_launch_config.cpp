@@ -143,6 +143,7 @@ WgmmaLaunchConfig wgmma_launch_config(const Problem& problem, const Config& conf
   launch.promotion = config.number("prom", 0);
   launch.row_scales = quantization(problem) == QuantType::per_token;
   launch.block_scales = quantization(problem) == QuantType::per_1x128;
+  launch.batches = problem.batch;
   const std::int64_t smem_kib = config.number("smem", large_smem);
   // Partial sums make two warp groups need more than a third of the registers each, and so do wide tiles of int32 sums, which are converted. The
   // block has the multiprocessor for itself.
@@ -272,7 +273,8 @@ std::string refuse_wgmma_waste(const Problem& problem, const WgmmaLaunchConfig& 
   const std::int64_t processors = limits.multiprocessors;
   const std::int64_t tiles = launch.tiles() * launch.cluster_m * launch.cluster_n;
   const std::int64_t alone = ceil_div(launch.swap_ab ? problem.n : problem.m, launch.block_m) *
-                             ceil_div(launch.swap_ab ? problem.m : problem.n, launch.block_n);
+                             ceil_div(launch.swap_ab ? problem.m : problem.n, launch.block_n) *
+                             launch.batches;
   if (launch.consumer_warpgroups == 1 && launch.block_m > 64) return "wg 1 is for small tiles";
   if (launch.k_atoms > 1 && launch.block_m + launch.block_n > 192) return "bk is for small tiles";
   if (launch.k_atoms > 1 && launch.k_tiles < launch.split_k * 3)
@@ -328,7 +330,7 @@ Config config_of(const Problem& problem, bool swap_ab, std::int64_t block_m, std
 Config swap_ab_config(const Problem& problem, const HopperLimits& limits) {
   const bool mn_major = problem.x_order == Order::column_major;
   const std::int64_t block_n = mn_major || problem.m > 32 ? 64 : problem.m > 16 ? 32 : 16;
-  const std::int64_t tiles = ceil_div(problem.n, 64) * ceil_div(problem.m, block_n);
+  const std::int64_t tiles = ceil_div(problem.n, 64) * ceil_div(problem.m, block_n) * problem.batch;
   const std::int64_t k_tiles = ceil_div(bytes_of(problem.x_type, problem.k), atom_bytes);
   const std::int64_t most = std::max<std::int64_t>(1, std::min(block_n / 8, k_tiles / 3));
   return config_of(problem, true, 64, block_n,
@@ -403,10 +405,11 @@ double predicted_wgmma(const Problem& problem, const WgmmaLaunchConfig& launch, 
   const double line = real(launch.k_atoms) * 128;
   const double loaded =
       line * (real(launch.block_m) / real(launch.cluster_n) + width / real(launch.cluster_m)) * at_once;
-  const double rows =
-      std::min(real(launch.swap_ab ? problem.n : problem.m),
-               real(launch.tiles_m * launch.cluster_m * launch.block_m)) +
-      std::min(real(launch.swap_ab ? problem.m : problem.n), real(launch.tiles_n * launch.cluster_n) * width);
+  const double rows = (std::min(real(launch.swap_ab ? problem.n : problem.m),
+                                real(launch.tiles_m * launch.cluster_m * launch.block_m)) +
+                       std::min(real(launch.swap_ab ? problem.m : problem.n),
+                                real(launch.tiles_n * launch.cluster_n) * width)) *
+                      real(launch.batches);
   const double l2 = (loaded / from_l2 + line * rows * real(launch.split_k) / waves / distinct) * clock;
   const double latency = refill / std::max(0.5, real(launch.num_stages) - 1.3);
   // A smooth maximum.

@@ -43,7 +43,8 @@ struct WgmmaLaunchConfig {
   std::int64_t stage_bytes = 0;
   std::int64_t storage_bytes = 0;  // the pipeline and the staging buffers, or the partial sums in their place
   std::int64_t shared_bytes = 0;   // dynamic shared memory of a block
-  std::int64_t tiles_m = 1;        // output tiles of a cluster, along A's rows
+  std::int64_t batches = 1;
+  std::int64_t tiles_m = 1;  // output tiles of a cluster in a batch, along A's rows
   std::int64_t tiles_n = 1;
   std::int64_t group_m = 1;        // tiles along A's rows in a rasterization group
   std::int64_t blocks_per_sm = 1;  // by shared memory and registers
@@ -60,7 +61,8 @@ struct WgmmaLaunchConfig {
   /// Blocks that load a part each of the same rows.
   std::int64_t x_sharers() const { return swap_ab ? cluster_m : cluster_n; }
   std::int64_t weight_sharers() const { return swap_ab ? cluster_n : cluster_m; }
-  std::int64_t tiles() const { return tiles_m * tiles_n; }
+  /// Of all batches.
+  std::int64_t tiles() const { return tiles_m * tiles_n * batches; }
   std::int64_t threads() const {
     return 128 * consumer_warpgroups + (producer_registers > 0 ? 128 : block_scales ? 64 : 32);
   }

@@ -11,7 +11,7 @@
 // L2_HINTS, BIAS, SCALES, PACKED (1: the weight has the layout tile64x128), A_MN_MAJOR, B_MN_MAJOR (1: the operand is column-major in
 // global memory and MN-major in shared memory; two-byte elements, BLOCK_N a multiple of 64 for B), ELEMENT, OUTPUT,
 // PROMOTION (sets of partial sums that are added to float32 registers after every 128 of k; 0: the tensor core accumulates over all of k),
-// PRODUCER_REGISTERS, CONSUMER_REGISTERS (registers a thread after a reallocation, for which the producer is a warp group; 0: none),
+// BATCHED (1: x, w and y are batches of matrices, of which each tile is one's), PRODUCER_REGISTERS, CONSUMER_REGISTERS (registers a thread after a reallocation, for which the producer is a warp group; 0: none),
 // N_SLICES (instructions along BLOCK_N: 1; with PROMOTION 1: 1 or 2), WGMMA(d, a, b, scale_d) (one instruction: 64 x BLOCK_N / N_SLICES x 32
 // bytes of k; adds to d unless scale_d is 0), FENCE_ACCUMULATORS(d) (the compiler neither moves a use of d, the accumulators of an instruction,
 // across it nor keeps a copy of d).
@@ -39,14 +39,14 @@ static __device__ inline int divide(int n, const FastDivisor& by) {
 // `multicast`: mask of the cluster's blocks that receive the box, each at the same address and with a completion on its own
 // barrier; 0: this block alone.
 static __device__ inline void tma_load(unsigned to, const TensorMap* map, int column, int row, unsigned barrier, unsigned multicast,
-                                     unsigned long long policy) {
+                                     unsigned long long policy, int batch) {
   if (multicast == 0) {
-    tma_load(to, map, column, row, barrier, policy);
+    tma_load(to, map, column, row, barrier, policy, batch);
   } else {
     asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster" CACHE_HINT
-        " [%0], [%1, {%2, %3}], [%4], %5" POLICY(6) ";" ::"r"(to),
-        "l"(map), "r"(column), "r"(row), "r"(barrier), "h"((unsigned short)multicast), "l"(policy)
+        "cp.async.bulk.tensor." TENSOR ".shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster" CACHE_HINT
+        " [%0], [%1, {%2, %3" BATCH(7) "}], [%4], %5" POLICY(6) ";" ::"r"(to),
+        "l"(map), "r"(column), "r"(row), "r"(barrier), "h"((unsigned short)multicast), "l"(policy), "r"(batch)
         : "memory");
   }
 }
@@ -63,11 +63,14 @@ struct SharedLayout {
 
 struct Tile {
   int a, b;  // first rows of A and B
+  int batch;
 };
 
 // Rasterization: consecutive tiles walk down group_m tiles along A's rows before they move on along B's rows, so that tiles that run
 // at the same time share operands in L2.
 static __device__ inline Tile tile_at(const WgmmaArguments& a, int index, int rank_m, int rank_n) {
+  const int batch = BATCHED ? divide(index, a.batch_tiles) : 0;
+  index -= BATCHED ? batch * a.batch_tiles.divisor : 0;
   const int group = divide(index, a.group_tiles);
   const int within = index - group * a.group_tiles.divisor;
   const FastDivisor rows = group < a.full_groups ? a.group_m : a.last_group_m;
@@ -75,6 +78,7 @@ static __device__ inline Tile tile_at(const WgmmaArguments& a, int index, int ra
   Tile tile;
   tile.a = (((group * a.group_m.divisor + within - across * rows.divisor) << LOG2_CLUSTER_M) + rank_m) * BLOCK_M;
   tile.b = ((across << LOG2_CLUSTER_N) + rank_n) * BLOCK_N;
+  tile.batch = batch;
   return tile;
 }
 
@@ -206,7 +210,7 @@ static __device__ inline void load_mn_major(unsigned to, const TensorMap* map, i
 #pragma unroll
   for (int group = 0; group < ROWS / MN_GROUP; ++group)
     tma_load(to + (unsigned)(group * MN_GROUP_BYTES), map, row + group * MN_GROUP, k_atom * ATOM_ELEMENTS + first_k, barrier,
-             multicast, policy);
+             multicast, policy, 0);
 }
 
 static __device__ inline void load_a(const WgmmaArguments& a, const SharedLayout& smem, const ProducerShare& share, const ProducerTile& target, int k_tile, int stage, int i) {
@@ -218,7 +222,7 @@ static __device__ inline void load_a(const WgmmaArguments& a, const SharedLayout
 #elif A_MN_MAJOR
   load_mn_major<BLOCK_M>(to, &a.a, k_atom, share.a_row, target.tile.a, barrier, MULTICAST ? share.a_multicast : 0, share.a_policy);
 #else
-  tma_load(to, &a.a, k_atom * ATOM_ELEMENTS, target.tile.a + share.a_row, barrier, MULTICAST ? share.a_multicast : 0, share.a_policy);
+  tma_load(to, &a.a, k_atom * ATOM_ELEMENTS, target.tile.a + share.a_row, barrier, MULTICAST ? share.a_multicast : 0, share.a_policy, target.tile.batch);
 #endif
 }
 static __device__ inline void load_b(const WgmmaArguments& a, const SharedLayout& smem, const ProducerShare& share, const ProducerTile& target, int k_tile, int stage, int i) {
@@ -230,7 +234,7 @@ static __device__ inline void load_b(const WgmmaArguments& a, const SharedLayout
 #elif B_MN_MAJOR
   load_mn_major<BLOCK_N>(to, &a.b, k_atom, share.b_row, target.tile.b, barrier, MULTICAST ? share.b_multicast : 0, share.b_policy);
 #else
-  tma_load(to, &a.b, k_atom * ATOM_ELEMENTS, target.tile.b + share.b_row, barrier, MULTICAST ? share.b_multicast : 0, share.b_policy);
+  tma_load(to, &a.b, k_atom * ATOM_ELEMENTS, target.tile.b + share.b_row, barrier, MULTICAST ? share.b_multicast : 0, share.b_policy, target.tile.batch);
 #endif
 }
 
@@ -261,7 +265,7 @@ static __device__ inline void prefetch_weight(const WgmmaArguments& a, const Pro
                k_atom * ATOM_ELEMENTS + (SWAP_AB ? share.a_row : share.b_row), SWAP_AB ? share.a_policy : share.b_policy);
 #else
     tma_prefetch(SWAP_AB ? &a.a : &a.b, k_atom * ATOM_ELEMENTS, SWAP_AB ? target.tile.a + share.a_row : target.tile.b + share.b_row,
-             SWAP_AB ? share.a_policy : share.b_policy);
+             SWAP_AB ? share.a_policy : share.b_policy, target.tile.batch);
 #endif
   }
 }

@@ -75,8 +75,8 @@ static __device__ __forceinline__ void reduce_and_store(const WgmmaArguments& a,
   const int rows = (first_row_group(split + 1) - first) * 8;
   const int m = (SWAP_AB ? tile.b : tile.a) + first * 8;
   const int n = (SWAP_AB ? tile.a : tile.b);
-  output* const y = a.y + m * a.ldy + n;
-  const bool aligned = (a.ldy % 4 == 0) && (((unsigned long long)a.y) % sizeof(FourOutputs) == 0);
+  output* const y = y_at(a, tile.batch) + m * a.ldy + n;
+  const bool aligned = (a.ldy % 4 == 0) && (((unsigned long long)y_at(a, tile.batch)) % sizeof(FourOutputs) == 0);
   unsigned from[SPLIT_K];
 #pragma unroll
   for (int other = 0; other < SPLIT_K; ++other)

@@ -29,6 +29,7 @@ class SimtKernel final : public Kernel {
     shape_.threads = 256;
     shape_.grid[0] = static_cast<unsigned>(ceil_div(problem.n, block_n));
     shape_.grid[1] = static_cast<unsigned>(std::min(ceil_div(problem.m, block_m), max_grid_rows));
+    shape_.grid[2] = static_cast<unsigned>(problem.batch);
   }
   std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override { return layout_; }
@@ -47,7 +48,10 @@ class SimtKernel final : public Kernel {
                          shapes_.x.row_step(o.ldx),
                          shapes_.x.column_step(o.ldx),
                          shapes_.w.row_step(ldw),
-                         shapes_.w.column_step(ldw)};
+                         shapes_.w.column_step(ldw),
+                         o.x_batch_stride,
+                         problem_.n * problem_.k,
+                         o.y_batch_stride};
     void* arguments[] = {&values};
     return program_->launch(shape_, arguments, stream);
   }
@@ -77,7 +81,8 @@ class SimtFamily final : public CompiledFamily {
                                    .row_scales = true,
                                    .block_scales = true,
                                    .int8 = true,
-                                   .fp4 = true});
+                                   .fp4 = true,
+                                   .batches = true});
   }
   std::optional<WeightLayout> packed_layout(const Problem& problem) const override {
     return packed_layout_of(problem);
@@ -117,7 +122,8 @@ class SimtFamily final : public CompiledFamily {
     // 10 TFLOP/s, far from any limit of the device, for all rows of the tiles.
     const auto tile = static_cast<double>(config.number("bm"));
     const double rows = std::max(static_cast<double>(problem.m), tile);
-    return 5 + 2 * rows * static_cast<double>(problem.n) * static_cast<double>(problem.k) / 10e6;
+    return 5 + 2 * rows * static_cast<double>(problem.n) * static_cast<double>(problem.k) *
+                   static_cast<double>(problem.batch) / 10e6;
   }
   std::string_view thread_pool() const override { return "gpu"; }
 

@@ -1,5 +1,6 @@
 // y[m, n] = sum over k of x[m, k] * w[n, k], by fused multiply-adds: any type, any scales, any size, any device. A block of 256 threads computes a
-// tile of BLOCK_M x 64, each thread BLOCK_M / 16 x 4 of it, in k tiles of 16. The order of the sums is fixed.
+// tile of BLOCK_M x 64, each thread BLOCK_M / 16 x 4 of it, in k tiles of 16. A batch is a block
+// along the grid's z. The order of the sums is fixed.
 //
 // The host defines: BLOCK_M (16, 64), PACKED (1: the weight has the layout tile64x128), ELEMENT, OUTPUT, SCALES.
 #define BLOCK_N 64
@@ -34,7 +35,18 @@ static __device__ inline float weight_at(const SimtArguments& a, long long row, 
 static __device__ inline float weight_at(const SimtArguments& a, long long row, long long column) { return read_w(a.w, row * a.w_row_step + column * a.w_k_step); }
 #endif
 
-extern "C" __global__ void __launch_bounds__(256, 1) simt(const SimtArguments a) {
+// The arguments of this block's batch.
+static __device__ inline SimtArguments of_batch(SimtArguments a) {
+  const long long batch = blockIdx.z;
+  a.x += batch * a.x_batch_step;
+  a.w += batch * a.w_batch_step;
+  a.y += batch * a.y_batch_step;
+  a.scales = scales_of_batch(a.scales, batch, a.m, a.n);
+  return a;
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1) simt(const SimtArguments all) {
+  const SimtArguments a = of_batch(all);
   __shared__ float x_tile[BLOCK_K][BLOCK_M + 1];
   __shared__ float w_tile[BLOCK_K][BLOCK_N + 1];
   const int thread = threadIdx.x;
