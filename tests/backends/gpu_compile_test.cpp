@@ -11,12 +11,15 @@
 #include "backends/cuda/families/mma/mma.h"
 #include "backends/cuda/families/skinny/skinny.h"
 #include "backends/cuda/families/wgmma/wgmma.h"
+#include "backends/cuda/families/wgmma_moe/wgmma_moe.h"
 #include "backends/gpu/families/simt/simt.h"
+#include "backends/gpu/families/simt_moe/simt_moe.h"
 #include "backends/gpu/fill/random_fill.h"
 #include "backends/gpu/pack/pack.h"
 #include "backends/gpu/verify/output_checker.h"
 #include "support/dense_problem.h"
 #include "support/nvrtc.h"
+#include "support/operation_problems.h"
 
 namespace gemmtune {
 namespace {
@@ -167,6 +170,35 @@ TEST(GpuCompile, SimtForEveryArchitectureAndType) {
                                    quantized(Operation::a8w8, 33, 65, 70, DataType::f8_e4m3fn),
                                    quantized(Operation::a8w8_blockscale, 33, 65, 70, DataType::f8_e4m3fn)})
       expect_compiles(*family, runtime, problem);
+  }
+}
+
+TEST(GpuCompile, SimtMoeForEveryArchitectureAndType) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  for (const char* architecture : {"sm_80", "sm_90a", "sm_100a"}) {
+    CompileOnlyRuntime runtime(compiler, architecture, limits_of(architecture));
+    const auto family = gpu::make_simt_moe_family(runtime);
+    // The types' conversions are the same text for all: one architecture sees them all.
+    std::vector<Problem> problems = testing_problems::mixtures({33, 65, 70});
+    if (architecture != std::string("sm_90a")) problems.resize(2);
+    for (const Problem& problem : problems) expect_compiles(*family, runtime, problem);
+  }
+}
+
+TEST(GpuCompile, WgmmaMoeForHopper) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
+  const auto family = cuda::make_wgmma_moe_family(runtime, no_driver);
+  for (const std::int64_t tokens : {1, 64, 4096}) {
+    Problem problem =
+        testing_problems::moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {tokens, 768, 2048});
+    problem.moe.experts = 128;
+    problem.moe.topk = 8;
+    expect_compiles(*family, runtime, problem);
+    problem.moe.gated = false;
+    problem.moe.activation = Activation::gelu;
+    expect_compiles(*family, runtime, problem);
   }
 }
 
