@@ -136,8 +136,9 @@ void expect_compiles(const KernelFamily& family, CompileOnlyRuntime& runtime, co
   ASSERT_TRUE(family.accepts(problem).ok()) << family.accepts(problem).message();
   const Space space = family.space(problem);
   std::vector<Config> configs = family.name() == "wgmma" ? widest_tiles(space)
-                                : family.name() == "mma" ? corners_that_build(space)
-                                                         : corners(space);
+                                : family.name() == "mma" || family.name() == "wgmma_moe"
+                                    ? corners_that_build(space)
+                                    : corners(space);
   // A dependent launch is decided at run time: the source is the same.
   std::erase_if(configs, is_dependent);
   configs = covering(std::move(configs));
@@ -199,6 +200,13 @@ TEST(GpuCompile, WgmmaMoeForHopper) {
     problem.moe.gated = false;
     problem.moe.activation = Activation::gelu;
     expect_compiles(*family, runtime, problem);
+    for (const QuantType type : {QuantType::per_token, QuantType::per_1x128}) {
+      Problem quantized =
+          testing_problems::moe_problem(DataType::f8_e4m3fn, DataType::f8_e4m3fn, type, {tokens, 256, 7168});
+      quantized.moe.experts = 256;
+      quantized.moe.topk = 8;
+      expect_compiles(*family, runtime, quantized);
+    }
   }
 }
 

@@ -13,7 +13,6 @@
 namespace gemmtune::gpu {
 
 // Texts of the files beside this one.
-std::string_view moe_dependent_text();
 std::string_view moe_route_text();
 std::string_view moe_combine_arguments_text();
 std::string_view moe_combine_text();

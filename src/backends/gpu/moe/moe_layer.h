@@ -89,6 +89,8 @@ std::int64_t max_moe_tiles(std::int64_t pairs, std::int64_t experts, std::int64_
 int activation_code(Activation activation);
 /// Text of moe_activation.cuh.
 std::string_view moe_activation_text();
+/// Text of moe_dependent.cuh, which waits for the kernel in front.
+std::string_view moe_dependent_text();
 /// Text of moe_route_arguments.h, which declares the tiles that stages read.
 std::string_view moe_route_arguments_text();
 

@@ -5,6 +5,7 @@
 
 #include "backends/cuda/families/hopper.h"
 #include "backends/cuda/families/wgmma/wgmma_launch_config.h"
+#include "backends/cuda/families/wgmma_moe/moe_quantize_arguments.h"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_arguments.h"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_launch_config.h"
 #include "backends/cuda/tensor_map.h"
@@ -18,9 +19,34 @@
 #include "problem/operands.h"
 
 namespace gemmtune::cuda {
+
+// Texts of the files beside this one.
+std::string_view moe_quantize_arguments_text();
+std::string_view moe_quantize_text();
+
 namespace {
 
-using Programs = std::array<std::shared_ptr<gpu::Program>, 2>;
+constexpr std::int64_t groups_per_block = 8;  // of moe_quantize
+
+/// The hidden layer goes through stage 2 in fp8.
+bool quantizes_hidden(const Problem& problem) { return problem.w_type == DataType::f8_e4m3fn; }
+/// Elements of a row of the hidden layer that share a scale.
+std::int64_t hidden_group(const Problem& problem) {
+  return scales_by_block(problem) ? scale_block : problem.n;
+}
+
+gpu::Source quantize_source() {
+  return {"moe_quantize",
+          gpu::source_text({moe_quantize_arguments_text(), gpu::moe_dependent_text(), moe_quantize_text()}),
+          {"DEPENDENT=1"},
+          "moe_quantize"};
+}
+
+/// The stages', and for fp8 the one between them.
+struct Programs {
+  std::array<std::shared_ptr<gpu::Program>, 2> stages;
+  std::shared_ptr<gpu::Program> quantize;
+};
 using Stages = std::array<WgmmaMoeStage, 2>;
 
 int as_int(std::int64_t value) { return static_cast<int>(value); }
@@ -35,8 +61,10 @@ const HopperLaunch& starts_early() {
 }
 
 gpu::MoeBuffers buffers_of(const Problem& problem, const WgmmaMoeStage& first) {
+  const bool quantized = quantizes_hidden(problem);
   return {.block_m = first.tokens,
-          .hidden_bytes = problem.n * 2,
+          .hidden_bytes = problem.n * (quantized ? 3 : 2),  // in bf16, then in fp8
+          .hidden_scale_bytes = quantized ? ceil_div(problem.n, hidden_group(problem)) * 4 : 0,
           .rounded_partials = true,
           .dependent = &starts_early()};
 }
@@ -79,13 +107,27 @@ class WgmmaMoeKernel final : public Kernel {
       first.x_row_bytes = x_row_bytes;
       first.to = round.hidden;
       first.weights = problem_.moe.doweight_stage1 ? round.operands.topk_weights : nullptr;
+      first.x_scales = static_cast<const float*>(round.operands.x_scale);
+      set_weight_scales(shapes_.w.scale, round.operands.w_scale, first);
+      first.x_scale_step = as_int(shapes_.x.scale.row_block == 1 ? shapes_.x.scale.columns : 0);
+      first.x_scale_k_step = 1;
       GEMMTUNE_RETURN_IF_ERROR(launch(0, first, stream));
+      const void* hidden = round.hidden;
+      if (programs_.quantize != nullptr) {
+        hidden = static_cast<const char*>(round.hidden) + round.pairs * problem_.n * 2;
+        GEMMTUNE_RETURN_IF_ERROR(quantize(round, const_cast<void*>(hidden), stream));
+      }
       set_common(stages_[1], round, second);
       second.to = round.partials;
-      GEMMTUNE_RETURN_IF_ERROR(
-          encode(driver_.functions(),
-                 MatrixBox{round.hidden, 2, round.pairs, problem_.n, problem_.n * 2, stages_[1].tokens},
-                 second.hidden));
+      second.x_scales = static_cast<const float*>(round.hidden_scales);
+      set_weight_scales(shapes_.w2.scale, round.operands.w2_scale, second);
+      second.x_scale_step = 1;
+      second.x_scale_k_step = round.pairs;
+      const int element_bytes = bits(problem_.w_type) / 8;
+      GEMMTUNE_RETURN_IF_ERROR(encode(driver_.functions(),
+                                      MatrixBox{hidden, element_bytes, round.pairs, problem_.n,
+                                                problem_.n * element_bytes, stages_[1].tokens},
+                                      second.hidden));
       return launch(1, second, stream);
     });
   }
@@ -124,9 +166,33 @@ class WgmmaMoeKernel final : public Kernel {
     values.storage_bytes = as_int(stage.storage_bytes);
   }
 
+  static void set_weight_scales(const ScaleShape& shape, const void* scales, WgmmaMoeArguments& values) {
+    values.w_scales = static_cast<const float*>(scales);
+    values.w_scale_matrix = shape.elements();
+    values.w_scale_rows = as_int(shape.row_block);
+    values.w_scale_columns = as_int(shape.columns);
+  }
+
+  Status quantize(const gpu::MoeRound& round, void* to, Stream stream) const {
+    const std::int64_t group = hidden_group(problem_);
+    MoeQuantizeArguments values{static_cast<const unsigned short*>(round.hidden),
+                                static_cast<unsigned char*>(to),
+                                static_cast<float*>(round.hidden_scales),
+                                as_int(round.pairs),
+                                as_int(problem_.n),
+                                as_int(group)};
+    gpu::LaunchShape shape;
+    shape.grid[0] =
+        static_cast<unsigned>(ceil_div(round.pairs * ceil_div(problem_.n, group), groups_per_block));
+    shape.threads = 256;
+    shape.extension = &starts_early();
+    void* arguments[] = {&values};
+    return programs_.quantize->launch(shape, arguments, stream);
+  }
+
   Status launch(std::size_t stage, WgmmaMoeArguments& values, Stream stream) const {
     void* arguments[] = {&values};
-    return programs_[stage]->launch(launches_[stage], arguments, stream);
+    return programs_.stages[stage]->launch(launches_[stage], arguments, stream);
   }
 
   const CudaDriver& driver_;
@@ -150,7 +216,7 @@ class WgmmaMoeFamily final : public gpu::CompiledFamily {
 
   std::string_view name() const override { return "wgmma_moe"; }
   std::string identity() const override {
-    std::string text = source_ + wgmma_macros(DataType::bf16, 16);
+    std::string text = source_ + wgmma_macros(DataType::bf16, 16) + quantize_source().text;
     for (const gpu::Source& source : gpu::moe_layer_sources(default_problem(Operation::fused_moe), {}))
       text += source.text;
     return fmt::format("wgmma_moe r1 source {}", short_hash(text, 12));
@@ -173,6 +239,10 @@ class WgmmaMoeFamily final : public gpu::CompiledFamily {
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
     return predicted_wgmma_moe(problem, wgmma_moe_stages(problem, config, limits_), limits_);
   }
+  /// What quantizes the hidden layer as well is in the lower class.
+  Accuracy accuracy(const Problem& problem, const Config&) const override {
+    return quantizes_hidden(problem) ? Accuracy::tensor_core : Accuracy::fp32;
+  }
   std::int64_t resources(const Problem& problem, const Config& config) const override {
     return wgmma_moe_stages(problem, config, limits_)[0].shared_bytes;
   }
@@ -189,10 +259,14 @@ class WgmmaMoeFamily final : public gpu::CompiledFamily {
 
 Status WgmmaMoeFamily::accepts(const Problem& problem) const {
   GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_mixture(problem));
-  if (problem.x_type != problem.w_type ||
-      (problem.x_type != DataType::bf16 && problem.x_type != DataType::f16))
-    return refusal::refuse(refusal::types, "x {} with w {}, only bf16 and fp16 of both",
-                           to_string(problem.x_type), to_string(problem.w_type));
+  const DataType type = problem.w_type;
+  if (problem.x_type != type ||
+      (type != DataType::bf16 && type != DataType::f16 && type != DataType::f8_e4m3fn))
+    return refusal::refuse(refusal::types, "x {} with w {}, only bf16, fp16 and fp8 e4m3fn of both",
+                           to_string(problem.x_type), to_string(type));
+  const QuantType quantization = problem.moe.quant_type;
+  if (quantizes_hidden(problem) && (quantization == QuantType::none || quantization == QuantType::per_1x32))
+    return refusal::refuse(refusal::types, "{} scaled by {}", to_string(type), to_string(quantization));
   for (const auto& [name, elements] : {std::pair{"k", problem.k}, std::pair{"n", problem.n}}) {
     if (bytes_of(problem.w_type, elements) % 16 != 0)
       return refusal::refuse(refusal::alignment, "rows of {} = {} {} are no multiple of 16 bytes", name,
@@ -229,7 +303,7 @@ Space WgmmaMoeFamily::space(const Problem& problem) const {
                                     : "";
                        },
                        Rule::search});
-  const double slowest = 2.0 * predicted_microseconds(problem, default_config(problem));
+  const double slowest = 3.0 * predicted_microseconds(problem, default_config(problem));
   space.add(Constraint{"slow",
                        [this, problem, slowest](const Config& config) -> std::string {
                          return predicted_microseconds(problem, config) <= slowest
@@ -243,9 +317,13 @@ Space WgmmaMoeFamily::space(const Problem& problem) const {
 gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeStage& stage) const {
   gpu::Source source{"wgmma_moe", wgmma_macros(problem.w_type, stage.tokens) + source_, {}, "wgmma_moe"};
   const bool first = stage.stage == 1;
+  const bool quantized = quantizes_hidden(problem);
+  const DataType hidden = quantized ? DataType::bf16 : problem.w_type;
   source.defines = {fmt::format("ELEMENT={}", gpu::element_code(problem.w_type)),
-                    fmt::format("OUTPUT={}", gpu::element_code(first ? problem.w_type : problem.y_type)),
-                    "SCALES=0",
+                    fmt::format("OUTPUT={}", gpu::element_code(first ? hidden : problem.y_type)),
+                    fmt::format("SCALES={}", !quantized                 ? 0
+                                             : scales_by_block(problem) ? 2
+                                                                        : 1),
                     "L2_HINTS=0",
                     fmt::format("STAGE={}", stage.stage),
                     fmt::format("BLOCK_ROWS={}", stage.rows),
@@ -265,8 +343,14 @@ Result<std::unique_ptr<Kernel>> WgmmaMoeFamily::build(const Problem& problem, co
   for (const std::size_t i : {0U, 1U}) {
     auto program = runtime_.load(stage_source(problem, stages[i]));
     if (!program.ok()) return program.status();
-    programs[i] = std::move(*program);
-    GEMMTUNE_RETURN_IF_ERROR(programs[i]->reserve_shared(static_cast<std::size_t>(stages[i].shared_bytes)));
+    programs.stages[i] = std::move(*program);
+    GEMMTUNE_RETURN_IF_ERROR(
+        programs.stages[i]->reserve_shared(static_cast<std::size_t>(stages[i].shared_bytes)));
+  }
+  if (quantizes_hidden(problem)) {
+    auto program = runtime_.load(quantize_source());
+    if (!program.ok()) return program.status();
+    programs.quantize = std::move(*program);
   }
   auto layer = gpu::MoeLayer::make(runtime_, problem, buffers_of(problem, stages[0]));
   if (!layer.ok()) return layer.status();

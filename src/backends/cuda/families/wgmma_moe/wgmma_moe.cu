@@ -214,12 +214,12 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeA
     for (int i = 0; i < BLOCK_TOKENS / 2; ++i) d[r][i] = 0.0f;
   }
 #if SCALES == 2
-  const float* w_at[MMA_TILES][2];
+  const float* w_scales = a.w_scales + work.tile.expert * a.w_scale_matrix;
+  int w_at[MMA_TILES][2];
 #pragma unroll
   for (int r = 0; r < MMA_TILES; ++r) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half)
-      w_at[r][half] = a.w_scales + work.tile.expert * a.w_scale_matrix + weight_row(a, work, r, half) / a.w_scale_rows * (long long)a.w_scale_columns;
+    for (int half = 0; half < 2; ++half) w_at[r][half] = weight_row(a, work, r, half) / a.w_scale_rows * a.w_scale_columns;
   }
 #endif
   PartialSums partials;
@@ -241,8 +241,8 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeA
 #if SCALES == 2
       const int wanted = k_tile * K_ATOMS + i;
       const int k_atom = wanted < a.w_scale_columns ? wanted : a.w_scale_columns - 1;
-      const float low = w_at[r][0][k_atom];
-      const float high = w_at[r][1][k_atom];
+      const float low = w_scales[w_at[r][0] + k_atom];
+      const float high = w_scales[w_at[r][1] + k_atom];
       const unsigned scales = smem.scales + (unsigned)((state.stage * K_ATOMS + i) * SCALE_BYTES + (int)threadIdx.x % 4 * 8);
 #endif
       WAIT_FOR_PRODUCTS(0);
