@@ -116,48 +116,42 @@ Result<MoeLayer> MoeLayer::make(Runtime& runtime, const Problem& problem, const 
   return layer;
 }
 
-Status MoeLayer::run(const Operands& operands, void* workspace, Stream stream,
-                     const std::function<Status(const MoeRound&)>& stages) const {
+MoeRound MoeLayer::round(const Operands& operands, void* workspace, std::int64_t first_token) const {
   const MatrixShape x = operand_shapes(problem_).x;
   // Of a scale of the whole tensor there is one, whatever the token.
   const bool scales_by_row = x.scale.type != ScaleType::none && x.scale.row_block == 1;
   const std::int64_t scale_bytes = x.scale.type == ScaleType::f32 ? 4 : 1;
   const std::int64_t topk = problem_.moe.topk;
-  for (std::int64_t first = 0; first < problem_.m; first += tokens_) {
-    MoeRound round;
-    round.tokens = std::min(tokens_, problem_.m - first);
-    round.pairs = round.tokens * topk;
-    round.max_tiles = max_moe_tiles(round.pairs, problem_.moe.experts, buffers_.block_m);
-    Operands& own = round.operands;
-    own = operands;
-    own.x = static_cast<const char*>(operands.x) + bytes_of(problem_.x_type, first * operands.ldx);
-    if (operands.x_scale != nullptr && scales_by_row)
-      own.x_scale = static_cast<const char*>(operands.x_scale) + first * x.scale.columns * scale_bytes;
-    own.topk_ids += first * topk;
-    own.topk_weights += first * topk;
-    own.y = static_cast<char*>(operands.y) + bytes_of(problem_.y_type, first * operands.ldy);
-    round.pair_of = reinterpret_cast<const int*>(at(workspace, pair_of_at_));
-    round.tiles = reinterpret_cast<const MoeTile*>(at(workspace, tiles_at_));
-    round.tile_count = reinterpret_cast<const int*>(at(workspace, tile_count_at_));
-    round.tiles_of = reinterpret_cast<const int*>(at(workspace, tiles_of_at_));
-    round.hidden = at(workspace, hidden_at_);
-    round.hidden_scales = at(workspace, hidden_scales_at_);
-    round.partials = at(workspace, partials_at_);
-    auto* position_of = reinterpret_cast<int*>(at(workspace, position_of_at_));
-    GEMMTUNE_RETURN_IF_ERROR(route(round, position_of, stream));
-    GEMMTUNE_RETURN_IF_ERROR(stages(round));
-    GEMMTUNE_RETURN_IF_ERROR(combine(round, position_of, stream));
-  }
-  return {};
+  MoeRound round;
+  round.tokens = std::min(tokens_, problem_.m - first_token);
+  round.pairs = round.tokens * topk;
+  round.max_tiles = max_moe_tiles(round.pairs, problem_.moe.experts, buffers_.block_m);
+  Operands& own = round.operands;
+  own = operands;
+  own.x = static_cast<const char*>(operands.x) + bytes_of(problem_.x_type, first_token * operands.ldx);
+  if (operands.x_scale != nullptr && scales_by_row)
+    own.x_scale = static_cast<const char*>(operands.x_scale) + first_token * x.scale.columns * scale_bytes;
+  own.topk_ids += first_token * topk;
+  own.topk_weights += first_token * topk;
+  own.y = static_cast<char*>(operands.y) + bytes_of(problem_.y_type, first_token * operands.ldy);
+  round.pair_of = reinterpret_cast<int*>(at(workspace, pair_of_at_));
+  round.position_of = reinterpret_cast<int*>(at(workspace, position_of_at_));
+  round.tiles = reinterpret_cast<MoeTile*>(at(workspace, tiles_at_));
+  round.tile_count = reinterpret_cast<int*>(at(workspace, tile_count_at_));
+  round.tiles_of = reinterpret_cast<int*>(at(workspace, tiles_of_at_));
+  round.hidden = at(workspace, hidden_at_);
+  round.hidden_scales = at(workspace, hidden_scales_at_);
+  round.partials = at(workspace, partials_at_);
+  return round;
 }
 
-Status MoeLayer::route(const MoeRound& round, int* position_of, Stream stream) const {
+Status MoeLayer::route(const MoeRound& round, Stream stream) const {
   MoeRouteArguments values{round.operands.topk_ids,
-                           const_cast<int*>(round.pair_of),
-                           position_of,
-                           const_cast<MoeTile*>(round.tiles),
-                           const_cast<int*>(round.tile_count),
-                           const_cast<int*>(round.tiles_of),
+                           round.pair_of,
+                           round.position_of,
+                           round.tiles,
+                           round.tile_count,
+                           round.tiles_of,
                            static_cast<int>(round.pairs),
                            problem_.moe.experts,
                            static_cast<int>(buffers_.block_m)};
@@ -170,13 +164,13 @@ Status MoeLayer::route(const MoeRound& round, int* position_of, Stream stream) c
   return route_->launch(shape, arguments, stream);
 }
 
-Status MoeLayer::combine(const MoeRound& round, const int* position_of, Stream stream) const {
+Status MoeLayer::combine(const MoeRound& round, Stream stream) const {
   const Operands& o = round.operands;
   const std::int64_t y_bytes = bytes_of(problem_.y_type, 1);
   const bool vectors =
       problem_.k % 8 == 0 && o.ldy * y_bytes % 16 == 0 && reinterpret_cast<std::uintptr_t>(o.y) % 16 == 0;
   MoeCombineArguments values{round.partials,
-                             position_of,
+                             round.position_of,
                              problem_.moe.doweight_stage1 ? nullptr : o.topk_weights,
                              o.y,
                              problem_.k,

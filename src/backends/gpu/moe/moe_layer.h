@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 #include "backends/gpu/moe/moe_route_arguments.h"
@@ -31,16 +30,18 @@ struct MoeRound {
   std::int64_t tokens = 0;
   std::int64_t pairs = 0;
   std::int64_t max_tiles = 0;
-  const int* pair_of = nullptr;
-  const MoeTile* tiles = nullptr;
-  const int* tile_count = nullptr;  // of the round, on the device
-  const int* tiles_of = nullptr;
+  int* pair_of = nullptr;
+  int* position_of = nullptr;
+  MoeTile* tiles = nullptr;
+  int* tile_count = nullptr;  // of the round, on the device
+  int* tiles_of = nullptr;
   void* hidden = nullptr;
   void* hidden_scales = nullptr;
   void* partials = nullptr;  // [pairs, model_dim] by position
 };
 
-/// Immutable.
+/// Immutable. A call goes through rounds of tokens, so that the workspace stays bounded: route(), the family's stages, which fill
+/// the partial results, combine().
 class MoeLayer {
  public:
   /// Compiles the kernels around the stages.
@@ -49,15 +50,16 @@ class MoeLayer {
   std::size_t workspace_bytes() const { return static_cast<std::size_t>(workspace_bytes_); }
   /// At most as many tiles are in a round.
   std::int64_t max_tiles() const { return max_tiles_; }
-  /// Sorts, calls `stages`, which enqueues kernels that fill the partial results, and sums; round by round, so that the
-  /// workspace stays bounded.
-  Status run(const Operands& operands, void* workspace, Stream stream,
-             const std::function<Status(const MoeRound&)>& stages) const;
+  /// Tokens of each round but the last.
+  std::int64_t round_tokens() const { return tokens_; }
+  MoeRound round(const Operands& operands, void* workspace, std::int64_t first_token) const;
+  /// Enqueues the sort.
+  Status route(const MoeRound& round, Stream stream) const;
+  /// Enqueues the sum.
+  Status combine(const MoeRound& round, Stream stream) const;
 
  private:
   MoeLayer() = default;
-  Status route(const MoeRound& round, int* position_of, Stream stream) const;
-  Status combine(const MoeRound& round, const int* position_of, Stream stream) const;
 
   Problem problem_;
   MoeBuffers buffers_;

@@ -101,7 +101,9 @@ class WgmmaMoeKernel final : public Kernel {
     WgmmaMoeArguments second{};
     GEMMTUNE_RETURN_IF_ERROR(encode_weight(stages_[0], operands.w, first.w));
     GEMMTUNE_RETURN_IF_ERROR(encode_weight(stages_[1], operands.w2, second.w));
-    return layer_.run(operands, workspace, stream, [&](const gpu::MoeRound& round) -> Status {
+    for (std::int64_t token = 0; token < problem_.m; token += layer_.round_tokens()) {
+      const gpu::MoeRound round = layer_.round(operands, workspace, token);
+      GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
       set_common(stages_[0], round, first);
       first.x = static_cast<const unsigned char*>(round.operands.x);
       first.x_row_bytes = x_row_bytes;
@@ -128,8 +130,10 @@ class WgmmaMoeKernel final : public Kernel {
                                       MatrixBox{hidden, element_bytes, round.pairs, problem_.n,
                                                 problem_.n * element_bytes, stages_[1].tokens},
                                       second.hidden));
-      return launch(1, second, stream);
-    });
+      GEMMTUNE_RETURN_IF_ERROR(launch(1, second, stream));
+      GEMMTUNE_RETURN_IF_ERROR(layer_.combine(round, stream));
+    }
+    return {};
   }
 
  private:

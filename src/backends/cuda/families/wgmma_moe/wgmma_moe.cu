@@ -266,6 +266,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeA
         }
       }
     }
+    __syncwarp();  // all lanes have read the scales
     release_stage(smem, state.stage);
     next_stage(a, state);
   }

@@ -54,7 +54,9 @@ class SimtMoeKernel final : public Kernel {
   std::size_t workspace_bytes() const override { return layer_.workspace_bytes(); }
   WeightLayout weight_layout() const override { return WeightLayout::plain; }
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
-    return layer_.run(operands, workspace, stream, [&](const MoeRound& round) -> Status {
+    for (std::int64_t token = 0; token < problem_.m; token += layer_.round_tokens()) {
+      const MoeRound round = layer_.round(operands, workspace, token);
+      GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
       const Operands& o = round.operands;
       auto* hidden = static_cast<float*>(round.hidden);
       SimtMoeArguments first{static_cast<const unsigned char*>(o.x),
@@ -79,8 +81,10 @@ class SimtMoeKernel final : public Kernel {
       second.weights = nullptr;
       second.ldx = second.k = problem_.n;
       second.columns = problem_.k;
-      return launch(1, second, round, stream);
-    });
+      GEMMTUNE_RETURN_IF_ERROR(launch(1, second, round, stream));
+      GEMMTUNE_RETURN_IF_ERROR(layer_.combine(round, stream));
+    }
+    return {};
   }
 
  private:
