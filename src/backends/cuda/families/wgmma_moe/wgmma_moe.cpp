@@ -103,7 +103,7 @@ class WgmmaMoeKernel final : public Kernel {
     GEMMTUNE_RETURN_IF_ERROR(encode_weight(stages_[1], operands.w2, second.w));
     for (std::int64_t token = 0; token < problem_.m; token += layer_.round_tokens()) {
       const gpu::MoeRound round = layer_.round(operands, workspace, token);
-      GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
+      if (!stages_[0].sorts) GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
       set_common(stages_[0], round, first);
       first.x = static_cast<const unsigned char*>(round.operands.x);
       first.x_row_bytes = x_row_bytes;
@@ -157,6 +157,9 @@ class WgmmaMoeKernel final : public Kernel {
   }
 
   void set_common(const WgmmaMoeStage& stage, const gpu::MoeRound& round, WgmmaMoeArguments& values) const {
+    values.ids = round.operands.topk_ids;
+    values.pairs = as_int(round.pairs);
+    values.experts = problem_.moe.experts;
     values.pair_of = round.pair_of;
     values.tiles = round.tiles;
     values.tile_count = round.tile_count;
@@ -292,6 +295,11 @@ Space WgmmaMoeFamily::space(const Problem& problem) const {
                            if (refused.empty()) refused = refuse_wgmma_moe(stage);
                          return refused;
                        }});
+  space.add(Constraint{"sort", [problem](const Config& config) -> std::string {
+                         return config.number("sort", 0) != 0 && routed_pairs(problem) > max_sorted_pairs
+                                    ? "more pairs of token and expert than a block sorts"
+                                    : "";
+                       }});
   space.add(Constraint{"wg",
                        [](const Config& config) -> std::string {
                          const bool both = config.number("bn") == 64 && config.number("bn2") == 64;
@@ -334,6 +342,7 @@ gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeS
                     fmt::format("BLOCK_TOKENS={}", stage.tokens),
                     fmt::format("CONSUMER_WARPGROUPS={}", stage.warpgroups),
                     fmt::format("K_ATOMS={}", stage.k_atoms),
+                    fmt::format("SORT={}", stage.sorts ? 1 : 0),
                     fmt::format("BLOCKS={}", stage.blocks_per_multiprocessor),
                     fmt::format("CONSUMER_REGISTERS={}", stage.reallocates_registers() ? 1 : 0),
                     fmt::format("GATED={}", first && problem.moe.gated ? 1 : 0),

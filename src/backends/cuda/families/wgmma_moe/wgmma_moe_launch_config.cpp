@@ -14,6 +14,7 @@ constexpr std::int64_t max_moe_stages = 24;
 constexpr std::int64_t min_moe_stages = 3;
 constexpr std::int64_t instruction_rows = 64;
 constexpr std::int64_t kibibyte = 1024;
+constexpr std::int64_t sorted_bytes = 8 * kibibyte;  // of shared memory where blocks sort
 constexpr std::int64_t accumulators =
     256;  // tokens of a tile times instructions of a warp group, halved: registers
 
@@ -60,6 +61,7 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
     stage.blocks_per_multiprocessor = small ? 2 : 1;
     stage.interleaved = number == 1 && problem.moe.gated;
     stage.promoted = accumulates_fewer_bits(problem.w_type);
+    stage.sorts = config.number("sort", 0) != 0;
     stage.k_bytes = (number == 1 ? problem.k : problem.n) * element;
     stage.k_tiles = ceil_div(stage.k_bytes, stage.k_atoms * atom_bytes);
     stage.columns = number == 1 ? problem.n : problem.k;
@@ -72,7 +74,8 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
     const bool block_scales = scales_by_block(problem);
     const std::int64_t scales = block_scales ? stage.k_atoms * stage.tokens * 4 : 0;
     const auto most = static_cast<std::int64_t>(limits.shared_bytes_per_block);
-    const std::int64_t budget = std::min(small ? 112 * kibibyte : most, most) - shared_reserve - staging;
+    const std::int64_t budget = std::min(small ? 112 * kibibyte : most, most) - shared_reserve - staging -
+                                (stage.sorts ? sorted_bytes : 0);
     stage.num_stages = std::clamp<std::int64_t>(budget / (stage.stage_bytes + scales), 0, max_moe_stages);
     stage.storage_bytes = round_up(stage.num_stages * (stage.stage_bytes + scales) + staging, 16);
     stage.shared_bytes = stage.storage_bytes + shared_reserve;
@@ -86,28 +89,33 @@ bool scales_by_block(const Problem& problem) {
 }
 
 std::vector<Parameter> wgmma_moe_parameters(DataType element) {
-  return {Parameter{.key = "bm",
-                    .values = {"16", "32", "64", "96", "128", "256"},
-                    .absent = "16",
-                    .meaning = "block_m: tokens of one expert in a tile"},
-          Parameter{.key = "bn",
-                    .values = {"64", "128", "256"},
-                    .absent = "128",
-                    .meaning = "block_n: rows of w1 in a tile, of a gated one half of them of the gate"},
-          Parameter{.key = "bn2",
-                    .values = {"64", "128", "256"},
-                    .absent = "128",
-                    .meaning = "block_n of the second stage: rows of w2 in a tile"},
-          Parameter{.key = "wg",
-                    .values = {"1", "2"},
-                    .absent = "1",
-                    .meaning = "consumer warp groups, at most one for 64 rows of a tile"},
-          block_k_parameter(element, {1, 2}),
-          Parameter{
-              .key = "smem",
-              .values = {"112", "226"},
-              .absent = "226",
-              .meaning = "KiB of shared memory, which the stages fill: two blocks a multiprocessor, or one"}};
+  return {
+      Parameter{.key = "bm",
+                .values = {"16", "32", "64", "96", "128", "256"},
+                .absent = "16",
+                .meaning = "block_m: tokens of one expert in a tile"},
+      Parameter{.key = "bn",
+                .values = {"64", "128", "256"},
+                .absent = "128",
+                .meaning = "block_n: rows of w1 in a tile, of a gated one half of them of the gate"},
+      Parameter{.key = "bn2",
+                .values = {"64", "128", "256"},
+                .absent = "128",
+                .meaning = "block_n of the second stage: rows of w2 in a tile"},
+      Parameter{.key = "wg",
+                .values = {"1", "2"},
+                .absent = "1",
+                .meaning = "consumer warp groups, at most one for 64 rows of a tile"},
+      block_k_parameter(element, {1, 2}),
+      Parameter{
+          .key = "smem",
+          .values = {"112", "226"},
+          .absent = "226",
+          .meaning = "KiB of shared memory, which the stages fill: two blocks a multiprocessor, or one"},
+      Parameter{.key = "sort",
+                .values = {"0", "1"},
+                .absent = "0",
+                .meaning = "1: each block sorts the pairs of token and expert: no kernel before the stages"}};
 }
 
 std::string refuse_wgmma_moe(const WgmmaMoeStage& stage) {
@@ -129,7 +137,9 @@ double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStag
   constexpr double clock = 1.7e3;                // cycles per microsecond
   const double processors = limits.multiprocessors;
   const double element = bits(problem.w_type) / 8.0;
-  double total = 8;  // sort, sum and launches
+  // Sum and launches; the sort by a kernel, or in both stages.
+  const double pairs = as_real(routed_pairs(problem));
+  double total = 5 + (stages[0].sorts ? 0.4 + 2 * 0.013 * pairs : 2.5 + pairs / 12e3);
   for (const WgmmaMoeStage& stage : stages) {
     const Expected work = expected(problem, stage.tokens);
     const double items = work.tiles * as_real(stage.column_tiles);
@@ -165,6 +175,7 @@ Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limi
         config.set("wg", std::int64_t{std::min(rows, rows2) > 64 ? 2 : 1});
         config.set("bk", block_k_of(problem.w_type, tokens <= 32 && std::max(rows, rows2) <= 128 ? 2 : 1));
         config.set("smem", std::int64_t{226});
+        config.set("sort", std::int64_t{routed_pairs(problem) <= 64 ? 1 : 0});
         const auto stages = wgmma_moe_stages(problem, config, limits);
         if (!refuse_wgmma_moe(stages[0]).empty() || !refuse_wgmma_moe(stages[1]).empty()) continue;
         const double time = predicted_wgmma_moe(problem, stages, limits);

@@ -21,6 +21,7 @@ struct WgmmaMoeStage {
   std::int64_t blocks_per_multiprocessor = 1;
   bool interleaved = false;  // rows of gate and up alternate, 8 of each
   bool promoted = false;     // fp8
+  bool sorts = false;        // each block sorts all pairs
   std::int64_t k_bytes = 0;  // of a row
   std::int64_t k_tiles = 0;
   std::int64_t weight_rows = 0;   // of an expert
@@ -44,6 +45,9 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
                                               const HopperLimits& limits);
 std::vector<Parameter> wgmma_moe_parameters(DataType element);
 Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limits);
+
+/// Pairs that a block can sort.
+inline constexpr std::int64_t max_sorted_pairs = 256;
 
 /// Empty, or why the stage cannot be built.
 std::string refuse_wgmma_moe(const WgmmaMoeStage& stage);
