@@ -6,7 +6,8 @@
 // hidden layer.
 //
 // The host defines: STAGE (1, 2), BLOCK_ROWS (of A: 64, 128, 256), BLOCK_TOKENS (of B), CONSUMER_WARPGROUPS (1, 2), K_ATOMS (block_k in units of 128 bytes), BLOCKS
-// (of a multiprocessor), GATED and ACTIVATION (moe_activation.cuh; of stage 1), ELEMENT, OUTPUT (of `to`), SCALES (0: none, 1: of rows, 2: of 1 x 128 of tokens and 128 x
+// (of a multiprocessor), SORT (1: each block sorts the pairs itself; few of them), CLUSTER (1; 2: blocks of a cluster compute neighbouring halves of a
+// tile's tokens with the same rows of the weight, of which each loads a half for both by multicast), GATED and ACTIVATION (moe_activation.cuh; of stage 1), ELEMENT, OUTPUT (of `to`), SCALES (0: none, 1: of rows, 2: of 1 x 128 of tokens and 128 x
 // 128 of the weight), WGMMA, WGMMA_FIRST and FENCE_ACCUMULATORS (wgmma.cu) for BLOCK_TOKENS.
 using gemmtune::cuda::WgmmaMoeArguments;
 using gemmtune::gpu::MoeTile;
@@ -16,6 +17,7 @@ using gemmtune::gpu::MoeTile;
 #define PROMOTE (ELEMENT == 3)  // of fp8 the tensor core keeps too few bits of long sums
 #define A_ATOM_BYTES (BLOCK_ROWS * ATOM_BYTES)
 #define B_ATOM_BYTES (BLOCK_TOKENS * ATOM_BYTES)
+#define SHARE_ROWS (BLOCK_ROWS / CLUSTER)  // of A that a block loads
 #define SCALE_BYTES (SCALES == 2 ? BLOCK_TOKENS * 4 : 0)  // of a k atom
 #define STAGE_BYTES (K_ATOMS * (A_ATOM_BYTES + B_ATOM_BYTES))
 #define LOADED_BYTES (K_ATOMS * (A_ATOM_BYTES + (GATHER ? 0 : B_ATOM_BYTES)))  // by TMA into a stage
@@ -36,12 +38,19 @@ struct SharedLayout {
   unsigned pipeline;
   unsigned staging;  // a buffer for each consumer warp group
   unsigned scales;   // of tokens: num_stages x K_ATOMS x BLOCK_TOKENS floats
+  unsigned work;     // the Work of each stage that begins a tile
   unsigned full_barriers;
   unsigned empty_barriers;
 };
+#define WORK_BYTES 32
+
+// Rank of the block in its cluster, and the first of the work items of the cluster.
+static __device__ __forceinline__ int rank_of_block() { return CLUSTER > 1 ? cluster_cta_rank() : 0; }
+static __device__ __forceinline__ int first_work() { return CLUSTER > 1 ? cluster_index() : (int)blockIdx.x; }
+static __device__ __forceinline__ int work_stride() { return CLUSTER > 1 ? cluster_count() : (int)gridDim.x; }
 
 struct Work {
-  MoeTile tile;
+  MoeTile tile;  // the block's share of it; count may be 0 with CLUSTER
   int column;  // first one of `to`
   int row;     // first one of the weight; of an interleaved one in groups of 8 of each half
 };
@@ -123,19 +132,53 @@ static __device__ __forceinline__ Work work_at(const WgmmaMoeArguments& a, const
   work.tile = load_tile(routes.tiles + first + local - across * tiles);
   work.column = across * TILE_COLUMNS;
   work.row = across * BLOCK_ROWS;
+#if CLUSTER > 1
+  const int skipped = rank_of_block() * BLOCK_TOKENS;
+  work.tile.first += skipped;
+  work.tile.count = work.tile.count > skipped ? work.tile.count - skipped : 0;
+  if (work.tile.count > BLOCK_TOKENS) work.tile.count = BLOCK_TOKENS;
+#endif
+  return work;
+}
+
+// The producer passes the work to the consumers with the first stage of its tile.
+static __device__ __forceinline__ void store_work(const SharedLayout& smem, int stage, const Work& work) {
+  const unsigned to = smem.work + (unsigned)stage * WORK_BYTES;
+  asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(work.tile.expert), "r"(work.tile.first), "r"(work.tile.count), "r"(work.column) : "memory");
+  asm volatile("st.shared.s32 [%0], %1;" ::"r"(to + 16u), "r"(work.row) : "memory");
+}
+static __device__ __forceinline__ Work read_work(const SharedLayout& smem, int stage) {
+  const unsigned from = smem.work + (unsigned)stage * WORK_BYTES;
+  Work work;
+  work.tile.index = 0;
+  asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];" : "=r"(work.tile.expert), "=r"(work.tile.first), "=r"(work.tile.count), "=r"(work.column) : "r"(from) : "memory");
+  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(work.row) : "r"(from + 16u) : "memory");
   return work;
 }
 
 // ---- producer
 
+#if CLUSTER > 1
+#define MULTICAST ".multicast::cluster"
+#define MULTICAST_MASK(operand) ", %" #operand
+#else
+#define MULTICAST
+#define MULTICAST_MASK(operand)
+#endif
+
+// Loads the block's share of a k atom of the weight, with CLUSTER to both blocks. `to`: of the whole tile.
 static __device__ __forceinline__ void load_weight(const WgmmaMoeArguments& a, unsigned to, int k_atom, const Work& work, unsigned barrier) {
+  const int share = rank_of_block() * SHARE_ROWS;
+  to += (unsigned)(share * ATOM_BYTES);
+  const unsigned short mask = (1u << CLUSTER) - 1u;
 #if INTERLEAVED
-  asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(to), "l"(&a.w),
-               "r"(k_atom * ATOM_ELEMENTS), "r"(0), "r"(0), "r"(work.row / 16), "r"(work.tile.expert), "r"(barrier)
+  asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" MULTICAST
+               " [%0], [%1, {%2, %3, %4, %5, %6}], [%7]" MULTICAST_MASK(8) ";" ::"r"(to),
+               "l"(&a.w), "r"(k_atom * ATOM_ELEMENTS), "r"(0), "r"(0), "r"((work.row + share) / 16), "r"(work.tile.expert), "r"(barrier), "h"(mask)
                : "memory");
 #else
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to), "l"(&a.w),
-               "r"(k_atom * ATOM_ELEMENTS), "r"(work.row), "r"(work.tile.expert), "r"(barrier)
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" MULTICAST " [%0], [%1, {%2, %3, %4}], [%5]" MULTICAST_MASK(6) ";" ::"r"(to),
+               "l"(&a.w), "r"(k_atom * ATOM_ELEMENTS), "r"(work.row + share), "r"(work.tile.expert), "r"(barrier), "h"(mask)
                : "memory");
 #endif
 }
@@ -156,12 +199,13 @@ static __device__ __forceinline__ void arrive_after_copies(unsigned barrier) {
 static __device__ __forceinline__ int load_early(const WgmmaMoeArguments& a, const SharedLayout& smem, const Routes& routes, int work_count) {
   int early = 0;
 #pragma unroll 1
-  for (int index = (int)blockIdx.x; index < work_count; index += (int)gridDim.x) {
+  for (int index = first_work(); index < work_count; index += work_stride()) {
     const Work work = work_at(a, routes, index);
 #pragma unroll 1
     for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile) {
       if (early == a.num_stages) return early;
       const unsigned full = smem.full_barriers + 8u * (unsigned)early;
+      if (k_tile == 0) store_work(smem, early, work);
       barrier_arrive_expect_tx(full, LOADED_BYTES);
 #pragma unroll
       for (int i = 0; i < K_ATOMS; ++i)
@@ -181,15 +225,18 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
   if (thread == 0) early = load_early(a, smem, routes, work_count);
   grid_dependency_wait();
 #endif
+  Work next = {};
+  if (first_work() < work_count) next = work_at(a, routes, first_work());
 #pragma unroll 1
-  for (int index = (int)blockIdx.x; index < work_count; index += (int)gridDim.x) {
-    const Work work = work_at(a, routes, index);
+  for (int index = first_work(); index < work_count; index += work_stride()) {
+    const Work work = next;
+    if (index + work_stride() < work_count) next = work_at(a, routes, index + work_stride());
 #if GATHER
     const unsigned char* rows[ROWS_PER_THREAD];
 #pragma unroll
     for (int i = 0; i < ROWS_PER_THREAD; ++i) {
       const int at = thread / 8 + i * 16;
-      const int token = routes.pair_of[work.tile.first + (at < work.tile.count ? at : 0)] / a.topk;
+      const int token = at < work.tile.count ? routes.pair_of[work.tile.first + at] / a.topk : 0;
       rows[i] = a.x + token * a.x_row_bytes + thread % 8 * 16;
     }
 #endif
@@ -197,8 +244,9 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
     const float* scales[(BLOCK_TOKENS + 127) / 128];
 #pragma unroll
     for (int i = 0; i < (BLOCK_TOKENS + 127) / 128; ++i) {
-      const int at = work.tile.first + (thread + i * 128 < work.tile.count ? thread + i * 128 : 0);
-      scales[i] = a.x_scales + (long long)(GATHER ? routes.pair_of[at] / a.topk : at) * a.x_scale_step;
+      const int at = work.tile.first + thread + i * 128;
+      const bool there = thread + i * 128 < work.tile.count;
+      scales[i] = a.x_scales + (long long)(!there ? 0 : GATHER ? routes.pair_of[at] / a.topk : at) * a.x_scale_step;
     }
 #endif
 #pragma unroll 1
@@ -209,6 +257,7 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
       if (thread == 0) {
         const bool loaded = early > 0;
         early -= loaded;
+        if (!loaded && k_tile == 0) store_work(smem, stage, work);
         if (!loaded) barrier_arrive_expect_tx(full, LOADED_BYTES);
 #pragma unroll
         for (int i = 0; i < K_ATOMS; ++i) {
@@ -275,8 +324,15 @@ static __device__ __forceinline__ void wait_full(const SharedLayout& smem, const
   if (GATHER) fence_async_proxy();  // the copies were ordinary writes
 }
 
+// A stage is free when the consumers of all blocks that its weight is multicast to have read it.
 static __device__ __forceinline__ void release_stage(const SharedLayout& smem, int stage) {
-  if (threadIdx.x % 32 == 0) barrier_arrive(smem.empty_barriers + 8u * (unsigned)stage);
+  const unsigned barrier = smem.empty_barriers + 8u * (unsigned)stage;
+  const int lane = (int)threadIdx.x % 32;
+#if CLUSTER > 1
+  if (lane < CLUSTER) barrier_arrive_remote(remote_address(barrier, lane));
+#else
+  if (lane == 0) barrier_arrive(barrier);
+#endif
 }
 
 #define WAIT_FOR_PRODUCTS(pending) asm volatile("wgmma.wait_group.sync.aligned " #pending ";" ::: "memory")
@@ -410,8 +466,9 @@ static __device__ __forceinline__ void scale_rows(Accumulators& d, const WgmmaMo
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int at = j * 8 + (int)threadIdx.x % 4 * 2 + i;
-      const int position = work.tile.first + (at < work.tile.count ? at : 0);
-      const float token = a.x_scales[(long long)(GATHER ? routes.pair_of[position] / a.topk : position) * a.x_scale_step];
+      const int position = work.tile.first + at;
+      const bool there = at < work.tile.count;
+      const float token = there ? a.x_scales[(long long)(GATHER ? routes.pair_of[position] / a.topk : position) * a.x_scale_step] : 0.0f;
 #pragma unroll
       for (int r = 0; r < MMA_TILES; ++r) {
 #pragma unroll
@@ -439,7 +496,7 @@ static __device__ __forceinline__ void stage_output(const float* d, const WgmmaM
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int at = first_token + (j + i / 2) * 8 + lane % 4 * 2 + i % 2;
-        factors[i] = a.weights[routes.pair_of[work.tile.first + (at < work.tile.count ? at : 0)]];
+        if (at < work.tile.count) factors[i] = a.weights[routes.pair_of[work.tile.first + at]];
       }
     }
 #endif
@@ -497,8 +554,10 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
   const unsigned staging = smem.staging + (unsigned)(group * STAGING_BYTES);
   PipelineState state = {0, 0};
 #pragma unroll 1
-  for (int index = (int)blockIdx.x; index < work_count; index += (int)gridDim.x) {
-    const Work work = work_at(a, routes, index);
+  for (int index = first_work(); index < work_count; index += work_stride()) {
+    wait_full(smem, state);
+    const Work work = read_work(smem, state.stage);
+    __syncwarp();
     Accumulators d;
     mainloop(d, a, smem, work, state);
 #if SCALES == 1
@@ -525,18 +584,25 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   smem.pipeline = (shared_address(memory) + 1023u) & ~1023u;
   smem.staging = smem.pipeline + (unsigned)a.num_stages * STAGE_BYTES;
   smem.scales = smem.staging + CONSUMER_WARPGROUPS * STAGING_BYTES;
-  smem.full_barriers = smem.pipeline + (unsigned)a.storage_bytes;
+  smem.work = smem.pipeline + (unsigned)a.storage_bytes;
+  smem.full_barriers = smem.work + (unsigned)a.num_stages * WORK_BYTES;
   smem.empty_barriers = smem.full_barriers + 8u * (unsigned)a.num_stages;
   if (threadIdx.x == 0) {
     for (int i = 0; i < a.num_stages; ++i) {
       barrier_init(smem.full_barriers + 8u * (unsigned)i, COPIES ? 1 + PRODUCER_THREADS : 1);
-      barrier_init(smem.empty_barriers + 8u * (unsigned)i, CONSUMER_THREADS / 32);
+      barrier_init(smem.empty_barriers + 8u * (unsigned)i, CLUSTER * CONSUMER_THREADS / 32);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     prefetch_tensor_map(&a.w);
     if (!GATHER) prefetch_tensor_map(&a.hidden);
   }
+#if CLUSTER > 1
+  __syncwarp();
+  cluster_arrive();
+  cluster_wait();
+#else
   __syncthreads();
+#endif
 #if STAGE == 1
   // Operands and the tiles are of the kernels before this one.
   grid_dependency_wait();
@@ -565,4 +631,10 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
     if (STAGE == 2) grid_dependency_wait();
     consume(a, smem, routes, work_count);
   }
+#if CLUSTER > 1
+  // No block exits while another may still write to its shared memory.
+  __syncwarp();
+  cluster_arrive();
+  cluster_wait();
+#endif
 }

@@ -19,6 +19,7 @@ struct WgmmaMoeStage {
   std::int64_t warpgroups = 1;  // consumers
   std::int64_t k_atoms = 1;
   std::int64_t blocks_per_multiprocessor = 1;
+  std::int64_t cluster = 1;  // blocks that share a tile's rows, each with its own tokens
   bool interleaved = false;  // rows of gate and up alternate, 8 of each
   bool promoted = false;     // fp8
   bool sorts = false;        // each block sorts all pairs
@@ -32,6 +33,8 @@ struct WgmmaMoeStage {
   std::int64_t storage_bytes = 0;  // of stages, staging buffers and scales
   std::int64_t shared_bytes = 0;
 
+  /// Of a tile of the sort: those of a cluster's blocks.
+  std::int64_t sorted_tokens() const { return tokens * cluster; }
   std::int64_t threads() const { return 128 * (warpgroups + 1); }
   std::int64_t mma_tiles() const { return rows / 64 / warpgroups; }
   /// Whether consumers take registers from the producer.
