@@ -334,7 +334,7 @@ def triton_configs(case):
     return [(64, 128, 4, 3), (128, 128, 8, 3)]
 
 
-def measure(case, library, rounds, missing, label):
+def measure(case, library, rounds, missing, label, only):
     calls = {}
     if library is not None:
         calls["gemmtune"] = gemmtune_call(library, case)
@@ -342,6 +342,7 @@ def measure(case, library, rounds, missing, label):
         calls["torch._grouped_mm"] = torch_grouped(case)
     for config in triton_configs(case):
         calls[f"triton {config[0]}x{config[1]}"] = triton_grouped(case, *config)
+    calls = {name: call for name, call in calls.items() if only is None or name.startswith(only)}
     some = min(case.m, 4)
     expected = case.expected(some)
     graphs, errors = {}, {}
@@ -382,6 +383,7 @@ def main():
     parser.add_argument("--tokens", nargs="*", type=int, default=TOKENS)
     parser.add_argument("--routing", default="uniform", choices=["uniform", "zipf"])
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--only", help="those whose names begin so")
     parser.add_argument("--csv")
     options = parser.parse_args()
     if not torch.cuda.is_available():
@@ -393,7 +395,7 @@ def main():
         ratios = []
         for tokens in options.tokens:
             case = Case(weights, tokens, options.routing)
-            found = measure(case, library, options.rounds, missing, f"{model}, {tokens} tokens")
+            found = measure(case, library, options.rounds, missing, f"{model}, {tokens} tokens", options.only)
             floor = case.floor()
             for name, (median, error) in found.items():
                 rows.append({"model": model, "routing": options.routing, "tokens": tokens, "who": name, "us": round(median, 2),
