@@ -217,7 +217,9 @@ Status check_libtypes(const Device& device, const std::vector<std::string>& libt
 
 Accuracy lowest_accuracy(const Device& device, const Problem& problem, AccuracyPolicy policy) {
   if (policy == AccuracyPolicy::fast) return Accuracy::tensor_core;
-  const auto baseline = device.baseline(problem);
+  auto baseline = device.baseline(problem);
+  // What no vendor has is compared with what runs untuned.
+  if (!baseline.ok()) baseline = device.fallback(problem);
   return baseline.ok() ? device.accuracy(*baseline, problem) : Accuracy::fp32;
 }
 

@@ -51,8 +51,8 @@ Space searched_space(const KernelFamily& family, const Problem& problem, const S
 Status check_search_space(const Device& device, const SearchSpace& search_space,
                           std::span<const Problem> problems, bool exhaustive);
 
-/// The lowest class of a candidate under the policy: with `keep` that of the device's baseline, fp32 without
-/// one.
+/// The lowest class of a candidate under the policy: with `keep` that of the device's baseline, without one that of its
+/// fallback.
 Accuracy lowest_accuracy(const Device& device, const Problem& problem, AccuracyPolicy policy);
 
 /// Kernels that have an erratum are not listed; a refusal names the erratum, one of them and their number.

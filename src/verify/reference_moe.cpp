@@ -14,10 +14,16 @@
 namespace gemmtune {
 namespace {
 
-double activate(Activation activation, double value) {
-  if (activation == Activation::silu) return value / (1 + std::exp(-value));
-  if (activation == Activation::gelu) return 0.5 * value * (1 + std::erf(value / std::sqrt(2.0)));
-  return value;
+/// `up`: 1 without a gate. swiglu is gpt-oss's: both halves clamped, 1 added to the linear one.
+double activate(Activation activation, double gate, double up) {
+  constexpr double swiglu_limit = 7;
+  constexpr double swiglu_alpha = 1.702;
+  if (activation == Activation::silu) return gate / (1 + std::exp(-gate)) * up;
+  if (activation == Activation::gelu) return 0.5 * gate * (1 + std::erf(gate / std::sqrt(2.0))) * up;
+  if (activation != Activation::swiglu) return gate * up;
+  const double clamped = std::min(gate, swiglu_limit);
+  return clamped / (1 + std::exp(-swiglu_alpha * clamped)) *
+         (std::clamp(up, -swiglu_limit, swiglu_limit) + 1);
 }
 
 /// A token's place in the result, and its routing weight for one expert.
@@ -87,7 +93,7 @@ class Mixture {
       const double* gate = values.data() + i * static_cast<std::size_t>(columns);
       for (std::int64_t j = 0; j < problem_.n; ++j) {
         const double up = problem_.moe.gated ? weight * gate[problem_.n + j] : 1;
-        hidden.at(static_cast<std::int64_t>(i), j) = activate(problem_.moe.activation, weight * gate[j]) * up;
+        hidden.at(static_cast<std::int64_t>(i), j) = activate(problem_.moe.activation, weight * gate[j], up);
       }
     }
     return hidden;
@@ -131,8 +137,9 @@ std::size_t sampled_token_count(const Problem& problem, const ReferenceOptions& 
 Result<Reference> moe_reference(const Problem& problem, const HostOperands& operands,
                                 const ReferenceOptions& options) {
   const Activation activation = problem.moe.activation;
-  if (activation != Activation::none && activation != Activation::silu && activation != Activation::gelu)
-    return Status::unsupported("no reference for the activation {}", to_string(activation));
+  if (activation == Activation::situv2 || (activation == Activation::swiglu && !problem.moe.gated))
+    return Status::unsupported("no reference for the activation {}{}", to_string(activation),
+                               problem.moe.gated ? "" : " without a gate");
   Reference reference;
   const std::vector<std::int64_t> tokens = sampled_tokens(problem, options);
   reference.complete = static_cast<std::int64_t>(tokens.size()) == problem.m;

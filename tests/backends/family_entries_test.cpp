@@ -127,13 +127,13 @@ TEST(FamilyEntries, OfCudaMakeFamiliesOfTheirNames) {
   for (const gpu::FamilyEntry* entry : cuda::family_entries()) {
     if (!entry->compiled) continue;
     const auto family = entry->make({runtime, driver, folder});
-    // A driver without a device is of no architecture.
-    EXPECT_EQ(family != nullptr, entry->info.name == "simt") << entry->info.name;
+    // A driver without a device is of no architecture: only what serves every GPU is made.
+    EXPECT_EQ(family != nullptr, entry->info.name.starts_with("simt")) << entry->info.name;
     if (family == nullptr) continue;
     ++made;
     EXPECT_EQ(family->name(), entry->info.name);
   }
-  EXPECT_EQ(made, 1);
+  EXPECT_EQ(made, 2);
 }
 
 TEST(DeviceTraits, AreThoseOfTheBackend) {

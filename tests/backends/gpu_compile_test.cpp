@@ -12,12 +12,15 @@
 #include "backends/cuda/families/mxfp4/mxfp4.h"
 #include "backends/cuda/families/skinny/skinny.h"
 #include "backends/cuda/families/wgmma/wgmma.h"
+#include "backends/cuda/families/wgmma_moe/wgmma_moe.h"
 #include "backends/gpu/families/simt/simt.h"
+#include "backends/gpu/families/simt_moe/simt_moe.h"
 #include "backends/gpu/fill/random_fill.h"
 #include "backends/gpu/pack/pack.h"
 #include "backends/gpu/verify/output_checker.h"
 #include "support/dense_problem.h"
 #include "support/nvrtc.h"
+#include "support/operation_problems.h"
 
 namespace gemmtune {
 namespace {
@@ -148,8 +151,9 @@ void expect_compiles(const KernelFamily& family, CompileOnlyRuntime& runtime, co
   const Space space = family.space(problem);
   std::vector<Config> configs = family.name() == "wgmma"   ? widest_tiles(space)
                                 : family.name() == "mxfp4" ? tiles(space)
-                                : family.name() == "mma"   ? corners_that_build(space)
-                                                           : corners(space);
+                                : family.name() == "mma" || family.name() == "wgmma_moe"
+                                    ? corners_that_build(space)
+                                    : corners(space);
   // A dependent launch is decided at run time: the source is the same.
   std::erase_if(configs, is_dependent);
   configs = covering(std::move(configs));
@@ -186,6 +190,42 @@ TEST(GpuCompile, SimtForEveryArchitectureAndType) {
     for (const Operation operation : {Operation::a4w4_blockscale, Operation::a16w4, Operation::a8w4})
       for (const Problem& problem : {of_fp4(operation, 33, 65, 96), packed(of_fp4(operation, 17, 65, 96))})
         expect_compiles(*family, runtime, problem);
+  }
+}
+
+TEST(GpuCompile, SimtMoeForEveryArchitectureAndType) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  for (const char* architecture : {"sm_80", "sm_90a", "sm_100a"}) {
+    CompileOnlyRuntime runtime(compiler, architecture, limits_of(architecture));
+    const auto family = gpu::make_simt_moe_family(runtime);
+    // The types' conversions are the same text for all: one architecture sees them all.
+    std::vector<Problem> problems = testing_problems::mixtures({33, 65, 70});
+    if (architecture != std::string("sm_90a")) problems.resize(2);
+    for (const Problem& problem : problems) expect_compiles(*family, runtime, problem);
+  }
+}
+
+/// Each form of the epilogue and of scales, and the widest tiles of each mainloop.
+TEST(GpuCompile, WgmmaMoeForHopper) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
+  const auto family = cuda::make_wgmma_moe_family(runtime, no_driver);
+  constexpr DataType fp8 = DataType::f8_e4m3fn;
+  std::vector<Problem> problems{
+      testing_problems::moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {4096, 768, 2048}),
+      testing_problems::moe_problem(DataType::f16, DataType::f16, QuantType::none, {16, 768, 2048}),
+      testing_problems::moe_problem(fp8, fp8, QuantType::per_1x128, {4096, 256, 7168}),
+      testing_problems::moe_problem(fp8, fp8, QuantType::per_token, {64, 256, 7168})};
+  problems[1].moe.gated = problems[3].moe.gated = false;
+  problems[3].moe.activation = Activation::gelu;
+  for (Problem& problem : problems) {
+    problem.moe.experts = 128;
+    problem.moe.topk = 8;
+    // Without a gate the mainloop is the same.
+    if (problem.moe.gated) expect_compiles(*family, runtime, problem);
+    const auto kernel = family->build(problem, family->default_config(problem));
+    EXPECT_TRUE(kernel.ok()) << kernel.message();
   }
 }
 

@@ -1,11 +1,22 @@
 #include "backends/cuda/tensor_map.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 
 #include "backends/cuda/libraries.h"
 
 namespace gemmtune::cuda {
+
+namespace {
+
+int type_of(int element_bytes) {
+  return element_bytes == 1   ? api::tensor_uint8
+         : element_bytes == 2 ? api::tensor_uint16
+                              : api::tensor_uint32;
+}
+
+}  // namespace
 
 Status encode(const api::Driver& driver, const MatrixBox& box, api::TensorMap& map) {
   if (reinterpret_cast<std::uintptr_t>(box.data) % 16 != 0 || box.row_bytes % 16 != 0) {
@@ -26,13 +37,38 @@ Status encode(const api::Driver& driver, const MatrixBox& box, api::TensorMap& m
                                   static_cast<std::uint32_t>(box.box_rows), 1};
   const std::uint32_t steps[] = {1, 1, 1};
   const std::uint32_t dimensions = box.batches > 0 ? 3 : 2;
-  const int type = box.element_bytes == 1   ? api::tensor_uint8
-                   : box.element_bytes == 2 ? api::tensor_uint16
-                                            : api::tensor_uint32;
   const api::Result result = driver.tensor_map(
-      &map, type, dimensions, const_cast<void*>(box.data), sizes, strides, extent, steps,
+      &map, type_of(box.element_bytes), dimensions, const_cast<void*>(box.data), sizes, strides, extent, steps,
       api::tensor_interleave_none, across == whole ? api::tensor_swizzle_128 : api::tensor_swizzle_none,
       api::tensor_promote_128, api::tensor_fill_zero);
+  return driver_status(result, "cuTensorMapEncodeTiled");
+}
+
+Status encode(const api::Driver& driver, const ArrayBox& box, api::TensorMap& map) {
+  constexpr std::size_t most = 5;
+  const std::size_t rank = box.dimensions.size();
+  if (rank < 3 || rank > most) return Status::internal("a tensor map of {} dimensions", rank);
+  std::array<std::uint64_t, most> sizes{};
+  std::array<std::uint64_t, most> strides{};
+  std::array<std::uint32_t, most> extent{};
+  std::array<std::uint32_t, most> steps{};
+  bool aligned = reinterpret_cast<std::uintptr_t>(box.data) % 16 == 0;
+  for (std::size_t i = 0; i < rank; ++i) {
+    const ArrayBox::Dimension& dimension = box.dimensions[i];
+    sizes[i] = static_cast<std::uint64_t>(dimension.size);
+    extent[i] = static_cast<std::uint32_t>(i == 0 ? 128 / box.element_bytes : dimension.box);
+    steps[i] = 1;
+    if (i == 0) continue;
+    strides[i - 1] = static_cast<std::uint64_t>(dimension.stride_bytes);
+    aligned = aligned && dimension.stride_bytes % 16 == 0;
+  }
+  if (!aligned)
+    return Status::unsupported("TMA needs pointers and rows at multiples of 16 bytes: {}, rows of {} bytes",
+                               box.data, box.dimensions[1].stride_bytes);
+  const api::Result result = driver.tensor_map(
+      &map, type_of(box.element_bytes), static_cast<std::uint32_t>(rank), const_cast<void*>(box.data),
+      sizes.data(), strides.data(), extent.data(), steps.data(), api::tensor_interleave_none,
+      api::tensor_swizzle_128, api::tensor_promote_128, api::tensor_fill_zero);
   return driver_status(result, "cuTensorMapEncodeTiled");
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "backends/cuda/cuda_api.h"
 #include "base/status.h"
@@ -25,6 +26,20 @@ struct MatrixBox {
 
 /// `unsupported` if the matrix is not aligned as TMA needs it.
 Status encode(const api::Driver& driver, const MatrixBox& box, api::TensorMap& map);
+
+/// An array of 3 to 5 dimensions and a box of it, the contiguous dimension first; the box has 128 bytes of that one and lies in
+/// shared memory with the swizzle of 128 bytes.
+struct ArrayBox {
+  struct Dimension {
+    std::int64_t size = 0;
+    std::int64_t stride_bytes = 0;  // a multiple of 16; of the first one ignored
+    std::int64_t box = 0;           // ≤ 256; of the first one ignored
+  };
+  const void* data = nullptr;  // 16-byte aligned
+  int element_bytes = 2;
+  std::span<const Dimension> dimensions;
+};
+Status encode(const api::Driver& driver, const ArrayBox& box, api::TensorMap& map);
 
 /// A map that was encoded once, for matrices of one size at any address: a call then copies 128 bytes instead
 /// of calling the driver. No documentation promises that a map holds its matrix's address in its first word and

@@ -144,18 +144,21 @@ void GpuDevice::compile_ahead(const Problem& problem, std::span<const Candidate>
   std::vector<KeyedSource> sources;
   for (const Candidate& candidate : candidates) {
     const auto [found, is_new] = announced_.try_emplace(candidate.kernel_name());
-    if (is_new) found->second = source_of(problem, candidate);
-    if (found->second) sources.push_back(*found->second);
+    if (is_new) found->second = sources_of(problem, candidate);
+    sources.insert(sources.end(), found->second.begin(), found->second.end());
   }
   runtime_->compile_ahead(std::move(sources));
 }
 
-std::optional<KeyedSource> GpuDevice::source_of(const Problem& problem, const Candidate& candidate) const {
+std::vector<KeyedSource> GpuDevice::sources_of(const Problem& problem, const Candidate& candidate) const {
   const auto found = checked(candidate, problem);
-  if (!found.ok()) return std::nullopt;
+  if (!found.ok()) return {};
   const auto* family = dynamic_cast<const CompiledFamily*>(found->family);
-  if (family == nullptr) return std::nullopt;
-  return runtime_->keyed(family->source(problem, found->config));
+  if (family == nullptr) return {};
+  std::vector<KeyedSource> keyed;
+  for (Source& source : family->sources(problem, found->config))
+    keyed.push_back(runtime_->keyed(std::move(source)));
+  return keyed;
 }
 
 Result<double> GpuDevice::sample(const SampleRequest& request) {

@@ -62,7 +62,7 @@ class GpuDevice final : public Device {
   /// Keeps an error that stays as the device's fault. Returns `status`.
   Status watched(Status status) const;
   /// What building the candidate compiles; nothing where it compiles nothing.
-  std::optional<KeyedSource> source_of(const Problem& problem, const Candidate& candidate) const;
+  std::vector<KeyedSource> sources_of(const Problem& problem, const Candidate& candidate) const;
 
   std::unique_ptr<GpuRuntime> runtime_;
   DeviceInfo info_;
@@ -75,7 +75,7 @@ class GpuDevice final : public Device {
   // Guarded by announcing_.
   std::mutex announcing_;
   std::optional<Problem> announced_problem_;
-  std::map<std::string, std::optional<KeyedSource>> announced_;
+  std::map<std::string, std::vector<KeyedSource>> announced_;
   mutable std::mutex faults_;
   mutable Status fault_;  // guarded by faults_
 };

@@ -1,0 +1,423 @@
+#!/usr/bin/env python3
+"""Times whole layers of fused_moe (tokens sorted, both GEMMs, activation, sum over experts) in one process: gemmtune, PyTorch's
+_grouped_mm (bf16) and a grouped Triton kernel (bf16, fp8 blocks) with the same steps around it. Every layer is captured in a CUDA graph
+that rotates over routings, so that weights come from memory; the graphs are replayed in turns, --rounds times. Prints medians in
+microseconds with the share of the floor (bytes of the touched experts' weights over 4.8 TB/s, or operations over the peak) and geometric
+means. What is not there is named.
+
+Usage: fused_moe.py --library build/lib/libgemmtune.so [--tuned FILE] [--models NAME ...] [--tokens N ...] [--routing uniform|zipf]
+                    [--rounds 9] [--csv FILE]
+"""
+
+import argparse
+import csv
+import ctypes
+import math
+import os
+import statistics
+import sys
+
+import torch
+import triton
+import triton.language as tl
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from dense_8bit import BF16, F8_E4M3FN, Library, Operands, Problem, geometric_mean, time_once  # noqa: E402
+
+# Experts, topk, model_dim, inter_dim of a GPU, format.
+MODELS = {
+    "DeepSeek-V3-TP8-fp8": (256, 8, 7168, 256, "fp8"),
+    "DeepSeek-V3-TP8-bf16": (256, 8, 7168, 256, "bf16"),
+    "Qwen3-30B-A3B-bf16": (128, 8, 2048, 768, "bf16"),
+    "Qwen3-30B-A3B-fp8": (128, 8, 2048, 768, "fp8"),
+    "Mixtral-8x7B-TP2-bf16": (8, 2, 4096, 7168, "bf16"),
+}
+TOKENS = [1, 4, 16, 64, 128, 512, 1024, 4096]
+ROUTINGS = 8
+SPAN_MICROSECONDS = 4000
+TERABYTES, TERAFLOPS = 4.8, {"bf16": 989.0, "fp8": 1979.0}
+FUSED_MOE, SILU, NO_QUANTIZATION, PER_1X128 = 8, 1, 0, 4
+
+
+class Moe(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("experts", ctypes.c_int32), ("topk", ctypes.c_int32), ("activation", ctypes.c_int),
+                ("quant_type", ctypes.c_int), ("gated", ctypes.c_int32), ("doweight_stage1", ctypes.c_int32)]
+
+
+class MoeOperands(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("w2", ctypes.c_void_p), ("w2_scale", ctypes.c_void_p), ("topk_ids", ctypes.c_void_p),
+                ("topk_weights", ctypes.c_void_p)]
+
+
+class Weights:
+    """Of one model, used by all its cases."""
+
+    def __init__(self, model):
+        self.experts, self.topk, self.k, self.n, self.form = MODELS[model]
+        random = torch.Generator(device="cuda").manual_seed(1)
+
+        def elements(rows, columns):
+            all_of_them = torch.empty(self.experts, rows, columns, device="cuda", dtype=torch.bfloat16 if self.form == "bf16" else torch.float8_e4m3fn)
+            for expert in all_of_them:
+                values = torch.randn(rows, columns, generator=random, device="cuda")
+                expert.copy_((values / math.sqrt(columns) if self.form == "bf16" else values).to(all_of_them.dtype))
+            return all_of_them
+
+        def scales(rows, columns):
+            return (torch.rand(self.experts, math.ceil(rows / 128), math.ceil(columns / 128), generator=random, device="cuda") + 0.5) / math.sqrt(columns)
+
+        self.w1, self.w2 = elements(2 * self.n, self.k), elements(self.k, self.n)
+        self.w1_scale = scales(2 * self.n, self.k) if self.form == "fp8" else None
+        self.w2_scale = scales(self.k, self.n) if self.form == "fp8" else None
+
+
+class Case:
+    def __init__(self, weights, tokens, routing):
+        self.weights, self.m = weights, tokens
+        random = torch.Generator(device="cuda").manual_seed(tokens)
+        x = torch.randn(tokens, weights.k, generator=random, device="cuda")
+        self.x_scale = None
+        if weights.form == "fp8":
+            self.x_scale = torch.rand(tokens, math.ceil(weights.k / 128), generator=random, device="cuda") + 0.5
+        self.x = x.to(torch.bfloat16 if weights.form == "bf16" else torch.float8_e4m3fn)
+        share = torch.ones(weights.experts, device="cuda")
+        if routing == "zipf":
+            share = 1.0 / torch.arange(1, weights.experts + 1, device="cuda").float()
+        self.ids, self.weight = [], []
+        for _ in range(ROUTINGS):
+            order = share[torch.randperm(weights.experts, generator=random, device="cuda")]
+            self.ids.append(torch.multinomial(order.expand(tokens, -1), weights.topk, generator=random).int().contiguous())
+            self.weight.append(torch.softmax(torch.randn(tokens, weights.topk, generator=random, device="cuda"), 1).contiguous())
+        self.y = torch.empty(tokens, weights.k, device="cuda", dtype=torch.bfloat16)
+
+    def floor(self):
+        w = self.weights
+        touched = sum(len(ids.unique()) for ids in self.ids) / ROUTINGS
+        moved = touched * 3 * w.n * w.k * w.w1.element_size() + self.m * w.k * (self.x.element_size() + 2)
+        return max(moved / TERABYTES / 1e6, 6.0 * self.m * w.topk * w.n * w.k / TERAFLOPS[w.form] / 1e6)
+
+    def expected(self, tokens):
+        """The first tokens in float32, with the first routing."""
+        w = self.weights
+
+        def matrix(values, scale):
+            values = values.float()
+            if scale is None:
+                return values
+            return values * scale.repeat_interleave(128, 0)[: values.shape[0]].repeat_interleave(128, 1)[:, : values.shape[1]]
+
+        result = torch.zeros(tokens, w.k, device="cuda")
+        for token in range(tokens):
+            x = self.x[token].float()
+            if self.x_scale is not None:
+                x = x * self.x_scale[token].repeat_interleave(128)[: w.k]
+            for expert, weight in zip(self.ids[0][token].tolist(), self.weight[0][token]):
+                gate_up = matrix(w.w1[expert], None if w.w1_scale is None else w.w1_scale[expert]) @ x
+                hidden = torch.nn.functional.silu(gate_up[: w.n]) * gate_up[w.n :]
+                result[token] += weight * (matrix(w.w2[expert], None if w.w2_scale is None else w.w2_scale[expert]) @ hidden)
+        return result
+
+
+def gemmtune_call(library, case):
+    w = case.weights
+    form = BF16 if w.form == "bf16" else F8_E4M3FN
+    moe = Moe(size=ctypes.sizeof(Moe), experts=w.experts, topk=w.topk, activation=SILU, gated=1,
+              quant_type=NO_QUANTIZATION if w.form == "bf16" else PER_1X128)
+    problem = Problem(size=ctypes.sizeof(Problem), operation=FUSED_MOE, x_type=form, w_type=form, y_type=BF16, m=case.m, n=w.n, k=w.k,
+                      moe=ctypes.cast(ctypes.pointer(moe), ctypes.c_void_p))
+    pointer = lambda tensor: None if tensor is None else tensor.data_ptr()  # noqa: E731
+    routed = [MoeOperands(size=ctypes.sizeof(MoeOperands), w2=w.w2.data_ptr(), w2_scale=pointer(w.w2_scale), topk_ids=ids.data_ptr(),
+                          topk_weights=weight.data_ptr()) for ids, weight in zip(case.ids, case.weight)]
+    operands = [Operands(size=ctypes.sizeof(Operands), x=case.x.data_ptr(), w=w.w1.data_ptr(), y=case.y.data_ptr(), x_scale=pointer(case.x_scale),
+                         w_scale=pointer(w.w1_scale), moe=ctypes.cast(ctypes.pointer(each), ctypes.c_void_p)) for each in routed]
+
+    def call(i):
+        library.gemm(problem, operands[i])
+
+    call.keep = (moe, routed)  # the structures point at them
+    return call
+
+
+# ---- peers: the steps around the GEMMs, and a grouped GEMM, in Triton
+
+
+@triton.jit
+def sort_kernel(ids, order, position, ends, pairs, BLOCK: tl.constexpr):
+    expert = tl.program_id(0)
+    before = 0
+    for start in range(0, pairs, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        before += tl.sum((tl.load(ids + at, mask=at < pairs, other=1 << 30) < expert).to(tl.int32))
+    for start in range(0, pairs, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        own = tl.load(ids + at, mask=at < pairs, other=-1) == expert
+        to = before + tl.cumsum(own.to(tl.int32)) - 1
+        tl.store(order + to, at, mask=own)
+        tl.store(position + at, to, mask=own)
+        before += tl.sum(own.to(tl.int32))
+    tl.store(ends + expert, before)
+
+
+@triton.jit
+def tile_kernel(ends, tile_expert, tile_first, tile_end, tile_count, experts, BLOCK_M: tl.constexpr, EXPERTS: tl.constexpr):
+    expert = tl.program_id(0)
+    at = tl.arange(0, EXPERTS)
+    end = tl.load(ends + at, mask=at < experts, other=0)
+    begin = tl.load(ends + at - 1, mask=(at > 0) & (at < experts), other=0)
+    tiles = tl.where(at < experts, (end - begin + BLOCK_M - 1) // BLOCK_M, 0)
+    first = tl.sum(tl.where(at < expert, tiles, 0))
+    own = tl.sum(tl.where(at == expert, tiles, 0))
+    own_begin = tl.sum(tl.where(at == expert, begin, 0))
+    own_end = tl.sum(tl.where(at == expert, end, 0))
+    if expert == 0:
+        tl.store(tile_count, tl.sum(tiles))
+    for i in range(own):
+        tl.store(tile_expert + first + i, expert)
+        tl.store(tile_first + first + i, own_begin + i * BLOCK_M)
+        tl.store(tile_end + first + i, own_end)
+
+
+@triton.jit
+def grouped_kernel(x, w, to, x_scale, w_scale, order, tile_expert, tile_first, tile_end, tile_count, topk, columns, k, column_tiles,
+                   GATED: tl.constexpr, FP8: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+    tile = tl.program_id(0) // column_tiles
+    if tile >= tl.load(tile_count):
+        return
+    expert = tl.load(tile_expert + tile).to(tl.int64)
+    position = tl.load(tile_first + tile) + tl.arange(0, BLOCK_M)
+    there = position < tl.load(tile_end + tile)
+    row = (tl.load(order + position, mask=there, other=0) // topk if GATED else position).to(tl.int64)
+    column = tl.program_id(0) % column_tiles * BLOCK_N + tl.arange(0, BLOCK_N)
+    inside = column < columns
+    halves: tl.constexpr = 2 if GATED else 1
+    depth = tl.arange(0, BLOCK_K)
+    x_at = x + row[:, None] * k + depth[None, :]
+    w_at = w + (expert * halves * columns + column[None, :]) * k + depth[:, None]
+    gate = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    up = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    blocks = tl.cdiv(k, 128)
+    rows_of_blocks = tl.cdiv(halves * columns, 128)
+    for start in range(0, k, BLOCK_K):
+        ok = depth + start < k
+        a = tl.load(x_at + start, mask=there[:, None] & ok[None, :], other=0.0)
+        b = tl.load(w_at + start, mask=inside[None, :] & ok[:, None], other=0.0)
+        one = tl.dot(a, b)
+        if FP8:
+            of_x = tl.load(x_scale + row * blocks + start // 128, mask=there, other=0.0)
+            scales = w_scale + (expert * rows_of_blocks + column // 128) * blocks + start // 128
+            gate += one * of_x[:, None] * tl.load(scales, mask=inside, other=0.0)[None, :]
+        else:
+            gate += one
+        if GATED:
+            c = tl.load(w_at + columns.to(tl.int64) * k + start, mask=inside[None, :] & ok[:, None], other=0.0)
+            two = tl.dot(a, c)
+            if FP8:
+                scales = w_scale + (expert * rows_of_blocks + (columns + column) // 128) * blocks + start // 128
+                up += two * of_x[:, None] * tl.load(scales, mask=inside, other=0.0)[None, :]
+            else:
+                up += two
+    if GATED:
+        gate = gate / (1.0 + tl.exp(-gate)) * up
+    tl.store(to + position.to(tl.int64)[:, None] * columns + column[None, :], gate.to(tl.bfloat16), mask=there[:, None] & inside[None, :])
+
+
+@triton.jit
+def quantize_kernel(hidden, to, scale, n, blocks):
+    pair = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * 128 + tl.arange(0, 128)
+    values = tl.load(hidden + pair * n + at, mask=at < n, other=0.0).to(tl.float32)
+    most = tl.maximum(tl.max(tl.abs(values)), 1e-12)
+    tl.store(scale + pair * blocks + tl.program_id(1), most / 448.0)
+    tl.store(to + pair * n + at, (values * (448.0 / most)).to(tl.float8e4nv), mask=at < n)
+
+
+@triton.jit
+def gather_kernel(x, order, to, topk, k, BLOCK: tl.constexpr):
+    position = tl.program_id(0).to(tl.int64)
+    row = (tl.load(order + position) // topk).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(to + position * k + at, tl.load(x + row * k + at, mask=at < k), mask=at < k)
+
+
+@triton.jit
+def activation_kernel(gate_up, to, n, BLOCK: tl.constexpr):
+    pair = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    gate = tl.load(gate_up + pair * 2 * n + at, mask=at < n, other=0.0).to(tl.float32)
+    up = tl.load(gate_up + pair * 2 * n + n + at, mask=at < n, other=0.0).to(tl.float32)
+    tl.store(to + pair * n + at, (gate / (1.0 + tl.exp(-gate)) * up).to(tl.bfloat16), mask=at < n)
+
+
+@triton.jit
+def combine_kernel(partials, position, weight, y, topk, k, BLOCK: tl.constexpr):
+    token = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for slot in range(topk):
+        row = tl.load(position + token * topk + slot).to(tl.int64)
+        total += tl.load(weight + token * topk + slot) * tl.load(partials + row * k + at, mask=at < k, other=0.0).to(tl.float32)
+    tl.store(y + token * k + at, total.to(tl.bfloat16), mask=at < k)
+
+
+class Buffers:
+    def __init__(self, case):
+        w, pairs = case.weights, case.m * case.weights.topk
+        new = lambda *shape, dtype=torch.int32: torch.empty(*shape, dtype=dtype, device="cuda")  # noqa: E731
+        self.order, self.position, self.ends = new(pairs), new(pairs), new(w.experts)
+        self.hidden, self.partials = new(pairs, w.n, dtype=torch.bfloat16), new(pairs, w.k, dtype=torch.bfloat16)
+
+
+def sort(case, buffers, i):
+    pairs = case.m * case.weights.topk
+    sort_kernel[(case.weights.experts,)](case.ids[i], buffers.order, buffers.position, buffers.ends, pairs,
+                                         BLOCK=min(4096, triton.next_power_of_2(pairs)))
+
+
+def combine(case, buffers, partials, i):
+    w = case.weights
+    combine_kernel[(case.m, triton.cdiv(w.k, 1024))](partials, buffers.position, case.weight[i], case.y, w.topk, w.k, BLOCK=1024)
+
+
+def torch_grouped(case):
+    w, buffers = case.weights, Buffers(case)
+    pairs = case.m * w.topk
+    rows = torch.empty(pairs, w.k, dtype=torch.bfloat16, device="cuda")
+    w1, w2 = w.w1.transpose(1, 2), w.w2.transpose(1, 2)
+
+    def call(i):
+        sort(case, buffers, i)
+        gather_kernel[(pairs, triton.cdiv(w.k, 1024))](case.x, buffers.order, rows, w.topk, w.k, BLOCK=1024)
+        gate_up = torch._grouped_mm(rows, w1, offs=buffers.ends)
+        activation_kernel[(pairs, triton.cdiv(w.n, 1024))](gate_up, buffers.hidden, w.n, BLOCK=1024)
+        combine(case, buffers, torch._grouped_mm(buffers.hidden, w2, offs=buffers.ends), i)
+
+    return call
+
+
+def triton_grouped(case, block_m, block_n, warps, stages):
+    w, buffers = case.weights, Buffers(case)
+    pairs = case.m * w.topk
+    fp8 = w.form == "fp8"
+    most = min(pairs, pairs // block_m + min(pairs, w.experts))
+    lists = [torch.empty(max(1, most), dtype=torch.int32, device="cuda") for _ in range(3)]
+    count = torch.empty(1, dtype=torch.int32, device="cuda")
+    quantized = torch.empty(pairs, w.n, dtype=torch.float8_e4m3fn, device="cuda") if fp8 else None
+    blocks = triton.cdiv(w.n, 128)
+    scale = torch.empty(pairs, blocks, device="cuda") if fp8 else None
+    block_k = 128 if fp8 else 64
+
+    def gemm(x, weight, to, x_scale, w_scale, columns, k, gated):
+        tiles = triton.cdiv(columns, block_n)
+        grouped_kernel[(most * tiles,)](x, weight, to, x_scale, w_scale, buffers.order, *lists, count, w.topk, columns, k, tiles, GATED=gated, FP8=fp8,
+                                        BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, num_warps=warps, num_stages=stages)
+
+    def call(i):
+        sort(case, buffers, i)
+        tile_kernel[(w.experts,)](buffers.ends, *lists, count, w.experts, BLOCK_M=block_m, EXPERTS=triton.next_power_of_2(w.experts))
+        gemm(case.x, w.w1, buffers.hidden, case.x_scale, w.w1_scale, w.n, w.k, True)
+        hidden = buffers.hidden
+        if fp8:
+            quantize_kernel[(pairs, blocks)](buffers.hidden, quantized, scale, w.n, blocks)
+            hidden = quantized
+        gemm(hidden, w.w2, buffers.partials, scale, w.w2_scale, w.k, w.n, False)
+        combine(case, buffers, buffers.partials, i)
+
+    return call
+
+
+def triton_configs(case):
+    each = case.m * case.weights.topk / case.weights.experts
+    if each <= 16:
+        return [(16, 64, 4, 4), (16, 128, 4, 3)]
+    if each <= 48:
+        return [(32, 128, 4, 3), (64, 128, 4, 3)]
+    return [(64, 128, 4, 3), (128, 128, 8, 3)]
+
+
+def measure(case, library, rounds, missing, label, only):
+    calls = {}
+    if library is not None:
+        calls["gemmtune"] = gemmtune_call(library, case)
+    if case.weights.form == "bf16":
+        calls["torch._grouped_mm"] = torch_grouped(case)
+    for config in triton_configs(case):
+        calls[f"triton {config[0]}x{config[1]}"] = triton_grouped(case, *config)
+    calls = {name: call for name, call in calls.items() if only is None or name.startswith(only)}
+    some = min(case.m, 4)
+    expected = case.expected(some)
+    graphs, errors = {}, {}
+    stream = torch.cuda.Stream()
+    count = ROUTINGS * max(1, math.ceil(SPAN_MICROSECONDS / ROUTINGS / max(case.floor() * 1.5, 20)))
+    for name, call in calls.items():
+        try:
+            case.y.fill_(float("nan"))
+            torch.cuda.synchronize()
+            with torch.cuda.stream(stream):
+                call(0)
+            torch.cuda.synchronize()
+            errors[name] = float((case.y[:some].float() - expected).norm() / expected.norm())
+            if not errors[name] < 0.1:
+                raise RuntimeError(f"wrong: relative error {errors[name]}")
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream):
+                for i in range(count):
+                    call(i % ROUTINGS)
+            graphs[name] = graph
+        except Exception as error:  # a peer that does not take this case
+            missing[f"{name} at {label}"] = f"{type(error).__name__}: {str(error)[:300]}".replace("\n", " ")
+            torch.cuda.synchronize()
+    times = {name: [] for name in graphs}
+    for graph in graphs.values():
+        time_once(graph, count)
+    for _ in range(rounds):
+        for name, graph in graphs.items():
+            times[name].append(time_once(graph, count))
+    return {name: (statistics.median(values), errors[name]) for name, values in times.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", help="libgemmtune.so; without it the peers alone")
+    parser.add_argument("--tuned", help="a tuned file of fused_moe; without it gemmtune's defaults")
+    parser.add_argument("--models", nargs="*", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--tokens", nargs="*", type=int, default=TOKENS)
+    parser.add_argument("--routing", default="uniform", choices=["uniform", "zipf"])
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--only", help="those whose names begin so")
+    parser.add_argument("--csv")
+    options = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("fused_moe: no GPU here")
+    library = Library(options.library, {FUSED_MOE: options.tuned} if options.tuned else {}) if options.library else None
+    rows, missing = [], {}
+    for model in options.models:
+        weights = Weights(model)
+        ratios = []
+        for tokens in options.tokens:
+            case = Case(weights, tokens, options.routing)
+            found = measure(case, library, options.rounds, missing, f"{model}, {tokens} tokens", options.only)
+            floor = case.floor()
+            for name, (median, error) in found.items():
+                rows.append({"model": model, "routing": options.routing, "tokens": tokens, "who": name, "us": round(median, 2),
+                             "share_of_floor": round(floor / median, 3), "error": f"{error:.2e}"})
+            peers = [median for name, (median, _) in found.items() if name != "gemmtune"]
+            if peers and "gemmtune" in found:
+                ratios.append(min(peers) / found["gemmtune"][0])
+            print(f"{model:24} {tokens:5} floor {floor:8.1f}  " + "  ".join(f"{name} {median:.1f} ({floor / median:.2f}, {error:.1e})"
+                                                                            for name, (median, error) in found.items()), flush=True)
+            del case
+        if ratios:
+            print(f"{model:24} best peer over gemmtune: geometric mean {geometric_mean(ratios):.3f}, least {min(ratios):.3f}", flush=True)
+        del weights
+        torch.cuda.empty_cache()
+    if options.csv and rows:
+        with open(options.csv, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+    for name, why in missing.items():
+        print(f"not there: {name}: {why}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,390 @@
+#include "backends/cuda/families/wgmma_moe/wgmma_moe.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/cuda/families/hopper.h"
+#include "backends/cuda/families/wgmma/wgmma_launch_config.h"
+#include "backends/cuda/families/wgmma_moe/moe_quantize_arguments.h"
+#include "backends/cuda/families/wgmma_moe/wgmma_moe_arguments.h"
+#include "backends/cuda/families/wgmma_moe/wgmma_moe_launch_config.h"
+#include "backends/cuda/tensor_map.h"
+#include "backends/gpu/families/element_code.h"
+#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/moe/moe_layer.h"
+#include "backends/refusal.h"
+#include "base/hash.h"
+#include "base/rounding.h"
+#include "problem/operands.h"
+
+namespace gemmtune::cuda {
+
+// Texts of the files beside this one.
+std::string_view moe_quantize_arguments_text();
+std::string_view moe_quantize_text();
+
+namespace {
+
+constexpr std::int64_t groups_per_block = 8;  // of moe_quantize
+
+/// The hidden layer goes through stage 2 in fp8.
+bool quantizes_hidden(const Problem& problem) { return problem.w_type == DataType::f8_e4m3fn; }
+/// Elements of a row of the hidden layer that share a scale.
+std::int64_t hidden_group(const Problem& problem) {
+  return scales_by_block(problem) ? scale_block : problem.n;
+}
+
+gpu::Source quantize_source() {
+  return {"moe_quantize",
+          gpu::source_text({moe_quantize_arguments_text(), gpu::moe_dependent_text(), moe_quantize_text()}),
+          {"DEPENDENT=1"},
+          "moe_quantize"};
+}
+
+/// The stages', and for fp8 the one between them.
+struct Programs {
+  std::array<std::shared_ptr<gpu::Program>, 2> stages;
+  std::shared_ptr<gpu::Program> quantize;
+};
+using Stages = std::array<WgmmaMoeStage, 2>;
+
+int as_int(std::int64_t value) { return static_cast<int>(value); }
+
+const HopperLaunch& starts_early() {
+  static const HopperLaunch launch = [] {
+    HopperLaunch made;
+    made.dependent = true;
+    return made;
+  }();
+  return launch;
+}
+
+gpu::MoeBuffers buffers_of(const Problem& problem, const WgmmaMoeStage& first) {
+  const bool quantized = quantizes_hidden(problem);
+  return {.block_m = first.sorted_tokens(),
+          .hidden_bytes = problem.n * (quantized ? 3 : 2),  // in bf16, then in fp8
+          .hidden_scale_bytes = quantized ? ceil_div(problem.n, hidden_group(problem)) * 4 : 0,
+          .rounded_partials = true,
+          .dependent = &starts_early()};
+}
+
+class WgmmaMoeKernel final : public Kernel {
+ public:
+  WgmmaMoeKernel(const CudaDriver& driver, Programs programs, gpu::MoeLayer layer, const Problem& problem,
+                 const Stages& stages)
+      : driver_(driver),
+        programs_(std::move(programs)),
+        layer_(std::move(layer)),
+        problem_(problem),
+        shapes_(operand_shapes(problem)),
+        stages_(stages) {
+    for (const std::size_t i : {0U, 1U}) {
+      const WgmmaMoeStage& stage = stages[i];
+      extensions_[i].dependent = true;
+      extensions_[i].cluster = static_cast<unsigned>(stage.cluster);
+      launches_[i].threads = static_cast<unsigned>(stage.threads());
+      launches_[i].shared_bytes = static_cast<std::size_t>(stage.shared_bytes);
+      launches_[i].extension = &extensions_[i];
+      const std::int64_t items = layer_.max_tiles() * stage.column_tiles;
+      std::int64_t at_once = driver.properties().limits.multiprocessors * stage.blocks_per_multiprocessor;
+      if (stage.cluster > 1) {
+        at_once /= stage.cluster;
+        if (const int known = driver.clusters_at_once(programs_.stages[i]->loaded(), launches_[i]); known > 0)
+          at_once = known;
+      }
+      launches_[i].grid[0] = static_cast<unsigned>(std::min(items, at_once) * stage.cluster);
+    }
+  }
+  std::size_t workspace_bytes() const override { return layer_.workspace_bytes(); }
+  WeightLayout weight_layout() const override { return WeightLayout::plain; }
+
+  Status run(const Operands& operands, void* workspace, Stream stream) const override {
+    const std::int64_t x_row_bytes = bytes_of(problem_.x_type, operands.ldx);
+    if (x_row_bytes % 16 != 0 || reinterpret_cast<std::uintptr_t>(operands.x) % 16 != 0)
+      return Status::unsupported("x needs pointers and rows at multiples of 16 bytes: {}, rows of {} bytes",
+                                 operands.x, x_row_bytes);
+    WgmmaMoeArguments first{};
+    WgmmaMoeArguments second{};
+    GEMMTUNE_RETURN_IF_ERROR(encode_weight(stages_[0], operands.w, first.w));
+    GEMMTUNE_RETURN_IF_ERROR(encode_weight(stages_[1], operands.w2, second.w));
+    for (std::int64_t token = 0; token < problem_.m; token += layer_.round_tokens()) {
+      const gpu::MoeRound round = layer_.round(operands, workspace, token);
+      if (!stages_[0].sorts) GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
+      set_common(stages_[0], round, first);
+      first.x = static_cast<const unsigned char*>(round.operands.x);
+      first.x_row_bytes = x_row_bytes;
+      first.to = round.hidden;
+      first.weights = problem_.moe.doweight_stage1 ? round.operands.topk_weights : nullptr;
+      first.x_scales = static_cast<const float*>(round.operands.x_scale);
+      set_weight_scales(shapes_.w.scale, round.operands.w_scale, first);
+      first.x_scale_step = as_int(shapes_.x.scale.row_block == 1 ? shapes_.x.scale.columns : 0);
+      first.x_scale_k_step = 1;
+      GEMMTUNE_RETURN_IF_ERROR(launch(0, first, stream));
+      const void* hidden = round.hidden;
+      if (programs_.quantize != nullptr) {
+        hidden = static_cast<const char*>(round.hidden) + round.pairs * problem_.n * 2;
+        GEMMTUNE_RETURN_IF_ERROR(quantize(round, const_cast<void*>(hidden), stream));
+      }
+      set_common(stages_[1], round, second);
+      second.to = round.partials;
+      second.x_scales = static_cast<const float*>(round.hidden_scales);
+      set_weight_scales(shapes_.w2.scale, round.operands.w2_scale, second);
+      second.x_scale_step = 1;
+      second.x_scale_k_step = round.pairs;
+      const int element_bytes = bits(problem_.w_type) / 8;
+      GEMMTUNE_RETURN_IF_ERROR(encode(driver_.functions(),
+                                      MatrixBox{hidden, element_bytes, round.pairs, problem_.n,
+                                                problem_.n * element_bytes, stages_[1].tokens},
+                                      second.hidden));
+      GEMMTUNE_RETURN_IF_ERROR(launch(1, second, stream));
+      GEMMTUNE_RETURN_IF_ERROR(layer_.combine(round, stream));
+    }
+    return {};
+  }
+
+ private:
+  /// [experts, rows, k] in boxes of a tile's rows; an interleaved one as [experts, groups, halves, 8, k].
+  Status encode_weight(const WgmmaMoeStage& stage, const void* data, api::TensorMap& map) const {
+    const std::int64_t experts = problem_.moe.experts;
+    const std::int64_t row = stage.k_bytes;
+    const int element_bytes = bits(problem_.w_type) / 8;
+    const std::int64_t k = row / element_bytes;
+    if (!stage.interleaved) {
+      const ArrayBox::Dimension dimensions[] = {{k, 0, 0},
+                                                {stage.weight_rows, row, stage.rows / stage.cluster},
+                                                {experts, stage.weight_rows * row, 1}};
+      return encode(driver_.functions(), ArrayBox{data, element_bytes, dimensions}, map);
+    }
+    const ArrayBox::Dimension dimensions[] = {{k, 0, 0},
+                                              {8, row, 8},
+                                              {2, problem_.n * row, 2},
+                                              {problem_.n / 8, 8 * row, stage.rows / stage.cluster / 16},
+                                              {experts, stage.weight_rows * row, 1}};
+    return encode(driver_.functions(), ArrayBox{data, element_bytes, dimensions}, map);
+  }
+
+  void set_common(const WgmmaMoeStage& stage, const gpu::MoeRound& round, WgmmaMoeArguments& values) const {
+    values.ids = round.operands.topk_ids;
+    values.pairs = as_int(round.pairs);
+    values.experts = problem_.moe.experts;
+    values.pair_of = round.pair_of;
+    values.tiles = round.tiles;
+    values.tile_count = round.tile_count;
+    values.tiles_of = round.tiles_of;
+    values.topk = problem_.moe.topk;
+    values.k_bytes = as_int(stage.k_bytes);
+    values.k_tiles = as_int(stage.k_tiles);
+    values.columns = as_int(stage.columns);
+    values.column_tiles = as_int(stage.column_tiles);
+    values.num_stages = as_int(stage.num_stages);
+    values.storage_bytes = as_int(stage.storage_bytes);
+  }
+
+  static void set_weight_scales(const ScaleShape& shape, const void* scales, WgmmaMoeArguments& values) {
+    values.w_scales = static_cast<const float*>(scales);
+    values.w_scale_matrix = shape.elements();
+    values.w_scale_rows = as_int(shape.row_block);
+    values.w_scale_columns = as_int(shape.columns);
+  }
+
+  Status quantize(const gpu::MoeRound& round, void* to, Stream stream) const {
+    const std::int64_t group = hidden_group(problem_);
+    MoeQuantizeArguments values{static_cast<const unsigned short*>(round.hidden),
+                                static_cast<unsigned char*>(to),
+                                static_cast<float*>(round.hidden_scales),
+                                as_int(round.pairs),
+                                as_int(problem_.n),
+                                as_int(group)};
+    gpu::LaunchShape shape;
+    shape.grid[0] =
+        static_cast<unsigned>(ceil_div(round.pairs * ceil_div(problem_.n, group), groups_per_block));
+    shape.threads = 256;
+    shape.extension = &starts_early();
+    void* arguments[] = {&values};
+    return programs_.quantize->launch(shape, arguments, stream);
+  }
+
+  Status launch(std::size_t stage, WgmmaMoeArguments& values, Stream stream) const {
+    void* arguments[] = {&values};
+    return programs_.stages[stage]->launch(launches_[stage], arguments, stream);
+  }
+
+  const CudaDriver& driver_;
+  Programs programs_;
+  gpu::MoeLayer layer_;
+  Problem problem_;
+  OperandShapes shapes_;
+  Stages stages_;
+  std::array<HopperLaunch, 2> extensions_;
+  std::array<gpu::LaunchShape, 2> launches_;  // point at extensions_
+};
+
+class WgmmaMoeFamily final : public gpu::CompiledFamily {
+ public:
+  WgmmaMoeFamily(gpu::Runtime& runtime, const CudaDriver& driver)
+      : runtime_(runtime),
+        driver_(driver),
+        limits_(hopper_limits(runtime, driver)),
+        source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
+                                  gpu::moe_route_arguments_text(), wgmma_moe_arguments_text(), hopper_text(),
+                                  gpu::moe_activation_text(), wgmma_moe_text()})) {}
+
+  std::string_view name() const override { return "wgmma_moe"; }
+  std::string identity() const override {
+    std::string text = source_ + wgmma_macros(DataType::bf16, 16) + quantize_source().text;
+    for (const gpu::Source& source : gpu::moe_layer_sources(default_problem(Operation::fused_moe), {}))
+      text += source.text;
+    return fmt::format("wgmma_moe r1 source {}", short_hash(text, 12));
+  }
+  int tie_rank() const override { return 12; }
+  Status accepts(const Problem& problem) const override;
+  std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
+  Space space(const Problem& problem) const override;
+  Config default_config(const Problem& problem) const override {
+    return default_wgmma_moe_config(problem, limits_);
+  }
+  gpu::Source source(const Problem& problem, const Config& config) const override {
+    return stage_source(problem, wgmma_moe_stages(problem, config, limits_)[0]);
+  }
+  std::vector<gpu::Source> sources(const Problem& problem, const Config& config) const override {
+    const Stages stages = wgmma_moe_stages(problem, config, limits_);
+    return {stage_source(problem, stages[0]), stage_source(problem, stages[1])};
+  }
+  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
+  double predicted_microseconds(const Problem& problem, const Config& config) const override {
+    return predicted_wgmma_moe(problem, wgmma_moe_stages(problem, config, limits_), limits_);
+  }
+  /// What quantizes the hidden layer as well is in the lower class.
+  Accuracy accuracy(const Problem& problem, const Config&) const override {
+    return quantizes_hidden(problem) ? Accuracy::tensor_core : Accuracy::fp32;
+  }
+  std::int64_t resources(const Problem& problem, const Config& config) const override {
+    return wgmma_moe_stages(problem, config, limits_)[0].shared_bytes;
+  }
+  std::string_view thread_pool() const override { return "gpu"; }
+
+ private:
+  gpu::Source stage_source(const Problem& problem, const WgmmaMoeStage& stage) const;
+
+  gpu::Runtime& runtime_;
+  const CudaDriver& driver_;
+  HopperLimits limits_;
+  std::string source_;
+};
+
+Status WgmmaMoeFamily::accepts(const Problem& problem) const {
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_mixture(problem));
+  const DataType type = problem.w_type;
+  if (problem.x_type != type ||
+      (type != DataType::bf16 && type != DataType::f16 && type != DataType::f8_e4m3fn))
+    return refusal::refuse(refusal::types, "x {} with w {}, only bf16, fp16 and fp8 e4m3fn of both",
+                           to_string(problem.x_type), to_string(type));
+  const QuantType quantization = problem.moe.quant_type;
+  if (quantizes_hidden(problem) && (quantization == QuantType::none || quantization == QuantType::per_1x32))
+    return refusal::refuse(refusal::types, "{} scaled by {}", to_string(type), to_string(quantization));
+  for (const auto& [name, elements] : {std::pair{"k", problem.k}, std::pair{"n", problem.n}}) {
+    if (bytes_of(problem.w_type, elements) % 16 != 0)
+      return refusal::refuse(refusal::alignment, "rows of {} = {} {} are no multiple of 16 bytes", name,
+                             elements, to_string(problem.w_type));
+  }
+  if (problem.alignment % 16 != 0)
+    return refusal::refuse(refusal::alignment, "operands at multiples of {} bytes, 16 are needed",
+                           problem.alignment);
+  return {};
+}
+
+Space WgmmaMoeFamily::space(const Problem& problem) const {
+  Space space;
+  for (Parameter& parameter : wgmma_moe_parameters(problem.w_type)) space.add(std::move(parameter));
+  const auto limits = limits_;
+  space.add(Constraint{"fits", [problem, limits](const Config& config) -> std::string {
+                         std::string refused = refuse_block_k(config, problem.w_type);
+                         for (const WgmmaMoeStage& stage : wgmma_moe_stages(problem, config, limits))
+                           if (refused.empty()) refused = refuse_wgmma_moe(stage);
+                         return refused;
+                       }});
+  space.add(Constraint{"sort", [problem](const Config& config) -> std::string {
+                         return config.number("sort", 0) != 0 && routed_pairs(problem) > max_sorted_pairs
+                                    ? "more pairs of token and expert than a block sorts"
+                                    : "";
+                       }});
+  space.add(Constraint{"wg",
+                       [](const Config& config) -> std::string {
+                         const bool both = config.number("bn") == 64 && config.number("bo") == 64;
+                         return both && config.number("wg") > 1 ? "wg means the same as 1" : "";
+                       },
+                       Rule::search});
+  space.add(Constraint{"bm",
+                       [problem](const Config& config) -> std::string {
+                         // A tile is of one expert, which has each token once.
+                         const std::int64_t tokens = config.number("bm");
+                         return tokens > 16 && tokens >= 2 * round_up(problem.m, std::int64_t{16})
+                                    ? "bm leaves half of the tile empty"
+                                    : "";
+                       },
+                       Rule::search});
+  const double slowest = 3.0 * predicted_microseconds(problem, default_config(problem));
+  space.add(Constraint{"slow",
+                       [this, problem, slowest](const Config& config) -> std::string {
+                         return predicted_microseconds(problem, config) <= slowest
+                                    ? ""
+                                    : "the cost model says much slower than the default";
+                       },
+                       Rule::search});
+  return space;
+}
+
+gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeStage& stage) const {
+  gpu::Source source{"wgmma_moe", wgmma_macros(problem.w_type, stage.tokens) + source_, {}, "wgmma_moe"};
+  const bool first = stage.stage == 1;
+  const bool quantized = quantizes_hidden(problem);
+  const DataType hidden = quantized ? DataType::bf16 : problem.w_type;
+  source.defines = {fmt::format("ELEMENT={}", gpu::element_code(problem.w_type)),
+                    fmt::format("OUTPUT={}", gpu::element_code(first ? hidden : problem.y_type)),
+                    fmt::format("SCALES={}", !quantized                 ? 0
+                                             : scales_by_block(problem) ? 2
+                                                                        : 1),
+                    "L2_HINTS=0",
+                    fmt::format("STAGE={}", stage.stage),
+                    fmt::format("BLOCK_ROWS={}", stage.rows),
+                    fmt::format("BLOCK_TOKENS={}", stage.tokens),
+                    fmt::format("CONSUMER_WARPGROUPS={}", stage.warpgroups),
+                    fmt::format("K_ATOMS={}", stage.k_atoms),
+                    fmt::format("CLUSTER={}", stage.cluster),
+                    fmt::format("SORT={}", stage.sorts ? 1 : 0),
+                    fmt::format("BLOCKS={}", stage.blocks_per_multiprocessor),
+                    fmt::format("CONSUMER_REGISTERS={}", stage.reallocates_registers() ? 1 : 0),
+                    fmt::format("GATED={}", first && problem.moe.gated ? 1 : 0),
+                    fmt::format("ACTIVATION={}", first ? gpu::activation_code(problem.moe.activation) : 0)};
+  return source;
+}
+
+Result<std::unique_ptr<Kernel>> WgmmaMoeFamily::build(const Problem& problem, const Config& config) const {
+  const Stages stages = wgmma_moe_stages(problem, config, limits_);
+  Programs programs;
+  for (const std::size_t i : {0U, 1U}) {
+    auto program = runtime_.load(stage_source(problem, stages[i]));
+    if (!program.ok()) return program.status();
+    programs.stages[i] = std::move(*program);
+    GEMMTUNE_RETURN_IF_ERROR(
+        programs.stages[i]->reserve_shared(static_cast<std::size_t>(stages[i].shared_bytes)));
+  }
+  if (quantizes_hidden(problem)) {
+    auto program = runtime_.load(quantize_source());
+    if (!program.ok()) return program.status();
+    programs.quantize = std::move(*program);
+  }
+  auto layer = gpu::MoeLayer::make(runtime_, problem, buffers_of(problem, stages[0]));
+  if (!layer.ok()) return layer.status();
+  return std::unique_ptr<Kernel>(
+      std::make_unique<WgmmaMoeKernel>(driver_, std::move(programs), std::move(*layer), problem, stages));
+}
+
+}  // namespace
+
+std::unique_ptr<KernelFamily> make_wgmma_moe_family(gpu::Runtime& runtime, const CudaDriver& driver) {
+  return std::make_unique<WgmmaMoeFamily>(runtime, driver);
+}
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,48 @@
+// Arguments of the wgmma_moe kernel, one stage of a mixture of experts. The host includes this file; its text comes
+// before the kernel's source.
+#pragma once
+
+#include "backends/cuda/tensor_map_arguments.h"
+#include "backends/gpu/jit/layout_arguments.h"
+#include "backends/gpu/moe/moe_route_arguments.h"
+
+namespace gemmtune::cuda {
+
+struct WgmmaMoeArguments {
+  TensorMap w;             // of all experts
+  TensorMap hidden;        // stage 2: [pairs, k]
+  const unsigned char* x;  // stage 1: [tokens, k], rows of x_row_bytes bytes
+  void* to;                // [pairs, columns]; of stage 1 by position, of stage 2 by pair
+  const int* ids;          // [pairs]; read by blocks that sort themselves, which do not read the next four
+  const int* pair_of;
+  const gpu::MoeTile* tiles;
+  const int* tile_count;
+  const int* tiles_of;
+  const float* weights;      // stage 1: routing weights by pair that scale gate and up; null: none
+  const float* x_scales;     // token t at k: x_scales[t * x_scale_step + k / 128 * x_scale_k_step]
+  const float* w_scales;     // row r of an expert at k: [r / w_scale_rows * w_scale_columns + k / 128]
+  long long x_row_bytes;     // multiple of 16
+  long long w_scale_matrix;  // elements from expert to expert
+  long long x_scale_k_step;
+  int x_scale_step;
+  int w_scale_rows;
+  int w_scale_columns;
+  int topk;
+  int pairs;
+  int experts;
+  int k_bytes;  // of a row
+  int k_tiles;
+  int columns;       // of `to`
+  int column_tiles;  // tiles of w's rows
+  int num_stages;
+  int storage_bytes;  // of the pipeline's stages and the staging buffers
+};
+
+static_assert(GEMMTUNE_OFFSET(WgmmaMoeArguments, x) == 256 &&
+                  GEMMTUNE_OFFSET(WgmmaMoeArguments, x_row_bytes) == 336 &&
+                  GEMMTUNE_OFFSET(WgmmaMoeArguments, x_scale_step) == 360 &&
+                  GEMMTUNE_OFFSET(WgmmaMoeArguments, storage_bytes) == 404 &&
+                  sizeof(WgmmaMoeArguments) == 512,
+              "host and device layouts differ");
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,121 @@
+// Both stages of a mixture of experts by fused multiply-adds: any type, any scales, any size, any device. A block of 256 threads computes a tile of
+// BLOCK_M positions of one expert x 64 columns, each thread BLOCK_M / 16 x 4 of it, in k tiles of 16. The order of the sums is fixed.
+//
+// The host defines: STAGE (1: act(x * w1), 2: hidden * w2), BLOCK_M (16, 64), GATED and ACTIVATION (moe_activation.cuh), X_TYPE and W_TYPE (1: fp16,
+// 2: bf16, 3: fp8 e4m3fn, 4: int8, 5: fp8 e4m3fnuz, 6: fp4 e2m1), X_SCALES and W_SCALES (0: none, 1: float32, 2: e8m0).
+#define BLOCK_N 64
+#define BLOCK_K 16
+#define THREAD_M (BLOCK_M / 16)
+#define THREAD_N (BLOCK_N / 16)
+#define HALVES (STAGE == 1 && GATED ? 2 : 1)  // of w: gate and up
+
+using gemmtune::gpu::MoeScales;
+using gemmtune::gpu::MoeTile;
+using gemmtune::gpu::SimtMoeArguments;
+
+// As e4m3fn with another bias, no negative zero (a NaN in its place) and no other NaN.
+static __device__ inline float e4m3fnuz_to_float(unsigned char bits) {
+  if (bits == 0x80u) return __uint_as_float(0x7fc00000u);
+  const unsigned sign = (unsigned)(bits & 0x80u) << 24;
+  const unsigned exponent = (bits >> 3) & 15u;
+  const unsigned mantissa = bits & 7u;
+  if (exponent == 0u) return __uint_as_float(sign | __float_as_uint((float)mantissa * 0.0009765625f));
+  return __uint_as_float(sign | ((exponent + 119u) << 23) | (mantissa << 20));
+}
+static __device__ inline float e2m1_to_float(unsigned bits) {
+  const unsigned magnitude = bits & 7u;
+  const float value = magnitude < 2u ? 0.5f * (float)magnitude : __uint_as_float((((magnitude >> 1) + 126u) << 23) | ((magnitude & 1u) << 22));
+  return bits & 8u ? -value : value;
+}
+static __device__ inline float e8m0_to_float(unsigned char bits) {
+  if (bits == 255u) return __uint_as_float(0x7fc00000u);
+  return bits == 0u ? __uint_as_float(0x00400000u) : __uint_as_float((unsigned)bits << 23);
+}
+
+template <int type>
+static __device__ inline float value_at(const unsigned char* data, long long index) {
+  if constexpr (type == 1) return half_to_float(((const unsigned short*)data)[index]);
+  if constexpr (type == 2) return bfloat_to_float(((const unsigned short*)data)[index]);
+  if constexpr (type == 3) return e4m3_to_float(data[index]);
+  if constexpr (type == 4) return (float)((const signed char*)data)[index];
+  if constexpr (type == 5) return e4m3fnuz_to_float(data[index]);
+  if constexpr (type == 6) return e2m1_to_float((unsigned)data[index / 2] >> (index % 2 * 4));
+  return 0.0f;
+}
+template <int type>
+static __device__ inline float scale_at(const MoeScales& scales, int matrix, long long row, long long k) {
+  if constexpr (type == 0) return 1.0f;
+  const long long index = matrix * scales.matrix_elements + row / scales.row_block * scales.columns + k / scales.k_block;
+  return type == 1 ? ((const float*)scales.values)[index] : e8m0_to_float(((const unsigned char*)scales.values)[index]);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1) simt_moe(const SimtMoeArguments a) {
+  __shared__ float x_tile[BLOCK_K][BLOCK_M + 1];
+  __shared__ float w_tile[HALVES][BLOCK_K][BLOCK_N + 1];
+  const int thread = threadIdx.x;
+  const long long first_n = (long long)blockIdx.x * BLOCK_N;
+  const int tile_count = *a.tile_count;
+  // A grid has at most 65535 blocks along y: a block loops over tiles.
+  for (int index = (int)blockIdx.y; index < tile_count; index += (int)gridDim.y) {
+    const MoeTile tile = a.tiles[index];
+    float sums[HALVES][THREAD_M][THREAD_N] = {};
+    for (long long first_k = 0; first_k < a.k; first_k += BLOCK_K) {
+      const long long k = first_k + thread % BLOCK_K;
+      for (int at = thread / BLOCK_K; at < BLOCK_M; at += 256 / BLOCK_K) {
+        float value = 0.0f;
+        if (at < tile.count && k < a.k) {
+#if STAGE == 1
+          const long long row = a.pair_of[tile.first + at] / a.topk;
+          value = value_at<X_TYPE>(a.x, row * a.ldx + k) * scale_at<X_SCALES>(a.x_scales, 0, row, k);
+#else
+          value = ((const float*)a.x)[(tile.first + at) * a.ldx + k];
+#endif
+        }
+        x_tile[thread % BLOCK_K][at] = value;
+      }
+#pragma unroll
+      for (int half = 0; half < HALVES; ++half) {
+        for (int at = thread / BLOCK_K; at < BLOCK_N; at += 256 / BLOCK_K) {
+          float value = 0.0f;
+          if (first_n + at < a.columns && k < a.k) {
+            const long long row = half * a.columns + first_n + at;
+            const long long first = (long long)tile.expert * (HALVES * a.columns) + row;
+            value = value_at<W_TYPE>(a.w, first * a.k + k) * scale_at<W_SCALES>(a.w_scales, tile.expert, row, k);
+          }
+          w_tile[half][thread % BLOCK_K][at] = value;
+        }
+      }
+      __syncthreads();
+#pragma unroll
+      for (int i = 0; i < BLOCK_K; ++i) {
+#pragma unroll
+        for (int m = 0; m < THREAD_M; ++m) {
+          const float x = x_tile[i][thread / 16 + 16 * m];
+#pragma unroll
+          for (int half = 0; half < HALVES; ++half) {
+#pragma unroll
+            for (int n = 0; n < THREAD_N; ++n) sums[half][m][n] = fmaf(x, w_tile[half][i][thread % 16 + 16 * n], sums[half][m][n]);
+          }
+        }
+      }
+      __syncthreads();
+    }
+#pragma unroll
+    for (int m = 0; m < THREAD_M; ++m) {
+      const int at = thread / 16 + 16 * m;
+      if (at >= tile.count) continue;
+      const long long position = tile.first + at;
+      const float weight = STAGE == 1 && a.weights ? a.weights[a.pair_of[position]] : 1.0f;
+#pragma unroll
+      for (int n = 0; n < THREAD_N; ++n) {
+        const long long column = first_n + thread % 16 + 16 * n;
+        if (column >= a.columns) continue;
+#if STAGE == 1
+        a.to[position * a.columns + column] = activate(sums[0][m][n] * weight, sums[HALVES - 1][m][n] * weight);
+#else
+        a.to[a.pair_of[position] * a.columns + column] = sums[0][m][n];
+#endif
+      }
+    }
+  }
+}

@@ -1,0 +1,38 @@
+// Arguments of the simt_moe kernel. The host includes this file; its text comes before the kernel's source.
+#pragma once
+
+#include "backends/gpu/jit/layout_arguments.h"
+#include "backends/gpu/moe/moe_route_arguments.h"
+
+namespace gemmtune::gpu {
+
+/// The scale of element (row, k) of a matrix is values[row / row_block * columns + k / k_block]; null: none.
+struct MoeScales {
+  const void* values;
+  long long matrix_elements;  // from expert to expert
+  long long columns;
+  int row_block, k_block;
+};
+
+/// One stage: rows of x of each tile times its expert's w.
+struct SimtMoeArguments {
+  const unsigned char*
+      x;  // stage 1: [tokens, ldx] elements of x's type; stage 2: hidden [pairs, ldx], float32
+  const unsigned char* w;  // [experts, rows, k]
+  MoeScales x_scales;      // of stage 1
+  MoeScales w_scales;
+  float*
+      to;  // stage 1: hidden [pairs, columns] by position; stage 2: partial results [pairs, columns] by pair
+  const int* pair_of;
+  const MoeTile* tiles;
+  const int* tile_count;
+  const float* weights;  // stage 1: routing weights by pair that scale gate and up; null: none
+  long long ldx, k, columns;
+  int topk;
+};
+
+static_assert(sizeof(MoeScales) == 32 && GEMMTUNE_OFFSET(SimtMoeArguments, to) == 80 &&
+                  GEMMTUNE_OFFSET(SimtMoeArguments, topk) == 144 && sizeof(SimtMoeArguments) == 152,
+              "host and device layouts differ");
+
+}  // namespace gemmtune::gpu

@@ -1,0 +1,187 @@
+#include "backends/gpu/moe/moe_layer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/gpu/families/element_code.h"
+#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/moe/moe_combine_arguments.h"
+#include "backends/refusal.h"
+#include "base/rounding.h"
+#include "problem/operands.h"
+
+namespace gemmtune::gpu {
+
+// Texts of the files beside this one.
+std::string_view moe_route_text();
+std::string_view moe_combine_arguments_text();
+std::string_view moe_combine_text();
+
+namespace {
+
+constexpr std::int64_t round_budget = std::int64_t{1} << 30;  // bytes of workspace
+constexpr std::int64_t max_experts = 8192;                    // their counts lie in 32 KiB of shared memory
+constexpr std::int64_t max_pairs_per_round = std::int64_t{1} << 24;
+constexpr std::int64_t max_dimension_of_kernels = std::int64_t{1} << 30;
+constexpr std::int64_t combine_columns = 2048;  // of a block
+constexpr std::int64_t buffer_alignment = 256;
+
+char* at(void* workspace, std::int64_t offset) { return static_cast<char*>(workspace) + offset; }
+
+}  // namespace
+
+std::int64_t max_moe_tiles(std::int64_t pairs, std::int64_t experts, std::int64_t block_m) {
+  return std::min(pairs, pairs / block_m + std::min(pairs, experts));
+}
+
+int activation_code(Activation activation) {
+  switch (activation) {
+    case Activation::silu:
+      return 1;
+    case Activation::gelu:
+      return 2;
+    case Activation::swiglu:
+      return 3;
+    default:
+      return 0;
+  }
+}
+
+Status accepts_mixture(const Problem& problem) {
+  if (!is_mixture(problem))
+    return refusal::refuse(refusal::operation, "{} is not taken, only fused_moe",
+                           to_string(problem.operation));
+  GEMMTUNE_RETURN_IF_ERROR(check(problem));
+  if (problem.weight_layout != WeightLayout::plain)
+    return refusal::refuse(refusal::layout, "{}, only plain", to_string(problem.weight_layout));
+  if (problem.moe.activation == Activation::situv2)
+    return refusal::refuse(refusal::activation, "Situv2 is not taken, only No, Silu, Gelu and Swiglu");
+  if (problem.moe.activation == Activation::swiglu && !problem.moe.gated)
+    return refusal::refuse(refusal::activation, "Swiglu of a w1 without gate");
+  if (problem.moe.experts > max_experts)
+    return refusal::refuse(refusal::size, "{} experts, at most {}", problem.moe.experts, max_experts);
+  if (std::max({problem.m, 2 * problem.n, problem.k}) > max_dimension_of_kernels)
+    return refusal::refuse(refusal::size, "{} x {} x {}, at most {} each", problem.m, problem.n, problem.k,
+                           max_dimension_of_kernels);
+  return {};
+}
+
+std::array<Source, 2> moe_layer_sources(const Problem& problem, const MoeBuffers& buffers) {
+  const std::string dependent = fmt::format("DEPENDENT={}", buffers.dependent != nullptr ? 1 : 0);
+  return {Source{"moe_route",
+                 source_text({moe_route_arguments_text(), moe_dependent_text(), moe_route_text()}),
+                 {dependent},
+                 "moe_route"},
+          Source{"moe_combine",
+                 source_text({numbers_text(), moe_combine_arguments_text(), moe_dependent_text(),
+                              moe_combine_text()}),
+                 {dependent, fmt::format("ELEMENT={}", element_code(problem.y_type)),
+                  fmt::format("OUTPUT={}", element_code(problem.y_type)),
+                  fmt::format("PARTIALS={}", buffers.rounded_partials ? 1 : 0)},
+                 "moe_combine"}};
+}
+
+Result<MoeLayer> MoeLayer::make(Runtime& runtime, const Problem& problem, const MoeBuffers& buffers) {
+  MoeLayer layer;
+  layer.problem_ = problem;
+  layer.buffers_ = buffers;
+  const auto sources = moe_layer_sources(problem, buffers);
+  for (const auto& [source, program] :
+       {std::pair{&sources[0], &layer.route_}, std::pair{&sources[1], &layer.combine_}}) {
+    auto loaded = runtime.load(*source);
+    if (!loaded.ok()) return loaded.status();
+    *program = std::move(*loaded);
+  }
+  const std::int64_t partial_bytes =
+      problem.k * (buffers.rounded_partials ? bytes_of(problem.y_type, 1) : std::int64_t{4});
+  const std::int64_t pair_bytes = buffers.hidden_bytes + buffers.hidden_scale_bytes + partial_bytes;
+  const std::int64_t topk = problem.moe.topk;
+  const std::int64_t most = std::max<std::int64_t>(1, max_pairs_per_round / topk);
+  layer.tokens_ = std::min(std::clamp<std::int64_t>(round_budget / (pair_bytes * topk), 1, problem.m), most);
+  const std::int64_t pairs = layer.tokens_ * topk;
+  layer.max_tiles_ = max_moe_tiles(pairs, problem.moe.experts, buffers.block_m);
+  const auto take = [&](std::int64_t bytes) {
+    const std::int64_t offset = layer.workspace_bytes_;
+    layer.workspace_bytes_ += round_up(bytes, buffer_alignment);
+    return offset;
+  };
+  layer.pair_of_at_ = take(pairs * 4);
+  layer.tiles_at_ = take(layer.max_tiles_ * static_cast<std::int64_t>(sizeof(MoeTile)));
+  layer.tiles_of_at_ = take(problem.moe.experts * std::int64_t{4});
+  layer.tile_count_at_ = take(4);
+  layer.hidden_at_ = take(pairs * buffers.hidden_bytes);
+  layer.hidden_scales_at_ = take(pairs * buffers.hidden_scale_bytes);
+  layer.partials_at_ = take(pairs * partial_bytes);
+  return layer;
+}
+
+MoeRound MoeLayer::round(const Operands& operands, void* workspace, std::int64_t first_token) const {
+  const MatrixShape x = operand_shapes(problem_).x;
+  // Of a scale of the whole tensor there is one, whatever the token.
+  const bool scales_by_row = x.scale.type != ScaleType::none && x.scale.row_block == 1;
+  const std::int64_t scale_bytes = x.scale.type == ScaleType::f32 ? 4 : 1;
+  const std::int64_t topk = problem_.moe.topk;
+  MoeRound round;
+  round.tokens = std::min(tokens_, problem_.m - first_token);
+  round.pairs = round.tokens * topk;
+  round.max_tiles = max_moe_tiles(round.pairs, problem_.moe.experts, buffers_.block_m);
+  Operands& own = round.operands;
+  own = operands;
+  own.x = static_cast<const char*>(operands.x) + bytes_of(problem_.x_type, first_token * operands.ldx);
+  if (operands.x_scale != nullptr && scales_by_row)
+    own.x_scale = static_cast<const char*>(operands.x_scale) + first_token * x.scale.columns * scale_bytes;
+  own.topk_ids += first_token * topk;
+  own.topk_weights += first_token * topk;
+  own.y = static_cast<char*>(operands.y) + bytes_of(problem_.y_type, first_token * operands.ldy);
+  round.pair_of = reinterpret_cast<int*>(at(workspace, pair_of_at_));
+  round.tiles = reinterpret_cast<MoeTile*>(at(workspace, tiles_at_));
+  round.tile_count = reinterpret_cast<int*>(at(workspace, tile_count_at_));
+  round.tiles_of = reinterpret_cast<int*>(at(workspace, tiles_of_at_));
+  round.hidden = at(workspace, hidden_at_);
+  round.hidden_scales = at(workspace, hidden_scales_at_);
+  round.partials = at(workspace, partials_at_);
+  return round;
+}
+
+Status MoeLayer::route(const MoeRound& round, Stream stream) const {
+  MoeRouteArguments values{round.operands.topk_ids,
+                           round.pair_of,
+                           round.tiles,
+                           round.tile_count,
+                           round.tiles_of,
+                           static_cast<int>(round.pairs),
+                           problem_.moe.experts,
+                           static_cast<int>(buffers_.block_m)};
+  LaunchShape shape;
+  shape.grid[0] = static_cast<unsigned>(problem_.moe.experts);
+  shape.threads = static_cast<unsigned>(std::clamp<std::int64_t>(round_up(round.pairs, 32), 64, 1024));
+  shape.shared_bytes = static_cast<std::size_t>(problem_.moe.experts) * 4;
+  shape.extension = buffers_.dependent;
+  void* arguments[] = {&values};
+  return route_->launch(shape, arguments, stream);
+}
+
+Status MoeLayer::combine(const MoeRound& round, Stream stream) const {
+  const Operands& o = round.operands;
+  const std::int64_t y_bytes = bytes_of(problem_.y_type, 1);
+  const bool vectors =
+      problem_.k % 8 == 0 && o.ldy * y_bytes % 16 == 0 && reinterpret_cast<std::uintptr_t>(o.y) % 16 == 0;
+  MoeCombineArguments values{round.partials,
+                             o.topk_ids,
+                             problem_.moe.doweight_stage1 ? nullptr : o.topk_weights,
+                             o.y,
+                             problem_.k,
+                             o.ldy,
+                             problem_.moe.topk,
+                             problem_.moe.experts,
+                             vectors ? 1 : 0};
+  LaunchShape shape;
+  shape.grid[0] = static_cast<unsigned>(round.tokens);
+  shape.grid[1] = static_cast<unsigned>(ceil_div(problem_.k, combine_columns));
+  shape.threads = 256;
+  shape.extension = buffers_.dependent;
+  void* arguments[] = {&values};
+  return combine_->launch(shape, arguments, stream);
+}
+
+}  // namespace gemmtune::gpu

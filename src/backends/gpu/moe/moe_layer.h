@@ -1,0 +1,97 @@
+// What families of fused_moe share on GPUs: the tokens sorted by expert on the device, the workspace between the stages,
+// and the sum over each token's experts. All of it is enqueued on one stream: a layer can be captured into a graph.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "backends/gpu/moe/moe_route_arguments.h"
+#include "backends/gpu/runtime.h"
+#include "problem/problem.h"
+
+namespace gemmtune::gpu {
+
+/// What the stages of a family keep in the workspace.
+struct MoeBuffers {
+  std::int64_t block_m = 16;            // positions of a tile
+  std::int64_t hidden_bytes = 0;        // of a pair
+  std::int64_t hidden_scale_bytes = 0;  // of a pair
+  bool rounded_partials = false;        // y's type instead of float32, for each expert's result
+  // With it the sort and the sum start before the kernel in front of them has ended, and wait for it before they read
+  // or write (griddepcontrol); the stages must do so too. Null: plain launches.
+  const LaunchExtension* dependent = nullptr;
+};
+
+/// Tokens that go through the layer together. Operands begin at the first of them; of a workspace buffer without content
+/// the pointer is not null.
+struct MoeRound {
+  Operands operands;
+  std::int64_t tokens = 0;
+  std::int64_t pairs = 0;
+  std::int64_t max_tiles = 0;
+  int* pair_of = nullptr;
+  MoeTile* tiles = nullptr;
+  int* tile_count = nullptr;  // of the round, on the device
+  int* tiles_of = nullptr;
+  void* hidden = nullptr;
+  void* hidden_scales = nullptr;
+  void* partials = nullptr;  // [pairs, model_dim] by pair
+};
+
+/// Immutable. A call goes through rounds of tokens, so that the workspace stays bounded: route(), the family's stages, which fill
+/// the partial results, combine().
+class MoeLayer {
+ public:
+  /// Compiles the kernels around the stages.
+  static Result<MoeLayer> make(Runtime& runtime, const Problem& problem, const MoeBuffers& buffers);
+
+  std::size_t workspace_bytes() const { return static_cast<std::size_t>(workspace_bytes_); }
+  /// At most as many tiles are in a round.
+  std::int64_t max_tiles() const { return max_tiles_; }
+  /// Tokens of each round but the last.
+  std::int64_t round_tokens() const { return tokens_; }
+  MoeRound round(const Operands& operands, void* workspace, std::int64_t first_token) const;
+  /// Enqueues the sort.
+  Status route(const MoeRound& round, Stream stream) const;
+  /// Enqueues the sum.
+  Status combine(const MoeRound& round, Stream stream) const;
+
+ private:
+  MoeLayer() = default;
+
+  Problem problem_;
+  MoeBuffers buffers_;
+  std::shared_ptr<Program> route_;
+  std::shared_ptr<Program> combine_;
+  std::int64_t tokens_ = 0;  // of a round
+  std::int64_t max_tiles_ = 0;
+  std::int64_t pair_of_at_ = 0;
+  std::int64_t tiles_at_ = 0;
+  std::int64_t tiles_of_at_ = 0;
+  std::int64_t tile_count_at_ = 0;
+  std::int64_t hidden_at_ = 0;
+  std::int64_t hidden_scales_at_ = 0;
+  std::int64_t partials_at_ = 0;
+  std::int64_t workspace_bytes_ = 0;
+};
+
+/// What a layer compiles beside its stages: the sort and the sum.
+std::array<Source, 2> moe_layer_sources(const Problem& problem, const MoeBuffers& buffers);
+
+/// ok for a mixture with plain weights whose sizes the sort takes, and with an activation that its w1 serves.
+Status accepts_mixture(const Problem& problem);
+
+/// At most so many tiles have `pairs` pairs.
+std::int64_t max_moe_tiles(std::int64_t pairs, std::int64_t experts, std::int64_t block_m);
+
+/// How kernels name activations (ACTIVATION): 0 none, 1 silu, 2 gelu, 3 swiglu.
+int activation_code(Activation activation);
+/// Text of moe_activation.cuh.
+std::string_view moe_activation_text();
+/// Text of moe_dependent.cuh, which waits for the kernel in front.
+std::string_view moe_dependent_text();
+/// Text of moe_route_arguments.h, which declares the tiles that stages read.
+std::string_view moe_route_arguments_text();
+
+}  // namespace gemmtune::gpu

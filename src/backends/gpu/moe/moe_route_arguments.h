@@ -1,0 +1,35 @@
+// Arguments of the kernel that sorts tokens by expert, and what it writes. The host includes this file; its text
+// comes before the kernels' sources.
+#pragma once
+
+#include "backends/gpu/jit/layout_arguments.h"
+
+namespace gemmtune::gpu {
+
+/// At most block_m consecutive positions of one expert.
+struct MoeTile {
+  int expert;
+  int first;  // position
+  int count;
+  int index;  // among the expert's tiles
+};
+
+/// A pair is a token's number times topk plus the slot. Positions are the numbers of pairs sorted by expert, within an
+/// expert by pair.
+struct MoeRouteArguments {
+  const int* ids;  // [pairs]; a pair whose id is no expert has no position
+  int* pair_of;    // [pairs], by position
+  MoeTile* tiles;
+  int* tile_count;  // [1]
+  int* tiles_of;    // [experts], tiles of each expert
+  int pairs;
+  int experts;
+  int block_m;
+};
+
+static_assert(sizeof(MoeTile) == 16 && GEMMTUNE_OFFSET(MoeTile, index) == 12,
+              "host and device layouts differ");
+static_assert(GEMMTUNE_OFFSET(MoeRouteArguments, pairs) == 40 && sizeof(MoeRouteArguments) == 56,
+              "host and device layouts differ");
+
+}  // namespace gemmtune::gpu

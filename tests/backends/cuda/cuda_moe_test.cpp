@@ -1,0 +1,238 @@
+// Mixtures of experts on a GPU: every family, type and form against the reference of verify/. Skips where there is no GPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "problem/operands.h"
+#include "support/first_gpu.h"
+#include "support/operation_problems.h"
+#include "support/gpu_kernels.h"
+#include "verify/inputs.h"
+
+namespace gemmtune {
+namespace {
+
+using testing_problems::mixtures;
+using testing_problems::moe_problem;
+using testing_problems::Shape;
+
+class CudaMoe : public OnGpu {};
+
+/// The default, and each path through wgmma_moe: tiles, warp groups, clusters, two blocks a multiprocessor, blocks that sort.
+std::vector<Config> moe_configs(const KernelFamily& family, const Problem& problem, std::size_t most) {
+  if (family.name() != "wgmma_moe") return some_configs(family, problem, 2);
+  const char* names[] = {"wgmma_moe_r1_bm16_bn64_bo128_wg1_cm1_bk64_smem112_sort1",
+                         "wgmma_moe_r1_bm64_bn128_bo256_wg2_cm2_bk64_smem226_sort0",
+                         "wgmma_moe_r1_bm32_bn128_bo64_wg2_cm1_bk128_smem226_sort1",
+                         "wgmma_moe_r1_bm128_bn256_bo256_wg2_cm1_bk64_smem226_sort0",
+                         "wgmma_moe_r1_bm48_bn256_bo128_wg1_cm2_bk64_smem226_sort0",
+                         "wgmma_moe_r1_bm16_bn128_bo64_wg1_cm1_bk64_smem112_sort0",
+                         "wgmma_moe_r1_bm192_bn256_bo128_wg2_cm2_bk64_smem226_sort0",
+                         "wgmma_moe_r1_bm256_bn64_bo64_wg1_cm1_bk64_smem226_sort0",
+                         "wgmma_moe_r1_bm96_bn64_bo256_wg1_cm1_bk64_smem226_sort0",
+                         "wgmma_moe_r1_bm16_bn256_bo256_wg2_cm2_bk128_smem226_sort0"};
+  const Space space = family.space(problem);
+  std::vector<Config> configs{family.default_config(problem)};
+  for (const char* name : names) {
+    auto candidate = parse_kernel_name(name, space.keys());
+    EXPECT_TRUE(candidate.ok()) << candidate.message();
+    if (!candidate.ok()) continue;
+    if (bits(problem.x_type) == 8) candidate->config.set("bk", 2 * candidate->config.number("bk"));
+    if (space.build_refusal(candidate->config).empty()) configs.push_back(candidate->config);
+  }
+  if (configs.size() > most) configs.resize(most);
+  return configs;
+}
+
+/// Every family that takes the problem; how many did.
+int expect_families_right(const Problem& problem, std::size_t configs) {
+  int taken = 0;
+  for (const KernelFamily* family : gpu()->families()) {
+    if (!family->accepts(problem).ok()) continue;
+    ++taken;
+    expect_right(*family, problem, moe_configs(*family, problem, configs));
+    EXPECT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+  }
+  return taken;
+}
+
+TEST_F(CudaMoe, EveryTypeOnAwkwardShapesIsRight) {
+  int taken = 0;
+  for (const Shape& shape : {Shape{1, 65, 70}, Shape{17, 64, 128}, Shape{40, 37, 131}}) {
+    for (const Problem& problem : mixtures(shape)) {
+      taken += expect_families_right(problem, 3);
+      ASSERT_TRUE(gpu()->health().ok());
+    }
+  }
+  EXPECT_GE(taken, 30);
+}
+
+Problem mixture_of(const Shape& shape, int experts, int topk) {
+  Problem problem = moe_problem(DataType::bf16, DataType::bf16, QuantType::none, shape);
+  problem.moe.experts = experts;
+  problem.moe.topk = topk;
+  return problem;
+}
+
+TEST_F(CudaMoe, FewAndManyExpertsAreRight) {
+  // All experts for every token; one expert; more experts than pairs; many tokens an expert.
+  for (const Problem& problem :
+       {mixture_of({37, 72, 200}, 8, 8), mixture_of({130, 72, 200}, 1, 1), mixture_of({3, 264, 136}, 256, 8),
+        mixture_of({700, 136, 264}, 4, 2), mixture_of({300, 768, 512}, 16, 4)}) {
+    expect_families_right(problem, 11);
+    ASSERT_TRUE(gpu()->health().ok());
+  }
+}
+
+TEST_F(CudaMoe, ActivationsAndGatesAreRight) {
+  for (const DataType type : {DataType::bf16, DataType::f16}) {
+    for (const Activation activation :
+         {Activation::none, Activation::silu, Activation::gelu, Activation::swiglu}) {
+      for (const bool gated : {true, false}) {
+        if (activation == Activation::swiglu && !gated) continue;
+        Problem problem = moe_problem(type, type, QuantType::none, {50, 96, 192});
+        problem.y_type = type;
+        problem.moe.activation = activation;
+        problem.moe.gated = gated;
+        problem.moe.doweight_stage1 = activation == Activation::gelu;
+        expect_families_right(problem, 1);
+        ASSERT_TRUE(gpu()->health().ok());
+      }
+    }
+  }
+}
+
+TEST_F(CudaMoe, Fp8OfEveryScaleFormIsRight) {
+  constexpr DataType fp8 = DataType::f8_e4m3fn;
+  for (const QuantType type : {QuantType::per_tensor, QuantType::per_token, QuantType::per_1x128}) {
+    for (const Shape& shape : {Shape{1, 256, 512}, Shape{33, 144, 400}, Shape{260, 272, 656}}) {
+      for (const bool gated : {true, false}) {
+        Problem problem = moe_problem(fp8, fp8, type, shape);
+        problem.moe.gated = gated;
+        problem.moe.doweight_stage1 = !gated;
+        problem.moe.activation = gated ? Activation::silu : Activation::gelu;
+        EXPECT_EQ(expect_families_right(problem, gated ? 11 : 2),
+                  gpu()->find_family("wgmma_moe") == nullptr ? 1 : 2);
+        ASSERT_TRUE(gpu()->health().ok());
+      }
+    }
+  }
+}
+
+/// A layer of one call with operands of its own.
+class Layer {
+ public:
+  explicit Layer(const Problem& problem) : problem_(problem), shapes_(operand_shapes(problem)) {
+    auto inputs = plan_inputs(problem, 1);
+    EXPECT_TRUE(inputs.ok() && inputs->fill_all(2).ok());
+    host_ = inputs->host;
+    x_ = on_device(host_.x);
+    w_ = on_device(host_.w);
+    w2_ = on_device(host_.w2);
+    const auto pairs = static_cast<std::size_t>(routed_pairs(problem));
+    ids_ = allocated(pairs * 4);
+    weights_ = allocated(pairs * 4);
+    y_ = allocated(static_cast<std::size_t>(shapes_.y.bytes()));
+    EXPECT_TRUE(gpu()->copy_in(weights_->data(), host_.topk_weights.data(), pairs * 4).ok());
+  }
+  const std::vector<std::int32_t>& ids() const { return host_.topk_ids; }
+
+  /// y as float32 bits of bf16.
+  std::vector<float> run(const Kernel& kernel, const std::vector<std::int32_t>& ids) {
+    EXPECT_TRUE(gpu()->copy_in(ids_->data(), ids.data(), ids.size() * 4).ok());
+    auto workspace = allocated(kernel.workspace_bytes());
+    Operands o;
+    o.x = x_->data();
+    o.w = w_->data();
+    o.w2 = w2_->data();
+    o.y = y_->data();
+    o.ldx = o.ldy = problem_.k;
+    o.topk_ids = static_cast<const std::int32_t*>(ids_->data());
+    o.topk_weights = static_cast<const float*>(weights_->data());
+    const Status ran = kernel.run(o, workspace->data(), {});
+    EXPECT_TRUE(ran.ok()) << ran.message();
+    const Status done = gpu()->synchronize();
+    EXPECT_TRUE(done.ok()) << done.message();
+    std::vector<std::uint16_t> bits(static_cast<std::size_t>(problem_.m * problem_.k));
+    EXPECT_TRUE(gpu()->copy_out(bits.data(), y_->data(), bits.size() * 2).ok());
+    std::vector<float> values;
+    for (const std::uint16_t each : bits)
+      values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(each) << 16));
+    return values;
+  }
+
+ private:
+  static std::unique_ptr<Buffer> allocated(std::size_t bytes) {
+    auto buffer = gpu()->allocate(bytes, Placement::guarded);
+    EXPECT_TRUE(buffer.ok()) << buffer.message();
+    return std::move(*buffer);
+  }
+  static std::unique_ptr<Buffer> on_device(const std::vector<std::byte>& bytes) {
+    auto buffer = allocated(bytes.size());
+    EXPECT_TRUE(gpu()->copy_in(buffer->data(), bytes.data(), bytes.size()).ok());
+    return buffer;
+  }
+
+  Problem problem_;
+  OperandShapes shapes_;
+  HostOperands host_;
+  std::unique_ptr<Buffer> x_, w_, w2_, ids_, weights_, y_;
+};
+
+std::unique_ptr<Kernel> default_kernel(const KernelFamily& family, const Problem& problem) {
+  auto kernel = family.build(problem, family.default_config(problem));
+  EXPECT_TRUE(kernel.ok()) << kernel.message();
+  return kernel.ok() ? std::move(*kernel) : nullptr;
+}
+
+TEST_F(CudaMoe, AnIdThatIsNoExpertMakesItsTokenNaN) {
+  const Problem problem = mixture_of({20, 64, 128}, 8, 2);
+  for (const char* name : {"simt_moe", "wgmma_moe"}) {
+    const KernelFamily* family = gpu()->find_family(name);
+    if (family == nullptr) continue;
+    Layer layer(problem);
+    const auto kernel = default_kernel(*family, problem);
+    ASSERT_NE(kernel, nullptr);
+    const std::vector<float> right = layer.run(*kernel, layer.ids());
+    std::vector<std::int32_t> ids = layer.ids();
+    ids[5] = 8;    // token 2
+    ids[22] = -1;  // token 11
+    ids[24] = std::numeric_limits<std::int32_t>::max();
+    const std::vector<float> y = layer.run(*kernel, ids);
+    for (std::int64_t token = 0; token < problem.m; ++token) {
+      const bool lost = token == 2 || token == 11 || token == 12;
+      for (std::int64_t column = 0; column < problem.k; ++column) {
+        const auto at = static_cast<std::size_t>(token * problem.k + column);
+        ASSERT_EQ(std::isnan(y[at]), lost) << name << " " << token << " " << column;
+        if (!lost) ASSERT_EQ(y[at], right[at]) << name << " " << token << " " << column;
+      }
+    }
+  }
+}
+
+TEST_F(CudaMoe, AllTokensToTheSameExperts) {
+  const Problem problem = mixture_of({200, 128, 256}, 16, 2);
+  const KernelFamily* simt = gpu()->find_family("simt_moe");
+  const KernelFamily* fast = gpu()->find_family("wgmma_moe");
+  if (simt == nullptr || fast == nullptr) GTEST_SKIP() << "needs both families";
+  Layer layer(problem);
+  std::vector<std::int32_t> ids(400);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = i % 2 == 0 ? 11 : 3;
+  const std::vector<float> slow = layer.run(*default_kernel(*simt, problem), ids);
+  const std::vector<float> y = layer.run(*default_kernel(*fast, problem), ids);
+  double error = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    error += std::pow(static_cast<double>(y[i]) - static_cast<double>(slow[i]), 2);
+    norm += std::pow(static_cast<double>(slow[i]), 2);
+  }
+  EXPECT_LT(std::sqrt(error / norm), 0.006);
+}
+
+}  // namespace
+}  // namespace gemmtune

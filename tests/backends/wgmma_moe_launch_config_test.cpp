@@ -1,0 +1,70 @@
+// Tiles and shared memory of wgmma_moe's stages, and what runs untuned.
+#include "backends/cuda/families/wgmma_moe/wgmma_moe_launch_config.h"
+
+#include <gtest/gtest.h>
+
+#include "support/nvrtc.h"
+#include "support/operation_problems.h"
+
+namespace gemmtune::cuda {
+namespace {
+
+Problem layer(DataType type, std::int64_t tokens, int experts, int topk, std::int64_t n, std::int64_t k) {
+  const QuantType quant = type == DataType::bf16 ? QuantType::none : QuantType::per_1x128;
+  Problem problem = testing_problems::moe_problem(type, type, quant, {tokens, n, k});
+  problem.moe.experts = experts;
+  problem.moe.topk = topk;
+  return problem;
+}
+
+TEST(WgmmaMoeLaunchConfig, DefaultsFitAndFollowTheTokensOfAnExpert) {
+  const HopperLimits limits(limits_of("sm_90a"));
+  std::int64_t before = 0;
+  for (const std::int64_t tokens : {1, 16, 128, 1024, 4096}) {
+    for (const DataType type : {DataType::bf16, DataType::f8_e4m3fn}) {
+      for (const Problem& problem :
+           {layer(type, tokens, 256, 8, 256, 7168), layer(type, tokens, 128, 8, 768, 2048),
+            layer(type, tokens, 8, 2, 7168, 4096)}) {
+        const Config config = default_wgmma_moe_config(problem, limits);
+        const auto stages = wgmma_moe_stages(problem, config, limits);
+        for (const WgmmaMoeStage& stage : stages) {
+          EXPECT_EQ(refuse_wgmma_moe(stage), "") << print(problem) << " " << config.text();
+          EXPECT_LE(stage.shared_bytes, static_cast<std::int64_t>(limits.shared_bytes_per_block));
+          EXPECT_GE(stage.column_tiles * stage.rows, stage.weight_rows);
+        }
+        RecordProperty("config", config.text());
+        if (tokens == 1) EXPECT_EQ(stages[0].tokens, 16) << config.text();
+        if (tokens == 1) EXPECT_TRUE(stages[0].sorts) << config.text();
+        if (std::getenv("GEMMTUNE_PRINT") != nullptr)
+          fprintf(stderr, "%s %s %.1f\n", short_name(problem).c_str(), config.text().c_str(),
+                  predicted_wgmma_moe(problem, stages, limits));
+      }
+    }
+    const Problem dense = layer(DataType::bf16, tokens, 8, 2, 7168, 4096);
+    const auto stages = wgmma_moe_stages(dense, default_wgmma_moe_config(dense, limits), limits);
+    EXPECT_GE(stages[0].sorted_tokens(), before);
+    before = stages[0].sorted_tokens();
+  }
+}
+
+TEST(WgmmaMoeLaunchConfig, RefusesWhatDoesNotFit) {
+  const HopperLimits limits(limits_of("sm_90a"));
+  const Problem problem = layer(DataType::bf16, 4096, 8, 2, 7168, 4096);
+  const auto refusal = [&](const char* name) {
+    const auto candidate = parse_kernel_name(name, {"bm", "bn", "bo", "wg", "cm", "bk", "smem", "sort"});
+    EXPECT_TRUE(candidate.ok()) << candidate.message();
+    const auto stages = wgmma_moe_stages(problem, candidate->config, limits);
+    const std::string first = refuse_wgmma_moe(stages[0]);
+    return first.empty() ? refuse_wgmma_moe(stages[1]) : first;
+  };
+  EXPECT_EQ(refusal("wgmma_moe_r1_bm128_bn256_bo256_wg2_cm2_bk64_smem226_sort0"), "");
+  EXPECT_EQ(refusal("wgmma_moe_r1_bm256_bn256_bo256_wg2_cm1_bk64_smem226_sort0"),
+            "more accumulators than registers");
+  EXPECT_EQ(refusal("wgmma_moe_r1_bm64_bn64_bo128_wg1_cm2_bk64_smem226_sort0"),
+            "no cluster of tiles of 64 rows, or of blocks that sort");
+  EXPECT_EQ(refusal("wgmma_moe_r1_bm128_bn256_bo256_wg2_cm1_bk128_smem112_sort0"),
+            "two blocks of a multiprocessor have too few registers");
+}
+
+}  // namespace
+}  // namespace gemmtune::cuda
