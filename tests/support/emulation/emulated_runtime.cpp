@@ -18,7 +18,10 @@ class EmulatedProgram final : public gpu::Program {
  public:
   EmulatedProgram(std::shared_ptr<Module> module, std::string kernel, std::size_t max_shared_bytes,
                   Statistics* const& statistics)
-      : module_(std::move(module)), kernel_(std::move(kernel)), max_shared_bytes_(max_shared_bytes), statistics_(statistics) {}
+      : module_(std::move(module)),
+        kernel_(std::move(kernel)),
+        max_shared_bytes_(max_shared_bytes),
+        statistics_(statistics) {}
   const gpu::Resources& resources() const override { return resources_; }
   const gpu::LoadedKernel& loaded() const override { return loaded_; }
   Status reserve_shared(std::size_t bytes) override {
@@ -68,14 +71,17 @@ class DeviceOperand {
   std::byte* begin_ = nullptr;
 };
 
-void copy_lines(const DeviceOperand& to, const std::vector<std::byte>& from, std::size_t line_bytes, std::size_t pitch) {
+void copy_lines(const DeviceOperand& to, const std::vector<std::byte>& from, std::size_t line_bytes,
+                std::size_t pitch) {
   if (line_bytes == 0) return;
   for (std::size_t line = 0; line < from.size() / line_bytes; ++line)
-    std::memcpy(static_cast<std::byte*>(to.data()) + line * pitch, from.data() + line * line_bytes, line_bytes);
+    std::memcpy(static_cast<std::byte*>(to.data()) + line * pitch, from.data() + line * line_bytes,
+                line_bytes);
 }
 
 /// The bytes of a weight in the layout that the kernel reads.
-std::vector<std::byte> in_layout(const Problem& problem, WeightLayout layout, const std::vector<std::byte>& plain) {
+std::vector<std::byte> in_layout(const Problem& problem, WeightLayout layout,
+                                 const std::vector<std::byte>& plain) {
   const std::int64_t element_bytes = bits(problem.w_type) / 8;
   if (layout == WeightLayout::aiter16x16) {
     const Tile16 shape{.n = problem.n, .k = problem.k, .element_bytes = element_bytes};
@@ -94,9 +100,13 @@ std::vector<std::byte> in_layout(const Problem& problem, WeightLayout layout, co
 
 }  // namespace
 
-EmulatedRuntime::EmulatedRuntime(std::string architecture, int units) : architecture_(std::move(architecture)) {
+EmulatedRuntime::EmulatedRuntime(std::string architecture, int units)
+    : architecture_(std::move(architecture)) {
   const bool amd = architecture_.starts_with("gfx");
-  limits_.multiprocessors = units > 0 ? units : architecture_ == "gfx942" ? 304 : architecture_ == "gfx90a" ? 110 : 108;
+  limits_.multiprocessors = units > 0                   ? units
+                            : architecture_ == "gfx942" ? 304
+                            : architecture_ == "gfx90a" ? 110
+                                                        : 108;
   limits_.registers_per_thread = amd ? 512 : 255;
   limits_.shared_bytes_per_block = amd ? 65536 : 166912;
   limits_.shared_bytes_per_multiprocessor = amd ? 65536 : 167936;
@@ -104,20 +114,22 @@ EmulatedRuntime::EmulatedRuntime(std::string architecture, int units) : architec
 }
 
 Result<std::shared_ptr<gpu::Program>> EmulatedRuntime::load(const gpu::Source& source) {
-  std::vector<std::string> options{(architecture_.starts_with("gfx") ? "--offload-arch=" : "--gpu-architecture=") +
-                                   architecture_};
+  std::vector<std::string> options{
+      (architecture_.starts_with("gfx") ? "--offload-arch=" : "--gpu-architecture=") + architecture_};
   for (const std::string& define : source.defines) options.push_back("-D" + define);
   std::string log;
   auto module = Module::compile(source.text, options, &log);
   if (!module) return Status::invalid("{}: {}", source.name, log.substr(0, 2000));
   if (!module->has(source.kernel)) return Status::invalid("{}: no kernel {}", source.name, source.kernel);
-  return std::shared_ptr<gpu::Program>(
-      std::make_shared<EmulatedProgram>(std::move(module), source.kernel, limits_.shared_bytes_per_block, statistics));
+  return std::shared_ptr<gpu::Program>(std::make_shared<EmulatedProgram>(
+      std::move(module), source.kernel, limits_.shared_bytes_per_block, statistics));
 }
 
-std::string check_kernel(const KernelFamily& family, const Problem& problem, const Config& config, Strides strides) {
+std::string check_kernel(const KernelFamily& family, const Problem& problem, const Config& config,
+                         Strides strides) {
   if (const Status taken = family.accepts(problem); !taken.ok()) return taken.message();
-  if (const std::string refusal = family.space(problem).build_refusal(config); !refusal.empty()) return refusal;
+  if (const std::string refusal = family.space(problem).build_refusal(config); !refusal.empty())
+    return refusal;
   const auto kernel = family.build(problem, config);
   if (!kernel.ok()) return kernel.message();
   const auto host = make_inputs(problem, 7);
@@ -170,7 +182,8 @@ std::string check_kernel(const KernelFamily& family, const Problem& problem, con
     return fmt::format("{} (row {}, column {})", report.reason, report.worst_row, report.worst_column);
   for (std::size_t row = 0; row + 1 < m; ++row)
     for (std::size_t i = (row * ldy + n) * y_element; i < (row + 1) * ldy * y_element; ++i)
-      if (output[i] != std::byte{poison_byte}) return fmt::format("wrote between rows {} and {} of y", row, row + 1);
+      if (output[i] != std::byte{poison_byte})
+        return fmt::format("wrote between rows {} and {} of y", row, row + 1);
   return {};
 }
 

@@ -641,7 +641,8 @@ std::shared_ptr<Module> Module::compile(const std::string& source, const std::ve
           name, max_shared_bytes);
     for (const std::string& name : names)
       expanded += fmt::format(
-          "\nextern \"C\" __attribute__((no_sanitize(\"thread\"))) void gemmtune_kernel_{0}(void** arguments) {{ gemmtune::emulation::call(&{0}, "
+          "\nextern \"C\" __attribute__((no_sanitize(\"thread\"))) void gemmtune_kernel_{0}(void** "
+          "arguments) {{ gemmtune::emulation::call(&{0}, "
           "arguments); }}\n",
           name);
     std::string list;

@@ -69,4 +69,6 @@ struct alignas(16) double2 {
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
-static __device__ inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+static __device__ inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
+  return {x, y, z, w};
+}

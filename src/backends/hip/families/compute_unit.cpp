@@ -22,7 +22,11 @@ ComputeUnit compute_unit(std::string_view architecture, const gpu::Limits& limit
   unit.clock_megahertz = 2100;
   unit.flops_per_clock = 512;
   unit.flops_per_clock_8bit = 1024;
-  unit.xcds = unit.units == 304 ? 8 : unit.units == 228 ? 6 : unit.units == 80 ? 4 : unit.units / 38 > 1 ? unit.units / 38 : 1;
+  unit.xcds = unit.units == 304     ? 8
+              : unit.units == 228   ? 6
+              : unit.units == 80    ? 4
+              : unit.units / 38 > 1 ? unit.units / 38
+                                    : 1;
   unit.memory_bytes_per_microsecond = 5.3e6 * (unit.units == 80 ? 1 : units / 304);
   return unit;
 }

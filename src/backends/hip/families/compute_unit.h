@@ -12,7 +12,8 @@ namespace gemmtune::hip {
 constexpr std::int64_t wave_lanes = 64;
 constexpr std::int64_t simds_per_unit = 4;
 constexpr std::int64_t lds_bytes_per_clock = 128;  // 32 banks of 4 bytes
-constexpr std::int64_t registers_per_lane = 512;   // vector and accumulation registers of a SIMD's waves together
+constexpr std::int64_t registers_per_lane =
+    512;  // vector and accumulation registers of a SIMD's waves together
 constexpr std::int64_t max_waves_per_simd = 8;
 
 /// Rates of one device; figures of AMD's data sheets for the largest device of the architecture.

@@ -24,9 +24,13 @@ constexpr std::int64_t max_workspace = std::int64_t{1} << 30;  // bytes of parti
 class MfmaKernel final : public Kernel {
  public:
   /// `reduction`: null without split-K.
-  MfmaKernel(std::shared_ptr<gpu::Program> program, std::shared_ptr<gpu::Program> reduction, const Problem& problem,
-             const MfmaLaunchConfig& launch, std::int64_t xcds)
-      : program_(std::move(program)), reduction_(std::move(reduction)), problem_(problem), launch_(launch), xcds_(xcds) {
+  MfmaKernel(std::shared_ptr<gpu::Program> program, std::shared_ptr<gpu::Program> reduction,
+             const Problem& problem, const MfmaLaunchConfig& launch, std::int64_t xcds)
+      : program_(std::move(program)),
+        reduction_(std::move(reduction)),
+        problem_(problem),
+        launch_(launch),
+        xcds_(xcds) {
     shape_.threads = static_cast<unsigned>(wave_lanes * launch.waves);
     shape_.grid[0] = static_cast<unsigned>(launch.tiles());
     shape_.grid[1] = static_cast<unsigned>(launch.split_k);
@@ -60,7 +64,8 @@ class MfmaKernel final : public Kernel {
     values.group_m = static_cast<int>(launch_.group_m);
     values.xcds = static_cast<int>(launch_.by_die ? xcds_ : 1);
     const auto address = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
-    if (launch_.direct && ((address(o.x) | address(o.w) | static_cast<std::uintptr_t>(values.x_line_bytes)) & 3) != 0)
+    if (launch_.direct &&
+        ((address(o.x) | address(o.w) | static_cast<std::uintptr_t>(values.x_line_bytes)) & 3) != 0)
       return Status::unsupported("mfma with dl1 needs pointers and rows at multiples of 4 bytes");
     if (launch_.shuffled && address(o.w) % 16 != 0)
       return Status::unsupported("mfma needs a shuffled weight at a multiple of 16 bytes");
@@ -91,7 +96,9 @@ class MfmaFamily final : public gpu::CompiledFamily {
   std::string identity() const override { return fmt::format("mfma r1 source {}", short_hash(source_, 12)); }
   int tie_rank() const override { return 12; }
   Status accepts(const Problem& problem) const override;
-  std::optional<WeightLayout> packed_layout(const Problem&) const override { return WeightLayout::aiter16x16; }
+  std::optional<WeightLayout> packed_layout(const Problem&) const override {
+    return WeightLayout::aiter16x16;
+  }
   Space space(const Problem& problem) const override;
   Config default_config(const Problem& problem) const override;
   gpu::Source source(const Problem& problem, const Config& config) const override;
@@ -132,12 +139,16 @@ Status MfmaFamily::accepts(const Problem& problem) const {
                 .fp8 = has_fp8(architecture) ? gpu::Fp8::fnuz : gpu::Fp8::none}));
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (problem.m > most || problem.n > most || problem.k > most)
-    return refusal::refuse(refusal::size, "{} x {} x {}, at most {} each", problem.m, problem.n, problem.k, most);
+    return refusal::refuse(refusal::size, "{} x {} x {}, at most {} each", problem.m, problem.n, problem.k,
+                           most);
+  if (bytes_of(problem.x_type, problem.k) < 16)
+    return refusal::refuse(refusal::reduction, "{} {}, at least 16 bytes", problem.k,
+                           to_string(problem.x_type));
   if (problem.bpreshuffle) {
     const Tile16 tiles{.n = problem.n, .k = problem.k, .element_bytes = bits(problem.w_type) / 8};
     if (!tiles.fits())
-      return refusal::refuse(refusal::layout, "aiter16x16 of {} x {}: n is no multiple of 16 or k none of 32", problem.n,
-                             problem.k);
+      return refusal::refuse(refusal::layout, "aiter16x16 of {} x {}: n is no multiple of 16 or k none of 32",
+                             problem.n, problem.k);
   }
   return {};
 }
@@ -168,7 +179,8 @@ std::string MfmaFamily::refuse_registers(const Problem& problem, const Config& c
   const MfmaLaunchConfig launch = launch_config(problem, config);
   const std::int64_t waves_on_simd = ceil_div(launch.waves, simds_per_unit);
   const std::int64_t waves = std::max(launch.waves_per_eu, waves_on_simd);
-  if (launch.registers() > max_registers / waves) return "eu leaves a wave less registers than the tile needs";
+  if (launch.registers() > max_registers / waves)
+    return "eu leaves a wave less registers than the tile needs";
   return {};
 }
 
@@ -183,24 +195,31 @@ std::string MfmaFamily::refuse_split(const Problem& problem, const Config& confi
 std::string MfmaFamily::refuse_waste(const Problem& problem, const Config& config) const {
   const MfmaLaunchConfig launch = launch_config(problem, config);
   if (launch.rows == 32 && (problem.m < 32 || problem.n < 32)) return "mi 32 is more than the rows there are";
-  if (problem.m <= launch.rows && launch.block_m != launch.rows) return "bm is more than the instruction's rows";
-  if (launch.block_m > 16 && launch.block_m > 2 * problem.m) return "bm is more than twice the rows there are";
-  if (launch.block_n > 16 && launch.block_n > 2 * problem.n) return "bn is more than twice the rows there are";
+  if (problem.m <= launch.rows && launch.block_m != launch.rows)
+    return "bm is more than the instruction's rows";
+  if (launch.block_m > 16 && launch.block_m > 2 * problem.m)
+    return "bm is more than twice the rows there are";
+  if (launch.block_n > 16 && launch.block_n > 2 * problem.n)
+    return "bn is more than twice the rows there are";
   const bool large = problem.m >= 2048 && problem.n >= 2048;
   if (large && (launch.block_m < 64 || launch.block_n < 64)) return "tile is small for a large problem";
   if (large && launch.waves < 4) return "nw is small for a large problem";
   if (launch.block_m < 64 && problem.m > 4 * launch.block_m) return "bm reads the weight too often";
   if (launch.block_n < 32 && problem.n > 1024) return "bn reads x too often";
-  if (launch.pad != 0 && lds_read_conflicts(launch) > 1) return "pad has bank conflicts where swizzled rows have none";
+  if (launch.pad != 0 && lds_read_conflicts(launch) > 1)
+    return "pad has bank conflicts where swizzled rows have none";
   if (launch.waves > 4 && launch.accumulators() < 16) return "nw 8 is for large tiles";
   return {};
 }
 
 std::string MfmaFamily::refuse_wasted_order(const Problem& problem, const Config& config) const {
   const MfmaLaunchConfig launch = launch_config(problem, config);
-  if (launch.split_k > 1 && launch.tiles() * launch.split_k > 4 * unit_.units) return "sk makes too many blocks";
-  if (launch.split_k > 1 && launch.k_tiles < 4 * launch.split_k) return "sk leaves a block less than four k tiles";
-  if (launch.group_m > 1 && launch.tiles_m < launch.group_m && launch.group_m != 8) return "gm is more than the tiles";
+  if (launch.split_k > 1 && launch.tiles() * launch.split_k > 4 * unit_.units)
+    return "sk makes too many blocks";
+  if (launch.split_k > 1 && launch.k_tiles < 4 * launch.split_k)
+    return "sk leaves a block less than four k tiles";
+  if (launch.group_m > 1 && launch.tiles_m < launch.group_m && launch.group_m != 8)
+    return "gm is more than the tiles";
   if (launch.group_m == 1 && launch.tiles_m == 1) return "gm 1 is gm 8 of one row of tiles";
   if (!launch.by_die && unit_.xcds == 1) return "xcd 0 is xcd 1 of one die";
   if (!launch.by_die && launch.tiles() < 2 * unit_.xcds) return "xcd 0 is for many tiles";
@@ -209,8 +228,11 @@ std::string MfmaFamily::refuse_wasted_order(const Problem& problem, const Config
 
 Space MfmaFamily::space(const Problem& problem) const {
   Space space;
-  const auto add = [&](std::string key, std::vector<std::string> values, std::string absent, std::string meaning) {
-    space.add(Parameter{.key = std::move(key), .values = std::move(values), .absent = std::move(absent),
+  const auto add = [&](std::string key, std::vector<std::string> values, std::string absent,
+                       std::string meaning) {
+    space.add(Parameter{.key = std::move(key),
+                        .values = std::move(values),
+                        .absent = std::move(absent),
                         .meaning = std::move(meaning)});
   };
   add("bm", {"16", "32", "64", "128", "256"}, "64", "block_m: rows of x in a tile");
@@ -226,13 +248,16 @@ Space MfmaFamily::space(const Problem& problem) const {
   add("eu", {"0", "2"}, "0", "waves_per_eu; 0: the compiler decides");
   add("gm", {"1", "8"}, "8", "group_m: tiles along m before the next along n");
   add("xcd", {"0", "1"}, "1", "1: neighbouring tiles on the same die");
-  const auto rule = [&](const char* name, std::string (MfmaFamily::*refuse)(const Problem&, const Config&) const,
+  const auto rule = [&](const char* name,
+                        std::string (MfmaFamily::*refuse)(const Problem&, const Config&) const,
                         std::vector<std::string> reads, Rule kind) {
-    space.add(Constraint{name, [this, problem, refuse](const Config& config) { return (this->*refuse)(problem, config); },
-                         kind, std::move(reads)});
+    space.add(Constraint{
+        name, [this, problem, refuse](const Config& config) { return (this->*refuse)(problem, config); },
+        kind, std::move(reads)});
   };
   rule("tile", &MfmaFamily::refuse_tile, {"bm", "bn", "bk", "nw", "mi"}, Rule::build);
-  rule("LDS", &MfmaFamily::refuse_staging, {"bm", "bn", "bk", "nw", "mi", "kp", "nb", "dl", "pad"}, Rule::build);
+  rule("LDS", &MfmaFamily::refuse_staging, {"bm", "bn", "bk", "nw", "mi", "kp", "nb", "dl", "pad"},
+       Rule::build);
   rule("registers", &MfmaFamily::refuse_registers, {}, Rule::build);
   rule("split-K", &MfmaFamily::refuse_split, {"bk", "sk"}, Rule::build);
   rule("waste", &MfmaFamily::refuse_waste, {"bm", "bn", "bk", "nw", "mi", "kp", "pad"}, Rule::search);
@@ -244,7 +269,9 @@ Space MfmaFamily::space(const Problem& problem) const {
 // The largest square-ish tile with at least one for each compute unit; split-K if even small tiles are fewer.
 Config MfmaFamily::default_config(const Problem& problem) const {
   const std::int64_t block_m = problem.m <= 16 ? 16 : problem.m <= 32 ? 32 : problem.m <= 256 ? 64 : 128;
-  const auto tiles = [&](std::int64_t width) { return ceil_div(problem.m, block_m) * ceil_div(problem.n, width); };
+  const auto tiles = [&](std::int64_t width) {
+    return ceil_div(problem.m, block_m) * ceil_div(problem.n, width);
+  };
   const std::int64_t widest = quantization(problem) == QuantType::per_1x128 ? 64 : 128;
   const std::int64_t block_n = block_m >= 64 && problem.n > 64 && tiles(widest) >= unit_.units ? widest : 64;
   const std::int64_t k_tiles = ceil_div(bytes_of(problem.x_type, problem.k), 128);
@@ -309,6 +336,8 @@ Result<std::unique_ptr<Kernel>> MfmaFamily::build(const Problem& problem, const 
 
 }  // namespace
 
-std::unique_ptr<KernelFamily> make_mfma_family(gpu::Runtime& runtime) { return std::make_unique<MfmaFamily>(runtime); }
+std::unique_ptr<KernelFamily> make_mfma_family(gpu::Runtime& runtime) {
+  return std::make_unique<MfmaFamily>(runtime);
+}
 
 }  // namespace gemmtune::hip

@@ -15,9 +15,16 @@ typedef int sum;
 typedef float sum;
 #endif
 
-static __device__ inline output epilogue_value(const MfmaArguments& a, sum value, int row, int column) {
-  const float scale = SCALES == 1 || SCALES == 2 ? x_scale_at(a.scales, row, 0) * w_scale_at(a.scales, column, 0) : 1.0f;
-  return round_output((float)value * scale + (a.bias ? read_output(a.bias[column]) : 0.0f));
+// The factor of a row, and those of a column.
+static __device__ inline float row_scale(const MfmaArguments& a, int row) { return SCALES == 1 || SCALES == 2 ? x_scale_at(a.scales, row, 0) : 1.0f; }
+struct Column {
+  float scale, bias;
+};
+static __device__ inline Column column_at(const MfmaArguments& a, int column) {
+  return {SCALES == 1 || SCALES == 2 ? w_scale_at(a.scales, column, 0) : 1.0f, a.bias ? read_output(a.bias[column]) : 0.0f};
+}
+static __device__ inline output epilogue_value(sum value, float scale, const Column& column) {
+  return round_output((float)value * (scale * column.scale) + column.bias);
 }
 
 #ifdef REDUCE
@@ -30,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(256) mfma_reduce(const MfmaArgument
     for (int split = 0; split < a.split_k; ++split) value += partials[split * count + i];
     const int row = (int)(i / a.n);
     const int column = (int)(i % a.n);
-    a.y[row * a.ldy + column] = epilogue_value(a, value, row, column);
+    a.y[row * a.ldy + column] = epilogue_value(value, row_scale(a, row), column_at(a, column));
   }
 }
 
@@ -56,7 +63,6 @@ extern "C" __global__ void __launch_bounds__(256) mfma_reduce(const MfmaArgument
 typedef unsigned unit_words __attribute__((vector_size(16)));
 typedef unit_words unit_anywhere __attribute__((aligned(1)));
 typedef sum sums_vector __attribute__((vector_size(4 * SUMS)));
-typedef sum sums_of_four __attribute__((vector_size(16)));
 typedef short four_shorts __attribute__((vector_size(8)));
 typedef _Float16 four_halves __attribute__((vector_size(8)));
 
@@ -101,20 +107,15 @@ static __device__ inline int unit_offset(int row, int unit) {
   return row * PITCH + (unit ^ swizzle) * 16;
 }
 
-// 16 bytes of k, of which `left` are there; the others are zero.
+// 16 bytes of k, of which `left` are there: read so that they end where the row does.
 static __device__ inline unit_words load_unit(const unsigned char* from, long long left) {
-  if (left >= 16) return *(const unit_anywhere*)from;
-  unit_words words = {0, 0, 0, 0};
-#pragma unroll
-  for (int i = 0; i < 16; i += (int)sizeof(element)) {
-    if (i < left) {
-      unsigned value = 0;
-#pragma unroll
-      for (int byte = 0; byte < (int)sizeof(element); ++byte) value |= (unsigned)from[i + byte] << (8 * byte);
-      words[i / 4] |= value << (8 * (i % 4));
-    }
-  }
-  return words;
+  return *(const unit_anywhere*)(from + (left < 16 ? left - 16 : 0));
+}
+// Moves them to the front; the others become zero.
+static __device__ inline unit_words trim_unit(unit_words words, long long left) {
+  typedef unsigned __int128 bits;
+  const int shift = left >= 16 ? 0 : (int)(16 - left) * 8;
+  return __builtin_bit_cast(unit_words, shift < 128 ? __builtin_bit_cast(bits, words) >> shift : (bits)0);
 }
 
 struct Tile {
@@ -156,12 +157,17 @@ static __device__ inline void gemmtune_load_to_lds(const void* from, unsigned ld
 
 static __device__ const unsigned zeros[4] = {0, 0, 0, 0};
 
-// Of `block` rows from row `first` on the bytes of k from `column` on; 4 bytes are there or not.
-static __device__ inline void load_direct(unsigned to, const unsigned char* from, long long line_bytes, int block, int first, int rows, long long column,
+// Of BLOCK rows from row `first` on the bytes of k from `column` on; 4 bytes are there or not.
+template <int BLOCK>
+static __device__ inline void load_direct(unsigned to, const unsigned char* from, long long line_bytes, int first, int rows, long long column,
                                           long long k_bytes) {
+  constexpr int parts = BLOCK * UNITS / 16;  // of 256 bytes
   const int wave = threadIdx.x / 64;
   const int lane = threadIdx.x % 64;
-  for (int part = wave; part < block * UNITS / 16; part += WAVES) {
+#pragma unroll
+  for (int i = 0; i < (parts + WAVES - 1) / WAVES; ++i) {
+    const int part = i * WAVES + wave;
+    if (parts % WAVES != 0 && part >= parts) break;
     const int unit = part * 16 + lane / 4;
     const int row = unit / UNITS;
     const int place = unit_offset(row, unit % UNITS) % BLOCK_K / 16;  // swizzling is its own inverse
@@ -197,6 +203,11 @@ static __device__ inline void load_rows(unit_words (&to)[COUNT], const unsigned 
       to[i] = load_unit(from + clamp_row(first + at / UNITS, rows) * line_bytes + byte, k_bytes - byte);
     }
   }
+  // Only the last tile has less than whole units.
+  if (column + BLOCK_K > k_bytes) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) to[i] = trim_unit(to[i], k_bytes - column - ((int)threadIdx.x + i * NUM_THREADS) % UNITS * 16);
+  }
 }
 
 template <int COUNT, int BLOCK>
@@ -212,9 +223,9 @@ static __device__ inline void store_rows(unsigned char* to, const unit_words (&f
 static __device__ inline void load_tile(const MfmaArguments& a, Staged& staged, unsigned char* buffer, const Tile& tile, int k_tile) {
   const long long column = (long long)k_tile * BLOCK_K;
 #if DIRECT
-  load_direct(gemmtune_lds_offset(buffer), a.x, a.x_line_bytes, BLOCK_M, tile.m, a.m, column, a.k_bytes);
+  load_direct<BLOCK_M>(gemmtune_lds_offset(buffer), a.x, a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
 #if !SHUFFLED
-  load_direct(gemmtune_lds_offset(buffer + X_BYTES), a.w, a.w_line_bytes, BLOCK_N, tile.n, a.n, column, a.k_bytes);
+  load_direct<BLOCK_N>(gemmtune_lds_offset(buffer + X_BYTES), a.w, a.w_line_bytes, tile.n, a.n, column, a.k_bytes);
 #endif
 #else
   load_rows<X_UNITS, BLOCK_M>(staged.x, a.x, a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
@@ -304,33 +315,33 @@ static __device__ inline void add_scaled(const MfmaArguments& a, sums_vector (&s
 #endif
 
 // Stores four adjacent columns of a row.
-static __device__ inline void store_four(const MfmaArguments& a, int row, int column, sums_of_four values) {
+static __device__ inline void store_four(const MfmaArguments& a, int row, int column, const sum (&values)[4], const Column (&columns)[4]) {
   if (row >= a.m || column >= a.n) return;
 #if SPLIT_K
-  sum* const to = (sum*)a.partials + ((long long)blockIdx.y * a.m + row) * a.n + column;
-  if (column + 3 < a.n && (unsigned long long)to % 16 == 0) {
-    *(sums_of_four*)to = values;
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    if (column + i < a.n) to[i] = values[i];
+  typedef sum stored;
+  stored* const to = (sum*)a.partials + ((long long)blockIdx.y * a.m + row) * a.n + column;
 #else
-  struct alignas(4 * sizeof(output)) Four {
-    output value[4];
-  };
-  output* const to = a.y + row * a.ldy + column;
-  if (column + 3 < a.n && (unsigned long long)to % sizeof(Four) == 0) {
-    Four four;
+  typedef output stored;
+  stored* const to = a.y + row * a.ldy + column;
+#endif
+  struct alignas(4 * sizeof(stored)) Four {
+    stored value[4];
+  } four;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) four.value[i] = epilogue_value(a, values[i], row, column + i);
+  for (int i = 0; i < 4; ++i) {
+#if SPLIT_K
+    four.value[i] = values[i];
+#else
+    four.value[i] = epilogue_value(values[i], row_scale(a, row), columns[i]);
+#endif
+  }
+  if (column + 3 < a.n && (unsigned long long)to % sizeof(Four) == 0) {
     *(Four*)to = four;
     return;
   }
 #pragma unroll
   for (int i = 0; i < 4; ++i)
-    if (column + i < a.n) to[i] = epilogue_value(a, values[i], row, column + i);
-#endif
+    if (column + i < a.n) to[i] = four.value[i];
 }
 
 #if WAVES_PER_EU && defined(__AMDGCN__)
@@ -382,15 +393,19 @@ extern "C" __global__ void __launch_bounds__(NUM_THREADS) OCCUPANCY mfma(const M
 
   const int lane = threadIdx.x % 64;
 #pragma unroll
-  for (int j = 0; j < TILES_X; ++j) {
-    const int row = tile.m + wave_m * WAVE_ROWS + j * MFMA_ROWS + lane % MFMA_ROWS;
+  for (int i = 0; i < TILES_W; ++i) {
 #pragma unroll
-    for (int i = 0; i < TILES_W; ++i) {
+    for (int four = 0; four < SUMS / 4; ++four) {
+      const int column = tile.n + wave_n * WAVE_COLUMNS + i * MFMA_ROWS + four * 4 * LANE_GROUPS + lane / MFMA_ROWS * 4;
+      Column columns[4] = {};
 #pragma unroll
-      for (int four = 0; four < SUMS / 4; ++four) {
-        const int column = tile.n + wave_n * WAVE_COLUMNS + i * MFMA_ROWS + four * 4 * LANE_GROUPS + lane / MFMA_ROWS * 4;
+      for (int n = 0; n < 4; ++n)
+        if (!SPLIT_K) columns[n] = column_at(a, clamp_row(column + n, a.n));
+#pragma unroll
+      for (int j = 0; j < TILES_X; ++j) {
         const sums_vector& of = sums[i][j];
-        store_four(a, row, column, sums_of_four{of[4 * four], of[4 * four + 1], of[4 * four + 2], of[4 * four + 3]});
+        const sum values[4] = {of[4 * four], of[4 * four + 1], of[4 * four + 2], of[4 * four + 3]};
+        store_four(a, tile.m + wave_m * WAVE_ROWS + j * MFMA_ROWS + lane % MFMA_ROWS, column, values, columns);
       }
     }
   }

@@ -48,7 +48,8 @@ std::int64_t MfmaLaunchConfig::lds_reads() const {
   return (wave_rows() + (shuffled ? 0 : wave_columns())) / rows * steps;
 }
 
-MfmaLaunchConfig mfma_launch_config(const Problem& problem, const Config& config, std::string_view architecture) {
+MfmaLaunchConfig mfma_launch_config(const Problem& problem, const Config& config,
+                                    std::string_view architecture) {
   MfmaLaunchConfig launch;
   launch.block_m = config.number("bm", 64);
   launch.block_n = config.number("bn", 64);
@@ -117,11 +118,11 @@ MfmaModel model_of(const Problem& problem, const MfmaLaunchConfig& launch, const
   const double k_tiles = std::ceil(real(launch.k_tiles) / real(launch.split_k));
 
   // Occupancy: what registers, LDS and the number of blocks leave.
-  const std::int64_t by_registers =
-      std::clamp<std::int64_t>(registers_per_lane / std::max<std::int64_t>(8, round_up(launch.registers(), 8)), 1,
-                               max_waves_per_simd);
+  const std::int64_t by_registers = std::clamp<std::int64_t>(
+      registers_per_lane / std::max<std::int64_t>(8, round_up(launch.registers(), 8)), 1, max_waves_per_simd);
   const std::int64_t waves_per_block_simd = ceil_div(launch.waves, simds_per_unit);
-  const std::int64_t blocks_by_lds = std::max<std::int64_t>(1, 65536 / std::max<std::int64_t>(1, launch.shared_bytes));
+  const std::int64_t blocks_by_lds =
+      std::max<std::int64_t>(1, 65536 / std::max<std::int64_t>(1, launch.shared_bytes));
   const std::int64_t blocks_by_registers =
       std::max<std::int64_t>(1, by_registers * simds_per_unit / launch.waves);
   const std::int64_t resident =
@@ -140,8 +141,8 @@ MfmaModel model_of(const Problem& problem, const MfmaLaunchConfig& launch, const
 
   // LDS: reads of operands by all waves of a block, and its writes of the tile.
   model.lds_conflicts = lds_read_conflicts(launch);
-  const double read_cycles = real(launch.lds_reads()) * real(wave_lanes * 8 * launch.kpack) / lds_bytes_per_clock *
-                             model.lds_conflicts;
+  const double read_cycles = real(launch.lds_reads()) * real(wave_lanes * 8 * launch.kpack) /
+                             lds_bytes_per_clock * model.lds_conflicts;
   const double write_cycles =
       real((launch.block_m + (launch.shuffled ? 0 : launch.block_n)) * launch.block_k) / lds_bytes_per_clock;
   model.lds = rounds * k_tiles * (read_cycles * real(launch.waves) + write_cycles) / clock;
@@ -151,7 +152,8 @@ MfmaModel model_of(const Problem& problem, const MfmaLaunchConfig& launch, const
   const double from_l2 = rounds * operand_bytes / 64 / clock;
   const double busy = std::min(1.0, real(blocks) / real(unit.units));
   // Few blocks do not saturate the memory: each keeps a tile in flight.
-  const double in_flight = real(std::min(blocks, unit.units * resident)) * operand_bytes / std::max(1.0, k_tiles);
+  const double in_flight =
+      real(std::min(blocks, unit.units * resident)) * operand_bytes / std::max(1.0, k_tiles);
   const double reach = std::min(1.0, std::max(0.05, in_flight / 4e6) + 0.25 * busy);
   const double from_memory =
       (bytes(problem) + 2 * real(launch.workspace_bytes)) / unit.memory_bytes_per_microsecond / reach;

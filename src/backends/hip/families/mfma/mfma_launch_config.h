@@ -49,14 +49,15 @@ struct MfmaLaunchConfig {
   std::int64_t lds_reads() const;
 };
 
-MfmaLaunchConfig mfma_launch_config(const Problem& problem, const Config& config, std::string_view architecture);
+MfmaLaunchConfig mfma_launch_config(const Problem& problem, const Config& config,
+                                    std::string_view architecture);
 
 /// What a kernel is bound by, in microseconds of the whole launch, as the model has it (docs/hip_model.md).
 struct MfmaModel {
   double mfma = 0;
   double lds = 0;
   double memory = 0;
-  double overhead = 0;      // of the launch, the prologue and the reduction
+  double overhead = 0;       // of the launch, the prologue and the reduction
   double lds_conflicts = 1;  // cycles of LDS reads over those without bank conflicts
   std::int64_t waves_per_simd = 0;
   double latency = 1;  // how much longer it takes for want of waves that hide latency
