@@ -469,9 +469,9 @@ std::string Run::run() {
   if (memory == MAP_FAILED) return "no memory for the threads' stacks";
   stacks_ = static_cast<char*>(memory);
   const std::size_t used_bytes = image_.static_bytes + launch_.shared_bytes;
-  const std::size_t most_bytes = image_.wave_lanes == 64 ? amd_shared_bytes : max_shared_bytes;
-  if (used_bytes > most_bytes)
-    return fmt::format("{} bytes of shared memory, a block has {}", used_bytes, most_bytes);
+  const std::size_t max_bytes = image_.wave_lanes == 64 ? amd_shared_bytes : max_shared_bytes;
+  if (used_bytes > max_bytes)
+    return fmt::format("{} bytes of shared memory, a block has {}", used_bytes, max_bytes);
   lanes_ = std::vector<Lane>(threads);
   Run* const outer = std::exchange(current, this);
   for (unsigned z = 0; z < launch_.grid[2] && failure_.empty(); ++z)
@@ -641,7 +641,8 @@ std::shared_ptr<Module> Module::compile(const std::string& source, const std::ve
           name, max_shared_bytes);
     for (const std::string& name : names)
       expanded += fmt::format(
-          "\nextern \"C\" __attribute__((no_sanitize(\"thread\"))) void gemmtune_kernel_{0}(void** arguments) {{ gemmtune::emulation::call(&{0}, "
+          "\nextern \"C\" __attribute__((no_sanitize(\"thread\"))) void gemmtune_kernel_{0}(void** "
+          "arguments) {{ gemmtune::emulation::call(&{0}, "
           "arguments); }}\n",
           name);
     std::string list;

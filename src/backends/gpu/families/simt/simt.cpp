@@ -75,7 +75,8 @@ class SimtFamily final : public CompiledFamily {
                                    .orders = refusal::Orders::any_input,
                                    .row_scales = true,
                                    .block_scales = true,
-                                   .int8 = true});
+                                   .int8 = true,
+                                   .fp8 = Fp8::both});
   }
   std::optional<WeightLayout> packed_layout(const Problem&) const override {
     return WeightLayout::tile64x128;
