@@ -27,12 +27,6 @@ constexpr std::array<ForeignLibrary, 8> foreign_libraries{{
     {"rocblas", "a rocBLAS solution, whose index only AITER's old tuner knew"},
 }};
 
-/// Tables without the column hold kernels of one library, which the name tells.
-std::string_view libtype_of(const TunedEntry& row) {
-  if (!row.libtype.empty()) return row.libtype;
-  return row.kernel_name.starts_with("_ZN") ? "asm" : "ck";
-}
-
 const FamilyInfo* family_of(const Device& device, std::string_view libtype) {
   for (const FamilyInfo* family : traits_of(device.info()).families) {
     const auto aliases = split(family->aliases, ',');
@@ -44,15 +38,26 @@ const FamilyInfo* family_of(const Device& device, std::string_view libtype) {
 
 }  // namespace
 
+std::string_view libtype_of(const TunedEntry& row) {
+  if (!row.libtype.empty() || !is_foreign(row)) return row.libtype;
+  return row.kernel_name.starts_with("_ZN") ? "asm" : "ck";
+}
+
+std::string_view missing_library(const TunedEntry& row) {
+  if (!is_foreign(row)) return {};
+  const std::string_view libtype = libtype_of(row);
+  const auto found = std::find_if(foreign_libraries.begin(), foreign_libraries.end(),
+                                  [&](const ForeignLibrary& library) { return library.libtype == libtype; });
+  return found == foreign_libraries.end() ? std::string_view() : found->what;
+}
+
 bool is_foreign(const TunedEntry& row) { return !family_of_kernel_name(row.kernel_name); }
 
 Result<std::string> row_kernel_name(const Device& device, const TunedEntry& row, const Problem& problem) {
   if (!is_foreign(row) || !amd_architecture(device.info().gfx)) return row.kernel_name;
   const std::string_view libtype = libtype_of(row);
-  for (const ForeignLibrary& library : foreign_libraries) {
-    if (library.libtype == libtype)
-      return Status::unsupported("libtype {}: {}, which gemmtune does not have", libtype, library.what);
-  }
+  if (const std::string_view what = missing_library(row); !what.empty())
+    return Status::unsupported("libtype {}: {}, which gemmtune does not have", libtype, what);
   const FamilyInfo* info = family_of(device, libtype);
   if (info == nullptr) return row.kernel_name;
   if (info->name_of_row != nullptr) return info->name_of_row(libtype, row.solidx, row.kernel_name);
