@@ -20,6 +20,8 @@ int element_code(DataType type) {
       return 4;
     case DataType::f4_e2m1:
       return 5;
+    case DataType::f8_e4m3fnuz:
+      return 6;
     default:
       return -1;
   }
@@ -90,22 +92,35 @@ Status check_operation(const Problem& problem, const DenseSupport& taken) {
   return refusal::check_order(problem, taken.orders);
 }
 
+bool takes_elements(DataType type, const DenseSupport& taken) {
+  switch (type) {
+    case DataType::i8:
+      return taken.int8;
+    case DataType::f8_e4m3fn:
+      return taken.fp8 == Fp8::fn || taken.fp8 == Fp8::both;
+    case DataType::f8_e4m3fnuz:
+      return taken.fp8 == Fp8::fnuz || taken.fp8 == Fp8::both;
+    default:
+      return element_code(type) >= 0;
+  }
+}
+
 }  // namespace
 
 Status accepts_dense(const Problem& problem, const DenseSupport& taken) {
   GEMMTUNE_RETURN_IF_ERROR(check_operation(problem, taken));
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
-  const bool refused_int8 = problem.x_type == DataType::i8 && !taken.int8;
-  if (element_code(problem.x_type) < 0 || refused_int8 || element_code(problem.y_type) < 0 ||
+  if (!takes_elements(problem.x_type, taken) || element_code(problem.y_type) < 0 ||
       bits(problem.y_type) == 8) {
     return refusal::refuse(refusal::types, "{} to {}", to_string(problem.x_type), to_string(problem.y_type));
   }
   const WeightLayout layout = problem.weight_layout;
   if (layout != WeightLayout::plain && traits(problem.operation).batched)
     return refusal::refuse(refusal::layout, "{} of batches, only plain", to_string(layout));
-  const WeightLayout packed = packed_layout_of(problem);
-  const bool tiles = layout == WeightLayout::any || layout == packed;
-  if (layout != WeightLayout::plain && (taken.weights == Weights::plain || !tiles)) {
+  const WeightLayout packed =
+      taken.weights == Weights::shuffled_too ? WeightLayout::aiter16x16 : packed_layout_of(problem);
+  const bool is_taken = layout == WeightLayout::any || layout == packed;
+  if (layout != WeightLayout::plain && (taken.weights == Weights::plain || !is_taken)) {
     return refusal::refuse(
         refusal::layout, "{}, only plain{}", to_string(layout),
         taken.weights == Weights::plain ? std::string() : fmt::format(" and {}", to_string(packed)));

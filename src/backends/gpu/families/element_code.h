@@ -14,7 +14,7 @@
 
 namespace gemmtune::gpu {
 
-/// 0: fp32, 1: fp16, 2: bf16, 3: fp8 e4m3fn, 4: int8, 5: fp4; −1 for others.
+/// 0: fp32, 1: fp16, 2: bf16, 3: fp8 e4m3fn, 4: int8, 5: fp4, 6: fp8 e4m3fnuz; −1 for others.
 int element_code(DataType type);
 /// 0: no scales, 1: one a matrix, 2: one a row, 3: one for 1 x 128 of x and for 128 x 128 of w, 4: e8m0 for 1 x 32 of both; −1
 /// for others. Of a weight-only operation those of x.
@@ -28,15 +28,17 @@ std::string_view scales_text();
 std::vector<std::string> type_defines(const Problem& problem);
 ScalesArguments scales_of(const Problem& problem, const Operands& operands);
 
-enum class Weights { plain, packed_too };
+enum class Weights { plain, packed_too, shuffled_too };
+enum class Fp8 { none, fn, fnuz, both };
 
 /// What a family takes beside a16w16 on plain row-major operands.
 struct DenseSupport {
-  Weights weights = Weights::plain;  // packed_too: packed_layout_of()
+  Weights weights = Weights::plain;  // packed_too: packed_layout_of(); shuffled_too: aiter16x16
   refusal::Orders orders = refusal::Orders::row_major;
   bool row_scales = false;    // a8w8
   bool block_scales = false;  // a8w8_blockscale
   bool int8 = false;
+  Fp8 fp8 = Fp8::fn;
   bool fp4 = false;  // a4w4_blockscale, a16w4, a8w4
   bool batches = false;  // batched_bf16 and, with row_scales, batched_a8w8; plain weights
 };

@@ -1,5 +1,5 @@
 // Elements as numbers, for every architecture and without a toolkit's headers. ELEMENT (x, w) and OUTPUT (y,
-// bias) are 0: fp32, 1: fp16, 2: bf16, 3: fp8 e4m3fn, 4: int8, 5: fp4 e2m1, two to a byte. WEIGHT_FP4: w has fp4 whatever x has.
+// bias) are 0: fp32, 1: fp16, 2: bf16, 3: fp8 e4m3fn, 4: int8, 5: fp4 e2m1, two to a byte, 6: fp8 e4m3fnuz. WEIGHT_FP4: w has fp4 whatever x has.
 #if defined(__HIP__) || defined(__HIPCC_RTC__)
 typedef _Float16 half_bits;
 static __device__ inline float half_to_float(unsigned short bits) {
@@ -40,6 +40,16 @@ static __device__ inline float e4m3_to_float(unsigned char bits) {
   return __uint_as_float(sign | ((exponent + 120u) << 23) | (mantissa << 20));
 }
 
+// Exponents are one less than those of e4m3fn; 1.0000.000 is NaN, and there is no other.
+static __device__ inline float e4m3fnuz_to_float(unsigned char bits) {
+  unsigned sign = (unsigned)(bits & 0x80u) << 24;
+  unsigned exponent = (bits >> 3) & 15u;
+  unsigned mantissa = bits & 7u;
+  if (bits == 0x80u) return __uint_as_float(0x7fc00000u);
+  if (exponent == 0u) return __uint_as_float(sign | __float_as_uint((float)mantissa * 0.0009765625f));
+  return __uint_as_float(sign | ((exponent + 119u) << 23) | (mantissa << 20));
+}
+
 #if ELEMENT == 0
 typedef float element;
 static __device__ inline float read_element(element value) { return value; }
@@ -54,9 +64,12 @@ typedef unsigned char element;
 static __device__ inline float read_element(element value) { return e4m3_to_float(value); }
 #elif ELEMENT == 5
 typedef unsigned char element;
-#else
+#elif ELEMENT == 4
 typedef signed char element;
 static __device__ inline float read_element(element value) { return (float)value; }
+#else
+typedef unsigned char element;
+static __device__ inline float read_element(element value) { return e4m3fnuz_to_float(value); }
 #endif
 
 #if WEIGHT_FP4 || ELEMENT == 5

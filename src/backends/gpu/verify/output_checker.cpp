@@ -194,6 +194,7 @@ Result<std::unique_ptr<OutputChecker>> make_output_checker(Device& device, Runti
                                                    .row_scales = true,
                                                    .block_scales = true,
                                                    .int8 = true,
+                                   .fp8 = Fp8::both,
                                                    .fp4 = true,
                                    .batches = true}));
   auto checker = std::make_unique<GpuOutputChecker>(device, problem);

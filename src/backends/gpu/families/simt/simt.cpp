@@ -81,6 +81,7 @@ class SimtFamily final : public CompiledFamily {
                                    .row_scales = true,
                                    .block_scales = true,
                                    .int8 = true,
+                                   .fp8 = Fp8::both,
                                    .fp4 = true,
                                    .batches = true});
   }

@@ -1,0 +1,343 @@
+#include "backends/hip/families/mfma/mfma.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/gpu/families/element_code.h"
+#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/jit/source_text.h"
+#include "backends/hip/families/compute_unit.h"
+#include "backends/hip/families/mfma/mfma_arguments.h"
+#include "backends/hip/families/mfma/mfma_launch_config.h"
+#include "backends/refusal.h"
+#include "base/hash.h"
+#include "base/rounding.h"
+#include "problem/operands.h"
+
+namespace gemmtune::hip {
+namespace {
+
+constexpr std::int64_t max_accumulators = 128;                 // of a lane
+constexpr std::int64_t max_registers = 440;                    // of the estimate, below the hardware's 512
+constexpr std::int64_t max_workspace = std::int64_t{1} << 30;  // bytes of partial sums
+
+class MfmaKernel final : public Kernel {
+ public:
+  /// `reduction`: null without split-K.
+  MfmaKernel(std::shared_ptr<gpu::Program> program, std::shared_ptr<gpu::Program> reduction,
+             const Problem& problem, const MfmaLaunchConfig& launch, std::int64_t xcds)
+      : program_(std::move(program)),
+        reduction_(std::move(reduction)),
+        problem_(problem),
+        launch_(launch),
+        xcds_(xcds) {
+    shape_.threads = static_cast<unsigned>(wave_lanes * launch.waves);
+    shape_.grid[0] = static_cast<unsigned>(launch.tiles());
+    shape_.grid[1] = static_cast<unsigned>(launch.split_k);
+    shape_.shared_bytes = static_cast<std::size_t>(launch.shared_bytes);
+    reduction_shape_.threads = 256;
+    reduction_shape_.grid[0] = static_cast<unsigned>(
+        std::min<std::int64_t>(ceil_div(problem.m * problem.n, 256), std::int64_t{1} << 20));
+  }
+  std::size_t workspace_bytes() const override { return static_cast<std::size_t>(launch_.workspace_bytes); }
+  WeightLayout weight_layout() const override {
+    return launch_.shuffled ? WeightLayout::aiter16x16 : WeightLayout::plain;
+  }
+
+  Status run(const Operands& o, void* workspace, Stream stream) const override {
+    MfmaArguments values{};
+    values.x = static_cast<const unsigned char*>(o.x);
+    values.w = static_cast<const unsigned char*>(o.w);
+    values.bias = o.bias;
+    values.scales = gpu::scales_of(problem_, o);
+    values.y = o.y;
+    values.partials = workspace;
+    values.x_line_bytes = bytes_of(problem_.x_type, o.ldx);
+    values.w_line_bytes = bytes_of(problem_.w_type, problem_.k);
+    values.k_bytes = bytes_of(problem_.x_type, problem_.k);
+    values.ldy = o.ldy;
+    values.m = static_cast<int>(problem_.m);
+    values.n = static_cast<int>(problem_.n);
+    values.split_k = static_cast<int>(launch_.split_k);
+    values.tiles_m = static_cast<int>(launch_.tiles_m);
+    values.tiles_n = static_cast<int>(launch_.tiles_n);
+    values.group_m = static_cast<int>(launch_.group_m);
+    values.xcds = static_cast<int>(launch_.by_die ? xcds_ : 1);
+    const auto address = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
+    if (launch_.direct &&
+        ((address(o.x) | address(o.w) | static_cast<std::uintptr_t>(values.x_line_bytes)) & 3) != 0)
+      return Status::unsupported("mfma with dl1 needs pointers and rows at multiples of 4 bytes");
+    if (launch_.shuffled && address(o.w) % 16 != 0)
+      return Status::unsupported("mfma needs a shuffled weight at a multiple of 16 bytes");
+    void* arguments[] = {&values};
+    GEMMTUNE_RETURN_IF_ERROR(program_->launch(shape_, arguments, stream));
+    return reduction_ ? reduction_->launch(reduction_shape_, arguments, stream) : Status();
+  }
+
+ private:
+  std::shared_ptr<gpu::Program> program_;
+  std::shared_ptr<gpu::Program> reduction_;
+  Problem problem_;
+  MfmaLaunchConfig launch_;
+  std::int64_t xcds_;
+  gpu::LaunchShape shape_;
+  gpu::LaunchShape reduction_shape_;
+};
+
+class MfmaFamily final : public gpu::CompiledFamily {
+ public:
+  explicit MfmaFamily(gpu::Runtime& runtime)
+      : runtime_(runtime),
+        unit_(compute_unit(runtime.architecture(), runtime.limits())),
+        source_(gpu::source_text({gpu::numbers_text(), gpu::scales_arguments_text(), gpu::scales_text(),
+                                  mfma_arguments_text(), mfma_text()})) {}
+
+  std::string_view name() const override { return "mfma"; }
+  std::string identity() const override { return fmt::format("mfma r1 source {}", short_hash(source_, 12)); }
+  int tie_rank() const override { return 12; }
+  Status accepts(const Problem& problem) const override;
+  std::optional<WeightLayout> packed_layout(const Problem&) const override {
+    return WeightLayout::aiter16x16;
+  }
+  Space space(const Problem& problem) const override;
+  Config default_config(const Problem& problem) const override;
+  gpu::Source source(const Problem& problem, const Config& config) const override;
+  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
+  /// The bound of the performance model: ranks kernels, does not state their time.
+  double predicted_microseconds(const Problem& problem, const Config& config) const override {
+    return model_of(problem, launch_config(problem, config), unit_).microseconds();
+  }
+  std::int64_t resources(const Problem& problem, const Config& config) const override {
+    const MfmaLaunchConfig launch = launch_config(problem, config);
+    return launch.shared_bytes + launch.workspace_bytes;
+  }
+  std::string_view thread_pool() const override { return "gpu"; }
+
+ private:
+  MfmaLaunchConfig launch_config(const Problem& problem, const Config& config) const {
+    return mfma_launch_config(problem, config, runtime_.architecture());
+  }
+  std::string refuse_tile(const Problem& problem, const Config& config) const;
+  std::string refuse_staging(const Problem& problem, const Config& config) const;
+  std::string refuse_registers(const Problem& problem, const Config& config) const;
+  std::string refuse_split(const Problem& problem, const Config& config) const;
+  std::string refuse_waste(const Problem& problem, const Config& config) const;
+  std::string refuse_wasted_order(const Problem& problem, const Config& config) const;
+
+  gpu::Runtime& runtime_;
+  ComputeUnit unit_;
+  std::string source_;
+};
+
+Status MfmaFamily::accepts(const Problem& problem) const {
+  const std::string& architecture = runtime_.architecture();
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_on_tensor_cores(
+      problem, {.weights = gpu::Weights::shuffled_too,
+                .row_scales = true,
+                .block_scales = true,
+                .int8 = true,
+                .fp8 = has_fp8(architecture) ? gpu::Fp8::fnuz : gpu::Fp8::none}));
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  if (problem.m > most || problem.n > most || problem.k > most)
+    return refusal::refuse(refusal::size, "{} x {} x {}, at most {} each", problem.m, problem.n, problem.k,
+                           most);
+  if (bytes_of(problem.x_type, problem.k) < 16)
+    return refusal::refuse(refusal::reduction, "{} {}, at least 16 bytes", problem.k,
+                           to_string(problem.x_type));
+  if (problem.bpreshuffle) {
+    const Tile16 tiles{.n = problem.n, .k = problem.k, .element_bytes = bits(problem.w_type) / 8};
+    if (!tiles.fits())
+      return refusal::refuse(refusal::layout, "aiter16x16 of {} x {}: n is no multiple of 16 or k none of 32",
+                             problem.n, problem.k);
+  }
+  return {};
+}
+
+std::string MfmaFamily::refuse_tile(const Problem& problem, const Config& config) const {
+  const MfmaLaunchConfig launch = launch_config(problem, config);
+  if (launch.block_m < launch.rows || launch.block_n < launch.rows) return "mi is more than bm or bn";
+  if (launch.wave_rows() < launch.rows || launch.wave_columns() < launch.rows)
+    return "nw leaves a wave less than an instruction's rows";
+  if (launch.accumulators() * (launch.block_scales ? 2 : 1) > max_accumulators)
+    return "tile needs more registers than a lane has";
+  if (launch.block_scales && launch.block_k != 128) return "bk is not the 128 elements of a block of scales";
+  return {};
+}
+
+std::string MfmaFamily::refuse_staging(const Problem& problem, const Config& config) const {
+  const MfmaLaunchConfig launch = launch_config(problem, config);
+  if (launch.direct && launch.buffers == 1) return "dl1 needs two buffers";
+  if (launch.direct && launch.pad != 0) return "dl1 cannot pad rows of LDS";
+  if (launch.direct && bytes_of(problem.x_type, problem.k) % 4 != 0) return "dl1 needs k in whole 4 bytes";
+  if (launch.shuffled && launch.kpack != 2) return "kp1 cannot read a shuffled weight";
+  if (launch.shared_bytes > static_cast<std::int64_t>(runtime_.limits().shared_bytes_per_block))
+    return "tile needs more LDS than a block may have";
+  return {};
+}
+
+std::string MfmaFamily::refuse_registers(const Problem& problem, const Config& config) const {
+  const MfmaLaunchConfig launch = launch_config(problem, config);
+  const std::int64_t waves_on_simd = ceil_div(launch.waves, simds_per_unit);
+  const std::int64_t waves = std::max(launch.waves_per_eu, waves_on_simd);
+  if (launch.registers() > max_registers / waves)
+    return "eu leaves a wave less registers than the tile needs";
+  return {};
+}
+
+std::string MfmaFamily::refuse_split(const Problem& problem, const Config& config) const {
+  const MfmaLaunchConfig launch = launch_config(problem, config);
+  if (launch.split_k > launch.k_tiles) return "sk is more than the k tiles";
+  if (launch.workspace_bytes > max_workspace) return "sk needs more than 1 GiB of workspace";
+  return {};
+}
+
+/// Rules of tune_gemm, with ours where its own are of its compiler.
+std::string MfmaFamily::refuse_waste(const Problem& problem, const Config& config) const {
+  const MfmaLaunchConfig launch = launch_config(problem, config);
+  if (launch.rows == 32 && (problem.m < 32 || problem.n < 32)) return "mi 32 is more than the rows there are";
+  if (problem.m <= launch.rows && launch.block_m != launch.rows)
+    return "bm is more than the instruction's rows";
+  if (launch.block_m > 16 && launch.block_m > 2 * problem.m)
+    return "bm is more than twice the rows there are";
+  if (launch.block_n > 16 && launch.block_n > 2 * problem.n)
+    return "bn is more than twice the rows there are";
+  const bool large = problem.m >= 2048 && problem.n >= 2048;
+  if (large && (launch.block_m < 64 || launch.block_n < 64)) return "tile is small for a large problem";
+  if (large && launch.waves < 4) return "nw is small for a large problem";
+  if (launch.block_m < 64 && problem.m > 4 * launch.block_m) return "bm reads the weight too often";
+  if (launch.block_n < 32 && problem.n > 1024) return "bn reads x too often";
+  if (launch.pad != 0 && lds_read_conflicts(launch) > 1)
+    return "pad has bank conflicts where swizzled rows have none";
+  if (launch.waves > 4 && launch.accumulators() < 16) return "nw 8 is for large tiles";
+  return {};
+}
+
+std::string MfmaFamily::refuse_wasted_order(const Problem& problem, const Config& config) const {
+  const MfmaLaunchConfig launch = launch_config(problem, config);
+  if (launch.split_k > 1 && launch.tiles() * launch.split_k > 4 * unit_.units)
+    return "sk makes too many blocks";
+  if (launch.split_k > 1 && launch.k_tiles < 4 * launch.split_k)
+    return "sk leaves a block less than four k tiles";
+  if (launch.group_m > 1 && launch.tiles_m < launch.group_m && launch.group_m != 8)
+    return "gm is more than the tiles";
+  if (launch.group_m == 1 && launch.tiles_m == 1) return "gm 1 is gm 8 of one row of tiles";
+  if (!launch.by_die && unit_.xcds == 1) return "xcd 0 is xcd 1 of one die";
+  if (!launch.by_die && launch.tiles() < 2 * unit_.xcds) return "xcd 0 is for many tiles";
+  return {};
+}
+
+Space MfmaFamily::space(const Problem& problem) const {
+  Space space;
+  const auto add = [&](std::string key, std::vector<std::string> values, std::string absent,
+                       std::string meaning) {
+    space.add(Parameter{.key = std::move(key),
+                        .values = std::move(values),
+                        .absent = std::move(absent),
+                        .meaning = std::move(meaning)});
+  };
+  add("bm", {"16", "32", "64", "128", "256"}, "64", "block_m: rows of x in a tile");
+  add("bn", {"16", "32", "64", "128", "256"}, "64", "block_n: rows of the weight in a tile");
+  add("bk", {"64", "128", "256"}, "128", "block_k, in bytes");
+  add("nw", {"1", "2", "4", "8"}, "4", "waves of a block");
+  add("mi", {"16", "32"}, "16", "rows of the MFMA instruction (matrix_instr_nonkdim)");
+  add("kp", {"1", "2"}, "2", "kpack: instructions that a read of LDS feeds");
+  add("nb", {"1", "2"}, "1", "tiles in LDS");
+  add("dl", {"0", "1"}, "0", "1: global loads go to LDS without registers");
+  add("pad", {"0", "16"}, "0", "bytes after a row in LDS; 0: rows are swizzled");
+  add("sk", {"1", "2", "3", "4", "6", "8", "12", "16"}, "1", "split-K: blocks that divide k");
+  add("eu", {"0", "2"}, "0", "waves_per_eu; 0: the compiler decides");
+  add("gm", {"1", "8"}, "8", "group_m: tiles along m before the next along n");
+  add("xcd", {"0", "1"}, "1", "1: neighbouring tiles on the same die");
+  const auto rule = [&](const char* name,
+                        std::string (MfmaFamily::*refuse)(const Problem&, const Config&) const,
+                        std::vector<std::string> reads, Rule kind) {
+    space.add(Constraint{
+        name, [this, problem, refuse](const Config& config) { return (this->*refuse)(problem, config); },
+        kind, std::move(reads)});
+  };
+  rule("tile", &MfmaFamily::refuse_tile, {"bm", "bn", "bk", "nw", "mi"}, Rule::build);
+  rule("LDS", &MfmaFamily::refuse_staging, {"bm", "bn", "bk", "nw", "mi", "kp", "nb", "dl", "pad"},
+       Rule::build);
+  rule("registers", &MfmaFamily::refuse_registers, {}, Rule::build);
+  rule("split-K", &MfmaFamily::refuse_split, {"bk", "sk"}, Rule::build);
+  rule("waste", &MfmaFamily::refuse_waste, {"bm", "bn", "bk", "nw", "mi", "kp", "pad"}, Rule::search);
+  rule("order", &MfmaFamily::refuse_wasted_order, {}, Rule::search);
+  space.add(split_k_divides(problem.k, "sk", 8 * 128 / bits(problem.x_type)));
+  return space;
+}
+
+// The largest square-ish tile with at least one for each compute unit; split-K if even small tiles are fewer.
+Config MfmaFamily::default_config(const Problem& problem) const {
+  const std::int64_t block_m = problem.m <= 16 ? 16 : problem.m <= 32 ? 32 : problem.m <= 256 ? 64 : 128;
+  const auto tiles = [&](std::int64_t width) {
+    return ceil_div(problem.m, block_m) * ceil_div(problem.n, width);
+  };
+  const std::int64_t widest = quantization(problem) == QuantType::per_1x128 ? 64 : 128;
+  const std::int64_t block_n = block_m >= 64 && problem.n > 64 && tiles(widest) >= unit_.units ? widest : 64;
+  const std::int64_t k_tiles = ceil_div(bytes_of(problem.x_type, problem.k), 128);
+  std::int64_t split_k = 1;
+  for (const std::int64_t more : {2, 3, 4, 6, 8})
+    if (tiles(block_n) * more <= 2 * unit_.units && k_tiles >= 4 * more) split_k = more;
+  Config config;
+  config.set("bm", block_m);
+  config.set("bn", block_n);
+  config.set("bk", std::int64_t{128});
+  config.set("nw", std::int64_t{4});
+  config.set("mi", std::int64_t{16});
+  config.set("kp", std::int64_t{2});
+  config.set("nb", std::int64_t{1});
+  config.set("dl", std::int64_t{0});
+  config.set("pad", std::int64_t{0});
+  config.set("sk", split_k);
+  config.set("eu", std::int64_t{0});
+  config.set("gm", std::int64_t{8});
+  config.set("xcd", std::int64_t{1});
+  return config;
+}
+
+gpu::Source MfmaFamily::source(const Problem& problem, const Config& config) const {
+  const MfmaLaunchConfig launch = launch_config(problem, config);
+  gpu::Source source{"mfma", source_, gpu::type_defines(problem), "mfma"};
+  const auto define = [&](const char* name, std::int64_t value) {
+    source.defines.push_back(fmt::format("{}={}", name, value));
+  };
+  define("BLOCK_M", launch.block_m);
+  define("BLOCK_N", launch.block_n);
+  define("BLOCK_K", launch.block_k);
+  define("WAVES_M", launch.waves_m);
+  define("WAVES_N", launch.waves_n);
+  define("MFMA_ROWS", launch.rows);
+  define("KPACK", launch.kpack);
+  define("NUM_BUFFERS", launch.buffers);
+  define("DIRECT", launch.direct ? 1 : 0);
+  define("PAD", launch.pad);
+  define("SHUFFLED", launch.shuffled ? 1 : 0);
+  define("SPLIT_K", launch.split_k > 1 ? 1 : 0);
+  define("WAVES_PER_EU", launch.waves_per_eu);
+  return source;
+}
+
+Result<std::unique_ptr<Kernel>> MfmaFamily::build(const Problem& problem, const Config& config) const {
+  const MfmaLaunchConfig launch = launch_config(problem, config);
+  auto program = runtime_.load(source(problem, config));
+  if (!program.ok()) return program.status();
+  GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
+  std::shared_ptr<gpu::Program> reduction;
+  if (launch.split_k > 1) {
+    gpu::Source reduce{"mfma", source_, gpu::type_defines(problem), "mfma_reduce"};
+    reduce.defines.push_back("REDUCE=1");
+    auto loaded = runtime_.load(reduce);
+    if (!loaded.ok()) return loaded.status();
+    reduction = std::move(*loaded);
+  }
+  return std::unique_ptr<Kernel>(
+      std::make_unique<MfmaKernel>(std::move(*program), std::move(reduction), problem, launch, unit_.xcds));
+}
+
+}  // namespace
+
+std::unique_ptr<KernelFamily> make_mfma_family(gpu::Runtime& runtime) {
+  return std::make_unique<MfmaFamily>(runtime);
+}
+
+}  // namespace gemmtune::hip

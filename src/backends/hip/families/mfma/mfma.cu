@@ -1,0 +1,414 @@
+// y[m, n] = sum over k of x[m, k] * w[n, k] with MFMA, gfx90a and gfx942. See README.md.
+//
+// The host defines: BLOCK_M, BLOCK_N, BLOCK_K (bytes of k in a tile: 64, 128, 256), WAVES_M, WAVES_N, MFMA_ROWS (16, 32: the instruction),
+// KPACK (1, 2: instructions that a lane's read of shared memory feeds), NUM_BUFFERS (1, 2: tiles in shared memory), DIRECT (1: global loads go
+// to shared memory without registers), PAD (bytes after a row in shared memory; 0: rows are swizzled), SHUFFLED (1: the weight has the layout
+// aiter16x16 and goes to registers), SPLIT_K (1: blocks divide k and write partial sums), WAVES_PER_EU (0: the compiler decides), ELEMENT,
+// OUTPUT, SCALES. With REDUCE alone: the kernel that reduces the partial sums.
+//
+// D = A * B of the instruction has the weight as A and x as B, so that a lane holds consecutive columns of y.
+using gemmtune::hip::MfmaArguments;
+
+#if ELEMENT == 4
+typedef int sum;
+#else
+typedef float sum;
+#endif
+
+// The factor of a row, and those of a column.
+static __device__ inline float row_scale(const MfmaArguments& a, int row) { return SCALES == 1 || SCALES == 2 ? x_scale_at(a.scales, row, 0) : 1.0f; }
+struct Column {
+  float scale, bias;
+};
+static __device__ inline Column column_at(const MfmaArguments& a, int column) {
+  return {SCALES == 1 || SCALES == 2 ? w_scale_at(a.scales, column, 0) : 1.0f, a.bias ? read_output(a.bias[column]) : 0.0f};
+}
+static __device__ inline output epilogue_value(sum value, float scale, const Column& column) {
+  return round_output((float)value * (scale * column.scale) + column.bias);
+}
+
+#ifdef REDUCE
+
+extern "C" __global__ void __launch_bounds__(256) mfma_reduce(const MfmaArguments a) {
+  const sum* const partials = (const sum*)a.partials;
+  const long long count = (long long)a.m * a.n;
+  for (long long i = (long long)blockIdx.x * 256 + threadIdx.x; i < count; i += (long long)gridDim.x * 256) {
+    sum value = 0;
+    for (int split = 0; split < a.split_k; ++split) value += partials[split * count + i];
+    const int row = (int)(i / a.n);
+    const int column = (int)(i % a.n);
+    a.y[row * a.ldy + column] = epilogue_value(value, row_scale(a, row), column_at(a, column));
+  }
+}
+
+#else
+
+#define WAVES (WAVES_M * WAVES_N)
+#define NUM_THREADS (64 * WAVES)
+#define WAVE_ROWS (BLOCK_M / WAVES_M)
+#define WAVE_COLUMNS (BLOCK_N / WAVES_N)
+#define TILES_X (WAVE_ROWS / MFMA_ROWS)
+#define TILES_W (WAVE_COLUMNS / MFMA_ROWS)
+#define LANE_GROUPS (64 / MFMA_ROWS)  // lanes of a group hold the same bytes of k of all rows
+#define SUMS (MFMA_ROWS * MFMA_ROWS / 64)
+#define UNITS (BLOCK_K / 16)          // of 16 bytes in a row of a tile
+#define PITCH (BLOCK_K + PAD)
+#define STEP_BYTES (8 * KPACK * LANE_GROUPS)
+#define STEPS (BLOCK_K / STEP_BYTES)
+#define X_BYTES (BLOCK_M * PITCH)
+#define BUFFER_BYTES (X_BYTES + (SHUFFLED ? 0 : BLOCK_N * PITCH))
+#define X_UNITS ((BLOCK_M * UNITS + NUM_THREADS - 1) / NUM_THREADS)  // that a thread copies
+#define W_UNITS ((BLOCK_N * UNITS + NUM_THREADS - 1) / NUM_THREADS)
+
+typedef unsigned unit_words __attribute__((vector_size(16)));
+typedef unit_words unit_anywhere __attribute__((aligned(1)));
+typedef sum sums_vector __attribute__((vector_size(4 * SUMS)));
+typedef short four_shorts __attribute__((vector_size(8)));
+typedef _Float16 four_halves __attribute__((vector_size(8)));
+
+// Eight bytes of k of each instruction's row.
+struct alignas(8 * KPACK) Operand {
+  long part[KPACK];
+};
+
+static __device__ inline sums_vector multiply(long w, long x, sums_vector sums) {
+#if ELEMENT == 1 && MFMA_ROWS == 16
+  return __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(four_halves, w), __builtin_bit_cast(four_halves, x), sums, 0, 0, 0);
+#elif ELEMENT == 1
+  return __builtin_amdgcn_mfma_f32_32x32x8f16(__builtin_bit_cast(four_halves, w), __builtin_bit_cast(four_halves, x), sums, 0, 0, 0);
+#elif ELEMENT == 2 && MFMA_ROWS == 16
+  return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(four_shorts, w), __builtin_bit_cast(four_shorts, x), sums, 0, 0, 0);
+#elif ELEMENT == 2
+  return __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(__builtin_bit_cast(four_shorts, w), __builtin_bit_cast(four_shorts, x), sums, 0, 0, 0);
+#elif ELEMENT == 4 && defined(__gfx90a__)
+  // Instructions of four bytes a lane.
+#if MFMA_ROWS == 16
+  sums = __builtin_amdgcn_mfma_i32_16x16x16i8((int)w, (int)x, sums, 0, 0, 0);
+  return __builtin_amdgcn_mfma_i32_16x16x16i8((int)(w >> 32), (int)(x >> 32), sums, 0, 0, 0);
+#else
+  sums = __builtin_amdgcn_mfma_i32_32x32x8i8((int)w, (int)x, sums, 0, 0, 0);
+  return __builtin_amdgcn_mfma_i32_32x32x8i8((int)(w >> 32), (int)(x >> 32), sums, 0, 0, 0);
+#endif
+#elif ELEMENT == 4 && MFMA_ROWS == 16
+  return __builtin_amdgcn_mfma_i32_16x16x32_i8(w, x, sums, 0, 0, 0);
+#elif ELEMENT == 4
+  return __builtin_amdgcn_mfma_i32_32x32x16_i8(w, x, sums, 0, 0, 0);
+#elif MFMA_ROWS == 16
+  return __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(w, x, sums, 0, 0, 0);
+#else
+  return __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(w, x, sums, 0, 0, 0);
+#endif
+}
+
+// Offset of the 16 bytes `unit` of a row of a tile in shared memory. Without padding they are swizzled, so that the lanes which the banks
+// serve at once read different banks.
+static __device__ inline int unit_offset(int row, int unit) {
+  const int swizzle = PAD ? 0 : BLOCK_K < 128 ? row / (128 / BLOCK_K) % UNITS : row % 8;
+  return row * PITCH + (unit ^ swizzle) * 16;
+}
+
+// 16 bytes of k, of which `left` are there: read so that they end where the row does.
+static __device__ inline unit_words load_unit(const unsigned char* from, long long left) {
+  return *(const unit_anywhere*)(from + (left < 16 ? left - 16 : 0));
+}
+// Moves them to the front; the others become zero.
+static __device__ inline unit_words trim_unit(unit_words words, long long left) {
+  typedef unsigned __int128 bits;
+  const int shift = left >= 16 ? 0 : (int)(16 - left) * 8;
+  return __builtin_bit_cast(unit_words, shift < 128 ? __builtin_bit_cast(bits, words) >> shift : (bits)0);
+}
+
+struct Tile {
+  int m, n;  // first row of x, of w
+};
+
+// Blocks are dealt to the dies in turn: those of one die get consecutive tiles, which share operands in its L2. Consecutive tiles walk down
+// group_m tiles along m before they move on along n.
+static __device__ inline Tile tile_at(const MfmaArguments& a, int index) {
+  if (a.xcds > 1) {
+    const int tiles = a.tiles_m * a.tiles_n;
+    const int die = index % a.xcds;
+    const int each = tiles / a.xcds;
+    const int longer = tiles % a.xcds;  // dies with one tile more
+    index = die * each + (die < longer ? die : longer) + index / a.xcds;
+  }
+  const int first = index / (a.group_m * a.tiles_n) * a.group_m;
+  const int within = index % (a.group_m * a.tiles_n);
+  const int height = a.tiles_m - first < a.group_m ? a.tiles_m - first : a.group_m;
+  return {(first + within % height) * BLOCK_M, within / height * BLOCK_N};
+}
+
+// Rows out of bounds are loaded as the last one: what is computed of them is not stored.
+static __device__ inline int clamp_row(int row, int rows) { return row < rows ? row : rows - 1; }
+
+#if DIRECT
+
+#ifndef GEMMTUNE_EMULATION  // tests/support/emulation/device.h has them for the host
+static __device__ inline unsigned gemmtune_lds_offset(const void* address) {
+  return (unsigned)(unsigned long long)(__attribute__((address_space(3))) const unsigned char*)address;
+}
+// A wave's load of 256 bytes to shared memory at lds_offset, 4 bytes for each lane. Compilers before LLVM 20 fail on the builtin
+// (llvm-project#123627).
+static __device__ inline void gemmtune_load_to_lds(const void* from, unsigned lds_offset) {
+  asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tglobal_load_lds_dword %1, off" ::"s"(__builtin_amdgcn_readfirstlane((int)lds_offset)), "v"(from)
+               : "memory");
+}
+#endif
+
+static __device__ const unsigned zeros[4] = {0, 0, 0, 0};
+
+// Of BLOCK rows from row `first` on the bytes of k from `column` on; 4 bytes are there or not.
+template <int BLOCK>
+static __device__ inline void load_direct(unsigned to, const unsigned char* from, long long line_bytes, int first, int rows, long long column,
+                                          long long k_bytes) {
+  constexpr int parts = BLOCK * UNITS / 16;  // of 256 bytes
+  const int wave = threadIdx.x / 64;
+  const int lane = threadIdx.x % 64;
+#pragma unroll
+  for (int i = 0; i < (parts + WAVES - 1) / WAVES; ++i) {
+    const int part = i * WAVES + wave;
+    if (parts % WAVES != 0 && part >= parts) break;
+    const int unit = part * 16 + lane / 4;
+    const int row = unit / UNITS;
+    const int place = unit_offset(row, unit % UNITS) % BLOCK_K / 16;  // swizzling is its own inverse
+    const long long at = column + place * 16 + lane % 4 * 4;
+    const unsigned char* const there = from + clamp_row(first + row, rows) * line_bytes + at;
+    gemmtune_load_to_lds(at < k_bytes ? (const void*)there : (const void*)zeros, to + part * 256);
+  }
+}
+
+#endif
+
+// What a thread has loaded of the next tile.
+struct Staged {
+#if !DIRECT
+  unit_words x[X_UNITS];
+#if !SHUFFLED
+  unit_words w[W_UNITS];
+#endif
+#endif
+#if SHUFFLED
+  Operand weight[STEPS][TILES_W];
+#endif
+};
+
+template <int COUNT, int BLOCK>
+static __device__ inline void load_rows(unit_words (&to)[COUNT], const unsigned char* from, long long line_bytes, int first, int rows, long long column,
+                                        long long k_bytes) {
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) {
+    const int at = (int)threadIdx.x + i * NUM_THREADS;
+    if (BLOCK * UNITS % NUM_THREADS == 0 || at < BLOCK * UNITS) {
+      const long long byte = column + at % UNITS * 16;
+      to[i] = load_unit(from + clamp_row(first + at / UNITS, rows) * line_bytes + byte, k_bytes - byte);
+    }
+  }
+  // Only the last tile has less than whole units.
+  if (column + BLOCK_K > k_bytes) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) to[i] = trim_unit(to[i], k_bytes - column - ((int)threadIdx.x + i * NUM_THREADS) % UNITS * 16);
+  }
+}
+
+template <int COUNT, int BLOCK>
+static __device__ inline void store_rows(unsigned char* to, const unit_words (&from)[COUNT]) {
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) {
+    const int at = (int)threadIdx.x + i * NUM_THREADS;
+    if (BLOCK * UNITS % NUM_THREADS == 0 || at < BLOCK * UNITS) *(unit_words*)(to + unit_offset(at / UNITS, at % UNITS)) = from[i];
+  }
+}
+
+// Asks for a tile: to registers, or to `buffer`.
+static __device__ inline void load_tile(const MfmaArguments& a, Staged& staged, unsigned char* buffer, const Tile& tile, int k_tile) {
+  const long long column = (long long)k_tile * BLOCK_K;
+#if DIRECT
+  load_direct<BLOCK_M>(gemmtune_lds_offset(buffer), a.x, a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
+#if !SHUFFLED
+  load_direct<BLOCK_N>(gemmtune_lds_offset(buffer + X_BYTES), a.w, a.w_line_bytes, tile.n, a.n, column, a.k_bytes);
+#endif
+#else
+  load_rows<X_UNITS, BLOCK_M>(staged.x, a.x, a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
+#if !SHUFFLED
+  load_rows<W_UNITS, BLOCK_N>(staged.w, a.w, a.w_line_bytes, tile.n, a.n, column, a.k_bytes);
+#endif
+#endif
+#if SHUFFLED
+  // Tiles of 16 rows x 16 bytes: a wave reads 1 KiB in one piece (two of 512 bytes with 32 rows).
+  const int lane = threadIdx.x % 64;
+  const int first = tile.n + (int)threadIdx.x / 64 / WAVES_M * WAVE_COLUMNS + lane % MFMA_ROWS;
+#pragma unroll
+  for (int step = 0; step < STEPS; ++step) {
+#pragma unroll
+    for (int i = 0; i < TILES_W; ++i) {
+      const long long row = clamp_row(first + i * MFMA_ROWS, a.n);
+      const long long byte = column + step * STEP_BYTES + lane / MFMA_ROWS * 16;
+      const unit_words zero = {0, 0, 0, 0};
+      const unsigned char* const from = a.w + row / 16 * 16 * a.k_bytes + byte * 16 + row % 16 * 16;
+      staged.weight[step][i] = __builtin_bit_cast(Operand, byte < a.k_bytes ? *(const unit_words*)from : zero);
+    }
+  }
+#endif
+}
+
+// Writes what was loaded to registers; after a barrier all waves see the tile.
+static __device__ inline void store_tile(const Staged& staged, unsigned char* buffer) {
+#if DIRECT
+  __builtin_amdgcn_s_waitcnt(0x0f70);  // vmcnt(0)
+#else
+  store_rows<X_UNITS, BLOCK_M>(buffer, staged.x);
+#if !SHUFFLED
+  store_rows<W_UNITS, BLOCK_N>(buffer + X_BYTES, staged.w);
+#endif
+#endif
+}
+
+static __device__ inline Operand read_operand(const unsigned char* rows, int row, int step, int group) {
+  const int byte = step * STEP_BYTES + group * 8 * KPACK;
+  return *(const Operand*)(rows + unit_offset(row, byte / 16) + byte % 16);
+}
+
+static __device__ inline void multiply_tile(sums_vector (&sums)[TILES_W][TILES_X], const unsigned char* buffer, const Staged& staged, int wave_m, int wave_n) {
+  const int row = threadIdx.x % 64 % MFMA_ROWS;
+  const int group = threadIdx.x % 64 / MFMA_ROWS;
+#pragma unroll
+  for (int step = 0; step < STEPS; ++step) {
+    Operand x[TILES_X];
+    Operand w[TILES_W];
+#pragma unroll
+    for (int j = 0; j < TILES_X; ++j) x[j] = read_operand(buffer, wave_m * WAVE_ROWS + j * MFMA_ROWS + row, step, group);
+#pragma unroll
+    for (int i = 0; i < TILES_W; ++i) {
+#if SHUFFLED
+      w[i] = staged.weight[step][i];
+#else
+      w[i] = read_operand(buffer + X_BYTES, wave_n * WAVE_COLUMNS + i * MFMA_ROWS + row, step, group);
+#endif
+    }
+#pragma unroll
+    for (int part = 0; part < KPACK; ++part) {
+#pragma unroll
+      for (int i = 0; i < TILES_W; ++i) {
+#pragma unroll
+        for (int j = 0; j < TILES_X; ++j) sums[i][j] = multiply(w[i].part[part], x[j].part[part], sums[i][j]);
+      }
+    }
+  }
+}
+
+#if SCALES == 3
+// The products of one tile, which is one block of k, are scaled before they are added.
+static __device__ inline void add_scaled(const MfmaArguments& a, sums_vector (&sums)[TILES_W][TILES_X], const sums_vector (&products)[TILES_W][TILES_X],
+                                         const Tile& tile, int k_tile, int wave_m, int wave_n) {
+  const long long k = (long long)k_tile * SCALE_BLOCK;
+#pragma unroll
+  for (int j = 0; j < TILES_X; ++j) {
+    const int row = clamp_row(tile.m + wave_m * WAVE_ROWS + j * MFMA_ROWS + (int)threadIdx.x % MFMA_ROWS, a.m);
+    const float x_scale = x_scale_at(a.scales, row, k);
+#pragma unroll
+    for (int i = 0; i < TILES_W; ++i) {
+      const int column = clamp_row(tile.n + wave_n * WAVE_COLUMNS + i * MFMA_ROWS, a.n);
+      sums[i][j] += products[i][j] * (x_scale * w_scale_at(a.scales, column, k));
+    }
+  }
+}
+#endif
+
+// Stores four adjacent columns of a row.
+static __device__ inline void store_four(const MfmaArguments& a, int row, int column, const sum (&values)[4], const Column (&columns)[4]) {
+  if (row >= a.m || column >= a.n) return;
+#if SPLIT_K
+  typedef sum stored;
+  stored* const to = (sum*)a.partials + ((long long)blockIdx.y * a.m + row) * a.n + column;
+#else
+  typedef output stored;
+  stored* const to = a.y + row * a.ldy + column;
+#endif
+  struct alignas(4 * sizeof(stored)) Four {
+    stored value[4];
+  } four;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+#if SPLIT_K
+    four.value[i] = values[i];
+#else
+    four.value[i] = epilogue_value(values[i], row_scale(a, row), columns[i]);
+#endif
+  }
+  if (column + 3 < a.n && (unsigned long long)to % sizeof(Four) == 0) {
+    *(Four*)to = four;
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    if (column + i < a.n) to[i] = four.value[i];
+}
+
+#if WAVES_PER_EU && defined(__AMDGCN__)
+#define OCCUPANCY __attribute__((amdgpu_waves_per_eu(WAVES_PER_EU)))
+#else
+#define OCCUPANCY
+#endif
+
+extern "C" __global__ void __launch_bounds__(NUM_THREADS) OCCUPANCY mfma(const MfmaArguments a) {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  const Tile tile = tile_at(a, (int)blockIdx.x);
+  const int k_tiles = (int)((a.k_bytes + BLOCK_K - 1) / BLOCK_K);
+  const int begin = (int)((long long)k_tiles * blockIdx.y / a.split_k);
+  const int end = (int)((long long)k_tiles * (blockIdx.y + 1) / a.split_k);
+  const int wave = threadIdx.x / 64;
+  const int wave_m = wave % WAVES_M;
+  const int wave_n = wave / WAVES_M;
+
+  Staged next;
+  sums_vector sums[TILES_W][TILES_X] = {};
+  load_tile(a, next, memory, tile, begin);
+  store_tile(next, memory);
+  __syncthreads();
+  int buffer = 0;
+  for (int k_tile = begin; k_tile < end; ++k_tile) {
+#if SHUFFLED
+    const Staged now = next;
+#else
+    const Staged& now = next;
+#endif
+    unsigned char* const read = memory + buffer * BUFFER_BYTES;
+    unsigned char* const write = NUM_BUFFERS == 2 ? memory + (buffer ^ 1) * BUFFER_BYTES : memory;
+    const bool is_last = k_tile + 1 == end;
+    if (!is_last) load_tile(a, next, write, tile, k_tile + 1);
+#if SCALES == 3
+    sums_vector products[TILES_W][TILES_X] = {};
+    multiply_tile(products, read, now, wave_m, wave_n);
+    add_scaled(a, sums, products, tile, k_tile, wave_m, wave_n);
+#else
+    multiply_tile(sums, read, now, wave_m, wave_n);
+#endif
+    if (is_last) break;
+    // All waves have read the tile that the next one replaces.
+    if (NUM_BUFFERS == 1) __syncthreads();
+    store_tile(next, write);
+    __syncthreads();
+    if (NUM_BUFFERS == 2) buffer ^= 1;
+  }
+
+  const int lane = threadIdx.x % 64;
+#pragma unroll
+  for (int i = 0; i < TILES_W; ++i) {
+#pragma unroll
+    for (int four = 0; four < SUMS / 4; ++four) {
+      const int column = tile.n + wave_n * WAVE_COLUMNS + i * MFMA_ROWS + four * 4 * LANE_GROUPS + lane / MFMA_ROWS * 4;
+      Column columns[4] = {};
+#pragma unroll
+      for (int n = 0; n < 4; ++n)
+        if (!SPLIT_K) columns[n] = column_at(a, clamp_row(column + n, a.n));
+#pragma unroll
+      for (int j = 0; j < TILES_X; ++j) {
+        const sums_vector& of = sums[i][j];
+        const sum values[4] = {of[4 * four], of[4 * four + 1], of[4 * four + 2], of[4 * four + 3]};
+        store_four(a, tile.m + wave_m * WAVE_ROWS + j * MFMA_ROWS + lane % MFMA_ROWS, column, values, columns);
+      }
+    }
+  }
+}
+
+#endif

@@ -1,0 +1,33 @@
+// Arguments of the mfma kernel and of its split-K reduction. The host includes this file; its text comes
+// before the kernels' source.
+#pragma once
+
+#include "backends/gpu/families/scales_arguments.h"
+#include "backends/gpu/jit/layout_arguments.h"
+
+namespace gemmtune::hip {
+
+struct MfmaArguments {
+  const unsigned char* x;
+  const unsigned char* w;
+  const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; null: none
+  gpu::ScalesArguments scales;
+  GEMMTUNE_OUTPUT* y;      // [m, ldy]
+  void* partials;          // [split_k][m][n], the workspace: float32, of int8 operands int32
+  long long x_line_bytes;  // between rows of x
+  long long w_line_bytes;
+  long long k_bytes;  // of a row's elements
+  long long ldy;
+  int m, n;
+  int split_k;
+  int tiles_m, tiles_n;
+  int group_m;  // tiles along m in a rasterization group
+  int xcds;     // dies that blocks are dealt to in turn; 1: no reordering
+};
+
+static_assert(GEMMTUNE_OFFSET(MfmaArguments, y) == 56 && GEMMTUNE_OFFSET(MfmaArguments, ldy) == 96 &&
+                  GEMMTUNE_OFFSET(MfmaArguments, split_k) == 112 &&
+                  GEMMTUNE_OFFSET(MfmaArguments, xcds) == 128 && sizeof(MfmaArguments) == 136,
+              "host and device layouts differ");
+
+}  // namespace gemmtune::hip

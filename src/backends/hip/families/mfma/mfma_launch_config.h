@@ -1,0 +1,74 @@
+// A config of mfma for a problem on a device, and the performance model of its kernel.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "backends/hip/families/compute_unit.h"
+#include "candidates/config.h"
+#include "problem/problem.h"
+
+namespace gemmtune::hip {
+
+/// Bytes are of k, of LDS, or of the workspace.
+struct MfmaLaunchConfig {
+  std::int64_t block_m = 64;
+  std::int64_t block_n = 64;
+  std::int64_t block_k = 128;  // bytes
+  std::int64_t waves = 4;
+  std::int64_t waves_m = 2;
+  std::int64_t waves_n = 2;
+  std::int64_t rows = 16;  // of the instruction
+  std::int64_t kpack = 2;
+  std::int64_t buffers = 1;
+  std::int64_t pad = 0;
+  std::int64_t split_k = 1;
+  std::int64_t waves_per_eu = 0;
+  std::int64_t group_m = 8;
+  bool direct = false;
+  bool by_die = true;
+  bool shuffled = false;
+  bool block_scales = false;
+  bool halves = false;  // instructions of 4 bytes a lane: int8 on gfx90a
+  std::int64_t k_tiles = 1;
+  std::int64_t tiles_m = 1;
+  std::int64_t tiles_n = 1;
+  std::int64_t shared_bytes = 0;
+  std::int64_t workspace_bytes = 0;
+
+  std::int64_t tiles() const { return tiles_m * tiles_n; }
+  std::int64_t wave_rows() const { return block_m / waves_m; }
+  std::int64_t wave_columns() const { return block_n / waves_n; }
+  /// Registers of a lane.
+  std::int64_t accumulators() const { return block_m * block_n / (wave_lanes * waves); }
+  std::int64_t staged_registers() const;
+  std::int64_t registers() const;  // an estimate of all
+
+  // Of a wave, for one tile of k:
+  std::int64_t mfma_instructions() const;
+  std::int64_t lds_reads() const;
+};
+
+MfmaLaunchConfig mfma_launch_config(const Problem& problem, const Config& config,
+                                    std::string_view architecture);
+
+/// What a kernel is bound by, in microseconds of the whole launch, as the model has it (docs/hip_model.md).
+struct MfmaModel {
+  double mfma = 0;
+  double lds = 0;
+  double memory = 0;
+  double overhead = 0;       // of the launch, the prologue and the reduction
+  double lds_conflicts = 1;  // cycles of LDS reads over those without bank conflicts
+  std::int64_t waves_per_simd = 0;
+  double latency = 1;  // how much longer it takes for want of waves that hide latency
+
+  double microseconds() const;
+  std::string_view bound() const;  // "MFMA", "LDS", "memory"
+};
+
+MfmaModel model_of(const Problem& problem, const MfmaLaunchConfig& launch, const ComputeUnit& unit);
+
+/// Cycles of a wave's reads of operands from LDS over those without bank conflicts; the emulation counts the same.
+double lds_read_conflicts(const MfmaLaunchConfig& launch);
+
+}  // namespace gemmtune::hip

@@ -1,0 +1,236 @@
+// What a GPU's run-time compiler has built in, for the host's compiler: included before a kernel's source. Functions
+// that the lanes of a wave do together end in Calls::collective. The names of AMD's builtins are the compiler's.
+#pragma once
+
+#include "interface.h"
+
+#define __HIPCC_RTC__ 1
+#define GEMMTUNE_EMULATION 1
+
+#define __device__
+#define __constant__
+#define __global__ gemmtune_emulated_kernel
+#define __shared__ static __attribute__((section("emulated_lds")))
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __forceinline__ inline
+#define __align__(bytes) __attribute__((aligned(bytes)))
+
+extern "C" {
+gemmtune::emulation::Calls gemmtune_emulation_calls;
+const gemmtune::emulation::Indices* gemmtune_emulation_indices;
+extern unsigned char __start_emulated_lds[];
+extern unsigned char __stop_emulated_lds[];
+}
+// The range of shared memory, whichever arrays the source has.
+__attribute__((section("emulated_lds"), used,
+               aligned(1024))) static unsigned char gemmtune_emulation_first_lds[16];
+extern "C" void* gemmtune_emulation_lds[2];
+void* gemmtune_emulation_lds[2] = {__start_emulated_lds, __stop_emulated_lds};
+
+#define GEMMTUNE_PLAIN __attribute__((no_sanitize("thread"), noinline, optimize("O2")))
+
+// Constant in a thread: the compiler may call them once.
+#define GEMMTUNE_INDEX(name, field, axis)                        \
+  __attribute__((const)) GEMMTUNE_PLAIN static unsigned name() { \
+    return gemmtune_emulation_indices->field[axis];              \
+  }
+#define GEMMTUNE_INDICES(name, field)           \
+  GEMMTUNE_INDEX(gemmtune_##name##_x, field, 0) \
+  GEMMTUNE_INDEX(gemmtune_##name##_y, field, 1) \
+  GEMMTUNE_INDEX(gemmtune_##name##_z, field, 2)
+GEMMTUNE_INDICES(thread, thread)
+GEMMTUNE_INDICES(block, block)
+GEMMTUNE_INDICES(block_dim, block_dim)
+GEMMTUNE_INDICES(grid_dim, grid_dim)
+struct gemmtune_index {
+  unsigned x, y, z;
+};
+#define threadIdx (gemmtune_index{gemmtune_thread_x(), gemmtune_thread_y(), gemmtune_thread_z()})
+#define blockIdx (gemmtune_index{gemmtune_block_x(), gemmtune_block_y(), gemmtune_block_z()})
+#define blockDim (gemmtune_index{gemmtune_block_dim_x(), gemmtune_block_dim_y(), gemmtune_block_dim_z()})
+#define gridDim (gemmtune_index{gemmtune_grid_dim_x(), gemmtune_grid_dim_y(), gemmtune_grid_dim_z()})
+
+struct float2 {
+  float x, y;
+} __attribute__((aligned(8)));
+struct float4 {
+  float x, y, z, w;
+} __attribute__((aligned(16)));
+struct double2 {
+  double x, y;
+} __attribute__((aligned(16)));
+struct uint2 {
+  unsigned x, y;
+} __attribute__((aligned(8)));
+struct uint4 {
+  unsigned x, y, z, w;
+} __attribute__((aligned(16)));
+static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+
+static inline float fmaf(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+static inline double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+static inline float fabsf(float a) { return __builtin_fabsf(a); }
+static inline double fabs(double a) { return __builtin_fabs(a); }
+static inline double fmax(double a, double b) { return __builtin_fmax(a, b); }
+static inline float fmaxf(float a, float b) { return __builtin_fmaxf(a, b); }
+static inline float fminf(float a, float b) { return __builtin_fminf(a, b); }
+static inline float __uint_as_float(unsigned bits) { return __builtin_bit_cast(float, bits); }
+static inline unsigned __float_as_uint(float value) { return __builtin_bit_cast(unsigned, value); }
+
+namespace gemmtune::emulation {
+
+template <typename Out, typename In>
+static inline Out together(Operation operation, const In& in) {
+  Out out;
+  gemmtune_emulation_calls.collective(operation, &in, sizeof in, &out, sizeof out);
+  return out;
+}
+static inline void barrier(Operation operation) {
+  gemmtune_emulation_calls.collective(operation, nullptr, 0, nullptr, 0);
+}
+
+template <typename Operand, typename Sums>
+struct Product {
+  Operand a, b;
+  Sums c;
+};
+template <typename Operand, typename Sums>
+static inline Sums multiply(Operation operation, Operand a, Operand b, Sums c) {
+  return together<Sums>(operation, Product<Operand, Sums>{a, b, c});
+}
+
+struct LaneRead {
+  unsigned lane, value;
+};
+
+typedef short short4_vector __attribute__((vector_size(8)));
+typedef _Float16 half4_vector __attribute__((vector_size(8)));
+typedef float float4_vector __attribute__((vector_size(16)));
+typedef float float16_vector __attribute__((vector_size(64)));
+typedef int int4_vector __attribute__((vector_size(16)));
+typedef int int16_vector __attribute__((vector_size(64)));
+
+}  // namespace gemmtune::emulation
+
+static inline void __syncthreads() {
+  gemmtune::emulation::barrier(gemmtune::emulation::Operation::block_barrier);
+}
+
+#if GEMMTUNE_WAVE_LANES == 64
+#define GEMMTUNE_MFMA(name, operand, sums, operation)                                                        \
+  static inline gemmtune::emulation::sums __builtin_amdgcn_mfma_##name(                                      \
+      gemmtune::emulation::operand a, gemmtune::emulation::operand b, gemmtune::emulation::sums c, int, int, \
+      int) {                                                                                                 \
+    return gemmtune::emulation::multiply(gemmtune::emulation::Operation::operation, a, b, c);                \
+  }
+namespace gemmtune::emulation {
+typedef long bytes8;
+typedef int bytes4;
+}  // namespace gemmtune::emulation
+GEMMTUNE_MFMA(f32_16x16x16f16, half4_vector, float4_vector, mfma_f32_16x16x16_f16)
+GEMMTUNE_MFMA(f32_32x32x8f16, half4_vector, float16_vector, mfma_f32_32x32x8_f16)
+GEMMTUNE_MFMA(f32_16x16x16bf16_1k, short4_vector, float4_vector, mfma_f32_16x16x16_bf16)
+GEMMTUNE_MFMA(f32_32x32x8bf16_1k, short4_vector, float16_vector, mfma_f32_32x32x8_bf16)
+#if defined(__gfx942__)
+GEMMTUNE_MFMA(f32_16x16x32_fp8_fp8, bytes8, float4_vector, mfma_f32_16x16x32_fp8)
+GEMMTUNE_MFMA(f32_32x32x16_fp8_fp8, bytes8, float16_vector, mfma_f32_32x32x16_fp8)
+GEMMTUNE_MFMA(i32_16x16x32_i8, bytes8, int4_vector, mfma_i32_16x16x32_i8)
+GEMMTUNE_MFMA(i32_32x32x16_i8, bytes8, int16_vector, mfma_i32_32x32x16_i8)
+#else
+GEMMTUNE_MFMA(i32_16x16x16i8, bytes4, int4_vector, mfma_i32_16x16x16_i8)
+GEMMTUNE_MFMA(i32_32x32x8i8, bytes4, int16_vector, mfma_i32_32x32x8_i8)
+#endif
+#undef GEMMTUNE_MFMA
+
+static inline int __builtin_amdgcn_ds_bpermute(int byte_address, int value) {
+  using namespace gemmtune::emulation;
+  return (int)together<unsigned>(Operation::lane_read,
+                                 LaneRead{(unsigned)byte_address / 4 % 64, (unsigned)value});
+}
+static inline int __builtin_amdgcn_readfirstlane(int value) {
+  return gemmtune::emulation::together<int>(gemmtune::emulation::Operation::first_lane, value);
+}
+static inline void __builtin_amdgcn_wave_barrier() {
+  gemmtune::emulation::barrier(gemmtune::emulation::Operation::wave_barrier);
+}
+// Waits of a wave's own memory operations; only direct-to-LDS loads are late on the emulation.
+static inline void __builtin_amdgcn_s_waitcnt(int counts) {
+  if ((counts & 15) == 0 && (counts >> 14 & 3) == 0) gemmtune_emulation_calls.wait(0);
+}
+static inline void gemmtune_load_to_lds(const void* from, unsigned lds_offset) {
+  gemmtune_emulation_calls.load_to_lds(from, lds_offset);
+}
+static inline unsigned gemmtune_lds_offset(const void* address) {
+  return gemmtune_emulation_calls.lds_offset(address);
+}
+static inline int __builtin_amdgcn_sdot4(int a, int b, int sum, bool) {
+  for (int i = 0; i < 4; ++i) sum += (signed char)(a >> 8 * i) * (signed char)(b >> 8 * i);
+  return sum;
+}
+static inline void __builtin_amdgcn_sched_barrier(int) {}
+static inline void __builtin_amdgcn_s_setprio(int) {}
+
+#else
+
+#include "ptx.h"
+#endif
+
+// __tsan_*: the compiler calls them before each access to memory that is not the thread's own.
+extern "C" {
+#define GEMMTUNE_ACCESS(name, bytes, is_write)                                              \
+  __attribute__((no_sanitize("thread"))) void name(void* address) {                         \
+    gemmtune_emulation_calls.access(address, bytes, is_write, __builtin_return_address(0)); \
+  }
+#define GEMMTUNE_ACCESSES(bytes)                              \
+  GEMMTUNE_ACCESS(__tsan_read##bytes, bytes, false)           \
+  GEMMTUNE_ACCESS(__tsan_write##bytes, bytes, true)           \
+  GEMMTUNE_ACCESS(__tsan_unaligned_read##bytes, bytes, false) \
+  GEMMTUNE_ACCESS(__tsan_unaligned_write##bytes, bytes, true) \
+  GEMMTUNE_ACCESS(__tsan_volatile_read##bytes, bytes, false)  \
+  GEMMTUNE_ACCESS(__tsan_volatile_write##bytes, bytes, true)
+GEMMTUNE_ACCESSES(1)
+GEMMTUNE_ACCESSES(2)
+GEMMTUNE_ACCESSES(4)
+GEMMTUNE_ACCESSES(8)
+GEMMTUNE_ACCESSES(16)
+__attribute__((no_sanitize("thread"))) void __tsan_read_range(void* address, unsigned long bytes) {
+  gemmtune_emulation_calls.access(address, (unsigned)bytes, false, __builtin_return_address(0));
+}
+__attribute__((no_sanitize("thread"))) void __tsan_write_range(void* address, unsigned long bytes) {
+  gemmtune_emulation_calls.access(address, (unsigned)bytes, true, __builtin_return_address(0));
+}
+__attribute__((no_sanitize("thread"))) void __tsan_init() {}
+__attribute__((no_sanitize("thread"))) void __tsan_func_entry(void*) {}
+__attribute__((no_sanitize("thread"))) void __tsan_func_exit() {}
+}
+
+// Calls a kernel with its arguments, each where `arguments` points.
+namespace gemmtune::emulation {
+template <unsigned long... index>
+struct Sequence {};
+template <unsigned long count, unsigned long... index>
+struct MakeSequence : MakeSequence<count - 1, count - 1, index...> {};
+template <unsigned long... index>
+struct MakeSequence<0, index...> {
+  typedef Sequence<index...> type;
+};
+template <typename Type>
+struct Plain {
+  typedef Type type;
+};
+template <typename Type>
+struct Plain<const Type> {
+  typedef Type type;
+};
+template <typename... Arguments, unsigned long... index>
+__attribute__((no_sanitize("thread"), noinline)) static void call_with(void (*kernel)(Arguments...),
+                                                                       void** arguments, Sequence<index...>) {
+  kernel(*(typename Plain<Arguments>::type*)arguments[index]...);
+}
+template <typename... Arguments>
+__attribute__((no_sanitize("thread"), noinline)) static void call(void (*kernel)(Arguments...),
+                                                                  void** arguments) {
+  call_with(kernel, arguments, typename MakeSequence<sizeof...(Arguments)>::type());
+}
+}  // namespace gemmtune::emulation

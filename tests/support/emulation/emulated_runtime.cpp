@@ -1,0 +1,190 @@
+#include "support/emulation/emulated_runtime.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "numbers/weight_layout.h"
+#include "verify/inputs.h"
+#include "verify/output_check.h"
+#include "verify/reference.h"
+
+namespace gemmtune::emulation {
+namespace {
+
+class EmulatedProgram final : public gpu::Program {
+ public:
+  EmulatedProgram(std::shared_ptr<Module> module, std::string kernel, std::size_t max_shared_bytes,
+                  Statistics* const& statistics)
+      : module_(std::move(module)),
+        kernel_(std::move(kernel)),
+        max_shared_bytes_(max_shared_bytes),
+        statistics_(statistics) {}
+  const gpu::Resources& resources() const override { return resources_; }
+  const gpu::LoadedKernel& loaded() const override { return loaded_; }
+  Status reserve_shared(std::size_t bytes) override {
+    if (bytes <= max_shared_bytes_) return {};
+    return Status::unsupported("{} bytes of shared memory, {} are there", bytes, max_shared_bytes_);
+  }
+  Status launch(const gpu::LaunchShape& shape, void** arguments, Stream) const override {
+    Launch launch;
+    std::copy(shape.grid.begin(), shape.grid.end(), launch.grid);
+    launch.block[0] = shape.threads;
+    launch.shared_bytes = static_cast<unsigned>(shape.shared_bytes);
+    launch.arguments = arguments;
+    const std::string wrong = module_->launch(kernel_, launch, statistics_);
+    if (wrong.empty()) return {};
+    return Status::internal("{}: {}", kernel_, wrong);
+  }
+
+ private:
+  std::shared_ptr<Module> module_;
+  std::string kernel_;
+  std::size_t max_shared_bytes_;
+  Statistics* const& statistics_;  // of the runtime
+  gpu::Resources resources_;
+  gpu::LoadedKernel loaded_;
+};
+
+/// An operand in a buffer that ends where it does; a copy is aligned to 16 bytes, or `odd` elements behind that.
+class DeviceOperand {
+ public:
+  DeviceOperand(const char* name, std::size_t bytes, std::size_t odd_bytes, int fill)
+      : memory_(bytes + odd_bytes + 64, static_cast<std::byte>(fill)), bytes_(bytes) {
+    const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
+    begin_ = memory_.data() + ((address + 15) / 16 * 16 - address) + odd_bytes;
+    if (bytes > 0) register_buffer(begin_, bytes, name);
+  }
+  ~DeviceOperand() {
+    if (bytes_ > 0) unregister_buffer(begin_);
+  }
+  DeviceOperand(const DeviceOperand&) = delete;
+  DeviceOperand& operator=(const DeviceOperand&) = delete;
+  void* data() const { return bytes_ > 0 ? begin_ : nullptr; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::byte> memory_;
+  std::size_t bytes_;
+  std::byte* begin_ = nullptr;
+};
+
+void copy_lines(const DeviceOperand& to, const std::vector<std::byte>& from, std::size_t line_bytes,
+                std::size_t pitch) {
+  if (line_bytes == 0) return;
+  for (std::size_t line = 0; line < from.size() / line_bytes; ++line)
+    std::memcpy(static_cast<std::byte*>(to.data()) + line * pitch, from.data() + line * line_bytes,
+                line_bytes);
+}
+
+/// The bytes of a weight in the layout that the kernel reads.
+std::vector<std::byte> in_layout(const Problem& problem, WeightLayout layout,
+                                 const std::vector<std::byte>& plain) {
+  const std::int64_t element_bytes = bits(problem.w_type) / 8;
+  if (layout == WeightLayout::aiter16x16) {
+    const Tile16 shape{.n = problem.n, .k = problem.k, .element_bytes = element_bytes};
+    std::vector<std::byte> shuffled(static_cast<std::size_t>(shape.bytes()));
+    shuffle_tile16(shape, plain.data(), shuffled.data());
+    return shuffled;
+  }
+  if (layout == WeightLayout::tile64x128) {
+    const Tile64 shape{.n = problem.n, .k = problem.k, .element_bytes = element_bytes};
+    std::vector<std::byte> packed(static_cast<std::size_t>(shape.bytes()));
+    pack_tile64(shape, plain.data(), packed.data());
+    return packed;
+  }
+  return plain;
+}
+
+}  // namespace
+
+EmulatedRuntime::EmulatedRuntime(std::string architecture, int units)
+    : architecture_(std::move(architecture)) {
+  const bool amd = architecture_.starts_with("gfx");
+  limits_.multiprocessors = units > 0                   ? units
+                            : architecture_ == "gfx942" ? 304
+                            : architecture_ == "gfx90a" ? 110
+                                                        : 108;
+  limits_.registers_per_thread = amd ? 512 : 255;
+  limits_.shared_bytes_per_block = amd ? 65536 : 166912;
+  limits_.shared_bytes_per_multiprocessor = amd ? 65536 : 167936;
+  limits_.cache_bytes = 4 << 20;
+}
+
+Result<std::shared_ptr<gpu::Program>> EmulatedRuntime::load(const gpu::Source& source) {
+  std::vector<std::string> options{
+      (architecture_.starts_with("gfx") ? "--offload-arch=" : "--gpu-architecture=") + architecture_};
+  for (const std::string& define : source.defines) options.push_back("-D" + define);
+  std::string log;
+  auto module = Module::compile(source.text, options, &log);
+  if (!module) return Status::invalid("{}: {}", source.name, log.substr(0, 2000));
+  if (!module->has(source.kernel)) return Status::invalid("{}: no kernel {}", source.name, source.kernel);
+  return std::shared_ptr<gpu::Program>(std::make_shared<EmulatedProgram>(
+      std::move(module), source.kernel, limits_.shared_bytes_per_block, statistics));
+}
+
+std::string check_kernel(const KernelFamily& family, const Problem& problem, const Config& config,
+                         Strides strides) {
+  if (const Status taken = family.accepts(problem); !taken.ok()) return taken.message();
+  if (const std::string refusal = family.space(problem).build_refusal(config); !refusal.empty())
+    return refusal;
+  const auto kernel = family.build(problem, config);
+  if (!kernel.ok()) return kernel.message();
+  const auto host = make_inputs(problem, 7);
+  if (!host.ok()) return host.message();
+  const auto reference = compute_reference(problem, *host, {});
+  if (!reference.ok()) return reference.message();
+
+  const OperandShapes shapes = operand_shapes(problem);
+  const bool odd = strides == Strides::odd;
+  const std::size_t x_element = static_cast<std::size_t>(bits(problem.x_type) / 8);
+  const std::size_t y_element = static_cast<std::size_t>(bits(problem.y_type) / 8);
+  const auto x_line = static_cast<std::size_t>(bytes_of(problem.x_type, shapes.x.line_elements()));
+  const std::size_t x_pitch = x_line + (odd ? 3 * x_element : 0);
+  const auto x_lines = static_cast<std::size_t>(shapes.x.lines());
+  const auto n = static_cast<std::size_t>(problem.n);
+  const std::size_t ldy = n + (odd ? 5 : 0);
+  const auto m = static_cast<std::size_t>(problem.m);
+  const std::vector<std::byte> weight = in_layout(problem, (*kernel)->weight_layout(), host->w);
+  const bool shuffled = (*kernel)->weight_layout() != WeightLayout::plain;
+
+  const DeviceOperand x("x", (x_lines - 1) * x_pitch + x_line, odd ? x_element : 0, 0xff);
+  const DeviceOperand w("w", weight.size(), odd && !shuffled ? x_element : 0, 0xff);
+  const DeviceOperand bias("bias", host->bias.size(), odd ? y_element : 0, 0xff);
+  const DeviceOperand x_scale("x_scale", host->x_scale.size(), 0, 0xff);
+  const DeviceOperand w_scale("w_scale", host->w_scale.size(), 0, 0xff);
+  const DeviceOperand y("y", ((m - 1) * ldy + n) * y_element, odd ? y_element : 0, poison_byte);
+  const DeviceOperand workspace("workspace", (*kernel)->workspace_bytes(), 0, poison_byte);
+  copy_lines(x, host->x, x_line, x_pitch);
+  copy_lines(w, weight, weight.size(), weight.size());
+  copy_lines(bias, host->bias, host->bias.size(), 0);
+  copy_lines(x_scale, host->x_scale, host->x_scale.size(), 0);
+  copy_lines(w_scale, host->w_scale, host->w_scale.size(), 0);
+
+  Operands operands;
+  operands.x = x.data();
+  operands.w = w.data();
+  operands.bias = bias.data();
+  operands.x_scale = x_scale.data();
+  operands.w_scale = w_scale.data();
+  operands.y = y.data();
+  operands.ldx = static_cast<std::int64_t>(x_pitch / x_element);
+  operands.ldy = static_cast<std::int64_t>(ldy);
+  if (const Status ran = (*kernel)->run(operands, workspace.data(), {}); !ran.ok()) return ran.message();
+
+  const auto* bytes = static_cast<const std::byte*>(y.data());
+  const std::vector<std::byte> output(bytes, bytes + y.bytes());
+  const CheckReport report =
+      check_output(problem, *reference, output, operands.ldy, tolerance_for(problem, 0.05, {}));
+  if (!report.right)
+    return fmt::format("{} (row {}, column {})", report.reason, report.worst_row, report.worst_column);
+  for (std::size_t row = 0; row + 1 < m; ++row)
+    for (std::size_t i = (row * ldy + n) * y_element; i < (row + 1) * ldy * y_element; ++i)
+      if (output[i] != std::byte{poison_byte})
+        return fmt::format("wrote between rows {} and {} of y", row, row + 1);
+  return {};
+}
+
+}  // namespace gemmtune::emulation

@@ -1,0 +1,36 @@
+// A GPU on the emulation as kernel families see it, and a kernel's result against the float64 reference.
+#pragma once
+
+#include <string>
+
+#include "backends/backend.h"
+#include "backends/gpu/runtime.h"
+#include "support/emulation/emulation.h"
+
+namespace gemmtune::emulation {
+
+class EmulatedRuntime final : public gpu::Runtime {
+ public:
+  /// "gfx90a", "gfx942", "sm_80" …, with that many compute units (0: those of its largest device).
+  explicit EmulatedRuntime(std::string architecture, int units = 0);
+  const gpu::Limits& limits() const override { return limits_; }
+  const std::string& architecture() const override { return architecture_; }
+  Result<std::shared_ptr<gpu::Program>> load(const gpu::Source& source) override;
+
+  /// What launches count from now on; null: nothing.
+  Statistics* statistics = nullptr;
+
+ private:
+  std::string architecture_;
+  gpu::Limits limits_;
+};
+
+/// Operands with gaps between rows: none has an alignment beyond its elements'.
+enum class Strides { dense, odd };
+
+/// Builds and runs the kernel on random operands, each in a buffer of its own; "", or what is wrong with the result,
+/// the memory around it or the run.
+std::string check_kernel(const KernelFamily& family, const Problem& problem, const Config& config,
+                         Strides strides = Strides::dense);
+
+}  // namespace gemmtune::emulation

@@ -1,0 +1,158 @@
+#include "support/emulation/matrix.h"
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "numbers/data_type.h"
+
+namespace gemmtune::emulation {
+namespace {
+
+using Element = MatrixInstruction::Element;
+
+constexpr std::array instructions{
+    MatrixInstruction{Operation::mfma_f32_16x16x16_f16, "v_mfma_f32_16x16x16_f16", 16, 16, 16, Element::f16,
+                      64},
+    MatrixInstruction{Operation::mfma_f32_32x32x8_f16, "v_mfma_f32_32x32x8_f16", 32, 32, 8, Element::f16, 64},
+    MatrixInstruction{Operation::mfma_f32_16x16x16_bf16, "v_mfma_f32_16x16x16_bf16", 16, 16, 16,
+                      Element::bf16, 64},
+    MatrixInstruction{Operation::mfma_f32_32x32x8_bf16, "v_mfma_f32_32x32x8_bf16", 32, 32, 8, Element::bf16,
+                      64},
+    MatrixInstruction{Operation::mfma_f32_16x16x32_fp8, "v_mfma_f32_16x16x32_fp8_fp8", 16, 16, 32,
+                      Element::e4m3fnuz, 64},
+    MatrixInstruction{Operation::mfma_f32_32x32x16_fp8, "v_mfma_f32_32x32x16_fp8_fp8", 32, 32, 16,
+                      Element::e4m3fnuz, 64},
+    MatrixInstruction{Operation::mfma_i32_16x16x32_i8, "v_mfma_i32_16x16x32_i8", 16, 16, 32, Element::i8, 64},
+    MatrixInstruction{Operation::mfma_i32_32x32x16_i8, "v_mfma_i32_32x32x16_i8", 32, 32, 16, Element::i8, 64},
+    MatrixInstruction{Operation::mfma_i32_16x16x16_i8, "v_mfma_i32_16x16x16i8", 16, 16, 16, Element::i8, 64},
+    MatrixInstruction{Operation::mfma_i32_32x32x8_i8, "v_mfma_i32_32x32x8i8", 32, 32, 8, Element::i8, 64},
+    MatrixInstruction{Operation::mma_m16n8k16_f16, "mma.m16n8k16.f16", 16, 8, 16, Element::f16, 32},
+    MatrixInstruction{Operation::mma_m16n8k16_bf16, "mma.m16n8k16.bf16", 16, 8, 16, Element::bf16, 32},
+    MatrixInstruction{Operation::mma_m16n8k32_e4m3, "mma.m16n8k32.e4m3", 16, 8, 32, Element::e4m3fn, 32},
+};
+
+/// The numbers of all 8-bit patterns, and of all of 16 bits.
+const float* numbers_of(Element element) {
+  const auto table = [](DataType type, std::size_t count) {
+    std::vector<float> values(count);
+    for (std::size_t i = 0; i < count; ++i) values[i] = traits(type).to_f32(static_cast<std::uint32_t>(i));
+    return values;
+  };
+  static const std::vector<float> f16 = table(DataType::f16, 65536);
+  static const std::vector<float> bf16 = table(DataType::bf16, 65536);
+  static const std::vector<float> fnuz = table(DataType::f8_e4m3fnuz, 256);
+  static const std::vector<float> fn = table(DataType::f8_e4m3fn, 256);
+  static const std::vector<float> i8 = table(DataType::i8, 256);
+  switch (element) {
+    case Element::f16:
+      return f16.data();
+    case Element::bf16:
+      return bf16.data();
+    case Element::e4m3fnuz:
+      return fnuz.data();
+    case Element::e4m3fn:
+      return fn.data();
+    default:
+      return i8.data();
+  }
+}
+
+int operand_elements(const MatrixInstruction& one, int rows) { return rows * one.depth / one.lanes; }
+
+void gather(const MatrixInstruction& one, const void* const* in, std::size_t offset, int rows,
+            Position (*position)(const MatrixInstruction&, int, int), float* matrix) {
+  const float* numbers = numbers_of(one.element);
+  const int count = operand_elements(one, rows);
+  for (int lane = 0; lane < one.lanes; ++lane) {
+    const auto* bytes = static_cast<const std::uint8_t*>(in[lane]) + offset;
+    for (int i = 0; i < count; ++i) {
+      std::uint16_t bits = bytes[i];
+      if (one.operand_bytes() == 2) std::memcpy(&bits, bytes + 2 * i, 2);
+      const Position at = position(one, lane, i);
+      matrix[at.row * one.depth + at.column] = numbers[bits];
+    }
+  }
+}
+
+/// Products accumulate in float64 and are rounded once an instruction; of int8 all is exact.
+template <typename Sum, typename Wide>
+void multiply(const MatrixInstruction& one, const void* const* in, void* const* out, std::size_t sums_at,
+              const float* a, const float* b) {
+  const int count = one.rows * one.columns / one.lanes;
+  for (int lane = 0; lane < one.lanes; ++lane) {
+    for (int i = 0; i < count; ++i) {
+      const Position at = position_in_d(one, lane, i);
+      Sum sum;
+      std::memcpy(
+          &sum,
+          static_cast<const std::uint8_t*>(in[lane]) + sums_at + sizeof(Sum) * static_cast<std::size_t>(i),
+          sizeof sum);
+      const float* row = a + at.row * one.depth;
+      const float* column = b + at.column * one.depth;
+      Wide wide = 0;
+      for (int k = 0; k < one.depth; ++k) wide += static_cast<Wide>(row[k]) * static_cast<Wide>(column[k]);
+      sum = static_cast<Sum>(static_cast<Wide>(sum) + wide);
+      std::memcpy(static_cast<std::uint8_t*>(out[lane]) + sizeof(Sum) * static_cast<std::size_t>(i), &sum,
+                  sizeof sum);
+    }
+  }
+}
+
+}  // namespace
+
+const MatrixInstruction* find_instruction(Operation operation) {
+  for (const MatrixInstruction& one : instructions)
+    if (one.operation == operation) return &one;
+  return nullptr;
+}
+
+// MFMA: lanes / rows groups of lanes; a group holds consecutive k of all rows. mma.sync: PTX ISA, fragments of
+// mma.m16n8k16 and mma.m16n8k32: registers of four bytes, rows lane / 4 and 8 more, k by lane % 4.
+Position position_in_a(const MatrixInstruction& one, int lane, int index) {
+  if (one.lanes == 64) {
+    const int each = operand_elements(one, one.rows);
+    return {lane % one.rows, lane / one.rows * each + index};
+  }
+  const int in_register = 4 / one.operand_bytes();
+  const int reg = index / in_register;
+  return {lane / 4 + 8 * (reg % 2), reg / 2 * one.depth / 2 + lane % 4 * in_register + index % in_register};
+}
+
+Position position_in_b(const MatrixInstruction& one, int lane, int index) {
+  if (one.lanes == 64) {
+    const int each = operand_elements(one, one.columns);
+    return {lane % one.columns, lane / one.columns * each + index};
+  }
+  const int in_register = 4 / one.operand_bytes();
+  return {lane / 4, index / in_register * one.depth / 2 + lane % 4 * in_register + index % in_register};
+}
+
+Position position_in_d(const MatrixInstruction& one, int lane, int index) {
+  if (one.lanes == 64) {
+    const int groups = 64 / one.columns;  // of four rows each
+    return {index / 4 * 4 * groups + lane / one.columns * 4 + index % 4, lane % one.columns};
+  }
+  return {lane / 4 + index / 2 * 8, lane % 4 * 2 + index % 2};
+}
+
+void execute(const MatrixInstruction& one, const void* const* in, void* const* out) {
+  const auto a_bytes = static_cast<std::size_t>(operand_elements(one, one.rows) * one.operand_bytes());
+  const auto b_bytes = static_cast<std::size_t>(operand_elements(one, one.columns) * one.operand_bytes());
+  std::array<float, 32 * 32> a{};
+  std::array<float, 32 * 32> b{};
+  gather(one, in, 0, one.rows, position_in_a, a.data());
+  gather(one, in, a_bytes, one.columns, position_in_b, b.data());
+  // The sums are a vector of their own alignment behind the operands.
+  const std::size_t alignment =
+      one.lanes == 32 ? 4 : static_cast<std::size_t>(one.rows * one.columns / one.lanes * 4);
+  const std::size_t sums_at = (a_bytes + b_bytes + alignment - 1) / alignment * alignment;
+  if (one.element == Element::i8) {
+    multiply<std::int32_t, std::int64_t>(one, in, out, sums_at, a.data(), b.data());
+  } else {
+    multiply<float, double>(one, in, out, sums_at, a.data(), b.data());
+  }
+}
+
+}  // namespace gemmtune::emulation
