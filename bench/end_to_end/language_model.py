@@ -287,6 +287,8 @@ def measure(options, name, folder):
             gemmtune.torch.patch(changed)
             add_compiled(options, changed, cases, variants, "compiled, patched")
 
+    if options.logits:
+        torch.save({f"{name} {case.name}": variants[case.name]["stock"].output.cpu() for case in cases}, options.logits)
     rows = []
     for case in cases:
         for variant, timed in variants[case.name].items() if options.profile else ():
@@ -343,6 +345,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--milliseconds", type=float, default=40, help="of one sample")
     parser.add_argument("--profile", help="append the kernels of each case and their times to this file")
+    parser.add_argument("--logits", help="save the logits of the model as it is in this file")
     parser.add_argument("--output", help="CSV of the table; tuned files of the run lie beside it")
     for word in ("layers", "hidden", "vocab"):
         parser.add_argument("--" + word, type=int, default=0, help="in place of the model's (for a quick look)")
