@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tokens a second of a language model of random weights, built with transformers: as it is, with gemmtune.torch.patch() after
-capture -> tune, and both under torch.compile; side by side in one process, in interleaved rounds.
+capture -> tune (each layer alone, and with merge=True), and under torch.compile; side by side in one process, in interleaved rounds.
 
 Decode is one token for each of B sequences behind --context tokens, in a captured CUDA graph over a static KV cache; prefill is
 the forward pass over one prompt, captured too. "GEMMs" is a graph of the model's linear layers alone, which says how much of the
@@ -80,6 +80,14 @@ def build(options, name):
 def twin(model):
     """Another model with the same weights, whose modules can be changed."""
     return copy.deepcopy(model, {id(one): one for one in (*model.parameters(), *model.buffers())})
+
+
+def patched_twin(model, merge):
+    import gemmtune.torch
+    changed = twin(model)
+    for module in linears(changed):  # a parameter of its own over the same memory: merging moves it
+        module.weight = torch.nn.Parameter(module.weight.data, requires_grad=False)
+    return changed, gemmtune.torch.patch(changed, merge=merge)
 
 
 def linears(model):
@@ -234,7 +242,7 @@ def add_compiled(options, model, cases, variants, name):
         say(f"{name}: {case.name} in {time.monotonic() - begin - spent:.0f} s")
 
 
-def tune(options, model, cases, folder, name):
+def tune(options, models, cases, folder, name):
     import gemmtune
     import gemmtune.torch
     if options.tuned:
@@ -242,8 +250,9 @@ def tune(options, model, cases, folder, name):
         return options.tuned
     shapes, tuned = os.path.join(folder, f"{name}.shapes.csv"), os.path.join(folder, f"{name}.tuned.csv")
     with gemmtune.torch.capture(shapes, packed=options.device == "cpu"):
-        for case in cases:
-            case.run(model)
+        for one in models:
+            for case in cases:
+                case.run(one)
     if options.device != "cpu":
         torch.cuda.synchronize()
     with open(shapes) as file:
@@ -271,21 +280,20 @@ def measure(options, name, folder):
             gemms[case.name][variant] = Timed(options.device, linear_calls(model, case))
         say(f"{name}: {variant} ready")
 
+    models = {}
     if not options.plain:
-        tune(options, model, cases, folder, name)
+        for variant in ("patched", "merged"):
+            models[variant], patched = patched_twin(model, variant == "merged")
+            say(f"{name}: {variant}: {len(patched.layers)} layers, {len(patched.merged)} groups of them merged")
+        tune(options, [model, *models.values()], cases, folder, name)
+        models = {variant: patched_twin(model, variant == "merged")[0] for variant in models}  # packed as the files say
     add(model, "stock")
+    for variant, changed in models.items():
+        add(changed, variant)
     if options.compile:
         add_compiled(options, twin(model), cases, variants, "compiled")
-    if not options.plain:
-        import gemmtune.torch
-        changed = twin(model)
-        patched = gemmtune.torch.patch(changed)
-        say(f"{name}: {len(patched.layers)} layers patched, {len(patched.packed)} packed, {len(patched.skipped)} skipped")
-        add(changed, "patched")
-        if options.compile:
-            changed = twin(model)
-            gemmtune.torch.patch(changed)
-            add_compiled(options, changed, cases, variants, "compiled, patched")
+        if models:
+            add_compiled(options, patched_twin(model, True)[0], cases, variants, "compiled, merged")
 
     if options.logits:
         torch.save({f"{name} {case.name}": variants[case.name]["stock"].output.cpu() for case in cases}, options.logits)
@@ -296,7 +304,7 @@ def measure(options, name, folder):
         times = interleaved(variants[case.name], options.rounds, options.milliseconds)
         products = interleaved(gemms[case.name], options.rounds, options.milliseconds / 2)
         for variant, timed in variants[case.name].items():
-            base = "compiled" if variant == "compiled, patched" and "compiled" in times else "stock"
+            base = "compiled" if variant == "compiled, merged" and "compiled" in times else "stock"
             middle, low, high = ratio(times[base], times[variant])
             ms = statistics.median(times[variant])
             row = {"model": name, "case": case.name, "variant": variant, "tokens_per_s": f"{case.tokens / ms * 1e3:.1f}",
