@@ -49,7 +49,7 @@ std::vector<std::string> audit_of(std::initializer_list<TritonFile> files) {
 }
 
 /// All the usual keys with these parameters.
-std::string usual_file(const std::string& parameters) {
+std::string default_file(const std::string& parameters) {
   std::string text;
   for (const int m : {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096})
     text += (text.empty() ? "{" : ", ") + bucket(m, parameters);
@@ -104,12 +104,12 @@ TEST(Nearest, AFileIsWrittenAsItWasRead) {
 
 TEST(Nearest, AuditNamesALostShareNoiseOrderAndName) {
   const std::string kernel = R"("BLOCK_SIZE_M": 64, "GROUP_SIZE_M": )";
-  EXPECT_THAT(audit_of({config_file(h200, usual_file(kernel + "1"))}), IsEmpty());
+  EXPECT_THAT(audit_of({config_file(h200, default_file(kernel + "1"))}), IsEmpty());
   const auto lost = audit_of(
       {config_file(h200, "{" + bucket(2048, kernel + "1") + ", " + bucket(4096, kernel + "1") + "}")});
   EXPECT_THAT(lost, ElementsAre(HasSubstr("missing_bucket keys 1, 2, 4, 8")));
   EXPECT_THAT(lost[0], HasSubstr("M = 1 gets the config of 2048"));
-  std::string noisy = usual_file(kernel + "1");
+  std::string noisy = default_file(kernel + "1");
   noisy.replace(noisy.find("\"2\": {\"BLOCK_SIZE_M\": 64, \"GROUP_SIZE_M\": 1"), 43,
                 "\"2\": {\"BLOCK_SIZE_M\": 64, \"GROUP_SIZE_M\": 64");
   EXPECT_THAT(audit_of({config_file(h200, noisy)}),
@@ -121,10 +121,10 @@ TEST(Nearest, AuditNamesALostShareNoiseOrderAndName) {
     large.replace(at, 18, "\"BLOCK_SIZE_M\": 1");
   EXPECT_THAT(audit_of({config_file(h200, large)}), IsEmpty());
   EXPECT_THAT(
-      audit_of({config_file(h200, usual_file(kernel + "1").substr(0, usual_file(kernel + "1").size() - 1) +
+      audit_of({config_file(h200, default_file(kernel + "1").substr(0, default_file(kernel + "1").size() - 1) +
                                       ", " + bucket(3, kernel + "1") + "}")}),
       ElementsAre(HasSubstr("key_order '3' stands behind '4096'")));
-  EXPECT_THAT(audit_of({config_file("best.json", usual_file(kernel + "1"))}),
+  EXPECT_THAT(audit_of({config_file("best.json", default_file(kernel + "1"))}),
               ElementsAre(HasSubstr("unreachable its name is none")));
 }
 
@@ -139,7 +139,7 @@ TEST(Nearest, ADownProjectionHasItsFirstFilesRows) {
   EXPECT_THAT(unpaired, ElementsAre(HasSubstr("M = 32: BLOCK_SIZE_M is 64, "), HasSubstr("M = 48")));
   const std::string a = "s/E=8,N=64,device_name=X,dtype=fp8_w8a8,block_shape=[128,128].json";
   const std::string b = "s/E=8,N=64,device_name=X,dtype=fp8_w8a8,block_shape=[128, 128].json";
-  const std::string text = usual_file(R"("BLOCK_SIZE_M": 64)");
+  const std::string text = default_file(R"("BLOCK_SIZE_M": 64)");
   EXPECT_THAT(audit_of({config_file(a, text), config_file(b, text)}),
               ElementsAre(HasSubstr("duplicate_key s/E=8")));
   EXPECT_THAT(audit_of({config_file(a, text), config_file("t/" + b.substr(2), text)}), IsEmpty())

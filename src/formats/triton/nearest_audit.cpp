@@ -13,8 +13,8 @@
 namespace gemmtune {
 namespace {
 
-/// The M that the tuners of vLLM and SGLang try unless they are told others.
-constexpr std::int64_t usual_keys[] = {1,  2,   4,   8,   16,   24,   32,   48,   64,
+/// The M that the tuners of vLLM and SGLang try by default.
+constexpr std::int64_t default_keys[] = {1,  2,   4,   8,   16,   24,   32,   48,   64,
                                        96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096};
 /// A tuner on several GPUs that overwrites its own files leaves one share: on two GPUs half of the keys.
 constexpr std::size_t missing_share = 4;  // a quarter
@@ -62,13 +62,13 @@ class NearestAudit {
     for (const TritonBucket* bucket : buckets_) known.insert(bucket->bound);
     if (known.empty()) return;
     std::vector<std::int64_t> missing;
-    for (const std::int64_t key : usual_keys)
+    for (const std::int64_t key : default_keys)
       if (!known.contains(key)) missing.push_back(key);
-    const bool lost = missing.size() * missing_share >= std::size(usual_keys);
+    const bool lost = missing.size() * missing_share >= std::size(default_keys);
     if (!lost && *known.begin() == 1) return;
     add(FindingKind::missing_bucket, 0,
         fmt::format("keys {} of the usual {} are missing; M = {} gets the config of {}", list_of(missing),
-                    std::size(usual_keys), missing.empty() ? 1 : missing.front(), nearest_of(missing)));
+                    std::size(default_keys), missing.empty() ? 1 : missing.front(), nearest_of(missing)));
   }
 
   std::int64_t nearest_of(const std::vector<std::int64_t>& missing) const {
