@@ -281,6 +281,8 @@ typedef struct gemmtune_moe_operands {
  *   a8w8                  [M, K]      [M, N]      [N, K]      float [M] or one      float [N] or one
  *   a8w8_blockscale       [M, K]      [M, N]      [N, K]      float [M, KB]         float [NB, KB]
  *   a4w4_blockscale       [M, K]      [M, N]      [N, K]      e8m0 [M, K/32]        e8m0 [N, K/32]
+ *   a16w4                 [M, K]      [M, N]      [N, K] fp4  -                     e8m0 [N, K/32]
+ *   a8w4                  [M, K]      [M, N]      [N, K] fp4  float [M] or one      e8m0 [N, K/32]
  *   batched_bf16          [B, M, K]   [B, M, N]   [B, N, K]   -                     -
  *   batched_a8w8          [B, M, K]   [B, M, N]   [B, N, K]   float [B, M] or one   float [B, N] or one
  *   fused_moe             [T, model]  [T, model]  w1, below   by quant_type         by quant_type, per expert
@@ -315,7 +317,7 @@ typedef struct gemmtune_operands {
   int64_t ldy;         /* elements, >= the columns of y; 0: those */
   const void* x_scale; /* required if the table above has one */
   const void* w_scale;
-  int32_t x_scale_per_tensor; /* of a8w8 and batched_a8w8, not 0: x_scale is one float for all rows */
+  int32_t x_scale_per_tensor; /* of a8w8, batched_a8w8 and a8w4, not 0: x_scale is one float for all rows */
   int32_t w_scale_per_tensor;
   int64_t x_batch_stride;           /* of batched operations: elements from batch to batch; 0: m * ldx */
   int64_t y_batch_stride;           /* 0: m * ldy */

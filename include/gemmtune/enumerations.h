@@ -28,7 +28,9 @@ typedef enum gemmtune_operation {
   GEMMTUNE_A4W4_BLOCKSCALE = 5, /* fp4 with a scale for every 32 of K */
   GEMMTUNE_BATCHED_BF16 = 6,
   GEMMTUNE_BATCHED_A8W8 = 7,
-  GEMMTUNE_FUSED_MOE = 8 /* both GEMMs of a mixture of experts */
+  GEMMTUNE_FUSED_MOE = 8, /* both GEMMs of a mixture of experts */
+  GEMMTUNE_A16W4 = 9,     /* bf16 or fp16 with an MXFP4 weight: fp4 with a scale for every 32 of K */
+  GEMMTUNE_A8W4 = 10      /* fp8, a scale for each row of x, with an MXFP4 weight */
 } gemmtune_operation;
 
 /* How the operands of a mixture of experts are quantized: AITER's QuantType. */
@@ -84,6 +86,8 @@ enum class Operation {
   batched_bf16,
   batched_a8w8,
   fused_moe,
+  a16w4,
+  a8w4,
 };
 enum class QuantType { none, per_tensor, per_token, per_1x32, per_1x128, per_128x128 };
 enum class Activation { none, silu, gelu, swiglu, situv2 };

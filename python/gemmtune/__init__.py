@@ -13,10 +13,10 @@ from ._library import lib as _lib
 from .commands import audit, bench, convert, lookup, tune
 from .contexts import Context, reload, use
 from .errors import Error
-from .operations import (PackedWeight, a4w4_blockscale, a8w8, a8w8_blockscale, batched_a8w8, batched_bf16, fused_moe, linear,
+from .operations import (PackedWeight, a16w4, a4w4_blockscale, a8w4, a8w8, a8w8_blockscale, batched_a8w8, batched_bf16, fused_moe, linear,
                          pack, problem, unpack)
 
 __version__ = _lib.gemmtune_version().decode()
-__all__ = ["Context", "Error", "PackedWeight", "a4w4_blockscale", "a8w8", "a8w8_blockscale", "as_type", "audit", "batched_a8w8",
+__all__ = ["Context", "Error", "PackedWeight", "a16w4", "a4w4_blockscale", "a8w4", "a8w8", "a8w8_blockscale", "as_type", "audit", "batched_a8w8",
            "batched_bf16", "bench", "convert", "data", "errors", "fused_moe", "linear", "lookup", "pack", "problem", "reload", "tune",
            "unpack", "use"]

@@ -9,7 +9,9 @@ from ._folders import folder
 from .errors import NotFound, error_of
 
 operations = ("a16w16", "a8w8", "a8w8_bpreshuffle", "a8w8_blockscale", "a8w8_blockscale_bpreshuffle", "a4w4_blockscale",
-              "batched_bf16", "batched_a8w8", "fused_moe")
+              "batched_bf16", "batched_a8w8", "fused_moe", "a16w4", "a8w4")
+# Operations whose weight alone is MXFP4, with the type of x that they have by default.
+fp4_weights = {"a16w4": "bf16", "a8w4": "f8_e4m3fn"}
 types = ("unset", "f32", "f16", "bf16", "f8_e4m3fn", "f8_e4m3fnuz", "i8", "f4_e2m1", "u8", "i4")
 quant_types = ("none", "per_tensor", "per_token", "per_1x32", "per_1x128", "per_128x128")
 activations = ("none", "silu", "gelu", "swiglu", "situv2")

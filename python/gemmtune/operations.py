@@ -179,20 +179,22 @@ def _default_y(quantized, x_type, out, out_dtype):
     return "bf16" if quantized else x_type
 
 
-def _matmul(operation, x, w, x_scale, w_scale, bias, out, out_dtype, context, stream, k_per_element=1):
+def _matmul(operation, x, w, x_scale, w_scale, bias, out, out_dtype, context, stream, k_per_element=1, k_per_weight=None):
     call = _Call(operation, x, context, stream)
     rows, columns, distance = _rows(call.x)
+    k = columns * k_per_element
+    w_columns = k // (k_per_weight or k_per_element)
     column_major_x = len(call.x.shape) == 2 and rows > 1 and columns > 1 and call.x.strides[-1] != 1
-    found, pointer = call.read_weight("w", w, columns)
+    found, pointer = call.read_weight("w", w, k if operation in c.fp4_weights else columns)
     if pointer is None:
-        if len(found.shape) != 2 or found.shape[1] != columns:
-            raise InvalidArgument(f"w has shape {list(found.shape)}, expected [N, {columns}] as x has {columns} columns")
+        if len(found.shape) != 2 or found.shape[1] != w_columns:
+            raise InvalidArgument(f"w has shape {list(found.shape)}, expected [N, {w_columns}] as x has {columns} columns")
         call.problem.w_order = _matrix_order(found)
         n, pointer = found.shape[0], found.pointer
     else:
         n = found
     call.values.w = pointer
-    call.problem.m, call.problem.n, call.problem.k = rows, n, columns * k_per_element
+    call.problem.m, call.problem.n, call.problem.k = rows, n, k
     call.problem.x_order = c.column_major if column_major_x else c.row_major
     call.values.ldx = (call.x.strides[1] if column_major_x else distance) * k_per_element
     y_type = _default_y(x_scale is not None, call.x.type, out, out_dtype)
@@ -210,8 +212,12 @@ def _matmul(operation, x, w, x_scale, w_scale, bias, out, out_dtype, context, st
     else:
         per_row = operation.startswith("a8w8") and "blockscale" not in operation
         scale_type = "u8" if operation == "a4w4_blockscale" else "f32"
-        call.values.x_scale, x_count = call.scale("x_scale", x_scale, "x_scale_per_tensor" if per_row else None, scale_type)
-        call.values.w_scale, w_count = call.scale("w_scale", w_scale, "w_scale_per_tensor" if per_row else None, scale_type)
+        x_count = None
+        if operation != "a16w4":
+            single = "x_scale_per_tensor" if per_row or operation == "a8w4" else None
+            call.values.x_scale, x_count = call.scale("x_scale", x_scale, single, scale_type)
+        call.values.w_scale, w_count = call.scale("w_scale", w_scale, "w_scale_per_tensor" if per_row else None,
+                                                  "u8" if operation in c.fp4_weights else scale_type)
         _check_scales(operation, call.problem, x_count, w_count)
     y = call.result(out, (*call.x.shape[:-1], n), y_type)
     _, _, call.values.ldy = _rows(y)
@@ -222,7 +228,11 @@ def _matmul(operation, x, w, x_scale, w_scale, bias, out, out_dtype, context, st
 def _check_scales(operation, problem, x_count, w_count):
     """The C interface reads as many scales as the operation has; an array that is too short would be read past its end."""
     m, n, k = problem.m, problem.n, problem.k
-    if "blockscale" not in operation:
+    if operation in c.fp4_weights:
+        expected = {"w_scale": (w_count, {n * (k // 32)})}
+        if x_count is not None:
+            expected["x_scale"] = (x_count, {1, m})
+    elif "blockscale" not in operation:
         expected = {"x_scale": (x_count, {1, m}), "w_scale": (w_count, {1, n})}
     elif operation == "a4w4_blockscale":
         expected = {"x_scale": (x_count, {m * (k // 32)}), "w_scale": (w_count, {n * (k // 32)})}
@@ -268,6 +278,26 @@ def a4w4_blockscale(x, w, x_scale, w_scale, out=None, *, out_dtype=None, context
         return torch.a4w4_blockscale(x, w, x_scale, w_scale, out, out_dtype=out_dtype)
     x, w = (one if isinstance(one, _arrays.Typed) else _arrays.Typed(one, "f4_e2m1", implicit=True) for one in (x, w))
     return _matmul("a4w4_blockscale", x, w, x_scale, w_scale, None, out, out_dtype, context, stream, k_per_element=2)
+
+
+def _fp4_weight(w):
+    return w if isinstance(w, (_arrays.Typed, PackedWeight)) else _arrays.Typed(w, "f4_e2m1", implicit=True)
+
+
+def a16w4(x, w, w_scale, bias=None, out=None, *, out_dtype=None, context=None, stream=None):
+    """bf16 or f16 x [..., K] with an MXFP4 weight: w [N, K/2] of bytes with two elements each (or a PackedWeight), e8m0 scales
+    w_scale [N, K/32]; the result has the type of x."""
+    if torch := _torch_for(x):
+        return torch.a16w4(x, w, w_scale, bias, out, out_dtype=out_dtype)
+    return _matmul("a16w4", x, _fp4_weight(w), None, w_scale, bias, out, out_dtype, context, stream, k_per_weight=2)
+
+
+def a8w4(x, w, x_scale, w_scale, bias=None, out=None, *, out_dtype=None, context=None, stream=None):
+    """fp8 x [..., K] with a float32 scale for each row or one for all, with an MXFP4 weight as a16w4 has it; the result is bf16 or
+    f16."""
+    if torch := _torch_for(x):
+        return torch.a8w4(x, w, x_scale, w_scale, bias, out, out_dtype=out_dtype)
+    return _matmul("a8w4", x, _fp4_weight(w), x_scale, w_scale, bias, out, out_dtype, context, stream, k_per_weight=2)
 
 
 def _batched(operation, x, w, x_scale, w_scale, bias, out, out_dtype, context, stream):
@@ -391,13 +421,18 @@ def problem(m, n, k, *, operation="a16w16", x_type="bf16", w_type=None, y_type=N
             weight_layout=c.plain, alignment=16):
     """A problem for Context.plan()."""
     return c.Problem(operation=_word("operation", c.operations, operation), m=m, n=n, k=k, batch=batch, x_type=_number(x_type),
-                     w_type=_number(w_type or x_type), y_type=_number(y_type or "unset"), bias=bias, scale_ab=scale_ab,
+                     w_type=_number(w_type or ("f4_e2m1" if operation in c.fp4_weights else x_type)), y_type=_number(y_type or "unset"), bias=bias, scale_ab=scale_ab,
                      weight_layout=weight_layout, alignment=alignment)
 
 
 def weight_problem(operation, type, n, k, *, x_type=None, y_type=None, batch=1, scale_ab=False):
-    return problem(1, n, k, operation=operation, x_type=x_type or type, w_type=type, y_type=y_type, batch=batch,
-                   scale_ab=scale_ab)
+    return problem(1, n, k, operation=operation, x_type=x_type or c.fp4_weights.get(operation, type), w_type=type, y_type=y_type,
+                   batch=batch, scale_ab=scale_ab)
+
+
+def weight_size(operation, type, n, columns):
+    """(type, n, k) of a weight [n, columns]: bytes of a weight-only operation hold two fp4 elements."""
+    return ("f4_e2m1", n, columns * 2) if operation in c.fp4_weights else (type, n, columns)
 
 
 def chosen_layout(context, weight):
@@ -423,8 +458,8 @@ def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, con
     if len(operand.shape) != 2 or not operand.is_dense():
         raise InvalidArgument(f"w has shape {list(operand.shape)} and strides {list(operand.strides)}, expected a dense [N, K]")
     context = context or contexts.current(operand.device)
-    n, k = operand.shape
-    weight = weight_problem(operation, operand.type, n, k, x_type=x_type, y_type=y_type, scale_ab=scale_ab)
+    type, n, k = weight_size(operation, operand.type, *operand.shape)
+    weight = weight_problem(operation, type, n, k, x_type=x_type, y_type=y_type, scale_ab=scale_ab)
     layout = chosen_layout(context, weight)
     if layout == c.plain:
         return w
@@ -433,7 +468,7 @@ def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, con
         _arrays.synchronize(stream)
     c.check(c.lib.gemmtune_pack_weight(context.handle, ctypes.byref(weight), layout, operand.pointer,
                                        _arrays.read("packed", bits, stream).pointer))
-    return PackedWeight(bits, layout, n, k, operand.type, operation)
+    return PackedWeight(bits, layout, n, k, type, operation)
 
 
 def _aligned_bytes(like, size):

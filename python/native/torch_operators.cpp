@@ -477,7 +477,12 @@ struct Quantization {
   gemmtune_operation packed;
 };
 
-/// x · wᵀ of one weight: linear, a8w8, a8w8_blockscale, a4w4_blockscale and their _out forms.
+/// The weight alone is of fp4, two elements to a byte.
+bool is_weight_only(gemmtune_operation operation) {
+  return operation == GEMMTUNE_A16W4 || operation == GEMMTUNE_A8W4;
+}
+
+/// x · wᵀ of one weight: linear, a8w8, a8w8_blockscale, a4w4_blockscale, a16w4, a8w4 and their _out forms.
 struct Matmul {
   Argument x, w, bias, x_scale, w_scale, out;
   std::int64_t packed_n = 0;
@@ -489,22 +494,26 @@ struct Matmul {
     problem.weight_layout = static_cast<gemmtune_layout>(layout);
     if (layout != GEMMTUNE_LAYOUT_PLAIN) {
       problem.n = packed_n;
-      problem.w_type = problem.x_type;
+      if (!is_weight_only(problem.operation)) problem.w_type = problem.x_type;
       // Packed weights are never smaller than plain ones.
       if (w.type() != GEMMTUNE_U8 || !w.is_dense() || packed_n < 1 ||
-          w.elements() < packed_n * problem.k * bytes_of(problem.w_type))
+          w.elements() <
+              packed_n * problem.k * bytes_of(problem.w_type) / (is_weight_only(problem.operation) ? 2 : 1))
         fail(GEMMTUNE_INVALID_ARGUMENT,
              "w has shape " + w.shape() + ", expected the bytes of a packed weight [" +
                  std::to_string(packed_n) + ", " + std::to_string(problem.k) + "]");
       return;
     }
-    const std::int64_t per_element = problem.operation == GEMMTUNE_A4W4_BLOCKSCALE ? 2 : 1;
+    const bool halves = problem.operation == GEMMTUNE_A4W4_BLOCKSCALE || is_weight_only(problem.operation);
+    const std::int64_t per_element = halves ? 2 : 1;
     if (w.dim() != 2 || w.size(1) * per_element != problem.k)
       fail(GEMMTUNE_INVALID_ARGUMENT, "w has shape " + w.shape() + ", expected [N, " +
-                                          std::to_string(x.size(-1)) + "], because x has so many columns");
+                                          std::to_string(problem.k / per_element) +
+                                          "], because x has so many columns");
     problem.n = w.size(0);
     if (w.is_dense()) return;
-    if (w.stride(0) != 1 || w.stride(1) != w.size(0)) fail_strides("w", w, "a dense matrix or its transpose");
+    if (w.stride(0) != 1 || w.stride(1) != w.size(0) || halves)
+      fail_strides("w", w, "a dense matrix or its transpose");
     problem.w_order = GEMMTUNE_COLUMN_MAJOR;
   }
 
@@ -526,6 +535,12 @@ struct Matmul {
         operands.x_scale = read_scale("x_scale", x_scale, problem.m * (problem.k / 32), nullptr, true);
         operands.w_scale = read_scale("w_scale", w_scale, problem.n * (problem.k / 32), nullptr, true);
         return;
+      case GEMMTUNE_A8W4:
+        operands.x_scale = read_scale("x_scale", x_scale, problem.m, &operands.x_scale_per_tensor);
+        [[fallthrough]];
+      case GEMMTUNE_A16W4:
+        operands.w_scale = read_scale("w_scale", w_scale, problem.n * (problem.k / 32), nullptr, true);
+        return;
       default:
         operands.x_scale = read_scale("x_scale", x_scale, problem.m * blocks, nullptr);
         operands.w_scale = read_scale("w_scale", w_scale, (problem.n + 127) / 128 * blocks, nullptr);
@@ -538,6 +553,7 @@ struct Matmul {
         new_problem(layout == GEMMTUNE_LAYOUT_PLAIN ? quantization.plain : quantization.packed, x, w);
     const bool fp4 = problem.operation == GEMMTUNE_A4W4_BLOCKSCALE;
     if (fp4) problem.x_type = problem.w_type = GEMMTUNE_F4_E2M1;
+    if (is_weight_only(problem.operation)) problem.w_type = GEMMTUNE_F4_E2M1;
     gemmtune_operands operands{};
     operands.size = sizeof operands;
     const int gpu = x.gpu("x");
@@ -545,7 +561,7 @@ struct Matmul {
     require_device("bias", bias, gpu);
     require_device("x_scale", x_scale, gpu);
     require_device("w_scale", w_scale, gpu);
-    const Rows rows = rows_of_x(x, gpu, !fp4);
+    const Rows rows = rows_of_x(x, gpu, !fp4 && !is_weight_only(problem.operation));
     problem.m = rows.rows;
     problem.k = rows.columns * (fp4 ? 2 : 1);
     problem.x_order = rows.column_major ? GEMMTUNE_COLUMN_MAJOR : GEMMTUNE_ROW_MAJOR;
@@ -584,7 +600,7 @@ void matmul(Value* values, std::uint64_t, std::uint64_t) {
     call.x_scale.reset(stack.optional_tensor());
     call.w_scale.reset(stack.optional_tensor());
   } else {
-    call.x_scale.reset(stack.tensor());
+    if constexpr (quantization.plain != GEMMTUNE_A16W4) call.x_scale.reset(stack.tensor());
     call.w_scale.reset(stack.tensor());
     if constexpr (has_bias) call.bias.reset(stack.optional_tensor());
   }
@@ -600,6 +616,8 @@ constexpr Quantization linear{GEMMTUNE_A16W16, GEMMTUNE_A16W16};
 constexpr Quantization a8w8{GEMMTUNE_A8W8, GEMMTUNE_A8W8_BPRESHUFFLE};
 constexpr Quantization a8w8_blockscale{GEMMTUNE_A8W8_BLOCKSCALE, GEMMTUNE_A8W8_BLOCKSCALE_BPRESHUFFLE};
 constexpr Quantization a4w4_blockscale{GEMMTUNE_A4W4_BLOCKSCALE, GEMMTUNE_A4W4_BLOCKSCALE};
+constexpr Quantization a16w4{GEMMTUNE_A16W4, GEMMTUNE_A16W4};
+constexpr Quantization a8w4{GEMMTUNE_A8W4, GEMMTUNE_A8W4};
 
 /// [B, M, K] · [B, N, K]ᵀ.
 struct Batched {
@@ -822,6 +840,17 @@ constexpr Operator operators[] = {
      &matmul<a4w4_blockscale, false, false>},
     {"a4w4_blockscale_out", "a4w4_blockscale_out(" SCALED ", *, Tensor(a!) out, " PACKED ") -> ()",
      &matmul<a4w4_blockscale, false, true>},
+    {"a16w4",
+     "a16w4(Tensor x, Tensor w, Tensor w_scale, Tensor? bias=None, " PACKED
+     ", ScalarType? out_dtype=None) -> Tensor",
+     &matmul<a16w4, true, false>},
+    {"a16w4_out",
+     "a16w4_out(Tensor x, Tensor w, Tensor w_scale, Tensor? bias=None, *, Tensor(a!) out, " PACKED ") -> ()",
+     &matmul<a16w4, true, true>},
+    {"a8w4", "a8w4(" SCALED ", Tensor? bias=None, " PACKED ", ScalarType? out_dtype=None) -> Tensor",
+     &matmul<a8w4, true, false>},
+    {"a8w4_out", "a8w4_out(" SCALED ", Tensor? bias=None, *, Tensor(a!) out, " PACKED ") -> ()",
+     &matmul<a8w4, true, true>},
     {"batched_bf16", "batched_bf16(Tensor x, Tensor w, Tensor? bias=None) -> Tensor",
      &batched<GEMMTUNE_BATCHED_BF16, false>},
     {"batched_bf16_out", "batched_bf16_out(Tensor x, Tensor w, Tensor? bias=None, *, Tensor(a!) out) -> ()",

@@ -99,10 +99,12 @@ gemmtune_status check_operands(const Plan& plan, const Operands& operands) noexc
     return fail(GEMMTUNE_INVALID_ARGUMENT, "ldx is odd, expected an even number: two elements share a byte");
   if (operands.ldy < needs.y_columns || operands.ldy > max_dimension)
     return fail_dimension("ldy", operands.ldy, needs.y_columns);
+  if (needs.mx_weight && operands.w_scale_step == 0)
+    return fail(GEMMTUNE_INVALID_ARGUMENT, "w_scale_per_tensor is set, expected a scale for every 32 of k");
   if (!needs.per_tensor && (operands.x_scale_step == 0 || operands.w_scale_step == 0))
     return fail(
         GEMMTUNE_INVALID_ARGUMENT,
-        "x_scale_per_tensor or w_scale_per_tensor is set, expected it with a8w8 and batched_a8w8 only");
+        "x_scale_per_tensor or w_scale_per_tensor is set, expected it with a8w8, batched_a8w8 and a8w4 only");
   if (problem.batch == 1) return check_extents(problem, needs, operands);
   const std::int64_t min_x_stride = (problem.m - 1) * operands.ldx + problem.k;
   const std::int64_t min_y_stride = (problem.m - 1) * operands.ldy + needs.y_columns;

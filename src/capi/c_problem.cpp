@@ -18,8 +18,9 @@ constexpr LayoutId layout_ids[] = {{GEMMTUNE_LAYOUT_PLAIN, WeightLayout::plain},
                                    {GEMMTUNE_LAYOUT_AITER16X16, WeightLayout::aiter16x16},
                                    {first_opaque + 1, WeightLayout::panel16},
                                    {first_opaque + 2, WeightLayout::onednn},
-                                   {first_opaque + 3, WeightLayout::tile64x128}};
-static_assert(std::size(layout_ids) == static_cast<std::size_t>(WeightLayout::tile64x128) + 1);
+                                   {first_opaque + 3, WeightLayout::tile64x128},
+                                   {first_opaque + 4, WeightLayout::fragment64}};
+static_assert(std::size(layout_ids) == static_cast<std::size_t>(WeightLayout::fragment64) + 1);
 
 const LayoutId* find_layout(gemmtune_layout id) {
   const auto* const found = std::find_if(std::begin(layout_ids), std::end(layout_ids),
@@ -28,7 +29,7 @@ const LayoutId* find_layout(gemmtune_layout id) {
 }
 
 // Enumerations whose values are ours; a value that is added comes last on both sides.
-static_assert(static_cast<int>(Operation::fused_moe) == GEMMTUNE_FUSED_MOE);
+static_assert(static_cast<int>(Operation::a8w4) == GEMMTUNE_A8W4);
 static_assert(static_cast<int>(QuantType::per_128x128) == GEMMTUNE_QUANT_PER_128X128);
 static_assert(static_cast<int>(Activation::situv2) == GEMMTUNE_ACTIVATION_SITUV2);
 static_assert(static_cast<int>(Order::column_major) == GEMMTUNE_COLUMN_MAJOR);
@@ -69,7 +70,8 @@ gemmtune_status read_types(const gemmtune_problem& known, Problem& problem) noex
     return fail(GEMMTUNE_INVALID_ARGUMENT, "x_type is not set, expected one of enum gemmtune_type");
   if (const auto bad = read_type("x_type", known.x_type, DataType::bf16, problem.x_type); bad != GEMMTUNE_OK)
     return bad;
-  if (const auto bad = read_type("w_type", known.w_type, problem.x_type, problem.w_type); bad != GEMMTUNE_OK)
+  const DataType w_type = traits(problem.operation).mx_weight ? DataType::f4_e2m1 : problem.x_type;
+  if (const auto bad = read_type("w_type", known.w_type, w_type, problem.w_type); bad != GEMMTUNE_OK)
     return bad;
   return read_type("y_type", known.y_type, default_y_type(problem.operation, problem.x_type), problem.y_type);
 }

@@ -37,6 +37,7 @@ struct OperandNeeds {
   bool w2_scale = false;
   bool mixture = false;     // w2 and routes
   bool per_tensor = false;  // one scale instead of a row's is allowed
+  bool mx_weight = false;   // of x alone: w has a scale for every 32 of k
   bool halves = false;      // two elements to a byte of x: rows must begin at whole bytes
 };
 

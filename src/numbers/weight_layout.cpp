@@ -18,6 +18,7 @@ constexpr LayoutName layout_names[] = {
     {WeightLayout::onednn, "onednn"},
     {WeightLayout::aiter16x16, "aiter16x16"},
     {WeightLayout::tile64x128, "tile64x128"},
+    {WeightLayout::fragment64, "fragment64"},
 };
 
 /// Element (k, column) of a panel: pairs of k stand side by side.

@@ -16,6 +16,7 @@ enum class WeightLayout {
   onednn,      // what oneDNN's matmul asks for (opaque bytes, made and read by the onednn family)
   aiter16x16,  // AITER's shuffle_weight(w, (16, 16)): see Tile16
   tile64x128,  // ours, for GPUs: see Tile64
+  fragment64,  // ours, of fp4 weights on GPUs: see Fragment64
 };
 
 std::string_view to_string(WeightLayout layout);
@@ -97,6 +98,23 @@ struct Tile64 {
 /// Plain [N, K] into tile64x128 and back. Source and destination must not overlap.
 void pack_tile64(const Tile64& shape, const void* plain, void* destination);
 void unpack_tile64(const Tile64& shape, const void* packed, void* destination);
+
+/// fragment64: an fp4 weight as the registers of a warp group hold it for Hopper's tensor core: [ceil(N/64)][ceil(K/64)][128][16
+/// bytes]: tiles of 64 rows by 64 of k, 16 bytes a thread. Rows past N and elements past K are zero. Thread t of a tile has rows
+/// r = t / 32 · 16 + t % 32 / 4 and r + 8; word j of its 16 bytes is of k from 16·j on, eight elements: with c = t % 4 · 2 the pairs
+/// (r, c), (r + 8, c), (r, c + 8), (r + 8, c + 8), each of the elements at k and k + 1, which stand in the word's lower and upper half. In a half
+/// the pairs have their signs at the bits 15, 12, 14, 13 and their magnitudes at the bits from 6, 3, 0, 9 on.
+struct Fragment64 {
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+
+  static constexpr std::int64_t side = 64;
+  static constexpr std::int64_t tile_bytes = side * side / 2;
+  static constexpr std::int64_t unit_bytes = 16;
+  std::int64_t tiles() const { return (n + side - 1) / side; }
+  std::int64_t k_tiles() const { return (k + side - 1) / side; }
+  std::int64_t bytes() const { return tiles() * k_tiles() * tile_bytes; }
+};
 
 /// Plain [N, K] into aiter16x16 and back. Require shape.fits(); source and destination must not overlap.
 void shuffle_tile16(const Tile16& shape, const void* plain, void* destination);

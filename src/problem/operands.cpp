@@ -45,7 +45,8 @@ Granularity of_quant_type(QuantType type, const MatrixShape& matrix, bool weight
 
 void set_scale(const Problem& problem, MatrixShape& matrix, bool weight) {
   const bool wide = bits(matrix.type) >= 16 && is_mixture(problem);
-  if (!wide) matrix.scale = scale_shape(matrix, of_quant_type(quantization(problem), matrix, weight));
+  const QuantType type = weight ? weight_quantization(problem) : quantization(problem);
+  if (!wide) matrix.scale = scale_shape(matrix, of_quant_type(type, matrix, weight));
 }
 
 }  // namespace

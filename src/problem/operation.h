@@ -22,6 +22,8 @@ enum class Operation {
   batched_bf16,
   batched_a8w8,
   fused_moe,
+  a16w4,
+  a8w4,
 };
 
 /// How operands are quantized, in AITER's words (QuantType.per_1x128 …). Of the dense operations it follows
@@ -62,6 +64,7 @@ struct OperationTraits {
   std::span<const DataType> y_types;  // the first one is the default, unless y_as_x
   bool y_as_x;                        // y has the type of x by default
   QuantType quantization;             // of x and w; a mixture's problem carries it
+  bool mx_weight = false;             // w alone is MXFP4 (w_types), scaled per_1x32; `quantization` is of x
   bool scale_ab;                      // fp8 operands with scaleAB, beside x_types
   bool bias;
   bool batched;

@@ -99,8 +99,8 @@ Status check_unused(const Problem& problem) {
   if (!operation.bias && problem.bias) {
     return Status::invalid("bias = True, expected none with {}", operation.name);
   }
-  // Where the key does not hold the orders, rows of another order would answer.
-  if (!operation.key_switches && !all_row_major(problem)) {
+  // Where the key does not hold the orders, rows of another order would answer; elements that share a byte have none.
+  if ((!operation.key_switches || operation.mx_weight) && !all_row_major(problem)) {
     return Status::invalid(
         "x_order, w_order or y_order is N: expected column-major operands with a16w16 only, not {}",
         operation.name);
@@ -249,6 +249,10 @@ QuantType quantization(const Problem& problem) {
   const OperationTraits& operation = traits(problem.operation);
   if (operation.mixture) return problem.moe.quant_type;
   return problem.scale_ab ? QuantType::per_tensor : operation.quantization;
+}
+
+QuantType weight_quantization(const Problem& problem) {
+  return traits(problem.operation).mx_weight ? QuantType::per_1x32 : quantization(problem);
 }
 
 std::string print(const Problem& problem) {

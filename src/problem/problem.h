@@ -78,7 +78,7 @@ inline bool all_row_major(const Problem& problem) {
 }
 
 /// The problem of an operation with the types and the layout that its tables mean where they do not say: bf16
-/// for a16w16 and batched_bf16, fp8 e4m3fn for the block-scaled ones, int8 for the other a8w8, fp4 for a4w4,
+/// for a16w16 and batched_bf16, fp8 e4m3fn for the block-scaled ones and a8w4, int8 for the other a8w8, fp4 for a4w4,
 /// y bf16; layout `any` for the pre-shuffled ones.
 Problem default_problem(Operation operation);
 
@@ -94,8 +94,19 @@ std::string short_name(const Problem& problem);
 
 /// True for a mixture of experts: `moe` holds.
 inline bool is_mixture(const Problem& problem) { return traits(problem.operation).mixture; }
-/// How x and w are quantized: the operation's way, per_tensor with scaleAB, a mixture's own.
+/// How x and w are quantized: the operation's way, per_tensor with scaleAB, a mixture's own. Of a weight-only operation
+/// (a16w4, a8w4) how x is.
 QuantType quantization(const Problem& problem);
+QuantType weight_quantization(const Problem& problem);
+/// Some operand has scales.
+inline bool is_quantized(const Problem& problem) {
+  return quantization(problem) != QuantType::none || traits(problem.operation).mx_weight;
+}
+/// x's type, and w's where the operation has none of its own for it.
+inline void set_types(Problem& problem, DataType type) {
+  problem.x_type = type;
+  if (!traits(problem.operation).mx_weight) problem.w_type = type;
+}
 
 /// 2·M·N·K·batch; of fused_moe both GEMMs of every (token, expert) pair.
 double flops(const Problem& problem);

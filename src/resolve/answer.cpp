@@ -110,7 +110,7 @@ std::string describe_fallback(const Problem& problem, const BoundKernel& fallbac
 }
 
 WeightLayout tuned_weight_layout(const Device& device, const TableSet& tables, const Problem& problem) {
-  constexpr std::size_t layouts = static_cast<std::size_t>(WeightLayout::tile64x128) + 1;
+  constexpr std::size_t layouts = static_cast<std::size_t>(WeightLayout::fragment64) + 1;
   std::array<int, layouts> rows{};
   Problem packed = problem;
   packed.bpreshuffle = true;  // the caller asks before it packs

@@ -107,7 +107,7 @@ Problem random_problem(Operation operation, const HuntLimits& limits, Random& ra
   problem.n = random_columns(random);
   problem.k = random_k(random);
   if (!row.mixture && one_in(problems_per_huge_one, random)) make_huge(limits, random, problem);
-  if (row.key_switches) {
+  if (row.key_switches && !row.mx_weight) {
     if (one_in(4, random)) problem.x_order = Order::column_major;
     if (one_in(4, random)) problem.w_order = Order::column_major;
   }

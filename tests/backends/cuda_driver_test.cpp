@@ -25,9 +25,12 @@ struct Cuda {
   unsigned grid = 0;
   bool capturing = false;
   unsigned record_flags = 99;  // of the last event that was recorded
+  int capture_mode = 0;        // of the thread; 0: global
+  Calls ending_captures;       // calls that end a capture in global mode
 
   api::Result note(const char* name) {
     calls.emplace_back(name);
+    if (capture_mode != api::capture_mode_relaxed) ending_captures.emplace_back(name);
     return failing == name ? 1 : api::success;
   }
   void note(const api::LaunchConfig& config) {
@@ -101,6 +104,10 @@ void add_graphs(api::Driver& f) {
   };
   f.capture_status = [](api::CudaStream, int* status) {
     *status = cuda_state.capturing ? 1 : api::capture_none;
+    return api::Result{api::success};
+  };
+  f.exchange_capture_mode = [](int* mode) {
+    std::swap(*mode, cuda_state.capture_mode);
     return api::Result{api::success};
   };
   f.event_record = [](api::Event, api::CudaStream, unsigned flags) {
@@ -241,6 +248,20 @@ TEST_F(CudaDriverTest, AFailedLaunchIsDescribed) {
   cuda_state.failing = "launch";
   EXPECT_THAT(driver->launch({}, {}, nullptr, {}).message(),
               HasSubstr("launch of 1x1x1 blocks of 1 threads, 0 bytes of shared memory: "));
+}
+
+TEST_F(CudaDriverTest, ACaptureOfTheCallerGoesOnWhileADeviceIsOpened) {
+  auto driver = open();
+  ASSERT_TRUE(driver->load("code", "kernel").ok());
+  const auto mapping = driver->map_page_end(100);
+  ASSERT_TRUE(mapping.ok());
+  driver->unmap(*mapping);
+  driver.reset();
+  const Calls& ending = cuda_state.ending_captures;
+  for (const char* call : {"context_retain", "stream_create", "module_load", "module_unload", "memory_create",
+                           "memory_map", "memory_unmap", "stream_destroy", "context_release"})
+    EXPECT_EQ(std::count(ending.begin(), ending.end(), call), 0) << call;
+  EXPECT_EQ(cuda_state.capture_mode, 0);
 }
 
 TEST_F(CudaDriverTest, AModuleWithoutTheKernelIsUnloaded) {

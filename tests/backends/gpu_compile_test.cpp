@@ -9,6 +9,7 @@
 #include <set>
 
 #include "backends/cuda/families/mma/mma.h"
+#include "backends/cuda/families/mxfp4/mxfp4.h"
 #include "backends/cuda/families/skinny/skinny.h"
 #include "backends/cuda/families/wgmma/wgmma.h"
 #include "backends/gpu/families/simt/simt.h"
@@ -75,6 +76,19 @@ std::vector<Config> widest_tiles(const Space& space) {
   return configs;
 }
 
+/// Of the mxfp4 family: what differs in its sources.
+std::vector<Config> tiles(const Space& space) {
+  std::map<std::string, Config> found;
+  for (const Config& config : space.enumerate()) {
+    std::string shape;
+    for (const char* key : {"wg", "bm", "bn", "bk"}) shape += std::string(config.word(key)) + " ";
+    found.try_emplace(shape, config);
+  }
+  std::vector<Config> configs;
+  for (const auto& [shape, config] : found) configs.push_back(config);
+  return configs;
+}
+
 bool is_soak() { return std::getenv("GEMMTUNE_SOAK") != nullptr; }
 
 /// Of `configs`, few that hold every value of every parameter, and every two values (of parameters with at most
@@ -132,9 +146,10 @@ Problem in_orders(Problem problem, Order x, Order w) {
 void expect_compiles(const KernelFamily& family, CompileOnlyRuntime& runtime, const Problem& problem) {
   ASSERT_TRUE(family.accepts(problem).ok()) << family.accepts(problem).message();
   const Space space = family.space(problem);
-  std::vector<Config> configs = family.name() == "wgmma" ? widest_tiles(space)
-                                : family.name() == "mma" ? corners_that_build(space)
-                                                         : corners(space);
+  std::vector<Config> configs = family.name() == "wgmma"   ? widest_tiles(space)
+                                : family.name() == "mxfp4" ? tiles(space)
+                                : family.name() == "mma"   ? corners_that_build(space)
+                                                           : corners(space);
   // A dependent launch is decided at run time: the source is the same.
   std::erase_if(configs, is_dependent);
   configs = covering(std::move(configs));
@@ -167,6 +182,9 @@ TEST(GpuCompile, SimtForEveryArchitectureAndType) {
                                    quantized(Operation::a8w8, 33, 65, 70, DataType::f8_e4m3fn),
                                    quantized(Operation::a8w8_blockscale, 33, 65, 70, DataType::f8_e4m3fn)})
       expect_compiles(*family, runtime, problem);
+    for (const Operation operation : {Operation::a4w4_blockscale, Operation::a16w4, Operation::a8w4})
+      for (const Problem& problem : {of_fp4(operation, 33, 65, 96), packed(of_fp4(operation, 17, 65, 96))})
+        expect_compiles(*family, runtime, problem);
   }
 }
 
@@ -196,6 +214,22 @@ TEST(GpuCompile, SkinnyOfQuantizedOperandsForHopper) {
   }
   expect_compiles(*family, runtime, quantized(Operation::a8w8_bpreshuffle, 16, 1280, 8192, DataType::i8));
   expect_compiles(*family, runtime, quantized(Operation::a8w8_blockscale_bpreshuffle, 16, 1280, 8192, fp8));
+}
+
+TEST(GpuCompile, Mxfp4ForHopper) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
+  const auto family = cuda::make_mxfp4_family(runtime, no_driver);
+  for (const std::int64_t m : {1, 16, 64, 1024}) {
+    expect_compiles(*family, runtime, of_fp4(Operation::a16w4, m, 5760, 2880, m == 16));
+    expect_compiles(*family, runtime, packed(of_fp4(Operation::a16w4, m, 8192, 8192)));
+  }
+  EXPECT_THAT(family->accepts(of_fp4(Operation::a4w4_blockscale, 1, 64, 64)).message(),
+              HasSubstr("a4w4_blockscale is not a16w4"));
+  Problem halves = of_fp4(Operation::a16w4, 1, 64, 64);
+  halves.x_type = halves.y_type = DataType::f16;
+  EXPECT_THAT(family->accepts(halves).message(), HasSubstr("f16 activations"));
 }
 
 TEST(GpuCompile, MmaFromAmpereOn) {
@@ -305,7 +339,9 @@ TEST(GpuCompile, TheOutputCheckerForEveryArchitectureAndType) {
          {dense(33, 65, 70, DataType::f32, DataType::f32), dense(33, 65, 70),
           dense(33, 65, 70, DataType::f16, DataType::f16), dense(33, 65, 70, DataType::f8_e4m3fn),
           quantized(Operation::a8w8, 33, 65, 70, DataType::i8),
-          quantized(Operation::a8w8_blockscale, 33, 65, 70, DataType::f8_e4m3fn)}) {
+          quantized(Operation::a8w8_blockscale, 33, 65, 70, DataType::f8_e4m3fn),
+          of_fp4(Operation::a4w4_blockscale, 33, 65, 96), of_fp4(Operation::a16w4, 33, 65, 96),
+          of_fp4(Operation::a8w4, 33, 65, 96)}) {
       for (const gpu::Source& source : gpu::checker_sources(problem)) {
         const auto program = runtime.load(source);
         ASSERT_TRUE(program.ok()) << architecture << " " << source.name << ": " << program.message();

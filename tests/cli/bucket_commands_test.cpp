@@ -240,8 +240,8 @@ TEST_F(BucketCommands, AFusedMoeIsTunedCheckedAndDispatched) {
                     program_.file("two"), "--buckets", "--op", "fused_moe", "--quiet"});
   EXPECT_EQ(both.exit_code, 1);
   EXPECT_THAT(both.out, HasSubstr("no bucket: fused_moe m=4 n=64 k=128"));
-  EXPECT_THAT(program_.run({"tune", "--op", "a16wfp4", "--buckets", "-o", program_.file("x")}).err,
-              HasSubstr("--op a16wfp4: unknown operation"));
+  EXPECT_THAT(program_.run({"tune", "--op", "a16wfp6", "--buckets", "-o", program_.file("x")}).err,
+              HasSubstr("--op a16wfp6: unknown operation"));
 }
 
 TEST_F(BucketCommands, ListsOfRequestsMayNameThem) {

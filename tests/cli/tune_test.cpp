@@ -206,6 +206,17 @@ TEST_F(Tune, ProfileHoldsEveryCandidate) {
   EXPECT_EQ(tune_one({"--all", "-o2", program.file("other.csv")}).exit_code, 2);
 }
 
+/// The columns are the operation's: a8w8 has kernelId where a16w16 has solidx.
+TEST_F(Tune, ProfileHasTheColumnsOfItsOperation) {
+  const auto run =
+      program.run({"tune", "--op", "a8w8", "-m", "4", "-n", "64", "-k", "64", "--indtype", "i8", "-o",
+                   output(), "-o2", program.file("profile.csv"), "--search", "random", "--iters", "2"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const std::string profile = read_text(program.file("profile.csv"));
+  EXPECT_THAT(line(profile, 0), HasSubstr("q_dtype_w"));
+  EXPECT_EQ(std::ranges::count(line(profile, 0), ','), std::ranges::count(line(profile, 1), ',')) << profile;
+}
+
 TEST_F(Tune, SortOrdersTheFile) {
   ASSERT_EQ(tune_rows(row(7, 64, 64) + row(3, 64, 64), {"--sort"}).exit_code, 0);
   const std::string sorted = read_text(output());

@@ -29,7 +29,7 @@ Problem problem_of(Operation operation, DataType type) {
   p.n = 160;
   p.k = 256;
   p.alignment = 1;
-  p.x_type = p.w_type = type;
+  set_types(p, type);
   if (p.bpreshuffle) p.weight_layout = WeightLayout::panel16;
   if (operation == Operation::batched_bf16 || operation == Operation::batched_a8w8) p.batch = 3;
   if (operation == Operation::fused_moe) {
@@ -56,7 +56,9 @@ std::vector<Problem> problems() {
                            problem_of(batched_a8w8, DataType::i8),
                            problem_of(fused_moe, DataType::bf16),
                            problem_of(fused_moe, fn),
-                           problem_of(fused_moe, DataType::f4_e2m1)};
+                           problem_of(fused_moe, DataType::f4_e2m1),
+                           problem_of(a16w4, DataType::bf16),
+                           problem_of(a8w4, fn)};
   all[1].scale_ab = true;
   all[2].bias = true;
   for (const std::size_t shuffled : {5U, 7U}) {

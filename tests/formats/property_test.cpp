@@ -43,10 +43,16 @@ void for_many_seeds(const std::function<void(Generator&)>& once) {
   }
 }
 
-const std::vector<Operation> operations{Operation::a16w16,           Operation::a8w8,
-                                        Operation::a8w8_bpreshuffle, Operation::a8w8_blockscale,
-                                        Operation::a4w4_blockscale,  Operation::batched_bf16,
-                                        Operation::batched_a8w8,     Operation::fused_moe};
+const std::vector<Operation> operations{Operation::a16w16,
+                                        Operation::a8w8,
+                                        Operation::a8w8_bpreshuffle,
+                                        Operation::a8w8_blockscale,
+                                        Operation::a4w4_blockscale,
+                                        Operation::batched_bf16,
+                                        Operation::batched_a8w8,
+                                        Operation::fused_moe,
+                                        Operation::a16w4,
+                                        Operation::a8w4};
 
 bool equal_carried(const TunedEntry& a, const TunedEntry& b) {
   static const CarriedCells none;

@@ -86,8 +86,8 @@ TEST(BucketRows, SayWhatTheNameSays) {
   EXPECT_EQ((*rows)[1].kernel_name, "BLOCK_SIZE_M=16;cache_modifier=null");
   EXPECT_EQ((*rows)[1].libtype, "triton");
 
-  const auto unknown = bucket_rows(config("gfx950-GEMM-A16WFP4.json", R"({"any": {}})"));
-  EXPECT_THAT(unknown.message(), HasSubstr("configs of 'GEMM-A16WFP4', which is no operation of gemmtune"));
+  const auto unknown = bucket_rows(config("gfx950-GEMM-A16WFP6.json", R"({"any": {}})"));
+  EXPECT_THAT(unknown.message(), HasSubstr("configs of 'GEMM-A16WFP6', which is no operation of gemmtune"));
   EXPECT_THAT(bucket_rows(config("x.json", R"({"any": {}})")).message(), HasSubstr("says no family"));
   EXPECT_TRUE(bucket_rows(config("x.json", R"({"any": {}})"), Operation::a8w8).ok());
 }

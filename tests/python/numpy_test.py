@@ -122,6 +122,12 @@ class Operations(unittest.TestCase):
         values = [np.stack([FP4[bits & 15], FP4[bits >> 4]], -1).reshape(len(bits), k) *
                   np.repeat(2.0 ** (scale.astype(float) - 127), 32, 1) for bits, scale in zip((x4, w4), e8m0)]
         close(self, gemmtune.a4w4_blockscale(x4, w4, *e8m0, out_dtype="f16"), values[0] @ values[1].T, 2e-3)
+        x16 = RANDOM.standard_normal((m, k)).astype(np.float16)
+        close(self, gemmtune.a16w4(x16, w4, e8m0[1]), x16.astype(float) @ values[1].T, 2e-3)
+        row_scale = (RANDOM.random(m) / 1e3).astype(np.float32)
+        close(self, gemmtune.a8w4(fp8[0], w4, row_scale, e8m0[1], out_dtype="f16"), (FP8[x8] * row_scale[:, None]) @ values[1].T, 2e-3)
+        with self.assertRaisesRegex(errors.InvalidArgument, "w_scale has 60 elements, expected 3072"):
+            gemmtune.a16w4(x16, w4, e8m0[0])
 
     def test_batched(self):
         x, w = bf16_bits(RANDOM.standard_normal((3, 4, 32))), bf16_bits(RANDOM.standard_normal((3, 16, 32)))

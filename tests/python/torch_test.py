@@ -91,6 +91,13 @@ class Operators(unittest.TestCase):
         exact = [torch.stack([values[(bits & 15).long()], values[(bits >> 4).long()]], -1).flatten(1) *
                  torch.exp2(scale.double() - 127).repeat_interleave(32, 1) for bits, scale in zip((x4, w4), e8m0)]
         close(self, gemmtune.a4w4_blockscale(x4, w4, *e8m0), exact[0] @ exact[1].T, 1e-2)
+        x16 = torch.randn(m, k).bfloat16()
+        close(self, gemmtune.a16w4(x16, w4, e8m0[1], bias), x16.double() @ exact[1].T + bias.double(), 1e-2)
+        out = torch.empty(m, n, dtype=torch.float16)
+        self.assertIs(gemmtune.a8w4(x8, w4, x_scale, e8m0[1], out=out), out)
+        close(self, out, (x8.double() * x_scale[:, None].double()) @ exact[1].T, 2e-3)
+        with self.assertRaisesRegex(errors.InvalidArgument, r"w has shape \[256, 192\], expected \[N, 96\]"):
+            gemmtune.a16w4(x16[:, :192], w4, e8m0[1])
 
     def test_batched_and_moe(self):
         x, w = torch.randn(3, 4, 64).bfloat16(), torch.randn(3, 32, 64).bfloat16()

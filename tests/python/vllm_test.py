@@ -45,7 +45,7 @@ def setUpModule():
               "a8w8": [{**row, "q_dtype_w": "fp8"}], "a8w8_blockscale": [row]}
     for operation, rows in shapes.items():
         TABLES[operation] = str(Path(folder.name) / f"{operation}.csv")
-        gemmtune.tune(rows, TABLES[operation], op=operation, search="random", iters=2, confirmations=1)
+        gemmtune.tune(rows, TABLES[operation], op=operation, backend="cpu", search="random", iters=2, confirmations=1)
 
 
 class Process(unittest.TestCase):
@@ -352,7 +352,7 @@ class Package(unittest.TestCase):
     def test_without_vllm(self):
         done = subprocess.run([sys.executable, "-c", "import logging, sys; logging.basicConfig(format='%(message)s')\n"
                                "import gemmtune_vllm; assert 'torch' not in sys.modules; gemmtune_vllm.register()"],
-                              env={**os.environ, "PYTHONPATH": str(PACKAGE)}, capture_output=True, text=True, check=True)
+                              env={**os.environ, "PYTHONPATH": f"{PACKAGE}:{os.environ.get('PYTHONPATH', '')}"}, capture_output=True, text=True, check=True)
         self.assertRegex(done.stderr, r"\Agemmtune: off: this vLLM differs .* no vllm.envs \(No module named 'vllm'\).*\n\Z")
 
     def test_vllm_finds_it(self):

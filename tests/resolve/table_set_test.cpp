@@ -78,6 +78,8 @@ TEST(TablePaths, EveryOperationHasItsFileItsVariablesAndItsModelFiles) {
       {Operation::batched_a8w8, "GEMMTUNE_CONFIG_BATCHED_A8W8", "AITER_CONFIG_A8W8_BATCHED_GEMM",
        "a8w8_tuned_batched_gemm"},
       {Operation::fused_moe, "GEMMTUNE_CONFIG_FUSED_MOE", "AITER_CONFIG_FMOE", "tuned_fmoe"},
+      {Operation::a16w4, "GEMMTUNE_CONFIG_A16W4", "AITER_CONFIG_GEMM_A16W4", "a16w4_tuned_gemm"},
+      {Operation::a8w4, "GEMMTUNE_CONFIG_A8W4", "AITER_CONFIG_GEMM_A8W4", "a8w4_tuned_gemm"},
   };
   const test::TemporaryFolder folder;
   for (const Case& one : cases) folder.write(std::string("model_configs/m_") + one.file + ".csv", "");

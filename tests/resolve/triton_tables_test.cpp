@@ -93,7 +93,7 @@ TEST(TritonFixtures, OfTheOldSchemeAreLookedUp) {
 /// Files of no operation here, and files that are none, are said; a folder's other files are read.
 TEST(TritonTables, WhatCannotBeReadIsSaid) {
   test::TemporaryFolder folder;
-  folder.write("c/gfx950-GEMM-A16WFP4.json", R"({"any": {}})");
+  folder.write("c/gfx950-GEMM-A16WFP6.json", R"({"any": {}})");
   folder.write("c/gfx950-GEMM-A8W8.json", R"({"any": {}})");
   folder.write("c/moe/gfx950-MOE-DEFAULT.json", R"({"any": 3})");
   folder.write("empty/x.txt", "");
@@ -104,8 +104,8 @@ TEST(TritonTables, WhatCannotBeReadIsSaid) {
   const auto state = [&](const std::string& path) {
     return load_table_set({{std::nullopt, folder.file(path)}}).sources[0].state.message();
   };
-  EXPECT_THAT(state("c/gfx950-GEMM-A16WFP4.json"),
-              HasSubstr("'GEMM-A16WFP4', which is no operation of gemmtune"));
+  EXPECT_THAT(state("c/gfx950-GEMM-A16WFP6.json"),
+              HasSubstr("'GEMM-A16WFP6', which is no operation of gemmtune"));
   EXPECT_THAT(state("empty"), HasSubstr("no Triton config in this folder"));
   EXPECT_THAT(state("empty/x.txt"), HasSubstr("expected a Triton config"));
   EXPECT_THAT(state("none"), HasSubstr("no such file"));

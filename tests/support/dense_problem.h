@@ -33,4 +33,15 @@ inline Problem quantized(Operation operation, std::int64_t m, std::int64_t n, st
   return problem;
 }
 
+/// An operation on an MXFP4 weight: a4w4_blockscale, a16w4, a8w4. y has the operation's default type.
+inline Problem of_fp4(Operation operation, std::int64_t m, std::int64_t n, std::int64_t k,
+                      bool bias = false) {
+  Problem problem = default_problem(operation);
+  problem.m = m;
+  problem.n = n;
+  problem.k = k;
+  problem.bias = bias;
+  return problem;
+}
+
 }  // namespace gemmtune

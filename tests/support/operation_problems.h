@@ -17,8 +17,9 @@ inline Problem problem_of(Operation operation, DataType type, const Shape& shape
   Problem p = default_problem(operation);
   p.m = shape.m;
   p.n = shape.n;
-  p.k = type == DataType::f4_e2m1 ? (shape.k + 31) / 32 * 32 : shape.k;
-  p.x_type = p.w_type = type;
+  p.k = shape.k;
+  set_types(p, type);
+  if (p.w_type == DataType::f4_e2m1) p.k = (shape.k + 31) / 32 * 32;
   if (operation == Operation::a16w16) p.scale_ab = true;
   p.y_type = shape.n % 2 == 0 && operation != Operation::batched_bf16 && operation != Operation::batched_a8w8
                  ? DataType::f16
@@ -37,6 +38,12 @@ inline std::vector<Problem> dense_problems(const Shape& shape) {
   all.push_back(problem_of(Operation::a8w8, DataType::i8, shape));
   all.back().bias = true;
   all.push_back(problem_of(Operation::a4w4_blockscale, DataType::f4_e2m1, shape));
+  all.push_back(problem_of(Operation::a16w4, DataType::bf16, shape));
+  all.back().bias = true;
+  all.push_back(problem_of(Operation::a16w4, DataType::f16, shape));
+  all.push_back(problem_of(Operation::a8w4, DataType::f8_e4m3fn, shape));
+  all.back().bias = true;
+  all.push_back(problem_of(Operation::a8w4, DataType::f8_e4m3fnuz, shape));
   all.push_back(problem_of(Operation::batched_bf16, DataType::bf16, shape));
   all.back().bias = true;
   all.push_back(problem_of(Operation::batched_a8w8, DataType::i8, shape));

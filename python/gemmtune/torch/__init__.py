@@ -5,11 +5,11 @@
     patched = gemmtune.torch.patch(model)      # and patched.undo()
 """
 
-from ._operators import (a4w4_blockscale, a8w8, a8w8_blockscale, batched_a8w8, batched_bf16, fused_moe, linear, pack,
+from ._operators import (a16w4, a4w4_blockscale, a8w4, a8w8, a8w8_blockscale, batched_a8w8, batched_bf16, fused_moe, linear, pack,
                          register_inductor, unpack)
 from .capture import capture
 from .patch import Patch, patch, warm
 from .tunableop import write_tunableop
 
-__all__ = ["Patch", "a4w4_blockscale", "a8w8", "a8w8_blockscale", "batched_a8w8", "batched_bf16", "capture", "fused_moe", "linear",
+__all__ = ["Patch", "a16w4", "a4w4_blockscale", "a8w4", "a8w8", "a8w8_blockscale", "batched_a8w8", "batched_bf16", "capture", "fused_moe", "linear",
            "pack", "patch", "register_inductor", "unpack", "warm", "write_tunableop"]

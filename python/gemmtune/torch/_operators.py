@@ -117,6 +117,10 @@ def _fake_blockscale(x, w, x_scale, w_scale, n=0, layout=0, out_dtype=None):
     return x.new_empty((*x.shape[:-1], _columns(w, n, layout)), dtype=_result_type(x, out_dtype))
 
 
+def _fake_a16w4(x, w, w_scale, bias=None, n=0, layout=0, out_dtype=None):
+    return x.new_empty((*x.shape[:-1], _columns(w, n, layout)), dtype=_result_type(x, out_dtype))
+
+
 def _fake_batched(x, w, *rest, **options):
     return x.new_empty((x.shape[0], x.shape[1], w.shape[1]), dtype=torch.bfloat16)
 
@@ -127,6 +131,7 @@ def _fake_moe(x, w1, w2, topk_ids, topk_weights, x_scale=None, w1_scale=None, w2
 
 
 _fakes = {"linear": _fake_linear, "a8w8": _fake_a8w8, "a8w8_blockscale": _fake_blockscale, "a4w4_blockscale": _fake_blockscale,
+          "a16w4": _fake_a16w4, "a8w4": _fake_a8w8,
           "batched_bf16": _fake_batched, "batched_a8w8": _fake_batched, "fused_moe": _fake_moe}
 for _name, _fake in _fakes.items():
     torch.library.register_fake(f"gemmtune::{_name}", _refusing(_fake))
@@ -191,6 +196,26 @@ def a4w4_blockscale(x, w, x_scale, w_scale, out=None, *, out_dtype=None):
 
 
 @_typed
+def a16w4(x, w, w_scale, bias=None, out=None, *, out_dtype=None):
+    """bf16 or f16 with an MXFP4 weight: two elements to a byte, e8m0 scales of 32; the result has the type of x."""
+    w, n, layout = _weight(w)
+    if out is None:
+        return ops.a16w4(x, w, w_scale, bias, n, layout, dtype_of(out_dtype))
+    ops.a16w4_out(x, w, w_scale, bias, out=out, n=n, layout=layout)
+    return out
+
+
+@_typed
+def a8w4(x, w, x_scale, w_scale, bias=None, out=None, *, out_dtype=None):
+    """fp8 with a float32 scale for each row of x, or one for all, with an MXFP4 weight."""
+    w, n, layout = _weight(w)
+    if out is None:
+        return ops.a8w4(x, w, x_scale, w_scale, bias, n, layout, dtype_of(out_dtype))
+    ops.a8w4_out(x, w, x_scale, w_scale, bias, out=out, n=n, layout=layout)
+    return out
+
+
+@_typed
 def batched_bf16(x, w, bias=None, out=None):
     """bf16 [B, M, K] with weights [B, N, K]."""
     if out is None:
@@ -251,8 +276,8 @@ def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, con
     if w.dim() != 2 or not w.is_contiguous():
         raise errors.InvalidArgument(f"w has shape {list(w.shape)} and strides {list(w.stride())}, expected a dense [N, K]")
     context = context or contexts.current(device_of(w))
-    n, k = w.shape
-    weight = operations.weight_problem(operation, type_of(w), n, k, x_type=x_type, y_type=y_type, scale_ab=scale_ab)
+    type, n, k = operations.weight_size(operation, type_of(w), *w.shape)
+    weight = operations.weight_problem(operation, type, n, k, x_type=x_type, y_type=y_type, scale_ab=scale_ab)
     layout = operations.chosen_layout(context, weight)
     if layout == c.plain:
         return w
@@ -260,14 +285,15 @@ def pack(w, *, operation="a16w16", x_type=None, y_type=None, scale_ab=False, con
     _wait(w)
     with _device_guard(w):
         c.check(c.lib.gemmtune_pack_weight(context.handle, ctypes.byref(weight), layout, w.data_ptr(), bits.data_ptr()))
-    return operations.PackedWeight(bits, layout, n, k, type_of(w), operation)
+    return operations.PackedWeight(bits, layout, n, k, type, operation)
 
 
 def unpack(packed, *, context=None):
     """The plain weight of a PackedWeight whose layout has an inverse."""
     context = context or contexts.current(device_of(packed.bits))
     weight = operations.weight_problem(packed.operation, packed.type, packed.n, packed.k)
-    plain = torch.empty((packed.n, packed.k), dtype=_dtypes[packed.type], device=packed.bits.device)
+    columns, dtype = (packed.k // 2, torch.uint8) if packed.type == "f4_e2m1" else (packed.k, _dtypes[packed.type])
+    plain = torch.empty((packed.n, columns), dtype=dtype, device=packed.bits.device)
     _wait(plain)
     with _device_guard(plain):
         c.check(c.lib.gemmtune_unpack_weight(context.handle, ctypes.byref(weight), packed.layout, packed.bits.data_ptr(),

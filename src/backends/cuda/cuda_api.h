@@ -50,6 +50,7 @@ inline constexpr unsigned event_record_default = 0;
 inline constexpr unsigned event_record_external = 1;
 inline constexpr unsigned stream_default = 0;
 inline constexpr int capture_mode_thread_local = 1;
+inline constexpr int capture_mode_relaxed = 2;
 inline constexpr int capture_none = 0;
 
 inline constexpr int launch_attribute_cluster = 4;
@@ -138,6 +139,7 @@ struct Driver {
   Result (*capture_begin)(CudaStream, int);
   Result (*capture_end)(CudaStream, Graph*);
   Result (*capture_status)(CudaStream, int*);
+  Result (*exchange_capture_mode)(int*);
   Result (*graph_instantiate)(GraphExec*, Graph, unsigned long long);
   Result (*graph_upload)(GraphExec, CudaStream);
   Result (*graph_launch)(GraphExec, CudaStream);

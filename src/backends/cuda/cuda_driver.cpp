@@ -33,6 +33,7 @@ Result<std::unique_ptr<CudaDriver>> CudaDriver::open(const api::Driver& function
 }
 
 Status CudaDriver::start(int ordinal) {
+  const CaptureUntouched untouched(f_);
   ordinal_ = ordinal;
   GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.device_get(&device_, ordinal), "cuDeviceGet"));
   int values[6] = {};
@@ -65,6 +66,7 @@ Status CudaDriver::start(int ordinal) {
 
 CudaDriver::~CudaDriver() {
   if (context_ == nullptr) return;
+  const CaptureUntouched untouched(f_);
   enter();
   if (stream_ != nullptr) f_.stream_destroy(stream_);
   f_.context_release(device_);
@@ -159,13 +161,17 @@ std::size_t CudaDriver::free_memory_bytes() {
 }
 
 Result<void*> CudaDriver::allocate(std::size_t bytes) {
+  const CaptureUntouched untouched(f_);
   api::DevicePointer block = 0;
   if (const api::Result result = f_.allocate(&block, bytes); result != api::success)
     return driver_status(result, fmt::format("cuMemAlloc of {} bytes", bytes));
   return pointer(block);
 }
 
-void CudaDriver::free(void* memory) { f_.release(address(memory)); }
+void CudaDriver::free(void* memory) {
+  const CaptureUntouched untouched(f_);
+  f_.release(address(memory));
+}
 
 Result<gpu::Mapping> CudaDriver::map_page_end(std::size_t bytes) {
   gpu::Mapping mapping;
@@ -177,6 +183,7 @@ Result<gpu::Mapping> CudaDriver::map_page_end(std::size_t bytes) {
 
 /// Fills `mapping` as far as it comes, for unmap(): mapped_bytes is set last.
 Status CudaDriver::map(gpu::Mapping& mapping, std::size_t bytes) {
+  const CaptureUntouched untouched(f_);
   api::MemoryProperties properties{};
   properties.type = api::allocation_pinned;
   properties.location = {api::location_device, ordinal_};
@@ -199,24 +206,29 @@ Status CudaDriver::map(gpu::Mapping& mapping, std::size_t bytes) {
 }
 
 void CudaDriver::unmap(const gpu::Mapping& mapping) {
+  const CaptureUntouched untouched(f_);
   if (mapping.mapped_bytes != 0) f_.memory_unmap(address(mapping.begin), mapping.mapped_bytes);
   if (mapping.memory != 0) f_.memory_release(mapping.memory);
   if (mapping.begin != nullptr) f_.address_free(address(mapping.begin), mapping.reserved_bytes);
 }
 
 Status CudaDriver::copy_in(void* device, const void* host, std::size_t bytes) {
+  const CaptureUntouched untouched(f_);
   return driver_status(f_.copy_to_device(address(device), host, bytes), "copy to the device");
 }
 
 Status CudaDriver::copy_out(void* host, const void* device, std::size_t bytes) {
+  const CaptureUntouched untouched(f_);
   return driver_status(f_.copy_to_host(host, address(device), bytes), "copy from the device");
 }
 
 Status CudaDriver::copy_within(void* to, const void* from, std::size_t bytes) {
+  const CaptureUntouched untouched(f_);
   return driver_status(f_.copy_on_device(address(to), address(from), bytes), "copy on the device");
 }
 
 Status CudaDriver::fill(void* device, int byte, std::size_t bytes) {
+  const CaptureUntouched untouched(f_);
   return driver_status(f_.fill_bytes(address(device), static_cast<unsigned char>(byte), bytes), "fill");
 }
 
@@ -225,6 +237,7 @@ Status CudaDriver::synchronize() { return driver_status(f_.context_synchronize()
 // ---- programs
 
 Result<gpu::LoadedKernel> CudaDriver::load(const std::string& code, const std::string& kernel) {
+  const CaptureUntouched untouched(f_);
   api::Module module = nullptr;
   GEMMTUNE_RETURN_IF_ERROR(driver_status(f_.module_load(&module, code.data()), "cuModuleLoadData"));
   api::Function function = nullptr;
@@ -236,6 +249,7 @@ Result<gpu::LoadedKernel> CudaDriver::load(const std::string& code, const std::s
 }
 
 void CudaDriver::unload(const gpu::LoadedKernel& kernel) {
+  const CaptureUntouched untouched(f_);
   f_.module_unload(static_cast<api::Module>(kernel.module));
 }
 

@@ -14,6 +14,22 @@
 namespace gemmtune::cuda {
 
 /// Uses the device's primary context, which CUDA's own libraries use too.
+/// While it exists, this thread's calls do not end a capture into a graph that the caller has begun on a stream of his:
+/// cuMemAlloc or cuModuleLoadData would, on any thread, if the capture is in CUDA's global mode (PyTorch's).
+class CaptureUntouched {
+ public:
+  explicit CaptureUntouched(const api::Driver& functions) : exchange_(functions.exchange_capture_mode) {
+    exchange_(&mode_);
+  }
+  ~CaptureUntouched() { exchange_(&mode_); }
+  CaptureUntouched(const CaptureUntouched&) = delete;
+  CaptureUntouched& operator=(const CaptureUntouched&) = delete;
+
+ private:
+  decltype(api::Driver::exchange_capture_mode) exchange_;
+  int mode_ = api::capture_mode_relaxed;
+};
+
 class CudaDriver final : public gpu::Driver {
  public:
   /// Over the functions of an initialized libcuda (libraries.h: driver()).

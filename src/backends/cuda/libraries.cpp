@@ -39,8 +39,9 @@ void bind(SymbolFinder& find, api::Driver& f) {
   find(f.event_create, "cuEventCreate")(f.event_destroy, "cuEventDestroy_v2");
   find(f.event_record, "cuEventRecordWithFlags")(f.event_synchronize, "cuEventSynchronize");
   find(f.event_elapsed, "cuEventElapsedTime")(f.capture_begin, "cuStreamBeginCapture_v2");
-  find(f.capture_end, "cuStreamEndCapture")(f.capture_status, "cuStreamIsCapturing")(
-      f.graph_instantiate, "cuGraphInstantiateWithFlags");
+  find(f.capture_end, "cuStreamEndCapture")(f.capture_status, "cuStreamIsCapturing");
+  find(f.exchange_capture_mode, "cuThreadExchangeStreamCaptureMode")(f.graph_instantiate,
+                                                                     "cuGraphInstantiateWithFlags");
   find(f.graph_upload, "cuGraphUpload")(f.graph_launch, "cuGraphLaunch")(f.graph_destroy, "cuGraphDestroy");
   find(f.graph_exec_destroy, "cuGraphExecDestroy")(f.module_load, "cuModuleLoadData");
   find(f.module_unload, "cuModuleUnload")(f.module_function, "cuModuleGetFunction");

@@ -84,18 +84,20 @@ Status GpuDevice::synchronize() {
 }
 
 Result<std::size_t> GpuDevice::packed_bytes(const Problem& problem, WeightLayout layout) const {
-  if (layout != WeightLayout::plain && layout != WeightLayout::tile64x128) {
-    return Status::unsupported("weight layout {}: {} has plain and tile64x128", to_string(layout),
-                               info_.name);
+  const WeightLayout packed = packed_layout_of(problem);
+  if (layout != WeightLayout::plain && layout != packed) {
+    return Status::unsupported("weight layout {}: {} has plain and {}, of {}", to_string(layout), info_.name,
+                               to_string(packed), to_string(problem.w_type));
   }
-  const bool one_matrix = problem.batch == 1 && !is_mixture(problem) && bits(problem.w_type) >= 8;
+  const bool one_matrix = problem.batch == 1 && !is_mixture(problem);
   if (layout != WeightLayout::plain && !one_matrix) {
-    return Status::unsupported("weight layout {}: of one matrix of whole bytes, not of {}", to_string(layout),
+    return Status::unsupported("weight layout {}: of one matrix, not of {}", to_string(layout),
                                short_name(problem));
   }
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
-  const std::int64_t bytes =
-      layout == WeightLayout::plain ? weight_bytes(problem) : tiles_of(problem).bytes();
+  const std::int64_t bytes = layout == WeightLayout::plain        ? weight_bytes(problem)
+                             : layout == WeightLayout::fragment64 ? fragments_of(problem).bytes()
+                                                                  : tiles_of(problem).bytes();
   return static_cast<std::size_t>(bytes);
 }
 
@@ -103,7 +105,9 @@ Status GpuDevice::pack_weight(const Problem& problem, WeightLayout layout, const
   const auto bytes = packed_bytes(problem, layout);
   if (!bytes.ok()) return bytes.status();
   if (layout == WeightLayout::plain) return copy_within(packed, plain, *bytes);
-  GEMMTUNE_RETURN_IF_ERROR(watched(pack_tile64(*runtime_, tiles_of(problem), plain, packed)));
+  GEMMTUNE_RETURN_IF_ERROR(watched(layout == WeightLayout::fragment64
+                                       ? pack_fragments(*runtime_, fragments_of(problem), plain, packed)
+                                       : pack_tile64(*runtime_, tiles_of(problem), plain, packed)));
   return synchronize();
 }
 
@@ -115,6 +119,8 @@ Status GpuDevice::unpack_weight(const Problem& problem, WeightLayout layout, con
   driver.enter();
   if (layout == WeightLayout::plain) {
     GEMMTUNE_RETURN_IF_ERROR(watched(driver.copy_within(plain, packed, *bytes)));
+  } else if (layout == WeightLayout::fragment64) {
+    GEMMTUNE_RETURN_IF_ERROR(watched(unpack_fragments(*runtime_, fragments_of(problem), packed, plain)));
   } else {
     GEMMTUNE_RETURN_IF_ERROR(watched(unpack_tile64(*runtime_, tiles_of(problem), packed, plain)));
   }

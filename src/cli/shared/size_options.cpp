@@ -68,7 +68,8 @@ Status read_other_sizes(const SizeOptions& options, Problem& problem) {
   if (*w_type) {
     problem.w_type = **w_type;
     // AITER's key of a8w8 has the weight's type alone.
-    if (options.x_type.empty() && !is_mixture(problem)) problem.x_type = **w_type;
+    const bool own_type = is_mixture(problem) || traits(problem.operation).mx_weight;
+    if (options.x_type.empty() && !own_type) problem.x_type = **w_type;
   }
   MoeShape& moe = problem.moe;
   GEMMTUNE_RETURN_IF_ERROR(parse_count("--expert", options.experts, moe.experts));
@@ -104,9 +105,10 @@ Status read_orders(const SizeOptions& options, Problem& problem) {
 }  // namespace
 
 void declare_size_options(CommandOptions& app, SizeOptions& options) {
-  app.add_option("--op", options.operation,
-                 "The operation: a16w16 (default; also bf16), a8w8, a8w8_bpreshuffle, a8w8_blockscale, "
-                 "a8w8_blockscale_bpreshuffle, a4w4_blockscale, batched_bf16, batched_a8w8, fused_moe");
+  app.add_option(
+      "--op", options.operation,
+      "The operation: a16w16 (default; also bf16), a8w8, a8w8_bpreshuffle, a8w8_blockscale, "
+      "a8w8_blockscale_bpreshuffle, a4w4_blockscale, batched_bf16, batched_a8w8, fused_moe, a16w4, a8w4");
   app.add_option("-m", options.m, "Rows of x: tokens");
   app.add_option("-n", options.n, "Rows of w: output features");
   app.add_option("-k", options.k, "The reduction; with -m and -n a single size");
@@ -217,7 +219,7 @@ Result<Problem> problem_of(const SizeOptions& options) {
   problem.m = *m;
   problem.n = *n;
   problem.k = *k;
-  if (*x_type) problem.x_type = problem.w_type = **x_type;
+  if (*x_type) set_types(problem, **x_type);
   problem.y_type = y_type->value_or(default_y_type(problem.operation, problem.x_type));
   problem.bias = options.bias;
   problem.scale_ab = options.scale_ab;

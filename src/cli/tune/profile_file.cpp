@@ -28,28 +28,29 @@ std::string cell(std::string text) {
 /// Empty if it was not measured.
 std::string error_text(double error) { return std::isfinite(error) ? fmt::format("{:.3g}", error) : ""; }
 
-std::string header(CsvSchema schema, bool has_joules) {
-  const std::string text = write_tuned_csv(Operation::a16w16, {}, schema);
-  return std::string(trim(std::string_view(text).substr(0, text.find('\n')))) +
-         ",rms_error,max_error,one_sign_error," + (has_joules ? "joules,joules_spread," : "") +
-         "outcome,reason\n";
-}
-
 }  // namespace
 
 ProfileFile::ProfileFile(std::string path, const Device& device, std::string environment_hash,
-                         CsvSchema schema, bool has_joules)
+                         Operation operation, CsvSchema schema, bool has_joules)
     : path_(std::move(path)),
       device_(device),
       environment_hash_(std::move(environment_hash)),
+      operation_(operation),
       schema_(schema),
       has_joules_(has_joules) {}
+
+std::string ProfileFile::header() const {
+  const std::string text = write_tuned_csv(operation_, {}, schema_);
+  return std::string(trim(std::string_view(text).substr(0, text.find('\n')))) +
+         ",rms_error,max_error,one_sign_error," + (has_joules_ ? "joules,joules_spread," : "") +
+         "outcome,reason\n";
+}
 
 Status ProfileFile::check_header() const {
   if (!file_exists(path_)) return {};
   const auto content = read_file(path_);
   if (!content.ok()) return content.status();
-  const std::string expected = header(schema_, has_joules_);
+  const std::string expected = header();
   if (content->empty() || content->substr(0, expected.size()) == expected) return {};
   return Status::invalid("-o2 {}:1: has other columns than a profile; expected: {}", path_, trim(expected));
 }
@@ -71,7 +72,7 @@ std::string ProfileFile::lines_of(const ItemReport& report) const {
     if (timed) entry.spread = spread(outcome.microseconds);
     entry.env = environment_hash_;
     entry.accuracy = device_.accuracy(trial.candidate, report.shape.problem);
-    const std::string text = write_tuned_csv(entry.problem.operation, {entry}, schema_);
+    const std::string text = write_tuned_csv(operation_, {entry}, schema_);
     const std::string_view row = trim(std::string_view(text).substr(text.find('\n') + 1));
     const MeasuredError& error = outcome.error;
     std::string joules = has_joules_ ? ",," : "";
@@ -90,7 +91,7 @@ Status ProfileFile::append(const ItemReport& report) const {
   std::FILE* file = std::fopen(path_.c_str(), "ab");
   if (file == nullptr) return Status::io("{}: {}", path_, std::strerror(errno));
   std::fseek(file, 0, SEEK_END);
-  const std::string text = std::ftell(file) == 0 ? header(schema_, has_joules_) + lines : lines;
+  const std::string text = std::ftell(file) == 0 ? header() + lines : lines;
   const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   const bool closed = std::fclose(file) == 0;
   return written && closed ? Status() : Status::io("{}: {}", path_, std::strerror(errno));

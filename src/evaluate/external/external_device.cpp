@@ -477,7 +477,7 @@ Problem ExternalDevice::probe_problem() const {
   problem.n = hello_.probe_n;
   problem.k = hello_.probe_k;
   if (!first.x_types.empty()) {
-    problem.x_type = problem.w_type = first.x_types.front();
+    set_types(problem, first.x_types.front());
     problem.y_type = default_y_type(first.operation, problem.x_type);
   }
   if (!first.w_types.empty()) problem.w_type = first.w_types.front();

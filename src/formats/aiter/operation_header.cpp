@@ -20,13 +20,15 @@ struct BaseName {
 };
 
 // A longer name stands before any that it contains.
-constexpr std::array<BaseName, 15> base_names{{
+constexpr std::array<BaseName, 17> base_names{{
     {"mxscale", batched_mxscale},
     {"a8w8_blockscale_bpreshuffle", a8w8_blockscale_bpreshuffle},
     {"a8w8_blockscale", a8w8_blockscale},
     {"a8w8_bpreshuffle", a8w8_bpreshuffle},
     {"a4w4_blockscale", a4w4_blockscale},
     {"a4w4", a4w4_blockscale},
+    {"a16w4", TableKind::a16w4},
+    {"a8w4", TableKind::a8w4},
     {"a8w8_tuned_batched", batched_a8w8},
     {"a8w8_untuned_batched", batched_a8w8},
     {"bf16_tuned_batched", batched_bf16},
@@ -64,12 +66,15 @@ std::vector<TableKind> moe_tables(const CsvCells& header) {
 }
 
 std::vector<TableKind> tables_of_dimensions(const CsvCells& header) {
+  if (has_any(header, {"q_dtype_a"})) return {TableKind::a16w4, TableKind::a8w4};
   if (has_any(header, {"dtype", "outdtype", "bias", "scaleab", "solidx"})) return {bf16};
   if (has_any(header, {"q_dtype_w"})) return {a8w8, a8w8_bpreshuffle};
   const bool tuned = has_any(header, {"us", "kernelid"});
   if (tuned && has_any(header, {"libtype"})) return {a8w8_blockscale, a8w8_blockscale_bpreshuffle};
   if (tuned) return {a8w8, a8w8_bpreshuffle, a8w8_blockscale, a8w8_blockscale_bpreshuffle, a4w4_blockscale};
-  return {bf16, a8w8, a8w8_blockscale, a8w8_blockscale_bpreshuffle, a4w4_blockscale};
+  return {
+      bf16,           a8w8, a8w8_blockscale, a8w8_blockscale_bpreshuffle, a4w4_blockscale, TableKind::a16w4,
+      TableKind::a8w4};
 }
 
 std::string operations_of(const std::vector<TableKind>& tables) {

@@ -136,6 +136,22 @@ void ProblemReader::read_dense_types(Row& row, Problem& problem) {
   }
 }
 
+/// Of a weight-only operation.
+void ProblemReader::read_weight_only_types(Row& row, Problem& problem) {
+  problem.bias = row.flag(Column::bias);
+  problem.bpreshuffle = row.flag(Column::bpreshuffle);
+  if (overrides_.x_type) {
+    problem.x_type = *overrides_.x_type;
+  } else if (!is_missing(row.cell(Column::q_dtype_a))) {
+    read_type(row, Column::q_dtype_a, problem.x_type);
+  }
+  if (!is_missing(row.cell(Column::q_dtype_w))) read_type(row, Column::q_dtype_w, problem.w_type);
+  problem.y_type = overrides_.y_type.value_or(default_y_type(problem.operation, problem.x_type));
+  if (!overrides_.y_type && !is_missing(row.cell(Column::outdtype))) {
+    read_type(row, Column::outdtype, problem.y_type);
+  }
+}
+
 void ProblemReader::read_quantized_types(Row& row, Problem& problem) {
   // gfx94x computes with the fnuz form of fp8; 80 and 304 are the compute units of its devices.
   const std::string_view gfx = row.cell(Column::gfx);
@@ -186,6 +202,8 @@ bool ProblemReader::read(const CsvCells& cells, std::size_t line, Problem& probl
     read_dense_types(row, problem);
   } else if (traits(schema.operation).mixture) {
     read_moe(row, problem);
+  } else if (traits(schema.operation).mx_weight) {
+    read_weight_only_types(row, problem);
   } else {
     read_quantized_types(row, problem);
   }

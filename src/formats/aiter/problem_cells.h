@@ -41,6 +41,7 @@ class ProblemReader {
   struct Row;
   std::optional<DataType> type_of(std::string_view text);
   void read_dense_types(Row& row, Problem& problem);
+  void read_weight_only_types(Row& row, Problem& problem);
   void read_quantized_types(Row& row, Problem& problem);
   void read_moe(Row& row, Problem& problem);
   bool read_type(Row& row, Column column, DataType& type);

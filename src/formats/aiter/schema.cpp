@@ -47,6 +47,12 @@ constexpr std::array<SchemaColumn, 3> sizes{
     {{Column::m, "M", {}}, {Column::n, "N", {}}, {Column::k, "K", {}}}};
 constexpr std::array<SchemaColumn, 1> batch{{{Column::batch, "B", {}}}};
 constexpr std::array<SchemaColumn, 1> weight_type{{{Column::q_dtype_w, "q_dtype_w", {}}}};
+// Of the weight-only operations, which AITER has no CSV tables for: ours, with the columns that it has elsewhere.
+constexpr std::array<SchemaColumn, 5> weight_only_key{{{Column::bias, "bias", {}},
+                                                       {Column::q_dtype_a, "q_dtype_a", {}},
+                                                       {Column::q_dtype_w, "q_dtype_w", {}},
+                                                       {Column::outdtype, "outdtype", {}},
+                                                       {Column::bpreshuffle, "bpreshuffle", {}}}};
 constexpr std::array<SchemaColumn, 1> library{{{Column::libtype, "libtype", {}}}};
 
 /// What follows the key, and libtype where there is one, in the tables of all quantized and batched
@@ -65,6 +71,7 @@ constexpr auto a8w8_columns = joined(device, sizes, weight_type, winner);
 constexpr auto a8w8_bpreshuffle_columns = joined(device, sizes, weight_type, library, winner);
 constexpr auto blockscale_columns = joined(device, sizes, library, winner);
 constexpr auto a4w4_columns = joined(device, sizes, winner);
+constexpr auto weight_only_columns = joined(device, sizes, weight_only_key, library, winner);
 constexpr auto batched_columns = joined(device, batch, sizes, winner);
 
 constexpr std::array<SchemaColumn, 5> mxscale_key{{
@@ -135,7 +142,7 @@ constexpr std::array<std::string_view, 2> grouped_keys{"max_m", "gate_mode"};
 
 using enum Operation;
 
-constexpr std::array<Schema, 12> schemas{{
+constexpr std::array<Schema, 14> schemas{{
     {TableKind::bf16, "a16w16", a16w16, "bf16_tuned_gemm", "bf16_untuned_gemm", bf16_columns, 10, {}},
     {TableKind::a8w8, "a8w8", a8w8, "a8w8_tuned_gemm", "a8w8_untuned_gemm", a8w8_columns, 6, {}},
     {TableKind::a8w8_bpreshuffle,
@@ -187,6 +194,8 @@ constexpr std::array<Schema, 12> schemas{{
      6,
      {}},
     {TableKind::fused_moe, "fused_moe", fused_moe, "tuned_fmoe", "untuned_fmoe", moe_columns, 14, {}},
+    {TableKind::a16w4, "a16w4", a16w4, "a16w4_tuned_gemm", "a16w4_untuned_gemm", weight_only_columns, 10, {}},
+    {TableKind::a8w4, "a8w4", a8w4, "a8w4_tuned_gemm", "a8w4_untuned_gemm", weight_only_columns, 10, {}},
     {TableKind::batched_mxscale,
      "batched mxscale",
      batched_a8w8,

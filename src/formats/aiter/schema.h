@@ -81,6 +81,8 @@ enum class TableKind {
   batched_bf16,
   batched_a8w8,
   fused_moe,
+  a16w4,
+  a8w4,
   batched_mxscale,  // read only, as the next two
   heterogeneous_moe,
   grouped_moe,

@@ -271,7 +271,9 @@ Problem problem_of_row(const Problem& problem) {
     row.batch = problem.batch;
     if (schema.has(Column::q_dtype_w)) row.x_type = row.w_type = problem.w_type;
     if (schema.has(Column::q_dtype_a)) row.x_type = problem.x_type;
-    if (schema.has(Column::dtype)) row.y_type = problem.y_type;
+    if (schema.has(Column::dtype) || schema.has(Column::outdtype)) row.y_type = problem.y_type;
+    if (schema.has(Column::bias)) row.bias = problem.bias;
+    if (schema.has(Column::bpreshuffle)) row.bpreshuffle = problem.bpreshuffle;
     row.moe = problem.moe;
   }
   row.alignment = Problem().alignment;

@@ -110,7 +110,7 @@ Problem triton_problem(const TritonFile& file, const ConversionOptions& options,
   problem.n = n.value_or(1);
   problem.k = k.value_or(1);
   problem.batch = file.name.b.value_or(1);
-  if (options.x_type) problem.x_type = problem.w_type = *options.x_type;
+  if (options.x_type) set_types(problem, *options.x_type);
   if (options.y_type) problem.y_type = *options.y_type;
   return problem;
 }

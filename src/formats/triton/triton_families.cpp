@@ -24,6 +24,8 @@ constexpr Family families[] = {
     {nearest_dense_family, Operation::a8w8_blockscale},
     {"GEMM-A8W8_BLOCKSCALE_PRESHUFFLED", Operation::a8w8_blockscale_bpreshuffle},
     {"GEMM-AFP4WFP4", Operation::a4w4_blockscale},
+    {"GEMM-A16WFP4", Operation::a16w4},
+    {"GEMM-A8WFP4", Operation::a8w4},
     {"BATCHED_GEMM-BF16", Operation::batched_bf16},
     {"BATCHED_GEMM-A16W16", Operation::batched_bf16},
     {"BATCHED_GEMM-A8W8", Operation::batched_a8w8},

@@ -1,6 +1,6 @@
-// Scales of rows (SCALES 2) and of blocks (SCALES 3) of what a warp group accumulates: MMA_TILES x 64 rows of A by BLOCK_N rows of B, with A, B =
-// x, w or, with SWAP_AB, w, x. Follows the family's definitions of these. Rows past the last one have the scale of the last one: their products are
-// not stored.
+// Scales of what a warp group accumulates: MMA_TILES x 64 rows of A by BLOCK_N rows of B, with A, B = x, w or, with SWAP_AB, w, x. Here those of
+// rows (SCALES 2); each family loads those of blocks (SCALES 3) its own way. Follows the family's definitions of these. Rows past the last one
+// have the scale of the last one: their products are not stored.
 typedef float Accumulators[MMA_TILES][BLOCK_N / 2];  // of int8 operands the bits of int32 sums, until scale_rows() converts them
 
 using gemmtune::gpu::ScalesArguments;
@@ -68,87 +68,4 @@ static __device__ __forceinline__ void scale_rows(Accumulators& d, const RowScal
     }
   }
 }
-#endif
-
-#if SCALES == 3
-// Blocks that columns that are rows of w may be of, wherever the first of them is: it is a multiple of BLOCK_N.
-#define BLOCK_N_STEP (BLOCK_N & -BLOCK_N)
-#define WEIGHT_BLOCKS (((BLOCK_N_STEP < SCALE_BLOCK ? SCALE_BLOCK - BLOCK_N_STEP : 0) + BLOCK_N + SCALE_BLOCK - 1) / SCALE_BLOCK)
-
-// Scales at one k atom. SWAP_AB: A has one for each 64 rows, B one for each column of the thread; else A has one for each row of the thread, B
-// one for each block of the columns.
-struct BlockScales {
-  float a[MMA_TILES * (SWAP_AB ? 1 : 2)];
-  float b[SWAP_AB ? BLOCK_N / 4 : WEIGHT_BLOCKS];
-};
-
-// Where they are for k atom 0, in elements from the first one on: the mainloop has no time to multiply rows.
-struct BlockScalesAt {
-  const float* a;
-  const float* b;
-  int a_at[MMA_TILES * (SWAP_AB ? 1 : 2)];
-  int b_at[SWAP_AB ? BLOCK_N / 4 : WEIGHT_BLOCKS];
-  int last_k;
-  int second_block;  // the first column of the second block
-};
-
-static __device__ __forceinline__ int x_scale_row(const ScaledRows& rows, int m) { return at_most(m, rows.m - 1); }
-static __device__ __forceinline__ int w_scale_row(const ScaledRows& rows, int n) { return at_most(n, rows.n - 1) / SCALE_BLOCK; }
-
-static __device__ __forceinline__ BlockScalesAt block_scales_at(const ScaledRows& rows) {
-  const int columns = (int)rows.scales.x_row_step;
-  const int a = SWAP_AB ? w_scale_row(rows, rows.a) : x_scale_row(rows, rows.a);
-  const int b = SWAP_AB ? x_scale_row(rows, rows.b) : w_scale_row(rows, rows.b);
-  BlockScalesAt at;
-  at.a = (SWAP_AB ? rows.scales.w : rows.scales.x) + (long long)a * columns;
-  at.b = (SWAP_AB ? rows.scales.x : rows.scales.w) + (long long)b * columns;
-  // Otherwise the compiler computes the addresses anew for each atom, between the instructions of the tensor core.
-  asm volatile("" : "+l"(at.a), "+l"(at.b));
-  at.last_k = columns - 1;
-  at.second_block = SCALE_BLOCK - rows.b % SCALE_BLOCK;
-#if SWAP_AB
-#pragma unroll
-  for (int r = 0; r < MMA_TILES; ++r) at.a_at[r] = (w_scale_row(rows, rows.a + r * 64) - a) * columns;
-#pragma unroll
-  for (int i = 0; i < BLOCK_N / 4; ++i) at.b_at[i] = (x_scale_row(rows, rows.b + i / 2 * 8 + (int)threadIdx.x % 4 * 2 + i % 2) - b) * columns;
-#else
-#pragma unroll
-  for (int i = 0; i < MMA_TILES * 2; ++i) at.a_at[i] = (x_scale_row(rows, rows.a + first_row_of_thread() + i / 2 * 64 + i % 2 * 8) - a) * columns;
-#pragma unroll
-  for (int i = 0; i < WEIGHT_BLOCKS; ++i) at.b_at[i] = (w_scale_row(rows, rows.b + i * SCALE_BLOCK) - b) * columns;
-#endif
-#pragma unroll
-  for (int i = 0; i < MMA_TILES * (SWAP_AB ? 1 : 2); ++i) asm volatile("" : "+r"(at.a_at[i]));
-#pragma unroll
-  for (int i = 0; i < (SWAP_AB ? BLOCK_N / 4 : WEIGHT_BLOCKS); ++i) asm volatile("" : "+r"(at.b_at[i]));
-  return at;
-}
-
-static __device__ __forceinline__ BlockScales block_scales(const BlockScalesAt& at, int k_atom) {
-  const int k = at_most(k_atom, at.last_k);  // the last stage may have an atom past the end of k
-  BlockScales scales;
-#pragma unroll
-  for (int i = 0; i < MMA_TILES * (SWAP_AB ? 1 : 2); ++i) scales.a[i] = load_scale(at.a, at.a_at[i] + k);
-#pragma unroll
-  for (int i = 0; i < (SWAP_AB ? BLOCK_N / 4 : WEIGHT_BLOCKS); ++i) scales.b[i] = load_scale(at.b, at.b_at[i] + k);
-  return scales;
-}
-
-// The scale of accumulator i of tile r.
-static __device__ __forceinline__ float block_scale(const BlockScales& scales, const BlockScalesAt& at, int r, int i) {
-#if SWAP_AB
-  return scales.a[r] * scales.b[i / 4 * 2 + i % 2];
-#else
-  const float of_a = scales.a[r * 2 + i % 4 / 2];
-  float scale = of_a * scales.b[0];
-#pragma unroll
-  for (int block = 1; block < WEIGHT_BLOCKS; ++block) {
-    if (i / 8 * 16 >= at.second_block + (block - 1) * SCALE_BLOCK) scale = of_a * scales.b[block];
-  }
-  return scale;
-#endif
-}
-#else
-struct BlockScales {};
-struct BlockScalesAt {};
 #endif

@@ -18,6 +18,8 @@ int element_code(DataType type) {
       return 3;
     case DataType::i8:
       return 4;
+    case DataType::f4_e2m1:
+      return 5;
     default:
       return -1;
   }
@@ -33,6 +35,8 @@ int scale_code(const Problem& problem) {
       return 2;
     case QuantType::per_1x128:
       return 3;
+    case QuantType::per_1x32:
+      return 4;
     default:
       return -1;
   }
@@ -41,7 +45,8 @@ int scale_code(const Problem& problem) {
 std::vector<std::string> type_defines(const Problem& problem) {
   return {fmt::format("ELEMENT={}", element_code(problem.x_type)),
           fmt::format("OUTPUT={}", element_code(problem.y_type)),
-          fmt::format("SCALES={}", scale_code(problem))};
+          fmt::format("SCALES={}", scale_code(problem)),
+          fmt::format("WEIGHT_FP4={}", problem.w_type == DataType::f4_e2m1 ? 1 : 0)};
 }
 
 ScalesArguments scales_of(const Problem& problem, const Operands& operands) {
@@ -55,9 +60,13 @@ ScalesArguments scales_of(const Problem& problem, const Operands& operands) {
     case QuantType::per_1x128:
       scales.x_row_step = scales.w_row_step = operand_shapes(problem).x.scale.columns;
       break;
+    case QuantType::per_1x32:
+      scales.x_row_step = problem.k / mx_block;
+      break;
     default:
       break;
   }
+  if (weight_quantization(problem) == QuantType::per_1x32) scales.w_row_step = problem.k / mx_block;
   return scales;
 }
 
@@ -66,11 +75,13 @@ namespace {
 Status check_operation(const Problem& problem, const DenseSupport& taken) {
   const OperationTraits& row = traits(problem.operation);
   const int scales = scale_code(problem);
-  const bool takes_scales =
-      scales == 0 || scales == 1 || (scales == 2 && taken.row_scales) || (scales == 3 && taken.block_scales);
-  if (row.batched || row.mixture || !takes_scales) {
-    return refusal::refuse(refusal::operation, "{} is not a16w16{}{}", row.name,
-                           taken.row_scales ? ", a8w8" : "", taken.block_scales ? ", a8w8_blockscale" : "");
+  const bool takes_scales = scales == 0 || scales == 1 || (scales == 2 && taken.row_scales) ||
+                            (scales == 3 && taken.block_scales) || (scales == 4 && taken.fp4);
+  const bool takes_weight = taken.fp4 || problem.w_type != DataType::f4_e2m1;
+  if (row.batched || row.mixture || !takes_scales || !takes_weight) {
+    return refusal::refuse(refusal::operation, "{} is not a16w16{}{}{}", row.name,
+                           taken.row_scales ? ", a8w8" : "", taken.block_scales ? ", a8w8_blockscale" : "",
+                           taken.fp4 ? ", a4w4_blockscale, a16w4, a8w4" : "");
   }
   return refusal::check_one_batch(problem, taken.orders);
 }
@@ -86,10 +97,12 @@ Status accepts_dense(const Problem& problem, const DenseSupport& taken) {
     return refusal::refuse(refusal::types, "{} to {}", to_string(problem.x_type), to_string(problem.y_type));
   }
   const WeightLayout layout = problem.weight_layout;
-  const bool tiles = layout == WeightLayout::any || layout == WeightLayout::tile64x128;
+  const WeightLayout packed = packed_layout_of(problem);
+  const bool tiles = layout == WeightLayout::any || layout == packed;
   if (layout != WeightLayout::plain && (taken.weights == Weights::plain || !tiles)) {
-    return refusal::refuse(refusal::layout, "{}, only plain{}", to_string(layout),
-                           taken.weights == Weights::plain ? "" : " and tile64x128");
+    return refusal::refuse(
+        refusal::layout, "{}, only plain{}", to_string(layout),
+        taken.weights == Weights::plain ? std::string() : fmt::format(" and {}", to_string(packed)));
   }
   return {};
 }
@@ -101,9 +114,15 @@ Status accepts_on_tensor_cores(const Problem& problem, const DenseSupport& taken
   return {};
 }
 
-WeightLayout weight_layout_of(const Problem& problem) {
-  return problem.bpreshuffle ? WeightLayout::tile64x128 : WeightLayout::plain;
+WeightLayout packed_layout_of(const Problem& problem) {
+  return problem.w_type == DataType::f4_e2m1 ? WeightLayout::fragment64 : WeightLayout::tile64x128;
 }
+
+WeightLayout weight_layout_of(const Problem& problem) {
+  return problem.bpreshuffle ? packed_layout_of(problem) : WeightLayout::plain;
+}
+
+Fragment64 fragments_of(const Problem& problem) { return {.n = problem.n, .k = problem.k}; }
 
 Tile64 tiles_of(const Problem& problem) {
   return {.n = problem.n, .k = problem.k, .element_bytes = bits(problem.w_type) / 8};

@@ -14,9 +14,10 @@
 
 namespace gemmtune::gpu {
 
-/// 0: fp32, 1: fp16, 2: bf16, 3: fp8 e4m3fn, 4: int8; −1 for others.
+/// 0: fp32, 1: fp16, 2: bf16, 3: fp8 e4m3fn, 4: int8, 5: fp4; −1 for others.
 int element_code(DataType type);
-/// 0: no scales, 1: one a matrix, 2: one a row, 3: one for 1 x 128 of x and for 128 x 128 of w; −1 for others.
+/// 0: no scales, 1: one a matrix, 2: one a row, 3: one for 1 x 128 of x and for 128 x 128 of w, 4: e8m0 for 1 x 32 of both; −1
+/// for others. Of a weight-only operation those of x.
 int scale_code(const Problem& problem);
 
 /// The text of numbers.cuh: conversions for ELEMENT and OUTPUT, which type_defines() sets.
@@ -31,11 +32,12 @@ enum class Weights { plain, packed_too };
 
 /// What a family takes beside a16w16 on plain row-major operands.
 struct DenseSupport {
-  Weights weights = Weights::plain;  // packed_too: tile64x128
+  Weights weights = Weights::plain;  // packed_too: packed_layout_of()
   refusal::Orders orders = refusal::Orders::row_major;
   bool row_scales = false;    // a8w8
   bool block_scales = false;  // a8w8_blockscale
   bool int8 = false;
+  bool fp4 = false;  // a4w4_blockscale, a16w4, a8w4
 };
 
 /// ok for one dense GEMM on operands that the family takes, with a weight that is plain or packed (or `any`: it
@@ -45,8 +47,11 @@ Status accepts_dense(const Problem& problem, const DenseSupport& taken = {});
 /// accepts_dense() without float32 operands.
 Status accepts_on_tensor_cores(const Problem& problem, const DenseSupport& taken = {});
 
-/// plain, or where the problem's weight is packed, tile64x128.
+/// tile64x128, of fp4 weights fragment64.
+WeightLayout packed_layout_of(const Problem& problem);
+/// plain, or where the problem's weight is packed, packed_layout_of().
 WeightLayout weight_layout_of(const Problem& problem);
 Tile64 tiles_of(const Problem& problem);
+Fragment64 fragments_of(const Problem& problem);
 
 }  // namespace gemmtune::gpu

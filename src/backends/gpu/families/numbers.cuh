@@ -1,5 +1,5 @@
 // Elements as numbers, for every architecture and without a toolkit's headers. ELEMENT (x, w) and OUTPUT (y,
-// bias) are 0: fp32, 1: fp16, 2: bf16, 3: fp8 e4m3fn, 4: int8.
+// bias) are 0: fp32, 1: fp16, 2: bf16, 3: fp8 e4m3fn, 4: int8, 5: fp4 e2m1, two to a byte. WEIGHT_FP4: w has fp4 whatever x has.
 #if defined(__HIP__) || defined(__HIPCC_RTC__)
 typedef _Float16 half_bits;
 static __device__ inline float half_to_float(unsigned short bits) {
@@ -52,9 +52,35 @@ static __device__ inline float read_element(element value) { return bfloat_to_fl
 #elif ELEMENT == 3
 typedef unsigned char element;
 static __device__ inline float read_element(element value) { return e4m3_to_float(value); }
+#elif ELEMENT == 5
+typedef unsigned char element;
 #else
 typedef signed char element;
 static __device__ inline float read_element(element value) { return (float)value; }
+#endif
+
+#if WEIGHT_FP4 || ELEMENT == 5
+// Element `at` of fp4 elements: the even one is in the low half of a byte.
+static __device__ inline float read_fp4(const unsigned char* from, long long at) {
+  const unsigned bits = (unsigned)from[at / 2] >> (at % 2 * 4) & 15u;
+  const unsigned magnitude = bits & 7u;
+  const float value = magnitude < 2u ? 0.5f * (float)magnitude : __uint_as_float(((magnitude >> 1) + 126u) << 23 | (magnitude & 1u) << 22);
+  return bits & 8u ? -value : value;
+}
+// 2^(bits - 127); 255 is NaN.
+static __device__ inline float e8m0_to_float(unsigned char bits) {
+  return __uint_as_float(bits == 255u ? 0x7fc00000u : bits == 0u ? 0x00400000u : (unsigned)bits << 23);
+}
+#endif
+#if ELEMENT == 5
+static __device__ inline float read_x(const element* x, long long at) { return read_fp4(x, at); }
+#else
+static __device__ inline float read_x(const element* x, long long at) { return read_element(x[at]); }
+#endif
+#if WEIGHT_FP4
+static __device__ inline float read_w(const element* w, long long at) { return read_fp4((const unsigned char*)w, at); }
+#else
+static __device__ inline float read_w(const element* w, long long at) { return read_element(w[at]); }
 #endif
 
 #if OUTPUT == 0

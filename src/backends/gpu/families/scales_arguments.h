@@ -7,7 +7,8 @@
 namespace gemmtune::gpu {
 
 /// The scale of row m of x at element k is x[m * x_row_step], with scales of blocks x[m * x_row_step + k / 128];
-/// that of row n of w is w[n * w_row_step], w[n / 128 * w_row_step + k / 128].
+/// that of row n of w is w[n * w_row_step], w[n / 128 * w_row_step + k / 128]. e8m0
+/// scales are bytes, row m's at element k x[m * x_row_step + k / 32].
 struct ScalesArguments {
   const float* x;
   const float* w;

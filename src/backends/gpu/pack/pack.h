@@ -1,4 +1,4 @@
-// Packs and unpacks weights on a GPU (layout tile64x128): the host neither packs nor copies them.
+// Packs and unpacks weights on a GPU (layouts tile64x128 and fragment64): the host neither packs nor copies them.
 #pragma once
 
 #include "backends/gpu/runtime.h"
@@ -13,5 +13,10 @@ Source pack_source(bool unpack);
 /// `invalid` if a pointer is null or `packed` is not aligned to 16 bytes, `unsupported` without a compiler.
 Status pack_tile64(Runtime& runtime, const Tile64& shape, const void* plain, void* packed);
 Status unpack_tile64(Runtime& runtime, const Tile64& shape, const void* packed, void* plain);
+
+/// The same of fp4 weights: the layout fragment64.
+Source fragment_source(bool unpack);
+Status pack_fragments(Runtime& runtime, const Fragment64& shape, const void* plain, void* packed);
+Status unpack_fragments(Runtime& runtime, const Fragment64& shape, const void* packed, void* plain);
 
 }  // namespace gemmtune::gpu

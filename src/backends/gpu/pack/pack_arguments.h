@@ -15,6 +15,18 @@ struct PackArguments {
   long long units;      // 16 bytes each, of all tiles
 };
 
+/// Of the layout fragment64.
+struct FragmentArguments {
+  unsigned char* rows;
+  unsigned char* tiles;
+  long long n;
+  long long row_bytes;  // of k, two elements each
+  long long k_tiles;    // of 64
+  long long units;      // 16 bytes each, of all tiles
+};
+
+static_assert(GEMMTUNE_OFFSET(FragmentArguments, n) == 16 && sizeof(FragmentArguments) == 48,
+              "host and device layouts differ");
 static_assert(GEMMTUNE_OFFSET(PackArguments, n) == 16 && GEMMTUNE_OFFSET(PackArguments, units) == 40 &&
                   sizeof(PackArguments) == 48,
               "host and device layouts differ");

@@ -186,7 +186,8 @@ Result<std::unique_ptr<OutputChecker>> make_output_checker(Device& device, Runti
                                                    .orders = refusal::Orders::any_input,
                                                    .row_scales = true,
                                                    .block_scales = true,
-                                                   .int8 = true}));
+                                                   .int8 = true,
+                                                   .fp4 = true}));
   auto checker = std::make_unique<GpuOutputChecker>(device, problem);
   GEMMTUNE_RETURN_IF_ERROR(checker->make(runtime));
   return std::unique_ptr<OutputChecker>(std::move(checker));

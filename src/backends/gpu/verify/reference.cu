@@ -17,16 +17,16 @@ struct __align__(16) Tiles {
   float w_abs[BLOCK_K][F32_PITCH];
 };
 
-#if SCALES
+#if SCALES || WEIGHT_FP4
 typedef double dequantized;
 #else
 typedef float dequantized;
 #endif
 static __device__ inline dequantized x_at(const ReferenceArguments& a, long long row, long long k) {
-  return (dequantized)read_element(a.x[row * a.x_row_step + k * a.x_k_step]) * (dequantized)x_scale_at(a.scales, row, k);
+  return (dequantized)read_x(a.x, row * a.x_row_step + k * a.x_k_step) * (dequantized)x_scale_at(a.scales, row, k);
 }
 static __device__ inline dequantized w_at(const ReferenceArguments& a, long long row, long long k) {
-  return (dequantized)read_element(a.w[row * a.w_row_step + k * a.w_k_step]) * (dequantized)w_scale_at(a.scales, row, k);
+  return (dequantized)read_w(a.w, row * a.w_row_step + k * a.w_k_step) * (dequantized)w_scale_at(a.scales, row, k);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2) reference(const ReferenceArguments a) {
@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) reference(const ReferenceAr
     for (long long first_k = 0; first_k < a.k; first_k += BLOCK_K) {
       // A thread loads one column of four rows of each operand; with scales one after the other, for want of registers.
       const long long column = first_k + across;
-#pragma unroll(SCALES ? 1 : TILE / 16)
+#pragma unroll(SCALES || WEIGHT_FP4 ? 1 : TILE / 16)
       for (int i = 0; i < TILE / 16; ++i) {
         const int row = down + 16 * i;
         const dequantized x = column < a.k && first_m + row < a.m ? x_at(a, first_m + row, column) : dequantized(0);

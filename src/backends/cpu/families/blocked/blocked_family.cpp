@@ -12,7 +12,7 @@ constexpr std::int64_t nc_values[] = {0, 128, 256, 512};
 
 bool takes_quantized(const Problem& problem) {
   const OperationTraits& operation = traits(problem.operation);
-  return !operation.batched && !operation.mixture && quantization(problem) != QuantType::none;
+  return !operation.batched && !operation.mixture && is_quantized(problem);
 }
 
 bool takes_batched(const Problem& problem) { return traits(problem.operation).batched; }

@@ -239,6 +239,7 @@ std::unique_ptr<KernelFamily> make_cublaslt_family(const CudaDriver& driver,
   const auto& opened = cublas_lt(library_folder);
   if (!opened.ok()) return nullptr;
   driver.enter();
+  const CaptureUntouched untouched(driver.functions());
   api::LtHandle handle = nullptr;
   if (opened.functions.create(&handle) != 0) return nullptr;
   return std::make_unique<CublasLtFamily>(driver, opened.functions, handle, opened.description);

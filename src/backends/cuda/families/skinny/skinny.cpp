@@ -89,10 +89,11 @@ class SkinnyFamily final : public gpu::CompiledFamily {
   SkinnyFamily(gpu::Runtime& runtime, const CudaDriver& driver)
       : runtime_(runtime),
         driver_(driver),
-        source_(gpu::source_text({gpu::numbers_text(), gpu::scales_arguments_text(), gpu::scales_text(),
-                                  tensor_map_arguments_text(), hopper_arguments_text(),
-                                  skinny_arguments_text(), hopper_text(), skinny_producer_text(),
-                                  hopper_scales_text(), skinny_epilogue_text(), skinny_text()})) {}
+        source_(
+            gpu::source_text({gpu::numbers_text(), gpu::scales_arguments_text(), gpu::scales_text(),
+                              tensor_map_arguments_text(), hopper_arguments_text(), skinny_arguments_text(),
+                              hopper_text(), skinny_producer_text(), hopper_scales_text(),
+                              skinny_block_scales_text(), skinny_epilogue_text(), skinny_text()})) {}
 
   std::string_view name() const override { return "skinny"; }
   std::string identity() const override {

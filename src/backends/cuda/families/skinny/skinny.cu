@@ -118,7 +118,7 @@ static __device__ inline void mainloop(Accumulators& d, const SkinnyArguments& a
 #pragma unroll
         for (int j = 0; j < BLOCK_N / 2; ++j) {
 #if SCALES == 3
-          d[r][j] = fmaf(partials[r][j], block_scale(scales[i % SCALES_AHEAD], at, r, j), d[r][j]);
+          d[r][j] = fmaf(partials[r][j], block_scale(scales[i % SCALES_AHEAD], r, j), d[r][j]);
 #else
           d[r][j] += partials[r][j];
 #endif

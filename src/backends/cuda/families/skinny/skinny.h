@@ -16,6 +16,7 @@ std::unique_ptr<KernelFamily> make_skinny_family(gpu::Runtime& runtime, const Cu
 // order.
 std::string_view skinny_arguments_text();
 std::string_view skinny_producer_text();
+std::string_view skinny_block_scales_text();
 std::string_view skinny_epilogue_text();
 std::string_view skinny_text();
 

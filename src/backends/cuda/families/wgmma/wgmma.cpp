@@ -159,11 +159,11 @@ class WgmmaFamily final : public gpu::CompiledFamily {
       : runtime_(runtime),
         driver_(driver),
         limits_(hopper_limits(runtime, driver)),
-        source_(
-            gpu::source_text({gpu::numbers_text(), gpu::scales_arguments_text(), gpu::scales_text(),
-                              tensor_map_arguments_text(), hopper_arguments_text(), wgmma_arguments_text(),
-                              hopper_text(), wgmma_producer_text(), hopper_scales_text(),
-                              wgmma_epilogue_text(), wgmma_split_k_text(), wgmma_text()})) {}
+        source_(gpu::source_text({gpu::numbers_text(), gpu::scales_arguments_text(), gpu::scales_text(),
+                                  tensor_map_arguments_text(), hopper_arguments_text(),
+                                  wgmma_arguments_text(), hopper_text(), wgmma_producer_text(),
+                                  hopper_scales_text(), wgmma_block_scales_text(), wgmma_epilogue_text(),
+                                  wgmma_split_k_text(), wgmma_text()})) {}
 
   std::string_view name() const override { return "wgmma"; }
   std::string identity() const override {

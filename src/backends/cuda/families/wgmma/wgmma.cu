@@ -1,5 +1,5 @@
 // The consumer warp groups' mainloop, and the kernel. Follows wgmma_producer.cuh (which describes the kernel and its macros),
-// hopper_scales.cuh, wgmma_epilogue.cuh and wgmma_split_k.cuh.
+// hopper_scales.cuh, wgmma_block_scales.cuh, wgmma_epilogue.cuh and wgmma_split_k.cuh.
 
 #if PING_PONG
 // A warp group starts its mainloop after the other has waited for all stages of the previous tile. Otherwise it could be a whole
@@ -80,18 +80,18 @@ static __device__ __forceinline__ void multiply_slice(PartialSums& partials, uns
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-static __device__ __forceinline__ BlockScalesAt scales_at(const WgmmaArguments& a, const TileProduct& product) {
+static __device__ __forceinline__ BlockScalesAt scales_at(const TileProduct& product) {
 #if SCALES == 3
-  return block_scales_at(scaled_rows(a, product));
+  return block_scales_at(product.tile, product.row);
 #else
   return {};
 #endif
 }
 
-// Loads the scales of a step of k tile `k_tile` of the product. After the start of its or the previous step, so that the tensor core has work.
-static __device__ __forceinline__ BlockScales step_scales(const BlockScalesAt& at, const TileProduct& product, int k_tile, int step) {
+// The scales of k atom i of a stage that is full and not released.
+static __device__ __forceinline__ BlockScales atom_scales(const WgmmaArguments& a, const SharedLayout& smem, const BlockScalesAt& at, const PipelineState& state, int i) {
 #if SCALES == 3
-  return block_scales(at, (product.k_begin + k_tile) * K_ATOMS + step / SLICES);
+  return block_scales(at, stage_scales(a, smem, state.stage, state.phase) + (unsigned)(i * ATOM_SCALES * 4));
 #else
   return {};
 #endif
@@ -126,22 +126,28 @@ static __device__ __forceinline__ void wait_full(const SharedLayout& smem, const
   barrier_wait(smem.full_barriers + 8u * (unsigned)state.stage, state.phase);
 }
 
-static __device__ __forceinline__ int next_stage(const WgmmaArguments& a, PipelineState& state) {
-  const int previous = state.stage;
+static __device__ __forceinline__ void next_stage(const WgmmaArguments& a, PipelineState& state) {
   if (++state.stage == a.num_stages) {
     state.stage = 0;
     state.phase ^= 1u;
   }
-  return previous;
 }
 
 #define WAIT_FOR_PRODUCTS(pending) asm volatile("wgmma.wait_group.sync.aligned " #pending ";" ::: "memory")
 
-// Adds the products of the last stage.
-static __device__ __forceinline__ void finish(Accumulators& d, PartialSums& partials, const BlockScales& scales, const BlockScalesAt& at, unsigned empty, int stage) {
-  WAIT_FOR_PRODUCTS(0);
-  release_stage(empty, stage);
+// Adds the products of a stage of one step, which have completed, and releases the stage.
+static __device__ __forceinline__ void add_stage(Accumulators& d, PartialSums& partials, const WgmmaArguments& a, const SharedLayout& smem, const BlockScalesAt& at,
+                                                 unsigned empty, const PipelineState& stage) {
+  const BlockScales scales = atom_scales(a, smem, at, stage, 0);
+  release_stage(empty, stage.stage);
   promote(d, partials, scales, at, 0);
+}
+
+// The same of the last stage.
+static __device__ __forceinline__ void finish(Accumulators& d, PartialSums& partials, const WgmmaArguments& a, const SharedLayout& smem, const BlockScalesAt& at,
+                                              unsigned empty, const PipelineState& stage) {
+  WAIT_FOR_PRODUCTS(0);
+  add_stage(d, partials, a, smem, at, empty, stage);
 }
 
 // Multiplies the product's stages.
@@ -154,24 +160,21 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; ++i) d[r][i] = 0.0f;
   }
-  const BlockScalesAt at = scales_at(a, product);
+  const BlockScalesAt at = scales_at(product);
   PartialSums partials[PROMOTION];
 #if PROMOTION == 1
   // The other warp group multiplies while this one adds.
-  BlockScales scales = step_scales(at, product, 0, 0);
 #pragma unroll 1
   for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
     wait_full(smem, state);
+    BlockScales scales;
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
       start_step(partials[0], smem, row, state, step);
-      const bool last_of_atom = step % SLICES == SLICES - 1;
-      BlockScales next = scales;
-      if (last_of_atom) next = step_scales(at, product, k_tile, step + 1);
+      if (step % SLICES == 0) scales = atom_scales(a, smem, at, state, step / SLICES);
       WAIT_FOR_PRODUCTS(0);
       if (step == STEPS - 1) release_stage(empty, state.stage);
       promote(d, partials[0], scales, at, step % SLICES);
-      scales = next;
     }
     next_stage(a, state);
   }
@@ -179,28 +182,24 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaArgu
   // Each set has every second stage: its products run while those of the stage before are added. A stage has one step: of stages with more the
   // compiler waits after each instruction.
   static_assert(STEPS == 1, "two sets are of whole stages");
-  BlockScales scales[2];
   wait_full(smem, state);
   start_step(partials[0], smem, row, state, 0);
-  scales[0] = step_scales(at, product, 0, 0);
 #pragma unroll 1
   for (int k_tile = 1;; k_tile += 2) {
-    int previous = next_stage(a, state);
-    if (k_tile == k_tiles) return finish(d, partials[0], scales[0], at, empty, previous);
+    PipelineState previous = state;
+    next_stage(a, state);
+    if (k_tile == k_tiles) return finish(d, partials[0], a, smem, at, empty, previous);
     wait_full(smem, state);
     start_step(partials[1], smem, row, state, 0);
-    scales[1] = step_scales(at, product, k_tile, 0);
     WAIT_FOR_PRODUCTS(1);
-    release_stage(empty, previous);
-    promote(d, partials[0], scales[0], at, 0);
-    previous = next_stage(a, state);
-    if (k_tile + 1 == k_tiles) return finish(d, partials[1], scales[1], at, empty, previous);
+    add_stage(d, partials[0], a, smem, at, empty, previous);
+    previous = state;
+    next_stage(a, state);
+    if (k_tile + 1 == k_tiles) return finish(d, partials[1], a, smem, at, empty, previous);
     wait_full(smem, state);
     start_step(partials[0], smem, row, state, 0);
-    scales[0] = step_scales(at, product, k_tile + 1, 0);
     WAIT_FOR_PRODUCTS(1);
-    release_stage(empty, previous);
-    promote(d, partials[1], scales[1], at, 0);
+    add_stage(d, partials[1], a, smem, at, empty, previous);
   }
 #endif
 }
@@ -336,7 +335,7 @@ static __device__ __forceinline__ void init_barriers(const WgmmaArguments& a, co
     const int warp = threadIdx.x / 32;
 #pragma unroll 1
     for (int i = warp; i < a.num_stages; i += CONSUMER_THREADS / 32) {
-      barrier_init(smem.full_barriers + 8u * (unsigned)i, 1);
+      barrier_init(smem.full_barriers + 8u * (unsigned)i, SCALES == 3 ? 33 : 1);  // one arrival for the operands, 32 for the scales of blocks
       barrier_init(smem.empty_barriers + 8u * (unsigned)i, (unsigned)a.empty_arrivals);
     }
 #if SPLIT_K > 1
@@ -366,7 +365,8 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   SharedLayout smem;
   smem.pipeline = (shared_address(memory) + 1023u) & ~1023u;
   smem.staging = SPLIT_K > 1 ? smem.pipeline : smem.pipeline + (unsigned)a.num_stages * STAGE_BYTES;
-  smem.full_barriers = smem.pipeline + (unsigned)a.storage_bytes;
+  smem.scales = smem.pipeline + (unsigned)a.storage_bytes;
+  smem.full_barriers = smem.scales + 2u * (unsigned)a.num_stages * STAGE_SCALES_BYTES;
   smem.empty_barriers = smem.full_barriers + 8u * (unsigned)a.num_stages;
   smem.partials_barrier = smem.empty_barriers + 8u * (unsigned)a.num_stages;
   const BlockWork work = block_work(a);
@@ -393,6 +393,9 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
       produce(a, smem, work, share, first);
       if (a.use_tma_store) prefetch_tensor_map(&a.y_map);
     }
+#if SCALES == 3
+    if (threadIdx.x / 32 == CONSUMER_THREADS / 32 + 1) produce_scales(a, smem, work);
+#endif
     __syncwarp();
     if (SPLIT_K > 1) {
       if (!MULTICAST) cluster_wait();

@@ -17,6 +17,7 @@ std::unique_ptr<KernelFamily> make_wgmma_family(gpu::Runtime& runtime, const Cud
 // compiled in this order.
 std::string_view wgmma_arguments_text();
 std::string_view wgmma_producer_text();
+std::string_view wgmma_block_scales_text();
 std::string_view wgmma_epilogue_text();
 std::string_view wgmma_split_k_text();
 std::string_view wgmma_text();

@@ -20,9 +20,9 @@ constexpr std::int64_t max_promoted_accumulators_of_one_group = 192;
 constexpr std::int64_t beside_accumulators = 16;
 constexpr std::int64_t beside_accumulators_of_parts = 56;
 constexpr std::int64_t beside_accumulators_for_scales = 16;  // more than these
-// What the producer keeps: parts of a packed weight have addresses of their own.
+// What the producer keeps: parts of a packed weight have addresses of their own, and a warp loads scales of blocks.
 constexpr std::int64_t producer_registers = 24;
-constexpr std::int64_t producer_registers_of_packed = 40;
+constexpr std::int64_t producer_registers_of_parts = 40;
 constexpr std::int64_t widest_plain_integers = 176;  // block_n
 constexpr std::int64_t max_promoted_steps =
     2;  // of a stage; with more the compiler runs out of registers early
@@ -37,7 +37,8 @@ std::int64_t max_accumulators_of(const WgmmaLaunchConfig& launch) {
                                                              : beside_accumulators) -
            (launch.row_scales || launch.block_scales ? beside_accumulators_for_scales : 0);
   if (launch.promotion > 0)
-    return launch.consumer_warpgroups == 1 ? max_promoted_accumulators_of_one_group
+    return launch.consumer_warpgroups == 1 ? max_promoted_accumulators_of_one_group -
+                                                 (launch.block_scales ? beside_accumulators_for_scales : 0)
                                            : max_promoted_accumulators;
   // Two tiles of 64 rows need addresses of their own: some epilogues then spill.
   return launch.warpgroup_m() > 64 ? max_accumulators_of_two_tiles : max_accumulators;
@@ -107,14 +108,17 @@ void lay_out(WgmmaLaunchConfig& launch, std::int64_t smem_bytes, std::int64_t ou
   const std::int64_t fixed = shared_reserve + (launch.split_k > 1 ? 0 : staging);
   const std::int64_t most = static_cast<std::int64_t>(limits.shared_bytes_per_block) - fixed;
   const std::int64_t pipeline = std::min(smem_bytes - fixed, most);
-  launch.num_stages = std::min(std::max<std::int64_t>(pipeline, 0) / launch.stage_bytes, max_stages);
+  launch.num_stages =
+      std::min(std::max<std::int64_t>(pipeline, 0) / (launch.stage_bytes + 2 * launch.stage_scales_bytes()),
+               max_stages);
   // A block with one tile needs no more stages than k tiles.
   if (launch.split_k > 1)
     launch.num_stages = std::min(launch.num_stages, ceil_div(launch.k_tiles, launch.split_k));
   launch.storage_bytes = launch.split_k > 1
                              ? std::max(launch.num_stages * launch.stage_bytes, round_up(staging, 16))
                              : launch.num_stages * launch.stage_bytes + staging;
-  launch.shared_bytes = launch.storage_bytes + shared_reserve;
+  launch.shared_bytes =
+      launch.storage_bytes + 2 * launch.num_stages * launch.stage_scales_bytes() + shared_reserve;
 }
 
 }  // namespace
@@ -144,8 +148,9 @@ WgmmaLaunchConfig wgmma_launch_config(const Problem& problem, const Config& conf
   // block has the multiprocessor for itself.
   const bool wide_integers = problem.x_type == DataType::i8 && launch.block_n > widest_plain_integers;
   if ((launch.promotion > 0 || wide_integers) && launch.consumer_warpgroups == 2 && smem_kib > small_smem)
-    launch.producer_registers =
-        problem.bpreshuffle || wide_integers ? producer_registers_of_packed : producer_registers;
+    launch.producer_registers = problem.bpreshuffle || wide_integers || launch.block_scales
+                                    ? producer_registers_of_parts
+                                    : producer_registers;
   launch.n_slices = n_slices_of(launch);
   launch.k_tiles = ceil_div(bytes_of(problem.x_type, problem.k), atom_bytes * launch.k_atoms);
   launch.stage_bytes = launch.k_atoms * (launch.block_m + launch.block_n) * atom_bytes;

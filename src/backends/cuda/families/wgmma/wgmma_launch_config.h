@@ -61,11 +61,17 @@ struct WgmmaLaunchConfig {
   std::int64_t x_sharers() const { return swap_ab ? cluster_m : cluster_n; }
   std::int64_t weight_sharers() const { return swap_ab ? cluster_n : cluster_m; }
   std::int64_t tiles() const { return tiles_m * tiles_n; }
-  std::int64_t threads() const { return 128 * consumer_warpgroups + (producer_registers > 0 ? 128 : 32); }
+  std::int64_t threads() const {
+    return 128 * consumer_warpgroups + (producer_registers > 0 ? 128 : block_scales ? 64 : 32);
+  }
+  /// Registers that a block has when it starts; a reallocation that needs more never ends.
+  std::int64_t registers_at_start() const {
+    return registers_per_multiprocessor / threads() / 8 * 8 * threads();
+  }
   /// Of a thread after the reallocation, in units of eight; 0: no reallocation.
   std::int64_t consumer_registers() const {
     if (producer_registers == 0) return 0;
-    return (registers_per_multiprocessor - 128 * producer_registers) / (128 * consumer_warpgroups) / 8 * 8;
+    return (registers_at_start() - 128 * producer_registers) / (128 * consumer_warpgroups) / 8 * 8;
   }
   /// Rows of A for each warp group.
   std::int64_t warpgroup_m() const { return ping_pong ? block_m : block_m / consumer_warpgroups; }
@@ -83,18 +89,25 @@ struct WgmmaLaunchConfig {
   std::int64_t staging_buffers(std::int64_t bytes) const {
     return warpgroup_m() / 64 * ceil_div(block_n, swap_ab ? staged_rows() : 128 / bytes);
   }
-  /// Scales of blocks that a thread has of one k atom (hopper_scales.cuh).
+  /// Blocks of the scales that `rows` rows of the weight, from a multiple of them on, may be of.
+  static std::int64_t weight_blocks(std::int64_t rows) {
+    const std::int64_t step = rows & -rows;
+    return ceil_div((step < scale_block ? scale_block - step : 0) + rows, scale_block);
+  }
+  /// Scales of blocks that a thread has of one k atom (wgmma_block_scales.cuh).
   std::int64_t scales_of_thread() const {
     if (!block_scales) return 0;
-    const std::int64_t step = block_n & -block_n;
-    const std::int64_t before = step < scale_block ? scale_block - step : 0;
-    const std::int64_t of_b = swap_ab ? block_n / 4 : ceil_div(before + block_n, scale_block);
-    return warpgroup_m() / 64 * (swap_ab ? 1 : 2) + of_b;
+    return warpgroup_m() / 64 * (swap_ab ? 1 : 2) + (swap_ab ? block_n / 4 : weight_blocks(block_n));
   }
-  /// Registers of a thread that accumulate: sums and partial sums; with scales of blocks these, and where they are.
+  /// Bytes of a stage's scales of blocks in shared memory, for which it has two places.
+  std::int64_t stage_scales_bytes() const {
+    if (!block_scales) return 0;
+    const std::int64_t of_atom = (swap_ab ? block_n : block_m) + weight_blocks(swap_ab ? block_m : block_n);
+    return round_up(k_atoms * of_atom * 4, 16);
+  }
+  /// Registers of a thread that accumulate: sums and partial sums, and the scales of blocks of these.
   std::int64_t accumulators() const {
-    return warpgroup_m() / 64 * block_n / 2 + promotion * (block_n / n_slices / 2) +
-           (promotion + 1) * scales_of_thread();
+    return warpgroup_m() / 64 * block_n / 2 + promotion * (block_n / n_slices / 2) + scales_of_thread();
   }
 };
 

@@ -22,7 +22,7 @@ using gemmtune::cuda::WgmmaArguments;
 #define B_ATOM_BYTES (BLOCK_N * ATOM_BYTES)
 #define STAGE_BYTES (K_ATOMS * (A_ATOM_BYTES + B_ATOM_BYTES))
 #define CONSUMER_THREADS (128 * CONSUMER_WARPGROUPS)
-#define PRODUCER_THREADS (PRODUCER_REGISTERS ? 128 : 32)  // the first warp loads
+#define PRODUCER_THREADS (PRODUCER_REGISTERS ? 128 : SCALES == 3 ? 64 : 32)  // the first warp loads operands, the second scales of blocks
 #define WARPGROUP_M (PING_PONG ? BLOCK_M : BLOCK_M / CONSUMER_WARPGROUPS)  // rows of A for each warp group
 #define MMA_TILES (WARPGROUP_M / 64)  // of 64 rows, one instruction each
 #define ROW_GROUPS ((SWAP_AB ? BLOCK_N : BLOCK_M) / 8)  // groups of 8 rows of y, which the split-K reduction distributes
@@ -55,6 +55,7 @@ static __device__ inline void tma_load(unsigned to, const TensorMap* map, int co
 struct SharedLayout {
   unsigned pipeline;       // num_stages x STAGE_BYTES; a stage holds K_ATOMS atoms of A, then K_ATOMS atoms of B
   unsigned staging;        // the epilogue's staging buffers; with SPLIT_K the partial sums, which reuse the pipeline's memory
+  unsigned scales;         // of blocks: two places for each stage
   unsigned full_barriers;  // one for each stage
   unsigned empty_barriers;
   unsigned partials_barrier;  // completes when the partial sums of the other blocks have arrived

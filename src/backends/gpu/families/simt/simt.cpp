@@ -23,7 +23,8 @@ class SimtKernel final : public Kernel {
       : program_(std::move(program)),
         problem_(problem),
         shapes_(operand_shapes(problem)),
-        k_atoms_(tiles_of(problem).pieces()),
+        k_atoms_(problem.w_type == DataType::f4_e2m1 ? fragments_of(problem).k_tiles()
+                                                     : tiles_of(problem).pieces()),
         layout_(weight_layout_of(problem)) {
     shape_.threads = 256;
     shape_.grid[0] = static_cast<unsigned>(ceil_div(problem.n, block_n));
@@ -75,10 +76,11 @@ class SimtFamily final : public CompiledFamily {
                                    .orders = refusal::Orders::any_input,
                                    .row_scales = true,
                                    .block_scales = true,
-                                   .int8 = true});
+                                   .int8 = true,
+                                   .fp4 = true});
   }
-  std::optional<WeightLayout> packed_layout(const Problem&) const override {
-    return WeightLayout::tile64x128;
+  std::optional<WeightLayout> packed_layout(const Problem& problem) const override {
+    return packed_layout_of(problem);
   }
 
   Space space(const Problem& problem) const override {

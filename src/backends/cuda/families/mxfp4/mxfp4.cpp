@@ -1,0 +1,372 @@
+#include "backends/cuda/families/mxfp4/mxfp4.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "backends/cuda/families/hopper.h"
+#include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
+#include "backends/cuda/tensor_map.h"
+#include "backends/gpu/families/element_code.h"
+#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/jit/source_text.h"
+#include "backends/refusal.h"
+#include "base/hash.h"
+#include "base/rounding.h"
+
+namespace gemmtune::cuda {
+namespace {
+
+constexpr std::int64_t k_of_atom = 64;  // elements of k in 128 bytes of x
+constexpr std::int64_t max_fp4_stages = 32;
+constexpr std::int64_t max_fp4_sums = 128;  // of a thread
+constexpr std::int64_t max_x_tiles = 65535;
+
+/// Tiles, shared memory and grid of a config.
+struct Mxfp4LaunchConfig {
+  std::int64_t warpgroups = 1;  // of consumers
+  std::int64_t block_m = 64;    // rows of the weight
+  std::int64_t block_n = 8;     // rows of x
+  std::int64_t k_atoms = 2;
+  std::int64_t split_k = 1;
+  bool dependent_launch = false;
+  std::int64_t num_stages = 0;
+  std::int64_t k_tiles = 1;
+  std::int64_t stage_bytes = 0;
+  std::int64_t storage_bytes = 0;
+  std::int64_t shared_bytes = 0;
+  std::int64_t w_tiles = 1;  // of block_m
+  std::int64_t x_tiles = 1;  // of block_n
+  std::int64_t blocks_per_sm = 1;
+
+  std::int64_t tiles() const { return block_m / (64 * warpgroups); }  // of 64 rows, of a warp group
+  std::int64_t accumulators() const { return tiles() * block_n / 2; }
+  /// The consumers take registers from the producer.
+  bool wide() const { return warpgroups == 2 && accumulators() > 64; }
+  std::int64_t threads() const { return 128 * warpgroups + (wide() ? 128 : 32); }
+  std::int64_t blocks() const { return w_tiles * x_tiles * split_k; }
+};
+
+Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& config,
+                                      const gpu::Limits& limits) {
+  Mxfp4LaunchConfig launch;
+  launch.warpgroups = config.number("wg", 1);
+  launch.block_m = config.number("bm", 64);
+  launch.block_n = config.number("bn", 8);
+  launch.k_atoms = config.number("bk", 128) / k_of_atom;
+  launch.split_k = config.number("csk", 1);
+  launch.dependent_launch = is_dependent(config);
+  launch.k_tiles = ceil_div(problem.k, k_of_atom * launch.k_atoms);
+  launch.w_tiles = ceil_div(problem.n, launch.block_m);
+  launch.x_tiles = ceil_div(problem.m, launch.block_n);
+  launch.stage_bytes = launch.k_atoms * (launch.block_m * k_of_atom / 2 + launch.block_n * atom_bytes);
+  const std::int64_t partials = launch.block_n * (launch.block_m + 4) * 4;
+  const std::int64_t most = static_cast<std::int64_t>(limits.shared_bytes_per_block) - shared_reserve;
+  const std::int64_t wanted = std::min(config.number("smem", 110) * 1024 - shared_reserve, most);
+  launch.num_stages = std::min({wanted / std::max<std::int64_t>(launch.stage_bytes, 1),
+                                ceil_div(launch.k_tiles, launch.split_k), max_fp4_stages});
+  launch.storage_bytes = round_up(std::max(launch.num_stages * launch.stage_bytes, partials), 16);
+  launch.shared_bytes = launch.storage_bytes + shared_reserve;
+  const std::int64_t by_memory =
+      static_cast<std::int64_t>(limits.shared_bytes_per_multiprocessor) / (launch.shared_bytes + 1024);
+  const std::int64_t by_registers = 65536 / (launch.threads() * (launch.accumulators() + 90));
+  launch.blocks_per_sm = std::clamp<std::int64_t>(std::min(by_memory, by_registers), 1, 12);
+  return launch;
+}
+
+/// WGMMA: the instruction whose first operand is in registers.
+std::string mxfp4_wgmma_macro(std::int64_t block_n) {
+  const std::int64_t count = block_n / 2;
+  std::string registers;
+  std::string operands;
+  for (std::int64_t i = 0; i < count; ++i) {
+    registers += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
+    operands += fmt::format("{}\"+f\"(d[{}])", i == 0 ? "" : ", ", i);
+  }
+  return fmt::format(
+      "#define WGMMA(d, a, b) asm volatile(\"wgmma.mma_async.sync.aligned.m64n{}k16.f32.bf16.bf16 {{{}}}, "
+      "{{%{}, %{}, %{}, %{}}}, %{}, 1, 1, 1, 0;\" : {} : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), "
+      "\"l\"(b))\n",
+      block_n, registers, count, count + 1, count + 2, count + 3, count + 4, operands);
+}
+
+class Mxfp4Kernel final : public Kernel {
+ public:
+  Mxfp4Kernel(const CudaDriver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
+              const Mxfp4LaunchConfig& launch)
+      : program_(std::move(program)),
+        problem_(problem),
+        launch_(launch),
+        w_map_(driver.functions(), {nullptr, 1, problem.n, problem.k / 2, problem.k / 2, launch.block_m}),
+        x_map_(driver.functions(), {nullptr, 2, problem.m, problem.k, problem.k * 2, launch.block_n}) {
+    shape_.threads = static_cast<unsigned>(launch.threads());
+    shape_.grid[0] = static_cast<unsigned>(launch.w_tiles * launch.split_k);
+    shape_.grid[1] = static_cast<unsigned>(launch.x_tiles);
+    hopper_.cluster = static_cast<unsigned>(launch.split_k);
+    shape_.shared_bytes = static_cast<std::size_t>(launch.shared_bytes);
+    // Plain launches start early too: their prologue overlaps the previous kernel, before griddepcontrol.wait.
+    hopper_.dependent = true;
+    shape_.extension = &hopper_;
+  }
+  std::size_t workspace_bytes() const override { return 0; }
+  WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
+
+  Status run(const Operands& o, void*, Stream stream) const override {
+    Mxfp4Arguments values{};
+    const std::int64_t ldx = problem_.m == 1 ? problem_.k : o.ldx;
+    if (problem_.bpreshuffle) {
+      values.fragments = static_cast<const unsigned char*>(o.w);
+    } else {
+      GEMMTUNE_RETURN_IF_ERROR(w_map_.at(o.w, problem_.k / 2, values.w));
+    }
+    GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * 2, values.x));
+    const Fragment64 fragments = gpu::fragments_of(problem_);
+    values.scales = static_cast<const unsigned char*>(o.w_scale);
+    values.bias = o.bias;
+    values.y = o.y;
+    values.ldy = o.ldy;
+    values.m = static_cast<int>(problem_.m);
+    values.n = static_cast<int>(problem_.n);
+    values.w_tiles = static_cast<int>(fragments.tiles());
+    values.k_atoms = static_cast<int>(fragments.k_tiles());
+    values.scale_columns = static_cast<int>(problem_.k / mx_block);
+    values.scales_aligned =
+        values.scale_columns % 4 == 0 && reinterpret_cast<std::uintptr_t>(o.w_scale) % 4 == 0 ? 1 : 0;
+    values.num_stages = static_cast<int>(launch_.num_stages);
+    values.split_k = static_cast<int>(launch_.split_k);
+    values.k_tiles = static_cast<int>(launch_.k_tiles / launch_.split_k);
+    values.extra_k_tiles = static_cast<int>(launch_.k_tiles % launch_.split_k);
+    values.dependent_launch = launch_.dependent_launch ? 1 : 0;
+    values.storage_bytes = static_cast<int>(launch_.storage_bytes);
+    void* arguments[] = {&values};
+    return program_->launch(shape_, arguments, stream);
+  }
+
+ private:
+  std::shared_ptr<gpu::Program> program_;
+  Problem problem_;
+  Mxfp4LaunchConfig launch_;
+  MovableMap w_map_;
+  MovableMap x_map_;
+  HopperLaunch hopper_;
+  gpu::LaunchShape shape_;  // points at hopper_
+};
+
+class Mxfp4Family final : public gpu::CompiledFamily {
+ public:
+  Mxfp4Family(gpu::Runtime& runtime, const CudaDriver& driver)
+      : runtime_(runtime),
+        driver_(driver),
+        source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
+                                  mxfp4_arguments_text(), hopper_text(), mxfp4_text()})) {}
+
+  std::string_view name() const override { return "mxfp4"; }
+  std::string identity() const override {
+    return fmt::format("mxfp4 r1 source {}", short_hash(source_ + mxfp4_wgmma_macro(8), 12));
+  }
+  int tie_rank() const override { return 12; }
+  Status accepts(const Problem& problem) const override;
+  std::optional<WeightLayout> packed_layout(const Problem&) const override {
+    return WeightLayout::fragment64;
+  }
+  Space space(const Problem& problem) const override;
+  Config default_config(const Problem& problem) const override;
+  gpu::Source source(const Problem& problem, const Config& config) const override;
+  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
+  double predicted_microseconds(const Problem& problem, const Config& config) const override;
+  std::int64_t resources(const Problem& problem, const Config& config) const override {
+    return mxfp4_launch_config(problem, config, runtime_.limits()).shared_bytes;
+  }
+  std::string_view thread_pool() const override { return "gpu"; }
+
+ private:
+  std::string refuse_build(const Problem& problem, const Config& config) const;
+  std::string refuse_waste(const Problem& problem, const Config& config) const;
+
+  gpu::Runtime& runtime_;
+  const CudaDriver& driver_;
+  std::string source_;
+};
+
+Status Mxfp4Family::accepts(const Problem& problem) const {
+  if (problem.operation != Operation::a16w4)
+    return refusal::refuse(refusal::operation, "{} is not a16w4", to_string(problem.operation));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem, {.weights = gpu::Weights::packed_too, .fp4 = true}));
+  if (problem.x_type != DataType::bf16)
+    return refusal::refuse(refusal::types, "{} activations: a scaled fp4 weight has the range of bf16",
+                           to_string(problem.x_type));
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  if (problem.m > 8 * max_x_tiles || problem.n > most || problem.k > most)
+    return refusal::refuse(refusal::size, "{} x {} x {}, at most {} x {} x {}", problem.m, problem.n,
+                           problem.k, 8 * max_x_tiles, most, most);
+  return accepts_alignment(problem);
+}
+
+std::string Mxfp4Family::refuse_build(const Problem& problem, const Config& config) const {
+  const Mxfp4LaunchConfig launch = mxfp4_launch_config(problem, config, runtime_.limits());
+  if (launch.block_m % (64 * launch.warpgroups) != 0 || launch.tiles() > 2)
+    return "bm is not one or two times 64 rows for each warp group";
+  if (launch.accumulators() > max_fp4_sums) return "tile needs more registers than a thread has";
+  if (!problem.bpreshuffle && launch.k_atoms != 4) return "bk is not 256, which a plain weight needs";
+  if (launch.split_k > launch.k_tiles) return "csk is more than the k tiles";
+  if (launch.num_stages < std::min<std::int64_t>(2, ceil_div(launch.k_tiles, launch.split_k)))
+    return "smem holds less than two stages";
+  if (launch.x_tiles > max_x_tiles) return "bn makes too many tiles";
+  if (launch.shared_bytes > static_cast<std::int64_t>(runtime_.limits().shared_bytes_per_block))
+    return "smem is more shared memory than a block may have";
+  return {};
+}
+
+std::string Mxfp4Family::refuse_waste(const Problem& problem, const Config& config) const {
+  const Mxfp4LaunchConfig launch = mxfp4_launch_config(problem, config, runtime_.limits());
+  const std::int64_t processors = runtime_.limits().multiprocessors;
+  if (launch.block_m > 64 && problem.n <= launch.block_m / 2) return "bm is more than twice the rows of w";
+  if (launch.block_n > 8 && problem.m <= launch.block_n / 2) return "bn is more than twice the rows of x";
+  if (launch.block_n < 64 && problem.m > launch.block_n) return "bn reads the weight too often";
+  if (problem.m > 128 && launch.accumulators() * launch.warpgroups < 64)
+    return "tile is small for so many rows";
+  if (launch.split_k > 1 && launch.blocks() / launch.split_k * (launch.split_k - 1) >= processors * 4)
+    return "csk makes more than four blocks per multiprocessor";
+  if (launch.split_k > 1 && launch.k_tiles < launch.split_k * 2)
+    return "csk leaves a block less than two k tiles";
+  const std::int64_t share = ceil_div(launch.k_tiles, launch.split_k) * launch.stage_bytes + shared_reserve;
+  for (const std::int64_t smaller : {50, 75, 110}) {
+    if (smaller < config.number("smem") && smaller * 1024 >= share)
+      return "smem makes as many stages as a smaller one";
+  }
+  return {};
+}
+
+Space Mxfp4Family::space(const Problem& problem) const {
+  Space space;
+  space.add(Parameter{.key = "wg", .values = {"1", "2"}, .absent = "1", .meaning = "consumer warp groups"});
+  space.add(Parameter{.key = "bm",
+                      .values = {"64", "128", "256"},
+                      .absent = "64",
+                      .meaning = "block_m: rows of the weight in a tile"});
+  space.add(Parameter{.key = "bn",
+                      .values = {"8", "16", "32", "64", "128", "192", "256"},
+                      .absent = "8",
+                      .meaning = "block_n: rows of x in a tile"});
+  space.add(Parameter{.key = "bk",
+                      .values = {"128", "256"},
+                      .absent = "128",
+                      .meaning = "block_k: elements of k in a stage"});
+  space.add(Parameter{.key = "csk",
+                      .values = {"1", "2", "3", "4", "5", "6", "7", "8"},
+                      .absent = "1",
+                      .meaning = "split-K within the cluster: blocks that divide k"});
+  space.add(Parameter{.key = "smem",
+                      .values = {"50", "75", "110", "220"},
+                      .absent = "110",
+                      .meaning = "KiB of shared memory, which the stages fill"});
+  space.add(dependent_parameter());
+  space.add(
+      Constraint{"fits", [this, problem](const Config& config) { return refuse_build(problem, config); }});
+  space.add(Constraint{"waste",
+                       [this, problem](const Config& config) { return refuse_waste(problem, config); },
+                       Rule::search});
+  const double slowest = 2 * predicted_microseconds(problem, default_config(problem));
+  space.add(Constraint{"slow",
+                       [this, problem, slowest](const Config& config) -> std::string {
+                         if (predicted_microseconds(problem, config) <= slowest) return {};
+                         return "the cost model says much slower than the default";
+                       },
+                       Rule::search});
+  return space;
+}
+
+/// The config that the cost model prefers.
+Config Mxfp4Family::default_config(const Problem& problem) const {
+  Config best;
+  double best_us = 0;
+  const auto config_of = [&](std::int64_t wg, std::int64_t bm, std::int64_t bn, std::int64_t csk,
+                             std::int64_t smem) {
+    Config config;
+    config.set("wg", wg);
+    config.set("bm", bm);
+    config.set("bn", bn);
+    config.set("bk", std::int64_t{problem.bpreshuffle ? 128 : 256});
+    config.set("csk", csk);
+    config.set("smem", smem);
+    config.set("pdl", std::int64_t{0});
+    return config;
+  };
+  for (const auto& [wg, bm] : {std::pair<std::int64_t, std::int64_t>{1, 64}, {2, 128}, {2, 256}}) {
+    for (const std::int64_t bn : {8, 16, 32, 64, 128, 256}) {
+      if (bn < 64 && bn < problem.m) continue;
+      for (std::int64_t csk = 1; csk <= max_cluster; ++csk) {
+        const Config config = config_of(wg, bm, bn, csk, wg == 2 ? 220 : 110);
+        if (!refuse_build(problem, config).empty()) continue;
+        const double predicted = predicted_microseconds(problem, config);
+        if (best_us != 0 && predicted >= best_us) continue;
+        best_us = predicted;
+        best = config;
+      }
+    }
+  }
+  return best;
+}
+
+gpu::Source Mxfp4Family::source(const Problem& problem, const Config& config) const {
+  const Mxfp4LaunchConfig launch = mxfp4_launch_config(problem, config, runtime_.limits());
+  gpu::Source source{"mxfp4", mxfp4_wgmma_macro(launch.block_n) + source_, gpu::type_defines(problem),
+                     "mxfp4"};
+  source.defines.push_back(fmt::format("WARPGROUPS={}", launch.warpgroups));
+  source.defines.push_back(fmt::format("TILES={}", launch.tiles()));
+  source.defines.push_back(fmt::format("BLOCK_N={}", launch.block_n));
+  source.defines.push_back(fmt::format("K_ATOMS={}", launch.k_atoms));
+  source.defines.push_back(fmt::format("WIDE={}", launch.wide() ? 1 : 0));
+  source.defines.push_back("L2_HINTS=1");
+  source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
+  return source;
+}
+
+Result<std::unique_ptr<Kernel>> Mxfp4Family::build(const Problem& problem, const Config& config) const {
+  auto program = runtime_.load(source(problem, config));
+  if (!program.ok()) return program.status();
+  const Mxfp4LaunchConfig launch = mxfp4_launch_config(problem, config, runtime_.limits());
+  GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
+  return std::unique_ptr<Kernel>(
+      std::make_unique<Mxfp4Kernel>(driver_, std::move(*program), problem, launch));
+}
+
+/// In microseconds; meant to rank kernels, not to state their time. The blocks of a multiprocessor share its tensor
+/// cores and the units that decode; all of them share memory.
+double Mxfp4Family::predicted_microseconds(const Problem& problem, const Config& config) const {
+  const Mxfp4LaunchConfig launch = mxfp4_launch_config(problem, config, runtime_.limits());
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  constexpr double clock = 1700;  // cycles per microsecond
+  constexpr double from_memory = 4.2e6;
+  constexpr double from_l2 = 5.5e6;
+  const double processors = real(runtime_.limits().multiprocessors);
+  const double blocks = real(launch.blocks());
+  const double resident = std::min(real(launch.blocks_per_sm), std::ceil(blocks / processors));
+  const double waves = std::ceil(blocks / (processors * resident));
+  const double k_atoms = real(ceil_div(launch.k_tiles, launch.split_k) * launch.k_atoms);
+  const double tiles = real(launch.block_m / 64) * resident;  // of a multiprocessor, 64 rows each
+  const double decoded = problem.bpreshuffle ? 80 : 130;      // cycles of 64 x 64 elements
+  const double multiplied = 4 * std::max(real(launch.block_n) / 2, 24.0);
+  const double alone = (decoded + multiplied) * real(launch.tiles());  // of a warp group
+  const double step =
+      std::max({tiles * decoded + tiles * multiplied * 0.25, tiles * multiplied * 1.1, alone});
+  const double looped = waves * k_atoms * step / clock;
+  const double in_flight =
+      std::min(blocks, processors * resident) * real(launch.num_stages * launch.stage_bytes);
+  const double weight = real(weight_bytes(problem)) * 17 / 16;
+  const double memory = (bytes(problem) + weight / 16) / from_memory *
+                        std::pow(std::max(1.0, 8e6 / in_flight), 0.2) *
+                        std::max(1.0, 0.8 * processors / blocks);
+  const double l2 = blocks * k_atoms * real(launch.stage_bytes / launch.k_atoms) / from_l2;
+  const double stored = 0.4 + real(launch.block_m * launch.block_n) * waves / 20e3;
+  return 2.2 + std::max({looped, memory, l2}) + stored +
+         (launch.split_k > 1 ? 0.8 + 0.05 * real(launch.split_k) : 0);
+}
+
+}  // namespace
+
+std::unique_ptr<KernelFamily> make_mxfp4_family(gpu::Runtime& runtime, const CudaDriver& driver) {
+  return std::make_unique<Mxfp4Family>(runtime, driver);
+}
+
+}  // namespace gemmtune::cuda

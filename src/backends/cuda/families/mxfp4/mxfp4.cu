@@ -1,0 +1,450 @@
+// y[m, n] = sum over k of x[m, k] * w[n, k] with bf16 x and an MXFP4 weight, on Hopper. The weight stays 4 bits wide up to the registers: A and B are
+// swapped, so that it is wgmma's first operand, which may come from registers. TMA loads stages of the weight and of x; a consumer warp group reads
+// its 64 rows of the weight from shared memory, makes bf16 of them and multiplies by x in shared memory. While the tensor core works on 32 of k the
+// threads decode the next 32. The blocks of a cluster divide k. Follows hopper.cuh.
+//
+// The host defines: WARPGROUPS (consumers: 1, 2), TILES (of 64 rows of the weight, of a warp group: 1, 2), BLOCK_N (rows of x), K_ATOMS (BLOCK_K in
+// units of 64 elements: 2, 4), PACKED (1: the weight has the layout fragment64), WIDE (1: two warp groups of consumers take registers from the
+// producer, which is a warp group then), L2_HINTS, OUTPUT, and WGMMA(d, a, b): d += 64 x BLOCK_N products of 16 of k.
+using gemmtune::cuda::Mxfp4Arguments;
+
+#define BLOCK_M (64 * WARPGROUPS * TILES)
+#define CONSUMER_THREADS (128 * WARPGROUPS)
+#define PRODUCER_THREADS (WIDE ? 128 : 32)  // the first warp loads
+#define FRAGMENT_BYTES 2048                  // of 64 rows x 64 of k
+#define W_BYTES (BLOCK_M * K_ATOMS * 32)     // of a stage
+#define X_ATOM_BYTES (BLOCK_N * ATOM_BYTES)  // of 64 of k
+#define STAGE_BYTES (W_BYTES + K_ATOMS * X_ATOM_BYTES)
+#define PITCH (BLOCK_M + 4)                  // floats between rows of partial sums
+
+typedef float Accumulators[TILES][BLOCK_N / 2];
+
+// Addresses in shared memory. Partial sums, float [BLOCK_N][PITCH], take the pipeline's place.
+struct SharedLayout {
+  unsigned pipeline;
+  unsigned full_barriers;
+  unsigned empty_barriers;
+};
+
+// The block's tile of y and its share of k, in k tiles.
+struct BlockWork {
+  int n, m;
+  int begin, end;
+};
+
+// ---- producer
+
+static __device__ __forceinline__ void load_weight(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work, int k_tile, int stage, unsigned long long policy) {
+  const unsigned to = smem.pipeline + (unsigned)stage * STAGE_BYTES;
+  const unsigned barrier = smem.full_barriers + 8u * (unsigned)stage;
+#if PACKED
+  // What lies past the last atom of k keeps an earlier stage's bits: x is zero there, and every e2m1 is finite.
+  const int left = a.k_atoms - k_tile * K_ATOMS;
+  const unsigned bytes = (unsigned)(left < K_ATOMS ? left : K_ATOMS) * FRAGMENT_BYTES;
+  barrier_arrive_expect_tx(barrier, BLOCK_M / 64 * bytes + K_ATOMS * X_ATOM_BYTES);
+#pragma unroll
+  for (int r = 0; r < BLOCK_M / 64; ++r) {
+    int tile = work.n / 64 + r;
+    if (BLOCK_M > 64 && tile >= a.w_tiles) tile = a.w_tiles - 1;  // its products are not stored
+    bulk_load(to + (unsigned)(r * K_ATOMS * FRAGMENT_BYTES), a.fragments + ((long long)tile * a.k_atoms + k_tile * K_ATOMS) * FRAGMENT_BYTES, bytes,
+              barrier, 0, policy);
+  }
+#else
+  barrier_arrive_expect_tx(barrier, STAGE_BYTES);
+  tma_load(to, &a.w, k_tile * 128, work.n, barrier, policy);
+#endif
+}
+
+static __device__ __forceinline__ void load_x(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work, int k_tile, int stage, unsigned long long policy) {
+#pragma unroll
+  for (int i = 0; i < K_ATOMS; ++i)
+    tma_load(smem.pipeline + (unsigned)stage * STAGE_BYTES + W_BYTES + (unsigned)i * X_ATOM_BYTES, &a.x, (k_tile * K_ATOMS + i) * 64, work.m,
+             smem.full_barriers + 8u * (unsigned)stage, policy);
+}
+
+static __device__ __forceinline__ void produce(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work) {
+  unsigned long long first, last;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(last));
+  const unsigned long long w_policy = gridDim.y == 1 ? first : last;
+  const int filled = work.end - work.begin < a.num_stages ? work.end - work.begin : a.num_stages;
+  if (!a.dependent_launch) grid_dependency_wait();
+#pragma unroll 1
+  for (int stage = 0; stage < filled; ++stage) {
+    load_weight(a, smem, work, work.begin + stage, stage, w_policy);
+    if (!a.dependent_launch) load_x(a, smem, work, work.begin + stage, stage, last);
+  }
+  if (a.dependent_launch) {
+    grid_dependency_wait();
+#pragma unroll 1
+    for (int stage = 0; stage < filled; ++stage) load_x(a, smem, work, work.begin + stage, stage, last);
+  }
+  int stage = 0;
+  unsigned phase = 0;
+#pragma unroll 1
+  for (int k_tile = work.begin + a.num_stages; k_tile < work.end; ++k_tile) {
+    barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
+    load_weight(a, smem, work, k_tile, stage, w_policy);
+    load_x(a, smem, work, k_tile, stage, last);
+    if (++stage == a.num_stages) {
+      stage = 0;
+      phase ^= 1u;
+    }
+  }
+}
+
+// ---- scales
+
+// Four lanes share their rows: lane l of them holds the scales of 128 of k, the l-th of a chunk of 512; words are exchanged by shuffles.
+struct ScaleRows {
+  const unsigned char* from[TILES][2];  // of rows warp * 16 + lane / 4 and that plus 8 of each tile; past the last row: of the last one
+};
+typedef unsigned ScaleWords[TILES][2];
+
+static __device__ __forceinline__ ScaleRows scale_rows(const Mxfp4Arguments& a, int row) {
+  ScaleRows rows;
+#pragma unroll
+  for (int i = 0; i < TILES * 2; ++i) {
+    int at = row + i / 2 * 64 + i % 2 * 8;
+    if (at >= a.n) at = a.n - 1;
+    rows.from[i / 2][i % 2] = a.scales + (long long)at * a.scale_columns;
+  }
+  return rows;
+}
+
+static __device__ __forceinline__ unsigned load_word(const unsigned char* from) {
+  unsigned word;
+  asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(word) : "l"(from));
+  return word;
+}
+static __device__ __forceinline__ unsigned load_byte(const unsigned char* from) {
+  unsigned byte;
+  asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(byte) : "l"(from));
+  return byte;
+}
+
+// The lane's words of the chunk that begins at scale `column`.
+static __device__ __forceinline__ void load_scales(ScaleWords& words, const ScaleRows& rows, const Mxfp4Arguments& a, int column) {
+  column += (int)threadIdx.x % 4 * 4;
+#pragma unroll
+  for (int i = 0; i < TILES * 2; ++i) {
+    const unsigned char* const from = rows.from[i / 2][i % 2] + column;
+    unsigned word = 0;
+    if (a.scales_aligned) {
+      if (column < a.scale_columns) word = load_word(from);
+    } else {
+#pragma unroll
+      for (int byte = 0; byte < 4; ++byte)
+        if (column + byte < a.scale_columns) word |= load_byte(from + byte) << (8 * byte);
+    }
+    words[i / 2][i % 2] = word;
+  }
+}
+
+// ---- decoding: e2m1 to bf16, exactly
+
+static __device__ __forceinline__ unsigned multiply(unsigned a, unsigned b) {
+  unsigned product;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  return product;
+}
+// The three bits of a magnitude, in place of the lowest two of the exponent and the highest of the mantissa, are the element times 2^-126. The factor
+// 2^(e - 1) makes it the element times its scale 2^(e - 127). Where e > 128 the factor would be too large: what is missing is large_factor().
+static __device__ __forceinline__ unsigned scale_factor(unsigned e) { return (e < 128u ? e : 128u) * 0x00800080u + 0x3f003f00u; }
+static __device__ __forceinline__ unsigned large_factor(unsigned e) { return e == 255u ? 0x7fc07fc0u : ((e > 128u ? e : 128u) - 1u) * 0x00800080u; }
+static __device__ __forceinline__ unsigned byte_of(unsigned word, int i) { return __byte_perm(word, 0u, 0x4440u + (unsigned)i); }
+
+#define MAGNITUDES 0x01c001c0u
+#define SIGNS 0x80008000u
+
+// The four registers of 16 of k (rows r, r + 8, r, r + 8; k from 0, 0, 8, 8 on), times 2^-126.
+#if PACKED
+static __device__ __forceinline__ void spread(unsigned (&to)[4], unsigned word) {
+  to[0] = word & (SIGNS | MAGNITUDES);
+  to[1] = (word << 3) & (SIGNS | MAGNITUDES);
+  to[2] = ((word << 6) & MAGNITUDES) | ((word << 1) & SIGNS);
+  to[3] = ((word >> 3) & MAGNITUDES) | ((word << 2) & SIGNS);
+}
+#else
+// Byte i of `bytes`: an element in each half.
+static __device__ __forceinline__ unsigned spread_byte(unsigned bytes, int i) {
+  const unsigned high = __byte_perm(bytes << 4, bytes, (unsigned)(i * 0x0011 + (4 + i) * 0x1100));  // in the upper four bits of each half
+  return (high & SIGNS) | ((high >> 6) & MAGNITUDES);
+}
+// The lane's byte of each word of 16 bytes: pairs of k from 0, 8, 16 and 24 on.
+static __device__ __forceinline__ unsigned own_bytes(const uint4& row, unsigned select) {
+  return __byte_perm(__byte_perm(row.x, row.y, select), __byte_perm(row.z, row.w, select), 0x5410u);
+}
+#endif
+
+static __device__ __forceinline__ uint4 load_shared(unsigned from) {
+  uint4 value;
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "r"(from));
+  return value;
+}
+
+// The thread's part of 128 of k of the warp group's tiles, as it lies in a stage.
+struct RawWeight {
+#if PACKED
+  uint4 of[TILES][2];  // 64 of k each
+#else
+  uint4 of[TILES][2];  // rows r and r + 8, 32 of k
+#endif
+};
+
+typedef unsigned Fragments[TILES][2][4];  // 32 of k
+
+// Scales of 32 of k: block `b` of four.
+static __device__ __forceinline__ void scale(Fragments& fragments, const ScaleWords& words, int b, bool large) {
+#pragma unroll
+  for (int r = 0; r < TILES; ++r) {
+    const unsigned e[2] = {byte_of(words[r][0], b), byte_of(words[r][1], b)};
+    const unsigned factors[2] = {scale_factor(e[0]), scale_factor(e[1])};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) fragments[r][i / 4][i % 4] = multiply(fragments[r][i / 4][i % 4], factors[i % 2]);
+    if (large) {
+      const unsigned more[2] = {large_factor(e[0]), large_factor(e[1])};
+#pragma unroll
+      for (int i = 0; i < 8; ++i) fragments[r][i / 4][i % 4] = multiply(fragments[r][i / 4][i % 4], more[i % 2]);
+    }
+  }
+}
+
+// ---- consumers
+
+// matrix_descriptor() in two halves: the lower one, in units of 16 bytes, is added to.
+static __device__ __forceinline__ unsigned descriptor_word(unsigned address) { return ((address & 0x3ffffu) >> 4) | 0x10000u; }
+static __device__ __forceinline__ unsigned long long descriptor_of(unsigned word) {
+  unsigned long long descriptor;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(descriptor) : "r"(word), "r"(0x40000040u));
+  return descriptor;
+}
+
+#define COMMIT() asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory")
+#define WAIT(pending) asm volatile("wgmma.wait_group.sync.aligned " #pending ";" ::: "memory")
+
+static __device__ __forceinline__ void fence_accumulators(Accumulators& d) {
+#pragma unroll
+  for (int r = 0; r < TILES; ++r) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; ++i) asm volatile("" : "+f"(d[r][i])::"memory");
+  }
+}
+
+static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Arguments& a, const SharedLayout& smem, const ScaleRows& rows, ScaleWords& next,
+                                                const BlockWork& work) {
+  const int lane = threadIdx.x % 32;
+  const int group = threadIdx.x / 128;
+#if PACKED
+  const unsigned own = (unsigned)(group * TILES * K_ATOMS * FRAGMENT_BYTES + (int)threadIdx.x % 128 * 16);
+#else
+  const int own_row = (int)threadIdx.x % 128 / 32 * 16 + lane / 4;
+  const unsigned own = (unsigned)((group * TILES * 64 + own_row) * 128);
+  const unsigned select = (unsigned)(lane % 4 * 0x11 + 0x40);
+#endif
+  ScaleWords chunk;
+  Fragments fragments[2];
+  int stage = 0;
+  unsigned phase = 0;
+  unsigned previous = 0;
+  int column = work.begin * K_ATOMS * 2;  // of the scales
+#pragma unroll 1
+  for (int k_tile = work.begin; k_tile < work.end; ++k_tile) {
+    const int unit = (k_tile - work.begin) * (K_ATOMS / 2) % 4;  // of 128 of k in the chunk
+    if (unit == 0) {
+#pragma unroll
+      for (int i = 0; i < TILES * 2; ++i) chunk[i / 2][i % 2] = next[i / 2][i % 2];
+      column += 16;
+      load_scales(next, rows, a, column);
+    }
+    const unsigned w = smem.pipeline + (unsigned)stage * STAGE_BYTES;
+    const unsigned x_at = descriptor_word(w + W_BYTES);
+    barrier_wait(smem.full_barriers + 8u * (unsigned)stage, phase);
+#pragma unroll
+    for (int half = 0; half < K_ATOMS / 2; ++half) {
+      ScaleWords words;
+      unsigned all = 0;
+#pragma unroll
+      for (int i = 0; i < TILES * 2; ++i) {
+        words[i / 2][i % 2] = __shfl_sync(0xffffffffu, chunk[i / 2][i % 2], (lane & 28) + unit + half);
+        all |= words[i / 2][i % 2];
+      }
+      const bool large = __any_sync(0xffffffffu, (all & 0x80808080u) != 0u);
+      RawWeight raw;
+#if PACKED
+#pragma unroll
+      for (int i = 0; i < TILES * 2; ++i) raw.of[i / 2][i % 2] = load_shared(w + own + (unsigned)((i / 2 * K_ATOMS + half * 2 + i % 2) * FRAGMENT_BYTES));
+#endif
+#pragma unroll
+      for (int block = 0; block < 4; ++block) {
+        Fragments& current = fragments[block % 2];
+#if PACKED
+#pragma unroll
+        for (int r = 0; r < TILES; ++r) {
+          spread(current[r][0], block % 2 == 0 ? raw.of[r][block / 2].x : raw.of[r][block / 2].z);
+          spread(current[r][1], block % 2 == 0 ? raw.of[r][block / 2].y : raw.of[r][block / 2].w);
+        }
+#else
+#pragma unroll
+        for (int i = 0; i < TILES * 2; ++i)  // TMA's swizzle: 16 bytes at c of row r are at c ^ (r % 8)
+          raw.of[i / 2][i % 2] = load_shared(w + own + (unsigned)(i / 2 * 64 * 128 + i % 2 * 8 * 128 + (((half * 4 + block) ^ (lane / 4)) * 16)));
+#pragma unroll
+        for (int r = 0; r < TILES; ++r) {
+          const unsigned bytes[2] = {own_bytes(raw.of[r][0], select), own_bytes(raw.of[r][1], select)};
+#pragma unroll
+          for (int i = 0; i < 8; ++i) current[r][i / 4][i % 4] = spread_byte(bytes[i % 2], i / 4 * 2 + i % 4 / 2);
+        }
+#endif
+        scale(current, words, block, large);
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+        for (int step = 0; step < 2; ++step) {
+          const int k_block = half * 8 + block * 2 + step;  // of 16
+          const unsigned long long b = descriptor_of(x_at + (unsigned)(k_block / 4 * (X_ATOM_BYTES / 16) + k_block % 4 * 2));
+#pragma unroll
+          for (int r = 0; r < TILES; ++r) WGMMA(d[r], current[r][step], b);
+        }
+        COMMIT();
+        // The registers of 32 of k before, and the stage before, are free.
+        WAIT(1);
+        if (half == 0 && block == 0 && k_tile != work.begin && lane == 0) barrier_arrive(smem.empty_barriers + 8u * previous);
+      }
+    }
+    previous = (unsigned)stage;
+    if (++stage == a.num_stages) {
+      stage = 0;
+      phase ^= 1u;
+    }
+  }
+  WAIT(0);
+  fence_accumulators(d);
+}
+
+// ---- epilogue
+
+static __device__ __forceinline__ void sync_consumers() { asm volatile("bar.sync 1, %0;" ::"n"(CONSUMER_THREADS) : "memory"); }
+static __device__ __forceinline__ void cluster_release() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+
+static __device__ __forceinline__ void store_partials(const Accumulators& d, const SharedLayout& smem) {
+  const int lane = threadIdx.x % 32;
+  const int row = (int)threadIdx.x / 128 * TILES * 64 + (int)threadIdx.x % 128 / 32 * 16 + lane / 4;
+  const unsigned to = smem.pipeline + 4u * (unsigned)(lane % 4 * 2 * PITCH + row);
+#pragma unroll
+  for (int r = 0; r < TILES; ++r) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; ++i)
+      asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + 4u * (unsigned)((i / 4 * 8 + i % 2) * PITCH + r * 64 + i % 4 / 2 * 8)), "f"(d[r][i]) : "memory");
+  }
+}
+
+// Adds the partial sums of all blocks of the cluster in their order and stores this block's share of y, four elements of a row at a time.
+static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work, int rank) {
+  const bool aligned = a.ldy % 4 == 0 && (unsigned long long)a.y % 8 == 0;
+#pragma unroll 1
+  for (int unit = rank * CONSUMER_THREADS + (int)threadIdx.x; unit < BLOCK_N * (BLOCK_M / 4); unit += a.split_k * CONSUMER_THREADS) {
+    const int m = work.m + unit / (BLOCK_M / 4);
+    const int n = work.n + unit % (BLOCK_M / 4) * 4;
+    if (m >= a.m || n >= a.n) continue;
+    const unsigned from = smem.pipeline + 4u * (unsigned)(unit / (BLOCK_M / 4) * PITCH + unit % (BLOCK_M / 4) * 4);
+    float sums[4] = {};
+    if (a.split_k == 1) {
+      asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3]) : "r"(from) : "memory");
+    } else {
+      float partials[8][4];  // all loads are in flight at once
+#pragma unroll
+      for (int block = 0; block < 8; ++block) {
+        partials[block][0] = partials[block][1] = partials[block][2] = partials[block][3] = 0.0f;
+        if (block < a.split_k)
+          asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                       : "=f"(partials[block][0]), "=f"(partials[block][1]), "=f"(partials[block][2]), "=f"(partials[block][3])
+                       : "r"(remote_address(from, block))
+                       : "memory");
+      }
+#pragma unroll
+      for (int block = 0; block < 8; ++block) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[i] += partials[block][i];
+      }
+    }
+    if (a.bias) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (n + i < a.n) sums[i] += read_output(a.bias[n + i]);
+    }
+    output* const y = a.y + m * a.ldy + n;
+    if (aligned && n + 4 <= a.n) {
+      *(uint2*)y = make_uint2(round_pair(sums[0], sums[1]), round_pair(sums[2], sums[3]));
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (n + i < a.n) y[i] = round_output(sums[i]);
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS) mxfp4(const __grid_constant__ Mxfp4Arguments a) {
+  extern __shared__ unsigned char memory[];
+  if (a.dependent_launch) launch_dependents();
+  const int rank = cluster_cta_rank();
+  BlockWork work;
+  work.n = cluster_index() * BLOCK_M;
+  work.m = (int)blockIdx.y * BLOCK_N;
+  work.begin = rank * a.k_tiles + (rank < a.extra_k_tiles ? rank : a.extra_k_tiles);
+  work.end = work.begin + a.k_tiles + (rank < a.extra_k_tiles ? 1 : 0);
+  SharedLayout smem;
+  smem.pipeline = (shared_address(memory) + 1023u) & ~1023u;
+  smem.full_barriers = smem.pipeline + (unsigned)a.storage_bytes;
+  smem.empty_barriers = smem.full_barriers + 8u * (unsigned)a.num_stages;
+  if (threadIdx.x == CONSUMER_THREADS) {
+    if (!PACKED) prefetch_tensor_map(&a.w);
+    prefetch_tensor_map(&a.x);
+#pragma unroll 1
+    for (int i = 0; i < a.num_stages; ++i) {
+      barrier_init(smem.full_barriers + 8u * (unsigned)i, 1);
+      barrier_init(smem.empty_barriers + 8u * (unsigned)i, CONSUMER_THREADS / 32);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    fence_async_proxy();
+  }
+  __syncthreads();
+  if (threadIdx.x >= CONSUMER_THREADS) {
+#if WIDE
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+#endif
+    if (threadIdx.x < CONSUMER_THREADS + 32) {
+      if (elect_one()) produce(a, smem, work);
+    }
+    __syncwarp();
+    if (a.split_k > 1) {
+      cluster_release();
+      cluster_wait();
+      cluster_release();
+      cluster_wait();
+    }
+    return;
+  }
+#if WIDE
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+#endif
+  // Before this, nothing is written, and only a dependent launch reads: the weight and its scales.
+  if (!a.dependent_launch) grid_dependency_wait();
+  const ScaleRows rows = scale_rows(a, work.n + (int)threadIdx.x / 128 * TILES * 64 + (int)threadIdx.x % 128 / 32 * 16 + (int)threadIdx.x % 32 / 4);
+  ScaleWords scales;
+  load_scales(scales, rows, a, work.begin * K_ATOMS * 2);
+  if (a.dependent_launch) grid_dependency_wait();
+  Accumulators d = {};
+  mainloop(d, a, smem, rows, scales, work);
+  sync_consumers();  // all have read the pipeline
+  store_partials(d, smem);
+  if (a.split_k == 1) {
+    sync_consumers();
+    reduce_and_store(a, smem, work, 0);
+    return;
+  }
+  cluster_release();
+  cluster_wait();
+  reduce_and_store(a, smem, work, rank);
+  // Shared memory must outlive its readers.
+  cluster_release();
+  cluster_wait();
+}

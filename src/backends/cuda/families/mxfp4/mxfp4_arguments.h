@@ -1,0 +1,36 @@
+// Arguments of the mxfp4 kernel. The host includes this file; its text comes before the kernel's source.
+#pragma once
+
+#include "backends/cuda/tensor_map_arguments.h"
+#include "backends/gpu/jit/layout_arguments.h"
+
+namespace gemmtune::cuda {
+
+struct Mxfp4Arguments {
+  TensorMap w;                     // plain: boxes of BLOCK_M rows x 128 bytes
+  TensorMap x;                     // boxes of BLOCK_N rows x 128 bytes
+  const unsigned char* fragments;  // replaces `w` if PACKED
+  const unsigned char* scales;     // e8m0 [n, scale_columns]
+  const GEMMTUNE_OUTPUT* bias;     // [n], of y's type; null: none
+  GEMMTUNE_OUTPUT* y;              // [m, ldy]
+  long long ldy;
+  int m, n;
+  int w_tiles;         // of 64 rows
+  int k_atoms;         // of 64 elements of k, of the whole weight
+  int scale_columns;   // k / 32
+  int scales_aligned;  // 1: rows of scales are aligned to 4 bytes
+  int num_stages;
+  int split_k;           // blocks of a cluster
+  int k_tiles;           // of a block, BLOCK_K elements each; elements past the end of k read as zero
+  int extra_k_tiles;     // the first blocks of the cluster, this many, have one k tile more
+  int dependent_launch;  // 1: the kernel may load the weight and its scales before the previous kernel has ended
+  int storage_bytes;     // of the pipeline, or of the partial sums in its place
+};
+
+static_assert(GEMMTUNE_OFFSET(Mxfp4Arguments, x) == 128 &&
+                  GEMMTUNE_OFFSET(Mxfp4Arguments, fragments) == 256 &&
+                  GEMMTUNE_OFFSET(Mxfp4Arguments, m) == 296 &&
+                  GEMMTUNE_OFFSET(Mxfp4Arguments, storage_bytes) == 340 && sizeof(Mxfp4Arguments) == 384,
+              "host and device layouts differ");
+
+}  // namespace gemmtune::cuda

@@ -1,0 +1,183 @@
+// MXFP4 weights on a GPU: every family that takes them against the reference, the layout fragment64, and every value and scale. Skips where there is no
+// GPU.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "backends/backend.h"
+#include "numbers/weight_layout.h"
+#include "support/dense_problem.h"
+#include "support/first_gpu.h"
+#include "support/right_on_gpu.h"
+
+namespace gemmtune {
+namespace {
+
+class CudaFp4 : public OnGpu {};
+
+Problem in_fragments(Problem problem) {
+  problem.bpreshuffle = true;
+  problem.weight_layout = WeightLayout::fragment64;
+  return problem;
+}
+
+std::vector<Problem> fp4_problems(const Size& size) {
+  const bool bias = size.m % 2 == 0;
+  std::vector<Problem> plain{of_fp4(Operation::a16w4, size.m, size.n, size.k, bias),
+                             of_fp4(Operation::a16w4, size.m, size.n, size.k, !bias),
+                             of_fp4(Operation::a8w4, size.m, size.n, size.k, bias),
+                             of_fp4(Operation::a4w4_blockscale, size.m, size.n, size.k)};
+  plain[1].x_type = plain[1].y_type = DataType::f16;
+  plain[2].y_type = DataType::f16;
+  std::vector<Problem> problems;
+  for (const Problem& problem : plain) {
+    problems.push_back(problem);
+    problems.push_back(in_fragments(problem));
+  }
+  return problems;
+}
+
+TEST_F(CudaFp4, Fp4WeightsOnAwkwardShapesAreRight) {
+  const Size sizes[] = {{1, 1, 32},      {1, 65, 96},      {3, 130, 4096},   {8, 1280, 8192},  {9, 4097, 160},
+                        {16, 264, 640},  {17, 100, 224},   {31, 72, 2080},   {64, 2112, 7168}, {65, 129, 96},
+                        {200, 333, 352}, {300, 576, 2880}, {129, 1440, 1440}};
+  int taken = 0;
+  for (const KernelFamily* family : gpu()->families()) {
+    for (const Size& size : sizes) {
+      for (const Problem& problem : fp4_problems(size)) {
+        if (!family->accepts(problem).ok()) continue;
+        ++taken;
+        expect_right(*family, problem, some_configs(*family, problem, family->name() == "simt" ? 2 : 10));
+        ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
+      }
+    }
+  }
+  EXPECT_GE(taken, 13 * 8);
+}
+
+TEST_F(CudaFp4, AnFp4WeightIsPackedAndComesBack) {
+  for (const Size& size : {Size{1, 1, 32}, Size{1, 65, 96}, Size{1, 130, 640}, Size{1, 2112, 7168}}) {
+    const Problem problem = in_fragments(of_fp4(Operation::a16w4, 1, size.n, size.k));
+    const auto bytes = gpu()->packed_bytes(problem, WeightLayout::fragment64);
+    ASSERT_TRUE(bytes.ok()) << bytes.message();
+    EXPECT_EQ(*bytes, static_cast<std::size_t>((size.n + 63) / 64 * ((size.k + 63) / 64) * 2048));
+    EXPECT_FALSE(gpu()->packed_bytes(problem, WeightLayout::tile64x128).ok());
+    std::vector<unsigned char> host(static_cast<std::size_t>(size.n * size.k / 2));
+    for (std::size_t i = 0; i < host.size(); ++i) host[i] = static_cast<unsigned char>(i * 7 + i / 256 + 1);
+    auto plain = gpu()->allocate(host.size(), Placement::guarded);
+    auto packed_there = gpu()->allocate(*bytes, Placement::guarded);
+    ASSERT_TRUE(plain.ok() && packed_there.ok());
+    ASSERT_TRUE(gpu()->copy_in((*plain)->data(), host.data(), host.size()).ok());
+    ASSERT_TRUE(gpu()->fill((*packed_there)->data(), 0xa5, *bytes).ok());
+    ASSERT_TRUE(
+        gpu()
+            ->pack_weight(problem, WeightLayout::fragment64, (*plain)->data(), (*packed_there)->data())
+            .ok());
+    ASSERT_TRUE(gpu()->fill((*plain)->data(), 0x5a, host.size()).ok());
+    ASSERT_TRUE(
+        gpu()
+            ->unpack_weight(problem, WeightLayout::fragment64, (*packed_there)->data(), (*plain)->data())
+            .ok());
+    std::vector<unsigned char> back(host.size());
+    ASSERT_TRUE(gpu()->copy_out(back.data(), (*plain)->data(), back.size()).ok());
+    EXPECT_TRUE(back == host) << short_name(problem);
+    EXPECT_TRUE((*plain)->guards_intact().ok() && (*packed_there)->guards_intact().ok());
+  }
+}
+
+/// All values of e2m1 with all scales: row n of the weight has the scale 2^(n - 127). Sums of 32 small whole numbers, times powers of two, are exact.
+TEST_F(CudaFp4, EveryFp4ValueAndScaleIsExact) {
+  constexpr std::int64_t k = 32;
+  constexpr std::int64_t n = 256;
+  constexpr std::int64_t m = 2;
+  const double values[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  const auto element = [&](std::int64_t row, std::int64_t at) {
+    return static_cast<unsigned>((row * 5 + at * (row % 2 == 0 ? 1 : 7)) % 16);
+  };
+  const auto bf16 = [](float value) {
+    return static_cast<std::uint16_t>(traits(DataType::bf16).from_f32(value));
+  };
+  // Large scales meet the second row of x, small ones the first.
+  std::vector<std::uint16_t> x;
+  std::vector<double> exact_x;
+  for (std::int64_t i = 0; i < m * k; ++i) {
+    const double value = static_cast<double>(i % 7 - 3) * (i < k ? 0x1p60 : 0x1p-60);
+    exact_x.push_back(value);
+    x.push_back(bf16(static_cast<float>(value)));
+  }
+  std::vector<unsigned char> w(static_cast<std::size_t>(n * k / 2));
+  std::vector<unsigned char> scales(static_cast<std::size_t>(n));
+  for (std::int64_t row = 0; row < n; ++row) {
+    scales[static_cast<std::size_t>(row)] = static_cast<unsigned char>(row);
+    for (std::int64_t at = 0; at < k; at += 2)
+      w[static_cast<std::size_t>((row * k + at) / 2)] =
+          static_cast<unsigned char>(element(row, at) | element(row, at + 1) << 4);
+  }
+  const auto on_gpu = [&](const auto& host) {
+    auto buffer = gpu()->allocate(host.size() * sizeof(host[0]), Placement::plain);
+    EXPECT_TRUE(buffer.ok()) << buffer.message();
+    EXPECT_TRUE(gpu()->copy_in((*buffer)->data(), host.data(), (*buffer)->bytes()).ok());
+    return std::move(*buffer);
+  };
+  const Problem plain = of_fp4(Operation::a16w4, m, n, k);
+  const auto there_x = on_gpu(x);
+  const auto there_w = on_gpu(w);
+  const auto there_scales = on_gpu(scales);
+  std::vector<std::uint16_t> y(static_cast<std::size_t>(m * n));
+  const auto there_y = on_gpu(y);
+  auto fragments =
+      gpu()->allocate(*gpu()->packed_bytes(in_fragments(plain), WeightLayout::fragment64), Placement::plain);
+  ASSERT_TRUE(fragments.ok());
+  ASSERT_TRUE(
+      gpu()
+          ->pack_weight(in_fragments(plain), WeightLayout::fragment64, there_w->data(), (*fragments)->data())
+          .ok());
+  for (const char* name : {"mxfp4", "simt"}) {
+    const KernelFamily* family = gpu()->find_family(name);
+    if (family == nullptr) continue;
+    for (const Problem& problem : {plain, in_fragments(plain)}) {
+      auto kernel = family->build(problem, family->default_config(problem));
+      ASSERT_TRUE(kernel.ok()) << kernel.message();
+      Operands operands;
+      operands.x = there_x->data();
+      operands.w = problem.bpreshuffle ? (*fragments)->data() : there_w->data();
+      operands.w_scale = there_scales->data();
+      operands.y = there_y->data();
+      operands.ldx = k;
+      operands.ldy = n;
+      ASSERT_TRUE((*kernel)->run(operands, nullptr, {}).ok());
+      ASSERT_TRUE(gpu()->synchronize().ok());
+      ASSERT_TRUE(gpu()->copy_out(y.data(), there_y->data(), y.size() * 2).ok());
+      int compared = 0;
+      for (std::int64_t at = 0; at < m * n; ++at) {
+        const std::int64_t row = at % n;
+        const auto found =
+            std::bit_cast<float>(static_cast<std::uint32_t>(y[static_cast<std::size_t>(at)]) << 16);
+        if (row == 255) {
+          EXPECT_TRUE(std::isnan(found)) << name;
+          continue;
+        }
+        double sum = 0;
+        for (std::int64_t i = 0; i < k; ++i) {
+          const unsigned bits_of = element(row, i);
+          sum += exact_x[static_cast<std::size_t>(at / n * k + i)] * values[bits_of & 7] *
+                 ((bits_of & 8) != 0 ? -1 : 1);
+        }
+        sum = std::ldexp(sum, static_cast<int>(row) - 127);
+        // Scaled weights beyond float32's range are infinite.
+        if (row > 252 || (sum != 0 && (std::abs(sum) < 0x1p-126 || std::abs(sum) > 0x1p127))) continue;
+        ++compared;
+        EXPECT_EQ(found,
+                  std::bit_cast<float>(static_cast<std::uint32_t>(bf16(static_cast<float>(sum))) << 16))
+            << name << " packed " << problem.bpreshuffle << " scale " << row << " row of x " << at / n;
+      }
+      EXPECT_GT(compared, 300);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gemmtune
