@@ -12,6 +12,8 @@
 #include "formats/aiter/operation_header.h"
 #include "formats/aiter/tuned_row.h"
 #include "formats/csv/csv.h"
+#include "formats/flashinfer/flashinfer_cache.h"
+#include "formats/triton/triton_lookup.h"
 #include "formats/tunableop/tunableop_csv.h"
 #include "formats/tune_gemm/gemm_result_file.h"
 
@@ -29,7 +31,7 @@ constexpr std::array held_by_size_lists{
     Column::q_dtype_a, Column::q_dtype_w, Column::q_type,         Column::experts,  Column::topk,
     Column::act_type,  Column::use_g1u1,  Column::doweight_stage1};
 
-constexpr std::array<Format, 9> formats{{
+constexpr std::array<Format, 12> formats{{
     {"aiter",
      "AITER's tuned CSV with today's header, gemmtune's columns behind",
      "*_tuned_*.csv",
@@ -54,6 +56,12 @@ constexpr std::array<Format, 9> formats{{
      {.known = held_by_triton, .problem = false},
      read_triton_rows,
      write_triton_rows},
+    {"vllm_json",
+     "vLLM's and SGLang's Triton configs by the nearest M, one (N, K) or (E, N) a file; no times",
+     "*,device_name=*.json",
+     {.known = {}, .problem = false},
+     read_triton_rows,
+     write_nearest_rows},
     {"tune_gemm_yaml_v2",
      "tune_gemm's results as version 2 prints them",
      "*.yaml",
@@ -84,6 +92,18 @@ constexpr std::array<Format, 9> formats{{
      {.known = held_by_tunableop},
      read_tunableop_rows,
      write_tunableop_rows},
+    {"flashinfer",
+     "FlashInfer's cache: runners and tactics, which are indices of one version on one GPU",
+     "*.json",
+     {.known = {}, .problem = false},
+     read_flashinfer_rows,
+     nullptr},
+    {"listing",
+     "a line for each row or entry, to be read",
+     "*",
+     {.all = true, .known = {}, .problem = false},
+     nullptr,
+     write_listing},
 }};
 
 const Format& format_named(std::string_view name) {
@@ -199,7 +219,12 @@ Result<const Format*> find_format(std::string_view name) {
 const Format& detect_format(const std::string& source, std::string_view content) {
   const std::string_view first = trim(first_row(content));
   const bool csv = ends_in(source, ".csv");
-  if (ends_in(source, ".json") || (!csv && first.starts_with('{'))) return format_named("triton_json");
+  if (ends_in(source, ".json") || (!csv && first.starts_with('{'))) {
+    if (is_flashinfer(content)) return format_named("flashinfer");
+    const auto name = parse_triton_file_name(source);
+    const bool nearest = name && (name->family == nearest_dense_family || name->family == nearest_moe_family);
+    return format_named(nearest ? "vllm_json" : "triton_json");
+  }
   if (is_yaml_path(source) || (!csv && (first.starts_with('-') || first.starts_with('[')))) {
     return format_named("tune_gemm_yaml");
   }

@@ -107,6 +107,7 @@ Result<ConversionRows> read_untuned_rows(const std::string&, std::string, const 
 Result<std::string> write_untuned_rows(ConversionRows&, const ConversionOptions&);
 Result<ConversionRows> read_triton_rows(const std::string&, std::string, const ConversionOptions&);
 Result<std::string> write_triton_rows(ConversionRows&, const ConversionOptions&);
+Result<std::string> write_nearest_rows(ConversionRows&, const ConversionOptions&);
 Result<ConversionRows> read_tune_gemm_rows(const std::string&, std::string, const ConversionOptions&);
 Result<std::string> write_tune_gemm_v2_rows(ConversionRows&, const ConversionOptions&);
 Result<std::string> write_tune_gemm_rows(ConversionRows&, const ConversionOptions&);
@@ -115,6 +116,8 @@ Result<ConversionRows> read_hipblaslt_rows(const std::string&, std::string, cons
 Result<std::string> write_hipblaslt_rows(ConversionRows&, const ConversionOptions&);
 Result<ConversionRows> read_tunableop_rows(const std::string&, std::string, const ConversionOptions&);
 Result<std::string> write_tunableop_rows(ConversionRows&, const ConversionOptions&);
+Result<ConversionRows> read_flashinfer_rows(const std::string&, std::string, const ConversionOptions&);
+Result<std::string> write_listing(ConversionRows&, const ConversionOptions&);
 
 /// An error that asks for --indtype where the types are not known.
 Status require_types(const ConversionRows& rows);

@@ -1,8 +1,11 @@
 #include "formats/other_diagnostics.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "formats/all_formats.h"
+#include "formats/flashinfer/flashinfer_cache.h"
 #include "formats/hipblaslt/hipblaslt_csv.h"
 #include "formats/tunableop/tunableop_csv.h"
 #include "formats/tune_gemm/gemm_result_yaml.h"
@@ -16,6 +19,12 @@ Result<std::vector<std::string>> diagnostics_of(const std::string& source, const
     return std::move(file->diagnostics);
   };
   if (name == "hipblaslt_csv") return diagnostics_in(parse_hipblaslt_csv(source, content));
+  if (name == "flashinfer") {
+    auto cache = parse_flashinfer_cache(source, content);
+    if (!cache.ok()) return cache.status();
+    std::move(cache->notes.begin(), cache->notes.end(), std::back_inserter(cache->diagnostics));
+    return std::move(cache->diagnostics);
+  }
   if (name == "tunableop") return diagnostics_in(parse_tunableop_csv(source, content));
   if (name != "untuned") return diagnostics_in(parse_gemm_results(source, content));
   return diagnostics_in(parse_shape_list(source, content, options));

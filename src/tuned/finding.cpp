@@ -29,6 +29,10 @@ constexpr std::array<FindingText, finding_kind_count> finding_texts{{
     {FindingKind::missing_bucket, "missing_bucket", "M that no bucket of a Triton config answers"},
     {FindingKind::unread_key, "unread_key", "a key that no look-up or no kernel reads"},
     {FindingKind::wrong_size, "wrong_size", "a bucket that does not fit the N and K of its file's name"},
+    {FindingKind::key_order, "key_order",
+     "keys of M that do not ascend: of two that are as near the first counts"},
+    {FindingKind::noise, "noise", "winners that differ in a parameter without effect"},
+    {FindingKind::unpaired, "unpaired", "BLOCK_SIZE_M of a _down file is not that of the file beside it"},
 }};
 
 constexpr std::array<FindingKind, finding_kind_count> kinds = [] {

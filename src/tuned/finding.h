@@ -30,8 +30,12 @@ enum class FindingKind {
   missing_bucket,
   unread_key,
   wrong_size,
+  // Of vLLM's and SGLang's.
+  key_order,
+  noise,
+  unpaired,
 };
-inline constexpr std::size_t finding_kind_count = static_cast<std::size_t>(FindingKind::wrong_size) + 1;
+inline constexpr std::size_t finding_kind_count = static_cast<std::size_t>(FindingKind::unpaired) + 1;
 
 std::string_view to_string(FindingKind kind);
 std::optional<FindingKind> parse_finding_kind(std::string_view text);

@@ -179,6 +179,22 @@ TEST_F(JournalCli, ListExportPrune) {
   EXPECT_EQ(csv.exit_code, 0);
   EXPECT_THAT(csv.out, HasSubstr("run,at,device,env,problem,stage,m,candidate,source,kind,reason"));
   EXPECT_EQ(lines_of(csv.out).size(), exported().size() + 1);
+  const auto shared = program.run({"journal", "export", journal(), "--to", "t4"});
+  ASSERT_EQ(shared.exit_code, 0) << shared.err;
+  const Json t4 = Json::parse(shared.out);
+  EXPECT_EQ(t4["schema_version"], "1.0.0");
+  const std::vector<Json> outcomes = exported();
+  ASSERT_EQ(t4["results"].size(), outcomes.size());
+  for (std::size_t index = 0; index < t4["results"].size(); ++index) {
+    const Json& result = t4["results"][index];
+    const Json& line = outcomes[index];
+    EXPECT_EQ(result["configuration"]["kernel"], line["candidate"]);
+    EXPECT_EQ(result["times"]["runtimes"].size(), line["samples"].size());
+    EXPECT_EQ(result["invalidity"] == "correct", line["kind"] == "ok") << result;
+    if (line["kind"] == "ok") EXPECT_EQ(result["correctness"], 1 - line["err_ratio"].get<double>());
+  }
+  EXPECT_EQ(program.run({"journal", "export", journal(), "--to", "xml"}).exit_code, 2);
+  EXPECT_EQ(program.run({"journal", "list", journal(), "--to", "t4"}).exit_code, 2);
   EXPECT_THAT(csv.out, HasSubstr(" source ")) << "own kernels are known by their source";
   EXPECT_THAT(program.run({"journal", "prune", journal(), "--keep", "1"}).out, HasSubstr("1 run forgotten"));
   EXPECT_EQ(runs().size(), 1U);

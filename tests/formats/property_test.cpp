@@ -169,6 +169,7 @@ TEST(Properties, AConversionThereAndBackIsEqualOrNamed) {
     options.k = 1024;
     options.operation = Operation::a16w16;
     for (const Format& format : all_formats()) {
+      if (format.read == nullptr || format.write == nullptr) continue;
       SCOPED_TRACE(std::string(format.name) + "\n" + text);
       auto there = read_aiter_rows("bf16_tuned_gemm.csv", text, options);
       ASSERT_TRUE(there.ok()) << there.message();

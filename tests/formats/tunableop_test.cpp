@@ -101,6 +101,30 @@ TEST(Tunableop, ATableOfCublasltRowsAndBack) {
   EXPECT_EQ(back->entries.at(0).libtype, "cublaslt");
 }
 
+TEST(Tunableop, RowsThatNeedMoreWorkspaceThanPyTorchHasAreLeftOut) {
+  const std::string names =
+      "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName\n";
+  const auto written = [&](int m, const std::string& kernel) {
+    auto rows = read_aiter_rows(
+        "bf16_tuned_gemm.csv",
+        names + "sm_90,132," + std::to_string(m) +
+            ",4096,8192,False,torch.bfloat16,torch.bfloat16,False,False,cublaslt,0,0,9," + kernel + "\n",
+        {});
+    EXPECT_TRUE(rows.ok()) << rows.message();
+    EXPECT_TRUE(write_rows(**find_format("tunableop"), *rows, {}).ok());
+    return rows->gone.empty() || !rows->gone[0] ? std::string() : rows->left_out[0].why;
+  };
+  const std::string kernel = "cublaslt_r1_algo66_tile10_stages35_sk4_red2_swizzle0_custom1_inner0_cluster4";
+  EXPECT_EQ(written(512, kernel), "") << "512 x 4096 partial sums of 4 bytes, 4 splits: 32 MiB";
+  EXPECT_EQ(written(513, kernel), "its partial sums need 32 MiB of workspace, PyTorch gives cuBLASLt 32");
+  EXPECT_EQ(written(2048, kernel), "its partial sums need 128 MiB of workspace, PyTorch gives cuBLASLt 32");
+  std::string other = kernel;
+  other.replace(other.find("red2"), 4, "red4");
+  EXPECT_EQ(written(1024, other), "") << "of bf16";
+  other.replace(other.find("red4"), 4, "red1");
+  EXPECT_EQ(written(8192, other), "") << "in place";
+}
+
 TEST(Tunableop, CallsThatWaitAreShapes) {
   const auto list = parse_shape_list(
       "tunableop_untuned0.csv",

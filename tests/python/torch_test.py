@@ -218,6 +218,57 @@ class Models(unittest.TestCase):
         with gemmtune.torch.patch(self.model, only=lambda name, module: name == "head") as one:
             self.assertEqual(one.layers, ["head"])
 
+    def test_merged_layers_are_one_product(self):
+        state = {name: value.clone() for name, value in self.model.state_dict().items()}
+        names = [("q", "k", "v"), ("k", "v"), ("gate", "up")]  # q alone has a bias
+        patched = gemmtune.torch.patch(self.model, merge=names)
+        self.assertEqual(patched.merged, [[f"layers.{i}.{name}" for name in group] for i in (0, 1) for group in names[1:]])
+        self.assertEqual((len(patched), patched.skipped), (15, {}))
+        for name, value in self.model.state_dict().items():
+            torch.testing.assert_close(value, state[name], rtol=0, atol=0)
+        counters = gemmtune.contexts.current(("cpu", 0)).counters
+        calls = counters()["untuned"]
+        with gemmtune.torch.capture() as captured:
+            close(self, self.model(self.tokens), self.expected, 2e-2)
+        self.assertEqual(counters()["untuned"], calls + 15 - 4)
+        sizes = sorted((dict(row)["N"], dict(row)["bias"], calls) for row, calls in captured.shapes["a16w16"].items())
+        self.assertEqual(sizes, [(128, False, 2), (128, False, 4), (128, True, 2), (320, False, 1), (512, False, 2)])
+        layer = self.model.layers[0]
+        x = torch.randn(3, 128).bfloat16()
+        alone = [functional.linear(x, one.weight) for one in (layer.k, layer.v)]
+        for order in ((0, 1), (1, 0), (0, 0, 1), (1, 1)):  # whoever asks first, and again
+            for index in order:
+                close(self, (layer.k, layer.v)[index](x), alone[index], 2e-2)
+            x = x.clone()
+        close(self, layer.k(x), alone[0], 2e-2)
+        close(self, layer.v(x + 1), functional.linear(x + 1, layer.v.weight), 2e-2)  # another x
+        compiled = torch.compile(self.model, fullgraph=True, backend="aot_eager")
+        close(self, compiled(self.tokens), self.expected, 2e-2)
+        calls = counters()["untuned"]
+        close(self, compiled(self.tokens), self.expected, 2e-2)
+        self.assertEqual(counters()["untuned"], calls + 15 - 4)
+        wrong = []
+
+        def work(number):
+            with torch.inference_mode():
+                own = torch.randn(number + 1, 128).bfloat16()
+                exact = [functional.linear(own, one.weight) for one in (layer.gate, layer.up)]
+                for _ in range(200):
+                    for one, y in zip((layer.gate, layer.up), exact):
+                        if (one(own) - y).abs().max() > 0.1:
+                            wrong.append(number)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+        patched.undo()
+        self.assertEqual({type(module) for module in self.model.modules() if hasattr(module, "in_features")}, {torch.nn.Linear})
+        self.assertNotIn("gemmtune_group", vars(layer.k))
+        torch.testing.assert_close(self.model(self.tokens), self.expected, rtol=0, atol=0)
+
     def test_other_types_run_as_before(self):
         layer = torch.nn.Linear(32, 8)
         whole = torch.nn.ModuleDict({"a": layer, "b": torch.nn.Linear(8, 4).double()})
@@ -257,6 +308,28 @@ class Models(unittest.TestCase):
                     model(token)
                 self.assertEqual(again.shapes, captured.shapes)
             torch.testing.assert_close(model.head.weight.data, weight.data, rtol=0, atol=0)
+
+    def test_capture_of_a_mixture(self):
+        tokens, experts, model, inner, topk = 5, 4, 64, 32, 2
+        x, w1, w2 = (torch.randn(shape).bfloat16() for shape in ((tokens, model), (experts, 2 * inner, model), (experts, model, inner)))
+        weights, ids = torch.rand(tokens, experts).topk(topk)
+        ids = ids.int()
+        bytes1, bytes2 = (torch.zeros(shape, dtype=torch.uint8) for shape in ((experts, inner, model // 2), (experts, model, inner // 2)))
+        scales = [torch.full(shape, 127, dtype=torch.uint8) for shape in ((experts * inner, model // 32), (experts * model, inner // 32))]
+        file = self.folder / "shapes.csv"
+        with gemmtune.torch.capture(file):
+            for _ in range(2):
+                gemmtune.fused_moe(x, w1, w2, ids, weights)
+            ops.fused_moe_out(x, w1[:, :inner].contiguous(), w2, ids, weights, None, None, None, out=torch.empty(tokens, model).bfloat16(),
+                              activation=2, gated=False, doweight_stage1=True)
+            gemmtune.fused_moe(x, bytes1, bytes2, ids, weights, quant_type="per_1x32", gated=False, w1_scale=scales[0], w2_scale=scales[1])
+        file = self.folder / "shapes.fused_moe.csv"
+        self.assertEqual(sorted(file.read_text().splitlines())[:3], [
+            "5,64,32,4,2,ActivationType.Gelu,torch.bfloat16,torch.bfloat16,torch.bfloat16,QuantType.No,0,1,1",
+            "5,64,32,4,2,ActivationType.Silu,torch.bfloat16,torch.bfloat16,torch.bfloat16,QuantType.No,1,0,2",
+            "5,64,32,4,2,ActivationType.Silu,torch.bfloat16,torch.bfloat16,torch.float4_e2m1fn_x2,QuantType.per_1x32,0,0,1"])
+        done = gemmtune.tune(file, self.folder / "moe.csv", limit=1, budget=5, confirmations=1)
+        self.assertEqual([problem["state"] in ("tuned", "kept default") for problem in done["problems"]], [True], done["problems"])
 
     def test_scaled_fp8_layers(self):
         x = torch.randn(3, 256).bfloat16()
@@ -329,6 +402,15 @@ class Processes(unittest.TestCase):
             for _ in range(200000):
                 ops.linear(x, w, bias)
         self.assertLess(resident_bytes() - before, 2 << 20)
+
+    def test_fork_after_import(self):
+        program = ("import os, torch, gemmtune.torch\n"
+                   "child = os.fork()\n"
+                   "right = bool((torch.ops.gemmtune.linear(torch.ones(2, 64), torch.ones(8, 64)) == 64).all())\n"
+                   "if child == 0: os._exit(0 if right else 1)\n"
+                   "assert right and os.waitpid(child, 0)[1] == 0\n")
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_fork_after_use(self):
         x, w = torch.ones(2, 64), torch.ones(8, 64)

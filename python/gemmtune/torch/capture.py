@@ -20,7 +20,24 @@ _columns = {
     "a8w4": ("M", "N", "K", "bias", "q_dtype_a", "outdtype", "bpreshuffle", "calls"),
     "batched_bf16": ("B", "M", "N", "K", "calls"),
     "batched_a8w8": ("B", "M", "N", "K", "calls"),
+    "fused_moe": ("token", "model_dim", "inter_dim", "expert", "topk", "act_type", "dtype", "q_dtype_a", "q_dtype_w", "q_type",
+                  "use_g1u1", "doweight_stage1", "calls"),
 }
+# AITER's words, in the order of include/gemmtune/enumerations.h.
+_activations = ("No", "Silu", "Gelu", "Swiglu", "Situv2")
+_quant_types = ("No", "per_Tensor", "per_Token", "per_1x32", "per_1x128", "per_128x128")
+
+
+_fp4 = tuple(dtype for dtype in (torch.uint8, getattr(torch, "float4_e2m1fn_x2", None)) if dtype)
+
+
+def _is_float(x):
+    return x.dtype in (torch.bfloat16, torch.float16, torch.float32)
+
+
+def _stored(x):
+    """AITER's word for the type of an operand; bytes hold MXFP4."""
+    return "torch.float4_e2m1fn_x2" if x.dtype in _fp4 else x.dtype
 
 
 def _rows(x):
@@ -73,7 +90,7 @@ class capture(TorchFunctionMode):
                   bpreshuffle=packed)
 
     def _linear(self, x, weight, bias=None):
-        if x.dtype in (torch.bfloat16, torch.float16, torch.float32) and weight.dtype is x.dtype and _rows(x):
+        if _is_float(x) and weight.dtype is x.dtype and _rows(x):
             self._a16w16(_rows(x), weight.shape[0], weight.shape[1], bias is not None, x, x.dtype, False, self.packed)
 
     def _scaled_mm(self, x, w, scale_a=None, scale_b=None, bias=None, scale_result=None, out_dtype=None, **rest):
@@ -85,8 +102,20 @@ class capture(TorchFunctionMode):
         elif scale_a.numel() in (1, m) and scale_b.numel() in (1, n):
             self._add("a8w8", M=m, N=n, K=k, q_dtype_w="fp8")
 
+    def _fused_moe(self, x, w1, w2, topk_ids, topk_weights, x_scale=None, w1_scale=None, w2_scale=None, activation=1, quant_type=0,
+                   gated=True, doweight_stage1=False, out_dtype=None, out=None):
+        elements = 2 if w1.dtype in _fp4 else 1  # of w in a byte
+        result = out.dtype if out is not None else out_dtype or (x.dtype if _is_float(x) else torch.bfloat16)
+        self._add("fused_moe", token=x.shape[0], model_dim=w1.shape[2] * elements, inter_dim=w2.shape[2] * elements,
+                  expert=w1.shape[0], topk=topk_ids.shape[1], act_type=f"ActivationType.{_activations[activation]}", dtype=result,
+                  q_dtype_a=_stored(x), q_dtype_w=_stored(w1), q_type=f"QuantType.{_quant_types[quant_type]}",
+                  use_g1u1=int(gated), doweight_stage1=int(doweight_stage1))
+
     def _operator(self, operation, x, w, *rest, out=None, n=0, layout=0, out_dtype=None, **options):
         if operation not in _columns and operation != "linear" or not _rows(x):
+            return
+        if operation == "fused_moe":
+            self._fused_moe(x, w, *rest, out=out, **({"out_dtype": out_dtype} if out_dtype else {}), **options)
             return
         if operation.startswith("batched"):
             self._add(operation, B=x.shape[0], M=x.shape[1], N=w.shape[1], K=x.shape[2])

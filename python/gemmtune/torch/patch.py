@@ -32,6 +32,39 @@ class GemmtuneLinear(nn.Linear):
         return self.weight
 
 
+class _Group:
+    """Linear layers of one input whose weights lie one behind the other: one product for all. `held`: (x, y, members that
+    still want their columns), replaced as a whole, so that threads see one call's."""
+
+    def __init__(self, weight, bias, rows):
+        self.weight, self.bias, self.rows = weight, bias, rows
+        self.packed, self.layout = None, 0
+        self.held = (None, None, frozenset())
+
+    def product(self, x):
+        if self.packed is None:
+            return _linear(x, self.weight, self.bias)
+        return _linear(x, self.packed, self.bias, None, None, self.weight.shape[0], self.layout)
+
+    def columns(self, x, member):
+        first, last = self.rows[member]
+        held, y, waiting = self.held
+        if held is not x or member not in waiting:
+            y, waiting = self.product(x), frozenset(range(len(self.rows)))
+        waiting = waiting - {member}
+        self.held = (x, y, waiting) if waiting else (None, None, waiting)
+        return y[..., first:last]
+
+
+class GemmtuneMergedLinear(GemmtuneLinear):
+    """A member of a group."""
+
+    def forward(self, x):
+        if x.dtype is not self.gemmtune_dtype or torch.is_autocast_enabled(self.gemmtune_device):
+            return super().forward(x)
+        return self.gemmtune_group.columns(x, self.gemmtune_member)
+
+
 def _quantize(x, scale):
     return (x.float() / scale).clamp(-_fp8_max, _fp8_max).to(_fp8)
 
@@ -93,11 +126,12 @@ def _why_not_scaled(module, kind):
 
 
 class Patch:
-    """What patch() did. `layers`: names of the patched layers; `packed`: of those with a packed weight; `skipped`: names of
-    linear layers that stay as they were, with the reason. undo() gives the model back."""
+    """What patch() did. `layers`: names of the patched layers; `packed`: of those with a packed weight; `merged`: groups of
+    names that share one product; `skipped`: names of linear layers that stay as they were, with the reason. undo() gives the
+    model back."""
 
     def __init__(self):
-        self.layers, self.packed, self.skipped = [], [], {}
+        self.layers, self.packed, self.merged, self.skipped = [], [], [], {}
         self._undo = []
 
     def __enter__(self):
@@ -168,17 +202,77 @@ def _patch_scaled(patch, name, module, kind):
     patch._undo.append(undo)
 
 
-def patch(model, pack=True, keep_weight=True, only=None):
+# Children of one module that get one input, by their names in transformers' and others' models.
+_same_input = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"), ("wq", "wk", "wv"), ("w1", "w3"))
+
+
+def _groups(model, names, wanted):
+    """[(prefix, modules)] of children that can be one product: plain layers of one size of x, type, device and with or without a
+    bias, whose weights belong to nothing else."""
+    uses = {}
+    for module in model.modules():
+        for parameter in module._parameters.values():
+            if parameter is not None:
+                uses[parameter.data_ptr()] = uses.get(parameter.data_ptr(), 0) + 1
+    found = []
+    for prefix, parent in model.named_modules():
+        for group in names:
+            members = [getattr(parent, name, None) for name in group]
+            full = [f"{prefix}.{name}" if prefix else name for name in group]
+            if not all(type(one) is nn.Linear and _why_not(one) is None for one in members):
+                continue
+            kinds = {(one.in_features, one.weight.dtype, one.weight.device, one.bias is None) for one in members}
+            if len(kinds) == 1 and all(wanted(*pair) and uses[pair[1].weight.data_ptr()] == 1 for pair in zip(full, members)):
+                found.append((full, members))
+    return found
+
+
+def _merge(patch, names, members, packs):
+    """Weights (and biases) of patched layers become parts of one, in place; undo() leaves them there."""
+    weight = torch.cat([one.weight.detach() for one in members])
+    bias = torch.cat([one.bias.detach() for one in members]) if members[0].bias is not None else None
+    rows, first = [], 0
+    for one in members:
+        rows.append((first, first + one.out_features))
+        first += one.out_features
+        one.weight.data = weight[slice(*rows[-1])]
+        if bias is not None:
+            one.bias.data = bias[slice(*rows[-1])]
+    group = _Group(weight, bias, rows)
+    for index, (name, one) in enumerate(zip(names, members)):
+        _patch_linear(patch, name, one, None, True)
+        one.gemmtune_group, one.gemmtune_member = group, index
+        one.__class__ = GemmtuneMergedLinear
+
+        def undo(one=one):
+            del one.gemmtune_group, one.gemmtune_member
+
+        patch._undo.append(undo)
+    if packs is not None:
+        packed = _operators.pack(weight)
+        if isinstance(packed, operations.PackedWeight):
+            group.packed, group.layout = packed.bits, packed.layout
+            patch.packed.extend(names)
+    patch.merged.append(names)
+
+
+def patch(model, pack=True, keep_weight=True, only=None, merge=False):
     """Lets every nn.Linear of the model, and every layer with a scaled fp8 weight, run gemmtune's kernels; returns a Patch.
 
+    merge=True: layers that get one input (q_proj, k_proj and v_proj; gate_proj and up_proj; or the children that a list of tuples
+    of names says) become one product: their weights move behind each other, in place, and the first call of them
+    computes what the others return. Their input must not be changed in place between their calls.
     pack: pack each weight for which the tuned files of its device chose a packed layout. keep_weight=False drops the plain
     copy of a packed weight (undo() unpacks it). only: a function of (name, module) that says which layers. Calls with
     inputs of another type than the weight's, and under autocast, run as before."""
     done = Patch()
     packs = {} if pack else None
+    wanted = only if only is not None else lambda name, module: True
     try:
+        for names, members in _groups(model, _same_input if merge is True else merge, wanted) if merge else ():
+            _merge(done, names, members, packs)
         for name, module in list(model.named_modules()):
-            if only is not None and not only(name, module):
+            if not wanted(name, module):
                 continue
             kind = _scaled_kind(module)
             if kind is not None:

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/inspect/journal_t4.h"
 #include "cli/shared/command_options.h"
 #include "cli/shared/console.h"
 #include "cli/shared/report_parts.h"
@@ -28,7 +29,8 @@ constexpr const char* journal_footer = R"(
 FILE is a journal (tuned.csv.journal) or the tuned file beside which it lies.
 
   list    its runs: when, which device, how many problems, candidates and failures, and what became of them
-  export  every outcome that was ever measured, as CSV or with --json as one object a line
+  export  every outcome that was ever measured, as CSV, with --json as one object a line, with --to t4 as the results
+          file that auto-tuners share (T4 1.0.0), each with its measured correctness
   prune   forgets runs (--keep N newest stay, or --older-than DAYS go) and gives their space back
 
 Exit codes: 0 done, 2 usage or input.
@@ -36,6 +38,7 @@ Exit codes: 0 done, 2 usage or input.
 Examples:
   gemmtune journal list tuned.csv
   gemmtune journal export tuned.csv --json
+  gemmtune journal export tuned.csv --to t4 > results.json
   gemmtune journal prune tuned.csv --keep 3)";
 
 struct JournalCommand {
@@ -43,6 +46,7 @@ struct JournalCommand {
   std::string file;
   std::optional<std::int64_t> keep;
   std::optional<double> older_than_days;
+  std::string to;  // of export: csv, json or t4; empty: csv, or json with --json
   bool json = false;
 };
 
@@ -146,7 +150,19 @@ int list_journal(const JournalCommand& command, SqlDatabase& journal) {
   return exit_done;
 }
 
+int export_t4(SqlDatabase& journal) {
+  print_document(t4_begin);
+  bool first = true;
+  const Status status = for_each_outcome(journal, [&](const JournalLine& line) {
+    print_document((first ? "" : ",\n") + t4_result(line));
+    first = false;
+  });
+  print_document(fmt::format("{}{}", first ? "" : "\n", t4_end));
+  return status.ok() ? exit_done : usage_error("journal", status.message());
+}
+
 int export_all(const JournalCommand& command, SqlDatabase& journal) {
+  if (command.to == "t4") return export_t4(journal);
   if (!command.json) print_document(export_header);
   const Status status = for_each_outcome(journal, [&](const JournalLine& line) {
     print_document(command.json ? export_json(line) : export_csv(line));
@@ -170,6 +186,12 @@ Status check_command(const JournalCommand& command) {
   const bool prunes = command.action == "prune";
   if (!prunes && command.action != "list" && command.action != "export") {
     return Status::invalid("'{}': expected list, export or prune", command.action);
+  }
+  if (!command.to.empty()) {
+    if (command.action != "export") return Status::invalid("--to is of export");
+    if (command.to != "csv" && command.to != "json" && command.to != "t4")
+      return Status::invalid("--to {}: expected csv, json or t4", command.to);
+    if (command.json && command.to != "json") return Status::invalid("--to {}: not with --json", command.to);
   }
   if (!prunes) {
     if (!command.keep && !command.older_than_days) return {};
@@ -211,9 +233,13 @@ std::function<int()> declare_journal(CommandOptions& app) {
   app.add_option("--keep", command->keep, "prune: how many of the newest runs stay").type_name("N");
   app.add_option("--older-than", command->older_than_days, "prune: forget runs older than this")
       .type_name("DAYS");
+  app.add_option("--to", command->to, "export: csv (default), json (as --json) or t4");
   app.add_flag("--json", command->json, "For machines; export: one object a line");
   app.footer(journal_footer);
-  return [command] { return run_journal(*command); };
+  return [command] {
+    command->json = command->json || command->to == "json";
+    return run_journal(*command);
+  };
 }
 
 }  // namespace gemmtune::cli

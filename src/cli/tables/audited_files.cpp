@@ -30,7 +30,7 @@ Result<TunedFile> read_audited(const std::string& path, std::optional<Operation>
   const Format& format = detect_format(path, *content);
   format_name = format.name;
   if (is_tuned_format(format)) return parse_tuned_csv(path, std::move(*content), {.operation = operation});
-  if (format_name == "triton_json") {
+  if (format.read == read_triton_rows) {
     auto parsed = parse_triton_json(path, *content);
     if (!parsed.ok()) return parsed.status();
     config = std::move(*parsed);
@@ -52,7 +52,7 @@ Result<TunedFile> read_audited(const std::string& path, std::optional<Operation>
 std::vector<std::string> with_configs_of_folders(const std::vector<std::string>& paths) {
   std::vector<std::string> files;
   for (const std::string& path : paths) {
-    auto configs = triton_files_in(path);
+    auto configs = config_files_in(path);
     if (configs.empty()) configs = {path};
     std::move(configs.begin(), configs.end(), std::back_inserter(files));
   }

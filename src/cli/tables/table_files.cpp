@@ -87,7 +87,7 @@ Result<std::vector<TritonFile>> read_triton_files(const std::vector<std::string>
     for (const std::string& path : path_list(word)) {
       std::error_code error;
       const bool is_folder = std::filesystem::is_directory(path, error);
-      const std::vector<std::string> paths = is_folder ? triton_files_in(path) : std::vector{path};
+      const std::vector<std::string> paths = is_folder ? config_files_in(path) : std::vector{path};
       if (paths.empty()) return Status::invalid("{}: no Triton config in this folder", path);
       for (const std::string& one : paths) {
         auto file = read_triton_json(one);

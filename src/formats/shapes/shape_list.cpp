@@ -162,7 +162,9 @@ Result<ShapeList> parse_shape_yaml(const std::string& source, const std::string&
 /// something else.
 Status require_sizes(const std::string& source, std::string_view content) {
   const Format& format = detect_format(source, content);
-  if (format.read != read_triton_rows && format.read != read_hipblaslt_rows) return {};
+  if (format.read != read_triton_rows && format.read != read_hipblaslt_rows &&
+      format.read != read_flashinfer_rows)
+    return {};
   return Status::invalid("{}: is {} ({}), expected a list of sizes; gemmtune convert --to untuned makes one",
                          source, format.name, format.description);
 }

@@ -84,6 +84,16 @@ std::vector<BucketSpan> bucket_spans(const TritonFile& file) {
     changes.push_back(bound);
     changes.push_back(bound + 1);
   }
+  if (file.scheme == TritonScheme::nearest) {  // half way between two keys
+    std::vector<std::int64_t> keys;
+    for (const TritonBucket& bucket : file.buckets) keys.push_back(std::min(bucket.bound, max_dimension));
+    std::sort(keys.begin(), keys.end());
+    for (std::size_t at = 1; at < keys.size(); ++at) {
+      const std::int64_t middle = keys[at - 1] + (keys[at] - keys[at - 1]) / 2;
+      changes.insert(changes.end(), {std::max<std::int64_t>(middle, 1), middle + 1});
+    }
+    std::erase_if(changes, [](std::int64_t m) { return m > max_dimension; });
+  }
   std::sort(changes.begin(), changes.end());
   changes.erase(std::unique(changes.begin(), changes.end()), changes.end());
   std::vector<BucketSpan> spans;

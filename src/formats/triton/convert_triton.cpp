@@ -1,4 +1,4 @@
-// AITER's Triton configs among the formats. A bucket is a row at its largest M, without a time; its
+// AITER's, vLLM's and SGLang's Triton configs among the formats. A bucket is a row at its largest M, without a time; its
 // kernelName is its parameters: BLOCK_SIZE_M=16;num_warps=4;cache_modifier=.cg
 #include <fmt/format.h>
 
@@ -23,6 +23,7 @@ namespace gemmtune {
 namespace {
 
 constexpr std::string_view triton_format = "triton_json";
+constexpr std::string_view nearest_format = "vllm_json";
 constexpr std::string_view bucket_column = "bucket";  // of carried cells: the key of a bucket
 
 /// The largest M that a bucket answers; nullopt: all that is above the others.
@@ -30,6 +31,7 @@ std::optional<std::int64_t> max_m_of(const TritonBucket& bucket, TritonScheme sc
   const bool moe = scheme == TritonScheme::moe;
   switch (bucket.kind) {
     case BucketKind::m_leq:
+    case BucketKind::nearest:
       return bucket.bound;
     case BucketKind::small:
       return bucket.bound != 0 ? bucket.bound : 31;
@@ -129,7 +131,7 @@ Result<ConversionRows> read_triton_rows(const std::string& source, std::string c
   rows.source = source;
   const Problem problem = triton_problem(*file, options, rows);
   rows.operation = problem.operation;
-  rows.origin = triton_format;
+  rows.origin = file->scheme == TritonScheme::nearest ? nearest_format : triton_format;
   rows.notes = std::move(file->diagnostics);
   for (const TritonNote& note : file->notes) rows.parts.push_back({note.key, note.json});
   const auto last = last_of_keys(*file);
@@ -249,6 +251,7 @@ std::vector<TritonBucket> buckets_by_thirds(ConversionRows& rows, const TritonRo
 
 /// True for keys that stand as they are in a file of the scheme.
 bool is_of_scheme(BucketKind kind, TritonScheme scheme) {
+  if (scheme == TritonScheme::nearest) return false;
   if (kind == BucketKind::any) return true;
   return scheme == TritonScheme::thirds ? kind == BucketKind::large_m : kind == BucketKind::m_geq;
 }
@@ -274,7 +277,7 @@ void take_parts(ConversionRows& rows, TritonFile& file) {
     part.taken = true;
   }
   for (CarriedPart& part : rows.parts) {
-    if (part.taken || has_bucket(file, "any")) continue;
+    if (part.taken || has_bucket(file, "any") || file.scheme == TritonScheme::nearest) continue;
     auto config = part.text.empty() ? TritonConfig() : config_of(part.text);
     if (!config) continue;
     file.buckets.push_back({"any", BucketKind::any, 0, std::move(*config)});
@@ -282,18 +285,36 @@ void take_parts(ConversionRows& rows, TritonFile& file) {
   }
 }
 
+Status no_row(const ConversionRows& rows) {
+  return Status::invalid("{}: no row that a Triton config can hold{}{}", rows.source,
+                         rows.left_out.empty() ? "" : "; the first: ",
+                         rows.left_out.empty() ? "" : describe(rows.source, rows.left_out.front()));
+}
+
 }  // namespace
+
+Result<std::string> write_nearest_rows(ConversionRows& rows, const ConversionOptions& /*options*/) {
+  const TritonRows of_file = rows_of_first_file(rows);
+  TritonFile file;
+  file.scheme = TritonScheme::nearest;
+  for (const auto& [m, row] : of_file)
+    file.buckets.push_back({fmt::format("{}", m), BucketKind::nearest, m, row.config});
+  if (file.buckets.empty()) return no_row(rows);
+  take_parts(rows, file);
+  if (rows.origin != nearest_format)
+    rows.notes.push_back(
+        fmt::format("{}: vLLM and SGLang take the nearest M, not the next larger one", rows.source));
+  return write_triton_json(file);
+}
 
 Result<std::string> write_triton_rows(ConversionRows& rows, const ConversionOptions& options) {
   const TritonRows of_file = rows_of_first_file(rows);
   TritonFile file;
   file.scheme = options.thirds ? TritonScheme::thirds : TritonScheme::bounds;
   file.buckets = options.thirds ? buckets_by_thirds(rows, of_file) : buckets_by_bounds(rows, of_file);
-  if (rows.origin == triton_format) take_parts(rows, file);
+  if (rows.origin == triton_format || rows.origin == nearest_format) take_parts(rows, file);
   if (file.buckets.empty()) {
-    return Status::invalid("{}: no row that a Triton config can hold{}{}", rows.source,
-                           rows.left_out.empty() ? "" : "; the first: ",
-                           rows.left_out.empty() ? "" : describe(rows.source, rows.left_out.front()));
+    return no_row(rows);
   }
   // Without it AITER raises an error for a larger M; a file that was one already keeps its own rule.
   if (!options.thirds && rows.origin != triton_format) {

@@ -9,6 +9,7 @@
 
 #include "candidates/config.h"
 #include "formats/triton/bucket_rows.h"
+#include "formats/triton/nearest_audit.h"
 #include "formats/triton/triton_families.h"
 #include "formats/triton/triton_lookup.h"
 #include "problem/problem.h"
@@ -21,6 +22,8 @@ constexpr std::string_view triton_parameters[] = {
     "BLOCK_SIZE_M", "BLOCK_SIZE_N",   "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages",
     "waves_per_eu", "cache_modifier", "NUM_KSPLIT",   "kpack",        "num_ctas",  "matrix_instr_nonkdim",
     "kernel_type",  "NUM_BUFFERS",    "BLOCK_M",      "BLOCK_N",      "BLOCK_K",   "SPLITK_BLOCK_SIZE"};
+/// What vLLM's and SGLang's read beside these.
+constexpr std::string_view nearest_parameters[] = {"SPLIT_K", "USE_TMA"};
 
 /// True if a part of the kernel's name is the parameter and its value: _mr8_.
 bool is_part_of_name(std::string_view kernel, std::string_view key, const TritonValue& value) {
@@ -41,6 +44,9 @@ class FileAudit {
 
   std::vector<Finding> run() {
     check_reach();
+    if (file_.scheme == TritonScheme::nearest) {
+      for (Finding& finding : audit_nearest_file(file_, source_)) findings_.push_back(std::move(finding));
+    }
     for (const TritonBucket& bucket : file_.buckets) check_parameters(bucket);
     check_name();
     for (const TritonBucket& bucket : file_.buckets) check_split(bucket);
@@ -98,8 +104,11 @@ class FileAudit {
     }
     for (const auto& [key, value] : bucket.config.parameters) {
       if (key == kernel_name_key && !kernel.empty()) continue;
-      const bool known = std::find(std::begin(triton_parameters), std::end(triton_parameters), key) !=
-                         std::end(triton_parameters);
+      const auto is_of = [&key = key](std::span<const std::string_view> list) {
+        return std::find(list.begin(), list.end(), key) != list.end();
+      };
+      const bool known =
+          is_of(triton_parameters) || (file_.scheme == TritonScheme::nearest && is_of(nearest_parameters));
       if (known || (!kernel.empty() && is_part_of_name(kernel, key, value))) continue;
       add(FindingKind::unread_key, bucket.line,
           fmt::format("{}: parameter '{}': no kernel reads it{}", bucket.key, key.substr(0, 60),
@@ -122,7 +131,7 @@ class FileAudit {
   }
 
   void check_split(const TritonBucket& bucket) {
-    if (!file_.name.k || !own_kernel(bucket.config).empty()) return;
+    if (!file_.name.k || file_.scheme == TritonScheme::nearest || !own_kernel(bucket.config).empty()) return;
     const auto asked = bucket.config.integer("NUM_KSPLIT");
     const auto block = bucket.config.integer("BLOCK_SIZE_K");
     const auto split = apply_split_k(bucket.config, *file_.name.k);
@@ -148,12 +157,13 @@ std::vector<Finding> audit_triton_files(std::span<const TritonFile> files) {
     const TritonFile& file = files[source];
     const TritonFileName& name = file.name;
     const auto [first, is_new] = names.try_emplace({name.arch, name.family, name.specialisation}, &file);
-    if (!is_new && !name.family.empty()) {
+    if (!is_new && !name.family.empty() && file.scheme != TritonScheme::nearest) {
       findings.push_back({FindingKind::duplicate_key, source, 0,
                           fmt::format("{} comes first and has this name", first->second->path)});
     }
     for (Finding& finding : FileAudit(file, source).run()) findings.push_back(std::move(finding));
   }
+  for (Finding& finding : audit_nearest_pairs(files)) findings.push_back(std::move(finding));
   return findings;
 }
 

@@ -21,6 +21,7 @@ constexpr Family families[] = {
     {"GEMM-A16W16", Operation::a16w16},
     {"GEMM-A8W8", Operation::a8w8},
     {"GEMM-A8W8_BLOCKSCALE", Operation::a8w8_blockscale},
+    {nearest_dense_family, Operation::a8w8_blockscale},
     {"GEMM-A8W8_BLOCKSCALE_PRESHUFFLED", Operation::a8w8_blockscale_bpreshuffle},
     {"GEMM-AFP4WFP4", Operation::a4w4_blockscale},
     {"GEMM-A16WFP4", Operation::a16w4},

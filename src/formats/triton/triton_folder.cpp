@@ -42,6 +42,23 @@ std::vector<std::string> triton_files_of(const std::string& folder) {
   return files;
 }
 
+std::vector<std::string> config_files_in(const std::string& root) {
+  Paths files = triton_files_in(root);
+  const auto add_nearest = [&files](const std::string& folder) {
+    Paths inside = paths_in(folder);
+    std::erase_if(inside, [](const std::string& path) {
+      const auto name = parse_triton_file_name(path);
+      return is_folder(path) || !name ||
+             (name->family != nearest_dense_family && name->family != nearest_moe_family);
+    });
+    append(files, std::move(inside));
+  };
+  add_nearest(root);
+  for (const std::string& path : paths_in(root))
+    if (is_folder(path)) add_nearest(path);
+  return files;
+}
+
 std::vector<std::string> triton_files_in(const std::string& root) {
   Paths files = triton_files_of(root);
   const Paths inside = paths_in(root);

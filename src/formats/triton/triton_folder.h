@@ -1,4 +1,4 @@
-// A folder of Triton configs: AITER's layouts, and the files that `tune --buckets` writes.
+// A folder of Triton configs: AITER's layouts, and the files that `tune --buckets` writes; vLLM's and SGLang's.
 #pragma once
 
 #include <string>
@@ -16,5 +16,8 @@ std::vector<std::string> triton_files_of(const std::string& folder);
 /// All configs of a folder, in the order in which look-up prefers them: those in `root` itself, <arch>/triton/gemm/<family>,
 /// <arch>/gluon/gemm/<family>, gemm, gemm/<backend>, moe.
 std::vector<std::string> triton_files_in(const std::string& root);
+
+/// Those, which look-up reads, and vLLM's and SGLang's, which it does not: in `root` and in folders of it (triton_3_6_0).
+std::vector<std::string> config_files_in(const std::string& root);
 
 }  // namespace gemmtune

@@ -55,7 +55,10 @@ class TrackingIterator {
   Progress* progress_;
 };
 
-bool is_note_key(std::string_view key) { return key.starts_with('_') || key.ends_with("_note"); }
+/// triton_version is vLLM's.
+bool is_note_key(std::string_view key) {
+  return key.starts_with('_') || key.ends_with("_note") || key == "triton_version";
+}
 
 /// The parser's events to buckets and notes. Depth 1 is the file's object, depth 2 a bucket's.
 class TritonReader : public nlohmann::json_sax<Json> {
@@ -171,10 +174,9 @@ class TritonReader : public nlohmann::json_sax<Json> {
 
   bool begin_note(const std::string& key) {
     if (!is_note_key(key)) {
-      diagnostics_.cell(
-          progress_.line, "bucket", key,
-          "M_LEQ_x, M_GEQ_x, any, small_M, medium_M, large_M, small, medium_Mx, large, xlarge or "
-          "xlarge_Mx");
+      diagnostics_.cell(progress_.line, "bucket", key,
+                        "M_LEQ_x, M_GEQ_x, any, small_M, medium_M, large_M, small, medium_Mx, large, xlarge, "
+                        "xlarge_Mx or a number");
       add_finding(FindingKind::unread_key, fmt::format("'{}': no look-up reads this key", key.substr(0, 60)));
     }
     in_note_ = true;
@@ -220,6 +222,8 @@ std::optional<TritonScheme> scheme_of(BucketKind kind) {
     case BucketKind::medium_m:
     case BucketKind::large_m:
       return TritonScheme::thirds;
+    case BucketKind::nearest:
+      return TritonScheme::nearest;
     case BucketKind::any:
       break;
   }
@@ -312,6 +316,8 @@ std::string_view to_string(TritonScheme scheme) {
       return "thirds";
     case TritonScheme::moe:
       return "moe";
+    case TritonScheme::nearest:
+      return "nearest";
   }
   return "";
 }
@@ -329,6 +335,7 @@ std::optional<std::pair<BucketKind, std::int64_t>> parse_bucket_key(std::string_
   constexpr Known with_bound[] = {
       {"M_LEQ_", BucketKind::m_leq},    {"M_GEQ_", BucketKind::m_geq},  {"small_M", BucketKind::small},
       {"medium_M", BucketKind::medium}, {"large_M", BucketKind::large}, {"xlarge_M", BucketKind::xlarge},
+      {"", BucketKind::nearest},
   };
   for (const Known& known : whole) {
     if (key == known.text) return std::pair(known.kind, std::int64_t{0});

@@ -1,4 +1,5 @@
-// AITER's Triton kernel configs: one JSON object of M buckets a file, each an object of launch parameters.
+// Triton kernel configs: one JSON object of M buckets a file, each an object of launch parameters. AITER's, and vLLM's and
+// SGLang's, whose keys are numbers.
 #pragma once
 
 #include <cstddef>
@@ -40,6 +41,7 @@ enum class BucketKind {
   small_m,   // small_M
   medium_m,  // medium_M
   large_m,   // large_M
+  nearest,   // <bound>: vLLM's and SGLang's
 };
 
 struct TritonBucket {
@@ -53,10 +55,11 @@ struct TritonBucket {
 
 /// Which keys a file's look-up knows; `any` belongs to all of them.
 enum class TritonScheme {
-  bounds,  // M_LEQ_x, M_GEQ_x: AITER since December 2025
-  named,   // small, medium_M32, large, xlarge_M512 …: AITER before
-  thirds,  // small_M up to 256, medium_M up to 2048, large_M: the a8w8-blockscale tuner
-  moe,     // small_M below 256, medium_M below 1024, large_M: mixture-of-experts files
+  bounds,   // M_LEQ_x, M_GEQ_x: AITER since December 2025
+  named,    // small, medium_M32, large, xlarge_M512 …: AITER before
+  thirds,   // small_M up to 256, medium_M up to 2048, large_M: the a8w8-blockscale tuner
+  moe,      // small_M below 256, medium_M below 1024, large_M: mixture-of-experts files
+  nearest,  // the key that is nearest to M: vLLM, SGLang
 };
 
 std::string_view to_string(TritonScheme scheme);
@@ -71,7 +74,7 @@ struct TritonNote {
 
 /// What a file's path says of its content; empty where it says nothing.
 struct TritonFileName {
-  std::string arch;            // gfx950, MI300X …
+  std::string arch;            // gfx950, MI300X …; NVIDIA_H200 of TritonScheme::nearest
   std::string family;          // GEMM-A8W8_BLOCKSCALE …
   std::string specialisation;  // "N=2112-K=7168", "N4=512-N16=256-K=7168" …; empty: a default file
   std::optional<std::int64_t> n;

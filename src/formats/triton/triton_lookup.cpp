@@ -54,6 +54,19 @@ const TritonBucket* find_by_thirds(const TritonFile& file, std::int64_t m, std::
   return bucket_of(file, m <= medium ? BucketKind::medium_m : BucketKind::large_m);
 }
 
+/// Of two that are as near the first in the file.
+const TritonBucket* find_nearest(const TritonFile& file, std::int64_t m) {
+  const TritonBucket* nearest = nullptr;
+  const auto distance = [&](const TritonBucket& bucket) {
+    return bucket.bound > m ? bucket.bound - m : m - bucket.bound;
+  };
+  for (const TritonBucket* bucket : last_of_keys(file)) {
+    if (bucket->kind != BucketKind::nearest) continue;
+    if (nearest == nullptr || distance(*bucket) < distance(*nearest)) nearest = bucket;
+  }
+  return nearest;
+}
+
 const TritonBucket* find_tuned(const TritonFile& file, std::int64_t m, std::span<const std::int64_t> bounds) {
   switch (file.scheme) {
     case TritonScheme::bounds:
@@ -64,6 +77,8 @@ const TritonBucket* find_tuned(const TritonFile& file, std::int64_t m, std::span
       return find_by_thirds(file, m, max_small_m, max_medium_m);
     case TritonScheme::moe:
       return find_by_thirds(file, m, max_moe_small_m, max_moe_medium_m);
+    case TritonScheme::nearest:
+      return find_nearest(file, m);
   }
   return nullptr;
 }
@@ -126,6 +141,32 @@ void read_stem(std::string_view stem, TritonFileName& name) {
   }
 }
 
+/// vLLM's and SGLang's: words behind commas, but for those in brackets.
+TritonFileName read_nearest_stem(std::string_view stem) {
+  constexpr std::string_view device_key = "device_name=";
+  TritonFileName name;
+  std::vector<std::string> words(1);
+  bool in_brackets = false;
+  for (const char character : stem) {
+    if (character == '[' || character == ']') in_brackets = character == '[';
+    if (character == ',' && !in_brackets) {
+      words.emplace_back();
+    } else if (!in_brackets || character != ' ') {
+      words.back() += character;
+    }
+  }
+  for (const std::string& word : words) {
+    if (word.starts_with(device_key)) {
+      name.arch = word.substr(device_key.size());
+      continue;
+    }
+    read_size(word, name);
+    name.specialisation += (name.specialisation.empty() ? "" : ",") + word;
+  }
+  name.family = name.e ? nearest_moe_family : nearest_dense_family;
+  return name;
+}
+
 /// "N=2112-K=7168", in the order in which AITER looks for files.
 std::vector<std::string> specialisations(const TritonQuery& query) {
   if (!query.specialisation.empty()) return {query.specialisation};
@@ -183,6 +224,7 @@ std::optional<TritonFileName> parse_triton_file_name(const std::string& path) {
   const std::vector<std::string_view> parts = split(path, '/');
   std::string_view stem = parts.back();
   stem.remove_suffix(extension.size());
+  if (stem.find(",device_name=") != std::string_view::npos) return read_nearest_stem(stem);
 
   TritonFileName name;
   const std::size_t depth = parts.size();

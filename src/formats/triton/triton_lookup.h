@@ -37,7 +37,9 @@ std::optional<TritonMatch> find_bucket(const TritonFile& file, std::int64_t m,
 
 /// What the path of a .json says: "<arch>-<FAMILY>[-B=b][-E=e][-N=n-K=k].json", and in the layout by folders
 /// "<arch>/<backend>/gemm/<family>/DEFAULT.json" and "…/<FAMILY>-N=n-K=k.json". From a folder the family is
-/// guessed: gemm_afp4wfp4 is GEMM-AFP4WFP4. nullopt for what is no .json.
+/// guessed: gemm_afp4wfp4 is GEMM-AFP4WFP4. Of vLLM and SGLang "N=n,K=k,device_name=NVIDIA_H200,dtype=fp8_w8a8,
+/// block_shape=[128,128].json" (SGLang has a blank behind the comma in brackets) and "E=e,N=n,device_name=…,….json",
+/// whose families are nearest_dense_family and nearest_moe_family. nullopt for what is no .json.
 std::optional<TritonFileName> parse_triton_file_name(const std::string& path);
 
 /// "gfx950-GEMM-A8W8_BLOCKSCALE-N=2112-K=7168.json". B, E, and N with K, are left out where not given; without
@@ -45,6 +47,12 @@ std::optional<TritonFileName> parse_triton_file_name(const std::string& path);
 std::string triton_file_name(std::string_view arch, std::string_view family, std::optional<std::int64_t> n,
                              std::optional<std::int64_t> k, std::optional<std::int64_t> b,
                              std::optional<std::int64_t> e = std::nullopt);
+
+/// Families of vLLM's and SGLang's files, by their names.
+inline constexpr std::string_view nearest_dense_family = "W8A8_BLOCK";
+inline constexpr std::string_view nearest_moe_family = "FUSED_MOE";
+/// SGLang's second file of a mixture ends its specialisation.
+inline constexpr std::string_view down_suffix = "_down";
 
 struct TritonQuery {
   std::string arch = {};

@@ -11,6 +11,9 @@
 namespace gemmtune {
 namespace {
 
+/// What PyTorch gives cuBLASLt on Hopper; a solution that needs more fails in its check.
+constexpr std::int64_t torch_workspace = std::int64_t{32} << 20;
+
 /// The library of a solution, in AITER's words.
 std::string_view library_of(std::string_view solution) {
   if (solution.starts_with("Gemm_Cublaslt")) return "cublaslt";
@@ -85,6 +88,13 @@ Result<std::string> write_tunableop_rows(ConversionRows& rows, const ConversionO
       rows.leave_out(index, solution.empty() ? fmt::format("kernel '{}' of '{}', which PyTorch does not have",
                                                            entry.kernel_name, entry.libtype)
                                              : std::string("no valid time"));
+      continue;
+    }
+    const std::int64_t workspace = cublaslt_partial_sums(entry.problem, entry.kernel_name);
+    if (workspace > torch_workspace) {
+      rows.leave_out(index,
+                     fmt::format("its partial sums need {} MiB of workspace, PyTorch gives cuBLASLt {}",
+                                 workspace >> 20, torch_workspace >> 20));
       continue;
     }
     const auto line = tunableop_line(entry.problem, solution, entry.us);

@@ -248,4 +248,21 @@ std::string cublaslt_solution_of(std::string_view kernel_name) {
   return solution;
 }
 
+std::int64_t cublaslt_partial_sums(const Problem& problem, std::string_view kernel_name) {
+  if (!kernel_name.starts_with(kernel_prefix)) return 0;
+  std::int64_t splits = 1;
+  std::int64_t scheme = 0;
+  for (const std::string_view part : split(kernel_name, '_')) {
+    if (part.starts_with("sk")) splits = plain_number(part.substr(2)).value_or(1);
+    if (part.starts_with("red")) scheme = plain_number(part.substr(3)).value_or(0);
+  }
+  // cublasLtReductionScheme_t: of the compute type, of the type of y; in place (1) they lie in y.
+  constexpr std::int64_t of_compute_type = 2;
+  constexpr std::int64_t of_output_type = 4;
+  if (splits <= 1 || (scheme != of_compute_type && scheme != of_output_type)) return 0;
+  const std::int64_t bytes =
+      scheme == of_compute_type ? 4 : static_cast<std::int64_t>(bits(problem.y_type) / 8);
+  return problem.m * problem.n * splits * bytes;
+}
+
 }  // namespace gemmtune

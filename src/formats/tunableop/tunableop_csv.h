@@ -47,4 +47,8 @@ Result<std::string> tunableop_line(const Problem& problem, std::string_view solu
 std::string cublaslt_kernel_of(std::string_view solution);
 std::string cublaslt_solution_of(std::string_view kernel_name);
 
+/// Bytes of the partial sums that a split-K kernel of this name keeps outside of y: the least workspace that it needs. 0 for
+/// others, and for other names.
+std::int64_t cublaslt_partial_sums(const Problem& problem, std::string_view kernel_name);
+
 }  // namespace gemmtune
