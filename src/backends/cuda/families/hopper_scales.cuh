@@ -19,6 +19,14 @@ static __device__ __forceinline__ float load_scale(const float* from, Index at) 
   asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(scale) : "l"(from + at) : "memory");
   return scale;
 }
+#if E8M0
+template <typename Index>
+static __device__ __forceinline__ float load_scale(const scale_bits* from, Index at) {
+  unsigned bits;
+  asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(bits) : "l"(from + at) : "memory");
+  return read_scale(bits);
+}
+#endif
 static __device__ __forceinline__ int at_most(int value, int most) { return value < most ? value : most; }
 
 // A thread's accumulators are of rows warp * 16 + lane / 4 and that plus 8 of each 64, and of columns lane % 4 * 2 and the next of each 8.
@@ -85,8 +93,8 @@ struct BlockScales {
 
 // Where they are for k atom 0, in elements from the first one on: the mainloop has no time to multiply rows.
 struct BlockScalesAt {
-  const float* a;
-  const float* b;
+  const scale_bits* a;
+  const scale_bits* b;
   int a_at[MMA_TILES * (SWAP_AB ? 1 : 2)];
   int b_at[SWAP_AB ? BLOCK_N / 4 : WEIGHT_BLOCKS];
   int last_k;
@@ -101,8 +109,8 @@ static __device__ __forceinline__ BlockScalesAt block_scales_at(const ScaledRows
   const int a = SWAP_AB ? w_scale_row(rows, rows.a) : x_scale_row(rows, rows.a);
   const int b = SWAP_AB ? x_scale_row(rows, rows.b) : w_scale_row(rows, rows.b);
   BlockScalesAt at;
-  at.a = (SWAP_AB ? rows.scales.w : rows.scales.x) + (long long)a * columns;
-  at.b = (SWAP_AB ? rows.scales.x : rows.scales.w) + (long long)b * columns;
+  at.a = (const scale_bits*)(SWAP_AB ? rows.scales.w : rows.scales.x) + (long long)a * columns;
+  at.b = (const scale_bits*)(SWAP_AB ? rows.scales.x : rows.scales.w) + (long long)b * columns;
   // Otherwise the compiler computes the addresses anew for each atom, between the instructions of the tensor core.
   asm volatile("" : "+l"(at.a), "+l"(at.b));
   at.last_k = columns - 1;

@@ -9,7 +9,7 @@ namespace gemmtune::gpu {
 /// The scale of row m of x at element k is x[m * x_row_step], with scales of blocks x[m * x_row_step + k / 128];
 /// that of row n of w is w[n * w_row_step], w[n / 128 * w_row_step + k / 128].
 struct ScalesArguments {
-  const float* x;
+  const float* x;  // of blocks also e8m0 bytes (E8M0)
   const float* w;
   long long x_row_step;  // 0: one scale for all rows
   long long w_row_step;
