@@ -261,6 +261,8 @@ typedef struct gemmtune_problem {
    * column-major is [K, N] row by row, dense and in the plain layout. y is row-major always. */
   gemmtune_order x_order;
   gemmtune_order w_order;
+  /* Of an a8w8_blockscale, not 0: scales are e8m0 bytes, 2^(byte - 127) (DeepSeek's scale_fmt ue8m0), not float. */
+  int32_t e8m0_scales;
 } gemmtune_problem;
 
 /* What a call of a mixture of experts has beside the other operands. */

@@ -67,6 +67,7 @@ struct Problem {
   bool predecessor_triggers = false;
   Order x_order = Order::row_major;  // of a16w16; column_major: x is [K, M] row by row
   Order w_order = Order::row_major;  // column_major: w is [K, N] row by row
+  bool e8m0_scales = false;          // of a8w8_blockscale: scales are powers of two, a byte each
 };
 
 /// Pointers of one call. Leading dimensions in elements, 0: dense (ldx: k, of a column-major x m); the weight is dense. The table at
@@ -114,6 +115,7 @@ class CProblem {
     problem_.predecessor_triggers = given.predecessor_triggers ? 1 : 0;
     problem_.x_order = static_cast<gemmtune_order>(given.x_order);
     problem_.w_order = static_cast<gemmtune_order>(given.w_order);
+    problem_.e8m0_scales = given.e8m0_scales ? 1 : 0;
     if (given.operation != Operation::fused_moe) return;
     problem_.moe = &moe_;
     moe_.size = sizeof moe_;

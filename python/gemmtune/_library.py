@@ -59,7 +59,7 @@ class Problem(_Sized):
     _fields_ = [("size", c_size_t), ("operation", c_int32), ("x_type", c_int32), ("w_type", c_int32), ("y_type", c_int32),
                 ("m", c_int64), ("n", c_int64), ("k", c_int64), ("batch", c_int64), ("bias", c_int32), ("scale_ab", c_int32),
                 ("weight_layout", c_int32), ("alignment", c_int32), ("moe", POINTER(Moe)), ("constant_weights", c_int32),
-                ("predecessor_triggers", c_int32), ("x_order", c_int32), ("w_order", c_int32)]
+                ("predecessor_triggers", c_int32), ("x_order", c_int32), ("w_order", c_int32), ("e8m0_scales", c_int32)]
 
 
 class MoeOperands(_Sized):

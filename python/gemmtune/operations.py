@@ -211,7 +211,9 @@ def _matmul(operation, x, w, x_scale, w_scale, bias, out, out_dtype, context, st
                 setattr(call.values, name, where)
     else:
         per_row = operation.startswith("a8w8") and "blockscale" not in operation
-        scale_type = "u8" if operation == "a4w4_blockscale" else "f32"
+        call.problem.e8m0_scales = int(operation.startswith("a8w8_blockscale") and w_scale is not None
+                                       and _arrays.read("w_scale", w_scale).type == "u8")
+        scale_type = "u8" if operation == "a4w4_blockscale" or call.problem.e8m0_scales else "f32"
         x_count = None
         if operation != "a16w4":
             single = "x_scale_per_tensor" if per_row or operation == "a8w4" else None
@@ -265,7 +267,7 @@ def a8w8(x, w, x_scale, w_scale, bias=None, out=None, *, out_dtype=None, context
 
 
 def a8w8_blockscale(x, w, x_scale, w_scale, out=None, *, out_dtype=None, context=None, stream=None):
-    """fp8 with float32 scales of blocks: x_scale [M, ceil(K/128)], w_scale [ceil(N/128), ceil(K/128)]."""
+    """fp8 with scales of blocks: x_scale [M, ceil(K/128)], w_scale [ceil(N/128), ceil(K/128)], both float32 or both e8m0 bytes."""
     if torch := _torch_for(x):
         return torch.a8w8_blockscale(x, w, x_scale, w_scale, out, out_dtype=out_dtype)
     return _matmul(_packed_name("a8w8_blockscale", w), x, w, x_scale, w_scale, None, out, out_dtype, context, stream)

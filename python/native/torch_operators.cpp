@@ -542,8 +542,11 @@ struct Matmul {
         operands.w_scale = read_scale("w_scale", w_scale, problem.n * (problem.k / 32), nullptr, true);
         return;
       default:
-        operands.x_scale = read_scale("x_scale", x_scale, problem.m * blocks, nullptr);
-        operands.w_scale = read_scale("w_scale", w_scale, (problem.n + 127) / 128 * blocks, nullptr);
+        problem.e8m0_scales = w_scale && w_scale.type() == GEMMTUNE_U8 ? 1 : 0;
+        operands.x_scale =
+            read_scale("x_scale", x_scale, problem.m * blocks, nullptr, problem.e8m0_scales != 0);
+        operands.w_scale = read_scale("w_scale", w_scale, (problem.n + 127) / 128 * blocks, nullptr,
+                                      problem.e8m0_scales != 0);
     }
   }
 

@@ -137,6 +137,7 @@ gemmtune_status read_problem(const gemmtune_problem* given, gemmtune_problem& kn
   if (known.batch != 0) problem.batch = known.batch;
   problem.bias = known.bias != 0;
   problem.scale_ab = known.scale_ab != 0;
+  problem.e8m0_scales = known.e8m0_scales != 0;
   if (known.alignment != 0) problem.alignment = known.alignment;
   if (const auto bad = read_layout(known.weight_layout, problem.weight_layout); bad != GEMMTUNE_OK)
     return bad;

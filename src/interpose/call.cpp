@@ -27,12 +27,18 @@ gemmtune_type type_of(int code) {
 
 bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0; }
 
+/// Rows of `columns` elements do not meet: one batch follows another, or the same row of all batches lies side by side.
+bool are_apart(const Call& call, std::int64_t stride, std::int64_t leading, std::int64_t columns) {
+  return stride >= call.n * leading ||
+         (stride >= columns && stride <= leading && leading - columns >= (call.batch - 1) * stride);
+}
+
 /// batched_bf16 takes dense weights one behind the other, all row-major, of 16-byte rows.
 bool is_batch_of_ours(const Call& call) {
   return call.a_type == api::type_bf16 && call.d_type == api::type_bf16 && call.transpose_a &&
          !call.transpose_b && call.bias == nullptr && call.stride_a == call.m * call.k &&
-         call.stride_b >= call.n * call.ldb && call.stride_d >= call.n * call.ldd && call.stride_b % 8 == 0 &&
-         call.stride_d % 8 == 0;
+         are_apart(call, call.stride_b, call.ldb, call.k) &&
+         are_apart(call, call.stride_d, call.ldd, call.m) && call.stride_b % 8 == 0 && call.stride_d % 8 == 0;
 }
 
 }  // namespace

@@ -45,8 +45,11 @@ Granularity of_quant_type(QuantType type, const MatrixShape& matrix, bool weight
 
 void set_scale(const Problem& problem, MatrixShape& matrix, bool weight) {
   const bool wide = bits(matrix.type) >= 16 && is_mixture(problem);
+  if (wide) return;
   const QuantType type = weight ? weight_quantization(problem) : quantization(problem);
-  if (!wide) matrix.scale = scale_shape(matrix, of_quant_type(type, matrix, weight));
+  Granularity granularity = of_quant_type(type, matrix, weight);
+  if (problem.e8m0_scales) granularity.type = ScaleType::e8m0;
+  matrix.scale = scale_shape(matrix, granularity);
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ struct MatrixShape {
 /// model_dim, inter_dim].
 ///
 /// Scales: of a8w8 and batched_a8w8 one a row of x and of w (or one alone, see Operands::x_scale_step); of
-/// the block-scaled ones and of per_1x128 and per_128x128 one for 1 × 128 of x and 128 × 128 of w; of a4w4
+/// the block-scaled ones and of per_1x128 and per_128x128 one for 1 × 128 of x and 128 × 128 of w, float32 or e8m0; of a4w4
 /// and per_1x32 e8m0 for 1 × 32 of both, of a16w4 and a8w4 of w (a8w4: x has one a row); of scaleAB and per_tensor one alone (an expert); of per_token one a
 /// row. Operands of fused_moe of a 16-bit type have none.
 struct OperandShapes {

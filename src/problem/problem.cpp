@@ -96,6 +96,10 @@ Status check_unused(const Problem& problem) {
   if (!operation.scale_ab && problem.scale_ab) {
     return Status::invalid("scaleAB = True, expected it with a16w16 only, not {}", operation.name);
   }
+  if (operation.quantization != QuantType::per_1x128 && problem.e8m0_scales) {
+    return Status::invalid("scale_fmt = ue8m0, expected it with a8w8_blockscale only, not {}",
+                           operation.name);
+  }
   if (!operation.bias && problem.bias) {
     return Status::invalid("bias = True, expected none with {}", operation.name);
   }
@@ -171,6 +175,7 @@ const std::vector<Field>& fields() {
       {"y", reader(&Problem::y_type, parse_data_type)},
       {"bias", reader(&Problem::bias, parse_bool)},
       {"scale_ab", reader(&Problem::scale_ab, parse_bool)},
+      {"e8m0_scales", reader(&Problem::e8m0_scales, parse_bool)},
       {"layout", reader(&Problem::weight_layout, parse_weight_layout)},
       {"x_order", reader(&Problem::x_order, parse_order)},
       {"w_order", reader(&Problem::w_order, parse_order)},
@@ -263,6 +268,7 @@ std::string print(const Problem& problem) {
                   problem.scale_ab ? 1 : 0, to_string(problem.weight_layout));
   const Problem plain;
   if (problem.batch != plain.batch) text += fmt::format(" batch={}", problem.batch);
+  if (problem.e8m0_scales) text += " e8m0_scales=1";
   if (problem.x_order != plain.x_order) text += fmt::format(" x_order={}", to_string(problem.x_order));
   if (problem.w_order != plain.w_order) text += fmt::format(" w_order={}", to_string(problem.w_order));
   if (problem.y_order != plain.y_order) text += fmt::format(" y_order={}", to_string(problem.y_order));
@@ -306,6 +312,7 @@ std::string short_name(const Problem& problem) {
   if (problem.y_type != problem.x_type) text += fmt::format("→{}", to_string(problem.y_type));
   if (problem.x_order == Order::column_major) text += " x:N";
   if (problem.w_order == Order::column_major) text += " w:N";
+  if (problem.e8m0_scales) text += " ue8m0";
   if (problem.bias) text += "+bias";
   if (problem.bpreshuffle) text += " packed";
   return text;

@@ -54,6 +54,7 @@ struct Problem {
   DataType y_type = DataType::bf16;
   bool bias = false;         // [N], of y's type
   bool scale_ab = false;     // AITER's scaleAB: fp8 operands with one float32 scale each
+  bool e8m0_scales = false;  // of a8w8_blockscale: scales are powers of two, a byte each (ue8m0), not float32
   bool bpreshuffle = false;  // the weight was packed once; then `weight_layout` is not plain
   WeightLayout weight_layout =
       WeightLayout::plain;  // `any` while a pre-shuffled weight's layout is not decided

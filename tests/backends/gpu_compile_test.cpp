@@ -182,10 +182,11 @@ TEST(GpuCompile, SimtForEveryArchitectureAndType) {
           std::pair{DataType::f16, DataType::f32}, std::pair{DataType::f8_e4m3fn, DataType::f16}})
       for (const Problem& problem : {dense(33, 65, 70, x, y), packed(dense(17, 65, 70, x, y))})
         expect_compiles(*family, runtime, problem);
-    for (const Problem& problem : {quantized(Operation::a8w8, 33, 65, 70, DataType::i8),
-                                   quantized(Operation::a8w8, 33, 65, 70, DataType::f8_e4m3fn),
-                                   quantized(Operation::a8w8_blockscale, 33, 65, 70, DataType::f8_e4m3fn),
-                                   batched(3, 33, 65, 70), batched(3, 33, 65, 70, DataType::i8)})
+    for (const Problem& problem :
+         {quantized(Operation::a8w8, 33, 65, 70, DataType::i8),
+          quantized(Operation::a8w8, 33, 65, 70, DataType::f8_e4m3fn),
+          quantized(Operation::a8w8_blockscale, 33, 65, 70, DataType::f8_e4m3fn), batched(3, 33, 65, 70),
+          batched(3, 33, 65, 70, DataType::i8), with_e8m0_scales(33, 65, 70)})
       expect_compiles(*family, runtime, problem);
     for (const Operation operation : {Operation::a4w4_blockscale, Operation::a16w4, Operation::a8w4})
       for (const Problem& problem : {of_fp4(operation, 33, 65, 96), packed(of_fp4(operation, 17, 65, 96))})
@@ -253,6 +254,7 @@ TEST(GpuCompile, SkinnyOfQuantizedOperandsForHopper) {
     expect_compiles(*family, runtime, quantized(Operation::a8w8, m, 1280, 8192, DataType::i8));
     expect_compiles(*family, runtime, quantized(Operation::a8w8_blockscale, m, 1280, 8192, fp8));
   }
+  expect_compiles(*family, runtime, with_e8m0_scales(64, 1280, 8192));
   expect_compiles(*family, runtime, quantized(Operation::a8w8_bpreshuffle, 16, 1280, 8192, DataType::i8));
   expect_compiles(*family, runtime, quantized(Operation::a8w8_blockscale_bpreshuffle, 16, 1280, 8192, fp8));
 }
@@ -281,14 +283,30 @@ TEST(GpuCompile, BatchesForHopper) {
   const auto skinny = cuda::make_skinny_family(runtime, no_driver);
   const auto wgmma = cuda::make_wgmma_family(runtime, no_driver);
   const auto mma = cuda::make_mma_family(runtime);
-  expect_compiles(*skinny, runtime, batched(16, 8, 128, 512));
   expect_compiles(*skinny, runtime, batched(128, 64, 512, 128));
   expect_compiles(*skinny, runtime, batched(16, 16, 128, 512, DataType::f8_e4m3fn));
   expect_compiles(*wgmma, runtime, batched(16, 64, 128, 512));
   expect_compiles(*wgmma, runtime, batched(16, 1024, 512, 4096));
-  expect_compiles(*wgmma, runtime, batched(16, 1024, 512, 1024, DataType::f8_e4m3fn));
-  expect_compiles(*wgmma, runtime, batched(16, 96, 512, 1024, DataType::i8));
   expect_compiles(*mma, runtime, batched(16, 256, 512, 2048));
+  // The widest tiles that need room for scales and for the batch.
+  for (const DataType type : {DataType::f8_e4m3fn, DataType::i8}) {
+    const Problem problem = batched(16, 1024, 512, 1024, type);
+    const Space space = wgmma->space(problem);
+    for (const char* name : {"wgmma_r1_swap0_bm128_bn256_wg2_pp0_bk128_cm2_cn1_csk1_smem226_prom0",
+                             "wgmma_r1_swap0_bm128_bn240_wg2_pp0_bk128_cm2_cn1_csk1_smem226_prom0",
+                             "wgmma_r1_swap0_bm128_bn224_wg2_pp0_bk128_cm2_cn2_csk1_smem226_prom1",
+                             "wgmma_r1_swap0_bm256_bn80_wg2_pp0_bk128_cm1_cn2_csk1_smem226_prom1",
+                             "wgmma_r1_swap0_bm256_bn64_wg2_pp0_bk128_cm1_cn2_csk1_smem226_prom1",
+                             "wgmma_r1_swap0_bm256_bn80_wg2_pp0_bk128_cm1_cn2_csk1_smem226_prom0",
+                             "wgmma_r1_swap0_bm64_bn256_wg2_pp1_bk128_cm1_cn2_csk1_smem226_prom0",
+                             "wgmma_r1_swap1_bm128_bn128_wg2_pp0_bk128_cm1_cn1_csk5_smem226_prom0"}) {
+      const auto candidate = parse_kernel_name(name, space.keys());
+      ASSERT_TRUE(candidate.ok()) << candidate.message();
+      if (!space.build_refusal(candidate->config).empty()) continue;
+      const auto kernel = wgmma->build(problem, candidate->config);
+      EXPECT_TRUE(kernel.ok()) << print(problem) << " " << name << ": " << kernel.message();
+    }
+  }
   EXPECT_THAT(wgmma->accepts(packed(batched(16, 256, 512, 2048))).message(),
               HasSubstr("weight layout: any of batches"));
   EXPECT_THAT(skinny->accepts(batched(70000, 1, 512, 128)).message(),
@@ -389,6 +407,7 @@ TEST(GpuCompile, WgmmaOfQuantizedOperandsForHopper) {
     expect_compiles(*family, runtime, quantized(Operation::a8w8_blockscale, m, 4096, 7168, fp8));
     expect_compiles(*family, runtime, quantized(Operation::a8w8_blockscale_bpreshuffle, m, 4096, 7168, fp8));
   }
+  expect_compiles(*family, runtime, with_e8m0_scales(4096, 4096, 7168));
   Problem biased = quantized(Operation::a8w8_bpreshuffle, 512, 4096, 7168, fp8);
   biased.bias = true;
   expect_compiles(*family, runtime, biased);
@@ -405,7 +424,7 @@ TEST(GpuCompile, TheOutputCheckerForEveryArchitectureAndType) {
           quantized(Operation::a8w8_blockscale, 33, 65, 70, DataType::f8_e4m3fn),
           of_fp4(Operation::a4w4_blockscale, 33, 65, 96), of_fp4(Operation::a16w4, 33, 65, 96),
           of_fp4(Operation::a8w4, 33, 65, 96), batched(3, 33, 65, 70),
-          batched(3, 33, 65, 70, DataType::i8)}) {
+          batched(3, 33, 65, 70, DataType::i8), with_e8m0_scales(33, 65, 70)}) {
       for (const gpu::Source& source : gpu::checker_sources(problem)) {
         const auto program = runtime.load(source);
         ASSERT_TRUE(program.ok()) << architecture << " " << source.name << ": " << program.message();

@@ -41,6 +41,22 @@ TEST(WgmmaLaunchConfig, TilesAndStagesOfALargeProblem) {
   EXPECT_LE(launch.shared_bytes, 232448);
 }
 
+/// The tiles of all batches are one grid; their scales of rows leave tiles less room.
+TEST(WgmmaLaunchConfig, TilesOfAllBatches) {
+  const Config config = config_of("swap0_bm128_bn64_wg2_smem226");
+  const WgmmaLaunchConfig launch = wgmma_launch_config(batched(16, 200, 512, 128), config, h200);
+  EXPECT_EQ(launch.tiles_m, 2);
+  EXPECT_EQ(launch.tiles_n, 8);
+  EXPECT_EQ(launch.tiles(), 16 * 2 * 8);
+  EXPECT_EQ(launch.num_blocks, 132);
+  EXPECT_TRUE(wgmma_launch_config(batched(1, 128, 512, 128), config, h200).single_tile);
+  const Config wide = config_of("swap0_bm128_bn256_wg2_smem226_prom0");
+  EXPECT_EQ(refuse_wgmma(wgmma_launch_config(batched(16, 200, 512, 128), wide, h200), h200), "");
+  EXPECT_THAT(
+      refuse_wgmma(wgmma_launch_config(batched(16, 200, 512, 128, DataType::f8_e4m3fn), wide, h200), h200),
+      HasSubstr("more registers than a thread has"));
+}
+
 TEST(WgmmaLaunchConfig, PartialSumsFitBesideTheSums) {
   Problem problem = dense(4096, 7168, 2048, DataType::f8_e4m3fn, DataType::bf16);
   const auto launch = [&](const std::string& settings) {
@@ -400,9 +416,9 @@ TEST(WgmmaLaunchConfig, OneInstructionNamesAllItsRegisters) {
 int encodings = 0;
 bool address_twice = false;
 int last_swizzle = -1;
-api::Result fake_encode(api::TensorMap* map, int type, std::uint32_t, void* data, const std::uint64_t* sizes,
-                        const std::uint64_t* strides, const std::uint32_t* extent, const std::uint32_t*, int,
-                        int swizzle, int, int) {
+api::Result fake_encode(api::TensorMap* map, int type, std::uint32_t dimensions, void* data,
+                        const std::uint64_t* sizes, const std::uint64_t* strides, const std::uint32_t* extent,
+                        const std::uint32_t*, int, int swizzle, int, int) {
   ++encodings;
   last_swizzle = swizzle;
   *map = {};
@@ -411,6 +427,10 @@ api::Result fake_encode(api::TensorMap* map, int type, std::uint32_t, void* data
   map->opaque[2] = strides[0];
   map->opaque[3] =
       extent[0] ^ static_cast<std::uint64_t>(extent[1]) << 32 ^ static_cast<std::uint64_t>(type) << 60;
+  if (dimensions == 3) {
+    map->opaque[5] = sizes[2];
+    map->opaque[6] = strides[1];
+  }
   if (address_twice) map->opaque[4] = map->opaque[0] >> 8;
   return api::success;
 }
@@ -448,6 +468,29 @@ TEST_F(MovableMapTest, OtherRowsAreEncodedEachTime) {
   ASSERT_TRUE(map.at(at(0x7f0000001230), 256, moved).ok());
   EXPECT_EQ(encodings, before + 1);
   EXPECT_EQ(moved.opaque[2], 256U);
+}
+
+/// The third dimension, whose stride may be less than that of the rows.
+TEST_F(MovableMapTest, BatchesHaveADimensionAndAStride) {
+  box_.batches = 6;
+  box_.batch_bytes = 12800;
+  const MovableMap map(driver_, box_);
+  const int before = encodings;
+  api::TensorMap moved{};
+  ASSERT_TRUE(map.at(at(0x7f0000001230), 128, 12800, moved).ok());
+  EXPECT_EQ(encodings, before);
+  EXPECT_EQ(moved.opaque[5], 6U);
+  EXPECT_EQ(moved.opaque[6], 12800U);
+  ASSERT_TRUE(map.at(at(0x7f0000001230), 768, 128, moved).ok());
+  EXPECT_EQ(encodings, before + 1);
+  EXPECT_EQ(moved.opaque[2], 768U);
+  EXPECT_EQ(moved.opaque[6], 128U);
+  EXPECT_EQ(map.at(at(0x7f0000001230), 128, 12808, moved).code(), StatusCode::unsupported);
+  // Of one batch the stride does not matter.
+  box_.batches = 1;
+  const MovableMap one(driver_, box_);
+  EXPECT_TRUE(one.at(at(0x7f0000001230), 128, 8, moved).ok());
+  EXPECT_EQ(moved.opaque[5], 1U);
 }
 
 TEST_F(MovableMapTest, ADriverThatHidesTheAddressIsAskedEachTime) {

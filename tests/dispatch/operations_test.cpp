@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -61,6 +62,10 @@ std::vector<Problem> problems() {
                            problem_of(a8w4, fn)};
   all[1].scale_ab = true;
   all[2].bias = true;
+  for (const Operation operation : {a8w8_blockscale, a8w8_blockscale_bpreshuffle}) {
+    all.push_back(problem_of(operation, fn));
+    all.back().e8m0_scales = true;
+  }
   for (const std::size_t shuffled : {5U, 7U}) {
     all.push_back(all[shuffled]);
     all.back().weight_layout = WeightLayout::aiter16x16;
@@ -217,6 +222,38 @@ TEST_P(Operations, PlansFallBackToAKernelThatIsNotTheReference) {
   gemmtune_plan_release(plan);
 }
 
+/// x as [M, B, K] and y as [M, B, N]: each row of all batches, one after another.
+TEST_P(Operations, BatchesMayLieSideBySide) {
+  const Problem& p = GetParam();
+  if (p.batch == 1) return;
+  const std::vector<std::byte>& w = weight();
+  const auto rows_of = [&](const std::vector<std::byte>& from, std::int64_t row_bytes, bool apart) {
+    std::vector<std::byte> to(from.size());
+    for (std::int64_t batch = 0; batch < p.batch; ++batch)
+      for (std::int64_t row = 0; row < p.m; ++row) {
+        const std::int64_t one = (batch * p.m + row) * row_bytes;
+        const std::int64_t other = (row * p.batch + batch) * row_bytes;
+        std::copy_n(from.begin() + (apart ? other : one), row_bytes, to.begin() + (apart ? one : other));
+      }
+    return to;
+  };
+  const std::vector<std::byte> beside = rows_of(host_.x, bytes_of(p.x_type, p.k), false);
+  gemmtune_operands given = operands(w);
+  given.x = beside.data();
+  given.ldx = p.batch * p.k;
+  given.x_batch_stride = p.k;
+  given.ldy = p.batch * p.n;
+  given.y_batch_stride = p.n;
+  const CProblem asked(p);
+  ASSERT_EQ(gemmtune_gemm(context_, asked.get(), &given, nullptr), GEMMTUNE_OK) << gemmtune_last_error();
+  y_ = rows_of(y_, bytes_of(p.y_type, p.n), true);
+  EXPECT_EQ(check_result(), "");
+  // Rows of one batch would reach into the next.
+  given.ldx = p.batch * p.k - 1;
+  EXPECT_NE(gemmtune_gemm(context_, asked.get(), &given, nullptr), GEMMTUNE_OK);
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("x_batch_stride"));
+}
+
 TEST_P(Operations, WhatIsMissingIsNamedAndNothingIsWritten) {
   const std::vector<std::byte>& w = weight();
   const CProblem asked(GetParam());
@@ -266,7 +303,7 @@ TEST_P(Operations, WhatIsMissingIsNamedAndNothingIsWritten) {
 INSTANTIATE_TEST_SUITE_P(All, Operations, ::testing::ValuesIn(problems()), [](const auto& test) {
   const Problem& p = test.param;
   return std::string(to_string(p.operation)) + "_" + std::string(to_string(p.x_type)) + "_" +
-         std::string(to_string(p.weight_layout));
+         std::string(to_string(p.weight_layout)) + (p.e8m0_scales ? "_ue8m0" : "");
 });
 
 TEST(OperationsOfZeroRows, ReturnAtOnce) {

@@ -41,6 +41,7 @@ struct Product {
   std::int64_t pad_a = 0, pad_b = 0, pad_d = 0;
   std::int64_t shift = 0;  // elements that y begins after an aligned address
   std::int64_t batch = 1;
+  bool side_by_side = false;  // of b and d the same column of all batches
   bool scales = false;
   bool wide = false;  // cublasGemmEx_64
   bool algorithm = false;
@@ -51,6 +52,8 @@ struct Product {
   std::int64_t a_size() const { return lda() * (transpose_a ? m : k); }
   std::int64_t b_size() const { return ldb() * (transpose_b ? k : n); }
   std::int64_t d_size() const { return ldd() * n; }
+  std::int64_t b_stride() const { return side_by_side ? k : b_size(); }
+  std::int64_t d_stride() const { return side_by_side ? m : d_size(); }
 };
 
 struct Operands {
@@ -94,9 +97,9 @@ const char* verdict(const Product& p, Operands& operands) {
         for (std::int64_t k = 0; k < p.k; ++k) {
           const std::int64_t in_a = p.transpose_a ? row * p.lda() + k : k * p.lda() + row;
           const std::int64_t in_b = p.transpose_b ? k * p.ldb() + column : column * p.ldb() + k;
-          sum += value(a[i * p.a_size() + in_a]) * value(b[i * p.b_size() + in_b]);
+          sum += value(a[i * p.a_size() + in_a]) * value(b[i * p.b_stride() + in_b]);
         }
-        if (value(d[i * p.d_size() + column * p.ldd() + row]) != sum) return "wrong";
+        if (value(d[i * p.d_stride() + column * p.ldd() + row]) != sum) return "wrong";
       }
     }
   }
@@ -132,7 +135,7 @@ const char* run_lt(const Product& p) {
   cublasLtMatrixLayoutSetAttribute(b, api::layout_order, &p.b_order, sizeof p.b_order);
   if (p.batch > 1) {
     const auto count = static_cast<std::int32_t>(p.batch);
-    const std::int64_t strides[] = {p.a_size(), p.b_size(), p.d_size()};
+    const std::int64_t strides[] = {p.a_size(), p.b_stride(), p.d_stride()};
     void* const layouts[] = {a, b, d};
     for (int i = 0; i < 3; ++i) {
       cublasLtMatrixLayoutSetAttribute(layouts[i], api::layout_batch_count, &count, sizeof count);
@@ -162,7 +165,7 @@ const char* run_gemm(const Product& p) {
   if (p.batch > 1) {
     cublasGemmStridedBatchedEx(handle, p.transpose_a, p.transpose_b, small(p.m), small(p.n), small(p.k),
                                &p.alpha, a, p.type, small(p.lda()), p.a_size(), b, p.type, small(p.ldb()),
-                               p.b_size(), &p.beta, d, p.type, small(p.ldd()), p.d_size(), small(p.batch),
+                               p.b_stride(), &p.beta, d, p.type, small(p.ldd()), p.d_stride(), small(p.batch),
                                p.compute_type, -1);
   } else if (p.wide) {
     cublasGemmEx_64(handle, p.transpose_a, p.transpose_b, p.m, p.n, p.k, &p.alpha, a, p.type, p.lda(), b,
@@ -203,6 +206,8 @@ const std::map<std::string, Case>& cases() {
       {"scales", [](Product& p) { p.scales = true; }},
       {"wide", [](Product& p) { p.wide = true; }},
       {"batch", [](Product& p) { p.batch = 3; }},
+      {"batch-beside",
+       [](Product& p) { p.batch = 3, p.side_by_side = true, p.pad_b = 2 * p.k, p.pad_d = 2 * p.m; }},
       {"batch-nn", [](Product& p) { p.batch = 3, p.transpose_a = false; }},
   };
   return all;

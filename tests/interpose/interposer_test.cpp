@@ -128,8 +128,9 @@ TEST_F(Interposer, ReadsDescriptorsOfOtherVersions) {
 }
 
 TEST_F(Interposer, ServesStridedBatches) {
-  const auto result = run({"gemm:batch", "lt:batch"});
-  EXPECT_EQ(result.out, "gemm:batch right\nlt:batch right\n") << result.err;
+  const auto result = run({"gemm:batch", "lt:batch", "gemm:batch-beside", "lt:batch-beside"});
+  EXPECT_EQ(result.out, "gemm:batch right\nlt:batch right\ngemm:batch-beside right\nlt:batch-beside right\n")
+      << result.err;
 }
 
 TEST_F(Interposer, PassesThroughWhatIsNotItsOwn) {

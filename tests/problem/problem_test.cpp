@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "problem/operands.h"
+
 namespace gemmtune {
 namespace {
 
@@ -27,6 +29,26 @@ TEST(Problem, PrintAndParseAreInverse) {
   problem.alignment = 64;
   problem.batch = 2;
   EXPECT_EQ(*parse_problem(print(problem)), problem);
+}
+
+TEST(Problem, ScalesOfBlocksMayBePowersOfTwo) {
+  Problem problem = default_problem(Operation::a8w8_blockscale);
+  problem.m = 3;
+  problem.n = 300;
+  problem.k = 200;
+  EXPECT_EQ(operand_shapes(problem).w.scale_bytes(), 3 * 2 * 4);
+  problem.e8m0_scales = true;
+  EXPECT_TRUE(check(problem).ok());
+  EXPECT_EQ(*parse_problem(print(problem)), problem) << print(problem);
+  EXPECT_EQ(operand_shapes(problem).x.scale_bytes(), 3 * 2);
+  EXPECT_EQ(operand_shapes(problem).w.scale_bytes(), 3 * 2);
+  EXPECT_EQ(operand_shapes(problem).w.scale.type, ScaleType::e8m0);
+  for (const Operation other : {Operation::a8w8, Operation::a4w4_blockscale, Operation::batched_a8w8}) {
+    Problem wrong = default_problem(other);
+    wrong.m = wrong.n = wrong.k = 32;
+    wrong.e8m0_scales = true;
+    EXPECT_NE(check(wrong).message().find("expected it with a8w8_blockscale only"), std::string::npos);
+  }
 }
 
 TEST(Problem, AllFourOrdersAreCheckedPrintedAndParsed) {

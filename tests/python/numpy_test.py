@@ -113,6 +113,12 @@ class Operations(unittest.TestCase):
         exact = (FP8[x8] * np.repeat(blocks[0], 128, 1)) @ (FP8[w8] * np.repeat(np.repeat(blocks[1], 128, 0), 128, 1)).T
         fp8 = [gemmtune.as_type(one, "f8_e4m3fn") for one in (x8, w8)]
         close(self, gemmtune.a8w8_blockscale(*fp8, *blocks, out_dtype="f16"), exact, 2e-3)
+        powers = [RANDOM.integers(112, 116, (m, 3), dtype=np.uint8), RANDOM.integers(120, 128, (2, 3), dtype=np.uint8)]
+        x_power, w_power = (2.0 ** (one.astype(float) - 127) for one in powers)
+        exact = (FP8[x8] * np.repeat(x_power, 128, 1)) @ (FP8[w8] * np.repeat(np.repeat(w_power, 128, 0), 128, 1)).T
+        close(self, gemmtune.a8w8_blockscale(*fp8, *powers, out_dtype="f16"), exact, 2e-3)
+        with self.assertRaisesRegex(errors.WrongType, "x_scale is f32, expected e8m0 or u8"):
+            gemmtune.a8w8_blockscale(*fp8, blocks[0], powers[1], out_dtype="f16")
         with self.assertRaisesRegex(errors.InvalidArgument, "x_scale has 5 elements, expected 15"):
             gemmtune.a8w8_blockscale(*fp8, x_scale, blocks[1], out_dtype="f16")
         with self.assertRaisesRegex(errors.WrongType, "x_scale is i32, expected f32"):
@@ -133,6 +139,10 @@ class Operations(unittest.TestCase):
         x, w = bf16_bits(RANDOM.standard_normal((3, 4, 32))), bf16_bits(RANDOM.standard_normal((3, 16, 32)))
         y = gemmtune.batched_bf16(gemmtune.as_type(x, "bf16"), gemmtune.as_type(w, "bf16"))
         close(self, bf16_values(y), np.einsum("bmk,bnk->bmn", bf16_values(x), bf16_values(w)), 1e-2)
+        beside, out = np.ascontiguousarray(x.transpose(1, 0, 2)), np.zeros((4, 3, 16), np.uint16)  # [M, B, .]
+        gemmtune.batched_bf16(*(gemmtune.as_type(one, "bf16") for one in (beside.transpose(1, 0, 2), w)),
+                              out=gemmtune.as_type(out.transpose(1, 0, 2), "bf16"))
+        np.testing.assert_array_equal(out.transpose(1, 0, 2), y)
 
     def test_fused_moe(self):
         tokens, experts, model, inter, topk = 4, 3, 64, 32, 2

@@ -82,6 +82,13 @@ class Operators(unittest.TestCase):
         exact = (x8.double() * x_blocks.double().repeat_interleave(128, 1)) @ (
             w8.double() * w_blocks.double().repeat_interleave(128, 0).repeat_interleave(128, 1)).T
         close(self, gemmtune.a8w8_blockscale(x8, w8, x_blocks, w_blocks, out_dtype=torch.float16), exact, 2e-3)
+        powers = [torch.randint(120, 128, shape, dtype=torch.uint8) for shape in ((m, 3), (2, 3))]
+        x_power, w_power = (torch.exp2(one.double() - 127) for one in powers)
+        exact = (x8.double() * x_power.repeat_interleave(128, 1)) @ (
+            w8.double() * w_power.repeat_interleave(128, 0).repeat_interleave(128, 1)).T
+        close(self, gemmtune.a8w8_blockscale(x8, w8, *powers, out_dtype=torch.float16), exact, 2e-3)
+        close(self, gemmtune.a8w8_blockscale(x8, w8, *(one.view(torch.float8_e8m0fnu) for one in powers), out_dtype=torch.float16),
+              exact, 2e-3)
         batch = random_fp8((2, m, k)), random_fp8((2, n, k))
         close(self, gemmtune.batched_a8w8(*batch, one, one), torch.einsum("bmk,bnk->bmn", batch[0].double(), batch[1].double()) / 4,
               1e-2)

@@ -22,6 +22,7 @@ class CProblem {
     problem_.batch = problem.batch;
     problem_.bias = problem.bias ? 1 : 0;
     problem_.scale_ab = problem.scale_ab ? 1 : 0;
+    problem_.e8m0_scales = problem.e8m0_scales ? 1 : 0;
     problem_.weight_layout = c::layout_to_c(problem.weight_layout);
     problem_.alignment = problem.alignment;
     problem_.x_order = static_cast<gemmtune_order>(problem.x_order);

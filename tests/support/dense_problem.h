@@ -44,6 +44,13 @@ inline Problem of_fp4(Operation operation, std::int64_t m, std::int64_t n, std::
   return problem;
 }
 
+/// a8w8_blockscale of fp8 with scales that are powers of two.
+inline Problem with_e8m0_scales(std::int64_t m, std::int64_t n, std::int64_t k) {
+  Problem problem = quantized(Operation::a8w8_blockscale, m, n, k, DataType::f8_e4m3fn);
+  problem.e8m0_scales = true;
+  return problem;
+}
+
 /// batched_bf16, or batched_a8w8 of 8-bit operands.
 inline Problem batched(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
                        DataType type = DataType::bf16, bool bias = false) {

@@ -56,6 +56,14 @@ Status word_of(std::string_view option, const std::string& text,
   return {};
 }
 
+/// DeepSeek's words: whether scales are powers of two, a byte each.
+std::optional<bool> parse_scale_format(std::string_view text) {
+  const std::string word = to_lower(text);
+  if (word == "ue8m0" || word == "e8m0") return true;
+  if (word == "f32" || word == "fp32" || word == "float32" || word == "float") return false;
+  return std::nullopt;
+}
+
 /// What operations other than a16w16 have beside M, N and K.
 Status read_other_sizes(const SizeOptions& options, Problem& problem) {
   if (!options.batch.empty()) {
@@ -63,6 +71,8 @@ Status read_other_sizes(const SizeOptions& options, Problem& problem) {
     if (!batch.ok()) return batch.status();
     problem.batch = *batch;
   }
+  GEMMTUNE_RETURN_IF_ERROR(
+      word_of("--scale_fmt", options.scale_format, parse_scale_format, "f32 or ue8m0", problem.e8m0_scales));
   const auto w_type = data_type_of("--q_dtype_w", options.w_type);
   if (!w_type.ok()) return w_type.status();
   if (*w_type) {
@@ -104,6 +114,13 @@ Status read_orders(const SizeOptions& options, Problem& problem) {
 
 }  // namespace
 
+Status apply_scale_format(const SizeOptions& options, Problem& problem) {
+  if (options.scale_format.empty()) return {};
+  GEMMTUNE_RETURN_IF_ERROR(
+      word_of("--scale_fmt", options.scale_format, parse_scale_format, "f32 or ue8m0", problem.e8m0_scales));
+  return check(problem);
+}
+
 void declare_size_options(CommandOptions& app, SizeOptions& options) {
   app.add_option(
       "--op", options.operation,
@@ -139,6 +156,10 @@ void declare_size_options(CommandOptions& app, SizeOptions& options) {
       .group(sizes_of);
   app.add_option("--w-order", options.w_order,
                  "w of a16w16 in memory: T [N, K] (default), N [K, N] row by row")
+      .group(sizes_of);
+  app.add_option("--scale-fmt", options.scale_format,
+                 "Scales of a8w8_blockscale: f32 (default) or ue8m0, powers of two in a byte each, as "
+                 "DeepSeek-V3.1 has them; also of shapes from -i")
       .group(sizes_of);
   app.add_option("--dtype-a", options.type_a, "tune_gemm's -dtype_a: type of x").group("tune_gemm's words");
   app.add_option("--dtype-b", options.type_b, "tune_gemm's -dtype_b: type of w").group("tune_gemm's words");

@@ -34,6 +34,7 @@ struct SizeOptions {
   std::string doweight_stage1;
   std::string x_order;  // T or N
   std::string w_order;
+  std::string scale_format;  // f32 or ue8m0
   bool column_a = false;
   bool column_b = false;
   bool bias = false;
@@ -42,6 +43,9 @@ struct SizeOptions {
 
   bool any() const { return !m.empty() || !n.empty() || !k.empty(); }
 };
+
+/// --scale_fmt of shapes from a file or a model.
+Status apply_scale_format(const SizeOptions& options, Problem& problem);
 
 void declare_size_options(CommandOptions& app, SizeOptions& options);
 

@@ -98,8 +98,8 @@ Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& 
   return shapes;
 }
 
-Result<ShapeList> all_shapes(const TuneOptions& options, const Environment& environment,
-                             const DeviceInfo& device) {
+Result<ShapeList> given_shapes(const TuneOptions& options, const Environment& environment,
+                               const DeviceInfo& device) {
   if (options.size.any()) {
     auto problem = problem_of(options.size);
     if (!problem.ok()) return problem.status();
@@ -122,6 +122,14 @@ Result<ShapeList> all_shapes(const TuneOptions& options, const Environment& envi
         "--buckets: give shapes (-i FILE); only --op a8w8_blockscale has a list of its own");
   }
   return shapes_of_file(options, environment, device);
+}
+
+Result<ShapeList> all_shapes(const TuneOptions& options, const Environment& environment,
+                             const DeviceInfo& device) {
+  auto shapes = given_shapes(options, environment, device);
+  if (!shapes.ok()) return shapes;
+  for (ShapeRow& row : shapes->rows) GEMMTUNE_RETURN_IF_ERROR(apply_scale_format(options.size, row.problem));
+  return shapes;
 }
 
 /// The journal and recordings are of plain tuning; a replay measures nothing that could be written down.

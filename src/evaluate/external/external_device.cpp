@@ -210,6 +210,7 @@ class ExternalDevice::Family final : public KernelFamily {
 
   Status accepts(const Problem& problem) const override {
     if (problem.bpreshuffle) return refusal::refuse(refusal::layout, "plain weights only");
+    if (problem.e8m0_scales) return refusal::refuse(refusal::types, "float32 scales only");
     GEMMTUNE_RETURN_IF_ERROR(refusal::check_order(problem));
     Status why =
         refusal::refuse(refusal::operation, "{} is not among the evaluator's", to_string(problem.operation));

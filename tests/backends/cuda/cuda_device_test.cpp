@@ -101,7 +101,8 @@ std::vector<Problem> quantized_problems(const Size& size, bool bias) {
   constexpr DataType fp8 = DataType::f8_e4m3fn;
   std::vector<Problem> problems{quantized(Operation::a8w8, size.m, size.n, size.k, fp8, bias),
                                 quantized(Operation::a8w8, size.m, size.n, size.k, DataType::i8, !bias),
-                                quantized(Operation::a8w8_blockscale, size.m, size.n, size.k, fp8)};
+                                quantized(Operation::a8w8_blockscale, size.m, size.n, size.k, fp8),
+                                with_e8m0_scales(size.m, size.n, size.k)};
   problems.front().y_type = DataType::f16;
   return problems;
 }

@@ -42,7 +42,8 @@ TEST_F(CudaOutputChecker, ItsReferenceIsTheHosts) {
     std::vector<Problem> problems{
         quantized(Operation::a8w8, size.m, size.n, size.k, DataType::i8, size.m % 2 == 0),
         quantized(Operation::a8w8, size.m, size.n, size.k, DataType::f8_e4m3fn),
-        quantized(Operation::a8w8_blockscale, size.m, size.n, size.k, DataType::f8_e4m3fn)};
+        quantized(Operation::a8w8_blockscale, size.m, size.n, size.k, DataType::f8_e4m3fn),
+        with_e8m0_scales(size.m, size.n, size.k)};
     for (const auto& [x, y] : types) problems.push_back(dense(size.m, size.n, size.k, x, y, ++turn % 2 == 0));
     problems.push_back(batched(3, size.m, size.n, size.k, DataType::bf16, turn % 2 == 0));
     problems.push_back(batched(2, size.m, size.n, size.k, DataType::i8));

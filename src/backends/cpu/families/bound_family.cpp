@@ -1,28 +1,65 @@
 #include "backends/cpu/families/bound_family.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "backends/cpu/families/source_hash.h"
 #include "backends/refusal.h"
+#include "base/rounding.h"
+#include "numbers/minifloat.h"
+#include "problem/operands.h"
 
 namespace gemmtune::cpu {
 namespace {
 
+constexpr std::size_t line_bytes = 64;
+
+/// The problem as families know it.
+Problem with_float_scales(Problem problem) {
+  problem.e8m0_scales = false;
+  return problem;
+}
+
+void widen_scales(const void* from, std::int64_t count, float* to) {
+  const auto* bytes = static_cast<const std::uint8_t*>(from);
+  std::transform(bytes, bytes + count, to, e8m0_to_f32);
+}
+
 class BoundKernel final : public Kernel {
  public:
-  BoundKernel(std::unique_ptr<Kernel> kernel, Executor& executor)
-      : kernel_(std::move(kernel)), executor_(executor) {}
+  BoundKernel(std::unique_ptr<Kernel> kernel, Executor& executor, const Problem& problem)
+      : kernel_(std::move(kernel)), executor_(executor) {
+    if (!problem.e8m0_scales) return;
+    const OperandShapes shapes = operand_shapes(problem);
+    x_scales_ = shapes.x.scale.elements();
+    w_scales_ = shapes.w.scale.elements();
+  }
 
-  std::size_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
+  std::size_t workspace_bytes() const override {
+    if (w_scales_ == 0) return kernel_->workspace_bytes();
+    return scales_at() + static_cast<std::size_t>(x_scales_ + w_scales_) * sizeof(float);
+  }
   WeightLayout weight_layout() const override { return kernel_->weight_layout(); }
   Status run(const Operands& operands, void* workspace, Stream stream) const override {
     if (stream.handle == nullptr) stream.handle = &executor_;
-    return kernel_->run(operands, workspace, stream);
+    if (w_scales_ == 0) return kernel_->run(operands, workspace, stream);
+    auto* x_scale = reinterpret_cast<float*>(static_cast<std::byte*>(workspace) + scales_at());
+    float* const w_scale = x_scale + x_scales_;
+    widen_scales(operands.x_scale, x_scales_, x_scale);
+    widen_scales(operands.w_scale, w_scales_, w_scale);
+    Operands widened = operands;
+    widened.x_scale = x_scale;
+    widened.w_scale = w_scale;
+    return kernel_->run(widened, workspace, stream);
   }
 
  private:
+  std::size_t scales_at() const { return round_up(kernel_->workspace_bytes(), line_bytes); }
+
   std::unique_ptr<Kernel> kernel_;
   Executor& executor_;
+  std::int64_t x_scales_ = 0;  // e8m0 scales, which follow the kernel's workspace as float32
+  std::int64_t w_scales_ = 0;
 };
 
 class BoundFamily final : public KernelFamily {
@@ -36,26 +73,30 @@ class BoundFamily final : public KernelFamily {
     return fmt::format("{} source {}", family_->identity(), kernel_source_hash());
   }
   int tie_rank() const override { return family_->tie_rank(); }
-  Status accepts(const Problem& problem) const override { return family_->accepts(problem); }
-  std::optional<WeightLayout> packed_layout(const Problem& problem) const override {
-    return family_->packed_layout(problem);
+  Status accepts(const Problem& problem) const override {
+    return family_->accepts(with_float_scales(problem));
   }
-  Space space(const Problem& problem) const override { return family_->space(problem); }
-  Config default_config(const Problem& problem) const override { return family_->default_config(problem); }
+  std::optional<WeightLayout> packed_layout(const Problem& problem) const override {
+    return family_->packed_layout(with_float_scales(problem));
+  }
+  Space space(const Problem& problem) const override { return family_->space(with_float_scales(problem)); }
+  Config default_config(const Problem& problem) const override {
+    return family_->default_config(with_float_scales(problem));
+  }
   Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
-    auto kernel = family_->build(problem, config);
+    auto kernel = family_->build(with_float_scales(problem), config);
     if (!kernel.ok()) return kernel.status();
     // A workspace is a tensor: legal problems have them far beyond any memory.
     if ((*kernel)->workspace_bytes() > static_cast<std::size_t>(max_tensor_bytes))
       return refusal::refuse(refusal::size, "a workspace of {} bytes, at most {} are taken",
                              (*kernel)->workspace_bytes(), max_tensor_bytes);
-    return std::unique_ptr<Kernel>(std::make_unique<BoundKernel>(std::move(*kernel), executor_));
+    return std::unique_ptr<Kernel>(std::make_unique<BoundKernel>(std::move(*kernel), executor_, problem));
   }
   double predicted_microseconds(const Problem& problem, const Config& config) const override {
-    return family_->predicted_microseconds(problem, config);
+    return family_->predicted_microseconds(with_float_scales(problem), config);
   }
   std::int64_t resources(const Problem& problem, const Config& config) const override {
-    return family_->resources(problem, config);
+    return family_->resources(with_float_scales(problem), config);
   }
   std::string_view thread_pool() const override { return family_->thread_pool(); }
 

@@ -1,4 +1,5 @@
-// A family of ours bound to a device: where a call names no executor, its kernels run on the device's own.
+// A family of ours bound to a device: where a call names no executor, its kernels run on the device's own. Scales of
+// blocks in e8m0 become float32 in the workspace: kernels have float32 alone.
 #pragma once
 
 #include <memory>

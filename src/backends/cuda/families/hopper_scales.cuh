@@ -19,6 +19,14 @@ static __device__ __forceinline__ float load_scale(const float* from, Index at) 
   asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(scale) : "l"(from + at) : "memory");
   return scale;
 }
+#if E8M0
+template <typename Index>
+static __device__ __forceinline__ float load_scale(const scale_bits* from, Index at) {
+  unsigned bits;
+  asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(bits) : "l"(from + at) : "memory");
+  return read_scale(bits);
+}
+#endif
 static __device__ __forceinline__ int at_most(int value, int most) { return value < most ? value : most; }
 
 // A thread's accumulators are of rows warp * 16 + lane / 4 and that plus 8 of each 64, and of columns lane % 4 * 2 and the next of each 8.

@@ -47,7 +47,7 @@ int scale_code(const Problem& problem) {
 std::vector<std::string> type_defines(const Problem& problem) {
   return {fmt::format("ELEMENT={}", element_code(problem.x_type)),
           fmt::format("OUTPUT={}", element_code(problem.y_type)),
-          fmt::format("SCALES={}", scale_code(problem)),
+          fmt::format("SCALES={}", scale_code(problem)), fmt::format("E8M0={}", problem.e8m0_scales ? 1 : 0),
           fmt::format("WEIGHT_FP4={}", problem.w_type == DataType::f4_e2m1 ? 1 : 0),
           fmt::format("BATCHED={}", traits(problem.operation).batched ? 1 : 0)};
 }

@@ -50,6 +50,11 @@ static __device__ inline float e4m3fnuz_to_float(unsigned char bits) {
   return __uint_as_float(sign | ((exponent + 119u) << 23) | (mantissa << 20));
 }
 
+// 2^(bits - 127); 255 is NaN.
+static __device__ inline float e8m0_to_float(unsigned char bits) {
+  return __uint_as_float(bits == 255u ? 0x7fc00000u : bits == 0u ? 0x00400000u : (unsigned)bits << 23);
+}
+
 #if ELEMENT == 0
 typedef float element;
 static __device__ inline float read_element(element value) { return value; }
@@ -79,10 +84,6 @@ static __device__ inline float read_fp4(const unsigned char* from, long long at)
   const unsigned magnitude = bits & 7u;
   const float value = magnitude < 2u ? 0.5f * (float)magnitude : __uint_as_float(((magnitude >> 1) + 126u) << 23 | (magnitude & 1u) << 22);
   return bits & 8u ? -value : value;
-}
-// 2^(bits - 127); 255 is NaN.
-static __device__ inline float e8m0_to_float(unsigned char bits) {
-  return __uint_as_float(bits == 255u ? 0x7fc00000u : bits == 0u ? 0x00400000u : (unsigned)bits << 23);
 }
 #endif
 #if ELEMENT == 5

@@ -10,7 +10,7 @@ namespace gemmtune::gpu {
 /// that of row n of w is w[n * w_row_step], w[n / 128 * w_row_step + k / 128]. e8m0
 /// scales are bytes, row m's at element k x[m * x_row_step + k / 32].
 struct ScalesArguments {
-  const float* x;
+  const float* x;  // of blocks also e8m0 bytes (E8M0)
   const float* w;
   long long x_row_step;  // 0: one scale for all rows
   long long w_row_step;

@@ -9,8 +9,8 @@ struct BlockScales {
 
 // Where they are for k atom 0, in elements from the first one on: the mainloop has no time to multiply rows.
 struct BlockScalesAt {
-  const float* a;
-  const float* b;
+  const scale_bits* a;
+  const scale_bits* b;
   int a_at[MMA_TILES];
   int b_at[BLOCK_N / 4];
   int last_k;
@@ -24,8 +24,8 @@ static __device__ __forceinline__ BlockScalesAt block_scales_at(const ScaledRows
   const int a = w_scale_row(rows, rows.a);
   const int b = x_scale_row(rows, rows.b);
   BlockScalesAt at;
-  at.a = rows.scales.w + (long long)a * columns;
-  at.b = rows.scales.x + (long long)b * columns;
+  at.a = (const scale_bits*)rows.scales.w + (long long)a * columns;
+  at.b = (const scale_bits*)rows.scales.x + (long long)b * columns;
   // Otherwise the compiler computes the addresses anew for each atom, between the instructions of the tensor core.
   asm volatile("" : "+l"(at.a), "+l"(at.b));
   at.last_k = columns - 1;

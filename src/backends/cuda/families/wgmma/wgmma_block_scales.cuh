@@ -16,24 +16,51 @@ static __device__ __forceinline__ unsigned stage_scales(const WgmmaArguments& a,
   return smem.scales + (unsigned)(stage + (int)parity * a.num_stages) * STAGE_SCALES_BYTES;
 }
 
-// Copies the scales of a k tile. All lanes of the warp.
-static __device__ __forceinline__ void load_stage_scales(const WgmmaArguments& a, const Tile& tile, int k_tile, unsigned to) {
+#define LANE_SCALES ((ATOM_SCALES + 31) / 32)  // of a k atom, for each lane of the warp that loads them
+
+// Where the lane's scale `i` of a k atom is; its place in the atom is i * 32 + lane.
+static __device__ __forceinline__ const scale_bits* scale_of_lane(const WgmmaArguments& a, const Tile& tile, int k_atom, int i) {
   const int columns = (int)a.scales.x_row_step;
-  const int x_row = SWAP_AB ? tile.b : tile.a;
-  const int w_block = (SWAP_AB ? tile.a : tile.b) / SCALE_BLOCK;
+  const int k = at_most(k_atom, columns - 1);  // the last stage may have an atom past the end of k
+  const int at = i * 32 + (int)threadIdx.x % 32;
+  const bool of_x = at < SCALED_X_ROWS;
+  const int row = of_x ? at_most((SWAP_AB ? tile.b : tile.a) + at, a.m - 1)
+                       : at_most((SWAP_AB ? tile.a : tile.b) / SCALE_BLOCK + at - SCALED_X_ROWS, (a.n - 1) / SCALE_BLOCK);
+  return (const scale_bits*)(of_x ? a.scales.x : a.scales.w) + (long long)row * columns + k;
+}
+
+// Brings the scales of a k tile to shared memory, when its place there is free. All lanes of the warp; float32 scales are copied asynchronously,
+// e8m0 ones are converted.
+static __device__ __forceinline__ void load_stage_scales(const WgmmaArguments& a, const Tile& tile, int k_tile, unsigned to, unsigned empty_barrier, unsigned phase,
+                                                         unsigned full_barrier) {
+  const int lane = (int)threadIdx.x % 32;
+#if E8M0
+  float scales[K_ATOMS][LANE_SCALES];
 #pragma unroll
-  for (int i = 0; i < K_ATOMS; ++i) {
-    const int k = at_most(k_tile * K_ATOMS + i, columns - 1);  // the last stage may have an atom past the end of k
+  for (int atom = 0; atom < K_ATOMS; ++atom) {
 #pragma unroll
-    for (int first = 0; first < ATOM_SCALES; first += 32) {
-      const int at = first + (int)threadIdx.x % 32;
-      const bool of_x = at < SCALED_X_ROWS;
-      const int row = of_x ? at_most(x_row + at, a.m - 1) : at_most(w_block + at - SCALED_X_ROWS, (a.n - 1) / SCALE_BLOCK);
-      const float* from = (of_x ? a.scales.x : a.scales.w) + (long long)row * columns + k;
-      if (at < ATOM_SCALES)
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to + (unsigned)(i * ATOM_SCALES + at) * 4u), "l"(from) : "memory");
+    for (int i = 0; i < LANE_SCALES; ++i) scales[atom][i] = load_scale(scale_of_lane(a, tile, k_tile * K_ATOMS + atom, i), 0);
+  }
+#endif
+  barrier_wait(empty_barrier, phase);
+#pragma unroll
+  for (int atom = 0; atom < K_ATOMS; ++atom) {
+#pragma unroll
+    for (int i = 0; i < LANE_SCALES; ++i) {
+      if (i * 32 + lane >= ATOM_SCALES) continue;
+      const unsigned place = to + (unsigned)(atom * ATOM_SCALES + i * 32 + lane) * 4u;
+#if E8M0
+      asm volatile("st.shared.f32 [%0], %1;" ::"r"(place), "f"(scales[atom][i]) : "memory");
+#else
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place), "l"(scale_of_lane(a, tile, k_tile * K_ATOMS + atom, i)) : "memory");
+#endif
     }
   }
+#if E8M0
+  barrier_arrive(full_barrier);
+#else
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full_barrier) : "memory");
+#endif
 }
 
 // The loop over tiles of the warp that loads scales.
@@ -45,9 +72,8 @@ static __device__ inline void produce_scales(const WgmmaArguments& a, const Shar
     const Tile tile = tile_at(a, index, work.rank_m, work.rank_n);
 #pragma unroll 1
     for (int k_tile = work.k_begin; k_tile < work.k_end; ++k_tile) {
-      barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
-      load_stage_scales(a, tile, k_tile, stage_scales(a, smem, stage, phase ^ 1u));
-      asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(smem.full_barriers + 8u * (unsigned)stage) : "memory");
+      load_stage_scales(a, tile, k_tile, stage_scales(a, smem, stage, phase ^ 1u), smem.empty_barriers + 8u * (unsigned)stage, phase,
+                        smem.full_barriers + 8u * (unsigned)stage);
       if (++stage == a.num_stages) {
         stage = 0;
         phase ^= 1u;

@@ -19,7 +19,8 @@ constexpr std::int64_t max_promoted_accumulators_of_one_group = 192;
 // it is not.
 constexpr std::int64_t beside_accumulators = 16;
 constexpr std::int64_t beside_accumulators_of_parts = 56;
-constexpr std::int64_t beside_accumulators_for_scales = 16;  // more than these
+constexpr std::int64_t beside_accumulators_for_scales = 16;            // more than these
+constexpr std::int64_t beside_accumulators_for_scales_of_batches = 8;  // and more
 // What the producer keeps: parts of a packed weight have addresses of their own, and a warp loads scales of blocks.
 constexpr std::int64_t producer_registers = 24;
 constexpr std::int64_t producer_registers_of_parts = 40;
@@ -30,7 +31,7 @@ constexpr std::int64_t max_stages = 32;
 constexpr std::int64_t small_smem = 112;  // KiB: two blocks per multiprocessor
 constexpr std::int64_t large_smem = 226;
 
-std::int64_t max_accumulators_of(const WgmmaLaunchConfig& launch) {
+std::int64_t max_accumulators_of_one_matrix(const WgmmaLaunchConfig& launch) {
   if (launch.producer_registers > 0)
     return launch.consumer_registers() -
            (launch.warpgroup_m() > 64 || launch.n_slices > 1 ? beside_accumulators_of_parts
@@ -42,6 +43,11 @@ std::int64_t max_accumulators_of(const WgmmaLaunchConfig& launch) {
                                            : max_promoted_accumulators;
   // Two tiles of 64 rows need addresses of their own: some epilogues then spill.
   return launch.warpgroup_m() > 64 ? max_accumulators_of_two_tiles : max_accumulators;
+}
+
+std::int64_t max_accumulators_of(const WgmmaLaunchConfig& launch) {
+  return max_accumulators_of_one_matrix(launch) -
+         (launch.batched && launch.row_scales ? beside_accumulators_for_scales_of_batches : 0);
 }
 
 /// The widest instructions whose partial sums fit beside the sums. Two sets are of whole tiles.
@@ -144,6 +150,7 @@ WgmmaLaunchConfig wgmma_launch_config(const Problem& problem, const Config& conf
   launch.row_scales = quantization(problem) == QuantType::per_token;
   launch.block_scales = quantization(problem) == QuantType::per_1x128;
   launch.batches = problem.batch;
+  launch.batched = traits(problem.operation).batched;
   const std::int64_t smem_kib = config.number("smem", large_smem);
   // Partial sums make two warp groups need more than a third of the registers each, and so do wide tiles of int32 sums, which are converted. The
   // block has the multiprocessor for itself.

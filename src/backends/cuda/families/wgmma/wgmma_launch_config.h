@@ -44,6 +44,7 @@ struct WgmmaLaunchConfig {
   std::int64_t storage_bytes = 0;  // the pipeline and the staging buffers, or the partial sums in their place
   std::int64_t shared_bytes = 0;   // dynamic shared memory of a block
   std::int64_t batches = 1;
+  bool batched = false;      // tiles are of batches, be it one
   std::int64_t tiles_m = 1;  // output tiles of a cluster in a batch, along A's rows
   std::int64_t tiles_n = 1;
   std::int64_t group_m = 1;        // tiles along A's rows in a rasterization group
