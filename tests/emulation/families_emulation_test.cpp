@@ -8,6 +8,7 @@
 #include "backends/cuda/families/mma/mma.h"
 #include "backends/gpu/families/simt/simt.h"
 #include "backends/hip/families/mfma/mfma.h"
+#include "backends/hip/families/skinny/skinny.h"
 #include "support/dense_problem.h"
 #include "support/emulation/emulated_runtime.h"
 
@@ -142,6 +143,23 @@ TEST(FamiliesOnTheEmulation, MfmaOnGfx90a) {
   EXPECT_THAT(family->accepts(quantized(Operation::a8w8, 35, 66, 261, fnuz)).message(),
               HasSubstr("data types"));
   EXPECT_THAT(family->accepts(dense(4, 64, 5)).message(), HasSubstr("k: 5 bf16, at least 16 bytes"));
+}
+
+TEST(FamiliesOnTheEmulation, SkinnyOfWaves) {
+  EmulatedRuntime runtime("gfx942");
+  const auto family = hip::make_skinny_family(runtime);
+  expect_right(*family, dense(1, 37, 1100, bf16, bf16, true), "rn=2 nw=2 un=2");
+  expect_right(*family, dense(5, 35, 203, bf16, f32), "rn=4 nw=1 un=1");
+  expect_right(*family, dense(13, 9, 2500, f16, f16, true), "rn=1 nw=4 un=1");
+  expect_right(*family, scaled(3, 18, 333), "rn=2 nw=2");
+  expect_right(*family, quantized(Operation::a8w8, 4, 21, 1030, i8, true), "rn=2 nw=2 un=1");
+  expect_right(*family, quantized(Operation::a8w8, 2, 21, 700, fnuz));
+  expect_right(*family, quantized(Operation::a8w8_blockscale, 2, 140, 300, fnuz), "rn=4 nw=1 un=1");
+  expect_right(*family, shuffled(dense(2, 80, 160)), "rn=2 nw=2 un=1");
+  expect_right(*family, shuffled(quantized(Operation::a8w8, 7, 48, 288, fnuz)));
+  expect_right(*family, shuffled(quantized(Operation::a8w8, 1, 48, 288, i8)));
+  expect_right(*family, shuffled(quantized(Operation::a8w8_blockscale, 3, 144, 288, fnuz)));
+  EXPECT_THAT(family->accepts(dense(17, 64, 64)).message(), HasSubstr("rows: 17, at most 16"));
 }
 
 TEST(FamiliesOnTheEmulation, MmaOfNvidiaGpus) {
