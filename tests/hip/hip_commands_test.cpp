@@ -204,6 +204,19 @@ TEST_F(HipCommands, WrongSolutionsNeverWin) {
   }
 }
 
+TEST_F(HipCommands, TuneGemmsSizesAreTuned) {
+  const std::string sizes = write("sizes.yaml",
+                                  "- {'M': 5, 'N': 64, 'K': 48, 'rowMajorA': 'T', 'rowMajorB': 'N'}\n"
+                                  "- {'M': 16, 'N': 64, 'K': 64, 'rowMajorA': 'N', 'rowMajorB': 'T'}\n");
+  const auto result = run({"tune", "--backend", "hip", "--gemm_size_file", sizes, "--o", path("results.yaml"),
+                           "--libtype", "hipblaslt,simt"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(lines("results.yaml").size(), 2U);
+  EXPECT_EQ(run({"tune", "--backend", "hip", "--gemm_size_file", path("results.yaml"), "--compare_wo_tuning"})
+                .exit_code,
+            0);
+}
+
 // ---- AITER's lists and rows
 
 struct List {

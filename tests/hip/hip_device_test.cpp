@@ -12,8 +12,11 @@
 #include "backends/hip/hip_backend.h"
 #include "backends/hip/hip_driver.h"
 #include "evaluate/in_process/in_process_evaluator.h"
+#include "formats/hipblaslt/hipblaslt_csv.h"
 #include "measure/policy.h"
+#include "resolve/answer.h"
 #include "resolve/bind.h"
+#include "resolve/online_rows.h"
 #include "resolve/row_kernel.h"
 #include "support/dense_problem.h"
 #include "support/hip_double/hip_double.h"
@@ -304,6 +307,32 @@ TEST_F(Solutions, OfAitersRowsRunByIndexAndName) {
               HasSubstr("another one than was tuned"));
   EXPECT_THAT(bind("hipblaslt", 1004, "").status.message(),
               HasSubstr("solution 1004 does not do this problem"));
+}
+
+// What AITER's own online tuning wrote, and what ours writes.
+TEST_F(Solutions, OfTheOnlineTuningTableAreRows) {
+  const gemmtune::test::TemporaryFolder folder;
+  const std::string file = folder.path() + "/hip_online_tuning_res.csv";
+  HipblasltRow row = to_hipblaslt_row(problem_).value();
+  row.algo_index = 1003;
+  row.kernel_name = "Cijk_Alik_Bljk_BBS_BH_Bias_UserArgs_MT128x64x64_SN_SK3";
+  ASSERT_TRUE(append_hipblaslt_row(file, row).ok());
+  Problem other = problem_;
+  other.m = 6;
+  row = to_hipblaslt_row(other).value();
+  row.algo_index = 1006;
+  row.kernel_name = "Cijk_of_another_build";
+  ASSERT_TRUE(append_hipblaslt_row(file, row).ok());
+  const auto rows = load_online_rows({file, OnlineFormat::hipblaslt_table}, *device_);
+  ASSERT_EQ(rows->table.entries().size(), 4U);  // of each line one with a bias and one without
+  const LookupTables tables(*rows);
+  const Answer first = answer_problem(*device_, tables, problem_, {});
+  ASSERT_TRUE(first.status.ok()) << first.status.message();
+  EXPECT_EQ(first.tables, rows.get());
+  EXPECT_EQ(first.bound.candidate.config.number("sol"), 1003);
+  const Answer second = answer_problem(*device_, tables, other, {});
+  EXPECT_EQ(second.tables, nullptr);
+  EXPECT_THAT(second.rule(), HasSubstr("another one than was tuned"));
 }
 
 TEST_F(Solutions, OfOtherLibrariesAreMissesThatSaySo) {
