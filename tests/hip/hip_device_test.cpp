@@ -11,6 +11,7 @@
 #include "backends/hip/code_object.h"
 #include "backends/hip/hip_backend.h"
 #include "backends/hip/hip_driver.h"
+#include "dispatch/planner.h"
 #include "evaluate/in_process/in_process_evaluator.h"
 #include "formats/hipblaslt/hipblaslt_csv.h"
 #include "measure/policy.h"
@@ -307,6 +308,38 @@ TEST_F(Solutions, OfAitersRowsRunByIndexAndName) {
               HasSubstr("another one than was tuned"));
   EXPECT_THAT(bind("hipblaslt", 1004, "").status.message(),
               HasSubstr("solution 1004 does not do this problem"));
+}
+
+// An index without a name may be another kernel by now: its first result decides.
+TEST_F(Solutions, OfAForeignRowThatAreWrongAreReplaced) {
+  const gemmtune::test::TemporaryFolder folder;
+  const std::string file = folder.path() + "/bf16_tuned_gemm.csv";
+  std::ofstream(file)
+      << "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,"
+         "err_ratio,tflops,bw\n"
+         "gfx942,304,5,64,48,False,torch.bfloat16,torch.bfloat16,False,False,hipblaslt,1003,0,5.0,,0,1,1\n";
+  const TableSet tables = load_table_set({{Operation::a16w16, file}});
+  const Set wrong("HIP_DOUBLE_LT_WRONG", "1003");
+  const auto shared = std::make_shared<DispatchDevice>();
+  shared->device = open_hip();
+  Device& device = *shared->device;
+  const auto plan = make_plan(shared, tables, problem_, {});
+  ASSERT_TRUE(plan.ok()) << plan.message();
+  EXPECT_EQ((*plan)->account().match, Match::exact);
+  auto memory = device.allocate(1 << 16, Placement::plain);
+  ASSERT_TRUE(memory.ok());
+  const std::vector<std::uint16_t> ones(1 << 15, 0x3f80);  // bf16
+  ASSERT_TRUE(device.copy_in((*memory)->data(), ones.data(), 1 << 16).ok());
+  Operands operands{.x = (*memory)->data(), .w = (*memory)->data()};
+  operands.y = static_cast<char*>((*memory)->data()) + (1 << 15);
+  operands.ldx = 48;
+  operands.ldy = 64;
+  for (int call = 0; call < 2; ++call) {
+    ASSERT_TRUE((*plan)->run(operands, nullptr, {}).ok());
+    std::uint16_t first = 0;
+    ASSERT_TRUE(device.copy_out(&first, operands.y, sizeof(first)).ok());
+    EXPECT_EQ(first, 0x4240) << "48, not the 47 of a kernel that leaves out an element of k";
+  }
 }
 
 // What AITER's own online tuning wrote, and what ours writes.
