@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/cuda/families/mma/mma.h"
 #include "backends/gpu/families/simt/simt.h"
 #include "backends/hip/families/mfma/mfma.h"
 #include "support/dense_problem.h"
@@ -52,6 +53,18 @@ void expect_right(const KernelFamily& family, const Problem& problem, const std:
     EXPECT_EQ(check_kernel(family, problem, config, strides), "")
         << print(problem) << " " << config.text() << (strides == Strides::odd ? " with gaps" : "");
   }
+}
+
+/// Of a family that needs rows at multiples of 16 bytes.
+void expect_aligned(const KernelFamily& family, const Problem& problem, const std::string& settings = "") {
+  const Config config = with(family, problem, settings);
+  EXPECT_EQ(check_kernel(family, problem, config), "") << print(problem) << " " << config.text();
+}
+
+Problem in_orders(Problem problem, Order x, Order w) {
+  problem.x_order = x;
+  problem.w_order = w;
+  return problem;
 }
 
 TEST(FamiliesOnTheEmulation, SimtOfEveryType) {
@@ -129,6 +142,91 @@ TEST(FamiliesOnTheEmulation, MfmaOnGfx90a) {
   EXPECT_THAT(family->accepts(quantized(Operation::a8w8, 35, 66, 261, fnuz)).message(),
               HasSubstr("data types"));
   EXPECT_THAT(family->accepts(dense(4, 64, 5)).message(), HasSubstr("k: 5 bf16, at least 16 bytes"));
+}
+
+TEST(FamiliesOnTheEmulation, MmaOfNvidiaGpus) {
+  EmulatedRuntime ampere("sm_80");
+  const auto family = cuda::make_mma_family(ampere);
+  expect_aligned(*family, dense(35, 70, 200, bf16, bf16, true));
+  expect_aligned(*family, dense(130, 70, 200, f16, f32), "bm=64 nw=8 st=4");
+  expect_aligned(*family, dense(35, 70, 600, bf16, bf16, true), "bm=32 sk=3");
+  expect_aligned(*family, in_orders(dense(72, 40, 77), Order::column_major, Order::column_major));
+  EmulatedRuntime ada("sm_89");
+  expect_aligned(*cuda::make_mma_family(ada), dense(35, 70, 208, DataType::f8_e4m3fn, f16));
+}
+
+/// A kernel's text with one change.
+class BrokenRuntime final : public gpu::Runtime {
+ public:
+  BrokenRuntime(std::string architecture, std::string right, std::string wrong)
+      : runtime_(std::move(architecture)), right_(std::move(right)), wrong_(std::move(wrong)) {}
+  const gpu::Limits& limits() const override { return runtime_.limits(); }
+  const std::string& architecture() const override { return runtime_.architecture(); }
+  Result<std::shared_ptr<gpu::Program>> load(const gpu::Source& source) override {
+    gpu::Source changed = source;
+    const auto at = changed.text.find(right_);
+    if (at == std::string::npos) return Status::internal("the kernel has no text '{}'", right_);
+    changed.text.replace(at, right_.size(), wrong_);
+    return runtime_.load(changed);
+  }
+
+ private:
+  EmulatedRuntime runtime_;
+  std::string right_;
+  std::string wrong_;
+};
+
+/// Each of these is one change of mfma's kernel, found in a run of a shape on which the right one passes.
+TEST(FamiliesOnTheEmulation, BrokenKernelsAreFound) {
+  struct Broken {
+    const char* what;
+    std::string right, wrong;
+    Problem problem;
+    std::string settings;
+    std::string found;
+  };
+  const Problem usual = dense(35, 70, 200, bf16, bf16, true);
+  const std::string tile = "bm=32 bn=64 ";
+  const std::vector<Broken> broken{
+      {"a lane reads another's row", "const int row = threadIdx.x % 64 % MFMA_ROWS;",
+       "const int row = (threadIdx.x + 1) % 64 % MFMA_ROWS;", usual, tile, "outside of its error bound"},
+      {"lanes of a group read another group's k", "const int group = threadIdx.x % 64 / MFMA_ROWS;",
+       "const int group = threadIdx.x % 64 / MFMA_ROWS ^ (threadIdx.x % 64 == 63);", usual, tile,
+       "outside of its error bound"},
+      {"no barrier before a tile is replaced", "if (NUM_BUFFERS == 1) __syncthreads();", ";", usual, tile,
+       "race in shared memory"},
+      {"no barrier after a tile is written", "store_tile(next, memory);\n  __syncthreads();",
+       "store_tile(next, memory);", usual, tile, "race in shared memory"},
+      {"no wait for direct loads", "__builtin_amdgcn_s_waitcnt(0x0f70);", ";", dense(35, 70, 200),
+       tile + "nb=2 dl=1", "elements were not written"},
+      {"one row too many is stored", "if (row >= a.m || column >= a.n) return;",
+       "if (row > a.m || column >= a.n) return;", usual, tile, "writes"},
+      {"one column too many is stored", "if (column + 3 < a.n &&", "if (column + 2 < a.n &&",
+       dense(33, 71, 200), tile, "past the end of y"},
+      {"rows are read past the end", "return row < rows ? row : rows - 1;", "return row;", usual, tile,
+       "past the end of x"},
+      {"k is read past the end", "from + (left < 16 ? left - 16 : 0)", "from", dense(35, 70, 203), tile,
+       "past the end of"},
+      {"bytes behind k count", "(int)(16 - left) * 8", "(int)(16 - left) * 8 - 16", dense(35, 70, 203), tile,
+       "outside of its error bound"},
+      {"a split begins one tile late", "(int)((long long)k_tiles * blockIdx.y / a.split_k);",
+       "(int)((long long)k_tiles * blockIdx.y / a.split_k) + (blockIdx.y == 1);", dense(35, 70, 600),
+       tile + "bk=64 sk=3", "outside of its error bound"},
+      {"a die computes another's tile", "(die < longer ? die : longer)", "(die < longer ? die : longer - 1)",
+       dense(100, 130, 64), "bm=16 bn=16 nw=1 gm=1", "elements were not written"},
+      {"a scale of the next row", "return SCALES == 1 || SCALES == 2 ? x_scale_at(a.scales, row, 0)",
+       "return SCALES == 1 || SCALES == 2 ? x_scale_at(a.scales, row ? row - 1 : 0, 0)",
+       quantized(Operation::a8w8, 35, 66, 264, i8), tile, "outside of its error bound"},
+  };
+  EmulatedRuntime right("gfx942");
+  const auto family = hip::make_mfma_family(right);
+  for (const Broken& one : broken) {
+    const Config config = with(*family, one.problem, one.settings);
+    EXPECT_EQ(check_kernel(*family, one.problem, config), "") << one.what;
+    BrokenRuntime wrong("gfx942", one.right, one.wrong);
+    const auto broken_family = hip::make_mfma_family(wrong);
+    EXPECT_THAT(check_kernel(*broken_family, one.problem, config), HasSubstr(one.found)) << one.what;
+  }
 }
 
 }  // namespace

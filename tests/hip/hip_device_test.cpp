@@ -311,7 +311,7 @@ TEST_F(Solutions, OfAitersRowsRunByIndexAndName) {
 }
 
 // An index without a name may be another kernel by now: its first result decides.
-TEST_F(Solutions, OfAForeignRowThatAreWrongAreReplaced) {
+TEST_F(Solutions, OfAForeignRowAreReplacedIfWrong) {
   const gemmtune::test::TemporaryFolder folder;
   const std::string file = folder.path() + "/bf16_tuned_gemm.csv";
   std::ofstream(file)

@@ -32,6 +32,8 @@ extern "C" __global__ void __launch_bounds__(256) mma_reduce(const MmaArguments 
 #define STAGE_BYTES ((BLOCK_M + BLOCK_N) * ATOM_BYTES)
 #define GROUP_M 8  // tiles along m in a rasterization group
 
+#ifndef GEMMTUNE_EMULATION  // tests/support/emulation/ptx.h has these for the host
+
 #if ELEMENT == 3
 #define MMA "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"
 #elif ELEMENT == 2
@@ -54,13 +56,30 @@ static __device__ inline void load_matrices(unsigned (&to)[4], unsigned address)
                : "memory");
 }
 
-// Offset in a stage of the 16 bytes `unit` of a row, swizzled so that ldmatrix has no bank conflicts.
-static __device__ inline unsigned swizzled_offset(int row, int unit) { return (unsigned)(row * ATOM_BYTES + ((unit ^ (row & 7)) << 4)); }
+// As load_matrices(), each matrix transposed.
+static __device__ inline void load_transposed(unsigned (&to)[4], unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(address)
+               : "memory");
+}
 
 // Copies the 16 bytes at `from` + `at`, if they are there; else writes zeros.
 static __device__ inline void copy_unit(unsigned to, const unsigned char* from, long long at, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(there ? from + at : from), "r"(there ? 16 : 0) : "memory");
 }
+
+static __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits for all groups but the last PENDING.
+template <int PENDING>
+static __device__ inline void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
+#endif
+
+// Offset in a stage of the 16 bytes `unit` of a row, swizzled so that ldmatrix has no bank conflicts.
+static __device__ inline unsigned swizzled_offset(int row, int unit) { return (unsigned)(row * ATOM_BYTES + ((unit ^ (row & 7)) << 4)); }
 
 // Copies ROWS rows from row `first` on, one k tile from byte `column` on; elements out of bounds become zero.
 template <int ROWS>
@@ -110,14 +129,6 @@ static __device__ inline void load_columns(unsigned to, const unsigned char* fro
       copy_unit(to + column_offset<BLOCK>(k, unit), from, line * line_bytes + row * 2LL, row < rows && line * 2 < k_bytes);
     }
   }
-}
-
-// As load_matrices(), each matrix transposed.
-static __device__ inline void load_transposed(unsigned (&to)[4], unsigned address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(address)
-               : "memory");
 }
 
 struct Tile {
@@ -221,17 +232,17 @@ extern "C" __global__ void __launch_bounds__(NUM_THREADS MIN_BLOCKS) mma(const M
 #pragma unroll
   for (int i = 0; i < NUM_STAGES - 1; ++i) {
     if (begin + i < end) load_stage(a, pipeline + i * STAGE_BYTES, tile, begin + i);
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    commit_copies();
   }
   float sums[WARP_ROWS / 16][WARP_COLUMNS / 8][4] = {};
   int stage = 0;
   int next_stage = NUM_STAGES - 1;
   for (int k_tile = begin; k_tile < end; ++k_tile) {
-    asm volatile("cp.async.wait_group %0;" ::"n"(NUM_STAGES - 2) : "memory");
+    wait_for_copies<NUM_STAGES - 2>();
     // All threads see this stage, and all have read the previous one: it is filled next.
     __syncthreads();
     if (k_tile + NUM_STAGES - 1 < end) load_stage(a, pipeline + next_stage * STAGE_BYTES, tile, k_tile + NUM_STAGES - 1);
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    commit_copies();
     multiply_stage(sums, pipeline + stage * STAGE_BYTES, warp_m, warp_n);
     if (++stage == NUM_STAGES) stage = 0;
     if (++next_stage == NUM_STAGES) next_stage = 0;

@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::int64_t max_accumulators = 128;                 // of a lane
 constexpr std::int64_t max_registers = 440;                    // of the estimate, below the hardware's 512
+constexpr std::int64_t max_vector_registers = 250;             // of the estimate
 constexpr std::int64_t max_workspace = std::int64_t{1} << 30;  // bytes of partial sums
 
 class MfmaKernel final : public Kernel {
@@ -179,7 +180,7 @@ std::string MfmaFamily::refuse_registers(const Problem& problem, const Config& c
   const MfmaLaunchConfig launch = launch_config(problem, config);
   const std::int64_t waves_on_simd = ceil_div(launch.waves, simds_per_unit);
   const std::int64_t waves = std::max(launch.waves_per_eu, waves_on_simd);
-  if (launch.registers() > max_registers / waves)
+  if (launch.registers() > max_registers / waves || launch.vector_registers() > max_vector_registers)
     return "eu leaves a wave less registers than the tile needs";
   return {};
 }

@@ -147,10 +147,15 @@ static __device__ inline int clamp_row(int row, int rows) { return row < rows ? 
 static __device__ inline unsigned gemmtune_lds_offset(const void* address) {
   return (unsigned)(unsigned long long)(__attribute__((address_space(3))) const unsigned char*)address;
 }
+#ifdef __gfx90a__
+#define LOAD_TO_LDS "global_load_dword %1, off lds"
+#else
+#define LOAD_TO_LDS "global_load_lds_dword %1, off"
+#endif
 // A wave's load of 256 bytes to shared memory at lds_offset, 4 bytes for each lane. Compilers before LLVM 20 fail on the builtin
 // (llvm-project#123627).
 static __device__ inline void gemmtune_load_to_lds(const void* from, unsigned lds_offset) {
-  asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tglobal_load_lds_dword %1, off" ::"s"(__builtin_amdgcn_readfirstlane((int)lds_offset)), "v"(from)
+  asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\t" LOAD_TO_LDS ::"s"(__builtin_amdgcn_readfirstlane((int)lds_offset)), "v"(from)
                : "memory");
 }
 #endif

@@ -43,6 +43,8 @@ struct MfmaLaunchConfig {
   std::int64_t accumulators() const { return block_m * block_n / (wave_lanes * waves); }
   std::int64_t staged_registers() const;
   std::int64_t registers() const;  // an estimate of all
+  /// Those that other instructions than MFMA use: they cannot be accumulation registers.
+  std::int64_t vector_registers() const { return registers() - (block_scales ? 0 : accumulators()); }
 
   // Of a wave, for one tile of k:
   std::int64_t mfma_instructions() const;

@@ -1,0 +1,166 @@
+// The corner configs of every family of AMD GPUs compile for gfx90a and gfx942, have the matrix instructions that they
+// promise, do not spill, and fit the occupancy asked for. Needs clang, no GPU and nothing of ROCm.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "backends/gpu/families/simt/simt.h"
+#include "backends/gpu/fill/random_fill.h"
+#include "backends/gpu/pack/pack.h"
+#include "backends/gpu/verify/output_checker.h"
+#include "backends/hip/families/mfma/mfma.h"
+#include "backends/hip/families/mfma/mfma_launch_config.h"
+#include "support/dense_problem.h"
+#include "support/hip_compiler/clang_runtime.h"
+
+namespace gemmtune {
+namespace {
+
+using test::ClangRuntime;
+
+bool is_soak() { return std::getenv("GEMMTUNE_SOAK") != nullptr; }
+
+/// Configs that can be built with each parameter at its first or last value; those of wide tiles, which need most registers,
+/// first. Without GEMMTUNE_SOAK each value of each parameter once or twice.
+std::vector<Config> corners_of(const KernelFamily& family, const Problem& problem) {
+  const Space space = family.space(problem);
+  std::vector<Config> found{Config()};
+  for (const Parameter& parameter : space.parameters()) {
+    std::vector<Config> longer;
+    for (const Config& config : found) {
+      std::set<std::string> values{parameter.values.front(), parameter.values.back()};
+      if (parameter.key == "bk" && quantization(problem) == QuantType::per_1x128) values = {"128"};
+      for (const std::string& value : values) {
+        // What the source does not depend on.
+        if ((parameter.key == "gm" || parameter.key == "xcd") && value != parameter.values.back()) continue;
+        longer.push_back(config);
+        longer.back().set(parameter.key, value);
+      }
+    }
+    found = std::move(longer);
+  }
+  std::erase_if(found, [&](const Config& config) { return !space.build_refusal(config).empty(); });
+  std::stable_sort(found.begin(), found.end(), [](const Config& a, const Config& b) {
+    return a.number("bm") * a.number("bn") > b.number("bm") * b.number("bn");
+  });
+  if (is_soak()) return found;
+  std::vector<Config> few;
+  std::set<std::string> seen;
+  for (const Config& config : found) {
+    bool adds = false;
+    for (const auto& [key, value] : config.settings()) adds |= seen.insert(key + value).second;
+    if (adds) few.push_back(config);
+  }
+  return few;
+}
+
+/// The instruction of a problem's type, as the assembler has it.
+std::string instruction_of(const Problem& problem, std::int64_t rows, const std::string& architecture) {
+  const bool wide = rows == 32;
+  const std::string shape16 = wide ? "32x32x8" : "16x16x16";
+  const std::string shape8 = wide ? "32x32x16" : "16x16x32";
+  switch (problem.x_type) {
+    case DataType::bf16:
+      return "v_mfma_f32_" + shape16 + (architecture == "gfx90a" ? "bf16_1k" : "_bf16");
+    case DataType::f16:
+      return "v_mfma_f32_" + shape16 + (architecture == "gfx90a" ? "f16" : "_f16");
+    case DataType::i8:
+      return architecture == "gfx90a" ? "v_mfma_i32_" + shape16 + "i8" : "v_mfma_i32_" + shape8 + "_i8";
+    default:
+      return "v_mfma_f32_" + shape8 + "_fp8_fp8";
+  }
+}
+
+/// The widest tile alone and the default, where another type's test has the others.
+enum class Corners { all, widest };
+
+void expect_mfma(const KernelFamily& family, ClangRuntime& runtime, const Problem& problem,
+                 Corners which = Corners::all) {
+  ASSERT_TRUE(family.accepts(problem).ok()) << family.accepts(problem).message();
+  std::vector<Config> configs = corners_of(family, problem);
+  if (which == Corners::widest && !is_soak()) configs.resize(1);
+  configs.push_back(family.default_config(problem));
+  ASSERT_GE(configs.size(), 2U);
+  for (const Config& config : configs) {
+    const std::string what = runtime.architecture() + " " + print(problem) + " " + config.text();
+    const auto kernel = family.build(problem, config);
+    ASSERT_TRUE(kernel.ok()) << what << ": " << kernel.message();
+    const test::CodeObject& object = runtime.last;
+    const hip::MfmaLaunchConfig launch = hip::mfma_launch_config(problem, config, runtime.architecture());
+    EXPECT_EQ(object.spilled_registers, 0) << what;
+    EXPECT_EQ(object.scratch_bytes, 0) << what;
+    EXPECT_EQ(object.count("scratch_"), 0) << what;
+    // The model's instructions of a tile, in a loop that may have a copy.
+    const int matrix =
+        object.instructions.count(instruction_of(problem, launch.rows, runtime.architecture())) > 0
+            ? object.instructions.at(instruction_of(problem, launch.rows, runtime.architecture()))
+            : 0;
+    EXPECT_GT(matrix, 0) << what;
+    EXPECT_EQ(matrix % launch.mfma_instructions(), 0) << what << ": " << matrix;
+    EXPECT_EQ(object.count("v_mfma"), matrix) << what;
+    const std::int64_t read_bytes = launch.lds_reads() * 8 * launch.kpack;
+    EXPECT_GT(object.lds_read_bytes(), 0) << what;
+    EXPECT_EQ(object.lds_read_bytes() % read_bytes, 0) << what << ": " << object.lds_read_bytes();
+    EXPECT_EQ(object.count("ds_write") == 0, launch.direct) << what;
+    // As many waves fit into a SIMD's registers and a unit's LDS as the config asks for.
+    const std::int64_t waves =
+        std::max<std::int64_t>({1, launch.waves_per_eu, launch.waves / hip::simds_per_unit});
+    EXPECT_LE(object.registers, hip::registers_per_lane / waves) << what;
+    EXPECT_LE(launch.shared_bytes + object.lds_bytes, 65536) << what;
+  }
+}
+
+class HipCompile : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Architectures, HipCompile, ::testing::Values("gfx90a", "gfx942"));
+
+TEST_P(HipCompile, MfmaOfEveryType) {
+  GEMMTUNE_NEEDS_CLANG();
+  ClangRuntime runtime(GetParam());
+  const auto family = hip::make_mfma_family(runtime);
+  expect_mfma(*family, runtime, dense(512, 1280, 8192, DataType::bf16, DataType::bf16, true));
+  expect_mfma(*family, runtime, dense(512, 1280, 8192, DataType::f16, DataType::f32), Corners::widest);
+  expect_mfma(*family, runtime, quantized(Operation::a8w8, 512, 1280, 8192, DataType::i8), Corners::widest);
+  if (std::string(GetParam()) == "gfx942") {
+    expect_mfma(*family, runtime, quantized(Operation::a8w8, 512, 1280, 8192, DataType::f8_e4m3fnuz),
+                Corners::widest);
+    expect_mfma(*family, runtime,
+                quantized(Operation::a8w8_blockscale, 512, 1280, 8192, DataType::f8_e4m3fnuz));
+  }
+}
+
+TEST_P(HipCompile, MfmaOfShuffledWeights) {
+  GEMMTUNE_NEEDS_CLANG();
+  ClangRuntime runtime(GetParam());
+  const auto family = hip::make_mfma_family(runtime);
+  expect_mfma(*family, runtime, quantized(Operation::a8w8_bpreshuffle, 512, 1280, 8192, DataType::i8),
+              Corners::widest);
+  if (std::string(GetParam()) == "gfx942")
+    expect_mfma(*family, runtime,
+                quantized(Operation::a8w8_blockscale_bpreshuffle, 512, 1280, 8192, DataType::f8_e4m3fnuz));
+}
+
+TEST_P(HipCompile, SimtAndTheDevicesOwnKernels) {
+  GEMMTUNE_NEEDS_CLANG();
+  ClangRuntime runtime(GetParam());
+  const auto family = gpu::make_simt_family(runtime);
+  for (const Problem& problem :
+       {dense(33, 65, 70, DataType::f32, DataType::f32), dense(33, 65, 70),
+        dense(33, 65, 70, DataType::f16, DataType::f32), quantized(Operation::a8w8, 33, 65, 70, DataType::i8),
+        quantized(Operation::a8w8_blockscale, 33, 65, 70, DataType::f8_e4m3fnuz)}) {
+    const auto kernel = family->build(problem, family->default_config(problem));
+    EXPECT_TRUE(kernel.ok()) << kernel.message();
+    EXPECT_EQ(runtime.last.spilled_registers, 0);
+    if (problem.x_type != DataType::i8 && !is_soak()) continue;
+    for (const gpu::Source& source : gpu::checker_sources(problem)) {
+      const auto program = runtime.load(source);
+      EXPECT_TRUE(program.ok()) << program.message();
+    }
+  }
+  for (const bool unpack : {false, true}) EXPECT_TRUE(runtime.load(gpu::pack_source(unpack)).ok());
+}
+
+}  // namespace
+}  // namespace gemmtune
