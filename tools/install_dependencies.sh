@@ -14,7 +14,7 @@ build=(cmake ninja-build g++ ccache python3
        libdnnl-dev libopenblas-dev
        libgtest-dev libgmock-dev libbenchmark-dev
        python3-numpy python3-venv)
-check=(clang-format clang-tidy)
+check=(clang-format clang-tidy libamdhip64-dev)
 machines=(slurmctld slurmd slurm-client munge openmpi-bin python3-venv python3-yaml)
 soak=("${machines[@]}" debootstrap qemu-user clang)
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace gemmtune {
@@ -16,6 +17,11 @@ struct FamilyInfo {
   bool vendor = false;            // what a user without gemmtune gets: the baseline
   int fallback_rank = 0;          // the smallest that takes a problem runs on a miss; 0: never
   int few_rows_rank = 0;          // instead of fallback_rank for M ≤ few_rows; 0: the same
+
+  /// The kernelName of ours for an AITER row of this family or its aliases whose kernelName is none of ours; null:
+  /// that of the default config.
+  std::string (*name_of_row)(std::string_view libtype, std::int64_t solution_index,
+                             std::string_view kernel_name) = nullptr;
 
   static constexpr std::int64_t few_rows = 8;
 };

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "resolve/row_kernel.h"
+
 namespace gemmtune {
 namespace {
 
@@ -48,7 +50,9 @@ Result<PlanRef> make_plan(const std::shared_ptr<const DispatchDevice>& device, c
   }
   PlanAccount account = account_of(answer);
   std::unique_ptr<UntunedGuard> guard;
-  if (verify_untuned && answer.tables == nullptr)
+  // Of AITER's rows only libtype and index are known, not that the kernel there is the one that was tuned.
+  const bool foreign = answer.tables != nullptr && is_foreign(*answer.hit.entry);
+  if (foreign || (verify_untuned && answer.tables == nullptr))
     guard = std::make_unique<UntunedGuard>(*device->device, problem, answer.bound.candidate);
   return PlanRef(
       new Plan(device, problem, std::move(account), std::move(answer.bound.kernel), std::move(guard)));

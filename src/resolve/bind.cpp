@@ -5,6 +5,7 @@
 
 #include "formats/triton/bucket_rows.h"
 #include "resolve/errata.h"
+#include "resolve/row_kernel.h"
 
 namespace gemmtune {
 namespace {
@@ -19,6 +20,11 @@ Status check_launch(const Candidate& candidate, bool dependent) {
   if (dependent || !is_dependent(candidate.config)) return {};
   return Status::unsupported(
       "a programmatic dependent launch, which only constant_weights and predecessor_triggers together allow");
+}
+
+Result<Candidate> resolve_row(const Device& device, const TunedEntry& row, const Problem& problem) {
+  const auto name = row_kernel_name(device, row, problem);
+  return name.ok() ? device.resolve(*name, problem) : Result<Candidate>(name.status());
 }
 
 }  // namespace
@@ -75,7 +81,7 @@ Result<Candidate> resolve_name(const Device& device, std::string_view kernel_nam
 
 Accuracy accuracy_of(const Device& device, const TunedEntry& row) {
   if (row.accuracy) return *row.accuracy;
-  const auto candidate = device.resolve(row.kernel_name, row.problem);
+  const auto candidate = resolve_row(device, row, row.problem);
   return candidate.ok() ? device.accuracy(*candidate, row.problem) : Accuracy::fp32;
 }
 
@@ -109,7 +115,8 @@ Binding bind_row(const Device& device, const TunedEntry& row, std::string_view o
     Binding binding = bind(row.pdl_kernel_name, true);
     if (binding.bound) return binding;
   }
-  return bind(row.kernel_name, false);
+  const auto name = row_kernel_name(device, row, problem);
+  return name.ok() ? bind(*name, false) : refused(Refusal::unknown_kernel, name.status());
 }
 
 Result<BoundKernel> bind_fallback(const Device& device, const Problem& problem) {
@@ -124,7 +131,7 @@ std::optional<WeightLayout> weight_layout_of(const Device& device, const TunedEn
   if (!row.problem.bpreshuffle) return WeightLayout::plain;
   Problem problem = row.problem;
   problem.weight_layout = WeightLayout::any;
-  const auto candidate = device.resolve(row.kernel_name, problem);
+  const auto candidate = resolve_row(device, row, problem);
   if (!candidate.ok()) return std::nullopt;
   return device.find_family(candidate->family)->packed_layout(problem);
 }

@@ -1,11 +1,13 @@
 #include "resolve/online_rows.h"
 
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "base/file.h"
 #include "formats/hipblaslt/hipblaslt_csv.h"
+#include "resolve/row_kernel.h"
 
 namespace gemmtune {
 namespace {
@@ -15,17 +17,22 @@ namespace fs = std::filesystem;
 /// The table holds no times; equal ones leave the choice among rows of one key to their order, as in AITER.
 constexpr double unknown_microseconds = 1;
 
-TunedEntry entry_of(const HipblasltRow& row, const Problem& problem, const Candidate& candidate,
-                    const DeviceInfo& device) {
+/// Rows of AITER's own tuning name Tensile's kernels, ours our own; one whose kernel cannot be had here is no row.
+std::optional<TunedEntry> entry_of(const HipblasltRow& row, const Problem& problem, const Device& owner) {
+  const DeviceInfo& device = owner.info();
   TunedEntry entry;
+  entry.libtype = "hipblaslt";
   entry.gfx = device.gfx;
   entry.cu_num = device.cu_num;
   entry.problem = problem;
-  entry.libtype = candidate.family;
   entry.solidx = row.algo_index;
   entry.kernel_name = row.kernel_name;
   entry.us = unknown_microseconds;
   entry.line = row.line;
+  const auto name = row_kernel_name(owner, entry, problem);
+  const auto candidate = name.ok() ? owner.resolve(*name, problem) : Result<Candidate>(name.status());
+  if (!candidate.ok()) return std::nullopt;
+  entry.libtype = candidate->family;
   return entry;
 }
 
@@ -45,12 +52,12 @@ TableSet load_hipblaslt_table(const std::string& path, const Device& device) {
   for (const HipblasltRow& row : file->rows) {
     auto problem = to_problem(row);
     if (!problem.ok()) continue;
-    const auto candidate = device.resolve(row.kernel_name, *problem);
-    if (!candidate.ok()) continue;
+    auto entry = entry_of(row, *problem, device);
+    if (!entry) continue;
     ++source.rows;
     for (const bool bias : {false, true}) {
-      problem->bias = bias;
-      entries.push_back(entry_of(row, *problem, *candidate, device.info()));
+      entry->problem.bias = bias;
+      entries.push_back(*entry);
     }
   }
   set.table = TunedTable(std::move(entries));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "resolve/bind.h"
+#include "resolve/row_kernel.h"
 
 namespace gemmtune {
 
@@ -15,7 +16,9 @@ std::vector<Finding> check_rows_on_device(std::span<const TunedEntry* const> row
   std::vector<Finding> findings;
   for (const TunedEntry* row : rows) {
     if (!row_is_of(*row, info)) continue;
-    if (const auto status = resolve_name(device, row->kernel_name, row->problem); !status.ok()) {
+    const auto name = row_kernel_name(device, *row, row->problem);
+    const Status status = name.ok() ? resolve_name(device, *name, row->problem).status() : name.status();
+    if (!status.ok()) {
       findings.push_back({FindingKind::unknown_kernel, row->source, row->line,
                           fmt::format("kernel '{}': {}", row->kernel_name, status.message())});
     }

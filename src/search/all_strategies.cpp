@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include "search/strategies.h"
@@ -12,11 +13,16 @@ std::span<const StrategyInfo> all_strategies() {
   static constexpr std::array<StrategyInfo, 4> list{{
       {"staged", "few candidates, each chosen by what the times so far promise (default)", make_staged,
        staged_trials},
-      {"exhaustive", "the same samples of every candidate", make_exhaustive, all_of},
-      {"two_phase", "one sample of every candidate, then more of the best 20", make_two_phase, all_of},
+      {"exhaustive", "the same samples of every candidate", make_exhaustive, all_of, true},
+      {"two_phase", "one sample of every candidate, then more of the best 20", make_two_phase, all_of, true},
       {"random", "candidates in a seeded random order, until the budget is spent", make_random, all_of},
   }};
   return list;
+}
+
+bool tries_whole_libraries(std::string_view name) {
+  return std::any_of(all_strategies().begin(), all_strategies().end(),
+                     [&](const StrategyInfo& info) { return info.name == name && info.whole_libraries; });
 }
 
 std::size_t expected_trials(std::string_view name, std::size_t candidates) {

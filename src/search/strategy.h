@@ -61,9 +61,13 @@ struct StrategyInfo {
   std::unique_ptr<Strategy> (*make)(const SearchLimits& limits);
   /// About how many of `candidates` it will measure without a budget, for estimates of the time.
   std::size_t (*expected_trials)(std::size_t candidates);
+  /// Of a library all kernels that it has, not only what it proposes: KernelFamily::exhaustive_space.
+  bool whole_libraries = false;
 };
 
 std::span<const StrategyInfo> all_strategies();
+/// StrategyInfo::whole_libraries of the strategy of this name.
+bool tries_whole_libraries(std::string_view name);
 /// StrategyInfo::expected_trials of the strategy of this name; all candidates where there is none.
 std::size_t expected_trials(std::string_view name, std::size_t candidates);
 Result<std::unique_ptr<Strategy>> make_strategy(std::string_view name, const SearchLimits& limits);

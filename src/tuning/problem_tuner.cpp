@@ -300,6 +300,7 @@ TunedEntry make_entry(const DeviceInfo& device, const Problem& problem, const Se
   if (problem.bpreshuffle) entry.problem.weight_layout = settled.winner->layout;
   entry.libtype = winner.family;
   entry.split_k = winner.config.number("sk", 0);
+  entry.solidx = winner.config.number("sol", 0);  // by which AITER runs a row of hipblaslt
   entry.us = round4(settled.microseconds);
   entry.kernel_name = winner.kernel_name();
   entry.err_ratio = round4(settled.err_ratio);

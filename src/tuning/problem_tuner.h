@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "resolve/candidate_list.h"
+#include "search/strategy.h"
 #include "select/finals.h"
 #include "tuning/tuner.h"
 #include "tuning/visit.h"
@@ -41,7 +42,7 @@ struct ProblemResult {
 
 /// Which candidates a request wants.
 inline CandidateFilter candidate_filter(const TuneRequest& request, bool dependent = false) {
-  return {request.libtypes,        request.split_k, request.strategy == "exhaustive",
+  return {request.libtypes,        request.split_k, tries_whole_libraries(request.strategy),
           request.policy.accuracy, dependent,       &request.search_space};
 }
 

@@ -1,6 +1,7 @@
 #include "tuning/row_check.h"
 
 #include "resolve/bind.h"
+#include "resolve/row_kernel.h"
 #include "select/finals.h"
 
 namespace gemmtune {
@@ -57,7 +58,9 @@ RowCheck check_row(const Device& device, Evaluator& evaluator, const TunedEntry&
   if (const Status status = check(entry.problem); !status.ok()) return not_runnable(status.message());
   if (const Status own = check_row_is_of(entry, device.info()); !own.ok()) return not_runnable(own.message());
   if (const Status kernel = check_has_kernel(entry); !kernel.ok()) return not_runnable(kernel.message());
-  RowCheck result = check_kernel(device, evaluator, entry, entry.kernel_name, false);
+  const auto name = row_kernel_name(device, entry, entry.problem);
+  if (!name.ok()) return not_runnable(name.message());
+  RowCheck result = check_kernel(device, evaluator, entry, *name, false);
   if (result.state != RowCheckState::right || entry.pdl_kernel_name.empty()) return result;
   // Dispatch runs this kernel instead for callers who allow dependent launches.
   RowCheck second = check_kernel(device, evaluator, entry, entry.pdl_kernel_name, true);

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdio>
+#include <map>
 #include <memory>
 
 #include "base/environment.h"
@@ -21,7 +22,9 @@
 #include "formats/json.h"
 #include "formats/json_text.h"
 #include "formats/shapes/shape_list.h"
+#include "resolve/row_kernel.h"
 #include "resolve/table_set.h"
+#include "tuned/entry.h"
 
 namespace gemmtune::cli {
 namespace {
@@ -31,7 +34,8 @@ using Json = OrderedJson;
 constexpr const char* coverage_footer = R"(
 CAPTURE is an untuned CSV of any operation; its column calls, or what capture counted beside it, weights the shapes (1
 where neither is there). The time of an answered call is its row's; that of an untuned call, and of one that a bucket of a
-Triton config answers, is an estimate: its operations at the median rate that the table's rows achieve. Only the table is asked, not whether a row's kernel can run here.
+Triton config answers, is an estimate: its operations at the median rate that the table's rows achieve. Only the table is asked, not whether a row's kernel can run here. For an AMD GPU the rows' libtypes are counted too: which of them
+name kernels that gemmtune has, and which are served by the device's fallback.
 
 Exit codes: 0 every shape is answered, 1 some are untuned or could not be read, 2 usage or input.
 
@@ -91,6 +95,39 @@ std::string tune_command(const CoverageOptions& options, Operation operation) {
   return command + fmt::format(" -o {}", options.table.empty() ? tuned_file_name(operation) : options.table);
 }
 
+/// Shapes that rows of one libtype answer.
+struct LibtypeShare {
+  std::size_t shapes = 0;
+  double calls = 0;
+  std::string_view missing;  // what gemmtune does not have; empty: the rows may run
+};
+
+/// By libtype; empty unless it is asked for an AMD GPU, whose tables name kernels of several libraries.
+std::map<std::string, LibtypeShare> by_libtype(const Coverage& coverage, const Target& target) {
+  std::map<std::string, LibtypeShare> shares;
+  if (!amd_architecture(target.gfx)) return shares;
+  for (const ServedShape& shape : coverage.shapes) {
+    if (shape.row == nullptr) continue;
+    LibtypeShare& share = shares[std::string(libtype_of(*shape.row))];
+    ++share.shapes;
+    share.calls += static_cast<double>(shape.shape->calls);
+    share.missing = missing_library(*shape.row);
+  }
+  return shares;
+}
+
+std::string libtype_text(const std::map<std::string, LibtypeShare>& shares) {
+  if (shares.empty()) return {};
+  TextTable table({{"libtype"}, {"shapes", true}, {"calls", true}, {"on an AMD GPU with gemmtune"}});
+  for (const auto& [libtype, share] : shares) {
+    table.add({libtype, std::to_string(share.shapes), fmt::format("{:.0f}", share.calls),
+               share.missing.empty()
+                   ? "its row runs"
+                   : fmt::format("the device's fallback runs: {} is not here", share.missing)});
+  }
+  return "answered by rows of:\n" + table.text(0);
+}
+
 /// Buckets have no time, untuned shapes no row.
 bool is_estimated(Match match) { return match == Match::untuned || match == Match::bucket; }
 
@@ -120,6 +157,7 @@ std::string coverage_text(const Coverage& coverage, const Target& target, const 
     text += fmt::format("~ is an estimate at {:.4g} TFLOP/s, the median of the table's rows\n",
                         coverage.median_tflops);
   }
+  text += libtype_text(by_libtype(coverage, target));
   const auto misses = worst_misses(coverage, listed_misses);
   if (misses.empty()) return text;
   text += "untuned, most calls first:\n";
@@ -146,6 +184,12 @@ Json json_of(const Coverage& coverage, const Target& target, const std::string& 
         {"us", level.us},
         {"us_percent", percent_of(level.us, coverage.total.us)},
         {"estimated", is_estimated(match)}};
+  }
+  for (const auto& [libtype, share] : by_libtype(coverage, target)) {
+    json["libtypes"][libtype] = {{"shapes", share.shapes},
+                                 {"calls", share.calls},
+                                 {"runs", share.missing.empty()},
+                                 {"missing", share.missing}};
   }
   json["misses"] = Json::array();
   for (const ServedShape* miss : worst_misses(coverage, listed_misses)) {

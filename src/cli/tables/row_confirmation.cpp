@@ -69,7 +69,7 @@ std::optional<TunedEntry> default_row(const Device& device, const TunedEntry& ro
   changed.libtype = candidate->family;
   changed.kernel_name = measured.other_kernel;
   changed.split_k = candidate->config.number("sk", 0);
-  changed.solidx = 0;
+  changed.solidx = candidate->config.number("sol", 0);
   changed.us = *us;
   changed.err_ratio = std::numeric_limits<double>::quiet_NaN();  // not measured
   changed.spread.reset();

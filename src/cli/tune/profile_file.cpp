@@ -65,6 +65,7 @@ std::string ProfileFile::lines_of(const ItemReport& report) const {
     entry.problem = report.shape.problem;
     entry.libtype = trial.candidate.family;
     entry.split_k = trial.candidate.config.number("sk");
+    entry.solidx = trial.candidate.config.number("sol");
     entry.us = timed ? median(outcome.microseconds) : -1;
     entry.kernel_name = trial.candidate.kernel_name();
     entry.err_ratio = outcome.err_ratio;

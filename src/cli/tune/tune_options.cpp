@@ -61,6 +61,9 @@ Result<ShapeList> own_rows_of(const std::string& path, std::optional<Operation> 
   return list;
 }
 
+/// gfx94x computes with AMD's own form of fp8 alone; AITER's lists name no type where it is the device's.
+bool has_fnuz(const DeviceInfo& device) { return device.gfx.starts_with("gfx94"); }
+
 Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& environment,
                                  const DeviceInfo& device) {
   const auto operation = operation_of(options.size);
@@ -89,6 +92,7 @@ Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& 
   list.x_type = *x_type;
   list.y_type = *y_type;
   list.strict = options.strict;
+  list.fnuz = has_fnuz(device);
   auto shapes = read_shape_list(path, list);
   if (shapes.ok() && options.input.empty()) take_captured_calls(path, *shapes);
   return shapes;
@@ -97,8 +101,10 @@ Result<ShapeList> shapes_of_file(const TuneOptions& options, const Environment& 
 Result<ShapeList> all_shapes(const TuneOptions& options, const Environment& environment,
                              const DeviceInfo& device) {
   if (options.size.any()) {
-    const auto problem = problem_of(options.size);
+    auto problem = problem_of(options.size);
     if (!problem.ok()) return problem.status();
+    if (options.size.x_type.empty() && has_fnuz(device) && traits(problem->operation).fp8_by_default)
+      problem->x_type = problem->w_type = DataType::f8_e4m3fnuz;
     ShapeList list;
     list.source = "-m -n -k";
     list.rows.push_back({*problem, 1, {}, 0});

@@ -140,7 +140,8 @@ void ProblemReader::read_quantized_types(Row& row, Problem& problem) {
   // gfx94x computes with the fnuz form of fp8; 80 and 304 are the compute units of its devices.
   const std::string_view gfx = row.cell(Column::gfx);
   const std::string_view cu_num = row.cell(Column::cu_num);
-  const bool fnuz = gfx.starts_with("gfx94") || (gfx.empty() && (cu_num == "80" || cu_num == "304"));
+  const bool fnuz = gfx.starts_with("gfx94") || (gfx.empty() && (cu_num == "80" || cu_num == "304")) ||
+                    (gfx.empty() && cu_num.empty() && overrides_.fnuz);
   const bool fp8 =
       traits(problem.operation).fp8_by_default || row.columns.schema().kind == TableKind::batched_mxscale;
   if (fp8) problem.w_type = fnuz ? DataType::f8_e4m3fnuz : DataType::f8_e4m3fn;

@@ -14,6 +14,7 @@ namespace gemmtune {
 struct TypeOverrides {
   std::optional<DataType> x_type;  // of x and w
   std::optional<DataType> y_type;
+  bool fnuz = false;  // fp8 of a row without gfx and cu_num is AMD's own form: the device is a gfx94x
 };
 
 /// Empty, or one of the words that pandas and AITER write for a missing cell (Null, NA, nan …).

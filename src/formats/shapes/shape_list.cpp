@@ -125,7 +125,7 @@ Result<ShapeList> parse_shape_csv(const std::string& source, std::string content
   GEMMTUNE_RETURN_IF_ERROR(check_key_columns(source, header_text.number, columns, options));
 
   Diagnostics diagnostics(source);
-  ProblemReader reader(columns, {options.x_type, options.y_type});
+  ProblemReader reader(columns, {options.x_type, options.y_type, options.fnuz});
   IgnoredColumns ignored(columns, header_text.number);
   // The rows of a tuned file are devices, not calls.
   ShapeCollector shapes(columns.has(Column::calls) || !columns.has(Column::us));

@@ -34,6 +34,7 @@ struct ShapeListOptions {
   std::optional<DataType> x_type;      // --indtype; wins over the file's dtype
   std::optional<DataType> y_type;      // --outdtype; wins over the file's outdtype
   bool strict = false;                 // a bad row is an error
+  bool fnuz = false;                   // fp8 that the file does not name is AMD's own form (gfx94x)
 };
 
 /// Reads a CSV, or a YAML list of sizes (by its extension; without one, by its first character), "-" is

@@ -1,0 +1,237 @@
+#include "backends/hip/families/hipblaslt/hipblaslt.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "backends/gpu/families/element_code.h"
+#include "backends/hip/families/hipblaslt/solution.h"
+#include "backends/hip/libraries.h"
+#include "base/text.h"
+#include "problem/operands.h"
+
+namespace gemmtune::hip {
+namespace {
+
+class HipblasLtKernel final : public Kernel {
+ public:
+  HipblasLtKernel(const HipDriver& driver, const api::HipblasLt& lt, api::LtHandle handle,
+                  const Problem& problem, LtDescription description, Solution solution)
+      : driver_(driver),
+        lt_(lt),
+        handle_(handle),
+        problem_(problem),
+        dense_ldx_(operand_shapes(problem).x.line_elements()),
+        description_(std::move(description)),
+        solution_(std::move(solution)) {}
+  ~HipblasLtKernel() override { driver_.enter(); }
+
+  std::size_t workspace_bytes() const override { return solution_.workspace_bytes; }
+  WeightLayout weight_layout() const override { return WeightLayout::plain; }
+
+  // The library's descriptors hold the pointers of a call and cannot be copied: calls take turns until they are
+  // enqueued.
+  Status run(const Operands& o, void* workspace, Stream stream) const override {
+    driver_.enter();
+    const std::lock_guard lock(enqueuing_);
+    int bad = 0;
+    const auto point = [&](int attribute, const void* pointer) {
+      if (bad == 0) bad = description_.set(attribute, &pointer, sizeof(pointer));
+    };
+    if (problem_.bias) point(api::matmul_bias_pointer, o.bias);
+    if (problem_.scale_ab) {
+      point(api::matmul_a_scale_pointer, o.w_scale);
+      point(api::matmul_b_scale_pointer, o.x_scale);
+    }
+    if (bad == 0) bad = set_leading_dimensions(o.ldx, o.ldy);
+    const float one = 1.0F;
+    const float zero = 0.0F;
+    const int status =
+        bad != 0 ? bad
+                 : lt_.matmul(handle_, description_.matmul, &one, o.w, description_.w, o.x, description_.x,
+                              &zero, o.y, description_.y, o.y, description_.y, &solution_.algorithm,
+                              workspace, solution_.workspace_bytes, driver_.stream_of(stream));
+    if (status == 0) return {};
+    return Status(status == api::lt_not_supported ? StatusCode::unsupported : StatusCode::internal,
+                  fmt::format("hipblaslt: {} with ldx = {}, ldy = {}: status {}", short_name(problem_), o.ldx,
+                              o.ldy, status));
+  }
+
+ private:
+  int set_leading_dimensions(std::int64_t ldx, std::int64_t ldy) const {
+    const bool dense = ldx == dense_ldx_ && ldy == problem_.n;
+    if (dense && !strided_) return 0;
+    strided_ = !dense;
+    const int bad = lt_.layout_set(description_.x, api::layout_leading_dimension, &ldx, sizeof(ldx));
+    return bad != 0 ? bad : lt_.layout_set(description_.y, api::layout_leading_dimension, &ldy, sizeof(ldy));
+  }
+
+  const HipDriver& driver_;
+  const api::HipblasLt& lt_;
+  api::LtHandle handle_;
+  Problem problem_;
+  std::int64_t dense_ldx_;
+  mutable std::mutex enqueuing_;
+  LtDescription description_;     // guarded by enqueuing_
+  mutable bool strided_ = false;  // guarded by enqueuing_
+  Solution solution_;
+};
+
+class HipblasLtFamily final : public KernelFamily {
+ public:
+  HipblasLtFamily(const HipDriver& driver, const api::HipblasLt& lt, api::LtHandle handle, std::string build)
+      : driver_(driver), lt_(lt), handle_(handle), build_(std::move(build)) {}
+  ~HipblasLtFamily() override {
+    driver_.enter();
+    lt_.destroy(handle_);
+  }
+
+  std::string_view name() const override { return "hipblaslt"; }
+  int tie_rank() const override { return 0; }
+  Status accepts(const Problem& problem) const override;
+  std::optional<WeightLayout> packed_layout(const Problem&) const override { return std::nullopt; }
+  Space space(const Problem& problem) const override { return space_of(configs_of(*proposals(problem))); }
+  Space exhaustive_space(const Problem& problem) const override;
+  Config default_config(const Problem& problem) const override {
+    return config_of(proposals(problem)->front(), build_);
+  }
+  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
+  double predicted_microseconds(const Problem& problem, const Config& config) const override;
+  std::int64_t resources(const Problem& problem, const Config& config) const override;
+  std::string_view thread_pool() const override { return "gpu"; }
+
+ private:
+  using Solutions = std::shared_ptr<const std::vector<Solution>>;
+  Solutions proposals(const Problem& problem) const;
+  std::vector<Config> configs_of(const std::vector<Solution>& solutions) const {
+    std::vector<Config> configs;
+    for (const Solution& solution : solutions) configs.push_back(config_of(solution, build_));
+    return configs;
+  }
+  Space space_of(std::vector<Config> configs) const;
+  Result<Solution> wanted(const LtDescription& description, const Problem& problem,
+                          const Config& config) const;
+
+  const HipDriver& driver_;
+  const api::HipblasLt& lt_;
+  api::LtHandle handle_;
+  std::string build_;  // of the library: its version and revision
+  mutable std::mutex asking_;
+  mutable std::map<std::string, Solutions> asked_;  // by problem; guarded by asking_
+};
+
+Status HipblasLtFamily::accepts(const Problem& problem) const {
+  Problem in_ocp = problem;  // the library has AMD's own fp8 too
+  for (DataType* type : {&in_ocp.x_type, &in_ocp.w_type})
+    if (*type == DataType::f8_e4m3fnuz) *type = DataType::f8_e4m3fn;
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(in_ocp, {.orders = refusal::Orders::any_input}));
+  if (proposals(problem)->empty())
+    return Status::unsupported("problem: the library proposes nothing for {}", short_name(problem));
+  return {};
+}
+
+HipblasLtFamily::Solutions HipblasLtFamily::proposals(const Problem& problem) const {
+  const std::string key = print(problem);
+  {
+    const std::lock_guard lock(asking_);
+    if (const auto found = asked_.find(key); found != asked_.end()) return found->second;
+  }
+  driver_.enter();
+  auto list = std::make_shared<std::vector<Solution>>();
+  if (const auto description = LtDescription::make(lt_, problem); description.ok())
+    *list = proposed_solutions(lt_, handle_, *description);
+  const std::lock_guard lock(asking_);
+  return asked_.try_emplace(key, std::move(list)).first->second;
+}
+
+/// The library's proposals first, in its order.
+Space HipblasLtFamily::exhaustive_space(const Problem& problem) const {
+  std::vector<Config> configs = configs_of(*proposals(problem));
+  driver_.enter();
+  std::set<std::string> known;
+  for (const Config& config : configs) known.insert(config.text());
+  const auto description = LtDescription::make(lt_, problem);
+  if (!description.ok()) return space_of(std::move(configs));
+  for (Config& config : configs_of(all_solutions(lt_, handle_, *description)))
+    if (known.insert(config.text()).second) configs.push_back(std::move(config));
+  return space_of(std::move(configs));
+}
+
+Space HipblasLtFamily::space_of(std::vector<Config> configs) const {
+  Space space;
+  Parameter index{.key = index_key, .values = {}, .absent = own_choice, .meaning = "index of the solution"};
+  Parameter name{
+      .key = name_key, .values = {}, .absent = any_name, .meaning = "number of the solution's name"};
+  index.open = name.open = true;
+  for (const Config& config : configs) {
+    index.values.emplace_back(config.word(index_key));
+    name.values.emplace_back(config.word(name_key));
+  }
+  space.add(std::move(index));
+  space.add(std::move(name));
+  Parameter build{.key = build_key, .values = {}, .absent = any_build, .meaning = "build of hipBLASLt"};
+  if (Config::is_value(build_)) build.values.push_back(build_);
+  space.add(std::move(build));
+  space.list(std::move(configs));
+  return space;
+}
+
+Result<Solution> HipblasLtFamily::wanted(const LtDescription& description, const Problem& problem,
+                                         const Config& config) const {
+  if (config.word(index_key, own_choice) == own_choice) return proposals(problem)->front();
+  const auto index = static_cast<int>(config.number(index_key));
+  auto solution = solution_of(lt_, handle_, description, index);
+  if (!solution.ok()) return solution.status();
+  const std::string_view name = config.word(name_key, any_name);
+  if (name != any_name && name != name_number(solution->name)) {
+    return Status::unsupported(
+        "hipblaslt: solution {} is {} in this build of the library, another one than was tuned", index,
+        solution->name);
+  }
+  return solution;
+}
+
+Result<std::unique_ptr<Kernel>> HipblasLtFamily::build(const Problem& problem, const Config& config) const {
+  driver_.enter();
+  auto description = LtDescription::make(lt_, problem);
+  if (!description.ok()) return description.status();
+  auto solution = wanted(*description, problem, config);
+  if (!solution.ok()) return solution.status();
+  return std::unique_ptr<Kernel>(std::make_unique<HipblasLtKernel>(
+      driver_, lt_, handle_, problem, std::move(*description), std::move(*solution)));
+}
+
+/// The library's own order, about a roofline of the MI300X that our families share: its first choice goes first,
+/// solutions that it does not propose last.
+double HipblasLtFamily::predicted_microseconds(const Problem& problem, const Config& config) const {
+  const Solutions list = proposals(problem);
+  const std::string_view index = config.word(index_key);
+  const auto place = std::find_if(list->begin(), list->end(), [&](const Solution& solution) {
+    return std::to_string(solution.index) == index;
+  });
+  const double roofline = std::max(bytes(problem) / 4.0e6, flops(problem) / 900e6);
+  return (roofline + 3) * (1.3 + 0.05 * static_cast<double>(place - list->begin()));
+}
+
+std::int64_t HipblasLtFamily::resources(const Problem& problem, const Config& config) const {
+  for (const Solution& solution : *proposals(problem))
+    if (std::to_string(solution.index) == config.word(index_key))
+      return static_cast<std::int64_t>(solution.workspace_bytes);
+  return 0;
+}
+
+}  // namespace
+
+std::unique_ptr<KernelFamily> make_hipblaslt_family(const HipDriver& driver,
+                                                    const std::string& library_folder) {
+  const auto& opened = hipblas_lt(library_folder);
+  if (!opened.ok()) return nullptr;
+  driver.enter();
+  api::LtHandle handle = nullptr;
+  if (opened.functions.create(&handle) != 0) return nullptr;
+  return std::make_unique<HipblasLtFamily>(driver, opened.functions, handle, opened.description.version);
+}
+
+}  // namespace gemmtune::hip

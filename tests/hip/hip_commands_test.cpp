@@ -1,0 +1,358 @@
+// The program on doubles of AMD's libraries, as a user meets it: what is missing, tuning, AITER's lists and rows, and
+// every error that the libraries may answer.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/fixtures.h"
+#include "support/subprocess.h"
+#include "support/temporary_folder.h"
+
+namespace gemmtune {
+namespace {
+
+using test::run_program;
+using test::SubprocessOptions;
+using test::SubprocessResult;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// An emulated kernel takes seconds to compile, and mfma has hundreds.
+const std::vector<std::string> few_families{"--libtype", "hipblaslt,simt"};
+
+class HipCommands : public ::testing::Test {
+ protected:
+  SubprocessResult run(std::vector<std::string> words, std::map<std::string, std::string> variables = {},
+                       const std::string& doubles = "hip") {
+    words.insert(words.begin(), GEMMTUNE_PROGRAM);
+    SubprocessOptions options;
+    options.environment = std::move(variables);
+    options.environment.emplace("LD_LIBRARY_PATH", std::string(DOUBLES) + "/" + doubles);
+    options.environment.emplace("XDG_CACHE_HOME", path("cache"));
+    options.environment.emplace("XDG_CONFIG_HOME", path("config"));
+    return run_program(words, options);
+  }
+  SubprocessResult tune_small(std::map<std::string, std::string> variables = {},
+                              std::vector<std::string> more = {}) {
+    std::vector<std::string> words{"tune", "--backend",      "hip", "-m", "5", "-n", "64", "-k", "48",
+                                   "-o",   path("tuned.csv")};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(std::move(words), std::move(variables));
+  }
+  std::string path(const std::string& name) const { return folder_.path() + "/" + name; }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name)) << text;
+    return path(name);
+  }
+  std::vector<std::string> lines(const std::string& name) const {
+    std::ifstream file(path(name));
+    std::vector<std::string> all;
+    for (std::string line; std::getline(file, line);) all.push_back(line);
+    return all;
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+// ---- devices
+
+TEST_F(HipCommands, DevicesAreShownWithTheirLibraries) {
+  const auto result =
+      run({"devices", "--backend", "hip"}, {{"HIP_DOUBLE_DEVICES", "2"}, {"HIP_DOUBLE_UNITS", "80"}});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("hip:0, AMD Instinct MI300X (gfx942, 80 compute units)"),
+                                HasSubstr("hip:1, AMD"), HasSubstr("HIP runtime 6.3.42131"),
+                                HasSubstr("hipRTC 9.0"), HasSubstr("hipBLASLt 0.10.0-bb5fd0e")));
+}
+
+TEST_F(HipCommands, WhatIsMissingIsNamedALineEach) {
+  const auto result = run({"devices", "--backend", "hip"}, {}, "none");
+  if (result.out.find("hip: available") != std::string::npos) GTEST_SKIP() << "ROCm is installed here";
+  EXPECT_EQ(result.exit_code, 0);
+  for (const char* part : {"\n  HIP runtime: missing: ", "\n  hipRTC: missing: ", "\n  hipBLASLt: missing: ",
+                           "\n  AMD SMI: missing: "})
+    EXPECT_THAT(result.out, HasSubstr(part));
+}
+
+TEST_F(HipCommands, OlderRuntimesAreTooOld) {
+  const auto result = run({"devices", "--backend", "hip"}, {}, "hip_old");
+  EXPECT_THAT(
+      result.out,
+      HasSubstr("HIP runtime: missing: it has no hipGraphUpload: too old; install ROCm 6.0 or later"));
+}
+
+TEST_F(HipCommands, ARuntimeWithoutGpusSaysSo) {
+  for (const auto& [variable, value] :
+       std::map<std::string, std::string>{{"HIP_DOUBLE_DEVICES", "0"}, {"HIP_DOUBLE_FAIL", "hipInit=100"}}) {
+    const auto result = tune_small({{variable, value}});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr("backend hip: no HIP runtime: hipInit answers hipErrorNoDevice"));
+  }
+}
+
+// ---- tuning
+
+TEST_F(HipCommands, TuneWritesARowThatLookupAnswers) {
+  const auto result = tune_small({}, {"--search", "two_phase", "--libtype", "hipblaslt"});
+  ASSERT_EQ(result.exit_code, 0) << result.err << result.out;
+  const auto rows = lines("tuned.csv");
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_THAT(rows[1],
+              HasSubstr("gfx942,304,5,64,48,False,torch.bfloat16,torch.bfloat16,False,False,hipblaslt,10"));
+  EXPECT_THAT(rows[1], HasSubstr("_lib0.10.0-bb5fd0e,"));
+  EXPECT_THAT(result.out, HasSubstr("20 candidates"));  // all solutions that support it
+  const auto found =
+      run({"lookup", "-m", "5", "-n", "64", "-k", "48", "--table", path("tuned.csv"), "--backend", "hip"});
+  EXPECT_EQ(found.exit_code, 0) << found.err;
+  EXPECT_THAT(found.out, AllOf(HasSubstr("exact"), HasSubstr("hipblaslt_r1_sol")));
+  EXPECT_EQ(run({"check", path("tuned.csv"), "--backend", "hip"}).exit_code, 0);
+}
+
+TEST_F(HipCommands, AMovedSolutionIsAMiss) {
+  ASSERT_EQ(tune_small({}, {"--libtype", "hipblaslt"}).exit_code, 0);
+  const std::vector<std::string> words{
+      "lookup", "-m", "5", "-n", "64", "-k", "48", "--table", path("tuned.csv"), "--backend", "hip"};
+  EXPECT_THAT(run(words, {{"HIP_DOUBLE_LT_MOVED", "5"}}).out, HasSubstr("another one than was tuned"));
+  EXPECT_THAT(run(words, {{"HIP_DOUBLE_LT_REVISION", "1234567"}}).out,
+              HasSubstr("lib (build of hipBLASLt) is 0.10.0-bb5fd0e, expected one of 0.10.0-1234567"));
+}
+
+TEST_F(HipCommands, OurKernelsOfMatrixCoresAreTuned) {
+  const auto result = tune_small({}, {"--libtype", "hipblaslt,mfma", "--search", "random", "--budget", "4"});
+  ASSERT_EQ(result.exit_code, 0) << result.err << result.out;
+  EXPECT_THAT(result.out + result.err, Not(HasSubstr("family mfma: none")));
+}
+
+TEST_F(HipCommands, AllDevicesTakePart) {
+  const std::string list = write("shapes.csv",
+                                 "M,N,K,dtype\n1,64,48,torch.bfloat16\n2,64,48,torch.bfloat16\n"
+                                 "3,64,48,torch.bfloat16\n4,64,48,torch.bfloat16\n");
+  const std::string log = path("calls");
+  const auto result =
+      run({"tune", "--backend", "hip", "-i", list, "-o", path("tuned.csv"), "--libtype", "hipblaslt"},
+          {{"HIP_DOUBLE_DEVICES", "3"}, {"HIP_DOUBLE_LOG", log}});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("hip:2, AMD Instinct MI300X"));
+  EXPECT_EQ(lines("tuned.csv").size(), 5U);
+  EXPECT_GT(lines("calls").size(), 100U);
+}
+
+// ---- errors of the libraries
+
+TEST_F(HipCommands, ALostDeviceCostsItsKernelAndNotTheRun) {
+  const auto result = tune_small({{"HIP_DOUBLE_FAIL", "hipModuleLaunchKernel=lost@12"}}, few_families);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_EQ(result.signal, 0);
+  EXPECT_THAT(result.out + result.err, HasSubstr("the device was lost: launch of"));
+}
+
+TEST_F(HipCommands, AnAbortedProcessIsAnOutcome) {
+  // As the runtime ends a process whose kernel reads where no memory is.
+  const auto result = tune_small({{"HIP_DOUBLE_FAIL", "hipblasLtMatmul=abort@9"}}, few_families);
+  EXPECT_EQ(result.signal, 0);
+  EXPECT_THAT(result.out, HasSubstr("it crashes: SIGABRT"));
+}
+
+TEST_F(HipCommands, AHangEndsAfterItsTime) {
+  const auto result =
+      tune_small({{"HIP_DOUBLE_FAIL", "hipGraphLaunch=hang@9"}}, {"--timeout", "1", "--libtype", "simt"});
+  EXPECT_EQ(result.signal, 0);
+  EXPECT_THAT(result.out + result.err, HasSubstr("did not end within 1 s; its worker was killed"));
+}
+
+TEST_F(HipCommands, NoMemoryIsNamed) {
+  const auto result = tune_small({{"HIP_DOUBLE_FAIL", "hipMalloc=2@6"}}, few_families);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out + result.err, HasSubstr("hipErrorOutOfMemory"));
+}
+
+TEST_F(HipCommands, WithoutALibraryTheRestTunes) {
+  const auto no_handle =
+      tune_small({{"HIP_DOUBLE_FAIL", "hipblasLtCreate=1@1,hipblasLtCreate=1@2"}}, {"--libtype", "simt"});
+  EXPECT_EQ(no_handle.exit_code, 0);
+  EXPECT_THAT(no_handle.out, HasSubstr("only"));
+  std::filesystem::remove(path("tuned.csv"));
+  const auto no_compiler =
+      tune_small({{"HIP_DOUBLE_FAIL", "hiprtcCompileProgram=6@1"}}, {"--libtype", "hipblaslt"});
+  EXPECT_EQ(no_compiler.exit_code, 0) << no_compiler.err;
+  EXPECT_THAT(no_compiler.out, HasSubstr("hipblaslt_r1_sol"));
+}
+
+TEST_F(HipCommands, WrongSolutionsNeverWin) {
+  std::string wrong;
+  for (int run = 0; run < 2; ++run) {
+    std::filesystem::remove(path("tuned.csv"));
+    std::filesystem::remove_all(path("cache"));
+    const auto result =
+        tune_small(wrong.empty() ? std::map<std::string, std::string>()
+                                 : std::map<std::string, std::string>{{"HIP_DOUBLE_LT_WRONG", wrong}},
+                   {"--libtype", "hipblaslt"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const std::string row = lines("tuned.csv").at(1);
+    const auto at = row.find("hipblaslt_r1_sol");
+    const std::string winner = row.substr(at + 16, 4);
+    EXPECT_NE(winner, wrong);
+    wrong = winner;
+  }
+}
+
+TEST_F(HipCommands, TuneGemmsSizesAreTuned) {
+  const std::string sizes = write("sizes.yaml",
+                                  "- {'M': 5, 'N': 64, 'K': 48, 'rowMajorA': 'T', 'rowMajorB': 'N'}\n"
+                                  "- {'M': 16, 'N': 64, 'K': 64, 'rowMajorA': 'N', 'rowMajorB': 'T'}\n");
+  const auto result = run({"tune", "--backend", "hip", "--gemm_size_file", sizes, "--o", path("results.yaml"),
+                           "--libtype", "hipblaslt,simt"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(lines("results.yaml").size(), 2U);
+  EXPECT_EQ(run({"tune", "--backend", "hip", "--gemm_size_file", path("results.yaml"), "--compare_wo_tuning"})
+                .exit_code,
+            0);
+}
+
+// ---- AITER's lists and rows
+
+struct List {
+  const char* file;
+  const char* operation;
+};
+class AiterLists : public HipCommands, public ::testing::WithParamInterface<List> {};
+
+/// AITER's first rows with small sizes: its header, blanks and types as they are.
+std::string small_list(const std::string& file, std::size_t rows) {
+  std::ifstream in(file);
+  std::string header;
+  std::getline(in, header);
+  std::vector<std::string> names;
+  std::stringstream head(header);
+  for (std::string name; std::getline(head, name, ',');) names.push_back(name);
+  std::string text = header + "\n";
+  std::size_t count = 0;
+  for (std::string line; count < rows && std::getline(in, line);) {
+    std::stringstream cells(line);
+    std::string out;
+    std::size_t column = 0;
+    for (std::string cell; std::getline(cells, cell, ','); ++column) {
+      const std::string name = column < names.size() ? names[column] : "";
+      if (name == "M") cell = std::to_string(std::stol(cell) % 13 + 1);
+      if (name == "N") cell = std::to_string(std::stol(cell) / 128 % 3 * 64 + 64);
+      if (name == "K") cell = std::to_string(std::stol(cell) / 256 % 2 * 128 + 128);
+      out += (column > 0 ? "," : "") + cell;
+    }
+    text += out + "\n";
+    ++count;
+  }
+  return text;
+}
+
+TEST_P(AiterLists, RunToTheEndAndLookupAnswers) {
+  GEMMTUNE_NEEDS_FIXTURES(fixtures);
+  const std::string list =
+      write(GetParam().file, small_list(fixtures + "/aiter/configs/" + GetParam().file, 4));
+  std::vector<std::string> words{"tune", "--backend", "hip", "-i", list, "-o", path("tuned.csv")};
+  words.insert(words.end(), few_families.begin(), few_families.end());
+  const auto result = run(words);
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  const auto answered =
+      run({"coverage", list, "--op", GetParam().operation, "--table", path("tuned.csv"), "--backend", "hip"});
+  EXPECT_EQ(answered.exit_code, 0) << answered.out << answered.err;  // 1: a shape without a row
+  const auto checked = run({"check", path("tuned.csv"), "--op", GetParam().operation, "--backend", "hip"});
+  EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(OfEveryOperation, AiterLists,
+                         ::testing::Values(List{"bf16_untuned_gemm.csv", "a16w16"},
+                                           List{"a8w8_untuned_gemm.csv", "a8w8"},
+                                           List{"a8w8_bpreshuffle_untuned_gemm.csv", "a8w8_bpreshuffle"},
+                                           List{"a8w8_blockscale_untuned_gemm.csv", "a8w8_blockscale"}),
+                         [](const auto& info) { return std::string(info.param.operation); });
+
+constexpr const char* aiter_header =
+    "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,"
+    "tflops,bw\n";
+
+std::string aiter_row(int m, const std::string& libtype, int solidx, const std::string& kernel) {
+  return fmt::format(
+      "gfx942,304,{},64,48,False,torch.bfloat16,torch.bfloat16,False,False,{},{},0,5.0,{},0.0,1,1\n", m,
+      libtype, solidx, kernel);
+}
+
+TEST_F(HipCommands, AitersRowsRunOrSayWhyNot) {
+  const std::string named = "Cijk_Alik_Bljk_BBS_BH_Bias_UserArgs_MT128x64x64_SN_SK3";
+  const std::string table = write(
+      "bf16_tuned_gemm.csv", aiter_header + aiter_row(1, "hipblaslt", 1003, named) +
+                                 aiter_row(2, "hipblaslt", 1006, named) + aiter_row(3, "torch", 0, "native") +
+                                 aiter_row(4, "asm", 2, "_ZN5aiter37bf16gemm_fp32bf16_tn_96x64_splitk") +
+                                 aiter_row(5, "rocblas", 17, "None") + aiter_row(6, "triton", 0, "auto"));
+  const auto look_up = [&](int m) {
+    return run({"lookup", "-m", std::to_string(m), "-n", "64", "-k", "48", "--table", table, "--backend",
+                "hip"})
+        .out;
+  };
+  EXPECT_THAT(look_up(1), AllOf(HasSubstr("exact"), Not(HasSubstr("passed over"))));
+  EXPECT_THAT(look_up(2), HasSubstr("another one than was tuned"));
+  EXPECT_THAT(look_up(3), Not(HasSubstr("passed over")));
+  EXPECT_THAT(look_up(4),
+              HasSubstr("libtype asm: an assembly kernel of AITER, which gemmtune does not have"));
+  EXPECT_THAT(look_up(5), HasSubstr("libtype rocblas: a rocBLAS solution"));
+  EXPECT_THAT(look_up(6), HasSubstr("libtype triton: a Triton kernel of AITER"));
+  const auto checked = run({"check", table, "--backend", "hip"});
+  EXPECT_THAT(checked.out, HasSubstr("an assembly kernel of AITER"));
+}
+
+TEST_F(HipCommands, CoverageTellsWhichRowsRunWithoutAnAmdMachine) {
+  const std::string table = write(
+      "bf16_tuned_gemm.csv", aiter_header + aiter_row(1, "hipblaslt", 1003, "Cijk_a") +
+                                 aiter_row(2, "asm", 2, "_ZN5aiter1aE") + aiter_row(3, "skinny", 2, "sol2"));
+  const std::string list = write("untuned.csv",
+                                 "M,N,K,dtype\n1,64,48,torch.bfloat16\n2,64,48,torch.bfloat16\n"
+                                 "3,64,48,torch.bfloat16\n");
+  const auto result =
+      run({"coverage", list, "--table", table, "--gfx", "gfx942", "--cu-num", "304"}, {}, "none");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out,
+              HasSubstr("asm             1      1  the device's fallback runs: an assembly kernel of AITER"));
+  EXPECT_THAT(result.out, HasSubstr("hipblaslt       1      1  its row runs"));
+  EXPECT_THAT(result.out, HasSubstr("skinny          1      1  its row runs"));
+}
+
+// ---- the script for the first machine with an AMD GPU
+
+TEST_F(HipCommands, TheFirstRunPacksWhatItSaw) {
+  SubprocessOptions options;
+  options.environment = {
+      {"LD_LIBRARY_PATH", std::string(DOUBLES) + "/hip"},
+      {"GEMMTUNE", GEMMTUNE_PROGRAM},
+      {"HIP_DOUBLE_DEVICES", "2"},
+      {"FIRST_RUN_SIZE", "5 64 48"},
+      {"FIRST_RUN_FAMILIES", "--libtype hipblaslt,simt"},
+      {"FIRST_RUN_LIST", write("list.csv", "M,N,K,dtype\n1,64,48,torch.bfloat16\n")},
+      {"FIRST_RUN_BLOCKSCALE_LIST", write("a8w8_blockscale_untuned_gemm.csv", "M,N,K\n1,64,128\n")}};
+  options.working_folder = folder_.path();
+  const auto result = run_program({GEMMTUNE_SOURCE_DIR "/tools/first_run_hip.sh", path("seen")}, options);
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("10. gemmtune tune"));
+  EXPECT_THAT(result.out, HasSubstr("packed: "));
+  EXPECT_EQ(lines("seen/summary.tsv").size(), 10U);
+  EXPECT_TRUE(std::filesystem::exists(path("gemmtune-hip-first-run.tar.gz")));
+}
+
+TEST_F(HipCommands, TheFirstRunWithoutAGpuSaysWhatIsMissing) {
+  SubprocessOptions options;
+  options.environment = {{"LD_LIBRARY_PATH", std::string(DOUBLES) + "/hip"},
+                         {"GEMMTUNE", GEMMTUNE_PROGRAM},
+                         {"HIP_DOUBLE_DEVICES", "0"}};
+  const auto result = run_program({GEMMTUNE_SOURCE_DIR "/tools/first_run_hip.sh", path("seen")}, options);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, HasSubstr("HIP runtime: missing: hipInit answers hipErrorNoDevice"));
+}
+
+}  // namespace
+}  // namespace gemmtune

@@ -1,0 +1,388 @@
+// The hip backend on doubles of its libraries: identity, memory, compiled kernels, graphs, hipBLASLt's solutions.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/hip/code_object.h"
+#include "backends/hip/hip_backend.h"
+#include "backends/hip/hip_driver.h"
+#include "dispatch/planner.h"
+#include "evaluate/in_process/in_process_evaluator.h"
+#include "formats/hipblaslt/hipblaslt_csv.h"
+#include "measure/policy.h"
+#include "resolve/answer.h"
+#include "resolve/bind.h"
+#include "resolve/online_rows.h"
+#include "resolve/row_kernel.h"
+#include "support/dense_problem.h"
+#include "support/hip_double/hip_double.h"
+#include "support/subprocess.h"
+#include "support/temporary_folder.h"
+
+namespace gemmtune::hip {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// An environment variable of the double, for a test.
+class Set {
+ public:
+  Set(const char* variable, const char* value) : variable_(variable) { setenv(variable, value, 1); }
+  ~Set() { unsetenv(variable_); }
+  Set(const Set&) = delete;
+  Set& operator=(const Set&) = delete;
+
+ private:
+  const char* variable_;
+};
+
+std::unique_ptr<Device> open_hip(const std::string& text = "hip:0") {
+  DeviceRequest request;
+  request.text = text;
+  auto device = hip_backend().open(request);
+  EXPECT_TRUE(device.ok()) << device.message();
+  return device.ok() ? std::move(*device) : nullptr;
+}
+
+Outcome verified(Device& device, const Problem& problem, const Candidate& candidate) {
+  InProcessEvaluator evaluator(device, in_process_options(device, Policy(), 0.05));
+  return evaluator.check_neighbour_m(problem, candidate, problem.m);
+}
+
+TEST(HipDevice, IsNamedAsAitersTablesNameIt) {
+  struct Case {
+    const char* architecture;
+    const char* units;
+    const char* gfx;
+    int cu_num;
+  };
+  for (const Case& one :
+       {Case{"gfx942:sramecc+:xnack-", "304", "gfx942", 304}, Case{"gfx942", "80", "gfx942", 80},
+        Case{"gfx942:sramecc+:xnack-", "20", "gfx942", 20},
+        Case{"gfx950:sramecc+:xnack-", "256", "gfx950", 256},
+        Case{"gfx90a:sramecc+:xnack+", "104", "gfx90a", 104}}) {
+    const Set architecture("HIP_DOUBLE_ARCH", one.architecture);
+    const Set units("HIP_DOUBLE_UNITS", one.units);
+    const auto device = open_hip();
+    ASSERT_NE(device, nullptr);
+    EXPECT_EQ(device->info().gfx, one.gfx);
+    EXPECT_EQ(device->info().cu_num, one.cu_num);
+    EXPECT_EQ(device->info().bus_id, "0000:c1:00.0");
+  }
+}
+
+TEST(HipDevice, TakesDevicesByNumber) {
+  const Set devices("HIP_DOUBLE_DEVICES", "8");
+  EXPECT_EQ(hip_backend().devices({}).size(), 8U);
+  EXPECT_EQ(open_hip("hip:7")->info().name, "hip:7");
+  DeviceRequest request;
+  request.text = "hip:8";
+  EXPECT_EQ(hip_backend().open(request).message(), "device 'hip:8', expected hip:0 to hip:7");
+}
+
+TEST(HipDevice, PacksBusIdsAsAmdSmiDoes) {
+  EXPECT_EQ(packed_bus_id("0000:c1:00.0"), 0xc100U);
+  EXPECT_EQ(packed_bus_id("0001:05:1f.3"), 0x105fbU);
+  EXPECT_EQ(packed_bus_id("no bus"), 0U);
+}
+
+TEST(HipDevice, ReadsClocksAndJoules) {
+  const auto device = open_hip();
+  const auto seen = device->observe();
+  EXPECT_EQ(seen.at("sm_clock_mhz"), 2100);
+  EXPECT_EQ(seen.at("memory_clock_mhz"), 1300);
+  EXPECT_EQ(seen.at("temperature_celsius"), 47);
+  EXPECT_TRUE(device->counts_energy().ok());
+}
+
+TEST(HipDevice, KeepsAPageBehindTheEnd) {
+  const auto device = open_hip();
+  auto buffer = device->allocate(100, Placement::page_end);
+  ASSERT_TRUE(buffer.ok()) << buffer.message();
+  EXPECT_EQ((reinterpret_cast<std::uintptr_t>((*buffer)->data()) + 100) % 4096, 0U);
+  EXPECT_TRUE(device->fill((*buffer)->data(), 7, 100).ok());
+  EXPECT_THAT(device->fill((*buffer)->data(), 7, 101).message(), HasSubstr("fill: hipErrorInvalidValue"));
+}
+
+TEST(HipDevice, MoreMemoryThanThereIsIsOutOfMemory) {
+  const auto device = open_hip();
+  EXPECT_EQ(device->allocate(std::size_t{1} << 40, Placement::plain).code(), StatusCode::out_of_memory);
+  EXPECT_TRUE(device->allocate(4096, Placement::plain).ok());
+}
+
+// Awkward shapes of every type that hipBLASLt or simt takes, against the float64 reference.
+TEST(HipDevice, SimtIsRightForEveryTypeAndShape) {
+  const auto device = open_hip();
+  for (const DataType x : {DataType::bf16, DataType::f16, DataType::f32, DataType::f8_e4m3fn}) {
+    for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1}, {3, 65, 17}, {17, 63, 130}}) {
+      const Problem problem = dense(m, n, k, x, DataType::bf16, n == 65);
+      const KernelFamily* simt = device->find_family("simt");
+      const Outcome outcome = verified(*device, problem, {"simt", 1, simt->default_config(problem)});
+      EXPECT_EQ(outcome.kind, OutcomeKind::ok) << print(problem) << ": " << outcome.reason;
+    }
+  }
+}
+
+TEST(HipDevice, QuantizedOperationsRunOnSimt) {
+  const auto device = open_hip();
+  const KernelFamily* simt = device->find_family("simt");
+  for (const Problem& problem : {quantized(Operation::a8w8, 5, 48, 96, DataType::i8),
+                                 quantized(Operation::a8w8_blockscale, 5, 130, 256, DataType::f8_e4m3fn)}) {
+    const Outcome outcome = verified(*device, problem, {"simt", 1, simt->default_config(problem)});
+    EXPECT_EQ(outcome.kind, OutcomeKind::ok) << print(problem) << ": " << outcome.reason;
+  }
+}
+
+TEST(HipDevice, SpilledKernelsAreRefused) {
+  const Set spilled("HIP_DOUBLE_SPILLED", "64");
+  const auto device = open_hip();
+  const Problem problem = dense(4, 64, 64);
+  const auto kernel = device->build({"simt", 1, {}}, problem);
+  EXPECT_THAT(kernel.message(), HasSubstr("keeps 64 bytes a thread in device memory"));
+}
+
+TEST(HipDevice, TimesAGraphOfLaunches) {
+  const auto device = open_hip();
+  const Problem problem = dense(4, 64, 64);
+  const auto kernel = device->build({"simt", 1, {}}, problem);
+  ASSERT_TRUE(kernel.ok()) << kernel.message();
+  auto memory = device->allocate(1 << 16, Placement::plain);
+  Operands operands{.x = (*memory)->data(), .w = (*memory)->data()};
+  operands.y = static_cast<char*>((*memory)->data()) + (1 << 15);
+  operands.ldx = operands.ldy = 64;
+  SampleRequest request{.kernel = kernel->get(), .rotation = {&operands, 1}, .launches = 5};
+  const auto graph = device->sample(request);
+  ASSERT_TRUE(graph.ok()) << graph.message();
+  EXPECT_NEAR(*graph, 6, 0.1);
+  request.eager = true;
+  EXPECT_NEAR(device->sample(request).value(), 6, 0.1);
+}
+
+// ---- code objects
+
+TEST(CodeObject, TellsWhatAKernelUses) {
+  const std::string code = hip_double::make_code_object("extern \"C\" __global__ void k(int a) {}", {});
+  const auto resources = read_code_object(code);
+  ASSERT_TRUE(resources.ok()) << resources.message();
+  EXPECT_EQ(resources->registers, 64);
+  EXPECT_EQ(resources->stack_bytes, 0);
+  EXPECT_EQ(resources->static_shared_bytes, 4096U);
+}
+
+// Debian's clang-19 makes code objects of AMD GPUs without ROCm.
+TEST(CodeObject, OfTheRealCompilerIsRead) {
+  const gemmtune::test::TemporaryFolder folder;
+  const std::string source = folder.path() + "/k.hip";
+  std::ofstream(source)
+      << "#define __global__ __attribute__((global))\n#define __shared__ __attribute__((shared))\n"
+         "extern \"C\" __global__ void k(float* y, int at) {\n  __shared__ float tile[64];\n"
+         "  tile[at] = y[1];\n  y[0] = tile[at + 1];\n}\n";
+  const std::string command =
+      "clang++-19 -x hip --cuda-device-only -nogpulib -nogpuinc --no-gpu-bundle-output -O3 "
+      "--offload-arch=gfx942 -c " +
+      source + " -o " + folder.path() + "/k.o 2>/dev/null";
+  if (std::system(command.c_str()) != 0) GTEST_SKIP() << "no clang++-19 (apt-get install clang-19)";
+  const auto resources = read_code_object(gemmtune::test::read_text(folder.path() + "/k.o"));
+  ASSERT_TRUE(resources.ok()) << resources.message();
+  EXPECT_GT(resources->registers, 0);
+  EXPECT_LT(resources->registers, 32);
+  EXPECT_EQ(resources->stack_bytes, 0);
+  EXPECT_EQ(resources->static_shared_bytes, 256U);
+}
+
+TEST(CodeObject, OfAnyDamageIsAnErrorAndNoCrash) {
+  const std::string code = hip_double::make_code_object("extern \"C\" __global__ void k(int a) {}", {});
+  EXPECT_THAT(read_code_object("").message(), HasSubstr("no 64-bit ELF file"));
+  EXPECT_THAT(read_code_object("__CLANG_OFFLOAD_BUNDLE__").message(), HasSubstr("no 64-bit ELF file"));
+  for (std::size_t bytes = 0; bytes < code.size(); ++bytes) (void)read_code_object(code.substr(0, bytes));
+  for (std::size_t at = 0; at < code.size(); ++at) {
+    std::string damaged = code;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0xff);
+    (void)read_code_object(damaged);
+  }
+}
+
+// ---- hipBLASLt
+
+class Solutions : public ::testing::Test {
+ protected:
+  Problem problem_ = dense(5, 64, 48);
+  std::unique_ptr<Device> device_ = open_hip();
+  const KernelFamily& family_ = *device_->find_family("hipblaslt");
+};
+
+TEST_F(Solutions, AreProposedOrAllOfThem) {
+  const auto proposed = family_.space(problem_).enumerate();
+  const auto all = family_.exhaustive_space(problem_).enumerate();
+  EXPECT_EQ(proposed.size(), 7U);  // every third of 24 that the problem has
+  EXPECT_EQ(all.size(), 20U);      // four of five
+  EXPECT_EQ(all.front(), family_.default_config(problem_));
+  EXPECT_EQ(all.front().word("lib"), "0.10.0-bb5fd0e");
+}
+
+TEST_F(Solutions, AreRightWithBiasScalesAndStrides) {
+  for (const Problem& problem :
+       {dense(5, 64, 48, DataType::f16, DataType::f16, true), dense(1, 7, 9, DataType::f32, DataType::f32),
+        dense(33, 16, 20, DataType::bf16, DataType::f32)}) {
+    const Outcome outcome = verified(*device_, problem, {"hipblaslt", 1, family_.default_config(problem)});
+    EXPECT_EQ(outcome.kind, OutcomeKind::ok) << print(problem) << ": " << outcome.reason;
+  }
+  Problem scaled = dense(16, 32, 64);
+  scaled.x_type = scaled.w_type = DataType::f8_e4m3fnuz;
+  scaled.scale_ab = true;
+  const Outcome outcome = verified(*device_, scaled, {"hipblaslt", 1, family_.default_config(scaled)});
+  EXPECT_EQ(outcome.kind, OutcomeKind::ok) << outcome.reason;
+}
+
+TEST_F(Solutions, ThatAreWrongAreFound) {
+  const Set wrong("HIP_DOUBLE_LT_WRONG", "1003");
+  Config config;
+  config.set("sol", std::int64_t{1003});
+  EXPECT_EQ(verified(*device_, problem_, {"hipblaslt", 1, config}).kind, OutcomeKind::wrong);
+  config.set("sol", std::int64_t{1000});
+  EXPECT_EQ(verified(*device_, problem_, {"hipblaslt", 1, config}).kind, OutcomeKind::ok);
+}
+
+TEST_F(Solutions, OfTheOtherFp8AreNotThere) {
+  EXPECT_THAT(family_.accepts(dense(16, 32, 64, DataType::f8_e4m3fn)).message(),
+              HasSubstr("the library proposes nothing for 16x32x64"));
+  const Set architecture("HIP_DOUBLE_ARCH", "gfx950");
+  EXPECT_TRUE(open_hip()->find_family("hipblaslt")->accepts(dense(16, 32, 64, DataType::f8_e4m3fn)).ok());
+}
+
+TEST_F(Solutions, ThatMovedAreRefused) {
+  const Candidate candidate{"hipblaslt", 1, family_.default_config(problem_)};
+  EXPECT_TRUE(device_->build(candidate, problem_).ok());
+  const Set moved("HIP_DOUBLE_LT_MOVED", "1");
+  const auto built = open_hip()->build(candidate, problem_);
+  EXPECT_THAT(built.message(), HasSubstr("solution 1000 is Cijk_"));
+  EXPECT_THAT(built.message(), HasSubstr("another one than was tuned"));
+}
+
+TEST_F(Solutions, OfAnotherBuildAreRefused) {
+  auto built = device_->resolve("hipblaslt_r1_sol1000_lib0.9.0-1234567", problem_);
+  EXPECT_THAT(built.message(), HasSubstr("lib (build of hipBLASLt) is 0.9.0-1234567, expected one of"));
+  EXPECT_THAT(device_
+                  ->build({"hipblaslt", 1,
+                           [] {
+                             Config config;
+                             config.set("sol", std::int64_t{77});
+                             return config;
+                           }()},
+                          problem_)
+                  .message(),
+              HasSubstr("has no solution 77"));
+}
+
+// ---- AITER's rows
+
+TunedEntry row_of(const Problem& problem, const char* libtype, std::int64_t solidx, const char* kernel) {
+  TunedEntry row;
+  row.gfx = "gfx942";
+  row.cu_num = 304;
+  row.problem = problem;
+  row.libtype = libtype;
+  row.solidx = solidx;
+  row.kernel_name = kernel;
+  row.us = 5;
+  return row;
+}
+
+TEST_F(Solutions, OfAitersRowsRunByIndexAndName) {
+  const auto bind = [&](const char* libtype, std::int64_t solidx, const char* kernel) {
+    return bind_row(*device_, row_of(problem_, libtype, solidx, kernel), "", problem_, {});
+  };
+  const std::string first = "Cijk_Alik_Bljk_BBS_BH_Bias_UserArgs_MT16x64x64_SN_SK0";
+  for (const char* libtype : {"hipblaslt", "hipblast"}) {
+    EXPECT_TRUE(bind(libtype, 1000, first.c_str()).bound) << libtype;
+    EXPECT_TRUE(bind(libtype, 1000, "").bound) << libtype;
+    EXPECT_TRUE(bind(libtype, -1, "None").bound) << libtype;
+  }
+  EXPECT_TRUE(bind("torch", 0, "native").bound);
+  EXPECT_THAT(bind("hipblaslt", 1001, first.c_str()).status.message(),
+              HasSubstr("another one than was tuned"));
+  EXPECT_THAT(bind("hipblaslt", 1004, "").status.message(),
+              HasSubstr("solution 1004 does not do this problem"));
+}
+
+// An index without a name may be another kernel by now: its first result decides.
+TEST_F(Solutions, OfAForeignRowAreReplacedIfWrong) {
+  const gemmtune::test::TemporaryFolder folder;
+  const std::string file = folder.path() + "/bf16_tuned_gemm.csv";
+  std::ofstream(file)
+      << "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,"
+         "err_ratio,tflops,bw\n"
+         "gfx942,304,5,64,48,False,torch.bfloat16,torch.bfloat16,False,False,hipblaslt,1003,0,5.0,,0,1,1\n";
+  const TableSet tables = load_table_set({{Operation::a16w16, file}});
+  const Set wrong("HIP_DOUBLE_LT_WRONG", "1003");
+  const auto shared = std::make_shared<DispatchDevice>();
+  shared->device = open_hip();
+  Device& device = *shared->device;
+  const auto plan = make_plan(shared, tables, problem_, {});
+  ASSERT_TRUE(plan.ok()) << plan.message();
+  EXPECT_EQ((*plan)->account().match, Match::exact);
+  auto memory = device.allocate(1 << 16, Placement::plain);
+  ASSERT_TRUE(memory.ok());
+  const std::vector<std::uint16_t> ones(1 << 15, 0x3f80);  // bf16
+  ASSERT_TRUE(device.copy_in((*memory)->data(), ones.data(), 1 << 16).ok());
+  Operands operands{.x = (*memory)->data(), .w = (*memory)->data()};
+  operands.y = static_cast<char*>((*memory)->data()) + (1 << 15);
+  operands.ldx = 48;
+  operands.ldy = 64;
+  for (int call = 0; call < 2; ++call) {
+    ASSERT_TRUE((*plan)->run(operands, nullptr, {}).ok());
+    std::uint16_t first = 0;
+    ASSERT_TRUE(device.copy_out(&first, operands.y, sizeof(first)).ok());
+    EXPECT_EQ(first, 0x4240) << "48, not the 47 of a kernel that leaves out an element of k";
+  }
+}
+
+// What AITER's own online tuning wrote, and what ours writes.
+TEST_F(Solutions, OfTheOnlineTuningTableAreRows) {
+  const gemmtune::test::TemporaryFolder folder;
+  const std::string file = folder.path() + "/hip_online_tuning_res.csv";
+  HipblasltRow row = to_hipblaslt_row(problem_).value();
+  row.algo_index = 1003;
+  row.kernel_name = "Cijk_Alik_Bljk_BBS_BH_Bias_UserArgs_MT128x64x64_SN_SK3";
+  ASSERT_TRUE(append_hipblaslt_row(file, row).ok());
+  Problem other = problem_;
+  other.m = 6;
+  row = to_hipblaslt_row(other).value();
+  row.algo_index = 1006;
+  row.kernel_name = "Cijk_of_another_build";
+  ASSERT_TRUE(append_hipblaslt_row(file, row).ok());
+  const auto rows = load_online_rows({file, OnlineFormat::hipblaslt_table}, *device_);
+  ASSERT_EQ(rows->table.entries().size(), 4U);  // of each line one with a bias and one without
+  const LookupTables tables(*rows);
+  const Answer first = answer_problem(*device_, tables, problem_, {});
+  ASSERT_TRUE(first.status.ok()) << first.status.message();
+  EXPECT_EQ(first.tables, rows.get());
+  EXPECT_EQ(first.bound.candidate.config.number("sol"), 1003);
+  const Answer second = answer_problem(*device_, tables, other, {});
+  EXPECT_EQ(second.tables, nullptr);
+  EXPECT_THAT(second.rule(), HasSubstr("another one than was tuned"));
+}
+
+TEST_F(Solutions, OfOtherLibrariesAreMissesThatSaySo) {
+  for (const auto& [libtype, what] :
+       {std::pair<const char*, const char*>{"asm", "an assembly kernel of AITER"},
+        {"ck", "a Composable Kernel of AITER"},
+        {"cktile", "a CK Tile kernel of AITER"},
+        {"triton", "a Triton kernel of AITER"},
+        {"flydsl", "a FlyDSL kernel of AITER"},
+        {"opus", "an Opus kernel of AITER"},
+        {"rocblas", "a rocBLAS solution"}}) {
+    const Binding binding = bind_row(*device_, row_of(problem_, libtype, 3, "some_kernel"), "", problem_, {});
+    EXPECT_FALSE(binding.bound);
+    EXPECT_EQ(binding.refusal, Refusal::unknown_kernel);
+    EXPECT_THAT(binding.status.message(), HasSubstr(what));
+  }
+}
+
+}  // namespace
+}  // namespace gemmtune::hip
