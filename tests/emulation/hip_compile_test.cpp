@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <random>
 #include <set>
 
 #include "backends/gpu/families/simt/simt.h"
@@ -47,7 +48,19 @@ std::vector<Config> corners_of(const KernelFamily& family, const Problem& proble
   std::stable_sort(found.begin(), found.end(), [](const Config& a, const Config& b) {
     return a.number("bm") * a.number("bn") > b.number("bm") * b.number("bn");
   });
-  if (is_soak()) return found;
+  if (is_soak()) {
+    // And what was drawn from the middle of the space.
+    std::mt19937 random(11);
+    for (int drawn = 0, tries = 0; drawn < 24 && tries < 4000; ++tries) {
+      Config config;
+      for (const Parameter& parameter : space.parameters())
+        config.set(parameter.key, parameter.values[random() % parameter.values.size()]);
+      if (!space.build_refusal(config).empty()) continue;
+      found.push_back(config);
+      ++drawn;
+    }
+    return found;
+  }
   std::vector<Config> few;
   std::set<std::string> seen;
   for (const Config& config : found) {
