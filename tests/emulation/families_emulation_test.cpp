@@ -10,8 +10,10 @@
 
 #include "backends/cuda/families/mma/mma.h"
 #include "backends/gpu/families/simt/simt.h"
+#include "backends/gpu/pack/pack.h"
 #include "backends/hip/families/mfma/mfma.h"
 #include "backends/hip/families/skinny/skinny.h"
+#include "numbers/weight_layout.h"
 #include "support/dense_problem.h"
 #include "support/emulation/emulated_runtime.h"
 
@@ -211,6 +213,27 @@ TEST(FamiliesOnTheEmulation, MmaOfNvidiaGpus) {
   expect_aligned(*family, in_orders(dense(72, 40, 77), Order::column_major, Order::column_major));
   EmulatedRuntime ada("sm_89");
   expect_aligned(*cuda::make_mma_family(ada), dense(35, 70, 208, DataType::f8_e4m3fn, f16));
+}
+
+TEST(FamiliesOnTheEmulation, WeightsAreShuffledAndComeBack) {
+  EmulatedRuntime runtime("gfx942");
+  const Tile16 shape{.n = 48, .k = 96, .element_bytes = 2};
+  std::vector<std::uint16_t> plain(48 * 96);
+  for (std::size_t i = 0; i < plain.size(); ++i) plain[i] = static_cast<std::uint16_t>(i * 7 + 1);
+  std::vector<std::uint16_t> expected(plain.size());
+  shuffle_tile16(shape, plain.data(), expected.data());
+  std::vector<std::uint16_t> again(plain.size());
+  alignas(16) static std::uint16_t shuffled[48 * 96];
+  register_buffer(plain.data(), sizeof shuffled, "plain");
+  register_buffer(again.data(), sizeof shuffled, "again");
+  register_buffer(shuffled, sizeof shuffled, "shuffled");
+  EXPECT_EQ(gpu::shuffle_tile16(runtime, shape, plain.data(), shuffled).message(), "");
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), shuffled));
+  EXPECT_EQ(gpu::unshuffle_tile16(runtime, shape, shuffled, again.data()).message(), "");
+  EXPECT_TRUE(again == plain);
+  for (const void* buffer : {static_cast<const void*>(plain.data()), static_cast<const void*>(again.data()),
+                             static_cast<const void*>(shuffled)})
+    unregister_buffer(buffer);
 }
 
 /// A kernel's text with one change.

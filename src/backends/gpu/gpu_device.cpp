@@ -84,8 +84,9 @@ Status GpuDevice::synchronize() {
 }
 
 Result<std::size_t> GpuDevice::packed_bytes(const Problem& problem, WeightLayout layout) const {
-  if (layout != WeightLayout::plain && layout != WeightLayout::tile64x128) {
-    return Status::unsupported("weight layout {}: {} has plain and tile64x128", to_string(layout),
+  const bool shuffled = layout == WeightLayout::aiter16x16;
+  if (layout != WeightLayout::plain && layout != WeightLayout::tile64x128 && !shuffled) {
+    return Status::unsupported("weight layout {}: {} has plain, tile64x128 and aiter16x16", to_string(layout),
                                info_.name);
   }
   const bool one_matrix = problem.batch == 1 && !is_mixture(problem) && bits(problem.w_type) >= 8;
@@ -94,8 +95,10 @@ Result<std::size_t> GpuDevice::packed_bytes(const Problem& problem, WeightLayout
                                short_name(problem));
   }
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
+  if (shuffled && !shuffled_tiles_of(problem).fits())
+    return Status::unsupported("weight layout aiter16x16: {} x {} has no whole tiles", problem.n, problem.k);
   const std::int64_t bytes =
-      layout == WeightLayout::plain ? weight_bytes(problem) : tiles_of(problem).bytes();
+      layout == WeightLayout::tile64x128 ? tiles_of(problem).bytes() : weight_bytes(problem);
   return static_cast<std::size_t>(bytes);
 }
 
@@ -103,7 +106,9 @@ Status GpuDevice::pack_weight(const Problem& problem, WeightLayout layout, const
   const auto bytes = packed_bytes(problem, layout);
   if (!bytes.ok()) return bytes.status();
   if (layout == WeightLayout::plain) return copy_within(packed, plain, *bytes);
-  GEMMTUNE_RETURN_IF_ERROR(watched(pack_tile64(*runtime_, tiles_of(problem), plain, packed)));
+  GEMMTUNE_RETURN_IF_ERROR(watched(layout == WeightLayout::aiter16x16
+                                       ? shuffle_tile16(*runtime_, shuffled_tiles_of(problem), plain, packed)
+                                       : pack_tile64(*runtime_, tiles_of(problem), plain, packed)));
   return synchronize();
 }
 
@@ -115,6 +120,8 @@ Status GpuDevice::unpack_weight(const Problem& problem, WeightLayout layout, con
   driver.enter();
   if (layout == WeightLayout::plain) {
     GEMMTUNE_RETURN_IF_ERROR(watched(driver.copy_within(plain, packed, *bytes)));
+  } else if (layout == WeightLayout::aiter16x16) {
+    GEMMTUNE_RETURN_IF_ERROR(watched(unshuffle_tile16(*runtime_, shuffled_tiles_of(problem), packed, plain)));
   } else {
     GEMMTUNE_RETURN_IF_ERROR(watched(unpack_tile64(*runtime_, tiles_of(problem), packed, plain)));
   }

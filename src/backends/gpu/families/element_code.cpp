@@ -122,6 +122,10 @@ WeightLayout weight_layout_of(const Problem& problem) {
   return problem.bpreshuffle ? WeightLayout::tile64x128 : WeightLayout::plain;
 }
 
+Tile16 shuffled_tiles_of(const Problem& problem) {
+  return {.n = problem.n, .k = problem.k, .element_bytes = bits(problem.w_type) / 8};
+}
+
 Tile64 tiles_of(const Problem& problem) {
   return {.n = problem.n, .k = problem.k, .element_bytes = bits(problem.w_type) / 8};
 }

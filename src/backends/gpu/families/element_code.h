@@ -50,5 +50,7 @@ Status accepts_on_tensor_cores(const Problem& problem, const DenseSupport& taken
 /// plain, or where the problem's weight is packed, tile64x128.
 WeightLayout weight_layout_of(const Problem& problem);
 Tile64 tiles_of(const Problem& problem);
+/// Of aiter16x16.
+Tile16 shuffled_tiles_of(const Problem& problem);
 
 }  // namespace gemmtune::gpu

@@ -18,7 +18,7 @@ namespace gemmtune::hip {
 namespace {
 
 constexpr std::int64_t max_accumulators = 128;                 // of a lane
-constexpr std::int64_t max_registers = 440;                    // of the estimate, below the hardware's 512
+constexpr std::int64_t max_registers = 400;                    // of the estimate, below the hardware's 512
 constexpr std::int64_t max_vector_registers = 250;             // of the estimate
 constexpr std::int64_t max_workspace = std::int64_t{1} << 30;  // bytes of partial sums
 
@@ -145,12 +145,9 @@ Status MfmaFamily::accepts(const Problem& problem) const {
   if (bytes_of(problem.x_type, problem.k) < 16)
     return refusal::refuse(refusal::reduction, "{} {}, at least 16 bytes", problem.k,
                            to_string(problem.x_type));
-  if (problem.bpreshuffle) {
-    const Tile16 tiles{.n = problem.n, .k = problem.k, .element_bytes = bits(problem.w_type) / 8};
-    if (!tiles.fits())
-      return refusal::refuse(refusal::layout, "aiter16x16 of {} x {}: n is no multiple of 16 or k none of 32",
-                             problem.n, problem.k);
-  }
+  if (problem.bpreshuffle && !gpu::shuffled_tiles_of(problem).fits())
+    return refusal::refuse(refusal::layout, "aiter16x16 of {} x {}: n is no multiple of 16 or k none of 32",
+                           problem.n, problem.k);
   return {};
 }
 

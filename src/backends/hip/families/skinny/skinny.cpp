@@ -127,12 +127,9 @@ Status SkinnyFamily::accepts(const Problem& problem) const {
   if (bytes_of(problem.x_type, problem.k) < bytes_per_load)
     return refusal::refuse(refusal::reduction, "{} {}, at least 16 bytes", problem.k,
                            to_string(problem.x_type));
-  if (problem.bpreshuffle) {
-    const Tile16 tiles{.n = problem.n, .k = problem.k, .element_bytes = bits(problem.w_type) / 8};
-    if (!tiles.fits())
-      return refusal::refuse(refusal::layout, "aiter16x16 of {} x {}: n is no multiple of 16 or k none of 32",
-                             problem.n, problem.k);
-  }
+  if (problem.bpreshuffle && !gpu::shuffled_tiles_of(problem).fits())
+    return refusal::refuse(refusal::layout, "aiter16x16 of {} x {}: n is no multiple of 16 or k none of 32",
+                           problem.n, problem.k);
   return {};
 }
 
