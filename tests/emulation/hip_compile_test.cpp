@@ -207,7 +207,10 @@ TEST_P(HipCompile, SimtAndTheDevicesOwnKernels) {
       EXPECT_TRUE(program.ok()) << program.message();
     }
   }
-  for (const bool unpack : {false, true}) EXPECT_TRUE(runtime.load(gpu::pack_source(unpack)).ok());
+  for (const bool unpack : {false, true})
+    for (const bool shuffled : {false, true})
+      EXPECT_TRUE(runtime.load(gpu::pack_source(unpack, shuffled)).ok());
+  for (const std::size_t bytes : {1, 2, 4}) EXPECT_TRUE(runtime.load(gpu::random_fill_source(bytes)).ok());
 }
 
 }  // namespace
