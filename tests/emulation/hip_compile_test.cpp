@@ -13,6 +13,7 @@
 #include "backends/gpu/verify/output_checker.h"
 #include "backends/hip/families/mfma/mfma.h"
 #include "backends/hip/families/mfma/mfma_launch_config.h"
+#include "backends/hip/families/skinny/skinny.h"
 #include "support/dense_problem.h"
 #include "support/hip_compiler/clang_runtime.h"
 
@@ -140,6 +141,39 @@ TEST_P(HipCompile, MfmaOfShuffledWeights) {
   if (std::string(GetParam()) == "gfx942")
     expect_mfma(*family, runtime,
                 quantized(Operation::a8w8_blockscale_bpreshuffle, 512, 1280, 8192, DataType::f8_e4m3fnuz));
+}
+
+TEST_P(HipCompile, Skinny) {
+  GEMMTUNE_NEEDS_CLANG();
+  ClangRuntime runtime(GetParam());
+  const auto family = hip::make_skinny_family(runtime);
+  std::vector<Problem> problems{dense(1, 1280, 8192, DataType::bf16, DataType::bf16, true),
+                                dense(16, 1280, 8192, DataType::f16, DataType::f32),
+                                quantized(Operation::a8w8, 8, 1280, 8192, DataType::i8),
+                                quantized(Operation::a8w8_bpreshuffle, 4, 1280, 8192, DataType::i8)};
+  if (std::string(GetParam()) == "gfx942") {
+    problems.push_back(quantized(Operation::a8w8, 16, 1280, 8192, DataType::f8_e4m3fnuz));
+    problems.push_back(quantized(Operation::a8w8_blockscale, 4, 1280, 8192, DataType::f8_e4m3fnuz));
+  }
+  for (const Problem& problem : problems) {
+    std::vector<Config> configs = corners_of(*family, problem);
+    if (!is_soak() && configs.size() > 2) configs.erase(configs.begin() + 1, configs.end() - 1);
+    for (const Config& config : configs) {
+      const std::string what = runtime.architecture() + " " + print(problem) + " " + config.text();
+      const auto kernel = family->build(problem, config);
+      ASSERT_TRUE(kernel.ok()) << what << ": " << kernel.message();
+      const test::CodeObject& object = runtime.last;
+      EXPECT_EQ(object.spilled_registers, 0) << what;
+      EXPECT_EQ(object.scratch_bytes, 0) << what;
+      EXPECT_EQ(object.count("v_mfma"), 0) << what;
+      EXPECT_GT(object.count("global_load_dwordx4"), 0) << what;
+      EXPECT_EQ(object.count("v_dot4") > 0, problem.x_type == DataType::i8) << what;
+      EXPECT_EQ(object.count("v_dot2") > 0, problem.x_type == DataType::f16) << what;
+      EXPECT_EQ(object.count("v_cvt_pk_f32_fp8") > 0, problem.x_type == DataType::f8_e4m3fnuz) << what;
+      const std::int64_t waves_on_simd = std::max<std::int64_t>(1, config.number("nw") / hip::simds_per_unit);
+      EXPECT_LE(object.registers, hip::registers_per_lane / waves_on_simd) << what;
+    }
+  }
 }
 
 TEST_P(HipCompile, SimtAndTheDevicesOwnKernels) {

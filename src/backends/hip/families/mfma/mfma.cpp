@@ -248,7 +248,7 @@ Space MfmaFamily::space(const Problem& problem) const {
   add("sk", {"1", "2", "3", "4", "6", "8", "12", "16"}, "1", "split-K: blocks that divide k");
   add("eu", {"0", "2"}, "0", "waves_per_eu; 0: the compiler decides");
   add("gm", {"1", "8"}, "8", "group_m: tiles along m before the next along n");
-  add("xcd", {"0", "1"}, "1", "1: neighbouring tiles on the same die");
+  add("xcd", {"1", "0"}, "1", "1: neighbouring tiles on the same die");
   const auto rule = [&](const char* name,
                         std::string (MfmaFamily::*refuse)(const Problem&, const Config&) const,
                         std::vector<std::string> reads, Rule kind) {
