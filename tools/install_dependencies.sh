@@ -5,7 +5,7 @@
 # Usage: install_dependencies.sh [build|check|amdgpu|machines|soak]...   (default: build)
 #   build  compilers, libraries, kernels of others (oneDNN, OpenBLAS)
 #   check  build, and clang-format and clang-tidy
-#   amdgpu  build, and clang 19, which compiles kernels for AMD GPUs in tests (100 MB)
+#   amdgpu  build, and clang 19, which compiles kernels for AMD GPUs in tests, and HIP 5.2's headers
 #   machines  build, and Slurm of one node, Open MPI, and what installs Ray (tests/machines)
 #   soak   machines, and debootstrap, qemu-user and clang (libFuzzer)
 set -euo pipefail
@@ -15,8 +15,8 @@ build=(cmake ninja-build g++ ccache python3
        libdnnl-dev libopenblas-dev
        libgtest-dev libgmock-dev libbenchmark-dev
        python3-numpy python3-venv)
-check=(clang-format clang-tidy libamdhip64-dev)
-amdgpu=(clang-19 lld-19 llvm-19)
+check=(clang-format clang-tidy)
+amdgpu=(clang-19 lld-19 llvm-19 libamdhip64-dev)
 machines=(slurmctld slurmd slurm-client munge openmpi-bin python3-venv python3-yaml)
 soak=("${machines[@]}" "${amdgpu[@]}" debootstrap qemu-user clang)
 

@@ -94,7 +94,9 @@ TEST_F(HipCommands, ARuntimeWithoutGpusSaysSo) {
        std::map<std::string, std::string>{{"HIP_DOUBLE_DEVICES", "0"}, {"HIP_DOUBLE_FAIL", "hipInit=100"}}) {
     const auto result = tune_small({{variable, value}});
     EXPECT_EQ(result.exit_code, 2);
-    EXPECT_THAT(result.err, HasSubstr("backend hip: no HIP runtime: hipInit answers hipErrorNoDevice"));
+    EXPECT_THAT(
+        result.err,
+        HasSubstr("backend hip: no AMD GPU can be used: HIP runtime: hipInit answers hipErrorNoDevice"));
   }
 }
 

@@ -118,9 +118,11 @@ TEST(HipDevice, MoreMemoryThanThereIsIsOutOfMemory) {
 // Awkward shapes of every type that hipBLASLt or simt takes, against the float64 reference.
 TEST(HipDevice, SimtIsRightForEveryTypeAndShape) {
   const auto device = open_hip();
-  for (const DataType x : {DataType::bf16, DataType::f16, DataType::f32, DataType::f8_e4m3fn}) {
+  for (const DataType x :
+       {DataType::bf16, DataType::f16, DataType::f32, DataType::f8_e4m3fn, DataType::f8_e4m3fnuz}) {
     for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1}, {3, 65, 17}, {17, 63, 130}}) {
-      const Problem problem = dense(m, n, k, x, DataType::bf16, n == 65);
+      Problem problem = dense(m, n, k, x, DataType::bf16, n == 65);
+      problem.scale_ab = traits(x).fp8;
       const KernelFamily* simt = device->find_family("simt");
       const Outcome outcome = verified(*device, problem, {"simt", 1, simt->default_config(problem)});
       EXPECT_EQ(outcome.kind, OutcomeKind::ok) << print(problem) << ": " << outcome.reason;
@@ -304,6 +306,7 @@ TEST_F(Solutions, OfAitersRowsRunByIndexAndName) {
     EXPECT_TRUE(bind(libtype, -1, "None").bound) << libtype;
   }
   EXPECT_TRUE(bind("torch", 0, "native").bound);
+  EXPECT_TRUE(bind("skinny", 2, "sol2").bound);
   EXPECT_THAT(bind("hipblaslt", 1001, first.c_str()).status.message(),
               HasSubstr("another one than was tuned"));
   EXPECT_THAT(bind("hipblaslt", 1004, "").status.message(),
