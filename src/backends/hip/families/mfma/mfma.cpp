@@ -167,6 +167,10 @@ std::string MfmaFamily::refuse_staging(const Problem& problem, const Config& con
   if (launch.direct && launch.buffers == 1) return "dl1 needs two buffers";
   if (launch.direct && launch.pad != 0) return "dl1 cannot pad rows of LDS";
   if (launch.direct && bytes_of(problem.x_type, problem.k) % 4 != 0) return "dl1 needs k in whole 4 bytes";
+  // Each load of a wave is a row, whose address is in scalar registers.
+  const std::int64_t rows = launch.block_m + (launch.shuffled ? 0 : launch.block_n);
+  if (launch.direct && launch.block_k == 256 && rows / launch.waves > 16)
+    return "dl1 with bk 256 has more rows than a wave has scalar registers";
   if (launch.shuffled && launch.kpack != 2) return "kp1 cannot read a shuffled weight";
   if (launch.shared_bytes > static_cast<std::int64_t>(runtime_.limits().shared_bytes_per_block))
     return "tile needs more LDS than a block may have";
