@@ -2,9 +2,10 @@
 # Installs what building, tuning and testing need from the distribution's archive (apt-get, as root or with sudo).
 # With everything installed it changes nothing and touches no network.
 #
-# Usage: install_dependencies.sh [build|check|machines|soak]...   (default: build)
+# Usage: install_dependencies.sh [build|check|amdgpu|machines|soak]...   (default: build)
 #   build  compilers, libraries, kernels of others (oneDNN, OpenBLAS)
 #   check  build, and clang-format and clang-tidy
+#   amdgpu  build, and clang 19, which compiles kernels for AMD GPUs in tests, and HIP 5.2's headers
 #   machines  build, and Slurm of one node, Open MPI, and what installs Ray (tests/machines)
 #   soak   machines, and debootstrap, qemu-user and clang (libFuzzer)
 set -euo pipefail
@@ -14,18 +15,20 @@ build=(cmake ninja-build g++ ccache python3
        libdnnl-dev libopenblas-dev
        libgtest-dev libgmock-dev libbenchmark-dev
        python3-numpy python3-venv)
-check=(clang-format clang-tidy libamdhip64-dev)
+check=(clang-format clang-tidy)
+amdgpu=(clang-19 lld-19 llvm-19 libamdhip64-dev)
 machines=(slurmctld slurmd slurm-client munge openmpi-bin python3-venv python3-yaml)
-soak=("${machines[@]}" debootstrap qemu-user clang)
+soak=("${machines[@]}" "${amdgpu[@]}" debootstrap qemu-user clang)
 
 wanted=("${build[@]}")
 for group in "$@"; do
   case "$group" in
     build) ;;
     check) wanted+=("${check[@]}") ;;
+    amdgpu) wanted+=("${amdgpu[@]}") ;;
     machines) wanted+=("${machines[@]}") ;;
     soak) wanted+=("${soak[@]}") ;;
-    *) echo "install_dependencies.sh: unknown group '$group' (build, check, machines, soak)" >&2; exit 2 ;;
+    *) echo "install_dependencies.sh: unknown group '$group' (build, check, amdgpu, machines, soak)" >&2; exit 2 ;;
   esac
 done
 

@@ -2,12 +2,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "backends/cuda/families/mma/mma.h"
 #include "backends/gpu/families/simt/simt.h"
+#include "backends/gpu/pack/pack.h"
 #include "backends/hip/families/mfma/mfma.h"
+#include "backends/hip/families/skinny/skinny.h"
+#include "numbers/weight_layout.h"
 #include "support/dense_problem.h"
 #include "support/emulation/emulated_runtime.h"
 
@@ -46,13 +52,16 @@ Config with(const KernelFamily& family, const Problem& problem, const std::strin
   return config;
 }
 
-void expect_right(const KernelFamily& family, const Problem& problem, const std::string& settings = "") {
+void expect_right(const KernelFamily& family, const Problem& problem, const Config& config) {
   for (const Strides strides : {Strides::dense, Strides::odd}) {
-    const Config config = with(family, problem, settings);
     if (strides == Strides::odd && config.number("dl", 0) != 0) continue;  // needs multiples of 4 bytes
     EXPECT_EQ(check_kernel(family, problem, config, strides), "")
         << print(problem) << " " << config.text() << (strides == Strides::odd ? " with gaps" : "");
   }
+}
+
+void expect_right(const KernelFamily& family, const Problem& problem, const std::string& settings = "") {
+  expect_right(family, problem, with(family, problem, settings));
 }
 
 /// Of a family that needs rows at multiples of 16 bytes.
@@ -144,6 +153,57 @@ TEST(FamiliesOnTheEmulation, MfmaOnGfx90a) {
   EXPECT_THAT(family->accepts(dense(4, 64, 5)).message(), HasSubstr("k: 5 bf16, at least 16 bytes"));
 }
 
+TEST(FamiliesOnTheEmulation, SkinnyOfWaves) {
+  EmulatedRuntime runtime("gfx942");
+  const auto family = hip::make_skinny_family(runtime);
+  expect_right(*family, dense(1, 37, 1100, bf16, bf16, true), "rn=2 nw=2 un=2");
+  expect_right(*family, dense(5, 35, 203, bf16, f32), "rn=4 nw=1 un=1");
+  expect_right(*family, dense(13, 9, 2500, f16, f16, true), "rn=1 nw=4 un=1");
+  expect_right(*family, scaled(3, 18, 333), "rn=2 nw=2");
+  expect_right(*family, quantized(Operation::a8w8, 4, 21, 1030, i8, true), "rn=2 nw=2 un=1");
+  expect_right(*family, quantized(Operation::a8w8, 2, 21, 700, fnuz));
+  expect_right(*family, quantized(Operation::a8w8_blockscale, 2, 140, 300, fnuz), "rn=4 nw=1 un=1");
+  expect_right(*family, shuffled(dense(2, 80, 160)), "rn=2 nw=2 un=1");
+  expect_right(*family, shuffled(quantized(Operation::a8w8, 7, 48, 288, fnuz)));
+  expect_right(*family, shuffled(quantized(Operation::a8w8, 1, 48, 288, i8)));
+  expect_right(*family, shuffled(quantized(Operation::a8w8_blockscale, 3, 144, 288, fnuz)));
+  EXPECT_THAT(family->accepts(dense(17, 64, 64)).message(), HasSubstr("rows: 17, at most 16"));
+}
+
+/// Configs drawn from the whole space, rules of the search aside: few here, many with GEMMTUNE_SOAK.
+TEST(FamiliesOnTheEmulation, DrawnConfigsOfEveryProblem) {
+  const int draws = std::getenv("GEMMTUNE_SOAK") != nullptr ? 40 : 1;
+  std::mt19937 random(23);
+  for (const char* architecture : {"gfx90a", "gfx942"}) {
+    EmulatedRuntime runtime(architecture);
+    const auto mfma = hip::make_mfma_family(runtime);
+    const auto skinny = hip::make_skinny_family(runtime);
+    std::vector<Problem> problems{dense(45, 71, 333, bf16, bf16, true), dense(7, 33, 530, f16, f32),
+                                  quantized(Operation::a8w8, 70, 37, 301, i8, true),
+                                  shuffled(dense(11, 48, 224)),
+                                  shuffled(quantized(Operation::a8w8, 5, 64, 352, i8))};
+    if (runtime.architecture() == "gfx942") {
+      problems.push_back(scaled(34, 130, 77));
+      problems.push_back(quantized(Operation::a8w8_blockscale, 14, 200, 390, fnuz));
+      problems.push_back(shuffled(quantized(Operation::a8w8_blockscale, 40, 160, 416, fnuz)));
+    }
+    for (const KernelFamily* family : {mfma.get(), skinny.get()}) {
+      for (const Problem& problem : problems) {
+        if (!family->accepts(problem).ok()) continue;
+        const Space space = family->space(problem);
+        for (int found = 0, tries = 0; found < draws && tries < 2000; ++tries) {
+          Config config;
+          for (const Parameter& parameter : space.parameters())
+            config.set(parameter.key, parameter.values[random() % parameter.values.size()]);
+          if (!space.build_refusal(config).empty()) continue;
+          ++found;
+          expect_right(*family, problem, config);
+        }
+      }
+    }
+  }
+}
+
 TEST(FamiliesOnTheEmulation, MmaOfNvidiaGpus) {
   EmulatedRuntime ampere("sm_80");
   const auto family = cuda::make_mma_family(ampere);
@@ -153,6 +213,27 @@ TEST(FamiliesOnTheEmulation, MmaOfNvidiaGpus) {
   expect_aligned(*family, in_orders(dense(72, 40, 77), Order::column_major, Order::column_major));
   EmulatedRuntime ada("sm_89");
   expect_aligned(*cuda::make_mma_family(ada), dense(35, 70, 208, DataType::f8_e4m3fn, f16));
+}
+
+TEST(FamiliesOnTheEmulation, WeightsAreShuffledAndComeBack) {
+  EmulatedRuntime runtime("gfx942");
+  const Tile16 shape{.n = 48, .k = 96, .element_bytes = 2};
+  std::vector<std::uint16_t> plain(48 * 96);
+  for (std::size_t i = 0; i < plain.size(); ++i) plain[i] = static_cast<std::uint16_t>(i * 7 + 1);
+  std::vector<std::uint16_t> expected(plain.size());
+  shuffle_tile16(shape, plain.data(), expected.data());
+  std::vector<std::uint16_t> again(plain.size());
+  alignas(16) static std::uint16_t shuffled[48 * 96];
+  register_buffer(plain.data(), sizeof shuffled, "plain");
+  register_buffer(again.data(), sizeof shuffled, "again");
+  register_buffer(shuffled, sizeof shuffled, "shuffled");
+  EXPECT_EQ(gpu::shuffle_tile16(runtime, shape, plain.data(), shuffled).message(), "");
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), shuffled));
+  EXPECT_EQ(gpu::unshuffle_tile16(runtime, shape, shuffled, again.data()).message(), "");
+  EXPECT_TRUE(again == plain);
+  for (const void* buffer : {static_cast<const void*>(plain.data()), static_cast<const void*>(again.data()),
+                             static_cast<const void*>(shuffled)})
+    unregister_buffer(buffer);
 }
 
 /// A kernel's text with one change.

@@ -55,6 +55,19 @@ TEST_F(GemmResultFileTest, ARowHasItsKernelAndItsSettingsUnderTuneGemmsKeys) {
     ASSERT_NE(tile.find(key), nullptr) << key;
     EXPECT_EQ(tile.find(key)->integer(), value) << key;
   }
+  TunedEntry of_mfma = row_of(16);
+  of_mfma.libtype = "mfma";  // whose bk counts bytes, of two-byte elements here
+  const GemmResult amd = gemm_result_of(
+      of_mfma, {{"bm", "64"}, {"bk", "128"}, {"mi", "32"}, {"kp", "2"}, {"eu", "2"}, {"gm", "8"}});
+  for (const auto& [key, value] : std::map<std::string, std::int64_t>{{"BLOCK_SIZE_M", 64},
+                                                                      {"BLOCK_SIZE_K", 64},
+                                                                      {"matrix_instr_nonkdim", 32},
+                                                                      {"kpack", 2},
+                                                                      {"waves_per_eu", 2},
+                                                                      {"GROUP_SIZE_M", 8}}) {
+    ASSERT_NE(amd.find(key), nullptr) << key;
+    EXPECT_EQ(amd.find(key)->integer(), value) << key;
+  }
   auto swapped = gpu;
   swapped.emplace_back("swap", "1");
   const GemmResult other = gemm_result_of(row_of(16), swapped);

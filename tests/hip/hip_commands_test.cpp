@@ -94,7 +94,9 @@ TEST_F(HipCommands, ARuntimeWithoutGpusSaysSo) {
        std::map<std::string, std::string>{{"HIP_DOUBLE_DEVICES", "0"}, {"HIP_DOUBLE_FAIL", "hipInit=100"}}) {
     const auto result = tune_small({{variable, value}});
     EXPECT_EQ(result.exit_code, 2);
-    EXPECT_THAT(result.err, HasSubstr("backend hip: no HIP runtime: hipInit answers hipErrorNoDevice"));
+    EXPECT_THAT(
+        result.err,
+        HasSubstr("backend hip: no AMD GPU can be used: HIP runtime: hipInit answers hipErrorNoDevice"));
   }
 }
 
@@ -202,6 +204,19 @@ TEST_F(HipCommands, WrongSolutionsNeverWin) {
     EXPECT_NE(winner, wrong);
     wrong = winner;
   }
+}
+
+TEST_F(HipCommands, TuneGemmsSizesAreTuned) {
+  const std::string sizes = write("sizes.yaml",
+                                  "- {'M': 5, 'N': 64, 'K': 48, 'rowMajorA': 'T', 'rowMajorB': 'N'}\n"
+                                  "- {'M': 16, 'N': 64, 'K': 64, 'rowMajorA': 'N', 'rowMajorB': 'T'}\n");
+  const auto result = run({"tune", "--backend", "hip", "--gemm_size_file", sizes, "--o", path("results.yaml"),
+                           "--libtype", "hipblaslt,simt"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(lines("results.yaml").size(), 2U);
+  EXPECT_EQ(run({"tune", "--backend", "hip", "--gemm_size_file", path("results.yaml"), "--compare_wo_tuning"})
+                .exit_code,
+            0);
 }
 
 // ---- AITER's lists and rows

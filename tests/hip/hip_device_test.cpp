@@ -11,9 +11,13 @@
 #include "backends/hip/code_object.h"
 #include "backends/hip/hip_backend.h"
 #include "backends/hip/hip_driver.h"
+#include "dispatch/planner.h"
 #include "evaluate/in_process/in_process_evaluator.h"
+#include "formats/hipblaslt/hipblaslt_csv.h"
 #include "measure/policy.h"
+#include "resolve/answer.h"
 #include "resolve/bind.h"
+#include "resolve/online_rows.h"
 #include "resolve/row_kernel.h"
 #include "support/dense_problem.h"
 #include "support/hip_double/hip_double.h"
@@ -114,9 +118,11 @@ TEST(HipDevice, MoreMemoryThanThereIsIsOutOfMemory) {
 // Awkward shapes of every type that hipBLASLt or simt takes, against the float64 reference.
 TEST(HipDevice, SimtIsRightForEveryTypeAndShape) {
   const auto device = open_hip();
-  for (const DataType x : {DataType::bf16, DataType::f16, DataType::f32, DataType::f8_e4m3fn}) {
+  for (const DataType x :
+       {DataType::bf16, DataType::f16, DataType::f32, DataType::f8_e4m3fn, DataType::f8_e4m3fnuz}) {
     for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1}, {3, 65, 17}, {17, 63, 130}}) {
-      const Problem problem = dense(m, n, k, x, DataType::bf16, n == 65);
+      Problem problem = dense(m, n, k, x, DataType::bf16, n == 65);
+      problem.scale_ab = traits(x).fp8;
       const KernelFamily* simt = device->find_family("simt");
       const Outcome outcome = verified(*device, problem, {"simt", 1, simt->default_config(problem)});
       EXPECT_EQ(outcome.kind, OutcomeKind::ok) << print(problem) << ": " << outcome.reason;
@@ -300,10 +306,69 @@ TEST_F(Solutions, OfAitersRowsRunByIndexAndName) {
     EXPECT_TRUE(bind(libtype, -1, "None").bound) << libtype;
   }
   EXPECT_TRUE(bind("torch", 0, "native").bound);
+  EXPECT_TRUE(bind("skinny", 2, "sol2").bound);
   EXPECT_THAT(bind("hipblaslt", 1001, first.c_str()).status.message(),
               HasSubstr("another one than was tuned"));
   EXPECT_THAT(bind("hipblaslt", 1004, "").status.message(),
               HasSubstr("solution 1004 does not do this problem"));
+}
+
+// An index without a name may be another kernel by now: its first result decides.
+TEST_F(Solutions, OfAForeignRowAreReplacedIfWrong) {
+  const gemmtune::test::TemporaryFolder folder;
+  const std::string file = folder.path() + "/bf16_tuned_gemm.csv";
+  std::ofstream(file)
+      << "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,"
+         "err_ratio,tflops,bw\n"
+         "gfx942,304,5,64,48,False,torch.bfloat16,torch.bfloat16,False,False,hipblaslt,1003,0,5.0,,0,1,1\n";
+  const TableSet tables = load_table_set({{Operation::a16w16, file}});
+  const Set wrong("HIP_DOUBLE_LT_WRONG", "1003");
+  const auto shared = std::make_shared<DispatchDevice>();
+  shared->device = open_hip();
+  Device& device = *shared->device;
+  const auto plan = make_plan(shared, tables, problem_, {});
+  ASSERT_TRUE(plan.ok()) << plan.message();
+  EXPECT_EQ((*plan)->account().match, Match::exact);
+  auto memory = device.allocate(1 << 16, Placement::plain);
+  ASSERT_TRUE(memory.ok());
+  const std::vector<std::uint16_t> ones(1 << 15, 0x3f80);  // bf16
+  ASSERT_TRUE(device.copy_in((*memory)->data(), ones.data(), 1 << 16).ok());
+  Operands operands{.x = (*memory)->data(), .w = (*memory)->data()};
+  operands.y = static_cast<char*>((*memory)->data()) + (1 << 15);
+  operands.ldx = 48;
+  operands.ldy = 64;
+  for (int call = 0; call < 2; ++call) {
+    ASSERT_TRUE((*plan)->run(operands, nullptr, {}).ok());
+    std::uint16_t first = 0;
+    ASSERT_TRUE(device.copy_out(&first, operands.y, sizeof(first)).ok());
+    EXPECT_EQ(first, 0x4240) << "48, not the 47 of a kernel that leaves out an element of k";
+  }
+}
+
+// What AITER's own online tuning wrote, and what ours writes.
+TEST_F(Solutions, OfTheOnlineTuningTableAreRows) {
+  const gemmtune::test::TemporaryFolder folder;
+  const std::string file = folder.path() + "/hip_online_tuning_res.csv";
+  HipblasltRow row = to_hipblaslt_row(problem_).value();
+  row.algo_index = 1003;
+  row.kernel_name = "Cijk_Alik_Bljk_BBS_BH_Bias_UserArgs_MT128x64x64_SN_SK3";
+  ASSERT_TRUE(append_hipblaslt_row(file, row).ok());
+  Problem other = problem_;
+  other.m = 6;
+  row = to_hipblaslt_row(other).value();
+  row.algo_index = 1006;
+  row.kernel_name = "Cijk_of_another_build";
+  ASSERT_TRUE(append_hipblaslt_row(file, row).ok());
+  const auto rows = load_online_rows({file, OnlineFormat::hipblaslt_table}, *device_);
+  ASSERT_EQ(rows->table.entries().size(), 4U);  // of each line one with a bias and one without
+  const LookupTables tables(*rows);
+  const Answer first = answer_problem(*device_, tables, problem_, {});
+  ASSERT_TRUE(first.status.ok()) << first.status.message();
+  EXPECT_EQ(first.tables, rows.get());
+  EXPECT_EQ(first.bound.candidate.config.number("sol"), 1003);
+  const Answer second = answer_problem(*device_, tables, other, {});
+  EXPECT_EQ(second.tables, nullptr);
+  EXPECT_THAT(second.rule(), HasSubstr("another one than was tuned"));
 }
 
 TEST_F(Solutions, OfOtherLibrariesAreMissesThatSaySo) {

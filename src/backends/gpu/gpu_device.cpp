@@ -85,9 +85,11 @@ Status GpuDevice::synchronize() {
 
 Result<std::size_t> GpuDevice::packed_bytes(const Problem& problem, WeightLayout layout) const {
   const WeightLayout packed = packed_layout_of(problem);
-  if (layout != WeightLayout::plain && layout != packed) {
-    return Status::unsupported("weight layout {}: {} has plain and {}, of {}", to_string(layout), info_.name,
-                               to_string(packed), to_string(problem.w_type));
+  const bool shuffled = layout == WeightLayout::aiter16x16 && bits(problem.w_type) >= 8;
+  if (layout != WeightLayout::plain && layout != packed && !shuffled) {
+    return Status::unsupported("weight layout {}: {} has plain, {}{}, of {}", to_string(layout), info_.name,
+                               to_string(packed), bits(problem.w_type) >= 8 ? " and aiter16x16" : "",
+                               to_string(problem.w_type));
   }
   const bool one_matrix = problem.batch == 1 && !is_mixture(problem);
   if (layout != WeightLayout::plain && !one_matrix) {
@@ -95,9 +97,11 @@ Result<std::size_t> GpuDevice::packed_bytes(const Problem& problem, WeightLayout
                                short_name(problem));
   }
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
-  const std::int64_t bytes = layout == WeightLayout::plain        ? weight_bytes(problem)
-                             : layout == WeightLayout::fragment64 ? fragments_of(problem).bytes()
-                                                                  : tiles_of(problem).bytes();
+  if (shuffled && !shuffled_tiles_of(problem).fits())
+    return Status::unsupported("weight layout aiter16x16: {} x {} has no whole tiles", problem.n, problem.k);
+  const std::int64_t bytes = layout == WeightLayout::fragment64   ? fragments_of(problem).bytes()
+                             : layout == WeightLayout::tile64x128 ? tiles_of(problem).bytes()
+                                                                  : weight_bytes(problem);
   return static_cast<std::size_t>(bytes);
 }
 
@@ -107,6 +111,8 @@ Status GpuDevice::pack_weight(const Problem& problem, WeightLayout layout, const
   if (layout == WeightLayout::plain) return copy_within(packed, plain, *bytes);
   GEMMTUNE_RETURN_IF_ERROR(watched(layout == WeightLayout::fragment64
                                        ? pack_fragments(*runtime_, fragments_of(problem), plain, packed)
+                                   : layout == WeightLayout::aiter16x16
+                                       ? shuffle_tile16(*runtime_, shuffled_tiles_of(problem), plain, packed)
                                        : pack_tile64(*runtime_, tiles_of(problem), plain, packed)));
   return synchronize();
 }
@@ -121,6 +127,8 @@ Status GpuDevice::unpack_weight(const Problem& problem, WeightLayout layout, con
     GEMMTUNE_RETURN_IF_ERROR(watched(driver.copy_within(plain, packed, *bytes)));
   } else if (layout == WeightLayout::fragment64) {
     GEMMTUNE_RETURN_IF_ERROR(watched(unpack_fragments(*runtime_, fragments_of(problem), packed, plain)));
+  } else if (layout == WeightLayout::aiter16x16) {
+    GEMMTUNE_RETURN_IF_ERROR(watched(unshuffle_tile16(*runtime_, shuffled_tiles_of(problem), packed, plain)));
   } else {
     GEMMTUNE_RETURN_IF_ERROR(watched(unpack_tile64(*runtime_, tiles_of(problem), packed, plain)));
   }

@@ -75,8 +75,9 @@ class HipBackend final : public Backend {
   Status available() const override {
     const auto& opened = runtime();
     if (!opened.ok())
-      return Status::unsupported("backend hip: no HIP runtime: {}; --backend cpu runs here",
-                                 opened.description.why);
+      return Status::unsupported(
+          "backend hip: no AMD GPU can be used: HIP runtime: {}; --backend cpu runs here",
+          opened.description.why);
     if (device_count() == 0)
       return Status::unsupported("backend hip: the HIP runtime shows no GPU; --backend cpu runs here");
     return {};

@@ -72,6 +72,8 @@ std::int64_t bytes_on(const Device& device, const MemoryNeed& need) {
 Status check_device_memory(Device& device, const Problem& problem, const MemoryNeed& need,
                            std::size_t host_limit) {
   const std::int64_t free = signed_size(device.free_memory_bytes());
+  // A lost GPU states no memory either.
+  if (free == 0) GEMMTUNE_RETURN_IF_ERROR(device.synchronize());
   if (!traits_of(device.info()).runs_on_host)
     return check_fits(problem, need.device, free, "memory on " + device.info().name);
   const std::int64_t limit = host_limit == 0 ? free : std::min(free, signed_size(host_limit));

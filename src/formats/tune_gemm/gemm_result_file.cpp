@@ -21,12 +21,16 @@ struct SameMeaning {
 };
 
 /// Settings of GPU kernels that tune_gemm has a key for.
-constexpr std::array<SameMeaning, 6> same_meanings{{{"bm", "BLOCK_SIZE_M"},
-                                                    {"bn", "BLOCK_SIZE_N"},
-                                                    {"bk", "BLOCK_SIZE_K"},
-                                                    {"sk", "SPLIT_K"},
-                                                    {"nw", "num_warps"},
-                                                    {"st", "num_stages"}}};
+constexpr std::array<SameMeaning, 10> same_meanings{{{"bm", "BLOCK_SIZE_M"},
+                                                     {"bn", "BLOCK_SIZE_N"},
+                                                     {"bk", "BLOCK_SIZE_K"},
+                                                     {"sk", "SPLIT_K"},
+                                                     {"nw", "num_warps"},
+                                                     {"st", "num_stages"},
+                                                     {"gm", "GROUP_SIZE_M"},
+                                                     {"mi", "matrix_instr_nonkdim"},
+                                                     {"kp", "kpack"},
+                                                     {"eu", "waves_per_eu"}}};
 
 constexpr std::string_view type_parameters[] = {"dtype_a", "dtype_b", "dtype_c"};
 
@@ -164,8 +168,13 @@ GemmResult gemm_result_of(const TunedEntry& entry,
                           const std::vector<std::pair<std::string, std::string>>& settings) {
   GemmResult result = gemm_size_of(entry.problem);
   const bool swapped = is_swapped(settings);
-  for (const auto& [setting, value] : settings)
-    result.parameters.push_back({parameter_name(setting, swapped), value, !parse_integer(value).has_value()});
+  for (const auto& [setting, value] : settings) {
+    std::string text = value;
+    // A name of mfma says how many bytes of k a tile has; tune_gemm counts elements.
+    if (const auto bytes = parse_integer(value); setting == "bk" && entry.libtype == "mfma" && bytes)
+      text = std::to_string(*bytes * 8 / bits(entry.problem.x_type));
+    result.parameters.push_back({parameter_name(setting, swapped), text, !parse_integer(text).has_value()});
+  }
   order_parameters(TuneGemmVersion::v3_4, result.parameters);
   result.parameters.insert(result.parameters.begin(),
                            {std::string(kernel_name_parameter), entry.kernel_name, true});

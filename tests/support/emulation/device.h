@@ -106,6 +106,8 @@ struct LaneRead {
 
 typedef short short4_vector __attribute__((vector_size(8)));
 typedef _Float16 half4_vector __attribute__((vector_size(8)));
+typedef _Float16 half2_vector __attribute__((vector_size(4)));
+typedef float float2_vector __attribute__((vector_size(8)));
 typedef float float4_vector __attribute__((vector_size(16)));
 typedef float float16_vector __attribute__((vector_size(64)));
 typedef int int4_vector __attribute__((vector_size(16)));
@@ -168,6 +170,25 @@ static inline int __builtin_amdgcn_sdot4(int a, int b, int sum, bool) {
   for (int i = 0; i < 4; ++i) sum += (signed char)(a >> 8 * i) * (signed char)(b >> 8 * i);
   return sum;
 }
+static inline float __builtin_amdgcn_fdot2(gemmtune::emulation::half2_vector a,
+                                           gemmtune::emulation::half2_vector b, float sum, bool) {
+  return (float)a[0] * (float)b[0] + (float)a[1] * (float)b[1] + sum;
+}
+#if defined(__gfx942__)
+// e4m3fnuz: exponents are biased by 8.
+static inline float gemmtune_fp8(unsigned bits) {
+  if (bits == 0x80) return __builtin_nanf("");
+  const int exponent = bits >> 3 & 15;
+  const float mantissa = (float)(bits & 7) / 8;
+  const float value =
+      exponent == 0 ? __builtin_ldexpf(mantissa, -7) : __builtin_ldexpf(1 + mantissa, exponent - 8);
+  return bits & 0x80 ? -value : value;
+}
+static inline gemmtune::emulation::float2_vector __builtin_amdgcn_cvt_pk_f32_fp8(int word, bool high) {
+  const unsigned half = (unsigned)word >> (high ? 16 : 0);
+  return gemmtune::emulation::float2_vector{gemmtune_fp8(half & 255), gemmtune_fp8(half >> 8 & 255)};
+}
+#endif
 static inline void __builtin_amdgcn_sched_barrier(int) {}
 static inline void __builtin_amdgcn_s_setprio(int) {}
 

@@ -23,9 +23,10 @@ struct Statistics {
   std::uint64_t lds_reads = 0;
   std::uint64_t lds_writes = 0;
   std::uint64_t lds_bytes = 0;
-  std::uint64_t lds_cycles = 0;           // of all of them, without conflicts
-  std::uint64_t lds_conflict_cycles = 0;  // that bank conflicts add
-  std::uint64_t direct_to_lds = 0;        // global loads to LDS
+  std::uint64_t lds_cycles = 0;                // of all of them, without conflicts
+  std::uint64_t lds_conflict_cycles = 0;       // that bank conflicts add
+  std::uint64_t lds_read_conflict_cycles = 0;  // of reads alone
+  std::uint64_t direct_to_lds = 0;             // global loads to LDS
   std::uint64_t global_read_bytes = 0;
   std::uint64_t global_write_bytes = 0;
 };

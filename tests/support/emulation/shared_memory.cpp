@@ -92,6 +92,7 @@ void BankCounter::flush(Statistics& statistics) {
     statistics.lds_bytes += group.bytes * group.lanes.size();
     statistics.lds_cycles += ideal;
     statistics.lds_conflict_cycles += cycles - ideal;
+    if (!group.is_write) statistics.lds_read_conflict_cycles += cycles - ideal;
   }
   groups_.clear();
   occurrences_.clear();

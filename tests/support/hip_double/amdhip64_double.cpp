@@ -2,12 +2,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <set>
 
 #include "backends/hip/hip_api.h"
 #include "support/emulation/emulation.h"
@@ -23,14 +22,11 @@ constexpr int error_no_device = 100;
 constexpr int error_invalid_image = 200;
 constexpr int error_not_found = 500;
 constexpr int error_launch = 719;
-constexpr int error_unknown = 999;
 
 struct State {
   std::mutex lock;
   std::map<std::string, long> calls;
   std::map<const void*, std::size_t> blocks;
-  std::map<void*, std::size_t> handles;  // of hipMemCreate
-  std::set<StreamState*> streams;
   StreamState default_stream;
   double microseconds = 0;
   bool lost = false;
@@ -41,8 +37,6 @@ State& state() {
   static State one;
   return one;
 }
-
-thread_local int device_of_thread = 0;
 
 StreamState& stream_of(void* stream) {
   return stream != nullptr ? *static_cast<StreamState*>(stream) : state().default_stream;
@@ -88,7 +82,7 @@ const std::vector<Injection>& injections() {
   return list;
 }
 
-/// A process that may fail: the tuner's own asks for devices, its workers use them.
+/// A line of HIP_DOUBLE_LOG.
 void record(const std::string& call) {
   const std::string path = text("HIP_DOUBLE_LOG", "");
   if (path.empty()) return;
@@ -255,10 +249,7 @@ Result hipDeviceGetPCIBusId(char* bus, int bytes, int device) {
   return success;
 }
 
-Result hipSetDevice(int device) {
-  device_of_thread = device;
-  return success;
-}
+Result hipSetDevice(int) { return success; }
 
 Result hipMemGetInfo(std::size_t* free_bytes, std::size_t* total) {
   HIP_DOUBLE_ENTER("hipMemGetInfo");

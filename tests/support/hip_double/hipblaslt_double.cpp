@@ -104,7 +104,11 @@ bool is_product(const Matmul& matmul, const Layout& a, const Layout& b, const La
                      (a_turned ? a.rows : a.columns) == (b_turned ? b.columns : b.rows);
   const bool ocp_only = text("HIP_DOUBLE_ARCH", "gfx942").starts_with("gfx950");
   const bool other_fp8 = a.type == (ocp_only ? type_e4m3_fnuz : type_e4m3);
-  return sizes && is_type(a.type) && a.type == b.type && is_type(d.type) && !other_fp8;
+  // As the library: without their pointers a bias and scales are none, and an fp8 product needs scales.
+  const bool pointers = (matmul.epilogue != epilogue_bias || matmul.bias != nullptr) &&
+                        ((a.type != type_e4m3 && a.type != type_e4m3_fnuz) ||
+                         (matmul.a_scale != nullptr && matmul.b_scale != nullptr));
+  return sizes && pointers && is_type(a.type) && a.type == b.type && is_type(d.type) && !other_fp8;
 }
 
 double microseconds_of(const Layout& a, const Layout& b, const Layout& d, int place) {

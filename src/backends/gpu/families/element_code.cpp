@@ -145,6 +145,10 @@ WeightLayout weight_layout_of(const Problem& problem) {
 
 Fragment64 fragments_of(const Problem& problem) { return {.n = problem.n, .k = problem.k}; }
 
+Tile16 shuffled_tiles_of(const Problem& problem) {
+  return {.n = problem.n, .k = problem.k, .element_bytes = bits(problem.w_type) / 8};
+}
+
 Tile64 tiles_of(const Problem& problem) {
   return {.n = problem.n, .k = problem.k, .element_bytes = bits(problem.w_type) / 8};
 }

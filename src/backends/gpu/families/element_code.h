@@ -59,5 +59,7 @@ WeightLayout packed_layout_of(const Problem& problem);
 WeightLayout weight_layout_of(const Problem& problem);
 Tile64 tiles_of(const Problem& problem);
 Fragment64 fragments_of(const Problem& problem);
+/// Of aiter16x16.
+Tile16 shuffled_tiles_of(const Problem& problem);
 
 }  // namespace gemmtune::gpu

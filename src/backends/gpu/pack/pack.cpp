@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "backends/gpu/jit/source_text.h"
 #include "backends/gpu/pack/pack_arguments.h"
@@ -21,21 +23,37 @@ namespace {
 constexpr std::int64_t threads = 256;
 constexpr std::int64_t max_blocks = 4096;
 
-Status pack(Runtime& runtime, const Tile64& shape, void* rows, void* tiles, bool unpack) {
-  const std::int64_t units = shape.bytes() / Tile64::unit_bytes;
+/// What a layout's tiles cover.
+struct Tiles {
+  std::int64_t n = 0;
+  std::int64_t row_bytes = 0;
+  std::int64_t along_k = 0;
+  std::int64_t bytes = 0;
+  bool shuffled = false;
+};
+
+Tiles tiles_of(const Tile64& shape) {
+  return {shape.n, shape.row_bytes(), shape.pieces(), shape.bytes(), false};
+}
+Tiles tiles_of(const Tile16& shape) {
+  return {shape.n, shape.row_bytes(), shape.row_bytes() / Tile16::piece_bytes, shape.bytes(), true};
+}
+
+Status pack(Runtime& runtime, const Tiles& shape, void* rows, void* tiles, bool unpack) {
+  const std::int64_t units = shape.bytes / Tile64::unit_bytes;
   if (units == 0) return {};
   // An invalid address would end the device's context.
   if (rows == nullptr || tiles == nullptr) return Status::invalid("a weight at a null pointer");
   if (reinterpret_cast<std::uintptr_t>(tiles) % Tile64::unit_bytes != 0)
     return Status::invalid("a packed weight at {}: not at a multiple of {} bytes", fmt::ptr(tiles),
                            Tile64::unit_bytes);
-  const auto program = runtime.load(pack_source(unpack));
+  const auto program = runtime.load(pack_source(unpack, shape.shuffled));
   if (!program.ok()) return Status::unsupported("{}", program.message());
   PackArguments values{static_cast<unsigned char*>(rows),
                        static_cast<unsigned char*>(tiles),
                        shape.n,
-                       shape.row_bytes(),
-                       shape.pieces(),
+                       shape.row_bytes,
+                       shape.along_k,
                        units};
   void* arguments[] = {&values};
   LaunchShape launch;
@@ -83,17 +101,26 @@ Status unpack_fragments(Runtime& runtime, const Fragment64& shape, const void* p
   return fragments(runtime, shape, plain, const_cast<void*>(packed), true);
 }
 
-Source pack_source(bool unpack) {
-  return {
-      "pack", source_text({pack_arguments_text(), pack_text()}), {unpack ? "UNPACK=1" : "UNPACK=0"}, "pack"};
+Source pack_source(bool unpack, bool shuffled) {
+  std::vector<std::string> defines{unpack ? "UNPACK=1" : "UNPACK=0"};
+  if (shuffled) defines.push_back("SHUFFLED=1");
+  return {"pack", source_text({pack_arguments_text(), pack_text()}), std::move(defines), "pack"};
 }
 
 Status pack_tile64(Runtime& runtime, const Tile64& shape, const void* plain, void* packed) {
-  return pack(runtime, shape, const_cast<void*>(plain), packed, false);
+  return pack(runtime, tiles_of(shape), const_cast<void*>(plain), packed, false);
 }
 
 Status unpack_tile64(Runtime& runtime, const Tile64& shape, const void* packed, void* plain) {
-  return pack(runtime, shape, plain, const_cast<void*>(packed), true);
+  return pack(runtime, tiles_of(shape), plain, const_cast<void*>(packed), true);
+}
+
+Status shuffle_tile16(Runtime& runtime, const Tile16& shape, const void* plain, void* packed) {
+  return pack(runtime, tiles_of(shape), const_cast<void*>(plain), packed, false);
+}
+
+Status unshuffle_tile16(Runtime& runtime, const Tile16& shape, const void* packed, void* plain) {
+  return pack(runtime, tiles_of(shape), plain, const_cast<void*>(packed), true);
 }
 
 }  // namespace gemmtune::gpu

@@ -1,4 +1,4 @@
-// Packs and unpacks weights on a GPU (layouts tile64x128 and fragment64): the host neither packs nor copies them.
+// Packs and unpacks weights on a GPU (layouts tile64x128, aiter16x16 and fragment64): the host neither packs nor copies them.
 #pragma once
 
 #include "backends/gpu/runtime.h"
@@ -6,8 +6,8 @@
 
 namespace gemmtune::gpu {
 
-/// The source of both; `unpack`: from tiles into rows.
-Source pack_source(bool unpack);
+/// The source of all; `unpack`: from tiles into rows; `shuffled`: aiter16x16.
+Source pack_source(bool unpack, bool shuffled = false);
 
 /// pack_tile64 and unpack_tile64 with device pointers: enqueue on the default stream and do not wait.
 /// `invalid` if a pointer is null or `packed` is not aligned to 16 bytes, `unsupported` without a compiler.
@@ -18,5 +18,9 @@ Status unpack_tile64(Runtime& runtime, const Tile64& shape, const void* packed, 
 Source fragment_source(bool unpack);
 Status pack_fragments(Runtime& runtime, const Fragment64& shape, const void* plain, void* packed);
 Status unpack_fragments(Runtime& runtime, const Fragment64& shape, const void* packed, void* plain);
+
+/// The same of aiter16x16. Require shape.fits().
+Status shuffle_tile16(Runtime& runtime, const Tile16& shape, const void* plain, void* packed);
+Status unshuffle_tile16(Runtime& runtime, const Tile16& shape, const void* packed, void* plain);
 
 }  // namespace gemmtune::gpu

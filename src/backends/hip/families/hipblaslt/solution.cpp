@@ -112,9 +112,19 @@ Result<LtDescription> LtDescription::make(const api::HipblasLt& lt, const Proble
   };
   set(api::matmul_transpose_a, made.transpose_w);
   set(api::matmul_transpose_b, made.transpose_x);
+  // Which solutions fit depends on whether there is a bias or a scale, that is on their pointers; a call sets its own.
+  const auto stand_in = [&](int attribute) {
+    const void* const pointer = &one;
+    if (bad == 0) bad = made.set(attribute, &pointer, sizeof(pointer));
+  };
   if (problem.bias) {
     set(api::matmul_epilogue, api::epilogue_bias);
     set(api::matmul_bias_type, made.output_type);
+    stand_in(api::matmul_bias_pointer);
+  }
+  if (problem.scale_ab) {
+    stand_in(api::matmul_a_scale_pointer);
+    stand_in(api::matmul_b_scale_pointer);
   }
   const auto layout = [&](api::LtLayout& target, int type, std::uint64_t rows, std::uint64_t columns) {
     if (bad == 0) bad = lt.layout_create(&target, type, rows, columns, static_cast<std::int64_t>(rows));

@@ -18,7 +18,7 @@ namespace gemmtune::hip {
 namespace {
 
 constexpr std::int64_t max_accumulators = 128;                 // of a lane
-constexpr std::int64_t max_registers = 440;                    // of the estimate, below the hardware's 512
+constexpr std::int64_t max_registers = 400;                    // of the estimate, below the hardware's 512
 constexpr std::int64_t max_vector_registers = 250;             // of the estimate
 constexpr std::int64_t max_workspace = std::int64_t{1} << 30;  // bytes of partial sums
 
@@ -145,12 +145,9 @@ Status MfmaFamily::accepts(const Problem& problem) const {
   if (bytes_of(problem.x_type, problem.k) < 16)
     return refusal::refuse(refusal::reduction, "{} {}, at least 16 bytes", problem.k,
                            to_string(problem.x_type));
-  if (problem.bpreshuffle) {
-    const Tile16 tiles{.n = problem.n, .k = problem.k, .element_bytes = bits(problem.w_type) / 8};
-    if (!tiles.fits())
-      return refusal::refuse(refusal::layout, "aiter16x16 of {} x {}: n is no multiple of 16 or k none of 32",
-                             problem.n, problem.k);
-  }
+  if (problem.bpreshuffle && !gpu::shuffled_tiles_of(problem).fits())
+    return refusal::refuse(refusal::layout, "aiter16x16 of {} x {}: n is no multiple of 16 or k none of 32",
+                           problem.n, problem.k);
   return {};
 }
 
@@ -170,6 +167,10 @@ std::string MfmaFamily::refuse_staging(const Problem& problem, const Config& con
   if (launch.direct && launch.buffers == 1) return "dl1 needs two buffers";
   if (launch.direct && launch.pad != 0) return "dl1 cannot pad rows of LDS";
   if (launch.direct && bytes_of(problem.x_type, problem.k) % 4 != 0) return "dl1 needs k in whole 4 bytes";
+  // Each load of a wave is a row, whose address is in scalar registers.
+  const std::int64_t rows = launch.block_m + (launch.shuffled ? 0 : launch.block_n);
+  if (launch.direct && launch.block_k == 256 && rows / launch.waves > 16)
+    return "dl1 with bk 256 has more rows than a wave has scalar registers";
   if (launch.shuffled && launch.kpack != 2) return "kp1 cannot read a shuffled weight";
   if (launch.shared_bytes > static_cast<std::int64_t>(runtime_.limits().shared_bytes_per_block))
     return "tile needs more LDS than a block may have";
@@ -248,7 +249,7 @@ Space MfmaFamily::space(const Problem& problem) const {
   add("sk", {"1", "2", "3", "4", "6", "8", "12", "16"}, "1", "split-K: blocks that divide k");
   add("eu", {"0", "2"}, "0", "waves_per_eu; 0: the compiler decides");
   add("gm", {"1", "8"}, "8", "group_m: tiles along m before the next along n");
-  add("xcd", {"0", "1"}, "1", "1: neighbouring tiles on the same die");
+  add("xcd", {"1", "0"}, "1", "1: neighbouring tiles on the same die");
   const auto rule = [&](const char* name,
                         std::string (MfmaFamily::*refuse)(const Problem&, const Config&) const,
                         std::vector<std::string> reads, Rule kind) {

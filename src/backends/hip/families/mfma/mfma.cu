@@ -67,9 +67,7 @@ typedef short four_shorts __attribute__((vector_size(8)));
 typedef _Float16 four_halves __attribute__((vector_size(8)));
 
 // Eight bytes of k of each instruction's row.
-struct alignas(8 * KPACK) Operand {
-  long part[KPACK];
-};
+typedef long Operand __attribute__((vector_size(8 * KPACK)));
 
 static __device__ inline sums_vector multiply(long w, long x, sums_vector sums) {
 #if ELEMENT == 1 && MFMA_ROWS == 16
@@ -295,7 +293,7 @@ static __device__ inline void multiply_tile(sums_vector (&sums)[TILES_W][TILES_X
 #pragma unroll
       for (int i = 0; i < TILES_W; ++i) {
 #pragma unroll
-        for (int j = 0; j < TILES_X; ++j) sums[i][j] = multiply(w[i].part[part], x[j].part[part], sums[i][j]);
+        for (int j = 0; j < TILES_X; ++j) sums[i][j] = multiply(w[i][part], x[j][part], sums[i][j]);
       }
     }
   }

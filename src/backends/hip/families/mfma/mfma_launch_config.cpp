@@ -26,9 +26,9 @@ std::int64_t unit_offset(const MfmaLaunchConfig& launch, std::int64_t row, std::
 }  // namespace
 
 std::int64_t MfmaLaunchConfig::staged_registers() const {
-  // 16 bytes, or the addresses of their direct loads.
+  // 16 bytes in four registers, or four direct loads with their addresses.
   const std::int64_t lds_rows = block_m + (shuffled ? 0 : block_n);
-  const std::int64_t from_rows = ceil_div(lds_rows * block_k, wave_lanes * waves * 4);
+  const std::int64_t from_rows = ceil_div(lds_rows * block_k, wave_lanes * waves * 4) * (direct ? 2 : 1);
   // The weight's next tile and the one that is multiplied.
   const std::int64_t of_weight = shuffled ? 2 * wave_columns() * block_k / (wave_lanes * 4) : 0;
   return from_rows + of_weight;

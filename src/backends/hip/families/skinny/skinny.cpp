@@ -1,0 +1,218 @@
+#include "backends/hip/families/skinny/skinny.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/gpu/families/element_code.h"
+#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/jit/source_text.h"
+#include "backends/hip/families/compute_unit.h"
+#include "backends/hip/families/skinny/skinny_arguments.h"
+#include "backends/refusal.h"
+#include "base/hash.h"
+#include "base/rounding.h"
+#include "problem/operands.h"
+
+namespace gemmtune::hip {
+namespace {
+
+constexpr std::int64_t max_rows = 16;
+constexpr std::int64_t bytes_per_load = 16;  // of k, of a lane's load
+constexpr std::int64_t shuffled_rows = 16;
+
+struct LaunchConfig {
+  std::int64_t rows = 1;  // of x, of the kernel
+  std::int64_t weight_rows = 1;
+  std::int64_t waves = 4;
+  std::int64_t unroll = 2;
+  std::int64_t row_lanes = 1;
+  std::int64_t units = 1;  // of k
+
+  std::int64_t block_rows() const { return weight_rows * row_lanes; }
+  std::int64_t k_lanes() const { return wave_lanes / row_lanes; }
+};
+
+LaunchConfig launch_config(const Problem& problem, const Config& config) {
+  LaunchConfig launch;
+  while (launch.rows < problem.m) launch.rows *= 2;
+  launch.weight_rows = config.number("rn", 1);
+  launch.waves = config.number("nw", 4);
+  launch.unroll = config.number("un", 2);
+  launch.row_lanes = problem.bpreshuffle ? shuffled_rows : 1;
+  launch.units = ceil_div(bytes_of(problem.x_type, problem.k), bytes_per_load);
+  return launch;
+}
+
+class SkinnyKernel final : public Kernel {
+ public:
+  SkinnyKernel(std::shared_ptr<gpu::Program> program, const Problem& problem, const LaunchConfig& launch)
+      : program_(std::move(program)), problem_(problem) {
+    shape_.threads = static_cast<unsigned>(wave_lanes * launch.waves);
+    shape_.grid[0] = static_cast<unsigned>(ceil_div(problem.n, launch.block_rows()));
+  }
+  std::size_t workspace_bytes() const override { return 0; }
+  WeightLayout weight_layout() const override {
+    return problem_.bpreshuffle ? WeightLayout::aiter16x16 : WeightLayout::plain;
+  }
+  Status run(const Operands& o, void*, Stream stream) const override {
+    SkinnyArguments values{};
+    values.x = static_cast<const unsigned char*>(o.x);
+    values.w = static_cast<const unsigned char*>(o.w);
+    values.bias = o.bias;
+    values.scales = gpu::scales_of(problem_, o);
+    values.y = o.y;
+    values.x_line_bytes = bytes_of(problem_.x_type, o.ldx);
+    values.k_bytes = bytes_of(problem_.x_type, problem_.k);
+    values.ldy = o.ldy;
+    values.m = static_cast<int>(problem_.m);
+    values.n = static_cast<int>(problem_.n);
+    if (problem_.bpreshuffle && reinterpret_cast<std::uintptr_t>(o.w) % 16 != 0)
+      return Status::unsupported("skinny needs a shuffled weight at a multiple of 16 bytes");
+    void* arguments[] = {&values};
+    return program_->launch(shape_, arguments, stream);
+  }
+
+ private:
+  std::shared_ptr<gpu::Program> program_;
+  Problem problem_;
+  gpu::LaunchShape shape_;
+};
+
+class SkinnyFamily final : public gpu::CompiledFamily {
+ public:
+  explicit SkinnyFamily(gpu::Runtime& runtime)
+      : runtime_(runtime),
+        unit_(compute_unit(runtime.architecture(), runtime.limits())),
+        source_(gpu::source_text({gpu::numbers_text(), gpu::scales_arguments_text(), gpu::scales_text(),
+                                  skinny_arguments_text(), skinny_text()})) {}
+
+  std::string_view name() const override { return "skinny"; }
+  std::string identity() const override {
+    return fmt::format("skinny hip r1 source {}", short_hash(source_, 12));
+  }
+  int tie_rank() const override { return 10; }
+  Status accepts(const Problem& problem) const override;
+  std::optional<WeightLayout> packed_layout(const Problem&) const override {
+    return WeightLayout::aiter16x16;
+  }
+  Space space(const Problem& problem) const override;
+  Config default_config(const Problem& problem) const override;
+  gpu::Source source(const Problem& problem, const Config& config) const override;
+  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override {
+    auto program = runtime_.load(source(problem, config));
+    if (!program.ok()) return program.status();
+    return std::unique_ptr<Kernel>(
+        std::make_unique<SkinnyKernel>(std::move(*program), problem, launch_config(problem, config)));
+  }
+  double predicted_microseconds(const Problem& problem, const Config& config) const override;
+  std::string_view thread_pool() const override { return "gpu"; }
+
+ private:
+  gpu::Runtime& runtime_;
+  ComputeUnit unit_;
+  std::string source_;
+};
+
+Status SkinnyFamily::accepts(const Problem& problem) const {
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_on_tensor_cores(
+      problem, {.weights = gpu::Weights::shuffled_too,
+                .row_scales = true,
+                .block_scales = true,
+                .int8 = true,
+                .fp8 = has_fp8(runtime_.architecture()) ? gpu::Fp8::fnuz : gpu::Fp8::none}));
+  if (problem.m > max_rows) return refusal::refuse(refusal::rows, "{}, at most {}", problem.m, max_rows);
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  if (problem.n > most || problem.k > most)
+    return refusal::refuse(refusal::size, "n {} and k {}, at most {} each", problem.n, problem.k, most);
+  if (bytes_of(problem.x_type, problem.k) < bytes_per_load)
+    return refusal::refuse(refusal::reduction, "{} {}, at least 16 bytes", problem.k,
+                           to_string(problem.x_type));
+  if (problem.bpreshuffle && !gpu::shuffled_tiles_of(problem).fits())
+    return refusal::refuse(refusal::layout, "aiter16x16 of {} x {}: n is no multiple of 16 or k none of 32",
+                           problem.n, problem.k);
+  return {};
+}
+
+Space SkinnyFamily::space(const Problem& problem) const {
+  Space space;
+  space.add(
+      Parameter{.key = "rn", .values = {"1", "2", "4"}, .absent = "1", .meaning = "weight rows of a lane"});
+  space.add(Parameter{
+      .key = "nw", .values = {"1", "2", "4", "8", "16"}, .absent = "4", .meaning = "waves that divide k"});
+  space.add(Parameter{.key = "un",
+                      .values = {"1", "2", "4"},
+                      .absent = "2",
+                      .meaning = "loads of 16 bytes in flight for each weight row"});
+  space.add(Constraint{"registers", [problem](const Config& config) -> std::string {
+                         const LaunchConfig launch = launch_config(problem, config);
+                         // Of a block of 16 waves each has a quarter of a SIMD's registers.
+                         const std::int64_t needed = launch.weight_rows * (launch.rows + 4 * launch.unroll);
+                         if (launch.weight_rows * launch.rows > 32)
+                           return "rn has more sums than a lane has registers";
+                         return needed > (launch.waves == 16 ? 16 : 96)
+                                    ? "rn and un need more registers than a lane has"
+                                    : "";
+                       }});
+  space.add(Constraint{"waste",
+                       [problem](const Config& config) -> std::string {
+                         const LaunchConfig launch = launch_config(problem, config);
+                         const std::int64_t step = launch.k_lanes() * launch.waves;
+                         if (launch.waves > 1 && launch.units <= step / 2)
+                           return "nw has more waves than k has loads";
+                         if (launch.unroll > 1 && launch.units <= step * launch.unroll / 2)
+                           return "un has more loads than k";
+                         return {};
+                       },
+                       Rule::search});
+  return space;
+}
+
+Config SkinnyFamily::default_config(const Problem& problem) const {
+  Config config;
+  config.set("rn", std::int64_t{problem.bpreshuffle || problem.n < 8 * unit_.units || problem.m > 8 ? 1 : 2});
+  config.set("nw", std::int64_t{4});
+  config.set("un", std::int64_t{2});
+  return config;
+}
+
+gpu::Source SkinnyFamily::source(const Problem& problem, const Config& config) const {
+  const LaunchConfig launch = launch_config(problem, config);
+  gpu::Source source{"skinny", source_, gpu::type_defines(problem), "skinny"};
+  source.defines.push_back(fmt::format("ROWS={}", launch.rows));
+  source.defines.push_back(fmt::format("RN={}", launch.weight_rows));
+  source.defines.push_back(fmt::format("WAVES={}", launch.waves));
+  source.defines.push_back(fmt::format("UNROLL={}", launch.unroll));
+  source.defines.push_back(fmt::format("SHUFFLED={}", problem.bpreshuffle ? 1 : 0));
+  return source;
+}
+
+/// The weight at the memory's rate, less where few bytes are in flight; or the instructions of the products.
+double SkinnyFamily::predicted_microseconds(const Problem& problem, const Config& config) const {
+  const LaunchConfig launch = launch_config(problem, config);
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const double blocks = real(ceil_div(problem.n, launch.block_rows()));
+  const std::int64_t resident = std::min<std::int64_t>(32 / launch.waves, 8);
+  const double in_flight = std::min(blocks, real(unit_.units * resident)) *
+                           real(launch.waves * wave_lanes * bytes_per_load) *
+                           real(launch.unroll * launch.weight_rows);
+  const double reach = std::clamp(in_flight / 8e6, 0.05, 0.9);
+  const double memory = bytes(problem) / unit_.memory_bytes_per_microsecond / reach;
+  // Instructions of a lane for each pair of elements of w and x, and for each element of w.
+  const double each = bits(problem.x_type) == 8         ? (problem.x_type == DataType::i8 ? 0.25 : 1.5)
+                      : problem.x_type == DataType::f16 ? 0.5
+                                                        : 1;
+  const double products = real(problem.n) * real(problem.k) * (real(launch.rows) * each + 1);
+  const double rate = real(unit_.units * simds_per_unit) * 16 * unit_.clock_megahertz;
+  // x is read by each block, from L2 at 64 bytes a clock and unit.
+  const double from_l2 = blocks * real(launch.rows) * real(launch.units * bytes_per_load) /
+                         (64 * real(unit_.units) * unit_.clock_megahertz);
+  return 3 + std::max({memory, products / rate, from_l2}) + 0.2 * real(launch.waves > 1 ? 2 : 0);
+}
+
+}  // namespace
+
+std::unique_ptr<KernelFamily> make_skinny_family(gpu::Runtime& runtime) {
+  return std::make_unique<SkinnyFamily>(runtime);
+}
+
+}  // namespace gemmtune::hip

@@ -1,0 +1,25 @@
+// Arguments of the skinny kernel of AMD GPUs. The host includes this file; its text comes before the kernel's source.
+#pragma once
+
+#include "backends/gpu/families/scales_arguments.h"
+#include "backends/gpu/jit/layout_arguments.h"
+
+namespace gemmtune::hip {
+
+struct SkinnyArguments {
+  const unsigned char* x;
+  const unsigned char* w;
+  const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; null: none
+  gpu::ScalesArguments scales;
+  GEMMTUNE_OUTPUT* y;      // [m, ldy]
+  long long x_line_bytes;  // between rows of x
+  long long k_bytes;       // of a row's elements
+  long long ldy;
+  int m, n;
+};
+
+static_assert(GEMMTUNE_OFFSET(SkinnyArguments, y) == 56 && GEMMTUNE_OFFSET(SkinnyArguments, ldy) == 80 &&
+                  sizeof(SkinnyArguments) == 96,
+              "host and device layouts differ");
+
+}  // namespace gemmtune::hip

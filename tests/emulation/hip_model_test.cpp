@@ -1,0 +1,89 @@
+// What the performance model of mfma counts, against what the emulation counted while the kernel ran.
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+
+#include "backends/hip/families/mfma/mfma.h"
+#include "backends/hip/families/mfma/mfma_launch_config.h"
+#include "support/dense_problem.h"
+#include "support/emulation/emulated_runtime.h"
+
+namespace gemmtune::emulation {
+namespace {
+
+Config changed(Config config, const std::string& settings) {
+  std::istringstream words(settings);
+  for (std::string word; words >> word;)
+    config.set(word.substr(0, word.find('=')), word.substr(word.find('=') + 1));
+  return config;
+}
+
+/// One block and whole tiles: the kernel's counts are the model's.
+TEST(HipModel, CountsWhatTheEmulationCounts) {
+  EmulatedRuntime runtime("gfx942");
+  const auto family = hip::make_mfma_family(runtime);
+  for (const char* settings :
+       {"bm=32 bn=64 bk=64 mi=16 kp=2 nw=4", "bm=32 bn=64 bk=128 mi=16 kp=2 nw=4",
+        "bm=32 bn=64 bk=256 mi=16 kp=2 nw=2", "bm=32 bn=64 bk=128 mi=16 kp=1 nw=4",
+        "bm=64 bn=64 bk=128 mi=32 kp=2 nw=4 nb=2", "bm=64 bn=64 bk=64 mi=32 kp=1 nw=4 nb=2 dl=1",
+        "bm=32 bn=64 bk=128 mi=16 kp=2 nw=4 pad=16", "bm=64 bn=64 bk=64 mi=32 kp=2 nw=2 pad=16",
+        "bm=32 bn=64 bk=64 mi=16 kp=1 nw=4 pad=16"}) {
+    const Config of_tile = changed(Config(), settings);
+    const Problem problem = dense(of_tile.number("bm"), of_tile.number("bn"), 256);
+    const Config config = changed(family->default_config(problem), settings);
+    const hip::MfmaLaunchConfig launch = hip::mfma_launch_config(problem, config, "gfx942");
+    Statistics counted;
+    runtime.statistics = &counted;
+    EXPECT_EQ(check_kernel(*family, problem, config), "") << settings;
+    runtime.statistics = nullptr;
+    const auto waves = static_cast<std::uint64_t>(launch.waves * launch.k_tiles);
+    std::uint64_t matrix = 0;
+    for (const auto& [name, count] : counted.collectives)
+      if (name.starts_with("v_mfma")) matrix += count;
+    EXPECT_EQ(matrix, waves * static_cast<std::uint64_t>(launch.mfma_instructions())) << settings;
+    EXPECT_EQ(counted.lds_reads, waves * static_cast<std::uint64_t>(launch.lds_reads())) << settings;
+    // Of reads alone: writes are the staging's, which has none.
+    const double read_cycles = static_cast<double>(launch.lds_reads()) * static_cast<double>(waves) *
+                               static_cast<double>(64 * 8 * launch.kpack) / 128;
+    const double conflicts = read_cycles * (hip::lds_read_conflicts(launch) - 1);
+    EXPECT_EQ(static_cast<double>(counted.lds_read_conflict_cycles), conflicts) << settings;
+    const std::uint64_t units =
+        static_cast<std::uint64_t>((launch.block_m + launch.block_n) * launch.block_k / 16 / 64);
+    EXPECT_EQ(counted.lds_writes, launch.direct ? 0 : units * static_cast<std::uint64_t>(launch.k_tiles))
+        << settings;
+    EXPECT_EQ(counted.direct_to_lds,
+              launch.direct ? 4 * units * static_cast<std::uint64_t>(launch.k_tiles) : 0)
+        << settings;
+  }
+}
+
+TEST(HipModel, SwizzledRowsHaveNoBankConflicts) {
+  for (const char* settings : {"bk=64 mi=16 kp=2", "bk=128 mi=16 kp=2", "bk=256 mi=16 kp=2",
+                               "bk=64 mi=32 kp=2", "bk=128 mi=32 kp=2", "bk=256 mi=32 kp=2"}) {
+    const hip::MfmaLaunchConfig launch = hip::mfma_launch_config(
+        dense(64, 64, 512), changed(Config(), std::string("bm=64 bn=64 ") + settings), "gfx942");
+    EXPECT_EQ(hip::lds_read_conflicts(launch), 1) << settings;
+  }
+}
+
+/// A bound says which unit a kernel waits for: large tiles MFMA, few rows the memory.
+TEST(HipModel, NamesTheUnitThatBounds) {
+  gpu::Limits limits;
+  limits.multiprocessors = 304;
+  const hip::ComputeUnit unit = hip::compute_unit("gfx942", limits);
+  const auto bound = [&](const Problem& problem, const std::string& settings) {
+    const Config config = changed(Config(), settings);
+    return hip::model_of(problem, hip::mfma_launch_config(problem, config, "gfx942"), unit);
+  };
+  EXPECT_EQ(bound(dense(8192, 8192, 8192), "bm=128 bn=128 bk=128").bound(), "MFMA");
+  EXPECT_EQ(bound(dense(8192, 8192, 8192), "bm=32 bn=32 bk=128 nw=4").bound(), "LDS");
+  EXPECT_EQ(bound(dense(16, 8192, 8192), "bm=16 bn=64 bk=128").bound(), "memory");
+  // No faster than the data sheet: 1307 TFLOP/s, 5.3 TB/s.
+  EXPECT_GT(bound(dense(8192, 8192, 8192), "bm=128 bn=128").microseconds(),
+            2.0 * 8192 * 8192 * 8192 / 1307e6);
+  EXPECT_GT(bound(dense(16, 8192, 8192), "bm=16 bn=64").microseconds(), 8192.0 * 8192 * 2 / 5.3e6);
+}
+
+}  // namespace
+}  // namespace gemmtune::emulation
