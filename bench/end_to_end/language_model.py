@@ -222,24 +222,26 @@ def exact_logits(model, cases):
 
 # ---- one model --------------------------------------------------------------------------------------------------------------------
 
-def add_compiled(options, model, cases, variants, name):
-    """Adds the form of each case whose decoder layers torch.compile made (one is compiled and serves for all), while there is time."""
+def add_compiled(options, models, cases, variants):
+    """Adds the forms of each case whose decoder layers torch.compile made (one is compiled and serves for all), while there is time."""
     begin = time.monotonic()
     longest = 0.0
-    for layer in model.model.layers:
-        layer.compile(mode="max-autotune-no-cudagraphs", dynamic=False, fullgraph=True)
+    for model in models.values():
+        for layer in model.model.layers:
+            layer.compile(mode="max-autotune-no-cudagraphs", dynamic=False, fullgraph=True)
     for case in cases:
         spent = time.monotonic() - begin
-        if spent + longest > options.compile / 2:
-            say(f"{name}: no time for {case.name} and what follows (--compile {options.compile:g})")
+        if spent + longest > options.compile:
+            say(f"no time to compile {case.name} and what follows (--compile {options.compile:g})")
             break
-        torch._dynamo.reset()
-        try:
-            variants[case.name][name] = Timed(options.device, lambda case=case: case.run(model))
-        except Exception as error:
-            say(f"{name}, {case.name}: {type(error).__name__}: {str(error)[:2000]}")
+        for name, model in models.items():
+            torch._dynamo.reset()
+            try:
+                variants[case.name][name] = Timed(options.device, lambda case=case, model=model: case.run(model))
+            except Exception as error:
+                say(f"{name}, {case.name}: {type(error).__name__}: {str(error)[:2000]}")
         longest = max(longest, time.monotonic() - begin - spent)
-        say(f"{name}: {case.name} in {time.monotonic() - begin - spent:.0f} s")
+        say(f"{' and '.join(models)}: {case.name} in {time.monotonic() - begin - spent:.0f} s")
 
 
 def tune(options, models, cases, folder, name):
@@ -291,9 +293,8 @@ def measure(options, name, folder):
     for variant, changed in models.items():
         add(changed, variant)
     if options.compile:
-        add_compiled(options, twin(model), cases, variants, "compiled")
-        if models:
-            add_compiled(options, patched_twin(model, True)[0], cases, variants, "compiled, merged")
+        merged = {"compiled, merged": patched_twin(model, True)[0]} if models else {}
+        add_compiled(options, {"compiled": twin(model), **merged}, cases, variants)
 
     if options.logits:
         torch.save({f"{name} {case.name}": variants[case.name]["stock"].output.cpu() for case in cases}, options.logits)

@@ -9,6 +9,7 @@
 from . import errors
 from ._arrays import as_type
 from ._folders import data
+from ._library import cublas_library
 from ._library import lib as _lib
 from .commands import audit, bench, convert, lookup, tune
 from .contexts import Context, reload, use
@@ -18,5 +19,5 @@ from .operations import (PackedWeight, a16w4, a4w4_blockscale, a8w4, a8w8, a8w8_
 
 __version__ = _lib.gemmtune_version().decode()
 __all__ = ["Context", "Error", "PackedWeight", "a16w4", "a4w4_blockscale", "a8w4", "a8w8", "a8w8_blockscale", "as_type", "audit", "batched_a8w8",
-           "batched_bf16", "bench", "convert", "data", "errors", "fused_moe", "linear", "lookup", "pack", "problem", "reload", "tune",
+           "batched_bf16", "bench", "convert", "cublas_library", "data", "errors", "fused_moe", "linear", "lookup", "pack", "problem", "reload", "tune",
            "unpack", "use"]

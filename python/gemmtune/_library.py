@@ -113,6 +113,11 @@ def library_path(name):
                    "installed by pip?")
 
 
+def cublas_library():
+    """The path of the library that stands in for cuBLAS in an unchanged program: LD_PRELOAD (docs/cublas.md)."""
+    return library_path("libgemmtune_cublas.so")
+
+
 def _load():
     opened = ctypes.CDLL(library_path("libgemmtune.so.0"))
     opened.gemmtune_last_error.restype = c_char_p

@@ -255,6 +255,11 @@ class Commands(unittest.TestCase):
         version = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout
         self.assertEqual(version, f"gemmtune {gemmtune.__version__}\n")
 
+    def test_the_stand_in_for_cublas_loads_in_any_program(self):
+        done = subprocess.run([sys.executable, "-c", "print(1)"], env={**os.environ, "LD_PRELOAD": gemmtune.cublas_library()},
+                              capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "1\n", ""))
+
     def test_shipped_data(self):
         self.assertIn("sm_90", Path(gemmtune.data("model_configs/llama-3.2-1b_bf16_tuned_gemm.csv")).read_text())
         self.assertTrue(json.loads(Path(gemmtune.data("errata/cublaslt-split-k-tail.json")).read_text()))

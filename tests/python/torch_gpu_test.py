@@ -90,9 +90,9 @@ class Operators(unittest.TestCase):
 
 
 class Graphs(unittest.TestCase):
-    def capture(self, function):
+    def capture(self, function, stream=None):
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, stream=stream):
             result = function()
         return graph, result
 
@@ -102,9 +102,11 @@ class Graphs(unittest.TestCase):
             for x in static:
                 ops.linear(x, w)
             before = counters()["plans_made"]
-            graphs = [self.capture(lambda x=x: functional.relu(ops.linear(x, w))) for x in static]
+            streams = [torch.cuda.Stream() for _ in static]
+            graphs = [self.capture(lambda x=x: functional.relu(ops.linear(x, w)), stream) for x, stream in zip(static, streams)]
             self.assertEqual(counters()["plans_made"], before)
-            streams = [torch.cuda.Stream() for _ in graphs]
+            torch.cuda.synchronize()
+            free = torch.cuda.mem_get_info()[0]
             for turn in range(50):
                 for x in static:
                     x.copy_(torch.randn_like(x))
@@ -115,6 +117,7 @@ class Graphs(unittest.TestCase):
                 torch.cuda.synchronize()
                 for x, (_, y) in zip(static, graphs):
                     close(self, y, functional.relu(x.double() @ w.double().T), 1e-2)
+            self.assertLess(free - torch.cuda.mem_get_info()[0], 64 << 20)
 
     def test_a_size_without_a_plan_is_refused(self):
         x, w = on_gpu(5, 208), on_gpu(176, 208)
@@ -147,6 +150,22 @@ class Models(unittest.TestCase):
                     close(self, compiled(self.tokens), self.expected, 3e-2)
                 torch._dynamo.reset()
         torch.testing.assert_close(self.model(self.tokens), self.expected, rtol=0, atol=0)
+
+    def test_merged_layers_in_a_graph_and_compiled(self):
+        with gemmtune.torch.patch(self.model, merge=[("k", "v"), ("gate", "up")]) as patched:
+            self.assertEqual(len(patched.merged), 4)
+            close(self, self.model(self.tokens), self.expected, 3e-2)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                y = self.model(self.tokens)
+            for _ in range(3):
+                y.zero_()
+                graph.replay()
+                close(self, y, self.expected, 3e-2)
+            compiled = torch.compile(self.model, fullgraph=True)
+            close(self, compiled(self.tokens), self.expected, 3e-2)
+            torch._dynamo.reset()
+        torch.testing.assert_close(self.model(self.tokens), self.expected, rtol=2e-2, atol=2e-2)
 
     def test_max_autotune_times_our_kernel(self):
         from torch._inductor import config

@@ -241,6 +241,13 @@ class Models(unittest.TestCase):
         sizes = sorted((dict(row)["N"], dict(row)["bias"], calls) for row, calls in captured.shapes["a16w16"].items())
         self.assertEqual(sizes, [(128, False, 2), (128, False, 4), (128, True, 2), (320, False, 1), (512, False, 2)])
         layer = self.model.layers[0]
+        x = torch.randn(65, 128).bfloat16()
+        calls = counters()["untuned"]
+        for one in (layer.gate, layer.up):
+            y = one(x)
+            close(self, y, functional.linear(x, one.weight), 2e-2)
+            self.assertTrue(y.is_contiguous(), "many rows: alone")
+        self.assertEqual(counters()["untuned"], calls + 2)
         x = torch.randn(3, 128).bfloat16()
         alone = [functional.linear(x, one.weight) for one in (layer.k, layer.v)]
         for order in ((0, 1), (1, 0), (0, 0, 1), (1, 1)):  # whoever asks first, and again

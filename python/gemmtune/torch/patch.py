@@ -36,8 +36,8 @@ class _Group:
     """Linear layers of one input whose weights lie one behind the other: one product for all. `held`: (x, y, members that
     still want their columns), replaced as a whole, so that threads see one call's."""
 
-    def __init__(self, weight, bias, rows):
-        self.weight, self.bias, self.rows = weight, bias, rows
+    def __init__(self, weight, bias, rows, max_rows):
+        self.weight, self.bias, self.rows, self.max_rows = weight, bias, rows, max_rows
         self.packed, self.layout = None, 0
         self.held = (None, None, frozenset())
 
@@ -60,9 +60,11 @@ class GemmtuneMergedLinear(GemmtuneLinear):
     """A member of a group."""
 
     def forward(self, x):
-        if x.dtype is not self.gemmtune_dtype or torch.is_autocast_enabled(self.gemmtune_device):
+        group = self.gemmtune_group
+        alone = x.dtype is not self.gemmtune_dtype or torch.is_autocast_enabled(self.gemmtune_device)
+        if alone or x.numel() > group.max_rows * x.shape[-1]:
             return super().forward(x)
-        return self.gemmtune_group.columns(x, self.gemmtune_member)
+        return group.columns(x, self.gemmtune_member)
 
 
 def _quantize(x, scale):
@@ -227,7 +229,7 @@ def _groups(model, names, wanted):
     return found
 
 
-def _merge(patch, names, members, packs):
+def _merge(patch, names, members, packs, max_rows):
     """Weights (and biases) of patched layers become parts of one, in place; undo() leaves them there."""
     weight = torch.cat([one.weight.detach() for one in members])
     bias = torch.cat([one.bias.detach() for one in members]) if members[0].bias is not None else None
@@ -238,7 +240,7 @@ def _merge(patch, names, members, packs):
         one.weight.data = weight[slice(*rows[-1])]
         if bias is not None:
             one.bias.data = bias[slice(*rows[-1])]
-    group = _Group(weight, bias, rows)
+    group = _Group(weight, bias, rows, max_rows)
     for index, (name, one) in enumerate(zip(names, members)):
         _patch_linear(patch, name, one, None, True)
         one.gemmtune_group, one.gemmtune_member = group, index
@@ -256,12 +258,13 @@ def _merge(patch, names, members, packs):
     patch.merged.append(names)
 
 
-def patch(model, pack=True, keep_weight=True, only=None, merge=False):
+def patch(model, pack=True, keep_weight=True, only=None, merge=False, max_merged_rows=64):
     """Lets every nn.Linear of the model, and every layer with a scaled fp8 weight, run gemmtune's kernels; returns a Patch.
 
     merge=True: layers that get one input (q_proj, k_proj and v_proj; gate_proj and up_proj; or the children that a list of tuples
     of names says) become one product: their weights move behind each other, in place, and the first call of them
-    computes what the others return. Their input must not be changed in place between their calls.
+    computes what the others return. Their input must not be changed in place between their calls. Calls with more than
+    max_merged_rows rows run alone: there the columns of a wide result cost their readers more than merging gains.
     pack: pack each weight for which the tuned files of its device chose a packed layout. keep_weight=False drops the plain
     copy of a packed weight (undo() unpacks it). only: a function of (name, module) that says which layers. Calls with
     inputs of another type than the weight's, and under autocast, run as before."""
@@ -270,7 +273,7 @@ def patch(model, pack=True, keep_weight=True, only=None, merge=False):
     wanted = only if only is not None else lambda name, module: True
     try:
         for names, members in _groups(model, _same_input if merge is True else merge, wanted) if merge else ():
-            _merge(done, names, members, packs)
+            _merge(done, names, members, packs, max_merged_rows)
         for name, module in list(model.named_modules()):
             if not wanted(name, module):
                 continue

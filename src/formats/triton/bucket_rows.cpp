@@ -58,6 +58,29 @@ Result<Problem> problem_of_name(const TritonFile& file, std::optional<Operation>
   return *problem;
 }
 
+/// Half way between two keys the answer changes; of two that are as near the first in the file counts.
+std::vector<BucketSpan> nearest_spans(const TritonFile& file) {
+  std::vector<const TritonBucket*> buckets = last_of_keys(file);
+  std::erase_if(buckets, [](const TritonBucket* bucket) {
+    return bucket->kind != BucketKind::nearest || bucket->bound > max_dimension;
+  });
+  std::sort(buckets.begin(), buckets.end(),
+            [](const TritonBucket* a, const TritonBucket* b) { return a->bound < b->bound; });
+  std::vector<BucketSpan> spans;
+  std::int64_t from = 1;
+  for (std::size_t index = 0; index < buckets.size(); ++index) {
+    std::int64_t last = max_dimension;
+    if (index + 1 < buckets.size()) {
+      const std::int64_t sum = buckets[index]->bound + buckets[index + 1]->bound;
+      const bool tie_is_next = sum % 2 == 0 && buckets[index + 1] < buckets[index];
+      last = sum / 2 - (tie_is_next ? 1 : 0);
+    }
+    spans.push_back({buckets[index], from, last, true});
+    from = last + 1;
+  }
+  return spans;
+}
+
 }  // namespace
 
 std::string triton_config_text(const TritonConfig& config) {
@@ -73,6 +96,7 @@ std::int64_t BucketSpan::last() const {
 }
 
 std::vector<BucketSpan> bucket_spans(const TritonFile& file) {
+  if (file.scheme == TritonScheme::nearest) return nearest_spans(file);
   const auto bounds = triton_bounds(file.name.family);
   // Every M at which the answer of some scheme can change.
   std::vector<std::int64_t> changes{1, 1024};
@@ -83,16 +107,6 @@ std::vector<BucketSpan> bucket_spans(const TritonFile& file) {
   for (const std::int64_t bound : bounds) {
     changes.push_back(bound);
     changes.push_back(bound + 1);
-  }
-  if (file.scheme == TritonScheme::nearest) {  // half way between two keys
-    std::vector<std::int64_t> keys;
-    for (const TritonBucket& bucket : file.buckets) keys.push_back(std::min(bucket.bound, max_dimension));
-    std::sort(keys.begin(), keys.end());
-    for (std::size_t at = 1; at < keys.size(); ++at) {
-      const std::int64_t middle = keys[at - 1] + (keys[at] - keys[at - 1]) / 2;
-      changes.insert(changes.end(), {std::max<std::int64_t>(middle, 1), middle + 1});
-    }
-    std::erase_if(changes, [](std::int64_t m) { return m > max_dimension; });
   }
   std::sort(changes.begin(), changes.end());
   changes.erase(std::unique(changes.begin(), changes.end()), changes.end());

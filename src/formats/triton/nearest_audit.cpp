@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
 #include <tuple>
 
+#include "formats/triton/bucket_rows.h"
 #include "formats/triton/triton_lookup.h"
 
 namespace gemmtune {
@@ -15,7 +17,7 @@ namespace {
 
 /// The M that the tuners of vLLM and SGLang try by default.
 constexpr std::int64_t default_keys[] = {1,  2,   4,   8,   16,   24,   32,   48,   64,
-                                       96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096};
+                                         96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096};
 /// A tuner on several GPUs that overwrites its own files leaves one share: on two GPUs half of the keys.
 constexpr std::size_t missing_share = 4;  // a quarter
 
@@ -116,22 +118,31 @@ std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? std::string() : path.substr(0, slash);
 }
 
+/// The answer at m; nullptr: there is none.
+const TritonBucket* bucket_at(const std::vector<BucketSpan>& spans, std::int64_t m) {
+  const auto after =
+      std::upper_bound(spans.begin(), spans.end(), m,
+                       [](std::int64_t value, const BucketSpan& span) { return value < span.m_from; });
+  return after == spans.begin() ? nullptr : std::prev(after)->bucket;
+}
+
 void compare_down(const TritonFile& first, const TritonFile& down, std::uint32_t source,
                   std::vector<Finding>& findings) {
+  const std::vector<BucketSpan> expected = bucket_spans(first);
+  const std::vector<BucketSpan> given = bucket_spans(down);
   std::set<std::int64_t> keys;
-  for (const TritonFile* file : {&first, &down})
-    for (const TritonBucket& bucket : file->buckets)
-      if (bucket.kind == BucketKind::nearest) keys.insert(bucket.bound);
+  for (const auto* spans : {&expected, &given})
+    for (const BucketSpan& span : *spans) keys.insert(span.bucket->bound);
   for (const std::int64_t m : keys) {
-    const auto a = find_bucket(first, m);
-    const auto b = find_bucket(down, m);
-    if (!a || !b) continue;
-    const auto expected = a->bucket->config.integer("BLOCK_SIZE_M");
-    const auto given = b->bucket->config.integer("BLOCK_SIZE_M");
-    if (expected == given) continue;
-    findings.push_back({FindingKind::unpaired, source, b->bucket->line,
-                        fmt::format("M = {}: BLOCK_SIZE_M is {}, {} has {}", m, given.value_or(0), first.path,
-                                    expected.value_or(0))});
+    const TritonBucket* const a = bucket_at(expected, m);
+    const TritonBucket* const b = bucket_at(given, m);
+    if (a == nullptr || b == nullptr) continue;
+    const auto rows = a->config.integer("BLOCK_SIZE_M");
+    const auto own = b->config.integer("BLOCK_SIZE_M");
+    if (rows == own) continue;
+    findings.push_back({FindingKind::unpaired, source, b->line,
+                        fmt::format("M = {}: BLOCK_SIZE_M is {}, {} has {}", m, own.value_or(0), first.path,
+                                    rows.value_or(0))});
   }
 }
 

@@ -85,13 +85,13 @@ class FileAudit {
       next = span.m == max_dimension ? span.m : span.m + 1;
     }
     if (spans.empty() || spans.back().m != max_dimension) check_gap(max_dimension);
+    std::unordered_set<const TritonBucket*> answering;
+    for (const BucketSpan& span : spans) answering.insert(span.bucket);
     std::unordered_set<std::size_t> reported;  // lines
     for (const Finding& finding : file_.findings)
       if (finding.kind == FindingKind::unreachable) reported.insert(finding.line);
     for (const TritonBucket* bucket : last_of_keys(file_)) {
-      const bool found = std::any_of(spans.begin(), spans.end(),
-                                     [&](const BucketSpan& span) { return span.bucket == bucket; });
-      if (!found && !reported.contains(bucket->line))
+      if (!answering.contains(bucket) && !reported.contains(bucket->line))
         add(FindingKind::unreachable, bucket->line, why_unreachable(*bucket));
     }
   }
