@@ -25,19 +25,23 @@ struct __align__(16) OutputVector {
 extern "C" __global__ void __launch_bounds__(THREADS) moe_combine(const MoeCombineArguments a) {
   wait_for_the_kernel_in_front();
   const long long token = blockIdx.x;
-  const int* ids = a.ids + token * a.topk;
+  const int* positions = a.position_of + token * a.topk;
   const float* weights = a.weights ? a.weights + token * a.topk : nullptr;
-  const partial* partials = (const partial*)a.partials + token * a.topk * a.columns;
+  const partial* partials = (const partial*)a.partials;
   const long long first = ((long long)blockIdx.y * THREADS + threadIdx.x) * WIDTH;
   if (first >= a.columns) return;
+  float sums[WIDTH] = {};
   bool missing = false;
-  for (int slot = 0; slot < a.topk; ++slot) missing = missing || ids[slot] < 0 || ids[slot] >= a.experts;
   if (a.vectors) {
-    float sums[WIDTH] = {};
 #pragma unroll 4
     for (int slot = 0; slot < a.topk; ++slot) {
+      const int position = positions[slot];
+      if (position < 0) {
+        missing = true;
+        continue;
+      }
       const float weight = weights ? weights[slot] : 1.0f;
-      const PartialVector vector = *(const PartialVector*)(partials + slot * a.columns + first);
+      const PartialVector vector = *(const PartialVector*)(partials + position * a.columns + first);
 #pragma unroll
       for (int i = 0; i < WIDTH; ++i) sums[i] = fmaf(weight, read_partial(vector.values[i]), sums[i]);
     }
@@ -50,7 +54,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) moe_combine(const MoeCombi
 #pragma unroll 1
   for (int i = 0; i < WIDTH && first + i < a.columns; ++i) {
     float sum = 0.0f;
-    for (int slot = 0; slot < a.topk; ++slot) sum = fmaf(weights ? weights[slot] : 1.0f, read_partial(partials[slot * a.columns + first + i]), sum);
+    for (int slot = 0; slot < a.topk; ++slot) {
+      const int position = positions[slot];
+      if (position < 0) {
+        missing = true;
+        break;
+      }
+      sum = fmaf(weights ? weights[slot] : 1.0f, read_partial(partials[position * a.columns + first + i]), sum);
+    }
     a.y[token * a.ldy + first + i] = round_output(missing ? NOT_A_NUMBER : sum);
   }
 }

@@ -7,18 +7,17 @@
 namespace gemmtune::gpu {
 
 struct MoeCombineArguments {
-  const void* partials;  // [tokens, topk, columns], float32 or of y's type (PARTIALS)
-  const int* ids;        // [tokens, topk]; where one is no expert the token's row becomes NaN
-  const float* weights;  // [tokens, topk]; null: all 1
-  GEMMTUNE_OUTPUT* y;    // [tokens, ldy]
+  const void* partials;    // [pairs, columns] by position, float32 or of y's type (PARTIALS)
+  const int* position_of;  // [tokens, topk]; −1: the token's row becomes NaN
+  const float* weights;    // [tokens, topk]; null: all 1
+  GEMMTUNE_OUTPUT* y;      // [tokens, ldy]
   long long columns;
   long long ldy;
   int topk;
-  int experts;
   int vectors;  // 1: y's rows and columns are of whole units of 16 bytes
 };
 
-static_assert(GEMMTUNE_OFFSET(MoeCombineArguments, columns) == 32 && sizeof(MoeCombineArguments) == 64,
+static_assert(GEMMTUNE_OFFSET(MoeCombineArguments, columns) == 32 && sizeof(MoeCombineArguments) == 56,
               "host and device layouts differ");
 
 }  // namespace gemmtune::gpu

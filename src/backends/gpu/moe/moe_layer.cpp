@@ -106,6 +106,7 @@ Result<MoeLayer> MoeLayer::make(Runtime& runtime, const Problem& problem, const 
     return offset;
   };
   layer.pair_of_at_ = take(pairs * 4);
+  layer.position_of_at_ = take(pairs * 4);
   layer.tiles_at_ = take(layer.max_tiles_ * static_cast<std::int64_t>(sizeof(MoeTile)));
   layer.tiles_of_at_ = take(problem.moe.experts * std::int64_t{4});
   layer.tile_count_at_ = take(4);
@@ -134,6 +135,7 @@ MoeRound MoeLayer::round(const Operands& operands, void* workspace, std::int64_t
   own.topk_weights += first_token * topk;
   own.y = static_cast<char*>(operands.y) + bytes_of(problem_.y_type, first_token * operands.ldy);
   round.pair_of = reinterpret_cast<int*>(at(workspace, pair_of_at_));
+  round.position_of = reinterpret_cast<int*>(at(workspace, position_of_at_));
   round.tiles = reinterpret_cast<MoeTile*>(at(workspace, tiles_at_));
   round.tile_count = reinterpret_cast<int*>(at(workspace, tile_count_at_));
   round.tiles_of = reinterpret_cast<int*>(at(workspace, tiles_of_at_));
@@ -146,6 +148,7 @@ MoeRound MoeLayer::round(const Operands& operands, void* workspace, std::int64_t
 Status MoeLayer::route(const MoeRound& round, Stream stream) const {
   MoeRouteArguments values{round.operands.topk_ids,
                            round.pair_of,
+                           round.position_of,
                            round.tiles,
                            round.tile_count,
                            round.tiles_of,
@@ -167,13 +170,12 @@ Status MoeLayer::combine(const MoeRound& round, Stream stream) const {
   const bool vectors =
       problem_.k % 8 == 0 && o.ldy * y_bytes % 16 == 0 && reinterpret_cast<std::uintptr_t>(o.y) % 16 == 0;
   MoeCombineArguments values{round.partials,
-                             o.topk_ids,
+                             round.position_of,
                              problem_.moe.doweight_stage1 ? nullptr : o.topk_weights,
                              o.y,
                              problem_.k,
                              o.ldy,
                              problem_.moe.topk,
-                             problem_.moe.experts,
                              vectors ? 1 : 0};
   LaunchShape shape;
   shape.grid[0] = static_cast<unsigned>(round.tokens);

@@ -31,12 +31,13 @@ struct MoeRound {
   std::int64_t pairs = 0;
   std::int64_t max_tiles = 0;
   int* pair_of = nullptr;
+  int* position_of = nullptr;
   MoeTile* tiles = nullptr;
   int* tile_count = nullptr;  // of the round, on the device
   int* tiles_of = nullptr;
   void* hidden = nullptr;
   void* hidden_scales = nullptr;
-  void* partials = nullptr;  // [pairs, model_dim] by pair
+  void* partials = nullptr;  // [pairs, model_dim] by position
 };
 
 /// Immutable. A call goes through rounds of tokens, so that the workspace stays bounded: route(), the family's stages, which fill
@@ -67,6 +68,7 @@ class MoeLayer {
   std::int64_t tokens_ = 0;  // of a round
   std::int64_t max_tiles_ = 0;
   std::int64_t pair_of_at_ = 0;
+  std::int64_t position_of_at_ = 0;
   std::int64_t tiles_at_ = 0;
   std::int64_t tiles_of_at_ = 0;
   std::int64_t tile_count_at_ = 0;

@@ -47,6 +47,8 @@ extern "C" __global__ void __launch_bounds__(1024) moe_route(const MoeRouteArgum
     if (id >= 0 && id < a.experts) {
       atomicAdd(&counts[id], 1);
       own += id == expert;
+    } else if (expert == 0) {
+      a.position_of[pair] = -1;
     }
   }
   __syncthreads();
@@ -68,7 +70,8 @@ extern "C" __global__ void __launch_bounds__(1024) moe_route(const MoeRouteArgum
   int position = first + exclusive_sum(own, warps, &count);
   for (int pair = begin; own > 0 && pair < end; ++pair) {
     if (a.ids[pair] != expert) continue;
-    a.pair_of[position++] = pair;
+    a.pair_of[position] = pair;
+    a.position_of[pair] = position++;
   }
   for (int i = thread; i * a.block_m < count; i += threads) {
     const int left = count - i * a.block_m;

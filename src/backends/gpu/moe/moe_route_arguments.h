@@ -17,8 +17,9 @@ struct MoeTile {
 /// A pair is a token's number times topk plus the slot. Positions are the numbers of pairs sorted by expert, within an
 /// expert by pair.
 struct MoeRouteArguments {
-  const int* ids;  // [pairs]; a pair whose id is no expert has no position
-  int* pair_of;    // [pairs], by position
+  const int* ids;    // [pairs]
+  int* pair_of;      // [pairs], by position
+  int* position_of;  // [pairs]; −1 where the pair's id is no expert
   MoeTile* tiles;
   int* tile_count;  // [1]
   int* tiles_of;    // [experts], tiles of each expert
@@ -29,7 +30,7 @@ struct MoeRouteArguments {
 
 static_assert(sizeof(MoeTile) == 16 && GEMMTUNE_OFFSET(MoeTile, index) == 12,
               "host and device layouts differ");
-static_assert(GEMMTUNE_OFFSET(MoeRouteArguments, pairs) == 40 && sizeof(MoeRouteArguments) == 56,
+static_assert(GEMMTUNE_OFFSET(MoeRouteArguments, pairs) == 48 && sizeof(MoeRouteArguments) == 64,
               "host and device layouts differ");
 
 }  // namespace gemmtune::gpu

@@ -12,8 +12,7 @@ struct WgmmaMoeArguments {
   TensorMap w;             // of all experts
   TensorMap hidden;        // stage 2: [pairs, k]
   const unsigned char* x;  // stage 1: [tokens, k], rows of x_row_bytes bytes
-  void* to;                // [pairs, columns]; of stage 1 by position, of stage 2 by pair
-  const int* ids;          // [pairs]; read by blocks that sort themselves, which do not read the next four
+  void* to;                // [pairs, columns] by position
   const int* pair_of;
   const gpu::MoeTile* tiles;
   const int* tile_count;
@@ -28,8 +27,6 @@ struct WgmmaMoeArguments {
   int w_scale_rows;
   int w_scale_columns;
   int topk;
-  int pairs;
-  int experts;
   int k_bytes;  // of a row
   int k_tiles;
   int columns;       // of `to`
@@ -39,9 +36,9 @@ struct WgmmaMoeArguments {
 };
 
 static_assert(GEMMTUNE_OFFSET(WgmmaMoeArguments, x) == 256 &&
-                  GEMMTUNE_OFFSET(WgmmaMoeArguments, x_row_bytes) == 336 &&
-                  GEMMTUNE_OFFSET(WgmmaMoeArguments, x_scale_step) == 360 &&
-                  GEMMTUNE_OFFSET(WgmmaMoeArguments, storage_bytes) == 404 &&
+                  GEMMTUNE_OFFSET(WgmmaMoeArguments, x_row_bytes) == 328 &&
+                  GEMMTUNE_OFFSET(WgmmaMoeArguments, x_scale_step) == 352 &&
+                  GEMMTUNE_OFFSET(WgmmaMoeArguments, storage_bytes) == 388 &&
                   sizeof(WgmmaMoeArguments) == 512,
               "host and device layouts differ");
 

@@ -19,10 +19,8 @@ struct WgmmaMoeStage {
   std::int64_t warpgroups = 1;  // consumers
   std::int64_t k_atoms = 1;
   std::int64_t blocks_per_multiprocessor = 1;
-  std::int64_t cluster = 1;  // blocks that share a tile's rows, each with its own tokens
   bool interleaved = false;  // rows of gate and up alternate, 8 of each
   bool promoted = false;     // fp8
-  bool sorts = false;        // each block sorts all pairs
   std::int64_t k_bytes = 0;  // of a row
   std::int64_t k_tiles = 0;
   std::int64_t weight_rows = 0;   // of an expert
@@ -33,8 +31,6 @@ struct WgmmaMoeStage {
   std::int64_t storage_bytes = 0;  // of stages, staging buffers and scales
   std::int64_t shared_bytes = 0;
 
-  /// Of a tile of the sort: those of a cluster's blocks.
-  std::int64_t sorted_tokens() const { return tokens * cluster; }
   std::int64_t threads() const { return 128 * (warpgroups + 1); }
   std::int64_t mma_tiles() const { return rows / 64 / warpgroups; }
   /// Whether consumers take registers from the producer.
@@ -48,9 +44,6 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
                                               const HopperLimits& limits);
 std::vector<Parameter> wgmma_moe_parameters(DataType element);
 Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limits);
-
-/// Pairs that a block can sort.
-inline constexpr std::int64_t max_sorted_pairs = 256;
 
 /// Empty, or why the stage cannot be built.
 std::string refuse_wgmma_moe(const WgmmaMoeStage& stage);

@@ -113,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) simt_moe(const SimtMoeArgum
 #if STAGE == 1
         a.to[position * a.columns + column] = activate(sums[0][m][n] * weight, sums[HALVES - 1][m][n] * weight);
 #else
-        a.to[a.pair_of[position] * a.columns + column] = sums[0][m][n];
+        a.to[position * a.columns + column] = sums[0][m][n] * weight;
 #endif
       }
     }

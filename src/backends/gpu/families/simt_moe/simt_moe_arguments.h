@@ -21,8 +21,7 @@ struct SimtMoeArguments {
   const unsigned char* w;  // [experts, rows, k]
   MoeScales x_scales;      // of stage 1
   MoeScales w_scales;
-  float*
-      to;  // stage 1: hidden [pairs, columns] by position; stage 2: partial results [pairs, columns] by pair
+  float* to;  // stage 1: hidden [pairs, columns]; stage 2: partial results [pairs, columns]; by position
   const int* pair_of;
   const MoeTile* tiles;
   const int* tile_count;
