@@ -2,8 +2,10 @@
 // the verdict sees kernels that are broken in ways that only scales, batches and experts allow.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,8 @@ enum class Fault {
   swapped_halves,   // act(up) · gate
   no_routing_weight,
   short_hidden,  // without the last 32 of inter_dim
+  no_clamp,      // swiglu without limits
+  fp8_hidden,    // the hidden layer quantized
 };
 
 double element(DataType type, const std::vector<std::byte>& bytes, std::int64_t index) {
@@ -111,6 +115,26 @@ double activate(Activation activation, double v) {
   return activation == Activation::gelu ? v / 2 * std::erfc(-v / std::sqrt(2.0)) : v;
 }
 
+/// gpt-oss's, whose halves are not multiplied alone.
+double swiglu(double gate, double up, Fault fault) {
+  const double limit = fault == Fault::no_clamp ? 1e9 : 7;
+  const double clamped = std::min(gate, limit);
+  return (std::max(-limit, std::min(up, limit)) + 1) * clamped / (1 + std::exp(-1.702 * clamped));
+}
+
+/// A row as it is after fp8 with one scale for each 128 elements.
+void quantize(std::span<double> row) {
+  for (std::size_t first = 0; first < row.size(); first += 128) {
+    const auto group = row.subspan(first, std::min<std::size_t>(128, row.size() - first));
+    double most = 1e-30;
+    for (const double value : group) most = std::max(most, std::abs(value));
+    for (double& value : group) {
+      const std::uint8_t bits = f32_to_f8_e4m3fn(static_cast<float>(value / most * 448));
+      value = static_cast<double>(f8_e4m3fn_to_f32(bits)) * most / 448;
+    }
+  }
+}
+
 std::vector<std::byte> dense(const Problem& p, const HostOperands& host, Fault fault) {
   const OperandShapes shapes = operand_shapes(p);
   const Tensor x{shapes.x, host.x, host.x_scale};
@@ -143,14 +167,20 @@ std::vector<std::byte> mixture(const Problem& p, const HostOperands& host, Fault
       if (fault == Fault::no_routing_weight) r = 1;
       const double before = p.moe.doweight_stage1 ? r : 1;
       std::vector<std::byte> hidden(static_cast<std::size_t>(2 * p.n));
+      std::vector<double> row(static_cast<std::size_t>(p.n));
       for (std::int64_t i = 0; i < p.n; ++i) {
         double gate = before * dot(x, 0, t, w1, expert, i, fault);
         double up = p.moe.gated ? before * dot(x, 0, t, w1, expert, p.n + i, fault) : 1;
         if (fault == Fault::swapped_halves) std::swap(gate, up);
         if (fault == Fault::no_up) up = 1;
-        const double h = (fault == Fault::no_activation ? gate : activate(p.moe.activation, gate)) * up;
-        put(DataType::bf16, hidden, i, h);  // as a kernel may
+        double h = (fault == Fault::no_activation ? gate : activate(p.moe.activation, gate)) * up;
+        if (p.moe.activation == Activation::swiglu && fault != Fault::no_activation)
+          h = swiglu(gate, up, fault);
+        row[static_cast<std::size_t>(i)] = h;
       }
+      if (fault == Fault::fp8_hidden) quantize(row);
+      for (std::int64_t i = 0; i < p.n; ++i)
+        put(DataType::bf16, hidden, i, row[static_cast<std::size_t>(i)]);  // as a kernel may
       const std::vector<std::byte> none;
       const Tensor h{hidden_shape, hidden, none};
       for (std::int64_t j = 0; j < p.k; ++j)
@@ -298,6 +328,48 @@ TEST(Mixtures, RightOnesOfFewColumnsAreRight) {
         }
       }
     }
+  }
+}
+
+TEST(Mixtures, SwigluClampsBothHalves) {
+  Problem p = moe_problem(DataType::bf16, DataType::bf16, QuantType::none);
+  p.moe.activation = Activation::swiglu;
+  auto host = make_inputs(p, 1);
+  ASSERT_TRUE(host.ok());
+  // Eight times as large: many of both halves are outside of the limits.
+  for (std::size_t i = 0; i < host->x.size(); i += 2) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, host->x.data() + i, 2);
+    if ((bits & 0x7f80) != 0) bits = static_cast<std::uint16_t>(bits + (3 << 7));
+    std::memcpy(host->x.data() + i, &bits, 2);
+  }
+  const auto reference = compute_reference(p, *host, {});
+  ASSERT_TRUE(reference.ok()) << reference.message();
+  for (const Fault fault : {Fault::none, Fault::no_clamp, Fault::no_up, Fault::swapped_halves}) {
+    const CheckReport report =
+        check_output(p, *reference, mixture(p, *host, fault), p.k, tolerance_for(p, 0.05));
+    EXPECT_EQ(report.right, fault == Fault::none) << static_cast<int>(fault) << " " << report.reason;
+  }
+}
+
+/// A hidden layer in fp8 is for the lower class alone, in which other errors are still seen.
+TEST(Mixtures, AnFp8HiddenLayerIsOfTheLowerClass) {
+  Problem p = moe_problem(DataType::f8_e4m3fn, DataType::f8_e4m3fn, QuantType::per_1x128);
+  p.m = 40;
+  p.n = 256;
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    const auto host = make_inputs(p, seed);
+    const auto reference = compute_reference(p, *host, {});
+    ASSERT_TRUE(host.ok() && reference.ok());
+    const auto right = [&](Fault fault, Accuracy accuracy) {
+      const Tolerance tolerance = tolerance_for(p, 0.05, {accuracy, true, Signs::both});
+      return check_output(p, *reference, mixture(p, *host, fault), p.k, tolerance).right;
+    };
+    EXPECT_TRUE(right(Fault::fp8_hidden, Accuracy::tensor_core));
+    EXPECT_FALSE(right(Fault::fp8_hidden, Accuracy::fp32));
+    for (const Fault fault : {Fault::wrong_expert, Fault::no_up, Fault::no_activation, Fault::short_hidden,
+                              Fault::no_routing_weight})
+      EXPECT_FALSE(right(fault, Accuracy::tensor_core)) << static_cast<int>(fault);
   }
 }
 
