@@ -120,10 +120,10 @@ TEST(Nearest, AuditNamesALostShareNoiseOrderAndName) {
   for (std::size_t at = 0; (at = large.find("\"BLOCK_SIZE_M\": 64", at)) != std::string::npos;)
     large.replace(at, 18, "\"BLOCK_SIZE_M\": 1");
   EXPECT_THAT(audit_of({config_file(h200, large)}), IsEmpty());
-  EXPECT_THAT(
-      audit_of({config_file(h200, default_file(kernel + "1").substr(0, default_file(kernel + "1").size() - 1) +
-                                      ", " + bucket(3, kernel + "1") + "}")}),
-      ElementsAre(HasSubstr("key_order '3' stands behind '4096'")));
+  EXPECT_THAT(audit_of({config_file(
+                  h200, default_file(kernel + "1").substr(0, default_file(kernel + "1").size() - 1) + ", " +
+                            bucket(3, kernel + "1") + "}")}),
+              ElementsAre(HasSubstr("key_order '3' stands behind '4096'")));
   EXPECT_THAT(audit_of({config_file("best.json", default_file(kernel + "1"))}),
               ElementsAre(HasSubstr("unreachable its name is none")));
 }

@@ -15,7 +15,7 @@ namespace {
 
 /// The M that the tuners of vLLM and SGLang try by default.
 constexpr std::int64_t default_keys[] = {1,  2,   4,   8,   16,   24,   32,   48,   64,
-                                       96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096};
+                                         96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096};
 /// A tuner on several GPUs that overwrites its own files leaves one share: on two GPUs half of the keys.
 constexpr std::size_t missing_share = 4;  // a quarter
 
