@@ -423,8 +423,8 @@ TEST(GpuCompile, TheOutputCheckerForEveryArchitectureAndType) {
           quantized(Operation::a8w8, 33, 65, 70, DataType::i8),
           quantized(Operation::a8w8_blockscale, 33, 65, 70, DataType::f8_e4m3fn),
           of_fp4(Operation::a4w4_blockscale, 33, 65, 96), of_fp4(Operation::a16w4, 33, 65, 96),
-          of_fp4(Operation::a8w4, 33, 65, 96), batched(3, 33, 65, 70),
-          batched(3, 33, 65, 70, DataType::i8), with_e8m0_scales(33, 65, 70)}) {
+          of_fp4(Operation::a8w4, 33, 65, 96), batched(3, 33, 65, 70), batched(3, 33, 65, 70, DataType::i8),
+          with_e8m0_scales(33, 65, 70)}) {
       for (const gpu::Source& source : gpu::checker_sources(problem)) {
         const auto program = runtime.load(source);
         ASSERT_TRUE(program.ok()) << architecture << " " << source.name << ": " << program.message();

@@ -37,10 +37,11 @@ Status encode(const api::Driver& driver, const MatrixBox& box, api::TensorMap& m
                                   static_cast<std::uint32_t>(box.box_rows), 1};
   const std::uint32_t steps[] = {1, 1, 1};
   const std::uint32_t dimensions = box.batches > 0 ? 3 : 2;
-  const api::Result result = driver.tensor_map(
-      &map, type_of(box.element_bytes), dimensions, const_cast<void*>(box.data), sizes, strides, extent, steps,
-      api::tensor_interleave_none, across == whole ? api::tensor_swizzle_128 : api::tensor_swizzle_none,
-      api::tensor_promote_128, api::tensor_fill_zero);
+  const api::Result result =
+      driver.tensor_map(&map, type_of(box.element_bytes), dimensions, const_cast<void*>(box.data), sizes,
+                        strides, extent, steps, api::tensor_interleave_none,
+                        across == whole ? api::tensor_swizzle_128 : api::tensor_swizzle_none,
+                        api::tensor_promote_128, api::tensor_fill_zero);
   return driver_status(result, "cuTensorMapEncodeTiled");
 }
 

@@ -10,8 +10,8 @@
 #include "backends/backend.h"
 #include "problem/operands.h"
 #include "support/first_gpu.h"
-#include "support/operation_problems.h"
 #include "support/gpu_kernels.h"
+#include "support/operation_problems.h"
 #include "verify/inputs.h"
 
 namespace gemmtune {

@@ -47,7 +47,8 @@ int scale_code(const Problem& problem) {
 std::vector<std::string> type_defines(const Problem& problem) {
   return {fmt::format("ELEMENT={}", element_code(problem.x_type)),
           fmt::format("OUTPUT={}", element_code(problem.y_type)),
-          fmt::format("SCALES={}", scale_code(problem)), fmt::format("E8M0={}", problem.e8m0_scales ? 1 : 0),
+          fmt::format("SCALES={}", scale_code(problem)),
+          fmt::format("E8M0={}", problem.e8m0_scales ? 1 : 0),
           fmt::format("WEIGHT_FP4={}", problem.w_type == DataType::f4_e2m1 ? 1 : 0),
           fmt::format("BATCHED={}", traits(problem.operation).batched ? 1 : 0)};
 }
@@ -84,7 +85,8 @@ Status check_operation(const Problem& problem, const DenseSupport& taken) {
   if ((row.batched && !taken.batches) || row.mixture || !takes_scales || !takes_weight) {
     return refusal::refuse(refusal::operation, "{} is not a16w16{}{}{}{}", row.name,
                            taken.row_scales ? ", a8w8" : "", taken.block_scales ? ", a8w8_blockscale" : "",
-                           taken.fp4 ? ", a4w4_blockscale, a16w4, a8w4" : "", taken.batches ? ", batched" : "");
+                           taken.fp4 ? ", a4w4_blockscale, a16w4, a8w4" : "",
+                           taken.batches ? ", batched" : "");
   }
   if (!row.batched) return refusal::check_one_batch(problem, taken.orders);
   if (problem.batch > max_batches)

@@ -39,7 +39,7 @@ struct DenseSupport {
   bool block_scales = false;  // a8w8_blockscale
   bool int8 = false;
   Fp8 fp8 = Fp8::fn;
-  bool fp4 = false;  // a4w4_blockscale, a16w4, a8w4
+  bool fp4 = false;      // a4w4_blockscale, a16w4, a8w4
   bool batches = false;  // batched_bf16 and, with row_scales, batched_a8w8; plain weights
 };
 

@@ -194,9 +194,9 @@ Result<std::unique_ptr<OutputChecker>> make_output_checker(Device& device, Runti
                                                    .row_scales = true,
                                                    .block_scales = true,
                                                    .int8 = true,
-                                   .fp8 = Fp8::both,
+                                                   .fp8 = Fp8::both,
                                                    .fp4 = true,
-                                   .batches = true}));
+                                                   .batches = true}));
   auto checker = std::make_unique<GpuOutputChecker>(device, problem);
   GEMMTUNE_RETURN_IF_ERROR(checker->make(runtime));
   return std::unique_ptr<OutputChecker>(std::move(checker));
