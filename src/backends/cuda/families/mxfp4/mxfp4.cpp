@@ -29,6 +29,7 @@ struct Mxfp4LaunchConfig {
   std::int64_t block_n = 8;     // rows of x
   std::int64_t k_atoms = 2;
   std::int64_t split_k = 1;
+  bool warp_instructions = false;  // mma.sync instead of wgmma
   bool dependent_launch = false;
   std::int64_t num_stages = 0;
   std::int64_t k_tiles = 1;
@@ -42,7 +43,7 @@ struct Mxfp4LaunchConfig {
   std::int64_t tiles() const { return block_m / (64 * warpgroups); }  // of 64 rows, of a warp group
   std::int64_t accumulators() const { return tiles() * block_n / 2; }
   /// The consumers take registers from the producer.
-  bool wide() const { return warpgroups == 2 && accumulators() > 64; }
+  bool wide() const { return warpgroups == 2 && accumulators() > 64 && !warp_instructions; }
   std::int64_t threads() const { return 128 * warpgroups + (wide() ? 128 : 32); }
   std::int64_t blocks() const { return w_tiles * x_tiles * split_k; }
 };
@@ -55,6 +56,7 @@ Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& conf
   launch.block_n = config.number("bn", 8);
   launch.k_atoms = config.number("bk", 128) / k_of_atom;
   launch.split_k = config.number("csk", 1);
+  launch.warp_instructions = config.number("mma", 0) != 0;
   launch.dependent_launch = is_dependent(config);
   launch.k_tiles = ceil_div(problem.k, k_of_atom * launch.k_atoms);
   launch.w_tiles = ceil_div(problem.n, launch.block_m);
@@ -208,6 +210,7 @@ std::string Mxfp4Family::refuse_build(const Problem& problem, const Config& conf
     return "bm is not one or two times 64 rows for each warp group";
   if (launch.accumulators() > max_fp4_sums) return "tile needs more registers than a thread has";
   if (!problem.bpreshuffle && launch.k_atoms != 4) return "bk is not 256, which a plain weight needs";
+  if (launch.warp_instructions && launch.block_n > 32) return "mma 1 is for few rows of x";
   if (launch.split_k > launch.k_tiles) return "csk is more than the k tiles";
   if (launch.num_stages < std::min<std::int64_t>(2, ceil_div(launch.k_tiles, launch.split_k)))
     return "smem holds less than two stages";
@@ -248,6 +251,10 @@ Space Mxfp4Family::space(const Problem& problem) const {
                       .values = {"8", "16", "32", "64", "128", "192", "256"},
                       .absent = "8",
                       .meaning = "block_n: rows of x in a tile"});
+  space.add(Parameter{.key = "mma",
+                      .values = {"0", "1"},
+                      .absent = "0",
+                      .meaning = "1: instructions of a warp (mma.sync), 0: of a warp group (wgmma)"});
   space.add(Parameter{.key = "bk",
                       .values = {"128", "256"},
                       .absent = "128",
@@ -286,6 +293,7 @@ Config Mxfp4Family::default_config(const Problem& problem) const {
     config.set("wg", wg);
     config.set("bm", bm);
     config.set("bn", bn);
+    config.set("mma", std::int64_t{bn <= 16 ? 1 : 0});
     config.set("bk", std::int64_t{problem.bpreshuffle ? 128 : 256});
     config.set("csk", csk);
     config.set("smem", smem);
@@ -317,6 +325,7 @@ gpu::Source Mxfp4Family::source(const Problem& problem, const Config& config) co
   source.defines.push_back(fmt::format("BLOCK_N={}", launch.block_n));
   source.defines.push_back(fmt::format("K_ATOMS={}", launch.k_atoms));
   source.defines.push_back(fmt::format("WIDE={}", launch.wide() ? 1 : 0));
+  source.defines.push_back(fmt::format("MMA={}", launch.warp_instructions ? 1 : 0));
   source.defines.push_back("L2_HINTS=1");
   source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
   return source;
@@ -346,7 +355,8 @@ double Mxfp4Family::predicted_microseconds(const Problem& problem, const Config&
   const double k_atoms = real(ceil_div(launch.k_tiles, launch.split_k) * launch.k_atoms);
   const double tiles = real(launch.block_m / 64) * resident;  // of a multiprocessor, 64 rows each
   const double decoded = problem.bpreshuffle ? 80 : 130;      // cycles of 64 x 64 elements
-  const double multiplied = 4 * std::max(real(launch.block_n) / 2, 24.0);
+  const double multiplied = launch.warp_instructions ? 4 * real(launch.block_n) * 1.5
+                                                     : 4 * std::max(real(launch.block_n) / 2, 24.0);
   const double alone = (decoded + multiplied) * real(launch.tiles());  // of a warp group
   const double step =
       std::max({tiles * decoded + tiles * multiplied * 0.25, tiles * multiplied * 1.1, alone});

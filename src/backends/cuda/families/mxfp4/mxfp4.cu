@@ -5,7 +5,7 @@
 //
 // The host defines: WARPGROUPS (consumers: 1, 2), TILES (of 64 rows of the weight, of a warp group: 1, 2), BLOCK_N (rows of x), K_ATOMS (BLOCK_K in
 // units of 64 elements: 2, 4), PACKED (1: the weight has the layout fragment64), WIDE (1: two warp groups of consumers take registers from the
-// producer, which is a warp group then), L2_HINTS, OUTPUT, and WGMMA(d, a, b): d += 64 x BLOCK_N products of 16 of k.
+// producer, which is a warp group then), MMA (1: the instructions of a warp, for few rows of x; 0: those of a warp group), L2_HINTS, OUTPUT, and WGMMA(d, a, b): d += 64 x BLOCK_N products of 16 of k.
 using gemmtune::cuda::Mxfp4Arguments;
 
 #define BLOCK_M (64 * WARPGROUPS * TILES)
@@ -149,8 +149,8 @@ static __device__ __forceinline__ unsigned multiply(unsigned a, unsigned b) {
   return product;
 }
 // The three bits of a magnitude, in place of the lowest two of the exponent and the highest of the mantissa, are the element times 2^-126. The factor
-// 2^(e - 1) makes it the element times its scale 2^(e - 127). Where e > 128 the factor would be too large: what is missing is large_factor().
-static __device__ __forceinline__ unsigned scale_factor(unsigned e) { return (e < 128u ? e : 128u) * 0x00800080u + 0x3f003f00u; }
+// 2^(e - 1) makes it the element times its scale 2^(e - 127). Above e = 128 the factor is 2^127, and what is missing is large_factor().
+static __device__ __forceinline__ unsigned scale_factor(unsigned e) { return e * 0x00800080u + 0x3f003f00u; }
 static __device__ __forceinline__ unsigned large_factor(unsigned e) { return e == 255u ? 0x7fc07fc0u : ((e > 128u ? e : 128u) - 1u) * 0x00800080u; }
 static __device__ __forceinline__ unsigned byte_of(unsigned word, int i) { return __byte_perm(word, 0u, 0x4440u + (unsigned)i); }
 
@@ -198,15 +198,17 @@ typedef unsigned Fragments[TILES][2][4];  // 32 of k
 static __device__ __forceinline__ void scale(Fragments& fragments, const ScaleWords& words, int b, bool large) {
 #pragma unroll
   for (int r = 0; r < TILES; ++r) {
-    const unsigned e[2] = {byte_of(words[r][0], b), byte_of(words[r][1], b)};
-    const unsigned factors[2] = {scale_factor(e[0]), scale_factor(e[1])};
-#pragma unroll
-    for (int i = 0; i < 8; ++i) fragments[r][i / 4][i % 4] = multiply(fragments[r][i / 4][i % 4], factors[i % 2]);
+    unsigned e[2] = {byte_of(words[r][0], b), byte_of(words[r][1], b)};
     if (large) {
       const unsigned more[2] = {large_factor(e[0]), large_factor(e[1])};
 #pragma unroll
       for (int i = 0; i < 8; ++i) fragments[r][i / 4][i % 4] = multiply(fragments[r][i / 4][i % 4], more[i % 2]);
+      e[0] = e[0] < 128u ? e[0] : 128u;
+      e[1] = e[1] < 128u ? e[1] : 128u;
     }
+    const unsigned factors[2] = {scale_factor(e[0]), scale_factor(e[1])};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) fragments[r][i / 4][i % 4] = multiply(fragments[r][i / 4][i % 4], factors[i % 2]);
   }
 }
 
@@ -231,22 +233,117 @@ static __device__ __forceinline__ void fence_accumulators(Accumulators& d) {
   }
 }
 
+// Where a thread's part of the weight lies in a stage.
+struct OwnWeight {
+  unsigned at;
+#if !PACKED
+  unsigned select;
+#endif
+};
+static __device__ __forceinline__ OwnWeight own_weight() {
+  const int lane = threadIdx.x % 32;
+  const int group = threadIdx.x / 128;
+  OwnWeight own;
+#if PACKED
+  own.at = (unsigned)(group * TILES * K_ATOMS * FRAGMENT_BYTES + (int)threadIdx.x % 128 * 16);
+#else
+  own.at = (unsigned)((group * TILES * 64 + (int)threadIdx.x % 128 / 32 * 16 + lane / 4) * 128);
+  own.select = (unsigned)(lane % 4 * 0x11 + 0x40);
+#endif
+  return own;
+}
+
+// Loads 128 of k of a packed weight: half `half` of a stage at `w`.
+static __device__ __forceinline__ void load_half(RawWeight& raw, const OwnWeight& own, unsigned w, int half) {
+#if PACKED
+#pragma unroll
+  for (int i = 0; i < TILES * 2; ++i) raw.of[i / 2][i % 2] = load_shared(w + own.at + (unsigned)((i / 2 * K_ATOMS + half * 2 + i % 2) * FRAGMENT_BYTES));
+#endif
+}
+
+// The fragments of 32 of k: block `block` of four of that half.
+static __device__ __forceinline__ void decode(Fragments& to, RawWeight& raw, const OwnWeight& own, unsigned w, int half, int block, const ScaleWords& words, bool large) {
+#if PACKED
+#pragma unroll
+  for (int r = 0; r < TILES; ++r) {
+    spread(to[r][0], block % 2 == 0 ? raw.of[r][block / 2].x : raw.of[r][block / 2].z);
+    spread(to[r][1], block % 2 == 0 ? raw.of[r][block / 2].y : raw.of[r][block / 2].w);
+  }
+#else
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int i = 0; i < TILES * 2; ++i)  // TMA's swizzle: 16 bytes at c of row r are at c ^ (r % 8)
+    raw.of[i / 2][i % 2] = load_shared(w + own.at + (unsigned)(i / 2 * 64 * 128 + i % 2 * 8 * 128 + (((half * 4 + block) ^ (lane / 4)) * 16)));
+#pragma unroll
+  for (int r = 0; r < TILES; ++r) {
+    const unsigned bytes[2] = {own_bytes(raw.of[r][0], own.select), own_bytes(raw.of[r][1], own.select)};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) to[r][i / 4][i % 4] = spread_byte(bytes[i % 2], i / 4 * 2 + i % 4 / 2);
+  }
+#endif
+  scale(to, words, block, large);
+}
+
+// The scales of 128 of k: the words of lane `unit` of four. True if the warp has one above 2.
+static __device__ __forceinline__ bool exchange_scales(ScaleWords& words, const ScaleWords& chunk, int unit) {
+  unsigned all = 0;
+#pragma unroll
+  for (int i = 0; i < TILES * 2; ++i) {
+    words[i / 2][i % 2] = __shfl_sync(0xffffffffu, chunk[i / 2][i % 2], ((int)threadIdx.x & 28) + unit, 32);
+    all |= words[i / 2][i % 2];
+  }
+  return __any_sync(0xffffffffu, (all & 0x80808080u) != 0u);
+}
+
+#if MMA
+static __device__ __forceinline__ void load_matrices(unsigned (&to)[4], unsigned from) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(from));
+}
+static __device__ __forceinline__ void multiply_add(float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// 128 of k. `x_own`: the lane's 16 bytes of eight rows of x, at the first and at the second 32 of k of an atom.
+static __device__ __forceinline__ void multiply_half(Accumulators& d, const OwnWeight& own, const unsigned (&x_own)[2], unsigned w, int half, const ScaleWords& words,
+                                                     bool large) {
+  RawWeight raw;
+  load_half(raw, own, w, half);
+#pragma unroll
+  for (int block = 0; block < 4; ++block) {
+    unsigned x[BLOCK_N / 8][4];
+#pragma unroll
+    for (int j = 0; j < BLOCK_N / 8; ++j)
+      load_matrices(x[j], w + W_BYTES + (unsigned)((half * 2 + block / 2) * X_ATOM_BYTES + j * 8 * ATOM_BYTES) + x_own[block % 2]);
+    Fragments current;
+    decode(current, raw, own, w, half, block, words, large);
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+#pragma unroll
+      for (int r = 0; r < TILES; ++r) {
+#pragma unroll
+        for (int j = 0; j < BLOCK_N / 8; ++j) multiply_add(&d[r][4 * j], current[r][step], x[j][2 * step], x[j][2 * step + 1]);
+      }
+    }
+  }
+}
+#endif
+
 static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Arguments& a, const SharedLayout& smem, const ScaleRows& rows, ScaleWords& next,
                                                 const BlockWork& work) {
   const int lane = threadIdx.x % 32;
-  const int group = threadIdx.x / 128;
-#if PACKED
-  const unsigned own = (unsigned)(group * TILES * K_ATOMS * FRAGMENT_BYTES + (int)threadIdx.x % 128 * 16);
-#else
-  const int own_row = (int)threadIdx.x % 128 / 32 * 16 + lane / 4;
-  const unsigned own = (unsigned)((group * TILES * 64 + own_row) * 128);
-  const unsigned select = (unsigned)(lane % 4 * 0x11 + 0x40);
-#endif
+  const OwnWeight own = own_weight();
   ScaleWords chunk;
+#if MMA
+  // A matrix is of eight rows of x and eight of k; in TMA's swizzle 16 bytes at c of row r are at c ^ (r % 8).
+  const unsigned x_own[2] = {(unsigned)(lane % 8 * ATOM_BYTES + (lane / 8 ^ lane % 8) * 16), (unsigned)(lane % 8 * ATOM_BYTES + ((4 + lane / 8) ^ lane % 8) * 16)};
+#else
   Fragments fragments[2];
+  unsigned previous = 0;
+#endif
   int stage = 0;
   unsigned phase = 0;
-  unsigned previous = 0;
   int column = work.begin * K_ATOMS * 2;  // of the scales
 #pragma unroll 1
   for (int k_tile = work.begin; k_tile < work.end; ++k_tile) {
@@ -255,47 +352,35 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
 #pragma unroll
       for (int i = 0; i < TILES * 2; ++i) chunk[i / 2][i % 2] = next[i / 2][i % 2];
       column += 16;
-      load_scales(next, rows, a, column);
+      if (k_tile + 8 / K_ATOMS < work.end) load_scales(next, rows, a, column);
     }
     const unsigned w = smem.pipeline + (unsigned)stage * STAGE_BYTES;
-    const unsigned x_at = descriptor_word(w + W_BYTES);
     barrier_wait(smem.full_barriers + 8u * (unsigned)stage, phase);
+#if MMA
 #pragma unroll
     for (int half = 0; half < K_ATOMS / 2; ++half) {
       ScaleWords words;
-      unsigned all = 0;
-#pragma unroll
-      for (int i = 0; i < TILES * 2; ++i) {
-        words[i / 2][i % 2] = __shfl_sync(0xffffffffu, chunk[i / 2][i % 2], (lane & 28) + unit + half);
-        all |= words[i / 2][i % 2];
+      // One branch, so that nothing else divides the instructions.
+      if (exchange_scales(words, chunk, unit + half)) {
+        multiply_half(d, own, x_own, w, half, words, true);
+      } else {
+        multiply_half(d, own, x_own, w, half, words, false);
       }
-      const bool large = __any_sync(0xffffffffu, (all & 0x80808080u) != 0u);
-      RawWeight raw;
-#if PACKED
+    }
+    __syncwarp();
+    if (lane == 0) barrier_arrive(smem.empty_barriers + 8u * (unsigned)stage);
+#else
+    const unsigned x_at = descriptor_word(w + W_BYTES);
 #pragma unroll
-      for (int i = 0; i < TILES * 2; ++i) raw.of[i / 2][i % 2] = load_shared(w + own + (unsigned)((i / 2 * K_ATOMS + half * 2 + i % 2) * FRAGMENT_BYTES));
-#endif
+    for (int half = 0; half < K_ATOMS / 2; ++half) {
+      ScaleWords words;
+      const bool large = exchange_scales(words, chunk, unit + half);
+      RawWeight raw;
+      load_half(raw, own, w, half);
 #pragma unroll
       for (int block = 0; block < 4; ++block) {
         Fragments& current = fragments[block % 2];
-#if PACKED
-#pragma unroll
-        for (int r = 0; r < TILES; ++r) {
-          spread(current[r][0], block % 2 == 0 ? raw.of[r][block / 2].x : raw.of[r][block / 2].z);
-          spread(current[r][1], block % 2 == 0 ? raw.of[r][block / 2].y : raw.of[r][block / 2].w);
-        }
-#else
-#pragma unroll
-        for (int i = 0; i < TILES * 2; ++i)  // TMA's swizzle: 16 bytes at c of row r are at c ^ (r % 8)
-          raw.of[i / 2][i % 2] = load_shared(w + own + (unsigned)(i / 2 * 64 * 128 + i % 2 * 8 * 128 + (((half * 4 + block) ^ (lane / 4)) * 16)));
-#pragma unroll
-        for (int r = 0; r < TILES; ++r) {
-          const unsigned bytes[2] = {own_bytes(raw.of[r][0], select), own_bytes(raw.of[r][1], select)};
-#pragma unroll
-          for (int i = 0; i < 8; ++i) current[r][i / 4][i % 4] = spread_byte(bytes[i % 2], i / 4 * 2 + i % 4 / 2);
-        }
-#endif
-        scale(current, words, block, large);
+        decode(current, raw, own, w, half, block, words, large);
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
         for (int step = 0; step < 2; ++step) {
@@ -311,13 +396,16 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
       }
     }
     previous = (unsigned)stage;
+#endif
     if (++stage == a.num_stages) {
       stage = 0;
       phase ^= 1u;
     }
   }
+#if !MMA
   WAIT(0);
   fence_accumulators(d);
+#endif
 }
 
 // ---- epilogue
@@ -382,7 +470,7 @@ static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a,
   }
 }
 
-extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS) mxfp4(const __grid_constant__ Mxfp4Arguments a) {
+extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS, 1) mxfp4(const __grid_constant__ Mxfp4Arguments a) {
   extern __shared__ unsigned char memory[];
   if (a.dependent_launch) launch_dependents();
   const int rank = cluster_cta_rank();
