@@ -183,33 +183,33 @@ static __device__ __forceinline__ uint4 load_shared(unsigned from) {
   return value;
 }
 
-// The thread's part of 128 of k of the warp group's tiles, as it lies in a stage.
-struct RawWeight {
-#if PACKED
-  uint4 of[TILES][2];  // 64 of k each
-#else
-  uint4 of[TILES][2];  // rows r and r + 8, 32 of k
-#endif
+// The factors of 32 of k for the thread's two rows of a tile; `more` where a scale of the warp is above 2.
+struct Factors {
+  unsigned by[2];
+  unsigned more[2];
 };
-
-typedef unsigned Fragments[TILES][2][4];  // 32 of k
-
-// Scales of 32 of k: block `b` of four.
-static __device__ __forceinline__ void scale(Fragments& fragments, const ScaleWords& words, int b, bool large) {
+// Block `block` of four of 128 of k.
+static __device__ __forceinline__ Factors factors_of(const unsigned (&words)[2], int block, bool large) {
+  Factors factors;
 #pragma unroll
-  for (int r = 0; r < TILES; ++r) {
-    unsigned e[2] = {byte_of(words[r][0], b), byte_of(words[r][1], b)};
+  for (int i = 0; i < 2; ++i) {
+    unsigned e = byte_of(words[i], block);
+    factors.more[i] = 0;
     if (large) {
-      const unsigned more[2] = {large_factor(e[0]), large_factor(e[1])};
-#pragma unroll
-      for (int i = 0; i < 8; ++i) fragments[r][i / 4][i % 4] = multiply(fragments[r][i / 4][i % 4], more[i % 2]);
-      e[0] = e[0] < 128u ? e[0] : 128u;
-      e[1] = e[1] < 128u ? e[1] : 128u;
+      factors.more[i] = large_factor(e);
+      e = e < 128u ? e : 128u;
     }
-    const unsigned factors[2] = {scale_factor(e[0]), scale_factor(e[1])};
-#pragma unroll
-    for (int i = 0; i < 8; ++i) fragments[r][i / 4][i % 4] = multiply(fragments[r][i / 4][i % 4], factors[i % 2]);
+    factors.by[i] = scale_factor(e);
   }
+  return factors;
+}
+static __device__ __forceinline__ void scale(unsigned (&fragment)[4], const Factors& factors, bool large) {
+  if (large) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) fragment[i] = multiply(fragment[i], factors.more[i % 2]);
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) fragment[i] = multiply(fragment[i], factors.by[i % 2]);
 }
 
 // ---- consumers
@@ -253,35 +253,44 @@ static __device__ __forceinline__ OwnWeight own_weight() {
   return own;
 }
 
-// Loads 128 of k of a packed weight: half `half` of a stage at `w`.
+// The thread's part of 128 of k: packed as it lies in a stage, 64 of k each; plain, its bytes of each 32 of k of rows r and r + 8.
+#if PACKED
+struct RawWeight {
+  uint4 of[TILES][2];
+};
+#else
+struct RawWeight {
+  unsigned of[TILES][4][2];
+};
+#endif
+
+// Loads half `half` of a stage at `w`.
 static __device__ __forceinline__ void load_half(RawWeight& raw, const OwnWeight& own, unsigned w, int half) {
 #if PACKED
 #pragma unroll
   for (int i = 0; i < TILES * 2; ++i) raw.of[i / 2][i % 2] = load_shared(w + own.at + (unsigned)((i / 2 * K_ATOMS + half * 2 + i % 2) * FRAGMENT_BYTES));
-#endif
-}
-
-// The fragments of 32 of k: block `block` of four of that half.
-static __device__ __forceinline__ void decode(Fragments& to, RawWeight& raw, const OwnWeight& own, unsigned w, int half, int block, const ScaleWords& words, bool large) {
-#if PACKED
-#pragma unroll
-  for (int r = 0; r < TILES; ++r) {
-    spread(to[r][0], block % 2 == 0 ? raw.of[r][block / 2].x : raw.of[r][block / 2].z);
-    spread(to[r][1], block % 2 == 0 ? raw.of[r][block / 2].y : raw.of[r][block / 2].w);
-  }
 #else
   const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int i = 0; i < TILES * 2; ++i)  // TMA's swizzle: 16 bytes at c of row r are at c ^ (r % 8)
-    raw.of[i / 2][i % 2] = load_shared(w + own.at + (unsigned)(i / 2 * 64 * 128 + i % 2 * 8 * 128 + (((half * 4 + block) ^ (lane / 4)) * 16)));
-#pragma unroll
   for (int r = 0; r < TILES; ++r) {
-    const unsigned bytes[2] = {own_bytes(raw.of[r][0], own.select), own_bytes(raw.of[r][1], own.select)};
 #pragma unroll
-    for (int i = 0; i < 8; ++i) to[r][i / 4][i % 4] = spread_byte(bytes[i % 2], i / 4 * 2 + i % 4 / 2);
+    for (int i = 0; i < 8; ++i)  // TMA's swizzle: 16 bytes at c of row r are at c ^ (r % 8)
+      raw.of[r][i / 2][i % 2] =
+          own_bytes(load_shared(w + own.at + (unsigned)(r * 64 * 128 + i % 2 * 8 * 128 + (((half * 4 + i / 2) ^ (lane / 4)) * 16))), own.select);
   }
 #endif
-  scale(to, words, block, large);
+}
+
+// The fragment of tile `r` at step `step` of two of block `block` of four, times its scales.
+static __device__ __forceinline__ void decode(unsigned (&to)[4], const RawWeight& raw, int r, int block, int step, const Factors& factors, bool large) {
+#if PACKED
+  const uint4& words = raw.of[r][block / 2];
+  spread(to, block % 2 == 0 ? (step == 0 ? words.x : words.y) : (step == 0 ? words.z : words.w));
+#else
+#pragma unroll
+  for (int i = 0; i < 4; ++i) to[i] = spread_byte(raw.of[r][block][i % 2], step * 2 + i / 2);
+#endif
+  scale(to, factors, large);
 }
 
 // The scales of 128 of k: the words of lane `unit` of four. True if the warp has one above 2.
@@ -316,14 +325,15 @@ static __device__ __forceinline__ void multiply_half(Accumulators& d, const OwnW
 #pragma unroll
     for (int j = 0; j < BLOCK_N / 8; ++j)
       load_matrices(x[j], w + W_BYTES + (unsigned)((half * 2 + block / 2) * X_ATOM_BYTES + j * 8 * ATOM_BYTES) + x_own[block % 2]);
-    Fragments current;
-    decode(current, raw, own, w, half, block, words, large);
 #pragma unroll
-    for (int step = 0; step < 2; ++step) {
+    for (int r = 0; r < TILES; ++r) {
+      const Factors factors = factors_of(words[r], block, large);
 #pragma unroll
-      for (int r = 0; r < TILES; ++r) {
+      for (int step = 0; step < 2; ++step) {
+        unsigned fragment[4];
+        decode(fragment, raw, r, block, step, factors, large);
 #pragma unroll
-        for (int j = 0; j < BLOCK_N / 8; ++j) multiply_add(&d[r][4 * j], current[r][step], x[j][2 * step], x[j][2 * step + 1]);
+        for (int j = 0; j < BLOCK_N / 8; ++j) multiply_add(&d[r][4 * j], fragment, x[j][2 * step], x[j][2 * step + 1]);
       }
     }
   }
@@ -339,7 +349,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
   // A matrix is of eight rows of x and eight of k; in TMA's swizzle 16 bytes at c of row r are at c ^ (r % 8).
   const unsigned x_own[2] = {(unsigned)(lane % 8 * ATOM_BYTES + (lane / 8 ^ lane % 8) * 16), (unsigned)(lane % 8 * ATOM_BYTES + ((4 + lane / 8) ^ lane % 8) * 16)};
 #else
-  Fragments fragments[2];
+  unsigned fragments[2][4];  // of the instruction under way, and of the next one
   unsigned previous = 0;
 #endif
   int stage = 0;
@@ -379,20 +389,24 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
       load_half(raw, own, w, half);
 #pragma unroll
       for (int block = 0; block < 4; ++block) {
-        Fragments& current = fragments[block % 2];
-        decode(current, raw, own, w, half, block, words, large);
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+        Factors factors[TILES];
 #pragma unroll
-        for (int step = 0; step < 2; ++step) {
-          const int k_block = half * 8 + block * 2 + step;  // of 16
+        for (int r = 0; r < TILES; ++r) factors[r] = factors_of(words[r], block, large);
+#pragma unroll
+        for (int i = 0; i < 2 * TILES; ++i) {
+          const int k_block = half * 8 + block * 2 + i / TILES;  // of 16
+          const int r = i % TILES;
+          unsigned(&fragment)[4] = fragments[i % 2];
+          decode(fragment, raw, r, block, i / TILES, factors[r], large);
           const unsigned long long b = descriptor_of(x_at + (unsigned)(k_block / 4 * (X_ATOM_BYTES / 16) + k_block % 4 * 2));
-#pragma unroll
-          for (int r = 0; r < TILES; ++r) WGMMA(d[r], current[r][step], b);
+          asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+          WGMMA(d[r], fragment, b);
+          COMMIT();
+          // An instruction waits for the one before it, so that the threads decode between two of them. The fragment before, and the stage before, are
+          // free.
+          WAIT(1);
+          if (half == 0 && block == 0 && i == 0 && k_tile != work.begin && lane == 0) barrier_arrive(smem.empty_barriers + 8u * previous);
         }
-        COMMIT();
-        // The registers of 32 of k before, and the stage before, are free.
-        WAIT(1);
-        if (half == 0 && block == 0 && k_tile != work.begin && lane == 0) barrier_arrive(smem.empty_barriers + 8u * previous);
       }
     }
     previous = (unsigned)stage;
