@@ -4,6 +4,8 @@
 #include <array>
 #include <span>
 
+#include "base/rounding.h"
+
 namespace gemmtune {
 namespace {
 
@@ -116,6 +118,10 @@ Problem random_problem(Operation operation, const HuntLimits& limits, Random& ra
         std::max({&problem.m, &problem.n, &problem.k}, [](const auto* a, const auto* b) { return *a < *b; });
     if (*largest == 1) break;
     *largest /= 2;
+  }
+  if (problem.w_type == DataType::f4_e2m1) {
+    problem.k = round_up(problem.k, mx_block);
+    if (row.mixture) problem.n = round_up(problem.n, mx_block);
   }
   return problem;
 }

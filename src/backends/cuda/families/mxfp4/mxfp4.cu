@@ -5,7 +5,8 @@
 //
 // The host defines: WARPGROUPS (consumers: 1, 2), TILES (of 64 rows of the weight, of a warp group: 1, 2), BLOCK_N (rows of x), K_ATOMS (BLOCK_K in
 // units of 64 elements: 2, 4), PACKED (1: the weight has the layout fragment64), WIDE (1: two warp groups of consumers take registers from the
-// producer, which is a warp group then), MMA (1: the instructions of a warp, for few rows of x; 0: those of a warp group), L2_HINTS, OUTPUT, and WGMMA(d, a, b): d += 64 x BLOCK_N products of 16 of k.
+// producer, which is a warp group then), MMA (1: the instructions of a warp, for few rows of x; 0: those of a warp group), SEND (1: blocks of a
+// cluster send each other their partial sums), L2_HINTS, OUTPUT, and WGMMA(d, a, b): d += 64 x BLOCK_N products of 16 of k.
 using gemmtune::cuda::Mxfp4Arguments;
 
 #define BLOCK_M (64 * WARPGROUPS * TILES)
@@ -19,9 +20,13 @@ using gemmtune::cuda::Mxfp4Arguments;
 
 typedef float Accumulators[TILES][BLOCK_N / 2];
 
+#define UNITS (BLOCK_N * (BLOCK_M / 4))  // of four rows of the weight and one row of x, in which partial sums are exchanged
+
 // Addresses in shared memory. Partial sums, float [BLOCK_N][PITCH], take the pipeline's place.
 struct SharedLayout {
   unsigned pipeline;
+  unsigned exchange;  // with SEND, the partial sums that the blocks of the cluster send to this one: [split_k][its units]
+  unsigned partials_barrier;  // completes when they have arrived
   unsigned full_barriers;
   unsigned empty_barriers;
 };
@@ -62,13 +67,35 @@ static __device__ __forceinline__ void load_x(const Mxfp4Arguments& a, const Sha
              smem.full_barriers + 8u * (unsigned)stage, policy);
 }
 
+// Prefetches the weight of the first stages into L2, before it may be read.
+static __device__ __forceinline__ void prefetch_weight(const Mxfp4Arguments& a, const BlockWork& work, unsigned long long policy) {
+  if ((int)(blockIdx.y * gridDim.x + blockIdx.x) >= a.prefetch_blocks) return;
+  const int end = work.end < work.begin + a.prefetch_k_tiles ? work.end : work.begin + a.prefetch_k_tiles;
+#if PACKED
+  const int atoms = (end * K_ATOMS < a.k_atoms ? end * K_ATOMS : a.k_atoms) - work.begin * K_ATOMS;
+  if (atoms <= 0) return;
+#pragma unroll
+  for (int r = 0; r < BLOCK_M / 64; ++r) {
+    const int tile = work.n / 64 + r;
+    if (tile < a.w_tiles)
+      bulk_prefetch(a.fragments + ((long long)tile * a.k_atoms + work.begin * K_ATOMS) * FRAGMENT_BYTES, (unsigned)atoms * FRAGMENT_BYTES, policy);
+  }
+#else
+#pragma unroll 1
+  for (int k_tile = work.begin; k_tile < end; ++k_tile) tma_prefetch(&a.w, k_tile * 128, work.n, policy);
+#endif
+}
+
 static __device__ __forceinline__ void produce(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work) {
   unsigned long long first, last;
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
   asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(last));
   const unsigned long long w_policy = gridDim.y == 1 ? first : last;
   const int filled = work.end - work.begin < a.num_stages ? work.end - work.begin : a.num_stages;
-  if (!a.dependent_launch) grid_dependency_wait();
+  if (!a.dependent_launch) {
+    prefetch_weight(a, work, w_policy);
+    grid_dependency_wait();
+  }
 #pragma unroll 1
   for (int stage = 0; stage < filled; ++stage) {
     load_weight(a, smem, work, work.begin + stage, stage, w_policy);
@@ -114,8 +141,13 @@ static __device__ __forceinline__ ScaleRows scale_rows(const Mxfp4Arguments& a, 
 
 static __device__ __forceinline__ unsigned load_word(const unsigned char* from) {
   unsigned word;
-  asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(word) : "l"(from));
+  asm volatile("ld.global.nc.L2::128B.b32 %0, [%1];" : "=r"(word) : "l"(from));
   return word;
+}
+static __device__ __forceinline__ unsigned load_half_word(const unsigned char* from) {
+  unsigned half;
+  asm volatile("{\n.reg .b16 half;\nld.global.nc.L2::128B.b16 half, [%1];\ncvt.u32.u16 %0, half;\n}" : "=r"(half) : "l"(from));
+  return half;
 }
 static __device__ __forceinline__ unsigned load_byte(const unsigned char* from) {
   unsigned byte;
@@ -130,14 +162,31 @@ static __device__ __forceinline__ void load_scales(ScaleWords& words, const Scal
   for (int i = 0; i < TILES * 2; ++i) {
     const unsigned char* const from = rows.from[i / 2][i % 2] + column;
     unsigned word = 0;
-    if (a.scales_aligned) {
+    if (a.scale_alignment == 4) {
       if (column < a.scale_columns) word = load_word(from);
+    } else if (a.scale_alignment == 2) {
+      if (column < a.scale_columns) word = load_half_word(from);
+      if (column + 2 < a.scale_columns) word |= load_half_word(from + 2) << 16;
     } else {
 #pragma unroll
       for (int byte = 0; byte < 4; ++byte)
         if (column + byte < a.scale_columns) word |= load_byte(from + byte) << (8 * byte);
     }
     words[i / 2][i % 2] = word;
+  }
+}
+
+// Prefetches the block's scales into L2: 512 of k ahead they would come late from memory. This is no read, so that the previous kernel may still run.
+static __device__ __forceinline__ void prefetch_scales(const Mxfp4Arguments& a, const BlockWork& work) {
+  const int first = work.begin * K_ATOMS * 2;
+  const int end = work.end * K_ATOMS * 2 < a.scale_columns ? work.end * K_ATOMS * 2 : a.scale_columns;
+  const int sectors = (end - first + 31) / 32 + 1;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < BLOCK_M * sectors; i += CONSUMER_THREADS) {
+    const int row = work.n + i % BLOCK_M;
+    const int column = first + i / BLOCK_M * 32;
+    if (row < a.n)
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(a.scales + (long long)row * a.scale_columns + (column < end ? column : end - 1)) : "memory");
   }
 }
 
@@ -427,6 +476,9 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
 static __device__ __forceinline__ void sync_consumers() { asm volatile("bar.sync 1, %0;" ::"n"(CONSUMER_THREADS) : "memory"); }
 static __device__ __forceinline__ void cluster_release() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 
+// Block `block` of the cluster reduces the units from here on.
+static __device__ __forceinline__ int first_unit(const Mxfp4Arguments& a, int block) { return (block * UNITS + a.split_k - 1) / a.split_k; }
+
 static __device__ __forceinline__ void store_partials(const Accumulators& d, const SharedLayout& smem) {
   const int lane = threadIdx.x % 32;
   const int row = (int)threadIdx.x / 128 * TILES * 64 + (int)threadIdx.x % 128 / 32 * 16 + lane / 4;
@@ -439,50 +491,105 @@ static __device__ __forceinline__ void store_partials(const Accumulators& d, con
   }
 }
 
-// Adds the partial sums of all blocks of the cluster in their order and stores this block's share of y, four elements of a row at a time.
-static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work, int rank) {
-  const bool aligned = a.ldy % 4 == 0 && (unsigned long long)a.y % 8 == 0;
-#pragma unroll 1
-  for (int unit = rank * CONSUMER_THREADS + (int)threadIdx.x; unit < BLOCK_N * (BLOCK_M / 4); unit += a.split_k * CONSUMER_THREADS) {
-    const int m = work.m + unit / (BLOCK_M / 4);
-    const int n = work.n + unit % (BLOCK_M / 4) * 4;
-    if (m >= a.m || n >= a.n) continue;
-    const unsigned from = smem.pipeline + 4u * (unsigned)(unit / (BLOCK_M / 4) * PITCH + unit % (BLOCK_M / 4) * 4);
-    float sums[4] = {};
-    if (a.split_k == 1) {
-      asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3]) : "r"(from) : "memory");
-    } else {
-      float partials[8][4];  // all loads are in flight at once
+// Stores four elements of a row of y.
+static __device__ __forceinline__ void store_unit(const Mxfp4Arguments& a, const BlockWork& work, int unit, float (&sums)[4]) {
+  const int m = work.m + unit / (BLOCK_M / 4);
+  const int n = work.n + unit % (BLOCK_M / 4) * 4;
+  if (m >= a.m || n >= a.n) return;
+  if (a.bias) {
 #pragma unroll
-      for (int block = 0; block < 8; ++block) {
-        partials[block][0] = partials[block][1] = partials[block][2] = partials[block][3] = 0.0f;
-        if (block < a.split_k)
-          asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                       : "=f"(partials[block][0]), "=f"(partials[block][1]), "=f"(partials[block][2]), "=f"(partials[block][3])
-                       : "r"(remote_address(from, block))
-                       : "memory");
-      }
+    for (int i = 0; i < 4; ++i)
+      if (n + i < a.n) sums[i] += read_output(a.bias[n + i]);
+  }
+  output* const y = a.y + m * a.ldy + n;
+  if (a.ldy % 4 == 0 && (unsigned long long)a.y % 8 == 0 && n + 4 <= a.n) {
+    *(uint2*)y = make_uint2(round_pair(sums[0], sums[1]), round_pair(sums[2], sums[3]));
+  } else {
 #pragma unroll
-      for (int block = 0; block < 8; ++block) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sums[i] += partials[block][i];
-      }
-    }
-    if (a.bias) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if (n + i < a.n) sums[i] += read_output(a.bias[n + i]);
-    }
-    output* const y = a.y + m * a.ldy + n;
-    if (aligned && n + 4 <= a.n) {
-      *(uint2*)y = make_uint2(round_pair(sums[0], sums[1]), round_pair(sums[2], sums[3]));
-    } else {
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if (n + i < a.n) y[i] = round_output(sums[i]);
-    }
+    for (int i = 0; i < 4; ++i)
+      if (n + i < a.n) y[i] = round_output(sums[i]);
   }
 }
+
+static __device__ __forceinline__ unsigned unit_at(const SharedLayout& smem, int unit) {
+  return smem.pipeline + 4u * (unsigned)(unit / (BLOCK_M / 4) * PITCH + unit % (BLOCK_M / 4) * 4);
+}
+
+static __device__ __forceinline__ void store_tile(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work) {
+#pragma unroll 1
+  for (int unit = threadIdx.x; unit < UNITS; unit += CONSUMER_THREADS) {
+    float sums[4];
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3]) : "r"(unit_at(smem, unit)) : "memory");
+    store_unit(a, work, unit, sums);
+  }
+}
+
+// Adds partial sums in the order of the blocks, whatever the order in which they arrived. `load(block, partials)`: those of a block.
+template <typename Load>
+static __device__ __forceinline__ void add_partials(float (&sums)[4], int blocks, const Load& load) {
+  float partials[8][4];  // all loads are in flight at once
+#pragma unroll
+  for (int block = 0; block < 8; ++block) {
+    partials[block][0] = partials[block][1] = partials[block][2] = partials[block][3] = 0.0f;
+    if (block < blocks) load(block, partials[block]);
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sums[i] = 0.0f;
+#pragma unroll
+  for (int block = 0; block < 8; ++block) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[i] += partials[block][i];
+  }
+}
+
+#if SEND
+// Sends each unit to the block that reduces it.
+static __device__ __forceinline__ void send_partials(const Mxfp4Arguments& a, const SharedLayout& smem, int rank) {
+  const int most = (UNITS + a.split_k - 1) / a.split_k;
+#pragma unroll 1
+  for (int unit = threadIdx.x; unit < UNITS; unit += CONSUMER_THREADS) {
+    const int owner = unit * a.split_k / UNITS;
+    const unsigned to = smem.exchange + 16u * (unsigned)(rank * most + unit - first_unit(a, owner));
+    float v[4];
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(unit_at(smem, unit)) : "memory");
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(remote_address(to, owner)), "f"(v[0]),
+                 "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(remote_address(smem.partials_barrier, owner))
+                 : "memory");
+  }
+}
+static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work, int rank) {
+  const int most = (UNITS + a.split_k - 1) / a.split_k;
+  const int first = first_unit(a, rank);
+  const int end = first_unit(a, rank + 1);
+#pragma unroll 1
+  for (int unit = first + (int)threadIdx.x; unit < end; unit += CONSUMER_THREADS) {
+    const unsigned from = smem.exchange + 16u * (unsigned)(unit - first);
+    float sums[4];
+    add_partials(sums, a.split_k, [&](int block, float* to) {
+      asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                   : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+                   : "r"(from + 16u * (unsigned)(block * most))
+                   : "memory");
+    });
+    store_unit(a, work, unit, sums);
+  }
+}
+#else
+// Reads the other blocks' partial sums where they are.
+static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work, int rank) {
+#pragma unroll 1
+  for (int unit = rank * CONSUMER_THREADS + (int)threadIdx.x; unit < UNITS; unit += a.split_k * CONSUMER_THREADS) {
+    float sums[4];
+    add_partials(sums, a.split_k, [&](int block, float* to) {
+      asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                   : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+                   : "r"(remote_address(unit_at(smem, unit), block))
+                   : "memory");
+    });
+    store_unit(a, work, unit, sums);
+  }
+}
+#endif
 
 extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS, 1) mxfp4(const __grid_constant__ Mxfp4Arguments a) {
   extern __shared__ unsigned char memory[];
@@ -495,8 +602,10 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   work.end = work.begin + a.k_tiles + (rank < a.extra_k_tiles ? 1 : 0);
   SharedLayout smem;
   smem.pipeline = (shared_address(memory) + 1023u) & ~1023u;
-  smem.full_barriers = smem.pipeline + (unsigned)a.storage_bytes;
+  smem.exchange = smem.pipeline + (unsigned)a.storage_bytes;
+  smem.full_barriers = smem.exchange + (unsigned)a.exchange_bytes;
   smem.empty_barriers = smem.full_barriers + 8u * (unsigned)a.num_stages;
+  smem.partials_barrier = smem.empty_barriers + 8u * (unsigned)a.num_stages;
   if (threadIdx.x == CONSUMER_THREADS) {
     if (!PACKED) prefetch_tensor_map(&a.w);
     prefetch_tensor_map(&a.x);
@@ -505,10 +614,14 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
       barrier_init(smem.full_barriers + 8u * (unsigned)i, 1);
       barrier_init(smem.empty_barriers + 8u * (unsigned)i, CONSUMER_THREADS / 32);
     }
+    if (SEND) barrier_init(smem.partials_barrier, 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     fence_async_proxy();
+    if (SEND && a.split_k > 1)
+      barrier_arrive_expect_tx(smem.partials_barrier, 16u * (unsigned)(a.split_k * (first_unit(a, rank + 1) - first_unit(a, rank))));
   }
   __syncthreads();
+  if (SEND && a.split_k > 1) cluster_arrive();
   if (threadIdx.x >= CONSUMER_THREADS) {
 #if WIDE
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
@@ -518,9 +631,11 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
     }
     __syncwarp();
     if (a.split_k > 1) {
-      cluster_release();
-      cluster_wait();
-      cluster_release();
+      if (!SEND) {
+        cluster_release();
+        cluster_wait();
+        cluster_release();
+      }
       cluster_wait();
     }
     return;
@@ -528,6 +643,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
 #if WIDE
   asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
 #endif
+  prefetch_scales(a, work);
   // Before this, nothing is written, and only a dependent launch reads: the weight and its scales.
   if (!a.dependent_launch) grid_dependency_wait();
   const ScaleRows rows = scale_rows(a, work.n + (int)threadIdx.x / 128 * TILES * 64 + (int)threadIdx.x % 128 / 32 * 16 + (int)threadIdx.x % 32 / 4);
@@ -540,13 +656,21 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   store_partials(d, smem);
   if (a.split_k == 1) {
     sync_consumers();
-    reduce_and_store(a, smem, work, 0);
+    store_tile(a, smem, work);
     return;
   }
+#if SEND
+  sync_consumers();
+  cluster_wait();  // the other blocks' barriers are initialized
+  send_partials(a, smem, rank);
+  barrier_wait_for_cluster(smem.partials_barrier, 0);
+  reduce_and_store(a, smem, work, rank);
+#else
   cluster_release();
   cluster_wait();
   reduce_and_store(a, smem, work, rank);
   // Shared memory must outlive its readers.
   cluster_release();
   cluster_wait();
+#endif
 }
