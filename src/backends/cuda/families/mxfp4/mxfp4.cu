@@ -342,15 +342,32 @@ static __device__ __forceinline__ void decode(unsigned (&to)[4], const RawWeight
   scale(to, factors, large);
 }
 
-// The scales of 128 of k: the words of lane `unit` of four. True if the warp has one above 2.
-static __device__ __forceinline__ bool exchange_scales(ScaleWords& words, const ScaleWords& chunk, int unit) {
+// The scales of 128 of k: the words of lane `unit` of four.
+static __device__ __forceinline__ void exchange_scales(ScaleWords& words, const ScaleWords& chunk, int unit) {
+#pragma unroll
+  for (int i = 0; i < TILES * 2; ++i) words[i / 2][i % 2] = __shfl_sync(0xffffffffu, chunk[i / 2][i % 2], ((int)threadIdx.x & 28) + unit, 32);
+}
+
+// True if a scale of the chunk may be above 2: of the warp, or of the warp group, whose warps then take one branch together.
+static __device__ __forceinline__ bool has_large_scales(const ScaleWords& chunk) {
   unsigned all = 0;
 #pragma unroll
-  for (int i = 0; i < TILES * 2; ++i) {
-    words[i / 2][i % 2] = __shfl_sync(0xffffffffu, chunk[i / 2][i % 2], ((int)threadIdx.x & 28) + unit, 32);
-    all |= words[i / 2][i % 2];
-  }
+  for (int i = 0; i < TILES * 2; ++i) all |= chunk[i / 2][i % 2];
+#if MMA
   return __any_sync(0xffffffffu, (all & 0x80808080u) != 0u);
+#else
+  unsigned some;
+  asm volatile(
+      "{\n"
+      ".reg .pred own, any;\n"
+      "setp.ne.u32 own, %1, 0;\n"
+      "barrier.cta.red.or.aligned.pred any, %2, 128, own;\n"
+      "selp.u32 %0, 1, 0, any;\n"
+      "}" : "=r"(some)
+      : "r"(all & 0x80808080u), "r"(2 + (int)threadIdx.x / 128)
+      : "memory");
+  return some != 0u;
+#endif
 }
 
 #if MMA
@@ -389,6 +406,16 @@ static __device__ __forceinline__ void multiply_half(Accumulators& d, const OwnW
 }
 #endif
 
+#if !MMA
+// 16 of k, `k_block` of those of a stage, of tile `r`.
+static __device__ __forceinline__ void start_product(Accumulators& d, const unsigned (&fragment)[4], unsigned x_at, int k_block, int r) {
+  const unsigned long long b = descriptor_of(x_at + (unsigned)(k_block / 4 * (X_ATOM_BYTES / 16) + k_block % 4 * 2));
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  WGMMA(d[r], fragment, b);
+  COMMIT();
+}
+#endif
+
 static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Arguments& a, const SharedLayout& smem, const ScaleRows& rows, ScaleWords& next,
                                                 const BlockWork& work) {
   const int lane = threadIdx.x % 32;
@@ -398,11 +425,12 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
   // A matrix is of eight rows of x and eight of k; in TMA's swizzle 16 bytes at c of row r are at c ^ (r % 8).
   const unsigned x_own[2] = {(unsigned)(lane % 8 * ATOM_BYTES + (lane / 8 ^ lane % 8) * 16), (unsigned)(lane % 8 * ATOM_BYTES + ((4 + lane / 8) ^ lane % 8) * 16)};
 #else
-  unsigned fragments[2][4];  // of the instruction under way, and of the next one
+  unsigned fragments[4][4];  // of the instructions under way, and of the next one
   unsigned previous = 0;
 #endif
   int stage = 0;
   unsigned phase = 0;
+  bool large = false;
   int column = work.begin * K_ATOMS * 2;  // of the scales
 #pragma unroll 1
   for (int k_tile = work.begin; k_tile < work.end; ++k_tile) {
@@ -412,6 +440,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
       for (int i = 0; i < TILES * 2; ++i) chunk[i / 2][i % 2] = next[i / 2][i % 2];
       column += 16;
       if (k_tile + 8 / K_ATOMS < work.end) load_scales(next, rows, a, column);
+      large = has_large_scales(chunk);
     }
     const unsigned w = smem.pipeline + (unsigned)stage * STAGE_BYTES;
     barrier_wait(smem.full_barriers + 8u * (unsigned)stage, phase);
@@ -419,8 +448,9 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
 #pragma unroll
     for (int half = 0; half < K_ATOMS / 2; ++half) {
       ScaleWords words;
+      exchange_scales(words, chunk, unit + half);
       // One branch, so that nothing else divides the instructions.
-      if (exchange_scales(words, chunk, unit + half)) {
+      if (large) {
         multiply_half(d, own, x_own, w, half, words, true);
       } else {
         multiply_half(d, own, x_own, w, half, words, false);
@@ -433,28 +463,37 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
 #pragma unroll
     for (int half = 0; half < K_ATOMS / 2; ++half) {
       ScaleWords words;
-      const bool large = exchange_scales(words, chunk, unit + half);
+      exchange_scales(words, chunk, unit + half);
       RawWeight raw;
       load_half(raw, own, w, half);
+      // Large scales are rare. A branch between instructions that are under way would make the compiler wait for each of them everywhere.
+      if (large) {
+        WAIT(0);
+        if (half == 0 && k_tile != work.begin && lane == 0) barrier_arrive(smem.empty_barriers + 8u * previous);
+#pragma unroll
+        for (int i = 0; i < 8 * TILES; ++i) {
+          const int r = i % TILES;
+          decode(fragments[0], raw, r, i / TILES / 2, i / TILES % 2, factors_of(words[r], i / TILES / 2, true), true);
+          start_product(d, fragments[0], x_at, half * 8 + i / TILES, r);
+          WAIT(0);
+        }
+        continue;
+      }
 #pragma unroll
       for (int block = 0; block < 4; ++block) {
         Factors factors[TILES];
 #pragma unroll
-        for (int r = 0; r < TILES; ++r) factors[r] = factors_of(words[r], block, large);
+        for (int r = 0; r < TILES; ++r) factors[r] = factors_of(words[r], block, false);
 #pragma unroll
         for (int i = 0; i < 2 * TILES; ++i) {
-          const int k_block = half * 8 + block * 2 + i / TILES;  // of 16
           const int r = i % TILES;
-          unsigned(&fragment)[4] = fragments[i % 2];
-          decode(fragment, raw, r, block, i / TILES, factors[r], large);
-          const unsigned long long b = descriptor_of(x_at + (unsigned)(k_block / 4 * (X_ATOM_BYTES / 16) + k_block % 4 * 2));
-          asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-          WGMMA(d[r], fragment, b);
-          COMMIT();
-          // An instruction waits for the one before it, so that the threads decode between two of them. The fragment before, and the stage before, are
-          // free.
-          WAIT(1);
-          if (half == 0 && block == 0 && i == 0 && k_tile != work.begin && lane == 0) barrier_arrive(smem.empty_barriers + 8u * previous);
+          unsigned(&fragment)[4] = fragments[(block * 2 * TILES + i) % 4];
+          decode(fragment, raw, r, block, i / TILES, factors[r], false);
+          start_product(d, fragment, x_at, half * 8 + block * 2 + i / TILES, r);
+          // The threads decode while two instructions are under way. The fragment of the third last one is free, and at the second one of a stage the
+          // stage before.
+          WAIT(2);
+          if (half == 0 && block == 0 && i == 1 && k_tile != work.begin && lane == 0) barrier_arrive(smem.empty_barriers + 8u * previous);
         }
       }
     }
