@@ -58,6 +58,17 @@ TEST_F(CudaFp4, Fp4WeightsOnAwkwardShapesAreRight) {
   EXPECT_GE(taken, 13 * 8);
 }
 
+/// For compute-sanitizer.
+TEST_F(CudaFp4, SanitizerSample) {
+  const KernelFamily* family = gpu()->find_family("mxfp4");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mxfp4").message();
+  for (const std::int64_t m : {9, 72}) {
+    const Problem plain = of_fp4(Operation::a16w4, m, 264, 736, true);
+    for (const Problem& problem : {plain, in_fragments(plain)})
+      expect_right(*family, problem, some_configs(*family, problem, 10));
+  }
+}
+
 TEST_F(CudaFp4, AnFp4WeightIsPackedAndComesBack) {
   for (const Size& size : {Size{1, 1, 32}, Size{1, 65, 96}, Size{1, 130, 640}, Size{1, 2112, 7168}}) {
     const Problem problem = in_fragments(of_fp4(Operation::a16w4, 1, size.n, size.k));
