@@ -242,7 +242,7 @@ typedef struct gemmtune_problem {
   size_t size;
   gemmtune_operation operation;
   gemmtune_type x_type;
-  gemmtune_type w_type; /* unset: x_type */
+  gemmtune_type w_type; /* unset: x_type; fp4 of a16w4 and a8w4 */
   gemmtune_type y_type; /* unset: x_type of a16w16 and batched_bf16, bf16 of the others */
   int64_t m;            /* rows of x; 0 is legal: nothing is read or written. Tokens of a fused_moe */
   int64_t n;            /* rows of w; inter_dim of a fused_moe (of one half, if gated) */

@@ -4,6 +4,8 @@
 #include <array>
 #include <span>
 
+#include "base/rounding.h"
+
 namespace gemmtune {
 namespace {
 
@@ -111,11 +113,19 @@ Problem random_problem(Operation operation, const HuntLimits& limits, Random& ra
     if (one_in(4, random)) problem.x_order = Order::column_major;
     if (one_in(4, random)) problem.w_order = Order::column_major;
   }
+  // Of fp4 the dimensions that are reduced are whole blocks.
+  const auto step_of = [&](const std::int64_t* dimension) {
+    const bool reduced = dimension == &problem.k || (row.mixture && dimension == &problem.n);
+    return reduced && problem.w_type == DataType::f4_e2m1 ? mx_block : std::int64_t{1};
+  };
+  for (std::int64_t* const dimension : {&problem.n, &problem.k})
+    *dimension = round_up(*dimension, step_of(dimension));
   while (!fits(problem, limits)) {
     std::int64_t* const largest =
         std::max({&problem.m, &problem.n, &problem.k}, [](const auto* a, const auto* b) { return *a < *b; });
-    if (*largest == 1) break;
-    *largest /= 2;
+    const std::int64_t step = step_of(largest);
+    if (*largest <= step) break;
+    *largest = std::max(step, *largest / 2 / step * step);
   }
   return problem;
 }

@@ -35,8 +35,9 @@ Problem read(const gemmtune_problem& asked) {
 bool always_packed(Operation operation) { return default_problem(operation).bpreshuffle; }
 
 TEST(COperations, EachIsTheProblemOfItsTable) {
-  const gemmtune_type x_types[] = {GEMMTUNE_BF16,      GEMMTUNE_I8,      GEMMTUNE_I8,   GEMMTUNE_F8_E4M3FN,
-                                   GEMMTUNE_F8_E4M3FN, GEMMTUNE_F4_E2M1, GEMMTUNE_BF16, GEMMTUNE_I8};
+  const gemmtune_type x_types[] = {
+      GEMMTUNE_BF16, GEMMTUNE_I8, GEMMTUNE_I8,   GEMMTUNE_F8_E4M3FN, GEMMTUNE_F8_E4M3FN, GEMMTUNE_F4_E2M1,
+      GEMMTUNE_BF16, GEMMTUNE_I8, GEMMTUNE_BF16, GEMMTUNE_BF16,      GEMMTUNE_F8_E4M3FN};
   for (const Operation operation : all_operations()) {
     if (operation == Operation::fused_moe) continue;
     auto asked =
@@ -113,8 +114,8 @@ TEST(COperations, AMixtureWithoutItsStructureAndTheStructureElsewhereAreRefused)
 }
 
 TEST(COperations, EnumeratorsThatDoNotExistAreNamedWithTheirField) {
-  EXPECT_THAT(refusal(problem(static_cast<gemmtune_operation>(9), GEMMTUNE_BF16)),
-              HasSubstr("operation is 9"));
+  EXPECT_THAT(refusal(problem(static_cast<gemmtune_operation>(11), GEMMTUNE_BF16)),
+              HasSubstr("operation is 11"));
   EXPECT_THAT(refusal(problem(GEMMTUNE_A16W16, static_cast<gemmtune_type>(10))), HasSubstr("x_type is 10"));
   EXPECT_THAT(refusal(problem(GEMMTUNE_A16W16, GEMMTUNE_TYPE_UNSET)), HasSubstr("x_type is not set"));
   auto asked = problem(GEMMTUNE_A16W16, GEMMTUNE_BF16);
@@ -199,9 +200,9 @@ TEST(COperations, WrongTunedFilesAreNamed) {
   options.tuned_files = files.data();
   EXPECT_EQ(gemmtune_context_create(&options, &context), GEMMTUNE_INVALID_ARGUMENT);
   EXPECT_THAT(gemmtune_last_error(), HasSubstr("tuned_files[1]: a second entry of a8w8"));
-  files[1].operation = static_cast<gemmtune_operation>(9);
+  files[1].operation = static_cast<gemmtune_operation>(11);
   EXPECT_EQ(gemmtune_context_create(&options, &context), GEMMTUNE_INVALID_ARGUMENT);
-  EXPECT_THAT(gemmtune_last_error(), HasSubstr("operation is 9"));
+  EXPECT_THAT(gemmtune_last_error(), HasSubstr("operation is 11"));
   EXPECT_EQ(context, nullptr);
   files[1] = {GEMMTUNE_A16W16, nullptr};  // the default
   EXPECT_EQ(gemmtune_context_create(&options, &context), GEMMTUNE_OK) << gemmtune_last_error();

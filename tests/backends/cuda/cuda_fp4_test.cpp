@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "backends/backend.h"
@@ -56,6 +57,17 @@ TEST_F(CudaFp4, Fp4WeightsOnAwkwardShapesAreRight) {
     }
   }
   EXPECT_GE(taken, 13 * 8);
+}
+
+/// For compute-sanitizer.
+TEST_F(CudaFp4, SanitizerSample) {
+  const KernelFamily* family = gpu()->find_family("mxfp4");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mxfp4").message();
+  for (const std::int64_t m : {9, 72}) {
+    const Problem plain = of_fp4(Operation::a16w4, m, 264, 736, true);
+    for (const Problem& problem : {plain, in_fragments(plain)})
+      expect_right(*family, problem, some_configs(*family, problem, 10));
+  }
 }
 
 TEST_F(CudaFp4, AnFp4WeightIsPackedAndComesBack) {
@@ -138,8 +150,16 @@ TEST_F(CudaFp4, EveryFp4ValueAndScaleIsExact) {
   for (const char* name : {"mxfp4", "simt"}) {
     const KernelFamily* family = gpu()->find_family(name);
     if (family == nullptr) continue;
+    std::vector<std::pair<Problem, Config>> kernels;
     for (const Problem& problem : {plain, in_fragments(plain)}) {
-      auto kernel = family->build(problem, family->default_config(problem));
+      Config config = family->default_config(problem);
+      kernels.emplace_back(problem, config);
+      if (config.find("mma") == nullptr) continue;
+      config.set("mma", 1 - config.number("mma"));
+      kernels.emplace_back(problem, config);
+    }
+    for (const auto& [problem, config] : kernels) {
+      auto kernel = family->build(problem, config);
       ASSERT_TRUE(kernel.ok()) << kernel.message();
       Operands operands;
       operands.x = there_x->data();
@@ -172,7 +192,8 @@ TEST_F(CudaFp4, EveryFp4ValueAndScaleIsExact) {
         ++compared;
         EXPECT_EQ(found,
                   std::bit_cast<float>(static_cast<std::uint32_t>(bf16(static_cast<float>(sum))) << 16))
-            << name << " packed " << problem.bpreshuffle << " scale " << row << " row of x " << at / n;
+            << name << " " << config.text() << " packed " << problem.bpreshuffle << " scale " << row
+            << " row of x " << at / n;
       }
       EXPECT_GT(compared, 300);
     }

@@ -17,9 +17,13 @@
 namespace gemmtune::cuda {
 namespace {
 
-constexpr std::int64_t k_of_atom = 64;  // elements of k in 128 bytes of x
+constexpr std::int64_t k_of_atom = 64;                  // elements of k in 128 bytes of x
+constexpr std::int64_t max_weight_prefetch = 32 << 10;  // bytes of a block
+constexpr std::int64_t max_exchange = 36 << 10;  // bytes: larger tiles read the other blocks' partial sums
 constexpr std::int64_t max_fp4_stages = 32;
-constexpr std::int64_t max_fp4_sums = 128;  // of a thread
+constexpr std::int64_t row_tiles[] = {8,   16,  32,  48,  64,  80,  96,  112, 128,
+                                      144, 160, 176, 192, 208, 224, 240, 256};  // block_n
+constexpr std::int64_t max_fp4_sums = 128;                                      // of a thread
 constexpr std::int64_t max_x_tiles = 65535;
 
 /// Tiles, shared memory and grid of a config.
@@ -29,21 +33,32 @@ struct Mxfp4LaunchConfig {
   std::int64_t block_n = 8;     // rows of x
   std::int64_t k_atoms = 2;
   std::int64_t split_k = 1;
+  bool warp_instructions = false;  // mma.sync instead of wgmma
   bool dependent_launch = false;
   std::int64_t num_stages = 0;
   std::int64_t k_tiles = 1;
   std::int64_t stage_bytes = 0;
   std::int64_t storage_bytes = 0;
+  std::int64_t exchange_bytes = 0;
   std::int64_t shared_bytes = 0;
   std::int64_t w_tiles = 1;  // of block_m
   std::int64_t x_tiles = 1;  // of block_n
   std::int64_t blocks_per_sm = 1;
+  std::int64_t prefetch_blocks = 0;
 
   std::int64_t tiles() const { return block_m / (64 * warpgroups); }  // of 64 rows, of a warp group
   std::int64_t accumulators() const { return tiles() * block_n / 2; }
   /// The consumers take registers from the producer.
-  bool wide() const { return warpgroups == 2 && accumulators() > 64; }
+  bool wide() const { return warpgroups == 2 && accumulators() > 64 && !warp_instructions; }
   std::int64_t threads() const { return 128 * warpgroups + (wide() ? 128 : 32); }
+  /// Blocks of a cluster send each other their partial sums.
+  bool sends() const { return block_n * block_m * 4 <= max_exchange; }
+  /// Of the weight, before it may be read: an eighth of the block's share.
+  std::int64_t prefetch_k_tiles() const {
+    const std::int64_t k_tile_bytes = k_atoms * block_m * k_of_atom / 2;
+    const std::int64_t share = ceil_div(k_tiles, split_k) * k_tile_bytes;
+    return std::min(share / 8, max_weight_prefetch) / k_tile_bytes;
+  }
   std::int64_t blocks() const { return w_tiles * x_tiles * split_k; }
 };
 
@@ -55,22 +70,28 @@ Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& conf
   launch.block_n = config.number("bn", 8);
   launch.k_atoms = config.number("bk", 128) / k_of_atom;
   launch.split_k = config.number("csk", 1);
+  launch.warp_instructions = config.number("mma", 0) != 0;
   launch.dependent_launch = is_dependent(config);
   launch.k_tiles = ceil_div(problem.k, k_of_atom * launch.k_atoms);
   launch.w_tiles = ceil_div(problem.n, launch.block_m);
   launch.x_tiles = ceil_div(problem.m, launch.block_n);
   launch.stage_bytes = launch.k_atoms * (launch.block_m * k_of_atom / 2 + launch.block_n * atom_bytes);
   const std::int64_t partials = launch.block_n * (launch.block_m + 4) * 4;
-  const std::int64_t most = static_cast<std::int64_t>(limits.shared_bytes_per_block) - shared_reserve;
-  const std::int64_t wanted = std::min(config.number("smem", 110) * 1024 - shared_reserve, most);
+  if (launch.split_k > 1 && launch.sends())
+    launch.exchange_bytes =
+        launch.split_k * ceil_div(launch.block_n * launch.block_m / 4, launch.split_k) * 16;
+  const std::int64_t fixed = shared_reserve + launch.exchange_bytes;
+  const std::int64_t most = static_cast<std::int64_t>(limits.shared_bytes_per_block) - fixed;
+  const std::int64_t wanted = std::min(config.number("smem", 110) * 1024 - fixed, most);
   launch.num_stages = std::min({wanted / std::max<std::int64_t>(launch.stage_bytes, 1),
                                 ceil_div(launch.k_tiles, launch.split_k), max_fp4_stages});
   launch.storage_bytes = round_up(std::max(launch.num_stages * launch.stage_bytes, partials), 16);
-  launch.shared_bytes = launch.storage_bytes + shared_reserve;
+  launch.shared_bytes = launch.storage_bytes + fixed;
   const std::int64_t by_memory =
       static_cast<std::int64_t>(limits.shared_bytes_per_multiprocessor) / (launch.shared_bytes + 1024);
   const std::int64_t by_registers = 65536 / (launch.threads() * (launch.accumulators() + 90));
   launch.blocks_per_sm = std::clamp<std::int64_t>(std::min(by_memory, by_registers), 1, 12);
+  launch.prefetch_blocks = limits.multiprocessors * launch.blocks_per_sm;
   return launch;
 }
 
@@ -130,14 +151,18 @@ class Mxfp4Kernel final : public Kernel {
     values.w_tiles = static_cast<int>(fragments.tiles());
     values.k_atoms = static_cast<int>(fragments.k_tiles());
     values.scale_columns = static_cast<int>(problem_.k / mx_block);
-    values.scales_aligned =
-        values.scale_columns % 4 == 0 && reinterpret_cast<std::uintptr_t>(o.w_scale) % 4 == 0 ? 1 : 0;
+    const std::uintptr_t together =
+        static_cast<std::uintptr_t>(values.scale_columns) | reinterpret_cast<std::uintptr_t>(o.w_scale);
+    values.scale_alignment = together % 4 == 0 ? 4 : together % 2 == 0 ? 2 : 1;
     values.num_stages = static_cast<int>(launch_.num_stages);
     values.split_k = static_cast<int>(launch_.split_k);
     values.k_tiles = static_cast<int>(launch_.k_tiles / launch_.split_k);
     values.extra_k_tiles = static_cast<int>(launch_.k_tiles % launch_.split_k);
     values.dependent_launch = launch_.dependent_launch ? 1 : 0;
     values.storage_bytes = static_cast<int>(launch_.storage_bytes);
+    values.prefetch_k_tiles = static_cast<int>(launch_.prefetch_k_tiles());
+    values.prefetch_blocks = static_cast<int>(launch_.prefetch_blocks);
+    values.exchange_bytes = static_cast<int>(launch_.exchange_bytes);
     void* arguments[] = {&values};
     return program_->launch(shape_, arguments, stream);
   }
@@ -208,6 +233,7 @@ std::string Mxfp4Family::refuse_build(const Problem& problem, const Config& conf
     return "bm is not one or two times 64 rows for each warp group";
   if (launch.accumulators() > max_fp4_sums) return "tile needs more registers than a thread has";
   if (!problem.bpreshuffle && launch.k_atoms != 4) return "bk is not 256, which a plain weight needs";
+  if (launch.warp_instructions && launch.block_n > 32) return "mma 1 is for few rows of x";
   if (launch.split_k > launch.k_tiles) return "csk is more than the k tiles";
   if (launch.num_stages < std::min<std::int64_t>(2, ceil_div(launch.k_tiles, launch.split_k)))
     return "smem holds less than two stages";
@@ -221,7 +247,9 @@ std::string Mxfp4Family::refuse_waste(const Problem& problem, const Config& conf
   const Mxfp4LaunchConfig launch = mxfp4_launch_config(problem, config, runtime_.limits());
   const std::int64_t processors = runtime_.limits().multiprocessors;
   if (launch.block_m > 64 && problem.n <= launch.block_m / 2) return "bm is more than twice the rows of w";
-  if (launch.block_n > 8 && problem.m <= launch.block_n / 2) return "bn is more than twice the rows of x";
+  for (const std::int64_t narrower : row_tiles)
+    if (narrower < launch.block_n && ceil_div(problem.m, narrower) == launch.x_tiles)
+      return "bn makes as many tiles as a narrower one";
   if (launch.block_n < 64 && problem.m > launch.block_n) return "bn reads the weight too often";
   if (problem.m > 128 && launch.accumulators() * launch.warpgroups < 64)
     return "tile is small for so many rows";
@@ -244,10 +272,13 @@ Space Mxfp4Family::space(const Problem& problem) const {
                       .values = {"64", "128", "256"},
                       .absent = "64",
                       .meaning = "block_m: rows of the weight in a tile"});
-  space.add(Parameter{.key = "bn",
-                      .values = {"8", "16", "32", "64", "128", "192", "256"},
-                      .absent = "8",
-                      .meaning = "block_n: rows of x in a tile"});
+  Parameter rows{.key = "bn", .values = {}, .absent = "8", .meaning = "block_n: rows of x in a tile"};
+  for (const std::int64_t bn : row_tiles) rows.values.push_back(std::to_string(bn));
+  space.add(std::move(rows));
+  space.add(Parameter{.key = "mma",
+                      .values = {"0", "1"},
+                      .absent = "0",
+                      .meaning = "1: instructions of a warp (mma.sync), 0: of a warp group (wgmma)"});
   space.add(Parameter{.key = "bk",
                       .values = {"128", "256"},
                       .absent = "128",
@@ -286,6 +317,7 @@ Config Mxfp4Family::default_config(const Problem& problem) const {
     config.set("wg", wg);
     config.set("bm", bm);
     config.set("bn", bn);
+    config.set("mma", std::int64_t{bn <= 16 ? 1 : 0});
     config.set("bk", std::int64_t{problem.bpreshuffle ? 128 : 256});
     config.set("csk", csk);
     config.set("smem", smem);
@@ -293,7 +325,7 @@ Config Mxfp4Family::default_config(const Problem& problem) const {
     return config;
   };
   for (const auto& [wg, bm] : {std::pair<std::int64_t, std::int64_t>{1, 64}, {2, 128}, {2, 256}}) {
-    for (const std::int64_t bn : {8, 16, 32, 64, 128, 256}) {
+    for (const std::int64_t bn : row_tiles) {
       if (bn < 64 && bn < problem.m) continue;
       for (std::int64_t csk = 1; csk <= max_cluster; ++csk) {
         const Config config = config_of(wg, bm, bn, csk, wg == 2 ? 220 : 110);
@@ -317,6 +349,8 @@ gpu::Source Mxfp4Family::source(const Problem& problem, const Config& config) co
   source.defines.push_back(fmt::format("BLOCK_N={}", launch.block_n));
   source.defines.push_back(fmt::format("K_ATOMS={}", launch.k_atoms));
   source.defines.push_back(fmt::format("WIDE={}", launch.wide() ? 1 : 0));
+  source.defines.push_back(fmt::format("SEND={}", launch.sends() ? 1 : 0));
+  source.defines.push_back(fmt::format("MMA={}", launch.warp_instructions ? 1 : 0));
   source.defines.push_back("L2_HINTS=1");
   source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
   return source;
@@ -346,7 +380,8 @@ double Mxfp4Family::predicted_microseconds(const Problem& problem, const Config&
   const double k_atoms = real(ceil_div(launch.k_tiles, launch.split_k) * launch.k_atoms);
   const double tiles = real(launch.block_m / 64) * resident;  // of a multiprocessor, 64 rows each
   const double decoded = problem.bpreshuffle ? 80 : 130;      // cycles of 64 x 64 elements
-  const double multiplied = 4 * std::max(real(launch.block_n) / 2, 24.0);
+  const double multiplied = launch.warp_instructions ? 4 * real(launch.block_n) * 1.5
+                                                     : 4 * std::max(real(launch.block_n) / 2, 24.0);
   const double alone = (decoded + multiplied) * real(launch.tiles());  // of a warp group
   const double step =
       std::max({tiles * decoded + tiles * multiplied * 0.25, tiles * multiplied * 1.1, alone});

@@ -5,7 +5,8 @@
 //
 // The host defines: WARPGROUPS (consumers: 1, 2), TILES (of 64 rows of the weight, of a warp group: 1, 2), BLOCK_N (rows of x), K_ATOMS (BLOCK_K in
 // units of 64 elements: 2, 4), PACKED (1: the weight has the layout fragment64), WIDE (1: two warp groups of consumers take registers from the
-// producer, which is a warp group then), L2_HINTS, OUTPUT, and WGMMA(d, a, b): d += 64 x BLOCK_N products of 16 of k.
+// producer, which is a warp group then), MMA (1: the instructions of a warp, for few rows of x; 0: those of a warp group), SEND (1: blocks of a
+// cluster send each other their partial sums), L2_HINTS, OUTPUT, and WGMMA(d, a, b): d += 64 x BLOCK_N products of 16 of k.
 using gemmtune::cuda::Mxfp4Arguments;
 
 #define BLOCK_M (64 * WARPGROUPS * TILES)
@@ -19,9 +20,13 @@ using gemmtune::cuda::Mxfp4Arguments;
 
 typedef float Accumulators[TILES][BLOCK_N / 2];
 
+#define UNITS (BLOCK_N * (BLOCK_M / 4))  // of four rows of the weight and one row of x, in which partial sums are exchanged
+
 // Addresses in shared memory. Partial sums, float [BLOCK_N][PITCH], take the pipeline's place.
 struct SharedLayout {
   unsigned pipeline;
+  unsigned exchange;  // with SEND, the partial sums that the blocks of the cluster send to this one: [split_k][its units]
+  unsigned partials_barrier;  // completes when they have arrived
   unsigned full_barriers;
   unsigned empty_barriers;
 };
@@ -62,13 +67,35 @@ static __device__ __forceinline__ void load_x(const Mxfp4Arguments& a, const Sha
              smem.full_barriers + 8u * (unsigned)stage, policy);
 }
 
+// Prefetches the weight of the first stages into L2, before it may be read.
+static __device__ __forceinline__ void prefetch_weight(const Mxfp4Arguments& a, const BlockWork& work, unsigned long long policy) {
+  if ((int)(blockIdx.y * gridDim.x + blockIdx.x) >= a.prefetch_blocks) return;
+  const int end = work.end < work.begin + a.prefetch_k_tiles ? work.end : work.begin + a.prefetch_k_tiles;
+#if PACKED
+  const int atoms = (end * K_ATOMS < a.k_atoms ? end * K_ATOMS : a.k_atoms) - work.begin * K_ATOMS;
+  if (atoms <= 0) return;
+#pragma unroll
+  for (int r = 0; r < BLOCK_M / 64; ++r) {
+    const int tile = work.n / 64 + r;
+    if (tile < a.w_tiles)
+      bulk_prefetch(a.fragments + ((long long)tile * a.k_atoms + work.begin * K_ATOMS) * FRAGMENT_BYTES, (unsigned)atoms * FRAGMENT_BYTES, policy);
+  }
+#else
+#pragma unroll 1
+  for (int k_tile = work.begin; k_tile < end; ++k_tile) tma_prefetch(&a.w, k_tile * 128, work.n, policy);
+#endif
+}
+
 static __device__ __forceinline__ void produce(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work) {
   unsigned long long first, last;
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
   asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(last));
   const unsigned long long w_policy = gridDim.y == 1 ? first : last;
   const int filled = work.end - work.begin < a.num_stages ? work.end - work.begin : a.num_stages;
-  if (!a.dependent_launch) grid_dependency_wait();
+  if (!a.dependent_launch) {
+    prefetch_weight(a, work, w_policy);
+    grid_dependency_wait();
+  }
 #pragma unroll 1
   for (int stage = 0; stage < filled; ++stage) {
     load_weight(a, smem, work, work.begin + stage, stage, w_policy);
@@ -114,8 +141,13 @@ static __device__ __forceinline__ ScaleRows scale_rows(const Mxfp4Arguments& a, 
 
 static __device__ __forceinline__ unsigned load_word(const unsigned char* from) {
   unsigned word;
-  asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(word) : "l"(from));
+  asm volatile("ld.global.nc.L2::128B.b32 %0, [%1];" : "=r"(word) : "l"(from));
   return word;
+}
+static __device__ __forceinline__ unsigned load_half_word(const unsigned char* from) {
+  unsigned half;
+  asm volatile("{\n.reg .b16 half;\nld.global.nc.L2::128B.b16 half, [%1];\ncvt.u32.u16 %0, half;\n}" : "=r"(half) : "l"(from));
+  return half;
 }
 static __device__ __forceinline__ unsigned load_byte(const unsigned char* from) {
   unsigned byte;
@@ -130,14 +162,31 @@ static __device__ __forceinline__ void load_scales(ScaleWords& words, const Scal
   for (int i = 0; i < TILES * 2; ++i) {
     const unsigned char* const from = rows.from[i / 2][i % 2] + column;
     unsigned word = 0;
-    if (a.scales_aligned) {
+    if (a.scale_alignment == 4) {
       if (column < a.scale_columns) word = load_word(from);
+    } else if (a.scale_alignment == 2) {
+      if (column < a.scale_columns) word = load_half_word(from);
+      if (column + 2 < a.scale_columns) word |= load_half_word(from + 2) << 16;
     } else {
 #pragma unroll
       for (int byte = 0; byte < 4; ++byte)
         if (column + byte < a.scale_columns) word |= load_byte(from + byte) << (8 * byte);
     }
     words[i / 2][i % 2] = word;
+  }
+}
+
+// Prefetches the block's scales into L2: 512 of k ahead they would come late from memory. This is no read, so that the previous kernel may still run.
+static __device__ __forceinline__ void prefetch_scales(const Mxfp4Arguments& a, const BlockWork& work) {
+  const int first = work.begin * K_ATOMS * 2;
+  const int end = work.end * K_ATOMS * 2 < a.scale_columns ? work.end * K_ATOMS * 2 : a.scale_columns;
+  const int sectors = (end - first + 31) / 32 + 1;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < BLOCK_M * sectors; i += CONSUMER_THREADS) {
+    const int row = work.n + i % BLOCK_M;
+    const int column = first + i / BLOCK_M * 32;
+    if (row < a.n)
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(a.scales + (long long)row * a.scale_columns + (column < end ? column : end - 1)) : "memory");
   }
 }
 
@@ -149,8 +198,8 @@ static __device__ __forceinline__ unsigned multiply(unsigned a, unsigned b) {
   return product;
 }
 // The three bits of a magnitude, in place of the lowest two of the exponent and the highest of the mantissa, are the element times 2^-126. The factor
-// 2^(e - 1) makes it the element times its scale 2^(e - 127). Where e > 128 the factor would be too large: what is missing is large_factor().
-static __device__ __forceinline__ unsigned scale_factor(unsigned e) { return (e < 128u ? e : 128u) * 0x00800080u + 0x3f003f00u; }
+// 2^(e - 1) makes it the element times its scale 2^(e - 127). Above e = 128 the factor is 2^127, and what is missing is large_factor().
+static __device__ __forceinline__ unsigned scale_factor(unsigned e) { return e * 0x00800080u + 0x3f003f00u; }
 static __device__ __forceinline__ unsigned large_factor(unsigned e) { return e == 255u ? 0x7fc07fc0u : ((e > 128u ? e : 128u) - 1u) * 0x00800080u; }
 static __device__ __forceinline__ unsigned byte_of(unsigned word, int i) { return __byte_perm(word, 0u, 0x4440u + (unsigned)i); }
 
@@ -183,31 +232,33 @@ static __device__ __forceinline__ uint4 load_shared(unsigned from) {
   return value;
 }
 
-// The thread's part of 128 of k of the warp group's tiles, as it lies in a stage.
-struct RawWeight {
-#if PACKED
-  uint4 of[TILES][2];  // 64 of k each
-#else
-  uint4 of[TILES][2];  // rows r and r + 8, 32 of k
-#endif
+// The factors of 32 of k for the thread's two rows of a tile; `more` where a scale of the warp is above 2.
+struct Factors {
+  unsigned by[2];
+  unsigned more[2];
 };
-
-typedef unsigned Fragments[TILES][2][4];  // 32 of k
-
-// Scales of 32 of k: block `b` of four.
-static __device__ __forceinline__ void scale(Fragments& fragments, const ScaleWords& words, int b, bool large) {
+// Block `block` of four of 128 of k.
+static __device__ __forceinline__ Factors factors_of(const unsigned (&words)[2], int block, bool large) {
+  Factors factors;
 #pragma unroll
-  for (int r = 0; r < TILES; ++r) {
-    const unsigned e[2] = {byte_of(words[r][0], b), byte_of(words[r][1], b)};
-    const unsigned factors[2] = {scale_factor(e[0]), scale_factor(e[1])};
-#pragma unroll
-    for (int i = 0; i < 8; ++i) fragments[r][i / 4][i % 4] = multiply(fragments[r][i / 4][i % 4], factors[i % 2]);
+  for (int i = 0; i < 2; ++i) {
+    unsigned e = byte_of(words[i], block);
+    factors.more[i] = 0;
     if (large) {
-      const unsigned more[2] = {large_factor(e[0]), large_factor(e[1])};
-#pragma unroll
-      for (int i = 0; i < 8; ++i) fragments[r][i / 4][i % 4] = multiply(fragments[r][i / 4][i % 4], more[i % 2]);
+      factors.more[i] = large_factor(e);
+      e = e < 128u ? e : 128u;
     }
+    factors.by[i] = scale_factor(e);
   }
+  return factors;
+}
+static __device__ __forceinline__ void scale(unsigned (&fragment)[4], const Factors& factors, bool large) {
+  if (large) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) fragment[i] = multiply(fragment[i], factors.more[i % 2]);
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) fragment[i] = multiply(fragment[i], factors.by[i % 2]);
 }
 
 // ---- consumers
@@ -231,22 +282,155 @@ static __device__ __forceinline__ void fence_accumulators(Accumulators& d) {
   }
 }
 
+// Where a thread's part of the weight lies in a stage.
+struct OwnWeight {
+  unsigned at;
+#if !PACKED
+  unsigned select;
+#endif
+};
+static __device__ __forceinline__ OwnWeight own_weight() {
+  const int lane = threadIdx.x % 32;
+  const int group = threadIdx.x / 128;
+  OwnWeight own;
+#if PACKED
+  own.at = (unsigned)(group * TILES * K_ATOMS * FRAGMENT_BYTES + (int)threadIdx.x % 128 * 16);
+#else
+  own.at = (unsigned)((group * TILES * 64 + (int)threadIdx.x % 128 / 32 * 16 + lane / 4) * 128);
+  own.select = (unsigned)(lane % 4 * 0x11 + 0x40);
+#endif
+  return own;
+}
+
+// The thread's part of 128 of k: packed as it lies in a stage, 64 of k each; plain, its bytes of each 32 of k of rows r and r + 8.
+#if PACKED
+struct RawWeight {
+  uint4 of[TILES][2];
+};
+#else
+struct RawWeight {
+  unsigned of[TILES][4][2];
+};
+#endif
+
+// Loads half `half` of a stage at `w`.
+static __device__ __forceinline__ void load_half(RawWeight& raw, const OwnWeight& own, unsigned w, int half) {
+#if PACKED
+#pragma unroll
+  for (int i = 0; i < TILES * 2; ++i) raw.of[i / 2][i % 2] = load_shared(w + own.at + (unsigned)((i / 2 * K_ATOMS + half * 2 + i % 2) * FRAGMENT_BYTES));
+#else
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int r = 0; r < TILES; ++r) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i)  // TMA's swizzle: 16 bytes at c of row r are at c ^ (r % 8)
+      raw.of[r][i / 2][i % 2] =
+          own_bytes(load_shared(w + own.at + (unsigned)(r * 64 * 128 + i % 2 * 8 * 128 + (((half * 4 + i / 2) ^ (lane / 4)) * 16))), own.select);
+  }
+#endif
+}
+
+// The fragment of tile `r` at step `step` of two of block `block` of four, times its scales.
+static __device__ __forceinline__ void decode(unsigned (&to)[4], const RawWeight& raw, int r, int block, int step, const Factors& factors, bool large) {
+#if PACKED
+  const uint4& words = raw.of[r][block / 2];
+  spread(to, block % 2 == 0 ? (step == 0 ? words.x : words.y) : (step == 0 ? words.z : words.w));
+#else
+#pragma unroll
+  for (int i = 0; i < 4; ++i) to[i] = spread_byte(raw.of[r][block][i % 2], step * 2 + i / 2);
+#endif
+  scale(to, factors, large);
+}
+
+// The scales of 128 of k: the words of lane `unit` of four.
+static __device__ __forceinline__ void exchange_scales(ScaleWords& words, const ScaleWords& chunk, int unit) {
+#pragma unroll
+  for (int i = 0; i < TILES * 2; ++i) words[i / 2][i % 2] = __shfl_sync(0xffffffffu, chunk[i / 2][i % 2], ((int)threadIdx.x & 28) + unit, 32);
+}
+
+// True if a scale of the chunk may be above 2: of the warp, or of the warp group, whose warps then take one branch together.
+static __device__ __forceinline__ bool has_large_scales(const ScaleWords& chunk) {
+  unsigned all = 0;
+#pragma unroll
+  for (int i = 0; i < TILES * 2; ++i) all |= chunk[i / 2][i % 2];
+#if MMA
+  return __any_sync(0xffffffffu, (all & 0x80808080u) != 0u);
+#else
+  unsigned some;
+  asm volatile(
+      "{\n"
+      ".reg .pred own, any;\n"
+      "setp.ne.u32 own, %1, 0;\n"
+      "barrier.cta.red.or.aligned.pred any, %2, 128, own;\n"
+      "selp.u32 %0, 1, 0, any;\n"
+      "}" : "=r"(some)
+      : "r"(all & 0x80808080u), "r"(2 + (int)threadIdx.x / 128)
+      : "memory");
+  return some != 0u;
+#endif
+}
+
+#if MMA
+static __device__ __forceinline__ void load_matrices(unsigned (&to)[4], unsigned from) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(from));
+}
+static __device__ __forceinline__ void multiply_add(float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// 128 of k. `x_own`: the lane's 16 bytes of eight rows of x, at the first and at the second 32 of k of an atom.
+static __device__ __forceinline__ void multiply_half(Accumulators& d, const OwnWeight& own, const unsigned (&x_own)[2], unsigned w, int half, const ScaleWords& words,
+                                                     bool large) {
+  RawWeight raw;
+  load_half(raw, own, w, half);
+#pragma unroll
+  for (int block = 0; block < 4; ++block) {
+    unsigned x[BLOCK_N / 8][4];
+#pragma unroll
+    for (int j = 0; j < BLOCK_N / 8; ++j)
+      load_matrices(x[j], w + W_BYTES + (unsigned)((half * 2 + block / 2) * X_ATOM_BYTES + j * 8 * ATOM_BYTES) + x_own[block % 2]);
+#pragma unroll
+    for (int r = 0; r < TILES; ++r) {
+      const Factors factors = factors_of(words[r], block, large);
+#pragma unroll
+      for (int step = 0; step < 2; ++step) {
+        unsigned fragment[4];
+        decode(fragment, raw, r, block, step, factors, large);
+#pragma unroll
+        for (int j = 0; j < BLOCK_N / 8; ++j) multiply_add(&d[r][4 * j], fragment, x[j][2 * step], x[j][2 * step + 1]);
+      }
+    }
+  }
+}
+#endif
+
+#if !MMA
+// 16 of k, `k_block` of those of a stage, of tile `r`.
+static __device__ __forceinline__ void start_product(Accumulators& d, const unsigned (&fragment)[4], unsigned x_at, int k_block, int r) {
+  const unsigned long long b = descriptor_of(x_at + (unsigned)(k_block / 4 * (X_ATOM_BYTES / 16) + k_block % 4 * 2));
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  WGMMA(d[r], fragment, b);
+  COMMIT();
+}
+#endif
+
 static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Arguments& a, const SharedLayout& smem, const ScaleRows& rows, ScaleWords& next,
                                                 const BlockWork& work) {
   const int lane = threadIdx.x % 32;
-  const int group = threadIdx.x / 128;
-#if PACKED
-  const unsigned own = (unsigned)(group * TILES * K_ATOMS * FRAGMENT_BYTES + (int)threadIdx.x % 128 * 16);
-#else
-  const int own_row = (int)threadIdx.x % 128 / 32 * 16 + lane / 4;
-  const unsigned own = (unsigned)((group * TILES * 64 + own_row) * 128);
-  const unsigned select = (unsigned)(lane % 4 * 0x11 + 0x40);
-#endif
+  const OwnWeight own = own_weight();
   ScaleWords chunk;
-  Fragments fragments[2];
+#if MMA
+  // A matrix is of eight rows of x and eight of k; in TMA's swizzle 16 bytes at c of row r are at c ^ (r % 8).
+  const unsigned x_own[2] = {(unsigned)(lane % 8 * ATOM_BYTES + (lane / 8 ^ lane % 8) * 16), (unsigned)(lane % 8 * ATOM_BYTES + ((4 + lane / 8) ^ lane % 8) * 16)};
+#else
+  unsigned fragments[4][4];  // of the instructions under way, and of the next one
+  unsigned previous = 0;
+#endif
   int stage = 0;
   unsigned phase = 0;
-  unsigned previous = 0;
+  bool large = false;
   int column = work.begin * K_ATOMS * 2;  // of the scales
 #pragma unroll 1
   for (int k_tile = work.begin; k_tile < work.end; ++k_tile) {
@@ -255,75 +439,84 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
 #pragma unroll
       for (int i = 0; i < TILES * 2; ++i) chunk[i / 2][i % 2] = next[i / 2][i % 2];
       column += 16;
-      load_scales(next, rows, a, column);
+      if (k_tile + 8 / K_ATOMS < work.end) load_scales(next, rows, a, column);
+      large = has_large_scales(chunk);
     }
     const unsigned w = smem.pipeline + (unsigned)stage * STAGE_BYTES;
-    const unsigned x_at = descriptor_word(w + W_BYTES);
     barrier_wait(smem.full_barriers + 8u * (unsigned)stage, phase);
+#if MMA
 #pragma unroll
     for (int half = 0; half < K_ATOMS / 2; ++half) {
       ScaleWords words;
-      unsigned all = 0;
-#pragma unroll
-      for (int i = 0; i < TILES * 2; ++i) {
-        words[i / 2][i % 2] = __shfl_sync(0xffffffffu, chunk[i / 2][i % 2], (lane & 28) + unit + half);
-        all |= words[i / 2][i % 2];
+      exchange_scales(words, chunk, unit + half);
+      // One branch, so that nothing else divides the instructions.
+      if (large) {
+        multiply_half(d, own, x_own, w, half, words, true);
+      } else {
+        multiply_half(d, own, x_own, w, half, words, false);
       }
-      const bool large = __any_sync(0xffffffffu, (all & 0x80808080u) != 0u);
-      RawWeight raw;
-#if PACKED
+    }
+    __syncwarp();
+    if (lane == 0) barrier_arrive(smem.empty_barriers + 8u * (unsigned)stage);
+#else
+    const unsigned x_at = descriptor_word(w + W_BYTES);
 #pragma unroll
-      for (int i = 0; i < TILES * 2; ++i) raw.of[i / 2][i % 2] = load_shared(w + own + (unsigned)((i / 2 * K_ATOMS + half * 2 + i % 2) * FRAGMENT_BYTES));
-#endif
+    for (int half = 0; half < K_ATOMS / 2; ++half) {
+      ScaleWords words;
+      exchange_scales(words, chunk, unit + half);
+      RawWeight raw;
+      load_half(raw, own, w, half);
+      // Large scales are rare. A branch between instructions that are under way would make the compiler wait for each of them everywhere.
+      if (large) {
+        WAIT(0);
+        if (half == 0 && k_tile != work.begin && lane == 0) barrier_arrive(smem.empty_barriers + 8u * previous);
+#pragma unroll
+        for (int i = 0; i < 8 * TILES; ++i) {
+          const int r = i % TILES;
+          decode(fragments[0], raw, r, i / TILES / 2, i / TILES % 2, factors_of(words[r], i / TILES / 2, true), true);
+          start_product(d, fragments[0], x_at, half * 8 + i / TILES, r);
+          WAIT(0);
+        }
+        continue;
+      }
 #pragma unroll
       for (int block = 0; block < 4; ++block) {
-        Fragments& current = fragments[block % 2];
-#if PACKED
+        Factors factors[TILES];
 #pragma unroll
-        for (int r = 0; r < TILES; ++r) {
-          spread(current[r][0], block % 2 == 0 ? raw.of[r][block / 2].x : raw.of[r][block / 2].z);
-          spread(current[r][1], block % 2 == 0 ? raw.of[r][block / 2].y : raw.of[r][block / 2].w);
+        for (int r = 0; r < TILES; ++r) factors[r] = factors_of(words[r], block, false);
+#pragma unroll
+        for (int i = 0; i < 2 * TILES; ++i) {
+          const int r = i % TILES;
+          unsigned(&fragment)[4] = fragments[(block * 2 * TILES + i) % 4];
+          decode(fragment, raw, r, block, i / TILES, factors[r], false);
+          start_product(d, fragment, x_at, half * 8 + block * 2 + i / TILES, r);
+          // The threads decode while two instructions are under way. The fragment of the third last one is free, and at the second one of a stage the
+          // stage before.
+          WAIT(2);
+          if (half == 0 && block == 0 && i == 1 && k_tile != work.begin && lane == 0) barrier_arrive(smem.empty_barriers + 8u * previous);
         }
-#else
-#pragma unroll
-        for (int i = 0; i < TILES * 2; ++i)  // TMA's swizzle: 16 bytes at c of row r are at c ^ (r % 8)
-          raw.of[i / 2][i % 2] = load_shared(w + own + (unsigned)(i / 2 * 64 * 128 + i % 2 * 8 * 128 + (((half * 4 + block) ^ (lane / 4)) * 16)));
-#pragma unroll
-        for (int r = 0; r < TILES; ++r) {
-          const unsigned bytes[2] = {own_bytes(raw.of[r][0], select), own_bytes(raw.of[r][1], select)};
-#pragma unroll
-          for (int i = 0; i < 8; ++i) current[r][i / 4][i % 4] = spread_byte(bytes[i % 2], i / 4 * 2 + i % 4 / 2);
-        }
-#endif
-        scale(current, words, block, large);
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#pragma unroll
-        for (int step = 0; step < 2; ++step) {
-          const int k_block = half * 8 + block * 2 + step;  // of 16
-          const unsigned long long b = descriptor_of(x_at + (unsigned)(k_block / 4 * (X_ATOM_BYTES / 16) + k_block % 4 * 2));
-#pragma unroll
-          for (int r = 0; r < TILES; ++r) WGMMA(d[r], current[r][step], b);
-        }
-        COMMIT();
-        // The registers of 32 of k before, and the stage before, are free.
-        WAIT(1);
-        if (half == 0 && block == 0 && k_tile != work.begin && lane == 0) barrier_arrive(smem.empty_barriers + 8u * previous);
       }
     }
     previous = (unsigned)stage;
+#endif
     if (++stage == a.num_stages) {
       stage = 0;
       phase ^= 1u;
     }
   }
+#if !MMA
   WAIT(0);
   fence_accumulators(d);
+#endif
 }
 
 // ---- epilogue
 
 static __device__ __forceinline__ void sync_consumers() { asm volatile("bar.sync 1, %0;" ::"n"(CONSUMER_THREADS) : "memory"); }
 static __device__ __forceinline__ void cluster_release() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+
+// Block `block` of the cluster reduces the units from here on.
+static __device__ __forceinline__ int first_unit(const Mxfp4Arguments& a, int block) { return (block * UNITS + a.split_k - 1) / a.split_k; }
 
 static __device__ __forceinline__ void store_partials(const Accumulators& d, const SharedLayout& smem) {
   const int lane = threadIdx.x % 32;
@@ -337,52 +530,107 @@ static __device__ __forceinline__ void store_partials(const Accumulators& d, con
   }
 }
 
-// Adds the partial sums of all blocks of the cluster in their order and stores this block's share of y, four elements of a row at a time.
-static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work, int rank) {
-  const bool aligned = a.ldy % 4 == 0 && (unsigned long long)a.y % 8 == 0;
-#pragma unroll 1
-  for (int unit = rank * CONSUMER_THREADS + (int)threadIdx.x; unit < BLOCK_N * (BLOCK_M / 4); unit += a.split_k * CONSUMER_THREADS) {
-    const int m = work.m + unit / (BLOCK_M / 4);
-    const int n = work.n + unit % (BLOCK_M / 4) * 4;
-    if (m >= a.m || n >= a.n) continue;
-    const unsigned from = smem.pipeline + 4u * (unsigned)(unit / (BLOCK_M / 4) * PITCH + unit % (BLOCK_M / 4) * 4);
-    float sums[4] = {};
-    if (a.split_k == 1) {
-      asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3]) : "r"(from) : "memory");
-    } else {
-      float partials[8][4];  // all loads are in flight at once
+// Stores four elements of a row of y.
+static __device__ __forceinline__ void store_unit(const Mxfp4Arguments& a, const BlockWork& work, int unit, float (&sums)[4]) {
+  const int m = work.m + unit / (BLOCK_M / 4);
+  const int n = work.n + unit % (BLOCK_M / 4) * 4;
+  if (m >= a.m || n >= a.n) return;
+  if (a.bias) {
 #pragma unroll
-      for (int block = 0; block < 8; ++block) {
-        partials[block][0] = partials[block][1] = partials[block][2] = partials[block][3] = 0.0f;
-        if (block < a.split_k)
-          asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                       : "=f"(partials[block][0]), "=f"(partials[block][1]), "=f"(partials[block][2]), "=f"(partials[block][3])
-                       : "r"(remote_address(from, block))
-                       : "memory");
-      }
+    for (int i = 0; i < 4; ++i)
+      if (n + i < a.n) sums[i] += read_output(a.bias[n + i]);
+  }
+  output* const y = a.y + m * a.ldy + n;
+  if (a.ldy % 4 == 0 && (unsigned long long)a.y % 8 == 0 && n + 4 <= a.n) {
+    *(uint2*)y = make_uint2(round_pair(sums[0], sums[1]), round_pair(sums[2], sums[3]));
+  } else {
 #pragma unroll
-      for (int block = 0; block < 8; ++block) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sums[i] += partials[block][i];
-      }
-    }
-    if (a.bias) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if (n + i < a.n) sums[i] += read_output(a.bias[n + i]);
-    }
-    output* const y = a.y + m * a.ldy + n;
-    if (aligned && n + 4 <= a.n) {
-      *(uint2*)y = make_uint2(round_pair(sums[0], sums[1]), round_pair(sums[2], sums[3]));
-    } else {
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if (n + i < a.n) y[i] = round_output(sums[i]);
-    }
+    for (int i = 0; i < 4; ++i)
+      if (n + i < a.n) y[i] = round_output(sums[i]);
   }
 }
 
-extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS) mxfp4(const __grid_constant__ Mxfp4Arguments a) {
+static __device__ __forceinline__ unsigned unit_at(const SharedLayout& smem, int unit) {
+  return smem.pipeline + 4u * (unsigned)(unit / (BLOCK_M / 4) * PITCH + unit % (BLOCK_M / 4) * 4);
+}
+
+static __device__ __forceinline__ void store_tile(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work) {
+#pragma unroll 1
+  for (int unit = threadIdx.x; unit < UNITS; unit += CONSUMER_THREADS) {
+    float sums[4];
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3]) : "r"(unit_at(smem, unit)) : "memory");
+    store_unit(a, work, unit, sums);
+  }
+}
+
+// Adds partial sums in the order of the blocks, whatever the order in which they arrived. `load(block, partials)`: those of a block.
+template <typename Load>
+static __device__ __forceinline__ void add_partials(float (&sums)[4], int blocks, const Load& load) {
+  float partials[8][4];  // all loads are in flight at once
+#pragma unroll
+  for (int block = 0; block < 8; ++block) {
+    partials[block][0] = partials[block][1] = partials[block][2] = partials[block][3] = 0.0f;
+    if (block < blocks) load(block, partials[block]);
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sums[i] = 0.0f;
+#pragma unroll
+  for (int block = 0; block < 8; ++block) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[i] += partials[block][i];
+  }
+}
+
+#if SEND
+// Sends each unit to the block that reduces it.
+static __device__ __forceinline__ void send_partials(const Mxfp4Arguments& a, const SharedLayout& smem, int rank) {
+  const int most = (UNITS + a.split_k - 1) / a.split_k;
+#pragma unroll 1
+  for (int unit = threadIdx.x; unit < UNITS; unit += CONSUMER_THREADS) {
+    const int owner = unit * a.split_k / UNITS;
+    const unsigned to = smem.exchange + 16u * (unsigned)(rank * most + unit - first_unit(a, owner));
+    float v[4];
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(unit_at(smem, unit)) : "memory");
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(remote_address(to, owner)), "f"(v[0]),
+                 "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(remote_address(smem.partials_barrier, owner))
+                 : "memory");
+  }
+}
+static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work, int rank) {
+  const int most = (UNITS + a.split_k - 1) / a.split_k;
+  const int first = first_unit(a, rank);
+  const int end = first_unit(a, rank + 1);
+#pragma unroll 1
+  for (int unit = first + (int)threadIdx.x; unit < end; unit += CONSUMER_THREADS) {
+    const unsigned from = smem.exchange + 16u * (unsigned)(unit - first);
+    float sums[4];
+    add_partials(sums, a.split_k, [&](int block, float* to) {
+      asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                   : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+                   : "r"(from + 16u * (unsigned)(block * most))
+                   : "memory");
+    });
+    store_unit(a, work, unit, sums);
+  }
+}
+#else
+// Reads the other blocks' partial sums where they are.
+static __device__ __forceinline__ void reduce_and_store(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work, int rank) {
+#pragma unroll 1
+  for (int unit = rank * CONSUMER_THREADS + (int)threadIdx.x; unit < UNITS; unit += a.split_k * CONSUMER_THREADS) {
+    float sums[4];
+    add_partials(sums, a.split_k, [&](int block, float* to) {
+      asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                   : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+                   : "r"(remote_address(unit_at(smem, unit), block))
+                   : "memory");
+    });
+    store_unit(a, work, unit, sums);
+  }
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS, 1) mxfp4(const __grid_constant__ Mxfp4Arguments a) {
   extern __shared__ unsigned char memory[];
   if (a.dependent_launch) launch_dependents();
   const int rank = cluster_cta_rank();
@@ -393,8 +641,10 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   work.end = work.begin + a.k_tiles + (rank < a.extra_k_tiles ? 1 : 0);
   SharedLayout smem;
   smem.pipeline = (shared_address(memory) + 1023u) & ~1023u;
-  smem.full_barriers = smem.pipeline + (unsigned)a.storage_bytes;
+  smem.exchange = smem.pipeline + (unsigned)a.storage_bytes;
+  smem.full_barriers = smem.exchange + (unsigned)a.exchange_bytes;
   smem.empty_barriers = smem.full_barriers + 8u * (unsigned)a.num_stages;
+  smem.partials_barrier = smem.empty_barriers + 8u * (unsigned)a.num_stages;
   if (threadIdx.x == CONSUMER_THREADS) {
     if (!PACKED) prefetch_tensor_map(&a.w);
     prefetch_tensor_map(&a.x);
@@ -403,10 +653,14 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
       barrier_init(smem.full_barriers + 8u * (unsigned)i, 1);
       barrier_init(smem.empty_barriers + 8u * (unsigned)i, CONSUMER_THREADS / 32);
     }
+    if (SEND) barrier_init(smem.partials_barrier, 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     fence_async_proxy();
+    if (SEND && a.split_k > 1)
+      barrier_arrive_expect_tx(smem.partials_barrier, 16u * (unsigned)(a.split_k * (first_unit(a, rank + 1) - first_unit(a, rank))));
   }
   __syncthreads();
+  if (SEND && a.split_k > 1) cluster_arrive();
   if (threadIdx.x >= CONSUMER_THREADS) {
 #if WIDE
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
@@ -416,9 +670,11 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
     }
     __syncwarp();
     if (a.split_k > 1) {
-      cluster_release();
-      cluster_wait();
-      cluster_release();
+      if (!SEND) {
+        cluster_release();
+        cluster_wait();
+        cluster_release();
+      }
       cluster_wait();
     }
     return;
@@ -426,6 +682,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
 #if WIDE
   asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
 #endif
+  prefetch_scales(a, work);
   // Before this, nothing is written, and only a dependent launch reads: the weight and its scales.
   if (!a.dependent_launch) grid_dependency_wait();
   const ScaleRows rows = scale_rows(a, work.n + (int)threadIdx.x / 128 * TILES * 64 + (int)threadIdx.x % 128 / 32 * 16 + (int)threadIdx.x % 32 / 4);
@@ -438,13 +695,21 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   store_partials(d, smem);
   if (a.split_k == 1) {
     sync_consumers();
-    reduce_and_store(a, smem, work, 0);
+    store_tile(a, smem, work);
     return;
   }
+#if SEND
+  sync_consumers();
+  cluster_wait();  // the other blocks' barriers are initialized
+  send_partials(a, smem, rank);
+  barrier_wait_for_cluster(smem.partials_barrier, 0);
+  reduce_and_store(a, smem, work, rank);
+#else
   cluster_release();
   cluster_wait();
   reduce_and_store(a, smem, work, rank);
   // Shared memory must outlive its readers.
   cluster_release();
   cluster_wait();
+#endif
 }

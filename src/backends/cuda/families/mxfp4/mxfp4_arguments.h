@@ -15,16 +15,19 @@ struct Mxfp4Arguments {
   GEMMTUNE_OUTPUT* y;              // [m, ldy]
   long long ldy;
   int m, n;
-  int w_tiles;         // of 64 rows
-  int k_atoms;         // of 64 elements of k, of the whole weight
-  int scale_columns;   // k / 32
-  int scales_aligned;  // 1: rows of scales are aligned to 4 bytes
+  int w_tiles;          // of 64 rows
+  int k_atoms;          // of 64 elements of k, of the whole weight
+  int scale_columns;    // k / 32
+  int scale_alignment;  // of rows of scales: 4, 2, 1 bytes
   int num_stages;
   int split_k;           // blocks of a cluster
   int k_tiles;           // of a block, BLOCK_K elements each; elements past the end of k read as zero
   int extra_k_tiles;     // the first blocks of the cluster, this many, have one k tile more
   int dependent_launch;  // 1: the kernel may load the weight and its scales before the previous kernel has ended
   int storage_bytes;     // of the pipeline, or of the partial sums in its place
+  int prefetch_k_tiles;  // of the weight, into L2, before griddepcontrol.wait returns,
+  int prefetch_blocks;   // by the first blocks of the grid, which start at once
+  int exchange_bytes;    // of the partial sums that blocks send, behind it
 };
 
 static_assert(GEMMTUNE_OFFSET(Mxfp4Arguments, x) == 128 &&
