@@ -106,8 +106,10 @@ TEST_F(CudaBatches, MayLieSideBySide) {
   const std::vector<unsigned short> nothing(static_cast<std::size_t>(batches * problem.m * problem.n),
                                             0xffff);
   const auto y_there = on_device(nothing);
+  int families = 0;
   for (const KernelFamily* family : gpu()->families()) {
-    ASSERT_TRUE(family->accepts(problem).ok()) << family->name() << family->accepts(problem).message();
+    if (!family->accepts(problem).ok()) continue;
+    ++families;
     for (const Config& config : some_configs(*family, problem, 4)) {
       SCOPED_TRACE(std::string(family->name()) + " " + config.text());
       const auto kernel = family->build(problem, config);
@@ -138,6 +140,7 @@ TEST_F(CudaBatches, MayLieSideBySide) {
               << batch << " " << row;
     }
   }
+  EXPECT_GE(families, 4) << "wgmma, skinny, mma, simt";
 }
 
 /// One scale a matrix in place of one a row, of either operand and of both.

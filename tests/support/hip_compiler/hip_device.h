@@ -21,6 +21,9 @@ struct hip_block_index {
   struct Y {
     __device__ operator unsigned() const { return __builtin_amdgcn_workgroup_id_y(); }
   } y;
+  struct Z {
+    __device__ operator unsigned() const { return __builtin_amdgcn_workgroup_id_z(); }
+  } z;
 };
 // The number of blocks, from the launch packet: global size over block size.
 struct hip_grid_dim {

@@ -50,6 +50,13 @@ static __device__ inline float e4m3fnuz_to_float(unsigned char bits) {
   return __uint_as_float(sign | ((exponent + 119u) << 23) | (mantissa << 20));
 }
 
+// Element `at` of fp4 elements: the even one is in the low half of a byte.
+static __device__ inline float read_fp4(const unsigned char* from, long long at) {
+  const unsigned bits = (unsigned)from[at / 2] >> (at % 2 * 4) & 15u;
+  const unsigned magnitude = bits & 7u;
+  const float value = magnitude < 2u ? 0.5f * (float)magnitude : __uint_as_float(((magnitude >> 1) + 126u) << 23 | (magnitude & 1u) << 22);
+  return bits & 8u ? -value : value;
+}
 // 2^(bits - 127); 255 is NaN.
 static __device__ inline float e8m0_to_float(unsigned char bits) {
   return __uint_as_float(bits == 255u ? 0x7fc00000u : bits == 0u ? 0x00400000u : (unsigned)bits << 23);
@@ -77,15 +84,6 @@ typedef unsigned char element;
 static __device__ inline float read_element(element value) { return e4m3fnuz_to_float(value); }
 #endif
 
-#if WEIGHT_FP4 || ELEMENT == 5
-// Element `at` of fp4 elements: the even one is in the low half of a byte.
-static __device__ inline float read_fp4(const unsigned char* from, long long at) {
-  const unsigned bits = (unsigned)from[at / 2] >> (at % 2 * 4) & 15u;
-  const unsigned magnitude = bits & 7u;
-  const float value = magnitude < 2u ? 0.5f * (float)magnitude : __uint_as_float(((magnitude >> 1) + 126u) << 23 | (magnitude & 1u) << 22);
-  return bits & 8u ? -value : value;
-}
-#endif
 #if ELEMENT == 5
 static __device__ inline float read_x(const element* x, long long at) { return read_fp4(x, at); }
 #else

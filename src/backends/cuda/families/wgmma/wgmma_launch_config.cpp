@@ -19,8 +19,8 @@ constexpr std::int64_t max_promoted_accumulators_of_one_group = 192;
 // it is not.
 constexpr std::int64_t beside_accumulators = 16;
 constexpr std::int64_t beside_accumulators_of_parts = 56;
-constexpr std::int64_t beside_accumulators_for_scales = 16;            // more than these
-constexpr std::int64_t beside_accumulators_for_scales_of_batches = 8;  // and more
+constexpr std::int64_t beside_accumulators_for_scales = 16;             // more than these
+constexpr std::int64_t beside_accumulators_for_scales_of_batches = 16;  // and more
 // What the producer keeps: parts of a packed weight have addresses of their own, and a warp loads scales of blocks.
 constexpr std::int64_t producer_registers = 24;
 constexpr std::int64_t producer_registers_of_parts = 40;

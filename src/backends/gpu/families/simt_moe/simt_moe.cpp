@@ -20,18 +20,7 @@ constexpr std::int64_t columns_per_block = 64;
 constexpr std::int64_t max_tile_blocks = 65535;
 
 /// X_TYPE and W_TYPE of the kernel; −1 for what it does not read.
-int moe_type_code(DataType type) {
-  switch (type) {
-    case DataType::f8_e4m3fnuz:
-      return 5;
-    case DataType::f4_e2m1:
-      return 6;
-    case DataType::f32:
-      return -1;
-    default:
-      return element_code(type);
-  }
-}
+int moe_type_code(DataType type) { return type == DataType::f32 ? -1 : element_code(type); }
 
 int scale_type_code(ScaleType type) { return type == ScaleType::none ? 0 : type == ScaleType::f32 ? 1 : 2; }
 

@@ -2,7 +2,7 @@
 // BLOCK_M positions of one expert x 64 columns, each thread BLOCK_M / 16 x 4 of it, in k tiles of 16. The order of the sums is fixed.
 //
 // The host defines: STAGE (1: act(x * w1), 2: hidden * w2), BLOCK_M (16, 64), GATED and ACTIVATION (moe_activation.cuh), X_TYPE and W_TYPE (1: fp16,
-// 2: bf16, 3: fp8 e4m3fn, 4: int8, 5: fp8 e4m3fnuz, 6: fp4 e2m1), X_SCALES and W_SCALES (0: none, 1: float32, 2: e8m0).
+// 2: bf16, 3: fp8 e4m3fn, 4: int8, 5: fp4 e2m1, 6: fp8 e4m3fnuz: numbers.cuh), X_SCALES and W_SCALES (0: none, 1: float32, 2: e8m0).
 #define BLOCK_N 64
 #define BLOCK_K 16
 #define THREAD_M (BLOCK_M / 16)
@@ -13,33 +13,14 @@ using gemmtune::gpu::MoeScales;
 using gemmtune::gpu::MoeTile;
 using gemmtune::gpu::SimtMoeArguments;
 
-// As e4m3fn with another bias, no negative zero (a NaN in its place) and no other NaN.
-static __device__ inline float e4m3fnuz_to_float(unsigned char bits) {
-  if (bits == 0x80u) return __uint_as_float(0x7fc00000u);
-  const unsigned sign = (unsigned)(bits & 0x80u) << 24;
-  const unsigned exponent = (bits >> 3) & 15u;
-  const unsigned mantissa = bits & 7u;
-  if (exponent == 0u) return __uint_as_float(sign | __float_as_uint((float)mantissa * 0.0009765625f));
-  return __uint_as_float(sign | ((exponent + 119u) << 23) | (mantissa << 20));
-}
-static __device__ inline float e2m1_to_float(unsigned bits) {
-  const unsigned magnitude = bits & 7u;
-  const float value = magnitude < 2u ? 0.5f * (float)magnitude : __uint_as_float((((magnitude >> 1) + 126u) << 23) | ((magnitude & 1u) << 22));
-  return bits & 8u ? -value : value;
-}
-static __device__ inline float e8m0_to_float(unsigned char bits) {
-  if (bits == 255u) return __uint_as_float(0x7fc00000u);
-  return bits == 0u ? __uint_as_float(0x00400000u) : __uint_as_float((unsigned)bits << 23);
-}
-
 template <int type>
 static __device__ inline float value_at(const unsigned char* data, long long index) {
   if constexpr (type == 1) return half_to_float(((const unsigned short*)data)[index]);
   if constexpr (type == 2) return bfloat_to_float(((const unsigned short*)data)[index]);
   if constexpr (type == 3) return e4m3_to_float(data[index]);
   if constexpr (type == 4) return (float)((const signed char*)data)[index];
-  if constexpr (type == 5) return e4m3fnuz_to_float(data[index]);
-  if constexpr (type == 6) return e2m1_to_float((unsigned)data[index / 2] >> (index % 2 * 4));
+  if constexpr (type == 5) return read_fp4(data, index);
+  if constexpr (type == 6) return e4m3fnuz_to_float(data[index]);
   return 0.0f;
 }
 template <int type>
