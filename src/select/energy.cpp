@@ -82,7 +82,8 @@ void EnergyContest::select_contenders() {
     return contender.finalist.listed.candidate == by_time_.winner->candidate;
   };
   for (const MeasuredFinalist& finalist : by_time_.finalists) {
-    Contender contender{finalist};
+    Contender contender;
+    contender.finalist = finalist;
     const bool is_near = finalist.ratio <= energy_time_limit * fastest;
     contender.may_win = is_winner(contender) || (is_near && finalist.listed.layout == layout_);
     if (contender.may_win || is_default(contender)) contenders_.push_back(std::move(contender));

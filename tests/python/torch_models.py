@@ -78,7 +78,7 @@ class Fp8Linear(nn.Module):
             self.register_buffer("weight_scale", scale[:, None] if kind == "rows" else scale)
         self.register_buffer("weight", (blocks / full).to(torch.float8_e4m3fn))
         self.register_buffer("exact", self.weight.float() * full)
-        self.bias = bias
+        self.register_buffer("bias", bias)
 
     def forward(self, x):
         return functional.linear(x, self.exact.to(x.dtype), self.bias)

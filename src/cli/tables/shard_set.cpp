@@ -27,8 +27,8 @@ constexpr std::string_view unfinished = "unfinished";
 constexpr std::string_view no_row = "unanswered";
 constexpr std::string_view devices = "devices";
 constexpr std::string_view environments = "environments";
-constexpr std::string_view options = "options";
-constexpr std::array all_kinds{missing, unfinished, no_row, devices, environments, options};
+constexpr std::string_view other_options = "options";
+constexpr std::array all_kinds{missing, unfinished, no_row, devices, environments, other_options};
 
 constexpr std::size_t max_named = 5;
 
@@ -192,7 +192,7 @@ void ShardSet::check_rows() {
         {environments, fmt::format("rows of several environments: {}{}", sayings_text(by_environment),
                                    environment_difference(by_environment))});
   if (by_options.size() > 1)
-    findings_.push_back({options, "shards of runs with other options: " + sayings_text(by_options)});
+    findings_.push_back({other_options, "shards of runs with other options: " + sayings_text(by_options)});
 }
 
 std::vector<ShardFinding> ShardSet::unanswered(const TunedFile& table) const {

@@ -17,7 +17,8 @@ constexpr float zero = 0.0F;
 /// nullopt if the algorithm does not support the problem within the workspace.
 std::optional<Solution> supported(const api::HipblasLt& lt, api::LtHandle handle,
                                   const LtDescription& problem, const api::LtAlgorithm& algorithm) {
-  Solution solution{.algorithm = algorithm};
+  Solution solution;
+  solution.algorithm = algorithm;
   if (lt.supported(handle, problem.matmul, &one, problem.w, problem.x, &zero, problem.y, problem.y,
                    &solution.algorithm, &solution.workspace_bytes) != 0 ||
       solution.workspace_bytes > workspace_limit)
