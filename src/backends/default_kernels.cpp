@@ -44,6 +44,7 @@ Result<Candidate> first_that_accepts(const std::vector<const FamilyInfo*>& order
 }
 
 int fallback_rank(const FamilyInfo& info, const Problem& problem) {
+  if (info.row_scales_rank != 0 && quantization(problem) == QuantType::per_token) return info.row_scales_rank;
   return problem.m <= FamilyInfo::few_rows && info.few_rows_rank != 0 ? info.few_rows_rank
                                                                       : info.fallback_rank;
 }

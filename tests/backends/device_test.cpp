@@ -269,6 +269,18 @@ TEST(Defaults, FallbackIsOnednnThenOursNeverTheReference) {
   EXPECT_THAT(chosen(false, {"openblas", "reference"}, 1), HasSubstr("skinny: data types: none"));
 }
 
+/// cuBLASLt is what a user has without us, and slow where its sums are of the class fp32.
+TEST(Defaults, ScalesOfRowsRunOursBeforeCublasLt) {
+  testing::FakeDevice fake;
+  for (const char* name : {"cublaslt", "wgmma"}) fake.add({.name = name});
+  const FamilyInfos known = traits_of("cuda").families;
+  Problem scaled = default_problem(Operation::a8w8);
+  scaled.m = scaled.n = scaled.k = 64;
+  EXPECT_EQ(choose_fallback(known, fake, scaled)->family, "wgmma");
+  EXPECT_EQ(choose_baseline(known, fake, scaled)->family, "cublaslt");
+  EXPECT_EQ(choose_fallback(known, fake, problem_of(64, DataType::bf16))->family, "cublaslt");
+}
+
 TEST(Refusals, NameTheFamilyOnceWhereSeveralAreListed) {
   Problem mixture = default_problem(Operation::fused_moe);
   mixture.m = mixture.n = mixture.k = 64;

@@ -86,6 +86,8 @@ TEST(FamilyEntries, OrderTheFallback) {
             std::vector<std::string>());
   const std::vector<std::string> cuda{"cublaslt", "skinny", "wgmma", "mma", "simt"};
   EXPECT_EQ(only(cuda, fallbacks("cuda", &FamilyInfo::fallback_rank)), cuda);
+  const std::vector<std::string> with_row_scales{"skinny", "wgmma", "cublaslt", "mma", "simt"};
+  EXPECT_EQ(only(with_row_scales, fallbacks("cuda", &FamilyInfo::row_scales_rank)), with_row_scales);
 }
 
 std::vector<std::string> families_called(std::string_view word) {
