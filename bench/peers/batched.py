@@ -10,7 +10,6 @@ Usage: batched.py --library build/lib/libgemmtune.so --tuned FILE [--batches 16 
 """
 
 import argparse
-import csv
 import ctypes
 import math
 import statistics
@@ -18,7 +17,7 @@ import sys
 
 import torch
 
-from dense_8bit import BF16, COLD_BYTES, SPAN_MICROSECONDS, TERABYTES, Library, Operands, Problem, geometric_mean, graph_of, time_once
+from dense_8bit import BF16, COLD_BYTES, SPAN_MICROSECONDS, TERABYTES, Library, Operands, Problem, geometric_mean, graph_of, time_once, write_rows
 
 BATCHED_BF16 = 6
 TERAFLOPS = 790.0
@@ -149,10 +148,7 @@ def main():
                 del case
                 torch.cuda.empty_cache()
     if options.csv:
-        with open(options.csv, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        write_rows(options.csv, rows)
     report(rows)
 
 

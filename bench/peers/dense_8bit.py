@@ -223,6 +223,14 @@ def measure(case, library, rounds, missing):
     return {name: (statistics.median(values), errors.get(name, 0.0)) for name, values in times.items()}
 
 
+def write_rows(path, rows):
+    """A CSV of dictionaries that all have the keys of the first."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
 def geometric_mean(values):
     return math.exp(sum(math.log(value) for value in values) / len(values)) if values else float("nan")
 
@@ -254,10 +262,7 @@ def main():
                 del case
                 torch.cuda.empty_cache()
     if options.csv:
-        with open(options.csv, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        write_rows(options.csv, rows)
     for form in tuned:
         mine = [row for row in rows if row["format"] == form]
         names = list(dict.fromkeys(row["who"] for row in mine))

@@ -10,7 +10,6 @@ Usage: fused_moe.py --library build/lib/libgemmtune.so [--tuned FILE] [--models 
 """
 
 import argparse
-import csv
 import ctypes
 import math
 import os
@@ -22,7 +21,7 @@ import triton
 import triton.language as tl
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from dense_8bit import BF16, F8_E4M3FN, Library, Operands, Problem, geometric_mean, time_once  # noqa: E402
+from dense_8bit import BF16, F8_E4M3FN, Library, Operands, Problem, geometric_mean, time_once, write_rows  # noqa: E402
 
 # Experts, topk, model_dim, inter_dim of a GPU, format.
 MODELS = {
@@ -411,10 +410,7 @@ def main():
         del weights
         torch.cuda.empty_cache()
     if options.csv and rows:
-        with open(options.csv, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        write_rows(options.csv, rows)
     for name, why in missing.items():
         print(f"not there: {name}: {why}")
 

@@ -10,7 +10,6 @@ Usage: mxfp4.py --library build/lib/libgemmtune.so --tuned A16W4.csv [--bf16 BF1
 """
 
 import argparse
-import csv
 import ctypes
 import math
 import statistics
@@ -18,7 +17,8 @@ import sys
 
 import torch
 
-from dense_8bit import ContextOptions, Operands, Problem, TunedFiles, geometric_mean, graph_of, time_once
+import dense_8bit
+from dense_8bit import Operands, Problem, geometric_mean, graph_of, time_once, write_rows
 
 try:
     import triton
@@ -39,24 +39,8 @@ TERABYTES, TERAFLOPS = 4.3, 790.0
 VALUES = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 
 
-class Library:
-    """gemmtune through its C interface."""
-
-    def __init__(self, path, tuned):
-        self.functions = ctypes.CDLL(path)
-        self.functions.gemmtune_last_error.restype = ctypes.c_char_p
-        files = (TunedFiles * len(tuned))(*[TunedFiles(operation, file.encode()) for operation, file in tuned.items()])
-        options = ContextOptions(size=ctypes.sizeof(ContextOptions), tuned_files=files, tuned_file_count=len(tuned), backend=b"cuda")
-        self.context = ctypes.c_void_p()
-        self.check(self.functions.gemmtune_context_create(ctypes.byref(options), ctypes.byref(self.context)))
-
-    def check(self, status):
-        if status != 0:
-            raise RuntimeError(self.functions.gemmtune_last_error().decode())
-
-    def gemm(self, problem, operands):
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        self.check(self.functions.gemmtune_gemm(self.context, ctypes.byref(problem), ctypes.byref(operands), stream))
+class Library(dense_8bit.Library):
+    """gemmtune through its C interface, with packed weights."""
 
     def pack(self, problem, plain):
         """The layout in which the kernels of this weight read it, and packed copies."""
@@ -272,10 +256,7 @@ def main():
             del case
             torch.cuda.empty_cache()
             if options.csv:
-                with open(options.csv, "w", newline="", encoding="utf-8") as file:
-                    writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-                    writer.writeheader()
-                    writer.writerows(rows)
+                write_rows(options.csv, rows)
     print_tables(rows, options)
     for name, why in missing.items():
         print(f"not there: {name}: {why}")
