@@ -290,21 +290,22 @@ TEST(GpuCompile, BatchesForHopper) {
   expect_compiles(*mma, runtime, batched(16, 256, 512, 2048));
   // The widest tiles that need room for scales and for the batch.
   for (const DataType type : {DataType::f8_e4m3fn, DataType::i8}) {
-    const Problem problem = batched(16, 1024, 512, 1024, type);
-    const Space space = wgmma->space(problem);
-    for (const char* name : {"wgmma_r1_swap0_bm128_bn256_wg2_pp0_bk128_cm2_cn1_csk1_smem226_prom0",
-                             "wgmma_r1_swap0_bm128_bn240_wg2_pp0_bk128_cm2_cn1_csk1_smem226_prom0",
-                             "wgmma_r1_swap0_bm128_bn224_wg2_pp0_bk128_cm2_cn2_csk1_smem226_prom1",
-                             "wgmma_r1_swap0_bm256_bn80_wg2_pp0_bk128_cm1_cn2_csk1_smem226_prom1",
-                             "wgmma_r1_swap0_bm256_bn64_wg2_pp0_bk128_cm1_cn2_csk1_smem226_prom1",
-                             "wgmma_r1_swap0_bm256_bn80_wg2_pp0_bk128_cm1_cn2_csk1_smem226_prom0",
-                             "wgmma_r1_swap0_bm64_bn256_wg2_pp1_bk128_cm1_cn2_csk1_smem226_prom0",
-                             "wgmma_r1_swap1_bm128_bn128_wg2_pp0_bk128_cm1_cn1_csk5_smem226_prom0"}) {
-      const auto candidate = parse_kernel_name(name, space.keys());
-      ASSERT_TRUE(candidate.ok()) << candidate.message();
-      if (!space.build_refusal(candidate->config).empty()) continue;
-      const auto kernel = wgmma->build(problem, candidate->config);
-      EXPECT_TRUE(kernel.ok()) << print(problem) << " " << name << ": " << kernel.message();
+    for (const Problem& problem : {batched(16, 1024, 512, 1024, type), batched(3, 1, 65, 144, type)}) {
+      const Space space = wgmma->space(problem);
+      for (const char* name : {"wgmma_r1_swap0_bm128_bn256_wg2_pp0_bk128_cm2_cn1_csk1_smem226_prom0",
+                               "wgmma_r1_swap0_bm128_bn240_wg2_pp0_bk128_cm2_cn1_csk1_smem226_prom0",
+                               "wgmma_r1_swap0_bm128_bn224_wg2_pp0_bk128_cm2_cn2_csk1_smem226_prom1",
+                               "wgmma_r1_swap0_bm256_bn80_wg2_pp0_bk128_cm1_cn2_csk1_smem226_prom1",
+                               "wgmma_r1_swap0_bm256_bn64_wg2_pp0_bk128_cm1_cn2_csk1_smem226_prom1",
+                               "wgmma_r1_swap0_bm256_bn80_wg2_pp0_bk128_cm1_cn2_csk1_smem226_prom0",
+                               "wgmma_r1_swap0_bm64_bn256_wg2_pp1_bk128_cm1_cn2_csk1_smem226_prom0",
+                               "wgmma_r1_swap1_bm128_bn128_wg2_pp0_bk128_cm1_cn1_csk5_smem226_prom0"}) {
+        const auto candidate = parse_kernel_name(name, space.keys());
+        ASSERT_TRUE(candidate.ok()) << candidate.message();
+        if (!space.build_refusal(candidate->config).empty()) continue;
+        const auto kernel = wgmma->build(problem, candidate->config);
+        EXPECT_TRUE(kernel.ok()) << print(problem) << " " << name << ": " << kernel.message();
+      }
     }
   }
   EXPECT_THAT(wgmma->accepts(packed(batched(16, 256, 512, 2048))).message(),

@@ -81,21 +81,26 @@ TEST_F(CudaMoe, ActivationsAndGatesAreRight) {
   }
 }
 
-TEST_F(CudaMoe, Fp8OfEveryScaleFormIsRight) {
+/// Mixtures of fp8 with scales of one form.
+class CudaFp8Moe : public OnGpu, public ::testing::WithParamInterface<QuantType> {};
+
+TEST_P(CudaFp8Moe, IsRight) {
   constexpr DataType fp8 = DataType::f8_e4m3fn;
-  for (const QuantType type : {QuantType::per_tensor, QuantType::per_token, QuantType::per_1x128}) {
-    for (const Shape& shape : {Shape{1, 256, 512}, Shape{33, 144, 400}, Shape{260, 272, 656}}) {
-      for (const bool gated : {true, false}) {
-        Problem problem = moe_problem(fp8, fp8, type, shape);
-        problem.moe.gated = gated;
-        problem.moe.doweight_stage1 = !gated;
-        problem.moe.activation = gated ? Activation::silu : Activation::gelu;
-        EXPECT_EQ(expect_families_right(problem, 5), gpu()->find_family("wgmma_moe") == nullptr ? 1 : 2);
-        ASSERT_TRUE(gpu()->health().ok());
-      }
+  for (const Shape& shape : {Shape{1, 256, 512}, Shape{33, 144, 400}, Shape{260, 272, 656}}) {
+    for (const bool gated : {true, false}) {
+      Problem problem = moe_problem(fp8, fp8, GetParam(), shape);
+      problem.moe.gated = gated;
+      problem.moe.doweight_stage1 = !gated;
+      problem.moe.activation = gated ? Activation::silu : Activation::gelu;
+      EXPECT_EQ(expect_families_right(problem, 5), gpu()->find_family("wgmma_moe") == nullptr ? 1 : 2);
+      ASSERT_TRUE(gpu()->health().ok());
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(, CudaFp8Moe,
+                         ::testing::Values(QuantType::per_tensor, QuantType::per_token, QuantType::per_1x128),
+                         [](const auto& one) { return std::string(to_string(one.param)); });
 
 /// A layer of one call with operands of its own.
 class Layer {

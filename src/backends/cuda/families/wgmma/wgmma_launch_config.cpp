@@ -21,7 +21,8 @@ constexpr std::int64_t beside_accumulators = 16;
 constexpr std::int64_t beside_accumulators_of_parts = 56;
 constexpr std::int64_t beside_accumulators_for_scales = 16;             // more than these
 constexpr std::int64_t beside_accumulators_for_scales_of_batches = 16;  // and more
-// What the producer keeps: parts of a packed weight have addresses of their own, and a warp loads scales of blocks.
+// What the producer keeps: parts of a packed weight and boxes of batches have addresses of their own, and a warp loads
+// scales of blocks.
 constexpr std::int64_t producer_registers = 24;
 constexpr std::int64_t producer_registers_of_parts = 40;
 constexpr std::int64_t widest_plain_integers = 176;  // block_n
@@ -156,7 +157,8 @@ WgmmaLaunchConfig wgmma_launch_config(const Problem& problem, const Config& conf
   // block has the multiprocessor for itself.
   const bool wide_integers = problem.x_type == DataType::i8 && launch.block_n > widest_plain_integers;
   if ((launch.promotion > 0 || wide_integers) && launch.consumer_warpgroups == 2 && smem_kib > small_smem)
-    launch.producer_registers = problem.bpreshuffle || wide_integers || launch.block_scales
+    launch.producer_registers = problem.bpreshuffle || wide_integers || launch.block_scales ||
+                                        (launch.batched && launch.block_m > 128)
                                     ? producer_registers_of_parts
                                     : producer_registers;
   launch.n_slices = n_slices_of(launch);
