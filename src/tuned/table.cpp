@@ -23,6 +23,12 @@ struct GroupRow {
   std::int32_t entry = -1;
 };
 
+/// The rows of a key, ascending in M.
+struct Group {
+  std::vector<GroupRow> rows;
+  bool has_ranges = false;
+};
+
 /// One entry on its way into a group.
 struct Item {
   std::uint32_t group = 0;
@@ -48,7 +54,7 @@ std::vector<GroupRow> merge_rows(const std::vector<GroupRow>& first, const std::
 
 struct TunedTable::State {
   std::vector<TunedEntry> entries;
-  std::vector<std::vector<GroupRow>> groups;  // each ascending in M
+  std::vector<Group> groups;
   std::unordered_map<GroupKey, std::uint32_t, GroupKeyHash> numbers;
   BucketIndex buckets;
 
@@ -57,8 +63,8 @@ struct TunedTable::State {
   void add_wild_groups(std::vector<GroupKey>& keys, std::vector<std::vector<GroupRow>>& chosen);
   std::vector<GroupRow> rows_of(const GroupKey& key, const std::vector<GroupRow>& own,
                                 const std::vector<std::vector<GroupRow>>& chosen) const;
-  const std::vector<GroupRow>* find(const GroupKey& key) const;
-  const std::vector<GroupRow>* find_group(const LookupKey& key) const;
+  const Group* find(const GroupKey& key) const;
+  const Group* find_group(const LookupKey& key) const;
 };
 
 std::vector<GroupKey> TunedTable::State::number_groups(std::vector<Item>& items) {
@@ -149,7 +155,9 @@ TunedTable::TunedTable(std::vector<TunedEntry> entries) : state_(std::make_uniqu
   auto chosen = state_->choose_rows(std::move(items), keys.size());
   state_->add_wild_groups(keys, chosen);
   for (std::size_t index = 0; index < keys.size(); ++index) {
-    state_->groups.push_back(state_->rows_of(keys[index], chosen[index], chosen));
+    Group group{state_->rows_of(keys[index], chosen[index], chosen)};
+    for (const GroupRow& row : group.rows) group.has_ranges = group.has_ranges || row.m_from != 0;
+    state_->groups.push_back(std::move(group));
   }
   state_->buckets = BucketIndex(state_->entries);
 }
@@ -161,13 +169,13 @@ TunedTable& TunedTable::operator=(TunedTable&&) noexcept = default;
 const std::vector<TunedEntry>& TunedTable::entries() const { return state_->entries; }
 
 /// Null if no row that may answer has this key.
-const std::vector<GroupRow>* TunedTable::State::find(const GroupKey& key) const {
+const Group* TunedTable::State::find(const GroupKey& key) const {
   const auto at = numbers.find(key);
-  return at == numbers.end() || groups[at->second].empty() ? nullptr : &groups[at->second];
+  return at == numbers.end() || groups[at->second].rows.empty() ? nullptr : &groups[at->second];
 }
 
 /// The rows of the key with any M. Null if there is none.
-const std::vector<GroupRow>* TunedTable::State::find_group(const LookupKey& asked) const {
+const Group* TunedTable::State::find_group(const LookupKey& asked) const {
   GroupKey key{asked.gfx, asked.cu_num, group_of(asked.problem), false, asked.unknown_types};
   const bool moe = is_mixture(key.group);
   for (int wild = 0; wild <= (moe ? 1 : 0); ++wild) {
@@ -183,22 +191,24 @@ const std::vector<GroupRow>* TunedTable::State::find_group(const LookupKey& aske
 
 std::vector<LookupHit> TunedTable::lookup(const LookupKey& key) const {
   std::vector<LookupHit> hits;
+  const auto is_below = [](const GroupRow& row, std::int64_t value) { return row.m < value; };
   const std::int64_t m = key.problem.m;
   if (m < 1 || m > max_dimension) return hits;
-  static const std::vector<GroupRow> no_rows;
-  const std::vector<GroupRow>* group = state_->find_group(key);
+  static const Group no_rows;
+  const Group* group = state_->find_group(key);
   if (group == nullptr) group = &no_rows;
   const auto bucket = state_->buckets.find(key);
+  hits.reserve(4);  // most have no more
   const auto add_bucket = [&](bool of_all_sizes) {
     if (!bucket || bucket->of_all_sizes != of_all_sizes) return;
     const TunedEntry* entry = &state_->entries[bucket->entry];
     hits.push_back({Match::bucket, entry->problem.m, entry});
   };
   const Padding padding = traits(key.problem.operation).padding;
-  const auto end = group->end();
+  const auto end = group->rows.end();
+  const auto own = std::lower_bound(group->rows.begin(), end, m, is_below);
   const auto first_not_below = [&](std::int64_t wanted) {
-    return std::lower_bound(group->begin(), end, wanted,
-                            [](const GroupRow& row, std::int64_t value) { return row.m < value; });
+    return std::lower_bound(wanted < m ? group->rows.begin() : own, end, wanted, is_below);
   };
   const auto add = [&](Match match, const GroupRow& row) {
     const TunedEntry* entry = &state_->entries[static_cast<std::size_t>(row.entry)];
@@ -211,7 +221,8 @@ std::vector<LookupHit> TunedTable::lookup(const LookupKey& key) const {
     if (row != end && row->m == row_m) add(match, *row);
   };
   const auto add_range = [&] {
-    for (auto row = first_not_below(m); row != end; ++row) {
+    if (!group->has_ranges) return;
+    for (auto row = own; row != end; ++row) {
       if (row->m_from == 0 || row->m_from > m) continue;
       add(Match::range, *row);
       break;
