@@ -290,7 +290,8 @@ TEST(GpuCompile, BatchesForHopper) {
   expect_compiles(*mma, runtime, batched(16, 256, 512, 2048));
   // The widest tiles that need room for scales and for the batch.
   for (const DataType type : {DataType::f8_e4m3fn, DataType::i8}) {
-    for (const Problem& problem : {batched(16, 1024, 512, 1024, type), batched(3, 1, 65, 144, type)}) {
+    for (const Problem& problem :
+         {batched(16, 1024, 512, 1024, type), batched(3, 1, 65, 144, type), batched(2, 17, 100, 208, type)}) {
       const Space space = wgmma->space(problem);
       for (const char* name : {"wgmma_r1_swap0_bm128_bn256_wg2_pp0_bk128_cm2_cn1_csk1_smem226_prom0",
                                "wgmma_r1_swap0_bm128_bn240_wg2_pp0_bk128_cm2_cn1_csk1_smem226_prom0",
@@ -299,6 +300,7 @@ TEST(GpuCompile, BatchesForHopper) {
                                "wgmma_r1_swap0_bm256_bn64_wg2_pp0_bk128_cm1_cn2_csk1_smem226_prom1",
                                "wgmma_r1_swap0_bm256_bn80_wg2_pp0_bk128_cm1_cn2_csk1_smem226_prom0",
                                "wgmma_r1_swap0_bm64_bn256_wg2_pp1_bk128_cm1_cn2_csk1_smem226_prom0",
+                               "wgmma_r1_swap1_bm128_bn128_wg2_pp0_bk128_cm8_cn1_csk1_smem226_prom1",
                                "wgmma_r1_swap1_bm128_bn128_wg2_pp0_bk128_cm1_cn1_csk5_smem226_prom0"}) {
         const auto candidate = parse_kernel_name(name, space.keys());
         ASSERT_TRUE(candidate.ok()) << candidate.message();

@@ -157,8 +157,7 @@ WgmmaLaunchConfig wgmma_launch_config(const Problem& problem, const Config& conf
   // block has the multiprocessor for itself.
   const bool wide_integers = problem.x_type == DataType::i8 && launch.block_n > widest_plain_integers;
   if ((launch.promotion > 0 || wide_integers) && launch.consumer_warpgroups == 2 && smem_kib > small_smem)
-    launch.producer_registers = problem.bpreshuffle || wide_integers || launch.block_scales ||
-                                        (launch.batched && launch.block_m > 128)
+    launch.producer_registers = problem.bpreshuffle || wide_integers || launch.block_scales || launch.batched
                                     ? producer_registers_of_parts
                                     : producer_registers;
   launch.n_slices = n_slices_of(launch);
