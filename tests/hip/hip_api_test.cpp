@@ -5,7 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <type_traits>
+
+#include "support/called_alike.h"
 
 #if __has_include(<hip/hip_runtime_api.h>)
 #define __HIP_PLATFORM_AMD__ 1
@@ -28,24 +29,7 @@ TEST(HipApi, AgreesWithTheHeaders) {
 
 #else
 
-/// Parameters that are passed alike: pointers as pointers, numbers of one size as numbers.
-template <typename Ours, typename Theirs>
-constexpr bool passed_alike() {
-  using A = std::remove_reference_t<Ours>;
-  using B = std::remove_reference_t<Theirs>;
-  if constexpr (std::is_pointer_v<A> || std::is_pointer_v<B>)
-    return std::is_pointer_v<A> && std::is_pointer_v<B>;
-  return sizeof(A) == sizeof(B) && std::is_class_v<A> == std::is_class_v<B>;
-}
-
-template <typename R, typename... A, typename S, typename... B>
-constexpr bool called_alike(R (*)(A...), S (*)(B...)) {
-  if constexpr (sizeof...(A) != sizeof...(B)) {
-    return false;
-  } else {
-    return passed_alike<R, S>() && (passed_alike<A, B>() && ...);
-  }
-}
+using test::called_alike;
 
 /// Clang and C++ say noexcept where GCC's C does not; overloads are chosen by the caller.
 #define EXPECT_CALLED_ALIKE(field, function) \

@@ -18,7 +18,8 @@ constexpr std::string_view get_rtc =
     "without it gemmtune's own GPU kernels cannot be compiled; it is ROCm's package hip-runtime-amd, or set "
     "GEMMTUNE_LIBRARY_DIR to the folder of libhiprtc.so";
 constexpr std::string_view get_hipblaslt =
-    "install ROCm's package hipblaslt, or set GEMMTUNE_LIBRARY_DIR to the folder of libhipblaslt.so";
+    "install the package hipblaslt of ROCm 6.1 or later, or set GEMMTUNE_LIBRARY_DIR to the folder of "
+    "libhipblaslt.so";
 constexpr std::string_view get_smi = "install ROCm's package amd-smi-lib";
 
 using gpu::open_library;
