@@ -53,10 +53,14 @@ Config with(const KernelFamily& family, const Problem& problem, const std::strin
 }
 
 void expect_right(const KernelFamily& family, const Problem& problem, const Config& config) {
-  for (const Strides strides : {Strides::dense, Strides::odd}) {
+  for (const Strides strides : {Strides::dense, Strides::odd, Strides::side_by_side}) {
     if (strides == Strides::odd && config.number("dl", 0) != 0) continue;  // needs multiples of 4 bytes
+    if (strides == Strides::side_by_side && problem.batch == 1) continue;
     EXPECT_EQ(check_kernel(family, problem, config, strides), "")
-        << print(problem) << " " << config.text() << (strides == Strides::odd ? " with gaps" : "");
+        << print(problem) << " " << config.text()
+        << (strides == Strides::odd            ? " with gaps"
+            : strides == Strides::side_by_side ? " side by side"
+                                               : "");
   }
 }
 
@@ -141,6 +145,52 @@ TEST(FamiliesOnTheEmulation, MfmaWithSplitKInEveryOrderOfBlocks) {
     expect_right(*family, dense(100, 130, 64), "bm=16 bn=16 nw=1 bk=128 " + order);
 }
 
+TEST(FamiliesOnTheEmulation, BatchesOfMfma) {
+  EmulatedRuntime runtime("gfx942");
+  const auto family = hip::make_mfma_family(runtime);
+  for (const std::string& staging : stagings()) expect_right(*family, batched(3, 35, 70, 136), staging);
+  expect_right(*family, batched(3, 17, 33, 78, bf16, true));
+  expect_right(*family, batched(1, 35, 70, 200));
+  for (const std::string rows : {"mi=16 bm=32 bn=64", "mi=32 bm=32 bn=64 nw=2 nb=2 dl=1"}) {
+    expect_right(*family, batched(2, 35, 66, 264, i8), rows);
+    expect_right(*family, batched(3, 35, 66, 260, fnuz), rows);
+  }
+  expect_right(*family, batched(3, 35, 70, 600, bf16, true), "bm=32 bn=32 nw=1 bk=64 sk=3");
+  expect_right(*family, batched(2, 20, 70, 1000, i8), "bm=32 bn=32 nw=1 bk=64 sk=4");
+  // 7 x 9 tiles a batch, on 8 dies.
+  for (const std::string order : {"gm=1 xcd=0", "gm=8 xcd=1"})
+    expect_right(*family, batched(2, 100, 130, 64), "bm=16 bn=16 nw=1 bk=128 " + order);
+  EXPECT_THAT(family->accepts(batched(70000, 1, 512, 128)).message(),
+              HasSubstr("batch: 70000 is above 65535"));
+  EXPECT_THAT(family->accepts(shuffled(batched(3, 16, 512, 128))).message(),
+              HasSubstr("weight layout: aiter16x16 of batches, only plain"));
+  EmulatedRuntime older("gfx90a");
+  expect_right(*hip::make_mfma_family(older), batched(2, 35, 66, 261, i8), "mi=16 bm=32");
+}
+
+TEST(FamiliesOnTheEmulation, BatchesOfSkinny) {
+  EmulatedRuntime runtime("gfx942");
+  const auto family = hip::make_skinny_family(runtime);
+  expect_right(*family, batched(3, 1, 37, 1100, bf16, true), "rn=2 nw=2 un=2");
+  expect_right(*family, batched(2, 13, 9, 203), "rn=1 nw=4 un=1");
+  expect_right(*family, batched(3, 4, 21, 1030, i8), "rn=2 nw=2 un=1");
+  expect_right(*family, batched(2, 2, 21, 700, fnuz));
+  EXPECT_THAT(family->accepts(batched(3, 17, 64, 64)).message(), HasSubstr("rows: 17, at most 16"));
+}
+
+/// Batches share compute units: the default divides k only where all of them leave units idle.
+TEST(FamiliesOnTheEmulation, DefaultsCountAllBatches) {
+  EmulatedRuntime runtime("gfx942");
+  const auto mfma = hip::make_mfma_family(runtime);
+  EXPECT_GT(mfma->default_config(batched(1, 64, 512, 8192)).number("sk"), 1);
+  EXPECT_EQ(mfma->default_config(batched(64, 64, 512, 8192)).number("sk"), 1);
+  const auto skinny = hip::make_skinny_family(runtime);
+  EXPECT_EQ(skinny->default_config(batched(1, 1, 512, 8192)).number("rn"), 1);
+  EXPECT_EQ(skinny->default_config(batched(64, 1, 512, 8192)).number("rn"), 2);
+  const Problem split = batched(16, 64, 512, 8192);
+  EXPECT_THAT(mfma->space(split).refusal(with(*mfma, split, "sk=16")), HasSubstr("sk makes too many blocks"));
+}
+
 TEST(FamiliesOnTheEmulation, MfmaOnGfx90a) {
   EmulatedRuntime runtime("gfx90a");
   const auto family = hip::make_mfma_family(runtime);
@@ -178,10 +228,13 @@ TEST(FamiliesOnTheEmulation, DrawnConfigsOfEveryProblem) {
     EmulatedRuntime runtime(architecture);
     const auto mfma = hip::make_mfma_family(runtime);
     const auto skinny = hip::make_skinny_family(runtime);
-    std::vector<Problem> problems{dense(45, 71, 333, bf16, bf16, true), dense(7, 33, 530, f16, f32),
+    std::vector<Problem> problems{dense(45, 71, 333, bf16, bf16, true),
+                                  dense(7, 33, 530, f16, f32),
                                   quantized(Operation::a8w8, 70, 37, 301, i8, true),
                                   shuffled(dense(11, 48, 224)),
-                                  shuffled(quantized(Operation::a8w8, 5, 64, 352, i8))};
+                                  shuffled(quantized(Operation::a8w8, 5, 64, 352, i8)),
+                                  batched(3, 14, 71, 333),
+                                  batched(2, 7, 37, 301, i8)};
     if (runtime.architecture() == "gfx942") {
       problems.push_back(scaled(34, 130, 77));
       problems.push_back(quantized(Operation::a8w8_blockscale, 14, 200, 390, fnuz));
@@ -298,6 +351,14 @@ TEST(FamiliesOnTheEmulation, BrokenKernelsAreFound) {
       {"a scale of the next row", "return SCALES == 1 || SCALES == 2 ? x_scale_at(a.scales, row, 0)",
        "return SCALES == 1 || SCALES == 2 ? x_scale_at(a.scales, row ? row - 1 : 0, 0)",
        quantized(Operation::a8w8, 35, 66, 264, i8), tile, "outside of its error bound"},
+      {"all batches have the first one's weight", "a.w += batch * a.w_batch_bytes;", ";",
+       batched(2, 35, 70, 200), tile, "outside of its error bound"},
+      {"the last batch's rows are one batch too far", "a.x += batch * a.x_batch_bytes;",
+       "a.x += (batch + 1) * a.x_batch_bytes;", batched(2, 35, 70, 200), tile, "past the end of x"},
+      {"batches share their partial sums", "a.partials = (sum*)a.partials + batch * a.split_k * a.m * a.n;",
+       "", batched(2, 35, 70, 600), tile + "bk=64 sk=3", "outside of its error bound"},
+      {"scales of rows are the first batch's", "a.scales = scales_of_batch(a.scales, batch, a.m, a.n);", "",
+       batched(2, 35, 66, 264, i8), tile, "outside of its error bound"},
   };
   EmulatedRuntime right("gfx942");
   const auto family = hip::make_mfma_family(right);

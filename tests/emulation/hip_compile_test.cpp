@@ -157,6 +157,16 @@ TEST_P(HipCompile, MfmaOfShuffledWeights) {
                 quantized(Operation::a8w8_blockscale_bpreshuffle, 512, 1280, 8192, DataType::f8_e4m3fnuz));
 }
 
+TEST_P(HipCompile, BatchesOfMfma) {
+  GEMMTUNE_NEEDS_CLANG();
+  ClangRuntime runtime(GetParam());
+  const auto family = hip::make_mfma_family(runtime);
+  expect_mfma(*family, runtime, batched(16, 512, 1280, 8192), Corners::widest);
+  expect_mfma(*family, runtime, batched(16, 512, 1280, 8192, DataType::i8), Corners::widest);
+  if (std::string(GetParam()) == "gfx942")
+    expect_mfma(*family, runtime, batched(16, 512, 1280, 8192, DataType::f8_e4m3fnuz), Corners::widest);
+}
+
 TEST_P(HipCompile, Skinny) {
   GEMMTUNE_NEEDS_CLANG();
   ClangRuntime runtime(GetParam());
@@ -164,7 +174,9 @@ TEST_P(HipCompile, Skinny) {
   std::vector<Problem> problems{dense(1, 1280, 8192, DataType::bf16, DataType::bf16, true),
                                 dense(16, 1280, 8192, DataType::f16, DataType::f32),
                                 quantized(Operation::a8w8, 8, 1280, 8192, DataType::i8),
-                                quantized(Operation::a8w8_bpreshuffle, 4, 1280, 8192, DataType::i8)};
+                                quantized(Operation::a8w8_bpreshuffle, 4, 1280, 8192, DataType::i8),
+                                batched(16, 4, 1280, 8192),
+                                batched(16, 8, 512, 2048, DataType::i8)};
   if (std::string(GetParam()) == "gfx942") {
     problems.push_back(quantized(Operation::a8w8, 16, 1280, 8192, DataType::f8_e4m3fnuz));
     problems.push_back(quantized(Operation::a8w8_blockscale, 4, 1280, 8192, DataType::f8_e4m3fnuz));

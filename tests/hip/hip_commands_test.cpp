@@ -243,6 +243,7 @@ std::string small_list(const std::string& file, std::size_t rows) {
     std::size_t column = 0;
     for (std::string cell; std::getline(cells, cell, ','); ++column) {
       const std::string name = column < names.size() ? names[column] : "";
+      if (name == "B") cell = std::to_string(std::stol(cell) % 3 + 2);
       if (name == "M") cell = std::to_string(std::stol(cell) % 13 + 1);
       if (name == "N") cell = std::to_string(std::stol(cell) / 128 % 3 * 64 + 64);
       if (name == "K") cell = std::to_string(std::stol(cell) / 256 % 2 * 128 + 128);
@@ -265,16 +266,20 @@ TEST_P(AiterLists, RunToTheEndAndLookupAnswers) {
   const auto answered =
       run({"coverage", list, "--op", GetParam().operation, "--table", path("tuned.csv"), "--backend", "hip"});
   EXPECT_EQ(answered.exit_code, 0) << answered.out << answered.err;  // 1: a shape without a row
-  const auto checked = run({"check", path("tuned.csv"), "--op", GetParam().operation, "--backend", "hip"});
-  EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.err;
+  for (const char* command : {"check", "bench"}) {
+    const auto done = run({command, path("tuned.csv"), "--op", GetParam().operation, "--backend", "hip"});
+    EXPECT_EQ(done.exit_code, 0) << command << ": " << done.out << done.err;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(OfEveryOperation, AiterLists,
                          ::testing::Values(List{"bf16_untuned_gemm.csv", "a16w16"},
                                            List{"a8w8_untuned_gemm.csv", "a8w8"},
                                            List{"a8w8_bpreshuffle_untuned_gemm.csv", "a8w8_bpreshuffle"},
-                                           List{"a8w8_blockscale_untuned_gemm.csv", "a8w8_blockscale"}),
-                         [](const auto& info) { return std::string(info.param.operation); });
+                                           List{"a8w8_blockscale_untuned_gemm.csv", "a8w8_blockscale"},
+                                           List{"bf16_untuned_batched_gemm.csv", "batched_bf16"},
+                                           List{"a8w8_untuned_batched_gemm.csv", "batched_a8w8"}),
+                         [](const auto& list) { return std::string(list.param.operation); });
 
 constexpr const char* aiter_header =
     "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,"
@@ -323,6 +328,19 @@ TEST_F(HipCommands, CoverageTellsWhichRowsRunWithoutAnAmdMachine) {
               HasSubstr("asm             1      1  the device's fallback runs: an assembly kernel of AITER"));
   EXPECT_THAT(result.out, HasSubstr("hipblaslt       1      1  its row runs"));
   EXPECT_THAT(result.out, HasSubstr("skinny          1      1  its row runs"));
+}
+
+TEST_F(HipCommands, CoverageCountsAitersBatchedRows) {
+  GEMMTUNE_NEEDS_FIXTURES(fixtures);
+  for (const auto& [type, rows] : {std::pair{"bf16", 26}, std::pair{"a8w8", 25}}) {
+    const std::string configs = fixtures + "/aiter/configs/" + type;
+    const auto result = run({"coverage", configs + "_untuned_batched_gemm.csv", "--table",
+                             configs + "_tuned_batched_gemm.csv", "--gfx", "gfx942", "--cu-num", "304"},
+                            {}, "none");
+    EXPECT_THAT(result.out, HasSubstr(fmt::format("ck           {0}     {0}  the device's fallback runs: a "
+                                                  "Composable Kernel of AITER is not here",
+                                                  rows)));
+  }
 }
 
 // ---- the script for the first machine with an AMD GPU

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -239,6 +241,79 @@ TEST_F(Solutions, AreRightWithBiasScalesAndStrides) {
   scaled.scale_ab = true;
   const Outcome outcome = verified(*device_, scaled, {"hipblaslt", 1, family_.default_config(scaled)});
   EXPECT_EQ(outcome.kind, OutcomeKind::ok) << outcome.reason;
+}
+
+TEST_F(Solutions, OfBatchesAreRight) {
+  for (const Problem& problem : {batched(3, 5, 64, 48), batched(2, 1, 7, 9, DataType::bf16, true)}) {
+    const Outcome outcome = verified(*device_, problem, {"hipblaslt", 1, family_.default_config(problem)});
+    EXPECT_EQ(outcome.kind, OutcomeKind::ok) << print(problem) << ": " << outcome.reason;
+  }
+  EXPECT_THAT(family_.accepts(batched(3, 5, 64, 48, DataType::i8)).message(),
+              HasSubstr("batched_a8w8 is not a16w16, batched"));
+}
+
+/// One kernel, called with batches behind one another and with [M, B, K] and [M, B, N], in turn.
+TEST_F(Solutions, OfBatchesHaveTheStridesOfTheirCall) {
+  constexpr std::int64_t b = 3, m = 2, n = 4, k = 8;
+  const auto kernel = device_->build({"hipblaslt", 1, {}}, batched(b, m, n, k));
+  ASSERT_TRUE(kernel.ok()) << kernel.message();
+  auto memory = device_->allocate(1 << 16, Placement::plain);
+  ASSERT_TRUE(memory.ok());
+  auto* const values = static_cast<std::uint16_t*>((*memory)->data());  // the double's memory is the host's
+  std::uint16_t* const w = values + 1024;
+  std::uint16_t* const y = values + 2048;
+  const std::uint16_t numbers[] = {0x3f80, 0x4000, 0x4040};  // 1, 2, 3
+  for (const bool side_by_side : {false, true, false}) {
+    Operands operands{.x = values, .w = w};
+    operands.y = y;
+    operands.ldx = side_by_side ? b * k : k;
+    operands.ldy = side_by_side ? b * n : n;
+    operands.x_batch_stride = side_by_side ? k : m * k;
+    operands.y_batch_stride = side_by_side ? n : m * n;
+    for (std::int64_t batch = 0; batch < b; ++batch)
+      for (std::int64_t row = 0; row < m; ++row)
+        for (std::int64_t i = 0; i < k; ++i)
+          values[batch * operands.x_batch_stride + row * operands.ldx + i] = numbers[batch];
+    std::fill_n(w, b * n * k, std::uint16_t{0x3f80});
+    std::fill_n(y, b * m * n, std::uint16_t{0});
+    ASSERT_TRUE((*kernel)->run(operands, nullptr, {}).ok());
+    for (std::int64_t batch = 0; batch < b; ++batch)
+      for (std::int64_t row = 0; row < m; ++row)
+        for (std::int64_t column = 0; column < n; ++column)
+          EXPECT_EQ(y[batch * operands.y_batch_stride + row * operands.ldy + column],
+                    (std::array{0x4100, 0x4180, 0x41c0})[static_cast<std::size_t>(batch)])  // 8, 16, 24
+              << side_by_side << " batch " << batch;
+  }
+}
+
+/// What an untuned call of batches runs, launched alone and in a graph.
+TEST(HipDevice, UntunedBatchesRunTheirFallback) {
+  const auto device = open_hip();
+  const TableSet none;
+  const LookupTables tables(none);
+  for (const auto& [problem, family] : {std::pair{batched(3, 40, 64, 48), "hipblaslt"},
+                                        std::pair{batched(3, 4, 64, 48, DataType::i8), "skinny"},
+                                        std::pair{batched(3, 40, 64, 48, DataType::f8_e4m3fnuz), "mfma"}}) {
+    const Answer answer = answer_problem(*device, tables, problem, {});
+    ASSERT_TRUE(answer.status.ok()) << answer.status.message();
+    EXPECT_EQ(answer.bound.candidate.family, family) << print(problem);
+    const Outcome outcome = verified(*device, problem, answer.bound.candidate);
+    EXPECT_EQ(outcome.kind, OutcomeKind::ok) << print(problem) << ": " << outcome.reason;
+    auto memory = device->allocate(1 << 17, Placement::plain);
+    auto workspace = device->allocate(answer.bound.kernel->workspace_bytes() + 1, Placement::plain);
+    auto* const bytes = static_cast<char*>((*memory)->data());
+    Operands operands{.x = bytes, .w = bytes};
+    operands.x_scale = operands.w_scale = bytes;
+    operands.y = bytes + (1 << 16);
+    operands.ldx = problem.k;
+    operands.ldy = problem.n;
+    operands.x_batch_stride = problem.m * problem.k;
+    operands.y_batch_stride = problem.m * problem.n;
+    SampleRequest request{.kernel = answer.bound.kernel.get(), .rotation = {&operands, 1}, .launches = 3};
+    request.workspace = (*workspace)->data();
+    const auto microseconds = device->sample(request);
+    EXPECT_TRUE(microseconds.ok()) << microseconds.message();
+  }
 }
 
 TEST_F(Solutions, ThatAreWrongAreFound) {

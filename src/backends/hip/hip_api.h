@@ -182,6 +182,8 @@ inline constexpr int matmul_bias_pointer = 3;
 inline constexpr int matmul_bias_type = 4;
 inline constexpr int matmul_a_scale_pointer = 5;
 inline constexpr int matmul_b_scale_pointer = 6;
+inline constexpr int layout_batch_count = 0;
+inline constexpr int layout_batch_stride = 1;
 inline constexpr int layout_leading_dimension = 6;
 inline constexpr int preference_workspace_bytes = 1;
 

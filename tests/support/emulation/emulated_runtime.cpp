@@ -71,13 +71,34 @@ class DeviceOperand {
   std::byte* begin_ = nullptr;
 };
 
-void copy_lines(const DeviceOperand& to, const std::vector<std::byte>& from, std::size_t line_bytes,
-                std::size_t pitch) {
-  if (line_bytes == 0) return;
-  for (std::size_t line = 0; line < from.size() / line_bytes; ++line)
-    std::memcpy(static_cast<std::byte*>(to.data()) + line * pitch, from.data() + line * line_bytes,
-                line_bytes);
+void copy_whole(const DeviceOperand& to, const std::vector<std::byte>& from) {
+  if (!from.empty()) std::memcpy(to.data(), from.data(), from.size());
 }
+
+/// Where the rows of x and y lie, in bytes; of a column-major x its columns.
+struct Lines {
+  std::size_t batches, count, bytes;  // of a batch; of a line
+  std::size_t pitch, batch_pitch;
+
+  Lines(const MatrixShape& matrix, Strides strides, std::size_t odd_elements)
+      : batches(static_cast<std::size_t>(matrix.count)),
+        count(static_cast<std::size_t>(matrix.lines())),
+        bytes(static_cast<std::size_t>(bytes_of(matrix.type, matrix.line_elements()))) {
+    const std::size_t gap =
+        strides == Strides::odd ? odd_elements * static_cast<std::size_t>(bits(matrix.type) / 8) : 0;
+    const bool side_by_side = strides == Strides::side_by_side;
+    pitch = (side_by_side ? batches : 1) * bytes + gap;
+    batch_pitch = side_by_side ? bytes : count * pitch + 2 * gap;
+  }
+  std::size_t offset(std::size_t batch, std::size_t line) const { return batch * batch_pitch + line * pitch; }
+  std::size_t end() const { return offset(batches - 1, count - 1) + bytes; }
+  /// Calls visit(offset of a line, its number) for the lines of all batches.
+  template <typename Visit>
+  void each(Visit visit) const {
+    for (std::size_t batch = 0; batch < batches; ++batch)
+      for (std::size_t line = 0; line < count; ++line) visit(offset(batch, line), batch * count + line);
+  }
+};
 
 /// The bytes of a weight in the layout that the kernel reads.
 std::vector<std::byte> in_layout(const Problem& problem, WeightLayout layout,
@@ -138,30 +159,29 @@ std::string check_kernel(const KernelFamily& family, const Problem& problem, con
   if (!reference.ok()) return reference.message();
 
   const OperandShapes shapes = operand_shapes(problem);
-  const bool odd = strides == Strides::odd;
+  const Lines x_lines(shapes.x, strides, 3);
+  const Lines y_lines(shapes.y, strides, 5);
   const std::size_t x_element = static_cast<std::size_t>(bits(problem.x_type) / 8);
   const std::size_t y_element = static_cast<std::size_t>(bits(problem.y_type) / 8);
-  const auto x_line = static_cast<std::size_t>(bytes_of(problem.x_type, shapes.x.line_elements()));
-  const std::size_t x_pitch = x_line + (odd ? 3 * x_element : 0);
-  const auto x_lines = static_cast<std::size_t>(shapes.x.lines());
-  const auto n = static_cast<std::size_t>(problem.n);
-  const std::size_t ldy = n + (odd ? 5 : 0);
-  const auto m = static_cast<std::size_t>(problem.m);
   const std::vector<std::byte> weight = in_layout(problem, (*kernel)->weight_layout(), host->w);
   const bool shuffled = (*kernel)->weight_layout() != WeightLayout::plain;
+  const bool odd = strides == Strides::odd;
 
-  const DeviceOperand x("x", (x_lines - 1) * x_pitch + x_line, odd ? x_element : 0, 0xff);
+  const DeviceOperand x("x", x_lines.end(), odd ? x_element : 0, 0xff);
   const DeviceOperand w("w", weight.size(), odd && !shuffled ? x_element : 0, 0xff);
   const DeviceOperand bias("bias", host->bias.size(), odd ? y_element : 0, 0xff);
   const DeviceOperand x_scale("x_scale", host->x_scale.size(), 0, 0xff);
   const DeviceOperand w_scale("w_scale", host->w_scale.size(), 0, 0xff);
-  const DeviceOperand y("y", ((m - 1) * ldy + n) * y_element, odd ? y_element : 0, poison_byte);
+  const DeviceOperand y("y", y_lines.end(), odd ? y_element : 0, poison_byte);
   const DeviceOperand workspace("workspace", (*kernel)->workspace_bytes(), 0, poison_byte);
-  copy_lines(x, host->x, x_line, x_pitch);
-  copy_lines(w, weight, weight.size(), weight.size());
-  copy_lines(bias, host->bias, host->bias.size(), 0);
-  copy_lines(x_scale, host->x_scale, host->x_scale.size(), 0);
-  copy_lines(w_scale, host->w_scale, host->w_scale.size(), 0);
+  x_lines.each([&](std::size_t offset, std::size_t line) {
+    std::memcpy(static_cast<std::byte*>(x.data()) + offset, host->x.data() + line * x_lines.bytes,
+                x_lines.bytes);
+  });
+  copy_whole(w, weight);
+  copy_whole(bias, host->bias);
+  copy_whole(x_scale, host->x_scale);
+  copy_whole(w_scale, host->w_scale);
 
   Operands operands;
   operands.x = x.data();
@@ -170,20 +190,25 @@ std::string check_kernel(const KernelFamily& family, const Problem& problem, con
   operands.x_scale = x_scale.data();
   operands.w_scale = w_scale.data();
   operands.y = y.data();
-  operands.ldx = static_cast<std::int64_t>(x_pitch / x_element);
-  operands.ldy = static_cast<std::int64_t>(ldy);
+  operands.ldx = static_cast<std::int64_t>(x_lines.pitch / x_element);
+  operands.ldy = static_cast<std::int64_t>(y_lines.pitch / y_element);
+  operands.x_batch_stride = static_cast<std::int64_t>(x_lines.batch_pitch / x_element);
+  operands.y_batch_stride = static_cast<std::int64_t>(y_lines.batch_pitch / y_element);
   if (const Status ran = (*kernel)->run(operands, workspace.data(), {}); !ran.ok()) return ran.message();
 
-  const auto* bytes = static_cast<const std::byte*>(y.data());
-  const std::vector<std::byte> output(bytes, bytes + y.bytes());
+  std::vector<std::byte> output(y_lines.batches * y_lines.count * y_lines.bytes);
+  auto* const written = static_cast<std::byte*>(y.data());
+  y_lines.each([&](std::size_t offset, std::size_t line) {
+    std::memcpy(output.data() + line * y_lines.bytes, written + offset, y_lines.bytes);
+    std::memset(written + offset, poison_byte, y_lines.bytes);
+  });
   const CheckReport report =
-      check_output(problem, *reference, output, operands.ldy, tolerance_for(problem, 0.05, {}));
+      check_output(problem, *reference, output, problem.n, tolerance_for(problem, 0.05, {}));
   if (!report.right)
     return fmt::format("{} (row {}, column {})", report.reason, report.worst_row, report.worst_column);
-  for (std::size_t row = 0; row + 1 < m; ++row)
-    for (std::size_t i = (row * ldy + n) * y_element; i < (row + 1) * ldy * y_element; ++i)
-      if (output[i] != std::byte{poison_byte})
-        return fmt::format("wrote between rows {} and {} of y", row, row + 1);
+  for (std::size_t i = 0; i < y.bytes(); ++i)
+    if (written[i] != std::byte{poison_byte})
+      return fmt::format("wrote between the rows of y, at byte {}", i);
   return {};
 }
 

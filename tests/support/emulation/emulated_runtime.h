@@ -25,8 +25,9 @@ class EmulatedRuntime final : public gpu::Runtime {
   gpu::Limits limits_;
 };
 
-/// Operands with gaps between rows: none has an alignment beyond its elements'.
-enum class Strides { dense, odd };
+/// odd: gaps between rows and between batches, no operand has an alignment beyond its elements'. side_by_side: row i of all
+/// batches before row i + 1 of any, [M, B, K] and [M, B, N].
+enum class Strides { dense, odd, side_by_side };
 
 /// Builds and runs the kernel on random operands, each in a buffer of its own; "", or what is wrong with the result,
 /// the memory around it or the run.

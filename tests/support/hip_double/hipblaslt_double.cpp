@@ -33,6 +33,8 @@ struct Layout {
   std::uint64_t rows = 0;
   std::uint64_t columns = 0;
   std::int64_t leading = 0;
+  std::int32_t batches = 1;
+  std::int64_t batch_stride = 0;
 };
 struct Preference {
   std::uint64_t workspace_bytes = 0;
@@ -108,12 +110,13 @@ bool is_product(const Matmul& matmul, const Layout& a, const Layout& b, const La
   const bool pointers = (matmul.epilogue != epilogue_bias || matmul.bias != nullptr) &&
                         ((a.type != type_e4m3 && a.type != type_e4m3_fnuz) ||
                          (matmul.a_scale != nullptr && matmul.b_scale != nullptr));
-  return sizes && pointers && is_type(a.type) && a.type == b.type && is_type(d.type) && !other_fp8;
+  const bool batches = a.batches == d.batches && b.batches == d.batches && d.batches >= 1;
+  return sizes && batches && pointers && is_type(a.type) && a.type == b.type && is_type(d.type) && !other_fp8;
 }
 
 double microseconds_of(const Layout& a, const Layout& b, const Layout& d, int place) {
   const double k = static_cast<double>(a.rows) * static_cast<double>(a.columns) / static_cast<double>(d.rows);
-  const double work = 2 * static_cast<double>(d.rows) * static_cast<double>(d.columns) * k;
+  const double work = 2 * static_cast<double>(d.rows) * static_cast<double>(d.columns) * k * d.batches;
   const std::string key =
       std::to_string(d.rows) + "x" + std::to_string(d.columns) + "x" + std::to_string(place);
   (void)b;
@@ -172,7 +175,8 @@ int hipblasLtMatmulDescSetAttribute(LtMatmul matmul, int attribute, const void* 
 
 int hipblasLtMatrixLayoutCreate(LtLayout* layout, int type, std::uint64_t rows, std::uint64_t columns,
                                 std::int64_t leading) {
-  *layout = reinterpret_cast<LtLayout>(new Layout{type, rows, columns, leading});
+  *layout = reinterpret_cast<LtLayout>(
+      new Layout{.type = type, .rows = rows, .columns = columns, .leading = leading});
   return 0;
 }
 
@@ -182,8 +186,13 @@ int hipblasLtMatrixLayoutDestroy(LtLayout layout) {
 }
 
 int hipblasLtMatrixLayoutSetAttribute(LtLayout layout, int attribute, const void* value, std::size_t bytes) {
-  if (attribute != layout_leading_dimension || bytes != 8) return invalid_value;
-  std::memcpy(&of(layout).leading, value, bytes);
+  Layout& target = of(layout);
+  const std::map<int, std::pair<void*, std::size_t>> fields{{layout_leading_dimension, {&target.leading, 8}},
+                                                            {layout_batch_count, {&target.batches, 4}},
+                                                            {layout_batch_stride, {&target.batch_stride, 8}}};
+  const auto found = fields.find(attribute);
+  if (found == fields.end() || found->second.second != bytes) return invalid_value;
+  std::memcpy(found->second.first, value, bytes);
   return 0;
 }
 
@@ -235,20 +244,23 @@ int hipblasLtMatmul(LtHandle, LtMatmul matmul, const void* alpha, const void* a_
   const double factor = *static_cast<const float*>(alpha) * (one.a_scale != nullptr ? *one.a_scale : 1.0F) *
                         (one.b_scale != nullptr ? *one.b_scale : 1.0F);
   if (*static_cast<const float*>(beta) != 0) return not_supported;
-  const auto at = [](const Layout& layout, bool turned, std::uint64_t row, std::uint64_t column) {
-    return turned ? row * static_cast<std::uint64_t>(layout.leading) + column
-                  : column * static_cast<std::uint64_t>(layout.leading) + row;
-  };
-  for (std::uint64_t column = 0; column < d.columns; ++column) {
-    for (std::uint64_t row = 0; row < d.rows; ++row) {
-      double sum = 0;
-      for (std::uint64_t i = wrong ? 1 : 0; i < k; ++i) {
-        sum += value_at(a.type, a_data, at(a, a_turned, row, i)) *
-               value_at(b.type, b_data, at(b, b_turned, i, column));
+  for (std::uint64_t batch = 0; batch < static_cast<std::uint64_t>(d.batches); ++batch) {
+    const auto at = [&](const Layout& layout, bool turned, std::uint64_t row, std::uint64_t column) {
+      const auto leading = static_cast<std::uint64_t>(layout.leading);
+      return batch * static_cast<std::uint64_t>(layout.batch_stride) +
+             (turned ? row * leading + column : column * leading + row);
+    };
+    for (std::uint64_t column = 0; column < d.columns; ++column) {
+      for (std::uint64_t row = 0; row < d.rows; ++row) {
+        double sum = 0;
+        for (std::uint64_t i = wrong ? 1 : 0; i < k; ++i) {
+          sum += value_at(a.type, a_data, at(a, a_turned, row, i)) *
+                 value_at(b.type, b_data, at(b, b_turned, i, column));
+        }
+        sum *= factor;
+        if (one.epilogue == epilogue_bias) sum += value_at(d.type, one.bias, row);
+        store(d.type, d_data, at(d, false, row, column), static_cast<float>(sum));
       }
-      sum *= factor;
-      if (one.epilogue == epilogue_bias) sum += value_at(d.type, one.bias, row);
-      store(d.type, d_data, at(d, false, row, column), static_cast<float>(sum));
     }
   }
   return 0;

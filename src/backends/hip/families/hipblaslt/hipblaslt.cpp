@@ -23,7 +23,10 @@ class HipblasLtKernel final : public Kernel {
         lt_(lt),
         handle_(handle),
         problem_(problem),
-        dense_ldx_(operand_shapes(problem).x.line_elements()),
+        strides_{.ldx = operand_shapes(problem).x.line_elements(),
+                 .ldy = problem.n,
+                 .x_batch = problem.m * problem.k,
+                 .y_batch = problem.m * problem.n},
         description_(std::move(description)),
         solution_(std::move(solution)) {}
   ~HipblasLtKernel() override { driver_.enter(); }
@@ -45,7 +48,7 @@ class HipblasLtKernel final : public Kernel {
       point(api::matmul_a_scale_pointer, o.w_scale);
       point(api::matmul_b_scale_pointer, o.x_scale);
     }
-    if (bad == 0) bad = set_leading_dimensions(o.ldx, o.ldy);
+    if (bad == 0) bad = set_strides({o.ldx, o.ldy, o.x_batch_stride, o.y_batch_stride});
     const float one = 1.0F;
     const float zero = 0.0F;
     const int status =
@@ -60,22 +63,37 @@ class HipblasLtKernel final : public Kernel {
   }
 
  private:
-  int set_leading_dimensions(std::int64_t ldx, std::int64_t ldy) const {
-    const bool dense = ldx == dense_ldx_ && ldy == problem_.n;
-    if (dense && !strided_) return 0;
-    strided_ = !dense;
-    const int bad = lt_.layout_set(description_.x, api::layout_leading_dimension, &ldx, sizeof(ldx));
-    return bad != 0 ? bad : lt_.layout_set(description_.y, api::layout_leading_dimension, &ldy, sizeof(ldy));
+  /// Between rows and between batches, in elements.
+  struct Strides {
+    std::int64_t ldx, ldy, x_batch, y_batch;
+    bool operator==(const Strides&) const = default;
+  };
+
+  int set_strides(Strides strides) const {
+    if (problem_.batch == 1) {
+      strides.x_batch = strides_.x_batch;
+      strides.y_batch = strides_.y_batch;
+    }
+    if (strides == strides_) return 0;
+    int bad = 0;
+    const auto set = [&](api::LtLayout layout, int attribute, std::int64_t& now, std::int64_t wanted) {
+      if (bad == 0 && now != wanted) bad = lt_.layout_set(layout, attribute, &wanted, sizeof(wanted));
+      if (bad == 0) now = wanted;
+    };
+    set(description_.x, api::layout_leading_dimension, strides_.ldx, strides.ldx);
+    set(description_.y, api::layout_leading_dimension, strides_.ldy, strides.ldy);
+    set(description_.x, api::layout_batch_stride, strides_.x_batch, strides.x_batch);
+    set(description_.y, api::layout_batch_stride, strides_.y_batch, strides.y_batch);
+    return bad;
   }
 
   const HipDriver& driver_;
   const api::HipblasLt& lt_;
   api::LtHandle handle_;
   Problem problem_;
-  std::int64_t dense_ldx_;
   mutable std::mutex enqueuing_;
-  LtDescription description_;     // guarded by enqueuing_
-  mutable bool strided_ = false;  // guarded by enqueuing_
+  mutable Strides strides_;    // that the description has; guarded by enqueuing_
+  LtDescription description_;  // guarded by enqueuing_
   Solution solution_;
 };
 
@@ -126,7 +144,8 @@ Status HipblasLtFamily::accepts(const Problem& problem) const {
   Problem in_ocp = problem;  // the library has AMD's own fp8 too
   for (DataType* type : {&in_ocp.x_type, &in_ocp.w_type})
     if (*type == DataType::f8_e4m3fnuz) *type = DataType::f8_e4m3fn;
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(in_ocp, {.orders = refusal::Orders::any_input}));
+  GEMMTUNE_RETURN_IF_ERROR(
+      gpu::accepts_dense(in_ocp, {.orders = refusal::Orders::any_input, .batches = true}));
   if (proposals(problem)->empty())
     return Status::unsupported("problem: the library proposes nothing for {}", short_name(problem));
   return {};

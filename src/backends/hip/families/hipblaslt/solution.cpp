@@ -129,6 +129,12 @@ Result<LtDescription> LtDescription::make(const api::HipblasLt& lt, const Proble
   }
   const auto layout = [&](api::LtLayout& target, int type, std::uint64_t rows, std::uint64_t columns) {
     if (bad == 0) bad = lt.layout_create(&target, type, rows, columns, static_cast<std::int64_t>(rows));
+    if (bad == 0 && traits(problem.operation).batched) {
+      const auto count = static_cast<std::int32_t>(problem.batch);
+      const auto stride = static_cast<std::int64_t>(rows * columns);
+      bad = lt.layout_set(target, api::layout_batch_count, &count, sizeof(count));
+      if (bad == 0) bad = lt.layout_set(target, api::layout_batch_stride, &stride, sizeof(stride));
+    }
   };
   layout(made.w, made.element_type, w_columns ? n : k, w_columns ? k : n);
   layout(made.x, made.element_type, x_columns ? m : k, x_columns ? k : m);

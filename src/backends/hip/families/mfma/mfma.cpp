@@ -35,6 +35,7 @@ class MfmaKernel final : public Kernel {
     shape_.threads = static_cast<unsigned>(wave_lanes * launch.waves);
     shape_.grid[0] = static_cast<unsigned>(launch.tiles());
     shape_.grid[1] = static_cast<unsigned>(launch.split_k);
+    shape_.grid[2] = reduction_shape_.grid[2] = static_cast<unsigned>(launch.batches);
     shape_.shared_bytes = static_cast<std::size_t>(launch.shared_bytes);
     reduction_shape_.threads = 256;
     reduction_shape_.grid[0] = static_cast<unsigned>(
@@ -57,6 +58,9 @@ class MfmaKernel final : public Kernel {
     values.w_line_bytes = bytes_of(problem_.w_type, problem_.k);
     values.k_bytes = bytes_of(problem_.x_type, problem_.k);
     values.ldy = o.ldy;
+    values.x_batch_bytes = launch_.batches > 1 ? bytes_of(problem_.x_type, o.x_batch_stride) : 0;
+    values.w_batch_bytes = problem_.n * values.w_line_bytes;
+    values.y_batch_step = o.y_batch_stride;
     values.m = static_cast<int>(problem_.m);
     values.n = static_cast<int>(problem_.n);
     values.split_k = static_cast<int>(launch_.split_k);
@@ -65,9 +69,10 @@ class MfmaKernel final : public Kernel {
     values.group_m = static_cast<int>(launch_.group_m);
     values.xcds = static_cast<int>(launch_.by_die ? xcds_ : 1);
     const auto address = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
-    if (launch_.direct &&
-        ((address(o.x) | address(o.w) | static_cast<std::uintptr_t>(values.x_line_bytes)) & 3) != 0)
-      return Status::unsupported("mfma with dl1 needs pointers and rows at multiples of 4 bytes");
+    if (launch_.direct && ((address(o.x) | address(o.w) |
+                            static_cast<std::uintptr_t>(values.x_line_bytes | values.x_batch_bytes)) &
+                           3) != 0)
+      return Status::unsupported("mfma with dl1 needs pointers, rows and batches at multiples of 4 bytes");
     if (launch_.shuffled && address(o.w) % 16 != 0)
       return Status::unsupported("mfma needs a shuffled weight at a multiple of 16 bytes");
     void* arguments[] = {&values};
@@ -132,12 +137,13 @@ class MfmaFamily final : public gpu::CompiledFamily {
 
 Status MfmaFamily::accepts(const Problem& problem) const {
   const std::string& architecture = runtime_.architecture();
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_on_tensor_cores(
-      problem, {.weights = gpu::Weights::shuffled_too,
-                .row_scales = true,
-                .block_scales = true,
-                .int8 = true,
-                .fp8 = has_fp8(architecture) ? gpu::Fp8::fnuz : gpu::Fp8::none}));
+  GEMMTUNE_RETURN_IF_ERROR(
+      gpu::accepts_on_tensor_cores(problem, {.weights = gpu::Weights::shuffled_too,
+                                             .row_scales = true,
+                                             .block_scales = true,
+                                             .int8 = true,
+                                             .fp8 = has_fp8(architecture) ? gpu::Fp8::fnuz : gpu::Fp8::none,
+                                             .batches = true}));
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (problem.m > most || problem.n > most || problem.k > most)
     return refusal::refuse(refusal::size, "{} x {} x {}, at most {} each", problem.m, problem.n, problem.k,
@@ -216,8 +222,7 @@ std::string MfmaFamily::refuse_waste(const Problem& problem, const Config& confi
 
 std::string MfmaFamily::refuse_wasted_order(const Problem& problem, const Config& config) const {
   const MfmaLaunchConfig launch = launch_config(problem, config);
-  if (launch.split_k > 1 && launch.tiles() * launch.split_k > 4 * unit_.units)
-    return "sk makes too many blocks";
+  if (launch.split_k > 1 && launch.blocks() > 4 * unit_.units) return "sk makes too many blocks";
   if (launch.split_k > 1 && launch.k_tiles < 4 * launch.split_k)
     return "sk leaves a block less than four k tiles";
   if (launch.group_m > 1 && launch.tiles_m < launch.group_m && launch.group_m != 8)
@@ -272,7 +277,7 @@ Space MfmaFamily::space(const Problem& problem) const {
 Config MfmaFamily::default_config(const Problem& problem) const {
   const std::int64_t block_m = problem.m <= 16 ? 16 : problem.m <= 32 ? 32 : problem.m <= 256 ? 64 : 128;
   const auto tiles = [&](std::int64_t width) {
-    return ceil_div(problem.m, block_m) * ceil_div(problem.n, width);
+    return ceil_div(problem.m, block_m) * ceil_div(problem.n, width) * problem.batch;
   };
   const std::int64_t widest = quantization(problem) == QuantType::per_1x128 ? 64 : 128;
   const std::int64_t block_n = block_m >= 64 && problem.n > 64 && tiles(widest) >= unit_.units ? widest : 64;

@@ -4,7 +4,7 @@
 // KPACK (1, 2: instructions that a lane's read of shared memory feeds), NUM_BUFFERS (1, 2: tiles in shared memory), DIRECT (1: global loads go
 // to shared memory without registers), PAD (bytes after a row in shared memory; 0: rows are swizzled), SHUFFLED (1: the weight has the layout
 // aiter16x16 and goes to registers), SPLIT_K (1: blocks divide k and write partial sums), WAVES_PER_EU (0: the compiler decides), ELEMENT,
-// OUTPUT, SCALES. With REDUCE alone: the kernel that reduces the partial sums.
+// OUTPUT, SCALES, BATCHED (1: the blocks along z have a batch each). With REDUCE alone: the kernel that reduces the partial sums.
 //
 // D = A * B of the instruction has the weight as A and x as B, so that a lane holds consecutive columns of y.
 using gemmtune::hip::MfmaArguments;
@@ -14,6 +14,19 @@ typedef int sum;
 #else
 typedef float sum;
 #endif
+
+// The arguments of this block's batch.
+static __device__ inline MfmaArguments of_batch(MfmaArguments a) {
+#if BATCHED
+  const long long batch = blockIdx.z;
+  a.x += batch * a.x_batch_bytes;
+  a.w += batch * a.w_batch_bytes;
+  a.y += batch * a.y_batch_step;
+  a.partials = (sum*)a.partials + batch * a.split_k * a.m * a.n;
+  a.scales = scales_of_batch(a.scales, batch, a.m, a.n);
+#endif
+  return a;
+}
 
 // The factor of a row, and those of a column.
 static __device__ inline float row_scale(const MfmaArguments& a, int row) { return SCALES == 1 || SCALES == 2 ? x_scale_at(a.scales, row, 0) : 1.0f; }
@@ -29,7 +42,8 @@ static __device__ inline output epilogue_value(sum value, float scale, const Col
 
 #ifdef REDUCE
 
-extern "C" __global__ void __launch_bounds__(256) mfma_reduce(const MfmaArguments a) {
+extern "C" __global__ void __launch_bounds__(256) mfma_reduce(const MfmaArguments all) {
+  const MfmaArguments a = of_batch(all);
   const sum* const partials = (const sum*)a.partials;
   const long long count = (long long)a.m * a.n;
   for (long long i = (long long)blockIdx.x * 256 + threadIdx.x; i < count; i += (long long)gridDim.x * 256) {
@@ -353,8 +367,9 @@ static __device__ inline void store_four(const MfmaArguments& a, int row, int co
 #define OCCUPANCY
 #endif
 
-extern "C" __global__ void __launch_bounds__(NUM_THREADS) OCCUPANCY mfma(const MfmaArguments a) {
+extern "C" __global__ void __launch_bounds__(NUM_THREADS) OCCUPANCY mfma(const MfmaArguments all) {
   extern __shared__ __align__(1024) unsigned char memory[];
+  const MfmaArguments a = of_batch(all);
   const Tile tile = tile_at(a, (int)blockIdx.x);
   const int k_tiles = (int)((a.k_bytes + BLOCK_K - 1) / BLOCK_K);
   const int begin = (int)((long long)k_tiles * blockIdx.y / a.split_k);

@@ -13,11 +13,13 @@ struct MfmaArguments {
   const GEMMTUNE_OUTPUT* bias;  // [n], of y's type; null: none
   gpu::ScalesArguments scales;
   GEMMTUNE_OUTPUT* y;      // [m, ldy]
-  void* partials;          // [split_k][m][n], the workspace: float32, of int8 operands int32
+  void* partials;          // [batches][split_k][m][n], the workspace: float32, of int8 operands int32
   long long x_line_bytes;  // between rows of x
   long long w_line_bytes;
   long long k_bytes;  // of a row's elements
   long long ldy;
+  long long x_batch_bytes, w_batch_bytes;  // a batch is a block along z
+  long long y_batch_step;                  // elements
   int m, n;
   int split_k;
   int tiles_m, tiles_n;
@@ -26,8 +28,8 @@ struct MfmaArguments {
 };
 
 static_assert(GEMMTUNE_OFFSET(MfmaArguments, y) == 56 && GEMMTUNE_OFFSET(MfmaArguments, ldy) == 96 &&
-                  GEMMTUNE_OFFSET(MfmaArguments, split_k) == 112 &&
-                  GEMMTUNE_OFFSET(MfmaArguments, xcds) == 128 && sizeof(MfmaArguments) == 136,
+                  GEMMTUNE_OFFSET(MfmaArguments, split_k) == 136 &&
+                  GEMMTUNE_OFFSET(MfmaArguments, xcds) == 152 && sizeof(MfmaArguments) == 160,
               "host and device layouts differ");
 
 }  // namespace gemmtune::hip

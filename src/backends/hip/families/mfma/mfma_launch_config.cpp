@@ -81,7 +81,9 @@ MfmaLaunchConfig mfma_launch_config(const Problem& problem, const Config& config
   launch.tiles_n = ceil_div(problem.n, launch.block_n);
   launch.shared_bytes = launch.buffers * (launch.block_k + launch.pad) *
                         (launch.block_m + (launch.shuffled ? 0 : launch.block_n));
-  launch.workspace_bytes = launch.split_k > 1 ? launch.split_k * problem.m * problem.n * 4 : 0;
+  launch.batches = problem.batch;
+  launch.workspace_bytes =
+      launch.split_k > 1 ? launch.batches * launch.split_k * problem.m * problem.n * 4 : 0;
   return launch;
 }
 
@@ -115,7 +117,7 @@ double lds_read_conflicts(const MfmaLaunchConfig& launch) {
 MfmaModel model_of(const Problem& problem, const MfmaLaunchConfig& launch, const ComputeUnit& unit) {
   MfmaModel model;
   const double clock = unit.clock_megahertz;  // cycles in a microsecond
-  const std::int64_t blocks = launch.tiles() * launch.split_k;
+  const std::int64_t blocks = launch.blocks();
   const double k_tiles = std::ceil(real(launch.k_tiles) / real(launch.split_k));
 
   // Occupancy: what registers, LDS and the number of blocks leave.

@@ -31,12 +31,14 @@ struct MfmaLaunchConfig {
   bool block_scales = false;
   bool halves = false;  // instructions of 4 bytes a lane: int8 on gfx90a
   std::int64_t k_tiles = 1;
-  std::int64_t tiles_m = 1;
+  std::int64_t tiles_m = 1;  // of a batch, as tiles_n
   std::int64_t tiles_n = 1;
+  std::int64_t batches = 1;
   std::int64_t shared_bytes = 0;
   std::int64_t workspace_bytes = 0;
 
   std::int64_t tiles() const { return tiles_m * tiles_n; }
+  std::int64_t blocks() const { return tiles() * split_k * batches; }
   std::int64_t wave_rows() const { return block_m / waves_m; }
   std::int64_t wave_columns() const { return block_n / waves_n; }
   /// Registers of a lane.

@@ -49,6 +49,7 @@ class SkinnyKernel final : public Kernel {
       : program_(std::move(program)), problem_(problem) {
     shape_.threads = static_cast<unsigned>(wave_lanes * launch.waves);
     shape_.grid[0] = static_cast<unsigned>(ceil_div(problem.n, launch.block_rows()));
+    shape_.grid[2] = static_cast<unsigned>(problem.batch);
   }
   std::size_t workspace_bytes() const override { return 0; }
   WeightLayout weight_layout() const override {
@@ -64,6 +65,9 @@ class SkinnyKernel final : public Kernel {
     values.x_line_bytes = bytes_of(problem_.x_type, o.ldx);
     values.k_bytes = bytes_of(problem_.x_type, problem_.k);
     values.ldy = o.ldy;
+    values.x_batch_bytes = bytes_of(problem_.x_type, o.x_batch_stride);
+    values.w_batch_bytes = problem_.n * values.k_bytes;
+    values.y_batch_step = o.y_batch_stride;
     values.m = static_cast<int>(problem_.m);
     values.n = static_cast<int>(problem_.n);
     if (problem_.bpreshuffle && reinterpret_cast<std::uintptr_t>(o.w) % 16 != 0)
@@ -119,7 +123,8 @@ Status SkinnyFamily::accepts(const Problem& problem) const {
                 .row_scales = true,
                 .block_scales = true,
                 .int8 = true,
-                .fp8 = has_fp8(runtime_.architecture()) ? gpu::Fp8::fnuz : gpu::Fp8::none}));
+                .fp8 = has_fp8(runtime_.architecture()) ? gpu::Fp8::fnuz : gpu::Fp8::none,
+                .batches = true}));
   if (problem.m > max_rows) return refusal::refuse(refusal::rows, "{}, at most {}", problem.m, max_rows);
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (problem.n > most || problem.k > most)
@@ -169,7 +174,9 @@ Space SkinnyFamily::space(const Problem& problem) const {
 
 Config SkinnyFamily::default_config(const Problem& problem) const {
   Config config;
-  config.set("rn", std::int64_t{problem.bpreshuffle || problem.n < 8 * unit_.units || problem.m > 8 ? 1 : 2});
+  config.set(
+      "rn", std::int64_t{
+                problem.bpreshuffle || problem.batch * problem.n < 8 * unit_.units || problem.m > 8 ? 1 : 2});
   config.set("nw", std::int64_t{4});
   config.set("un", std::int64_t{2});
   return config;
@@ -190,7 +197,7 @@ gpu::Source SkinnyFamily::source(const Problem& problem, const Config& config) c
 double SkinnyFamily::predicted_microseconds(const Problem& problem, const Config& config) const {
   const LaunchConfig launch = launch_config(problem, config);
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-  const double blocks = real(ceil_div(problem.n, launch.block_rows()));
+  const double blocks = real(ceil_div(problem.n, launch.block_rows()) * problem.batch);
   const std::int64_t resident = std::min<std::int64_t>(32 / launch.waves, 8);
   const double in_flight = std::min(blocks, real(unit_.units * resident)) *
                            real(launch.waves * wave_lanes * bytes_per_load) *
@@ -201,7 +208,7 @@ double SkinnyFamily::predicted_microseconds(const Problem& problem, const Config
   const double each = bits(problem.x_type) == 8         ? (problem.x_type == DataType::i8 ? 0.25 : 1.5)
                       : problem.x_type == DataType::f16 ? 0.5
                                                         : 1;
-  const double products = real(problem.n) * real(problem.k) * (real(launch.rows) * each + 1);
+  const double products = real(problem.batch * problem.n) * real(problem.k) * (real(launch.rows) * each + 1);
   const double rate = real(unit_.units * simds_per_unit) * 16 * unit_.clock_megahertz;
   // x is read by each block, from L2 at 64 bytes a clock and unit.
   const double from_l2 = blocks * real(launch.rows) * real(launch.units * bytes_per_load) /

@@ -1,7 +1,7 @@
 // y[m, n] = sum over k of x[m, k] * w[n, k] for few rows of x, without MFMA: waves stream the weight. See README.md.
 //
 // The host defines: ROWS (rows of x: 1, 2, 4, 8, 16), RN (weight rows of a lane), WAVES (that divide k), UNROLL (16 bytes of each row in
-// flight), SHUFFLED (1: the weight has the layout aiter16x16), ELEMENT, OUTPUT, SCALES.
+// flight), SHUFFLED (1: the weight has the layout aiter16x16), ELEMENT, OUTPUT, SCALES, BATCHED (1: the blocks along z have a batch each).
 //
 // A block computes RN rows of the weight, of a shuffled one 16 RN: its waves take turns along k, the lanes of a wave have 16 bytes of k each
 // (of a shuffled weight 16 lanes have rows, 4 have k). The order of the sums is fixed.
@@ -63,11 +63,24 @@ static __device__ inline const unsigned char* weight_at(const SkinnyArguments& a
 #endif
 }
 
+// The arguments of this block's batch.
+static __device__ inline SkinnyArguments of_batch(SkinnyArguments a) {
+#if BATCHED
+  const long long batch = blockIdx.z;
+  a.x += batch * a.x_batch_bytes;
+  a.w += batch * a.w_batch_bytes;
+  a.y += batch * a.y_batch_step;
+  a.scales = scales_of_batch(a.scales, batch, a.m, a.n);
+#endif
+  return a;
+}
+
 static __device__ inline sum from_lane(sum value, int lane) {
   return __builtin_bit_cast(sum, __builtin_amdgcn_ds_bpermute(lane * 4, __builtin_bit_cast(int, value)));
 }
 
-extern "C" __global__ void __launch_bounds__(64 * WAVES) skinny(const SkinnyArguments a) {
+extern "C" __global__ void __launch_bounds__(64 * WAVES) skinny(const SkinnyArguments all) {
+  const SkinnyArguments a = of_batch(all);
   __shared__ sum partials[WAVES][BLOCK_ROWS][ROWS];
   const int wave = threadIdx.x / 64;
   const int lane = threadIdx.x % 64;

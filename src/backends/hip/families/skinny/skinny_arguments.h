@@ -15,11 +15,13 @@ struct SkinnyArguments {
   long long x_line_bytes;  // between rows of x
   long long k_bytes;       // of a row's elements
   long long ldy;
+  long long x_batch_bytes, w_batch_bytes;  // a batch is a block along z
+  long long y_batch_step;                  // elements
   int m, n;
 };
 
 static_assert(GEMMTUNE_OFFSET(SkinnyArguments, y) == 56 && GEMMTUNE_OFFSET(SkinnyArguments, ldy) == 80 &&
-                  sizeof(SkinnyArguments) == 96,
+                  sizeof(SkinnyArguments) == 120,
               "host and device layouts differ");
 
 }  // namespace gemmtune::hip
