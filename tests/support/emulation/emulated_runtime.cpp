@@ -146,42 +146,32 @@ Result<std::shared_ptr<gpu::Program>> EmulatedRuntime::load(const gpu::Source& s
       std::move(module), source.kernel, limits_.shared_bytes_per_block, statistics));
 }
 
-std::string check_kernel(const KernelFamily& family, const Problem& problem, const Config& config,
-                         Strides strides) {
-  if (const Status taken = family.accepts(problem); !taken.ok()) return taken.message();
-  if (const std::string refusal = family.space(problem).build_refusal(config); !refusal.empty())
-    return refusal;
-  const auto kernel = family.build(problem, config);
-  if (!kernel.ok()) return kernel.message();
-  const auto host = make_inputs(problem, 7);
-  if (!host.ok()) return host.message();
-  const auto reference = compute_reference(problem, *host, {});
-  if (!reference.ok()) return reference.message();
-
+EmulatedOutput run_kernel(const Kernel& kernel, const Problem& problem, const HostOperands& host,
+                          Strides strides) {
   const OperandShapes shapes = operand_shapes(problem);
   const Lines x_lines(shapes.x, strides, 3);
   const Lines y_lines(shapes.y, strides, 5);
   const std::size_t x_element = static_cast<std::size_t>(bits(problem.x_type) / 8);
   const std::size_t y_element = static_cast<std::size_t>(bits(problem.y_type) / 8);
-  const std::vector<std::byte> weight = in_layout(problem, (*kernel)->weight_layout(), host->w);
-  const bool shuffled = (*kernel)->weight_layout() != WeightLayout::plain;
+  const std::vector<std::byte> weight = in_layout(problem, kernel.weight_layout(), host.w);
+  const bool shuffled = kernel.weight_layout() != WeightLayout::plain;
   const bool odd = strides == Strides::odd;
 
   const DeviceOperand x("x", x_lines.end(), odd ? x_element : 0, 0xff);
   const DeviceOperand w("w", weight.size(), odd && !shuffled ? x_element : 0, 0xff);
-  const DeviceOperand bias("bias", host->bias.size(), odd ? y_element : 0, 0xff);
-  const DeviceOperand x_scale("x_scale", host->x_scale.size(), 0, 0xff);
-  const DeviceOperand w_scale("w_scale", host->w_scale.size(), 0, 0xff);
+  const DeviceOperand bias("bias", host.bias.size(), odd ? y_element : 0, 0xff);
+  const DeviceOperand x_scale("x_scale", host.x_scale.size(), 0, 0xff);
+  const DeviceOperand w_scale("w_scale", host.w_scale.size(), 0, 0xff);
   const DeviceOperand y("y", y_lines.end(), odd ? y_element : 0, poison_byte);
-  const DeviceOperand workspace("workspace", (*kernel)->workspace_bytes(), 0, poison_byte);
+  const DeviceOperand workspace("workspace", kernel.workspace_bytes(), 0, poison_byte);
   x_lines.each([&](std::size_t offset, std::size_t line) {
-    std::memcpy(static_cast<std::byte*>(x.data()) + offset, host->x.data() + line * x_lines.bytes,
+    std::memcpy(static_cast<std::byte*>(x.data()) + offset, host.x.data() + line * x_lines.bytes,
                 x_lines.bytes);
   });
   copy_whole(w, weight);
-  copy_whole(bias, host->bias);
-  copy_whole(x_scale, host->x_scale);
-  copy_whole(w_scale, host->w_scale);
+  copy_whole(bias, host.bias);
+  copy_whole(x_scale, host.x_scale);
+  copy_whole(w_scale, host.w_scale);
 
   Operands operands;
   operands.x = x.data();
@@ -194,7 +184,7 @@ std::string check_kernel(const KernelFamily& family, const Problem& problem, con
   operands.ldy = static_cast<std::int64_t>(y_lines.pitch / y_element);
   operands.x_batch_stride = static_cast<std::int64_t>(x_lines.batch_pitch / x_element);
   operands.y_batch_stride = static_cast<std::int64_t>(y_lines.batch_pitch / y_element);
-  if (const Status ran = (*kernel)->run(operands, workspace.data(), {}); !ran.ok()) return ran.message();
+  if (const Status ran = kernel.run(operands, workspace.data(), {}); !ran.ok()) return {ran.message(), {}};
 
   std::vector<std::byte> output(y_lines.batches * y_lines.count * y_lines.bytes);
   auto* const written = static_cast<std::byte*>(y.data());
@@ -202,14 +192,29 @@ std::string check_kernel(const KernelFamily& family, const Problem& problem, con
     std::memcpy(output.data() + line * y_lines.bytes, written + offset, y_lines.bytes);
     std::memset(written + offset, poison_byte, y_lines.bytes);
   });
-  const CheckReport report =
-      check_output(problem, *reference, output, problem.n, tolerance_for(problem, 0.05, {}));
-  if (!report.right)
-    return fmt::format("{} (row {}, column {})", report.reason, report.worst_row, report.worst_column);
   for (std::size_t i = 0; i < y.bytes(); ++i)
     if (written[i] != std::byte{poison_byte})
-      return fmt::format("wrote between the rows of y, at byte {}", i);
-  return {};
+      return {fmt::format("wrote between the rows of y, at byte {}", i), {}};
+  return {{}, std::move(output)};
+}
+
+std::string check_kernel(const KernelFamily& family, const Problem& problem, const Config& config,
+                         Strides strides) {
+  if (const Status taken = family.accepts(problem); !taken.ok()) return taken.message();
+  if (const std::string refusal = family.space(problem).build_refusal(config); !refusal.empty())
+    return refusal;
+  const auto kernel = family.build(problem, config);
+  if (!kernel.ok()) return kernel.message();
+  const auto host = make_inputs(problem, 7);
+  if (!host.ok()) return host.message();
+  const auto reference = compute_reference(problem, *host, {});
+  if (!reference.ok()) return reference.message();
+  const EmulatedOutput output = run_kernel(**kernel, problem, *host, strides);
+  if (!output.wrong.empty()) return output.wrong;
+  const CheckReport report =
+      check_output(problem, *reference, output.y, problem.n, tolerance_for(problem, 0.05, {}));
+  if (report.right) return {};
+  return fmt::format("{} (row {}, column {})", report.reason, report.worst_row, report.worst_column);
 }
 
 }  // namespace gemmtune::emulation
