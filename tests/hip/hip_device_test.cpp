@@ -13,8 +13,11 @@
 #include "backends/hip/code_object.h"
 #include "backends/hip/hip_backend.h"
 #include "backends/hip/hip_driver.h"
+#include "dispatch/context.h"
 #include "dispatch/planner.h"
 #include "evaluate/in_process/in_process_evaluator.h"
+#include "formats/aiter/schema.h"
+#include "formats/capture/capture_file.h"
 #include "formats/hipblaslt/hipblaslt_csv.h"
 #include "measure/policy.h"
 #include "resolve/answer.h"
@@ -313,6 +316,26 @@ TEST(HipDevice, UntunedBatchesRunTheirFallback) {
     request.workspace = (*workspace)->data();
     const auto microseconds = device->sample(request);
     EXPECT_TRUE(microseconds.ok()) << microseconds.message();
+  }
+}
+
+TEST(HipDevice, UntunedBatchesAreCaptured) {
+  const gemmtune::test::TemporaryFolder folder;
+  ContextOptions options;
+  options.capture = true;
+  options.config_folder = folder.path();
+  {
+    Context context(options, {}, open_hip());
+    ASSERT_TRUE(context.plan(batched(3, 5, 64, 48)).ok());
+    ASSERT_TRUE(context.plan(batched(3, 5, 64, 48)).ok());
+    ASSERT_TRUE(context.plan(batched(2, 4, 64, 48, DataType::i8)).ok());
+  }
+  for (const auto& [operation, calls] :
+       {std::pair{Operation::batched_bf16, 2U}, std::pair{Operation::batched_a8w8, 1U}}) {
+    const auto read = read_capture(folder.path() + "/" + untuned_file_name(operation), operation);
+    ASSERT_TRUE(read.ok()) << read.message();
+    ASSERT_EQ(read->problems.size(), 1U);
+    EXPECT_EQ(read->problems[0].calls, calls);
   }
 }
 
