@@ -75,6 +75,12 @@ static inline double fabs(double a) { return __builtin_fabs(a); }
 static inline double fmax(double a, double b) { return __builtin_fmax(a, b); }
 static inline float fmaxf(float a, float b) { return __builtin_fmaxf(a, b); }
 static inline float fminf(float a, float b) { return __builtin_fminf(a, b); }
+static inline float rintf(float a) { return __builtin_rintf(a); }
+GEMMTUNE_PLAIN static float __expf(float a) { return __builtin_expf(a); }
+GEMMTUNE_PLAIN static float erff(float a) { return __builtin_erff(a); }
+GEMMTUNE_PLAIN static int atomicAdd(int* address, int value) {
+  return gemmtune_emulation_calls.atomic_add(address, value, __builtin_return_address(0));
+}
 static inline float __uint_as_float(unsigned bits) { return __builtin_bit_cast(float, bits); }
 static inline unsigned __float_as_uint(float value) { return __builtin_bit_cast(unsigned, value); }
 
@@ -187,6 +193,25 @@ static inline float gemmtune_fp8(unsigned bits) {
 static inline gemmtune::emulation::float2_vector __builtin_amdgcn_cvt_pk_f32_fp8(int word, bool high) {
   const unsigned half = (unsigned)word >> (high ? 16 : 0);
   return gemmtune::emulation::float2_vector{gemmtune_fp8(half & 255), gemmtune_fp8(half >> 8 & 255)};
+}
+// Ties to even; what is too large becomes NaN, and there is no -0.
+GEMMTUNE_PLAIN static unsigned gemmtune_to_fp8(float value) {
+  const float magnitude = __builtin_fabsf(value);
+  int exponent = magnitude > 0 ? __builtin_ilogbf(magnitude) : -7;
+  if (exponent < -7) exponent = -7;
+  const float rounded =
+      __builtin_ldexpf(__builtin_rintf(__builtin_ldexpf(magnitude, 3 - exponent)), exponent - 3);
+  if (!(rounded <= 240)) return 0x80;
+  if (rounded == 0) return 0;
+  const int high = __builtin_ilogbf(rounded);
+  const unsigned bits = high < -7
+                            ? (unsigned)__builtin_ldexpf(rounded, 10)
+                            : (unsigned)(high + 8) << 3 | ((unsigned)__builtin_ldexpf(rounded, 3 - high) & 7);
+  return bits | (value < 0 ? 0x80 : 0);
+}
+static inline int __builtin_amdgcn_cvt_pk_fp8_f32(float a, float b, int old, bool high) {
+  const unsigned pair = gemmtune_to_fp8(a) | gemmtune_to_fp8(b) << 8;
+  return (int)(high ? ((unsigned)old & 0xffff) | pair << 16 : ((unsigned)old & 0xffff0000u) | pair);
 }
 #endif
 static inline void __builtin_amdgcn_sched_barrier(int) {}

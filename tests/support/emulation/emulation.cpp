@@ -12,6 +12,7 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <regex>
 #include <set>
@@ -121,7 +122,7 @@ class Run {
   std::string run();
 
   // Of Calls, on a fiber:
-  void access(const void* address, unsigned bytes, bool is_write, const void* at);
+  void access(const void* address, unsigned bytes, bool is_write, const void* at, bool atomic = false);
   void collective(Operation operation, const void* in, unsigned in_bytes, void* out);
   void load_to_lds(const void* from, unsigned offset);
   void copy_async(unsigned to, const void* from, unsigned bytes);
@@ -140,7 +141,7 @@ class Run {
   bool in_shared(std::size_t offset, unsigned bytes) const;
   void check_shared(std::size_t offset, unsigned bytes, const char* what);
   void arrive(const Pending& load);
-  void touch_shared(std::size_t offset, unsigned bytes, bool is_write, const void* at);
+  void touch_shared(std::size_t offset, unsigned bytes, bool is_write, const void* at, bool atomic = false);
 
   const Image& image_;
   void (*call_)(void**);
@@ -214,22 +215,22 @@ void Run::check_shared(std::size_t offset, unsigned bytes, const char* what) {
                      image_.dynamic_offset == no_array ? image_.static_bytes : launch_.shared_bytes));
 }
 
-void Run::touch_shared(std::size_t offset, unsigned bytes, bool is_write, const void* at) {
+void Run::touch_shared(std::size_t offset, unsigned bytes, bool is_write, const void* at, bool atomic) {
   const Wave& wave = waves_[running_->wave];
   const std::string race =
-      shared_.access(offset, bytes, is_write, {running_->thread, running_->wave, epoch_, wave.epoch});
+      shared_.access(offset, bytes, is_write, {running_->thread, running_->wave, epoch_, wave.epoch, atomic});
   if (!race.empty()) fail(race);
   if (statistics_ != nullptr && at != nullptr)
     waves_[running_->wave].banks.add(at, running_->thread - wave.first, offset, bytes, is_write);
 }
 
-void Run::access(const void* address, unsigned bytes, bool is_write, const void* at) {
+void Run::access(const void* address, unsigned bytes, bool is_write, const void* at, bool atomic) {
   const auto place = reinterpret_cast<std::uintptr_t>(address);
   const auto stacks = reinterpret_cast<std::uintptr_t>(stacks_);
   if (place >= stacks && place < stacks + stacks_bytes_) return;
   if (place >= image_.lds && place < image_.lds + image_.lds_bytes) {
     check_shared(place - image_.lds, bytes, is_write ? "a write" : "a read");
-    touch_shared(place - image_.lds, bytes, is_write, at);
+    touch_shared(place - image_.lds, bytes, is_write, at, atomic);
     return;
   }
   check_global(address, bytes, is_write);
@@ -495,6 +496,10 @@ const Calls calls{
     [](unsigned pending) { current->wait(pending); },
     [](const void* address) { return current->lds_offset(address); },
     [](const char* message) { current->fail(message); },
+    [](int* address, int value, const void* at) {
+      current->access(address, sizeof value, true, at, true);
+      return std::exchange(*address, *address + value);
+    },
 };
 
 /// What runs in a shell, with its output.
@@ -548,8 +553,8 @@ Words words_of(const std::vector<std::string>& options) {
   return words;
 }
 
-/// `extern __shared__ T name[]` is an array of the translation unit here.
-std::string with_dynamic_shared(const std::string& source, std::set<std::string>& names) {
+/// `extern __shared__ T name[]` is an array of the translation unit here. `arrays`: name and T.
+std::string with_dynamic_shared(const std::string& source, std::map<std::string, std::string>& arrays) {
   static const std::regex declaration(R"(extern\s+__shared__\s+([^;]*?)(\w+)\s*\[\s*\]\s*;)");
   std::string text;
   auto from = source.cbegin();
@@ -557,7 +562,7 @@ std::string with_dynamic_shared(const std::string& source, std::set<std::string>
   while (std::regex_search(from, source.cend(), found, declaration)) {
     text.append(from, found[0].first);
     text += "extern " + found[1].str() + found[2].str() + "[];";
-    names.insert(found[2]);
+    arrays[found[2]] = std::regex_replace(found[1].str(), std::regex(R"(__align__\(\w+\))"), "");
     from = found[0].second;
   }
   text.append(from, source.cend());
@@ -616,7 +621,7 @@ std::shared_ptr<Module> Module::compile(const std::string& source, const std::ve
   if (!std::filesystem::exists(object)) {
     static std::atomic<int> counter{0};
     const std::string base = fmt::format("{}/{}.{}.{}", cache, key, getpid(), counter++);
-    std::set<std::string> dynamic;
+    std::map<std::string, std::string> dynamic;
     const std::string text = with_dynamic_shared(source, dynamic);
     std::ofstream(base + ".cpp") << "#include \"device.h\"\n#line 1 \"kernel\"\n" << text;
     std::string output;
@@ -634,11 +639,12 @@ std::shared_ptr<Module> Module::compile(const std::string& source, const std::ve
     expanded =
         std::regex_replace(expanded, std::regex("gemmtune_emulated_kernel"), "__attribute__((noinline))");
     if (dynamic.size() > 1) return refuse("several arrays of shared memory without a size");
-    for (const std::string& name : dynamic)
+    for (const auto& [name, type] : dynamic)
       expanded += fmt::format(
-          "\n__attribute__((section(\"emulated_lds\"), aligned(1024))) unsigned char {0}[{1}];\nextern \"C\" "
+          "\n__attribute__((section(\"emulated_lds\"), aligned(1024))) {2} {0}[{1} / sizeof({2})];\nextern "
+          "\"C\" "
           "void* const gemmtune_dynamic_lds;\nvoid* const gemmtune_dynamic_lds = {0};\n",
-          name, max_shared_bytes);
+          name, max_shared_bytes, type);
     for (const std::string& name : names)
       expanded += fmt::format(
           "\nextern \"C\" __attribute__((no_sanitize(\"thread\"))) void gemmtune_kernel_{0}(void** "

@@ -40,6 +40,8 @@ struct Calls {
   void (*wait)(unsigned pending);
   unsigned (*lds_offset)(const void* address);
   void (*fail)(const char* message);
+  /// Atomic additions race only with what is not one. The value before.
+  int (*atomic_add)(int* address, int value, const void* at);
 };
 
 struct Indices {

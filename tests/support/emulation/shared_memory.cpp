@@ -13,7 +13,7 @@ constexpr unsigned banks = 32;
 constexpr unsigned bank_bytes = 4;
 
 bool unordered(const Accessor& one, const Accessor& other) {
-  if (one.thread == other.thread) return false;
+  if (one.thread == other.thread || (one.atomic && other.atomic)) return false;
   if (one.wave == other.wave) return one.wave_epoch == other.wave_epoch;
   return one.block_epoch == other.block_epoch;
 }

@@ -19,6 +19,7 @@ struct Accessor {
   unsigned wave = 0;
   unsigned block_epoch = 0;  // barriers of the block so far
   unsigned wave_epoch = 0;   // collectives of the wave so far
+  bool atomic = false;       // ordered with other atomic accesses
 };
 
 class SharedMemory {

@@ -42,7 +42,16 @@ struct hip_grid_dim {
     }
   } y;
 };
+// The number of threads of a block, where all blocks are whole.
+struct hip_block_dim {
+  struct X {
+    __device__ operator unsigned() const {
+      return ((const __attribute__((address_space(4))) unsigned*)__builtin_amdgcn_dispatch_ptr())[1] & 0xffff;
+    }
+  } x;
+};
 static const __device__ hip_thread_index threadIdx{};
+static const __device__ hip_block_dim blockDim{};
 static const __device__ hip_block_index blockIdx{};
 static const __device__ hip_grid_dim gridDim{};
 
@@ -57,6 +66,20 @@ static __device__ inline double fma(double a, double b, double c) { return __bui
 static __device__ inline float fabsf(float a) { return __builtin_fabsf(a); }
 static __device__ inline double fabs(double a) { return __builtin_fabs(a); }
 static __device__ inline double fmax(double a, double b) { return __builtin_fmax(a, b); }
+static __device__ inline float fmaxf(float a, float b) { return __builtin_fmaxf(a, b); }
+static __device__ inline float fminf(float a, float b) { return __builtin_fminf(a, b); }
+static __device__ inline float rintf(float a) { return __builtin_rintf(a); }
+static __device__ inline float __expf(float a) { return __builtin_amdgcn_exp2f(a * 1.44269504f); }
+// Of a few registers, as the device libraries' own: Abramowitz and Stegun 7.1.26.
+static __device__ inline float erff(float a) {
+  const float t = 1.0f / (1.0f + 0.3275911f * fabsf(a));
+  const float p =
+      t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+  return __builtin_copysignf(1.0f - p * __expf(-a * a), a);
+}
+static __device__ inline int atomicAdd(int* address, int value) {
+  return __hip_atomic_fetch_add(address, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
 static __device__ inline float __uint_as_float(unsigned bits) { return __builtin_bit_cast(float, bits); }
 static __device__ inline unsigned __float_as_uint(float value) { return __builtin_bit_cast(unsigned, value); }
 

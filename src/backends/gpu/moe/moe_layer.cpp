@@ -1,6 +1,7 @@
 #include "backends/gpu/moe/moe_layer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "backends/gpu/families/element_code.h"
@@ -24,6 +25,7 @@ constexpr std::int64_t max_experts = 8192;                    // their counts li
 constexpr std::int64_t max_pairs_per_round = std::int64_t{1} << 24;
 constexpr std::int64_t max_dimension_of_kernels = std::int64_t{1} << 30;
 constexpr std::int64_t combine_columns = 2048;  // of a block
+constexpr std::int64_t wave_lanes = 64;         // the sort's blocks are of whole waves, of any GPU
 constexpr std::int64_t buffer_alignment = 256;
 
 char* at(void* workspace, std::int64_t offset) { return static_cast<char*>(workspace) + offset; }
@@ -32,6 +34,21 @@ char* at(void* workspace, std::int64_t offset) { return static_cast<char*>(works
 
 std::int64_t max_moe_tiles(std::int64_t pairs, std::int64_t experts, std::int64_t block_m) {
   return std::min(pairs, pairs / block_m + std::min(pairs, experts));
+}
+
+ExpectedTiles expected_moe_tiles(const Problem& problem, std::int64_t block_m) {
+  const auto experts = static_cast<double>(problem.moe.experts);
+  const auto pairs = static_cast<double>(routed_pairs(problem));
+  const auto block = static_cast<double>(block_m);
+  const double share = static_cast<double>(problem.moe.topk) / experts;
+  ExpectedTiles found;
+  found.experts = experts * (1 - std::pow(1 - std::min(share, 1.0), static_cast<double>(problem.m)));
+  found.experts = std::max(found.experts, static_cast<double>(problem.moe.topk));
+  const double each = pairs / found.experts;
+  // Half of the last tile of an expert is empty on the average.
+  found.tiles = found.experts * std::max(1.0, each / block + 0.5);
+  if (each * 1.5 <= block) found.tiles = found.experts;
+  return found;
 }
 
 int activation_code(Activation activation) {
@@ -47,13 +64,16 @@ int activation_code(Activation activation) {
   }
 }
 
-Status accepts_mixture(const Problem& problem) {
+Status accepts_mixture(const Problem& problem, Weights weights) {
   if (!is_mixture(problem))
     return refusal::refuse(refusal::operation, "{} is not taken, only fused_moe",
                            to_string(problem.operation));
   GEMMTUNE_RETURN_IF_ERROR(check(problem));
-  if (problem.weight_layout != WeightLayout::plain)
-    return refusal::refuse(refusal::layout, "{}, only plain", to_string(problem.weight_layout));
+  const WeightLayout layout = problem.weight_layout;
+  const bool shuffled = layout == WeightLayout::aiter16x16 || layout == WeightLayout::any;
+  if (layout != WeightLayout::plain && (weights != Weights::shuffled_too || !shuffled))
+    return refusal::refuse(refusal::layout, "{}, only plain{}", to_string(layout),
+                           weights == Weights::shuffled_too ? " and aiter16x16" : "");
   if (problem.moe.activation == Activation::situv2)
     return refusal::refuse(refusal::activation, "Situv2 is not taken, only No, Silu, Gelu and Swiglu");
   if (problem.moe.activation == Activation::swiglu && !problem.moe.gated)
@@ -157,7 +177,8 @@ Status MoeLayer::route(const MoeRound& round, Stream stream) const {
                            static_cast<int>(buffers_.block_m)};
   LaunchShape shape;
   shape.grid[0] = static_cast<unsigned>(problem_.moe.experts);
-  shape.threads = static_cast<unsigned>(std::clamp<std::int64_t>(round_up(round.pairs, 32), 64, 1024));
+  shape.threads =
+      static_cast<unsigned>(std::clamp<std::int64_t>(round_up(round.pairs, wave_lanes), wave_lanes, 1024));
   shape.shared_bytes = static_cast<std::size_t>(problem_.moe.experts) * 4;
   shape.extension = buffers_.dependent;
   void* arguments[] = {&values};

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "backends/gpu/families/element_code.h"
 #include "backends/gpu/moe/moe_route_arguments.h"
 #include "backends/gpu/runtime.h"
 #include "problem/problem.h"
@@ -81,11 +82,19 @@ class MoeLayer {
 /// What a layer compiles beside its stages: the sort and the sum.
 std::array<Source, 2> moe_layer_sources(const Problem& problem, const MoeBuffers& buffers);
 
-/// ok for a mixture with plain weights whose sizes the sort takes, and with an activation that its w1 serves.
-Status accepts_mixture(const Problem& problem);
+/// ok for a mixture with weights in a layout that the family takes (plain, or shuffled_too: aiter16x16 of both weights), whose sizes
+/// the sort takes, and with an activation that its w1 serves.
+Status accepts_mixture(const Problem& problem, Weights weights = Weights::plain);
 
 /// At most so many tiles have `pairs` pairs.
 std::int64_t max_moe_tiles(std::int64_t pairs, std::int64_t experts, std::int64_t block_m);
+
+/// Experts that have tokens, and tiles of block_m, where tokens choose experts at random.
+struct ExpectedTiles {
+  double experts = 0;
+  double tiles = 0;
+};
+ExpectedTiles expected_moe_tiles(const Problem& problem, std::int64_t block_m);
 
 /// How kernels name activations (ACTIVATION): 0 none, 1 silu, 2 gelu, 3 swiglu.
 int activation_code(Activation activation);

@@ -3,27 +3,37 @@
 using gemmtune::gpu::MoeRouteArguments;
 using gemmtune::gpu::MoeTile;
 
-#define MAX_WARPS 32
+#define GROUP 32  // threads of a warp; a wave of 64 has two groups
+#define MAX_GROUPS 32
 
+// `value` of the thread `step` before this one; undefined where that is of another group.
+static __device__ inline int value_before(int value, int step) {
+#if defined(__HIP__) || defined(__HIPCC_RTC__)
+  // The instruction takes the thread's number modulo the lanes of a wave.
+  return __builtin_amdgcn_ds_bpermute(((int)threadIdx.x - step) * 4, value);
+#else
+  return __shfl_up_sync(0xffffffffu, value, step);
+#endif
+}
 
 // Sum of `value` over the threads before this one; `total` gets that over all.
-static __device__ inline int exclusive_sum(int value, int* warps, int* total) {
-  const int lane = threadIdx.x % 32;
-  const int warp = threadIdx.x / 32;
+static __device__ inline int exclusive_sum(int value, int* groups, int* total) {
+  const int lane = threadIdx.x % GROUP;
+  const int group = threadIdx.x / GROUP;
   int inclusive = value;
 #pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const int other = __shfl_up_sync(0xffffffffu, inclusive, step);
+  for (int step = 1; step < GROUP; step *= 2) {
+    const int other = value_before(inclusive, step);
     if (lane >= step) inclusive += other;
   }
   __syncthreads();
-  if (lane == 31) warps[warp] = inclusive;
+  if (lane == GROUP - 1) groups[group] = inclusive;
   __syncthreads();
   int before = 0;
   int all = 0;
-  for (int i = 0; i < (int)blockDim.x / 32; ++i) {
-    if (i < warp) before += warps[i];
-    all += warps[i];
+  for (int i = 0; i < (int)blockDim.x / GROUP; ++i) {
+    if (i < group) before += groups[i];
+    all += groups[i];
   }
   *total = all;
   return before + inclusive - value;
@@ -31,7 +41,7 @@ static __device__ inline int exclusive_sum(int value, int* warps, int* total) {
 
 extern "C" __global__ void __launch_bounds__(1024) moe_route(const MoeRouteArguments a) {
   extern __shared__ int counts[];  // [experts]
-  __shared__ int warps[MAX_WARPS];
+  __shared__ int groups[MAX_GROUPS];
   const int thread = threadIdx.x;
   const int threads = blockDim.x;
   const int expert = blockIdx.x;
@@ -64,10 +74,10 @@ extern "C" __global__ void __launch_bounds__(1024) moe_route(const MoeRouteArgum
     }
   }
   int first, first_tile, all_tiles, count;
-  exclusive_sum(before, warps, &first);
-  exclusive_sum(tiles_before, warps, &first_tile);
-  exclusive_sum(tiles, warps, &all_tiles);
-  int position = first + exclusive_sum(own, warps, &count);
+  exclusive_sum(before, groups, &first);
+  exclusive_sum(tiles_before, groups, &first_tile);
+  exclusive_sum(tiles, groups, &all_tiles);
+  int position = first + exclusive_sum(own, groups, &count);
   for (int pair = begin; own > 0 && pair < end; ++pair) {
     if (a.ids[pair] != expert) continue;
     a.pair_of[position] = pair;

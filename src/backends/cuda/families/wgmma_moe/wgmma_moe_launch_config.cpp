@@ -19,26 +19,6 @@ constexpr std::int64_t accumulators =
 
 double as_real(std::int64_t value) { return static_cast<double>(value); }
 
-/// Experts that have tokens, and tiles, where tokens choose experts at random.
-struct Expected {
-  double experts = 0;
-  double tiles = 0;
-};
-
-Expected expected(const Problem& problem, std::int64_t tokens) {
-  const double experts = as_real(problem.moe.experts);
-  const double pairs = as_real(routed_pairs(problem));
-  const double share = as_real(problem.moe.topk) / experts;
-  Expected found;
-  found.experts = experts * (1 - std::pow(1 - std::min(share, 1.0), as_real(problem.m)));
-  found.experts = std::max(found.experts, as_real(problem.moe.topk));
-  const double each = pairs / found.experts;
-  // Half of the last tile of an expert is empty on the average.
-  found.tiles = found.experts * std::max(1.0, each / as_real(tokens) + 0.5);
-  if (each * 1.5 <= as_real(tokens)) found.tiles = found.experts;
-  return found;
-}
-
 }  // namespace
 
 bool WgmmaMoeStage::reallocates_registers() const {
@@ -131,7 +111,7 @@ double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStag
   const double element = bits(problem.w_type) / 8.0;
   double total = 8;  // sort, sum and launches
   for (const WgmmaMoeStage& stage : stages) {
-    const Expected work = expected(problem, stage.tokens);
+    const gpu::ExpectedTiles work = gpu::expected_moe_tiles(problem, stage.tokens);
     const double items = work.tiles * as_real(stage.column_tiles);
     const double at_once = processors * as_real(stage.blocks_per_multiprocessor);
     const double waves = std::ceil(items / at_once);
