@@ -9,14 +9,19 @@
 #include <set>
 
 #include "backends/gpu/families/simt/simt.h"
+#include "backends/gpu/families/simt_moe/simt_moe.h"
 #include "backends/gpu/fill/random_fill.h"
+#include "backends/gpu/jit/compiled_family.h"
 #include "backends/gpu/pack/pack.h"
 #include "backends/gpu/verify/output_checker.h"
 #include "backends/hip/families/mfma/mfma.h"
 #include "backends/hip/families/mfma/mfma_launch_config.h"
+#include "backends/hip/families/mfma_moe/mfma_moe.h"
+#include "backends/hip/families/mfma_moe/mfma_moe_launch_config.h"
 #include "backends/hip/families/skinny/skinny.h"
 #include "support/dense_problem.h"
 #include "support/hip_compiler/clang_runtime.h"
+#include "support/operation_problems.h"
 
 namespace gemmtune {
 namespace {
@@ -71,12 +76,12 @@ std::vector<Config> corners_of(const KernelFamily& family, const Problem& proble
   return few;
 }
 
-/// The instruction of a problem's type, as the assembler has it.
-std::string instruction_of(const Problem& problem, std::int64_t rows, const std::string& architecture) {
+/// The instruction of a type, as the assembler has it.
+std::string instruction_of(DataType type, std::int64_t rows, const std::string& architecture) {
   const bool wide = rows == 32;
   const std::string shape16 = wide ? "32x32x8" : "16x16x16";
   const std::string shape8 = wide ? "32x32x16" : "16x16x32";
-  switch (problem.x_type) {
+  switch (type) {
     case DataType::bf16:
       return "v_mfma_f32_" + shape16 + (architecture == "gfx90a" ? "bf16_1k" : "_bf16");
     case DataType::f16:
@@ -110,8 +115,8 @@ void expect_mfma(const KernelFamily& family, ClangRuntime& runtime, const Proble
     EXPECT_EQ(object.count("scratch_"), 0) << what;
     // The model's instructions of a tile, in a loop that may have a copy.
     const int matrix =
-        object.instructions.count(instruction_of(problem, launch.rows, runtime.architecture())) > 0
-            ? object.instructions.at(instruction_of(problem, launch.rows, runtime.architecture()))
+        object.instructions.count(instruction_of(problem.x_type, launch.rows, runtime.architecture())) > 0
+            ? object.instructions.at(instruction_of(problem.x_type, launch.rows, runtime.architecture()))
             : 0;
     EXPECT_GT(matrix, 0) << what;
     EXPECT_EQ(matrix % launch.mfma_instructions(), 0) << what << ": " << matrix;
@@ -165,6 +170,95 @@ TEST_P(HipCompile, BatchesOfMfma) {
   expect_mfma(*family, runtime, batched(16, 512, 1280, 8192, DataType::i8), Corners::widest);
   if (std::string(GetParam()) == "gfx942")
     expect_mfma(*family, runtime, batched(16, 512, 1280, 8192, DataType::f8_e4m3fnuz), Corners::widest);
+}
+
+/// Both stages of a mixture in corners of the space, the widest tiles first.
+void expect_stages(const KernelFamily& family, ClangRuntime& runtime, const Problem& problem,
+                   Corners which = Corners::all) {
+  ASSERT_TRUE(family.accepts(problem).ok()) << family.accepts(problem).message();
+  std::vector<Config> configs = corners_of(family, problem);
+  if (which == Corners::widest && !is_soak()) configs.resize(1);
+  configs.push_back(family.default_config(problem));
+  for (const Config& config : configs) {
+    const auto sources = dynamic_cast<const gpu::CompiledFamily&>(family).sources(problem, config);
+    const auto stages = hip::mfma_moe_stages(problem, config, runtime.architecture());
+    for (const std::size_t i : {0U, 1U}) {
+      const std::string what =
+          fmt::format("{} {} {} stage {}", runtime.architecture(), print(problem), config.text(), i + 1);
+      const auto program = runtime.load(sources[i]);
+      EXPECT_TRUE(program.ok()) << what << ": " << program.message();
+      if (!program.ok()) continue;
+      const test::CodeObject& object = runtime.last;
+      const hip::MfmaLaunchConfig& tile = stages[i].tile;
+      EXPECT_EQ(object.spilled_registers, 0) << what;
+      EXPECT_EQ(object.scratch_bytes, 0) << what;
+      EXPECT_EQ(object.count("scratch_"), 0) << what;
+      const std::string instruction = instruction_of(problem.w_type, tile.rows, runtime.architecture());
+      const int matrix = object.count(instruction);
+      EXPECT_GT(matrix, 0) << what;
+      EXPECT_EQ(matrix % tile.mfma_instructions(), 0) << what << ": " << matrix;
+      EXPECT_EQ(object.count("v_mfma"), matrix) << what;
+      const std::int64_t read_bytes = tile.lds_reads() * 8 * tile.kpack;
+      EXPECT_GT(object.lds_read_bytes(), 0) << what;
+      EXPECT_EQ(object.lds_read_bytes() % read_bytes, 0) << what << ": " << object.lds_read_bytes();
+      const std::int64_t waves =
+          std::max<std::int64_t>({1, tile.waves_per_eu, tile.waves / hip::simds_per_unit});
+      EXPECT_LE(object.registers, hip::registers_per_lane / waves) << what;
+      EXPECT_LE(tile.shared_bytes + object.lds_bytes, 65536) << what;
+    }
+  }
+}
+
+/// 128 experts, 8 of them for each of 512 tokens.
+Problem mixture(DataType type, QuantType quant, bool shuffled = false) {
+  Problem problem = testing_problems::moe_problem(type, type, quant, {512, 768, 2048});
+  problem.moe.experts = 128;
+  problem.moe.topk = 8;
+  if (shuffled) {
+    problem.bpreshuffle = true;
+    problem.weight_layout = WeightLayout::aiter16x16;
+  }
+  return problem;
+}
+
+TEST_P(HipCompile, MfmaOfMixtures) {
+  GEMMTUNE_NEEDS_CLANG();
+  ClangRuntime runtime(GetParam());
+  const auto family = hip::make_mfma_moe_family(runtime);
+  expect_stages(*family, runtime, mixture(DataType::bf16, QuantType::none));
+  Problem plain = mixture(DataType::f16, QuantType::none);
+  plain.moe.gated = false;
+  plain.moe.activation = Activation::gelu;
+  expect_stages(*family, runtime, plain, Corners::widest);
+  expect_stages(*family, runtime, mixture(DataType::i8, QuantType::per_token), Corners::widest);
+  expect_stages(*family, runtime, mixture(DataType::i8, QuantType::per_token, true), Corners::widest);
+  if (std::string(GetParam()) == "gfx942") {
+    const DataType fp8 = DataType::f8_e4m3fnuz;
+    expect_stages(*family, runtime, mixture(fp8, QuantType::per_token), Corners::widest);
+    expect_stages(*family, runtime, mixture(fp8, QuantType::per_1x128));
+    expect_stages(*family, runtime, mixture(fp8, QuantType::per_1x128, true), Corners::widest);
+  }
+}
+
+TEST_P(HipCompile, KernelsAroundTheStagesOfMixtures) {
+  GEMMTUNE_NEEDS_CLANG();
+  ClangRuntime runtime(GetParam());
+  // Of the default config, with the sort, the sum, and what quantizes the hidden layer.
+  const auto fast = hip::make_mfma_moe_family(runtime);
+  const Problem int8 = mixture(DataType::i8, QuantType::per_token);
+  EXPECT_EQ(fast->build(int8, fast->default_config(int8)).message(), "");
+  if (std::string(GetParam()) == "gfx942") {
+    const Problem fp8 = mixture(DataType::f8_e4m3fnuz, QuantType::per_1x128);
+    EXPECT_EQ(fast->build(fp8, fast->default_config(fp8)).message(), "");
+  }
+  const auto simt = gpu::make_simt_moe_family(runtime);
+  const auto problems = testing_problems::mixtures({33, 96, 64});
+  for (std::size_t i = 0; i < problems.size(); i += is_soak() ? 1 : 4) {
+    const auto kernel = simt->build(problems[i], simt->default_config(problems[i]));
+    EXPECT_TRUE(kernel.ok()) << kernel.message();
+    EXPECT_EQ(runtime.last.spilled_registers, 0);
+    EXPECT_EQ(runtime.last.scratch_bytes, 0);
+  }
 }
 
 TEST_P(HipCompile, Skinny) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backends/gpu/families/simt_moe/simt_moe.h"
+#include "backends/hip/families/mfma_moe/mfma_moe.h"
 #include "support/emulation/check_mixture.h"
 #include "support/emulation/emulated_runtime.h"
 #include "support/operation_problems.h"
@@ -83,6 +84,35 @@ TEST(MixturesOnTheEmulation, ManyTokensAreSorted) {
   expect_mixture(*family,
                  routed(moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {700, 2, 3}), 90, 2),
                  "bm=16");
+}
+
+/// Types, scales, activations, with gate and without, in tiles of both instructions and one and two buffers.
+TEST(MixturesOnTheEmulation, MfmaOfEveryTypeAndScale) {
+  for (const char* architecture : {"gfx942", "gfx90a"}) {
+    EmulatedRuntime runtime(architecture);
+    const auto family = hip::make_mfma_moe_family(runtime);
+    int taken = 0;
+    for (Problem problem : mixtures({21, 112, 200})) {
+      if (!family->accepts(problem).ok()) continue;
+      ++taken;
+      expect_mixture(*family, problem, "bm=16 bn=64 bn2=32 nw=2", {.ids = {}, .gaps = true});
+      expect_mixture(*family, problem,
+                     "bm=32 bn=64 bn2=128 nw=1 nb=2 mi=" +
+                         std::string(problem.moe.quant_type == QuantType::per_1x128 ? "16" : "32"));
+    }
+    EXPECT_EQ(taken, runtime.architecture() == "gfx942" ? 5 : 4);
+  }
+}
+
+TEST(MixturesOnTheEmulation, MfmaOfEveryRoute) {
+  EmulatedRuntime runtime("gfx942");
+  const auto family = hip::make_mfma_moe_family(runtime);
+  expect_every_route(*family, moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {37, 34, 40}),
+                     "bm=16 bn=64 bn2=64 nw=2");
+  expect_every_route(
+      *family,
+      moe_problem(DataType::f8_e4m3fnuz, DataType::f8_e4m3fnuz, QuantType::per_1x128, {37, 144, 136}),
+      "bm=32 bn=64 bn2=64 nw=1");
 }
 
 }  // namespace

@@ -17,9 +17,6 @@
 namespace gemmtune::hip {
 namespace {
 
-constexpr std::int64_t max_accumulators = 128;                 // of a lane
-constexpr std::int64_t max_registers = 400;                    // of the estimate, below the hardware's 512
-constexpr std::int64_t max_vector_registers = 250;             // of the estimate
 constexpr std::int64_t max_workspace = std::int64_t{1} << 30;  // bytes of partial sums
 
 class MfmaKernel final : public Kernel {
@@ -158,14 +155,7 @@ Status MfmaFamily::accepts(const Problem& problem) const {
 }
 
 std::string MfmaFamily::refuse_tile(const Problem& problem, const Config& config) const {
-  const MfmaLaunchConfig launch = launch_config(problem, config);
-  if (launch.block_m < launch.rows || launch.block_n < launch.rows) return "mi is more than bm or bn";
-  if (launch.wave_rows() < launch.rows || launch.wave_columns() < launch.rows)
-    return "nw leaves a wave less than an instruction's rows";
-  if (launch.accumulators() * (launch.block_scales ? 2 : 1) > max_accumulators)
-    return "tile needs more registers than a lane has";
-  if (launch.block_scales && launch.block_k != 128) return "bk is not the 128 elements of a block of scales";
-  return {};
+  return hip::refuse_tile(launch_config(problem, config));
 }
 
 std::string MfmaFamily::refuse_staging(const Problem& problem, const Config& config) const {
@@ -184,12 +174,7 @@ std::string MfmaFamily::refuse_staging(const Problem& problem, const Config& con
 }
 
 std::string MfmaFamily::refuse_registers(const Problem& problem, const Config& config) const {
-  const MfmaLaunchConfig launch = launch_config(problem, config);
-  const std::int64_t waves_on_simd = ceil_div(launch.waves, simds_per_unit);
-  const std::int64_t waves = std::max(launch.waves_per_eu, waves_on_simd);
-  if (launch.registers() > max_registers / waves || launch.vector_registers() > max_vector_registers)
-    return "eu leaves a wave less registers than the tile needs";
-  return {};
+  return hip::refuse_registers(launch_config(problem, config));
 }
 
 std::string MfmaFamily::refuse_split(const Problem& problem, const Config& config) const {
@@ -305,22 +290,7 @@ Config MfmaFamily::default_config(const Problem& problem) const {
 gpu::Source MfmaFamily::source(const Problem& problem, const Config& config) const {
   const MfmaLaunchConfig launch = launch_config(problem, config);
   gpu::Source source{"mfma", source_, gpu::type_defines(problem), "mfma"};
-  const auto define = [&](const char* name, std::int64_t value) {
-    source.defines.push_back(fmt::format("{}={}", name, value));
-  };
-  define("BLOCK_M", launch.block_m);
-  define("BLOCK_N", launch.block_n);
-  define("BLOCK_K", launch.block_k);
-  define("WAVES_M", launch.waves_m);
-  define("WAVES_N", launch.waves_n);
-  define("MFMA_ROWS", launch.rows);
-  define("KPACK", launch.kpack);
-  define("NUM_BUFFERS", launch.buffers);
-  define("DIRECT", launch.direct ? 1 : 0);
-  define("PAD", launch.pad);
-  define("SHUFFLED", launch.shuffled ? 1 : 0);
-  define("SPLIT_K", launch.split_k > 1 ? 1 : 0);
-  define("WAVES_PER_EU", launch.waves_per_eu);
+  for (std::string& define : mfma_defines(launch)) source.defines.push_back(std::move(define));
   return source;
 }
 

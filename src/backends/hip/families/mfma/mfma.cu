@@ -4,7 +4,8 @@
 // KPACK (1, 2: instructions that a lane's read of shared memory feeds), NUM_BUFFERS (1, 2: tiles in shared memory), DIRECT (1: global loads go
 // to shared memory without registers), PAD (bytes after a row in shared memory; 0: rows are swizzled), SHUFFLED (1: the weight has the layout
 // aiter16x16 and goes to registers), SPLIT_K (1: blocks divide k and write partial sums), WAVES_PER_EU (0: the compiler decides), ELEMENT,
-// OUTPUT, SCALES, BATCHED (1: the blocks along z have a batch each). With REDUCE alone: the kernel that reduces the partial sums.
+// OUTPUT, SCALES, BATCHED (1: the blocks along z have a batch each). With REDUCE alone: the kernel that reduces the partial sums. MIXTURE: no
+// kernel, mfma_moe.cu follows.
 //
 // D = A * B of the instruction has the weight as A and x as B, so that a lane holds consecutive columns of y.
 using gemmtune::hip::MfmaArguments;
@@ -134,16 +135,18 @@ struct Tile {
   int m, n;  // first row of x, of w
 };
 
-// Blocks are dealt to the dies in turn: those of one die get consecutive tiles, which share operands in its L2. Consecutive tiles walk down
-// group_m tiles along m before they move on along n.
+// Blocks are dealt to the dies in turn: those of one die get consecutive tiles of `count`, which share operands in its L2.
+static __device__ inline int dealt_to_dies(int index, int count, int dies) {
+  if (dies <= 1) return index;
+  const int die = index % dies;
+  const int each = count / dies;
+  const int longer = count % dies;  // dies with one tile more
+  return die * each + (die < longer ? die : longer) + index / dies;
+}
+
+// Consecutive tiles walk down group_m tiles along m before they move on along n.
 static __device__ inline Tile tile_at(const MfmaArguments& a, int index) {
-  if (a.xcds > 1) {
-    const int tiles = a.tiles_m * a.tiles_n;
-    const int die = index % a.xcds;
-    const int each = tiles / a.xcds;
-    const int longer = tiles % a.xcds;  // dies with one tile more
-    index = die * each + (die < longer ? die : longer) + index / a.xcds;
-  }
+  index = dealt_to_dies(index, a.tiles_m * a.tiles_n, a.xcds);
   const int first = index / (a.group_m * a.tiles_n) * a.group_m;
   const int within = index % (a.group_m * a.tiles_n);
   const int height = a.tiles_m - first < a.group_m ? a.tiles_m - first : a.group_m;
@@ -209,15 +212,15 @@ struct Staged {
 #endif
 };
 
-template <int COUNT, int BLOCK>
-static __device__ inline void load_rows(unit_words (&to)[COUNT], const unsigned char* from, long long line_bytes, int first, int rows, long long column,
-                                        long long k_bytes) {
+// `row_at(i, row)`: where row `row` of the block begins, of which the thread copies its i-th unit.
+template <int COUNT, int BLOCK, typename RowAt>
+static __device__ inline void load_rows(unit_words (&to)[COUNT], const RowAt& row_at, long long column, long long k_bytes) {
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {
     const int at = (int)threadIdx.x + i * NUM_THREADS;
     if (BLOCK * UNITS % NUM_THREADS == 0 || at < BLOCK * UNITS) {
       const long long byte = column + at % UNITS * 16;
-      to[i] = load_unit(from + clamp_row(first + at / UNITS, rows) * line_bytes + byte, k_bytes - byte);
+      to[i] = load_unit(row_at(i, at / UNITS) + byte, k_bytes - byte);
     }
   }
   // Only the last tile has less than whole units.
@@ -236,6 +239,26 @@ static __device__ inline void store_rows(unsigned char* to, const unit_words (&f
   }
 }
 
+#if SHUFFLED
+// Tiles of 16 rows x 16 bytes: a wave reads 1 KiB in one piece (two of 512 bytes with 32 rows). `row_of(row)`: the weight's row of one of the block.
+template <typename RowOf>
+static __device__ inline void load_shuffled(Staged& staged, const unsigned char* w, const RowOf& row_of, long long column, long long k_bytes) {
+  const int lane = threadIdx.x % 64;
+  const int first = (int)threadIdx.x / 64 / WAVES_M * WAVE_COLUMNS + lane % MFMA_ROWS;
+#pragma unroll
+  for (int step = 0; step < STEPS; ++step) {
+#pragma unroll
+    for (int i = 0; i < TILES_W; ++i) {
+      const long long row = row_of(first + i * MFMA_ROWS);
+      const long long byte = column + step * STEP_BYTES + lane / MFMA_ROWS * 16;
+      const unit_words zero = {0, 0, 0, 0};
+      const unsigned char* const from = w + row / 16 * 16 * k_bytes + byte * 16 + row % 16 * 16;
+      staged.weight[step][i] = __builtin_bit_cast(Operand, byte < k_bytes ? *(const unit_words*)from : zero);
+    }
+  }
+}
+#endif
+
 // Asks for a tile: to registers, or to `buffer`.
 static __device__ inline void load_tile(const MfmaArguments& a, Staged& staged, unsigned char* buffer, const Tile& tile, int k_tile) {
   const long long column = (long long)k_tile * BLOCK_K;
@@ -245,26 +268,15 @@ static __device__ inline void load_tile(const MfmaArguments& a, Staged& staged, 
   load_direct<BLOCK_N>(gemmtune_lds_offset(buffer + X_BYTES), a.w, a.w_line_bytes, tile.n, a.n, column, a.k_bytes);
 #endif
 #else
-  load_rows<X_UNITS, BLOCK_M>(staged.x, a.x, a.x_line_bytes, tile.m, a.m, column, a.k_bytes);
+  load_rows<X_UNITS, BLOCK_M>(
+      staged.x, [&](int, int row) { return a.x + clamp_row(tile.m + row, a.m) * a.x_line_bytes; }, column, a.k_bytes);
 #if !SHUFFLED
-  load_rows<W_UNITS, BLOCK_N>(staged.w, a.w, a.w_line_bytes, tile.n, a.n, column, a.k_bytes);
+  load_rows<W_UNITS, BLOCK_N>(
+      staged.w, [&](int, int row) { return a.w + clamp_row(tile.n + row, a.n) * a.w_line_bytes; }, column, a.k_bytes);
 #endif
 #endif
 #if SHUFFLED
-  // Tiles of 16 rows x 16 bytes: a wave reads 1 KiB in one piece (two of 512 bytes with 32 rows).
-  const int lane = threadIdx.x % 64;
-  const int first = tile.n + (int)threadIdx.x / 64 / WAVES_M * WAVE_COLUMNS + lane % MFMA_ROWS;
-#pragma unroll
-  for (int step = 0; step < STEPS; ++step) {
-#pragma unroll
-    for (int i = 0; i < TILES_W; ++i) {
-      const long long row = clamp_row(first + i * MFMA_ROWS, a.n);
-      const long long byte = column + step * STEP_BYTES + lane / MFMA_ROWS * 16;
-      const unit_words zero = {0, 0, 0, 0};
-      const unsigned char* const from = a.w + row / 16 * 16 * a.k_bytes + byte * 16 + row % 16 * 16;
-      staged.weight[step][i] = __builtin_bit_cast(Operand, byte < a.k_bytes ? *(const unit_words*)from : zero);
-    }
-  }
+  load_shuffled(staged, a.w, [&](int row) { return clamp_row(tile.n + row, a.n); }, column, a.k_bytes);
 #endif
 }
 
@@ -367,6 +379,8 @@ static __device__ inline void store_four(const MfmaArguments& a, int row, int co
 #define OCCUPANCY
 #endif
 
+#if !MIXTURE
+
 extern "C" __global__ void __launch_bounds__(NUM_THREADS) OCCUPANCY mfma(const MfmaArguments all) {
   extern __shared__ __align__(1024) unsigned char memory[];
   const MfmaArguments a = of_batch(all);
@@ -428,5 +442,7 @@ extern "C" __global__ void __launch_bounds__(NUM_THREADS) OCCUPANCY mfma(const M
     }
   }
 }
+
+#endif
 
 #endif

@@ -1,5 +1,7 @@
 #include "backends/hip/families/mfma/mfma_launch_config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,6 +14,9 @@ namespace gemmtune::hip {
 namespace {
 
 constexpr std::int64_t unit_bytes = 16;
+constexpr std::int64_t max_accumulators = 128;      // of a lane
+constexpr std::int64_t max_registers = 400;         // of the estimate, below the hardware's 512
+constexpr std::int64_t max_vector_registers = 250;  // of the estimate
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
@@ -36,7 +41,7 @@ std::int64_t MfmaLaunchConfig::staged_registers() const {
 
 std::int64_t MfmaLaunchConfig::registers() const {
   const std::int64_t operands = (wave_rows() + (shuffled ? 0 : wave_columns())) / rows * 2 * kpack;
-  return accumulators() * (block_scales ? 2 : 1) + staged_registers() + operands + 40;
+  return accumulators() * (block_scales ? 2 : 1) + staged_registers() + address_registers + operands + 40;
 }
 
 std::int64_t MfmaLaunchConfig::mfma_instructions() const {
@@ -85,6 +90,45 @@ MfmaLaunchConfig mfma_launch_config(const Problem& problem, const Config& config
   launch.workspace_bytes =
       launch.split_k > 1 ? launch.batches * launch.split_k * problem.m * problem.n * 4 : 0;
   return launch;
+}
+
+std::vector<std::string> mfma_defines(const MfmaLaunchConfig& launch) {
+  std::vector<std::string> defines;
+  const auto define = [&](const char* name, std::int64_t value) {
+    defines.push_back(fmt::format("{}={}", name, value));
+  };
+  define("BLOCK_M", launch.block_m);
+  define("BLOCK_N", launch.block_n);
+  define("BLOCK_K", launch.block_k);
+  define("WAVES_M", launch.waves_m);
+  define("WAVES_N", launch.waves_n);
+  define("MFMA_ROWS", launch.rows);
+  define("KPACK", launch.kpack);
+  define("NUM_BUFFERS", launch.buffers);
+  define("DIRECT", launch.direct ? 1 : 0);
+  define("PAD", launch.pad);
+  define("SHUFFLED", launch.shuffled ? 1 : 0);
+  define("SPLIT_K", launch.split_k > 1 ? 1 : 0);
+  define("WAVES_PER_EU", launch.waves_per_eu);
+  return defines;
+}
+
+std::string refuse_tile(const MfmaLaunchConfig& launch) {
+  if (launch.block_m < launch.rows || launch.block_n < launch.rows) return "mi is more than bm or bn";
+  if (launch.wave_rows() < launch.rows || launch.wave_columns() < launch.rows)
+    return "nw leaves a wave less than an instruction's rows";
+  if (launch.accumulators() * (launch.block_scales ? 2 : 1) > max_accumulators)
+    return "tile needs more registers than a lane has";
+  if (launch.block_scales && launch.block_k != 128) return "bk is not the 128 elements of a block of scales";
+  return {};
+}
+
+std::string refuse_registers(const MfmaLaunchConfig& launch) {
+  const std::int64_t waves_on_simd = ceil_div(launch.waves, simds_per_unit);
+  const std::int64_t waves = std::max(launch.waves_per_eu, waves_on_simd);
+  if (launch.registers() > max_registers / waves || launch.vector_registers() > max_vector_registers)
+    return "eu leaves a wave less registers than the tile needs";
+  return {};
 }
 
 // Reads of 16 bytes are served in phases of 8 lanes, 0 to 3 with 20 to 23, 4 to 7 with 16 to 19 …; those of 8 bytes in phases

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "backends/hip/families/compute_unit.h"
 #include "candidates/config.h"
@@ -36,6 +37,7 @@ struct MfmaLaunchConfig {
   std::int64_t batches = 1;
   std::int64_t shared_bytes = 0;
   std::int64_t workspace_bytes = 0;
+  std::int64_t address_registers = 0;  // of rows of x that are gathered
 
   std::int64_t tiles() const { return tiles_m * tiles_n; }
   std::int64_t blocks() const { return tiles() * split_k * batches; }
@@ -55,6 +57,13 @@ struct MfmaLaunchConfig {
 
 MfmaLaunchConfig mfma_launch_config(const Problem& problem, const Config& config,
                                     std::string_view architecture);
+
+/// What mfma.cu is compiled with, types aside.
+std::vector<std::string> mfma_defines(const MfmaLaunchConfig& launch);
+
+/// Empty, or why the tile cannot be built.
+std::string refuse_tile(const MfmaLaunchConfig& launch);
+std::string refuse_registers(const MfmaLaunchConfig& launch);
 
 /// What a kernel is bound by, in microseconds of the whole launch, as the model has it (docs/hip_model.md).
 struct MfmaModel {

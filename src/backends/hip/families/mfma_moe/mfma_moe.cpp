@@ -1,0 +1,371 @@
+#include "backends/hip/families/mfma_moe/mfma_moe.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/gpu/families/element_code.h"
+#include "backends/gpu/jit/compiled_family.h"
+#include "backends/gpu/jit/source_text.h"
+#include "backends/gpu/moe/moe_layer.h"
+#include "backends/hip/families/compute_unit.h"
+#include "backends/hip/families/mfma/mfma.h"
+#include "backends/hip/families/mfma_moe/mfma_moe_arguments.h"
+#include "backends/hip/families/mfma_moe/mfma_moe_launch_config.h"
+#include "backends/hip/families/mfma_moe/mfma_moe_quantize_arguments.h"
+#include "backends/refusal.h"
+#include "base/hash.h"
+#include "base/rounding.h"
+#include "problem/operands.h"
+
+namespace gemmtune::hip {
+
+// Texts of the files beside this one.
+std::string_view mfma_moe_arguments_text();
+std::string_view mfma_moe_text();
+std::string_view mfma_moe_quantize_arguments_text();
+std::string_view mfma_moe_quantize_text();
+
+namespace {
+
+constexpr std::int64_t blocks_per_unit = 16;  // of the grid: blocks walk over what is more
+constexpr std::int64_t groups_per_block = 4;  // of mfma_moe_quantize
+constexpr std::int64_t max_quantize_blocks = std::int64_t{1} << 20;
+
+using Stages = std::array<MfmaMoeStage, 2>;
+
+int as_int(std::int64_t value) { return static_cast<int>(value); }
+
+/// Elements of a row of the hidden layer that share a scale.
+std::int64_t hidden_group(const Problem& problem) {
+  return scales_by_block(problem) ? scale_block : problem.n;
+}
+
+gpu::Source quantize_source(const Problem& problem) {
+  return {
+      "mfma_moe_quantize",
+      gpu::source_text({gpu::numbers_text(), mfma_moe_quantize_arguments_text(), mfma_moe_quantize_text()}),
+      {fmt::format("ELEMENT={}", gpu::element_code(problem.w_type)), "OUTPUT=2"},
+      "mfma_moe_quantize"};
+}
+
+gpu::MoeBuffers buffers_of(const Problem& problem, std::int64_t block_m) {
+  const bool quantized = quantizes_hidden(problem);
+  return {.block_m = block_m,
+          .hidden_bytes = problem.n * (quantized ? 3 : 2),  // in bf16, then quantized
+          .hidden_scale_bytes = quantized ? ceil_div(problem.n, hidden_group(problem)) * 4 : 0,
+          .rounded_partials = true};
+}
+
+/// The stages', and for 8-bit operands the one between them.
+struct Programs {
+  std::array<std::shared_ptr<gpu::Program>, 2> stages;
+  std::shared_ptr<gpu::Program> quantize;
+};
+
+class MfmaMoeKernel final : public Kernel {
+ public:
+  MfmaMoeKernel(Programs programs, gpu::MoeLayer layer, const Problem& problem, const Stages& stages,
+                const ComputeUnit& unit)
+      : programs_(std::move(programs)),
+        layer_(std::move(layer)),
+        problem_(problem),
+        shapes_(operand_shapes(problem)),
+        stages_(stages),
+        xcds_(unit.xcds) {
+    for (const std::size_t i : {0U, 1U}) {
+      const std::int64_t works = layer_.max_tiles() * stages[i].column_tiles;
+      // Whole rounds of the dies, so that a block's works are all of one die.
+      const std::int64_t most = round_up(unit.units * blocks_per_unit, unit.xcds);
+      launches_[i].grid[0] = static_cast<unsigned>(std::min(works, most));
+      launches_[i].threads = static_cast<unsigned>(wave_lanes * stages[i].tile.waves);
+      launches_[i].shared_bytes = static_cast<std::size_t>(stages[i].tile.shared_bytes);
+    }
+  }
+  std::size_t workspace_bytes() const override { return layer_.workspace_bytes(); }
+  WeightLayout weight_layout() const override {
+    return problem_.bpreshuffle ? WeightLayout::aiter16x16 : WeightLayout::plain;
+  }
+
+  Status run(const Operands& operands, void* workspace, Stream stream) const override {
+    const auto address = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
+    if (problem_.bpreshuffle && (address(operands.w) | address(operands.w2)) % 16 != 0)
+      return Status::unsupported("mfma_moe needs shuffled weights at multiples of 16 bytes");
+    for (std::int64_t token = 0; token < problem_.m; token += layer_.round_tokens()) {
+      const gpu::MoeRound round = layer_.round(operands, workspace, token);
+      GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
+      const Operands& o = round.operands;
+      MfmaMoeArguments first = arguments_of(stages_[0], round, o.w, shapes_.w.scale, o.w_scale);
+      first.x = static_cast<const unsigned char*>(o.x);
+      first.x_line_bytes = bytes_of(problem_.x_type, o.ldx);
+      first.to = round.hidden;
+      first.weights = problem_.moe.doweight_stage1 ? o.topk_weights : nullptr;
+      first.x_scales = static_cast<const float*>(o.x_scale);
+      first.x_scale_step = as_int(shapes_.x.scale.row_block == 1 ? shapes_.x.scale.columns : 0);
+      first.x_scale_k_step = 1;
+      GEMMTUNE_RETURN_IF_ERROR(launch(0, first, stream));
+      const void* hidden = round.hidden;
+      if (programs_.quantize != nullptr) {
+        hidden = static_cast<const char*>(round.hidden) + round.pairs * problem_.n * 2;
+        GEMMTUNE_RETURN_IF_ERROR(quantize(round, const_cast<void*>(hidden), stream));
+      }
+      MfmaMoeArguments second = arguments_of(stages_[1], round, o.w2, shapes_.w2.scale, o.w2_scale);
+      second.x = static_cast<const unsigned char*>(hidden);
+      second.x_line_bytes = second.k_bytes;
+      second.to = round.partials;
+      second.x_scales = static_cast<const float*>(round.hidden_scales);
+      second.x_scale_step = 1;
+      second.x_scale_k_step = round.pairs;
+      GEMMTUNE_RETURN_IF_ERROR(launch(1, second, stream));
+      GEMMTUNE_RETURN_IF_ERROR(layer_.combine(round, stream));
+    }
+    return {};
+  }
+
+ private:
+  MfmaMoeArguments arguments_of(const MfmaMoeStage& stage, const gpu::MoeRound& round, const void* w,
+                                const ScaleShape& scale, const void* scales) const {
+    MfmaMoeArguments values{};
+    values.w = static_cast<const unsigned char*>(w);
+    values.pair_of = round.pair_of;
+    values.tiles = round.tiles;
+    values.tile_count = round.tile_count;
+    values.tiles_of = round.tiles_of;
+    values.w_scales = static_cast<const float*>(scales);
+    values.k_bytes = bytes_of(problem_.w_type, stage.expert.k);
+    values.w_matrix_bytes = stage.expert.n * values.k_bytes;
+    values.w_scale_matrix = scale.elements();
+    values.w_scale_rows = as_int(scale.row_block);
+    values.w_scale_columns = as_int(scale.columns);
+    values.topk = problem_.moe.topk;
+    values.columns = as_int(stage.columns);
+    values.column_tiles = as_int(stage.column_tiles);
+    values.xcds = as_int(xcds_);
+    return values;
+  }
+
+  Status quantize(const gpu::MoeRound& round, void* to, Stream stream) const {
+    const std::int64_t group = hidden_group(problem_);
+    MfmaMoeQuantizeArguments values{static_cast<const unsigned short*>(round.hidden),
+                                    static_cast<unsigned char*>(to),
+                                    static_cast<float*>(round.hidden_scales),
+                                    round.pairs,
+                                    as_int(problem_.n),
+                                    as_int(group)};
+    gpu::LaunchShape shape;
+    shape.grid[0] = static_cast<unsigned>(
+        std::min(ceil_div(round.pairs * ceil_div(problem_.n, group), groups_per_block), max_quantize_blocks));
+    shape.threads = 256;
+    void* arguments[] = {&values};
+    return programs_.quantize->launch(shape, arguments, stream);
+  }
+
+  Status launch(std::size_t stage, MfmaMoeArguments& values, Stream stream) const {
+    void* arguments[] = {&values};
+    return programs_.stages[stage]->launch(launches_[stage], arguments, stream);
+  }
+
+  Programs programs_;
+  gpu::MoeLayer layer_;
+  Problem problem_;
+  OperandShapes shapes_;
+  Stages stages_;
+  std::int64_t xcds_;
+  std::array<gpu::LaunchShape, 2> launches_;
+};
+
+class MfmaMoeFamily final : public gpu::CompiledFamily {
+ public:
+  explicit MfmaMoeFamily(gpu::Runtime& runtime)
+      : runtime_(runtime),
+        unit_(compute_unit(runtime.architecture(), runtime.limits())),
+        source_(gpu::source_text({gpu::numbers_text(), gpu::scales_arguments_text(), gpu::scales_text(),
+                                  mfma_arguments_text(), mfma_text(), gpu::moe_route_arguments_text(),
+                                  mfma_moe_arguments_text(), gpu::moe_activation_text(), mfma_moe_text()})) {}
+
+  std::string_view name() const override { return "mfma_moe"; }
+  std::string identity() const override {
+    const Problem problem = default_problem(Operation::fused_moe);
+    std::string text = source_ + quantize_source(problem).text;
+    for (const gpu::Source& source : gpu::moe_layer_sources(problem, {})) text += source.text;
+    return fmt::format("mfma_moe r1 source {}", short_hash(text, 12));
+  }
+  int tie_rank() const override { return 12; }
+  Status accepts(const Problem& problem) const override;
+  std::optional<WeightLayout> packed_layout(const Problem&) const override {
+    return WeightLayout::aiter16x16;
+  }
+  Space space(const Problem& problem) const override;
+  Config default_config(const Problem& problem) const override;
+  gpu::Source source(const Problem& problem, const Config& config) const override {
+    return stage_source(problem, stages_of(problem, config)[0]);
+  }
+  std::vector<gpu::Source> sources(const Problem& problem, const Config& config) const override {
+    const Stages stages = stages_of(problem, config);
+    return {stage_source(problem, stages[0]), stage_source(problem, stages[1])};
+  }
+  Result<std::unique_ptr<Kernel>> build(const Problem& problem, const Config& config) const override;
+  /// The bounds of the performance model: rank kernels, do not state their time.
+  double predicted_microseconds(const Problem& problem, const Config& config) const override {
+    return predicted_mfma_moe(problem, stages_of(problem, config), unit_);
+  }
+  /// What quantizes the hidden layer as well is in the lower class.
+  Accuracy accuracy(const Problem& problem, const Config&) const override {
+    return quantizes_hidden(problem) ? Accuracy::tensor_core : Accuracy::fp32;
+  }
+  std::int64_t resources(const Problem& problem, const Config& config) const override {
+    return stages_of(problem, config)[0].tile.shared_bytes;
+  }
+  std::string_view thread_pool() const override { return "gpu"; }
+
+ private:
+  Stages stages_of(const Problem& problem, const Config& config) const {
+    return mfma_moe_stages(problem, config, runtime_.architecture());
+  }
+  gpu::Source stage_source(const Problem& problem, const MfmaMoeStage& stage) const;
+
+  gpu::Runtime& runtime_;
+  ComputeUnit unit_;
+  std::string source_;
+};
+
+Status MfmaMoeFamily::accepts(const Problem& problem) const {
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_mixture(problem, gpu::Weights::shuffled_too));
+  const DataType type = problem.w_type;
+  const bool has_type = type == DataType::bf16 || type == DataType::f16 || type == DataType::i8 ||
+                        (type == DataType::f8_e4m3fnuz && has_fp8(runtime_.architecture()));
+  if (problem.x_type != type || !has_type)
+    return refusal::refuse(refusal::types, "x {} with w {}, only bf16, fp16, int8{} of both",
+                           to_string(problem.x_type), to_string(type),
+                           has_fp8(runtime_.architecture()) ? " and fp8 e4m3fnuz" : "");
+  const QuantType quantization = problem.moe.quant_type;
+  const bool no_scales = quantization == QuantType::none || quantization == QuantType::per_1x32;
+  if (quantizes_hidden(problem) && (no_scales || (type == DataType::i8 && scales_by_block(problem))))
+    return refusal::refuse(refusal::types, "{} scaled by {}", to_string(type), to_string(quantization));
+  for (const auto& [name, elements] : {std::pair{"k", problem.k}, std::pair{"n", problem.n}}) {
+    if (bytes_of(type, elements) < 16)
+      return refusal::refuse(refusal::reduction, "{} = {} {}, at least 16 bytes", name, elements,
+                             to_string(type));
+  }
+  if (quantizes_hidden(problem) && problem.n % 4 != 0)
+    return refusal::refuse(refusal::alignment, "rows of n = {} {} are no multiple of 4 bytes", problem.n,
+                           to_string(type));
+  if (scales_by_block(problem) && problem.moe.gated && problem.n % 16 != 0)
+    return refusal::refuse(refusal::alignment,
+                           "gate and up of n = {} rows with scales of 128, no multiple of 16", problem.n);
+  if (problem.bpreshuffle && (problem.n % 32 != 0 || problem.k % 32 != 0))
+    return refusal::refuse(refusal::layout, "aiter16x16 of {} x {}: n or k is no multiple of 32", problem.n,
+                           problem.k);
+  return {};
+}
+
+Space MfmaMoeFamily::space(const Problem& problem) const {
+  Space space;
+  const auto add = [&](std::string key, std::vector<std::string> values, std::string absent,
+                       std::string meaning) {
+    space.add(Parameter{.key = std::move(key),
+                        .values = std::move(values),
+                        .absent = std::move(absent),
+                        .meaning = std::move(meaning)});
+  };
+  add("bm", {"16", "32", "64", "128"}, "16", "block_m: tokens of one expert in a tile");
+  add("bn", {"32", "64", "128", "256"}, "128",
+      "block_n: rows of w1 in a tile, of a gated one half of them of the gate");
+  add("bn2", {"32", "64", "128", "256"}, "64", "block_n of the second stage: rows of w2 in a tile");
+  add("bk", {"64", "128", "256"}, "128", "block_k, in bytes");
+  add("nw", {"1", "2", "4", "8"}, "4", "waves of a block");
+  add("mi", {"16", "32"}, "16", "rows of the MFMA instruction (matrix_instr_nonkdim)");
+  add("nb", {"1", "2"}, "1", "tiles in LDS");
+  add("eu", {"0", "2"}, "0", "waves_per_eu; 0: the compiler decides");
+  space.add(Constraint{"fits", [this, problem](const Config& config) -> std::string {
+                         const auto most =
+                             static_cast<std::int64_t>(runtime_.limits().shared_bytes_per_block);
+                         std::string refused;
+                         for (const MfmaMoeStage& stage : stages_of(problem, config))
+                           if (refused.empty()) refused = refuse_mfma_moe(stage, most);
+                         return refused;
+                       }});
+  space.add(Constraint{"bm",
+                       [m = problem.m](const Config& config) -> std::string {
+                         // A tile is of one expert, which has each token once.
+                         const std::int64_t tokens = config.number("bm");
+                         return tokens > 16 && tokens >= 2 * round_up(m, std::int64_t{16})
+                                    ? "bm leaves half of the tile empty"
+                                    : "";
+                       },
+                       Rule::search});
+  const double slowest = 3.0 * predicted_microseconds(problem, default_config(problem));
+  space.add(Constraint{"slow",
+                       [this, problem, slowest](const Config& config) -> std::string {
+                         return predicted_microseconds(problem, config) <= slowest
+                                    ? ""
+                                    : "the cost model says much slower than the default";
+                       },
+                       Rule::search});
+  return space;
+}
+
+// As many tokens as an expert has on the average; with few of them narrow tiles of w2, which make more blocks.
+Config MfmaMoeFamily::default_config(const Problem& problem) const {
+  const double experts = gpu::expected_moe_tiles(problem, 16).experts;
+  const double tokens = static_cast<double>(routed_pairs(problem)) / experts;
+  const std::int64_t block_m = tokens <= 16 ? 16 : tokens <= 32 ? 32 : tokens <= 96 ? 64 : 128;
+  // Scales of blocks double the accumulators.
+  const std::int64_t large = scales_by_block(problem) ? 64 : 128;
+  Config config;
+  config.set("bm", block_m);
+  config.set("bn", block_m >= 64 ? large : std::int64_t{128});
+  config.set("bn2", block_m >= 64 ? large : std::int64_t{64});
+  config.set("bk", std::int64_t{128});
+  config.set("nw", std::int64_t{4});
+  config.set("mi", std::int64_t{16});
+  config.set("nb", std::int64_t{1});
+  config.set("eu", std::int64_t{0});
+  return config;
+}
+
+gpu::Source MfmaMoeFamily::stage_source(const Problem& problem, const MfmaMoeStage& stage) const {
+  gpu::Source source{"mfma_moe", source_, mfma_defines(stage.tile), "mfma_moe"};
+  const bool first = stage.number == 1;
+  const auto define = [&](const char* name, std::int64_t value) {
+    source.defines.push_back(fmt::format("{}={}", name, value));
+  };
+  const DataType hidden = quantizes_hidden(problem) ? DataType::bf16 : problem.w_type;
+  define("MIXTURE", 1);
+  define("ELEMENT", gpu::element_code(problem.w_type));
+  define("OUTPUT", gpu::element_code(first ? hidden : problem.y_type));
+  define("SCALES", 0);
+  define("STAGE", stage.number);
+  define("MOE_SCALES", !quantizes_hidden(problem) ? 0 : scales_by_block(problem) ? 2 : 1);
+  define("GATED", stage.gated ? 1 : 0);
+  define("ACTIVATION", first ? gpu::activation_code(problem.moe.activation) : 0);
+  return source;
+}
+
+Result<std::unique_ptr<Kernel>> MfmaMoeFamily::build(const Problem& problem, const Config& config) const {
+  const Stages stages = stages_of(problem, config);
+  Programs programs;
+  for (const std::size_t i : {0U, 1U}) {
+    auto program = runtime_.load(stage_source(problem, stages[i]));
+    if (!program.ok()) return program.status();
+    programs.stages[i] = std::move(*program);
+    GEMMTUNE_RETURN_IF_ERROR(
+        programs.stages[i]->reserve_shared(static_cast<std::size_t>(stages[i].tile.shared_bytes)));
+  }
+  if (quantizes_hidden(problem)) {
+    auto program = runtime_.load(quantize_source(problem));
+    if (!program.ok()) return program.status();
+    programs.quantize = std::move(*program);
+  }
+  auto layer = gpu::MoeLayer::make(runtime_, problem, buffers_of(problem, stages[0].tile.block_m));
+  if (!layer.ok()) return layer.status();
+  return std::unique_ptr<Kernel>(
+      std::make_unique<MfmaMoeKernel>(std::move(programs), std::move(*layer), problem, stages, unit_));
+}
+
+}  // namespace
+
+std::unique_ptr<KernelFamily> make_mfma_moe_family(gpu::Runtime& runtime) {
+  return std::make_unique<MfmaMoeFamily>(runtime);
+}
+
+}  // namespace gemmtune::hip

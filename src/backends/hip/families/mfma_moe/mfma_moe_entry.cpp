@@ -1,0 +1,20 @@
+#include "backends/gpu/families/family_entry.h"
+#include "backends/hip/families/compute_unit.h"
+#include "backends/hip/families/mfma_moe/mfma_moe.h"
+
+namespace gemmtune::hip {
+
+const gpu::FamilyEntry& mfma_moe_entry() {
+  static const gpu::FamilyEntry entry{
+      .info = {.name = "mfma_moe",
+               .rank = 55,
+               .aliases = "triton,ck,cktile,asm,flydsl,opus",
+               .fallback_rank = 55},
+      .make = [](const gpu::FamilyContext& context) -> std::unique_ptr<KernelFamily> {
+        if (!has_mfma(context.runtime.architecture())) return nullptr;
+        return make_mfma_moe_family(context.runtime);
+      }};
+  return entry;
+}
+
+}  // namespace gemmtune::hip
