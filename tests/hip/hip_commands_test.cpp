@@ -224,6 +224,7 @@ TEST_F(HipCommands, TuneGemmsSizesAreTuned) {
 struct List {
   const char* file;
   const char* operation;
+  std::vector<std::string> families = few_families;
 };
 class AiterLists : public HipCommands, public ::testing::WithParamInterface<List> {};
 
@@ -247,6 +248,10 @@ std::string small_list(const std::string& file, std::size_t rows) {
       if (name == "M") cell = std::to_string(std::stol(cell) % 13 + 1);
       if (name == "N") cell = std::to_string(std::stol(cell) / 128 % 3 * 64 + 64);
       if (name == "K") cell = std::to_string(std::stol(cell) / 256 % 2 * 128 + 128);
+      // Tokens that the look-up's tiers of AITER do not round.
+      if (name == "token") cell = std::to_string(1L << std::stol(cell) % 5);
+      if (name == "model_dim") cell = std::to_string(std::stol(cell) / 256 % 2 * 64 + 64);
+      if (name == "inter_dim") cell = "96";
       out += (column > 0 ? "," : "") + cell;
     }
     text += out + "\n";
@@ -260,7 +265,7 @@ TEST_P(AiterLists, RunToTheEndAndLookupAnswers) {
   const std::string list =
       write(GetParam().file, small_list(fixtures + "/aiter/configs/" + GetParam().file, 4));
   std::vector<std::string> words{"tune", "--backend", "hip", "-i", list, "-o", path("tuned.csv")};
-  words.insert(words.end(), few_families.begin(), few_families.end());
+  words.insert(words.end(), GetParam().families.begin(), GetParam().families.end());
   const auto result = run(words);
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   const auto answered =
@@ -278,7 +283,8 @@ INSTANTIATE_TEST_SUITE_P(OfEveryOperation, AiterLists,
                                            List{"a8w8_bpreshuffle_untuned_gemm.csv", "a8w8_bpreshuffle"},
                                            List{"a8w8_blockscale_untuned_gemm.csv", "a8w8_blockscale"},
                                            List{"bf16_untuned_batched_gemm.csv", "batched_bf16"},
-                                           List{"a8w8_untuned_batched_gemm.csv", "batched_a8w8"}),
+                                           List{"a8w8_untuned_batched_gemm.csv", "batched_a8w8"},
+                                           List{"untuned_fmoe.csv", "fused_moe", {"--libtype", "simt_moe"}}),
                          [](const auto& list) { return std::string(list.param.operation); });
 
 constexpr const char* aiter_header =
@@ -341,6 +347,66 @@ TEST_F(HipCommands, CoverageCountsAitersBatchedRows) {
                                                   "Composable Kernel of AITER is not here",
                                                   rows)));
   }
+}
+
+constexpr const char* mixtures_header =
+    "token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_"
+    "stage1\n";
+TEST_F(HipCommands, MixturesOfExpertsAreTunedOnMatrixCores) {
+  std::string rows = mixtures_header;
+  rows +=
+      "4,64,96,8,2,ActivationType.Silu,torch.bfloat16,torch.bfloat16,torch.bfloat16,QuantType.No,1,0\n"
+      "2,128,64,8,2,ActivationType.Gelu,torch.bfloat16,torch.float8_e4m3fnuz,torch.float8_e4m3fnuz,"
+      "QuantType.per_Token,1,1\n"
+      "8,64,96,8,2,ActivationType.Silu,torch.bfloat16,torch.int8,torch.int8,QuantType.per_Tensor,0,0\n";
+  const std::string list = write("untuned_fmoe.csv", rows);
+  const auto tuned = run({"tune", "--backend", "hip", "-i", list, "-o", path("tuned_fmoe.csv"), "--libtype",
+                          "mfma_moe", "--search", "random", "--budget", "6", "--limit", "2"});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.out << tuned.err;
+  EXPECT_EQ(lines("tuned_fmoe.csv").size(), 3U);
+  EXPECT_THAT(lines("tuned_fmoe.csv").at(1), HasSubstr("mfma_moe_r1_bm"));
+  const std::vector<std::string> of{"--op", "fused_moe", "--backend", "hip"};
+  const auto with = [&](std::vector<std::string> words) {
+    words.insert(words.end(), of.begin(), of.end());
+    return run(words);
+  };
+  EXPECT_THAT(with({"lookup", "-m", "4", "-n", "96", "-k", "64", "--expert", "8", "--topk", "2", "--table",
+                    path("tuned_fmoe.csv")})
+                  .out,
+              AllOf(HasSubstr("exact"), HasSubstr("mfma_moe_r1_bm"), Not(HasSubstr("passed over"))));
+  EXPECT_THAT(with({"check", path("tuned_fmoe.csv")}).out, HasSubstr("2 right, 0 not"));
+  const auto timed = with({"bench", path("tuned_fmoe.csv")});
+  EXPECT_EQ(timed.exit_code, 0) << timed.err;
+  EXPECT_THAT(timed.out, HasSubstr("exact M=4"));
+}
+
+/// AITER's kernels of two stages, by assembly and by Composable Kernel.
+TEST_F(HipCommands, CoverageTellsHowMixturesOfExpertsAreServed) {
+  const std::string key =
+      "64,96,8,2,ActivationType.Silu,torch.bfloat16,torch.float8_e4m3fnuz,torch.float8_e4m3fnuz,"
+      "QuantType.per_Token,1,0";
+  const std::string list =
+      write("untuned_fmoe.csv", mixtures_header + ("4," + key + "\n8," + key + "\n16," + key + "\n"));
+  const std::string stage2 = "moe_ck2stages_gemm2_256x32x64x128_1x4_MulABScaleExpertWeight_v1_F8_F8_B16";
+  const std::string table =
+      write("tuned_fmoe.csv",
+            "cu_num,token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,"
+            "doweight_stage1,block_m,ksplit,us1,kernelName1,err1,us2,kernelName2,err2,us,run_1stage,tflops,"
+            "bw,_tag\n"
+            "80,4," +
+                key + ",32,0,17.8,_ZN5aiter47fmoe_stage1_bf16_pertokenFp8_g1u1_32x64_4tg_pf3E,0.0%,14.5," +
+                stage2 + ",0.0%,32.3,0,5.26,2629,\n80,8," + key +
+                ",32,0,17.8,moe_ck2stages_gemm1_256x32x64x128_1x4_F8_F8_B16,0.0%,14.5," + stage2 +
+                ",0.0%,32.3,0,5.26,2629,\n");
+  const auto result =
+      run({"coverage", list, "--op", "fused_moe", "--table", table, "--gfx", "gfx942", "--cu-num", "80"}, {},
+          "none");
+  EXPECT_EQ(result.exit_code, 1) << result.err;  // a shape without a row
+  EXPECT_THAT(result.out,
+              HasSubstr("asm           1      1  the device's fallback runs: an assembly kernel of AITER"));
+  EXPECT_THAT(result.out,
+              HasSubstr("ck            1      1  the device's fallback runs: a Composable Kernel of AITER"));
+  EXPECT_THAT(result.out, HasSubstr("untuned       1      1"));
 }
 
 // ---- the script for the first machine with an AMD GPU
