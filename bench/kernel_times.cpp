@@ -3,8 +3,8 @@
 // Times kernels by name, side by side with the default: interleaved rounds in one process on cold weights,
 // after the full check of their results. A line is "M N K" and kernelNames, or FAMILY:COUNT for a family's
 // first COUNT kernels by its cost model, or FAMILY~COUNT for as many spread over that order; with :TEXT
-// behind it, of those whose names hold TEXT. In front of M: dtype=fp8 (with a scale each) or another type,
-// x_order=N and w_order=N. Prints a row a kernel, the fastest first: median µs, how many times as fast as the default it is, with the 99 %
+// behind it, of those whose names hold TEXT. In front of M: op=a16w4 or another operation, x=f16 or another type of x, packed=1 (the weight),
+// dtype=fp8 (with a scale each) or another type of both operands, x_order=N and w_order=N. Prints a row a kernel, the fastest first: median µs, how many times as fast as the default it is, with the 99 %
 // interval, what the cost model says.
 #include <fmt/format.h>
 
@@ -63,8 +63,17 @@ Status read_setting(const std::string& word, Problem& problem) {
     problem.x_order = *order;
   } else if (key == "w_order" && order) {
     problem.w_order = *order;
+  } else if (const auto operation = parse_operation(value); key == "op" && operation) {
+    problem = default_problem(*operation);
+  } else if (key == "x" && type) {
+    problem.x_type = *type;
+    if (traits(problem.operation).y_as_x) problem.y_type = *type;
+  } else if (key == "packed" && value == "1") {
+    problem.bpreshuffle = true;
+    problem.weight_layout = WeightLayout::any;
   } else {
-    return Status::invalid("{}: expected dtype=TYPE, x_order=T|N or w_order=T|N", word);
+    return Status::invalid(
+        "{}: expected dtype=TYPE, x_order=T|N, w_order=T|N, op=OPERATION, x=TYPE or packed=1", word);
   }
   return {};
 }

@@ -268,11 +268,34 @@ TEST(GpuCompile, Mxfp4ForHopper) {
   expect_compiles(*family, runtime, of_fp4(Operation::a16w4, 16, 5760, 2880, true));
   expect_compiles(*family, runtime, of_fp4(Operation::a16w4, 512, 5760, 2880));
   expect_compiles(*family, runtime, packed(of_fp4(Operation::a16w4, 1024, 5760, 2880)));
-  EXPECT_THAT(family->accepts(of_fp4(Operation::a4w4_blockscale, 1, 64, 64)).message(),
-              HasSubstr("a4w4_blockscale is not a16w4"));
-  Problem halves = of_fp4(Operation::a16w4, 1, 64, 64);
+  EXPECT_THAT(family->accepts(dense(1, 64, 64)).message(),
+              HasSubstr("a16w16 is not a4w4_blockscale, a16w4, a8w4"));
+}
+
+/// Activations that become bf16 first: the kernel that widens them, scales of rows, and rows of y that are the sum of two.
+TEST(GpuCompile, Mxfp4OfOtherActivationsForHopper) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
+  const auto family = cuda::make_mxfp4_family(runtime, no_driver);
+  Problem halves = of_fp4(Operation::a16w4, 8, 5760, 2880, true);
   halves.x_type = halves.y_type = DataType::f16;
-  EXPECT_THAT(family->accepts(halves).message(), HasSubstr("f16 activations"));
+  Problem many = packed(of_fp4(Operation::a8w4, 1024, 5760, 2880));
+  many.y_type = DataType::f16;
+  for (const Problem& problem : {halves, many, packed(of_fp4(Operation::a4w4_blockscale, 16, 5760, 2880))}) {
+    ASSERT_TRUE(family->accepts(problem).ok()) << family->accepts(problem).message();
+    // The mainloop is that of bf16 activations.
+    for (const char* mma : {"0", "1"}) {
+      Config config = family->default_config(problem);
+      if (config.number("bn") > 32 && mma[0] == '1') continue;
+      config.set("mma", std::string(mma));
+      const auto kernel = family->build(problem, config);
+      ASSERT_TRUE(kernel.ok()) << kernel.message();
+      EXPECT_EQ(runtime.last.stack_bytes, 0) << print(problem) << config.text();
+      EXPECT_EQ(runtime.log.find("serialized"), std::string::npos) << config.text() << ": " << runtime.log;
+      EXPECT_GT((*kernel)->workspace_bytes(), 0U);
+    }
+  }
 }
 
 /// Products of few rows and many, of the sizes of an absorbed attention: each family that takes batches.

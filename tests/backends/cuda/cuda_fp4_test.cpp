@@ -41,7 +41,8 @@ std::vector<Problem> fp4_problems(const Size& size) {
   return problems;
 }
 
-TEST_F(CudaFp4, Fp4WeightsOnAwkwardShapesAreRight) {
+/// Of the problems whose activations are bf16, or of the others.
+void expect_awkward_shapes_right(bool bf16, int at_least) {
   const Size sizes[] = {{1, 1, 32},      {1, 65, 96},      {3, 130, 4096},   {8, 1280, 8192},  {9, 4097, 160},
                         {16, 264, 640},  {17, 100, 224},   {31, 72, 2080},   {64, 2112, 7168}, {65, 129, 96},
                         {200, 333, 352}, {300, 576, 2880}, {129, 1440, 1440}};
@@ -49,15 +50,20 @@ TEST_F(CudaFp4, Fp4WeightsOnAwkwardShapesAreRight) {
   for (const KernelFamily* family : gpu()->families()) {
     for (const Size& size : sizes) {
       for (const Problem& problem : fp4_problems(size)) {
-        if (!family->accepts(problem).ok()) continue;
+        if ((problem.x_type == DataType::bf16) != bf16 || !family->accepts(problem).ok()) continue;
         ++taken;
-        expect_right(*family, problem, some_configs(*family, problem, family->name() == "simt" ? 2 : 10));
+        // The mainloop sees bf16 activations, whatever they were.
+        const std::size_t configs = family->name() == "simt" ? 1 : bf16 ? 8 : 2;
+        expect_right(*family, problem, some_configs(*family, problem, configs));
         ASSERT_TRUE(gpu()->health().ok()) << gpu()->health().message();
       }
     }
   }
-  EXPECT_GE(taken, 13 * 8);
+  EXPECT_GE(taken, at_least);
 }
+
+TEST_F(CudaFp4, Fp4WeightsOnAwkwardShapesAreRight) { expect_awkward_shapes_right(true, 13 * 2); }
+TEST_F(CudaFp4, OtherActivationsOnAwkwardShapesAreRight) { expect_awkward_shapes_right(false, 13 * 6); }
 
 /// For compute-sanitizer.
 TEST_F(CudaFp4, SanitizerSample) {
@@ -67,6 +73,94 @@ TEST_F(CudaFp4, SanitizerSample) {
     const Problem plain = of_fp4(Operation::a16w4, m, 264, 736, true);
     for (const Problem& problem : {plain, in_fragments(plain)})
       expect_right(*family, problem, some_configs(*family, problem, 10));
+    for (const Problem& problem : fp4_problems({m, 264, 736}))
+      if (problem.x_type != DataType::bf16) expect_right(*family, problem, some_configs(*family, problem, 2));
+  }
+}
+
+/// Every element of x by the identity: fp8 and fp16 as they are, fp4 with every scale. y is exact.
+TEST_F(CudaFp4, EveryActivationIsExact) {
+  const KernelFamily* family = gpu()->find_family("mxfp4");
+  if (family == nullptr) GTEST_SKIP() << gpu()->missing_family("mxfp4").message();
+  constexpr std::int64_t k = 32;
+  const auto on_gpu = [&](const auto& host) {
+    auto buffer = gpu()->allocate(host.size() * sizeof(host[0]), Placement::plain);
+    EXPECT_TRUE(buffer.ok()) << buffer.message();
+    EXPECT_TRUE(gpu()->copy_in((*buffer)->data(), host.data(), (*buffer)->bytes()).ok());
+    return std::move(*buffer);
+  };
+  std::vector<unsigned char> identity(static_cast<std::size_t>(k * k / 2));
+  for (std::int64_t row = 0; row < k; ++row)
+    identity[static_cast<std::size_t>((row * k + row) / 2)] = row % 2 == 0 ? 0x02 : 0x20;
+  const auto there_w = on_gpu(identity);
+  const auto there_ones = on_gpu(std::vector<unsigned char>(static_cast<std::size_t>(k), 127));
+  struct Form {
+    Operation operation;
+    DataType x, y;
+    std::int64_t rows;
+  };
+  for (const Form& form : {Form{Operation::a16w4, DataType::f16, DataType::f16, 65536 / k},
+                           Form{Operation::a8w4, DataType::f8_e4m3fn, DataType::bf16, 256 / k},
+                           Form{Operation::a4w4_blockscale, DataType::f4_e2m1, DataType::bf16, 253}}) {
+    Problem problem = of_fp4(form.operation, form.rows, k, k);
+    problem.x_type = form.x;
+    problem.y_type = form.y;
+    const std::int64_t wide = bits(form.x);
+    const auto code = [&](std::int64_t at) {
+      auto value = static_cast<std::uint32_t>(at) & ((1U << wide) - 1);
+      // Not a number would be the whole row's.
+      return std::isfinite(traits(form.x).to_f32(value)) ? value : 0U;
+    };
+    std::vector<unsigned char> x(static_cast<std::size_t>(form.rows * k * wide / 8));
+    for (std::int64_t at = 0; at < form.rows * k; ++at)
+      for (std::int64_t bit = 0; bit < wide; ++bit)
+        if ((code(at) >> bit & 1U) != 0)
+          x[static_cast<std::size_t>((at * wide + bit) / 8)] |= static_cast<unsigned char>(1U << (at * wide + bit) % 8);
+    // fp4: 2^(row - 127); fp8: powers of two.
+    std::vector<unsigned char> exponents;
+    std::vector<float> factors;
+    for (std::int64_t row = 0; row < form.rows; ++row) {
+      exponents.push_back(static_cast<unsigned char>(row % 256));
+      factors.push_back(form.x == DataType::f16 ? 1.0F
+                                                : std::ldexp(1.0F, form.x == DataType::f4_e2m1
+                                                                       ? static_cast<int>(row) - 127
+                                                                       : static_cast<int>(row % 5) - 2));
+    }
+    const auto there_x = on_gpu(x);
+    const auto there_exponents = on_gpu(exponents);
+    const auto there_factors = on_gpu(factors);
+    std::vector<std::uint16_t> y(static_cast<std::size_t>(form.rows * k));
+    const auto there_y = on_gpu(y);
+    Config config = family->default_config(problem);
+    for (int other = 0; other < 2; ++other) {
+      if (other == 1) {
+        config.set("bn", std::int64_t{32});
+        config.set("mma", 1 - config.number("mma"));
+      }
+      auto kernel = family->build(problem, config);
+      ASSERT_TRUE(kernel.ok()) << kernel.message();
+      const auto workspace = gpu()->allocate((*kernel)->workspace_bytes(), Placement::plain);
+      ASSERT_TRUE(workspace.ok());
+      Operands operands;
+      operands.x = there_x->data();
+      operands.w = there_w->data();
+      operands.w_scale = there_ones->data();
+      operands.x_scale = form.x == DataType::f4_e2m1 ? there_exponents->data() : there_factors->data();
+      operands.y = there_y->data();
+      operands.ldx = operands.ldy = k;
+      ASSERT_TRUE((*kernel)->run(operands, (*workspace)->data(), {}).ok());
+      ASSERT_TRUE(gpu()->synchronize().ok());
+      ASSERT_TRUE(gpu()->copy_out(y.data(), there_y->data(), y.size() * 2).ok());
+      int wrong = 0;
+      for (std::int64_t at = 0; at < form.rows * k; ++at) {
+        const float exact = traits(form.x).to_f32(code(at)) * factors[static_cast<std::size_t>(at / k)];
+        const float found = traits(form.y).to_f32(y[static_cast<std::size_t>(at)]);
+        if (found != exact && ++wrong < 10)
+          ADD_FAILURE() << print(problem) << " " << config.text() << " element " << at << ": " << found
+                        << ", expected " << exact;
+      }
+      EXPECT_EQ(wrong, 0);
+    }
   }
 }
 

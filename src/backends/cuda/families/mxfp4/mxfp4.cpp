@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
+#include "backends/cuda/families/mxfp4/mxfp4_activations_arguments.h"
 #include "backends/cuda/families/mxfp4/mxfp4_arguments.h"
 #include "backends/cuda/tensor_map.h"
 #include "backends/gpu/families/element_code.h"
@@ -15,6 +16,11 @@
 #include "base/rounding.h"
 
 namespace gemmtune::cuda {
+
+// Texts of the files beside this one.
+std::string_view mxfp4_activations_arguments_text();
+std::string_view mxfp4_activations_text();
+
 namespace {
 
 constexpr std::int64_t k_of_atom = 64;                  // elements of k in 128 bytes of x
@@ -26,11 +32,19 @@ constexpr std::int64_t row_tiles[] = {8,   16,  32,  48,  64,  80,  96,  112, 12
 constexpr std::int64_t max_fp4_sums = 128;                                      // of a thread
 constexpr std::int64_t max_x_tiles = 65535;
 
+/// Activations that are not bf16 become that in the workspace, exactly.
+bool widens_activations(const Problem& problem) { return problem.x_type != DataType::bf16; }
+/// Rows of bf16 for a row of x: an fp16 element is the sum of two.
+std::int64_t wide_rows(const Problem& problem) { return problem.x_type == DataType::f16 ? 2 : 1; }
+/// Whether y's rows have scales, which the epilogue applies.
+bool scales_rows(const Problem& problem) { return gpu::scale_code(problem) == 2; }
+
 /// Tiles, shared memory and grid of a config.
 struct Mxfp4LaunchConfig {
   std::int64_t warpgroups = 1;  // of consumers
   std::int64_t block_m = 64;    // rows of the weight
-  std::int64_t block_n = 8;     // rows of x
+  std::int64_t block_n = 8;     // rows of x, as bf16
+  std::int64_t rows_per_y = 1;  // of these for one of y
   std::int64_t k_atoms = 2;
   std::int64_t split_k = 1;
   bool warp_instructions = false;  // mma.sync instead of wgmma
@@ -52,7 +66,8 @@ struct Mxfp4LaunchConfig {
   bool wide() const { return warpgroups == 2 && accumulators() > 64 && !warp_instructions; }
   std::int64_t threads() const { return 128 * warpgroups + (wide() ? 128 : 32); }
   /// Blocks of a cluster send each other their partial sums.
-  bool sends() const { return block_n * block_m * 4 <= max_exchange; }
+  bool sends() const { return y_rows() * block_m * 4 <= max_exchange; }
+  std::int64_t y_rows() const { return block_n / rows_per_y; }
   /// Of the weight, before it may be read: an eighth of the block's share.
   std::int64_t prefetch_k_tiles() const {
     const std::int64_t k_tile_bytes = k_atoms * block_m * k_of_atom / 2;
@@ -68,18 +83,19 @@ Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& conf
   launch.warpgroups = config.number("wg", 1);
   launch.block_m = config.number("bm", 64);
   launch.block_n = config.number("bn", 8);
+  launch.rows_per_y = wide_rows(problem);
   launch.k_atoms = config.number("bk", 128) / k_of_atom;
   launch.split_k = config.number("csk", 1);
   launch.warp_instructions = config.number("mma", 0) != 0;
   launch.dependent_launch = is_dependent(config);
   launch.k_tiles = ceil_div(problem.k, k_of_atom * launch.k_atoms);
   launch.w_tiles = ceil_div(problem.n, launch.block_m);
-  launch.x_tiles = ceil_div(problem.m, launch.block_n);
+  launch.x_tiles = ceil_div(problem.m, launch.y_rows());
   launch.stage_bytes = launch.k_atoms * (launch.block_m * k_of_atom / 2 + launch.block_n * atom_bytes);
-  const std::int64_t partials = launch.block_n * (launch.block_m + 4) * 4;
+  const std::int64_t partials = launch.y_rows() * (launch.block_m + 4) * 4;
   if (launch.split_k > 1 && launch.sends())
     launch.exchange_bytes =
-        launch.split_k * ceil_div(launch.block_n * launch.block_m / 4, launch.split_k) * 16;
+        launch.split_k * ceil_div(launch.y_rows() * launch.block_m / 4, launch.split_k) * 16;
   const std::int64_t fixed = shared_reserve + launch.exchange_bytes;
   const std::int64_t most = static_cast<std::int64_t>(limits.shared_bytes_per_block) - fixed;
   const std::int64_t wanted = std::min(config.number("smem", 110) * 1024 - fixed, most);
@@ -93,6 +109,10 @@ Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& conf
   launch.blocks_per_sm = std::clamp<std::int64_t>(std::min(by_memory, by_registers), 1, 12);
   launch.prefetch_blocks = limits.multiprocessors * launch.blocks_per_sm;
   return launch;
+}
+
+std::string widening_text() {
+  return gpu::source_text({gpu::numbers_text(), mxfp4_activations_arguments_text(), mxfp4_activations_text()});
 }
 
 /// WGMMA: the instruction whose first operand is in registers.
@@ -113,13 +133,16 @@ std::string mxfp4_wgmma_macro(std::int64_t block_n) {
 
 class Mxfp4Kernel final : public Kernel {
  public:
-  Mxfp4Kernel(const CudaDriver& driver, std::shared_ptr<gpu::Program> program, const Problem& problem,
+  Mxfp4Kernel(const CudaDriver& driver, std::shared_ptr<gpu::Program> program,
+              std::shared_ptr<gpu::Program> widening, const Problem& problem,
               const Mxfp4LaunchConfig& launch)
       : program_(std::move(program)),
+        widening_(std::move(widening)),
         problem_(problem),
         launch_(launch),
         w_map_(driver.functions(), {nullptr, 1, problem.n, problem.k / 2, problem.k / 2, launch.block_m}),
-        x_map_(driver.functions(), {nullptr, 2, problem.m, problem.k, problem.k * 2, launch.block_n}) {
+        x_map_(driver.functions(), {nullptr, 2, problem.m * launch.rows_per_y, problem.k, problem.k * 2,
+                                   launch.block_n}) {
     shape_.threads = static_cast<unsigned>(launch.threads());
     shape_.grid[0] = static_cast<unsigned>(launch.w_tiles * launch.split_k);
     shape_.grid[1] = static_cast<unsigned>(launch.x_tiles);
@@ -128,11 +151,20 @@ class Mxfp4Kernel final : public Kernel {
     // Plain launches start early too: their prologue overlaps the previous kernel, before griddepcontrol.wait.
     hopper_.dependent = true;
     shape_.extension = &hopper_;
+    widening_hopper_.dependent = true;
+    const std::int64_t units = problem.m * (bytes_of(problem.x_type, problem.k) / 16);
+    widening_shape_.threads = 256;
+    widening_shape_.grid[0] = static_cast<unsigned>(ceil_div(units, std::int64_t{256}));
+    widening_shape_.extension = &widening_hopper_;
   }
-  std::size_t workspace_bytes() const override { return 0; }
+  /// Of the activations as bf16.
+  std::size_t workspace_bytes() const override {
+    return widening_ == nullptr ? 0
+                                : static_cast<std::size_t>(problem_.m * launch_.rows_per_y * problem_.k * 2);
+  }
   WeightLayout weight_layout() const override { return gpu::weight_layout_of(problem_); }
 
-  Status run(const Operands& o, void*, Stream stream) const override {
+  Status run(const Operands& o, void* workspace, Stream stream) const override {
     Mxfp4Arguments values{};
     const std::int64_t ldx = problem_.m == 1 ? problem_.k : o.ldx;
     if (problem_.bpreshuffle) {
@@ -140,7 +172,17 @@ class Mxfp4Kernel final : public Kernel {
     } else {
       GEMMTUNE_RETURN_IF_ERROR(w_map_.at(o.w, problem_.k / 2, values.w));
     }
-    GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * 2, values.x));
+    if (widening_ == nullptr) {
+      GEMMTUNE_RETURN_IF_ERROR(x_map_.at(o.x, ldx * 2, values.x));
+    } else {
+      GEMMTUNE_RETURN_IF_ERROR(x_map_.at(workspace, problem_.k * 2, values.x));
+      GEMMTUNE_RETURN_IF_ERROR(widen(o, bytes_of(problem_.x_type, ldx), workspace, stream));
+    }
+    if (scales_rows(problem_)) {
+      const gpu::ScalesArguments scales = gpu::scales_of(problem_, o);
+      values.x_scales = scales.x;
+      values.x_scale_step = static_cast<int>(scales.x_row_step);
+    }
     const Fragment64 fragments = gpu::fragments_of(problem_);
     values.scales = static_cast<const unsigned char*>(o.w_scale);
     values.bias = o.bias;
@@ -168,13 +210,30 @@ class Mxfp4Kernel final : public Kernel {
   }
 
  private:
+  /// Activations as bf16 into the workspace.
+  Status widen(const Operands& o, std::int64_t row_bytes, void* to, Stream stream) const {
+    Mxfp4ActivationsArguments values{};
+    values.x = static_cast<const unsigned char*>(o.x);
+    values.scales = static_cast<const unsigned char*>(o.x_scale);
+    values.to = static_cast<unsigned short*>(to);
+    values.row_bytes = row_bytes;
+    values.m = static_cast<int>(problem_.m);
+    values.k = static_cast<int>(problem_.k);
+    values.aligned = (static_cast<std::uintptr_t>(row_bytes) | reinterpret_cast<std::uintptr_t>(o.x)) % 16 == 0;
+    void* arguments[] = {&values};
+    return widening_->launch(widening_shape_, arguments, stream);
+  }
+
   std::shared_ptr<gpu::Program> program_;
+  std::shared_ptr<gpu::Program> widening_;  // null: x is bf16
   Problem problem_;
   Mxfp4LaunchConfig launch_;
   MovableMap w_map_;
   MovableMap x_map_;
   HopperLaunch hopper_;
   gpu::LaunchShape shape_;  // points at hopper_
+  HopperLaunch widening_hopper_;
+  gpu::LaunchShape widening_shape_;  // points at widening_hopper_
 };
 
 class Mxfp4Family final : public gpu::CompiledFamily {
@@ -187,7 +246,8 @@ class Mxfp4Family final : public gpu::CompiledFamily {
 
   std::string_view name() const override { return "mxfp4"; }
   std::string identity() const override {
-    return fmt::format("mxfp4 r1 source {}", short_hash(source_ + mxfp4_wgmma_macro(8), 12));
+    return fmt::format("mxfp4 r1 source {}",
+                       short_hash(source_ + mxfp4_wgmma_macro(8) + widening_text(), 12));
   }
   int tie_rank() const override { return 12; }
   Status accepts(const Problem& problem) const override;
@@ -214,12 +274,11 @@ class Mxfp4Family final : public gpu::CompiledFamily {
 };
 
 Status Mxfp4Family::accepts(const Problem& problem) const {
-  if (problem.operation != Operation::a16w4)
-    return refusal::refuse(refusal::operation, "{} is not a16w4", to_string(problem.operation));
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(problem, {.weights = gpu::Weights::packed_too, .fp4 = true}));
-  if (problem.x_type != DataType::bf16)
-    return refusal::refuse(refusal::types, "{} activations: a scaled fp4 weight has the range of bf16",
-                           to_string(problem.x_type));
+  if (problem.w_type != DataType::f4_e2m1)
+    return refusal::refuse(refusal::operation, "{} is not a4w4_blockscale, a16w4, a8w4",
+                           to_string(problem.operation));
+  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(
+      problem, {.weights = gpu::Weights::packed_too, .row_scales = true, .fp4 = true}));
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (problem.m > 8 * max_x_tiles || problem.n > most || problem.k > most)
     return refusal::refuse(refusal::size, "{} x {} x {}, at most {} x {} x {}", problem.m, problem.n,
@@ -246,19 +305,20 @@ std::string Mxfp4Family::refuse_build(const Problem& problem, const Config& conf
 std::string Mxfp4Family::refuse_waste(const Problem& problem, const Config& config) const {
   const Mxfp4LaunchConfig launch = mxfp4_launch_config(problem, config, runtime_.limits());
   const std::int64_t processors = runtime_.limits().multiprocessors;
+  const std::int64_t rows = problem.m * launch.rows_per_y;
   if (launch.block_m > 64 && problem.n <= launch.block_m / 2) return "bm is more than twice the rows of w";
   for (const std::int64_t narrower : row_tiles)
-    if (narrower < launch.block_n && ceil_div(problem.m, narrower) == launch.x_tiles)
+    if (narrower < launch.block_n && ceil_div(rows, narrower) == launch.x_tiles)
       return "bn makes as many tiles as a narrower one";
-  if (launch.block_n < 64 && problem.m > launch.block_n) return "bn reads the weight too often";
-  if (problem.m > 128 && launch.accumulators() * launch.warpgroups < 64)
+  if (launch.block_n < 64 && rows > launch.block_n) return "bn reads the weight too often";
+  if (rows > 128 && launch.accumulators() * launch.warpgroups < 64)
     return "tile is small for so many rows";
   if (launch.split_k > 1 && launch.blocks() / launch.split_k * (launch.split_k - 1) >= processors * 4)
     return "csk makes more than four blocks per multiprocessor";
   if (launch.split_k > 1 && launch.k_tiles < launch.split_k * 2)
     return "csk leaves a block less than two k tiles";
   const std::int64_t share = ceil_div(launch.k_tiles, launch.split_k) * launch.stage_bytes + shared_reserve;
-  for (const std::int64_t smaller : {50, 75, 110}) {
+  for (const std::int64_t smaller : {36, 50, 75, 110}) {
     if (smaller < config.number("smem") && smaller * 1024 >= share)
       return "smem makes as many stages as a smaller one";
   }
@@ -288,7 +348,7 @@ Space Mxfp4Family::space(const Problem& problem) const {
                       .absent = "1",
                       .meaning = "split-K within the cluster: blocks that divide k"});
   space.add(Parameter{.key = "smem",
-                      .values = {"50", "75", "110", "220"},
+                      .values = {"36", "50", "75", "110", "220"},
                       .absent = "110",
                       .meaning = "KiB of shared memory, which the stages fill"});
   space.add(dependent_parameter());
@@ -326,7 +386,7 @@ Config Mxfp4Family::default_config(const Problem& problem) const {
   };
   for (const auto& [wg, bm] : {std::pair<std::int64_t, std::int64_t>{1, 64}, {2, 128}, {2, 256}}) {
     for (const std::int64_t bn : row_tiles) {
-      if (bn < 64 && bn < problem.m) continue;
+      if (bn < 64 && bn < problem.m * wide_rows(problem)) continue;
       for (std::int64_t csk = 1; csk <= max_cluster; ++csk) {
         const Config config = config_of(wg, bm, bn, csk, wg == 2 ? 220 : 110);
         if (!refuse_build(problem, config).empty()) continue;
@@ -351,6 +411,8 @@ gpu::Source Mxfp4Family::source(const Problem& problem, const Config& config) co
   source.defines.push_back(fmt::format("WIDE={}", launch.wide() ? 1 : 0));
   source.defines.push_back(fmt::format("SEND={}", launch.sends() ? 1 : 0));
   source.defines.push_back(fmt::format("MMA={}", launch.warp_instructions ? 1 : 0));
+  source.defines.push_back(fmt::format("ROW_SCALES={}", scales_rows(problem) ? 1 : 0));
+  source.defines.push_back(fmt::format("ROWS_PER_Y={}", launch.rows_per_y));
   source.defines.push_back("L2_HINTS=1");
   source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
   return source;
@@ -359,10 +421,17 @@ gpu::Source Mxfp4Family::source(const Problem& problem, const Config& config) co
 Result<std::unique_ptr<Kernel>> Mxfp4Family::build(const Problem& problem, const Config& config) const {
   auto program = runtime_.load(source(problem, config));
   if (!program.ok()) return program.status();
+  std::shared_ptr<gpu::Program> widening;
+  if (widens_activations(problem)) {
+    auto made = runtime_.load(
+        {"mxfp4_activations", widening_text(), gpu::type_defines(problem), "mxfp4_activations"});
+    if (!made.ok()) return made.status();
+    widening = std::move(*made);
+  }
   const Mxfp4LaunchConfig launch = mxfp4_launch_config(problem, config, runtime_.limits());
   GEMMTUNE_RETURN_IF_ERROR((*program)->reserve_shared(static_cast<std::size_t>(launch.shared_bytes)));
   return std::unique_ptr<Kernel>(
-      std::make_unique<Mxfp4Kernel>(driver_, std::move(*program), problem, launch));
+      std::make_unique<Mxfp4Kernel>(driver_, std::move(*program), std::move(widening), problem, launch));
 }
 
 /// In microseconds; meant to rank kernels, not to state their time. The blocks of a multiprocessor share its tensor

@@ -1,4 +1,4 @@
-// y[m, n] = sum over k of x[m, k] * w[n, k] with bf16 x and an MXFP4 weight, on Hopper. The weight stays 4 bits wide up to the registers: A and B are
+// y[m, n] = sum over k of x[m, k] * w[n, k] with bf16 x and an MXFP4 weight, on Hopper. Other activations were made bf16 (mxfp4_activations.cu). The weight stays 4 bits wide up to the registers: A and B are
 // swapped, so that it is wgmma's first operand, which may come from registers. TMA loads stages of the weight and of x; a consumer warp group reads
 // its 64 rows of the weight from shared memory, makes bf16 of them and multiplies by x in shared memory. While the tensor core works on 32 of k the
 // threads decode the next 32. The blocks of a cluster divide k. Follows hopper.cuh.
@@ -6,7 +6,8 @@
 // The host defines: WARPGROUPS (consumers: 1, 2), TILES (of 64 rows of the weight, of a warp group: 1, 2), BLOCK_N (rows of x), K_ATOMS (BLOCK_K in
 // units of 64 elements: 2, 4), PACKED (1: the weight has the layout fragment64), WIDE (1: two warp groups of consumers take registers from the
 // producer, which is a warp group then), MMA (1: the instructions of a warp, for few rows of x; 0: those of a warp group), SEND (1: blocks of a
-// cluster send each other their partial sums), L2_HINTS, OUTPUT, and WGMMA(d, a, b): d += 64 x BLOCK_N products of 16 of k.
+// cluster send each other their partial sums), ROW_SCALES (1: rows of x have scales), ROWS_PER_Y (rows of x whose sums make a row of y: 2 where an fp16
+// row became two of bf16), L2_HINTS, OUTPUT, and WGMMA(d, a, b): d += 64 x BLOCK_N products of 16 of k.
 using gemmtune::cuda::Mxfp4Arguments;
 
 #define BLOCK_M (64 * WARPGROUPS * TILES)
@@ -20,9 +21,10 @@ using gemmtune::cuda::Mxfp4Arguments;
 
 typedef float Accumulators[TILES][BLOCK_N / 2];
 
-#define UNITS (BLOCK_N * (BLOCK_M / 4))  // of four rows of the weight and one row of x, in which partial sums are exchanged
+#define Y_ROWS (BLOCK_N / ROWS_PER_Y)  // of a tile
+#define UNITS (Y_ROWS * (BLOCK_M / 4))  // of four rows of the weight and one row of y, in which partial sums are exchanged
 
-// Addresses in shared memory. Partial sums, float [BLOCK_N][PITCH], take the pipeline's place.
+// Addresses in shared memory. Partial sums, float [Y_ROWS][PITCH], take the pipeline's place.
 struct SharedLayout {
   unsigned pipeline;
   unsigned exchange;  // with SEND, the partial sums that the blocks of the cluster send to this one: [split_k][its units]
@@ -33,7 +35,7 @@ struct SharedLayout {
 
 // The block's tile of y and its share of k, in k tiles.
 struct BlockWork {
-  int n, m;
+  int n, m;  // m: of x
   int begin, end;
 };
 
@@ -380,8 +382,12 @@ static __device__ __forceinline__ void multiply_add(float* d, const unsigned (&a
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// Products of odd steps have sums of their own where a warp has one tile: an instruction then waits for the last but one before it.
+#define SETS (TILES == 1 ? 2 : 1)
+typedef float AccumulatorSets[SETS][TILES][BLOCK_N / 2];
+
 // 128 of k. `x_own`: the lane's 16 bytes of eight rows of x, at the first and at the second 32 of k of an atom.
-static __device__ __forceinline__ void multiply_half(Accumulators& d, const OwnWeight& own, const unsigned (&x_own)[2], unsigned w, int half, const ScaleWords& words,
+static __device__ __forceinline__ void multiply_half(AccumulatorSets& d, const OwnWeight& own, const unsigned (&x_own)[2], unsigned w, int half, const ScaleWords& words,
                                                      bool large) {
   RawWeight raw;
   load_half(raw, own, w, half);
@@ -399,7 +405,7 @@ static __device__ __forceinline__ void multiply_half(Accumulators& d, const OwnW
         unsigned fragment[4];
         decode(fragment, raw, r, block, step, factors, large);
 #pragma unroll
-        for (int j = 0; j < BLOCK_N / 8; ++j) multiply_add(&d[r][4 * j], fragment, x[j][2 * step], x[j][2 * step + 1]);
+        for (int j = 0; j < BLOCK_N / 8; ++j) multiply_add(&d[step % SETS][r][4 * j], fragment, x[j][2 * step], x[j][2 * step + 1]);
       }
     }
   }
@@ -424,6 +430,7 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
 #if MMA
   // A matrix is of eight rows of x and eight of k; in TMA's swizzle 16 bytes at c of row r are at c ^ (r % 8).
   const unsigned x_own[2] = {(unsigned)(lane % 8 * ATOM_BYTES + (lane / 8 ^ lane % 8) * 16), (unsigned)(lane % 8 * ATOM_BYTES + ((4 + lane / 8) ^ lane % 8) * 16)};
+  AccumulatorSets sets = {};
 #else
   unsigned fragments[4][4];  // of the instructions under way, and of the next one
   unsigned previous = 0;
@@ -451,9 +458,9 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
       exchange_scales(words, chunk, unit + half);
       // One branch, so that nothing else divides the instructions.
       if (large) {
-        multiply_half(d, own, x_own, w, half, words, true);
+        multiply_half(sets, own, x_own, w, half, words, true);
       } else {
-        multiply_half(d, own, x_own, w, half, words, false);
+        multiply_half(sets, own, x_own, w, half, words, false);
       }
     }
     __syncwarp();
@@ -504,7 +511,13 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
       phase ^= 1u;
     }
   }
-#if !MMA
+#if MMA
+#pragma unroll
+  for (int r = 0; r < TILES; ++r) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; ++i) d[r][i] = SETS == 1 ? sets[0][r][i] : sets[0][r][i] + sets[SETS - 1][r][i];
+  }
+#else
   WAIT(0);
   fence_accumulators(d);
 #endif
@@ -521,6 +534,15 @@ static __device__ __forceinline__ int first_unit(const Mxfp4Arguments& a, int bl
 static __device__ __forceinline__ void store_partials(const Accumulators& d, const SharedLayout& smem) {
   const int lane = threadIdx.x % 32;
   const int row = (int)threadIdx.x / 128 * TILES * 64 + (int)threadIdx.x % 128 / 32 * 16 + lane / 4;
+#if ROWS_PER_Y == 2
+  const unsigned to = smem.pipeline + 4u * (unsigned)(lane % 4 * PITCH + row);
+#pragma unroll
+  for (int r = 0; r < TILES; ++r) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i += 2)
+      asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + 4u * (unsigned)(i / 4 * 4 * PITCH + r * 64 + i % 4 / 2 * 8)), "f"(d[r][i] + d[r][i + 1]) : "memory");
+  }
+#else
   const unsigned to = smem.pipeline + 4u * (unsigned)(lane % 4 * 2 * PITCH + row);
 #pragma unroll
   for (int r = 0; r < TILES; ++r) {
@@ -528,13 +550,19 @@ static __device__ __forceinline__ void store_partials(const Accumulators& d, con
     for (int i = 0; i < BLOCK_N / 2; ++i)
       asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + 4u * (unsigned)((i / 4 * 8 + i % 2) * PITCH + r * 64 + i % 4 / 2 * 8)), "f"(d[r][i]) : "memory");
   }
+#endif
 }
 
 // Stores four elements of a row of y.
 static __device__ __forceinline__ void store_unit(const Mxfp4Arguments& a, const BlockWork& work, int unit, float (&sums)[4]) {
-  const int m = work.m + unit / (BLOCK_M / 4);
+  const int m = work.m / ROWS_PER_Y + unit / (BLOCK_M / 4);
   const int n = work.n + unit % (BLOCK_M / 4) * 4;
   if (m >= a.m || n >= a.n) return;
+#if ROW_SCALES
+  const float x_scale = a.x_scales[(long long)m * a.x_scale_step];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sums[i] *= x_scale;
+#endif
   if (a.bias) {
 #pragma unroll
     for (int i = 0; i < 4; ++i)

@@ -8,13 +8,15 @@ namespace gemmtune::cuda {
 
 struct Mxfp4Arguments {
   TensorMap w;                     // plain: boxes of BLOCK_M rows x 128 bytes
-  TensorMap x;                     // boxes of BLOCK_N rows x 128 bytes
+  TensorMap x;                     // bf16, boxes of BLOCK_N rows x 128 bytes
   const unsigned char* fragments;  // replaces `w` if PACKED
   const unsigned char* scales;     // e8m0 [n, scale_columns]
   const GEMMTUNE_OUTPUT* bias;     // [n], of y's type; null: none
   GEMMTUNE_OUTPUT* y;              // [m, ldy]
+  const float* x_scales;           // of rows of x; without ROW_SCALES null
   long long ldy;
-  int m, n;
+  int x_scale_step;  // from one row's to the next; 0: one for all
+  int m, n;          // of y
   int w_tiles;          // of 64 rows
   int k_atoms;          // of 64 elements of k, of the whole weight
   int scale_columns;    // k / 32
@@ -32,8 +34,8 @@ struct Mxfp4Arguments {
 
 static_assert(GEMMTUNE_OFFSET(Mxfp4Arguments, x) == 128 &&
                   GEMMTUNE_OFFSET(Mxfp4Arguments, fragments) == 256 &&
-                  GEMMTUNE_OFFSET(Mxfp4Arguments, m) == 296 &&
-                  GEMMTUNE_OFFSET(Mxfp4Arguments, storage_bytes) == 340 && sizeof(Mxfp4Arguments) == 384,
+                  GEMMTUNE_OFFSET(Mxfp4Arguments, m) == 308 &&
+                  GEMMTUNE_OFFSET(Mxfp4Arguments, storage_bytes) == 352 && sizeof(Mxfp4Arguments) == 384,
               "host and device layouts differ");
 
 }  // namespace gemmtune::cuda
