@@ -30,6 +30,9 @@ constexpr std::int64_t max_fp4_stages = 32;
 constexpr std::int64_t row_tiles[] = {8,   16,  32,  48,  64,  80,  96,  112, 128,
                                       144, 160, 176, 192, 208, 224, 240, 256};  // block_n
 constexpr std::int64_t max_fp4_sums = 128;                                      // of a thread
+// Of three warp groups, which take no registers; a plain weight takes more to decode.
+constexpr std::int64_t max_sums_of_three = 64;
+constexpr std::int64_t max_sums_of_three_plain = 56;
 constexpr std::int64_t max_x_tiles = 65535;
 
 /// Activations that are not bf16 become that in the workspace, exactly.
@@ -112,7 +115,8 @@ Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& conf
 }
 
 std::string widening_text() {
-  return gpu::source_text({gpu::numbers_text(), mxfp4_activations_arguments_text(), mxfp4_activations_text()});
+  return gpu::source_text(
+      {gpu::numbers_text(), mxfp4_activations_arguments_text(), mxfp4_activations_text()});
 }
 
 /// WGMMA: the instruction whose first operand is in registers.
@@ -134,15 +138,14 @@ std::string mxfp4_wgmma_macro(std::int64_t block_n) {
 class Mxfp4Kernel final : public Kernel {
  public:
   Mxfp4Kernel(const CudaDriver& driver, std::shared_ptr<gpu::Program> program,
-              std::shared_ptr<gpu::Program> widening, const Problem& problem,
-              const Mxfp4LaunchConfig& launch)
+              std::shared_ptr<gpu::Program> widening, const Problem& problem, const Mxfp4LaunchConfig& launch)
       : program_(std::move(program)),
         widening_(std::move(widening)),
         problem_(problem),
         launch_(launch),
         w_map_(driver.functions(), {nullptr, 1, problem.n, problem.k / 2, problem.k / 2, launch.block_m}),
-        x_map_(driver.functions(), {nullptr, 2, problem.m * launch.rows_per_y, problem.k, problem.k * 2,
-                                   launch.block_n}) {
+        x_map_(driver.functions(),
+               {nullptr, 2, problem.m * launch.rows_per_y, problem.k, problem.k * 2, launch.block_n}) {
     shape_.threads = static_cast<unsigned>(launch.threads());
     shape_.grid[0] = static_cast<unsigned>(launch.w_tiles * launch.split_k);
     shape_.grid[1] = static_cast<unsigned>(launch.x_tiles);
@@ -219,7 +222,8 @@ class Mxfp4Kernel final : public Kernel {
     values.row_bytes = row_bytes;
     values.m = static_cast<int>(problem_.m);
     values.k = static_cast<int>(problem_.k);
-    values.aligned = (static_cast<std::uintptr_t>(row_bytes) | reinterpret_cast<std::uintptr_t>(o.x)) % 16 == 0;
+    values.aligned =
+        (static_cast<std::uintptr_t>(row_bytes) | reinterpret_cast<std::uintptr_t>(o.x)) % 16 == 0;
     void* arguments[] = {&values};
     return widening_->launch(widening_shape_, arguments, stream);
   }
@@ -277,8 +281,8 @@ Status Mxfp4Family::accepts(const Problem& problem) const {
   if (problem.w_type != DataType::f4_e2m1)
     return refusal::refuse(refusal::operation, "{} is not a4w4_blockscale, a16w4, a8w4",
                            to_string(problem.operation));
-  GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_dense(
-      problem, {.weights = gpu::Weights::packed_too, .row_scales = true, .fp4 = true}));
+  GEMMTUNE_RETURN_IF_ERROR(
+      gpu::accepts_dense(problem, {.weights = gpu::Weights::packed_too, .row_scales = true, .fp4 = true}));
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (problem.m > 8 * max_x_tiles || problem.n > most || problem.k > most)
     return refusal::refuse(refusal::size, "{} x {} x {}, at most {} x {} x {}", problem.m, problem.n,
@@ -290,7 +294,10 @@ std::string Mxfp4Family::refuse_build(const Problem& problem, const Config& conf
   const Mxfp4LaunchConfig launch = mxfp4_launch_config(problem, config, runtime_.limits());
   if (launch.block_m % (64 * launch.warpgroups) != 0 || launch.tiles() > 2)
     return "bm is not one or two times 64 rows for each warp group";
-  if (launch.accumulators() > max_fp4_sums) return "tile needs more registers than a thread has";
+  const std::int64_t most = launch.warpgroups < 3 ? max_fp4_sums
+                            : problem.bpreshuffle ? max_sums_of_three
+                                                  : max_sums_of_three_plain;
+  if (launch.accumulators() > most) return "tile needs more registers than a thread has";
   if (!problem.bpreshuffle && launch.k_atoms != 4) return "bk is not 256, which a plain weight needs";
   if (launch.warp_instructions && launch.block_n > 32) return "mma 1 is for few rows of x";
   if (launch.split_k > launch.k_tiles) return "csk is more than the k tiles";
@@ -311,8 +318,7 @@ std::string Mxfp4Family::refuse_waste(const Problem& problem, const Config& conf
     if (narrower < launch.block_n && ceil_div(rows, narrower) == launch.x_tiles)
       return "bn makes as many tiles as a narrower one";
   if (launch.block_n < 64 && rows > launch.block_n) return "bn reads the weight too often";
-  if (rows > 128 && launch.accumulators() * launch.warpgroups < 64)
-    return "tile is small for so many rows";
+  if (rows > 128 && launch.accumulators() * launch.warpgroups < 64) return "tile is small for so many rows";
   if (launch.split_k > 1 && launch.blocks() / launch.split_k * (launch.split_k - 1) >= processors * 4)
     return "csk makes more than four blocks per multiprocessor";
   if (launch.split_k > 1 && launch.k_tiles < launch.split_k * 2)
@@ -327,9 +333,10 @@ std::string Mxfp4Family::refuse_waste(const Problem& problem, const Config& conf
 
 Space Mxfp4Family::space(const Problem& problem) const {
   Space space;
-  space.add(Parameter{.key = "wg", .values = {"1", "2"}, .absent = "1", .meaning = "consumer warp groups"});
+  space.add(
+      Parameter{.key = "wg", .values = {"1", "2", "3"}, .absent = "1", .meaning = "consumer warp groups"});
   space.add(Parameter{.key = "bm",
-                      .values = {"64", "128", "256"},
+                      .values = {"64", "128", "192", "256"},
                       .absent = "64",
                       .meaning = "block_m: rows of the weight in a tile"});
   Parameter rows{.key = "bn", .values = {}, .absent = "8", .meaning = "block_n: rows of x in a tile"};
@@ -384,11 +391,11 @@ Config Mxfp4Family::default_config(const Problem& problem) const {
     config.set("pdl", std::int64_t{0});
     return config;
   };
-  for (const auto& [wg, bm] : {std::pair<std::int64_t, std::int64_t>{1, 64}, {2, 128}, {2, 256}}) {
+  for (const auto& [wg, bm] : {std::pair<std::int64_t, std::int64_t>{1, 64}, {2, 128}, {2, 256}, {3, 192}}) {
     for (const std::int64_t bn : row_tiles) {
       if (bn < 64 && bn < problem.m * wide_rows(problem)) continue;
       for (std::int64_t csk = 1; csk <= max_cluster; ++csk) {
-        const Config config = config_of(wg, bm, bn, csk, wg == 2 ? 220 : 110);
+        const Config config = config_of(wg, bm, bn, csk, wg > 1 ? 220 : 110);
         if (!refuse_build(problem, config).empty()) continue;
         const double predicted = predicted_microseconds(problem, config);
         if (best_us != 0 && predicted >= best_us) continue;

@@ -3,7 +3,7 @@
 // its 64 rows of the weight from shared memory, makes bf16 of them and multiplies by x in shared memory. While the tensor core works on 32 of k the
 // threads decode the next 32. The blocks of a cluster divide k. Follows hopper.cuh.
 //
-// The host defines: WARPGROUPS (consumers: 1, 2), TILES (of 64 rows of the weight, of a warp group: 1, 2), BLOCK_N (rows of x), K_ATOMS (BLOCK_K in
+// The host defines: WARPGROUPS (consumers: 1, 2, 3), TILES (of 64 rows of the weight, of a warp group: 1, 2), BLOCK_N (rows of x), K_ATOMS (BLOCK_K in
 // units of 64 elements: 2, 4), PACKED (1: the weight has the layout fragment64), WIDE (1: two warp groups of consumers take registers from the
 // producer, which is a warp group then), MMA (1: the instructions of a warp, for few rows of x; 0: those of a warp group), SEND (1: blocks of a
 // cluster send each other their partial sums), ROW_SCALES (1: rows of x have scales), ROWS_PER_Y (rows of x whose sums make a row of y: 2 where an fp16
@@ -18,6 +18,8 @@ using gemmtune::cuda::Mxfp4Arguments;
 #define X_ATOM_BYTES (BLOCK_N * ATOM_BYTES)  // of 64 of k
 #define STAGE_BYTES (W_BYTES + K_ATOMS * X_ATOM_BYTES)
 #define PITCH (BLOCK_M + 4)                  // floats between rows of partial sums
+
+#define STAGED (ROWS_PER_Y == 1 && BLOCK_N >= 32)  // how tiles with all of k leave
 
 typedef float Accumulators[TILES][BLOCK_N / 2];
 
@@ -467,8 +469,10 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
     if (lane == 0) barrier_arrive(smem.empty_barriers + 8u * (unsigned)stage);
 #else
     const unsigned x_at = descriptor_word(w + W_BYTES);
+    const bool has_all = K_ATOMS == 2 || k_tile * K_ATOMS + 2 < a.k_atoms;
 #pragma unroll
     for (int half = 0; half < K_ATOMS / 2; ++half) {
+      if (half > 0 && !has_all) continue;
       ScaleWords words;
       exchange_scales(words, chunk, unit + half);
       RawWeight raw;
@@ -581,6 +585,69 @@ static __device__ __forceinline__ void store_unit(const Mxfp4Arguments& a, const
 static __device__ __forceinline__ unsigned unit_at(const SharedLayout& smem, int unit) {
   return smem.pipeline + 4u * (unsigned)(unit / (BLOCK_M / 4) * PITCH + unit % (BLOCK_M / 4) * 4);
 }
+
+#if STAGED
+// Stores the tile without sums of other blocks: each warp group transposes its rows of the weight in the pipeline's place, as y's type, in rows of 128
+// bytes that are swizzled like TMA's.
+static __device__ __forceinline__ void store_staged(const Accumulators& d, const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work) {
+  const int thread = threadIdx.x % 128;
+  const int lane = threadIdx.x % 32;
+  const int warp = thread / 32;
+  const int group = threadIdx.x / 128;
+  const unsigned buffer = smem.pipeline + (unsigned)(group * TILES * BLOCK_N * 128);
+  const int first_n = work.n + group * TILES * 64;
+#pragma unroll
+  for (int r = 0; r < TILES; ++r) {
+    float bias[2] = {0.0f, 0.0f};
+    if (a.bias) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int n = first_n + r * 64 + warp * 16 + lane / 4 + i * 8;
+        if (n < a.n) bias[i] = read_output(a.bias[n]);
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < BLOCK_N / 8; j += 2) {
+      unsigned matrices[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float first = d[r][j * 4 + i * 2];
+        float second = d[r][j * 4 + i * 2 + 1];
+#if ROW_SCALES
+        const int m = work.m + (j + i / 2) * 8 + lane % 4 * 2;
+        if (m < a.m) first *= a.x_scales[(long long)m * a.x_scale_step];
+        if (m + 1 < a.m) second *= a.x_scales[(long long)(m + 1) * a.x_scale_step];
+#endif
+        matrices[i] = round_pair(first + bias[i % 2], second + bias[i % 2]);
+      }
+      const int m = (j + lane / 16) * 8 + lane % 8;
+      const unsigned to = buffer + (unsigned)((r * BLOCK_N + m) * 128 + ((warp * 2 + lane / 8 % 2) ^ (m % 8)) * 16);
+      asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]),
+                   "r"(matrices[3])
+                   : "memory");
+    }
+  }
+  asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory");
+  const bool aligned = a.ldy % 8 == 0 && (unsigned long long)a.y % 16 == 0;
+#pragma unroll 4
+  for (int unit = thread; unit < TILES * BLOCK_N * 8; unit += 128) {
+    const int row = unit / 8;
+    const int m = work.m + row % BLOCK_N;
+    const int n = first_n + row / BLOCK_N * 64 + unit % 8 * 8;
+    const uint4 bits = load_shared(buffer + (unsigned)(row * 128 + (unit % 8 ^ row % 8) * 16));
+    if (m >= a.m || n >= a.n) continue;
+    output* const y = a.y + m * a.ldy + n;
+    if (aligned && n + 8 <= a.n) {
+      *(uint4*)y = bits;
+    } else {
+      const unsigned words[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+      for (int i = 0; i < 8; ++i)
+        if (n + i < a.n) y[i] = (output)(words[i / 2] >> (i % 2 * 16));
+    }
+  }
+}
+#endif
 
 static __device__ __forceinline__ void store_tile(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work) {
 #pragma unroll 1
@@ -720,6 +787,12 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   Accumulators d = {};
   mainloop(d, a, smem, rows, scales, work);
   sync_consumers();  // all have read the pipeline
+#if STAGED
+  if (a.split_k == 1) {
+    store_staged(d, a, smem, work);
+    return;
+  }
+#endif
   store_partials(d, smem);
   if (a.split_k == 1) {
     sync_consumers();

@@ -15,8 +15,8 @@ struct Mxfp4Arguments {
   GEMMTUNE_OUTPUT* y;              // [m, ldy]
   const float* x_scales;           // of rows of x; without ROW_SCALES null
   long long ldy;
-  int x_scale_step;  // from one row's to the next; 0: one for all
-  int m, n;          // of y
+  int x_scale_step;     // from one row's to the next; 0: one for all
+  int m, n;             // of y
   int w_tiles;          // of 64 rows
   int k_atoms;          // of 64 elements of k, of the whole weight
   int scale_columns;    // k / 32
