@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Times gemmtune's tuned kernels for MXFP4 weights with bf16 activations (a16w4) beside what else computes them on this GPU, in one
-process: F.linear and gemmtune on bf16 weights, and a Triton kernel that is written here (tl.dot_scaled, which decodes 4-bit weights where
+"""Times gemmtune's tuned kernels for MXFP4 weights (a16w4 of bf16 and fp16, a8w4, a4w4_blockscale) beside what else computes them on this GPU, in
+one process: F.linear and gemmtune on bf16 weights, and for a16w4 of bf16 a Triton kernel that is written here (tl.dot_scaled, which decodes 4-bit weights where
 the tensor cores have no such type; the fastest of some configs for each size). Every call is captured in a CUDA graph that rotates over
 copies of the weight larger than the cache; the graphs are replayed in turns, --rounds times. Prints a table of medians in microseconds, and
 geometric means of the others' times over gemmtune's by M. What is not there is named.
 
-Usage: mxfp4.py --library build/lib/libgemmtune.so --tuned A16W4.csv [--bf16 BF16.csv] [--plain] [--sizes N,K ...] [--rows M ...]
-                [--rounds 9] [--triton 4] [--csv FILE]
+Usage: mxfp4.py --library build/lib/libgemmtune.so --tuned [OPERATION=]FILE.csv ... [--bf16 BF16.csv] [--forms FORM ...] [--plain]
+                [--sizes N,K ...] [--rows M ...] [--rounds 9] [--triton 4] [--csv FILE]
 """
 
 import argparse
@@ -30,8 +30,11 @@ except ImportError:
 # gate and up projections on 8.
 SIZES = ["5120,2880", "2880,4096", "5760,2880", "2880,2880", "8192,8192", "8192,7168", "7168,8192"]
 ROWS = [1, 16, 64, 256, 1024]
-A16W16, A16W4 = 0, 9
-BF16, F4 = 3, 7
+A16W16, A4W4, A16W4, A8W4 = 0, 5, 9, 10
+F16, BF16, F8, F4 = 2, 3, 4, 7
+OPERATIONS = {"a16w4": A16W4, "a8w4": A8W4, "a4w4_blockscale": A4W4}
+# Form -> operation, type of x, type of y.
+FORMS = {"a16w4": (A16W4, BF16, BF16), "a16w4 fp16": (A16W4, F16, F16), "a8w4": (A8W4, F8, BF16), "a4w4_blockscale": (A4W4, F4, BF16)}
 ANY_LAYOUT = 1
 COLD_BYTES = 300 << 20
 SPAN_MICROSECONDS = 2000
@@ -56,38 +59,63 @@ class Library(dense_8bit.Library):
         return layout.value, packed
 
 
-class Case:
-    """Operands of one (M, N, K): x, copies of w, their scales."""
+def fp4_values(pairs):
+    """Of bytes with two elements each, in float64."""
+    values = torch.tensor(VALUES + [-value for value in VALUES], dtype=torch.float64, device="cuda")
+    return torch.stack([values[(pairs & 15).long()], values[(pairs >> 4).long()]], dim=-1).flatten(-2)
 
-    def __init__(self, m, n, k):
-        self.m, self.n, self.k = m, n, k
+
+def powers(exponents):
+    """Of e8m0 scales, for every element of k."""
+    return torch.pow(2.0, exponents.double() - 127).repeat_interleave(32, 1)
+
+
+class Case:
+    """Operands of one form and (M, N, K): x, copies of w, their scales."""
+
+    def __init__(self, form, m, n, k):
+        self.form, self.m, self.n, self.k = form, m, n, k
         random = torch.Generator(device="cuda").manual_seed(m * 7 + n * 3 + k)
         copies = max(1, math.ceil(COLD_BYTES / (n * k // 2)))
-        self.x = torch.randn(m, k, generator=random, device="cuda").to(torch.bfloat16)
+        self.bf16_x = torch.randn(m, k, generator=random, device="cuda").to(torch.bfloat16)
+        self.x, self.x_scale = self.bf16_x, None
+        if form == "a16w4 fp16":
+            self.x = self.bf16_x.to(torch.float16)
+        elif form == "a8w4":
+            self.x = self.bf16_x.to(torch.float8_e4m3fn)
+            self.x_scale = torch.rand(m, 1, generator=random, device="cuda") + 0.5
+        elif form == "a4w4_blockscale":
+            self.x = torch.randint(0, 256, (m, k // 2), generator=random, device="cuda", dtype=torch.uint8)
+            self.x_scale = torch.randint(124, 130, (m, k // 32), generator=random, device="cuda", dtype=torch.uint8)
         self.w = [torch.randint(0, 256, (n, k // 2), generator=random, device="cuda", dtype=torch.uint8) for _ in range(copies)]
         self.scale = [torch.randint(118, 124, (n, k // 32), generator=random, device="cuda", dtype=torch.uint8) for _ in range(copies)]
-        self.y = torch.empty(m, n, dtype=torch.bfloat16, device="cuda")
+        self.y = torch.empty(m, n, dtype=torch.float16 if form == "a16w4 fp16" else torch.bfloat16, device="cuda")
+        self.bf16_y = torch.empty(m, n, dtype=torch.bfloat16, device="cuda")
 
     def floor(self):
-        moved = self.n * self.k * 17 / 32 + 2 * self.m * self.k + 2 * self.m * self.n
+        moved = self.n * self.k * 17 / 32 + self.x.numel() * self.x.element_size() + 2 * self.m * self.n
         return max(moved / TERABYTES / 1e6, 2.0 * self.m * self.n * self.k / TERAFLOPS / 1e6)
 
     def expected(self):
         """The first rows in float64."""
-        values = torch.tensor(VALUES + [-value for value in VALUES], dtype=torch.float64, device="cuda")
-        w = torch.stack([values[(self.w[0] & 15).long()], values[(self.w[0] >> 4).long()]], dim=-1).reshape(self.n, self.k)
-        w *= torch.pow(2.0, self.scale[0].double() - 127).repeat_interleave(32, 1)
-        return self.x[:16].double() @ w.T
+        w = fp4_values(self.w[0]) * powers(self.scale[0])
+        if self.form == "a4w4_blockscale":
+            x = fp4_values(self.x[:16]) * powers(self.x_scale[:16])
+        else:
+            x = self.x[:16].double() * (self.x_scale[:16].double() if self.x_scale is not None else 1)
+        return x @ w.T
 
 
-def a16w4_call(library, case, packed, dependent):
-    problem = Problem(size=ctypes.sizeof(Problem), operation=A16W4, x_type=BF16, w_type=F4, y_type=BF16, m=case.m, n=case.n, k=case.k,
+def fp4_call(library, case, packed, dependent):
+    operation, x_type, y_type = FORMS[case.form]
+    problem = Problem(size=ctypes.sizeof(Problem), operation=operation, x_type=x_type, w_type=F4, y_type=y_type, m=case.m, n=case.n, k=case.k,
                       constant_weights=int(dependent), predecessor_triggers=int(dependent))
     weights = case.w
     if packed:
         problem.weight_layout = ANY_LAYOUT
         problem.weight_layout, weights = library.pack(problem, case.w)
-    operands = [Operands(size=ctypes.sizeof(Operands), x=case.x.data_ptr(), w=w.data_ptr(), y=case.y.data_ptr(), w_scale=scale.data_ptr())
+    operands = [Operands(size=ctypes.sizeof(Operands), x=case.x.data_ptr(), w=w.data_ptr(), y=case.y.data_ptr(), w_scale=scale.data_ptr(),
+                         x_scale=None if case.x_scale is None else case.x_scale.data_ptr())
                 for w, scale in zip(weights, case.scale)]
 
     def call(i, _kept=weights):
@@ -100,10 +128,10 @@ def bf16_calls(library, case):
     """F.linear, and gemmtune's kernel where there is a library: on bf16 weights, with their own copies."""
     copies = max(1, math.ceil(COLD_BYTES / (2 * case.n * case.k)))
     w = [torch.randn(case.n, case.k, device="cuda", dtype=torch.bfloat16) for _ in range(copies)]
-    calls = {"F.linear bf16": lambda i: torch.mm(case.x, w[i % copies].T, out=case.y)}
+    calls = {"F.linear bf16": lambda i: torch.mm(case.bf16_x, w[i % copies].T, out=case.bf16_y)}
     if library is not None:
         problem = Problem(size=ctypes.sizeof(Problem), operation=A16W16, x_type=BF16, y_type=BF16, m=case.m, n=case.n, k=case.k)
-        operands = [Operands(size=ctypes.sizeof(Operands), x=case.x.data_ptr(), w=one.data_ptr(), y=case.y.data_ptr()) for one in w]
+        operands = [Operands(size=ctypes.sizeof(Operands), x=case.bf16_x.data_ptr(), w=one.data_ptr(), y=case.bf16_y.data_ptr()) for one in w]
         calls["gemmtune bf16"] = lambda i: library.gemm(problem, operands[i % copies])
     return calls
 
@@ -164,19 +192,19 @@ def triton_call(case, most):
 
 def measure(case, library, options, missing):
     """Name -> (median us, relative error)."""
-    makers = {"gemmtune": lambda: a16w4_call(library, case, not options.plain, False)}
+    makers = {"gemmtune": lambda: fp4_call(library, case, not options.plain, False)}
     if options.dependent:
-        makers["gemmtune dependent"] = lambda: a16w4_call(library, case, not options.plain, True)
+        makers["gemmtune dependent"] = lambda: fp4_call(library, case, not options.plain, True)
     if triton is None:
         missing["triton"] = "is not installed"
-    elif options.triton > 0:
+    elif options.triton > 0 and case.form == "a16w4":
         makers["triton dot_scaled"] = lambda: triton_call(case, options.triton)
     calls = {}
     for name, make in makers.items():
         try:
             calls[name] = make()
         except Exception as error:
-            missing.setdefault(f"{name} at {case.m} x {case.n} x {case.k}", str(error)[:200].replace("\n", " "))
+            missing.setdefault(f"{case.form}: {name} at {case.m} x {case.n} x {case.k}", str(error)[:200].replace("\n", " "))
     calls.update(bf16_calls(library, case))
     copies = len(case.w)
     expected = case.expected()
@@ -191,7 +219,7 @@ def measure(case, library, options, missing):
             count = max(copies, math.ceil(SPAN_MICROSECONDS / max(case.floor() * 1.5, 5)))
             graphs[name] = (graph_of(call, copies, count), count)
         except Exception as error:
-            missing.setdefault(f"{name} at {case.m} x {case.n} x {case.k}", str(error)[:200].replace("\n", " "))
+            missing.setdefault(f"{case.form}: {name} at {case.m} x {case.n} x {case.k}", str(error)[:200].replace("\n", " "))
             torch.cuda.synchronize()
     times = {name: [] for name in graphs}
     for name, (graph, count) in graphs.items():
@@ -202,9 +230,10 @@ def measure(case, library, options, missing):
     return {name: (statistics.median(values), errors.get(name, 0.0)) for name, values in times.items()}
 
 
-def print_tables(rows, options):
+def print_tables(form, rows, options):
+    rows = [row for row in rows if row["form"] == form]
     names = list(dict.fromkeys(row["who"] for row in rows))
-    print("\nus (share of the 4-bit floor)\n| N x K | M | " + " | ".join(names) + " |\n|" + " --- |" * (2 + len(names)))
+    print(f"\n{form}: us (share of the 4-bit floor)\n| N x K | M | " + " | ".join(names) + " |\n|" + " --- |" * (2 + len(names)))
     for n, k, m in dict.fromkeys((row["n"], row["k"], row["m"]) for row in rows):
         cells = {row["who"]: f"{row['us']:.1f} ({row['share_of_floor']:.2f})" for row in rows if (row["n"], row["k"], row["m"]) == (n, k, m)}
         print(f"| {n} x {k} | {m} | " + " | ".join(cells.get(name, "-") for name in names) + " |")
@@ -229,7 +258,8 @@ def print_tables(rows, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", required=True)
-    parser.add_argument("--tuned", required=True, help="tuned file of a16w4, of packed weights unless --plain")
+    parser.add_argument("--tuned", required=True, nargs="+", help="tuned files, of packed weights unless --plain; of a16w4 without OPERATION=")
+    parser.add_argument("--forms", nargs="*", default=["a16w4"], choices=list(FORMS))
     parser.add_argument("--bf16", help="tuned file of bf16 weights")
     parser.add_argument("--plain", action="store_true", help="weights as a checkpoint has them")
     parser.add_argument("--dependent", action="store_true", help="also programmatic dependent launches")
@@ -241,23 +271,24 @@ def main():
     options = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("mxfp4: no GPU here")
-    tuned = {A16W4: options.tuned}
+    tuned = {OPERATIONS[name or "a16w4"]: file for name, _, file in (text.rpartition("=") for text in options.tuned)}
     if options.bf16:
         tuned[A16W16] = options.bf16
     library = Library(options.library, tuned)
     rows, missing = [], {}
-    for size in options.sizes:
-        n, k = (int(part) for part in size.split(","))
-        for m in options.rows:
-            case = Case(m, n, k)
-            for name, (median, error) in measure(case, library, options, missing).items():
-                rows.append({"n": n, "k": k, "m": m, "who": name, "us": round(median, 3), "share_of_floor": round(case.floor() / median, 3),
-                             "error": f"{error:.2e}"})
-            del case
-            torch.cuda.empty_cache()
-            if options.csv:
-                write_rows(options.csv, rows)
-    print_tables(rows, options)
+    for form in options.forms:
+        for size in options.sizes:
+            n, k = (int(part) for part in size.split(","))
+            for m in options.rows:
+                case = Case(form, m, n, k)
+                for name, (median, error) in measure(case, library, options, missing).items():
+                    rows.append({"form": form, "n": n, "k": k, "m": m, "who": name, "us": round(median, 3),
+                                 "share_of_floor": round(case.floor() / median, 3), "error": f"{error:.2e}"})
+                del case
+                torch.cuda.empty_cache()
+                if options.csv:
+                    write_rows(options.csv, rows)
+        print_tables(form, rows, options)
     for name, why in missing.items():
         print(f"not there: {name}: {why}")
 

@@ -33,6 +33,7 @@ constexpr std::int64_t max_fp4_sums = 128;                                      
 // Of three warp groups, which take no registers; a plain weight takes more to decode.
 constexpr std::int64_t max_sums_of_three = 64;
 constexpr std::int64_t max_sums_of_three_plain = 56;
+constexpr std::int64_t max_persistent_plain = 96;  // of two tiles of 64 rows and a plain weight
 constexpr std::int64_t max_x_tiles = 65535;
 
 /// Activations that are not bf16 become that in the workspace, exactly.
@@ -50,6 +51,7 @@ struct Mxfp4LaunchConfig {
   std::int64_t rows_per_y = 1;  // of these for one of y
   std::int64_t k_atoms = 2;
   std::int64_t split_k = 1;
+  bool packed = false;             // the weight
   bool warp_instructions = false;  // mma.sync instead of wgmma
   bool dependent_launch = false;
   std::int64_t num_stages = 0;
@@ -68,6 +70,11 @@ struct Mxfp4LaunchConfig {
   /// The consumers take registers from the producer.
   bool wide() const { return warpgroups == 2 && accumulators() > 64 && !warp_instructions; }
   std::int64_t threads() const { return 128 * warpgroups + (wide() ? 128 : 32); }
+  /// A block computes several tiles; their rows of y leave through shared memory of their own.
+  bool persistent() const {
+    const std::int64_t most = packed || tiles() == 1 ? max_fp4_sums : max_persistent_plain;
+    return split_k == 1 && !warp_instructions && rows_per_y == 1 && block_n >= 32 && accumulators() <= most;
+  }
   /// Blocks of a cluster send each other their partial sums.
   bool sends() const { return y_rows() * block_m * 4 <= max_exchange; }
   std::int64_t y_rows() const { return block_n / rows_per_y; }
@@ -87,6 +94,7 @@ Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& conf
   launch.block_m = config.number("bm", 64);
   launch.block_n = config.number("bn", 8);
   launch.rows_per_y = wide_rows(problem);
+  launch.packed = problem.bpreshuffle;
   launch.k_atoms = config.number("bk", 128) / k_of_atom;
   launch.split_k = config.number("csk", 1);
   launch.warp_instructions = config.number("mma", 0) != 0;
@@ -99,12 +107,14 @@ Mxfp4LaunchConfig mxfp4_launch_config(const Problem& problem, const Config& conf
   if (launch.split_k > 1 && launch.sends())
     launch.exchange_bytes =
         launch.split_k * ceil_div(launch.y_rows() * launch.block_m / 4, launch.split_k) * 16;
+  if (launch.persistent()) launch.exchange_bytes = launch.warpgroups * 32 * 128;
   const std::int64_t fixed = shared_reserve + launch.exchange_bytes;
   const std::int64_t most = static_cast<std::int64_t>(limits.shared_bytes_per_block) - fixed;
   const std::int64_t wanted = std::min(config.number("smem", 110) * 1024 - fixed, most);
   launch.num_stages = std::min({wanted / std::max<std::int64_t>(launch.stage_bytes, 1),
                                 ceil_div(launch.k_tiles, launch.split_k), max_fp4_stages});
-  launch.storage_bytes = round_up(std::max(launch.num_stages * launch.stage_bytes, partials), 16);
+  launch.storage_bytes =
+      round_up(std::max(launch.num_stages * launch.stage_bytes, launch.persistent() ? 0 : partials), 16);
   launch.shared_bytes = launch.storage_bytes + fixed;
   const std::int64_t by_memory =
       static_cast<std::int64_t>(limits.shared_bytes_per_multiprocessor) / (launch.shared_bytes + 1024);
@@ -147,8 +157,10 @@ class Mxfp4Kernel final : public Kernel {
         x_map_(driver.functions(),
                {nullptr, 2, problem.m * launch.rows_per_y, problem.k, problem.k * 2, launch.block_n}) {
     shape_.threads = static_cast<unsigned>(launch.threads());
-    shape_.grid[0] = static_cast<unsigned>(launch.w_tiles * launch.split_k);
-    shape_.grid[1] = static_cast<unsigned>(launch.x_tiles);
+    shape_.grid[0] = static_cast<unsigned>(
+        launch.persistent() ? std::min(launch.w_tiles * launch.x_tiles, launch.prefetch_blocks)
+                            : launch.w_tiles * launch.split_k);
+    shape_.grid[1] = launch.persistent() ? 1U : static_cast<unsigned>(launch.x_tiles);
     hopper_.cluster = static_cast<unsigned>(launch.split_k);
     shape_.shared_bytes = static_cast<std::size_t>(launch.shared_bytes);
     // Plain launches start early too: their prologue overlaps the previous kernel, before griddepcontrol.wait.
@@ -208,6 +220,9 @@ class Mxfp4Kernel final : public Kernel {
     values.prefetch_k_tiles = static_cast<int>(launch_.prefetch_k_tiles());
     values.prefetch_blocks = static_cast<int>(launch_.prefetch_blocks);
     values.exchange_bytes = static_cast<int>(launch_.exchange_bytes);
+    values.tiles = static_cast<int>(launch_.w_tiles * launch_.x_tiles);
+    values.w_blocks = static_cast<int>(launch_.w_tiles);
+    values.x_tiles = static_cast<int>(launch_.x_tiles);
     void* arguments[] = {&values};
     return program_->launch(shape_, arguments, stream);
   }
@@ -420,6 +435,7 @@ gpu::Source Mxfp4Family::source(const Problem& problem, const Config& config) co
   source.defines.push_back(fmt::format("MMA={}", launch.warp_instructions ? 1 : 0));
   source.defines.push_back(fmt::format("ROW_SCALES={}", scales_rows(problem) ? 1 : 0));
   source.defines.push_back(fmt::format("ROWS_PER_Y={}", launch.rows_per_y));
+  source.defines.push_back(fmt::format("PERSISTENT={}", launch.persistent() ? 1 : 0));
   source.defines.push_back("L2_HINTS=1");
   source.defines.push_back(fmt::format("PACKED={}", problem.bpreshuffle ? 1 : 0));
   return source;

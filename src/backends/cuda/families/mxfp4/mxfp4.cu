@@ -7,7 +7,7 @@
 // units of 64 elements: 2, 4), PACKED (1: the weight has the layout fragment64), WIDE (1: two warp groups of consumers take registers from the
 // producer, which is a warp group then), MMA (1: the instructions of a warp, for few rows of x; 0: those of a warp group), SEND (1: blocks of a
 // cluster send each other their partial sums), ROW_SCALES (1: rows of x have scales), ROWS_PER_Y (rows of x whose sums make a row of y: 2 where an fp16
-// row became two of bf16), L2_HINTS, OUTPUT, and WGMMA(d, a, b): d += 64 x BLOCK_N products of 16 of k.
+// row became two of bf16), PERSISTENT (1: no split of k, and a block computes several tiles), L2_HINTS, OUTPUT, and WGMMA(d, a, b): d += 64 x BLOCK_N products of 16 of k.
 using gemmtune::cuda::Mxfp4Arguments;
 
 #define BLOCK_M (64 * WARPGROUPS * TILES)
@@ -18,8 +18,6 @@ using gemmtune::cuda::Mxfp4Arguments;
 #define X_ATOM_BYTES (BLOCK_N * ATOM_BYTES)  // of 64 of k
 #define STAGE_BYTES (W_BYTES + K_ATOMS * X_ATOM_BYTES)
 #define PITCH (BLOCK_M + 4)                  // floats between rows of partial sums
-
-#define STAGED (ROWS_PER_Y == 1 && BLOCK_N >= 32)  // how tiles with all of k leave
 
 typedef float Accumulators[TILES][BLOCK_N / 2];
 
@@ -39,7 +37,18 @@ struct SharedLayout {
 struct BlockWork {
   int n, m;  // m: of x
   int begin, end;
+  int tile;
 };
+
+// The grid has fewer blocks than tiles (PERSISTENT): a block computes several.
+static __device__ __forceinline__ bool next_tile(const Mxfp4Arguments& a, BlockWork& work) {
+  if (!PERSISTENT) return false;
+  work.tile += (int)gridDim.x;
+  if (work.tile >= a.tiles) return false;
+  work.n = work.tile % a.w_blocks * BLOCK_M;
+  work.m = work.tile / a.w_blocks * BLOCK_N;
+  return true;
+}
 
 // ---- producer
 
@@ -73,7 +82,7 @@ static __device__ __forceinline__ void load_x(const Mxfp4Arguments& a, const Sha
 
 // Prefetches the weight of the first stages into L2, before it may be read.
 static __device__ __forceinline__ void prefetch_weight(const Mxfp4Arguments& a, const BlockWork& work, unsigned long long policy) {
-  if ((int)(blockIdx.y * gridDim.x + blockIdx.x) >= a.prefetch_blocks) return;
+  if (work.tile >= a.prefetch_blocks) return;
   const int end = work.end < work.begin + a.prefetch_k_tiles ? work.end : work.begin + a.prefetch_k_tiles;
 #if PACKED
   const int atoms = (end * K_ATOMS < a.k_atoms ? end * K_ATOMS : a.k_atoms) - work.begin * K_ATOMS;
@@ -90,11 +99,11 @@ static __device__ __forceinline__ void prefetch_weight(const Mxfp4Arguments& a, 
 #endif
 }
 
-static __device__ __forceinline__ void produce(const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work) {
+static __device__ __forceinline__ void produce(const Mxfp4Arguments& a, const SharedLayout& smem, BlockWork work) {
   unsigned long long first, last;
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
   asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(last));
-  const unsigned long long w_policy = gridDim.y == 1 ? first : last;
+  const unsigned long long w_policy = a.x_tiles == 1 ? first : last;
   const int filled = work.end - work.begin < a.num_stages ? work.end - work.begin : a.num_stages;
   if (!a.dependent_launch) {
     prefetch_weight(a, work, w_policy);
@@ -110,17 +119,23 @@ static __device__ __forceinline__ void produce(const Mxfp4Arguments& a, const Sh
 #pragma unroll 1
     for (int stage = 0; stage < filled; ++stage) load_x(a, smem, work, work.begin + stage, stage, last);
   }
-  int stage = 0;
-  unsigned phase = 0;
+  int stage = filled == a.num_stages ? 0 : filled;
+  unsigned phase = filled == a.num_stages ? 0u : 1u;  // of the empty barriers: stages that were not filled yet are empty
+  int k_tile = work.begin + filled;
 #pragma unroll 1
-  for (int k_tile = work.begin + a.num_stages; k_tile < work.end; ++k_tile) {
-    barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
-    load_weight(a, smem, work, k_tile, stage, w_policy);
-    load_x(a, smem, work, k_tile, stage, last);
-    if (++stage == a.num_stages) {
-      stage = 0;
-      phase ^= 1u;
+  for (;;) {
+#pragma unroll 1
+    for (; k_tile < work.end; ++k_tile) {
+      barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
+      load_weight(a, smem, work, k_tile, stage, w_policy);
+      load_x(a, smem, work, k_tile, stage, last);
+      if (++stage == a.num_stages) {
+        stage = 0;
+        phase ^= 1u;
+      }
     }
+    if (!next_tile(a, work)) return;
+    k_tile = work.begin;
   }
 }
 
@@ -425,7 +440,7 @@ static __device__ __forceinline__ void start_product(Accumulators& d, const unsi
 #endif
 
 static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Arguments& a, const SharedLayout& smem, const ScaleRows& rows, ScaleWords& next,
-                                                const BlockWork& work) {
+                                                const BlockWork& work, int& stage, unsigned& phase) {
   const int lane = threadIdx.x % 32;
   const OwnWeight own = own_weight();
   ScaleWords chunk;
@@ -437,8 +452,6 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
   unsigned fragments[4][4];  // of the instructions under way, and of the next one
   unsigned previous = 0;
 #endif
-  int stage = 0;
-  unsigned phase = 0;
   bool large = false;
   int column = work.begin * K_ATOMS * 2;  // of the scales
 #pragma unroll 1
@@ -524,12 +537,14 @@ static __device__ __forceinline__ void mainloop(Accumulators& d, const Mxfp4Argu
 #else
   WAIT(0);
   fence_accumulators(d);
+  if (PERSISTENT && lane == 0) barrier_arrive(smem.empty_barriers + 8u * previous);
 #endif
 }
 
 // ---- epilogue
 
 static __device__ __forceinline__ void sync_consumers() { asm volatile("bar.sync 1, %0;" ::"n"(CONSUMER_THREADS) : "memory"); }
+static __device__ __forceinline__ void sync_warpgroup(int group) { asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory"); }
 static __device__ __forceinline__ void cluster_release() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 
 // Block `block` of the cluster reduces the units from here on.
@@ -586,64 +601,70 @@ static __device__ __forceinline__ unsigned unit_at(const SharedLayout& smem, int
   return smem.pipeline + 4u * (unsigned)(unit / (BLOCK_M / 4) * PITCH + unit % (BLOCK_M / 4) * 4);
 }
 
-#if STAGED
-// Stores the tile without sums of other blocks: each warp group transposes its rows of the weight in the pipeline's place, as y's type, in rows of 128
-// bytes that are swizzled like TMA's.
+#if PERSISTENT
+// Stores the tile without sums of other blocks: each warp group transposes its rows of the weight, 32 or 16 rows of y at a time, in rows of 128 bytes that
+// are swizzled like TMA's.
+#define STAGED_ROWS (BLOCK_N % 32 == 0 ? 32 : 16)
 static __device__ __forceinline__ void store_staged(const Accumulators& d, const Mxfp4Arguments& a, const SharedLayout& smem, const BlockWork& work) {
   const int thread = threadIdx.x % 128;
   const int lane = threadIdx.x % 32;
   const int warp = thread / 32;
   const int group = threadIdx.x / 128;
-  const unsigned buffer = smem.pipeline + (unsigned)(group * TILES * BLOCK_N * 128);
-  const int first_n = work.n + group * TILES * 64;
+  const unsigned buffer = smem.exchange + (unsigned)(group * 32 * 128);
+  const bool aligned = a.ldy % 8 == 0 && (unsigned long long)a.y % 16 == 0;
 #pragma unroll
   for (int r = 0; r < TILES; ++r) {
+    const int first_n = work.n + (group * TILES + r) * 64;
     float bias[2] = {0.0f, 0.0f};
     if (a.bias) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int n = first_n + r * 64 + warp * 16 + lane / 4 + i * 8;
+        const int n = first_n + warp * 16 + lane / 4 + i * 8;
         if (n < a.n) bias[i] = read_output(a.bias[n]);
       }
     }
 #pragma unroll
-    for (int j = 0; j < BLOCK_N / 8; j += 2) {
-      unsigned matrices[4];
+    for (int first_row = 0; first_row < BLOCK_N; first_row += STAGED_ROWS) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        float first = d[r][j * 4 + i * 2];
-        float second = d[r][j * 4 + i * 2 + 1];
+      for (int j = 0; j < STAGED_ROWS / 8; j += 2) {
+        unsigned matrices[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          float first = d[r][(first_row / 8 + j) * 4 + i * 2];
+          float second = d[r][(first_row / 8 + j) * 4 + i * 2 + 1];
 #if ROW_SCALES
-        const int m = work.m + (j + i / 2) * 8 + lane % 4 * 2;
-        if (m < a.m) first *= a.x_scales[(long long)m * a.x_scale_step];
-        if (m + 1 < a.m) second *= a.x_scales[(long long)(m + 1) * a.x_scale_step];
+          const int m = work.m + first_row + (j + i / 2) * 8 + lane % 4 * 2;
+          if (m < a.m) first *= a.x_scales[(long long)m * a.x_scale_step];
+          if (m + 1 < a.m) second *= a.x_scales[(long long)(m + 1) * a.x_scale_step];
 #endif
-        matrices[i] = round_pair(first + bias[i % 2], second + bias[i % 2]);
+          matrices[i] = round_pair(first + bias[i % 2], second + bias[i % 2]);
+        }
+        const int row = (j + lane / 16) * 8 + lane % 8;
+        const unsigned to = buffer + (unsigned)(row * 128 + ((warp * 2 + lane / 8 % 2) ^ (row % 8)) * 16);
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]),
+                     "r"(matrices[3])
+                     : "memory");
       }
-      const int m = (j + lane / 16) * 8 + lane % 8;
-      const unsigned to = buffer + (unsigned)((r * BLOCK_N + m) * 128 + ((warp * 2 + lane / 8 % 2) ^ (m % 8)) * 16);
-      asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]),
-                   "r"(matrices[3])
-                   : "memory");
-    }
-  }
-  asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory");
-  const bool aligned = a.ldy % 8 == 0 && (unsigned long long)a.y % 16 == 0;
-#pragma unroll 4
-  for (int unit = thread; unit < TILES * BLOCK_N * 8; unit += 128) {
-    const int row = unit / 8;
-    const int m = work.m + row % BLOCK_N;
-    const int n = first_n + row / BLOCK_N * 64 + unit % 8 * 8;
-    const uint4 bits = load_shared(buffer + (unsigned)(row * 128 + (unit % 8 ^ row % 8) * 16));
-    if (m >= a.m || n >= a.n) continue;
-    output* const y = a.y + m * a.ldy + n;
-    if (aligned && n + 8 <= a.n) {
-      *(uint4*)y = bits;
-    } else {
-      const unsigned words[4] = {bits.x, bits.y, bits.z, bits.w};
+      sync_warpgroup(group);
 #pragma unroll
-      for (int i = 0; i < 8; ++i)
-        if (n + i < a.n) y[i] = (output)(words[i / 2] >> (i % 2 * 16));
+      for (int i = 0; i < STAGED_ROWS / 16; ++i) {
+        const int row = i * 16 + thread / 8;
+        const int m = work.m + first_row + row;
+        const int n = first_n + thread % 8 * 8;
+        const uint4 bits = load_shared(buffer + (unsigned)(row * 128 + (thread % 8 ^ row % 8) * 16));
+        if (m < a.m && n < a.n) {
+          output* const y = a.y + m * a.ldy + n;
+          if (aligned && n + 8 <= a.n) {
+            *(uint4*)y = bits;
+          } else {
+            const unsigned words[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+            for (int e = 0; e < 8; ++e)
+              if (n + e < a.n) y[e] = (output)(words[e / 2] >> (e % 2 * 16));
+          }
+        }
+      }
+      sync_warpgroup(group);
     }
   }
 }
@@ -730,8 +751,15 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   if (a.dependent_launch) launch_dependents();
   const int rank = cluster_cta_rank();
   BlockWork work;
+#if PERSISTENT
+  work.tile = (int)blockIdx.x;
+  work.n = work.tile % a.w_blocks * BLOCK_M;
+  work.m = work.tile / a.w_blocks * BLOCK_N;
+#else
+  work.tile = (int)(blockIdx.y * gridDim.x + blockIdx.x);
   work.n = cluster_index() * BLOCK_M;
   work.m = (int)blockIdx.y * BLOCK_N;
+#endif
   work.begin = rank * a.k_tiles + (rank < a.extra_k_tiles ? rank : a.extra_k_tiles);
   work.end = work.begin + a.k_tiles + (rank < a.extra_k_tiles ? 1 : 0);
   SharedLayout smem;
@@ -758,7 +786,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   if (SEND && a.split_k > 1) cluster_arrive();
   if (threadIdx.x >= CONSUMER_THREADS) {
 #if WIDE
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
 #endif
     if (threadIdx.x < CONSUMER_THREADS + 32) {
       if (elect_one()) produce(a, smem, work);
@@ -775,24 +803,38 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
     return;
   }
 #if WIDE
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
 #endif
   prefetch_scales(a, work);
   // Before this, nothing is written, and only a dependent launch reads: the weight and its scales.
   if (!a.dependent_launch) grid_dependency_wait();
-  const ScaleRows rows = scale_rows(a, work.n + (int)threadIdx.x / 128 * TILES * 64 + (int)threadIdx.x % 128 / 32 * 16 + (int)threadIdx.x % 32 / 4);
+  const int own_row = (int)threadIdx.x / 128 * TILES * 64 + (int)threadIdx.x % 128 / 32 * 16 + (int)threadIdx.x % 32 / 4;
+  ScaleRows rows = scale_rows(a, work.n + own_row);
   ScaleWords scales;
   load_scales(scales, rows, a, work.begin * K_ATOMS * 2);
   if (a.dependent_launch) grid_dependency_wait();
-  Accumulators d = {};
-  mainloop(d, a, smem, rows, scales, work);
-  sync_consumers();  // all have read the pipeline
-#if STAGED
-  if (a.split_k == 1) {
-    store_staged(d, a, smem, work);
-    return;
+  int stage = 0;
+  unsigned phase = 0;
+#if PERSISTENT
+#pragma unroll 1
+  for (;;) {
+    BlockWork following = work;
+    if (next_tile(a, following)) prefetch_scales(a, following);
+    Accumulators d = {};
+    mainloop(d, a, smem, rows, scales, work, stage, phase);
+    const BlockWork done = work;
+    const bool more = next_tile(a, work);
+    if (more) {
+      rows = scale_rows(a, work.n + own_row);
+      load_scales(scales, rows, a, 0);
+    }
+    store_staged(d, a, smem, done);
+    if (!more) return;
   }
-#endif
+#else
+  Accumulators d = {};
+  mainloop(d, a, smem, rows, scales, work, stage, phase);
+  sync_consumers();  // all have read the pipeline
   store_partials(d, smem);
   if (a.split_k == 1) {
     sync_consumers();
@@ -812,5 +854,6 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS
   // Shared memory must outlive its readers.
   cluster_release();
   cluster_wait();
+#endif
 #endif
 }

@@ -29,7 +29,10 @@ struct Mxfp4Arguments {
   int storage_bytes;     // of the pipeline, or of the partial sums in its place
   int prefetch_k_tiles;  // of the weight, into L2, before griddepcontrol.wait returns,
   int prefetch_blocks;   // by the first blocks of the grid, which start at once
-  int exchange_bytes;    // of the partial sums that blocks send, behind it
+  int exchange_bytes;  // of the partial sums that blocks send, or of the rows of y on their way to memory, behind it
+  int tiles;           // of y
+  int w_blocks;  // of BLOCK_M rows
+  int x_tiles;   // of BLOCK_N rows of x
 };
 
 static_assert(GEMMTUNE_OFFSET(Mxfp4Arguments, x) == 128 &&
