@@ -230,6 +230,35 @@ TEST(GpuCompile, WgmmaMoeForHopper) {
   }
 }
 
+/// The tiles with most accumulators for each number of registers.
+TEST(GpuCompile, TheWidestTilesOfWgmmaMoe) {
+  GEMMTUNE_NEEDS_NVRTC(compiler);
+  CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));
+  const cuda::CudaDriver no_driver{cuda::api::Driver{}};
+  const auto family = cuda::make_wgmma_moe_family(runtime, no_driver);
+  constexpr DataType fp8 = DataType::f8_e4m3fn;
+  const Problem wide =
+      testing_problems::moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {4096, 768, 2048});
+  const Problem promoted = testing_problems::moe_problem(fp8, fp8, QuantType::per_1x128, {4096, 256, 7168});
+  const std::pair<const Problem*, const char*> kernels[] = {
+      {&wide, "wgmma_moe_r1_bm192_bn256_bo256_wg2_cm2_bk64_smem226"},
+      {&wide, "wgmma_moe_r1_bm192_bn128_bo128_wg1_cm1_bk64_smem226"},
+      {&wide, "wgmma_moe_r1_bm128_bn64_bo64_wg1_cm1_bk64_smem112"},
+      {&promoted, "wgmma_moe_r1_bm128_bn256_bo256_wg2_cm1_bk128_smem226"},
+      {&promoted, "wgmma_moe_r1_bm128_bn128_bo128_wg1_cm2_bk128_smem226"},
+      {&promoted, "wgmma_moe_r1_bm96_bn256_bo256_wg2_cm2_bk128_smem226"},
+      {&promoted, "wgmma_moe_r1_bm64_bn64_bo64_wg1_cm1_bk128_smem112"}};
+  for (const auto& [problem, name] : kernels) {
+    const Space space = family->space(*problem);
+    const auto candidate = parse_kernel_name(name, space.keys());
+    ASSERT_TRUE(candidate.ok()) << candidate.message();
+    EXPECT_EQ(space.build_refusal(candidate->config), "") << name;
+    const auto kernel = family->build(*problem, candidate->config);
+    EXPECT_TRUE(kernel.ok()) << name << ": " << kernel.message();
+    EXPECT_EQ(runtime.log.find("serialized"), std::string::npos) << name << ": " << runtime.log;
+  }
+}
+
 TEST(GpuCompile, SkinnyForHopper) {
   GEMMTUNE_NEEDS_NVRTC(compiler);
   CompileOnlyRuntime runtime(compiler, "sm_90a", limits_of("sm_90a"));

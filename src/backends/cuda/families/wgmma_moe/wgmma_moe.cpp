@@ -62,7 +62,7 @@ const HopperLaunch& starts_early() {
 
 gpu::MoeBuffers buffers_of(const Problem& problem, const WgmmaMoeStage& first) {
   const bool quantized = quantizes_hidden(problem);
-  return {.block_m = first.tokens,
+  return {.block_m = first.sorted_tokens(),
           .hidden_bytes = problem.n * (quantized ? 3 : 2),  // in bf16, then in fp8
           .hidden_scale_bytes = quantized ? ceil_div(problem.n, hidden_group(problem)) * 4 : 0,
           .rounded_partials = true,
@@ -80,13 +80,20 @@ class WgmmaMoeKernel final : public Kernel {
         shapes_(operand_shapes(problem)),
         stages_(stages) {
     for (const std::size_t i : {0U, 1U}) {
-      const std::int64_t items = layer_.max_tiles() * stages[i].column_tiles;
-      const std::int64_t at_once =
-          driver.properties().limits.multiprocessors * stages[i].blocks_per_multiprocessor;
-      launches_[i].grid[0] = static_cast<unsigned>(std::min(items, at_once));
-      launches_[i].threads = static_cast<unsigned>(stages[i].threads());
-      launches_[i].shared_bytes = static_cast<std::size_t>(stages[i].shared_bytes);
-      launches_[i].extension = &starts_early();
+      const WgmmaMoeStage& stage = stages[i];
+      extensions_[i].dependent = true;
+      extensions_[i].cluster = static_cast<unsigned>(stage.cluster);
+      launches_[i].threads = static_cast<unsigned>(stage.threads());
+      launches_[i].shared_bytes = static_cast<std::size_t>(stage.shared_bytes);
+      launches_[i].extension = &extensions_[i];
+      const std::int64_t items = layer_.max_tiles() * stage.column_tiles;
+      std::int64_t at_once = driver.properties().limits.multiprocessors * stage.blocks_per_multiprocessor;
+      if (stage.cluster > 1) {
+        at_once /= stage.cluster;
+        if (const int known = driver.clusters_at_once(programs_.stages[i]->loaded(), launches_[i]); known > 0)
+          at_once = known;
+      }
+      launches_[i].grid[0] = static_cast<unsigned>(std::min(items, at_once) * stage.cluster);
     }
   }
   std::size_t workspace_bytes() const override { return layer_.workspace_bytes(); }
@@ -144,14 +151,15 @@ class WgmmaMoeKernel final : public Kernel {
     const int element_bytes = bits(problem_.w_type) / 8;
     const std::int64_t k = row / element_bytes;
     if (!stage.interleaved) {
-      const ArrayBox::Dimension dimensions[] = {
-          {k, 0, 0}, {stage.weight_rows, row, stage.rows}, {experts, stage.weight_rows * row, 1}};
+      const ArrayBox::Dimension dimensions[] = {{k, 0, 0},
+                                                {stage.weight_rows, row, stage.rows / stage.cluster},
+                                                {experts, stage.weight_rows * row, 1}};
       return encode(driver_.functions(), ArrayBox{data, element_bytes, dimensions}, map);
     }
     const ArrayBox::Dimension dimensions[] = {{k, 0, 0},
                                               {8, row, 8},
                                               {2, problem_.n * row, 2},
-                                              {problem_.n / 8, 8 * row, stage.rows / 16},
+                                              {problem_.n / 8, 8 * row, stage.rows / stage.cluster / 16},
                                               {experts, stage.weight_rows * row, 1}};
     return encode(driver_.functions(), ArrayBox{data, element_bytes, dimensions}, map);
   }
@@ -205,7 +213,8 @@ class WgmmaMoeKernel final : public Kernel {
   Problem problem_;
   OperandShapes shapes_;
   Stages stages_;
-  std::array<gpu::LaunchShape, 2> launches_;
+  std::array<HopperLaunch, 2> extensions_;
+  std::array<gpu::LaunchShape, 2> launches_;  // point at extensions_
 };
 
 class WgmmaMoeFamily final : public gpu::CompiledFamily {
@@ -294,7 +303,7 @@ Space WgmmaMoeFamily::space(const Problem& problem) const {
                        }});
   space.add(Constraint{"wg",
                        [](const Config& config) -> std::string {
-                         const bool both = config.number("bn") == 64 && config.number("bn2") == 64;
+                         const bool both = config.number("bn") == 64 && config.number("bo") == 64;
                          return both && config.number("wg") > 1 ? "wg means the same as 1" : "";
                        },
                        Rule::search});
@@ -334,8 +343,10 @@ gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeS
                     fmt::format("BLOCK_TOKENS={}", stage.tokens),
                     fmt::format("CONSUMER_WARPGROUPS={}", stage.warpgroups),
                     fmt::format("K_ATOMS={}", stage.k_atoms),
+                    fmt::format("CLUSTER={}", stage.cluster),
                     fmt::format("BLOCKS={}", stage.blocks_per_multiprocessor),
-                    fmt::format("CONSUMER_REGISTERS={}", stage.reallocates_registers() ? 1 : 0),
+                    fmt::format("PRODUCER_REGISTERS={}", stage.producer_registers()),
+                    fmt::format("CONSUMER_REGISTERS={}", stage.consumer_registers()),
                     fmt::format("GATED={}", first && problem.moe.gated ? 1 : 0),
                     fmt::format("ACTIVATION={}", first ? gpu::activation_code(problem.moe.activation) : 0)};
   return source;

@@ -6,8 +6,10 @@
 // hidden layer.
 //
 // The host defines: STAGE (1, 2), BLOCK_ROWS (of A: 64, 128, 256), BLOCK_TOKENS (of B), CONSUMER_WARPGROUPS (1, 2), K_ATOMS (block_k in units of 128 bytes), BLOCKS
-// (of a multiprocessor), GATED and ACTIVATION (moe_activation.cuh; of stage 1), ELEMENT, OUTPUT (of `to`), SCALES (0: none, 1: of rows, 2: of 1 x 128 of tokens and 128 x
-// 128 of the weight), WGMMA, WGMMA_FIRST and FENCE_ACCUMULATORS (wgmma.cu) for BLOCK_TOKENS.
+// (of a multiprocessor), CLUSTER (1; 2: blocks of a cluster compute neighbouring halves of a tile's tokens with the same rows of the weight, of which each loads a
+// half for both by multicast), GATED and ACTIVATION (moe_activation.cuh; of stage 1), ELEMENT, OUTPUT (of `to`), SCALES (0: none, 1: of rows, 2: of 1 x 128 of tokens
+// and 128 x 128 of the weight), PRODUCER_REGISTERS and CONSUMER_REGISTERS (of a thread; 0: as compiled), WGMMA, WGMMA_FIRST and FENCE_ACCUMULATORS (wgmma.cu) for
+// BLOCK_TOKENS.
 using gemmtune::cuda::WgmmaMoeArguments;
 using gemmtune::gpu::MoeTile;
 
@@ -16,8 +18,10 @@ using gemmtune::gpu::MoeTile;
 #define PROMOTE (ELEMENT == 3)  // of fp8 the tensor core keeps too few bits of long sums
 #define A_ATOM_BYTES (BLOCK_ROWS * ATOM_BYTES)
 #define B_ATOM_BYTES (BLOCK_TOKENS * ATOM_BYTES)
+#define SHARE_ROWS (BLOCK_ROWS / CLUSTER)  // of A that a block loads
 #define SCALE_BYTES (SCALES == 2 ? BLOCK_TOKENS * 4 : 0)  // of a k atom
 #define STAGE_BYTES (K_ATOMS * (A_ATOM_BYTES + B_ATOM_BYTES))
+#define LOADED_BYTES (K_ATOMS * (A_ATOM_BYTES + (GATHER ? 0 : B_ATOM_BYTES)))  // by TMA into a stage
 #define CONSUMER_THREADS (128 * CONSUMER_WARPGROUPS)
 #define PRODUCER_THREADS 128
 #define WARPGROUP_ROWS (BLOCK_ROWS / CONSUMER_WARPGROUPS)
@@ -28,6 +32,7 @@ using gemmtune::gpu::MoeTile;
 #define STAGED_TOKENS (BLOCK_TOKENS % 32 == 0 ? 32 : 16)
 #define STAGING_PITCH (MMA_COLUMNS * 2 + 16)
 #define STAGING_BYTES (STAGED_TOKENS * STAGING_PITCH)
+#define SCALE_COPIES ((BLOCK_TOKENS + 127) / 128)  // of a thread of the producer, each k atom
 #define ROWS_PER_THREAD (BLOCK_TOKENS / 16)  // that a producer thread gathers, 16 bytes of each
 
 // Addresses in shared memory.
@@ -35,41 +40,92 @@ struct SharedLayout {
   unsigned pipeline;
   unsigned staging;  // a buffer for each consumer warp group
   unsigned scales;   // of tokens: num_stages x K_ATOMS x BLOCK_TOKENS floats
+  unsigned work;     // the Work of each stage that begins a tile
   unsigned full_barriers;
   unsigned empty_barriers;
 };
+#define WORK_BYTES 32
+
+// Rank of the block in its cluster, and the first of the work items of the cluster.
+static __device__ __forceinline__ int rank_of_block() { return CLUSTER > 1 ? cluster_cta_rank() : 0; }
+static __device__ __forceinline__ int first_work() { return CLUSTER > 1 ? cluster_index() : (int)blockIdx.x; }
+static __device__ __forceinline__ int work_stride() { return CLUSTER > 1 ? cluster_count() : (int)gridDim.x; }
 
 struct Work {
-  MoeTile tile;
-  int column;  // first one of `to`
-  int row;     // first one of the weight; of an interleaved one in groups of 8 of each half
+  MoeTile tile;  // the block's share of it; count may be 0 with CLUSTER
+  int column;    // first one of `to`
+  int row;       // first one of the weight; of an interleaved one in groups of 8 of each half
 };
 
+// EARLY: before the grid dependency, when L1 may hold what was there before the sort.
+template <bool EARLY>
+static __device__ __forceinline__ MoeTile load_tile(const MoeTile* from) {
+  if (!EARLY) return *from;
+  const int4 bits = __ldcg((const int4*)from);
+  return {bits.x, bits.y, bits.z, bits.w};
+}
+
 // Neighbouring blocks compute all tokens of an expert with the same rows of the weight, then with the next ones.
+template <bool EARLY>
 static __device__ __forceinline__ Work work_at(const WgmmaMoeArguments& a, int index) {
   const int any = index / a.column_tiles;
-  const MoeTile one = a.tiles[any];
-  const int tiles = a.tiles_of[one.expert];
+  const MoeTile one = load_tile<EARLY>(a.tiles + any);
+  const int* at = a.tiles_of + one.expert;
+  const int tiles = EARLY ? __ldcg(at) : *at;
   const int first = any - one.index;
   const int local = index - first * a.column_tiles;
   const int across = local / tiles;
   Work work;
-  work.tile = a.tiles[first + local - across * tiles];
+  work.tile = load_tile<EARLY>(a.tiles + first + local - across * tiles);
   work.column = across * TILE_COLUMNS;
   work.row = across * BLOCK_ROWS;
+#if CLUSTER > 1
+  const int skipped = rank_of_block() * BLOCK_TOKENS;
+  work.tile.first += skipped;
+  work.tile.count = work.tile.count > skipped ? work.tile.count - skipped : 0;
+  if (work.tile.count > BLOCK_TOKENS) work.tile.count = BLOCK_TOKENS;
+#endif
+  return work;
+}
+
+// The producer passes the work to the consumers with the first stage of its tile.
+static __device__ __forceinline__ void store_work(const SharedLayout& smem, int stage, const Work& work) {
+  const unsigned to = smem.work + (unsigned)stage * WORK_BYTES;
+  asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(work.tile.expert), "r"(work.tile.first), "r"(work.tile.count), "r"(work.column) : "memory");
+  asm volatile("st.shared.s32 [%0], %1;" ::"r"(to + 16u), "r"(work.row) : "memory");
+}
+static __device__ __forceinline__ Work read_work(const SharedLayout& smem, int stage) {
+  const unsigned from = smem.work + (unsigned)stage * WORK_BYTES;
+  Work work;
+  work.tile.index = 0;
+  asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];" : "=r"(work.tile.expert), "=r"(work.tile.first), "=r"(work.tile.count), "=r"(work.column) : "r"(from) : "memory");
+  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(work.row) : "r"(from + 16u) : "memory");
   return work;
 }
 
 // ---- producer
 
+#if CLUSTER > 1
+#define MULTICAST ".multicast::cluster"
+#define MULTICAST_MASK(operand) ", %" #operand
+#else
+#define MULTICAST
+#define MULTICAST_MASK(operand)
+#endif
+
+// Loads the block's share of a k atom of the weight, with CLUSTER to both blocks. `to`: of the whole tile.
 static __device__ __forceinline__ void load_weight(const WgmmaMoeArguments& a, unsigned to, int k_atom, const Work& work, unsigned barrier) {
+  const int share = rank_of_block() * SHARE_ROWS;
+  to += (unsigned)(share * ATOM_BYTES);
+  const unsigned short mask = (1u << CLUSTER) - 1u;
 #if INTERLEAVED
-  asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(to), "l"(&a.w),
-               "r"(k_atom * ATOM_ELEMENTS), "r"(0), "r"(0), "r"(work.row / 16), "r"(work.tile.expert), "r"(barrier)
+  asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" MULTICAST
+               " [%0], [%1, {%2, %3, %4, %5, %6}], [%7]" MULTICAST_MASK(8) ";" ::"r"(to),
+               "l"(&a.w), "r"(k_atom * ATOM_ELEMENTS), "r"(0), "r"(0), "r"((work.row + share) / 16), "r"(work.tile.expert), "r"(barrier), "h"(mask)
                : "memory");
 #else
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to), "l"(&a.w),
-               "r"(k_atom * ATOM_ELEMENTS), "r"(work.row), "r"(work.tile.expert), "r"(barrier)
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" MULTICAST " [%0], [%1, {%2, %3, %4}], [%5]" MULTICAST_MASK(6) ";" ::"r"(to),
+               "l"(&a.w), "r"(k_atom * ATOM_ELEMENTS), "r"(work.row + share), "r"(work.tile.expert), "r"(barrier), "h"(mask)
                : "memory");
 #endif
 }
@@ -86,28 +142,57 @@ static __device__ __forceinline__ void arrive_after_copies(unsigned barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
+// Stage 2 starts while the kernel before it still computes the hidden layer: its weights are loaded into all stages, then it waits.
+static __device__ __forceinline__ int load_early(const WgmmaMoeArguments& a, const SharedLayout& smem, int work_count) {
+  int early = 0;
+#pragma unroll 1
+  for (int index = first_work(); index < work_count; index += work_stride()) {
+    const Work work = work_at<true>(a, index);
+#pragma unroll 1
+    for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile) {
+      if (early == a.num_stages) return early;
+      const unsigned full = smem.full_barriers + 8u * (unsigned)early;
+      if (k_tile == 0) store_work(smem, early, work);
+      barrier_arrive_expect_tx(full, LOADED_BYTES);
+#pragma unroll
+      for (int i = 0; i < K_ATOMS; ++i)
+        load_weight(a, smem.pipeline + (unsigned)early * STAGE_BYTES + (unsigned)(i * A_ATOM_BYTES), k_tile * K_ATOMS + i, work, full);
+      ++early;
+    }
+  }
+  return early;
+}
+
 static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const SharedLayout& smem, int work_count) {
   const int thread = (int)threadIdx.x - CONSUMER_THREADS;
   int stage = 0;
   unsigned phase = 1;
+  int early = 0;  // stages that have their weight
+#if STAGE == 2
+  if (thread == 0) early = load_early(a, smem, work_count);
+  grid_dependency_wait();
+#endif
+  Work next = {};
+  if (first_work() < work_count) next = work_at<false>(a, first_work());
 #pragma unroll 1
-  for (int index = (int)blockIdx.x; index < work_count; index += (int)gridDim.x) {
-    const Work work = work_at(a, index);
+  for (int index = first_work(); index < work_count; index += work_stride()) {
+    const Work work = next;
+    if (index + work_stride() < work_count) next = work_at<false>(a, index + work_stride());
 #if GATHER
-    const unsigned char* rows[ROWS_PER_THREAD];
+    int tokens[ROWS_PER_THREAD];  // pointers would need twice the registers
 #pragma unroll
     for (int i = 0; i < ROWS_PER_THREAD; ++i) {
       const int at = thread / 8 + i * 16;
-      const int token = a.pair_of[work.tile.first + (at < work.tile.count ? at : 0)] / a.topk;
-      rows[i] = a.x + token * a.x_row_bytes + thread % 8 * 16;
+      tokens[i] = at < work.tile.count ? a.pair_of[work.tile.first + at] / a.topk : 0;
     }
 #endif
 #if SCALES == 2
-    const float* scales[(BLOCK_TOKENS + 127) / 128];
+    const float* scales[SCALE_COPIES];
 #pragma unroll
-    for (int i = 0; i < (BLOCK_TOKENS + 127) / 128; ++i) {
-      const int at = work.tile.first + (thread + i * 128 < work.tile.count ? thread + i * 128 : 0);
-      scales[i] = a.x_scales + (long long)(GATHER ? a.pair_of[at] / a.topk : at) * a.x_scale_step;
+    for (int i = 0; i < SCALE_COPIES; ++i) {
+      const int own = thread + i * 128;
+      const int at = work.tile.first + own;
+      scales[i] = a.x_scales + (long long)(own >= work.tile.count ? 0 : GATHER ? a.pair_of[at] / a.topk : at) * a.x_scale_step;
     }
 #endif
 #pragma unroll 1
@@ -116,10 +201,13 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
       const unsigned full = smem.full_barriers + 8u * (unsigned)stage;
       barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
       if (thread == 0) {
-        barrier_arrive_expect_tx(full, K_ATOMS * (A_ATOM_BYTES + (GATHER ? 0 : B_ATOM_BYTES)));
+        const bool loaded = early > 0;
+        early -= loaded;
+        if (!loaded && k_tile == 0) store_work(smem, stage, work);
+        if (!loaded) barrier_arrive_expect_tx(full, LOADED_BYTES);
 #pragma unroll
         for (int i = 0; i < K_ATOMS; ++i) {
-          load_weight(a, base + (unsigned)(i * A_ATOM_BYTES), k_tile * K_ATOMS + i, work, full);
+          if (!loaded) load_weight(a, base + (unsigned)(i * A_ATOM_BYTES), k_tile * K_ATOMS + i, work, full);
           if (!GATHER)
             tma_load(base + (unsigned)(K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES), &a.hidden, (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, work.tile.first, full, 0ull);
         }
@@ -130,16 +218,17 @@ static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const
         const int k_atom = k_tile * K_ATOMS + i;
 #if GATHER
         const bool inside = k_atom * ATOM_BYTES + thread % 8 * 16 < a.k_bytes;
+        const unsigned char* const from = a.x + k_atom * ATOM_BYTES + thread % 8 * 16;
         const unsigned to = base + (unsigned)(K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES);
 #pragma unroll
         for (int r = 0; r < ROWS_PER_THREAD; ++r) {
           const int at = thread / 8 + r * 16;
-          copy_unit(to + (unsigned)(at * ATOM_BYTES + ((thread % 8) ^ (at % 8)) * 16), rows[r] + k_atom * ATOM_BYTES, inside && at < work.tile.count);
+          copy_unit(to + (unsigned)(at * ATOM_BYTES + ((thread % 8) ^ (at % 8)) * 16), from + tokens[r] * a.x_row_bytes, inside && at < work.tile.count);
         }
 #endif
 #if SCALES == 2
 #pragma unroll
-        for (int r = 0; r < (BLOCK_TOKENS + 127) / 128; ++r) {
+        for (int r = 0; r < SCALE_COPIES; ++r) {
           if (thread + r * 128 < BLOCK_TOKENS)
             copy_float(smem.scales + (unsigned)((stage * K_ATOMS + i) * SCALE_BYTES + (thread + r * 128) * 4), scales[r] + k_atom * a.x_scale_k_step,
                        thread + r * 128 < work.tile.count && k_atom * ATOM_BYTES < a.k_bytes);
@@ -182,8 +271,15 @@ static __device__ __forceinline__ void wait_full(const SharedLayout& smem, const
   if (GATHER) fence_async_proxy();  // the copies were ordinary writes
 }
 
+// A stage is free when the consumers of all blocks that its weight is multicast to have read it.
 static __device__ __forceinline__ void release_stage(const SharedLayout& smem, int stage) {
-  if (threadIdx.x % 32 == 0) barrier_arrive(smem.empty_barriers + 8u * (unsigned)stage);
+  const unsigned barrier = smem.empty_barriers + 8u * (unsigned)stage;
+  const int lane = (int)threadIdx.x % 32;
+#if CLUSTER > 1
+  if (lane < CLUSTER) barrier_arrive_remote(remote_address(barrier, lane));
+#else
+  if (lane == 0) barrier_arrive(barrier);
+#endif
 }
 
 #define WAIT_FOR_PRODUCTS(pending) asm volatile("wgmma.wait_group.sync.aligned " #pending ";" ::: "memory")
@@ -317,8 +413,9 @@ static __device__ __forceinline__ void scale_rows(Accumulators& d, const WgmmaMo
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int at = j * 8 + (int)threadIdx.x % 4 * 2 + i;
-      const int position = work.tile.first + (at < work.tile.count ? at : 0);
-      const float token = a.x_scales[(long long)(GATHER ? a.pair_of[position] / a.topk : position) * a.x_scale_step];
+      const int position = work.tile.first + at;
+      const bool there = at < work.tile.count;
+      const float token = there ? a.x_scales[(long long)(GATHER ? a.pair_of[position] / a.topk : position) * a.x_scale_step] : 0.0f;
 #pragma unroll
       for (int r = 0; r < MMA_TILES; ++r) {
 #pragma unroll
@@ -346,7 +443,7 @@ static __device__ __forceinline__ void stage_output(const float* d, const WgmmaM
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int at = first_token + (j + i / 2) * 8 + lane % 4 * 2 + i % 2;
-        factors[i] = a.weights[a.pair_of[work.tile.first + (at < work.tile.count ? at : 0)]];
+        if (at < work.tile.count) factors[i] = a.weights[a.pair_of[work.tile.first + at]];
       }
     }
 #endif
@@ -394,7 +491,8 @@ static __device__ __forceinline__ void store_staged(const WgmmaMoeArguments& a, 
                  : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
                  : "r"(from + (unsigned)(row * STAGING_PITCH + item % units * 16))
                  : "memory");
-    *(uint4*)((output*)a.to + (long long)(work.tile.first + first_token + row) * a.columns + own) = value;
+    const int position = work.tile.first + first_token + row;
+    *(uint4*)((output*)a.to + (long long)position * a.columns + own) = value;
   }
 }
 
@@ -403,8 +501,10 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
   const unsigned staging = smem.staging + (unsigned)(group * STAGING_BYTES);
   PipelineState state = {0, 0};
 #pragma unroll 1
-  for (int index = (int)blockIdx.x; index < work_count; index += (int)gridDim.x) {
-    const Work work = work_at(a, index);
+  for (int index = first_work(); index < work_count; index += work_stride()) {
+    wait_full(smem, state);
+    const Work work = read_work(smem, state.stage);
+    __syncwarp();
     Accumulators d;
     mainloop(d, a, smem, work, state);
 #if SCALES == 1
@@ -425,37 +525,61 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
   }
 }
 
+// A warp group's registers a thread from here on.
+#if PRODUCER_REGISTERS
+#define REGISTERS_TEXT(count) #count
+#define REALLOCATE_REGISTERS(way, count) asm volatile("setmaxnreg." #way ".sync.aligned.u32 " REGISTERS_TEXT(count) ";")
+#else
+#define REALLOCATE_REGISTERS(way, count)
+#endif
+
 extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS, BLOCKS) wgmma_moe(const __grid_constant__ WgmmaMoeArguments a) {
   extern __shared__ unsigned char memory[];
-  launch_dependents();
   SharedLayout smem;
   smem.pipeline = (shared_address(memory) + 1023u) & ~1023u;
   smem.staging = smem.pipeline + (unsigned)a.num_stages * STAGE_BYTES;
   smem.scales = smem.staging + CONSUMER_WARPGROUPS * STAGING_BYTES;
-  smem.full_barriers = smem.pipeline + (unsigned)a.storage_bytes;
+  smem.work = smem.pipeline + (unsigned)a.storage_bytes;
+  smem.full_barriers = smem.work + (unsigned)a.num_stages * WORK_BYTES;
   smem.empty_barriers = smem.full_barriers + 8u * (unsigned)a.num_stages;
   if (threadIdx.x == 0) {
     for (int i = 0; i < a.num_stages; ++i) {
       barrier_init(smem.full_barriers + 8u * (unsigned)i, COPIES ? 1 + PRODUCER_THREADS : 1);
-      barrier_init(smem.empty_barriers + 8u * (unsigned)i, CONSUMER_THREADS / 32);
+      barrier_init(smem.empty_barriers + 8u * (unsigned)i, CLUSTER * CONSUMER_THREADS / 32);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     prefetch_tensor_map(&a.w);
     if (!GATHER) prefetch_tensor_map(&a.hidden);
   }
+#if CLUSTER > 1
+  __syncwarp();
+  cluster_arrive();
+  cluster_wait();
+#else
   __syncthreads();
-  // Tiles, operands and the workspace are of the kernels before this one.
-  grid_dependency_wait();
-  const int work_count = *a.tile_count * a.column_tiles;
-  if (threadIdx.x >= CONSUMER_THREADS) {
-#if CONSUMER_REGISTERS
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 64;");
 #endif
+#if STAGE == 1
+  // Operands and the tiles are of the kernels before this one.
+  grid_dependency_wait();
+  // After the wait: what starts from here on finds the tiles in memory.
+  launch_dependents();
+#else
+  launch_dependents();
+#endif
+  const int work_count = __ldcg(a.tile_count) * a.column_tiles;
+  if (threadIdx.x >= CONSUMER_THREADS) {
+    REALLOCATE_REGISTERS(dec, PRODUCER_REGISTERS);
     if (COPIES || threadIdx.x == CONSUMER_THREADS) produce(a, smem, work_count);
   } else {
-#if CONSUMER_REGISTERS
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
-#endif
+    REALLOCATE_REGISTERS(inc, CONSUMER_REGISTERS);
+    // The hidden layer's scales are of the kernel before this one.
+    if (STAGE == 2) grid_dependency_wait();
     consume(a, smem, work_count);
   }
+#if CLUSTER > 1
+  // No block exits while another may still write to its shared memory.
+  __syncwarp();
+  cluster_arrive();
+  cluster_wait();
+#endif
 }

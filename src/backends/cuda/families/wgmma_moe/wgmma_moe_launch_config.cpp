@@ -14,15 +14,23 @@ constexpr std::int64_t max_moe_stages = 24;
 constexpr std::int64_t min_moe_stages = 3;
 constexpr std::int64_t instruction_rows = 64;
 constexpr std::int64_t kibibyte = 1024;
-constexpr std::int64_t accumulators =
-    256;  // tokens of a tile times instructions of a warp group, halved: registers
+// Alignment of the pipeline, and for each stage two barriers and the work that it begins.
+constexpr std::int64_t moe_reserve = 1024 + max_moe_stages * (16 + 32);
 
 double as_real(std::int64_t value) { return static_cast<double>(value); }
 
 }  // namespace
 
 bool WgmmaMoeStage::reallocates_registers() const {
-  return warpgroups == 2 && promoted && mma_tiles() * tokens >= 192;
+  const std::int64_t held = mma_tiles() * tokens / 2;
+  return warpgroups == 2 && (promoted ? held >= 96 : held > 128);
+}
+
+std::int64_t WgmmaMoeStage::producer_registers() const { return reallocates_registers() ? 56 : 0; }
+
+std::int64_t WgmmaMoeStage::consumer_registers() const {
+  if (!reallocates_registers()) return 0;
+  return (registers_at_start() - 128 * producer_registers()) / (128 * warpgroups) / 8 * 8;
 }
 
 std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Config& config,
@@ -34,8 +42,9 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
     WgmmaMoeStage& stage = stages[static_cast<std::size_t>(number) - 1];
     stage.stage = number;
     stage.tokens = config.number("bm", 16);
-    stage.rows = config.number(number == 1 ? "bn" : "bn2", 128);
+    stage.rows = config.number(number == 1 ? "bn" : "bo", 128);
     stage.warpgroups = std::clamp<std::int64_t>(config.number("wg", 1), 1, stage.rows / instruction_rows);
+    stage.cluster = std::max<std::int64_t>(1, config.number("cm", 1));
     stage.k_atoms = k_atoms_of(config, problem.w_type);
     stage.blocks_per_multiprocessor = small ? 2 : 1;
     stage.interleaved = number == 1 && problem.moe.gated;
@@ -52,10 +61,10 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
     const bool block_scales = scales_by_block(problem);
     const std::int64_t scales = block_scales ? stage.k_atoms * stage.tokens * 4 : 0;
     const auto most = static_cast<std::int64_t>(limits.shared_bytes_per_block);
-    const std::int64_t budget = std::min(small ? 112 * kibibyte : most, most) - shared_reserve - staging;
+    const std::int64_t budget = std::min(small ? 112 * kibibyte : most, most) - moe_reserve - staging;
     stage.num_stages = std::clamp<std::int64_t>(budget / (stage.stage_bytes + scales), 0, max_moe_stages);
     stage.storage_bytes = round_up(stage.num_stages * (stage.stage_bytes + scales) + staging, 16);
-    stage.shared_bytes = stage.storage_bytes + shared_reserve;
+    stage.shared_bytes = stage.storage_bytes + moe_reserve;
   }
   return stages;
 }
@@ -66,91 +75,111 @@ bool scales_by_block(const Problem& problem) {
 }
 
 std::vector<Parameter> wgmma_moe_parameters(DataType element) {
-  return {Parameter{.key = "bm",
-                    .values = {"16", "32", "64", "96", "128", "256"},
-                    .absent = "16",
-                    .meaning = "block_m: tokens of one expert in a tile"},
-          Parameter{.key = "bn",
-                    .values = {"64", "128", "256"},
-                    .absent = "128",
-                    .meaning = "block_n: rows of w1 in a tile, of a gated one half of them of the gate"},
-          Parameter{.key = "bn2",
-                    .values = {"64", "128", "256"},
-                    .absent = "128",
-                    .meaning = "block_n of the second stage: rows of w2 in a tile"},
-          Parameter{.key = "wg",
-                    .values = {"1", "2"},
-                    .absent = "1",
-                    .meaning = "consumer warp groups, at most one for 64 rows of a tile"},
-          block_k_parameter(element, {1, 2}),
-          Parameter{
-              .key = "smem",
-              .values = {"112", "226"},
-              .absent = "226",
-              .meaning = "KiB of shared memory, which the stages fill: two blocks a multiprocessor, or one"}};
+  return {
+      Parameter{.key = "bm",
+                .values = {"16", "32", "48", "64", "96", "128", "144", "192", "256"},
+                .absent = "16",
+                .meaning = "block_m: tokens of one expert in a tile"},
+      Parameter{.key = "bn",
+                .values = {"64", "128", "256"},
+                .absent = "128",
+                .meaning = "block_n: rows of w1 in a tile, of a gated one half of them of the gate"},
+      Parameter{.key = "bo",
+                .values = {"64", "128", "256"},
+                .absent = "128",
+                .meaning = "block_n of the second stage: columns of its output, rows of w2, in a tile"},
+      Parameter{.key = "wg",
+                .values = {"1", "2"},
+                .absent = "1",
+                .meaning = "consumer warp groups, at most one for 64 rows of a tile"},
+      Parameter{.key = "cm",
+                .values = {"1", "2"},
+                .absent = "1",
+                .meaning = "cluster_m: blocks of bm tokens each that share the weight by multicast"},
+      block_k_parameter(element, {1, 2}),
+      Parameter{
+          .key = "smem",
+          .values = {"112", "226"},
+          .absent = "226",
+          .meaning = "KiB of shared memory, which the stages fill: two blocks a multiprocessor, or one"}};
 }
 
 std::string refuse_wgmma_moe(const WgmmaMoeStage& stage) {
-  if (stage.mma_tiles() * stage.tokens > accumulators) return "more accumulators than registers";
-  if (stage.blocks_per_multiprocessor == 2 &&
-      (stage.warpgroups > 1 || stage.mma_tiles() * stage.tokens > (stage.promoted ? 32 : 128)))
+  if (stage.cluster > 1 && stage.rows < 128) return "no cluster of tiles of 64 rows";
+  const std::int64_t held = stage.mma_tiles() * stage.tokens / 2;
+  const std::int64_t partial = stage.promoted ? stage.tokens / 2 : 0;
+  if (held > (stage.promoted ? 128 : stage.reallocates_registers() || stage.warpgroups == 1 ? 192 : 128))
+    return "more accumulators than registers";
+  if (stage.blocks_per_multiprocessor == 2 && (stage.warpgroups > 1 || held + partial > 64))
     return "two blocks of a multiprocessor have too few registers";
-  if (stage.promoted && (stage.mma_tiles() * stage.tokens > 256 || stage.tokens > 128))
-    return "more partial sums than registers";
+  if (stage.promoted && stage.tokens > 128) return "more partial sums than registers";
   if (stage.num_stages < min_moe_stages) return "fewer than 3 stages fit into shared memory";
   return {};
 }
 
 double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStage, 2>& stages,
                            const HopperLimits& limits) {
-  constexpr double bytes_per_microsecond = 4.3e6;  // of device memory
-  constexpr double l2_bytes_per_microsecond = 5.5e6;
-  constexpr double multiprocessor_bytes = 62e3;  // per microsecond, into one
-  constexpr double clock = 1.7e3;                // cycles per microsecond
+  constexpr double from_memory = 4.3e6;  // bytes a microsecond
+  constexpr double from_l2 = 5.6e6;
+  constexpr double into_multiprocessor = 62e3;
+  constexpr double clock = 1.7e3;  // cycles a microsecond
+  constexpr double latency = 1.1;  // microseconds until a released stage is full again
   const double processors = limits.multiprocessors;
-  const double element = bits(problem.w_type) / 8.0;
-  double total = 8;  // sort, sum and launches
+  const double pairs = as_real(routed_pairs(problem));
+  double total = 7.5 + pairs / 12e3;  // sort, sum and launches
   for (const WgmmaMoeStage& stage : stages) {
-    const gpu::ExpectedTiles work = gpu::expected_moe_tiles(problem, stage.tokens);
-    const double items = work.tiles * as_real(stage.column_tiles);
-    const double at_once = processors * as_real(stage.blocks_per_multiprocessor);
-    const double waves = std::ceil(items / at_once);
+    const gpu::ExpectedTiles work = gpu::expected_moe_tiles(problem, stage.sorted_tokens());
+    const auto cluster = as_real(stage.cluster);
+    const double blocks = as_real(stage.blocks_per_multiprocessor);
+    const double items = work.tiles * cluster * as_real(stage.column_tiles);
+    const double waves = std::ceil(items / (processors * blocks));
     const double k_tiles = as_real(stage.k_tiles);
-    // An instruction of 64 rows x n x 32 bytes takes n / 8 cycles of a multiprocessor's four tensor cores, twice where both operands change.
-    const double products = as_real(stage.k_atoms * 4 * (stage.rows / 64)) *
-                            std::max(16.0, as_real(stage.tokens) / 2) * (stage.promoted ? 1.5 : 1.0) *
-                            as_real(stage.blocks_per_multiprocessor) / clock;
-    const double loads = as_real(stage.stage_bytes * stage.blocks_per_multiprocessor) / multiprocessor_bytes;
-    const double latency = 1.0 / std::max(1.0, as_real(stage.num_stages) - 1);
-    const double busy = waves * (k_tiles * std::max({products, loads, latency}) + 0.6 +
-                                 as_real(stage.tokens * stage.rows) / 40e3);
+    const double tokens = as_real(stage.tokens);
+    const double row_groups = as_real(stage.rows) / 64;
+    // An instruction of 64 rows and 32 bytes of k reads 2 KiB of the weight from shared memory.
+    const double instruction = std::max(tokens / 2, 16 + tokens / 4);
+    double cycles = row_groups * 4 * instruction;
+    // Promotion runs while the other warp group multiplies, but for the wait at its end.
+    if (stage.promoted)
+      cycles = std::max(cycles, row_groups * 1.5 * tokens) +
+               row_groups * (stage.warpgroups == 2 ? 0.5 : 1) * (1.2 * tokens + 60);
+    const double products = as_real(stage.k_atoms) * cycles * blocks / clock;
+    const double fetched = as_real(stage.k_atoms * atom_bytes) * (as_real(stage.rows) / cluster + tokens);
+    const double loads = as_real(stage.stage_bytes) * blocks / into_multiprocessor;
+    const double step =
+        std::max({products, loads, latency / as_real(std::max<std::int64_t>(1, stage.num_stages - 1))});
+    const double busy = waves * (k_tiles * step + 0.8 + as_real(stage.tokens * stage.rows) / 40e3);
     const double weights = work.experts * as_real(stage.weight_rows * stage.k_bytes);
-    const double results = as_real(routed_pairs(problem) * stage.columns) * 2;
-    const double l2 = items * k_tiles * as_real(stage.stage_bytes) / l2_bytes_per_microsecond;
-    total += std::max({busy, (weights + results) / bytes_per_microsecond, l2}) + element;
+    const double results = pairs * as_real(stage.columns) * 2;
+    total += std::max({busy, (weights + results) / from_memory, items * k_tiles * fetched / from_l2}) + 1.5;
+    if (stage.promoted && stage.stage == 1) total += 2 + results * 1.5 / from_memory;
   }
-  return total + as_real(routed_pairs(problem) * problem.k) * 4 / bytes_per_microsecond;
+  return total + pairs * as_real(problem.k) * 2 / from_memory;
 }
 
+/// Without clusters: those are the search's.
 Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limits) {
   Config best;
   double least = 0;
-  for (const std::int64_t tokens : {16, 32, 64, 128}) {
+  for (const std::int64_t tokens : {16, 32, 48, 64, 96, 128, 144, 192}) {
     for (const std::int64_t rows : {64, 128, 256}) {
       for (const std::int64_t rows2 : {64, 128, 256}) {
-        Config config;
-        config.set("bm", tokens);
-        config.set("bn", rows);
-        config.set("bn2", rows2);
-        config.set("wg", std::int64_t{std::min(rows, rows2) > 64 ? 2 : 1});
-        config.set("bk", block_k_of(problem.w_type, tokens <= 32 && std::max(rows, rows2) <= 128 ? 2 : 1));
-        config.set("smem", std::int64_t{226});
-        const auto stages = wgmma_moe_stages(problem, config, limits);
-        if (!refuse_wgmma_moe(stages[0]).empty() || !refuse_wgmma_moe(stages[1]).empty()) continue;
-        const double time = predicted_wgmma_moe(problem, stages, limits);
-        if (least != 0 && time >= least) continue;
-        least = time;
-        best = config;
+        for (const std::int64_t shared : {226, 112}) {
+          Config config;
+          config.set("bm", tokens);
+          config.set("bn", rows);
+          config.set("bo", rows2);
+          config.set("wg", std::int64_t{shared > 112 && std::min(rows, rows2) > 64 ? 2 : 1});
+          config.set("cm", std::int64_t{1});
+          config.set("bk", block_k_of(problem.w_type, tokens <= 32 && std::max(rows, rows2) <= 128 ? 2 : 1));
+          config.set("smem", shared);
+          const auto stages = wgmma_moe_stages(problem, config, limits);
+          if (!refuse_wgmma_moe(stages[0]).empty() || !refuse_wgmma_moe(stages[1]).empty()) continue;
+          const double time = predicted_wgmma_moe(problem, stages, limits);
+          if (least != 0 && time >= least) continue;
+          least = time;
+          best = config;
+        }
       }
     }
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/cuda/families/hopper.h"
+#include "backends/cuda/families/wgmma/wgmma_launch_config.h"
 #include "candidates/space.h"
 
 namespace gemmtune::cuda {
@@ -19,6 +20,7 @@ struct WgmmaMoeStage {
   std::int64_t warpgroups = 1;  // consumers
   std::int64_t k_atoms = 1;
   std::int64_t blocks_per_multiprocessor = 1;
+  std::int64_t cluster = 1;  // blocks that share a tile's rows, each with its own tokens
   bool interleaved = false;  // rows of gate and up alternate, 8 of each
   bool promoted = false;     // fp8
   std::int64_t k_bytes = 0;  // of a row
@@ -31,10 +33,19 @@ struct WgmmaMoeStage {
   std::int64_t storage_bytes = 0;  // of stages, staging buffers and scales
   std::int64_t shared_bytes = 0;
 
+  /// Of a tile of the sort: those of a cluster's blocks.
+  std::int64_t sorted_tokens() const { return tokens * cluster; }
   std::int64_t threads() const { return 128 * (warpgroups + 1); }
   std::int64_t mma_tiles() const { return rows / 64 / warpgroups; }
   /// Whether consumers take registers from the producer.
   bool reallocates_registers() const;
+  /// Of a thread that has a block of a multiprocessor's registers to itself; a reallocation that needs more in all never ends.
+  std::int64_t registers_at_start() const {
+    return registers_per_multiprocessor / threads() / 8 * 8 * threads();
+  }
+  /// Of a thread from the reallocation on; 0 without one.
+  std::int64_t producer_registers() const;
+  std::int64_t consumer_registers() const;
 };
 
 /// Whether scales of x and w change along k.

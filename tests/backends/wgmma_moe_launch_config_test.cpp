@@ -1,0 +1,87 @@
+// Tiles and shared memory of wgmma_moe's stages, and what runs untuned.
+#include "backends/cuda/families/wgmma_moe/wgmma_moe_launch_config.h"
+
+#include <gtest/gtest.h>
+
+#include "support/nvrtc.h"
+#include "support/operation_problems.h"
+
+namespace gemmtune::cuda {
+namespace {
+
+Problem layer(DataType type, std::int64_t tokens, int experts, int topk, std::int64_t n, std::int64_t k) {
+  const QuantType quant = type == DataType::bf16 ? QuantType::none : QuantType::per_1x128;
+  Problem problem = testing_problems::moe_problem(type, type, quant, {tokens, n, k});
+  problem.moe.experts = experts;
+  problem.moe.topk = topk;
+  return problem;
+}
+
+TEST(WgmmaMoeLaunchConfig, DefaultsFitAndFollowTheTokensOfAnExpert) {
+  const HopperLimits limits(limits_of("sm_90a"));
+  std::int64_t before = 0;
+  for (const std::int64_t tokens : {1, 16, 128, 1024, 4096}) {
+    for (const DataType type : {DataType::bf16, DataType::f8_e4m3fn}) {
+      for (const Problem& problem :
+           {layer(type, tokens, 256, 8, 256, 7168), layer(type, tokens, 128, 8, 768, 2048),
+            layer(type, tokens, 8, 2, 7168, 4096)}) {
+        const Config config = default_wgmma_moe_config(problem, limits);
+        const auto stages = wgmma_moe_stages(problem, config, limits);
+        for (const WgmmaMoeStage& stage : stages) {
+          EXPECT_EQ(refuse_wgmma_moe(stage), "") << print(problem) << " " << config.text();
+          EXPECT_LE(stage.shared_bytes, static_cast<std::int64_t>(limits.shared_bytes_per_block));
+          EXPECT_GE(stage.column_tiles * stage.rows, stage.weight_rows);
+        }
+        if (tokens == 1) EXPECT_EQ(stages[0].tokens, 16) << config.text();
+      }
+    }
+    const Problem dense = layer(DataType::bf16, tokens, 8, 2, 7168, 4096);
+    const auto stages = wgmma_moe_stages(dense, default_wgmma_moe_config(dense, limits), limits);
+    EXPECT_GE(stages[0].sorted_tokens(), before);
+    before = stages[0].sorted_tokens();
+  }
+}
+
+TEST(WgmmaMoeLaunchConfig, RefusesWhatDoesNotFit) {
+  const HopperLimits limits(limits_of("sm_90a"));
+  const Problem problem = layer(DataType::bf16, 4096, 8, 2, 7168, 4096);
+  const auto refusal = [&](const char* name) {
+    const auto candidate = parse_kernel_name(name, {"bm", "bn", "bo", "wg", "cm", "bk", "smem"});
+    EXPECT_TRUE(candidate.ok()) << candidate.message();
+    const auto stages = wgmma_moe_stages(problem, candidate->config, limits);
+    const std::string first = refuse_wgmma_moe(stages[0]);
+    return first.empty() ? refuse_wgmma_moe(stages[1]) : first;
+  };
+  EXPECT_EQ(refusal("wgmma_moe_r1_bm128_bn256_bo256_wg2_cm2_bk64_smem226"), "");
+  EXPECT_EQ(refusal("wgmma_moe_r1_bm256_bn256_bo256_wg2_cm1_bk64_smem226"),
+            "more accumulators than registers");
+  EXPECT_EQ(refusal("wgmma_moe_r1_bm64_bn64_bo128_wg1_cm2_bk64_smem226"),
+            "no cluster of tiles of 64 rows");
+  EXPECT_EQ(refusal("wgmma_moe_r1_bm128_bn256_bo256_wg2_cm1_bk128_smem112"),
+            "two blocks of a multiprocessor have too few registers");
+}
+
+TEST(WgmmaMoeLaunchConfig, NoReallocationOfRegistersWaitsForEver) {
+  const HopperLimits limits(limits_of("sm_90a"));
+  int reallocated = 0;
+  for (const DataType type : {DataType::bf16, DataType::f8_e4m3fn}) {
+    const Problem problem = layer(type, 4096, 8, 2, 7168, 4096);
+    Space space;
+    for (Parameter& parameter : wgmma_moe_parameters(type)) space.add(std::move(parameter));
+    for (const Config& config : space.enumerate()) {
+      for (const WgmmaMoeStage& stage : wgmma_moe_stages(problem, config, limits)) {
+        if (!refuse_wgmma_moe(stage).empty() || !stage.reallocates_registers()) continue;
+        ++reallocated;
+        // A block starts with 168 registers for each of its 384 threads.
+        EXPECT_LE(128 * stage.producer_registers() + 256 * stage.consumer_registers(), 168 * 384);
+        EXPECT_GT(stage.consumer_registers(), 168);
+        EXPECT_EQ(stage.consumer_registers() % 8, 0);
+        EXPECT_EQ(stage.producer_registers() % 8, 0);
+      }
+    }
+  }
+  EXPECT_GE(reallocated, 8);
+}
+
+}  // namespace
+}  // namespace gemmtune::cuda
