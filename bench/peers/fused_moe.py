@@ -2,14 +2,17 @@
 """Times whole layers of fused_moe (tokens sorted, both GEMMs, activation, sum over experts) in one process: gemmtune, PyTorch's
 _grouped_mm (bf16) and a grouped Triton kernel (bf16, fp8 blocks) with the same steps around it. Every layer is captured in a CUDA graph
 that rotates over routings, so that weights come from memory; the graphs are replayed in turns, --rounds times. Prints medians in
-microseconds with the share of the floor (bytes of the touched experts' weights over 4.8 TB/s, or operations over the peak) and geometric
-means. What is not there is named.
+microseconds with the share of the floor (bytes of the touched experts' weights over 4.3 TB/s, or operations over 790 TFLOP/s in bf16 and
+1580 in fp8) and geometric means. What is not there is named.
 
 Usage: fused_moe.py --library build/lib/libgemmtune.so [--tuned FILE] [--models NAME ...] [--tokens N ...] [--routing uniform|zipf]
                     [--rounds 9] [--csv FILE]
+
+MXFP4 (gpt-oss-120b, bf16 activations, without the biases of its experts) has no peer here: triton_kernels and Marlin are not packaged.
 """
 
 import argparse
+import concurrent.futures
 import ctypes
 import math
 import os
@@ -30,12 +33,16 @@ MODELS = {
     "Qwen3-30B-A3B-bf16": (128, 8, 2048, 768, "bf16"),
     "Qwen3-30B-A3B-fp8": (128, 8, 2048, 768, "fp8"),
     "Mixtral-8x7B-TP2-bf16": (8, 2, 4096, 7168, "bf16"),
+    "gpt-oss-120b-mxfp4": (128, 4, 2880, 2880, "mxfp4"),
 }
-TOKENS = [1, 4, 16, 64, 128, 512, 1024, 4096]
+TOKENS = [1, 4, 16, 64, 128, 256, 512, 1024, 4096]
 ROUTINGS = 8
 SPAN_MICROSECONDS = 4000
-TERABYTES, TERAFLOPS = 4.8, {"bf16": 989.0, "fp8": 1979.0}
-FUSED_MOE, SILU, NO_QUANTIZATION, PER_1X128 = 8, 1, 0, 4
+TERABYTES, TERAFLOPS = 4.3, {"bf16": 790.0, "fp8": 1580.0, "mxfp4": 790.0}
+WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0, "mxfp4": 17.0 / 32}  # of an element, with its share of a scale of 32
+FUSED_MOE, SILU, SWIGLU, F4_E2M1 = 8, 1, 3, 7
+QUANTIZATION = {"bf16": 0, "mxfp4": 3, "fp8": 4}  # none, 1 x 32, 1 x 128
+E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0]
 
 
 class Moe(ctypes.Structure):
@@ -56,6 +63,8 @@ class Weights:
         random = torch.Generator(device="cuda").manual_seed(1)
 
         def elements(rows, columns):
+            if self.form == "mxfp4":
+                return torch.randint(0, 256, (self.experts, rows, columns // 2), generator=random, device="cuda", dtype=torch.uint8)
             all_of_them = torch.empty(self.experts, rows, columns, device="cuda", dtype=torch.bfloat16 if self.form == "bf16" else torch.float8_e4m3fn)
             for expert in all_of_them:
                 values = torch.randn(rows, columns, generator=random, device="cuda")
@@ -63,11 +72,14 @@ class Weights:
             return all_of_them
 
         def scales(rows, columns):
+            if self.form == "mxfp4":  # e8m0
+                middle = 127 - round(math.log2(3 * math.sqrt(columns)))
+                return torch.randint(middle - 1, middle + 2, (self.experts, rows, columns // 32), generator=random, device="cuda", dtype=torch.uint8)
             return (torch.rand(self.experts, math.ceil(rows / 128), math.ceil(columns / 128), generator=random, device="cuda") + 0.5) / math.sqrt(columns)
 
         self.w1, self.w2 = elements(2 * self.n, self.k), elements(self.k, self.n)
-        self.w1_scale = scales(2 * self.n, self.k) if self.form == "fp8" else None
-        self.w2_scale = scales(self.k, self.n) if self.form == "fp8" else None
+        self.w1_scale = scales(2 * self.n, self.k) if self.form != "bf16" else None
+        self.w2_scale = scales(self.k, self.n) if self.form != "bf16" else None
 
 
 class Case:
@@ -78,7 +90,7 @@ class Case:
         self.x_scale = None
         if weights.form == "fp8":
             self.x_scale = torch.rand(tokens, math.ceil(weights.k / 128), generator=random, device="cuda") + 0.5
-        self.x = x.to(torch.bfloat16 if weights.form == "bf16" else torch.float8_e4m3fn)
+        self.x = x.to(torch.float8_e4m3fn if weights.form == "fp8" else torch.bfloat16)
         share = torch.ones(weights.experts, device="cuda")
         if routing == "zipf":
             share = 1.0 / torch.arange(1, weights.experts + 1, device="cuda").float()
@@ -92,7 +104,7 @@ class Case:
     def floor(self):
         w = self.weights
         touched = sum(len(ids.unique()) for ids in self.ids) / ROUTINGS
-        moved = touched * 3 * w.n * w.k * w.w1.element_size() + self.m * w.k * (self.x.element_size() + 2)
+        moved = touched * 3 * w.n * w.k * WEIGHT_BYTES[w.form] + self.m * w.k * (self.x.element_size() + 2)
         return max(moved / TERABYTES / 1e6, 6.0 * self.m * w.topk * w.n * w.k / TERAFLOPS[w.form] / 1e6)
 
     def expected(self, tokens):
@@ -100,6 +112,9 @@ class Case:
         w = self.weights
 
         def matrix(values, scale):
+            if w.form == "mxfp4":
+                both = torch.stack((values & 15, values >> 4), 2).flatten(1)
+                return torch.tensor(E2M1, device="cuda")[both.long()] * torch.exp2(scale.float() - 127).repeat_interleave(32, 1)
             values = values.float()
             if scale is None:
                 return values
@@ -112,18 +127,43 @@ class Case:
                 x = x * self.x_scale[token].repeat_interleave(128)[: w.k]
             for expert, weight in zip(self.ids[0][token].tolist(), self.weight[0][token]):
                 gate_up = matrix(w.w1[expert], None if w.w1_scale is None else w.w1_scale[expert]) @ x
-                hidden = torch.nn.functional.silu(gate_up[: w.n]) * gate_up[w.n :]
+                gate, up = gate_up[: w.n], gate_up[w.n :]
+                if w.form == "mxfp4":
+                    gate = gate.clamp(max=7.0)
+                    hidden = gate * torch.sigmoid(1.702 * gate) * (up.clamp(-7.0, 7.0) + 1)
+                else:
+                    hidden = torch.nn.functional.silu(gate) * up
                 result[token] += weight * (matrix(w.w2[expert], None if w.w2_scale is None else w.w2_scale[expert]) @ hidden)
         return result
 
 
+def problem_of(w, tokens):
+    x_type = F8_E4M3FN if w.form == "fp8" else BF16
+    w_type = F4_E2M1 if w.form == "mxfp4" else x_type
+    moe = Moe(size=ctypes.sizeof(Moe), experts=w.experts, topk=w.topk, activation=SWIGLU if w.form == "mxfp4" else SILU, gated=1,
+              quant_type=QUANTIZATION[w.form])
+    problem = Problem(size=ctypes.sizeof(Problem), operation=FUSED_MOE, x_type=x_type, w_type=w_type, y_type=BF16, m=tokens, n=w.n, k=w.k,
+                      moe=ctypes.cast(ctypes.pointer(moe), ctypes.c_void_p))
+    return problem, moe
+
+
+def make_plans(libraries, w, tokens):
+    """All at once, so that they are compiled on several cores."""
+
+    def make(library, count):
+        problem, _ = problem_of(w, count)
+        plan = ctypes.c_void_p()
+        library.functions.gemmtune_plan_create(library.context, ctypes.byref(problem), ctypes.byref(plan))
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for library in libraries.values():
+            for count in tokens:
+                pool.submit(make, library, count)
+
+
 def gemmtune_call(library, case):
     w = case.weights
-    form = BF16 if w.form == "bf16" else F8_E4M3FN
-    moe = Moe(size=ctypes.sizeof(Moe), experts=w.experts, topk=w.topk, activation=SILU, gated=1,
-              quant_type=NO_QUANTIZATION if w.form == "bf16" else PER_1X128)
-    problem = Problem(size=ctypes.sizeof(Problem), operation=FUSED_MOE, x_type=form, w_type=form, y_type=BF16, m=case.m, n=w.n, k=w.k,
-                      moe=ctypes.cast(ctypes.pointer(moe), ctypes.c_void_p))
+    problem, moe = problem_of(w, case.m)
     pointer = lambda tensor: None if tensor is None else tensor.data_ptr()  # noqa: E731
     routed = [MoeOperands(size=ctypes.sizeof(MoeOperands), w2=w.w2.data_ptr(), w2_scale=pointer(w.w2_scale), topk_ids=ids.data_ptr(),
                           topk_weights=weight.data_ptr()) for ids, weight in zip(case.ids, case.weight)]
@@ -333,13 +373,11 @@ def triton_configs(case):
     return [(64, 128, 4, 3), (128, 128, 8, 3)]
 
 
-def measure(case, library, rounds, missing, label, only):
-    calls = {}
-    if library is not None:
-        calls["gemmtune"] = gemmtune_call(library, case)
+def measure(case, libraries, rounds, missing, label, only):
+    calls = {name: gemmtune_call(library, case) for name, library in libraries.items()}
     if case.weights.form == "bf16":
         calls["torch._grouped_mm"] = torch_grouped(case)
-    for config in triton_configs(case):
+    for config in triton_configs(case) if case.weights.form != "mxfp4" else []:
         calls[f"triton {config[0]}x{config[1]}"] = triton_grouped(case, *config)
     calls = {name: call for name, call in calls.items() if only is None or name.startswith(only)}
     some = min(case.m, 4)
@@ -377,7 +415,8 @@ def measure(case, library, rounds, missing, label, only):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", help="libgemmtune.so; without it the peers alone")
-    parser.add_argument("--tuned", help="a tuned file of fused_moe; without it gemmtune's defaults")
+    parser.add_argument("--tuned", nargs="*", default=["default"],
+                        help="tuned files of fused_moe, each timed beside the others; default: without one")
     parser.add_argument("--models", nargs="*", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--tokens", nargs="*", type=int, default=TOKENS)
     parser.add_argument("--routing", default="uniform", choices=["uniform", "zipf"])
@@ -387,21 +426,26 @@ def main():
     options = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("fused_moe: no GPU here")
-    library = Library(options.library, {FUSED_MOE: options.tuned} if options.tuned else {}) if options.library else None
+    libraries = {}
+    for file in options.tuned if options.library else []:
+        name = "gemmtune" if len(options.tuned) == 1 else f"gemmtune {os.path.basename(file)}"
+        libraries[name] = Library(options.library, {} if file == "default" else {FUSED_MOE: file})
     rows, missing = [], {}
     for model in options.models:
         weights = Weights(model)
+        make_plans(libraries, weights, options.tokens)
         ratios = []
         for tokens in options.tokens:
             case = Case(weights, tokens, options.routing)
-            found = measure(case, library, options.rounds, missing, f"{model}, {tokens} tokens", options.only)
+            found = measure(case, libraries, options.rounds, missing, f"{model}, {tokens} tokens", options.only)
             floor = case.floor()
             for name, (median, error) in found.items():
                 rows.append({"model": model, "routing": options.routing, "tokens": tokens, "who": name, "us": round(median, 2),
                              "share_of_floor": round(floor / median, 3), "error": f"{error:.2e}"})
-            peers = [median for name, (median, _) in found.items() if name != "gemmtune"]
-            if peers and "gemmtune" in found:
-                ratios.append(min(peers) / found["gemmtune"][0])
+            ours = [median for name, (median, _) in found.items() if name.startswith("gemmtune")]
+            peers = [median for name, (median, _) in found.items() if not name.startswith("gemmtune")]
+            if peers and ours:
+                ratios.append(min(peers) / ours[0])
             print(f"{model:24} {tokens:5} floor {floor:8.1f}  " + "  ".join(f"{name} {median:.1f} ({floor / median:.2f}, {error:.1e})"
                                                                             for name, (median, error) in found.items()), flush=True)
             del case

@@ -220,6 +220,13 @@ TEST(GpuCompile, WgmmaMoeForHopper) {
     problem.moe.gated = false;
     problem.moe.activation = Activation::gelu;
     expect_compiles(*family, runtime, problem);
+    // gpt-oss's layer: MXFP4 weights.
+    Problem fp4 = testing_problems::moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32,
+                                                {tokens, 2880, 2880});
+    fp4.moe.experts = 128;
+    fp4.moe.topk = 4;
+    fp4.moe.activation = Activation::swiglu;
+    expect_compiles(*family, runtime, fp4);
     for (const QuantType type : {QuantType::per_token, QuantType::per_1x128}) {
       Problem quantized =
           testing_problems::moe_problem(DataType::f8_e4m3fn, DataType::f8_e4m3fn, type, {tokens, 256, 7168});
@@ -240,10 +247,15 @@ TEST(GpuCompile, TheWidestTilesOfWgmmaMoe) {
   const Problem wide =
       testing_problems::moe_problem(DataType::bf16, DataType::bf16, QuantType::none, {4096, 768, 2048});
   const Problem promoted = testing_problems::moe_problem(fp8, fp8, QuantType::per_1x128, {4096, 256, 7168});
+  const Problem fp4 = testing_problems::moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32,
+                                                    {4096, 768, 2048});
   const std::pair<const Problem*, const char*> kernels[] = {
       {&wide, "wgmma_moe_r1_bm192_bn256_bo256_wg2_cm2_bk64_smem226"},
       {&wide, "wgmma_moe_r1_bm192_bn128_bo128_wg1_cm1_bk64_smem226"},
       {&wide, "wgmma_moe_r1_bm128_bn64_bo64_wg1_cm1_bk64_smem112"},
+      {&fp4, "wgmma_moe_r1_bm64_bn256_bo256_wg2_cm1_bk256_smem226"},
+      {&fp4, "wgmma_moe_r1_bm96_bn128_bo128_wg1_cm1_bk256_smem226"},
+      {&fp4, "wgmma_moe_r1_bm32_bn128_bo128_wg1_cm1_bk256_smem112"},
       {&promoted, "wgmma_moe_r1_bm128_bn256_bo256_wg2_cm1_bk128_smem226"},
       {&promoted, "wgmma_moe_r1_bm128_bn128_bo128_wg1_cm2_bk128_smem226"},
       {&promoted, "wgmma_moe_r1_bm96_bn256_bo256_wg2_cm2_bk128_smem226"},

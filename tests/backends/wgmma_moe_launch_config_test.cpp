@@ -32,7 +32,9 @@ TEST(WgmmaMoeLaunchConfig, DefaultsFitAndFollowTheTokensOfAnExpert) {
           EXPECT_LE(stage.shared_bytes, static_cast<std::int64_t>(limits.shared_bytes_per_block));
           EXPECT_GE(stage.column_tiles * stage.rows, stage.weight_rows);
         }
-        if (tokens == 1) EXPECT_EQ(stages[0].tokens, 16) << config.text();
+        if (tokens == 1) {
+          EXPECT_EQ(stages[0].tokens, 16) << config.text();
+        }
       }
     }
     const Problem dense = layer(DataType::bf16, tokens, 8, 2, 7168, 4096);
@@ -55,8 +57,7 @@ TEST(WgmmaMoeLaunchConfig, RefusesWhatDoesNotFit) {
   EXPECT_EQ(refusal("wgmma_moe_r1_bm128_bn256_bo256_wg2_cm2_bk64_smem226"), "");
   EXPECT_EQ(refusal("wgmma_moe_r1_bm256_bn256_bo256_wg2_cm1_bk64_smem226"),
             "more accumulators than registers");
-  EXPECT_EQ(refusal("wgmma_moe_r1_bm64_bn64_bo128_wg1_cm2_bk64_smem226"),
-            "no cluster of tiles of 64 rows");
+  EXPECT_EQ(refusal("wgmma_moe_r1_bm64_bn64_bo128_wg1_cm2_bk64_smem226"), "no cluster of tiles of 64 rows");
   EXPECT_EQ(refusal("wgmma_moe_r1_bm128_bn256_bo256_wg2_cm1_bk128_smem112"),
             "two blocks of a multiprocessor have too few registers");
 }

@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,9 +39,17 @@ std::vector<Config> moe_configs(const KernelFamily& family, const Problem& probl
                          "wgmma_moe_r1_bm256_bn64_bo64_wg1_cm1_bk64_smem226",
                          "wgmma_moe_r1_bm96_bn64_bo256_wg1_cm1_bk64_smem226",
                          "wgmma_moe_r1_bm16_bn256_bo256_wg2_cm2_bk128_smem226"};
+  const char* names_of_fp4[] = {"wgmma_moe_r1_bm16_bn64_bo64_wg1_cm1_bk256_smem112",
+                                "wgmma_moe_r1_bm32_bn256_bo128_wg2_cm1_bk256_smem226",
+                                "wgmma_moe_r1_bm64_bn128_bo256_wg2_cm1_bk256_smem226",
+                                "wgmma_moe_r1_bm96_bn128_bo64_wg1_cm1_bk256_smem226",
+                                "wgmma_moe_r1_bm48_bn64_bo128_wg2_cm1_bk256_smem226",
+                                "wgmma_moe_r1_bm16_bn256_bo256_wg2_cm1_bk256_smem226"};
   const Space space = family.space(problem);
   std::vector<Config> configs{family.default_config(problem)};
-  for (const char* name : names) {
+  const auto chosen = problem.w_type == DataType::f4_e2m1 ? std::span<const char* const>(names_of_fp4)
+                                                          : std::span<const char* const>(names);
+  for (const char* name : chosen) {
     auto candidate = parse_kernel_name(name, space.keys());
     EXPECT_TRUE(candidate.ok()) << candidate.message();
     if (!candidate.ok()) continue;
@@ -128,6 +138,21 @@ TEST_P(CudaFp8Moe, IsRight) {
 INSTANTIATE_TEST_SUITE_P(, CudaFp8Moe,
                          ::testing::Values(QuantType::per_tensor, QuantType::per_token, QuantType::per_1x128),
                          [](const auto& one) { return std::string(to_string(one.param)); });
+/// gpt-oss's layer on awkward sizes: rows of scales at multiples of 4, 2 and 1 bytes, units of 128 that are not whole.
+TEST_F(CudaMoe, Mxfp4WeightsAreRight) {
+  for (const Shape& shape : {Shape{1, 2880, 2880}, Shape{3, 96, 32}, Shape{50, 160, 192},
+                             Shape{130, 288, 544}, Shape{300, 256, 1024}}) {
+    for (const bool early : {false, true}) {
+      Problem problem = moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, shape);
+      problem.moe.activation = early ? Activation::silu : Activation::swiglu;
+      problem.moe.doweight_stage1 = early;
+      problem.moe.experts = shape.m == 1 ? 6 : 5;
+      problem.moe.topk = early ? 1 : 4;
+      EXPECT_EQ(expect_families_right(problem, 7), gpu()->find_family("wgmma_moe") == nullptr ? 1 : 2);
+      ASSERT_TRUE(gpu()->health().ok());
+    }
+  }
+}
 
 /// A layer of one call with operands of its own.
 class Layer {
@@ -143,9 +168,21 @@ class Layer {
     ids_ = allocated(pairs * 4);
     weights_ = allocated(pairs * 4);
     y_ = allocated(static_cast<std::size_t>(shapes_.y.bytes()));
+    if (shapes_.w.scale.type != ScaleType::none) {
+      w_scale_ = on_device(host_.w_scale);
+      w2_scale_ = on_device(host_.w2_scale);
+    }
     EXPECT_TRUE(gpu()->copy_in(weights_->data(), host_.topk_weights.data(), pairs * 4).ok());
   }
   const std::vector<std::int32_t>& ids() const { return host_.topk_ids; }
+
+  /// The same power of two for all of w1 and of w2.
+  void set_scales(unsigned char of_w, unsigned char of_w2) {
+    const std::vector<std::byte> first(host_.w_scale.size(), std::byte{of_w});
+    const std::vector<std::byte> second(host_.w2_scale.size(), std::byte{of_w2});
+    EXPECT_TRUE(gpu()->copy_in(w_scale_->data(), first.data(), first.size()).ok());
+    EXPECT_TRUE(gpu()->copy_in(w2_scale_->data(), second.data(), second.size()).ok());
+  }
 
   /// y as float32 bits of bf16.
   std::vector<float> run(const Kernel& kernel, const std::vector<std::int32_t>& ids) {
@@ -155,6 +192,10 @@ class Layer {
     o.x = x_->data();
     o.w = w_->data();
     o.w2 = w2_->data();
+    if (w_scale_ != nullptr) {
+      o.w_scale = w_scale_->data();
+      o.w2_scale = w2_scale_->data();
+    }
     o.y = y_->data();
     o.ldx = o.ldy = problem_.k;
     o.topk_ids = static_cast<const std::int32_t*>(ids_->data());
@@ -186,13 +227,40 @@ class Layer {
   Problem problem_;
   OperandShapes shapes_;
   HostOperands host_;
-  std::unique_ptr<Buffer> x_, w_, w2_, ids_, weights_, y_;
+  std::unique_ptr<Buffer> x_, w_, w2_, w_scale_, w2_scale_, ids_, weights_, y_;
 };
 
 std::unique_ptr<Kernel> default_kernel(const KernelFamily& family, const Problem& problem) {
   auto kernel = family.build(problem, family.default_config(problem));
   EXPECT_TRUE(kernel.ok()) << kernel.message();
   return kernel.ok() ? std::move(*kernel) : nullptr;
+}
+
+/// Scales of every size: of w1 from 2^-52 to 2^53, of w2 from 2^-106 to 2^104.
+TEST_F(CudaMoe, Mxfp4ScalesOfEverySizeAreRight) {
+  Problem problem = moe_problem(DataType::bf16, DataType::f4_e2m1, QuantType::per_1x32, {24, 128, 256});
+  problem.moe.activation = Activation::none;
+  problem.moe.experts = 4;
+  problem.moe.topk = 2;
+  const KernelFamily* slow = gpu()->find_family("simt_moe");
+  const KernelFamily* fast = gpu()->find_family("wgmma_moe");
+  if (slow == nullptr || fast == nullptr) GTEST_SKIP() << "needs both families";
+  for (const int exponent : {75, 100, 126, 127, 128, 129, 130, 180}) {
+    Layer layer(problem);
+    // In w1 e, in w2 the opposite, so that gate * up stays in range: (2^(e-127))^2 * 2^(e2-127).
+    layer.set_scales(static_cast<unsigned char>(exponent),
+                     static_cast<unsigned char>(std::clamp(381 - 2 * exponent, 1, 254)));
+    const std::vector<float> right = layer.run(*default_kernel(*slow, problem), layer.ids());
+    const std::vector<float> y = layer.run(*default_kernel(*fast, problem), layer.ids());
+    double error = 0;
+    double norm = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      error += std::pow(static_cast<double>(y[i]) - static_cast<double>(right[i]), 2);
+      norm += std::pow(static_cast<double>(right[i]), 2);
+    }
+    EXPECT_GT(norm, 0) << exponent;
+    EXPECT_LT(std::sqrt(error / norm), 0.01) << exponent;
+  }
 }
 
 TEST_F(CudaMoe, AnIdThatIsNoExpertMakesItsTokenNaN) {

@@ -30,6 +30,11 @@ constexpr std::int64_t buffer_alignment = 256;
 
 char* at(void* workspace, std::int64_t offset) { return static_cast<char*>(workspace) + offset; }
 
+/// The share of a normal distribution of whole numbers that is above `limit`.
+double above(double limit, double mean, double deviation) {
+  return 0.5 * std::erfc((limit + 0.5 - mean) / (deviation * std::sqrt(2.0)));
+}
+
 }  // namespace
 
 std::int64_t max_moe_tiles(std::int64_t pairs, std::int64_t experts, std::int64_t block_m) {
@@ -38,16 +43,17 @@ std::int64_t max_moe_tiles(std::int64_t pairs, std::int64_t experts, std::int64_
 
 ExpectedTiles expected_moe_tiles(const Problem& problem, std::int64_t block_m) {
   const auto experts = static_cast<double>(problem.moe.experts);
-  const auto pairs = static_cast<double>(routed_pairs(problem));
-  const auto block = static_cast<double>(block_m);
-  const double share = static_cast<double>(problem.moe.topk) / experts;
+  const auto rows = static_cast<double>(problem.m);
+  const double share = std::min(1.0, static_cast<double>(problem.moe.topk) / experts);
+  const double mean = rows * share;
+  const double deviation = std::sqrt(mean * (1 - share)) + 1e-9;
   ExpectedTiles found;
-  found.experts = experts * (1 - std::pow(1 - std::min(share, 1.0), static_cast<double>(problem.m)));
-  found.experts = std::max(found.experts, static_cast<double>(problem.moe.topk));
-  const double each = pairs / found.experts;
-  // Half of the last tile of an expert is empty on the average.
-  found.tiles = found.experts * std::max(1.0, each / block + 0.5);
-  if (each * 1.5 <= block) found.tiles = found.experts;
+  found.experts = found.tiles = experts * (1 - std::pow(1 - share, rows));
+  for (std::int64_t most = block_m; most < problem.m; most += block_m) {
+    const double more = experts * above(static_cast<double>(most), mean, deviation);
+    if (more < 1e-3 && static_cast<double>(most) > mean) break;
+    found.tiles += more;
+  }
   return found;
 }
 

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "backends/cuda/families/hopper.h"
+#include "backends/cuda/families/mxfp4/mxfp4.h"
 #include "backends/cuda/families/wgmma/wgmma_launch_config.h"
+#include "backends/cuda/families/wgmma_moe/moe_permute_arguments.h"
 #include "backends/cuda/families/wgmma_moe/moe_quantize_arguments.h"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_arguments.h"
 #include "backends/cuda/families/wgmma_moe/wgmma_moe_launch_config.h"
@@ -23,6 +25,10 @@ namespace gemmtune::cuda {
 // Texts of the files beside this one.
 std::string_view moe_quantize_arguments_text();
 std::string_view moe_quantize_text();
+std::string_view moe_permute_arguments_text();
+std::string_view moe_permute_text();
+std::string_view wgmma_moe_producer_text();
+std::string_view wgmma_moe_fp4_text();
 
 namespace {
 
@@ -42,10 +48,18 @@ gpu::Source quantize_source() {
           "moe_quantize"};
 }
 
-/// The stages', and for fp8 the one between them.
+gpu::Source permute_source() {
+  return {"moe_permute",
+          gpu::source_text({moe_permute_arguments_text(), gpu::moe_dependent_text(), moe_permute_text()}),
+          {"DEPENDENT=1"},
+          "moe_permute"};
+}
+
+/// The stages', for fp8 the one between them, for an MXFP4 weight the one before them.
 struct Programs {
   std::array<std::shared_ptr<gpu::Program>, 2> stages;
   std::shared_ptr<gpu::Program> quantize;
+  std::shared_ptr<gpu::Program> permute;
 };
 using Stages = std::array<WgmmaMoeStage, 2>;
 
@@ -62,8 +76,11 @@ const HopperLaunch& starts_early() {
 
 gpu::MoeBuffers buffers_of(const Problem& problem, const WgmmaMoeStage& first) {
   const bool quantized = quantizes_hidden(problem);
+  std::int64_t hidden_bytes = problem.n * (quantized ? 3 : 2);  // in bf16, then in fp8
+  // Of an MXFP4 weight, and behind all pairs' hidden layer the tokens' permuted rows.
+  if (first.fp4) hidden_bytes = first.columns * 2 + ceil_div(first.k_bytes, std::int64_t{problem.moe.topk});
   return {.block_m = first.sorted_tokens(),
-          .hidden_bytes = problem.n * (quantized ? 3 : 2),  // in bf16, then in fp8
+          .hidden_bytes = hidden_bytes,
           .hidden_scale_bytes = quantized ? ceil_div(problem.n, hidden_group(problem)) * 4 : 0,
           .rounded_partials = true,
           .dependent = &starts_early()};
@@ -110,10 +127,17 @@ class WgmmaMoeKernel final : public Kernel {
     GEMMTUNE_RETURN_IF_ERROR(encode_weight(stages_[1], operands.w2, second.w));
     for (std::int64_t token = 0; token < problem_.m; token += layer_.round_tokens()) {
       const gpu::MoeRound round = layer_.round(operands, workspace, token);
-      GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
       set_common(stages_[0], round, first);
       first.x = static_cast<const unsigned char*>(round.operands.x);
       first.x_row_bytes = x_row_bytes;
+      if (programs_.permute != nullptr) {
+        auto* const permuted =
+            static_cast<unsigned char*>(round.hidden) + round.pairs * stages_[0].columns * 2;
+        GEMMTUNE_RETURN_IF_ERROR(permute(round, x_row_bytes, permuted, stream));
+        first.x = permuted;
+        first.x_row_bytes = stages_[0].k_bytes;
+      }
+      GEMMTUNE_RETURN_IF_ERROR(layer_.route(round, stream));
       first.to = round.hidden;
       first.weights = problem_.moe.doweight_stage1 ? round.operands.topk_weights : nullptr;
       first.x_scales = static_cast<const float*>(round.operands.x_scale);
@@ -132,11 +156,12 @@ class WgmmaMoeKernel final : public Kernel {
       set_weight_scales(shapes_.w2.scale, round.operands.w2_scale, second);
       second.x_scale_step = 1;
       second.x_scale_k_step = round.pairs;
-      const int element_bytes = bits(problem_.w_type) / 8;
-      GEMMTUNE_RETURN_IF_ERROR(encode(driver_.functions(),
-                                      MatrixBox{hidden, element_bytes, round.pairs, problem_.n,
-                                                problem_.n * element_bytes, stages_[1].tokens},
-                                      second.hidden));
+      const int element_bytes = bits(problem_.x_type) / 8;
+      GEMMTUNE_RETURN_IF_ERROR(
+          encode(driver_.functions(),
+                 MatrixBox{hidden, element_bytes, round.pairs, stages_[1].k_bytes / element_bytes,
+                           stages_[1].k_bytes, stages_[1].tokens},
+                 second.hidden));
       GEMMTUNE_RETURN_IF_ERROR(launch(1, second, stream));
       GEMMTUNE_RETURN_IF_ERROR(layer_.combine(round, stream));
     }
@@ -147,8 +172,8 @@ class WgmmaMoeKernel final : public Kernel {
   /// [experts, rows, k] in boxes of a tile's rows; an interleaved one as [experts, groups, halves, 8, k].
   Status encode_weight(const WgmmaMoeStage& stage, const void* data, api::TensorMap& map) const {
     const std::int64_t experts = problem_.moe.experts;
-    const std::int64_t row = stage.k_bytes;
-    const int element_bytes = bits(problem_.w_type) / 8;
+    const std::int64_t row = stage.weight_row_bytes;
+    const int element_bytes = stage.fp4 ? 1 : bits(problem_.w_type) / 8;
     const std::int64_t k = row / element_bytes;
     if (!stage.interleaved) {
       const ArrayBox::Dimension dimensions[] = {{k, 0, 0},
@@ -156,10 +181,12 @@ class WgmmaMoeKernel final : public Kernel {
                                                 {experts, stage.weight_rows * row, 1}};
       return encode(driver_.functions(), ArrayBox{data, element_bytes, dimensions}, map);
     }
+    // Of an MXFP4 weight a tile is of four boxes.
+    const std::int64_t groups = stage.rows / stage.cluster / (stage.fp4 ? 64 : 16);
     const ArrayBox::Dimension dimensions[] = {{k, 0, 0},
                                               {8, row, 8},
                                               {2, problem_.n * row, 2},
-                                              {problem_.n / 8, 8 * row, stage.rows / stage.cluster / 16},
+                                              {problem_.n / 8, 8 * row, groups},
                                               {experts, stage.weight_rows * row, 1}};
     return encode(driver_.functions(), ArrayBox{data, element_bytes, dimensions}, map);
   }
@@ -176,6 +203,8 @@ class WgmmaMoeKernel final : public Kernel {
     values.column_tiles = as_int(stage.column_tiles);
     values.num_stages = as_int(stage.num_stages);
     values.storage_bytes = as_int(stage.storage_bytes);
+    values.k_units = as_int(stage.k_bytes / (fp4_unit * 2));
+    values.features = as_int(stage.interleaved ? stage.weight_rows / 2 : stage.weight_rows);
   }
 
   static void set_weight_scales(const ScaleShape& shape, const void* scales, WgmmaMoeArguments& values) {
@@ -183,6 +212,9 @@ class WgmmaMoeKernel final : public Kernel {
     values.w_scale_matrix = shape.elements();
     values.w_scale_rows = as_int(shape.row_block);
     values.w_scale_columns = as_int(shape.columns);
+    const std::uintptr_t together =
+        static_cast<std::uintptr_t>(shape.columns) | reinterpret_cast<std::uintptr_t>(scales);
+    values.w_scale_alignment = together % 4 == 0 ? 4 : together % 2 == 0 ? 2 : 1;
   }
 
   Status quantize(const gpu::MoeRound& round, void* to, Stream stream) const {
@@ -200,6 +232,22 @@ class WgmmaMoeKernel final : public Kernel {
     shape.extension = &starts_early();
     void* arguments[] = {&values};
     return programs_.quantize->launch(shape, arguments, stream);
+  }
+
+  Status permute(const gpu::MoeRound& round, std::int64_t x_row_bytes, void* to, Stream stream) const {
+    const std::int64_t units = stages_[0].k_bytes / (fp4_unit * 2);
+    MoePermuteArguments values{static_cast<const unsigned char*>(round.operands.x),
+                               static_cast<unsigned char*>(to),
+                               x_row_bytes,
+                               as_int(round.tokens),
+                               as_int(problem_.k),
+                               as_int(units)};
+    gpu::LaunchShape shape;
+    shape.grid[0] = static_cast<unsigned>(ceil_div(round.tokens * units * 4, std::int64_t{256}));
+    shape.threads = 256;
+    shape.extension = &starts_early();
+    void* arguments[] = {&values};
+    return programs_.permute->launch(shape, arguments, stream);
   }
 
   Status launch(std::size_t stage, WgmmaMoeArguments& values, Stream stream) const {
@@ -225,11 +273,13 @@ class WgmmaMoeFamily final : public gpu::CompiledFamily {
         limits_(hopper_limits(runtime, driver)),
         source_(gpu::source_text({gpu::numbers_text(), tensor_map_arguments_text(), hopper_arguments_text(),
                                   gpu::moe_route_arguments_text(), wgmma_moe_arguments_text(), hopper_text(),
-                                  gpu::moe_activation_text(), wgmma_moe_text()})) {}
+                                  gpu::moe_activation_text(), wgmma_moe_producer_text(), wgmma_moe_fp4_text(),
+                                  wgmma_moe_text()})) {}
 
   std::string_view name() const override { return "wgmma_moe"; }
   std::string identity() const override {
-    std::string text = source_ + wgmma_macros(DataType::bf16, 16) + quantize_source().text;
+    std::string text = source_ + wgmma_macros(DataType::bf16, 16) + mxfp4_wgmma_macro(16) +
+                       quantize_source().text + permute_source().text;
     for (const gpu::Source& source : gpu::moe_layer_sources(default_problem(Operation::fused_moe), {}))
       text += source.text;
     return fmt::format("wgmma_moe r1 source {}", short_hash(text, 12));
@@ -273,10 +323,16 @@ class WgmmaMoeFamily final : public gpu::CompiledFamily {
 Status WgmmaMoeFamily::accepts(const Problem& problem) const {
   GEMMTUNE_RETURN_IF_ERROR(gpu::accepts_mixture(problem));
   const DataType type = problem.w_type;
-  if (problem.x_type != type ||
-      (type != DataType::bf16 && type != DataType::f16 && type != DataType::f8_e4m3fn))
-    return refusal::refuse(refusal::types, "x {} with w {}, only bf16, fp16 and fp8 e4m3fn of both",
-                           to_string(problem.x_type), to_string(type));
+  if (has_fp4_weight(problem) && problem.x_type == DataType::bf16) {
+    if (problem.moe.quant_type != QuantType::per_1x32)
+      return refusal::refuse(refusal::types, "{} scaled by {}", to_string(type),
+                             to_string(problem.moe.quant_type));
+    if (!problem.moe.gated) return refusal::refuse(refusal::activation, "an MXFP4 w1 without gate");
+  } else if (problem.x_type != type ||
+             (type != DataType::bf16 && type != DataType::f16 && type != DataType::f8_e4m3fn))
+    return refusal::refuse(refusal::types,
+                           "x {} with w {}, only bf16, fp16 and fp8 e4m3fn of both, and bf16 with {}",
+                           to_string(problem.x_type), to_string(type), to_string(DataType::f4_e2m1));
   const QuantType quantization = problem.moe.quant_type;
   if (quantizes_hidden(problem) && (quantization == QuantType::none || quantization == QuantType::per_1x32))
     return refusal::refuse(refusal::types, "{} scaled by {}", to_string(type), to_string(quantization));
@@ -296,7 +352,8 @@ Space WgmmaMoeFamily::space(const Problem& problem) const {
   for (Parameter& parameter : wgmma_moe_parameters(problem.w_type)) space.add(std::move(parameter));
   const auto limits = limits_;
   space.add(Constraint{"fits", [problem, limits](const Config& config) -> std::string {
-                         std::string refused = refuse_block_k(config, problem.w_type);
+                         std::string refused;
+                         if (!has_fp4_weight(problem)) refused = refuse_block_k(config, problem.w_type);
                          for (const WgmmaMoeStage& stage : wgmma_moe_stages(problem, config, limits))
                            if (refused.empty()) refused = refuse_wgmma_moe(stage);
                          return refused;
@@ -328,11 +385,15 @@ Space WgmmaMoeFamily::space(const Problem& problem) const {
 }
 
 gpu::Source WgmmaMoeFamily::stage_source(const Problem& problem, const WgmmaMoeStage& stage) const {
-  gpu::Source source{"wgmma_moe", wgmma_macros(problem.w_type, stage.tokens) + source_, {}, "wgmma_moe"};
+  // The first operand of an MXFP4 weight's instructions is in registers.
+  std::string macros = wgmma_macros(problem.x_type, stage.tokens);
+  if (stage.fp4) macros += mxfp4_wgmma_macro(stage.tokens, "WGMMA_REGISTERS");
+  gpu::Source source{"wgmma_moe", macros + source_, {}, "wgmma_moe"};
   const bool first = stage.stage == 1;
   const bool quantized = quantizes_hidden(problem);
-  const DataType hidden = quantized ? DataType::bf16 : problem.w_type;
-  source.defines = {fmt::format("ELEMENT={}", gpu::element_code(problem.w_type)),
+  const DataType hidden = quantized ? DataType::bf16 : problem.x_type;
+  source.defines = {fmt::format("ELEMENT={}", gpu::element_code(problem.x_type)),
+                    fmt::format("FP4={}", stage.fp4 ? 1 : 0),
                     fmt::format("OUTPUT={}", gpu::element_code(first ? hidden : problem.y_type)),
                     fmt::format("SCALES={}", !quantized                 ? 0
                                              : scales_by_block(problem) ? 2
@@ -366,6 +427,11 @@ Result<std::unique_ptr<Kernel>> WgmmaMoeFamily::build(const Problem& problem, co
     auto program = runtime_.load(quantize_source());
     if (!program.ok()) return program.status();
     programs.quantize = std::move(*program);
+  }
+  if (has_fp4_weight(problem)) {
+    auto program = runtime_.load(permute_source());
+    if (!program.ok()) return program.status();
+    programs.permute = std::move(*program);
   }
   auto layer = gpu::MoeLayer::make(runtime_, problem, buffers_of(problem, stages[0]));
   if (!layer.ok()) return layer.status();

@@ -1,255 +1,4 @@
-// One stage of a mixture of experts on Hopper: D = A * B^T with A = rows of an expert's weight and B = rows of the tokens that are routed to it (operands are
-// swapped, so that a tile may have few tokens). Persistent: blocks walk over the tiles of all experts that have tokens; a weight that no token needs is not read. A
-// producer warp group loads stages: A through TMA, B in stage 1 by copies that gather tokens (cp.async), in stage 2 through TMA from the sorted hidden layer.
-//
-// A gated w1 is loaded in groups of 16 rows, 8 of the gate and the same 8 of the up half, so that a thread's accumulators hold both factors of an element of the
-// hidden layer.
-//
-// The host defines: STAGE (1, 2), BLOCK_ROWS (of A: 64, 128, 256), BLOCK_TOKENS (of B), CONSUMER_WARPGROUPS (1, 2), K_ATOMS (block_k in units of 128 bytes), BLOCKS
-// (of a multiprocessor), CLUSTER (1; 2: blocks of a cluster compute neighbouring halves of a tile's tokens with the same rows of the weight, of which each loads a
-// half for both by multicast), GATED and ACTIVATION (moe_activation.cuh; of stage 1), ELEMENT, OUTPUT (of `to`), SCALES (0: none, 1: of rows, 2: of 1 x 128 of tokens
-// and 128 x 128 of the weight), PRODUCER_REGISTERS and CONSUMER_REGISTERS (of a thread; 0: as compiled), WGMMA, WGMMA_FIRST and FENCE_ACCUMULATORS (wgmma.cu) for
-// BLOCK_TOKENS.
-using gemmtune::cuda::WgmmaMoeArguments;
-using gemmtune::gpu::MoeTile;
-
-#define INTERLEAVED (STAGE == 1 && GATED)
-#define GATHER (STAGE == 1)
-#define PROMOTE (ELEMENT == 3)  // of fp8 the tensor core keeps too few bits of long sums
-#define A_ATOM_BYTES (BLOCK_ROWS * ATOM_BYTES)
-#define B_ATOM_BYTES (BLOCK_TOKENS * ATOM_BYTES)
-#define SHARE_ROWS (BLOCK_ROWS / CLUSTER)  // of A that a block loads
-#define SCALE_BYTES (SCALES == 2 ? BLOCK_TOKENS * 4 : 0)  // of a k atom
-#define STAGE_BYTES (K_ATOMS * (A_ATOM_BYTES + B_ATOM_BYTES))
-#define LOADED_BYTES (K_ATOMS * (A_ATOM_BYTES + (GATHER ? 0 : B_ATOM_BYTES)))  // by TMA into a stage
-#define CONSUMER_THREADS (128 * CONSUMER_WARPGROUPS)
-#define PRODUCER_THREADS 128
-#define WARPGROUP_ROWS (BLOCK_ROWS / CONSUMER_WARPGROUPS)
-#define MMA_TILES (WARPGROUP_ROWS / 64)
-#define TILE_COLUMNS (INTERLEAVED ? BLOCK_ROWS / 2 : BLOCK_ROWS)  // of `to`
-#define MMA_COLUMNS (INTERLEAVED ? 32 : 64)                      // of one instruction's rows
-#define COPIES (GATHER || SCALES == 2)                           // the producer's threads copy too
-#define STAGED_TOKENS (BLOCK_TOKENS % 32 == 0 ? 32 : 16)
-#define STAGING_PITCH (MMA_COLUMNS * 2 + 16)
-#define STAGING_BYTES (STAGED_TOKENS * STAGING_PITCH)
-#define SCALE_COPIES ((BLOCK_TOKENS + 127) / 128)  // of a thread of the producer, each k atom
-#define ROWS_PER_THREAD (BLOCK_TOKENS / 16)  // that a producer thread gathers, 16 bytes of each
-
-// Addresses in shared memory.
-struct SharedLayout {
-  unsigned pipeline;
-  unsigned staging;  // a buffer for each consumer warp group
-  unsigned scales;   // of tokens: num_stages x K_ATOMS x BLOCK_TOKENS floats
-  unsigned work;     // the Work of each stage that begins a tile
-  unsigned full_barriers;
-  unsigned empty_barriers;
-};
-#define WORK_BYTES 32
-
-// Rank of the block in its cluster, and the first of the work items of the cluster.
-static __device__ __forceinline__ int rank_of_block() { return CLUSTER > 1 ? cluster_cta_rank() : 0; }
-static __device__ __forceinline__ int first_work() { return CLUSTER > 1 ? cluster_index() : (int)blockIdx.x; }
-static __device__ __forceinline__ int work_stride() { return CLUSTER > 1 ? cluster_count() : (int)gridDim.x; }
-
-struct Work {
-  MoeTile tile;  // the block's share of it; count may be 0 with CLUSTER
-  int column;    // first one of `to`
-  int row;       // first one of the weight; of an interleaved one in groups of 8 of each half
-};
-
-// EARLY: before the grid dependency, when L1 may hold what was there before the sort.
-template <bool EARLY>
-static __device__ __forceinline__ MoeTile load_tile(const MoeTile* from) {
-  if (!EARLY) return *from;
-  const int4 bits = __ldcg((const int4*)from);
-  return {bits.x, bits.y, bits.z, bits.w};
-}
-
-// Neighbouring blocks compute all tokens of an expert with the same rows of the weight, then with the next ones.
-template <bool EARLY>
-static __device__ __forceinline__ Work work_at(const WgmmaMoeArguments& a, int index) {
-  const int any = index / a.column_tiles;
-  const MoeTile one = load_tile<EARLY>(a.tiles + any);
-  const int* at = a.tiles_of + one.expert;
-  const int tiles = EARLY ? __ldcg(at) : *at;
-  const int first = any - one.index;
-  const int local = index - first * a.column_tiles;
-  const int across = local / tiles;
-  Work work;
-  work.tile = load_tile<EARLY>(a.tiles + first + local - across * tiles);
-  work.column = across * TILE_COLUMNS;
-  work.row = across * BLOCK_ROWS;
-#if CLUSTER > 1
-  const int skipped = rank_of_block() * BLOCK_TOKENS;
-  work.tile.first += skipped;
-  work.tile.count = work.tile.count > skipped ? work.tile.count - skipped : 0;
-  if (work.tile.count > BLOCK_TOKENS) work.tile.count = BLOCK_TOKENS;
-#endif
-  return work;
-}
-
-// The producer passes the work to the consumers with the first stage of its tile.
-static __device__ __forceinline__ void store_work(const SharedLayout& smem, int stage, const Work& work) {
-  const unsigned to = smem.work + (unsigned)stage * WORK_BYTES;
-  asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(work.tile.expert), "r"(work.tile.first), "r"(work.tile.count), "r"(work.column) : "memory");
-  asm volatile("st.shared.s32 [%0], %1;" ::"r"(to + 16u), "r"(work.row) : "memory");
-}
-static __device__ __forceinline__ Work read_work(const SharedLayout& smem, int stage) {
-  const unsigned from = smem.work + (unsigned)stage * WORK_BYTES;
-  Work work;
-  work.tile.index = 0;
-  asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];" : "=r"(work.tile.expert), "=r"(work.tile.first), "=r"(work.tile.count), "=r"(work.column) : "r"(from) : "memory");
-  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(work.row) : "r"(from + 16u) : "memory");
-  return work;
-}
-
-// ---- producer
-
-#if CLUSTER > 1
-#define MULTICAST ".multicast::cluster"
-#define MULTICAST_MASK(operand) ", %" #operand
-#else
-#define MULTICAST
-#define MULTICAST_MASK(operand)
-#endif
-
-// Loads the block's share of a k atom of the weight, with CLUSTER to both blocks. `to`: of the whole tile.
-static __device__ __forceinline__ void load_weight(const WgmmaMoeArguments& a, unsigned to, int k_atom, const Work& work, unsigned barrier) {
-  const int share = rank_of_block() * SHARE_ROWS;
-  to += (unsigned)(share * ATOM_BYTES);
-  const unsigned short mask = (1u << CLUSTER) - 1u;
-#if INTERLEAVED
-  asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" MULTICAST
-               " [%0], [%1, {%2, %3, %4, %5, %6}], [%7]" MULTICAST_MASK(8) ";" ::"r"(to),
-               "l"(&a.w), "r"(k_atom * ATOM_ELEMENTS), "r"(0), "r"(0), "r"((work.row + share) / 16), "r"(work.tile.expert), "r"(barrier), "h"(mask)
-               : "memory");
-#else
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" MULTICAST " [%0], [%1, {%2, %3, %4}], [%5]" MULTICAST_MASK(6) ";" ::"r"(to),
-               "l"(&a.w), "r"(k_atom * ATOM_ELEMENTS), "r"(work.row + share), "r"(work.tile.expert), "r"(barrier), "h"(mask)
-               : "memory");
-#endif
-}
-
-// Copies 16 bytes; zeros where `there` is false.
-static __device__ __forceinline__ void copy_unit(unsigned to, const unsigned char* from, bool there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
-}
-static __device__ __forceinline__ void copy_float(unsigned to, const float* from, bool there) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(there ? 4 : 0) : "memory");
-}
-// Arrives on the barrier when this thread's copies have been written.
-static __device__ __forceinline__ void arrive_after_copies(unsigned barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
-}
-
-// Stage 2 starts while the kernel before it still computes the hidden layer: its weights are loaded into all stages, then it waits.
-static __device__ __forceinline__ int load_early(const WgmmaMoeArguments& a, const SharedLayout& smem, int work_count) {
-  int early = 0;
-#pragma unroll 1
-  for (int index = first_work(); index < work_count; index += work_stride()) {
-    const Work work = work_at<true>(a, index);
-#pragma unroll 1
-    for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile) {
-      if (early == a.num_stages) return early;
-      const unsigned full = smem.full_barriers + 8u * (unsigned)early;
-      if (k_tile == 0) store_work(smem, early, work);
-      barrier_arrive_expect_tx(full, LOADED_BYTES);
-#pragma unroll
-      for (int i = 0; i < K_ATOMS; ++i)
-        load_weight(a, smem.pipeline + (unsigned)early * STAGE_BYTES + (unsigned)(i * A_ATOM_BYTES), k_tile * K_ATOMS + i, work, full);
-      ++early;
-    }
-  }
-  return early;
-}
-
-static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const SharedLayout& smem, int work_count) {
-  const int thread = (int)threadIdx.x - CONSUMER_THREADS;
-  int stage = 0;
-  unsigned phase = 1;
-  int early = 0;  // stages that have their weight
-#if STAGE == 2
-  if (thread == 0) early = load_early(a, smem, work_count);
-  grid_dependency_wait();
-#endif
-  Work next = {};
-  if (first_work() < work_count) next = work_at<false>(a, first_work());
-#pragma unroll 1
-  for (int index = first_work(); index < work_count; index += work_stride()) {
-    const Work work = next;
-    if (index + work_stride() < work_count) next = work_at<false>(a, index + work_stride());
-#if GATHER
-    int tokens[ROWS_PER_THREAD];  // pointers would need twice the registers
-#pragma unroll
-    for (int i = 0; i < ROWS_PER_THREAD; ++i) {
-      const int at = thread / 8 + i * 16;
-      tokens[i] = at < work.tile.count ? a.pair_of[work.tile.first + at] / a.topk : 0;
-    }
-#endif
-#if SCALES == 2
-    const float* scales[SCALE_COPIES];
-#pragma unroll
-    for (int i = 0; i < SCALE_COPIES; ++i) {
-      const int own = thread + i * 128;
-      const int at = work.tile.first + own;
-      scales[i] = a.x_scales + (long long)(own >= work.tile.count ? 0 : GATHER ? a.pair_of[at] / a.topk : at) * a.x_scale_step;
-    }
-#endif
-#pragma unroll 1
-    for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile) {
-      const unsigned base = smem.pipeline + (unsigned)stage * STAGE_BYTES;
-      const unsigned full = smem.full_barriers + 8u * (unsigned)stage;
-      barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
-      if (thread == 0) {
-        const bool loaded = early > 0;
-        early -= loaded;
-        if (!loaded && k_tile == 0) store_work(smem, stage, work);
-        if (!loaded) barrier_arrive_expect_tx(full, LOADED_BYTES);
-#pragma unroll
-        for (int i = 0; i < K_ATOMS; ++i) {
-          if (!loaded) load_weight(a, base + (unsigned)(i * A_ATOM_BYTES), k_tile * K_ATOMS + i, work, full);
-          if (!GATHER)
-            tma_load(base + (unsigned)(K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES), &a.hidden, (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, work.tile.first, full, 0ull);
-        }
-      }
-#if COPIES
-#pragma unroll
-      for (int i = 0; i < K_ATOMS; ++i) {
-        const int k_atom = k_tile * K_ATOMS + i;
-#if GATHER
-        const bool inside = k_atom * ATOM_BYTES + thread % 8 * 16 < a.k_bytes;
-        const unsigned char* const from = a.x + k_atom * ATOM_BYTES + thread % 8 * 16;
-        const unsigned to = base + (unsigned)(K_ATOMS * A_ATOM_BYTES + i * B_ATOM_BYTES);
-#pragma unroll
-        for (int r = 0; r < ROWS_PER_THREAD; ++r) {
-          const int at = thread / 8 + r * 16;
-          copy_unit(to + (unsigned)(at * ATOM_BYTES + ((thread % 8) ^ (at % 8)) * 16), from + tokens[r] * a.x_row_bytes, inside && at < work.tile.count);
-        }
-#endif
-#if SCALES == 2
-#pragma unroll
-        for (int r = 0; r < SCALE_COPIES; ++r) {
-          if (thread + r * 128 < BLOCK_TOKENS)
-            copy_float(smem.scales + (unsigned)((stage * K_ATOMS + i) * SCALE_BYTES + (thread + r * 128) * 4), scales[r] + k_atom * a.x_scale_k_step,
-                       thread + r * 128 < work.tile.count && k_atom * ATOM_BYTES < a.k_bytes);
-        }
-#endif
-      }
-      arrive_after_copies(full);
-#endif
-      if (++stage == a.num_stages) {
-        stage = 0;
-        phase ^= 1u;
-      }
-    }
-  }
-#if COPIES
-  asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
-}
-
-// ---- consumer warp groups
-
+// The consumers of wgmma_moe, and the kernel. Follows wgmma_moe_producer.cuh and wgmma_moe_fp4.cuh.
 typedef float Accumulators[MMA_TILES][BLOCK_TOKENS / 2];
 
 static __device__ __forceinline__ void warpgroup_sync(int group) { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
@@ -298,7 +47,86 @@ static __device__ __forceinline__ int weight_row(const WgmmaMoeArguments& a, con
   return own < limit ? own : limit;
 }
 
-#if PROMOTE
+#if FP4
+// `next`: the scales of the tile's first 512 of k; on return those of the next tile.
+static __device__ __forceinline__ void mainloop(Accumulators& d, const WgmmaMoeArguments& a, const SharedLayout& smem, const Work& work, PipelineState& state, ScaleWords& next) {
+  const int lane = (int)threadIdx.x % 32;
+  const ScaleRows rows = scale_rows(a, work.tile.expert, work.row, work.column);
+  const int own_row = permuted_row((int)threadIdx.x / 128 * MMA_TILES, (int)(threadIdx.x % 128) / 32, lane / 4);
+  const unsigned own_byte = 0x4440u + (unsigned)(lane % 4);
+#pragma unroll
+  for (int r = 0; r < MMA_TILES; ++r) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_TOKENS / 2; ++i) d[r][i] = 0.0f;
+  }
+  ScaleWords chunk;
+  unsigned fragments[4][4];  // of the instructions under way, and of the next one
+  int previous = -1;
+  bool large = false;
+#pragma unroll 1
+  for (int unit = 0; unit < a.k_units; ++unit) {  // of 128 of k
+    const int half = unit % 2;                     // of a stage
+    if (unit % 4 == 0) {
+#pragma unroll
+      for (int i = 0; i < MMA_TILES * 2; ++i) chunk[i / 2][i % 2] = next[i / 2][i % 2];
+      if (unit + 4 < a.k_units) {
+        load_scales(next, a, rows, unit * 4 + 16);
+      } else if (work.next_expert >= 0) {
+        load_scales(next, a, scale_rows(a, work.next_expert, work.next_row, INTERLEAVED ? work.next_row / 2 : 0), 0);
+      }
+      large = has_large_scales(chunk);
+    }
+    if (half == 0) wait_full(smem, state);
+    const unsigned base = smem.pipeline + (unsigned)state.stage * STAGE_BYTES;
+    const unsigned long long b_at = matrix_descriptor(base + (unsigned)(A_BYTES + half * 2 * B_ATOM_BYTES));
+    uint4 raw[MMA_TILES][2];
+    Factors factors[MMA_TILES];
+#pragma unroll
+    for (int r = 0; r < MMA_TILES; ++r) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int row = own_row + r * (INTERLEAVED ? 16 : 64) + i * 8;
+        const unsigned from = base + (unsigned)(row * ATOM_BYTES + (((half * 4 + lane % 4) ^ (row % 8)) * 16));
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(raw[r][i].x), "=r"(raw[r][i].y), "=r"(raw[r][i].z), "=r"(raw[r][i].w) : "r"(from) : "memory");
+        const unsigned e = __byte_perm(__shfl_sync(0xffffffffu, chunk[r][i], (lane & 28) + unit % 4, 32), 0u, own_byte);
+        factors[r].by[i] = scale_factor(large && e > 128u ? 128u : e);
+        factors[r].more[i] = large_factor(e);
+      }
+    }
+    // Large scales are rare. A branch between instructions that are under way would make the compiler wait for each of them everywhere.
+    if (large) {
+      WAIT_FOR_PRODUCTS(0);
+      if (half == 0 && previous >= 0) release_stage(smem, previous);
+#pragma unroll
+      for (int i = 0; i < 8 * MMA_TILES; ++i) {
+        const int r = i % MMA_TILES;
+        decode(fragments[0], raw[r], i / MMA_TILES, factors[r], true);
+        start_product(d[r], fragments[0], b_at + (unsigned)(i / MMA_TILES / 4 * (B_ATOM_BYTES / 16) + i / MMA_TILES % 4 * 2));
+        WAIT_FOR_PRODUCTS(0);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < 8 * MMA_TILES; ++i) {
+        const int r = i % MMA_TILES;
+        decode(fragments[i % 4], raw[r], i / MMA_TILES, factors[r], false);
+        start_product(d[r], fragments[i % 4], b_at + (unsigned)(i / MMA_TILES / 4 * (B_ATOM_BYTES / 16) + i / MMA_TILES % 4 * 2));
+        // Two instructions are under way while the threads decode. At the second one of a stage the stage before is free.
+        WAIT_FOR_PRODUCTS(2);
+        if (i == 1 && half == 0 && previous >= 0) release_stage(smem, previous);
+      }
+    }
+    if (half == 0) previous = -1;
+    if (half == 1 || unit + 1 == a.k_units) {
+      previous = state.stage;
+      next_stage(a, state);
+    }
+  }
+  WAIT_FOR_PRODUCTS(0);
+#pragma unroll
+  for (int r = 0; r < MMA_TILES; ++r) FENCE_ACCUMULATORS(d[r]);
+  release_stage(smem, previous);
+}
+#elif PROMOTE
 typedef float PartialSums[BLOCK_TOKENS / 2];
 
 // Partial sums of 128 elements of k are added to d in float32, times their scales.
@@ -491,6 +319,10 @@ static __device__ __forceinline__ void store_staged(const WgmmaMoeArguments& a, 
                  : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
                  : "r"(from + (unsigned)(row * STAGING_PITCH + item % units * 16))
                  : "memory");
+#if FP4 && !INTERLEAVED
+    value = make_uint4(__byte_perm(value.x, value.y, 0x5410), __byte_perm(value.z, value.w, 0x5410), __byte_perm(value.x, value.y, 0x7632),
+                       __byte_perm(value.z, value.w, 0x7632));
+#endif
     const int position = work.tile.first + first_token + row;
     *(uint4*)((output*)a.to + (long long)position * a.columns + own) = value;
   }
@@ -500,13 +332,23 @@ static __device__ __forceinline__ void consume(const WgmmaMoeArguments& a, const
   const int group = (int)threadIdx.x / 128;
   const unsigned staging = smem.staging + (unsigned)(group * STAGING_BYTES);
   PipelineState state = {0, 0};
+#if FP4
+  ScaleWords scales;  // of the next tile's first chunk
+  bool loaded = false;
+#endif
 #pragma unroll 1
   for (int index = first_work(); index < work_count; index += work_stride()) {
     wait_full(smem, state);
     const Work work = read_work(smem, state.stage);
     __syncwarp();
     Accumulators d;
+#if FP4
+    if (!loaded) load_scales(scales, a, scale_rows(a, work.tile.expert, work.row, work.column), 0);
+    loaded = true;
+    mainloop(d, a, smem, work, state, scales);
+#else
     mainloop(d, a, smem, work, state);
+#endif
 #if SCALES == 1
     scale_rows(d, a, work);
 #endif

@@ -17,9 +17,10 @@ struct WgmmaMoeArguments {
   const gpu::MoeTile* tiles;
   const int* tile_count;
   const int* tiles_of;
-  const float* weights;      // stage 1: routing weights by pair that scale gate and up; null: none
-  const float* x_scales;     // token t at k: x_scales[t * x_scale_step + k / 128 * x_scale_k_step]
-  const float* w_scales;     // row r of an expert at k: [r / w_scale_rows * w_scale_columns + k / 128]
+  const float* weights;   // stage 1: routing weights by pair that scale gate and up; null: none
+  const float* x_scales;  // token t at k: x_scales[t * x_scale_step + k / 128 * x_scale_k_step]
+  const float*
+      w_scales;  // row r of an expert at k: [r / w_scale_rows * w_scale_columns + k / 128]; MXFP4: e8m0
   long long x_row_bytes;     // multiple of 16
   long long w_scale_matrix;  // elements from expert to expert
   long long x_scale_k_step;
@@ -33,6 +34,10 @@ struct WgmmaMoeArguments {
   int column_tiles;  // tiles of w's rows
   int num_stages;
   int storage_bytes;  // of the pipeline's stages and the staging buffers
+  // Of an MXFP4 weight: units of 128 of k; rows of w1's half or of w2; power of two that scales are aligned to.
+  int k_units;
+  int features;
+  int w_scale_alignment;
 };
 
 static_assert(GEMMTUNE_OFFSET(WgmmaMoeArguments, x) == 256 &&

@@ -13,6 +13,7 @@ namespace {
 constexpr std::int64_t max_moe_stages = 24;
 constexpr std::int64_t min_moe_stages = 3;
 constexpr std::int64_t instruction_rows = 64;
+constexpr std::int64_t fp4_block_k = 256;  // of an MXFP4 weight: 128 bytes
 constexpr std::int64_t kibibyte = 1024;
 // Alignment of the pipeline, and for each stage two barriers and the work that it begins.
 constexpr std::int64_t moe_reserve = 1024 + max_moe_stages * (16 + 32);
@@ -35,7 +36,8 @@ std::int64_t WgmmaMoeStage::consumer_registers() const {
 
 std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Config& config,
                                               const HopperLimits& limits) {
-  const std::int64_t element = bits(problem.w_type) / 8;
+  const std::int64_t element = bits(problem.x_type) / 8;
+  const bool fp4 = has_fp4_weight(problem);
   const bool small = config.number("smem", 226) <= 112;
   std::array<WgmmaMoeStage, 2> stages;
   for (const int number : {1, 2}) {
@@ -45,16 +47,20 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
     stage.rows = config.number(number == 1 ? "bn" : "bo", 128);
     stage.warpgroups = std::clamp<std::int64_t>(config.number("wg", 1), 1, stage.rows / instruction_rows);
     stage.cluster = std::max<std::int64_t>(1, config.number("cm", 1));
-    stage.k_atoms = k_atoms_of(config, problem.w_type);
+    stage.fp4 = fp4;
+    stage.k_atoms = fp4 ? fp4_block_k / 64 : k_atoms_of(config, problem.w_type);
     stage.blocks_per_multiprocessor = small ? 2 : 1;
     stage.interleaved = number == 1 && problem.moe.gated;
     stage.promoted = accumulates_fewer_bits(problem.w_type);
-    stage.k_bytes = (number == 1 ? problem.k : problem.n) * element;
+    const std::int64_t k = number == 1 ? problem.k : problem.n;
+    stage.weight_row_bytes = bytes_of(problem.w_type, k);
+    stage.k_bytes = (fp4 ? round_up(k, fp4_unit) : k) * element;
     stage.k_tiles = ceil_div(stage.k_bytes, stage.k_atoms * atom_bytes);
-    stage.columns = number == 1 ? problem.n : problem.k;
-    stage.weight_rows = stage.columns * (stage.interleaved ? 2 : 1);
-    stage.column_tiles = ceil_div(stage.weight_rows, stage.rows);
-    stage.stage_bytes = stage.k_atoms * (stage.rows + stage.tokens) * atom_bytes;
+    const std::int64_t features = number == 1 ? problem.n : problem.k;
+    stage.columns = number == 1 && fp4 ? round_up(features, fp4_unit) : features;
+    stage.weight_rows = features * (stage.interleaved ? 2 : 1);
+    stage.column_tiles = ceil_div(stage.columns * (stage.interleaved ? 2 : 1), stage.rows);
+    stage.stage_bytes = ((fp4 ? 1 : stage.k_atoms) * stage.rows + stage.k_atoms * stage.tokens) * atom_bytes;
     const std::int64_t staged = stage.tokens % 32 == 0 ? 32 : 16;
     const std::int64_t staging = stage.warpgroups * staged * ((stage.interleaved ? 32 : 64) * 2 + 16);
     // A stage has scales of its tokens where these change with k.
@@ -69,39 +75,45 @@ std::array<WgmmaMoeStage, 2> wgmma_moe_stages(const Problem& problem, const Conf
   return stages;
 }
 
+bool has_fp4_weight(const Problem& problem) { return problem.w_type == DataType::f4_e2m1; }
+
 bool scales_by_block(const Problem& problem) {
   const QuantType type = quantization(problem);
   return type == QuantType::per_1x128 || type == QuantType::per_128x128;
 }
 
 std::vector<Parameter> wgmma_moe_parameters(DataType element) {
-  return {
-      Parameter{.key = "bm",
-                .values = {"16", "32", "48", "64", "96", "128", "144", "192", "256"},
-                .absent = "16",
-                .meaning = "block_m: tokens of one expert in a tile"},
-      Parameter{.key = "bn",
-                .values = {"64", "128", "256"},
-                .absent = "128",
-                .meaning = "block_n: rows of w1 in a tile, of a gated one half of them of the gate"},
-      Parameter{.key = "bo",
-                .values = {"64", "128", "256"},
-                .absent = "128",
-                .meaning = "block_n of the second stage: columns of its output, rows of w2, in a tile"},
-      Parameter{.key = "wg",
-                .values = {"1", "2"},
-                .absent = "1",
-                .meaning = "consumer warp groups, at most one for 64 rows of a tile"},
-      Parameter{.key = "cm",
-                .values = {"1", "2"},
-                .absent = "1",
-                .meaning = "cluster_m: blocks of bm tokens each that share the weight by multicast"},
-      block_k_parameter(element, {1, 2}),
-      Parameter{
-          .key = "smem",
-          .values = {"112", "226"},
-          .absent = "226",
-          .meaning = "KiB of shared memory, which the stages fill: two blocks a multiprocessor, or one"}};
+  const bool fp4 = element == DataType::f4_e2m1;
+  return {Parameter{.key = "bm",
+                    .values = {"16", "32", "48", "64", "96", "128", "144", "192", "256"},
+                    .absent = "16",
+                    .meaning = "block_m: tokens of one expert in a tile"},
+          Parameter{.key = "bn",
+                    .values = {"64", "128", "256"},
+                    .absent = "128",
+                    .meaning = "block_n: rows of w1 in a tile, of a gated one half of them of the gate"},
+          Parameter{.key = "bo",
+                    .values = {"64", "128", "256"},
+                    .absent = "128",
+                    .meaning = "block_n of the second stage: columns of its output, rows of w2, in a tile"},
+          Parameter{.key = "wg",
+                    .values = {"1", "2"},
+                    .absent = "1",
+                    .meaning = "consumer warp groups, at most one for 64 rows of a tile"},
+          Parameter{.key = "cm",
+                    .values = {"1", "2"},
+                    .absent = "1",
+                    .meaning = "cluster_m: blocks of bm tokens each that share the weight by multicast"},
+          fp4 ? Parameter{.key = "bk",
+                          .values = {std::to_string(fp4_block_k)},
+                          .absent = std::to_string(fp4_block_k),
+                          .meaning = "block_k: elements of k in a stage"}
+              : block_k_parameter(element, {1, 2}),
+          Parameter{
+              .key = "smem",
+              .values = {"112", "226"},
+              .absent = "226",
+              .meaning = "KiB of shared memory, which the stages fill: two blocks a multiprocessor, or one"}};
 }
 
 std::string refuse_wgmma_moe(const WgmmaMoeStage& stage) {
@@ -111,6 +123,10 @@ std::string refuse_wgmma_moe(const WgmmaMoeStage& stage) {
   if (held > (stage.promoted ? 128 : stage.reallocates_registers() || stage.warpgroups == 1 ? 192 : 128))
     return "more accumulators than registers";
   if (stage.blocks_per_multiprocessor == 2 && (stage.warpgroups > 1 || held + partial > 64))
+    return "two blocks of a multiprocessor have too few registers";
+  if (stage.fp4 && stage.cluster > 1) return "no cluster of an MXFP4 weight";
+  if (stage.fp4 && held > 96) return "more accumulators than registers";
+  if (stage.fp4 && stage.blocks_per_multiprocessor == 2 && held > 32)
     return "two blocks of a multiprocessor have too few registers";
   if (stage.promoted && stage.tokens > 128) return "more partial sums than registers";
   if (stage.num_stages < min_moe_stages) return "fewer than 3 stages fit into shared memory";
@@ -143,13 +159,19 @@ double predicted_wgmma_moe(const Problem& problem, const std::array<WgmmaMoeStag
     if (stage.promoted)
       cycles = std::max(cycles, row_groups * 1.5 * tokens) +
                row_groups * (stage.warpgroups == 2 ? 0.5 : 1) * (1.2 * tokens + 60);
+    // A scheduler decodes 16 rows and 16 of k in some 24 cycles; a warp group alone waits for itself.
+    if (stage.fp4)
+      cycles = row_groups * 4 * std::max(instruction, as_real(stage.warpgroups) * blocks > 1 ? 26.0 : 40.0);
     const double products = as_real(stage.k_atoms) * cycles * blocks / clock;
-    const double fetched = as_real(stage.k_atoms * atom_bytes) * (as_real(stage.rows) / cluster + tokens);
+    const double fetched =
+        as_real(atom_bytes) *
+        (as_real((stage.fp4 ? 1 : stage.k_atoms) * stage.rows) / cluster + as_real(stage.k_atoms) * tokens);
     const double loads = as_real(stage.stage_bytes) * blocks / into_multiprocessor;
     const double step =
         std::max({products, loads, latency / as_real(std::max<std::int64_t>(1, stage.num_stages - 1))});
     const double busy = waves * (k_tiles * step + 0.8 + as_real(stage.tokens * stage.rows) / 40e3);
-    const double weights = work.experts * as_real(stage.weight_rows * stage.k_bytes);
+    const double weights =
+        work.experts * as_real(stage.weight_rows * stage.weight_row_bytes) * (stage.fp4 ? 17.0 / 16 : 1.0);
     const double results = pairs * as_real(stage.columns) * 2;
     total += std::max({busy, (weights + results) / from_memory, items * k_tiles * fetched / from_l2}) + 1.5;
     if (stage.promoted && stage.stage == 1) total += 2 + results * 1.5 / from_memory;
@@ -171,7 +193,10 @@ Config default_wgmma_moe_config(const Problem& problem, const HopperLimits& limi
           config.set("bo", rows2);
           config.set("wg", std::int64_t{shared > 112 && std::min(rows, rows2) > 64 ? 2 : 1});
           config.set("cm", std::int64_t{1});
-          config.set("bk", block_k_of(problem.w_type, tokens <= 32 && std::max(rows, rows2) <= 128 ? 2 : 1));
+          config.set("bk",
+                     has_fp4_weight(problem)
+                         ? fp4_block_k
+                         : block_k_of(problem.w_type, tokens <= 32 && std::max(rows, rows2) <= 128 ? 2 : 1));
           config.set("smem", shared);
           const auto stages = wgmma_moe_stages(problem, config, limits);
           if (!refuse_wgmma_moe(stages[0]).empty() || !refuse_wgmma_moe(stages[1]).empty()) continue;

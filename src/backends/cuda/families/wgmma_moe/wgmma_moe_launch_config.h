@@ -23,7 +23,9 @@ struct WgmmaMoeStage {
   std::int64_t cluster = 1;  // blocks that share a tile's rows, each with its own tokens
   bool interleaved = false;  // rows of gate and up alternate, 8 of each
   bool promoted = false;     // fp8
-  std::int64_t k_bytes = 0;  // of a row
+  bool fp4 = false;          // an MXFP4 weight
+  std::int64_t weight_row_bytes = 0;
+  std::int64_t k_bytes = 0;  // of a token's row; with fp4 k is a multiple of 128
   std::int64_t k_tiles = 0;
   std::int64_t weight_rows = 0;   // of an expert
   std::int64_t column_tiles = 0;  // tiles of them
@@ -47,6 +49,10 @@ struct WgmmaMoeStage {
   std::int64_t producer_registers() const;
   std::int64_t consumer_registers() const;
 };
+
+/// Whether the weight is MXFP4. Elements of k are permuted within units of 128 then, to which rows of tokens are padded.
+bool has_fp4_weight(const Problem& problem);
+inline constexpr std::int64_t fp4_unit = 128;
 
 /// Whether scales of x and w change along k.
 bool scales_by_block(const Problem& problem);

@@ -1,0 +1,297 @@
+// One stage of a mixture of experts on Hopper: D = A * B^T with A = rows of an expert's weight and B = rows of the tokens that are routed to it (operands are
+// swapped, so that a tile may have few tokens). Persistent: blocks walk over the tiles of all experts that have tokens; a weight that no token needs is not read. A
+// producer warp group loads stages: A through TMA, B in stage 1 by copies that gather tokens (cp.async), in stage 2 through TMA from the sorted hidden layer.
+//
+// A gated w1 is loaded in groups of 16 rows, 8 of the gate and the same 8 of the up half, so that a thread's accumulators hold both factors of an element of the
+// hidden layer.
+//
+// The host defines: STAGE (1, 2), BLOCK_ROWS (of A: 64, 128, 256), BLOCK_TOKENS (of B), CONSUMER_WARPGROUPS (1, 2), K_ATOMS (block_k in units of 128 bytes), BLOCKS
+// (of a multiprocessor), CLUSTER (1; 2: blocks of a cluster compute neighbouring halves of a tile's tokens with the same rows of the weight, of which each loads a
+// half for both by multicast), GATED and ACTIVATION (moe_activation.cuh; of stage 1), ELEMENT, OUTPUT (of `to`), SCALES (0: none, 1: of rows, 2: of 1 x 128 of tokens
+// and 128 x 128 of the weight), FP4 (1: an MXFP4 weight, which is decoded to bf16 between shared memory and registers; stages of 256 of k), PRODUCER_REGISTERS and CONSUMER_REGISTERS (of a thread; 0: as compiled), WGMMA, WGMMA_FIRST and FENCE_ACCUMULATORS (wgmma.cu) for
+// BLOCK_TOKENS.
+using gemmtune::cuda::WgmmaMoeArguments;
+using gemmtune::gpu::MoeTile;
+
+#define INTERLEAVED (STAGE == 1 && GATED)
+#define GATHER (STAGE == 1)
+#define PROMOTE (ELEMENT == 3)  // of fp8 the tensor core keeps too few bits of long sums
+#define A_ATOM_BYTES (BLOCK_ROWS * ATOM_BYTES)
+#define A_ATOMS (FP4 ? 1 : K_ATOMS)  // boxes of 128 bytes of k in a stage: of an MXFP4 weight four atoms of B's k
+#define A_BYTES (A_ATOMS * A_ATOM_BYTES)
+#define B_ATOM_BYTES (BLOCK_TOKENS * ATOM_BYTES)
+#define SHARE_ROWS (BLOCK_ROWS / CLUSTER)  // of A that a block loads
+#define SCALE_BYTES (SCALES == 2 ? BLOCK_TOKENS * 4 : 0)  // of a k atom
+#define STAGE_BYTES (A_BYTES + K_ATOMS * B_ATOM_BYTES)
+#define LOADED_BYTES (A_BYTES + (GATHER ? 0 : K_ATOMS * B_ATOM_BYTES))  // by TMA into a stage
+#define CONSUMER_THREADS (128 * CONSUMER_WARPGROUPS)
+#define PRODUCER_THREADS 128
+#define WARPGROUP_ROWS (BLOCK_ROWS / CONSUMER_WARPGROUPS)
+#define MMA_TILES (WARPGROUP_ROWS / 64)
+#define TILE_COLUMNS (INTERLEAVED ? BLOCK_ROWS / 2 : BLOCK_ROWS)  // of `to`
+#define MMA_COLUMNS (INTERLEAVED ? 32 : 64)                      // of one instruction's rows
+#define COPIES (GATHER || SCALES == 2)                           // the producer's threads copy too
+#define STAGED_TOKENS (BLOCK_TOKENS % 32 == 0 ? 32 : 16)
+#define STAGING_PITCH (MMA_COLUMNS * 2 + 16)
+#define STAGING_BYTES (STAGED_TOKENS * STAGING_PITCH)
+#define SCALE_COPIES ((BLOCK_TOKENS + 127) / 128)  // of a thread of the producer, each k atom
+#define ROWS_PER_THREAD (BLOCK_TOKENS / 16)  // that a producer thread gathers, 16 bytes of each
+
+// Addresses in shared memory.
+struct SharedLayout {
+  unsigned pipeline;
+  unsigned staging;  // a buffer for each consumer warp group
+  unsigned scales;   // of tokens: num_stages x K_ATOMS x BLOCK_TOKENS floats
+  unsigned work;     // the Work of each stage that begins a tile
+  unsigned full_barriers;
+  unsigned empty_barriers;
+};
+#define WORK_BYTES 32
+
+// Rank of the block in its cluster, and the first of the work items of the cluster.
+static __device__ __forceinline__ int rank_of_block() { return CLUSTER > 1 ? cluster_cta_rank() : 0; }
+static __device__ __forceinline__ int first_work() { return CLUSTER > 1 ? cluster_index() : (int)blockIdx.x; }
+static __device__ __forceinline__ int work_stride() { return CLUSTER > 1 ? cluster_count() : (int)gridDim.x; }
+
+struct Work {
+  MoeTile tile;  // the block's share of it; count may be 0 with CLUSTER
+  int column;    // first one of `to`
+  int row;       // first one of the weight; of an interleaved one in groups of 8 of each half
+#if FP4
+  int next_expert, next_row;  // of the block's next tile, whose scales are loaded early; next_expert < 0: there is none
+#endif
+};
+
+// EARLY: before the grid dependency, when L1 may hold what was there before the sort.
+template <bool EARLY>
+static __device__ __forceinline__ MoeTile load_tile(const MoeTile* from) {
+  if (!EARLY) return *from;
+  const int4 bits = __ldcg((const int4*)from);
+  return {bits.x, bits.y, bits.z, bits.w};
+}
+
+// Neighbouring blocks compute all tokens of an expert with the same rows of the weight, then with the next ones.
+template <bool EARLY>
+static __device__ __forceinline__ Work work_at(const WgmmaMoeArguments& a, int index) {
+  const int any = index / a.column_tiles;
+  const MoeTile one = load_tile<EARLY>(a.tiles + any);
+  const int* at = a.tiles_of + one.expert;
+  const int tiles = EARLY ? __ldcg(at) : *at;
+  const int first = any - one.index;
+  const int local = index - first * a.column_tiles;
+  const int across = local / tiles;
+  Work work;
+  work.tile = load_tile<EARLY>(a.tiles + first + local - across * tiles);
+  work.column = across * TILE_COLUMNS;
+  work.row = across * BLOCK_ROWS;
+#if CLUSTER > 1
+  const int skipped = rank_of_block() * BLOCK_TOKENS;
+  work.tile.first += skipped;
+  work.tile.count = work.tile.count > skipped ? work.tile.count - skipped : 0;
+  if (work.tile.count > BLOCK_TOKENS) work.tile.count = BLOCK_TOKENS;
+#endif
+  return work;
+}
+
+// The producer passes the work to the consumers with the first stage of its tile.
+static __device__ __forceinline__ void store_work(const SharedLayout& smem, int stage, const Work& work) {
+  const unsigned to = smem.work + (unsigned)stage * WORK_BYTES;
+  asm volatile("st.shared.v4.s32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(work.tile.expert), "r"(work.tile.first), "r"(work.tile.count), "r"(work.column) : "memory");
+  asm volatile("st.shared.s32 [%0], %1;" ::"r"(to + 16u), "r"(work.row) : "memory");
+#if FP4
+  asm volatile("st.shared.v2.s32 [%0], {%1, %2};" ::"r"(to + 24u), "r"(work.next_expert), "r"(work.next_row) : "memory");
+#endif
+}
+static __device__ __forceinline__ Work read_work(const SharedLayout& smem, int stage) {
+  const unsigned from = smem.work + (unsigned)stage * WORK_BYTES;
+  Work work;
+  work.tile.index = 0;
+  asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];" : "=r"(work.tile.expert), "=r"(work.tile.first), "=r"(work.tile.count), "=r"(work.column) : "r"(from) : "memory");
+  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(work.row) : "r"(from + 16u) : "memory");
+#if FP4
+  asm volatile("ld.shared.v2.s32 {%0, %1}, [%2];" : "=r"(work.next_expert), "=r"(work.next_row) : "r"(from + 24u) : "memory");
+#endif
+  return work;
+}
+
+// ---- producer
+
+#if CLUSTER > 1
+#define MULTICAST ".multicast::cluster"
+#define MULTICAST_MASK(operand) ", %" #operand
+#else
+#define MULTICAST
+#define MULTICAST_MASK(operand)
+#endif
+
+#if FP4
+// Adds to `work` what its tile's scales need to know of `next`, which may be none.
+static __device__ __forceinline__ void set_next(Work& work, const Work& next, bool there) {
+  work.next_expert = there ? next.tile.expert : -1;
+  work.next_row = next.row;
+}
+
+// Loads 256 of k of the weight. Of a gated w1 the tile has 8 * W neighbouring features of each of 4 x 32, W = BLOCK_ROWS / 64: those that lie at
+// neighbouring columns of the permuted hidden layer (permuted_row()).
+static __device__ __forceinline__ void load_weight(const WgmmaMoeArguments& a, unsigned to, int k_box, const Work& work, unsigned barrier) {
+#if INTERLEAVED
+#pragma unroll
+  for (int t = 0; t < 4; ++t) {
+    // Features are permuted within 128: 16 groups of 8.
+    const int group = work.column / 128 * 16 + t * 4 + work.column % 128 / 32;
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(
+                     to + (unsigned)(t * (A_ATOM_BYTES / 4))),
+                 "l"(&a.w), "r"(k_box * ATOM_BYTES), "r"(0), "r"(0), "r"(group), "r"(work.tile.expert), "r"(barrier)
+                 : "memory");
+  }
+#else
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to), "l"(&a.w),
+               "r"(k_box * ATOM_BYTES), "r"(work.row), "r"(work.tile.expert), "r"(barrier)
+               : "memory");
+#endif
+}
+#else
+// Loads the block's share of a k atom of the weight, with CLUSTER to both blocks. `to`: of the whole tile.
+static __device__ __forceinline__ void load_weight(const WgmmaMoeArguments& a, unsigned to, int k_atom, const Work& work, unsigned barrier) {
+  const int share = rank_of_block() * SHARE_ROWS;
+  to += (unsigned)(share * ATOM_BYTES);
+  const unsigned short mask = (1u << CLUSTER) - 1u;
+#if INTERLEAVED
+  asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" MULTICAST
+               " [%0], [%1, {%2, %3, %4, %5, %6}], [%7]" MULTICAST_MASK(8) ";" ::"r"(to),
+               "l"(&a.w), "r"(k_atom * ATOM_ELEMENTS), "r"(0), "r"(0), "r"((work.row + share) / 16), "r"(work.tile.expert), "r"(barrier), "h"(mask)
+               : "memory");
+#else
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" MULTICAST " [%0], [%1, {%2, %3, %4}], [%5]" MULTICAST_MASK(6) ";" ::"r"(to),
+               "l"(&a.w), "r"(k_atom * ATOM_ELEMENTS), "r"(work.row + share), "r"(work.tile.expert), "r"(barrier), "h"(mask)
+               : "memory");
+#endif
+}
+#endif
+
+// Copies 16 bytes; zeros where `there` is false.
+static __device__ __forceinline__ void copy_unit(unsigned to, const unsigned char* from, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
+}
+static __device__ __forceinline__ void copy_float(unsigned to, const float* from, bool there) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(there ? 4 : 0) : "memory");
+}
+// Arrives on the barrier when this thread's copies have been written.
+static __device__ __forceinline__ void arrive_after_copies(unsigned barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
+// Stage 2 starts while the kernel before it still computes the hidden layer: its weights are loaded into all stages, then it waits.
+static __device__ __forceinline__ int load_early(const WgmmaMoeArguments& a, const SharedLayout& smem, int work_count) {
+  int early = 0;
+#pragma unroll 1
+  for (int index = first_work(); index < work_count; index += work_stride()) {
+#if FP4
+    Work work = work_at<true>(a, index);
+    const bool more = index + work_stride() < work_count;
+    set_next(work, more ? work_at<true>(a, index + work_stride()) : work, more);
+#else
+    const Work work = work_at<true>(a, index);
+#endif
+#pragma unroll 1
+    for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile) {
+      if (early == a.num_stages) return early;
+      const unsigned full = smem.full_barriers + 8u * (unsigned)early;
+      if (k_tile == 0) store_work(smem, early, work);
+      barrier_arrive_expect_tx(full, LOADED_BYTES);
+#pragma unroll
+      for (int i = 0; i < A_ATOMS; ++i)
+        load_weight(a, smem.pipeline + (unsigned)early * STAGE_BYTES + (unsigned)(i * A_ATOM_BYTES), k_tile * A_ATOMS + i, work, full);
+      ++early;
+    }
+  }
+  return early;
+}
+
+static __device__ __forceinline__ void produce(const WgmmaMoeArguments& a, const SharedLayout& smem, int work_count) {
+  const int thread = (int)threadIdx.x - CONSUMER_THREADS;
+  int stage = 0;
+  unsigned phase = 1;
+  int early = 0;  // stages that have their weight
+#if STAGE == 2
+  if (thread == 0) early = load_early(a, smem, work_count);
+  grid_dependency_wait();
+#endif
+  Work next = {};
+  if (first_work() < work_count) next = work_at<false>(a, first_work());
+#pragma unroll 1
+  for (int index = first_work(); index < work_count; index += work_stride()) {
+    Work work = next;
+    if (index + work_stride() < work_count) next = work_at<false>(a, index + work_stride());
+#if FP4
+    set_next(work, next, index + work_stride() < work_count);
+#endif
+#if GATHER
+    int tokens[ROWS_PER_THREAD];  // pointers would need twice the registers
+#pragma unroll
+    for (int i = 0; i < ROWS_PER_THREAD; ++i) {
+      const int at = thread / 8 + i * 16;
+      tokens[i] = at < work.tile.count ? a.pair_of[work.tile.first + at] / a.topk : 0;
+    }
+#endif
+#if SCALES == 2
+    const float* scales[SCALE_COPIES];
+#pragma unroll
+    for (int i = 0; i < SCALE_COPIES; ++i) {
+      const int own = thread + i * 128;
+      const int at = work.tile.first + own;
+      scales[i] = a.x_scales + (long long)(own >= work.tile.count ? 0 : GATHER ? a.pair_of[at] / a.topk : at) * a.x_scale_step;
+    }
+#endif
+#pragma unroll 1
+    for (int k_tile = 0; k_tile < a.k_tiles; ++k_tile) {
+      const unsigned base = smem.pipeline + (unsigned)stage * STAGE_BYTES;
+      const unsigned full = smem.full_barriers + 8u * (unsigned)stage;
+      barrier_wait(smem.empty_barriers + 8u * (unsigned)stage, phase);
+      if (thread == 0) {
+        const bool loaded = early > 0;
+        early -= loaded;
+        if (!loaded && k_tile == 0) store_work(smem, stage, work);
+        if (!loaded) barrier_arrive_expect_tx(full, LOADED_BYTES);
+#pragma unroll
+        for (int i = 0; i < K_ATOMS; ++i) {
+          if (!loaded && i < A_ATOMS) load_weight(a, base + (unsigned)(i * A_ATOM_BYTES), k_tile * A_ATOMS + i, work, full);
+          if (!GATHER)
+            tma_load(base + (unsigned)(A_BYTES + i * B_ATOM_BYTES), &a.hidden, (k_tile * K_ATOMS + i) * ATOM_ELEMENTS, work.tile.first, full, 0ull);
+        }
+      }
+#if COPIES
+#pragma unroll
+      for (int i = 0; i < K_ATOMS; ++i) {
+        const int k_atom = k_tile * K_ATOMS + i;
+#if GATHER
+        const bool inside = k_atom * ATOM_BYTES + thread % 8 * 16 < a.k_bytes;
+        const unsigned char* const from = a.x + k_atom * ATOM_BYTES + thread % 8 * 16;
+        const unsigned to = base + (unsigned)(A_BYTES + i * B_ATOM_BYTES);
+#pragma unroll
+        for (int r = 0; r < ROWS_PER_THREAD; ++r) {
+          const int at = thread / 8 + r * 16;
+          copy_unit(to + (unsigned)(at * ATOM_BYTES + ((thread % 8) ^ (at % 8)) * 16), from + tokens[r] * a.x_row_bytes, inside && at < work.tile.count);
+        }
+#endif
+#if SCALES == 2
+#pragma unroll
+        for (int r = 0; r < SCALE_COPIES; ++r) {
+          if (thread + r * 128 < BLOCK_TOKENS)
+            copy_float(smem.scales + (unsigned)((stage * K_ATOMS + i) * SCALE_BYTES + (thread + r * 128) * 4), scales[r] + k_atom * a.x_scale_k_step,
+                       thread + r * 128 < work.tile.count && k_atom * ATOM_BYTES < a.k_bytes);
+        }
+#endif
+      }
+      arrive_after_copies(full);
+#endif
+      if (++stage == a.num_stages) {
+        stage = 0;
+        phase ^= 1u;
+      }
+    }
+  }
+#if COPIES
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
