@@ -26,9 +26,16 @@ constexpr ShippedList of_models[] = {
     {"llama-3.1-70b_tp8_bf16_untuned_gemm.csv", "llama-3.1-70b", 8, Operation::a16w16},
     {"llama-3.1-405b_tp8_bf16_untuned_gemm.csv", "llama-3.1-405b", 8, Operation::a16w16},
     {"qwen3-32b_tp1_bf16_untuned_gemm.csv", "qwen3-32b", 1, Operation::a16w16},
+    {"qwen3-30b-a3b_tp1_bf16_untuned_gemm.csv", "qwen3-30b-a3b", 1, Operation::a16w16},
+    {"qwen3-30b-a3b_tp1_untuned_fmoe.csv", "qwen3-30b-a3b", 1, Operation::fused_moe},
+    {"qwen3-30b-a3b-fp8_tp1_a8w8_blockscale_untuned_gemm.csv", "qwen3-30b-a3b-fp8", 1,
+     Operation::a8w8_blockscale},
+    {"qwen3-30b-a3b-fp8_tp1_untuned_fmoe.csv", "qwen3-30b-a3b-fp8", 1, Operation::fused_moe},
+    {"gpt-oss-120b_tp1_bf16_untuned_gemm.csv", "gpt-oss-120b", 1, Operation::a16w16},
 };
 // The other lists, each with a test of its own.
-constexpr const char* of_nothing_else[] = {"block_scale_seed.csv", "llama-3.2-1b.csv", "llm_dense_192.csv"};
+constexpr const char* of_nothing_else[] = {"block_scale_seed.csv", "gpt-oss-120b_tp1_a16w4_untuned_fmoe.csv",
+                                           "llama-3.2-1b.csv", "llm_dense_192.csv"};
 
 class ShippedShapes : public ModelTest {};
 
@@ -56,6 +63,20 @@ TEST_F(ShippedShapes, ListsAreWhatTheModelsGive) {
       EXPECT_EQ(read->rows[row].layer, made->rows[row].layer);
     }
   }
+}
+
+TEST_F(ShippedShapes, ExpertsOfGptOssOnHopperHaveWideTokensAndNoPadding) {
+  ModelShapeOptions options;
+  options.tokens = {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048, 8192};
+  options.operation = Operation::fused_moe;
+  options.layer_names = true;
+  auto made = known("gpt-oss-120b", options);
+  ASSERT_TRUE(made.ok()) << made.message();
+  for (ShapeRow& row : made->rows) {
+    row.problem.n = row.problem.k = 2880;  // AITER pads them to 3072
+    row.problem.x_type = DataType::bf16;   // AITER's are MXFP4
+  }
+  EXPECT_EQ(write_shape_list(made->rows), *read_file(shapes + "gpt-oss-120b_tp1_a16w4_untuned_fmoe.csv"));
 }
 
 TEST_F(ShippedShapes, The192DenseShapesAreSixteenLayersOfTwelveM) {
